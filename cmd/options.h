@@ -1,0 +1,83 @@
+/* What the user asked for. One table (options_table.c) holds every option: name, kind, range, default, help, commands
+ * that take it. Parsing, defaults, --help, the nearest-name hint and the recorded command line come from it.
+ *
+ * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffix k = 1024. No abbreviations; both
+ * "--name value" and "--name=value". An option that no implementation takes yet (dropout, fp8, ...) and the commands
+ * gate, ab, report, selftest and the options --sustain-s (non-zero), --resume are refused in words: exit 2.
+ */
+#ifndef FABENCH_OPTIONS_H
+#define FABENCH_OPTIONS_H
+
+#include "cmd/fill.h"
+#include "kernels/attention.h"
+
+enum command { COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST };
+enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF };
+enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
+enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL };
+enum l2_policy { L2_COLD, L2_HOT };
+enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+enum color_choice { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
+
+struct int_list { int64_t *values; int count; };   /* count 0 = not given */
+struct name_list { char **names; int count; };
+
+/* Every field is resolved except where a comment says "not given": those depend on the device or the preset and are
+ * resolved by plan_make (cmd/plan.h). Owned by the struct; options_free frees it. */
+struct options {
+    enum command command;
+    enum preset preset;               /* PRESET_NONE = not given */
+    bool mode_given, modes[2];        /* indexed by attn_mode; absent = both */
+    bool causal_given, causal[2];     /* [0] full, [1] causal; absent = both */
+    struct int_list head_dims;        /* not given: 64,128 */
+    struct int_list q_lens, kv_lens;  /* not given: by preset; equal */
+    bool dtypes_given, dtypes[3];     /* indexed by attn_dtype; not given: by device */
+    struct name_list impls;           /* not given: naive,fused,cudnn that serve the device */
+    struct name_list impl_libs;
+    char *variant;                    /* NULL = not given */
+    bool deterministic;
+    int64_t total_tokens, hidden;     /* 0 = not given */
+    int64_t batch, heads, kv_heads;   /* 0 = not given */
+    enum attn_layout layout;
+    double scale;                     /* NaN = not given: 1/sqrt(head_dim) */
+    enum fill_dist dist;
+    uint64_t seed;
+    enum device_choice device;
+    int device_ordinal;               /* with DEVICE_CUDA */
+    enum check_scope check;
+    double atol, rtol;                /* NaN = not given */
+    double warmup_ms, min_time_ms;    /* defaults 500, 500; NaN = not given, resolved by preset */
+    int64_t samples;                  /* minimum number of samples; 0 = not given */
+    double max_noise_pct;             /* "0.5%" -> 0.5; NaN = not given */
+    double timeout_s;
+    enum l2_policy l2;
+    char *out_dir;                    /* NULL = not given: fabench-out/<device>-<utc>/; "none" = nothing is written */
+    char *csv_path, *jsonl_path;      /* NULL = into out_dir; "-" = stdout (one of them at most) */
+    enum plot_format plot;            /* default svg; --plot none */
+    bool plot_given;
+    char *columns;                    /* NULL = the views' own; else comma-separated column names for the CSV */
+    char *input_dir, *dump_dir;       /* .npy in and out */
+    bool profile, dry_run, verbose, quiet;
+    enum color_choice color;
+    struct name_list files;           /* positional arguments: record files of `plot` */
+    char *command_line;               /* the whole command line, shell-quoted, for the record header */
+};
+
+/* Returns 0 to go on; EXIT_OK with *done set after --help or --version were printed to stdout; EXIT_USAGE after one
+ * sentence on stderr. */
+int options_parse(int argc, char **argv, struct options *, bool *done);
+void options_free(struct options *);
+
+/* Names of the enums, as typed on the command line and written in records. */
+const char *option_mode_name(enum attn_mode);      /* fwd bwd */
+const char *option_dtype_name(enum attn_dtype);    /* fp32 fp16 bf16 */
+const char *option_layout_name(enum attn_layout);  /* bshd bhsd */
+const char *option_dist_name(enum fill_dist);      /* normal uniform zeros sharp huge constant tiny peak */
+const char *option_l2_name(enum l2_policy);
+const char *option_check_name(enum check_scope);
+const char *option_preset_name(enum preset);
+
+/* Nearest of `count` names to a mistyped one by edit distance, or NULL when none is near. */
+const char *options_nearest(const char *word, const char *const *names, int count);
+
+#endif

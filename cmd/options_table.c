@@ -1,0 +1,201 @@
+/* The tables behind options.h: every command and every option, and the names of the enums. A new option is one row
+ * here and one field in struct options. */
+#include "cmd/options_table.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const char *const mode_names[] = {[ATTN_FWD] = "fwd", [ATTN_BWD] = "bwd", NULL};
+static const char *const dtype_names[] = {[ATTN_FP32] = "fp32", [ATTN_FP16] = "fp16", [ATTN_BF16] = "bf16", NULL};
+static const char *const layout_names[] = {[ATTN_BSHD] = "bshd", [ATTN_BHSD] = "bhsd", NULL};
+static const char *const dist_names[] = {
+    [FILL_NORMAL] = "normal", [FILL_UNIFORM] = "uniform",   [FILL_ZEROS] = "zeros", [FILL_SHARP] = "sharp",
+    [FILL_HUGE] = "huge",     [FILL_CONSTANT] = "constant", [FILL_TINY] = "tiny",
+    [FILL_PEAK] = "peak",     NULL};
+static const char *const l2_names[] = {[L2_COLD] = "cold", [L2_HOT] = "hot", NULL};
+static const char *const check_names[] = {[CHECK_FULL] = "full", [CHECK_SAMPLE] = "sample", [CHECK_OFF] = "off", NULL};
+static const char *const verify_check_names[] = {[CHECK_FULL] = "full", [CHECK_SAMPLE] = "sample", NULL};
+static const char *const preset_names[] = {[PRESET_NONE] = "none", [PRESET_QUICK] = "quick",
+                                           [PRESET_PAPER] = "paper", [PRESET_CI] = "ci",
+                                           [PRESET_ACCEPTANCE] = "acceptance", [PRESET_FULL] = "full", NULL};
+static const char *const verify_preset_names[] = {[PRESET_NONE] = "none", [PRESET_QUICK] = "quick", NULL};
+static const char *const plot_names[] = {
+    [PLOT_SVG] = "svg", [PLOT_PNG] = "png", [PLOT_TERM] = "term", [PLOT_NONE] = "none", NULL};
+static const char *const color_names[] = {
+    [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never", NULL};
+static const char *const causal_names[] = {"no", "yes", "both", NULL};
+
+const char *option_mode_name(enum attn_mode mode) { return mode_names[mode]; }
+const char *option_dtype_name(enum attn_dtype dtype) { return dtype_names[dtype]; }
+const char *option_layout_name(enum attn_layout layout) { return layout_names[layout]; }
+const char *option_dist_name(enum fill_dist dist) { return dist_names[dist]; }
+const char *option_l2_name(enum l2_policy l2) { return l2_names[l2]; }
+const char *option_check_name(enum check_scope check) { return check_names[check]; }
+const char *option_preset_name(enum preset preset) { return preset_names[preset]; }
+
+const struct command_def command_table[] = {
+    {"sweep", "", "sweep, check, record, chart (the default command)", COMMAND_SWEEP},
+    {"verify", "", "correctness only, on the hard shapes; no timing", COMMAND_VERIFY},
+    {"plot", "A.jsonl ... ", "charts from records, no device needed", COMMAND_PLOT},
+    {"info", "", "device, limits, clocks, power, versions, measured ceilings", COMMAND_INFO},
+    {"list", "", "implementations: what each accepts, why each refuses here", COMMAND_LIST},
+    {.name = "gate"},
+    {.name = "ab"},
+    {.name = "report"},
+    {.name = "selftest"},
+};
+_Static_assert(sizeof command_table / sizeof command_table[0] == COMMAND_COUNT, "COMMAND_COUNT");
+
+const char *const option_group_titles[] = {"what is computed", "by whom", "checking", "measuring", "output"};
+
+enum {
+    SWEEP = 1 << COMMAND_SWEEP,
+    VERIFY = 1 << COMMAND_VERIFY,
+    PLOT = 1 << COMMAND_PLOT,
+    INFO = 1 << COMMAND_INFO,
+    LIST = 1 << COMMAND_LIST,
+    RUNS = SWEEP | VERIFY,
+    ANY = RUNS | PLOT | INFO | LIST
+};
+
+#define AT(field) .offset = offsetof(struct options, field)
+#define GIVEN(field) .given_offset = offsetof(struct options, field)
+#define LATE(text) .fallback = text, .is_late = true
+
+const struct option_def option_table[] = {
+    {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = preset_names, LATE("paper; quick on CPU"),
+     .unit = "quick|paper|ci|full", .help = "problems and effort; other options win", .commands = SWEEP},
+    {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick",
+     .help = "fewer shapes", .commands = VERIFY},
+    {"--mode", NULL, KIND_CHOICE_SET, AT(modes), GIVEN(mode_given), .choices = mode_names, .fallback = "fwd,bwd",
+     .help = "forward, backward", .commands = RUNS},
+    {"--causal", NULL, KIND_CAUSAL, AT(causal), GIVEN(causal_given), .choices = causal_names, .fallback = "both",
+     .unit = "[=yes|no|both]", .commands = RUNS, .is_joined = true},
+    {"--no-causal", NULL, KIND_NO_CAUSAL, AT(causal), GIVEN(causal_given), .help = "mask; --causal alone = yes",
+     .commands = RUNS},
+    {"--d", "--headdim", KIND_COUNT_LIST, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64,128"),
+     .unit = "N,...", .help = "head dims, multiples of 8 up to 256", .commands = RUNS},
+    {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 1, .max = INT32_MAX, LATE("1k:16k:*2"), .unit = "N,...",
+     .help = "query lengths", .commands = SWEEP},
+    {"--kv-len", NULL, KIND_COUNT_LIST, AT(kv_lens), .min = 1, .max = INT32_MAX, LATE("equal"), .unit = "N,...",
+     .help = "key lengths, crossed with --seqlen", .commands = SWEEP},
+    {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = dtype_names,
+     LATE("fp16 on CUDA, fp32 on CPU"), .help = "of the tensors", .commands = RUNS},
+    {"--total-tokens", NULL, KIND_COUNT, AT(total_tokens), .min = 1, .max = INT32_MAX, LATE("16k"), .unit = "N",
+     .commands = SWEEP, .is_joined = true},
+    {"--hidden", NULL, KIND_COUNT, AT(hidden), .min = 1, .max = INT32_MAX, LATE("2048"), .unit = "N",
+     .help = "batch = tokens/n, heads = hidden/d", .commands = SWEEP},
+    {"--batch", NULL, KIND_COUNT, AT(batch), .min = 1, .max = INT32_MAX, .unit = "N", .commands = SWEEP,
+     .is_joined = true},
+    {"--heads", NULL, KIND_COUNT, AT(heads), .min = 1, .max = INT32_MAX, .unit = "N", .commands = SWEEP,
+     .is_joined = true},
+    {"--kv-heads", NULL, KIND_COUNT, AT(kv_heads), .min = 1, .max = INT32_MAX, .unit = "N",
+     .help = "or these; kv-heads divides heads [= heads]", .commands = SWEEP},
+    {"--layout", NULL, KIND_CHOICE, AT(layout), .choices = layout_names, .fallback = "bshd",
+     .help = "batch, s = length, heads, d in memory", .commands = SWEEP},
+    {"--scale", NULL, KIND_REAL, AT(scale), .min = 1e-6, .max = 1e6, LATE("1/sqrt(d)"), .unit = "X",
+     .help = "factor of Q K^T", .commands = RUNS},
+    {"--dist", NULL, KIND_CHOICE, AT(dist), .choices = dist_names, .choices_shown = 3, .fallback = "normal",
+     .help = "inputs; or sharp, huge, peak, constant, tiny of verify", .commands = SWEEP},
+    {"--seed", NULL, KIND_COUNT, AT(seed), .min = 0, .max = 9223372036854775807.0, .fallback = "1", .unit = "N",
+     .help = "of the inputs", .commands = RUNS},
+    {"--input", NULL, KIND_IN_DIR, AT(input_dir), .unit = "DIR", .help = "take the inputs from .npy files here",
+     .commands = SWEEP},
+
+    {"--impl", NULL, KIND_NAMES, AT(impls), LATE("naive,fused,cudnn"), .unit = "NAME,...",
+     .help = "fused = the device's best", .group = GROUP_WHO, .commands = RUNS},
+    {"--impl-lib", NULL, KIND_LIBRARY, AT(impl_libs), .unit = "PATH", .help = "a library with more of them; repeatable",
+     .group = GROUP_WHO, .commands = RUNS | LIST},
+    {"--variant", NULL, KIND_TEXT, AT(variant), .unit = "NAME", .help = "force a tile configuration of list",
+     .group = GROUP_WHO, .commands = RUNS},
+    {"--deterministic", NULL, KIND_FLAG, AT(deterministic), .help = "outputs bit-equal over runs", .group = GROUP_WHO,
+     .commands = RUNS},
+    {"--device", NULL, KIND_DEVICE, AT(device), .fallback = "auto", .unit = "auto|cpu|cuda:N", .help = "where it runs",
+     .group = GROUP_WHO, .commands = RUNS | INFO | LIST},
+
+    {"--check", NULL, KIND_CHOICE, AT(check), .choices = check_names, .fallback = "full",
+     .help = "of each row against the reference", .group = GROUP_CHECK, .commands = SWEEP},
+    {"--check", NULL, KIND_CHOICE, AT(check), .choices = verify_check_names, .fallback = "full",
+     .help = "against the reference", .group = GROUP_CHECK, .commands = VERIFY},
+    {"--atol", NULL, KIND_REAL, AT(atol), .min = 0, .max = 1e6, .unit = "X", .group = GROUP_CHECK, .commands = RUNS,
+     .is_joined = true},
+    {"--rtol", NULL, KIND_REAL, AT(rtol), .min = 0, .max = 1e6, .unit = "X",
+     .help = "taken literally [by dtype and row]", .group = GROUP_CHECK, .commands = RUNS},
+
+    {"--warmup-ms", NULL, KIND_REAL, AT(warmup_ms), .min = 0, .max = 3600000, LATE("500"), .unit = "X",
+     .group = GROUP_MEASURE, .commands = SWEEP, .is_joined = true},
+    {"--min-time-ms", NULL, KIND_REAL, AT(min_time_ms), .min = 0, .max = 3600000, LATE("500"), .unit = "X",
+     .help = "of warm-up and of samples, at least", .group = GROUP_MEASURE, .commands = SWEEP},
+    {"--samples", NULL, KIND_COUNT, AT(samples), .min = 1, .max = 1000000, LATE("30"), .unit = "N",
+     .help = "at least", .group = GROUP_MEASURE, .commands = SWEEP},
+    {"--max-noise", NULL, KIND_PERCENT, AT(max_noise_pct), .min = 0.001, .max = 100, LATE("0.5%"), .unit = "P%",
+     .help = "half-width of the median's 95 % interval", .group = GROUP_MEASURE, .commands = SWEEP},
+    {"--timeout-s", NULL, KIND_REAL, AT(timeout_s), .min = 0.1, .max = 86400, .fallback = "60", .unit = "X",
+     .help = "ends a case that hangs", .group = GROUP_MEASURE, .commands = RUNS},
+    {"--l2", NULL, KIND_CHOICE, AT(l2), .choices = l2_names, .fallback = "cold", .help = "cache before each sample",
+     .group = GROUP_MEASURE, .commands = SWEEP},
+    {"--profile", NULL, KIND_FLAG, AT(profile), .help = "one launch of one case for a profiler, no record",
+     .group = GROUP_MEASURE, .commands = SWEEP},
+    {"--dry-run", NULL, KIND_FLAG, AT(dry_run), .help = "only the plan: cases, memory, time", .group = GROUP_MEASURE,
+     .commands = RUNS},
+
+    {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("fabench-out/<device>-<utc>/"), .unit = "DIR|none",
+     .help = "for all files", .group = GROUP_OUTPUT, .commands = RUNS | PLOT},
+    {"--csv", NULL, KIND_OUT_FILE, AT(csv_path), .unit = "PATH", .group = GROUP_OUTPUT, .commands = RUNS,
+     .is_joined = true},
+    {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "records; - = stdout [in the --out DIR]",
+     .group = GROUP_OUTPUT, .commands = RUNS},
+    {"--columns", NULL, KIND_TEXT, AT(columns), LATE("all"), .unit = "NAME,...", .help = "of the CSV",
+     .group = GROUP_OUTPUT, .commands = RUNS},
+    {"--plot", NULL, KIND_CHOICE, AT(plot), GIVEN(plot_given), .choices = plot_names, .fallback = "svg",
+     .help = "charts", .group = GROUP_OUTPUT, .commands = SWEEP | PLOT},
+    {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .help = "write the tensors as .npy files here",
+     .group = GROUP_OUTPUT, .commands = SWEEP},
+    {"--verbose", NULL, KIND_FLAG, AT(verbose), .group = GROUP_OUTPUT, .commands = ANY, .is_joined = true},
+    {"--quiet", NULL, KIND_FLAG, AT(quiet), .help = "say more, or only warnings and errors", .group = GROUP_OUTPUT,
+     .commands = ANY},
+    {"--color", NULL, KIND_CHOICE, AT(color), .choices = color_names, .fallback = "auto", .help = "on the terminal",
+     .group = GROUP_OUTPUT, .commands = ANY},
+    {"--version", NULL, KIND_VERSION, .group = GROUP_OUTPUT, .commands = ANY, .is_joined = true},
+    {"--help", "-h", KIND_HELP, .help = "print and end", .group = GROUP_OUTPUT, .commands = ANY},
+
+    {"--sustain-s", NULL, KIND_NOT_YET, .fallback = "0", .unit = "0", .is_hidden = true, .commands = SWEEP,
+     .help = "sustained figures are not in this version; only 0 is taken"},
+    {"--resume", NULL, KIND_NOT_YET_FLAG, .is_hidden = true, .commands = SWEEP,
+     .help = "continuing a record file is not in this version"},
+    {"--overlay", NULL, KIND_NOT_YET, .unit = "FILE", .is_hidden = true, .commands = SWEEP | PLOT,
+     .help = "overlaid points are not in this version"},
+};
+_Static_assert(sizeof option_table / sizeof option_table[0] == OPTION_COUNT, "OPTION_COUNT");
+
+const struct option_def *option_find(const struct command_def *command, const char *word, size_t length)
+{
+    const struct option_def *found = NULL;
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const char *const names[] = {option_table[i].name, option_table[i].alias};
+        for (int j = 0; j < 2 && names[j]; j++)
+            if (strlen(names[j]) == length && strncmp(names[j], word, length) == 0 &&
+                (!found || option_serves(&option_table[i], command)))
+                found = &option_table[i];
+    }
+    return found;
+}
+
+bool option_takes_value(const struct option_def *def)
+{
+    return def->kind != KIND_FLAG && def->kind != KIND_NO_CAUSAL && def->kind != KIND_HELP &&
+           def->kind != KIND_VERSION && def->kind != KIND_NOT_YET_FLAG;
+}
+
+bool option_serves(const struct option_def *def, const struct command_def *command)
+{
+    return command->summary && (def->commands & 1u << command->command);
+}
+
+bool option_is_preset(const struct option_def *def)
+{
+    return def->choices == preset_names || def->choices == verify_preset_names;
+}
+
+
+bool option_is_dtype(const struct option_def *def) { return def->choices == dtype_names; }

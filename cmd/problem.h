@@ -1,0 +1,32 @@
+/* Facts derived from a problem: counts, bytes, legality. No device needed. */
+#ifndef FABENCH_PROBLEM_H
+#define FABENCH_PROBLEM_H
+
+#include "kernels/attention.h"
+
+/* Output tensors in the order they are judged. */
+enum problem_tensor { TENSOR_O, TENSOR_LSE, TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_COUNT };
+const char *problem_tensor_name(enum problem_tensor); /* o lse dq dk dv */
+
+/* Visible (row, key) pairs of one head. The papers' convention counts a causal square as exactly half. */
+double problem_visible_pairs(const struct attn_problem *);
+
+/* DESIGN section 3: fwd 4 * batch * q_heads * head_dim * visible pairs, bwd 2.5 times that. */
+double problem_flops(const struct attn_problem *, enum attn_mode);
+
+/* Each input read once, each output written once, in bytes. */
+double problem_min_bytes(const struct attn_problem *, enum attn_mode);
+
+/* True when at least one row sees no key. */
+bool problem_has_blind_rows(const struct attn_problem *);
+
+/* "bwd causal d=128 n=16k bf16" */
+const char *problem_print(const struct attn_problem *, enum attn_mode, char *buffer, size_t size);
+
+/* The strides of a contiguous [batch, heads, len, head_dim] tensor in this layout; data stays NULL. */
+struct attn_tensor problem_strides(enum attn_layout, int64_t heads, int64_t len, int64_t head_dim);
+
+/* One more than the largest element offset that the strides reach. */
+int64_t problem_extent(const struct attn_tensor *, int64_t batch, int64_t heads, int64_t len, int64_t head_dim);
+
+#endif

@@ -1,0 +1,30 @@
+/* Samples -> figures. Pure arithmetic. */
+#ifndef FABENCH_STATS_H
+#define FABENCH_STATS_H
+
+#include <stdint.h>
+
+struct stats {
+    int64_t count;
+    double median, p25, p75, min, max;
+    double ci_lo, ci_hi; /* distribution-free 95 % interval of the median; the range where count < 6 */
+};
+
+/* Samples need not be sorted and stay as they are. count >= 1. */
+struct stats stats_of(const double *samples, int64_t count);
+
+/* Median of the paired ratios numerator[i] / denominator[i]. */
+double stats_median_ratio(const double *numerator, const double *denominator, int64_t count);
+
+/* Half-width of the 95 % interval of the median relative to the median, in per cent; +inf below 6 samples, for which
+ * no such interval exists. */
+double stats_noise_half_width_pct(const struct stats *);
+
+/* The ranks (1-based) of the two order statistics that enclose the median with at least 95 %: the largest l with
+ * P(Binomial(n, 1/2) <= l - 1) <= 0.025, and n + 1 - l. 0 when n < 6. */
+void stats_median_ci_ranks(int64_t n, int64_t *lower, int64_t *upper);
+
+/* exp(mean(log x)); NaN for count 0. */
+double stats_geomean(const double *values, int64_t count);
+
+#endif
