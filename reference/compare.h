@@ -1,0 +1,56 @@
+/* Comparing one output tensor with its reference, block by block: the sums and maxima from which cmd/judge.c decides.
+ * compare_blocks_cpu and compare_blocks_cuda fill the same struct by the same rules; a test holds them to each other.
+ */
+#ifndef FABENCH_COMPARE_H
+#define FABENCH_COMPARE_H
+
+#include "kernels/attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { COMPARE_BLOCK_ROWS = 64 };
+
+/* The rows [64 i, 64 i + 64) of one (batch, head). Everything that is not finite, on either side, is left out of the
+ * sums: it is counted instead. */
+struct compare_block {
+    double err2;      /* sum (x - ref)^2 */
+    double ref2;      /* sum ref^2 */
+    double abs2;      /* sum abs^2: the product over absolute values; 0 without one */
+    double err_dot;   /* sum (x - ref) * ref */
+    float max_abs_err;
+    float max_abs_x;
+    float max_used;   /* max |x - ref| / (atol_row + rtol |ref|); +inf where the bound is 0 and the error is not */
+    int32_t max_used_at; /* row_in_block * head_dim + col of that element, -1 when the block has no finite pair */
+    int32_t bad;      /* elements with !(|x - ref| <= atol_row + rtol |ref|), non-finite mismatches included */
+    int32_t first_bad_row, last_bad_row; /* within the block, -1 when none */
+    int32_t nonfinite; /* elements whose finiteness, infinity's sign or NaN-ness differs from the reference's */
+    int32_t first_nonfinite_at; /* like max_used_at, -1 when none */
+};
+
+/* One tensor to compare. Row i of the reference lies at ((b * heads + h) * len + i) * head_dim. */
+struct compare_job {
+    struct attn_tensor x; /* the implementation's output, in dtype */
+    enum attn_dtype dtype;
+    const float *ref, *abs; /* contiguous fp32; abs may be NULL */
+    int64_t batch, heads, len, head_dim;
+    /* bound of an element: atol_row + rtol |ref| with
+     *   atol_row = atol_absolute + max(atol_rms * rms(ref row), atol_abs * rms(abs row)) */
+    double atol_absolute, atol_rms, atol_abs, rtol;
+};
+
+static inline int64_t compare_blocks_per_head(int64_t len)
+{
+    return (len + COMPARE_BLOCK_ROWS - 1) / COMPARE_BLOCK_ROWS;
+}
+
+/* blocks: batch * heads * compare_blocks_per_head(len) results, in that order; host memory on the CPU, device memory
+ * on CUDA (enqueued on stream). compare_blocks_cuda returns a cudaError_t as int. */
+void compare_blocks_cpu(const struct compare_job *, struct compare_block *blocks, int threads);
+int compare_blocks_cuda(const struct compare_job *, struct compare_block *blocks, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

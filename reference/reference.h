@@ -1,0 +1,47 @@
+/* What judges: the float64 oracle on the CPU and the fp32 three-pass reference on CUDA.
+ *
+ * Both compute, from the same rounded inputs, every output in fp32 and beside it a product over absolute values that
+ * says what rounding may do to it:
+ *   |O|  = P |V|                        |dV| = P^T |dO|
+ *   dSa  = P * sqrt(rowsum((dO * O)^2))
+ *   |dQ| = scale dSa |K|                |dK| = scale dSa^T |Q|
+ * The judge uses eps(dtype) times these as floor of every norm. dSa is what O rounded to the dtype, which backward is
+ * given, does to D = rowsum(dO * O): where one key takes nearly all of P, dS = P (dP - D) is a difference of nearly
+ * equal numbers, and that error is all that is left. |dO| |V|^T + rowsum(|dO| * |O|) in its place would be the plain
+ * product over absolute values; it bounds the same error, but overstates it by the square root of head_dim and by the
+ * square root of the length, so that at 16K it would hide what the rules are there to find.
+ */
+#ifndef FABENCH_REFERENCE_H
+#define FABENCH_REFERENCE_H
+
+#include "kernels/attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Contiguous fp32 [batch, heads, len, head_dim] (whatever the layout of the problem), owned by the caller, on the
+ * device that computes. mode fwd fills o, lse, o_abs; mode bwd fills those too (its caller rounds o for the
+ * implementations) and dq dk dv and their _abs. A NULL _abs pointer is not computed. */
+struct reference_outputs {
+    float *o, *lse, *dq, *dk, *dv;
+    float *o_abs, *dq_abs, *dk_abs, *dv_abs;
+};
+
+/* Float64 oracle: four numbered passes, threads over (batch, kv head), no cleverness. tensors: q k v (dout for bwd),
+ * host pointers, any dtype, any strides, any head_dim, windows too. dropout must be 0.
+ * Errors: ATTN_NO_MEMORY. */
+enum attn_status oracle_attention(const struct attn_problem *, enum attn_mode, const struct attn_tensors *,
+                                  const struct reference_outputs *, int threads, struct attn_message *why);
+
+/* The same on CUDA in fp32 (no TF32), by blocks of rows so that no S-sized buffer exceeds 2 GiB. Device pointers.
+ * Enqueues on `stream` (cudaStream_t) and waits for nothing. */
+size_t reference_cuda_workspace_bytes(const struct attn_problem *, enum attn_mode);
+enum attn_status reference_cuda(const struct attn_problem *, enum attn_mode, const struct attn_tensors *,
+                                const struct reference_outputs *, void *workspace, size_t workspace_bytes,
+                                void *stream, struct attn_message *why);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
