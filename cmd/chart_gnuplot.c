@@ -1,0 +1,622 @@
+/* gnuplot scripts. A script stands alone beside its data file, so that it can be restyled and run again by hand.
+ *
+ * Text from records reaches a script inside single quotes only, where gnuplot expands nothing; the terminals are
+ * `noenhanced`, so that an underscore stays one. Every panel has its own margins on the screen; a last, empty plot over
+ * the whole page carries title, conditions and key, which therefore never cover data.
+ */
+#include "cmd/chart_gnuplot.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/log.h"
+#include "cmd/wrap.h"
+
+/* What differs between the kinds of charts. */
+static const struct kind {
+    const char *name, *title, *y_label, *caption;
+    bool has_log_y;
+} kinds[CHART_KIND_COUNT] = {
+    [CHART_TFLOPS] =
+        {"tflops", "Attention speed", "TFLOPS",
+         "FLOPs: forward 4 d per visible pair and head, backward 2.5 x that. Bars: 95 % interval of the median.",
+         false},
+    [CHART_SPEEDUP] = {"speedup", "Speed-up over the naive three passes", "x naive",
+                       "Medians of ratios within rounds; above the dashed line is faster than naive.", false},
+    [CHART_MEMORY] =
+        {"memory", "Workspace beside inputs and outputs", "workspace, MB",
+         "1 MB = 1e6 bytes. Naive keeps S and P, O(N^2) per head; fused kernels keep O(N), which is flat where "
+         "batch x n is fixed.",
+         true},
+    [CHART_ERROR] = {"error", "Error against the reference", "rel. RMS error",
+                     "||x - ref|| / ||ref|| of the tensor nearest its bound; above the dashed line is a failure.",
+                     true},
+};
+
+const char *chart_kind_name(enum chart_kind kind) { return kinds[kind].name; }
+
+/* A script under construction: data blocks and the plot commands that refer to them by number. */
+struct script {
+    FILE *data, *body;
+    char *data_text, *body_text;
+    size_t data_bytes, body_bytes;
+    const char *source; /* 'name.dat' in quotes, or $data */
+    bool is_text;       /* drawn with characters */
+    int blocks, elements;
+    double zero_y;      /* where a zero is drawn on a logarithmic axis; NaN = nowhere */
+    double low_y, high_y;
+    int64_t least_n, most_n;
+    bool *is_used;      /* series that drew something, for the key */
+    bool *has_ceiling_of;  /* files whose GEMM is drawn */
+    bool has_ceiling, has_bound, has_naive_bound, has_failed;
+};
+
+static const char ceiling_style[] = "lc rgb '#000000' dt %d lw 1.5"; /* a dash type for each file */
+static const char bound_style[] = "lc rgb '#D55E00' dt 2 lw 1.5";
+static const char naive_bound_style[] = "lc rgb '#D55E00' dt 3 lw 1.5";
+static const char failed_color[] = "#FF0000";
+
+/* 'text' as gnuplot reads it back: a quote is doubled, nothing else is special. */
+static void put_quoted(FILE *out, const char *text)
+{
+    char clean[1024];
+    record_clean_text(text, clean, sizeof clean);
+    fputc('\'', out);
+    for (const char *c = clean; *c; c++)
+        fprintf(out, *c == '\'' ? "''" : "%c", *c);
+    fputc('\'', out);
+}
+
+static const char *style_of_ceiling(int file, char *text, size_t size)
+{
+    snprintf(text, size, ceiling_style, 2 + file % 4);
+    return text;
+}
+
+static void series_style(const struct script *s, const struct chart_series *series, FILE *out)
+{
+    if (s->is_text)
+        fprintf(out, "lc rgb '%s'", series->color);
+    else
+        fprintf(out, "lc rgb '%s' pt %d ps 0.8 dt %d lw 2", series->color, series->point, series->dash);
+}
+
+static void begin_element(struct script *s) { fprintf(s->body, "%s", s->elements++ ? ", \\\n     " : "plot "); }
+
+__attribute__((format(printf, 2, 3))) static void begin_block(struct script *s, const char *format, ...)
+{
+    va_list arguments;
+    fprintf(s->data, "%s# ", s->blocks ? "\n\n" : "");
+    va_start(arguments, format);
+    vfprintf(s->data, format, arguments);
+    va_end(arguments);
+    fputc('\n', s->data);
+    s->blocks++;
+}
+
+static bool is_drawable(const struct script *s, const struct kind *kind, const struct chart_point *point)
+{
+    return isfinite(point->value) && (!kind->has_log_y || point->value > 0 || (point->value == 0 && s->zero_y > 0));
+}
+
+static double y_of(const struct script *s, const struct kind *kind, double value)
+{
+    return kind->has_log_y && value == 0 ? s->zero_y : value;
+}
+
+/* Points with `is_failed` as asked, as one block; false when there are none. */
+static bool put_points(struct script *s, const struct kind *kind, const struct chart_point *points, int count,
+                       bool is_failed, const char *title, const char *label)
+{
+    int written = 0;
+    for (int i = 0; i < count; i++) {
+        const struct chart_point *p = &points[i];
+        if (p->is_failed != is_failed || !is_drawable(s, kind, p))
+            continue;
+        if (!written)
+            begin_block(s, "%s, %s%s: n, %s, low, high", title, label, is_failed ? ", failed its check" : "",
+                        kind->name);
+        else if (!is_failed && p->is_after_gap)
+            fputc('\n', s->data);
+        fprintf(s->data, "%lld,%.10g,%.10g,%.10g\n", (long long)p->n, y_of(s, kind, p->value), y_of(s, kind, p->lo),
+                y_of(s, kind, p->hi));
+        written++;
+    }
+    return written > 0;
+}
+
+static void add_series(struct script *s, const struct chart_set *set, const struct chart_panel *panel, int index,
+                       enum chart_kind which)
+{
+    const struct kind *kind = &kinds[which];
+    const struct chart_series *series = &set->series[index];
+    struct chart_point *points;
+    char title[64], label[sizeof series->label];
+    const int count = chart_points(set, panel, series, which, &points);
+    if (which == CHART_SPEEDUP && strcmp(series->impl, "naive") == 0) {
+        free(points);
+        return;
+    }
+    chart_panel_title(panel, title, sizeof title);
+    record_clean_text(series->label, label, sizeof label);
+    if (put_points(s, kind, points, count, false, title, label)) {
+        const bool has_bars = which == CHART_TFLOPS && !s->is_text;
+        begin_element(s);
+        fprintf(s->body, "%s index %d using %s with %s ", s->source, s->blocks - 1, has_bars ? "1:2:3:4" : "1:2",
+                has_bars ? "yerrorlines" : "linespoints");
+        series_style(s, series, s->body);
+        fprintf(s->body, " title ");
+        put_quoted(s->body, series->label);
+        s->is_used[index] = true;
+    }
+    if (put_points(s, kind, points, count, true, title, label)) {
+        begin_element(s);
+        fprintf(s->body, "%s index %d using 1:2 with points lc rgb '%s' pt %d ps 1.3 lw 2 title ", s->source,
+                s->blocks - 1, failed_color, series->point - 1);
+        put_quoted(s->body, s->is_text ? "FAILED" : "");
+        s->has_failed = true;
+    }
+    free(points);
+}
+
+/* A flat continuation to both edges, so that a ceiling reads as one even where there is a single length. */
+static void add_reference(struct script *s, const struct chart_panel *panel, const struct chart_point *points,
+                          int count, const char *style, const char *label)
+{
+    char title[64];
+    if (!count)
+        return;
+    begin_block(s, "%s, %s: n, value", chart_panel_title(panel, title, sizeof title), label);
+    fprintf(s->data, "%.10g,%.10g\n", (double)s->least_n * 0.8, points[0].value);
+    for (int i = 0; i < count; i++)
+        fprintf(s->data, "%lld,%.10g\n", (long long)points[i].n, points[i].value);
+    fprintf(s->data, "%.10g,%.10g\n", (double)s->most_n * 1.25, points[count - 1].value);
+    begin_element(s);
+    fprintf(s->body, "%s index %d using 1:2 with lines %s title ", s->source, s->blocks - 1, s->is_text ? "" : style);
+    put_quoted(s->body, s->is_text ? label : "");
+}
+
+static void add_references(struct script *s, const struct chart_set *set, const struct chart_panel *panel,
+                           enum chart_kind which)
+{
+    struct chart_point *points;
+    char style[64];
+    for (int f = 0; which == CHART_TFLOPS && f < set->file_count; f++) {
+        const int count = chart_ceiling(set, panel, f, &points);
+        add_reference(s, panel, points, count, style_of_ceiling(f, style, sizeof style), "GEMM ceiling");
+        s->has_ceiling_of[f] |= count > 0;
+        s->has_ceiling |= count > 0;
+        free(points);
+    }
+    for (int of_naive = 0; which == CHART_ERROR && of_naive < 2; of_naive++) {
+        const int count = chart_bound(set, panel, of_naive, &points);
+        add_reference(s, panel, points, count, of_naive ? naive_bound_style : bound_style, "bound");
+        if (of_naive)
+            s->has_naive_bound |= count > 0;
+        else
+            s->has_bound |= count > 0;
+        free(points);
+    }
+    if (which == CHART_SPEEDUP && s->elements) {
+        begin_element(s);
+        fprintf(s->body, "1 with lines %s title ''", style_of_ceiling(0, style, sizeof style));
+    }
+}
+
+/* ---- axes ---- */
+
+static void put_tick(FILE *out, const char *separator, int64_t n)
+{
+    if (n % 1024 == 0)
+        fprintf(out, "%s'%lldK' %lld", separator, (long long)(n / 1024), (long long)n);
+    else
+        fprintf(out, "%s'%lld' %lld", separator, (long long)n, (long long)n);
+}
+
+/* Powers of two; where fewer than two of them are spanned, the ends. */
+static void put_x_axis(struct script *s)
+{
+    int ticks = 0;
+    fprintf(s->body, "set logscale x 2\nset xrange [%.10g:%.10g]\nset xtics (", (double)s->least_n * 0.8,
+            (double)s->most_n * 1.25);
+    for (int bit = 0; bit < 62; bit++)
+        if ((int64_t)1 << bit >= s->least_n && (int64_t)1 << bit <= s->most_n)
+            put_tick(s->body, ticks++ ? ", " : "", (int64_t)1 << bit);
+    if (ticks == 0)
+        put_tick(s->body, "", s->least_n);
+    if (ticks < 2 && s->most_n > s->least_n + s->least_n / 8)
+        put_tick(s->body, ", ", s->most_n);
+    fprintf(s->body, ")\n");
+}
+
+/* Whole decades that hold all values of the page, and one below for the zeros. */
+static void measure_y(struct script *s, const struct chart_set *set, const struct chart_page *page)
+{
+    double least = INFINITY, most = 0;
+    bool has_zero = false;
+    for (int p = 0; p < page->panel_count; p++)
+        for (int i = 0; i < set->series_count + 2; i++) {
+            struct chart_point *points;
+            int count = 0;
+            if (i < set->series_count)
+                count = chart_points(set, &page->panels[p], &set->series[i], page->kind, &points);
+            else if (page->kind == CHART_ERROR)
+                count = chart_bound(set, &page->panels[p], i > set->series_count, &points);
+            else
+                break;
+            for (int k = 0; k < count; k++) {
+                has_zero |= points[k].value == 0;
+                if (points[k].value > 0) {
+                    least = fmin(least, points[k].value);
+                    most = fmax(most, points[k].value);
+                }
+            }
+            free(points);
+        }
+    if (!isfinite(least))
+        least = most = 1; /* nothing but zeros */
+    s->low_y = pow(10, floor(log10(least) - 0.02));
+    s->high_y = pow(10, ceil(log10(most) + 0.02));
+    s->zero_y = NAN;
+    if (has_zero && page->kind == CHART_MEMORY) {
+        s->zero_y = s->low_y / 10;
+        s->low_y = s->zero_y / 2;
+    }
+}
+
+static void put_y_axis(struct script *s, const struct kind *kind)
+{
+    if (!kind->has_log_y) {
+        fprintf(s->body, "set yrange [0:*]\n");
+        return;
+    }
+    fprintf(s->body, "set logscale y\nset yrange [%.10g:%.10g]\nset format y '%s'\n", s->low_y, s->high_y,
+            s->high_y > 0.5 ? "%g" : "%.0e");
+    if (s->zero_y > 0) {
+        fprintf(s->body, "set ytics (%s%.10g", "'0' ", s->zero_y);
+        for (double y = s->zero_y * 10; y < s->high_y * 1.5; y *= 10)
+            fprintf(s->body, ", '%g' %.10g", y, y);
+        fprintf(s->body, ")\n");
+    }
+}
+
+/* ---- pages ---- */
+
+static void open_script(struct script *s, const struct chart_set *set)
+{
+    memset(s, 0, sizeof *s);
+    s->data = open_memstream(&s->data_text, &s->data_bytes);
+    s->body = open_memstream(&s->body_text, &s->body_bytes);
+    if (!s->data || !s->body) {
+        log_error("out of host memory (a chart)");
+        exit(EXIT_IO);
+    }
+    s->is_used = xcalloc((unsigned long)set->series_count + 1, sizeof *s->is_used);
+    s->has_ceiling_of = xcalloc((unsigned long)set->file_count + 1, sizeof *s->has_ceiling_of);
+    s->zero_y = NAN;
+}
+
+static void finish_texts(struct script *s)
+{
+    if (fclose(s->data) != 0 || fclose(s->body) != 0) {
+        log_error("out of host memory (a chart)");
+        exit(EXIT_IO);
+    }
+}
+
+static void close_script(struct script *s)
+{
+    free(s->data_text);
+    free(s->body_text);
+    free(s->is_used);
+    free(s->has_ceiling_of);
+}
+
+/* Geometry of a page in pixels. */
+enum {
+    PAGE_LEFT = 100, PAGE_RIGHT = 22, PANEL_GAP_X = 72, PANEL_GAP_Y = 70, PANEL_TITLE = 30, X_AXIS = 58, KEY_LINE = 22,
+    TITLE_LINE = 32, WORDS_LINE = 20
+};
+
+static const double WORDS_WIDTH = 5.9; /* of a character, on average */
+
+struct layout {
+    int width, height, top, bottom, rows, panel_width, panel_height;
+};
+
+static int words_lines(const struct chart_set *set)
+{
+    return (set->file_count < 4 ? set->file_count : 4) + 2;
+}
+
+static struct layout lay_out(const struct chart_set *set, const struct chart_page *page)
+{
+    struct layout l;
+    const bool is_alone = page->panel_count == 1;
+    const int names = set->file_count > 1 ? 2 : 5; /* of series, beside each other in the key */
+    l.rows = (page->panel_count + page->columns - 1) / page->columns;
+    l.panel_width = page->columns == 1 ? 880 : 440;
+    l.panel_height = is_alone ? 400 : 250;
+    l.top = 12 + TITLE_LINE + words_lines(set) * WORDS_LINE + PANEL_TITLE;
+    l.bottom = X_AXIS + ((set->series_count + names - 1) / names + 1) * KEY_LINE + 8;
+    l.width = PAGE_LEFT + page->columns * l.panel_width + (page->columns - 1) * PANEL_GAP_X + PAGE_RIGHT;
+    l.height = l.top + l.rows * l.panel_height + (l.rows - 1) * PANEL_GAP_Y + l.bottom;
+    return l;
+}
+
+static void put_margins(struct script *s, const struct layout *l, int row, int column)
+{
+    const double left = PAGE_LEFT + column * (l->panel_width + PANEL_GAP_X);
+    const double top = l->top + row * (l->panel_height + PANEL_GAP_Y);
+    fprintf(s->body, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n", left / l->width,
+            (left + l->panel_width) / l->width);
+    fprintf(s->body, "set tmargin at screen %.4f\nset bmargin at screen %.4f\n", 1 - top / l->height,
+            1 - (top + l->panel_height) / l->height);
+}
+
+/* The empty plot over the whole page: title and conditions above, key below. */
+static void put_frame(struct script *s, const struct chart_set *set, const struct chart_page *page,
+                      const struct layout *l)
+{
+    const char *dtype = page->panels[0].dtype;
+    char text[512], title[64];
+    double y = 12 + TITLE_LINE / 2.0;
+    int label = 1;
+    fprintf(s->body, "\nunset logscale\nunset tics\nunset border\nunset grid\nunset title\nunset xlabel\nunset ylabel\n"
+                     "set lmargin at screen 0\nset rmargin at screen 1\nset tmargin at screen 1\n"
+                     "set bmargin at screen 0\nset xrange [0:1]\nset yrange [0:1]\n");
+    if (page->panel_count == 1)
+        snprintf(text, sizeof text, "%s, %s, %s", kinds[page->kind].title,
+                 chart_panel_title(&page->panels[0], title, sizeof title), dtype);
+    else
+        snprintf(text, sizeof text, "%s, %s", kinds[page->kind].title, dtype);
+    fprintf(s->body, "set label %d ", label++);
+    put_quoted(s->body, text);
+    fprintf(s->body, " at screen %.4f,%.4f left font ',19'\n", (double)PAGE_LEFT / l->width, 1 - y / l->height);
+    y += TITLE_LINE / 2.0 + WORDS_LINE / 2.0;
+    for (int i = 0; i < words_lines(set); i++, y += WORDS_LINE) {
+        const int file_lines = words_lines(set) - 2;
+        if (i < file_lines) {
+            char words[400];
+            chart_device_words(set, i, dtype, words, sizeof words);
+            const bool is_said = strncmp(words, set->file_labels[i], strlen(set->file_labels[i])) == 0;
+            snprintf(text, sizeof text, "%.100s%s%.380s%s", is_said ? "" : set->file_labels[i], is_said ? "" : ": ",
+                     words, i == 3 && set->file_count > 4 ? " ... and more files" : "");
+        } else if (i == file_lines) {
+            char words[400];
+            chart_condition_words(set, dtype, words, sizeof words);
+            snprintf(text, sizeof text, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
+                     set->is_synthetic ? ", SYNTHETIC DATA" : "");
+        } else {
+            snprintf(text, sizeof text, "%s%s", kinds[page->kind].caption,
+                     s->has_ceiling ? " GEMM: cuBLAS 8192^3 in the same rounds." : "");
+        }
+        wrap_shorten(text, (int)((l->width - PAGE_LEFT) / WORDS_WIDTH));
+        fprintf(s->body, "set label %d ", label++);
+        put_quoted(s->body, text);
+        fprintf(s->body, " at screen %.4f,%.4f left font ',12' tc rgb '#555555'\n", (double)PAGE_LEFT / l->width,
+                1 - y / l->height);
+    }
+    fprintf(s->body, "set key at screen 0.5,%.4f center bottom horizontal Left reverse samplen 3 width 0 font ',13'\n",
+            6.0 / l->height);
+}
+
+static void put_key(struct script *s, const struct chart_set *set)
+{
+    const struct { bool is_shown; const char *with, *style, *label; } references[] = {
+        {s->has_bound, "lines", bound_style, "bound"},
+        {s->has_naive_bound, "lines", naive_bound_style, "bound of naive"},
+        {s->has_failed, "points", "lc rgb '#FF0000' pt 6 ps 1.3 lw 2", "failed its check"},
+    };
+    s->elements = 0;
+    for (int i = 0; i < set->series_count; i++) {
+        if (!s->is_used[i])
+            continue;
+        begin_element(s);
+        fprintf(s->body, "NaN with linespoints ");
+        series_style(s, &set->series[i], s->body);
+        fprintf(s->body, " title ");
+        put_quoted(s->body, set->series[i].label);
+    }
+    for (int f = 0; f < set->file_count; f++) {
+        char style[64], label[sizeof set->file_labels[f] + 16];
+        if (!s->has_ceiling_of[f])
+            continue;
+        snprintf(label, sizeof label, "GEMM%s%s", set->file_count > 1 ? ", " : " ceiling",
+                 set->file_count > 1 ? set->file_labels[f] : "");
+        begin_element(s);
+        fprintf(s->body, "NaN with lines %s title ", style_of_ceiling(f, style, sizeof style));
+        put_quoted(s->body, label);
+    }
+    for (size_t i = 0; i < sizeof references / sizeof references[0]; i++) {
+        if (!references[i].is_shown)
+            continue;
+        begin_element(s);
+        fprintf(s->body, "NaN with %s %s title '%s'", references[i].with, references[i].style, references[i].label);
+    }
+    fputc('\n', s->body);
+}
+
+static void put_panel(struct script *s, const struct chart_set *set, const struct chart_page *page, int index,
+                      const struct layout *l)
+{
+    const int row = index / page->columns, column = index % page->columns;
+    const struct chart_panel *panel = &page->panels[index];
+    const bool is_lowest = index + page->columns >= page->panel_count;
+    char title[64];
+    fputc('\n', s->body);
+    put_margins(s, l, row, column);
+    if (page->panel_count > 1) {
+        fprintf(s->body, "set title ");
+        put_quoted(s->body, chart_panel_title(panel, title, sizeof title));
+        fprintf(s->body, " offset 0,-0.5\n");
+    }
+    fprintf(s->body, "set xlabel '%s'\nset ylabel '%s'\n", is_lowest ? "sequence length n" : "",
+            column == 0 ? kinds[page->kind].y_label : "");
+    s->elements = 0;
+    for (int i = set->series_count - 1; i >= 0; i--) /* the first of the key is drawn last, on top */
+        add_series(s, set, panel, i, page->kind);
+    add_references(s, set, panel, page->kind);
+    if (s->elements == 0)
+        fprintf(s->body, "plot NaN title ''");
+    fputc('\n', s->body);
+}
+
+static const char *ending(enum plot_format format) { return format == PLOT_PNG ? "png" : "svg"; }
+
+
+static bool write_text(const char *dir, const char *name, const char *end, const char *first, const char *second)
+{
+    char *path = xasprintf("%s/%s.%s", dir, name, end);
+    FILE *out = fopen(path, "we");
+    bool good = out != NULL;
+    if (good) {
+        good = fputs(first, out) >= 0 && fputs(second, out) >= 0;
+        good = fclose(out) == 0 && good;
+    }
+    if (!good)
+        log_error("%s: %s", path, strerror(errno));
+    free(path);
+    return good;
+}
+
+/* The SVG has the layout's pixels; the PNG twice as many, for screens that show two for one. */
+static void put_head(struct script *s, const struct chart_page *page, const struct layout *l, enum plot_format format)
+{
+    fprintf(s->body, "# Draws %s.%s from %s.dat. Change what you like and run in this folder: gnuplot %s.gp\n",
+            page->name, ending(format), page->name, page->name);
+    if (format == PLOT_PNG)
+        fprintf(s->body,
+                "set terminal pngcairo size %d,%d background rgb 'white' noenhanced font 'Arial,13' fontscale 1.5 "
+                "pointscale 2.6 linewidth 2\n",
+                2 * l->width, 2 * l->height);
+    else
+        fprintf(s->body, "set terminal svg size %d,%d dynamic background rgb 'white' noenhanced font 'Arial,13'\n",
+                l->width, l->height);
+    fprintf(
+        s->body,
+        "set output '%s.%s'\n"
+        "set encoding utf8\nset datafile separator ','\n"
+        "set border 3 lc rgb '#555555'\nset tics out nomirror scale 0.6\nset grid ytics lc rgb '#DDDDDD' lt 1 lw 1\n"
+        "set bars 0.6\nunset key\nset xlabel offset 0,0.4\n",
+        page->name, ending(format));
+}
+
+int chart_write_page(const struct chart_set *set, const struct chart_page *page, const char *dir,
+                       enum plot_format format)
+{
+    struct script s;
+    const struct kind *kind = &kinds[page->kind];
+    const struct layout l = lay_out(set, page);
+    char source[sizeof page->name + 8];
+    bool has_data = false;
+    open_script(&s, set);
+    snprintf(source, sizeof source, "'%s.dat'", page->name);
+    s.source = source;
+    chart_span(set, page->panels[0].dtype, &s.least_n, &s.most_n);
+    if (kind->has_log_y)
+        measure_y(&s, set, page);
+    put_head(&s, page, &l, format);
+    put_x_axis(&s);
+    put_y_axis(&s, kind);
+    fprintf(s.body, "set multiplot\n");
+    for (int i = 0; i < page->panel_count; i++)
+        put_panel(&s, set, page, i, &l);
+    for (int i = 0; i < set->series_count; i++)
+        has_data |= s.is_used[i];
+    has_data |= s.has_failed;
+    put_frame(&s, set, page, &l);
+    put_key(&s, set);
+    fprintf(s.body, "unset multiplot\nunset output\n");
+    finish_texts(&s);
+    int result = 0;
+    if (has_data)
+        result = write_text(dir, page->name, "dat", s.data_text, "\n") &&
+                         write_text(dir, page->name, "gp", s.body_text, "")
+                     ? 1
+                     : -1;
+    close_script(&s);
+    return result;
+}
+
+enum gnuplot_result chart_run_page(const char *dir, const char *name, enum plot_format format)
+{
+    char *script = xasprintf("%s.gp", name), *image = xasprintf("%s/%s.%s", dir, name, ending(format));
+    enum gnuplot_result result = gnuplot_run(dir, script, NULL, NULL, name);
+    if (result == GNUPLOT_DONE && access(image, F_OK) != 0) {
+        log_error("%s: gnuplot did not write it", image);
+        result = GNUPLOT_FAILED;
+    }
+    if (result == GNUPLOT_FAILED)
+        unlink(image);
+    free(script);
+    free(image);
+    return result;
+}
+
+/* Copies what the dumb terminal drew without the form feed it begins with, its empty lines and the spaces that fill up
+ * its lines. */
+static void copy_text(FILE *from, FILE *to)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    rewind(from);
+    while ((length = getline(&line, &room, from)) >= 0) {
+        const char *text = line + strspn(line, "\f");
+        while (length > 0 && strchr(" \n\f", line[length - 1]))
+            line[--length] = '\0';
+        if (*text)
+            fprintf(to, "%s\n", text);
+    }
+    free(line);
+}
+
+enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct chart_panel *panel, int width,
+                                        bool color, FILE *out)
+{
+    struct script s;
+    const struct chart_page page = {CHART_TFLOPS, panel, 1, 1, "term"};
+    char title[64], text[160];
+    int height = width / 4;
+    height = height < 16 ? 16 : height > 26 ? 26 : height;
+    FILE *input = tmpfile(), *output = tmpfile();
+    enum gnuplot_result result = GNUPLOT_FAILED;
+    open_script(&s, set);
+    s.source = "$data";
+    s.is_text = true;
+    chart_span(set, panel->dtype, &s.least_n, &s.most_n);
+    snprintf(text, sizeof text, "%s %s, TFLOPS over sequence length", chart_panel_title(panel, title, sizeof title),
+             panel->dtype);
+    fprintf(s.body, "set terminal dumb size %d,%d noenhanced %s\nset datafile separator ','\nset title ", width, height,
+            color ? "ansi256" : "mono");
+    put_quoted(s.body, text);
+    fprintf(s.body, "\nset key outside bottom center horizontal width 2\nset tics nomirror\nset border 3\n");
+    put_x_axis(&s);
+    put_y_axis(&s, &kinds[CHART_TFLOPS]);
+    for (int i = 0; i < set->series_count; i++)
+        add_series(&s, set, panel, i, page.kind);
+    add_references(&s, set, panel, page.kind);
+    fputc('\n', s.body);
+    finish_texts(&s);
+    if (!input || !output)
+        log_error("a temporary file for gnuplot: %s", strerror(errno));
+    else if (fprintf(input, "$data << EOD\n%s\nEOD\n%s", s.data_text, s.body_text) < 0 || fflush(input) != 0)
+        log_error("a temporary file for gnuplot: %s", strerror(errno));
+    else {
+        rewind(input);
+        result = gnuplot_run(NULL, "-", input, output, text);
+        if (result == GNUPLOT_DONE)
+            copy_text(output, out);
+    }
+    if (input)
+        fclose(input);
+    if (output)
+        fclose(output);
+    close_script(&s);
+    return result;
+}

@@ -1,0 +1,21 @@
+/* Sentences and commands laid out in a terminal of a given width. */
+#ifndef FABENCH_WRAP_H
+#define FABENCH_WRAP_H
+
+#include <stdio.h>
+
+/* Prints words on lines of at most `width` columns (a single longer word overflows): the first line begins behind
+ * `indent` spaces, the others behind `hang`. A newline ends it. */
+void wrap_words(FILE *, int width, int indent, int hang, const char *text);
+
+/* The same for a shell command, so that it can be pasted whole: lines end in a backslash, and are broken at spaces
+ * outside quotes only. */
+void wrap_command(FILE *, int width, int indent, const char *command);
+
+/* Cuts text down to `limit` columns at a character's border; "..." says so where there is room for it. */
+void wrap_shorten(char *text, int limit);
+
+/* Columns that UTF-8 text takes, one for each character. */
+int wrap_columns(const char *text);
+
+#endif
