@@ -1,0 +1,529 @@
+/* buffers -> (poison, run, check) -> rounds -> check -> rows, for one problem. */
+#include "cmd/cases.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "cmd/check.h"
+#include "cmd/log.h"
+#include "cmd/numbers.h"
+#include "cmd/nvml.h"
+#include "cmd/rounds.h"
+
+/* One implementation of the problem in flight. */
+struct contender {
+    int slot;
+    const struct attn_impl *impl;
+    struct attn_request request;
+    struct tensor_set outputs;
+    struct buffer workspace;
+    struct launcher launcher;
+    bool prepared, runs; /* runs: launched once without failing, goes into the rounds */
+    uint64_t first_hash[TENSOR_COUNT];
+    struct record_tensor tensors[TENSOR_COUNT];
+    int tensor_count;
+    struct record_row row;
+};
+
+struct arena {
+    const struct case_setting *setting;
+    const struct plan_item *item;
+    struct tensor_set inputs;
+    uint64_t inputs_hash;
+    struct check_reference reference;
+    struct contender contenders[IMPL_MAX_SLOTS];
+    int count;
+    double clock_mhz_sum, clock_readings, last_reading_ms; /* sampled during the rounds */
+    const int *member_slots;
+};
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const enum attn_status try_status = (call);                                                                    \
+        if (try_status != ATTN_OK)                                                                                     \
+            return try_status;                                                                                         \
+    } while (0)
+
+static void stage(const struct arena *a, enum case_stage s, int slot)
+{
+    a->setting->hooks.stage(a->setting->hooks.context, s, slot);
+}
+
+static void deliver(const struct arena *a, struct contender *c)
+{
+    a->setting->hooks.row(a->setting->hooks.context, c->slot, &c->row);
+    c->runs = false;
+}
+
+static void first_and_last(enum attn_mode mode, int *first, int *last)
+{
+    *first = mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ;
+    *last = mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV;
+}
+
+/* ---- one contender: memory, plan, first launch ---------------------------------------------------------------- */
+
+static enum attn_status prepare(struct arena *a, struct contender *c, struct attn_message *why)
+{
+    struct backend *be = a->setting->backend;
+    TRY(outputs_make(be, a->item, &a->inputs, &c->outputs, why));
+    const size_t bytes = c->impl->workspace_bytes(&c->request);
+    TRY(buffer_alloc(be, bytes, &c->workspace, why));
+    c->launcher = (struct launcher){.impl = c->impl, .request = &c->request, .tensors = &c->outputs.tensors};
+    c->launcher.run.workspace = c->workspace.data;
+    c->launcher.run.workspace_bytes = bytes;
+    if (c->impl->prepare) {
+        TRY(c->impl->prepare(&c->request, &c->outputs.tensors, &c->launcher.run.plan, why));
+        c->prepared = true;
+    }
+    const size_t plan_bytes = c->impl->plan_bytes ? c->impl->plan_bytes(&c->request, c->launcher.run.plan) : 0;
+    c->row.workspace_mb = ((double)bytes + (double)plan_bytes) * 1e-6;
+    return ATTN_OK;
+}
+
+static void dismiss(struct arena *a, struct contender *c)
+{
+    struct backend *be = a->setting->backend;
+    be->ops->uncapture(be, &c->launcher);
+    if (c->prepared)
+        c->impl->release(c->launcher.run.plan);
+    c->prepared = false;
+    tensor_set_free(be, &c->outputs);
+    buffer_free(be, &c->workspace);
+    record_row_free(&c->row);
+}
+
+/* ---- checks that are no comparison with the reference ---------------------------------------------------------- */
+
+static enum attn_status check_guards(struct arena *a, struct contender *c, struct attn_message *why)
+{
+    struct backend *be = a->setting->backend;
+    char sentence[256];
+    uint64_t words = 0;
+    for (int i = 0; i <= INDEX_COUNT + 1; i++) {
+        const struct buffer *buffer = i < INDEX_COUNT    ? &c->outputs.buffers[i]
+                                      : i == INDEX_COUNT ? &c->outputs.lse
+                                                         : &c->workspace;
+        const char *name = i < INDEX_COUNT ? tensor_index_name((enum tensor_index)i) : i == INDEX_COUNT ? "lse" : "wksp";
+        if (!buffer->base)
+            continue;
+        TRY(buffer_guards_broken(be, buffer, &words, why));
+        if (words == 0)
+            continue;
+        snprintf(sentence, sizeof sentence, "%s: wrote outside the buffer: %llu words of its guards changed", name,
+                 (unsigned long long)words);
+        check_add_finding(c->tensors, &c->tensor_count, name, "guard", sentence);
+    }
+    uint64_t hash = 0;
+    TRY(inputs_hash(be, a->item, &a->inputs, &hash, why));
+    if (hash != a->inputs_hash)
+        check_add_finding(c->tensors, &c->tensor_count, "input", "input", "input: the launch changed one of its inputs");
+    return ATTN_OK;
+}
+
+/* Adds the verdict on what the outputs hold now to what earlier launches got. */
+static enum attn_status judge_now(struct arena *a, struct contender *c, struct attn_message *why)
+{
+    const struct options *o = a->setting->options;
+    struct record_tensor now[TENSOR_COUNT];
+    int count = 0;
+    const struct check_request request = {.item = a->item, .reference = &a->reference, .outputs = &c->outputs,
+                                          .is_naive = !strcmp(c->impl->name, "naive"), .atol = o->atol,
+                                          .rtol = o->rtol};
+    TRY(check_outputs(a->setting->backend, &request, now, &count, why));
+    if (c->tensor_count == 0) {
+        memcpy(c->tensors, now, sizeof now);
+        c->tensor_count = count;
+        const double rms = check_smallest_rms(&a->reference, a->item->mode);
+        if (count && !isnan(o->atol) && o->atol > 0.25 * rms)
+            log_warn("--atol %g is over a quarter of the reference's rms (%.3g) at this length: rule 2 checks next to "
+                     "nothing there; the RMS rules still hold", o->atol, rms);
+    } else {
+        for (int i = 0; i < count; i++)
+            judge_merge(&c->tensors[i], &now[i]);
+    }
+    return a->reference.count ? check_guards(a, c, why) : ATTN_OK;
+}
+
+/* Launches again into poison; the bits of every promised tensor must come back. */
+static enum attn_status check_repeats(struct arena *a, struct contender *c, struct attn_message *why)
+{
+    struct backend *be = a->setting->backend;
+    int first, last;
+    const unsigned promised = c->request.deterministic ? c->impl->repeatable_deterministic[a->item->mode]
+                                                       : c->impl->repeatable[a->item->mode];
+    first_and_last(a->item->mode, &first, &last);
+    for (int n = 0; n < a->item->repeats; n++) {
+        TRY(outputs_poison(be, &c->outputs, why));
+        stage(a, STAGE_CHECK, c->slot);
+        TRY(be->ops->launch(be, &c->launcher, why));
+        for (int t = first; t <= last; t++) {
+            uint64_t hash = 0;
+            char sentence[160];
+            if (!(promised & 1u << t))
+                continue;
+            TRY(output_hash(be, a->item, &c->outputs, (enum problem_tensor)t, &hash, why));
+            if (hash == c->first_hash[t])
+                continue;
+            snprintf(sentence, sizeof sentence, "%s: promised bit-equal over runs, differs in run %d",
+                     problem_tensor_name((enum problem_tensor)t), n + 2);
+            check_add_finding(c->tensors, &c->tensor_count, problem_tensor_name((enum problem_tensor)t), "repeat",
+                              sentence);
+        }
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status make_dir(const char *path, struct attn_message *why)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+        return ATTN_OK;
+    snprintf(why->text, sizeof why->text, "--dump %s: %s", path, strerror(errno));
+    return ATTN_ERROR;
+}
+
+/* --dump: inputs once per problem, outputs per implementation, below a folder named after the problem. */
+static enum attn_status dump(struct arena *a, struct contender *c, struct attn_message *why)
+{
+    const struct options *o = a->setting->options;
+    char name[96];
+    problem_print(&a->item->problem, a->item->mode, name, sizeof name);
+    for (char *at = name; *at; at++)
+        *at = *at == ' ' || *at == '=' ? '-' : *at;
+    char *problem_dir = xasprintf("%s/%s", o->dump_dir, name);
+    char *impl_dir = xasprintf("%s/%s", problem_dir, c->impl->name);
+    enum attn_status status = make_dir(o->dump_dir, why);
+    if (status == ATTN_OK)
+        status = make_dir(problem_dir, why);
+    if (status == ATTN_OK)
+        status = make_dir(impl_dir, why);
+    if (status == ATTN_OK)
+        status = tensor_set_dump(a->setting->backend, a->item, &a->inputs, problem_dir, why);
+    if (status == ATTN_OK)
+        status = tensor_set_dump(a->setting->backend, a->item, &c->outputs, impl_dir, why);
+    free(problem_dir);
+    free(impl_dir);
+    return status;
+}
+
+/* The first launch, into poison, and its verdict. */
+static enum attn_status run_once(struct arena *a, struct contender *c, struct attn_message *why)
+{
+    struct backend *be = a->setting->backend;
+    int first, last;
+    stage(a, STAGE_CHECK, c->slot);
+    TRY(be->ops->launch(be, &c->launcher, why));
+    c->runs = true;
+    if (!strcmp(c->impl->name, "null")) /* it writes nothing: there is nothing to judge */
+        return ATTN_OK;
+    TRY(judge_now(a, c, why));
+    first_and_last(a->item->mode, &first, &last);
+    for (int t = first; t <= last; t++)
+        TRY(output_hash(be, a->item, &c->outputs, (enum problem_tensor)t, &c->first_hash[t], why));
+    if (!strcmp(c->impl->name, "naive") && check_passed(c->tensors, c->tensor_count))
+        for (int i = 0; i < c->tensor_count; i++)
+            a->reference.max_abs_err[first + i] = c->tensors[i].max_abs_err;
+    if (a->setting->options->dump_dir)
+        TRY(dump(a, c, why));
+    return a->item->repeats ? check_repeats(a, c, why) : ATTN_OK;
+}
+
+/* Inputs on which an honest S in 16 bits cannot meet its bounds. */
+static bool beyond_naive(const struct attn_impl *impl, const struct plan_item *item)
+{
+    return !strcmp(impl->name, "naive") && item->problem.dtype != ATTN_FP32 &&
+           (item->dist == FILL_SHARP || item->dist == FILL_HUGE);
+}
+
+/* Resolves a slot; a refusal or lack of memory is a row, anything worse ends the problem. */
+static enum attn_status enter(struct arena *a, int slot, struct attn_message *why)
+{
+    const struct case_setting *s = a->setting;
+    struct contender *c = &a->contenders[a->count++];
+    memset(c, 0, sizeof *c);
+    c->slot = slot;
+    c->request = (struct attn_request){.problem = &a->item->problem, .device = &s->backend->device,
+                                       .mode = a->item->mode, .deterministic = a->item->deterministic,
+                                       .variant = s->options->variant};
+    stage(a, STAGE_PREPARE, slot);
+    c->impl = impl_resolve(&s->slots[slot], &c->request, why);
+    row_begin(&c->row, s->options, s->facts, a->item, c->impl ? c->impl->name : s->slots[slot].name);
+    if (!c->impl) {
+        row_end(&c->row, STATUS_UNSUPPORTED, why->text);
+        deliver(a, c);
+        return ATTN_OK;
+    }
+    if (beyond_naive(c->impl, a->item)) {
+        row_end(&c->row, STATUS_SKIPPED, "naive rounds S to 16 bits: logits this close and this large are beyond it");
+        deliver(a, c);
+        return ATTN_OK;
+    }
+    const char *variant = c->impl->variant ? c->impl->variant(&c->request) : NULL;
+    snprintf(c->row.variant, sizeof c->row.variant, "%s", variant ? variant : "");
+    enum attn_status status = prepare(a, c, why);
+    if (status == ATTN_OK)
+        status = run_once(a, c, why);
+    if (status == ATTN_NO_MEMORY || status == ATTN_UNSUPPORTED) {
+        char needs[32];
+        struct attn_message reason;
+        const size_t bytes = c->impl->workspace_bytes(&c->request);
+        snprintf(reason.text, sizeof reason.text, "%.400s%s%s", why->text, status == ATTN_NO_MEMORY ? "; workspace " : "",
+                 status == ATTN_NO_MEMORY ? number_print_bytes((double)bytes, needs, sizeof needs) : "");
+        row_end(&c->row, status == ATTN_NO_MEMORY ? STATUS_OOM : STATUS_UNSUPPORTED, reason.text);
+        deliver(a, c);
+        dismiss(a, c);
+        a->count--;
+        return ATTN_OK;
+    }
+    return status;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
+
+static bool before_sample(void *context, int member)
+{
+    struct arena *a = context;
+    struct timespec t;
+    stage(a, STAGE_TIME, a->member_slots[member]);
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const double now_ms = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    if (a->setting->use_nvml && now_ms - a->last_reading_ms > 50) {
+        const double clock_mhz = nvml_read().sm_clock_mhz;
+        a->last_reading_ms = now_ms;
+        if (clock_mhz > 0) {
+            a->clock_mhz_sum += clock_mhz;
+            a->clock_readings++;
+        }
+    }
+    return !a->setting->hooks.interrupted(a->setting->hooks.context);
+}
+
+/* What the device did around the rounds, shared by the problem's rows. */
+static void add_telemetry(struct arena *a, struct record_row *row, const struct nvml_reading *from,
+                          const struct nvml_reading *to)
+{
+    if (!a->setting->use_nvml)
+        return;
+    row->sm_clock_mhz = a->clock_readings > 0 ? a->clock_mhz_sum / a->clock_readings : NAN;
+    row->temp_c = to->temp_c;
+    row->power_capped_pct = nvml_share_pct(from->power_cap_ns, to->power_cap_ns, from->time_ms, to->time_ms);
+    row->throttled_pct = nvml_share_pct(from->throttle_ns, to->throttle_ns, from->time_ms, to->time_ms);
+}
+
+static const double *samples_of(const struct arena *a, const struct rounds_member *members, int count, const char *impl)
+{
+    for (int m = 0; m < count; m++)
+        if (members[m].launcher.impl && !strcmp(members[m].launcher.impl->name, impl))
+            return members[m].samples_ms;
+    (void)a;
+    return NULL;
+}
+
+static enum attn_status trace_passes(struct arena *a, struct contender *c, struct attn_message *why)
+{
+    struct backend *be = a->setting->backend;
+    char names[8][16];
+    double times_ms[8];
+    TRY(be->ops->passes(be, &c->launcher, 8, names, times_ms, &c->row.pass_count, why));
+    for (int i = 0; i < c->row.pass_count; i++) {
+        snprintf(c->row.passes[i].name, sizeof c->row.passes[i].name, "%s", names[i]);
+        c->row.passes[i].time_ms = times_ms[i];
+    }
+    return ATTN_OK;
+}
+
+/* Every contender that runs, and the GEMM, into one table of members. */
+static enum attn_status gather(struct arena *a, struct rounds_member *members, int *slots, int *count,
+                               struct attn_request *gemm_request, double *gemm_flops, struct attn_message *why)
+{
+    struct backend *be = a->setting->backend;
+    *count = 0;
+    for (int i = 0; i < a->count; i++) {
+        struct contender *c = &a->contenders[i];
+        if (!c->runs)
+            continue;
+        stage(a, STAGE_PREPARE, c->slot);
+        TRY(outputs_poison(be, &c->outputs, why));
+        TRY(be->ops->capture(be, &c->launcher, why));
+        snprintf(c->row.launch, sizeof c->row.launch, "%s",
+                 be->device.platform == ATTN_CPU ? "host" : c->launcher.graph ? "graph" : "direct");
+        slots[*count] = c->slot;
+        members[(*count)++] = (struct rounds_member){.launcher = c->launcher};
+    }
+    if (*count == 0)
+        return ATTN_OK;
+    stage(a, STAGE_PREPARE, -1);
+    const enum attn_status status = be->ops->gemm_prepare(be, a->item->problem.dtype, gemm_flops, why);
+    if (status == ATTN_UNSUPPORTED)
+        return ATTN_OK;
+    if (status != ATTN_OK)
+        return status;
+    *gemm_request = a->contenders[0].request;
+    slots[*count] = -1;
+    members[(*count)++] = (struct rounds_member){.launcher = {.request = gemm_request}};
+    return ATTN_OK;
+}
+
+static enum attn_status time_all(struct arena *a, int *failed, struct attn_message *why)
+{
+    const struct case_setting *s = a->setting;
+    struct rounds_member members[IMPL_MAX_SLOTS + 1];
+    int slots[IMPL_MAX_SLOTS + 1], count = 0;
+    struct attn_request gemm_request;
+    struct rounds_result result = {0};
+    struct row_rivals rivals = {.gemm_flops = 0};
+    *failed = -1;
+    TRY(gather(a, members, slots, &count, &gemm_request, &rivals.gemm_flops, why));
+    if (count == 0)
+        return ATTN_OK;
+    const struct rounds_plan plan = {
+        .warmup_ms = s->plan->warmup_ms, .min_time_ms = s->plan->min_time_ms, .max_noise_pct = s->plan->max_noise_pct,
+        .limit_ms = s->options->timeout_s * 1e3, .samples = s->plan->samples, .cold = s->options->l2 == L2_COLD,
+        .before_sample = before_sample, .context = a};
+    a->member_slots = slots;
+    const struct nvml_reading from = nvml_read();
+    enum attn_status status = rounds_run(s->backend, members, count, &plan, &result, why);
+    const struct nvml_reading to = nvml_read();
+    if (status != ATTN_OK)
+        *failed = slots[result.failed_member];
+    const bool has_gemm = count && !members[count - 1].launcher.impl;
+    rivals.gemm_ms = has_gemm ? members[count - 1].samples_ms : NULL;
+    rivals.naive_ms = samples_of(a, members, count, "naive");
+    rivals.peer_ms = samples_of(a, members, count, "cudnn");
+    rivals.peer = rivals.peer_ms ? "cudnn" : NULL;
+    for (int i = 0, m = 0; i < a->count && status == ATTN_OK && !result.interrupted; i++) {
+        struct contender *c = &a->contenders[i];
+        if (!c->runs)
+            continue;
+        *failed = c->slot;
+        stage(a, STAGE_CHECK, c->slot);
+        if (strcmp(c->impl->name, "null"))
+            status = judge_now(a, c, why); /* what the last timed launch wrote */
+        if (status == ATTN_OK && s->options->verbose)
+            status = trace_passes(a, c, why);
+        if (status != ATTN_OK)
+            break;
+        row_check(&c->row, c->tensors, c->tensor_count, s->options->check, s->options->atol, s->options->rtol);
+        row_times(&c->row, members[m++].samples_ms, result.rounds, result.stop, &rivals);
+        add_telemetry(a, &c->row, &from, &to);
+        row_end(&c->row, STATUS_OK, "");
+        deliver(a, c);
+    }
+    for (int m = 0; m < count; m++)
+        free(members[m].samples_ms);
+    return status;
+}
+
+/* verify: rows without times. */
+static void deliver_verdicts(struct arena *a)
+{
+    const struct options *o = a->setting->options;
+    for (int i = 0; i < a->count; i++) {
+        struct contender *c = &a->contenders[i];
+        if (!c->runs)
+            continue;
+        row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, o->rtol);
+        row_end(&c->row, STATUS_OK, "");
+        deliver(a, c);
+    }
+}
+
+/* ---- the problem ---------------------------------------------------------------------------------------------------- */
+
+/* Inputs and reference. Lack of memory here is everybody's row. */
+static enum attn_status open_arena(struct arena *a, struct attn_message *why)
+{
+    const struct case_setting *s = a->setting;
+    stage(a, STAGE_PREPARE, -1);
+    TRY(inputs_make(s->backend, a->item, s->options->input_dir, &a->inputs, why));
+    TRY(check_reference_make(s->backend, a->item, s->options->check, &a->inputs, &a->reference, why));
+    return inputs_hash(s->backend, a->item, &a->inputs, &a->inputs_hash, why);
+}
+
+static void close_arena(struct arena *a)
+{
+    for (int i = 0; i < a->count; i++)
+        dismiss(a, &a->contenders[i]);
+    check_reference_free(a->setting->backend, &a->reference);
+    tensor_set_free(a->setting->backend, &a->inputs);
+}
+
+static void deliver_all_oom(struct arena *a, unsigned done, const char *reason)
+{
+    const struct case_setting *s = a->setting;
+    for (int slot = 0; slot < s->slot_count; slot++) {
+        struct contender c = {.slot = slot};
+        if (done & 1u << slot)
+            continue;
+        row_begin(&c.row, s->options, s->facts, a->item, s->slots[slot].name);
+        row_end(&c.row, STATUS_OOM, reason);
+        deliver(a, &c);
+        record_row_free(&c.row);
+    }
+}
+
+enum attn_status case_run(const struct case_setting *setting, int index, unsigned done, int *failed,
+                          struct attn_message *why)
+{
+    struct arena *a = xcalloc(1, sizeof *a);
+    a->setting = setting;
+    a->item = &setting->plan->items[index];
+    *failed = -1;
+    enum attn_status status = open_arena(a, why);
+    if (status == ATTN_NO_MEMORY) {
+        char needs[32];
+        struct attn_message reason;
+        snprintf(reason.text, sizeof reason.text, "%.300s; inputs and outputs need %s, the reference more", why->text,
+                 number_print_bytes(tensor_set_bytes(a->item), needs, sizeof needs));
+        deliver_all_oom(a, done, reason.text);
+        close_arena(a);
+        free(a);
+        return ATTN_OK;
+    }
+    for (int slot = 0; slot < setting->slot_count && status == ATTN_OK; slot++) {
+        if (done & 1u << slot || setting->hooks.interrupted(setting->hooks.context))
+            continue;
+        *failed = slot;
+        status = enter(a, slot, why);
+    }
+    if (status == ATTN_OK && !setting->hooks.interrupted(setting->hooks.context)) {
+        if (setting->timed)
+            status = time_all(a, failed, why);
+        else
+            deliver_verdicts(a);
+    }
+    if (status == ATTN_OK) {
+        close_arena(a);
+        free(a);
+    } /* otherwise the process ends and the device takes its memory back */
+    return status;
+}
+
+enum attn_status case_profile(const struct case_setting *setting, struct attn_message *why)
+{
+    struct backend *be = setting->backend;
+    struct arena *a = xcalloc(1, sizeof *a);
+    a->setting = setting;
+    a->item = &setting->plan->items[0];
+    TRY(inputs_make(be, a->item, setting->options->input_dir, &a->inputs, why));
+    /* Backward needs a plausible O and LSE: the reference's, computed outside the profiled range. */
+    TRY(check_reference_make(be, a->item, CHECK_OFF, &a->inputs, &a->reference, why));
+    struct contender *c = &a->contenders[a->count++];
+    c->request = (struct attn_request){.problem = &a->item->problem, .device = &be->device, .mode = a->item->mode,
+                                       .deterministic = a->item->deterministic, .variant = setting->options->variant};
+    c->impl = impl_resolve(&setting->slots[0], &c->request, why);
+    if (!c->impl)
+        return ATTN_UNSUPPORTED;
+    TRY(prepare(a, c, why));
+    be->ops->profile_range(be, true, c->impl->name);
+    const enum attn_status status = be->ops->launch(be, &c->launcher, why);
+    be->ops->profile_range(be, false, c->impl->name);
+    close_arena(a);
+    free(a);
+    return status;
+}

@@ -1,0 +1,41 @@
+/* One problem from beginning to end: buffers, reference, every implementation checked, then timed in rounds, then
+ * checked again; one row per implementation. The middle of the program; runs in the worker. */
+#ifndef FABENCH_CASES_H
+#define FABENCH_CASES_H
+
+#include "cmd/impls.h"
+#include "cmd/row.h"
+
+enum case_stage { STAGE_IDLE, STAGE_PREPARE, STAGE_CHECK, STAGE_TIME };
+
+/* What the runner needs of the worker around it. */
+struct case_hooks {
+    void *context;
+    /* Says what is in flight, for the supervisor's time limit; slot -1 = the harness itself. */
+    void (*stage)(void *context, enum case_stage, int slot);
+    bool (*interrupted)(void *context);
+    /* Delivers a finished row. */
+    void (*row)(void *context, int slot, const struct record_row *);
+};
+
+struct case_setting {
+    struct backend *backend;
+    const struct options *options;
+    const struct plan *plan;
+    const struct run_facts *facts;
+    const struct impl_slot *slots;
+    int slot_count;
+    bool timed;     /* false: verify */
+    bool use_nvml;
+    struct case_hooks hooks;
+};
+
+/* Runs plan->items[index] for every slot whose bit in `done` is not set. ATTN_OK: every slot got its row (or the run
+ * was interrupted). Otherwise the device is in doubt: slot *failed (or -1: the harness) failed with the reason, rows
+ * delivered so far stand, and the caller ends this process. */
+enum attn_status case_run(const struct case_setting *, int index, unsigned done, int *failed, struct attn_message *why);
+
+/* --profile: one launch between the profiler's start and stop, nothing else. */
+enum attn_status case_profile(const struct case_setting *, struct attn_message *why);
+
+#endif

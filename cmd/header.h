@@ -1,0 +1,38 @@
+/* The header object of a record file: what ran, where, under which policy. */
+#ifndef FABENCH_HEADER_H
+#define FABENCH_HEADER_H
+
+#include <jansson.h>
+
+#include "cmd/backend.h"
+#include "cmd/impls.h"
+#include "cmd/nvml.h"
+#include "cmd/plan.h"
+#include "cmd/row.h"
+
+struct header_input {
+    const struct options *options;
+    const struct plan *plan;
+    const struct run_facts *facts;
+    const struct backend *backend;
+    const struct nvml_identity *nvml;
+    const char *nvml_problem; /* why NVML's fields are empty, or NULL */
+    const struct impl_slot *slots;
+    int slot_count;
+    double copy_gbps;         /* NaN = not measured */
+};
+
+/* The caller owns the reference. */
+json_t *header_make(const struct header_input *);
+
+/* The line above the table: "NVIDIA H200 141 GB, 700 W, ECC on, driver 580.65 | fabench 0.1.0 (4e1c09a)". */
+char *header_line(const json_t *header);
+
+/* "h200-20261121T0802Z", for the folder of a run. */
+char *header_folder_name(const json_t *header);
+
+/* What this build is. */
+const char *build_version(void);
+const char *build_commit(void);
+
+#endif

@@ -1,0 +1,165 @@
+/* Names -> implementations; loading libraries. */
+#include "cmd/impls.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/log.h"
+
+static const struct attn_impl *find(const struct impls *impls, const char *name, int platform)
+{
+    for (int i = 0; i < impls->count; i++)
+        if (!strcmp(impls->all[i]->name, name) && (platform < 0 || (int)impls->all[i]->platform == platform))
+            return impls->all[i];
+    return NULL;
+}
+
+static void add(struct impls *impls, const struct attn_impl *impl)
+{
+    impls->all = xrealloc(impls->all, (unsigned long)(impls->count + 1) * sizeof *impls->all);
+    impls->all[impls->count++] = impl;
+}
+
+/* One row of a library's table: usable, or the reason why not. */
+static const char *unusable(const struct impls *impls, const struct attn_impl *impl)
+{
+    if (impl->abi != ATTN_ABI)
+        return "was built for another ABI number";
+    if (!impl->accepts || !impl->workspace_bytes || !impl->launch || (impl->prepare && !impl->release))
+        return "lacks a required function";
+    if (strlen(impl->name) >= sizeof((struct impl_slot *)0)->name ||
+        strspn(impl->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(impl->name))
+        return "has a name that is not [a-z0-9_]+";
+    if (find(impls, impl->name, (int)impl->platform) || !strcmp(impl->name, "fused"))
+        return "has a name that is taken";
+    return NULL;
+}
+
+static int load(struct impls *impls, const char *path)
+{
+    /* Without a slash dlopen would search the system's folders; a path means this file. */
+    char *file = strchr(path, '/') ? xstrdup(path) : xasprintf("./%s", path);
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    free(file);
+    if (!library) {
+        log_error("--impl-lib %s: %s", path, dlerror());
+        return EXIT_USAGE;
+    }
+    impls->libraries = xrealloc(impls->libraries, (unsigned long)(impls->library_count + 1) * sizeof(void *));
+    impls->libraries[impls->library_count++] = library;
+    fabench_impls_function function;
+    *(void **)&function = dlsym(library, "fabench_impls");
+    if (!function) {
+        log_error("--impl-lib %s: does not export fabench_impls (see kernels/attention.h)", path);
+        return EXIT_USAGE;
+    }
+    const struct attn_impl *rows = function(ATTN_ABI);
+    if (!rows) {
+        log_error("--impl-lib %s: does not serve ABI %d of this program", path, ATTN_ABI);
+        return EXIT_USAGE;
+    }
+    if (rows->abi != ATTN_ABI) { /* before the name: another ABI may have another layout */
+        log_error("--impl-lib %s: its table has ABI %d, this program needs %d", path, rows->abi, ATTN_ABI);
+        return EXIT_USAGE;
+    }
+    if (!rows->name) {
+        log_error("--impl-lib %s: its table is empty", path);
+        return EXIT_USAGE;
+    }
+    for (; rows->name; rows++) {
+        const char *reason = unusable(impls, rows);
+        if (reason) {
+            log_error("--impl-lib %s: implementation '%.40s' %s", path, rows->name, reason);
+            return EXIT_USAGE;
+        }
+        add(impls, rows);
+    }
+    return EXIT_OK;
+}
+
+int impls_load(const struct name_list *libraries, struct impls *impls)
+{
+    memset(impls, 0, sizeof *impls);
+    for (const struct attn_impl *const *impl = attn_registry(); *impl; impl++)
+        add(impls, *impl);
+    int status = EXIT_OK;
+    for (int i = 0; i < libraries->count && status == EXIT_OK; i++)
+        status = load(impls, libraries->names[i]);
+    if (status != EXIT_OK)
+        impls_free(impls);
+    return status;
+}
+
+void impls_free(struct impls *impls)
+{
+    /* Libraries stay open: their threads and exit handlers may still run. */
+    free(impls->libraries);
+    free(impls->all);
+    memset(impls, 0, sizeof *impls);
+}
+
+static void unknown(const struct impls *impls, const char *name, enum attn_platform platform)
+{
+    const char **names = xmalloc((unsigned long)(impls->count + 1) * sizeof *names);
+    int count = 0;
+    names[count++] = "fused";
+    for (int i = 0; i < impls->count; i++)
+        if (impls->all[i]->platform == platform)
+            names[count++] = impls->all[i]->name;
+    const char *near = options_nearest(name, names, count);
+    const char *where = platform == ATTN_CUDA ? "CUDA" : "the CPU";
+    if (find(impls, name, -1))
+        log_error("--impl %s: does not run on %s; 'fabench list' shows what does", name, where);
+    else if (near)
+        log_error("--impl %s: unknown implementation, did you mean %s? ('fabench list' shows all)", name, near);
+    else
+        log_error("--impl %s: unknown implementation; 'fabench list' shows all", name);
+    free(names);
+}
+
+int impls_select(const struct impls *impls, const struct name_list *names, enum attn_platform platform,
+                 struct impl_slot *slots, int *count)
+{
+    static const char *const defaults[] = {"naive", "fused", "cudnn"};
+    const int wanted = names->count ? names->count : (int)(sizeof defaults / sizeof defaults[0]);
+    *count = 0;
+    if (wanted > IMPL_MAX_SLOTS) {
+        log_error("--impl: %d implementations, at most %d", wanted, IMPL_MAX_SLOTS);
+        return EXIT_USAGE;
+    }
+    for (int i = 0; i < wanted; i++) {
+        const char *name = names->count ? names->names[i] : defaults[i];
+        struct impl_slot slot = {.is_named = names->count > 0, .impl = find(impls, name, (int)platform)};
+        snprintf(slot.name, sizeof slot.name, "%s", name);
+        const bool is_alias = !strcmp(name, "fused");
+        if (!slot.impl && !is_alias) {
+            if (!slot.is_named)
+                continue; /* a default that this build or platform does not have */
+            unknown(impls, name, platform);
+            return EXIT_USAGE;
+        }
+        for (int j = 0; j < *count; j++)
+            if (!strcmp(slots[j].name, name)) {
+                log_error("--impl: %s twice", name);
+                return EXIT_USAGE;
+            }
+        slots[(*count)++] = slot;
+    }
+    return EXIT_OK;
+}
+
+const struct attn_impl *impl_resolve(const struct impl_slot *slot,
+                                     const struct attn_request *request, struct attn_message *why)
+{
+    if (slot->impl)
+        return slot->impl->accepts(request, why) == ATTN_OK ? slot->impl : NULL;
+    snprintf(why->text, sizeof why->text, "no fused kernel for this platform in this build");
+    for (const struct attn_impl *const *impl = attn_registry(); *impl; impl++)
+        if ((*impl)->platform == request->device->platform && !strncmp((*impl)->name, "fused", 5) &&
+            (*impl)->accepts(request, why) == ATTN_OK)
+            return *impl;
+
+    return NULL;
+}

@@ -1,0 +1,81 @@
+/* fabench: how fast is attention on this device, how close to what it can do, and is the answer right?
+ *
+ * The whole program in the order it happens:
+ *   options      what is asked                                  options.c
+ *   session      device, implementations, plan                  session.c, impls.c, plan.c
+ *   supervisor   forks workers, owns the outputs                supervisor.c
+ *   worker       per problem: buffers, reference, (poison, run, check), rounds, check, row    worker.c, cases.c
+ *   sinks        table, CSV, JSONL, charts                      sinks.c, table.c, record.c, chart.c
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cmd/chart.h"
+#include "cmd/inspect.h"
+#include "cmd/log.h"
+#include "cmd/options.h"
+#include "cmd/record.h"
+#include "cmd/sinks.h"
+#include "cmd/supervisor.h"
+
+/* `fabench plot A.jsonl ...`: charts from records, no device needed; beside the first file unless --out says where. */
+static int plot(const struct options *o)
+{
+    const int count = o->files.count;
+    struct record_file *files = xcalloc((unsigned long)count, sizeof *files);
+    int status = EXIT_OK;
+    for (int i = 0; i < count && status == EXIT_OK; i++) {
+        struct attn_message why = {""};
+        if (!record_read(o->files.names[i], &files[i], &why)) {
+            log_error("%s", why.text);
+            status = EXIT_NOT_COMPARABLE;
+        } else if (files[i].cut) {
+            log_warn("%s: its last line is cut; drawn up to there", o->files.names[i]);
+        }
+    }
+    if (status == EXIT_OK)
+        status = charts_write(files, count, o->out_dir ? o->out_dir : ".", o->plot, terminal_width(),
+                              terminal_color(o->color));
+    for (int i = 0; i < count; i++)
+        record_file_free(&files[i]);
+    free(files);
+    return status;
+}
+
+static int run(const struct options *o)
+{
+    switch (o->command) {
+    case COMMAND_PLOT:
+        return plot(o);
+    case COMMAND_INFO:
+        return supervisor_call(o, "info", inspect_info, 120);
+    case COMMAND_LIST:
+        return supervisor_call(o, "list", inspect_list, 120);
+    case COMMAND_SWEEP:
+    case COMMAND_VERIFY:
+        break;
+    }
+    if (o->dry_run)
+        return supervisor_call(o, "--dry-run", inspect_dry_run, 120);
+    if (o->profile)
+        return supervisor_call(o, "--profile", inspect_profile, 0);
+    return supervisor_run(o);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    bool done = false;
+    int status = options_parse(argc, argv, &options, &done);
+    if (status == EXIT_OK && !done) {
+        log_set_quiet(options.quiet);
+        status = run(&options);
+        options_free(&options);
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        log_error("stdout could not be written");
+        status = exit_worst(status, EXIT_IO);
+    }
+    return status;
+}

@@ -1,0 +1,88 @@
+/* Interleaved sampling. */
+#include "cmd/rounds.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "cmd/log.h"
+#include "cmd/stats.h"
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* One sample of every member, beginning with `first`. into == NULL: warm-up. */
+static enum attn_status one_round(struct backend *be, struct rounds_member *members, int count, int first,
+                                  const struct rounds_plan *plan, int64_t into, struct rounds_result *result,
+                                  struct attn_message *why)
+{
+    for (int i = 0; i < count; i++) {
+        const int m = (first + i) % count;
+        double time_ms = 0;
+        if (!plan->before_sample(plan->context, m)) {
+            result->interrupted = true;
+            return ATTN_OK;
+        }
+        const enum attn_status status = be->ops->sample(be, &members[m].launcher, plan->cold, &time_ms, why);
+        if (status != ATTN_OK) {
+            result->failed_member = m;
+            return status;
+        }
+        if (into >= 0)
+            members[m].samples_ms[into] = time_ms;
+    }
+    return ATTN_OK;
+}
+
+/* Is every member's median known well enough? */
+static bool quiet_enough(const struct rounds_member *members, int count, int64_t rounds, double max_noise_pct)
+{
+    for (int m = 0; m < count; m++) {
+        const struct stats s = stats_of(members[m].samples_ms, rounds);
+        if (!(stats_noise_half_width_pct(&s) <= max_noise_pct))
+            return false;
+    }
+    return true;
+}
+
+enum attn_status rounds_run(struct backend *be, struct rounds_member *members, int count,
+                            const struct rounds_plan *plan, struct rounds_result *result, struct attn_message *why)
+{
+    int64_t capacity = 0, next_look = plan->samples;
+    memset(result, 0, sizeof *result);
+    const double begin = now_ms();
+    for (int64_t r = 0; now_ms() - begin < plan->warmup_ms && !result->interrupted; r++) {
+        const enum attn_status status = one_round(be, members, count, (int)(r % count), plan, -1, result, why);
+        if (status != ATTN_OK)
+            return status;
+    }
+    const double start = now_ms();
+    while (!result->interrupted && !result->stop) {
+        if (result->rounds == capacity) {
+            capacity = capacity ? 2 * capacity : 64;
+            for (int m = 0; m < count; m++)
+                members[m].samples_ms =
+                    xrealloc(members[m].samples_ms, (unsigned long)capacity * sizeof *members[m].samples_ms);
+        }
+        const enum attn_status status =
+            one_round(be, members, count, (int)(result->rounds % count), plan, result->rounds, result, why);
+        if (status != ATTN_OK)
+            return status;
+        if (result->interrupted)
+            break;
+        result->rounds++;
+        const double elapsed_ms = now_ms() - start;
+        if (elapsed_ms >= plan->limit_ms || (result->rounds >= plan->samples && elapsed_ms >= 4 * plan->min_time_ms))
+            result->stop = "limit";
+        /* Sorting every round would cost more than the rounds: look again after a tenth more of them. */
+        if (result->rounds >= next_look && elapsed_ms >= plan->min_time_ms) {
+            next_look = result->rounds + result->rounds / 10 + 1;
+            if (quiet_enough(members, count, result->rounds, plan->max_noise_pct))
+                result->stop = "noise";
+        }
+    }
+    return ATTN_OK;
+}

@@ -1,0 +1,180 @@
+/* Table, files, charts. */
+#include "cmd/sinks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/chart.h"
+#include "cmd/header.h"
+#include "cmd/log.h"
+#include "cmd/table.h"
+
+struct sinks {
+    const struct options *options;
+    struct table *table;          /* NULL when stdout carries a record stream */
+    struct record_writer *csv, *jsonl;
+    char *dir;                    /* NULL with --out none */
+    struct record_file rows;      /* all rows so far, for the charts */
+};
+
+int terminal_width(void)
+{
+    struct winsize size;
+    const char *columns = getenv("COLUMNS");
+    const long wanted = columns ? strtol(columns, NULL, 10) : 0;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return wanted > 0 && wanted < 1000 ? (int)wanted : 110;
+}
+
+bool terminal_color(enum color_choice choice)
+{
+    if (choice != COLOR_AUTO)
+        return choice == COLOR_ALWAYS;
+    const char *none = getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) && !(none && *none);
+}
+
+static bool make_dirs(const char *path)
+{
+    char *copy = xstrdup(path);
+    bool made = true;
+    for (char *at = copy + 1; made && (at = strchr(at, '/')) != NULL; at++) {
+        *at = 0;
+        made = mkdir(copy, 0777) == 0 || errno == EEXIST;
+        *at = '/';
+    }
+    made = made && (mkdir(copy, 0777) == 0 || errno == EEXIST);
+    const int error = errno;
+    free(copy);
+    if (!made)
+        log_error("%s: cannot be made: %s", path, strerror(error));
+    return made;
+}
+
+/* The folder of this run, or NULL when nothing is to be written. */
+static char *run_dir(const struct options *o, const json_t *header)
+{
+    if (o->out_dir)
+        return strcmp(o->out_dir, "none") ? xstrdup(o->out_dir) : NULL;
+    const char *root = getenv("FABENCH_OUT_ROOT");
+    char *name = header_folder_name(header);
+    char *dir = xasprintf("%s/%s", root && *root ? root : "fabench-out", name);
+    free(name);
+    return dir;
+}
+
+static bool open_files(struct sinks *s, const json_t *header)
+{
+    const struct options *o = s->options;
+    struct attn_message why = {""};
+    char *csv_path = o->csv_path ? xstrdup(o->csv_path) : s->dir ? xasprintf("%s/run.csv", s->dir) : NULL;
+    char *jsonl_path = o->jsonl_path ? xstrdup(o->jsonl_path) : s->dir ? xasprintf("%s/run.jsonl", s->dir) : NULL;
+    bool opened = true;
+    if (csv_path)
+        opened = (s->csv = record_open_csv(csv_path, o->columns, &why)) != NULL;
+    if (opened && jsonl_path)
+        opened = (s->jsonl = record_open_jsonl(jsonl_path, header, &why)) != NULL;
+    if (!opened)
+        log_error("%s", why.text);
+    free(csv_path);
+    free(jsonl_path);
+    return opened;
+}
+
+static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
+
+struct sinks *sinks_open(const struct options *o, const json_t *header)
+{
+    struct sinks *s = xcalloc(1, sizeof *s);
+    s->options = o;
+    s->dir = run_dir(o, header);
+    s->rows.header = json_incref((json_t *)(uintptr_t)header);
+    s->rows.path = xstrdup(s->dir ? s->dir : "run");
+    if ((s->dir && !make_dirs(s->dir)) || !open_files(s, header)) {
+        if (s->csv)
+            record_close(s->csv);
+        free(s->dir);
+        record_file_free(&s->rows);
+        free(s);
+        return NULL;
+    }
+    if (!is_stdout(o->csv_path) && !is_stdout(o->jsonl_path)) {
+        char *line = header_line(header);
+        const bool is_cpu = json_object_get(json_object_get(header, "device"), "threads") != NULL;
+        s->table = table_open(stdout, terminal_width(), terminal_color(o->color), is_cpu ? NULL : "cudnn",
+                              o->command == COMMAND_VERIFY);
+        table_header_line(s->table, line);
+        free(line);
+    }
+    return s;
+}
+
+/* Rows move into the list of all rows; the JSON form is the copy. */
+static void remember(struct sinks *s, const struct record_row *row)
+{
+    char why[128];
+    json_t *object = record_row_json(row);
+    struct record_row copy;
+    memset(&copy, 0, sizeof copy);
+    FABENCH_ASSERT(record_row_parse(object, &copy, why, sizeof why), "%s", why);
+    json_decref(object);
+    s->rows.rows = xrealloc(s->rows.rows, (unsigned long)(s->rows.count + 1) * sizeof copy);
+    s->rows.rows[s->rows.count++] = copy;
+}
+
+int sinks_row(struct sinks *s, const struct record_row *row)
+{
+    int error = 0;
+    log_progress_clear();
+    if (s->jsonl)
+        error = record_write(s->jsonl, row);
+    if (s->csv && error == 0)
+        error = record_write(s->csv, row);
+    remember(s, row);
+    if (s->table)
+        table_row(s->table, row);
+    if (error == 0)
+        return EXIT_OK;
+    log_error("a record could not be written: %s", strerror(error));
+    return EXIT_IO;
+}
+
+static int draw(struct sinks *s)
+{
+    const struct options *o = s->options;
+    if (o->command != COMMAND_SWEEP || o->plot == PLOT_NONE || s->rows.count == 0)
+        return EXIT_OK;
+    if (o->plot != PLOT_TERM && !s->dir) {
+        if (o->plot_given)
+            log_warn("--out none: no charts are drawn (only --plot term needs no folder)");
+        return EXIT_OK;
+    }
+    return charts_write(&s->rows, 1, s->dir, o->plot, terminal_width(), terminal_color(o->color));
+}
+
+int sinks_close(struct sinks *s, double elapsed_s, int exit_code)
+{
+    int status = exit_code;
+    struct record_writer *const writers[] = {s->jsonl, s->csv};
+    for (int i = 0; i < 2; i++) {
+        const int error = writers[i] ? record_close(writers[i]) : 0;
+        if (error) {
+            log_error("a record file could not be completed: %s", strerror(error));
+            status = exit_worst(status, EXIT_IO);
+        }
+    }
+    log_progress_clear();
+    if (exit_code != EXIT_INTERRUPTED)
+        status = exit_worst(status, draw(s));
+    if (s->table)
+        table_close(s->table, s->dir, elapsed_s, status);
+    record_file_free(&s->rows);
+    free(s->dir);
+    free(s);
+    return status;
+}

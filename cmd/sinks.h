@@ -1,0 +1,23 @@
+/* Where rows go: terminal table, CSV, JSONL, and after the last one the charts. */
+#ifndef FABENCH_SINKS_H
+#define FABENCH_SINKS_H
+
+#include "cmd/options.h"
+#include "cmd/record.h"
+
+struct sinks;
+
+/* Makes the run's folder, opens the files and prints the table's first lines. NULL after a sentence on stderr. */
+struct sinks *sinks_open(const struct options *, const json_t *header);
+
+/* Every view of one row, on disk when it returns. EXIT_OK, or EXIT_IO after a sentence. */
+int sinks_row(struct sinks *, const struct record_row *);
+
+/* Closes the files, prints the summary, draws the charts; the worse of exit_code and what went wrong here. */
+int sinks_close(struct sinks *, double elapsed_s, int exit_code);
+
+/* Columns of the terminal on stdout, 110 where there is none; whether colour is wanted there. */
+int terminal_width(void);
+bool terminal_color(enum color_choice);
+
+#endif

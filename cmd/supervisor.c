@@ -1,0 +1,389 @@
+/* Workers one after the other, messages, time limits, interruption. */
+#include "cmd/supervisor.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/log.h"
+#include "cmd/numbers.h"
+#include "cmd/problem.h"
+#include "cmd/sinks.h"
+#include "cmd/worker.h"
+
+/* Opening a device, loading libraries and preparing a problem may take this much longer than --timeout-s. */
+static const double PREPARE_EXTRA_S = 120;
+/* After Ctrl-C the sample in flight may take this long before the worker is killed. */
+static const double INTERRUPT_LIMIT_S = 10;
+
+static volatile sig_atomic_t interrupts;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupts++;
+}
+
+struct slot_state { char name[40]; bool named, has_run; };
+
+struct supervisor {
+    const struct options *options;
+    char run_id[40];
+    struct worker_progress *progress;
+    struct sinks *sinks;        /* NULL until the first hello */
+    struct plan plan;
+    struct run_facts facts;
+    struct slot_state slots[IMPL_MAX_SLOTS];
+    int slot_count;
+    int item;                   /* the first one that is not complete */
+    unsigned done;              /* slots of `item` that have their row */
+    int exit_code;
+    double started_ms;
+    bool finished;              /* done or fatal was read */
+    bool reported;              /* the worker said how it failed */
+};
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static void worsen(struct supervisor *s, int code) { s->exit_code = exit_worst(s->exit_code, code); }
+
+static unsigned all_slots(const struct supervisor *s) { return (unsigned)((UINT64_C(1) << s->slot_count) - 1); }
+
+static void advance(struct supervisor *s, int item, int slot)
+{
+    if (item != s->item) {
+        s->item = item;
+        s->done = 0;
+    }
+    s->done |= 1u << slot;
+    if (s->done == all_slots(s)) {
+        s->item++;
+        s->done = 0;
+    }
+}
+
+/* One finished row, from the worker or made here. */
+static void take_row(struct supervisor *s, int item, int slot, const struct record_row *row)
+{
+    if (!strcmp(row->status, "ok"))
+        s->slots[slot].has_run = true;
+    if (!strcmp(row->status, "error") || !strcmp(row->status, "timeout"))
+        worsen(s, EXIT_DEVICE);
+    if (!strcmp(row->check, "fail"))
+        worsen(s, EXIT_CHECK_FAILED);
+    worsen(s, sinks_row(s->sinks, row));
+    advance(s, item, slot);
+}
+
+static void take_failure(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
+{
+    struct record_row row;
+    for (int i = 0; i < s->slot_count; i++) {
+        /* A failure of the harness itself (slot -1) leaves no implementation of the problem a chance. */
+        if ((slot >= 0 && i != slot) || (item == s->item && (s->done & 1u << i)))
+            continue;
+        row_begin(&row, s->options, &s->facts, &s->plan.items[item], s->slots[i].name);
+        row_end(&row, status, reason);
+        take_row(s, item, i, &row);
+        record_row_free(&row);
+        if (slot < 0 && s->item != item)
+            break; /* that was the problem's last one */
+    }
+}
+
+static void take_hello(struct supervisor *s, const json_t *message)
+{
+    if (s->sinks)
+        return; /* a later worker: nothing new */
+    const enum attn_platform platform = (enum attn_platform)json_integer_value(json_object_get(message, "platform"));
+    const json_t *slots = json_object_get(message, "slots");
+    s->slot_count = (int)json_array_size(slots);
+    for (int i = 0; i < s->slot_count; i++) {
+        const json_t *slot = json_array_get(slots, (size_t)i);
+        snprintf(s->slots[i].name, sizeof s->slots[i].name, "%s", json_string_value(json_object_get(slot, "name")));
+        s->slots[i].named = json_is_true(json_object_get(slot, "named"));
+    }
+    worker_facts_parse(json_object_get(message, "facts"), &s->facts);
+    const int planned = s->options->command == COMMAND_VERIFY ? plan_make_verify(s->options, platform, &s->plan)
+                                                              : plan_make(s->options, platform, &s->plan);
+    FABENCH_ASSERT(planned == EXIT_OK, "the worker's plan was legal");
+    s->sinks = sinks_open(s->options, json_object_get(message, "header"));
+    if (!s->sinks)
+        worsen(s, EXIT_IO);
+}
+
+static void take_message(struct supervisor *s, const char *line)
+{
+    json_error_t error;
+    json_t *message = json_loads(line, 0, &error);
+    const char *kind = json_string_value(json_object_get(message, "msg"));
+    const int item = (int)json_integer_value(json_object_get(message, "item"));
+    const int slot = (int)json_integer_value(json_object_get(message, "slot"));
+    if (!kind) {
+        json_decref(message); /* the last words of a worker that died in the middle of a line */
+        return;
+    }
+    if (!strcmp(kind, "hello")) {
+        take_hello(s, message);
+    } else if (!strcmp(kind, "row")) {
+        struct record_row row;
+        char why[128];
+        memset(&row, 0, sizeof row);
+        FABENCH_ASSERT(record_row_parse(json_object_get(message, "row"), &row, why, sizeof why), "%s", why);
+        take_row(s, item, slot, &row);
+        record_row_free(&row);
+    } else if (!strcmp(kind, "failed")) {
+        s->reported = true;
+        take_failure(s, item, slot, STATUS_ERROR, json_string_value(json_object_get(message, "reason")));
+    } else if (!strcmp(kind, "fatal")) {
+        s->finished = true;
+        worsen(s, (int)json_integer_value(json_object_get(message, "exit")));
+        if (!s->sinks)
+            s->exit_code = (int)json_integer_value(json_object_get(message, "exit"));
+    } else if (!strcmp(kind, "done")) {
+        s->finished = true;
+    }
+    json_decref(message);
+}
+
+/* ---- one worker ----------------------------------------------------------------------------------------------------- */
+
+struct child { pid_t pid; int pipe; char *line; size_t used, capacity; };
+
+static bool start(struct supervisor *s, struct child *child)
+{
+    int ends[2];
+    memset(child, 0, sizeof *child);
+    if (pipe(ends) != 0) {
+        log_error("pipe: %s", strerror(errno));
+        return false;
+    }
+    fflush(stdout);
+    *s->progress = (struct worker_progress){.item = -1, .slot = -1, .stage = STAGE_PREPARE, .since_ms = now_ms(),
+                                            .stop = interrupts > 0};
+    s->finished = s->reported = false;
+    child->pid = fork();
+    if (child->pid < 0) {
+        log_error("fork: %s", strerror(errno));
+        return false;
+    }
+    if (child->pid == 0) {
+        const struct worker_task task = {.options = s->options, .run_id = s->run_id, .first_item = s->item,
+                                         .done = s->done, .is_first = s->sinks == NULL, .pipe = ends[1],
+                                         .progress = s->progress};
+        close(ends[0]);
+        const int code = worker_run(&task);
+        fflush(NULL);
+        _exit(code);
+    }
+    close(ends[1]);
+    child->pipe = ends[0];
+    return true;
+}
+
+/* Reads what there is and handles every complete line. False at the end of the pipe. */
+static bool receive(struct supervisor *s, struct child *child)
+{
+    if (child->capacity - child->used < 65536) {
+        child->capacity = child->capacity ? 2 * child->capacity : 1 << 18;
+        child->line = xrealloc(child->line, child->capacity);
+    }
+    const ssize_t got = read(child->pipe, child->line + child->used, child->capacity - child->used - 1);
+    if (got < 0)
+        return errno == EINTR || errno == EAGAIN;
+    if (got == 0)
+        return false;
+    child->used += (size_t)got;
+    char *from = child->line, *end;
+    while ((end = memchr(from, '\n', child->used - (size_t)(from - child->line))) != NULL) {
+        *end = 0;
+        take_message(s, from);
+        from = end + 1;
+    }
+    child->used -= (size_t)(from - child->line);
+    memmove(child->line, from, child->used);
+    return true;
+}
+
+static void show_progress(const struct supervisor *s)
+{
+    static const char *const stages[] = {"", "preparing", "checking", "timing"};
+    const struct worker_progress *p = s->progress;
+    char problem[80], left[32] = "";
+    if (!s->sinks || p->item < 0 || p->item >= s->plan.count)
+        return;
+    const double elapsed_s = (now_ms() - s->started_ms) * 1e-3;
+    if (p->item > 0)
+        snprintf(left, sizeof left, ", about %.0f s left", elapsed_s / p->item * (s->plan.count - p->item));
+    problem_print(&s->plan.items[p->item].problem, s->plan.items[p->item].mode, problem, sizeof problem);
+    log_progress("[%d/%d] %s: %s %s%s", p->item + 1, s->plan.count, problem,
+                 p->slot >= 0 && p->slot < s->slot_count ? s->slots[p->slot].name : "harness",
+                 stages[p->stage >= 0 && p->stage <= 3 ? p->stage : 0], left);
+}
+
+/* Has the work in flight run over its limit? */
+static bool overdue(const struct supervisor *s)
+{
+    const double limit_s = s->options->timeout_s + (s->progress->stage == STAGE_PREPARE ? PREPARE_EXTRA_S : 0);
+    return s->progress->stage != STAGE_IDLE && (now_ms() - s->progress->since_ms) * 1e-3 > limit_s;
+}
+
+/* Reads until the worker is gone. Returns true when it was killed for running over its limit. */
+static bool watch(struct supervisor *s, struct child *child)
+{
+    bool killed = false, open = true;
+    double interrupted_ms = 0;
+    while (open) {
+        struct pollfd fd = {.fd = child->pipe, .events = POLLIN};
+        if (poll(&fd, 1, 100) > 0)
+            open = receive(s, child);
+        if (interrupts > 0 && !s->progress->stop) {
+            s->progress->stop = 1;
+            interrupted_ms = now_ms();
+        }
+        if (!killed && (interrupts > 1 || (interrupted_ms > 0 && (now_ms() - interrupted_ms) * 1e-3 > INTERRUPT_LIMIT_S)))
+            kill(child->pid, SIGKILL);
+        if (!killed && interrupts == 0 && overdue(s)) {
+            killed = true;
+            kill(child->pid, SIGKILL);
+        }
+        if (s->exit_code == EXIT_IO)
+            s->progress->stop = 1; /* rows can no longer be kept: measuring on would be for nothing */
+        show_progress(s);
+    }
+    return killed;
+}
+
+/* How the worker ended, when it did not say so itself. */
+static void account(struct supervisor *s, const struct child *child, bool killed)
+{
+    int state = 0;
+    char reason[256];
+    static const char *const stages[] = {"", "while being prepared", "in its checked launch", "while being timed"};
+    while (waitpid(child->pid, &state, 0) < 0 && errno == EINTR) {
+    }
+    if (s->finished || s->reported || interrupts > 0)
+        return;
+    const struct worker_progress *p = s->progress;
+    const char *stage = stages[p->stage >= 0 && p->stage <= 3 ? p->stage : 0];
+    if (killed)
+        snprintf(reason, sizeof reason, "no answer for %.0f s %s: killed", (now_ms() - p->since_ms) * 1e-3, stage);
+    else if (WIFSIGNALED(state))
+        snprintf(reason, sizeof reason, "the worker process died of signal %d (%s) %s", WTERMSIG(state),
+                 strsignal(WTERMSIG(state)), stage);
+    else
+        snprintf(reason, sizeof reason, "the worker process ended with code %d %s", WEXITSTATUS(state), stage);
+    if (!s->sinks || p->item < 0) { /* before the first case: nothing that another worker would do better */
+        log_error("%s (opening the device)", reason);
+        worsen(s, EXIT_DEVICE);
+        s->finished = true;
+        return;
+    }
+    take_failure(s, p->item, p->slot, killed ? STATUS_TIMEOUT : STATUS_ERROR, reason);
+}
+
+static void run_workers(struct supervisor *s)
+{
+    struct child child;
+    do {
+        if (!start(s, &child)) {
+            worsen(s, EXIT_IO);
+            return;
+        }
+        const bool killed = watch(s, &child);
+        account(s, &child, killed);
+        close(child.pipe);
+        free(child.line);
+    } while (!s->finished && interrupts == 0 && s->item < s->plan.count && s->exit_code != EXIT_IO);
+}
+
+/* A named implementation that ran nowhere is the user's disappointment: it must not look like success. */
+static void blame_absent(struct supervisor *s)
+{
+    for (int i = 0; i < s->slot_count; i++)
+        if (s->slots[i].named && !s->slots[i].has_run) {
+            log_error("--impl %s: ran nowhere; the rows say why", s->slots[i].name);
+            worsen(s, EXIT_DEVICE);
+        }
+}
+
+int supervisor_run(const struct options *options)
+{
+    struct supervisor s = {.options = options, .started_ms = now_ms()};
+    struct sigaction action = {.sa_handler = on_signal};
+    struct timespec t;
+    s.progress = mmap(NULL, sizeof *s.progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s.progress == MAP_FAILED) {
+        log_error("mmap: %s", strerror(errno));
+        return EXIT_IO;
+    }
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    clock_gettime(CLOCK_REALTIME, &t);
+    snprintf(s.run_id, sizeof s.run_id, "%08llx%05lx%05x", (unsigned long long)t.tv_sec, (unsigned long)t.tv_nsec >> 12,
+             (unsigned)getpid());
+    run_workers(&s);
+    if (interrupts > 0)
+        worsen(&s, EXIT_INTERRUPTED);
+    else if (s.sinks && s.exit_code != EXIT_IO)
+        blame_absent(&s);
+    int code = s.exit_code;
+    if (s.sinks)
+        code = sinks_close(s.sinks, (now_ms() - s.started_ms) * 1e-3, s.exit_code);
+    if (interrupts > 0)
+        log_note("interrupted; the rows so far are whole");
+    plan_free(&s.plan);
+    munmap(s.progress, sizeof *s.progress);
+    return code;
+}
+
+int supervisor_call(const struct options *options, const char *what, int (*function)(const struct options *),
+                    double limit_s)
+{
+    int state = 0;
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid < 0) {
+        log_error("fork: %s", strerror(errno));
+        return EXIT_IO;
+    }
+    if (pid == 0) {
+        const int code = function(options);
+        _exit(fflush(NULL) == 0 ? code : EXIT_IO);
+    }
+    const double start = now_ms();
+    for (;;) {
+        const pid_t gone = waitpid(pid, &state, WNOHANG);
+        if (gone == pid)
+            break;
+        if (gone < 0 && errno != EINTR) {
+            log_error("%s: waitpid: %s", what, strerror(errno));
+            return EXIT_IO;
+        }
+        if (limit_s > 0 && (now_ms() - start) * 1e-3 > limit_s) {
+            kill(pid, SIGKILL);
+            waitpid(pid, &state, 0);
+            log_error("%s: no answer for %.0f s: killed", what, limit_s);
+            return EXIT_DEVICE;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    if (WIFEXITED(state))
+        return WEXITSTATUS(state);
+    log_error("%s: died of signal %d (%s)", what, WTERMSIG(state), strsignal(WTERMSIG(state)));
+    return EXIT_DEVICE;
+}

@@ -1,0 +1,137 @@
+/* The worker's side of the pipe. */
+#include "cmd/worker.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/header.h"
+#include "cmd/log.h"
+
+struct worker {
+    const struct worker_task *task;
+    FILE *pipe;
+    int item;
+};
+
+json_t *worker_facts_json(const struct run_facts *f)
+{
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "run_id", f->run_id, "commit", f->commit, "cudnn",
+                               f->cudnn, "name", f->device.name, "arch", f->device.arch, "driver", f->device.driver,
+                               "cuda", f->device.cuda);
+    if (isfinite(f->power_limit_w))
+        json_object_set_new(object, "power_limit_w", json_real(f->power_limit_w));
+    return object;
+}
+
+void worker_facts_parse(const json_t *object, struct run_facts *f)
+{
+    const struct { const char *key; char *into; size_t size; } texts[] = {
+        {"run_id", f->run_id, sizeof f->run_id},         {"commit", f->commit, sizeof f->commit},
+        {"cudnn", f->cudnn, sizeof f->cudnn},            {"name", f->device.name, sizeof f->device.name},
+        {"arch", f->device.arch, sizeof f->device.arch}, {"driver", f->device.driver, sizeof f->device.driver},
+        {"cuda", f->device.cuda, sizeof f->device.cuda},
+    };
+    memset(f, 0, sizeof *f);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const char *text = json_string_value(json_object_get(object, texts[i].key));
+        snprintf(texts[i].into, texts[i].size, "%s", text ? text : "");
+    }
+    const json_t *limit = json_object_get(object, "power_limit_w");
+    f->power_limit_w = limit ? json_number_value(limit) : NAN;
+}
+
+/* Takes the reference. A supervisor that is gone ends the worker. */
+static void send_message(struct worker *w, json_t *message)
+{
+    const bool sent = json_dumpf(message, w->pipe, JSON_COMPACT) == 0 && fputc('\n', w->pipe) != EOF &&
+                      fflush(w->pipe) == 0;
+    json_decref(message);
+    if (!sent)
+        _exit(EXIT_IO);
+}
+
+static void on_stage(void *context, enum case_stage stage, int slot)
+{
+    struct worker *w = context;
+    struct worker_progress *p = w->task->progress;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    p->item = w->item;
+    p->slot = slot;
+    p->stage = (int)stage;
+    p->since_ms = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static bool on_interrupted(void *context)
+{
+    const struct worker *w = context;
+    return w->task->progress->stop;
+}
+
+static void on_row(void *context, int slot, const struct record_row *row)
+{
+    struct worker *w = context;
+    send_message(w, json_pack("{s:s, s:i, s:i, s:o}", "msg", "row", "item", w->item, "slot", slot, "row",
+                              record_row_json(row)));
+}
+
+static void say_hello(struct worker *w, struct session *s)
+{
+    const struct options *o = w->task->options;
+    json_t *slots = json_array();
+    for (int i = 0; i < s->slot_count; i++)
+        json_array_append_new(slots, json_pack("{s:s, s:b}", "name", s->slots[i].name, "named",
+                                               (int)s->slots[i].is_named));
+    const struct header_input in = {
+        .options = o, .plan = &s->plan, .facts = &s->facts, .backend = &s->backend, .nvml = &s->nvml,
+        .nvml_problem = s->nvml_problem[0] ? s->nvml_problem : NULL, .slots = s->slots, .slot_count = s->slot_count,
+        .copy_gbps = w->task->is_first && o->command == COMMAND_SWEEP ? s->backend.ops->copy_gbps(&s->backend) : NAN};
+    send_message(w, json_pack("{s:s, s:i, s:o, s:o, s:o}", "msg", "hello", "platform",
+                              (int)s->backend.device.platform, "slots", slots, "header", header_make(&in), "facts",
+                              worker_facts_json(&s->facts)));
+}
+
+int worker_run(const struct worker_task *task)
+{
+    struct worker w = {.task = task, .item = -1};
+    struct session session;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGINT, SIG_IGN); /* the supervisor decides, through progress->stop */
+    signal(SIGTERM, SIG_DFL);
+    on_stage(&w, STAGE_PREPARE, -1);
+    w.pipe = fdopen(task->pipe, "w");
+    if (!w.pipe)
+        return EXIT_IO;
+    const int opened = session_open(task->options, task->run_id, task->is_first, &session);
+    if (opened != EXIT_OK) {
+        send_message(&w, json_pack("{s:s, s:i}", "msg", "fatal", "exit", opened));
+        return opened;
+    }
+    say_hello(&w, &session);
+    const struct case_setting setting = {
+        .backend = &session.backend, .options = task->options, .plan = &session.plan, .facts = &session.facts,
+        .slots = session.slots, .slot_count = session.slot_count, .timed = task->options->command == COMMAND_SWEEP,
+        .use_nvml = session.nvml_problem[0] == 0,
+        .hooks = {.context = &w, .stage = on_stage, .interrupted = on_interrupted, .row = on_row}};
+    for (int i = task->first_item; i < session.plan.count && !task->progress->stop; i++) {
+        struct attn_message why = {""};
+        int failed = -1;
+        w.item = i;
+        if (case_run(&setting, i, i == task->first_item ? task->done : 0, &failed, &why) != ATTN_OK) {
+            send_message(&w, json_pack("{s:s, s:i, s:i, s:s}", "msg", "failed", "item", i, "slot", failed, "reason",
+                                       why.text));
+            _exit(EXIT_DEVICE); /* the context may be lost: nothing of it is cleaned up */
+        }
+    }
+    on_stage(&w, STAGE_IDLE, -1);
+    send_message(&w, json_pack("{s:s}", "msg", "done"));
+    session_close(&session);
+    fclose(w.pipe);
+    return EXIT_OK;
+}

@@ -1,0 +1,56 @@
+/* The process that touches the device. The supervisor forks it, reads one JSON message per line from its pipe, watches
+ * what it is doing through shared memory, and forks the next one behind a case that killed it.
+ *
+ * Messages: {"msg":"hello","platform":0|1,"slots":[{"name":..,"named":true}],"header":{..},"facts":{..}}
+ *           {"msg":"row","item":i,"slot":j,"row":{..}}
+ *           {"msg":"failed","item":i,"slot":j,"reason":".."}   the device is in doubt, the worker ends
+ *           {"msg":"fatal","exit":n}                            nothing can run; the sentence is on stderr already
+ *           {"msg":"done"} */
+#ifndef FABENCH_WORKER_H
+#define FABENCH_WORKER_H
+
+#include <jansson.h>
+
+#include "cmd/cases.h"
+#include "cmd/nvml.h"
+
+/* In memory shared by supervisor and worker. Written by the worker, but stop. */
+struct worker_progress {
+    volatile int item, slot, stage;
+    volatile double since_ms; /* CLOCK_MONOTONIC when stage or slot last changed or a sample began */
+    volatile int stop;        /* the supervisor asks the worker to end after the sample in flight */
+};
+
+struct worker_task {
+    const struct options *options;
+    const char *run_id;
+    int first_item;
+    unsigned done;            /* slots of first_item that have their row already */
+    bool is_first;            /* the first worker measures the copy ceiling and says what it chose */
+    int pipe;
+    struct worker_progress *progress;
+};
+
+/* Does not return to the caller's program: the forked child exits with this code. */
+int worker_run(const struct worker_task *);
+
+/* The facts that rows need, through the hello message. */
+json_t *worker_facts_json(const struct run_facts *);
+void worker_facts_parse(const json_t *, struct run_facts *);
+
+/* One process that opens the device, loads the libraries and makes the plan: what worker, list, info, --dry-run and
+ * --profile begin with. EXIT_OK, or a code after one sentence on stderr. */
+struct session {
+    struct backend backend;
+    struct impls impls;
+    struct plan plan;
+    struct impl_slot slots[IMPL_MAX_SLOTS];
+    int slot_count;
+    struct run_facts facts;
+    struct nvml_identity nvml;
+    char nvml_problem[128]; /* empty when NVML is there */
+};
+int session_open(const struct options *, const char *run_id, bool say_choice, struct session *);
+void session_close(struct session *);
+
+#endif

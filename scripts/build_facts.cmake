@@ -1,0 +1,23 @@
+# Writes OUTPUT with the version, the commit (and whether the tree differs from it) and the build, only when it changed.
+set(commit "unknown")
+if(GIT)
+  execute_process(COMMAND ${GIT} -C ${SOURCE} rev-parse --short=12 HEAD OUTPUT_VARIABLE head RESULT_VARIABLE failed
+                  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(NOT failed)
+    set(commit ${head})
+    execute_process(COMMAND ${GIT} -C ${SOURCE} status --porcelain --untracked-files=no OUTPUT_VARIABLE changes
+                    ERROR_QUIET)
+    if(changes)
+      string(APPEND commit "-dirty")
+    endif()
+  endif()
+endif()
+set(text "/* Made by scripts/build_facts.cmake. */\n#define FABENCH_VERSION \"${VERSION}\"\n")
+string(APPEND text "#define FABENCH_COMMIT \"${commit}\"\n#define FABENCH_BUILD \"${BUILD}\"\n")
+set(old "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE ${OUTPUT} "${text}")
+endif()
