@@ -108,6 +108,8 @@ static json_t *policy_object(const struct header_input *in)
     put_real(policy, "max_noise_pct", in->plan->max_noise_pct);
     put_real(policy, "timeout_s", in->options->timeout_s);
     json_object_set_new(policy, "samples", json_integer(in->plan->samples));
+    if (in->plan->total_tokens)
+        json_object_set_new(policy, "total_tokens", json_integer(in->plan->total_tokens));
     for (int i = 0; i < in->slot_count; i++)
         json_array_append_new(members, json_string(in->slots[i].name));
     if (in->backend->device.platform == ATTN_CUDA)
@@ -145,7 +147,7 @@ char *header_line(const json_t *header)
     char detail[160] = "";
     size_t used = 0;
 #define ADD(...) used += (size_t)snprintf(detail + used, sizeof detail - used, __VA_ARGS__)
-    ADD(" %.0f GB", json_number_value(json_object_get(device, "memory_gb")));
+    ADD(" %.0f GiB", json_number_value(json_object_get(device, "memory_gb")) * 1e9 / (1 << 30));
     if (threads)
         ADD(", %d threads", (int)json_integer_value(threads));
     if (limit)

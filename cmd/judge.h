@@ -14,6 +14,8 @@ struct judge_bounds {
     /* Rules 3 and 4, relative to a norm that is never below norm_abs * ||abs|| nor norm_floor * sqrt(elements);
      * 0 = not applied (LSE). */
     double rms, block_rms, gain, norm_abs, norm_floor;
+    /* Rule 4's bound is gain + rms / sqrt(rows): an error that each row has to itself averages out over the rows, and a
+     * tensor of one or two rows has nothing to average over. */
     double ulp; /* the one-ulp term of rule 5, relative to the largest output; 0 = not applied */
 };
 

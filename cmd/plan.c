@@ -168,6 +168,7 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
     plan->min_time_ms = isnan(o->min_time_ms) ? values->min_time_ms : o->min_time_ms;
     plan->max_noise_pct = isnan(o->max_noise_pct) ? values->max_noise_pct : o->max_noise_pct;
     plan->samples = o->samples ? o->samples : values->samples;
+    plan->total_tokens = o->batch ? 0 : o->total_tokens ? o->total_tokens : values->total_tokens;
     int status = EXIT_OK;
     for (int t = 0; t < 3; t++)
         for (int mode = 0; mode < 2; mode++)

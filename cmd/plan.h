@@ -23,6 +23,7 @@ struct plan {
     double warmup_ms, min_time_ms, max_noise_pct;
     int64_t samples;
     const char *preset;      /* name for the record */
+    int64_t total_tokens;    /* batch = total_tokens / n; 0 where the user gave --batch */
 };
 
 /* Fills *plan. EXIT_OK, or EXIT_USAGE with a sentence when the crossed options are illegal (kv-heads that do not divide

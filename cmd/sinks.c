@@ -2,6 +2,7 @@
 #include "cmd/sinks.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -19,6 +20,7 @@ struct sinks {
     struct record_writer *csv, *jsonl;
     char *dir;                    /* NULL with --out none */
     struct record_file rows;      /* all rows so far, for the charts */
+    char convention[32];          /* "16384 tokens" for the table's headings */
 };
 
 int terminal_width(void)
@@ -86,6 +88,16 @@ static bool open_files(struct sinks *s, const json_t *header)
     return opened;
 }
 
+/* The peer whose ratios the table shows: cudnn, where it takes part. */
+static const char *peer_of(const json_t *header)
+{
+    const json_t *members = json_object_get(json_object_get(header, "policy"), "round_members");
+    for (size_t i = 0; i < json_array_size(members); i++)
+        if (!strcmp(json_string_value(json_array_get(members, i)), "cudnn"))
+            return "cudnn";
+    return NULL;
+}
+
 static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
 
 struct sinks *sinks_open(const struct options *o, const json_t *header)
@@ -105,10 +117,14 @@ struct sinks *sinks_open(const struct options *o, const json_t *header)
     }
     if (!is_stdout(o->csv_path) && !is_stdout(o->jsonl_path)) {
         char *line = header_line(header);
-        const bool is_cpu = json_object_get(json_object_get(header, "device"), "threads") != NULL;
-        s->table = table_open(stdout, terminal_width(), terminal_color(o->color), is_cpu ? NULL : "cudnn",
+        s->table = table_open(stdout, terminal_width(), terminal_color(o->color), peer_of(header),
                               o->command == COMMAND_VERIFY);
         table_header_line(s->table, line);
+        const json_t *tokens = json_object_get(json_object_get(header, "policy"), "total_tokens");
+        if (tokens) {
+            snprintf(s->convention, sizeof s->convention, "%lld tokens", (long long)json_integer_value(tokens));
+            table_convention(s->table, s->convention);
+        }
         free(line);
     }
     return s;
