@@ -96,7 +96,7 @@ const struct option_def option_table[] = {
     {"--scale", NULL, KIND_REAL, AT(scale), .min = 1e-6, .max = 1e6, LATE("1/sqrt(d)"), .unit = "X",
      .help = "factor of Q K^T", .commands = RUNS},
     {"--dist", NULL, KIND_CHOICE, AT(dist), .choices = dist_names, .choices_shown = 3, .fallback = "normal",
-     .help = "inputs; or sharp, huge, peak, constant, tiny of verify", .commands = SWEEP},
+     .help = "inputs; also sharp, huge, peak, constant, tiny", .commands = SWEEP},
     {"--seed", NULL, KIND_COUNT, AT(seed), .min = 0, .max = 9223372036854775807.0, .fallback = "1", .unit = "N",
      .help = "of the inputs", .commands = RUNS},
     {"--input", NULL, KIND_IN_DIR, AT(input_dir), .unit = "DIR", .help = "take the inputs from .npy files here",

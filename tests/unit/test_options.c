@@ -139,7 +139,7 @@ static const struct value_case {
      "--kv-heads 1.0: must be a whole number from 1 to 2147483647"},
     {"--layout bhsd", FIELD(layout), &bhsd, "--layout bhds", "--layout bhds: must be bshd or bhsd; did you mean bhsd"},
     {"--dist sharp", FIELD(dist), &sharp, "--dist gauss",
-     "--dist gauss: must be normal, uniform, zeros, sharp, huge, constant or tiny"},
+     "--dist gauss: must be normal, uniform, zeros, sharp, huge, constant, tiny or peak"},
     {"--seed 0", FIELD(seed), &zero_seed, "--seed -1",
      "--seed -1: must be a whole number from 0 to 9223372036854775807"},
     {"--deterministic", FIELD(deterministic), &yes, "--deterministic=1", "--deterministic 1: takes no value"},
