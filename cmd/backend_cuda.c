@@ -6,6 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* NVTX is headers alone; toolkits put together from wheels may lack them. */
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define RANGE_PUSH(name) nvtxRangePushA(name)
+#define RANGE_POP() nvtxRangePop()
+#else
+#define RANGE_PUSH(name) ((void)(name))
+#define RANGE_POP() ((void)0)
+#endif
+
 #include "cmd/backend.h"
 #include "cmd/log.h"
 #include "reference/harness_cuda.h"
@@ -395,11 +405,13 @@ static double cuda_copy_gbps(struct backend *be)
 static void cuda_profile_range(struct backend *be, bool begin, const char *name)
 {
     (void)be;
-    (void)name;
-    if (begin)
+    if (begin) {
         cudaProfilerStart();
-    else
+        RANGE_PUSH(name);
+    } else {
+        RANGE_POP();
         cudaProfilerStop();
+    }
 }
 
 static const struct backend_ops cuda_ops = {
