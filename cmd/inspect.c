@@ -121,7 +121,7 @@ int inspect_list(const struct options *o)
 /* Seconds that a problem will take: warm-up, rounds up to their limit, and as much again for memory and checks. */
 static double estimate_s(const struct plan *plan, const struct options *o)
 {
-    return (plan->warmup_ms + fmin(4 * plan->min_time_ms, o->timeout_s * 1e3)) * 1.3e-3 + 0.3;
+    return (plan->warmup_ms + fmin(8 * plan->min_time_ms, o->timeout_s * 1e3)) * 1.3e-3 + 0.3;
 }
 
 int inspect_dry_run(const struct options *o)

@@ -75,7 +75,7 @@ enum attn_status rounds_run(struct backend *be, struct rounds_member *members, i
             break;
         result->rounds++;
         const double elapsed_ms = now_ms() - start;
-        if (elapsed_ms >= plan->limit_ms || (result->rounds >= plan->samples && elapsed_ms >= 4 * plan->min_time_ms))
+        if (elapsed_ms >= plan->limit_ms || (result->rounds >= plan->samples && elapsed_ms >= 8 * plan->min_time_ms))
             result->stop = "limit";
         /* Sorting every round would cost more than the rounds: look again after a tenth more of them. */
         if (result->rounds >= next_look && elapsed_ms >= plan->min_time_ms) {

@@ -5,11 +5,11 @@
  * where a key is not visible, pass 3 "output" O = P V (sgemm). The whole of S lies in the workspace.
  *
  * Backward reads the stored P, as the frameworks do; `prepare` computes it from q and k into the plan. Four sgemm:
- * "dv" dV = P^T dO, "dp" dP = dO V^T, "ds" dS = P * (dP - D) in place with D = sum(P dP) / sum(P), "dq" dQ = scale dS K,
- * "dk" dK = scale dS^T Q.
+ * "dv" dV = P^T dO, "dp" dP = dO V^T, "ds" dS = P * (dP - D) in place with D = sum(P dP) / sum(P), "dq" dQ = scale dS
+ * K, "dk" dK = scale dS^T Q.
  *
- * Layouts are leading dimensions, no tensor is copied. Each thread calls the BLAS for its own slice of rows or keys with
- * one thread inside the BLAS: that works the same for any library, and does not let two thread pools fight for the
+ * Layouts are leading dimensions, no tensor is copied. Each thread calls the BLAS for its own slice of rows or keys
+ * with one thread inside the BLAS: that works the same for any library, and does not let two thread pools fight for the
  * cores. A head is cut into just as many slices as there are threads for it. */
 #include "reference/naive_cpu.h"
 
@@ -78,7 +78,7 @@ static size_t plan_bytes(const struct attn_request *request, const void *plan)
     return plan ? workspace_bytes(request) : 0;
 }
 
-/* ---- slices ---------------------------------------------------------------------------------------------------------- */
+/* ---- slices ------------------------------------------------------------------------------------------------------ */
 
 /* Rows [from, from + count) of head `index`. */
 struct slice {
@@ -114,7 +114,7 @@ static struct blas_operand rows_of(struct attn_tensor tensor, const struct attn_
     return (struct blas_operand){row_of(tensor, b, h, row), leading(tensor, p), transposed};
 }
 
-/* ---- passes ---------------------------------------------------------------------------------------------------------- */
+/* ---- passes ------------------------------------------------------------------------------------------------------ */
 
 struct passes {
     const struct attn_problem *p;
@@ -231,7 +231,7 @@ static void score_gradients(const struct passes *x, const float *probabilities, 
     }
 }
 
-/* ---- the implementation ------------------------------------------------------------------------------------------------ */
+/* ---- the implementation ------------------------------------------------------------------------------------------ */
 
 static enum attn_status check_strides(const struct attn_tensors *t, struct attn_message *why)
 {

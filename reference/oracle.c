@@ -1,15 +1,20 @@
-/* The float64 oracle: attention by its definition, in four numbered passes, one block of rows after another.
+/* The float64 oracle: attention by its definition, in four numbered passes.
  *
- * Every head is converted to double once (K, V and their transposes). Then for each block of BLOCK_ROWS rows of each
- * query head, with S, P, dP of the block over all keys it sees:
- *     1. scores     S = scale Q K^T
+ * Of each kv head, K, V and their transposes are converted to double once. A block of rows of a query head then needs
+ * nobody else:
+ *     1. scores     S = scale Q K^T, over the keys that the block sees
  *     2. softmax    P = softmax of the visible part of each row, LSE
  *     3. output     O = P V, |O| = P |V|
- *     4. gradients  dP = dO V^T, D = rowsum(dO * O), dS = P * (dP - D), dQ = scale dS K, dV += P^T dO, dK += scale dS^T Q,
+ *     4. gradients  dP = dO V^T, D = rowsum(dO * O), dS = P * (dP - D), dQ = scale dS K
  *                   and the products over absolute values, dSa = P * sqrt(rowsum((dO * O)^2))
+ * and when LSE and D of all rows are known, a block of keys needs nobody else either: it walks over the rows that see
+ * it, computes S, P = exp(S - LSE), dP and dS again, and sums dV += P^T dO, dK += scale dS^T Q and their absolute
+ * values. That is a fifth more work than summing dK and dV in pass 4, and lets threads run without waiting for each
+ * other.
+ *
  * The only optimisations are that loops are blocked for the caches and that vector code is allowed; every sum runs in
  * an order that depends on the problem alone, so the result has the same bits for any number of threads. Memory is
- * O(length). Threads share (batch, kv head) pairs where there are enough of them, else the rows and keys of one.
+ * O(length). Threads share (batch, kv head) pairs where there are enough of them, else the blocks of one.
  */
 #include "reference/reference.h"
 
@@ -21,10 +26,10 @@
 
 #include "cmd/fill.h"
 
-enum { BLOCK_ROWS = 128, ROW_CHUNK = 16, KEY_CHUNK = 256 };
+enum { BLOCK_ROWS = 32, BLOCK_KEYS = 64 };
 enum { PRODUCT_COLS = 256, PRODUCT_DEPTH = 64 }; /* 128 KB of B stay in the second-level cache */
 
-/* ---- matrix product ------------------------------------------------------------------------------------------------ */
+/* ---- matrix product ---------------------------------------------------------------------------------------------- */
 
 /* C += A B, or C += |A| |B|; C is m x n, A(i, t) = a[i * a_row + t * a_col], B and C are row-major. */
 struct product {
@@ -108,72 +113,97 @@ static void multiply(const struct product *p, bool absolute)
     multiply_baseline(p, absolute);
 }
 
-/* ---- one kv head and the query heads that share it ------------------------------------------------------------------- */
+/* ---- one kv head and the query heads that share it --------------------------------------------------------------- */
 
 struct head {
     const struct attn_problem *p;
     const struct attn_tensors *t;
     const struct reference_outputs *out;
     enum attn_mode mode;
-    int threads;                         /* inside this head */
-    double *k, *v;                       /* [kv_len][d] */
-    double *kt, *vt;                     /* [d][kv_len] */
-    double *dk, *dv, *dk_abs, *dv_abs;   /* [kv_len][d], backward only */
-    double *q, *dout, *o, *dq;           /* [BLOCK_ROWS][d] */
-    double *s, *dp, *dp_abs;             /* [BLOCK_ROWS][kv_len]: S then P, dP then dS, dSa */
+    int threads; /* inside this head */
+    int64_t b, kv_head, group;
+    double *k, *v;                /* [kv_len][d] */
+    double *kt, *vt;              /* [d][kv_len] */
+    double *lse, *dot, *spread;   /* [group][q_len]; D and sqrt(rowsum((dO * O)^2)) */
+    double *scratch;              /* scratch_doubles for each thread */
 };
 
-/* Which rows a block is, and the keys [lo, hi] that any of them sees; none when lo > hi. */
-struct block {
-    int64_t b, q_head, row0, rows, lo, hi;
+/* What one thread works in. */
+struct scratch {
+    double *q, *dout, *o;   /* [BLOCK_ROWS][d]; o is also where dQ is summed */
+    double *s, *dp;         /* [BLOCK_ROWS][kv_len]: S then P then dSa, dP then dS */
+    double *sums[4];        /* dK, dV, |dK|, |dV| of a block: [BLOCK_KEYS][d] */
 };
 
-/* In double, because the lengths alone may be too large for any integer. */
-static double head_doubles(const struct attn_problem *p, enum attn_mode mode)
+/* These two in double, because the lengths alone may be too large for any integer. */
+static double scratch_doubles(const struct attn_problem *p)
 {
     const double n = (double)p->kv_len, d = (double)p->head_dim;
-    return mode == ATTN_FWD ? 4 * n * d + BLOCK_ROWS * (2 * d + n) : 8 * n * d + BLOCK_ROWS * (4 * d + 3 * n);
+    return BLOCK_ROWS * (3 * d + 2 * n) + 4 * BLOCK_KEYS * d;
 }
 
-static struct head head_state(double *memory, const struct attn_problem *p, enum attn_mode mode)
+static double head_doubles(const struct attn_problem *p, int threads)
 {
-    const size_t n = (size_t)p->kv_len, d = (size_t)p->head_dim;
-    struct head h = {.p = p, .mode = mode, .threads = 1};
+    const double rows = (double)(p->q_heads / p->kv_heads) * (double)p->q_len;
+    return 4 * (double)p->kv_len * (double)p->head_dim + 3 * rows + threads * scratch_doubles(p);
+}
+
+static struct head head_state(double *memory, const struct attn_problem *p)
+{
+    const size_t elements = (size_t)p->kv_len * (size_t)p->head_dim;
+    struct head h = {.p = p, .group = p->q_heads / p->kv_heads};
+    const size_t rows = (size_t)h.group * (size_t)p->q_len;
     h.k = memory;
-    h.v = h.k + n * d;
-    h.kt = h.v + n * d;
-    h.vt = h.kt + n * d;
-    h.q = h.vt + n * d;
-    h.o = h.q + BLOCK_ROWS * d;
-    h.s = h.o + BLOCK_ROWS * d;
-    if (mode == ATTN_FWD)
-        return h;
-    h.dout = h.s + BLOCK_ROWS * n;
-    h.dq = h.dout + BLOCK_ROWS * d;
-    h.dp = h.dq + BLOCK_ROWS * d;
-    h.dp_abs = h.dp + BLOCK_ROWS * n;
-    h.dk = h.dp_abs + BLOCK_ROWS * n;
-    h.dv = h.dk + n * d;
-    h.dk_abs = h.dv + n * d;
-    h.dv_abs = h.dk_abs + n * d;
+    h.v = h.k + elements;
+    h.kt = h.v + elements;
+    h.vt = h.kt + elements;
+    h.lse = h.vt + elements;
+    h.dot = h.lse + rows;
+    h.spread = h.dot + rows;
+    h.scratch = h.spread + rows;
     return h;
 }
 
-static void load_rows(const struct attn_problem *p, struct attn_tensor x, int64_t b, int64_t h, int64_t row0,
-                      int64_t rows, double *to, double *transposed)
+static struct scratch own_scratch(const struct head *h)
 {
-    for (int64_t i = 0; i < rows; i++) {
-        const int64_t from = b * x.stride_batch + h * x.stride_head + (row0 + i) * x.stride_row;
-        for (int64_t c = 0; c < p->head_dim; c++) {
-            const double value = (double)fill_load(x.data, p->dtype, from + c);
-            to[i * p->head_dim + c] = value;
-            if (transposed)
-                transposed[c * rows + i] = value;
-        }
+    const size_t n = (size_t)h->p->kv_len, d = (size_t)h->p->head_dim;
+    struct scratch x = {.q = h->scratch + (size_t)omp_get_thread_num() * (size_t)scratch_doubles(h->p)};
+    x.dout = x.q + BLOCK_ROWS * d;
+    x.o = x.dout + BLOCK_ROWS * d;
+    x.s = x.o + BLOCK_ROWS * d;
+    x.dp = x.s + BLOCK_ROWS * n;
+    x.sums[0] = x.dp + BLOCK_ROWS * n;
+    for (int i = 1; i < 4; i++)
+        x.sums[i] = x.sums[i - 1] + BLOCK_KEYS * d;
+    return x;
+}
+
+static void load_row(const struct head *h, struct attn_tensor x, int64_t tensor_head, int64_t row, double *to)
+{
+    const int64_t from = h->b * x.stride_batch + tensor_head * x.stride_head + row * x.stride_row;
+    for (int64_t c = 0; c < h->p->head_dim; c++)
+        to[c] = (double)fill_load(x.data, h->p->dtype, from + c);
+}
+
+static void load_rows(const struct head *h, struct attn_tensor x, int64_t tensor_head, int64_t row0, int64_t rows,
+                      double *to)
+{
+    for (int64_t i = 0; i < rows; i++)
+        load_row(h, x, tensor_head, row0 + i, to + i * h->p->head_dim);
+}
+
+static void load_key(const struct head *h, int64_t key)
+{
+    const int64_t n = h->p->kv_len, d = h->p->head_dim;
+    load_row(h, h->t->k, h->kv_head, key, h->k + key * d);
+    load_row(h, h->t->v, h->kv_head, key, h->v + key * d);
+    for (int64_t c = 0; c < d; c++) {
+        h->kt[c * n + key] = h->k[key * d + c];
+        h->vt[c * n + key] = h->v[key * d + c];
     }
 }
 
-/* Stores rows of doubles as fp32 where `to` is wanted; head is that of the tensor, batch included. */
+/* Rows of doubles times a factor as fp32, where `to` is wanted. */
 static void store_rows(const double *from, double factor, float *to, int64_t head, int64_t len, int64_t row0,
                        int64_t rows, int64_t d)
 {
@@ -184,59 +214,48 @@ static void store_rows(const double *from, double factor, float *to, int64_t hea
         at[i] = (float)(factor * from[i]);
 }
 
-/* [rows][keys] (+)= A [rows][d] times X^T, for the keys the block sees; threads take chunks of keys. */
-static void times_transposed(const struct head *h, const struct block *at, const double *a, const double *xt, double *c,
-                             bool absolute)
+/* Rows of a query head, and the keys [lo, hi] that they work on; none when lo > hi. */
+struct block {
+    int64_t g, row0, rows, lo, hi;
+};
+
+/* c [rows][keys] = A [rows][d] times X^T. c has rows of kv_len, of which [lo, hi] is written. */
+static void times_transposed(const struct head *h, const struct block *at, const double *a, const double *xt, double *c)
 {
-    const int64_t n = h->p->kv_len, d = h->p->head_dim;
-#pragma omp parallel for schedule(dynamic) num_threads(h->threads)
-    for (int64_t key = at->lo; key <= at->hi; key += KEY_CHUNK) {
-        const int64_t keys = at->hi + 1 - key < KEY_CHUNK ? at->hi + 1 - key : KEY_CHUNK;
-        for (int64_t i = 0; i < at->rows; i++)
-            memset(c + i * n + key, 0, (size_t)keys * sizeof *c);
-        multiply(&(struct product){.m = at->rows, .n = keys, .k = d, .a = a, .a_row = d, .a_col = 1, .b = xt + key,
-                                   .b_row = n, .c = c + key, .c_row = n},
-                 absolute);
-    }
+    const int64_t n = h->p->kv_len, d = h->p->head_dim, keys = at->hi + 1 - at->lo;
+    for (int64_t i = 0; i < at->rows && keys > 0; i++)
+        memset(c + i * n + at->lo, 0, (size_t)keys * sizeof *c);
+    multiply(&(struct product){.m = at->rows, .n = keys, .k = d, .a = a, .a_row = d, .a_col = 1, .b = xt + at->lo,
+                               .b_row = n, .c = c + at->lo, .c_row = n},
+             false);
 }
 
-/* [rows][d] = A [rows][keys] times X; threads take chunks of rows. */
+/* c [rows][d] = A [rows][keys] times X. */
 static void times_rows(const struct head *h, const struct block *at, const double *a, const double *x, double *c,
                        bool absolute)
 {
     const int64_t n = h->p->kv_len, d = h->p->head_dim;
     memset(c, 0, (size_t)(at->rows * d) * sizeof *c);
-    if (at->lo > at->hi)
-        return;
-#pragma omp parallel for schedule(dynamic) num_threads(h->threads)
-    for (int64_t row = 0; row < at->rows; row += ROW_CHUNK)
-        multiply(&(struct product){.m = at->rows - row < ROW_CHUNK ? at->rows - row : ROW_CHUNK, .n = d,
-                                   .k = at->hi + 1 - at->lo, .a = a + row * n + at->lo, .a_row = n, .a_col = 1,
-                                   .b = x + at->lo * d, .b_row = d, .c = c + row * d, .c_row = d},
-                 absolute);
+    multiply(&(struct product){.m = at->rows, .n = d, .k = at->hi + 1 - at->lo, .a = a + at->lo, .a_row = n, .a_col = 1,
+                               .b = x + at->lo * d, .b_row = d, .c = c, .c_row = d},
+             absolute);
 }
 
-/* [keys][d] += A^T times X [rows][d]; threads take chunks of keys. */
+/* c [keys][d] += A^T times X [rows][d]. */
 static void add_to_keys(const struct head *h, const struct block *at, const double *a, const double *x, double *c,
                         bool absolute)
 {
     const int64_t n = h->p->kv_len, d = h->p->head_dim;
-#pragma omp parallel for schedule(dynamic) num_threads(h->threads)
-    for (int64_t key = at->lo; key <= at->hi; key += KEY_CHUNK) {
-        const int64_t keys = at->hi + 1 - key < KEY_CHUNK ? at->hi + 1 - key : KEY_CHUNK;
-        multiply(&(struct product){.m = keys, .n = d, .k = at->rows, .a = a + key, .a_row = 1, .a_col = n, .b = x,
-                                   .b_row = d, .c = c + key * d, .c_row = d},
-                 absolute);
-    }
+    multiply(&(struct product){.m = at->hi + 1 - at->lo, .n = d, .k = at->rows, .a = a + at->lo, .a_row = 1, .a_col = n,
+                               .b = x, .b_row = d, .c = c, .c_row = d},
+             absolute);
 }
 
 /* Pass 2. Keys of [lo, hi] that a row does not see get P = 0. */
-static void softmax_rows(const struct head *h, const struct block *at, float *lse)
+static void softmax_rows(const struct head *h, const struct block *at, double *s)
 {
     const struct attn_problem *p = h->p;
-#pragma omp parallel for schedule(dynamic) num_threads(h->threads)
-    for (int64_t i = 0; i < at->rows; i++) {
-        double *s = h->s + i * p->kv_len;
+    for (int64_t i = 0; i < at->rows; i++, s += p->kv_len) {
         int64_t first, last;
         attn_visible(p, at->row0 + i, &first, &last);
         double max = -INFINITY, sum = 0;
@@ -249,94 +268,150 @@ static void softmax_rows(const struct head *h, const struct block *at, float *ls
         }
         for (int64_t j = first; j <= last; j++)
             s[j] /= sum;
-        lse[i] = (float)(first <= last ? max + log(sum) : -INFINITY);
+        h->lse[at->g * p->q_len + at->row0 + i] = first <= last ? max + log(sum) : -INFINITY;
     }
 }
 
-/* dS from dP in place, and dSa. */
-static void score_gradients(const struct head *h, const struct block *at)
+/* dS from dP in place, then dSa from P in place. */
+static void score_gradients(const struct head *h, const struct block *at, const struct scratch *x)
 {
-    const int64_t n = h->p->kv_len, d = h->p->head_dim;
-#pragma omp parallel for schedule(dynamic) num_threads(h->threads)
+    const int64_t first_row = at->g * h->p->q_len + at->row0, n = h->p->kv_len;
+    for (int64_t i = 0; i < at->rows; i++)
+        for (int64_t j = at->lo; j <= at->hi; j++)
+            x->dp[i * n + j] = x->s[i * n + j] * (x->dp[i * n + j] - h->dot[first_row + i]);
+}
+
+static void absolute_gradients(const struct head *h, const struct block *at, const struct scratch *x)
+{
+    const int64_t first_row = at->g * h->p->q_len + at->row0, n = h->p->kv_len;
+    for (int64_t i = 0; i < at->rows; i++)
+        for (int64_t j = at->lo; j <= at->hi; j++)
+            x->s[i * n + j] *= h->spread[first_row + i];
+}
+
+/* Pass 4 of a block of rows: D and dQ. x->o holds O on entry. */
+static void row_gradients(const struct head *h, const struct block *at, const struct scratch *x, int64_t head)
+{
+    const struct attn_problem *p = h->p;
+    const int64_t d = p->head_dim;
+    load_rows(h, h->t->dout, h->kv_head * h->group + at->g, at->row0, at->rows, x->dout);
     for (int64_t i = 0; i < at->rows; i++) {
         double dot = 0, squares = 0;
         for (int64_t c = 0; c < d; c++) {
-            const double x = h->dout[i * d + c] * h->o[i * d + c];
-            dot += x;
-            squares += x * x;
+            const double product = x->dout[i * d + c] * x->o[i * d + c];
+            dot += product;
+            squares += product * product;
         }
-        const double spread = sqrt(squares);
-        for (int64_t j = at->lo; j <= at->hi; j++) {
-            h->dp[i * n + j] = h->s[i * n + j] * (h->dp[i * n + j] - dot);
-            h->dp_abs[i * n + j] = h->s[i * n + j] * spread;
-        }
+        h->dot[at->g * p->q_len + at->row0 + i] = dot;
+        h->spread[at->g * p->q_len + at->row0 + i] = sqrt(squares);
     }
-}
-
-/* Pass 4. */
-static void gradients(const struct head *h, const struct block *at, int64_t head)
-{
-    const struct attn_problem *p = h->p;
-    const double scale = (double)p->scale;
-    load_rows(p, h->t->dout, at->b, at->q_head, at->row0, at->rows, h->dout, NULL);
-    times_transposed(h, at, h->dout, h->vt, h->dp, false);
-    score_gradients(h, at);
-
-    times_rows(h, at, h->dp, h->k, h->dq, false);
-    store_rows(h->dq, scale, h->out->dq, head, p->q_len, at->row0, at->rows, p->head_dim);
-    add_to_keys(h, at, h->s, h->dout, h->dv, false);
-    add_to_keys(h, at, h->dp, h->q, h->dk, false);
-    if (h->out->dq_abs) {
-        times_rows(h, at, h->dp_abs, h->k, h->dq, true);
-        store_rows(h->dq, fabs(scale), h->out->dq_abs, head, p->q_len, at->row0, at->rows, p->head_dim);
-    }
-    if (h->out->dv_abs)
-        add_to_keys(h, at, h->s, h->dout, h->dv_abs, true);
-    if (h->out->dk_abs)
-        add_to_keys(h, at, h->dp_abs, h->q, h->dk_abs, true);
-}
-
-static void attend_block(const struct head *h, const struct block *at)
-{
-    const struct attn_problem *p = h->p;
-    const int64_t head = at->b * p->q_heads + at->q_head;
-    load_rows(p, h->t->q, at->b, at->q_head, at->row0, at->rows, h->q, NULL);
-    times_transposed(h, at, h->q, h->kt, h->s, false);                                                    /* 1 */
-    softmax_rows(h, at, h->out->lse + head * p->q_len + at->row0);                                         /* 2 */
-    if (h->out->o_abs) {                                                                                   /* 3 */
-        times_rows(h, at, h->s, h->v, h->o, true);
-        store_rows(h->o, 1, h->out->o_abs, head, p->q_len, at->row0, at->rows, p->head_dim);
-    }
-    times_rows(h, at, h->s, h->v, h->o, false);
-    store_rows(h->o, 1, h->out->o, head, p->q_len, at->row0, at->rows, p->head_dim);
-    if (h->mode == ATTN_BWD)
-        gradients(h, at, head);                                                                            /* 4 */
-}
-
-static void attend_head(const struct head *h, int64_t b, int64_t kv_head)
-{
-    const struct attn_problem *p = h->p;
-    const int64_t n = p->kv_len, d = p->head_dim, group = p->q_heads / p->kv_heads;
-    load_rows(p, h->t->k, b, kv_head, 0, n, h->k, h->kt);
-    load_rows(p, h->t->v, b, kv_head, 0, n, h->v, h->vt);
-    if (h->mode == ATTN_BWD)
-        memset(h->dk, 0, (size_t)(4 * n * d) * sizeof *h->dk);
-    for (int64_t g = 0; g < group; g++)
-        for (int64_t row0 = 0; row0 < p->q_len; row0 += BLOCK_ROWS) {
-            struct block at = {.b = b, .q_head = kv_head * group + g, .row0 = row0};
-            at.rows = p->q_len - row0 < BLOCK_ROWS ? p->q_len - row0 : BLOCK_ROWS;
-            int64_t ignored;
-            attn_visible(p, row0, &at.lo, &ignored);
-            attn_visible(p, row0 + at.rows - 1, &ignored, &at.hi);
-            attend_block(h, &at);
-        }
-    if (h->mode == ATTN_FWD)
+    times_transposed(h, at, x->dout, h->vt, x->dp);
+    score_gradients(h, at, x);
+    times_rows(h, at, x->dp, h->k, x->o, false);
+    store_rows(x->o, (double)p->scale, h->out->dq, head, p->q_len, at->row0, at->rows, d);
+    if (!h->out->dq_abs)
         return;
-    const int64_t head = b * p->kv_heads + kv_head;
-    store_rows(h->dk, (double)p->scale, h->out->dk, head, n, 0, n, d);
-    store_rows(h->dv, 1, h->out->dv, head, n, 0, n, d);
-    store_rows(h->dk_abs, fabs((double)p->scale), h->out->dk_abs, head, n, 0, n, d);
-    store_rows(h->dv_abs, 1, h->out->dv_abs, head, n, 0, n, d);
+    absolute_gradients(h, at, x);
+    times_rows(h, at, x->s, h->k, x->o, true);
+    store_rows(x->o, fabs((double)p->scale), h->out->dq_abs, head, p->q_len, at->row0, at->rows, d);
+}
+
+static void attend_rows(const struct head *h, int64_t g, int64_t row0)
+{
+    const struct attn_problem *p = h->p;
+    const struct scratch x = own_scratch(h);
+    const int64_t head = (h->b * p->q_heads) + h->kv_head * h->group + g, left = p->q_len - row0;
+    struct block at = {.g = g, .row0 = row0, .rows = left < BLOCK_ROWS ? left : BLOCK_ROWS};
+    int64_t ignored;
+    attn_visible(p, row0, &at.lo, &ignored);
+    attn_visible(p, row0 + at.rows - 1, &ignored, &at.hi);
+
+    load_rows(h, h->t->q, h->kv_head * h->group + g, row0, at.rows, x.q);
+    times_transposed(h, &at, x.q, h->kt, x.s); /* 1 */
+    softmax_rows(h, &at, x.s);                 /* 2 */
+    for (int64_t i = 0; i < at.rows; i++)
+        h->out->lse[head * p->q_len + row0 + i] = (float)h->lse[g * p->q_len + row0 + i];
+    if (h->out->o_abs) { /* 3 */
+        times_rows(h, &at, x.s, h->v, x.o, true);
+        store_rows(x.o, 1, h->out->o_abs, head, p->q_len, row0, at.rows, p->head_dim);
+    }
+    times_rows(h, &at, x.s, h->v, x.o, false);
+    store_rows(x.o, 1, h->out->o, head, p->q_len, row0, at.rows, p->head_dim);
+    if (h->mode == ATTN_BWD)
+        row_gradients(h, &at, &x, head); /* 4 */
+}
+
+/* What the rows of a block add to dK and dV of its keys. */
+static void add_rows(const struct head *h, const struct block *at, const struct scratch *x)
+{
+    const struct attn_problem *p = h->p;
+    const int64_t q_head = h->kv_head * h->group + at->g, n = p->kv_len;
+    load_rows(h, h->t->q, q_head, at->row0, at->rows, x->q);
+    load_rows(h, h->t->dout, q_head, at->row0, at->rows, x->dout);
+    times_transposed(h, at, x->q, h->kt, x->s);
+    for (int64_t i = 0; i < at->rows; i++) {
+        int64_t first, last;
+        attn_visible(p, at->row0 + i, &first, &last);
+        const double lse = h->lse[at->g * p->q_len + at->row0 + i];
+        for (int64_t j = at->lo; j <= at->hi; j++)
+            x->s[i * n + j] = j >= first && j <= last ? exp((double)p->scale * x->s[i * n + j] - lse) : 0;
+    }
+    times_transposed(h, at, x->dout, h->vt, x->dp);
+    score_gradients(h, at, x);
+    add_to_keys(h, at, x->dp, x->q, x->sums[0], false);
+    add_to_keys(h, at, x->s, x->dout, x->sums[1], false);
+    if (h->out->dv_abs)
+        add_to_keys(h, at, x->s, x->dout, x->sums[3], true);
+    if (h->out->dk_abs) {
+        absolute_gradients(h, at, x);
+        add_to_keys(h, at, x->s, x->q, x->sums[2], true);
+    }
+}
+
+/* Pass 4 of a block of keys: dK and dV. */
+static void key_gradients(const struct head *h, int64_t key0)
+{
+    const struct attn_problem *p = h->p;
+    const struct scratch x = own_scratch(h);
+    const int64_t left = p->kv_len - key0, keys = left < BLOCK_KEYS ? left : BLOCK_KEYS, d = p->head_dim;
+    for (int i = 0; i < 4; i++)
+        memset(x.sums[i], 0, (size_t)(keys * d) * sizeof *x.sums[i]);
+    for (int64_t g = 0; g < h->group; g++)
+        for (int64_t row0 = 0; row0 < p->q_len; row0 += BLOCK_ROWS) {
+            struct block at = {.g = g, .row0 = row0, .lo = key0, .hi = key0 + keys - 1};
+            at.rows = p->q_len - row0 < BLOCK_ROWS ? p->q_len - row0 : BLOCK_ROWS;
+            int64_t first, last, ignored;
+            attn_visible(p, row0, &first, &ignored);
+            attn_visible(p, row0 + at.rows - 1, &ignored, &last);
+            if (first <= at.hi && at.lo <= last)
+                add_rows(h, &at, &x);
+        }
+    const int64_t head = h->b * p->kv_heads + h->kv_head;
+    const double scale = (double)p->scale;
+    store_rows(x.sums[0], scale, h->out->dk, head, p->kv_len, key0, keys, d);
+    store_rows(x.sums[1], 1, h->out->dv, head, p->kv_len, key0, keys, d);
+    store_rows(x.sums[2], fabs(scale), h->out->dk_abs, head, p->kv_len, key0, keys, d);
+    store_rows(x.sums[3], 1, h->out->dv_abs, head, p->kv_len, key0, keys, d);
+}
+
+static void attend_head(const struct head *h)
+{
+    const struct attn_problem *p = h->p;
+    const int64_t blocks = (p->q_len + BLOCK_ROWS - 1) / BLOCK_ROWS;
+#pragma omp parallel num_threads(h->threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t key = 0; key < p->kv_len; key++)
+            load_key(h, key);
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < h->group * blocks; i++)
+            attend_rows(h, i / blocks, i % blocks * BLOCK_ROWS);
+        if (h->mode == ATTN_BWD) {
+#pragma omp for schedule(dynamic)
+            for (int64_t key0 = 0; key0 < p->kv_len; key0 += BLOCK_KEYS)
+                key_gradients(h, key0);
+        }
+    }
 }
 
 enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode mode, const struct attn_tensors *t,
@@ -345,20 +420,24 @@ enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode m
     const int64_t heads = p->batch * p->kv_heads;
     const int wanted = threads > 1 ? threads : 1;
     const int workers = heads >= wanted ? wanted : 1; /* heads at a time; else the threads work inside a head */
-    const double bytes = workers * head_doubles(p, mode) * sizeof(double);
+    const int inside = workers > 1 ? 1 : wanted;
+    const double bytes = workers * head_doubles(p, inside) * sizeof(double);
     double *memory = bytes < (double)(PTRDIFF_MAX / 2) ? malloc((size_t)bytes) : NULL;
     if (!memory) {
         snprintf(why->text, sizeof why->text, "the float64 oracle needs %.1f GB of host memory", bytes / 1e9);
         return ATTN_NO_MEMORY;
     }
-    const size_t doubles = (size_t)head_doubles(p, mode);
+    const size_t doubles = (size_t)head_doubles(p, inside);
 #pragma omp parallel for schedule(dynamic) num_threads(workers) if (workers > 1)
     for (int64_t i = 0; i < heads; i++) {
-        struct head h = head_state(memory + (size_t)omp_get_thread_num() * doubles, p, mode);
+        struct head h = head_state(memory + (size_t)omp_get_thread_num() * doubles, p);
         h.t = t;
         h.out = out;
-        h.threads = workers > 1 ? 1 : wanted;
-        attend_head(&h, i / p->kv_heads, i % p->kv_heads);
+        h.mode = mode;
+        h.threads = inside;
+        h.b = i / p->kv_heads;
+        h.kv_head = i % p->kv_heads;
+        attend_head(&h);
     }
     free(memory);
     return ATTN_OK;

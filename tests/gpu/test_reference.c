@@ -186,9 +186,10 @@ static void run_judge(const struct bench *b, enum attn_mode mode, const struct r
 }
 
 /* Against the oracle, whose results for backward are in place. The fp32 judge is to be several digits better than 16
- * bits: 2e-6, where an element is not mostly cancellation. */
+ * bits: 2e-6, where an element is not mostly cancellation; 4e-6 for sharp logits, since scores up to 35 carry 35 * 2^-24 =
+ * 2e-6 into P by themselves. */
 static double judge_worst;
-static void check_judge(struct bench *b, const char *what)
+static void check_judge(struct bench *b, const char *what, double limit)
 {
     char errors[256] = "";
     bool good = true;
@@ -202,7 +203,7 @@ static void check_judge(struct bench *b, const char *what)
         float **const abs_slot = i < OUTPUT_COUNT && i != 1 ? output_slot(&b->oracle, i + OUTPUT_COUNT) : NULL;
         const double error = i == 1 ? lse_error(*host, *oracle, count)
                                     : relative_rms(*host, *oracle, abs_slot ? *abs_slot : NULL, 0.1, count);
-        good = good && error <= (i == 1 ? 2e-5 : 2e-6);
+        good = good && error <= (i == 1 ? 2e-5 : limit);
         if (i != 1 && error > judge_worst)
             judge_worst = error;
         snprintf(errors + strlen(errors), sizeof errors - strlen(errors), " %s %.1e", output_names[i], error);
@@ -232,7 +233,7 @@ static void test_judge_blocks(void)
     struct attn_message why = {""};
     need(oracle_attention(&b.problem, ATTN_BWD, &b.host, &b.oracle, ORACLE_THREADS, &why) == ATTN_OK, why.text);
     run_judge(&b, ATTN_BWD, &b.judge);
-    check_judge(&b, shape.what);
+    check_judge(&b, shape.what, 2e-6);
     bench_free(&b);
 }
 
@@ -479,7 +480,7 @@ int main(void)
         const struct attn_request request = {&b.problem, &device, ATTN_FWD, false, NULL};
         need(oracle_attention(&b.problem, ATTN_BWD, &b.host, &b.oracle, ORACLE_THREADS, &why) == ATTN_OK, why.text);
         run_judge(&b, ATTN_BWD, &b.judge);
-        check_judge(&b, shapes[i].what);
+        check_judge(&b, shapes[i].what, shapes[i].dist == FILL_SHARP ? 4e-6 : 2e-6);
         if (attn_naive_cuda.accepts(&request, &why) == ATTN_OK)
             check_naive(&b, &device, shapes[i].what, true);
         if (i == 1)

@@ -1,5 +1,5 @@
-/* Inputs on the host: the distributions, the pinned bits, strides, and the 16-bit conversions against arithmetic that is
- * written independently (ldexp and nearbyint instead of bit shifts). */
+/* Inputs on the host: the distributions, the pinned bits, strides, and the 16-bit conversions against arithmetic that
+ * is written independently (ldexp and nearbyint instead of bit shifts). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,12 +39,13 @@ static void normal_table_inverts_the_distribution(void **state)
     fill_table(FILL_NORMAL, FILL_K, table, &gain);
     double sum = 0, sum2 = 0;
     for (int i = 0; i < FILL_TABLE_SIZE; i++) {
-        const double p = 0.5 * erfc(-(double)table[i] / sqrt(2.0)), density = exp(-0.5 * table[i] * table[i]) / 2.5066282746310002;
+        const double x = (double)table[i], p = 0.5 * erfc(-x / sqrt(2.0));
+        const double density = exp(-0.5 * x * x) / 2.5066282746310002;
         /* rounding the quantile to float moves p by the density times half an ulp */
-        const double room = density * fabs((double)table[i]) * 6e-8 + 1e-15;
+        const double room = density * fabs(x) * 6e-8 + 1e-15;
         assert_true(fabs(p - (i + 0.5) / FILL_TABLE_SIZE) <= room);
-        sum += (double)table[i];
-        sum2 += (double)table[i] * (double)table[i];
+        sum += x;
+        sum2 += x * x;
     }
     assert_true(sum == 0);
     assert_true(fabs(sum2 / FILL_TABLE_SIZE - 1) < 5e-5);
@@ -181,7 +182,8 @@ static double value_of(uint16_t bits, int exponent_bits, int mantissa_bits)
     return sign * ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-/* x rounded to nearest even in a format with `precision` bits and the given smallest exponent; infinity from `limit`. */
+/* x rounded to nearest even in a format with `precision` bits and the given smallest exponent; infinity from `limit`.
+ * */
 static double rounded(double x, int precision, int least, double limit)
 {
     if (x == 0 || !isfinite(x))
@@ -227,7 +229,8 @@ static void rounding_is_to_nearest_even(void **state)
     (void)state;
     /* Every tie between neighbours of both formats, and the floats on both sides of it. */
     for (uint32_t i = 0; i < 0x7c00; i++) {
-        const double half_tie = 0.5 * (value_of((uint16_t)i, 5, 10) + (i == 0x7bff ? 65536 : value_of((uint16_t)(i + 1), 5, 10)));
+        const double above = i == 0x7bff ? 65536 : value_of((uint16_t)(i + 1), 5, 10);
+        const double half_tie = 0.5 * (value_of((uint16_t)i, 5, 10) + above);
         const float tie = (float)half_tie;
         assert_true((double)tie == half_tie);
         check_rounding(tie);

@@ -114,7 +114,7 @@ static void assert_same_bits(const struct attn_problem *p, const struct referenc
         assert_memory_equal(all[i].a, all[i].b, (size_t)all[i].count * sizeof(float));
 }
 
-/* ---- tests ----------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static void golden_vectors(void **state)
 {
@@ -222,12 +222,13 @@ static void definition(const struct attn_problem *p, const struct attn_tensors *
     }
 }
 
-/* batch, q_heads, kv_heads, q_len, kv_len, head_dim, dtype, layout, causal, window_left, window_right, scale, dropout */
+/* batch, q_heads, kv_heads, q_len, kv_len, head_dim, dtype, layout, causal, window_left, window_right, scale, dropout
+ * */
 static const struct attn_problem problems[] = {
     {1, 1, 1, 1, 1, 8, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.5f, 0},
     {2, 4, 2, 19, 31, 24, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.2f, 0},
-    {1, 3, 1, 150, 41, 16, ATTN_FP16, ATTN_BHSD, true, -1, -1, 0.25f, 0}, /* rows that see nothing; two blocks of rows */
-    {1, 2, 2, 40, 600, 8, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.3f, 0}, /* more than one chunk of keys */
+    {1, 3, 1, 150, 41, 16, ATTN_FP16, ATTN_BHSD, true, -1, -1, 0.25f, 0}, /* rows that see nothing */
+    {1, 2, 2, 40, 600, 8, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.3f, 0}, /* many blocks of keys */
     {1, 2, 1, 70, 70, 12, ATTN_FP32, ATTN_BHSD, false, 5, 3, -0.4f, 0},
     {1, 1, 1, 33, 65, 8, ATTN_FP32, ATTN_BHSD, false, 0, 0, 1.0f, 0},
     {1, 1, 1, 65, 33, 8, ATTN_FP32, ATTN_BHSD, true, 4, -1, 0.35f, 0},
