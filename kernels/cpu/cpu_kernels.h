@@ -1,0 +1,82 @@
+/* The inner routines of the CPU paths, one table per instruction set. kernels/cpu/tiles.h is their only source; each
+ * tiles_*.c compiles it over the vector type of one instruction set, and the best table that this processor can run is
+ * chosen at run time.
+ */
+#ifndef FABENCH_CPU_KERNELS_H
+#define FABENCH_CPU_KERNELS_H
+
+#include "kernels/attention.h"
+
+/* Rows [row0, row0 + rows) of one query head against all their visible keys. Tensors point at their (batch, head);
+ * strides are those of a row. */
+struct cpu_forward_tile {
+    const struct attn_problem *problem;
+    const float *q, *k, *v;
+    float *o, *lse;
+    int64_t q_stride, k_stride, v_stride, o_stride;
+    int64_t row0, rows; /* rows <= cpu_kernels.forward_rows */
+    float *scratch;     /* forward_scratch_floats, 64-byte aligned */
+};
+
+/* Keys [col0, col0 + cols) of one kv head against all rows of the query heads that share it. q, dout, dq, lse and dot
+ * point at the first head of the group; *_head is the distance to the next one. */
+struct cpu_backward_column {
+    const struct attn_problem *problem;
+    const float *q, *dout, *lse, *dot; /* dot[row] = sum of dO * O */
+    const float *k, *v;                /* at (batch, kv head) */
+    float *dq, *dk, *dv;
+    int64_t q_stride, dout_stride, dq_stride, q_head, dout_head, dq_head; /* lse and dot are contiguous */
+    int64_t k_stride, v_stride, dk_stride, dv_stride;
+    int64_t group;      /* query heads per kv head */
+    int64_t col0, cols; /* cols <= cpu_kernels.backward_cols */
+    /* turn[head * row_tiles + tile]: the number of the column tile that may add to these rows of dQ next. Columns add
+     * in ascending order, so that dQ is the same sum whatever the number of threads. */
+    int32_t *turn;
+    float *scratch; /* backward_scratch_floats, 64-byte aligned */
+};
+
+struct cpu_kernels {
+    const char *name;
+    int64_t forward_rows, forward_cols, backward_rows, backward_cols; /* the tiles */
+    size_t (*forward_scratch_floats)(int64_t head_dim);
+    size_t (*backward_scratch_floats)(int64_t head_dim);
+    void (*forward_tile)(const struct cpu_forward_tile *);
+    void (*backward_column)(const struct cpu_backward_column *);
+    /* In place: x becomes exp(x - max) / sum of the same; returns ln sum exp(x). n >= 1. */
+    float (*softmax_row)(float *x, int64_t n);
+};
+
+/* NULL where the program was built for another architecture or this processor lacks the instructions. */
+const struct cpu_kernels *cpu_kernels_avx512(void);
+const struct cpu_kernels *cpu_kernels_avx2(void);
+const struct cpu_kernels *cpu_kernels_baseline(void); /* NEON on arm64, else 128-bit vectors; never NULL */
+
+/* The best table for this processor. */
+static inline const struct cpu_kernels *cpu_kernels_best(void)
+{
+    const struct cpu_kernels *kernels = cpu_kernels_avx512();
+    if (!kernels)
+        kernels = cpu_kernels_avx2();
+    return kernels ? kernels : cpu_kernels_baseline();
+}
+
+/* Keys that rows [row0, row0 + rows) may see: first key of the first row, last key of the last row (both grow with the
+ * row). Empty when first > last. */
+static inline void cpu_visible_columns(const struct attn_problem *p, int64_t row0, int64_t rows, int64_t *first,
+                                       int64_t *last)
+{
+    int64_t ignored;
+    attn_visible(p, row0, first, &ignored);
+    attn_visible(p, row0 + rows - 1, &ignored, last);
+}
+
+/* Whether every one of these rows sees every key of [col0, col0 + cols). */
+static inline bool cpu_sees_all(const struct attn_problem *p, int64_t row0, int64_t rows, int64_t col0, int64_t cols)
+{
+    int64_t first, last, ignored;
+    attn_visible(p, row0, &ignored, &last);
+    attn_visible(p, row0 + rows - 1, &first, &ignored);
+    return first <= col0 && col0 + cols - 1 <= last;
+}
+
+#endif

@@ -1,0 +1,570 @@
+/* The tiles of the fused CPU path: the source of struct cpu_kernels, included once by each tiles_*.c after a
+ * vector_*.h that says what a vector is. Everything is static.
+ *
+ * Matrix products. One register block computes BLOCK_M rows x BLOCK_N vectors of C: per step of k it loads BLOCK_N
+ * vectors of B and multiplies them by BLOCK_M broadcast elements of A. A is read where it lies, by rows or by columns;
+ * B needs vectors along n, so what has to be a transposed B (Q^T forward, K^T and V^T backward) is packed into panels
+ * once per tile of the outer loop. Sums over k start from zero in registers and are added to C at the end: two levels
+ * of summation, which keeps the error of long rows small.
+ *
+ * Forward (Dao 2023, algorithm 1). One call owns a tile of rows and walks over the keys:
+ *     S^T = K Q^T     rows of the tile along the vector lanes, so max and sum over keys need no horizontal steps
+ *     P^T = exp(scale S^T - scale max), running max and sum, O = diag(exp(old max - new max)) O + P V
+ *
+ * Backward (algorithm 2, kv outside). One call owns a tile of keys and walks over the rows of every query head of its
+ * group:
+ *     S = Q K^T, dP = dO V^T, P = exp(scale S - LSE), dS = P (dP - D),
+ *     dV += P^T dO, dK += dS^T Q, dQ += dS K
+ * dQ is the only output that several calls share: each waits for its turn (cpu_kernels.h).
+ *
+ * Padding. Rows and keys of the last tiles and head dimensions that are no multiple of LANES are copied into zero
+ * padded scratch; full contiguous tiles are read in place.
+ */
+#include <float.h>
+#include <math.h>
+#include <sched.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu_kernels.h"
+
+enum { PANEL = BLOCK_N * LANES, SUM_DEPTH = 32 };
+
+/* The loops over a register block have to be gone before the compiler gives registers to the accumulators. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
+_Static_assert(FORWARD_ROWS % PANEL == 0 && FORWARD_ROWS % BLOCK_M == 0 && FORWARD_COLS % BLOCK_M == 0,
+               "forward tiles are whole panels and register blocks");
+_Static_assert(BACKWARD_ROWS % BLOCK_M == 0 && BACKWARD_COLS % BLOCK_M == 0 && BACKWARD_COLS % PANEL == 0,
+               "backward tiles are whole panels and register blocks");
+
+static inline int64_t round_up(int64_t x, int64_t step)
+{
+    return (x + step - 1) / step * step;
+}
+
+/* e^x with at most 1.3 ulp (2^-23.4 relative) in [-87.3, 88.7], gradual underflow to 0 below, infinity above, NaN for
+ * NaN. x = n ln 2 + f with ln 2 in two parts, the first short enough for n times it to be exact; then the minimax
+ * polynomial 1 + f + f^2 q(f) for |f| <= ln(2)/2, whose own relative error is 3.2e-9. */
+CPU_INLINE vec v_exp(vec x)
+{
+    const vec bounded = v_min(v_set(88.8f), v_max(v_set(-104.0f), x));
+    const vec n = v_round(v_mul(bounded, v_set(0x1.715476p+0f)));
+    const vec f = v_fma(n, v_set(-0x1.7f7d1cp-20f), v_fma(n, v_set(-0x1.62e4p-1f), bounded));
+    vec q = v_fma(v_set(0x1.6a28d6p-10f), f, v_set(0x1.123a16p-7f));
+    q = v_fma(q, f, v_set(0x1.5558f0p-5f));
+    q = v_fma(q, f, v_set(0x1.555492p-3f));
+    q = v_fma(q, f, v_set(0x1.fffffcp-2f));
+    const vec p = v_fma(v_mul(f, f), q, f);
+    return v_scale(v_add(p, v_set(1.0f)), n);
+}
+
+/* ---- matrix products --------------------------------------------------------------------------------------------- */
+
+/* C is m x n, row-major. m is a multiple of BLOCK_M and n of LANES. Element (i, t) of A lies at a[i * a_stride + t] in
+ * multiply_rows and at a[t * a_stride + i] in multiply_columns. B: rows of a panel are b_stride apart, panels b_panel.
+ * */
+struct product {
+    int64_t m, n, k;
+    const float *a;
+    int64_t a_stride;
+    const float *b;
+    int64_t b_stride, b_panel;
+    float *c;
+    int64_t c_stride;
+};
+
+CPU_INLINE void block_product(int vectors, bool by_columns, const float *a, int64_t a_stride, const float *b,
+                              int64_t b_stride, int64_t k, vec sum[BLOCK_M][BLOCK_N])
+{
+    UNROLL
+    for (int i = 0; i < BLOCK_M; i++)
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = v_set(0.0f);
+    for (int64_t t = 0; t < k; t++) {
+        vec row[BLOCK_N];
+        UNROLL
+        for (int j = 0; j < vectors; j++)
+            row[j] = v_load(b + t * b_stride + j * LANES);
+        UNROLL
+        for (int i = 0; i < BLOCK_M; i++) {
+            const vec x = v_set(by_columns ? a[t * a_stride + i] : a[i * a_stride + t]);
+            UNROLL
+            for (int j = 0; j < vectors; j++)
+                sum[i][j] = v_fma(x, row[j], sum[i][j]);
+        }
+    }
+}
+
+/* C = A B for one panel of `vectors` vectors. Scores are sums over head_dim; at huge logits their rounding is most of
+ * the error of P, and short partial sums make it two to three times smaller for 2 % of the time. */
+CPU_INLINE void panel_rows(int vectors, const struct product *p, const float *b, float *c)
+{
+    for (int64_t i = 0; i < p->m; i += BLOCK_M)
+        for (int64_t t = 0; t < p->k; t += SUM_DEPTH) {
+            vec sum[BLOCK_M][BLOCK_N];
+            block_product(vectors, false, p->a + i * p->a_stride + t, p->a_stride, b + t * p->b_stride, p->b_stride,
+                          p->k - t < SUM_DEPTH ? p->k - t : SUM_DEPTH, sum);
+            UNROLL
+            for (int row = 0; row < BLOCK_M; row++)
+                UNROLL
+                for (int j = 0; j < vectors; j++) {
+                    float *at = c + (i + row) * p->c_stride + j * LANES;
+                    v_store(at, t == 0 ? sum[row][j] : v_add(v_load(at), sum[row][j]));
+                }
+        }
+}
+
+/* C = diag(factor) C + A^T B for one panel. */
+CPU_INLINE void panel_columns(int vectors, const struct product *p, const float *factor, const float *b, float *c)
+{
+    for (int64_t i = 0; i < p->m; i += BLOCK_M) {
+        vec sum[BLOCK_M][BLOCK_N];
+        block_product(vectors, true, p->a + i, p->a_stride, b, p->b_stride, p->k, sum);
+        UNROLL
+        for (int row = 0; row < BLOCK_M; row++) {
+            float *at = c + (i + row) * p->c_stride;
+            const vec scale = v_set(factor[i + row]);
+            UNROLL
+            for (int j = 0; j < vectors; j++)
+                v_store(at + j * LANES, v_fma(scale, v_load(at + j * LANES), sum[row][j]));
+        }
+    }
+}
+
+CPU_TARGET static void multiply_rows(const struct product *p)
+{
+    int64_t n = 0;
+    const float *b = p->b;
+    for (; n + PANEL <= p->n; n += PANEL, b += p->b_panel)
+        panel_rows(BLOCK_N, p, b, p->c + n);
+    for (; n < p->n; n += LANES, b += LANES)
+        panel_rows(1, p, b, p->c + n);
+}
+
+CPU_TARGET static void multiply_columns(const struct product *p, const float *factor)
+{
+    int64_t n = 0;
+    const float *b = p->b;
+    for (; n + PANEL <= p->n; n += PANEL, b += p->b_panel)
+        panel_columns(BLOCK_N, p, factor, b, p->c + n);
+    for (; n < p->n; n += LANES, b += LANES)
+        panel_columns(1, p, factor, b, p->c + n);
+}
+
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
+
+struct view {
+    const float *data;
+    int64_t stride;
+};
+
+/* `count` rows of d floats as rows whose number is a multiple of BLOCK_M and whose length is one of LANES: in place
+ * where they are that already and lie together, else as a zero padded copy. */
+CPU_TARGET static struct view view_rows(const float *from, int64_t stride, int64_t count, int64_t d, float *copy)
+{
+    const int64_t width = round_up(d, LANES), height = round_up(count, BLOCK_M);
+    if (stride == width && d == width && count == height)
+        return (struct view){from, stride};
+    for (int64_t i = 0; i < height; i++) {
+        const int64_t used = i < count ? d : 0;
+        if (used)
+            memcpy(copy + i * width, from + i * stride, (size_t)d * sizeof *copy);
+        memset(copy + i * width + used, 0, (size_t)(width - used) * sizeof *copy);
+    }
+    return (struct view){copy, width};
+}
+
+/* `count` rows of d floats, transposed into panels [panel][d][PANEL] that cover `padded` columns, times `sign`. */
+CPU_TARGET static void pack_transposed(const float *from, int64_t stride, int64_t count, int64_t padded, int64_t d,
+                                       float sign, float *panels)
+{
+    for (int64_t first = 0; first < padded; first += PANEL, panels += d * PANEL)
+        for (int64_t i = 0; i < PANEL; i++) {
+            const float *row = from + (first + i) * stride;
+            if (first + i < count)
+                for (int64_t t = 0; t < d; t++)
+                    panels[t * PANEL + i] = sign * row[t];
+            else
+                for (int64_t t = 0; t < d; t++)
+                    panels[t * PANEL + i] = 0.0f;
+        }
+}
+
+/* The visible keys of each row, relative to col0 and cut to the tile, as floats that v_between compares. Rows beyond
+ * `rows` see nothing. */
+CPU_TARGET static void visible_ranges(const struct attn_problem *p, int64_t row0, int64_t rows, int64_t padded,
+                                      int64_t col0, int64_t cols, float *low, float *high)
+{
+    for (int64_t i = 0; i < padded; i++) {
+        int64_t first = col0 + cols, last = col0 - 1;
+        if (i < rows)
+            attn_visible(p, row0 + i, &first, &last);
+        const int64_t from = first - col0, to = last - col0;
+        low[i] = (float)(from < 0 ? 0 : from > cols ? cols : from);
+        high[i] = (float)(to < -1 ? -1 : to >= cols ? cols - 1 : to);
+    }
+}
+
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
+
+struct forward {
+    const struct cpu_forward_tile *tile;
+    int64_t d, width, padded_rows, lanes; /* width: d in whole vectors; lanes: padded rows in whole panels */
+    float scale;                          /* > 0; a negative one is in the sign of Q^T */
+    float *qt;                            /* [lanes / PANEL][d][PANEL] */
+    float *o;                             /* [FORWARD_ROWS][width] */
+    float *st;                            /* [FORWARD_COLS][FORWARD_ROWS] */
+    float *max, *sum, *factor, *low, *high; /* [FORWARD_ROWS]; max is that of scale * S */
+    float *k_copy, *v_copy;               /* [FORWARD_COLS][width] */
+};
+
+static size_t forward_scratch_floats(int64_t d)
+{
+    const int64_t width = round_up(d, LANES);
+    return (size_t)(FORWARD_ROWS * d + FORWARD_ROWS * width + FORWARD_COLS * FORWARD_ROWS + 5 * FORWARD_ROWS +
+                    2 * FORWARD_COLS * width);
+}
+
+static struct forward forward_state(const struct cpu_forward_tile *tile)
+{
+    struct forward s = {.tile = tile, .d = tile->problem->head_dim};
+    s.width = round_up(s.d, LANES);
+    s.padded_rows = round_up(tile->rows, BLOCK_M);
+    s.lanes = round_up(s.padded_rows, PANEL);
+    /* Not zero: a masked score of -infinity times the scale has to stay -infinity. */
+    s.scale = fmaxf(fabsf(tile->problem->scale), FLT_MIN);
+    s.qt = tile->scratch;
+    s.o = s.qt + FORWARD_ROWS * s.d;
+    s.st = s.o + FORWARD_ROWS * s.width;
+    s.max = s.st + FORWARD_COLS * FORWARD_ROWS;
+    s.sum = s.max + FORWARD_ROWS;
+    s.factor = s.sum + FORWARD_ROWS;
+    s.low = s.factor + FORWARD_ROWS;
+    s.high = s.low + FORWARD_ROWS;
+    s.k_copy = s.high + FORWARD_ROWS;
+    s.v_copy = s.k_copy + FORWARD_COLS * s.width;
+    return s;
+}
+
+CPU_TARGET static void mask_scores(const struct forward *s, int64_t cols)
+{
+    const vec masked = v_set(-INFINITY);
+    for (int64_t c = 0; c < cols; c++)
+        for (int64_t r = 0; r < s->lanes; r += LANES) {
+            float *at = s->st + c * FORWARD_ROWS + r;
+            v_store(at, v_between(v_load(s->low + r), v_set((float)c), v_load(s->high + r), v_load(at), masked));
+        }
+}
+
+/* Scores to probabilities relative to the running maximum; factor = what O and the old sum must be multiplied by. */
+CPU_TARGET static void online_softmax(const struct forward *s, int64_t cols)
+{
+    const vec scale = v_set(s->scale), nothing = v_set(-INFINITY);
+    for (int64_t r = 0; r < s->lanes; r += LANES) {
+        float *scores = s->st + r;
+        vec max = nothing, other = nothing;
+        int64_t c = 0;
+        for (; c + 2 <= cols; c += 2) {
+            max = v_max(v_load(scores + c * FORWARD_ROWS), max);
+            other = v_max(v_load(scores + (c + 1) * FORWARD_ROWS), other);
+        }
+        if (c < cols)
+            max = v_max(v_load(scores + c * FORWARD_ROWS), max);
+        const vec old = v_load(s->max + r);
+        max = v_max(v_mul(v_max(max, other), scale), old);
+        v_store(s->max + r, max);
+        /* A row that has seen nothing yet is measured from 0 instead of -infinity; its exponentials are all 0. */
+        const vec from = v_between(nothing, max, nothing, v_set(0.0f), max);
+        const vec minus = v_sub(v_set(0.0f), from), factor = v_exp(v_sub(old, from));
+        vec sum = v_set(0.0f);
+        for (c = 0; c < cols; c++) {
+            const vec p = v_exp(v_fma(v_load(scores + c * FORWARD_ROWS), scale, minus));
+            v_store(scores + c * FORWARD_ROWS, p);
+            sum = v_add(sum, p);
+        }
+        v_store(s->sum + r, v_fma(v_load(s->sum + r), factor, sum));
+        v_store(s->factor + r, factor);
+    }
+}
+
+CPU_TARGET static void forward_step(const struct forward *s, int64_t col0, int64_t cols)
+{
+    const struct cpu_forward_tile *t = s->tile;
+    const struct view k = view_rows(t->k + col0 * t->k_stride, t->k_stride, cols, s->d, s->k_copy);
+    const struct view v = view_rows(t->v + col0 * t->v_stride, t->v_stride, cols, s->d, s->v_copy);
+    multiply_rows(&(struct product){.m = round_up(cols, BLOCK_M), .n = s->lanes, .k = s->d, .a = k.data,
+                                    .a_stride = k.stride, .b = s->qt, .b_stride = PANEL, .b_panel = s->d * PANEL,
+                                    .c = s->st, .c_stride = FORWARD_ROWS});
+    if (!cpu_sees_all(t->problem, t->row0, t->rows, col0, cols)) {
+        visible_ranges(t->problem, t->row0, t->rows, s->lanes, col0, cols, s->low, s->high);
+        mask_scores(s, cols);
+    }
+    online_softmax(s, cols);
+    multiply_columns(&(struct product){.m = s->padded_rows, .n = s->width, .k = cols, .a = s->st,
+                                       .a_stride = FORWARD_ROWS, .b = v.data, .b_stride = v.stride, .b_panel = PANEL,
+                                       .c = s->o, .c_stride = s->width},
+                     s->factor);
+}
+
+/* O = O / sum and LSE. The exponentials were taken relative to the rounded product that `max` holds, so LSE is max + ln
+ * sum without an error of that rounding, and as good for huge logits as for small ones. */
+CPU_TARGET static void forward_finish(const struct forward *s)
+{
+    const struct cpu_forward_tile *t = s->tile;
+    for (int64_t r = 0; r < t->rows; r++) {
+        float *o = t->o + r * t->o_stride;
+        const float *sums = s->o + r * s->width;
+        if (s->sum[r] == 0) { /* not by the maximum, which does not see a NaN */
+            memset(o, 0, (size_t)s->d * sizeof *o);
+            t->lse[r] = -INFINITY;
+            continue;
+        }
+        const float inverse = 1.0f / s->sum[r];
+        for (int64_t c = 0; c < s->d; c++)
+            o[c] = sums[c] * inverse;
+        t->lse[r] = (float)((double)s->max[r] + log((double)s->sum[r]));
+    }
+}
+
+CPU_TARGET static void forward_tile(const struct cpu_forward_tile *tile)
+{
+    const struct forward s = forward_state(tile);
+    const struct attn_problem *p = tile->problem;
+    pack_transposed(tile->q, tile->q_stride, tile->rows, s.lanes, s.d, p->scale < 0 ? -1.0f : 1.0f, s.qt);
+    memset(s.o, 0, (size_t)(s.padded_rows * s.width) * sizeof *s.o);
+    for (int64_t r = 0; r < s.lanes; r++) {
+        s.max[r] = -INFINITY;
+        s.sum[r] = 0.0f;
+    }
+    int64_t first, last;
+    cpu_visible_columns(p, tile->row0, tile->rows, &first, &last);
+    for (int64_t col0 = first / FORWARD_COLS * FORWARD_COLS; col0 <= last; col0 += FORWARD_COLS) {
+        const int64_t left = p->kv_len - col0;
+        forward_step(&s, col0, left < FORWARD_COLS ? left : FORWARD_COLS);
+    }
+    forward_finish(&s);
+}
+
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
+
+struct backward {
+    const struct cpu_backward_column *column;
+    int64_t d, width, padded_cols, lanes;
+    float *kt, *vt;                   /* [lanes / PANEL][d][PANEL] */
+    float *dk, *dv;                   /* [BACKWARD_COLS][width], without the scale */
+    float *p, *ds;                    /* [BACKWARD_ROWS][BACKWARD_COLS] */
+    float *dq;                        /* [BACKWARD_ROWS][width], this column's part */
+    float *k_copy, *q_copy, *do_copy; /* [BACKWARD_COLS or _ROWS][width] */
+    float *low, *high;                /* [BACKWARD_ROWS] */
+    float *ones;                      /* [BACKWARD_COLS] */
+    struct view k;
+};
+
+static size_t backward_scratch_floats(int64_t d)
+{
+    const int64_t width = round_up(d, LANES);
+    return (size_t)(2 * BACKWARD_COLS * d + 3 * BACKWARD_COLS * width + 2 * BACKWARD_ROWS * BACKWARD_COLS +
+                    3 * BACKWARD_ROWS * width + 2 * BACKWARD_ROWS + BACKWARD_COLS);
+}
+
+static struct backward backward_state(const struct cpu_backward_column *column)
+{
+    struct backward s = {.column = column, .d = column->problem->head_dim};
+    s.width = round_up(s.d, LANES);
+    s.padded_cols = round_up(column->cols, BLOCK_M);
+    s.lanes = round_up(s.padded_cols, LANES);
+    s.kt = column->scratch;
+    s.vt = s.kt + BACKWARD_COLS * s.d;
+    s.dk = s.vt + BACKWARD_COLS * s.d;
+    s.dv = s.dk + BACKWARD_COLS * s.width;
+    s.k_copy = s.dv + BACKWARD_COLS * s.width;
+    s.p = s.k_copy + BACKWARD_COLS * s.width;
+    s.ds = s.p + BACKWARD_ROWS * BACKWARD_COLS;
+    s.dq = s.ds + BACKWARD_ROWS * BACKWARD_COLS;
+    s.q_copy = s.dq + BACKWARD_ROWS * s.width;
+    s.do_copy = s.q_copy + BACKWARD_ROWS * s.width;
+    s.low = s.do_copy + BACKWARD_ROWS * s.width;
+    s.high = s.low + BACKWARD_ROWS;
+    s.ones = s.high + BACKWARD_ROWS;
+    return s;
+}
+
+/* From S and dP to P and dS, in place. lse and dot: of the tile's first row. */
+CPU_TARGET static void score_gradients(const struct backward *s, const float *lse, const float *dot, int64_t row0,
+                                       int64_t rows)
+{
+    const struct cpu_backward_column *t = s->column;
+    const vec scale = v_set(t->problem->scale), zero = v_set(0.0f);
+    const bool all = t->cols == s->lanes && cpu_sees_all(t->problem, row0, rows, t->col0, t->cols);
+    float lane[LANES];
+    for (int i = 0; i < LANES; i++)
+        lane[i] = (float)i;
+    if (!all)
+        visible_ranges(t->problem, row0, rows, rows, t->col0, t->cols, s->low, s->high);
+    for (int64_t r = 0; r < rows; r++) {
+        const vec minus_lse = v_set(-lse[r]), d = v_set(dot[r]);
+        for (int64_t c = 0; c < s->lanes; c += LANES) {
+            float *p_at = s->p + r * BACKWARD_COLS + c, *ds_at = s->ds + r * BACKWARD_COLS + c;
+            vec p = v_exp(v_fma(v_load(p_at), scale, minus_lse));
+            if (!all)
+                p = v_between(v_set(s->low[r]), v_add(v_load(lane), v_set((float)c)), v_set(s->high[r]), p, zero);
+            v_store(p_at, p);
+            v_store(ds_at, v_mul(p, v_sub(v_load(ds_at), d)));
+        }
+    }
+}
+
+CPU_INLINE void relax(unsigned spins)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+    if (spins % 64 == 63)
+        sched_yield();
+}
+
+/* Adds scale * s->dq to these rows of dQ when every earlier column has. */
+CPU_TARGET static void add_in_turn(const struct backward *s, float *dq, int64_t rows, int32_t *turn)
+{
+    const struct cpu_backward_column *t = s->column;
+    const int32_t column = (int32_t)(t->col0 / BACKWARD_COLS);
+    for (unsigned spins = 0; __atomic_load_n(turn, __ATOMIC_ACQUIRE) != column; spins++)
+        relax(spins);
+    const float scale = t->problem->scale;
+    for (int64_t r = 0; r < rows; r++) {
+        float *to = dq + r * t->dq_stride;
+        const float *from = s->dq + r * s->width;
+        int64_t c = 0;
+        for (; c + LANES <= s->d; c += LANES)
+            v_store(to + c, v_fma(v_set(scale), v_load(from + c), v_load(to + c)));
+        for (; c < s->d; c++)
+            to[c] += scale * from[c];
+    }
+    __atomic_store_n(turn, column + 1, __ATOMIC_RELEASE);
+}
+
+CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int64_t row0, int64_t rows, int32_t *turn)
+{
+    const struct cpu_backward_column *t = s->column;
+    const int64_t q_len = t->problem->q_len, padded_rows = round_up(rows, BLOCK_M);
+    const struct view q = view_rows(t->q + head * t->q_head + row0 * t->q_stride, t->q_stride, rows, s->d, s->q_copy);
+    const struct view dout = view_rows(t->dout + head * t->dout_head + row0 * t->dout_stride, t->dout_stride, rows,
+                                       s->d, s->do_copy);
+    struct product scores = {.m = padded_rows, .n = s->lanes, .k = s->d, .a = q.data, .a_stride = q.stride,
+                             .b = s->kt, .b_stride = PANEL, .b_panel = s->d * PANEL, .c = s->p,
+                             .c_stride = BACKWARD_COLS};
+    multiply_rows(&scores);
+    scores.a = dout.data;
+    scores.a_stride = dout.stride;
+    scores.b = s->vt;
+    scores.c = s->ds;
+    multiply_rows(&scores);
+    score_gradients(s, t->lse + head * q_len + row0, t->dot + head * q_len + row0, row0, rows);
+
+    struct product gradient = {.m = s->padded_cols, .n = s->width, .k = rows, .a = s->p, .a_stride = BACKWARD_COLS,
+                               .b = dout.data, .b_stride = dout.stride, .b_panel = PANEL, .c = s->dv,
+                               .c_stride = s->width};
+    multiply_columns(&gradient, s->ones);
+    gradient.a = s->ds;
+    gradient.b = q.data;
+    gradient.b_stride = q.stride;
+    gradient.c = s->dk;
+    multiply_columns(&gradient, s->ones);
+    multiply_rows(&(struct product){.m = padded_rows, .n = s->width, .k = t->cols, .a = s->ds,
+                                    .a_stride = BACKWARD_COLS, .b = s->k.data, .b_stride = s->k.stride,
+                                    .b_panel = PANEL, .c = s->dq, .c_stride = s->width});
+    add_in_turn(s, t->dq + head * t->dq_head + row0 * t->dq_stride, rows, turn);
+}
+
+CPU_TARGET static void backward_finish(const struct backward *s)
+{
+    const struct cpu_backward_column *t = s->column;
+    for (int64_t i = 0; i < t->cols; i++)
+        for (int64_t c = 0; c < s->d; c++) {
+            t->dk[i * t->dk_stride + c] = t->problem->scale * s->dk[i * s->width + c];
+            t->dv[i * t->dv_stride + c] = s->dv[i * s->width + c];
+        }
+}
+
+CPU_TARGET static void backward_column(const struct cpu_backward_column *column)
+{
+    struct backward s = backward_state(column);
+    const struct attn_problem *p = column->problem;
+    const int64_t row_tiles = (p->q_len + BACKWARD_ROWS - 1) / BACKWARD_ROWS;
+    pack_transposed(column->k, column->k_stride, column->cols, s.lanes, s.d, 1.0f, s.kt);
+    pack_transposed(column->v, column->v_stride, column->cols, s.lanes, s.d, 1.0f, s.vt);
+    s.k = view_rows(column->k, column->k_stride, column->cols, s.d, s.k_copy);
+    memset(s.dk, 0, (size_t)(s.padded_cols * s.width) * sizeof *s.dk);
+    memset(s.dv, 0, (size_t)(s.padded_cols * s.width) * sizeof *s.dv);
+    for (int i = 0; i < BACKWARD_COLS; i++)
+        s.ones[i] = 1.0f;
+    for (int64_t head = 0; head < column->group; head++)
+        for (int64_t tile = 0; tile < row_tiles; tile++) {
+            const int64_t row0 = tile * BACKWARD_ROWS, left = p->q_len - row0;
+            const int64_t rows = left < BACKWARD_ROWS ? left : BACKWARD_ROWS;
+            int64_t first, last;
+            cpu_visible_columns(p, row0, rows, &first, &last);
+            if (first < column->col0 + column->cols && column->col0 <= last)
+                backward_step(&s, head, row0, rows, column->turn + head * row_tiles + tile);
+        }
+    backward_finish(&s);
+}
+
+/* ---- softmax of a stored row, for the three-pass implementation -------------------------------------------------- */
+
+CPU_TARGET static float softmax_row(float *x, int64_t n)
+{
+    const int64_t whole = n / LANES * LANES;
+    float lane[LANES];
+    for (int i = 0; i < LANES; i++)
+        lane[i] = whole + i < n ? x[whole + i] : -INFINITY;
+    vec maxima = v_load(lane);
+    for (int64_t i = 0; i < whole; i += LANES)
+        maxima = v_max(v_load(x + i), maxima);
+    v_store(lane, maxima);
+    float max = lane[0];
+    for (int i = 1; i < LANES; i++)
+        max = lane[i] > max ? lane[i] : max;
+
+    vec even = v_set(0.0f), odd = v_set(0.0f);
+    for (int64_t i = 0; i < whole; i += LANES) {
+        const vec p = v_exp(v_sub(v_load(x + i), v_set(max)));
+        v_store(x + i, p);
+        if (i & LANES)
+            odd = v_add(odd, p);
+        else
+            even = v_add(even, p);
+    }
+    for (int i = 0; i < LANES; i++)
+        lane[i] = whole + i < n ? x[whole + i] : -INFINITY;
+    const vec rest = v_exp(v_sub(v_load(lane), v_set(max)));
+    v_store(lane, rest);
+    for (int64_t i = whole; i < n; i++)
+        x[i] = lane[i - whole];
+    v_store(lane, v_add(v_add(even, odd), rest));
+    double sum = 0;
+    for (int i = 0; i < LANES; i++)
+        sum += (double)lane[i];
+    const float inverse = (float)(1.0 / sum);
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= inverse;
+    return (float)((double)max + log(sum));
+}
+
+static const struct cpu_kernels kernels = {
+    .name = CPU_KERNELS_NAME,
+    .forward_rows = FORWARD_ROWS,
+    .forward_cols = FORWARD_COLS,
+    .backward_rows = BACKWARD_ROWS,
+    .backward_cols = BACKWARD_COLS,
+    .forward_scratch_floats = forward_scratch_floats,
+    .backward_scratch_floats = backward_scratch_floats,
+    .forward_tile = forward_tile,
+    .backward_column = backward_column,
+    .softmax_row = softmax_row,
+};
