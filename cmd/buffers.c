@@ -105,36 +105,57 @@ static enum attn_status make_lse(struct backend *be, const struct plan_item *ite
     return ATTN_OK;
 }
 
-/* Which file's number of elements, arranged as the tensor lies in memory and rounded to the problem's dtype. */
+/* Reads <dir>/<tensor>.npy and holds its shape against the problem's. */
+static bool read_input(const struct plan_item *item, enum tensor_index index, const char *dir, struct npy *file,
+                       struct attn_message *why)
+{
+    char *path = xasprintf("%s/%s.npy", dir, tensor_index_name(index));
+    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
+    const int64_t want[4] = {s.batch, s.heads, s.len, s.head_dim};
+    bool fits = npy_read(path, file, why);
+    if (fits && (file->dims != 4 || memcmp(file->shape, want, sizeof want))) {
+        snprintf(why->text, sizeof why->text, "%s: its shape is not [%lld, %lld, %lld, %lld]", path,
+                 (long long)want[0], (long long)want[1], (long long)want[2], (long long)want[3]);
+        npy_free(file);
+        fits = false;
+    }
+    free(path);
+    return fits;
+}
+
+bool inputs_readable(const struct plan_item *item, const char *input_dir, struct attn_message *why)
+{
+    static const enum tensor_index inputs[] = {INDEX_Q, INDEX_K, INDEX_V, INDEX_DO};
+    for (int i = 0; i < (item->mode == ATTN_FWD ? 3 : 4); i++) {
+        struct npy file;
+        if (!read_input(item, inputs[i], input_dir, &file, why))
+            return false;
+        npy_free(&file);
+    }
+    return true;
+}
+
+/* A file's elements, arranged as the tensor lies in memory and rounded to the problem's dtype. */
 static enum attn_status upload_npy(struct backend *be, const struct plan_item *item, enum tensor_index index,
                                    const char *dir, struct tensor_set *set, struct attn_message *why)
 {
     struct npy file;
-    char *path = xasprintf("%s/%s.npy", dir, tensor_index_name(index));
     const struct tensor_shape s = tensor_shape_of(&item->problem, index);
-    const int64_t want[4] = {s.batch, s.heads, s.len, s.head_dim};
-    enum attn_status status = ATTN_ERROR;
-    if (npy_read(path, &file, why)) {
-        if (file.dims != 4 || memcmp(file.shape, want, sizeof want)) {
-            snprintf(why->text, sizeof why->text, "%s: its shape is not [%lld, %lld, %lld, %lld]", path,
-                     (long long)want[0], (long long)want[1], (long long)want[2], (long long)want[3]);
-        } else {
-            const struct attn_tensor *t = tensor_of(&set->tensors, index);
-            void *host = xcalloc(1, set->buffers[index].bytes);
-            int64_t n = 0;
-            for (int64_t b = 0; b < s.batch; b++)
-                for (int64_t h = 0; h < s.heads; h++)
-                    for (int64_t i = 0; i < s.len; i++)
-                        for (int64_t c = 0; c < s.head_dim; c++, n++)
-                            fill_store(host, item->problem.dtype,
-                                       b * t->stride_batch + h * t->stride_head + i * t->stride_row + c,
-                                       fill_load(file.data, file.dtype, n));
-            status = be->ops->upload(be, set->buffers[index].data, host, set->buffers[index].bytes, why);
-            free(host);
-        }
-        npy_free(&file);
-    }
-    free(path);
+    const struct attn_tensor *t = tensor_of(&set->tensors, index);
+    if (!read_input(item, index, dir, &file, why))
+        return ATTN_ERROR;
+    void *host = xcalloc(1, set->buffers[index].bytes);
+    int64_t n = 0;
+    for (int64_t b = 0; b < s.batch; b++)
+        for (int64_t h = 0; h < s.heads; h++)
+            for (int64_t i = 0; i < s.len; i++)
+                for (int64_t c = 0; c < s.head_dim; c++, n++)
+                    fill_store(host, item->problem.dtype,
+                               b * t->stride_batch + h * t->stride_head + i * t->stride_row + c,
+                               fill_load(file.data, file.dtype, n));
+    const enum attn_status status = be->ops->upload(be, set->buffers[index].data, host, set->buffers[index].bytes, why);
+    free(host);
+    npy_free(&file);
     return status;
 }
 

@@ -1,18 +1,17 @@
 /* buffers -> (poison, run, check) -> rounds -> check -> rows, for one problem. */
 #include "cmd/cases.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "cmd/check.h"
 #include "cmd/log.h"
 #include "cmd/numbers.h"
 #include "cmd/nvml.h"
+#include "cmd/paths.h"
 #include "cmd/rounds.h"
 
 /* One implementation of the problem in flight. */
@@ -179,14 +178,6 @@ static enum attn_status check_repeats(struct arena *a, struct contender *c, stru
     return ATTN_OK;
 }
 
-static enum attn_status make_dir(const char *path, struct attn_message *why)
-{
-    if (mkdir(path, 0777) == 0 || errno == EEXIST)
-        return ATTN_OK;
-    snprintf(why->text, sizeof why->text, "--dump %s: %s", path, strerror(errno));
-    return ATTN_ERROR;
-}
-
 /* --dump: inputs once per problem, outputs per implementation, below a folder named after the problem. */
 static enum attn_status dump(struct arena *a, struct contender *c, struct attn_message *why)
 {
@@ -197,11 +188,9 @@ static enum attn_status dump(struct arena *a, struct contender *c, struct attn_m
         *at = *at == ' ' || *at == '=' ? '-' : *at;
     char *problem_dir = xasprintf("%s/%s", o->dump_dir, name);
     char *impl_dir = xasprintf("%s/%s", problem_dir, c->impl->name);
-    enum attn_status status = make_dir(o->dump_dir, why);
-    if (status == ATTN_OK)
-        status = make_dir(problem_dir, why);
-    if (status == ATTN_OK)
-        status = make_dir(impl_dir, why);
+    enum attn_status status = path_make_dirs(impl_dir) ? ATTN_OK : ATTN_ERROR;
+    if (status != ATTN_OK)
+        snprintf(why->text, sizeof why->text, "no folder to write to");
     if (status == ATTN_OK)
         status = tensor_set_dump(a->setting->backend, a->item, &a->inputs, problem_dir, why);
     if (status == ATTN_OK)
@@ -228,8 +217,10 @@ static enum attn_status run_once(struct arena *a, struct contender *c, struct at
     if (!strcmp(c->impl->name, "naive") && check_passed(c->tensors, c->tensor_count))
         for (int i = 0; i < c->tensor_count; i++)
             a->reference.max_abs_err[first + i] = c->tensors[i].max_abs_err;
-    if (a->setting->options->dump_dir)
-        TRY(dump(a, c, why));
+    if (a->setting->options->dump_dir && dump(a, c, why) != ATTN_OK) {
+        log_error("--dump: %s", why->text);
+        a->setting->hooks.io_failed(a->setting->hooks.context);
+    }
     return a->item->repeats ? check_repeats(a, c, why) : ATTN_OK;
 }
 

@@ -14,6 +14,8 @@ struct case_hooks {
     /* Says what is in flight, for the supervisor's time limit; slot -1 = the harness itself. */
     void (*stage)(void *context, enum case_stage, int slot);
     bool (*interrupted)(void *context);
+    /* A file could not be written; the sentence is on stderr already. Ends the run. */
+    void (*io_failed)(void *context);
     /* Delivers a finished row. */
     void (*row)(void *context, int slot, const struct record_row *);
 };

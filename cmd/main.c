@@ -15,11 +15,12 @@
 #include "cmd/inspect.h"
 #include "cmd/log.h"
 #include "cmd/options.h"
+#include "cmd/paths.h"
 #include "cmd/record.h"
 #include "cmd/sinks.h"
 #include "cmd/supervisor.h"
 
-/* `fabench plot A.jsonl ...`: charts from records, no device needed; beside the first file unless --out says where. */
+/* `fabench plot A.jsonl ...`: charts from records, no device needed; into the working folder unless --out says where. */
 static int plot(const struct options *o)
 {
     const int count = o->files.count;
@@ -34,9 +35,11 @@ static int plot(const struct options *o)
             log_warn("%s: its last line is cut; drawn up to there", o->files.names[i]);
         }
     }
+    const char *dir = o->out_dir ? o->out_dir : ".";
+    if (status == EXIT_OK && o->plot != PLOT_TERM && !path_make_dirs(dir))
+        status = EXIT_IO;
     if (status == EXIT_OK)
-        status = charts_write(files, count, o->out_dir ? o->out_dir : ".", o->plot, terminal_width(),
-                              terminal_color(o->color));
+        status = charts_write(files, count, dir, o->plot, terminal_width(), terminal_color(o->color));
     for (int i = 0; i < count; i++)
         record_file_free(&files[i]);
     free(files);
@@ -45,6 +48,11 @@ static int plot(const struct options *o)
 
 static int run(const struct options *o)
 {
+    struct attn_message why = {""};
+    if (o->columns && !record_columns_valid(o->columns, &why)) {
+        log_error("--columns: %s", why.text);
+        return EXIT_USAGE;
+    }
     switch (o->command) {
     case COMMAND_PLOT:
         return plot(o);

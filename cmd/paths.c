@@ -6,9 +6,12 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "cmd/log.h"
 
 __attribute__((format(printf, 2, 3))) static bool refuse(struct attn_message *why, const char *format, ...)
 {
@@ -131,4 +134,20 @@ bool path_is_same(const char *a, const char *b)
         return false;
     parent_of(b, parent);
     return stat(parent, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
+bool path_make_dirs(const char *path)
+{
+    char *copy = xstrdup(path);
+    bool made = true;
+    for (char *at = copy + 1; *copy && made && (at = strchr(at, '/')) != NULL; at++) {
+        *at = 0;
+        made = mkdir(copy, 0777) == 0 || errno == EEXIST;
+        *at = '/';
+    }
+    made = made && (mkdir(copy, 0777) == 0 || errno == EEXIST);
+    if (!made)
+        log_error("%s: cannot be made: %s", path, strerror(errno));
+    free(copy);
+    return made;
 }

@@ -1,4 +1,5 @@
-/* Can this path be used as the user wants to? Answered before any work, without changing the disk. */
+/* Can this path be used as the user wants to? Answered before any work, without changing the disk; only
+ * path_make_dirs changes it. */
 #ifndef FABENCH_PATHS_H
 #define FABENCH_PATHS_H
 
@@ -16,5 +17,8 @@ bool path_has_file(const char *path, struct attn_message *why); /* an existing f
 
 /* Would both name the same regular file? Also when neither exists yet. */
 bool path_is_same(const char *a, const char *b);
+
+/* mkdir -p. False after a sentence on stderr. */
+bool path_make_dirs(const char *path);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cmd/buffers.h"
 #include "cmd/header.h"
 #include "cmd/log.h"
 #include "cmd/worker.h"
@@ -71,6 +72,10 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
     if (status == EXIT_OK)
         status = o->command == COMMAND_VERIFY ? plan_make_verify(o, s->backend.device.platform, &s->plan)
                                               : plan_make(o, s->backend.device.platform, &s->plan);
+    if (status == EXIT_OK && o->input_dir && !inputs_readable(&s->plan.items[0], o->input_dir, &why)) {
+        log_error("--input: %s", why.text);
+        status = EXIT_IO;
+    }
     if (status != EXIT_OK) {
         session_close(s);
         return status;

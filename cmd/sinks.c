@@ -1,17 +1,16 @@
 /* Table, files, charts. */
 #include "cmd/sinks.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/chart.h"
 #include "cmd/header.h"
 #include "cmd/log.h"
+#include "cmd/paths.h"
 #include "cmd/table.h"
 
 struct sinks {
@@ -39,23 +38,6 @@ bool terminal_color(enum color_choice choice)
         return choice == COLOR_ALWAYS;
     const char *none = getenv("NO_COLOR");
     return isatty(STDOUT_FILENO) && !(none && *none);
-}
-
-static bool make_dirs(const char *path)
-{
-    char *copy = xstrdup(path);
-    bool made = true;
-    for (char *at = copy + 1; made && (at = strchr(at, '/')) != NULL; at++) {
-        *at = 0;
-        made = mkdir(copy, 0777) == 0 || errno == EEXIST;
-        *at = '/';
-    }
-    made = made && (mkdir(copy, 0777) == 0 || errno == EEXIST);
-    const int error = errno;
-    free(copy);
-    if (!made)
-        log_error("%s: cannot be made: %s", path, strerror(error));
-    return made;
 }
 
 /* The folder of this run, or NULL when nothing is to be written. */
@@ -107,7 +89,7 @@ struct sinks *sinks_open(const struct options *o, const json_t *header)
     s->dir = run_dir(o, header);
     s->rows.header = json_incref((json_t *)(uintptr_t)header);
     s->rows.path = xstrdup(s->dir ? s->dir : "run");
-    if ((s->dir && !make_dirs(s->dir)) || !open_files(s, header)) {
+    if ((s->dir && !path_make_dirs(s->dir)) || !open_files(s, header)) {
         if (s->csv)
             record_close(s->csv);
         free(s->dir);

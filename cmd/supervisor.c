@@ -148,6 +148,8 @@ static void take_message(struct supervisor *s, const char *line)
     } else if (!strcmp(kind, "failed")) {
         s->reported = true;
         take_failure(s, item, slot, STATUS_ERROR, json_string_value(json_object_get(message, "reason")));
+    } else if (!strcmp(kind, "io")) {
+        worsen(s, EXIT_IO);
     } else if (!strcmp(kind, "fatal")) {
         s->finished = true;
         worsen(s, (int)json_integer_value(json_object_get(message, "exit")));

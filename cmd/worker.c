@@ -74,6 +74,11 @@ static bool on_interrupted(void *context)
     return w->task->progress->stop;
 }
 
+static void on_io_failed(void *context)
+{
+    send_message(context, json_pack("{s:s}", "msg", "io"));
+}
+
 static void on_row(void *context, int slot, const struct record_row *row)
 {
     struct worker *w = context;
@@ -118,7 +123,8 @@ int worker_run(const struct worker_task *task)
         .backend = &session.backend, .options = task->options, .plan = &session.plan, .facts = &session.facts,
         .slots = session.slots, .slot_count = session.slot_count, .timed = task->options->command == COMMAND_SWEEP,
         .use_nvml = session.nvml_problem[0] == 0,
-        .hooks = {.context = &w, .stage = on_stage, .interrupted = on_interrupted, .row = on_row}};
+        .hooks = {.context = &w, .stage = on_stage, .interrupted = on_interrupted, .io_failed = on_io_failed,
+                  .row = on_row}};
     for (int i = task->first_item; i < session.plan.count && !task->progress->stop; i++) {
         struct attn_message why = {""};
         int failed = -1;

@@ -4,6 +4,7 @@
  * Messages: {"msg":"hello","platform":0|1,"slots":[{"name":..,"named":true}],"header":{..},"facts":{..}}
  *           {"msg":"row","item":i,"slot":j,"row":{..}}
  *           {"msg":"failed","item":i,"slot":j,"reason":".."}   the device is in doubt, the worker ends
+ *           {"msg":"io"}                                        a file could not be written; the sentence is on stderr already
  *           {"msg":"fatal","exit":n}                            nothing can run; the sentence is on stderr already
  *           {"msg":"done"} */
 #ifndef FABENCH_WORKER_H
