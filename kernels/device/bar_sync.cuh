@@ -1,0 +1,15 @@
+/* A barrier of some warps of a thread block. PTX ISA, "Parallel Synchronization and Communication Instructions:
+ * bar". Barrier 0 is __syncthreads. */
+#pragma once
+#include <cstdint>
+
+namespace device {
+
+/* Waits until `threads` threads (a multiple of 32, whole warps) are at barrier `id` (1..15); orders shared memory
+ * between them. */
+__device__ __forceinline__ void bar_sync(uint32_t id, uint32_t threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+} // namespace device
