@@ -5,6 +5,7 @@
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,6 +53,9 @@ enum gnuplot_result gnuplot_run(const char *dir, const char *script, FILE *input
                        : posix_spawn_file_actions_adddup2(&actions, fileno(errors), STDOUT_FILENO);
     if (!error)
         error = posix_spawn_file_actions_adddup2(&actions, fileno(errors), STDERR_FILENO);
+    /* Without a UTF-8 locale gnuplot complains about its own degree sign, once a chart. */
+    if (!error && setenv("LC_ALL", "C.UTF-8", 1) != 0)
+        error = errno;
     if (!error)
         error = posix_spawnp(&child, "gnuplot", &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);

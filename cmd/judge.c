@@ -161,12 +161,15 @@ static void locate(const struct judge_input *in, int64_t count, char *text, size
     const int64_t heads = in->batch * in->heads;
     const double share = 100.0 * (double)bad / ((double)heads * (double)in->len * (double)in->head_dim);
     char where[64];
-    if (heads_hit == heads)
+    if (heads == 1)
+        snprintf(where, sizeof where, "in the only head");
+    else if (heads_hit == heads)
         snprintf(where, sizeof where, "in all %lld heads", (long long)heads);
     else
         snprintf(where, sizeof where, "in %lld of %lld heads", (long long)heads_hit, (long long)heads);
-    snprintf(text, size, "%.2g %% of %s, %s, all in rows %lld..%lld", share,
-             by_element ? "elements" : "elements (whole 64-row blocks)", where, (long long)first_row,
+    snprintf(text, size, share < 10 ? "%.2g %% of %s, %s, all in rows %lld..%lld"
+                                    : "%.0f %% of %s, %s, all in rows %lld..%lld",
+             share, by_element ? "elements" : "elements (whole 64-row blocks)", where, (long long)first_row,
              (long long)last_row);
 }
 

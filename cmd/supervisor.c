@@ -80,8 +80,10 @@ static void take_row(struct supervisor *s, int item, int slot, const struct reco
 {
     if (!strcmp(row->status, "ok"))
         s->slots[slot].has_run = true;
-    if (!strcmp(row->status, "error") || !strcmp(row->status, "timeout"))
+    if (!strcmp(row->status, "error") || !strcmp(row->status, "timeout")) {
+        log_error("%s: %s: %s", row->impl, row->status, row->reason);
         worsen(s, EXIT_DEVICE);
+    }
     if (!strcmp(row->check, "fail"))
         worsen(s, EXIT_CHECK_FAILED);
     worsen(s, sinks_row(s->sinks, row));

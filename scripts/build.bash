@@ -1,0 +1,35 @@
+# Sourced by run.sh, test.sh and gpu_check.sh, from the root of the checkout, under `set -o pipefail`: configuring and
+# building one preset.
+# shellcheck shell=bash
+
+# build_preset PRESET TARGET...: configures build/PRESET where its folder is not configured as set-up says, and builds
+# the targets (all of them when none is named). A first build shows its progress on stderr, a later one only errors.
+build_preset() {
+    local preset=$1 folder=build/$1 built log wanted cmake_arguments=() target_arguments=()
+    shift
+    if [ -e .deps/setup.env ]; then
+        # shellcheck source=/dev/null
+        . .deps/setup.env
+        cmake_arguments=("${fabench_cmake_arguments[@]}")
+    fi
+    built=$folder/built-${*:-all}
+    [ $# -eq 0 ] || target_arguments=(--target "$@")
+    wanted="${cmake_arguments[*]}"
+    mkdir -p "$folder"
+    if [ ! -e "$folder/CMakeCache.txt" ] || [ "$wanted" != "$(cat "$folder/configured-with" 2>/dev/null)" ]; then
+        echo "build: configuring $folder" >&2
+        cmake --preset "$preset" "${cmake_arguments[@]}" >"$folder/configure.log" 2>&1 ||
+            { cat "$folder/configure.log" >&2; return 1; }
+        grep -E '^-- CUDA: ' "$folder/configure.log" >&2 || true # what is built, in one line
+        echo "$wanted" >"$folder/configured-with"
+    fi
+    log=$folder/build.log
+    if [ -e "$built" ]; then
+        cmake --build "$folder" -j "$(nproc)" "${target_arguments[@]}" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+    else
+        echo "build: building $folder (everything that is said: $log)" >&2
+        cmake --build "$folder" -j "$(nproc)" "${target_arguments[@]}" 2>&1 | tee "$log" |
+            { grep --line-buffered -E '^\[ *[0-9]+%\] Building' >&2 || true; } || { tail -n 40 "$log" >&2; return 1; }
+        touch "$built"
+    fi
+}

@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Compares fabench's peer `cudnn` with PyTorch's own cuDNN attention operator on the same problems.
+
+Both must call the same library on the same shapes, strides and kind of data, so their speeds should agree; a peer that
+is slower than the framework's would flatter every kernel that is compared with it. Needs PyTorch with CUDA.
+
+    scripts/cudnn_vs_pytorch.py --fabench build/release/fabench          every point live: PyTorch, fabench, PyTorch
+    scripts/cudnn_vs_pytorch.py --records results/h200/paper.jsonl       PyTorch now against recorded rows
+
+With --fabench the GPU's clock drifts alike for both sides: the figure of a point is fabench divided by the mean of the
+PyTorch measurement before it and the one after it. A point below the minimum is measured twice more, and the median of
+its three ratios counts. Records have no such pairing; they are only as good as the clock was steady.
+
+Problems: 16384 tokens and a hidden size of 2048 in all (batch = tokens / length, heads = hidden / head_dim), layout
+batch-length-heads-head_dim. A PyTorch sample is one replay of a CUDA graph of the operator between two events, after a
+write to a buffer of twice the L2, in turn with an 8192^3 GEMM as in fabench's rounds: near the power cap the company a
+kernel keeps moves its clock (without the GEMM, PyTorch's figures were 7 % higher on an H200). The figure is the median of
+the samples after a warm-up by time.
+
+Exit codes: 0 every ratio reaches the minimum, 1 some do not, 2 usage, 5 not comparable (different libraries, no rows),
+6 no device or a program failed.
+"""
+
+import argparse
+import csv
+import itertools
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+TOKENS, HIDDEN = 16384, 2048
+LENGTHS = [1024, 2048, 4096, 8192, 16384]
+
+
+class Failure(Exception):
+    """A sentence for the user and the exit code that goes with it."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+def flops(mode, causal, length, head_dim):
+    """The convention of the records: half of the square when causal, backward 2.5 times forward."""
+    batch, heads = TOKENS // length, HIDDEN // head_dim
+    forward = 4 * batch * heads * head_dim * length * length * (0.5 if causal else 1.0)
+    return forward * (2.5 if mode == "bwd" else 1.0)
+
+
+def version_numbers(text):
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+
+
+class PyTorch:
+    """PyTorch's side: one graph per problem, timed sample by sample."""
+
+    def __init__(self, samples, warmup_ms):
+        try:
+            import torch
+        except ImportError as error:
+            raise Failure(6, f"PyTorch cannot be imported: {error}") from error
+        if not torch.cuda.is_available():
+            raise Failure(6, "PyTorch sees no CUDA device")
+        self.torch, self.samples, self.warmup_ms, self.min_time_ms = torch, samples, warmup_ms, 500
+        number = torch.backends.cudnn.version()
+        self.version = (number // 10000, number // 100 % 100, number % 100)
+        l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        self.flush = torch.empty(2 * l2_bytes, dtype=torch.uint8, device="cuda")
+        self.gemms = {}
+
+    def library_path(self):
+        """The libcudnn.so.9 that this process has loaded, else the one of the package nvidia.cudnn."""
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            for line in maps:
+                path = line.split(maxsplit=5)[-1].strip()
+                if os.path.basename(path).startswith("libcudnn.so.9"):
+                    return path
+        try:
+            import nvidia.cudnn
+
+            for folder in nvidia.cudnn.__path__:
+                path = os.path.join(folder, "lib", "libcudnn.so.9")
+                if os.path.exists(path):
+                    return path
+        except ImportError:
+            pass
+        raise Failure(5, "the libcudnn.so.9 that PyTorch uses was not found")
+
+    def operator(self, mode, dtype, causal, length, head_dim):
+        torch = self.torch
+        kind = {"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
+        shape = (TOKENS // length, length, HIDDEN // head_dim, head_dim)
+        generator = torch.Generator(device="cuda").manual_seed(1)
+        q, k, v, dout = (
+            torch.randn(shape, generator=generator, device="cuda").to(kind).transpose(1, 2) for _ in range(4)
+        )
+        aten = torch.ops.aten
+        scale = 1.0 / math.sqrt(head_dim)
+
+        def forward():
+            return aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False, scale=scale)
+
+        if mode == "fwd":
+            return forward
+        o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = forward()
+
+        def backward():
+            return aten._scaled_dot_product_cudnn_attention_backward(
+                dout, q, k, v, o, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0, causal, scale=scale
+            )
+
+        return backward
+
+    def tflops(self, mode, dtype, causal, length, head_dim):
+        torch = self.torch
+        launch = self.operator(mode, dtype, causal, length, head_dim)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            launch()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            kept = launch()
+        with torch.cuda.stream(stream):
+            times_ms = self.sample(graph, self.gemm(dtype, stream))
+        del graph, kept
+        return flops(mode, causal, length, head_dim) / statistics.median(times_ms) / 1e9
+
+    def gemm(self, dtype, stream):
+        """A graph of one 8192^3 product: fabench's rounds hold one, and near the power cap it sets the clock of all."""
+        torch = self.torch
+        if dtype not in self.gemms:
+            kind = {"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
+            a, b = (torch.randn((8192, 8192), device="cuda").to(kind) for _ in range(2))
+            with torch.cuda.stream(stream):
+                torch.matmul(a, b)
+            stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                product = torch.matmul(a, b)
+            self.gemms[dtype] = (graph, a, b, product)
+        return self.gemms[dtype][0]
+
+    def round(self, graph, gemm, index):
+        """One sample of both, each with the L2 flushed before it; the time of the first in milliseconds."""
+        before, after = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.flush.fill_(index & 255)
+        before.record()
+        graph.replay()
+        after.record()
+        after.synchronize()
+        self.flush.fill_(index + 1 & 255)
+        gemm.replay()
+        self.torch.cuda.current_stream().synchronize()
+        return before.elapsed_time(after)
+
+    def sample(self, graph, gemm):
+        begin = time.monotonic()
+        while (time.monotonic() - begin) * 1e3 < self.warmup_ms:
+            self.round(graph, gemm, 0)
+        begin, times_ms = time.monotonic(), []
+        while len(times_ms) < self.samples or (time.monotonic() - begin) * 1e3 < self.min_time_ms:
+            times_ms.append(self.round(graph, gemm, len(times_ms)))
+        return times_ms
+
+
+class Fabench:
+    """fabench's side: a fresh process per point, its CSV on stdout."""
+
+    def __init__(self, program, pytorch):
+        self.program, self.version = program, pytorch.version
+        self.environment = dict(os.environ, FABENCH_CUDNN=pytorch.library_path())
+
+    def tflops(self, mode, dtype, causal, length, head_dim):
+        command = [self.program, "--impl", "cudnn", "--mode", mode, f"--causal={'yes' if causal else 'no'}"]
+        command += ["--d", str(head_dim), "--seqlen", str(length), "--dtype", dtype]
+        command += ["--check", "off", "--plot", "none", "--out", "none", "--csv", "-", "--max-noise", "2%"]
+        try:
+            done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=300)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Failure(6, f"{self.program}: {error}") from error
+        if done.returncode != 0:
+            raise Failure(6, f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[-500:]}")
+        lines = done.stdout.splitlines()
+        header = next((i for i, line in enumerate(lines) if {"impl", "tflops"} <= set(line.split(","))), None)
+        rows = [] if header is None else [r for r in csv.DictReader(lines[header:]) if r.get("impl") == "cudnn"]
+        if len(rows) != 1 or not rows[0].get("tflops"):
+            raise Failure(6, f"{' '.join(command)}: no row of cudnn with tflops on stdout")
+        told = rows[0].get("cudnn") or ""
+        if told and version_numbers(told) != self.version:
+            raise Failure(5, f"fabench used cuDNN {told}, PyTorch {'.'.join(map(str, self.version))}")
+        return float(rows[0]["tflops"])
+
+
+def recorded(path):
+    """The rows of cudnn in a record file, by point."""
+    points = {}
+    try:
+        with open(path, encoding="utf-8") as records:
+            for line in records:
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError:
+                    continue  # the last line of a run that was cut
+                if row.get("impl") == "cudnn" and row.get("tflops"):
+                    causal = bool(int(row["causal"]))
+                    key = (row["mode"], row["dtype"], causal, int(row["q_len"]), int(row["head_dim"]))
+                    points[key] = float(row["tflops"])
+    except OSError as error:
+        raise Failure(5, f"{path}: {error.strerror}") from error
+    if not points:
+        raise Failure(5, f"{path}: no rows of cudnn with tflops")
+    return points
+
+
+def live_ratio(pytorch, fabench, point):
+    before = pytorch.tflops(*point)
+    middle = fabench.tflops(*point)
+    after = pytorch.tflops(*point)
+    mean = (before + after) / 2
+    return middle, mean, middle / mean
+
+
+def measure(pytorch, fabench, point, minimum):
+    tries = [live_ratio(pytorch, fabench, point)]
+    if tries[0][2] < minimum:
+        tries += [live_ratio(pytorch, fabench, point) for _ in range(2)]
+        tries.sort(key=lambda one: one[2])
+    return tries[len(tries) // 2]
+
+
+def numbers(text):
+    return [int(part[:-1]) * 1024 if part.endswith("k") else int(part) for part in text.split(",")]
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--fabench", metavar="PATH", help="run this program point by point (the main way)")
+    source.add_argument("--records", metavar="FILE", help="compare with the rows of this record file")
+    parser.add_argument("--mode", default="fwd,bwd")
+    parser.add_argument("--dtype", default="fp16,bf16")
+    parser.add_argument("--causal", default="both", choices=["yes", "no", "both"])
+    parser.add_argument("--d", type=numbers, default=[64, 128], metavar="LIST")
+    parser.add_argument("--seqlen", type=numbers, default=LENGTHS, metavar="LIST")
+    parser.add_argument("--samples", type=int, default=30)
+    parser.add_argument("--warmup-ms", type=float, default=300)
+    parser.add_argument("--minimum", type=float, default=0.97, help="smallest ratio that passes")
+    options = parser.parse_args(arguments)
+    options.mode, options.dtype = options.mode.split(","), options.dtype.split(",")
+    if not set(options.mode) <= {"fwd", "bwd"} or not set(options.dtype) <= {"fp16", "bf16"}:
+        parser.error("--mode takes fwd,bwd and --dtype fp16,bf16")
+    if options.samples < 30 or options.warmup_ms < 300:
+        parser.error("fewer than 30 samples or 300 ms of warm-up are no measurement")
+    if any(n < 1 or TOKENS % n for n in options.seqlen) or any(d < 8 or HIDDEN % d for d in options.d):
+        parser.error(f"--seqlen must divide {TOKENS} and --d {HIDDEN}")
+    options.causal = {"yes": [True], "no": [False], "both": [False, True]}[options.causal]
+    return options
+
+
+def run(options):
+    pytorch = PyTorch(options.samples, options.warmup_ms)
+    points = list(itertools.product(options.mode, options.dtype, options.causal, options.seqlen, options.d))
+    rows = recorded(options.records) if options.records else None
+    fabench = Fabench(options.fabench, pytorch) if options.fabench else None
+    if rows is not None:
+        points = [point for point in points if point in rows]
+    if not points:
+        raise Failure(5, "no point is left to compare")
+    print(f"{pytorch.torch.cuda.get_device_name(0)}, PyTorch {pytorch.torch.__version__}, "
+          f"cuDNN {'.'.join(map(str, pytorch.version))}, {pytorch.library_path()}")
+    print("mode dtype causal    n   d   fabench   pytorch  ratio   (TFLOPS)")
+    ratios = {}
+    for point in sorted(points, key=lambda p: (p[4], p[0] == "bwd", p[2], p[1], p[3])):
+        if rows is None:
+            ours, theirs, ratio = measure(pytorch, fabench, point, options.minimum)
+        else:
+            ours, theirs = rows[point], pytorch.tflops(*point)
+            ratio = ours / theirs
+        ratios[point] = ratio
+        mode, dtype, causal, length, head_dim = point
+        mark = "" if ratio >= options.minimum else "  < minimum"
+        print(f"{mode:4} {dtype:5} {int(causal):6} {length:5} {head_dim:3} "
+              f"{ours:9.1f} {theirs:9.1f} {ratio:6.3f}{mark}", flush=True)
+    geomean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios.values()))
+    below = sum(not ratio >= options.minimum for ratio in ratios.values())
+    print(f"{len(ratios)} points: geomean {geomean:.3f}, minimum {min(ratios.values()):.3f}, "
+          f"{below} below {options.minimum:g}")
+    return 1 if below else 0
+
+
+def main():
+    try:
+        return run(parse_arguments(sys.argv[1:]))
+    except Failure as failure:
+        print(f"cudnn_vs_pytorch: {failure}", file=sys.stderr)
+        return failure.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# A GPU machine's whole duty, without a network and without gnuplot, in stages of under 8 minutes each:
+#
+#   scripts/gpu_check.sh [--out DIR] [build|test|sanitize|sweep|all]...
+#
+#   build     builds the release preset (skipped where FABENCH_BUILD names a folder that is built already)
+#   test      the GPU tests and `fabench verify`
+#   sanitize  compute-sanitizer memcheck, synccheck and racecheck over `fabench verify --preset quick`
+#   sweep     the paper sweep in fp16 and bf16: naive, fused_sm80, cudnn
+#
+# Everything that a stage says and writes lies in DIR/gpu-check/<stage>/ (DIR is build/ unless given), and the whole of
+# it in DIR/gpu-check-<utc>.tar.gz. Stages may be run in separate calls with one DIR. The exit code is the worst of the
+# stages in fabench's order: 7, 6, 1, then any other.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+stage_limit_s=470
+out=build
+if [ "${1:-}" = --out ]; then
+    [ $# -ge 2 ] || { echo "gpu_check: --out needs a folder" >&2; exit 2; }
+    out=$2
+    shift 2
+fi
+[ $# -gt 0 ] || set -- all
+stages=()
+for stage in "$@"; do
+    case $stage in
+    all) stages+=(build test sanitize sweep) ;;
+    build | test | sanitize | sweep) stages+=("$stage") ;;
+    *) echo "gpu_check: $stage: no such stage; build, test, sanitize, sweep or all" >&2; exit 2 ;;
+    esac
+done
+
+folder=${FABENCH_BUILD:-build/release}
+fabench=$folder/fabench
+mkdir -p "$out"
+report=$(cd "$out" && pwd)/gpu-check
+worst=0
+
+# keep CODE: the worse of it and what was.
+keep() {
+    local code
+    for code in 7 6 1; do
+        if [ "$1" -eq $code ] || [ "$worst" -eq $code ]; then
+            worst=$code
+            return
+        fi
+    done
+    [ "$1" -eq 0 ] || worst=$1
+}
+
+# step NAME COMMAND...: runs it within what is left of the stage's time, output to NAME.log.
+step() {
+    local name=$1 code=0 left=$((stage_limit_s - SECONDS + stage_started)) began=$SECONDS
+    shift
+    [ "$left" -gt 1 ] || left=1
+    timeout --kill-after=10 --signal=INT "$left" "$@" >"$here/$name.log" 2>&1 </dev/null || code=$?
+    printf '%-10s %-16s exit %-3d %4d s\n' "$stage" "$name" "$code" $((SECONDS - began)) | tee -a "$report/summary.txt"
+    [ "$code" -eq 0 ] || tail -n 15 "$here/$name.log"
+    keep "$code"
+}
+
+build_stage() {
+    if [ -n "${FABENCH_BUILD:-}" ]; then
+        echo "build      using $FABENCH_BUILD" | tee -a "$report/summary.txt"
+    else
+        step build bash -euo pipefail -c '. scripts/build.bash; build_preset release'
+    fi
+}
+
+test_stage() {
+    local program
+    if command -v nvidia-smi >/dev/null; then
+        step nvidia-smi nvidia-smi -q
+    fi
+    step info "$fabench" info --device cuda:0
+    step list "$fabench" list --device cuda:0
+    # ctest knows the tests by the path they were built at.
+    if command -v ctest >/dev/null && grep -qs "Source directory: $PWD\$" "$folder/CTestTestfile.cmake"; then
+        step gpu-tests ctest --test-dir "$folder" -L gpu --no-tests=error --output-on-failure
+    else
+        while read -r program; do
+            step "$(basename "$program")" "$program"
+        done < <(find "$folder" -type f -executable -name 'gpu_test_*' | sort)
+        step wrong-kernels env FABENCH="$fabench" FABENCH_PLUGINS="$folder/tests/wrong" \
+            bash tests/cli/wrong_kernels.sh cuda
+    fi
+    step verify "$fabench" verify --device cuda:0
+}
+
+sanitize_stage() {
+    local tool suppressions=() sanitizer
+    sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+    if [ ! -x "$sanitizer" ]; then
+        echo "sanitize   compute-sanitizer not found" | tee -a "$report/summary.txt"
+        keep 6
+        return
+    fi
+    for tool in memcheck synccheck racecheck; do
+        suppressions=()
+        if [ -e "tests/gpu/$tool.xml" ]; then # each entry says why
+            suppressions=(--suppressions "tests/gpu/$tool.xml")
+        fi
+        step "$tool" "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 99 "${suppressions[@]}" \
+            "$fabench" verify --device cuda:0 --preset quick --impl naive,fused_sm80 --timeout-s 400
+    done
+}
+
+sweep_stage() {
+    step sweep "$fabench" --device cuda:0 --preset paper --dtype fp16,bf16 --impl naive,fused_sm80,cudnn \
+        --out "$here/records"
+}
+
+mkdir -p "$report"
+for stage in "${stages[@]}"; do
+    here=$report/$stage
+    rm -rf "$here"
+    mkdir -p "$here"
+    stage_started=$SECONDS
+    if [ "$stage" != build ] && [ ! -x "$fabench" ]; then
+        echo "$stage      no program at $fabench; run the build stage" | tee -a "$report/summary.txt"
+        keep 7
+        continue
+    fi
+    case $stage in
+    build) build_stage ;;
+    test) test_stage ;;
+    sanitize) sanitize_stage ;;
+    sweep) sweep_stage ;;
+    esac
+done
+archive=$out/gpu-check-$(date -u +%Y%m%dT%H%M%SZ).tar.gz
+tar -C "$out" -czf "$archive" gpu-check
+echo "archive: $archive, exit $worst"
+exit "$worst"

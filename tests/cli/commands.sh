@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# list, info, verify, plot and --dry-run on a machine without a GPU, and what happens when a GPU is asked for there.
+. "$(dirname "$0")/lib.sh"
+
+run list --device cpu
+expect_code 0
+for implementation in naive fused; do
+    expect_stdout "(^| )$implementation"
+done
+expect_no_stderr
+run info --device cpu
+expect_code 0
+expect_stdout '[Cc][Pp][Uu]'
+
+run_small --dry-run --seqlen 64,128 --mode fwd,bwd --impl naive,fused --jsonl planned.jsonl
+expect_code 0
+expect_stdout '[0-9]'
+expect "no record of a run that was not" sh -c "test ! -s planned.jsonl || ! grep -q '\"row\"' planned.jsonl"
+# A plan is made for what no machine could hold.
+run --device cpu --dry-run --seqlen 1m --batch 64 --heads 64 --d 128 --impl naive
+expect "a plan or a sentence, not exit $code" test "$code" -eq 0 -o "$code" -eq 2
+
+run_small --profile --impl fused
+expect_code 0
+
+# fp16 on the CPU: whoever was named and runs nowhere is 6.
+run --device cpu --seqlen 64 --d 64 --dtype fp16 --impl fused --out none --plot none
+expect_code 6
+expect "a reason" grep -qiE 'fp32|fp16' out err
+
+# Out of memory: a row that says how much it would need.
+run --device cpu --seqlen 256k --d 64 --batch 1 --heads 1 --causal --mode fwd --impl naive --check off --out none --csv -
+expect_code 6
+expect "status oom, not '$(csv_cell out 1 status)'" test "$(csv_cell out 1 status)" = oom
+expect "the bytes in the reason, not '$(csv_cell out 1 reason)'" grep -qE '[0-9].*(B|byte)' <<<"$(csv_cell out 1 reason)"
+
+run verify --device cpu --preset quick
+expect_code 0
+expect_stdout 'pass'
+run verify --device cpu --preset quick --mode bwd --causal --d 64 --impl fused --jsonl v.jsonl
+expect_code 0
+expect "rows without a time" sh -c "! grep -q '\"time_ms\"' v.jsonl"
+expect "all of them pass" sh -c "! grep -E '\"type\": *\"row\"' v.jsonl | grep -vqE '\"check\": *\"pass\"'"
+
+if [ -e /dev/nvidia0 ] || [ -e /dev/dxg ]; then
+    echo "a GPU is here: its absence is not tried"
+else
+    for device in cuda:0 cuda:7; do
+        run --device $device --seqlen 64 --out none --plot none
+        expect_code 6
+        expect_sentence 'device|CUDA|driver'
+        expect_no_stdout
+    done
+    run verify --device cuda:0
+    expect_code 6
+    run info --device cuda:0
+    expect_code 6
+    # Without an option it falls back to the CPU and says so in one line.
+    run --preset quick --dry-run
+    expect_code 0
+    expect "one line about the CPU" test "$(grep -ciE 'cpu' err)" -eq 1
+    for preset in ci acceptance; do # these never fall back
+        run --preset $preset --dry-run
+        expect "preset $preset not to fall back (exit $code)" test "$code" -eq 6 -o "$code" -eq 2
+    done
+fi
+finish

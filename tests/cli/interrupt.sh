@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Ctrl-C in mid sweep: exit 130 after the sample in flight, every row so far whole on disk, no process left.
+. "$(dirname "$0")/lib.sh"
+
+# Many cases of some tenths of a second each.
+long=(--device cpu --seqlen 64:4096:+64 --d 64 --batch 1 --heads 1 --impl fused --warmup-ms 10 --min-time-ms 200 --samples 6
+    --max-noise 100%)
+
+# interrupted SIGNAL: starts the sweep, waits for the third row on disk, signals the program (not its children).
+interrupted() {
+    rm -rf out_dir
+    what="fabench ${long[*]} --out out_dir, then SIG$1"
+    "$fabench" "${long[@]}" --plot none --out out_dir >out 2>err </dev/null &
+    local pid=$! waited=0
+    while [ "$(rows out_dir/run.jsonl 2>/dev/null | wc -l)" -lt 3 ] && [ $waited -lt 300 ]; do
+        sleep 0.1
+        waited=$((waited + 1))
+    done
+    expect "three rows within 30 s" test $waited -lt 300
+    worker=$(pgrep -P $pid | head -1)
+    kill -s "$1" $pid
+    local began=$SECONDS
+    code=0
+    wait $pid || code=$?
+    expect "the prompt back within 5 s" test $((SECONDS - began)) -le 5
+    expect_code 130
+    expect "no worker left" is_gone "$worker"
+    expect "the last line of the JSONL whole" sh -c "tail -c 1 out_dir/run.jsonl | od -An -c | grep -q '\\\\n'"
+    expect "every line a header or a row" test "$(grep -cvE '^\{"type": *"(header|row)".*\}$' out_dir/run.jsonl)" -eq 0
+    expect "as many rows in the CSV" test "$(wc -l <out_dir/run.csv)" -eq "$(wc -l <out_dir/run.jsonl)"
+    expect "only whole rows in the CSV" test "$(csv_widths out_dir/run.csv | wc -l)" -eq 1
+    expect "fewer rows than cases" test "$(rows out_dir/run.jsonl | wc -l)" -lt 128
+    expect_stderr '[Ii]nterrupted'
+}
+
+interrupted INT
+interrupted TERM
+
+# The file of an interrupted run draws.
+run plot out_dir/run.jsonl --plot term
+expect_code 0
+finish

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# --dump writes the tensors, --input reads them back: same inputs, same verdict; what is no fitting .npy is refused.
+. "$(dirname "$0")/lib.sh"
+
+shape=(--device cpu --seqlen 96 --kv-len 160 --d 64 --batch 2 --heads 4 --kv-heads 2 --impl fused --warmup-ms 0 --min-time-ms 1
+    --samples 6 --max-noise 100% --out none --plot none)
+
+run "${shape[@]}" --mode bwd --causal --seed 7 --dump dumped
+expect_code 0
+find dumped -name '*.npy' | sort >names
+for tensor in q k v "do" dq dk dv lse; do
+    expect "$tensor.npy among the dumped files" grep -qE "(^|/)$tensor\.npy\$" names
+done
+from=$(dirname "$(grep -E '/q\.npy$' names | head -1)")
+expect "numpy's magic" test "$(head -c 6 "$from/q.npy" | tail -c 5)" = NUMPY
+expect "the shape in the header" sh -c "head -c 128 '$from/q.npy' | tr -d '\\0' | grep -q '(2, 4, 96, 64)'"
+expect "the keys' shape in the header" sh -c "head -c 128 '$from/k.npy' | tr -d '\\0' | grep -q '(2, 2, 160, 64)'"
+
+# Round trip: other seed, same files, same results.
+run "${shape[@]}" --mode bwd --causal --seed 8 --input "$from" --dump again
+expect_code 0
+to=$(dirname "$(find again -name q.npy | head -1)")
+for tensor in q k v "do"; do
+    expect "the same $tensor" cmp -s "$from/$tensor.npy" "$to/$tensor.npy"
+done
+outputs=$(cd "$from" && find . -name dq.npy) # in a folder of the implementation
+outputs=$(dirname "$outputs")
+for tensor in dq dk dv; do
+    expect "the same $tensor" cmp -s "$from/$outputs/$tensor.npy" "$to/$outputs/$tensor.npy"
+done
+if python3 -c 'import numpy' 2>/dev/null; then
+    expect "numpy to agree" python3 - "$from" <<'END'
+import sys, numpy
+q = numpy.load(sys.argv[1] + "/q.npy")
+assert q.shape == (2, 4, 96, 64) and q.dtype == numpy.float32, (q.shape, q.dtype)
+assert abs(q.std() - 1) < 0.05
+END
+fi
+
+bad() { # bad REGEX: the folder `broken` is refused
+    run "${shape[@]}" --mode fwd --causal --input broken
+    expect_code 7
+    expect_stderr "$1"
+    expect "no crash" sh -c "! grep -qiE 'signal|segmentation|internal error' err"
+}
+fresh() { rm -rf broken; mkdir broken; cp "$from"/{q,k,v}.npy broken/; }
+fresh; rm broken/k.npy; bad 'k\.npy'
+fresh; printf 'NOTNUMPYATALL' >broken/q.npy; bad 'q\.npy'
+fresh; : >broken/q.npy; bad 'q\.npy'
+fresh; head -c 1000 "$from/q.npy" >broken/q.npy; bad 'q\.npy'
+fresh; printf 'xxxx' >>broken/q.npy; bad 'q\.npy'
+fresh; cp "$from/k.npy" broken/q.npy; bad 'q\.npy'
+fresh; sed 's/<f4/<f8/' "$from/v.npy" >broken/v.npy; bad 'v\.npy'
+fresh; sed 's/<f4/>f4/' "$from/v.npy" >broken/v.npy; bad 'v\.npy'
+fresh; sed 's/False/True /' "$from/v.npy" >broken/v.npy; bad 'v\.npy'
+fresh; sed 's/(2, 4, 96, 64)/(2, 4, 96, 65)/' "$from/q.npy" >broken/q.npy; bad 'q\.npy'
+fresh; sed 's/(2, 4, 96, 64)/(9999999999, 9999999999, 9999999999, 64)/' "$from/q.npy" >broken/q.npy; bad 'q\.npy'
+fresh; sed 's/(2, 4, 96, 64)/(2, -4, 96, 64)/' "$from/q.npy" >broken/q.npy; bad 'q\.npy'
+fresh; rm broken/v.npy; mkdir broken/v.npy; bad 'v\.npy'
+finish

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# --impl-lib: a good library runs beside ours; one that is none, of another ABI, or that faults or hangs, costs a
+# sentence or its own row, and the exit code says which.
+. "$(dirname "$0")/lib.sh"
+
+run_small --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu,fused --heads 2 --mode fwd,bwd --csv -
+expect_code 0
+expect "four rows" test "$(wc -l <out)" -eq 5
+expect "the library's own name" test "$(csv_cell out 1 impl)" = right_cpu
+expect "it passes" test "$(csv_cell out 1 check)" = pass
+expect "its backward passes" test "$(csv_cell out 3 check)" = pass
+cp "$plugins/libwrong_cpu.so" copy.so
+run_small --impl-lib copy.so --impl right_cpu --csv - # a path without a slash is a file, not a system library
+expect_code 0
+
+run list --device cpu --impl-lib "$plugins/libwrong_cpu.so"
+expect_code 0
+expect_stdout 'right_cpu.*'
+
+refused() { # refused REGEX LIBRARY
+    run_small --impl-lib "$2" --impl fused
+    expect_code 2
+    expect_sentence "--impl-lib .*$1"
+    expect_no_stdout
+}
+echo 'no library' >text.so
+refused 'text\.so' "$tmp/text.so"
+refused 'absent\.so' "$tmp/absent.so"
+mkdir folder.so
+refused 'folder\.so' "$tmp/folder.so"
+refused 'fabench_impls' "$plugins/libbad_no_symbol.so"
+refused 'ABI' "$plugins/libbad_abi_table.so"
+refused 'ABI' "$plugins/libbad_abi_row.so"
+refused 'empty' "$plugins/libbad_empty.so"
+run_small --impl-lib "$plugins/libwrong_cpu.so" --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu
+expect_code 2
+expect_sentence 'taken|twice'
+run_small --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scal
+expect_code 2
+expect_sentence 'wrong_scale'
+
+# One that breaks in its launch: its row says so, the other implementation's row is there.
+breaks() { # breaks NAME STATUS REGEX
+    rm -f run.jsonl
+    run_small --impl-lib "$plugins/lib$1.so" --impl "$1,fused" --seqlen 128,256 --timeout-s 2 --jsonl "$tmp/run.jsonl" \
+        --csv run.csv
+    expect_code 6
+    expect "four rows" test "$(rows run.jsonl | wc -l)" -eq 4
+    expect "its rows with status $2" test "$(rows run.jsonl "\"impl\": *\"$1\"" | grep -cE "\"status\": *\"$2\"")" -eq 2
+    expect "a reason like $3" sh -c "grep -E '\"impl\": *\"$1\"' run.jsonl | grep -qiE '\"reason\": *\"[^\"]*($3)'"
+    expect "the other's rows ok and checked" test "$(rows run.jsonl '"impl": *"fused' | grep -E '"status": *"ok"' | grep -cE '"check": *"pass"')" -eq 2
+    expect "no time for it" test -z "$(csv_cell run.csv 1 time_ms)"
+}
+breaks bad_fault error 'signal|segmentation|ended with code' # a code where a sanitizer handles it
+breaks bad_exit error 'exit|ended|worker'
+breaks bad_error error 'failed on purpose'
+began=$SECONDS
+breaks bad_hang timeout '2|time'
+expect "two timeouts of 2 s to take less than 30 s" test $((SECONDS - began)) -lt 30
+none_left() { ! pgrep -f "$tmp/run.jsonl"; }
+expect "no process left" none_left
+finish

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# scripts/publish.sh takes good records, names them by device, date and commit, and refuses the others in a sentence.
+. "$(dirname "$0")/lib.sh"
+publish=$root/scripts/publish.sh
+export FABENCH=$fabench FABENCH_RESULTS=$tmp/results
+
+run_small --impl naive,fused --out run_dir --plot none
+expect_code 0
+# A build of a checkout with changes, or of none, is refused; the rest needs a record with a commit.
+sed -i -E 's/"commit": *"[^"]*"/"commit": "0123456789abcdef"/g' run_dir/run.jsonl
+
+run_publish() {
+    what="publish.sh $*"
+    code=0
+    "$publish" "$@" >out 2>err </dev/null || code=$?
+}
+run_publish run_dir
+expect_code 0
+record=$(find results -name '*.jsonl')
+expect "results/cpu/<date>-<commit>-<what>.jsonl, not $record" grep -qE '^results/cpu/20[0-9]{6}-0123456789-[a-z0-9]+\.jsonl$' <<<"$record"
+expect_file "${record%.jsonl}.csv"
+expect "charts" test -n "$(find "${record%.jsonl}" -name '*.gp')"
+run_publish run_dir # again: the same record is no conflict
+expect_code 0
+run_publish --what other run_dir
+expect_code 0
+expect_file "$(echo results/cpu/*-other.jsonl)"
+expect "the record as it was" cmp -s run_dir/run.jsonl "$record"
+
+refused() { # refused REGEX: bad/run.jsonl is not published
+    rm -rf results
+    run_publish bad
+    expect_code 1
+    expect "one sentence" test "$(wc -l <err)" -eq 1
+    expect_stderr "^publish: .*$1"
+    expect "nothing written" test ! -e results
+}
+mkdir bad
+edit() { sed -E "$1" run_dir/run.jsonl >bad/run.jsonl; }
+edit '3s/"check": *"pass"/"check": "fail"/'; refused '1 rows failed'
+edit '2s/"check": *"pass"/"check": "off"/'; refused 'not checked'
+edit '2s/"status": *"ok"/"status": "error"/'; refused 'error'
+edit '2s/"status": *"ok"/"status": "timeout"/'; refused 'timeout'
+edit 's/"commit": *"[^"]*"/"commit": "0123456789-dirty"/'; refused 'changes'
+edit 's/"commit": *"[^"]*"/"commit": "unknown"/'; refused 'commit'
+edit '1s/"type": *"header"/"type": "header", "synthetic": true/'; refused 'synthetic'
+edit '1d'; refused 'header'
+edit '2,$d'; refused 'no row'
+head -c -5 run_dir/run.jsonl >bad/run.jsonl; refused 'cut'
+rm bad/run.jsonl; refused 'no such record'
+edit '3s/"check": *"pass"/"check": "fail"/'
+rm -rf results
+run_publish run_dir bad # one bad one keeps the good one back too
+expect_code 1
+expect "nothing written" test ! -e results
+run_publish
+expect_code 2
+finish

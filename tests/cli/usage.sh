@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# What the command line refuses: exit 2, one sentence that names the option, the value and what would be legal.
+. "$(dirname "$0")/lib.sh"
+
+refused() { # refused REGEX ARGUMENT...
+    local regex=$1
+    shift
+    run "$@"
+    expect_code 2
+    expect_sentence "$regex"
+    expect_no_stdout
+}
+
+refused '--modee.*--mode' --modee fwd
+refused '--causl.*--causal' --causl
+refused 'unknown|no such|nearest|did you mean' --frobnicate
+refused '--d 63.*(multiple|8)' --d 63
+refused '--d 0' --d 0
+refused '--d 264' --d 264
+refused '--seqlen 1kk' --seqlen 1kk
+refused '-n -5' -n -5
+refused '--seqlen 0' --seqlen 0
+refused '--seqlen' --seqlen ''
+refused '--seqlen' --seqlen ,
+refused '--seqlen' --seqlen 1k,
+refused '--seqlen' --seqlen 1k:16k
+refused '--seqlen' --seqlen '1k:16k:*1'
+refused '--seqlen' --seqlen '16k:1k:*2'
+refused '--seqlen 9223372036854775808' --seqlen 9223372036854775808
+refused '--d' --d
+refused '--dtype' --dtype fp17
+refused '--dtype' --dtype ''
+refused '--dtype' --dtype fp8
+refused '--impl' --impl ''
+refused '--mode' --mode forward
+refused '--causal=no' --causal no
+refused '--kv-heads 3.*divide.*--heads 8' --heads 8 --kv-heads 3
+refused '--kv-heads 5.*divide' --device cpu --kv-heads 5
+refused 'too large' --batch 2000000000 --heads 2000000000 --seqlen 2000000000
+refused 'too large' --device cpu --heads 1 --seqlen 2147483647 --d 256 --kv-len 2147483647 --batch 4096
+refused '--batch.*already|twice' --batch 1 --batch 2
+refused '--batch.*--total-tokens' --batch 2 --total-tokens 16k
+refused '--heads.*--hidden' --heads 2 --hidden 2048
+refused '--max-noise' --max-noise -1%
+refused '--samples' --samples 1.5
+refused '--timeout-s' --timeout-s nan
+refused '--atol' --atol -1
+refused '--check' --check maybe
+refused '--device' --device gpu
+refused '--device' --device cuda:x
+refused '--preset' --preset papr
+refused '--csv -.*|--jsonl -.*' --csv - --jsonl -
+small --csv - --columns tflop
+refused '--columns' "${small[@]}"
+refused '--impl.*naive' --device cpu --impl naiv
+refused 'sustain' --sustain-s 10
+refused 'resume' --resume
+refused '--quiet.*--verbose' --quiet --verbose
+refused '--atol' --check off --atol 1
+refused 'plot' plot
+refused 'verif' verfy
+for command in gate ab report selftest; do
+    refused "$command" $command
+done
+refused 'seqlen' verify --seqlen 64
+refused 'preset' plot --preset quick x.jsonl
+refused '--impl-lib' --impl-lib "$tmp/absent.so"
+refused '--profile' --device cpu --profile --impl naive,fused --seqlen 64,128
+refused '--input' --device cpu --input "$tmp/absent"
+
+# --help and --version go to stdout; they are no errors.
+run --help
+expect_code 0
+expect_no_stderr
+for word in --mode --causal --d --headdim --seqlen --kv-len --dtype --impl --impl-lib --variant --deterministic --total-tokens \
+    --hidden --batch --heads --kv-heads --layout --scale --dist --seed --device --check --atol --rtol --warmup-ms --min-time-ms \
+    --samples --max-noise --timeout-s --l2 --out --csv --jsonl --plot --columns --preset --input --dump --profile --dry-run \
+    --verbose --quiet --color --version --help; do
+    expect_stdout "(^|[ ,|])$word([ ,|=[]|\$)"
+done
+run --version
+expect_code 0
+expect_stdout '^fabench [0-9]+\.[0-9]+'
+expect_no_stderr
+finish

@@ -1,0 +1,108 @@
+/* Shared libraries that are no good plugin. One file, built once for each value of BAD_KIND:
+ *   1 no_symbol   exports no fabench_impls
+ *   2 abi_table   serves another ABI number only: answers NULL to ours
+ *   3 abi_row     answers, but its row was compiled with another ABI number
+ *   4 fault       writes through a null pointer in launch
+ *   5 hang        never comes back from launch
+ *   6 exit        ends the process, with code 0, in launch
+ *   7 error       launch answers ATTN_ERROR with a sentence
+ *   8 empty       a table without a row
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/attention.h"
+
+#ifndef BAD_KIND
+#error "BAD_KIND must be 1 to 8"
+#endif
+
+#if BAD_KIND == 1
+
+int bad_plugin_exports_something_else(void);
+int bad_plugin_exports_something_else(void) { return 0; }
+
+#elif BAD_KIND == 2
+
+const struct attn_impl *fabench_impls(int abi)
+{
+    static const struct attn_impl none[1];
+    return abi == ATTN_ABI + 1000 ? none : NULL;
+}
+
+#elif BAD_KIND == 8
+
+const struct attn_impl *fabench_impls(int abi)
+{
+    static const struct attn_impl none[1];
+    (void)abi;
+    return none;
+}
+
+#else
+
+static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
+{
+    (void)request, (void)why;
+    return ATTN_OK;
+}
+
+static size_t workspace_bytes(const struct attn_request *request)
+{
+    (void)request;
+    return 0;
+}
+
+static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                               const struct attn_run *run, struct attn_message *why)
+{
+    (void)request, (void)tensors, (void)run, (void)why;
+#if BAD_KIND == 4
+    volatile float *volatile nowhere = NULL;
+    *nowhere = 1.0f;
+#elif BAD_KIND == 5
+    for (volatile unsigned spins = 0;; spins++)
+        ;
+#elif BAD_KIND == 6
+    exit(0);
+#elif BAD_KIND == 7
+    strcpy(why->text, "the launch failed on purpose");
+    return ATTN_ERROR;
+#endif
+    return ATTN_OK;
+}
+
+#if BAD_KIND == 3
+#define ROW_ABI (ATTN_ABI + 1000)
+#define ROW_NAME "bad_abi_row"
+#elif BAD_KIND == 4
+#define ROW_NAME "bad_fault"
+#elif BAD_KIND == 5
+#define ROW_NAME "bad_hang"
+#elif BAD_KIND == 6
+#define ROW_NAME "bad_exit"
+#else
+#define ROW_NAME "bad_error"
+#endif
+#ifndef ROW_ABI
+#define ROW_ABI ATTN_ABI
+#endif
+
+static const struct attn_impl table[] = {
+    {.abi = ROW_ABI,
+     .name = ROW_NAME,
+     .summary = "bad on purpose",
+     .platform = ATTN_CPU,
+     .accepts = accepts,
+     .workspace_bytes = workspace_bytes,
+     .launch = launch},
+    {.name = NULL},
+};
+
+const struct attn_impl *fabench_impls(int abi)
+{
+    (void)abi;
+    return table;
+}
+
+#endif
