@@ -72,6 +72,7 @@ class PyTorch:
         l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         self.flush = torch.empty(2 * l2_bytes, dtype=torch.uint8, device="cuda")
         self.gemms = {}
+        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
 
     def library_path(self):
         """The libcudnn.so.9 that this process has loaded, else the one of the package nvidia.cudnn."""
@@ -148,13 +149,13 @@ class PyTorch:
         return self.gemms[dtype][0]
 
     def round(self, graph, gemm, index):
-        """One sample of both, each with the L2 flushed before it; the time of the first in milliseconds."""
-        before, after = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        """One sample of both, each with the L2 flushed before it; the time of the first in milliseconds. Everything is
+        queued before the one wait: pauses of the interpreter would let the GPU cool down and clock up."""
+        before, after = self.events
         self.flush.fill_(index & 255)
         before.record()
         graph.replay()
         after.record()
-        after.synchronize()
         self.flush.fill_(index + 1 & 255)
         gemm.replay()
         self.torch.cuda.current_stream().synchronize()
