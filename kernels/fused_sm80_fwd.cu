@@ -358,6 +358,10 @@ __device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores
                 mma_m16n8k16<T>(acc.sum[m], weights.p[m][n], one, one);
             }
         }
+        /* Orders instructions only: ptxas else moves most additions of the sums behind the last mma, where nothing
+         * hides them, and the summands fill the registers until some spill. */
+        if (!SUM_BY_MMA<T> && d == 0)
+            __syncwarp();
         if (n + 1 < Size<Tile>::N_SLICES) {
 #pragma unroll
             for (int j = d * PIECES / D_SLICES; j < (d + 1) * PIECES / D_SLICES; ++j)
