@@ -64,6 +64,17 @@ name_of() {
     echo "$device/$date-${commit:0:10}-${what:-$(text preset <<<"$header")}"
 }
 
+# without_machine RECORD: the record, its header without what names one machine and no measurement depends on: the folders
+# of the command line, the suffix of the kernel's version, the board's UUID. Rows stay as they are.
+without_machine() {
+    sed -E '1{
+        s#("command_line": *")([^ "]*/)?#\1#
+        s#(--(out|csv|jsonl|impl-lib|input|dump)[ =])/[^ "]*/#\1#g
+        s#("kernel": *"[0-9.]*)[^"]*"#\1"#
+        s#"uuid": *"[^"]*", *##
+    }' "$1"
+}
+
 # Everything is looked at before anything is written.
 records=() names=()
 for argument in "$@"; do
@@ -73,7 +84,7 @@ for argument in "$@"; do
     for other in "${names[@]}"; do
         [ "$other" != "$name" ] || refuse "$argument: two records would be $name; publish them apart with --what"
     done
-    if [ -e "$results/$name.jsonl" ] && ! cmp -s "$argument" "$results/$name.jsonl"; then
+    if [ -e "$results/$name.jsonl" ] && ! cmp -s <(without_machine "$argument") "$results/$name.jsonl"; then
         refuse "$argument: $results/$name.jsonl is there already and differs; give it a name with --what"
     fi
     records+=("$argument")
@@ -83,7 +94,7 @@ done
 for i in "${!records[@]}"; do
     target=$results/${names[i]}
     mkdir -p "$(dirname "$target")"
-    cp "${records[i]}" "$target.jsonl"
+    without_machine "${records[i]}" >"$target.jsonl"
     if [ -e "${records[i]%.jsonl}.csv" ]; then
         cp "${records[i]%.jsonl}.csv" "$target.csv"
     fi

@@ -25,7 +25,8 @@ expect_code 0
 run_publish --what other run_dir
 expect_code 0
 expect_file "$(echo results/cpu/*-other.jsonl)"
-expect "the record as it was" cmp -s run_dir/run.jsonl "$record"
+expect "the rows as they were" cmp -s <(tail -n +2 run_dir/run.jsonl) <(tail -n +2 "$record")
+expect "no folder of this machine in the header" sh -c "! head -n 1 '$record' | grep -qF '$tmp'"
 
 refused() { # refused REGEX: bad/run.jsonl is not published
     rm -rf results
