@@ -535,6 +535,17 @@ static void print_failure(struct table *t, const struct record_row *row)
     }
 }
 
+/* --verbose: where the time of a multi-pass implementation goes, from one launch with a time stamp at each pass. */
+static void print_passes(struct table *t, const struct record_row *row)
+{
+    char text[256];
+    int used = snprintf(text, sizeof text, "%s:", row->impl);
+    for (int i = 0; i < row->pass_count && used < (int)sizeof text; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s %s %.3g ms", i ? "," : "", row->passes[i].name,
+                         row->passes[i].time_ms);
+    wrap_words(t->out, t->width, 10, 12, text);
+}
+
 void table_row(struct table *t, const struct record_row *row)
 {
     char cells[COLUMNS_MAX][CELL_SIZE], problem[sizeof t->problem];
@@ -564,6 +575,8 @@ void table_row(struct table *t, const struct record_row *row)
     } else {
         print_reason(t, row, cells);
     }
+    if (row->pass_count)
+        print_passes(t, row);
     if (is(row->check, "fail"))
         print_failure(t, row);
     fflush(t->out);

@@ -541,10 +541,31 @@ static void text_is_shortened_at_characters(void **state)
     }
 }
 
+static void passes_stand_below_their_row(void **state)
+{
+    (void)state;
+    struct capture c;
+    struct record_row row;
+    struct table *t = begin(&c, 80, false, NULL, false);
+    a_row(&row, "naive", 4096);
+    FILL(row.passes[0].name, "scores");
+    row.passes[0].time_ms = 1.25;
+    FILL(row.passes[1].name, "softmax");
+    row.passes[1].time_ms = 0.5;
+    row.pass_count = 2;
+    table_row(t, &row);
+    table_close(t, NULL, 1, EXIT_OK);
+    char *text = end(&c);
+    assert_width(text, 80);
+    assert_non_null(strstr(text, "\n          naive: scores 1.25 ms, softmax 0.5 ms\n"));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sweep_looks_as_drawn),
+        cmocka_unit_test(passes_stand_below_their_row),
         cmocka_unit_test(failure_says_where),
         cmocka_unit_test(status_stands_for_numbers),
         cmocka_unit_test(empty_columns_are_left_out),
