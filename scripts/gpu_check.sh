@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # A GPU machine's whole duty, without a network and without gnuplot, in stages of under 8 minutes each:
 #
-#   scripts/gpu_check.sh [--out DIR] [build|test|sanitize|sweep|all]...
+#   scripts/gpu_check.sh [--out DIR] [build|test|sanitize|sweep|repeat|all]...
 #
 #   build     builds the release preset (skipped where FABENCH_BUILD names a folder that is built already)
 #   test      the GPU tests and `fabench verify`
 #   sanitize  compute-sanitizer memcheck, synccheck and racecheck over `fabench verify --preset quick`
 #   sweep     the paper sweep in fp16 and bf16: naive, fused_sm80, cudnn
+#   repeat    sixteen points at 4K and 16K twice, in fresh processes: % of GEMM must agree within 1 %
 #
 # Everything that a stage says and writes lies in DIR/gpu-check/<stage>/ (DIR is build/ unless given), and the whole of
 # it in DIR/gpu-check-<utc>.tar.gz. Stages may be run in separate calls with one DIR. The exit code is the worst of the
@@ -25,9 +26,9 @@ fi
 stages=()
 for stage in "$@"; do
     case $stage in
-    all) stages+=(build test sanitize sweep) ;;
-    build | test | sanitize | sweep) stages+=("$stage") ;;
-    *) echo "gpu_check: $stage: no such stage; build, test, sanitize, sweep or all" >&2; exit 2 ;;
+    all) stages+=(build test sanitize sweep repeat) ;;
+    build | test | sanitize | sweep | repeat) stages+=("$stage") ;;
+    *) echo "gpu_check: $stage: no such stage; build, test, sanitize, sweep, repeat or all" >&2; exit 2 ;;
     esac
 done
 
@@ -54,7 +55,11 @@ step() {
     local name=$1 code=0 left=$((stage_limit_s - SECONDS + stage_started)) began=$SECONDS
     shift
     [ "$left" -gt 1 ] || left=1
-    timeout --kill-after=10 --signal=INT "$left" "$@" >"$here/$name.log" 2>&1 </dev/null || code=$?
+    if [ "$(type -t "$1")" = function ]; then
+        "$@" >"$here/$name.log" 2>&1 || code=$?
+    else
+        timeout --kill-after=10 --signal=INT "$left" "$@" >"$here/$name.log" 2>&1 </dev/null || code=$?
+    fi
     printf '%-10s %-16s exit %-3d %4d s\n' "$stage" "$name" "$code" $((SECONDS - began)) | tee -a "$report/summary.txt"
     [ "$code" -eq 0 ] || tail -n 15 "$here/$name.log"
     keep "$code"
@@ -114,6 +119,28 @@ sweep_stage() {
         --out "$here/records"
 }
 
+# Prints by how much the % of GEMM of every point differs between two CSV files; fails where it is 1 % or more.
+differences() {
+    awk -F, 'FNR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
+        { point = $column["impl"] " " $column["mode"] " causal=" $column["causal"] " d=" $column["head_dim"] \
+                " n=" $column["q_len"]; share = $column["pct_of_gemm"] }
+        NR == FNR { first[point] = share; next }
+        first[point] > 0 && share > 0 { compared++; change = 100 * (share / first[point] - 1)
+            if (change >= 1 || change <= -1) { apart++ }
+            printf "%-44s %+.2f %%\n", point, change }
+        END { printf "%d points compared, %d apart by 1 %% or more\n", compared, apart
+            exit compared == 0 || apart > 0 }' "$1" "$2"
+}
+
+repeat_stage() {
+    local run
+    for run in first second; do
+        step "$run" "$fabench" --device cuda:0 --seqlen 4k,16k --dtype bf16 --impl naive,fused_sm80,cudnn \
+            --out "$here/$run" --plot none
+    done
+    step differences differences "$here/first/run.csv" "$here/second/run.csv"
+}
+
 mkdir -p "$report"
 for stage in "${stages[@]}"; do
     here=$report/$stage
@@ -130,6 +157,7 @@ for stage in "${stages[@]}"; do
     test) test_stage ;;
     sanitize) sanitize_stage ;;
     sweep) sweep_stage ;;
+    repeat) repeat_stage ;;
     esac
 done
 archive=$out/gpu-check-$(date -u +%Y%m%dT%H%M%SZ).tar.gz
