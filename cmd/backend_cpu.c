@@ -11,10 +11,10 @@
 #include "cmd/backend.h"
 #include "cmd/log.h"
 
-/* Buffers are flushed from the caches by walking over more than they hold; most last-level caches are below this. */
-enum { FLUSH_BYTES = 64 << 20 };
+/* Buffers are flushed from the caches by walking over twice what the last level holds, and over no less than this. */
+enum { FLUSH_BYTES_MIN = 64 << 20 };
 
-struct cpu_state { unsigned char *flush; };
+struct cpu_state { unsigned char *flush; size_t flush_bytes; };
 
 static double now_ms(void)
 {
@@ -31,24 +31,6 @@ static void cpu_close(struct backend *be)
     be->state = NULL;
 }
 
-static enum attn_status cpu_alloc(struct backend *be, size_t bytes, void **pointer, struct attn_message *why)
-{
-    (void)be;
-    *pointer = NULL;
-    const size_t rounded = (bytes + 255) / 256 * 256;
-    if (posix_memalign(pointer, 256, rounded ? rounded : 256) == 0)
-        return ATTN_OK;
-    snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", bytes);
-    *pointer = NULL;
-    return ATTN_NO_MEMORY;
-}
-
-static void cpu_release(struct backend *be, void *pointer)
-{
-    (void)be;
-    free(pointer);
-}
-
 static size_t cpu_free_bytes(struct backend *be)
 {
     (void)be;
@@ -62,6 +44,28 @@ static size_t cpu_free_bytes(struct backend *be)
             break;
     fclose(file);
     return (size_t)available_kb * 1024;
+}
+
+static enum attn_status cpu_alloc(struct backend *be, size_t bytes, void **pointer, struct attn_message *why)
+{
+    *pointer = NULL;
+    /* The system promises more than it has and kills who believes it. */
+    if (bytes > (size_t)64 << 20 && bytes > cpu_free_bytes(be)) {
+        snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", bytes);
+        return ATTN_NO_MEMORY;
+    }
+    const size_t rounded = (bytes + 255) / 256 * 256;
+    if (posix_memalign(pointer, 256, rounded ? rounded : 256) == 0)
+        return ATTN_OK;
+    snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", bytes);
+    *pointer = NULL;
+    return ATTN_NO_MEMORY;
+}
+
+static void cpu_release(struct backend *be, void *pointer)
+{
+    (void)be;
+    free(pointer);
 }
 
 static enum attn_status cpu_copy(struct backend *be, void *to, const void *from, size_t bytes, struct attn_message *why)
@@ -191,7 +195,7 @@ static enum attn_status cpu_sample(struct backend *be, const struct launcher *l,
 {
     struct cpu_state *state = be->state;
     if (cold)
-        for (size_t i = 0; i < FLUSH_BYTES; i += 64)
+        for (size_t i = 0; i < state->flush_bytes; i += 64)
             ((volatile unsigned char *)state->flush)[i]++;
     const double start = now_ms();
     const enum attn_status status = l->impl->launch(l->request, l->tensors, &l->run, why);
@@ -280,10 +284,12 @@ enum attn_status backend_open_cpu(struct backend *be, struct attn_message *why)
 {
     memset(be, 0, sizeof *be);
     struct cpu_state *state = xcalloc(1, sizeof *state);
-    state->flush = calloc(1, FLUSH_BYTES);
+    const long l3_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    state->flush_bytes = l3_bytes > FLUSH_BYTES_MIN / 2 ? 2 * (size_t)l3_bytes : FLUSH_BYTES_MIN;
+    state->flush = calloc(1, state->flush_bytes);
     if (!state->flush) {
+        snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", state->flush_bytes);
         free(state);
-        snprintf(why->text, sizeof why->text, "out of host memory: %d bytes", FLUSH_BYTES);
         return ATTN_NO_MEMORY;
     }
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);

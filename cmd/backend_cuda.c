@@ -240,6 +240,7 @@ static enum attn_status enqueue(struct backend *be, const struct launcher *l, st
         return harness_gemm_launch(s->gemm[l->request->problem->dtype], s->stream, why);
     struct attn_run run = l->run;
     run.stream = s->stream;
+    cudaGetLastError(); /* what an earlier refusal left behind is not this launch's */
     const enum attn_status status = l->impl->launch(l->request, l->tensors, &run, why);
     return status == ATTN_OK ? failed(why, l->impl->name, cudaGetLastError()) : status;
 }
@@ -465,7 +466,7 @@ static enum attn_status open_resources(struct backend *be, struct attn_message *
     TRY(cudaMalloc((void **)&s->counter, sizeof *s->counter));
     s->flush_bytes = 2 * be->device.l2_bytes;
     TRY(cudaMalloc(&s->flush, s->flush_bytes));
-    /* Random bits, not zeros: the flush must draw the power that real data draws. */
+    /* Not zeros, which draw less power than any data. */
     TRY(harness_pattern(s->flush, s->flush_bytes, 0x3f9d70a4u, s->stream));
     const cudaError_t first = cudaStreamSynchronize(s->stream);
     return failed(why, "the first kernel", first);

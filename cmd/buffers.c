@@ -2,6 +2,7 @@
 #include "cmd/buffers.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,13 @@ static bool read_input(const struct plan_item *item, enum tensor_index index, co
         npy_free(file);
         fits = false;
     }
+    for (int64_t i = 0; fits && i < s.batch * s.heads * s.len * s.head_dim; i++)
+        if (!isfinite(fill_load(file->data, file->dtype, i))) {
+            snprintf(why->text, sizeof why->text, "%s: element %lld is not finite: no result could be judged", path,
+                     (long long)i);
+            npy_free(file);
+            fits = false;
+        }
     free(path);
     return fits;
 }

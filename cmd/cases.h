@@ -11,8 +11,9 @@ enum case_stage { STAGE_IDLE, STAGE_PREPARE, STAGE_CHECK, STAGE_TIME };
 /* What the runner needs of the worker around it. */
 struct case_hooks {
     void *context;
-    /* Says what is in flight, for the supervisor's time limit; slot -1 = the harness itself. */
-    void (*stage)(void *context, enum case_stage, int slot);
+    /* Says what is in flight, for the supervisor's time limit; slot -1 = the harness itself,
+     * impl "" = not resolved yet. */
+    void (*stage)(void *context, enum case_stage, int slot, const char *impl);
     bool (*interrupted)(void *context);
     /* A file could not be written; the sentence is on stderr already. Ends the run. */
     void (*io_failed)(void *context);

@@ -107,7 +107,8 @@ static json_t *policy_object(const struct header_input *in)
     put_real(policy, "min_time_ms", in->plan->min_time_ms);
     put_real(policy, "max_noise_pct", in->plan->max_noise_pct);
     put_real(policy, "timeout_s", in->options->timeout_s);
-    json_object_set_new(policy, "samples", json_integer(in->plan->samples));
+    if (in->plan->samples)
+        json_object_set_new(policy, "samples", json_integer(in->plan->samples));
     if (in->plan->total_tokens)
         json_object_set_new(policy, "total_tokens", json_integer(in->plan->total_tokens));
     for (int i = 0; i < in->slot_count; i++)
@@ -128,8 +129,14 @@ json_t *header_make(const struct header_input *in)
     row_begin(&now, in->options, in->facts, &nothing, "none");
     snprintf(started, sizeof started, "%s", now.time_utc);
     record_row_free(&now);
+    /* A path may be any bytes, JSON is UTF-8. */
+    const size_t size = strlen(in->options->command_line) + 1;
+    char *command_line = xmalloc(size);
+    record_clean_text(in->options->command_line, command_line, size);
     json_t *header = json_pack("{s:s, s:i, s:s, s:s, s:s}", "type", "header", "schema", (int)RECORD_SCHEMA, "run_id",
-                               in->facts->run_id, "started_utc", started, "command_line", in->options->command_line);
+                               in->facts->run_id, "started_utc", started, "command_line", command_line);
+    free(command_line);
+    FABENCH_ASSERT(header, "a header of clean text");
     json_object_set_new(header, "tool", tool_object());
     json_object_set_new(header, "host", host_object());
     json_object_set_new(header, "device", device_object(in));

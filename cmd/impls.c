@@ -25,6 +25,7 @@ static void add(struct impls *impls, const struct attn_impl *impl)
 /* One row of a library's table: usable, or the reason why not. */
 static const char *unusable(const struct impls *impls, const struct attn_impl *impl)
 {
+    static const char *const reserved[] = {"fused", "naive", "cudnn", "null", "gemm", "reference"};
     if (impl->abi != ATTN_ABI)
         return "was built for another ABI number";
     if (!impl->accepts || !impl->workspace_bytes || !impl->launch || (impl->prepare && !impl->release))
@@ -32,8 +33,11 @@ static const char *unusable(const struct impls *impls, const struct attn_impl *i
     if (strlen(impl->name) >= sizeof((struct impl_slot *)0)->name ||
         strspn(impl->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(impl->name))
         return "has a name that is not [a-z0-9_]+";
-    if (find(impls, impl->name, (int)impl->platform) || !strcmp(impl->name, "fused"))
+    if (find(impls, impl->name, (int)impl->platform))
         return "has a name that is taken";
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
+        if (!strcmp(impl->name, reserved[i]))
+            return "has a name that this program keeps for its own";
     return NULL;
 }
 

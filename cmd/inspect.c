@@ -166,8 +166,9 @@ int inspect_dry_run(const struct options *o)
     return EXIT_OK;
 }
 
-static void profile_stage(void *context, enum case_stage stage, int slot)
+static void profile_stage(void *context, enum case_stage stage, int slot, const char *impl)
 {
+    (void)impl;
     (void)context;
     (void)stage;
     (void)slot;

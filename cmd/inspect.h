@@ -1,5 +1,5 @@
 /* What can be said without measuring: `info`, `list`, --dry-run; and --profile, which runs one launch. Each prints to
- * stdout and returns an exit code; run them through supervisor_call. */
+ * stdout and returns an exit code; run them through supervisor_call, but --profile, which profilers must see. */
 #ifndef FABENCH_INSPECT_H
 #define FABENCH_INSPECT_H
 

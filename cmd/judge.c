@@ -237,8 +237,12 @@ bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
 
 void judge_merge(struct record_tensor *into, const struct record_tensor *other)
 {
+    const double max_abs_err = fmax(into->max_abs_err, other->max_abs_err);
+    const double rel_rms_err = fmax(into->rel_rms_err, other->rel_rms_err);
     if (!(other->used <= into->used))
         *into = *other;
+    into->max_abs_err = max_abs_err;
+    into->rel_rms_err = rel_rms_err;
 }
 
 double judge_reference_rms(const struct compare_block *blocks, int64_t count, double elements)

@@ -67,7 +67,7 @@ static int run(const struct options *o)
     if (o->dry_run)
         return supervisor_call(o, "--dry-run", inspect_dry_run, 120);
     if (o->profile)
-        return supervisor_call(o, "--profile", inspect_profile, 0);
+        return inspect_profile(o); /* in this process: profilers do not follow a fork */
     return supervisor_run(o);
 }
 

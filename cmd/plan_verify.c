@@ -80,6 +80,7 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
     static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32};
     static const int64_t head_dims[] = {64, 128};
     memset(plan, 0, sizeof *plan);
+    plan->warmup_ms = plan->min_time_ms = plan->max_noise_pct = NAN; /* nothing is timed */
     plan->preset = o->preset == PRESET_QUICK ? "quick" : "verify";
     if (o->q_lens.count || o->kv_lens.count || o->batch || o->heads || o->kv_heads) {
         log_error("verify brings its own shapes: --seqlen, --kv-len, --batch, --heads and --kv-heads belong to the sweep");

@@ -80,10 +80,13 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
     memcpy(row->samples_ms, samples_ms, (size_t)count * sizeof *samples_ms);
     PUT(row->stop, stop);
     row->time_ms = s.median;
-    row->time_ms_ci_lo = s.ci_lo;
-    row->time_ms_ci_hi = s.ci_hi;
+    if (count >= 6) { /* fewer samples have no 95 % interval of the median */
+        row->time_ms_ci_lo = s.ci_lo;
+        row->time_ms_ci_hi = s.ci_hi;
+    }
     row->time_ms_min = s.min;
-    row->noise_pct = s.median > 0 ? 100 * (s.p75 - s.p25) / s.median : NAN;
+    if (count >= 4 && s.median > 0)
+        row->noise_pct = 100 * (s.p75 - s.p25) / s.median;
     if (rivals->gemm_ms)
         row->gemm_tflops = rivals->gemm_flops / stats_of(rivals->gemm_ms, count).median * 1e-9;
     PUT(row->peer, rivals->peer ? rivals->peer : "");

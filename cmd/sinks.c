@@ -1,10 +1,12 @@
 /* Table, files, charts. */
 #include "cmd/sinks.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/chart.h"
@@ -52,6 +54,30 @@ static char *run_dir(const struct options *o, const json_t *header)
     return dir;
 }
 
+/* A folder that was asked for may be there already; one that is named after device and second must be this run's own,
+ * because runs on several devices start in the same second. */
+static bool make_run_dir(struct sinks *s)
+{
+    if (s->options->out_dir)
+        return path_make_dirs(s->dir);
+    char *parent = xstrdup(s->dir);
+    *strrchr(parent, '/') = 0;
+    bool made = path_make_dirs(parent);
+    free(parent);
+    for (int n = 2; made && mkdir(s->dir, 0777) != 0; n++) {
+        if (errno != EEXIST) {
+            log_error("%s: cannot be made: %s", s->dir, strerror(errno));
+            made = false;
+            break;
+        }
+        const size_t stem = strlen(s->dir) - (n == 2 ? 0 : strlen(strrchr(s->dir, '-')));
+        char *next = xasprintf("%.*s-%d", (int)stem, s->dir, n);
+        free(s->dir);
+        s->dir = next;
+    }
+    return made;
+}
+
 static bool open_files(struct sinks *s, const json_t *header)
 {
     const struct options *o = s->options;
@@ -89,7 +115,7 @@ struct sinks *sinks_open(const struct options *o, const json_t *header)
     s->dir = run_dir(o, header);
     s->rows.header = json_incref((json_t *)(uintptr_t)header);
     s->rows.path = xstrdup(s->dir ? s->dir : "run");
-    if ((s->dir && !path_make_dirs(s->dir)) || !open_files(s, header)) {
+    if ((s->dir && !make_run_dir(s)) || !open_files(s, header)) {
         if (s->csv)
             record_close(s->csv);
         free(s->dir);

@@ -2,6 +2,7 @@
 #include "cmd/supervisor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +35,8 @@ static void on_signal(int number)
 }
 
 struct slot_state { char name[40]; bool named, has_run; };
+/* After SIGKILL a process that hangs in its driver may never go away. */
+static const double KILL_LIMIT_S = 10;
 
 struct supervisor {
     const struct options *options;
@@ -64,6 +68,8 @@ static unsigned all_slots(const struct supervisor *s) { return (unsigned)((UINT6
 
 static void advance(struct supervisor *s, int item, int slot)
 {
+    if (item < s->item)
+        return;
     if (item != s->item) {
         s->item = item;
         s->done = 0;
@@ -86,18 +92,27 @@ static void take_row(struct supervisor *s, int item, int slot, const struct reco
     }
     if (!strcmp(row->check, "fail"))
         worsen(s, EXIT_CHECK_FAILED);
-    worsen(s, sinks_row(s->sinks, row));
+    if (s->sinks)
+        worsen(s, sinks_row(s->sinks, row));
     advance(s, item, slot);
 }
 
 static void take_failure(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
 {
     struct record_row row;
+    if (item < s->item || item >= s->plan.count || (item == s->item && slot >= 0 && s->done & 1u << slot)) {
+        log_error("%s: after its row was complete: %s", slot >= 0 ? s->slots[slot].name : "harness", reason);
+        worsen(s, EXIT_DEVICE);
+        return;
+    }
     for (int i = 0; i < s->slot_count; i++) {
         /* A failure of the harness itself (slot -1) leaves no implementation of the problem a chance. */
         if ((slot >= 0 && i != slot) || (item == s->item && (s->done & 1u << i)))
             continue;
-        row_begin(&row, s->options, &s->facts, &s->plan.items[item], s->slots[i].name);
+        /* Under its own name where it is known which one `fused` meant. */
+        const bool in_flight = i == slot && s->progress->slot == slot && s->progress->impl[0];
+        row_begin(&row, s->options, &s->facts, &s->plan.items[item],
+                  in_flight ? (const char *)s->progress->impl : s->slots[i].name);
         row_end(&row, status, reason);
         take_row(s, item, i, &row);
         record_row_free(&row);
@@ -123,8 +138,11 @@ static void take_hello(struct supervisor *s, const json_t *message)
                                                               : plan_make(s->options, platform, &s->plan);
     FABENCH_ASSERT(planned == EXIT_OK, "the worker's plan was legal");
     s->sinks = sinks_open(s->options, json_object_get(message, "header"));
-    if (!s->sinks)
+    if (!s->sinks) { /* nothing can be kept: the worker need not go on */
+        s->progress->stop = 1;
+        s->finished = true;
         worsen(s, EXIT_IO);
+    }
 }
 
 static void take_message(struct supervisor *s, const char *line)
@@ -154,9 +172,10 @@ static void take_message(struct supervisor *s, const char *line)
         worsen(s, EXIT_IO);
     } else if (!strcmp(kind, "fatal")) {
         s->finished = true;
-        worsen(s, (int)json_integer_value(json_object_get(message, "exit")));
         if (!s->sinks)
             s->exit_code = (int)json_integer_value(json_object_get(message, "exit"));
+        else
+            worsen(s, EXIT_DEVICE); /* a later worker could not open what the first one could */
     } else if (!strcmp(kind, "done")) {
         s->finished = true;
     }
@@ -165,13 +184,13 @@ static void take_message(struct supervisor *s, const char *line)
 
 /* ---- one worker ----------------------------------------------------------------------------------------------------- */
 
-struct child { pid_t pid; int pipe; char *line; size_t used, capacity; };
+struct child { pid_t pid; int pipe; char *line; size_t used, capacity; bool abandoned; };
 
 static bool start(struct supervisor *s, struct child *child)
 {
     int ends[2];
     memset(child, 0, sizeof *child);
-    if (pipe(ends) != 0) {
+    if (pipe2(ends, O_CLOEXEC) != 0) {
         log_error("pipe: %s", strerror(errno));
         return false;
     }
@@ -245,24 +264,51 @@ static bool overdue(const struct supervisor *s)
     return s->progress->stage != STAGE_IDLE && (now_ms() - s->progress->since_ms) * 1e-3 > limit_s;
 }
 
+/* The worker has ended, whoever else may still hold its end of the pipe. */
+static bool is_gone(const struct child *child)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child->pid;
+}
+
+static void kill_worker(const struct child *child, double *killed_ms)
+{
+    if (*killed_ms > 0)
+        return;
+    *killed_ms = now_ms();
+    kill(child->pid, SIGKILL);
+}
+
 /* Reads until the worker is gone. Returns true when it was killed for running over its limit. */
 static bool watch(struct supervisor *s, struct child *child)
 {
     bool killed = false, open = true;
-    double interrupted_ms = 0;
+    double interrupted_ms = 0, killed_ms = 0, last_ms = now_ms();
     while (open) {
         struct pollfd fd = {.fd = child->pipe, .events = POLLIN};
-        if (poll(&fd, 1, 100) > 0)
+        const int ready = poll(&fd, 1, 100);
+        if (ready > 0)
             open = receive(s, child);
+        else if (ready == 0 && is_gone(child))
+            break;
+        if (now_ms() - last_ms > 2000) /* we were suspended, and so was the worker */
+            s->progress->since_ms += now_ms() - last_ms;
+        last_ms = now_ms();
+        if (killed_ms > 0 && (now_ms() - killed_ms) * 1e-3 > KILL_LIMIT_S) {
+            log_error("the worker process %d cannot be killed: it hangs in the driver", (int)child->pid);
+            s->finished = child->abandoned = true;
+            worsen(s, EXIT_DEVICE);
+            break;
+        }
         if (interrupts > 0 && !s->progress->stop) {
             s->progress->stop = 1;
             interrupted_ms = now_ms();
         }
-        if (!killed && (interrupts > 1 || (interrupted_ms > 0 && (now_ms() - interrupted_ms) * 1e-3 > INTERRUPT_LIMIT_S)))
-            kill(child->pid, SIGKILL);
+        if (interrupts > 1 || (interrupted_ms > 0 && (now_ms() - interrupted_ms) * 1e-3 > INTERRUPT_LIMIT_S))
+            kill_worker(child, &killed_ms);
         if (!killed && interrupts == 0 && overdue(s)) {
             killed = true;
-            kill(child->pid, SIGKILL);
+            kill_worker(child, &killed_ms);
         }
         if (s->exit_code == EXIT_IO)
             s->progress->stop = 1; /* rows can no longer be kept: measuring on would be for nothing */
@@ -277,7 +323,7 @@ static void account(struct supervisor *s, const struct child *child, bool killed
     int state = 0;
     char reason[256];
     static const char *const stages[] = {"", "while being prepared", "in its checked launch", "while being timed"};
-    while (waitpid(child->pid, &state, 0) < 0 && errno == EINTR) {
+    while (!child->abandoned && waitpid(child->pid, &state, 0) < 0 && errno == EINTR) {
     }
     if (s->finished || s->reported || interrupts > 0)
         return;
@@ -317,11 +363,18 @@ static void run_workers(struct supervisor *s)
 /* A named implementation that ran nowhere is the user's disappointment: it must not look like success. */
 static void blame_absent(struct supervisor *s)
 {
-    for (int i = 0; i < s->slot_count; i++)
+    bool any_ran = false;
+    for (int i = 0; i < s->slot_count; i++) {
+        any_ran = any_ran || s->slots[i].has_run;
         if (s->slots[i].named && !s->slots[i].has_run) {
             log_error("--impl %s: ran nowhere; the rows say why", s->slots[i].name);
             worsen(s, EXIT_DEVICE);
         }
+    }
+    if (!any_ran && s->exit_code == EXIT_OK) {
+        log_error("nothing ran; the rows say why");
+        worsen(s, EXIT_DEVICE);
+    }
 }
 
 int supervisor_run(const struct options *options)
@@ -348,8 +401,10 @@ int supervisor_run(const struct options *options)
     int code = s.exit_code;
     if (s.sinks)
         code = sinks_close(s.sinks, (now_ms() - s.started_ms) * 1e-3, s.exit_code);
-    if (interrupts > 0)
+    if (interrupts > 0) {
+        code = exit_worst(code, EXIT_INTERRUPTED);
         log_note("interrupted; the rows so far are whole");
+    }
     plan_free(&s.plan);
     munmap(s.progress, sizeof *s.progress);
     return code;
@@ -366,8 +421,13 @@ int supervisor_call(const struct options *options, const char *what, int (*funct
         return EXIT_IO;
     }
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGPIPE, SIG_IGN);
         const int code = function(options);
-        _exit(fflush(NULL) == 0 ? code : EXIT_IO);
+        if (fflush(stdout) == 0 && !ferror(stdout))
+            _exit(code);
+        log_error("%s: stdout could not be written: %s", what, strerror(errno));
+        _exit(EXIT_IO);
     }
     const double start = now_ms();
     for (;;) {

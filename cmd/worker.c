@@ -56,16 +56,17 @@ static void send_message(struct worker *w, json_t *message)
         _exit(EXIT_IO);
 }
 
-static void on_stage(void *context, enum case_stage stage, int slot)
+static void on_stage(void *context, enum case_stage stage, int slot, const char *impl)
 {
     struct worker *w = context;
     struct worker_progress *p = w->task->progress;
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
+    p->since_ms = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6; /* first: the limit depends on the stage */
     p->item = w->item;
     p->slot = slot;
     p->stage = (int)stage;
-    p->since_ms = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    snprintf((char *)p->impl, sizeof p->impl, "%s", impl);
 }
 
 static bool on_interrupted(void *context)
@@ -109,7 +110,7 @@ int worker_run(const struct worker_task *task)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGINT, SIG_IGN); /* the supervisor decides, through progress->stop */
     signal(SIGTERM, SIG_DFL);
-    on_stage(&w, STAGE_PREPARE, -1);
+    on_stage(&w, STAGE_PREPARE, -1, "");
     w.pipe = fdopen(task->pipe, "w");
     if (!w.pipe)
         return EXIT_IO;
@@ -130,12 +131,14 @@ int worker_run(const struct worker_task *task)
         int failed = -1;
         w.item = i;
         if (case_run(&setting, i, i == task->first_item ? task->done : 0, &failed, &why) != ATTN_OK) {
+            char reason[sizeof why.text];
+            record_clean_text(why.text, reason, sizeof reason);
             send_message(&w, json_pack("{s:s, s:i, s:i, s:s}", "msg", "failed", "item", i, "slot", failed, "reason",
-                                       why.text));
+                                       reason));
             _exit(EXIT_DEVICE); /* the context may be lost: nothing of it is cleaned up */
         }
     }
-    on_stage(&w, STAGE_IDLE, -1);
+    on_stage(&w, STAGE_IDLE, -1, "");
     send_message(&w, json_pack("{s:s}", "msg", "done"));
     session_close(&session);
     fclose(w.pipe);

@@ -19,6 +19,7 @@
 struct worker_progress {
     volatile int item, slot, stage;
     volatile double since_ms; /* CLOCK_MONOTONIC when stage or slot last changed or a sample began */
+    volatile char impl[40];   /* what the slot in flight resolved to, "" when that is not known */
     volatile int stop;        /* the supervisor asks the worker to end after the sample in flight */
 };
 

@@ -57,6 +57,16 @@ breaks bad_error error 'failed on purpose'
 began=$SECONDS
 breaks bad_hang timeout '2|time'
 expect "two timeouts of 2 s to take less than 30 s" test $((SECONDS - began)) -lt 30
+# One that ends the process after its row is complete: said, and nothing is run twice or lost.
+rm -f run.jsonl
+began=$SECONDS
+run_small --impl-lib "$plugins/libbad_release.so" --impl bad_release,fused --seqlen 128,256 --timeout-s 5 \
+    --jsonl "$tmp/run.jsonl"
+expect_code 6
+expect "four rows" test "$(rows run.jsonl | wc -l)" -eq 4
+expect "the other's rows ok and checked" test "$(rows run.jsonl '"impl": *"fused' | grep -cE '"check": *"pass"')" -eq 2
+expect_stderr 'bad_release: after its row was complete'
+expect "an end within 20 s" test $((SECONDS - began)) -lt 20
 none_left() { ! pgrep -f "$tmp/run.jsonl"; }
 expect "no process left" none_left
 finish

@@ -83,7 +83,7 @@ right() {
 
 forward_faults() {
     local last=$((n - 1))
-    run_faults fwd 1 "$right" wrong_{inverted_mask,diagonal,scale,last_tile,last_rows,stale,nan_row,past_end}
+    run_faults fwd 1 "$right" wrong_{inverted_mask,diagonal,scale,last_tile,last_rows,stale,lazy,nan_row,past_end}
     right "$right"
     wrong inverted_mask o lse+
     wrong diagonal o+ lse+
@@ -94,6 +94,7 @@ forward_faults() {
     says "rows $((n - 64))\.\.$last"
     says_rows_within $((n - 64)) $last
     wrong stale o+ lse+
+    wrong lazy o+ lse+
     wrong nan_row o+
     says "row=$((n / 2)) "
     says "rows $((n / 2))\.\.$((n / 2))"
@@ -105,7 +106,7 @@ forward_faults() {
 
 backward_faults() {
     local last=$((n - 1))
-    run_faults bwd 1 "$right" wrong_{inverted_mask,diagonal,scale,last_tile,last_rows,stale,nan_row,past_end,dk}
+    run_faults bwd 1 "$right" wrong_{inverted_mask,diagonal,scale,last_tile,last_rows,stale,lazy,nan_row,past_end,dk}
     right "$right"
     wrong inverted_mask dq+ dk+ dv+
     wrong diagonal dq+ dk+ dv+
@@ -119,6 +120,7 @@ backward_faults() {
     passes dk
     passes dv
     wrong stale dq+ dk+ dv+
+    wrong lazy dq+ dk+ dv+
     wrong nan_row dq+
     says "rows $((n / 2))\.\.$((n / 2))"
     passes dk

@@ -7,6 +7,7 @@
  *   6 exit        ends the process, with code 0, in launch
  *   7 error       launch answers ATTN_ERROR with a sentence
  *   8 empty       a table without a row
+ *   9 release     its row is complete (and wrong: nothing is written), then release ends the process
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "kernels/attention.h"
 
 #ifndef BAD_KIND
-#error "BAD_KIND must be 1 to 8"
+#error "BAD_KIND must be 1 to 9"
 #endif
 
 #if BAD_KIND == 1
@@ -81,11 +82,29 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 #define ROW_NAME "bad_hang"
 #elif BAD_KIND == 6
 #define ROW_NAME "bad_exit"
+#elif BAD_KIND == 9
+#define ROW_NAME "bad_release"
 #else
 #define ROW_NAME "bad_error"
 #endif
 #ifndef ROW_ABI
 #define ROW_ABI ATTN_ABI
+#endif
+
+#if BAD_KIND == 9
+static enum attn_status prepare(const struct attn_request *request, const struct attn_tensors *tensors, void **plan,
+                                struct attn_message *why)
+{
+    (void)request, (void)tensors, (void)why;
+    *plan = NULL;
+    return ATTN_OK;
+}
+
+static void release(void *plan)
+{
+    (void)plan;
+    _Exit(3);
+}
 #endif
 
 static const struct attn_impl table[] = {
@@ -95,6 +114,10 @@ static const struct attn_impl table[] = {
      .platform = ATTN_CPU,
      .accepts = accepts,
      .workspace_bytes = workspace_bytes,
+#if BAD_KIND == 9
+     .prepare = prepare,
+     .release = release,
+#endif
      .launch = launch},
     {.name = NULL},
 };

@@ -27,6 +27,7 @@ enum fault {
     LAST_TILE,
     LAST_ROWS,
     STALE,
+    LAZY,
     NAN_ROW,
     HEADS,
     PAST_END,
@@ -122,7 +123,10 @@ __device__ int64_t output_head(const struct arguments &a, int64_t h, int64_t hea
     return a.fault == HEADS && heads > 1 && h < 2 ? 1 - h : h;
 }
 
-__device__ bool is_stale(const struct arguments &a) { return a.fault == STALE && *a.calls > 0; }
+__device__ bool is_stale(const struct arguments &a)
+{
+    return (a.fault == STALE && *a.calls > 0) || (a.fault == LAZY && *a.calls > 1);
+}
 
 /* Stores one row fragment of O or dQ, with the faults that live in the store. */
 template <typename T>
@@ -433,6 +437,7 @@ LAUNCH(launch_scale, SCALE)
 LAUNCH(launch_last_tile, LAST_TILE)
 LAUNCH(launch_last_rows, LAST_ROWS)
 LAUNCH(launch_stale, STALE)
+LAUNCH(launch_lazy, LAZY)
 LAUNCH(launch_nan_row, NAN_ROW)
 LAUNCH(launch_heads, HEADS)
 LAUNCH(launch_past_end, PAST_END)
@@ -469,6 +474,7 @@ extern "C" const struct attn_impl *fabench_impls(int abi)
         row("wrong_last_tile", "wrong: last 128 keys skipped", launch_last_tile),
         row("wrong_last_rows", "wrong: last 64 rows not written", launch_last_rows),
         row("wrong_stale", "wrong: only the first launch writes", launch_stale),
+        row("wrong_lazy", "wrong: only the first two launches write", launch_lazy),
         row("wrong_nan_row", "wrong: one row is NaN", launch_nan_row),
         row("wrong_heads", "wrong: heads 0 and 1 swapped", launch_heads),
         row("wrong_past_end", "wrong: writes one element past the end", launch_past_end),
