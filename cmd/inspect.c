@@ -38,6 +38,10 @@ static void print_gemm(struct session *s)
         for (int n = 0; n < 50; n++)
             if (s->backend.ops->sample(&s->backend, &gemm, true, &time_ms, &why) == ATTN_OK)
                 best_ms = fmin(best_ms, time_ms);
+        if (!isfinite(best_ms)) {
+            printf("  %-22s not measured: %s\n", i == 0 ? "GEMM fp16" : "GEMM bf16", why.text);
+            continue;
+        }
         printf("  %-22s %.0f TFLOPS (cuBLAS 8192^3, best of 50, L2 cold)\n",
                i == 0 ? "GEMM fp16" : "GEMM bf16", flops / best_ms * 1e-9);
     }
@@ -134,7 +138,8 @@ int inspect_dry_run(const struct options *o)
     for (int i = 0; i < s.plan.count; i++) {
         const struct plan_item *item = &s.plan.items[i];
         char name[96], bytes[32];
-        double total = tensor_set_bytes(item);
+        /* Every implementation has outputs of its own: at most as much as the inputs. */
+        double total = tensor_set_bytes(item) * (1 + 0.5 * (s.slot_count - 1));
         problem_print(&item->problem, item->mode, name, sizeof name);
         printf("%-38s batch %lld heads %lld/%lld\n", name, (long long)item->problem.batch,
                (long long)item->problem.q_heads, (long long)item->problem.kv_heads);
@@ -158,7 +163,8 @@ int inspect_dry_run(const struct options *o)
         peak_bytes = fmax(peak_bytes, total);
     }
     char peak[32], have[32];
-    printf("%d problems x %d implementations, about %.0f s; at most %s of %s (plans of libraries come on top)\n",
+    printf("%d problems x %d implementations, about %.0f s and the references; inputs, outputs and workspaces up to %s of "
+           "%s (the reference's outputs and libraries' plans come on top)\n",
            s.plan.count, s.slot_count, s.plan.count * estimate_s(&s.plan, o),
            number_print_bytes(peak_bytes, peak, sizeof peak),
            number_print_bytes((double)s.backend.ops->free_bytes(&s.backend), have, sizeof have));

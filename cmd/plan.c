@@ -199,9 +199,17 @@ char *plan_repro(const struct options *o, const struct plan_item *item, const ch
         const int wrote = snprintf(buffer + used, size - used, __VA_ARGS__);                                           \
         used = wrote < 0 || (size_t)wrote >= size - used ? size - 1 : used + (size_t)wrote;                            \
     } while (0)
+    if (item->batch_gap) { /* only verify makes this shape */
+        snprintf(buffer, size, "fabench verify%s%s --mode %s --causal=%s --d %lld --dtype %s", impl ? " --impl " : "",
+                 impl ? impl : "", option_mode_name(item->mode), p->causal ? "yes" : "no", (long long)p->head_dim,
+                 option_dtype_name(p->dtype));
+        return buffer;
+    }
     APPEND("fabench");
     for (int i = 0; i < o->impl_libs.count; i++)
-        APPEND(" --impl-lib %s", o->impl_libs.names[i]);
+        APPEND(" --impl-lib '%s'", o->impl_libs.names[i]);
+    if (o->preset != PRESET_NONE)
+        APPEND(" --preset %s", option_preset_name(o->preset));
     if (impl)
         APPEND(" --impl %s", impl);
     APPEND(" --mode %s --causal=%s --d %lld --seqlen %lld", option_mode_name(item->mode), p->causal ? "yes" : "no",
@@ -219,6 +227,14 @@ char *plan_repro(const struct options *o, const struct plan_item *item, const ch
     APPEND(" --seed %llu", (unsigned long long)item->seed);
     if (o->l2 != L2_COLD)
         APPEND(" --l2 %s", option_l2_name(o->l2));
+    if (o->input_dir)
+        APPEND(" --input '%s'", o->input_dir);
+    if (o->check != CHECK_FULL)
+        APPEND(" --check %s", option_check_name(o->check));
+    if (!isnan(o->atol))
+        APPEND(" --atol %.9g", o->atol);
+    if (!isnan(o->rtol))
+        APPEND(" --rtol %.9g", o->rtol);
     if (item->deterministic)
         APPEND(" --deterministic");
     if (o->variant)

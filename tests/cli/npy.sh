@@ -57,4 +57,6 @@ fresh; sed 's/(2, 4, 96, 64)/(2, 4, 96, 65)/' "$from/q.npy" >broken/q.npy; bad '
 fresh; sed 's/(2, 4, 96, 64)/(9999999999, 9999999999, 9999999999, 64)/' "$from/q.npy" >broken/q.npy; bad 'q\.npy'
 fresh; sed 's/(2, 4, 96, 64)/(2, -4, 96, 64)/' "$from/q.npy" >broken/q.npy; bad 'q\.npy'
 fresh; rm broken/v.npy; mkdir broken/v.npy; bad 'v\.npy'
+fresh; printf '\0\0\300\177' | dd of=broken/v.npy bs=1 seek=$(($(stat -c %s broken/v.npy) - 4)) conv=notrunc status=none
+bad 'v\.npy.*not finite'
 finish
