@@ -341,13 +341,15 @@ static void check_row(const struct arena *a, struct contender *c)
     row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, applied.rtol);
 }
 
-/* One more launch on the timed path, into poison: what is checked was written by it and by no launch before it. */
+/* What the last timed launch left; then one more launch on the same path into poison, so that what is checked was
+ * written by it and by no launch before it. */
 static enum attn_status judge_timed_path(struct arena *a, struct contender *c, struct attn_message *why)
 {
     struct backend *be = a->setting->backend;
     double ignored_ms = 0;
     if (!strcmp(c->impl->name, "null"))
         return ATTN_OK;
+    TRY(judge_now(a, c, why));
     TRY(outputs_poison(be, &c->outputs, why));
     TRY(be->ops->sample(be, &c->launcher, a->setting->options->l2 == L2_COLD, &ignored_ms, why));
     return judge_now(a, c, why);

@@ -213,9 +213,10 @@ static void judged_tensors(enum attn_mode mode, int *first, int *last)
     *last = mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV;
 }
 
-/* The rms of each reference of a view, by comparing it with itself. */
+/* The rms of each reference of a view, by comparing it with zeros: one row of them, with strides of 0. Where a reference
+ * is not finite, zeros differ from it in kind: nothing could be judged there, since NaN would be held against NaN. */
 static enum attn_status measure_rms(struct backend *be, const struct plan_item *item, struct check_view *view,
-                                    struct attn_message *why)
+                                    void *zeros, struct attn_message *why)
 {
     const struct tensor_set no_outputs = {.lse = {0}};
     const struct check_request request = {.item = item, .outputs = &no_outputs};
@@ -224,20 +225,40 @@ static enum attn_status measure_rms(struct backend *be, const struct plan_item *
     judged_tensors(item->mode, &first, &last);
     for (int t = first; t <= last; t++) {
         if (t == TENSOR_LSE)
-            continue; /* judged absolutely */
+            continue; /* judged absolutely, and -inf is legal there */
         struct compare_job job = job_of(&request, view, (enum problem_tensor)t, &none);
+        const double elements = (double)job.batch * (double)job.heads * (double)job.len * (double)job.head_dim;
         job.dtype = ATTN_FP32;
-        job.x = problem_strides(ATTN_BHSD, job.heads, job.len, job.head_dim);
-        job.x.data = (void *)(uintptr_t)job.ref;
+        job.x = (struct attn_tensor){.data = zeros};
         struct compare_block *blocks = xmalloc((unsigned long)block_count(&job) * sizeof *blocks);
         const enum attn_status status = be->ops->compare(be, &job, blocks, why);
+        int64_t not_finite = 0;
+        for (int64_t n = 0; n < block_count(&job) && status == ATTN_OK; n++)
+            not_finite += blocks[n].nonfinite;
         if (status == ATTN_OK)
-            view->rms[t] = judge_reference_rms(blocks, block_count(&job), (double)job.batch * (double)job.heads *
-                                                                              (double)job.len * (double)job.head_dim);
+            view->rms[t] = judge_reference_rms(blocks, block_count(&job), elements);
         free(blocks);
         TRY(status);
+        if (not_finite) {
+            snprintf(why->text, sizeof why->text, "the reference's %s has %lld values that are not finite",
+                     problem_tensor_name((enum problem_tensor)t), (long long)not_finite);
+            return ATTN_ERROR;
+        }
     }
     return ATTN_OK;
+}
+
+static enum attn_status measure_references(struct backend *be, const struct plan_item *item,
+                                           struct check_reference *reference, struct attn_message *why)
+{
+    const size_t bytes = (size_t)item->problem.head_dim * sizeof(float);
+    void *zeros = NULL;
+    TRY(be->ops->alloc(be, bytes, &zeros, why));
+    enum attn_status status = be->ops->pattern(be, zeros, bytes, 0, why);
+    for (int i = 0; i < reference->count && status == ATTN_OK; i++)
+        status = measure_rms(be, item, &reference->views[i], zeros, why);
+    be->ops->release(be, zeros);
+    return status;
 }
 
 enum attn_status check_reference_make(struct backend *be, const struct plan_item *item, enum check_scope scope,
@@ -262,9 +283,8 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
         const struct attn_tensors tensors = view_tensors(&inputs->tensors, view);
         next += place_outputs(&view->problem, item->mode, true, &view->reference, next);
         TRY(run_reference(be, &view->problem, item->mode, &tensors, &view->reference, why));
-        TRY(measure_rms(be, item, view, why));
     }
-    return ATTN_OK;
+    return measure_references(be, item, reference, why);
 }
 
 void check_reference_free(struct backend *be, struct check_reference *reference)
