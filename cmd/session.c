@@ -26,8 +26,7 @@ static void find_cudnn(const struct session *s, char *version, size_t size)
 
 static void gather_facts(struct session *s, const char *run_id)
 {
-    s->nvml = (struct nvml_identity){.power_limit_w = NAN, .ecc = -1, .mig = -1, .other_processes = -1,
-                                     .max_sm_clock_mhz = NAN};
+    s->nvml = nvml_nobody();
     s->nvml_problem[0] = 0;
     if (s->backend.device.platform == ATTN_CUDA) {
         if (nvml_open(s->backend.info.pci_bus_id, s->nvml_problem, sizeof s->nvml_problem))
