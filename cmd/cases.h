@@ -6,7 +6,11 @@
 #include "cmd/impls.h"
 #include "cmd/row.h"
 
-enum case_stage { STAGE_IDLE, STAGE_PREPARE, STAGE_CHECK, STAGE_TIME };
+enum case_stage { STAGE_IDLE, STAGE_PREPARE, STAGE_CHECK, STAGE_TIME, STAGE_SUSTAIN };
+
+/* "checking": what a stage is doing, for progress; "in its checked launch": when it went wrong. */
+const char *case_stage_doing(int stage);
+const char *case_stage_when(int stage);
 
 /* What the runner needs of the worker around it. */
 struct case_hooks {

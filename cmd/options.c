@@ -117,8 +117,7 @@ static void join_choices(const struct option_def *def, char *buffer, size_t size
     const char *legal[16];
     int count = 0;
     for (int i = option_is_preset(def); def->choices[i]; i++)
-        if (!option_is_preset(def) || i != PRESET_ACCEPTANCE)
-            legal[count++] = def->choices[i];
+        legal[count++] = def->choices[i];
     buffer[0] = 0;
     for (int i = 0; i < count; i++)
         snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s%s",
@@ -206,11 +205,7 @@ static bool refuse_choice(const struct option_def *def, const char *name, const 
 static bool parse_choice(const struct option_def *def, const char *name, const char *value, void *field)
 {
     const int index = choice_index(def, value, strlen(value));
-    char legal[160];
     _Static_assert(sizeof(enum preset) == sizeof index, "an enum field is as wide as an int");
-    if (option_is_preset(def) && index == PRESET_ACCEPTANCE)
-        return options_refuse(name, value, "needs --sustain-s, which is not in this version; must be %s",
-                              legal_text(def, legal, sizeof legal));
     if (index < 0 || (option_is_preset(def) && index == PRESET_NONE))
         return refuse_choice(def, name, value, value, strlen(value));
     memcpy(field, &index, sizeof index);

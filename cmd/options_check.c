@@ -7,6 +7,7 @@
 #include "cmd/numbers.h"
 #include "cmd/options_table.h"
 #include "cmd/paths.h"
+#include "cmd/sustain.h"
 
 /* Tensors and score matrices beyond these are refused, so that no product of sizes leaves 64 bits anywhere. */
 #define TENSOR_ELEMENTS_MAX ((int64_t)1 << 40)
@@ -152,6 +153,12 @@ bool options_check(const struct parse *p)
     if (o->check == CHECK_OFF && tolerance)
         return options_refuse(tolerance, typed(p, tolerance),
                               "contradicts --check off; must be left out, or --check full|sample");
+    if (o->sustain_s > 0 && o->sustain_s < SUSTAIN_MIN_S)
+        return options_refuse("--sustain-s", typed(p, "--sustain-s"),
+                              "too short to measure energy; must be 0 (none), or from %g to 3600", SUSTAIN_MIN_S);
+    if (o->sustain_s > 0 && o->profile)
+        return options_refuse("--sustain-s", typed(p, "--sustain-s"),
+                              "contradicts --profile, which launches once; one of them is legal");
     if (o->command == COMMAND_PLOT) {
         if (!o->files.count)
             return options_refuse("plot", NULL, "needs the record files to draw, as in fabench plot run.jsonl");

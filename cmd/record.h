@@ -65,6 +65,14 @@ struct record_row {
     struct record_pass passes[8];
     int pass_count;
     char launch[8];         /* graph | direct | host */
+    char asked[40];         /* the implementation as asked for: "fused" where impl says which one that was */
+    /* The sustained region (cmd/sustain.h) that tflops_sustained, power_w, energy_j and tflops_per_w come from. The
+     * energies are those of the whole region: the device's counter, and its power readings integrated. */
+    double sustain_s;
+    int64_t sustain_passes;
+    char energy_source[16]; /* counter | integral: which of the two energy_j and power_w are made from */
+    double energy_counter_j, energy_integral_j;
+    double sustain_sm_clock_mhz, sustain_temp_c, sustain_power_capped_pct, sustain_throttled_pct;
 };
 
 /* Frees, then everything "not measured" but schema, which becomes ours. The row must be zeroed before its first

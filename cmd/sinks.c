@@ -106,6 +106,15 @@ static const char *peer_of(const json_t *header)
     return NULL;
 }
 
+/* The device whose clocks are free, as nvidia-smi names it, or NULL. */
+static const char *free_clocks_of(const json_t *header)
+{
+    const char *clocks = json_string_value(json_object_get(json_object_get(header, "policy"), "clocks"));
+    return clocks && !strcmp(clocks, "unlocked")
+               ? json_string_value(json_object_get(json_object_get(header, "device"), "pci_bus_id"))
+               : NULL;
+}
+
 static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
 
 struct sinks *sinks_open(const struct options *o, const json_t *header)
@@ -133,6 +142,7 @@ struct sinks *sinks_open(const struct options *o, const json_t *header)
             snprintf(s->convention, sizeof s->convention, "%lld tokens", (long long)json_integer_value(tokens));
             table_convention(s->table, s->convention);
         }
+        table_clocks(s->table, free_clocks_of(header));
         free(line);
     }
     return s;

@@ -111,7 +111,7 @@ static void take_failure(struct supervisor *s, int item, int slot, enum record_s
             continue;
         /* Under its own name where it is known which one `fused` meant. */
         const bool in_flight = i == slot && s->progress->slot == slot && s->progress->impl[0];
-        row_begin(&row, s->options, &s->facts, &s->plan.items[item],
+        row_begin(&row, s->options, &s->facts, &s->plan.items[item], s->slots[i].name,
                   in_flight ? (const char *)s->progress->impl : s->slots[i].name);
         row_end(&row, status, reason);
         take_row(s, item, i, &row);
@@ -243,7 +243,6 @@ static bool receive(struct supervisor *s, struct child *child)
 
 static void show_progress(const struct supervisor *s)
 {
-    static const char *const stages[] = {"", "preparing", "checking", "timing"};
     const struct worker_progress *p = s->progress;
     char problem[80], left[32] = "";
     if (!s->sinks || p->item < 0 || p->item >= s->plan.count)
@@ -254,7 +253,7 @@ static void show_progress(const struct supervisor *s)
     problem_print(&s->plan.items[p->item].problem, s->plan.items[p->item].mode, problem, sizeof problem);
     log_progress("[%d/%d] %s: %s %s%s", p->item + 1, s->plan.count, problem,
                  p->slot >= 0 && p->slot < s->slot_count ? s->slots[p->slot].name : "harness",
-                 stages[p->stage >= 0 && p->stage <= 3 ? p->stage : 0], left);
+                 case_stage_doing(p->stage), left);
 }
 
 /* Has the work in flight run over its limit? */
@@ -325,13 +324,12 @@ static void account(struct supervisor *s, const struct child *child, bool killed
 {
     int state = 0;
     char reason[256];
-    static const char *const stages[] = {"", "while being prepared", "in its checked launch", "while being timed"};
     while (!child->abandoned && waitpid(child->pid, &state, 0) < 0 && errno == EINTR) {
     }
     if (s->finished || s->reported || interrupts > 0)
         return;
     const struct worker_progress *p = s->progress;
-    const char *stage = stages[p->stage >= 0 && p->stage <= 3 ? p->stage : 0];
+    const char *stage = case_stage_when(p->stage);
     if (killed)
         snprintf(reason, sizeof reason, "no answer for %.0f s %s: killed", (now_ms() - p->since_ms) * 1e-3, stage);
     else if (WIFSIGNALED(state))

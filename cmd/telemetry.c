@@ -2,6 +2,7 @@
 #include "cmd/telemetry.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -134,4 +135,11 @@ const char *telemetry_clock_policy(const struct telemetry_region *r, double max_
         return "unknown";
     const bool is_below = !(r->sm_clock_mhz >= (1 - CLOCK_TOLERANCE) * max_sm_clock_mhz);
     return r->setting_limited_pct > 50 && is_below ? "locked" : "unlocked";
+}
+
+const char *telemetry_lock_command(const char *pci_bus_id, double sm_clock_mhz, char *buffer, size_t size)
+{
+    const int mhz = (int)sm_clock_mhz;
+    snprintf(buffer, size, "nvidia-smi -i %s --lock-gpu-clocks=%d,%d", pci_bus_id, mhz, mhz);
+    return buffer;
 }

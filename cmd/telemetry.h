@@ -47,4 +47,7 @@ struct telemetry_region telemetry_end(struct telemetry *);
  * most readings of a region under load, "unlocked" when not, "unknown" without such readings. */
 const char *telemetry_clock_policy(const struct telemetry_region *, double max_sm_clock_mhz);
 
+/* The command that holds the clocks, for those who may. */
+const char *telemetry_lock_command(const char *pci_bus_id, double sm_clock_mhz, char *buffer, size_t size);
+
 #endif

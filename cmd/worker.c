@@ -90,6 +90,7 @@ static void on_row(void *context, int slot, const struct record_row *row)
 static void say_hello(struct worker *w, struct session *s)
 {
     const struct options *o = w->task->options;
+    const bool measures = w->task->is_first && o->command == COMMAND_SWEEP;
     json_t *slots = json_array();
     for (int i = 0; i < s->slot_count; i++)
         json_array_append_new(slots, json_pack("{s:s, s:b}", "name", s->slots[i].name, "named",
@@ -97,7 +98,8 @@ static void say_hello(struct worker *w, struct session *s)
     const struct header_input in = {
         .options = o, .plan = &s->plan, .facts = &s->facts, .backend = &s->backend, .nvml = &s->nvml,
         .nvml_problem = s->nvml_problem[0] ? s->nvml_problem : NULL, .slots = s->slots, .slot_count = s->slot_count,
-        .copy_gbps = w->task->is_first && o->command == COMMAND_SWEEP ? s->backend.ops->copy_gbps(&s->backend) : NAN};
+        .clocks = measures ? session_clock_policy(s) : NULL,
+        .copy_gbps = measures ? s->backend.ops->copy_gbps(&s->backend) : NAN};
     send_message(w, json_pack("{s:s, s:i, s:o, s:o, s:o}", "msg", "hello", "platform",
                               (int)s->backend.device.platform, "slots", slots, "header", header_make(&in), "facts",
                               worker_facts_json(&s->facts)));

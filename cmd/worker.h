@@ -55,4 +55,8 @@ struct session {
 int session_open(const struct options *, const char *run_id, bool say_choice, struct session *);
 void session_close(struct session *);
 
+/* Keeps a GPU's memory busy for a moment, below any power cap, and looks whether a setting holds its clocks:
+ * telemetry_clock_policy's word, NULL on the CPU. */
+const char *session_clock_policy(struct session *);
+
 #endif
