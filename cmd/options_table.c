@@ -64,7 +64,7 @@ enum {
 
 const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = preset_names, LATE("paper; quick on CPU"),
-     .unit = "quick|paper|ci|acceptance|full", .help = "problems and effort; other options win", .commands = SWEEP},
+     .unit = "quick|paper|ci|acceptance|full", .help = "problems, effort; other options win", .commands = SWEEP},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick",
      .help = "fewer shapes", .commands = VERIFY},
     {"--mode", NULL, KIND_CHOICE_SET, AT(modes), GIVEN(mode_given), .choices = mode_names, .fallback = "fwd,bwd",

@@ -298,13 +298,13 @@ static void print_sustained(const struct summary *s, FILE *out, int width)
 {
     enum { SUGGESTED_S = 10 };
     struct line line = {0};
-    const double more_min = s->burst_count * (SUGGESTED_S + SUSTAIN_LEAD_S) / 60;
+    const double more_s = s->burst_count * (SUGGESTED_S + SUSTAIN_LEAD_S);
     if (s->sustained_count && s->energy_count)
         add(&line, "sustained: %d row%s; the device's energy counter is within %.1f %% of integrated power",
             s->sustained_count, s->sustained_count == 1 ? "" : "s", fabs(s->energy_apart_pct));
     else if (!s->sustained_count && s->burst_count)
-        add(&line, "burst figures; --sustain-s %d adds sustained TFLOPS, J per pass, TFLOPS/W (~%.*f min more)",
-            SUGGESTED_S, more_min < 1 ? 1 : 0, more_min);
+        add(&line, "burst figures; --sustain-s %d adds sustained TFLOPS, J per pass, TFLOPS/W (~%.0f %s more)",
+            SUGGESTED_S, more_s < 100 ? more_s : more_s / 60, more_s < 100 ? "s" : "min");
     if (line.used)
         wrap_words(out, width, 0, 2, line.text);
 }

@@ -551,7 +551,7 @@ static void print_passes(struct table *t, const struct record_row *row)
     wrap_words(t->out, t->width, 10, 12, text);
 }
 
-/* What the implementation did in its own region, below its burst figures. */
+/* What the implementation did in its own region, below its burst figures and compared with them. */
 static void print_sustained(struct table *t, const struct record_row *row)
 {
     char text[256];
@@ -562,11 +562,11 @@ static void print_sustained(struct table *t, const struct record_row *row)
     char tflops[CELL_SIZE];
     put_figure(tflops, row->tflops_sustained);
     ADD(row->tflops_sustained, " %s TFLOPS", tflops);
-    ADD(100 * (row->tflops_sustained / row->tflops - 1), " (%+.1f%% of burst)",
+    ADD(100 * (row->tflops_sustained / row->tflops - 1), " (%+.1f%%)",
         100 * (row->tflops_sustained / row->tflops - 1));
     ADD(row->power_w, ", %.0f W", row->power_w);
     ADD(row->energy_j, ", %.3g J per pass", row->energy_j);
-    ADD(row->tflops_per_w, ", %.3g TFLOPS/W", row->tflops_per_w);
+    ADD(row->tflops_per_w, ", %.2f TFLOPS/W", row->tflops_per_w);
     ADD(row->sustain_sm_clock_mhz, ", %.0f MHz", row->sustain_sm_clock_mhz);
     ADD(row->sustain_power_capped_pct, ", capped %.0f%%", row->sustain_power_capped_pct);
     ADD(row->sustain_throttled_pct > 0 ? row->sustain_throttled_pct : NAN, ", throttled %.0f%%",
