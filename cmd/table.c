@@ -565,7 +565,7 @@ static void print_sustained(struct table *t, const struct record_row *row)
     ADD(100 * (row->tflops_sustained / row->tflops - 1), " (%+.1f%%)",
         100 * (row->tflops_sustained / row->tflops - 1));
     ADD(row->power_w, ", %.0f W", row->power_w);
-    ADD(row->energy_j, ", %.3g J per pass", row->energy_j);
+    ADD(row->energy_j, ", %.3g J/pass", row->energy_j);
     ADD(row->tflops_per_w, ", %.2f TFLOPS/W", row->tflops_per_w);
     ADD(row->sustain_sm_clock_mhz, ", %.0f MHz", row->sustain_sm_clock_mhz);
     ADD(row->sustain_power_capped_pct, ", capped %.0f%%", row->sustain_power_capped_pct);

@@ -168,7 +168,7 @@ static void sustained_regions(void **state)
     table_close(t, NULL, 44.2, EXIT_OK);
     char *text = end(&c);
     assert_width(text, 110);
-    assert_has(text, "          sustained 10 s: 628.8 TFLOPS (-4.0%), 699 W, 2.92 J per pass, 0.90 TFLOPS/W, 1605 MHz, capped "
+    assert_has(text, "          sustained 10 s: 628.8 TFLOPS (-4.0%), 699 W, 2.92 J/pass, 0.90 TFLOPS/W, 1605 MHz, capped "
                      "99%, 66 C\n");
     assert_has(text, "throttled 3%");
     assert_has(text, "sustained: 2 rows; the device's energy counter is within 1.4 % of integrated power\n");
