@@ -33,6 +33,7 @@ struct contender {
 struct arena {
     const struct case_setting *setting;
     const struct plan_item *item;
+    unsigned companions; /* slots without a row of their own */
     struct tensor_set inputs;
     uint64_t inputs_hash;
     struct check_reference reference;
@@ -73,7 +74,8 @@ static void stage(const struct arena *a, enum case_stage s, int slot)
 
 static void deliver(const struct arena *a, struct contender *c)
 {
-    a->setting->hooks.row(a->setting->hooks.context, c->slot, &c->row);
+    if (!(a->companions & 1u << c->slot))
+        a->setting->hooks.row(a->setting->hooks.context, c->slot, &c->row);
     c->runs = false;
 }
 
@@ -335,7 +337,7 @@ static enum attn_status sustain_all(struct arena *a, const struct rounds_member 
         if (!c->runs)
             continue;
         plan.pass_ms = stats_of(members[m++].samples_ms, rounds).median;
-        if (!strcmp(c->impl->name, "null") || (c->tensor_count && !check_passed(c->tensors, c->tensor_count)))
+        if (!strcmp(c->impl->name, "null") || a->companions & 1u << c->slot || (c->tensor_count && !check_passed(c->tensors, c->tensor_count)))
             continue;
         *failed = a->sustained_slot = c->slot;
         TRY(sustain_run(a->setting->backend, &c->launcher, &plan, &c->sustained, why));
@@ -536,11 +538,12 @@ static void deliver_all_oom(struct arena *a, unsigned done, const char *reason)
     }
 }
 
-enum attn_status case_run(const struct case_setting *setting, int index, unsigned done, int *failed,
-                          struct attn_message *why)
+enum attn_status case_run(const struct case_setting *setting, int index, unsigned done, unsigned companions,
+                          int *failed, struct attn_message *why)
 {
     struct arena *a = xcalloc(1, sizeof *a);
     a->setting = setting;
+    a->companions = companions & done;
     a->item = &setting->plan->items[index];
     *failed = -1;
     enum attn_status status = open_arena(a, why);
@@ -558,7 +561,7 @@ enum attn_status case_run(const struct case_setting *setting, int index, unsigne
     for (int n = 0; n < 2 * setting->slot_count && status == ATTN_OK; n++) {
         const int slot = n % setting->slot_count;
         const bool is_first_pass = n < setting->slot_count, is_naive = !strcmp(setting->slots[slot].name, "naive");
-        if (is_first_pass != is_naive || done & 1u << slot || setting->hooks.interrupted(setting->hooks.context))
+        if (is_first_pass != is_naive || (done & ~a->companions & 1u << slot) || setting->hooks.interrupted(setting->hooks.context))
             continue;
         *failed = slot;
         status = enter(a, slot, why);

@@ -21,6 +21,16 @@ static void put_text(json_t *object, const char *key, const char *value)
         json_object_set_new(object, key, json_string(value));
 }
 
+/* A path may be any bytes, JSON is UTF-8. */
+static void put_clean_text(json_t *object, const char *key, const char *value)
+{
+    const size_t size = strlen(value) + 1;
+    char *text = xmalloc(size);
+    record_clean_text(value, text, size);
+    put_text(object, key, text);
+    free(text);
+}
+
 static void put_real(json_t *object, const char *key, double value)
 {
     if (isfinite(value))
@@ -124,6 +134,7 @@ static json_t *policy_object(const struct header_input *in)
     json_t *members = json_array();
     put_text(policy, "method", RECORD_METHOD);
     put_text(policy, "preset", in->plan->preset);
+    put_clean_text(policy, "options", in->options->deciding);
     put_text(policy, "l2", option_l2_name(in->options->l2));
     put_text(policy, "check", option_check_name(in->options->check));
     put_text(policy, "clocks", in->clocks);
@@ -154,14 +165,10 @@ json_t *header_make(const struct header_input *in)
     row_begin(&now, in->options, in->facts, &nothing, "none", "none");
     snprintf(started, sizeof started, "%s", now.time_utc);
     record_row_free(&now);
-    /* A path may be any bytes, JSON is UTF-8. */
-    const size_t size = strlen(in->options->command_line) + 1;
-    char *command_line = xmalloc(size);
-    record_clean_text(in->options->command_line, command_line, size);
-    json_t *header = json_pack("{s:s, s:i, s:s, s:s, s:s}", "type", "header", "schema", (int)RECORD_SCHEMA, "run_id",
-                               in->facts->run_id, "started_utc", started, "command_line", command_line);
-    free(command_line);
+    json_t *header = json_pack("{s:s, s:i, s:s, s:s}", "type", "header", "schema", (int)RECORD_SCHEMA, "run_id",
+                               in->facts->run_id, "started_utc", started);
     FABENCH_ASSERT(header, "a header of clean text");
+    put_clean_text(header, "command_line", in->options->command_line);
     json_object_set_new(header, "tool", tool_object());
     json_object_set_new(header, "host", host_object());
     json_object_set_new(header, "device", device_object(in));
@@ -169,6 +176,35 @@ json_t *header_make(const struct header_input *in)
     json_object_set_new(header, "policy", policy_object(in));
     json_object_set_new(header, "environment", environment_object());
     return header;
+}
+
+static const json_t *value_at(const json_t *header, const char *path)
+{
+    const char *dot = strchr(path, '.');
+    char object[24];
+    snprintf(object, sizeof object, "%.*s", (int)(dot - path), path);
+    return json_object_get(json_object_get(header, object), dot + 1);
+}
+
+static void print_value(const json_t *value, char *text, size_t size)
+{
+    char *json = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(10)) : NULL;
+    snprintf(text, size, "%s", json ? json : "absent");
+    free(json);
+}
+
+const char *header_difference(const json_t *a, const json_t *b, const char *const *paths, int count, char *a_text,
+                              char *b_text, size_t size)
+{
+    for (int i = 0; i < count; i++) {
+        const json_t *one = value_at(a, paths[i]), *two = value_at(b, paths[i]);
+        if (one == two || json_equal(one, two))
+            continue;
+        print_value(one, a_text, size);
+        print_value(two, b_text, size);
+        return paths[i];
+    }
+    return NULL;
 }
 
 char *header_line(const json_t *header)

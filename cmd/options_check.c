@@ -137,6 +137,12 @@ static bool check_outputs(const struct parse *p)
     }
     if (o->csv_path && o->jsonl_path && path_is_same(o->csv_path, o->jsonl_path))
         return options_refuse("--jsonl", o->jsonl_path, "is the file of --csv; must be another one");
+    if (o->resume && (o->jsonl_path ? strcmp(o->jsonl_path, "-") == 0 : !has_dir))
+        return options_refuse("--resume", NULL, "needs the record to go on with: the --out DIR or the --jsonl PATH of "
+                                                "the run");
+    if (o->resume && (o->dry_run || o->profile))
+        return options_refuse("--resume", NULL, "contradicts %s; one of them is legal",
+                              o->dry_run ? "--dry-run" : "--profile");
     if (o->plot_given && draws_files && o->out_dir && !has_dir)
         return options_refuse("--plot", typed(p, "--plot"), "contradicts --out none; must be term or none");
     if (o->input_dir && o->dump_dir && path_is_same(o->input_dir, o->dump_dir))

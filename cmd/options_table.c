@@ -143,6 +143,8 @@ const struct option_def option_table[] = {
 
     {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("fabench-out/<device>-<utc>/"), .unit = "DIR|none",
      .help = "for all files", .group = GROUP_OUTPUT, .commands = RUNS | PLOT},
+    {"--resume", NULL, KIND_FLAG, AT(resume), .help = "go on with the record in --out or --jsonl",
+     .group = GROUP_OUTPUT, .commands = SWEEP},
     {"--csv", NULL, KIND_OUT_FILE, AT(csv_path), .unit = "PATH", .group = GROUP_OUTPUT, .commands = RUNS,
      .is_joined = true},
     {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "records; - = stdout [in the --out DIR]",
@@ -161,8 +163,6 @@ const struct option_def option_table[] = {
     {"--version", NULL, KIND_VERSION, .group = GROUP_OUTPUT, .commands = ANY, .is_joined = true},
     {"--help", "-h", KIND_HELP, .help = "print and end", .group = GROUP_OUTPUT, .commands = ANY},
 
-    {"--resume", NULL, KIND_NOT_YET_FLAG, .is_hidden = true, .commands = SWEEP,
-     .help = "continuing a record file is not in this version"},
     {"--overlay", NULL, KIND_NOT_YET, .unit = "FILE", .is_hidden = true, .commands = SWEEP | PLOT,
      .help = "overlaid points are not in this version"},
 };
@@ -184,7 +184,7 @@ const struct option_def *option_find(const struct command_def *command, const ch
 bool option_takes_value(const struct option_def *def)
 {
     return def->kind != KIND_FLAG && def->kind != KIND_NO_CAUSAL && def->kind != KIND_HELP &&
-           def->kind != KIND_VERSION && def->kind != KIND_NOT_YET_FLAG;
+           def->kind != KIND_VERSION;
 }
 
 bool option_serves(const struct option_def *def, const struct command_def *command)

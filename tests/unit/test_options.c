@@ -77,7 +77,7 @@ static void defaults(void **state)
     assert_null(options.columns);
     assert_null(options.input_dir);
     assert_null(options.dump_dir);
-    assert_false(options.profile || options.dry_run || options.verbose || options.quiet);
+    assert_false(options.resume || options.profile || options.dry_run || options.verbose || options.quiet);
     assert_int_equal(options.color, COLOR_AUTO);
     assert_names(&options.files, "");
     assert_string_equal(options.command_line, "fabench");
@@ -452,10 +452,39 @@ static void plot_takes_files(void **state)
     refused("plot ''", "'': plot takes no such argument; lists are written with commas, as 64,128");
 }
 
+static void resume_needs_its_record(void **state)
+{
+    (void)state;
+    static const char needs[] = "--resume: needs the record to go on with: the --out DIR or the --jsonl PATH of the run";
+    refused("--resume", needs);
+    refused("--resume --out none", needs);
+    refused("--resume --jsonl -", needs);
+    refused("--resume --out dir --jsonl -", needs);
+    refused("--resume=yes --out dir", "--resume yes: takes no value");
+    refused("--resume --out dir --profile", "--resume: contradicts --profile; one of them is legal");
+    refused("--resume --out dir --dry-run", "--resume: contradicts --dry-run; one of them is legal");
+    refused("verify --resume --out dir", "--resume: no option of verify, only of sweep");
+    taken("--resume --out none --jsonl file");
+    assert_true(options.resume);
+    taken("--out dir");
+    assert_false(options.resume);
+}
+
+/* The options that rows depend on, in the order of the table, whatever the order of the words; nothing about output. */
+static void deciding_options(void **state)
+{
+    (void)state;
+    taken("--samples 9 --out dir --quiet --d 64 --resume --causal --impl naive,fused --plot none --color never");
+    assert_string_equal(options.deciding, "--causal --d 64 --impl naive,fused --samples 9");
+    taken("--impl-lib ./file --impl-lib ./readonly --sustain-s 2 --causal=no");
+    assert_string_equal(options.deciding, "--causal no --impl-lib ./file --impl-lib ./readonly --sustain-s 2");
+    taken("--jsonl - --verbose");
+    assert_string_equal(options.deciding, "");
+}
+
 static void not_in_this_version(void **state)
 {
     (void)state;
-    refused("--resume", "--resume: continuing a record file is not in this version");
     refused("--overlay x", "--overlay x: overlaid points are not in this version");
     refused("plot a --overlay x", "--overlay x: overlaid points are not in this version");
     refused("--preset none", "--preset none: must be quick, paper, ci, acceptance or full");
@@ -480,6 +509,8 @@ int main(void)
         cmocka_unit_test(commands),
         cmocka_unit_test(options_of_other_commands),
         cmocka_unit_test(plot_takes_files),
+        cmocka_unit_test(resume_needs_its_record),
+        cmocka_unit_test(deciding_options),
         cmocka_unit_test(not_in_this_version),
     };
     return cmocka_run_group_tests(tests, enter, leave);

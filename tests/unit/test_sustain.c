@@ -208,7 +208,7 @@ static enum attn_status run_problem(unsigned *stages, struct attn_message *why, 
                                          .slots = s.slots, .slot_count = s.slot_count, .timed = true, .use_nvml = true,
                                          .hooks = {.context = stages, .stage = on_stage, .interrupted = never,
                                                    .row = keep_row}};
-    const enum attn_status status = case_run(&setting, 0, 0, failed, why);
+    const enum attn_status status = case_run(&setting, 0, 0, 0, failed, why);
     session_close(&s);
     options_free(&o);
     return status;
