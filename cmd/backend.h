@@ -66,6 +66,8 @@ struct backend_ops {
     /* One sample: [flush L2 when cold,] start, launch, stop; waits; milliseconds. */
     enum attn_status (*sample)(struct backend *, const struct launcher *, bool cold, double *time_ms,
                                struct attn_message *why);
+    /* `count` launches back to back, then waits for the last. */
+    enum attn_status (*repeat)(struct backend *, const struct launcher *, int64_t count, struct attn_message *why);
     /* One launch with a time stamp at each pass; fills names and milliseconds of at most `max` passes. */
     enum attn_status (*passes)(struct backend *, const struct launcher *, int max, char names[][16], double *times_ms,
                                int *count, struct attn_message *why);

@@ -203,6 +203,15 @@ static enum attn_status cpu_sample(struct backend *be, const struct launcher *l,
     return status;
 }
 
+static enum attn_status cpu_repeat(struct backend *be, const struct launcher *l, int64_t count,
+                                   struct attn_message *why)
+{
+    enum attn_status status = ATTN_OK;
+    for (int64_t i = 0; i < count && status == ATTN_OK; i++)
+        status = cpu_launch(be, l, why);
+    return status;
+}
+
 struct pass_log { int count, max; char (*names)[16]; double starts_ms[8]; };
 
 static void pass_started(void *context, const char *name)
@@ -257,7 +266,7 @@ static const struct backend_ops cpu_ops = {
     .upload = cpu_copy, .download = cpu_copy, .fill = cpu_fill, .round = cpu_round, .pattern = cpu_pattern,
     .count_mismatch = cpu_count_mismatch, .hash = cpu_hash, .compare = cpu_compare,
     .reference_workspace = cpu_reference_workspace, .reference = cpu_reference, .launch = cpu_launch,
-    .capture = cpu_capture, .uncapture = cpu_uncapture, .sample = cpu_sample, .passes = cpu_passes,
+    .capture = cpu_capture, .uncapture = cpu_uncapture, .sample = cpu_sample, .repeat = cpu_repeat, .passes = cpu_passes,
     .gemm_prepare = cpu_gemm_prepare, .copy_gbps = cpu_copy_gbps, .profile_range = cpu_profile_range,
 };
 

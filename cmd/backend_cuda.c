@@ -315,6 +315,17 @@ static enum attn_status cuda_sample(struct backend *be, const struct launcher *l
     return ATTN_OK;
 }
 
+/* The queue holds about a thousand launches; enqueueing more waits for room, which costs the device nothing. */
+static enum attn_status cuda_repeat(struct backend *be, const struct launcher *l, int64_t count,
+                                    struct attn_message *why)
+{
+    enum attn_status status = ATTN_OK;
+    for (int64_t i = 0; i < count && status == ATTN_OK; i++)
+        status = enqueue(be, l, why);
+    const enum attn_status finished = synchronize(be, l->impl ? l->impl->name : "gemm", why);
+    return status == ATTN_OK ? finished : status;
+}
+
 struct pass_log { struct cuda_state *state; int count, max; char (*names)[16]; cudaError_t error; };
 
 static void pass_started(void *context, const char *name)
@@ -420,7 +431,7 @@ static const struct backend_ops cuda_ops = {
     .upload = cuda_upload, .download = cuda_download, .fill = cuda_fill, .round = cuda_round,
     .pattern = cuda_pattern, .count_mismatch = cuda_count_mismatch, .hash = cuda_hash, .compare = cuda_compare,
     .reference_workspace = cuda_reference_workspace, .reference = cuda_reference, .launch = cuda_launch,
-    .capture = cuda_capture, .uncapture = cuda_uncapture, .sample = cuda_sample, .passes = cuda_passes,
+    .capture = cuda_capture, .uncapture = cuda_uncapture, .sample = cuda_sample, .repeat = cuda_repeat, .passes = cuda_passes,
     .gemm_prepare = cuda_gemm_prepare, .copy_gbps = cuda_copy_gbps, .profile_range = cuda_profile_range,
 };
 

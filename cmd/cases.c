@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cmd/check.h"
 #include "cmd/log.h"
 #include "cmd/numbers.h"
-#include "cmd/nvml.h"
 #include "cmd/paths.h"
 #include "cmd/rounds.h"
+#include "cmd/stats.h"
+#include "cmd/sustain.h"
 
 /* One implementation of the problem in flight. */
 struct contender {
@@ -26,19 +26,21 @@ struct contender {
     uint64_t first_hash[TENSOR_COUNT];
     struct record_tensor tensors[TENSOR_COUNT];
     int tensor_count;
+    struct sustain_result sustained;
     struct record_row row;
 };
 
 struct arena {
     const struct case_setting *setting;
     const struct plan_item *item;
+    unsigned companions; /* slots without a row of their own */
     struct tensor_set inputs;
     uint64_t inputs_hash;
     struct check_reference reference;
     struct contender contenders[IMPL_MAX_SLOTS];
     int count;
-    double clock_mhz_sum, clock_readings, last_reading_ms; /* sampled during the rounds */
     const int *member_slots;
+    int sustained_slot; /* of the region in flight */
 };
 
 #define TRY(call)                                                                                                      \
@@ -47,6 +49,19 @@ struct arena {
         if (try_status != ATTN_OK)                                                                                     \
             return try_status;                                                                                         \
     } while (0)
+
+const char *case_stage_doing(int s)
+{
+    static const char *const names[] = {"", "preparing", "checking", "timing", "sustained load"};
+    return s >= 0 && s < (int)(sizeof names / sizeof names[0]) ? names[s] : "";
+}
+
+const char *case_stage_when(int s)
+{
+    static const char *const names[] = {"", "while being prepared", "in its checked launch", "while being timed",
+                                        "under sustained load"};
+    return s >= 0 && s < (int)(sizeof names / sizeof names[0]) ? names[s] : "";
+}
 
 static void stage(const struct arena *a, enum case_stage s, int slot)
 {
@@ -59,7 +74,8 @@ static void stage(const struct arena *a, enum case_stage s, int slot)
 
 static void deliver(const struct arena *a, struct contender *c)
 {
-    a->setting->hooks.row(a->setting->hooks.context, c->slot, &c->row);
+    if (!(a->companions & 1u << c->slot))
+        a->setting->hooks.row(a->setting->hooks.context, c->slot, &c->row);
     c->runs = false;
 }
 
@@ -254,7 +270,7 @@ static enum attn_status enter(struct arena *a, int slot, struct attn_message *wh
                                        .variant = s->options->variant};
     stage(a, STAGE_PREPARE, slot);
     c->impl = impl_resolve(&s->slots[slot], &c->request, why);
-    row_begin(&c->row, s->options, s->facts, a->item, c->impl ? c->impl->name : s->slots[slot].name);
+    row_begin(&c->row, s->options, s->facts, a->item, s->slots[slot].name, c->impl ? c->impl->name : s->slots[slot].name);
     if (!c->impl) {
         row_end(&c->row, STATUS_UNSUPPORTED, why->text);
         deliver(a, c);
@@ -289,32 +305,46 @@ static enum attn_status enter(struct arena *a, int slot, struct attn_message *wh
 
 static bool before_sample(void *context, int member)
 {
-    struct arena *a = context;
-    struct timespec t;
+    const struct arena *a = context;
     stage(a, STAGE_TIME, a->member_slots[member]);
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    const double now_ms = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-    if (a->setting->use_nvml && now_ms - a->last_reading_ms > 50) {
-        const double clock_mhz = nvml_read().sm_clock_mhz;
-        a->last_reading_ms = now_ms;
-        if (clock_mhz > 0) {
-            a->clock_mhz_sum += clock_mhz;
-            a->clock_readings++;
-        }
-    }
     return !a->setting->hooks.interrupted(a->setting->hooks.context);
 }
 
-/* What the device did around the rounds, shared by the problem's rows. */
-static void add_telemetry(struct arena *a, struct record_row *row, const struct nvml_reading *from,
-                          const struct nvml_reading *to)
+/* A device that is gone leaves nothing to believe. */
+static enum attn_status still_there(const struct telemetry_region *region, struct attn_message *why)
 {
-    if (!a->setting->use_nvml)
-        return;
-    row->sm_clock_mhz = a->clock_readings > 0 ? a->clock_mhz_sum / a->clock_readings : NAN;
-    row->temp_c = to->temp_c;
-    row->power_capped_pct = nvml_share_pct(from->power_cap_ns, to->power_cap_ns, from->time_ms, to->time_ms);
-    row->throttled_pct = nvml_share_pct(from->throttle_ns, to->throttle_ns, from->time_ms, to->time_ms);
+    if (!region->is_lost)
+        return ATTN_OK;
+    snprintf(why->text, sizeof why->text, "NVML says that the device is lost or needs a reset");
+    return ATTN_ERROR;
+}
+
+static bool before_batch(void *context)
+{
+    const struct arena *a = context;
+    stage(a, STAGE_SUSTAIN, a->sustained_slot);
+    return !a->setting->hooks.interrupted(a->setting->hooks.context);
+}
+
+/* The sustained region of every contender that is right so far; `null` computes nothing, so it sustains nothing. */
+static enum attn_status sustain_all(struct arena *a, const struct rounds_member *members, int64_t rounds, int *failed,
+                                    bool *interrupted, struct attn_message *why)
+{
+    struct sustain_plan plan = {.lead_s = SUSTAIN_LEAD_S, .seconds = a->setting->plan->sustain_s,
+                                .use_nvml = a->setting->use_nvml, .before_batch = before_batch, .context = a};
+    for (int i = 0, m = 0; i < a->count && !*interrupted; i++) {
+        struct contender *c = &a->contenders[i];
+        if (!c->runs)
+            continue;
+        plan.pass_ms = stats_of(members[m++].samples_ms, rounds).median;
+        if (!strcmp(c->impl->name, "null") || a->companions & 1u << c->slot || (c->tensor_count && !check_passed(c->tensors, c->tensor_count)))
+            continue;
+        *failed = a->sustained_slot = c->slot;
+        TRY(sustain_run(a->setting->backend, &c->launcher, &plan, &c->sustained, why));
+        TRY(still_there(&c->sustained.telemetry, why));
+        *interrupted = c->sustained.interrupted;
+    }
+    return ATTN_OK;
 }
 
 /* The samples of a rival to compare with: one that took part and passed its check. */
@@ -409,6 +439,7 @@ static enum attn_status time_all(struct arena *a, int *failed, struct attn_messa
     struct attn_request gemm_request;
     struct rounds_result result = {0};
     struct row_rivals rivals = {.gemm_flops = 0};
+    struct telemetry telemetry;
     *failed = -1;
     TRY(gather(a, members, slots, &count, &gemm_request, &rivals.gemm_flops, why));
     if (count == 0)
@@ -418,11 +449,15 @@ static enum attn_status time_all(struct arena *a, int *failed, struct attn_messa
         .limit_ms = s->options->timeout_s * 1e3, .samples = s->plan->samples, .cold = s->options->l2 == L2_COLD,
         .before_sample = before_sample, .context = a};
     a->member_slots = slots;
-    const struct nvml_reading from = nvml_read();
+    telemetry_begin(&telemetry, s->use_nvml);
     enum attn_status status = rounds_run(s->backend, members, count, &plan, &result, why);
-    const struct nvml_reading to = nvml_read();
+    const struct telemetry_region around = telemetry_end(&telemetry);
     if (status != ATTN_OK)
         *failed = slots[result.failed_member];
+    else
+        status = still_there(&around, why); /* everybody's failure: *failed is -1 */
+    if (status == ATTN_OK && !result.interrupted && s->plan->sustain_s > 0)
+        status = sustain_all(a, members, result.rounds, failed, &result.interrupted, why);
     const bool has_gemm = count && !members[count - 1].launcher.impl;
     rivals.gemm_ms = has_gemm ? members[count - 1].samples_ms : NULL;
     for (int i = 0; i < a->count && status == ATTN_OK && !result.interrupted; i++) {
@@ -446,7 +481,8 @@ static enum attn_status time_all(struct arena *a, int *failed, struct attn_messa
             continue;
         check_row(a, c);
         row_times(&c->row, members[m++].samples_ms, result.rounds, result.stop, &rivals);
-        add_telemetry(a, &c->row, &from, &to);
+        row_telemetry(&c->row, &around);
+        row_sustained(&c->row, &c->sustained);
         row_end(&c->row, STATUS_OK, "");
         deliver(a, c);
     }
@@ -495,18 +531,19 @@ static void deliver_all_oom(struct arena *a, unsigned done, const char *reason)
         struct contender c = {.slot = slot};
         if (done & 1u << slot)
             continue;
-        row_begin(&c.row, s->options, s->facts, a->item, s->slots[slot].name);
+        row_begin(&c.row, s->options, s->facts, a->item, s->slots[slot].name, s->slots[slot].name);
         row_end(&c.row, STATUS_OOM, reason);
         deliver(a, &c);
         record_row_free(&c.row);
     }
 }
 
-enum attn_status case_run(const struct case_setting *setting, int index, unsigned done, int *failed,
-                          struct attn_message *why)
+enum attn_status case_run(const struct case_setting *setting, int index, unsigned done, unsigned companions,
+                          int *failed, struct attn_message *why)
 {
     struct arena *a = xcalloc(1, sizeof *a);
     a->setting = setting;
+    a->companions = companions & done;
     a->item = &setting->plan->items[index];
     *failed = -1;
     enum attn_status status = open_arena(a, why);
@@ -524,7 +561,7 @@ enum attn_status case_run(const struct case_setting *setting, int index, unsigne
     for (int n = 0; n < 2 * setting->slot_count && status == ATTN_OK; n++) {
         const int slot = n % setting->slot_count;
         const bool is_first_pass = n < setting->slot_count, is_naive = !strcmp(setting->slots[slot].name, "naive");
-        if (is_first_pass != is_naive || done & 1u << slot || setting->hooks.interrupted(setting->hooks.context))
+        if (is_first_pass != is_naive || (done & ~a->companions & 1u << slot) || setting->hooks.interrupted(setting->hooks.context))
             continue;
         *failed = slot;
         status = enter(a, slot, why);

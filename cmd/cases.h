@@ -6,7 +6,11 @@
 #include "cmd/impls.h"
 #include "cmd/row.h"
 
-enum case_stage { STAGE_IDLE, STAGE_PREPARE, STAGE_CHECK, STAGE_TIME };
+enum case_stage { STAGE_IDLE, STAGE_PREPARE, STAGE_CHECK, STAGE_TIME, STAGE_SUSTAIN };
+
+/* "checking": what a stage is doing, for progress; "in its checked launch": when it went wrong. */
+const char *case_stage_doing(int stage);
+const char *case_stage_when(int stage);
 
 /* What the runner needs of the worker around it. */
 struct case_hooks {
@@ -33,10 +37,12 @@ struct case_setting {
     struct case_hooks hooks;
 };
 
-/* Runs plan->items[index] for every slot whose bit in `done` is not set. ATTN_OK: every slot got its row (or the run
+/* Runs plan->items[index] for every slot whose bit in `done` is not set; those with a bit in `companions` take part
+ * all the same, but deliver no row: they are in the rounds so that the others have their rivals. ATTN_OK: every slot got its row (or the run
  * was interrupted). Otherwise the device is in doubt: slot *failed (or -1: the harness) failed with the reason, rows
  * delivered so far stand, and the caller ends this process. */
-enum attn_status case_run(const struct case_setting *, int index, unsigned done, int *failed, struct attn_message *why);
+enum attn_status case_run(const struct case_setting *, int index, unsigned done, unsigned companions, int *failed,
+                          struct attn_message *why);
 
 /* --profile: one launch between the profiler's start and stop, nothing else. */
 enum attn_status case_profile(const struct case_setting *, struct attn_message *why);

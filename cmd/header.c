@@ -21,6 +21,16 @@ static void put_text(json_t *object, const char *key, const char *value)
         json_object_set_new(object, key, json_string(value));
 }
 
+/* A path may be any bytes, JSON is UTF-8. */
+static void put_clean_text(json_t *object, const char *key, const char *value)
+{
+    const size_t size = strlen(value) + 1;
+    char *text = xmalloc(size);
+    record_clean_text(value, text, size);
+    put_text(object, key, text);
+    free(text);
+}
+
 static void put_real(json_t *object, const char *key, double value)
 {
     if (isfinite(value))
@@ -77,6 +87,7 @@ static json_t *device_object(const struct header_input *in)
     put_text(device, "driver", info->driver);
     put_text(device, "cuda", info->cuda);
     put_text(device, "cudnn", in->facts->cudnn);
+    put_text(device, "pci_bus_id", info->pci_bus_id);
     put_text(device, "uuid", in->nvml->uuid);
     put_text(device, "vbios", in->nvml->vbios);
     put_real(device, "memory_gb", info->memory_bytes * 1e-9);
@@ -84,14 +95,37 @@ static json_t *device_object(const struct header_input *in)
     json_object_set_new(device, in->backend->device.platform == ATTN_CPU ? "threads" : "multiprocessors",
                         json_integer(info->multiprocessors));
     put_real(device, "power_limit_w", in->nvml->power_limit_w);
+    put_real(device, "default_power_limit_w", in->nvml->default_power_limit_w);
     put_real(device, "max_sm_clock_mhz", in->nvml->max_sm_clock_mhz);
+    put_real(device, "application_sm_clock_mhz", in->nvml->application_sm_clock_mhz);
+    put_real(device, "default_application_sm_clock_mhz", in->nvml->default_application_sm_clock_mhz);
+    put_flag(device, "persistence", in->nvml->persistence);
     put_flag(device, "ecc", in->nvml->ecc);
     put_flag(device, "mig", in->nvml->mig);
     if (in->nvml->other_processes >= 0)
         json_object_set_new(device, "other_processes", json_integer(in->nvml->other_processes));
     put_real(device, "copy_gbps", in->copy_gbps);
-    put_text(device, "nvml_absent", in->nvml_problem);
     return device;
+}
+
+/* How the telemetry columns come about, and what stays empty and why. */
+static json_t *telemetry_object(const struct header_input *in)
+{
+    const struct nvml_sources sources = nvml_sources();
+    const struct nvml_absent *list;
+    const int count = nvml_absent(&list);
+    json_t *object = json_object(), *absent = json_object();
+    put_text(object, "nvml_version", in->nvml->nvml_version);
+    put_text(object, "power_capped_pct", sources.power_capped);
+    put_text(object, "throttled_pct", sources.throttled);
+    put_text(object, "energy_counter_j", sources.energy);
+    put_text(object, "energy_integral_j", sources.power);
+    for (int i = 0; i < count; i++)
+        put_text(absent, list[i].field, list[i].why);
+    if (in->nvml_problem)
+        put_text(absent, "all", in->nvml_problem);
+    json_object_set_new(object, "absent", absent);
+    return object;
 }
 
 static json_t *policy_object(const struct header_input *in)
@@ -100,13 +134,15 @@ static json_t *policy_object(const struct header_input *in)
     json_t *members = json_array();
     put_text(policy, "method", RECORD_METHOD);
     put_text(policy, "preset", in->plan->preset);
+    put_clean_text(policy, "options", in->options->deciding);
     put_text(policy, "l2", option_l2_name(in->options->l2));
     put_text(policy, "check", option_check_name(in->options->check));
-    put_text(policy, "clocks", in->backend->device.platform == ATTN_CUDA ? "as found" : NULL);
+    put_text(policy, "clocks", in->clocks);
     put_real(policy, "warmup_ms", in->plan->warmup_ms);
     put_real(policy, "min_time_ms", in->plan->min_time_ms);
     put_real(policy, "max_noise_pct", in->plan->max_noise_pct);
     put_real(policy, "timeout_s", in->options->timeout_s);
+    put_real(policy, "sustain_s", in->plan->sustain_s);
     if (in->plan->samples)
         json_object_set_new(policy, "samples", json_integer(in->plan->samples));
     if (in->plan->total_tokens)
@@ -126,23 +162,49 @@ json_t *header_make(const struct header_input *in)
     /* row_begin knows how a time is written; a row of no problem is enough for it. */
     const struct plan_item nothing = {.problem = {.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = 1,
                                                   .head_dim = 8}};
-    row_begin(&now, in->options, in->facts, &nothing, "none");
+    row_begin(&now, in->options, in->facts, &nothing, "none", "none");
     snprintf(started, sizeof started, "%s", now.time_utc);
     record_row_free(&now);
-    /* A path may be any bytes, JSON is UTF-8. */
-    const size_t size = strlen(in->options->command_line) + 1;
-    char *command_line = xmalloc(size);
-    record_clean_text(in->options->command_line, command_line, size);
-    json_t *header = json_pack("{s:s, s:i, s:s, s:s, s:s}", "type", "header", "schema", (int)RECORD_SCHEMA, "run_id",
-                               in->facts->run_id, "started_utc", started, "command_line", command_line);
-    free(command_line);
+    json_t *header = json_pack("{s:s, s:i, s:s, s:s}", "type", "header", "schema", (int)RECORD_SCHEMA, "run_id",
+                               in->facts->run_id, "started_utc", started);
     FABENCH_ASSERT(header, "a header of clean text");
+    put_clean_text(header, "command_line", in->options->command_line);
     json_object_set_new(header, "tool", tool_object());
     json_object_set_new(header, "host", host_object());
     json_object_set_new(header, "device", device_object(in));
+    json_object_set_new(header, "telemetry", telemetry_object(in));
     json_object_set_new(header, "policy", policy_object(in));
     json_object_set_new(header, "environment", environment_object());
     return header;
+}
+
+static const json_t *value_at(const json_t *header, const char *path)
+{
+    const char *dot = strchr(path, '.');
+    char object[24];
+    snprintf(object, sizeof object, "%.*s", (int)(dot - path), path);
+    return json_object_get(json_object_get(header, object), dot + 1);
+}
+
+static void print_value(const json_t *value, char *text, size_t size)
+{
+    char *json = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(10)) : NULL;
+    snprintf(text, size, "%s", json ? json : "absent");
+    free(json);
+}
+
+const char *header_difference(const json_t *a, const json_t *b, const char *const *paths, int count, char *a_text,
+                              char *b_text, size_t size)
+{
+    for (int i = 0; i < count; i++) {
+        const json_t *one = value_at(a, paths[i]), *two = value_at(b, paths[i]);
+        if (one == two || json_equal(one, two))
+            continue;
+        print_value(one, a_text, size);
+        print_value(two, b_text, size);
+        return paths[i];
+    }
+    return NULL;
 }
 
 char *header_line(const json_t *header)
@@ -151,6 +213,7 @@ char *header_line(const json_t *header)
     const json_t *limit = json_object_get(device, "power_limit_w"), *ecc = json_object_get(device, "ecc");
     const json_t *driver = json_object_get(device, "driver"), *others = json_object_get(device, "other_processes");
     const json_t *threads = json_object_get(device, "threads");
+    const char *clocks = json_string_value(json_object_get(json_object_get(header, "policy"), "clocks"));
     char detail[160] = "";
     size_t used = 0;
 #define ADD(...) used += (size_t)snprintf(detail + used, sizeof detail - used, __VA_ARGS__)
@@ -163,6 +226,8 @@ char *header_line(const json_t *header)
         ADD(", ECC %s", json_is_true(ecc) ? "on" : "off");
     if (driver)
         ADD(", driver %.20s", json_string_value(driver));
+    if (clocks && strcmp(clocks, "unknown"))
+        ADD(", clocks %.20s", clocks);
     if (others && json_integer_value(others) > 0)
         ADD(", %d other processes", (int)json_integer_value(others));
     else if (others)

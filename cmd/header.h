@@ -17,6 +17,7 @@ struct header_input {
     const struct backend *backend;
     const struct nvml_identity *nvml;
     const char *nvml_problem; /* why NVML's fields are empty, or NULL */
+    const char *clocks;       /* telemetry_clock_policy's word, NULL = not looked at */
     const struct impl_slot *slots;
     int slot_count;
     double copy_gbps;         /* NaN = not measured */
@@ -24,6 +25,11 @@ struct header_input {
 
 /* The caller owns the reference. */
 json_t *header_make(const struct header_input *);
+
+/* The first of the paths ("device.name") at which the two headers differ, with both values as text; NULL when none
+ * does. Absent on both sides is no difference. */
+const char *header_difference(const json_t *a, const json_t *b, const char *const *paths, int count, char *a_text,
+                              char *b_text, size_t size);
 
 /* The line above the table: "NVIDIA H200 141 GB, 700 W, ECC on, driver 580.65 | fabench 0.1.0 (4e1c09a)". */
 char *header_line(const json_t *header);

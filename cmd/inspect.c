@@ -9,6 +9,8 @@
 #include "cmd/header.h"
 #include "cmd/log.h"
 #include "cmd/numbers.h"
+#include "cmd/sustain.h"
+#include "cmd/telemetry.h"
 #include "cmd/worker.h"
 
 static void print_real(const char *label, double value, const char *unit)
@@ -47,10 +49,38 @@ static void print_gemm(struct session *s)
     }
 }
 
+static void print_identity(const struct nvml_identity *id)
+{
+    if (id->driver[0])
+        printf("  %-22s %s\n", "driver", id->driver);
+    if (id->vbios[0])
+        printf("  %-22s %s\n", "VBIOS", id->vbios);
+    print_real("power limit", id->power_limit_w, "W");
+    print_real("default power limit", id->default_power_limit_w, "W");
+    print_real("highest SM clock", id->max_sm_clock_mhz, "MHz");
+    print_real("application SM clock", id->application_sm_clock_mhz, "MHz");
+    print_flag("persistence mode", id->persistence);
+    print_flag("ECC", id->ecc);
+    print_flag("MIG", id->mig);
+    if (id->other_processes >= 0)
+        printf("  %-22s %d\n", "other processes", id->other_processes);
+}
+
+/* What the records of this device will lack, and why. */
+static void print_absent(void)
+{
+    const struct nvml_absent *list;
+    const int count = nvml_absent(&list);
+    for (int i = 0; i < count; i++)
+        printf("  %-22s no %s: %s\n", i ? "" : "absent", list[i].field, list[i].why);
+}
+
 int inspect_info(const struct options *o)
 {
     struct session s;
-    char text[32];
+    struct telemetry telemetry;
+    const char *clocks = "unknown";
+    char text[32], command[120];
     const int status = session_open(o, "info", true, &s);
     if (status != EXIT_OK)
         return status;
@@ -72,18 +102,20 @@ int inspect_info(const struct options *o)
     if (s.nvml_problem[0]) {
         printf("  %-22s %s\n", "NVML", s.nvml_problem);
     } else {
-        printf("  %-22s %s\n", "driver", s.nvml.driver);
-        printf("  %-22s %s\n", "VBIOS", s.nvml.vbios);
-        print_real("power limit", s.nvml.power_limit_w, "W");
-        print_real("highest SM clock", s.nvml.max_sm_clock_mhz, "MHz");
-        print_flag("ECC", s.nvml.ecc);
-        print_flag("MIG", s.nvml.mig);
-        if (s.nvml.other_processes >= 0)
-            printf("  %-22s %d\n", "other processes", s.nvml.other_processes);
+        print_identity(&s.nvml);
+        clocks = session_clock_policy(&s);
+        printf("  %-22s %s\n", "clocks", clocks);
+        print_absent();
     }
     printf("ceilings:\n");
     print_real("copy", s.backend.ops->copy_gbps(&s.backend), "GB/s (read + written)");
+    telemetry_begin(&telemetry, !s.nvml_problem[0]);
     print_gemm(&s);
+    const struct telemetry_region under_gemm = telemetry_end(&telemetry);
+    print_real("SM clock in the GEMM", under_gemm.sm_clock_mhz, "MHz");
+    if (!strcmp(clocks, "unlocked") && isfinite(under_gemm.sm_clock_mhz))
+        printf("to hold the clocks for comparable runs (root; undo with --reset-gpu-clocks):\n  %s\n",
+               telemetry_lock_command(d->pci_bus_id, under_gemm.sm_clock_mhz, command, sizeof command));
     session_close(&s);
     return EXIT_OK;
 }
@@ -122,10 +154,12 @@ int inspect_list(const struct options *o)
     return EXIT_OK;
 }
 
-/* Seconds that a problem will take: warm-up, rounds up to their limit, and as much again for memory and checks. */
-static double estimate_s(const struct plan *plan, const struct options *o)
+/* Seconds that a problem will take: warm-up, rounds up to their limit, and as much again for memory and checks; then
+ * the sustained regions. */
+static double estimate_s(const struct plan *plan, const struct options *o, int slot_count)
 {
-    return (plan->warmup_ms + fmin(8 * plan->min_time_ms, o->timeout_s * 1e3)) * 1.3e-3 + 0.3;
+    const double sustained_s = plan->sustain_s > 0 ? slot_count * (plan->sustain_s + SUSTAIN_LEAD_S) : 0;
+    return (plan->warmup_ms + fmin(8 * plan->min_time_ms, o->timeout_s * 1e3)) * 1.3e-3 + 0.3 + sustained_s;
 }
 
 int inspect_dry_run(const struct options *o)
@@ -165,7 +199,7 @@ int inspect_dry_run(const struct options *o)
     char peak[32], have[32];
     printf("%d problems x %d implementations, about %.0f s and the references; inputs, outputs and workspaces up to %s of "
            "%s (the reference's outputs and libraries' plans come on top)\n",
-           s.plan.count, s.slot_count, s.plan.count * estimate_s(&s.plan, o),
+           s.plan.count, s.slot_count, s.plan.count * estimate_s(&s.plan, o, s.slot_count),
            number_print_bytes(peak_bytes, peak, sizeof peak),
            number_print_bytes((double)s.backend.ops->free_bytes(&s.backend), have, sizeof have));
     session_close(&s);

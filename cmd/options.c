@@ -117,8 +117,7 @@ static void join_choices(const struct option_def *def, char *buffer, size_t size
     const char *legal[16];
     int count = 0;
     for (int i = option_is_preset(def); def->choices[i]; i++)
-        if (!option_is_preset(def) || i != PRESET_ACCEPTANCE)
-            legal[count++] = def->choices[i];
+        legal[count++] = def->choices[i];
     buffer[0] = 0;
     for (int i = 0; i < count; i++)
         snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s%s",
@@ -206,11 +205,7 @@ static bool refuse_choice(const struct option_def *def, const char *name, const 
 static bool parse_choice(const struct option_def *def, const char *name, const char *value, void *field)
 {
     const int index = choice_index(def, value, strlen(value));
-    char legal[160];
     _Static_assert(sizeof(enum preset) == sizeof index, "an enum field is as wide as an int");
-    if (option_is_preset(def) && index == PRESET_ACCEPTANCE)
-        return options_refuse(name, value, "needs --sustain-s, which is not in this version; must be %s",
-                              legal_text(def, legal, sizeof legal));
     if (index < 0 || (option_is_preset(def) && index == PRESET_NONE))
         return refuse_choice(def, name, value, value, strlen(value));
     memcpy(field, &index, sizeof index);
@@ -321,7 +316,6 @@ static bool parse_number(const struct option_def *def, const char *name, const c
 static bool parse_value(struct options *o, const struct option_def *def, const char *name, const char *value)
 {
     void *const field = (char *)o + def->offset;
-    double zero;
     if (def->given_offset)
         *(bool *)((char *)o + def->given_offset) = true;
     switch (def->kind) {
@@ -365,10 +359,7 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
     case KIND_IN_DIR:
         return parse_text(def, name, value, field);
     case KIND_NOT_YET:
-    case KIND_NOT_YET_FLAG:
-        if (def->kind == KIND_NOT_YET && def->fallback && number_parse_real(value, &zero) && zero == 0)
-            return true;
-        return options_refuse(name, def->kind == KIND_NOT_YET ? value : NULL, "%s", def->help);
+        return options_refuse(name, value, "%s", def->help);
     case KIND_HELP:
     case KIND_VERSION:
         break;
@@ -383,7 +374,7 @@ static void apply_defaults(struct options *o)
         const struct option_def *def = &option_table[i];
         if (def->kind == KIND_REAL || def->kind == KIND_PERCENT)
             *(double *)((char *)o + def->offset) = NAN;
-        if (def->fallback && !def->is_late && def->kind != KIND_NOT_YET)
+        if (def->fallback && !def->is_late)
             FABENCH_ASSERT(parse_value(o, def, def->name, def->fallback), "default of %s", def->name);
         if (def->given_offset)
             *(bool *)((char *)o + def->given_offset) = false;
@@ -542,6 +533,29 @@ static char *quoted_command_line(int argc, char **argv)
     return line;
 }
 
+static void append_word(char **line, const char *name, const char *value)
+{
+    char *longer = xasprintf("%s%s%s%s%s", *line, **line ? " " : "", name, *value ? " " : "", value);
+    free(*line);
+    *line = longer;
+}
+
+/* Everything but where the output goes. Two command lines of one text make the same rows on the same device. */
+static char *deciding_options(const struct parse *p)
+{
+    char *line = xstrdup("");
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const struct option_def *def = &option_table[i];
+        if (!p->value[i] || def->group == GROUP_OUTPUT)
+            continue;
+        for (int j = 0; def->kind == KIND_LIBRARY && j < p->o->impl_libs.count; j++)
+            append_word(&line, def->name, p->o->impl_libs.names[j]);
+        if (def->kind != KIND_LIBRARY)
+            append_word(&line, def->name, p->value[i]);
+    }
+    return line;
+}
+
 static void free_names(struct name_list *list)
 {
     for (int i = 0; i < list->count; i++)
@@ -551,8 +565,8 @@ static void free_names(struct name_list *list)
 
 void options_free(struct options *o)
 {
-    char *const texts[] = {o->variant, o->out_dir,   o->csv_path, o->jsonl_path,
-                           o->columns, o->input_dir, o->dump_dir, o->command_line};
+    char *const texts[] = {o->variant,   o->out_dir,  o->csv_path, o->jsonl_path,  o->columns,
+                           o->input_dir, o->dump_dir, o->deciding, o->command_line};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     free(o->head_dims.values);
@@ -575,6 +589,8 @@ int options_parse(int argc, char **argv, struct options *o, bool *done)
         options_free(o);
         return EXIT_USAGE;
     }
+    if (!*done)
+        o->deciding = deciding_options(&p);
     if (*done) {
         options_free(o);
         if (fflush(stdout) != 0 || ferror(stdout)) {

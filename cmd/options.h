@@ -3,7 +3,7 @@
  *
  * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffix k = 1024. No abbreviations; both
  * "--name value" and "--name=value". An option that no implementation takes yet (dropout, fp8, ...) and the commands
- * gate, ab, report, selftest and the options --sustain-s (non-zero), --resume are refused in words: exit 2.
+ * gate, ab, report and selftest are refused in words: exit 2.
  */
 #ifndef FABENCH_OPTIONS_H
 #define FABENCH_OPTIONS_H
@@ -50,6 +50,7 @@ struct options {
     int64_t samples;                  /* minimum number of samples; 0 = not given */
     double max_noise_pct;             /* "0.5%" -> 0.5; NaN = not given */
     double timeout_s;
+    double sustain_s;                 /* 0 = no sustained regions; NaN = not given, resolved by preset */
     enum l2_policy l2;
     char *out_dir;                    /* NULL = not given: fabench-out/<device>-<utc>/; "none" = nothing is written */
     char *csv_path, *jsonl_path;      /* NULL = into out_dir; "-" = stdout (one of them at most) */
@@ -60,6 +61,8 @@ struct options {
     bool profile, dry_run, verbose, quiet;
     enum color_choice color;
     struct name_list files;           /* positional arguments: record files of `plot` */
+    bool resume;                      /* go on with the record file of --jsonl or --out */
+    char *deciding;                   /* the options that rows depend on, as typed, in the order of the table */
     char *command_line;               /* the whole command line, shell-quoted, for the record header */
 };
 

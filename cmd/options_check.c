@@ -7,6 +7,7 @@
 #include "cmd/numbers.h"
 #include "cmd/options_table.h"
 #include "cmd/paths.h"
+#include "cmd/sustain.h"
 
 /* Tensors and score matrices beyond these are refused, so that no product of sizes leaves 64 bits anywhere. */
 #define TENSOR_ELEMENTS_MAX ((int64_t)1 << 40)
@@ -136,6 +137,12 @@ static bool check_outputs(const struct parse *p)
     }
     if (o->csv_path && o->jsonl_path && path_is_same(o->csv_path, o->jsonl_path))
         return options_refuse("--jsonl", o->jsonl_path, "is the file of --csv; must be another one");
+    if (o->resume && (o->jsonl_path ? strcmp(o->jsonl_path, "-") == 0 : !has_dir))
+        return options_refuse("--resume", NULL, "needs the record to go on with: the --out DIR or the --jsonl PATH of "
+                                                "the run");
+    if (o->resume && (o->dry_run || o->profile))
+        return options_refuse("--resume", NULL, "contradicts %s; one of them is legal",
+                              o->dry_run ? "--dry-run" : "--profile");
     if (o->plot_given && draws_files && o->out_dir && !has_dir)
         return options_refuse("--plot", typed(p, "--plot"), "contradicts --out none; must be term or none");
     if (o->input_dir && o->dump_dir && path_is_same(o->input_dir, o->dump_dir))
@@ -152,6 +159,12 @@ bool options_check(const struct parse *p)
     if (o->check == CHECK_OFF && tolerance)
         return options_refuse(tolerance, typed(p, tolerance),
                               "contradicts --check off; must be left out, or --check full|sample");
+    if (o->sustain_s > 0 && o->sustain_s < SUSTAIN_MIN_S)
+        return options_refuse("--sustain-s", typed(p, "--sustain-s"),
+                              "too short to measure energy; must be 0 (none), or from %g to 3600", SUSTAIN_MIN_S);
+    if (o->sustain_s > 0 && o->profile)
+        return options_refuse("--sustain-s", typed(p, "--sustain-s"),
+                              "contradicts --profile, which launches once; one of them is legal");
     if (o->command == COMMAND_PLOT) {
         if (!o->files.count)
             return options_refuse("plot", NULL, "needs the record files to draw, as in fabench plot run.jsonl");

@@ -64,7 +64,7 @@ enum {
 
 const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = preset_names, LATE("paper; quick on CPU"),
-     .unit = "quick|paper|ci|full", .help = "problems and effort; other options win", .commands = SWEEP},
+     .unit = "quick|paper|ci|acceptance|full", .help = "problems, effort; other options win", .commands = SWEEP},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick",
      .help = "fewer shapes", .commands = VERIFY},
     {"--mode", NULL, KIND_CHOICE_SET, AT(modes), GIVEN(mode_given), .choices = mode_names, .fallback = "fwd,bwd",
@@ -132,6 +132,8 @@ const struct option_def option_table[] = {
      .help = "half-width of the median's 95 % interval", .group = GROUP_MEASURE, .commands = SWEEP},
     {"--timeout-s", NULL, KIND_REAL, AT(timeout_s), .min = 0.1, .max = 86400, .fallback = "60", .unit = "X",
      .help = "ends a case that hangs", .group = GROUP_MEASURE, .commands = RUNS},
+    {"--sustain-s", NULL, KIND_REAL, AT(sustain_s), .min = 0, .max = 3600, LATE("0"), .unit = "X",
+     .help = "own region per row: power, energy; >= 2, better 10", .group = GROUP_MEASURE, .commands = SWEEP},
     {"--l2", NULL, KIND_CHOICE, AT(l2), .choices = l2_names, .fallback = "cold", .help = "cache before each sample",
      .group = GROUP_MEASURE, .commands = SWEEP},
     {"--profile", NULL, KIND_FLAG, AT(profile), .help = "one launch of one case for a profiler, no record",
@@ -141,6 +143,8 @@ const struct option_def option_table[] = {
 
     {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("fabench-out/<device>-<utc>/"), .unit = "DIR|none",
      .help = "for all files", .group = GROUP_OUTPUT, .commands = RUNS | PLOT},
+    {"--resume", NULL, KIND_FLAG, AT(resume), .help = "go on with the record in --out or --jsonl",
+     .group = GROUP_OUTPUT, .commands = SWEEP},
     {"--csv", NULL, KIND_OUT_FILE, AT(csv_path), .unit = "PATH", .group = GROUP_OUTPUT, .commands = RUNS,
      .is_joined = true},
     {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "records; - = stdout [in the --out DIR]",
@@ -159,10 +163,6 @@ const struct option_def option_table[] = {
     {"--version", NULL, KIND_VERSION, .group = GROUP_OUTPUT, .commands = ANY, .is_joined = true},
     {"--help", "-h", KIND_HELP, .help = "print and end", .group = GROUP_OUTPUT, .commands = ANY},
 
-    {"--sustain-s", NULL, KIND_NOT_YET, .fallback = "0", .unit = "0", .is_hidden = true, .commands = SWEEP,
-     .help = "sustained figures are not in this version; only 0 is taken"},
-    {"--resume", NULL, KIND_NOT_YET_FLAG, .is_hidden = true, .commands = SWEEP,
-     .help = "continuing a record file is not in this version"},
     {"--overlay", NULL, KIND_NOT_YET, .unit = "FILE", .is_hidden = true, .commands = SWEEP | PLOT,
      .help = "overlaid points are not in this version"},
 };
@@ -184,7 +184,7 @@ const struct option_def *option_find(const struct command_def *command, const ch
 bool option_takes_value(const struct option_def *def)
 {
     return def->kind != KIND_FLAG && def->kind != KIND_NO_CAUSAL && def->kind != KIND_HELP &&
-           def->kind != KIND_VERSION && def->kind != KIND_NOT_YET_FLAG;
+           def->kind != KIND_VERSION;
 }
 
 bool option_serves(const struct option_def *def, const struct command_def *command)

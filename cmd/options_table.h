@@ -28,8 +28,7 @@ enum option_kind {
     KIND_DEVICE,      /* enum device_choice and the ordinal */
     KIND_HELP,
     KIND_VERSION,
-    KIND_NOT_YET,     /* refused with the sentence in `help`, unless the fallback is 0 and the value, too */
-    KIND_NOT_YET_FLAG /* refused; has no value */
+    KIND_NOT_YET      /* refused with the sentence in `help` */
 };
 
 enum option_group { GROUP_PROBLEM, GROUP_WHO, GROUP_CHECK, GROUP_MEASURE, GROUP_OUTPUT, GROUP_COUNT };

@@ -20,20 +20,23 @@ struct preset_values {
     int64_t total_tokens, hidden;
     double warmup_ms, min_time_ms, max_noise_pct;
     int64_t samples;
+    double sustain_s;
 };
 
 static const struct preset_values presets_cuda[] = {
-    [PRESET_QUICK] = {"quick", "1k,4k", 16384, 2048, 100, 200, 0.5, 30},
-    [PRESET_PAPER] = {"paper", "1k:16k:*2", 16384, 2048, 500, 500, 0.5, 30},
-    [PRESET_CI] = {"ci", "1k,4k,16k", 16384, 2048, 500, 500, 0.5, 30},
-    [PRESET_FULL] = {"full", "512:16k:*2", 16384, 2048, 500, 500, 0.5, 30},
+    [PRESET_QUICK] = {"quick", "1k,4k", 16384, 2048, 100, 200, 0.5, 30, 0},
+    [PRESET_PAPER] = {"paper", "1k:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_CI] = {"ci", "1k,4k,16k", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_ACCEPTANCE] = {"acceptance", "4k,16k", 16384, 2048, 500, 500, 0.5, 30, 10},
+    [PRESET_FULL] = {"full", "512:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
 };
 
 static const struct preset_values presets_cpu[] = {
-    [PRESET_QUICK] = {"quick", "1k,4k", 4096, 128, 20, 100, 0.5, 6},
-    [PRESET_PAPER] = {"paper", "1k:16k:*2", 16384, 2048, 500, 500, 0.5, 30},
-    [PRESET_CI] = {"ci", "1k,4k,16k", 16384, 2048, 500, 500, 0.5, 30},
-    [PRESET_FULL] = {"full", "512:16k:*2", 16384, 2048, 500, 500, 0.5, 30},
+    [PRESET_QUICK] = {"quick", "1k,4k", 4096, 128, 20, 100, 0.5, 6, 0},
+    [PRESET_PAPER] = {"paper", "1k:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_CI] = {"ci", "1k,4k,16k", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_ACCEPTANCE] = {"acceptance", "4k,16k", 16384, 2048, 500, 500, 0.5, 30, 10},
+    [PRESET_FULL] = {"full", "512:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
 };
 
 void plan_add(struct plan *plan, const struct plan_item *item)
@@ -141,7 +144,8 @@ static int cross(const struct options *o, enum preset preset, const struct prese
     return status;
 }
 
-/* Which dtypes run: the user's, else the device's (fp16 on CUDA, fp32 on the CPU; bf16 in ci; both 16-bit in full). */
+/* Which dtypes run: the user's, else the device's (fp16 on CUDA, fp32 on the CPU; bf16 in ci and acceptance; both
+ * 16-bit in full). */
 static bool dtype_wanted(const struct options *o, enum attn_platform platform, enum preset preset,
                          enum attn_dtype dtype)
 {
@@ -151,7 +155,7 @@ static bool dtype_wanted(const struct options *o, enum attn_platform platform, e
         return dtype == ATTN_FP32;
     if (preset == PRESET_FULL)
         return dtype != ATTN_FP32;
-    return dtype == (preset == PRESET_CI ? ATTN_BF16 : ATTN_FP16);
+    return dtype == (preset == PRESET_CI || preset == PRESET_ACCEPTANCE ? ATTN_BF16 : ATTN_FP16);
 }
 
 int plan_make(const struct options *o, enum attn_platform platform, struct plan *plan)
@@ -167,6 +171,7 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
     plan->warmup_ms = isnan(o->warmup_ms) ? values->warmup_ms : o->warmup_ms;
     plan->min_time_ms = isnan(o->min_time_ms) ? values->min_time_ms : o->min_time_ms;
     plan->max_noise_pct = isnan(o->max_noise_pct) ? values->max_noise_pct : o->max_noise_pct;
+    plan->sustain_s = isnan(o->sustain_s) ? values->sustain_s : o->sustain_s;
     plan->samples = o->samples ? o->samples : values->samples;
     plan->total_tokens = o->batch ? 0 : o->total_tokens ? o->total_tokens : values->total_tokens;
     int status = EXIT_OK;
@@ -227,6 +232,8 @@ char *plan_repro(const struct options *o, const struct plan_item *item, const ch
     APPEND(" --seed %llu", (unsigned long long)item->seed);
     if (o->l2 != L2_COLD)
         APPEND(" --l2 %s", option_l2_name(o->l2));
+    if (!isnan(o->sustain_s))
+        APPEND(" --sustain-s %.9g", o->sustain_s);
     if (o->input_dir)
         APPEND(" --input '%s'", o->input_dir);
     if (o->check != CHECK_FULL)

@@ -22,6 +22,7 @@ struct plan {
     /* Resolved by device and preset. */
     double warmup_ms, min_time_ms, max_noise_pct;
     int64_t samples;
+    double sustain_s;        /* 0 = no sustained regions */
     const char *preset;      /* name for the record */
     int64_t total_tokens;    /* batch = total_tokens / n; 0 where the user gave --batch */
 };

@@ -56,6 +56,12 @@ static const struct column columns[] = {
     REAL(power_w, FILES),           REAL(energy_j, FILES),
     REAL(tflops_per_w, FILES),      REAL(power_limit_w, TABLE),
     TEXT(repro, EVERY),             TEXT(launch, RECORD_JSONL),
+    TEXT(asked, RECORD_JSONL),
+    REAL(sustain_s, RECORD_JSONL),            COUNT(sustain_passes, RECORD_JSONL),
+    TEXT(energy_source, RECORD_JSONL),        REAL(energy_counter_j, RECORD_JSONL),
+    REAL(energy_integral_j, RECORD_JSONL),    REAL(sustain_sm_clock_mhz, RECORD_JSONL),
+    REAL(sustain_temp_c, RECORD_JSONL),       REAL(sustain_power_capped_pct, RECORD_JSONL),
+    REAL(sustain_throttled_pct, RECORD_JSONL),
 };
 enum { COLUMN_COUNT = sizeof columns / sizeof columns[0] };
 _Static_assert((int)COLUMN_COUNT <= (int)RECORD_COLUMNS_MAX,

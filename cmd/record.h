@@ -65,6 +65,14 @@ struct record_row {
     struct record_pass passes[8];
     int pass_count;
     char launch[8];         /* graph | direct | host */
+    char asked[40];         /* the implementation as asked for: "fused" where impl says which one that was */
+    /* The sustained region (cmd/sustain.h) that tflops_sustained, power_w, energy_j and tflops_per_w come from. The
+     * energies are those of the whole region: the device's counter, and its power readings integrated. */
+    double sustain_s;
+    int64_t sustain_passes;
+    char energy_source[16]; /* counter | integral: which of the two energy_j and power_w are made from */
+    double energy_counter_j, energy_integral_j;
+    double sustain_sm_clock_mhz, sustain_temp_c, sustain_power_capped_pct, sustain_throttled_pct;
 };
 
 /* Frees, then everything "not measured" but schema, which becomes ours. The row must be zeroed before its first
@@ -82,12 +90,18 @@ json_t *record_row_json(const struct record_row *);
 bool record_row_parse(const json_t *, struct record_row *, char *why, size_t why_size);
 
 /* Writers. A row is one write to the file: whole when the call returns, write errors seen. 0, or an errno; a writer
- * that failed once stays failed. CSV is RFC 4180's, but with lines that end in a newline alone. */
+ * that failed once stays failed. A regular file is locked while it is written: another run's file is refused. CSV is RFC 4180's, but with lines that end in a newline alone. */
 struct record_writer;
 /* path "-" = stdout. Header is written at once (JSONL) or the column line (CSV). columns: comma-separated names for the
  * CSV, NULL = all. NULL on failure with a sentence. */
 struct record_writer *record_open_jsonl(const char *path, const json_t *header, struct attn_message *why);
 struct record_writer *record_open_csv(const char *path, const char *columns, struct attn_message *why);
+/* Opens a record file to go on with it: locks it, reads it into *file (record_read), and returns its writer, which
+ * stands behind the last whole line. Nothing in the file changes before record_continue. */
+struct record_file;
+struct record_writer *record_reopen_jsonl(const char *path, struct record_file *, struct attn_message *why);
+/* Drops what was cut and appends `note`, an object with a "type" of its own. 0, or an errno. */
+int record_continue(struct record_writer *, const json_t *note);
 int record_write(struct record_writer *, const struct record_row *);
 int record_close(struct record_writer *);     /* flushes, fsyncs files, reports the last error */
 
@@ -106,6 +120,8 @@ struct record_file {
     struct record_row *rows;
     int count;
     bool cut;
+    int64_t whole_bytes; /* up to the end of the last whole line */
+    bool is_ended;       /* and that line ends in a newline */
 };
 bool record_read(const char *path, struct record_file *, struct attn_message *why);
 void record_file_free(struct record_file *);

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,7 +70,7 @@ static void print_json(FILE *out, const json_t *value)
 
 struct record_writer {
     int fd, error;
-    bool is_csv, owns_fd, is_regular;
+    bool is_csv, owns_fd, is_regular, lacks_newline;
     off_t whole_bytes; /* of complete lines; what a failed write left behind them is cut off */
     const struct column *selected[RECORD_COLUMNS_MAX];
     int selected_count;
@@ -103,21 +104,42 @@ static int write_line(struct record_writer *writer, const char *line, size_t byt
     return writer->error;
 }
 
-static struct record_writer *open_writer(const char *path, struct attn_message *why)
+/* flags: of open(2); "-" = stdout. A regular file is locked; where the file system has no locks, it is not. */
+static struct record_writer *open_writer(const char *path, int flags, struct attn_message *why)
 {
     struct record_writer *writer = xcalloc(1, sizeof *writer);
     struct stat status;
+    const char *problem = NULL;
     writer->owns_fd = strcmp(path, "-") != 0;
     if (writer->owns_fd)
-        writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        writer->fd = open(path, flags | O_CLOEXEC, 0666);
     else
         writer->fd = fflush(stdout) == 0 ? STDOUT_FILENO : -1;
     if (writer->fd < 0) {
-        snprintf(why->text, sizeof why->text, "%s: %s", writer->owns_fd ? path : "standard output", strerror(errno));
-        free(writer);
+        problem = strerror(errno);
+    } else {
+        writer->is_regular = fstat(writer->fd, &status) == 0 && S_ISREG(status.st_mode);
+        if (writer->owns_fd && writer->is_regular && flock(writer->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+            problem = "another run is writing it";
+    }
+    if (!problem)
+        return writer;
+    snprintf(why->text, sizeof why->text, "%s: %s", writer->owns_fd ? path : "standard output", problem);
+    if (writer->owns_fd && writer->fd >= 0)
+        close(writer->fd);
+    free(writer);
+    return NULL;
+}
+
+/* An empty file, or stdout as it is. */
+static struct record_writer *open_new(const char *path, struct attn_message *why)
+{
+    struct record_writer *writer = open_writer(path, O_WRONLY | O_CREAT, why);
+    if (writer && writer->owns_fd && writer->is_regular && ftruncate(writer->fd, 0) != 0) {
+        snprintf(why->text, sizeof why->text, "%s: %s", path, strerror(errno));
+        record_close(writer);
         return NULL;
     }
-    writer->is_regular = fstat(writer->fd, &status) == 0 && S_ISREG(status.st_mode);
     return writer;
 }
 
@@ -162,7 +184,7 @@ static void json_line(const json_t *object, char **line, size_t *bytes)
 
 struct record_writer *record_open_jsonl(const char *path, const json_t *header, struct attn_message *why)
 {
-    struct record_writer *writer = open_writer(path, why);
+    struct record_writer *writer = open_new(path, why);
     if (!writer)
         return NULL;
     json_t *object = record_must(json_pack("{s:s, s:i}", "type", "header", "schema", (int)RECORD_SCHEMA));
@@ -175,6 +197,39 @@ struct record_writer *record_open_jsonl(const char *path, const json_t *header, 
     writer = write_first_line(writer, path, line, bytes, why);
     free(line);
     return writer;
+}
+
+struct record_writer *record_reopen_jsonl(const char *path, struct record_file *file, struct attn_message *why)
+{
+    struct record_writer *writer = open_writer(path, O_RDWR, why);
+    if (!writer)
+        return NULL;
+    if (!writer->is_regular)
+        snprintf(why->text, sizeof why->text, "%s: is no regular file", path);
+    else if (record_read(path, file, why)) {
+        writer->whole_bytes = file->whole_bytes;
+        writer->lacks_newline = !file->is_ended;
+        return writer;
+    }
+    record_close(writer);
+    return NULL;
+}
+
+int record_continue(struct record_writer *writer, const json_t *note)
+{
+    char *line;
+    size_t bytes;
+    if (ftruncate(writer->fd, writer->whole_bytes) != 0 || lseek(writer->fd, writer->whole_bytes, SEEK_SET) < 0)
+        return writer->error = errno;
+    FILE *out = open_line(&line, &bytes);
+    if (writer->lacks_newline)
+        fputc('\n', out);
+    print_json(out, note);
+    fputc('\n', out);
+    close_line(out);
+    const int error = write_line(writer, line, bytes);
+    free(line);
+    return error;
 }
 
 /* The name at *rest, of *length characters; *rest moves behind its comma, or becomes NULL after the last. */
@@ -248,7 +303,7 @@ struct record_writer *record_open_csv(const char *path, const char *list, struct
             if (columns[i].views & RECORD_CSV)
                 selected[count++] = &columns[i];
     }
-    struct record_writer *writer = open_writer(path, why);
+    struct record_writer *writer = open_new(path, why);
     if (!writer)
         return NULL;
     char *line;
@@ -339,6 +394,7 @@ struct line_reader {
     FILE *in;
     char *text;
     size_t bytes, room;
+    int64_t offset; /* of the byte behind the line */
     int64_t number; /* of the line in `text`, from 1 */
     bool is_ended;  /* by a newline, not by the end of the file */
 };
@@ -364,6 +420,7 @@ static enum line_result read_line(struct line_reader *reader)
     if (c == EOF && reader->bytes == 0)
         return LINE_END;
     reader->is_ended = c == '\n';
+    reader->offset += (int64_t)reader->bytes + reader->is_ended;
     reader->number++;
     return LINE_READ;
 }
@@ -442,8 +499,11 @@ static bool read_lines(struct line_reader *reader, struct record_file *file, cha
                      LINE_LIMIT_BYTES >> 20);
             return false;
         }
-        if (is_blank(reader))
+        if (is_blank(reader)) {
+            file->is_ended = reader->is_ended;
+            file->whole_bytes = reader->offset;
             continue;
+        }
         json_error_t error;
         json_t *object = json_loadb(reader->text, reader->bytes, JSON_REJECT_DUPLICATES, &error);
         char reason[300];
@@ -462,6 +522,8 @@ static bool read_lines(struct line_reader *reader, struct record_file *file, cha
         json_decref(object);
         if (!good)
             return false;
+        file->whole_bytes = reader->offset;
+        file->is_ended = reader->is_ended;
     }
     if (!file->header)
         snprintf(why, why_size, "no record file: it is empty");

@@ -20,7 +20,7 @@ const char *row_status_name(enum record_status status)
 }
 
 void row_begin(struct record_row *row, const struct options *o, const struct run_facts *facts,
-               const struct plan_item *item, const char *impl)
+               const struct plan_item *item, const char *asked, const char *impl)
 {
     const struct attn_problem *p = &item->problem;
     const time_t now = time(NULL);
@@ -39,6 +39,7 @@ void row_begin(struct record_row *row, const struct options *o, const struct run
     PUT(row->cuda, facts->device.cuda);
     PUT(row->cudnn, facts->cudnn);
     PUT(row->impl, impl);
+    PUT(row->asked, asked);
     PUT(row->mode, option_mode_name(item->mode));
     PUT(row->dtype, option_dtype_name(p->dtype));
     row->causal = p->causal;
@@ -100,6 +101,41 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
         row->speedup_vs_naive = stats_paired_ratio(rivals->naive_ms, samples_ms, count);
     if (rivals->peer_ms)
         row->speedup_vs_peer = stats_paired_ratio(rivals->peer_ms, samples_ms, count);
+}
+
+void row_telemetry(struct record_row *row, const struct telemetry_region *r)
+{
+    row->sm_clock_mhz = r->sm_clock_mhz;
+    row->temp_c = r->temp_c;
+    row->power_capped_pct = r->power_capped_pct;
+    row->throttled_pct = r->throttled_pct;
+}
+
+void row_sustained(struct record_row *row, const struct sustain_result *s)
+{
+    const struct telemetry_region *t = &s->telemetry;
+    const bool has_counter = isfinite(t->energy_counter_j) && t->energy_counter_j > 0;
+    const double energy_j = has_counter ? t->energy_counter_j : t->energy_integral_j;
+    if (s->passes <= 0 || !(s->seconds > 0))
+        return;
+    row->sustain_s = s->seconds;
+    row->sustain_passes = s->passes;
+    row->sustain_sm_clock_mhz = t->sm_clock_mhz;
+    row->sustain_temp_c = t->temp_c;
+    row->sustain_power_capped_pct = t->power_capped_pct;
+    row->sustain_throttled_pct = t->throttled_pct;
+    row->energy_counter_j = t->energy_counter_j;
+    row->energy_integral_j = t->energy_integral_j;
+    if (isfinite(energy_j)) {
+        PUT(row->energy_source, has_counter ? "counter" : "integral");
+        row->power_w = energy_j / t->seconds;
+        row->energy_j = row->power_w * s->seconds / (double)s->passes;
+    }
+    if (!strcmp(row->check, "fail"))
+        return;
+    row->tflops_sustained = row->flops * (double)s->passes / s->seconds * 1e-12;
+    if (row->power_w > 0)
+        row->tflops_per_w = row->tflops_sustained / row->power_w;
 }
 
 /* Among tensors equally far over every bound, one that was left unwritten says more than one that is merely wrong. */

@@ -5,6 +5,7 @@
 #include "cmd/backend.h"
 #include "cmd/plan.h"
 #include "cmd/record.h"
+#include "cmd/sustain.h"
 
 /* What all rows of a run share. */
 struct run_facts {
@@ -13,9 +14,10 @@ struct run_facts {
     double power_limit_w;
 };
 
-/* A row with everything that is known before the case ran: identity, problem, policy, repro. status is "skipped". */
+/* A row with everything that is known before the case ran: identity, problem, policy, repro. status is "skipped".
+ * `asked` is the slot's name, impl what it resolved to. */
 void row_begin(struct record_row *, const struct options *, const struct run_facts *, const struct plan_item *,
-               const char *impl);
+               const char *asked, const char *impl);
 
 /* Marks how it ended, with the reason. */
 void row_end(struct record_row *, enum record_status, const char *reason);
@@ -26,6 +28,12 @@ const char *row_status_name(enum record_status);
 struct row_rivals { const double *gemm_ms, *naive_ms, *peer_ms; double gemm_flops; const char *peer; };
 void row_times(struct record_row *, const double *samples_ms, int64_t count, const char *stop,
                const struct row_rivals *);
+
+/* What the device did around the problem's rounds; its rows share it. */
+void row_telemetry(struct record_row *, const struct telemetry_region *);
+
+/* Fills the sustained columns. The row's check must be final: a failed row keeps its power and has no speed. */
+void row_sustained(struct record_row *, const struct sustain_result *);
 
 /* Fills the check columns from the tensors' verdicts (copied into the row). */
 void row_check(struct record_row *, const struct record_tensor *, int count, enum check_scope,

@@ -2,10 +2,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "cmd/buffers.h"
 #include "cmd/header.h"
 #include "cmd/log.h"
+#include "cmd/telemetry.h"
 #include "cmd/worker.h"
 
 /* The loaded cuDNN's version, from the peer's variant name "cudnn_9.19.0". */
@@ -26,8 +28,7 @@ static void find_cudnn(const struct session *s, char *version, size_t size)
 
 static void gather_facts(struct session *s, const char *run_id)
 {
-    s->nvml = (struct nvml_identity){.power_limit_w = NAN, .ecc = -1, .mig = -1, .other_processes = -1,
-                                     .max_sm_clock_mhz = NAN};
+    s->nvml = nvml_nobody();
     s->nvml_problem[0] = 0;
     if (s->backend.device.platform == ATTN_CUDA) {
         if (nvml_open(s->backend.info.pci_bus_id, s->nvml_problem, sizeof s->nvml_problem))
@@ -41,6 +42,31 @@ static void gather_facts(struct session *s, const char *run_id)
     find_cudnn(s, s->facts.cudnn, sizeof s->facts.cudnn);
     s->facts.device = s->backend.info;
     s->facts.power_limit_w = s->nvml.power_limit_w;
+}
+
+const char *session_clock_policy(struct session *s)
+{
+    enum { PROBE_BYTES = 256 << 20, PROBE_MS = 300 };
+    const struct backend_ops *ops = s->backend.ops;
+    struct telemetry telemetry;
+    struct attn_message ignored;
+    void *buffer = NULL;
+    if (s->backend.device.platform != ATTN_CUDA)
+        return NULL;
+    if (s->nvml_problem[0] || ops->alloc(&s->backend, PROBE_BYTES, &buffer, &ignored) != ATTN_OK)
+        return "unknown";
+    enum attn_status status = ATTN_OK;
+    telemetry_begin(&telemetry, true);
+    struct timespec from, now;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    do {
+        status = ops->pattern(&s->backend, buffer, PROBE_BYTES, 0x3c003c00u, &ignored);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (status == ATTN_OK &&
+             (now.tv_sec - from.tv_sec) * 1000 + (now.tv_nsec - from.tv_nsec) / 1000000 < PROBE_MS);
+    const struct telemetry_region region = telemetry_end(&telemetry);
+    ops->release(&s->backend, buffer);
+    return status == ATTN_OK ? telemetry_clock_policy(&region, s->nvml.max_sm_clock_mhz) : "unknown";
 }
 
 /* Presets and commands that speak of a GPU never run on the CPU instead. */

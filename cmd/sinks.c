@@ -13,6 +13,7 @@
 #include "cmd/header.h"
 #include "cmd/log.h"
 #include "cmd/paths.h"
+#include "cmd/resume.h"
 #include "cmd/table.h"
 
 struct sinks {
@@ -78,7 +79,25 @@ static bool make_run_dir(struct sinks *s)
     return made;
 }
 
-static bool open_files(struct sinks *s, const json_t *header)
+/* The record goes on behind its last whole line, after a line that says when and beside whom. */
+static bool continue_record(struct sinks *s, struct resume *resume, const json_t *header, struct attn_message *why)
+{
+    const json_t *others = json_object_get(json_object_get(header, "device"), "other_processes");
+    json_t *note = json_pack("{s:s, s:i, s:O}", "type", "resumed", "kept_rows", resume->file.count, "started_utc",
+                             json_object_get(header, "started_utc"));
+    FABENCH_ASSERT(note, "%s", resume->file.path);
+    if (others)
+        json_object_set(note, "other_processes", (json_t *)(uintptr_t)others);
+    s->jsonl = resume->writer;
+    resume->writer = NULL;
+    const int error = record_continue(s->jsonl, note);
+    json_decref(note);
+    if (error)
+        snprintf(why->text, sizeof why->text, "%.300s: %s", resume->file.path, strerror(error));
+    return error == 0;
+}
+
+static bool open_files(struct sinks *s, const json_t *header, struct resume *resume)
 {
     const struct options *o = s->options;
     struct attn_message why = {""};
@@ -87,7 +106,9 @@ static bool open_files(struct sinks *s, const json_t *header)
     bool opened = true;
     if (csv_path)
         opened = (s->csv = record_open_csv(csv_path, o->columns, &why)) != NULL;
-    if (opened && jsonl_path)
+    if (opened && resume)
+        opened = continue_record(s, resume, header, &why);
+    else if (opened && jsonl_path)
         opened = (s->jsonl = record_open_jsonl(jsonl_path, header, &why)) != NULL;
     if (!opened)
         log_error("%s", why.text);
@@ -106,18 +127,29 @@ static const char *peer_of(const json_t *header)
     return NULL;
 }
 
+/* The device whose clocks are free, as nvidia-smi names it, or NULL. */
+static const char *free_clocks_of(const json_t *header)
+{
+    const char *clocks = json_string_value(json_object_get(json_object_get(header, "policy"), "clocks"));
+    return clocks && !strcmp(clocks, "unlocked")
+               ? json_string_value(json_object_get(json_object_get(header, "device"), "pci_bus_id"))
+               : NULL;
+}
+
 static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
 
-struct sinks *sinks_open(const struct options *o, const json_t *header)
+struct sinks *sinks_open(const struct options *o, const json_t *header, struct resume *resume)
 {
     struct sinks *s = xcalloc(1, sizeof *s);
     s->options = o;
     s->dir = run_dir(o, header);
-    s->rows.header = json_incref((json_t *)(uintptr_t)header);
+    s->rows.header = json_incref(resume ? resume->file.header : (json_t *)(uintptr_t)header);
     s->rows.path = xstrdup(s->dir ? s->dir : "run");
-    if ((s->dir && !make_run_dir(s)) || !open_files(s, header)) {
+    if ((s->dir && !make_run_dir(s)) || !open_files(s, header, resume)) {
         if (s->csv)
             record_close(s->csv);
+        if (s->jsonl)
+            record_close(s->jsonl);
         free(s->dir);
         record_file_free(&s->rows);
         free(s);
@@ -133,6 +165,7 @@ struct sinks *sinks_open(const struct options *o, const json_t *header)
             snprintf(s->convention, sizeof s->convention, "%lld tokens", (long long)json_integer_value(tokens));
             table_convention(s->table, s->convention);
         }
+        table_clocks(s->table, free_clocks_of(header));
         free(line);
     }
     return s;
@@ -151,12 +184,8 @@ static void remember(struct sinks *s, const struct record_row *row)
     s->rows.rows[s->rows.count++] = copy;
 }
 
-int sinks_row(struct sinks *s, const struct record_row *row)
+static int show_row(struct sinks *s, const struct record_row *row, int error)
 {
-    int error = 0;
-    log_progress_clear();
-    if (s->jsonl)
-        error = record_write(s->jsonl, row);
     if (s->csv && error == 0)
         error = record_write(s->csv, row);
     remember(s, row);
@@ -167,6 +196,14 @@ int sinks_row(struct sinks *s, const struct record_row *row)
     log_error("a record could not be written: %s", strerror(error));
     return EXIT_IO;
 }
+
+int sinks_row(struct sinks *s, const struct record_row *row)
+{
+    log_progress_clear();
+    return show_row(s, row, s->jsonl ? record_write(s->jsonl, row) : 0);
+}
+
+int sinks_keep(struct sinks *s, const struct record_row *row) { return show_row(s, row, 0); }
 
 static int draw(struct sinks *s)
 {

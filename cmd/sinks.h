@@ -7,8 +7,13 @@
 
 struct sinks;
 
-/* Makes the run's folder, opens the files and prints the table's first lines. NULL after a sentence on stderr. */
-struct sinks *sinks_open(const struct options *, const json_t *header);
+/* Makes the run's folder, opens the files and prints the table's first lines. NULL after a sentence on stderr.
+ * resume: the record to go on with, or NULL; its writer becomes the sinks'. */
+struct resume;
+struct sinks *sinks_open(const struct options *, const json_t *header, struct resume *);
+
+/* A row that the record holds already: every view of it but the record. EXIT_OK, or EXIT_IO after a sentence. */
+int sinks_keep(struct sinks *, const struct record_row *);
 
 /* Every view of one row, on disk when it returns. EXIT_OK, or EXIT_IO after a sentence. */
 int sinks_row(struct sinks *, const struct record_row *);

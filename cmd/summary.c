@@ -9,6 +9,8 @@
 
 #include "cmd/log.h"
 #include "cmd/numbers.h"
+#include "cmd/sustain.h"
+#include "cmd/telemetry.h"
 #include "cmd/wrap.h"
 
 const char *summary_tensor_name(const char *name)
@@ -25,7 +27,7 @@ void summary_begin(struct summary *s, const char *peer)
     memset(s, 0, sizeof *s);
     snprintf(s->peer, sizeof s->peer, "%s", peer ? peer : "");
     s->nearest_used = s->capped_pct = s->throttled_pct = s->power_limit_w = NAN;
-    s->temp_low_c = s->temp_high_c = NAN;
+    s->temp_low_c = s->temp_high_c = s->clock_low_mhz = s->clock_high_mhz = NAN;
     s->capped_q_len = s->throttled_q_len = INT64_MIN;
 }
 
@@ -110,6 +112,26 @@ static void add_nearest(struct summary *s, const struct record_row *row)
              row->worst[0] ? row->worst : row->err_tensor, row->err_used, rms);
 }
 
+static void add_sustained(struct summary *s, const struct record_row *row)
+{
+    if (isnan(row->sustain_s)) {
+        s->burst_count += isfinite(row->time_ms) && strncmp(row->arch, "sm_", 3) == 0;
+        return;
+    }
+    s->sustained_count++;
+    if (!(row->energy_counter_j > 0) || !(row->energy_integral_j > 0))
+        return;
+    const double apart_pct = 100 * (row->energy_counter_j / row->energy_integral_j - 1);
+    if (s->energy_count++ == 0 || fabs(apart_pct) > fabs(s->energy_apart_pct))
+        s->energy_apart_pct = apart_pct;
+}
+
+static void add_clock(struct summary *s, double clock_mhz)
+{
+    s->clock_low_mhz = fmin(s->clock_low_mhz, clock_mhz); /* fmin ignores NaN on either side */
+    s->clock_high_mhz = fmax(s->clock_high_mhz, clock_mhz);
+}
+
 static void add_device(struct summary *s, const struct record_row *row)
 {
     if (isfinite(row->power_capped_pct) && !(row->power_capped_pct <= s->capped_pct)) {
@@ -120,6 +142,8 @@ static void add_device(struct summary *s, const struct record_row *row)
         s->throttled_pct = row->throttled_pct;
         s->throttled_q_len = row->q_len;
     }
+    add_clock(s, row->sm_clock_mhz);
+    add_clock(s, row->sustain_sm_clock_mhz);
     if (isfinite(row->power_limit_w))
         s->power_limit_w = row->power_limit_w;
     if (isfinite(row->temp_c)) {
@@ -148,6 +172,7 @@ void summary_add(struct summary *s, const struct record_row *row)
     add_ratios(s, row);
     add_nearest(s, row);
     add_device(s, row);
+    add_sustained(s, row);
 }
 
 /* A line that grows by formatted pieces and is cut where it is full. */
@@ -251,6 +276,39 @@ static void print_device(const struct summary *s, FILE *out, int width)
         wrap_words(out, width, 0, 2, line.text);
 }
 
+/* Clocks that moved by more than this share are worth a word. */
+static const double CLOCKS_MOVED = 0.02;
+
+static void print_clocks(const struct summary *s, FILE *out, int width)
+{
+    struct line line = {0};
+    char command[120];
+    if (!s->free_clocks_of[0] || !(s->clock_high_mhz > (1 + CLOCKS_MOVED) * s->clock_low_mhz))
+        return;
+    add(&line, "clocks moved from %.0f to %.0f MHz; whoever may (root) holds them with", s->clock_low_mhz,
+        s->clock_high_mhz);
+    wrap_words(out, width, 0, 2, line.text);
+    line.used = 0;
+    add(&line, "%s", telemetry_lock_command(s->free_clocks_of, s->clock_low_mhz, command, sizeof command));
+    wrap_words(out, width, 2, 4, line.text);
+}
+
+/* Whether power and energy are known, and what they would cost. */
+static void print_sustained(const struct summary *s, FILE *out, int width)
+{
+    enum { SUGGESTED_S = 10 };
+    struct line line = {0};
+    const double more_s = s->burst_count * (SUGGESTED_S + SUSTAIN_LEAD_S);
+    if (s->sustained_count && s->energy_count)
+        add(&line, "sustained: %d row%s; the device's energy counter is within %.1f %% of integrated power",
+            s->sustained_count, s->sustained_count == 1 ? "" : "s", fabs(s->energy_apart_pct));
+    else if (!s->sustained_count && s->burst_count)
+        add(&line, "burst figures; --sustain-s %d adds sustained TFLOPS, J per pass, TFLOPS/W (~%.0f %s more)",
+            SUGGESTED_S, more_s < 100 ? more_s : more_s / 60, more_s < 100 ? "s" : "min");
+    if (line.used)
+        wrap_words(out, width, 0, 2, line.text);
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     const size_t length = strlen(text), end_length = strlen(end);
@@ -338,6 +396,8 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
         wrap_words(out, width, 0, 2, nearest.text);
     }
     print_device(s, out, width);
+    print_clocks(s, out, width);
+    print_sustained(s, out, width);
     if (records_dir)
         print_records(records_dir, out, width);
     const char *paint = verdict(s, exit_code, &line);

@@ -47,8 +47,11 @@ struct supervisor {
     struct run_facts facts;
     struct slot_state slots[IMPL_MAX_SLOTS];
     int slot_count;
+    unsigned *done;             /* slots of each item that have their row; NULL until the first hello */
     int item;                   /* the first one that is not complete */
-    unsigned done;              /* slots of `item` that have their row */
+    int items_kept;             /* complete before this run began */
+    json_t *header;             /* of the first hello */
+    struct resume *resume;      /* the record that is gone on with, or NULL */
     int exit_code;
     double started_ms;
     bool finished;              /* done or fatal was read */
@@ -68,21 +71,13 @@ static unsigned all_slots(const struct supervisor *s) { return (unsigned)((UINT6
 
 static void advance(struct supervisor *s, int item, int slot)
 {
-    if (item < s->item)
-        return;
-    if (item != s->item) {
-        s->item = item;
-        s->done = 0;
-    }
-    s->done |= 1u << slot;
-    if (s->done == all_slots(s)) {
+    s->done[item] |= 1u << slot;
+    while (s->item < s->plan.count && s->done[s->item] == all_slots(s))
         s->item++;
-        s->done = 0;
-    }
 }
 
-/* One finished row, from the worker or made here. */
-static void take_row(struct supervisor *s, int item, int slot, const struct record_row *row)
+/* What a row means for the exit code. */
+static void weigh_row(struct supervisor *s, int slot, const struct record_row *row)
 {
     if (!strcmp(row->status, "ok"))
         s->slots[slot].has_run = true;
@@ -92,6 +87,12 @@ static void take_row(struct supervisor *s, int item, int slot, const struct reco
     }
     if (!strcmp(row->check, "fail"))
         worsen(s, EXIT_CHECK_FAILED);
+}
+
+/* One finished row, from the worker or made here. */
+static void take_row(struct supervisor *s, int item, int slot, const struct record_row *row)
+{
+    weigh_row(s, slot, row);
     if (s->sinks)
         worsen(s, sinks_row(s->sinks, row));
     advance(s, item, slot);
@@ -100,25 +101,45 @@ static void take_row(struct supervisor *s, int item, int slot, const struct reco
 static void take_failure(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
 {
     struct record_row row;
-    if (item < s->item || item >= s->plan.count || (item == s->item && slot >= 0 && s->done & 1u << slot)) {
+    if (item < s->item || item >= s->plan.count || (slot >= 0 && s->done[item] & 1u << slot)) {
         log_error("%s: after its row was complete: %s", slot >= 0 ? s->slots[slot].name : "harness", reason);
         worsen(s, EXIT_DEVICE);
         return;
     }
     for (int i = 0; i < s->slot_count; i++) {
         /* A failure of the harness itself (slot -1) leaves no implementation of the problem a chance. */
-        if ((slot >= 0 && i != slot) || (item == s->item && (s->done & 1u << i)))
+        if ((slot >= 0 && i != slot) || s->done[item] & 1u << i)
             continue;
         /* Under its own name where it is known which one `fused` meant. */
         const bool in_flight = i == slot && s->progress->slot == slot && s->progress->impl[0];
-        row_begin(&row, s->options, &s->facts, &s->plan.items[item],
+        row_begin(&row, s->options, &s->facts, &s->plan.items[item], s->slots[i].name,
                   in_flight ? (const char *)s->progress->impl : s->slots[i].name);
         row_end(&row, status, reason);
         take_row(s, item, i, &row);
         record_row_free(&row);
-        if (slot < 0 && s->item != item)
-            break; /* that was the problem's last one */
     }
+}
+
+/* The rows that the record holds already, to every view but the record. */
+static void keep_rows(struct supervisor *s)
+{
+    const struct record_file *file = &s->resume->file;
+    const char *names[IMPL_MAX_SLOTS];
+    struct attn_message why;
+    for (int i = 0; i < s->slot_count; i++)
+        names[i] = s->slots[i].name;
+    FABENCH_ASSERT(resume_match(s->resume, &s->plan, names, s->slot_count, s->done, NULL, &why), "%s", why.text);
+    for (int i = 0; i < file->count; i++) {
+        for (int slot = 0; slot < s->slot_count; slot++)
+            if (!strcmp(names[slot], file->rows[i].asked))
+                weigh_row(s, slot, &file->rows[i]);
+        worsen(s, sinks_keep(s->sinks, &file->rows[i]));
+    }
+    while (s->item < s->plan.count && s->done[s->item] == all_slots(s))
+        s->item++;
+    s->items_kept = s->item;
+    log_note("%s: %d of %d rows are there%s; the rest is run", file->path, file->count, s->plan.count * s->slot_count,
+             file->cut ? ", a cut line is dropped" : "");
 }
 
 static void take_hello(struct supervisor *s, const json_t *message)
@@ -137,11 +158,15 @@ static void take_hello(struct supervisor *s, const json_t *message)
     const int planned = s->options->command == COMMAND_VERIFY ? plan_make_verify(s->options, platform, &s->plan)
                                                               : plan_make(s->options, platform, &s->plan);
     FABENCH_ASSERT(planned == EXIT_OK, "the worker's plan was legal");
-    s->sinks = sinks_open(s->options, json_object_get(message, "header"));
+    s->done = xcalloc((unsigned long)s->plan.count, sizeof *s->done);
+    s->header = json_incref(json_object_get(message, "header"));
+    s->sinks = sinks_open(s->options, s->header, s->resume);
     if (!s->sinks) { /* nothing can be kept: the worker need not go on */
         s->progress->stop = 1;
         s->finished = true;
         worsen(s, EXIT_IO);
+    } else if (s->resume) {
+        keep_rows(s);
     }
 }
 
@@ -204,8 +229,9 @@ static bool start(struct supervisor *s, struct child *child)
         return false;
     }
     if (child->pid == 0) {
-        const struct worker_task task = {.options = s->options, .run_id = s->run_id, .first_item = s->item,
-                                         .done = s->done, .is_first = s->sinks == NULL, .pipe = ends[1],
+        const struct worker_task task = {.options = s->options, .run_id = s->run_id, .done = s->done,
+                                         .header = s->header, .resume = s->resume,
+                                         .is_first = s->sinks == NULL, .pipe = ends[1],
                                          .progress = s->progress};
         close(ends[0]);
         const int code = worker_run(&task);
@@ -243,18 +269,18 @@ static bool receive(struct supervisor *s, struct child *child)
 
 static void show_progress(const struct supervisor *s)
 {
-    static const char *const stages[] = {"", "preparing", "checking", "timing"};
     const struct worker_progress *p = s->progress;
     char problem[80], left[32] = "";
     if (!s->sinks || p->item < 0 || p->item >= s->plan.count)
         return;
     const double elapsed_s = (now_ms() - s->started_ms) * 1e-3;
-    if (p->item > 0)
-        snprintf(left, sizeof left, ", about %.0f s left", elapsed_s / p->item * (s->plan.count - p->item));
+    if (p->item > s->items_kept)
+        snprintf(left, sizeof left, ", about %.0f s left",
+                 elapsed_s / (p->item - s->items_kept) * (s->plan.count - p->item));
     problem_print(&s->plan.items[p->item].problem, s->plan.items[p->item].mode, problem, sizeof problem);
     log_progress("[%d/%d] %s: %s %s%s", p->item + 1, s->plan.count, problem,
                  p->slot >= 0 && p->slot < s->slot_count ? s->slots[p->slot].name : "harness",
-                 stages[p->stage >= 0 && p->stage <= 3 ? p->stage : 0], left);
+                 case_stage_doing(p->stage), left);
 }
 
 /* Has the work in flight run over its limit? */
@@ -325,13 +351,12 @@ static void account(struct supervisor *s, const struct child *child, bool killed
 {
     int state = 0;
     char reason[256];
-    static const char *const stages[] = {"", "while being prepared", "in its checked launch", "while being timed"};
     while (!child->abandoned && waitpid(child->pid, &state, 0) < 0 && errno == EINTR) {
     }
     if (s->finished || s->reported || interrupts > 0)
         return;
     const struct worker_progress *p = s->progress;
-    const char *stage = stages[p->stage >= 0 && p->stage <= 3 ? p->stage : 0];
+    const char *stage = case_stage_when(p->stage);
     if (killed)
         snprintf(reason, sizeof reason, "no answer for %.0f s %s: killed", (now_ms() - p->since_ms) * 1e-3, stage);
     else if (WIFSIGNALED(state))
@@ -383,6 +408,7 @@ static void blame_absent(struct supervisor *s)
 int supervisor_run(const struct options *options)
 {
     struct supervisor s = {.options = options, .started_ms = now_ms()};
+    struct resume resume;
     struct sigaction action = {.sa_handler = on_signal};
     struct timespec t;
     s.progress = mmap(NULL, sizeof *s.progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -396,6 +422,16 @@ int supervisor_run(const struct options *options)
     clock_gettime(CLOCK_REALTIME, &t);
     snprintf(s.run_id, sizeof s.run_id, "%08llx%05lx%05x", (unsigned long long)t.tv_sec, (unsigned long)t.tv_nsec >> 12,
              (unsigned)getpid());
+    if (options->resume) {
+        const int opened = resume_open(&resume, options);
+        if (opened != EXIT_OK) {
+            munmap(s.progress, sizeof *s.progress);
+            return opened;
+        }
+        const char *run_id = json_string_value(json_object_get(resume.file.header, "run_id"));
+        snprintf(s.run_id, sizeof s.run_id, "%s", run_id ? run_id : "");
+        s.resume = &resume;
+    }
     run_workers(&s);
     if (interrupts > 0)
         worsen(&s, EXIT_INTERRUPTED);
@@ -408,6 +444,10 @@ int supervisor_run(const struct options *options)
         code = exit_worst(code, EXIT_INTERRUPTED);
         log_note("interrupted; the rows so far are whole");
     }
+    if (s.resume)
+        resume_close(s.resume);
+    free(s.done);
+    json_decref(s.header);
     plan_free(&s.plan);
     munmap(s.progress, sizeof *s.progress);
     return code;

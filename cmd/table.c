@@ -273,6 +273,11 @@ void table_convention(struct table *t, const char *words)
     t->convention = words ? xstrdup(words) : NULL;
 }
 
+void table_clocks(struct table *t, const char *pci_bus_id)
+{
+    snprintf(t->summary.free_clocks_of, sizeof t->summary.free_clocks_of, "%s", pci_bus_id ? pci_bus_id : "");
+}
+
 void table_header_line(struct table *t, const char *line)
 {
     wrap_words(t->out, t->width, 0, 2, line);
@@ -546,6 +551,33 @@ static void print_passes(struct table *t, const struct record_row *row)
     wrap_words(t->out, t->width, 10, 12, text);
 }
 
+/* What the implementation did in its own region, below its burst figures and compared with them. */
+static void print_sustained(struct table *t, const struct record_row *row)
+{
+    char text[256];
+    int used = snprintf(text, sizeof text, "sustained %.*f s:", row->sustain_s < 9.95 ? 1 : 0, row->sustain_s);
+#define ADD(value, ...)                                                                                                \
+    if (isfinite(value) && used < (int)sizeof text)                                                                    \
+    used += snprintf(text + used, sizeof text - (size_t)used, __VA_ARGS__)
+    char tflops[CELL_SIZE];
+    put_figure(tflops, row->tflops_sustained);
+    ADD(row->tflops_sustained, " %s TFLOPS", tflops);
+    ADD(100 * (row->tflops_sustained / row->tflops - 1), " (%+.1f%%)",
+        100 * (row->tflops_sustained / row->tflops - 1));
+    ADD(row->power_w, ", %.0f W", row->power_w);
+    ADD(row->energy_j, ", %.3g J/pass", row->energy_j);
+    ADD(row->tflops_per_w, ", %.2f TFLOPS/W", row->tflops_per_w);
+    ADD(row->sustain_sm_clock_mhz, ", %.0f MHz", row->sustain_sm_clock_mhz);
+    ADD(row->sustain_power_capped_pct, ", capped %.0f%%", row->sustain_power_capped_pct);
+    ADD(row->sustain_throttled_pct > 0 ? row->sustain_throttled_pct : NAN, ", throttled %.0f%%",
+        row->sustain_throttled_pct);
+    ADD(row->sustain_temp_c, ", %.0f C", row->sustain_temp_c);
+    if (!isfinite(row->power_w) && used < (int)sizeof text)
+        snprintf(text + used, sizeof text - (size_t)used, ", no power figures");
+#undef ADD
+    wrap_words(t->out, t->width, 10, 12, text);
+}
+
 void table_row(struct table *t, const struct record_row *row)
 {
     char cells[COLUMNS_MAX][CELL_SIZE], problem[sizeof t->problem];
@@ -577,6 +609,8 @@ void table_row(struct table *t, const struct record_row *row)
     }
     if (row->pass_count)
         print_passes(t, row);
+    if (isfinite(row->sustain_s))
+        print_sustained(t, row);
     if (is(row->check, "fail"))
         print_failure(t, row);
     fflush(t->out);

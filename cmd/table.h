@@ -13,6 +13,8 @@ struct table *table_open(FILE *out, int width, bool color, const char *peer, boo
 void table_header_line(struct table *, const char *line); /* lines above the table, e.g. the device */
 /* Words for the group headings that no row carries, e.g. "16384 tokens" or "batch 4"; NULL for none. */
 void table_convention(struct table *, const char *words);
+/* The device, as nvidia-smi names it, when its clocks are free: the summary says how to hold them where they moved. */
+void table_clocks(struct table *, const char *pci_bus_id);
 /* Prints a group heading first when mode, causal, d, dtype or another fact of the group changes. */
 void table_row(struct table *, const struct record_row *);
 /* Prints the summary: rows checked and passed, geomean over the peer and over naive per fused implementation, the

@@ -5,7 +5,7 @@
  *           {"msg":"row","item":i,"slot":j,"row":{..}}
  *           {"msg":"failed","item":i,"slot":j,"reason":".."}   the device is in doubt, the worker ends
  *           {"msg":"io"}                                        a file could not be written; the sentence is on stderr already
- *           {"msg":"fatal","exit":n}                            nothing can run; the sentence is on stderr already
+ *           {"msg":"fatal","exit":n}                            nothing (more) can run; the sentence is on stderr already
  *           {"msg":"done"} */
 #ifndef FABENCH_WORKER_H
 #define FABENCH_WORKER_H
@@ -14,6 +14,7 @@
 
 #include "cmd/cases.h"
 #include "cmd/nvml.h"
+#include "cmd/resume.h"
 
 /* In memory shared by supervisor and worker. Written by the worker, but stop. */
 struct worker_progress {
@@ -26,8 +27,9 @@ struct worker_progress {
 struct worker_task {
     const struct options *options;
     const char *run_id;
-    int first_item;
-    unsigned done;            /* slots of first_item that have their row already */
+    const unsigned *done;     /* slots of each item that have their row already; NULL for the first worker */
+    const json_t *header;     /* the first worker's, NULL for itself: a later one must find the same device */
+    const struct resume *resume; /* the record that the first worker goes on with, or NULL */
     bool is_first;            /* the first worker measures the copy ceiling and says what it chose */
     int pipe;
     struct worker_progress *progress;
@@ -54,5 +56,9 @@ struct session {
 };
 int session_open(const struct options *, const char *run_id, bool say_choice, struct session *);
 void session_close(struct session *);
+
+/* Keeps a GPU's memory busy for a moment, below any power cap, and looks whether a setting holds its clocks:
+ * telemetry_clock_policy's word, NULL on the CPU. */
+const char *session_clock_policy(struct session *);
 
 #endif

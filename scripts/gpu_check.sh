@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # A GPU machine's whole duty, without a network and without gnuplot, in stages of under 8 minutes each:
 #
-#   scripts/gpu_check.sh [--out DIR] [build|test|sanitize|sweep|repeat|all]...
+#   scripts/gpu_check.sh [--out DIR] [build|test|sanitize|sweep|repeat|energy|all]...
 #
 #   build     builds the release preset (skipped where FABENCH_BUILD names a folder that is built already)
 #   test      the GPU tests and `fabench verify`
 #   sanitize  compute-sanitizer memcheck, synccheck and racecheck over `fabench verify --preset quick`
 #   sweep     the paper sweep in fp16 and bf16: naive, fused_sm80, cudnn
 #   repeat    sixteen points at 4K and 16K twice, in fresh processes: % of GEMM must agree within 1 %
+#   energy    one sustained region of 60 s: the device's energy counter and the integrated power must agree within 5 %
 #
 # Everything that a stage says and writes lies in DIR/gpu-check/<stage>/ (DIR is build/ unless given), and the whole of
 # it in DIR/gpu-check-<utc>.tar.gz. Stages may be run in separate calls with one DIR. The exit code is the worst of the
@@ -26,9 +27,9 @@ fi
 stages=()
 for stage in "$@"; do
     case $stage in
-    all) stages+=(build test sanitize sweep repeat) ;;
-    build | test | sanitize | sweep | repeat) stages+=("$stage") ;;
-    *) echo "gpu_check: $stage: no such stage; build, test, sanitize, sweep, repeat or all" >&2; exit 2 ;;
+    all) stages+=(build test sanitize sweep repeat energy) ;;
+    build | test | sanitize | sweep | repeat | energy) stages+=("$stage") ;;
+    *) echo "gpu_check: $stage: no such stage; build, test, sanitize, sweep, repeat, energy or all" >&2; exit 2 ;;
     esac
 done
 
@@ -141,6 +142,26 @@ repeat_stage() {
     step differences differences "$here/first/run.csv" "$here/second/run.csv"
 }
 
+# Prints both energies of every row of a record; fails where one is absent or they differ by more than 5 %.
+energies_agree() {
+    grep -E '"type": *"row"' "$1" | awk '
+        function value(name) {
+            return match($0, "\"" name "\": *[0-9.e+-]+") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0 : 0
+        }
+        { counter = value("energy_counter_j"); integral = value("energy_integral_j"); rows++
+            if (counter <= 0 || integral <= 0) { print "a row without both energies"; bad++; next }
+            change = 100 * (counter / integral - 1)
+            if (change > 5 || change < -5) bad++
+            printf "counter %.1f J, integrated power %.1f J, %+.2f %%, over %.1f s\n", counter, integral, change, value("sustain_s") }
+        END { exit rows == 0 || bad > 0 }'
+}
+
+energy_stage() {
+    step sustained "$fabench" --device cuda:0 --mode fwd --causal --d 128 --seqlen 16k --dtype bf16 --impl fused_sm80 \
+        --sustain-s 60 --out "$here/records" --plot none
+    step agreement energies_agree "$here/records/run.jsonl"
+}
+
 mkdir -p "$report"
 for stage in "${stages[@]}"; do
     here=$report/$stage
@@ -158,6 +179,7 @@ for stage in "${stages[@]}"; do
     sanitize) sanitize_stage ;;
     sweep) sweep_stage ;;
     repeat) repeat_stage ;;
+    energy) energy_stage ;;
     esac
 done
 archive=$out/gpu-check-$(date -u +%Y%m%dT%H%M%SZ).tar.gz

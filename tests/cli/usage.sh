@@ -53,8 +53,9 @@ refused '--csv -.*|--jsonl -.*' --csv - --jsonl -
 small --csv - --columns tflop
 refused '--columns' "${small[@]}"
 refused '--impl.*naive' --device cpu --impl naiv
-refused 'sustain' --sustain-s 10
-refused 'resume' --resume
+refused '--sustain-s 1.5: .*from 2' --sustain-s 1.5
+refused '--sustain-s -1' --sustain-s=-1
+refused '--sustain-s 3:' --sustain-s 3 --profile
 refused '--quiet.*--verbose' --quiet --verbose
 refused '--atol' --check off --atol 1
 refused 'plot' plot
@@ -74,7 +75,7 @@ expect_code 0
 expect_no_stderr
 for word in --mode --causal --d --headdim --seqlen --kv-len --dtype --impl --impl-lib --variant --deterministic --total-tokens \
     --hidden --batch --heads --kv-heads --layout --scale --dist --seed --device --check --atol --rtol --warmup-ms --min-time-ms \
-    --samples --max-noise --timeout-s --l2 --out --csv --jsonl --plot --columns --preset --input --dump --profile --dry-run \
+    --samples --max-noise --timeout-s --sustain-s --l2 --out --resume --csv --jsonl --plot --columns --preset --input --dump --profile --dry-run \
     --verbose --quiet --color --version --help; do
     expect_stdout "(^|[ ,|])$word([ ,|=[]|\$)"
 done

@@ -67,6 +67,7 @@ static void defaults(void **state)
     assert_int_equal(options.samples, 0);
     assert_true(isnan(options.max_noise_pct));
     assert_true(options.timeout_s == 60);
+    assert_true(isnan(options.sustain_s));
     assert_int_equal(options.l2, L2_COLD);
     assert_null(options.out_dir);
     assert_null(options.csv_path);
@@ -76,7 +77,7 @@ static void defaults(void **state)
     assert_null(options.columns);
     assert_null(options.input_dir);
     assert_null(options.dump_dir);
-    assert_false(options.profile || options.dry_run || options.verbose || options.quiet);
+    assert_false(options.resume || options.profile || options.dry_run || options.verbose || options.quiet);
     assert_int_equal(options.color, COLOR_AUTO);
     assert_names(&options.files, "");
     assert_string_equal(options.command_line, "fabench");
@@ -87,7 +88,7 @@ static void defaults(void **state)
 #define FIELD(member) offsetof(struct options, member), sizeof((struct options *)0)->member
 static const int64_t five = 5, four_k = 4096, big = 2147483647;
 static const uint64_t zero_seed = 0;
-static const double one_and_half = 1.5, nothing = 0, half = 0.5;
+static const double one_and_half = 1.5, sixty = 60, nothing = 0, half = 0.5;
 static const bool yes = true, only_bwd[2] = {false, true}, only_full[2] = {true, false}, both[2] = {true, true},
                   sixteen_bit[3] = {false, true, true};
 static const enum preset ci = PRESET_CI;
@@ -107,7 +108,9 @@ static const struct value_case {
     const char *illegal, *sentence;
 } value_cases[] = {
     {"--preset ci", FIELD(preset), &ci, "--preset cii",
-     "--preset cii: must be quick, paper, ci or full; did you mean ci"},
+     "--preset cii: must be quick, paper, ci, acceptance or full; did you mean ci"},
+    {"--sustain-s 60", FIELD(sustain_s), &sixty, "--sustain-s 3601", "--sustain-s 3601: must be a number from 0 to 3600"},
+    {"--sustain-s 0", FIELD(sustain_s), &nothing, "--sustain-s nan", "--sustain-s nan: must be a number from 0 to 3600"},
     {"--mode bwd", FIELD(modes), only_bwd, "--mode fwd,both",
      "--mode fwd,both: must be fwd or bwd, several with commas"},
     {"--mode=bwd", FIELD(mode_given), &yes, "--mode fwd,",
@@ -275,7 +278,7 @@ static void every_option_is_tested(void **state)
     (void)state;
     static const char elsewhere[] =
         " --d --seqlen --kv-len --impl --variant --columns --out --csv --jsonl --input --dump "
-        "--impl-lib --version --help --sustain-s --resume --overlay ";
+        "--impl-lib --version --help --resume --overlay ";
     for (int i = 0; i < OPTION_COUNT; i++) {
         char word[40];
         bool is_tested = false;
@@ -449,21 +452,42 @@ static void plot_takes_files(void **state)
     refused("plot ''", "'': plot takes no such argument; lists are written with commas, as 64,128");
 }
 
+static void resume_needs_its_record(void **state)
+{
+    (void)state;
+    static const char needs[] = "--resume: needs the record to go on with: the --out DIR or the --jsonl PATH of the run";
+    refused("--resume", needs);
+    refused("--resume --out none", needs);
+    refused("--resume --jsonl -", needs);
+    refused("--resume --out dir --jsonl -", needs);
+    refused("--resume=yes --out dir", "--resume yes: takes no value");
+    refused("--resume --out dir --profile", "--resume: contradicts --profile; one of them is legal");
+    refused("--resume --out dir --dry-run", "--resume: contradicts --dry-run; one of them is legal");
+    refused("verify --resume --out dir", "--resume: no option of verify, only of sweep");
+    taken("--resume --out none --jsonl file");
+    assert_true(options.resume);
+    taken("--out dir");
+    assert_false(options.resume);
+}
+
+/* The options that rows depend on, in the order of the table, whatever the order of the words; nothing about output. */
+static void deciding_options(void **state)
+{
+    (void)state;
+    taken("--samples 9 --out dir --quiet --d 64 --resume --causal --impl naive,fused --plot none --color never");
+    assert_string_equal(options.deciding, "--causal --d 64 --impl naive,fused --samples 9");
+    taken("--impl-lib ./file --impl-lib ./readonly --sustain-s 2 --causal=no");
+    assert_string_equal(options.deciding, "--causal no --impl-lib ./file --impl-lib ./readonly --sustain-s 2");
+    taken("--jsonl - --verbose");
+    assert_string_equal(options.deciding, "");
+}
+
 static void not_in_this_version(void **state)
 {
     (void)state;
-    taken("--sustain-s 0");
-    taken("--sustain-s=0.0");
-    refused("--sustain-s 10", "--sustain-s 10: sustained figures are not in this version; only 0 is taken");
-    refused("--sustain-s x", "--sustain-s x: sustained figures are not in this version; only 0 is taken");
-    refused("--sustain-s nan", "--sustain-s nan: sustained figures are not in this version; only 0 is taken");
-    refused("--resume", "--resume: continuing a record file is not in this version");
     refused("--overlay x", "--overlay x: overlaid points are not in this version");
     refused("plot a --overlay x", "--overlay x: overlaid points are not in this version");
-    refused("--preset acceptance",
-            "--preset acceptance: needs --sustain-s, which is not in this version; must be quick, "
-            "paper, ci or full");
-    refused("--preset none", "--preset none: must be quick, paper, ci or full");
+    refused("--preset none", "--preset none: must be quick, paper, ci, acceptance or full");
     refused("--dtype fp16,fp8_e4m3",
             "--dtype fp16,fp8_e4m3: no kernel takes fp8 yet; must be fp32, fp16 or bf16, several "
             "with commas");
@@ -485,6 +509,8 @@ int main(void)
         cmocka_unit_test(commands),
         cmocka_unit_test(options_of_other_commands),
         cmocka_unit_test(plot_takes_files),
+        cmocka_unit_test(resume_needs_its_record),
+        cmocka_unit_test(deciding_options),
         cmocka_unit_test(not_in_this_version),
     };
     return cmocka_run_group_tests(tests, enter, leave);

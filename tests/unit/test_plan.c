@@ -87,6 +87,31 @@ static void ci_has_twelve_points(void **state)
     plan_free(&plan);
 }
 
+static void acceptance_is_sustained(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --preset acceptance", ATTN_CUDA);
+    assert_string_equal(plan.preset, "acceptance");
+    assert_true(plan.sustain_s == 10);
+    assert_int_equal(plan.count, 2 * 2 * 2 * 2);
+    for (int i = 0; i < plan.count; i++) {
+        const int64_t n = plan.items[i].problem.q_len;
+        assert_int_equal(plan.items[i].problem.dtype, ATTN_BF16);
+        assert_true(n == 4096 || n == 16384);
+    }
+    plan_free(&plan);
+    plan = plan_of("fabench --preset acceptance --sustain-s 60 --d 64", ATTN_CUDA);
+    assert_true(plan.sustain_s == 60);
+    assert_int_equal(plan.count, 8);
+    plan_free(&plan);
+    plan = plan_of("fabench --preset acceptance --sustain-s 0", ATTN_CUDA);
+    assert_true(plan.sustain_s == 0);
+    plan_free(&plan);
+    plan = plan_of("fabench", ATTN_CUDA);
+    assert_true(plan.sustain_s == 0);
+    plan_free(&plan);
+}
+
 static void explicit_options_win_over_the_preset(void **state)
 {
     (void)state;
@@ -193,6 +218,7 @@ int main(void)
         cmocka_unit_test(documented_example),
         cmocka_unit_test(cpu_defaults_to_quick),
         cmocka_unit_test(ci_has_twelve_points),
+        cmocka_unit_test(acceptance_is_sustained),
         cmocka_unit_test(explicit_options_win_over_the_preset),
         cmocka_unit_test(lengths_are_crossed),
         cmocka_unit_test(refusals),

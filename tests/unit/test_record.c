@@ -72,7 +72,7 @@ static void fill_row(struct record_row *row)
 {
     char *const texts[] = {row->run_id, row->time_utc, row->commit,      row->device, row->driver, row->cuda,
                            row->cudnn,  row->impl,     row->variant,     row->reason, row->stop,   row->peer,
-                           row->worst,  row->repro,    row->err_tensor};
+                           row->worst,  row->repro,    row->err_tensor, row->asked, row->energy_source};
     double *const reals[] = {&row->dropout,      &row->scale,        &row->time_ms,          &row->time_ms_ci_lo,
                              &row->time_ms_ci_hi, &row->time_ms_min,  &row->noise_pct,        &row->flops,
                              &row->tflops,       &row->tflops_sustained, &row->gemm_tflops,  &row->pct_of_gemm,
@@ -80,9 +80,12 @@ static void fill_row(struct record_row *row)
                              &row->max_abs_err,  &row->rel_rms_err,  &row->err_ratio,        &row->err_used,
                              &row->atol,         &row->rtol,         &row->sm_clock_mhz,     &row->temp_c,
                              &row->power_capped_pct, &row->throttled_pct, &row->power_w,     &row->energy_j,
-                             &row->tflops_per_w, &row->power_limit_w};
+                             &row->tflops_per_w, &row->power_limit_w, &row->sustain_s,          &row->energy_counter_j,
+                             &row->energy_integral_j, &row->sustain_sm_clock_mhz, &row->sustain_temp_c,
+                             &row->sustain_power_capped_pct, &row->sustain_throttled_pct};
     int64_t *const counts[] = {&row->causal,   &row->batch,       &row->q_heads,      &row->kv_heads, &row->q_len,
-                               &row->kv_len,   &row->head_dim,    &row->window_left,  &row->window_right, &row->seed};
+                               &row->kv_len,   &row->head_dim,    &row->window_left,  &row->window_right, &row->seed,
+                               &row->sustain_passes};
     memset(row, 0, sizeof *row);
     record_row_clear(row);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)

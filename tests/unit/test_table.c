@@ -139,6 +139,57 @@ static int count(const char *text, const char *part)
     return found;
 }
 
+/* A sustained region has its line below the row's burst figures, and the summary says whether its energies agree and
+ * how clocks that moved are held. Without regions the summary says what they would add. */
+static void sustained_regions(void **state)
+{
+    (void)state;
+    struct capture c;
+    struct record_row row;
+    struct table *t = begin(&c, 110, false, "cudnn", false);
+    table_clocks(t, "0000:19:00.0");
+    a_row(&row, "fused_sm90", 16384);
+    row.sustain_s = 10.02;
+    row.sustain_passes = 2400;
+    row.tflops_sustained = 628.8;
+    row.power_w = 699;
+    row.energy_j = 2.92;
+    row.tflops_per_w = 0.8996;
+    row.sustain_sm_clock_mhz = 1605;
+    row.sustain_power_capped_pct = 99;
+    row.sustain_throttled_pct = 0;
+    row.sustain_temp_c = 66;
+    row.energy_counter_j = 7040;
+    row.energy_integral_j = 7000;
+    table_row(t, &row);
+    row.energy_counter_j = 6900;
+    row.throttled_pct = row.sustain_throttled_pct = 3;
+    table_row(t, &row);
+    table_close(t, NULL, 44.2, EXIT_OK);
+    char *text = end(&c);
+    assert_width(text, 110);
+    assert_has(text, "          sustained 10 s: 628.8 TFLOPS (-4.0%), 699 W, 2.92 J/pass, 0.90 TFLOPS/W, 1605 MHz, capped "
+                     "99%, 66 C\n");
+    assert_has(text, "throttled 3%");
+    assert_has(text, "sustained: 2 rows; the device's energy counter is within 1.4 % of integrated power\n");
+    assert_has(text, "clocks moved from 1605 to 1725 MHz; whoever may (root) holds them with\n"
+                     "  nvidia-smi -i 0000:19:00.0 --lock-gpu-clocks=1605,1605\n");
+    assert_lacks(text, "--sustain-s");
+    free(text);
+
+    t = begin(&c, 110, false, "cudnn", false); /* locked, or not known: nothing to be said */
+    table_row(t, &row);
+    row.power_w = row.energy_j = row.tflops_per_w = NAN;
+    row.sustain_sm_clock_mhz = row.sustain_power_capped_pct = row.sustain_throttled_pct = row.sustain_temp_c = NAN;
+    row.energy_counter_j = row.energy_integral_j = NAN;
+    table_row(t, &row);
+    table_close(t, NULL, 44.2, EXIT_OK);
+    text = end(&c);
+    assert_lacks(text, "nvidia-smi");
+    assert_has(text, "sustained 10 s: 628.8 TFLOPS (-4.0%), no power figures\n");
+    free(text);
+}
+
 static void sweep_looks_as_drawn(void **state)
 {
     (void)state;
@@ -174,6 +225,7 @@ static void sweep_looks_as_drawn(void **state)
         "  0.0041, bound 0.01\n"
         "device: power-capped 38 % at 16k (normal at 700 W), thermal/brake 0 %, 61..61 C, GEMM bf16 724 -> 710 TFLOPS\n"
         "  in this run (-1.9%)\n"
+        "burst figures; --sustain-s 10 adds sustained TFLOPS, J per pass, TFLOPS/W (~21 s more)\n"
         "PASS: 2 of 2 rows ";
     assert_true(strlen(text) > strlen(drawn));
     const char *last = text + strlen(drawn) - strlen("PASS: 2 of 2 rows ");
@@ -564,6 +616,7 @@ static void passes_stand_below_their_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sustained_regions),
         cmocka_unit_test(sweep_looks_as_drawn),
         cmocka_unit_test(passes_stand_below_their_row),
         cmocka_unit_test(failure_says_where),

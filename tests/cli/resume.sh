@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# --resume: what is whole is kept and not run again, what is missing is run, each case once; anything else is refused.
+. "$(dirname "$0")/lib.sh"
+
+sweep=(--impl naive,fused --mode fwd,bwd --seqlen 64,128,192 --plot none) # 12 rows
+# key FILE: what identifies each row, sorted.
+keys() { rows "$1" | grep -oE '"impl":.*"seed": *[0-9]+' | sort; }
+
+run_small "${sweep[@]}" --out whole
+expect_code 0
+expect "12 rows" test "$(rows whole/run.jsonl | wc -l)" -eq 12
+run_id=$(head -1 whole/run.jsonl | row_value run_id)
+
+# resumed LINES BYTES: goes on with the first lines of the whole record and so many bytes of the next one.
+resumed() {
+    rm -rf part
+    mkdir part
+    head -n "$1" whole/run.jsonl >part/run.jsonl
+    sed -n "$(($1 + 1))p" whole/run.jsonl | head -c "$2" >>part/run.jsonl
+    head -n "$1" whole/run.jsonl >before.jsonl
+    head -n 3 whole/run.csv >part/run.csv # the CSV is made anew, whatever is in it
+    run_small "${sweep[@]}" --out part --resume
+    expect_code 0
+    expect "the same cases, each once" test "$(keys part/run.jsonl)" = "$(keys whole/run.jsonl)"
+    expect "the kept lines as they were" cmp -s before.jsonl <(head -n "$1" part/run.jsonl)
+    expect "every line to be whole" test "$(grep -cvE '^\{"type": *"(header|row|resumed)".*\}$' part/run.jsonl)" -eq 0
+    expect "one run_id" test "$(rows part/run.jsonl "\"run_id\": *\"$run_id\"" | wc -l)" -eq 12
+    expect "one header" test "$(grep -c '"type": *"header"' part/run.jsonl)" -eq 1
+    expect "a CSV of as many rows" test "$(wc -l <part/run.csv)" -eq 13
+    expect "the CSV's rows as wide as its first line" test "$(csv_widths part/run.csv | wc -l)" -eq 1
+    [ "$1" -eq 1 ] || expect "the kept rows in the CSV as they were" test "$(sed -n "2,$1p" part/run.csv)" = "$(sed -n "2,$1p" whole/run.csv)"
+    expect_stderr "$(($1 - 1)) of 12 rows are there"
+    expect_stdout '12 of 12 rows checked'
+    # A row that lost its rivals' rows by the cut still has its ratio.
+    expect "ratios over naive everywhere" test "$(rows part/run.jsonl '"speedup_vs_naive"' | wc -l)" -eq 12
+}
+resumed 1 0   # a header alone
+resumed 7 0   # between two problems
+resumed 8 0   # in the middle of a problem
+resumed 8 100 # and of a row
+expect_stderr 'a cut line is dropped'
+resumed 12 40
+rm -rf part
+mkdir part
+head -c -1 whole/run.jsonl >part/run.jsonl # only the last newline is missing: that row is whole
+run_small "${sweep[@]}" --out part --resume
+expect_code 0
+expect_stderr '12 of 12 rows are there'
+expect "12 rows" test "$(rows part/run.jsonl | wc -l)" -eq 12
+expect "the last row as it was" cmp -s <(rows whole/run.jsonl | tail -1) <(rows part/run.jsonl | tail -1)
+
+# Complete already: nothing is run, twice.
+for _ in 1 2; do
+    run_small "${sweep[@]}" --out part --resume
+    expect_code 0
+    expect "12 rows" test "$(rows part/run.jsonl | wc -l)" -eq 12
+done
+
+# By --jsonl, without a folder; where the output goes and how much is said may differ.
+head -n 6 whole/run.jsonl >by_name.jsonl
+run_small "${sweep[@]}" --jsonl by_name.jsonl --quiet --resume
+expect_code 0
+expect "12 rows" test "$(rows by_name.jsonl | wc -l)" -eq 12
+
+# A row from the middle that is missing is filled in.
+sed 5d whole/run.jsonl >hole.jsonl
+run_small "${sweep[@]}" --jsonl hole.jsonl --resume
+expect_code 0
+expect "the same cases" test "$(keys hole.jsonl)" = "$(keys whole/run.jsonl)"
+
+# A failed row stays, and so does its exit code.
+sed '3s/"check":"pass"/"check":"fail"/' whole/run.jsonl | head -n 5 >failed.jsonl
+run_small "${sweep[@]}" --jsonl failed.jsonl --resume
+expect_code 1
+expect "12 rows" test "$(rows failed.jsonl | wc -l)" -eq 12
+
+# After Ctrl-C.
+long=(--device cpu --seqlen 64:640:+64 --d 64 --batch 1 --heads 1 --causal --mode fwd --impl naive,fused --warmup-ms 10
+    --min-time-ms 200 --samples 6 --max-noise 100% --plot none --out stopped)
+what="fabench ${long[*]}, then SIGINT"
+"$fabench" "${long[@]}" >out 2>err </dev/null &
+pid=$! waited=0
+while [ "$(rows stopped/run.jsonl 2>/dev/null | wc -l)" -lt 4 ] && [ $waited -lt 300 ]; do
+    sleep 0.1
+    waited=$((waited + 1))
+done
+# Somebody else's resume in the meantime is refused, and changes nothing.
+run "${long[@]}" --resume
+expect_code 5
+expect_sentence 'another run is writing it'
+run "${long[@]}"
+expect_code 7
+expect_stderr 'another run is writing it'
+kill -INT $pid
+code=0
+wait $pid || code=$?
+expect_code 130
+run "${long[@]}" --resume
+expect_code 0
+expect "20 rows" test "$(rows stopped/run.jsonl | wc -l)" -eq 20
+expect "each once" test "$(keys stopped/run.jsonl | uniq -d | wc -l)" -eq 0
+expect "a table of them" test "$(wc -l <stopped/run.csv)" -eq 21
+
+# What is no run to go on with: exit 5, one sentence, and the file is left as it is.
+refused() { # refused REGEX FILE ARGUMENT...
+    local regex=$1 file=$2
+    shift 2
+    if [ -e "$file" ]; then cp "$file" copy; fi
+    run_small "$@" --plot none --jsonl "$file" --resume
+    expect_code 5
+    expect_sentence "$regex"
+    expect_no_stdout
+    if [ -e "$file" ]; then expect "the file untouched" cmp -s copy "$file"; fi
+}
+head -n 6 whole/run.jsonl >half.jsonl
+same=(--impl naive,fused --mode fwd,bwd --seqlen 64,128,192)
+refused 'absent.jsonl: No such file' absent.jsonl "${same[@]}"
+: >empty.jsonl
+refused 'empty' empty.jsonl "${same[@]}"
+echo 'not json' >garbage.jsonl
+refused 'no record file' garbage.jsonl "${same[@]}"
+head -c 100 whole/run.jsonl >stump.jsonl
+refused 'no record file' stump.jsonl "${same[@]}"
+sed 's/"schema":1/"schema":999/' half.jsonl >schema.jsonl
+refused 'schema 999' schema.jsonl "${same[@]}"
+refused 'policy.options is .*64,128,192.* here it is .*64,128' half.jsonl --impl naive,fused --mode fwd,bwd --seqlen 64,128
+refused 'policy.options' half.jsonl "${same[@]}" --seed 2
+refused 'policy.(options|sustain)' half.jsonl "${same[@]}" --sustain-s 2
+sed '1s/"commit":"[^"]*"/"commit":"0123456789ab"/' half.jsonl >commit.jsonl
+refused 'tool.commit is "0123456789ab"' commit.jsonl "${same[@]}"
+sed '1s/"arch":"cpu"/"arch":"sm_90"/' half.jsonl >device.jsonl # the device is gone, another is there
+refused 'device.arch is "sm_90", here it is "cpu"' device.jsonl "${same[@]}"
+sed '1s/"threads":[0-9]*/"threads":77/' half.jsonl >threads.jsonl
+refused 'device.threads is 77' threads.jsonl "${same[@]}"
+(cat half.jsonl; sed -n 3p half.jsonl) >duplicated.jsonl
+refused 'row 6 .*there twice' duplicated.jsonl "${same[@]}"
+(cat half.jsonl; sed -n 7p whole/run.jsonl | sed 's/"run_id":"[^"]*"/"run_id":"other"/') >mixed.jsonl
+refused 'another run than the header' mixed.jsonl "${same[@]}"
+(cat half.jsonl; sed -n 7p whole/run.jsonl | sed 's/"q_len":[0-9]*/"q_len":77/') >foreign.jsonl
+refused 'no part of what these options run' foreign.jsonl "${same[@]}"
+(cat half.jsonl; sed -n 7p whole/run.jsonl | sed 's/"asked":"[a-z]*"/"asked":"cudnn"/') >asked.jsonl
+refused 'not asked for' asked.jsonl "${same[@]}"
+(sed -n 1,2p half.jsonl; echo '{"type":"row","broken'; sed -n 3p half.jsonl) >broken.jsonl
+refused 'line 3' broken.jsonl "${same[@]}"
+export OMP_NUM_THREADS=1
+refused 'device.threads|OMP_NUM_THREADS' half.jsonl "${same[@]}"
+unset OMP_NUM_THREADS
+
+usage() { # usage REGEX ARGUMENT...
+    local regex=$1
+    shift
+    run_small "$@" --resume
+    expect_code 2
+    expect_sentence "$regex"
+}
+usage '--resume: needs the record'
+usage '--resume: needs the record' --jsonl -
+usage '--resume: contradicts --dry-run' --jsonl half.jsonl --dry-run
+run verify --resume
+expect_code 2
+finish
