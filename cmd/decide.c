@@ -19,6 +19,10 @@ const struct decide_rules decide_defaults = {
     .control_raw = 0.02,
     .throttled_pct = 1,
     .repeats_max = 3,
+    .preheat_s = 3,
+    .warmup_ms = 150,
+    .min_time_ms = 400,
+    .samples = 30,
     .gate_delta = 0.05,
     .gate_gemm = 0.03,
 };

@@ -32,6 +32,9 @@ struct decide_rules {
     double control_raw;       /* likewise, of a control in plain time */
     double throttled_pct;     /* more than this in thermal or brake slowdown: the pair is repeated */
     int repeats_max;          /* pairs that may be */
+    /* How a process of `ab` measures, where the user does not say otherwise. */
+    double preheat_s, warmup_ms, min_time_ms;
+    int samples;
     double gate_delta;        /* of `gate`, in logarithms */
     double gate_gemm;         /* likewise: how far the GEMM may move for a loss in raw time alone to be the device's */
 };

@@ -104,6 +104,7 @@ static json_t *policy_object(const struct header_input *in)
     put_text(policy, "check", option_check_name(in->options->check));
     put_text(policy, "clocks", in->backend->device.platform == ATTN_CUDA ? "as found" : NULL);
     put_real(policy, "warmup_ms", in->plan->warmup_ms);
+    put_real(policy, "preheat_ms", in->plan->preheat_ms > 0 ? in->plan->preheat_ms : NAN);
     put_real(policy, "min_time_ms", in->plan->min_time_ms);
     put_real(policy, "max_noise_pct", in->plan->max_noise_pct);
     put_real(policy, "timeout_s", in->options->timeout_s);

@@ -17,6 +17,7 @@ struct worker {
     const struct worker_task *task;
     FILE *pipe;
     int item;
+    bool has_timed; /* a row with a time was sent */
 };
 
 json_t *worker_facts_json(const struct run_facts *f)
@@ -83,6 +84,7 @@ static void on_io_failed(void *context)
 static void on_row(void *context, int slot, const struct record_row *row)
 {
     struct worker *w = context;
+    w->has_timed |= !isnan(row->time_ms);
     send_message(w, json_pack("{s:s, s:i, s:i, s:o}", "msg", "row", "item", w->item, "slot", slot, "row",
                               record_row_json(row)));
 }
@@ -120,7 +122,7 @@ int worker_run(const struct worker_task *task)
         return opened;
     }
     say_hello(&w, &session);
-    const struct case_setting setting = {
+    struct case_setting setting = {
         .backend = &session.backend, .options = task->options, .plan = &session.plan, .facts = &session.facts,
         .slots = session.slots, .slot_count = session.slot_count, .timed = task->options->command == COMMAND_SWEEP,
         .use_nvml = session.nvml_problem[0] == 0,
@@ -130,6 +132,7 @@ int worker_run(const struct worker_task *task)
         struct attn_message why = {""};
         int failed = -1;
         w.item = i;
+        setting.is_first = !w.has_timed;
         if (case_run(&setting, i, i == task->first_item ? task->done : 0, &failed, &why) != ATTN_OK) {
             char reason[sizeof why.text];
             record_clean_text(why.text, reason, sizeof reason);
