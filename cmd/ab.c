@@ -55,7 +55,7 @@ static void reason_of(const struct record_row *row, char *reason, size_t size)
     for (int i = 0; i < row->tensor_count && !reason[0]; i++)
         snprintf(reason, size, "%s", row->tensors[i].failure);
     if (!reason[0] && row->reason[0])
-        snprintf(reason, size, "%s: %s", row->status, row->reason);
+        snprintf(reason, size, "%s", row->reason);
     if (!reason[0] && strcmp(row->check, "fail") == 0)
         snprintf(reason, size, "%s is %.3g times its bound", row->err_tensor, row->err_used);
 }
@@ -71,13 +71,17 @@ static struct ab_case *find_case(struct ab *a, const char *key, const char *impl
 /* The command that compares this case alone. */
 static void make_repro(const struct ab_setup *s, const struct record_row *r, struct ab_case *c)
 {
+    char kv_len[32] = "", kv_heads[32] = "";
+    if (r->kv_len != r->q_len)
+        snprintf(kv_len, sizeof kv_len, " --kv-len %lld", (long long)r->kv_len);
+    if (r->kv_heads != r->q_heads)
+        snprintf(kv_heads, sizeof kv_heads, " --kv-heads %lld", (long long)r->kv_heads);
     snprintf(c->repro, sizeof c->repro,
-             "fabench ab '%s' '%s' --impl %s --mode %s --causal=%s --d %lld --seqlen %lld --kv-len %lld --batch %lld "
-             "--heads %lld --kv-heads %lld --dtype %s%s",
+             "fabench ab '%s' '%s' --impl %s --mode %s --causal=%s --d %lld --seqlen %lld%s --batch %lld --heads %lld%s "
+             "--dtype %s%s",
              s->sides[AB_OLD].path, s->sides[AB_NEW].path, c->impl, r->mode, r->causal == 1 ? "yes" : "no",
-             (long long)r->head_dim, (long long)r->q_len, (long long)r->kv_len, (long long)r->batch,
-             (long long)r->q_heads, (long long)r->kv_heads, r->dtype,
-             s->options->device == DEVICE_CPU ? " --device cpu" : "");
+             (long long)r->head_dim, (long long)r->q_len, kv_len, (long long)r->batch, (long long)r->q_heads, kv_heads,
+             r->dtype, s->options->device == DEVICE_CPU ? " --device cpu" : "");
 }
 
 /* Rows of one side's checked run; problems are numbered in the order in which they appear, which is the plan's. */
@@ -493,10 +497,11 @@ static void say_control(const struct ab *a, char *text, size_t size)
     if (c->count < 2)
         snprintf(text, size, "none: nothing ran in both that is the same on both sides");
     else
-        snprintf(text, size, "%s, in both: %+.2f %% (%+.2f .. %+.2f), %d pairs%s", what, per_cent(c->mean),
+        snprintf(text, size, "%s, in both: %+.2f %% (%+.2f .. %+.2f), %d pairs: %s", what, per_cent(c->mean),
                  per_cent(c->regress_low), per_cent(c->regress_high), c->count,
-                 decide_control_moved(&a->run) ? ": it MOVED, nothing can be said of the rest"
-                                               : ": device and harness are quiet");
+                 decide_control_moved(&a->run)   ? "it MOVED, nothing can be said of the rest"
+                 : decide_control_quiet(&a->run) ? "device and harness are quiet"
+                                                 : "too noisy to say that it did not move");
 }
 
 static void say_summary(const struct ab *a, const struct verdict_report *r, int code, char *text, size_t size)

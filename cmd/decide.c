@@ -10,7 +10,7 @@
 /* Set K, delta and the rest here. The spread that they must serve is tests/unit/data/spread.csv, written by
  * scripts/measure_spread.sh; test_decide.c says what these rules do at that spread. */
 const struct decide_rules decide_defaults = {
-    .delta = 0.02,
+    .delta = 0.01980, /* 2 % */
     .pairs_min = 5,
     .pairs_max = 12,
     .error_regress = 0.01,
@@ -23,7 +23,7 @@ const struct decide_rules decide_defaults = {
     .warmup_ms = 150,
     .min_time_ms = 400,
     .samples = 30,
-    .gate_delta = 0.05,
+    .gate_delta = 0.04879, /* 5 % */
     .gate_gemm = 0.03,
 };
 
@@ -121,11 +121,20 @@ bool decide_wants_more(const struct decide_run *run)
     return false;
 }
 
+static double control_limit(const struct decide_run *run)
+{
+    return run->control_is_paired ? run->rules->control_paired : run->rules->control_raw;
+}
+
 bool decide_control_moved(const struct decide_run *run)
 {
     const struct decide_case *c = &run->control;
-    const double limit = run->control_is_paired ? run->rules->control_paired : run->rules->control_raw;
-    return c->count > 1 && fabs(c->mean) > limit && (c->regress_low > 0 || c->regress_high < 0);
+    return c->count > 1 && fabs(c->mean) > control_limit(run) && (c->regress_low > 0 || c->regress_high < 0);
+}
+
+bool decide_control_quiet(const struct decide_run *run)
+{
+    return run->control.count > 1 && fabs(run->control.mean) <= control_limit(run);
 }
 
 void decide_end(struct decide_run *run)

@@ -81,7 +81,9 @@ bool decide_wants_more(const struct decide_run *);
 /* No more pairs: what is open becomes inconclusive, and with a control that moved, so does every regression and
  * improvement. */
 void decide_end(struct decide_run *);
+/* Moved: beyond its limit, and surely not by chance. Quiet: its mean is within. Between them nothing is known. */
 bool decide_control_moved(const struct decide_run *);
+bool decide_control_quiet(const struct decide_run *);
 /* EXIT_OK, EXIT_REGRESSION or EXIT_INCONCLUSIVE; after decide_end. */
 int decide_exit(const struct decide_run *);
 

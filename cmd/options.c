@@ -442,8 +442,8 @@ static const char *next_value(const struct parse *p, const struct option_def *de
 /* What another process must be told to make the same sweep; always true. */
 static bool keep_for_sweeps(struct options *o, const struct option_def *def, bool has_value, const char *value)
 {
-    const bool is_kept = def->commands & 1u << COMMAND_SWEEP && def->group != GROUP_OUTPUT &&
-                         def->kind != KIND_DEVICE && def->kind != KIND_NAMES;
+    const bool is_kept = def->group != GROUP_OUTPUT && def->group != GROUP_GATE && def->kind != KIND_DEVICE &&
+                         def->kind != KIND_NAMES;
     if (is_kept) {
         char *word = has_value ? xasprintf("%s=%s", def->name, value) : xstrdup(def->name);
         append_name(&o->sweep_words, word, strlen(word));

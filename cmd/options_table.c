@@ -40,8 +40,8 @@ const struct command_def command_table[] = {
     {"plot", "A.jsonl ... ", "charts from records, no device needed", COMMAND_PLOT},
     {"info", "", "device, limits, clocks, power, versions, measured ceilings", COMMAND_INFO},
     {"list", "", "implementations: what each accepts, why each refuses here", COMMAND_LIST},
-    {"gate", "--baseline A.jsonl ", "against a stored baseline: measure now, or --current B.jsonl", COMMAND_GATE},
-    {"ab", "OLD NEW ", "two fabench programs or two kernel libraries, now, in fresh processes", COMMAND_AB},
+    {"gate", "--baseline A.jsonl ", "against a stored baseline; now, or --current B.jsonl", COMMAND_GATE},
+    {"ab", "OLD NEW ", "two programs or kernel libraries, in fresh processes", COMMAND_AB},
     {.name = "report"},
     {.name = "selftest"},
 };
@@ -68,7 +68,9 @@ enum {
 
 const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = preset_names, LATE("paper; quick on CPU"),
-     .unit = "quick|paper|ci|full", .help = "problems and effort; other options win", .commands = SWEEP | GATES},
+     .unit = "quick|paper|ci|full", .help = "problems and effort; other options win", .commands = SWEEP},
+    {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = preset_names, LATE("ci; the baseline's"),
+     .unit = "quick|paper|ci|full", .help = "problems and effort; other options win", .commands = GATES},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick",
      .help = "fewer shapes", .commands = VERIFY},
     {"--mode", NULL, KIND_CHOICE_SET, AT(modes), GIVEN(mode_given), .choices = mode_names, .fallback = "fwd,bwd",
@@ -107,7 +109,9 @@ const struct option_def option_table[] = {
      .commands = SWEEP},
 
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("naive,fused,cudnn"), .unit = "NAME,...",
-     .help = "fused = the device's best", .group = GROUP_WHO, .commands = RUNS | GATES},
+     .help = "fused = the device's best", .group = GROUP_WHO, .commands = RUNS},
+    {"--impl", NULL, KIND_NAMES, AT(impls), LATE("fused; the baseline's"), .unit = "NAME,...",
+     .help = "what is compared", .group = GROUP_WHO, .commands = GATES},
     {"--impl-lib", NULL, KIND_LIBRARY, AT(impl_libs), .unit = "PATH", .help = "a library with more of them; repeatable",
      .group = GROUP_WHO, .commands = RUNS | GATES | LIST},
     {"--variant", NULL, KIND_TEXT, AT(variant), .unit = "NAME", .help = "force a tile configuration of list",
@@ -165,7 +169,9 @@ const struct option_def option_table[] = {
      .group = GROUP_GATE, .commands = GATES},
 
     {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("fabench-out/<device>-<utc>/"), .unit = "DIR|none",
-     .help = "for all files", .group = GROUP_OUTPUT, .commands = RUNS | PLOT | GATES},
+     .help = "for all files", .group = GROUP_OUTPUT, .commands = RUNS | PLOT},
+    {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("none"), .unit = "DIR|none",
+     .help = "keeps every process' record, and verdicts.csv", .group = GROUP_OUTPUT, .commands = GATES},
     {"--csv", NULL, KIND_OUT_FILE, AT(csv_path), .unit = "PATH", .group = GROUP_OUTPUT, .commands = RUNS,
      .is_joined = true},
     {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "records; - = stdout [in the --out DIR]",

@@ -139,7 +139,7 @@ static bool has_several_impls(const struct verdict_report *r)
 static void print_line(const struct verdict_report *r, const struct verdict_line *line, const int *widths,
                        int label_width, int impl_width, FILE *out, int width, bool color)
 {
-    char cells[COLUMNS_MAX][CELL], why[sizeof line->why];
+    char cells[COLUMNS_MAX][CELL];
     int column = 12 + 2 + label_width + (impl_width ? impl_width + 2 : 0);
     if (color)
         fprintf(out, "\033[%sm", verdicts[line->verdict].color);
@@ -154,9 +154,12 @@ static void print_line(const struct verdict_report *r, const struct verdict_line
         fprintf(out, "  %*s", widths[i], cells[i]);
         column += 2 + widths[i];
     }
-    snprintf(why, sizeof why, "%s", line->why);
-    wrap_shorten(why, width - column - 2);
-    fprintf(out, "%s%s\n", why[0] ? "  " : "", why);
+    if (!line->why[0] || wrap_columns(line->why) <= width - column - 2) {
+        fprintf(out, "%s%s\n", line->why[0] ? "  " : "", line->why);
+        return;
+    }
+    fputc('\n', out); /* what does not fit behind the figures stands under them */
+    wrap_words(out, width, 14, 14, line->why);
 }
 
 void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool color)
@@ -194,6 +197,8 @@ void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool c
     wrap_words(out, width, 0, 2, r->summary);
     if (r->soft_code)
         fprintf(out, "exit 0: --soft took the place of %d (%s)\n", r->soft_code, verdict_state(r->soft_code));
-    if (r->count && verdict_exit(r->lines[0].verdict) != EXIT_OK && r->lines[0].repro)
-        wrap_command(out, width, 0, r->lines[0].repro);
+    if (r->count && verdict_exit(r->lines[0].verdict) != EXIT_OK && r->lines[0].repro) {
+        fputs("look closer:\n", out);
+        wrap_command(out, width, 2, r->lines[0].repro);
+    }
 }
