@@ -576,8 +576,10 @@ static void set_rules(struct ab *a, const struct options *o)
 static int compare_all(struct ab *a)
 {
     int code = check_sides(a);
-    if (code != EXIT_OK)
+    if (code != EXIT_OK) {
+        drop_cases(a); /* half of a comparison is none */
         return code;
+    }
     for (int i = 0; i < a->case_count; i++)
         if (untimed_verdict(&a->cases[i]) == VERDICT_PASS)
             a->cases[i].series = a->timed_count++;

@@ -168,9 +168,9 @@ static bool chooses(const struct column *column, const char *cell, const struct 
     return false;
 }
 
-bool floors_hold(struct floors *f, const struct record_row *row, char *missed, size_t size)
+enum floors_answer floors_ask(struct floors *f, const struct record_row *row, char *missed, size_t size)
 {
-    bool holds = true;
+    bool holds = true, is_asked = false;
     for (int l = 0; l < f->line_count; l++) {
         struct floor_line *line = &f->lines[l];
         bool is_chosen = true;
@@ -178,7 +178,7 @@ bool floors_hold(struct floors *f, const struct record_row *row, char *missed, s
             is_chosen = f->is_minimum[i] || chooses(f->columns[i], line->cells[i], row);
         if (!is_chosen)
             continue;
-        line->is_answered = true;
+        line->is_answered = is_asked = true;
         for (int i = 0; i < f->count && holds; i++) {
             double least;
             if (!f->is_minimum[i] || !*line->cells[i] || !number_parse_real(line->cells[i], &least))
@@ -193,7 +193,7 @@ bool floors_hold(struct floors *f, const struct record_row *row, char *missed, s
                          line->number);
         }
     }
-    return holds;
+    return !is_asked ? FLOORS_NOT_ASKED : holds ? FLOORS_HELD : FLOORS_MISSED;
 }
 
 bool floors_are_answered(const struct floors *f, struct attn_message *why)

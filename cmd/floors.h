@@ -19,9 +19,10 @@ struct floors;
 struct floors *floors_read(const char *path, struct attn_message *why);
 void floors_free(struct floors *);
 
-/* The first minimum that this row misses, in words in `missed`; true when it misses none. Remembers which lines were
- * answered by a row. */
-bool floors_hold(struct floors *, const struct record_row *, char *missed, size_t size);
+/* Does this row keep the minima of the lines that choose it? The first one that it misses is in `missed`, in words.
+ * Remembers which lines were answered by a row. */
+enum floors_answer { FLOORS_NOT_ASKED, FLOORS_HELD, FLOORS_MISSED };
+enum floors_answer floors_ask(struct floors *, const struct record_row *, char *missed, size_t size);
 
 /* False with a sentence when a line was answered by no row. */
 bool floors_are_answered(const struct floors *, struct attn_message *why);

@@ -221,14 +221,13 @@ static void compare_floors(struct gate *g)
 {
     for (int i = 0; i < g->current.count; i++) {
         const struct record_row *row = &g->current.rows[i];
-        char missed[200], label[CASE_LABEL_SIZE];
+        char missed[200];
         struct verdict_line *line = NULL;
-        const bool holds = floors_hold(g->floors, row, missed, sizeof missed);
-        case_label(row, label, sizeof label);
+        const enum floors_answer answer = floors_ask(g->floors, row, missed, sizeof missed);
         for (int l = 0; l < g->count && !line; l++)
             if (g->lines[l].repro == row->repro)
                 line = &g->lines[l];
-        if (!line && holds && g->options->baseline)
+        if (!line && answer == FLOORS_NOT_ASKED)
             continue;
         if (!line) {
             line = new_line(g, row);
@@ -237,7 +236,7 @@ static void compare_floors(struct gate *g)
             if (is_unwell(row, NULL, line))
                 continue;
         }
-        if (!holds && line->verdict > VERDICT_FLOOR) {
+        if (answer == FLOORS_MISSED && line->verdict > VERDICT_FLOOR) {
             line->verdict = VERDICT_FLOOR;
             snprintf(line->why, sizeof line->why, "%s", missed);
         }

@@ -220,7 +220,7 @@ static void help(void **state)
     assert_int_equal(run("--help"), EXIT_OK);
     for (int i = 0; i < OPTION_COUNT; i++) {
         char word[40];
-        const bool is_there = (snprintf(word, sizeof word, " %s", option_table[i].name), strstr(out_text, word));
+        const bool is_there = (snprintf(word, sizeof word, "  %s", option_table[i].name), strstr(out_text, word));
         bool is_wanted = false; /* some row of this name serves the sweep */
         for (int j = 0; j < OPTION_COUNT; j++)
             is_wanted |= strcmp(option_table[j].name, option_table[i].name) == 0 && !option_table[j].is_hidden &&
