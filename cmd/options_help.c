@@ -89,8 +89,8 @@ void options_print_help(const struct command_def *command, bool is_named)
     for (int group = 0; group < GROUP_COUNT; group++)
         print_group(command, (enum option_group)group);
     if (command->command == COMMAND_GATE || command->command == COMMAND_AB)
-        puts("exit code: 0 passed, 1 a check failed, 2 usage, 3 regression, 4 inconclusive, 5 not comparable, 6 device,\n"
-             "7 files or internal, 130 interrupted");
+        puts("exit code: 0 passed, 1 a check failed, 2 usage, 3 regression, 4 inconclusive, 5 not comparable,\n"
+             "6 device, 7 files or internal, 130 interrupted");
     else
         puts("exit code: 0 done, 1 a check failed, 2 usage, 6 device, 7 files or internal, 130 interrupted");
 }
