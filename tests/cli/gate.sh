@@ -52,6 +52,17 @@ gate --baseline base.jsonl --current throttled.jsonl
 expect_code 4
 expect_stdout 'thermal slowdown'
 
+# `fused` by another kernel than then is still `fused`; under a name of its own it is another implementation.
+record heir.jsonl 'impl=fused_newer'
+gate --baseline base.jsonl --current heir.jsonl
+expect_code 0
+expect_stdout 'was fused_fake'
+expect "all six" test "$(grep -c ^pass verdicts/verdicts.csv)" -eq 6
+record stranger.jsonl 'impl=other'
+gate --baseline base.jsonl --current stranger.jsonl
+expect_code 5
+expect "absent" test "$(verdict 128 fused_fake)" = ABSENT
+
 # Without a GEMM by time alone.
 record base_cpu.jsonl 'shares=()'
 record slow_cpu.jsonl 'shares=() times=(1.0 2.2 3.0)'
