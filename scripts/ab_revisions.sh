@@ -37,10 +37,6 @@ build_revision() {
             . .deps/setup.env
             arguments+=("${fabench_cmake_arguments[@]}")
         fi
-        # The dependencies that set-up brought lie in this checkout.
-        if [ -d .deps/cudnn-frontend/include ]; then
-            arguments+=("-DFABENCH_CUDNN_FRONTEND_DIR=$root/.deps/cudnn-frontend/include")
-        fi
         git worktree prune
         [ ! -e "$folder/source" ] || git worktree remove --force "$folder/source"
         git worktree add --detach --force "$folder/source" "$commit" >"$log" 2>&1 &&
@@ -56,6 +52,10 @@ build_revision() {
 
 scripts/setup.sh
 build_preset release fabench
+if [ -e .deps/setup.env ]; then # where cuDNN lies
+    # shellcheck source=/dev/null
+    . .deps/setup.env
+fi
 old_program=$(build_revision "$old")
 if [ -n "$new" ]; then
     new_program=$(build_revision "$new")
