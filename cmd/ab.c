@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cmd/ab_side.h"
 #include "cmd/log.h"
@@ -37,6 +38,7 @@ struct ab {
     bool gave_up;           /* one too many of them */
     double *pair_means;     /* of each pair over all its configurations; for the geomean */
     int pair_count;
+    double pair_s;          /* what the last pair took; 0 = none yet */
 };
 
 /* ---- the checked runs ---- */
@@ -263,9 +265,12 @@ static int measure(struct ab *a, int side, const int *points, int point_count, s
 {
     struct record_file records;
     struct attn_message why = {""};
-    char progress[120];
-    snprintf(progress, sizeof progress, "pair %d: %s, %d of %d configurations still open", a->run.pairs + 1,
-             a->setup.sides[side].name, point_count, a->timed_count);
+    char progress[160], left[60] = "";
+    if (a->pair_s > 0 && a->run.pairs < a->rules.pairs_min)
+        snprintf(left, sizeof left, ", about %.0f s to pair %d", a->pair_s * (a->rules.pairs_min - a->run.pairs),
+                 a->rules.pairs_min);
+    snprintf(progress, sizeof progress, "pair %d of %d..%d: %s, %d of %d problems%s", a->run.pairs + 1,
+             a->rules.pairs_min, a->rules.pairs_max, a->setup.sides[side].name, point_count, a->point_count, left);
     const struct ab_task task = {.side = side, .points = point_count < a->point_count ? points : NULL,
                                  .point_count = point_count, .progress = progress};
     const int code = ab_unit(&a->setup, &task, &records, &why);
@@ -342,13 +347,17 @@ static int measure_pair(struct ab *a, int *points)
     struct side_result results[AB_SIDES];
     const int point_count = open_points(a, points);
     const int first = a->run.pairs % 2 ? AB_NEW : AB_OLD; /* ABBA */
+    struct timespec start, end;
     int code = EXIT_OK;
+    clock_gettime(CLOCK_MONOTONIC, &start);
     for (int side = 0; side < AB_SIDES; side++)
         clear_result(a, &results[side]);
     for (int n = 0; n < AB_SIDES && code == EXIT_OK; n++) {
         const int side = n ? !first : first;
         code = measure(a, side, points, point_count, &results[side]);
     }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    a->pair_s = difftime(end.tv_sec, start.tv_sec);
     if (code == EXIT_OK) {
         const double throttled = fmax(results[AB_OLD].throttled_pct, results[AB_NEW].throttled_pct);
         if (!(throttled > a->rules.throttled_pct))

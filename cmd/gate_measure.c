@@ -54,33 +54,45 @@ static void add_members(struct words *w, const struct record_file *baseline)
         add(w, "--impl=%s", text);
 }
 
-/* The words of a sweep: typed, or the baseline's. False after a sentence. */
+/* Do two words set the same option? --no-causal is --causal=no. */
+static bool is_same_option(const char *a, const char *b)
+{
+    const size_t length = strcspn(a, "=");
+    const bool is_mask = strncmp(a, "--causal", 8) == 0 || strncmp(a, "--no-causal", 11) == 0;
+    const bool is_mask_too = strncmp(b, "--causal", 8) == 0 || strncmp(b, "--no-causal", 11) == 0;
+    return (is_mask && is_mask_too) || (length == strcspn(b, "=") && strncmp(a, b, length) == 0);
+}
+
+static bool has_option(const struct name_list *list, const char *word)
+{
+    for (int i = 0; i < list->count; i++)
+        if (is_same_option(list->names[i], word))
+            return true;
+    return false;
+}
+
+/* The words of a sweep: the baseline's own, but for what was typed. False after a sentence. */
 static bool add_sweep(struct words *w, const struct options *o, const struct record_file *baseline)
 {
     struct options own = {0};
-    const struct options *from = o;
-    if (!o->sweep_words.count && baseline) {
+    if (baseline) {
         const char *line = json_string_value(json_object_get(baseline->header, "command_line"));
         if (!line || options_parse_line(line, &own) != EXIT_OK) {
-            log_error("gate: the baseline's own options (%.300s) do not serve here: give the options of the run",
+            log_error("gate: the baseline's own options (%.300s) do not serve here; --current compares with a record",
                       line ? line : "not recorded");
             return false;
         }
-        from = &own;
+        for (int i = 0; i < own.sweep_words.count; i++)
+            if (!has_option(&o->sweep_words, own.sweep_words.names[i]))
+                add(w, "%s", own.sweep_words.names[i]);
     }
-    bool has_preheat = false, has_preset = false;
-    for (int i = 0; i < from->sweep_words.count; i++) {
-        const char *word = from->sweep_words.names[i];
-        has_preheat |= strncmp(word, "--preheat-s=", 12) == 0;
-        has_preset |= strncmp(word, "--preset=", 9) == 0;
-        add(w, "%s", word);
-    }
-    if (!has_preset && !baseline)
+    for (int i = 0; i < o->sweep_words.count; i++)
+        add(w, "%s", o->sweep_words.names[i]);
+    if (!baseline && !has_option(&o->sweep_words, "--preset"))
         add(w, "--preset=ci");
-    if (!has_preheat)
+    if (!has_option(&own.sweep_words, "--preheat-s") && !has_option(&o->sweep_words, "--preheat-s"))
         add(w, "--preheat-s=%g", decide_defaults.preheat_s);
-    if (from == &own)
-        options_free(&own);
+    options_free(&own);
     if (!o->impls.count && baseline)
         add_members(w, baseline);
     for (int i = 0; i < o->impls.count; i++) {

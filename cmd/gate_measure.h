@@ -1,5 +1,5 @@
-/* The current record of a gate that measures now: one fresh process of this program, with the options of the command
- * line or, where there are none, those of the baseline's own run, behind the device's lock. */
+/* The current record of a gate that measures now: one fresh process of this program, with the options of the baseline's
+ * own run, but for those of the command line, behind the device's lock. */
 #ifndef FABENCH_GATE_MEASURE_H
 #define FABENCH_GATE_MEASURE_H
 

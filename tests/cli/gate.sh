@@ -172,8 +172,10 @@ expect_code 5
 small --seqlen 64,128 --mode fwd,bwd --jsonl "$tmp/now.jsonl"
 run "${small[@]}"
 expect_code 0
-gate --baseline now.jsonl --device cpu --preheat-s 0 --delta 50%
-expect "a sentence that says what is missing" test "$code" -ne 2
+gate --baseline now.jsonl --device cpu --preheat-s 0 --mode bwd --delta 50% # narrower than the baseline
+expect "a verdict" test "$code" -eq 0 -o "$code" -eq 3 -o "$code" -eq 4
+expect "its two cases of backward" test "$(wc -l <verdicts/verdicts.csv)" -eq 3
+expect_stdout '2 more of the baseline were not asked for'
 gate --baseline now.jsonl --device cpu --delta 50% # the baseline's own options
 expect "a verdict" test "$code" -eq 0 -o "$code" -eq 3 -o "$code" -eq 4
 expect "its four cases" test "$(wc -l <verdicts/verdicts.csv)" -eq 5
@@ -182,9 +184,8 @@ expect "3 s of load before it" grep -q '"preheat_ms":3000' verdicts/current.json
 sed 's/"command_line":"[^"]*"/"command_line":"fabench --impl-lib absent.so"/' now.jsonl >line.jsonl
 gate --baseline line.jsonl --device cpu
 expect_code 5
-expect_stderr 'give the options of the run'
-gate --baseline now.jsonl --device cpu --seqlen 32 --d 64 --heads 1 --batch 1 --samples 3 --warmup-ms 0 --min-time-ms 0 \
-    --preheat-s 0
+expect_stderr 'do not serve here'
+gate --baseline now.jsonl --device cpu --seqlen 32 --preheat-s 0
 expect_code 5
 expect_stderr 'no case of the baseline is in the current record'
 if ! "$fabench" info --device cuda:0 >/dev/null 2>&1; then
