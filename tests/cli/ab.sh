@@ -66,7 +66,7 @@ expect "no regression" test "$(verdict 256)" = INCONCLUSIVE
 noisy='shares=(); times[1]=$(awk -v c="$(wc -l <"$self.log" 2>/dev/null || echo 0)" "BEGIN { print 2.1 + 0.6 * (c % 3 - 1) }")'
 fakes 'shares=()' "$noisy"
 expect_code 4
-expect_stdout '^INCONCLUSIVE +fwd full +d64 +256 .* 12 *\$'
+expect_stdout '^INCONCLUSIVE +fwd full +d64 +256 .* 12 *$'
 expect_stdout '^INCONCLUSIVE: 1 undecided of 3'
 expect "the open one alone in the later processes" test "$(grep -c -- '--points=1' old.log)" -eq 7
 fakes 'shares=()' "$noisy" --pairs 3,4 --soft 4,5
