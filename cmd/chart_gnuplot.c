@@ -26,7 +26,7 @@ static const struct kind {
          "FLOPs: forward 4 d per visible pair and head, backward 2.5 x that. Bars: 95 % interval of the median.",
          false},
     [CHART_SPEEDUP] = {"speedup", "Speed-up over the naive three passes", "x naive",
-                       "Medians of ratios within rounds; above the dashed line is faster than naive.", false},
+                       "Ratios within rounds; above the dashed line is faster than naive.", false},
     [CHART_MEMORY] =
         {"memory", "Workspace beside inputs and outputs", "workspace, MB",
          "1 MB = 1e6 bytes. Naive keeps S and P, O(N^2) per head; fused kernels keep O(N), which is flat where "

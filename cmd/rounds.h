@@ -6,7 +6,10 @@
  * Warm-up runs the same rounds, unrecorded, for warmup_ms. Sampling ends
  *   "noise"  after >= samples rounds and >= min_time_ms, when the 95 % interval of every member's median has a
  *            half-width within max_noise_pct;
- *   "limit"  after >= samples rounds and 8 x min_time_ms, or at the time limit with fewer rounds. */
+ *   "limit"  after >= samples rounds and 8 x min_time_ms, or at the time limit with fewer rounds.
+ *
+ * A member's figure is the median of its samples; the ratio of two members is stats_paired_ratio over the rounds (since
+ * version 2; the median of the ratios before). */
 #ifndef FABENCH_ROUNDS_H
 #define FABENCH_ROUNDS_H
 

@@ -95,11 +95,11 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
         return;
     row->tflops = row->flops / s.median * 1e-9;
     if (rivals->gemm_ms)
-        row->pct_of_gemm = 100 * row->flops / rivals->gemm_flops * stats_median_ratio(rivals->gemm_ms, samples_ms, count);
+        row->pct_of_gemm = 100 * row->flops / rivals->gemm_flops * stats_paired_ratio(rivals->gemm_ms, samples_ms, count);
     if (rivals->naive_ms)
-        row->speedup_vs_naive = stats_median_ratio(rivals->naive_ms, samples_ms, count);
+        row->speedup_vs_naive = stats_paired_ratio(rivals->naive_ms, samples_ms, count);
     if (rivals->peer_ms)
-        row->speedup_vs_peer = stats_median_ratio(rivals->peer_ms, samples_ms, count);
+        row->speedup_vs_peer = stats_paired_ratio(rivals->peer_ms, samples_ms, count);
 }
 
 /* Among tensors equally far over every bound, one that was left unwritten says more than one that is merely wrong. */

@@ -89,17 +89,20 @@ struct stats stats_of(const double *samples, int64_t count)
     return stats;
 }
 
-double stats_median_ratio(const double *numerator, const double *denominator, int64_t count)
+double stats_paired_ratio(const double *numerator, const double *denominator, int64_t count)
 {
     if (count < 1)
         return NAN;
-    double *ratios = xmalloc((unsigned long)count * sizeof *ratios);
+    double *logs = xmalloc((unsigned long)count * sizeof *logs);
     for (int64_t i = 0; i < count; i++)
-        ratios[i] = numerator[i] / denominator[i];
-    qsort(ratios, (size_t)count, sizeof *ratios, compare_doubles);
-    const double median = quantile(ratios, count, 0.5);
-    free(ratios);
-    return median;
+        logs[i] = log(numerator[i] / denominator[i]);
+    qsort(logs, (size_t)count, sizeof *logs, compare_doubles);
+    const int64_t dropped = count < 5 ? 0 : (count + 19) / 20;
+    double sum = 0;
+    for (int64_t i = dropped; i < count - dropped; i++)
+        sum += logs[i];
+    free(logs);
+    return exp(sum / (double)(count - 2 * dropped));
 }
 
 double stats_noise_half_width_pct(const struct stats *stats)

@@ -49,6 +49,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/device/bar_sync.cuh"
+#include "kernels/device/exp2.cuh"
 #include "kernels/device/red_add.cuh"
 #include "kernels/device/tile_io_sm80.cuh"
 

@@ -16,8 +16,9 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/device/exp2.cuh"
+#include "kernels/device/pack.cuh"
 #include "kernels/device/tile_io_sm80.cuh"
-#include "kernels/device/unpack.cuh"
 
 namespace fused_sm80 {
 

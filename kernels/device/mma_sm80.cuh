@@ -33,28 +33,4 @@ __device__ __forceinline__ void mma_m16n8k16<__nv_bfloat16>(float (&c)[4], const
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Two floats rounded to nearest even into one register, `low` in the low half. */
-template <typename T> __device__ uint32_t pack2(float low, float high);
-
-template <> __device__ __forceinline__ uint32_t pack2<__half>(float low, float high)
-{
-    const __half2 pair = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-template <> __device__ __forceinline__ uint32_t pack2<__nv_bfloat16>(float low, float high)
-{
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const uint32_t *>(&pair);
-}
-
-/* 2^x, one instruction on the special function unit, denormals flushed; 2^-inf = 0.
- * PTX ISA, "Floating Point Instructions: ex2". */
-__device__ __forceinline__ float exp2_approx(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 } // namespace device

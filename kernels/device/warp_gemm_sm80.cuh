@@ -14,6 +14,7 @@
 #include <cstdint>
 #include "kernels/device/ldmatrix.cuh"
 #include "kernels/device/mma_sm80.cuh"
+#include "kernels/device/pack.cuh"
 #include "kernels/device/shared_memory.cuh"
 #include "kernels/device/stmatrix.cuh"
 

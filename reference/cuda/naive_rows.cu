@@ -5,7 +5,8 @@
  * block works on one. Rows too long for the table are read twice. */
 #include "reference/cuda/naive_rows.h"
 
-#include "kernels/device/mma_sm80.cuh"
+#include "kernels/device/exp2.cuh"
+#include "kernels/device/pack.cuh"
 #include "reference/cuda/rows.cuh"
 #include "reference/cuda/status.h"
 

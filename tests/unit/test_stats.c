@@ -152,12 +152,23 @@ static void ratios_are_paired(void **state)
     (void)state;
     /* Both drift by a factor of 4; their ratio is 2 in every round but one. */
     const double slow[] = {2, 4, 6, 8, 100}, fast[] = {1, 2, 3, 4, 1};
-    assert_near(stats_median_ratio(slow, fast, 5), 2);
-    assert_near(stats_median_ratio(fast, slow, 5), 0.5);
-    assert_near(stats_median_ratio(slow, fast, 1), 2);
-    assert_true(isnan(stats_median_ratio(slow, fast, 0)));
-    const double a[] = {1, 3}, b[] = {1, 1};
-    assert_near(stats_median_ratio(a, b, 2), 2);
+    assert_near(stats_paired_ratio(slow, fast, 5), 2);
+    assert_near(stats_paired_ratio(fast, slow, 5), 0.5);
+    assert_near(stats_paired_ratio(slow, fast, 1), 2);
+    assert_true(isnan(stats_paired_ratio(slow, fast, 0)));
+    const double a[] = {1, 4}, b[] = {1, 1};
+    assert_near(stats_paired_ratio(a, b, 2), 2); /* geometric, none dropped below 5 rounds */
+    /* Two speeds, 1 and 1.1, nearly as often: one round more on either side must not decide between them. */
+    double humps[200], ones[200];
+    for (int more_slow = 0; more_slow < 2; more_slow++) {
+        for (int i = 0; i < 200; i++) {
+            humps[i] = i < 99 + 2 * more_slow ? 1.1 : 1;
+            ones[i] = 1;
+        }
+        assert_in_range(1e6 * stats_paired_ratio(humps, ones, 200), 1048000, 1050000);
+    }
+    humps[199] = 1000; /* nor may one sample that was interrupted */
+    assert_in_range(1e6 * stats_paired_ratio(humps, ones, 200), 1048000, 1051000);
 }
 
 static void geomeans(void **state)
