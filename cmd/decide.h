@@ -5,14 +5,15 @@
  * number says nothing about how well the figure repeats. Two processes, one of each side, next to each other in ABBA
  * order, are a pair, and each configuration gets one number from it:
  *
- *     d = log(median over rounds of t_new / t_gemm) - log(median over rounds of t_old / t_gemm)
+ *     d = log(t_new / t_gemm) - log(t_old / t_gemm)
  *
- * where t_gemm is the GEMM ceiling's sample of the same round; where there is no GEMM (the CPU), d is the difference of
- * the logarithms of the median times. The ratio, because under a power cap the clock moves single samples by up to 20 %
- * about once a second and medians by some per cent from second to second, for all members of a round alike: the median
- * of a quarter of a process' rounds moves by 0.4 to 5 % (standard deviation, results/h200 paper sweep), that of the
- * paired ratio by 0.02 to 0.4 %, and the ratio of the two medians lies between. ABBA, because what still drifts from
- * process to process cancels in the mean of an even number of pairs and is divided by their number in an odd one.
+ * with the ratio of each side taken within its rounds (stats_paired_ratio, the record's pct_of_gemm), t_gemm being the
+ * GEMM ceiling's sample of the same round; where there is no GEMM (the CPU), d is the difference of the logarithms of
+ * the median times. The ratio, because under a power cap the clock moves single samples by up to 20 % about once a
+ * second, for all members of a round alike. In results/h200's paper sweep the figure of a quarter of a process' rounds
+ * moves within the process by (standard deviation, middle and 90th percentile of 80 points) 1.2 and 4.5 % as a median
+ * time, by 0.14 and 0.43 % as a ratio to another member of its rounds. ABBA, because what still drifts from process to
+ * process cancels in the mean of an even number of pairs and is divided by their number in an odd one.
  *
  * A control that is the same on both sides says whether harness and device were quiet. */
 #ifndef FABENCH_DECIDE_H

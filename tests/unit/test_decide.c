@@ -1,7 +1,7 @@
 /* The decisions of `ab` and `gate`, by hand-made numbers and by simulation. The simulation drives cmd/decide.c as
  * cmd/ab.c does, with SYNTHETIC runs; no device is involved and nothing of it is a measurement.
  *
- * A simulated process of a configuration has a median time relative to the GEMM of
+ * A simulated process of a configuration has a time relative to the GEMM of
  *     exp(shift + process + tail)      process ~ N(0, spread of the configuration)
  *                                      tail    = Exp(TAIL_MEAN) with probability TAIL_SHARE, else 0
  * and a GEMM time of
