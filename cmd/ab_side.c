@@ -297,8 +297,8 @@ static void make_argv(const struct ab_setup *s, const struct ab_task *task, stru
     list_add(argv, side->program);
     if (side->is_library)
         add_word(argv, "--impl-lib=", side->path);
-    if (!is_typed(o, "--preset"))
-        list_add(argv, "--preset=ci");
+    if (!is_typed(o, "--preset")) /* the points of ci take a CPU hours */
+        list_add(argv, o->device == DEVICE_CPU ? "--preset=quick" : "--preset=ci");
     for (int i = 0; i < o->sweep_words.count; i++) {
         static const char *const timing[] = {"--warmup-ms=", "--min-time-ms=", "--samples=", "--preheat-s="};
         bool is_timing = false;

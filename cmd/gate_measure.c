@@ -89,7 +89,7 @@ static bool add_sweep(struct words *w, const struct options *o, const struct rec
     for (int i = 0; i < o->sweep_words.count; i++)
         add(w, "%s", o->sweep_words.names[i]);
     if (!baseline && !has_option(&o->sweep_words, "--preset"))
-        add(w, "--preset=ci");
+        add(w, o->device == DEVICE_CPU ? "--preset=quick" : "--preset=ci");
     if (!has_option(&own.sweep_words, "--preheat-s") && !has_option(&o->sweep_words, "--preheat-s"))
         add(w, "--preheat-s=%g", decide_defaults.preheat_s);
     options_free(&own);

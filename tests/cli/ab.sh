@@ -30,7 +30,7 @@ expect "one check and five processes of OLD" test "$(wc -l <old.log)" -eq 6
 expect "one check and five processes of NEW" test "$(wc -l <new.log)" -eq 6
 expect "the first process of each to check" grep -q -- --check=full <(head -1 old.log; head -1 new.log)
 expect "nobody after it to check" test "$(sed 1d old.log new.log | grep -c -- --check=full)" -eq 1
-expect "preset ci where none was typed" grep -q -- --preset=ci old.log
+expect "the preset of the CPU where none was typed" grep -q -- --preset=quick old.log
 expect "3 s of load before the first problem" grep -q -- --preheat-s=3 old.log
 expect "ABBA" test "$(ls runs/*.jsonl | sed 's/.*[0-9]-//; s/.jsonl//; s/-check//' | tr '\n' ' ')" = \
     "OLD NEW OLD NEW NEW OLD OLD NEW NEW OLD OLD NEW "
