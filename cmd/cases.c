@@ -445,7 +445,8 @@ static enum attn_status time_all(struct arena *a, int *failed, struct attn_messa
     if (count == 0)
         return ATTN_OK;
     const struct rounds_plan plan = {
-        .warmup_ms = s->plan->warmup_ms, .min_time_ms = s->plan->min_time_ms, .max_noise_pct = s->plan->max_noise_pct,
+        .warmup_ms = fmax(s->plan->warmup_ms, s->is_first ? s->plan->preheat_ms : 0),
+        .min_time_ms = s->plan->min_time_ms, .max_noise_pct = s->plan->max_noise_pct,
         .limit_ms = s->options->timeout_s * 1e3, .samples = s->plan->samples, .cold = s->options->l2 == L2_COLD,
         .before_sample = before_sample, .context = a};
     a->member_slots = slots;

@@ -33,6 +33,7 @@ struct case_setting {
     const struct impl_slot *slots;
     int slot_count;
     bool timed;     /* false: verify */
+    bool is_first;  /* this process has timed nothing yet: the plan's preheating comes before it */
     bool use_nvml;
     struct case_hooks hooks;
 };

@@ -139,6 +139,7 @@ static json_t *policy_object(const struct header_input *in)
     put_text(policy, "check", option_check_name(in->options->check));
     put_text(policy, "clocks", in->clocks);
     put_real(policy, "warmup_ms", in->plan->warmup_ms);
+    put_real(policy, "preheat_ms", in->plan->preheat_ms > 0 ? in->plan->preheat_ms : NAN);
     put_real(policy, "min_time_ms", in->plan->min_time_ms);
     put_real(policy, "max_noise_pct", in->plan->max_noise_pct);
     put_real(policy, "timeout_s", in->options->timeout_s);
@@ -178,7 +179,7 @@ json_t *header_make(const struct header_input *in)
     return header;
 }
 
-static const json_t *value_at(const json_t *header, const char *path)
+const json_t *header_value(const json_t *header, const char *path)
 {
     const char *dot = strchr(path, '.');
     char object[24];
@@ -186,22 +187,23 @@ static const json_t *value_at(const json_t *header, const char *path)
     return json_object_get(json_object_get(header, object), dot + 1);
 }
 
-static void print_value(const json_t *value, char *text, size_t size)
+char *header_value_text(const json_t *value, char *buffer, size_t size)
 {
     char *json = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(10)) : NULL;
-    snprintf(text, size, "%s", json ? json : "absent");
+    snprintf(buffer, size, "%s", json ? json : "absent");
     free(json);
+    return buffer;
 }
 
 const char *header_difference(const json_t *a, const json_t *b, const char *const *paths, int count, char *a_text,
                               char *b_text, size_t size)
 {
     for (int i = 0; i < count; i++) {
-        const json_t *one = value_at(a, paths[i]), *two = value_at(b, paths[i]);
+        const json_t *one = header_value(a, paths[i]), *two = header_value(b, paths[i]);
         if (one == two || json_equal(one, two))
             continue;
-        print_value(one, a_text, size);
-        print_value(two, b_text, size);
+        header_value_text(one, a_text, size);
+        header_value_text(two, b_text, size);
         return paths[i];
     }
     return NULL;

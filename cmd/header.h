@@ -26,7 +26,11 @@ struct header_input {
 /* The caller owns the reference. */
 json_t *header_make(const struct header_input *);
 
-/* The first of the paths ("device.name") at which the two headers differ, with both values as text; NULL when none
+/* The value at a path like "device.name", NULL = absent; and as text: JSON, "absent" where there is none. */
+const json_t *header_value(const json_t *header, const char *path);
+char *header_value_text(const json_t *value, char *buffer, size_t size);
+
+/* The first of the paths at which the two headers differ, with both values as text; NULL when none
  * does. Absent on both sides is no difference. */
 const char *header_difference(const json_t *a, const json_t *b, const char *const *paths, int count, char *a_text,
                               char *b_text, size_t size);

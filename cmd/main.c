@@ -5,13 +5,16 @@
  *   session      device, implementations, plan                  session.c, impls.c, plan.c
  *   supervisor   forks workers, owns the outputs                supervisor.c
  *   worker       per problem: buffers, reference, (poison, run, check), rounds, check, row    worker.c, cases.c
+ *   gates        two sides now, or a stored baseline            ab.c, gate.c, decide.c
  *   sinks        table, CSV, JSONL, charts                      sinks.c, table.c, record.c, chart.c
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cmd/ab.h"
 #include "cmd/chart.h"
+#include "cmd/gate.h"
 #include "cmd/inspect.h"
 #include "cmd/log.h"
 #include "cmd/options.h"
@@ -60,6 +63,10 @@ static int run(const struct options *o)
         return supervisor_call(o, "info", inspect_info, 120);
     case COMMAND_LIST:
         return supervisor_call(o, "list", inspect_list, 120);
+    case COMMAND_GATE:
+        return gate_run(o);
+    case COMMAND_AB:
+        return ab_run(o);
     case COMMAND_SWEEP:
     case COMMAND_VERIFY:
         break;

@@ -107,7 +107,8 @@ static bool refuse_command(const char *word)
             names[count++] = command_table[i].name;
     const char *nearest = options_nearest(word, names, count);
     return options_refuse(*word ? word : "''", NULL, "no such command; %s%s",
-                          nearest ? "did you mean " : "must be verify, plot, info or list, or no word for the sweep",
+                          nearest ? "did you mean "
+                                  : "must be verify, gate, ab, plot, info or list, or no word for the sweep",
                           nearest ? nearest : "");
 }
 
@@ -429,6 +430,19 @@ static const char *next_value(const struct parse *p, const struct option_def *de
     return NULL;
 }
 
+/* What another process must be told to make the same sweep; always true. */
+static bool keep_for_sweeps(struct options *o, const struct option_def *def, bool has_value, const char *value)
+{
+    const bool is_kept = def->group != GROUP_OUTPUT && def->group != GROUP_GATE && def->kind != KIND_DEVICE &&
+                         def->kind != KIND_NAMES;
+    if (is_kept) {
+        char *word = has_value ? xasprintf("%s=%s", def->name, value) : xstrdup(def->name);
+        append_name(&o->sweep_words, word, strlen(word));
+        free(word);
+    }
+    return true;
+}
+
 /* The option at argv[*index], and its value where that is the next word. *done after --help and --version. */
 static bool parse_option(struct parse *p, int argc, char **argv, int *index, bool *done)
 {
@@ -459,8 +473,10 @@ static bool parse_option(struct parse *p, int argc, char **argv, int *index, boo
     if (!check_repeated(p, def, name, value))
         return false;
     p->value[def - option_table] = value;
+    if (p->is_replay && def->group == GROUP_OUTPUT)
+        return true; /* where that run wrote is no business of this one */
     if (def->kind != KIND_HELP && def->kind != KIND_VERSION)
-        return parse_value(p->o, def, name, value);
+        return parse_value(p->o, def, name, value) && keep_for_sweeps(p->o, def, equals || *value, value);
     *done = true;
     if (def->kind == KIND_HELP)
         options_print_help(p->command, p->is_named);
@@ -471,7 +487,7 @@ static bool parse_option(struct parse *p, int argc, char **argv, int *index, boo
 
 static bool parse_positional(struct parse *p, const char *word)
 {
-    if (p->command->command == COMMAND_PLOT && *word) {
+    if ((p->command->command == COMMAND_PLOT || p->command->command == COMMAND_AB) && *word) {
         append_name(&p->o->files, word, strlen(word));
         return true;
     }
@@ -494,7 +510,8 @@ static bool parse_words(struct parse *p, int argc, char **argv, bool *done)
             return refuse_command(argv[1]);
         if (!p->command->summary)
             return options_refuse(argv[1], NULL,
-                                  "this command is not in this version; there are sweep, verify, plot, info, list");
+                                  "this command is not in this version; there are sweep, verify, gate, ab, plot, info, "
+                                  "list");
         p->is_named = true;
         p->o->command = p->command->command;
         first = 2;
@@ -565,8 +582,8 @@ static void free_names(struct name_list *list)
 
 void options_free(struct options *o)
 {
-    char *const texts[] = {o->variant,   o->out_dir,  o->csv_path, o->jsonl_path,  o->columns,
-                           o->input_dir, o->dump_dir, o->deciding, o->command_line};
+    char *const texts[] = {o->variant,   o->out_dir,  o->csv_path, o->jsonl_path,   o->columns,  o->input_dir, o->dump_dir,
+                           o->baseline,  o->current,  o->floors,   o->junit_path,   o->deciding, o->command_line};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     free(o->head_dims.values);
@@ -575,6 +592,9 @@ void options_free(struct options *o)
     free_names(&o->impls);
     free_names(&o->impl_libs);
     free_names(&o->files);
+    free_names(&o->sweep_words);
+    free(o->points.values);
+    free(o->pairs.values);
     memset(o, 0, sizeof *o);
 }
 
@@ -599,4 +619,47 @@ int options_parse(int argc, char **argv, struct options *o, bool *done)
         }
     }
     return EXIT_OK;
+}
+
+/* The words of a line that quoted_command_line wrote, in place of the line. */
+static int split_line(char *line, char **words, int most)
+{
+    int count = 0;
+    char *to = line;
+    for (char *at = line; *at;) {
+        if (count == most)
+            return -1;
+        words[count++] = to;
+        bool is_quoted = false;
+        for (; *at && (is_quoted || *at != ' '); at++) {
+            if (*at == '\'')
+                is_quoted = !is_quoted;
+            else if (*at == '\\' && !is_quoted && at[1])
+                *to++ = *++at;
+            else
+                *to++ = *at;
+        }
+        const bool is_last = !*at;
+        *to++ = 0;
+        at += !is_last;
+        if (is_last)
+            break;
+    }
+    return count;
+}
+
+int options_parse_line(const char *command_line, struct options *o)
+{
+    enum { WORDS_MAX = 256 };
+    char *line = xstrdup(command_line), *words[WORDS_MAX];
+    const int count = split_line(line, words, WORDS_MAX);
+    bool done = false;
+    struct parse p = {.o = o, .command = &command_table[0], .is_replay = true};
+    memset(o, 0, sizeof *o);
+    apply_defaults(o);
+    const bool good = count > 0 && parse_words(&p, count, words, &done) && !done && o->command == COMMAND_SWEEP;
+    free(line);
+    if (!good)
+        options_free(o);
+    return good ? EXIT_OK : EXIT_USAGE;
 }

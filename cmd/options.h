@@ -3,7 +3,7 @@
  *
  * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffix k = 1024. No abbreviations; both
  * "--name value" and "--name=value". An option that no implementation takes yet (dropout, fp8, ...) and the commands
- * gate, ab, report and selftest are refused in words: exit 2.
+ * report and selftest are refused in words: exit 2.
  */
 #ifndef FABENCH_OPTIONS_H
 #define FABENCH_OPTIONS_H
@@ -11,12 +11,13 @@
 #include "cmd/fill.h"
 #include "kernels/attention.h"
 
-enum command { COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST };
+enum command { COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST, COMMAND_GATE, COMMAND_AB };
 enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF };
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
 enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL };
 enum l2_policy { L2_COLD, L2_HOT };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */
 enum color_choice { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 struct int_list { int64_t *values; int count; };   /* count 0 = not given */
@@ -60,9 +61,19 @@ struct options {
     char *input_dir, *dump_dir;       /* .npy in and out */
     bool profile, dry_run, verbose, quiet;
     enum color_choice color;
-    struct name_list files;           /* positional arguments: record files of `plot` */
+    struct name_list files;           /* positional arguments: record files of `plot`, OLD and NEW of `ab` */
     bool resume;                      /* go on with the record file of --jsonl or --out */
     char *deciding;                   /* the options that rows depend on, as typed, in the order of the table */
+    double preheat_s;                 /* NaN = not given: 0, and 3 in the processes of ab and gate */
+    struct int_list points;           /* only these problems of the plan, from 0; not given: all */
+    /* gate and ab */
+    char *baseline, *current, *floors, *junit_path; /* NULL = not given */
+    bool is_subset;
+    bool soft[2];                     /* indexed by enum soft_code */
+    double delta_pct;                 /* NaN = not given: 2 of ab, 5 of gate */
+    struct int_list pairs;            /* least and most of ab; not given: decide_defaults */
+    struct name_list sweep_words;     /* what a sweep in another process must get: each option as it was typed that is
+                                         neither output, device nor --impl; "--name=value" or "--name" */
     char *command_line;               /* the whole command line, shell-quoted, for the record header */
 };
 
@@ -70,6 +81,10 @@ struct options {
  * sentence on stderr. */
 int options_parse(int argc, char **argv, struct options *, bool *done);
 void options_free(struct options *);
+
+/* The command line of a record's header, parsed as a sweep's without its outputs. EXIT_USAGE when it is none that works
+ * here, maybe after a sentence on stderr. */
+int options_parse_line(const char *command_line, struct options *);
 
 /* Names of the enums, as typed on the command line and written in records. */
 const char *option_mode_name(enum attn_mode);      /* fwd bwd */

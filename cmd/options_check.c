@@ -150,6 +150,30 @@ static bool check_outputs(const struct parse *p)
     return true;
 }
 
+static bool check_gate(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (!o->baseline && !o->floors)
+        return options_refuse("gate", NULL, "needs something to compare with: --baseline A.jsonl, or --floors FILE");
+    if (o->current && (o->sweep_words.count || o->impls.count))
+        return options_refuse("--current", o->current, "contradicts %s: a stored run is not measured again",
+                              o->impls.count ? "--impl" : o->sweep_words.names[0]);
+    if (o->is_subset && !(o->current && o->baseline))
+        return options_refuse("--subset", NULL, "is for a --baseline and a --current record");
+    return true;
+}
+
+static bool check_ab(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (o->files.count != 2)
+        return options_refuse("ab", NULL, "needs two programs or two libraries, as in fabench ab OLD NEW; there %s %d",
+                              o->files.count == 1 ? "is" : "are", o->files.count);
+    if (o->pairs.count > 2 || (o->pairs.count == 2 && o->pairs.values[0] > o->pairs.values[1]))
+        return options_refuse("--pairs", typed(p, "--pairs"), "must be the least and the most, as 5,12");
+    return true;
+}
+
 bool options_check(const struct parse *p)
 {
     const struct options *o = p->o;
@@ -174,5 +198,11 @@ bool options_check(const struct parse *p)
             return options_refuse("--out", "none",
                                   "leaves the charts nowhere to go; must be a directory, or --plot term");
     }
+    struct attn_message why;
+    if (o->junit_path && (strcmp(o->junit_path, "-") == 0 || !path_takes_file(o->junit_path, o->out_dir, &why)))
+        return options_refuse("--junit", o->junit_path, "%s",
+                              strcmp(o->junit_path, "-") ? why.text : "must be a file: stdout has the verdicts");
+    if ((o->command == COMMAND_GATE && !check_gate(p)) || (o->command == COMMAND_AB && !check_ab(p)))
+        return false;
     return check_outputs(p) && check_problems(p);
 }

@@ -31,7 +31,7 @@ enum option_kind {
     KIND_NOT_YET      /* refused with the sentence in `help` */
 };
 
-enum option_group { GROUP_PROBLEM, GROUP_WHO, GROUP_CHECK, GROUP_MEASURE, GROUP_OUTPUT, GROUP_COUNT };
+enum option_group { GROUP_PROBLEM, GROUP_WHO, GROUP_CHECK, GROUP_MEASURE, GROUP_GATE, GROUP_OUTPUT, GROUP_COUNT };
 
 struct option_def {
     const char *name, *alias;    /* as typed; two rows of one name serve different commands */
@@ -52,7 +52,7 @@ struct option_def {
     bool is_hidden;              /* not in --help */
 };
 
-enum { OPTION_COUNT = 50, COMMAND_COUNT = 9 };
+enum { OPTION_COUNT = 63, COMMAND_COUNT = 9 };
 extern const struct option_def option_table[OPTION_COUNT];
 extern const struct command_def command_table[COMMAND_COUNT];
 extern const char *const option_group_titles[GROUP_COUNT];
@@ -62,6 +62,7 @@ struct parse {
     struct options *o;
     const struct command_def *command;
     bool is_named;                   /* the command was typed */
+    bool is_replay;                  /* another run's command line: its outputs are passed over */
     const char *value[OPTION_COUNT]; /* as typed, "" for a flag; NULL = not given */
 };
 

@@ -158,6 +158,25 @@ static bool dtype_wanted(const struct options *o, enum attn_platform platform, e
     return dtype == (preset == PRESET_CI || preset == PRESET_ACCEPTANCE ? ATTN_BF16 : ATTN_FP16);
 }
 
+/* --points: the other problems leave the plan. */
+static int keep_points(const struct options *o, struct plan *plan)
+{
+    struct plan_item *kept = xmalloc((unsigned long)o->points.count * sizeof *kept);
+    for (int i = 0; i < o->points.count; i++) {
+        if (o->points.values[i] >= plan->count) {
+            log_error("--points %lld: the plan has the problems 0 to %d", (long long)o->points.values[i],
+                      plan->count - 1);
+            free(kept);
+            return EXIT_USAGE;
+        }
+        kept[i] = plan->items[o->points.values[i]];
+    }
+    free(plan->items);
+    plan->items = kept;
+    plan->count = o->points.count;
+    return EXIT_OK;
+}
+
 int plan_make(const struct options *o, enum attn_platform platform, struct plan *plan)
 {
     static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32};
@@ -172,6 +191,7 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
     plan->min_time_ms = isnan(o->min_time_ms) ? values->min_time_ms : o->min_time_ms;
     plan->max_noise_pct = isnan(o->max_noise_pct) ? values->max_noise_pct : o->max_noise_pct;
     plan->sustain_s = isnan(o->sustain_s) ? values->sustain_s : o->sustain_s;
+    plan->preheat_ms = isnan(o->preheat_s) ? 0 : o->preheat_s * 1e3;
     plan->samples = o->samples ? o->samples : values->samples;
     plan->total_tokens = o->batch ? 0 : o->total_tokens ? o->total_tokens : values->total_tokens;
     int status = EXIT_OK;
@@ -180,6 +200,8 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
             for (int causal = 0; causal < 2; causal++)
                 if (status == EXIT_OK && dtype_wanted(o, platform, preset, dtypes[t]) && o->modes[mode])
                     status = cross(o, preset, values, dtypes[t], (enum attn_mode)mode, causal, plan);
+    if (status == EXIT_OK && o->points.count)
+        status = keep_points(o, plan);
     if (status == EXIT_OK && o->profile && plan->count != 1) {
         log_error("--profile runs one problem, these options make %d: narrow them with --mode, --causal, --d, --seqlen "
                   "and --dtype", plan->count);

@@ -21,6 +21,7 @@ struct plan {
     int count;
     /* Resolved by device and preset. */
     double warmup_ms, min_time_ms, max_noise_pct;
+    double preheat_ms;       /* the first problem of a process is warmed up at least so long */
     int64_t samples;
     double sustain_s;        /* 0 = no sustained regions */
     const char *preset;      /* name for the record */

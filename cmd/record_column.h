@@ -1,4 +1,4 @@
-/* What record.c (columns, rows) and record_file.c (files) share; nobody else includes it. */
+/* What record.c (columns, rows) and record_file.c (files) share, and floors.c, which names columns in a file. */
 #ifndef FABENCH_RECORD_COLUMN_H
 #define FABENCH_RECORD_COLUMN_H
 

@@ -4,6 +4,7 @@
 #include "cmd/stats.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,4 +123,35 @@ double stats_geomean(const double *values, int64_t count)
     for (int64_t i = 0; i < count; i++)
         sum += log(values[i]);
     return exp(sum / (double)count);
+}
+
+/* P(|T| < t). The closed form for whole degrees of freedom: a finite series in the cosine of atan(t / sqrt(freedom)). */
+static double t_inside(double t, int freedom)
+{
+    static const double pi = 3.14159265358979323846;
+    const double angle = atan(t / sqrt((double)freedom)), cosine = cos(angle);
+    const bool is_odd = freedom % 2 != 0;
+    double term = is_odd ? cosine : 1, sum = freedom > 1 ? term : 0;
+    for (int i = is_odd ? 3 : 2; i < freedom; i += 2) {
+        term *= cosine * cosine * (i - 1) / i;
+        sum += term;
+    }
+    return is_odd ? 2 / pi * (angle + sin(angle) * sum) : sin(angle) * sum;
+}
+
+double stats_t_quantile(double probability, int freedom)
+{
+    FABENCH_ASSERT(probability >= 0.5 && probability < 1 && freedom >= 1, "%g, %d", probability, freedom);
+    const double inside = 2 * probability - 1;
+    double low = 0, high = 1;
+    while (t_inside(high, freedom) < inside)
+        high *= 2;
+    for (int i = 0; i < 100; i++) {
+        const double middle = 0.5 * (low + high);
+        if (t_inside(middle, freedom) < inside)
+            low = middle;
+        else
+            high = middle;
+    }
+    return 0.5 * (low + high);
 }

@@ -27,6 +27,9 @@ double stats_noise_half_width_pct(const struct stats *);
  * P(Binomial(n, 1/2) <= l - 1) <= 0.025, and n + 1 - l. 0 when n < 6. */
 void stats_median_ci_ranks(int64_t n, int64_t *lower, int64_t *upper);
 
+/* The quantile of Student's t with `freedom` >= 1 degrees of freedom, for 0.5 <= probability < 1. */
+double stats_t_quantile(double probability, int freedom);
+
 /* exp(mean(log x)); NaN for count 0. */
 double stats_geomean(const double *values, int64_t count);
 

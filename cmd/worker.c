@@ -17,6 +17,7 @@ struct worker {
     const struct worker_task *task;
     FILE *pipe;
     int item;
+    bool has_timed; /* a row with a time was sent */
 };
 
 json_t *worker_facts_json(const struct run_facts *f)
@@ -83,6 +84,7 @@ static void on_io_failed(void *context)
 static void on_row(void *context, int slot, const struct record_row *row)
 {
     struct worker *w = context;
+    w->has_timed |= !isnan(row->time_ms);
     send_message(w, json_pack("{s:s, s:i, s:i, s:o}", "msg", "row", "item", w->item, "slot", slot, "row",
                               record_row_json(row)));
 }
@@ -139,8 +141,8 @@ static int find_done(const struct worker *w, const struct session *s, const json
 }
 
 /* Every item that is not complete, one after the other. */
-static void run_items(struct worker *w, const struct session *s, const struct case_setting *setting,
-                      const unsigned *done, const unsigned *companions)
+static void run_items(struct worker *w, const struct session *s, struct case_setting *setting, const unsigned *done,
+                      const unsigned *companions)
 {
     const unsigned all = (unsigned)((UINT64_C(1) << s->slot_count) - 1);
     for (int i = 0; i < s->plan.count && !w->task->progress->stop; i++) {
@@ -149,6 +151,7 @@ static void run_items(struct worker *w, const struct session *s, const struct ca
         if (done[i] == all)
             continue;
         w->item = i;
+        setting->is_first = !w->has_timed;
         if (case_run(setting, i, done[i], companions[i], &failed, &why) != ATTN_OK) {
             char reason[sizeof why.text];
             record_clean_text(why.text, reason, sizeof reason);
@@ -184,7 +187,7 @@ int worker_run(const struct worker_task *task)
         return opened;
     }
     say_hello(&w, &session, header);
-    const struct case_setting setting = {
+    struct case_setting setting = {
         .backend = &session.backend, .options = task->options, .plan = &session.plan, .facts = &session.facts,
         .slots = session.slots, .slot_count = session.slot_count, .timed = task->options->command == COMMAND_SWEEP,
         .use_nvml = session.nvml_problem[0] == 0,

@@ -211,6 +211,23 @@ static void flops_follow_the_convention(void **state)
     assert_true(problem_flops(&p, ATTN_FWD) == 4.0 * 2 * 3 * 64 * 2047);
 }
 
+static void points_choose_among_the_problems(void **state)
+{
+    (void)state;
+    struct plan all = plan_of("fabench --preset ci --preheat-s 3", ATTN_CUDA);
+    struct plan two = plan_of("fabench --preset ci --points 7,2", ATTN_CUDA);
+    assert_true(all.preheat_ms == 3000 && two.preheat_ms == 0);
+    assert_int_equal(two.count, 2);
+    assert_memory_equal(&two.items[0].problem, &all.items[7].problem, sizeof all.items[7].problem);
+    assert_memory_equal(&two.items[1].problem, &all.items[2].problem, sizeof all.items[2].problem);
+    plan_free(&all);
+    plan_free(&two);
+    struct options o = parse("fabench --preset ci --points 12");
+    struct plan plan;
+    assert_int_equal(plan_make(&o, ATTN_CUDA, &plan), EXIT_USAGE);
+    options_free(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +236,7 @@ int main(void)
         cmocka_unit_test(cpu_defaults_to_quick),
         cmocka_unit_test(ci_has_twelve_points),
         cmocka_unit_test(acceptance_is_sustained),
+        cmocka_unit_test(points_choose_among_the_problems),
         cmocka_unit_test(explicit_options_win_over_the_preset),
         cmocka_unit_test(lengths_are_crossed),
         cmocka_unit_test(refusals),

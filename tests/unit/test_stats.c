@@ -195,6 +195,17 @@ static void a_million_samples(void **state)
     free(samples);
 }
 
+/* Tables of Student's t. */
+static void t_quantiles(void **state)
+{
+    (void)state;
+    static const struct { double probability; int freedom; double quantile; } table[] = {
+        {0.95, 1, 6.313752}, {0.99, 1, 31.820516}, {0.95, 4, 2.131847},  {0.99, 4, 3.746947}, {0.995, 5, 4.032143},
+        {0.95, 11, 1.795885}, {0.99, 11, 2.718079}, {0.9995, 10, 4.586894}, {0.975, 30, 2.042272}, {0.5, 7, 0}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        assert_true(fabs(stats_t_quantile(table[i].probability, table[i].freedom) - table[i].quantile) < 1e-5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +220,7 @@ int main(void)
         cmocka_unit_test(ratios_are_paired),
         cmocka_unit_test(geomeans),
         cmocka_unit_test(a_million_samples),
+        cmocka_unit_test(t_quantiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,113 @@
+/* What the gates decide, as pure arithmetic: no clock, no file, no process. tests/unit/test_decide.c drives these very
+ * functions with synthetic runs.
+ *
+ * The unit of `ab` is a fresh process: samples within one process share its memory layout and its minute, so that their
+ * number says nothing about how well the figure repeats. Two processes, one of each side, next to each other in ABBA
+ * order, are a pair, and each configuration gets one number from it:
+ *
+ *     d = log(t_new / t_gemm) - log(t_old / t_gemm)
+ *
+ * with the ratio of each side taken within its rounds (stats_paired_ratio, the record's pct_of_gemm), t_gemm being the
+ * GEMM ceiling's sample of the same round; where there is no GEMM (the CPU), d is the difference of the logarithms of
+ * the median times. The ratio, because under a power cap the clock moves single samples by up to 20 % about once a
+ * second, for all members of a round alike. In results/h200's paper sweep the figure of a quarter of a process' rounds
+ * moves within the process by (standard deviation, middle and 90th percentile of 80 points) 1.2 and 4.5 % as a median
+ * time, by 0.14 and 0.43 % as a ratio to another member of its rounds. ABBA, because what still drifts from process to
+ * process cancels in the mean of an even number of pairs and is divided by their number in an odd one.
+ *
+ * A control that is the same on both sides says whether harness and device were quiet. */
+#ifndef FABENCH_DECIDE_H
+#define FABENCH_DECIDE_H
+
+#include <stdbool.h>
+
+enum { DECIDE_PAIRS_MAX = 64 };
+
+/* Everything that was set from measurements, in one place: decide_defaults in decide.c. */
+struct decide_rules {
+    double delta;             /* of `ab`, in logarithms: a loss up to this is none */
+    int pairs_min, pairs_max; /* looked at after pairs_min, then after each one more */
+    double error_regress;     /* of a regression or improvement: one-sided, shared by the configurations of a run */
+    double error_pass;        /* one-sided, of a pass */
+    double control_paired;    /* logarithms: how far a control's ratio to the GEMM may move */
+    double control_raw;       /* likewise, of a control in plain time */
+    double throttled_pct;     /* more than this in thermal or brake slowdown: the pair is repeated */
+    int repeats_max;          /* pairs that may be */
+    /* How a process of `ab` measures, where the user does not say otherwise. */
+    double preheat_s, warmup_ms, min_time_ms;
+    int samples;
+    double gate_delta;        /* of `gate`, in logarithms */
+    double gate_gemm;         /* likewise: how far the GEMM may move for a loss in raw time alone to be the device's */
+};
+extern const struct decide_rules decide_defaults;
+
+enum decide_state { DECIDE_OPEN, DECIDE_PASS, DECIDE_IMPROVE, DECIDE_INCONCLUSIVE, DECIDE_REGRESS };
+
+/* One side's figures of one configuration in one process; NaN = not measured. */
+struct decide_value {
+    double time_ms, pct_of_gemm;
+};
+/* d of a pair; NaN when a side lacks its figure. *is_paired: made from the ratios to the GEMM. */
+double decide_difference(const struct decide_value *from, const struct decide_value *to, bool *is_paired);
+
+/* Mean of the values that are not NaN; NaN when there is none. */
+double decide_mean(const double *values, int count);
+
+/* A configuration's differences so far and what is known of their mean. One-sided bounds: `regress` with the error that
+ * a regression needs, `pass` with that of a pass. */
+struct decide_case {
+    double d[DECIDE_PAIRS_MAX];
+    int count;
+    enum decide_state state;
+    double mean, regress_low, regress_high, pass_low, pass_high;
+};
+
+struct decide_run {
+    const struct decide_rules *rules;
+    struct decide_case *cases; /* of the caller */
+    int case_count;
+    struct decide_case control;
+    bool control_is_paired;
+    int pairs;
+    double t_regress[DECIDE_PAIRS_MAX + 1], t_pass[DECIDE_PAIRS_MAX + 1], t_control[DECIDE_PAIRS_MAX + 1];
+};
+
+void decide_begin(struct decide_run *, const struct decide_rules *, struct decide_case *cases, int count,
+                  bool control_is_paired);
+/* One more pair: d of each case (NaN: not in this pair), the control's d (NaN: none). A case that is decided keeps its
+ * state and figures. */
+void decide_pair(struct decide_run *, const double *d, double control);
+/* Is another pair needed, and allowed? */
+bool decide_wants_more(const struct decide_run *);
+/* No more pairs: what is open becomes inconclusive, and with a control that moved, so does every regression and
+ * improvement. */
+void decide_end(struct decide_run *);
+/* Moved: beyond its limit, and surely not by chance. Quiet: its mean is within. Between them nothing is known. */
+bool decide_control_moved(const struct decide_run *);
+bool decide_control_quiet(const struct decide_run *);
+/* EXIT_OK, EXIT_REGRESSION or EXIT_INCONCLUSIVE; after decide_end. */
+int decide_exit(const struct decide_run *);
+
+/* ---- gate: one stored run against another ---- */
+
+struct decide_stored {
+    double time_ms, ci_lo_ms, ci_hi_ms, pct_of_gemm, gemm_tflops, throttled_pct; /* NaN = not measured */
+};
+enum decide_reason {
+    REASON_NONE,
+    REASON_RAW_ONLY,  /* slower in time, not against the GEMM: the device was slower */
+    REASON_GEMM_ONLY, /* slower against the GEMM, not in time: the device was faster */
+    REASON_GEMM_MOVED,/* one of these two, and the GEMM moved too far to leave it at that */
+    REASON_NOISE,     /* the intervals of the medians overlap */
+    REASON_THROTTLED,
+    REASON_NO_GEMM    /* judged by its time alone */
+};
+struct decide_gate {
+    enum decide_state state;
+    enum decide_reason reason;
+    double time_change, share_change, gemm_change; /* logarithms, positive = slower; NaN = not measured */
+};
+struct decide_gate decide_gate(const struct decide_rules *, const struct decide_stored *baseline,
+                               const struct decide_stored *current);
+
+#endif

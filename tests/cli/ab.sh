@@ -1,0 +1,227 @@
+#!/usr/bin/env bash
+# fabench ab: verdicts and exit codes with programs that speak the record format (synthetic rows), then real ones on the
+# CPU: this build against itself, and libraries. Nothing here depends on how fast this machine is.
+. "$(dirname "$0")/lib.sh"
+
+fake=$root/tests/cli/fake_fabench.sh
+paced=$(find "$(dirname "$fabench")" -name libpaced_0.so -printf '%h\n' | head -1)
+export FABENCH_LOCK_DIR=$tmp
+unset GITHUB_ACTIONS
+cp "$fake" old
+cp "$fake" new
+
+# fakes OLD-SETTINGS NEW-SETTINGS ARGUMENT...: ab of the two stand-ins.
+fakes() {
+    rm -f old.log new.log
+    echo "$1" >old.conf
+    echo "$2" >new.conf
+    shift 2
+    run ab ./old ./new --device cpu --out runs "$@"
+}
+# verdict N: the verdict of the configuration of length N in the last run.
+verdict() { awk -F, -v n="$1" '{ split($2, word, " "); if (word[4] == n) print $1 }' runs/verdicts.csv; }
+
+# ---- verdicts ----
+fakes '' ''
+expect_code 0
+expect_stdout '^PASS: all 3 pass'
+expect_stdout '^control .*naive.*quiet'
+expect "one check and five processes of OLD" test "$(wc -l <old.log)" -eq 6
+expect "one check and five processes of NEW" test "$(wc -l <new.log)" -eq 6
+expect "the first process of each to check" grep -q -- --check=full <(head -1 old.log; head -1 new.log)
+expect "nobody after it to check" test "$(sed 1d old.log new.log | grep -c -- --check=full)" -eq 1
+expect "the preset of the CPU where none was typed" grep -q -- --preset=quick old.log
+expect "3 s of load before the first problem" grep -q -- --preheat-s=3 old.log
+expect "ABBA" test "$(ls runs/*.jsonl | sed 's/.*[0-9]-//; s/.jsonl//; s/-check//' | tr '\n' ' ')" = \
+    "OLD NEW OLD NEW NEW OLD OLD NEW NEW OLD OLD NEW "
+
+fakes '' 'times=(1.0 2.06 3.0) shares=(50 38.83 30)'
+expect_code 3
+expect_stdout '^REGRESS +fwd full +d64 +256 '
+expect_stdout '^REGRESSION: 1 slower of 3'
+expect_stdout 'look closer'
+expect "the other ones to pass" test "$(verdict 128) $(verdict 512)" = "pass pass"
+expect "the worst first" test "$(sed -n 2p runs/verdicts.csv | cut -d, -f1)" = REGRESS
+
+fakes '' 'times=(0.9 2.0 3.0) shares=(55.5 40 30)'
+expect_code 0
+expect_stdout '^IMPROVE +fwd full +d64 +128 '
+
+# Slower in plain time, the same against the GEMM and for the control: the clock.
+fakes '' 'clock=1.04'
+expect_code 0
+
+# Without a GEMM the times decide.
+fakes 'shares=()' 'shares=() times=(1.0 2.06 3.0)'
+expect_code 3
+expect "the slow one to be named" test "$(verdict 256)" = REGRESS
+
+# The control moved: nothing is said.
+fakes '' 'control_share=19 times=(1.0 2.1 3.0) shares=(50 38 30)'
+expect_code 4
+expect_stdout '^control .*MOVED'
+expect "no regression" test "$(verdict 256)" = INCONCLUSIVE
+
+# Noise: up to twelve pairs, of the open ones only.
+noisy='shares=(); times[1]=$(awk -v c="$(wc -l <"$self.log" 2>/dev/null || echo 0)" "BEGIN { print 2.1 + 0.6 * (c % 3 - 1) }")'
+fakes 'shares=()' "$noisy"
+expect_code 4
+expect_stdout '^INCONCLUSIVE +fwd full +d64 +256 .* 12 *$'
+expect_stdout '^INCONCLUSIVE: 1 undecided of 3'
+expect "the open one alone in the later processes" test "$(grep -c -- '--points=1' old.log)" -eq 7
+fakes 'shares=()' "$noisy" --pairs 3,4 --soft 4,5
+expect_code 0
+expect_stdout 'took the place of 4'
+expect_stdout '^INCONCLUSIVE: '
+expect "four pairs" test "$(wc -l <new.log)" -eq 5
+
+# Checked once on each side.
+fakes 'checks=(pass fail pass)' ''
+expect_code 0
+expect "fixed" test "$(verdict 256)" = FIXED
+fakes '' 'checks=(pass fail pass)'
+expect_code 1
+expect "wrong" test "$(verdict 256)" = FAIL
+fakes 'checks=(pass fail pass)' 'checks=(pass fail pass)'
+expect_code 1
+fakes '' 'statuses=(ok unsupported ok)'
+expect_code 3
+expect "lost" test "$(verdict 256)" = LOST
+expect_stdout 'unsupported on purpose'
+fakes 'statuses=(ok unsupported ok)' ''
+expect_code 0
+expect "new" test "$(verdict 256)" = NEW
+fakes '' 'statuses=(ok error ok)'
+expect_code 6
+fakes 'statuses=(unsupported unsupported unsupported)' 'statuses=(unsupported unsupported unsupported)'
+expect_code 6
+expect_stderr 'neither side runs'
+
+# `fused` may be another kernel on the other side.
+fakes 'impl=fused_ancient' 'impl=fused_modern'
+expect_code 0
+# A build without the control: the GEMM alone.
+fakes '' 'control='
+expect_code 0
+expect_stdout '^control .*gemm'
+
+# Thermal slowdown: three pairs are repeated, then it gives up.
+fakes '' 'throttled=7'
+expect_code 4
+expect_stderr 'thermal slowdown'
+expect_stdout '3 pairs repeated'
+
+# ---- who is no partner ----
+fakes '' 'schema=999'
+expect_code 5
+expect_stderr 'schema'
+fakes '' 'method=2'
+expect_code 5
+expect_stderr "timing method '2'"
+fakes '' 'device="Another GPU"'
+expect_code 5
+expect_stderr 'Another GPU'
+fakes '' 'method=2' --soft 5
+expect_code 0
+expect_stdout 'took the place of 5'
+fakes '' '[ "$1" = --version ] || exec echo "no record"'
+expect_code 5
+fakes '' 'run="echo \"fabench: the device has vanished\" >&2; exit 6"'
+expect_code 6
+expect_stderr 'NEW .*process 4 ended with code 6: the device has vanished'
+fakes '' 'run="kill -SEGV \$\$"'
+expect_code 6
+expect_stderr 'signal 11'
+fakes '' 'run="exec head -c 300 runs/01-OLD-check.jsonl"'
+expect_code 5
+fakes '[ "$1" = --version ] || { echo "fabench: --points: no such option" >&2; exit 2; }' ''
+expect_code 5
+expect_stderr 'OLD .*refuses these options: --points'
+fakes '[ "$1" = --version ] || exit 2' '[ "$1" = --version ] || exit 2'
+expect_code 2
+echo 'echo something else' >other
+chmod +x other
+run ab ./other ./new --device cpu
+expect_code 2
+expect_sentence 'ab OLD ./other: (is no fabench|.*cannot be started)'
+run ab /bin/true ./new --device cpu
+expect_code 2
+expect_sentence '/bin/true: is no fabench program'
+echo text >plain
+run ab plain ./new --device cpu
+expect_code 2
+run ab ./absent ./new --device cpu
+expect_code 2
+expect_sentence 'absent: must be a file that exists'
+run ab "$plugins/libwrong_cpu.so" ./new --device cpu
+expect_code 2
+expect_sentence 'one kind'
+run ab "$plugins/libbad_empty.so" "$plugins/libwrong_cpu.so" --device cpu
+expect_code 2
+echo 'version=; sleep 60' >new.conf
+limit_s=40 run ab ./old ./new --device cpu
+expect_code 6
+expect_sentence 'does not answer to --version'
+: >new.conf
+if ! "$fabench" info --device cuda:0 >/dev/null 2>&1; then
+    run ab ./old ./new # no GPU: never the CPU instead
+    expect_code 6
+    expect_sentence 'ab needs a GPU.*--device cpu'
+fi
+
+# ---- CI ----
+GITHUB_ACTIONS=true fakes '' 'times=(1.0 2.06 3.0) shares=(50 38.83 30)' --junit junit.xml
+expect_code 3
+expect_stdout '^::error title=fabench ab%3A REGRESS fwd full d64 256 fp16::fused \+3\.0'
+expect_file junit.xml
+expect "well-formed XML" python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse("junit.xml")'
+expect "one failure of three tests" grep -q 'tests="3" failures="1" errors="0"' junit.xml
+fakes '' 'method=2' --junit junit.xml
+expect_stdout '^NOT COMPARABLE: nothing was compared'
+expect "an error where nothing was compared" grep -q 'tests="1" failures="0" errors="1"' junit.xml
+
+# ---- one at a time ----
+echo 'run="touch started; sleep 2"' >old.conf
+: >new.conf
+"$fabench" ab ./old ./new --device cpu --pairs 2 >first.out 2>&1 &
+first=$!
+for _ in $(seq 200); do [ ! -e started ] || break; sleep 0.05; done
+run ab ./new ./new --device cpu --pairs 2
+expect_code 0
+expect_stderr "device cpu is being measured by process $first: waiting"
+wait "$first"
+expect "the first to end well" test $? -eq 0
+
+# Ctrl-C: nobody stays behind.
+rm -f started
+echo 'run="touch started; sleep 61"' >old.conf
+"$fabench" ab ./old ./new --device cpu >interrupted.out 2>interrupted.err &
+first=$!
+for _ in $(seq 200); do [ ! -e started ] || break; sleep 0.05; done
+kill -TERM "$first"
+code=0
+wait "$first" || code=$?
+what="ab, interrupted"
+expect_code 130
+expect "its process gone" test -z "$(pgrep -f "sleep 61" -P "$first" || true)"
+
+# ---- real ones ----
+rm -f old.conf
+tiny=(--device cpu --seqlen 64,128 --batch 1 --heads 1 --d 64 --causal --mode fwd --samples 3 --min-time-ms 1
+    --warmup-ms 0 --preheat-s 0 --pairs 2,3 --delta 50%)
+run ab "$fabench" "$fabench" "${tiny[@]}" --out real --soft 4
+expect "a verdict: 0 or 3" test "$code" -eq 0 -o "$code" -eq 3
+expect "two configurations" test "$(wc -l <real/verdicts.csv)" -eq 3
+expect "the kernel under its own name in the records" grep -q '"impl":"fused_cpu"' real/03-OLD.jsonl
+run ab "$paced/libpaced_0.so" "$paced/libpaced_lost.so" "${tiny[@]}" --out libraries --mode bwd
+expect_code 2 # --mode twice
+tiny=("${tiny[@]/--mode/}")
+tiny=("${tiny[@]/fwd/--mode=fwd,bwd}")
+run ab "$paced/libpaced_0.so" "$paced/libpaced_lost.so" $(printf '%s ' "${tiny[@]}") --out libraries
+expect_code 3
+expect "backward is lost" test "$(grep -c '^LOST,bwd' libraries/verdicts.csv)" -eq 2
+expect "the library's own name" grep -q 'paced_cpu' libraries/verdicts.csv
+run ab "$paced/libpaced_0.so" "$plugins/libwrong_cpu.so" $(printf '%s ' "${tiny[@]}")
+expect_code 3
+expect_stdout '^LOST +all .*no implementation of this name'
+finish

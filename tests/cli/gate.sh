@@ -1,0 +1,196 @@
+#!/usr/bin/env bash
+# fabench gate: stored records against stored records (synthetic rows of the stand-in), then real ones on the CPU.
+. "$(dirname "$0")/lib.sh"
+
+export FABENCH_LOCK_DIR=$tmp
+unset GITHUB_ACTIONS
+cp "$root/tests/cli/fake_fabench.sh" fake
+
+# record FILE SETTINGS: what the stand-in writes, checked in full.
+record() {
+    echo "noise=0; control_share=20; $2" >fake.conf
+    ./fake --check=full --impl=fused,naive >"$1"
+}
+# verdict N IMPL: of the last run with --out verdicts.
+verdict() { awk -F, -v n="$1" -v impl="$2" '{ split($2, word, " "); if (word[4] == n && $3 == impl) print $1 }' verdicts/verdicts.csv; }
+gate() { run gate --out verdicts "$@"; }
+
+record base.jsonl ''
+record same.jsonl ''
+gate --baseline base.jsonl --current same.jsonl
+expect_code 0
+expect_stdout '^PASS: all 6 pass; GEMM time [+-]0\.0 %'
+expect_no_stderr
+
+record slow.jsonl 'times=(1.0 2.2 3.0) shares=(50 36.4 30)'
+gate --baseline base.jsonl --current slow.jsonl --junit junit.xml
+expect_code 3
+expect_stdout '^REGRESS +fwd full +d64 +256 fp16 +fused_fake .*\+10\.0 %'
+expect_stdout '^REGRESSION: 1 slower of 6'
+expect "the others pass" test "$(grep -c ^pass verdicts/verdicts.csv)" -eq 5
+expect "worst first" test "$(sed -n 2p verdicts/verdicts.csv | cut -d, -f1)" = REGRESS
+expect "well-formed XML" python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("junit.xml")'
+gate --baseline base.jsonl --current slow.jsonl --delta 12%
+expect_code 0
+GITHUB_ACTIONS=true gate --baseline base.jsonl --current slow.jsonl
+expect_stdout '^::error title=fabench gate%3A REGRESS fwd full d64 256 fp16::fused_fake '
+
+# Slower in plain time only: the device's doing, while the GEMM moved by 3 % at most.
+record warm.jsonl 'clock=1.029; times=(1.0 2.05 3.0)'
+gate --baseline base.jsonl --current warm.jsonl
+expect_code 0
+expect_stdout 'the device was slower'
+record cold.jsonl 'clock=1.2'
+gate --baseline base.jsonl --current cold.jsonl
+expect_code 4
+expect_stdout 'the GEMM moved by'
+gate --baseline base.jsonl --current cold.jsonl --soft 4
+expect_code 0
+expect_stdout 'took the place of 4'
+record throttled.jsonl 'times=(1.0 2.2 3.0) shares=(50 36.4 30) throttled=20'
+gate --baseline base.jsonl --current throttled.jsonl
+expect_code 4
+expect_stdout 'thermal slowdown'
+
+# `fused` by another kernel than then is still `fused`; under a name of its own it is another implementation.
+record heir.jsonl 'impl=fused_newer'
+gate --baseline base.jsonl --current heir.jsonl
+expect_code 0
+expect_stdout 'was fused_fake'
+expect "all six" test "$(grep -c ^pass verdicts/verdicts.csv)" -eq 6
+record stranger.jsonl 'impl=other'
+gate --baseline base.jsonl --current stranger.jsonl
+expect_code 5
+expect "absent" test "$(verdict 128 fused_fake)" = ABSENT
+
+# Without a GEMM by time alone.
+record base_cpu.jsonl 'shares=()'
+record slow_cpu.jsonl 'shares=() times=(1.0 2.2 3.0)'
+gate --baseline base_cpu.jsonl --current slow_cpu.jsonl
+expect_code 3
+expect_stdout 'by its time alone'
+
+# Rows that are not well.
+record wrong.jsonl 'checks=(pass fail pass)'
+gate --baseline base.jsonl --current wrong.jsonl
+expect_code 1
+expect "wrong" test "$(verdict 256 fused_fake)" = FAIL
+gate --baseline wrong.jsonl --current base.jsonl
+expect_code 0
+expect "fixed" test "$(verdict 256 fused_fake)" = FIXED
+record lost.jsonl 'statuses=(ok unsupported ok)'
+gate --baseline base.jsonl --current lost.jsonl
+expect_code 3
+expect "lost" test "$(verdict 256 fused_fake)" = LOST
+gate --baseline lost.jsonl --current base.jsonl
+expect_code 0
+record error.jsonl 'statuses=(ok error ok)'
+gate --baseline base.jsonl --current error.jsonl
+expect_code 6
+head -3 same.jsonl >short.jsonl
+gate --baseline base.jsonl --current short.jsonl
+expect_code 5
+expect "absent" test "$(verdict 512 fused_fake)" = ABSENT
+gate --baseline base.jsonl --current short.jsonl --subset
+expect_code 0
+expect_stdout '4 more of the baseline are not in this record'
+sed 's/"check":"pass"/"check":"off"/' same.jsonl >unchecked.jsonl
+gate --baseline base.jsonl --current unchecked.jsonl
+expect_code 0
+expect_stdout 'NOT CHECKED: 6'
+
+# ---- what cannot be compared: 5 and a sentence ----
+refused() { # refused REGEX BASELINE CURRENT
+    gate --baseline "$2" --current "$3"
+    expect_code 5
+    expect_sentence "$1"
+    expect_stdout '^NOT COMPARABLE: nothing was compared'
+}
+: >empty.jsonl
+head -c 700 base.jsonl >cut.jsonl
+head -1 base.jsonl >header.jsonl
+cat base.jsonl <(sed 1d base.jsonl) >twice.jsonl
+record other.jsonl 'device="Another GPU"'
+cat base.jsonl <(sed 1d other.jsonl) >mixed.jsonl
+sed 's/"schema":1/"schema":999/' base.jsonl >schema.jsonl
+sed 's/"driver":"1.2"/"driver":"2.0"/' base.jsonl >driver.jsonl
+sed 's/"driver":"1.2"/"driver":"1.3"/' base.jsonl >minor.jsonl
+sed 's/"round_members":\["fused"\]/"round_members":["fused","naive"]/' base.jsonl >members.jsonl
+record method.jsonl 'method=2'
+echo garbage >garbage.jsonl
+for file in empty cut header twice mixed schema garbage absent; do
+    words="empty|cut|no rows|twice|is mixed|schema|no record|No such file"
+    refused "$words" $file.jsonl base.jsonl
+    refused "$words" base.jsonl $file.jsonl
+done
+refused "device is \"Fake GPU\", the current one's \"Another GPU\"" base.jsonl other.jsonl
+refused 'driver is "1.2"' base.jsonl driver.jsonl
+refused 'members of the rounds' base.jsonl members.jsonl
+refused 'timing method' base.jsonl method.jsonl
+gate --baseline base.jsonl --current minor.jsonl # the same major version
+expect_code 0
+gate --baseline absent.jsonl --current base.jsonl --soft 5
+expect_code 0
+expect_stdout 'took the place of 5'
+
+# ---- floors ----
+cat >floors.csv <<'EOF'
+# least values
+mode,q_len,impl,min_pct_of_gemm,min_time_ms
+
+fwd,128,fused,49,
+fwd,256,fused,40,
+EOF
+gate --floors floors.csv --current base.jsonl
+expect_code 0
+sed -i 's/fused,40/fused,41/' floors.csv
+gate --floors floors.csv --current base.jsonl
+expect_code 3
+expect_stdout '^FLOOR +fwd full +d64 +256 '
+expect_stdout 'pct_of_gemm 40 is below 41 \(line 5\)'
+expect_stdout '^REGRESSION: 1 below a floor of 2'
+gate --baseline base.jsonl --floors floors.csv --current same.jsonl
+expect_code 3
+expect_stdout '^REGRESSION: 1 below a floor of 6'
+bad_floors() { # bad_floors REGEX TEXT
+    printf '%b' "$2" >bad.csv
+    gate --floors bad.csv --current base.jsonl
+    expect_code 5
+    expect_sentence "--floors: $1"
+}
+bad_floors 'bad.csv: has no floors' ''
+bad_floors "bad.csv, line 1: 'min_speed'" 'mode,min_speed\nfwd,1\n'
+bad_floors "bad.csv, line 1: must name columns" 'mode,q_len\nfwd,1\n'
+bad_floors 'bad.csv, line 2: has 1 cells, its first line 2' 'mode,min_tflops\nfwd\n'
+bad_floors "bad.csv, line 2: 'fast' is no number" 'mode,min_tflops\nfwd,fast\n'
+bad_floors 'bad.csv, line 2: has no minimum' 'mode,min_tflops\nfwd,\n'
+bad_floors 'bad.csv, line 2: no row' 'mode,min_time_ms\nbwd,1\n'
+gate --floors absent.csv --current base.jsonl
+expect_code 5
+
+# ---- measuring now, on the CPU; only that it runs, not how fast ----
+small --seqlen 64,128 --mode fwd,bwd --jsonl "$tmp/now.jsonl"
+run "${small[@]}"
+expect_code 0
+gate --baseline now.jsonl --device cpu --preheat-s 0 --mode bwd --delta 50% # narrower than the baseline
+expect "a verdict" test "$code" -eq 0 -o "$code" -eq 3 -o "$code" -eq 4
+expect "its two cases of backward" test "$(wc -l <verdicts/verdicts.csv)" -eq 3
+expect_stdout '2 more of the baseline were not asked for'
+gate --baseline now.jsonl --device cpu --delta 50% # the baseline's own options
+expect "a verdict" test "$code" -eq 0 -o "$code" -eq 3 -o "$code" -eq 4
+expect "its four cases" test "$(wc -l <verdicts/verdicts.csv)" -eq 5
+expect "the record kept" test "$(grep -c '"type":"row"' verdicts/current.jsonl)" -eq 4
+expect "3 s of load before it" grep -q '"preheat_ms":3000' verdicts/current.jsonl
+sed 's/"command_line":"[^"]*"/"command_line":"fabench --impl-lib absent.so"/' now.jsonl >line.jsonl
+gate --baseline line.jsonl --device cpu
+expect_code 5
+expect_stderr 'do not serve here'
+gate --baseline now.jsonl --device cpu --seqlen 32 --preheat-s 0
+expect_code 5
+expect_stderr 'no case of the baseline is in the current record'
+if ! "$fabench" info --device cuda:0 >/dev/null 2>&1; then
+    gate --baseline now.jsonl # never the CPU instead
+    expect_code 6
+    expect_stderr 'gate needs a GPU'
+fi
+finish
