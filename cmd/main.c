@@ -17,6 +17,7 @@
 #include "cmd/options.h"
 #include "cmd/paths.h"
 #include "cmd/record.h"
+#include "cmd/selftest.h"
 #include "cmd/sinks.h"
 #include "cmd/supervisor.h"
 
@@ -60,6 +61,8 @@ static int run(const struct options *o)
         return supervisor_call(o, "info", inspect_info, 120);
     case COMMAND_LIST:
         return supervisor_call(o, "list", inspect_list, 120);
+    case COMMAND_SELFTEST:
+        return supervisor_call(o, "selftest", selftest_run, 0); /* it limits each launch itself */
     case COMMAND_SWEEP:
     case COMMAND_VERIFY:
         break;

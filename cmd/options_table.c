@@ -42,7 +42,7 @@ const struct command_def command_table[] = {
     {.name = "gate"},
     {.name = "ab"},
     {.name = "report"},
-    {.name = "selftest"},
+    {"selftest", "", "injects faults; the checker must catch every one", COMMAND_SELFTEST},
 };
 _Static_assert(sizeof command_table / sizeof command_table[0] == COMMAND_COUNT, "COMMAND_COUNT");
 
@@ -54,8 +54,10 @@ enum {
     PLOT = 1 << COMMAND_PLOT,
     INFO = 1 << COMMAND_INFO,
     LIST = 1 << COMMAND_LIST,
+    SELFTEST = 1 << COMMAND_SELFTEST,
     RUNS = SWEEP | VERIFY,
-    ANY = RUNS | PLOT | INFO | LIST
+    ASKS = RUNS | SELFTEST,
+    ANY = ASKS | PLOT | INFO | LIST
 };
 
 #define AT(field) .offset = offsetof(struct options, field)
@@ -68,19 +70,25 @@ const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick",
      .help = "fewer shapes", .commands = VERIFY},
     {"--mode", NULL, KIND_CHOICE_SET, AT(modes), GIVEN(mode_given), .choices = mode_names, .fallback = "fwd,bwd",
-     .help = "forward, backward", .commands = RUNS},
+     .help = "forward, backward", .commands = ASKS},
     {"--causal", NULL, KIND_CAUSAL, AT(causal), GIVEN(causal_given), .choices = causal_names, .fallback = "both",
-     .unit = "[=yes|no|both]", .commands = RUNS, .is_joined = true},
+     .unit = "[=yes|no|both]", .commands = ASKS, .is_joined = true},
     {"--no-causal", NULL, KIND_NO_CAUSAL, AT(causal), GIVEN(causal_given), .help = "mask; --causal alone = yes",
-     .commands = RUNS},
+     .commands = ASKS},
     {"--d", "--headdim", KIND_COUNT_LIST, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64,128"),
      .unit = "N,...", .help = "head dims, multiples of 8 up to 256", .commands = RUNS},
+    {"--d", "--headdim", KIND_COUNT_LIST, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64"),
+     .unit = "N,...", .help = "head dims, multiples of 8 up to 256", .commands = SELFTEST},
     {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 1, .max = INT32_MAX, LATE("1k:16k:*2"), .unit = "N,...",
      .help = "query lengths", .commands = SWEEP},
+    {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 256, .max = 1 << 20, LATE("1k,16k"), .unit = "N,...",
+     .help = "lengths, two tiles of keys at least", .commands = SELFTEST},
     {"--kv-len", NULL, KIND_COUNT_LIST, AT(kv_lens), .min = 1, .max = INT32_MAX, LATE("equal"), .unit = "N,...",
      .help = "key lengths, crossed with --seqlen", .commands = SWEEP},
     {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = dtype_names,
      LATE("fp16 on CUDA, fp32 on CPU"), .help = "of the tensors", .commands = RUNS},
+    {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = dtype_names, LATE("all"),
+     .help = "of the tensors", .commands = SELFTEST},
     {"--total-tokens", NULL, KIND_COUNT, AT(total_tokens), .min = 1, .max = INT32_MAX, LATE("16k"), .unit = "N",
      .commands = SWEEP, .is_joined = true},
     {"--hidden", NULL, KIND_COUNT, AT(hidden), .min = 1, .max = INT32_MAX, LATE("2048"), .unit = "N",
@@ -89,6 +97,8 @@ const struct option_def option_table[] = {
      .is_joined = true},
     {"--heads", NULL, KIND_COUNT, AT(heads), .min = 1, .max = INT32_MAX, .unit = "N", .commands = SWEEP,
      .is_joined = true},
+    {"--heads", NULL, KIND_COUNT, AT(heads), .min = 2, .max = 1024, LATE("2"), .unit = "N", .help = "of a batch of 1",
+     .commands = SELFTEST},
     {"--kv-heads", NULL, KIND_COUNT, AT(kv_heads), .min = 1, .max = INT32_MAX, .unit = "N",
      .help = "or these; kv-heads divides heads [= heads]", .commands = SWEEP},
     {"--layout", NULL, KIND_CHOICE, AT(layout), .choices = layout_names, .fallback = "bshd",
@@ -96,22 +106,24 @@ const struct option_def option_table[] = {
     {"--scale", NULL, KIND_REAL, AT(scale), .min = 1e-6, .max = 1e6, LATE("1/sqrt(d)"), .unit = "X",
      .help = "factor of Q K^T", .commands = RUNS},
     {"--dist", NULL, KIND_CHOICE, AT(dist), .choices = dist_names, .choices_shown = 3, .fallback = "normal",
-     .help = "inputs; also sharp, huge, peak, constant, tiny", .commands = SWEEP},
+     .help = "inputs; also sharp, huge, peak, constant, tiny", .commands = SWEEP | SELFTEST},
     {"--seed", NULL, KIND_COUNT, AT(seed), .min = 0, .max = 9223372036854775807.0, .fallback = "1", .unit = "N",
-     .help = "of the inputs", .commands = RUNS},
+     .help = "of the inputs", .commands = ASKS},
     {"--input", NULL, KIND_IN_DIR, AT(input_dir), .unit = "DIR", .help = "take the inputs from .npy files here",
      .commands = SWEEP},
 
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("naive,fused,cudnn"), .unit = "NAME,...",
      .help = "fused = the device's best", .group = GROUP_WHO, .commands = RUNS},
+    {"--impl", NULL, KIND_NAMES, AT(impls), LATE("fused, else naive"), .unit = "NAME,...",
+     .help = "computes the right results", .group = GROUP_WHO, .commands = SELFTEST},
     {"--impl-lib", NULL, KIND_LIBRARY, AT(impl_libs), .unit = "PATH", .help = "a library with more of them; repeatable",
-     .group = GROUP_WHO, .commands = RUNS | LIST},
+     .group = GROUP_WHO, .commands = ASKS | LIST},
     {"--variant", NULL, KIND_TEXT, AT(variant), .unit = "NAME", .help = "force a tile configuration of list",
      .group = GROUP_WHO, .commands = RUNS},
     {"--deterministic", NULL, KIND_FLAG, AT(deterministic), .help = "outputs bit-equal over runs", .group = GROUP_WHO,
      .commands = RUNS},
     {"--device", NULL, KIND_DEVICE, AT(device), .fallback = "auto", .unit = "auto|cpu|cuda:N", .help = "where it runs",
-     .group = GROUP_WHO, .commands = RUNS | INFO | LIST},
+     .group = GROUP_WHO, .commands = ASKS | INFO | LIST},
 
     {"--check", NULL, KIND_CHOICE, AT(check), .choices = check_names, .fallback = "full",
      .help = "of each row against the reference", .group = GROUP_CHECK, .commands = SWEEP},
@@ -131,7 +143,7 @@ const struct option_def option_table[] = {
     {"--max-noise", NULL, KIND_PERCENT, AT(max_noise_pct), .min = 0.001, .max = 100, LATE("0.5%"), .unit = "P%",
      .help = "half-width of the median's 95 % interval", .group = GROUP_MEASURE, .commands = SWEEP},
     {"--timeout-s", NULL, KIND_REAL, AT(timeout_s), .min = 0.1, .max = 86400, .fallback = "60", .unit = "X",
-     .help = "ends a case that hangs", .group = GROUP_MEASURE, .commands = RUNS},
+     .help = "ends a case that hangs", .group = GROUP_MEASURE, .commands = ASKS},
     {"--l2", NULL, KIND_CHOICE, AT(l2), .choices = l2_names, .fallback = "cold", .help = "cache before each sample",
      .group = GROUP_MEASURE, .commands = SWEEP},
     {"--profile", NULL, KIND_FLAG, AT(profile), .help = "one launch of one case for a profiler, no record",
@@ -145,6 +157,8 @@ const struct option_def option_table[] = {
      .is_joined = true},
     {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "records; - = stdout [in the --out DIR]",
      .group = GROUP_OUTPUT, .commands = RUNS},
+    {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "a row for each result; - = stdout",
+     .group = GROUP_OUTPUT, .commands = SELFTEST},
     {"--columns", NULL, KIND_TEXT, AT(columns), LATE("all"), .unit = "NAME,...", .help = "of the CSV",
      .group = GROUP_OUTPUT, .commands = RUNS},
     {"--plot", NULL, KIND_CHOICE, AT(plot), GIVEN(plot_given), .choices = plot_names, .fallback = "svg",
@@ -196,6 +210,5 @@ bool option_is_preset(const struct option_def *def)
 {
     return def->choices == preset_names || def->choices == verify_preset_names;
 }
-
 
 bool option_is_dtype(const struct option_def *def) { return def->choices == dtype_names; }

@@ -89,6 +89,7 @@ struct record_writer;
 struct record_writer *record_open_jsonl(const char *path, const json_t *header, struct attn_message *why);
 struct record_writer *record_open_csv(const char *path, const char *columns, struct attn_message *why);
 int record_write(struct record_writer *, const struct record_row *);
+int record_write_json(struct record_writer *, const json_t *); /* an object of another type, into a JSONL file */
 int record_close(struct record_writer *);     /* flushes, fsyncs files, reports the last error */
 
 /* The views that a column is in; 0 when there is no such column. */
