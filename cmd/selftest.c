@@ -385,6 +385,17 @@ static int run_all(struct session *s, const struct options *o, struct selftest_r
     return t.exit_code;
 }
 
+/* null computes nothing: its result could only fail. */
+static bool all_compute(const struct session *s, const struct options *o)
+{
+    for (int i = 0; i < s->slot_count && o->impls.count; i++)
+        if (!strcmp(s->slots[i].name, "null")) {
+            log_error("--impl null: computes nothing; must be one that does");
+            return false;
+        }
+    return true;
+}
+
 int selftest_run(const struct options *o)
 {
     struct session s;
@@ -396,6 +407,10 @@ int selftest_run(const struct options *o)
     int status = session_open(o, run_id, true, &s);
     if (status != EXIT_OK)
         return status;
+    if (!all_compute(&s, o)) {
+        session_close(&s);
+        return EXIT_USAGE;
+    }
     const struct header_input in = {.options = o, .plan = &s.plan, .facts = &s.facts, .backend = &s.backend,
                                     .nvml = &s.nvml, .nvml_problem = s.nvml_problem[0] ? s.nvml_problem : NULL,
                                     .copy_gbps = NAN};

@@ -225,7 +225,8 @@ static void help(void **state)
             fail_msg("--help and %s", option_table[i].name);
     }
     assert_non_null(strstr(out_text, "fabench plot A.jsonl ... [OPTIONS]"));
-    assert_null(strstr(out_text, "selftest"));
+    assert_non_null(strstr(out_text, "fabench selftest [OPTIONS]"));
+    assert_null(strstr(out_text, "fabench gate"));
     assert_int_equal(run("verify --help"), EXIT_OK);
     assert_one_screen(40);
     assert_non_null(strstr(out_text, "fabench verify [OPTIONS]"));
