@@ -10,8 +10,9 @@
 #include "cmd/log.h"
 #include "cmd/numbers.h"
 #include "cmd/options.h"
+#include "cmd/wrap.h"
 
-enum { FAULTS_MAX = 32, NAME_WIDTH = 24 };
+enum { FAULTS_MAX = 32, NAME_WIDTH = 24, WIDTH = 108 };
 
 /* A line of the matrix: one fault (or, in the last slot, the right result) over all problems. */
 struct tally {
@@ -33,8 +34,7 @@ struct selftest_report {
     int injected, caught;
 };
 
-static void print(const struct selftest_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void print(const struct selftest_report *r, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void print(const struct selftest_report *r, const char *format, ...)
 {
     va_list arguments;
     if (!r->out)
@@ -42,6 +42,14 @@ static void print(const struct selftest_report *r, const char *format, ...)
     va_start(arguments, format);
     vfprintf(r->out, format, arguments);
     va_end(arguments);
+}
+
+static void print_wrapped(const struct selftest_report *r, const char *text, bool is_command)
+{
+    if (r->out && is_command)
+        wrap_command(r->out, WIDTH, 2, text);
+    else if (r->out)
+        wrap_words(r->out, WIDTH, 2, 4, text);
 }
 
 static const char *paint(const struct selftest_report *r, bool is_good)
@@ -142,8 +150,8 @@ void selftest_report_heading(struct selftest_report *r, const char *device_line,
 {
     int count;
     fault_table(&count);
-    print(r, "%s\n%d faults between kernel and judge, %d problems; \"least\" is the share of the bound by which the "
-             "weakest is caught\n", device_line, count, problems);
+    print(r, "%s\n%d faults between kernel and judge, %d problems; least = by how much the weakest is over its bound\n",
+          device_line, count, problems);
     print(r, "%-29s %-19s %-16s  %-8s  %s\n", "problem", "right result of", "err/bound", "caught", "least");
 }
 
@@ -206,8 +214,10 @@ int selftest_report_add(struct selftest_report *r, const struct selftest_verdict
         r->honest_used = worst->used;
         snprintf(r->honest_text, sizeof r->honest_text, "%s %s %s", v->is_good ? share(worst->used, text, sizeof text)
                                                                                : "FAIL", worst->name, worst->rule);
-        if (!v->is_good)
-            print(r, "%sthe right result FAILS its check%s: %s\n", paint(r, false), unpaint(r), worst->failure);
+        if (!v->is_good) {
+            print(r, "%sthe right result FAILS its check%s:\n", paint(r, false), unpaint(r));
+            print_wrapped(r, worst->failure, false);
+        }
         return r->writer ? write_row(r, v, row) : EXIT_OK;
     }
     int count;
@@ -223,11 +233,13 @@ int selftest_report_add(struct selftest_report *r, const struct selftest_verdict
     }
     if (r->verbose)
         print_verdict(r, v);
-    if (!v->is_good)
-        print(r, "%sGOT THROUGH%s: %s%s%s: rule %s at %s of its bound; again: %s\n", paint(r, false), unpaint(r),
+    if (!v->is_good) {
+        print(r, "%sGOT THROUGH%s: %s%s%s: rule %s at %s of its bound; again:\n", paint(r, false), unpaint(r),
               v->fault->name, v->tensor >= 0 ? " in " : "",
               v->tensor >= 0 ? problem_tensor_name((enum problem_tensor)v->tensor) : "",
-              judge_rule_name(v->strongest), share(v->strength, text, sizeof text), r->problem.repro);
+              judge_rule_name(v->strongest), share(v->strength, text, sizeof text));
+        print_wrapped(r, r->problem.repro, true);
+    }
     return r->writer ? write_row(r, v, row) : EXIT_OK;
 }
 
@@ -256,7 +268,7 @@ void selftest_report_absent(struct selftest_report *r, const struct plan_item *i
 static void print_line(const struct selftest_report *r, const char *name, const struct tally *t, unsigned named)
 {
     char cell[24], text[16];
-    print(r, "%-*s %4d", NAME_WIDTH, name, t->injected);
+    print(r, "%-*s %5d", NAME_WIDTH, name, t->injected);
     for (int i = 0; i < RULE_COUNT; i++) {
         const bool is_named = named & 1u << i;
         if (t->injected == 0 || !t->applies[i])
@@ -280,19 +292,18 @@ static void print_matrix(const struct selftest_report *r)
 {
     int count;
     const struct fault *faults = fault_table(&count);
-    print(r, "\n%-*s %4s", NAME_WIDTH, "fault \\ rule", "tries");
+    print(r, "\n%-*s %5s", NAME_WIDTH, "fault \\ rule", "tries");
     for (int i = 0; i < RULE_COUNT; i++)
         print(r, "  %s", judge_rule_name((enum judge_rule)i));
     print(r, "  %9s  %5s\n", "caught", "least");
     for (int i = 0; i < count; i++)
         print_line(r, faults[i].name, &r->faults[i], faults[i].rules[0] | faults[i].rules[1]);
-    print(r, "%-*s %4s", NAME_WIDTH, "", "");
+    print(r, "%-*s %5s", NAME_WIDTH, "", "");
     for (int i = 0; i < RULE_COUNT; i++)
         print(r, "  %*s", (int)strlen(judge_rule_name((enum judge_rule)i)), "");
     print(r, "  %9s  %5s\n", "passed", "most");
     print_line(r, "the right result", &r->honest, 0);
-    print(r, "Numbers of results that a rule was broken by; * the rule that is there for the fault and must be; . none; "
-             "- does not apply.\n");
+    print(r, "How many results broke a rule; * the rule that is there for the fault; . none; - does not apply.\n");
 }
 
 static void count_all(const struct selftest_report *r, int *injected, int *caught, int *untried)

@@ -48,13 +48,16 @@ expect_stdout '^  one element past the end in dv: guard\*'
 # It must be able to fail. Of inputs that are all zero every result is right, faults included: they get through.
 run selftest --device cpu --seqlen 256 --dtype fp16 --mode fwd --causal --dist zeros --jsonl through.jsonl
 expect_code 7
-expect_stdout '^GOT THROUGH: scale off by 1 %: rule lse at 0 of its bound; again: fabench selftest --mode fwd'
+expect_stdout '^GOT THROUGH: scale off by 1 %: rule lse at 0 of its bound; again:$'
+expect_stdout '^  fabench selftest --mode fwd --causal=yes --d 64 --seqlen 256 '
+expect "no line over 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
 expect_stdout '^FAILED: 5 of 11'
 expect "rows that say so" grep -qE '"fault": *"swapped heads".*"caught": *false' through.jsonl
 # A kernel whose right result is wrong: nothing that is "caught" beside it would mean anything.
 run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scale
 expect_code 7
-expect_stdout 'the right result FAILS its check: (o|lse)'
+expect_stdout 'the right result FAILS its check:$'
+expect_stdout '^  (o|lse) b=0 '
 expect_stdout '^FAILED: 0 of 0'
 run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu
 expect_code 0
