@@ -195,7 +195,7 @@ static const struct fault faults[] = {
     {.name = "missing scale", .rules = {RULE(RMS), RULE(RMS) | RULE(NONFINITE)}, .make = missing_scale},
     {.name = "scale off by 1 %", .rules = {RULE(LSE), RULE(RMS)}, .make = scale_off},
     {.name = "last tile skipped", .rules = BOTH(RULE(BLOCK_RMS)), .make = last_tile},
-    {.name = "stale output", .rules = BOTH(RULE(NONFINITE)), .way = FAULT_STALE},
+    {.name = "stale output", .rules = BOTH(RULE(NONFINITE)), .each_output = true, .way = FAULT_STALE},
     {.name = "NaN row", .rules = BOTH(RULE(NONFINITE)), .each_output = true, .make = nan_row},
     {.name = "swapped heads", .rules = BOTH(RULE(RMS)), .make = swapped_heads},
     {.name = "one element past the end", .rules = BOTH(RULE(GUARD)), .each_output = true, .way = FAULT_PAST_END},

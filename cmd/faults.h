@@ -26,7 +26,8 @@ struct fault_job {
 
 enum fault_way {
     FAULT_RESULT,  /* `make` gives the outputs, which are stored */
-    FAULT_STALE,   /* the right outputs of an earlier launch, poisoned as before every judged launch; nothing is stored */
+    FAULT_STALE,   /* the right outputs of an earlier launch, poisoned as before every judged launch; all but `tensor` are
+                      stored again */
     FAULT_PAST_END /* the right outputs are stored, and one element behind the last one of `tensor` */
 };
 

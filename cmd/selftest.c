@@ -165,11 +165,15 @@ static enum attn_status plant(const struct trial *t, const struct fault *fault, 
                                                           [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
     struct backend *be = &t->session->backend;
     TRY(host_tensors_write(be, t->item, result, outputs, why));
-    if (fault && fault->way == FAULT_STALE)
-        return outputs_poison(be, outputs, why);
-    if (!fault || fault->way != FAULT_PAST_END)
+    if (!fault || fault->way == FAULT_RESULT)
         return ATTN_OK;
     const bool is_lse = tensor == TENSOR_LSE;
+    if (fault->way == FAULT_STALE) {
+        struct tensor_set written = *outputs; /* all but one: views, the buffers stay the caller's */
+        *(is_lse ? &written.lse : &written.buffers[index[tensor]]) = (struct buffer){0};
+        TRY(outputs_poison(be, outputs, why));
+        return host_tensors_write(be, t->item, result, &written, why);
+    }
     const struct buffer *buffer = is_lse ? &outputs->lse : &outputs->buffers[index[tensor]];
     const enum attn_dtype dtype = is_lse ? ATTN_FP32 : t->item->problem.dtype;
     unsigned char one[4];

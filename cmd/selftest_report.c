@@ -150,8 +150,8 @@ void selftest_report_heading(struct selftest_report *r, const char *device_line,
 {
     int count;
     fault_table(&count);
-    print(r, "%s\n%d faults between kernel and judge, %d problems; least = by how much the weakest is over its bound\n",
-          device_line, count, problems);
+    print(r, "%s\n%d faults between kernel and judge, %d problem%s; least = by how much the weakest is over its bound\n",
+          device_line, count, problems, problems == 1 ? "" : "s");
     print(r, "%-29s %-19s %-16s  %-8s  %s\n", "problem", "right result of", "err/bound", "caught", "least");
 }
 

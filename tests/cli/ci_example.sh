@@ -35,7 +35,7 @@ expect "a clean repository" test -z "$(git status --porcelain)"
 
 run_block 2 .
 expect_code 0
-expect_stdout '^PASS: 138 of 138 faults caught'
+expect_stdout '^PASS: 156 of 156 faults caught'
 expect_stdout '^PASS: [0-9]+ of [0-9]+ rows'
 expect_stdout 'plugin_cpu .* pass '
 expect_file fabench-ci/selftest.jsonl

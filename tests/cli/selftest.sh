@@ -14,9 +14,9 @@ expect_no_stderr
 for fault in "${faults[@]}"; do
     expect_stdout "^$fault +[1-9]"
 done
-expect_stdout '^PASS: 138 of 138 faults caught by their rules, 12 of 12 right results pass'
+expect_stdout '^PASS: 156 of 156 faults caught by their rules, 12 of 12 right results pass'
 expect "a header" grep -qE '^\{"type": *"header".*"command": *"selftest"' st.jsonl
-expect "a row for each result" test "$(fault_rows st.jsonl | wc -l)" -eq 150
+expect "a row for each result" test "$(fault_rows st.jsonl | wc -l)" -eq 168
 expect "a right result of every problem" test "$(fault_rows st.jsonl | grep -c '"fault": *"none"')" -eq 12
 expect "none that got through" test "$(fault_rows st.jsonl | grep -c '"caught": *false')" -eq 0
 for dtype in fp16 bf16 fp32; do
@@ -32,7 +32,7 @@ expect_stderr 'no charts'
 if [ -z "${FABENCH_TEST_QUICK:-}" ]; then
     run selftest --device cpu --seqlen 16k --causal
     expect_code 0
-    expect_stdout '^PASS: 75 of 75 faults caught by their rules, 6 of 6 right results pass'
+    expect_stdout '^PASS: 84 of 84 faults caught by their rules, 6 of 6 right results pass'
     expect_stdout '^bwd causal d=64 n=16k bf16 '
 fi
 
@@ -51,7 +51,7 @@ expect_code 7
 expect_stdout '^GOT THROUGH: scale off by 1 %: rule lse at 0 of its bound; again:$'
 expect_stdout '^  fabench selftest --mode fwd --causal=yes --d 64 --seqlen 256 '
 expect "no line over 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
-expect_stdout '^FAILED: 5 of 11'
+expect_stdout '^FAILED: 6 of 12'
 expect "rows that say so" grep -qE '"fault": *"swapped heads".*"caught": *false' through.jsonl
 # A kernel whose right result is wrong: nothing that is "caught" beside it would mean anything.
 run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scale
