@@ -119,38 +119,7 @@ static void dismiss(struct arena *a, struct contender *c)
     record_row_free(&c->row);
 }
 
-/* ---- checks that are no comparison with the reference ---------------------------------------------------------- */
-
-static enum attn_status check_guards(struct arena *a, struct contender *c, struct attn_message *why)
-{
-    struct backend *be = a->setting->backend;
-    char sentence[256];
-    uint64_t words = 0;
-    for (int i = 0; i <= INDEX_COUNT + 1; i++) {
-        /* A tensor is an output of this contender or an input of the problem. */
-        const struct buffer *buffer = i == INDEX_COUNT + 1 ? &c->workspace
-                                      : i == INDEX_COUNT   ? &c->outputs.lse
-                                                           : &c->outputs.buffers[i];
-        if (i < INDEX_COUNT && !buffer->base)
-            buffer = &a->inputs.buffers[i];
-        if (i == INDEX_COUNT && !buffer->base)
-            buffer = &a->inputs.lse;
-        const char *name = i < INDEX_COUNT ? tensor_index_name((enum tensor_index)i) : i == INDEX_COUNT ? "lse" : "wksp";
-        if (!buffer->base)
-            continue;
-        TRY(buffer_guards_broken(be, buffer, &words, why));
-        if (words == 0)
-            continue;
-        snprintf(sentence, sizeof sentence, "%s: wrote outside the buffer: %llu words of its guards changed", name,
-                 (unsigned long long)words);
-        check_add_finding(c->tensors, &c->tensor_count, name, "guard", sentence);
-    }
-    uint64_t hash = 0;
-    TRY(inputs_hash(be, a->item, &a->inputs, &hash, why));
-    if (hash != a->inputs_hash)
-        check_add_finding(c->tensors, &c->tensor_count, "input", "input", "input: the launch changed one of its inputs");
-    return ATTN_OK;
-}
+/* ---- verdicts ------------------------------------------------------------------------------------------------------ */
 
 /* Adds the verdict on what the outputs hold now to what earlier launches got. */
 static enum attn_status judge_now(struct arena *a, struct contender *c, struct attn_message *why)
@@ -173,7 +142,11 @@ static enum attn_status judge_now(struct arena *a, struct contender *c, struct a
         for (int i = 0; i < count; i++)
             judge_merge(&c->tensors[i], &now[i]);
     }
-    return a->reference.count ? check_guards(a, c, why) : ATTN_OK;
+    const struct check_surroundings around = {.inputs = &a->inputs, .outputs = &c->outputs,
+                                              .workspace = &c->workspace, .inputs_hash = a->inputs_hash};
+    return a->reference.count
+               ? check_untouched(a->setting->backend, a->item, &around, c->tensors, &c->tensor_count, why)
+               : ATTN_OK;
 }
 
 /* Launches again into poison; the bits of every promised tensor must come back. */

@@ -179,7 +179,7 @@ static int64_t block_count(const struct compare_job *job)
 
 static enum attn_status judge_view(struct backend *be, const struct check_request *request,
                                    const struct check_view *view, enum problem_tensor tensor,
-                                   struct record_tensor *verdict, struct attn_message *why)
+                                   struct record_tensor *verdict, double *by_rule, struct attn_message *why)
 {
     const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
     struct judge_input in = {
@@ -188,6 +188,7 @@ static enum attn_status judge_view(struct backend *be, const struct check_reques
         .head_offset = is_kv ? view->kv_head_offset : view->q_head_offset,
         .naive_max_abs_err = request->is_naive ? NAN : request->reference->max_abs_err[tensor],
         .peek = peek,
+        .by_rule = by_rule,
         .bounds = judge_bounds_for(tensor, view->problem.dtype, request->item->mode, request->is_naive, request->atol,
                                    request->rtol, view->rms[tensor]),
     };
@@ -303,16 +304,51 @@ enum attn_status check_outputs(struct backend *be, const struct check_request *r
     if (request->reference->count == 0)
         return ATTN_OK;
     for (int t = first; t <= last; t++) {
-        struct record_tensor *into = &tensors[(*count)++];
+        struct record_tensor *into = &tensors[*count];
         for (int v = 0; v < request->reference->count; v++) {
             struct record_tensor verdict;
-            TRY(judge_view(be, request, &request->reference->views[v], (enum problem_tensor)t, &verdict, why));
+            double by_rule[JUDGE_RULES];
+            TRY(judge_view(be, request, &request->reference->views[v], (enum problem_tensor)t, &verdict, by_rule, why));
+            for (int r = 0; request->by_rule && r < JUDGE_RULES; r++)
+                request->by_rule[*count][r] = v == 0 ? by_rule[r] : fmax(request->by_rule[*count][r], by_rule[r]);
             if (v == 0)
                 *into = verdict;
             else
                 judge_merge(into, &verdict);
         }
+        (*count)++;
     }
+    return ATTN_OK;
+}
+
+enum attn_status check_untouched(struct backend *be, const struct plan_item *item,
+                                 const struct check_surroundings *around, struct record_tensor *tensors, int *count,
+                                 struct attn_message *why)
+{
+    char sentence[256];
+    uint64_t words = 0, hash = 0;
+    for (int i = 0; i <= INDEX_COUNT + 1; i++) {
+        /* A tensor is an output of this launch or an input of the problem. */
+        const struct buffer *buffer = i == INDEX_COUNT + 1 ? around->workspace
+                                      : i == INDEX_COUNT   ? &around->outputs->lse
+                                                           : &around->outputs->buffers[i];
+        if (i < INDEX_COUNT && !buffer->base)
+            buffer = &around->inputs->buffers[i];
+        if (i == INDEX_COUNT && !buffer->base)
+            buffer = &around->inputs->lse;
+        const char *name = i < INDEX_COUNT ? tensor_index_name((enum tensor_index)i) : i == INDEX_COUNT ? "lse" : "wksp";
+        if (!buffer->base)
+            continue;
+        TRY(buffer_guards_broken(be, buffer, &words, why));
+        if (words == 0)
+            continue;
+        snprintf(sentence, sizeof sentence, "%s: wrote outside the buffer: %llu words of its guards changed", name,
+                 (unsigned long long)words);
+        check_add_finding(tensors, count, name, judge_rule_name(RULE_GUARD), sentence);
+    }
+    TRY(inputs_hash(be, item, around->inputs, &hash, why));
+    if (hash != around->inputs_hash)
+        check_add_finding(tensors, count, "input", "input", "input: the launch changed one of its inputs");
     return ATTN_OK;
 }
 

@@ -35,6 +35,7 @@ struct check_request {
     const struct tensor_set *outputs;
     bool is_naive;     /* bounds doubled */
     double atol, rtol; /* the user's, NaN = not given */
+    double (*by_rule)[JUDGE_RULES]; /* of each tensor: shares of the bounds as in judge_input; may be NULL */
 };
 
 /* Judges every output tensor; fills tensors[] (up to TENSOR_COUNT) and *count. The verdict is in tensors[].used. */
@@ -46,6 +47,17 @@ double check_smallest_rms(const struct check_reference *, enum attn_mode);
 
 /* True when every tensor is within its bounds. */
 bool check_passed(const struct record_tensor *, int count);
+
+/* What a launch must leave as it was: the guards of every buffer and the inputs. */
+struct check_surroundings {
+    const struct tensor_set *inputs, *outputs;
+    const struct buffer *workspace;
+    uint64_t inputs_hash; /* before the launch */
+};
+
+/* Adds a finding ("guard" or "input") for each that changed. */
+enum attn_status check_untouched(struct backend *, const struct plan_item *, const struct check_surroundings *,
+                                 struct record_tensor *tensors, int *count, struct attn_message *why);
 
 /* A tensor entry for a finding that is no comparison: broken guard, changed input, bits that differ between runs. */
 void check_add_finding(struct record_tensor *tensors, int *count, const char *tensor, const char *rule,

@@ -6,6 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *judge_rule_name(enum judge_rule rule)
+{
+    static const char *const names[RULE_COUNT] = {"nonfinite", "element", "rms",  "block_rms",
+                                                  "gain",      "naive",   "lse", "guard"};
+    return names[rule];
+}
+
 /* A verdict must survive JSON, so "infinitely over the bound" is written as this. */
 static const double USED_MAX = 999;
 
@@ -68,14 +75,20 @@ struct finding {
     const char *rule;
     int64_t block; /* that shows it best */
     int32_t at;    /* element in that block, -1 = its worst element */
+    double by_rule[JUDGE_RULES];
 };
 
-static void consider(struct finding *worst, const char *rule, double used, int64_t block, int32_t at)
+static void consider(struct finding *worst, enum judge_rule rule, double used, int64_t block, int32_t at)
 {
     if (!(used <= USED_MAX))
         used = USED_MAX;
-    if (used > worst->used || worst->rule == NULL)
-        *worst = (struct finding){used, rule, block, at};
+    worst->by_rule[rule] = fmax(worst->by_rule[rule], used);
+    if (used > worst->used || worst->rule == NULL) {
+        worst->used = used;
+        worst->rule = judge_rule_name(rule);
+        worst->block = block;
+        worst->at = at;
+    }
 }
 
 static double over(double value, double bound) { return value == 0 ? 0 : value / bound; }
@@ -114,13 +127,13 @@ static struct totals scan_blocks(const struct judge_input *in, int64_t count, st
         t.max_abs_x = fmax(t.max_abs_x, b->max_abs_x);
         t.nonfinite += b->nonfinite;
         if (b->nonfinite)
-            consider(worst, "nonfinite", USED_MAX, n, b->first_nonfinite_at);
+            consider(worst, RULE_NONFINITE, USED_MAX, n, b->first_nonfinite_at);
         if (b->max_used_at >= 0)
-            consider(worst, in->tensor == TENSOR_LSE ? "lse" : "element", b->max_used, n, b->max_used_at);
+            consider(worst, in->tensor == TENSOR_LSE ? RULE_LSE : RULE_ELEMENT, b->max_used, n, b->max_used_at);
         if (in->bounds.block_rms > 0) {
             const double rms = relative_rms(&in->bounds, b->err2, b->ref2, b->abs2, block_elements(in, n));
             t.block_rms = fmax(t.block_rms, rms);
-            consider(worst, "block_rms", over(rms, in->bounds.block_rms), n, b->max_used_at);
+            consider(worst, RULE_BLOCK_RMS, over(rms, in->bounds.block_rms), n, b->max_used_at);
         }
     }
     return t;
@@ -203,6 +216,8 @@ bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
     const int64_t count = in->batch * in->heads * compare_blocks_per_head(in->len);
     const struct judge_bounds *bound = &in->bounds;
     struct finding worst = {0};
+    for (int i = 0; i < JUDGE_RULES; i++)
+        worst.by_rule[i] = NAN;
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", problem_tensor_name(in->tensor));
     const struct totals t = scan_blocks(in, count, &worst);
@@ -214,9 +229,9 @@ bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
         out->rel_rms_bound = bound->rms;
         out->block_rms_err = t.block_rms;
         out->gain_err = t.err_dot == 0 ? 0 : fabs(t.err_dot) / norm2_of(bound, t.ref2, t.abs2, elements);
-        consider(&worst, "rms", over(out->rel_rms_err, bound->rms), worst.block, worst.at);
+        consider(&worst, RULE_RMS, over(out->rel_rms_err, bound->rms), worst.block, worst.at);
         const double rows = (double)in->batch * (double)in->heads * (double)in->len;
-        consider(&worst, "gain", over(out->gain_err, bound->gain + bound->rms / sqrt(rows)), worst.block, worst.at);
+        consider(&worst, RULE_GAIN, over(out->gain_err, bound->gain + bound->rms / sqrt(rows)), worst.block, worst.at);
         if (isfinite(in->naive_max_abs_err)) {
             /* A tensor near zero gets what rule 3's floor grants its rms, times four for a single element. */
             const double one_ulp =
@@ -225,12 +240,14 @@ bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
             if (!(out->err_ratio <= USED_MAX))
                 out->err_ratio = USED_MAX;
             if (bound->ulp > 0)
-                consider(&worst, "naive", over(t.max_abs_err, 2 * in->naive_max_abs_err + one_ulp), worst.block,
+                consider(&worst, RULE_NAIVE, over(t.max_abs_err, 2 * in->naive_max_abs_err + one_ulp), worst.block,
                          worst.at);
         }
     }
     out->used = worst.used;
     snprintf(out->rule, sizeof out->rule, "%s", worst.rule ? worst.rule : "none");
+    if (in->by_rule)
+        memcpy(in->by_rule, worst.by_rule, sizeof worst.by_rule);
     describe(in, count, &worst, out);
     return out->used <= 1;
 }

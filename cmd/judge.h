@@ -7,6 +7,21 @@
 #include "cmd/record.h"
 #include "reference/compare.h"
 
+/* The rules by the names that records carry. The first JUDGE_RULES are this module's; guards are cmd/check.h's. */
+enum judge_rule {
+    RULE_NONFINITE,
+    RULE_ELEMENT,
+    RULE_RMS,
+    RULE_BLOCK_RMS,
+    RULE_GAIN,
+    RULE_NAIVE,
+    RULE_LSE,
+    JUDGE_RULES,
+    RULE_GUARD = JUDGE_RULES,
+    RULE_COUNT
+};
+const char *judge_rule_name(enum judge_rule); /* nonfinite element rms block_rms gain naive lse guard */
+
 struct judge_bounds {
     /* Rule 2: |x - ref| <= atol_absolute + max(atol_rms * rms(ref row), atol_abs * rms(abs row)) + rtol |ref|, where
      * "abs" is the product over absolute values of reference/reference.h. */
@@ -33,6 +48,7 @@ struct judge_input {
     /* Reads x and ref at an element of the view, for the sentence; may be NULL. */
     void (*peek)(void *context, int64_t b, int64_t h, int64_t row, int64_t col, float *got, float *want);
     void *peek_context;
+    double *by_rule; /* JUDGE_RULES shares of the bound, NaN where a rule had nothing to say; may be NULL */
 };
 
 /* Fills *out, `failure` included; true when every rule holds. */

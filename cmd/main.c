@@ -20,6 +20,7 @@
 #include "cmd/options.h"
 #include "cmd/paths.h"
 #include "cmd/record.h"
+#include "cmd/selftest.h"
 #include "cmd/sinks.h"
 #include "cmd/supervisor.h"
 
@@ -67,6 +68,8 @@ static int run(const struct options *o)
         return gate_run(o);
     case COMMAND_AB:
         return ab_run(o);
+    case COMMAND_SELFTEST:
+        return supervisor_call(o, "selftest", selftest_run, 0); /* it limits each launch itself */
     case COMMAND_SWEEP:
     case COMMAND_VERIFY:
         break;

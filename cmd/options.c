@@ -98,17 +98,36 @@ static bool refuse_option(const struct parse *p, const char *word, int length)
                           nearest ? nearest : "");
 }
 
+/* "verify, plot, info": the commands of this version, the last ones joined by `last`. */
+static const char *join_commands(bool with_sweep, const char *last, char *buffer, size_t size)
+{
+    const char *names[COMMAND_COUNT];
+    int count = 0;
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (command_table[i].summary && (with_sweep || command_table[i].command != COMMAND_SWEEP))
+            names[count++] = command_table[i].name;
+    buffer[0] = 0;
+    for (int i = 0; i < count; i++)
+        snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s%s",
+                 i == 0           ? ""
+                 : i == count - 1 ? last
+                                  : ", ",
+                 names[i]);
+    return buffer;
+}
+
 static bool refuse_command(const char *word)
 {
     const char *names[COMMAND_COUNT];
+    char legal[120], sentence[200];
     int count = 0;
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (command_table[i].summary)
             names[count++] = command_table[i].name;
     const char *nearest = options_nearest(word, names, count);
-    return options_refuse(*word ? word : "''", NULL, "no such command; %s%s",
-                          nearest ? "did you mean "
-                                  : "must be verify, gate, ab, plot, info or list, or no word for the sweep",
+    snprintf(sentence, sizeof sentence, "must be %s, or no word for the sweep",
+             join_commands(false, " or ", legal, sizeof legal));
+    return options_refuse(*word ? word : "''", NULL, "no such command; %s%s", nearest ? "did you mean " : sentence,
                           nearest ? nearest : "");
 }
 
@@ -508,10 +527,11 @@ static bool parse_words(struct parse *p, int argc, char **argv, bool *done)
                 p->command = &command_table[i];
         if (!p->command)
             return refuse_command(argv[1]);
-        if (!p->command->summary)
-            return options_refuse(argv[1], NULL,
-                                  "this command is not in this version; there are sweep, verify, gate, ab, plot, info, "
-                                  "list");
+        if (!p->command->summary) {
+            char names[120];
+            return options_refuse(argv[1], NULL, "this command is not in this version; there are %s",
+                                  join_commands(true, ", ", names, sizeof names));
+        }
         p->is_named = true;
         p->o->command = p->command->command;
         first = 2;

@@ -3,7 +3,7 @@
  *
  * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffix k = 1024. No abbreviations; both
  * "--name value" and "--name=value". An option that no implementation takes yet (dropout, fp8, ...) and the commands
- * report and selftest are refused in words: exit 2.
+ * report are refused in words: exit 2.
  */
 #ifndef FABENCH_OPTIONS_H
 #define FABENCH_OPTIONS_H
@@ -11,7 +11,9 @@
 #include "cmd/fill.h"
 #include "kernels/attention.h"
 
-enum command { COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST, COMMAND_GATE, COMMAND_AB };
+enum command {
+    COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_GATE, COMMAND_AB, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST, COMMAND_SELFTEST
+};
 enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF };
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
 enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL };

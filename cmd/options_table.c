@@ -37,13 +37,13 @@ const char *option_preset_name(enum preset preset) { return preset_names[preset]
 const struct command_def command_table[] = {
     {"sweep", "", "sweep, check, record, chart (the default command)", COMMAND_SWEEP},
     {"verify", "", "correctness only, on the hard shapes; no timing", COMMAND_VERIFY},
-    {"plot", "A.jsonl ... ", "charts from records, no device needed", COMMAND_PLOT},
-    {"info", "", "device, limits, clocks, power, versions, measured ceilings", COMMAND_INFO},
-    {"list", "", "implementations: what each accepts, why each refuses here", COMMAND_LIST},
     {"gate", "--baseline A.jsonl ", "against a stored baseline; now, or --current B.jsonl", COMMAND_GATE},
     {"ab", "OLD NEW ", "two programs or kernel libraries, in fresh processes", COMMAND_AB},
     {.name = "report"},
-    {.name = "selftest"},
+    {"plot", "A.jsonl ... ", "charts from records, no device needed", COMMAND_PLOT},
+    {"info", "", "device, limits, clocks, power, versions, measured ceilings", COMMAND_INFO},
+    {"list", "", "implementations: what each accepts, why each refuses here", COMMAND_LIST},
+    {"selftest", "", "injects faults; the checker must catch every one", COMMAND_SELFTEST},
 };
 _Static_assert(sizeof command_table / sizeof command_table[0] == COMMAND_COUNT, "COMMAND_COUNT");
 
@@ -57,9 +57,11 @@ enum {
     LIST = 1 << COMMAND_LIST,
     GATE = 1 << COMMAND_GATE,
     AB = 1 << COMMAND_AB,
+    SELFTEST = 1 << COMMAND_SELFTEST,
     GATES = GATE | AB,
     RUNS = SWEEP | VERIFY,
-    ANY = RUNS | PLOT | INFO | LIST | GATES
+    ASKS = RUNS | GATES | SELFTEST,
+    ANY = ASKS | PLOT | INFO | LIST
 };
 
 #define AT(field) .offset = offsetof(struct options, field)
@@ -74,19 +76,25 @@ const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick",
      .help = "fewer shapes", .commands = VERIFY},
     {"--mode", NULL, KIND_CHOICE_SET, AT(modes), GIVEN(mode_given), .choices = mode_names, .fallback = "fwd,bwd",
-     .help = "forward, backward", .commands = RUNS | GATES},
+     .help = "forward, backward", .commands = ASKS},
     {"--causal", NULL, KIND_CAUSAL, AT(causal), GIVEN(causal_given), .choices = causal_names, .fallback = "both",
-     .unit = "[=yes|no|both]", .commands = RUNS | GATES, .is_joined = true},
+     .unit = "[=yes|no|both]", .commands = ASKS, .is_joined = true},
     {"--no-causal", NULL, KIND_NO_CAUSAL, AT(causal), GIVEN(causal_given), .help = "mask; --causal alone = yes",
-     .commands = RUNS | GATES},
+     .commands = ASKS},
     {"--d", "--headdim", KIND_COUNT_LIST, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64,128"),
      .unit = "N,...", .help = "head dims, multiples of 8 up to 256", .commands = RUNS | GATES},
+    {"--d", "--headdim", KIND_COUNT_LIST, AT(head_dims), .min = 8, .max = 256, .multiple = 8, LATE("64"),
+     .unit = "N,...", .help = "head dims, multiples of 8 up to 256", .commands = SELFTEST},
     {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 1, .max = INT32_MAX, LATE("1k:16k:*2"), .unit = "N,...",
      .help = "query lengths", .commands = SWEEP | GATES},
+    {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 256, .max = 1 << 20, LATE("1k,16k"), .unit = "N,...",
+     .help = "lengths, two tiles of keys at least", .commands = SELFTEST},
     {"--kv-len", NULL, KIND_COUNT_LIST, AT(kv_lens), .min = 1, .max = INT32_MAX, LATE("equal"), .unit = "N,...",
      .help = "key lengths, crossed with --seqlen", .commands = SWEEP | GATES},
     {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = dtype_names,
      LATE("fp16 on CUDA, fp32 on CPU"), .help = "of the tensors", .commands = RUNS | GATES},
+    {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = dtype_names, LATE("all"),
+     .help = "of the tensors", .commands = SELFTEST},
     {"--total-tokens", NULL, KIND_COUNT, AT(total_tokens), .min = 1, .max = INT32_MAX, LATE("16k"), .unit = "N",
      .commands = SWEEP | GATES, .is_joined = true},
     {"--hidden", NULL, KIND_COUNT, AT(hidden), .min = 1, .max = INT32_MAX, LATE("2048"), .unit = "N",
@@ -95,6 +103,8 @@ const struct option_def option_table[] = {
      .is_joined = true},
     {"--heads", NULL, KIND_COUNT, AT(heads), .min = 1, .max = INT32_MAX, .unit = "N", .commands = SWEEP | GATES,
      .is_joined = true},
+    {"--heads", NULL, KIND_COUNT, AT(heads), .min = 2, .max = 1024, LATE("2"), .unit = "N", .help = "of a batch of 1",
+     .commands = SELFTEST},
     {"--kv-heads", NULL, KIND_COUNT, AT(kv_heads), .min = 1, .max = INT32_MAX, .unit = "N",
      .help = "or these; kv-heads divides heads [= heads]", .commands = SWEEP | GATES},
     {"--layout", NULL, KIND_CHOICE, AT(layout), .choices = layout_names, .fallback = "bshd",
@@ -102,9 +112,9 @@ const struct option_def option_table[] = {
     {"--scale", NULL, KIND_REAL, AT(scale), .min = 1e-6, .max = 1e6, LATE("1/sqrt(d)"), .unit = "X",
      .help = "factor of Q K^T", .commands = RUNS | GATES},
     {"--dist", NULL, KIND_CHOICE, AT(dist), .choices = dist_names, .choices_shown = 3, .fallback = "normal",
-     .help = "inputs; also sharp, huge, peak, constant, tiny", .commands = SWEEP | GATES},
+     .help = "inputs; also sharp, huge, peak, constant, tiny", .commands = SWEEP | GATES | SELFTEST},
     {"--seed", NULL, KIND_COUNT, AT(seed), .min = 0, .max = 9223372036854775807.0, .fallback = "1", .unit = "N",
-     .help = "of the inputs", .commands = RUNS | GATES},
+     .help = "of the inputs", .commands = ASKS},
     {"--input", NULL, KIND_IN_DIR, AT(input_dir), .unit = "DIR", .help = "take the inputs from .npy files here",
      .commands = SWEEP},
 
@@ -112,14 +122,16 @@ const struct option_def option_table[] = {
      .help = "fused = the device's best", .group = GROUP_WHO, .commands = RUNS},
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("fused; the baseline's"), .unit = "NAME,...",
      .help = "what is compared", .group = GROUP_WHO, .commands = GATES},
+    {"--impl", NULL, KIND_NAMES, AT(impls), LATE("fused, else naive"), .unit = "NAME,...",
+     .help = "computes the right results", .group = GROUP_WHO, .commands = SELFTEST},
     {"--impl-lib", NULL, KIND_LIBRARY, AT(impl_libs), .unit = "PATH", .help = "a library with more of them; repeatable",
-     .group = GROUP_WHO, .commands = RUNS | GATES | LIST},
+     .group = GROUP_WHO, .commands = ASKS | LIST},
     {"--variant", NULL, KIND_TEXT, AT(variant), .unit = "NAME", .help = "force a tile configuration of list",
      .group = GROUP_WHO, .commands = RUNS | GATES},
     {"--deterministic", NULL, KIND_FLAG, AT(deterministic), .help = "outputs bit-equal over runs", .group = GROUP_WHO,
      .commands = RUNS | GATES},
     {"--device", NULL, KIND_DEVICE, AT(device), .fallback = "auto", .unit = "auto|cpu|cuda:N", .help = "where it runs",
-     .group = GROUP_WHO, .commands = RUNS | GATES | INFO | LIST},
+     .group = GROUP_WHO, .commands = ASKS | INFO | LIST},
 
     {"--check", NULL, KIND_CHOICE, AT(check), .choices = check_names, .fallback = "full",
      .help = "of each row against the reference", .group = GROUP_CHECK, .commands = SWEEP | GATE},
@@ -141,7 +153,7 @@ const struct option_def option_table[] = {
     {"--preheat-s", NULL, KIND_REAL, AT(preheat_s), .min = 0, .max = 3600, LATE("0; 3 of ab and gate"), .unit = "X",
      .help = "of load before the first problem", .group = GROUP_MEASURE, .commands = SWEEP | GATES},
     {"--timeout-s", NULL, KIND_REAL, AT(timeout_s), .min = 0.1, .max = 86400, .fallback = "60", .unit = "X",
-     .help = "ends a case that hangs", .group = GROUP_MEASURE, .commands = RUNS | GATES},
+     .help = "ends a case that hangs", .group = GROUP_MEASURE, .commands = ASKS},
     {"--sustain-s", NULL, KIND_REAL, AT(sustain_s), .min = 0, .max = 3600, LATE("0"), .unit = "X",
      .help = "own region per row: power, energy; >= 2, better 10", .group = GROUP_MEASURE,
      .commands = SWEEP | GATE},
@@ -181,6 +193,8 @@ const struct option_def option_table[] = {
      .is_joined = true},
     {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "records; - = stdout [in the --out DIR]",
      .group = GROUP_OUTPUT, .commands = RUNS},
+    {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "a row for each result; - = stdout",
+     .group = GROUP_OUTPUT, .commands = SELFTEST},
     {"--columns", NULL, KIND_TEXT, AT(columns), LATE("all"), .unit = "NAME,...", .help = "of the CSV",
      .group = GROUP_OUTPUT, .commands = RUNS},
     {"--plot", NULL, KIND_CHOICE, AT(plot), GIVEN(plot_given), .choices = plot_names, .fallback = "svg",
@@ -228,6 +242,5 @@ bool option_is_preset(const struct option_def *def)
 {
     return def->choices == preset_names || def->choices == verify_preset_names;
 }
-
 
 bool option_is_dtype(const struct option_def *def) { return def->choices == dtype_names; }

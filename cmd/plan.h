@@ -34,6 +34,9 @@ int plan_make(const struct options *, enum attn_platform, struct plan *);
 
 /* The hard shapes of `verify` (DESIGN section 6), in dtypes, masks and modes of the options; plan_verify.c. */
 int plan_make_verify(const struct options *, enum attn_platform, struct plan *);
+
+/* The problems of `selftest`: batch 1, few heads, every dtype. */
+int plan_make_selftest(const struct options *, struct plan *);
 void plan_free(struct plan *);
 
 /* Appends one item; used by both makers. */

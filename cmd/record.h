@@ -103,6 +103,7 @@ struct record_writer *record_reopen_jsonl(const char *path, struct record_file *
 /* Drops what was cut and appends `note`, an object with a "type" of its own. 0, or an errno. */
 int record_continue(struct record_writer *, const json_t *note);
 int record_write(struct record_writer *, const struct record_row *);
+int record_write_json(struct record_writer *, const json_t *); /* an object of another type, into a JSONL file */
 int record_close(struct record_writer *);     /* flushes, fsyncs files, reports the last error */
 
 /* The views that a column is in; 0 when there is no such column. */

@@ -364,9 +364,21 @@ int record_write(struct record_writer *writer, const struct record_row *row)
         close_line(out);
     } else {
         json_t *object = record_row_json(row);
-        json_line(object, &line, &bytes);
+        const int json_error = record_write_json(writer, object);
         json_decref(object);
+        return json_error;
     }
+    const int error = write_line(writer, line, bytes);
+    free(line);
+    return error;
+}
+
+int record_write_json(struct record_writer *writer, const json_t *object)
+{
+    char *line;
+    size_t bytes;
+    FABENCH_ASSERT(!writer->is_csv, "%s", "an object for a CSV file");
+    json_line(object, &line, &bytes);
     const int error = write_line(writer, line, bytes);
     free(line);
     return error;

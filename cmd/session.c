@@ -96,8 +96,9 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
     if (status == EXIT_OK)
         status = impls_select(&s->impls, &o->impls, s->backend.device.platform, s->slots, &s->slot_count);
     if (status == EXIT_OK)
-        status = o->command == COMMAND_VERIFY ? plan_make_verify(o, s->backend.device.platform, &s->plan)
-                                              : plan_make(o, s->backend.device.platform, &s->plan);
+        status = o->command == COMMAND_VERIFY     ? plan_make_verify(o, s->backend.device.platform, &s->plan)
+                 : o->command == COMMAND_SELFTEST ? plan_make_selftest(o, &s->plan)
+                                                  : plan_make(o, s->backend.device.platform, &s->plan);
     if (status == EXIT_OK && o->input_dir && !inputs_readable(&s->plan.items[0], o->input_dir, &why)) {
         log_error("--input: %s", why.text);
         status = EXIT_IO;

@@ -4,7 +4,7 @@
 #   scripts/gpu_check.sh [--out DIR] [build|test|sanitize|sweep|repeat|energy|all]...
 #
 #   build     builds the release preset (skipped where FABENCH_BUILD names a folder that is built already)
-#   test      the GPU tests and `fabench verify`
+#   test      the GPU tests, `fabench selftest` and `fabench verify`
 #   sanitize  compute-sanitizer memcheck, synccheck and racecheck over `fabench verify --preset quick`
 #   sweep     the paper sweep in fp16 and bf16: naive, fused_sm80, cudnn
 #   repeat    sixteen points at 4K and 16K twice, in fresh processes: % of GEMM must agree within 1 %
@@ -91,6 +91,7 @@ test_stage() {
         step wrong-kernels env FABENCH="$fabench" FABENCH_PLUGINS="$folder/tests/wrong" \
             bash tests/cli/wrong_kernels.sh cuda
     fi
+    step selftest "$fabench" selftest --device cuda:0 --jsonl "$here/selftest.jsonl"
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
 }
 

@@ -15,11 +15,12 @@ static float *row_of(struct attn_tensor t, int64_t b, int64_t h, int64_t i)
     return (float *)t.data + b * t.stride_batch + h * t.stride_head + i * t.stride_row;
 }
 
-static float dot(const float *x, const float *y, int64_t count)
+/* In double: where one key wins by hundreds, the last digits of a logit are all that is left of dS. */
+static double dot(const float *x, const float *y, int64_t count)
 {
-    float sum = 0;
+    double sum = 0;
     for (int64_t c = 0; c < count; c++)
-        sum += x[c] * y[c];
+        sum += (double)x[c] * y[c];
     return sum;
 }
 
@@ -43,7 +44,7 @@ static void forward_row(const struct attn_problem *p, const struct attn_tensors 
     if (first > last)
         return;
     for (int64_t j = first; j <= last; j++) {
-        work.p[j] = p->scale * dot(row_of(t->q, b, h, i), row_of(t->k, b, kv, j), d);
+        work.p[j] = (float)(p->scale * dot(row_of(t->q, b, h, i), row_of(t->k, b, kv, j), d));
         max = fmaxf(max, work.p[j]);
     }
     for (int64_t j = first; j <= last; j++)
@@ -59,14 +60,14 @@ static void backward_row(const struct attn_problem *p, const struct attn_tensors
 {
     const int64_t kv = h / (p->q_heads / p->kv_heads), d = p->head_dim;
     const float *q = row_of(t->q, b, h, i), *dout = row_of(t->dout, b, h, i);
-    const float lse = t->lse[(b * p->q_heads + h) * p->q_len + i], delta = dot(dout, row_of(t->o, b, h, i), d);
+    const double lse = t->lse[(b * p->q_heads + h) * p->q_len + i], delta = dot(dout, row_of(t->o, b, h, i), d);
     float *dq = row_of(t->dq, b, h, i);
     int64_t first, last;
     attn_visible(p, i, &first, &last);
     memset(dq, 0, (size_t)d * sizeof *dq);
     for (int64_t j = first; j <= last; j++) {
-        work.p[j] = expf(p->scale * dot(q, row_of(t->k, b, kv, j), d) - lse);
-        work.ds[j] = work.p[j] * (dot(dout, row_of(t->v, b, kv, j), d) - delta);
+        work.p[j] = expf((float)(p->scale * dot(q, row_of(t->k, b, kv, j), d) - lse));
+        work.ds[j] = (float)(work.p[j] * (dot(dout, row_of(t->v, b, kv, j), d) - delta));
         add_scaled(dq, p->scale * work.ds[j], row_of(t->k, b, kv, j), d);
         add_scaled(row_of(t->dk, b, kv, j), p->scale * work.ds[j], q, d);
         add_scaled(row_of(t->dv, b, kv, j), work.p[j], dout, d);

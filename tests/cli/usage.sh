@@ -60,7 +60,7 @@ refused '--quiet.*--verbose' --quiet --verbose
 refused '--atol' --check off --atol 1
 refused 'plot' plot
 refused 'verif' verfy
-for command in report selftest; do
+for command in report; do
     refused "$command" $command
 done
 refused 'seqlen' verify --seqlen 64

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# docs/ci.md, word for word where no GPU is needed: the blocks between its markers are run in order in a home of their
+# own, with this build installed as the page says. And the scripts of examples/ci against bad use.
+. "$(dirname "$0")/lib.sh"
+
+[ -z "${FABENCH_TEST_QUICK:-}" ] || skip "a long case"
+command -v cmake >/dev/null && command -v git >/dev/null || skip "no cmake or no git"
+build=${FABENCH_BUILD:-$(dirname "$fabench")}
+export HOME=$tmp/home GIT_CONFIG_NOSYSTEM=1
+export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@example.org GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@example.org
+unset FABENCH_PREFIX FABENCH_CI_OUT FABENCH_DEVICE
+mkdir -p "$HOME/src"
+ln -s "$root" "$HOME/src/fabench"
+what="cmake --install"
+checks=$((checks + 1))
+cmake --install "$build" --prefix "$HOME/fabench" >"$tmp/out" 2>"$tmp/err" || fail "it does not install"
+
+# block N: the N-th block of commands between the markers.
+block() {
+    awk -v want="$1" '/^<!-- tried -->/ { n++; on = 1; next } /^<!-- \/tried -->/ { on = 0 }
+        on && n == want && /^    / { print substr($0, 5) }' "$root/docs/ci.md"
+}
+# run_block N DIR: runs it as a user's shell would, output to $tmp/out and $tmp/err.
+run_block() {
+    what="block $1 of docs/ci.md"
+    code=0
+    (cd "$2" && bash -e -c "$(block "$1")") >"$tmp/out" 2>"$tmp/err" </dev/null || code=$?
+}
+expect "three blocks" test "$(grep -c '^<!-- tried -->' "$root/docs/ci.md")" -eq 3
+
+run_block 1 "$HOME"
+expect_code 0
+cd "$HOME/mykernel" || exit 1
+expect "a clean repository" test -z "$(git status --porcelain)"
+
+run_block 2 .
+expect_code 0
+expect_stdout '^PASS: 156 of 156 faults caught'
+expect_stdout '^PASS: [0-9]+ of [0-9]+ rows'
+expect_stdout 'plugin_cpu .* pass '
+expect_file fabench-ci/selftest.jsonl
+expect_file fabench-ci/sweep/run.csv
+expect_file fabench-ci/verify/run.jsonl
+
+run_block 3 .
+expect_code 0
+expect_stdout '^exit 1$'
+expect_stdout '^FAIL plugin_cpu '
+expect "the kernel to be as it was" git diff --quiet
+
+# The workflow files call what is there, and nothing else of ours.
+what="examples/ci/*.yml"
+for script in $(grep -ohE 'ci/[a-z]+\.sh' .github/workflows/*.yml | sort -u); do
+    expect "$script, executable" test -x "$script"
+done
+for word in ab gate; do
+    expect "gate.sh to know $word, which a workflow asks for" grep -q "^$word)" ci/gate.sh
+done
+
+for arguments in "" "ab" "ab HEAD extra" "gates" "baseline now"; do
+    what="ci/gate.sh $arguments"
+    code=0
+    # shellcheck disable=SC2086 # words
+    ci/gate.sh $arguments >"$tmp/out" 2>"$tmp/err" || code=$?
+    expect_code 2
+    expect_stderr 'ci/gate.sh ab REVISION'
+done
+what="ci/gate.sh ab nothing"
+code=0
+ci/gate.sh ab nothing >"$tmp/out" 2>"$tmp/err" || code=$?
+expect_code 2
+expect_stderr 'nothing: no such revision'
+what="FABENCH_DEVICE=cpu ci/gate.sh baseline"
+code=0
+FABENCH_DEVICE=cpu ci/gate.sh baseline >"$tmp/out" 2>"$tmp/err" || code=$?
+expect_code 0
+expect_file ci/baseline.jsonl
+expect "rows of the kernel that pass" grep -qE '"impl": *"plugin_cpu".*"check": *"pass"' ci/baseline.jsonl
+finish

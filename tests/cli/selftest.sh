@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Every fault between kernel and judge is caught on the CPU: all dtypes, directions and masks at 1K, causal at 16K; and
+# the self-test can fail.
+. "$(dirname "$0")/lib.sh"
+
+limit_s=800
+faults=("inverted mask" "diagonal off by one" "missing scale" "scale off by 1 %" "last tile skipped" "stale output"
+    "NaN row" "swapped heads" "one element past the end" "dK off by 1 %")
+fault_rows() { grep -E '"type": *"fault"' "$1"; }
+
+run selftest --device cpu --seqlen 1k --jsonl st.jsonl
+expect_code 0
+expect_no_stderr
+for fault in "${faults[@]}"; do
+    expect_stdout "^$fault +[1-9]"
+done
+expect_stdout '^PASS: 156 of 156 faults caught by their rules, 12 of 12 right results pass'
+expect "a header" grep -qE '^\{"type": *"header".*"command": *"selftest"' st.jsonl
+expect "a row for each result" test "$(fault_rows st.jsonl | wc -l)" -eq 168
+expect "a right result of every problem" test "$(fault_rows st.jsonl | grep -c '"fault": *"none"')" -eq 12
+expect "none that got through" test "$(fault_rows st.jsonl | grep -c '"caught": *false')" -eq 0
+for dtype in fp16 bf16 fp32; do
+    for mode in fwd bwd; do
+        expect "$dtype $mode" test "$(fault_rows st.jsonl | grep -E "\"mode\": *\"$mode\"" | grep -cE "\"dtype\": *\"$dtype\"")" -ge 20
+    done
+done
+what="fault rows are no rows to other commands"
+run plot st.jsonl --out plots
+expect_code 0
+expect_stderr 'no charts'
+
+if [ -z "${FABENCH_TEST_QUICK:-}" ]; then
+    run selftest --device cpu --seqlen 16k --causal
+    expect_code 0
+    expect_stdout '^PASS: 84 of 84 faults caught by their rules, 6 of 6 right results pass'
+    expect_stdout '^bwd causal d=64 n=16k bf16 '
+fi
+
+# The record stream alone on stdout; a longer form; another head count.
+run selftest --device cpu --seqlen 256 --heads 3 --dtype fp32 --mode bwd --causal --jsonl -
+expect_code 0
+expect "records only" sh -c "! grep -vE '^\{\"type\":' '$tmp/out'"
+run selftest --device cpu --seqlen 256 --dtype fp32 --mode bwd --causal --verbose
+expect_code 0
+expect_stdout '^  dK off by 1 % in dk:.* gain\*'
+expect_stdout '^  one element past the end in dv: guard\*'
+
+# It must be able to fail. Of inputs that are all zero every result is right, faults included: they get through.
+run selftest --device cpu --seqlen 256 --dtype fp16 --mode fwd --causal --dist zeros --jsonl through.jsonl
+expect_code 7
+expect_stdout '^GOT THROUGH: scale off by 1 %: rule lse at 0 of its bound; again:$'
+expect_stdout '^  fabench selftest --mode fwd --causal=yes --d 64 --seqlen 256 '
+expect "no line over 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
+expect_stdout '^FAILED: 6 of 12'
+expect "rows that say so" grep -qE '"fault": *"swapped heads".*"caught": *false' through.jsonl
+# A kernel whose right result is wrong: nothing that is "caught" beside it would mean anything.
+run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scale
+expect_code 7
+expect_stdout 'the right result FAILS its check:$'
+expect_stdout '^  (o|lse) b=0 '
+expect_stdout '^FAILED: 0 of 0'
+run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu
+expect_code 0
+
+# What cannot be run.
+run selftest --device cpu --seqlen 256 --d 256 --dtype fp32 --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu
+expect_code 6
+expect_stdout 'not run: takes head dims up to 128'
+expect_stdout '^INCOMPLETE: 0 of 0'
+for arguments in "--impl null" "--seqlen 255" "--heads 1" "--batch 2" "--impl nobody" "--jsonl /absent/x.jsonl" "word"; do
+    # shellcheck disable=SC2086 # words
+    run selftest --device cpu $arguments
+    expect_code 2
+    expect_sentence "${arguments%% *}"
+done
+run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --jsonl /dev/full
+expect_code 7
+if ! [ -e /dev/nvidia0 ] && ! [ -e /dev/dxg ]; then
+    run selftest --device cuda:0
+    expect_code 6
+    expect_sentence 'CUDA|device'
+fi
+finish
