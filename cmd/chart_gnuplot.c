@@ -52,10 +52,12 @@ struct script {
     int64_t least_n, most_n;
     bool *is_used;      /* series that drew something, for the key */
     bool *has_ceiling_of;  /* files whose GEMM is drawn */
+    bool *has_overlay_of;  /* published implementations that are drawn */
     bool has_ceiling, has_bound, has_naive_bound, has_failed;
 };
 
-static const char ceiling_style[] = "lc rgb '#000000' dt %d lw 1.5"; /* a dash type for each file */
+static const char ceiling_style[] = "lc rgb '%s' dt %d lw 1.5"; /* a dash type for each file */
+static const char overlay_style[] = "lc rgb '#555555' pt %d ps 0.9 lw 1.5"; /* plus, cross, star: no series has them */
 static const char bound_style[] = "lc rgb '#D55E00' dt 2 lw 1.5";
 static const char naive_bound_style[] = "lc rgb '#D55E00' dt 3 lw 1.5";
 static const char failed_color[] = "#FF0000";
@@ -71,9 +73,18 @@ static void put_quoted(FILE *out, const char *text)
     fputc('\'', out);
 }
 
-static const char *style_of_ceiling(int file, char *text, size_t size)
+static const char *style_of_ceiling(const struct chart_set *set, int file, char *text, size_t size)
 {
-    snprintf(text, size, ceiling_style, 2 + file % 4);
+    if (set->is_by_file)
+        snprintf(text, size, ceiling_style, chart_file_color(file), 2);
+    else
+        snprintf(text, size, ceiling_style, "#000000", 2 + file % 4);
+    return text;
+}
+
+static const char *style_of_overlay(int name, char *text, size_t size)
+{
+    snprintf(text, size, overlay_style, 1 + name % 3);
     return text;
 }
 
@@ -187,7 +198,7 @@ static void add_references(struct script *s, const struct chart_set *set, const 
     char style[64];
     for (int f = 0; which == CHART_TFLOPS && f < set->file_count; f++) {
         const int count = chart_ceiling(set, panel, f, &points);
-        add_reference(s, panel, points, count, style_of_ceiling(f, style, sizeof style), "GEMM ceiling");
+        add_reference(s, panel, points, count, style_of_ceiling(set, f, style, sizeof style), "GEMM ceiling");
         s->has_ceiling_of[f] |= count > 0;
         s->has_ceiling |= count > 0;
         free(points);
@@ -203,7 +214,31 @@ static void add_references(struct script *s, const struct chart_set *set, const 
     }
     if (which == CHART_SPEEDUP && s->elements) {
         begin_element(s);
-        fprintf(s->body, "1 with lines %s title ''", style_of_ceiling(0, style, sizeof style));
+        snprintf(style, sizeof style, ceiling_style, "#000000", 2);
+        fprintf(s->body, "1 with lines %s title ''", style);
+    }
+}
+
+/* Published points: marks without a line, beneath everything that was measured. */
+static void add_overlay(struct script *s, const struct chart_set *set, const struct chart_panel *panel)
+{
+    for (int i = 0; i < set->overlay_count; i++) {
+        struct chart_point *points;
+        char title[64], style[64], label[64];
+        const int count = chart_overlay(set, panel, i, &points);
+        if (count) {
+            begin_block(s, "%s, %s, published: n, tflops", chart_panel_title(panel, title, sizeof title),
+                        set->overlay_names[i]);
+            for (int k = 0; k < count; k++)
+                fprintf(s->data, "%lld,%.10g\n", (long long)points[k].n, points[k].value);
+            begin_element(s);
+            snprintf(label, sizeof label, "%s (published)", set->overlay_names[i]);
+            fprintf(s->body, "%s index %d using 1:2 with points %s title ", s->source, s->blocks - 1,
+                    s->is_text ? "" : style_of_overlay(i, style, sizeof style));
+            put_quoted(s->body, s->is_text ? label : "");
+            s->has_overlay_of[i] = true;
+        }
+        free(points);
     }
 }
 
@@ -297,6 +332,7 @@ static void open_script(struct script *s, const struct chart_set *set)
     }
     s->is_used = xcalloc((unsigned long)set->series_count + 1, sizeof *s->is_used);
     s->has_ceiling_of = xcalloc((unsigned long)set->file_count + 1, sizeof *s->has_ceiling_of);
+    s->has_overlay_of = xcalloc((unsigned long)set->overlay_count + 1, sizeof *s->has_overlay_of);
     s->zero_y = NAN;
 }
 
@@ -314,6 +350,7 @@ static void close_script(struct script *s)
     free(s->body_text);
     free(s->is_used);
     free(s->has_ceiling_of);
+    free(s->has_overlay_of);
 }
 
 /* Geometry of a page in pixels. */
@@ -328,9 +365,52 @@ struct layout {
     int width, height, top, bottom, rows, panel_width, panel_height;
 };
 
-static int words_lines(const struct chart_set *set)
+/* Does a published point stand on this page? */
+static bool has_overlay(const struct chart_set *set, const struct chart_page *page)
 {
-    return (set->file_count < 4 ? set->file_count : 4) + 2;
+    bool has = false;
+    for (int p = 0; page->kind == CHART_TFLOPS && p < page->panel_count && !has; p++)
+        for (int i = 0; i < set->overlay_count && !has; i++) {
+            struct chart_point *points;
+            has = chart_overlay(set, &page->panels[p], i, &points) > 0;
+            free(points);
+        }
+    return has;
+}
+
+enum { WORDS_MAX = 8, WORDS_BYTES = 640, FILES_NAMED = 4 };
+
+/* The lines between title and panels: devices, conditions, how to read it, where published points are from. */
+static int words_of(const struct chart_set *set, const struct chart_page *page, bool has_ceiling,
+                    char lines[WORDS_MAX][WORDS_BYTES])
+{
+    const char *dtype = page->panels[0].dtype;
+    char words[400];
+    int count = 0, silent = 0;
+    for (int f = 0; f < set->file_count; f++) {
+        chart_device_words(set, f, dtype, words, sizeof words);
+        if (!words[0])
+            continue; /* it has no row of this dtype */
+        if (count == FILES_NAMED) {
+            silent++;
+            continue;
+        }
+        const bool is_said = !set->is_by_file && strncmp(words, set->file_labels[f], strlen(set->file_labels[f])) == 0;
+        snprintf(lines[count++], WORDS_BYTES, "%.100s%s%.380s", is_said ? "" : set->file_labels[f], is_said ? "" : ": ",
+                 words);
+    }
+    if (silent)
+        snprintf(lines[count - 1] + strlen(lines[count - 1]), WORDS_BYTES - strlen(lines[count - 1]),
+                 " ... and %d more", silent);
+    chart_condition_words(set, dtype, words, sizeof words);
+    snprintf(lines[count++], WORDS_BYTES, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
+             set->is_synthetic ? ", SYNTHETIC DATA" : "");
+    snprintf(lines[count++], WORDS_BYTES, "%s%s", kinds[page->kind].caption,
+             has_ceiling ? " GEMM: cuBLAS 8192^3 in the same rounds." : "");
+    if (has_overlay(set, page))
+        snprintf(lines[count++], WORDS_BYTES, "Published, not measured here: %s",
+                 set->overlay->source[0] ? set->overlay->source : "no source given");
+    return count;
 }
 
 static struct layout lay_out(const struct chart_set *set, const struct chart_page *page)
@@ -338,11 +418,14 @@ static struct layout lay_out(const struct chart_set *set, const struct chart_pag
     struct layout l;
     const bool is_alone = page->panel_count == 1;
     const int names = set->file_count > 1 ? 2 : 5; /* of series, beside each other in the key */
+    char words[WORDS_MAX][WORDS_BYTES];
+    const int lines = words_of(set, page, false, words);
+    const int entries = set->series_count + set->overlay_count + (set->is_by_file ? set->file_count : 0);
     l.rows = (page->panel_count + page->columns - 1) / page->columns;
     l.panel_width = page->columns == 1 ? 880 : 440;
     l.panel_height = is_alone ? 400 : 250;
-    l.top = 12 + TITLE_LINE + words_lines(set) * WORDS_LINE + PANEL_TITLE;
-    l.bottom = X_AXIS + ((set->series_count + names - 1) / names + 1) * KEY_LINE + 8;
+    l.top = 12 + TITLE_LINE + lines * WORDS_LINE + PANEL_TITLE;
+    l.bottom = X_AXIS + ((entries + names - 1) / names + 1) * KEY_LINE + 8;
     l.width = PAGE_LEFT + page->columns * l.panel_width + (page->columns - 1) * PANEL_GAP_X + PAGE_RIGHT;
     l.height = l.top + l.rows * l.panel_height + (l.rows - 1) * PANEL_GAP_Y + l.bottom;
     return l;
@@ -363,7 +446,8 @@ static void put_frame(struct script *s, const struct chart_set *set, const struc
                       const struct layout *l)
 {
     const char *dtype = page->panels[0].dtype;
-    char text[512], title[64];
+    char text[512], title[64], words[WORDS_MAX][WORDS_BYTES];
+    const int lines = words_of(set, page, s->has_ceiling, words);
     double y = 12 + TITLE_LINE / 2.0;
     int label = 1;
     fprintf(s->body, "\nunset logscale\nunset tics\nunset border\nunset grid\nunset title\nunset xlabel\nunset ylabel\n"
@@ -378,26 +462,10 @@ static void put_frame(struct script *s, const struct chart_set *set, const struc
     put_quoted(s->body, text);
     fprintf(s->body, " at screen %.4f,%.4f left font ',19'\n", (double)PAGE_LEFT / l->width, 1 - y / l->height);
     y += TITLE_LINE / 2.0 + WORDS_LINE / 2.0;
-    for (int i = 0; i < words_lines(set); i++, y += WORDS_LINE) {
-        const int file_lines = words_lines(set) - 2;
-        if (i < file_lines) {
-            char words[400];
-            chart_device_words(set, i, dtype, words, sizeof words);
-            const bool is_said = strncmp(words, set->file_labels[i], strlen(set->file_labels[i])) == 0;
-            snprintf(text, sizeof text, "%.100s%s%.380s%s", is_said ? "" : set->file_labels[i], is_said ? "" : ": ",
-                     words, i == 3 && set->file_count > 4 ? " ... and more files" : "");
-        } else if (i == file_lines) {
-            char words[400];
-            chart_condition_words(set, dtype, words, sizeof words);
-            snprintf(text, sizeof text, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
-                     set->is_synthetic ? ", SYNTHETIC DATA" : "");
-        } else {
-            snprintf(text, sizeof text, "%s%s", kinds[page->kind].caption,
-                     s->has_ceiling ? " GEMM: cuBLAS 8192^3 in the same rounds." : "");
-        }
-        wrap_shorten(text, (int)((l->width - PAGE_LEFT) / WORDS_WIDTH));
+    for (int i = 0; i < lines; i++, y += WORDS_LINE) {
+        wrap_shorten(words[i], (int)((l->width - PAGE_LEFT) / WORDS_WIDTH));
         fprintf(s->body, "set label %d ", label++);
-        put_quoted(s->body, text);
+        put_quoted(s->body, words[i]);
         fprintf(s->body, " at screen %.4f,%.4f left font ',12' tc rgb '#555555'\n", (double)PAGE_LEFT / l->width,
                 1 - y / l->height);
     }
@@ -429,7 +497,16 @@ static void put_key(struct script *s, const struct chart_set *set)
         snprintf(label, sizeof label, "GEMM%s%s", set->file_count > 1 ? ", " : " ceiling",
                  set->file_count > 1 ? set->file_labels[f] : "");
         begin_element(s);
-        fprintf(s->body, "NaN with lines %s title ", style_of_ceiling(f, style, sizeof style));
+        fprintf(s->body, "NaN with lines %s title ", style_of_ceiling(set, f, style, sizeof style));
+        put_quoted(s->body, label);
+    }
+    for (int i = 0; i < set->overlay_count; i++) {
+        char style[64], label[64];
+        if (!s->has_overlay_of[i])
+            continue;
+        snprintf(label, sizeof label, "%s (published)", set->overlay_names[i]);
+        begin_element(s);
+        fprintf(s->body, "NaN with points %s title ", style_of_overlay(i, style, sizeof style));
         put_quoted(s->body, label);
     }
     for (size_t i = 0; i < sizeof references / sizeof references[0]; i++) {
@@ -458,6 +535,8 @@ static void put_panel(struct script *s, const struct chart_set *set, const struc
     fprintf(s->body, "set xlabel '%s'\nset ylabel '%s'\n", is_lowest ? "sequence length n" : "",
             column == 0 ? kinds[page->kind].y_label : "");
     s->elements = 0;
+    if (page->kind == CHART_TFLOPS)
+        add_overlay(s, set, panel);
     for (int i = set->series_count - 1; i >= 0; i--) /* the first of the key is drawn last, on top */
         add_series(s, set, panel, i, page->kind);
     add_references(s, set, panel, page->kind);
@@ -600,6 +679,7 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
     put_y_axis(&s, &kinds[CHART_TFLOPS]);
     for (int i = 0; i < set->series_count; i++)
         add_series(&s, set, panel, i, page.kind);
+    add_overlay(&s, set, panel);
     add_references(&s, set, panel, page.kind);
     fputc('\n', s.body);
     finish_texts(&s);

@@ -107,7 +107,7 @@ static bool refuse_command(const char *word)
             names[count++] = command_table[i].name;
     const char *nearest = options_nearest(word, names, count);
     return options_refuse(*word ? word : "''", NULL, "no such command; %s%s",
-                          nearest ? "did you mean " : "must be verify, plot, info or list, or no word for the sweep",
+                          nearest ? "did you mean " : "must be verify, plot, info, list or report, or no word for the sweep",
                           nearest ? nearest : "");
 }
 
@@ -286,6 +286,8 @@ static bool parse_text(const struct option_def *def, const char *name, const cha
         return options_refuse(name, value, "%s", why.text);
     if (def->kind == KIND_IN_DIR && !path_has_dir(value, &why))
         return options_refuse(name, value, "%s", why.text);
+    if (def->kind == KIND_IN_FILE && !path_has_file(value, &why))
+        return options_refuse(name, value, "%s", why.text);
     *field = xstrdup(value);
     return true;
 }
@@ -359,10 +361,16 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
         return parse_library(name, value, field);
     case KIND_DEVICE:
         return parse_device(name, value, o);
+    case KIND_TEXTS:
+        if (!*value)
+            return options_refuse(name, value, "must not be empty");
+        append_name(field, value, strlen(value));
+        return true;
     case KIND_TEXT:
     case KIND_OUT_FILE:
     case KIND_OUT_DIR:
     case KIND_IN_DIR:
+    case KIND_IN_FILE:
         return parse_text(def, name, value, field);
     case KIND_NOT_YET:
     case KIND_NOT_YET_FLAG:
@@ -409,11 +417,11 @@ static bool check_command(const struct parse *p, const struct option_def *def, c
     return options_refuse(name, NULL, "no option of %s, only of %s", p->command->name, takers);
 }
 
-/* An option is given once, so that a long command line cannot hide a change; --impl-lib alone is repeatable. */
+/* An option is given once, so that a long command line cannot hide a change; --impl-lib and --price are repeatable. */
 static bool check_repeated(const struct parse *p, const struct option_def *def, const char *name, const char *value)
 {
     const bool is_list = def->kind == KIND_COUNT_LIST || def->kind == KIND_CHOICE_SET || def->kind == KIND_NAMES;
-    for (int i = 0; i < OPTION_COUNT && def->kind != KIND_LIBRARY; i++) {
+    for (int i = 0; i < OPTION_COUNT && def->kind != KIND_LIBRARY && def->kind != KIND_TEXTS; i++) {
         if (!p->value[i] || option_table[i].offset != def->offset)
             continue;
         if (&option_table[i] != def)
@@ -480,7 +488,7 @@ static bool parse_option(struct parse *p, int argc, char **argv, int *index, boo
 
 static bool parse_positional(struct parse *p, const char *word)
 {
-    if (p->command->command == COMMAND_PLOT && *word) {
+    if ((p->command->command == COMMAND_PLOT || p->command->command == COMMAND_REPORT) && *word) {
         append_name(&p->o->files, word, strlen(word));
         return true;
     }
@@ -503,7 +511,7 @@ static bool parse_words(struct parse *p, int argc, char **argv, bool *done)
             return refuse_command(argv[1]);
         if (!p->command->summary)
             return options_refuse(argv[1], NULL,
-                                  "this command is not in this version; there are sweep, verify, plot, info, list");
+                                  "this command is not in this version; there are sweep, verify, plot, info, list, report");
         p->is_named = true;
         p->o->command = p->command->command;
         first = 2;
@@ -552,7 +560,7 @@ static void free_names(struct name_list *list)
 void options_free(struct options *o)
 {
     char *const texts[] = {o->variant, o->out_dir,   o->csv_path, o->jsonl_path,
-                           o->columns, o->input_dir, o->dump_dir, o->command_line};
+                           o->columns, o->input_dir, o->dump_dir, o->overlay_path, o->command_line};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     free(o->head_dims.values);
@@ -561,6 +569,7 @@ void options_free(struct options *o)
     free_names(&o->impls);
     free_names(&o->impl_libs);
     free_names(&o->files);
+    free_names(&o->prices);
     memset(o, 0, sizeof *o);
 }
 

@@ -3,7 +3,7 @@
  *
  * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffix k = 1024. No abbreviations; both
  * "--name value" and "--name=value". An option that no implementation takes yet (dropout, fp8, ...) and the commands
- * gate, ab, report, selftest and the options --sustain-s (non-zero), --resume are refused in words: exit 2.
+ * gate, ab, selftest and the options --sustain-s (non-zero), --resume are refused in words: exit 2.
  */
 #ifndef FABENCH_OPTIONS_H
 #define FABENCH_OPTIONS_H
@@ -11,7 +11,7 @@
 #include "cmd/fill.h"
 #include "kernels/attention.h"
 
-enum command { COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST };
+enum command { COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST, COMMAND_REPORT };
 enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF };
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
 enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL };
@@ -59,7 +59,9 @@ struct options {
     char *input_dir, *dump_dir;       /* .npy in and out */
     bool profile, dry_run, verbose, quiet;
     enum color_choice color;
-    struct name_list files;           /* positional arguments: record files of `plot` */
+    struct name_list files;           /* positional arguments: record files of `plot`, [LABEL=]FILE of `report` */
+    struct name_list prices;          /* LABEL=AMOUNT and currency, as typed; report checks them */
+    char *overlay_path;               /* published points for the charts; NULL = not given */
     char *command_line;               /* the whole command line, shell-quoted, for the record header */
 };
 

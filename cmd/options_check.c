@@ -138,6 +138,9 @@ static bool check_outputs(const struct parse *p)
         return options_refuse("--jsonl", o->jsonl_path, "is the file of --csv; must be another one");
     if (o->plot_given && draws_files && o->out_dir && !has_dir)
         return options_refuse("--plot", typed(p, "--plot"), "contradicts --out none; must be term or none");
+    if (o->overlay_path && o->out_dir && !has_dir && o->plot != PLOT_TERM)
+        return options_refuse("--overlay", o->overlay_path,
+                              "contradicts --out none, where no chart is drawn; must be left out");
     if (o->input_dir && o->dump_dir && path_is_same(o->input_dir, o->dump_dir))
         return options_refuse("--dump", o->dump_dir, "is the directory of --input; must be another one");
     return true;
@@ -161,5 +164,13 @@ bool options_check(const struct parse *p)
             return options_refuse("--out", "none",
                                   "leaves the charts nowhere to go; must be a directory, or --plot term");
     }
+    if (o->command == COMMAND_REPORT) {
+        if (!o->files.count)
+            return options_refuse("report", NULL, "needs record files, as in fabench report H200=a.jsonl B200=b.jsonl");
+        if (o->plot != PLOT_SVG && o->plot != PLOT_NONE)
+            return options_refuse("--plot", typed(p, "--plot"), "must be svg (within the HTML page) or none");
+    }
+    if (o->overlay_path && o->plot == PLOT_NONE)
+        return options_refuse("--overlay", o->overlay_path, "contradicts --plot none; must be left out");
     return check_outputs(p) && check_problems(p);
 }

@@ -41,7 +41,7 @@ const struct command_def command_table[] = {
     {"list", "", "implementations: what each accepts, why each refuses here", COMMAND_LIST},
     {.name = "gate"},
     {.name = "ab"},
-    {.name = "report"},
+    {"report", "[LABEL=]A.jsonl ... ", "devices side by side: Markdown, CSV, HTML", COMMAND_REPORT},
     {.name = "selftest"},
 };
 _Static_assert(sizeof command_table / sizeof command_table[0] == COMMAND_COUNT, "COMMAND_COUNT");
@@ -54,8 +54,9 @@ enum {
     PLOT = 1 << COMMAND_PLOT,
     INFO = 1 << COMMAND_INFO,
     LIST = 1 << COMMAND_LIST,
+    REPORT = 1 << COMMAND_REPORT,
     RUNS = SWEEP | VERIFY,
-    ANY = RUNS | PLOT | INFO | LIST
+    ANY = RUNS | PLOT | INFO | LIST | REPORT
 };
 
 #define AT(field) .offset = offsetof(struct options, field)
@@ -140,7 +141,7 @@ const struct option_def option_table[] = {
      .commands = RUNS},
 
     {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("fabench-out/<device>-<utc>/"), .unit = "DIR|none",
-     .help = "for all files", .group = GROUP_OUTPUT, .commands = RUNS | PLOT},
+     .help = "for all files", .group = GROUP_OUTPUT, .commands = RUNS | PLOT | REPORT},
     {"--csv", NULL, KIND_OUT_FILE, AT(csv_path), .unit = "PATH", .group = GROUP_OUTPUT, .commands = RUNS,
      .is_joined = true},
     {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "records; - = stdout [in the --out DIR]",
@@ -148,7 +149,11 @@ const struct option_def option_table[] = {
     {"--columns", NULL, KIND_TEXT, AT(columns), LATE("all"), .unit = "NAME,...", .help = "of the CSV",
      .group = GROUP_OUTPUT, .commands = RUNS},
     {"--plot", NULL, KIND_CHOICE, AT(plot), GIVEN(plot_given), .choices = plot_names, .fallback = "svg",
-     .help = "charts", .group = GROUP_OUTPUT, .commands = SWEEP | PLOT},
+     .help = "charts", .group = GROUP_OUTPUT, .commands = SWEEP | PLOT | REPORT},
+    {"--overlay", NULL, KIND_IN_FILE, AT(overlay_path), .unit = "FILE", .help = "published points for the charts",
+     .group = GROUP_OUTPUT, .commands = SWEEP | PLOT | REPORT},
+    {"--price", NULL, KIND_TEXTS, AT(prices), .unit = "LABEL=31000EUR", .help = "of one device; repeatable",
+     .group = GROUP_OUTPUT, .commands = REPORT},
     {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .help = "write the tensors as .npy files here",
      .group = GROUP_OUTPUT, .commands = SWEEP},
     {"--verbose", NULL, KIND_FLAG, AT(verbose), .group = GROUP_OUTPUT, .commands = ANY, .is_joined = true},
@@ -163,8 +168,6 @@ const struct option_def option_table[] = {
      .help = "sustained figures are not in this version; only 0 is taken"},
     {"--resume", NULL, KIND_NOT_YET_FLAG, .is_hidden = true, .commands = SWEEP,
      .help = "continuing a record file is not in this version"},
-    {"--overlay", NULL, KIND_NOT_YET, .unit = "FILE", .is_hidden = true, .commands = SWEEP | PLOT,
-     .help = "overlaid points are not in this version"},
 };
 _Static_assert(sizeof option_table / sizeof option_table[0] == OPTION_COUNT, "OPTION_COUNT");
 

@@ -25,6 +25,8 @@ enum option_kind {
     KIND_OUT_FILE,    /* char *; checked by options_check */
     KIND_OUT_DIR,     /* char * */
     KIND_IN_DIR,      /* char * */
+    KIND_IN_FILE,     /* char *; exists and can be read */
+    KIND_TEXTS,       /* struct name_list, one text each time */
     KIND_DEVICE,      /* enum device_choice and the ordinal */
     KIND_HELP,
     KIND_VERSION,
@@ -53,7 +55,7 @@ struct option_def {
     bool is_hidden;              /* not in --help */
 };
 
-enum { OPTION_COUNT = 50, COMMAND_COUNT = 9 };
+enum { OPTION_COUNT = 51, COMMAND_COUNT = 9 };
 extern const struct option_def option_table[OPTION_COUNT];
 extern const struct command_def command_table[COMMAND_COUNT];
 extern const char *const option_group_titles[GROUP_COUNT];

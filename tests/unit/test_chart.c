@@ -103,7 +103,7 @@ static int draw(const struct record_file *files, int count, enum plot_format for
     assert_true(to_out >= 0 && to_err >= 0);
     dup2(to_out, STDOUT_FILENO);
     dup2(to_err, STDERR_FILENO);
-    const int result = charts_write(files, count, folder, format, width, false);
+    const int result = charts_write(&(struct chart_input){.files = files, .file_count = count}, folder, format, width, false);
     fflush(stdout);
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
@@ -174,7 +174,7 @@ static void rows_become_panels_and_series(void **state)
     struct chart_set set;
     char title[64];
     load("sweep_gpu.jsonl", &file);
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_int_equal(set.panel_count, 9);
     for (int i = 0; i < 8; i++) {
         assert_string_equal(chart_panel_title(&set.panels[i], title, sizeof title), titles[i]);
@@ -237,7 +237,7 @@ static void gaps_repeats_and_strangers(void **state)
     file.rows[8].q_len = file.rows[8].kv_len = 1024; /* 1k again: the later row counts */
     file.rows[8].time_ms = 500;
     file.rows[8].time_ms_ci_lo = file.rows[8].time_ms_ci_hi = NAN;
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_int_equal(set.panel_count, 1);
     assert_int_equal(set.series_count, 1);
     assert_int_equal(chart_points(&set, set.panels, set.series, CHART_TFLOPS, &points), 4);
@@ -250,7 +250,7 @@ static void gaps_repeats_and_strangers(void **state)
     chart_set_free(&set);
 
     file.rows[0].kv_len = 77; /* other keys than queries: a line of its own */
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_int_equal(set.series_count, 2);
     assert_string_equal(set.series[1].label, "mine, kv 77");
     assert_string_equal(set.series[0].color, set.series[1].color);
@@ -268,18 +268,18 @@ static void files_are_told_apart(void **state)
     make_file(&files[1], "b/new.jsonl", 2);
     make_file(&files[2], "b/run.jsonl", 2);
     FILL(files[1].rows[0].device, "Another GPU");
-    chart_set_make(&set, files, 2);
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 2});
     assert_string_equal(set.series[0].label, "mine, A GPU");
     assert_string_equal(set.series[1].label, "mine, Another GPU");
     assert_string_equal(set.series[0].color, set.series[1].color);
     assert_int_not_equal(set.series[0].dash, set.series[1].dash);
     chart_set_free(&set);
     FILL(files[1].rows[0].device, "A GPU");
-    chart_set_make(&set, files, 2);
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 2});
     assert_string_equal(set.file_labels[0], "run");
     assert_string_equal(set.file_labels[1], "new");
     chart_set_free(&set);
-    chart_set_make(&set, files, 3);
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 3});
     assert_string_equal(set.file_labels[0], "a/run");
     assert_string_equal(set.file_labels[2], "b/run");
     chart_set_free(&set);
@@ -297,7 +297,7 @@ static void styles_are_stable_and_distinct(void **state)
     make_file(&file, "x.jsonl", COUNT);
     for (int i = 0; i < COUNT; i++)
         FILL(file.rows[i].impl, names[i]);
-    chart_set_make(&all, &file, 1);
+    chart_set_make(&all, &(struct chart_input){.files = &file, .file_count = 1});
     assert_int_equal(all.series_count, COUNT);
     for (int i = 0; i < COUNT; i++)
         for (int k = 0; k < i; k++)
@@ -305,7 +305,7 @@ static void styles_are_stable_and_distinct(void **state)
     file.count = 1;
     for (int i = 0; i < 4; i++) { /* alone, the listed ones look as they do in company */
         FILL(file.rows[0].impl, names[i]);
-        chart_set_make(&one, &file, 1);
+        chart_set_make(&one, &(struct chart_input){.files = &file, .file_count = 1});
         for (int k = 0; k < COUNT; k++)
             if (strcmp(all.series[k].impl, names[i]) == 0) {
                 assert_string_equal(one.series[0].color, all.series[k].color);
@@ -325,7 +325,7 @@ static void conditions_are_said(void **state)
     struct chart_set set;
     char text[400];
     load("sweep_gpu.jsonl", &file);
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     chart_condition_words(&set, "bf16", text, sizeof text);
     assert_string_equal(text,
                         "bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)");
@@ -339,7 +339,7 @@ static void conditions_are_said(void **state)
     FILL(file.rows[0].driver, "2");
     FILL(file.rows[1].dist, "uniform");
     FILL(file.rows[0].check, "off");
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_true(set.has_unchecked);
     chart_condition_words(&set, "fp16", text, sizeof text);
     assert_string_equal(text, "fp16, batch 4, 8 heads on 2 kv heads, bshd, inputs mixed");
@@ -347,7 +347,7 @@ static void conditions_are_said(void **state)
     assert_string_equal(text, "A GPU, driver mixed");
     chart_set_free(&set);
     file.rows[0].batch = INT64_MAX; /* a product that overflows is none */
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     chart_condition_words(&set, "fp16", text, sizeof text);
     assert_has(text, "batch varies");
     chart_set_free(&set);

@@ -1,0 +1,472 @@
+/* Sections of the page, in the order in which they are read. */
+#include "cmd/report_page.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/log.h"
+#include "cmd/numbers.h"
+#include "cmd/report_facts.h"
+
+static const char title[] = "Attention: devices side by side";
+
+static const char *label_name(const struct report *r, int label) { return r->input->labels[label].name; }
+
+/* A measured value, or an empty cell. */
+static void cell_real(struct document *d, enum document_emphasis emphasis, double value)
+{
+    char text[40];
+    document_cell(d, emphasis, "%s", isfinite(value) ? number_print_short(value, text, sizeof text) : "");
+}
+
+static void cell_percent(struct document *d, double value)
+{
+    if (isfinite(value))
+        document_cell(d, CELL_PLAIN, "%.0f %%", value);
+    else
+        document_cell(d, CELL_PLAIN, "%s", "");
+}
+
+/* ---- comparability ---- */
+
+static void say_groups(struct document *d, const struct report *r)
+{
+    const int count = r->input->label_count;
+    char text[600];
+    if (count == 1) {
+        document_text(d, "One device: nothing to compare it with.");
+        return;
+    }
+    if (r->group_count == 1) {
+        document_text(d, "Yes: the %d devices share problems and conditions. They are compared only where both have a "
+                         "figure for the same problem; where intervals overlap it is a tie.", count);
+        return;
+    }
+    document_warning(d, "NOT COMPARABLE: nothing below compares devices of different groups.");
+    for (int g = 0; g < r->group_count; g++) {
+        char names[400] = "";
+        for (int l = 0; l < count; l++)
+            if (r->summaries[l].group == g)
+                snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "",
+                         label_name(r, l));
+        document_item(d, "Group %d: %s.", g + 1, names);
+    }
+    for (int a = 0; a < count; a++)
+        for (int b = 0; b < a; b++) {
+            if (r->summaries[a].group == r->summaries[b].group)
+                continue;
+            report_difference(r, b, a, text, sizeof text);
+            document_item(d, "%s and %s have no problem in common: %s.", label_name(r, b), label_name(r, a), text);
+        }
+}
+
+static void say_warnings(struct document *d, const struct report *r)
+{
+    char text[800];
+    for (int l = 0; l < r->input->label_count; l++) {
+        const struct report_summary *s = &r->summaries[l];
+        const struct report_label *label = &r->input->labels[l];
+        report_remarks(r, l, text, sizeof text);
+        if (text[0])
+            document_item(d, "%s: %s.", label->name, text);
+        if (s->counts.repeated)
+            document_item(d, "%s: %d rows were measured again later in the same file; the last one counts.",
+                          label->name, s->counts.repeated);
+        for (int f = 0; f < label->file_count; f++)
+            if (r->input->files[label->files[f]].cut)
+                document_item(d, "%s: %s ends in a cut line and is read up to there.", label->name,
+                              r->input->files[label->files[f]].path);
+        if (label->file_count > 1)
+            document_item(d, "%s: %d record files, %s; figures are medians over them, intervals reach from the lowest "
+                             "to the highest end.", label->name, label->file_count,
+                          report_boards(r, l) == 1                   ? "all of one board"
+                          : report_boards(r, l) == label->file_count ? "each of another board"
+                                                                     : "of which the records do not say whether they "
+                                                                       "are of one board");
+    }
+    for (int p = 0; p < r->point_count; p++)
+        for (int l = 0; l < r->input->label_count; l++) {
+            const struct report_figure *f = report_figure_at(r, p, l);
+            if (f->is_there && f->best.pct_of_gemm > 105)
+                document_item(d, "%s: %s at %s d%lld n=%lld reaches %.0f %% of the GEMM ceiling, which is suspect.",
+                              label_name(r, l), f->best.impl, f->best.mode, (long long)f->best.head_dim,
+                              (long long)f->best.q_len, f->best.pct_of_gemm);
+        }
+}
+
+/* A fact in which labels of one group differ, although they should agree. */
+static bool differs(const struct report *r, int fact)
+{
+    for (int a = 0; a < r->input->label_count && report_facts[fact].should_agree; a++)
+        for (int b = 0; b < a; b++) {
+            char one[800], two[800];
+            report_fact_text(r, a, fact, one, sizeof one);
+            report_fact_text(r, b, fact, two, sizeof two);
+            if (r->summaries[a].group == r->summaries[b].group && strcmp(one, two) != 0)
+                return true;
+        }
+    return false;
+}
+
+static void put_conditions(struct document *d, const struct report *r)
+{
+    const int labels = r->input->label_count;
+    char *alignment = xcalloc((unsigned long)labels + 2, 1), text[800];
+    memset(alignment, 'l', (size_t)labels + 1);
+    document_heading(d, 2, "Measured under");
+    document_table(d, alignment);
+    document_cell(d, CELL_PLAIN, "%s", "");
+    for (int l = 0; l < labels; l++)
+        document_cell(d, CELL_PLAIN, "%s", label_name(r, l));
+    for (int fact = 0; fact < report_fact_count; fact++) {
+        bool is_known = false;
+        for (int l = 0; l < labels; l++) {
+            report_fact_text(r, l, fact, text, sizeof text);
+            is_known |= text[0] != '\0';
+        }
+        if (!is_known)
+            continue;
+        const bool is_marked = differs(r, fact);
+        document_cell(d, is_marked ? CELL_STRONG : CELL_PLAIN, "%s%s", report_facts[fact].name,
+                      is_marked ? " (differs)" : "");
+        for (int l = 0; l < labels; l++) {
+            report_fact_text(r, l, fact, text, sizeof text);
+            document_cell(d, CELL_PLAIN, "%s", text);
+        }
+    }
+    free(alignment);
+}
+
+/* ---- summary ---- */
+
+static void put_geomean_row(struct document *d, const struct report *r, int l, bool has_price)
+{
+    const struct report_label *label = &r->input->labels[l];
+    const struct report_summary *s = &r->summaries[l];
+    const struct report_geomeans *g = &s->geomeans;
+    document_cell(d, CELL_STRONG, "%s", label->name);
+    if (isfinite(g->tflops))
+        cell_real(d, CELL_STRONG, g->tflops);
+    else
+        document_cell(d, CELL_PLAIN, "%d of %d points", g->points, REPORT_SET_POINTS);
+    cell_real(d, CELL_PLAIN, g->tflops_fwd);
+    cell_real(d, CELL_PLAIN, g->tflops_bwd);
+    cell_real(d, CELL_PLAIN, g->tflops_sustained);
+    cell_percent(d, g->pct_of_gemm);
+    cell_real(d, CELL_PLAIN, g->speedup_vs_naive);
+    cell_real(d, CELL_PLAIN, g->tflops_per_w);
+    cell_percent(d, s->capped_pct);
+    cell_percent(d, s->throttled_pct);
+    if (label->file_count < 2)
+        document_cell(d, CELL_PLAIN, "%s", "");
+    else if (isfinite(s->file_least))
+        document_cell(d, CELL_PLAIN, "%.1f .. %.1f", s->file_least, s->file_most);
+    else
+        document_cell(d, CELL_PLAIN, "not all files hold the set");
+    document_cell(d, CELL_PLAIN, "%d of %d", s->counts.pass, s->counts.rows);
+    if (!has_price)
+        return;
+    if (isfinite(label->price))
+        document_cell(d, CELL_PLAIN, "%.*f %s", label->price == floor(label->price) ? 0 : 2, label->price,
+                      r->input->currency);
+    else
+        document_cell(d, CELL_PLAIN, "%s", "");
+    cell_real(d, CELL_STRONG, 1000 * g->tflops / label->price);
+    cell_real(d, CELL_PLAIN, 1000 * g->tflops_sustained / label->price);
+}
+
+static void put_summary(struct document *d, const struct report *r)
+{
+    static const char *const names[] = {"",      "TFLOPS",  "fwd",    "bwd",       "sustained",   "% of GEMM",
+                                        "x naive", "TFLOPS/W", "capped", "throttled", "over the files", "checked"};
+    const bool has_price = r->input->currency[0] != '\0';
+    document_heading(d, 2, "Summary");
+    document_text(d, "Geometric means over the published set (%s) of the best implementation that passed its check. "
+                     "Over a part of the set there is none.", REPORT_SET_WORDS);
+    document_table(d, has_price ? "lrrrrrrrrrrrrrr" : "lrrrrrrrrrrr");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        document_cell(d, CELL_PLAIN, "%s", names[i]);
+    if (has_price) {
+        document_cell(d, CELL_PLAIN, "price");
+        document_cell(d, CELL_PLAIN, "TFLOPS per 1000 %s", r->input->currency);
+        document_cell(d, CELL_PLAIN, "sustained per 1000 %s", r->input->currency);
+    }
+    for (int l = 0; l < r->input->label_count; l++)
+        put_geomean_row(d, r, l, has_price);
+    if (r->input->label_count > 1)
+        for (int l = 0; l < r->input->label_count; l++) {
+            const struct report_summary *s = &r->summaries[l];
+            int shared = 0;
+            for (int p = 0; p < r->point_count; p++)
+                shared += report_figure_at(r, p, l)->rank > 0;
+            if (shared)
+                document_item(d, "%s: fastest at %d and tied for fastest at %d of the %d points it shares.",
+                              label_name(r, l), s->best_points, s->tied_points, shared);
+        }
+    document_text(d, "TFLOPS are burst figures unless the column says sustained. Capped is the median share of time "
+                     "under the power cap, which is normal; throttled is the largest share of thermal and brake "
+                     "slowdown.%s", has_price ? " Prices are the caller's, for one device." : "");
+}
+
+/* ---- point by point ---- */
+
+static const char *mask_name(const struct record_row *row) { return row->causal ? "causal" : "full"; }
+
+/* "fwd, fp16, 16384 tokens, heads x d = 2048, bshd, N(0,1), L2 cold": what a table's lines share. */
+static void family(const struct record_row *row, char *text, size_t size)
+{
+    snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s", row->mode, row->dtype,
+             (double)row->batch * (double)row->q_len, (double)row->q_heads * (double)row->head_dim,
+             row->kv_heads != row->q_heads ? " (grouped kv heads)" : "", row->layout,
+             strcmp(row->dist, "normal") == 0 ? "N(0,1)" : row->dist, row->l2,
+             row->window_left >= 0 || row->window_right >= 0 ? ", windowed" : "");
+}
+
+static void cell_length(struct document *d, const struct record_row *row)
+{
+    char n[24], kv[24];
+    number_print_count(row->q_len, n, sizeof n);
+    number_print_count(row->kv_len, kv, sizeof kv);
+    document_cell(d, CELL_PLAIN, "%s%s%s", n, row->kv_len != row->q_len ? " x " : "", row->kv_len != row->q_len ? kv : "");
+}
+
+/* "655.0 ± 0.3 %": half the interval, relative to the figure. */
+static void cell_figure(struct document *d, const struct report_figure *f)
+{
+    char text[40];
+    number_print_short(f->best.tflops, text, sizeof text);
+    if (f->rank == 1 && f->is_tied)
+        document_cell(d, CELL_STRONG, "tie %s ± %.1f %%", text, 50 * (f->hi - f->lo) / f->best.tflops);
+    else
+        document_cell(d, f->rank == 1 ? CELL_STRONG : CELL_PLAIN, "%s ± %.1f %%", text,
+                      50 * (f->hi - f->lo) / f->best.tflops);
+}
+
+static bool is_shared(const struct report *r, int point, int group)
+{
+    for (int l = 0; l < r->input->label_count; l++)
+        if (r->summaries[l].group == group && report_figure_at(r, point, l)->rank > 0)
+            return true;
+    return false;
+}
+
+/* One table of all points that at least two labels of the group have. */
+static void put_comparison(struct document *d, const struct report *r, int group)
+{
+    const int labels = r->input->label_count;
+    char *alignment = xcalloc(2 * (unsigned long)labels + 8, 1), last[200] = "", here[200];
+    int columns = 0, shared = 0;
+    for (int p = 0; p < r->point_count; p++)
+        shared += is_shared(r, p, group);
+    strcpy(alignment, "lrr");
+    for (int l = 0; l < labels; l++)
+        if (r->summaries[l].group == group) {
+            strcat(alignment, "rl");
+            columns++;
+        }
+    if (columns > 1 && shared) {
+        document_heading(d, 2, "Side by side%s", r->group_count > 1 ? " (within a group)" : "");
+        document_text(d, "TFLOPS of the best implementation that passed its check, and its name; ± half of the 95 %% "
+                         "interval of the median. Strong: the fastest; tie: fastest together, the intervals overlap. "
+                         "Empty: not measured.");
+    }
+    for (int p = 0; p < r->point_count && columns > 1; p++) {
+        const struct record_row *row = r->points[p].row;
+        if (!is_shared(r, p, group))
+            continue;
+        family(row, here, sizeof here);
+        if (strcmp(here, last) != 0) {
+            document_heading(d, 3, "%s", here);
+            document_table(d, alignment);
+            document_cell(d, CELL_PLAIN, "mask");
+            document_cell(d, CELL_PLAIN, "d");
+            document_cell(d, CELL_PLAIN, "n");
+            for (int l = 0; l < labels; l++)
+                if (r->summaries[l].group == group) {
+                    document_cell(d, CELL_PLAIN, "%s", label_name(r, l));
+                    document_cell(d, CELL_PLAIN, "by");
+                }
+            snprintf(last, sizeof last, "%s", here);
+        }
+        document_cell(d, CELL_PLAIN, "%s", mask_name(row));
+        document_cell(d, CELL_PLAIN, "%lld", (long long)row->head_dim);
+        cell_length(d, row);
+        for (int l = 0; l < labels; l++) {
+            const struct report_figure *f = report_figure_at(r, p, l);
+            if (r->summaries[l].group != group)
+                continue;
+            if (f->is_there)
+                cell_figure(d, f);
+            else
+                document_cell(d, CELL_PLAIN, "%s", "");
+            document_cell(d, CELL_PLAIN, "%s", f->is_there ? f->best.impl : "");
+        }
+    }
+    free(alignment);
+}
+
+/* ---- one device ---- */
+
+/* A column of a device's tables; left out where the device has no value in it anywhere. */
+struct device_column {
+    const char *name;
+    size_t offset; /* of a double in struct record_row */
+    bool is_percent;
+};
+
+#define COLUMN(name, field, is_percent) {name, offsetof(struct record_row, field), is_percent}
+static const struct device_column device_columns[] = {
+    COLUMN("sustained", tflops_sustained, false), COLUMN("% of GEMM", pct_of_gemm, true),
+    COLUMN("x naive", speedup_vs_naive, false),   COLUMN("TFLOPS/W", tflops_per_w, false),
+    COLUMN("J per pass", energy_j, false),        COLUMN("MHz", sm_clock_mhz, false),
+    COLUMN("capped", power_capped_pct, true),     COLUMN("throttled", throttled_pct, true),
+    COLUMN("workspace MB", workspace_mb, false),  COLUMN("err/bound", err_used, false),
+};
+enum { DEVICE_COLUMNS = sizeof device_columns / sizeof device_columns[0] };
+
+static double value_at(const struct report_figure *f, int column)
+{
+    return *(const double *)((const char *)&f->best + device_columns[column].offset);
+}
+
+static void put_device_line(struct document *d, const struct report *r, int label, int point, const bool *is_shown,
+                            bool has_spread, bool has_naive)
+{
+    const struct report_figure *f = report_figure_at(r, point, label);
+    const struct record_row *row = r->points[point].row;
+    char text[40];
+    document_cell(d, CELL_PLAIN, "%s", mask_name(row));
+    document_cell(d, CELL_PLAIN, "%lld", (long long)row->head_dim);
+    cell_length(d, row);
+    document_cell(d, CELL_PLAIN, "%s%s%s%s", f->best.impl, f->ties[0] ? " (tie: " : "", f->ties, f->ties[0] ? ")" : "");
+    document_cell(d, CELL_STRONG, "%s", number_print_short(f->best.tflops, text, sizeof text));
+    document_cell(d, CELL_PLAIN, "%.1f %%", 50 * (f->hi - f->lo) / f->best.tflops);
+    if (has_spread && f->file_count > 1)
+        document_cell(d, CELL_PLAIN, "%.1f %% of %d", 100 * (f->most - f->least) / f->best.tflops, f->file_count);
+    else if (has_spread)
+        document_cell(d, CELL_PLAIN, "%s", "");
+    for (int c = 0; c < DEVICE_COLUMNS; c++) {
+        if (!is_shown[c])
+            continue;
+        if (device_columns[c].is_percent)
+            cell_percent(d, value_at(f, c));
+        else
+            cell_real(d, CELL_PLAIN, value_at(f, c));
+    }
+    if (has_naive && f->naive_is_oom && !f->has_naive)
+        document_cell(d, CELL_BAD, "does not fit");
+    else if (has_naive)
+        cell_real(d, CELL_PLAIN, f->naive_workspace_mb);
+}
+
+static void put_device_tables(struct document *d, const struct report *r, int label)
+{
+    bool is_shown[DEVICE_COLUMNS] = {false}, has_spread = false, has_naive = false;
+    char alignment[DEVICE_COLUMNS + 12] = "lrrlrr", last[200] = "", here[200];
+    for (int p = 0; p < r->point_count; p++) {
+        const struct report_figure *f = report_figure_at(r, p, label);
+        for (int c = 0; c < DEVICE_COLUMNS && f->is_there; c++)
+            is_shown[c] |= isfinite(value_at(f, c));
+        has_spread |= f->is_there && f->file_count > 1;
+        has_naive |= f->is_there && (f->naive_is_oom || isfinite(f->naive_workspace_mb));
+    }
+    for (int c = -2; c < DEVICE_COLUMNS; c++)
+        if (c == -2 ? has_spread : c == -1 ? has_naive : is_shown[c])
+            strcat(alignment, "r");
+    for (int p = 0; p < r->point_count; p++) {
+        if (!report_figure_at(r, p, label)->is_there)
+            continue;
+        family(r->points[p].row, here, sizeof here);
+        if (strcmp(here, last) != 0) {
+            static const char *const first[] = {"mask", "d", "n", "best", "TFLOPS", "±"};
+            snprintf(last, sizeof last, "%s", here);
+            document_heading(d, 3, "%s: %s", label_name(r, label), here);
+            document_table(d, alignment);
+            for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
+                document_cell(d, CELL_PLAIN, "%s", first[i]);
+            if (has_spread)
+                document_cell(d, CELL_PLAIN, "between files");
+            for (int c = 0; c < DEVICE_COLUMNS; c++)
+                if (is_shown[c])
+                    document_cell(d, CELL_PLAIN, "%s", device_columns[c].name);
+            if (has_naive)
+                document_cell(d, CELL_PLAIN, "naive MB");
+        }
+        put_device_line(d, r, label, p, is_shown, has_spread, has_naive);
+    }
+}
+
+static void put_device(struct document *d, const struct report *r, int label)
+{
+    char remarks[800], naive[500];
+    bool has_energy = false;
+    for (int p = 0; p < r->point_count; p++)
+        has_energy |= isfinite(report_figure_at(r, p, label)->best.tflops_sustained) &&
+                      report_figure_at(r, p, label)->is_there;
+    report_remarks(r, label, remarks, sizeof remarks);
+    document_heading(d, 2, "%s%s%s%s", label_name(r, label), remarks[0] ? " (" : "", remarks, remarks[0] ? ")" : "");
+    report_naive_text(r, label, naive, sizeof naive);
+    document_item(d, "%d of %d rows passed their check; %d did not fit, %d were refused by their implementation.",
+                  r->summaries[label].counts.pass, r->summaries[label].counts.rows, r->summaries[label].counts.oom,
+                  r->summaries[label].counts.unsupported);
+    document_item(d, "Memory of the naive three passes: %s.", naive[0] ? naive : "not measured");
+    if (!has_energy)
+        document_item(d, "No sustained TFLOPS, TFLOPS/W or J per pass: these records hold no --sustain-s region.");
+    put_device_tables(d, r, label);
+}
+
+/* ---- the whole ---- */
+
+static void put_charts(struct document *d, const struct report_charts *charts, const struct overlay *overlay)
+{
+    document_heading(d, 2, "Charts");
+    if (charts->is_gnuplot_absent)
+        document_text(d, "gnuplot was not installed where this page was made, so it has no charts; their scripts and "
+                         "data lie beside it, and gnuplot NAME.gp draws one.");
+    if (!charts->is_gnuplot_absent && !charts->count)
+        document_text(d, "None were asked for.");
+    for (int i = 0; !charts->is_gnuplot_absent && i < charts->count; i++)
+        document_chart(d, charts->names[i], charts->names[i]);
+    if (overlay && charts->count)
+        document_text(d, "Grey marks are published figures that were not measured here. They are in no table and no "
+                         "ranking. %s", overlay->source);
+}
+
+static void put_beginning(struct document *d, const struct report *r)
+{
+    document_heading(d, 2, "Comparable?");
+    say_groups(d, r);
+    say_warnings(d, r);
+    put_summary(d, r);
+}
+
+struct document *report_brief(const struct report *r)
+{
+    struct document *d = document_open(title);
+    put_beginning(d, r);
+    return d;
+}
+
+struct document *report_page(const struct report *r, const struct report_charts *charts, const struct overlay *overlay)
+{
+    struct document *d = document_open(title);
+    put_beginning(d, r);
+    if (charts->was_asked)
+        put_charts(d, charts, overlay);
+    for (int g = 0; g < r->group_count; g++)
+        put_comparison(d, r, g);
+    put_conditions(d, r);
+    for (int l = 0; l < r->input->label_count; l++)
+        put_device(d, r, l);
+    document_heading(d, 2, "How to read this");
+    document_item(d, "FLOPs: forward 4 x batch x heads x head dim x visible pairs, backward 2.5 times that, for every "
+                     "implementation; ratios of TFLOPS are ratios of time.");
+    document_item(d, "Every figure is of a row whose outputs were compared with an fp32 (CUDA) or float64 (CPU) "
+                     "reference before and after it was timed. err/bound is the largest error over its bound.");
+    document_item(d, "%% of GEMM: of cuBLAS 8192^3 in the same dtype, sampled in turns with the attention.");
+    document_item(d, "Energy is the board's, by its own counter, over the sustained region; not the wall's.");
+    document_item(d, "Nothing is extrapolated, normalised or filled in; an empty cell was not measured.");
+    return d;
+}
