@@ -420,7 +420,8 @@ static struct layout lay_out(const struct chart_set *set, const struct chart_pag
     const int names = set->file_count > 1 ? 2 : 5; /* of series, beside each other in the key */
     char words[WORDS_MAX][WORDS_BYTES];
     const int lines = words_of(set, page, false, words);
-    const int entries = set->series_count + set->overlay_count + (set->is_by_file ? set->file_count : 0);
+    const int references = set->overlay_count + (set->is_by_file ? set->file_count : 0);
+    const int entries = set->series_count + (page->kind == CHART_TFLOPS ? references : 0);
     l.rows = (page->panel_count + page->columns - 1) / page->columns;
     l.panel_width = page->columns == 1 ? 880 : 440;
     l.panel_height = is_alone ? 400 : 250;

@@ -222,6 +222,51 @@ void document_write_markdown(const struct document *d, FILE *out, bool with_char
     }
 }
 
+/* ---- terminal ---- */
+
+static void put_text_table(FILE *out, const struct block *table)
+{
+    const int columns = (int)strlen(table->text);
+    int *widths = xcalloc((unsigned long)columns + 1, sizeof *widths), spaces = 0;
+    for (int i = 0; i < table->cell_count; i++) {
+        const int width = wrap_columns(table->cells[i].text);
+        widths[i % columns] = width > widths[i % columns] ? width : widths[i % columns];
+    }
+    for (int i = 0; i < table->cell_count; i++) {
+        const int column = i % columns, fill = widths[column] - wrap_columns(table->cells[i].text);
+        const bool is_right = table->text[column] == 'r';
+        spaces += (column ? 2 : 0) + (is_right ? fill : 0);
+        if (table->cells[i].text[0]) { /* spaces wait for a text behind them: no line ends in any */
+            fprintf(out, "%*s%s", spaces, "", table->cells[i].text);
+            spaces = 0;
+        }
+        spaces += is_right ? 0 : fill;
+        if (column == columns - 1) {
+            fputc('\n', out);
+            spaces = 0;
+        }
+    }
+    free(widths);
+}
+
+void document_write_text(const struct document *d, FILE *out, int width)
+{
+    fprintf(out, "%s\n", d->title);
+    for (int i = 0; i < d->count; i++) {
+        const struct block *block = &d->blocks[i];
+        if (block->kind == BLOCK_CHART)
+            continue;
+        if (block->kind != BLOCK_ITEM || d->blocks[i - 1].kind != BLOCK_ITEM)
+            fputc('\n', out);
+        if (block->kind == BLOCK_TABLE) {
+            put_text_table(out, block);
+        } else {
+            fputs(block->kind == BLOCK_ITEM ? "- " : "", out);
+            wrap_words(out, width - 2 * (block->kind == BLOCK_ITEM), 0, 2, block->text);
+        }
+    }
+}
+
 /* ---- HTML ---- */
 
 static const char style[] =
@@ -232,7 +277,7 @@ static const char style[] =
     ".scroll{overflow-x:auto}table{border-collapse:collapse;margin:.6em 0;font-size:.9em}\n"
     "th,td{padding:.22em .65em;border-bottom:1px solid #e2e2e2;vertical-align:top;text-align:left}\n"
     "th{border-bottom:2px solid #888;vertical-align:bottom}\n"
-    ".r{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\n"
+    ".r{text-align:right;font-variant-numeric:tabular-nums}td.r{white-space:nowrap}\n"
     "tr:hover td{background:#f5f8fb}.s{font-weight:600}.b{color:#b00020;font-weight:600}\n"
     ".w{border-left:5px solid #b00020;background:#fdf0f1;padding:.6em .9em;font-weight:600}\n"
     "figure{margin:1em 0}figure svg{width:100%;height:auto;max-width:1100px}\n"

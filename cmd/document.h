@@ -31,6 +31,9 @@ __attribute__((format(printf, 3, 4))) void document_cell(struct document *, enum
 /* Markdown; charts are links to the images, left out when `with_charts` is false. */
 void document_write_markdown(const struct document *, FILE *, bool with_charts);
 
+/* Plain text for a terminal: sentences wrapped, tables as wide as they are, no charts. */
+void document_write_text(const struct document *, FILE *, int width);
+
 /* HTML that needs no other file: the charts of `dir` stand in it as svg. False after a sentence where one cannot be
  * read. */
 bool document_write_html(const struct document *, FILE *, const char *dir);

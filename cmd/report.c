@@ -11,6 +11,7 @@
 #include "cmd/log.h"
 #include "cmd/paths.h"
 #include "cmd/report_page.h"
+#include "cmd/sinks.h"
 
 /* ---- charts ---- */
 
@@ -175,7 +176,7 @@ static int write_report(const struct report *r, const struct options *o, const s
         for (int format = PAGE_MARKDOWN; format <= PAGE_CSV; format++)
             status = exit_worst(status, write_file(r, page, dir, (enum page_format)format));
         if (status == EXIT_OK && !o->quiet) {
-            document_write_markdown(brief, stdout, false);
+            document_write_text(brief, stdout, terminal_width());
             printf("\nreport: %s/ report.html report.md report.csv, %d chart%s\n", dir,
                    charts.is_gnuplot_absent ? 0 : charts.count, charts.count == 1 ? "" : "s");
         }

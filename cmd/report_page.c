@@ -23,13 +23,46 @@ static void cell_real(struct document *d, enum document_emphasis emphasis, doubl
 
 static void cell_percent(struct document *d, double value)
 {
-    if (isfinite(value))
+    if (isfinite(value) && value > 0 && value < 0.5)
+        document_cell(d, CELL_PLAIN, "< 1 %%");
+    else if (isfinite(value))
         document_cell(d, CELL_PLAIN, "%.0f %%", value);
     else
         document_cell(d, CELL_PLAIN, "%s", "");
 }
 
 /* ---- comparability ---- */
+
+/* A fact in which labels of one group differ, although they should agree. */
+static bool differs(const struct report *r, int fact)
+{
+    for (int a = 0; a < r->input->label_count && report_facts[fact].should_agree; a++)
+        for (int b = 0; b < a; b++) {
+            char one[800], two[800];
+            report_fact_text(r, a, fact, one, sizeof one);
+            report_fact_text(r, b, fact, two, sizeof two);
+            if (r->summaries[a].group == r->summaries[b].group && strcmp(one, two) != 0)
+                return true;
+        }
+    return false;
+}
+
+/* What a reader must weigh although it forbids no comparison: another driver, other clocks, company on the device. */
+static void say_differences(struct document *d, const struct report *r)
+{
+    for (int fact = 0; fact < report_fact_count; fact++) {
+        char line[1200] = "", text[800];
+        if (!differs(r, fact))
+            continue;
+        for (int l = 0; l < r->input->label_count; l++) {
+            report_fact_text(r, l, fact, text, sizeof text);
+            const size_t used = strlen(line);
+            snprintf(line + used, sizeof line - used, "%s%s %s", used ? ", " : "", label_name(r, l),
+                     text[0] ? text : "not known");
+        }
+        document_item(d, "They differ in %s: %s.", report_facts[fact].name, line);
+    }
+}
 
 static void say_groups(struct document *d, const struct report *r)
 {
@@ -42,6 +75,7 @@ static void say_groups(struct document *d, const struct report *r)
     if (r->group_count == 1) {
         document_text(d, "Yes: the %d devices share problems and conditions. They are compared only where both have a "
                          "figure for the same problem; where intervals overlap it is a tie.", count);
+        say_differences(d, r);
         return;
     }
     document_warning(d, "NOT COMPARABLE: nothing below compares devices of different groups.");
@@ -60,6 +94,7 @@ static void say_groups(struct document *d, const struct report *r)
             report_difference(r, b, a, text, sizeof text);
             document_item(d, "%s and %s have no problem in common: %s.", label_name(r, b), label_name(r, a), text);
         }
+    say_differences(d, r);
 }
 
 static void say_warnings(struct document *d, const struct report *r)
@@ -96,20 +131,6 @@ static void say_warnings(struct document *d, const struct report *r)
         }
 }
 
-/* A fact in which labels of one group differ, although they should agree. */
-static bool differs(const struct report *r, int fact)
-{
-    for (int a = 0; a < r->input->label_count && report_facts[fact].should_agree; a++)
-        for (int b = 0; b < a; b++) {
-            char one[800], two[800];
-            report_fact_text(r, a, fact, one, sizeof one);
-            report_fact_text(r, b, fact, two, sizeof two);
-            if (r->summaries[a].group == r->summaries[b].group && strcmp(one, two) != 0)
-                return true;
-        }
-    return false;
-}
-
 static void put_conditions(struct document *d, const struct report *r)
 {
     const int labels = r->input->label_count;
@@ -141,73 +162,136 @@ static void put_conditions(struct document *d, const struct report *r)
 
 /* ---- summary ---- */
 
-static void put_geomean_row(struct document *d, const struct report *r, int l, bool has_price)
+/* A column of the summary: one geomean or share, left out where no label has it. */
+struct summary_column {
+    const char *name;
+    size_t offset; /* of a double in struct report_summary */
+    bool is_percent;
+};
+
+#define OF_GEOMEANS(name, field, is_percent) {name, offsetof(struct report_summary, geomeans.field), is_percent}
+static const struct summary_column summary_columns[] = {
+    OF_GEOMEANS("fwd", tflops_fwd, false),
+    OF_GEOMEANS("bwd", tflops_bwd, false),
+    OF_GEOMEANS("sustained", tflops_sustained, false),
+    OF_GEOMEANS("% of GEMM", pct_of_gemm, true),
+    OF_GEOMEANS("x naive", speedup_vs_naive, false),
+    OF_GEOMEANS("TFLOPS/W", tflops_per_w, false),
+    {"capped", offsetof(struct report_summary, capped_pct), true},
+    {"throttled", offsetof(struct report_summary, throttled_pct), true},
+};
+enum { SUMMARY_COLUMNS = sizeof summary_columns / sizeof summary_columns[0] };
+
+static double summary_value(const struct report_summary *s, int column)
 {
-    const struct report_label *label = &r->input->labels[l];
+    return *(const double *)((const char *)s + summary_columns[column].offset);
+}
+
+static void put_geomean_row(struct document *d, const struct report *r, int l, const bool *is_shown)
+{
     const struct report_summary *s = &r->summaries[l];
-    const struct report_geomeans *g = &s->geomeans;
-    document_cell(d, CELL_STRONG, "%s", label->name);
-    if (isfinite(g->tflops))
-        cell_real(d, CELL_STRONG, g->tflops);
+    document_cell(d, CELL_STRONG, "%s", label_name(r, l));
+    if (isfinite(s->geomeans.tflops))
+        cell_real(d, CELL_STRONG, s->geomeans.tflops);
     else
-        document_cell(d, CELL_PLAIN, "%d of %d points", g->points, REPORT_SET_POINTS);
-    cell_real(d, CELL_PLAIN, g->tflops_fwd);
-    cell_real(d, CELL_PLAIN, g->tflops_bwd);
-    cell_real(d, CELL_PLAIN, g->tflops_sustained);
-    cell_percent(d, g->pct_of_gemm);
-    cell_real(d, CELL_PLAIN, g->speedup_vs_naive);
-    cell_real(d, CELL_PLAIN, g->tflops_per_w);
-    cell_percent(d, s->capped_pct);
-    cell_percent(d, s->throttled_pct);
+        document_cell(d, CELL_PLAIN, "%d of %d points", s->geomeans.points, REPORT_SET_POINTS);
+    for (int c = 0; c < SUMMARY_COLUMNS; c++) {
+        if (is_shown[c] && summary_columns[c].is_percent)
+            cell_percent(d, summary_value(s, c));
+        else if (is_shown[c])
+            cell_real(d, CELL_PLAIN, summary_value(s, c));
+    }
+    document_cell(d, s->counts.fail ? CELL_BAD : CELL_PLAIN, "%d of %d", s->counts.pass, s->counts.rows);
+}
+
+static void put_geomeans(struct document *d, const struct report *r)
+{
+    bool is_shown[SUMMARY_COLUMNS] = {false};
+    char alignment[SUMMARY_COLUMNS + 4] = "lr";
+    for (int c = 0; c < SUMMARY_COLUMNS; c++) {
+        for (int l = 0; l < r->input->label_count; l++)
+            is_shown[c] |= isfinite(summary_value(&r->summaries[l], c));
+        if (is_shown[c])
+            strcat(alignment, "r");
+    }
+    document_table(d, strcat(alignment, "r"));
+    document_cell(d, CELL_PLAIN, "%s", "");
+    document_cell(d, CELL_PLAIN, "TFLOPS");
+    for (int c = 0; c < SUMMARY_COLUMNS; c++)
+        if (is_shown[c])
+            document_cell(d, CELL_PLAIN, "%s", summary_columns[c].name);
+    document_cell(d, CELL_PLAIN, "checked");
+    for (int l = 0; l < r->input->label_count; l++)
+        put_geomean_row(d, r, l, is_shown);
+}
+
+/* TFLOPS per 1000 units of the currency; per unit, which is what the CSV has, would be all zeros to the eye. */
+static void put_prices(struct document *d, const struct report *r)
+{
+    const char *currency = r->input->currency;
+    bool has_sustained = false;
+    for (int l = 0; l < r->input->label_count; l++)
+        has_sustained |= isfinite(r->summaries[l].geomeans.tflops_sustained);
+    document_table(d, has_sustained ? "lrrr" : "lrr");
+    document_cell(d, CELL_PLAIN, "%s", "");
+    document_cell(d, CELL_PLAIN, "price, %s", currency);
+    document_cell(d, CELL_PLAIN, "TFLOPS per 1000 %s", currency);
+    if (has_sustained)
+        document_cell(d, CELL_PLAIN, "sustained per 1000 %s", currency);
+    for (int l = 0; l < r->input->label_count; l++) {
+        const double price = r->input->labels[l].price;
+        const struct report_geomeans *g = &r->summaries[l].geomeans;
+        document_cell(d, CELL_STRONG, "%s", label_name(r, l));
+        if (isfinite(price))
+            document_cell(d, CELL_PLAIN, "%.*f", price == floor(price) ? 0 : 2, price);
+        else
+            document_cell(d, CELL_PLAIN, "%s", "");
+        cell_real(d, CELL_STRONG, 1000 * g->tflops / price);
+        if (has_sustained)
+            cell_real(d, CELL_PLAIN, 1000 * g->tflops_sustained / price);
+    }
+    document_text(d, "Prices are the caller's, for one device; per 1000 %s of the geometric mean.", currency);
+}
+
+static void say_spread(struct document *d, const struct report *r, int l)
+{
+    const struct report_summary *s = &r->summaries[l];
+    const struct report_label *label = &r->input->labels[l];
+    const int boards = report_boards(r, l);
     if (label->file_count < 2)
-        document_cell(d, CELL_PLAIN, "%s", "");
-    else if (isfinite(s->file_least))
-        document_cell(d, CELL_PLAIN, "%.1f .. %.1f", s->file_least, s->file_most);
-    else
-        document_cell(d, CELL_PLAIN, "not all files hold the set");
-    document_cell(d, CELL_PLAIN, "%d of %d", s->counts.pass, s->counts.rows);
-    if (!has_price)
         return;
-    if (isfinite(label->price))
-        document_cell(d, CELL_PLAIN, "%.*f %s", label->price == floor(label->price) ? 0 : 2, label->price,
-                      r->input->currency);
+    if (isfinite(s->file_least))
+        document_item(d, "%s: the geometric mean of its files reaches from %.1f to %.1f TFLOPS, a spread of %.1f %% %s.",
+                      label->name, s->file_least, s->file_most, 100 * (s->file_most - s->file_least) / s->geomeans.tflops,
+                      boards == 1                   ? "between runs of one board"
+                      : boards == label->file_count ? "between boards"
+                                                    : "between runs or boards, which the records do not tell apart");
     else
-        document_cell(d, CELL_PLAIN, "%s", "");
-    cell_real(d, CELL_STRONG, 1000 * g->tflops / label->price);
-    cell_real(d, CELL_PLAIN, 1000 * g->tflops_sustained / label->price);
+        document_item(d, "%s: fewer than two of its %d files hold the whole published set; the spread between them is "
+                         "given point by point.", label->name, label->file_count);
 }
 
 static void put_summary(struct document *d, const struct report *r)
 {
-    static const char *const names[] = {"",      "TFLOPS",  "fwd",    "bwd",       "sustained",   "% of GEMM",
-                                        "x naive", "TFLOPS/W", "capped", "throttled", "over the files", "checked"};
-    const bool has_price = r->input->currency[0] != '\0';
     document_heading(d, 2, "Summary");
     document_text(d, "Geometric means over the published set (%s) of the best implementation that passed its check. "
                      "Over a part of the set there is none.", REPORT_SET_WORDS);
-    document_table(d, has_price ? "lrrrrrrrrrrrrrr" : "lrrrrrrrrrrr");
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        document_cell(d, CELL_PLAIN, "%s", names[i]);
-    if (has_price) {
-        document_cell(d, CELL_PLAIN, "price");
-        document_cell(d, CELL_PLAIN, "TFLOPS per 1000 %s", r->input->currency);
-        document_cell(d, CELL_PLAIN, "sustained per 1000 %s", r->input->currency);
-    }
+    put_geomeans(d, r);
     for (int l = 0; l < r->input->label_count; l++)
-        put_geomean_row(d, r, l, has_price);
-    if (r->input->label_count > 1)
-        for (int l = 0; l < r->input->label_count; l++) {
-            const struct report_summary *s = &r->summaries[l];
-            int shared = 0;
-            for (int p = 0; p < r->point_count; p++)
-                shared += report_figure_at(r, p, l)->rank > 0;
-            if (shared)
-                document_item(d, "%s: fastest at %d and tied for fastest at %d of the %d points it shares.",
-                              label_name(r, l), s->best_points, s->tied_points, shared);
-        }
+        say_spread(d, r, l);
+    for (int l = 0; l < r->input->label_count; l++) {
+        int shared = 0;
+        for (int p = 0; p < r->point_count; p++)
+            shared += report_figure_at(r, p, l)->rank > 0;
+        if (shared)
+            document_item(d, "%s: fastest at %d and tied for fastest at %d of the %d points it shares.", label_name(r, l),
+                          r->summaries[l].best_points, r->summaries[l].tied_points, shared);
+    }
     document_text(d, "TFLOPS are burst figures unless the column says sustained. Capped is the median share of time "
                      "under the power cap, which is normal; throttled is the largest share of thermal and brake "
-                     "slowdown.%s", has_price ? " Prices are the caller's, for one device." : "");
+                     "slowdown.");
+    if (r->input->currency[0])
+        put_prices(d, r);
 }
 
 /* ---- point by point ---- */
@@ -419,16 +503,21 @@ static void put_device(struct document *d, const struct report *r, int label)
 
 /* ---- the whole ---- */
 
-static void put_charts(struct document *d, const struct report_charts *charts, const struct overlay *overlay)
+/* The charts whose names begin with the word of their kind, or those with any other. */
+static void put_charts(struct document *d, const struct report_charts *charts, const char *kind, bool is_wanted)
 {
-    document_heading(d, 2, "Charts");
+    for (int i = 0; !charts->is_gnuplot_absent && i < charts->count; i++)
+        if ((strncmp(charts->names[i], kind, strlen(kind)) == 0) == is_wanted)
+            document_chart(d, charts->names[i], charts->names[i]);
+}
+
+static void put_speed_charts(struct document *d, const struct report_charts *charts, const struct overlay *overlay)
+{
+    document_heading(d, 2, "Speed over length");
     if (charts->is_gnuplot_absent)
         document_text(d, "gnuplot was not installed where this page was made, so it has no charts; their scripts and "
                          "data lie beside it, and gnuplot NAME.gp draws one.");
-    if (!charts->is_gnuplot_absent && !charts->count)
-        document_text(d, "None were asked for.");
-    for (int i = 0; !charts->is_gnuplot_absent && i < charts->count; i++)
-        document_chart(d, charts->names[i], charts->names[i]);
+    put_charts(d, charts, "tflops", true);
     if (overlay && charts->count)
         document_text(d, "Grey marks are published figures that were not measured here. They are in no table and no "
                          "ranking. %s", overlay->source);
@@ -454,12 +543,15 @@ struct document *report_page(const struct report *r, const struct report_charts 
     struct document *d = document_open(title);
     put_beginning(d, r);
     if (charts->was_asked)
-        put_charts(d, charts, overlay);
+        put_speed_charts(d, charts, overlay);
     for (int g = 0; g < r->group_count; g++)
         put_comparison(d, r, g);
     put_conditions(d, r);
     for (int l = 0; l < r->input->label_count; l++)
         put_device(d, r, l);
+    if (charts->count && !charts->is_gnuplot_absent)
+        document_heading(d, 2, "Speed-up and memory");
+    put_charts(d, charts, "tflops", false);
     document_heading(d, 2, "How to read this");
     document_item(d, "FLOPs: forward 4 x batch x heads x head dim x visible pairs, backward 2.5 times that, for every "
                      "implementation; ratios of TFLOPS are ratios of time.");

@@ -58,8 +58,10 @@ refused 'resume' --resume
 refused '--quiet.*--verbose' --quiet --verbose
 refused '--atol' --check off --atol 1
 refused 'plot' plot
+refused 'report' report
+refused '--overlay' --overlay "$tmp/absent.csv"
 refused 'verif' verfy
-for command in gate ab report selftest; do
+for command in gate ab selftest; do
     refused "$command" $command
 done
 refused 'seqlen' verify --seqlen 64
@@ -74,7 +76,7 @@ expect_code 0
 expect_no_stderr
 for word in --mode --causal --d --headdim --seqlen --kv-len --dtype --impl --impl-lib --variant --deterministic --total-tokens \
     --hidden --batch --heads --kv-heads --layout --scale --dist --seed --device --check --atol --rtol --warmup-ms --min-time-ms \
-    --samples --max-noise --timeout-s --l2 --out --csv --jsonl --plot --columns --preset --input --dump --profile --dry-run \
+    --samples --max-noise --timeout-s --l2 --out --csv --jsonl --plot --columns --preset --input --dump --profile --dry-run --overlay \
     --verbose --quiet --color --version --help; do
     expect_stdout "(^|[ ,|])$word([ ,|=[]|\$)"
 done

@@ -275,7 +275,7 @@ static void every_option_is_tested(void **state)
     (void)state;
     static const char elsewhere[] =
         " --d --seqlen --kv-len --impl --variant --columns --out --csv --jsonl --input --dump "
-        "--impl-lib --version --help --sustain-s --resume --overlay ";
+        "--impl-lib --version --help --sustain-s --resume --overlay --price ";
     for (int i = 0; i < OPTION_COUNT; i++) {
         char word[40];
         bool is_tested = false;
@@ -396,20 +396,22 @@ static void commands(void **state)
         const char *name;
         enum command command;
     } good[] = {{"sweep", COMMAND_SWEEP}, {"verify", COMMAND_VERIFY}, {"info", COMMAND_INFO}, {"list", COMMAND_LIST}};
-    static const char *const later[] = {"gate", "ab", "report", "selftest"};
-    for (size_t i = 0; i < 4; i++) {
-        char sentence[200];
+    static const char *const later[] = {"gate", "ab", "selftest"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         taken(good[i].name);
         assert_int_equal(options.command, good[i].command);
+    }
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
+        char sentence[200];
         snprintf(sentence, sizeof sentence,
-                 "%s: this command is not in this version; there are sweep, verify, plot, info, list", later[i]);
+                 "%s: this command is not in this version; there are sweep, verify, plot, info, list, report", later[i]);
         refused(later[i], sentence);
     }
     refused("ab old.so new.so --preset ci",
-            "ab: this command is not in this version; there are sweep, verify, plot, info, list");
+            "ab: this command is not in this version; there are sweep, verify, plot, info, list, report");
     refused("verfy", "verfy: no such command; did you mean verify");
-    refused("frob --d 64", "frob: no such command; must be verify, plot, info or list, or no word for the sweep");
-    refused("''", "'': no such command; must be verify, plot, info or list, or no word for the sweep");
+    refused("frob --d 64", "frob: no such command; must be verify, plot, info, list or report, or no word for the sweep");
+    refused("''", "'': no such command; must be verify, plot, info, list or report, or no word for the sweep");
     refused("--d 64 verify", "verify: a command is the first word, before the options");
     refused("--d 64 128", "128: sweep takes no such argument; lists are written with commas, as 64,128");
     refused("verify a.jsonl", "a.jsonl: verify takes no such argument; lists are written with commas, as 64,128");
@@ -443,6 +445,20 @@ static void plot_takes_files(void **state)
     assert_names(&options.files, "a.jsonl,b.jsonl,--odd.jsonl,");
     refused("plot", "plot: needs the record files to draw, as in fabench plot run.jsonl");
     refused("plot a.jsonl --plot none", "--plot none: draws nothing; must be svg, png or term");
+    taken("report H200=a.jsonl b.jsonl --price H200=31000EUR --price B=1USD --out dir --overlay file");
+    assert_int_equal(options.files.count, 2);
+    assert_int_equal(options.prices.count, 2);
+    assert_string_equal(options.prices.names[1], "B=1USD");
+    assert_string_equal(options.overlay_path, "file");
+    refused("report", "report: needs record files, as in fabench report H200=a.jsonl B200=b.jsonl");
+    refused("report a.jsonl --plot png", "--plot png: must be svg (within the HTML page) or none");
+    refused("report a.jsonl --price ''", "--price '': must not be empty");
+    refused("report a.jsonl --plot none --overlay file", "--overlay file: contradicts --plot none; must be left out");
+    refused("plot a.jsonl --overlay absent", "--overlay absent: must be a file that exists (No such file or directory)");
+    refused("plot a.jsonl --overlay dir", "--overlay dir: is a directory; must be a file");
+    refused("--overlay file --out none",
+            "--overlay file: contradicts --out none, where no chart is drawn; must be left out");
+    refused("--price A=1EUR", "--price: no option of sweep, only of report");
     refused("plot a.jsonl --out none",
             "--out none: leaves the charts nowhere to go; must be a directory, or --plot term");
     taken("plot a.jsonl --out none --plot term");
@@ -458,8 +474,6 @@ static void not_in_this_version(void **state)
     refused("--sustain-s x", "--sustain-s x: sustained figures are not in this version; only 0 is taken");
     refused("--sustain-s nan", "--sustain-s nan: sustained figures are not in this version; only 0 is taken");
     refused("--resume", "--resume: continuing a record file is not in this version");
-    refused("--overlay x", "--overlay x: overlaid points are not in this version");
-    refused("plot a --overlay x", "--overlay x: overlaid points are not in this version");
     refused("--preset acceptance",
             "--preset acceptance: needs --sustain-s, which is not in this version; must be quick, "
             "paper, ci or full");
