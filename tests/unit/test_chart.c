@@ -92,6 +92,8 @@ static void load(const char *name, struct record_file *file)
         fail_msg("%s", why.text);
 }
 
+static const struct overlay *overlay; /* for draw; NULL = none */
+
 /* Runs charts_write with stdout and stderr going to files in the folder. */
 static int draw(const struct record_file *files, int count, enum plot_format format, int width)
 {
@@ -103,7 +105,8 @@ static int draw(const struct record_file *files, int count, enum plot_format for
     assert_true(to_out >= 0 && to_err >= 0);
     dup2(to_out, STDOUT_FILENO);
     dup2(to_err, STDERR_FILENO);
-    const int result = charts_write(&(struct chart_input){.files = files, .file_count = count}, folder, format, width, false);
+    const struct chart_input input = {.files = files, .file_count = count, .overlay = overlay};
+    const int result = charts_write(&input, folder, format, width, false);
     fflush(stdout);
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
@@ -459,6 +462,73 @@ static void hostile_names_stay_text(void **state)
     record_file_free(&file);
 }
 
+/* Published points: marks beside rows of their own problem, in the TFLOPS charts alone, with their source. */
+static void published_points_are_drawn_apart(void **state)
+{
+    struct record_file file;
+    struct overlay_point points[] = {
+        {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .tflops = 777},
+        {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .batch = 5, .tflops = 888},
+        {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1 << 20, .head_dim = 64, .tflops = 999},
+        {.impl = "fa2", .mode = "bwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .tflops = 555}};
+    struct overlay published = {.source = "a paper's table", .points = points, .count = 4};
+    (void)state;
+    make_file(&file, "a.jsonl", 3);
+    overlay = &published;
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *text = slurp("tflops-fp16.dat");
+    assert_has(text, "fa3, published: n, tflops\n1024,777\n");
+    assert_lacks(text, "888"); /* another batch */
+    assert_lacks(text, "999"); /* a length that no row has */
+    assert_lacks(text, "fa2"); /* a direction that was not run */
+    free(text);
+    text = slurp("tflops-fp16.gp");
+    assert_has(text, "'fa3 (published)'");
+    assert_has(text, "'Published, not measured here: a paper''s table'");
+    assert_lacks(text, "fa2");
+    free(text);
+    text = slurp("memory-fp16.gp");
+    assert_lacks(text, "fa3");
+    free(text);
+    setenv("PATH", folder, 1); /* no gnuplot: bars */
+    assert_int_equal(draw(&file, 1, PLOT_TERM, 80), EXIT_OK);
+    setenv("PATH", real_path, 1);
+    text = slurp("stdout.txt");
+    assert_has(text, " 777.0 *\n");
+    assert_has(text, "* published, not measured here: a paper's table\n");
+    free(text);
+    points[0].q_len = 4; /* none is left that stands beside a row */
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    text = slurp("stderr.txt");
+    assert_has(text, "none of its 4 points");
+    free(text);
+    overlay = NULL;
+    record_file_free(&file);
+}
+
+/* A report's lines: a colour for each file, whatever the implementations are called. */
+static void named_files_have_colors_of_their_own(void **state)
+{
+    struct record_file files[2];
+    const char *const labels[] = {"H200", "B200"};
+    struct chart_set set;
+    (void)state;
+    make_file(&files[0], "a.jsonl", 2);
+    make_file(&files[1], "b.jsonl", 2);
+    FILL(files[1].rows[1].impl, "naive");
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 2, .labels = labels});
+    assert_int_equal(set.series_count, 3);
+    assert_string_equal(set.series[0].label, "H200");
+    assert_string_equal(set.series[1].label, "B200");
+    assert_string_equal(set.series[2].label, "B200, naive");
+    assert_string_not_equal(set.series[0].color, set.series[1].color);
+    assert_string_equal(set.series[1].color, set.series[2].color);
+    assert_int_not_equal(set.series[1].dash, set.series[2].dash);
+    chart_set_free(&set);
+    record_file_free(&files[0]);
+    record_file_free(&files[1]);
+}
+
 static void gnuplot_draws_everything(void **state)
 {
     (void)state;
@@ -484,8 +554,10 @@ static void gnuplot_draws_everything(void **state)
                     assert_has(text, "fused_sm80");
                     assert_has(text, "16K");
                     assert_has(text, "</svg>");
-                    if (count == 2)
+                    if (count == 2 && strstr(names[i], "bf16")) /* it has no other row */
                         assert_has(text, "NVIDIA L40S");
+                    else
+                        assert_lacks(text, "NVIDIA L40S");
                 }
                 free(text);
             }
@@ -635,6 +707,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(data_never_says_nan, begin, finish),
         cmocka_unit_test_setup_teardown(hostile_names_stay_text, begin, finish),
         cmocka_unit_test_setup_teardown(gnuplot_draws_everything, begin, finish),
+        cmocka_unit_test_setup_teardown(published_points_are_drawn_apart, begin, finish),
+        cmocka_unit_test_setup_teardown(named_files_have_colors_of_their_own, begin, finish),
         cmocka_unit_test_setup_teardown(scripts_stand_alone, begin, finish),
         cmocka_unit_test_setup_teardown(edge_shapes_are_drawn, begin, finish),
         cmocka_unit_test_setup_teardown(failing_gnuplot_is_said, begin, finish),

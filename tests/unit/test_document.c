@@ -67,10 +67,10 @@ static void tables(void **state)
     table_of(d);
     char *text = written(d, MARKDOWN);
     assert_string_equal(text, "# T\n\n"
-                              "| name      |    TFLOPS |\n"
-                              "| --------- | --------: |\n"
-                              "| H200      | **655.0** |\n"
-                              "| B\\|200 \xc2\xb1  |           |\n");
+                              "| name     |    TFLOPS |\n"
+                              "| -------- | --------: |\n"
+                              "| H200     | **655.0** |\n"
+                              "| B\\|200 \xc2\xb1 |           |\n");
     free(text);
     text = written(d, TEXT);
     assert_string_equal(text, "T\n\n"

@@ -427,7 +427,7 @@ static void options_of_other_commands(void **state)
     refused("verify --min-time-ms 5", "--min-time-ms: no option of verify, only of sweep");
     refused("verify -n 5", "-n: no option of verify, only of sweep");
     refused("plot --d 64", "--d: no option of plot, only of sweep, verify");
-    refused("info --plot svg", "--plot: no option of info, only of sweep, plot");
+    refused("info --plot svg", "--plot: no option of info, only of sweep, plot, report");
     refused("list --csv x", "--csv: no option of list, only of sweep, verify");
     refused("verify --preset paper", "--preset paper: must be quick");
     taken("verify --preset quick --d 64 --mode fwd --check sample --no-causal --seed 5 --dtype fp32 --timeout-s 5");

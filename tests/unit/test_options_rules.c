@@ -221,9 +221,14 @@ static void help(void **state)
     for (int i = 0; i < OPTION_COUNT; i++) {
         char word[40];
         const bool is_there = (snprintf(word, sizeof word, " %s", option_table[i].name), strstr(out_text, word));
-        if (is_there != (!option_table[i].is_hidden))
+        const bool is_of_sweep = option_table[i].commands & 1 << COMMAND_SWEEP;
+        if (is_of_sweep && is_there == option_table[i].is_hidden)
             fail_msg("--help and %s", option_table[i].name);
     }
+    assert_null(strstr(out_text, "--price"));
+    assert_int_equal(run("report --help"), EXIT_OK);
+    assert_non_null(strstr(out_text, "--price LABEL=31000EUR"));
+    assert_int_equal(run("--help"), EXIT_OK);
     assert_non_null(strstr(out_text, "fabench plot A.jsonl ... [OPTIONS]"));
     assert_null(strstr(out_text, "selftest"));
     assert_int_equal(run("verify --help"), EXIT_OK);
