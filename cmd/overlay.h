@@ -2,8 +2,8 @@
  *
  * The file is CSV. Lines that begin with '#' are for readers; the first of them says in one line where the figures come
  * from and is printed with every chart that shows one. The line of names must have impl, mode, dtype, causal, q_len,
- * head_dim and tflops; where it has batch, q_heads, kv_len, layout, dist or l2, a point is drawn only beside rows of the
- * same value. Other columns are for readers. FLOPs are counted as DESIGN section 3 does. */
+ * head_dim and tflops; where it has batch, q_heads, kv_len, layout, dist or l2, a point is drawn only beside rows of
+ * the same value. Other columns are for readers. FLOPs are counted as DESIGN section 3 does. */
 #ifndef FABENCH_OVERLAY_H
 #define FABENCH_OVERLAY_H
 

@@ -1,5 +1,6 @@
 /* Records as figures side by side: for each label and problem the best implementation that passed its check. Pure
- * arithmetic over record rows; nothing is extrapolated, and nothing is compared over different problems or conditions. */
+ * arithmetic over record rows; nothing is extrapolated, and nothing is compared over different problems or conditions.
+ */
 #ifndef FABENCH_REPORT_DATA_H
 #define FABENCH_REPORT_DATA_H
 
@@ -64,9 +65,6 @@ void report_make(struct report *, const struct report_input *);
 void report_free(struct report *);
 
 const struct report_figure *report_figure_at(const struct report *, int point, int label);
-
-/* Why two labels share no point, as "dtype fp32 against fp16, bf16; tokens 4096 against 16384". */
-void report_difference(const struct report *, int label, int other, char *text, size_t size);
 
 /* The index of a row's problem in the published set, -1 = outside. */
 int report_set_index(const struct record_row *);

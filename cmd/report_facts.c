@@ -148,17 +148,21 @@ void report_fact_text(const struct report *r, int label, int fact, char *text, s
     }
 }
 
+static const char *uuid_of(const struct record_file *file)
+{
+    return text_of(json_object_get(file->header, "device"), "uuid");
+}
+
 int report_boards(const struct report *r, int label)
 {
     const struct report_label *l = &r->input->labels[label];
     bool is_one = true, are_many = true;
     for (int f = 0; f < l->file_count; f++) {
-        const json_t *device = json_object_get(r->input->files[l->files[f]].header, "device");
-        const char *uuid = text_of(device, "uuid");
+        const char *uuid = uuid_of(&r->input->files[l->files[f]]);
         if (!*uuid)
             return 0;
         for (int k = 0; k < f; k++) {
-            const bool is_same = is(uuid, text_of(json_object_get(r->input->files[l->files[k]].header, "device"), "uuid"));
+            const bool is_same = is(uuid, uuid_of(&r->input->files[l->files[k]]));
             is_one &= is_same;
             are_many &= !is_same;
         }

@@ -9,27 +9,10 @@
 #include "cmd/log.h"
 #include "cmd/numbers.h"
 #include "cmd/report_facts.h"
+#include "cmd/report_groups.h"
+#include "cmd/report_tables.h"
 
 static const char title[] = "Attention: devices side by side";
-
-static const char *label_name(const struct report *r, int label) { return r->input->labels[label].name; }
-
-/* A measured value, or an empty cell. */
-static void cell_real(struct document *d, enum document_emphasis emphasis, double value)
-{
-    char text[40];
-    document_cell(d, emphasis, "%s", isfinite(value) ? number_print_short(value, text, sizeof text) : "");
-}
-
-static void cell_percent(struct document *d, double value)
-{
-    if (isfinite(value) && value > 0 && value < 0.5)
-        document_cell(d, CELL_PLAIN, "< 1 %%");
-    else if (isfinite(value))
-        document_cell(d, CELL_PLAIN, "%.0f %%", value);
-    else
-        document_cell(d, CELL_PLAIN, "%s", "");
-}
 
 /* ---- comparability ---- */
 
@@ -57,7 +40,7 @@ static void say_differences(struct document *d, const struct report *r)
         for (int l = 0; l < r->input->label_count; l++) {
             report_fact_text(r, l, fact, text, sizeof text);
             const size_t used = strlen(line);
-            snprintf(line + used, sizeof line - used, "%s%s %s", used ? ", " : "", label_name(r, l),
+            snprintf(line + used, sizeof line - used, "%s%s %s", used ? ", " : "", report_label_name(r, l),
                      text[0] ? text : "not known");
         }
         document_item(d, "They differ in %s: %s.", report_facts[fact].name, line);
@@ -84,7 +67,7 @@ static void say_groups(struct document *d, const struct report *r)
         for (int l = 0; l < count; l++)
             if (r->summaries[l].group == g)
                 snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "",
-                         label_name(r, l));
+                         report_label_name(r, l));
         document_item(d, "Group %d: %s.", g + 1, names);
     }
     for (int a = 0; a < count; a++)
@@ -92,7 +75,8 @@ static void say_groups(struct document *d, const struct report *r)
             if (r->summaries[a].group == r->summaries[b].group)
                 continue;
             report_difference(r, b, a, text, sizeof text);
-            document_item(d, "%s and %s have no problem in common: %s.", label_name(r, b), label_name(r, a), text);
+            document_item(d, "%s and %s have no problem in common: %s.", report_label_name(r, b),
+                          report_label_name(r, a), text);
         }
     say_differences(d, r);
 }
@@ -126,7 +110,7 @@ static void say_warnings(struct document *d, const struct report *r)
             const struct report_figure *f = report_figure_at(r, p, l);
             if (f->is_there && f->best.pct_of_gemm > 105)
                 document_item(d, "%s: %s at %s d%lld n=%lld reaches %.0f %% of the GEMM ceiling, which is suspect.",
-                              label_name(r, l), f->best.impl, f->best.mode, (long long)f->best.head_dim,
+                              report_label_name(r, l), f->best.impl, f->best.mode, (long long)f->best.head_dim,
                               (long long)f->best.q_len, f->best.pct_of_gemm);
         }
 }
@@ -140,7 +124,7 @@ static void put_conditions(struct document *d, const struct report *r)
     document_table(d, alignment);
     document_cell(d, CELL_PLAIN, "%s", "");
     for (int l = 0; l < labels; l++)
-        document_cell(d, CELL_PLAIN, "%s", label_name(r, l));
+        document_cell(d, CELL_PLAIN, "%s", report_label_name(r, l));
     for (int fact = 0; fact < report_fact_count; fact++) {
         bool is_known = false;
         for (int l = 0; l < labels; l++) {
@@ -190,16 +174,16 @@ static double summary_value(const struct report_summary *s, int column)
 static void put_geomean_row(struct document *d, const struct report *r, int l, const bool *is_shown)
 {
     const struct report_summary *s = &r->summaries[l];
-    document_cell(d, CELL_STRONG, "%s", label_name(r, l));
+    document_cell(d, CELL_STRONG, "%s", report_label_name(r, l));
     if (isfinite(s->geomeans.tflops))
-        cell_real(d, CELL_STRONG, s->geomeans.tflops);
+        report_cell_real(d, CELL_STRONG, s->geomeans.tflops);
     else
         document_cell(d, CELL_PLAIN, "%d of %d points", s->geomeans.points, REPORT_SET_POINTS);
     for (int c = 0; c < SUMMARY_COLUMNS; c++) {
         if (is_shown[c] && summary_columns[c].is_percent)
-            cell_percent(d, summary_value(s, c));
+            report_cell_percent(d, summary_value(s, c));
         else if (is_shown[c])
-            cell_real(d, CELL_PLAIN, summary_value(s, c));
+            report_cell_real(d, CELL_PLAIN, summary_value(s, c));
     }
     document_cell(d, s->counts.fail ? CELL_BAD : CELL_PLAIN, "%d of %d", s->counts.pass, s->counts.rows);
 }
@@ -241,14 +225,14 @@ static void put_prices(struct document *d, const struct report *r)
     for (int l = 0; l < r->input->label_count; l++) {
         const double price = r->input->labels[l].price;
         const struct report_geomeans *g = &r->summaries[l].geomeans;
-        document_cell(d, CELL_STRONG, "%s", label_name(r, l));
+        document_cell(d, CELL_STRONG, "%s", report_label_name(r, l));
         if (isfinite(price))
             document_cell(d, CELL_PLAIN, "%.*f", price == floor(price) ? 0 : 2, price);
         else
             document_cell(d, CELL_PLAIN, "%s", "");
-        cell_real(d, CELL_STRONG, 1000 * g->tflops / price);
+        report_cell_real(d, CELL_STRONG, 1000 * g->tflops / price);
         if (has_sustained)
-            cell_real(d, CELL_PLAIN, 1000 * g->tflops_sustained / price);
+            report_cell_real(d, CELL_PLAIN, 1000 * g->tflops_sustained / price);
     }
     document_text(d, "Prices are the caller's, for one device; per 1000 %s of the geometric mean.", currency);
 }
@@ -261,8 +245,9 @@ static void say_spread(struct document *d, const struct report *r, int l)
     if (label->file_count < 2)
         return;
     if (isfinite(s->file_least))
-        document_item(d, "%s: the geometric mean of its files reaches from %.1f to %.1f TFLOPS, a spread of %.1f %% %s.",
-                      label->name, s->file_least, s->file_most, 100 * (s->file_most - s->file_least) / s->geomeans.tflops,
+        document_item(d, "%s: the geometric mean of its files reaches from %.1f to %.1f TFLOPS, a spread of %.1f %% "
+                         "%s.", label->name, s->file_least, s->file_most,
+                      100 * (s->file_most - s->file_least) / s->geomeans.tflops,
                       boards == 1                   ? "between runs of one board"
                       : boards == label->file_count ? "between boards"
                                                     : "between runs or boards, which the records do not tell apart");
@@ -284,221 +269,14 @@ static void put_summary(struct document *d, const struct report *r)
         for (int p = 0; p < r->point_count; p++)
             shared += report_figure_at(r, p, l)->rank > 0;
         if (shared)
-            document_item(d, "%s: fastest at %d and tied for fastest at %d of the %d points it shares.", label_name(r, l),
-                          r->summaries[l].best_points, r->summaries[l].tied_points, shared);
+            document_item(d, "%s: fastest at %d and tied for fastest at %d of the %d points it shares.",
+                          report_label_name(r, l), r->summaries[l].best_points, r->summaries[l].tied_points, shared);
     }
     document_text(d, "TFLOPS are burst figures unless the column says sustained. Capped is the median share of time "
                      "under the power cap, which is normal; throttled is the largest share of thermal and brake "
                      "slowdown.");
     if (r->input->currency[0])
         put_prices(d, r);
-}
-
-/* ---- point by point ---- */
-
-static const char *mask_name(const struct record_row *row) { return row->causal ? "causal" : "full"; }
-
-/* "fwd, fp16, 16384 tokens, heads x d = 2048, bshd, N(0,1), L2 cold": what a table's lines share. */
-static void family(const struct record_row *row, char *text, size_t size)
-{
-    snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s", row->mode, row->dtype,
-             (double)row->batch * (double)row->q_len, (double)row->q_heads * (double)row->head_dim,
-             row->kv_heads != row->q_heads ? " (grouped kv heads)" : "", row->layout,
-             strcmp(row->dist, "normal") == 0 ? "N(0,1)" : row->dist, row->l2,
-             row->window_left >= 0 || row->window_right >= 0 ? ", windowed" : "");
-}
-
-static void cell_length(struct document *d, const struct record_row *row)
-{
-    char n[24], kv[24];
-    number_print_count(row->q_len, n, sizeof n);
-    number_print_count(row->kv_len, kv, sizeof kv);
-    document_cell(d, CELL_PLAIN, "%s%s%s", n, row->kv_len != row->q_len ? " x " : "", row->kv_len != row->q_len ? kv : "");
-}
-
-/* "655.0 ± 0.3 %": half the interval, relative to the figure. */
-static void cell_figure(struct document *d, const struct report_figure *f)
-{
-    char text[40];
-    number_print_short(f->best.tflops, text, sizeof text);
-    if (f->rank == 1 && f->is_tied)
-        document_cell(d, CELL_STRONG, "tie %s ± %.1f %%", text, 50 * (f->hi - f->lo) / f->best.tflops);
-    else
-        document_cell(d, f->rank == 1 ? CELL_STRONG : CELL_PLAIN, "%s ± %.1f %%", text,
-                      50 * (f->hi - f->lo) / f->best.tflops);
-}
-
-static bool is_shared(const struct report *r, int point, int group)
-{
-    for (int l = 0; l < r->input->label_count; l++)
-        if (r->summaries[l].group == group && report_figure_at(r, point, l)->rank > 0)
-            return true;
-    return false;
-}
-
-/* One table of all points that at least two labels of the group have. */
-static void put_comparison(struct document *d, const struct report *r, int group)
-{
-    const int labels = r->input->label_count;
-    char *alignment = xcalloc(2 * (unsigned long)labels + 8, 1), last[200] = "", here[200];
-    int columns = 0, shared = 0;
-    for (int p = 0; p < r->point_count; p++)
-        shared += is_shared(r, p, group);
-    strcpy(alignment, "lrr");
-    for (int l = 0; l < labels; l++)
-        if (r->summaries[l].group == group) {
-            strcat(alignment, "rl");
-            columns++;
-        }
-    if (columns > 1 && shared) {
-        document_heading(d, 2, "Side by side%s", r->group_count > 1 ? " (within a group)" : "");
-        document_text(d, "TFLOPS of the best implementation that passed its check, and its name; ± half of the 95 %% "
-                         "interval of the median. Strong: the fastest; tie: fastest together, the intervals overlap. "
-                         "Empty: not measured.");
-    }
-    for (int p = 0; p < r->point_count && columns > 1; p++) {
-        const struct record_row *row = r->points[p].row;
-        if (!is_shared(r, p, group))
-            continue;
-        family(row, here, sizeof here);
-        if (strcmp(here, last) != 0) {
-            document_heading(d, 3, "%s", here);
-            document_table(d, alignment);
-            document_cell(d, CELL_PLAIN, "mask");
-            document_cell(d, CELL_PLAIN, "d");
-            document_cell(d, CELL_PLAIN, "n");
-            for (int l = 0; l < labels; l++)
-                if (r->summaries[l].group == group) {
-                    document_cell(d, CELL_PLAIN, "%s", label_name(r, l));
-                    document_cell(d, CELL_PLAIN, "by");
-                }
-            snprintf(last, sizeof last, "%s", here);
-        }
-        document_cell(d, CELL_PLAIN, "%s", mask_name(row));
-        document_cell(d, CELL_PLAIN, "%lld", (long long)row->head_dim);
-        cell_length(d, row);
-        for (int l = 0; l < labels; l++) {
-            const struct report_figure *f = report_figure_at(r, p, l);
-            if (r->summaries[l].group != group)
-                continue;
-            if (f->is_there)
-                cell_figure(d, f);
-            else
-                document_cell(d, CELL_PLAIN, "%s", "");
-            document_cell(d, CELL_PLAIN, "%s", f->is_there ? f->best.impl : "");
-        }
-    }
-    free(alignment);
-}
-
-/* ---- one device ---- */
-
-/* A column of a device's tables; left out where the device has no value in it anywhere. */
-struct device_column {
-    const char *name;
-    size_t offset; /* of a double in struct record_row */
-    bool is_percent;
-};
-
-#define COLUMN(name, field, is_percent) {name, offsetof(struct record_row, field), is_percent}
-static const struct device_column device_columns[] = {
-    COLUMN("sustained", tflops_sustained, false), COLUMN("% of GEMM", pct_of_gemm, true),
-    COLUMN("x naive", speedup_vs_naive, false),   COLUMN("TFLOPS/W", tflops_per_w, false),
-    COLUMN("J per pass", energy_j, false),        COLUMN("MHz", sm_clock_mhz, false),
-    COLUMN("capped", power_capped_pct, true),     COLUMN("throttled", throttled_pct, true),
-    COLUMN("workspace MB", workspace_mb, false),  COLUMN("err/bound", err_used, false),
-};
-enum { DEVICE_COLUMNS = sizeof device_columns / sizeof device_columns[0] };
-
-static double value_at(const struct report_figure *f, int column)
-{
-    return *(const double *)((const char *)&f->best + device_columns[column].offset);
-}
-
-static void put_device_line(struct document *d, const struct report *r, int label, int point, const bool *is_shown,
-                            bool has_spread, bool has_naive)
-{
-    const struct report_figure *f = report_figure_at(r, point, label);
-    const struct record_row *row = r->points[point].row;
-    char text[40];
-    document_cell(d, CELL_PLAIN, "%s", mask_name(row));
-    document_cell(d, CELL_PLAIN, "%lld", (long long)row->head_dim);
-    cell_length(d, row);
-    document_cell(d, CELL_PLAIN, "%s%s%s%s", f->best.impl, f->ties[0] ? " (tie: " : "", f->ties, f->ties[0] ? ")" : "");
-    document_cell(d, CELL_STRONG, "%s", number_print_short(f->best.tflops, text, sizeof text));
-    document_cell(d, CELL_PLAIN, "%.1f %%", 50 * (f->hi - f->lo) / f->best.tflops);
-    if (has_spread && f->file_count > 1)
-        document_cell(d, CELL_PLAIN, "%.1f %% of %d", 100 * (f->most - f->least) / f->best.tflops, f->file_count);
-    else if (has_spread)
-        document_cell(d, CELL_PLAIN, "%s", "");
-    for (int c = 0; c < DEVICE_COLUMNS; c++) {
-        if (!is_shown[c])
-            continue;
-        if (device_columns[c].is_percent)
-            cell_percent(d, value_at(f, c));
-        else
-            cell_real(d, CELL_PLAIN, value_at(f, c));
-    }
-    if (has_naive && f->naive_is_oom && !f->has_naive)
-        document_cell(d, CELL_BAD, "does not fit");
-    else if (has_naive)
-        cell_real(d, CELL_PLAIN, f->naive_workspace_mb);
-}
-
-static void put_device_tables(struct document *d, const struct report *r, int label)
-{
-    bool is_shown[DEVICE_COLUMNS] = {false}, has_spread = false, has_naive = false;
-    char alignment[DEVICE_COLUMNS + 12] = "lrrlrr", last[200] = "", here[200];
-    for (int p = 0; p < r->point_count; p++) {
-        const struct report_figure *f = report_figure_at(r, p, label);
-        for (int c = 0; c < DEVICE_COLUMNS && f->is_there; c++)
-            is_shown[c] |= isfinite(value_at(f, c));
-        has_spread |= f->is_there && f->file_count > 1;
-        has_naive |= f->is_there && (f->naive_is_oom || isfinite(f->naive_workspace_mb));
-    }
-    for (int c = -2; c < DEVICE_COLUMNS; c++)
-        if (c == -2 ? has_spread : c == -1 ? has_naive : is_shown[c])
-            strcat(alignment, "r");
-    for (int p = 0; p < r->point_count; p++) {
-        if (!report_figure_at(r, p, label)->is_there)
-            continue;
-        family(r->points[p].row, here, sizeof here);
-        if (strcmp(here, last) != 0) {
-            static const char *const first[] = {"mask", "d", "n", "best", "TFLOPS", "±"};
-            snprintf(last, sizeof last, "%s", here);
-            document_heading(d, 3, "%s: %s", label_name(r, label), here);
-            document_table(d, alignment);
-            for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
-                document_cell(d, CELL_PLAIN, "%s", first[i]);
-            if (has_spread)
-                document_cell(d, CELL_PLAIN, "between files");
-            for (int c = 0; c < DEVICE_COLUMNS; c++)
-                if (is_shown[c])
-                    document_cell(d, CELL_PLAIN, "%s", device_columns[c].name);
-            if (has_naive)
-                document_cell(d, CELL_PLAIN, "naive MB");
-        }
-        put_device_line(d, r, label, p, is_shown, has_spread, has_naive);
-    }
-}
-
-static void put_device(struct document *d, const struct report *r, int label)
-{
-    char remarks[800], naive[500];
-    bool has_energy = false;
-    for (int p = 0; p < r->point_count; p++)
-        has_energy |= isfinite(report_figure_at(r, p, label)->best.tflops_sustained) &&
-                      report_figure_at(r, p, label)->is_there;
-    report_remarks(r, label, remarks, sizeof remarks);
-    document_heading(d, 2, "%s%s%s%s", label_name(r, label), remarks[0] ? " (" : "", remarks, remarks[0] ? ")" : "");
-    report_naive_text(r, label, naive, sizeof naive);
-    document_item(d, "%d of %d rows passed their check; %d did not fit, %d were refused by their implementation.",
-                  r->summaries[label].counts.pass, r->summaries[label].counts.rows, r->summaries[label].counts.oom,
-                  r->summaries[label].counts.unsupported);
-    document_item(d, "Memory of the naive three passes: %s.", naive[0] ? naive : "not measured");
-    if (!has_energy)
-        document_item(d, "No sustained TFLOPS, TFLOPS/W or J per pass: these records hold no --sustain-s region.");
-    put_device_tables(d, r, label);
 }
 
 /* ---- the whole ---- */
@@ -545,10 +323,10 @@ struct document *report_page(const struct report *r, const struct report_charts 
     if (charts->was_asked)
         put_speed_charts(d, charts, overlay);
     for (int g = 0; g < r->group_count; g++)
-        put_comparison(d, r, g);
+        report_put_comparison(d, r, g);
     put_conditions(d, r);
     for (int l = 0; l < r->input->label_count; l++)
-        put_device(d, r, l);
+        report_put_device(d, r, l);
     if (charts->count && !charts->is_gnuplot_absent)
         document_heading(d, 2, "Speed-up and memory");
     put_charts(d, charts, "tflops", false);

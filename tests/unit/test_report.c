@@ -14,6 +14,7 @@
 #include "cmd/log.h"
 #include "cmd/report_data.h"
 #include "cmd/report_facts.h"
+#include "cmd/report_groups.h"
 #include "cmd/report_page.h"
 
 enum { LABELS = 4, ROWS = 200 };
