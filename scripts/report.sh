@@ -13,7 +13,12 @@ results=${FABENCH_RESULTS:-results}
 [ -x "$fabench" ] || { echo "report: no program at $fabench; build it first" >&2; exit 1; }
 
 arguments=()
+folders=()
 for folder in "$results"/*/; do
+    [ "$folder" = "$results/cpu/" ] || folders+=("$folder")
+done
+[ ! -d "$results/cpu" ] || folders+=("$results/cpu/") # behind the devices that the page is about
+for folder in "${folders[@]}"; do
     device=$(basename "$folder")
     while read -r what; do
         newest=$(find "$folder" -maxdepth 1 -name "[0-9]*-*-$what.jsonl" | sort | tail -n 1)
