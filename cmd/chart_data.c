@@ -294,6 +294,7 @@ static double value_of(enum chart_kind kind, const struct record_row *row)
     const struct record_tensor *worst;
     switch (kind) {
     case CHART_TFLOPS: return row->flops / row->time_ms * 1e-9;
+    case CHART_SUSTAINED: return row->tflops_sustained;
     case CHART_SPEEDUP: return row->speedup_vs_naive;
     case CHART_MEMORY: return row->workspace_mb;
     case CHART_ERROR:

@@ -6,7 +6,7 @@
 #include "cmd/overlay.h"
 #include "cmd/record.h"
 
-enum chart_kind { CHART_TFLOPS, CHART_SPEEDUP, CHART_MEMORY, CHART_ERROR, CHART_KIND_COUNT };
+enum chart_kind { CHART_TFLOPS, CHART_SUSTAINED, CHART_SPEEDUP, CHART_MEMORY, CHART_ERROR, CHART_KIND_COUNT };
 
 /* What is to be drawn; all of it stays the caller's. */
 struct chart_input {

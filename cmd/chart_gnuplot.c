@@ -211,8 +211,9 @@ static void measure_y(struct script *s, const struct chart_set *set, const struc
         }
     if (!isfinite(least))
         least = most = 1; /* nothing but zeros */
-    s->low_y = pow(10, floor(log10(least) - 0.02));
-    s->high_y = pow(10, ceil(log10(most) + 0.02));
+    /* Absurd values are drawn, too: within what gnuplot can compute with. */
+    s->low_y = pow(10, fmax(floor(log10(least) - 0.02), -300));
+    s->high_y = pow(10, fmin(ceil(log10(most) + 0.02), 300));
     s->zero_y = NAN;
     if (has_zero && page->kind == CHART_MEMORY) {
         s->zero_y = s->low_y / 10;

@@ -6,6 +6,10 @@ const struct chart_kind_def chart_kinds[CHART_KIND_COUNT] = {
         {"tflops", "Attention speed", "TFLOPS",
          "FLOPs: forward 4 d per visible pair and head, backward 2.5 x that. Bars: 95 % interval of the median.",
          false},
+    [CHART_SUSTAINED] =
+        {"sustained", "Sustained attention speed", "TFLOPS, sustained",
+         "Over a region of --sustain-s that is each implementation's own; burst figures have a page of their own.",
+         false},
     [CHART_SPEEDUP] = {"speedup", "Speed-up over the naive three passes", "x naive",
                        "Medians of ratios within rounds; above the dashed line is faster than naive.", false},
     [CHART_MEMORY] =

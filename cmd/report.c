@@ -112,7 +112,7 @@ static int draw_kind(const struct report *r, int group, enum chart_kind kind, co
 
 static int draw(const struct report *r, const struct overlay *overlay, const char *dir, struct report_charts *charts)
 {
-    static const enum chart_kind kinds[] = {CHART_TFLOPS, CHART_SPEEDUP, CHART_MEMORY};
+    static const enum chart_kind kinds[] = {CHART_TFLOPS, CHART_SUSTAINED, CHART_SPEEDUP, CHART_MEMORY};
     int status = EXIT_OK;
     charts->was_asked = true;
     for (int g = 0; g < r->group_count; g++)
@@ -168,14 +168,17 @@ static int write_report(const struct report *r, const struct options *o, const s
 {
     struct report_charts charts = {0};
     char *dir = o->out_dir ? xstrdup(o->out_dir) : default_dir();
-    int status = path_make_dirs(dir) ? EXIT_OK : EXIT_IO;
-    if (status == EXIT_OK && o->plot != PLOT_NONE)
+    const bool is_made = path_make_dirs(dir);
+    int status = is_made ? EXIT_OK : EXIT_IO;
+    if (is_made && o->plot != PLOT_NONE)
         status = draw(r, overlay, dir, &charts);
-    if (status == EXIT_OK) {
+    if (is_made) { /* a chart that failed has been said, and is not on the page */
         struct document *page = report_page(r, &charts, overlay), *brief = report_brief(r);
+        int written = EXIT_OK;
         for (int format = PAGE_MARKDOWN; format <= PAGE_CSV; format++)
-            status = exit_worst(status, write_file(r, page, dir, (enum page_format)format));
-        if (status == EXIT_OK && !o->quiet) {
+            written = exit_worst(written, write_file(r, page, dir, (enum page_format)format));
+        status = exit_worst(status, written);
+        if (written == EXIT_OK && !o->quiet) {
             document_write_text(brief, stdout, terminal_width());
             printf("\nreport: %s/ report.html report.md report.csv, %d chart%s\n", dir,
                    charts.is_gnuplot_absent ? 0 : charts.count, charts.count == 1 ? "" : "s");

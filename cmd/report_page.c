@@ -281,11 +281,16 @@ static void put_summary(struct document *d, const struct report *r)
 
 /* ---- the whole ---- */
 
-/* The charts whose names begin with the word of their kind, or those with any other. */
-static void put_charts(struct document *d, const struct report_charts *charts, const char *kind, bool is_wanted)
+static bool is_speed_chart(const char *name)
+{
+    return strncmp(name, "tflops-", 7) == 0 || strncmp(name, "sustained-", 10) == 0;
+}
+
+/* The charts of speed, or all others. */
+static void put_charts(struct document *d, const struct report_charts *charts, bool of_speed)
 {
     for (int i = 0; !charts->is_gnuplot_absent && i < charts->count; i++)
-        if ((strncmp(charts->names[i], kind, strlen(kind)) == 0) == is_wanted)
+        if (is_speed_chart(charts->names[i]) == of_speed)
             document_chart(d, charts->names[i], charts->names[i]);
 }
 
@@ -295,7 +300,7 @@ static void put_speed_charts(struct document *d, const struct report_charts *cha
     if (charts->is_gnuplot_absent)
         document_text(d, "gnuplot was not installed where this page was made, so it has no charts; their scripts and "
                          "data lie beside it, and gnuplot NAME.gp draws one.");
-    put_charts(d, charts, "tflops", true);
+    put_charts(d, charts, true);
     if (overlay && charts->count)
         document_text(d, "Grey marks are published figures that were not measured here. They are in no table and no "
                          "ranking. %s", overlay->source);
@@ -329,7 +334,7 @@ struct document *report_page(const struct report *r, const struct report_charts 
         report_put_device(d, r, l);
     if (charts->count && !charts->is_gnuplot_absent)
         document_heading(d, 2, "Speed-up and memory");
-    put_charts(d, charts, "tflops", false);
+    put_charts(d, charts, false);
     document_heading(d, 2, "How to read this");
     document_item(d, "FLOPs: forward 4 x batch x heads x head dim x visible pairs, backward 2.5 times that, for every "
                      "implementation; ratios of TFLOPS are ratios of time.");

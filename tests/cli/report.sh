@@ -65,6 +65,18 @@ expect_stderr 'gnuplot is not installed'
 expect "the page to say so" grep -q 'gnuplot was not installed' page_bare/report.html
 expect "scripts" test -n "$(find page_bare -name '*.gp')"
 
+# gnuplot fails: the page stands without the chart, and the exit code says so.
+mkdir fake
+printf '#!/bin/sh\necho boom >&2\nexit 3\n' >fake/gnuplot
+chmod +x fake/gnuplot
+what="fabench report with a gnuplot that fails"
+code=0
+PATH=$tmp/fake:$PATH "$fabench" report a.jsonl --out page_failed >out 2>err </dev/null || code=$?
+expect_code 7
+expect_stderr 'gnuplot \(tflops-fp32\): boom'
+expect_file page_failed/report.html
+expect "no chart in it" sh -c "! grep -q '<svg' page_failed/report.html"
+
 # What shares no problem is on one page, in groups, and not compared: 5.
 run report A=a.jsonl B=other.jsonl --out groups
 expect_code 5

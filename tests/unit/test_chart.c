@@ -506,6 +506,26 @@ static void published_points_are_drawn_apart(void **state)
     record_file_free(&file);
 }
 
+/* Sustained figures have a page of their own, and rows without one leave none. */
+static void sustained_is_not_burst(void **state)
+{
+    struct record_file file;
+    (void)state;
+    make_file(&file, "a.jsonl", 3);
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    assert_false(exists("sustained-fp16.gp"));
+    file.rows[1].tflops_sustained = 123;
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *text = slurp("sustained-fp16.dat");
+    assert_has(text, "\n2048,123,123,123\n");
+    assert_lacks(text, "1024");
+    free(text);
+    text = slurp("tflops-fp16.dat");
+    assert_lacks(text, "123,");
+    free(text);
+    record_file_free(&file);
+}
+
 /* A report's lines: a colour for each file, whatever the implementations are called. */
 static void named_files_have_colors_of_their_own(void **state)
 {
@@ -708,6 +728,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(hostile_names_stay_text, begin, finish),
         cmocka_unit_test_setup_teardown(gnuplot_draws_everything, begin, finish),
         cmocka_unit_test_setup_teardown(published_points_are_drawn_apart, begin, finish),
+        cmocka_unit_test_setup_teardown(sustained_is_not_burst, begin, finish),
         cmocka_unit_test_setup_teardown(named_files_have_colors_of_their_own, begin, finish),
         cmocka_unit_test_setup_teardown(scripts_stand_alone, begin, finish),
         cmocka_unit_test_setup_teardown(edge_shapes_are_drawn, begin, finish),
