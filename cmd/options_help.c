@@ -88,7 +88,7 @@ void options_print_help(const struct command_def *command, bool is_named)
     puts("Lists: 64,128; ranges: 1k:16k:*2, 512:4k:+512; k = 1024; --name VALUE or --name=VALUE; [default]");
     for (int group = 0; group < GROUP_COUNT; group++)
         print_group(command, (enum option_group)group);
-    puts("exit code: 0 done, 1 a check failed, 2 usage, 5 not comparable, 6 device, 7 files or internal, 130 interrupted");
+    puts("exit code: 0 done, 1 a check failed, 2 usage, 5 not comparable, 6 device, 7 files, 130 interrupted");
 }
 
 void options_print_version(void)

@@ -177,7 +177,7 @@ done
     echo
     echo "Texts in this folder: $(cd "$stage/LICENSES" && printf '%s\n' *.txt | grep -v '^NOTICE.txt$' | paste -sd ' ')"
 } >"$stage/LICENSES/NOTICE.txt"
-if [ "$has_cuda" -eq 1 ] && ! ls "$stage"/LICENSES/ | grep -qiE 'cublas|EULA'; then
+if [ "$has_cuda" -eq 1 ] && [ -z "$(find "$stage/LICENSES" -iname "*cublas*" -o -iname "*eula*")" ]; then
     say "warning: no license text of cuBLAS was found; LICENSES/NOTICE.txt has the address"
 fi
 glibc=$(find "$stage/bin" "$stage/lib" -type f -exec grep -aohE 'GLIBC_2\.[0-9]+' {} + | sort -uV | tail -n 1)
