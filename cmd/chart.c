@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/chart_data.h"
 #include "cmd/chart_gnuplot.h"
 #include "cmd/log.h"
 #include "cmd/numbers.h"
@@ -64,7 +63,7 @@ struct bar {
     int order; /* of the series, within one n */
     const char *label;
     double value;
-    bool is_failed;
+    bool is_failed, is_published;
 };
 
 static int compare_bars(const void *left, const void *right)
@@ -83,7 +82,16 @@ static int collect_bars(const struct chart_set *set, const struct chart_panel *p
         *bars = xrealloc(*bars, (unsigned long)(count + found + 1) * sizeof **bars);
         for (int k = 0; k < found; k++)
             (*bars)[count++] = (struct bar){points[k].n, i, set->series[i].label, points[k].value,
-                                           points[k].is_failed};
+                                           points[k].is_failed, false};
+        free(points);
+    }
+    for (int i = 0; i < set->overlay_count; i++) {
+        struct chart_point *points;
+        const int found = chart_overlay(set, panel, i, &points);
+        *bars = xrealloc(*bars, (unsigned long)(count + found + 1) * sizeof **bars);
+        for (int k = 0; k < found; k++)
+            (*bars)[count++] = (struct bar){points[k].n, set->series_count + set->file_count + i,
+                                           set->overlay_names[i], points[k].value, false, true};
         free(points);
     }
     for (int f = 0; f < set->file_count; f++) {
@@ -91,7 +99,8 @@ static int collect_bars(const struct chart_set *set, const struct chart_panel *p
         const int found = chart_ceiling(set, panel, f, &points);
         *bars = xrealloc(*bars, (unsigned long)(count + found + 1) * sizeof **bars);
         for (int k = 0; k < found; k++)
-            (*bars)[count++] = (struct bar){points[k].n, set->series_count + f, "GEMM ceiling", points[k].value, false};
+            (*bars)[count++] = (struct bar){points[k].n, set->series_count + f, "GEMM ceiling", points[k].value,
+                                           false, false};
         free(points);
     }
     if (count)
@@ -99,7 +108,7 @@ static int collect_bars(const struct chart_set *set, const struct chart_panel *p
     return count;
 }
 
-/* Bars of '#', the ceiling's of '-', a failed one's of 'x'. */
+/* Bars of '#', the ceiling's of '-', a failed one's of 'x', a published one's of '.'. */
 static void print_bars(const struct chart_set *set, const struct chart_panel *panel, int width, bool color, FILE *out)
 {
     struct bar *bars;
@@ -114,12 +123,14 @@ static void print_bars(const struct chart_set *set, const struct chart_panel *pa
     }
     if (label_width > width / 3)
         label_width = width / 3;
-    const int room = width - 7 - label_width - 1 - 9;
+    const int room = width - 7 - label_width - 1 - 11;
     fprintf(out, "%s %s, TFLOPS\n", chart_panel_title(panel, title, sizeof title), panel->dtype);
     for (int i = 0; i < count; i++) {
         char label[200];
         const int length = most > 0 ? (int)(bars[i].value / most * room + 0.5) : 0;
-        const char fill = bars[i].is_failed ? 'x' : strcmp(bars[i].label, "GEMM ceiling") == 0 ? '-' : '#';
+        const char fill = bars[i].is_failed      ? 'x'
+                          : bars[i].is_published ? '.'
+                          : strcmp(bars[i].label, "GEMM ceiling") == 0 ? '-' : '#';
         record_clean_text(bars[i].label, label, sizeof label);
         wrap_shorten(label, label_width);
         fprintf(out, "%6s %s%*s ",
@@ -129,9 +140,16 @@ static void print_bars(const struct chart_set *set, const struct chart_panel *pa
             fputs("\033[1;31m", out);
         for (int k = 0; k < length; k++)
             fputc(fill, out);
-        fprintf(out, "%s %s\n", color && bars[i].is_failed ? "\033[0m" : "",
-                bars[i].is_failed ? "FAILED" : number_print_short(bars[i].value, value, sizeof value));
+        fprintf(out, "%s %s%s\n", color && bars[i].is_failed ? "\033[0m" : "",
+                bars[i].is_failed ? "FAILED" : number_print_short(bars[i].value, value, sizeof value),
+                bars[i].is_published ? " *" : "");
     }
+    for (int i = 0; i < count; i++)
+        if (bars[i].is_published) {
+            fprintf(out, "* published, not measured here: ");
+            wrap_words(out, width, 0, 2, set->overlay->source[0] ? set->overlay->source : "(no source given)");
+            break;
+        }
     free(bars);
 }
 
@@ -158,15 +176,32 @@ static int print_term(const struct chart_set *set, int width, bool color)
     return failures ? EXIT_IO : EXIT_OK;
 }
 
-int charts_write(const struct record_file *files, int file_count, const char *dir, enum plot_format format, int width,
-                 bool color)
+/* Says once that no published point found its row; a point for a problem that was not run is no news. */
+static void check_overlay(const struct chart_set *set)
+{
+    for (int p = 0; p < set->panel_count; p++)
+        for (int i = 0; i < set->overlay_count; i++) {
+            struct chart_point *points;
+            const int count = chart_overlay(set, &set->panels[p], i, &points);
+            free(points);
+            if (count)
+                return;
+        }
+    if (set->overlay)
+        log_warn("--overlay: none of its %d points is of a problem, dtype and conditions that are drawn here",
+                 set->overlay->count);
+}
+
+int charts_write(const struct chart_input *input, const char *dir, enum plot_format format, int width, bool color)
 {
     struct chart_set set;
     struct progress progress = {0};
     int result = EXIT_OK;
     if (format == PLOT_NONE)
         return EXIT_OK;
-    chart_set_make(&set, files, file_count);
+    chart_set_make(&set, input);
+    if (set.panel_count)
+        check_overlay(&set);
     if (set.panel_count == 0) {
         log_note("no timed row to draw: no charts");
     } else if (format == PLOT_TERM) {

@@ -48,6 +48,13 @@ static const struct style other_styles[] = {{"#CC79A7", 11}, {"#882255", 15}, {"
                                             {"#332288", 9}};
 enum { OTHER_STYLES = sizeof other_styles / sizeof other_styles[0] };
 
+/* Where colours belong to files. */
+static const struct style file_styles[] = {{"#0072B2", 7}, {"#D55E00", 5},  {"#009E73", 9}, {"#CC79A7", 13},
+                                           {"#E69F00", 11}, {"#56B4E9", 15}, {"#000000", 7}};
+enum { FILE_STYLES = sizeof file_styles / sizeof file_styles[0] };
+
+const char *chart_file_color(int file) { return file_styles[file % FILE_STYLES].color; }
+
 static uint32_t hash(const char *text)
 {
     uint32_t h = 2166136261u; /* FNV-1a */
@@ -61,6 +68,12 @@ static void set_style(const struct chart_set *set, struct chart_series *series)
     bool is_taken[OTHER_STYLES] = {false};
     /* The file, and a kv_len of its own, show in the dashes. */
     int dash = series->file % 5 + 1;
+    if (set->is_by_file) {
+        series->color = chart_file_color(series->file);
+        series->point = file_styles[series->file % FILE_STYLES].point;
+        series->dash = is(series->impl, "naive") ? 3 : series->kv_len ? 4 : 1 + 4 * (series->file >= FILE_STYLES);
+        return;
+    }
     for (const struct chart_series *other = set->series; other < series; other++) {
         if (other->file == series->file && is(other->impl, series->impl))
             dash = dash % 5 + 1;
@@ -128,7 +141,10 @@ static void label_series(const struct chart_set *set, struct chart_series *serie
     char kv[40] = "";
     if (series->kv_len)
         snprintf(kv, sizeof kv, ", kv %lld", (long long)series->kv_len);
-    if (set->file_count > 1)
+    if (set->is_by_file)
+        snprintf(series->label, sizeof series->label, "%.100s%s%s", set->file_labels[series->file],
+                 is(series->impl, "naive") ? ", naive" : "", kv);
+    else if (set->file_count > 1)
         snprintf(series->label, sizeof series->label, "%.60s%s, %.100s", series->impl, kv,
                  set->file_labels[series->file]);
     else
@@ -198,13 +214,36 @@ static int compare_series(const void *left, const void *right)
     return (a->kv_len > b->kv_len) - (a->kv_len < b->kv_len);
 }
 
-void chart_set_make(struct chart_set *set, const struct record_file *files, int file_count)
+static void name_overlay(struct chart_set *set)
 {
+    for (int i = 0; set->overlay && i < set->overlay->count; i++) {
+        const char *impl = set->overlay->points[i].impl;
+        bool is_known = false;
+        for (int k = 0; k < set->overlay_count; k++)
+            is_known |= is(set->overlay_names[k], impl);
+        if (is_known)
+            continue;
+        set->overlay_names =
+            xrealloc(set->overlay_names, (unsigned long)(set->overlay_count + 1) * sizeof *set->overlay_names);
+        snprintf(set->overlay_names[set->overlay_count++], sizeof *set->overlay_names, "%s", impl);
+    }
+}
+
+void chart_set_make(struct chart_set *set, const struct chart_input *input)
+{
+    const struct record_file *files = input->files;
+    const int file_count = input->file_count;
     memset(set, 0, sizeof *set);
     set->files = files;
     set->file_count = file_count;
+    set->overlay = input->overlay;
+    set->is_by_file = input->labels != NULL;
     set->file_labels = xcalloc((unsigned long)(file_count ? file_count : 1), sizeof *set->file_labels);
-    label_files(set);
+    for (int f = 0; set->is_by_file && f < file_count; f++)
+        record_clean_text(input->labels[f], set->file_labels[f], sizeof set->file_labels[f]);
+    if (!set->is_by_file)
+        label_files(set);
+    name_overlay(set);
     for (int f = 0; f < file_count; f++) {
         set->is_synthetic |= json_is_true(json_object_get(files[f].header, "synthetic"));
         for (int i = 0; i < files[f].count; i++) {
@@ -231,6 +270,7 @@ void chart_set_free(struct chart_set *set)
     free(set->file_labels);
     free(set->series);
     free(set->panels);
+    free(set->overlay_names);
     memset(set, 0, sizeof *set);
 }
 
@@ -254,6 +294,7 @@ static double value_of(enum chart_kind kind, const struct record_row *row)
     const struct record_tensor *worst;
     switch (kind) {
     case CHART_TFLOPS: return row->flops / row->time_ms * 1e-9;
+    case CHART_SUSTAINED: return row->tflops_sustained;
     case CHART_SPEEDUP: return row->speedup_vs_naive;
     case CHART_MEMORY: return row->workspace_mb;
     case CHART_ERROR:
@@ -354,6 +395,31 @@ int chart_bound(const struct chart_set *set, const struct chart_panel *panel, bo
             if (worst)
                 point_at(points, &count, row->q_len)->value = worst->rel_rms_bound;
         }
+    return close_ranks(*points, count);
+}
+
+/* Is there a row of this problem, from any file? */
+static bool stands_beside_a_row(const struct chart_set *set, const struct chart_panel *panel,
+                                const struct overlay_point *point)
+{
+    for (int f = 0; f < set->file_count; f++)
+        for (int i = 0; i < set->files[f].count; i++) {
+            const struct record_row *row = &set->files[f].rows[i];
+            if (in_panel(panel, row) && has_run(row) && overlay_fits(point, row))
+                return true;
+        }
+    return false;
+}
+
+int chart_overlay(const struct chart_set *set, const struct chart_panel *panel, int name, struct chart_point **points)
+{
+    int count = 0;
+    *points = NULL;
+    for (int i = 0; i < set->overlay->count; i++) {
+        const struct overlay_point *point = &set->overlay->points[i];
+        if (is(point->impl, set->overlay_names[name]) && stands_beside_a_row(set, panel, point))
+            point_at(points, &count, point->q_len)->value = point->tflops;
+    }
     return close_ranks(*points, count);
 }
 

@@ -3,9 +3,20 @@
 #ifndef FABENCH_CHART_DATA_H
 #define FABENCH_CHART_DATA_H
 
+#include "cmd/overlay.h"
 #include "cmd/record.h"
 
-enum chart_kind { CHART_TFLOPS, CHART_SPEEDUP, CHART_MEMORY, CHART_ERROR, CHART_KIND_COUNT };
+enum chart_kind { CHART_TFLOPS, CHART_SUSTAINED, CHART_SPEEDUP, CHART_MEMORY, CHART_ERROR, CHART_KIND_COUNT };
+
+/* What is to be drawn; all of it stays the caller's. */
+struct chart_input {
+    const struct record_file *files;
+    int file_count;
+    /* NULL: files are named after what tells them apart, and colours belong to implementations. Else the names of the
+     * files, one line each: colours belong to files, and labels do not name the implementation (unless it is naive). */
+    const char *const *labels;
+    const struct overlay *overlay; /* published points, or NULL */
+};
 
 /* One line of every panel: an implementation in a file. */
 struct chart_series {
@@ -24,8 +35,12 @@ struct chart_panel {
 };
 
 struct chart_set {
-    const struct record_file *files; /* the caller's */
+    const struct record_file *files; /* the caller's, like overlay */
     int file_count;
+    bool is_by_file;                 /* the caller named the files */
+    const struct overlay *overlay;
+    char (*overlay_names)[40];       /* the implementations in it */
+    int overlay_count;
     char (*file_labels)[160];
     struct chart_series *series;
     int series_count;
@@ -34,7 +49,7 @@ struct chart_set {
     bool is_synthetic, has_unchecked;
 };
 
-void chart_set_make(struct chart_set *, const struct record_file *files, int file_count);
+void chart_set_make(struct chart_set *, const struct chart_input *);
 void chart_set_free(struct chart_set *);
 
 /* One point of a series. A failed point has the value its time would have earned. */
@@ -53,6 +68,12 @@ int chart_points(const struct chart_set *, const struct chart_panel *, const str
  * error, or naive's wider one (CHART_ERROR). */
 int chart_ceiling(const struct chart_set *, const struct chart_panel *, int file, struct chart_point **points);
 int chart_bound(const struct chart_set *, const struct chart_panel *, bool of_naive, struct chart_point **points);
+
+/* The published points of overlay_names[name] that have a row of their own problem in this panel, by rising n. */
+int chart_overlay(const struct chart_set *, const struct chart_panel *, int name, struct chart_point **points);
+
+/* The colour of a file's lines where colours belong to files. */
+const char *chart_file_color(int file);
 
 /* "bwd causal d=128" */
 const char *chart_panel_title(const struct chart_panel *, char *text, size_t size);

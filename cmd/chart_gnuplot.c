@@ -4,7 +4,7 @@
  * `noenhanced`, so that an underscore stays one. Every panel has its own margins on the screen; a last, empty plot over
  * the whole page carries title, conditions and key, which therefore never cover data.
  */
-#include "cmd/chart_gnuplot.h"
+#include "cmd/chart_script.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,77 +15,6 @@
 
 #include "cmd/log.h"
 #include "cmd/wrap.h"
-
-/* What differs between the kinds of charts. */
-static const struct kind {
-    const char *name, *title, *y_label, *caption;
-    bool has_log_y;
-} kinds[CHART_KIND_COUNT] = {
-    [CHART_TFLOPS] =
-        {"tflops", "Attention speed", "TFLOPS",
-         "FLOPs: forward 4 d per visible pair and head, backward 2.5 x that. Bars: 95 % interval of the median.",
-         false},
-    [CHART_SPEEDUP] = {"speedup", "Speed-up over the naive three passes", "x naive",
-                       "Ratios within rounds; above the dashed line is faster than naive.", false},
-    [CHART_MEMORY] =
-        {"memory", "Workspace beside inputs and outputs", "workspace, MB",
-         "1 MB = 1e6 bytes. Naive keeps S and P, O(N^2) per head; fused kernels keep O(N), which is flat where "
-         "batch x n is fixed.",
-         true},
-    [CHART_ERROR] = {"error", "Error against the reference", "rel. RMS error",
-                     "||x - ref|| / ||ref|| of the tensor nearest its bound; above the dashed line is a failure.",
-                     true},
-};
-
-const char *chart_kind_name(enum chart_kind kind) { return kinds[kind].name; }
-
-/* A script under construction: data blocks and the plot commands that refer to them by number. */
-struct script {
-    FILE *data, *body;
-    char *data_text, *body_text;
-    size_t data_bytes, body_bytes;
-    const char *source; /* 'name.dat' in quotes, or $data */
-    bool is_text;       /* drawn with characters */
-    int blocks, elements;
-    double zero_y;      /* where a zero is drawn on a logarithmic axis; NaN = nowhere */
-    double low_y, high_y;
-    int64_t least_n, most_n;
-    bool *is_used;      /* series that drew something, for the key */
-    bool *has_ceiling_of;  /* files whose GEMM is drawn */
-    bool has_ceiling, has_bound, has_naive_bound, has_failed;
-};
-
-static const char ceiling_style[] = "lc rgb '#000000' dt %d lw 1.5"; /* a dash type for each file */
-static const char bound_style[] = "lc rgb '#D55E00' dt 2 lw 1.5";
-static const char naive_bound_style[] = "lc rgb '#D55E00' dt 3 lw 1.5";
-static const char failed_color[] = "#FF0000";
-
-/* 'text' as gnuplot reads it back: a quote is doubled, nothing else is special. */
-static void put_quoted(FILE *out, const char *text)
-{
-    char clean[1024];
-    record_clean_text(text, clean, sizeof clean);
-    fputc('\'', out);
-    for (const char *c = clean; *c; c++)
-        fprintf(out, *c == '\'' ? "''" : "%c", *c);
-    fputc('\'', out);
-}
-
-static const char *style_of_ceiling(int file, char *text, size_t size)
-{
-    snprintf(text, size, ceiling_style, 2 + file % 4);
-    return text;
-}
-
-static void series_style(const struct script *s, const struct chart_series *series, FILE *out)
-{
-    if (s->is_text)
-        fprintf(out, "lc rgb '%s'", series->color);
-    else
-        fprintf(out, "lc rgb '%s' pt %d ps 0.8 dt %d lw 2", series->color, series->point, series->dash);
-}
-
-static void begin_element(struct script *s) { fprintf(s->body, "%s", s->elements++ ? ", \\\n     " : "plot "); }
 
 __attribute__((format(printf, 2, 3))) static void begin_block(struct script *s, const char *format, ...)
 {
@@ -98,18 +27,18 @@ __attribute__((format(printf, 2, 3))) static void begin_block(struct script *s, 
     s->blocks++;
 }
 
-static bool is_drawable(const struct script *s, const struct kind *kind, const struct chart_point *point)
+static bool is_drawable(const struct script *s, const struct chart_kind_def *kind, const struct chart_point *point)
 {
     return isfinite(point->value) && (!kind->has_log_y || point->value > 0 || (point->value == 0 && s->zero_y > 0));
 }
 
-static double y_of(const struct script *s, const struct kind *kind, double value)
+static double y_of(const struct script *s, const struct chart_kind_def *kind, double value)
 {
     return kind->has_log_y && value == 0 ? s->zero_y : value;
 }
 
 /* Points with `is_failed` as asked, as one block; false when there are none. */
-static bool put_points(struct script *s, const struct kind *kind, const struct chart_point *points, int count,
+static bool put_points(struct script *s, const struct chart_kind_def *kind, const struct chart_point *points, int count,
                        bool is_failed, const char *title, const char *label)
 {
     int written = 0;
@@ -132,7 +61,7 @@ static bool put_points(struct script *s, const struct kind *kind, const struct c
 static void add_series(struct script *s, const struct chart_set *set, const struct chart_panel *panel, int index,
                        enum chart_kind which)
 {
-    const struct kind *kind = &kinds[which];
+    const struct chart_kind_def *kind = &chart_kinds[which];
     const struct chart_series *series = &set->series[index];
     struct chart_point *points;
     char title[64], label[sizeof series->label];
@@ -145,19 +74,19 @@ static void add_series(struct script *s, const struct chart_set *set, const stru
     record_clean_text(series->label, label, sizeof label);
     if (put_points(s, kind, points, count, false, title, label)) {
         const bool has_bars = which == CHART_TFLOPS && !s->is_text;
-        begin_element(s);
+        script_begin_element(s);
         fprintf(s->body, "%s index %d using %s with %s ", s->source, s->blocks - 1, has_bars ? "1:2:3:4" : "1:2",
                 has_bars ? "yerrorlines" : "linespoints");
-        series_style(s, series, s->body);
+        script_series_style(s, series, s->body);
         fprintf(s->body, " title ");
-        put_quoted(s->body, series->label);
+        script_put_quoted(s->body, series->label);
         s->is_used[index] = true;
     }
     if (put_points(s, kind, points, count, true, title, label)) {
-        begin_element(s);
+        script_begin_element(s);
         fprintf(s->body, "%s index %d using 1:2 with points lc rgb '%s' pt %d ps 1.3 lw 2 title ", s->source,
-                s->blocks - 1, failed_color, series->point - 1);
-        put_quoted(s->body, s->is_text ? "FAILED" : "");
+                s->blocks - 1, "#FF0000", series->point - 1);
+        script_put_quoted(s->body, s->is_text ? "FAILED" : "");
         s->has_failed = true;
     }
     free(points);
@@ -175,9 +104,9 @@ static void add_reference(struct script *s, const struct chart_panel *panel, con
     for (int i = 0; i < count; i++)
         fprintf(s->data, "%lld,%.10g\n", (long long)points[i].n, points[i].value);
     fprintf(s->data, "%.10g,%.10g\n", (double)s->most_n * 1.25, points[count - 1].value);
-    begin_element(s);
+    script_begin_element(s);
     fprintf(s->body, "%s index %d using 1:2 with lines %s title ", s->source, s->blocks - 1, s->is_text ? "" : style);
-    put_quoted(s->body, s->is_text ? label : "");
+    script_put_quoted(s->body, s->is_text ? label : "");
 }
 
 static void add_references(struct script *s, const struct chart_set *set, const struct chart_panel *panel,
@@ -187,14 +116,14 @@ static void add_references(struct script *s, const struct chart_set *set, const 
     char style[64];
     for (int f = 0; which == CHART_TFLOPS && f < set->file_count; f++) {
         const int count = chart_ceiling(set, panel, f, &points);
-        add_reference(s, panel, points, count, style_of_ceiling(f, style, sizeof style), "GEMM ceiling");
+        add_reference(s, panel, points, count, script_ceiling_style(set, f, style, sizeof style), "GEMM ceiling");
         s->has_ceiling_of[f] |= count > 0;
         s->has_ceiling |= count > 0;
         free(points);
     }
     for (int of_naive = 0; which == CHART_ERROR && of_naive < 2; of_naive++) {
         const int count = chart_bound(set, panel, of_naive, &points);
-        add_reference(s, panel, points, count, of_naive ? naive_bound_style : bound_style, "bound");
+        add_reference(s, panel, points, count, of_naive ? script_naive_bound_style : script_bound_style, "bound");
         if (of_naive)
             s->has_naive_bound |= count > 0;
         else
@@ -202,8 +131,31 @@ static void add_references(struct script *s, const struct chart_set *set, const 
         free(points);
     }
     if (which == CHART_SPEEDUP && s->elements) {
-        begin_element(s);
-        fprintf(s->body, "1 with lines %s title ''", style_of_ceiling(0, style, sizeof style));
+        script_begin_element(s);
+        fprintf(s->body, "1 with lines %s title ''", script_unity_style);
+    }
+}
+
+/* Published points: marks without a line, beneath everything that was measured. */
+static void add_overlay(struct script *s, const struct chart_set *set, const struct chart_panel *panel)
+{
+    for (int i = 0; i < set->overlay_count; i++) {
+        struct chart_point *points;
+        char title[64], style[64], label[64];
+        const int count = chart_overlay(set, panel, i, &points);
+        if (count) {
+            begin_block(s, "%s, %s, published: n, tflops", chart_panel_title(panel, title, sizeof title),
+                        set->overlay_names[i]);
+            for (int k = 0; k < count; k++)
+                fprintf(s->data, "%lld,%.10g\n", (long long)points[k].n, points[k].value);
+            script_begin_element(s);
+            snprintf(label, sizeof label, "%s (published)", set->overlay_names[i]);
+            fprintf(s->body, "%s index %d using 1:2 with points %s title ", s->source, s->blocks - 1,
+                    s->is_text ? "" : script_overlay_style(i, style, sizeof style));
+            script_put_quoted(s->body, s->is_text ? label : "");
+            s->has_overlay_of[i] = true;
+        }
+        free(points);
     }
 }
 
@@ -259,8 +211,9 @@ static void measure_y(struct script *s, const struct chart_set *set, const struc
         }
     if (!isfinite(least))
         least = most = 1; /* nothing but zeros */
-    s->low_y = pow(10, floor(log10(least) - 0.02));
-    s->high_y = pow(10, ceil(log10(most) + 0.02));
+    /* Absurd values are drawn, too: within what gnuplot can compute with. */
+    s->low_y = pow(10, fmax(floor(log10(least) - 0.02), -300));
+    s->high_y = pow(10, fmin(ceil(log10(most) + 0.02), 300));
     s->zero_y = NAN;
     if (has_zero && page->kind == CHART_MEMORY) {
         s->zero_y = s->low_y / 10;
@@ -268,7 +221,7 @@ static void measure_y(struct script *s, const struct chart_set *set, const struc
     }
 }
 
-static void put_y_axis(struct script *s, const struct kind *kind)
+static void put_y_axis(struct script *s, const struct chart_kind_def *kind)
 {
     if (!kind->has_log_y) {
         fprintf(s->body, "set yrange [0:*]\n");
@@ -297,6 +250,7 @@ static void open_script(struct script *s, const struct chart_set *set)
     }
     s->is_used = xcalloc((unsigned long)set->series_count + 1, sizeof *s->is_used);
     s->has_ceiling_of = xcalloc((unsigned long)set->file_count + 1, sizeof *s->has_ceiling_of);
+    s->has_overlay_of = xcalloc((unsigned long)set->overlay_count + 1, sizeof *s->has_overlay_of);
     s->zero_y = NAN;
 }
 
@@ -314,150 +268,28 @@ static void close_script(struct script *s)
     free(s->body_text);
     free(s->is_used);
     free(s->has_ceiling_of);
-}
-
-/* Geometry of a page in pixels. */
-enum {
-    PAGE_LEFT = 100, PAGE_RIGHT = 22, PANEL_GAP_X = 72, PANEL_GAP_Y = 70, PANEL_TITLE = 30, X_AXIS = 58, KEY_LINE = 22,
-    TITLE_LINE = 32, WORDS_LINE = 20
-};
-
-static const double WORDS_WIDTH = 5.9; /* of a character, on average */
-
-struct layout {
-    int width, height, top, bottom, rows, panel_width, panel_height;
-};
-
-static int words_lines(const struct chart_set *set)
-{
-    return (set->file_count < 4 ? set->file_count : 4) + 2;
-}
-
-static struct layout lay_out(const struct chart_set *set, const struct chart_page *page)
-{
-    struct layout l;
-    const bool is_alone = page->panel_count == 1;
-    const int names = set->file_count > 1 ? 2 : 5; /* of series, beside each other in the key */
-    l.rows = (page->panel_count + page->columns - 1) / page->columns;
-    l.panel_width = page->columns == 1 ? 880 : 440;
-    l.panel_height = is_alone ? 400 : 250;
-    l.top = 12 + TITLE_LINE + words_lines(set) * WORDS_LINE + PANEL_TITLE;
-    l.bottom = X_AXIS + ((set->series_count + names - 1) / names + 1) * KEY_LINE + 8;
-    l.width = PAGE_LEFT + page->columns * l.panel_width + (page->columns - 1) * PANEL_GAP_X + PAGE_RIGHT;
-    l.height = l.top + l.rows * l.panel_height + (l.rows - 1) * PANEL_GAP_Y + l.bottom;
-    return l;
-}
-
-static void put_margins(struct script *s, const struct layout *l, int row, int column)
-{
-    const double left = PAGE_LEFT + column * (l->panel_width + PANEL_GAP_X);
-    const double top = l->top + row * (l->panel_height + PANEL_GAP_Y);
-    fprintf(s->body, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n", left / l->width,
-            (left + l->panel_width) / l->width);
-    fprintf(s->body, "set tmargin at screen %.4f\nset bmargin at screen %.4f\n", 1 - top / l->height,
-            1 - (top + l->panel_height) / l->height);
-}
-
-/* The empty plot over the whole page: title and conditions above, key below. */
-static void put_frame(struct script *s, const struct chart_set *set, const struct chart_page *page,
-                      const struct layout *l)
-{
-    const char *dtype = page->panels[0].dtype;
-    char text[512], title[64];
-    double y = 12 + TITLE_LINE / 2.0;
-    int label = 1;
-    fprintf(s->body, "\nunset logscale\nunset tics\nunset border\nunset grid\nunset title\nunset xlabel\nunset ylabel\n"
-                     "set lmargin at screen 0\nset rmargin at screen 1\nset tmargin at screen 1\n"
-                     "set bmargin at screen 0\nset xrange [0:1]\nset yrange [0:1]\n");
-    if (page->panel_count == 1)
-        snprintf(text, sizeof text, "%s, %s, %s", kinds[page->kind].title,
-                 chart_panel_title(&page->panels[0], title, sizeof title), dtype);
-    else
-        snprintf(text, sizeof text, "%s, %s", kinds[page->kind].title, dtype);
-    fprintf(s->body, "set label %d ", label++);
-    put_quoted(s->body, text);
-    fprintf(s->body, " at screen %.4f,%.4f left font ',19'\n", (double)PAGE_LEFT / l->width, 1 - y / l->height);
-    y += TITLE_LINE / 2.0 + WORDS_LINE / 2.0;
-    for (int i = 0; i < words_lines(set); i++, y += WORDS_LINE) {
-        const int file_lines = words_lines(set) - 2;
-        if (i < file_lines) {
-            char words[400];
-            chart_device_words(set, i, dtype, words, sizeof words);
-            const bool is_said = strncmp(words, set->file_labels[i], strlen(set->file_labels[i])) == 0;
-            snprintf(text, sizeof text, "%.100s%s%.380s%s", is_said ? "" : set->file_labels[i], is_said ? "" : ": ",
-                     words, i == 3 && set->file_count > 4 ? " ... and more files" : "");
-        } else if (i == file_lines) {
-            char words[400];
-            chart_condition_words(set, dtype, words, sizeof words);
-            snprintf(text, sizeof text, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
-                     set->is_synthetic ? ", SYNTHETIC DATA" : "");
-        } else {
-            snprintf(text, sizeof text, "%s%s", kinds[page->kind].caption,
-                     s->has_ceiling ? " GEMM: cuBLAS 8192^3 in the same rounds." : "");
-        }
-        wrap_shorten(text, (int)((l->width - PAGE_LEFT) / WORDS_WIDTH));
-        fprintf(s->body, "set label %d ", label++);
-        put_quoted(s->body, text);
-        fprintf(s->body, " at screen %.4f,%.4f left font ',12' tc rgb '#555555'\n", (double)PAGE_LEFT / l->width,
-                1 - y / l->height);
-    }
-    fprintf(s->body, "set key at screen 0.5,%.4f center bottom horizontal Left reverse samplen 3 width 0 font ',13'\n",
-            6.0 / l->height);
-}
-
-static void put_key(struct script *s, const struct chart_set *set)
-{
-    const struct { bool is_shown; const char *with, *style, *label; } references[] = {
-        {s->has_bound, "lines", bound_style, "bound"},
-        {s->has_naive_bound, "lines", naive_bound_style, "bound of naive"},
-        {s->has_failed, "points", "lc rgb '#FF0000' pt 6 ps 1.3 lw 2", "failed its check"},
-    };
-    s->elements = 0;
-    for (int i = 0; i < set->series_count; i++) {
-        if (!s->is_used[i])
-            continue;
-        begin_element(s);
-        fprintf(s->body, "NaN with linespoints ");
-        series_style(s, &set->series[i], s->body);
-        fprintf(s->body, " title ");
-        put_quoted(s->body, set->series[i].label);
-    }
-    for (int f = 0; f < set->file_count; f++) {
-        char style[64], label[sizeof set->file_labels[f] + 16];
-        if (!s->has_ceiling_of[f])
-            continue;
-        snprintf(label, sizeof label, "GEMM%s%s", set->file_count > 1 ? ", " : " ceiling",
-                 set->file_count > 1 ? set->file_labels[f] : "");
-        begin_element(s);
-        fprintf(s->body, "NaN with lines %s title ", style_of_ceiling(f, style, sizeof style));
-        put_quoted(s->body, label);
-    }
-    for (size_t i = 0; i < sizeof references / sizeof references[0]; i++) {
-        if (!references[i].is_shown)
-            continue;
-        begin_element(s);
-        fprintf(s->body, "NaN with %s %s title '%s'", references[i].with, references[i].style, references[i].label);
-    }
-    fputc('\n', s->body);
+    free(s->has_overlay_of);
 }
 
 static void put_panel(struct script *s, const struct chart_set *set, const struct chart_page *page, int index,
-                      const struct layout *l)
+                      const struct frame_layout *l)
 {
     const int row = index / page->columns, column = index % page->columns;
     const struct chart_panel *panel = &page->panels[index];
     const bool is_lowest = index + page->columns >= page->panel_count;
     char title[64];
     fputc('\n', s->body);
-    put_margins(s, l, row, column);
+    frame_put_margins(s, l, row, column);
     if (page->panel_count > 1) {
         fprintf(s->body, "set title ");
-        put_quoted(s->body, chart_panel_title(panel, title, sizeof title));
+        script_put_quoted(s->body, chart_panel_title(panel, title, sizeof title));
         fprintf(s->body, " offset 0,-0.5\n");
     }
     fprintf(s->body, "set xlabel '%s'\nset ylabel '%s'\n", is_lowest ? "sequence length n" : "",
-            column == 0 ? kinds[page->kind].y_label : "");
+            column == 0 ? chart_kinds[page->kind].y_label : "");
     s->elements = 0;
+    if (page->kind == CHART_TFLOPS)
+        add_overlay(s, set, panel);
     for (int i = set->series_count - 1; i >= 0; i--) /* the first of the key is drawn last, on top */
         add_series(s, set, panel, i, page->kind);
     add_references(s, set, panel, page->kind);
@@ -485,7 +317,8 @@ static bool write_text(const char *dir, const char *name, const char *end, const
 }
 
 /* The SVG has the layout's pixels; the PNG twice as many, for screens that show two for one. */
-static void put_head(struct script *s, const struct chart_page *page, const struct layout *l, enum plot_format format)
+static void put_head(struct script *s, const struct chart_page *page, const struct frame_layout *l,
+                     enum plot_format format)
 {
     fprintf(s->body, "# Draws %s.%s from %s.dat. Change what you like and run in this folder: gnuplot %s.gp\n",
             page->name, ending(format), page->name, page->name);
@@ -510,8 +343,8 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
                        enum plot_format format)
 {
     struct script s;
-    const struct kind *kind = &kinds[page->kind];
-    const struct layout l = lay_out(set, page);
+    const struct chart_kind_def *kind = &chart_kinds[page->kind];
+    const struct frame_layout l = frame_lay_out(set, page);
     char source[sizeof page->name + 8];
     bool has_data = false;
     open_script(&s, set);
@@ -529,8 +362,8 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
     for (int i = 0; i < set->series_count; i++)
         has_data |= s.is_used[i];
     has_data |= s.has_failed;
-    put_frame(&s, set, page, &l);
-    put_key(&s, set);
+    frame_put(&s, set, page, &l);
+    frame_put_key(&s, set);
     fprintf(s.body, "unset multiplot\nunset output\n");
     finish_texts(&s);
     int result = 0;
@@ -594,12 +427,13 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
              panel->dtype);
     fprintf(s.body, "set terminal dumb size %d,%d noenhanced %s\nset datafile separator ','\nset title ", width, height,
             color ? "ansi256" : "mono");
-    put_quoted(s.body, text);
+    script_put_quoted(s.body, text);
     fprintf(s.body, "\nset key outside bottom center horizontal width 2\nset tics nomirror\nset border 3\n");
     put_x_axis(&s);
-    put_y_axis(&s, &kinds[CHART_TFLOPS]);
+    put_y_axis(&s, &chart_kinds[CHART_TFLOPS]);
     for (int i = 0; i < set->series_count; i++)
         add_series(&s, set, panel, i, page.kind);
+    add_overlay(&s, set, panel);
     add_references(&s, set, panel, page.kind);
     fputc('\n', s.body);
     finish_texts(&s);

@@ -7,6 +7,7 @@
  *   worker       per problem: buffers, reference, (poison, run, check), rounds, check, row    worker.c, cases.c
  *   gates        two sides now, or a stored baseline            ab.c, gate.c, decide.c
  *   sinks        table, CSV, JSONL, charts                      sinks.c, table.c, record.c, chart.c
+ *   report       devices side by side, from records alone       report.c
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,12 +21,13 @@
 #include "cmd/options.h"
 #include "cmd/paths.h"
 #include "cmd/record.h"
+#include "cmd/report.h"
 #include "cmd/selftest.h"
 #include "cmd/sinks.h"
 #include "cmd/supervisor.h"
 
 /* `fabench plot A.jsonl ...`: charts from records, no device needed; into the working folder unless --out says where. */
-static int plot(const struct options *o)
+static int plot(const struct options *o, const struct overlay *overlay)
 {
     const int count = o->files.count;
     struct record_file *files = xcalloc((unsigned long)count, sizeof *files);
@@ -42,15 +44,16 @@ static int plot(const struct options *o)
     const char *dir = o->out_dir ? o->out_dir : ".";
     if (status == EXIT_OK && o->plot != PLOT_TERM && !path_make_dirs(dir))
         status = EXIT_IO;
+    const struct chart_input input = {.files = files, .file_count = count, .overlay = overlay};
     if (status == EXIT_OK)
-        status = charts_write(files, count, dir, o->plot, terminal_width(), terminal_color(o->color));
+        status = charts_write(&input, dir, o->plot, terminal_width(), terminal_color(o->color));
     for (int i = 0; i < count; i++)
         record_file_free(&files[i]);
     free(files);
     return status;
 }
 
-static int run(const struct options *o)
+static int run(const struct options *o, const struct overlay *overlay)
 {
     struct attn_message why = {""};
     if (o->columns && !record_columns_valid(o->columns, &why)) {
@@ -59,7 +62,9 @@ static int run(const struct options *o)
     }
     switch (o->command) {
     case COMMAND_PLOT:
-        return plot(o);
+        return plot(o, overlay);
+    case COMMAND_REPORT:
+        return report_run(o, overlay);
     case COMMAND_INFO:
         return supervisor_call(o, "info", inspect_info, 120);
     case COMMAND_LIST:
@@ -78,7 +83,7 @@ static int run(const struct options *o)
         return supervisor_call(o, "--dry-run", inspect_dry_run, 120);
     if (o->profile)
         return inspect_profile(o); /* in this process: profilers do not follow a fork */
-    return supervisor_run(o);
+    return supervisor_run(o); /* its sinks read the published points again when they draw */
 }
 
 int main(int argc, char **argv)
@@ -88,7 +93,15 @@ int main(int argc, char **argv)
     int status = options_parse(argc, argv, &options, &done);
     if (status == EXIT_OK && !done) {
         log_set_quiet(options.quiet);
-        status = run(&options);
+        struct overlay overlay = {.count = 0};
+        struct attn_message why = {""};
+        if (options.overlay_path && !overlay_read(options.overlay_path, &overlay, &why)) {
+            log_error("--overlay %s", why.text);
+            status = EXIT_NOT_COMPARABLE;
+        } else {
+            status = run(&options, options.overlay_path ? &overlay : NULL);
+        }
+        overlay_free(&overlay);
         options_free(&options);
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {

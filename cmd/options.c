@@ -98,19 +98,14 @@ static bool refuse_option(const struct parse *p, const char *word, int length)
                           nearest ? nearest : "");
 }
 
-/* "verify, plot, info": the commands of this version, the last ones joined by `last`. */
-static const char *join_commands(bool with_sweep, const char *last, char *buffer, size_t size)
+/* "quick, paper, ci or full". */
+static const char *join_names(const char *const *names, int count, char *buffer, size_t size)
 {
-    const char *names[COMMAND_COUNT];
-    int count = 0;
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (command_table[i].summary && (with_sweep || command_table[i].command != COMMAND_SWEEP))
-            names[count++] = command_table[i].name;
     buffer[0] = 0;
     for (int i = 0; i < count; i++)
         snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s%s",
                  i == 0           ? ""
-                 : i == count - 1 ? last
+                 : i == count - 1 ? " or "
                                   : ", ",
                  names[i]);
     return buffer;
@@ -120,31 +115,24 @@ static bool refuse_command(const char *word)
 {
     const char *names[COMMAND_COUNT];
     char legal[120], sentence[200];
-    int count = 0;
     for (int i = 0; i < COMMAND_COUNT; i++)
-        if (command_table[i].summary)
-            names[count++] = command_table[i].name;
-    const char *nearest = options_nearest(word, names, count);
+        names[i] = command_table[i].name;
+    const char *nearest = options_nearest(word, names, COMMAND_COUNT);
+    /* The first is the sweep, which needs no word. */
     snprintf(sentence, sizeof sentence, "must be %s, or no word for the sweep",
-             join_commands(false, " or ", legal, sizeof legal));
+             join_names(names + 1, COMMAND_COUNT - 1, legal, sizeof legal));
     return options_refuse(*word ? word : "''", NULL, "no such command; %s%s", nearest ? "did you mean " : sentence,
                           nearest ? nearest : "");
 }
 
-/* "cold or hot", "quick, paper, ci or full": the choices that a user may take. */
+/* The choices that a user may take. */
 static void join_choices(const struct option_def *def, char *buffer, size_t size)
 {
     const char *legal[16];
     int count = 0;
     for (int i = option_is_preset(def); def->choices[i]; i++)
         legal[count++] = def->choices[i];
-    buffer[0] = 0;
-    for (int i = 0; i < count; i++)
-        snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s%s",
-                 i == 0           ? ""
-                 : i == count - 1 ? " or "
-                                  : ", ",
-                 legal[i]);
+    join_names(legal, count, buffer, size);
 }
 
 /* What a row takes, to be read after "must be ". */
@@ -301,6 +289,8 @@ static bool parse_text(const struct option_def *def, const char *name, const cha
         return options_refuse(name, value, "%s", why.text);
     if (def->kind == KIND_IN_DIR && !path_has_dir(value, &why))
         return options_refuse(name, value, "%s", why.text);
+    if (def->kind == KIND_IN_FILE && !path_has_file(value, &why))
+        return options_refuse(name, value, "%s", why.text);
     *field = xstrdup(value);
     return true;
 }
@@ -373,13 +363,17 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
         return parse_library(name, value, field);
     case KIND_DEVICE:
         return parse_device(name, value, o);
+    case KIND_TEXTS:
+        if (!*value)
+            return options_refuse(name, value, "must not be empty");
+        append_name(field, value, strlen(value));
+        return true;
     case KIND_TEXT:
     case KIND_OUT_FILE:
     case KIND_OUT_DIR:
     case KIND_IN_DIR:
+    case KIND_IN_FILE:
         return parse_text(def, name, value, field);
-    case KIND_NOT_YET:
-        return options_refuse(name, value, "%s", def->help);
     case KIND_HELP:
     case KIND_VERSION:
         break;
@@ -420,11 +414,11 @@ static bool check_command(const struct parse *p, const struct option_def *def, c
     return options_refuse(name, NULL, "no option of %s, only of %s", p->command->name, takers);
 }
 
-/* An option is given once, so that a long command line cannot hide a change; --impl-lib alone is repeatable. */
+/* An option is given once, so that a long command line cannot hide a change; --impl-lib and --price are repeatable. */
 static bool check_repeated(const struct parse *p, const struct option_def *def, const char *name, const char *value)
 {
     const bool is_list = def->kind == KIND_COUNT_LIST || def->kind == KIND_CHOICE_SET || def->kind == KIND_NAMES;
-    for (int i = 0; i < OPTION_COUNT && def->kind != KIND_LIBRARY; i++) {
+    for (int i = 0; i < OPTION_COUNT && def->kind != KIND_LIBRARY && def->kind != KIND_TEXTS; i++) {
         if (!p->value[i] || option_table[i].offset != def->offset)
             continue;
         if (&option_table[i] != def)
@@ -506,7 +500,9 @@ static bool parse_option(struct parse *p, int argc, char **argv, int *index, boo
 
 static bool parse_positional(struct parse *p, const char *word)
 {
-    if ((p->command->command == COMMAND_PLOT || p->command->command == COMMAND_AB) && *word) {
+    const enum command command = p->command->command;
+    const bool takes_files = command == COMMAND_PLOT || command == COMMAND_REPORT || command == COMMAND_AB;
+    if (takes_files && *word) {
         append_name(&p->o->files, word, strlen(word));
         return true;
     }
@@ -527,11 +523,6 @@ static bool parse_words(struct parse *p, int argc, char **argv, bool *done)
                 p->command = &command_table[i];
         if (!p->command)
             return refuse_command(argv[1]);
-        if (!p->command->summary) {
-            char names[120];
-            return options_refuse(argv[1], NULL, "this command is not in this version; there are %s",
-                                  join_commands(true, ", ", names, sizeof names));
-        }
         p->is_named = true;
         p->o->command = p->command->command;
         first = 2;
@@ -602,8 +593,8 @@ static void free_names(struct name_list *list)
 
 void options_free(struct options *o)
 {
-    char *const texts[] = {o->variant,   o->out_dir,  o->csv_path, o->jsonl_path,   o->columns,  o->input_dir, o->dump_dir,
-                           o->baseline,  o->current,  o->floors,   o->junit_path,   o->deciding, o->command_line};
+    char *const texts[] = {o->variant,  o->out_dir, o->csv_path, o->jsonl_path, o->columns,  o->input_dir,    o->dump_dir,
+                           o->baseline, o->current, o->floors,   o->junit_path, o->deciding, o->overlay_path, o->command_line};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     free(o->head_dims.values);
@@ -612,6 +603,7 @@ void options_free(struct options *o)
     free_names(&o->impls);
     free_names(&o->impl_libs);
     free_names(&o->files);
+    free_names(&o->prices);
     free_names(&o->sweep_words);
     free(o->points.values);
     free(o->pairs.values);

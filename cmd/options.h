@@ -2,8 +2,7 @@
  * that take it. Parsing, defaults, --help, the nearest-name hint and the recorded command line come from it.
  *
  * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffix k = 1024. No abbreviations; both
- * "--name value" and "--name=value". An option that no implementation takes yet (dropout, fp8, ...) and the commands
- * report are refused in words: exit 2.
+ * "--name value" and "--name=value". A type that no kernel takes yet (fp8, ...) is refused in words: exit 2.
  */
 #ifndef FABENCH_OPTIONS_H
 #define FABENCH_OPTIONS_H
@@ -12,7 +11,8 @@
 #include "kernels/attention.h"
 
 enum command {
-    COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_GATE, COMMAND_AB, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST, COMMAND_SELFTEST
+    COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_GATE, COMMAND_AB, COMMAND_REPORT, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST,
+    COMMAND_SELFTEST
 };
 enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF };
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
@@ -63,7 +63,10 @@ struct options {
     char *input_dir, *dump_dir;       /* .npy in and out */
     bool profile, dry_run, verbose, quiet;
     enum color_choice color;
-    struct name_list files;           /* positional arguments: record files of `plot`, OLD and NEW of `ab` */
+    struct name_list files;           /* positional arguments: records of `plot`, [LABEL=]FILE of `report`, OLD and NEW
+                                         of `ab` */
+    struct name_list prices;          /* LABEL=AMOUNT and currency, as typed; report checks them */
+    char *overlay_path;               /* published points for the charts; NULL = not given */
     bool resume;                      /* go on with the record file of --jsonl or --out */
     char *deciding;                   /* the options that rows depend on, as typed, in the order of the table */
     double preheat_s;                 /* NaN = not given: 0, and 3 in the processes of ab and gate */

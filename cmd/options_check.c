@@ -145,6 +145,9 @@ static bool check_outputs(const struct parse *p)
                               o->dry_run ? "--dry-run" : "--profile");
     if (o->plot_given && draws_files && o->out_dir && !has_dir)
         return options_refuse("--plot", typed(p, "--plot"), "contradicts --out none; must be term or none");
+    if (o->overlay_path && o->out_dir && !has_dir && o->plot != PLOT_TERM)
+        return options_refuse("--overlay", o->overlay_path,
+                              "contradicts --out none, where no chart is drawn; must be left out");
     if (o->input_dir && o->dump_dir && path_is_same(o->input_dir, o->dump_dir))
         return options_refuse("--dump", o->dump_dir, "is the directory of --input; must be another one");
     return true;
@@ -174,6 +177,29 @@ static bool check_ab(const struct parse *p)
     return true;
 }
 
+static bool check_plot(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (!o->files.count)
+        return options_refuse("plot", NULL, "needs the record files to draw, as in fabench plot run.jsonl");
+    if (o->plot == PLOT_NONE)
+        return options_refuse("--plot", "none", "draws nothing; must be svg, png or term");
+    if (o->out_dir && strcmp(o->out_dir, "none") == 0 && o->plot != PLOT_TERM)
+        return options_refuse("--out", "none",
+                              "leaves the charts nowhere to go; must be a directory, or --plot term");
+    return true;
+}
+
+static bool check_report(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (!o->files.count)
+        return options_refuse("report", NULL, "needs record files, as in fabench report H200=a.jsonl B200=b.jsonl");
+    if (o->plot != PLOT_SVG && o->plot != PLOT_NONE)
+        return options_refuse("--plot", typed(p, "--plot"), "must be svg (within the HTML page) or none");
+    return true;
+}
+
 bool options_check(const struct parse *p)
 {
     const struct options *o = p->o;
@@ -189,20 +215,16 @@ bool options_check(const struct parse *p)
     if (o->sustain_s > 0 && o->profile)
         return options_refuse("--sustain-s", typed(p, "--sustain-s"),
                               "contradicts --profile, which launches once; one of them is legal");
-    if (o->command == COMMAND_PLOT) {
-        if (!o->files.count)
-            return options_refuse("plot", NULL, "needs the record files to draw, as in fabench plot run.jsonl");
-        if (o->plot == PLOT_NONE)
-            return options_refuse("--plot", "none", "draws nothing; must be svg, png or term");
-        if (o->out_dir && strcmp(o->out_dir, "none") == 0 && o->plot != PLOT_TERM)
-            return options_refuse("--out", "none",
-                                  "leaves the charts nowhere to go; must be a directory, or --plot term");
-    }
     struct attn_message why;
     if (o->junit_path && (strcmp(o->junit_path, "-") == 0 || !path_takes_file(o->junit_path, o->out_dir, &why)))
         return options_refuse("--junit", o->junit_path, "%s",
                               strcmp(o->junit_path, "-") ? why.text : "must be a file: stdout has the verdicts");
-    if ((o->command == COMMAND_GATE && !check_gate(p)) || (o->command == COMMAND_AB && !check_ab(p)))
-        return false;
-    return check_outputs(p) && check_problems(p);
+    if (o->overlay_path && o->plot == PLOT_NONE)
+        return options_refuse("--overlay", o->overlay_path, "contradicts --plot none; must be left out");
+    const bool is_good = o->command == COMMAND_GATE     ? check_gate(p)
+                         : o->command == COMMAND_AB     ? check_ab(p)
+                         : o->command == COMMAND_REPORT ? check_report(p)
+                         : o->command == COMMAND_PLOT   ? check_plot(p)
+                                                        : true;
+    return is_good && check_outputs(p) && check_problems(p);
 }

@@ -79,7 +79,7 @@ void options_print_help(const struct command_def *command, bool is_named)
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const struct command_def *def = &command_table[i];
         char usage[80];
-        if (!def->summary || (is_named && def != command))
+        if (is_named && def != command)
             continue;
         snprintf(usage, sizeof usage, "fabench %s%s%s[OPTIONS]", def->command == COMMAND_SWEEP ? "" : def->name,
                  def->command == COMMAND_SWEEP ? "" : " ", def->arguments);

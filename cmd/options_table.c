@@ -39,7 +39,7 @@ const struct command_def command_table[] = {
     {"verify", "", "correctness only, on the hard shapes; no timing", COMMAND_VERIFY},
     {"gate", "--baseline A.jsonl ", "against a stored baseline; now, or --current B.jsonl", COMMAND_GATE},
     {"ab", "OLD NEW ", "two programs or kernel libraries, in fresh processes", COMMAND_AB},
-    {.name = "report"},
+    {"report", "[LABEL=]A.jsonl ... ", "devices side by side: Markdown, CSV, HTML", COMMAND_REPORT},
     {"plot", "A.jsonl ... ", "charts from records, no device needed", COMMAND_PLOT},
     {"info", "", "device, limits, clocks, power, versions, measured ceilings", COMMAND_INFO},
     {"list", "", "implementations: what each accepts, why each refuses here", COMMAND_LIST},
@@ -57,11 +57,12 @@ enum {
     LIST = 1 << COMMAND_LIST,
     GATE = 1 << COMMAND_GATE,
     AB = 1 << COMMAND_AB,
+    REPORT = 1 << COMMAND_REPORT,
     SELFTEST = 1 << COMMAND_SELFTEST,
     GATES = GATE | AB,
     RUNS = SWEEP | VERIFY,
     ASKS = RUNS | GATES | SELFTEST,
-    ANY = ASKS | PLOT | INFO | LIST
+    ANY = ASKS | REPORT | PLOT | INFO | LIST
 };
 
 #define AT(field) .offset = offsetof(struct options, field)
@@ -184,7 +185,7 @@ const struct option_def option_table[] = {
      .group = GROUP_GATE, .commands = GATES},
 
     {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("fabench-out/<device>-<utc>/"), .unit = "DIR|none",
-     .help = "for all files", .group = GROUP_OUTPUT, .commands = RUNS | PLOT},
+     .help = "for all files", .group = GROUP_OUTPUT, .commands = RUNS | PLOT | REPORT},
     {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("none"), .unit = "DIR|none",
      .help = "keeps every process' record, and verdicts.csv", .group = GROUP_OUTPUT, .commands = GATES},
     {"--resume", NULL, KIND_FLAG, AT(resume), .help = "go on with the record in --out or --jsonl",
@@ -198,7 +199,11 @@ const struct option_def option_table[] = {
     {"--columns", NULL, KIND_TEXT, AT(columns), LATE("all"), .unit = "NAME,...", .help = "of the CSV",
      .group = GROUP_OUTPUT, .commands = RUNS},
     {"--plot", NULL, KIND_CHOICE, AT(plot), GIVEN(plot_given), .choices = plot_names, .fallback = "svg",
-     .help = "charts", .group = GROUP_OUTPUT, .commands = SWEEP | PLOT},
+     .help = "charts", .group = GROUP_OUTPUT, .commands = SWEEP | PLOT | REPORT},
+    {"--overlay", NULL, KIND_IN_FILE, AT(overlay_path), .unit = "FILE", .help = "published points for the charts",
+     .group = GROUP_OUTPUT, .commands = SWEEP | PLOT | REPORT},
+    {"--price", NULL, KIND_TEXTS, AT(prices), .unit = "LABEL=31000EUR", .help = "of one device; repeatable",
+     .group = GROUP_OUTPUT, .commands = REPORT},
     {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .help = "write the tensors as .npy files here",
      .group = GROUP_OUTPUT, .commands = SWEEP},
     {"--verbose", NULL, KIND_FLAG, AT(verbose), .group = GROUP_OUTPUT, .commands = ANY, .is_joined = true},
@@ -208,9 +213,6 @@ const struct option_def option_table[] = {
      .group = GROUP_OUTPUT, .commands = ANY},
     {"--version", NULL, KIND_VERSION, .group = GROUP_OUTPUT, .commands = ANY, .is_joined = true},
     {"--help", "-h", KIND_HELP, .help = "print and end", .group = GROUP_OUTPUT, .commands = ANY},
-
-    {"--overlay", NULL, KIND_NOT_YET, .unit = "FILE", .is_hidden = true, .commands = SWEEP | PLOT,
-     .help = "overlaid points are not in this version"},
 };
 _Static_assert(sizeof option_table / sizeof option_table[0] == OPTION_COUNT, "OPTION_COUNT");
 
@@ -235,7 +237,7 @@ bool option_takes_value(const struct option_def *def)
 
 bool option_serves(const struct option_def *def, const struct command_def *command)
 {
-    return command->summary && (def->commands & 1u << command->command);
+    return def->commands & 1u << command->command;
 }
 
 bool option_is_preset(const struct option_def *def)

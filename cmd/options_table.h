@@ -5,7 +5,7 @@
 #include "cmd/options.h"
 
 struct command_def {
-    const char *name, *arguments, *summary; /* summary NULL = not in this version */
+    const char *name, *arguments, *summary;
     enum command command;
 };
 
@@ -25,10 +25,11 @@ enum option_kind {
     KIND_OUT_FILE,    /* char *; checked by options_check */
     KIND_OUT_DIR,     /* char * */
     KIND_IN_DIR,      /* char * */
+    KIND_IN_FILE,     /* char *; exists and can be read */
+    KIND_TEXTS,       /* struct name_list, one text each time */
     KIND_DEVICE,      /* enum device_choice and the ordinal */
     KIND_HELP,
-    KIND_VERSION,
-    KIND_NOT_YET      /* refused with the sentence in `help` */
+    KIND_VERSION
 };
 
 enum option_group { GROUP_PROBLEM, GROUP_WHO, GROUP_CHECK, GROUP_MEASURE, GROUP_GATE, GROUP_OUTPUT, GROUP_COUNT };
@@ -52,7 +53,7 @@ struct option_def {
     bool is_hidden;              /* not in --help */
 };
 
-enum { OPTION_COUNT = 69, COMMAND_COUNT = 9 };
+enum { OPTION_COUNT = 70, COMMAND_COUNT = 9 };
 extern const struct option_def option_table[OPTION_COUNT];
 extern const struct command_def command_table[COMMAND_COUNT];
 extern const char *const option_group_titles[GROUP_COUNT];

@@ -215,7 +215,18 @@ static int draw(struct sinks *s)
             log_warn("--out none: no charts are drawn (only --plot term needs no folder)");
         return EXIT_OK;
     }
-    return charts_write(&s->rows, 1, s->dir, o->plot, terminal_width(), terminal_color(o->color));
+    struct overlay overlay = {.count = 0};
+    struct attn_message why = {""};
+    int status = EXIT_OK;
+    if (o->overlay_path && !overlay_read(o->overlay_path, &overlay, &why)) { /* it was good when the run began */
+        log_error("--overlay %s", why.text);
+        status = EXIT_IO;
+    }
+    const struct chart_input input = {
+        .files = &s->rows, .file_count = 1, .overlay = overlay.count ? &overlay : NULL};
+    status = exit_worst(status, charts_write(&input, s->dir, o->plot, terminal_width(), terminal_color(o->color)));
+    overlay_free(&overlay);
+    return status;
 }
 
 int sinks_close(struct sinks *s, double elapsed_s, int exit_code)

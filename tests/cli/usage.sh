@@ -59,10 +59,9 @@ refused '--sustain-s 3:' --sustain-s 3 --profile
 refused '--quiet.*--verbose' --quiet --verbose
 refused '--atol' --check off --atol 1
 refused 'plot' plot
+refused 'report' report
+refused '--overlay' --overlay "$tmp/absent.csv"
 refused 'verif' verfy
-for command in report; do
-    refused "$command" $command
-done
 refused 'seqlen' verify --seqlen 64
 refused 'preset' plot --preset quick x.jsonl
 refused '--impl-lib' --impl-lib "$tmp/absent.so"
@@ -75,7 +74,7 @@ expect_code 0
 expect_no_stderr
 for word in --mode --causal --d --headdim --seqlen --kv-len --dtype --impl --impl-lib --variant --deterministic --total-tokens \
     --hidden --batch --heads --kv-heads --layout --scale --dist --seed --device --check --atol --rtol --warmup-ms --min-time-ms \
-    --samples --max-noise --timeout-s --sustain-s --l2 --out --resume --csv --jsonl --plot --columns --preset --input --dump --profile --dry-run \
+    --samples --max-noise --timeout-s --sustain-s --l2 --out --resume --csv --jsonl --plot --columns --preset --input --dump --profile --dry-run --overlay \
     --verbose --quiet --color --version --help; do
     expect_stdout "(^|[ ,|])$word([ ,|=[]|\$)"
 done

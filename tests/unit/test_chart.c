@@ -92,6 +92,8 @@ static void load(const char *name, struct record_file *file)
         fail_msg("%s", why.text);
 }
 
+static const struct overlay *overlay; /* for draw; NULL = none */
+
 /* Runs charts_write with stdout and stderr going to files in the folder. */
 static int draw(const struct record_file *files, int count, enum plot_format format, int width)
 {
@@ -103,7 +105,8 @@ static int draw(const struct record_file *files, int count, enum plot_format for
     assert_true(to_out >= 0 && to_err >= 0);
     dup2(to_out, STDOUT_FILENO);
     dup2(to_err, STDERR_FILENO);
-    const int result = charts_write(files, count, folder, format, width, false);
+    const struct chart_input input = {.files = files, .file_count = count, .overlay = overlay};
+    const int result = charts_write(&input, folder, format, width, false);
     fflush(stdout);
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
@@ -174,7 +177,7 @@ static void rows_become_panels_and_series(void **state)
     struct chart_set set;
     char title[64];
     load("sweep_gpu.jsonl", &file);
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_int_equal(set.panel_count, 9);
     for (int i = 0; i < 8; i++) {
         assert_string_equal(chart_panel_title(&set.panels[i], title, sizeof title), titles[i]);
@@ -237,7 +240,7 @@ static void gaps_repeats_and_strangers(void **state)
     file.rows[8].q_len = file.rows[8].kv_len = 1024; /* 1k again: the later row counts */
     file.rows[8].time_ms = 500;
     file.rows[8].time_ms_ci_lo = file.rows[8].time_ms_ci_hi = NAN;
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_int_equal(set.panel_count, 1);
     assert_int_equal(set.series_count, 1);
     assert_int_equal(chart_points(&set, set.panels, set.series, CHART_TFLOPS, &points), 4);
@@ -250,7 +253,7 @@ static void gaps_repeats_and_strangers(void **state)
     chart_set_free(&set);
 
     file.rows[0].kv_len = 77; /* other keys than queries: a line of its own */
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_int_equal(set.series_count, 2);
     assert_string_equal(set.series[1].label, "mine, kv 77");
     assert_string_equal(set.series[0].color, set.series[1].color);
@@ -268,18 +271,18 @@ static void files_are_told_apart(void **state)
     make_file(&files[1], "b/new.jsonl", 2);
     make_file(&files[2], "b/run.jsonl", 2);
     FILL(files[1].rows[0].device, "Another GPU");
-    chart_set_make(&set, files, 2);
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 2});
     assert_string_equal(set.series[0].label, "mine, A GPU");
     assert_string_equal(set.series[1].label, "mine, Another GPU");
     assert_string_equal(set.series[0].color, set.series[1].color);
     assert_int_not_equal(set.series[0].dash, set.series[1].dash);
     chart_set_free(&set);
     FILL(files[1].rows[0].device, "A GPU");
-    chart_set_make(&set, files, 2);
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 2});
     assert_string_equal(set.file_labels[0], "run");
     assert_string_equal(set.file_labels[1], "new");
     chart_set_free(&set);
-    chart_set_make(&set, files, 3);
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 3});
     assert_string_equal(set.file_labels[0], "a/run");
     assert_string_equal(set.file_labels[2], "b/run");
     chart_set_free(&set);
@@ -297,7 +300,7 @@ static void styles_are_stable_and_distinct(void **state)
     make_file(&file, "x.jsonl", COUNT);
     for (int i = 0; i < COUNT; i++)
         FILL(file.rows[i].impl, names[i]);
-    chart_set_make(&all, &file, 1);
+    chart_set_make(&all, &(struct chart_input){.files = &file, .file_count = 1});
     assert_int_equal(all.series_count, COUNT);
     for (int i = 0; i < COUNT; i++)
         for (int k = 0; k < i; k++)
@@ -305,7 +308,7 @@ static void styles_are_stable_and_distinct(void **state)
     file.count = 1;
     for (int i = 0; i < 4; i++) { /* alone, the listed ones look as they do in company */
         FILL(file.rows[0].impl, names[i]);
-        chart_set_make(&one, &file, 1);
+        chart_set_make(&one, &(struct chart_input){.files = &file, .file_count = 1});
         for (int k = 0; k < COUNT; k++)
             if (strcmp(all.series[k].impl, names[i]) == 0) {
                 assert_string_equal(one.series[0].color, all.series[k].color);
@@ -325,7 +328,7 @@ static void conditions_are_said(void **state)
     struct chart_set set;
     char text[400];
     load("sweep_gpu.jsonl", &file);
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     chart_condition_words(&set, "bf16", text, sizeof text);
     assert_string_equal(text,
                         "bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)");
@@ -339,7 +342,7 @@ static void conditions_are_said(void **state)
     FILL(file.rows[0].driver, "2");
     FILL(file.rows[1].dist, "uniform");
     FILL(file.rows[0].check, "off");
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_true(set.has_unchecked);
     chart_condition_words(&set, "fp16", text, sizeof text);
     assert_string_equal(text, "fp16, batch 4, 8 heads on 2 kv heads, bshd, inputs mixed");
@@ -347,7 +350,7 @@ static void conditions_are_said(void **state)
     assert_string_equal(text, "A GPU, driver mixed");
     chart_set_free(&set);
     file.rows[0].batch = INT64_MAX; /* a product that overflows is none */
-    chart_set_make(&set, &file, 1);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     chart_condition_words(&set, "fp16", text, sizeof text);
     assert_has(text, "batch varies");
     chart_set_free(&set);
@@ -459,6 +462,93 @@ static void hostile_names_stay_text(void **state)
     record_file_free(&file);
 }
 
+/* Published points: marks beside rows of their own problem, in the TFLOPS charts alone, with their source. */
+static void published_points_are_drawn_apart(void **state)
+{
+    struct record_file file;
+    struct overlay_point points[] = {
+        {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .tflops = 777},
+        {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .batch = 5, .tflops = 888},
+        {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1 << 20, .head_dim = 64, .tflops = 999},
+        {.impl = "fa2", .mode = "bwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .tflops = 555}};
+    struct overlay published = {.source = "a paper's table", .points = points, .count = 4};
+    (void)state;
+    make_file(&file, "a.jsonl", 3);
+    overlay = &published;
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *text = slurp("tflops-fp16.dat");
+    assert_has(text, "fa3, published: n, tflops\n1024,777\n");
+    assert_lacks(text, "888"); /* another batch */
+    assert_lacks(text, "999"); /* a length that no row has */
+    assert_lacks(text, "fa2"); /* a direction that was not run */
+    free(text);
+    text = slurp("tflops-fp16.gp");
+    assert_has(text, "'fa3 (published)'");
+    assert_has(text, "'Published, not measured here: a paper''s table'");
+    assert_lacks(text, "fa2");
+    free(text);
+    text = slurp("memory-fp16.gp");
+    assert_lacks(text, "fa3");
+    free(text);
+    setenv("PATH", folder, 1); /* no gnuplot: bars */
+    assert_int_equal(draw(&file, 1, PLOT_TERM, 80), EXIT_OK);
+    setenv("PATH", real_path, 1);
+    text = slurp("stdout.txt");
+    assert_has(text, " 777.0 *\n");
+    assert_has(text, "* published, not measured here: a paper's table\n");
+    free(text);
+    points[0].q_len = 4; /* none is left that stands beside a row */
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    text = slurp("stderr.txt");
+    assert_has(text, "none of its 4 points");
+    free(text);
+    overlay = NULL;
+    record_file_free(&file);
+}
+
+/* Sustained figures have a page of their own, and rows without one leave none. */
+static void sustained_is_not_burst(void **state)
+{
+    struct record_file file;
+    (void)state;
+    make_file(&file, "a.jsonl", 3);
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    assert_false(exists("sustained-fp16.gp"));
+    file.rows[1].tflops_sustained = 123;
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *text = slurp("sustained-fp16.dat");
+    assert_has(text, "\n2048,123,123,123\n");
+    assert_lacks(text, "1024");
+    free(text);
+    text = slurp("tflops-fp16.dat");
+    assert_lacks(text, "123,");
+    free(text);
+    record_file_free(&file);
+}
+
+/* A report's lines: a colour for each file, whatever the implementations are called. */
+static void named_files_have_colors_of_their_own(void **state)
+{
+    struct record_file files[2];
+    const char *const labels[] = {"H200", "B200"};
+    struct chart_set set;
+    (void)state;
+    make_file(&files[0], "a.jsonl", 2);
+    make_file(&files[1], "b.jsonl", 2);
+    FILL(files[1].rows[1].impl, "naive");
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 2, .labels = labels});
+    assert_int_equal(set.series_count, 3);
+    assert_string_equal(set.series[0].label, "H200");
+    assert_string_equal(set.series[1].label, "B200");
+    assert_string_equal(set.series[2].label, "B200, naive");
+    assert_string_not_equal(set.series[0].color, set.series[1].color);
+    assert_string_equal(set.series[1].color, set.series[2].color);
+    assert_int_not_equal(set.series[1].dash, set.series[2].dash);
+    chart_set_free(&set);
+    record_file_free(&files[0]);
+    record_file_free(&files[1]);
+}
+
 static void gnuplot_draws_everything(void **state)
 {
     (void)state;
@@ -484,8 +574,10 @@ static void gnuplot_draws_everything(void **state)
                     assert_has(text, "fused_sm80");
                     assert_has(text, "16K");
                     assert_has(text, "</svg>");
-                    if (count == 2)
+                    if (count == 2 && strstr(names[i], "bf16")) /* it has no other row */
                         assert_has(text, "NVIDIA L40S");
+                    else
+                        assert_lacks(text, "NVIDIA L40S");
                 }
                 free(text);
             }
@@ -635,6 +727,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(data_never_says_nan, begin, finish),
         cmocka_unit_test_setup_teardown(hostile_names_stay_text, begin, finish),
         cmocka_unit_test_setup_teardown(gnuplot_draws_everything, begin, finish),
+        cmocka_unit_test_setup_teardown(published_points_are_drawn_apart, begin, finish),
+        cmocka_unit_test_setup_teardown(sustained_is_not_burst, begin, finish),
+        cmocka_unit_test_setup_teardown(named_files_have_colors_of_their_own, begin, finish),
         cmocka_unit_test_setup_teardown(scripts_stand_alone, begin, finish),
         cmocka_unit_test_setup_teardown(edge_shapes_are_drawn, begin, finish),
         cmocka_unit_test_setup_teardown(failing_gnuplot_is_said, begin, finish),

@@ -287,7 +287,7 @@ static void every_option_is_tested(void **state)
     (void)state;
     static const char elsewhere[] =
         " --d --seqlen --kv-len --impl --variant --columns --out --csv --jsonl --input --dump "
-        "--impl-lib --version --help --resume --overlay "
+        "--impl-lib --version --help --resume --overlay --price "
         "--points --pairs --junit --baseline --current --floors ";
     for (int i = 0; i < OPTION_COUNT; i++) {
         char word[40];
@@ -414,13 +414,11 @@ static void commands(void **state)
         taken(good[i].name);
         assert_int_equal(options.command, good[i].command);
     }
-    refused("report a.jsonl --plot svg",
-            "report: this command is not in this version; there are sweep, verify, gate, ab, plot, info, list, selftest");
     refused("verfy", "verfy: no such command; did you mean verify");
     refused("frob --d 64",
-            "frob: no such command; must be verify, gate, ab, plot, info, list or selftest, or no word for the sweep");
+            "frob: no such command; must be verify, gate, ab, report, plot, info, list or selftest, or no word for the sweep");
     refused("''",
-            "'': no such command; must be verify, gate, ab, plot, info, list or selftest, or no word for the sweep");
+            "'': no such command; must be verify, gate, ab, report, plot, info, list or selftest, or no word for the sweep");
     refused("--d 64 verify", "verify: a command is the first word, before the options");
     refused("--d 64 128", "128: sweep takes no such argument; lists are written with commas, as 64,128");
     refused("verify a.jsonl", "a.jsonl: verify takes no such argument; lists are written with commas, as 64,128");
@@ -436,7 +434,7 @@ static void options_of_other_commands(void **state)
     refused("verify --min-time-ms 5", "--min-time-ms: no option of verify, only of sweep, gate, ab");
     refused("verify -n 5", "-n: no option of verify, only of sweep, gate, ab");
     refused("plot --d 64", "--d: no option of plot, only of sweep, verify, gate, ab");
-    refused("info --plot svg", "--plot: no option of info, only of sweep, plot");
+    refused("info --plot svg", "--plot: no option of info, only of sweep, report, plot");
     refused("list --csv x", "--csv: no option of list, only of sweep, verify");
     refused("verify --preset paper", "--preset paper: must be quick");
     taken("verify --preset quick --d 64 --mode fwd --check sample --no-causal --seed 5 --dtype fp32 --timeout-s 5");
@@ -454,6 +452,20 @@ static void plot_takes_files(void **state)
     assert_names(&options.files, "a.jsonl,b.jsonl,--odd.jsonl,");
     refused("plot", "plot: needs the record files to draw, as in fabench plot run.jsonl");
     refused("plot a.jsonl --plot none", "--plot none: draws nothing; must be svg, png or term");
+    taken("report H200=a.jsonl b.jsonl --price H200=31000EUR --price B=1USD --out dir --overlay file");
+    assert_int_equal(options.files.count, 2);
+    assert_int_equal(options.prices.count, 2);
+    assert_string_equal(options.prices.names[1], "B=1USD");
+    assert_string_equal(options.overlay_path, "file");
+    refused("report", "report: needs record files, as in fabench report H200=a.jsonl B200=b.jsonl");
+    refused("report a.jsonl --plot png", "--plot png: must be svg (within the HTML page) or none");
+    refused("report a.jsonl --price ''", "--price '': must not be empty");
+    refused("report a.jsonl --plot none --overlay file", "--overlay file: contradicts --plot none; must be left out");
+    refused("plot a.jsonl --overlay absent", "--overlay absent: must be a file that exists (No such file or directory)");
+    refused("plot a.jsonl --overlay dir", "--overlay dir: is a directory; must be a file");
+    refused("--overlay file --out none",
+            "--overlay file: contradicts --out none, where no chart is drawn; must be left out");
+    refused("--price A=1EUR", "--price: no option of sweep, only of report");
     refused("plot a.jsonl --out none",
             "--out none: leaves the charts nowhere to go; must be a directory, or --plot term");
     taken("plot a.jsonl --out none --plot term");
@@ -552,8 +564,6 @@ static void a_recorded_line_comes_back(void **state)
 static void not_in_this_version(void **state)
 {
     (void)state;
-    refused("--overlay x", "--overlay x: overlaid points are not in this version");
-    refused("plot a --overlay x", "--overlay x: overlaid points are not in this version");
     refused("--preset none", "--preset none: must be quick, paper, ci, acceptance or full");
     refused("--dtype fp16,fp8_e4m3",
             "--dtype fp16,fp8_e4m3: no kernel takes fp8 yet; must be fp32, fp16 or bf16, several "

@@ -231,6 +231,10 @@ static void help(void **state)
         if (is_there != is_wanted)
             fail_msg("--help and %s", option_table[i].name);
     }
+    assert_null(strstr(out_text, "--price"));
+    assert_int_equal(run("report --help"), EXIT_OK);
+    assert_non_null(strstr(out_text, "--price LABEL=31000EUR"));
+    assert_int_equal(run("--help"), EXIT_OK);
     assert_non_null(strstr(out_text, "fabench plot A.jsonl ... [OPTIONS]"));
     assert_non_null(strstr(out_text, "fabench selftest [OPTIONS]"));
     assert_non_null(strstr(out_text, "fabench gate"));

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Renews results/report/ from the published records: of each device and kind (results/<device>/<date>-<commit>-<what>.jsonl)
+# the newest one, side by side, with the published figures of others in the charts.
+#
+#   scripts/report.sh
+#
+# FABENCH names the program (build/release/fabench), FABENCH_RESULTS the folder (results). A page whose devices cannot be
+# compared (exit 5 of fabench) is a page that says so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+fabench=${FABENCH:-build/release/fabench}
+results=${FABENCH_RESULTS:-results}
+[ -x "$fabench" ] || { echo "report: no program at $fabench; build it first" >&2; exit 1; }
+
+arguments=()
+folders=()
+for folder in "$results"/*/; do
+    [ "$folder" = "$results/cpu/" ] || folders+=("$folder")
+done
+[ ! -d "$results/cpu" ] || folders+=("$results/cpu/") # behind the devices that the page is about
+for folder in "${folders[@]}"; do
+    device=$(basename "$folder")
+    while read -r what; do
+        newest=$(find "$folder" -maxdepth 1 -name "[0-9]*-*-$what.jsonl" | sort | tail -n 1)
+        arguments+=("${device^^} $what=$newest")
+    done < <(find "$folder" -maxdepth 1 -name '[0-9]*-*-*.jsonl' -printf '%f\n' | sed 's/^[0-9]*-[^-]*-//; s/\.jsonl$//' | sort -ru)
+done
+[ ${#arguments[@]} -gt 0 ] || { echo "report: no published record under $results" >&2; exit 1; }
+if [ -e "$results/published/h200_peers.csv" ]; then
+    arguments+=(--overlay "$results/published/h200_peers.csv")
+fi
+
+rm -rf "$results/report.new"
+code=0
+"$fabench" report "${arguments[@]}" --out "$results/report.new" --quiet || code=$?
+if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then
+    rm -rf "$results/report.new"
+    exit "$code"
+fi
+[ -s "$results/report.new/report.html" ] || { rm -rf "$results/report.new"; exit 5; }
+rm -rf "$results/report"
+mv "$results/report.new" "$results/report"
+echo "$results/report/report.html"
