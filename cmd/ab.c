@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cmd/ab_report.h"
+#include "cmd/clock.h"
 #include "cmd/log.h"
 #include "cmd/unit.h"
 #include "cmd/verdicts.h"
@@ -318,17 +318,15 @@ static int measure_pair(struct ab *a, int *points)
     struct side_result results[AB_SIDES];
     const int point_count = open_points(a, points);
     const int first = a->run.pairs % 2 ? AB_NEW : AB_OLD; /* ABBA */
-    struct timespec start, end;
+    const double start_ms = clock_ms();
     int code = EXIT_OK;
-    clock_gettime(CLOCK_MONOTONIC, &start);
     for (int side = 0; side < AB_SIDES; side++)
         clear_result(a, &results[side]);
     for (int n = 0; n < AB_SIDES && code == EXIT_OK; n++) {
         const int side = n ? !first : first;
         code = measure(a, side, points, point_count, &results[side]);
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    a->pair_s = difftime(end.tv_sec, start.tv_sec);
+    a->pair_s = 1e-3 * (clock_ms() - start_ms);
     if (code == EXIT_OK) {
         const double throttled = fmax(results[AB_OLD].throttled_pct, results[AB_NEW].throttled_pct);
         if (!(throttled > a->rules.throttled_pct))

@@ -20,28 +20,6 @@ static const double VERSION_LIMIT_S = 20;
 
 /* ---- names ---- */
 
-static void list_add(struct name_list *list, const char *name)
-{
-    list->names = xrealloc(list->names, (unsigned long)(list->count + 1) * sizeof *list->names);
-    list->names[list->count++] = xstrdup(name);
-}
-
-static void list_free(struct name_list *list)
-{
-    for (int i = 0; i < list->count; i++)
-        free(list->names[i]);
-    free(list->names);
-    *list = (struct name_list){0};
-}
-
-static bool list_has(const struct name_list *list, const char *name)
-{
-    for (int i = 0; i < list->count; i++)
-        if (strcmp(list->names[i], name) == 0)
-            return true;
-    return false;
-}
-
 const char *ab_subject_of(const struct ab_setup *s, const struct record_row *row)
 {
     for (int i = 0; i < s->subjects.count; i++)
@@ -141,30 +119,31 @@ static int choose_of_libraries(struct ab_setup *s, const struct probe *old, cons
     struct name_list in_new = {0};
     int code = EXIT_OK;
     for (int i = 0; i < new->impl_count; i++)
-        list_add(&in_new, new->impls[i]);
+        name_list_add(&in_new, new->impls[i]);
     for (int i = 0; i < old->impl_count; i++) {
-        if (s->options->impls.count && !list_has(&s->options->impls, old->impls[i]))
+        if (s->options->impls.count && !name_list_has(&s->options->impls, old->impls[i]))
             continue;
-        list_add(list_has(&in_new, old->impls[i]) ? &s->subjects : &s->lost, old->impls[i]);
+        name_list_add(name_list_has(&in_new, old->impls[i]) ? &s->subjects : &s->lost, old->impls[i]);
     }
-    for (int i = 0; i < s->options->impls.count && code == EXIT_OK; i++)
-        if (!list_has(&s->subjects, s->options->impls.names[i]) && !list_has(&s->lost, s->options->impls.names[i])) {
-            log_error("--impl %s: %s has no such implementation for this device", s->options->impls.names[i],
-                      s->sides[AB_OLD].path);
-            code = EXIT_USAGE;
-        }
+    for (int i = 0; i < s->options->impls.count && code == EXIT_OK; i++) {
+        const char *name = s->options->impls.names[i];
+        if (name_list_has(&s->subjects, name) || name_list_has(&s->lost, name))
+            continue;
+        log_error("--impl %s: %s has no such implementation for this device", name, s->sides[AB_OLD].path);
+        code = EXIT_USAGE;
+    }
     if (code == EXIT_OK && !s->subjects.count && !s->lost.count) {
         log_error("ab: %s has no implementation for this device", s->sides[AB_OLD].path);
         code = EXIT_NOT_COMPARABLE;
     }
-    list_free(&in_new);
+    name_list_free(&in_new);
     return code;
 }
 
 static void choose_control(struct ab_setup *s)
 {
     const char *candidate = strcmp(s->probe.lock_name, "cpu") == 0 ? "naive" : "cudnn";
-    s->control = list_has(&s->subjects, candidate) ? NULL : candidate;
+    s->control = name_list_has(&s->subjects, candidate) ? NULL : candidate;
 }
 
 static int open_both(struct ab_setup *s)
@@ -188,10 +167,10 @@ static int open_both(struct ab_setup *s)
     if (is_library)
         code = choose_of_libraries(s, &s->probe, &new_probe);
     else if (!s->options->impls.count)
-        list_add(&s->subjects, "fused");
+        name_list_add(&s->subjects, "fused");
     else
         for (int i = 0; i < s->options->impls.count; i++)
-            list_add(&s->subjects, s->options->impls.names[i]);
+            name_list_add(&s->subjects, s->options->impls.names[i]);
     choose_control(s);
     return code;
 }
@@ -228,8 +207,8 @@ void ab_close(struct ab_setup *s)
     free(s->folder);
     for (int i = 0; i < AB_SIDES; i++)
         free(s->sides[i].program);
-    list_free(&s->subjects);
-    list_free(&s->lost);
+    name_list_free(&s->subjects);
+    name_list_free(&s->lost);
 }
 
 /* ---- one process ---- */
@@ -247,43 +226,27 @@ static bool is_typed(const struct options *o, const char *name)
 
 static void add_number(struct name_list *argv, const struct options *o, const char *name, double value, const char *unit)
 {
-    if (is_typed(o, name))
-        return;
-    char *word = xasprintf("%s=%g%s", name, value, unit);
-    list_add(argv, word);
-    free(word);
-}
-
-static void add_word(struct name_list *argv, const char *name, const char *value)
-{
-    char *word = xasprintf("%s%s", name, value);
-    list_add(argv, word);
-    free(word);
+    if (!is_typed(o, name))
+        name_list_print(argv, "%s=%g%s", name, value, unit);
 }
 
 static void add_impls(struct name_list *argv, const struct ab_setup *s)
 {
-    char *text = xstrdup("--impl=");
-    for (int i = 0; i < s->subjects.count + (s->control != NULL); i++) {
-        const char *name = i < s->subjects.count ? s->subjects.names[i] : s->control;
-        char *longer = xasprintf("%s%s%s", text, i ? "," : "", name);
-        free(text);
-        text = longer;
-    }
-    list_add(argv, text);
-    free(text);
+    char *subjects = name_list_join(&s->subjects);
+    name_list_print(argv, "--impl=%s%s%s", subjects, s->subjects.count && s->control ? "," : "",
+                    s->control ? s->control : "");
+    free(subjects);
 }
 
 static void add_points(struct name_list *argv, const struct ab_task *task)
 {
-    char *text = xstrdup("--points=");
-    for (int i = 0; i < task->point_count; i++) {
-        char *longer = xasprintf("%s%s%d", text, i ? "," : "", task->points[i]);
-        free(text);
-        text = longer;
-    }
-    list_add(argv, text);
+    struct name_list points = {0};
+    for (int i = 0; i < task->point_count; i++)
+        name_list_print(&points, "%d", task->points[i]);
+    char *text = name_list_join(&points);
+    name_list_print(argv, "--points=%s", text);
     free(text);
+    name_list_free(&points);
 }
 
 static void make_argv(const struct ab_setup *s, const struct ab_task *task, struct name_list *argv)
@@ -292,42 +255,40 @@ static void make_argv(const struct ab_setup *s, const struct ab_task *task, stru
     const struct ab_side *side = &s->sides[task->side];
     char device[24];
     snprintf(device, sizeof device, o->device == DEVICE_CPU ? "cpu" : "cuda:%d", o->device_ordinal);
-    list_add(argv, side->program);
+    name_list_add(argv, side->program);
     if (side->is_library)
-        add_word(argv, "--impl-lib=", side->path);
+        name_list_print(argv, "--impl-lib=%s", side->path);
     if (!is_typed(o, "--preset")) /* the points of ci take a CPU hours */
-        list_add(argv, o->device == DEVICE_CPU ? "--preset=quick" : "--preset=ci");
+        name_list_add(argv, o->device == DEVICE_CPU ? "--preset=quick" : "--preset=ci");
     for (int i = 0; i < o->sweep_words.count; i++) {
         static const char *const timing[] = {"--warmup-ms=", "--min-time-ms=", "--samples=", "--preheat-s="};
         bool is_timing = false;
         for (size_t t = 0; t < sizeof timing / sizeof timing[0]; t++)
             is_timing |= strncmp(o->sweep_words.names[i], timing[t], strlen(timing[t])) == 0;
         if (!task->is_check || !is_timing)
-            list_add(argv, o->sweep_words.names[i]);
+            name_list_add(argv, o->sweep_words.names[i]);
     }
     add_impls(argv, s);
-    add_word(argv, "--device=", device);
+    name_list_print(argv, "--device=%s", device);
     if (task->is_check) {
         static const char *const words[] = {"--check=full", "--warmup-ms=0", "--min-time-ms=0", "--samples=1"};
         for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-            list_add(argv, words[i]);
+            name_list_add(argv, words[i]);
     } else {
-        list_add(argv, "--check=off");
+        name_list_add(argv, "--check=off");
         add_number(argv, o, "--preheat-s", s->rules->preheat_s, "");
         add_number(argv, o, "--warmup-ms", s->rules->warmup_ms, "");
         add_number(argv, o, "--min-time-ms", s->rules->min_time_ms, "");
         add_number(argv, o, "--samples", s->rules->samples, "");
     }
-    list_add(argv, "--sustain-s=0"); /* bursts are compared, whatever the preset */
+    name_list_add(argv, "--sustain-s=0"); /* bursts are compared, whatever the preset */
     /* As long as was asked, and no longer: pairs of processes say how well it repeats. */
     add_number(argv, o, "--max-noise", 100, "%");
     if (task->points)
         add_points(argv, task);
     static const char *const output[] = {"--jsonl=-", "--out=none", "--plot=none", "--quiet"};
     for (size_t i = 0; i < sizeof output / sizeof output[0]; i++)
-        list_add(argv, output[i]);
-    argv->names = xrealloc(argv->names, (unsigned long)(argv->count + 1) * sizeof *argv->names);
-    argv->names[argv->count] = NULL;
+        name_list_add(argv, output[i]);
 }
 
 /* Every process must have run on one device, by one method. */
@@ -402,14 +363,14 @@ int ab_unit(struct ab_setup *s, const struct ab_task *task, struct record_file *
     const double preheat_s = isnan(o->preheat_s) ? s->rules->preheat_s : o->preheat_s;
     const double warmup_ms = isnan(o->warmup_ms) ? s->rules->warmup_ms : o->warmup_ms;
     const struct unit_request request = {
-        .argv = argv.names, .out_path = out, .err_path = err, .progress = task->progress,
+        .argv = name_list_argv(&argv), .out_path = out, .err_path = err, .progress = task->progress,
         .silence_limit_s = UNIT_PREPARE_LIMIT_S + 2 * o->timeout_s + preheat_s + 1e-3 * warmup_ms};
     memset(records, 0, sizeof *records);
     unit_run(&request, &result);
     const int code = read_result(s, side, &result, out, records, why);
     if (code != EXIT_OK)
         record_file_free(records);
-    list_free(&argv);
+    name_list_free(&argv);
     free(out);
     free(err);
     free(stem);

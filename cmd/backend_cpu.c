@@ -5,23 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cmd/backend.h"
+#include "cmd/clock.h"
 #include "cmd/log.h"
 
 /* Buffers are flushed from the caches by walking over twice what the last level holds, and over no less than this. */
 enum { FLUSH_BYTES_MIN = 64 << 20 };
 
 struct cpu_state { unsigned char *flush; size_t flush_bytes; };
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 static void cpu_close(struct backend *be)
 {
@@ -197,9 +190,9 @@ static enum attn_status cpu_sample(struct backend *be, const struct launcher *l,
     if (cold)
         for (size_t i = 0; i < state->flush_bytes; i += 64)
             ((volatile unsigned char *)state->flush)[i]++;
-    const double start = now_ms();
+    const double start = clock_ms();
     const enum attn_status status = l->impl->launch(l->request, l->tensors, &l->run, why);
-    *time_ms = now_ms() - start;
+    *time_ms = clock_ms() - start;
     return status;
 }
 
@@ -220,7 +213,7 @@ static void pass_started(void *context, const char *name)
     if (log->count == log->max)
         return;
     snprintf(log->names[log->count], 16, "%s", name);
-    log->starts_ms[log->count++] = now_ms();
+    log->starts_ms[log->count++] = clock_ms();
 }
 
 static enum attn_status cpu_passes(struct backend *be, const struct launcher *l, int max, char names[][16],
@@ -231,7 +224,7 @@ static enum attn_status cpu_passes(struct backend *be, const struct launcher *l,
     traced.run.pass = pass_started;
     traced.run.pass_context = &log;
     const enum attn_status status = cpu_launch(be, &traced, why);
-    const double end = now_ms();
+    const double end = clock_ms();
     for (int i = 0; i < log.count; i++)
         times_ms[i] = (i + 1 < log.count ? log.starts_ms[i + 1] : end) - log.starts_ms[i];
     *count = log.count;

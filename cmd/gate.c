@@ -11,6 +11,7 @@
 #include "cmd/fingerprint.h"
 #include "cmd/floors.h"
 #include "cmd/gate_measure.h"
+#include "cmd/header.h"
 #include "cmd/log.h"
 #include "cmd/paths.h"
 #include "cmd/verdicts.h"
@@ -75,7 +76,7 @@ static int read_all(struct gate *g, const char *folder)
 /* Was the device's best kernel asked for, whichever that is? */
 static bool asked_for_fused(const struct record_file *file)
 {
-    const json_t *members = json_object_get(json_object_get(file->header, "policy"), "round_members");
+    const json_t *members = header_value(file->header, "policy.round_members");
     for (size_t i = 0; i < json_array_size(members); i++) {
         const char *name = json_string_value(json_array_get(members, i));
         if (name && strcmp(name, "fused") == 0)

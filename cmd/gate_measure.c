@@ -11,44 +11,32 @@
 
 #include "cmd/decide.h"
 #include "cmd/device_lock.h"
+#include "cmd/header.h"
+#include "cmd/impls.h"
 #include "cmd/log.h"
 #include "cmd/probe.h"
 #include "cmd/unit.h"
 
-struct words {
-    char *words[512];
-    int count;
-};
-
-__attribute__((format(printf, 2, 3))) static void add(struct words *w, const char *format, ...)
+static void add_impls(struct name_list *w, const struct name_list *impls)
 {
-    char text[4096];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    FABENCH_ASSERT(w->count < 511, "%d words", w->count);
-    w->words[w->count++] = xstrdup(text);
-}
-
-static void free_words(struct words *w)
-{
-    for (int i = 0; i < w->count; i++)
-        free(w->words[i]);
+    char *text = name_list_join(impls);
+    if (impls->count)
+        name_list_print(w, "--impl=%s", text);
+    free(text);
 }
 
 /* The implementations of the baseline's rounds, by the names they were asked for: the same members share the device. */
-static void add_members(struct words *w, const struct record_file *baseline)
+static void add_members(struct name_list *w, const struct record_file *baseline)
 {
-    const json_t *members = json_object_get(json_object_get(baseline->header, "policy"), "round_members");
-    char text[1024] = "";
+    const json_t *members = header_value(baseline->header, "policy.round_members");
+    struct name_list impls = {0};
     for (size_t i = 0; i < json_array_size(members); i++) {
         const char *name = json_string_value(json_array_get(members, i));
-        if (name && strcmp(name, "gemm") != 0 && strlen(text) + strlen(name) + 2 < sizeof text)
-            sprintf(text + strlen(text), "%s%s", *text ? "," : "", name);
+        if (name && strcmp(name, "gemm") != 0)
+            name_list_add(&impls, name);
     }
-    if (*text)
-        add(w, "--impl=%s", text);
+    add_impls(w, &impls);
+    name_list_free(&impls);
 }
 
 /* Do two words set the same option? --no-causal is --causal=no. */
@@ -68,10 +56,17 @@ static bool has_option(const struct name_list *list, const char *word)
     return false;
 }
 
-/* The words of a sweep: the baseline's own, but for what was typed. False after a sentence. */
-static bool add_sweep(struct words *w, const struct options *o, const struct record_file *baseline)
+/* The given one of two values; NaN = not given. */
+static double given(double typed, double own, double fallback)
 {
-    struct options own = {0};
+    return !isnan(typed) ? typed : !isnan(own) ? own : fallback;
+}
+
+/* The words of a sweep: the baseline's own, but for what was typed; and how long they may keep it without a row beside
+ * its timeouts: the load before the first one, and the sustained regions of one problem. False after a sentence. */
+static bool add_sweep(struct name_list *w, const struct options *o, const struct record_file *baseline, double *quiet_s)
+{
+    struct options own = {.preheat_s = NAN, .sustain_s = NAN};
     if (baseline) {
         const char *line = json_string_value(json_object_get(baseline->header, "command_line"));
         if (!line || options_parse_line(line, &own) != EXIT_OK) {
@@ -81,35 +76,32 @@ static bool add_sweep(struct words *w, const struct options *o, const struct rec
         }
         for (int i = 0; i < own.sweep_words.count; i++)
             if (!has_option(&o->sweep_words, own.sweep_words.names[i]))
-                add(w, "%s", own.sweep_words.names[i]);
+                name_list_add(w, own.sweep_words.names[i]);
     }
     for (int i = 0; i < o->sweep_words.count; i++)
-        add(w, "%s", o->sweep_words.names[i]);
+        name_list_add(w, o->sweep_words.names[i]);
     if (!baseline && !has_option(&o->sweep_words, "--preset"))
-        add(w, o->device == DEVICE_CPU ? "--preset=quick" : "--preset=ci");
+        name_list_add(w, o->device == DEVICE_CPU ? "--preset=quick" : "--preset=ci");
     if (!has_option(&own.sweep_words, "--preheat-s") && !has_option(&o->sweep_words, "--preheat-s"))
-        add(w, "--preheat-s=%g", decide_defaults.preheat_s);
+        name_list_print(w, "--preheat-s=%g", decide_defaults.preheat_s);
+    *quiet_s = given(o->preheat_s, own.preheat_s, decide_defaults.preheat_s) +
+               IMPL_MAX_SLOTS * given(o->sustain_s, own.sustain_s, 0); /* those of a preset fit into the limit */
     options_free(&own);
     if (!o->impls.count && baseline)
         add_members(w, baseline);
-    for (int i = 0; i < o->impls.count; i++) {
-        char *before = i ? w->words[--w->count] : NULL;
-        add(w, "%s%s%s", i ? before : "--impl=", i ? "," : "", o->impls.names[i]);
-        free(before);
-    }
+    add_impls(w, &o->impls);
     return true;
 }
 
-static int run_process(const struct options *o, struct words *w, const char *out, struct record_file *current)
+static int run_process(const struct options *o, struct name_list *w, double quiet_s, const char *out,
+                       struct record_file *current)
 {
     char *err = xasprintf("%s.err", out), what[420];
     struct unit_result result;
     struct attn_message why = {""};
-    w->words[w->count] = NULL;
     const struct unit_request request = {
-        .argv = w->words, .out_path = out, .err_path = err, .progress = "gate: measuring",
-        .silence_limit_s = UNIT_PREPARE_LIMIT_S + 2 * o->timeout_s + (isnan(o->preheat_s) ? decide_defaults.preheat_s
-                                                                                     : o->preheat_s)};
+        .argv = name_list_argv(w), .out_path = out, .err_path = err, .progress = "gate: measuring",
+        .silence_limit_s = UNIT_PREPARE_LIMIT_S + 2 * o->timeout_s + quiet_s};
     unit_run(&request, &result);
     int code = EXIT_OK;
     if (result.end == UNIT_INTERRUPTED) {
@@ -134,8 +126,9 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
 {
     const char *root = getenv("TMPDIR");
     struct probe probe;
-    struct words words = {.count = 0};
+    struct name_list words = {.count = 0};
     char program[PATH_MAX];
+    double quiet_s = 0;
     int lock = -1;
     unit_catch_interrupts();
     int code = probe_device(o, "gate", NULL, &probe);
@@ -154,26 +147,26 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
     }
     if (made >= 0)
         close(made);
-    add(&words, "%s", program);
-    if (code == EXIT_OK && !add_sweep(&words, o, baseline))
+    name_list_add(&words, program);
+    if (code == EXIT_OK && !add_sweep(&words, o, baseline, &quiet_s))
         code = EXIT_NOT_COMPARABLE;
     if (o->device == DEVICE_CPU)
-        add(&words, "--device=cpu");
+        name_list_add(&words, "--device=cpu");
     else
-        add(&words, "--device=cuda:%d", o->device_ordinal);
-    add(&words, "--jsonl=-");
-    add(&words, "--out=none");
-    add(&words, "--plot=none");
-    add(&words, "--quiet");
+        name_list_print(&words, "--device=cuda:%d", o->device_ordinal);
+    name_list_add(&words, "--jsonl=-");
+    name_list_add(&words, "--out=none");
+    name_list_add(&words, "--plot=none");
+    name_list_add(&words, "--quiet");
     if (code == EXIT_OK)
         code = device_lock(probe.lock_name, unit_is_interrupted, &lock);
     if (code == EXIT_OK)
-        code = run_process(o, &words, out, current);
+        code = run_process(o, &words, quiet_s, out, current);
     if (lock >= 0)
         device_unlock(lock);
     if (!folder)
         unlink(out);
-    free_words(&words);
+    name_list_free(&words);
     free(out);
     return code;
 }

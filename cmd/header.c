@@ -215,7 +215,7 @@ char *header_line(const json_t *header)
     const json_t *limit = json_object_get(device, "power_limit_w"), *ecc = json_object_get(device, "ecc");
     const json_t *driver = json_object_get(device, "driver"), *others = json_object_get(device, "other_processes");
     const json_t *threads = json_object_get(device, "threads");
-    const char *clocks = json_string_value(json_object_get(json_object_get(header, "policy"), "clocks"));
+    const char *clocks = json_string_value(header_value(header, "policy.clocks"));
     char detail[160] = "";
     size_t used = 0;
 #define ADD(...) used += (size_t)snprintf(detail + used, sizeof detail - used, __VA_ARGS__)
@@ -242,13 +242,13 @@ char *header_line(const json_t *header)
 
 char *header_folder_name(const json_t *header)
 {
-    const char *name = json_string_value(json_object_get(json_object_get(header, "device"), "name"));
+    const char *name = json_string_value(header_value(header, "device.name"));
     const char *started = json_string_value(json_object_get(header, "started_utc"));
     char slug[40], stamp[24];
     size_t n = 0, s = 0;
     if (!strncmp(name, "NVIDIA ", 7))
         name += 7;
-    if (json_object_get(json_object_get(header, "device"), "threads"))
+    if (header_value(header, "device.threads"))
         name = "cpu";
     for (; *name && n + 1 < sizeof slug; name++)
         if (isalnum((unsigned char)*name))

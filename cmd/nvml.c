@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "cmd/clock.h"
 
 /* Field ids of nvmlDeviceGetFieldValues ("Field Value Enums" of the reference), in the order they are asked. */
 enum { ASK_POWER_CAP, ASK_SW_THERMAL, ASK_HW_THERMAL, ASK_POWER_BRAKE, ASK_POWER_INSTANT, ASK_POWER_AVERAGE, ASK_COUNT };
@@ -193,11 +194,9 @@ static struct nvml_reading read_with(struct statuses *s)
 {
     struct nvml_reading r = {.sm_clock_mhz = NAN, .temp_c = NAN, .power_w = NAN, .reasons = -1,
                              .power_cap_ns = NAN, .throttle_ns = NAN, .energy_j = NAN};
-    struct timespec t;
     unsigned value = 0;
     unsigned long long wide = 0;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    r.time_ms = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    r.time_ms = clock_ms();
     memset(s, 0, sizeof *s);
     if (!nvml.device)
         return r;

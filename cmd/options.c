@@ -236,12 +236,6 @@ static bool parse_choice_set(const struct option_def *def, const char *name, con
     }
 }
 
-static void append_name(struct name_list *list, const char *name, size_t length)
-{
-    list->names = xrealloc(list->names, (unsigned long)(list->count + 1) * sizeof *list->names);
-    list->names[list->count++] = xasprintf("%.*s", (int)length, name);
-}
-
 static bool parse_names(const char *name, const char *value, struct name_list *list)
 {
     for (const char *item = value;; item++) {
@@ -255,7 +249,7 @@ static bool parse_names(const char *name, const char *value, struct name_list *l
         for (int i = 0; i < list->count; i++)
             is_known |= strlen(list->names[i]) == length && strncmp(list->names[i], item, length) == 0;
         if (!is_known)
-            append_name(list, item, length);
+            name_list_add_part(list, item, length);
         item += length;
         if (!*item)
             return true;
@@ -300,7 +294,7 @@ static bool parse_library(const char *name, const char *value, struct name_list 
     struct attn_message why;
     if (!*value || !path_has_file(value, &why))
         return options_refuse(name, value, "%s", *value ? why.text : "must name a shared library");
-    append_name(list, value, strlen(value));
+    name_list_add(list, value);
     return true;
 }
 
@@ -366,7 +360,7 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
     case KIND_TEXTS:
         if (!*value)
             return options_refuse(name, value, "must not be empty");
-        append_name(field, value, strlen(value));
+        name_list_add(field, value);
         return true;
     case KIND_TEXT:
     case KIND_OUT_FILE:
@@ -450,7 +444,7 @@ static bool keep_for_sweeps(struct options *o, const struct option_def *def, boo
                          def->kind != KIND_NAMES;
     if (is_kept) {
         char *word = has_value ? xasprintf("%s=%s", def->name, value) : xstrdup(def->name);
-        append_name(&o->sweep_words, word, strlen(word));
+        name_list_add(&o->sweep_words, word);
         free(word);
     }
     return true;
@@ -503,7 +497,7 @@ static bool parse_positional(struct parse *p, const char *word)
     const enum command command = p->command->command;
     const bool takes_files = command == COMMAND_PLOT || command == COMMAND_REPORT || command == COMMAND_AB;
     if (takes_files && *word) {
-        append_name(&p->o->files, word, strlen(word));
+        name_list_add(&p->o->files, word);
         return true;
     }
     for (int i = 0; i < COMMAND_COUNT; i++)
@@ -584,13 +578,6 @@ static char *deciding_options(const struct parse *p)
     return line;
 }
 
-static void free_names(struct name_list *list)
-{
-    for (int i = 0; i < list->count; i++)
-        free(list->names[i]);
-    free(list->names);
-}
-
 void options_free(struct options *o)
 {
     char *const texts[] = {o->variant,  o->out_dir, o->csv_path, o->jsonl_path, o->columns,  o->input_dir,    o->dump_dir,
@@ -600,11 +587,11 @@ void options_free(struct options *o)
     free(o->head_dims.values);
     free(o->q_lens.values);
     free(o->kv_lens.values);
-    free_names(&o->impls);
-    free_names(&o->impl_libs);
-    free_names(&o->files);
-    free_names(&o->prices);
-    free_names(&o->sweep_words);
+    name_list_free(&o->impls);
+    name_list_free(&o->impl_libs);
+    name_list_free(&o->files);
+    name_list_free(&o->prices);
+    name_list_free(&o->sweep_words);
     free(o->points.values);
     free(o->pairs.values);
     memset(o, 0, sizeof *o);

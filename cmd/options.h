@@ -8,6 +8,7 @@
 #define FABENCH_OPTIONS_H
 
 #include "cmd/fill.h"
+#include "cmd/name_list.h"
 #include "kernels/attention.h"
 
 enum command {
@@ -23,7 +24,6 @@ enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */
 enum color_choice { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 struct int_list { int64_t *values; int count; };   /* count 0 = not given */
-struct name_list { char **names; int count; };
 
 /* Every field is resolved except where a comment says "not given": those depend on the device or the preset and are
  * resolved by plan_make (cmd/plan.h). Owned by the struct; options_free frees it. */

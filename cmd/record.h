@@ -90,7 +90,8 @@ json_t *record_row_json(const struct record_row *);
 bool record_row_parse(const json_t *, struct record_row *, char *why, size_t why_size);
 
 /* Writers. A row is one write to the file: whole when the call returns, write errors seen. 0, or an errno; a writer
- * that failed once stays failed. A regular file is locked while it is written: another run's file is refused. CSV is RFC 4180's, but with lines that end in a newline alone. */
+ * that failed once stays failed. A regular file is locked while it is written: another run's file is refused. CSV is RFC
+ * 4180's, but with lines that end in a newline alone. */
 struct record_writer;
 /* path "-" = stdout. Header is written at once (JSONL) or the column line (CSV). columns: comma-separated names for the
  * CSV, NULL = all. NULL on failure with a sentence. */

@@ -2,17 +2,10 @@
 #include "cmd/rounds.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "cmd/clock.h"
 #include "cmd/log.h"
 #include "cmd/stats.h"
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* One sample of every member, beginning with `first`. into == NULL: warm-up. */
 static enum attn_status one_round(struct backend *be, struct rounds_member *members, int count, int first,
@@ -53,13 +46,13 @@ enum attn_status rounds_run(struct backend *be, struct rounds_member *members, i
 {
     int64_t capacity = 0, next_look = plan->samples;
     memset(result, 0, sizeof *result);
-    const double begin = now_ms();
-    for (int64_t r = 0; now_ms() - begin < plan->warmup_ms && !result->interrupted; r++) {
+    const double begin = clock_ms();
+    for (int64_t r = 0; clock_ms() - begin < plan->warmup_ms && !result->interrupted; r++) {
         const enum attn_status status = one_round(be, members, count, (int)(r % count), plan, -1, result, why);
         if (status != ATTN_OK)
             return status;
     }
-    const double start = now_ms();
+    const double start = clock_ms();
     while (!result->interrupted && !result->stop) {
         if (result->rounds == capacity) {
             capacity = capacity ? 2 * capacity : 64;
@@ -74,7 +67,7 @@ enum attn_status rounds_run(struct backend *be, struct rounds_member *members, i
         if (result->interrupted)
             break;
         result->rounds++;
-        const double elapsed_ms = now_ms() - start;
+        const double elapsed_ms = clock_ms() - start;
         if (elapsed_ms >= plan->limit_ms || (result->rounds >= plan->samples && elapsed_ms >= 8 * plan->min_time_ms))
             result->stop = "limit";
         /* Sorting every round would cost more than the rounds: look again after a tenth more of them. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cmd/check.h"
+#include "cmd/clock.h"
 #include "cmd/header.h"
 #include "cmd/log.h"
 #include "cmd/selftest_report.h"
@@ -368,13 +369,6 @@ static bool try_problem(struct trial *t, const struct impl_slot *slot)
 
 /* ---- all of them ------------------------------------------------------------------------------------------------------------ */
 
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static int run_all(struct session *s, const struct options *o, struct selftest_report *report)
 {
     struct trial t = {.session = s, .options = o, .report = report, .exit_code = EXIT_OK};
@@ -408,7 +402,7 @@ int selftest_run(const struct options *o)
     struct attn_message why = {""};
     struct record_writer *writer = NULL;
     char run_id[40];
-    const double started_s = now_s();
+    const double started_ms = clock_ms();
     snprintf(run_id, sizeof run_id, "%08llx%05x", (unsigned long long)time(NULL), (unsigned)getpid());
     int status = session_open(o, run_id, true, &s);
     if (status != EXIT_OK)
@@ -441,7 +435,7 @@ int selftest_run(const struct options *o)
         }
         if (status == EXIT_OK && !selftest_report_is_good(report))
             status = EXIT_IO;
-        selftest_report_close(report, now_s() - started_s, o->jsonl_path, status);
+        selftest_report_close(report, 1e-3 * (clock_ms() - started_ms), o->jsonl_path, status);
     }
     free(line);
     json_decref(header);

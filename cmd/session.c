@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "cmd/buffers.h"
+#include "cmd/clock.h"
 #include "cmd/header.h"
 #include "cmd/log.h"
 #include "cmd/telemetry.h"
@@ -57,13 +57,10 @@ const char *session_clock_policy(struct session *s)
         return "unknown";
     enum attn_status status = ATTN_OK;
     telemetry_begin(&telemetry, true);
-    struct timespec from, now;
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    const double from_ms = clock_ms();
     do {
         status = ops->pattern(&s->backend, buffer, PROBE_BYTES, 0x3c003c00u, &ignored);
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (status == ATTN_OK &&
-             (now.tv_sec - from.tv_sec) * 1000 + (now.tv_nsec - from.tv_nsec) / 1000000 < PROBE_MS);
+    } while (status == ATTN_OK && clock_ms() - from_ms < PROBE_MS);
     const struct telemetry_region region = telemetry_end(&telemetry);
     ops->release(&s->backend, buffer);
     return status == ATTN_OK ? telemetry_clock_policy(&region, s->nvml.max_sm_clock_mhz) : "unknown";

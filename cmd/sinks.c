@@ -82,7 +82,7 @@ static bool make_run_dir(struct sinks *s)
 /* The record goes on behind its last whole line, after a line that says when and beside whom. */
 static bool continue_record(struct sinks *s, struct resume *resume, const json_t *header, struct attn_message *why)
 {
-    const json_t *others = json_object_get(json_object_get(header, "device"), "other_processes");
+    const json_t *others = header_value(header, "device.other_processes");
     json_t *note = json_pack("{s:s, s:i, s:O}", "type", "resumed", "kept_rows", resume->file.count, "started_utc",
                              json_object_get(header, "started_utc"));
     FABENCH_ASSERT(note, "%s", resume->file.path);
@@ -120,7 +120,7 @@ static bool open_files(struct sinks *s, const json_t *header, struct resume *res
 /* The peer whose ratios the table shows: cudnn, where it takes part. */
 static const char *peer_of(const json_t *header)
 {
-    const json_t *members = json_object_get(json_object_get(header, "policy"), "round_members");
+    const json_t *members = header_value(header, "policy.round_members");
     for (size_t i = 0; i < json_array_size(members); i++)
         if (!strcmp(json_string_value(json_array_get(members, i)), "cudnn"))
             return "cudnn";
@@ -130,9 +130,9 @@ static const char *peer_of(const json_t *header)
 /* The device whose clocks are free, as nvidia-smi names it, or NULL. */
 static const char *free_clocks_of(const json_t *header)
 {
-    const char *clocks = json_string_value(json_object_get(json_object_get(header, "policy"), "clocks"));
+    const char *clocks = json_string_value(header_value(header, "policy.clocks"));
     return clocks && !strcmp(clocks, "unlocked")
-               ? json_string_value(json_object_get(json_object_get(header, "device"), "pci_bus_id"))
+               ? json_string_value(header_value(header, "device.pci_bus_id"))
                : NULL;
 }
 
@@ -160,7 +160,7 @@ struct sinks *sinks_open(const struct options *o, const json_t *header, struct r
         s->table = table_open(stdout, terminal_width(), terminal_color(o->color), peer_of(header),
                               o->command == COMMAND_VERIFY);
         table_header_line(s->table, line);
-        const json_t *tokens = json_object_get(json_object_get(header, "policy"), "total_tokens");
+        const json_t *tokens = header_value(header, "policy.total_tokens");
         if (tokens) {
             snprintf(s->convention, sizeof s->convention, "%lld tokens", (long long)json_integer_value(tokens));
             table_convention(s->table, s->convention);

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cmd/clock.h"
 #include "cmd/log.h"
 #include "cmd/numbers.h"
 #include "cmd/problem.h"
@@ -57,13 +58,6 @@ struct supervisor {
     bool finished;              /* done or fatal was read */
     bool reported;              /* the worker said how it failed */
 };
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 static void worsen(struct supervisor *s, int code) { s->exit_code = exit_worst(s->exit_code, code); }
 
@@ -220,7 +214,7 @@ static bool start(struct supervisor *s, struct child *child)
         return false;
     }
     fflush(stdout);
-    *s->progress = (struct worker_progress){.item = -1, .slot = -1, .stage = STAGE_PREPARE, .since_ms = now_ms(),
+    *s->progress = (struct worker_progress){.item = -1, .slot = -1, .stage = STAGE_PREPARE, .since_ms = clock_ms(),
                                             .stop = interrupts > 0};
     s->finished = s->reported = false;
     child->pid = fork();
@@ -273,7 +267,7 @@ static void show_progress(const struct supervisor *s)
     char problem[80], left[32] = "";
     if (!s->sinks || p->item < 0 || p->item >= s->plan.count)
         return;
-    const double elapsed_s = (now_ms() - s->started_ms) * 1e-3;
+    const double elapsed_s = (clock_ms() - s->started_ms) * 1e-3;
     if (p->item > s->items_kept)
         snprintf(left, sizeof left, ", about %.0f s left",
                  elapsed_s / (p->item - s->items_kept) * (s->plan.count - p->item));
@@ -290,7 +284,7 @@ static bool overdue(const struct supervisor *s)
     if (s->progress->slot < 0 && !strcmp(s->facts.device.arch, "cpu"))
         return false;
     const double limit_s = s->options->timeout_s + (s->progress->stage == STAGE_PREPARE ? PREPARE_EXTRA_S : 0);
-    return s->progress->stage != STAGE_IDLE && (now_ms() - s->progress->since_ms) * 1e-3 > limit_s;
+    return s->progress->stage != STAGE_IDLE && (clock_ms() - s->progress->since_ms) * 1e-3 > limit_s;
 }
 
 /* The worker has ended, whoever else may still hold its end of the pipe. */
@@ -304,7 +298,7 @@ static void kill_worker(const struct child *child, double *killed_ms)
 {
     if (*killed_ms > 0)
         return;
-    *killed_ms = now_ms();
+    *killed_ms = clock_ms();
     kill(child->pid, SIGKILL);
 }
 
@@ -312,7 +306,7 @@ static void kill_worker(const struct child *child, double *killed_ms)
 static bool watch(struct supervisor *s, struct child *child)
 {
     bool killed = false, open = true;
-    double interrupted_ms = 0, killed_ms = 0, last_ms = now_ms();
+    double interrupted_ms = 0, killed_ms = 0, last_ms = clock_ms();
     while (open) {
         struct pollfd fd = {.fd = child->pipe, .events = POLLIN};
         const int ready = poll(&fd, 1, 100);
@@ -320,10 +314,10 @@ static bool watch(struct supervisor *s, struct child *child)
             open = receive(s, child);
         else if (ready == 0 && is_gone(child))
             break;
-        if (now_ms() - last_ms > 2000) /* we were suspended, and so was the worker */
-            s->progress->since_ms += now_ms() - last_ms;
-        last_ms = now_ms();
-        if (killed_ms > 0 && (now_ms() - killed_ms) * 1e-3 > KILL_LIMIT_S) {
+        if (clock_ms() - last_ms > 2000) /* we were suspended, and so was the worker */
+            s->progress->since_ms += clock_ms() - last_ms;
+        last_ms = clock_ms();
+        if (killed_ms > 0 && (clock_ms() - killed_ms) * 1e-3 > KILL_LIMIT_S) {
             log_error("the worker process %d cannot be killed: it hangs in the driver", (int)child->pid);
             s->finished = child->abandoned = true;
             worsen(s, EXIT_DEVICE);
@@ -331,9 +325,9 @@ static bool watch(struct supervisor *s, struct child *child)
         }
         if (interrupts > 0 && !s->progress->stop) {
             s->progress->stop = 1;
-            interrupted_ms = now_ms();
+            interrupted_ms = clock_ms();
         }
-        if (interrupts > 1 || (interrupted_ms > 0 && (now_ms() - interrupted_ms) * 1e-3 > INTERRUPT_LIMIT_S))
+        if (interrupts > 1 || (interrupted_ms > 0 && (clock_ms() - interrupted_ms) * 1e-3 > INTERRUPT_LIMIT_S))
             kill_worker(child, &killed_ms);
         if (!killed && interrupts == 0 && overdue(s)) {
             killed = true;
@@ -358,7 +352,7 @@ static void account(struct supervisor *s, const struct child *child, bool killed
     const struct worker_progress *p = s->progress;
     const char *stage = case_stage_when(p->stage);
     if (killed)
-        snprintf(reason, sizeof reason, "no answer for %.0f s %s: killed", (now_ms() - p->since_ms) * 1e-3, stage);
+        snprintf(reason, sizeof reason, "no answer for %.0f s %s: killed", (clock_ms() - p->since_ms) * 1e-3, stage);
     else if (WIFSIGNALED(state))
         snprintf(reason, sizeof reason, "the worker process died of signal %d (%s) %s", WTERMSIG(state),
                  strsignal(WTERMSIG(state)), stage);
@@ -407,7 +401,7 @@ static void blame_absent(struct supervisor *s)
 
 int supervisor_run(const struct options *options)
 {
-    struct supervisor s = {.options = options, .started_ms = now_ms()};
+    struct supervisor s = {.options = options, .started_ms = clock_ms()};
     struct resume resume;
     struct sigaction action = {.sa_handler = on_signal};
     struct timespec t;
@@ -439,7 +433,7 @@ int supervisor_run(const struct options *options)
         blame_absent(&s);
     int code = s.exit_code;
     if (s.sinks)
-        code = sinks_close(s.sinks, (now_ms() - s.started_ms) * 1e-3, s.exit_code);
+        code = sinks_close(s.sinks, (clock_ms() - s.started_ms) * 1e-3, s.exit_code);
     if (interrupts > 0) {
         code = exit_worst(code, EXIT_INTERRUPTED);
         log_note("interrupted; the rows so far are whole");
@@ -472,7 +466,7 @@ int supervisor_call(const struct options *options, const char *what, int (*funct
         log_error("%s: stdout could not be written: %s", what, strerror(errno));
         _exit(EXIT_IO);
     }
-    const double start = now_ms();
+    const double start = clock_ms();
     for (;;) {
         const pid_t gone = waitpid(pid, &state, WNOHANG);
         if (gone == pid)
@@ -481,7 +475,7 @@ int supervisor_call(const struct options *options, const char *what, int (*funct
             log_error("%s: waitpid: %s", what, strerror(errno));
             return EXIT_IO;
         }
-        if (limit_s > 0 && (now_ms() - start) * 1e-3 > limit_s) {
+        if (limit_s > 0 && (clock_ms() - start) * 1e-3 > limit_s) {
             kill(pid, SIGKILL);
             waitpid(pid, &state, 0);
             log_error("%s: no answer for %.0f s: killed", what, limit_s);

@@ -3,17 +3,11 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
+
+#include "cmd/clock.h"
 
 /* Launches that cost the device next to nothing must not fill its queue for minutes. */
 enum { BATCH_MAX = 100000 };
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 int64_t sustain_batch(double pass_ms)
 {
@@ -27,7 +21,7 @@ static enum attn_status run_for(struct backend *be, const struct launcher *l, co
                                 double seconds, double *pass_ms, struct sustain_result *result,
                                 struct attn_message *why)
 {
-    const double begin_ms = now_ms();
+    const double begin_ms = clock_ms();
     result->passes = 0;
     result->seconds = 0;
     while (result->seconds < seconds) {
@@ -40,7 +34,7 @@ static enum attn_status run_for(struct backend *be, const struct launcher *l, co
         if (status != ATTN_OK)
             return status;
         result->passes += count;
-        result->seconds = (now_ms() - begin_ms) * 1e-3;
+        result->seconds = (clock_ms() - begin_ms) * 1e-3;
         *pass_ms = result->seconds * 1e3 / (double)result->passes;
     }
     return ATTN_OK;

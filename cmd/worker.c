@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cmd/clock.h"
 #include "cmd/header.h"
 #include "cmd/log.h"
 
@@ -61,9 +61,7 @@ static void on_stage(void *context, enum case_stage stage, int slot, const char 
 {
     struct worker *w = context;
     struct worker_progress *p = w->task->progress;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    p->since_ms = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6; /* first: the limit depends on the stage */
+    p->since_ms = clock_ms(); /* first: the limit depends on the stage */
     p->item = w->item;
     p->slot = slot;
     p->stage = (int)stage;

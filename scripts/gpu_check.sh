@@ -158,7 +158,7 @@ energies_agree() {
 }
 
 energy_stage() {
-    step sustained "$fabench" --device cuda:0 --mode fwd --causal --d 128 --seqlen 16k --dtype bf16 --impl fused_sm80 \
+    step sustained "$fabench" --device cuda:0 --mode fwd --causal --d 128 --seqlen 16k --dtype bf16 --impl fused \
         --sustain-s 60 --out "$here/records" --plot none
     step agreement energies_agree "$here/records/run.jsonl"
 }

@@ -36,7 +36,7 @@ ab)
 baseline)
     [ $# -eq 1 ] || usage
     build_in .
-    fabench --impl-lib "$library" --impl "$impl" "${options[@]}" --device "$device" \
+    fabench --impl-lib "$library" --impl "$impl" "${options[@]}" --preheat-s 3 --device "$device" \
         --out "$out/baseline" --jsonl "$baseline"
     ;;
 gate)
