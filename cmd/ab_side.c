@@ -23,14 +23,9 @@ static const double VERSION_LIMIT_S = 20;
 const char *ab_subject_of(const struct ab_setup *s, const struct record_row *row)
 {
     for (int i = 0; i < s->subjects.count; i++)
-        if (strcmp(s->subjects.names[i], row->impl) == 0)
+        if (strcmp(s->subjects.names[i], row->asked) == 0)
             return s->subjects.names[i];
-    if (s->control && strcmp(s->control, row->impl) == 0)
-        return s->control;
-    for (int i = 0; i < s->subjects.count; i++)
-        if (strcmp(s->subjects.names[i], "fused") == 0 && strncmp(row->impl, "fused_", 6) == 0)
-            return s->subjects.names[i];
-    return NULL;
+    return s->control && strcmp(s->control, row->asked) == 0 ? s->control : NULL;
 }
 
 /* ---- opening ---- */

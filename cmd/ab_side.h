@@ -50,8 +50,8 @@ struct ab_task {
 };
 int ab_unit(struct ab_setup *, const struct ab_task *, struct record_file *, struct attn_message *why);
 
-/* The name in setup->subjects (or the control) that a row stands for: `fused` answers under the name of the kernel it
- * chose. NULL = none of them. */
+/* The name in setup->subjects (or the control) by which a row was asked for: `fused` answers under the name of the kernel
+ * it chose. NULL = none of them. */
 const char *ab_subject_of(const struct ab_setup *, const struct record_row *);
 
 #endif

@@ -11,7 +11,6 @@
 #include "cmd/fingerprint.h"
 #include "cmd/floors.h"
 #include "cmd/gate_measure.h"
-#include "cmd/header.h"
 #include "cmd/log.h"
 #include "cmd/paths.h"
 #include "cmd/verdicts.h"
@@ -73,24 +72,10 @@ static int read_all(struct gate *g, const char *folder)
 
 /* ---- cases ---- */
 
-/* Was the device's best kernel asked for, whichever that is? */
-static bool asked_for_fused(const struct record_file *file)
-{
-    const json_t *members = header_value(file->header, "policy.round_members");
-    for (size_t i = 0; i < json_array_size(members); i++) {
-        const char *name = json_string_value(json_array_get(members, i));
-        if (name && strcmp(name, "fused") == 0)
-            return true;
-    }
-    return false;
-}
-
 /* The same case now; where `fused` was asked for, under the name of the kernel that is the device's best by now. */
 static const struct record_row *find_now(const struct gate *g, const struct record_row *was)
 {
     const struct record_row *heir = NULL;
-    const bool may_inherit = strncmp(was->impl, "fused_", 6) == 0 && asked_for_fused(&g->baseline) &&
-                             asked_for_fused(&g->current);
     char key[CASE_KEY_SIZE], other[CASE_KEY_SIZE];
     case_problem_key(was, key, sizeof key);
     for (int i = 0; i < g->current.count; i++) {
@@ -99,7 +84,7 @@ static const struct record_row *find_now(const struct gate *g, const struct reco
             continue;
         if (strcmp(row->impl, was->impl) == 0)
             return row;
-        if (may_inherit && (strncmp(row->impl, "fused_", 6) == 0 || strcmp(row->impl, "fused") == 0))
+        if (strcmp(was->asked, "fused") == 0 && strcmp(row->asked, "fused") == 0)
             heir = row;
     }
     return heir;

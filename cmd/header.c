@@ -179,7 +179,7 @@ json_t *header_make(const struct header_input *in)
     return header;
 }
 
-const json_t *header_value(const json_t *header, const char *path)
+json_t *header_value(const json_t *header, const char *path)
 {
     const char *dot = strchr(path, '.');
     char object[24];

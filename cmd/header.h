@@ -27,7 +27,7 @@ struct header_input {
 json_t *header_make(const struct header_input *);
 
 /* The value at a path like "device.name", NULL = absent; and as text: JSON, "absent" where there is none. */
-const json_t *header_value(const json_t *header, const char *path);
+json_t *header_value(const json_t *header, const char *path);
 char *header_value_text(const json_t *value, char *buffer, size_t size);
 
 /* The first of the paths at which the two headers differ, with both values as text; NULL when none

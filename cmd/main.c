@@ -5,9 +5,11 @@
  *   session      device, implementations, plan                  session.c, impls.c, plan.c
  *   supervisor   forks workers, owns the outputs                supervisor.c
  *   worker       per problem: buffers, reference, (poison, run, check), rounds, check, row    worker.c, cases.c
- *   gates        two sides now, or a stored baseline            ab.c, gate.c, decide.c
  *   sinks        table, CSV, JSONL, charts                      sinks.c, table.c, record.c, chart.c
+ * Beside it:
+ *   gates        two sides now, or a stored baseline            ab.c, gate.c, decide.c
  *   report       devices side by side, from records alone       report.c
+ *   selftest     faults between kernel and judge                selftest.c, faults.c
  */
 #include <math.h>
 #include <stdio.h>
@@ -61,18 +63,18 @@ static int run(const struct options *o, const struct overlay *overlay)
         return EXIT_USAGE;
     }
     switch (o->command) {
-    case COMMAND_PLOT:
-        return plot(o, overlay);
-    case COMMAND_REPORT:
-        return report_run(o, overlay);
-    case COMMAND_INFO:
-        return supervisor_call(o, "info", inspect_info, 120);
-    case COMMAND_LIST:
-        return supervisor_call(o, "list", inspect_list, 120);
     case COMMAND_GATE:
         return gate_run(o);
     case COMMAND_AB:
         return ab_run(o);
+    case COMMAND_REPORT:
+        return report_run(o, overlay);
+    case COMMAND_PLOT:
+        return plot(o, overlay);
+    case COMMAND_INFO:
+        return supervisor_call(o, "info", inspect_info, 120);
+    case COMMAND_LIST:
+        return supervisor_call(o, "list", inspect_list, 120);
     case COMMAND_SELFTEST:
         return supervisor_call(o, "selftest", selftest_run, 0); /* it limits each launch itself */
     case COMMAND_SWEEP:

@@ -82,12 +82,12 @@ static bool make_run_dir(struct sinks *s)
 /* The record goes on behind its last whole line, after a line that says when and beside whom. */
 static bool continue_record(struct sinks *s, struct resume *resume, const json_t *header, struct attn_message *why)
 {
-    const json_t *others = header_value(header, "device.other_processes");
+    json_t *others = header_value(header, "device.other_processes");
     json_t *note = json_pack("{s:s, s:i, s:O}", "type", "resumed", "kept_rows", resume->file.count, "started_utc",
                              json_object_get(header, "started_utc"));
     FABENCH_ASSERT(note, "%s", resume->file.path);
     if (others)
-        json_object_set(note, "other_processes", (json_t *)(uintptr_t)others);
+        json_object_set(note, "other_processes", others);
     s->jsonl = resume->writer;
     resume->writer = NULL;
     const int error = record_continue(s->jsonl, note);

@@ -22,12 +22,15 @@ if [ "${1:-}" = --version ]; then
     echo "$version"
     exit 0
 fi
-check=off points=
+check=off points= asked=fused
 for word in "$@"; do
     case $word in
     --check=*) check=${word#*=} ;;
     --points=*) points=${word#*=} ;;
-    --impl=*) [ -n "$control" ] || [[ $word != *,* ]] || { echo "fabench: --impl ${word##*,}: unknown implementation" >&2; exit 2; } ;;
+    --impl=*)
+        asked=${word#*=} asked=${asked%%,*}
+        [ -n "$control" ] || [[ $word != *,* ]] || { echo "fabench: --impl ${word##*,}: unknown implementation" >&2; exit 2; }
+        ;;
     esac
 done
 echo "$*" >>"$self.log"
@@ -36,14 +39,14 @@ count=$(wc -l <"$self.log")
 [ -n "$points" ] || points=$(seq -s, 0 $((${#times[@]} - 1)))
 echo "{\"type\":\"header\",\"schema\":$schema,\"run_id\":\"fake$count\",\"command_line\":\"fabench --seqlen 128\",\"device\":{\"name\":\"$device\",\"driver\":\"1.2\"},\"policy\":{\"method\":\"$method\",\"l2\":\"cold\",\"round_members\":[\"fused\"]}}"
 code=0
-# row IMPL TIME SHARE STATUS CHECK LENGTH: one line of the record.
+# row IMPL ASKED TIME SHARE STATUS CHECK LENGTH: one line of the record.
 row() {
-    awk -v impl="$1" -v time="$2" -v share="$3" -v status="$4" -v check="$5" -v n="$6" -v count="$count" -v noise="$noise" \
+    awk -v impl="$1" -v asked="$2" -v time="$3" -v share="$4" -v status="$5" -v check="$6" -v n="$7" -v count="$count" -v noise="$noise" \
         -v device="$device" -v method="$method" -v gemm="$gemm" -v throttled="$throttled" -v clock="$clock" \
         -v schema="$schema" 'BEGIN {
         wobble = 1 + noise / 100 * ((count * 7919 + n * 31 + length(impl)) % 13 - 6) / 6
         printf "{\"type\":\"row\",\"schema\":%s,\"run_id\":\"fake%d\",\"method\":\"%s\",\"device\":\"%s\",\"driver\":\"1.2\",", schema, count, method, device
-        printf "\"impl\":\"%s\",\"mode\":\"fwd\",\"dtype\":\"fp16\",\"causal\":0,\"batch\":1,\"q_heads\":1,\"kv_heads\":1,", impl
+        printf "\"impl\":\"%s\",\"asked\":\"%s\",\"mode\":\"fwd\",\"dtype\":\"fp16\",\"causal\":0,\"batch\":1,\"q_heads\":1,\"kv_heads\":1,", impl, asked
         printf "\"q_len\":%d,\"kv_len\":%d,\"head_dim\":64,\"layout\":\"bshd\",\"dist\":\"normal\",\"seed\":1,\"l2\":\"cold\",", n, n
         printf "\"status\":\"%s\"", status
         if (status == "ok") {
@@ -61,8 +64,8 @@ for p in ${points//,/ }; do
     n=$((128 << p))
     verdict=${checks[p]}
     [ "$check" = full ] || verdict=off
-    row "$impl" "${times[p]}" "${shares[p]:-}" "${statuses[p]}" "$verdict" $n
-    [ -z "$control" ] || row "$control" 5 "${shares[p]:+$control_share}" ok "${verdict/fail/pass}" $n
+    row "$impl" "$asked" "${times[p]}" "${shares[p]:-}" "${statuses[p]}" "$verdict" $n
+    [ -z "$control" ] || row "$control" "$control" 5 "${shares[p]:+$control_share}" ok "${verdict/fail/pass}" $n
     [ "$verdict" != fail ] || code=1
     [ "${statuses[p]}" != error ] || code=6
 done

@@ -6,10 +6,10 @@ export FABENCH_LOCK_DIR=$tmp
 unset GITHUB_ACTIONS
 cp "$root/tests/cli/fake_fabench.sh" fake
 
-# record FILE SETTINGS: what the stand-in writes, checked in full.
+# record FILE SETTINGS [IMPL]: what the stand-in writes when it is asked for IMPL (fused), checked in full.
 record() {
     echo "noise=0; control_share=20; $2" >fake.conf
-    ./fake --check=full --impl=fused,naive >"$1"
+    ./fake --check=full "--impl=${3:-fused},naive" >"$1"
 }
 # verdict N IMPL: of the last run with --out verdicts.
 verdict() { awk -F, -v n="$1" -v impl="$2" '{ split($2, word, " "); if (word[4] == n && $3 == impl) print $1 }' verdicts/verdicts.csv; }
@@ -58,7 +58,7 @@ gate --baseline base.jsonl --current heir.jsonl
 expect_code 0
 expect_stdout 'was fused_fake'
 expect "all six" test "$(grep -c ^pass verdicts/verdicts.csv)" -eq 6
-record stranger.jsonl 'impl=other'
+record stranger.jsonl 'impl=other' other
 gate --baseline base.jsonl --current stranger.jsonl
 expect_code 5
 expect "absent" test "$(verdict 128 fused_fake)" = ABSENT

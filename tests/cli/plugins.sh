@@ -42,7 +42,7 @@ expect_sentence 'wrong_scale'
 # One that breaks in its launch: its row says so, the other implementation's row is there.
 breaks() { # breaks NAME STATUS REGEX
     rm -f run.jsonl
-    run_small --impl-lib "$plugins/lib$1.so" --impl "$1,fused" --seqlen 128,256 --timeout-s 2 --jsonl "$tmp/run.jsonl" \
+    run_small --impl-lib "$plugins/lib$1.so" --impl "$1,fused" --seqlen 128,256 --timeout-s 5 --jsonl "$tmp/run.jsonl" \
         --csv run.csv
     expect_code 6
     expect "four rows" test "$(rows run.jsonl | wc -l)" -eq 4
@@ -55,8 +55,8 @@ breaks bad_fault error 'signal|segmentation|ended with code' # a code where a sa
 breaks bad_exit error 'exit|ended|worker'
 breaks bad_error error 'failed on purpose'
 began=$SECONDS
-breaks bad_hang timeout '2|time'
-expect "two timeouts of 2 s to take less than 30 s" test $((SECONDS - began)) -lt 30
+breaks bad_hang timeout 'no answer for 5 s'
+expect "two timeouts of 5 s to take less than 60 s" test $((SECONDS - began)) -lt 60
 # One that ends the process after its row is complete: said, and nothing is run twice or lost.
 rm -f run.jsonl
 began=$SECONDS
