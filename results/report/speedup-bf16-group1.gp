@@ -111,7 +111,7 @@ set yrange [0:1]
 set label 1 'Speed-up over the naive three passes, bf16' at screen 0.0931,0.9807 left font ',19'
 set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 4744ebe7174d' at screen 0.0931,0.9629 left font ',12' tc rgb '#555555'
 set label 3 'bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9491 left font ',12' tc rgb '#555555'
-set label 4 'Medians of ratios within rounds; above the dashed line is faster than naive.' at screen 0.0931,0.9354 left font ',12' tc rgb '#555555'
+set label 4 'Ratios within rounds; above the dashed line is faster than naive.' at screen 0.0931,0.9354 left font ',12' tc rgb '#555555'
 set key at screen 0.5,0.0041 center bottom horizontal Left reverse samplen 3 width 0 font ',13'
 plot NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 unset multiplot

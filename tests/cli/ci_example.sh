@@ -76,4 +76,11 @@ FABENCH_DEVICE=cpu ci/gate.sh baseline >"$tmp/out" 2>"$tmp/err" || code=$?
 expect_code 0
 expect_file ci/baseline.jsonl
 expect "rows of the kernel that pass" grep -qE '"impl": *"plugin_cpu".*"check": *"pass"' ci/baseline.jsonl
+what="FABENCH_DEVICE=cpu ci/gate.sh gate"
+code=0
+FABENCH_DEVICE=cpu ci/gate.sh gate >"$tmp/out" 2>"$tmp/err" || code=$?
+expect "a verdict (0, 3 or 4), not $code" test "$code" -eq 0 -o "$code" -eq 3 -o "$code" -eq 4 # the machine may be busy
+expect_stdout '^(pass|REGRESS|IMPROVE|INCONCLUSIVE) .* 512 fp32'
+expect_file fabench-ci/gate.xml
+expect_file fabench-ci/gate/verdicts.csv
 finish
