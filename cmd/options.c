@@ -401,8 +401,8 @@ static bool check_command(const struct parse *p, const struct option_def *def, c
     char takers[80] = "";
     if (option_serves(def, p->command))
         return true;
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (option_serves(def, &command_table[i]))
+    for (int i = 0; i < COMMAND_COUNT; i++) /* any row of this name */
+        if (option_serves(option_find(&command_table[i], def->name, strlen(def->name)), &command_table[i]))
             snprintf(takers + strlen(takers), sizeof takers - strlen(takers), "%s%s", *takers ? ", " : "",
                      command_table[i].name);
     return options_refuse(name, NULL, "no option of %s, only of %s", p->command->name, takers);

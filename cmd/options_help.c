@@ -76,13 +76,17 @@ static void print_group(const struct command_def *command, enum option_group gro
 
 void options_print_help(const struct command_def *command, bool is_named)
 {
+    static const char options[] = "[OPTIONS]"; /* left out where the line has no room: every command takes some */
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const struct command_def *def = &command_table[i];
         char usage[80];
         if (is_named && def != command)
             continue;
-        snprintf(usage, sizeof usage, "fabench %s%s%s[OPTIONS]", def->command == COMMAND_SWEEP ? "" : def->name,
-                 def->command == COMMAND_SWEEP ? "" : " ", def->arguments);
+        const bool is_default = def->command == COMMAND_SWEEP;
+        const int used = snprintf(usage, sizeof usage, "fabench %s%s%s", is_default ? "" : def->name,
+                                  is_default ? "" : " ", def->arguments);
+        if (used + (int)strlen(options) <= HELP_COLUMN)
+            snprintf(usage + used, sizeof usage - (size_t)used, "%s", options);
         printf("%-*s %s\n", HELP_COLUMN, usage, def->summary);
     }
     puts("Lists: 64,128; ranges: 1k:16k:*2, 512:4k:+512; k = 1024; --name VALUE or --name=VALUE; [default]");

@@ -432,8 +432,8 @@ static void options_of_other_commands(void **state)
 {
     (void)state;
     refused("verify --min-time-ms 5", "--min-time-ms: no option of verify, only of sweep, gate, ab");
-    refused("verify -n 5", "-n: no option of verify, only of sweep, gate, ab");
-    refused("plot --d 64", "--d: no option of plot, only of sweep, verify, gate, ab");
+    refused("verify -n 5", "-n: no option of verify, only of sweep, gate, ab, selftest");
+    refused("plot --d 64", "--d: no option of plot, only of sweep, verify, gate, ab, selftest");
     refused("info --plot svg", "--plot: no option of info, only of sweep, report, plot");
     refused("list --csv x", "--csv: no option of list, only of sweep, verify");
     refused("verify --preset paper", "--preset paper: must be quick");
@@ -521,7 +521,7 @@ static void ab_takes_two_sides(void **state)
     refused("ab a b --pairs 1,3", "--pairs 1,3: 1 is not legal; each must be a whole number from 2 to 64");
     refused("ab a b --junit -", "--junit -: must be a file: stdout has the verdicts");
     refused("ab a b --junit dir", "--junit dir: is a directory; must be a file, or - for stdout");
-    refused("ab a b --check off", "--check: no option of ab, only of sweep, gate");
+    refused("ab a b --check off", "--check: no option of ab, only of sweep, verify, gate");
     refused("ab a b --baseline x", "--baseline: no option of ab, only of gate");
     taken("--points 3,1");
     assert_list(&options.points, "3,1,");
