@@ -143,7 +143,7 @@ if [ "$has_cuda" -eq 1 ]; then
     # Everything that the program and the libraries need must be in the package or in the C library's family.
     missing=$(for file in "$stage/bin/fabench" "$stage"/lib/*.so*; do
         LD_LIBRARY_PATH=$stage/lib:$stage/lib/zlib ldd "$file" 2>/dev/null
-    done | sed -n 's/^[[:space:]]*\([^ ]*\) => \(.*\)/\1 \2/p' | sort -u | while read -r library where _; do
+    done | sed -n 's/ (0x[0-9a-f]*)$//; s/^[[:space:]]*\([^ ]*\) => \(.*\)/\1 \2/p' | sort -u | while read -r library where; do
         case $where in
         "$stage"/* | *libc.so.6 | *libm.so.6 | *libdl.so.2 | *libpthread.so.0 | *librt.so.1 | *libgcc_s.so.1 | *libstdc++.so.6) ;;
         *) echo "$library" ;;
