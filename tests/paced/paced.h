@@ -10,13 +10,14 @@
 extern "C" {
 #endif
 
-/* The kernel that a platform's row stands for: the first fused one of the registry. */
-const struct attn_impl *paced_kernel(enum attn_platform);
+/* The kernel that a request gets: the first fused one of the registry that takes it, as `--impl fused` chooses; NULL with
+ * the last one's reason. A kernel that must be prepared is none: the plugin keeps no plan. */
+const struct attn_impl *paced_kernel(const struct attn_request *, struct attn_message *why);
 
 double paced_share(enum attn_mode); /* of the kernel's time that is waited */
 
-/* accepts of the wrapped kernel, or a refusal of the whole direction with PACED_REFUSES_BACKWARD. */
-enum attn_status paced_accepts(const struct attn_impl *kernel, const struct attn_request *, struct attn_message *why);
+/* ATTN_OK where some kernel takes it, or a refusal of the whole direction with PACED_REFUSES_BACKWARD. */
+enum attn_status paced_accepts(const struct attn_request *, struct attn_message *why);
 
 #ifdef FABENCH_WITH_CUDA
 /* paced_cuda.cu: fills the row named paced_cuda. */

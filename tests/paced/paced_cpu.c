@@ -9,10 +9,12 @@
 #error "PACED_PCT: per cent of delay"
 #endif
 
-const struct attn_impl *paced_kernel(enum attn_platform platform)
+const struct attn_impl *paced_kernel(const struct attn_request *request, struct attn_message *why)
 {
+    snprintf(why->text, sizeof why->text, "no fused kernel for this platform in this build");
     for (const struct attn_impl *const *impl = attn_registry(); *impl; impl++)
-        if ((*impl)->platform == platform && strncmp((*impl)->name, "fused", 5) == 0)
+        if ((*impl)->platform == request->device->platform && strncmp((*impl)->name, "fused", 5) == 0 &&
+            !(*impl)->prepare && (*impl)->accepts(request, why) == ATTN_OK)
             return *impl;
     return NULL;
 }
@@ -27,8 +29,7 @@ double paced_share(enum attn_mode mode)
     return PACED_PCT / 100.0;
 }
 
-enum attn_status paced_accepts(const struct attn_impl *kernel, const struct attn_request *request,
-                               struct attn_message *why)
+enum attn_status paced_accepts(const struct attn_request *request, struct attn_message *why)
 {
 #ifdef PACED_REFUSES_BACKWARD
     if (request->mode == ATTN_BWD) {
@@ -36,7 +37,7 @@ enum attn_status paced_accepts(const struct attn_impl *kernel, const struct attn
         return ATTN_UNSUPPORTED;
     }
 #endif
-    return kernel->accepts(request, why);
+    return paced_kernel(request, why) ? ATTN_OK : ATTN_UNSUPPORTED;
 }
 
 static double now_s(void)
@@ -46,21 +47,21 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
-{
-    return paced_accepts(paced_kernel(ATTN_CPU), request, why);
-}
-
 static size_t workspace_bytes(const struct attn_request *request)
 {
-    return paced_kernel(ATTN_CPU)->workspace_bytes(request);
+    struct attn_message why;
+    const struct attn_impl *kernel = paced_kernel(request, &why);
+    return kernel ? kernel->workspace_bytes(request) : 0;
 }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
                                const struct attn_run *run, struct attn_message *why)
 {
+    const struct attn_impl *kernel = paced_kernel(request, why);
+    if (!kernel)
+        return ATTN_UNSUPPORTED;
     const double start_s = now_s();
-    const enum attn_status status = paced_kernel(ATTN_CPU)->launch(request, tensors, run, why);
+    const enum attn_status status = kernel->launch(request, tensors, run, why);
     const double end_s = now_s(), until_s = end_s + paced_share(request->mode) * (end_s - start_s);
     while (now_s() < until_s) {
     }
@@ -72,19 +73,15 @@ const struct attn_impl *fabench_impls(int abi)
     static struct attn_impl table[3];
     if (abi != ATTN_ABI)
         return NULL;
-    const struct attn_impl *const kernel = paced_kernel(ATTN_CPU);
-    int count = 0;
-    if (kernel && !kernel->prepare)
-        table[count++] = (struct attn_impl){.abi = ATTN_ABI,
-                                            .name = "paced_cpu",
-                                            .summary = "our fused kernel, slowed on purpose",
-                                            .platform = ATTN_CPU,
-                                            .accepts = accepts,
-                                            .workspace_bytes = workspace_bytes,
-                                            .launch = launch};
+    table[0] = (struct attn_impl){.abi = ATTN_ABI,
+                                  .name = "paced_cpu",
+                                  .summary = "our fused kernel, slowed on purpose",
+                                  .platform = ATTN_CPU,
+                                  .accepts = paced_accepts,
+                                  .workspace_bytes = workspace_bytes,
+                                  .launch = launch};
 #ifdef FABENCH_WITH_CUDA
-    if (paced_kernel(ATTN_CUDA))
-        paced_cuda_row(&table[count++]);
+    paced_cuda_row(&table[1]);
 #endif
     return table;
 }

@@ -23,40 +23,26 @@ __global__ void wait_share(const uint64_t *start_ns, double share)
         __nanosleep(100);
 }
 
-static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
-{
-    return paced_accepts(paced_kernel(ATTN_CUDA), request, why);
-}
-
 static size_t workspace_bytes(const struct attn_request *request)
 {
-    return STAMP_BYTES + paced_kernel(ATTN_CUDA)->workspace_bytes(request);
+    struct attn_message why;
+    const struct attn_impl *kernel = paced_kernel(request, &why);
+    return STAMP_BYTES + (kernel ? kernel->workspace_bytes(request) : 0);
 }
 
 static const char *variant(const struct attn_request *request)
 {
-    const struct attn_impl *kernel = paced_kernel(ATTN_CUDA);
-    return kernel->variant ? kernel->variant(request) : "";
-}
-
-static enum attn_status prepare(const struct attn_request *request, const struct attn_tensors *tensors, void **plan,
-                                struct attn_message *why)
-{
-    const struct attn_impl *kernel = paced_kernel(ATTN_CUDA);
-    *plan = nullptr;
-    return kernel->prepare ? kernel->prepare(request, tensors, plan, why) : ATTN_OK;
-}
-
-static void release(void *plan)
-{
-    const struct attn_impl *kernel = paced_kernel(ATTN_CUDA);
-    if (kernel->prepare)
-        kernel->release(plan);
+    struct attn_message why;
+    const struct attn_impl *kernel = paced_kernel(request, &why);
+    return kernel && kernel->variant ? kernel->variant(request) : "";
 }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
                                const struct attn_run *run, struct attn_message *why)
 {
+    const struct attn_impl *kernel = paced_kernel(request, why);
+    if (!kernel)
+        return ATTN_UNSUPPORTED;
     const double share = paced_share(request->mode);
     cudaStream_t stream = (cudaStream_t)run->stream;
     uint64_t *const start_ns = (uint64_t *)run->workspace;
@@ -64,7 +50,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     inner.workspace = (char *)run->workspace + STAMP_BYTES;
     inner.workspace_bytes = run->workspace_bytes - STAMP_BYTES;
     stamp<<<1, 1, 0, stream>>>(start_ns);
-    const enum attn_status status = paced_kernel(ATTN_CUDA)->launch(request, tensors, &inner, why);
+    const enum attn_status status = kernel->launch(request, tensors, &inner, why);
     if (status != ATTN_OK)
         return status;
     wait_share<<<1, 1, 0, stream>>>(start_ns, share);
@@ -82,10 +68,8 @@ void paced_cuda_row(struct attn_impl *row)
     row->name = "paced_cuda";
     row->summary = "our fused kernel, slowed on purpose";
     row->platform = ATTN_CUDA;
-    row->accepts = accepts;
+    row->accepts = paced_accepts;
     row->workspace_bytes = workspace_bytes;
     row->variant = variant;
-    row->prepare = prepare;
     row->launch = launch;
-    row->release = release;
 }
