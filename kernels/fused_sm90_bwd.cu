@@ -34,17 +34,20 @@ constexpr int ROW_PADDING = 128;               /* stats and dq_sum are padded to
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, queries, stages, registers of a key warpgroup and of the query warpgroup, passes of dQ at once */
+/* head_dim, queries, registers of a key warpgroup and of the query warpgroup, passes of dQ at once, V in registers */
 #define BWD_TILES(ROW)                                                                                                 \
-    ROW(128, 64, 3, 216, 72, 1)                                                                                        \
-    ROW(128, 64, 3, 208, 88, 1)                                                                                        \
-    ROW(64, 128, 3, 216, 72, 1)                                                                                        \
-    ROW(64, 128, 3, 200, 104, 2)
+    ROW(128, 64, 216, 72, 1, 0)                                                                                        \
+    ROW(128, 64, 208, 88, 1, 0)                                                                                        \
+    ROW(64, 128, 216, 72, 1, 0)                                                                                        \
+    ROW(64, 128, 200, 104, 2, 0)                                                                                       \
+    ROW(64, 128, 216, 72, 1, 1)
 
-#define TILE_STRUCT(DIM, Q, SLOTS, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE)                                            \
-    struct BwdD##DIM##Q##Q##S##SLOTS##R##KEY_REGISTERS##A##AT_ONCE {                                                   \
-        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, STAGES = SLOTS;                                               \
+#define TILE_NAME(DIM, Q, KEY_REGISTERS, AT_ONCE, V_HELD) BwdD##DIM##Q##Q##R##KEY_REGISTERS##A##AT_ONCE##V##V_HELD
+#define TILE_STRUCT(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE, V_HELD)                                           \
+    struct TILE_NAME(DIM, Q, KEY_REGISTERS, AT_ONCE, V_HELD) {                                                         \
+        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, STAGES = 3;                                                   \
         static constexpr int KEYS_REGISTERS = KEY_REGISTERS, DQ_REGISTERS = QUERY_REGISTERS, DQ_AT_ONCE = AT_ONCE;     \
+        static constexpr bool HOLDS_V = V_HELD;                                                                        \
     };
 BWD_TILES(TILE_STRUCT)
 
@@ -295,6 +298,19 @@ __device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uin
     wgmma_commit();
 }
 
+/* The same with A in registers: all of head_dim, sixteen columns in four registers. */
+template <typename T, typename Tile, int COUNT>
+__device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uint32_t (&keys)[COUNT], uint64_t queries)
+{
+    using S = Size<Tile>;
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step)
+        wgmma<T, Tile::Q_TILE>::template registers<WGMMA_K_MAJOR>(
+            c, &keys[4 * step], queries + (step / 4 * S::Q_PANEL_BYTES + step % 4 * 32) / 16, step > 0);
+    wgmma_commit();
+}
+
 /* Starts C += A B: A is P^T or dS^T in registers, B the queries' dO or Q. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void start_gradient(float (&c)[Size<Tile>::GRADIENTS], uint32_t (&a)[Size<Tile>::SCORES / 2],
@@ -391,6 +407,7 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     int step = 0, tile = arg.q_tiles - 1;
     float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* S, P, dP */
     uint32_t weights[S::SCORES / 2];                        /* P, dS in 16 bits */
+    uint32_t v_held[Tile::HEAD_DIM / 4];                    /* V, where it is held */
 
 #pragma unroll
     for (int i = 0; i < S::GRADIENTS; ++i)
@@ -464,10 +481,24 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         round_pairs<T>(weights, s);
     }
     mbarrier_wait(shared_address(&smem.v_full), 0);
+    if (Tile::HOLDS_V) {
+#pragma unroll
+        for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
+            uint32_t chunk[4];
+            ldmatrix_x4(chunk, shared_address(smem.v) + i / 4 * S::KV_PANEL_BYTES + warp_row * ROW_BYTES +
+                                   swizzle_128b(lane % 16, i % 4 * 2 + lane / 16));
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                v_held[4 * i + j] = chunk[j];
+        }
+    }
 #pragma unroll 1
     while (step < steps) { /* P of this step is in `weights`, no product is under way */
         const int slot = ring.slot;
-        start_scores<T, Tile>(s, v, queries(smem.dout[slot]));
+        if constexpr (Tile::HOLDS_V)
+            start_scores<T, Tile>(s, v_held, queries(smem.dout[slot]));
+        else
+            start_scores<T, Tile>(s, v, queries(smem.dout[slot]));
         start_gradient<T, Tile>(dv, weights, rows(smem.dout[slot]));
         wgmma_wait<0>();
         wgmma_hold(s);
@@ -552,17 +583,16 @@ struct Variant {
     void (*kernels[2])(Arguments); /* fp16, bf16 */
 };
 
-#define SHOWN(D, Q, SLOTS, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE)                                                    \
+#define SHOWN(D, Q, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE, V_HELD)                                                   \
     {                                                                                                                  \
-        "bwd_d" #D "_q" #Q "_s" #SLOTS "_r" #KEY_REGISTERS "a" #AT_ONCE,                                               \
-            "128 keys x " #Q " queries, two warpgroups of keys and one for dQ, " #SLOTS " stages of Q and dO"          \
+        "bwd_d" #D "_q" #Q "_r" #KEY_REGISTERS "a" #AT_ONCE "v" #V_HELD,                                               \
+            "128 keys x " #Q " queries, two warpgroups of keys and one for dQ, 3 stages of Q and dO"                   \
     }
-#define TILE_NAME(DIM, Q, SLOTS, KEY_REGISTERS, AT_ONCE) BwdD##DIM##Q##Q##S##SLOTS##R##KEY_REGISTERS##A##AT_ONCE
-#define TABLE_ROW(DIM, Q, SLOTS, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE)                                              \
-    {SHOWN(DIM, Q, SLOTS, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE), DIM, Q,                                            \
-     sizeof(Smem<TILE_NAME(DIM, Q, SLOTS, KEY_REGISTERS, AT_ONCE)>),                                                   \
-     {backward<__half, TILE_NAME(DIM, Q, SLOTS, KEY_REGISTERS, AT_ONCE)>,                                              \
-      backward<__nv_bfloat16, TILE_NAME(DIM, Q, SLOTS, KEY_REGISTERS, AT_ONCE)>}},
+#define TABLE_ROW(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE, V_HELD)                                             \
+    {SHOWN(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE, V_HELD), DIM, Q,                                           \
+     sizeof(Smem<TILE_NAME(DIM, Q, KEY_REGISTERS, AT_ONCE, V_HELD)>),                                                  \
+     {backward<__half, TILE_NAME(DIM, Q, KEY_REGISTERS, AT_ONCE, V_HELD)>,                                             \
+      backward<__nv_bfloat16, TILE_NAME(DIM, Q, KEY_REGISTERS, AT_ONCE, V_HELD)>}},
 #define SHOWN_ROW(...) SHOWN(__VA_ARGS__),
 
 const Variant table[] = {BWD_TILES(TABLE_ROW)};
