@@ -62,6 +62,7 @@ template <typename Tile> struct Size {
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
     static constexpr int PASSES = 2; /* of 64 x 64 in dQ */
     static constexpr int PASS_FLOATS = SUM_FLOATS / PASSES;
+    static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2; /* of a pass on its way out: what there is room for */
     static_assert(Tile::HEAD_DIM * Tile::Q_TILE == SUM_FLOATS, "a tile of dQ is two passes");
     static_assert(2 * Tile::KEYS_REGISTERS + Tile::DQ_REGISTERS <= 504, "168 registers a thread at launch");
 };
@@ -79,7 +80,8 @@ template <typename Tile> struct alignas(1024) Smem {
     unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV on their way out */
     unsigned char q[Tile::STAGES][S::Q_BYTES], dout[Tile::STAGES][S::Q_BYTES];
     unsigned char ds[2][S::Q_PANELS * S::KV_PANEL_BYTES]; /* panels of [keys][64 queries] */
-    float stats[Tile::STAGES][2 * Tile::Q_TILE];          /* lse2, then -D */
+    float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_QUADS * QUAD_FLOATS]; /* on its way to the sums */
+    float stats[Tile::STAGES][2 * Tile::Q_TILE];                /* lse2, then -D */
     uint64_t k_full, v_full, full[Tile::STAGES], empty[Tile::STAGES], ds_full[2], ds_empty[2];
     Work work; /* here and not in registers, of which there are none to spare */
 };
@@ -196,13 +198,19 @@ __device__ __forceinline__ void start_dq(float (&dq)[32], const Smem<Tile> &smem
     wgmma_commit();
 }
 
-/* Adds a finished pass to the sums. */
-__device__ __forceinline__ void add_dq(const float (&dq)[32], float *slab, int lane)
+/* Sends a warp's slab of a finished pass to the sums by way of `stage`; the copy engine adds. */
+__device__ __forceinline__ void add_dq(const float (&dq)[32], float *slab, uint32_t stage, int lane)
 {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < SLAB_QUADS; ++i) {
         const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
-        red_add_quad(slab + i * QUAD_FLOATS, lane, quad);
+        store_shared_float4(stage + (i * QUAD_FLOATS + lane * 4) * sizeof(float), quad);
+    }
+    async_proxy_fence();
+    __syncwarp();
+    if (lane == 0) {
+        bulk_reduce_add(slab, stage, SLAB_BYTES);
+        tma_store_commit();
     }
 }
 
@@ -244,7 +252,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
         }
         __syncwarp();
         const int buffer = step % 2, tile = tile_index(arg, work, at);
-        float *slab = arg.dq_sum + int64_t(tile) * SUM_FLOATS + warp * (8 * QUAD_FLOATS);
+        float *slab = arg.dq_sum + int64_t(tile) * SUM_FLOATS + warp * (SLAB_QUADS * QUAD_FLOATS);
 
         mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
 #pragma unroll
@@ -266,18 +274,28 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
                     if (copies)
                         turn_wait(&arg.turns[tile], work.kv_tile);
                     bar_sync(TURN_BARRIER, WARPGROUP);
+                    bulk_global_fence();
                 }
-                add_dq(dq[i], slab + (first + i) * S::PASS_FLOATS, lane);
+                if (lane == 0)
+                    tma_store_wait_read<S::DQ_BUFFERS - 1>();
+                __syncwarp();
+                add_dq(dq[i], slab + (first + i) * S::PASS_FLOATS, shared_address(smem.dq[(first + i) % S::DQ_BUFFERS][warp]), lane);
             }
         }
         if (arg.turns != NULL) {
-            __threadfence();
+            if (lane == 0) {
+                bulk_wait();
+                bulk_global_fence();
+                __threadfence();
+            }
             bar_sync(TURN_BARRIER, WARPGROUP);
             if (copies)
                 turn_pass(&arg.turns[tile]);
         }
         at.advance(arg, work.first_tile[0]);
     }
+    if (lane == 0)
+        tma_store_wait_read<0>(); /* shared memory must outlive the additions */
 }
 
 /* ---- a key warpgroup: scores, dK and dV -------------------------------------------------------------------------- */

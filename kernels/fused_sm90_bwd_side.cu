@@ -104,22 +104,21 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Ar
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Arguments arg)
 {
-    constexpr int QUADS = PANEL_COLUMNS / 8;
     __shared__ __align__(1024) unsigned char s_rows[THREADS / LANES][SLAB_ROWS * ROW_BYTES];
     const Place place = place_of(arg);
     const int slab = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const int slab_row = (HEAD_DIM == 64 ? slab : slab % 4) * SLAB_ROWS;
     const int slab_column = HEAD_DIM == 64 ? 0 : slab / 4 * PANEL_COLUMNS;
-    const float *sums = arg.dq_sum + static_cast<int64_t>(blockIdx.x) * SUM_FLOATS + slab * QUADS * QUAD_FLOATS;
+    const float *sums = arg.dq_sum + static_cast<int64_t>(blockIdx.x) * SUM_FLOATS + slab * SLAB_QUADS * QUAD_FLOATS;
     const uint32_t rows = static_cast<uint32_t>(__cvta_generic_to_shared(s_rows[slab]));
-    float quads[QUADS][4];
+    float quads[SLAB_QUADS][4];
 
     grid_wait_for_last();
 #pragma unroll
-    for (int i = 0; i < QUADS; ++i)
+    for (int i = 0; i < SLAB_QUADS; ++i)
         load_quad(quads[i], sums + i * QUAD_FLOATS, lane);
 #pragma unroll
-    for (int i = 0; i < QUADS; i += 2) {
+    for (int i = 0; i < SLAB_QUADS; i += 2) {
         uint32_t packed[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j)
