@@ -4,6 +4,7 @@
 
 #include <climits>
 #include <cstring>
+#include <cstdlib>
 
 #include "kernels/checks.h"
 #include "kernels/device/bar_sync.cuh"
@@ -34,19 +35,19 @@ constexpr int ROW_PADDING = 128;               /* stats and dq_sum are padded to
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, queries, registers of a key warpgroup and of the query warpgroup, passes of dQ at once, V in registers */
+/* head_dim, queries, registers of a key warpgroup and of the query warpgroup, V in registers, exponentials off the
+ * special function unit: one in so many, 0 = none */
 #define BWD_TILES(ROW)                                                                                                 \
-    ROW(128, 64, 216, 72, 1, 0)                                                                                        \
-    ROW(128, 64, 208, 88, 1, 0)                                                                                        \
+    ROW(128, 64, 216, 72, 0, 0)                                                                                        \
+    ROW(64, 128, 216, 72, 0, 0)                                                                                        \
     ROW(64, 128, 216, 72, 1, 0)                                                                                        \
-    ROW(64, 128, 200, 104, 2, 0)                                                                                       \
-    ROW(64, 128, 216, 72, 1, 1)
+    ROW(64, 128, 216, 72, 0, 4)
 
-#define TILE_NAME(DIM, Q, KEY_REGISTERS, AT_ONCE, V_HELD) BwdD##DIM##Q##Q##R##KEY_REGISTERS##A##AT_ONCE##V##V_HELD
-#define TILE_STRUCT(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE, V_HELD)                                           \
-    struct TILE_NAME(DIM, Q, KEY_REGISTERS, AT_ONCE, V_HELD) {                                                         \
-        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, STAGES = 3;                                                   \
-        static constexpr int KEYS_REGISTERS = KEY_REGISTERS, DQ_REGISTERS = QUERY_REGISTERS, DQ_AT_ONCE = AT_ONCE;     \
+#define TILE_NAME(DIM, Q, V_HELD, POLY) BwdD##DIM##Q##Q##V##V_HELD##P##POLY
+#define TILE_STRUCT(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, POLY)                                              \
+    struct TILE_NAME(DIM, Q, V_HELD, POLY) {                                                                           \
+        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, STAGES = 3, POLYNOMIAL = POLY;                                \
+        static constexpr int KEYS_REGISTERS = KEY_REGISTERS, DQ_REGISTERS = QUERY_REGISTERS;                           \
         static constexpr bool HOLDS_V = V_HELD;                                                                        \
     };
 BWD_TILES(TILE_STRUCT)
@@ -198,23 +199,49 @@ __device__ __forceinline__ void start_dq(float (&dq)[32], const Smem<Tile> &smem
     wgmma_commit();
 }
 
-/* Sends a warp's slab of a finished pass to the sums by way of `stage`; the copy engine adds. */
-__device__ __forceinline__ void add_dq(const float (&dq)[32], float *slab, uint32_t stage, int lane)
+/* Puts a warp's slab of a finished pass into `stage`. */
+__device__ __forceinline__ void stage_dq(const float (&dq)[32], uint32_t stage, int lane)
 {
 #pragma unroll
     for (int i = 0; i < SLAB_QUADS; ++i) {
         const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
         store_shared_float4(stage + (i * QUAD_FLOATS + lane * 4) * sizeof(float), quad);
     }
-    async_proxy_fence();
-    __syncwarp();
-    if (lane == 0) {
-        bulk_reduce_add(slab, stage, SLAB_BYTES);
-        tma_store_commit();
-    }
 }
 
 enum { TURN_BARRIER = 1 };
+
+/* The copy engine adds a warp's slab of `pass` to the sums of `tile`; by turns, in the order of the keys. */
+template <typename Tile>
+__device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Arguments &arg, int tile, int pass, int warp, int lane)
+{
+    using S = Size<Tile>;
+    const bool by_turns = arg.turns != NULL;
+
+    if (by_turns && pass == 0) {
+        if (threadIdx.x == 0)
+            turn_wait(&arg.turns[tile], smem.work.kv_tile);
+        bar_sync(TURN_BARRIER, WARPGROUP);
+        bulk_global_fence();
+    }
+    async_proxy_fence();
+    __syncwarp();
+    if (lane == 0) {
+        bulk_reduce_add(arg.dq_sum + int64_t(tile) * SUM_FLOATS + pass * S::PASS_FLOATS + warp * (SLAB_QUADS * QUAD_FLOATS),
+                        shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), SLAB_BYTES);
+        tma_store_commit();
+    }
+    if (by_turns && pass == S::PASSES - 1) {
+        if (lane == 0) {
+            bulk_wait();
+            bulk_global_fence();
+            __threadfence();
+        }
+        bar_sync(TURN_BARRIER, WARPGROUP);
+        if (threadIdx.x == 0)
+            turn_pass(&arg.turns[tile]);
+    }
+}
 
 template <typename T, typename Tile>
 __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Arguments &arg)
@@ -226,7 +253,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     const int steps = work.steps;
     Cursor load = {0, arg.q_tiles - 1}, at = load;
     Ring<Tile::STAGES> filled;
-    int loaded = 0;
+    int loaded = 0, waiting = -1; /* the tile whose last pass is staged and not yet on its way */
 
     if (copies)
         load_keys<Tile>(smem.k, &arg.k, &smem.k_full, work);
@@ -252,48 +279,32 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
         }
         __syncwarp();
         const int buffer = step % 2, tile = tile_index(arg, work, at);
-        float *slab = arg.dq_sum + int64_t(tile) * SUM_FLOATS + warp * (SLAB_QUADS * QUAD_FLOATS);
-
         mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
 #pragma unroll
-        for (int first = 0; first < S::PASSES; first += Tile::DQ_AT_ONCE) {
-            float dq[Tile::DQ_AT_ONCE][32];
-#pragma unroll
-            for (int i = 0; i < Tile::DQ_AT_ONCE; ++i)
-                start_dq<T, Tile>(dq[i], smem, buffer, first + i);
-#pragma unroll
-            for (int i = 0; i < Tile::DQ_AT_ONCE; ++i) {
-                if (i + 1 < Tile::DQ_AT_ONCE)
-                    wgmma_wait<1>();
-                else
-                    wgmma_wait<0>();
-                wgmma_hold(dq[i]);
-                if (first + i == S::PASSES - 1 && lane == 0)
-                    mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
-                if (first + i == 0 && arg.turns != NULL) {
-                    if (copies)
-                        turn_wait(&arg.turns[tile], work.kv_tile);
-                    bar_sync(TURN_BARRIER, WARPGROUP);
-                    bulk_global_fence();
-                }
-                if (lane == 0)
-                    tma_store_wait_read<S::DQ_BUFFERS - 1>();
-                __syncwarp();
-                add_dq(dq[i], slab + (first + i) * S::PASS_FLOATS, shared_address(smem.dq[(first + i) % S::DQ_BUFFERS][warp]), lane);
-            }
+        for (int pass = 0; pass < S::PASSES; ++pass) {
+            float dq[32];
+            start_dq<T, Tile>(dq, smem, buffer, pass);
+            /* The pass before goes out while this one is computed. */
+            if (pass > 0 || waiting >= 0)
+                add_dq(smem, arg, pass > 0 ? tile : waiting, pass > 0 ? pass - 1 : S::PASSES - 1, warp, lane);
+            if (lane == 0)
+                tma_store_wait_read<S::DQ_BUFFERS - 1>();
+            __syncwarp();
+            wgmma_wait<0>();
+            wgmma_hold(dq);
+            if (pass == S::PASSES - 1 && lane == 0)
+                mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
+            stage_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
         }
-        if (arg.turns != NULL) {
-            if (lane == 0) {
-                bulk_wait();
-                bulk_global_fence();
-                __threadfence();
-            }
-            bar_sync(TURN_BARRIER, WARPGROUP);
-            if (copies)
-                turn_pass(&arg.turns[tile]);
+        waiting = tile;
+        if (arg.turns != NULL) { /* others wait for it */
+            add_dq(smem, arg, tile, S::PASSES - 1, warp, lane);
+            waiting = -1;
         }
         at.advance(arg, work.first_tile[0]);
     }
+    if (waiting >= 0)
+        add_dq(smem, arg, waiting, S::PASSES - 1, warp, lane);
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the additions */
 }
@@ -345,8 +356,9 @@ __device__ __forceinline__ void start_gradient(float (&c)[Size<Tile>::GRADIENTS]
 }
 
 /* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). Masked, columns left of first_seen,
- * relative to this thread's first column, are 0: one number for each of its two keys. */
-template <bool MASKED, int SCORES>
+ * relative to this thread's first column, are 0: one number for each of its two keys. Unmasked, one in POLYNOMIAL does
+ * without the special function unit; rows without a key are masked ones or belong to no query. */
+template <bool MASKED, int POLYNOMIAL, int SCORES>
 __device__ __forceinline__ void probabilities(float (&s)[SCORES], uint32_t lse2, float scale_log2,
                                               const int (&first_seen)[2])
 {
@@ -355,7 +367,11 @@ __device__ __forceinline__ void probabilities(float (&s)[SCORES], uint32_t lse2,
         const float2 lse = load_shared_float2(lse2 + n * 8 * sizeof(float));
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            s[4 * n + i] = exp2_approx(fmaf(s[4 * n + i], scale_log2, i % 2 ? -lse.y : -lse.x));
+            const float x = fmaf(s[4 * n + i], scale_log2, i % 2 ? -lse.y : -lse.x);
+            if (!MASKED && POLYNOMIAL != 0 && (4 * n + i) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0)
+                s[4 * n + i] = exp2_polynomial(x);
+            else
+                s[4 * n + i] = exp2_approx(x);
             if (MASKED && 8 * n + i % 2 < first_seen[i / 2])
                 s[4 * n + i] = 0.0f;
         }
@@ -416,7 +432,9 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES % 4, 0), lane = threadIdx.x % LANES;
     const int half_row = half * S::HALF, warp_row = half_row + warp * 16;
     const Work &work = smem.work;
-    const int first_key = work.kv_tile * KV_TILE + half_row, steps = work.steps;
+    const int first_key = work.kv_tile * KV_TILE + half_row, steps = __shfl_sync(0xffffffffu, work.steps, 0);
+    const int first_tile = __shfl_sync(0xffffffffu, work.first_tile[0], 0);
+    const int first_seen_tile = __shfl_sync(0xffffffffu, work.first_tile[half], 0);
     const uint64_t k = wgmma_k_major(shared_address(smem.k) + half_row * ROW_BYTES);
     const uint64_t v = wgmma_k_major(shared_address(smem.v) + half_row * ROW_BYTES);
     /* Where this lane's row of stmatrix is in a buffer of dS; 16 queries further is XOR 32. */
@@ -433,44 +451,52 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
 
     const auto queries = [&](const unsigned char *slot) { return wgmma_k_major(shared_address(slot)); };
     const auto rows = [&](const unsigned char *slot) { return wgmma_mn_major(shared_address(slot), S::Q_PANEL_BYTES); };
-    const auto await_ds = [&] { /* until dQ of the step before the last is computed */
-        mbarrier_wait(shared_address(&smem.ds_empty[step % 2]), step / 2 % 2 ^ 1);
+    const auto lane_stats = [&](int slot, int row) {
+        return shared_address(&smem.stats[slot][row * Tile::Q_TILE]) + lane % 4 * 2 * sizeof(float);
     };
-    const auto give_ds = [&] {
+    /* dS of a step to shared memory; before that, until dQ of the step before the last is computed. */
+    const auto give_ds = [&](int of_step, const uint32_t (&values)[S::SCORES / 2]) {
+        const uint32_t ds = shared_address(smem.ds[of_step % 2]);
+        mbarrier_wait(shared_address(&smem.ds_empty[of_step % 2]), of_step / 2 % 2 ^ 1);
+#pragma unroll
+        for (int i = 0; i < S::SCORES / 8; ++i) {
+            const uint32_t chunk[4] = {values[4 * i], values[4 * i + 1], values[4 * i + 2], values[4 * i + 3]};
+            stmatrix_x4(ds + i / 4 * S::KV_PANEL_BYTES + (ds_lane ^ i % 4 * 32), chunk);
+        }
         async_proxy_fence();
         __syncwarp();
         if (lane == 0)
-            mbarrier_arrive(shared_address(&smem.ds_full[step % 2]));
+            mbarrier_arrive(shared_address(&smem.ds_full[of_step % 2]));
     };
     const auto release = [&](int slot) {
         if (lane == 0)
             mbarrier_arrive(shared_address(&smem.empty[slot]));
     };
-    /* To the next step with something to see, and there waits for its data. */
     const auto advance = [&] {
         ++step;
         ring.advance();
-        if (--tile < work.first_tile[0])
+        if (--tile < first_tile)
             tile = arg.q_tiles - 1;
     };
-    const auto skip_unseen = [&] {
-        for (; step < steps && tile < work.first_tile[half]; advance()) {
-            mbarrier_wait(shared_address(&smem.full[ring.slot]), ring.parity);
-            await_ds();
-            const uint32_t zeros[4] = {0, 0, 0, 0}, ds = shared_address(smem.ds[step % 2]);
-#pragma unroll
-            for (int i = 0; i < S::SCORES / 8; ++i)
-                stmatrix_x4(ds + i / 4 * S::KV_PANEL_BYTES + (ds_lane ^ i % 4 * 32), zeros);
-            give_ds();
-            release(ring.slot);
-        }
+    /* From `step` on to the next with something to see, and waits for its data. The steps in between, at most one a head
+     * where there are others, are for skip. */
+    const auto seek = [&] {
+        while (step < steps && tile < first_seen_tile)
+            advance();
         if (step < steps)
             mbarrier_wait(shared_address(&smem.full[ring.slot]), ring.parity);
     };
-
+    /* Steps without anything to see have a dS of zeros. */
+    const auto skip = [&](int from, int to) {
+        const uint32_t zeros[S::SCORES / 2] = {};
+        for (; from < to; ++from) {
+            mbarrier_wait(shared_address(&smem.full[from % Tile::STAGES]), from / Tile::STAGES % 2);
+            give_ds(from, zeros);
+            release(from % Tile::STAGES);
+        }
+    };
     /* Scores to probabilities. Only tiles at the diagonal and at the end of the keys need the mask. */
     const auto exponentiate = [&] {
-        const uint32_t lse2 = shared_address(smem.stats[ring.slot]) + lane % 4 * 2 * sizeof(float);
         /* The tile's first query that sees this warpgroup's first key, counted from the tile's first. */
         const int diagonal = first_key - arg.shift - tile * Tile::Q_TILE;
         int first_seen[2] = {0, 0};
@@ -483,14 +509,15 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
                 if (first_key + row >= arg.kv_len)
                     first_seen[i] = INT_MAX;
             }
-            probabilities<true>(s, lse2, arg.scale_log2, first_seen);
+            probabilities<true, 0>(s, lane_stats(ring.slot, 0), arg.scale_log2, first_seen);
         } else {
-            probabilities<false>(s, lse2, arg.scale_log2, first_seen);
+            probabilities<false, Tile::POLYNOMIAL>(s, lane_stats(ring.slot, 0), arg.scale_log2, first_seen);
         }
     };
 
     mbarrier_wait(shared_address(&smem.k_full), 0);
-    skip_unseen();
+    seek();
+    skip(0, step);
     if (step < steps) {
         start_scores<T, Tile>(s, k, queries(smem.q[ring.slot]));
         wgmma_wait<0>();
@@ -512,30 +539,23 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     }
 #pragma unroll 1
     while (step < steps) { /* P of this step is in `weights`, no product is under way */
-        const int slot = ring.slot;
+        const int slot = ring.slot, now = step;
         if constexpr (Tile::HOLDS_V)
             start_scores<T, Tile>(s, v_held, queries(smem.dout[slot]));
         else
             start_scores<T, Tile>(s, v, queries(smem.dout[slot]));
         start_gradient<T, Tile>(dv, weights, rows(smem.dout[slot]));
+        advance();
+        seek();
         wgmma_wait<0>();
         wgmma_hold(s);
         wgmma_hold(dv);
         wgmma_hold(weights);
-        score_gradients<T>(weights, s, shared_address(smem.stats[slot] + Tile::Q_TILE) + lane % 4 * 2 * sizeof(float));
-        const int buffer = step % 2;
-        await_ds();
-        const uint32_t ds = shared_address(smem.ds[buffer]);
-#pragma unroll
-        for (int i = 0; i < S::SCORES / 8; ++i) {
-            const uint32_t chunk[4] = {weights[4 * i], weights[4 * i + 1], weights[4 * i + 2], weights[4 * i + 3]};
-            stmatrix_x4(ds + i / 4 * S::KV_PANEL_BYTES + (ds_lane ^ i % 4 * 32), chunk);
-        }
-        give_ds();
-        advance();
-        skip_unseen();
+        score_gradients<T>(weights, s, lane_stats(slot, 1));
         start_scores<T, Tile>(s, k, queries(smem.q[ring.slot])); /* after the last step: of what lies there */
+        give_ds(now, weights);
         start_gradient<T, Tile>(dk, weights, rows(smem.q[slot]));
+        skip(now + 1, step);
         wgmma_wait<1>();
         wgmma_hold(s);
         exponentiate();
@@ -601,16 +621,14 @@ struct Variant {
     void (*kernels[2])(Arguments); /* fp16, bf16 */
 };
 
-#define SHOWN(D, Q, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE, V_HELD)                                                   \
+#define SHOWN(D, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, POLY)                                                      \
     {                                                                                                                  \
-        "bwd_d" #D "_q" #Q "_r" #KEY_REGISTERS "a" #AT_ONCE "v" #V_HELD,                                               \
+        "bwd_d" #D "_q" #Q "_v" #V_HELD "p" #POLY,                                                                     \
             "128 keys x " #Q " queries, two warpgroups of keys and one for dQ, 3 stages of Q and dO"                   \
     }
-#define TABLE_ROW(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE, V_HELD)                                             \
-    {SHOWN(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, AT_ONCE, V_HELD), DIM, Q,                                           \
-     sizeof(Smem<TILE_NAME(DIM, Q, KEY_REGISTERS, AT_ONCE, V_HELD)>),                                                  \
-     {backward<__half, TILE_NAME(DIM, Q, KEY_REGISTERS, AT_ONCE, V_HELD)>,                                             \
-      backward<__nv_bfloat16, TILE_NAME(DIM, Q, KEY_REGISTERS, AT_ONCE, V_HELD)>}},
+#define TABLE_ROW(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, POLY)                                                \
+    {SHOWN(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, POLY), DIM, Q, sizeof(Smem<TILE_NAME(DIM, Q, V_HELD, POLY)>), \
+     {backward<__half, TILE_NAME(DIM, Q, V_HELD, POLY)>, backward<__nv_bfloat16, TILE_NAME(DIM, Q, V_HELD, POLY)>}},
 #define SHOWN_ROW(...) SHOWN(__VA_ARGS__),
 
 const Variant table[] = {BWD_TILES(TABLE_ROW)};
@@ -658,10 +676,14 @@ Workspace workspace_of(const struct attn_request *request)
 int section_heads_of(const struct attn_request *request, const Arguments &arg)
 {
     const struct attn_problem *p = request->problem;
-    int64_t heads = int64_t(request->device->l2_bytes) / (arg.group * p->q_len * p->head_dim * 8);
-    const int64_t wave_heads = 3 * request->device->multiprocessors / arg.kv_tiles;
+    int64_t heads = int64_t(request->device->l2_bytes) / (arg.group * p->q_len * p->head_dim * 16);
+    const int64_t wave_heads = request->device->multiprocessors / arg.kv_tiles;
     if (p->causal && heads < wave_heads)
         heads = wave_heads;
+    if (!p->causal)
+        heads = 1;
+    if (getenv("SEC") && atoi(getenv("SEC")))
+        heads = atoi(getenv("SEC"));
     if (heads > arg.kv_heads_in_all)
         heads = arg.kv_heads_in_all;
     return int(heads < 1 ? 1 : heads);
