@@ -355,16 +355,31 @@ __device__ __forceinline__ void start_gradient(float (&c)[Size<Tile>::GRADIENTS]
     wgmma_commit();
 }
 
+/* A lane's statistics of its first columns, loaded before the products that they meet are there. */
+constexpr int EARLY = 2;
+struct EarlyStats {
+    float2 at[EARLY];
+};
+
+__device__ __forceinline__ EarlyStats load_early(uint32_t stats)
+{
+    EarlyStats early;
+#pragma unroll
+    for (int n = 0; n < EARLY; ++n)
+        early.at[n] = load_shared_float2(stats + n * 8 * sizeof(float));
+    return early;
+}
+
 /* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). Masked, columns left of first_seen,
  * relative to this thread's first column, are 0: one number for each of its two keys. Unmasked, one in POLYNOMIAL does
  * without the special function unit; rows without a key are masked ones or belong to no query. */
 template <bool MASKED, int POLYNOMIAL, int SCORES>
-__device__ __forceinline__ void probabilities(float (&s)[SCORES], uint32_t lse2, float scale_log2,
-                                              const int (&first_seen)[2])
+__device__ __forceinline__ void probabilities(float (&s)[SCORES], uint32_t lse2, const EarlyStats &early,
+                                              float scale_log2, const int (&first_seen)[2])
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n) {
-        const float2 lse = load_shared_float2(lse2 + n * 8 * sizeof(float));
+        const float2 lse = n < EARLY ? early.at[n] : load_shared_float2(lse2 + n * 8 * sizeof(float));
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const float x = fmaf(s[4 * n + i], scale_log2, i % 2 ? -lse.y : -lse.x);
@@ -388,11 +403,12 @@ __device__ __forceinline__ void round_pairs(uint32_t (&rounded)[COUNT], const fl
 
 /* P becomes dS = P * (dP - D), from and to 16 bits in place. */
 template <typename T, int SCORES>
-__device__ __forceinline__ void score_gradients(uint32_t (&p)[SCORES / 2], const float (&dp)[SCORES], uint32_t neg_delta)
+__device__ __forceinline__ void score_gradients(uint32_t (&p)[SCORES / 2], const float (&dp)[SCORES], uint32_t neg_delta,
+                                                const EarlyStats &early)
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n) {
-        const float2 delta = load_shared_float2(neg_delta + n * 8 * sizeof(float));
+        const float2 delta = n < EARLY ? early.at[n] : load_shared_float2(neg_delta + n * 8 * sizeof(float));
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const float2 pair = unpack2<T>(p[2 * n + i]);
@@ -496,7 +512,7 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         }
     };
     /* Scores to probabilities. Only tiles at the diagonal and at the end of the keys need the mask. */
-    const auto exponentiate = [&] {
+    const auto exponentiate = [&](const EarlyStats &early) {
         /* The tile's first query that sees this warpgroup's first key, counted from the tile's first. */
         const int diagonal = first_key - arg.shift - tile * Tile::Q_TILE;
         int first_seen[2] = {0, 0};
@@ -509,9 +525,9 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
                 if (first_key + row >= arg.kv_len)
                     first_seen[i] = INT_MAX;
             }
-            probabilities<true, 0>(s, lane_stats(ring.slot, 0), arg.scale_log2, first_seen);
+            probabilities<true, 0>(s, lane_stats(ring.slot, 0), early, arg.scale_log2, first_seen);
         } else {
-            probabilities<false, Tile::POLYNOMIAL>(s, lane_stats(ring.slot, 0), arg.scale_log2, first_seen);
+            probabilities<false, Tile::POLYNOMIAL>(s, lane_stats(ring.slot, 0), early, arg.scale_log2, first_seen);
         }
     };
 
@@ -520,9 +536,10 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     skip(0, step);
     if (step < steps) {
         start_scores<T, Tile>(s, k, queries(smem.q[ring.slot]));
+        const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
         wgmma_wait<0>();
         wgmma_hold(s);
-        exponentiate();
+        exponentiate(lse2);
         round_pairs<T>(weights, s);
     }
     mbarrier_wait(shared_address(&smem.v_full), 0);
@@ -547,18 +564,20 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         start_gradient<T, Tile>(dv, weights, rows(smem.dout[slot]));
         advance();
         seek();
+        const EarlyStats neg_delta = load_early(lane_stats(slot, 1));
         wgmma_wait<0>();
         wgmma_hold(s);
         wgmma_hold(dv);
         wgmma_hold(weights);
-        score_gradients<T>(weights, s, lane_stats(slot, 1));
+        score_gradients<T>(weights, s, lane_stats(slot, 1), neg_delta);
         start_scores<T, Tile>(s, k, queries(smem.q[ring.slot])); /* after the last step: of what lies there */
         give_ds(now, weights);
         start_gradient<T, Tile>(dk, weights, rows(smem.q[slot]));
         skip(now + 1, step);
+        const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
         wgmma_wait<1>();
         wgmma_hold(s);
-        exponentiate();
+        exponentiate(lse2);
         wgmma_wait<0>();
         wgmma_hold(dk);
         wgmma_hold(weights);
