@@ -4,7 +4,6 @@
 
 #include <climits>
 #include <cstring>
-#include <cstdlib>
 
 #include "kernels/checks.h"
 #include "kernels/device/bar_sync.cuh"
@@ -31,24 +30,24 @@ using namespace device;
 namespace {
 
 constexpr int64_t MAX_LEN = INT32_MAX - 65536; /* row numbers of whole tiles stay within an int */
+constexpr int SECTION_Q_HEADS = 16;
 constexpr int ROW_PADDING = 128;               /* stats and dq_sum are padded to whole tiles of any size */
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, queries, registers of a key warpgroup and of the query warpgroup, V in registers, exponentials off the
- * special function unit: one in so many, 0 = none */
+/* head_dim, queries, registers of a key warpgroup and of the query warpgroup, V in registers, turns */
 #define BWD_TILES(ROW)                                                                                                 \
     ROW(128, 64, 216, 72, 0, 0)                                                                                        \
-    ROW(64, 128, 216, 72, 0, 0)                                                                                        \
+    ROW(128, 64, 216, 72, 0, 1)                                                                                        \
     ROW(64, 128, 216, 72, 1, 0)                                                                                        \
-    ROW(64, 128, 216, 72, 0, 4)
+    ROW(64, 128, 216, 72, 1, 1)
 
-#define TILE_NAME(DIM, Q, V_HELD, POLY) BwdD##DIM##Q##Q##V##V_HELD##P##POLY
-#define TILE_STRUCT(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, POLY)                                              \
-    struct TILE_NAME(DIM, Q, V_HELD, POLY) {                                                                           \
-        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, STAGES = 3, POLYNOMIAL = POLY;                                \
+#define TILE_NAME(DIM, Q, V_HELD, TURN) BwdD##DIM##Q##Q##V##V_HELD##T##TURN
+#define TILE_STRUCT(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, TURN)                                              \
+    struct TILE_NAME(DIM, Q, V_HELD, TURN) {                                                                           \
+        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, STAGES = 3;                                                   \
         static constexpr int KEYS_REGISTERS = KEY_REGISTERS, DQ_REGISTERS = QUERY_REGISTERS;                           \
-        static constexpr bool HOLDS_V = V_HELD;                                                                        \
+        static constexpr bool HOLDS_V = V_HELD, TURNS = TURN;                                                          \
     };
 BWD_TILES(TILE_STRUCT)
 
@@ -209,16 +208,14 @@ __device__ __forceinline__ void stage_dq(const float (&dq)[32], uint32_t stage, 
     }
 }
 
-enum { TURN_BARRIER = 1 };
+enum { TURN_BARRIER = 1, KEYS_BARRIER = 2 /* and 3 */ };
 
 /* The copy engine adds a warp's slab of `pass` to the sums of `tile`; by turns, in the order of the keys. */
 template <typename Tile>
 __device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Arguments &arg, int tile, int pass, int warp, int lane)
 {
     using S = Size<Tile>;
-    const bool by_turns = arg.turns != NULL;
-
-    if (by_turns && pass == 0) {
+    if (arg.turns != NULL && pass == 0) {
         if (threadIdx.x == 0)
             turn_wait(&arg.turns[tile], smem.work.kv_tile);
         bar_sync(TURN_BARRIER, WARPGROUP);
@@ -231,16 +228,19 @@ __device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Arguments &arg, i
                         shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), SLAB_BYTES);
         tma_store_commit();
     }
-    if (by_turns && pass == S::PASSES - 1) {
-        if (lane == 0) {
-            bulk_wait();
-            bulk_global_fence();
-            __threadfence();
-        }
-        bar_sync(TURN_BARRIER, WARPGROUP);
-        if (threadIdx.x == 0)
-            turn_pass(&arg.turns[tile]);
+}
+
+/* The next block of keys may add to `tile`, to which everything of this block has been sent. */
+__device__ __forceinline__ void end_turn(const Arguments &arg, int tile, int lane)
+{
+    if (lane == 0) {
+        bulk_wait();
+        bulk_global_fence();
+        __threadfence();
     }
+    bar_sync(TURN_BARRIER, WARPGROUP);
+    if (threadIdx.x == 0)
+        turn_pass(&arg.turns[tile]);
 }
 
 template <typename T, typename Tile>
@@ -253,7 +253,8 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     const int steps = work.steps;
     Cursor load = {0, arg.q_tiles - 1}, at = load;
     Ring<Tile::STAGES> filled;
-    int loaded = 0, waiting = -1; /* the tile whose last pass is staged and not yet on its way */
+    const bool by_turns = arg.turns != NULL;
+    int loaded = 0, before = -1; /* the tile of the step before, of which something is still to be done */
 
     if (copies)
         load_keys<Tile>(smem.k, &arg.k, &smem.k_full, work);
@@ -284,9 +285,14 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
         for (int pass = 0; pass < S::PASSES; ++pass) {
             float dq[32];
             start_dq<T, Tile>(dq, smem, buffer, pass);
-            /* The pass before goes out while this one is computed. */
-            if (pass > 0 || waiting >= 0)
-                add_dq(smem, arg, pass > 0 ? tile : waiting, pass > 0 ? pass - 1 : S::PASSES - 1, warp, lane);
+            /* The pass before goes out while this one is computed. By turns, where others wait for it, it went out at
+             * once, and has arrived by now. */
+            if (pass > 0)
+                add_dq(smem, arg, tile, pass - 1, warp, lane);
+            else if (before >= 0 && !by_turns)
+                add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
+            else if (before >= 0)
+                end_turn(arg, before, lane);
             if (lane == 0)
                 tma_store_wait_read<S::DQ_BUFFERS - 1>();
             __syncwarp();
@@ -296,15 +302,15 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
                 mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
             stage_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
         }
-        waiting = tile;
-        if (arg.turns != NULL) { /* others wait for it */
+        if (by_turns)
             add_dq(smem, arg, tile, S::PASSES - 1, warp, lane);
-            waiting = -1;
-        }
+        before = tile;
         at.advance(arg, work.first_tile[0]);
     }
-    if (waiting >= 0)
-        add_dq(smem, arg, waiting, S::PASSES - 1, warp, lane);
+    if (before >= 0 && !by_turns)
+        add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
+    else if (before >= 0)
+        end_turn(arg, before, lane);
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the additions */
 }
@@ -371,9 +377,8 @@ __device__ __forceinline__ EarlyStats load_early(uint32_t stats)
 }
 
 /* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). Masked, columns left of first_seen,
- * relative to this thread's first column, are 0: one number for each of its two keys. Unmasked, one in POLYNOMIAL does
- * without the special function unit; rows without a key are masked ones or belong to no query. */
-template <bool MASKED, int POLYNOMIAL, int SCORES>
+ * relative to this thread's first column, are 0: one number for each of its two keys. */
+template <bool MASKED, int SCORES>
 __device__ __forceinline__ void probabilities(float (&s)[SCORES], uint32_t lse2, const EarlyStats &early,
                                               float scale_log2, const int (&first_seen)[2])
 {
@@ -383,10 +388,7 @@ __device__ __forceinline__ void probabilities(float (&s)[SCORES], uint32_t lse2,
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const float x = fmaf(s[4 * n + i], scale_log2, i % 2 ? -lse.y : -lse.x);
-            if (!MASKED && POLYNOMIAL != 0 && (4 * n + i) % (POLYNOMIAL ? POLYNOMIAL : 1) == 0)
-                s[4 * n + i] = exp2_polynomial(x);
-            else
-                s[4 * n + i] = exp2_approx(x);
+            s[4 * n + i] = exp2_approx(x);
             if (MASKED && 8 * n + i % 2 < first_seen[i / 2])
                 s[4 * n + i] = 0.0f;
         }
@@ -502,11 +504,22 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         if (step < steps)
             mbarrier_wait(shared_address(&smem.full[ring.slot]), ring.parity);
     };
+    /* The warpgroups exponentiate in turns, step by step, so that the products of one run under the other's. */
+    const auto take_turn = [&] {
+        if (Tile::TURNS)
+            bar_sync(KEYS_BARRIER + half, S::KEY_WARPS * LANES);
+    };
+    const auto pass_turn = [&] {
+        if (Tile::TURNS)
+            bar_arrive(KEYS_BARRIER + (half ^ 1), S::KEY_WARPS * LANES);
+    };
     /* Steps without anything to see have a dS of zeros. */
     const auto skip = [&](int from, int to) {
         const uint32_t zeros[S::SCORES / 2] = {};
         for (; from < to; ++from) {
             mbarrier_wait(shared_address(&smem.full[from % Tile::STAGES]), from / Tile::STAGES % 2);
+            take_turn();
+            pass_turn();
             give_ds(from, zeros);
             release(from % Tile::STAGES);
         }
@@ -525,12 +538,14 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
                 if (first_key + row >= arg.kv_len)
                     first_seen[i] = INT_MAX;
             }
-            probabilities<true, 0>(s, lane_stats(ring.slot, 0), early, arg.scale_log2, first_seen);
+            probabilities<true>(s, lane_stats(ring.slot, 0), early, arg.scale_log2, first_seen);
         } else {
-            probabilities<false, Tile::POLYNOMIAL>(s, lane_stats(ring.slot, 0), early, arg.scale_log2, first_seen);
+            probabilities<false>(s, lane_stats(ring.slot, 0), early, arg.scale_log2, first_seen);
         }
     };
 
+    if (half == 1)
+        pass_turn();
     mbarrier_wait(shared_address(&smem.k_full), 0);
     seek();
     skip(0, step);
@@ -539,7 +554,9 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
         wgmma_wait<0>();
         wgmma_hold(s);
+        take_turn();
         exponentiate(lse2);
+        pass_turn();
         round_pairs<T>(weights, s);
     }
     mbarrier_wait(shared_address(&smem.v_full), 0);
@@ -577,7 +594,11 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
         wgmma_wait<1>();
         wgmma_hold(s);
+        if (step < steps)
+            take_turn();
         exponentiate(lse2);
+        if (step < steps)
+            pass_turn();
         wgmma_wait<0>();
         wgmma_hold(dk);
         wgmma_hold(weights);
@@ -585,6 +606,8 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         round_pairs<T>(weights, s);
     }
 
+    if (half == 0)
+        take_turn(); /* the one that the other passed at the end */
     store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.v) + warp_row * ROW_BYTES, &arg.dv,
                             first_key + warp * 16, work, lane);
     if (steps > 0) /* dQ of the last step has read K */
@@ -640,14 +663,14 @@ struct Variant {
     void (*kernels[2])(Arguments); /* fp16, bf16 */
 };
 
-#define SHOWN(D, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, POLY)                                                      \
+#define SHOWN(D, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, TURN)                                                      \
     {                                                                                                                  \
-        "bwd_d" #D "_q" #Q "_v" #V_HELD "p" #POLY,                                                                     \
+        "bwd_d" #D "_q" #Q "_v" #V_HELD "t" #TURN,                                                                     \
             "128 keys x " #Q " queries, two warpgroups of keys and one for dQ, 3 stages of Q and dO"                   \
     }
-#define TABLE_ROW(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, POLY)                                                \
-    {SHOWN(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, POLY), DIM, Q, sizeof(Smem<TILE_NAME(DIM, Q, V_HELD, POLY)>), \
-     {backward<__half, TILE_NAME(DIM, Q, V_HELD, POLY)>, backward<__nv_bfloat16, TILE_NAME(DIM, Q, V_HELD, POLY)>}},
+#define TABLE_ROW(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, TURN)                                                \
+    {SHOWN(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, TURN), DIM, Q, sizeof(Smem<TILE_NAME(DIM, Q, V_HELD, TURN)>), \
+     {backward<__half, TILE_NAME(DIM, Q, V_HELD, TURN)>, backward<__nv_bfloat16, TILE_NAME(DIM, Q, V_HELD, TURN)>}},
 #define SHOWN_ROW(...) SHOWN(__VA_ARGS__),
 
 const Variant table[] = {BWD_TILES(TABLE_ROW)};
@@ -690,22 +713,13 @@ Workspace workspace_of(const struct attn_request *request)
             request->deterministic ? round_up(rows / PANEL_COLUMNS * int64_t(sizeof(int)), 256) : 0};
 }
 
-/* Heads whose blocks run side by side: Q, dO in 16 bits and dQ in fp32 should stay in L2; and where lengths differ,
- * three waves of blocks let the short ones fill the gaps at the end. */
-int section_heads_of(const struct attn_request *request, const Arguments &arg)
+/* Heads of K whose blocks run side by side, so that where lengths differ the short ones fill the gaps and Q, dO and the
+ * sums of dQ are still in the L2 when the next block of keys comes: 16 of Q were best or within 1 % of it from 1K to
+ * 16K. */
+int section_heads_of(const Arguments &arg)
 {
-    const struct attn_problem *p = request->problem;
-    int64_t heads = int64_t(request->device->l2_bytes) / (arg.group * p->q_len * p->head_dim * 16);
-    const int64_t wave_heads = request->device->multiprocessors / arg.kv_tiles;
-    if (p->causal && heads < wave_heads)
-        heads = wave_heads;
-    if (!p->causal)
-        heads = 1;
-    if (getenv("SEC") && atoi(getenv("SEC")))
-        heads = atoi(getenv("SEC"));
-    if (heads > arg.kv_heads_in_all)
-        heads = arg.kv_heads_in_all;
-    return int(heads < 1 ? 1 : heads);
+    const int heads = SECTION_Q_HEADS / arg.group;
+    return heads < 1 ? 1 : heads > arg.kv_heads_in_all ? arg.kv_heads_in_all : heads;
 }
 
 enum attn_status make_arguments(const struct attn_request *request, const struct attn_tensors *t, const Variant *v,
@@ -745,7 +759,7 @@ enum attn_status make_arguments(const struct attn_request *request, const struct
     arg->q_tiles = int((p->q_len + v->q_tile - 1) / v->q_tile);
     arg->kv_tiles = int((p->kv_len + KV_TILE - 1) / KV_TILE);
     arg->kv_heads_in_all = int(p->batch * p->kv_heads);
-    arg->section_heads = section_heads_of(request, *arg);
+    arg->section_heads = section_heads_of(*arg);
     arg->scale = p->scale;
     arg->scale_log2 = p->scale * LOG2_E;
     arg->causal = p->causal;
