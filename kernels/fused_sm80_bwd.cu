@@ -48,6 +48,7 @@
 #include <cstring>
 #include <cuda_runtime.h>
 
+#include "kernels/checks.h"
 #include "kernels/device/bar_sync.cuh"
 #include "kernels/device/exp2.cuh"
 #include "kernels/device/red_add.cuh"
@@ -673,21 +674,21 @@ enum attn_status fused_sm80_bwd_accepts(const struct attn_request *request, stru
     const struct attn_problem *p = request->problem;
     const int index = chosen_row(request);
     if (index < 0 && request->variant != NULL)
-        return fused_sm80_fail(why, ATTN_UNSUPPORTED,
+        return attn_fail(why, ATTN_UNSUPPORTED,
                                "no backward variant %s for head_dim %lld in %zu bytes of shared memory per block",
                                request->variant, static_cast<long long>(p->head_dim),
                                request->device->smem_per_block_bytes);
     if (index < 0)
-        return fused_sm80_fail(why, ATTN_UNSUPPORTED,
+        return attn_fail(why, ATTN_UNSUPPORTED,
                                "backward with head_dim %lld needs more than this device's %zu bytes of shared memory "
                                "per block",
                                static_cast<long long>(p->head_dim), request->device->smem_per_block_bytes);
-    const enum attn_status status = fused_sm80_check_grid((p->kv_len + rows[index].kv - 1) / rows[index].kv,
+    const enum attn_status status = attn_check_grid((p->kv_len + rows[index].kv - 1) / rows[index].kv,
                                                           p->kv_heads, p->batch, why);
     if (status != ATTN_OK)
         return status;
     /* The grid of the preprocess kernel is the largest over queries. */
-    return fused_sm80_check_grid(preprocess_head_blocks(p->head_dim, round_up(p->q_len, ROW_STEP)), p->q_heads,
+    return attn_check_grid(preprocess_head_blocks(p->head_dim, round_up(p->q_len, ROW_STEP)), p->q_heads,
                                  p->batch, why);
 }
 

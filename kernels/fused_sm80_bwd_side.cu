@@ -16,6 +16,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/checks.h"
 #include "kernels/device/exp2.cuh"
 #include "kernels/device/pack.cuh"
 #include "kernels/device/tile_io_sm80.cuh"
@@ -205,7 +206,7 @@ enum attn_status cuda_status(cudaError_t error, const char *call, struct attn_me
 {
     if (error == cudaSuccess)
         return ATTN_OK;
-    return fused_sm80_fail(why, error == cudaErrorMemoryAllocation ? ATTN_NO_MEMORY : ATTN_ERROR, "%s: %s (%s)", call,
+    return attn_fail(why, error == cudaErrorMemoryAllocation ? ATTN_NO_MEMORY : ATTN_ERROR, "%s: %s (%s)", call,
                            cudaGetErrorName(error), cudaGetErrorString(error));
 }
 

@@ -57,6 +57,7 @@
 #include <cstring>
 #include <cuda_runtime.h>
 
+#include "kernels/checks.h"
 #include "kernels/device/cp_async.cuh"
 #include "kernels/device/exp2.cuh"
 #include "kernels/device/mma_sm80.cuh"
@@ -597,10 +598,10 @@ const Variant *find_variant(const struct attn_request *request, struct attn_mess
             fits = &v;
     }
     if (!known)
-        fused_sm80_fail(why, ATTN_UNSUPPORTED, "the forward has no variant %s for head_dim %d", request->variant,
+        attn_fail(why, ATTN_UNSUPPORTED, "the forward has no variant %s for head_dim %d", request->variant,
                         int(head_dim));
     else if (!fits)
-        fused_sm80_fail(why, ATTN_UNSUPPORTED, "%s needs %zu bytes of shared memory, a block has at most %zu",
+        attn_fail(why, ATTN_UNSUPPORTED, "%s needs %zu bytes of shared memory, a block has at most %zu",
                         known->shown.name, known->smem_bytes, limit);
     return fits;
 }
@@ -663,8 +664,8 @@ enum attn_status fused_sm80_fwd_accepts(const struct attn_request *request, stru
     if (!v)
         return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
-        return fused_sm80_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld", (long long)MAX_LEN);
-    return fused_sm80_check_grid(row_tiles_of(p, v), p->q_heads, p->batch, why);
+        return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld", (long long)MAX_LEN);
+    return attn_check_grid(row_tiles_of(p, v), p->q_heads, p->batch, why);
 }
 
 size_t fused_sm80_fwd_workspace_bytes(const struct attn_request *) { return 0; }
@@ -690,7 +691,7 @@ enum attn_status fused_sm80_fwd_launch(const struct attn_request *request, const
     const cudaError_t error = v->launch(make_arguments(request, tensors, v), p->dtype, blocks,
                                         static_cast<cudaStream_t>(run->stream), &call);
     if (error != cudaSuccess)
-        return fused_sm80_fail(why, ATTN_ERROR, "%s: %s (%s)", call, cudaGetErrorString(error),
+        return attn_fail(why, ATTN_ERROR, "%s: %s (%s)", call, cudaGetErrorString(error),
                                cudaGetErrorName(error));
     return ATTN_OK;
 }

@@ -4,7 +4,7 @@
 
 extern const struct attn_impl attn_naive_cpu, attn_fused_cpu, attn_null_cpu;
 #ifdef FABENCH_WITH_CUDA
-extern const struct attn_impl attn_naive_cuda, attn_fused_sm80, attn_null_cuda;
+extern const struct attn_impl attn_naive_cuda, attn_fused_sm80, attn_fused_sm90, attn_null_cuda;
 #ifdef FABENCH_WITH_CUDNN
 extern const struct attn_impl attn_cudnn;
 #endif
@@ -15,6 +15,7 @@ const struct attn_impl *const *attn_registry(void)
     static const struct attn_impl *const table[] = {
 #ifdef FABENCH_WITH_CUDA
         &attn_naive_cuda,
+        &attn_fused_sm90,
         &attn_fused_sm80,
 #ifdef FABENCH_WITH_CUDNN
         &attn_cudnn,

@@ -32,6 +32,21 @@ __device__ __forceinline__ void mbarrier_arrive_expect(uint32_t barrier, uint32_
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
+/* Whether the phase of this parity has ended, after a short sleep if it has not. */
+__device__ __forceinline__ bool mbarrier_try(uint32_t barrier, uint32_t parity)
+{
+    uint32_t ended;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(ended)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return ended != 0;
+}
+
 /* Sleeps until the phase of this parity has ended; what was written before its arrivals is visible then. */
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
 {

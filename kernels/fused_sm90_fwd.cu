@@ -1,0 +1,754 @@
+/* fused_sm90, forward: FlashAttention (Dao 2023, algorithm 1) on wgmma and TMA, for compute capability 9.0.
+ *
+ * A block lives as long as the kernel, one on each multiprocessor, and takes tiles of BLOCK_M rows of one head, one after
+ * the other. One warpgroup copies, BLOCK_M / 64 compute: each owns 64 whole rows, whose scores, probabilities and output
+ * stay in its registers.
+ *
+ *   producer (one thread)                          consumer (a warpgroup of 64 rows)
+ *     tile t: Q into its slot                        S = Q K_last^T; softmax
+ *     keys from the last block to the first:         for n = last - 1 .. 0
+ *       K_n, then V_{n+1}                              issue S' = Q K_n^T, then O += P V_{n+1}
+ *     tile t + 1: ...                                  softmax of S' while O += P V still runs
+ *     as far ahead as slots are free                   rescale O if a maximum moved; P = S' in 16 bits
+ *                                                    O += P V_0; O / l to shared memory, TMA store
+ *
+ *   softmax, with c = scale * log2(e):
+ *     m' = max(m, c rowmax(S))  only if that is more than 8 above m; else m' = m
+ *     P = 2^(c S - m')          one FFMA and one ex2 an element
+ *     l = 2^(m - m') l + rowsum(P); O likewise, only where some row of the warp moved its m
+ *   A maximum that is stale by up to 8 keeps P below 2^8 and cancels in the end, as O and l are held against the same m.
+ *   At the end O / l, LSE = ln 2 * (m + log2 l); a row without a key has l = 0: O = 0, LSE = -inf.
+ *
+ * Turns: with them, warpgroup w issues its two products of a step after w - 1 has issued its own, so that the matrix
+ * units work for one warpgroup while the other does its softmax (FlashAttention-3's ping-pong; Shah et al. 2024, 3.1).
+ *
+ * Masks exist in a warpgroup's last blocks only, where the diagonal or the end of the keys is: a uniform branch. Rows
+ * past q_len and keys past kv_len are zeros (TMA) and masked; TMA does not write rows past q_len.
+ *
+ * Order of tiles: heads in sections whose K and V fit into the L2; within a section the longest rows first, so that short
+ * ones fill the end (causal), and head by head where all are equally long. The next tile comes from a counter in the
+ * workspace that a memset of the same launch clears.
+ *
+ * Shared memory (all tiles of 64-column panels, 128B swizzle; O goes out through Q's slot):
+ *   | Q x Q_STAGES | K x STAGES | V x STAGES | barriers |
+ */
+#include "kernels/fused_sm90.h"
+
+#include <climits>
+#include <cmath>
+#include <cstring>
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include "kernels/checks.h"
+#include "kernels/device/bar_sync.cuh"
+#include "kernels/device/exp2.cuh"
+#include "kernels/device/mbarrier.cuh"
+#include "kernels/device/pack.cuh"
+#include "kernels/device/panel_sm80.cuh"
+#include "kernels/device/setmaxnreg.cuh"
+#include "kernels/device/softmax_sm80.cuh"
+#include "kernels/device/stmatrix.cuh"
+#include "kernels/device/tma.cuh"
+#include "kernels/device/wgmma.cuh"
+#include "kernels/tensor_map.h"
+
+namespace {
+
+using namespace device;
+
+constexpr int WARPGROUP = 128, ROW_BYTES = 128, PANEL_COLUMNS = 64, Q_STAGES = 2;
+constexpr int64_t MAX_LEN = INT32_MAX - 65536; /* column and row numbers of whole tiles stay within an int */
+constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+constexpr float STALE_LOG2 = 8.0f; /* how far a row's maximum may lag behind */
+constexpr size_t COUNTER_BYTES = 256;
+
+/* ---- tiles ---------------------------------------------------------------------------------------------------- */
+
+/* head_dim, rows, keys, stages of K and V, turns, how many quarters of the exponentials come before the wait for O, and up
+ * to which kv_len the tile is the choice for full and for causal attention: the first that fits is taken. */
+#define FWD_TILES(ROW)                                                                                                 \
+    ROW(128, 128, 128, 2, 0, 1, ANY, ANY)                                                                              \
+    ROW(128, 128, 160, 2, 0, 2, NONE, NONE)                                                                            \
+    ROW(64, 128, 128, 3, 0, 0, NONE, 1536)                                                                             \
+    ROW(64, 192, 128, 3, 0, 0, ANY, ANY)
+constexpr int64_t NONE = 0, ANY = INT64_MAX;
+
+#define TILE_NAME(DIM, ROWS, KEYS, KV, TURN, QUARTERS) FwdD##DIM##M##ROWS##N##KEYS##S##KV##T##TURN##E##QUARTERS
+#define TILE_STRUCT(DIM, ROWS, KEYS, KV, TURN, QUARTERS, FULL, CAUSAL)                                                 \
+    struct TILE_NAME(DIM, ROWS, KEYS, KV, TURN, QUARTERS) {                                                            \
+        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV;                              \
+        static constexpr int EARLY = KEYS / 2 / 4 * QUARTERS;                                                          \
+        static constexpr bool TURNS = TURN;                                                                            \
+    };
+FWD_TILES(TILE_STRUCT)
+
+template <typename Tile> struct Size {
+    static constexpr int CONSUMERS = Tile::BLOCK_M / 64, THREADS = WARPGROUP * (1 + CONSUMERS);
+    static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS;
+    static constexpr int Q_PANEL_BYTES = Tile::BLOCK_M * ROW_BYTES, KV_PANEL_BYTES = Tile::BLOCK_N * ROW_BYTES;
+    static constexpr int SCORES = Tile::BLOCK_N / 2, OUTPUTS = Tile::HEAD_DIM / 2; /* registers of a thread */
+    /* 65536 registers in all: what the producer leaves, in eights. */
+    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32, CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : 160;
+    static_assert(CONSUMERS == 2 || CONSUMERS == 3, "the register budgets are for two and three");
+    static_assert(Tile::BLOCK_N % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
+};
+
+/* Which rows of which head a tile is, and how many blocks of keys it needs; no blocks = there are no more tiles. */
+struct Place {
+    int batch, head, first_row, blocks;
+};
+
+template <typename Tile> struct alignas(1024) Smem {
+    uint16_t q[Q_STAGES][Tile::BLOCK_M * Tile::HEAD_DIM]; /* Q, and O at the end */
+    uint16_t k[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
+    uint16_t v[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
+    uint64_t q_full[Q_STAGES], q_empty[Q_STAGES];
+    uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
+    Place place[Q_STAGES]; /* which tile a slot of Q holds; as full as q_full says */
+};
+
+struct Arguments {
+    CUtensorMap q, k, v, o;
+    float *lse; /* [batch, q_heads, q_len] */
+    int *next;  /* tiles that were taken beyond the first of each block */
+    int q_len, kv_len, q_heads, group, row_tiles;
+    int first_heads, section_heads; /* heads of the first section, which may be smaller, and of the others */
+    int tiles;                      /* row_tiles * batch * q_heads */
+    float scale_log2;                       /* scale * log2(e) */
+    bool causal;
+};
+
+/* A slot of a ring and the parity of the phase that its next user awaits. */
+template <int STAGES> struct Ring {
+    int slot = 0;
+    uint32_t parity = 0;
+
+    __device__ __forceinline__ void advance()
+    {
+        if (++slot == STAGES) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+struct Rows {
+    float max_log2[2], sum[2]; /* of this thread's rows g and g + 8; the sum is over its own columns */
+};
+
+__device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+/* Blocks of keys up to the last that any row of the tile sees; one, all masked, when none sees any. */
+template <typename Tile> __device__ __forceinline__ int blocks_of(const Arguments &arg, int first_row)
+{
+    int keys = arg.kv_len;
+    if (arg.causal)
+        keys = min(keys, min(first_row + Tile::BLOCK_M, arg.q_len) + arg.kv_len - arg.q_len);
+    return (max(keys, 1) + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
+}
+
+template <typename Tile> __device__ __forceinline__ Place place_of(const Arguments &arg, int tile)
+{
+    const int first_tiles = arg.first_heads * arg.row_tiles, section_tiles = arg.section_heads * arg.row_tiles;
+    int first_head = 0, heads = arg.first_heads;
+    if (tile >= first_tiles) {
+        const int section = (tile - first_tiles) / section_tiles;
+        tile -= first_tiles + section * section_tiles;
+        first_head = arg.first_heads + section * arg.section_heads;
+        heads = arg.section_heads;
+    }
+    const int rank = tile / heads, head = first_head + tile - rank * heads, batch = head / arg.q_heads;
+    const int row_tile = arg.causal ? arg.row_tiles - 1 - rank : rank;
+    const int first_row = row_tile * Tile::BLOCK_M;
+    return {batch, head - batch * arg.q_heads, first_row, blocks_of<Tile>(arg, first_row)};
+}
+
+/* ---- producer ------------------------------------------------------------------------------------------------- */
+
+/* All panels of one box of rows. */
+template <typename Tile, int PANEL_BYTES>
+__device__ __forceinline__ void load_panels(const void *slot, const CUtensorMap *map, const uint64_t *full,
+                                            uint64_t l2_policy, int row, int head, int batch)
+{
+    const uint32_t barrier = shared_address(full);
+    mbarrier_arrive_expect(barrier, Size<Tile>::PANELS * PANEL_BYTES);
+#pragma unroll
+    for (int panel = 0; panel < Size<Tile>::PANELS; ++panel)
+        tma_load(shared_address(slot) + panel * PANEL_BYTES, map, barrier, l2_policy, panel * PANEL_COLUMNS, row, head,
+                 batch);
+}
+
+/* Loads in the order of use: K of a step one step before V, also from one tile to the next, whose Q comes a step before its
+ * first K is used. The next tile is taken as late as hides its latency: who takes it early cannot know that it will be
+ * free last. */
+template <typename Tile> __device__ __forceinline__ void produce(Smem<Tile> &smem, const Arguments &arg)
+{
+    using S = Size<Tile>;
+    Ring<Q_STAGES> q;
+    Ring<Tile::STAGES> k, v;
+    const auto load_q = [&](const Place &place) {
+        mbarrier_wait(shared_address(&smem.q_empty[q.slot]), q.parity ^ 1);
+        smem.place[q.slot] = place;
+        load_panels<Tile, S::Q_PANEL_BYTES>(smem.q[q.slot], &arg.q, &smem.q_full[q.slot], L2_EVICT_FIRST,
+                                            place.first_row, place.head, place.batch);
+        q.advance();
+    };
+    const auto load_k = [&](const Place &place, int n) {
+        mbarrier_wait(shared_address(&smem.k_empty[k.slot]), k.parity ^ 1);
+        load_panels<Tile, S::KV_PANEL_BYTES>(smem.k[k.slot], &arg.k, &smem.k_full[k.slot], L2_EVICT_LAST,
+                                             n * Tile::BLOCK_N, place.head / arg.group, place.batch);
+        k.advance();
+    };
+    const auto load_v = [&](const Place &place, int n) {
+        mbarrier_wait(shared_address(&smem.v_empty[v.slot]), v.parity ^ 1);
+        load_panels<Tile, S::KV_PANEL_BYTES>(smem.v[v.slot], &arg.v, &smem.v_full[v.slot], L2_EVICT_LAST,
+                                             n * Tile::BLOCK_N, place.head / arg.group, place.batch);
+        v.advance();
+    };
+    const Place no_more = {0, 0, 0, 0};
+    Place place = place_of<Tile>(arg, blockIdx.x);
+
+    load_q(place);
+    load_k(place, place.blocks - 1);
+    while (place.blocks > 0) {
+        Place next = no_more;
+        int tile = arg.tiles;
+        for (int n = place.blocks - 1; n >= 0; --n) {
+            if (n == min(2, place.blocks - 1))
+                tile = atomicAdd(arg.next, 1) + static_cast<int>(gridDim.x);
+            if (n > 0) {
+                load_k(place, n - 1);
+            } else if (tile < arg.tiles) {
+                next = place_of<Tile>(arg, tile);
+                load_k(next, next.blocks - 1);
+            }
+            load_v(place, n);
+            if (n == min(1, place.blocks - 1) && tile < arg.tiles)
+                load_q(place_of<Tile>(arg, tile));
+        }
+        place = next;
+    }
+    mbarrier_wait(shared_address(&smem.q_empty[q.slot]), q.parity ^ 1);
+    smem.place[q.slot] = no_more;
+    mbarrier_arrive(shared_address(&smem.q_full[q.slot]));
+}
+
+/* ---- consumer: products --------------------------------------------------------------------------------------- */
+
+/* Both of these come after a fence that follows the last touch of their registers. */
+
+/* Starts S = Q K^T. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void start_scores(float (&s)[Size<Tile>::SCORES], uint64_t q, uint64_t k)
+{
+    using S = Size<Tile>;
+#pragma unroll
+    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
+        const int panel = step / 4, within = step % 4 * 32;
+        wgmma<T, Tile::BLOCK_N>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
+            s, q + (panel * S::Q_PANEL_BYTES + within) / 16, k + (panel * S::KV_PANEL_BYTES + within) / 16, step > 0);
+    }
+    wgmma_commit();
+}
+
+/* Starts O += P V. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void start_output(float (&o)[Size<Tile>::OUTPUTS], uint32_t (&p)[Size<Tile>::SCORES / 2],
+                                             uint64_t v)
+{
+#pragma unroll
+    for (int step = 0; step < Tile::BLOCK_N / 16; ++step)
+        wgmma<T, Tile::HEAD_DIM>::template registers<WGMMA_MN_MAJOR>(o, &p[4 * step], v + step * (16 * ROW_BYTES / 16),
+                                                                     true);
+    wgmma_commit();
+}
+
+/* ---- consumer: softmax ---------------------------------------------------------------------------------------- */
+
+/* Scores at and right of limit[half] become -inf; limits are relative to this thread's first column. */
+template <int SCORES> __device__ __forceinline__ void mask_scores(float (&s)[SCORES], const int (&limit)[2])
+{
+#pragma unroll
+    for (int i = 0; i < SCORES; ++i)
+        if (8 * (i / 4) + i % 2 >= limit[i / 2 % 2])
+            s[i] = -INFINITY;
+}
+
+/* The largest score of a row over the four threads that share it. Numbers at or above 0 are ordered like their bits
+ * taken as integers, for which there is a maximum of three. Only where a row of the warp has no such score the floats
+ * themselves are compared. */
+template <int SCORES> __device__ __forceinline__ void row_maxima(float (&top)[2], const float (&s)[SCORES])
+{
+    int most[2][2]; /* two chains a row, for their latency */
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int chain = 0; chain < 2; ++chain)
+            most[half][chain] = __vimax3_s32(__float_as_int(s[4 * chain + 2 * half]),
+                                             __float_as_int(s[4 * chain + 2 * half + 1]), INT_MIN);
+#pragma unroll
+    for (int i = 2; i < SCORES / 4; ++i)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            most[half][i % 2] = __vimax3_s32(most[half][i % 2], __float_as_int(s[4 * i + 2 * half]),
+                                             __float_as_int(s[4 * i + 2 * half + 1]));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int x = max(most[half][0], most[half][1]);
+        const int y = max(x, __shfl_xor_sync(WHOLE_WARP, x, 1));
+        most[half][0] = max(y, __shfl_xor_sync(WHOLE_WARP, y, 2));
+        top[half] = __int_as_float(most[half][0]);
+    }
+    if (__any_sync(WHOLE_WARP, min(most[0][0], most[1][0]) < 0)) {
+        top[0] = top[1] = -INFINITY;
+#pragma unroll
+        for (int i = 0; i < SCORES; ++i)
+            top[i / 2 % 2] = fmaxf(top[i / 2 % 2], s[i]);
+        top[0] = quad_max(top[0]);
+        top[1] = quad_max(top[1]);
+    }
+}
+
+/* Moves the rows' maxima where they must; `alpha` is what O and the sums are to be multiplied with. Answers whether any
+ * row of the warp moved. */
+template <int SCORES>
+__device__ __forceinline__ bool move_maxima(const float (&s)[SCORES], Rows &rows, float (&alpha)[2], float scale_log2)
+{
+    bool any_moves = false;
+    float top[2];
+    row_maxima(top, s);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float old = rows.max_log2[half], now = top[half] * scale_log2;
+        const bool moves = now > old + STALE_LOG2;
+        rows.max_log2[half] = moves ? now : old;
+        alpha[half] = moves ? exp2_approx(old - now) : 1.0f;
+        any_moves = any_moves || moves;
+    }
+    any_moves = __any_sync(WHOLE_WARP, any_moves);
+    if (any_moves) {
+        rows.sum[0] *= alpha[0];
+        rows.sum[1] *= alpha[1];
+    }
+    return any_moves;
+}
+
+/* Scores FROM to TO - 1 become probabilities against the rows' maxima. */
+template <int FROM, int TO, int SCORES>
+__device__ __forceinline__ void exponentials(float (&s)[SCORES], Rows &rows, float scale_log2)
+{
+    float base[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) /* -inf - -inf is NaN; against 0 the exponent of a masked score is -inf */
+        base[half] = rows.max_log2[half] == -INFINITY ? 0.0f : rows.max_log2[half];
+#pragma unroll
+    for (int i = FROM; i < TO; ++i) {
+        const int half = i / 2 % 2;
+        s[i] = exp2_approx(fmaf(s[i], scale_log2, -base[half]));
+        rows.sum[half] += s[i];
+    }
+}
+
+template <int OUTPUTS> __device__ __forceinline__ void rescale(float (&o)[OUTPUTS], const float (&factor)[2])
+{
+#pragma unroll
+    for (int i = 0; i < OUTPUTS; ++i)
+        o[i] *= factor[i / 2 % 2];
+}
+
+template <typename T, int SCORES>
+__device__ __forceinline__ void pack_weights(uint32_t (&p)[SCORES / 2], const float (&s)[SCORES])
+{
+#pragma unroll
+    for (int i = 0; i < SCORES / 2; ++i)
+        p[i] = pack2<T>(s[2 * i], s[2 * i + 1]);
+}
+
+/* ---- consumer: a tile ----------------------------------------------------------------------------------------- */
+
+/* Named barriers: 0 is __syncthreads, then one of each consumer for its own warps, then one of each for its turn. */
+__device__ __forceinline__ int own_barrier(int consumer) { return 1 + consumer; }
+template <typename Tile> __device__ __forceinline__ int turn_barrier(int consumer)
+{
+    return 1 + Size<Tile>::CONSUMERS + consumer;
+}
+
+template <typename Tile> __device__ __forceinline__ void await_turn(int consumer)
+{
+    if (Tile::TURNS)
+        bar_sync(turn_barrier<Tile>(consumer), 2 * WARPGROUP);
+}
+
+template <typename Tile> __device__ __forceinline__ void pass_turn(int consumer)
+{
+    if (Tile::TURNS)
+        bar_arrive(turn_barrier<Tile>(consumer + 1 == Size<Tile>::CONSUMERS ? 0 : consumer + 1), 2 * WARPGROUP);
+}
+
+/* One lane of each warp says that the warp is done with a slot. */
+__device__ __forceinline__ void release(const uint64_t *empty)
+{
+    if (threadIdx.x % 32 == 0)
+        mbarrier_arrive(shared_address(empty));
+}
+
+/* O / l to the Q slot and from there to device memory, and LSE. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &place, const Arguments &arg, int consumer,
+                                           float (&o)[Size<Tile>::OUTPUTS], const Rows &rows)
+{
+    const int lane = threadIdx.x % 32, warp_row = consumer * 64 + threadIdx.x / 32 % 4 * 16;
+    const int row = place.first_row + warp_row + lane / 4;
+    float *lse = arg.lse + (int64_t(place.batch) * arg.q_heads + place.head) * arg.q_len;
+    float inverse[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float sum = quad_sum(rows.sum[half]);
+        const bool sees_none = rows.max_log2[half] == -INFINITY;
+        inverse[half] = sees_none ? 0.0f : __fdividef(1.0f, sum);
+        if (lane % 4 == 0 && row + 8 * half < arg.q_len)
+            lse[row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
+    }
+    rescale(o, inverse);
+    bar_sync(own_barrier(consumer), WARPGROUP); /* all four warps have read Q for the last time */
+    const uint32_t to = shared_address(slot) + warp_row * ROW_BYTES;
+#pragma unroll
+    for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
+        const uint32_t packed[4] = {pack2<T>(o[8 * i], o[8 * i + 1]), pack2<T>(o[8 * i + 2], o[8 * i + 3]),
+                                    pack2<T>(o[8 * i + 4], o[8 * i + 5]), pack2<T>(o[8 * i + 6], o[8 * i + 7])};
+        stmatrix_x4(to + i / 4 * Size<Tile>::Q_PANEL_BYTES + (rows_first(lane) ^ i % 4 * 32), packed);
+    }
+    async_proxy_fence();
+    __syncwarp();
+    if (lane == 0) {
+#pragma unroll
+        for (int panel = 0; panel < Size<Tile>::PANELS; ++panel)
+            tma_store(&arg.o, to + panel * Size<Tile>::Q_PANEL_BYTES, panel * PANEL_COLUMNS, place.first_row + warp_row,
+                      place.head, place.batch);
+        tma_store_commit();
+    }
+}
+
+template <typename T, typename Tile>
+__device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, int consumer)
+{
+    using S = Size<Tile>;
+    const int lane = threadIdx.x % 32, thread_row = consumer * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const int shift = arg.kv_len - arg.q_len;
+    const uint64_t *stored = NULL; /* the Q slot that the last O goes out through, not yet released */
+    Ring<Q_STAGES> q;
+    Ring<Tile::STAGES> k, v;
+
+    if (Tile::TURNS && consumer == S::CONSUMERS - 1)
+        pass_turn<Tile>(consumer);
+    for (;; q.advance()) {
+        mbarrier_wait(shared_address(&smem.q_full[q.slot]), q.parity);
+        const Place place = smem.place[q.slot];
+        if (place.blocks == 0)
+            break;
+        const int first_row = place.first_row + consumer * 64; /* of the warpgroup; all its rows see the blocks before: */
+        const int first_masked =
+            (arg.causal ? max(min(arg.kv_len, first_row + 1 + shift), 0) : arg.kv_len) / Tile::BLOCK_N;
+        const uint64_t q_operand = wgmma_k_major(shared_address(smem.q[q.slot]) + consumer * 64 * ROW_BYTES);
+        const auto k_operand = [&] { return wgmma_k_major(shared_address(smem.k[k.slot])); };
+        const auto v_operand = [&] { return wgmma_mn_major(shared_address(smem.v[v.slot]), S::KV_PANEL_BYTES); };
+        const auto mask = [&](float (&s)[S::SCORES], int n) {
+            const int first_column = n * Tile::BLOCK_N + lane % 4 * 2, diagonal = place.first_row + thread_row + shift + 1;
+            const int limit[2] = {(arg.causal ? min(arg.kv_len, diagonal) : arg.kv_len) - first_column,
+                                  (arg.causal ? min(arg.kv_len, diagonal + 8) : arg.kv_len) - first_column};
+            mask_scores(s, limit);
+        };
+        Rows rows = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
+        float s[S::SCORES], o[S::OUTPUTS], alpha[2];
+        uint32_t p[S::SCORES / 2];
+        int n = place.blocks - 1;
+
+#pragma unroll
+        for (int i = 0; i < S::OUTPUTS; ++i)
+            o[i] = 0.0f;
+        mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
+        wgmma_fence();
+        start_scores<T, Tile>(s, q_operand, k_operand());
+        if (stored != NULL) {
+            if (lane == 0)
+                tma_store_wait_read<0>();
+            release(stored);
+        }
+        wgmma_wait<0>();
+        wgmma_hold(s);
+        release(&smem.k_empty[k.slot]);
+        k.advance();
+        if (n >= first_masked)
+            mask(s, n);
+        move_maxima(s, rows, alpha, arg.scale_log2);
+        exponentials<0, S::SCORES>(s, rows, arg.scale_log2);
+        pack_weights<T>(p, s);
+        mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+#pragma unroll 1
+        for (--n; n >= 0; --n) {
+            mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
+            await_turn<Tile>(consumer);
+            wgmma_hold(o);
+            wgmma_hold(p);
+            wgmma_fence();
+            start_scores<T, Tile>(s, q_operand, k_operand());
+            start_output<T, Tile>(o, p, v_operand());
+            pass_turn<Tile>(consumer);
+            wgmma_wait<1>();
+            wgmma_hold(s);
+            release(&smem.k_empty[k.slot]);
+            k.advance();
+            if (n >= first_masked)
+                mask(s, n);
+            const bool moved = move_maxima(s, rows, alpha, arg.scale_log2);
+            const Ring<Tile::STAGES> done = v;
+            v.advance();
+            const bool is_next_v_here = mbarrier_try(shared_address(&smem.v_full[v.slot]), v.parity);
+            exponentials<0, Tile::EARLY>(s, rows, arg.scale_log2);
+            /* This branch also keeps the assembler from moving the wait for O up before the softmax, which costs a tenth
+             * of the speed. */
+            wgmma_hold(s);
+            if (!is_next_v_here)
+                mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+            wgmma_wait<0>();
+            wgmma_hold(o);
+            wgmma_hold(p);
+            release(&smem.v_empty[done.slot]);
+            exponentials<Tile::EARLY, S::SCORES>(s, rows, arg.scale_log2);
+            pack_weights<T>(p, s);
+            if (moved)
+                rescale(o, alpha);
+        }
+        wgmma_hold(o);
+        wgmma_hold(p);
+        wgmma_fence();
+        start_output<T, Tile>(o, p, v_operand());
+        wgmma_wait<0>();
+        wgmma_hold(o);
+        release(&smem.v_empty[v.slot]);
+        v.advance();
+        store_tile<T, Tile>(smem.q[q.slot], place, arg, consumer, o, rows);
+        stored = &smem.q_empty[q.slot];
+    }
+    if (lane == 0)
+        tma_store_wait_read<0>(); /* shared memory must outlive the stores */
+    if (Tile::TURNS && consumer == 0)
+        await_turn<Tile>(consumer); /* the turn that the last one passed at the end */
+}
+
+/* ---- kernel --------------------------------------------------------------------------------------------------- */
+
+template <typename T, typename Tile>
+__global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const __grid_constant__ Arguments arg)
+{
+    using S = Size<Tile>;
+    extern __shared__ char shared[];
+    Smem<Tile> &smem = *reinterpret_cast<Smem<Tile> *>(shared);
+    /* The same in all threads of a warp, and the compiler knows it. */
+    const int warpgroup = __shfl_sync(WHOLE_WARP, threadIdx.x / WARPGROUP, 0);
+
+    if (threadIdx.x == 0) {
+        constexpr int CONSUMER_WARPS = S::CONSUMERS * 4;
+        for (int i = 0; i < Q_STAGES; ++i) {
+            mbarrier_init(shared_address(&smem.q_full[i]), 1);
+            mbarrier_init(shared_address(&smem.q_empty[i]), CONSUMER_WARPS);
+        }
+        for (int i = 0; i < Tile::STAGES; ++i) {
+            mbarrier_init(shared_address(&smem.k_full[i]), 1);
+            mbarrier_init(shared_address(&smem.v_full[i]), 1);
+            mbarrier_init(shared_address(&smem.k_empty[i]), CONSUMER_WARPS);
+            mbarrier_init(shared_address(&smem.v_empty[i]), CONSUMER_WARPS);
+        }
+        mbarrier_init_fence();
+        tma_prefetch_map(&arg.q);
+        tma_prefetch_map(&arg.k);
+        tma_prefetch_map(&arg.v);
+        tma_prefetch_map(&arg.o);
+    }
+    __syncthreads();
+    if (warpgroup == 0) {
+        registers_decrease<S::PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0)
+            produce<Tile>(smem, arg);
+    } else {
+        registers_increase<S::CONSUMER_REGISTERS>();
+        consume<T, Tile>(smem, arg, warpgroup - 1);
+    }
+}
+
+/* ---- variants and launch -------------------------------------------------------------------------------------- */
+
+struct Variant {
+    struct attn_variant shown;
+    int head_dim, block_m, block_n;
+    int64_t full_up_to, causal_up_to; /* kv_len */
+    size_t smem_bytes;
+    cudaError_t (*launch)(const Arguments &, enum attn_dtype, unsigned blocks, cudaStream_t, const char **call);
+};
+
+template <typename T, typename Tile>
+cudaError_t launch_typed(const Arguments &arg, unsigned blocks, cudaStream_t stream, const char **call)
+{
+    *call = "cudaFuncSetAttribute";
+    const cudaError_t error = cudaFuncSetAttribute(
+        fused_fwd_kernel<T, Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(Smem<Tile>)));
+    if (error != cudaSuccess) {
+        cudaGetLastError(); /* not to be found again by the next check */
+        return error;
+    }
+    *call = "fused_fwd_kernel";
+    fused_fwd_kernel<T, Tile><<<blocks, Size<Tile>::THREADS, sizeof(Smem<Tile>), stream>>>(arg);
+    return cudaGetLastError();
+}
+
+template <typename Tile>
+cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned blocks, cudaStream_t stream,
+                        const char **call)
+{
+    return dtype == ATTN_FP16 ? launch_typed<__half, Tile>(arg, blocks, stream, call)
+                              : launch_typed<__nv_bfloat16, Tile>(arg, blocks, stream, call);
+}
+
+#define SHOWN(D, M, N, KV, TURN, QUARTERS)                                                                             \
+    {                                                                                                                  \
+        "fwd_d" #D "_m" #M "n" #N "_s" #KV "t" #TURN "e" #QUARTERS,                                                    \
+            #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V"                                        \
+    }
+#define TABLE_ROW(DIM, ROWS, KEYS, KV, TURN, QUARTERS, FULL, CAUSAL)                                                   \
+    {SHOWN(DIM, ROWS, KEYS, KV, TURN, QUARTERS), DIM, ROWS, KEYS, FULL, CAUSAL,                                        \
+     sizeof(Smem<TILE_NAME(DIM, ROWS, KEYS, KV, TURN, QUARTERS)>),                                                     \
+     launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV, TURN, QUARTERS)>},
+#define SHOWN_ROW(D, M, N, KV, TURN, QUARTERS, FULL, CAUSAL) SHOWN(D, M, N, KV, TURN, QUARTERS),
+
+const Variant table[] = {FWD_TILES(TABLE_ROW)};
+
+/* The variant that the request forces, or else the table's choice. NULL with the reason when there is none. */
+const Variant *find_variant(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const size_t limit = request->device->smem_per_block_bytes;
+    const Variant *known = NULL;
+
+    for (const Variant &v : table) {
+        if (v.head_dim != p->head_dim)
+            continue;
+        if (request->variant ? strcmp(v.shown.name, request->variant) != 0
+                             : p->kv_len > (p->causal ? v.causal_up_to : v.full_up_to))
+            continue;
+        known = &v;
+        if (v.smem_bytes <= limit)
+            return &v;
+    }
+    if (!known)
+        attn_fail(why, ATTN_UNSUPPORTED, "the forward has no variant %s for head_dim %d", request->variant,
+                  int(p->head_dim));
+    else
+        attn_fail(why, ATTN_UNSUPPORTED, "%s needs %zu bytes of shared memory, a block has at most %zu",
+                  known->shown.name, known->smem_bytes, limit);
+    return NULL;
+}
+
+int64_t row_tiles_of(const struct attn_problem *p, const Variant *v)
+{
+    return (p->q_len + v->block_m - 1) / v->block_m;
+}
+
+/* Heads go in sections of about half of the L2 in K and V, in whole groups. All sections are of one size but the first,
+ * as a small last one would leave most multiprocessors without work. Where no tile is longer than another the heads go
+ * one by one. */
+void set_sections(Arguments *arg, const struct attn_problem *p, const struct attn_device *device)
+{
+    const int64_t groups = p->batch * p->kv_heads, group = p->q_heads / p->kv_heads;
+    const int64_t bytes = groups * 2 * p->kv_len * p->head_dim * 2, target = int64_t(device->l2_bytes / 2);
+    int64_t sections = p->causal ? (bytes + target / 2) / target : groups;
+
+    sections = sections < 1 ? 1 : sections > groups ? groups : sections;
+    const int64_t size = (groups + sections - 1) / sections, others = (groups - 1) / size;
+    arg->section_heads = int(size * group);
+    arg->first_heads = int((groups - others * size) * group);
+}
+
+enum attn_status make_arguments(const struct attn_request *request, const struct attn_tensors *t, const Variant *v,
+                                void *workspace, Arguments *arg, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    enum attn_status status = tensor_map_encode(&arg->q, "q", &t->q, p, p->q_heads, p->q_len, v->block_m, why);
+
+    if (status == ATTN_OK)
+        status = tensor_map_encode(&arg->k, "k", &t->k, p, p->kv_heads, p->kv_len, v->block_n, why);
+    if (status == ATTN_OK)
+        status = tensor_map_encode(&arg->v, "v", &t->v, p, p->kv_heads, p->kv_len, v->block_n, why);
+    if (status == ATTN_OK) /* a warp stores its own 16 rows */
+        status = tensor_map_encode(&arg->o, "o", &t->o, p, p->q_heads, p->q_len, 16, why);
+    arg->lse = t->lse;
+    arg->next = static_cast<int *>(workspace);
+    arg->q_len = int(p->q_len);
+    arg->kv_len = int(p->kv_len);
+    arg->q_heads = int(p->q_heads);
+    arg->group = int(p->q_heads / p->kv_heads);
+    arg->row_tiles = int(row_tiles_of(p, v));
+    arg->tiles = int(arg->row_tiles * p->batch * p->q_heads);
+    set_sections(arg, p, request->device);
+    arg->scale_log2 = p->scale * LOG2_E;
+    arg->causal = p->causal;
+    return status;
+}
+
+} // namespace
+
+extern "C" {
+
+const struct attn_variant fused_sm90_fwd_variants[] = {FWD_TILES(SHOWN_ROW){NULL, NULL}};
+
+enum attn_status fused_sm90_fwd_accepts(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const Variant *v = find_variant(request, why);
+
+    if (!v)
+        return ATTN_UNSUPPORTED;
+    if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
+        return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld", (long long)MAX_LEN);
+    /* The counter may run past the last tile by the number of blocks. */
+    return attn_check_grid(row_tiles_of(p, v) + request->device->multiprocessors, p->q_heads, p->batch, why);
+}
+
+size_t fused_sm90_fwd_workspace_bytes(const struct attn_request *) { return COUNTER_BYTES; }
+
+const char *fused_sm90_fwd_variant(const struct attn_request *request)
+{
+    struct attn_message why;
+    const Variant *v = find_variant(request, &why);
+
+    return v ? v->shown.name : NULL;
+}
+
+enum attn_status fused_sm90_fwd_launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                                       const struct attn_run *run, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const Variant *v = find_variant(request, why);
+    const cudaStream_t stream = static_cast<cudaStream_t>(run->stream);
+    const char *call = "cudaMemsetAsync";
+    Arguments arg;
+
+    if (!v)
+        return ATTN_UNSUPPORTED;
+    const enum attn_status status = make_arguments(request, tensors, v, run->workspace, &arg, why);
+    if (status != ATTN_OK)
+        return status;
+    cudaError_t error = cudaMemsetAsync(arg.next, 0, sizeof *arg.next, stream);
+    if (error == cudaSuccess) {
+        const int blocks = request->device->multiprocessors < arg.tiles ? request->device->multiprocessors : arg.tiles;
+        error = v->launch(arg, p->dtype, unsigned(blocks), stream, &call);
+    }
+    if (error != cudaSuccess)
+        return attn_fail(why, ATTN_ERROR, "%s: %s (%s)", call, cudaGetErrorString(error), cudaGetErrorName(error));
+    return ATTN_OK;
+}
+
+} /* extern "C" */
