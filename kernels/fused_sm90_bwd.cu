@@ -271,14 +271,6 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     }
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-        if (copies && step > 0 && loaded < steps) { /* into the slot of the step before */
-            mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
-            load_step<Tile>(smem, arg, work, load, filled.slot);
-            load.advance(arg, work.first_tile[0]);
-            filled.advance();
-            ++loaded;
-        }
-        __syncwarp();
         const int buffer = step % 2, tile = tile_index(arg, work, at);
         mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
 #pragma unroll
@@ -295,6 +287,13 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
                 end_turn(arg, before, lane);
             if (lane == 0)
                 tma_store_wait_read<S::DQ_BUFFERS - 1>();
+            if (pass == S::PASSES - 1 && copies && loaded < steps) { /* into this step's slot, free about now */
+                mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
+                load_step<Tile>(smem, arg, work, load, filled.slot);
+                load.advance(arg, work.first_tile[0]);
+                filled.advance();
+                ++loaded;
+            }
             __syncwarp();
             wgmma_wait<0>();
             wgmma_hold(dq);
