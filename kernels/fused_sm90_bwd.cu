@@ -1,5 +1,52 @@
 /* fused_sm90, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) on wgmma and TMA, for compute capability
- * 9.0. */
+ * 9.0. Three kernels, side by side with fused_sm90_bwd_side.cu, each starting while the one before ends:
+ *   preprocess (side)  lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in the fp32 sums of dQ
+ *   backward           a block owns 128 keys of a kv head and goes through the tiles of queries of every query head of the
+ *                      group, last tile first: recomputes P, keeps dK and dV in registers, adds dQ to the sums
+ *   convert (side)     dQ = scale * sums, rounded
+ *
+ * Two warpgroups own 64 keys each and never wait for one another; the third copies and multiplies for dQ. A step:
+ *
+ *   key warpgroup (S^T, dP^T: rows are keys)                     query warpgroup
+ *     P^T is in registers, in 16 bits                              wait for dS of both
+ *     start dP^T = V dO^T, dV += P^T dO                            twice 64 x 64: dQ = dS K
+ *     dS^T = P^T * (dP^T - D), in the place of P^T                   meanwhile the 64 x 64 before goes out, by way of
+ *     start S^T = K Q^T of the next step                             shared memory: the copy engine adds it
+ *     dS^T to shared memory, for dQ                                  registers to shared memory
+ *     start dK += dS^T Q                                           one thread: Q, dO, lse2, -D of the step after the next
+ *     P^T = exp2(scale_log2 S^T - lse2) of the next step
+ *
+ *   Both P^T and dS^T leave the accumulators as A operands; of all the scores only dS goes to shared memory. S, P and dP
+ *   share one set of registers, P and dS another: 128 (d128) or 64 (d64) of dK and dV, 32 or 64, 16 or 32; dS is therefore
+ *   computed from P as rounded for dV. Products of a warpgroup run under its own exponentials, and under the other's.
+ *
+ *   shared memory (KB)  K 32 | V 32 | Q 3 x 16 | dO 3 x 16 | dS 2 x 16 | dQ 2 x 16 | lse2, -D 3 x 0.5   d128, 64 queries
+ *                       K 16 | V 16 | Q 3 x 16 | dO 3 x 16 | dS 2 x 32 | dQ 16     | lse2, -D 3 x 1     d64, 128 queries
+ *
+ * Sums of dQ lie in the order of the accumulators. Blocks add in the order in which they get there or, for
+ * request.deterministic, in the order of their keys, turn by turn: blocks with earlier keys start earlier, go through the
+ * queries in the same order, and so stay ahead. dK and dV are sums of one block in a fixed order. Rows without a key and
+ * rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys behind the diagonal are masked where a uniform branch
+ * says that a tile has any. A warpgroup whose keys a tile does not see leaves out everything but zeros in dS.
+ *
+ * Ladder. H200, fp16, 16384 tokens, hidden 2048, all kernels, TFLOPS at 1K 4K 16K; the device's clock moved by 5 to 10 %
+ * between runs under its power limit, so only what was interleaved is compared.
+ *   1 the above, with dQ added from registers by red.v4; expected 240 to 300 cycles a step for these, got that (ncu: 850
+ *     of 3600 cycles waiting for them), d64 full 332 487 476, d128 full 419 560 560
+ *   2 the copy engine adds; expected a seventh, what leaving the additions out gave; got 4 to 8 % at d64 (333 516 514),
+ *     nothing at d128, whose shared memory is 78 % busy
+ *   3 full: one head after the other instead of as many as the L2 holds; expected little; 1K 333 to 415 at d64, 419 to 437
+ *     at d128: the sums went to device memory and back
+ *   4 S of the next step before dS is stored, dQ out during the next pass, first statistics loaded early; expected 5 %,
+ *     got less than the noise; kept
+ *   5 one in four exponentials off the special function unit; expected 4 % at d64; 6 % slower             (dropped)
+ *   6 exponentials of the two warpgroups in turns; expected up to 8 % at d64; +-1 %                       (dropped)
+ *   7 V in registers at d64; expected less shared-memory traffic; 1 to 3 % faster at 1K and 4K
+ *   8 sections of 16 heads; expected the L2's gain and a full end; d128 causal 4K 448 to 483, others 0 to 2 %
+ * Beside cudnn 9.19 in the rounds of one run (fabench, bshd, cold L2, before 8), times its speed at 1K 4K 16K:
+ * d64 full 1.13 1.19 1.22, causal 1.19 1.28 1.29; d128 full 1.09 1.09 1.09, causal 1.14 1.10 1.12.
+ * Deterministic, times the default's speed at 4K 16K: d64 full 0.80 0.86, causal 0.76 0.85; d128 0.84 0.84, 0.96 0.88.
+ */
 #include "kernels/fused_sm90_bwd.h"
 
 #include <climits>
@@ -35,19 +82,18 @@ constexpr int ROW_PADDING = 128;               /* stats and dq_sum are padded to
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, queries, registers of a key warpgroup and of the query warpgroup, V in registers, turns */
+/* head_dim, queries, registers of a key warpgroup and of the query warpgroup, V in registers */
 #define BWD_TILES(ROW)                                                                                                 \
-    ROW(128, 64, 216, 72, 0, 0)                                                                                        \
-    ROW(128, 64, 216, 72, 0, 1)                                                                                        \
-    ROW(64, 128, 216, 72, 1, 0)                                                                                        \
-    ROW(64, 128, 216, 72, 1, 1)
+    ROW(128, 64, 216, 72, 0)                                                                                           \
+    ROW(64, 128, 216, 72, 1)                                                                                           \
+    ROW(64, 128, 216, 72, 0)
 
-#define TILE_NAME(DIM, Q, V_HELD, TURN) BwdD##DIM##Q##Q##V##V_HELD##T##TURN
-#define TILE_STRUCT(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, TURN)                                              \
-    struct TILE_NAME(DIM, Q, V_HELD, TURN) {                                                                           \
+#define TILE_NAME(DIM, Q, V_HELD) BwdD##DIM##Q##Q##V##V_HELD
+#define TILE_STRUCT(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD)                                                    \
+    struct TILE_NAME(DIM, Q, V_HELD) {                                                                                 \
         static constexpr int HEAD_DIM = DIM, Q_TILE = Q, STAGES = 3;                                                   \
         static constexpr int KEYS_REGISTERS = KEY_REGISTERS, DQ_REGISTERS = QUERY_REGISTERS;                           \
-        static constexpr bool HOLDS_V = V_HELD, TURNS = TURN;                                                          \
+        static constexpr bool HOLDS_V = V_HELD;                                                                        \
     };
 BWD_TILES(TILE_STRUCT)
 
@@ -80,7 +126,7 @@ template <typename Tile> struct alignas(1024) Smem {
     unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV on their way out */
     unsigned char q[Tile::STAGES][S::Q_BYTES], dout[Tile::STAGES][S::Q_BYTES];
     unsigned char ds[2][S::Q_PANELS * S::KV_PANEL_BYTES]; /* panels of [keys][64 queries] */
-    float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_QUADS * QUAD_FLOATS]; /* on its way to the sums */
+    float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_FLOATS]; /* on its way to the sums */
     float stats[Tile::STAGES][2 * Tile::Q_TILE];                /* lse2, then -D */
     uint64_t k_full, v_full, full[Tile::STAGES], empty[Tile::STAGES], ds_full[2], ds_empty[2];
     Work work; /* here and not in registers, of which there are none to spare */
@@ -208,7 +254,7 @@ __device__ __forceinline__ void stage_dq(const float (&dq)[32], uint32_t stage, 
     }
 }
 
-enum { TURN_BARRIER = 1, KEYS_BARRIER = 2 /* and 3 */ };
+enum { DQ_BARRIER = 1 };
 
 /* The copy engine adds a warp's slab of `pass` to the sums of `tile`; by turns, in the order of the keys. */
 template <typename Tile>
@@ -218,14 +264,14 @@ __device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Arguments &arg, i
     if (arg.turns != NULL && pass == 0) {
         if (threadIdx.x == 0)
             turn_wait(&arg.turns[tile], smem.work.kv_tile);
-        bar_sync(TURN_BARRIER, WARPGROUP);
+        bar_sync(DQ_BARRIER, WARPGROUP);
         bulk_global_fence();
     }
     async_proxy_fence();
     __syncwarp();
     if (lane == 0) {
-        bulk_reduce_add(arg.dq_sum + int64_t(tile) * SUM_FLOATS + pass * S::PASS_FLOATS + warp * (SLAB_QUADS * QUAD_FLOATS),
-                        shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), SLAB_BYTES);
+        bulk_reduce_add(arg.dq_sum + int64_t(tile) * SUM_FLOATS + pass * S::PASS_FLOATS + warp * (SLAB_FLOATS),
+                        shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), SLAB_FLOATS * sizeof(float));
         tma_store_commit();
     }
 }
@@ -238,7 +284,7 @@ __device__ __forceinline__ void end_turn(const Arguments &arg, int tile, int lan
         bulk_global_fence();
         __threadfence();
     }
-    bar_sync(TURN_BARRIER, WARPGROUP);
+    bar_sync(DQ_BARRIER, WARPGROUP);
     if (threadIdx.x == 0)
         turn_pass(&arg.turns[tile]);
 }
@@ -271,6 +317,14 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     }
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
+        if (copies && step > 0 && loaded < steps) { /* into the slot of the step before */
+            mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
+            load_step<Tile>(smem, arg, work, load, filled.slot);
+            load.advance(arg, work.first_tile[0]);
+            filled.advance();
+            ++loaded;
+        }
+        __syncwarp();
         const int buffer = step % 2, tile = tile_index(arg, work, at);
         mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
 #pragma unroll
@@ -287,13 +341,6 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
                 end_turn(arg, before, lane);
             if (lane == 0)
                 tma_store_wait_read<S::DQ_BUFFERS - 1>();
-            if (pass == S::PASSES - 1 && copies && loaded < steps) { /* into this step's slot, free about now */
-                mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
-                load_step<Tile>(smem, arg, work, load, filled.slot);
-                load.advance(arg, work.first_tile[0]);
-                filled.advance();
-                ++loaded;
-            }
             __syncwarp();
             wgmma_wait<0>();
             wgmma_hold(dq);
@@ -503,22 +550,11 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         if (step < steps)
             mbarrier_wait(shared_address(&smem.full[ring.slot]), ring.parity);
     };
-    /* The warpgroups exponentiate in turns, step by step, so that the products of one run under the other's. */
-    const auto take_turn = [&] {
-        if (Tile::TURNS)
-            bar_sync(KEYS_BARRIER + half, S::KEY_WARPS * LANES);
-    };
-    const auto pass_turn = [&] {
-        if (Tile::TURNS)
-            bar_arrive(KEYS_BARRIER + (half ^ 1), S::KEY_WARPS * LANES);
-    };
     /* Steps without anything to see have a dS of zeros. */
     const auto skip = [&](int from, int to) {
         const uint32_t zeros[S::SCORES / 2] = {};
         for (; from < to; ++from) {
             mbarrier_wait(shared_address(&smem.full[from % Tile::STAGES]), from / Tile::STAGES % 2);
-            take_turn();
-            pass_turn();
             give_ds(from, zeros);
             release(from % Tile::STAGES);
         }
@@ -543,8 +579,6 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         }
     };
 
-    if (half == 1)
-        pass_turn();
     mbarrier_wait(shared_address(&smem.k_full), 0);
     seek();
     skip(0, step);
@@ -553,9 +587,7 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
         wgmma_wait<0>();
         wgmma_hold(s);
-        take_turn();
         exponentiate(lse2);
-        pass_turn();
         round_pairs<T>(weights, s);
     }
     mbarrier_wait(shared_address(&smem.v_full), 0);
@@ -593,11 +625,7 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
         wgmma_wait<1>();
         wgmma_hold(s);
-        if (step < steps)
-            take_turn();
         exponentiate(lse2);
-        if (step < steps)
-            pass_turn();
         wgmma_wait<0>();
         wgmma_hold(dk);
         wgmma_hold(weights);
@@ -605,8 +633,6 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         round_pairs<T>(weights, s);
     }
 
-    if (half == 0)
-        take_turn(); /* the one that the other passed at the end */
     store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.v) + warp_row * ROW_BYTES, &arg.dv,
                             first_key + warp * 16, work, lane);
     if (steps > 0) /* dQ of the last step has read K */
@@ -662,14 +688,14 @@ struct Variant {
     void (*kernels[2])(Arguments); /* fp16, bf16 */
 };
 
-#define SHOWN(D, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, TURN)                                                      \
+#define SHOWN(D, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD)                                                            \
     {                                                                                                                  \
-        "bwd_d" #D "_q" #Q "_v" #V_HELD "t" #TURN,                                                                     \
+        "bwd_d" #D "_k128q" #Q "_v" #V_HELD,                                                                           \
             "128 keys x " #Q " queries, two warpgroups of keys and one for dQ, 3 stages of Q and dO"                   \
     }
-#define TABLE_ROW(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, TURN)                                                \
-    {SHOWN(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD, TURN), DIM, Q, sizeof(Smem<TILE_NAME(DIM, Q, V_HELD, TURN)>), \
-     {backward<__half, TILE_NAME(DIM, Q, V_HELD, TURN)>, backward<__nv_bfloat16, TILE_NAME(DIM, Q, V_HELD, TURN)>}},
+#define TABLE_ROW(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD)                                                      \
+    {SHOWN(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD), DIM, Q, sizeof(Smem<TILE_NAME(DIM, Q, V_HELD)>),           \
+     {backward<__half, TILE_NAME(DIM, Q, V_HELD)>, backward<__nv_bfloat16, TILE_NAME(DIM, Q, V_HELD)>}},
 #define SHOWN_ROW(...) SHOWN(__VA_ARGS__),
 
 const Variant table[] = {BWD_TILES(TABLE_ROW)};

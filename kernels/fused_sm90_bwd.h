@@ -15,7 +15,7 @@ enum {
     WARPGROUP = 128,
     SUM_FLOATS = 8192, /* of a tile of queries in dq_sum: 64 x 128 or 128 x 64 */
     SLAB_QUADS = 8,    /* of a warp's 16 x 64 of it, a quad being 16 x 8 */
-    SLAB_BYTES = 4096,
+    SLAB_FLOATS = 1024,
     KV_TILE = 128,
     PANEL_COLUMNS = 64,
     ROW_BYTES = 128 /* of a panel */

@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Argum
     const int slab = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const int slab_row = (HEAD_DIM == 64 ? slab : slab % 4) * SLAB_ROWS;
     const int slab_column = HEAD_DIM == 64 ? 0 : slab / 4 * PANEL_COLUMNS;
-    const float *sums = arg.dq_sum + static_cast<int64_t>(blockIdx.x) * SUM_FLOATS + slab * SLAB_QUADS * QUAD_FLOATS;
+    const float *sums = arg.dq_sum + static_cast<int64_t>(blockIdx.x) * SUM_FLOATS + slab * SLAB_FLOATS;
     const uint32_t rows = static_cast<uint32_t>(__cvta_generic_to_shared(s_rows[slab]));
     float quads[SLAB_QUADS][4];
 
