@@ -31,8 +31,8 @@
  *
  * Ladder. H200, fp16, 16384 tokens, hidden 2048, all kernels, TFLOPS at 1K 4K 16K; the device's clock moved by 5 to 10 %
  * between runs under its power limit, so only what was interleaved is compared.
- *   1 the above, with dQ added from registers by red.v4; expected 240 to 300 cycles a step for these, got that (ncu: 850
- *     of 3600 cycles waiting for them), d64 full 332 487 476, d128 full 419 560 560
+ *   1 the above, with dQ added from registers by red.v4; expected 500 cycles a step for these, under the products; ncu: the
+ *     query warpgroup waits 850 of 3600 for them and is never idle at d128; d64 full 332 487 476, d128 full 419 560 560
  *   2 the copy engine adds; expected a seventh, what leaving the additions out gave; got 4 to 8 % at d64 (333 516 514),
  *     nothing at d128, whose shared memory is 78 % busy
  *   3 full: one head after the other instead of as many as the L2 holds; expected little; 1K 333 to 415 at d64, 419 to 437
@@ -41,7 +41,7 @@
  *     got less than the noise; kept
  *   5 one in four exponentials off the special function unit; expected 4 % at d64; 6 % slower             (dropped)
  *   6 exponentials of the two warpgroups in turns; expected up to 8 % at d64; +-1 %                       (dropped)
- *   7 V in registers at d64; expected less shared-memory traffic; 1 to 3 % faster at 1K and 4K
+ *   7 V in registers at d64; expected 5 % less shared-memory traffic; 2 to 4 % faster at 1K and 4K
  *   8 sections of 16 heads; expected the L2's gain and a full end; d128 causal 4K 448 to 483, others 0 to 2 %
  * Beside cudnn 9.19 in the rounds of one run (fabench, bshd, cold L2, before 8), times its speed at 1K 4K 16K:
  * d64 full 1.13 1.19 1.22, causal 1.19 1.28 1.29; d128 full 1.09 1.09 1.09, causal 1.14 1.10 1.12.
