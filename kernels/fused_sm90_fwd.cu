@@ -18,7 +18,7 @@
  *     P = 2^(c S - m')          one FFMA and one ex2 an element
  *     l = 2^(m - m') l + rowsum(P); O likewise, only where some row of the warp moved its m
  *   A maximum that is stale by up to 8 keeps P below 2^8 and cancels in the end, as O and l are held against the same m.
- *   At the end O / l, LSE = ln 2 * (m + log2 l); a row without a key has m = -inf: O = 0, LSE = -inf.
+ *   At the end O / l, LSE = ln 2 * (m + log2 l); a row without a key has l = 0: O = 0, LSE = -inf.
  *
  * Masks exist in a warpgroup's last blocks only, where the diagonal or the end of the keys is: a uniform branch. Rows
  * past q_len and keys past kv_len are zeros (TMA) and masked; TMA does not write rows past q_len.
@@ -452,7 +452,7 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_sum(rows.sum[half]);
-        const bool sees_none = rows.max_log2[half] == -INFINITY;
+        const bool sees_none = sum == 0.0f; /* P of a row's maximum is at least 2^-8, of a NaN it is NaN */
         inverse[half] = sees_none ? 0.0f : __fdividef(1.0f, sum);
         if (lane % 4 == 0 && row + 8 * half < arg.q_len)
             lse[row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
