@@ -59,11 +59,12 @@
  *     (-4 %); sections of 1/4, 1/2 or 1 L2 (+-0.5 %), all heads in one (-6 % at 4k).
  *   Beside FlashAttention-3's ratios to cuDNN the record of ef25b195 stands at 0.95 (d128 causal 16k) to 1.07 (d64 full
  *   1k), geometric mean over the 20 points 1.00.
- *   next: the producer divides by the group at every load of K and V, on the unit that the exponentials saturate; once a
- *     tile is enough (a version of step 3 that did so had 69.2 % at d64 full 16k where this one has 66.6). A copy of step 3
- *     without Q in registers, all rounding beside the exponentials, had 87.7 and 86.8 % at d128 16k full and causal where
- *     this one has 85.9 and 85.0: measure that tile again. The first block of a tile (4 % of 1k) hides behind nothing. K
- *     and V by multicast to pairs of blocks, for power.
+ *   6 the producer divides by the group once a tile, not at every load of K and V, which waited for the unit that the
+ *     exponentials saturate: not measured yet; a version of step 3 without these divisions had 69.2 % at d64 full 16k where
+ *     step 5 has 66.6.
+ *   next: a copy of step 3 without Q in registers, all rounding beside the exponentials, had 87.7 and 86.8 % at d128 16k
+ *     full and causal where step 5 has 85.9 and 85.0: measure that tile (s2q0) again. The first block of a tile (4 % of 1k)
+ *     hides behind nothing. K and V by multicast to pairs of blocks, for power.
  */
 #include "kernels/fused_sm90.h"
 
@@ -230,40 +231,43 @@ template <typename Tile> __device__ __forceinline__ void produce(Smem<Tile> &sme
                                             place.first_row, place.head, place.batch);
         q.advance();
     };
-    const auto load_k = [&](const Place &place, int n) {
+    const auto load_k = [&](const Place &place, int kv_head, int n) {
         mbarrier_wait(shared_address(&smem.k_empty[k.slot]), k.parity ^ 1);
         load_panels<Tile, S::KV_PANEL_BYTES>(smem.k[k.slot], &arg.k, &smem.k_full[k.slot], L2_EVICT_LAST,
-                                             n * Tile::BLOCK_N, place.head / arg.group, place.batch);
+                                             n * Tile::BLOCK_N, kv_head, place.batch);
         k.advance();
     };
-    const auto load_v = [&](const Place &place, int n) {
+    const auto load_v = [&](const Place &place, int kv_head, int n) {
         mbarrier_wait(shared_address(&smem.v_empty[v.slot]), v.parity ^ 1);
         load_panels<Tile, S::KV_PANEL_BYTES>(smem.v[v.slot], &arg.v, &smem.v_full[v.slot], L2_EVICT_LAST,
-                                             n * Tile::BLOCK_N, place.head / arg.group, place.batch);
+                                             n * Tile::BLOCK_N, kv_head, place.batch);
         v.advance();
     };
     const Place no_more = {0, 0, 0, 0};
     Place place = place_of<Tile>(arg, blockIdx.x);
+    int kv_head = place.head / arg.group; /* once a tile: the division needs the unit that the exponentials saturate */
 
     load_q(place);
-    load_k(place, place.blocks - 1);
+    load_k(place, kv_head, place.blocks - 1);
     while (place.blocks > 0) {
         Place next = no_more;
-        int tile = arg.tiles;
+        int tile = arg.tiles, next_kv_head = 0;
         for (int n = place.blocks - 1; n >= 0; --n) {
             if (n == min(2, place.blocks - 1))
                 tile = atomicAdd(arg.next, 1) + static_cast<int>(gridDim.x);
             if (n > 0) {
-                load_k(place, n - 1);
+                load_k(place, kv_head, n - 1);
             } else if (tile < arg.tiles) {
                 next = place_of<Tile>(arg, tile);
-                load_k(next, next.blocks - 1);
+                next_kv_head = next.head / arg.group;
+                load_k(next, next_kv_head, next.blocks - 1);
             }
-            load_v(place, n);
+            load_v(place, kv_head, n);
             if (n == min(1, place.blocks - 1) && tile < arg.tiles)
                 load_q(place_of<Tile>(arg, tile));
         }
         place = next;
+        kv_head = next_kv_head;
     }
     mbarrier_wait(shared_address(&smem.q_empty[q.slot]), q.parity ^ 1);
     smem.place[q.slot] = no_more;
