@@ -24,18 +24,19 @@
 namespace device {
 
 /* Descriptor fields: address / 16 in bits 0-13, leading offset / 16 in 16-29, stride offset / 16 in 32-45, swizzle in
- * 62-63 (1 = 128B). PTX ISA, "Shared Memory Matrix Layout: matrix descriptor". Moving by b bytes is adding b / 16. */
-constexpr uint64_t WGMMA_SWIZZLE_128B = uint64_t(1) << 62, WGMMA_EIGHT_ROWS = uint64_t(1024 / 16) << 32;
-
-__device__ __forceinline__ uint64_t wgmma_k_major(uint32_t shared)
+ * 62-63 (1 = 128B). PTX ISA, "Shared Memory Matrix Layout: matrix descriptor". Here they are their lower halves: the
+ * upper one is the same for every panel, eight rows of 128 bytes as the stride and the 128B swizzle. Moving by b bytes
+ * is adding b / 16. */
+#define WGMMA_UPPER "0x40000040"
+__device__ __forceinline__ uint32_t wgmma_k_major(uint32_t shared)
 {
-    return WGMMA_SWIZZLE_128B | WGMMA_EIGHT_ROWS | uint64_t(1) << 16 | (shared & 0x3ffff) >> 4;
+    return 1 << 16 | (shared & 0x3ffff) >> 4;
 }
 
 /* panel_bytes: how far apart panels lie (any number where N is 64). */
-__device__ __forceinline__ uint64_t wgmma_mn_major(uint32_t shared, uint32_t panel_bytes)
+__device__ __forceinline__ uint32_t wgmma_mn_major(uint32_t shared, uint32_t panel_bytes)
 {
-    return WGMMA_SWIZZLE_128B | WGMMA_EIGHT_ROWS | uint64_t(panel_bytes >> 4) << 16 | (shared & 0x3ffff) >> 4;
+    return (panel_bytes >> 4) << 16 | (shared & 0x3ffff) >> 4;
 }
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -95,29 +96,34 @@ template <typename T, int N> struct wgmma;
 #define WGMMA_STRUCT(T, TYPE, N, C, i0, i1, i2, i3, i4, i5, i6)                                                        \
     template <> struct wgmma<T, N> {                                                                                   \
         template <wgmma_major A_MAJOR, wgmma_major B_MAJOR>                                                            \
-        static __device__ __forceinline__ void shared(float (&c)[C], uint64_t a, uint64_t b, bool accumulate)          \
+        static __device__ __forceinline__ void shared(float (&c)[C], uint32_t a, uint32_t b, bool accumulate)          \
         {                                                                                                              \
             asm volatile("{\n"                                                                                         \
                          ".reg .pred p;\n"                                                                             \
+                         ".reg .b64 x, y;\n"                                                                           \
+                         "mov.b64 x, {%" #i0 ", " WGMMA_UPPER "};\n"                                                   \
+                         "mov.b64 y, {%" #i1 ", " WGMMA_UPPER "};\n"                                                   \
                          "setp.ne.b32 p, %" #i2 ", 0;\n"                                                               \
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##C           \
-                         "}, %" #i0 ", %" #i1 ", p, 1, 1, %" #i3 ", %" #i4 ";\n"                                       \
+                         "}, x, y, p, 1, 1, %" #i3 ", %" #i4 ";\n"                                       \
                          "}"                                                                                           \
                          : WGMMA_C_##C                                                                                 \
-                         : "l"(a), "l"(b), "r"(int(accumulate)), "n"(int(A_MAJOR)), "n"(int(B_MAJOR)));                \
+                         : "r"(a), "r"(b), "r"(int(accumulate)), "n"(int(A_MAJOR)), "n"(int(B_MAJOR)));                \
         }                                                                                                              \
         template <wgmma_major B_MAJOR>                                                                                 \
-        static __device__ __forceinline__ void registers(float (&c)[C], const uint32_t *a, uint64_t b,                 \
+        static __device__ __forceinline__ void registers(float (&c)[C], const uint32_t *a, uint32_t b,                 \
                                                          bool accumulate)                                              \
         {                                                                                                              \
             asm volatile("{\n"                                                                                         \
                          ".reg .pred p;\n"                                                                             \
+                         ".reg .b64 y;\n"                                                                              \
+                         "mov.b64 y, {%" #i4 ", " WGMMA_UPPER "};\n"                                                   \
                          "setp.ne.b32 p, %" #i5 ", 0;\n"                                                               \
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##C           \
-                         "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, %" #i4 ", p, 1, 1, %" #i6 ";\n"                 \
+                         "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, y, p, 1, 1, %" #i6 ";\n"                 \
                          "}"                                                                                           \
                          : WGMMA_C_##C                                                                                 \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(accumulate)),                   \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(int(accumulate)),                   \
                            "n"(int(B_MAJOR)));                                                                         \
         }                                                                                                              \
     };
@@ -134,6 +140,7 @@ WGMMA_STRUCTS(__half, "f16")
 WGMMA_STRUCTS(__nv_bfloat16, "bf16")
 
 #undef WGMMA_STRUCTS
+#undef WGMMA_UPPER
 #undef WGMMA_STRUCT
 
 } // namespace device
