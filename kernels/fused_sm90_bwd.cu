@@ -233,8 +233,8 @@ __device__ __forceinline__ void start_dq(float (&dq)[32], const Smem<Tile> &smem
 {
     using S = Size<Tile>;
     const int ds_panel = S::Q_PANELS == 2 ? pass : 0, k_panel = S::Q_PANELS == 2 ? 0 : pass;
-    const uint64_t ds = wgmma_mn_major(shared_address(smem.ds[buffer]) + ds_panel * S::KV_PANEL_BYTES, S::KV_PANEL_BYTES);
-    const uint64_t k = wgmma_mn_major(shared_address(smem.k) + k_panel * S::KV_PANEL_BYTES, S::KV_PANEL_BYTES);
+    const uint32_t ds = wgmma_mn_major(shared_address(smem.ds[buffer]) + ds_panel * S::KV_PANEL_BYTES, S::KV_PANEL_BYTES);
+    const uint32_t k = wgmma_mn_major(shared_address(smem.k) + k_panel * S::KV_PANEL_BYTES, S::KV_PANEL_BYTES);
 
     wgmma_fence();
 #pragma unroll
@@ -365,7 +365,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
 
 /* Starts C = A B^T: A this warpgroup's keys of K or V, B the queries' Q or dO. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uint64_t keys, uint64_t queries)
+__device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uint32_t keys, uint32_t queries)
 {
     using S = Size<Tile>;
     wgmma_fence();
@@ -381,7 +381,7 @@ __device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uin
 
 /* The same with A in registers: all of head_dim, sixteen columns in four registers. */
 template <typename T, typename Tile, int COUNT>
-__device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uint32_t (&keys)[COUNT], uint64_t queries)
+__device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uint32_t (&keys)[COUNT], uint32_t queries)
 {
     using S = Size<Tile>;
     wgmma_fence();
@@ -395,7 +395,7 @@ __device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uin
 /* Starts C += A B: A is P^T or dS^T in registers, B the queries' dO or Q. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void start_gradient(float (&c)[Size<Tile>::GRADIENTS], uint32_t (&a)[Size<Tile>::SCORES / 2],
-                                               uint64_t queries)
+                                               uint32_t queries)
 {
     wgmma_hold(c);
     wgmma_hold(a);
@@ -499,8 +499,8 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     const int first_key = work.kv_tile * KV_TILE + half_row, steps = __shfl_sync(0xffffffffu, work.steps, 0);
     const int first_tile = __shfl_sync(0xffffffffu, work.first_tile[0], 0);
     const int first_seen_tile = __shfl_sync(0xffffffffu, work.first_tile[half], 0);
-    const uint64_t k = wgmma_k_major(shared_address(smem.k) + half_row * ROW_BYTES);
-    const uint64_t v = wgmma_k_major(shared_address(smem.v) + half_row * ROW_BYTES);
+    const uint32_t k = wgmma_k_major(shared_address(smem.k) + half_row * ROW_BYTES);
+    const uint32_t v = wgmma_k_major(shared_address(smem.v) + half_row * ROW_BYTES);
     /* Where this lane's row of stmatrix is in a buffer of dS; 16 queries further is XOR 32. */
     const uint32_t ds_lane = warp_row * ROW_BYTES + swizzle_128b(lane % 16, lane / 16);
     Ring<Tile::STAGES> ring;
