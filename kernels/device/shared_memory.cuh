@@ -11,6 +11,14 @@ __device__ __forceinline__ void store_shared_32(uint32_t shared, uint32_t value)
 }
 
 /* 16-byte aligned. */
+__device__ __forceinline__ void store_shared_float4(uint32_t shared, const float (&value)[4])
+{
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(value[0]), "f"(value[1]), "f"(value[2]),
+                 "f"(value[3])
+                 : "memory");
+}
+
+/* 16-byte aligned. */
 __device__ __forceinline__ uint4 load_shared_128(uint32_t shared)
 {
     uint4 value;
