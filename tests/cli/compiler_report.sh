@@ -5,15 +5,17 @@
 . "$(dirname "$0")/lib.sh"
 measured_with="release 13.0"
 
-folder=$(dirname "$fabench")
-commands=$folder/compile_commands.json
+commands=$(dirname "$fabench")/compile_commands.json
 [ -e "$commands" ] || skip "no $commands"
-mapfile -t kernels < <(sed -n 's/^ *"command": "\(.*arch=compute_90a.*\)",$/\1/p' "$commands")
+# A line "folder<TAB>command" for each source.
+mapfile -t kernels < <(sed -n -e 's/^ *"directory": "\(.*\)",$/\1/' -e T -e N -e \
+    's/\n *"command": "\(.*arch=compute_90a.*\)",$/\t\1/p' "$commands")
 [ ${#kernels[@]} -gt 0 ] || skip "built without CUDA"
-compiler=${kernels[0]%% *}
 
-for command in "${kernels[@]}"; do
-    what=$(grep -oE '[^ ]+\.cu' <<<"$command" | tail -n 1)
+for kernel in "${kernels[@]}"; do
+    IFS=$'\t' read -r folder command <<<"$kernel"
+    compiler=${command%% *}
+    what=$(grep -oE '[^ /]+\.cu' <<<"$command" | tail -n 1)
     command=$(sed 's/\\"/"/g' <<<"${command% -o *}")
     expect "the assembler's report of $what" sh -c "cd '$folder' && $command -o '$tmp/kernel.o' >'$tmp/report' 2>&1"
     reported=$(grep -c 'bytes spill stores' "$tmp/report")
