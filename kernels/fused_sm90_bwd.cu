@@ -61,6 +61,7 @@
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/pack.cuh"
 #include "kernels/device/red_add.cuh"
+#include "kernels/device/ring.cuh"
 #include "kernels/device/setmaxnreg.cuh"
 #include "kernels/device/shared_memory.cuh"
 #include "kernels/device/stmatrix.cuh"
@@ -132,11 +133,6 @@ template <typename Tile> struct alignas(1024) Smem {
     Work work; /* here and not in registers, of which there are none to spare */
 };
 
-__device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
 /* ---- where a block works --------------------------------------------------------------------------------------- */
 
 template <typename Tile> __device__ __forceinline__ Work block_work(const Arguments &arg)
@@ -176,20 +172,6 @@ __device__ __forceinline__ int tile_index(const Arguments &arg, const Work &work
 {
     return (work.batch * arg.q_heads + work.kv_head * arg.group + at.head) * arg.q_tiles + at.tile;
 }
-
-/* A slot of the ring of steps and the parity of its phase. */
-template <int STAGES> struct Ring {
-    int slot = 0;
-    uint32_t parity = 0;
-
-    __device__ __forceinline__ void advance()
-    {
-        if (++slot == STAGES) {
-            slot = 0;
-            parity ^= 1;
-        }
-    }
-};
 
 /* ---- the query warpgroup: copies, and dQ ------------------------------------------------------------------------ */
 

@@ -81,7 +81,9 @@
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/pack.cuh"
 #include "kernels/device/panel_sm80.cuh"
+#include "kernels/device/ring.cuh"
 #include "kernels/device/setmaxnreg.cuh"
+#include "kernels/device/shared_memory.cuh"
 #include "kernels/device/softmax_sm80.cuh"
 #include "kernels/device/stmatrix.cuh"
 #include "kernels/device/tma.cuh"
@@ -153,28 +155,9 @@ struct Arguments {
     bool causal;
 };
 
-/* A slot of a ring and the parity of the phase that its next user awaits. */
-template <int STAGES> struct Ring {
-    int slot = 0;
-    uint32_t parity = 0;
-
-    __device__ __forceinline__ void advance()
-    {
-        if (++slot == STAGES) {
-            slot = 0;
-            parity ^= 1;
-        }
-    }
-};
-
 struct Rows {
     float max_log2[2], sum[2]; /* of this thread's rows g and g + 8; the sum is over its own columns */
 };
-
-__device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 
 /* Blocks of keys up to the last that any row of the tile sees; one, all masked, when none sees any. */
 template <typename Tile> __device__ __forceinline__ int blocks_of(const Arguments &arg, int first_row)

@@ -5,6 +5,12 @@
 
 namespace device {
 
+/* The 32-bit address of something in shared memory. */
+__device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
 __device__ __forceinline__ void store_shared_32(uint32_t shared, uint32_t value)
 {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(value) : "memory");

@@ -3,6 +3,8 @@
 #include "kernels/device/ldmatrix.cuh"
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/panel_sm80.cuh"
+#include "kernels/device/ring.cuh"
+#include "kernels/device/shared_memory.cuh"
 #include "kernels/device/stmatrix.cuh"
 #include "kernels/device/tma.cuh"
 #include "kernels/device/wgmma.cuh"
@@ -13,8 +15,6 @@ namespace {
 
 constexpr int WARPGROUP = 128, PANEL_BYTES = 64 * 128;
 constexpr uint16_t POISON = 0x5a5a;
-
-__device__ uint32_t shared_address(const void *p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
 /* Element (row, column) of panels of 64 rows that lie one after the other. */
 __device__ uint16_t &element(unsigned char *panels, int panel_rows, int row, int column)
@@ -142,18 +142,17 @@ __global__ void ring(const int *in, int *out, int count)
         mbarrier_init_fence();
     }
     __syncthreads();
-    for (int i = 0; i < count / 32; ++i) {
-        const int slot = i % 2;
-        const uint32_t parity = i / 2 % 2;
+    Ring<2> at;
+    for (int i = 0; i < count / 32; ++i, at.advance()) {
         if (threadIdx.x < 32) {
-            mbarrier_wait(shared_address(&empty[slot]), parity ^ 1); /* the first pass falls through */
-            slots[slot][lane] = in[i * 32 + lane];
-            mbarrier_arrive(shared_address(&full[slot]));
+            mbarrier_wait(shared_address(&empty[at.slot]), at.parity ^ 1); /* the first pass falls through */
+            slots[at.slot][lane] = in[i * 32 + lane];
+            mbarrier_arrive(shared_address(&full[at.slot]));
         } else {
-            while (!mbarrier_try(shared_address(&full[slot]), parity))
+            while (!mbarrier_try(shared_address(&full[at.slot]), at.parity))
                 ;
-            out[i * 32 + lane] = slots[slot][31 - lane] + (in[i * 32 + lane] - in[i * 32 + 31 - lane]);
-            mbarrier_arrive(shared_address(&empty[slot]));
+            out[i * 32 + 31 - lane] = slots[at.slot][31 - lane]; /* what another lane wrote */
+            mbarrier_arrive(shared_address(&empty[at.slot]));
         }
     }
 }
