@@ -1,8 +1,10 @@
-/* The front of fused_sm90: the attn_impl, and what is refused before a kernel is asked. The kernel is in
- * fused_sm90_fwd.cu; nothing here calls CUDA. */
+/* The front of fused_sm90: the attn_impl, what is refused before a kernel is asked, and the way to the direction that is
+ * asked. The kernels are in fused_sm90_fwd.cu and fused_sm90_bwd.cu; nothing here calls CUDA. */
 #include "kernels/fused_sm90.h"
 
 #include "kernels/checks.h"
+
+enum { MAX_VARIANTS = 32 };
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
@@ -14,9 +16,18 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     if (sm != 90) /* sm_90a code runs on 9.0 and on nothing else */
         return attn_fail(why, ATTN_UNSUPPORTED, "needs compute capability 9.0, this device has %d.%d", sm / 10,
                          sm % 10);
-    if (request->mode != ATTN_FWD)
-        return attn_fail(why, ATTN_UNSUPPORTED, "has no backward");
-    return fused_sm90_fwd_accepts(request, why);
+    return request->mode == ATTN_FWD ? fused_sm90_fwd_accepts(request, why) : fused_sm90_bwd_accepts(request, why);
+}
+
+static size_t workspace_bytes(const struct attn_request *request)
+{
+    return request->mode == ATTN_FWD ? fused_sm90_fwd_workspace_bytes(request)
+                                     : fused_sm90_bwd_workspace_bytes(request);
+}
+
+static const char *variant(const struct attn_request *request)
+{
+    return request->mode == ATTN_FWD ? fused_sm90_fwd_variant(request) : fused_sm90_bwd_variant(request);
 }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
@@ -28,22 +39,32 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         status = attn_check_tensors(request, tensors, why);
     if (status != ATTN_OK)
         return status;
-    if (run->workspace_bytes < fused_sm90_fwd_workspace_bytes(request))
+    if (run->workspace_bytes < workspace_bytes(request))
         return attn_fail(why, ATTN_ERROR, "workspace of %zu bytes where %zu are needed", run->workspace_bytes,
-                         fused_sm90_fwd_workspace_bytes(request));
-    return fused_sm90_fwd_launch(request, tensors, run, why);
+                         workspace_bytes(request));
+    return request->mode == ATTN_FWD ? fused_sm90_fwd_launch(request, tensors, run, why)
+                                     : fused_sm90_bwd_launch(request, tensors, run, why);
+}
+
+static struct attn_variant variants[MAX_VARIANTS];
+
+/* Once, when the program (or library) is loaded, and never changed after. */
+__attribute__((constructor)) static void join_variants(void)
+{
+    attn_join_variants(variants, MAX_VARIANTS, fused_sm90_fwd_variants, fused_sm90_bwd_variants);
 }
 
 const struct attn_impl attn_fused_sm90 = {
     .abi = ATTN_ABI,
     .name = "fused_sm90",
-    .summary = "wgmma and TMA, warp-specialised, fp16 and bf16, head_dim 64 and 128, forward, compute capability 9.0",
+    .summary = "wgmma and TMA, warp-specialised, fp16 and bf16, head_dim 64 and 128, compute capability 9.0",
     .platform = ATTN_CUDA,
-    .repeatable = {ATTN_O | ATTN_LSE, 0},
-    .repeatable_deterministic = {ATTN_O | ATTN_LSE, 0},
+    /* dQ is summed in the order in which blocks get there unless request.deterministic asks for a fixed one. */
+    .repeatable = {ATTN_O | ATTN_LSE, ATTN_DK | ATTN_DV},
+    .repeatable_deterministic = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV},
     .accepts = accepts,
-    .workspace_bytes = fused_sm90_fwd_workspace_bytes,
-    .variant = fused_sm90_fwd_variant,
+    .workspace_bytes = workspace_bytes,
+    .variant = variant,
     .launch = launch,
-    .variants = fused_sm90_fwd_variants,
+    .variants = variants,
 };

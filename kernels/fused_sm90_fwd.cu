@@ -5,12 +5,13 @@
  * stay in its registers.
  *
  *   producer (one thread)                          consumer (a warpgroup of 64 rows)
- *     tile t: Q into its slot                        S = Q K_last^T; softmax
- *     keys from the last block to the first:         for n = last - 1 .. 0
- *       K_n, then V_{n+1}                              issue S' = Q K_n^T, then O += P V_{n+1}
- *     tile t + 1: ...                                  softmax of S' while O += P V still runs
- *     as far ahead as slots are free                   rescale O if a maximum moved; P = S' in 16 bits
- *                                                    O += P V_0; O / l to shared memory, TMA store
+ *     K of a step one step before V, on into         S = Q K_last^T; softmax
+ *     the next tile, as far ahead as slots           for n = last - 1 .. 0
+ *     are free:                                        issue S' = Q K_n^T, then O += P V_{n+1}
+ *       .. K_1 V_2 K_0 V_1 Q' K'_last V_0 ..           maxima of S' while O += P V still runs
+ *     takes the next tile at its last but two          wait for O; P = 2^S' in 16 bits
+ *     blocks                                           rescale O if a maximum moved
+ *                                                    O += P V_0; O / l to Q's slot, TMA store
  *
  *   softmax, with c = scale * log2(e):
  *     m' = max(m, c rowmax(S))  only if that is more than 8 above m; else m' = m
@@ -18,9 +19,6 @@
  *     l = 2^(m - m') l + rowsum(P); O likewise, only where some row of the warp moved its m
  *   A maximum that is stale by up to 8 keeps P below 2^8 and cancels in the end, as O and l are held against the same m.
  *   At the end O / l, LSE = ln 2 * (m + log2 l); a row without a key has l = 0: O = 0, LSE = -inf.
- *
- * Turns: with them, warpgroup w issues its two products of a step after w - 1 has issued its own, so that the matrix
- * units work for one warpgroup while the other does its softmax (FlashAttention-3's ping-pong; Shah et al. 2024, 3.1).
  *
  * Masks exist in a warpgroup's last blocks only, where the diagonal or the end of the keys is: a uniform branch. Rows
  * past q_len and keys past kv_len are zeros (TMA) and masked; TMA does not write rows past q_len.
@@ -31,10 +29,45 @@
  *
  * Shared memory (all tiles of 64-column panels, 128B swizzle; O goes out through Q's slot):
  *   | Q x Q_STAGES | K x STAGES | V x STAGES | barriers |
+ *
+ * The assembler moves a wait for wgmma up past arithmetic, to the start of its basic block; where a wait shall stay behind
+ * something there must be a branch in between. It also serialises products (C7511, C7515) whose sums are in flight over
+ * the end of a loop.
+ *
+ * Ladder. fp16 on an H200 (700 W), 16384 tokens, hidden 2048, bshd, cold L2, at length 1k 4k 16k: speed over cuDNN 9.19's
+ * in the same rounds (x), or per cent of the GEMM against the version before in one run (%). Comparisons of versions were
+ * made with a scratch library of variants; the speed of the code as it stands is in results/h200/.
+ *
+ *   step                                             d128 full       d128 causal     d64 full        d64 causal
+ *   1 FlashAttention-3's order of products     x     1.01 1.03 1.03  1.01 1.05 1.05  1.02 1.13 1.20  0.85 1.06 1.17
+ *     (before: the wait for O in front of the softmax; a branch put it back: 65.8 73.5 76.2 -> 67.4 77.1 80.1 %)
+ *   2 integer maxima of three (half the instructions; expected 5 %), one fence for both products, rounding beside the
+ *     exponentials after the wait for O        %     68 79 82        51 70 76        47 57 64        30 48 58
+ *                                              ->    72 84 88        52 74 82        49 60 67        32 52 63
+ *   3 sections of equal size, so that no last one leaves multiprocessors without work; tiles taken late, K' before V_0
+ *     (expected 5 to 10 % of causal)           %                     51 73 81                        33 54 66
+ *                                              ->                    55 78 87                        36 56 66
+ *   4 Q in registers for d128 (spares 1/3 of the reads of shared memory by Q K^T)
+ *                                              %     .. 81.0 85.0    .. 75.5 84.0
+ *                                              ->    .. 81.7 85.9    .. 75.6 84.5
+ *   5 three stages, and 128 rows for short causal d64                                1.02 -> 1.08 (1k) 0.88 -> 1.03 (1k)
+ *   no gain, each against its neighbours in one run:
+ *     turns of the warpgroups (equal); one exponential in 4 or 8 by a polynomial of degree 3 on the FMA pipe (-6 to -12 %:
+ *     the assembler puts it before the exponentials instead of between them); all blocks of all tiles as one sequence of
+ *     steps (-2 % d128, -7 % d64 full); the next tile's first product beside the epilogue (-2 %, d64 -7 %); half of the
+ *     exponentials before the wait for O (-2 %); 128 x 160 tiles (+-1 %), 128 x 96 with three stages (-7 %), 192 x 80
+ *     (-4 %); sections of 1/4, 1/2 or 1 L2 (+-0.5 %), all heads in one (-6 % at 4k).
+ *   Beside FlashAttention-3's ratios to cuDNN the record of ef25b195 stands at 0.95 (d128 causal 16k) to 1.07 (d64 full
+ *   1k), geometric mean over the 20 points 1.00.
+ *   6 the producer divides by the group once a tile, not at every load of K and V, which waited for the unit that the
+ *     exponentials saturate: not measured yet; a version of step 3 without these divisions had 69.2 % at d64 full 16k where
+ *     step 5 has 66.6.
+ *   next: a copy of step 3 without Q in registers, all rounding beside the exponentials, had 87.7 and 86.8 % at d128 16k
+ *     full and causal where step 5 has 85.9 and 85.0: measure that tile (s2q0) again. The first block of a tile (4 % of 1k)
+ *     hides behind nothing. K and V by multicast to pairs of blocks, for power.
  */
 #include "kernels/fused_sm90.h"
 
-#include <climits>
 #include <cmath>
 #include <cstring>
 #include <cuda.h>
@@ -43,11 +76,15 @@
 #include "kernels/checks.h"
 #include "kernels/device/bar_sync.cuh"
 #include "kernels/device/exp2.cuh"
+#include "kernels/device/ldmatrix.cuh"
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/pack.cuh"
 #include "kernels/device/panel_sm80.cuh"
+#include "kernels/device/ring.cuh"
 #include "kernels/device/setmaxnreg.cuh"
+#include "kernels/device/shared_memory.cuh"
 #include "kernels/device/softmax_sm80.cuh"
+#include "kernels/device/softmax_sm90.cuh"
 #include "kernels/device/stmatrix.cuh"
 #include "kernels/device/tma.cuh"
 #include "kernels/device/wgmma.cuh"
@@ -65,21 +102,20 @@ constexpr size_t COUNTER_BYTES = 256;
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, rows, keys, stages of K and V, turns, how many quarters of the exponentials come before the wait for O, and up
- * to which kv_len the tile is the choice for full and for causal attention: the first that fits is taken. */
+/* head_dim, rows, keys, stages of K and V, Q in registers, and up to which kv_len the tile is the choice for full and for
+ * causal attention: the first that fits is taken. */
 #define FWD_TILES(ROW)                                                                                                 \
-    ROW(128, 128, 128, 2, 0, 1, ANY, ANY)                                                                              \
-    ROW(128, 128, 160, 2, 0, 2, NONE, NONE)                                                                            \
-    ROW(64, 128, 128, 3, 0, 0, NONE, 1536)                                                                             \
-    ROW(64, 192, 128, 3, 0, 0, ANY, ANY)
+    ROW(128, 128, 128, 2, 1, ANY, ANY)                                                                                 \
+    ROW(128, 128, 128, 2, 0, NONE, NONE)                                                                               \
+    ROW(64, 128, 128, 3, 0, NONE, 1536)                                                                                \
+    ROW(64, 192, 128, 3, 0, ANY, ANY)
 constexpr int64_t NONE = 0, ANY = INT64_MAX;
 
-#define TILE_NAME(DIM, ROWS, KEYS, KV, TURN, QUARTERS) FwdD##DIM##M##ROWS##N##KEYS##S##KV##T##TURN##E##QUARTERS
-#define TILE_STRUCT(DIM, ROWS, KEYS, KV, TURN, QUARTERS, FULL, CAUSAL)                                                 \
-    struct TILE_NAME(DIM, ROWS, KEYS, KV, TURN, QUARTERS) {                                                            \
+#define TILE_NAME(DIM, ROWS, KEYS, KV, QREG) FwdD##DIM##M##ROWS##N##KEYS##S##KV##Q##QREG
+#define TILE_STRUCT(DIM, ROWS, KEYS, KV, QREG, FULL, CAUSAL)                                                           \
+    struct TILE_NAME(DIM, ROWS, KEYS, KV, QREG) {                                                                      \
         static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV;                              \
-        static constexpr int EARLY = KEYS / 2 / 4 * QUARTERS;                                                          \
-        static constexpr bool TURNS = TURN;                                                                            \
+        static constexpr bool Q_IN_REGISTERS = QREG;                                                                   \
     };
 FWD_TILES(TILE_STRUCT)
 
@@ -115,32 +151,13 @@ struct Arguments {
     int q_len, kv_len, q_heads, group, row_tiles;
     int first_heads, section_heads; /* heads of the first section, which may be smaller, and of the others */
     int tiles;                      /* row_tiles * batch * q_heads */
-    float scale_log2;                       /* scale * log2(e) */
+    float scale_log2;               /* scale * log2(e) */
     bool causal;
-};
-
-/* A slot of a ring and the parity of the phase that its next user awaits. */
-template <int STAGES> struct Ring {
-    int slot = 0;
-    uint32_t parity = 0;
-
-    __device__ __forceinline__ void advance()
-    {
-        if (++slot == STAGES) {
-            slot = 0;
-            parity ^= 1;
-        }
-    }
 };
 
 struct Rows {
     float max_log2[2], sum[2]; /* of this thread's rows g and g + 8; the sum is over its own columns */
 };
-
-__device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 
 /* Blocks of keys up to the last that any row of the tile sees; one, all masked, when none sees any. */
 template <typename Tile> __device__ __forceinline__ int blocks_of(const Arguments &arg, int first_row)
@@ -197,40 +214,43 @@ template <typename Tile> __device__ __forceinline__ void produce(Smem<Tile> &sme
                                             place.first_row, place.head, place.batch);
         q.advance();
     };
-    const auto load_k = [&](const Place &place, int n) {
+    const auto load_k = [&](const Place &place, int kv_head, int n) {
         mbarrier_wait(shared_address(&smem.k_empty[k.slot]), k.parity ^ 1);
         load_panels<Tile, S::KV_PANEL_BYTES>(smem.k[k.slot], &arg.k, &smem.k_full[k.slot], L2_EVICT_LAST,
-                                             n * Tile::BLOCK_N, place.head / arg.group, place.batch);
+                                             n * Tile::BLOCK_N, kv_head, place.batch);
         k.advance();
     };
-    const auto load_v = [&](const Place &place, int n) {
+    const auto load_v = [&](const Place &place, int kv_head, int n) {
         mbarrier_wait(shared_address(&smem.v_empty[v.slot]), v.parity ^ 1);
         load_panels<Tile, S::KV_PANEL_BYTES>(smem.v[v.slot], &arg.v, &smem.v_full[v.slot], L2_EVICT_LAST,
-                                             n * Tile::BLOCK_N, place.head / arg.group, place.batch);
+                                             n * Tile::BLOCK_N, kv_head, place.batch);
         v.advance();
     };
     const Place no_more = {0, 0, 0, 0};
     Place place = place_of<Tile>(arg, blockIdx.x);
+    int kv_head = place.head / arg.group; /* once a tile: the division needs the unit that the exponentials saturate */
 
     load_q(place);
-    load_k(place, place.blocks - 1);
+    load_k(place, kv_head, place.blocks - 1);
     while (place.blocks > 0) {
         Place next = no_more;
-        int tile = arg.tiles;
+        int tile = arg.tiles, next_kv_head = 0;
         for (int n = place.blocks - 1; n >= 0; --n) {
             if (n == min(2, place.blocks - 1))
                 tile = atomicAdd(arg.next, 1) + static_cast<int>(gridDim.x);
             if (n > 0) {
-                load_k(place, n - 1);
+                load_k(place, kv_head, n - 1);
             } else if (tile < arg.tiles) {
                 next = place_of<Tile>(arg, tile);
-                load_k(next, next.blocks - 1);
+                next_kv_head = next.head / arg.group;
+                load_k(next, next_kv_head, next.blocks - 1);
             }
-            load_v(place, n);
+            load_v(place, kv_head, n);
             if (n == min(1, place.blocks - 1) && tile < arg.tiles)
                 load_q(place_of<Tile>(arg, tile));
         }
         place = next;
+        kv_head = next_kv_head;
     }
     mbarrier_wait(shared_address(&smem.q_empty[q.slot]), q.parity ^ 1);
     smem.place[q.slot] = no_more;
@@ -239,18 +259,45 @@ template <typename Tile> __device__ __forceinline__ void produce(Smem<Tile> &sme
 
 /* ---- consumer: products --------------------------------------------------------------------------------------- */
 
+/* The 64 rows of Q of a warpgroup as an operand: in shared memory, or taken from there into registers once a tile. */
+template <typename Tile> struct Query {
+    uint32_t in_shared;
+    uint32_t in_registers[Tile::Q_IN_REGISTERS ? Tile::HEAD_DIM / 4 : 1];
+};
+
+template <typename Tile> __device__ __forceinline__ void take_query(Query<Tile> &q, const uint16_t *slot, int consumer)
+{
+    const uint32_t rows = shared_address(slot) + consumer * 64 * ROW_BYTES;
+    q.in_shared = wgmma_k_major(rows);
+    if (!Tile::Q_IN_REGISTERS)
+        return;
+    const uint32_t warp_rows = rows + threadIdx.x / 32 % 4 * 16 * ROW_BYTES, lane = rows_first(threadIdx.x % 32);
+#pragma unroll
+    for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
+        uint32_t fragment[4];
+        ldmatrix_x4(fragment, warp_rows + i / 4 * Size<Tile>::Q_PANEL_BYTES + (lane ^ i % 4 * 32));
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            q.in_registers[(4 * i + j) % (sizeof q.in_registers / 4)] = fragment[j];
+    }
+}
+
 /* Both of these come after a fence that follows the last touch of their registers. */
 
 /* Starts S = Q K^T. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void start_scores(float (&s)[Size<Tile>::SCORES], uint64_t q, uint64_t k)
+__device__ __forceinline__ void start_scores(float (&s)[Size<Tile>::SCORES], const Query<Tile> &q, uint32_t k)
 {
     using S = Size<Tile>;
 #pragma unroll
     for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
         const int panel = step / 4, within = step % 4 * 32;
-        wgmma<T, Tile::BLOCK_N>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
-            s, q + (panel * S::Q_PANEL_BYTES + within) / 16, k + (panel * S::KV_PANEL_BYTES + within) / 16, step > 0);
+        const uint32_t k_step = k + (panel * S::KV_PANEL_BYTES + within) / 16;
+        if (Tile::Q_IN_REGISTERS)
+            wgmma<T, Tile::BLOCK_N>::template registers<WGMMA_K_MAJOR>(s, &q.in_registers[4 * step], k_step, step > 0);
+        else
+            wgmma<T, Tile::BLOCK_N>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
+                s, q.in_shared + (panel * S::Q_PANEL_BYTES + within) / 16, k_step, step > 0);
     }
     wgmma_commit();
 }
@@ -258,7 +305,7 @@ __device__ __forceinline__ void start_scores(float (&s)[Size<Tile>::SCORES], uin
 /* Starts O += P V. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void start_output(float (&o)[Size<Tile>::OUTPUTS], uint32_t (&p)[Size<Tile>::SCORES / 2],
-                                             uint64_t v)
+                                             uint32_t v)
 {
 #pragma unroll
     for (int step = 0; step < Tile::BLOCK_N / 16; ++step)
@@ -268,50 +315,6 @@ __device__ __forceinline__ void start_output(float (&o)[Size<Tile>::OUTPUTS], ui
 }
 
 /* ---- consumer: softmax ---------------------------------------------------------------------------------------- */
-
-/* Scores at and right of limit[half] become -inf; limits are relative to this thread's first column. */
-template <int SCORES> __device__ __forceinline__ void mask_scores(float (&s)[SCORES], const int (&limit)[2])
-{
-#pragma unroll
-    for (int i = 0; i < SCORES; ++i)
-        if (8 * (i / 4) + i % 2 >= limit[i / 2 % 2])
-            s[i] = -INFINITY;
-}
-
-/* The largest score of a row over the four threads that share it. Numbers at or above 0 are ordered like their bits
- * taken as integers, for which there is a maximum of three. Only where a row of the warp has no such score the floats
- * themselves are compared. */
-template <int SCORES> __device__ __forceinline__ void row_maxima(float (&top)[2], const float (&s)[SCORES])
-{
-    int most[2][2]; /* two chains a row, for their latency */
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int chain = 0; chain < 2; ++chain)
-            most[half][chain] = __vimax3_s32(__float_as_int(s[4 * chain + 2 * half]),
-                                             __float_as_int(s[4 * chain + 2 * half + 1]), INT_MIN);
-#pragma unroll
-    for (int i = 2; i < SCORES / 4; ++i)
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-            most[half][i % 2] = __vimax3_s32(most[half][i % 2], __float_as_int(s[4 * i + 2 * half]),
-                                             __float_as_int(s[4 * i + 2 * half + 1]));
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const int x = max(most[half][0], most[half][1]);
-        const int y = max(x, __shfl_xor_sync(WHOLE_WARP, x, 1));
-        most[half][0] = max(y, __shfl_xor_sync(WHOLE_WARP, y, 2));
-        top[half] = __int_as_float(most[half][0]);
-    }
-    if (__any_sync(WHOLE_WARP, min(most[0][0], most[1][0]) < 0)) {
-        top[0] = top[1] = -INFINITY;
-#pragma unroll
-        for (int i = 0; i < SCORES; ++i)
-            top[i / 2 % 2] = fmaxf(top[i / 2 % 2], s[i]);
-        top[0] = quad_max(top[0]);
-        top[1] = quad_max(top[1]);
-    }
-}
 
 /* Moves the rows' maxima where they must; `alpha` is what O and the sums are to be multiplied with. Answers whether any
  * row of the warp moved. */
@@ -337,8 +340,8 @@ __device__ __forceinline__ bool move_maxima(const float (&s)[SCORES], Rows &rows
     return any_moves;
 }
 
-/* Scores FROM to TO - 1 become probabilities against the rows' maxima. */
-template <int FROM, int TO, int SCORES>
+/* Scores become probabilities against the rows' maxima. */
+template <int SCORES>
 __device__ __forceinline__ void exponentials(float (&s)[SCORES], Rows &rows, float scale_log2)
 {
     float base[2];
@@ -346,7 +349,7 @@ __device__ __forceinline__ void exponentials(float (&s)[SCORES], Rows &rows, flo
     for (int half = 0; half < 2; ++half) /* -inf - -inf is NaN; against 0 the exponent of a masked score is -inf */
         base[half] = rows.max_log2[half] == -INFINITY ? 0.0f : rows.max_log2[half];
 #pragma unroll
-    for (int i = FROM; i < TO; ++i) {
+    for (int i = 0; i < SCORES; ++i) {
         const int half = i / 2 % 2;
         s[i] = exp2_approx(fmaf(s[i], scale_log2, -base[half]));
         rows.sum[half] += s[i];
@@ -370,24 +373,8 @@ __device__ __forceinline__ void pack_weights(uint32_t (&p)[SCORES / 2], const fl
 
 /* ---- consumer: a tile ----------------------------------------------------------------------------------------- */
 
-/* Named barriers: 0 is __syncthreads, then one of each consumer for its own warps, then one of each for its turn. */
+/* Named barriers: 0 is __syncthreads, then one of each consumer for its own warps. */
 __device__ __forceinline__ int own_barrier(int consumer) { return 1 + consumer; }
-template <typename Tile> __device__ __forceinline__ int turn_barrier(int consumer)
-{
-    return 1 + Size<Tile>::CONSUMERS + consumer;
-}
-
-template <typename Tile> __device__ __forceinline__ void await_turn(int consumer)
-{
-    if (Tile::TURNS)
-        bar_sync(turn_barrier<Tile>(consumer), 2 * WARPGROUP);
-}
-
-template <typename Tile> __device__ __forceinline__ void pass_turn(int consumer)
-{
-    if (Tile::TURNS)
-        bar_arrive(turn_barrier<Tile>(consumer + 1 == Size<Tile>::CONSUMERS ? 0 : consumer + 1), 2 * WARPGROUP);
-}
 
 /* One lane of each warp says that the warp is done with a slot. */
 __device__ __forceinline__ void release(const uint64_t *empty)
@@ -408,13 +395,20 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_sum(rows.sum[half]);
-        const bool sees_none = rows.max_log2[half] == -INFINITY;
+        const bool sees_none = sum == 0.0f; /* P of a row's maximum is at least 2^-8, of a NaN it is NaN */
         inverse[half] = sees_none ? 0.0f : __fdividef(1.0f, sum);
         if (lane % 4 == 0 && row + 8 * half < arg.q_len)
             lse[row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
     }
     rescale(o, inverse);
-    bar_sync(own_barrier(consumer), WARPGROUP); /* all four warps have read Q for the last time */
+    if (__any_sync(WHOLE_WARP, inverse[0] == 0.0f || inverse[1] == 0.0f)) { /* 0 times an infinite V is no 0 */
+#pragma unroll
+        for (int i = 0; i < Size<Tile>::OUTPUTS; ++i)
+            if (inverse[i / 2 % 2] == 0.0f)
+                o[i] = 0.0f;
+    }
+    if (!Tile::Q_IN_REGISTERS)
+        bar_sync(own_barrier(consumer), WARPGROUP); /* all four warps have read Q for the last time */
     const uint32_t to = shared_address(slot) + warp_row * ROW_BYTES;
 #pragma unroll
     for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
@@ -443,8 +437,6 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
     Ring<Q_STAGES> q;
     Ring<Tile::STAGES> k, v;
 
-    if (Tile::TURNS && consumer == S::CONSUMERS - 1)
-        pass_turn<Tile>(consumer);
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.q_full[q.slot]), q.parity);
         const Place place = smem.place[q.slot];
@@ -453,7 +445,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         const int first_row = place.first_row + consumer * 64; /* of the warpgroup; all its rows see the blocks before: */
         const int first_masked =
             (arg.causal ? max(min(arg.kv_len, first_row + 1 + shift), 0) : arg.kv_len) / Tile::BLOCK_N;
-        const uint64_t q_operand = wgmma_k_major(shared_address(smem.q[q.slot]) + consumer * 64 * ROW_BYTES);
+        Query<Tile> query;
+        take_query(query, smem.q[q.slot], consumer);
         const auto k_operand = [&] { return wgmma_k_major(shared_address(smem.k[k.slot])); };
         const auto v_operand = [&] { return wgmma_mn_major(shared_address(smem.v[v.slot]), S::KV_PANEL_BYTES); };
         const auto mask = [&](float (&s)[S::SCORES], int n) {
@@ -472,7 +465,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             o[i] = 0.0f;
         mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
         wgmma_fence();
-        start_scores<T, Tile>(s, q_operand, k_operand());
+        start_scores<T, Tile>(s, query, k_operand());
         if (stored != NULL) {
             if (lane == 0)
                 tma_store_wait_read<0>();
@@ -485,19 +478,17 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         if (n >= first_masked)
             mask(s, n);
         move_maxima(s, rows, alpha, arg.scale_log2);
-        exponentials<0, S::SCORES>(s, rows, arg.scale_log2);
+        exponentials(s, rows, arg.scale_log2);
         pack_weights<T>(p, s);
         mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
 #pragma unroll 1
         for (--n; n >= 0; --n) {
             mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
-            await_turn<Tile>(consumer);
             wgmma_hold(o);
             wgmma_hold(p);
             wgmma_fence();
-            start_scores<T, Tile>(s, q_operand, k_operand());
+            start_scores<T, Tile>(s, query, k_operand());
             start_output<T, Tile>(o, p, v_operand());
-            pass_turn<Tile>(consumer);
             wgmma_wait<1>();
             wgmma_hold(s);
             release(&smem.k_empty[k.slot]);
@@ -508,17 +499,15 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             const Ring<Tile::STAGES> done = v;
             v.advance();
             const bool is_next_v_here = mbarrier_try(shared_address(&smem.v_full[v.slot]), v.parity);
-            exponentials<0, Tile::EARLY>(s, rows, arg.scale_log2);
-            /* This branch also keeps the assembler from moving the wait for O up before the softmax, which costs a tenth
-             * of the speed. */
-            wgmma_hold(s);
+            /* O is complete by now, and with P free the rounding can go along with the exponentials. The branch also keeps
+             * the assembler from moving the wait up before the maxima. */
             if (!is_next_v_here)
                 mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
             wgmma_wait<0>();
             wgmma_hold(o);
             wgmma_hold(p);
             release(&smem.v_empty[done.slot]);
-            exponentials<Tile::EARLY, S::SCORES>(s, rows, arg.scale_log2);
+            exponentials(s, rows, arg.scale_log2);
             pack_weights<T>(p, s);
             if (moved)
                 rescale(o, alpha);
@@ -536,8 +525,6 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
     }
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
-    if (Tile::TURNS && consumer == 0)
-        await_turn<Tile>(consumer); /* the turn that the last one passed at the end */
 }
 
 /* ---- kernel --------------------------------------------------------------------------------------------------- */
@@ -613,16 +600,16 @@ cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned bl
                               : launch_typed<__nv_bfloat16, Tile>(arg, blocks, stream, call);
 }
 
-#define SHOWN(D, M, N, KV, TURN, QUARTERS)                                                                             \
+#define SHOWN(D, M, N, KV, QREG)                                                                                       \
     {                                                                                                                  \
-        "fwd_d" #D "_m" #M "n" #N "_s" #KV "t" #TURN "e" #QUARTERS,                                                    \
+        "fwd_d" #D "_m" #M "n" #N "_s" #KV "q" #QREG,                                                                  \
             #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V"                                        \
     }
-#define TABLE_ROW(DIM, ROWS, KEYS, KV, TURN, QUARTERS, FULL, CAUSAL)                                                   \
-    {SHOWN(DIM, ROWS, KEYS, KV, TURN, QUARTERS), DIM, ROWS, KEYS, FULL, CAUSAL,                                        \
-     sizeof(Smem<TILE_NAME(DIM, ROWS, KEYS, KV, TURN, QUARTERS)>),                                                     \
-     launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV, TURN, QUARTERS)>},
-#define SHOWN_ROW(D, M, N, KV, TURN, QUARTERS, FULL, CAUSAL) SHOWN(D, M, N, KV, TURN, QUARTERS),
+#define TABLE_ROW(DIM, ROWS, KEYS, KV, QREG, FULL, CAUSAL)                                                             \
+    {SHOWN(DIM, ROWS, KEYS, KV, QREG), DIM, ROWS, KEYS, FULL, CAUSAL,                                                  \
+     sizeof(Smem<TILE_NAME(DIM, ROWS, KEYS, KV, QREG)>),                                                               \
+     launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV, QREG)>},
+#define SHOWN_ROW(D, M, N, KV, QREG, FULL, CAUSAL) SHOWN(D, M, N, KV, QREG),
 
 const Variant table[] = {FWD_TILES(TABLE_ROW)};
 

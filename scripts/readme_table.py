@@ -137,11 +137,15 @@ def render(rows):
     for label, column in (("driver", "driver"), ("CUDA", "cuda"), ("cuDNN", "cudnn")):
         if together(used, column):
             versions.append(f"{label} {together(used, column)}")
+    measured = ", ".join(
+        f"{impl} at commit {together([row for row in used if row.get('impl') == impl], 'commit')}"
+        for impl in together(used, "impl").split(", ")
+    )
     files = ", ".join(f"`{path}`" for path in sorted({row["file"] for row in used}))
     dates = sorted(row.get("time_utc", "")[:10] for row in used)
     text += [
         "",
-        f"{', '.join(versions)}; {together(used, 'impl')} at commit {together(used, 'commit')}, "
+        f"{', '.join(versions)}; {measured}, "
         + (dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}")
         + f". {TOKENS} tokens, heads x head_dim = {HIDDEN}, cold L2, inputs N(0,1), burst. Every figure is of a row "
         "that passed its check; error / bound is the largest of all lengths. From " + files

@@ -3,13 +3,9 @@
 #pragma once
 #include <cstdint>
 
-namespace device {
+#include "kernels/device/shared_memory.cuh"
 
-/* The 32-bit address that PTX uses for a pointer into shared memory. */
-__device__ __forceinline__ uint32_t shared_address(const void *pointer)
-{
-    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
+namespace device {
 
 /* Copies 16 bytes past L1; where valid is false nothing is read and 16 zero bytes are written.
  * Both addresses are 16-byte aligned; `global` must be a legal address even when not valid. */

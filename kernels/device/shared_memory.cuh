@@ -5,9 +5,23 @@
 
 namespace device {
 
+/* The 32-bit address of something in shared memory. */
+__device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
 __device__ __forceinline__ void store_shared_32(uint32_t shared, uint32_t value)
 {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(value) : "memory");
+}
+
+/* 16-byte aligned. */
+__device__ __forceinline__ void store_shared_float4(uint32_t shared, const float (&value)[4])
+{
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(value[0]), "f"(value[1]), "f"(value[2]),
+                 "f"(value[3])
+                 : "memory");
 }
 
 /* 16-byte aligned. */

@@ -5,7 +5,7 @@
 
 namespace device {
 
-#if __CUDA_ARCH__ >= 900
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 /* Lane l gives the address of row l % 8 of matrix l / 8; register i of lane l is row l / 4, columns 2 (l % 4) and + 1
  * of matrix i. Rows are 16-byte aligned. */
 __device__ __forceinline__ void stmatrix_x4(uint32_t shared_row, const uint32_t (&r)[4])

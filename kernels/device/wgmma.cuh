@@ -24,18 +24,19 @@
 namespace device {
 
 /* Descriptor fields: address / 16 in bits 0-13, leading offset / 16 in 16-29, stride offset / 16 in 32-45, swizzle in
- * 62-63 (1 = 128B). PTX ISA, "Shared Memory Matrix Layout: matrix descriptor". Moving by b bytes is adding b / 16. */
-constexpr uint64_t WGMMA_SWIZZLE_128B = uint64_t(1) << 62, WGMMA_EIGHT_ROWS = uint64_t(1024 / 16) << 32;
-
-__device__ __forceinline__ uint64_t wgmma_k_major(uint32_t shared)
+ * 62-63 (1 = 128B). PTX ISA, "Shared Memory Matrix Layout: matrix descriptor". Here they are their lower halves: the
+ * upper one is the same for every panel, eight rows of 128 bytes as the stride and the 128B swizzle. Moving by b bytes
+ * is adding b / 16. */
+#define WGMMA_UPPER "0x40000040"
+__device__ __forceinline__ uint32_t wgmma_k_major(uint32_t shared)
 {
-    return WGMMA_SWIZZLE_128B | WGMMA_EIGHT_ROWS | uint64_t(1) << 16 | (shared & 0x3ffff) >> 4;
+    return 1 << 16 | (shared & 0x3ffff) >> 4;
 }
 
 /* panel_bytes: how far apart panels lie (any number where N is 64). */
-__device__ __forceinline__ uint64_t wgmma_mn_major(uint32_t shared, uint32_t panel_bytes)
+__device__ __forceinline__ uint32_t wgmma_mn_major(uint32_t shared, uint32_t panel_bytes)
 {
-    return WGMMA_SWIZZLE_128B | WGMMA_EIGHT_ROWS | uint64_t(panel_bytes >> 4) << 16 | (shared & 0x3ffff) >> 4;
+    return (panel_bytes >> 4) << 16 | (shared & 0x3ffff) >> 4;
 }
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -62,7 +63,7 @@ template <int COUNT> __device__ __forceinline__ void wgmma_hold(uint32_t (&a)[CO
 
 enum wgmma_major { WGMMA_K_MAJOR = 0, WGMMA_MN_MAJOR = 1 };
 
-/* The instruction of one N and one element type.
+/* The instruction of one N (64 or 128; another takes two lists and a line below) and one element type.
  *   shared:    C (+)= A B with both in shared memory; A_MAJOR and B_MAJOR say how the panels lie.
  *   registers: C (+)= A B with A in registers.
  * `accumulate` false starts C at zero. */
@@ -72,68 +73,59 @@ template <typename T, int N> struct wgmma;
 #define WGMMA_TEXT_32                                                                                                  \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"   \
     "%30,%31"
-#define WGMMA_TEXT_40 WGMMA_TEXT_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
-#define WGMMA_TEXT_48 WGMMA_TEXT_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define WGMMA_TEXT_64                                                                                                  \
-    WGMMA_TEXT_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define WGMMA_TEXT_80                                                                                                  \
-    WGMMA_TEXT_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
-#define WGMMA_TEXT_88 WGMMA_TEXT_80 ",%80,%81,%82,%83,%84,%85,%86,%87"
-#define WGMMA_TEXT_96 WGMMA_TEXT_88 ",%88,%89,%90,%91,%92,%93,%94,%95"
+    WGMMA_TEXT_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"  \
+                  "%56,%57,%58,%59,%60,%61,%62,%63"
 #define WGMMA_C_8(i)                                                                                                   \
     "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]),        \
         "+f"(c[i + 7])
 #define WGMMA_C_32 WGMMA_C_8(0), WGMMA_C_8(8), WGMMA_C_8(16), WGMMA_C_8(24)
-#define WGMMA_C_40 WGMMA_C_32, WGMMA_C_8(32)
-#define WGMMA_C_48 WGMMA_C_40, WGMMA_C_8(40)
-#define WGMMA_C_64 WGMMA_C_48, WGMMA_C_8(48), WGMMA_C_8(56)
-#define WGMMA_C_80 WGMMA_C_64, WGMMA_C_8(64), WGMMA_C_8(72)
-#define WGMMA_C_88 WGMMA_C_80, WGMMA_C_8(80)
-#define WGMMA_C_96 WGMMA_C_88, WGMMA_C_8(88)
+#define WGMMA_C_64 WGMMA_C_32, WGMMA_C_8(32), WGMMA_C_8(40), WGMMA_C_8(48), WGMMA_C_8(56)
 
 /* i0.. are the numbers of the operands that follow the C registers. */
 #define WGMMA_STRUCT(T, TYPE, N, C, i0, i1, i2, i3, i4, i5, i6)                                                        \
     template <> struct wgmma<T, N> {                                                                                   \
         template <wgmma_major A_MAJOR, wgmma_major B_MAJOR>                                                            \
-        static __device__ __forceinline__ void shared(float (&c)[C], uint64_t a, uint64_t b, bool accumulate)          \
+        static __device__ __forceinline__ void shared(float (&c)[C], uint32_t a, uint32_t b, bool accumulate)          \
         {                                                                                                              \
             asm volatile("{\n"                                                                                         \
                          ".reg .pred p;\n"                                                                             \
+                         ".reg .b64 x, y;\n"                                                                           \
+                         "mov.b64 x, {%" #i0 ", " WGMMA_UPPER "};\n"                                                   \
+                         "mov.b64 y, {%" #i1 ", " WGMMA_UPPER "};\n"                                                   \
                          "setp.ne.b32 p, %" #i2 ", 0;\n"                                                               \
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##C           \
-                         "}, %" #i0 ", %" #i1 ", p, 1, 1, %" #i3 ", %" #i4 ";\n"                                       \
+                         "}, x, y, p, 1, 1, %" #i3 ", %" #i4 ";\n"                                                     \
                          "}"                                                                                           \
                          : WGMMA_C_##C                                                                                 \
-                         : "l"(a), "l"(b), "r"(int(accumulate)), "n"(int(A_MAJOR)), "n"(int(B_MAJOR)));                \
+                         : "r"(a), "r"(b), "r"(int(accumulate)), "n"(int(A_MAJOR)), "n"(int(B_MAJOR)));                \
         }                                                                                                              \
         template <wgmma_major B_MAJOR>                                                                                 \
-        static __device__ __forceinline__ void registers(float (&c)[C], const uint32_t *a, uint64_t b,                 \
+        static __device__ __forceinline__ void registers(float (&c)[C], const uint32_t *a, uint32_t b,                 \
                                                          bool accumulate)                                              \
         {                                                                                                              \
             asm volatile("{\n"                                                                                         \
                          ".reg .pred p;\n"                                                                             \
+                         ".reg .b64 y;\n"                                                                              \
+                         "mov.b64 y, {%" #i4 ", " WGMMA_UPPER "};\n"                                                   \
                          "setp.ne.b32 p, %" #i5 ", 0;\n"                                                               \
                          "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_TEXT_##C           \
-                         "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, %" #i4 ", p, 1, 1, %" #i6 ";\n"                 \
+                         "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, y, p, 1, 1, %" #i6 ";\n"                        \
                          "}"                                                                                           \
                          : WGMMA_C_##C                                                                                 \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(accumulate)),                   \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(int(accumulate)),                   \
                            "n"(int(B_MAJOR)));                                                                         \
         }                                                                                                              \
     };
 #define WGMMA_STRUCTS(T, TYPE)                                                                                         \
     WGMMA_STRUCT(T, TYPE, 64, 32, 32, 33, 34, 35, 36, 37, 38)                                                          \
-    WGMMA_STRUCT(T, TYPE, 80, 40, 40, 41, 42, 43, 44, 45, 46)                                                          \
-    WGMMA_STRUCT(T, TYPE, 96, 48, 48, 49, 50, 51, 52, 53, 54)                                                          \
-    WGMMA_STRUCT(T, TYPE, 128, 64, 64, 65, 66, 67, 68, 69, 70)                                                         \
-    WGMMA_STRUCT(T, TYPE, 160, 80, 80, 81, 82, 83, 84, 85, 86)                                                         \
-    WGMMA_STRUCT(T, TYPE, 176, 88, 88, 89, 90, 91, 92, 93, 94)                                                         \
-    WGMMA_STRUCT(T, TYPE, 192, 96, 96, 97, 98, 99, 100, 101, 102)
+    WGMMA_STRUCT(T, TYPE, 128, 64, 64, 65, 66, 67, 68, 69, 70)
 
 WGMMA_STRUCTS(__half, "f16")
 WGMMA_STRUCTS(__nv_bfloat16, "bf16")
 
 #undef WGMMA_STRUCTS
+#undef WGMMA_UPPER
 #undef WGMMA_STRUCT
 
 } // namespace device

@@ -1,0 +1,837 @@
+/* fused_sm90, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) on wgmma and TMA, for compute capability
+ * 9.0. Three kernels, side by side with fused_sm90_bwd_side.cu, each starting while the one before ends:
+ *   preprocess (side)  lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in the fp32 sums of dQ
+ *   backward           a block owns 128 keys of a kv head and goes through the tiles of queries of every query head of the
+ *                      group, last tile first: recomputes P, keeps dK and dV in registers, adds dQ to the sums
+ *   convert (side)     dQ = scale * sums, rounded
+ *
+ * Two warpgroups own 64 keys each and never wait for one another; the third copies and multiplies for dQ. A step:
+ *
+ *   key warpgroup (S^T, dP^T: rows are keys)                     query warpgroup
+ *     P^T is in registers, in 16 bits                              wait for dS of both
+ *     start dP^T = V dO^T, dV += P^T dO                            twice 64 x 64: dQ = dS K
+ *     dS^T = P^T * (dP^T - D), in the place of P^T                   meanwhile the 64 x 64 before goes out, by way of
+ *     start S^T = K Q^T of the next step                             shared memory: the copy engine adds it
+ *     dS^T to shared memory, for dQ                                  registers to shared memory
+ *     start dK += dS^T Q                                           one thread: Q, dO, lse2, -D of the step after the next
+ *     P^T = exp2(scale_log2 S^T - lse2) of the next step
+ *
+ *   Both P^T and dS^T leave the accumulators as A operands; of all the scores only dS goes to shared memory. S, P and dP
+ *   share one set of registers, P and dS another: 128 (d128) or 64 (d64) of dK and dV, 32 or 64, 16 or 32; dS is therefore
+ *   computed from P as rounded for dV. Products of a warpgroup run under its own exponentials, and under the other's.
+ *
+ *   shared memory (KB)  K 32 | V 32 | Q 3 x 16 | dO 3 x 16 | dS 2 x 16 | dQ 2 x 16 | lse2, -D 3 x 0.5   d128, 64 queries
+ *                       K 16 | V 16 | Q 3 x 16 | dO 3 x 16 | dS 2 x 32 | dQ 16     | lse2, -D 3 x 1     d64, 128 queries
+ *
+ * Sums of dQ lie in the order of the accumulators. Blocks add in the order in which they get there or, for
+ * request.deterministic, in the order of their keys, turn by turn: blocks with earlier keys start earlier, go through the
+ * queries in the same order, and so stay ahead. dK and dV are sums of one block in a fixed order. Rows without a key and
+ * rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys behind the diagonal are masked where a uniform branch
+ * says that a tile has any. A warpgroup whose keys a tile does not see leaves out everything but zeros in dS.
+ *
+ * Ladder. H200, fp16, 16384 tokens, hidden 2048, all kernels, TFLOPS at 1K 4K 16K; the device's clock moved by 5 to 10 %
+ * between runs under its power limit, so only what was interleaved is compared.
+ *   1 the above, with dQ added from registers by red.v4; expected 500 cycles a step for these, under the products; ncu: the
+ *     query warpgroup waits 850 of 3600 for them and is never idle at d128; d64 full 332 487 476, d128 full 419 560 560
+ *   2 the copy engine adds; expected a seventh, what leaving the additions out gave; got 4 to 8 % at d64 (333 516 514),
+ *     nothing at d128, whose shared memory is 78 % busy
+ *   3 full: one head after the other instead of as many as the L2 holds; expected little; 1K 333 to 415 at d64, 419 to 437
+ *     at d128: the sums went to device memory and back
+ *   4 S of the next step before dS is stored, dQ out during the next pass, first statistics loaded early; expected 5 %,
+ *     got less than the noise; kept
+ *   5 one in four exponentials off the special function unit; expected 4 % at d64; 6 % slower             (dropped)
+ *   6 exponentials of the two warpgroups in turns; expected up to 8 % at d64; +-1 %                       (dropped)
+ *   7 V in registers at d64; expected 5 % less shared-memory traffic; 2 to 4 % faster at 1K and 4K
+ *   8 sections of 16 heads; expected the L2's gain and a full end; d128 causal 4K 448 to 483, others 0 to 2 %
+ * Beside cudnn 9.19 in the rounds of one run (fabench, bshd, cold L2, before 8), times its speed at 1K 4K 16K:
+ * d64 full 1.13 1.19 1.22, causal 1.19 1.28 1.29; d128 full 1.09 1.09 1.09, causal 1.14 1.10 1.12.
+ * Deterministic, times the default's speed at 4K 16K: d64 full 0.80 0.86, causal 0.76 0.85; d128 0.84 0.84, 0.96 0.88.
+ */
+#include "kernels/fused_sm90_bwd.h"
+
+#include <climits>
+#include <cstring>
+
+#include "kernels/checks.h"
+#include "kernels/device/bar_sync.cuh"
+#include "kernels/device/bulk.cuh"
+#include "kernels/device/exp2.cuh"
+#include "kernels/device/grid_dependency.cuh"
+#include "kernels/device/ldmatrix.cuh"
+#include "kernels/device/mbarrier.cuh"
+#include "kernels/device/pack.cuh"
+#include "kernels/device/red_add.cuh"
+#include "kernels/device/ring.cuh"
+#include "kernels/device/setmaxnreg.cuh"
+#include "kernels/device/shared_memory.cuh"
+#include "kernels/device/stmatrix.cuh"
+#include "kernels/device/tma.cuh"
+#include "kernels/device/turn.cuh"
+#include "kernels/device/wgmma.cuh"
+#include "kernels/fused_sm90.h"
+#include "kernels/tensor_map.h"
+
+namespace fused_sm90_bwd {
+
+using namespace device;
+
+namespace {
+
+constexpr int64_t MAX_LEN = INT32_MAX - 65536; /* row numbers of whole tiles stay within an int */
+constexpr int SECTION_Q_HEADS = 16;
+constexpr int ROW_PADDING = 128;               /* stats and dq_sum are padded to whole tiles of any size */
+
+/* ---- tiles ---------------------------------------------------------------------------------------------------- */
+
+/* head_dim, queries, registers of a key warpgroup and of the query warpgroup, V in registers */
+#define BWD_TILES(ROW)                                                                                                 \
+    ROW(128, 64, 216, 72, 0)                                                                                           \
+    ROW(64, 128, 216, 72, 1)                                                                                           \
+    ROW(64, 128, 216, 72, 0)
+
+#define TILE_NAME(DIM, Q, V_HELD) BwdD##DIM##Q##Q##V##V_HELD
+#define TILE_STRUCT(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD)                                                    \
+    struct TILE_NAME(DIM, Q, V_HELD) {                                                                                 \
+        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, STAGES = 3;                                                   \
+        static constexpr int KEYS_REGISTERS = KEY_REGISTERS, DQ_REGISTERS = QUERY_REGISTERS;                           \
+        static constexpr bool HOLDS_V = V_HELD;                                                                        \
+    };
+BWD_TILES(TILE_STRUCT)
+
+template <typename Tile> struct Size {
+    static constexpr int HALVES = 2, HALF = KV_TILE / HALVES; /* a warpgroup's keys */
+    static constexpr int THREADS = WARPGROUP * (1 + HALVES), KEY_WARPS = HALVES * 4, DQ_WARPS = 4;
+    static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS, Q_PANELS = Tile::Q_TILE / PANEL_COLUMNS;
+    static constexpr int KV_PANEL_BYTES = KV_TILE * ROW_BYTES, Q_PANEL_BYTES = Tile::Q_TILE * ROW_BYTES;
+    static constexpr int KV_BYTES = PANELS * KV_PANEL_BYTES, Q_BYTES = PANELS * Q_PANEL_BYTES;
+    static constexpr int STATS_BYTES = 2 * Tile::Q_TILE * int(sizeof(float));
+    static constexpr int STEP_BYTES = 2 * Q_BYTES + STATS_BYTES;
+    static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
+    static constexpr int PASSES = 2; /* of 64 x 64 in dQ */
+    static constexpr int PASS_FLOATS = SUM_FLOATS / PASSES;
+    static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2; /* of a pass on its way out: what there is room for */
+    static_assert(Tile::HEAD_DIM * Tile::Q_TILE == SUM_FLOATS, "a tile of dQ is two passes");
+    static_assert(2 * Tile::KEYS_REGISTERS + Tile::DQ_REGISTERS <= 504, "168 registers a thread at launch");
+};
+
+/* One tile of keys of one kv head. Blocks go section by section of kv heads and in a section tile by tile, so that of
+ * causal work the longest comes first and blocks that run at the same time read the same queries. */
+struct Work {
+    int batch, kv_head, kv_tile;
+    int first_tile[2]; /* of queries that see a warpgroup's keys; q_tiles when none does */
+    int steps;         /* all that see the first warpgroup's keys, of the whole group of heads */
+};
+
+template <typename Tile> struct alignas(1024) Smem {
+    using S = Size<Tile>;
+    unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV on their way out */
+    unsigned char q[Tile::STAGES][S::Q_BYTES], dout[Tile::STAGES][S::Q_BYTES];
+    unsigned char ds[2][S::Q_PANELS * S::KV_PANEL_BYTES]; /* panels of [keys][64 queries] */
+    float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_FLOATS]; /* on its way to the sums */
+    float stats[Tile::STAGES][2 * Tile::Q_TILE];                /* lse2, then -D */
+    uint64_t k_full, v_full, full[Tile::STAGES], empty[Tile::STAGES], ds_full[2], ds_empty[2];
+    Work work; /* here and not in registers, of which there are none to spare */
+};
+
+/* ---- where a block works --------------------------------------------------------------------------------------- */
+
+template <typename Tile> __device__ __forceinline__ Work block_work(const Arguments &arg)
+{
+    const int section_blocks = arg.section_heads * arg.kv_tiles;
+    const int section = blockIdx.x / section_blocks, rest = blockIdx.x - section * section_blocks;
+    const int first_head = section * arg.section_heads;
+    const int heads = min(arg.section_heads, arg.kv_heads_in_all - first_head), kv_tile = rest / heads;
+    const int head = first_head + rest - kv_tile * heads, batch = head / arg.kv_heads;
+    Work work = {batch, head - batch * arg.kv_heads, kv_tile, {0, 0}, 0};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int first_key = kv_tile * KV_TILE + half * Size<Tile>::HALF;
+        const int first_query = arg.causal && first_key > arg.shift ? first_key - arg.shift : 0;
+        work.first_tile[half] =
+            first_key < arg.kv_len && first_query < arg.q_len ? first_query / Tile::Q_TILE : arg.q_tiles;
+    }
+    work.steps = (arg.q_tiles - work.first_tile[0]) * arg.group;
+    return work;
+}
+
+/* A step of a block: a tile of queries of a query head of the group, the last tile first. */
+struct Cursor {
+    int head, tile; /* head of the group */
+
+    __device__ __forceinline__ void advance(const Arguments &arg, int first_tile)
+    {
+        if (--tile < first_tile) {
+            ++head;
+            tile = arg.q_tiles - 1;
+        }
+    }
+};
+
+/* The step's tile, counted over all heads. */
+__device__ __forceinline__ int tile_index(const Arguments &arg, const Work &work, const Cursor &at)
+{
+    return (work.batch * arg.q_heads + work.kv_head * arg.group + at.head) * arg.q_tiles + at.tile;
+}
+
+/* ---- the query warpgroup: copies, and dQ ------------------------------------------------------------------------ */
+
+template <typename Tile>
+__device__ __forceinline__ void load_keys(const unsigned char *to, const CUtensorMap *map, const uint64_t *full,
+                                          const Work &work)
+{
+    using S = Size<Tile>;
+    mbarrier_arrive_expect(shared_address(full), S::KV_BYTES);
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        tma_load(shared_address(to) + panel * S::KV_PANEL_BYTES, map, shared_address(full), L2_EVICT_FIRST,
+                 panel * PANEL_COLUMNS, work.kv_tile * KV_TILE, work.kv_head, work.batch);
+}
+
+/* Q, dO and the statistics of a step. */
+template <typename Tile>
+__device__ __forceinline__ void load_step(Smem<Tile> &smem, const Arguments &arg, const Work &work, const Cursor &at,
+                                          int slot)
+{
+    using S = Size<Tile>;
+    const uint32_t full = shared_address(&smem.full[slot]);
+    const int head = work.kv_head * arg.group + at.head, row = at.tile * Tile::Q_TILE;
+    const int tile = tile_index(arg, work, at);
+
+    mbarrier_arrive_expect(full, S::STEP_BYTES);
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        tma_load(shared_address(smem.q[slot]) + panel * S::Q_PANEL_BYTES, &arg.q, full, L2_EVICT_LAST,
+                 panel * PANEL_COLUMNS, row, head, work.batch);
+    bulk_load(shared_address(smem.stats[slot]), arg.stats + int64_t(tile) * (2 * Tile::Q_TILE), S::STATS_BYTES, full);
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        tma_load(shared_address(smem.dout[slot]) + panel * S::Q_PANEL_BYTES, &arg.dout, full, L2_EVICT_LAST,
+                 panel * PANEL_COLUMNS, row, head, work.batch);
+}
+
+/* Starts 64 x 64 of dQ = dS K. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void start_dq(float (&dq)[32], const Smem<Tile> &smem, int buffer, int pass)
+{
+    using S = Size<Tile>;
+    const int ds_panel = S::Q_PANELS == 2 ? pass : 0, k_panel = S::Q_PANELS == 2 ? 0 : pass;
+    const uint32_t ds = wgmma_mn_major(shared_address(smem.ds[buffer]) + ds_panel * S::KV_PANEL_BYTES, S::KV_PANEL_BYTES);
+    const uint32_t k = wgmma_mn_major(shared_address(smem.k) + k_panel * S::KV_PANEL_BYTES, S::KV_PANEL_BYTES);
+
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < KV_TILE / 16; ++step)
+        wgmma<T, 64>::template shared<WGMMA_MN_MAJOR, WGMMA_MN_MAJOR>(dq, ds + step * (16 * ROW_BYTES / 16),
+                                                                      k + step * (16 * ROW_BYTES / 16), step > 0);
+    wgmma_commit();
+}
+
+/* Puts a warp's slab of a finished pass into `stage`. */
+__device__ __forceinline__ void stage_dq(const float (&dq)[32], uint32_t stage, int lane)
+{
+#pragma unroll
+    for (int i = 0; i < SLAB_QUADS; ++i) {
+        const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
+        store_shared_float4(stage + (i * QUAD_FLOATS + lane * 4) * sizeof(float), quad);
+    }
+}
+
+enum { DQ_BARRIER = 1 };
+
+/* The copy engine adds a warp's slab of `pass` to the sums of `tile`; by turns, in the order of the keys. */
+template <typename Tile>
+__device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Arguments &arg, int tile, int pass, int warp, int lane)
+{
+    using S = Size<Tile>;
+    if (arg.turns != NULL && pass == 0) {
+        if (threadIdx.x == 0)
+            turn_wait(&arg.turns[tile], smem.work.kv_tile);
+        bar_sync(DQ_BARRIER, WARPGROUP);
+        bulk_global_fence();
+    }
+    async_proxy_fence();
+    __syncwarp();
+    if (lane == 0) {
+        bulk_reduce_add(arg.dq_sum + int64_t(tile) * SUM_FLOATS + pass * S::PASS_FLOATS + warp * (SLAB_FLOATS),
+                        shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), SLAB_FLOATS * sizeof(float));
+        tma_store_commit();
+    }
+}
+
+/* The next block of keys may add to `tile`, to which everything of this block has been sent. */
+__device__ __forceinline__ void end_turn(const Arguments &arg, int tile, int lane)
+{
+    if (lane == 0) {
+        bulk_wait();
+        bulk_global_fence();
+        __threadfence();
+    }
+    bar_sync(DQ_BARRIER, WARPGROUP);
+    if (threadIdx.x == 0)
+        turn_pass(&arg.turns[tile]);
+}
+
+template <typename T, typename Tile>
+__device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Arguments &arg)
+{
+    using S = Size<Tile>;
+    const Work &work = smem.work;
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0), lane = threadIdx.x % LANES;
+    const bool copies = threadIdx.x == 0;
+    const int steps = work.steps;
+    Cursor load = {0, arg.q_tiles - 1}, at = load;
+    Ring<Tile::STAGES> filled;
+    const bool by_turns = arg.turns != NULL;
+    int loaded = 0, before = -1; /* the tile of the step before, of which something is still to be done */
+
+    if (copies)
+        load_keys<Tile>(smem.k, &arg.k, &smem.k_full, work);
+    grid_wait_for_last(); /* statistics and zeros */
+    if (copies) {
+        for (; loaded < Tile::STAGES && loaded < steps; ++loaded) {
+            load_step<Tile>(smem, arg, work, load, loaded);
+            load.advance(arg, work.first_tile[0]);
+            if (loaded == 0)
+                load_keys<Tile>(smem.v, &arg.v, &smem.v_full, work);
+        }
+        if (steps == 0)
+            load_keys<Tile>(smem.v, &arg.v, &smem.v_full, work);
+    }
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+        if (copies && step > 0 && loaded < steps) { /* into the slot of the step before */
+            mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
+            load_step<Tile>(smem, arg, work, load, filled.slot);
+            load.advance(arg, work.first_tile[0]);
+            filled.advance();
+            ++loaded;
+        }
+        __syncwarp();
+        const int buffer = step % 2, tile = tile_index(arg, work, at);
+        mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
+#pragma unroll
+        for (int pass = 0; pass < S::PASSES; ++pass) {
+            float dq[32];
+            start_dq<T, Tile>(dq, smem, buffer, pass);
+            /* The pass before goes out while this one is computed. By turns, where others wait for it, it went out at
+             * once, and has arrived by now. */
+            if (pass > 0)
+                add_dq(smem, arg, tile, pass - 1, warp, lane);
+            else if (before >= 0 && !by_turns)
+                add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
+            else if (before >= 0)
+                end_turn(arg, before, lane);
+            if (lane == 0)
+                tma_store_wait_read<S::DQ_BUFFERS - 1>();
+            __syncwarp();
+            wgmma_wait<0>();
+            wgmma_hold(dq);
+            if (pass == S::PASSES - 1 && lane == 0)
+                mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
+            stage_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
+        }
+        if (by_turns)
+            add_dq(smem, arg, tile, S::PASSES - 1, warp, lane);
+        before = tile;
+        at.advance(arg, work.first_tile[0]);
+    }
+    if (before >= 0 && !by_turns)
+        add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
+    else if (before >= 0)
+        end_turn(arg, before, lane);
+    if (lane == 0)
+        tma_store_wait_read<0>(); /* shared memory must outlive the additions */
+}
+
+/* ---- a key warpgroup: scores, dK and dV -------------------------------------------------------------------------- */
+
+/* Starts C = A B^T: A this warpgroup's keys of K or V, B the queries' Q or dO. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uint32_t keys, uint32_t queries)
+{
+    using S = Size<Tile>;
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
+        const int panel = step / 4, within = step % 4 * 32;
+        wgmma<T, Tile::Q_TILE>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
+            c, keys + (panel * S::KV_PANEL_BYTES + within) / 16, queries + (panel * S::Q_PANEL_BYTES + within) / 16,
+            step > 0);
+    }
+    wgmma_commit();
+}
+
+/* The same with A in registers: all of head_dim, sixteen columns in four registers. */
+template <typename T, typename Tile, int COUNT>
+__device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uint32_t (&keys)[COUNT], uint32_t queries)
+{
+    using S = Size<Tile>;
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step)
+        wgmma<T, Tile::Q_TILE>::template registers<WGMMA_K_MAJOR>(
+            c, &keys[4 * step], queries + (step / 4 * S::Q_PANEL_BYTES + step % 4 * 32) / 16, step > 0);
+    wgmma_commit();
+}
+
+/* Starts C += A B: A is P^T or dS^T in registers, B the queries' dO or Q. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void start_gradient(float (&c)[Size<Tile>::GRADIENTS], uint32_t (&a)[Size<Tile>::SCORES / 2],
+                                               uint32_t queries)
+{
+    wgmma_hold(c);
+    wgmma_hold(a);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Tile::Q_TILE / 16; ++step)
+        wgmma<T, Tile::HEAD_DIM>::template registers<WGMMA_MN_MAJOR>(c, &a[4 * step],
+                                                                     queries + step * (16 * ROW_BYTES / 16), true);
+    wgmma_commit();
+}
+
+/* A lane's statistics of its first columns, loaded before the products that they meet are there. */
+constexpr int EARLY = 2;
+struct EarlyStats {
+    float2 at[EARLY];
+};
+
+__device__ __forceinline__ EarlyStats load_early(uint32_t stats)
+{
+    EarlyStats early;
+#pragma unroll
+    for (int n = 0; n < EARLY; ++n)
+        early.at[n] = load_shared_float2(stats + n * 8 * sizeof(float));
+    return early;
+}
+
+/* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). Masked, columns left of first_seen,
+ * relative to this thread's first column, are 0: one number for each of its two keys. */
+template <bool MASKED, int SCORES>
+__device__ __forceinline__ void probabilities(float (&s)[SCORES], uint32_t lse2, const EarlyStats &early,
+                                              float scale_log2, const int (&first_seen)[2])
+{
+#pragma unroll
+    for (int n = 0; n < SCORES / 4; ++n) {
+        const float2 lse = n < EARLY ? early.at[n] : load_shared_float2(lse2 + n * 8 * sizeof(float));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float x = fmaf(s[4 * n + i], scale_log2, i % 2 ? -lse.y : -lse.x);
+            s[4 * n + i] = exp2_approx(x);
+            if (MASKED && 8 * n + i % 2 < first_seen[i / 2])
+                s[4 * n + i] = 0.0f;
+        }
+    }
+}
+
+template <typename T, int COUNT>
+__device__ __forceinline__ void round_pairs(uint32_t (&rounded)[COUNT], const float (&c)[2 * COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        rounded[i] = pack2<T>(c[2 * i], c[2 * i + 1]);
+}
+
+/* P becomes dS = P * (dP - D), from and to 16 bits in place. */
+template <typename T, int SCORES>
+__device__ __forceinline__ void score_gradients(uint32_t (&p)[SCORES / 2], const float (&dp)[SCORES], uint32_t neg_delta,
+                                                const EarlyStats &early)
+{
+#pragma unroll
+    for (int n = 0; n < SCORES / 4; ++n) {
+        const float2 delta = n < EARLY ? early.at[n] : load_shared_float2(neg_delta + n * 8 * sizeof(float));
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const float2 pair = unpack2<T>(p[2 * n + i]);
+            p[2 * n + i] = pack2<T>(pair.x * (dp[4 * n + 2 * i] + delta.x), pair.y * (dp[4 * n + 2 * i + 1] + delta.y));
+        }
+    }
+}
+
+/* A warp's rows of a gradient, by way of the panels at `rows` (its 16 rows of each), to the map. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_gradient(const float (&c)[Size<Tile>::GRADIENTS], float scale, uint32_t rows,
+                                               const CUtensorMap *map, int row, const Work &work, int lane)
+{
+    using S = Size<Tile>;
+#pragma unroll
+    for (int i = 0; i < S::GRADIENTS / 8; ++i) {
+        uint32_t packed[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            packed[j] = pack2<T>(c[8 * i + 2 * j] * scale, c[8 * i + 2 * j + 1] * scale);
+        stmatrix_x4(rows + i / 4 * S::KV_PANEL_BYTES + swizzle_128b(lane % 16, i % 4 * 2 + lane / 16), packed);
+    }
+    async_proxy_fence();
+    __syncwarp();
+    if (lane == 0) {
+#pragma unroll
+        for (int panel = 0; panel < S::PANELS; ++panel)
+            tma_store(map, rows + panel * S::KV_PANEL_BYTES, panel * PANEL_COLUMNS, row, work.kv_head, work.batch);
+        tma_store_commit();
+    }
+}
+
+template <typename T, typename Tile>
+__device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments &arg, int half)
+{
+    using S = Size<Tile>;
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES % 4, 0), lane = threadIdx.x % LANES;
+    const int half_row = half * S::HALF, warp_row = half_row + warp * 16;
+    const Work &work = smem.work;
+    const int first_key = work.kv_tile * KV_TILE + half_row, steps = __shfl_sync(0xffffffffu, work.steps, 0);
+    const int first_tile = __shfl_sync(0xffffffffu, work.first_tile[0], 0);
+    const int first_seen_tile = __shfl_sync(0xffffffffu, work.first_tile[half], 0);
+    const uint32_t k = wgmma_k_major(shared_address(smem.k) + half_row * ROW_BYTES);
+    const uint32_t v = wgmma_k_major(shared_address(smem.v) + half_row * ROW_BYTES);
+    /* Where this lane's row of stmatrix is in a buffer of dS; 16 queries further is XOR 32. */
+    const uint32_t ds_lane = warp_row * ROW_BYTES + swizzle_128b(lane % 16, lane / 16);
+    Ring<Tile::STAGES> ring;
+    int step = 0, tile = arg.q_tiles - 1;
+    float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* S, P, dP */
+    uint32_t weights[S::SCORES / 2];                        /* P, dS in 16 bits */
+    uint32_t v_held[Tile::HEAD_DIM / 4];                    /* V, where it is held */
+
+#pragma unroll
+    for (int i = 0; i < S::GRADIENTS; ++i)
+        dk[i] = dv[i] = 0.0f;
+
+    const auto queries = [&](const unsigned char *slot) { return wgmma_k_major(shared_address(slot)); };
+    const auto rows = [&](const unsigned char *slot) { return wgmma_mn_major(shared_address(slot), S::Q_PANEL_BYTES); };
+    const auto lane_stats = [&](int slot, int row) {
+        return shared_address(&smem.stats[slot][row * Tile::Q_TILE]) + lane % 4 * 2 * sizeof(float);
+    };
+    /* dS of a step to shared memory; before that, until dQ of the step before the last is computed. */
+    const auto give_ds = [&](int of_step, const uint32_t (&values)[S::SCORES / 2]) {
+        const uint32_t ds = shared_address(smem.ds[of_step % 2]);
+        mbarrier_wait(shared_address(&smem.ds_empty[of_step % 2]), of_step / 2 % 2 ^ 1);
+#pragma unroll
+        for (int i = 0; i < S::SCORES / 8; ++i) {
+            const uint32_t chunk[4] = {values[4 * i], values[4 * i + 1], values[4 * i + 2], values[4 * i + 3]};
+            stmatrix_x4(ds + i / 4 * S::KV_PANEL_BYTES + (ds_lane ^ i % 4 * 32), chunk);
+        }
+        async_proxy_fence();
+        __syncwarp();
+        if (lane == 0)
+            mbarrier_arrive(shared_address(&smem.ds_full[of_step % 2]));
+    };
+    const auto release = [&](int slot) {
+        if (lane == 0)
+            mbarrier_arrive(shared_address(&smem.empty[slot]));
+    };
+    const auto advance = [&] {
+        ++step;
+        ring.advance();
+        if (--tile < first_tile)
+            tile = arg.q_tiles - 1;
+    };
+    /* From `step` on to the next with something to see, and waits for its data. The steps in between, at most one a head
+     * where there are others, are for skip. */
+    const auto seek = [&] {
+        while (step < steps && tile < first_seen_tile)
+            advance();
+        if (step < steps)
+            mbarrier_wait(shared_address(&smem.full[ring.slot]), ring.parity);
+    };
+    /* Steps without anything to see have a dS of zeros. */
+    const auto skip = [&](int from, int to) {
+        const uint32_t zeros[S::SCORES / 2] = {};
+        for (; from < to; ++from) {
+            mbarrier_wait(shared_address(&smem.full[from % Tile::STAGES]), from / Tile::STAGES % 2);
+            give_ds(from, zeros);
+            release(from % Tile::STAGES);
+        }
+    };
+    /* Scores to probabilities. Only tiles at the diagonal and at the end of the keys need the mask. */
+    const auto exponentiate = [&](const EarlyStats &early) {
+        /* The tile's first query that sees this warpgroup's first key, counted from the tile's first. */
+        const int diagonal = first_key - arg.shift - tile * Tile::Q_TILE;
+        int first_seen[2] = {0, 0};
+
+        if ((arg.causal && diagonal + S::HALF - 1 > 0) || first_key + S::HALF > arg.kv_len) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const int row = warp * 16 + lane / 4 + 8 * i;
+                first_seen[i] = arg.causal ? diagonal + row - lane % 4 * 2 : 0;
+                if (first_key + row >= arg.kv_len)
+                    first_seen[i] = INT_MAX;
+            }
+            probabilities<true>(s, lane_stats(ring.slot, 0), early, arg.scale_log2, first_seen);
+        } else {
+            probabilities<false>(s, lane_stats(ring.slot, 0), early, arg.scale_log2, first_seen);
+        }
+    };
+
+    mbarrier_wait(shared_address(&smem.k_full), 0);
+    seek();
+    skip(0, step);
+    if (step < steps) {
+        start_scores<T, Tile>(s, k, queries(smem.q[ring.slot]));
+        const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
+        wgmma_wait<0>();
+        wgmma_hold(s);
+        exponentiate(lse2);
+        round_pairs<T>(weights, s);
+    }
+    mbarrier_wait(shared_address(&smem.v_full), 0);
+    if (Tile::HOLDS_V) {
+#pragma unroll
+        for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
+            uint32_t chunk[4];
+            ldmatrix_x4(chunk, shared_address(smem.v) + i / 4 * S::KV_PANEL_BYTES + warp_row * ROW_BYTES +
+                                   swizzle_128b(lane % 16, i % 4 * 2 + lane / 16));
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                v_held[4 * i + j] = chunk[j];
+        }
+    }
+#pragma unroll 1
+    while (step < steps) { /* P of this step is in `weights`, no product is under way */
+        const int slot = ring.slot, now = step;
+        if constexpr (Tile::HOLDS_V)
+            start_scores<T, Tile>(s, v_held, queries(smem.dout[slot]));
+        else
+            start_scores<T, Tile>(s, v, queries(smem.dout[slot]));
+        start_gradient<T, Tile>(dv, weights, rows(smem.dout[slot]));
+        advance();
+        seek();
+        const EarlyStats neg_delta = load_early(lane_stats(slot, 1));
+        wgmma_wait<0>();
+        wgmma_hold(s);
+        wgmma_hold(dv);
+        wgmma_hold(weights);
+        score_gradients<T>(weights, s, lane_stats(slot, 1), neg_delta);
+        start_scores<T, Tile>(s, k, queries(smem.q[ring.slot])); /* after the last step: of what lies there */
+        give_ds(now, weights);
+        start_gradient<T, Tile>(dk, weights, rows(smem.q[slot]));
+        skip(now + 1, step);
+        const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
+        wgmma_wait<1>();
+        wgmma_hold(s);
+        exponentiate(lse2);
+        wgmma_wait<0>();
+        wgmma_hold(dk);
+        wgmma_hold(weights);
+        release(slot);
+        round_pairs<T>(weights, s);
+    }
+
+    store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.v) + warp_row * ROW_BYTES, &arg.dv,
+                            first_key + warp * 16, work, lane);
+    if (steps > 0) /* dQ of the last step has read K */
+        mbarrier_wait(shared_address(&smem.ds_empty[(steps - 1) % 2]), (steps - 1) / 2 % 2);
+    store_gradient<T, Tile>(dk, arg.scale, shared_address(smem.k) + warp_row * ROW_BYTES, &arg.dk,
+                            first_key + warp * 16, work, lane);
+    if (lane == 0)
+        tma_store_wait_read<0>(); /* shared memory must outlive the stores */
+}
+
+/* ---- kernel ----------------------------------------------------------------------------------------------------- */
+
+template <typename T, typename Tile>
+__global__ void __launch_bounds__(Size<Tile>::THREADS, 1) backward(const __grid_constant__ Arguments arg)
+{
+    using S = Size<Tile>;
+    extern __shared__ __align__(1024) unsigned char s_bytes[];
+    Smem<Tile> &smem = *reinterpret_cast<Smem<Tile> *>(s_bytes);
+    /* The same in all threads of a warp, and the compiler knows it. */
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);
+
+    grid_let_next_start();
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared_address(&smem.k_full), 1);
+        mbarrier_init(shared_address(&smem.v_full), 1);
+        for (int i = 0; i < Tile::STAGES; ++i) {
+            mbarrier_init(shared_address(&smem.full[i]), 1);
+            mbarrier_init(shared_address(&smem.empty[i]), S::KEY_WARPS);
+        }
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(shared_address(&smem.ds_full[i]), S::KEY_WARPS);
+            mbarrier_init(shared_address(&smem.ds_empty[i]), S::DQ_WARPS);
+        }
+        mbarrier_init_fence();
+        smem.work = block_work<Tile>(arg);
+    }
+    __syncthreads();
+    if (warpgroup == 0) {
+        registers_decrease<Tile::DQ_REGISTERS>();
+        query_warpgroup<T, Tile>(smem, arg);
+    } else {
+        registers_increase<Tile::KEYS_REGISTERS>();
+        key_warpgroup<T, Tile>(smem, arg, warpgroup - 1);
+    }
+}
+
+/* ---- variants and launch ---------------------------------------------------------------------------------------- */
+
+struct Variant {
+    struct attn_variant shown;
+    int head_dim, q_tile;
+    size_t smem_bytes;
+    void (*kernels[2])(Arguments); /* fp16, bf16 */
+};
+
+#define SHOWN(D, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD)                                                            \
+    {                                                                                                                  \
+        "bwd_d" #D "_k128q" #Q "_v" #V_HELD,                                                                           \
+            "128 keys x " #Q " queries, two warpgroups of keys and one for dQ, 3 stages of Q and dO"                   \
+    }
+#define TABLE_ROW(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD)                                                      \
+    {SHOWN(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD), DIM, Q, sizeof(Smem<TILE_NAME(DIM, Q, V_HELD)>),           \
+     {backward<__half, TILE_NAME(DIM, Q, V_HELD)>, backward<__nv_bfloat16, TILE_NAME(DIM, Q, V_HELD)>}},
+#define SHOWN_ROW(...) SHOWN(__VA_ARGS__),
+
+const Variant table[] = {BWD_TILES(TABLE_ROW)};
+
+/* The variant that the request forces, or else the first of its head_dim. NULL with the reason when there is none. */
+const Variant *find_variant(const struct attn_request *request, struct attn_message *why)
+{
+    const size_t limit = request->device->smem_per_block_bytes;
+    const int64_t head_dim = request->problem->head_dim;
+    const Variant *known = NULL;
+
+    for (const Variant &v : table) {
+        if (v.head_dim != head_dim || (request->variant && strcmp(v.shown.name, request->variant) != 0))
+            continue;
+        known = &v;
+        if (v.smem_bytes <= limit)
+            return &v;
+    }
+    if (!known)
+        attn_fail(why, ATTN_UNSUPPORTED, "the backward has no variant %s for head_dim %d", request->variant,
+                  int(head_dim));
+    else
+        attn_fail(why, ATTN_UNSUPPORTED, "%s needs %zu bytes of shared memory, a block has at most %zu",
+                  known->shown.name, known->smem_bytes, limit);
+    return NULL;
+}
+
+int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+/* The workspace: statistics, sums of dQ, turns, each from a multiple of 256 bytes on. */
+struct Workspace {
+    int64_t stats_bytes, sum_bytes, turn_bytes;
+};
+
+Workspace workspace_of(const struct attn_request *request)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t rows = p->batch * p->q_heads * round_up(p->q_len, ROW_PADDING);
+    return {2 * rows * int64_t(sizeof(float)), rows * p->head_dim * int64_t(sizeof(float)),
+            request->deterministic ? round_up(rows / PANEL_COLUMNS * int64_t(sizeof(int)), 256) : 0};
+}
+
+/* Heads of K whose blocks run side by side, so that where lengths differ the short ones fill the gaps and Q, dO and the
+ * sums of dQ are still in the L2 when the next block of keys comes: 16 of Q were best or within 1 % of it from 1K to
+ * 16K. */
+int section_heads_of(const Arguments &arg)
+{
+    const int heads = SECTION_Q_HEADS / arg.group;
+    return heads < 1 ? 1 : heads > arg.kv_heads_in_all ? arg.kv_heads_in_all : heads;
+}
+
+enum attn_status make_arguments(const struct attn_request *request, const struct attn_tensors *t, const Variant *v,
+                                void *workspace, Arguments *arg, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const struct {
+        CUtensorMap *map;
+        const char *name;
+        const struct attn_tensor *tensor;
+        bool is_kv;
+        int box_rows;
+    } maps[] = {{&arg->q, "q", &t->q, false, v->q_tile},       {&arg->k, "k", &t->k, true, KV_TILE},
+                {&arg->v, "v", &t->v, true, KV_TILE},          {&arg->dout, "dout", &t->dout, false, v->q_tile},
+                {&arg->dk, "dk", &t->dk, true, 16 /* a warp's */}, {&arg->dv, "dv", &t->dv, true, 16}};
+    for (const auto &m : maps) {
+        const enum attn_status status =
+            tensor_map_encode(m.map, m.name, m.tensor, p, m.is_kv ? p->kv_heads : p->q_heads,
+                              m.is_kv ? p->kv_len : p->q_len, m.box_rows, why);
+        if (status != ATTN_OK)
+            return status;
+    }
+    const Workspace space = workspace_of(request);
+    char *bytes = static_cast<char *>(workspace);
+    arg->o_rows = t->o, arg->dout_rows = t->dout, arg->dq_rows = t->dq;
+    arg->lse = t->lse;
+    arg->stats = reinterpret_cast<float *>(bytes);
+    arg->dq_sum = reinterpret_cast<float *>(bytes + space.stats_bytes);
+    arg->turns = request->deterministic ? reinterpret_cast<int *>(bytes + space.stats_bytes + space.sum_bytes) : NULL;
+    arg->shift = int(p->kv_len - p->q_len);
+    arg->q_len = int(p->q_len);
+    arg->kv_len = int(p->kv_len);
+    arg->q_heads = int(p->q_heads);
+    arg->kv_heads = int(p->kv_heads);
+    arg->group = int(p->q_heads / p->kv_heads);
+    arg->q_tile = v->q_tile;
+    arg->q_tiles = int((p->q_len + v->q_tile - 1) / v->q_tile);
+    arg->kv_tiles = int((p->kv_len + KV_TILE - 1) / KV_TILE);
+    arg->kv_heads_in_all = int(p->batch * p->kv_heads);
+    arg->section_heads = section_heads_of(*arg);
+    arg->scale = p->scale;
+    arg->scale_log2 = p->scale * LOG2_E;
+    arg->causal = p->causal;
+    return ATTN_OK;
+}
+
+} // namespace
+
+} // namespace fused_sm90_bwd
+
+using namespace fused_sm90_bwd;
+
+extern "C" {
+
+const struct attn_variant fused_sm90_bwd_variants[] = {BWD_TILES(SHOWN_ROW){NULL, NULL}};
+
+enum attn_status fused_sm90_bwd_accepts(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const Variant *v = find_variant(request, why);
+
+    if (!v)
+        return ATTN_UNSUPPORTED;
+    if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
+        return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %lld", (long long)MAX_LEN);
+    /* A block of keys, and a step of it, are numbered in 32 bits. */
+    const enum attn_status status =
+        attn_check_grid((p->kv_len + KV_TILE - 1) / KV_TILE, p->kv_heads, p->batch, why);
+    if (status != ATTN_OK)
+        return status;
+    return attn_check_grid((p->q_len + v->q_tile - 1) / v->q_tile, p->q_heads, p->batch, why);
+}
+
+size_t fused_sm90_bwd_workspace_bytes(const struct attn_request *request)
+{
+    const Workspace space = workspace_of(request);
+    return size_t(space.stats_bytes + space.sum_bytes + space.turn_bytes);
+}
+
+const char *fused_sm90_bwd_variant(const struct attn_request *request)
+{
+    struct attn_message why;
+    const Variant *v = find_variant(request, &why);
+
+    return v ? v->shown.name : NULL;
+}
+
+enum attn_status fused_sm90_bwd_launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                                       const struct attn_run *run, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const Variant *v = find_variant(request, why);
+    Arguments arg;
+
+    if (!v)
+        return ATTN_UNSUPPORTED;
+    enum attn_status status = make_arguments(request, tensors, v, run->workspace, &arg, why);
+    if (status == ATTN_OK)
+        status = launch_preprocess(p, arg, run, why);
+    if (status == ATTN_OK)
+        status = launch_kernel(v->kernels[p->dtype == ATTN_BF16], "main", int64_t(arg.kv_tiles) * arg.kv_heads_in_all,
+                               WARPGROUP * 3, v->smem_bytes, true, arg, run, why);
+    if (status == ATTN_OK)
+        status = launch_convert(p, arg, run, why);
+    return status;
+}
+
+} /* extern "C" */

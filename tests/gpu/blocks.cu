@@ -1,0 +1,199 @@
+#include "tests/gpu/blocks.h"
+
+#include "kernels/device/ldmatrix.cuh"
+#include "kernels/device/mbarrier.cuh"
+#include "kernels/device/panel_sm80.cuh"
+#include "kernels/device/ring.cuh"
+#include "kernels/device/shared_memory.cuh"
+#include "kernels/device/stmatrix.cuh"
+#include "kernels/device/tma.cuh"
+#include "kernels/device/wgmma.cuh"
+
+using namespace device;
+
+namespace {
+
+constexpr int WARPGROUP = 128, PANEL_BYTES = 64 * 128;
+constexpr uint16_t POISON = 0x5a5a;
+
+/* Element (row, column) of panels of 64 rows that lie one after the other. */
+__device__ uint16_t &element(unsigned char *panels, int panel_rows, int row, int column)
+{
+    const uint32_t chunk = swizzle_128b(row, column % 64 / 8);
+    return *reinterpret_cast<uint16_t *>(panels + column / 64 * panel_rows * 128 + chunk + column % 8 * 2);
+}
+
+/* ---- wgmma ---------------------------------------------------------------------------------------------------- */
+
+template <typename T, int N, blocks_operands OPERANDS>
+__global__ void __launch_bounds__(WARPGROUP, 1)
+    multiply(const uint16_t *a, const uint16_t *b, float *c, bool accumulate)
+{
+    __shared__ alignas(1024) unsigned char a_panel[PANEL_BYTES];
+    __shared__ alignas(1024) unsigned char b_panels[2 * PANEL_BYTES];
+    constexpr bool TRANSPOSED = OPERANDS == BLOCKS_SHARED_TRANSPOSED || OPERANDS == BLOCKS_REGISTERS_TRANSPOSED;
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4, q = lane % 4;
+    float sums[N / 2];
+    uint32_t fragments[BLOCKS_K / 16][4];
+
+    for (int i = threadIdx.x; i < BLOCKS_M * BLOCKS_K; i += WARPGROUP) {
+        const int m = i / BLOCKS_K, k = i % BLOCKS_K;
+        (TRANSPOSED ? element(a_panel, BLOCKS_K, k, m) : element(a_panel, BLOCKS_M, m, k)) = a[i];
+    }
+    for (int i = threadIdx.x; i < N * BLOCKS_K; i += WARPGROUP) {
+        const int n = i / BLOCKS_K, k = i % BLOCKS_K;
+        (TRANSPOSED ? element(b_panels, BLOCKS_K, k, n) : element(b_panels, N, n, k)) = b[i];
+    }
+    for (int step = 0; step < BLOCKS_K / 16; ++step)
+        for (int i = 0; i < 4; ++i) { /* rows g, g + 8, g, g + 8; k 2q for the first two, 2q + 8 for the others */
+            const uint16_t *pair = a + (row + i % 2 * 8) * BLOCKS_K + step * 16 + q * 2 + i / 2 * 8;
+            fragments[step][i] = pair[0] | uint32_t(pair[1]) << 16;
+        }
+    for (int i = 0; i < N / 2; ++i)
+        sums[i] = c[(row + i / 2 % 2 * 8) * N + i / 4 * 8 + q * 2 + i % 2];
+    async_proxy_fence();
+    __syncthreads();
+
+    const uint32_t a_address = shared_address(a_panel), b_address = shared_address(b_panels);
+    wgmma_hold(sums);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < BLOCKS_K / 16; ++step) {
+        const uint32_t k_step = step * 32 / 16, mn_step = step * 16 * 128 / 16;
+        const bool add = step > 0 || accumulate;
+        if constexpr (OPERANDS == BLOCKS_SHARED)
+            wgmma<T, N>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(sums, wgmma_k_major(a_address) + k_step,
+                                                                      wgmma_k_major(b_address) + k_step, add);
+        else if constexpr (OPERANDS == BLOCKS_SHARED_TRANSPOSED)
+            wgmma<T, N>::template shared<WGMMA_MN_MAJOR, WGMMA_MN_MAJOR>(
+                sums, wgmma_mn_major(a_address, PANEL_BYTES) + mn_step, wgmma_mn_major(b_address, PANEL_BYTES) + mn_step,
+                add);
+        else if constexpr (OPERANDS == BLOCKS_REGISTERS)
+            wgmma<T, N>::template registers<WGMMA_K_MAJOR>(sums, fragments[step], wgmma_k_major(b_address) + k_step, add);
+        else
+            wgmma<T, N>::template registers<WGMMA_MN_MAJOR>(sums, fragments[step],
+                                                            wgmma_mn_major(b_address, PANEL_BYTES) + mn_step, add);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+    wgmma_hold(sums);
+    for (int i = 0; i < N / 2; ++i)
+        c[(row + i / 2 % 2 * 8) * N + i / 4 * 8 + q * 2 + i % 2] = sums[i];
+}
+
+/* ---- copies --------------------------------------------------------------------------------------------------- */
+
+__global__ void copy_box(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, int rows,
+                         int4 at, int *poisoned)
+{
+    __shared__ alignas(1024) uint16_t box[PANEL_BYTES / 2];
+    __shared__ uint64_t barrier;
+    for (int i = threadIdx.x; i < PANEL_BYTES / 2; i += blockDim.x)
+        box[i] = POISON;
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared_address(&barrier), 1);
+        mbarrier_init_fence();
+    }
+    async_proxy_fence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        tma_prefetch_map(&from);
+        mbarrier_arrive_expect(shared_address(&barrier), rows * 128);
+        tma_load(shared_address(box), &from, shared_address(&barrier), L2_EVICT_FIRST, at.x, at.y, at.z, at.w);
+    }
+    mbarrier_wait(shared_address(&barrier), 0);
+    for (int i = threadIdx.x; i < PANEL_BYTES / 2; i += blockDim.x)
+        if (box[i] == POISON)
+            atomicAdd(poisoned, 1);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        tma_store(&to, shared_address(box), at.x, at.y, at.z, at.w);
+        tma_store_commit();
+        tma_store_wait_read<0>();
+    }
+}
+
+__global__ void move_matrix(const uint16_t *in, uint16_t *out)
+{
+    __shared__ alignas(1024) unsigned char panel[16 * 128], moved[16 * 128];
+    for (int i = threadIdx.x; i < 256; i += 32)
+        element(panel, 16, i / 16, i % 16) = in[i];
+    __syncwarp();
+    uint32_t fragment[4];
+    ldmatrix_x4(fragment, shared_address(panel) + rows_first(threadIdx.x));
+    stmatrix_x4(shared_address(moved) + rows_first(threadIdx.x), fragment);
+    __syncwarp();
+    for (int i = threadIdx.x; i < 256; i += 32)
+        out[i] = element(moved, 16, i / 16, i % 16);
+}
+
+/* ---- barriers ------------------------------------------------------------------------------------------------- */
+
+__global__ void ring(const int *in, int *out, int count)
+{
+    __shared__ int slots[2][32];
+    __shared__ uint64_t full[2], empty[2];
+    const int lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; ++i) {
+            mbarrier_init(shared_address(&full[i]), 32);
+            mbarrier_init(shared_address(&empty[i]), 32);
+        }
+        mbarrier_init_fence();
+    }
+    __syncthreads();
+    Ring<2> at;
+    for (int i = 0; i < count / 32; ++i, at.advance()) {
+        if (threadIdx.x < 32) {
+            mbarrier_wait(shared_address(&empty[at.slot]), at.parity ^ 1); /* the first pass falls through */
+            slots[at.slot][lane] = in[i * 32 + lane];
+            mbarrier_arrive(shared_address(&full[at.slot]));
+        } else {
+            while (!mbarrier_try(shared_address(&full[at.slot]), at.parity))
+                ;
+            out[i * 32 + 31 - lane] = slots[at.slot][31 - lane]; /* what another lane wrote */
+            mbarrier_arrive(shared_address(&empty[at.slot]));
+        }
+    }
+}
+
+} // namespace
+
+extern "C" {
+
+cudaError_t blocks_multiply(enum blocks_operands operands, enum attn_dtype dtype, int n, const uint16_t *a,
+                            const uint16_t *b, float *c, bool accumulate)
+{
+    using kernel = void (*)(const uint16_t *, const uint16_t *, float *, bool);
+#define BLOCKS_OF(T, N)                                                                                                \
+    {                                                                                                                  \
+        multiply<T, N, BLOCKS_SHARED>, multiply<T, N, BLOCKS_SHARED_TRANSPOSED>, multiply<T, N, BLOCKS_REGISTERS>,     \
+            multiply<T, N, BLOCKS_REGISTERS_TRANSPOSED>                                                                \
+    }
+    static const kernel kernels[2][2][BLOCKS_OPERANDS] = {{BLOCKS_OF(__half, 64), BLOCKS_OF(__half, 128)},
+                                                          {BLOCKS_OF(__nv_bfloat16, 64), BLOCKS_OF(__nv_bfloat16, 128)}};
+    if ((n != 64 && n != 128) || (dtype != ATTN_FP16 && dtype != ATTN_BF16) || operands >= BLOCKS_OPERANDS)
+        return cudaErrorInvalidValue;
+    kernels[dtype == ATTN_BF16][n == 128][operands]<<<1, WARPGROUP>>>(a, b, c, accumulate);
+    return cudaGetLastError();
+}
+
+cudaError_t blocks_copy_box(const CUtensorMap *from, const CUtensorMap *to, int rows, const int at[4], int *poisoned)
+{
+    copy_box<<<1, 64>>>(*from, *to, rows, make_int4(at[0], at[1], at[2], at[3]), poisoned);
+    return cudaGetLastError();
+}
+
+cudaError_t blocks_move_matrix(const uint16_t *in, uint16_t *out)
+{
+    move_matrix<<<1, 32>>>(in, out);
+    return cudaGetLastError();
+}
+
+cudaError_t blocks_ring(const int *in, int *out, int count)
+{
+    ring<<<1, 64>>>(in, out, count);
+    return cudaGetLastError();
+}
+
+} /* extern "C" */

@@ -1,0 +1,43 @@
+/* The device blocks of sm_90a, each launched alone: blocks.cu, for test_blocks.c. */
+#ifndef FABENCH_TESTS_GPU_BLOCKS_H
+#define FABENCH_TESTS_GPU_BLOCKS_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { BLOCKS_M = 64, BLOCKS_K = 64 }; /* rows of A, and k: four steps of wgmma */
+
+/* How A and B of a product lie (kernels/device/wgmma.cuh). */
+enum blocks_operands {
+    BLOCKS_SHARED,            /* A and B in shared memory, k-major */
+    BLOCKS_SHARED_TRANSPOSED, /* both mn-major */
+    BLOCKS_REGISTERS,         /* A in registers, B k-major */
+    BLOCKS_REGISTERS_TRANSPOSED, /* A in registers, B mn-major */
+    BLOCKS_OPERANDS
+};
+
+/* c[64 x n] = a b, plus what c held where `accumulate`; a[64][64] is m by k, b[n][64] is n by k, c[64][n], row after row,
+ * on the device. dtype is fp16 or bf16, n 64 or 128. Returns cudaErrorInvalidValue for what there is no instruction of. */
+cudaError_t blocks_multiply(enum blocks_operands, enum attn_dtype, int n, const uint16_t *a, const uint16_t *b, float *c,
+                            bool accumulate);
+
+/* One box of 64 columns x `rows` rows (at most 64) from `from` at (column, row, head, batch) through shared memory to the
+ * same place of `to`; *poisoned counts the elements of shared memory that the load left as they were. */
+cudaError_t blocks_copy_box(const CUtensorMap *from, const CUtensorMap *to, int rows, const int at[4], int *poisoned);
+
+/* out[i] = in[i] for 16 x 16 elements, through ldmatrix and stmatrix. */
+cudaError_t blocks_move_matrix(const uint16_t *in, uint16_t *out);
+
+/* Two warps hand `count` numbers over through a ring of two slots and its barriers; out[i] = in[i]. */
+cudaError_t blocks_ring(const int *in, int *out, int count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

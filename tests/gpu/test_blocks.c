@@ -1,0 +1,180 @@
+/* The sm_90a blocks under kernels/device, each alone against plain C: products of wgmma in every arrangement that the
+ * kernels use, boxes of TMA inside and over the edge of a tensor, matrices through ldmatrix and stmatrix, a ring of
+ * barriers. */
+#include "tests/gpu/blocks.h"
+#include "tests/gpu/gpu_check.h"
+
+#include "kernels/tensor_map.h"
+
+static uint64_t counter;
+
+/* Small whole numbers: products and sums are exact in every order, so that results must be equal. */
+static int number(void) { return (int)(fill_random16(7, 3, counter++) % 17) - 8; }
+
+static uint16_t encoded(enum attn_dtype dtype, int x)
+{
+    return dtype == ATTN_FP16 ? fill_to_fp16((float)x) : fill_to_bf16((float)x);
+}
+
+static void test_multiply(enum blocks_operands operands, enum attn_dtype dtype, int n, bool accumulate)
+{
+    static const char *const names[BLOCKS_OPERANDS] = {"shared", "shared transposed", "registers",
+                                                       "registers transposed"};
+    enum { M = BLOCKS_M, K = BLOCKS_K, MAX_N = 128 };
+    static int a[M * K], b[MAX_N * K];
+    static float c[M * MAX_N], before[M * MAX_N];
+    static uint16_t a_bits[M * K], b_bits[MAX_N * K];
+    const size_t a_bytes = sizeof a_bits, b_bytes = (size_t)(n * K) * 2, c_bytes = (size_t)(M * n) * sizeof *c;
+
+    for (int i = 0; i < M * K; i++)
+        a_bits[i] = encoded(dtype, a[i] = number());
+    for (int i = 0; i < n * K; i++)
+        b_bits[i] = encoded(dtype, b[i] = number());
+    for (int i = 0; i < M * n; i++)
+        before[i] = accumulate ? (float)number() : NAN; /* what is not accumulated must not be read */
+    uint16_t *a_device = device_alloc(a_bytes), *b_device = device_alloc(b_bytes);
+    float *c_device = device_alloc(c_bytes);
+    need_cuda(cudaMemcpy(a_device, a_bits, a_bytes, cudaMemcpyHostToDevice), "upload of A");
+    need_cuda(cudaMemcpy(b_device, b_bits, b_bytes, cudaMemcpyHostToDevice), "upload of B");
+    need_cuda(cudaMemcpy(c_device, before, c_bytes, cudaMemcpyHostToDevice), "upload of C");
+    need_cuda(blocks_multiply(operands, dtype, n, a_device, b_device, c_device, accumulate), "blocks_multiply");
+    need_cuda(cudaDeviceSynchronize(), "blocks_multiply");
+    need_cuda(cudaMemcpy(c, c_device, c_bytes, cudaMemcpyDeviceToHost), "download of C");
+
+    int wrong = 0, first = -1;
+    for (int m = 0; m < M; m++)
+        for (int j = 0; j < n; j++) {
+            int sum = accumulate ? (int)before[m * n + j] : 0;
+            for (int k = 0; k < K; k++)
+                sum += a[m * K + k] * b[j * K + k];
+            if (!(c[m * n + j] == (float)sum) && wrong++ == 0)
+                first = m * n + j;
+        }
+    check(wrong == 0, "wgmma m64n%dk16 %s, %s%s: %d of %d wrong, the first at [%d, %d]", n, dtype_text(dtype),
+          names[operands], accumulate ? ", accumulated" : "", wrong, M * n, first / n, first % n);
+    need_cuda(cudaFree(a_device), "cudaFree");
+    need_cuda(cudaFree(b_device), "cudaFree");
+    need_cuda(cudaFree(c_device), "cudaFree");
+}
+
+/* A box that begins at `row` of a tensor of `len` rows: its rows arrive, zeros beyond, and nothing is written beyond. */
+static void test_copy_box(int64_t len, int row, int rows)
+{
+    const struct attn_problem problem = {.batch = 2, .head_dim = 128, .dtype = ATTN_FP16};
+    const int64_t heads = 3, elements = problem.batch * len * heads * problem.head_dim;
+    const size_t bytes = (size_t)elements * 2;
+    const int at[4] = {64, row, 2, 1};
+    uint16_t *host = host_alloc(bytes), *copied = host_alloc(bytes);
+    uint16_t *in = device_alloc(bytes), *out = device_alloc(bytes);
+    int *poisoned = device_alloc(sizeof *poisoned), left = -1;
+    struct attn_message why = {""};
+    CUtensorMap from, to;
+
+    for (int64_t i = 0; i < elements; i++)
+        host[i] = encoded(ATTN_FP16, number() | 1); /* never zero, so that zeros come from the edge alone */
+    need_cuda(cudaMemcpy(in, host, bytes, cudaMemcpyHostToDevice), "upload");
+    need_cuda(cudaMemset(out, 0xff, bytes), "cudaMemset");
+    need_cuda(cudaMemset(poisoned, 0, sizeof *poisoned), "cudaMemset");
+    /* [batch, len, heads, head_dim] in memory */
+    const int64_t row_stride = heads * problem.head_dim;
+    const struct attn_tensor source = {in, len * row_stride, problem.head_dim, row_stride},
+                             target = {out, len * row_stride, problem.head_dim, row_stride};
+    need(tensor_map_encode(&from, "from", &source, &problem, heads, len, rows, &why) == ATTN_OK, why.text);
+    need(tensor_map_encode(&to, "to", &target, &problem, heads, len, rows, &why) == ATTN_OK, why.text);
+    need_cuda(blocks_copy_box(&from, &to, rows, at, poisoned), "blocks_copy_box");
+    need_cuda(cudaDeviceSynchronize(), "blocks_copy_box");
+    need_cuda(cudaMemcpy(copied, out, bytes, cudaMemcpyDeviceToHost), "download");
+    need_cuda(cudaMemcpy(&left, poisoned, sizeof left, cudaMemcpyDeviceToHost), "download");
+
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < elements; i++) {
+        const int64_t column = i % problem.head_dim, head = i / problem.head_dim % heads, r = i / row_stride % len,
+                      batch = i / (len * row_stride);
+        const bool is_inside = column >= at[0] && column < at[0] + 64 && head == at[2] && batch == at[3] && r >= row
+                               && r < row + rows;
+        wrong += copied[i] != (is_inside ? host[i] : 0xffff);
+    }
+    check(wrong == 0, "tma box of %d rows at row %d of %lld: %lld elements wrong", rows, row, (long long)len,
+          (long long)wrong);
+    check(left == (64 - rows) * 64, "tma box of %d rows at row %d of %lld: %d elements of shared memory untouched, not %d",
+          rows, row, (long long)len, left, (64 - rows) * 64);
+    need_cuda(cudaFree(in), "cudaFree");
+    need_cuda(cudaFree(out), "cudaFree");
+    need_cuda(cudaFree(poisoned), "cudaFree");
+    free(host);
+    free(copied);
+}
+
+static void test_refused_maps(void)
+{
+    const struct attn_problem problem = {.batch = 2, .head_dim = 64, .dtype = ATTN_BF16};
+    uint16_t *data = device_alloc(1 << 20);
+    const struct attn_tensor odd = {data, 64 * 64, 64, 68}, expanded = {data, 0, 64 * 64, 64};
+    struct attn_message why = {""};
+    CUtensorMap map;
+
+    check(tensor_map_encode(&map, "k", &odd, &problem, 2, 16, 64, &why) == ATTN_UNSUPPORTED
+              && strstr(why.text, "tensor k") && strstr(why.text, "row stride of 136 bytes"),
+          "a row stride of 136 bytes is refused: %s", why.text);
+    check(tensor_map_encode(&map, "v", &expanded, &problem, 2, 16, 64, &why) == ATTN_UNSUPPORTED
+              && strstr(why.text, "batch stride of 0 bytes"),
+          "a batch stride of 0 is refused: %s", why.text);
+    check(tensor_map_encode(&map, "q", &(struct attn_tensor){data, 16 * 64 * 2, 64, 128}, &problem, 2, 16, 512, &why)
+                  == ATTN_ERROR
+              && strstr(why.text, "512 rows a box"),
+          "a box of 512 rows is named: %s", why.text);
+    need_cuda(cudaFree(data), "cudaFree");
+}
+
+static void test_move_matrix(void)
+{
+    uint16_t in[256], out[256] = {0};
+    uint16_t *device = device_alloc(2 * sizeof in);
+    for (int i = 0; i < 256; i++)
+        in[i] = (uint16_t)(i * 257 + 1);
+    need_cuda(cudaMemcpy(device, in, sizeof in, cudaMemcpyHostToDevice), "upload");
+    need_cuda(blocks_move_matrix(device, device + 256), "blocks_move_matrix");
+    need_cuda(cudaDeviceSynchronize(), "blocks_move_matrix");
+    need_cuda(cudaMemcpy(out, device + 256, sizeof out, cudaMemcpyDeviceToHost), "download");
+    check(memcmp(in, out, sizeof in) == 0, "a 16 x 16 matrix through ldmatrix and stmatrix");
+    need_cuda(cudaFree(device), "cudaFree");
+}
+
+static void test_ring(void)
+{
+    enum { COUNT = 32 * 1000 };
+    int *in = host_alloc(COUNT * sizeof *in), *out = host_alloc(COUNT * sizeof *out);
+    int *device = device_alloc(2 * COUNT * sizeof *device);
+    for (int i = 0; i < COUNT; i++)
+        in[i] = i * 3 + 1;
+    need_cuda(cudaMemcpy(device, in, COUNT * sizeof *in, cudaMemcpyHostToDevice), "upload");
+    need_cuda(blocks_ring(device, device + COUNT, COUNT), "blocks_ring");
+    need_cuda(cudaDeviceSynchronize(), "blocks_ring");
+    need_cuda(cudaMemcpy(out, device + COUNT, COUNT * sizeof *out, cudaMemcpyDeviceToHost), "download");
+    check(memcmp(in, out, COUNT * sizeof *in) == 0, "%d numbers through a ring of two slots", COUNT);
+    need_cuda(cudaFree(device), "cudaFree");
+    free(in);
+    free(out);
+}
+
+int main(void)
+{
+    const struct attn_device device = check_device();
+    if (device.sm != 90) {
+        printf("skip: compute capability %d.%d, these blocks are sm_90a code\n", device.sm / 10, device.sm % 10);
+        return CHECK_EXIT_SKIPPED;
+    }
+    for (int operands = 0; operands < BLOCKS_OPERANDS; operands++)
+        for (int dtype = ATTN_FP16; dtype <= ATTN_BF16; dtype++)
+            for (int n = 64; n <= 128; n *= 2)
+                for (int accumulate = 0; accumulate < 2; accumulate++)
+                    test_multiply((enum blocks_operands)operands, (enum attn_dtype)dtype, n, accumulate);
+    test_copy_box(256, 128, 64);
+    test_copy_box(150, 128, 64); /* over the end */
+    test_copy_box(150, 134, 16); /* up to the end */
+    test_copy_box(16, 64, 64);   /* all beyond it */
+    test_refused_maps();
+    test_move_matrix();
+    test_ring();
+    return check_finish();
+}
