@@ -6,6 +6,11 @@
 
 enum { MAX_VARIANTS = 32 };
 
+static const struct attn_direction directions[] = {
+    [ATTN_FWD] = {fused_sm80_fwd_accepts, fused_sm80_fwd_workspace_bytes, fused_sm80_fwd_variant, fused_sm80_fwd_launch},
+    [ATTN_BWD] = {fused_sm80_bwd_accepts, fused_sm80_bwd_workspace_bytes, fused_sm80_bwd_variant, fused_sm80_bwd_launch},
+};
+
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const enum attn_status status = attn_check_request(request, why);
@@ -16,19 +21,15 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     if (sm < 80)
         return attn_fail(why, ATTN_UNSUPPORTED, "needs compute capability 8.0 or newer, this device has %d.%d", sm / 10,
                          sm % 10);
-    return request->mode == ATTN_FWD ? fused_sm80_fwd_accepts(request, why) : fused_sm80_bwd_accepts(request, why);
+    return directions[request->mode].accepts(request, why);
 }
 
 static size_t workspace_bytes(const struct attn_request *request)
 {
-    return request->mode == ATTN_FWD ? fused_sm80_fwd_workspace_bytes(request)
-                                     : fused_sm80_bwd_workspace_bytes(request);
+    return directions[request->mode].workspace_bytes(request);
 }
 
-static const char *variant(const struct attn_request *request)
-{
-    return request->mode == ATTN_FWD ? fused_sm80_fwd_variant(request) : fused_sm80_bwd_variant(request);
-}
+static const char *variant(const struct attn_request *request) { return directions[request->mode].variant(request); }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
                                const struct attn_run *run, struct attn_message *why)
@@ -36,14 +37,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     enum attn_status status = accepts(request, why);
 
     if (status == ATTN_OK)
-        status = attn_check_tensors(request, tensors, why);
-    if (status != ATTN_OK)
-        return status;
-    if (run->workspace_bytes < workspace_bytes(request))
-        return attn_fail(why, ATTN_ERROR, "workspace of %zu bytes where %zu are needed", run->workspace_bytes,
-                               workspace_bytes(request));
-    return request->mode == ATTN_FWD ? fused_sm80_fwd_launch(request, tensors, run, why)
-                                     : fused_sm80_bwd_launch(request, tensors, run, why);
+        status = attn_check_run(&directions[request->mode], request, tensors, run, why);
+    return status == ATTN_OK ? directions[request->mode].launch(request, tensors, run, why) : status;
 }
 
 static struct attn_variant variants[MAX_VARIANTS];

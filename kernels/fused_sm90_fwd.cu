@@ -600,10 +600,12 @@ cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned bl
                               : launch_typed<__nv_bfloat16, Tile>(arg, blocks, stream, call);
 }
 
+#define Q_PLACE_0 "shared memory"
+#define Q_PLACE_1 "registers"
 #define SHOWN(D, M, N, KV, QREG)                                                                                       \
     {                                                                                                                  \
         "fwd_d" #D "_m" #M "n" #N "_s" #KV "q" #QREG,                                                                  \
-            #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V"                                        \
+            #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V, Q in " Q_PLACE_##QREG                  \
     }
 #define TABLE_ROW(DIM, ROWS, KEYS, KV, QREG, FULL, CAUSAL)                                                             \
     {SHOWN(DIM, ROWS, KEYS, KV, QREG), DIM, ROWS, KEYS, FULL, CAUSAL,                                                  \

@@ -6,7 +6,7 @@
 #   build     builds the release preset (skipped where FABENCH_BUILD names a folder that is built already)
 #   test      the GPU tests, `fabench selftest` and `fabench verify`
 #   sanitize  compute-sanitizer memcheck, synccheck and racecheck over `fabench verify --preset quick`
-#   sweep     the paper sweep in fp16 and bf16: naive, fused_sm80, cudnn
+#   sweep     the paper sweep in fp16 and bf16: naive, fused, cudnn
 #   repeat    sixteen points at 4K and 16K twice, in fresh processes: % of GEMM must agree within 1 %
 #   energy    one sustained region of 60 s: the device's energy counter and the integrated power must agree within 5 %
 #
@@ -95,29 +95,36 @@ test_stage() {
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
 }
 
+# Our fused kernels that run on this device, with commas.
+fused_here() {
+    "$fabench" list --device cuda:0 | awk '/^fused_[a-z0-9]+ +cuda/ { name = $1 }
+        / runs here/ && name != "" { printf "%s%s", sep, name; sep = ","; name = "" } /^[a-z]/ && $1 != name { name = "" }'
+}
+
 sanitize_stage() {
-    local tool suppressions=() what=() sanitizer
+    local tool suppressions=() what=() sanitizer fused
     sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
     if [ ! -x "$sanitizer" ]; then
         echo "sanitize   compute-sanitizer not found" | tee -a "$report/summary.txt"
         keep 6
         return
     fi
+    fused=$(fused_here)
     for tool in memcheck synccheck racecheck; do
         suppressions=()
         if [ -e "tests/gpu/$tool.xml" ]; then # each entry says why
             suppressions=(--suppressions "tests/gpu/$tool.xml")
         fi
         # racecheck makes a launch take seconds: our own kernels only, in one dtype.
-        what=(--impl naive,fused_sm80)
-        [ "$tool" != racecheck ] || what=(--impl fused_sm80 --dtype bf16)
+        what=(--impl "naive,$fused")
+        [ "$tool" != racecheck ] || what=(--impl "$fused" --dtype bf16)
         step "$tool" "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 99 "${suppressions[@]}" \
             "$fabench" verify --device cuda:0 --preset quick "${what[@]}" --timeout-s 400 --out none
     done
 }
 
 sweep_stage() {
-    step sweep "$fabench" --device cuda:0 --preset paper --dtype fp16,bf16 --impl naive,fused_sm80,cudnn \
+    step sweep "$fabench" --device cuda:0 --preset paper --dtype fp16,bf16 --impl naive,fused,cudnn \
         --out "$here/records"
 }
 
@@ -137,7 +144,7 @@ differences() {
 repeat_stage() {
     local run
     for run in first second; do
-        step "$run" "$fabench" --device cuda:0 --seqlen 4k,16k --dtype bf16 --impl naive,fused_sm80,cudnn \
+        step "$run" "$fabench" --device cuda:0 --seqlen 4k,16k --dtype bf16 --impl naive,fused,cudnn \
             --out "$here/$run" --plot none
     done
     step differences differences "$here/first/run.csv" "$here/second/run.csv"
