@@ -243,7 +243,7 @@ static enum attn_status enter(struct arena *a, int slot, struct attn_message *wh
                                        .variant = s->options->variant};
     stage(a, STAGE_PREPARE, slot);
     c->impl = impl_resolve(&s->slots[slot], &c->request, why);
-    row_begin(&c->row, s->options, s->facts, a->item, s->slots[slot].name, c->impl ? c->impl->name : s->slots[slot].name);
+    row_begin(&c->row, s->options, s->facts, a->item, s->slots[slot].name, impl_recorded_name(&s->slots[slot], c->impl));
     if (!c->impl) {
         row_end(&c->row, STATUS_UNSUPPORTED, why->text);
         deliver(a, c);

@@ -123,6 +123,37 @@ static void unknown(const struct impls *impls, const char *name, enum attn_platf
     free(names);
 }
 
+/* The part of a slot's name behind the colon; NULL without one. */
+static const char *variant_of(const struct impl_slot *slot)
+{
+    const char *colon = strchr(slot->name, ':');
+    return colon ? colon + 1 : NULL;
+}
+
+/* False, with a sentence, when the implementation has no variant of the name that the slot asks for. */
+static bool check_variant(const struct impl_slot *slot)
+{
+    const struct attn_impl *impl = slot->impl;
+    const char *variant = variant_of(slot);
+    if (!variant || !impl)
+        return true;
+    const char *names[64] = {NULL};
+    int count = 0;
+    for (const struct attn_variant *v = impl->variants; v && v->name && count < 64; v++) {
+        if (!strcmp(v->name, variant))
+            return true;
+        names[count++] = v->name;
+    }
+    const char *near = options_nearest(variant, names, count);
+    if (count == 0)
+        log_error("--impl %s: %s has no variants", slot->name, impl->name);
+    else if (near)
+        log_error("--impl %s: unknown variant, did you mean %s:%s? ('fabench list' shows all)", slot->name, impl->name, near);
+    else
+        log_error("--impl %s: unknown variant; 'fabench list' shows all", slot->name);
+    return false;
+}
+
 int impls_select(const struct impls *impls, const struct name_list *names, enum attn_platform platform,
                  struct impl_slot *slots, int *count)
 {
@@ -135,13 +166,26 @@ int impls_select(const struct impls *impls, const struct name_list *names, enum 
     }
     for (int i = 0; i < wanted; i++) {
         const char *name = names->count ? names->names[i] : defaults[i];
-        struct impl_slot slot = {.is_named = names->count > 0, .impl = find(impls, name, (int)platform)};
-        snprintf(slot.name, sizeof slot.name, "%s", name);
+        struct impl_slot *slot = &slots[*count];
+        char base[sizeof slot->name];
+        *slot = (struct impl_slot){.is_named = names->count > 0};
+        if (strlen(name) >= sizeof slot->name) {
+            log_error("--impl %s: longer than %zu characters", name, sizeof slot->name - 1);
+            return EXIT_USAGE;
+        }
+        snprintf(slot->name, sizeof slot->name, "%s", name);
+        snprintf(base, sizeof base, "%.*s", (int)strcspn(name, ":"), name);
+        slot->impl = find(impls, base, (int)platform);
+        if (!check_variant(slot))
+            return EXIT_USAGE;
         const bool is_alias = !strcmp(name, "fused");
-        if (!slot.impl && !is_alias) {
-            if (!slot.is_named)
+        if (!slot->impl && !is_alias) {
+            if (!slot->is_named)
                 continue; /* a default that this build or platform does not have */
-            unknown(impls, name, platform);
+            if (!strcmp(base, "fused"))
+                log_error("--impl %s: variants belong to a kernel; name it ('fabench list' shows them)", name);
+            else
+                unknown(impls, base, platform);
             return EXIT_USAGE;
         }
         for (int j = 0; j < *count; j++)
@@ -149,14 +193,21 @@ int impls_select(const struct impls *impls, const struct name_list *names, enum 
                 log_error("--impl: %s twice", name);
                 return EXIT_USAGE;
             }
-        slots[(*count)++] = slot;
+        (*count)++;
     }
     return EXIT_OK;
 }
 
-const struct attn_impl *impl_resolve(const struct impl_slot *slot,
-                                     const struct attn_request *request, struct attn_message *why)
+const char *impl_recorded_name(const struct impl_slot *slot, const struct attn_impl *impl)
 {
+    return variant_of(slot) || !impl ? slot->name : impl->name;
+}
+
+const struct attn_impl *impl_resolve(const struct impl_slot *slot, struct attn_request *request,
+                                     struct attn_message *why)
+{
+    if (variant_of(slot))
+        request->variant = variant_of(slot);
     if (slot->impl)
         return slot->impl->accepts(request, why) == ATTN_OK ? slot->impl : NULL;
     snprintf(why->text, sizeof why->text, "no fused kernel for this platform in this build");

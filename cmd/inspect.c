@@ -178,9 +178,8 @@ int inspect_dry_run(const struct options *o)
         printf("%-38s batch %lld heads %lld/%lld\n", name, (long long)item->problem.batch,
                (long long)item->problem.q_heads, (long long)item->problem.kv_heads);
         for (int j = 0; j < s.slot_count; j++) {
-            const struct attn_request request = {.problem = &item->problem, .device = &s.backend.device,
-                                                 .mode = item->mode, .deterministic = item->deterministic,
-                                                 .variant = o->variant};
+            struct attn_request request = {.problem = &item->problem, .device = &s.backend.device, .mode = item->mode,
+                                           .deterministic = item->deterministic, .variant = o->variant};
             struct attn_message why = {""};
             const struct attn_impl *impl = impl_resolve(&s.slots[j], &request, &why);
             if (!impl) {
@@ -190,7 +189,7 @@ int inspect_dry_run(const struct options *o)
             const char *variant = impl->variant ? impl->variant(&request) : NULL;
             const double workspace = (double)impl->workspace_bytes(&request);
             total += workspace;
-            printf("    %-12s workspace %-11s %s\n", impl->name, number_print_bytes(workspace, bytes, sizeof bytes),
+            printf("    %-12s workspace %-11s %s\n", impl_recorded_name(&s.slots[j], impl), number_print_bytes(workspace, bytes, sizeof bytes),
                    variant ? variant : "");
         }
         total += (double)s.backend.ops->reference_workspace(&s.backend, &item->problem, item->mode);

@@ -244,7 +244,7 @@ static bool parse_names(const char *name, const char *value, struct name_list *l
         if (length == 0)
             return options_refuse(name, value, "%s; must be names with commas, as naive,fused",
                                   *value ? "an item of the list is empty" : "the list is empty");
-        if (strspn(item, "abcdefghijklmnopqrstuvwxyz0123456789_") < length)
+        if (strspn(item, "abcdefghijklmnopqrstuvwxyz0123456789_:") < length)
             return options_refuse(name, value, "must be names of a-z, 0-9 and _ with commas, as naive,fused");
         for (int i = 0; i < list->count; i++)
             is_known |= strlen(list->names[i]) == length && strncmp(list->names[i], item, length) == 0;

@@ -76,8 +76,7 @@ static const struct attn_impl *naive_of(const struct session *s)
 }
 
 /* Our best kernel for a request, else naive. */
-static const struct attn_impl *anybody(const struct session *s, const struct attn_request *request,
-                                       struct attn_message *why)
+static const struct attn_impl *anybody(const struct session *s, struct attn_request *request, struct attn_message *why)
 {
     const struct impl_slot fused = {.name = "fused"};
     const struct attn_impl *impl = impl_resolve(&fused, request, why), *naive = naive_of(s);
@@ -88,7 +87,7 @@ static const struct attn_impl *anybody(const struct session *s, const struct att
 static bool choose(struct trial *t, const struct impl_slot *slot, struct attn_message *why)
 {
     struct attn_problem p = t->item->problem;
-    const struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = t->item->mode};
+    struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = t->item->mode};
     for (int i = 0; i < (t->item->problem.dtype == ATTN_FP32 ? 1 : 2); i++) {
         struct attn_message ignored;
         p.dtype = i == 0 ? t->item->problem.dtype : ATTN_FP32;
@@ -151,7 +150,7 @@ static enum attn_status attend(void *context, const struct attn_problem *problem
     const struct trial *t = context;
     struct attn_problem p = *problem;
     p.dtype = t->computed;
-    const struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = mode};
+    struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = mode};
     const struct attn_impl *impl =
         t->impl->accepts(&request, why) == ATTN_OK ? t->impl : anybody(t->session, &request, why);
     return impl ? compute(t, impl, problem, mode, tensors, why) : ATTN_UNSUPPORTED;
@@ -385,14 +384,18 @@ static int run_all(struct session *s, const struct options *o, struct selftest_r
     return t.exit_code;
 }
 
-/* null computes nothing: its result could only fail. */
+/* null computes nothing: its result could only fail. Which tile computes is nothing to the judge. */
 static bool all_compute(const struct session *s, const struct options *o)
 {
-    for (int i = 0; i < s->slot_count && o->impls.count; i++)
-        if (!strcmp(s->slots[i].name, "null")) {
+    for (int i = 0; i < s->slot_count && o->impls.count; i++) {
+        if (!strcmp(s->slots[i].name, "null"))
             log_error("--impl null: computes nothing; must be one that does");
-            return false;
-        }
+        else if (strchr(s->slots[i].name, ':'))
+            log_error("--impl %s: selftest takes implementations, not their variants", s->slots[i].name);
+        else
+            continue;
+        return false;
+    }
     return true;
 }
 

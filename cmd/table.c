@@ -89,10 +89,17 @@ static void print_b(struct table *t, const struct record_row *row, char *cell)
         put(cell, "%lld", (long long)row->batch);
 }
 
+enum { IMPL_COLUMNS = 14 }; /* as wide as the column gets */
+
 static void print_impl(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
     record_clean_text(row->impl, cell, CELL_SIZE);
+    const size_t length = strlen(cell);
+    if (strchr(cell, ':') && length > IMPL_COLUMNS) { /* variants of one implementation differ at the end */
+        memmove(cell + 2, cell + length - (IMPL_COLUMNS - 2), IMPL_COLUMNS - 1);
+        memcpy(cell, "..", 2);
+    }
 }
 
 static void print_ms(struct table *t, const struct record_row *row, char *cell)
@@ -360,7 +367,7 @@ static void choose_columns(struct table *t, const struct record_row *row)
     }
     for (int i = 0; i < t->column_count; i++)
         if (t->columns[i]->print == print_impl)
-            for (int spare = t->width - total_width(t), most = 4; spare > 0 && most > 0; spare--, most--)
+            for (int spare = t->width - total_width(t); spare > 0 && t->widths[i] < IMPL_COLUMNS; spare--)
                 t->widths[i]++;
 }
 

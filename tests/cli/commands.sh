@@ -23,6 +23,28 @@ expect "a plan or a sentence, not exit $code" test "$code" -eq 0 -o "$code" -eq 
 run_small --profile --impl fused
 expect_code 0
 
+# Variants of one implementation are members of their own in the rounds, and told apart wherever names stand.
+run list --device cpu
+variant=$(awk '/^fused_cpu /{ours = 1} ours && $1 == "variant" {last = $2} END {print last}' out)
+run_small --impl "fused_cpu:$variant,fused_cpu" --csv -
+expect_code 0
+expect "a row named fused_cpu:$variant" test "$(csv_cell out 1 impl)" = "fused_cpu:$variant"
+expect "that variant, not '$(csv_cell out 1 variant)'" test "$(csv_cell out 1 variant)" = "$variant"
+expect "a command that makes it again" grep -qF -- "--impl fused_cpu:$variant " <<<"$(csv_cell out 1 repro)"
+expect "another row named fused_cpu" test "$(csv_cell out 2 impl)" = fused_cpu
+run_small --impl fused_cpu:"${variant}x"
+expect_code 2
+expect_sentence "unknown variant, did you mean fused_cpu:$variant"
+run_small --impl fused:"$variant"
+expect_code 2
+expect_sentence 'variants belong to a kernel'
+run_small --impl "naive:$variant"
+expect_code 2
+expect_sentence 'naive has no variants'
+run selftest --device cpu --seqlen 256 --impl "fused_cpu:$variant"
+expect_code 2
+expect_sentence 'not their variants'
+
 # fp16 on the CPU: whoever was named and runs nowhere is 6.
 run --device cpu --seqlen 64 --d 64 --dtype fp16 --impl fused --out none --plot none
 expect_code 6
