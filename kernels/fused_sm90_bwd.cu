@@ -43,8 +43,13 @@
  *   6 exponentials of the two warpgroups in turns; expected up to 8 % at d64; +-1 %                       (dropped)
  *   7 V in registers at d64; expected 5 % less shared-memory traffic; 2 to 4 % faster at 1K and 4K
  *   8 sections of 16 heads; expected the L2's gain and a full end; d128 causal 4K 448 to 483, others 0 to 2 %
- * Beside cudnn 9.19 in the rounds of one run (fabench, bshd, cold L2, before 8), times its speed at 1K 4K 16K:
+ * Beside cudnn 9.19 in the rounds of one run (fabench, bshd, cold L2, before 8, every row checked in full; the kernel loaded
+ * as a plugin: results/h200/20261121-5a6a514730-bwd-plugin.csv), times its speed at 1K 4K 16K:
  * d64 full 1.13 1.19 1.22, causal 1.19 1.28 1.29; d128 full 1.09 1.09 1.09, causal 1.14 1.10 1.12.
+ * Since then only compiled: the descriptors of wgmma.cuh in 32 bits.
+ * next: the sums of dQ zeroed and converted by blocks of the main kernel, two waves before and after the blocks that add to
+ *   them, in place of most of both side kernels (76 + 52 us at 1K); Q and dO asked for half a step earlier; d64 at 1K to 2K
+ *   persistent (2.5 us of start and end a block); d128: dQ of 64 x 128 in one pass, if 200 registers can be had.
  * Deterministic, times the default's speed at 4K 16K: d64 full 0.80 0.86, causal 0.76 0.85; d128 0.84 0.84, 0.96 0.88.
  */
 #include "kernels/fused_sm90_bwd.h"
