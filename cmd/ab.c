@@ -401,6 +401,8 @@ static int nothing_ran(const struct ab *a)
 int ab_run(const struct options *o)
 {
     struct ab a;
+    if (!verdicts_forget(o, o->out_dir && strcmp(o->out_dir, "none") != 0 ? o->out_dir : NULL))
+        return EXIT_IO;
     memset(&a, 0, sizeof a);
     set_rules(&a, o);
     unit_catch_interrupts();

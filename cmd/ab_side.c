@@ -15,8 +15,8 @@
 #include "cmd/paths.h"
 #include "cmd/unit.h"
 
-/* `--version` needs no device: a program that takes longer is none of ours. */
-static const double VERSION_LIMIT_S = 20;
+/* `--version` needs no device and is one line: a program that takes longer or says more is none of ours. */
+static const double VERSION_LIMIT_S = 20, VERSION_LIMIT_MB = 1;
 
 /* ---- names ---- */
 
@@ -57,7 +57,8 @@ static int ask_version(struct ab_setup *s, struct ab_side *side)
                                                                                          side->name);
     char *argv[] = {side->program, "--version", NULL}, line[200] = "", what[400];
     const struct unit_request request = {.argv = argv, .out_path = out, .err_path = err,
-                                         .silence_limit_s = VERSION_LIMIT_S};
+                                         .silence_limit_s = VERSION_LIMIT_S, .wall_limit_s = VERSION_LIMIT_S,
+                                         .output_limit_mb = VERSION_LIMIT_MB};
     struct unit_result result;
     int code = EXIT_OK;
     unit_run(&request, &result);
@@ -68,7 +69,7 @@ static int ask_version(struct ab_setup *s, struct ab_side *side)
         fclose(in);
     if (result.end == UNIT_INTERRUPTED) {
         code = EXIT_INTERRUPTED;
-    } else if (result.end == UNIT_SILENT) {
+    } else if (result.end == UNIT_SILENT || result.end == UNIT_TOO_LONG || result.end == UNIT_TOO_MUCH) {
         log_error("ab %s %s: does not answer to --version: %s", side->name, side->path,
                   unit_describe(&result, what, sizeof what));
         code = EXIT_DEVICE;

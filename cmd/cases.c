@@ -68,7 +68,7 @@ static void stage(const struct arena *a, enum case_stage s, int slot)
     const char *impl = "";
     for (int i = 0; i < a->count; i++)
         if (a->contenders[i].slot == slot && a->contenders[i].impl)
-            impl = a->contenders[i].impl->name;
+            impl = impl_recorded_name(&a->setting->slots[slot], a->contenders[i].impl);
     a->setting->hooks.stage(a->setting->hooks.context, s, slot, impl);
 }
 
@@ -187,7 +187,7 @@ static enum attn_status dump(struct arena *a, struct contender *c, struct attn_m
     for (char *at = name; *at; at++)
         *at = *at == ' ' || *at == '=' ? '-' : *at;
     char *problem_dir = xasprintf("%s/%s", o->dump_dir, name);
-    char *impl_dir = xasprintf("%s/%s", problem_dir, c->impl->name);
+    char *impl_dir = xasprintf("%s/%s", problem_dir, impl_recorded_name(&a->setting->slots[c->slot], c->impl));
     enum attn_status status = path_make_dirs(impl_dir) ? ATTN_OK : ATTN_ERROR;
     if (status != ATTN_OK)
         snprintf(why->text, sizeof why->text, "no folder to write to");

@@ -62,7 +62,7 @@ bool fingerprint_matches(const struct record_file *baseline, const struct record
 }
 
 struct keyed {
-    char key[CASE_KEY_SIZE + 48];
+    char key[CASE_KEY_SIZE + 96]; /* and two names */
     const struct record_row *row;
 };
 
@@ -78,8 +78,9 @@ static bool each_case_once(const struct record_file *file, struct attn_message *
     for (int i = 0; i < file->count; i++) {
         char key[CASE_KEY_SIZE];
         keys[i].row = &file->rows[i];
-        snprintf(keys[i].key, sizeof keys[i].key, "%s %s", case_problem_key(keys[i].row, key, sizeof key),
-                 keys[i].row->impl);
+        /* `fused` and the kernel that it resolved to may both have been asked for. */
+        snprintf(keys[i].key, sizeof keys[i].key, "%s %s %s", case_problem_key(keys[i].row, key, sizeof key),
+                 keys[i].row->impl, keys[i].row->asked);
     }
     if (file->count > 1)
         qsort(keys, (size_t)file->count, sizeof *keys, compare_keys);

@@ -23,6 +23,7 @@ struct gate {
     struct verdict_line *lines;
     int count;
     int not_asked;          /* cases of the baseline that this run was not asked for */
+    int measured_code;      /* of the process that measured; EXIT_OK with --current */
     int unchecked;
     double gemm_sum, control_time_sum, control_share_sum;
     int gemm_count, control_count;
@@ -44,6 +45,22 @@ static int read_whole(const char *path, struct record_file *file)
     return EXIT_OK;
 }
 
+/* cudnn is the control, null measures the harness: neither is judged. */
+static bool is_judged(const struct record_row *row)
+{
+    return strcmp(row->impl, "null") != 0 && strcmp(row->impl, "cudnn") != 0;
+}
+
+static bool has_times(const struct record_file *file)
+{
+    for (int i = 0; i < file->count; i++)
+        if (is_judged(&file->rows[i]) && case_is_timed(&file->rows[i]))
+            return true;
+    log_error("%s: none of its rows has a time to compare with; a baseline is the record of a sweep that passed its "
+              "checks", file->path);
+    return false;
+}
+
 static int read_all(struct gate *g, const char *folder)
 {
     const struct options *o = g->options;
@@ -57,9 +74,12 @@ static int read_all(struct gate *g, const char *folder)
         log_error("%s", why.text);
         return EXIT_NOT_COMPARABLE;
     }
+    if (code == EXIT_OK && o->baseline && !has_times(&g->baseline))
+        return EXIT_NOT_COMPARABLE;
     if (code == EXIT_OK)
         code = o->current ? read_whole(o->current, &g->current)
-                          : gate_measure(o, o->baseline ? &g->baseline : NULL, folder, &g->current);
+                          : gate_measure(o, o->baseline ? &g->baseline : NULL, folder, &g->current,
+                                         &g->measured_code);
     if (code != EXIT_OK)
         return code;
     if (!fingerprint_is_whole(&g->current, &why) ||
@@ -173,6 +193,37 @@ static void add_control(struct gate *g, const struct record_row *was, const stru
     g->control_count++;
 }
 
+/* Did the command line choose other problems or implementations than the baseline's? Others of its words (limits of
+ * time, how a case is measured) excuse no case that is missing. */
+static bool is_narrowed(const struct options *o)
+{
+    static const char *const choosing[] = {"--preset", "--mode", "--causal", "--no-causal", "--d", "--seqlen",
+                                           "--kv-len", "--dtype", "--total-tokens", "--hidden", "--batch", "--heads",
+                                           "--kv-heads", "--layout", "--scale", "--dist", "--seed"};
+    for (int i = 0; i < o->sweep_words.count; i++) {
+        const char *word = o->sweep_words.names[i];
+        const size_t length = strcspn(word, "=");
+        for (size_t c = 0; c < sizeof choosing / sizeof choosing[0]; c++)
+            if (strlen(choosing[c]) == length && strncmp(word, choosing[c], length) == 0)
+                return true;
+    }
+    return o->impls.count || o->is_subset;
+}
+
+/* What there is to say where one of the sides has no time to compare. */
+static void say_untimed(const struct record_row *was, const struct record_row *now, struct verdict_line *line)
+{
+    const bool ran = strcmp(was->status, "ok") == 0;
+    line->verdict = !ran ? VERDICT_NEW : strcmp(was->check, "fail") == 0 ? VERDICT_FIXED : VERDICT_INCONCLUSIVE;
+    if (!ran)
+        snprintf(line->why, sizeof line->why, "the baseline: %s", was->status);
+    else if (line->verdict == VERDICT_FIXED)
+        snprintf(line->why, sizeof line->why, "the baseline's check failed");
+    else
+        snprintf(line->why, sizeof line->why, "it has no time in the %s",
+                 case_is_timed(now) ? "baseline" : "current record");
+}
+
 /* One case of the baseline. */
 static void compare_row(struct gate *g, const struct record_row *was)
 {
@@ -181,16 +232,14 @@ static void compare_row(struct gate *g, const struct record_row *was)
         [DECIDE_INCONCLUSIVE] = VERDICT_INCONCLUSIVE, [DECIDE_REGRESS] = VERDICT_REGRESS};
     const struct record_row *now = find_now(g, was);
     const bool ran = strcmp(was->status, "ok") == 0;
-    if (strcmp(was->impl, "null") == 0)
-        return;
-    if (strcmp(was->impl, "cudnn") == 0) {
-        if (now)
+    if (!is_judged(was)) {
+        if (now && strcmp(was->impl, "cudnn") == 0)
             add_control(g, was, now);
         return;
     }
     if (!now) {
         /* Nobody misses what the options left out. */
-        if (!ran || g->options->sweep_words.count || g->options->impls.count || g->options->is_subset) {
+        if (!ran || is_narrowed(g->options)) {
             g->not_asked += ran;
             return;
         }
@@ -208,9 +257,9 @@ static void compare_row(struct gate *g, const struct record_row *was)
     if (is_unwell(now, ran ? was : NULL, line))
         return;
     line->to_ms = now->time_ms;
-    if (!case_is_timed(was)) {
-        line->verdict = ran ? VERDICT_FIXED : VERDICT_NEW;
-        snprintf(line->why, sizeof line->why, ran ? "the baseline's check failed" : "the baseline: %s", was->status);
+    if (!case_is_timed(was) || !case_is_timed(now)) {
+        line->from_ms = case_is_timed(was) ? was->time_ms : NAN;
+        say_untimed(was, now, line);
         return;
     }
     const struct decide_stored before = stored(was), after = stored(now);
@@ -228,17 +277,43 @@ static void compare_row(struct gate *g, const struct record_row *was)
     }
 }
 
+static struct verdict_line *line_of(const struct gate *g, const struct record_row *row)
+{
+    for (int i = 0; i < g->count; i++)
+        if (g->lines[i].repro == row->repro)
+            return &g->lines[i];
+    return NULL;
+}
+
+/* Rows that neither the baseline nor a floor asks for: what is wrong is wrong, with or without a time to compare. One
+ * that is refused is no loss where nothing had it before. */
+static void compare_others(struct gate *g)
+{
+    for (int i = 0; i < g->current.count; i++) {
+        const struct record_row *row = &g->current.rows[i];
+        const bool is_ok = strcmp(row->status, "ok") == 0;
+        const bool is_wrong = is_ok ? strcmp(row->check, "fail") == 0
+                                    : strcmp(row->status, "error") == 0 || strcmp(row->status, "timeout") == 0;
+        if (!is_judged(row) || line_of(g, row) || !(is_wrong || (is_ok && g->options->baseline)))
+            continue;
+        struct verdict_line *line = new_line(g, row);
+        g->unchecked += is_ok && strcmp(row->check, "off") == 0;
+        if (is_unwell(row, NULL, line))
+            continue;
+        line->to_ms = row->time_ms;
+        line->verdict = VERDICT_NEW;
+        snprintf(line->why, sizeof line->why, "not in the baseline");
+    }
+}
+
 /* Floors, on rows that are well; a row that only floors ask for gets a line of its own. */
 static void compare_floors(struct gate *g)
 {
     for (int i = 0; i < g->current.count; i++) {
         const struct record_row *row = &g->current.rows[i];
         char missed[200];
-        struct verdict_line *line = NULL;
         const enum floors_answer answer = floors_ask(g->floors, row, missed, sizeof missed);
-        for (int l = 0; l < g->count && !line; l++)
-            if (g->lines[l].repro == row->repro)
-                line = &g->lines[l];
+        struct verdict_line *line = line_of(g, row);
         if (!line && answer == FLOORS_NOT_ASKED)
             continue;
         if (!line) {
@@ -278,14 +353,16 @@ static int compare(struct gate *g)
     g->lines = xcalloc((unsigned long)(g->baseline.count + g->current.count + 1), sizeof *g->lines);
     for (int i = 0; i < g->baseline.count; i++)
         compare_row(g, &g->baseline.rows[i]);
-    if (g->floors) {
+    if (g->floors)
         compare_floors(g);
-        if (!floors_are_answered(g->floors, &why)) {
-            log_error("--floors: %s", why.text);
-            return EXIT_NOT_COMPARABLE;
-        }
+    const bool is_answered = !g->floors || floors_are_answered(g->floors, &why);
+    const bool is_compared = g->count > 0;
+    compare_others(g);
+    if (!is_answered) {
+        log_error("--floors: %s", why.text);
+        return EXIT_NOT_COMPARABLE;
     }
-    if (g->count)
+    if (is_compared)
         return EXIT_OK;
     const char *made_by = json_string_value(json_object_get(g->baseline.header, "command_line"));
     log_error("gate: no case of the baseline is in the current record; the baseline was made by: %s",
@@ -301,14 +378,16 @@ int gate_run(const struct options *o)
     const char *folder = o->out_dir && strcmp(o->out_dir, "none") != 0 ? o->out_dir : NULL;
     if (!isnan(o->delta_pct))
         g.rules.gate_delta = log1p(o->delta_pct / 100);
-    int code = folder && !path_make_dirs(folder) ? EXIT_IO : read_all(&g, folder);
+    int code = !verdicts_forget(o, folder) || (folder && !path_make_dirs(folder)) ? EXIT_IO : read_all(&g, folder);
     if (code == EXIT_OK)
         code = compare(&g);
     if (code != EXIT_USAGE) {
         verdicts_sort(g.lines, g.count);
         code = (int)exit_worst((enum exit_code)code, (enum exit_code)verdicts_exit(g.lines, g.count));
+        code = (int)exit_worst((enum exit_code)code, (enum exit_code)g.measured_code);
         if (g.control_count) {
-            snprintf(control, sizeof control, "cudnn, not judged: time %+.1f %%, against the GEMM %+.1f %% (geomeans of %d)",
+            snprintf(control, sizeof control,
+                     "cudnn, not judged: time %+.1f %%, against the GEMM %+.1f %% (geomeans of %d)",
                      per_cent(g.control_time_sum / g.control_count), per_cent(g.control_share_sum / g.control_count),
                      g.control_count);
             r.control = control;

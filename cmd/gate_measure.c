@@ -93,8 +93,20 @@ static bool add_sweep(struct name_list *w, const struct options *o, const struct
     return true;
 }
 
+/* Does a row tell of what a process says with its exit code? */
+static bool is_explained(int code, const struct record_file *file)
+{
+    for (int i = 0; i < file->count; i++) {
+        const struct record_row *row = &file->rows[i];
+        if (code == EXIT_CHECK_FAILED ? strcmp(row->check, "fail") == 0
+                                      : strcmp(row->status, "error") == 0 || strcmp(row->status, "timeout") == 0)
+            return true;
+    }
+    return code == EXIT_OK;
+}
+
 static int run_process(const struct options *o, struct name_list *w, double quiet_s, const char *out,
-                       struct record_file *current)
+                       struct record_file *current, int *ended)
 {
     char *err = xasprintf("%s.err", out), what[420];
     struct unit_result result;
@@ -115,6 +127,9 @@ static int run_process(const struct options *o, struct name_list *w, double quie
     } else if (!record_read(out, current, &why)) {
         log_error("gate: the run %s", result.code ? unit_describe(&result, what, sizeof what) : why.text);
         code = result.code ? result.code : EXIT_IO;
+    } else if (!is_explained(result.code, current)) {
+        log_error("gate: the run %s; no row of its record says why", unit_describe(&result, what, sizeof what));
+        *ended = result.code;
     }
     unlink(err);
     free(err);
@@ -122,7 +137,7 @@ static int run_process(const struct options *o, struct name_list *w, double quie
 }
 
 int gate_measure(const struct options *o, const struct record_file *baseline, const char *folder,
-                 struct record_file *current)
+                 struct record_file *current, int *ended)
 {
     const char *root = getenv("TMPDIR");
     struct probe probe;
@@ -161,7 +176,7 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
     if (code == EXIT_OK)
         code = device_lock(probe.lock_name, unit_is_interrupted, &lock);
     if (code == EXIT_OK)
-        code = run_process(o, &words, quiet_s, out, current);
+        code = run_process(o, &words, quiet_s, out, current, ended);
     if (lock >= 0)
         device_unlock(lock);
     if (!folder)

@@ -6,9 +6,10 @@
 #include "cmd/options.h"
 #include "cmd/record.h"
 
-/* baseline: NULL with floors alone. The record also goes to <folder>/current.jsonl where folder is not NULL. EXIT_OK, or
- * a code after a sentence. */
+/* baseline: NULL with floors alone. The record also goes to <folder>/current.jsonl where folder is not NULL. EXIT_OK,
+ * or a code after a sentence. *ended is set, after a sentence, where the process ended with EXIT_CHECK_FAILED or
+ * EXIT_DEVICE and no row of its record says why. */
 int gate_measure(const struct options *, const struct record_file *baseline, const char *folder,
-                 struct record_file *current);
+                 struct record_file *current, int *ended);
 
 #endif

@@ -1,6 +1,7 @@
 /* The rules that join options: sizes, outputs, and pairs that contradict each other. What can be known to fail before
  * minutes of work fails here. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/log.h"
@@ -153,8 +154,29 @@ static bool check_outputs(const struct parse *p)
     return true;
 }
 
+/* What ab and gate read must not be what they write: --junit, and `outputs` in the folder of --out. */
+static bool check_input(const struct options *o, const char *name, const char *path, const char *const *outputs,
+                        size_t count)
+{
+    const bool has_dir = o->out_dir && strcmp(o->out_dir, "none") != 0;
+    if (!path)
+        return true;
+    if (o->junit_path && path_is_same(o->junit_path, path))
+        return options_refuse("--junit", o->junit_path, "is the file of %s; must be another one", name);
+    for (size_t i = 0; i < count && has_dir; i++) {
+        char *output = xasprintf("%s/%s", o->out_dir, outputs[i]);
+        const bool is_same = path_is_same(output, path);
+        free(output);
+        if (is_same)
+            return options_refuse("--out", o->out_dir, "its %s is the file of %s; must be another folder", outputs[i],
+                                  name);
+    }
+    return true;
+}
+
 static bool check_gate(const struct parse *p)
 {
+    static const char *const outputs[] = {"current.jsonl", "verdicts.csv"};
     const struct options *o = p->o;
     if (!o->baseline && !o->floors)
         return options_refuse("gate", NULL, "needs something to compare with: --baseline A.jsonl, or --floors FILE");
@@ -163,7 +185,8 @@ static bool check_gate(const struct parse *p)
                               o->impls.count ? "--impl" : o->sweep_words.names[0]);
     if (o->is_subset && !(o->current && o->baseline))
         return options_refuse("--subset", NULL, "is for a --baseline and a --current record");
-    return true;
+    return check_input(o, "--baseline", o->baseline, outputs, 2) &&
+           check_input(o, "--current", o->current, outputs, 2) && check_input(o, "--floors", o->floors, outputs, 2);
 }
 
 static bool check_ab(const struct parse *p)
@@ -174,7 +197,8 @@ static bool check_ab(const struct parse *p)
                               o->files.count == 1 ? "is" : "are", o->files.count);
     if (o->pairs.count > 2 || (o->pairs.count == 2 && o->pairs.values[0] > o->pairs.values[1]))
         return options_refuse("--pairs", typed(p, "--pairs"), "must be the least and the most, as 5,12");
-    return true;
+    static const char *const outputs[] = {"verdicts.csv"};
+    return check_input(o, "OLD", o->files.names[0], outputs, 1) && check_input(o, "NEW", o->files.names[1], outputs, 1);
 }
 
 static bool check_plot(const struct parse *p)

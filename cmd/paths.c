@@ -136,6 +136,18 @@ bool path_is_same(const char *a, const char *b)
     return stat(parent, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
+bool path_forget(const char *path)
+{
+    struct stat own, status;
+    if (lstat(path, &own) != 0 || stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+        return true;
+    /* A link is the user's (/dev/stderr is one): only what it leads to was written. */
+    if ((S_ISREG(own.st_mode) ? unlink(path) : truncate(path, 0)) == 0 || errno == ENOENT)
+        return true;
+    log_error("%s: what an earlier run left cannot be removed: %s", path, strerror(errno));
+    return false;
+}
+
 bool path_make_dirs(const char *path)
 {
     char *copy = xstrdup(path);

@@ -1,5 +1,5 @@
 /* Can this path be used as the user wants to? Answered before any work, without changing the disk; only
- * path_make_dirs changes it. */
+ * path_make_dirs and path_forget change it. */
 #ifndef FABENCH_PATHS_H
 #define FABENCH_PATHS_H
 
@@ -17,6 +17,10 @@ bool path_has_file(const char *path, struct attn_message *why); /* an existing f
 
 /* Would both name the same regular file? Also when neither exists yet. */
 bool path_is_same(const char *a, const char *b);
+
+/* Leaves nothing of a file that an earlier run wrote: removes it, or empties what a link leads to; what is no regular
+ * file (a pipe, a terminal) stays. True when there is none. False after a sentence on stderr. */
+bool path_forget(const char *path);
 
 /* mkdir -p. False after a sentence on stderr. */
 bool path_make_dirs(const char *path);

@@ -71,12 +71,18 @@ static bool has_ended(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* Waits for the end of the child; false when it had to be killed for silence. */
-static bool watch(const struct unit_request *request, pid_t pid, int out, int err, int *state)
+static double output_limit_mb(const struct unit_request *request)
 {
+    return request->output_limit_mb > 0 ? request->output_limit_mb : UNIT_OUTPUT_LIMIT_MB;
+}
+
+/* Waits for the end of the child: UNIT_EXITED, or the limit that it passed, and was killed for. */
+static enum unit_end watch(const struct unit_request *request, pid_t pid, int out, int err, int *state)
+{
+    const double started_s = now_s(), most_bytes = 1e6 * output_limit_mb(request);
     off_t seen = 0;
-    double last_word_s = now_s(), interrupted_s = 0;
-    bool was_silent = false;
+    double last_word_s = started_s, interrupted_s = 0;
+    enum unit_end passed = UNIT_EXITED;
     while (!has_ended(pid)) {
         const off_t size = size_of(out) + size_of(err);
         const double t = now_s();
@@ -90,10 +96,13 @@ static bool watch(const struct unit_request *request, pid_t pid, int out, int er
         }
         if ((interrupted_s > 0 && t - interrupted_s > INTERRUPT_LIMIT_S) || interrupts > 1)
             kill(-pid, SIGKILL);
-        if (t - last_word_s > request->silence_limit_s) {
-            was_silent = true;
+        if (passed == UNIT_EXITED)
+            passed = (double)size > most_bytes                                              ? UNIT_TOO_MUCH
+                     : request->wall_limit_s > 0 && t - started_s > request->wall_limit_s ? UNIT_TOO_LONG
+                     : t - last_word_s > request->silence_limit_s                         ? UNIT_SILENT
+                                                                                            : UNIT_EXITED;
+        if (passed != UNIT_EXITED)
             kill(-pid, SIGKILL);
-        }
         if (request->progress)
             log_progress("%s", request->progress);
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
@@ -102,7 +111,10 @@ static bool watch(const struct unit_request *request, pid_t pid, int out, int er
     while (waitpid(pid, state, 0) < 0 && errno == EINTR) {
     }
     log_progress_clear();
-    return !was_silent;
+    /* Once more: the limit must not depend on whether it ended between two looks. */
+    if (passed == UNIT_EXITED && (double)(size_of(out) + size_of(err)) > most_bytes)
+        passed = UNIT_TOO_MUCH;
+    return passed;
 }
 
 /* The last line of a file that has words. */
@@ -141,11 +153,14 @@ void unit_run(const struct unit_request *request, struct unit_result *result)
             waitpid(pid, &state, 0);
             result->code = exec_error;
         } else {
-            const bool spoke = watch(request, pid, out, err, &state);
-            result->end = interrupts > 0      ? UNIT_INTERRUPTED
-                          : !spoke            ? UNIT_SILENT
-                          : WIFEXITED(state) ? UNIT_EXITED
-                                              : UNIT_SIGNALLED;
+            const enum unit_end passed = watch(request, pid, out, err, &state);
+            result->end = interrupts > 0            ? UNIT_INTERRUPTED
+                          : passed != UNIT_EXITED ? passed
+                          : WIFEXITED(state)      ? UNIT_EXITED
+                                                    : UNIT_SIGNALLED;
+            result->limit = passed == UNIT_TOO_LONG   ? request->wall_limit_s
+                            : passed == UNIT_TOO_MUCH ? output_limit_mb(request)
+                                                      : 0;
             result->code = WIFEXITED(state) ? WEXITSTATUS(state) : WTERMSIG(state);
         }
     }
@@ -171,6 +186,12 @@ char *unit_describe(const struct unit_result *r, char *buffer, unsigned long siz
     case UNIT_SILENT:
         snprintf(buffer, size, "said nothing for too long and was killed after %.0f s%s%s", r->elapsed_s, colon,
                  r->last_words);
+        break;
+    case UNIT_TOO_LONG:
+        snprintf(buffer, size, "took longer than %g s, the limit, and was killed%s%s", r->limit, colon, r->last_words);
+        break;
+    case UNIT_TOO_MUCH:
+        snprintf(buffer, size, "wrote more than %g MB, the limit, and was stopped%s%s", r->limit, colon, r->last_words);
         break;
     case UNIT_INTERRUPTED:
         snprintf(buffer, size, "was interrupted");

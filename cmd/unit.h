@@ -6,20 +6,34 @@
 
 /* Of silence: opening a device and preparing a problem, as the supervisor of a sweep allows it, and a margin. */
 enum { UNIT_PREPARE_LIMIT_S = 150 };
+/* Of stdout and stderr together. Records have some MB; what writes on without end would fill the disk, and to the limit
+ * of silence every byte is a sign of life. */
+enum { UNIT_OUTPUT_LIMIT_MB = 256 };
 
 struct unit_request {
     char *const *argv;                 /* terminated by NULL; argv[0] is a path */
     const char *out_path, *err_path;   /* its stdout and stderr; made or emptied */
     double silence_limit_s;            /* killed when neither file grew for so long */
+    double wall_limit_s;               /* killed after so long, whatever it says; 0 = no limit */
+    double output_limit_mb;            /* killed when both files have more; 0 = UNIT_OUTPUT_LIMIT_MB */
     const char *progress;              /* the progress line while it runs, NULL = none */
 };
 
-enum unit_end { UNIT_EXITED, UNIT_SIGNALLED, UNIT_SILENT, UNIT_INTERRUPTED, UNIT_NOT_STARTED };
+enum unit_end {
+    UNIT_EXITED,
+    UNIT_SIGNALLED,
+    UNIT_SILENT,
+    UNIT_TOO_LONG,
+    UNIT_TOO_MUCH,
+    UNIT_INTERRUPTED,
+    UNIT_NOT_STARTED,
+};
 
 struct unit_result {
     enum unit_end end;
     int code;              /* exit code, signal, or errno */
     double elapsed_s;
+    double limit;          /* the one it passed: s of UNIT_TOO_LONG, MB of UNIT_TOO_MUCH */
     char last_words[320];  /* the last line on its stderr, without "fabench: "; "" when it said nothing */
 };
 

@@ -7,6 +7,7 @@
 
 #include "cmd/log.h"
 #include "cmd/numbers.h"
+#include "cmd/paths.h"
 #include "cmd/wrap.h"
 
 static const struct {
@@ -68,6 +69,14 @@ int verdicts_exit(const struct verdict_line *lines, int count)
     for (int i = 0; i < count; i++)
         code = (int)exit_worst((enum exit_code)code, (enum exit_code)verdict_exit(lines[i].verdict));
     return code;
+}
+
+bool verdicts_forget(const struct options *o, const char *folder)
+{
+    char *table = folder ? xasprintf("%s/verdicts.csv", folder) : NULL;
+    const bool is_gone = !o->junit_path || path_forget(o->junit_path), is_gone_too = !table || path_forget(table);
+    free(table);
+    return is_gone && is_gone_too;
 }
 
 char *verdicts_count(const struct verdict_line *lines, int count, char *buffer, size_t size)

@@ -64,6 +64,10 @@ void verdicts_annotate(const struct verdict_report *, FILE *);
 bool verdicts_junit(const struct verdict_report *, const char *path);
 bool verdicts_csv(const struct verdict_report *, const char *path);
 
+/* At the start of a run: a run that ends without verdicts must not leave the files of the one before it, which may have
+ * passed. Arguments as of verdicts_deliver. False after a sentence on stderr. */
+bool verdicts_forget(const struct options *, const char *folder);
+
 /* All of it: --soft, the terminal, annotations, --junit, and <folder>/verdicts.csv where there is a folder to keep (NULL
  * = none). `code` is the run's exit code before --soft; returns the one to end with. */
 int verdicts_deliver(struct verdict_report *, int code, const struct options *, const char *folder);

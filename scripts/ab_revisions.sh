@@ -28,9 +28,14 @@ build_revision() {
     local commit folder log arguments=(-DFABENCH_TESTS=OFF -DCMAKE_BUILD_TYPE=Release)
     commit=$(git rev-parse --verify --quiet --short=12 "$1^{commit}") || usage "$1: git knows no such revision"
     folder=$root/build/revisions/$commit
+    mkdir -p "$folder"
+    # One build of a revision at a time: another one would take the worktree away from under it.
+    if [ ! -x "$folder/fabench" ] && command -v flock >/dev/null; then
+        exec 9>"$folder/lock"
+        flock -n 9 || { echo "ab_revisions: $1 ($commit) is being built by another run: waiting" >&2; flock 9; }
+    fi
     if [ ! -x "$folder/fabench" ]; then
         log=$folder/build.log
-        mkdir -p "$folder"
         echo "ab_revisions: building $1 ($commit), everything that is said: $log" >&2
         if [ -e .deps/setup.env ]; then
             # shellcheck source=/dev/null
@@ -43,10 +48,13 @@ build_revision() {
             cmake -S "$folder/source" -B "$folder/build" "${arguments[@]}" >>"$log" 2>&1 &&
             cmake --build "$folder/build" -j "$(nproc)" --target fabench >>"$log" 2>&1 ||
             { tail -n 30 "$log" >&2; echo "ab_revisions: $1 does not build" >&2; exit 5; }
-        cp "$folder/build/fabench" "$folder/fabench"
+        # Whole or not at all: that it is there is all that the next run asks for.
+        { cp "$folder/build/fabench" "$folder/fabench.new" && mv "$folder/fabench.new" "$folder/fabench"; } ||
+            { echo "ab_revisions: $folder/fabench cannot be written" >&2; exit 7; }
         git worktree remove --force "$folder/source"
         rm -rf "$folder/build"
     fi
+    exec 9>&-
     echo "$folder/fabench"
 }
 

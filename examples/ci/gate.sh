@@ -5,7 +5,11 @@
 #   ci/gate.sh baseline      measures this checkout into ci/baseline.jsonl, to be committed
 #   ci/gate.sh gate          this checkout against ci/baseline.jsonl
 #
-# Exit: fabench's. 0 as fast as before, 1 wrong, 3 slower, 4 too noisy to say, 5 not comparable, 6 no usable GPU.
+# Exit: fabench's. 0 as fast as before, 1 wrong, 3 slower, 4 too noisy to say, 5 not comparable, or a checkout does not
+# build, 6 no usable GPU.
+#
+# Two `ab` or `gate` on one GPU wait for each other (fabench's lock); `verify` and `baseline` do not: measure a baseline
+# while nobody else does anything there.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 export PATH=$fabench_prefix/bin:$PATH
@@ -21,6 +25,17 @@ usage() { sed -n '4,6s/^# *//p' "$0" >&2; exit 2; }
 [ $# -ge 1 ] || usage
 mkdir -p "$out"
 
+# must_build DIR: build_in, or exit code 5: a build tool's own would read as one of fabench's, 1 as a wrong result. In a
+# shell of its own and behind no `||`, where `set -e` would not hold for the lines of build_in.
+must_build() {
+    local code
+    set +e
+    (set -e; build_in "$1")
+    code=$?
+    set -e
+    [ "$code" -eq 0 ] || { echo "${0##*/}: $1 does not build (code $code)" >&2; exit 5; }
+}
+
 case $1 in
 ab)
     [ $# -eq 2 ] || usage
@@ -28,20 +43,20 @@ ab)
     old=$(mktemp -d)
     trap 'git worktree remove --force "$old"' EXIT
     git worktree add --quiet --detach "$old" "$2"
-    build_in "$old"
-    build_in .
+    must_build "$old"
+    must_build .
     fabench verify --device "$device" --impl-lib "$library" --impl "$impl" "${verify[@]}" --out "$out/verify"
     fabench ab "$old/$library" "$library" --impl "$impl" "${options[@]}" --device "$device" --junit "$out/ab.xml" --out "$out/ab"
     ;;
 baseline)
     [ $# -eq 1 ] || usage
-    build_in .
+    must_build .
     fabench --impl-lib "$library" --impl "$impl" "${options[@]}" --preheat-s 3 --device "$device" \
         --out "$out/baseline" --jsonl "$baseline"
     ;;
 gate)
     [ $# -eq 1 ] || usage
-    build_in .
+    must_build .
     fabench gate --baseline "$baseline" --impl-lib "$library" --impl "$impl" "${options[@]}" \
         --device "$device" --junit "$out/gate.xml" --out "$out/gate"
     ;;

@@ -8,8 +8,13 @@
 # 2 options, 6 no usable GPU, 7 files.
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 7
 preset="--preset acceptance"
+device= # of info: the device that is measured
+last=
 for word in "$@"; do
+    [ "$last" != --device ] || device=$word
+    last=$word
     case $word in
+    --device=*) device=${word#--device=} ;;
     --out | --out=* | --jsonl | --jsonl=* | --plot | --plot=*)
         echo "acceptance: $word: where the results go is fixed; move fabench-acceptance-<utc>/ afterwards" >&2
         exit 2
@@ -39,7 +44,8 @@ if [ ! -s "$out/run.jsonl" ] || ! grep -q '"type": *"row"' "$out/run.jsonl"; the
 fi
 "$here/fabench" report "$out/run.jsonl" --out "$out/report" --quiet ||
     echo "acceptance: the report could not be made; the record is whole" >&2
-"$here/fabench" info >"$out/info.txt" 2>&1 || true # how the device is found is no measurement
+# How the device is found is no measurement: whatever its code.
+"$here/fabench" info ${device:+--device "$device"} >"$out/info.txt" 2>&1 || true
 cp "$here/PACKAGE.txt" "$out/" 2>/dev/null
 if tar -czf "$out.tar.gz" "$out"; then
     echo "send back: $PWD/$out.tar.gz (exit $code)"

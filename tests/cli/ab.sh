@@ -163,6 +163,11 @@ limit_s=40 run ab ./old ./new --device cpu
 expect_code 6
 expect_sentence 'does not answer to --version'
 : >new.conf
+printf '#!/bin/sh\nexec yes "fabench 0.1"\n' >endless
+chmod +x endless
+limit_s=40 run ab --device cpu ./endless ./endless # every byte is a sign of life
+expect_code 6
+expect_sentence 'ab OLD ./endless: does not answer to --version: wrote more than 1 MB'
 if ! "$fabench" info --device cuda:0 >/dev/null 2>&1; then
     run ab ./old ./new # no GPU: never the CPU instead
     expect_code 6
@@ -179,6 +184,13 @@ expect "one failure of three tests" grep -q 'tests="3" failures="1" errors="0"' 
 fakes '' 'method=2' --junit junit.xml
 expect_stdout '^NOT COMPARABLE: nothing was compared'
 expect "an error where nothing was compared" grep -q 'tests="1" failures="0" errors="1"' junit.xml
+# A run that ends without verdicts leaves none of the one before it.
+fakes '' '' --junit junit.xml
+expect_code 0
+expect_file runs/verdicts.csv
+run ab ./old ./absent --device cpu --out runs --junit junit.xml
+expect_code 2
+expect "no stale verdicts" test ! -e junit.xml -a ! -e runs/verdicts.csv
 
 # ---- one at a time ----
 echo 'run="touch started; sleep 2"' >old.conf

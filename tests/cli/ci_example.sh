@@ -83,4 +83,22 @@ expect "a verdict (0, 3 or 4), not $code" test "$code" -eq 0 -o "$code" -eq 3 -o
 expect_stdout '^(pass|REGRESS|IMPROVE|INCONCLUSIVE) .* 512 fp32'
 expect_file fabench-ci/gate.xml
 expect_file fabench-ci/gate/verdicts.csv
+
+# A kernel that does not build is no wrong result, whatever code the build tool has.
+echo 'not C' >>plugin.c
+for arguments in check.sh "gate.sh gate" "gate.sh ab HEAD"; do
+    what="ci/$arguments, a compiler error"
+    code=0
+    # shellcheck disable=SC2086 # words
+    FABENCH_DEVICE=cpu ci/$arguments >"$tmp/out" 2>"$tmp/err" || code=$?
+    expect_code 5
+    expect_stderr '(check|gate).sh: \. does not build'
+done
+git checkout --quiet plugin.c
+echo 'build_in() { false; true; }' >>ci/settings.sh # any line of it may fail
+what="ci/check.sh, a line of build_in that fails"
+code=0
+ci/check.sh >"$tmp/out" 2>"$tmp/err" || code=$?
+expect_code 5
+git checkout --quiet ci/settings.sh
 finish

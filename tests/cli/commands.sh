@@ -32,6 +32,9 @@ expect "a row named fused_cpu:$variant" test "$(csv_cell out 1 impl)" = "fused_c
 expect "that variant, not '$(csv_cell out 1 variant)'" test "$(csv_cell out 1 variant)" = "$variant"
 expect "a command that makes it again" grep -qF -- "--impl fused_cpu:$variant " <<<"$(csv_cell out 1 repro)"
 expect "another row named fused_cpu" test "$(csv_cell out 2 impl)" = fused_cpu
+run_small --impl "fused_cpu:$variant,fused_cpu" --dump dumped
+expect_code 0
+expect "a folder of each" test "$(find dumped -name o.npy | wc -l)" -eq 2
 run_small --impl fused_cpu:"${variant}x"
 expect_code 2
 expect_sentence "unknown variant, did you mean fused_cpu:$variant"

@@ -32,6 +32,49 @@ expect "worst first" test "$(sed -n 2p verdicts/verdicts.csv | cut -d, -f1)" = R
 expect "well-formed XML" python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("junit.xml")'
 gate --baseline base.jsonl --current slow.jsonl --delta 12%
 expect_code 0
+
+# A run that ends early leaves no verdicts of the one before it; what is not a file stays.
+gate --baseline base.jsonl --current same.jsonl --junit green.xml
+expect_code 0
+gate --baseline base.jsonl --current same.jsonl --junit /dev/null
+expect_code 0
+expect "still a device" test -c /dev/null
+ln -s green.xml link.xml
+gate --baseline absent.jsonl --current same.jsonl --junit link.xml
+expect_code 5
+expect "the link's file says so" grep -q 'errors="1"' green.xml
+expect "still a link" test -L link.xml
+# Usage that only the measuring process can refuse: no verdicts at all.
+gate --baseline same.jsonl --device cpu --seqlen 128 --impl nonsense --junit green.xml
+expect_code 2
+expect "no stale JUnit" test ! -e green.xml
+expect "no stale table" test ! -e verdicts/verdicts.csv
+rm -f link.xml
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir closed && touch closed/green.xml && chmod a-w closed
+    gate --baseline base.jsonl --current same.jsonl --junit closed/green.xml
+    expect_code 7
+    expect_stderr 'cannot be removed'
+    chmod u+w closed
+fi
+# What is read is not what is written.
+cp base.jsonl verdicts/current.jsonl
+refused_output() { # refused_output REGEX ARGUMENT...
+    run gate "${@:2}"
+    expect_code 2
+    expect_sentence "$1"
+}
+refused_output '--out verdicts: its current.jsonl is the file of --baseline' \
+    --baseline verdicts/../verdicts/current.jsonl --device cpu --out verdicts
+refused_output '--out verdicts: its verdicts.csv is the file of --floors' --floors verdicts/verdicts.csv --out verdicts
+refused_output '--junit base.jsonl: is the file of --baseline' --baseline base.jsonl --junit base.jsonl
+refused_output '--junit ./same.jsonl: is the file of --current' \
+    --baseline base.jsonl --current same.jsonl --junit ./same.jsonl
+expect "inputs as they were" cmp base.jsonl verdicts/current.jsonl
+rm verdicts/current.jsonl
+run ab ./fake "$fabench" --device cpu --junit fake
+expect_code 2
+expect_sentence '--junit fake: is the file of OLD'
 GITHUB_ACTIONS=true gate --baseline base.jsonl --current slow.jsonl
 expect_stdout '^::error title=fabench gate%3A REGRESS fwd full d64 256 fp16::fused_fake '
 
@@ -87,6 +130,41 @@ expect_code 0
 record error.jsonl 'statuses=(ok error ok)'
 gate --baseline base.jsonl --current error.jsonl
 expect_code 6
+# Also where the baseline has no such case, or only floors are given; refused there is no loss.
+head -3 base.jsonl >first.jsonl
+gate --baseline first.jsonl --current wrong.jsonl
+expect_code 1
+expect_stdout '^CHECK FAILED: 1 wrong'
+expect "wrong" test "$(verdict 256 fused_fake)" = FAIL
+expect "not in the baseline" test "$(verdict 512 fused_fake)" = NEW
+gate --baseline first.jsonl --current error.jsonl
+expect_code 6
+expect "an error" test "$(verdict 256 fused_fake)" = ERROR
+gate --baseline first.jsonl --current lost.jsonl
+expect_code 0
+expect "no line" test -z "$(verdict 256 fused_fake)"
+printf 'q_len,impl,min_time_ms\n128,fused,0.001\n' >one.csv
+gate --floors one.csv --current wrong.jsonl
+expect_code 1
+gate --floors one.csv --current same.jsonl
+expect_code 0
+expect "its one line" test "$(wc -l <verdicts/verdicts.csv)" -eq 2
+sed 's/"impl":"fused_fake","asked":"fused"/"impl":"cudnn","asked":"cudnn"/' wrong.jsonl >control.jsonl
+gate --baseline first.jsonl --current control.jsonl --subset # the control is not judged
+expect_code 0
+# A row without a time is no verdict, a record without any no baseline.
+sed '4s/"time_ms":[^,]*,//' base.jsonl >untimed.jsonl
+gate --baseline untimed.jsonl --current same.jsonl
+expect_code 4
+expect "open" test "$(verdict 256 fused_fake)" = INCONCLUSIVE
+expect_stdout 'it has no time in the baseline'
+gate --baseline same.jsonl --current untimed.jsonl
+expect_code 4
+expect_stdout 'it has no time in the current record'
+sed 's/"time_ms":[^,]*,//' base.jsonl >timeless.jsonl
+gate --baseline timeless.jsonl --current same.jsonl
+expect_code 5
+expect_sentence 'timeless.jsonl: none of its rows has a time'
 head -3 same.jsonl >short.jsonl
 gate --baseline base.jsonl --current short.jsonl
 expect_code 5
@@ -185,6 +263,12 @@ sed 's/"command_line":"[^"]*"/"command_line":"fabench --impl-lib absent.so"/' no
 gate --baseline line.jsonl --device cpu
 expect_code 5
 expect_stderr 'do not serve here'
+# Words that choose no problem excuse no case that is missing.
+sed 's/"command_line":"[^"]*"/"command_line":"fabench --device cpu --impl fused --seqlen 64 --d 64 --batch 1 --heads 1 --causal --samples 6 --min-time-ms 1 --warmup-ms 0 --max-noise 100%"/' \
+    now.jsonl >shrunk.jsonl
+gate --baseline shrunk.jsonl --device cpu --timeout-s 30 --preheat-s 0 --delta 50%
+expect_code 5
+expect "the two of length 128" test "$(grep -c '^ABSENT,.* 128 ' verdicts/verdicts.csv)" -eq 2
 gate --baseline now.jsonl --device cpu --seqlen 32 --preheat-s 0
 expect_code 5
 expect_stderr 'no case of the baseline is in the current record'

@@ -84,6 +84,39 @@ static void slow_but_not_silent(void **state)
     assert_int_equal(r.code, 0);
 }
 
+/* One that never stops talking is stopped: after so long, or after so much. */
+static void talks_without_end(void **state)
+{
+    (void)state;
+    char text[500], shell[] = "/bin/sh", dash_c[] = "-c", slow[] = "while :; do echo word; sleep 0.05; done",
+                    fast[] = "echo $$ >&2; yes words", quick[] = "head -c 300000 /dev/zero >&2";
+    char *argv[] = {shell, dash_c, slow, NULL};
+    struct unit_request request = {
+        .argv = argv, .out_path = out, .err_path = err, .silence_limit_s = 100, .wall_limit_s = 0.5};
+    struct unit_result r;
+    unit_run(&request, &r);
+    assert_int_equal(r.end, UNIT_TOO_LONG);
+    assert_true(r.elapsed_s >= 0.5 && r.elapsed_s < 60);
+    assert_string_equal(unit_describe(&r, text, sizeof text), "took longer than 0.5 s, the limit, and was killed");
+    argv[2] = fast;
+    request.wall_limit_s = 0;
+    request.output_limit_mb = 0.25;
+    unit_run(&request, &r);
+    assert_int_equal(r.end, UNIT_TOO_MUCH);
+    assert_non_null(strstr(unit_describe(&r, text, sizeof text), "wrote more than 0.25 MB, the limit"));
+    const pid_t group = (pid_t)atoi(text_of(err));
+    assert_true(group > 1);
+    for (int i = 0; i < 200 && kill(-group, 0) == 0; i++) /* until somebody has waited for them */
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    assert_int_equal(kill(-group, 0), -1);
+    argv[2] = quick; /* over before anybody looked */
+    unit_run(&request, &r);
+    assert_int_equal(r.end, UNIT_TOO_MUCH);
+    request.output_limit_mb = 0; /* the limit of every unit is far above it */
+    unit_run(&request, &r);
+    assert_int_equal(r.end, UNIT_EXITED);
+}
+
 static void not_a_program(void **state)
 {
     (void)state;
@@ -167,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_and_words), cmocka_unit_test(silence),    cmocka_unit_test(slow_but_not_silent),
         cmocka_unit_test(not_a_program),  cmocka_unit_test(one_holder), cmocka_unit_test(no_folder),
+        cmocka_unit_test(talks_without_end),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }
