@@ -702,8 +702,13 @@ enum attn_status fused_sm90_fwd_accepts(const struct attn_request *request, stru
         return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld", (long long)MAX_LEN);
+    const int64_t row_tiles = row_tiles_of(p, v);
+    const enum attn_status status = attn_check_grid(row_tiles, p->q_heads, p->batch, why);
     /* The counter may run past the last tile by the number of blocks. */
-    return attn_check_grid(row_tiles_of(p, v) + request->device->multiprocessors, p->q_heads, p->batch, why);
+    if (status == ATTN_OK && row_tiles * p->q_heads * p->batch > INT32_MAX - request->device->multiprocessors)
+        return attn_fail(why, ATTN_UNSUPPORTED, "%lld tiles and as many more as there are multiprocessors are over 2^31 - 1",
+                         (long long)(row_tiles * p->q_heads * p->batch));
+    return status;
 }
 
 size_t fused_sm90_fwd_workspace_bytes(const struct attn_request *) { return COUNTER_BYTES; }

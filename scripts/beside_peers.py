@@ -15,9 +15,11 @@ import argparse
 import csv
 import json
 import math
+import os
 import statistics
 import sys
 
+PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../results/published/h200_peers.csv")
 PROBLEM = ("mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "kv_len", "head_dim", "layout", "dist", "l2")
 
 
@@ -118,7 +120,7 @@ def main():
     parser = argparse.ArgumentParser(usage="%(prog)s RECORD.jsonl... [options]", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", nargs="+", metavar="RECORD.jsonl")
-    parser.add_argument("--peers", default="results/published/h200_peers.csv", metavar="FILE.csv")
+    parser.add_argument("--peers", default=PEERS, metavar="FILE.csv")
     parser.add_argument("--impl", default="fused_sm90")
     parser.add_argument("--minimum", type=float, default=1.0, help="smallest r (1)")
     parser.add_argument("--share", type=float, default=0.97, help="smallest r / t (0.97)")

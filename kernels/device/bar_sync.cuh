@@ -12,10 +12,4 @@ __device__ __forceinline__ void bar_sync(uint32_t id, uint32_t threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/* Counts this thread at barrier `id` without waiting; the others of `threads` may be in bar_sync. */
-__device__ __forceinline__ void bar_arrive(uint32_t id, uint32_t threads)
-{
-    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 } // namespace device
