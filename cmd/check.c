@@ -182,14 +182,17 @@ static enum attn_status judge_view(struct backend *be, const struct check_reques
                                    struct record_tensor *verdict, double *by_rule, struct attn_message *why)
 {
     const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
+    const struct attn_problem *p = &view->problem;
+    const int64_t q_rows = p->batch * p->q_heads * p->q_len, kv_rows = p->batch * p->kv_heads * p->kv_len;
     struct judge_input in = {
         .tensor = tensor,
         .batch_offset = view->batch_offset,
         .head_offset = is_kv ? view->kv_head_offset : view->q_head_offset,
+        .independent_rows = is_kv && kv_rows < q_rows ? kv_rows : q_rows,
         .naive_max_abs_err = request->is_naive ? NAN : request->reference->max_abs_err[tensor],
         .peek = peek,
         .by_rule = by_rule,
-        .bounds = judge_bounds_for(tensor, view->problem.dtype, request->item->mode, request->is_naive, request->atol,
+        .bounds = judge_bounds_for(tensor, p->dtype, request->item->mode, request->is_naive, request->atol,
                                    request->rtol, view->rms[tensor]),
     };
     const struct compare_job job = job_of(request, view, tensor, &in.bounds);

@@ -230,8 +230,8 @@ bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
         out->block_rms_err = t.block_rms;
         out->gain_err = t.err_dot == 0 ? 0 : fabs(t.err_dot) / norm2_of(bound, t.ref2, t.abs2, elements);
         consider(&worst, RULE_RMS, over(out->rel_rms_err, bound->rms), worst.block, worst.at);
-        const double rows = (double)in->batch * (double)in->heads * (double)in->len;
-        consider(&worst, RULE_GAIN, over(out->gain_err, bound->gain + bound->rms / sqrt(rows)), worst.block, worst.at);
+        const double gain_bound = bound->gain + bound->rms / sqrt((double)in->independent_rows);
+        consider(&worst, RULE_GAIN, over(out->gain_err, gain_bound), worst.block, worst.at);
         if (isfinite(in->naive_max_abs_err)) {
             /* A tensor near zero gets what rule 3's floor grants its rms, times four for a single element. */
             const double one_ulp =

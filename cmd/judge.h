@@ -29,8 +29,6 @@ struct judge_bounds {
     /* Rules 3 and 4, relative to a norm that is never below norm_abs * ||abs|| nor norm_floor * sqrt(elements);
      * 0 = not applied (LSE). */
     double rms, block_rms, gain, norm_abs, norm_floor;
-    /* Rule 4's bound is gain + rms / sqrt(rows): an error that each row has to itself averages out over the rows, and a
-     * tensor of one or two rows has nothing to average over. */
     double ulp; /* the one-ulp term of rule 5, relative to the largest output; 0 = not applied */
 };
 
@@ -43,6 +41,10 @@ struct judge_input {
     const struct compare_block *blocks; /* batch * heads * compare_blocks_per_head(len) */
     int64_t batch, heads, len, head_dim;
     int64_t batch_offset, head_offset;  /* of this view in the whole tensor, for coordinates */
+    /* Over all heads, the rows of queries or the tensor's own, whichever are fewer. Rule 4's bound is gain + rms /
+     * sqrt(this): an error that each row has to itself averages out over the rows, but all keys of dK share the error in
+     * D of a query, and one or two queries have nothing to average over. */
+    int64_t independent_rows;
     struct judge_bounds bounds;
     double naive_max_abs_err;           /* rule 5; NaN = naive did not run, failed or was not finite */
     /* Reads x and ref at an element of the view, for the sentence; may be NULL. */

@@ -13,12 +13,13 @@
 
 enum { BATCH = 2, HEADS = 2, LEN = 200, DIM = 64, COUNT = BATCH * HEADS * LEN * DIM };
 
-struct fixture { float *x, *ref, *abs; };
+struct fixture { float *x, *ref, *abs; int64_t queries; };
 
 /* A reference of normal values and an output with a relative error of 1e-4, far inside every fp16 bound. */
 static struct fixture make(void)
 {
-    struct fixture f = {malloc(COUNT * sizeof(float)), malloc(COUNT * sizeof(float)), malloc(COUNT * sizeof(float))};
+    struct fixture f = {malloc(COUNT * sizeof(float)), malloc(COUNT * sizeof(float)), malloc(COUNT * sizeof(float)),
+                        BATCH * HEADS * LEN};
     float *table = malloc(FILL_TABLE_SIZE * sizeof *table), gain;
     fill_table(FILL_NORMAL, FILL_Q, table, &gain);
     for (int i = 0; i < COUNT; i++) {
@@ -40,6 +41,7 @@ static void discard(struct fixture *f)
 static bool judge(const struct fixture *f, double naive, double atol, double rtol, struct record_tensor *verdict)
 {
     struct judge_input in = {.tensor = TENSOR_DK, .batch = BATCH, .heads = HEADS, .len = LEN, .head_dim = DIM,
+                             .independent_rows = f->queries,
                              .naive_max_abs_err = naive,
                              .bounds = judge_bounds_for(TENSOR_DK, ATTN_FP16, ATTN_BWD, false, atol, rtol, 0.05)};
     struct compare_job job = {.x = {f->x, HEADS * LEN * DIM, LEN * DIM, DIM}, .dtype = ATTN_FP32, .ref = f->ref,
@@ -153,6 +155,25 @@ static void gain_fails_alone(void **state)
     discard(&f);
 }
 
+/* Keys share the error of their query. */
+static void gain_averages_over_queries(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    for (int i = 0; i < COUNT; i++)
+        f.x[i] = f.ref[i] * 1.0011f;
+    assert_false(judge_default(&f, &v));
+    assert_string_equal(v.rule, "gain");
+    f.queries = 2;
+    assert_true(judge_default(&f, &v));
+    for (int i = 0; i < COUNT; i++)
+        f.x[i] = f.ref[i] * 1.01f;
+    assert_false(judge_default(&f, &v));
+    assert_true(v.gain_err > 9e-3);
+    discard(&f);
+}
+
 static void naive_rule_fails_alone(void **state)
 {
     (void)state;
@@ -225,6 +246,7 @@ int main(void)
         cmocka_unit_test(rms_fails_alone),
         cmocka_unit_test(one_block_fails_alone),
         cmocka_unit_test(gain_fails_alone),
+        cmocka_unit_test(gain_averages_over_queries),
         cmocka_unit_test(naive_rule_fails_alone),
         cmocka_unit_test(zero_reference_has_a_floor),
         cmocka_unit_test(users_tolerance_is_literal),
