@@ -157,7 +157,7 @@ static enum attn_status check_repeats(struct arena *a, struct contender *c, stru
     const unsigned promised = c->request.deterministic ? c->impl->repeatable_deterministic[a->item->mode]
                                                        : c->impl->repeatable[a->item->mode];
     first_and_last(a->item->mode, &first, &last);
-    for (int n = 0; n < a->item->repeats; n++) {
+    for (int64_t n = 0; n < a->item->repeats; n++) {
         TRY(outputs_poison(be, &c->outputs, why));
         stage(a, STAGE_CHECK, c->slot);
         TRY(be->ops->launch(be, &c->launcher, why));
@@ -169,8 +169,8 @@ static enum attn_status check_repeats(struct arena *a, struct contender *c, stru
             TRY(output_hash(be, a->item, &c->outputs, (enum problem_tensor)t, &hash, why));
             if (hash == c->first_hash[t])
                 continue;
-            snprintf(sentence, sizeof sentence, "%s: promised bit-equal over runs, differs in run %d",
-                     problem_tensor_name((enum problem_tensor)t), n + 2);
+            snprintf(sentence, sizeof sentence, "%s: promised bit-equal over runs, differs in run %lld",
+                     problem_tensor_name((enum problem_tensor)t), (long long)n + 2);
             check_add_finding(c->tensors, &c->tensor_count, problem_tensor_name((enum problem_tensor)t), "repeat",
                               sentence);
         }

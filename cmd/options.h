@@ -49,6 +49,7 @@ struct options {
     int device_ordinal;               /* with DEVICE_CUDA */
     enum check_scope check;
     double atol, rtol;                /* NaN = not given */
+    int64_t repeats;                  /* of verify: runs after the first, whose promised tensors must be bit-equal to it */
     double warmup_ms, min_time_ms;    /* defaults 500, 500; NaN = not given, resolved by preset */
     int64_t samples;                  /* minimum number of samples; 0 = not given */
     double max_noise_pct;             /* "0.5%" -> 0.5; NaN = not given */

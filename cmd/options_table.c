@@ -142,6 +142,8 @@ const struct option_def option_table[] = {
      .is_joined = true},
     {"--rtol", NULL, KIND_REAL, AT(rtol), .min = 0, .max = 1e6, .unit = "X",
      .help = "taken literally [by dtype and row]", .group = GROUP_CHECK, .commands = RUNS | GATES},
+    {"--repeats", NULL, KIND_COUNT, AT(repeats), .min = 0, .max = 1000000, .fallback = "5", .unit = "N",
+     .help = "of verify: more runs, whose bits must agree", .group = GROUP_CHECK, .commands = VERIFY},
 
     {"--warmup-ms", NULL, KIND_REAL, AT(warmup_ms), .min = 0, .max = 3600000, LATE("500"), .unit = "X",
      .group = GROUP_MEASURE, .commands = SWEEP | GATES, .is_joined = true},

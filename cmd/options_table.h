@@ -53,7 +53,7 @@ struct option_def {
     bool is_hidden;              /* not in --help */
 };
 
-enum { OPTION_COUNT = 72, COMMAND_COUNT = 9 };
+enum { OPTION_COUNT = 73, COMMAND_COUNT = 9 };
 extern const struct option_def option_table[OPTION_COUNT];
 extern const struct command_def command_table[COMMAND_COUNT];
 extern const char *const option_group_titles[GROUP_COUNT];

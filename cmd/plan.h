@@ -13,7 +13,7 @@ struct plan_item {
     uint64_t seed;
     int64_t batch_gap;   /* extra elements between batches, to reach offsets past 2^31; 0 = packed */
     bool deterministic;
-    int repeats;         /* verify: launches whose bits must agree where promised; 0 = not asked */
+    int64_t repeats;         /* verify: launches whose bits must agree where promised; 0 = not asked */
 };
 
 struct plan {

@@ -58,7 +58,7 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, e
                       enum attn_mode mode, bool causal, int64_t head_dim, struct plan *plan)
 {
     struct plan_item item = {.mode = mode, .dist = shape->dist, .batch_gap = shape->batch_gap,
-                             .deterministic = o->deterministic, .repeats = 5};
+                             .deterministic = o->deterministic, .repeats = o->repeats};
     item.seed = o->seed + (uint64_t)plan->count;
     struct attn_problem *p = &item.problem;
     p->batch = shape->batch;

@@ -155,6 +155,8 @@ static const struct value_case {
     {"--scale 1.5", FIELD(scale), &one_and_half, "--scale 0", "--scale 0: must be a number from 1e-06 to 1000000"},
     {"--atol 0", FIELD(atol), &nothing, "--atol nan", "--atol nan: must be a number from 0 to 1000000"},
     {"--rtol 1.5", FIELD(rtol), &one_and_half, "--rtol -0.1", "--rtol -0.1: must be a number from 0 to 1000000"},
+    {"verify --repeats 5", FIELD(repeats), &five, "verify --repeats 1.5",
+     "--repeats 1.5: must be a whole number from 0 to 1000000"},
     {"--warmup-ms 0", FIELD(warmup_ms), &nothing, "--warmup-ms inf",
      "--warmup-ms inf: must be a number from 0 to 3600000"},
     {"--min-time-ms 1.5", FIELD(min_time_ms), &one_and_half, "--min-time-ms 1s",
