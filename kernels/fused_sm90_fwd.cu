@@ -47,24 +47,26 @@
  *   3 sections of equal size, so that no last one leaves multiprocessors without work; tiles taken late, K' before V_0
  *     (expected 5 to 10 % of causal)           %                     51 73 81                        33 54 66
  *                                              ->                    55 78 87                        36 56 66
- *   4 Q in registers for d128 (spares 1/3 of the reads of shared memory by Q K^T)
+ *   4 Q in registers for d128 (spares 1/3 of the reads of shared memory by Q K^T); undone by 7
  *                                              %     .. 81.0 85.0    .. 75.5 84.0
  *                                              ->    .. 81.7 85.9    .. 75.6 84.5
  *   5 three stages, and 128 rows for short causal d64                                1.02 -> 1.08 (1k) 0.88 -> 1.03 (1k)
+ *   6 the producer divides by the group once a tile, not at every load of K and V, which waited for the unit that the
+ *     exponentials saturate (expected up to 4 %)
+ *                                              %     68.9 81.2 84.8  53.8 75.8 84.7  49.6 59.7 64.8  37.0 52.2 62.9
+ *                                              ->    70.6 83.3 86.6  54.9 77.9 86.8  51.2 62.1 67.7  38.0 53.8 65.2
+ *   7 Q of d128 in shared memory again: now worth 0.1 to 3 % where 4 was worth 1
+ *                                              ->    71.6 85.4 89.2  55.0 78.7 88.0
  *   no gain, each against its neighbours in one run:
  *     turns of the warpgroups (equal); one exponential in 4 or 8 by a polynomial of degree 3 on the FMA pipe (-6 to -12 %:
  *     the assembler puts it before the exponentials instead of between them); all blocks of all tiles as one sequence of
  *     steps (-2 % d128, -7 % d64 full); the next tile's first product beside the epilogue (-2 %, d64 -7 %); half of the
- *     exponentials before the wait for O (-2 %); 128 x 160 tiles (+-1 %), 128 x 96 with three stages (-7 %), 192 x 80
- *     (-4 %); sections of 1/4, 1/2 or 1 L2 (+-0.5 %), all heads in one (-6 % at 4k).
- *   Beside FlashAttention-3's ratios to cuDNN the record of ef25b195 stands at 0.95 (d128 causal 16k) to 1.07 (d64 full
- *   1k), geometric mean over the 20 points 1.00.
- *   6 the producer divides by the group once a tile, not at every load of K and V, which waited for the unit that the
- *     exponentials saturate: not measured yet; a version of step 3 without these divisions had 69.2 % at d64 full 16k where
- *     step 5 has 66.6.
- *   next: a copy of step 3 without Q in registers, all rounding beside the exponentials, had 87.7 and 86.8 % at d128 16k
- *     full and causal where step 5 has 85.9 and 85.0: measure that tile (s2q0) again. The first block of a tile (4 % of 1k)
- *     hides behind nothing. K and V by multicast to pairs of blocks, for power.
+ *     exponentials before the wait for O (-2 %); 128 x 160 tiles (+-1 %); sections of 1/4, 1/2 or 1 L2 (+-0.5 %), all heads
+ *     in one (-6 % at 4k). After 6 and 7: d128 192 x 80 (-2 to -22 %), 128 x 96 with three stages (-3 to -7 %); d64 192 x 96
+ *     with four stages (-3 to -11 %), 128 x 192 (-8 to -17 %); the counter cleared by a kernel that this one overlaps with,
+ *     instead of a memset (+-0.2 %).
+ *   next: the first block of a tile (4 % of 1k) hides behind nothing. K and V by multicast to pairs of blocks, for power:
+ *     0.889 TFLOPS/W at d128 causal 16k, cuDNN 0.778.
  */
 #include "kernels/fused_sm90.h"
 
@@ -76,7 +78,6 @@
 #include "kernels/checks.h"
 #include "kernels/device/bar_sync.cuh"
 #include "kernels/device/exp2.cuh"
-#include "kernels/device/ldmatrix.cuh"
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/pack.cuh"
 #include "kernels/device/panel_sm80.cuh"
@@ -102,20 +103,18 @@ constexpr size_t COUNTER_BYTES = 256;
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, rows, keys, stages of K and V, Q in registers, and up to which kv_len the tile is the choice for full and for
- * causal attention: the first that fits is taken. */
+/* head_dim, rows, keys, stages of K and V, and up to which kv_len the tile is the choice for full and for causal attention:
+ * the first that fits is taken. */
 #define FWD_TILES(ROW)                                                                                                 \
-    ROW(128, 128, 128, 2, 1, ANY, ANY)                                                                                 \
-    ROW(128, 128, 128, 2, 0, NONE, NONE)                                                                               \
-    ROW(64, 128, 128, 3, 0, NONE, 1536)                                                                                \
-    ROW(64, 192, 128, 3, 0, ANY, ANY)
+    ROW(128, 128, 128, 2, ANY, ANY)                                                                                    \
+    ROW(64, 128, 128, 3, NONE, 1536)                                                                                   \
+    ROW(64, 192, 128, 3, ANY, ANY)
 constexpr int64_t NONE = 0, ANY = INT64_MAX;
 
-#define TILE_NAME(DIM, ROWS, KEYS, KV, QREG) FwdD##DIM##M##ROWS##N##KEYS##S##KV##Q##QREG
-#define TILE_STRUCT(DIM, ROWS, KEYS, KV, QREG, FULL, CAUSAL)                                                           \
-    struct TILE_NAME(DIM, ROWS, KEYS, KV, QREG) {                                                                      \
+#define TILE_NAME(DIM, ROWS, KEYS, KV) FwdD##DIM##M##ROWS##N##KEYS##S##KV
+#define TILE_STRUCT(DIM, ROWS, KEYS, KV, FULL, CAUSAL)                                                                 \
+    struct TILE_NAME(DIM, ROWS, KEYS, KV) {                                                                            \
         static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV;                              \
-        static constexpr bool Q_IN_REGISTERS = QREG;                                                                   \
     };
 FWD_TILES(TILE_STRUCT)
 
@@ -259,45 +258,18 @@ template <typename Tile> __device__ __forceinline__ void produce(Smem<Tile> &sme
 
 /* ---- consumer: products --------------------------------------------------------------------------------------- */
 
-/* The 64 rows of Q of a warpgroup as an operand: in shared memory, or taken from there into registers once a tile. */
-template <typename Tile> struct Query {
-    uint32_t in_shared;
-    uint32_t in_registers[Tile::Q_IN_REGISTERS ? Tile::HEAD_DIM / 4 : 1];
-};
-
-template <typename Tile> __device__ __forceinline__ void take_query(Query<Tile> &q, const uint16_t *slot, int consumer)
-{
-    const uint32_t rows = shared_address(slot) + consumer * 64 * ROW_BYTES;
-    q.in_shared = wgmma_k_major(rows);
-    if (!Tile::Q_IN_REGISTERS)
-        return;
-    const uint32_t warp_rows = rows + threadIdx.x / 32 % 4 * 16 * ROW_BYTES, lane = rows_first(threadIdx.x % 32);
-#pragma unroll
-    for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
-        uint32_t fragment[4];
-        ldmatrix_x4(fragment, warp_rows + i / 4 * Size<Tile>::Q_PANEL_BYTES + (lane ^ i % 4 * 32));
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-            q.in_registers[(4 * i + j) % (sizeof q.in_registers / 4)] = fragment[j];
-    }
-}
-
 /* Both of these come after a fence that follows the last touch of their registers. */
 
 /* Starts S = Q K^T. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void start_scores(float (&s)[Size<Tile>::SCORES], const Query<Tile> &q, uint32_t k)
+__device__ __forceinline__ void start_scores(float (&s)[Size<Tile>::SCORES], uint32_t q, uint32_t k)
 {
     using S = Size<Tile>;
 #pragma unroll
     for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
         const int panel = step / 4, within = step % 4 * 32;
-        const uint32_t k_step = k + (panel * S::KV_PANEL_BYTES + within) / 16;
-        if (Tile::Q_IN_REGISTERS)
-            wgmma<T, Tile::BLOCK_N>::template registers<WGMMA_K_MAJOR>(s, &q.in_registers[4 * step], k_step, step > 0);
-        else
-            wgmma<T, Tile::BLOCK_N>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
-                s, q.in_shared + (panel * S::Q_PANEL_BYTES + within) / 16, k_step, step > 0);
+        wgmma<T, Tile::BLOCK_N>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
+            s, q + (panel * S::Q_PANEL_BYTES + within) / 16, k + (panel * S::KV_PANEL_BYTES + within) / 16, step > 0);
     }
     wgmma_commit();
 }
@@ -407,8 +379,7 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
             if (inverse[i / 2 % 2] == 0.0f)
                 o[i] = 0.0f;
     }
-    if (!Tile::Q_IN_REGISTERS)
-        bar_sync(own_barrier(consumer), WARPGROUP); /* all four warps have read Q for the last time */
+    bar_sync(own_barrier(consumer), WARPGROUP); /* all four warps have read Q for the last time */
     const uint32_t to = shared_address(slot) + warp_row * ROW_BYTES;
 #pragma unroll
     for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
@@ -445,8 +416,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         const int first_row = place.first_row + consumer * 64; /* of the warpgroup; all its rows see the blocks before: */
         const int first_masked =
             (arg.causal ? max(min(arg.kv_len, first_row + 1 + shift), 0) : arg.kv_len) / Tile::BLOCK_N;
-        Query<Tile> query;
-        take_query(query, smem.q[q.slot], consumer);
+        const uint32_t query = wgmma_k_major(shared_address(smem.q[q.slot]) + consumer * 64 * ROW_BYTES);
         const auto k_operand = [&] { return wgmma_k_major(shared_address(smem.k[k.slot])); };
         const auto v_operand = [&] { return wgmma_mn_major(shared_address(smem.v[v.slot]), S::KV_PANEL_BYTES); };
         const auto mask = [&](float (&s)[S::SCORES], int n) {
@@ -600,18 +570,14 @@ cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned bl
                               : launch_typed<__nv_bfloat16, Tile>(arg, blocks, stream, call);
 }
 
-#define Q_PLACE_0 "shared memory"
-#define Q_PLACE_1 "registers"
-#define SHOWN(D, M, N, KV, QREG)                                                                                       \
+#define SHOWN(D, M, N, KV)                                                                                             \
     {                                                                                                                  \
-        "fwd_d" #D "_m" #M "n" #N "_s" #KV "q" #QREG,                                                                  \
-            #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V, Q in " Q_PLACE_##QREG                  \
+        "fwd_d" #D "_m" #M "n" #N "_s" #KV, #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V"        \
     }
-#define TABLE_ROW(DIM, ROWS, KEYS, KV, QREG, FULL, CAUSAL)                                                             \
-    {SHOWN(DIM, ROWS, KEYS, KV, QREG), DIM, ROWS, KEYS, FULL, CAUSAL,                                                  \
-     sizeof(Smem<TILE_NAME(DIM, ROWS, KEYS, KV, QREG)>),                                                               \
-     launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV, QREG)>},
-#define SHOWN_ROW(D, M, N, KV, QREG, FULL, CAUSAL) SHOWN(D, M, N, KV, QREG),
+#define TABLE_ROW(DIM, ROWS, KEYS, KV, FULL, CAUSAL)                                                                   \
+    {SHOWN(DIM, ROWS, KEYS, KV), DIM, ROWS, KEYS, FULL, CAUSAL, sizeof(Smem<TILE_NAME(DIM, ROWS, KEYS, KV)>),          \
+     launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV)>},
+#define SHOWN_ROW(D, M, N, KV, FULL, CAUSAL) SHOWN(D, M, N, KV),
 
 const Variant table[] = {FWD_TILES(TABLE_ROW)};
 
