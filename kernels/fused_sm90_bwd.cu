@@ -11,17 +11,19 @@
  *     P^T is in registers, in 16 bits                              wait for dS of both
  *     start dP^T = V dO^T, dV += P^T dO                            twice 64 x 64: dQ = dS K
  *     dS^T = P^T * (dP^T - D), in the place of P^T                   meanwhile the 64 x 64 before goes out, by way of
- *     start S^T = K Q^T of the next step                             shared memory: the copy engine adds it
- *     dS^T to shared memory, for dQ                                  registers to shared memory
- *     start dK += dS^T Q                                           one thread: Q, dO, lse2, -D of the step after the next
- *     P^T = exp2(scale_log2 S^T - lse2) of the next step
+ *     dS^T to shared memory, for dQ                                  shared memory: the copy engine adds it
+ *     start S^T = K Q^T of the next step                             one thread: Q, dO, lse2, -D of three steps on
+ *     start dK += dS^T Q                                             registers to shared memory; at d64 the second pass is
+ *     P^T = exp2(scale_log2 S^T - lse2) of the next step             added from registers
  *
  *   Both P^T and dS^T leave the accumulators as A operands; of all the scores only dS goes to shared memory. S, P and dP
  *   share one set of registers, P and dS another: 128 (d128) or 64 (d64) of dK and dV, 32 or 64, 16 or 32; dS is therefore
- *   computed from P as rounded for dV. Products of a warpgroup run under its own exponentials, and under the other's.
+ *   computed from P as rounded for dV. What is left of 216 holds parts of V and K, which spares their reads by every step.
+ *   Products of a warpgroup run under its own exponentials, and under the other's.
  *
  *   shared memory (KB)  K 32 | V 32 | Q 3 x 16 | dO 3 x 16 | dS 2 x 16 | dQ 2 x 16 | lse2, -D 3 x 0.5   d128, 64 queries
  *                       K 16 | V 16 | Q 3 x 16 | dO 3 x 16 | dS 2 x 32 | dQ 16     | lse2, -D 3 x 1     d64, 128 queries
+ *   read and written in a step, but for statistics: 356 KB, 2780 cycles, to 2560 cycles of products (d128); 292 KB (d64).
  *
  * Sums of dQ lie in the order of the accumulators. Blocks add in the order in which they get there or, for
  * request.deterministic, in the order of their keys, turn by turn: blocks with earlier keys start earlier, go through the
@@ -29,8 +31,12 @@
  * rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys behind the diagonal are masked where a uniform branch
  * says that a tile has any. A warpgroup whose keys a tile does not see leaves out everything but zeros in dS.
  *
- * Ladder. H200, fp16, 16384 tokens, hidden 2048, all kernels, TFLOPS at 1K 4K 16K; the device's clock moved by 5 to 10 %
- * between runs under its power limit, so only what was interleaved is compared.
+ * The assembler (CUDA 13.0) starts accumulators at register 24 and leaves the last three of a limit unused; it keeps sums
+ * that are still to be rounded over the start of a product if it may, which a barrier in between prevents. So dS is stored
+ * before S is started: with S first there is no room for V.
+ *
+ * Ladder. H200 (700 W), fp16, 16384 tokens, hidden 2048, all kernels, at 1K 4K 16K. To step 8 TFLOPS from separate runs,
+ * whose clocks differ by 5 to 10 %; then changes of speed between versions in the rounds of one run.
  *   1 the above, with dQ added from registers by red.v4; expected 500 cycles a step for these, under the products; ncu: the
  *     query warpgroup waits 850 of 3600 for them and is never idle at d128; d64 full 332 487 476, d128 full 419 560 560
  *   2 the copy engine adds; expected a seventh, what leaving the additions out gave; got 4 to 8 % at d64 (333 516 514),
@@ -38,19 +44,26 @@
  *   3 full: one head after the other instead of as many as the L2 holds; expected little; 1K 333 to 415 at d64, 419 to 437
  *     at d128: the sums went to device memory and back
  *   4 S of the next step before dS is stored, dQ out during the next pass, first statistics loaded early; expected 5 %,
- *     got less than the noise; kept
+ *     got less than the noise; the first of them undone by 11
  *   5 one in four exponentials off the special function unit; expected 4 % at d64; 6 % slower             (dropped)
  *   6 exponentials of the two warpgroups in turns; expected up to 8 % at d64; +-1 %                       (dropped)
  *   7 V in registers at d64; expected 5 % less shared-memory traffic; 2 to 4 % faster at 1K and 4K
  *   8 sections of 16 heads; expected the L2's gain and a full end; d128 causal 4K 448 to 483, others 0 to 2 %
- * Beside cudnn 9.19 in the rounds of one run (fabench, bshd, cold L2, before 8, every row checked in full; the kernel loaded
- * as a plugin: results/h200/20261121-5a6a514730-bwd-plugin.csv), times its speed at 1K 4K 16K:
- * d64 full 1.13 1.19 1.22, causal 1.19 1.28 1.29; d128 full 1.09 1.09 1.09, causal 1.14 1.10 1.12.
- * Since then only compiled: the descriptors of wgmma.cuh in 32 bits.
- * next: the sums of dQ zeroed and converted by blocks of the main kernel, two waves before and after the blocks that add to
- *   them, in place of most of both side kernels (76 + 52 us at 1K); Q and dO asked for half a step earlier; d64 at 1K to 2K
- *   persistent (2.5 us of start and end a block); d128: dQ of 64 x 128 in one pass, if 200 registers can be had.
- * Deterministic, times the default's speed at 4K 16K: d64 full 0.80 0.86, causal 0.76 0.85; d128 0.84 0.84, 0.96 0.88.
+ *   9 Q and dO asked for half a step earlier; expected 1 %: d64 +0.4 +1.2 +2.5 %, d128 +0.4 +0.7 +0.7 %
+ *  10 d64: half of dQ added from registers, half by the copy engine; expected 4 %: +2.5 +3.3 +4 % (d128: -1 %)
+ *  11 d128: 3/8 of V in registers; expected 3 % (12 of 368 KB a step): full +1.8 +2.2 +2.9 %, causal +1.3 +2.3 +3.0 %
+ *  12 d64: 3/4 of K in registers; expected 3 %: full +1.0 +1.8 +0.7 %, causal +1.0 +0.9 +0.9 %
+ *  13 full: sections of 8 heads; expected nothing: +0.2 to +0.9 %
+ *  14 deterministic: the wait for the turn behind the reads of dS and the next loads, 4 heads a section if full: of the
+ *     default's speed 0.76 to 0.82 at 4K and 16K -> 0.85 to 0.91. The wait before dS is awaited, where there is time: -12 %,
+ *     blocks fall into step; 32 or 64 heads side by side, so that neighbours of a head are not: -4 to -20 %, the L2 misses
+ *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
+ *     -2 to -7 %); half of dV's product under dS (d128 -0.7 %, d64 -2 %); statistics four at a time (expected half of the
+ *     loads' cycles: -1 %). dQ of 64 x 128 in one pass, 16 KB a step less, does not fit: 200 registers for a key warpgroup
+ *     are 5 too few.
+ *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
+ *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.755
+ *   TFLOPS/W (d128 causal) beside cuDNN's 0.718.
  */
 #include "kernels/fused_sm90_bwd.h"
 
@@ -64,6 +77,7 @@
 #include "kernels/device/grid_dependency.cuh"
 #include "kernels/device/ldmatrix.cuh"
 #include "kernels/device/mbarrier.cuh"
+#include "kernels/device/opaque.cuh"
 #include "kernels/device/pack.cuh"
 #include "kernels/device/red_add.cuh"
 #include "kernels/device/ring.cuh"
@@ -83,23 +97,22 @@ using namespace device;
 namespace {
 
 constexpr int64_t MAX_LEN = INT32_MAX - 65536; /* row numbers of whole tiles stay within an int */
-constexpr int SECTION_Q_HEADS = 16;
+constexpr int STAGES = 3; /* of Q and dO */
 constexpr int ROW_PADDING = 128;               /* stats and dq_sum are padded to whole tiles of any size */
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, queries, registers of a key warpgroup and of the query warpgroup, V in registers */
+/* head_dim, queries, and how many sixteens of head_dim of V and of K a key warpgroup holds in registers */
 #define BWD_TILES(ROW)                                                                                                 \
-    ROW(128, 64, 216, 72, 0)                                                                                           \
-    ROW(64, 128, 216, 72, 1)                                                                                           \
-    ROW(64, 128, 216, 72, 0)
+    ROW(128, 64, 3, 0)                                                                                                 \
+    ROW(128, 64, 0, 0)                                                                                                 \
+    ROW(64, 128, 4, 3)                                                                                                 \
+    ROW(64, 128, 4, 0)
 
-#define TILE_NAME(DIM, Q, V_HELD) BwdD##DIM##Q##Q##V##V_HELD
-#define TILE_STRUCT(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD)                                                    \
-    struct TILE_NAME(DIM, Q, V_HELD) {                                                                                 \
-        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, STAGES = 3;                                                   \
-        static constexpr int KEYS_REGISTERS = KEY_REGISTERS, DQ_REGISTERS = QUERY_REGISTERS;                           \
-        static constexpr bool HOLDS_V = V_HELD;                                                                        \
+#define TILE_NAME(DIM, Q, V_HELD, K_HELD) BwdD##DIM##Q##Q##V##V_HELD##K##K_HELD
+#define TILE_STRUCT(DIM, Q, V_HELD, K_HELD)                                                                            \
+    struct TILE_NAME(DIM, Q, V_HELD, K_HELD) {                                                                         \
+        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, V_STEPS = V_HELD, K_STEPS = K_HELD;                           \
     };
 BWD_TILES(TILE_STRUCT)
 
@@ -112,11 +125,15 @@ template <typename Tile> struct Size {
     static constexpr int STATS_BYTES = 2 * Tile::Q_TILE * int(sizeof(float));
     static constexpr int STEP_BYTES = 2 * Q_BYTES + STATS_BYTES;
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
+    static constexpr int KEYS_REGISTERS = 216, DQ_REGISTERS = 72;
     static constexpr int PASSES = 2; /* of 64 x 64 in dQ */
     static constexpr int PASS_FLOATS = SUM_FLOATS / PASSES;
-    static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2; /* of a pass on its way out: what there is room for */
+    /* The copy engine adds passes of dQ, and for d64 registers add the last one: there both ways together are faster than
+     * either. Buffers of a pass on its way out: what there is room for. */
+    static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
+    static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2;
     static_assert(Tile::HEAD_DIM * Tile::Q_TILE == SUM_FLOATS, "a tile of dQ is two passes");
-    static_assert(2 * Tile::KEYS_REGISTERS + Tile::DQ_REGISTERS <= 504, "168 registers a thread at launch");
+    static_assert(2 * KEYS_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
 };
 
 /* One tile of keys of one kv head. Blocks go section by section of kv heads and in a section tile by tile, so that of
@@ -130,11 +147,11 @@ struct Work {
 template <typename Tile> struct alignas(1024) Smem {
     using S = Size<Tile>;
     unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV on their way out */
-    unsigned char q[Tile::STAGES][S::Q_BYTES], dout[Tile::STAGES][S::Q_BYTES];
+    unsigned char q[STAGES][S::Q_BYTES], dout[STAGES][S::Q_BYTES];
     unsigned char ds[2][S::Q_PANELS * S::KV_PANEL_BYTES]; /* panels of [keys][64 queries] */
     float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_FLOATS]; /* on its way to the sums */
-    float stats[Tile::STAGES][2 * Tile::Q_TILE];                /* lse2, then -D */
-    uint64_t k_full, v_full, full[Tile::STAGES], empty[Tile::STAGES], ds_full[2], ds_empty[2];
+    float stats[STAGES][2 * Tile::Q_TILE];                /* lse2, then -D */
+    uint64_t k_full, v_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2];
     Work work; /* here and not in registers, of which there are none to spare */
 };
 
@@ -241,19 +258,11 @@ __device__ __forceinline__ void stage_dq(const float (&dq)[32], uint32_t stage, 
     }
 }
 
-enum { DQ_BARRIER = 1 };
-
-/* The copy engine adds a warp's slab of `pass` to the sums of `tile`; by turns, in the order of the keys. */
+/* The copy engine adds a warp's slab of `pass` to the sums of `tile`. */
 template <typename Tile>
 __device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Arguments &arg, int tile, int pass, int warp, int lane)
 {
     using S = Size<Tile>;
-    if (arg.turns != NULL && pass == 0) {
-        if (threadIdx.x == 0)
-            turn_wait(&arg.turns[tile], smem.work.kv_tile);
-        bar_sync(DQ_BARRIER, WARPGROUP);
-        bulk_global_fence();
-    }
     async_proxy_fence();
     __syncwarp();
     if (lane == 0) {
@@ -263,14 +272,37 @@ __device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Arguments &arg, i
     }
 }
 
+/* The same from registers. */
+template <typename Tile>
+__device__ __forceinline__ void add_dq(const float (&dq)[32], const Arguments &arg, int tile, int pass, int warp, int lane)
+{
+    float *sums = arg.dq_sum + int64_t(tile) * SUM_FLOATS + pass * Size<Tile>::PASS_FLOATS + warp * SLAB_FLOATS;
+#pragma unroll
+    for (int i = 0; i < SLAB_QUADS; ++i) {
+        const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
+        red_add_quad(sums + i * QUAD_FLOATS, lane, quad);
+    }
+}
+
+enum { DQ_BARRIER = 1 };
+
+/* Waits until the block of keys `kv_tile` may add to `tile`. */
+__device__ __forceinline__ void begin_turn(const Arguments &arg, int tile, int kv_tile)
+{
+    if (threadIdx.x == 0)
+        turn_wait(&arg.turns[tile], kv_tile);
+    bar_sync(DQ_BARRIER, WARPGROUP);
+    bulk_global_fence();
+}
+
 /* The next block of keys may add to `tile`, to which everything of this block has been sent. */
 __device__ __forceinline__ void end_turn(const Arguments &arg, int tile, int lane)
 {
     if (lane == 0) {
         bulk_wait();
         bulk_global_fence();
-        __threadfence();
     }
+    __threadfence();
     bar_sync(DQ_BARRIER, WARPGROUP);
     if (threadIdx.x == 0)
         turn_pass(&arg.turns[tile]);
@@ -285,7 +317,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     const bool copies = threadIdx.x == 0;
     const int steps = work.steps;
     Cursor load = {0, arg.q_tiles - 1}, at = load;
-    Ring<Tile::STAGES> filled;
+    Ring<STAGES> filled;
     const bool by_turns = arg.turns != NULL;
     int loaded = 0, before = -1; /* the tile of the step before, of which something is still to be done */
 
@@ -293,7 +325,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
         load_keys<Tile>(smem.k, &arg.k, &smem.k_full, work);
     grid_wait_for_last(); /* statistics and zeros */
     if (copies) {
-        for (; loaded < Tile::STAGES && loaded < steps; ++loaded) {
+        for (; loaded < STAGES && loaded < steps; ++loaded) {
             load_step<Tile>(smem, arg, work, load, loaded);
             load.advance(arg, work.first_tile[0]);
             if (loaded == 0)
@@ -304,78 +336,94 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     }
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-        if (copies && step > 0 && loaded < steps) { /* into the slot of the step before */
-            mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
-            load_step<Tile>(smem, arg, work, load, filled.slot);
-            load.advance(arg, work.first_tile[0]);
-            filled.advance();
-            ++loaded;
-        }
-        __syncwarp();
         const int buffer = step % 2, tile = tile_index(arg, work, at);
         mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
 #pragma unroll
         for (int pass = 0; pass < S::PASSES; ++pass) {
             float dq[32];
             start_dq<T, Tile>(dq, smem, buffer, pass);
-            /* The pass before goes out while this one is computed. By turns, where others wait for it, it went out at
-             * once, and has arrived by now. */
-            if (pass > 0)
-                add_dq(smem, arg, tile, pass - 1, warp, lane);
-            else if (before >= 0 && !by_turns)
-                add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
-            else if (before >= 0)
+            /* The pass before goes out while this one is computed. By turns it waits for its turn, and nobody for it: dS
+             * is read and the next data asked for. */
+            if (by_turns && pass == 0 && before >= 0)
                 end_turn(arg, before, lane);
+            else if (!by_turns && pass > 0)
+                add_dq(smem, arg, tile, pass - 1, warp, lane);
+            else if (!by_turns && before >= 0 && !S::ADDS_FROM_REGISTERS)
+                add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
             if (lane == 0)
                 tma_store_wait_read<S::DQ_BUFFERS - 1>();
+            if (pass == S::PASSES - 1 && copies && loaded < steps) { /* into this step's slot, free about now */
+                mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
+                load_step<Tile>(smem, arg, work, load, filled.slot);
+                load.advance(arg, work.first_tile[0]);
+                filled.advance();
+                ++loaded;
+            }
             __syncwarp();
             wgmma_wait<0>();
             wgmma_hold(dq);
             if (pass == S::PASSES - 1 && lane == 0)
                 mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
-            stage_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
+            if (by_turns && pass == S::PASSES - 1) {
+                begin_turn(arg, tile, work.kv_tile);
+                add_dq(smem, arg, tile, pass - 1, warp, lane);
+            }
+            if (S::ADDS_FROM_REGISTERS && pass == S::PASSES - 1)
+                add_dq<Tile>(dq, arg, tile, pass, warp, lane);
+            else
+                stage_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
         }
-        if (by_turns)
+        if (by_turns && !S::ADDS_FROM_REGISTERS)
             add_dq(smem, arg, tile, S::PASSES - 1, warp, lane);
         before = tile;
         at.advance(arg, work.first_tile[0]);
     }
-    if (before >= 0 && !by_turns)
-        add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
-    else if (before >= 0)
+    if (before >= 0 && by_turns)
         end_turn(arg, before, lane);
+    else if (before >= 0 && !S::ADDS_FROM_REGISTERS)
+        add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the additions */
 }
 
 /* ---- a key warpgroup: scores, dK and dV -------------------------------------------------------------------------- */
 
-/* Starts C = A B^T: A this warpgroup's keys of K or V, B the queries' Q or dO. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uint32_t keys, uint32_t queries)
+/* The first sixteens of head_dim of a warp's rows of K or V, as an operand in registers. */
+__host__ __device__ constexpr int held_registers(int steps) { return steps > 0 ? 4 * steps : 1; }
+
+template <typename Tile, int STEPS>
+__device__ __forceinline__ void hold(uint32_t (&held)[held_registers(STEPS)], const unsigned char *keys, int warp_row,
+                                     int lane)
+{
+#pragma unroll
+    for (int i = 0; i < STEPS; ++i) {
+        uint32_t chunk[4];
+        ldmatrix_x4(chunk, shared_address(keys) + i / 4 * Size<Tile>::KV_PANEL_BYTES + warp_row * ROW_BYTES +
+                               swizzle_128b(lane % 16, i % 4 * 2 + lane / 16));
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            held[4 * i + j] = chunk[j];
+    }
+}
+
+/* Starts C = A B^T: A this warpgroup's keys of K or V, their first STEPS sixteens from registers; B the queries' Q or dO. */
+template <typename T, typename Tile, int STEPS>
+__device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES],
+                                             const uint32_t (&held)[held_registers(STEPS)], uint32_t keys,
+                                             uint32_t queries)
 {
     using S = Size<Tile>;
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
         const int panel = step / 4, within = step % 4 * 32;
-        wgmma<T, Tile::Q_TILE>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
-            c, keys + (panel * S::KV_PANEL_BYTES + within) / 16, queries + (panel * S::Q_PANEL_BYTES + within) / 16,
-            step > 0);
+        const uint32_t b = queries + (panel * S::Q_PANEL_BYTES + within) / 16;
+        if (step < STEPS)
+            wgmma<T, Tile::Q_TILE>::template registers<WGMMA_K_MAJOR>(c, &held[step < STEPS ? 4 * step : 0], b, step > 0);
+        else
+            wgmma<T, Tile::Q_TILE>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
+                c, keys + (panel * S::KV_PANEL_BYTES + within) / 16, b, step > 0);
     }
-    wgmma_commit();
-}
-
-/* The same with A in registers: all of head_dim, sixteen columns in four registers. */
-template <typename T, typename Tile, int COUNT>
-__device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES], uint32_t (&keys)[COUNT], uint32_t queries)
-{
-    using S = Size<Tile>;
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step)
-        wgmma<T, Tile::Q_TILE>::template registers<WGMMA_K_MAJOR>(
-            c, &keys[4 * step], queries + (step / 4 * S::Q_PANEL_BYTES + step % 4 * 32) / 16, step > 0);
     wgmma_commit();
 }
 
@@ -488,13 +536,11 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     const int first_seen_tile = __shfl_sync(0xffffffffu, work.first_tile[half], 0);
     const uint32_t k = wgmma_k_major(shared_address(smem.k) + half_row * ROW_BYTES);
     const uint32_t v = wgmma_k_major(shared_address(smem.v) + half_row * ROW_BYTES);
-    /* Where this lane's row of stmatrix is in a buffer of dS; 16 queries further is XOR 32. */
-    const uint32_t ds_lane = warp_row * ROW_BYTES + swizzle_128b(lane % 16, lane / 16);
-    Ring<Tile::STAGES> ring;
+    Ring<STAGES> ring;
     int step = 0, tile = arg.q_tiles - 1;
     float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* S, P, dP */
     uint32_t weights[S::SCORES / 2];                        /* P, dS in 16 bits */
-    uint32_t v_held[Tile::HEAD_DIM / 4];                    /* V, where it is held */
+    uint32_t v_held[held_registers(Tile::V_STEPS)], k_held[held_registers(Tile::K_STEPS)];
 
 #pragma unroll
     for (int i = 0; i < S::GRADIENTS; ++i)
@@ -506,20 +552,37 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         return shared_address(&smem.stats[slot][row * Tile::Q_TILE]) + lane % 4 * 2 * sizeof(float);
     };
     /* dS of a step to shared memory; before that, until dQ of the step before the last is computed. */
-    const auto give_ds = [&](int of_step, const uint32_t (&values)[S::SCORES / 2]) {
-        const uint32_t ds = shared_address(smem.ds[of_step % 2]);
+    const auto await_ds = [&](int of_step) {
         mbarrier_wait(shared_address(&smem.ds_empty[of_step % 2]), of_step / 2 % 2 ^ 1);
-#pragma unroll
-        for (int i = 0; i < S::SCORES / 8; ++i) {
-            const uint32_t chunk[4] = {values[4 * i], values[4 * i + 1], values[4 * i + 2], values[4 * i + 3]};
-            stmatrix_x4(ds + i / 4 * S::KV_PANEL_BYTES + (ds_lane ^ i % 4 * 32), chunk);
-        }
+        return shared_address(smem.ds[of_step % 2]) + warp_row * ROW_BYTES;
+    };
+    const auto ds_is_there = [&](int of_step) {
         async_proxy_fence();
         __syncwarp();
         if (lane == 0)
             mbarrier_arrive(shared_address(&smem.ds_full[of_step % 2]));
     };
+    const auto give_ds = [&](int of_step) {
+        const uint32_t ds = await_ds(of_step), l = forget(lane);
+        const uint32_t row = swizzle_128b(l % 16, l / 16); /* again at every step: addresses would hold registers */
+#pragma unroll
+        for (int i = 0; i < S::SCORES / 8; ++i) {
+            const uint32_t chunk[4] = {weights[4 * i], weights[4 * i + 1], weights[4 * i + 2], weights[4 * i + 3]};
+            stmatrix_x4(ds + i / 4 * S::KV_PANEL_BYTES + (row ^ i % 4 * 32), chunk);
+        }
+        ds_is_there(of_step);
+    };
+    /* The same for a step without anything to see. */
+    const auto give_zeros = [&](int of_step) {
+        const uint32_t ds = await_ds(of_step) + lane * 16;
+        const float zeros[4] = {};
+#pragma unroll
+        for (int i = 0; i < S::SCORES / 8; ++i)
+            store_shared_float4(ds + i / 4 * S::KV_PANEL_BYTES + i % 4 * (16 * ROW_BYTES / 4), zeros);
+        ds_is_there(of_step);
+    };
     const auto release = [&](int slot) {
+        __syncwarp(); /* all lanes have read the statistics */
         if (lane == 0)
             mbarrier_arrive(shared_address(&smem.empty[slot]));
     };
@@ -537,13 +600,12 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         if (step < steps)
             mbarrier_wait(shared_address(&smem.full[ring.slot]), ring.parity);
     };
-    /* Steps without anything to see have a dS of zeros. */
+    /* Steps without anything to see. */
     const auto skip = [&](int from, int to) {
-        const uint32_t zeros[S::SCORES / 2] = {};
         for (; from < to; ++from) {
-            mbarrier_wait(shared_address(&smem.full[from % Tile::STAGES]), from / Tile::STAGES % 2);
-            give_ds(from, zeros);
-            release(from % Tile::STAGES);
+            mbarrier_wait(shared_address(&smem.full[from % STAGES]), from / STAGES % 2);
+            give_zeros(from);
+            release(from % STAGES);
         }
     };
     /* Scores to probabilities. Only tiles at the diagonal and at the end of the keys need the mask. */
@@ -567,10 +629,11 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     };
 
     mbarrier_wait(shared_address(&smem.k_full), 0);
+    hold<Tile, Tile::K_STEPS>(k_held, smem.k, warp_row, lane);
     seek();
     skip(0, step);
     if (step < steps) {
-        start_scores<T, Tile>(s, k, queries(smem.q[ring.slot]));
+        start_scores<T, Tile, Tile::K_STEPS>(s, k_held, k, queries(smem.q[ring.slot]));
         const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
         wgmma_wait<0>();
         wgmma_hold(s);
@@ -578,24 +641,11 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         round_pairs<T>(weights, s);
     }
     mbarrier_wait(shared_address(&smem.v_full), 0);
-    if (Tile::HOLDS_V) {
-#pragma unroll
-        for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
-            uint32_t chunk[4];
-            ldmatrix_x4(chunk, shared_address(smem.v) + i / 4 * S::KV_PANEL_BYTES + warp_row * ROW_BYTES +
-                                   swizzle_128b(lane % 16, i % 4 * 2 + lane / 16));
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-                v_held[4 * i + j] = chunk[j];
-        }
-    }
+    hold<Tile, Tile::V_STEPS>(v_held, smem.v, warp_row, lane);
 #pragma unroll 1
     while (step < steps) { /* P of this step is in `weights`, no product is under way */
         const int slot = ring.slot, now = step;
-        if constexpr (Tile::HOLDS_V)
-            start_scores<T, Tile>(s, v_held, queries(smem.dout[slot]));
-        else
-            start_scores<T, Tile>(s, v, queries(smem.dout[slot]));
+        start_scores<T, Tile, Tile::V_STEPS>(s, v_held, v, queries(smem.dout[slot]));
         start_gradient<T, Tile>(dv, weights, rows(smem.dout[slot]));
         advance();
         seek();
@@ -605,8 +655,9 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         wgmma_hold(dv);
         wgmma_hold(weights);
         score_gradients<T>(weights, s, lane_stats(slot, 1), neg_delta);
-        start_scores<T, Tile>(s, k, queries(smem.q[ring.slot])); /* after the last step: of what lies there */
-        give_ds(now, weights);
+        give_ds(now);
+        /* After the last step: of what lies there. */
+        start_scores<T, Tile, Tile::K_STEPS>(s, k_held, k, queries(smem.q[ring.slot]));
         start_gradient<T, Tile>(dk, weights, rows(smem.q[slot]));
         skip(now + 1, step);
         const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
@@ -645,7 +696,7 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) backward(const __grid_
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(&smem.k_full), 1);
         mbarrier_init(shared_address(&smem.v_full), 1);
-        for (int i = 0; i < Tile::STAGES; ++i) {
+        for (int i = 0; i < STAGES; ++i) {
             mbarrier_init(shared_address(&smem.full[i]), 1);
             mbarrier_init(shared_address(&smem.empty[i]), S::KEY_WARPS);
         }
@@ -658,10 +709,10 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) backward(const __grid_
     }
     __syncthreads();
     if (warpgroup == 0) {
-        registers_decrease<Tile::DQ_REGISTERS>();
+        registers_decrease<S::DQ_REGISTERS>();
         query_warpgroup<T, Tile>(smem, arg);
     } else {
-        registers_increase<Tile::KEYS_REGISTERS>();
+        registers_increase<S::KEYS_REGISTERS>();
         key_warpgroup<T, Tile>(smem, arg, warpgroup - 1);
     }
 }
@@ -675,14 +726,15 @@ struct Variant {
     void (*kernels[2])(Arguments); /* fp16, bf16 */
 };
 
-#define SHOWN(D, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD)                                                            \
+#define SHOWN(D, Q, V_HELD, K_HELD)                                                                                    \
     {                                                                                                                  \
-        "bwd_d" #D "_k128q" #Q "_v" #V_HELD,                                                                           \
-            "128 keys x " #Q " queries, two warpgroups of keys and one for dQ, 3 stages of Q and dO"                   \
+        "bwd_d" #D "_k128q" #Q "_v" #V_HELD "k" #K_HELD,                                                               \
+            "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; " #V_HELD " and " #K_HELD               \
+            " sixteens of head_dim of V and of K in registers"                                                         \
     }
-#define TABLE_ROW(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD)                                                      \
-    {SHOWN(DIM, Q, KEY_REGISTERS, QUERY_REGISTERS, V_HELD), DIM, Q, sizeof(Smem<TILE_NAME(DIM, Q, V_HELD)>),           \
-     {backward<__half, TILE_NAME(DIM, Q, V_HELD)>, backward<__nv_bfloat16, TILE_NAME(DIM, Q, V_HELD)>}},
+#define TABLE_ROW(DIM, Q, V_HELD, K_HELD)                                                                              \
+    {SHOWN(DIM, Q, V_HELD, K_HELD), DIM, Q, sizeof(Smem<TILE_NAME(DIM, Q, V_HELD, K_HELD)>),                           \
+     {backward<__half, TILE_NAME(DIM, Q, V_HELD, K_HELD)>, backward<__nv_bfloat16, TILE_NAME(DIM, Q, V_HELD, K_HELD)>}},
 #define SHOWN_ROW(...) SHOWN(__VA_ARGS__),
 
 const Variant table[] = {BWD_TILES(TABLE_ROW)};
@@ -726,11 +778,11 @@ Workspace workspace_of(const struct attn_request *request)
 }
 
 /* Heads of K whose blocks run side by side, so that where lengths differ the short ones fill the gaps and Q, dO and the
- * sums of dQ are still in the L2 when the next block of keys comes: 16 of Q were best or within 1 % of it from 1K to
- * 16K. */
+ * sums of dQ are still in the L2 when the next block of keys comes. From 4 to 16 of Q were within 1 % of each other by
+ * default from 4K on; causal work at 1K wants 16, and full work by turns 4, or up to 18 % are lost. */
 int section_heads_of(const Arguments &arg)
 {
-    const int heads = SECTION_Q_HEADS / arg.group;
+    const int q_heads = arg.causal ? 16 : arg.turns ? 4 : 8, heads = q_heads / arg.group;
     return heads < 1 ? 1 : heads > arg.kv_heads_in_all ? arg.kv_heads_in_all : heads;
 }
 
