@@ -54,9 +54,11 @@
  *  11 d128: 3/8 of V in registers; expected 3 % (12 of 368 KB a step): full +1.8 +2.2 +2.9 %, causal +1.3 +2.3 +3.0 %
  *  12 d64: 3/4 of K in registers; expected 3 %: full +1.0 +1.8 +0.7 %, causal +1.0 +0.9 +0.9 %
  *  13 full: sections of 8 heads; expected nothing: +0.2 to +0.9 %
- *  14 deterministic: the wait for the turn behind the reads of dS and the next loads, 4 heads a section if full: of the
- *     default's speed 0.76 to 0.82 at 4K and 16K -> 0.85 to 0.91. The wait before dS is awaited, where there is time: -12 %,
- *     blocks fall into step; 32 or 64 heads side by side, so that neighbours of a head are not: -4 to -20 %, the L2 misses
+ *  14 deterministic: the wait for the turn behind the reads of dS and the next loads, 4 heads a section if full: +10 to
+ *     +20 %. The wait before dS is awaited, where there is time: -12 %, blocks fall into step; 32 or 64 heads side by side,
+ *     so that neighbours of a head are not: -4 to -20 %, the L2 misses
+ *  15 deterministic: a look at the turn during the first pass; the turn of a tile ends a step later, when everything has
+ *     long arrived; expected 10 %, two round trips to the L2 a step; not measured yet
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
  *     -2 to -7 %); half of dV's product under dS (d128 -0.7 %, d64 -2 %); statistics four at a time (expected half of the
  *     loads' cycles: -1 %). dQ of 64 x 128 in one pass, 16 KB a step less, does not fit: 200 registers for a key warpgroup
@@ -286,15 +288,6 @@ __device__ __forceinline__ void add_dq(const float (&dq)[32], const Arguments &a
 
 enum { DQ_BARRIER = 1 };
 
-/* Waits until the block of keys `kv_tile` may add to `tile`. */
-__device__ __forceinline__ void begin_turn(const Arguments &arg, int tile, int kv_tile)
-{
-    if (threadIdx.x == 0)
-        turn_wait(&arg.turns[tile], kv_tile);
-    bar_sync(DQ_BARRIER, WARPGROUP);
-    bulk_global_fence();
-}
-
 /* The next block of keys may add to `tile`, to which everything of this block has been sent. */
 __device__ __forceinline__ void end_turn(const Arguments &arg, int tile, int lane)
 {
@@ -302,10 +295,18 @@ __device__ __forceinline__ void end_turn(const Arguments &arg, int tile, int lan
         bulk_wait();
         bulk_global_fence();
     }
-    __threadfence();
     bar_sync(DQ_BARRIER, WARPGROUP);
     if (threadIdx.x == 0)
         turn_pass(&arg.turns[tile]);
+}
+
+/* Waits until the block of keys `kv_tile` may add to `tile`; thread 0 may know already. */
+__device__ __forceinline__ void begin_turn(const Arguments &arg, int tile, int kv_tile, bool has_come)
+{
+    if (threadIdx.x == 0 && !has_come)
+        turn_wait(&arg.turns[tile], kv_tile);
+    bar_sync(DQ_BARRIER, WARPGROUP);
+    bulk_global_fence();
 }
 
 template <typename T, typename Tile>
@@ -337,15 +338,17 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
         const int buffer = step % 2, tile = tile_index(arg, work, at);
+        bool has_come = false;
         mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
 #pragma unroll
         for (int pass = 0; pass < S::PASSES; ++pass) {
             float dq[32];
             start_dq<T, Tile>(dq, smem, buffer, pass);
-            /* The pass before goes out while this one is computed. By turns it waits for its turn, and nobody for it: dS
-             * is read and the next data asked for. */
-            if (by_turns && pass == 0 && before >= 0)
-                end_turn(arg, before, lane);
+            /* The pass before goes out while this one is computed. By turns it goes out after the last pass, when nobody
+             * waits for this warpgroup: dS is read and the next data asked for. What was sent a step ago has arrived by
+             * then. */
+            if (by_turns && pass == 0)
+                has_come = copies && turn_is(&arg.turns[tile], work.kv_tile);
             else if (!by_turns && pass > 0)
                 add_dq(smem, arg, tile, pass - 1, warp, lane);
             else if (!by_turns && before >= 0 && !S::ADDS_FROM_REGISTERS)
@@ -365,7 +368,9 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
             if (pass == S::PASSES - 1 && lane == 0)
                 mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
             if (by_turns && pass == S::PASSES - 1) {
-                begin_turn(arg, tile, work.kv_tile);
+                if (before >= 0)
+                    end_turn(arg, before, lane);
+                begin_turn(arg, tile, work.kv_tile, has_come);
                 add_dq(smem, arg, tile, pass - 1, warp, lane);
             }
             if (S::ADDS_FROM_REGISTERS && pass == S::PASSES - 1)
@@ -823,10 +828,10 @@ enum attn_status make_arguments(const struct attn_request *request, const struct
     arg->q_tiles = int((p->q_len + v->q_tile - 1) / v->q_tile);
     arg->kv_tiles = int((p->kv_len + KV_TILE - 1) / KV_TILE);
     arg->kv_heads_in_all = int(p->batch * p->kv_heads);
-    arg->section_heads = section_heads_of(*arg);
     arg->scale = p->scale;
     arg->scale_log2 = p->scale * LOG2_E;
     arg->causal = p->causal;
+    arg->section_heads = section_heads_of(*arg); /* from the fields above */
     return ATTN_OK;
 }
 
@@ -876,7 +881,7 @@ enum attn_status fused_sm90_bwd_launch(const struct attn_request *request, const
 {
     const struct attn_problem *p = request->problem;
     const Variant *v = find_variant(request, why);
-    Arguments arg;
+    Arguments arg = {};
 
     if (!v)
         return ATTN_UNSUPPORTED;
