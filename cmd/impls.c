@@ -130,12 +130,19 @@ static const char *variant_of(const struct impl_slot *slot)
     return colon ? colon + 1 : NULL;
 }
 
+/* The word in a variant's place that asks for request.deterministic, of this slot alone: so both modes of a kernel run in
+ * the rounds of one run. */
+static bool is_deterministic(const struct impl_slot *slot)
+{
+    return variant_of(slot) && !strcmp(variant_of(slot), "deterministic");
+}
+
 /* False, with a sentence, when the implementation has no variant of the name that the slot asks for. */
 static bool check_variant(const struct impl_slot *slot)
 {
     const struct attn_impl *impl = slot->impl;
     const char *variant = variant_of(slot);
-    if (!variant || !impl)
+    if (!variant || !impl || is_deterministic(slot))
         return true;
     const char *names[64] = {NULL};
     int count = 0;
@@ -206,7 +213,9 @@ const char *impl_recorded_name(const struct impl_slot *slot, const struct attn_i
 const struct attn_impl *impl_resolve(const struct impl_slot *slot, struct attn_request *request,
                                      struct attn_message *why)
 {
-    if (variant_of(slot))
+    if (is_deterministic(slot))
+        request->deterministic = true;
+    else if (variant_of(slot))
         request->variant = variant_of(slot);
     if (slot->impl)
         return slot->impl->accepts(request, why) == ATTN_OK ? slot->impl : NULL;

@@ -18,7 +18,8 @@ void impls_free(struct impls *);
 
 /* What a sweep runs: one slot per --impl name, or the defaults. */
 struct impl_slot {
-    char name[40];                /* as asked: may be "fused", which each problem resolves, or "name:variant" */
+    char name[40];                /* as asked: may be "fused", which each problem resolves, "name:variant" or
+                                     "name:deterministic" */
     bool is_named;                /* the user named it: running nowhere is then an error */
     const struct attn_impl *impl; /* NULL for "fused" */
 };
@@ -29,8 +30,8 @@ int impls_select(const struct impls *, const struct name_list *names, enum attn_
                  int *count);
 
 /* The implementation that a slot means for this request: itself, or for "fused" the first of our fused kernels that
- * accepts. Sets the request's variant where the slot names one. NULL with the reason when it (or every fused kernel)
- * refuses. */
+ * accepts. Sets the request's variant, or that it is deterministic, where the slot says so. NULL with the reason when it
+ * (or every fused kernel) refuses. */
 const struct attn_impl *impl_resolve(const struct impl_slot *, struct attn_request *, struct attn_message *why);
 
 /* The name in the records: the implementation's own, or "name:variant" as asked, so that variants of one implementation

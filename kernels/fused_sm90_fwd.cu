@@ -65,6 +65,8 @@
  *     in one (-6 % at 4k). After 6 and 7: d128 192 x 80 (-2 to -22 %), 128 x 96 with three stages (-3 to -7 %); d64 192 x 96
  *     with four stages (-3 to -11 %), 128 x 192 (-8 to -17 %); the counter cleared by a kernel that this one overlaps with,
  *     instead of a memset (+-0.2 %).
+ *   8 few tiles, as of one batch with 8 heads at 2k: 128 rows a tile at d64 too (88 tiles of 192 left a third of the
+ *     multiprocessors without work: 0.85 of cuDNN's speed full, 0.89 causal; expected a third more): not measured yet
  *   next: the first block of a tile (4 % of 1k) hides behind nothing. K and V by multicast to pairs of blocks, for power:
  *     0.889 TFLOPS/W at d128 causal 16k, cuDNN 0.778.
  */
@@ -581,12 +583,26 @@ cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned bl
 
 const Variant table[] = {FWD_TILES(TABLE_ROW)};
 
-/* The variant that the request forces, or else the table's choice. NULL with the reason when there is none. */
+int64_t row_tiles_of(const struct attn_problem *p, const Variant *v)
+{
+    return (p->q_len + v->block_m - 1) / v->block_m;
+}
+
+/* Rows that the busiest multiprocessor computes, if tiles are dealt out evenly. */
+int64_t most_rows(const struct attn_request *request, const Variant *v)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t tiles = row_tiles_of(p, v) * p->q_heads * p->batch, many = request->device->multiprocessors;
+    return (tiles + many - 1) / many * v->block_m;
+}
+
+/* The variant that the request forces, or else the table's choice, but where that one has at most two tiles for each
+ * multiprocessor, one with fewer rows on the busiest. NULL with the reason when there is none. */
 const Variant *find_variant(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
     const size_t limit = request->device->smem_per_block_bytes;
-    const Variant *known = NULL;
+    const Variant *known = NULL, *choice = NULL;
 
     for (const Variant &v : table) {
         if (v.head_dim != p->head_dim)
@@ -595,9 +611,17 @@ const Variant *find_variant(const struct attn_request *request, struct attn_mess
                              : p->kv_len > (p->causal ? v.causal_up_to : v.full_up_to))
             continue;
         known = &v;
-        if (v.smem_bytes <= limit)
-            return &v;
+        if (v.smem_bytes <= limit) {
+            choice = &v;
+            break;
+        }
     }
+    if (choice && !request->variant && most_rows(request, choice) <= 2 * choice->block_m)
+        for (const Variant &v : table)
+            if (v.head_dim == p->head_dim && v.smem_bytes <= limit && most_rows(request, &v) < most_rows(request, choice))
+                choice = &v;
+    if (choice)
+        return choice;
     if (!known)
         attn_fail(why, ATTN_UNSUPPORTED, "the forward has no variant %s for head_dim %d", request->variant,
                   int(p->head_dim));
@@ -605,11 +629,6 @@ const Variant *find_variant(const struct attn_request *request, struct attn_mess
         attn_fail(why, ATTN_UNSUPPORTED, "%s needs %zu bytes of shared memory, a block has at most %zu",
                   known->shown.name, known->smem_bytes, limit);
     return NULL;
-}
-
-int64_t row_tiles_of(const struct attn_problem *p, const Variant *v)
-{
-    return (p->q_len + v->block_m - 1) / v->block_m;
 }
 
 /* Heads go in sections of about half of the L2 in K and V, in whole groups. All sections are of one size but the first,

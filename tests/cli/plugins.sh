@@ -13,6 +13,14 @@ cp "$plugins/libwrong_cpu.so" copy.so
 run_small --impl-lib copy.so --impl right_cpu --csv - # a path without a slash is a file, not a system library
 expect_code 0
 
+# One member of the rounds deterministic, another not.
+run_small --impl-lib "$plugins/libwrong_cpu.so" --impl unordered_cpu:deterministic,unordered_cpu --mode fwd --csv -
+expect_code 6 # that member ran nowhere
+expect "a row of the mode" test "$(csv_cell out 1 impl)" = unordered_cpu:deterministic
+expect "which refuses, not '$(csv_cell out 1 status)'" test "$(csv_cell out 1 status)" = unsupported
+expect "a command that asks for it again" grep -qF -- "--impl unordered_cpu:deterministic " <<<"$(csv_cell out 1 repro)"
+expect "the other runs, not '$(csv_cell out 2 status)'" test "$(csv_cell out 2 status)" = ok
+
 run list --device cpu --impl-lib "$plugins/libwrong_cpu.so"
 expect_code 0
 expect_stdout 'right_cpu.*'

@@ -402,8 +402,20 @@ LAUNCH(launch_nondeterministic, NONDETERMINISTIC)
         .workspace_bytes = workspace_bytes, .prepare = prepare, .launch = row_launch, .release = free                  \
     }
 
+/* Refuses what others ignore, so that tests see who asked for it. */
+static enum attn_status accepts_any_order(const struct attn_request *request, struct attn_message *why)
+{
+    if (!request->deterministic)
+        return accepts(request, why);
+    strcpy(why->text, "keeps no order");
+    return ATTN_UNSUPPORTED;
+}
+
 static const struct attn_impl table[] = {
     ROW("right_cpu", "right: plain tiled fp32 attention", launch_right),
+    {.abi = ATTN_ABI, .name = "unordered_cpu", .summary = "right, but for --deterministic", .platform = ATTN_CPU,
+     .accepts = accepts_any_order, .workspace_bytes = workspace_bytes, .prepare = prepare, .launch = launch_right,
+     .release = free},
     ROW("wrong_inverted_mask", "wrong: causal mask inverted", launch_inverted_mask),
     ROW("wrong_diagonal", "wrong: causal diagonal off by one", launch_diagonal),
     ROW("wrong_scale", "wrong: scale off by 1 %", launch_scale),
