@@ -58,12 +58,20 @@
  *     +20 %. The wait before dS is awaited, where there is time: -12 %, blocks fall into step; 32 or 64 heads side by side,
  *     so that neighbours of a head are not: -4 to -20 %, the L2 misses
  *  15 deterministic: a look at the turn during the first pass; the turn of a tile ends a step later, when everything has
- *     long arrived; expected 10 %, two round trips to the L2 a step; not measured yet
+ *     long arrived; expected 10 %, two round trips to the L2 a step; in separate runs by % of the GEMM d128 full +1 to
+ *     +4 %, causal -5 to 0 %. TFLOPS of runs in a row, over the default's at 4K 8K 16K: d64 full 0.82 0.90 0.89, causal
+ *     0.81 0.82 0.82; d128 full 0.88 0.84 0.86, causal 0.79 0.82 0.83
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
  *     -2 to -7 %); half of dV's product under dS (d128 -0.7 %, d64 -2 %); statistics four at a time (expected half of the
  *     loads' cycles: -1 %). dQ of 64 x 128 in one pass, 16 KB a step less, does not fit: 200 registers for a key warpgroup
  *     are 5 too few.
- *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
+ *   With 1 to 13, over cuDNN 9.19 in the rounds of one run, medians of three (results/h200/20261121-8989ea877b-sm90-*):
+ *   d64 full 1.21 1.32 1.37, causal 1.26 1.39 1.44; d128 full 1.11 1.10 1.12, causal 1.16 1.21 1.16. Over the best peer's
+ *   ratios to cuDNN: 0.97 (d128 causal 8K bf16) to 1.12, geometric mean of 40 points 1.027.
+ *   racecheck reports the loads of statistics into a slot against the reads of its last use: the reads end with a
+ *   __syncwarp, lane 0 arrives at `empty`, the loading thread waits for it. To be settled: the same with 32 arrivals.
+ *   next: deterministic causal with 14's early end of a turn and 15's look (`--impl fused_sm90:deterministic,fused_sm90`);
+ *   lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
  *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.755
  *   TFLOPS/W (d128 causal) beside cuDNN's 0.718.
  */
@@ -411,7 +419,7 @@ __device__ __forceinline__ void hold(uint32_t (&held)[held_registers(STEPS)], co
     }
 }
 
-/* Starts C = A B^T: A this warpgroup's keys of K or V, their first STEPS sixteens from registers; B the queries' Q or dO. */
+/* Starts C = A B^T: A this warpgroup's keys of K or V, the first STEPS sixteens from registers; B the queries. */
 template <typename T, typename Tile, int STEPS>
 __device__ __forceinline__ void start_scores(float (&c)[Size<Tile>::SCORES],
                                              const uint32_t (&held)[held_registers(STEPS)], uint32_t keys,

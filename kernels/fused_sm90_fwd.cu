@@ -57,13 +57,16 @@
  *                                              ->    70.6 83.3 86.6  54.9 77.9 86.8  51.2 62.1 67.7  38.0 53.8 65.2
  *   7 Q of d128 in shared memory again: now worth 0.1 to 3 % where 4 was worth 1
  *                                              ->    71.6 85.4 89.2  55.0 78.7 88.0
+ *   With 1 to 7, medians of two processes (results/h200/20261121-8989ea877b-sm90-*), over cuDNN 9.19 in its rounds: d128
+ *   full 1.08 1.14 1.16, causal 1.13 1.22 1.24; d64 full 1.11 1.20 1.25, causal 1.06 1.16 1.25. Over the best peer's ratios to
+ *   cuDNN: 0.99 (d128 causal 16k) to 1.11, geometric mean of 40 points 1.037.
  *   no gain, each against its neighbours in one run:
  *     turns of the warpgroups (equal); one exponential in 4 or 8 by a polynomial of degree 3 on the FMA pipe (-6 to -12 %:
  *     the assembler puts it before the exponentials instead of between them); all blocks of all tiles as one sequence of
  *     steps (-2 % d128, -7 % d64 full); the next tile's first product beside the epilogue (-2 %, d64 -7 %); half of the
  *     exponentials before the wait for O (-2 %); 128 x 160 tiles (+-1 %); sections of 1/4, 1/2 or 1 L2 (+-0.5 %), all heads
- *     in one (-6 % at 4k). After 6 and 7: d128 192 x 80 (-2 to -22 %), 128 x 96 with three stages (-3 to -7 %); d64 192 x 96
- *     with four stages (-3 to -11 %), 128 x 192 (-8 to -17 %); the counter cleared by a kernel that this one overlaps with,
+ *     in one (-6 % at 4k). After 6 and 7: d128 192 x 80 (-2 to -22 %), 128 x 96 with three stages (-3 to -7 %); d64
+ *     192 x 96 with four stages (-3 to -11 %), 128 x 192 (-8 to -17 %); the counter cleared by a kernel that this one overlaps with,
  *     instead of a memset (+-0.2 %).
  *   8 few tiles, as of one batch with 8 heads at 2k: 128 rows a tile at d64 too (88 tiles of 192 left a third of the
  *     multiprocessors without work: 0.85 of cuDNN's speed full, 0.89 causal; expected a third more): not measured yet
@@ -691,7 +694,8 @@ enum attn_status fused_sm90_fwd_accepts(const struct attn_request *request, stru
     const enum attn_status status = attn_check_grid(row_tiles, p->q_heads, p->batch, why);
     /* The counter may run past the last tile by the number of blocks. */
     if (status == ATTN_OK && row_tiles * p->q_heads * p->batch > INT32_MAX - request->device->multiprocessors)
-        return attn_fail(why, ATTN_UNSUPPORTED, "%lld tiles and as many more as there are multiprocessors are over 2^31 - 1",
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                         "%lld tiles and as many more as there are multiprocessors are over 2^31 - 1",
                          (long long)(row_tiles * p->q_heads * p->batch));
     return status;
 }
