@@ -1,5 +1,6 @@
 #include "tests/gpu/blocks.h"
 
+#include "kernels/device/bulk.cuh"
 #include "kernels/device/ldmatrix.cuh"
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/panel_sm80.cuh"
@@ -129,15 +130,17 @@ __global__ void move_matrix(const uint16_t *in, uint16_t *out)
 
 /* ---- barriers ------------------------------------------------------------------------------------------------- */
 
-__global__ void ring(const int *in, int *out, int count)
+/* One warp fills slots, the other empties them. BULK: the copy engine fills them. ONE_LANE: a slot is given back by one lane
+ * for the warp, after __syncwarp, as the kernels do; otherwise by every lane for itself. */
+template <bool BULK, bool ONE_LANE> __global__ void ring(const int *in, int *out, int count)
 {
-    __shared__ int slots[2][32];
+    __shared__ alignas(128) int slots[2][32];
     __shared__ uint64_t full[2], empty[2];
     const int lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; ++i) {
-            mbarrier_init(shared_address(&full[i]), 32);
-            mbarrier_init(shared_address(&empty[i]), 32);
+            mbarrier_init(shared_address(&full[i]), BULK ? 1 : 32);
+            mbarrier_init(shared_address(&empty[i]), ONE_LANE ? 1 : 32);
         }
         mbarrier_init_fence();
     }
@@ -146,13 +149,21 @@ __global__ void ring(const int *in, int *out, int count)
     for (int i = 0; i < count / 32; ++i, at.advance()) {
         if (threadIdx.x < 32) {
             mbarrier_wait(shared_address(&empty[at.slot]), at.parity ^ 1); /* the first pass falls through */
-            slots[at.slot][lane] = in[i * 32 + lane];
-            mbarrier_arrive(shared_address(&full[at.slot]));
+            if (!BULK) {
+                slots[at.slot][lane] = in[i * 32 + lane];
+                mbarrier_arrive(shared_address(&full[at.slot]));
+            } else if (lane == 0) {
+                mbarrier_arrive_expect(shared_address(&full[at.slot]), sizeof slots[0]);
+                bulk_load(shared_address(slots[at.slot]), in + i * 32, sizeof slots[0], shared_address(&full[at.slot]));
+            }
         } else {
             while (!mbarrier_try(shared_address(&full[at.slot]), at.parity))
                 ;
             out[i * 32 + 31 - lane] = slots[at.slot][31 - lane]; /* what another lane wrote */
-            mbarrier_arrive(shared_address(&empty[at.slot]));
+            if (ONE_LANE)
+                __syncwarp();
+            if (!ONE_LANE || lane == 0)
+                mbarrier_arrive(shared_address(&empty[at.slot]));
         }
     }
 }
@@ -190,9 +201,12 @@ cudaError_t blocks_move_matrix(const uint16_t *in, uint16_t *out)
     return cudaGetLastError();
 }
 
-cudaError_t blocks_ring(const int *in, int *out, int count)
+cudaError_t blocks_ring(bool bulk, bool one_lane, const int *in, int *out, int count)
 {
-    ring<<<1, 64>>>(in, out, count);
+    if (bulk)
+        (one_lane ? ring<true, true> : ring<true, false>)<<<1, 64>>>(in, out, count);
+    else
+        (one_lane ? ring<false, true> : ring<false, false>)<<<1, 64>>>(in, out, count);
     return cudaGetLastError();
 }
 

@@ -34,8 +34,9 @@ cudaError_t blocks_copy_box(const CUtensorMap *from, const CUtensorMap *to, int 
 /* out[i] = in[i] for 16 x 16 elements, through ldmatrix and stmatrix. */
 cudaError_t blocks_move_matrix(const uint16_t *in, uint16_t *out);
 
-/* Two warps hand `count` numbers over through a ring of two slots and its barriers; out[i] = in[i]. */
-cudaError_t blocks_ring(const int *in, int *out, int count);
+/* Two warps hand `count` numbers over through a ring of two slots and its barriers; out[i] = in[i]. `bulk`: the copy engine
+ * fills the slots. `one_lane`: a slot is given back by one lane for its warp, not by every lane. */
+cudaError_t blocks_ring(bool bulk, bool one_lane, const int *in, int *out, int count);
 
 #ifdef __cplusplus
 }

@@ -140,7 +140,7 @@ static void test_move_matrix(void)
     need_cuda(cudaFree(device), "cudaFree");
 }
 
-static void test_ring(void)
+static void test_ring(bool bulk, bool one_lane)
 {
     enum { COUNT = 32 * 1000 };
     int *in = host_alloc(COUNT * sizeof *in), *out = host_alloc(COUNT * sizeof *out);
@@ -148,10 +148,12 @@ static void test_ring(void)
     for (int i = 0; i < COUNT; i++)
         in[i] = i * 3 + 1;
     need_cuda(cudaMemcpy(device, in, COUNT * sizeof *in, cudaMemcpyHostToDevice), "upload");
-    need_cuda(blocks_ring(device, device + COUNT, COUNT), "blocks_ring");
+    need_cuda(cudaMemset(device + COUNT, 0, COUNT * sizeof *device), "clear");
+    need_cuda(blocks_ring(bulk, one_lane, device, device + COUNT, COUNT), "blocks_ring");
     need_cuda(cudaDeviceSynchronize(), "blocks_ring");
     need_cuda(cudaMemcpy(out, device + COUNT, COUNT * sizeof *out, cudaMemcpyDeviceToHost), "download");
-    check(memcmp(in, out, COUNT * sizeof *in) == 0, "%d numbers through a ring of two slots", COUNT);
+    check(memcmp(in, out, COUNT * sizeof *in) == 0, "%d numbers through a ring of two slots, filled by %s, given back by %s", COUNT,
+          bulk ? "the copy engine" : "lanes", one_lane ? "one lane" : "all lanes");
     need_cuda(cudaFree(device), "cudaFree");
     free(in);
     free(out);
@@ -175,6 +177,7 @@ int main(void)
     test_copy_box(16, 64, 64);   /* all beyond it */
     test_refused_maps();
     test_move_matrix();
-    test_ring();
+    for (int way = 0; way < 4; way++)
+        test_ring(way / 2, way % 2);
     return check_finish();
 }
