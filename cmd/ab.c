@@ -44,17 +44,16 @@ static struct ab_case *find_case(struct ab *a, const char *key, const char *impl
 /* The command that compares this case alone. */
 static void make_repro(const struct ab_setup *s, const struct record_row *r, struct ab_case *c)
 {
-    char kv_len[32] = "", kv_heads[32] = "";
-    if (r->kv_len != r->q_len)
-        snprintf(kv_len, sizeof kv_len, " --kv-len %lld", (long long)r->kv_len);
-    if (r->kv_heads != r->q_heads)
-        snprintf(kv_heads, sizeof kv_heads, " --kv-heads %lld", (long long)r->kv_heads);
-    snprintf(c->repro, sizeof c->repro,
-             "fabench ab '%s' '%s' --impl %s --mode %s --causal=%s --d %lld --seqlen %lld%s --batch %lld --heads %lld%s "
-             "--dtype %s%s",
-             s->sides[AB_OLD].path, s->sides[AB_NEW].path, c->impl, r->mode, r->causal == 1 ? "yes" : "no",
-             (long long)r->head_dim, (long long)r->q_len, kv_len, (long long)r->batch, (long long)r->q_heads, kv_heads,
-             r->dtype, s->options->device == DEVICE_CPU ? " --device cpu" : "");
+    const struct options *o = s->options;
+    const char *problem = strstr(r->repro, " --mode "); /* what follows the implementation: all that tells it from others */
+    snprintf(c->repro, sizeof c->repro, "fabench ab '%s' '%s'%s%s --impl %s%s", s->sides[AB_OLD].path,
+             s->sides[AB_NEW].path, o->preset == PRESET_NONE ? "" : " --preset ",
+             o->preset == PRESET_NONE ? "" : option_preset_name(o->preset), c->impl, problem ? problem : "");
+    char *mine = strstr(c->repro, " --sustain-s "); /* which ab gives its processes and does not take */
+    if (mine) {
+        const char *rest = strchr(mine + strlen(" --sustain-s "), ' ');
+        memmove(mine, rest ? rest : "", rest ? strlen(rest) + 1 : 1);
+    }
 }
 
 /* Rows of one side's checked run; problems are numbered in the order in which they appear, which is the plan's. */

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/device_lock.h"
 #include "cmd/log.h"
 #include "cmd/paths.h"
 #include "cmd/unit.h"
@@ -176,7 +175,6 @@ int ab_open(struct ab_setup *s, const struct options *o, const struct decide_rul
     memset(s, 0, sizeof *s);
     s->options = o;
     s->rules = rules;
-    s->lock = -1;
     const int code = open_both(s);
     return code == EXIT_OK ? device_lock(s->probe.lock_name, unit_is_interrupted, &s->lock) : code;
 }
@@ -196,8 +194,7 @@ static void remove_folder(const char *folder)
 
 void ab_close(struct ab_setup *s)
 {
-    if (s->lock >= 0)
-        device_unlock(s->lock);
+    device_unlock(&s->lock);
     if (s->is_temporary)
         remove_folder(s->folder);
     free(s->folder);

@@ -3,6 +3,7 @@
 #define FABENCH_AB_SIDE_H
 
 #include "cmd/decide.h"
+#include "cmd/device_lock.h"
 #include "cmd/options.h"
 #include "cmd/probe.h"
 #include "cmd/record.h"
@@ -22,7 +23,7 @@ struct ab_setup {
     const struct decide_rules *rules;
     struct ab_side sides[AB_SIDES];
     struct probe probe;
-    int lock;                   /* -1 = not held */
+    struct device_hold lock;
     struct name_list subjects;  /* what is compared, by the names of --impl */
     struct name_list lost;      /* libraries: of OLD, not in NEW */
     const char *control;        /* the implementation that runs in both beside them; NULL = the GEMM alone */

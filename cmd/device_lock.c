@@ -14,12 +14,17 @@
 
 #include "cmd/log.h"
 
-static const char *lock_folder(void)
+/* Where locks lie, in the order in which everybody takes them. */
+static int lock_folders(const char *folders[DEVICE_LOCK_FILES])
 {
     const char *wanted = getenv("FABENCH_LOCK_DIR");
-    if (wanted && *wanted)
-        return wanted;
-    return access("/run/lock", W_OK | X_OK) == 0 ? "/run/lock" : "/tmp";
+    if (wanted && *wanted) {
+        folders[0] = wanted;
+        return 1;
+    }
+    folders[0] = "/run/lock";
+    folders[1] = "/tmp";
+    return 2;
 }
 
 /* Another user's file in a sticky folder cannot be opened with O_CREAT on a hardened kernel: first as it is. Reading is
@@ -56,52 +61,79 @@ static void sign(int file)
         return;
 }
 
-int device_lock(const char *device, bool (*stop)(void), int *lock)
+/* The file of a device in a folder; -1 with errno. */
+static int open_lock(const char *folder, const char *device)
 {
-    char *path = xasprintf("%s/fabench-%s.lock", lock_folder(), device);
+    char *path = xasprintf("%s/fabench-%s.lock", folder, device);
     struct stat status;
-    double waited_s = 0, next_word_s = 0;
-    int code = EXIT_OK;
     for (char *at = path + strlen(path) - strlen(device) - 5; *at; at++)
         if (!isalnum((unsigned char)*at) && *at != '.')
             *at = '-';
-    *lock = open_file(path);
-    if (*lock < 0 || fstat(*lock, &status) != 0 || !S_ISREG(status.st_mode)) {
-        log_error("the lock of device %s, %s, cannot be opened: %s; FABENCH_LOCK_DIR names another folder", device, path,
-                  *lock < 0 ? strerror(errno) : "it is no regular file");
-        code = EXIT_IO;
-    }
-    while (code == EXIT_OK && flock(*lock, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR) {
-            log_error("%s: %s", path, strerror(errno));
-            code = EXIT_IO;
-        } else if (stop()) {
-            code = EXIT_INTERRUPTED;
-        } else {
-            if (waited_s >= next_word_s) {
-                const int holder = holder_of(*lock);
-                char who[40] = "another process";
-                if (holder > 0)
-                    snprintf(who, sizeof who, "process %d", holder);
-                log_warn("device %s is being measured by %s: waiting for it, %.0f s so far (%s)", device, who, waited_s,
-                         path);
-                next_word_s = waited_s + 60;
-            }
-            nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-            waited_s += 0.1;
-        }
-    }
-    if (code == EXIT_OK)
-        sign(*lock);
-    else if (*lock >= 0)
-        close(*lock);
+    int file = open_file(path);
     free(path);
+    if (file >= 0 && (fstat(file, &status) != 0 || !S_ISREG(status.st_mode))) {
+        close(file);
+        errno = EINVAL; /* no regular file */
+        file = -1;
+    }
+    return file;
+}
+
+/* Waits for one file, saying for whom. */
+static int take(int file, const char *device, bool (*stop)(void))
+{
+    double waited_s = 0, next_word_s = 0;
+    while (flock(file, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) {
+            log_error("the lock of device %s: %s", device, strerror(errno));
+            return EXIT_IO;
+        }
+        if (stop())
+            return EXIT_INTERRUPTED;
+        if (waited_s >= next_word_s) {
+            const int holder = holder_of(file);
+            char who[40] = "another process";
+            if (holder > 0)
+                snprintf(who, sizeof who, "process %d", holder);
+            log_warn("device %s is being measured by %s: waiting for it, %.0f s so far", device, who, waited_s);
+            next_word_s = waited_s + 60;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        waited_s += 0.1;
+    }
+    sign(file);
+    return EXIT_OK;
+}
+
+int device_lock(const char *device, bool (*stop)(void), struct device_hold *hold)
+{
+    const char *folders[DEVICE_LOCK_FILES];
+    const int count = lock_folders(folders);
+    int code = EXIT_OK;
+    *hold = (struct device_hold){.count = 0};
+    for (int i = 0; i < count; i++) {
+        const int file = open_lock(folders[i], device);
+        if (file >= 0)
+            hold->files[hold->count++] = file;
+    }
+    if (hold->count == 0) {
+        log_error("the lock of device %s cannot be opened in %s%s%s: %s; FABENCH_LOCK_DIR names another folder", device,
+                  folders[0], count > 1 ? " or " : "", count > 1 ? folders[1] : "", strerror(errno));
+        return EXIT_IO;
+    }
+    for (int i = 0; i < hold->count && code == EXIT_OK; i++)
+        code = take(hold->files[i], device, stop);
+    if (code != EXIT_OK)
+        device_unlock(hold);
     return code;
 }
 
-void device_unlock(int lock)
+void device_unlock(struct device_hold *hold)
 {
-    if (ftruncate(lock, 0) != 0) { /* somebody else's file: nothing was written either */
+    while (hold->count > 0) {
+        const int file = hold->files[--hold->count];
+        if (holder_of(file) == (int)getpid() && ftruncate(file, 0) != 0) { /* then an old number stays, of no holder */
+        }
+        close(file);
     }
-    close(lock);
 }

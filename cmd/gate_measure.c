@@ -122,7 +122,8 @@ static int run_process(const struct options *o, struct name_list *w, double quie
                                              result.code != EXIT_DEVICE)) {
         log_error("gate: the run %s", unit_describe(&result, what, sizeof what));
         code = result.end != UNIT_EXITED ? EXIT_DEVICE
-               : result.code == EXIT_USAGE && !o->sweep_words.count ? EXIT_NOT_COMPARABLE
+               : result.code == EXIT_USAGE && !o->sweep_words.count && !o->impls.count && !o->impl_libs.count
+                   ? EXIT_NOT_COMPARABLE
                                                                     : result.code;
     } else if (!record_read(out, current, &why)) {
         log_error("gate: the run %s", result.code ? unit_describe(&result, what, sizeof what) : why.text);
@@ -144,7 +145,7 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
     struct name_list words = {.count = 0};
     char program[PATH_MAX];
     double quiet_s = 0;
-    int lock = -1;
+    struct device_hold lock = {.count = 0};
     unit_catch_interrupts();
     int code = probe_device(o, "gate", NULL, &probe);
     if (code != EXIT_OK)
@@ -177,8 +178,7 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
         code = device_lock(probe.lock_name, unit_is_interrupted, &lock);
     if (code == EXIT_OK)
         code = run_process(o, &words, quiet_s, out, current, ended);
-    if (lock >= 0)
-        device_unlock(lock);
+    device_unlock(&lock);
     if (!folder)
         unlink(out);
     name_list_free(&words);

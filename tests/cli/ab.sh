@@ -232,6 +232,12 @@ tiny=("${tiny[@]/fwd/--mode=fwd,bwd}")
 run ab "$paced/libpaced_0.so" "$paced/libpaced_lost.so" $(printf '%s ' "${tiny[@]}") --out libraries
 expect_code 3
 expect "backward is lost" test "$(grep -c '^LOST,bwd' libraries/verdicts.csv)" -eq 2
+closer=$(sed '1,/look closer:/d' out | tr -d '\n\\' | tr -s ' ')
+expect "a command that compares that case again, with all that tells it from others" grep -qE -- \
+    "--impl paced_cpu --mode bwd --causal=yes --d 64 --seqlen (64|128) .*--layout bshd --seed 1 --device cpu" <<<"$closer"
+eval "run ${closer#*fabench } --pairs 2,3 --preheat-s 0"
+expect_code 3
+expect_stdout '^LOST +bwd causal'
 expect "the library's own name" grep -q 'paced_cpu' libraries/verdicts.csv
 run ab "$paced/libpaced_0.so" "$plugins/libwrong_cpu.so" $(printf '%s ' "${tiny[@]}")
 expect_code 3

@@ -259,6 +259,9 @@ expect "a verdict" test "$code" -eq 0 -o "$code" -eq 3 -o "$code" -eq 4
 expect "its four cases" test "$(wc -l <verdicts/verdicts.csv)" -eq 5
 expect "the record kept" test "$(grep -c '"type":"row"' verdicts/current.jsonl)" -eq 4
 expect "3 s of load before it" grep -q '"preheat_ms":3000' verdicts/current.jsonl
+gate --baseline now.jsonl --device cpu --impl nonsense # what was typed is wrong, not the baseline
+expect_code 2
+expect_stderr 'unknown implementation'
 sed 's/"command_line":"[^"]*"/"command_line":"fabench --impl-lib absent.so"/' now.jsonl >line.jsonl
 gate --baseline line.jsonl --device cpu
 expect_code 5

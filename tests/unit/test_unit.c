@@ -137,7 +137,8 @@ static bool at_once(void) { return true; }
 static void one_holder(void **state)
 {
     (void)state;
-    int lock = -1, other = -1, ready[2], byte = 0;
+    struct device_hold lock, other;
+    int ready[2], byte = 0;
     setenv("FABENCH_LOCK_DIR", folder, 1);
     assert_int_equal(pipe(ready), 0);
     assert_int_equal(device_lock("0000:01:00.0", never, &lock), EXIT_OK);
@@ -146,7 +147,7 @@ static void one_holder(void **state)
         log_set_quiet(true);
         if (!freopen("/dev/null", "w", stderr))
             _exit(9);
-        close(lock);
+        close(lock.files[0]);
         const int refused = device_lock("0000:01:00.0", at_once, &other); /* held: asked to stop, it stops */
         const int another = device_lock("0000:02:00.0", never, &other);   /* another device is free */
         if (write(ready[1], &byte, 1) != 1)
@@ -156,7 +157,7 @@ static void one_holder(void **state)
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
     assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
-    device_unlock(lock);
+    device_unlock(&lock);
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
@@ -168,7 +169,7 @@ static void one_holder(void **state)
 static void no_folder(void **state)
 {
     (void)state;
-    int lock;
+    struct device_hold lock;
     setenv("FABENCH_LOCK_DIR", "/no/such/folder", 1);
     assert_int_equal(device_lock("cpu", never, &lock), EXIT_IO);
 }
