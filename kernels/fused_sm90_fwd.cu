@@ -57,8 +57,8 @@
  *                                              ->    70.6 83.3 86.6  54.9 77.9 86.8  51.2 62.1 67.7  38.0 53.8 65.2
  *   7 Q of d128 in shared memory again: now worth 0.1 to 3 % where 4 was worth 1
  *                                              ->    71.6 85.4 89.2  55.0 78.7 88.0
- *   With 1 to 7, medians of two processes (results/h200/20261121-8989ea877b-sm90-*), over cuDNN 9.19 in its rounds: d128
- *   full 1.08 1.14 1.16, causal 1.13 1.22 1.24; d64 full 1.11 1.20 1.25, causal 1.06 1.16 1.25. Over the best peer's ratios to
+ *   With 1 to 7, over cuDNN 9.19 in the rounds of one run, medians of three (results/h200/20261121-8989ea877b-sm90, another
+ *   of repeats/, and 20261121-be7bff93ce-paper): d128 full 1.08 1.14 1.16, causal 1.13 1.22 1.24; d64 full 1.11 1.20 1.25, causal 1.06 1.16 1.25. Over the best peer's ratios to
  *   cuDNN: 0.99 (d128 causal 16k) to 1.11, geometric mean of 40 points 1.037.
  *   no gain, each against its neighbours in one run:
  *     turns of the warpgroups (equal); one exponential in 4 or 8 by a polynomial of degree 3 on the FMA pipe (-6 to -12 %:

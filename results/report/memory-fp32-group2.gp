@@ -1,6 +1,6 @@
-# Draws memory-fp32-group3.svg from memory-fp32-group3.dat. Change what you like and run in this folder: gnuplot memory-fp32-group3.gp
+# Draws memory-fp32-group2.svg from memory-fp32-group2.dat. Change what you like and run in this folder: gnuplot memory-fp32-group2.gp
 set terminal svg size 1074,1454 dynamic background rgb 'white' noenhanced font 'Arial,13'
-set output 'memory-fp32-group3.svg'
+set output 'memory-fp32-group2.svg'
 set encoding utf8
 set datafile separator ','
 set border 3 lc rgb '#555555'
@@ -24,8 +24,8 @@ set bmargin at screen 0.7359
 set title 'fwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-fp32-group3.dat' index 0 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
-     'memory-fp32-group3.dat' index 1 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
+plot 'memory-fp32-group2.dat' index 0 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
+     'memory-fp32-group2.dat' index 1 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -34,8 +34,8 @@ set bmargin at screen 0.7359
 set title 'fwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-fp32-group3.dat' index 2 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
-     'memory-fp32-group3.dat' index 3 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
+plot 'memory-fp32-group2.dat' index 2 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
+     'memory-fp32-group2.dat' index 3 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
@@ -44,8 +44,8 @@ set bmargin at screen 0.5158
 set title 'fwd full d=128' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-fp32-group3.dat' index 4 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
-     'memory-fp32-group3.dat' index 5 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
+plot 'memory-fp32-group2.dat' index 4 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
+     'memory-fp32-group2.dat' index 5 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -54,8 +54,8 @@ set bmargin at screen 0.5158
 set title 'fwd causal d=128' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-fp32-group3.dat' index 6 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
-     'memory-fp32-group3.dat' index 7 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
+plot 'memory-fp32-group2.dat' index 6 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
+     'memory-fp32-group2.dat' index 7 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
@@ -64,8 +64,8 @@ set bmargin at screen 0.2957
 set title 'bwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-fp32-group3.dat' index 8 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
-     'memory-fp32-group3.dat' index 9 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
+plot 'memory-fp32-group2.dat' index 8 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
+     'memory-fp32-group2.dat' index 9 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -74,8 +74,8 @@ set bmargin at screen 0.2957
 set title 'bwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-fp32-group3.dat' index 10 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
-     'memory-fp32-group3.dat' index 11 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
+plot 'memory-fp32-group2.dat' index 10 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
+     'memory-fp32-group2.dat' index 11 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
@@ -84,8 +84,8 @@ set bmargin at screen 0.0757
 set title 'bwd full d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel 'workspace, MB'
-plot 'memory-fp32-group3.dat' index 12 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
-     'memory-fp32-group3.dat' index 13 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
+plot 'memory-fp32-group2.dat' index 12 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
+     'memory-fp32-group2.dat' index 13 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -94,8 +94,8 @@ set bmargin at screen 0.0757
 set title 'bwd causal d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel ''
-plot 'memory-fp32-group3.dat' index 14 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
-     'memory-fp32-group3.dat' index 15 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
+plot 'memory-fp32-group2.dat' index 14 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'CPU quick, naive', \
+     'memory-fp32-group2.dat' index 15 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'CPU quick'
 
 unset logscale
 unset tics
