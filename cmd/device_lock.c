@@ -14,21 +14,15 @@
 
 #include "cmd/log.h"
 
-/* Where locks lie, in the order in which everybody takes them. */
-static int lock_folders(const char *folders[DEVICE_LOCK_FILES])
+/* Where locks lie, in the order in which everybody takes them: the folders, with colons in between. */
+static const char *lock_folders(void)
 {
     const char *wanted = getenv("FABENCH_LOCK_DIR");
-    if (wanted && *wanted) {
-        folders[0] = wanted;
-        return 1;
-    }
-    folders[0] = "/run/lock";
-    folders[1] = "/tmp";
-    return 2;
+    return wanted && *wanted ? wanted : "/run/lock:/tmp";
 }
 
 /* Another user's file in a sticky folder cannot be opened with O_CREAT on a hardened kernel: first as it is. Reading is
- * right enough for flock. */
+ * right enough for flock, and everybody may read it, whatever the umask. */
 static int open_file(const char *path)
 {
     for (int tries = 0; tries < 10; tries++) {
@@ -38,6 +32,8 @@ static int open_file(const char *path)
         if (file >= 0 || errno != ENOENT)
             return file;
         file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (file >= 0 && fchmod(file, 0644) != 0) { /* a file system without modes: as it mounts them */
+        }
         if (file >= 0 || errno != EEXIST)
             return file;
     }
@@ -61,22 +57,28 @@ static void sign(int file)
         return;
 }
 
-/* The file of a device in a folder; -1 with errno. */
-static int open_lock(const char *folder, const char *device)
+/* Opens the device's file in a folder and puts it with the others. An existing file that does not open is a warning, as its
+ * owner may be measuring; a folder that does not serve is none: the others do. */
+static void add_file(struct device_hold *hold, const char *folder, int length, const char *device)
 {
-    char *path = xasprintf("%s/fabench-%s.lock", folder, device);
-    struct stat status;
+    char *path = xasprintf("%.*s/fabench-%s.lock", length, folder, device);
+    struct stat status, other;
     for (char *at = path + strlen(path) - strlen(device) - 5; *at; at++)
         if (!isalnum((unsigned char)*at) && *at != '.')
             *at = '-';
     int file = open_file(path);
-    free(path);
-    if (file >= 0 && (fstat(file, &status) != 0 || !S_ISREG(status.st_mode))) {
+    const int error = errno;
+    if (file < 0 && lstat(path, &status) == 0)
+        log_warn("the lock %s cannot be opened (%s): who holds it is not waited for", path, strerror(error));
+    bool is_new = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+    for (int i = 0; i < hold->count && is_new; i++) /* folders may be one and the same */
+        is_new = fstat(hold->files[i], &other) == 0 &&
+                 (other.st_dev != status.st_dev || other.st_ino != status.st_ino);
+    if (is_new)
+        hold->files[hold->count++] = file;
+    else if (file >= 0)
         close(file);
-        errno = EINVAL; /* no regular file */
-        file = -1;
-    }
-    return file;
+    free(path);
 }
 
 /* Waits for one file, saying for whom. */
@@ -95,7 +97,8 @@ static int take(int file, const char *device, bool (*stop)(void))
             char who[40] = "another process";
             if (holder > 0)
                 snprintf(who, sizeof who, "process %d", holder);
-            log_warn("device %s is being measured by %s: waiting for it, %.0f s so far", device, who, waited_s);
+            log_warn("device %s is being measured by %s: waiting for it, %.0f s so far (%s)", device, who, waited_s,
+                     lock_folders());
             next_word_s = waited_s + 60;
         }
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
@@ -107,18 +110,17 @@ static int take(int file, const char *device, bool (*stop)(void))
 
 int device_lock(const char *device, bool (*stop)(void), struct device_hold *hold)
 {
-    const char *folders[DEVICE_LOCK_FILES];
-    const int count = lock_folders(folders);
     int code = EXIT_OK;
     *hold = (struct device_hold){.count = 0};
-    for (int i = 0; i < count; i++) {
-        const int file = open_lock(folders[i], device);
-        if (file >= 0)
-            hold->files[hold->count++] = file;
+    for (const char *folder = lock_folders(); *folder && hold->count < DEVICE_LOCK_FILES;) {
+        const size_t length = strcspn(folder, ":");
+        if (length > 0)
+            add_file(hold, folder, (int)length, device);
+        folder += length + (folder[length] == ':');
     }
     if (hold->count == 0) {
-        log_error("the lock of device %s cannot be opened in %s%s%s: %s; FABENCH_LOCK_DIR names another folder", device,
-                  folders[0], count > 1 ? " or " : "", count > 1 ? folders[1] : "", strerror(errno));
+        log_error("no lock of device %s can be opened in %s; FABENCH_LOCK_DIR names another folder", device,
+                  lock_folders());
         return EXIT_IO;
     }
     for (int i = 0; i < hold->count && code == EXIT_OK; i++)

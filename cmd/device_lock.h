@@ -1,7 +1,8 @@
 /* One measuring gate per device at a time, whoever started it: the others wait in a queue.
  *
- * The lock is flock(2) on files named after the device in $FABENCH_LOCK_DIR, else in both of /run/lock and /tmp, as far
- * as they can be opened: of two users one may be shut out of the first, and a service may have a /tmp of its own. The
+ * The lock is flock(2) on files named after the device in the folders of $FABENCH_LOCK_DIR (with a colon in between), else
+ * in /run/lock and /tmp, as far as they serve: of two users one may be shut out of the first, and a service may have a
+ * /tmp of its own. The
  * kernel drops it with the process, however that ends. Containers that share a GPU must share a folder too. */
 #ifndef FABENCH_DEVICE_LOCK_H
 #define FABENCH_DEVICE_LOCK_H

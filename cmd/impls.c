@@ -22,6 +22,10 @@ static void add(struct impls *impls, const struct attn_impl *impl)
     impls->all[impls->count++] = impl;
 }
 
+/* The word in a variant's place that asks for request.deterministic, of that slot alone: so both modes of a kernel run in
+ * the rounds of one run. */
+static const char DETERMINISTIC[] = "deterministic";
+
 /* One row of a library's table: usable, or the reason why not. */
 static const char *unusable(const struct impls *impls, const struct attn_impl *impl)
 {
@@ -38,6 +42,9 @@ static const char *unusable(const struct impls *impls, const struct attn_impl *i
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
         if (!strcmp(impl->name, reserved[i]))
             return "has a name that this program keeps for its own";
+    for (const struct attn_variant *v = impl->variants; v && v->name; v++)
+        if (!strcmp(v->name, DETERMINISTIC))
+            return "has a variant of a name that this program keeps for its own";
     return NULL;
 }
 
@@ -130,11 +137,9 @@ static const char *variant_of(const struct impl_slot *slot)
     return colon ? colon + 1 : NULL;
 }
 
-/* The word in a variant's place that asks for request.deterministic, of this slot alone: so both modes of a kernel run in
- * the rounds of one run. */
 static bool is_deterministic(const struct impl_slot *slot)
 {
-    return variant_of(slot) && !strcmp(variant_of(slot), "deterministic");
+    return variant_of(slot) && !strcmp(variant_of(slot), DETERMINISTIC);
 }
 
 /* False, with a sentence, when the implementation has no variant of the name that the slot asks for. */
@@ -190,7 +195,7 @@ int impls_select(const struct impls *impls, const struct name_list *names, enum 
             if (!slot->is_named)
                 continue; /* a default that this build or platform does not have */
             if (!strcmp(base, "fused"))
-                log_error("--impl %s: variants belong to a kernel; name it ('fabench list' shows them)", name);
+                log_error("--impl %s: what follows the colon belongs to a kernel; name it ('fabench list' shows them)", name);
             else
                 unknown(impls, base, platform);
             return EXIT_USAGE;

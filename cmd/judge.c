@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cmd/log.h"
+
 const char *judge_rule_name(enum judge_rule rule)
 {
     static const char *const names[RULE_COUNT] = {"nonfinite", "element", "rms",  "block_rms",
@@ -230,6 +232,7 @@ bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
         out->block_rms_err = t.block_rms;
         out->gain_err = t.err_dot == 0 ? 0 : fabs(t.err_dot) / norm2_of(bound, t.ref2, t.abs2, elements);
         consider(&worst, RULE_RMS, over(out->rel_rms_err, bound->rms), worst.block, worst.at);
+        FABENCH_ASSERT(in->independent_rows > 0, "rule 4 has no rows to average over");
         const double gain_bound = bound->gain + bound->rms / sqrt((double)in->independent_rows);
         consider(&worst, RULE_GAIN, over(out->gain_err, gain_bound), worst.block, worst.at);
         if (isfinite(in->naive_max_abs_err)) {

@@ -42,8 +42,9 @@ struct judge_input {
     int64_t batch, heads, len, head_dim;
     int64_t batch_offset, head_offset;  /* of this view in the whole tensor, for coordinates */
     /* Over all heads, the rows of queries or the tensor's own, whichever are fewer. Rule 4's bound is gain + rms /
-     * sqrt(this): an error that each row has to itself averages out over the rows, but all keys of dK share the error in
-     * D of a query, and one or two queries have nothing to average over. */
+     * sqrt(this), at least 1: an error that each row has to itself averages out over the rows, but all keys of dK share
+     * the error in D of a query, most of dV comes from the few keys that a query looks at, and one or two queries have
+     * nothing to average over. */
     int64_t independent_rows;
     struct judge_bounds bounds;
     double naive_max_abs_err;           /* rule 5; NaN = naive did not run, failed or was not finite */

@@ -120,7 +120,7 @@ const struct option_def option_table[] = {
      .commands = SWEEP},
 
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("naive,fused,cudnn"), .unit = "NAME,...",
-     .help = "fused = the best, NAME:VARIANT a tile, NAME:deterministic", .group = GROUP_WHO, .commands = RUNS},
+     .help = "fused: best; NAME:VARIANT|deterministic", .group = GROUP_WHO, .commands = RUNS},
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("fused; the baseline's"), .unit = "NAME,...",
      .help = "what is compared", .group = GROUP_WHO, .commands = GATES},
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("fused, else naive"), .unit = "NAME,...",

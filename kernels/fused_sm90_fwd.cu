@@ -591,16 +591,18 @@ int64_t row_tiles_of(const struct attn_problem *p, const Variant *v)
     return (p->q_len + v->block_m - 1) / v->block_m;
 }
 
-/* Rows that the busiest multiprocessor computes, if tiles are dealt out evenly. */
-int64_t most_rows(const struct attn_request *request, const Variant *v)
+/* How long the last multiprocessor is busy, in rows that see all keys: tiles of one cost are dealt out evenly; of causal
+ * ones, half as costly on average, the longest comes first and the others fill the gaps. */
+double busy_rows(const struct attn_request *request, const Variant *v)
 {
     const struct attn_problem *p = request->problem;
-    const int64_t tiles = row_tiles_of(p, v) * p->q_heads * p->batch, many = request->device->multiprocessors;
-    return (tiles + many - 1) / many * v->block_m;
+    const double tiles = double(row_tiles_of(p, v)) * double(p->q_heads) * double(p->batch);
+    const double each = tiles / request->device->multiprocessors;
+    return v->block_m * (p->causal ? std::fmax(1.0, each / 2) : std::ceil(each));
 }
 
-/* The variant that the request forces, or else the table's choice, but where that one has at most two tiles for each
- * multiprocessor, one with fewer rows on the busiest. NULL with the reason when there is none. */
+/* The variant that the request forces, or else the table's choice, but where that one keeps no multiprocessor busy for more
+ * than two tiles, the one that ends first. NULL with the reason when there is none. */
 const Variant *find_variant(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
@@ -619,9 +621,9 @@ const Variant *find_variant(const struct attn_request *request, struct attn_mess
             break;
         }
     }
-    if (choice && !request->variant && most_rows(request, choice) <= 2 * choice->block_m)
+    if (choice && !request->variant && busy_rows(request, choice) <= 2 * choice->block_m)
         for (const Variant &v : table)
-            if (v.head_dim == p->head_dim && v.smem_bytes <= limit && most_rows(request, &v) < most_rows(request, choice))
+            if (v.head_dim == p->head_dim && v.smem_bytes <= limit && busy_rows(request, &v) < busy_rows(request, choice))
                 choice = &v;
     if (choice)
         return choice;

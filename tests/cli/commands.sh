@@ -40,7 +40,7 @@ expect_code 2
 expect_sentence "unknown variant, did you mean fused_cpu:$variant"
 run_small --impl fused:"$variant"
 expect_code 2
-expect_sentence 'variants belong to a kernel'
+expect_sentence 'what follows the colon belongs to a kernel'
 run_small --impl "naive:$variant"
 expect_code 2
 expect_sentence 'naive has no variants'

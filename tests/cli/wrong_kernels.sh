@@ -170,6 +170,8 @@ run verify --device $device --preset quick --impl-lib "$library" --impl wrong_no
 expect_code 1
 expect_stdout 'FAIL'
 expect_stdout 'bit-equal'
+run verify --device $device --preset quick --impl-lib "$library" --impl wrong_nondeterministic --d 64 --repeats 0
+expect "nobody to compare bits" test "$(grep -c bit-equal out)" -eq 0
 run verify --device $device --preset quick --impl-lib "$library" --impl "$right" --d 64
 expect_code 0
 finish

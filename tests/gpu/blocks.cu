@@ -156,6 +156,7 @@ template <bool BULK, bool ONE_LANE> __global__ void ring(const int *in, int *out
                 mbarrier_arrive_expect(shared_address(&full[at.slot]), sizeof slots[0]);
                 bulk_load(shared_address(slots[at.slot]), in + i * 32, sizeof slots[0], shared_address(&full[at.slot]));
             }
+            __syncwarp(); /* nobody two phases behind, who would take this parity for the other */
         } else {
             while (!mbarrier_try(shared_address(&full[at.slot]), at.parity))
                 ;

@@ -45,6 +45,9 @@ static void few_tiles_are_spread(void **state)
     assert_string_equal(chosen(self_attention(1, 8, 2048, 64, false), ATTN_FWD), "fwd_d64_m128n128_s3");
     /* 132 of 192, one each; 192 of 128 would be two for some. */
     assert_string_equal(chosen(self_attention(1, 12, 2048, 64, false), ATTN_FWD), "fwd_d64_m192n128_s3");
+    /* Causal, the longest tile is the time: 99 and 144 tiles, 102 and 136, at 1K as by length. */
+    assert_string_equal(chosen(self_attention(1, 9, 2048, 64, true), ATTN_FWD), "fwd_d64_m128n128_s3");
+    assert_string_equal(chosen(self_attention(1, 17, 1024, 64, true), ATTN_FWD), "fwd_d64_m128n128_s3");
     /* 2752 tiles: as by length. */
     assert_string_equal(chosen(self_attention(1, 32, 16384, 64, false), ATTN_FWD), "fwd_d64_m192n128_s3");
 }
@@ -81,6 +84,9 @@ static void refusals_say_why(void **state)
     p = good;
     p.q_len = p.kv_len = INT64_C(1) << 31;
     refused(p, h200, NULL, "length");
+    p = good;
+    p.batch = p.q_heads = p.kv_heads = INT32_MAX;
+    refused(p, h200, NULL, "2147483647");
     p = good;
     p.batch = INT64_C(1) << 27;
     refused(p, h200, NULL, "2147483647");

@@ -86,7 +86,7 @@ static void defaults(void **state)
 /* ---- One legal and one illegal value of every option ------------------------------------------------------------ */
 
 #define FIELD(member) offsetof(struct options, member), sizeof((struct options *)0)->member
-static const int64_t five = 5, four_k = 4096, big = 2147483647;
+static const int64_t five = 5, seven = 7, four_k = 4096, big = 2147483647;
 static const uint64_t zero_seed = 0;
 static const double one_and_half = 1.5, sixty = 60, nothing = 0, half = 0.5;
 static const bool yes = true, only_bwd[2] = {false, true}, only_full[2] = {true, false}, both[2] = {true, true},
@@ -155,7 +155,7 @@ static const struct value_case {
     {"--scale 1.5", FIELD(scale), &one_and_half, "--scale 0", "--scale 0: must be a number from 1e-06 to 1000000"},
     {"--atol 0", FIELD(atol), &nothing, "--atol nan", "--atol nan: must be a number from 0 to 1000000"},
     {"--rtol 1.5", FIELD(rtol), &one_and_half, "--rtol -0.1", "--rtol -0.1: must be a number from 0 to 1000000"},
-    {"verify --repeats 5", FIELD(repeats), &five, "verify --repeats 1.5",
+    {"verify --repeats 7", FIELD(repeats), &seven, "verify --repeats 1.5",
      "--repeats 1.5: must be a whole number from 0 to 1000000"},
     {"--warmup-ms 0", FIELD(warmup_ms), &nothing, "--warmup-ms inf",
      "--warmup-ms inf: must be a number from 0 to 3600000"},

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -166,6 +167,46 @@ static void one_holder(void **state)
     close(ready[1]);
 }
 
+/* In another process, as flock belongs to the open file: what device_lock says at once. */
+static int code_elsewhere(const char *folders)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        struct device_hold hold;
+        log_set_quiet(true);
+        if (!freopen("/dev/null", "w", stderr) || setenv("FABENCH_LOCK_DIR", folders, 1) != 0)
+            _exit(99);
+        _exit(device_lock("0000:03:00.0", at_once, &hold));
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void two_folders(void **state)
+{
+    (void)state;
+    char second[100], both[200], same[200], half[200];
+    struct device_hold hold;
+    snprintf(second, sizeof second, "%s/second", folder);
+    snprintf(both, sizeof both, "%s:%s", folder, second);
+    snprintf(same, sizeof same, "%s:%s/.", folder, folder);
+    snprintf(half, sizeof half, "/no/such/folder:%s", second);
+    assert_int_equal(mkdir(second, 0700), 0);
+    const struct { const char *mine, *theirs; int code; } cases[] = {
+        {both, folder, EXIT_INTERRUPTED}, {both, second, EXIT_INTERRUPTED}, {folder, both, EXIT_INTERRUPTED},
+        {second, both, EXIT_INTERRUPTED}, {folder, second, EXIT_OK},        {half, both, EXIT_INTERRUPTED},
+        {same, folder, EXIT_INTERRUPTED}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        setenv("FABENCH_LOCK_DIR", cases[i].mine, 1);
+        assert_int_equal(device_lock("0000:03:00.0", at_once, &hold), EXIT_OK);
+        assert_int_equal(code_elsewhere(cases[i].theirs), cases[i].code);
+        device_unlock(&hold);
+        assert_int_equal(code_elsewhere(cases[i].theirs), EXIT_OK);
+    }
+}
+
 static void no_folder(void **state)
 {
     (void)state;
@@ -188,20 +229,22 @@ static int leave(void **state)
 {
     (void)state;
     char path[100];
-    static const char *const names[] = {"out", "err", "fabench-0000-01-00.0.lock", "fabench-0000-02-00.0.lock"};
+    static const char *const names[] = {"out", "err", "fabench-0000-01-00.0.lock", "fabench-0000-02-00.0.lock",
+                                        "fabench-0000-03-00.0.lock", "second/fabench-0000-03-00.0.lock"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         unlink(path);
     }
-    return rmdir(folder);
+    snprintf(path, sizeof path, "%s/second", folder);
+    return rmdir(path) == 0 ? rmdir(folder) : -1;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_and_words), cmocka_unit_test(silence),    cmocka_unit_test(slow_but_not_silent),
-        cmocka_unit_test(not_a_program),  cmocka_unit_test(one_holder), cmocka_unit_test(no_folder),
-        cmocka_unit_test(talks_without_end),
+        cmocka_unit_test(not_a_program),  cmocka_unit_test(one_holder), cmocka_unit_test(two_folders),
+        cmocka_unit_test(no_folder),      cmocka_unit_test(talks_without_end),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }
