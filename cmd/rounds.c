@@ -30,7 +30,9 @@ static enum attn_status one_round(struct backend *be, struct rounds_member *memb
     return ATTN_OK;
 }
 
-/* Is every member's median known well enough? */
+/* Is every member's median known well enough, and its ratio to the last one, the GEMM where there is one? The median alone
+ * is not asked: at its power limit a GPU falls to a lower speed for a quarter of every second or so, which moves no median
+ * and every ratio, by how many such times happened to be caught. */
 static bool quiet_enough(const struct rounds_member *members, int count, int64_t rounds, double max_noise_pct)
 {
     for (int m = 0; m < count; m++) {
@@ -38,6 +40,10 @@ static bool quiet_enough(const struct rounds_member *members, int count, int64_t
         if (!(stats_noise_half_width_pct(&s) <= max_noise_pct))
             return false;
     }
+    for (int m = 0; m < count - 1; m++)
+        if (!(stats_paired_half_width_pct(members[m].samples_ms, members[count - 1].samples_ms, rounds) <=
+              max_noise_pct))
+            return false;
     return true;
 }
 

@@ -4,8 +4,8 @@
  * A sample is: stream gate closed, L2 flushed (cold), start event, one launch (a graph replay where the implementation
  * can be captured), stop event, gate opened, wait. On the CPU: caches flushed, monotonic clock, launch, clock.
  * Warm-up runs the same rounds, unrecorded, for warmup_ms. Sampling ends
- *   "noise"  after >= samples rounds and >= min_time_ms, when the 95 % interval of every member's median has a
- *            half-width within max_noise_pct;
+ *   "noise"  after >= samples rounds and >= min_time_ms, when the 95 % intervals of every member's median and of its
+ *            ratio to the last member (stats_paired_half_width_pct) have half-widths within max_noise_pct;
  *   "limit"  after >= samples rounds and 8 x min_time_ms, or at the time limit with fewer rounds.
  *
  * A member's figure is the median of its samples; the ratio of two members is stats_paired_ratio over the rounds (since

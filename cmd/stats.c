@@ -105,6 +105,25 @@ double stats_paired_ratio(const double *numerator, const double *denominator, in
     return exp(sum / (double)(count - 2 * dropped));
 }
 
+double stats_paired_half_width_pct(const double *numerator, const double *denominator, int64_t count)
+{
+    enum { BATCHES = 10 };
+    double means[BATCHES], mean = 0, squares = 0;
+    if (count < 2 * BATCHES)
+        return INFINITY;
+    for (int b = 0; b < BATCHES; b++) {
+        const int64_t first = b * count / BATCHES, end = (b + 1) * count / BATCHES;
+        double sum = 0;
+        for (int64_t i = first; i < end; i++)
+            sum += log(numerator[i] / denominator[i]);
+        means[b] = sum / (double)(end - first);
+        mean += means[b] / BATCHES;
+    }
+    for (int b = 0; b < BATCHES; b++)
+        squares += (means[b] - mean) * (means[b] - mean);
+    return 100 * stats_t_quantile(0.975, BATCHES - 1) * sqrt(squares / (BATCHES - 1) / BATCHES);
+}
+
 double stats_noise_half_width_pct(const struct stats *stats)
 {
     const double width = stats->ci_hi - stats->ci_lo;

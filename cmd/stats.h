@@ -19,6 +19,11 @@ struct stats stats_of(const double *samples, int64_t count);
  * H200 differed by at most 1.6 % with the median and 0.8 % with this. */
 double stats_paired_ratio(const double *numerator, const double *denominator, int64_t count);
 
+/* How well that ratio is known where rounds are no independent draws: half-width of its 95 % interval in per cent, by the
+ * means of ten batches of neighbouring rounds and Student's t (Law and Kelton, batch means); +inf below 20 rounds. A swing
+ * that is about as long as a batch shows; one that is much longer than all of them shows in nothing. */
+double stats_paired_half_width_pct(const double *numerator, const double *denominator, int64_t count);
+
 /* Half-width of the 95 % interval of the median relative to the median, in per cent; +inf below 6 samples, for which
  * no such interval exists. */
 double stats_noise_half_width_pct(const struct stats *);

@@ -16,7 +16,7 @@ enum { MEMBERS = 3, LOG_SIZE = 1 << 16 };
 /* Member m is known by its request pointer; a sample takes value(m, n) milliseconds that nobody waits for. */
 static struct attn_request requests[MEMBERS];
 static int sampled[LOG_SIZE], sample_count, fail_at, stop_at;
-static double spread;
+static double spread, swing;
 
 static int member_of(const struct launcher *l) { return (int)(l->request - requests); }
 
@@ -30,6 +30,8 @@ static enum attn_status fake_sample(struct backend *be, const struct launcher *l
         return ATTN_ERROR;
     }
     *time_ms = (member_of(l) + 1) * (1 + spread * (sample_count % 7 - 3));
+    if (member_of(l) == 0 && sample_count / MEMBERS % 40 < 10) /* of 40 rounds, ten slow ones in a row */
+        *time_ms *= 1 + swing;
     if (sample_count < LOG_SIZE)
         sampled[sample_count] = member_of(l);
     sample_count++;
@@ -62,7 +64,7 @@ static int reset(void **state)
     (void)state;
     sample_count = 0;
     fail_at = stop_at = -1;
-    spread = 0;
+    spread = swing = 0;
     return 0;
 }
 
@@ -116,6 +118,24 @@ static void the_limit_ends_what_stays_noisy(void **state)
     assert_int_equal(run(plan, members, &result), ATTN_OK);
     assert_string_equal(result.stop, "limit");
     assert_int_equal(result.rounds, 12);
+    discard(members);
+}
+
+/* The median stands still, the ratio does not. */
+static void slow_spells_are_noise(void **state)
+{
+    (void)state;
+    struct rounds_member members[MEMBERS];
+    struct rounds_result result;
+    const struct rounds_plan plan = {.samples = 100, .max_noise_pct = 1, .limit_ms = 1e6};
+    swing = 0.3;
+    assert_int_equal(run(plan, members, &result), ATTN_OK);
+    assert_string_equal(result.stop, "limit");
+    assert_int_equal(result.rounds, 100);
+    discard(members);
+    swing = 0.001;
+    assert_int_equal(run(plan, members, &result), ATTN_OK);
+    assert_string_equal(result.stop, "noise");
     discard(members);
 }
 
@@ -182,6 +202,7 @@ int main(void)
         cmocka_unit_test_setup(members_take_turns_and_the_first_rotates, reset),
         cmocka_unit_test_setup(noise_above_the_bound_goes_on, reset),
         cmocka_unit_test_setup(the_limit_ends_what_stays_noisy, reset),
+        cmocka_unit_test_setup(slow_spells_are_noise, reset),
         cmocka_unit_test_setup(the_time_limit_cuts_even_few_samples, reset),
         cmocka_unit_test_setup(a_failing_member_is_named, reset),
         cmocka_unit_test(ratios_are_paired_and_failure_has_no_speed),

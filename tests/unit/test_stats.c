@@ -147,6 +147,24 @@ static void interval_covers_the_median(void **state)
     assert_in_range(covered, (int)(0.966 * TRIALS), (int)(0.9745 * TRIALS));
 }
 
+static void batches_of_rounds(void **state)
+{
+    (void)state;
+    double a[40], b[40];
+    for (int i = 0; i < 40; i++) {
+        b[i] = 1 + 0.01 * i; /* drift that both have */
+        a[i] = 3 * b[i];
+    }
+    assert_true(stats_paired_half_width_pct(a, b, 40) < 1e-10);
+    assert_true(isinf(stats_paired_half_width_pct(a, b, 19)));
+    for (int i = 0; i < 40; i++)
+        a[i] = b[i] * exp(0.01 * (i / 4)); /* batch means 0, 0.01 .. 0.09: s = 0.0302765 */
+    assert_near(stats_paired_half_width_pct(a, b, 40), 100 * stats_t_quantile(0.975, 9) * 0.01 * sqrt(82.5 / 9) / sqrt(10));
+    for (int i = 0; i < 40; i++)
+        a[i] = b[i] * (i % 2 ? 1.1 : 1 / 1.1); /* averages out within every batch */
+    assert_true(stats_paired_half_width_pct(a, b, 40) < 1e-10);
+}
+
 static void ratios_are_paired(void **state)
 {
     (void)state;
@@ -218,6 +236,7 @@ int main(void)
         cmocka_unit_test(ranks_are_exact_for_many_samples),
         cmocka_unit_test(interval_covers_the_median),
         cmocka_unit_test(ratios_are_paired),
+        cmocka_unit_test(batches_of_rounds),
         cmocka_unit_test(geomeans),
         cmocka_unit_test(a_million_samples),
         cmocka_unit_test(t_quantiles),
