@@ -4,7 +4,7 @@
 #   scripts/gpu_check.sh [--out DIR] [build|test|sanitize|sweep|repeat|energy|all]...
 #
 #   build     builds the release preset (skipped where FABENCH_BUILD names a folder that is built already)
-#   test      the GPU tests, `fabench selftest` and `fabench verify`
+#   test      the GPU tests, `fabench selftest` and `fabench verify`, the latter also with every tile of our kernels
 #   sanitize  compute-sanitizer memcheck, synccheck and racecheck over `fabench verify --preset quick`
 #   sweep     the paper sweep in fp16 and bf16: naive, fused, cudnn
 #   repeat    sixteen points at 4K and 16K twice, in fresh processes: % of GEMM must agree within 1 %
@@ -74,8 +74,14 @@ build_stage() {
     fi
 }
 
+# Our fused kernels that run on this device, with commas.
+fused_here() {
+    "$fabench" list --device cuda:0 | awk '/^fused_[a-z0-9]+ +cuda/ { name = $1 }
+        / runs here/ && name != "" { printf "%s%s", sep, name; sep = ","; name = "" } /^[a-z]/ && $1 != name { name = "" }'
+}
+
 test_stage() {
-    local program
+    local program variant
     if command -v nvidia-smi >/dev/null; then
         step nvidia-smi nvidia-smi -q
     fi
@@ -93,12 +99,11 @@ test_stage() {
     fi
     step selftest "$fabench" selftest --device cuda:0 --jsonl "$here/selftest.jsonl"
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
-}
-
-# Our fused kernels that run on this device, with commas.
-fused_here() {
-    "$fabench" list --device cuda:0 | awk '/^fused_[a-z0-9]+ +cuda/ { name = $1 }
-        / runs here/ && name != "" { printf "%s%s", sep, name; sep = ","; name = "" } /^[a-z]/ && $1 != name { name = "" }'
+    # Every tile, not only those that the shapes of verify choose.
+    while read -r variant; do
+        step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --impl "$variant" --out none
+    done < <("$fabench" list --device cuda:0 | awk -v ours=",$(fused_here)," '/^[a-z]/ { impl = $1 }
+        $1 == "variant" && index(ours, "," impl ",") { print impl ":" $2 }')
 }
 
 # Counts racecheck's reports of one kind, which the head of kernels/fused_sm90_bwd.cu explains, and fails where there is
