@@ -32,7 +32,7 @@ if grep -q FABENCH_TESTS=OFF .deps/setup.env; then
 fi
 build_preset release
 suite unit build/release -L unit -j "$(nproc)"
-suite cli build/release -L cli
+suite cli build/release -L cli -j "$(nproc)"
 if has_gpu; then
     suite gpu build/release -L gpu
 fi
@@ -41,7 +41,7 @@ build_preset asan
 export ASAN_OPTIONS=detect_leaks=1:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
 suite unit-asan build/asan -L unit -j "$(nproc)"
-suite cli-asan build/asan -L cli
+suite cli-asan build/asan -L cli -j "$(nproc)"
 
 echo
 printf '%s\n' "${summary[@]}"
