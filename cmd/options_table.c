@@ -152,7 +152,7 @@ const struct option_def option_table[] = {
     {"--samples", NULL, KIND_COUNT, AT(samples), .min = 1, .max = 1000000, LATE("30"), .unit = "N",
      .help = "at least", .group = GROUP_MEASURE, .commands = SWEEP | GATES},
     {"--max-noise", NULL, KIND_PERCENT, AT(max_noise_pct), .min = 0.001, .max = 100, LATE("0.5%"), .unit = "P%",
-     .help = "half-width of the median's 95 % interval", .group = GROUP_MEASURE, .commands = SWEEP | GATES},
+     .help = "half-width of 95 % intervals: median, ratio", .group = GROUP_MEASURE, .commands = SWEEP | GATES},
     {"--preheat-s", NULL, KIND_REAL, AT(preheat_s), .min = 0, .max = 3600, LATE("0; 3 of ab and gate"), .unit = "X",
      .help = "of load before the first problem", .group = GROUP_MEASURE, .commands = SWEEP | GATES},
     {"--timeout-s", NULL, KIND_REAL, AT(timeout_s), .min = 0.1, .max = 86400, .fallback = "60", .unit = "X",
