@@ -97,6 +97,24 @@ static bool each_case_once(const struct record_file *file, struct attn_message *
     return good;
 }
 
+/* Were all runs of a file made under the policy of the first? */
+static bool one_policy(const struct record_file *file, struct attn_message *why)
+{
+    char first[80], other[80];
+    for (size_t k = 0; k < json_array_size(file->later_headers); k++)
+        for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
+            const json_t *const a = header_value(file->header, facts[i].path);
+            const json_t *const b = header_value(json_array_get(file->later_headers, k), facts[i].path);
+            if (is_same(a, b, i))
+                continue;
+            snprintf(why->text, sizeof why->text, "%.200s is mixed: the %s of its first run is %s, of another %s",
+                     file->path, facts[i].what, header_value_text(a, first, sizeof first),
+                     header_value_text(b, other, sizeof other));
+            return false;
+        }
+    return true;
+}
+
 bool fingerprint_is_whole(const struct record_file *file, struct attn_message *why)
 {
     const json_t *device = json_object_get(file->header, "device"), *policy = json_object_get(file->header, "policy");
@@ -121,5 +139,5 @@ bool fingerprint_is_whole(const struct record_file *file, struct attn_message *w
             return false;
         }
     }
-    return each_case_once(file, why);
+    return one_policy(file, why) && each_case_once(file, why);
 }

@@ -119,6 +119,7 @@ bool record_columns_valid(const char *columns, struct attn_message *why);
 struct record_file {
     char *path;
     json_t *header;
+    json_t *later_headers; /* array, of files that were put together or gone on with; NULL = none */
     struct record_row *rows;
     int count;
     bool cut;

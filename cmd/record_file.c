@@ -455,8 +455,13 @@ static bool take_header(struct record_file *file, json_t *object, char *why, siz
     }
     if (!record_schema_is_ours(json_integer_value(schema), why, why_size))
         return false;
-    if (!file->header)
+    if (!file->header) {
         file->header = json_incref(object);
+        return true;
+    }
+    if (!file->later_headers)
+        file->later_headers = record_must(json_array());
+    FABENCH_ASSERT(json_array_append(file->later_headers, object) == 0, "%s", file->path);
     return true;
 }
 
@@ -571,5 +576,6 @@ void record_file_free(struct record_file *file)
     free(file->rows);
     free(file->path);
     json_decref(file->header);
+    json_decref(file->later_headers);
     memset(file, 0, sizeof *file);
 }

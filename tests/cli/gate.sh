@@ -161,6 +161,14 @@ expect_stdout 'it has no time in the baseline'
 gate --baseline same.jsonl --current untimed.jsonl
 expect_code 4
 expect_stdout 'it has no time in the current record'
+# Runs that were put together must be of one policy.
+sed 's/"l2":"cold","round_members"/"l2":"hot","round_members"/; /"type":"row"/d' base.jsonl | cat base.jsonl - >policies.jsonl
+gate --baseline policies.jsonl --current same.jsonl
+expect_code 5
+expect_sentence 'policies.jsonl is mixed: the cache policy of its first run is "cold", of another "hot"'
+grep '"type":"header"' base.jsonl | cat base.jsonl - >again.jsonl
+gate --baseline again.jsonl --current same.jsonl
+expect_code 0
 sed 's/"time_ms":[^,]*,//' base.jsonl >timeless.jsonl
 gate --baseline timeless.jsonl --current same.jsonl
 expect_code 5
