@@ -48,8 +48,9 @@ static void make_repro(const struct ab_setup *s, const struct record_row *r, str
     const char *problem = strstr(r->repro, " --mode "); /* what follows the implementation: all that tells it from others */
     const bool is_cut = strlen(r->repro) >= sizeof r->repro - 1; /* long paths; then no command rather than another one */
     const int length = snprintf(c->repro, sizeof c->repro, "fabench ab '%s' '%s'%s%s --impl %s%s", s->sides[AB_OLD].path,
-             s->sides[AB_NEW].path, o->preset == PRESET_NONE ? "" : " --preset ",
-             o->preset == PRESET_NONE ? "" : option_preset_name(o->preset), c->impl, problem ? problem : "");
+                                s->sides[AB_NEW].path, o->preset == PRESET_NONE ? "" : " --preset ",
+                                o->preset == PRESET_NONE ? "" : option_preset_name(o->preset), c->impl,
+                                problem ? problem : "");
     if (is_cut || length < 0 || (size_t)length >= sizeof c->repro)
         c->repro[0] = 0;
     char *mine = strstr(c->repro, " --sustain-s "); /* which ab gives its processes and does not take */

@@ -36,7 +36,7 @@
  * before S is started: with S first there is no room for V.
  *
  * Ladder. H200 (700 W), fp16, 16384 tokens, hidden 2048, all kernels, at 1K 4K 16K. To step 8 TFLOPS from separate runs,
- * whose clocks differ by 5 to 10 %; then changes of speed between versions in the rounds of one run.
+ * whose clocks differ by 5 to 10 %; then changes of speed between versions in the rounds of one run (results/h200/races).
  *   1 the above, with dQ added from registers by red.v4; expected 500 cycles a step for these, under the products; ncu: the
  *     query warpgroup waits 850 of 3600 for them and is never idle at d128; d64 full 332 487 476, d128 full 419 560 560
  *   2 the copy engine adds; expected a seventh, what leaving the additions out gave; got 4 to 8 % at d64 (333 516 514),
