@@ -86,7 +86,6 @@
 #include <cstring>
 
 #include "kernels/checks.h"
-#include "kernels/device/bar_sync.cuh"
 #include "kernels/device/bulk.cuh"
 #include "kernels/device/exp2.cuh"
 #include "kernels/device/grid_dependency.cuh"
@@ -147,6 +146,7 @@ template <typename Tile> struct Size {
      * either. Buffers of a pass on its way out: what there is room for. */
     static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
     static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2;
+    static constexpr int TURN_TILES = 128 / Tile::Q_TILE; /* share a turn: its end and its look cost a fence */
     static_assert(Tile::HEAD_DIM * Tile::Q_TILE == SUM_FLOATS, "a tile of dQ is two passes");
     static_assert(2 * KEYS_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
 };
@@ -299,30 +299,13 @@ __device__ __forceinline__ void add_dq(const float (&dq)[32], const Arguments &a
     }
 }
 
-enum { DQ_BARRIER = 1 };
-
-/* The next block of keys may add to `tile`, to which everything of this block has been sent. */
-__device__ __forceinline__ void end_turn(const Arguments &arg, int tile, int lane)
+/* A warp's turn at its slabs of the tiles from `first_tile` on, which share it; NULL for none. */
+__device__ __forceinline__ int *turn_of(const Arguments &arg, int first_tile, int warp)
 {
-    if (lane == 0) {
-        bulk_wait();
-        bulk_global_fence();
-    }
-    bar_sync(DQ_BARRIER, WARPGROUP);
-    if (threadIdx.x == 0)
-        turn_pass(&arg.turns[tile]);
+    return first_tile < 0 ? NULL : arg.turns + int64_t(first_tile) * TILE_TURNS + warp;
 }
 
-/* Waits until the block of keys `kv_tile` may add to `tile`; thread 0 may know already. */
-__device__ __forceinline__ void begin_turn(const Arguments &arg, int tile, int kv_tile, bool has_come)
-{
-    if (threadIdx.x == 0 && !has_come)
-        turn_wait(&arg.turns[tile], kv_tile);
-    bar_sync(DQ_BARRIER, WARPGROUP);
-    bulk_global_fence();
-}
-
-template <typename T, typename Tile>
+template <typename T, typename Tile, bool BY_TURNS>
 __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Arguments &arg)
 {
     using S = Size<Tile>;
@@ -332,8 +315,9 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     const int steps = work.steps;
     Cursor load = {0, arg.q_tiles - 1}, at = load;
     Ring<STAGES> filled;
-    const bool by_turns = arg.turns != NULL;
-    int loaded = 0, before = -1; /* the tile of the step before, of which something is still to be done */
+    int loaded = 0, before = -1; /* the tile of the step before, of which something may still have to go out */
+    int turn = -1;               /* by turns: the first of the tiles that share the turn of now, or of the step before */
+    bool has_come = false;       /* that turn; lane 0 knows */
 
     if (copies)
         load_keys<Tile>(smem.k, &arg.k, &smem.k_full, work);
@@ -350,23 +334,27 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     }
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-        const int buffer = step % 2, tile = tile_index(arg, work, at);
-        bool has_come = false;
+        const int buffer = step % 2, tile = tile_index(arg, work, at), turn_tile = tile - at.tile % S::TURN_TILES;
         mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
 #pragma unroll
         for (int pass = 0; pass < S::PASSES; ++pass) {
             float dq[32];
             start_dq<T, Tile>(dq, smem, buffer, pass);
-            /* The pass before goes out while this one is computed. By turns it goes out after the last pass, when nobody
-             * waits for this warpgroup: dS is read and the next data asked for. What was sent a step ago has arrived by
-             * then. */
-            if (by_turns && pass == 0)
-                has_come = copies && turn_is(&arg.turns[tile], work.kv_tile);
-            else if (!by_turns && pass > 0)
+            /* The pass before goes out while this one is computed. By turns both go out after the last, when nobody waits
+             * for this warpgroup: dS is read and the next data asked for. */
+            if (!BY_TURNS && pass > 0)
                 add_dq(smem, arg, tile, pass - 1, warp, lane);
-            else if (!by_turns && before >= 0 && !S::ADDS_FROM_REGISTERS)
+            else if (!BY_TURNS && before >= 0 && !S::ADDS_FROM_REGISTERS)
                 add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
-            if (lane == 0 && (pass == 0 || !S::ADDS_FROM_REGISTERS)) /* for what this pass will stage */
+            if (BY_TURNS && pass == S::PASSES - 1 && turn_tile != turn) { /* by now all that was sent has arrived */
+                __syncwarp();
+                if (lane == 0)
+                    has_come = turn_next(turn_of(arg, turn, warp), turn_of(arg, turn_tile, warp), work.kv_tile);
+                turn = turn_tile;
+            }
+            if (lane == 0 && BY_TURNS && pass > 0) /* for what this pass will stage */
+                tma_store_wait_read<0>();
+            else if (lane == 0)
                 tma_store_wait_read<S::DQ_BUFFERS - 1>();
             if (pass == S::PASSES - 1 && copies && loaded < steps) { /* into this step's slot, free about now */
                 mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
@@ -380,10 +368,11 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
             wgmma_hold(dq);
             if (pass == S::PASSES - 1 && lane == 0)
                 mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
-            if (by_turns && pass == S::PASSES - 1) {
-                if (before >= 0)
-                    end_turn(arg, before, lane);
-                begin_turn(arg, tile, work.kv_tile, has_come);
+            if (BY_TURNS && pass == S::PASSES - 1) {
+                if (lane == 0 && !has_come) {
+                    turn_wait(turn_of(arg, turn, warp), work.kv_tile);
+                    has_come = true;
+                }
                 add_dq(smem, arg, tile, pass - 1, warp, lane);
             }
             if (S::ADDS_FROM_REGISTERS && pass == S::PASSES - 1)
@@ -391,14 +380,16 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
             else
                 stage_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
         }
-        if (by_turns && !S::ADDS_FROM_REGISTERS)
+        if (BY_TURNS && !S::ADDS_FROM_REGISTERS)
             add_dq(smem, arg, tile, S::PASSES - 1, warp, lane);
         before = tile;
         at.advance(arg, work.first_tile[0]);
     }
-    if (before >= 0 && by_turns)
-        end_turn(arg, before, lane);
-    else if (before >= 0 && !S::ADDS_FROM_REGISTERS)
+    if (BY_TURNS && turn >= 0) {
+        __syncwarp();
+        if (lane == 0)
+            turn_next(turn_of(arg, turn, warp), NULL, 0);
+    } else if (before >= 0 && !S::ADDS_FROM_REGISTERS)
         add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the additions */
@@ -701,7 +692,7 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
 
 /* ---- kernel ----------------------------------------------------------------------------------------------------- */
 
-template <typename T, typename Tile>
+template <typename T, typename Tile, bool BY_TURNS>
 __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) backward(const __grid_constant__ Arguments arg)
 {
     using S = Size<Tile>;
@@ -728,7 +719,7 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) backward(const __grid_
     __syncthreads();
     if (warpgroup == 0) {
         registers_decrease<S::DQ_REGISTERS>();
-        query_warpgroup<T, Tile>(smem, arg);
+        query_warpgroup<T, Tile, BY_TURNS>(smem, arg);
     } else {
         registers_increase<S::KEYS_REGISTERS>();
         key_warpgroup<T, Tile>(smem, arg, warpgroup - 1);
@@ -741,7 +732,7 @@ struct Variant {
     struct attn_variant shown;
     int head_dim, q_tile;
     size_t smem_bytes;
-    void (*kernels[2])(Arguments); /* fp16, bf16 */
+    void (*kernels[2][2])(Arguments); /* in any order, by turns; fp16, bf16 */
 };
 
 #define SHOWN(D, Q, V_HELD, K_HELD)                                                                                    \
@@ -750,9 +741,10 @@ struct Variant {
             "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; " #V_HELD " and " #K_HELD               \
             " sixteens of head_dim of V and of K in registers"                                                         \
     }
+#define DTYPES(TILE, BY_TURNS) {backward<__half, TILE, BY_TURNS>, backward<__nv_bfloat16, TILE, BY_TURNS>}
 #define TABLE_ROW(DIM, Q, V_HELD, K_HELD)                                                                              \
     {SHOWN(DIM, Q, V_HELD, K_HELD), DIM, Q, sizeof(Smem<TILE_NAME(DIM, Q, V_HELD, K_HELD)>),                           \
-     {backward<__half, TILE_NAME(DIM, Q, V_HELD, K_HELD)>, backward<__nv_bfloat16, TILE_NAME(DIM, Q, V_HELD, K_HELD)>}},
+     {DTYPES(TILE_NAME(DIM, Q, V_HELD, K_HELD), false), DTYPES(TILE_NAME(DIM, Q, V_HELD, K_HELD), true)}},
 #define SHOWN_ROW(...) SHOWN(__VA_ARGS__),
 
 const Variant table[] = {BWD_TILES(TABLE_ROW)};
@@ -791,8 +783,9 @@ Workspace workspace_of(const struct attn_request *request)
 {
     const struct attn_problem *p = request->problem;
     const int64_t rows = p->batch * p->q_heads * round_up(p->q_len, ROW_PADDING);
+    const int64_t turns = request->deterministic ? rows * p->head_dim / SUM_FLOATS * TILE_TURNS : 0;
     return {2 * rows * int64_t(sizeof(float)), rows * p->head_dim * int64_t(sizeof(float)),
-            request->deterministic ? round_up(rows / PANEL_COLUMNS * int64_t(sizeof(int)), 256) : 0};
+            round_up(turns * int64_t(sizeof(int)), 256)};
 }
 
 /* Heads of K whose blocks run side by side, so that where lengths differ the short ones fill the gaps and Q, dO and the
@@ -800,7 +793,7 @@ Workspace workspace_of(const struct attn_request *request)
  * default from 4K on; causal work at 1K wants 16, and full work by turns 4, or up to 18 % are lost. */
 int section_heads_of(const Arguments &arg)
 {
-    const int q_heads = arg.causal ? 16 : arg.turns ? 4 : 8, heads = q_heads / arg.group;
+    const int q_heads = arg.causal ? (arg.turns ? 32 : 16) : 8, heads = q_heads / arg.group;
     return heads < 1 ? 1 : heads > arg.kv_heads_in_all ? arg.kv_heads_in_all : heads;
 }
 
@@ -902,8 +895,9 @@ enum attn_status fused_sm90_bwd_launch(const struct attn_request *request, const
     if (status == ATTN_OK)
         status = launch_preprocess(p, arg, run, why);
     if (status == ATTN_OK)
-        status = launch_kernel(v->kernels[p->dtype == ATTN_BF16], "main", int64_t(arg.kv_tiles) * arg.kv_heads_in_all,
-                               WARPGROUP * 3, v->smem_bytes, true, arg, run, why);
+        status = launch_kernel(v->kernels[request->deterministic][p->dtype == ATTN_BF16], "main",
+                               int64_t(arg.kv_tiles) * arg.kv_heads_in_all, WARPGROUP * 3, v->smem_bytes, true, arg, run,
+                               why);
     if (status == ATTN_OK)
         status = launch_convert(p, arg, run, why);
     return status;

@@ -2,7 +2,7 @@
  *
  * preprocess: eight or sixteen lanes to a row compute D = rowsum(dO * O) in fp32 and put LSE in base 2; rows that see
  * no key, and rows that only pad, get lse2 = +inf, so that P = exp2(S - lse2) is 0 in the main kernel without a mask.
- * The same threads zero the tile's fp32 sum of dQ and its turn.
+ * The same threads zero the tile's fp32 sum of dQ and its turns.
  *
  * convert: a warp turns its slab of the sum, four floats a lane in the order of the accumulators, into 16 rows of 128
  * bytes by way of shared memory.
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Ar
 #pragma unroll
     for (int i = 0; i < SUM_FLOATS / 4 / THREADS; ++i)
         sum_of_tile[i * THREADS + threadIdx.x] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (arg.turns != NULL && threadIdx.x == 0)
-        arg.turns[blockIdx.x] = 0;
+    if (arg.turns != NULL && threadIdx.x < TILE_TURNS)
+        arg.turns[blockIdx.x * int64_t(TILE_TURNS) + threadIdx.x] = 0;
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
         const int tile_row = pass * ROWS + lane_row;

@@ -8,6 +8,7 @@
 #include "kernels/device/shared_memory.cuh"
 #include "kernels/device/stmatrix.cuh"
 #include "kernels/device/tma.cuh"
+#include "kernels/device/turn.cuh"
 #include "kernels/device/wgmma.cuh"
 
 using namespace device;
@@ -169,6 +170,46 @@ template <bool BULK, bool ONE_LANE> __global__ void ring(const int *in, int *out
     }
 }
 
+/* ---- turns ---------------------------------------------------------------------------------------------------- */
+
+__global__ void take_turns(int tiles, const float *in, float *sums, int *turns)
+{
+    enum { WARPS = 2, FLOATS = 64, TURN_TILES = 2 };
+    __shared__ alignas(128) float s_rows[WARPS][2][FLOATS / 2];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int *turn = NULL;
+    bool has_come = false;
+    for (int tile = 0; tile < tiles; ++tile) {
+        const float *row = in + ((int64_t(blockIdx.x) * tiles + tile) * WARPS + warp) * FLOATS;
+        float *sum = sums + (int64_t(tile) * WARPS + warp) * FLOATS;
+        int *const now = turns + tile / TURN_TILES * WARPS + warp;
+        if (now != turn) {
+            __syncwarp();
+            if (lane == 0)
+                has_come = turn_next(turn, now, blockIdx.x);
+            turn = now;
+        }
+        if (lane == 0)
+            tma_store_wait_read<1>();
+        __syncwarp();
+        s_rows[warp][tile % 2][lane] = row[lane];
+        async_proxy_fence();
+        if (lane == 0 && !has_come) {
+            turn_wait(turn, blockIdx.x);
+            has_come = true;
+        }
+        __syncwarp();
+        if (lane == 0) {
+            bulk_reduce_add(sum, shared_address(s_rows[warp][tile % 2]), sizeof s_rows[warp][0]);
+            tma_store_commit();
+        }
+        atomicAdd(&sum[FLOATS / 2 + lane], row[FLOATS / 2 + lane]);
+    }
+    __syncwarp();
+    if (lane == 0 && turn)
+        turn_next(turn, NULL, 0);
+}
+
 } // namespace
 
 extern "C" {
@@ -208,6 +249,12 @@ cudaError_t blocks_ring(bool bulk, bool one_lane, const int *in, int *out, int c
         (one_lane ? ring<true, true> : ring<true, false>)<<<1, 64>>>(in, out, count);
     else
         (one_lane ? ring<false, true> : ring<false, false>)<<<1, 64>>>(in, out, count);
+    return cudaGetLastError();
+}
+
+cudaError_t blocks_turns(int blocks, int tiles, const float *in, float *sums, int *turns)
+{
+    take_turns<<<blocks, 64>>>(tiles, in, sums, turns);
     return cudaGetLastError();
 }
 

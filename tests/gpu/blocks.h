@@ -38,6 +38,11 @@ cudaError_t blocks_move_matrix(const uint16_t *in, uint16_t *out);
  * fills the slots. `one_lane`: a slot is given back by one lane for its warp, not by every lane. */
 cudaError_t blocks_ring(bool bulk, bool one_lane, const int *in, int *out, int count);
 
+/* Blocks of two warps add their rows to sums[tiles][2 warps][64], block 0 first, by turns of each warp at each pair of
+ * tiles (at the last one of an odd number): the first 32 floats of a warp by the copy engine, the others from registers.
+ * in[blocks][tiles][2][64]; turns[(tiles + 1) / 2][2]; sums and turns are zero before. */
+cudaError_t blocks_turns(int blocks, int tiles, const float *in, float *sums, int *turns);
+
 #ifdef __cplusplus
 }
 #endif

@@ -159,6 +159,38 @@ static void test_ring(bool bulk, bool one_lane)
     free(out);
 }
 
+/* What blocks add by turns is the sum in their order, to the last bit; in another order it is not. */
+static void test_turns(int blocks, int tiles)
+{
+    const int64_t count = (int64_t)tiles * 2 * 64, turns = (tiles + 1) / 2 * 2;
+    float *in = host_alloc((size_t)(blocks * count) * sizeof *in), *sums = host_alloc((size_t)count * sizeof *sums);
+    float *device = device_alloc((size_t)((blocks + 1) * count) * sizeof *device + (size_t)turns * sizeof(int));
+    float *device_sums = device + blocks * count;
+    int64_t wrong = 0, by_order = 0;
+
+    for (int64_t i = 0; i < blocks * count; i++)
+        in[i] = ldexpf((float)number() + 0.37f, (int)(i % 7) - 3);
+    need_cuda(cudaMemcpy(device, in, (size_t)(blocks * count) * sizeof *in, cudaMemcpyHostToDevice), "upload");
+    need_cuda(cudaMemset(device_sums, 0, (size_t)count * sizeof *sums + (size_t)turns * sizeof(int)), "clear");
+    need_cuda(blocks_turns(blocks, tiles, device, device_sums, (int *)(device_sums + count)), "blocks_turns");
+    need_cuda(cudaDeviceSynchronize(), "blocks_turns");
+    need_cuda(cudaMemcpy(sums, device_sums, (size_t)count * sizeof *sums, cudaMemcpyDeviceToHost), "download");
+    for (int64_t i = 0; i < count; i++) {
+        float forward = 0, backward = 0;
+        for (int b = 0; b < blocks; b++)
+            forward += in[b * count + i], backward += in[(blocks - 1 - b) * count + i];
+        wrong += sums[i] != forward;
+        by_order += forward != backward;
+    }
+    check(wrong == 0, "%d blocks add to %d tiles by turns: %lld of %lld sums wrong", blocks, tiles, (long long)wrong,
+          (long long)count);
+    check(blocks < 8 || by_order > count / 2, "the order of %d additions shows in %lld of %lld sums", blocks,
+          (long long)by_order, (long long)count);
+    need_cuda(cudaFree(device), "cudaFree");
+    free(in);
+    free(sums);
+}
+
 int main(void)
 {
     const struct attn_device device = check_device();
@@ -179,5 +211,8 @@ int main(void)
     test_move_matrix();
     for (int way = 0; way < 4; way++)
         test_ring(way / 2, way % 2);
+    test_turns(1, 1);
+    test_turns(2, 5);
+    test_turns(64, 200);
     return check_finish();
 }
