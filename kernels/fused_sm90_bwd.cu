@@ -26,10 +26,11 @@
  *   read and written in a step, but for statistics: 356 KB, 2780 cycles, to 2560 cycles of products (d128); 292 KB (d64).
  *
  * Sums of dQ lie in the order of the accumulators. Blocks add in the order in which they get there or, for
- * request.deterministic, in the order of their keys, turn by turn: blocks with earlier keys start earlier, go through the
- * queries in the same order, and so stay ahead. dK and dV are sums of one block in a fixed order. Rows without a key and
- * rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys behind the diagonal are masked where a uniform branch
- * says that a tile has any. A warpgroup whose keys a tile does not see leaves out everything but zeros in dS.
+ * request.deterministic, in the order of their keys, turn by turn: each warp of the query warpgroup waits for the same warp
+ * of the blocks with earlier keys, which start earlier, go through the queries in the same order, and so stay ahead. dK and
+ * dV are sums of one block in a fixed order. Rows without a key and rows that pad have lse2 = +inf, hence P = 0; keys that
+ * pad and keys behind the diagonal are masked where a uniform branch says that a tile has any. A warpgroup whose keys a
+ * tile does not see leaves out everything but zeros in dS.
  *
  * The assembler (CUDA 13.0) starts accumulators at register 24 and leaves the last three of a limit unused; it keeps sums
  * that are still to be rounded over the start of a product if it may, which a barrier in between prevents. So dS is stored
@@ -54,13 +55,20 @@
  *  11 d128: 3/8 of V in registers; expected 3 % (12 of 368 KB a step): full +1.8 +2.2 +2.9 %, causal +1.3 +2.3 +3.0 %
  *  12 d64: 3/4 of K in registers; expected 3 %: full +1.0 +1.8 +0.7 %, causal +1.0 +0.9 +0.9 %
  *  13 full: sections of 8 heads; expected nothing: +0.2 to +0.9 %
- *  14 deterministic: the wait for the turn behind the reads of dS and the next loads, 4 heads a section if full: +10 to
- *     +20 %. The wait before dS is awaited, where there is time: -12 %, blocks fall into step; 32 or 64 heads side by side,
- *     so that neighbours of a head are not: -4 to -20 %, the L2 misses
- *  15 deterministic: a look at the turn during the first pass; the turn of a tile ends a step later, when everything has
- *     long arrived; expected 10 %, two round trips to the L2 a step; in separate runs by % of the GEMM d128 full +1 to
- *     +4 %, causal -5 to 0 %. TFLOPS of runs in a row, over the default's at 4K 8K 16K: d64 full 0.82 0.90 0.89, causal
- *     0.81 0.82 0.82; d128 full 0.88 0.84 0.86, causal 0.79 0.82 0.83
+ *  14 deterministic: the wait for the turn behind the reads of dS and the next loads: +10 to +20 %. The wait before dS is
+ *     awaited, where there is time: -12 %, blocks fall into step
+ *  15 deterministic: a look at the turn a pass ahead, the end of a turn a step later; expected 10 %, two round trips to the
+ *     L2 a step; -5 to +4 %. In the rounds of one run 0.71 to 0.83 of the default from 4K on; runs of their own had said 0.79
+ *     to 0.90, where the power limit slows the default more
+ *  16 d64: no wait for the copy engine in the pass that is added from registers; expected 1 %; 0 to -1.4 %  (dropped)
+ *  17 deterministic: turns for each warp, no barrier of the warpgroup, one fence for an end and the look at the next;
+ *     expected 10 %; +5 to +15 %. It is the fence: without it +3 to +13 % more, without waits too 0.96 to 0.99 of the default
+ *  18 deterministic: a turn for two tiles of 64 queries, half the fences; expected half of that; +1 to +8 % at d128. For two
+ *     of 128: -7 % (d64 full 4K) to +4 % (16K): the longer a turn, the longer all who come after wait at the start
+ *  19 deterministic: 8 heads a section if full (4 before), 32 if causal (16); expected a shorter start; full 4K +12 and +6 %,
+ *     causal 4K d128 +6 %, others -2 to +2 %. Now over the default at 4K 8K 16K: d64 full 0.93 0.92 0.92, causal 0.86 0.88
+ *     0.89; d128 full 0.89 0.89 0.89, causal 0.85 0.86 0.85; at 1K 0.80 to 0.83
+ *     dropped: the fence by one warp in four for all, -5 to +2 %; with the fence a pass later -3 to +9 %, less than 18
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
  *     -2 to -7 %); half of dV's product under dS (d128 -0.7 %, d64 -2 %); statistics four at a time (expected half of the
  *     loads' cycles: -1 %). dQ of 64 x 128 in one pass, 16 KB a step less, does not fit: 200 registers for a key warpgroup
@@ -70,15 +78,13 @@
  *   d64 full 1.21 1.32 1.37, causal 1.26 1.39 1.44; d128 full 1.11 1.10 1.12, causal 1.16 1.21 1.16. Over the best peer's
  *   ratios to cuDNN: 0.97 (d128 causal 8K bf16) to 1.12, geometric mean of 40 points 1.027.
  *   racecheck (compute-sanitizer 2025.3) reports the copy of statistics into a slot against the reads of its last use, in all
- *   shapes that use a slot twice. The reads end before give_ds, whose proxy fence every lane executes; __syncwarp; lane 0
- *   arrives at `empty`; the thread that issues the copy waits for all eight warps there. FlashAttention's notes tell of
- *   the same report of plain cp.async.bulk, and none of it through a tensor map; newer releases of the tool name fixes of
- *   false reports at mbarriers. gpu_test_blocks has the pattern alone. To be done: run both under a newer tool.
- *  16 d64: no wait for the copy engine in the pass that is added from registers; expected 1 %; not measured yet
- *   next: deterministic causal with 14's early end of a turn and 15's look (`--impl fused_sm90:deterministic,fused_sm90`);
- *   lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
+ *   shapes that use a slot twice. The reads end before give_ds; __syncwarp; lane 0 arrives at `empty`; the thread that issues
+ *   the copy waits for all eight warps there. The tool does not follow __syncwarp into the arrival of one lane: of the four
+ *   rings of gpu_test_blocks it reports the two that one lane gives back for its warp, also where plain stores fill the slots,
+ *   and neither of the two that all lanes give back. 256 arrivals a step instead of 8 would silence it.
+ *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
  *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.755
- *   TFLOPS/W (d128 causal) beside cuDNN's 0.718.
+ *   TFLOPS/W (d128 causal) beside cuDNN's 0.718. Deterministic: the fence from a warp that has nothing else to do.
  */
 #include "kernels/fused_sm90_bwd.h"
 
@@ -790,7 +796,7 @@ Workspace workspace_of(const struct attn_request *request)
 
 /* Heads of K whose blocks run side by side, so that where lengths differ the short ones fill the gaps and Q, dO and the
  * sums of dQ are still in the L2 when the next block of keys comes. From 4 to 16 of Q were within 1 % of each other by
- * default from 4K on; causal work at 1K wants 16, and full work by turns 4, or up to 18 % are lost. */
+ * default from 4K on; causal work at 1K wants 16. By turns fewer blocks of a head at a time wait less for each other. */
 int section_heads_of(const Arguments &arg)
 {
     const int q_heads = arg.causal ? (arg.turns ? 32 : 16) : 8, heads = q_heads / arg.group;
