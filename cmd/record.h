@@ -15,7 +15,7 @@
 #include "kernels/attention.h"
 
 enum { RECORD_SCHEMA = 1 };
-#define RECORD_METHOD "2" /* version of the timing method (cmd/rounds.h); raised when it changes */
+#define RECORD_METHOD "3" /* version of the timing method (cmd/rounds.h); raised when it changes */
 
 enum record_status { STATUS_OK, STATUS_OOM, STATUS_UNSUPPORTED, STATUS_SKIPPED, STATUS_ERROR, STATUS_TIMEOUT };
 enum record_check { RECORD_CHECK_PASS, RECORD_CHECK_FAIL, RECORD_CHECK_OFF };

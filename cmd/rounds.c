@@ -1,19 +1,30 @@
 /* Interleaved sampling. */
 #include "cmd/rounds.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd/clock.h"
 #include "cmd/log.h"
 #include "cmd/stats.h"
 
-/* One sample of every member, beginning with `first`. into == NULL: warm-up. */
-static enum attn_status one_round(struct backend *be, struct rounds_member *members, int count, int first,
+void rounds_order(int count, int64_t round, int *order)
+{
+    const int row = (int)(round / 2 % count);
+    for (int i = 0; i < count; i++) {
+        const int zigzag = i % 2 ? (i + 1) / 2 : count - i / 2; /* 0 1 -1 2 -2 ..., modulo count */
+        order[round % 2 ? count - 1 - i : i] = (zigzag + row) % count;
+    }
+}
+
+/* One sample of every member. into < 0: warm-up. `order` has room for them. */
+static enum attn_status one_round(struct backend *be, struct rounds_member *members, int count, int64_t round, int *order,
                                   const struct rounds_plan *plan, int64_t into, struct rounds_result *result,
                                   struct attn_message *why)
 {
+    rounds_order(count, round, order);
     for (int i = 0; i < count; i++) {
-        const int m = (first + i) % count;
+        const int m = order[i];
         double time_ms = 0;
         if (!plan->before_sample(plan->context, m)) {
             result->interrupted = true;
@@ -51,26 +62,22 @@ enum attn_status rounds_run(struct backend *be, struct rounds_member *members, i
                             const struct rounds_plan *plan, struct rounds_result *result, struct attn_message *why)
 {
     int64_t capacity = 0, next_look = plan->samples;
+    enum attn_status status = ATTN_OK;
+    int *order = xmalloc((unsigned long)count * sizeof *order);
     memset(result, 0, sizeof *result);
     const double begin = clock_ms();
-    for (int64_t r = 0; clock_ms() - begin < plan->warmup_ms && !result->interrupted; r++) {
-        const enum attn_status status = one_round(be, members, count, (int)(r % count), plan, -1, result, why);
-        if (status != ATTN_OK)
-            return status;
-    }
+    for (int64_t r = 0; status == ATTN_OK && clock_ms() - begin < plan->warmup_ms && !result->interrupted; r++)
+        status = one_round(be, members, count, r, order, plan, -1, result, why);
     const double start = clock_ms();
-    while (!result->interrupted && !result->stop) {
+    while (status == ATTN_OK && !result->interrupted && !result->stop) {
         if (result->rounds == capacity) {
             capacity = capacity ? 2 * capacity : 64;
             for (int m = 0; m < count; m++)
                 members[m].samples_ms =
                     xrealloc(members[m].samples_ms, (unsigned long)capacity * sizeof *members[m].samples_ms);
         }
-        const enum attn_status status =
-            one_round(be, members, count, (int)(result->rounds % count), plan, result->rounds, result, why);
-        if (status != ATTN_OK)
-            return status;
-        if (result->interrupted)
+        status = one_round(be, members, count, result->rounds, order, plan, result->rounds, result, why);
+        if (status != ATTN_OK || result->interrupted)
             break;
         result->rounds++;
         const double elapsed_ms = clock_ms() - start;
@@ -83,5 +90,6 @@ enum attn_status rounds_run(struct backend *be, struct rounds_member *members, i
                 result->stop = "noise";
         }
     }
-    return ATTN_OK;
+    free(order);
+    return status;
 }

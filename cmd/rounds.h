@@ -1,5 +1,6 @@
 /* The timing method, version RECORD_METHOD: rounds of one sample of every member in turn, so that drift of clock and
- * temperature hits all alike and ratios can be paired. The member that begins rotates from round to round.
+ * temperature hits all alike and ratios can be paired. Over 2 x count rounds every member follows every other equally often
+ * (rounds_order): what ran just before leaves its clock and its caches behind.
  *
  * A sample is: stream gate closed, L2 flushed (cold), start event, one launch (a graph replay where the implementation
  * can be captured), stop event, gate opened, wait. On the CPU: caches flushed, monotonic clock, launch, clock.
@@ -9,7 +10,9 @@
  *   "limit"  after >= samples rounds and 8 x min_time_ms, or at the time limit with fewer rounds.
  *
  * A member's figure is the median of its samples; the ratio of two members is stats_paired_ratio over the rounds (since
- * version 2; the median of the ratios before). */
+ * version 2; the median of the ratios before). Until version 2 the order was rotated only, so that a member always followed
+ * the same other: the same kernel named twice differed by 1.3 % where a launch takes 20 us, by 0.4 % at 100 us
+ * (results/h200/races, race 21). */
 #ifndef FABENCH_ROUNDS_H
 #define FABENCH_ROUNDS_H
 
@@ -35,6 +38,10 @@ struct rounds_result {
     bool interrupted;
     int failed_member;   /* whose launch failed when the status is not ATTN_OK */
 };
+
+/* The members' order in a round: a Williams square (E. J. Williams 1949, "Experimental designs balanced for the estimation
+ * of residual effects of treatments") and its mirror image, row by row. */
+void rounds_order(int count, int64_t round, int *order);
 
 enum attn_status rounds_run(struct backend *, struct rounds_member *, int count, const struct rounds_plan *,
                             struct rounds_result *, struct attn_message *why);

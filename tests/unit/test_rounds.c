@@ -74,7 +74,33 @@ static void discard(struct rounds_member *members)
         free(members[m].samples_ms);
 }
 
-static void members_take_turns_and_the_first_rotates(void **state)
+/* Every round has every member once; over 2 x count rounds each follows each other, and begins, equally often. */
+static void neighbours_are_balanced(void **state)
+{
+    (void)state;
+    for (int count = 1; count <= 9; count++) {
+        int follows[9][9] = {{0}}, begins[9] = {0}, order[9];
+        for (int r = 0; r < 2 * count; r++) {
+            int seen = 0;
+            rounds_order(count, r, order);
+            for (int i = 0; i < count; i++) {
+                assert_in_range(order[i], 0, count - 1);
+                seen |= 1 << order[i];
+                if (i > 0)
+                    follows[order[i - 1]][order[i]]++;
+            }
+            assert_int_equal(seen, (1 << count) - 1);
+            begins[order[0]]++;
+        }
+        for (int a = 0; a < count; a++) {
+            assert_int_equal(begins[a], 2);
+            for (int b = 0; b < count; b++)
+                assert_int_equal(follows[a][b], a == b ? 0 : 2);
+        }
+    }
+}
+
+static void members_take_turns_in_the_rounds_order(void **state)
 {
     (void)state;
     struct rounds_member members[MEMBERS];
@@ -84,9 +110,11 @@ static void members_take_turns_and_the_first_rotates(void **state)
     assert_int_equal(result.rounds, 40);
     assert_int_equal(sample_count, 40 * MEMBERS);
     assert_string_equal(result.stop, "noise");
-    for (int r = 0; r < 40; r++)
-        for (int i = 0; i < MEMBERS; i++)
-            assert_int_equal(sampled[r * MEMBERS + i], (r + i) % MEMBERS);
+    for (int r = 0; r < 40; r++) {
+        int order[MEMBERS];
+        rounds_order(MEMBERS, r, order);
+        assert_memory_equal(&sampled[r * MEMBERS], order, sizeof order);
+    }
     for (int m = 0; m < MEMBERS; m++)
         for (int r = 0; r < 40; r++)
             assert_true(members[m].samples_ms[r] == m + 1);
@@ -157,9 +185,9 @@ static void a_failing_member_is_named(void **state)
     struct rounds_member members[MEMBERS];
     struct rounds_result result;
     const struct rounds_plan plan = {.samples = 30, .max_noise_pct = 1, .limit_ms = 1e6};
-    fail_at = 4; /* round 1 begins with member 1, so its second sample is member 2's */
+    fail_at = 4; /* round 1 is 2 1 0 */
     assert_int_equal(run(plan, members, &result), ATTN_ERROR);
-    assert_int_equal(result.failed_member, 2);
+    assert_int_equal(result.failed_member, 1);
     assert_int_equal(result.rounds, 1);
     discard(members);
 }
@@ -199,7 +227,8 @@ static void ratios_are_paired_and_failure_has_no_speed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(members_take_turns_and_the_first_rotates, reset),
+        cmocka_unit_test(neighbours_are_balanced),
+        cmocka_unit_test_setup(members_take_turns_in_the_rounds_order, reset),
         cmocka_unit_test_setup(noise_above_the_bound_goes_on, reset),
         cmocka_unit_test_setup(the_limit_ends_what_stays_noisy, reset),
         cmocka_unit_test_setup(slow_spells_are_noise, reset),
