@@ -172,7 +172,7 @@ struct side_result {
 
 static void clear_result(const struct ab *a, struct side_result *r)
 {
-    const struct decide_value nothing = {NAN, NAN};
+    const struct decide_value nothing = {NAN, NAN, NAN};
     r->cases = xmalloc((unsigned long)(a->case_count + 1) * sizeof *r->cases);
     r->controls = xmalloc((unsigned long)(a->point_count + 1) * sizeof *r->controls);
     r->gemm_tflops = xmalloc((unsigned long)(a->point_count + 1) * sizeof *r->gemm_tflops);
@@ -200,6 +200,14 @@ static int point_of(const struct ab *a, const char *key)
     return -1;
 }
 
+/* How many times as fast as the control in the same rounds; NaN where the record does not say. */
+static double over_control(const struct ab_setup *s, const struct record_row *row)
+{
+    if (s->control && strcmp(s->control, "naive") == 0)
+        return row->speedup_vs_naive;
+    return s->control && strcmp(s->control, row->peer) == 0 ? row->speedup_vs_peer : NAN;
+}
+
 static void take_times(struct ab *a, const struct record_file *records, struct side_result *result)
 {
     char key[CASE_KEY_SIZE];
@@ -209,7 +217,8 @@ static void take_times(struct ab *a, const struct record_file *records, struct s
         const int point = point_of(a, case_problem_key(row, key, sizeof key));
         if (!subject || point < 0 || !case_is_timed(row))
             continue;
-        const struct decide_value value = {row->time_ms, row->pct_of_gemm};
+        const struct decide_value value = {row->time_ms, row->pct_of_gemm,
+                                           subject == a->setup.control ? NAN : over_control(&a->setup, row)};
         result->throttled_pct = fmax(result->throttled_pct, row->throttled_pct); /* fmax passes over NaN */
         result->gemm_tflops[point] = row->gemm_tflops;
         if (subject == a->setup.control)

@@ -5,17 +5,21 @@
  * number says nothing about how well the figure repeats. Two processes, one of each side, next to each other in ABBA
  * order, are a pair, and each configuration gets one number from it:
  *
- *     d = log(t_new / t_gemm) - log(t_old / t_gemm)
+ *     d = log(t_new / t_beside) - log(t_old / t_beside)
  *
- * with the ratio of each side taken within its rounds (stats_paired_ratio, the record's pct_of_gemm), t_gemm being the
- * GEMM ceiling's sample of the same round; where there is no GEMM (the CPU), d is the difference of the logarithms of
- * the median times. The ratio, because under a power cap the clock moves single samples by up to 20 % about once a
- * second, for all members of a round alike. In results/h200's paper sweep the figure of a quarter of a process' rounds
- * moves within the process by (standard deviation, middle and 90th percentile of 80 points) 1.2 and 4.5 % as a median
- * time, by 0.14 and 0.43 % as a ratio to another member of its rounds. ABBA, because what still drifts from process to
- * process cancels in the mean of an even number of pairs and is divided by their number in an odd one.
+ * with the ratio of each side taken within its rounds (stats_paired_ratio), t_beside being the sample of the same round of
+ * the control, an implementation that is the same on both sides (the record's speedup_vs_peer, on the CPU speedup_vs_naive);
+ * of the GEMM ceiling where there is no control (pct_of_gemm); where there is neither, d is the difference of the logarithms
+ * of the median times.
  *
- * A control that is the same on both sides says whether harness and device were quiet. */
+ * Ratios, because under a power cap the clock moves single samples by up to 20 % about once a second, for all members of a
+ * round alike. A peer rather than the GEMM, because the GEMM moves on its own: in results/h200/ab the standard deviation
+ * between processes, of 12 configurations, is 0.3 to 1.1 % as a median time, 0.10 to 0.76 % over the GEMM and 0.03 to
+ * 0.12 % over cuDNN; in one process of 60 the GEMM was 2.5 % slower beside everything else. ABBA, because what still
+ * drifts from process to process cancels in the mean of an even number of pairs and is divided by their number in an odd
+ * one.
+ *
+ * The control's own ratio to the GEMM says whether harness and device were quiet, and that it was the same on both sides. */
 #ifndef FABENCH_DECIDE_H
 #define FABENCH_DECIDE_H
 
@@ -46,8 +50,10 @@ enum decide_state { DECIDE_OPEN, DECIDE_PASS, DECIDE_IMPROVE, DECIDE_INCONCLUSIV
 /* One side's figures of one configuration in one process; NaN = not measured. */
 struct decide_value {
     double time_ms, pct_of_gemm;
+    double over_control; /* t_control / t */
 };
-/* d of a pair; NaN when a side lacks its figure. *is_paired: made from the ratios to the GEMM. */
+/* d of a pair, from the best figure that both sides have: over_control, pct_of_gemm, time_ms. NaN when there is none.
+ * *is_paired: made from ratios within rounds. */
 double decide_difference(const struct decide_value *from, const struct decide_value *to, bool *is_paired);
 
 /* Mean of the values that are not NaN; NaN when there is none. */
@@ -82,7 +88,8 @@ bool decide_wants_more(const struct decide_run *);
 /* No more pairs: what is open becomes inconclusive, and with a control that moved, so does every regression and
  * improvement. */
 void decide_end(struct decide_run *);
-/* Moved: beyond its limit, and surely not by chance. Quiet: its mean is within. Between them nothing is known. */
+/* The control counts by its middle pair (`mean` is its median): one process with another mood of the GEMM moves nothing.
+ * Moved: beyond its limit, and in plain time surely not by chance. Quiet: within. Between them nothing is known. */
 bool decide_control_moved(const struct decide_run *);
 bool decide_control_quiet(const struct decide_run *);
 /* EXIT_OK, EXIT_REGRESSION or EXIT_INCONCLUSIVE; after decide_end. */

@@ -231,7 +231,7 @@ char *header_line(const json_t *header)
     if (clocks && strcmp(clocks, "unknown"))
         ADD(", clocks %.20s", clocks);
     if (others && json_integer_value(others) > 0)
-        ADD(", %d other processes", (int)json_integer_value(others));
+        ADD(", %d other process%s", (int)json_integer_value(others), json_integer_value(others) == 1 ? "" : "es");
     else if (others)
         ADD(", no other process");
 #undef ADD

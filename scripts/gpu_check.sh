@@ -116,8 +116,17 @@ reports_explained() {
             exit others > 0 || !ended }' "$1"
 }
 
+# The same pattern alone: of gpu_test_blocks' rings racecheck reports those that one lane gives back for its warp, plain
+# stores or copy engine, and nothing else.
+rings_explained() {
+    awk '/Race reported between/ { reports++; if (!/ring<\(bool\)[01], \(bool\)1>/) { print; others++ } }
+        /RACECHECK SUMMARY/ { print; ended = 1 }
+        END { printf "%d reports, %d of another kind than the explained one\n", reports, others
+            exit others > 0 || !ended }' "$1"
+}
+
 sanitize_stage() {
-    local tool suppressions=() what=() fails=() sanitizer fused
+    local tool suppressions=() what=() fails=() sanitizer fused blocks
     sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
     if [ ! -x "$sanitizer" ]; then
         echo "sanitize   compute-sanitizer not found" | tee -a "$report/summary.txt"
@@ -138,6 +147,11 @@ sanitize_stage() {
             "$fabench" verify --device cuda:0 --preset quick "${what[@]}" --timeout-s 400 --out none
     done
     step reports reports_explained "$here/racecheck.log"
+    blocks=$(find "$folder" -type f -executable -name gpu_test_blocks | head -n 1)
+    if [ -n "$blocks" ]; then
+        step rings "$sanitizer" --tool racecheck "$blocks"
+        step ring-reports rings_explained "$here/rings.log"
+    fi
 }
 
 sweep_stage() {

@@ -4,6 +4,7 @@
 #
 #   times=(1.0 2.0 3.0)   milliseconds of each problem of its plan (lengths 128, 256, 512, ...)
 #   shares=(50 40 30)     pct_of_gemm of each; empty = a device without a GEMM
+#   overs=(2.5 2.5 2.5)   times as fast as the control, naive; empty = the record does not say
 #   statuses=(ok ok ok)   or unsupported, error
 #   checks=(pass pass pass)
 #   noise=0.2             largest deviation of a process, per cent; a fixed sequence
@@ -13,7 +14,7 @@
 # Each process adds a line to <this script>.log.
 set -u
 self=$(realpath "$0")
-times=(1.0 2.0 3.0) shares=(50 40 30) statuses=(ok ok ok) checks=(pass pass pass)
+times=(1.0 2.0 3.0) shares=(50 40 30) overs=() statuses=(ok ok ok) checks=(pass pass pass)
 noise=0.2 device="Fake GPU" method=1 schema=1 gemm=700 throttled=0 clock=1.0 control=naive run=: version="fabench 9.9 (fake)"
 control_share=20 impl=fused_fake
 # shellcheck source=/dev/null
@@ -39,9 +40,9 @@ count=$(wc -l <"$self.log")
 [ -n "$points" ] || points=$(seq -s, 0 $((${#times[@]} - 1)))
 echo "{\"type\":\"header\",\"schema\":$schema,\"run_id\":\"fake$count\",\"command_line\":\"fabench --seqlen 128\",\"device\":{\"name\":\"$device\",\"driver\":\"1.2\"},\"policy\":{\"method\":\"$method\",\"l2\":\"cold\",\"round_members\":[\"fused\"]}}"
 code=0
-# row IMPL ASKED TIME SHARE STATUS CHECK LENGTH: one line of the record.
+# row IMPL ASKED TIME SHARE STATUS CHECK LENGTH OVER: one line of the record.
 row() {
-    awk -v impl="$1" -v asked="$2" -v time="$3" -v share="$4" -v status="$5" -v check="$6" -v n="$7" -v count="$count" -v noise="$noise" \
+    awk -v impl="$1" -v asked="$2" -v time="$3" -v share="$4" -v status="$5" -v check="$6" -v n="$7" -v over="$8" -v count="$count" -v noise="$noise" \
         -v device="$device" -v method="$method" -v gemm="$gemm" -v throttled="$throttled" -v clock="$clock" \
         -v schema="$schema" 'BEGIN {
         wobble = 1 + noise / 100 * ((count * 7919 + n * 31 + length(impl)) % 13 - 6) / 6
@@ -53,6 +54,7 @@ row() {
             ms = time * clock * wobble
             printf ",\"check\":\"%s\",\"samples\":30,\"time_ms\":%.9g,\"time_ms_ci_lo\":%.9g,\"time_ms_ci_hi\":%.9g,\"throttled_pct\":%s,\"sm_clock_mhz\":1500", check, ms, ms * 0.999, ms * 1.001, throttled
             if (share != "") printf ",\"pct_of_gemm\":%.9g,\"gemm_tflops\":%.9g", share / wobble, gemm / clock
+            if (over != "") printf ",\"speedup_vs_naive\":%.9g", over / wobble
             if (check == "fail") printf ",\"err_tensor\":\"o\",\"err_used\":7.5"
         } else {
             printf ",\"check\":\"off\",\"reason\":\"%s on purpose\"", status
@@ -64,8 +66,8 @@ for p in ${points//,/ }; do
     n=$((128 << p))
     verdict=${checks[p]}
     [ "$check" = full ] || verdict=off
-    row "$impl" "$asked" "${times[p]}" "${shares[p]:-}" "${statuses[p]}" "$verdict" $n
-    [ -z "$control" ] || row "$control" "$control" 5 "${shares[p]:+$control_share}" ok "${verdict/fail/pass}" $n
+    row "$impl" "$asked" "${times[p]}" "${shares[p]:-}" "${statuses[p]}" "$verdict" $n "${overs[p]:-}"
+    [ -z "$control" ] || row "$control" "$control" 5 "${shares[p]:+$control_share}" ok "${verdict/fail/pass}" $n ""
     [ "$verdict" != fail ] || code=1
     [ "${statuses[p]}" != error ] || code=6
 done

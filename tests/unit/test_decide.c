@@ -1,13 +1,17 @@
 /* The decisions of `ab` and `gate`, by hand-made numbers and by simulation. The simulation drives cmd/decide.c as
  * cmd/ab.c does, with SYNTHETIC runs; no device is involved and nothing of it is a measurement.
  *
- * A simulated process of a configuration has a time relative to the GEMM of
- *     exp(shift + process + tail)      process ~ N(0, spread of the configuration)
- *                                      tail    = Exp(TAIL_MEAN) with probability TAIL_SHARE, else 0
- * and a GEMM time of
- *     exp(drift + clock)               clock ~ N(0, spread of the configuration's raw time), drift linear over the run
- * so that raw times move by both. The spreads are those of tests/unit/data/spread.csv (scripts/measure_spread.sh). The
- * tail is put on top of them: now and then a process is slower for no reason (its pages lie badly, a neighbour woke up).
+ * A simulated process of a configuration has a time relative to the control of
+ *     exp(shift + ratio + tail)        ratio ~ N(0, spread of the configuration's ratio)
+ *                                      tail  = Exp(TAIL_MEAN) with probability TAIL_SHARE, else 0
+ * a control's time relative to the GEMM of
+ *     exp(beside + mood)               beside ~ N(0, spread of the control's ratio to the GEMM)
+ *                                      mood   = -Exp(MOOD_MEAN) with probability MOOD_SHARE for a whole process, else 0
+ * and a control's time of
+ *     exp(drift + clock)               clock ~ N(0, spread of the configuration's time), drift linear over the run
+ * The spreads are those of tests/unit/data/spread.csv (scripts/measure_spread.sh). Tails are put on top of them: now and
+ * then a process is slower for no reason (its pages lie badly, a neighbour woke up). Moods were seen on the device: in 1 of
+ * 60 processes the GEMM was 2.5 % slower beside all else.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,10 +29,12 @@
 
 #define TAIL_SHARE 0.05
 #define TAIL_MEAN 0.01
+#define MOOD_SHARE 0.02
+#define MOOD_MEAN 0.025
 enum { CASES = 40, RUNS = 4000, SPREADS_MAX = 64 };
 
 static struct spread {
-    double raw, paired;
+    double time, ratio, control;
 } spreads[SPREADS_MAX];
 static int spread_count;
 
@@ -48,39 +54,56 @@ static double normal(void) { return sqrt(-2 * log(uniform())) * cos(6.2831853071
 
 /* ---- one simulated run of ab ---- */
 
+enum beside { A_CONTROL, A_GEMM, NOTHING }; /* what runs beside the configurations, and is the same on both sides */
+
 struct scenario {
-    double shift[CASES];  /* of NEW, in logarithms */
-    double drift;         /* of everything in plain time over pairs_max pairs, in logarithms */
-    double drift_share;   /* likewise of the ratio to the GEMM: what pairing does not take away */
+    enum beside beside;
+    double shift[CASES]; /* of NEW, in logarithms */
+    double drift;        /* of everything in plain time over pairs_max pairs, in logarithms */
+    double drift_ratio;  /* likewise of the ratio to the control: what pairing does not take away */
     double control_shift;
-    bool has_gemm;        /* false: d comes from raw times, as on the CPU, and the raw spread is the paired one's */
 };
 
-static struct decide_value process(const struct scenario *s, int index, double shift, double progress)
+/* One process: every case's figures, and its control's (without a control, those of the GEMM or of whatever is watched). */
+static void process(const struct scenario *s, bool is_new, double progress, struct decide_value *values,
+                    struct decide_value *controls)
 {
-    const struct spread *spread = &spreads[index % spread_count];
-    const double tail = uniform() < TAIL_SHARE ? -TAIL_MEAN * log(uniform()) : 0;
-    const double share = shift + spread->paired * normal() + tail + s->drift_share * progress;
-    const double clock = (s->has_gemm ? spread->raw * normal() : 0) + s->drift * progress;
-    return (struct decide_value){.time_ms = exp(share + clock), .pct_of_gemm = s->has_gemm ? 50 * exp(-share) : NAN};
+    const double mood = uniform() < MOOD_SHARE ? MOOD_MEAN * log(uniform()) : 0;
+    for (int i = 0; i < CASES; i++) {
+        const struct spread *spread = &spreads[i % spread_count];
+        const double tail = uniform() < TAIL_SHARE ? -TAIL_MEAN * log(uniform()) : 0;
+        const double shift = is_new ? s->shift[i] : 0, control_shift = is_new ? s->control_shift : 0;
+        const double ratio = shift + spread->ratio * normal() + tail + s->drift_ratio * progress;
+        const double beside = spread->control * normal() + mood;
+        const double clock = spread->time * normal() + s->drift * progress;
+        values[i] = (struct decide_value){exp(ratio + clock), NAN, NAN};
+        controls[i] = (struct decide_value){exp(clock + control_shift), NAN, NAN};
+        if (s->beside != NOTHING)
+            values[i].pct_of_gemm = 50 * exp(-ratio - beside);
+        if (s->beside == A_CONTROL) {
+            values[i].over_control = exp(-ratio);
+            controls[i].pct_of_gemm = 50 * exp(-beside - control_shift);
+        }
+    }
 }
 
 /* Runs to the end; the state of every case in `cases`. Returns the exit code. */
 static int simulate(const struct scenario *s, struct decide_case *cases, int *pairs)
 {
     struct decide_run run;
-    decide_begin(&run, &decide_defaults, cases, CASES, s->has_gemm);
+    decide_begin(&run, &decide_defaults, cases, CASES, s->beside == A_CONTROL);
     do {
-        const int old_first = run.pairs % 2 == 0; /* ABBA */
+        const bool old_first = run.pairs % 2 == 0; /* ABBA */
         const double steps = 2.0 * decide_defaults.pairs_max, first = 2 * run.pairs / steps;
-        const double old_at = old_first ? first : first + 1 / steps, new_at = old_first ? first + 1 / steps : first;
+        const double at[2] = {old_first ? first : first + 1 / steps, old_first ? first + 1 / steps : first};
+        struct decide_value values[2][CASES], beside[2][CASES];
         double d[CASES], controls[CASES];
+        bool is_paired;
+        for (int side = 0; side < 2; side++)
+            process(s, side, at[side], values[side], beside[side]);
         for (int i = 0; i < CASES; i++) {
-            bool is_paired;
-            const struct decide_value from = process(s, i, 0, old_at), to = process(s, i, s->shift[i], new_at);
-            d[i] = cases[i].state == DECIDE_OPEN ? decide_difference(&from, &to, &is_paired) : NAN;
-            const struct decide_value a = process(s, i, 0, old_at), b = process(s, i, s->control_shift, new_at);
-            controls[i] = decide_difference(&a, &b, &is_paired);
+            d[i] = cases[i].state == DECIDE_OPEN ? decide_difference(&values[0][i], &values[1][i], &is_paired) : NAN;
+            controls[i] = decide_difference(&beside[0][i], &beside[1][i], &is_paired);
         }
         decide_pair(&run, d, decide_mean(controls, CASES));
     } while (decide_wants_more(&run));
@@ -113,19 +136,12 @@ static struct tally simulate_many(const struct scenario *s, int runs)
 static void no_change_raises_no_alarm(void **state)
 {
     (void)state;
-    const struct scenario s = {.has_gemm = true};
-    const struct tally t = simulate_many(&s, RUNS);
-    assert_true(t.regression < 0.01 * RUNS);
-    assert_true(t.inconclusive < 0.05 * RUNS);
-}
-
-static void no_change_without_a_gemm_raises_no_alarm(void **state)
-{
-    (void)state;
-    const struct scenario s = {.has_gemm = false};
-    const struct tally t = simulate_many(&s, RUNS);
-    assert_true(t.regression < 0.01 * RUNS);
-    assert_true(t.inconclusive < 0.05 * RUNS);
+    for (int beside = A_CONTROL; beside <= NOTHING; beside++) {
+        const struct scenario s = {.beside = (enum beside)beside};
+        const struct tally t = simulate_many(&s, RUNS);
+        assert_true(t.regression < 0.01 * RUNS);
+        assert_true(t.inconclusive < 0.05 * RUNS);
+    }
 }
 
 static void three_per_cent_in_one_configuration_are_found(void **state)
@@ -133,7 +149,7 @@ static void three_per_cent_in_one_configuration_are_found(void **state)
     (void)state;
     int found = 0, named = 0, others = 0, runs = 0;
     for (int i = 0; i < RUNS; i++, runs++) {
-        struct scenario s = {.has_gemm = true};
+        struct scenario s = {.beside = A_CONTROL};
         struct decide_case cases[CASES];
         const int slow = i % CASES;
         s.shift[slow] = log(1.03);
@@ -149,17 +165,17 @@ static void three_per_cent_in_one_configuration_are_found(void **state)
     assert_true(others < 0.01 * runs);
 }
 
-/* In plain time, which pairing with the GEMM takes away, and in what is left. */
+/* In plain time, which pairing takes away, and in what is left. */
 static void drift_raises_no_alarm(void **state)
 {
     (void)state;
     for (int sign = -1; sign <= 1; sign += 2) {
-        const struct scenario common = {.has_gemm = true, .drift = sign * 0.02};
-        const struct scenario own = {.has_gemm = true, .drift_share = sign * 0.02};
-        const struct scenario raw = {.has_gemm = false, .drift = sign * 0.02};
-        const struct scenario *const all[] = {&common, &own, &raw};
-        for (int i = 0; i < 3; i++) {
-            const struct tally t = simulate_many(all[i], RUNS / 4);
+        const struct scenario all[] = {{.beside = A_CONTROL, .drift = sign * 0.02},
+                                       {.beside = A_CONTROL, .drift_ratio = sign * 0.02},
+                                       {.beside = A_GEMM, .drift = sign * 0.02},
+                                       {.beside = NOTHING, .drift = sign * 0.02}};
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+            const struct tally t = simulate_many(&all[i], RUNS / 4);
             assert_true(t.regression < 0.01 * RUNS / 4);
             assert_true(t.inconclusive < 0.05 * RUNS / 4);
         }
@@ -169,7 +185,7 @@ static void drift_raises_no_alarm(void **state)
 static void a_control_that_moved_is_4_and_never_3(void **state)
 {
     (void)state;
-    struct scenario s = {.has_gemm = true, .control_shift = log(1.03)};
+    struct scenario s = {.beside = A_CONTROL, .control_shift = log(1.03)};
     for (int c = 0; c < CASES; c++)
         s.shift[c] = log(1.03);
     const struct tally t = simulate_many(&s, 200);
@@ -279,7 +295,10 @@ static void differences(void **state)
 {
     (void)state;
     bool is_paired;
-    const struct decide_value a = {2, 50}, b = {3, 40}, no_share = {3, NAN}, nothing = {NAN, NAN};
+    const struct decide_value a = {2, 50, NAN}, b = {3, 40, 1.5}, c = {3, 60, 1.2}, no_share = {3, NAN, NAN};
+    const struct decide_value nothing = {NAN, NAN, NAN};
+    assert_true(fabs(decide_difference(&b, &c, &is_paired) - log(1.25)) < 1e-15);
+    assert_true(is_paired);
     assert_true(fabs(decide_difference(&a, &b, &is_paired) - log(1.25)) < 1e-15);
     assert_true(is_paired);
     assert_true(fabs(decide_difference(&a, &no_share, &is_paired) - log(1.5)) < 1e-15);
@@ -349,18 +368,18 @@ static int read_spreads(void **state)
     if (!file)
         return -1;
     while (fgets(line, sizeof line, file)) {
-        double raw, paired;
+        double time, ratio, control;
         if (line[0] == '#')
             continue;
         if (!has_names) {
-            has_names = strcmp(line, "configuration,processes,sd_log_time_pct,sd_log_pct_of_gemm_pct\n") == 0;
+            has_names = strcmp(line, "configuration,processes,sd_log_time_pct,sd_log_ratio_pct,sd_log_control_pct\n") == 0;
             if (!has_names)
                 break;
             continue;
         }
-        if (spread_count == SPREADS_MAX || sscanf(line, "%*[^,],%*d,%lf,%lf", &raw, &paired) != 2)
+        if (spread_count == SPREADS_MAX || sscanf(line, "%*[^,],%*d,%lf,%lf,%lf", &time, &ratio, &control) != 3)
             break;
-        spreads[spread_count++] = (struct spread){raw / 100, paired / 100};
+        spreads[spread_count++] = (struct spread){time / 100, ratio / 100, control / 100};
     }
     const bool good = feof(file) && spread_count > 0;
     fclose(file);
@@ -378,7 +397,6 @@ int main(void)
         cmocka_unit_test(nothing_measured_is_inconclusive),
         cmocka_unit_test(regression_outweighs_inconclusive),
         cmocka_unit_test(no_change_raises_no_alarm),
-        cmocka_unit_test(no_change_without_a_gemm_raises_no_alarm),
         cmocka_unit_test(three_per_cent_in_one_configuration_are_found),
         cmocka_unit_test(drift_raises_no_alarm),
         cmocka_unit_test(a_control_that_moved_is_4_and_never_3),
