@@ -290,26 +290,28 @@ static double control_difference(struct ab *a, const struct side_result *from, c
     }
     const double mean = decide_mean(d, a->point_count);
     free(d);
-    a->run.control_is_paired = is_paired;
+    a->run.control_is_paired = is_paired && (a->run.control_is_paired || a->run.pairs == 0);
     return mean;
 }
 
 static void take_pair(struct ab *a, const struct side_result results[AB_SIDES])
 {
     double *d = xmalloc((unsigned long)(a->timed_count + 1) * sizeof *d);
+    double *witness = xmalloc((unsigned long)(a->timed_count + 1) * sizeof *witness);
     bool is_whole = true;
     for (int i = 0; i < a->case_count; i++) {
         struct ab_case *c = &a->cases[i];
         bool is_paired;
         if (c->series < 0)
             continue;
-        d[c->series] = NAN;
+        d[c->series] = witness[c->series] = NAN;
         if (a->series[c->series].state != DECIDE_OPEN) {
             is_whole = false;
             continue;
         }
         const struct measured *const from = &results[AB_OLD].cases[i], *const to = &results[AB_NEW].cases[i];
         d[c->series] = decide_difference(&from->value, &to->value, &is_paired);
+        witness[c->series] = decide_witness(&from->value, &to->value);
         c->log_ms[AB_OLD] += log(from->value.time_ms);
         c->log_ms[AB_NEW] += log(to->value.time_ms);
         if (from->clock_mhz > 0 && to->clock_mhz > 0) {
@@ -321,8 +323,9 @@ static void take_pair(struct ab *a, const struct side_result results[AB_SIDES])
     /* Pairs with all configurations make the geomean; later ones have the difficult ones alone. */
     if (is_whole)
         a->pair_means[a->pair_count++] = decide_mean(d, a->timed_count);
-    decide_pair(&a->run, d, control_difference(a, &results[AB_OLD], &results[AB_NEW]));
+    decide_pair(&a->run, d, witness, control_difference(a, &results[AB_OLD], &results[AB_NEW]));
     free(d);
+    free(witness);
 }
 
 static int measure_pair(struct ab *a, int *points)

@@ -52,9 +52,10 @@ static void say_timed(const struct ab *a, const struct ab_case *c, struct verdic
         [DECIDE_IMPROVE] = VERDICT_IMPROVE,     [DECIDE_INCONCLUSIVE] = VERDICT_INCONCLUSIVE,
         [DECIDE_REGRESS] = VERDICT_REGRESS,
     };
-    const struct decide_case *d = &a->series[c->series];
-    char clocks[60] = "";
-    line->verdict = verdicts[d->state];
+    const struct decide_case *decided = &a->series[c->series];
+    const struct decide_series *d = &decided->change;
+    char clocks[60] = "", against[60] = "";
+    line->verdict = verdicts[decided->state];
     line->pairs = d->count;
     if (d->count == 0) {
         snprintf(line->why, sizeof line->why, "%s", a->gave_up ? "thermal slowdown" : "not measured");
@@ -75,10 +76,12 @@ static void say_timed(const struct ab *a, const struct ab_case *c, struct verdic
         double squares = 0;
         for (int i = 0; i < d->count; i++)
             squares += (d->d[i] - d->mean) * (d->d[i] - d->mean);
+        if (decided->is_contradicted)
+            snprintf(against, sizeof against, "over the GEMM it is %+.1f %%, ", per_cent(decided->witness.mean));
         snprintf(line->why, sizeof line->why, "%s%s%s",
                  decide_control_moved(&a->run) ? "the control moved, "
                  : a->gave_up                  ? "thermal slowdown, "
-                                               : "",
+                                               : against,
                  clocks, clocks[0] ? ", " : "");
         const size_t used = strlen(line->why);
         snprintf(line->why + used, sizeof line->why - used, "spread %.1f %%",
@@ -125,7 +128,7 @@ static struct verdict_line *make_lines(const struct ab *a, int *count)
 
 static void say_control(const struct ab *a, char *text, size_t size)
 {
-    const struct decide_case *c = &a->run.control;
+    const struct decide_series *c = &a->run.control;
     const char *what = a->setup.control ? a->setup.control : "gemm";
     if (c->count < 2)
         snprintf(text, size, "none: nothing ran in both that is the same on both sides");
@@ -140,16 +143,16 @@ static void say_control(const struct ab *a, char *text, size_t size)
 static void say_summary(const struct ab *a, const struct verdict_report *r, int code, char *text, size_t size)
 {
     char counts[200], geomean[100] = "", repeats[80] = "";
-    struct decide_case all = {.count = 0};
+    struct decide_case all = {.state = DECIDE_OPEN};
     struct decide_run run;
     decide_begin(&run, &a->rules, &all, 1, false);
     for (int i = 0; i < a->pair_count && i < a->rules.pairs_max; i++) {
         all.state = DECIDE_OPEN; /* every pair counts here */
-        decide_pair(&run, &a->pair_means[i], NAN);
+        decide_pair(&run, &a->pair_means[i], NULL, NAN);
     }
-    if (all.count > 1)
-        snprintf(geomean, sizeof geomean, "; geomean %+.1f %% (%+.1f .. %+.1f)", per_cent(all.mean),
-                 per_cent(all.pass_low), per_cent(all.pass_high));
+    if (all.change.count > 1)
+        snprintf(geomean, sizeof geomean, "; geomean %+.1f %% (%+.1f .. %+.1f)", per_cent(all.change.mean),
+                 per_cent(all.change.pass_low), per_cent(all.change.pass_high));
     if (a->repeats)
         snprintf(repeats, sizeof repeats, "; %d pair%s repeated (thermal slowdown)",
                  a->gave_up ? a->repeats - 1 : a->repeats, a->repeats == 1 ? "" : "s");

@@ -296,8 +296,10 @@ static int compare_header(struct ab_setup *s, const struct ab_side *side, const 
         {"device", json_string_value(json_object_get(device, "name")), s->device, sizeof s->device},
         {"driver", json_string_value(json_object_get(device, "driver")), s->driver, sizeof s->driver},
         {"timing method", json_string_value(json_object_get(policy, "method")), s->method, sizeof s->method},
+        {"cuDNN", json_string_value(json_object_get(device, "cudnn")), s->cudnn, sizeof s->cudnn}, /* as the control */
     };
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
+    const bool has_cudnn = s->control && strcmp(s->control, "cudnn") == 0;
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0] - !has_cudnn; i++) {
         const char *now = facts[i].now ? facts[i].now : "";
         if (!s->has_header) {
             snprintf(facts[i].first, facts[i].size, "%s", now);

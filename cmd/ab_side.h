@@ -32,7 +32,7 @@ struct ab_setup {
     int units;                  /* processes so far */
     /* What the first process was; every other one must be the same. */
     bool has_header;
-    char device[64], driver[24], method[8];
+    char device[64], driver[24], method[8], cudnn[24];
 };
 
 /* Looks at both sides and the device, waits for the lock. EXIT_OK, or a code after a sentence. ab_close in any case. */

@@ -39,6 +39,13 @@ double decide_difference(const struct decide_value *from, const struct decide_va
     return from->time_ms > 0 && to->time_ms > 0 ? log(to->time_ms) - log(from->time_ms) : NAN;
 }
 
+double decide_witness(const struct decide_value *from, const struct decide_value *to)
+{
+    if (!(from->over_control > 0 && to->over_control > 0 && from->pct_of_gemm > 0 && to->pct_of_gemm > 0))
+        return NAN;
+    return log(from->pct_of_gemm) - log(to->pct_of_gemm);
+}
+
 double decide_mean(const double *values, int count)
 {
     double sum = 0;
@@ -51,31 +58,51 @@ double decide_mean(const double *values, int count)
     return used ? sum / used : NAN;
 }
 
-/* Bounds of a case about `mean` from quantiles by number of pairs. */
-static void estimate(struct decide_case *c, double mean, const double *t_regress, const double *t_pass)
+/* One more difference; mean and bounds from quantiles by number of pairs. */
+static void add(struct decide_series *s, double d, const double *t_regress, const double *t_pass)
 {
     double squares = 0;
-    c->mean = mean;
-    for (int i = 0; i < c->count; i++)
-        squares += (c->d[i] - mean) * (c->d[i] - mean);
-    const double error = c->count > 1 ? sqrt(squares / (c->count - 1) / c->count) : INFINITY;
-    const double regress = c->count > 1 ? error * t_regress[c->count] : INFINITY;
-    const double pass = c->count > 1 ? error * t_pass[c->count] : INFINITY;
-    c->regress_low = c->mean - regress;
-    c->regress_high = c->mean + regress;
-    c->pass_low = c->mean - pass;
-    c->pass_high = c->mean + pass;
+    s->d[s->count++] = d;
+    s->mean = decide_mean(s->d, s->count);
+    for (int i = 0; i < s->count; i++)
+        squares += (s->d[i] - s->mean) * (s->d[i] - s->mean);
+    const double error = s->count > 1 ? sqrt(squares / (s->count - 1) / s->count) : INFINITY;
+    const double regress = s->count > 1 ? error * t_regress[s->count] : INFINITY;
+    const double pass = s->count > 1 ? error * t_pass[s->count] : INFINITY;
+    s->regress_low = s->mean - regress;
+    s->regress_high = s->mean + regress;
+    s->pass_low = s->mean - pass;
+    s->pass_high = s->mean + pass;
 }
 
-static enum decide_state judge(const struct decide_rules *rules, const struct decide_case *c)
+static enum decide_state verdict_of(const struct decide_rules *rules, const struct decide_series *s)
 {
-    if (c->count < rules->pairs_min)
-        return DECIDE_OPEN;
-    if (c->mean > rules->delta && c->regress_low > 0)
+    if (s->mean > rules->delta && s->regress_low > 0)
         return DECIDE_REGRESS;
-    if (c->mean < -rules->delta && c->regress_high < 0)
+    if (s->mean < -rules->delta && s->regress_high < 0)
         return DECIDE_IMPROVE;
-    return c->pass_high < rules->delta ? DECIDE_PASS : DECIDE_OPEN;
+    return s->pass_high < rules->delta ? DECIDE_PASS : DECIDE_OPEN;
+}
+
+static bool contradicts(const struct decide_rules *rules, const struct decide_series *witness, enum decide_state verdict)
+{
+    if (witness->count < rules->pairs_min)
+        return false;
+    if (verdict == DECIDE_REGRESS)
+        return witness->pass_high < rules->delta;
+    if (verdict == DECIDE_IMPROVE)
+        return witness->pass_low > -rules->delta;
+    return verdict == DECIDE_PASS && witness->mean > rules->delta && witness->pass_low > 0;
+}
+
+static void judge(const struct decide_rules *rules, struct decide_case *c)
+{
+    if (c->change.count < rules->pairs_min)
+        return;
+    const enum decide_state verdict = verdict_of(rules, &c->change);
+    c->is_contradicted = contradicts(rules, &c->witness, verdict);
+    if (!c->is_contradicted)
+        c->state = verdict;
 }
 
 void decide_begin(struct decide_run *run, const struct decide_rules *rules, struct decide_case *cases, int count,
@@ -97,21 +124,20 @@ void decide_begin(struct decide_run *run, const struct decide_rules *rules, stru
     }
 }
 
-void decide_pair(struct decide_run *run, const double *d, double control)
+void decide_pair(struct decide_run *run, const double *d, const double *witness, double control)
 {
     FABENCH_ASSERT(run->pairs < run->rules->pairs_max, "%d pairs", run->pairs);
     for (int i = 0; i < run->case_count; i++) {
         struct decide_case *c = &run->cases[i];
         if (c->state != DECIDE_OPEN || isnan(d[i]))
             continue;
-        c->d[c->count++] = d[i];
-        estimate(c, decide_mean(c->d, c->count), run->t_regress, run->t_pass);
-        c->state = judge(run->rules, c);
+        add(&c->change, d[i], run->t_regress, run->t_pass);
+        if (witness && !isnan(witness[i]))
+            add(&c->witness, witness[i], run->t_regress, run->t_pass);
+        judge(run->rules, c);
     }
-    if (!isnan(control)) {
-        run->control.d[run->control.count++] = control;
-        estimate(&run->control, stats_of(run->control.d, run->control.count).median, run->t_control, run->t_pass);
-    }
+    if (!isnan(control))
+        add(&run->control, control, run->t_control, run->t_pass);
     run->pairs++;
 }
 
@@ -132,9 +158,8 @@ static double control_limit(const struct decide_run *run)
 
 bool decide_control_moved(const struct decide_run *run)
 {
-    const struct decide_case *c = &run->control;
-    const bool is_sure = run->control_is_paired || c->regress_low > 0 || c->regress_high < 0;
-    return c->count > 1 && fabs(c->mean) > control_limit(run) && is_sure;
+    const struct decide_series *c = &run->control;
+    return c->count > 1 && fabs(c->mean) > control_limit(run) && (c->regress_low > 0 || c->regress_high < 0);
 }
 
 bool decide_control_quiet(const struct decide_run *run)

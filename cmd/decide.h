@@ -14,12 +14,13 @@
  *
  * Ratios, because under a power cap the clock moves single samples by up to 20 % about once a second, for all members of a
  * round alike. A peer rather than the GEMM, because the GEMM moves on its own: in results/h200/ab the standard deviation
- * between processes, of 12 configurations, is 0.3 to 1.1 % as a median time, 0.10 to 0.76 % over the GEMM and 0.03 to
- * 0.12 % over cuDNN; in one process of 60 the GEMM was 2.5 % slower beside everything else. ABBA, because what still
+ * between 24 processes, of 12 configurations, is 0.3 to 1.1 % as a median time, 0.10 to 0.76 % over the GEMM and 0.04 to
+ * 0.12 % over cuDNN; in one process of 50 the GEMM was 2.5 % slower beside everything else. ABBA, because what still
  * drifts from process to process cancels in the mean of an even number of pairs and is divided by their number in an odd
  * one.
  *
- * The control's own ratio to the GEMM says whether harness and device were quiet, and that it was the same on both sides. */
+ * The control's own ratio to the GEMM, over all configurations, says whether harness and device were quiet; in each, the
+ * difference over the GEMM bears witness (struct decide_case). */
 #ifndef FABENCH_DECIDE_H
 #define FABENCH_DECIDE_H
 
@@ -56,23 +57,34 @@ struct decide_value {
  * *is_paired: made from ratios within rounds. */
 double decide_difference(const struct decide_value *from, const struct decide_value *to, bool *is_paired);
 
+/* The same from pct_of_gemm where over_control was used: what bears witness. NaN when either is lacking. */
+double decide_witness(const struct decide_value *from, const struct decide_value *to);
+
 /* Mean of the values that are not NaN; NaN when there is none. */
 double decide_mean(const double *values, int count);
 
-/* A configuration's differences so far and what is known of their mean. One-sided bounds: `regress` with the error that
- * a regression needs, `pass` with that of a pass. */
-struct decide_case {
+/* Differences of pairs so far and what is known of their mean. One-sided bounds: `regress` with the error that a regression
+ * needs, `pass` with that of a pass. */
+struct decide_series {
     double d[DECIDE_PAIRS_MAX];
     int count;
-    enum decide_state state;
     double mean, regress_low, regress_high, pass_low, pass_high;
+};
+
+/* A configuration. Compared with a control that moved in one configuration, a kernel that did not would seem to, or one that
+ * did would hide it. So no verdict is given that the witness contradicts: that rules out a loss or gain of delta where one is
+ * claimed, or shows a loss where none is. Such a case stays open, and is inconclusive in the end. */
+struct decide_case {
+    struct decide_series change, witness;
+    enum decide_state state;
+    bool is_contradicted;
 };
 
 struct decide_run {
     const struct decide_rules *rules;
     struct decide_case *cases; /* of the caller */
     int case_count;
-    struct decide_case control;
+    struct decide_series control;
     bool control_is_paired;
     int pairs;
     double t_regress[DECIDE_PAIRS_MAX + 1], t_pass[DECIDE_PAIRS_MAX + 1], t_control[DECIDE_PAIRS_MAX + 1];
@@ -80,16 +92,15 @@ struct decide_run {
 
 void decide_begin(struct decide_run *, const struct decide_rules *, struct decide_case *cases, int count,
                   bool control_is_paired);
-/* One more pair: d of each case (NaN: not in this pair), the control's d (NaN: none). A case that is decided keeps its
- * state and figures. */
-void decide_pair(struct decide_run *, const double *d, double control);
+/* One more pair: d of each case (NaN: not in this pair), its witness' (NaN, or NULL: none), the control's (NaN: none). A case
+ * that is decided keeps its state and figures. */
+void decide_pair(struct decide_run *, const double *d, const double *witness, double control);
 /* Is another pair needed, and allowed? */
 bool decide_wants_more(const struct decide_run *);
 /* No more pairs: what is open becomes inconclusive, and with a control that moved, so does every regression and
  * improvement. */
 void decide_end(struct decide_run *);
-/* The control counts by its middle pair (`mean` is its median): one process with another mood of the GEMM moves nothing.
- * Moved: beyond its limit, and in plain time surely not by chance. Quiet: within. Between them nothing is known. */
+/* Moved: beyond its limit, and surely not by chance. Quiet: its mean is within. Between them nothing is known. */
 bool decide_control_moved(const struct decide_run *);
 bool decide_control_quiet(const struct decide_run *);
 /* EXIT_OK, EXIT_REGRESSION or EXIT_INCONCLUSIVE; after decide_end. */

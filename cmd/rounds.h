@@ -1,6 +1,6 @@
 /* The timing method, version RECORD_METHOD: rounds of one sample of every member in turn, so that drift of clock and
- * temperature hits all alike and ratios can be paired. Over 2 x count rounds every member follows every other equally often
- * (rounds_order): what ran just before leaves its clock and its caches behind.
+ * temperature hits all alike and ratios can be paired. Within 2 x count rounds every member follows every other equally often
+ * (rounds_order; not counting the first of a round): what ran just before leaves its clock and its caches behind.
  *
  * A sample is: stream gate closed, L2 flushed (cold), start event, one launch (a graph replay where the implementation
  * can be captured), stop event, gate opened, wait. On the CPU: caches flushed, monotonic clock, launch, clock.
@@ -10,7 +10,7 @@
  *   "limit"  after >= samples rounds and 8 x min_time_ms, or at the time limit with fewer rounds.
  *
  * A member's figure is the median of its samples; the ratio of two members is stats_paired_ratio over the rounds (since
- * version 2; the median of the ratios before). Until version 2 the order was rotated only, so that a member always followed
+ * version 2; the median of the ratios before). Up to version 2 the order was rotated only, so that a member always followed
  * the same other: the same kernel named twice differed by 1.3 % where a launch takes 20 us, by 0.4 % at 100 us
  * (results/h200/races, race 21). */
 #ifndef FABENCH_ROUNDS_H

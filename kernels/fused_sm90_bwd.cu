@@ -27,10 +27,11 @@
  *
  * Sums of dQ lie in the order of the accumulators. Blocks add in the order in which they get there or, for
  * request.deterministic, in the order of their keys, turn by turn: each warp of the query warpgroup waits for the same warp
- * of the blocks with earlier keys, which start earlier, go through the queries in the same order, and so stay ahead. dK and
- * dV are sums of one block in a fixed order. Rows without a key and rows that pad have lse2 = +inf, hence P = 0; keys that
- * pad and keys behind the diagonal are masked where a uniform branch says that a tile has any. A warpgroup whose keys a
- * tile does not see leaves out everything but zeros in dS.
+ * of the blocks with earlier keys, which start earlier, go through the queries in the same order, and so stay ahead. This
+ * needs blocks to start in the order of their numbers, as they do, though no manual promises it. dK and dV are sums of one
+ * block in a fixed order. Rows without a key and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys behind
+ * the diagonal are masked where a uniform branch says that a tile has any. A warpgroup whose keys a tile does not see leaves
+ * out everything but zeros in dS.
  *
  * The assembler (CUDA 13.0) starts accumulators at register 24 and leaves the last three of a limit unused; it keeps sums
  * that are still to be rounded over the start of a product if it may, which a barrier in between prevents. So dS is stored

@@ -32,7 +32,8 @@ struct Arguments {
     float *stats;          /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf where no key is seen and where no row is;
                               -D = -rowsum(dO * O) */
     float *dq_sum;         /* [tiles][8 slabs][8 quads]: a slab is the 16 x 64 of a warp (red_add.cuh) */
-    int *turns;            /* [tiles][TILE_TURNS]: blocks of keys that have added a warp's slabs; NULL: in any order */
+    int *turns;            /* [tiles][TILE_TURNS]: blocks of keys that have added a warp's slabs, of tiles that share a turn
+                              at the first of them; NULL: in any order */
     int shift;             /* kv_len - q_len */
     int q_len, kv_len, q_heads, kv_heads, group;
     int q_tile, q_tiles, kv_tiles;

@@ -50,9 +50,13 @@ shopt -s nullglob
 files=("$records"/[0-9]*-OLD.jsonl "$records"/[0-9]*-NEW.jsonl)
 [ ${#files[@]} -gt 0 ] || { echo "measure_spread: $records: no records of fabench ab" >&2; exit 6; }
 
+# What ab takes as its control: cudnn where it runs, or else naive.
+control=naive
+! grep -qs '"impl":"cudnn"' "${files[@]}" || control=cudnn
+
 mkdir -p "$(dirname "$out")"
 # One line of a record is one JSON object; its plain columns stand before its tensors and samples.
-cat "${files[@]}" | awk -v out="$out" '
+cat "${files[@]}" | awk -v out="$out" -v control="$control" '
     function value(key,    at) {
         if (!match($0, "\"" key "\":(\"[^\"]*\"|[^,}]*)"))
             return ""
@@ -86,16 +90,15 @@ cat "${files[@]}" | awk -v out="$out" '
         problem = value("mode") (value("causal") == 1 ? " causal" : " full") " d" value("head_dim") " " value("q_len") \
             " " value("dtype")
         share = value("pct_of_gemm")
-        if (impl == "cudnn" || impl == "naive") {
+        if (impl == control) {
             add("control " problem, share != "" ? share : 1 / value("time_ms"))
             next
         }
         if (!((impl " " problem) in problems))
             names[++configurations] = impl " " problem
         problems[impl " " problem] = problem
-        ratio = value("peer") == "cudnn" ? value("speedup_vs_peer") : value("speedup_vs_naive")
         add("time " impl " " problem, value("time_ms"))
-        add("ratio " impl " " problem, ratio != "" ? ratio : share)
+        add("ratio " impl " " problem, control == "cudnn" ? value("speedup_vs_peer") : value("speedup_vs_naive"))
     }
     END {
         if (!configurations) { print "measure_spread: nothing was measured" > "/dev/stderr"; exit 6 }
@@ -107,9 +110,15 @@ cat "${files[@]}" | awk -v out="$out" '
         for (i = 1; i <= configurations; i++) {
             name = names[i]
             raw = deviation("time " name); ratio = deviation("ratio " name)
-            control = deviation("control " problems[name])
-            printf "%-40s %9d %12s %13s %15s\n", name, n["time " name], raw, ratio, control
-            print name "," n["time " name] "," raw "," ratio "," control > out
+            beside = deviation("control " problems[name])
+            printf "%-40s %9d %12s %13s %15s\n", name, n["time " name], raw, ratio, beside
+            if (raw == "" || ratio == "" || beside == "") {
+                print "measure_spread: " name ": not measured beside " control " in two processes" > "/dev/stderr"
+                failed = 1
+                continue
+            }
+            print name "," n["time " name] "," raw "," ratio "," beside > out
         }
         print "written: " out
+        if (failed) exit 6
     }'

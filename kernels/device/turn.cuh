@@ -1,6 +1,6 @@
 /* Warps of different blocks that take turns at a piece of device memory, which the copy engine or reductions change for
  * them. A turn is a count: of those that have had it. PTX ISA, "Memory Consistency Model"; "ld.acquire",
- * "fence.acq_rel", sm_70 and newer.
+ * "fence.acq_rel"; sm_90 and newer, as the copy engine.
  *
  * One thread of a warp calls these; what the others of the warp write is ordered by a __syncwarp in between. */
 #pragma once

@@ -51,15 +51,21 @@ expect_stdout '^IMPROVE +fwd full +d64 +128 '
 fakes '' 'clock=1.04'
 expect_code 0
 
-# Beside the control as fast as ever, while the GEMM has its moods; slower beside it, while the GEMM hides that.
+# Beside the control as fast as ever, while the GEMM has its moods; slower beside it.
 moody='overs=(2.5 2.0 1.5); f=$(awk -v c="$(wc -l <"$self.log" 2>/dev/null || echo 0)" "BEGIN { print 1 + 0.05 * (c % 3 - 1) }")
-    for i in 0 1 2; do shares[i]=$(awk -v s="${shares[i]}" -v f="$f" "BEGIN { print s * f }"); done'
+    for i in 0 1 2; do shares[i]=$(awk -v s="${shares[i]}" -v f="$f" "BEGIN { print s * f }"); done
+    control_share=$(awk -v s="$control_share" -v f="$f" "BEGIN { print s * f }")'
 fakes "$moody" "$moody"
 expect_code 0
 expect "no more pairs for it" test "$(wc -l <old.log)" -eq 6
-fakes 'overs=(2.5 2.0 1.5)' 'overs=(2.5 1.94 1.5)'
+fakes 'overs=(2.5 2.0 1.5)' 'overs=(2.5 1.94 1.5) shares=(50 38.83 30)'
 expect_code 3
 expect "the slow one to be named" test "$(verdict 256)" = REGRESS
+# The control alone moved at one length: no verdict there.
+fakes 'overs=(2.5 2.0 1.5)' 'overs=(2.5 1.9 1.5) shares=(50 40 30)'
+expect_code 4
+expect "undecided" test "$(verdict 256)" = INCONCLUSIVE
+expect_stdout 'over the GEMM it is [+-]0.[01] %'
 # A figure that only one side has is none.
 fakes 'overs=(2.5 2.0 1.5)' 'times=(1.0 2.06 3.0) shares=(50 38.83 30)'
 expect_code 3

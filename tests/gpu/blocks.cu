@@ -177,9 +177,10 @@ __global__ void take_turns(int tiles, const float *in, float *sums, int *turns)
     enum { WARPS = 2, FLOATS = 64, TURN_TILES = 2 };
     __shared__ alignas(128) float s_rows[WARPS][2][FLOATS / 2];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int first = int(int64_t(blockIdx.x) * tiles / gridDim.x);
     int *turn = NULL;
     bool has_come = false;
-    for (int tile = 0; tile < tiles; ++tile) {
+    for (int tile = tiles - 1; tile >= first; --tile) {
         const float *row = in + ((int64_t(blockIdx.x) * tiles + tile) * WARPS + warp) * FLOATS;
         float *sum = sums + (int64_t(tile) * WARPS + warp) * FLOATS;
         int *const now = turns + tile / TURN_TILES * WARPS + warp;

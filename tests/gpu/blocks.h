@@ -39,7 +39,8 @@ cudaError_t blocks_move_matrix(const uint16_t *in, uint16_t *out);
 cudaError_t blocks_ring(bool bulk, bool one_lane, const int *in, int *out, int count);
 
 /* Blocks of two warps add their rows to sums[tiles][2 warps][64], block 0 first, by turns of each warp at each pair of
- * tiles (at the last one of an odd number): the first 32 floats of a warp by the copy engine, the others from registers.
+ * tiles: the first 32 floats of a warp by the copy engine, the others from registers. Block b has the tiles from
+ * b * tiles / blocks on and goes through them backwards, as a causal block of keys does.
  * in[blocks][tiles][2][64]; turns[(tiles + 1) / 2][2]; sums and turns are zero before. */
 cudaError_t blocks_turns(int blocks, int tiles, const float *in, float *sums, int *turns);
 
