@@ -52,9 +52,10 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t padded(int64_t head_dim) { return (head_dim + TILE - 1) / TILE * TILE; }
 
-/* c[m][0..63] = (c or 0) + sum over k < k_count of a[m * a_row + k * a_k] * b[k * b_row + 0..63], m < 64. */
+/* Cloned by instruction set: arch=NAME is that one model of CPU and none after it.
+ * c[m][0..63] = (c or 0) + sum over k < k_count of a[m * a_row + k * a_k] * b[k * b_row + 0..63], m < 64. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-__attribute__((target_clones("arch=haswell", "default")))
+__attribute__((target_clones("fma", "default")))
 #endif
 static void tile_multiply(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_k, const float *b,
                           int64_t b_row, int64_t k_count, bool accumulate)
