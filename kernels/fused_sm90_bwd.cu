@@ -64,11 +64,13 @@
  *  16 d64: no wait for the copy engine in the pass that is added from registers; expected 1 %; 0 to -1.4 %  (dropped)
  *  17 deterministic: turns for each warp, no barrier of the warpgroup, one fence for an end and the look at the next;
  *     expected 10 %; +5 to +15 %. It is the fence: without it +3 to +13 % more, without waits too 0.96 to 0.99 of the default
- *  18 deterministic: a turn for two tiles of 64 queries, half the fences; expected half of that; +1 to +8 % at d128. For two
- *     of 128: -7 % (d64 full 4K) to +4 % (16K): the longer a turn, the longer all who come after wait at the start
- *  19 deterministic: 8 heads a section if full (4 before), 32 if causal (16); expected a shorter start; full 4K +12 and +6 %,
- *     causal 4K d128 +6 %, others -2 to +2 %. Now over the default at 4K 8K 16K: d64 full 0.93 0.92 0.92, causal 0.86 0.88
- *     0.89; d128 full 0.89 0.89 0.89, causal 0.85 0.86 0.85; at 1K 0.80 to 0.83
+ *  18 deterministic: a turn for two tiles of 64 queries (d128), half the fences; expected half of what they cost. d64, a turn
+ *     for two of 128: -7 % (full 4K) to +4 % (16K): the longer a turn, the longer all who come after wait at the start
+ *  19 deterministic: 8 heads a section if full (4 before), 32 if causal (16); expected a shorter start; d64 full 4K +12 %, 16K
+ *     0; causal 4K +2 %, 16K -2 %. What 18 and 19 each give at d128 is not known: the versions that told them apart lacked a
+ *     wait there (races 17 and 18). Together, over the default at 4K 16K: d128 full 0.83 0.82 to 0.89 0.89, causal 0.79 0.80
+ *     to 0.85 0.85, from two runs. Now, fp16, 4K 8K 16K: d64 full 0.93 0.92 0.92, causal 0.86 0.88 0.89; d128 full 0.89 0.89
+ *     0.89, causal 0.85 0.86 0.85; at 1K 0.80 to 0.83
  *     dropped: the fence by one warp in four for all, -5 to +2 %; with the fence a pass later -3 to +9 %, less than 18
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
  *     -2 to -7 %); half of dV's product under dS (d128 -0.7 %, d64 -2 %); statistics four at a time (expected half of the
