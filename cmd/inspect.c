@@ -196,9 +196,12 @@ int inspect_dry_run(const struct options *o)
         peak_bytes = fmax(peak_bytes, total);
     }
     char peak[32], have[32];
-    printf("%d problems x %d implementations, about %.0f s and the references; inputs, outputs and workspaces up to %s of "
-           "%s (the reference's outputs and libraries' plans come on top)\n",
-           s.plan.count, s.slot_count, s.plan.count * estimate_s(&s.plan, o, s.slot_count),
+    printf("%d problems x %d implementations, ", s.plan.count, s.slot_count);
+    if (o->command == COMMAND_VERIFY)
+        printf("untimed");
+    else
+        printf("about %.0f s and the references", s.plan.count * estimate_s(&s.plan, o, s.slot_count));
+    printf("; inputs, outputs and workspaces up to %s of %s (the reference's outputs and libraries' plans come on top)\n",
            number_print_bytes(peak_bytes, peak, sizeof peak),
            number_print_bytes((double)s.backend.ops->free_bytes(&s.backend), have, sizeof have));
     session_close(&s);

@@ -1,8 +1,8 @@
 /* fused_sm90, forward: FlashAttention (Dao 2023, algorithm 1) on wgmma and TMA, for compute capability 9.0.
  *
  * A block lives as long as the kernel, one on each multiprocessor, and takes tiles of BLOCK_M rows of one head, one after
- * the other. One warpgroup copies, BLOCK_M / 64 compute: each owns 64 whole rows, whose scores, probabilities and output
- * stay in its registers.
+ * the other. One warpgroup copies, two to four compute: each has 64 rows, whose scores, probabilities and output stay in its
+ * registers, and all keys, or (KEY_SHARES 2) a half of every block of keys; such halves are added up in shared memory.
  *
  *   producer (one thread)                          consumer (a warpgroup of 64 rows)
  *     K of a step one step before V, on into         S = Q K_last^T; softmax
@@ -21,7 +21,9 @@
  *   At the end O / l, LSE = ln 2 * (m + log2 l); a row without a key has l = 0: O = 0, LSE = -inf.
  *
  * Masks exist in a warpgroup's last blocks only, where the diagonal or the end of the keys is: a uniform branch. Rows
- * past q_len and keys past kv_len are zeros (TMA) and masked; TMA does not write rows past q_len.
+ * past q_len and keys past kv_len are zeros (TMA) and masked; TMA does not write rows past q_len. Of a tile's blocks a
+ * warpgroup leaves out those that none of its rows sees, up to one. Which of a tile's rows it has goes round, as the last
+ * ones of a causal tile see the most.
  *
  * Order of tiles: heads in sections whose K and V fit into the L2; within a section the longest rows first, so that short
  * ones fill the end (causal), and head by head where all are equally long. The next tile comes from a counter in the
@@ -69,7 +71,25 @@
  *     192 x 96 with four stages (-3 to -11 %), 128 x 192 (-8 to -17 %); the counter cleared by a kernel that this one overlaps with,
  *     instead of a memset (+-0.2 %).
  *   8 few tiles, as of one batch with 8 heads at 2k: 128 rows a tile at d64 too (88 tiles of 192 left a third of the
- *     multiprocessors without work: 0.85 of cuDNN's speed full, 0.89 causal; expected a third more): not measured yet
+ *     multiprocessors without work; expected a third more)
+ *                                              x                                    0.85 -> 1.02     0.89 -> 1.03
+ *   9 for these, four warpgroups on 128 rows, the keys of a block halved between them: two alone took 2190 clocks for 128
+ *     keys, 1024 of them products and exponentials each (expected 1400 and a third more speed)
+ *                                              x                                    1.03 -> 1.13     1.04 -> 1.15
+ *     and no counter to clear where each block has one tile: d128 at 1k and 2k + 3 and 2 %
+ *   10 256 x 64, four warpgroups, where the rows divide well (192 of 1k pad an eighth)
+ *                                              x                                    1.11 -> 1.18 (1k)
+ *   11 a warpgroup leaves out blocks that none of its rows sees (9 % of the work of 192 x 128 at 1k causal, 15 % of
+ *     256 x 64; expected half of that), and has other rows in every tile (1 to 2 % of it)
+ *       192 x 128 at 1k 2k 4k 8k               x                                                      0.94 1.11 1.15 1.23
+ *                                             ->                                                      1.02 1.18 1.20 1.26
+ *       256 x 64                               x                                                      1.04 1.09 1.12 1.15
+ *                                             ->                                                      1.24 1.23 1.21 1.21
+ *   12 also those of rows past q_len, 192 x 128 at 1k 4k 16k
+ *                                              x                                    1.11 1.21 1.26   1.03 1.20 1.27
+ *                                             ->                                    1.17 1.23 1.27   1.08 1.24 1.28
+ *   13 the tile by its estimated time, not by bounds of length: of 26 shapes the best in 24 (races 24)
+ *     no gain: 192 x 128 with four stages, 256 x 64 with eight (+-0.5 %); 256 x 80 does not fit its registers (C7512)
  *   next: the first block of a tile (4 % of 1k) hides behind nothing. K and V by multicast to pairs of blocks, for power:
  *     0.889 TFLOPS/W at d128 causal 16k, cuDNN 0.778.
  */
@@ -108,30 +128,36 @@ constexpr size_t COUNTER_BYTES = 256;
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, rows, keys, stages of K and V, and up to which kv_len the tile is the choice for full and for causal attention:
- * the first that fits is taken. */
+/* head_dim, rows, keys, stages of K and V, among how many warpgroups of the same rows the keys of a block are divided, and
+ * how long a row and key takes beside the other tiles of the head_dim, in per cent. */
 #define FWD_TILES(ROW)                                                                                                 \
-    ROW(128, 128, 128, 2, ANY, ANY)                                                                                    \
-    ROW(64, 128, 128, 3, NONE, 1536)                                                                                   \
-    ROW(64, 192, 128, 3, ANY, ANY)
-constexpr int64_t NONE = 0, ANY = INT64_MAX;
+    ROW(128, 128, 128, 2, 1, 100)                                                                                      \
+    ROW(64, 192, 128, 3, 1, 100)                                                                                       \
+    ROW(64, 256, 64, 5, 1, 105)                                                                                        \
+    ROW(64, 128, 128, 3, 2, 109)
 
-#define TILE_NAME(DIM, ROWS, KEYS, KV) FwdD##DIM##M##ROWS##N##KEYS##S##KV
-#define TILE_STRUCT(DIM, ROWS, KEYS, KV, FULL, CAUSAL)                                                                 \
-    struct TILE_NAME(DIM, ROWS, KEYS, KV) {                                                                            \
-        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV;                              \
+#define TILE_NAME(DIM, ROWS, KEYS, KV, SHARES) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SHARES
+#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SHARES, COST)                                                                 \
+    struct TILE_NAME(DIM, ROWS, KEYS, KV, SHARES) {                                                                    \
+        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV, KEY_SHARES = SHARES;         \
     };
 FWD_TILES(TILE_STRUCT)
 
 template <typename Tile> struct Size {
-    static constexpr int CONSUMERS = Tile::BLOCK_M / 64, THREADS = WARPGROUP * (1 + CONSUMERS);
+    static constexpr int ROW_GROUPS = Tile::BLOCK_M / 64, CONSUMERS = ROW_GROUPS * Tile::KEY_SHARES;
+    static constexpr int THREADS = WARPGROUP * (1 + CONSUMERS);
     static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS;
     static constexpr int Q_PANEL_BYTES = Tile::BLOCK_M * ROW_BYTES, KV_PANEL_BYTES = Tile::BLOCK_N * ROW_BYTES;
-    static constexpr int SCORES = Tile::BLOCK_N / 2, OUTPUTS = Tile::HEAD_DIM / 2; /* registers of a thread */
-    /* 65536 registers in all: what the producer leaves, in eights. */
-    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32, CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : 160;
-    static_assert(CONSUMERS == 2 || CONSUMERS == 3, "the register budgets are for two and three");
-    static_assert(Tile::BLOCK_N % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
+    static constexpr int KEYS = Tile::BLOCK_N / Tile::KEY_SHARES;         /* of a block, for one warpgroup */
+    static constexpr int SCORES = KEYS / 2, OUTPUTS = Tile::HEAD_DIM / 2; /* registers of a thread */
+    static constexpr int SHARE_FLOATS = (Tile::KEY_SHARES - 1) * ROW_GROUPS * (OUTPUTS + 4) * WARPGROUP;
+    static constexpr bool SKIPS = KEYS < Tile::BLOCK_M; /* warpgroups leave out blocks that none of their rows sees */
+    /* What the producer leaves of the registers of all threads at launch, in eights. */
+    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
+    static_assert(CONSUMERS >= 2 && CONSUMERS <= 4, "the register budgets are for two, three and four");
+    static_assert(Tile::KEY_SHARES <= 2, "a tile is joined from at most two shares");
+    static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };
 
 /* Which rows of which head a tile is, and how many blocks of keys it needs; no blocks = there are no more tiles. */
@@ -146,12 +172,13 @@ template <typename Tile> struct alignas(1024) Smem {
     uint64_t q_full[Q_STAGES], q_empty[Q_STAGES];
     uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
     Place place[Q_STAGES]; /* which tile a slot of Q holds; as full as q_full says */
+    float share[Size<Tile>::SHARE_FLOATS > 0 ? Size<Tile>::SHARE_FLOATS : 1]; /* what the second shares have come to */
 };
 
 struct Arguments {
     CUtensorMap q, k, v, o;
     float *lse; /* [batch, q_heads, q_len] */
-    int *next;  /* tiles that were taken beyond the first of each block */
+    int *next;  /* tiles that were taken beyond the first of each block; NULL = there are none beyond */
     int q_len, kv_len, q_heads, group, row_tiles;
     int first_heads, section_heads; /* heads of the first section, which may be smaller, and of the others */
     int tiles;                      /* row_tiles * batch * q_heads */
@@ -239,8 +266,9 @@ template <typename Tile> __device__ __forceinline__ void produce(Smem<Tile> &sme
     while (place.blocks > 0) {
         Place next = no_more;
         int tile = arg.tiles, next_kv_head = 0;
+        const int take_at = arg.next == NULL ? -1 : min(2, place.blocks - 1);
         for (int n = place.blocks - 1; n >= 0; --n) {
-            if (n == min(2, place.blocks - 1))
+            if (n == take_at)
                 tile = atomicAdd(arg.next, 1) + static_cast<int>(gridDim.x);
             if (n > 0) {
                 load_k(place, kv_head, n - 1);
@@ -273,7 +301,7 @@ __device__ __forceinline__ void start_scores(float (&s)[Size<Tile>::SCORES], uin
 #pragma unroll
     for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
         const int panel = step / 4, within = step % 4 * 32;
-        wgmma<T, Tile::BLOCK_N>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
+        wgmma<T, S::KEYS>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
             s, q + (panel * S::Q_PANEL_BYTES + within) / 16, k + (panel * S::KV_PANEL_BYTES + within) / 16, step > 0);
     }
     wgmma_commit();
@@ -285,7 +313,7 @@ __device__ __forceinline__ void start_output(float (&o)[Size<Tile>::OUTPUTS], ui
                                              uint32_t v)
 {
 #pragma unroll
-    for (int step = 0; step < Tile::BLOCK_N / 16; ++step)
+    for (int step = 0; step < Size<Tile>::KEYS / 16; ++step)
         wgmma<T, Tile::HEAD_DIM>::template registers<WGMMA_MN_MAJOR>(o, &p[4 * step], v + step * (16 * ROW_BYTES / 16),
                                                                      true);
     wgmma_commit();
@@ -350,8 +378,12 @@ __device__ __forceinline__ void pack_weights(uint32_t (&p)[SCORES / 2], const fl
 
 /* ---- consumer: a tile ----------------------------------------------------------------------------------------- */
 
-/* Named barriers: 0 is __syncthreads, then one of each consumer for its own warps. */
-__device__ __forceinline__ int own_barrier(int consumer) { return 1 + consumer; }
+/* A team is the warpgroups that work on the same rows: one, or one for each share of the keys. Named barriers: 0 is
+ * __syncthreads; then each team has one for all its warps and, of shares, two that say what the second has come to is
+ * given, and taken. */
+__device__ __forceinline__ int own_barrier(int team) { return 1 + team; }
+__device__ __forceinline__ int given_barrier(int team) { return 5 + team; }
+__device__ __forceinline__ int taken_barrier(int team) { return 9 + team; }
 
 /* One lane of each warp says that the warp is done with a slot. */
 __device__ __forceinline__ void release(const uint64_t *empty)
@@ -360,12 +392,48 @@ __device__ __forceinline__ void release(const uint64_t *empty)
         mbarrier_arrive(shared_address(empty));
 }
 
+/* The second share's O, maxima and sums go to shared memory: a thread's values lie WARPGROUP apart. */
+template <int OUTPUTS>
+__device__ __forceinline__ void give_share(float *share, const float (&o)[OUTPUTS], const Rows &rows)
+{
+    share += threadIdx.x % WARPGROUP;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        share[half * WARPGROUP] = rows.max_log2[half];
+        share[(2 + half) * WARPGROUP] = rows.sum[half];
+    }
+#pragma unroll
+    for (int i = 0; i < OUTPUTS; ++i)
+        share[(4 + i) * WARPGROUP] = o[i];
+}
+
+/* The first share adds them to its own, both brought to the larger maximum. */
+template <int OUTPUTS>
+__device__ __forceinline__ void take_share(const float *share, float (&o)[OUTPUTS], Rows &rows)
+{
+    float ours[2], theirs[2];
+
+    share += threadIdx.x % WARPGROUP;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float other = share[half * WARPGROUP], most = fmaxf(rows.max_log2[half], other);
+        const float base = most == -INFINITY ? 0.0f : most; /* as in exponentials() */
+        ours[half] = exp2_approx(rows.max_log2[half] - base);
+        theirs[half] = exp2_approx(other - base);
+        rows.max_log2[half] = most;
+        rows.sum[half] = rows.sum[half] * ours[half] + share[(2 + half) * WARPGROUP] * theirs[half];
+    }
+#pragma unroll
+    for (int i = 0; i < OUTPUTS; ++i)
+        o[i] = o[i] * ours[i / 2 % 2] + share[(4 + i) * WARPGROUP] * theirs[i / 2 % 2];
+}
+
 /* O / l to the Q slot and from there to device memory, and LSE. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &place, const Arguments &arg, int consumer,
-                                           float (&o)[Size<Tile>::OUTPUTS], const Rows &rows)
+__device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &place, const Arguments &arg, int team,
+                                           int row_group, float (&o)[Size<Tile>::OUTPUTS], const Rows &rows)
 {
-    const int lane = threadIdx.x % 32, warp_row = consumer * 64 + threadIdx.x / 32 % 4 * 16;
+    const int lane = threadIdx.x % 32, warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16;
     const int row = place.first_row + warp_row + lane / 4;
     float *lse = arg.lse + (int64_t(place.batch) * arg.q_heads + place.head) * arg.q_len;
     float inverse[2];
@@ -384,7 +452,8 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
             if (inverse[i / 2 % 2] == 0.0f)
                 o[i] = 0.0f;
     }
-    bar_sync(own_barrier(consumer), WARPGROUP); /* all four warps have read Q for the last time */
+    if (Tile::KEY_SHARES == 1)
+        bar_sync(own_barrier(team), WARPGROUP); /* all four warps have read Q for the last time */
     const uint32_t to = shared_address(slot) + warp_row * ROW_BYTES;
 #pragma unroll
     for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
@@ -407,9 +476,15 @@ template <typename T, typename Tile>
 __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, int consumer)
 {
     using S = Size<Tile>;
-    const int lane = threadIdx.x % 32, thread_row = consumer * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const int share = Tile::KEY_SHARES == 1 ? 0 : consumer / S::ROW_GROUPS; /* known as 0 to the compiler */
+    const int team = consumer - share * S::ROW_GROUPS, first_key = share * S::KEYS;
+    const int lane = threadIdx.x % 32, row_in_group = threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const int own_row = team * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    float *const second_share = smem.share + team * (S::OUTPUTS + 4) * WARPGROUP;
+    int row_group = team; /* which rows of the tile */
     const int shift = arg.kv_len - arg.q_len;
     const uint64_t *stored = NULL; /* the Q slot that the last O goes out through, not yet released */
+    bool was_given = false;        /* a share, and nobody has looked yet whether it was taken */
     Ring<Q_STAGES> q;
     Ring<Tile::STAGES> k, v;
 
@@ -418,14 +493,22 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         const Place place = smem.place[q.slot];
         if (place.blocks == 0)
             break;
-        const int first_row = place.first_row + consumer * 64; /* of the warpgroup; all its rows see the blocks before: */
-        const int first_masked =
-            (arg.causal ? max(min(arg.kv_len, first_row + 1 + shift), 0) : arg.kv_len) / Tile::BLOCK_N;
-        const uint32_t query = wgmma_k_major(shared_address(smem.q[q.slot]) + consumer * 64 * ROW_BYTES);
-        const auto k_operand = [&] { return wgmma_k_major(shared_address(smem.k[k.slot])); };
-        const auto v_operand = [&] { return wgmma_mn_major(shared_address(smem.v[v.slot]), S::KV_PANEL_BYTES); };
+        if constexpr (S::SKIPS) /* the last rows of a causal tile have the most keys: they go round */
+            row_group = row_group + 1 == S::ROW_GROUPS ? 0 : row_group + 1;
+        /* One number in two orders of adding: by them the assembler arranges the whole loop, worth 1 % at either head_dim. */
+        const int thread_row = S::SKIPS ? row_group * 64 + row_in_group : own_row;
+        const int first_row = place.first_row + row_group * 64; /* of the warpgroup; all its rows see the blocks before: */
+        const int first_masked = ((arg.causal ? max(min(arg.kv_len, first_row + 1 + shift), 0) : arg.kv_len) +
+                                  Tile::BLOCK_N - S::KEYS - first_key) /
+                                 Tile::BLOCK_N;
+        const uint32_t query = wgmma_k_major(shared_address(smem.q[q.slot]) + row_group * 64 * ROW_BYTES);
+        const auto k_operand = [&] { return wgmma_k_major(shared_address(smem.k[k.slot]) + first_key * ROW_BYTES); };
+        const auto v_operand = [&] {
+            return wgmma_mn_major(shared_address(smem.v[v.slot]) + first_key * ROW_BYTES, S::KV_PANEL_BYTES);
+        };
         const auto mask = [&](float (&s)[S::SCORES], int n) {
-            const int first_column = n * Tile::BLOCK_N + lane % 4 * 2, diagonal = place.first_row + thread_row + shift + 1;
+            const int first_column = n * Tile::BLOCK_N + first_key + lane % 4 * 2;
+            const int diagonal = place.first_row + thread_row + shift + 1;
             const int limit[2] = {(arg.causal ? min(arg.kv_len, diagonal) : arg.kv_len) - first_column,
                                   (arg.causal ? min(arg.kv_len, diagonal + 8) : arg.kv_len) - first_column};
             mask_scores(s, limit);
@@ -435,6 +518,18 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         uint32_t p[S::SCORES / 2];
         int n = place.blocks - 1;
 
+        if constexpr (S::SKIPS) { /* the blocks that none of these rows sees, up to a last one */
+            const int sees = first_row >= arg.q_len ? 0 : arg.causal ? first_row + 64 + shift : arg.kv_len;
+            const int last = max(sees - 1 - first_key, 0) / Tile::BLOCK_N;
+            for (; n > last; --n) {
+                mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
+                release(&smem.k_empty[k.slot]);
+                k.advance();
+                mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+                release(&smem.v_empty[v.slot]);
+                v.advance();
+            }
+        }
 #pragma unroll
         for (int i = 0; i < S::OUTPUTS; ++i)
             o[i] = 0.0f;
@@ -495,9 +590,25 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         wgmma_hold(o);
         release(&smem.v_empty[v.slot]);
         v.advance();
-        store_tile<T, Tile>(smem.q[q.slot], place, arg, consumer, o, rows);
+        if constexpr (Tile::KEY_SHARES > 1) {
+            if (share > 0) {
+                if (was_given)
+                    bar_sync(taken_barrier(team), 2 * WARPGROUP);
+                give_share(second_share, o, rows);
+                bar_arrive(given_barrier(team), 2 * WARPGROUP);
+                was_given = true;
+                release(&smem.q_empty[q.slot]);
+                continue;
+            }
+            bar_sync(given_barrier(team), 2 * WARPGROUP); /* also: nobody reads these rows of Q any more */
+            take_share(second_share, o, rows);
+            bar_arrive(taken_barrier(team), 2 * WARPGROUP);
+        }
+        store_tile<T, Tile>(smem.q[q.slot], place, arg, team, row_group, o, rows);
         stored = &smem.q_empty[q.slot];
     }
+    if (was_given)
+        bar_sync(taken_barrier(team), 2 * WARPGROUP);
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
 }
@@ -546,8 +657,7 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const
 
 struct Variant {
     struct attn_variant shown;
-    int head_dim, block_m, block_n;
-    int64_t full_up_to, causal_up_to; /* kv_len */
+    int head_dim, block_m, block_n, keys, cost; /* keys: of a block, for one warpgroup; cost: of a row and key */
     size_t smem_bytes;
     cudaError_t (*launch)(const Arguments &, enum attn_dtype, unsigned blocks, cudaStream_t, const char **call);
 };
@@ -575,14 +685,19 @@ cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned bl
                               : launch_typed<__nv_bfloat16, Tile>(arg, blocks, stream, call);
 }
 
-#define SHOWN(D, M, N, KV)                                                                                             \
+#define SHARES_NAME_1 ""
+#define SHARES_NAME_2 "_k2"
+#define SHARES_TEXT_1 ""
+#define SHARES_TEXT_2 ", the keys of a block halved between two warpgroups"
+#define SHOWN(D, M, N, KV, SHARES)                                                                                     \
     {                                                                                                                  \
-        "fwd_d" #D "_m" #M "n" #N "_s" #KV, #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V"        \
+        "fwd_d" #D "_m" #M "n" #N "_s" #KV SHARES_NAME_##SHARES,                                                       \
+            #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SHARES_TEXT_##SHARES                   \
     }
-#define TABLE_ROW(DIM, ROWS, KEYS, KV, FULL, CAUSAL)                                                                   \
-    {SHOWN(DIM, ROWS, KEYS, KV), DIM, ROWS, KEYS, FULL, CAUSAL, sizeof(Smem<TILE_NAME(DIM, ROWS, KEYS, KV)>),          \
-     launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV)>},
-#define SHOWN_ROW(D, M, N, KV, FULL, CAUSAL) SHOWN(D, M, N, KV),
+#define TABLE_ROW(DIM, ROWS, KEYS, KV, SHARES, COST)                                                                   \
+    {SHOWN(DIM, ROWS, KEYS, KV, SHARES), DIM, ROWS, KEYS, KEYS / SHARES, COST,                                         \
+     sizeof(Smem<TILE_NAME(DIM, ROWS, KEYS, KV, SHARES)>), launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV, SHARES)>},
+#define SHOWN_ROW(DIM, ROWS, KEYS, KV, SHARES, COST) SHOWN(DIM, ROWS, KEYS, KV, SHARES),
 
 const Variant table[] = {FWD_TILES(TABLE_ROW)};
 
@@ -591,18 +706,20 @@ int64_t row_tiles_of(const struct attn_problem *p, const Variant *v)
     return (p->q_len + v->block_m - 1) / v->block_m;
 }
 
-/* How long the last multiprocessor is busy, in rows that see all keys: tiles of one cost are dealt out evenly; of causal
- * ones, half as costly on average, the longest comes first and the others fill the gaps. */
-double busy_rows(const struct attn_request *request, const Variant *v)
+/* How long the last multiprocessor is busy, in rows times keys times their cost. Full tiles take the same time each and are
+ * dealt out evenly. Of causal ones, whose warpgroups read on to the end of the block that their diagonal is in, the longest
+ * comes first and the others fill the gaps. */
+double busy(const struct attn_request *request, const Variant *v)
 {
     const struct attn_problem *p = request->problem;
     const double tiles = double(row_tiles_of(p, v)) * double(p->q_heads) * double(p->batch);
-    const double each = tiles / request->device->multiprocessors;
-    return v->block_m * (p->causal ? std::fmax(1.0, each / 2) : std::ceil(each));
+    const double each = tiles / request->device->multiprocessors, q_len = double(p->q_len), kv_len = double(p->kv_len);
+    const double seen = kv_len >= q_len ? kv_len - q_len / 2 : kv_len * kv_len / (2 * q_len); /* by a row, on average */
+
+    return v->block_m * v->cost * (p->causal ? std::fmax(kv_len, each * (seen + v->keys / 2)) : std::ceil(each) * kv_len);
 }
 
-/* The variant that the request forces, or else the table's choice, but where that one keeps no multiprocessor busy for more
- * than two tiles, the one that ends first. NULL with the reason when there is none. */
+/* The variant that the request forces, or else the one that ends first. NULL with the reason when there is none. */
 const Variant *find_variant(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
@@ -610,21 +727,12 @@ const Variant *find_variant(const struct attn_request *request, struct attn_mess
     const Variant *known = NULL, *choice = NULL;
 
     for (const Variant &v : table) {
-        if (v.head_dim != p->head_dim)
-            continue;
-        if (request->variant ? strcmp(v.shown.name, request->variant) != 0
-                             : p->kv_len > (p->causal ? v.causal_up_to : v.full_up_to))
+        if (v.head_dim != p->head_dim || (request->variant && strcmp(v.shown.name, request->variant) != 0))
             continue;
         known = &v;
-        if (v.smem_bytes <= limit) {
+        if (v.smem_bytes <= limit && (!choice || busy(request, &v) < busy(request, choice)))
             choice = &v;
-            break;
-        }
     }
-    if (choice && !request->variant && busy_rows(request, choice) <= 2 * choice->block_m)
-        for (const Variant &v : table)
-            if (v.head_dim == p->head_dim && v.smem_bytes <= limit && busy_rows(request, &v) < busy_rows(request, choice))
-                choice = &v;
     if (choice)
         return choice;
     if (!known)
@@ -726,9 +834,13 @@ enum attn_status fused_sm90_fwd_launch(const struct attn_request *request, const
     const enum attn_status status = make_arguments(request, tensors, v, run->workspace, &arg, why);
     if (status != ATTN_OK)
         return status;
-    cudaError_t error = cudaMemsetAsync(arg.next, 0, sizeof *arg.next, stream);
+    const int blocks = request->device->multiprocessors < arg.tiles ? request->device->multiprocessors : arg.tiles;
+    cudaError_t error = cudaSuccess;
+    if (blocks == arg.tiles)
+        arg.next = NULL;
+    else
+        error = cudaMemsetAsync(arg.next, 0, sizeof *arg.next, stream);
     if (error == cudaSuccess) {
-        const int blocks = request->device->multiprocessors < arg.tiles ? request->device->multiprocessors : arg.tiles;
         error = v->launch(arg, p->dtype, unsigned(blocks), stream, &call);
     }
     if (error != cudaSuccess)

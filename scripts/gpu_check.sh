@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # A GPU machine's whole duty, without a network and without gnuplot, in stages of under 8 minutes each:
 #
-#   scripts/gpu_check.sh [--out DIR] [build|test|sanitize|sweep|repeat|energy|all]...
+#   scripts/gpu_check.sh [--out DIR] [build|test|sanitize|racecheck|racecheck-det|sweep|repeat|energy|all]...
 #
 #   build     builds the release preset (skipped where FABENCH_BUILD names a folder that is built already)
 #   test      the GPU tests, `fabench selftest` and `fabench verify`, the latter also --deterministic and with every tile
-#   sanitize  compute-sanitizer memcheck, synccheck and racecheck over `fabench verify --preset quick`, also
-#             --deterministic, and racecheck over the rings of gpu_test_blocks
+#   sanitize  compute-sanitizer memcheck and synccheck over `fabench verify --preset quick`, also --deterministic and with
+#             every tile of the forward, and racecheck over the rings of gpu_test_blocks
+#   racecheck, racecheck-det
+#             racecheck over `fabench verify --preset quick` of our fused kernels in bf16 and every tile of their forward,
+#             and over their deterministic backward: it makes a launch take seconds
 #   sweep     the paper sweep in fp16 and bf16: naive, fused, cudnn
 #   repeat    sixteen points at 4K and 16K twice, in fresh processes: % of GEMM must agree within 1 %
 #   energy    one sustained region of 60 s: the device's energy counter and the integrated power must agree within 5 %
@@ -28,9 +31,13 @@ fi
 stages=()
 for stage in "$@"; do
     case $stage in
-    all) stages+=(build test sanitize sweep repeat energy) ;;
-    build | test | sanitize | sweep | repeat | energy) stages+=("$stage") ;;
-    *) echo "gpu_check: $stage: no such stage; build, test, sanitize, sweep, repeat, energy or all" >&2; exit 2 ;;
+    all) stages+=(build test sanitize racecheck racecheck-det sweep repeat energy) ;;
+    build | test | sanitize | racecheck | racecheck-det | sweep | repeat | energy) stages+=("$stage") ;;
+    *)
+        echo "gpu_check: $stage: no such stage; build, test, sanitize, racecheck, racecheck-det, sweep, repeat, energy" \
+            "or all" >&2
+        exit 2
+        ;;
     esac
 done
 
@@ -81,8 +88,14 @@ fused_here() {
         / runs here/ && name != "" { printf "%s%s", sep, name; sep = ","; name = "" } /^[a-z]/ && $1 != name { name = "" }'
 }
 
+# Their tiles, as --impl takes them, a line each.
+tiles_here() {
+    "$fabench" list --device cuda:0 | awk -v ours=",$(fused_here)," '/^[a-z]/ { impl = $1 }
+        $1 == "variant" && index(ours, "," impl ",") { print impl ":" $2 }'
+}
+
 test_stage() {
-    local program variant
+    local program variant head_dim
     if command -v nvidia-smi >/dev/null; then
         step nvidia-smi nvidia-smi -q
     fi
@@ -102,10 +115,15 @@ test_stage() {
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
     step deterministic "$fabench" verify --device cuda:0 --mode bwd --deterministic --impl "$(fused_here)" --out none
     # Every tile, not only those that the shapes of verify choose.
-    while read -r variant; do
+    for variant in $(tiles_here); do
         step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --impl "$variant" --out none
-    done < <("$fabench" list --device cuda:0 | awk -v ours=",$(fused_here)," '/^[a-z]/ { impl = $1 }
-        $1 == "variant" && index(ours, "," impl ",") { print impl ":" $2 }')
+    done
+    # And at the lengths that are measured, where a block takes many tiles.
+    for head_dim in 64 128; do
+        step "lengths-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1k,4k --dtype bf16 \
+            --impl "$(tiles_here | grep "d${head_dim}_" | paste -sd,)" --warmup-ms 1 --min-time-ms 1 --samples 3 \
+            --max-noise 100% --plot none --out none
+    done
 }
 
 # Counts racecheck's reports of one kind, which the head of kernels/fused_sm90_bwd.cu explains, and fails where there is
@@ -128,33 +146,44 @@ rings_explained() {
             exit others > 0 || !ended }' "$1"
 }
 
-sanitize_stage() {
-    local tool suppressions=() what=() fails=() sanitizer fused blocks
+# Sets `sanitizer`, or fails.
+find_sanitizer() {
     sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
     if [ ! -x "$sanitizer" ]; then
-        echo "sanitize   compute-sanitizer not found" | tee -a "$report/summary.txt"
+        echo "$stage compute-sanitizer not found" | tee -a "$report/summary.txt"
         keep 6
-        return
+        return 1
     fi
-    fused=$(fused_here)
-    for tool in memcheck synccheck racecheck; do
-        suppressions=()
-        if [ -e "tests/gpu/$tool.xml" ]; then # each entry says why
-            suppressions=(--suppressions "tests/gpu/$tool.xml")
-        fi
-        # racecheck makes a launch take seconds: our own kernels only, in one dtype.
-        what=(--impl "naive,$fused")
-        fails=(--error-exitcode 99)
-        [ "$tool" != racecheck ] || what=(--impl "$fused" --dtype bf16) fails=()
-        step "$tool" "$sanitizer" --tool "$tool" --target-processes all "${fails[@]}" "${suppressions[@]}" \
-            "$fabench" verify --device cuda:0 --preset quick "${what[@]}" --timeout-s 400 --out none
-        # Kernels of their own. In one dtype: they differ from the others in nothing but the order of sums.
-        step "$tool-det" "$sanitizer" --tool "$tool" --target-processes all "${fails[@]}" "${suppressions[@]}" \
-            "$fabench" verify --device cuda:0 --preset quick --mode bwd --deterministic --impl "$fused" --dtype bf16 \
-            --timeout-s 400 --out none
+}
+
+# sanitized TOOL NAME OPTION...: `fabench verify --preset quick` with these options under the tool.
+sanitized() {
+    local tool=$1 name=$2 options=(--target-processes all)
+    shift 2
+    [ "$tool" = racecheck ] || options+=(--error-exitcode 99) # of racecheck the reports are read
+    if [ -e "tests/gpu/$tool.xml" ]; then                      # each entry says why
+        options+=(--suppressions "tests/gpu/$tool.xml")
+    fi
+    step "$name" "$sanitizer" --tool "$tool" "${options[@]}" \
+        "$fabench" verify --device cuda:0 --preset quick --timeout-s 400 --out none "$@"
+}
+
+# The deterministic backward has kernels of its own. In one dtype: they differ in nothing but the order of sums.
+deterministic_options() { echo --mode bwd --deterministic --impl "$(fused_here)" --dtype bf16; }
+
+# Every tile of the forward: small shapes choose only those for few tiles.
+forward_options() { echo --mode fwd --impl "$(tiles_here | grep :fwd_ | paste -sd,)" --dtype bf16; }
+
+sanitize_stage() {
+    local sanitizer tool blocks
+    find_sanitizer || return 0
+    for tool in memcheck synccheck; do
+        sanitized "$tool" "$tool" --impl "naive,$(fused_here)"
+        # shellcheck disable=SC2046 # options, a word each
+        sanitized "$tool" "$tool-det" $(deterministic_options)
+        # shellcheck disable=SC2046
+        sanitized "$tool" "$tool-fwd" $(forward_options)
     done
-    step reports reports_explained "$here/racecheck.log"
-    step reports-det reports_explained "$here/racecheck-det.log"
     blocks=$(find "$folder" -type f -executable -name gpu_test_blocks | head -n 1)
     if [ -z "$blocks" ]; then
         echo "sanitize   gpu_test_blocks not found" | tee -a "$report/summary.txt"
@@ -163,6 +192,24 @@ sanitize_stage() {
     fi
     step rings "$sanitizer" --tool racecheck "$blocks"
     step ring-reports rings_explained "$here/rings.log"
+}
+
+racecheck_stage() {
+    local sanitizer
+    find_sanitizer || return 0
+    # shellcheck disable=SC2046 # options, a word each
+    sanitized racecheck racecheck-fwd $(forward_options)
+    sanitized racecheck racecheck --impl "$(fused_here)" --dtype bf16
+    step reports-fwd reports_explained "$here/racecheck-fwd.log"
+    step reports reports_explained "$here/racecheck.log"
+}
+
+racecheck_det_stage() {
+    local sanitizer
+    find_sanitizer || return 0
+    # shellcheck disable=SC2046 # options, a word each
+    sanitized racecheck racecheck-det $(deterministic_options)
+    step reports-det reports_explained "$here/racecheck-det.log"
 }
 
 sweep_stage() {
@@ -227,6 +274,8 @@ for stage in "${stages[@]}"; do
     build) build_stage ;;
     test) test_stage ;;
     sanitize) sanitize_stage ;;
+    racecheck) racecheck_stage ;;
+    racecheck-det) racecheck_det_stage ;;
     sweep) sweep_stage ;;
     repeat) repeat_stage ;;
     energy) energy_stage ;;

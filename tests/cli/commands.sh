@@ -19,6 +19,9 @@ expect "no record of a run that was not" sh -c "test ! -s planned.jsonl || ! gre
 # A plan is made for what no machine could hold.
 run --device cpu --dry-run --seqlen 1m --batch 64 --heads 64 --d 128 --impl naive
 expect "a plan or a sentence, not exit $code" test "$code" -eq 0 -o "$code" -eq 2
+run verify --device cpu --dry-run --preset quick
+expect_code 0
+expect_stdout 'problems x [0-9]+ implementations, untimed'
 
 run_small --profile --impl fused
 expect_code 0

@@ -31,9 +31,12 @@ static void tiles_follow_head_dim_and_length(void **state)
 {
     (void)state;
     assert_string_equal(chosen(self_attention(4, 16, 4096, 128, true), ATTN_FWD), "fwd_d128_m128n128_s2");
-    assert_string_equal(chosen(self_attention(4, 32, 4096, 64, true), ATTN_FWD), "fwd_d64_m192n128_s3");
-    assert_string_equal(chosen(self_attention(16, 32, 1024, 64, true), ATTN_FWD), "fwd_d64_m128n128_s3");
-    assert_string_equal(chosen(self_attention(16, 32, 1024, 64, false), ATTN_FWD), "fwd_d64_m192n128_s3");
+    assert_string_equal(chosen(self_attention(1, 32, 16384, 64, true), ATTN_FWD), "fwd_d64_m192n128_s3");
+    assert_string_equal(chosen(self_attention(1, 32, 16384, 64, false), ATTN_FWD), "fwd_d64_m192n128_s3");
+    /* Of 1024 rows 192 pad an eighth, and of causal ones blocks of 128 keys go past the diagonal. */
+    assert_string_equal(chosen(self_attention(16, 32, 1024, 64, true), ATTN_FWD), "fwd_d64_m256n64_s5");
+    assert_string_equal(chosen(self_attention(16, 32, 1024, 64, false), ATTN_FWD), "fwd_d64_m256n64_s5");
+    assert_string_equal(chosen(self_attention(10, 32, 1536, 64, false), ATTN_FWD), "fwd_d64_m192n128_s3");
     assert_string_equal(chosen(self_attention(4, 32, 4096, 64, true), ATTN_BWD), "bwd_d64_k128q128_v4k3");
     assert_string_equal(chosen(self_attention(4, 16, 4096, 128, true), ATTN_BWD), "bwd_d128_k128q64_v3k0");
 }
@@ -42,14 +45,20 @@ static void few_tiles_are_spread(void **state)
 {
     (void)state;
     /* 88 tiles of 192 rows or 128 of 128: one each. */
-    assert_string_equal(chosen(self_attention(1, 8, 2048, 64, false), ATTN_FWD), "fwd_d64_m128n128_s3");
+    assert_string_equal(chosen(self_attention(1, 8, 2048, 64, false), ATTN_FWD), "fwd_d64_m128n128_s3_k2");
     /* 132 of 192, one each; 192 of 128 would be two for some. */
     assert_string_equal(chosen(self_attention(1, 12, 2048, 64, false), ATTN_FWD), "fwd_d64_m192n128_s3");
-    /* Causal, the longest tile is the time: 99 and 144 tiles, 102 and 136, at 1K as by length. */
-    assert_string_equal(chosen(self_attention(1, 9, 2048, 64, true), ATTN_FWD), "fwd_d64_m128n128_s3");
-    assert_string_equal(chosen(self_attention(1, 17, 1024, 64, true), ATTN_FWD), "fwd_d64_m128n128_s3");
-    /* 2752 tiles: as by length. */
-    assert_string_equal(chosen(self_attention(1, 32, 16384, 64, false), ATTN_FWD), "fwd_d64_m192n128_s3");
+    /* 128 of 256, one each; 176 of 192 would be two for some. */
+    assert_string_equal(chosen(self_attention(1, 8, 4096, 64, false), ATTN_FWD), "fwd_d64_m256n64_s5");
+    /* Causal, the longest tile is the time: 99 and 144 tiles, 102 and 136. */
+    assert_string_equal(chosen(self_attention(1, 9, 2048, 64, true), ATTN_FWD), "fwd_d64_m128n128_s3_k2");
+    assert_string_equal(chosen(self_attention(1, 17, 1024, 64, true), ATTN_FWD), "fwd_d64_m128n128_s3_k2");
+    /* Keys that most rows do not see, and rows that see none. */
+    struct attn_problem p = self_attention(1, 8, 2048, 64, true);
+    p.kv_len = 16384;
+    assert_string_equal(chosen(p, ATTN_FWD), "fwd_d64_m128n128_s3_k2");
+    p.kv_len = 1;
+    assert_non_null(chosen(p, ATTN_FWD));
 }
 
 static void refused(struct attn_problem p, struct attn_device device, const char *variant, const char *sentence)
