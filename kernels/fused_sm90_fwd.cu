@@ -60,8 +60,9 @@
  *   7 Q of d128 in shared memory again: now worth 0.1 to 3 % where 4 was worth 1
  *                                              ->    71.6 85.4 89.2  55.0 78.7 88.0
  *   With 1 to 7, over cuDNN 9.19 in the rounds of one run, medians of three (results/h200/20261121-8989ea877b-sm90, another
- *   of repeats/, and 20261121-be7bff93ce-paper): d128 full 1.08 1.14 1.16, causal 1.13 1.22 1.24; d64 full 1.11 1.20 1.25, causal 1.06 1.16 1.25. Over the best peer's ratios to
- *   cuDNN: 0.99 (d128 causal 16k) to 1.11, geometric mean of 40 points 1.037.
+ *   of repeats/, and 20261121-be7bff93ce-paper): d128 full 1.08 1.14 1.16, causal 1.13 1.22 1.24; d64 full 1.11 1.20 1.25,
+ *   causal 1.06 1.16 1.25. Over the best peer's ratios to cuDNN: 0.99 (d128 causal 16k) to 1.11, geometric mean of 40 points
+ *   1.037.
  *   no gain, each against its neighbours in one run:
  *     turns of the warpgroups (equal); one exponential in 4 or 8 by a polynomial of degree 3 on the FMA pipe (-6 to -12 %:
  *     the assembler puts it before the exponentials instead of between them); all blocks of all tiles as one sequence of
@@ -76,7 +77,8 @@
  *   9 for these, four warpgroups on 128 rows, the keys of a block halved between them: two alone took 2190 clocks for 128
  *     keys, 1024 of them products and exponentials each (expected 1400 and a third more speed)
  *                                              x                                    1.03 -> 1.13     1.04 -> 1.15
- *     and no counter to clear where each block has one tile: d128 at 1k and 2k + 3 and 2 %
+ *     Half of the rows finished by either share instead of all by one: + 0.4 %. No counter to clear where each block has
+ *     one tile: d128 at 1k and 2k + 3 and 2 %
  *   10 256 x 64, four warpgroups, where the rows divide well (192 of 1k pad an eighth)
  *                                              x                                    1.11 -> 1.18 (1k)
  *   11 a warpgroup leaves out blocks that none of its rows sees (9 % of the work of 192 x 128 at 1k causal, 15 % of
@@ -89,9 +91,15 @@
  *                                              x                                    1.11 1.21 1.26   1.03 1.20 1.27
  *                                             ->                                    1.17 1.23 1.27   1.08 1.24 1.28
  *   13 the tile by its estimated time, not by bounds of length: of 26 shapes the best in 24 (races 24)
- *     no gain: 192 x 128 with four stages, 256 x 64 with eight (+-0.5 %); 256 x 80 does not fit its registers (C7512)
- *   next: the first block of a tile (4 % of 1k) hides behind nothing. K and V by multicast to pairs of blocks, for power:
- *     0.889 TFLOPS/W at d128 causal 16k, cuDNN 0.778.
+ *     With 1 to 13 (results/h200/20261121-70a3c209e4-paper and two more of repeats/): d64 full 1.18 1.24 1.27, causal 1.25
+ *     1.25 1.29; d128 full 1.08 1.14 1.16, causal 1.14 1.23 1.24. Over the best peer's: 0.992 to 1.249, geometric mean 1.069.
+ *     no gain: 192 x 128 with four stages, 256 x 64 with eight (+-0.5 %); 256 x 80 does not fit its registers (C7512); the
+ *     first tile's place found beside the barriers' set-up (+-0.3 %); of 9, the shares or all four warpgroups started one
+ *     after the other's first exponentials (-0.2 to -1.9 %)
+ *   next: the first block of a tile (4 % of 1k) hides behind nothing. The tiles of 64 keys a warpgroup (10 and 9) issue 241
+ *     instructions for 32 exponentials and take 1990 clocks for 64 keys of four warpgroups, of which the exponentials are
+ *     1090 and products 1024 (profiled at one batch, 8 heads, 2k; d64's 128 keys spread the fixed part better). K and V by
+ *     multicast to pairs of blocks, for power: 0.889 TFLOPS/W at d128 causal 16k, cuDNN 0.778.
  */
 #include "kernels/fused_sm90.h"
 
@@ -150,7 +158,9 @@ template <typename Tile> struct Size {
     static constexpr int Q_PANEL_BYTES = Tile::BLOCK_M * ROW_BYTES, KV_PANEL_BYTES = Tile::BLOCK_N * ROW_BYTES;
     static constexpr int KEYS = Tile::BLOCK_N / Tile::KEY_SHARES;         /* of a block, for one warpgroup */
     static constexpr int SCORES = KEYS / 2, OUTPUTS = Tile::HEAD_DIM / 2; /* registers of a thread */
-    static constexpr int SHARE_FLOATS = (Tile::KEY_SHARES - 1) * ROW_GROUPS * (OUTPUTS + 4) * WARPGROUP;
+    /* What a thread gives to the one that has the other half of the keys: for one of its rows O, the maximum, the sum. */
+    static constexpr int GIVEN = OUTPUTS / 2 + 2;
+    static constexpr int EXCHANGE = Tile::KEY_SHARES == 1 ? 0 : CONSUMERS * GIVEN * WARPGROUP;
     static constexpr bool SKIPS = KEYS < Tile::BLOCK_M; /* warpgroups leave out blocks that none of their rows sees */
     /* What the producer leaves of the registers of all threads at launch, in eights. */
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
@@ -172,7 +182,7 @@ template <typename Tile> struct alignas(1024) Smem {
     uint64_t q_full[Q_STAGES], q_empty[Q_STAGES];
     uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
     Place place[Q_STAGES]; /* which tile a slot of Q holds; as full as q_full says */
-    float share[Size<Tile>::SHARE_FLOATS > 0 ? Size<Tile>::SHARE_FLOATS : 1]; /* what the second shares have come to */
+    float exchange[Q_STAGES][Size<Tile>::EXCHANGE > 0 ? Size<Tile>::EXCHANGE : 1]; /* between shares of the keys */
 };
 
 struct Arguments {
@@ -379,53 +389,14 @@ __device__ __forceinline__ void pack_weights(uint32_t (&p)[SCORES / 2], const fl
 /* ---- consumer: a tile ----------------------------------------------------------------------------------------- */
 
 /* A team is the warpgroups that work on the same rows: one, or one for each share of the keys. Named barriers: 0 is
- * __syncthreads; then each team has one for all its warps and, of shares, two that say what the second has come to is
- * given, and taken. */
-__device__ __forceinline__ int own_barrier(int team) { return 1 + team; }
-__device__ __forceinline__ int given_barrier(int team) { return 5 + team; }
-__device__ __forceinline__ int taken_barrier(int team) { return 9 + team; }
+ * __syncthreads, then one of each team. */
+__device__ __forceinline__ int team_barrier(int team) { return 1 + team; }
 
 /* One lane of each warp says that the warp is done with a slot. */
 __device__ __forceinline__ void release(const uint64_t *empty)
 {
     if (threadIdx.x % 32 == 0)
         mbarrier_arrive(shared_address(empty));
-}
-
-/* The second share's O, maxima and sums go to shared memory: a thread's values lie WARPGROUP apart. */
-template <int OUTPUTS>
-__device__ __forceinline__ void give_share(float *share, const float (&o)[OUTPUTS], const Rows &rows)
-{
-    share += threadIdx.x % WARPGROUP;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        share[half * WARPGROUP] = rows.max_log2[half];
-        share[(2 + half) * WARPGROUP] = rows.sum[half];
-    }
-#pragma unroll
-    for (int i = 0; i < OUTPUTS; ++i)
-        share[(4 + i) * WARPGROUP] = o[i];
-}
-
-/* The first share adds them to its own, both brought to the larger maximum. */
-template <int OUTPUTS>
-__device__ __forceinline__ void take_share(const float *share, float (&o)[OUTPUTS], Rows &rows)
-{
-    float ours[2], theirs[2];
-
-    share += threadIdx.x % WARPGROUP;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const float other = share[half * WARPGROUP], most = fmaxf(rows.max_log2[half], other);
-        const float base = most == -INFINITY ? 0.0f : most; /* as in exponentials() */
-        ours[half] = exp2_approx(rows.max_log2[half] - base);
-        theirs[half] = exp2_approx(other - base);
-        rows.max_log2[half] = most;
-        rows.sum[half] = rows.sum[half] * ours[half] + share[(2 + half) * WARPGROUP] * theirs[half];
-    }
-#pragma unroll
-    for (int i = 0; i < OUTPUTS; ++i)
-        o[i] = o[i] * ours[i / 2 % 2] + share[(4 + i) * WARPGROUP] * theirs[i / 2 % 2];
 }
 
 /* O / l to the Q slot and from there to device memory, and LSE. */
@@ -452,8 +423,7 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
             if (inverse[i / 2 % 2] == 0.0f)
                 o[i] = 0.0f;
     }
-    if (Tile::KEY_SHARES == 1)
-        bar_sync(own_barrier(team), WARPGROUP); /* all four warps have read Q for the last time */
+    bar_sync(team_barrier(team), WARPGROUP); /* all four warps have read Q for the last time */
     const uint32_t to = shared_address(slot) + warp_row * ROW_BYTES;
 #pragma unroll
     for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
@@ -472,6 +442,61 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
     }
 }
 
+/* The same for a tile whose keys two warpgroups share: of its two rows a thread finishes the one that has the number of its
+ * share, and leaves what it has of the other one to the thread of the same place in the other warpgroup. A thread's values
+ * lie WARPGROUP apart. Two exchanges, used in turns with the slots of Q, so that nobody writes what is still being read. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float *exchange, const Place &place,
+                                                    const Arguments &arg, int team, int row_group, int share,
+                                                    float (&o)[Size<Tile>::OUTPUTS], const Rows &rows)
+{
+    using S = Size<Tile>;
+    static_assert(Tile::KEY_SHARES != 2 || S::PANELS == 1, "one panel");
+    const int lane = threadIdx.x % 32, warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16 + 8 * share;
+    const int row = place.first_row + warp_row + lane / 4;
+    float *const give = exchange + ((1 - share) * S::ROW_GROUPS + team) * S::GIVEN * WARPGROUP + threadIdx.x % WARPGROUP;
+    const float *const take = exchange + (share * S::ROW_GROUPS + team) * S::GIVEN * WARPGROUP + threadIdx.x % WARPGROUP;
+
+    give[0] = share ? rows.max_log2[0] : rows.max_log2[1];
+    give[WARPGROUP] = share ? rows.sum[0] : rows.sum[1];
+#pragma unroll
+    for (int i = 0; i < S::OUTPUTS / 2; ++i)
+        give[(2 + i) * WARPGROUP] = share ? o[i / 2 * 4 + i % 2] : o[i / 2 * 4 + i % 2 + 2];
+    bar_sync(team_barrier(team), 2 * WARPGROUP); /* all is given, and nobody reads these rows of Q any more */
+
+    const float ours = share ? rows.max_log2[1] : rows.max_log2[0], theirs = take[0], most = fmaxf(ours, theirs);
+    const float base = most == -INFINITY ? 0.0f : most; /* as in exponentials() */
+    float keep = exp2_approx(ours - base), add = exp2_approx(theirs - base);
+    const float sum = quad_sum((share ? rows.sum[1] : rows.sum[0]) * keep + take[WARPGROUP] * add);
+    const bool sees_none = sum == 0.0f;
+    const float inverse = sees_none ? 0.0f : __fdividef(1.0f, sum);
+    if (lane % 4 == 0 && row < arg.q_len)
+        arg.lse[(int64_t(place.batch) * arg.q_heads + place.head) * arg.q_len + row] =
+            sees_none ? -INFINITY : LN_2 * (most + __log2f(sum));
+    keep *= inverse;
+    add *= inverse;
+    float x[S::OUTPUTS / 2];
+#pragma unroll
+    for (int i = 0; i < S::OUTPUTS / 2; ++i) {
+        x[i] = (share ? o[i / 2 * 4 + i % 2 + 2] : o[i / 2 * 4 + i % 2]) * keep + take[(2 + i) * WARPGROUP] * add;
+        if (sees_none) /* 0 times an infinite V is no 0 */
+            x[i] = 0.0f;
+    }
+    const uint32_t to = shared_address(slot) + warp_row * ROW_BYTES;
+#pragma unroll
+    for (int i = 0; i < Tile::HEAD_DIM / 32; ++i) {
+        const uint32_t packed[4] = {pack2<T>(x[8 * i], x[8 * i + 1]), pack2<T>(x[8 * i + 2], x[8 * i + 3]),
+                                    pack2<T>(x[8 * i + 4], x[8 * i + 5]), pack2<T>(x[8 * i + 6], x[8 * i + 7])};
+        stmatrix_x4(to + (swizzle_128b(lane % 8, lane / 8) ^ i * 64), packed);
+    }
+    async_proxy_fence();
+    __syncwarp();
+    if (lane == 0) {
+        tma_store(&arg.o, to, 0, place.first_row + warp_row, place.head, place.batch);
+        tma_store_commit();
+    }
+}
+
 template <typename T, typename Tile>
 __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, int consumer)
 {
@@ -480,11 +505,9 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
     const int team = consumer - share * S::ROW_GROUPS, first_key = share * S::KEYS;
     const int lane = threadIdx.x % 32, row_in_group = threadIdx.x / 32 % 4 * 16 + lane / 4;
     const int own_row = team * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
-    float *const second_share = smem.share + team * (S::OUTPUTS + 4) * WARPGROUP;
     int row_group = team; /* which rows of the tile */
     const int shift = arg.kv_len - arg.q_len;
     const uint64_t *stored = NULL; /* the Q slot that the last O goes out through, not yet released */
-    bool was_given = false;        /* a share, and nobody has looked yet whether it was taken */
     Ring<Q_STAGES> q;
     Ring<Tile::STAGES> k, v;
 
@@ -590,25 +613,12 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         wgmma_hold(o);
         release(&smem.v_empty[v.slot]);
         v.advance();
-        if constexpr (Tile::KEY_SHARES > 1) {
-            if (share > 0) {
-                if (was_given)
-                    bar_sync(taken_barrier(team), 2 * WARPGROUP);
-                give_share(second_share, o, rows);
-                bar_arrive(given_barrier(team), 2 * WARPGROUP);
-                was_given = true;
-                release(&smem.q_empty[q.slot]);
-                continue;
-            }
-            bar_sync(given_barrier(team), 2 * WARPGROUP); /* also: nobody reads these rows of Q any more */
-            take_share(second_share, o, rows);
-            bar_arrive(taken_barrier(team), 2 * WARPGROUP);
-        }
-        store_tile<T, Tile>(smem.q[q.slot], place, arg, team, row_group, o, rows);
+        if constexpr (Tile::KEY_SHARES == 1)
+            store_tile<T, Tile>(smem.q[q.slot], place, arg, team, row_group, o, rows);
+        else
+            join_and_store_tile<T, Tile>(smem.q[q.slot], smem.exchange[q.slot], place, arg, team, row_group, share, o, rows);
         stored = &smem.q_empty[q.slot];
     }
-    if (was_given)
-        bar_sync(taken_barrier(team), 2 * WARPGROUP);
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
 }
@@ -769,8 +779,8 @@ enum attn_status make_arguments(const struct attn_request *request, const struct
         status = tensor_map_encode(&arg->k, "k", &t->k, p, p->kv_heads, p->kv_len, v->block_n, why);
     if (status == ATTN_OK)
         status = tensor_map_encode(&arg->v, "v", &t->v, p, p->kv_heads, p->kv_len, v->block_n, why);
-    if (status == ATTN_OK) /* a warp stores its own 16 rows */
-        status = tensor_map_encode(&arg->o, "o", &t->o, p, p->q_heads, p->q_len, 16, why);
+    if (status == ATTN_OK) /* a warp stores its own 16 rows, or half of them */
+        status = tensor_map_encode(&arg->o, "o", &t->o, p, p->q_heads, p->q_len, 16 * v->keys / v->block_n, why);
     arg->lse = t->lse;
     arg->next = static_cast<int *>(workspace);
     arg->q_len = int(p->q_len);

@@ -12,10 +12,4 @@ __device__ __forceinline__ void bar_sync(uint32_t id, uint32_t threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/* Counts as having come to barrier `id`, without waiting: what the thread wrote before, those see who bar_sync there. */
-__device__ __forceinline__ void bar_arrive(uint32_t id, uint32_t threads)
-{
-    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 } // namespace device
