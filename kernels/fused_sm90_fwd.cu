@@ -82,7 +82,7 @@
  *   10 256 x 64, four warpgroups, where the rows divide well (192 of 1k pad an eighth)
  *                                              x                                    1.11 -> 1.18 (1k)
  *   11 a warpgroup leaves out blocks that none of its rows sees (9 % of the work of 192 x 128 at 1k causal, 15 % of
- *     256 x 64; expected half of that), and has other rows in every tile (1 to 2 % of it)
+ *     256 x 64; expected half of that), and has other rows in every tile (0.4 to 2 % of it)
  *       192 x 128 at 1k 2k 4k 8k               x                                                      0.94 1.11 1.15 1.23
  *                                             ->                                                      1.02 1.18 1.20 1.26
  *       256 x 64                               x                                                      1.04 1.09 1.12 1.15
@@ -90,15 +90,16 @@
  *   12 also those of rows past q_len, 192 x 128 at 1k 4k 16k
  *                                              x                                    1.11 1.21 1.26   1.03 1.20 1.27
  *                                             ->                                    1.17 1.23 1.27   1.08 1.24 1.28
- *   13 the tile by its estimated time, not by bounds of length: of 26 shapes the best in 24 (races 24)
- *     With 1 to 13 (results/h200/20261121-70a3c209e4-paper and two more of repeats/): d64 full 1.18 1.24 1.27, causal 1.25
+ *   13 the tile by its estimated time, not by bounds of length: of 26 shapes the best in 24, 0.9 and 4.7 %
+ *     off in two (race 25)
+ *     With 1 to 13 (results/h200/20261121-70a3c204a6-paper and two more of repeats/): d64 full 1.18 1.24 1.27, causal 1.25
  *     1.25 1.29; d128 full 1.08 1.14 1.16, causal 1.14 1.23 1.24. Over the best peer's: 0.992 to 1.249, geometric mean 1.069.
  *     no gain: 192 x 128 with four stages, 256 x 64 with eight (+-0.5 %); 256 x 80 does not fit its registers (C7512); the
- *     first tile's place found beside the barriers' set-up (+-0.3 %); of 9, the shares or all four warpgroups started one
- *     after the other's first exponentials (-0.2 to -1.9 %)
+ *     first tile's place found beside the barriers' set-up (-0.7 to +0.6 %); of 9, the shares or all four warpgroups started
+ *     one after the other's first exponentials (-2.0 to +0.4 %)
  *   next: the first block of a tile (4 % of 1k) hides behind nothing. The tiles of 64 keys a warpgroup (10 and 9) issue 241
- *     instructions for 32 exponentials and take 1990 clocks for 64 keys of four warpgroups, of which the exponentials are
- *     1090 and products 1024 (profiled at one batch, 8 heads, 2k; d64's 128 keys spread the fixed part better). K and V by
+ *     instructions for 32 exponentials and take about 1990 clocks for 64 keys of four warpgroups, where the exponentials
+ *     need 1090 and the products 1024 (results/h200/races/20261121-profile-k2.txt). K and V by
  *     multicast to pairs of blocks, for power: 0.889 TFLOPS/W at d128 causal 16k, cuDNN 0.778.
  */
 #include "kernels/fused_sm90.h"
