@@ -38,7 +38,8 @@ static const struct hard_shape shapes[] = {
     {2, 4, 2, 190, 190, FILL_NORMAL, ATTN_BSHD, true, false, 0},
     {1, 6, 1, 129, 255, FILL_NORMAL, ATTN_BHSD, false, false, 0},
     {1, 32, 8, 300, 300, FILL_NORMAL, ATTN_BSHD, false, true, 0},
-    /* More tiles than a GPU has multiprocessors, so that a persistent block takes several, of several blocks of keys. */
+    /* More tiles than an H200 has multiprocessors, so that a persistent block takes several, of several blocks of keys. */
+    {1, 136, 34, 70, 130, FILL_NORMAL, ATTN_BSHD, true, true, 0},
     {5, 16, 4, 700, 900, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     /* Hard values. */
     {1, 2, 2, 257, 257, FILL_SHARP, ATTN_BSHD, false, false, 0},

@@ -21,16 +21,16 @@
  *   At the end O / l, LSE = ln 2 * (m + log2 l); a row without a key has l = 0: O = 0, LSE = -inf.
  *
  * Masks exist in a warpgroup's last blocks only, where the diagonal or the end of the keys is: a uniform branch. Rows
- * past q_len and keys past kv_len are zeros (TMA) and masked; TMA does not write rows past q_len. Of a tile's blocks a
- * warpgroup leaves out those that none of its rows sees, up to one. Which of a tile's rows it has goes round, as the last
- * ones of a causal tile see the most.
+ * past q_len and keys past kv_len are zeros (TMA) and masked; TMA does not write rows past q_len. Where a tile has more rows
+ * than a warpgroup has keys of a block (d64), a warpgroup leaves out a tile's blocks that none of its rows sees, up to one,
+ * and which of the rows it has goes round, as the last ones of a causal tile see the most.
  *
  * Order of tiles: heads in sections whose K and V fit into the L2; within a section the longest rows first, so that short
  * ones fill the end (causal), and head by head where all are equally long. The next tile comes from a counter in the
- * workspace that a memset of the same launch clears.
+ * workspace that a memset of the same launch clears; there is none where each block has one tile.
  *
  * Shared memory (all tiles of 64-column panels, 128B swizzle; O goes out through Q's slot):
- *   | Q x Q_STAGES | K x STAGES | V x STAGES | barriers |
+ *   | Q x Q_STAGES | K x STAGES | V x STAGES | barriers, places | exchange between shares x Q_STAGES |
  *
  * The assembler moves a wait for wgmma up past arithmetic, to the start of its basic block; where a wait shall stay behind
  * something there must be a branch in between. It also serialises products (C7511, C7515) whose sums are in flight over
@@ -97,9 +97,11 @@
  *     no gain: 192 x 128 with four stages, 256 x 64 with eight (+-0.5 %); 256 x 80 does not fit its registers (C7512); the
  *     first tile's place found beside the barriers' set-up (-0.7 to +0.6 %); of 9, the shares or all four warpgroups started
  *     one after the other's first exponentials (-2.0 to +0.4 %)
- *   next: the first block of a tile (4 % of 1k) hides behind nothing. The tiles of 64 keys a warpgroup (10 and 9) issue 241
- *     instructions for 32 exponentials and take about 1990 clocks for 64 keys of four warpgroups, where the exponentials
- *     need 1090 and the products 1024 (results/h200/races/20261121-profile-k2.txt). K and V by
+ *   next: maxima of whole rows, four shuffles deep, only where a thread's own largest score passes a bound: most rounds then
+ *     spare them, at d128 too (compiles within the registers; the assembler then puts the exponentials before the wait for
+ *     O, where 2 took them away). The tiles of 64 keys a warpgroup (9 and 10) issue 241 instructions for 32 exponentials and
+ *     take about 1990 clocks for 64 keys of four warpgroups, where the exponentials need 1090 and the products 1024
+ *     (results/h200/races/20261121-profile-k2.txt). The first block of a tile (4 % of 1k) hides behind nothing. K and V by
  *     multicast to pairs of blocks, for power: 0.889 TFLOPS/W at d128 causal 16k, cuDNN 0.778.
  */
 #include "kernels/fused_sm90.h"
@@ -452,7 +454,7 @@ __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float 
                                                     float (&o)[Size<Tile>::OUTPUTS], const Rows &rows)
 {
     using S = Size<Tile>;
-    static_assert(Tile::KEY_SHARES != 2 || S::PANELS == 1, "one panel");
+    static_assert(Tile::KEY_SHARES == 2 && S::PANELS == 1, "two shares, one panel");
     const int lane = threadIdx.x % 32, warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16 + 8 * share;
     const int row = place.first_row + warp_row + lane / 4;
     float *const give = exchange + ((1 - share) * S::ROW_GROUPS + team) * S::GIVEN * WARPGROUP + threadIdx.x % WARPGROUP;
@@ -668,7 +670,7 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const
 
 struct Variant {
     struct attn_variant shown;
-    int head_dim, block_m, block_n, keys, cost; /* keys: of a block, for one warpgroup; cost: of a row and key */
+    int head_dim, block_m, block_n, shares, keys, cost; /* keys: of a block, for one warpgroup; cost: of a row and key */
     size_t smem_bytes;
     cudaError_t (*launch)(const Arguments &, enum attn_dtype, unsigned blocks, cudaStream_t, const char **call);
 };
@@ -706,7 +708,7 @@ cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned bl
             #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SHARES_TEXT_##SHARES                   \
     }
 #define TABLE_ROW(DIM, ROWS, KEYS, KV, SHARES, COST)                                                                   \
-    {SHOWN(DIM, ROWS, KEYS, KV, SHARES), DIM, ROWS, KEYS, KEYS / SHARES, COST,                                         \
+    {SHOWN(DIM, ROWS, KEYS, KV, SHARES), DIM, ROWS, KEYS, SHARES, KEYS / SHARES, COST,                                         \
      sizeof(Smem<TILE_NAME(DIM, ROWS, KEYS, KV, SHARES)>), launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV, SHARES)>},
 #define SHOWN_ROW(DIM, ROWS, KEYS, KV, SHARES, COST) SHOWN(DIM, ROWS, KEYS, KV, SHARES),
 
@@ -719,15 +721,17 @@ int64_t row_tiles_of(const struct attn_problem *p, const Variant *v)
 
 /* How long the last multiprocessor is busy, in rows times keys times their cost. Full tiles take the same time each and are
  * dealt out evenly. Of causal ones, whose warpgroups read on to the end of the block that their diagonal is in, the longest
- * comes first and the others fill the gaps. */
+ * comes first and the others fill the gaps, as far as they are shorter than it. */
 double busy(const struct attn_request *request, const Variant *v)
 {
     const struct attn_problem *p = request->problem;
     const double tiles = double(row_tiles_of(p, v)) * double(p->q_heads) * double(p->batch);
     const double each = tiles / request->device->multiprocessors, q_len = double(p->q_len), kv_len = double(p->kv_len);
     const double seen = kv_len >= q_len ? kv_len - q_len / 2 : kv_len * kv_len / (2 * q_len); /* by a row, on average */
+    const double longest_or_all = std::fmax(kv_len, each * (seen + v->keys / 2)); /* keys */
+    const double shortest = std::ceil(each) * (kv_len - q_len);                   /* below 0: no bound */
 
-    return v->block_m * v->cost * (p->causal ? std::fmax(kv_len, each * (seen + v->keys / 2)) : std::ceil(each) * kv_len);
+    return v->block_m * v->cost * (p->causal ? std::fmax(longest_or_all, shortest) : std::ceil(each) * kv_len);
 }
 
 /* The variant that the request forces, or else the one that ends first. NULL with the reason when there is none. */
@@ -781,7 +785,7 @@ enum attn_status make_arguments(const struct attn_request *request, const struct
     if (status == ATTN_OK)
         status = tensor_map_encode(&arg->v, "v", &t->v, p, p->kv_heads, p->kv_len, v->block_n, why);
     if (status == ATTN_OK) /* a warp stores its own 16 rows, or half of them */
-        status = tensor_map_encode(&arg->o, "o", &t->o, p, p->q_heads, p->q_len, 16 * v->keys / v->block_n, why);
+        status = tensor_map_encode(&arg->o, "o", &t->o, p, p->q_heads, p->q_len, 16 / v->shares, why);
     arg->lse = t->lse;
     arg->next = static_cast<int *>(workspace);
     arg->q_len = int(p->q_len);
@@ -851,9 +855,8 @@ enum attn_status fused_sm90_fwd_launch(const struct attn_request *request, const
         arg.next = NULL;
     else
         error = cudaMemsetAsync(arg.next, 0, sizeof *arg.next, stream);
-    if (error == cudaSuccess) {
+    if (error == cudaSuccess)
         error = v->launch(arg, p->dtype, unsigned(blocks), stream, &call);
-    }
     if (error != cudaSuccess)
         return attn_fail(why, ATTN_ERROR, "%s: %s (%s)", call, cudaGetErrorString(error), cudaGetErrorName(error));
     return ATTN_OK;

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# A GPU machine's whole duty, without a network and without gnuplot, in stages of under 8 minutes each:
+# A GPU machine's whole duty, without a network and without gnuplot, in stages of under 8 minutes each where nothing runs
+# beside them:
 #
-#   scripts/gpu_check.sh [--out DIR] [build|test|sanitize|racecheck|racecheck-det|sweep|repeat|energy|all]...
+#   scripts/gpu_check.sh [--out DIR] [STAGE...|all]
 #
 #   build     builds the release preset (skipped where FABENCH_BUILD names a folder that is built already)
 #   test      the GPU tests, `fabench selftest` and `fabench verify`, the latter also --deterministic and with every tile
 #   sanitize  compute-sanitizer memcheck and synccheck over `fabench verify --preset quick`, also --deterministic and with
 #             every tile of the forward, and racecheck over the rings of gpu_test_blocks
-#   racecheck, racecheck-det
-#             racecheck over `fabench verify --preset quick` of our fused kernels in bf16 and every tile of their forward,
-#             and over their deterministic backward: it makes a launch take seconds
+#   racecheck, racecheck-fwd, racecheck-det
+#             racecheck over `fabench verify --preset quick` of our fused kernels in bf16, of every tile of their forward, of
+#             their deterministic backward: it makes a launch take seconds
 #   sweep     the paper sweep in fp16 and bf16: naive, fused, cudnn
 #   repeat    sixteen points at 4K and 16K twice, in fresh processes: % of GEMM must agree within 1 %
 #   energy    one sustained region of 60 s: the device's energy counter and the integrated power must agree within 5 %
@@ -21,6 +22,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stage_limit_s=470
+all_stages=(build test sanitize racecheck racecheck-fwd racecheck-det sweep repeat energy)
 out=build
 if [ "${1:-}" = --out ]; then
     [ $# -ge 2 ] || { echo "gpu_check: --out needs a folder" >&2; exit 2; }
@@ -31,12 +33,13 @@ fi
 stages=()
 for stage in "$@"; do
     case $stage in
-    all) stages+=(build test sanitize racecheck racecheck-det sweep repeat energy) ;;
-    build | test | sanitize | racecheck | racecheck-det | sweep | repeat | energy) stages+=("$stage") ;;
+    all) stages+=("${all_stages[@]}") ;;
     *)
-        echo "gpu_check: $stage: no such stage; build, test, sanitize, racecheck, racecheck-det, sweep, repeat, energy" \
-            "or all" >&2
-        exit 2
+        [[ " ${all_stages[*]} " == *" $stage "* ]] || {
+            echo "gpu_check: $stage: no such stage; ${all_stages[*]}, or all" >&2
+            exit 2
+        }
+        stages+=("$stage")
         ;;
     esac
 done
@@ -168,21 +171,26 @@ sanitized() {
         "$fabench" verify --device cuda:0 --preset quick --timeout-s 400 --out none "$@"
 }
 
-# The deterministic backward has kernels of its own. In one dtype: they differ in nothing but the order of sums.
-deterministic_options() { echo --mode bwd --deterministic --impl "$(fused_here)" --dtype bf16; }
-
-# Every tile of the forward: small shapes choose only those for few tiles.
-forward_options() { echo --mode fwd --impl "$(tiles_here | grep :fwd_ | paste -sd,)" --dtype bf16; }
+# kernels WHICH: sets `options` to those of verify that choose our fused kernels; in one dtype, as they differ in nothing
+# that these tools see.
+kernels() {
+    options=(--dtype bf16)
+    case $1 in
+    chosen) options+=(--impl "$(fused_here)") ;;
+    fwd) options+=(--mode fwd --impl "$(tiles_here | grep :fwd_ | paste -sd,)") ;; # small shapes choose a few of them only
+    det) options+=(--mode bwd --deterministic --impl "$(fused_here)") ;;           # kernels of its own
+    esac
+}
 
 sanitize_stage() {
-    local sanitizer tool blocks
+    local sanitizer tool blocks options
     find_sanitizer || return 0
     for tool in memcheck synccheck; do
         sanitized "$tool" "$tool" --impl "naive,$(fused_here)"
-        # shellcheck disable=SC2046 # options, a word each
-        sanitized "$tool" "$tool-det" $(deterministic_options)
-        # shellcheck disable=SC2046
-        sanitized "$tool" "$tool-fwd" $(forward_options)
+        kernels det
+        sanitized "$tool" "$tool-det" "${options[@]}"
+        kernels fwd
+        sanitized "$tool" "$tool-fwd" "${options[@]}"
     done
     blocks=$(find "$folder" -type f -executable -name gpu_test_blocks | head -n 1)
     if [ -z "$blocks" ]; then
@@ -194,22 +202,13 @@ sanitize_stage() {
     step ring-reports rings_explained "$here/rings.log"
 }
 
+# racecheck_stage WHICH: as for kernels.
 racecheck_stage() {
-    local sanitizer
+    local sanitizer options
     find_sanitizer || return 0
-    # shellcheck disable=SC2046 # options, a word each
-    sanitized racecheck racecheck-fwd $(forward_options)
-    sanitized racecheck racecheck --impl "$(fused_here)" --dtype bf16
-    step reports-fwd reports_explained "$here/racecheck-fwd.log"
-    step reports reports_explained "$here/racecheck.log"
-}
-
-racecheck_det_stage() {
-    local sanitizer
-    find_sanitizer || return 0
-    # shellcheck disable=SC2046 # options, a word each
-    sanitized racecheck racecheck-det $(deterministic_options)
-    step reports-det reports_explained "$here/racecheck-det.log"
+    kernels "$1"
+    sanitized racecheck "$stage" "${options[@]}"
+    step reports reports_explained "$here/$stage.log"
 }
 
 sweep_stage() {
@@ -274,8 +273,9 @@ for stage in "${stages[@]}"; do
     build) build_stage ;;
     test) test_stage ;;
     sanitize) sanitize_stage ;;
-    racecheck) racecheck_stage ;;
-    racecheck-det) racecheck_det_stage ;;
+    racecheck) racecheck_stage chosen ;;
+    racecheck-fwd) racecheck_stage fwd ;;
+    racecheck-det) racecheck_stage det ;;
     sweep) sweep_stage ;;
     repeat) repeat_stage ;;
     energy) energy_stage ;;

@@ -59,6 +59,10 @@ static void few_tiles_are_spread(void **state)
     assert_string_equal(chosen(p, ATTN_FWD), "fwd_d64_m128n128_s3_k2");
     p.kv_len = 1;
     assert_non_null(chosen(p, ATTN_FWD));
+    /* Long keys before short queries, all tiles about as long: 144 of 256 rows would be two for some, 288 of 128 are three. */
+    p = self_attention(1, 144, 256, 64, true);
+    p.kv_len = 16384;
+    assert_string_equal(chosen(p, ATTN_FWD), "fwd_d64_m128n128_s3_k2");
 }
 
 static void refused(struct attn_problem p, struct attn_device device, const char *variant, const char *sentence)
