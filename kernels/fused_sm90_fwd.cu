@@ -74,8 +74,8 @@
  *   8 few tiles, as of one batch with 8 heads at 2k: 128 rows a tile at d64 too (88 tiles of 192 left a third of the
  *     multiprocessors without work; expected a third more)
  *                                              x                                    0.85 -> 1.02     0.89 -> 1.03
- *   9 for these, four warpgroups on 128 rows, the keys of a block halved between them: two alone took 2190 clocks for 128
- *     keys, 1024 of them products and exponentials each (expected 1400 and a third more speed)
+ *   9 for these, four warpgroups on 128 rows, the keys of a block halved between them: two alone took 1.46 us for 128 keys
+ *     (2k and 4k of race 33), some 2200 clocks, of which products and exponentials need 1024 each (expected a third more)
  *                                              x                                    1.03 -> 1.13     1.04 -> 1.15
  *     Half of the rows finished by either share instead of all by one: + 0.4 %. No counter to clear where each block has
  *     one tile: d128 at 1k and 2k + 3 and 2 %
