@@ -106,14 +106,18 @@
  */
 #include "kernels/fused_sm90.h"
 
+#include <cfloat>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
+
 #include <cuda.h>
 #include <cuda_runtime.h>
 
 #include "kernels/checks.h"
 #include "kernels/device/bar_sync.cuh"
 #include "kernels/device/exp2.cuh"
+#include "kernels/device/ldmatrix.cuh"
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/pack.cuh"
 #include "kernels/device/panel_sm80.cuh"
@@ -135,22 +139,32 @@ constexpr int WARPGROUP = 128, ROW_BYTES = 128, PANEL_COLUMNS = 64, Q_STAGES = 2
 constexpr int64_t MAX_LEN = INT32_MAX - 65536; /* column and row numbers of whole tiles stay within an int */
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 constexpr float STALE_LOG2 = 8.0f; /* how far a row's maximum may lag behind */
+/* The maximum of a row that has seen no key: finite, so that a masked score less it is -inf and no NaN. */
+constexpr float NO_MAXIMUM = -FLT_MAX;
 constexpr size_t COUNTER_BYTES = 256;
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, rows, keys, stages of K and V, among how many warpgroups of the same rows the keys of a block are divided, and
- * how long a row and key takes beside the other tiles of the head_dim, in per cent. */
+/* When a warpgroup looks whether a maximum has to move. BEFORE it weighs the scores, while O += P V still runs; or AFTER, at
+ * the weights, of which there are two in a register, beginning over in the rare case. AFTER is fewer instructions and needs
+ * the scores until the end. */
+enum Look { BEFORE, AFTER };
+
+/* head_dim, rows, keys, stages of K and V, among how many warpgroups of the same rows the keys of a block are divided, when
+ * maxima are looked at, how many 16 columns of Q are in registers, and how long a row and key takes beside the other tiles
+ * of the head_dim, in per cent. */
 #define FWD_TILES(ROW)                                                                                                 \
-    ROW(128, 128, 128, 2, 1, 100)                                                                                      \
-    ROW(64, 192, 128, 3, 1, 100)                                                                                       \
-    ROW(64, 256, 64, 5, 1, 105)                                                                                        \
-    ROW(64, 128, 128, 3, 2, 109)
+    ROW(128, 128, 128, 2, 1, BEFORE, 0, 100)                                                                           \
+    ROW(64, 192, 128, 3, 1, AFTER, 0, 100)                                                                             \
+    ROW(64, 256, 64, 5, 1, AFTER, 1, 99)                                                                               \
+    ROW(64, 128, 128, 3, 2, AFTER, 0, 104)
 
 #define TILE_NAME(DIM, ROWS, KEYS, KV, SHARES) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SHARES
-#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SHARES, COST)                                                                 \
+#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SHARES, WHEN, HELD, COST)                                                     \
     struct TILE_NAME(DIM, ROWS, KEYS, KV, SHARES) {                                                                    \
         static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV, KEY_SHARES = SHARES;         \
+        static constexpr int HELD_STEPS = HELD;                                                                        \
+        static constexpr bool LOOKS_AFTER = WHEN == AFTER;                                                             \
     };
 FWD_TILES(TILE_STRUCT)
 
@@ -164,6 +178,7 @@ template <typename Tile> struct Size {
     /* What a thread gives to the one that has the other half of the keys: for one of its rows O, the maximum, the sum. */
     static constexpr int GIVEN = OUTPUTS / 2 + 2;
     static constexpr int EXCHANGE = Tile::KEY_SHARES == 1 ? 0 : CONSUMERS * GIVEN * WARPGROUP;
+    static constexpr int HELD_Q = Tile::HELD_STEPS > 0 ? Tile::HELD_STEPS : 1; /* there is no array of none */
     static constexpr bool SKIPS = KEYS < Tile::BLOCK_M; /* warpgroups leave out blocks that none of their rows sees */
     /* What the producer leaves of the registers of all threads at launch, in eights. */
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
@@ -306,16 +321,20 @@ template <typename Tile> __device__ __forceinline__ void produce(Smem<Tile> &sme
 
 /* Both of these come after a fence that follows the last touch of their registers. */
 
-/* Starts S = Q K^T. */
+/* Starts S = Q K^T. With 64 keys a product reads shared memory as fast as it can: some of Q comes from registers. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void start_scores(float (&s)[Size<Tile>::SCORES], uint32_t q, uint32_t k)
+__device__ __forceinline__ void start_scores(float (&s)[Size<Tile>::SCORES], uint32_t (&held_q)[Size<Tile>::HELD_Q][4],
+                                             uint32_t q, uint32_t k)
 {
     using S = Size<Tile>;
 #pragma unroll
     for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
-        const int panel = step / 4, within = step % 4 * 32;
-        wgmma<T, S::KEYS>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
-            s, q + (panel * S::Q_PANEL_BYTES + within) / 16, k + (panel * S::KV_PANEL_BYTES + within) / 16, step > 0);
+        const int panel = step / 4, within = step % 4 * 32, of_k = (panel * S::KV_PANEL_BYTES + within) / 16;
+        if (step < Tile::HELD_STEPS)
+            wgmma<T, S::KEYS>::template registers<WGMMA_K_MAJOR>(s, held_q[step], k + of_k, step > 0);
+        else
+            wgmma<T, S::KEYS>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(s, q + (panel * S::Q_PANEL_BYTES + within) / 16,
+                                                                             k + of_k, step > 0);
     }
     wgmma_commit();
 }
@@ -358,19 +377,21 @@ __device__ __forceinline__ bool move_maxima(const float (&s)[SCORES], Rows &rows
     return any_moves;
 }
 
-/* Scores become probabilities against the rows' maxima. */
-template <int SCORES>
-__device__ __forceinline__ void exponentials(float (&s)[SCORES], Rows &rows, float scale_log2)
+/* Scores become weights, 2^(score - the row's maximum), in pairs; `sum` is that of the rows so far and these. */
+template <typename T, int SCORES>
+__device__ __forceinline__ void weigh(uint32_t (&p)[SCORES / 2], float (&sum)[2], const float (&s)[SCORES], const Rows &rows,
+                                      float scale_log2)
 {
-    float base[2];
+    sum[0] = rows.sum[0];
+    sum[1] = rows.sum[1];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) /* -inf - -inf is NaN; against 0 the exponent of a masked score is -inf */
-        base[half] = rows.max_log2[half] == -INFINITY ? 0.0f : rows.max_log2[half];
-#pragma unroll
-    for (int i = 0; i < SCORES; ++i) {
-        const int half = i / 2 % 2;
-        s[i] = exp2_approx(fmaf(s[i], scale_log2, -base[half]));
-        rows.sum[half] += s[i];
+    for (int i = 0; i < SCORES / 2; ++i) {
+        const int half = i % 2;
+        const float x = exp2_approx(fmaf(s[2 * i], scale_log2, -rows.max_log2[half]));
+        const float y = exp2_approx(fmaf(s[2 * i + 1], scale_log2, -rows.max_log2[half]));
+        sum[half] += x;
+        sum[half] += y;
+        p[i] = pack2<T>(x, y);
     }
 }
 
@@ -381,12 +402,31 @@ template <int OUTPUTS> __device__ __forceinline__ void rescale(float (&o)[OUTPUT
         o[i] *= factor[i / 2 % 2];
 }
 
-template <typename T, int SCORES>
-__device__ __forceinline__ void pack_weights(uint32_t (&p)[SCORES / 2], const float (&s)[SCORES])
+/* The same, where a weight above 2^STALE_LOG2 has the maxima moved, O rescaled and all weights computed again, once. */
+template <typename T, int SCORES, int OUTPUTS>
+__device__ __forceinline__ void weigh_within_bound(uint32_t (&p)[SCORES / 2], float (&o)[OUTPUTS], const float (&s)[SCORES],
+                                                   Rows &rows, float scale_log2)
 {
-#pragma unroll
-    for (int i = 0; i < SCORES / 2; ++i)
-        p[i] = pack2<T>(s[2 * i], s[2 * i + 1]);
+    constexpr uint32_t LARGEST = std::is_same<T, __half>::value ? 0x5c00 : 0x4380; /* 2^STALE_LOG2, its bits */
+    uint32_t headroom = (0x7fff - LARGEST) * 0x10001u;
+    float sum[2], alpha[2];
+    int again;
+    /* Being a loop keeps the assembler from moving the exponentials up to before the wait for O. The holds keep the
+     * additions within it, and its condition in one predicate. */
+#pragma unroll 1
+    do {
+        weigh<T>(p, sum, s, rows, scale_log2);
+        again = __any_sync(WHOLE_WARP, passes(p, headroom));
+        asm volatile("" : "+r"(again), "+f"(sum[0]), "+f"(sum[1]));
+        if (again) {
+            move_maxima(s, rows, alpha, scale_log2);
+            rescale(o, alpha);
+            headroom = 0; /* nothing passes: it ends even where there are NaN */
+        }
+        asm volatile("" : "+r"(again));
+    } while (again);
+    rows.sum[0] = sum[0];
+    rows.sum[1] = sum[1];
 }
 
 /* ---- consumer: a tile ----------------------------------------------------------------------------------------- */
@@ -394,6 +434,18 @@ __device__ __forceinline__ void pack_weights(uint32_t (&p)[SCORES / 2], const fl
 /* A team is the warpgroups that work on the same rows: one, or one for each share of the keys. Named barriers: 0 is
  * __syncthreads, then one of each team. */
 __device__ __forceinline__ int team_barrier(int team) { return 1 + team; }
+
+/* Turns: a warpgroup waits for its own before it starts its products, and gives the turn to the next when it has. */
+template <typename Tile> __device__ __forceinline__ void turn_wait(int consumer)
+{
+    bar_sync(1 + Size<Tile>::ROW_GROUPS + consumer, 2 * WARPGROUP);
+}
+
+template <typename Tile> __device__ __forceinline__ void turn_pass(int consumer)
+{
+    const int next = consumer + 1 == Size<Tile>::CONSUMERS ? 0 : consumer + 1;
+    bar_arrive(1 + Size<Tile>::ROW_GROUPS + next, 2 * WARPGROUP);
+}
 
 /* One lane of each warp says that the warp is done with a slot. */
 __device__ __forceinline__ void release(const uint64_t *empty)
@@ -468,8 +520,7 @@ __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float 
     bar_sync(team_barrier(team), 2 * WARPGROUP); /* all is given, and nobody reads these rows of Q any more */
 
     const float ours = share ? rows.max_log2[1] : rows.max_log2[0], theirs = take[0], most = fmaxf(ours, theirs);
-    const float base = most == -INFINITY ? 0.0f : most; /* as in exponentials() */
-    float keep = exp2_approx(ours - base), add = exp2_approx(theirs - base);
+    float keep = exp2_approx(ours - most), add = exp2_approx(theirs - most);
     const float sum = quad_sum((share ? rows.sum[1] : rows.sum[0]) * keep + take[WARPGROUP] * add);
     const bool sees_none = sum == 0.0f;
     const float inverse = sees_none ? 0.0f : __fdividef(1.0f, sum);
@@ -500,7 +551,7 @@ __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float 
     }
 }
 
-template <typename T, typename Tile>
+template <typename T, typename Tile, bool TURNS>
 __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, int consumer)
 {
     using S = Size<Tile>;
@@ -514,6 +565,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
     Ring<Q_STAGES> q;
     Ring<Tile::STAGES> k, v;
 
+    if (TURNS && consumer == S::CONSUMERS - 1)
+        turn_pass<Tile>(consumer);
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.q_full[q.slot]), q.parity);
         const Place place = smem.place[q.slot];
@@ -539,7 +592,19 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
                                   (arg.causal ? min(arg.kv_len, diagonal + 8) : arg.kv_len) - first_column};
             mask_scores(s, limit);
         };
-        Rows rows = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
+        uint32_t held_q[S::HELD_Q][4];
+        if constexpr (Tile::HELD_STEPS > 0) {
+            const uint32_t warp_rows = shared_address(smem.q[q.slot]) + (row_group * 64 + threadIdx.x / 32 % 4 * 16) * ROW_BYTES;
+#pragma unroll
+            for (int step = 0; step < Tile::HELD_STEPS; ++step)
+                ldmatrix_x4(held_q[step], warp_rows + swizzle_128b(lane % 16, 2 * step + lane / 16));
+        }
+        const auto hold_q = [&] {
+#pragma unroll
+            for (int step = 0; step < Tile::HELD_STEPS; ++step)
+                wgmma_hold(held_q[step]);
+        };
+        Rows rows = {{NO_MAXIMUM, NO_MAXIMUM}, {0.0f, 0.0f}};
         float s[S::SCORES], o[S::OUTPUTS], alpha[2];
         uint32_t p[S::SCORES / 2];
         int n = place.blocks - 1;
@@ -548,6 +613,10 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             const int sees = first_row >= arg.q_len ? 0 : arg.causal ? first_row + 64 + shift : arg.kv_len;
             const int last = max(sees - 1 - first_key, 0) / Tile::BLOCK_N;
             for (; n > last; --n) {
+                if constexpr (TURNS) {
+                    turn_wait<Tile>(consumer);
+                    turn_pass<Tile>(consumer);
+                }
                 mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
                 release(&smem.k_empty[k.slot]);
                 k.advance();
@@ -560,8 +629,9 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         for (int i = 0; i < S::OUTPUTS; ++i)
             o[i] = 0.0f;
         mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
+        hold_q();
         wgmma_fence();
-        start_scores<T, Tile>(s, query, k_operand());
+        start_scores<T, Tile>(s, held_q, query, k_operand());
         if (stored != NULL) {
             if (lane == 0)
                 tma_store_wait_read<0>();
@@ -574,40 +644,56 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         if (n >= first_masked)
             mask(s, n);
         move_maxima(s, rows, alpha, arg.scale_log2);
-        exponentials(s, rows, arg.scale_log2);
-        pack_weights<T>(p, s);
-        mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+        weigh<T>(p, rows.sum, s, rows, arg.scale_log2);
+        if constexpr (Tile::LOOKS_AFTER)
+            mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
 #pragma unroll 1
         for (--n; n >= 0; --n) {
             mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
+            if constexpr (!Tile::LOOKS_AFTER)
+                mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+            if constexpr (TURNS)
+                turn_wait<Tile>(consumer);
             wgmma_hold(o);
             wgmma_hold(p);
+            hold_q();
             wgmma_fence();
-            start_scores<T, Tile>(s, query, k_operand());
+            start_scores<T, Tile>(s, held_q, query, k_operand());
             start_output<T, Tile>(o, p, v_operand());
+            if constexpr (TURNS)
+                turn_pass<Tile>(consumer);
             wgmma_wait<1>();
             wgmma_hold(s);
             release(&smem.k_empty[k.slot]);
             k.advance();
             if (n >= first_masked)
                 mask(s, n);
-            const bool moved = move_maxima(s, rows, alpha, arg.scale_log2);
+            bool moved = false;
+            if constexpr (!Tile::LOOKS_AFTER)
+                moved = move_maxima(s, rows, alpha, arg.scale_log2);
             const Ring<Tile::STAGES> done = v;
             v.advance();
-            const bool is_next_v_here = mbarrier_try(shared_address(&smem.v_full[v.slot]), v.parity);
-            /* O is complete by now, and with P free the rounding can go along with the exponentials. The branch also keeps
-             * the assembler from moving the wait up before the maxima. */
-            if (!is_next_v_here)
+            if constexpr (Tile::LOOKS_AFTER) {
+                const bool is_next_v_here = mbarrier_try(shared_address(&smem.v_full[v.slot]), v.parity);
+                if (!is_next_v_here)
+                    mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+            } else if (arg.tiles == 0) { /* never */
                 mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+            }
             wgmma_wait<0>();
             wgmma_hold(o);
             wgmma_hold(p);
             release(&smem.v_empty[done.slot]);
-            exponentials(s, rows, arg.scale_log2);
-            pack_weights<T>(p, s);
-            if (moved)
-                rescale(o, alpha);
+            if constexpr (Tile::LOOKS_AFTER) {
+                weigh_within_bound<T>(p, o, s, rows, arg.scale_log2);
+            } else {
+                weigh<T>(p, rows.sum, s, rows, arg.scale_log2);
+                if (moved)
+                    rescale(o, alpha);
+            }
         }
+        if constexpr (!Tile::LOOKS_AFTER)
+            mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
         wgmma_hold(o);
         wgmma_hold(p);
         wgmma_fence();
@@ -622,13 +708,15 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             join_and_store_tile<T, Tile>(smem.q[q.slot], smem.exchange[q.slot], place, arg, team, row_group, share, o, rows);
         stored = &smem.q_empty[q.slot];
     }
+    if (TURNS && consumer == 0)
+        turn_wait<Tile>(consumer); /* nobody has a turn left */
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
 }
 
 /* ---- kernel --------------------------------------------------------------------------------------------------- */
 
-template <typename T, typename Tile>
+template <typename T, typename Tile, bool TURNS>
 __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const __grid_constant__ Arguments arg)
 {
     using S = Size<Tile>;
@@ -662,7 +750,7 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const
             produce<Tile>(smem, arg);
     } else {
         registers_increase<S::CONSUMER_REGISTERS>();
-        consume<T, Tile>(smem, arg, warpgroup - 1);
+        consume<T, Tile, TURNS>(smem, arg, warpgroup - 1);
     }
 }
 
@@ -675,18 +763,18 @@ struct Variant {
     cudaError_t (*launch)(const Arguments &, enum attn_dtype, unsigned blocks, cudaStream_t, const char **call);
 };
 
-template <typename T, typename Tile>
+template <typename T, typename Tile, bool TURNS>
 cudaError_t launch_typed(const Arguments &arg, unsigned blocks, cudaStream_t stream, const char **call)
 {
     *call = "cudaFuncSetAttribute";
     const cudaError_t error = cudaFuncSetAttribute(
-        fused_fwd_kernel<T, Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(Smem<Tile>)));
+        fused_fwd_kernel<T, Tile, TURNS>, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(Smem<Tile>)));
     if (error != cudaSuccess) {
         cudaGetLastError(); /* not to be found again by the next check */
         return error;
     }
     *call = "fused_fwd_kernel";
-    fused_fwd_kernel<T, Tile><<<blocks, Size<Tile>::THREADS, sizeof(Smem<Tile>), stream>>>(arg);
+    fused_fwd_kernel<T, Tile, TURNS><<<blocks, Size<Tile>::THREADS, sizeof(Smem<Tile>), stream>>>(arg);
     return cudaGetLastError();
 }
 
@@ -694,8 +782,11 @@ template <typename Tile>
 cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned blocks, cudaStream_t stream,
                         const char **call)
 {
-    return dtype == ATTN_FP16 ? launch_typed<__half, Tile>(arg, blocks, stream, call)
-                              : launch_typed<__nv_bfloat16, Tile>(arg, blocks, stream, call);
+    if (Size<Tile>::SKIPS && arg.causal)
+        return dtype == ATTN_FP16 ? launch_typed<__half, Tile, !Size<Tile>::SKIPS>(arg, blocks, stream, call)
+                                  : launch_typed<__nv_bfloat16, Tile, !Size<Tile>::SKIPS>(arg, blocks, stream, call);
+    return dtype == ATTN_FP16 ? launch_typed<__half, Tile, true>(arg, blocks, stream, call)
+                              : launch_typed<__nv_bfloat16, Tile, true>(arg, blocks, stream, call);
 }
 
 #define SHARES_NAME_1 ""
@@ -707,10 +798,10 @@ cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned bl
         "fwd_d" #D "_m" #M "n" #N "_s" #KV SHARES_NAME_##SHARES,                                                       \
             #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SHARES_TEXT_##SHARES                   \
     }
-#define TABLE_ROW(DIM, ROWS, KEYS, KV, SHARES, COST)                                                                   \
+#define TABLE_ROW(DIM, ROWS, KEYS, KV, SHARES, WHEN, HELD, COST)                                                                   \
     {SHOWN(DIM, ROWS, KEYS, KV, SHARES), DIM, ROWS, KEYS, SHARES, KEYS / SHARES, COST,                                         \
      sizeof(Smem<TILE_NAME(DIM, ROWS, KEYS, KV, SHARES)>), launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV, SHARES)>},
-#define SHOWN_ROW(DIM, ROWS, KEYS, KV, SHARES, COST) SHOWN(DIM, ROWS, KEYS, KV, SHARES),
+#define SHOWN_ROW(DIM, ROWS, KEYS, KV, SHARES, WHEN, HELD, COST) SHOWN(DIM, ROWS, KEYS, KV, SHARES),
 
 const Variant table[] = {FWD_TILES(TABLE_ROW)};
 

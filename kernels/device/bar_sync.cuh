@@ -12,4 +12,10 @@ __device__ __forceinline__ void bar_sync(uint32_t id, uint32_t threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/* Arrives at the barrier and goes on; those that wait there see what was written to shared memory before. */
+__device__ __forceinline__ void bar_arrive(uint32_t id, uint32_t threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 } // namespace device

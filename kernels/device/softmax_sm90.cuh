@@ -51,4 +51,19 @@ template <int SCORES> __device__ __forceinline__ void row_maxima(float (&top)[2]
     }
 }
 
+/* Whether any of these weights, pairs of 16-bit numbers at or above 0, has its sign bit set by adding that half of
+ * `headroom` to its bits. Such numbers are ordered like their bits, and for pairs of integers there is a maximum of three. */
+template <int PAIRS> __device__ __forceinline__ bool passes(const uint32_t (&p)[PAIRS], uint32_t headroom)
+{
+    static_assert(PAIRS % 4 == 0, "two chains, of two pairs a step");
+    uint32_t most[2] = {p[0], p[1]};
+#pragma unroll
+    for (int i = 2; i + 3 < PAIRS; i += 4) {
+        most[0] = __vimax3_u16x2(most[0], p[i], p[i + 1]);
+        most[1] = __vimax3_u16x2(most[1], p[i + 2], p[i + 3]);
+    }
+    most[0] = __vimax3_u16x2(most[0], p[PAIRS - 2], p[PAIRS - 1]);
+    return ((__vmaxu2(most[0], most[1]) + headroom) & 0x80008000u) != 0;
+}
+
 } // namespace device
