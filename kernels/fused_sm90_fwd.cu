@@ -7,10 +7,11 @@
  *   producer (one thread)                          consumer (a warpgroup of 64 rows)
  *     K of a step one step before V, on into         S = Q K_last^T; softmax
  *     the next tile, as far ahead as slots           for n = last - 1 .. 0
- *     are free:                                        issue S' = Q K_n^T, then O += P V_{n+1}
- *       .. K_1 V_2 K_0 V_1 Q' K'_last V_0 ..           maxima of S' while O += P V still runs
+ *     are free:                                        in its turn issue S' = Q K_n^T, then O += P V_{n+1}
+ *       .. K_1 V_2 K_0 V_1 Q' K'_last V_0 ..           d128: maxima of S' while O += P V still runs
  *     takes the next tile at its last but two          wait for O; P = 2^S' in 16 bits
- *     blocks                                           rescale O if a maximum moved
+ *     blocks                                           d64: maxima of P; where one is too large, of S', and P again
+ *                                                      rescale O if a maximum moved
  *                                                    O += P V_0; O / l to Q's slot, TMA store
  *
  *   softmax, with c = scale * log2(e):
@@ -19,6 +20,10 @@
  *     l = 2^(m - m') l + rowsum(P); O likewise, only where some row of the warp moved its m
  *   A maximum that is stale by up to 8 keeps P below 2^8 and cancels in the end, as O and l are held against the same m.
  *   At the end O / l, LSE = ln 2 * (m + log2 l); a row without a key has l = 0: O = 0, LSE = -inf.
+ *
+ * Turns go round among a block's warpgroups: one starts its products when the one before has started its own, so that one's
+ * products run beside another's exponentials. There are none in causal tiles whose warpgroups leave out different blocks. What
+ * keeps warpgroups apart there is that they wait for the next V before the exponentials and not when they need it.
  *
  * Masks exist in a warpgroup's last blocks only, where the diagonal or the end of the keys is: a uniform branch. Rows
  * past q_len and keys past kv_len are zeros (TMA) and masked; TMA does not write rows past q_len. Where a tile has more rows
@@ -97,12 +102,47 @@
  *     no gain: 192 x 128 with four stages, 256 x 64 with eight (+-0.5 %); 256 x 80 does not fit its registers (C7512); the
  *     first tile's place found beside the barriers' set-up (-0.7 to +0.6 %); of 9, the shares or all four warpgroups started
  *     one after the other's first exponentials (-2.0 to +0.4 %)
- *   next: maxima of whole rows, four shuffles deep, only where a thread's own largest score passes a bound: most rounds then
- *     spare them, at d128 too (compiles within the registers; the assembler then puts the exponentials before the wait for
- *     O, where 2 took them away). The tiles of 64 keys a warpgroup (9 and 10) issue 241 instructions for 32 exponentials and
- *     take about 1990 clocks for 64 keys of four warpgroups, where the exponentials need 1090 and the products 1024
- *     (results/h200/races/20261121-profile-k2.txt). The first block of a tile (4 % of 1k) hides behind nothing. K and V by
- *     multicast to pairs of blocks, for power: 0.889 TFLOPS/W at d128 causal 16k, cuDNN 0.778.
+ *   14 (d64) maxima of whole rows, four shuffles and a vote, only where a thread's own largest score passes a bound of the
+ *     row; a loop that never repeats keeps the exponentials behind the wait for O (race 34)
+ *                                              x                                    1.17 1.24 1.28   1.24 1.25 1.29
+ *                                             ->                                    1.22 1.26 1.29   1.28 1.26 1.32
+ *     Without that loop half of it. An FFMA reads its row's maximum again at each score unless both rows' lie in different
+ *     banks of registers (.reuse): - 3 to - 5 %. The register file is a unit of its own, which wgmma uses too.
+ *   15 (d64) instead, maxima looked at after the weights, two in a register: 15 instructions for 64 scores instead of 32, not
+ *     between S' and the exponentials, and scores outlive them for the rare case (expected 5 %; races 35 and 36)
+ *       256 x 64                               x                                    1.18             1.25
+ *                                             ->                                    1.30 1.30 1.29   1.34 1.36 1.36
+ *       few tiles, 2k                          x                                    1.13             1.16
+ *                                             ->                                    1.21             1.26
+ *   16 turns (race 36; causal 256 x 64 loses 4 % to gains 1 %)
+ *       192 x 128                              x                                    1.14 1.24 1.33
+ *                                             ->                                    1.21 1.30 1.34
+ *       256 x 64                              ->                                    1.31 1.31 1.31
+ *       few tiles, 2k                         ->                                    1.23
+ *   17 (d128) turns, and V waited for where it is needed (races 41 and 42)
+ *                                              x     1.08 1.14 1.16  1.13 1.23 1.24
+ *                                             ->     1.14 1.16 1.16  1.19 1.26 1.27
+ *     The second without the first: 1.11 1.11 1.11 and 1.11 1.10 1.09 (race 38): both warpgroups do the same at the same time.
+ *     The first without the second: 1.07 1.14, 1.13 1.24 (race 42).
+ *   18 a quarter of Q in registers for 256 x 64, whose S takes 128 bytes a clock from shared memory (race 42)
+ *                                              x                                    1.31 1.31 1.31   1.34 1.36 1.36
+ *                                             ->                                    1.32 1.33 1.33   1.35 1.38 1.38
+ *   19 64 x 128 between two warpgroups, where 128 rows leave multiprocessors without work (races 46 and 47; 8 heads)
+ *       1k                                     x                                    1.21             1.24
+ *                                             ->                                    1.50             1.42
+ *       2k                                     x                                                     1.26
+ *                                             ->                                                     1.34
+ *     and what two shares exchange in fours: + 0.2 %.
+ *     no gain: d128 by 15 (-3 % full from 4k on, few tiles -20 % without turns); half of the exponentials' arguments before the
+ *     wait for O (d64 -3 %); a turn passed between both products (d64 -1 to -5 %, d128 -1 to +0.8 %), turns in pairs of
+ *     four warpgroups (-1 to -3 %), one after the other's share (+-0.2 %); P in two buffers, or written before O is there, is
+ *     serialised (C7513); more of Q in registers spills; 128 x 128 between two warpgroups (1.13 beside 1.23), 64 x 256
+ *     (1k 1.53 and 1.43, 4 heads at 2k 1.69 beside 1.58, but 2k causal 1.28 beside 1.34); descriptors asked for by another
+ *     warp (+-0.5 %).
+ *   next: 64 x 256 beside 64 x 128, where the estimate of time knows what a tile costs beside its keys. A step of 256 x 64 takes
+ *     1735 clocks, where the exponentials need 1024 and the products 1024. Few tiles: 3700 clocks until the first K is there,
+ *     1900 for the first block and 1100 to join, of some 33 000 at 2k. d128 from 8k on runs into the power limit: K and V by
+ *     multicast to pairs of blocks, fewer uniform instructions a product (four).
  */
 #include "kernels/fused_sm90.h"
 
@@ -157,7 +197,8 @@ enum Look { BEFORE, AFTER };
     ROW(128, 128, 128, 2, 1, BEFORE, 0, 100)                                                                           \
     ROW(64, 192, 128, 3, 1, AFTER, 0, 100)                                                                             \
     ROW(64, 256, 64, 5, 1, AFTER, 1, 99)                                                                               \
-    ROW(64, 128, 128, 3, 2, AFTER, 0, 104)
+    ROW(64, 128, 128, 3, 2, AFTER, 0, 104)                                                                             \
+    ROW(64, 64, 128, 5, 2, AFTER, 4, 150)
 
 #define TILE_NAME(DIM, ROWS, KEYS, KV, SHARES) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SHARES
 #define TILE_STRUCT(DIM, ROWS, KEYS, KV, SHARES, WHEN, HELD, COST)                                                     \
@@ -200,7 +241,8 @@ template <typename Tile> struct alignas(1024) Smem {
     uint64_t q_full[Q_STAGES], q_empty[Q_STAGES];
     uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
     Place place[Q_STAGES]; /* which tile a slot of Q holds; as full as q_full says */
-    float exchange[Q_STAGES][Size<Tile>::EXCHANGE > 0 ? Size<Tile>::EXCHANGE : 1]; /* between shares of the keys */
+    /* Between shares of the keys. */
+    alignas(16) float exchange[Q_STAGES][Size<Tile>::EXCHANGE > 0 ? Size<Tile>::EXCHANGE : 4];
 };
 
 struct Arguments {
@@ -498,8 +540,8 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
 }
 
 /* The same for a tile whose keys two warpgroups share: of its two rows a thread finishes the one that has the number of its
- * share, and leaves what it has of the other one to the thread of the same place in the other warpgroup. A thread's values
- * lie WARPGROUP apart. Two exchanges, used in turns with the slots of Q, so that nobody writes what is still being read. */
+ * share, and leaves what it has of the other one to the thread of the same place in the other warpgroup. A thread's
+ * values lie WARPGROUP apart, in fours. Two exchanges, used in turns with the slots of Q, so that nobody writes what is still being read. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float *exchange, const Place &place,
                                                     const Arguments &arg, int team, int row_group, int share,
@@ -509,19 +551,25 @@ __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float 
     static_assert(Tile::KEY_SHARES == 2 && S::PANELS == 1, "two shares, one panel");
     const int lane = threadIdx.x % 32, warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16 + 8 * share;
     const int row = place.first_row + warp_row + lane / 4;
-    float *const give = exchange + ((1 - share) * S::ROW_GROUPS + team) * S::GIVEN * WARPGROUP + threadIdx.x % WARPGROUP;
-    const float *const take = exchange + (share * S::ROW_GROUPS + team) * S::GIVEN * WARPGROUP + threadIdx.x % WARPGROUP;
+    constexpr int FOURS = S::OUTPUTS / 8;
+    const auto of_share = [&](int to) { return exchange + (to * S::ROW_GROUPS + team) * S::GIVEN * WARPGROUP; };
+    float4 *const give = reinterpret_cast<float4 *>(of_share(1 - share)) + threadIdx.x % WARPGROUP;
+    const float4 *const take = reinterpret_cast<const float4 *>(of_share(share)) + threadIdx.x % WARPGROUP;
+    float2 *const give_row = reinterpret_cast<float2 *>(of_share(1 - share) + 4 * FOURS * WARPGROUP) + threadIdx.x % WARPGROUP;
+    const float2 *const take_row =
+        reinterpret_cast<const float2 *>(of_share(share) + 4 * FOURS * WARPGROUP) + threadIdx.x % WARPGROUP;
 
-    give[0] = share ? rows.max_log2[0] : rows.max_log2[1];
-    give[WARPGROUP] = share ? rows.sum[0] : rows.sum[1];
+    *give_row = share ? make_float2(rows.max_log2[0], rows.sum[0]) : make_float2(rows.max_log2[1], rows.sum[1]);
 #pragma unroll
-    for (int i = 0; i < S::OUTPUTS / 2; ++i)
-        give[(2 + i) * WARPGROUP] = share ? o[i / 2 * 4 + i % 2] : o[i / 2 * 4 + i % 2 + 2];
+    for (int i = 0; i < FOURS; ++i)
+        give[i * WARPGROUP] = share ? make_float4(o[8 * i], o[8 * i + 1], o[8 * i + 4], o[8 * i + 5])
+                                    : make_float4(o[8 * i + 2], o[8 * i + 3], o[8 * i + 6], o[8 * i + 7]);
     bar_sync(team_barrier(team), 2 * WARPGROUP); /* all is given, and nobody reads these rows of Q any more */
 
-    const float ours = share ? rows.max_log2[1] : rows.max_log2[0], theirs = take[0], most = fmaxf(ours, theirs);
-    float keep = exp2_approx(ours - most), add = exp2_approx(theirs - most);
-    const float sum = quad_sum((share ? rows.sum[1] : rows.sum[0]) * keep + take[WARPGROUP] * add);
+    const float2 theirs = *take_row;
+    const float ours = share ? rows.max_log2[1] : rows.max_log2[0], most = fmaxf(ours, theirs.x);
+    float keep = exp2_approx(ours - most), add = exp2_approx(theirs.x - most);
+    const float sum = quad_sum((share ? rows.sum[1] : rows.sum[0]) * keep + theirs.y * add);
     const bool sees_none = sum == 0.0f;
     const float inverse = sees_none ? 0.0f : __fdividef(1.0f, sum);
     if (lane % 4 == 0 && row < arg.q_len)
@@ -531,11 +579,17 @@ __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float 
     add *= inverse;
     float x[S::OUTPUTS / 2];
 #pragma unroll
-    for (int i = 0; i < S::OUTPUTS / 2; ++i) {
-        x[i] = (share ? o[i / 2 * 4 + i % 2 + 2] : o[i / 2 * 4 + i % 2]) * keep + take[(2 + i) * WARPGROUP] * add;
+    for (int i = 0; i < FOURS; ++i) {
+        const float4 added = take[i * WARPGROUP];
+        x[4 * i] = (share ? o[8 * i + 2] : o[8 * i]) * keep + added.x * add;
+        x[4 * i + 1] = (share ? o[8 * i + 3] : o[8 * i + 1]) * keep + added.y * add;
+        x[4 * i + 2] = (share ? o[8 * i + 6] : o[8 * i + 4]) * keep + added.z * add;
+        x[4 * i + 3] = (share ? o[8 * i + 7] : o[8 * i + 5]) * keep + added.w * add;
+    }
+#pragma unroll
+    for (int i = 0; i < S::OUTPUTS / 2; ++i)
         if (sees_none) /* 0 times an infinite V is no 0 */
             x[i] = 0.0f;
-    }
     const uint32_t to = shared_address(slot) + warp_row * ROW_BYTES;
 #pragma unroll
     for (int i = 0; i < Tile::HEAD_DIM / 32; ++i) {
@@ -594,7 +648,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         };
         uint32_t held_q[S::HELD_Q][4];
         if constexpr (Tile::HELD_STEPS > 0) {
-            const uint32_t warp_rows = shared_address(smem.q[q.slot]) + (row_group * 64 + threadIdx.x / 32 % 4 * 16) * ROW_BYTES;
+            const uint32_t warp_rows =
+                shared_address(smem.q[q.slot]) + (row_group * 64 + threadIdx.x / 32 % 4 * 16) * ROW_BYTES;
 #pragma unroll
             for (int step = 0; step < Tile::HELD_STEPS; ++step)
                 ldmatrix_x4(held_q[step], warp_rows + swizzle_128b(lane % 16, 2 * step + lane / 16));
@@ -677,7 +732,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
                 const bool is_next_v_here = mbarrier_try(shared_address(&smem.v_full[v.slot]), v.parity);
                 if (!is_next_v_here)
                     mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
-            } else if (arg.tiles == 0) { /* never */
+            } else if (arg.tiles == 0) { /* never: a branch for the assembler, which keeps the wait behind the maxima */
                 mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
             }
             wgmma_wait<0>();
