@@ -77,7 +77,7 @@
  *     loads' cycles: -1 %). dQ of 64 x 128 in one pass, 16 KB a step less, does not fit: 200 registers for a key warpgroup
  *     are 5 too few. 224 would hold 5/8 of V at d128 and all of K at d64, and 64 are enough for the query warpgroup (56 are
  *     not), but that makes 512, and a launch of 384 threads gets 504; compiled only.
- *   With 1 to 13, over cuDNN 9.19 in the rounds of one run, medians of three (results/h200/20261121-8989ea877b-sm90 and
+ *   With 1 to 13, over cuDNN 9.19 in the rounds of one run, medians of three (results/h200/repeats/20261121-8989ea877b-sm90 and
  *   two of repeats/):
  *   d64 full 1.21 1.32 1.37, causal 1.26 1.39 1.44; d128 full 1.11 1.10 1.12, causal 1.16 1.21 1.16. Over the best peer's
  *   ratios to cuDNN: 0.97 (d128 causal 8K bf16) to 1.12, geometric mean of 40 points 1.027.

@@ -64,7 +64,7 @@
  *                                              ->    70.6 83.3 86.6  54.9 77.9 86.8  51.2 62.1 67.7  38.0 53.8 65.2
  *   7 Q of d128 in shared memory again: now worth 0.1 to 3 % where 4 was worth 1
  *                                              ->    71.6 85.4 89.2  55.0 78.7 88.0
- *   With 1 to 7, over cuDNN 9.19 in the rounds of one run, medians of three (results/h200/20261121-8989ea877b-sm90, another
+ *   With 1 to 7, over cuDNN 9.19 in the rounds of one run, medians of three (results/h200/repeats/20261121-8989ea877b-sm90, another
  *   of repeats/, and 20261121-be7bff93ce-paper): d128 full 1.08 1.14 1.16, causal 1.13 1.22 1.24; d64 full 1.11 1.20 1.25,
  *   causal 1.06 1.16 1.25. Over the best peer's ratios to cuDNN: 0.99 (d128 causal 16k) to 1.11, geometric mean of 40 points
  *   1.037.
@@ -119,7 +119,7 @@
  *                                             ->                                    1.21 1.30 1.34
  *       256 x 64                              ->                                    1.31 1.31 1.31
  *       few tiles, 2k                         ->                                    1.23
- *   17 (d128) turns, and V waited for where it is needed (races 41 and 42)
+ *   17 (d128) turns, and V waited for where it is needed (races 41 to 43)
  *                                              x     1.08 1.14 1.16  1.13 1.23 1.24
  *                                             ->     1.14 1.16 1.16  1.19 1.26 1.27
  *     The second without the first: 1.11 1.11 1.11 and 1.11 1.10 1.09 (race 38): both warpgroups do the same at the same time.
@@ -133,16 +133,21 @@
  *       2k                                     x                                                     1.26
  *                                             ->                                                     1.34
  *     and what two shares exchange in fours: + 0.2 %.
+ *     With 1 to 19 (results/h200/20261122-219fe8cd71-paper and two more of repeats/): d64 full 1.33 1.33 1.34, causal 1.35 1.38
+ *     1.38; d128 full 1.14 1.16 1.16, causal 1.20 1.26 1.27. Over the best peer's: 1.011 to 1.349, geometric mean 1.127.
  *     no gain: d128 by 15 (-3 % full from 4k on, few tiles -20 % without turns); half of the exponentials' arguments before the
  *     wait for O (d64 -3 %); a turn passed between both products (d64 -1 to -5 %, d128 -1 to +0.8 %), turns in pairs of
  *     four warpgroups (-1 to -3 %), one after the other's share (+-0.2 %); P in two buffers, or written before O is there, is
  *     serialised (C7513); more of Q in registers spills; 128 x 128 between two warpgroups (1.13 beside 1.23), 64 x 256
  *     (1k 1.53 and 1.43, 4 heads at 2k 1.69 beside 1.58, but 2k causal 1.28 beside 1.34); descriptors asked for by another
  *     warp (+-0.5 %).
+ *   racecheck reports which tile a slot of Q holds (`place`), written by the producer against the reads of the slot's last
+ *   use, where a block takes more tiles than slots. The reads come before the __syncwarp of store_tile, and it before the
+ *   arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of fused_sm90_bwd.cu explains.
  *   next: 64 x 256 beside 64 x 128, where the estimate of time knows what a tile costs beside its keys. A step of 256 x 64 takes
- *     1735 clocks, where the exponentials need 1024 and the products 1024. Few tiles: 3700 clocks until the first K is there,
- *     1900 for the first block and 1100 to join, of some 33 000 at 2k. d128 from 8k on runs into the power limit: K and V by
- *     multicast to pairs of blocks, fewer uniform instructions a product (four).
+ *     some 1700 clocks, where the exponentials need 1024 and the products 1024. Few tiles, by the clock in one launch: 3700
+ *     clocks until the first K is there, 1900 for the first block, 1100 to join. d128 from 8k on runs into the power limit: K
+ *     and V by multicast to pairs of blocks, fewer uniform instructions a product (four). `place` read by lane 0 alone.
  */
 #include "kernels/fused_sm90.h"
 
@@ -419,6 +424,13 @@ __device__ __forceinline__ bool move_maxima(const float (&s)[SCORES], Rows &rows
     return any_moves;
 }
 
+template <int OUTPUTS> __device__ __forceinline__ void rescale(float (&o)[OUTPUTS], const float (&factor)[2])
+{
+#pragma unroll
+    for (int i = 0; i < OUTPUTS; ++i)
+        o[i] *= factor[i / 2 % 2];
+}
+
 /* Scores become weights, 2^(score - the row's maximum), in pairs; `sum` is that of the rows so far and these. */
 template <typename T, int SCORES>
 __device__ __forceinline__ void weigh(uint32_t (&p)[SCORES / 2], float (&sum)[2], const float (&s)[SCORES], const Rows &rows,
@@ -435,13 +447,6 @@ __device__ __forceinline__ void weigh(uint32_t (&p)[SCORES / 2], float (&sum)[2]
         sum[half] += y;
         p[i] = pack2<T>(x, y);
     }
-}
-
-template <int OUTPUTS> __device__ __forceinline__ void rescale(float (&o)[OUTPUTS], const float (&factor)[2])
-{
-#pragma unroll
-    for (int i = 0; i < OUTPUTS; ++i)
-        o[i] *= factor[i / 2 % 2];
 }
 
 /* The same, where a weight above 2^STALE_LOG2 has the maxima moved, O rescaled and all weights computed again, once. */
@@ -620,7 +625,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
     Ring<Tile::STAGES> k, v;
 
     if (TURNS && consumer == S::CONSUMERS - 1)
-        turn_pass<Tile>(consumer);
+        turn_pass<Tile>(consumer); /* the first one begins */
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.q_full[q.slot]), q.parity);
         const Place place = smem.place[q.slot];
@@ -728,7 +733,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
                 moved = move_maxima(s, rows, alpha, arg.scale_log2);
             const Ring<Tile::STAGES> done = v;
             v.advance();
-            if constexpr (Tile::LOOKS_AFTER) {
+            if constexpr (Tile::LOOKS_AFTER) { /* now and not when it is needed: see turns, above */
                 const bool is_next_v_here = mbarrier_try(shared_address(&smem.v_full[v.slot]), v.parity);
                 if (!is_next_v_here)
                     mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);

@@ -3,9 +3,9 @@
 
     scripts/readme_table.py [--check] [--readme FILE] [RECORD.jsonl ...]
 
-Without records: all of results/h200/*.jsonl. Where a case was measured more than once, the newest row counts. The table
-goes between the lines `<!-- results:begin -->` and `<!-- results:end -->`; with --check nothing is written and the exit
-code is 1 when README.md says something else. Needs Python 3 and nothing beside it.
+Without records: all of results/h200/*.jsonl. The figures of a line come from one record: of those with the most of its
+lengths, the newest. The table goes between the lines `<!-- results:begin -->` and `<!-- results:end -->`; with --check
+nothing is written and the exit code is 1 when README.md says something else. Needs Python 3 and nothing beside it.
 
 One line per direction, mask and head_dim, bf16, in the default convention (16384 tokens, heads x head_dim = 2048, cold
 L2, normal inputs): TFLOPS of the fastest of our fused implementations that passed its check, its share of the GEMM
@@ -80,13 +80,16 @@ def is_ours(row):
 
 
 def newest_rows(rows):
-    """One row per case: (mode, causal, head_dim, q_len, impl)."""
-    cases = {}
+    """Of each (mode, causal, head_dim) the rows of one file: of those with the most of LENGTHS, the newest."""
+    lines = {}
     for row in rows:
-        key = tuple(row.get(name) for name in ("mode", "causal", "head_dim", "q_len", "impl", "layout"))
-        if key not in cases or row.get("time_utc", "") >= cases[key].get("time_utc", ""):
-            cases[key] = row
-    return list(cases.values())
+        line = lines.setdefault(tuple(row.get(name) for name in ("mode", "causal", "head_dim")), {})
+        line.setdefault(row["file"], []).append(row)
+    newest = []
+    for files in lines.values():
+        newest += max(files.values(), key=lambda file: (len({row["q_len"] for row in file} & set(LENGTHS)),
+                                                        max(row.get("time_utc", "") for row in file)))
+    return newest
 
 
 def fastest(rows):

@@ -1,5 +1,5 @@
 # Draws memory-fp16-group1.svg from memory-fp16-group1.dat. Change what you like and run in this folder: gnuplot memory-fp16-group1.gp
-set terminal svg size 1074,1496 dynamic background rgb 'white' noenhanced font 'Arial,13'
+set terminal svg size 1074,1476 dynamic background rgb 'white' noenhanced font 'Arial,13'
 set output 'memory-fp16-group1.svg'
 set encoding utf8
 set datafile separator ','
@@ -19,91 +19,83 @@ set multiplot
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
-set tmargin at screen 0.8971
-set bmargin at screen 0.7299
+set tmargin at screen 0.9092
+set bmargin at screen 0.7398
 set title 'fwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-fp16-group1.dat' index 0 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
-     'memory-fp16-group1.dat' index 1 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'memory-fp16-group1.dat' index 2 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90'
+plot 'memory-fp16-group1.dat' index 0 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 1 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
-set tmargin at screen 0.8971
-set bmargin at screen 0.7299
+set tmargin at screen 0.9092
+set bmargin at screen 0.7398
 set title 'fwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-fp16-group1.dat' index 3 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
-     'memory-fp16-group1.dat' index 4 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'memory-fp16-group1.dat' index 5 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90'
+plot 'memory-fp16-group1.dat' index 2 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 3 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
-set tmargin at screen 0.6832
-set bmargin at screen 0.5160
+set tmargin at screen 0.6924
+set bmargin at screen 0.5230
 set title 'fwd full d=128' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-fp16-group1.dat' index 6 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
-     'memory-fp16-group1.dat' index 7 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'memory-fp16-group1.dat' index 8 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90'
+plot 'memory-fp16-group1.dat' index 4 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 5 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
-set tmargin at screen 0.6832
-set bmargin at screen 0.5160
+set tmargin at screen 0.6924
+set bmargin at screen 0.5230
 set title 'fwd causal d=128' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-fp16-group1.dat' index 9 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
-     'memory-fp16-group1.dat' index 10 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'memory-fp16-group1.dat' index 11 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90'
+plot 'memory-fp16-group1.dat' index 6 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 7 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
-set tmargin at screen 0.4693
-set bmargin at screen 0.3021
+set tmargin at screen 0.4756
+set bmargin at screen 0.3062
 set title 'bwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-fp16-group1.dat' index 12 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
-     'memory-fp16-group1.dat' index 13 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'memory-fp16-group1.dat' index 14 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90'
+plot 'memory-fp16-group1.dat' index 8 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 9 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
-set tmargin at screen 0.4693
-set bmargin at screen 0.3021
+set tmargin at screen 0.4756
+set bmargin at screen 0.3062
 set title 'bwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-fp16-group1.dat' index 15 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
-     'memory-fp16-group1.dat' index 16 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'memory-fp16-group1.dat' index 17 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90'
+plot 'memory-fp16-group1.dat' index 10 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 11 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
-set tmargin at screen 0.2553
-set bmargin at screen 0.0882
+set tmargin at screen 0.2588
+set bmargin at screen 0.0894
 set title 'bwd full d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel 'workspace, MB'
-plot 'memory-fp16-group1.dat' index 18 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
-     'memory-fp16-group1.dat' index 19 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'memory-fp16-group1.dat' index 20 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90'
+plot 'memory-fp16-group1.dat' index 12 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 13 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
-set tmargin at screen 0.2553
-set bmargin at screen 0.0882
+set tmargin at screen 0.2588
+set bmargin at screen 0.0894
 set title 'bwd causal d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel ''
-plot 'memory-fp16-group1.dat' index 21 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
-     'memory-fp16-group1.dat' index 22 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'memory-fp16-group1.dat' index 23 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90'
+plot 'memory-fp16-group1.dat' index 14 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 15 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 unset logscale
 unset tics
@@ -118,14 +110,12 @@ set tmargin at screen 1
 set bmargin at screen 0
 set xrange [0:1]
 set yrange [0:1]
-set label 1 'Workspace beside inputs and outputs, fp16' at screen 0.0931,0.9813 left font ',19'
-set label 2 'H200 sm90: NVIDIA H200, driver 580.159.04, commit 8989ea877bd5' at screen 0.0931,0.9639 left font ',12' tc rgb '#555555'
-set label 3 'H200 paper: NVIDIA H200, driver 580.159.04, commit be7bff93ce5c' at screen 0.0931,0.9505 left font ',12' tc rgb '#555555'
-set label 4 'fp16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9372 left font ',12' tc rgb '#555555'
-set label 5 '1 MB = 1e6 bytes. Naive keeps S and P, O(N^2) per head; fused kernels keep O(N), which is flat where batch x n is fixed.' at screen 0.0931,0.9238 left font ',12' tc rgb '#555555'
-set key at screen 0.5,0.0040 center bottom horizontal Left reverse samplen 3 width 0 font ',13'
-plot NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90', \
-     NaN with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     NaN with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 paper, naive'
+set label 1 'Workspace beside inputs and outputs, fp16' at screen 0.0931,0.9810 left font ',19'
+set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 219fe8cd714a' at screen 0.0931,0.9634 left font ',12' tc rgb '#555555'
+set label 3 'fp16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9499 left font ',12' tc rgb '#555555'
+set label 4 '1 MB = 1e6 bytes. Naive keeps S and P, O(N^2) per head; fused kernels keep O(N), which is flat where batch x n is fixed.' at screen 0.0931,0.9363 left font ',12' tc rgb '#555555'
+set key at screen 0.5,0.0041 center bottom horizontal Left reverse samplen 3 width 0 font ',13'
+plot NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+     NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive'
 unset multiplot
 unset output

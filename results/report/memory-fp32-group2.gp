@@ -111,7 +111,7 @@ set bmargin at screen 0
 set xrange [0:1]
 set yrange [0:1]
 set label 1 'Workspace beside inputs and outputs, fp32' at screen 0.0931,0.9807 left font ',19'
-set label 2 'CPU quick: AMD EPYC, commit 638009b50d7f' at screen 0.0931,0.9629 left font ',12' tc rgb '#555555'
+set label 2 'CPU quick: Intel(R) Xeon(R) Processor, commit 219fe8cd714a' at screen 0.0931,0.9629 left font ',12' tc rgb '#555555'
 set label 3 'fp32, 4096 tokens (batch = tokens / n), heads x d = 128, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9491 left font ',12' tc rgb '#555555'
 set label 4 '1 MB = 1e6 bytes. Naive keeps S and P, O(N^2) per head; fused kernels keep O(N), which is flat where batch x n is fixed.' at screen 0.0931,0.9354 left font ',12' tc rgb '#555555'
 set key at screen 0.5,0.0041 center bottom horizontal Left reverse samplen 3 width 0 font ',13'

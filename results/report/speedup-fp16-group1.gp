@@ -1,5 +1,5 @@
 # Draws speedup-fp16-group1.svg from speedup-fp16-group1.dat. Change what you like and run in this folder: gnuplot speedup-fp16-group1.gp
-set terminal svg size 1074,1474 dynamic background rgb 'white' noenhanced font 'Arial,13'
+set terminal svg size 1074,1454 dynamic background rgb 'white' noenhanced font 'Arial,13'
 set output 'speedup-fp16-group1.svg'
 set encoding utf8
 set datafile separator ','
@@ -17,82 +17,82 @@ set multiplot
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
-set tmargin at screen 0.8955
-set bmargin at screen 0.7259
+set tmargin at screen 0.9078
+set bmargin at screen 0.7359
 set title 'fwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'x naive'
-plot 'speedup-fp16-group1.dat' index 0 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+plot 'speedup-fp16-group1.dat' index 0 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
-set tmargin at screen 0.8955
-set bmargin at screen 0.7259
+set tmargin at screen 0.9078
+set bmargin at screen 0.7359
 set title 'fwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'speedup-fp16-group1.dat' index 1 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+plot 'speedup-fp16-group1.dat' index 1 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
-set tmargin at screen 0.6784
-set bmargin at screen 0.5088
+set tmargin at screen 0.6878
+set bmargin at screen 0.5158
 set title 'fwd full d=128' offset 0,-0.5
 set xlabel ''
 set ylabel 'x naive'
-plot 'speedup-fp16-group1.dat' index 2 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+plot 'speedup-fp16-group1.dat' index 2 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
-set tmargin at screen 0.6784
-set bmargin at screen 0.5088
+set tmargin at screen 0.6878
+set bmargin at screen 0.5158
 set title 'fwd causal d=128' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'speedup-fp16-group1.dat' index 3 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+plot 'speedup-fp16-group1.dat' index 3 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
-set tmargin at screen 0.4613
-set bmargin at screen 0.2917
+set tmargin at screen 0.4677
+set bmargin at screen 0.2957
 set title 'bwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'x naive'
-plot 'speedup-fp16-group1.dat' index 4 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+plot 'speedup-fp16-group1.dat' index 4 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
-set tmargin at screen 0.4613
-set bmargin at screen 0.2917
+set tmargin at screen 0.4677
+set bmargin at screen 0.2957
 set title 'bwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'speedup-fp16-group1.dat' index 5 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+plot 'speedup-fp16-group1.dat' index 5 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
-set tmargin at screen 0.2442
-set bmargin at screen 0.0746
+set tmargin at screen 0.2476
+set bmargin at screen 0.0757
 set title 'bwd full d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel 'x naive'
-plot 'speedup-fp16-group1.dat' index 6 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+plot 'speedup-fp16-group1.dat' index 6 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
-set tmargin at screen 0.2442
-set bmargin at screen 0.0746
+set tmargin at screen 0.2476
+set bmargin at screen 0.0757
 set title 'bwd causal d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel ''
-plot 'speedup-fp16-group1.dat' index 7 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+plot 'speedup-fp16-group1.dat' index 7 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 unset logscale
@@ -108,12 +108,11 @@ set tmargin at screen 1
 set bmargin at screen 0
 set xrange [0:1]
 set yrange [0:1]
-set label 1 'Speed-up over the naive three passes, fp16' at screen 0.0931,0.9810 left font ',19'
-set label 2 'H200 sm90: NVIDIA H200, driver 580.159.04, commit 8989ea877bd5' at screen 0.0931,0.9634 left font ',12' tc rgb '#555555'
-set label 3 'H200 paper: NVIDIA H200, driver 580.159.04, commit be7bff93ce5c' at screen 0.0931,0.9498 left font ',12' tc rgb '#555555'
-set label 4 'fp16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9362 left font ',12' tc rgb '#555555'
-set label 5 'Ratios within rounds; above the dashed line is faster than naive.' at screen 0.0931,0.9227 left font ',12' tc rgb '#555555'
+set label 1 'Speed-up over the naive three passes, fp16' at screen 0.0931,0.9807 left font ',19'
+set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 219fe8cd714a' at screen 0.0931,0.9629 left font ',12' tc rgb '#555555'
+set label 3 'fp16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9491 left font ',12' tc rgb '#555555'
+set label 4 'Ratios within rounds; above the dashed line is faster than naive.' at screen 0.0931,0.9354 left font ',12' tc rgb '#555555'
 set key at screen 0.5,0.0041 center bottom horizontal Left reverse samplen 3 width 0 font ',13'
-plot NaN with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 unset multiplot
 unset output

@@ -25,8 +25,8 @@ set ylabel 'TFLOPS'
 plot 'tflops-bf16-group1.dat' index 0 using 1:2 with points lc rgb '#555555' pt 1 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 1 using 1:2 with points lc rgb '#555555' pt 2 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 2 using 1:2 with points lc rgb '#555555' pt 3 ps 0.9 lw 1.5 title '', \
-     'tflops-bf16-group1.dat' index 3 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'tflops-bf16-group1.dat' index 4 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90', \
+     'tflops-bf16-group1.dat' index 3 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'tflops-bf16-group1.dat' index 4 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      'tflops-bf16-group1.dat' index 5 using 1:2 with lines lc rgb '#0072B2' dt 2 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 6 using 1:2 with lines lc rgb '#D55E00' dt 2 lw 1.5 title ''
 
@@ -40,8 +40,8 @@ set ylabel ''
 plot 'tflops-bf16-group1.dat' index 7 using 1:2 with points lc rgb '#555555' pt 1 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 8 using 1:2 with points lc rgb '#555555' pt 2 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 9 using 1:2 with points lc rgb '#555555' pt 3 ps 0.9 lw 1.5 title '', \
-     'tflops-bf16-group1.dat' index 10 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'tflops-bf16-group1.dat' index 11 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90', \
+     'tflops-bf16-group1.dat' index 10 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'tflops-bf16-group1.dat' index 11 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      'tflops-bf16-group1.dat' index 12 using 1:2 with lines lc rgb '#0072B2' dt 2 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 13 using 1:2 with lines lc rgb '#D55E00' dt 2 lw 1.5 title ''
 
@@ -55,8 +55,8 @@ set ylabel 'TFLOPS'
 plot 'tflops-bf16-group1.dat' index 14 using 1:2 with points lc rgb '#555555' pt 1 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 15 using 1:2 with points lc rgb '#555555' pt 2 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 16 using 1:2 with points lc rgb '#555555' pt 3 ps 0.9 lw 1.5 title '', \
-     'tflops-bf16-group1.dat' index 17 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'tflops-bf16-group1.dat' index 18 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90', \
+     'tflops-bf16-group1.dat' index 17 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'tflops-bf16-group1.dat' index 18 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      'tflops-bf16-group1.dat' index 19 using 1:2 with lines lc rgb '#0072B2' dt 2 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 20 using 1:2 with lines lc rgb '#D55E00' dt 2 lw 1.5 title ''
 
@@ -70,8 +70,8 @@ set ylabel ''
 plot 'tflops-bf16-group1.dat' index 21 using 1:2 with points lc rgb '#555555' pt 1 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 22 using 1:2 with points lc rgb '#555555' pt 2 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 23 using 1:2 with points lc rgb '#555555' pt 3 ps 0.9 lw 1.5 title '', \
-     'tflops-bf16-group1.dat' index 24 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'tflops-bf16-group1.dat' index 25 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90', \
+     'tflops-bf16-group1.dat' index 24 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'tflops-bf16-group1.dat' index 25 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      'tflops-bf16-group1.dat' index 26 using 1:2 with lines lc rgb '#0072B2' dt 2 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 27 using 1:2 with lines lc rgb '#D55E00' dt 2 lw 1.5 title ''
 
@@ -85,8 +85,8 @@ set ylabel 'TFLOPS'
 plot 'tflops-bf16-group1.dat' index 28 using 1:2 with points lc rgb '#555555' pt 1 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 29 using 1:2 with points lc rgb '#555555' pt 2 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 30 using 1:2 with points lc rgb '#555555' pt 3 ps 0.9 lw 1.5 title '', \
-     'tflops-bf16-group1.dat' index 31 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'tflops-bf16-group1.dat' index 32 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90', \
+     'tflops-bf16-group1.dat' index 31 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'tflops-bf16-group1.dat' index 32 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      'tflops-bf16-group1.dat' index 33 using 1:2 with lines lc rgb '#0072B2' dt 2 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 34 using 1:2 with lines lc rgb '#D55E00' dt 2 lw 1.5 title ''
 
@@ -100,8 +100,8 @@ set ylabel ''
 plot 'tflops-bf16-group1.dat' index 35 using 1:2 with points lc rgb '#555555' pt 1 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 36 using 1:2 with points lc rgb '#555555' pt 2 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 37 using 1:2 with points lc rgb '#555555' pt 3 ps 0.9 lw 1.5 title '', \
-     'tflops-bf16-group1.dat' index 38 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'tflops-bf16-group1.dat' index 39 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90', \
+     'tflops-bf16-group1.dat' index 38 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'tflops-bf16-group1.dat' index 39 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      'tflops-bf16-group1.dat' index 40 using 1:2 with lines lc rgb '#0072B2' dt 2 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 41 using 1:2 with lines lc rgb '#D55E00' dt 2 lw 1.5 title ''
 
@@ -115,8 +115,8 @@ set ylabel 'TFLOPS'
 plot 'tflops-bf16-group1.dat' index 42 using 1:2 with points lc rgb '#555555' pt 1 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 43 using 1:2 with points lc rgb '#555555' pt 2 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 44 using 1:2 with points lc rgb '#555555' pt 3 ps 0.9 lw 1.5 title '', \
-     'tflops-bf16-group1.dat' index 45 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'tflops-bf16-group1.dat' index 46 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90', \
+     'tflops-bf16-group1.dat' index 45 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'tflops-bf16-group1.dat' index 46 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      'tflops-bf16-group1.dat' index 47 using 1:2 with lines lc rgb '#0072B2' dt 2 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 48 using 1:2 with lines lc rgb '#D55E00' dt 2 lw 1.5 title ''
 
@@ -130,8 +130,8 @@ set ylabel ''
 plot 'tflops-bf16-group1.dat' index 49 using 1:2 with points lc rgb '#555555' pt 1 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 50 using 1:2 with points lc rgb '#555555' pt 2 ps 0.9 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 51 using 1:2 with points lc rgb '#555555' pt 3 ps 0.9 lw 1.5 title '', \
-     'tflops-bf16-group1.dat' index 52 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     'tflops-bf16-group1.dat' index 53 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90', \
+     'tflops-bf16-group1.dat' index 52 using 1:2:3:4 with yerrorlines lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'tflops-bf16-group1.dat' index 53 using 1:2:3:4 with yerrorlines lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      'tflops-bf16-group1.dat' index 54 using 1:2 with lines lc rgb '#0072B2' dt 2 lw 1.5 title '', \
      'tflops-bf16-group1.dat' index 55 using 1:2 with lines lc rgb '#D55E00' dt 2 lw 1.5 title ''
 
@@ -149,16 +149,16 @@ set bmargin at screen 0
 set xrange [0:1]
 set yrange [0:1]
 set label 1 'Attention speed, bf16' at screen 0.0931,0.9821 left font ',19'
-set label 2 'H200 sm90: NVIDIA H200, driver 580.159.04, commit 8989ea877bd5' at screen 0.0931,0.9654 left font ',12' tc rgb '#555555'
-set label 3 'H200 paper: NVIDIA H200, driver 580.159.04, commit be7bff93ce5c' at screen 0.0931,0.9526 left font ',12' tc rgb '#555555'
+set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 219fe8cd714a' at screen 0.0931,0.9654 left font ',12' tc rgb '#555555'
+set label 3 'H200 acceptance: NVIDIA H200, driver 580.159.04, commit 219fe8cd714a' at screen 0.0931,0.9526 left font ',12' tc rgb '#555555'
 set label 4 'bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9397 left font ',12' tc rgb '#555555'
 set label 5 'FLOPs: forward 4 d per visible pair and head, backward 2.5 x that. Bars: 95 % interval of the median. GEMM: cuBLAS 8192^3 in the same rounds.' at screen 0.0931,0.9269 left font ',12' tc rgb '#555555'
 set label 6 'Published, not measured here: one H200 (700 W), 2026-11-21: FlashAttention-3 and -2, cuDNN 9.19; inputs N(0,1), bshd, cold L2 (e4m3: warm)' at screen 0.0931,0.9141 left font ',12' tc rgb '#555555'
 set key at screen 0.5,0.0038 center bottom horizontal Left reverse samplen 3 width 0 font ',13'
-plot NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 sm90', \
-     NaN with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 paper', \
-     NaN with lines lc rgb '#0072B2' dt 2 lw 1.5 title 'GEMM, H200 sm90', \
-     NaN with lines lc rgb '#D55E00' dt 2 lw 1.5 title 'GEMM, H200 paper', \
+plot NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+     NaN with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     NaN with lines lc rgb '#0072B2' dt 2 lw 1.5 title 'GEMM, H200 paper', \
+     NaN with lines lc rgb '#D55E00' dt 2 lw 1.5 title 'GEMM, H200 acceptance', \
      NaN with points lc rgb '#555555' pt 1 ps 0.9 lw 1.5 title 'fa3 (published)', \
      NaN with points lc rgb '#555555' pt 2 ps 0.9 lw 1.5 title 'cudnn (published)', \
      NaN with points lc rgb '#555555' pt 3 ps 0.9 lw 1.5 title 'fa2 (published)'
