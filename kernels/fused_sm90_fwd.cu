@@ -22,8 +22,8 @@
  *   At the end O / l, LSE = ln 2 * (m + log2 l); a row without a key has l = 0: O = 0, LSE = -inf.
  *
  * Turns go round among a block's warpgroups: one starts its products when the one before has started its own, so that one's
- * products run beside another's exponentials. There are none in causal tiles whose warpgroups leave out different blocks. What
- * keeps warpgroups apart there is that they wait for the next V before the exponentials and not when they need it.
+ * products run beside another's exponentials. There are none in causal tiles whose warpgroups leave out different blocks: there
+ * warpgroups are kept apart by waiting for the next V before the exponentials and not when it is needed (all of d64 does).
  *
  * Masks exist in a warpgroup's last blocks only, where the diagonal or the end of the keys is: a uniform branch. Rows
  * past q_len and keys past kv_len are zeros (TMA) and masked; TMA does not write rows past q_len. Where a tile has more rows
@@ -106,8 +106,9 @@
  *     row; a loop that never repeats keeps the exponentials behind the wait for O (race 34)
  *                                              x                                    1.17 1.24 1.28   1.24 1.25 1.29
  *                                             ->                                    1.22 1.26 1.29   1.28 1.26 1.32
- *     Without that loop half of it. An FFMA reads its row's maximum again at each score unless both rows' lie in different
- *     banks of registers (.reuse): - 3 to - 5 %. The register file is a unit of its own, which wgmma uses too.
+ *     Without that loop half of it. Where the maxima of a thread's two rows are in registers of one bank, its FFMAs cannot keep
+ *     them at hand (.reuse in the listing) and read them again at each score: - 3 to - 5 %. Ports of the register file are
+ *     scarce, as wgmma uses them too.
  *   15 (d64) instead, maxima looked at after the weights, two in a register: 15 instructions for 64 scores instead of 32, not
  *     between S' and the exponentials, and scores outlive them for the rare case (expected 5 %; races 35 and 36)
  *       256 x 64                               x                                    1.18             1.25
@@ -127,7 +128,7 @@
  *   18 a quarter of Q in registers for 256 x 64, whose S takes 128 bytes a clock from shared memory (race 42)
  *                                              x                                    1.31 1.31 1.31   1.34 1.36 1.36
  *                                             ->                                    1.32 1.33 1.33   1.35 1.38 1.38
- *   19 64 x 128 between two warpgroups, where 128 rows leave multiprocessors without work (races 46 and 47; 8 heads)
+ *   19 64 x 128 between two warpgroups, all of Q in registers, where 128 rows leave multiprocessors without work (races 46 and 47; 8 heads)
  *       1k                                     x                                    1.21             1.24
  *                                             ->                                    1.50             1.42
  *       2k                                     x                                                     1.26
@@ -138,7 +139,7 @@
  *     no gain: d128 by 15 (-3 % full from 4k on, few tiles -20 % without turns); half of the exponentials' arguments before the
  *     wait for O (d64 -3 %); a turn passed between both products (d64 -1 to -5 %, d128 -1 to +0.8 %), turns in pairs of
  *     four warpgroups (-1 to -3 %), one after the other's share (+-0.2 %); P in two buffers, or written before O is there, is
- *     serialised (C7513); more of Q in registers spills; 128 x 128 between two warpgroups (1.13 beside 1.23), 64 x 256
+ *     serialised (C7513); for 256 x 64 more of Q in registers spills; 128 x 128 between two warpgroups (1.13 beside 1.23), 64 x 256
  *     (1k 1.53 and 1.43, 4 heads at 2k 1.69 beside 1.58, but 2k causal 1.28 beside 1.34); descriptors asked for by another
  *     warp (+-0.5 %).
  *   racecheck reports which tile a slot of Q holds (`place`), written by the producer against the reads of the slot's last
@@ -192,11 +193,11 @@ constexpr size_t COUNTER_BYTES = 256;
 
 /* When a warpgroup looks whether a maximum has to move. BEFORE it weighs the scores, while O += P V still runs; or AFTER, at
  * the weights, of which there are two in a register, beginning over in the rare case. AFTER is fewer instructions and needs
- * the scores until the end. */
+ * the scores until the end; and it has the next V before the exponentials, which keeps warpgroups apart without turns. */
 enum Look { BEFORE, AFTER };
 
 /* head_dim, rows, keys, stages of K and V, among how many warpgroups of the same rows the keys of a block are divided, when
- * maxima are looked at, how many 16 columns of Q are in registers, and how long a row and key takes beside the other tiles
+ * maxima are looked at, how many steps of 16 columns of Q are in registers, and how long a row and key takes beside the other tiles
  * of the head_dim, in per cent. */
 #define FWD_TILES(ROW)                                                                                                 \
     ROW(128, 128, 128, 2, 1, BEFORE, 0, 100)                                                                           \
@@ -231,6 +232,7 @@ template <typename Tile> struct Size {
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
     static_assert(CONSUMERS >= 2 && CONSUMERS <= 4, "the register budgets are for two, three and four");
     static_assert(Tile::KEY_SHARES <= 2, "a tile is joined from at most two shares");
+    static_assert(Tile::HELD_STEPS <= PANEL_COLUMNS / 16, "what is held of Q is in the first panel");
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };
 
@@ -454,7 +456,8 @@ template <typename T, int SCORES, int OUTPUTS>
 __device__ __forceinline__ void weigh_within_bound(uint32_t (&p)[SCORES / 2], float (&o)[OUTPUTS], const float (&s)[SCORES],
                                                    Rows &rows, float scale_log2)
 {
-    constexpr uint32_t LARGEST = std::is_same<T, __half>::value ? 0x5c00 : 0x4380; /* 2^STALE_LOG2, its bits */
+    constexpr uint32_t EXPONENT = int(STALE_LOG2), LARGEST = /* 2^STALE_LOG2, its bits */
+        std::is_same<T, __half>::value ? (15 + EXPONENT) << 10 : (127 + EXPONENT) << 7;
     uint32_t headroom = (0x7fff - LARGEST) * 0x10001u;
     float sum[2], alpha[2];
     int again;
@@ -479,16 +482,16 @@ __device__ __forceinline__ void weigh_within_bound(uint32_t (&p)[SCORES / 2], fl
 /* ---- consumer: a tile ----------------------------------------------------------------------------------------- */
 
 /* A team is the warpgroups that work on the same rows: one, or one for each share of the keys. Named barriers: 0 is
- * __syncthreads, then one of each team. */
+ * __syncthreads, then one of each team, then one of each warpgroup for its turns. */
 __device__ __forceinline__ int team_barrier(int team) { return 1 + team; }
 
 /* Turns: a warpgroup waits for its own before it starts its products, and gives the turn to the next when it has. */
-template <typename Tile> __device__ __forceinline__ void turn_wait(int consumer)
+template <typename Tile> __device__ __forceinline__ void await_turn(int consumer)
 {
     bar_sync(1 + Size<Tile>::ROW_GROUPS + consumer, 2 * WARPGROUP);
 }
 
-template <typename Tile> __device__ __forceinline__ void turn_pass(int consumer)
+template <typename Tile> __device__ __forceinline__ void pass_turn(int consumer)
 {
     const int next = consumer + 1 == Size<Tile>::CONSUMERS ? 0 : consumer + 1;
     bar_arrive(1 + Size<Tile>::ROW_GROUPS + next, 2 * WARPGROUP);
@@ -545,8 +548,9 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
 }
 
 /* The same for a tile whose keys two warpgroups share: of its two rows a thread finishes the one that has the number of its
- * share, and leaves what it has of the other one to the thread of the same place in the other warpgroup. A thread's
- * values lie WARPGROUP apart, in fours. Two exchanges, used in turns with the slots of Q, so that nobody writes what is still being read. */
+ * share, and leaves what it has of the other one to the thread of the same place in the other warpgroup. A thread's values
+ * lie WARPGROUP apart, in fours. Two exchanges, used in turns with the slots of Q, so that nobody writes what is still being
+ * read. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float *exchange, const Place &place,
                                                     const Arguments &arg, int team, int row_group, int share,
@@ -625,7 +629,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
     Ring<Tile::STAGES> k, v;
 
     if (TURNS && consumer == S::CONSUMERS - 1)
-        turn_pass<Tile>(consumer); /* the first one begins */
+        pass_turn<Tile>(consumer); /* the first one begins */
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.q_full[q.slot]), q.parity);
         const Place place = smem.place[q.slot];
@@ -674,8 +678,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             const int last = max(sees - 1 - first_key, 0) / Tile::BLOCK_N;
             for (; n > last; --n) {
                 if constexpr (TURNS) {
-                    turn_wait<Tile>(consumer);
-                    turn_pass<Tile>(consumer);
+                    await_turn<Tile>(consumer);
+                    pass_turn<Tile>(consumer);
                 }
                 mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
                 release(&smem.k_empty[k.slot]);
@@ -713,7 +717,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             if constexpr (!Tile::LOOKS_AFTER)
                 mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
             if constexpr (TURNS)
-                turn_wait<Tile>(consumer);
+                await_turn<Tile>(consumer);
             wgmma_hold(o);
             wgmma_hold(p);
             hold_q();
@@ -721,7 +725,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             start_scores<T, Tile>(s, held_q, query, k_operand());
             start_output<T, Tile>(o, p, v_operand());
             if constexpr (TURNS)
-                turn_pass<Tile>(consumer);
+                pass_turn<Tile>(consumer);
             wgmma_wait<1>();
             wgmma_hold(s);
             release(&smem.k_empty[k.slot]);
@@ -733,11 +737,13 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
                 moved = move_maxima(s, rows, alpha, arg.scale_log2);
             const Ring<Tile::STAGES> done = v;
             v.advance();
-            if constexpr (Tile::LOOKS_AFTER) { /* now and not when it is needed: see turns, above */
+            /* Now and not when it is needed: see turns, above. Or never: both are branches that keep the assembler from moving
+             * the wait for O up before the maxima. */
+            if constexpr (Tile::LOOKS_AFTER) {
                 const bool is_next_v_here = mbarrier_try(shared_address(&smem.v_full[v.slot]), v.parity);
                 if (!is_next_v_here)
                     mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
-            } else if (arg.tiles == 0) { /* never: a branch for the assembler, which keeps the wait behind the maxima */
+            } else if (arg.tiles == 0) {
                 mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
             }
             wgmma_wait<0>();
@@ -769,7 +775,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         stored = &smem.q_empty[q.slot];
     }
     if (TURNS && consumer == 0)
-        turn_wait<Tile>(consumer); /* nobody has a turn left */
+        await_turn<Tile>(consumer); /* takes the last pass: no barrier stays half full */
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
 }
@@ -842,9 +848,11 @@ template <typename Tile>
 cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned blocks, cudaStream_t stream,
                         const char **call)
 {
-    if (Size<Tile>::SKIPS && arg.causal)
-        return dtype == ATTN_FP16 ? launch_typed<__half, Tile, !Size<Tile>::SKIPS>(arg, blocks, stream, call)
-                                  : launch_typed<__nv_bfloat16, Tile, !Size<Tile>::SKIPS>(arg, blocks, stream, call);
+    if constexpr (Size<Tile>::SKIPS) {
+        if (arg.causal) /* no turns among warpgroups that leave out different blocks */
+            return dtype == ATTN_FP16 ? launch_typed<__half, Tile, false>(arg, blocks, stream, call)
+                                      : launch_typed<__nv_bfloat16, Tile, false>(arg, blocks, stream, call);
+    }
     return dtype == ATTN_FP16 ? launch_typed<__half, Tile, true>(arg, blocks, stream, call)
                               : launch_typed<__nv_bfloat16, Tile, true>(arg, blocks, stream, call);
 }

@@ -3,9 +3,10 @@
 
     scripts/readme_table.py [--check] [--readme FILE] [RECORD.jsonl ...]
 
-Without records: all of results/h200/*.jsonl. The figures of a line come from one record: of those with the most of its
-lengths, the newest. The table goes between the lines `<!-- results:begin -->` and `<!-- results:end -->`; with --check
-nothing is written and the exit code is 1 when README.md says something else. Needs Python 3 and nothing beside it.
+Without records: all of results/h200/*.jsonl. The figures of an implementation in a line come from one record: of those with
+the most of its lengths, the newest. The table goes between the lines `<!-- results:begin -->` and `<!-- results:end -->`;
+with --check nothing is written and the exit code is 1 when README.md says something else. Needs Python 3 and nothing
+beside it.
 
 One line per direction, mask and head_dim, bf16, in the default convention (16384 tokens, heads x head_dim = 2048, cold
 L2, normal inputs): TFLOPS of the fastest of our fused implementations that passed its check, its share of the GEMM
@@ -79,17 +80,18 @@ def is_ours(row):
     )
 
 
-def newest_rows(rows):
-    """Of each (mode, causal, head_dim) the rows of one file: of those with the most of LENGTHS, the newest."""
+def rows_of_newest_record(rows):
+    """Of each (mode, causal, head_dim, impl, layout) the rows of one file: of those with the most of LENGTHS, the newest. A case
+    that is in a file more than once counts as it was last."""
     lines = {}
-    for row in rows:
-        line = lines.setdefault(tuple(row.get(name) for name in ("mode", "causal", "head_dim")), {})
-        line.setdefault(row["file"], []).append(row)
-    newest = []
+    for row in sorted(rows, key=lambda row: row.get("time_utc", "")):
+        files = lines.setdefault(tuple(row.get(name) for name in ("mode", "causal", "head_dim", "impl", "layout")), {})
+        files.setdefault(row["file"], {})[row["q_len"]] = row
+    chosen = []
     for files in lines.values():
-        newest += max(files.values(), key=lambda file: (len({row["q_len"] for row in file} & set(LENGTHS)),
-                                                        max(row.get("time_utc", "") for row in file)))
-    return newest
+        chosen += max(files.values(), key=lambda cases: (len(cases.keys() & set(LENGTHS)),
+                                                         max(row.get("time_utc", "") for row in cases.values()))).values()
+    return chosen
 
 
 def fastest(rows):
@@ -113,13 +115,13 @@ def together(rows, name):
 
 
 def render(rows):
-    rows = newest_rows([row for row in rows if is_ours(row)])
+    rows = [row for row in rows if is_ours(row)]
     if not rows:
         raise Refused(f"no checked fused {DTYPE} row with {TOKENS} tokens and heads x head_dim = {HIDDEN}")
     devices = sorted({row.get("device", "") for row in rows})
     if len(devices) != 1:
         raise Refused("records of more than one device: " + ", ".join(devices))
-    table = fastest(rows)
+    table = fastest(rows_of_newest_record(rows))
     used = [row for line in table.values() for row in line.values()]
     name = devices[0].removeprefix("NVIDIA ") if hasattr(str, "removeprefix") else devices[0]
     text = [

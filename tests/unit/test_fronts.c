@@ -32,7 +32,7 @@ static void tiles_follow_head_dim_and_length(void **state)
     (void)state;
     assert_string_equal(chosen(self_attention(4, 16, 4096, 128, true), ATTN_FWD), "fwd_d128_m128n128_s2");
     /* Blocks of 128 keys go past the diagonal of causal rows; full ones are 2752 tiles of 192 rows in 21 rounds, of 256 rows
-     * 2048 in 16, 2 % more. */
+     * 2048 in 16, with more rows in all. */
     assert_string_equal(chosen(self_attention(1, 32, 16384, 64, true), ATTN_FWD), "fwd_d64_m256n64_s5");
     assert_string_equal(chosen(self_attention(1, 32, 16384, 64, false), ATTN_FWD), "fwd_d64_m192n128_s3");
     /* Of 1024 rows 192 pad an eighth. */
