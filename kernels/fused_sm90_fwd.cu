@@ -106,9 +106,9 @@
  *     row; a loop that never repeats keeps the exponentials behind the wait for O (race 34)
  *                                              x                                    1.17 1.24 1.28   1.24 1.25 1.29
  *                                             ->                                    1.22 1.26 1.29   1.28 1.26 1.32
- *     Without that loop half of it. Where the maxima of a thread's two rows are in registers of one bank, its FFMAs cannot keep
- *     them at hand (.reuse in the listing) and read them again at each score: - 3 to - 5 %. Ports of the register file are
- *     scarce, as wgmma uses them too.
+ *     Without that loop half of it. lazye of race 34, two comparisons and two choices a step fewer, is 2 to 6 % slower than
+ *     this in the tiles whose FFMAs thereby lost .reuse of the rows' maxima in the listing, and 2 % in the tile that kept
+ *     it (few tiles, full; causal equal): ports of the register file, which wgmma uses too, are a guess and not the whole of it.
  *   15 (d64) instead, maxima looked at after the weights, two in a register: 15 instructions for 64 scores instead of 32, not
  *     between S' and the exponentials, and scores outlive them for the rare case (expected 5 %; races 35 and 36)
  *       256 x 64                               x                                    1.18             1.25
@@ -128,7 +128,10 @@
  *   18 a quarter of Q in registers for 256 x 64, whose S takes 128 bytes a clock from shared memory (race 42)
  *                                              x                                    1.31 1.31 1.31   1.34 1.36 1.36
  *                                             ->                                    1.32 1.33 1.33   1.35 1.38 1.38
- *   19 64 x 128 between two warpgroups, all of Q in registers, where 128 rows leave multiprocessors without work (races 46 and 47; 8 heads)
+ *     Another build of the same, the registers as one array, gained nothing (race 43: 1.30 1.31 1.31, 1.34 1.36 1.35): of this
+ *     gain the assembler's arrangement is a part, as of every 1 % here.
+ *   19 64 x 128 between two warpgroups, all of Q in registers, where 128 rows leave multiprocessors without work (races 46
+ *     and 47; 8 heads)
  *       1k                                     x                                    1.21             1.24
  *                                             ->                                    1.50             1.42
  *       2k                                     x                                                     1.26
@@ -145,10 +148,13 @@
  *   racecheck reports which tile a slot of Q holds (`place`), written by the producer against the reads of the slot's last
  *   use, where a block takes more tiles than slots. The reads come before the __syncwarp of store_tile, and it before the
  *   arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of fused_sm90_bwd.cu explains.
- *   next: 64 x 256 beside 64 x 128, where the estimate of time knows what a tile costs beside its keys. A step of 256 x 64 takes
- *     some 1700 clocks, where the exponentials need 1024 and the products 1024. Few tiles, by the clock in one launch: 3700
- *     clocks until the first K is there, 1900 for the first block, 1100 to join. d128 from 8k on runs into the power limit: K
- *     and V by multicast to pairs of blocks, fewer uniform instructions a product (four). `place` read by lane 0 alone.
+ *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r). d64 full: - 4.0 % on one host (race 49 beside its paper
+ *   grid), - 7.5 % on another with one GPU (race 44, three processes).
+ *   next: few tiles again, on a host with one GPU: 3000 to 3800 clocks until the first K is there (races/20261122-clock-k2.txt).
+ *     `passes` and turns in gpu_test_blocks. 64 x 256 beside 64 x 128, where the estimate of time knows what a tile costs beside
+ *     its keys. A step of 256 x 64 takes some 1700 clocks by its TFLOPS at 1.74 GHz, where the exponentials need 1024 and the
+ *     products 1024. d128 from 8k on runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform
+ *     instructions a product (four). `place` read by lane 0 alone, which racecheck would follow.
  */
 #include "kernels/fused_sm90.h"
 
