@@ -1,16 +1,17 @@
 /* fused_sm90, forward: FlashAttention (Dao 2023, algorithm 1) on wgmma and TMA, for compute capability 9.0.
  *
  * A block lives as long as the kernel, one on each multiprocessor, and takes tiles of BLOCK_M rows of one head, one after
- * the other. One warpgroup copies, two to four compute: each has 64 rows, whose scores, probabilities and output stay in its
- * registers, and all keys, or (KEY_SHARES 2) a half of every block of keys; such halves are added up in shared memory.
+ * the other. Two threads of one warpgroup copy, two to four warpgroups compute: each has 64 rows, whose scores, probabilities
+ * and output stay in its registers, and all keys, or (KEY_SHARES 2) a half of every block of keys; such halves are added up in
+ * shared memory.
  *
- *   producer (one thread)                          consumer (a warpgroup of 64 rows)
- *     K of a step one step before V, on into         S = Q K_last^T; softmax
- *     the next tile, as far ahead as slots           for n = last - 1 .. 0
- *     are free:                                        in its turn issue S' = Q K_n^T, then O += P V_{n+1}
- *       .. K_1 V_2 K_0 V_1 Q' K'_last V_0 ..           d128: maxima of S' while O += P V still runs
- *     takes the next tile at its last but two          wait for O; P = 2^S' in 16 bits
- *     blocks                                           d64: maxima of P; where one is too large, of S', and P again
+ *   two threads that copy, on into the next tile   consumer (a warpgroup of 64 rows)
+ *   as far ahead as slots are free                   S = Q K_last^T; softmax
+ *     .. K_2 K_1 K_0 Q' K'_last ..                   for n = last - 1 .. 0
+ *        takes the next tile before K_1                in its turn issue S' = Q K_n^T, then O += P V_{n+1}
+ *     .. V_2 V_1 V_0 V'_last ..                        d128: maxima of S' while O += P V still runs
+ *                                                      wait for O; P = 2^S' in 16 bits
+ *                                                      d64: maxima of P; where one is too large, of S', and P again
  *                                                      rescale O if a maximum moved
  *                                                    O += P V_0; O / l to Q's slot, TMA store
  *
@@ -145,15 +146,35 @@
  *     serialised (C7513); for 256 x 64 more of Q in registers spills; 128 x 128 between two warpgroups (1.13 beside 1.23), 64 x 256
  *     (1k 1.53 and 1.43, 4 heads at 2k 1.69 beside 1.58, but 2k causal 1.28 beside 1.34); descriptors asked for by another
  *     warp (+-0.5 %).
- *   racecheck reports which tile a slot of Q holds (`place`), written by the producer against the reads of the slot's last
+ *   20 (all) the threads that copy are chosen by elect.sync and not by threadIdx.x == 0, of which the assembler does not see
+ *     that it is one thread: it had put a loop of ten instructions around each copy (race 59; 53 for the division)
+ *       d64 1k 4k 16k                          x                                    1.32 1.33 1.34   1.34 1.37 1.38
+ *         places by products, no division     ->                                    1.34 1.33 1.34   1.37 1.38 1.37
+ *         elect.sync                          ->                                    1.37 1.36 1.36   1.40 1.41 1.41
+ *       d128 1k 4k 16k                         x     1.14 1.16 1.16  1.19 1.26 1.27
+ *         places by products                  ->     1.15 1.16 1.16  1.21 1.27 1.27
+ *         elect.sync                          ->     1.18 1.19 1.19  1.24 1.29 1.29
+ *     Every instruction of these threads is issued beside the 850 that the consumers in the same quarter of the multiprocessor
+ *     execute in a step: a loop over K and V, some 30 more a step, takes 1 to 2 % back (race 62).
+ *   21 (d64) V by a thread of its own in the next quarter (races 63, 64, 66)
+ *       d64 1k 4k 16k                         ->                                    1.38 1.37 1.37   1.43 1.43 1.43
+ *       d128 1k 4k 16k                        ->     1.17 1.18 1.18  1.22 1.28 1.29
+ *     What d128 loses by it, 0.6 to 1 %, is not understood: not where the code lies (races 64 and 65).
+ *   22 few tiles: one step of Q in registers for 128 x 128 (nothing in race 50, 1.5 % after 20, race 61); the first loads before
+ *     the block's first barrier, and what is seldom executed out of the way of what is fetched first: instructions come from
+ *     cold caches too (races 52, 54)
+ *       2k                                     x                                    1.24             1.34
+ *                                             ->                                    1.28             1.37
+ *     no gain: the first Q and K asked for by address, for their pages (-1.3 to -2 %, though the clocks of a loop of one kernel
+ *     show them 300 clocks earlier), O and LSE likewise (-0.4 to -0.9 %), LSE stored after O (0 to -0.7 %), two steps of Q in
+ *     registers (spills, -33 %). One copying warp instead of four does not give consumers more registers: 17 warps are five in one
+ *     quarter, which leaves 96 for each.
+ *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the slot's last
  *   use, where a block takes more tiles than slots. The reads come before the __syncwarp of store_tile, and it before the
  *   arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of fused_sm90_bwd.cu explains.
- *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r). d64 full: - 4.0 % on one host (race 49 beside its paper
- *   grid), - 7.5 % on another with one GPU (race 44, three processes).
- *   next: few tiles again, on a host with one GPU: 3000 to 3800 clocks until the first K is there (races/20261122-clock-k2.txt).
- *     `passes` and turns in gpu_test_blocks. 64 x 256 beside 64 x 128, where the estimate of time knows what a tile costs beside
- *     its keys. A step of 256 x 64 takes some 1700 clocks by its TFLOPS at 1.74 GHz, where the exponentials need 1024 and the
- *     products 1024. d128 from 8k on runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform
+ *   next: what d128 loses by 21. elect.sync in the backward, where the same loops are around its copies and additions (mind that
+ *     counts of loads are then known to one thread alone). 64 x 256 beside 64 x 128, where the estimate of time knows what a tile
+ *     costs beside its keys. d128 from 8k on runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform
  *     instructions a product (four). `place` read by lane 0 alone, which racecheck would follow.
  */
 #include "kernels/fused_sm90.h"
@@ -168,6 +189,8 @@
 
 #include "kernels/checks.h"
 #include "kernels/device/bar_sync.cuh"
+#include "kernels/device/divide.cuh"
+#include "kernels/device/elect.cuh"
 #include "kernels/device/exp2.cuh"
 #include "kernels/device/ldmatrix.cuh"
 #include "kernels/device/mbarrier.cuh"
@@ -209,7 +232,7 @@ enum Look { BEFORE, AFTER };
     ROW(128, 128, 128, 2, 1, BEFORE, 0, 100)                                                                           \
     ROW(64, 192, 128, 3, 1, AFTER, 0, 100)                                                                             \
     ROW(64, 256, 64, 5, 1, AFTER, 1, 99)                                                                               \
-    ROW(64, 128, 128, 3, 2, AFTER, 0, 104)                                                                             \
+    ROW(64, 128, 128, 3, 2, AFTER, 1, 104)                                                                             \
     ROW(64, 64, 128, 5, 2, AFTER, 4, 150)
 
 #define TILE_NAME(DIM, ROWS, KEYS, KV, SHARES) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SHARES
@@ -251,9 +274,9 @@ template <typename Tile> struct alignas(1024) Smem {
     uint16_t q[Q_STAGES][Tile::BLOCK_M * Tile::HEAD_DIM]; /* Q, and O at the end */
     uint16_t k[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
     uint16_t v[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
-    uint64_t q_full[Q_STAGES], q_empty[Q_STAGES];
+    uint64_t q_full[Q_STAGES], q_empty[Q_STAGES], place_full[Q_STAGES];
     uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
-    Place place[Q_STAGES]; /* which tile a slot of Q holds; as full as q_full says */
+    Place place[Q_STAGES]; /* which tile a slot of Q holds or waits for */
     /* Between shares of the keys. */
     alignas(16) float exchange[Q_STAGES][Size<Tile>::EXCHANGE > 0 ? Size<Tile>::EXCHANGE : 4];
 };
@@ -262,10 +285,12 @@ struct Arguments {
     CUtensorMap q, k, v, o;
     float *lse; /* [batch, q_heads, q_len] */
     int *next;  /* tiles that were taken beyond the first of each block; NULL = there are none beyond */
-    int q_len, kv_len, q_heads, group, row_tiles;
-    int first_heads, section_heads; /* heads of the first section, which may be smaller, and of the others */
-    int tiles;                      /* row_tiles * batch * q_heads */
-    float scale_log2;               /* scale * log2(e) */
+    int q_len, kv_len, row_tiles;
+    Divisor heads, group;               /* q_heads; query heads of a key head */
+    Divisor first_heads, section_heads; /* heads of the first section, which may be smaller, and of the others */
+    Divisor section_tiles;              /* row_tiles * section_heads */
+    int tiles;                          /* row_tiles * batch * q_heads */
+    float scale_log2;                   /* scale * log2(e) */
     bool causal;
 };
 
@@ -284,18 +309,19 @@ template <typename Tile> __device__ __forceinline__ int blocks_of(const Argument
 
 template <typename Tile> __device__ __forceinline__ Place place_of(const Arguments &arg, int tile)
 {
-    const int first_tiles = arg.first_heads * arg.row_tiles, section_tiles = arg.section_heads * arg.row_tiles;
-    int first_head = 0, heads = arg.first_heads;
-    if (tile >= first_tiles) {
-        const int section = (tile - first_tiles) / section_tiles;
-        tile -= first_tiles + section * section_tiles;
-        first_head = arg.first_heads + section * arg.section_heads;
-        heads = arg.section_heads;
+    const int first_tiles = arg.first_heads.divisor * arg.row_tiles;
+    const bool is_first = tile < first_tiles;
+    int first_head = 0;
+    if (!is_first) {
+        const int section = quotient(tile - first_tiles, arg.section_tiles);
+        tile -= first_tiles + section * arg.section_tiles.divisor;
+        first_head = arg.first_heads.divisor + section * arg.section_heads.divisor;
     }
-    const int rank = tile / heads, head = first_head + tile - rank * heads, batch = head / arg.q_heads;
-    const int row_tile = arg.causal ? arg.row_tiles - 1 - rank : rank;
+    const Divisor &heads = is_first ? arg.first_heads : arg.section_heads;
+    const int rank = quotient(tile, heads), head = first_head + tile - rank * heads.divisor;
+    const int batch = quotient(head, arg.heads), row_tile = arg.causal ? arg.row_tiles - 1 - rank : rank;
     const int first_row = row_tile * Tile::BLOCK_M;
-    return {batch, head - batch * arg.q_heads, first_row, blocks_of<Tile>(arg, first_row)};
+    return {batch, head - batch * arg.heads.divisor, first_row, blocks_of<Tile>(arg, first_row)};
 }
 
 /* ---- producer ------------------------------------------------------------------------------------------------- */
@@ -313,63 +339,103 @@ __device__ __forceinline__ void load_panels(const void *slot, const CUtensorMap 
                  batch);
 }
 
-/* Loads in the order of use: K of a step one step before V, also from one tile to the next, whose Q comes a step before its
- * first K is used. The next tile is taken as late as hides its latency: who takes it early cannot know that it will be
- * free last. */
-template <typename Tile> __device__ __forceinline__ void produce(Smem<Tile> &smem, const Arguments &arg)
+template <typename Tile>
+__device__ __forceinline__ void load_q(Smem<Tile> &smem, const Arguments &arg, int slot, const Place &place)
 {
-    using S = Size<Tile>;
+    smem.place[slot] = place;
+    mbarrier_arrive(shared_address(&smem.place_full[slot]));
+    load_panels<Tile, Size<Tile>::Q_PANEL_BYTES>(smem.q[slot], &arg.q, &smem.q_full[slot], L2_EVICT_FIRST,
+                                                 place.first_row, place.head, place.batch);
+}
+
+template <typename Tile>
+__device__ __forceinline__ void load_k(Smem<Tile> &smem, const Arguments &arg, int slot, int n, int kv_head, int batch)
+{
+    load_panels<Tile, Size<Tile>::KV_PANEL_BYTES>(smem.k[slot], &arg.k, &smem.k_full[slot], L2_EVICT_LAST,
+                                                  n * Tile::BLOCK_N, kv_head, batch);
+}
+
+template <typename Tile>
+__device__ __forceinline__ void load_v(Smem<Tile> &smem, const Arguments &arg, int slot, int n, int kv_head, int batch)
+{
+    load_panels<Tile, Size<Tile>::KV_PANEL_BYTES>(smem.v[slot], &arg.v, &smem.v_full[slot], L2_EVICT_LAST,
+                                                  n * Tile::BLOCK_N, kv_head, batch);
+}
+
+/* The first loads, into slots that nobody has used, as soon as there are barriers: beside the barriers' set-up and not in the
+ * producers, whose instructions lie far behind and have to be fetched, too. */
+template <typename Tile> __device__ __forceinline__ void load_first(Smem<Tile> &smem, const Arguments &arg)
+{
+    const Place place = place_of<Tile>(arg, blockIdx.x);
+    const int kv_head = quotient(place.head, arg.group);
+    load_q<Tile>(smem, arg, 0, place);
+    load_k<Tile>(smem, arg, 0, place.blocks - 1, kv_head, place.batch);
+    load_v<Tile>(smem, arg, 0, place.blocks - 1, kv_head, place.batch);
+}
+
+/* Q and K, those of the next tile before V_0 of this one. It is taken as late as hides its latency: who takes it early cannot
+ * know that it will be free last. */
+template <typename Tile> __device__ __forceinline__ void produce_qk(Smem<Tile> &smem, const Arguments &arg)
+{
     Ring<Q_STAGES> q;
-    Ring<Tile::STAGES> k, v;
-    const auto load_q = [&](const Place &place) {
-        mbarrier_wait(shared_address(&smem.q_empty[q.slot]), q.parity ^ 1);
-        smem.place[q.slot] = place;
-        load_panels<Tile, S::Q_PANEL_BYTES>(smem.q[q.slot], &arg.q, &smem.q_full[q.slot], L2_EVICT_FIRST,
-                                            place.first_row, place.head, place.batch);
-        q.advance();
-    };
-    const auto load_k = [&](const Place &place, int kv_head, int n) {
+    Ring<Tile::STAGES> k;
+    const auto next_k = [&](const Place &place, int kv_head, int n) {
         mbarrier_wait(shared_address(&smem.k_empty[k.slot]), k.parity ^ 1);
-        load_panels<Tile, S::KV_PANEL_BYTES>(smem.k[k.slot], &arg.k, &smem.k_full[k.slot], L2_EVICT_LAST,
-                                             n * Tile::BLOCK_N, kv_head, place.batch);
+        load_k<Tile>(smem, arg, k.slot, n, kv_head, place.batch);
         k.advance();
     };
-    const auto load_v = [&](const Place &place, int kv_head, int n) {
-        mbarrier_wait(shared_address(&smem.v_empty[v.slot]), v.parity ^ 1);
-        load_panels<Tile, S::KV_PANEL_BYTES>(smem.v[v.slot], &arg.v, &smem.v_full[v.slot], L2_EVICT_LAST,
-                                             n * Tile::BLOCK_N, kv_head, place.batch);
-        v.advance();
-    };
-    const Place no_more = {0, 0, 0, 0};
     Place place = place_of<Tile>(arg, blockIdx.x);
-    int kv_head = place.head / arg.group; /* once a tile: the division needs the unit that the exponentials saturate */
+    int kv_head = quotient(place.head, arg.group);
 
-    load_q(place);
-    load_k(place, kv_head, place.blocks - 1);
-    while (place.blocks > 0) {
-        Place next = no_more;
-        int tile = arg.tiles, next_kv_head = 0;
-        const int take_at = arg.next == NULL ? -1 : min(2, place.blocks - 1);
-        for (int n = place.blocks - 1; n >= 0; --n) {
-            if (n == take_at)
-                tile = atomicAdd(arg.next, 1) + static_cast<int>(gridDim.x);
-            if (n > 0) {
-                load_k(place, kv_head, n - 1);
-            } else if (tile < arg.tiles) {
-                next = place_of<Tile>(arg, tile);
-                next_kv_head = next.head / arg.group;
-                load_k(next, next_kv_head, next.blocks - 1);
-            }
-            load_v(place, kv_head, n);
-            if (n == min(1, place.blocks - 1) && tile < arg.tiles)
-                load_q(place_of<Tile>(arg, tile));
-        }
-        place = next;
-        kv_head = next_kv_head;
+    q.advance(); /* load_first */
+    k.advance();
+    for (;;) {
+        int n = place.blocks - 2;
+#pragma unroll 1
+        for (; n > 1; --n)
+            next_k(place, kv_head, n);
+        const int tile = arg.next == NULL ? arg.tiles : atomicAdd(arg.next, 1) + static_cast<int>(gridDim.x);
+#pragma unroll 1
+        for (; n >= 0; --n)
+            next_k(place, kv_head, n);
+        mbarrier_wait(shared_address(&smem.q_empty[q.slot]), q.parity ^ 1);
+        if (tile >= arg.tiles)
+            break;
+        place = place_of<Tile>(arg, tile);
+        kv_head = quotient(place.head, arg.group);
+        load_q<Tile>(smem, arg, q.slot, place);
+        q.advance();
+        next_k(place, kv_head, place.blocks - 1);
     }
-    mbarrier_wait(shared_address(&smem.q_empty[q.slot]), q.parity ^ 1);
-    smem.place[q.slot] = no_more;
+    smem.place[q.slot] = {0, 0, 0, 0}; /* there are no more */
+    mbarrier_arrive(shared_address(&smem.place_full[q.slot]));
     mbarrier_arrive(shared_address(&smem.q_full[q.slot]));
+}
+
+/* V: a thread of its own, whose warp is in another quarter of the multiprocessor, as its instructions take their turn from the
+ * consumers there. It learns of tiles as they do, but does not wait for Q. */
+template <typename Tile> __device__ __forceinline__ void produce_v(Smem<Tile> &smem, const Arguments &arg)
+{
+    Ring<Q_STAGES> q;
+    Ring<Tile::STAGES> v;
+    int loaded = 1; /* load_first */
+
+    v.advance();
+    for (;; q.advance()) {
+        mbarrier_wait(shared_address(&smem.place_full[q.slot]), q.parity);
+        const Place place = smem.place[q.slot];
+        mbarrier_arrive(shared_address(&smem.q_empty[q.slot]));
+        if (place.blocks == 0)
+            break;
+        const int kv_head = quotient(place.head, arg.group);
+#pragma unroll 1
+        for (int n = place.blocks - 1 - loaded; n >= 0; --n) {
+            mbarrier_wait(shared_address(&smem.v_empty[v.slot]), v.parity ^ 1);
+            load_v<Tile>(smem, arg, v.slot, n, kv_head, place.batch);
+            v.advance();
+        }
+        loaded = 0;
+    }
 }
 
 /* ---- consumer: products --------------------------------------------------------------------------------------- */
@@ -517,7 +583,7 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
 {
     const int lane = threadIdx.x % 32, warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16;
     const int row = place.first_row + warp_row + lane / 4;
-    float *lse = arg.lse + (int64_t(place.batch) * arg.q_heads + place.head) * arg.q_len;
+    float *lse = arg.lse + (int64_t(place.batch) * arg.heads.divisor + place.head) * arg.q_len;
     float inverse[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -588,7 +654,7 @@ __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float 
     const bool sees_none = sum == 0.0f;
     const float inverse = sees_none ? 0.0f : __fdividef(1.0f, sum);
     if (lane % 4 == 0 && row < arg.q_len)
-        arg.lse[(int64_t(place.batch) * arg.q_heads + place.head) * arg.q_len + row] =
+        arg.lse[(int64_t(place.batch) * arg.heads.divisor + place.head) * arg.q_len + row] =
             sees_none ? -INFINITY : LN_2 * (most + __log2f(sum));
     keep *= inverse;
     add *= inverse;
@@ -682,6 +748,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         if constexpr (S::SKIPS) { /* the blocks that none of these rows sees, up to a last one */
             const int sees = first_row >= arg.q_len ? 0 : arg.causal ? first_row + 64 + shift : arg.kv_len;
             const int last = max(sees - 1 - first_key, 0) / Tile::BLOCK_N;
+            /* Unrolled it is code between what is fetched at the start; causal 192 x 128 gets a worse loop below without. */
+#pragma unroll(TURNS ? 1 : 2)
             for (; n > last; --n) {
                 if constexpr (TURNS) {
                     await_turn<Tile>(consumer);
@@ -795,13 +863,14 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const
     extern __shared__ char shared[];
     Smem<Tile> &smem = *reinterpret_cast<Smem<Tile> *>(shared);
     /* The same in all threads of a warp, and the compiler knows it. */
-    const int warpgroup = __shfl_sync(WHOLE_WARP, threadIdx.x / WARPGROUP, 0);
+    const int warp = __shfl_sync(WHOLE_WARP, threadIdx.x / 32, 0), warpgroup = warp / 4;
 
-    if (threadIdx.x == 0) {
+    if (warp == 0 && elect_one()) {
         constexpr int CONSUMER_WARPS = S::CONSUMERS * 4;
         for (int i = 0; i < Q_STAGES; ++i) {
             mbarrier_init(shared_address(&smem.q_full[i]), 1);
-            mbarrier_init(shared_address(&smem.q_empty[i]), CONSUMER_WARPS);
+            mbarrier_init(shared_address(&smem.place_full[i]), 1);
+            mbarrier_init(shared_address(&smem.q_empty[i]), CONSUMER_WARPS + 1); /* produce_v */
         }
         for (int i = 0; i < Tile::STAGES; ++i) {
             mbarrier_init(shared_address(&smem.k_full[i]), 1);
@@ -814,12 +883,17 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const
         tma_prefetch_map(&arg.k);
         tma_prefetch_map(&arg.v);
         tma_prefetch_map(&arg.o);
+        load_first<Tile>(smem, arg);
     }
     __syncthreads();
     if (warpgroup == 0) {
         registers_decrease<S::PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0)
-            produce<Tile>(smem, arg);
+        if (warp < 2 && elect_one()) {
+            if (warp == 0)
+                produce_qk<Tile>(smem, arg);
+            else
+                produce_v<Tile>(smem, arg);
+        }
     } else {
         registers_increase<S::CONSUMER_REGISTERS>();
         consume<T, Tile, TURNS>(smem, arg, warpgroup - 1);
@@ -935,8 +1009,9 @@ void set_sections(Arguments *arg, const struct attn_problem *p, const struct att
 
     sections = sections < 1 ? 1 : sections > groups ? groups : sections;
     const int64_t size = (groups + sections - 1) / sections, others = (groups - 1) / size;
-    arg->section_heads = int(size * group);
-    arg->first_heads = int((groups - others * size) * group);
+    arg->section_heads = divisor_of(size * group);
+    arg->section_tiles = divisor_of(size * group * arg->row_tiles);
+    arg->first_heads = divisor_of((groups - others * size) * group);
 }
 
 enum attn_status make_arguments(const struct attn_request *request, const struct attn_tensors *t, const Variant *v,
@@ -955,8 +1030,8 @@ enum attn_status make_arguments(const struct attn_request *request, const struct
     arg->next = static_cast<int *>(workspace);
     arg->q_len = int(p->q_len);
     arg->kv_len = int(p->kv_len);
-    arg->q_heads = int(p->q_heads);
-    arg->group = int(p->q_heads / p->kv_heads);
+    arg->heads = divisor_of(p->q_heads);
+    arg->group = divisor_of(p->q_heads / p->kv_heads);
     arg->row_tiles = int(row_tiles_of(p, v));
     arg->tiles = int(arg->row_tiles * p->batch * p->q_heads);
     set_sections(arg, p, request->device);

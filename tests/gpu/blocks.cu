@@ -1,11 +1,15 @@
 #include "tests/gpu/blocks.h"
 
+#include "kernels/device/bar_sync.cuh"
 #include "kernels/device/bulk.cuh"
+#include "kernels/device/divide.cuh"
+#include "kernels/device/elect.cuh"
 #include "kernels/device/ldmatrix.cuh"
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/panel_sm80.cuh"
 #include "kernels/device/ring.cuh"
 #include "kernels/device/shared_memory.cuh"
+#include "kernels/device/softmax_sm90.cuh"
 #include "kernels/device/stmatrix.cuh"
 #include "kernels/device/tma.cuh"
 #include "kernels/device/turn.cuh"
@@ -15,7 +19,7 @@ using namespace device;
 
 namespace {
 
-constexpr int WARPGROUP = 128, PANEL_BYTES = 64 * 128;
+constexpr int WARPGROUP = BLOCKS_WARPGROUP, PANEL_BYTES = 64 * 128;
 constexpr uint16_t POISON = 0x5a5a;
 
 /* Element (row, column) of panels of 64 rows that lie one after the other. */
@@ -211,6 +215,68 @@ __global__ void take_turns(int tiles, const float *in, float *sums, int *turns)
         turn_next(turn, NULL, 0);
 }
 
+/* As in fused_sm90_fwd.cu: a named barrier of each warpgroup alone, and one of each where it waits for its turn and the
+ * warpgroup before it arrives. */
+__global__ void take_warpgroup_turns(int turns, uint32_t *last, int *order)
+{
+    __shared__ uint32_t x[WARPGROUP];
+    __shared__ int position;
+    const int warpgroups = blockDim.x / WARPGROUP, warpgroup = threadIdx.x / WARPGROUP, thread = threadIdx.x % WARPGROUP;
+    const int own = 1 + warpgroups + warpgroup, next = 1 + warpgroups + (warpgroup + 1) % warpgroups;
+
+    if (threadIdx.x < WARPGROUP)
+        x[thread] = thread;
+    if (threadIdx.x == 0)
+        position = 0;
+    __syncthreads();
+    if (warpgroup == warpgroups - 1)
+        bar_arrive(next, 2 * WARPGROUP); /* the first one begins */
+    for (int turn = warpgroup; turn < turns; turn += warpgroups) {
+        bar_sync(own, 2 * WARPGROUP);
+        if (thread / 32 == turn % 4)
+            __nanosleep(500); /* a warp is late: it shows where another does not wait for it */
+        const uint32_t before = x[(thread + BLOCKS_AWAY) % WARPGROUP];
+        bar_sync(1 + warpgroup, WARPGROUP); /* all four warps have read */
+        x[thread] = 3 * before + turn + warpgroup;
+        if (thread == 0)
+            order[position++] = warpgroup;
+        bar_arrive(next, 2 * WARPGROUP);
+    }
+    if (warpgroup == 0) {
+        bar_sync(own, 2 * WARPGROUP); /* takes the last pass */
+        last[thread] = x[thread];
+    }
+}
+
+/* ---- softmax -------------------------------------------------------------------------------------------------- */
+
+template <int PAIRS> __global__ void find_passing(const uint32_t *p, uint32_t headroom, bool *passed, int count)
+{
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    uint32_t pairs[PAIRS];
+    if (row >= count)
+        return;
+#pragma unroll
+    for (int i = 0; i < PAIRS; ++i)
+        pairs[i] = p[row * PAIRS + i];
+    passed[row] = passes(pairs, headroom);
+}
+
+/* ---- places --------------------------------------------------------------------------------------------------- */
+
+__global__ void divide(Divisor by, const int *dividends, int *quotients, int count)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count)
+        quotients[i] = quotient(dividends[i], by);
+}
+
+__global__ void elect(int *elected)
+{
+    const bool first = elect_one();
+    elected[threadIdx.x] = first + 2 * elect_one();
+}
+
 } // namespace
 
 extern "C" {
@@ -253,9 +319,35 @@ cudaError_t blocks_ring(bool bulk, bool one_lane, const int *in, int *out, int c
     return cudaGetLastError();
 }
 
+cudaError_t blocks_divide(int divisor, const int *dividends, int *quotients, int count)
+{
+    divide<<<(count + 127) / 128, 128>>>(divisor_of(divisor), dividends, quotients, count);
+    return cudaGetLastError();
+}
+
+cudaError_t blocks_elect(int *elected)
+{
+    elect<<<1, BLOCKS_ELECTORS>>>(elected);
+    return cudaGetLastError();
+}
+
 cudaError_t blocks_turns(int blocks, int tiles, const float *in, float *sums, int *turns)
 {
     take_turns<<<blocks, 64>>>(tiles, in, sums, turns);
+    return cudaGetLastError();
+}
+
+cudaError_t blocks_warpgroup_turns(int warpgroups, int turns, uint32_t *last, int *order)
+{
+    take_warpgroup_turns<<<1, warpgroups * WARPGROUP>>>(turns, last, order);
+    return cudaGetLastError();
+}
+
+cudaError_t blocks_passes(int pairs, const uint32_t *p, uint32_t headroom, bool *passed, int count)
+{
+    if (pairs != 16 && pairs != 32)
+        return cudaErrorInvalidValue;
+    (pairs == 16 ? find_passing<16> : find_passing<32>)<<<(count + 127) / 128, 128>>>(p, headroom, passed, count);
     return cudaGetLastError();
 }
 

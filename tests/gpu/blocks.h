@@ -12,6 +12,8 @@ extern "C" {
 #endif
 
 enum { BLOCKS_M = 64, BLOCKS_K = 64 }; /* rows of A, and k: four steps of wgmma */
+enum { BLOCKS_ELECTORS = 64 };
+enum { BLOCKS_WARPGROUP = 128, BLOCKS_AWAY = 37 }; /* threads; how far on one reads: what another warp and lane wrote */
 
 /* How A and B of a product lie (kernels/device/wgmma.cuh). */
 enum blocks_operands {
@@ -38,11 +40,26 @@ cudaError_t blocks_move_matrix(const uint16_t *in, uint16_t *out);
  * fills the slots. `one_lane`: a slot is given back by one lane for its warp, not by every lane. */
 cudaError_t blocks_ring(bool bulk, bool one_lane, const int *in, int *out, int count);
 
+/* quotients[i] = dividends[i] / divisor, for `count` numbers at or above 0; the divisor is 1 or more. */
+cudaError_t blocks_divide(int divisor, const int *dividends, int *quotients, int count);
+
+/* elected[BLOCKS_ELECTORS], of two warps: 1 for who was elected first, plus 2 for who was elected second. */
+cudaError_t blocks_elect(int *elected);
+
 /* Blocks of two warps add their rows to sums[tiles][2 warps][64], block 0 first, by turns of each warp at each pair of
  * tiles: the first 32 floats of a warp by the copy engine, the others from registers. Block b has the tiles from
  * b * tiles / blocks on and goes through them backwards, as a causal block of keys does.
  * in[blocks][tiles][2][64]; turns[(tiles + 1) / 2][2]; sums and turns are zero before. */
 cudaError_t blocks_turns(int blocks, int tiles, const float *in, float *sums, int *turns);
+
+/* The warpgroups of a block (2 to 4) have `turns` turns, one after the other; `turns` is a multiple of `warpgroups`. Of 128
+ * numbers, at first x[t] = t, turn n of warpgroup w makes 3 x[(t + BLOCKS_AWAY) % 128] + n + w. last[128] are these numbers in
+ * the end, as warpgroup 0 sees them; order[turns] says which warpgroup had each turn. */
+cudaError_t blocks_warpgroup_turns(int warpgroups, int turns, uint32_t *last, int *order);
+
+/* passed[i] = whether one of the two 16-bit numbers of any p[i][pairs] passes (kernels/device/softmax_sm90.cuh), for `count`
+ * rows; `pairs` is 16 or 32. */
+cudaError_t blocks_passes(int pairs, const uint32_t *p, uint32_t headroom, bool *passed, int count);
 
 #ifdef __cplusplus
 }

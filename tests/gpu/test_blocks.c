@@ -1,6 +1,7 @@
 /* The sm_90a blocks under kernels/device, each alone against plain C: products of wgmma in every arrangement that the
  * kernels use, boxes of TMA inside and over the edge of a tensor, matrices through ldmatrix and stmatrix, a ring of
- * barriers. */
+ * barriers, turns of blocks and of the warpgroups of one, 16-bit weights beyond a bound,
+ * divisions, elections. */
 #include "tests/gpu/blocks.h"
 #include "tests/gpu/gpu_check.h"
 
@@ -194,6 +195,120 @@ static void test_turns(int blocks, int tiles)
     free(sums);
 }
 
+/* A turn multiplies by an odd number, so that what went wrong in one is not lost in those after it. */
+static void test_warpgroup_turns(int warpgroups)
+{
+    enum { N = BLOCKS_WARPGROUP };
+    const int turns = 1000 * warpgroups;
+    const size_t order_bytes = (size_t)turns * sizeof(int);
+    uint32_t x[2][N], last[N], *device = device_alloc(sizeof last + order_bytes);
+    int *order = host_alloc(order_bytes), wrong = 0, misplaced = 0;
+
+    need_cuda(cudaMemset(device, 0xff, sizeof last + order_bytes), "cudaMemset");
+    need_cuda(blocks_warpgroup_turns(warpgroups, turns, device, (int *)(device + N)), "blocks_warpgroup_turns");
+    need_cuda(cudaDeviceSynchronize(), "blocks_warpgroup_turns");
+    need_cuda(cudaMemcpy(last, device, sizeof last, cudaMemcpyDeviceToHost), "download");
+    need_cuda(cudaMemcpy(order, device + N, order_bytes, cudaMemcpyDeviceToHost), "download");
+    for (int t = 0; t < N; t++)
+        x[0][t] = (uint32_t)t;
+    for (int turn = 0; turn < turns; turn++) {
+        misplaced += order[turn] != turn % warpgroups;
+        for (int t = 0; t < N; t++)
+            x[(turn + 1) % 2][t] = 3 * x[turn % 2][(t + BLOCKS_AWAY) % N] + (uint32_t)(turn + turn % warpgroups);
+    }
+    for (int t = 0; t < N; t++)
+        wrong += last[t] != x[turns % 2][t];
+    check(wrong == 0 && misplaced == 0, "%d turns of %d warpgroups: %d of %d numbers wrong, %d turns out of order", turns,
+          warpgroups, wrong, N, misplaced);
+    need_cuda(cudaFree(device), "cudaFree");
+    free(order);
+}
+
+/* The bound is 2^8. One number of each row, at every place by turns, is at the bound, beyond it or any at or above 0; the
+ * others are 0, at the bound, within it or any. */
+static void test_passes(enum attn_dtype dtype, int pairs)
+{
+    enum { ONES = 6, OTHERS = 4, TIMES = 8 };
+    const uint16_t largest = encoded(dtype, 256), infinity = dtype == ATTN_FP16 ? 0x7c00 : 0x7f80;
+    const int numbers = 2 * pairs, rows = numbers * ONES * OTHERS * TIMES;
+    const size_t bytes = (size_t)(rows * numbers) * sizeof(uint16_t);
+    uint16_t *p = host_alloc(bytes), *device = device_alloc(bytes + (size_t)rows);
+    bool *passed = host_alloc((size_t)rows), *passed_device = (bool *)(device + rows * numbers);
+
+    for (int i = 0; i < rows * numbers; i++) {
+        const uint16_t any = fill_random16(7, 3, counter++) & 0x7fff, within = any % (largest + 1), beyond = largest + 1;
+        const uint16_t ones[ONES] = {largest, beyond, infinity, infinity + 1, 0x7fff, any};
+        const uint16_t others[OTHERS] = {0, largest, within, any};
+        const int row = i / numbers, kind = row / numbers;
+        p[i] = i % numbers == row % numbers ? ones[kind % ONES] : others[kind / ONES % OTHERS];
+    }
+    need_cuda(cudaMemcpy(device, p, bytes, cudaMemcpyHostToDevice), "upload");
+    for (int way = 0; way < 2; way++) {
+        const uint32_t headroom = way == 0 ? (0x7fffu - largest) * 0x10001u : 0; /* 0: nothing passes */
+        int wrong = 0, passing = 0;
+        need_cuda(blocks_passes(pairs, (const uint32_t *)device, headroom, passed_device, rows), "blocks_passes");
+        need_cuda(cudaDeviceSynchronize(), "blocks_passes");
+        need_cuda(cudaMemcpy(passed, passed_device, (size_t)rows, cudaMemcpyDeviceToHost), "download");
+        for (int row = 0; row < rows; row++) {
+            bool passes = false;
+            for (int i = 0; i < numbers && headroom != 0; i++)
+                passes |= !(fill_load(p, dtype, row * numbers + i) <= 256); /* a NaN passes */
+            passing += passes;
+            wrong += passed[row] != passes;
+        }
+        check(wrong == 0, "%d of %d rows of %d pairs of %s pass with headroom 0x%08x: %d wrong", passing, rows, pairs,
+              dtype_text(dtype), headroom, wrong);
+    }
+    need_cuda(cudaFree(device), "cudaFree");
+    free(p);
+    free(passed);
+}
+
+/* Of a divisor that many quotients have their ends beside: multiples of it and their neighbours, up to the largest. */
+static void test_divide(int divisor)
+{
+    enum { COUNT = 4096 };
+    static int dividends[COUNT], quotients[COUNT];
+    int *device = device_alloc(2 * sizeof dividends), wrong = 0, first = -1;
+
+    for (int i = 0; i < COUNT; i++) {
+        const int64_t high = fill_random16(7, 3, counter++) & 0x7fff, any = high << 16 | fill_random16(7, 3, counter++),
+                      multiple = (i % 2 ? any : INT32_MAX) / divisor * divisor, near = multiple + i / 2 % 3 - 1;
+        dividends[i] = (int)(i < 8 ? i : near < 0 ? 0 : near > INT32_MAX ? INT32_MAX : near);
+    }
+    need_cuda(cudaMemcpy(device, dividends, sizeof dividends, cudaMemcpyHostToDevice), "upload");
+    need_cuda(cudaMemset(device + COUNT, 0xff, sizeof quotients), "cudaMemset");
+    need_cuda(blocks_divide(divisor, device, device + COUNT, COUNT), "blocks_divide");
+    need_cuda(cudaDeviceSynchronize(), "blocks_divide");
+    need_cuda(cudaMemcpy(quotients, device + COUNT, sizeof quotients, cudaMemcpyDeviceToHost), "download");
+    for (int i = 0; i < COUNT; i++)
+        if (quotients[i] != dividends[i] / divisor && wrong++ == 0)
+            first = i;
+    check(wrong == 0, "divisions by %d: %d of %d wrong, the first of %d", divisor, wrong, COUNT,
+          first < 0 ? 0 : dividends[first]);
+    need_cuda(cudaFree(device), "cudaFree");
+}
+
+static void test_elect(void)
+{
+    int elected[BLOCKS_ELECTORS], *device = device_alloc(sizeof elected), both = 0, others = 0;
+
+    need_cuda(blocks_elect(device), "blocks_elect");
+    need_cuda(cudaDeviceSynchronize(), "blocks_elect");
+    need_cuda(cudaMemcpy(elected, device, sizeof elected, cudaMemcpyDeviceToHost), "download");
+    for (int warp = 0; warp < BLOCKS_ELECTORS; warp += 32) {
+        int of_warp = 0;
+        for (int lane = 0; lane < 32; lane++) {
+            of_warp += elected[warp + lane] == 3;
+            others += elected[warp + lane] != 3 && elected[warp + lane] != 0;
+        }
+        both += of_warp == 1;
+    }
+    check(both == BLOCKS_ELECTORS / 32 && others == 0, "one thread is elected twice in %d of %d warps, %d others once", both,
+          BLOCKS_ELECTORS / 32, others);
+    need_cuda(cudaFree(device), "cudaFree");
+}
+
 int main(void)
 {
     const struct attn_device device = check_device();
@@ -218,5 +333,14 @@ int main(void)
     test_turns(2, 5);
     test_turns(64, 200);
     test_turns(6000, 21); /* more than run at a time */
+    for (int warpgroups = 2; warpgroups <= 4; warpgroups++)
+        test_warpgroup_turns(warpgroups);
+    for (int way = 0; way < 4; way++)
+        test_passes(way / 2 ? ATTN_BF16 : ATTN_FP16, way % 2 ? 32 : 16);
+    static const int divisors[] = {1, 2, 3, 5, 6, 7, 12, 16, 31, 33, 127, 128, 641, 1000, 16383, 65535, 65536, 65537, 1 << 20,
+                                   715827883, 1 << 30, INT32_MAX - 1, INT32_MAX};
+    for (size_t i = 0; i < sizeof divisors / sizeof *divisors; i++)
+        test_divide(divisors[i]);
+    test_elect();
     return check_finish();
 }

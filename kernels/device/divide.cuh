@@ -1,0 +1,31 @@
+/* Division of numbers in 0 .. 2^31 - 1 by one that the host knows, without the unit of reciprocals: a product and a shift.
+ * Granlund and Montgomery 1994, theorem 4.2. */
+#pragma once
+#include <cstdint>
+
+namespace device {
+
+/* multiplier = ceil(2^(31 + shift) / divisor) with shift = ceil(log2 divisor): less than 2^32, and by less than
+ * divisor <= 2^shift too large a share of 2^(31 + shift), which a dividend below 2^31 does not turn into a whole one. */
+struct Divisor {
+    int divisor;
+    uint32_t multiplier;
+    int shift;
+};
+
+inline Divisor divisor_of(int64_t divisor) /* 1 .. 2^31 - 1 */
+{
+    int shift = 0;
+
+    while ((int64_t{1} << shift) < divisor)
+        ++shift;
+    const uint64_t power = uint64_t{1} << (31 + shift);
+    return {static_cast<int>(divisor), static_cast<uint32_t>((power + divisor - 1) / divisor), shift};
+}
+
+__device__ __forceinline__ int quotient(int dividend, const Divisor &by)
+{
+    return static_cast<int>(__umulhi(2 * static_cast<uint32_t>(dividend), by.multiplier) >> by.shift);
+}
+
+} // namespace device

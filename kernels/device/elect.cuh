@@ -1,0 +1,22 @@
+/* One thread of a warp, sm_90 and newer. PTX ISA, "Parallel Synchronization and Communication Instructions: elect.sync".
+ * The assembler knows that what is under it runs in one thread; under a comparison of threadIdx.x it puts a loop over the
+ * threads around every instruction that takes its operands for the whole warp, as copies do. */
+#pragma once
+#include <cstdint>
+
+namespace device {
+
+/* True in one thread of the warp, always the same one. All of the warp calls it. */
+__device__ __forceinline__ bool elect_one()
+{
+    uint32_t elected;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "elect.sync _|p, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(elected));
+    return elected != 0;
+}
+
+} // namespace device
