@@ -169,10 +169,18 @@
  *     show them 300 clocks earlier), O and LSE likewise (-0.4 to -0.9 %), LSE stored after O (0 to -0.7 %), two steps of Q in
  *     registers (spills, -33 %). One copying warp instead of four does not give consumers more registers: 17 warps are five in one
  *     quarter, which leaves 96 for each.
+ *     With 1 to 22 (results/h200/20261122-b3293dff7c-fwd and two more of repeats/): d64 full 1.38 1.37 1.37, causal 1.44 1.43
+ *     1.43; d128 full 1.17 1.18 1.18, causal 1.23 1.29 1.29. Over the best peer's: 1.027 to 1.441, geometric mean 1.160.
  *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the slot's last
  *   use, where a block takes more tiles than slots. The reads come before the __syncwarp of store_tile, and it before the
  *   arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of fused_sm90_bwd.cu explains.
- *   next: what d128 loses by 21. elect.sync in the backward, where the same loops are around its copies and additions (mind that
+ *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r): d64 -7.5 % full and -4.9 % causal, d128 -0.5 and -7.4 %
+ *     (race 67, medians of three, beside the grid of its run). By 20 to 22 r rose by 3.0, 1.9, 0.6 and 1.1 % there (before: races 55 and
+ *     57) and by 3.5, 5.1, 2.1 and 2.5 % on the grid. What a launch takes before its first
+ *     block begins and after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt), is the same for all.
+ *   next: few tiles: the first step's maxima and weights once on zeros while the first K is on its way, so that their instructions
+ *     are there (builds without spills, only for tiles of two shares leaves the others as they are; not measured); 0.5 % is
+ *     wanted. What d128 loses by 21. elect.sync in the backward, where the same loops are around its copies and additions (mind that
  *     counts of loads are then known to one thread alone). 64 x 256 beside 64 x 128, where the estimate of time knows what a tile
  *     costs beside its keys. d128 from 8k on runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform
  *     instructions a product (four). `place` read by lane 0 alone, which racecheck would follow.
