@@ -147,7 +147,7 @@
  *     (1k 1.53 and 1.43, 4 heads at 2k 1.69 beside 1.58, but 2k causal 1.28 beside 1.34); descriptors asked for by another
  *     warp (+-0.5 %).
  *   20 (all) the threads that copy are chosen by elect.sync and not by threadIdx.x == 0, of which the assembler does not see
- *     that it is one thread: it had put a loop of ten instructions around each copy (race 59; 53 for the division)
+ *     that it is one thread: it had put a loop of ten instructions around each copy (race 59; 56 for the division)
  *       d64 1k 4k 16k                          x                                    1.32 1.33 1.34   1.34 1.37 1.38
  *         places by products, no division     ->                                    1.34 1.33 1.34   1.37 1.38 1.37
  *         elect.sync                          ->                                    1.37 1.36 1.36   1.40 1.41 1.41
@@ -155,32 +155,34 @@
  *         places by products                  ->     1.15 1.16 1.16  1.21 1.27 1.27
  *         elect.sync                          ->     1.18 1.19 1.19  1.24 1.29 1.29
  *     Every instruction of these threads is issued beside the 850 that the consumers in the same quarter of the multiprocessor
- *     execute in a step: a loop over K and V, some 30 more a step, takes 1 to 2 % back (race 62).
+ *     execute in a step: a loop over K and V, some 30 more a step, takes up to 2 % back (race 62).
  *   21 (d64) V by a thread of its own in the next quarter (races 63, 64, 66)
  *       d64 1k 4k 16k                         ->                                    1.38 1.37 1.37   1.43 1.43 1.43
  *       d128 1k 4k 16k                        ->     1.17 1.18 1.18  1.22 1.28 1.29
- *     What d128 loses by it, 0.6 to 1 %, is not understood: not where the code lies (races 64 and 65).
- *   22 few tiles: one step of Q in registers for 128 x 128 (nothing in race 50, 1.5 % after 20, race 61); the first loads before
- *     the block's first barrier, and what is seldom executed out of the way of what is fetched first: instructions come from
- *     cold caches too (races 52, 54)
- *       2k                                     x                                    1.24             1.34
- *                                             ->                                    1.28             1.37
- *     no gain: the first Q and K asked for by address, for their pages (-1.3 to -2 %, though the clocks of a loop of one kernel
- *     show them 300 clocks earlier), O and LSE likewise (-0.4 to -0.9 %), LSE stored after O (0 to -0.7 %), two steps of Q in
- *     registers (spills, -33 %). One copying warp instead of four does not give consumers more registers: 17 warps are five in one
+ *     At d128 the step costs 1 % at 1k and gains a little from 4k on, where the early loads of 22 cost 1 % (bh beside nh in races 62
+ *     and 63): together 0.2 to 1 % behind one thread without them (nh, race 66). Why is not understood; not where the code lies
+ *     (races 64 and 65).
+ *   22 few tiles: one step of Q in registers for 128 x 128 (full: nothing in race 50, 0.4 % after 20 and 1.2 to 1.5 % with what
+ *     follows, race 61; causal -1.7 % in race 50 and not measured since); the first loads before the block's first barrier, and
+ *     what is seldom executed out of the way of what is fetched first: instructions come from cold caches too (race 54)
+ *       2k by 20 to 22 (race 66)               x                                    1.24             1.35
+ *                                             ->                                    1.28             1.38
+ *     no gain, 2k full: the first Q and K asked for by address, for their pages (-1.3 to -2 %, though the clocks of a loop of one
+ *     kernel show them 300 clocks earlier), O and LSE likewise (-0.4 to -0.9 %), LSE stored after O (0 to -0.7 %), two steps of Q
+ *     in registers (spills, -33 %). One copying warp instead of four does not give consumers more registers: 17 warps are five in one
  *     quarter, which leaves 96 for each.
  *     With 1 to 22 (results/h200/20261122-b3293dff7c-fwd and two more of repeats/): d64 full 1.38 1.37 1.37, causal 1.44 1.43
  *     1.43; d128 full 1.17 1.18 1.18, causal 1.23 1.29 1.29. Over the best peer's: 1.027 to 1.441, geometric mean 1.160.
  *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the slot's last
- *   use, where a block takes more tiles than slots. The reads come before the __syncwarp of store_tile, and it before the
+ *   use, where a block takes as many tiles as there are slots, or more. The reads come before the __syncwarp of store_tile, and it before the
  *   arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of fused_sm90_bwd.cu explains.
  *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r): d64 -7.5 % full and -4.9 % causal, d128 -0.5 and -7.4 %
  *     (race 67, medians of three, beside the grid of its run). By 20 to 22 r rose by 3.0, 1.9, 0.6 and 1.1 % there (before: races 55 and
- *     57) and by 3.5, 5.1, 2.1 and 2.5 % on the grid. What a launch takes before its first
- *     block begins and after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt), is the same for all.
+ *     57) and by 3.5, 5.2, 2.0 and 2.5 % on the grid at 2k. What a launch takes before its first
+ *     block begins and after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt), was the same for three versions.
  *   next: few tiles: the first step's maxima and weights once on zeros while the first K is on its way, so that their instructions
  *     are there (builds without spills, only for tiles of two shares leaves the others as they are; not measured); 0.5 % is
- *     wanted. What d128 loses by 21. elect.sync in the backward, where the same loops are around its copies and additions (mind that
+ *     wanted. What d128 loses by 21 and 22. elect.sync in the backward, where the same loops are around its copies and additions (mind that
  *     counts of loads are then known to one thread alone). 64 x 256 beside 64 x 128, where the estimate of time knows what a tile
  *     costs beside its keys. d128 from 8k on runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform
  *     instructions a product (four). `place` read by lane 0 alone, which racecheck would follow.
@@ -294,7 +296,7 @@ struct Arguments {
     float *lse; /* [batch, q_heads, q_len] */
     int *next;  /* tiles that were taken beyond the first of each block; NULL = there are none beyond */
     int q_len, kv_len, row_tiles;
-    Divisor heads, group;               /* q_heads; query heads of a key head */
+    Divisor q_heads, group;             /* group: query heads of a key head */
     Divisor first_heads, section_heads; /* heads of the first section, which may be smaller, and of the others */
     Divisor section_tiles;              /* row_tiles * section_heads */
     int tiles;                          /* row_tiles * batch * q_heads */
@@ -327,9 +329,9 @@ template <typename Tile> __device__ __forceinline__ Place place_of(const Argumen
     }
     const Divisor &heads = is_first ? arg.first_heads : arg.section_heads;
     const int rank = quotient(tile, heads), head = first_head + tile - rank * heads.divisor;
-    const int batch = quotient(head, arg.heads), row_tile = arg.causal ? arg.row_tiles - 1 - rank : rank;
+    const int batch = quotient(head, arg.q_heads), row_tile = arg.causal ? arg.row_tiles - 1 - rank : rank;
     const int first_row = row_tile * Tile::BLOCK_M;
-    return {batch, head - batch * arg.heads.divisor, first_row, blocks_of<Tile>(arg, first_row)};
+    return {batch, head - batch * arg.q_heads.divisor, first_row, blocks_of<Tile>(arg, first_row)};
 }
 
 /* ---- producer ------------------------------------------------------------------------------------------------- */
@@ -381,8 +383,8 @@ template <typename Tile> __device__ __forceinline__ void load_first(Smem<Tile> &
     load_v<Tile>(smem, arg, 0, place.blocks - 1, kv_head, place.batch);
 }
 
-/* Q and K, those of the next tile before V_0 of this one. It is taken as late as hides its latency: who takes it early cannot
- * know that it will be free last. */
+/* Q and K, on into the next tile. A tile is taken as late as hides its latency: who takes one early cannot know that it will be
+ * free last. */
 template <typename Tile> __device__ __forceinline__ void produce_qk(Smem<Tile> &smem, const Arguments &arg)
 {
     Ring<Q_STAGES> q;
@@ -591,7 +593,7 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
 {
     const int lane = threadIdx.x % 32, warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16;
     const int row = place.first_row + warp_row + lane / 4;
-    float *lse = arg.lse + (int64_t(place.batch) * arg.heads.divisor + place.head) * arg.q_len;
+    float *lse = arg.lse + (int64_t(place.batch) * arg.q_heads.divisor + place.head) * arg.q_len;
     float inverse[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -662,7 +664,7 @@ __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float 
     const bool sees_none = sum == 0.0f;
     const float inverse = sees_none ? 0.0f : __fdividef(1.0f, sum);
     if (lane % 4 == 0 && row < arg.q_len)
-        arg.lse[(int64_t(place.batch) * arg.heads.divisor + place.head) * arg.q_len + row] =
+        arg.lse[(int64_t(place.batch) * arg.q_heads.divisor + place.head) * arg.q_len + row] =
             sees_none ? -INFINITY : LN_2 * (most + __log2f(sum));
     keep *= inverse;
     add *= inverse;
@@ -1038,7 +1040,7 @@ enum attn_status make_arguments(const struct attn_request *request, const struct
     arg->next = static_cast<int *>(workspace);
     arg->q_len = int(p->q_len);
     arg->kv_len = int(p->kv_len);
-    arg->heads = divisor_of(p->q_heads);
+    arg->q_heads = divisor_of(p->q_heads);
     arg->group = divisor_of(p->q_heads / p->kv_heads);
     arg->row_tiles = int(row_tiles_of(p, v));
     arg->tiles = int(arg->row_tiles * p->batch * p->q_heads);

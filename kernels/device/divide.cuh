@@ -5,8 +5,8 @@
 
 namespace device {
 
-/* multiplier = ceil(2^(31 + shift) / divisor) with shift = ceil(log2 divisor): less than 2^32, and by less than
- * divisor <= 2^shift too large a share of 2^(31 + shift), which a dividend below 2^31 does not turn into a whole one. */
+/* shift = ceil(log2 divisor), multiplier = ceil(2^(31 + shift) / divisor), which is below 2^32. multiplier * divisor exceeds
+ * 2^(31 + shift) by less than divisor <= 2^shift: the theorem's condition for dividends of 31 bits. */
 struct Divisor {
     int divisor;
     uint32_t multiplier;
