@@ -159,33 +159,35 @@
  *   21 (d64) V by a thread of its own in the next quarter (races 63, 64, 66)
  *       d64 1k 4k 16k                         ->                                    1.38 1.37 1.37   1.43 1.43 1.43
  *       d128 1k 4k 16k                        ->     1.17 1.18 1.18  1.22 1.28 1.29
- *     At d128 the step costs 1 % at 1k and gains a little from 4k on, where the early loads of 22 cost 1 % (bh beside nh in races 62
- *     and 63): together 0.2 to 1 % behind one thread without them (nh, race 66). Why is not understood; not where the code lies
- *     (races 64 and 65).
+ *     At d128 the step costs 1 % at 1k and gains a little from 4k on, where the early loads of 22 cost 1 % (bh beside nh in
+ *     races 62 and 63): together 0.2 to 1 % behind one thread without them (nh, race 66). Why is not understood; not where the
+ *     code lies (races 64 and 65).
  *   22 few tiles: one step of Q in registers for 128 x 128 (full: nothing in race 50, 0.4 % after 20 and 1.2 to 1.5 % with what
  *     follows, race 61; causal -1.7 % in race 50 and not measured since); the first loads before the block's first barrier, and
  *     what is seldom executed out of the way of what is fetched first: instructions come from cold caches too (race 54)
  *       2k by 20 to 22 (race 66)               x                                    1.24             1.35
  *                                             ->                                    1.28             1.38
- *     no gain, 2k full: the first Q and K asked for by address, for their pages (-1.3 to -2 %, though the clocks of a loop of one
- *     kernel show them 300 clocks earlier), O and LSE likewise (-0.4 to -0.9 %), LSE stored after O (0 to -0.7 %), two steps of Q
- *     in registers (spills, -33 %). One copying warp instead of four does not give consumers more registers: 17 warps are five in one
- *     quarter, which leaves 96 for each.
+ *     no gain, 2k full: the first Q and K asked for by address, for their pages (-1.3 to -2 %, though the clocks of a loop of
+ *     one kernel show them 300 clocks earlier), O and LSE likewise (-0.4 to -0.9 %), LSE stored after O (0 to -0.7 %), two steps
+ *     of Q in registers (spills, -33 %). One copying warp instead of four does not give consumers more registers: 17 warps are
+ *     five in one quarter, which leaves 96 for each.
  *     With 1 to 22 (results/h200/20261122-b3293dff7c-fwd and two more of repeats/): d64 full 1.38 1.37 1.37, causal 1.44 1.43
  *     1.43; d128 full 1.17 1.18 1.18, causal 1.23 1.29 1.29. Over the best peer's: 1.027 to 1.441, geometric mean 1.160.
- *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the slot's last
- *   use, where a block takes as many tiles as there are slots, or more. The reads come before the __syncwarp of store_tile, and it before the
- *   arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of fused_sm90_bwd.cu explains.
+ *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the
+ *   slot's last use, where a block takes as many tiles as there are slots, or more. The reads come before the __syncwarp of
+ *   store_tile, and it before the arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of
+ *   fused_sm90_bwd.cu explains.
  *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r): d64 -7.5 % full and -4.9 % causal, d128 -0.5 and -7.4 %
- *     (race 67, medians of three, beside the grid of its run). By 20 to 22 r rose by 3.0, 1.9, 0.6 and 1.1 % there (before: races 55 and
- *     57) and by 3.5, 5.2, 2.0 and 2.5 % on the grid at 2k. What a launch takes before its first
- *     block begins and after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt), was the same for three versions.
- *   next: few tiles: the first step's maxima and weights once on zeros while the first K is on its way, so that their instructions
- *     are there (builds without spills, only for tiles of two shares leaves the others as they are; not measured); 0.5 % is
- *     wanted. What d128 loses by 21 and 22. elect.sync in the backward, where the same loops are around its copies and additions (mind that
- *     counts of loads are then known to one thread alone). 64 x 256 beside 64 x 128, where the estimate of time knows what a tile
- *     costs beside its keys. d128 from 8k on runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform
- *     instructions a product (four). `place` read by lane 0 alone, which racecheck would follow.
+ *     (race 67, medians of three, beside the grid of its run). By 20 to 22 r rose by 3.0, 1.9, 0.6 and 1.1 % there (before:
+ *     races 55 and 57) and by 3.5, 5.2, 2.0 and 2.5 % on the grid at 2k. What a launch takes before its first block begins and
+ *     after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt), was the same for three versions.
+ *   next: few tiles: the first step's maxima and weights once on zeros while the first K is on its way, so that their
+ *     instructions are there (builds without spills; only for tiles of two shares it leaves the others as they are; not
+ *     measured); 0.5 % is wanted. What d128 loses by 21 and 22. elect.sync in the backward, where the same loops are around its
+ *     copies and additions (mind that counts of loads are then known to one thread alone). 64 x 256 beside 64 x 128, where the
+ *     estimate of time knows what a tile costs beside its keys. d128 from 8k on runs into the power limit: K and V by multicast
+ *     to pairs of blocks, fewer uniform instructions a product (four). `place` read by lane 0 alone, which racecheck would
+ *     follow.
  */
 #include "kernels/fused_sm90.h"
 
