@@ -154,14 +154,15 @@
  *       d128 1k 4k 16k                         x     1.14 1.16 1.16  1.19 1.26 1.27
  *         places by products                  ->     1.15 1.16 1.16  1.21 1.27 1.27
  *         elect.sync                          ->     1.18 1.19 1.19  1.24 1.29 1.29
- *     Every instruction of these threads is issued beside the 850 that the consumers in the same quarter of the multiprocessor
- *     execute in a step: a loop over K and V, some 30 more a step, takes up to 2 % back (race 62).
+ *     Every instruction of these threads is issued beside the 850 (by the listing) that the consumers in the same quarter of
+ *     the multiprocessor execute in a step: a loop over K and V, some 30 more a step, takes up to 2 % back (race 62).
  *   21 (d64) V by a thread of its own in the next quarter (races 63, 64, 66)
  *       d64 1k 4k 16k                         ->                                    1.38 1.37 1.37   1.43 1.43 1.43
  *       d128 1k 4k 16k                        ->     1.17 1.18 1.18  1.22 1.28 1.29
- *     At d128 the step costs 1 % at 1k and gains a little from 4k on, where the early loads of 22 cost 1 % (bh beside nh in
- *     races 62 and 63): together 0.2 to 1 % behind one thread without them (nh, race 66). Why is not understood; not where the
- *     code lies (races 64 and 65).
+ *     d128 is 0.1 to 1 % behind one thread without the early loads of 22 (nh, race 66). Why is not understood: V's thread alone
+ *     costs 1 % at 1k and gains 0.2 to 0.5 % from 4k on (s1, s3 beside bh, race 63; causal 4k -0.2 to 0.1 %); versions with
+ *     neither are 0.2 to 1.4 % behind too (cc and ff beside nn, races 59 and 60); the query heads as one number gave 0.5 % back
+ *     at 1k full (s7 beside s5); where the code lies does not matter (races 64 and 65).
  *   22 few tiles: one step of Q in registers for 128 x 128 (full: nothing in race 50, 0.4 % after 20 and 1.2 to 1.5 % with what
  *     follows, race 61; causal -1.7 % in race 50 and not measured since); the first loads before the block's first barrier, and
  *     what is seldom executed out of the way of what is fetched first: instructions come from cold caches too (race 54)
@@ -360,18 +361,12 @@ __device__ __forceinline__ void load_q(Smem<Tile> &smem, const Arguments &arg, i
                                                  place.first_row, place.head, place.batch);
 }
 
+/* Block n of K or V. */
 template <typename Tile>
-__device__ __forceinline__ void load_k(Smem<Tile> &smem, const Arguments &arg, int slot, int n, int kv_head, int batch)
+__device__ __forceinline__ void load_block(const void *slot, const CUtensorMap *map, const uint64_t *full, int n, int kv_head,
+                                           int batch)
 {
-    load_panels<Tile, Size<Tile>::KV_PANEL_BYTES>(smem.k[slot], &arg.k, &smem.k_full[slot], L2_EVICT_LAST,
-                                                  n * Tile::BLOCK_N, kv_head, batch);
-}
-
-template <typename Tile>
-__device__ __forceinline__ void load_v(Smem<Tile> &smem, const Arguments &arg, int slot, int n, int kv_head, int batch)
-{
-    load_panels<Tile, Size<Tile>::KV_PANEL_BYTES>(smem.v[slot], &arg.v, &smem.v_full[slot], L2_EVICT_LAST,
-                                                  n * Tile::BLOCK_N, kv_head, batch);
+    load_panels<Tile, Size<Tile>::KV_PANEL_BYTES>(slot, map, full, L2_EVICT_LAST, n * Tile::BLOCK_N, kv_head, batch);
 }
 
 /* The first loads, into slots that nobody has used, as soon as there are barriers: beside the barriers' set-up and not in the
@@ -381,8 +376,8 @@ template <typename Tile> __device__ __forceinline__ void load_first(Smem<Tile> &
     const Place place = place_of<Tile>(arg, blockIdx.x);
     const int kv_head = quotient(place.head, arg.group);
     load_q<Tile>(smem, arg, 0, place);
-    load_k<Tile>(smem, arg, 0, place.blocks - 1, kv_head, place.batch);
-    load_v<Tile>(smem, arg, 0, place.blocks - 1, kv_head, place.batch);
+    load_block<Tile>(smem.k[0], &arg.k, &smem.k_full[0], place.blocks - 1, kv_head, place.batch);
+    load_block<Tile>(smem.v[0], &arg.v, &smem.v_full[0], place.blocks - 1, kv_head, place.batch);
 }
 
 /* Q and K, on into the next tile. A tile is taken as late as hides its latency: who takes one early cannot know that it will be
@@ -393,7 +388,7 @@ template <typename Tile> __device__ __forceinline__ void produce_qk(Smem<Tile> &
     Ring<Tile::STAGES> k;
     const auto next_k = [&](const Place &place, int kv_head, int n) {
         mbarrier_wait(shared_address(&smem.k_empty[k.slot]), k.parity ^ 1);
-        load_k<Tile>(smem, arg, k.slot, n, kv_head, place.batch);
+        load_block<Tile>(smem.k[k.slot], &arg.k, &smem.k_full[k.slot], n, kv_head, place.batch);
         k.advance();
     };
     Place place = place_of<Tile>(arg, blockIdx.x);
@@ -443,7 +438,7 @@ template <typename Tile> __device__ __forceinline__ void produce_v(Smem<Tile> &s
 #pragma unroll 1
         for (int n = place.blocks - 1 - loaded; n >= 0; --n) {
             mbarrier_wait(shared_address(&smem.v_empty[v.slot]), v.parity ^ 1);
-            load_v<Tile>(smem, arg, v.slot, n, kv_head, place.batch);
+            load_block<Tile>(smem.v[v.slot], &arg.v, &smem.v_full[v.slot], n, kv_head, place.batch);
             v.advance();
         }
         loaded = 0;
@@ -760,7 +755,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         if constexpr (S::SKIPS) { /* the blocks that none of these rows sees, up to a last one */
             const int sees = first_row >= arg.q_len ? 0 : arg.causal ? first_row + 64 + shift : arg.kv_len;
             const int last = max(sees - 1 - first_key, 0) / Tile::BLOCK_N;
-            /* Unrolled it is code between what is fetched at the start; causal 192 x 128 gets a worse loop below without. */
+            /* Unrolled it is code between what is fetched at the start. Causal 192 x 128 reads a special register at every step
+             * below when this is not unrolled at all; what that costs was not measured alone. */
 #pragma unroll(TURNS ? 1 : 2)
             for (; n > last; --n) {
                 if constexpr (TURNS) {
