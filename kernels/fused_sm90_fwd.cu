@@ -243,6 +243,7 @@ enum Look { BEFORE, AFTER };
  * of the head_dim, in per cent. */
 #define FWD_TILES(ROW)                                                                                                 \
     ROW(128, 128, 128, 2, 1, BEFORE, 0, 100)                                                                           \
+    ROW(128, 64, 128, 2, 2, BEFORE, 8, 120)                                                                            \
     ROW(64, 192, 128, 3, 1, AFTER, 0, 100)                                                                             \
     ROW(64, 256, 64, 5, 1, AFTER, 1, 99)                                                                               \
     ROW(64, 128, 128, 3, 2, AFTER, 1, 104)                                                                             \
@@ -267,6 +268,7 @@ template <typename Tile> struct Size {
     /* What a thread gives to the one that has the other half of the keys: for one of its rows O, the maximum, the sum. */
     static constexpr int GIVEN = OUTPUTS / 2 + 2;
     static constexpr int EXCHANGE = Tile::KEY_SHARES == 1 ? 0 : CONSUMERS * GIVEN * WARPGROUP;
+    static constexpr int EXCHANGES = PANELS == 1 ? Q_STAGES : 1; /* of two panels only one fits */
     static constexpr int HELD_Q = Tile::HELD_STEPS > 0 ? Tile::HELD_STEPS : 1; /* there is no array of none */
     static constexpr bool SKIPS = KEYS < Tile::BLOCK_M; /* warpgroups leave out blocks that none of their rows sees */
     /* What the producer leaves of the registers of all threads at launch, in eights. */
@@ -274,7 +276,6 @@ template <typename Tile> struct Size {
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
     static_assert(CONSUMERS >= 2 && CONSUMERS <= 4, "the register budgets are for two, three and four");
     static_assert(Tile::KEY_SHARES <= 2, "a tile is joined from at most two shares");
-    static_assert(Tile::HELD_STEPS <= PANEL_COLUMNS / 16, "what is held of Q is in the first panel");
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };
 
@@ -291,7 +292,7 @@ template <typename Tile> struct alignas(1024) Smem {
     uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
     Place place[Q_STAGES]; /* which tile a slot of Q holds or waits for */
     /* Between shares of the keys. */
-    alignas(16) float exchange[Q_STAGES][Size<Tile>::EXCHANGE > 0 ? Size<Tile>::EXCHANGE : 4];
+    alignas(16) float exchange[Size<Tile>::EXCHANGES][Size<Tile>::EXCHANGE > 0 ? Size<Tile>::EXCHANGE : 4];
 };
 
 struct Arguments {
@@ -416,7 +417,6 @@ template <typename Tile> __device__ __forceinline__ void produce_qk(Smem<Tile> &
     }
     smem.place[q.slot] = {0, 0, 0, 0}; /* there are no more */
     mbarrier_arrive(shared_address(&smem.place_full[q.slot]));
-    mbarrier_arrive(shared_address(&smem.q_full[q.slot]));
 }
 
 /* V: a thread of its own, whose warp is in another quarter of the multiprocessor, as its instructions take their turn from the
@@ -628,15 +628,15 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
 
 /* The same for a tile whose keys two warpgroups share: of its two rows a thread finishes the one that has the number of its
  * share, and leaves what it has of the other one to the thread of the same place in the other warpgroup. A thread's values
- * lie WARPGROUP apart, in fours. Two exchanges, used in turns with the slots of Q, so that nobody writes what is still being
- * read. */
+ * lie WARPGROUP apart, in fours. Nobody writes what is still being read: there are two exchanges, used in turns with the slots
+ * of Q, or one that both shares come to first. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float *exchange, const Place &place,
                                                     const Arguments &arg, int team, int row_group, int share,
                                                     float (&o)[Size<Tile>::OUTPUTS], const Rows &rows)
 {
     using S = Size<Tile>;
-    static_assert(Tile::KEY_SHARES == 2 && S::PANELS == 1, "two shares, one panel");
+    static_assert(Tile::KEY_SHARES == 2, "a row is finished by one share of two");
     const int lane = threadIdx.x % 32, warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16 + 8 * share;
     const int row = place.first_row + warp_row + lane / 4;
     constexpr int FOURS = S::OUTPUTS / 8;
@@ -647,6 +647,8 @@ __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float 
     const float2 *const take_row =
         reinterpret_cast<const float2 *>(of_share(share) + 4 * FOURS * WARPGROUP) + threadIdx.x % WARPGROUP;
 
+    if constexpr (S::EXCHANGES == 1)
+        bar_sync(team_barrier(team), 2 * WARPGROUP);
     *give_row = share ? make_float2(rows.max_log2[0], rows.sum[0]) : make_float2(rows.max_log2[1], rows.sum[1]);
 #pragma unroll
     for (int i = 0; i < FOURS; ++i)
@@ -683,12 +685,15 @@ __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float 
     for (int i = 0; i < Tile::HEAD_DIM / 32; ++i) {
         const uint32_t packed[4] = {pack2<T>(x[8 * i], x[8 * i + 1]), pack2<T>(x[8 * i + 2], x[8 * i + 3]),
                                     pack2<T>(x[8 * i + 4], x[8 * i + 5]), pack2<T>(x[8 * i + 6], x[8 * i + 7])};
-        stmatrix_x4(to + (swizzle_128b(lane % 8, lane / 8) ^ i * 64), packed);
+        stmatrix_x4(to + i / 2 * S::Q_PANEL_BYTES + (swizzle_128b(lane % 8, lane / 8) ^ i % 2 * 64), packed);
     }
     async_proxy_fence();
     __syncwarp();
     if (lane == 0) {
-        tma_store(&arg.o, to, 0, place.first_row + warp_row, place.head, place.batch);
+#pragma unroll
+        for (int panel = 0; panel < S::PANELS; ++panel)
+            tma_store(&arg.o, to + panel * S::Q_PANEL_BYTES, panel * PANEL_COLUMNS, place.first_row + warp_row, place.head,
+                      place.batch);
         tma_store_commit();
     }
 }
@@ -710,7 +715,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
     if (TURNS && consumer == S::CONSUMERS - 1)
         pass_turn<Tile>(consumer); /* the first one begins */
     for (;; q.advance()) {
-        mbarrier_wait(shared_address(&smem.q_full[q.slot]), q.parity);
+        mbarrier_wait(shared_address(&smem.place_full[q.slot]), q.parity); /* Q may still be on its way */
         const Place place = smem.place[q.slot];
         if (place.blocks == 0)
             break;
@@ -735,13 +740,6 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             mask_scores(s, limit);
         };
         uint32_t held_q[S::HELD_Q][4];
-        if constexpr (Tile::HELD_STEPS > 0) {
-            const uint32_t warp_rows =
-                shared_address(smem.q[q.slot]) + (row_group * 64 + threadIdx.x / 32 % 4 * 16) * ROW_BYTES;
-#pragma unroll
-            for (int step = 0; step < Tile::HELD_STEPS; ++step)
-                ldmatrix_x4(held_q[step], warp_rows + swizzle_128b(lane % 16, 2 * step + lane / 16));
-        }
         const auto hold_q = [&] {
 #pragma unroll
             for (int step = 0; step < Tile::HELD_STEPS; ++step)
@@ -774,6 +772,15 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
 #pragma unroll
         for (int i = 0; i < S::OUTPUTS; ++i)
             o[i] = 0.0f;
+        mbarrier_wait(shared_address(&smem.q_full[q.slot]), q.parity);
+        if constexpr (Tile::HELD_STEPS > 0) {
+            const uint32_t warp_rows =
+                shared_address(smem.q[q.slot]) + (row_group * 64 + threadIdx.x / 32 % 4 * 16) * ROW_BYTES;
+#pragma unroll
+            for (int step = 0; step < Tile::HELD_STEPS; ++step)
+                ldmatrix_x4(held_q[step], warp_rows + step / 4 * S::Q_PANEL_BYTES +
+                                              swizzle_128b(lane % 16, step % 4 * 2 + lane / 16));
+        }
         mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
         hold_q();
         wgmma_fence();
@@ -853,7 +860,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         if constexpr (Tile::KEY_SHARES == 1)
             store_tile<T, Tile>(smem.q[q.slot], place, arg, team, row_group, o, rows);
         else
-            join_and_store_tile<T, Tile>(smem.q[q.slot], smem.exchange[q.slot], place, arg, team, row_group, share, o, rows);
+            join_and_store_tile<T, Tile>(smem.q[q.slot], smem.exchange[q.slot % S::EXCHANGES], place, arg, team, row_group,
+                                         share, o, rows);
         stored = &smem.q_empty[q.slot];
     }
     if (TURNS && consumer == 0)
@@ -887,11 +895,8 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const
             mbarrier_init(shared_address(&smem.v_empty[i]), CONSUMER_WARPS);
         }
         mbarrier_init_fence();
-        tma_prefetch_map(&arg.q);
-        tma_prefetch_map(&arg.k);
-        tma_prefetch_map(&arg.v);
-        tma_prefetch_map(&arg.o);
         load_first<Tile>(smem, arg);
+        tma_prefetch_map(&arg.o);
     }
     __syncthreads();
     if (warpgroup == 0) {
