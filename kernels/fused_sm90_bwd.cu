@@ -97,6 +97,7 @@
 
 #include "kernels/checks.h"
 #include "kernels/device/bulk.cuh"
+#include "kernels/device/elect.cuh"
 #include "kernels/device/exp2.cuh"
 #include "kernels/device/grid_dependency.cuh"
 #include "kernels/device/ldmatrix.cuh"
@@ -290,7 +291,7 @@ __device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Arguments &arg, i
     using S = Size<Tile>;
     async_proxy_fence();
     __syncwarp();
-    if (lane == 0) {
+    if (elect_one()) {
         bulk_reduce_add(arg.dq_sum + int64_t(tile) * SUM_FLOATS + pass * S::PASS_FLOATS + warp * (SLAB_FLOATS),
                         shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), SLAB_FLOATS * sizeof(float));
         tma_store_commit();
@@ -319,28 +320,40 @@ template <typename T, typename Tile, bool BY_TURNS>
 __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Arguments &arg)
 {
     using S = Size<Tile>;
-    const Work &work = smem.work;
+    /* The step to come is asked for before the pass before goes out, where the slot is free by then: at d64 it is not yet. */
+    constexpr bool LOADS_FIRST = Tile::HEAD_DIM == 128 && !BY_TURNS;
+    const Work work = smem.work; /* read again at every use it cost d128 2 to 6 % */
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0), lane = threadIdx.x % LANES;
-    const bool copies = threadIdx.x == 0;
     const int steps = work.steps;
     Cursor load = {0, arg.q_tiles - 1}, at = load;
     Ring<STAGES> filled;
     int loaded = 0, before = -1; /* the tile of the step before, of which something may still have to go out */
     int turn = -1;               /* by turns: the first of the tiles that share the turn of now, or of the step before */
-    bool has_come = false;       /* that turn; lane 0 knows */
+    bool has_come = false;       /* that turn */
+    const auto load_next = [&](int slot) {
+        if (elect_one())
+            load_step<Tile>(smem, arg, work, load, slot);
+        load.advance(arg, work.first_tile[0]);
+        ++loaded;
+    };
+    const auto refill = [&] { /* this step's slot, free about now */
+        if (warp == 0 && loaded < steps) {
+            mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
+            load_next(filled.slot);
+            filled.advance();
+        }
+    };
 
-    if (copies)
+    if (warp == 0 && elect_one())
         load_keys<Tile>(smem.k, &arg.k, &smem.k_full, work);
     grid_wait_for_last(); /* statistics and zeros */
-    if (copies) {
-        for (; loaded < STAGES && loaded < steps; ++loaded) {
-            load_step<Tile>(smem, arg, work, load, loaded);
-            load.advance(arg, work.first_tile[0]);
-            if (loaded == 0)
-                load_keys<Tile>(smem.v, &arg.v, &smem.v_full, work);
-        }
-        if (steps == 0)
+    if (warp == 0) {
+        if (steps > 0)
+            load_next(0);
+        if (elect_one())
             load_keys<Tile>(smem.v, &arg.v, &smem.v_full, work);
+        while (loaded < STAGES && loaded < steps)
+            load_next(loaded);
     }
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
@@ -350,6 +363,8 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
         for (int pass = 0; pass < S::PASSES; ++pass) {
             float dq[32];
             start_dq<T, Tile>(dq, smem, buffer, pass);
+            if (LOADS_FIRST && pass == S::PASSES - 1)
+                refill();
             /* The pass before goes out while this one is computed. By turns both go out after the last, when nobody waits
              * for this warpgroup: dS is read and the next data asked for. */
             if (!BY_TURNS && pass > 0)
@@ -358,31 +373,26 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
                 add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
             if (BY_TURNS && pass == S::PASSES - 1 && turn_tile != turn) { /* by now all that was sent has arrived */
                 __syncwarp();
-                if (lane == 0)
-                    has_come = turn_next(turn_of(arg, turn, warp), turn_of(arg, turn_tile, warp), work.kv_tile);
+                has_come = turn_next(turn_of(arg, turn, warp), turn_of(arg, turn_tile, warp), work.kv_tile);
                 turn = turn_tile;
             }
-            if (lane == 0 && BY_TURNS && pass > 0) /* for what this pass will stage */
-                tma_store_wait_read<0>();
-            else if (lane == 0)
-                tma_store_wait_read<S::DQ_BUFFERS - 1>();
-            if (pass == S::PASSES - 1 && copies && loaded < steps) { /* into this step's slot, free about now */
-                mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
-                load_step<Tile>(smem, arg, work, load, filled.slot);
-                load.advance(arg, work.first_tile[0]);
-                filled.advance();
-                ++loaded;
+            if (elect_one()) {
+                if (BY_TURNS && pass > 0) /* for what this pass will stage */
+                    tma_store_wait_read<0>();
+                else
+                    tma_store_wait_read<S::DQ_BUFFERS - 1>();
             }
+            if (!LOADS_FIRST && pass == S::PASSES - 1)
+                refill();
             __syncwarp();
             wgmma_wait<0>();
             wgmma_hold(dq);
             if (pass == S::PASSES - 1 && lane == 0)
                 mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
             if (BY_TURNS && pass == S::PASSES - 1) {
-                if (lane == 0 && !has_come) {
+                if (!has_come)
                     turn_wait(turn_of(arg, turn, warp), work.kv_tile);
-                    has_come = true;
-                }
+                has_come = true;
                 add_dq(smem, arg, tile, pass - 1, warp, lane);
             }
             if (S::ADDS_FROM_REGISTERS && pass == S::PASSES - 1)
@@ -397,11 +407,10 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     }
     if (BY_TURNS && turn >= 0) {
         __syncwarp();
-        if (lane == 0)
-            turn_next(turn_of(arg, turn, warp), NULL, 0);
+        turn_next(turn_of(arg, turn, warp), NULL, 0);
     } else if (before >= 0 && !S::ADDS_FROM_REGISTERS)
         add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
-    if (lane == 0)
+    if (elect_one())
         tma_store_wait_read<0>(); /* shared memory must outlive the additions */
 }
 

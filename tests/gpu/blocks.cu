@@ -190,28 +190,26 @@ __global__ void take_turns(int tiles, const float *in, float *sums, int *turns)
         int *const now = turns + tile / TURN_TILES * WARPS + warp;
         if (now != turn) {
             __syncwarp();
-            if (lane == 0)
-                has_come = turn_next(turn, now, blockIdx.x);
+            has_come = turn_next(turn, now, blockIdx.x);
             turn = now;
         }
-        if (lane == 0)
+        if (elect_one())
             tma_store_wait_read<1>();
         __syncwarp();
         s_rows[warp][tile % 2][lane] = row[lane];
         async_proxy_fence();
-        if (lane == 0 && !has_come) {
+        if (!has_come)
             turn_wait(turn, blockIdx.x);
-            has_come = true;
-        }
+        has_come = true;
         __syncwarp();
-        if (lane == 0) {
+        if (elect_one()) {
             bulk_reduce_add(sum, shared_address(s_rows[warp][tile % 2]), sizeof s_rows[warp][0]);
             tma_store_commit();
         }
         atomicAdd(&sum[FLOATS / 2 + lane], row[FLOATS / 2 + lane]);
     }
     __syncwarp();
-    if (lane == 0 && turn)
+    if (turn)
         turn_next(turn, NULL, 0);
 }
 
