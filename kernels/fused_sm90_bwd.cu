@@ -72,6 +72,16 @@
  *     to 0.85 0.85, from two runs. Now, fp16, 4K 8K 16K: d64 full 0.93 0.92 0.92, causal 0.86 0.88 0.89; d128 full 0.89 0.89
  *     0.89, causal 0.85 0.86 0.85; at 1K 0.80 to 0.83
  *     dropped: the fence by one warp in four for all, -5 to +2 %; with the fence a pass later -3 to +9 %, less than 18
+ *  20 d128: copies by elect.sync, and their counts in all of the warp: no loop around a copy any more, and what is the same in
+ *     all of a warp stays in uniform registers (race 75): full +3 +4 +5 %, causal +2 +4 +4 %; with counts that one thread keeps
+ *     -0.2 to -0.7 %. And where a block works in registers; from shared memory it was read again after every wait (race 76): full
+ *     +3 +5 +7 %, causal +2 +4 +6 %. d64, where nobody waits for this warpgroup: -0.5 to +0.5 %
+ *  21 d128: the next step asked for before the additions of the pass (race 79): +0.1 to 0.9 %; not at d64 (-0.1 to -0.5 %), where
+ *     its slot is not free yet. Additions by elect.sync: +0.2 to 0.7 %
+ *  22 deterministic: the wait for a turn by the whole warp; in one thread it keeps what outlives it out of the uniform registers,
+ *     40 instructions a step. 20 and this, without the elections of 21, which lose here (f0 of race 80): d128 +9 to 12 %, d64 -1 to
+ *     +2 % (races 78, 80, 81)
+ *     no gain in 20 to 22: copies by three warps (-0.1 to -0.6 %), by another one (0), later (-1 to -6 %)
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
  *     -2 to -7 %); half of dV's product under dS (d128 -0.7 %, d64 -2 %); statistics four at a time (expected half of the
  *     loads' cycles: -1 %). dQ of 64 x 128 in one pass, 16 KB a step less, does not fit: 200 registers for a key warpgroup
@@ -86,6 +96,8 @@
  *   the copy waits for all eight warps there. The tool does not follow __syncwarp into the arrival of one lane: of the four
  *   rings of gpu_test_blocks it reports the two that one lane gives back for its warp, also where plain stores fill the slots,
  *   and neither of the two that all lanes give back. 256 arrivals a step instead of 8 would silence it.
+ *   With 1 to 22 (results/h200/20261122-9fb46a1b48-paper and two more of repeats/): d64 full 1.22 1.33 1.39, causal 1.27 1.41
+ *   1.45; d128 full 1.19 1.23 1.27, causal 1.22 1.32 1.30. Over the best peer's ratios: 1.029 to 1.139, geometric mean 1.087.
  *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
  *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.755
  *   TFLOPS/W (d128 causal) beside cuDNN's 0.718. Deterministic: the fence from a warp that has nothing else to do.

@@ -172,22 +172,42 @@
  *     one kernel show them 300 clocks earlier), O and LSE likewise (-0.4 to -0.9 %), LSE stored after O (0 to -0.7 %), two steps
  *     of Q in registers (spills, -33 %). One copying warp instead of four does not give consumers more registers: 17 warps are
  *     five in one quarter, which leaves 96 for each.
- *     With 1 to 22 (results/h200/20261122-b3293dff7c-fwd and two more of repeats/): d64 full 1.38 1.37 1.37, causal 1.44 1.43
- *     1.43; d128 full 1.17 1.18 1.18, causal 1.23 1.29 1.29. Over the best peer's: 1.027 to 1.441, geometric mean 1.160.
+ *     With 1 to 22 (repeats/20261122-b3293dff7c-fwd and two more): d64 full 1.38 1.37 1.37, causal 1.44 1.43 1.43; d128 full 1.17 1.18
+ *     1.18, causal 1.23 1.29 1.29. Over the best peer's: 1.027 to 1.441, geometric mean 1.160.
+ *   23 (d128) 64 x 128 between two warpgroups, all of Q in registers, one exchange instead of two, which do not fit; where 128
+ *     rows leave multiprocessors without work, or causal with the longest tile alone (races 68 and 70; 8 heads; expected a
+ *     third)
+ *       1k                                     x     1.19             1.19
+ *                                             ->     1.59             1.59
+ *       2k                                     x                      1.19
+ *                                             ->                      1.48
+ *     where both tiles are busy all the time it takes 1.14 to 1.21 times as long a row and key; 12 heads at 2k, which the
+ *     estimate gives to it: full +7 %, causal -4 %. No gain: 96 keys with three stages (-1 to -7 %), maxima after (-1 to
+ *     -10 %).
+ *   24 few tiles: where a tile is is known before its Q, and what a warpgroup works out for it is done while Q is on its way
+ *     (+0.9 %); no requests for descriptors right before the loads that fetch them themselves (0 to +0.4 %)
+ *       2k full (races 71 and 73)              x                                    1.28
+ *                                             ->                                    1.29
+ *     d128 loses 0 to 0.7 %, without an instruction of its loop changed. In race 74 the same loop was 0.1 to 0.5 % faster with
+ *     two instructions in front of it, that is from a multiple of 32 bytes on, with one or three -0.2 to +0.4 %: not used.
+ *     no gain, 2k full: the first step's maxima and weights once on zeros while the first K is on its way (-4.6 %; why is not
+ *     known); each tile of rows begins its keys at another place (-1 to -2.7 %: then the blocks of a head do not ask for the
+ *     same lines at the same time); V's thread finds its first tile itself (-0.3 %), waits for Q and not for the place (0 to
+ *     +0.2 %); the first three barriers set up and used before the others (+0.2 to 0.4 %, not used)
+ *     With 1 to 24 (results/h200/20261122-9fb46a1b48-paper and two more of repeats/): d64 full 1.38 1.37 1.37, causal 1.43 1.43
+ *     1.43; d128 full 1.17 1.18 1.17, causal 1.23 1.29 1.29. Over the best peer's: 1.026 to 1.431, geometric mean 1.158.
  *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the
  *   slot's last use, where a block takes as many tiles as there are slots, or more. The reads come before the __syncwarp of
  *   store_tile, and it before the arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of
  *   fused_sm90_bwd.cu explains.
- *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r): d64 -7.5 % full and -4.9 % causal, d128 -0.5 and -7.4 %
- *     (race 67, medians of three, beside the grid of its run). By 20 to 22 r rose by 3.0, 1.9, 0.6 and 1.1 % there (before:
- *     races 55 and 57) and by 3.5, 5.2, 2.0 and 2.5 % on the grid at 2k. What a launch takes before its first block begins and
- *     after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt), was the same for three versions.
- *   next: few tiles: the first step's maxima and weights once on zeros while the first K is on its way, so that their
- *     instructions are there (builds without spills; only for tiles of two shares it leaves the others as they are; not
- *     measured); 0.5 % is wanted. What d128 loses by 21 and 22. elect.sync in the backward, where the same loops are around its
- *     copies and additions (mind that counts of loads are then known to one thread alone). 64 x 256 beside 64 x 128, where the
- *     estimate of time knows what a tile costs beside its keys. d128 from 8k on runs into the power limit: K and V by multicast
- *     to pairs of blocks, fewer uniform instructions a product (four). `place` read by lane 0 alone, which racecheck would
+ *   Few tiles (one batch, 8 heads, 2k) beside the grid's r at 2k: d64 -4.1 % full and -4.5 % causal, d128 +2.9 and +16 % (three
+ *     processes on one of two GPUs of a host, results/h200/20261122-9fb46a1b48-few-tiles.csv).
+ *     What a launch takes before its first block begins and after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt),
+ *     was the same for the three versions that were looked at.
+ *   next: 64 x 256 beside 64 x 128, and 12 heads of d128, where the estimate of time knows what a tile costs beside its keys.
+ *     d128 from 8k on runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform instructions a product
+ *     (four). Where a loop begins, in all tiles. d64: row sums as eight more columns of O += P V, ones in V, spares a tenth of
+ *     a step's instructions, but LSE comes from rounded weights then. `place` read by lane 0 alone, which racecheck would
  *     follow.
  */
 #include "kernels/fused_sm90.h"
