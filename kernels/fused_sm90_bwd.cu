@@ -78,9 +78,10 @@
  *     +3 +5 +7 %, causal +2 +4 +6 %. d64, where nobody waits for this warpgroup: -0.5 to +0.5 %
  *  21 d128: the next step asked for before the additions of the pass (race 79): +0.1 to 0.9 %; not at d64 (-0.1 to -0.5 %), where
  *     its slot is not free yet. Additions by elect.sync: +0.2 to 0.7 %
- *  22 deterministic: the wait for a turn by the whole warp; in one thread it keeps what outlives it out of the uniform registers,
- *     40 instructions a step. 20 and this, without the elections of 21, which lose here (f0 of race 80): d128 +9 to 12 %, d64 -1 to
- *     +2 % (races 78, 80, 81)
+ *  22 deterministic: the wait for a turn by the whole warp; in one thread it keeps what outlives it out of the uniform
+ *     registers, 40 instructions a step. With 20 and 21, over cuDNN at 4K and 16K, from two runs (races 80 and 83): d128 full
+ *     0.98 1.00 to 1.12 1.16, causal 1.02 0.99 to 1.14 1.14; d64 full 1.23 1.26 to 1.22 1.27, causal 1.20 1.30 to 1.20 1.28. Over
+ *     the default at 4K 8K 16K: d64 full 0.91 0.92 0.91, causal 0.86 0.87 0.88; d128 full 0.91 0.91 0.92, causal 0.87 0.89 0.88
  *     no gain in 20 to 22: copies by three warps (-0.1 to -0.6 %), by another one (0), later (-1 to -6 %)
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
  *     -2 to -7 %); half of dV's product under dS (d128 -0.7 %, d64 -2 %); statistics four at a time (expected half of the
@@ -96,7 +97,7 @@
  *   the copy waits for all eight warps there. The tool does not follow __syncwarp into the arrival of one lane: of the four
  *   rings of gpu_test_blocks it reports the two that one lane gives back for its warp, also where plain stores fill the slots,
  *   and neither of the two that all lanes give back. 256 arrivals a step instead of 8 would silence it.
- *   With 1 to 22 (results/h200/20261122-9fb46a1b48-paper and two more of repeats/): d64 full 1.22 1.33 1.39, causal 1.27 1.41
+ *   With 1 to 22 (results/h200/repeats/20261122-9fb46a1b48-paper and two more): d64 full 1.22 1.33 1.39, causal 1.27 1.41
  *   1.45; d128 full 1.19 1.23 1.27, causal 1.22 1.32 1.30. Over the best peer's ratios: 1.029 to 1.139, geometric mean 1.087.
  *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
  *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.755

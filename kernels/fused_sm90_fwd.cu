@@ -138,7 +138,7 @@
  *       2k                                     x                                                     1.26
  *                                             ->                                                     1.34
  *     and what two shares exchange in fours: + 0.2 %.
- *     With 1 to 19 (results/h200/20261122-219fe8cd71-paper and two more of repeats/): d64 full 1.33 1.33 1.34, causal 1.35 1.38
+ *     With 1 to 19 (results/h200/repeats/20261122-219fe8cd71-paper and two more): d64 full 1.33 1.33 1.34, causal 1.35 1.38
  *     1.38; d128 full 1.14 1.16 1.16, causal 1.20 1.26 1.27. Over the best peer's: 1.011 to 1.349, geometric mean 1.127.
  *     no gain: d128 by 15 (-3 % full from 4k on, few tiles -20 % without turns); half of the exponentials' arguments before the
  *     wait for O (d64 -3 %); a turn passed between both products (d64 -1 to -5 %, d128 -1 to +0.8 %), turns in pairs of
@@ -172,8 +172,8 @@
  *     one kernel show them 300 clocks earlier), O and LSE likewise (-0.4 to -0.9 %), LSE stored after O (0 to -0.7 %), two steps
  *     of Q in registers (spills, -33 %). One copying warp instead of four does not give consumers more registers: 17 warps are
  *     five in one quarter, which leaves 96 for each.
- *     With 1 to 22 (repeats/20261122-b3293dff7c-fwd and two more): d64 full 1.38 1.37 1.37, causal 1.44 1.43 1.43; d128 full 1.17 1.18
- *     1.18, causal 1.23 1.29 1.29. Over the best peer's: 1.027 to 1.441, geometric mean 1.160.
+ *     With 1 to 22 (results/h200/repeats/20261122-b3293dff7c-fwd and two more): d64 full 1.38 1.37 1.37, causal 1.44 1.43
+ *     1.43; d128 full 1.17 1.18 1.18, causal 1.23 1.29 1.29. Over the best peer's: 1.027 to 1.441, geometric mean 1.160.
  *   23 (d128) 64 x 128 between two warpgroups, all of Q in registers, one exchange instead of two, which do not fit; where 128
  *     rows leave multiprocessors without work, or causal with the longest tile alone (races 68 and 70; 8 heads; expected a
  *     third)
@@ -194,21 +194,22 @@
  *     known); each tile of rows begins its keys at another place (-1 to -2.7 %: then the blocks of a head do not ask for the
  *     same lines at the same time); V's thread finds its first tile itself (-0.3 %), waits for Q and not for the place (0 to
  *     +0.2 %); the first three barriers set up and used before the others (+0.2 to 0.4 %, not used)
- *     With 1 to 24 (results/h200/20261122-9fb46a1b48-paper and two more of repeats/): d64 full 1.38 1.37 1.37, causal 1.43 1.43
+ *     With 1 to 24 (results/h200/repeats/20261122-9fb46a1b48-paper and two more): d64 full 1.38 1.37 1.37, causal 1.43 1.43
  *     1.43; d128 full 1.17 1.18 1.17, causal 1.23 1.29 1.29. Over the best peer's: 1.026 to 1.431, geometric mean 1.158.
  *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the
  *   slot's last use, where a block takes as many tiles as there are slots, or more. The reads come before the __syncwarp of
  *   store_tile, and it before the arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of
  *   fused_sm90_bwd.cu explains.
- *   Few tiles (one batch, 8 heads, 2k) beside the grid's r at 2k: d64 -4.1 % full and -4.5 % causal, d128 +2.9 and +16 % (three
- *     processes on one of two GPUs of a host, results/h200/20261122-9fb46a1b48-few-tiles.csv).
+ *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r at 2k): d64 full -4.1 % on one host and -7.1 % on another,
+ *     causal -4.5 and -4.5, d128 +2.9 and -0.3, +16 and +14 % (medians of three processes,
+ *     results/h200/20261122-9fb46a1b48-few-tiles.csv; the first host has two GPUs, the other of which was busy).
  *     What a launch takes before its first block begins and after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt),
  *     was the same for the three versions that were looked at.
- *   next: 64 x 256 beside 64 x 128, and 12 heads of d128, where the estimate of time knows what a tile costs beside its keys.
- *     d128 from 8k on runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform instructions a product
- *     (four). Where a loop begins, in all tiles. d64: row sums as eight more columns of O += P V, ones in V, spares a tenth of
- *     a step's instructions, but LSE comes from rounded weights then. `place` read by lane 0 alone, which racecheck would
- *     follow.
+ *   next: few tiles, d64 full: the first three barriers set up and used before the others (q1 of race 73, +0.2 to 0.4 %). 64 x 256
+ *     beside 64 x 128, and 12 heads of d128, where the estimate of time knows what a tile costs beside its keys. d128 from 8k on
+ *     runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform instructions a product (four). Where a
+ *     loop begins, in all tiles. d64: row sums as eight more columns of O += P V, ones in V, spares a tenth of a step's
+ *     instructions, but LSE comes from rounded weights then. `place` read by lane 0 alone, which racecheck would follow.
  */
 #include "kernels/fused_sm90.h"
 

@@ -25,8 +25,9 @@ set title 'fwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
 plot 'memory-bf16-group1.dat' index 0 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
-     'memory-bf16-group1.dat' index 1 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
-     'memory-bf16-group1.dat' index 2 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+     'memory-bf16-group1.dat' index 1 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-bf16-group1.dat' index 2 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'memory-bf16-group1.dat' index 3 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -35,9 +36,10 @@ set bmargin at screen 0.7299
 set title 'fwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-bf16-group1.dat' index 3 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
-     'memory-bf16-group1.dat' index 4 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
-     'memory-bf16-group1.dat' index 5 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-bf16-group1.dat' index 4 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
+     'memory-bf16-group1.dat' index 5 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-bf16-group1.dat' index 6 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'memory-bf16-group1.dat' index 7 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
@@ -46,9 +48,10 @@ set bmargin at screen 0.5160
 set title 'fwd full d=128' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-bf16-group1.dat' index 6 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
-     'memory-bf16-group1.dat' index 7 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
-     'memory-bf16-group1.dat' index 8 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-bf16-group1.dat' index 8 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
+     'memory-bf16-group1.dat' index 9 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-bf16-group1.dat' index 10 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'memory-bf16-group1.dat' index 11 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -57,9 +60,10 @@ set bmargin at screen 0.5160
 set title 'fwd causal d=128' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-bf16-group1.dat' index 9 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
-     'memory-bf16-group1.dat' index 10 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
-     'memory-bf16-group1.dat' index 11 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-bf16-group1.dat' index 12 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
+     'memory-bf16-group1.dat' index 13 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-bf16-group1.dat' index 14 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'memory-bf16-group1.dat' index 15 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
@@ -68,9 +72,10 @@ set bmargin at screen 0.3021
 set title 'bwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-bf16-group1.dat' index 12 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
-     'memory-bf16-group1.dat' index 13 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
-     'memory-bf16-group1.dat' index 14 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-bf16-group1.dat' index 16 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
+     'memory-bf16-group1.dat' index 17 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-bf16-group1.dat' index 18 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'memory-bf16-group1.dat' index 19 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -79,9 +84,10 @@ set bmargin at screen 0.3021
 set title 'bwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-bf16-group1.dat' index 15 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
-     'memory-bf16-group1.dat' index 16 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
-     'memory-bf16-group1.dat' index 17 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-bf16-group1.dat' index 20 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
+     'memory-bf16-group1.dat' index 21 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-bf16-group1.dat' index 22 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'memory-bf16-group1.dat' index 23 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
@@ -90,9 +96,10 @@ set bmargin at screen 0.0882
 set title 'bwd full d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel 'workspace, MB'
-plot 'memory-bf16-group1.dat' index 18 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
-     'memory-bf16-group1.dat' index 19 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
-     'memory-bf16-group1.dat' index 20 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-bf16-group1.dat' index 24 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
+     'memory-bf16-group1.dat' index 25 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-bf16-group1.dat' index 26 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'memory-bf16-group1.dat' index 27 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -101,9 +108,10 @@ set bmargin at screen 0.0882
 set title 'bwd causal d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel ''
-plot 'memory-bf16-group1.dat' index 21 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
-     'memory-bf16-group1.dat' index 22 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
-     'memory-bf16-group1.dat' index 23 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-bf16-group1.dat' index 28 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive', \
+     'memory-bf16-group1.dat' index 29 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-bf16-group1.dat' index 30 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'memory-bf16-group1.dat' index 31 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 unset logscale
 unset tics
@@ -119,13 +127,14 @@ set bmargin at screen 0
 set xrange [0:1]
 set yrange [0:1]
 set label 1 'Workspace beside inputs and outputs, bf16' at screen 0.0931,0.9813 left font ',19'
-set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 9fb46a1b48bd' at screen 0.0931,0.9639 left font ',12' tc rgb '#555555'
+set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 7cae6c1e0f16' at screen 0.0931,0.9639 left font ',12' tc rgb '#555555'
 set label 3 'H200 acceptance: NVIDIA H200, driver 580.159.04, commit 9fb46a1b48bd' at screen 0.0931,0.9505 left font ',12' tc rgb '#555555'
 set label 4 'bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9372 left font ',12' tc rgb '#555555'
 set label 5 '1 MB = 1e6 bytes. Naive keeps S and P, O(N^2) per head; fused kernels keep O(N), which is flat where batch x n is fixed.' at screen 0.0931,0.9238 left font ',12' tc rgb '#555555'
 set key at screen 0.5,0.0040 center bottom horizontal Left reverse samplen 3 width 0 font ',13'
 plot NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      NaN with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
      NaN with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 3 lw 2 title 'H200 acceptance, naive'
 unset multiplot
 unset output

@@ -13,7 +13,7 @@ set logscale x 2
 set xrange [819.2:20480]
 set xtics ('1K' 1024, '2K' 2048, '4K' 4096, '8K' 8192, '16K' 16384)
 set logscale y
-set yrange [0.0001:1000]
+set yrange [0.0001:100000]
 set format y '%g'
 set multiplot
 
@@ -24,7 +24,8 @@ set bmargin at screen 0.7398
 set title 'fwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-fp16-group1.dat' index 0 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-fp16-group1.dat' index 0 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 1 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -33,7 +34,8 @@ set bmargin at screen 0.7398
 set title 'fwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-fp16-group1.dat' index 1 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-fp16-group1.dat' index 2 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 3 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
@@ -42,7 +44,8 @@ set bmargin at screen 0.5230
 set title 'fwd full d=128' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-fp16-group1.dat' index 2 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-fp16-group1.dat' index 4 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 5 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -51,7 +54,8 @@ set bmargin at screen 0.5230
 set title 'fwd causal d=128' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-fp16-group1.dat' index 3 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-fp16-group1.dat' index 6 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 7 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
@@ -60,7 +64,8 @@ set bmargin at screen 0.3062
 set title 'bwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'workspace, MB'
-plot 'memory-fp16-group1.dat' index 4 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-fp16-group1.dat' index 8 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 9 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -69,7 +74,8 @@ set bmargin at screen 0.3062
 set title 'bwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'memory-fp16-group1.dat' index 5 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-fp16-group1.dat' index 10 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 11 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.0931
 set rmargin at screen 0.5028
@@ -78,7 +84,8 @@ set bmargin at screen 0.0894
 set title 'bwd full d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel 'workspace, MB'
-plot 'memory-fp16-group1.dat' index 6 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-fp16-group1.dat' index 12 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 13 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 set lmargin at screen 0.5698
 set rmargin at screen 0.9795
@@ -87,7 +94,8 @@ set bmargin at screen 0.0894
 set title 'bwd causal d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel ''
-plot 'memory-fp16-group1.dat' index 7 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot 'memory-fp16-group1.dat' index 14 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive', \
+     'memory-fp16-group1.dat' index 15 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
 
 unset logscale
 unset tics
@@ -103,10 +111,11 @@ set bmargin at screen 0
 set xrange [0:1]
 set yrange [0:1]
 set label 1 'Workspace beside inputs and outputs, fp16' at screen 0.0931,0.9810 left font ',19'
-set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 9fb46a1b48bd' at screen 0.0931,0.9634 left font ',12' tc rgb '#555555'
+set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 7cae6c1e0f16' at screen 0.0931,0.9634 left font ',12' tc rgb '#555555'
 set label 3 'fp16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9499 left font ',12' tc rgb '#555555'
 set label 4 '1 MB = 1e6 bytes. Naive keeps S and P, O(N^2) per head; fused kernels keep O(N), which is flat where batch x n is fixed.' at screen 0.0931,0.9363 left font ',12' tc rgb '#555555'
 set key at screen 0.5,0.0041 center bottom horizontal Left reverse samplen 3 width 0 font ',13'
-plot NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper'
+plot NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+     NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 3 lw 2 title 'H200 paper, naive'
 unset multiplot
 unset output

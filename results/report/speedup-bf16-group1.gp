@@ -23,6 +23,7 @@ set title 'fwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'x naive'
 plot 'speedup-bf16-group1.dat' index 0 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'speedup-bf16-group1.dat' index 1 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.5698
@@ -32,7 +33,8 @@ set bmargin at screen 0.7259
 set title 'fwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'speedup-bf16-group1.dat' index 1 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+plot 'speedup-bf16-group1.dat' index 2 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'speedup-bf16-group1.dat' index 3 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.0931
@@ -42,7 +44,8 @@ set bmargin at screen 0.5088
 set title 'fwd full d=128' offset 0,-0.5
 set xlabel ''
 set ylabel 'x naive'
-plot 'speedup-bf16-group1.dat' index 2 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+plot 'speedup-bf16-group1.dat' index 4 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'speedup-bf16-group1.dat' index 5 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.5698
@@ -52,7 +55,8 @@ set bmargin at screen 0.5088
 set title 'fwd causal d=128' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'speedup-bf16-group1.dat' index 3 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+plot 'speedup-bf16-group1.dat' index 6 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'speedup-bf16-group1.dat' index 7 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.0931
@@ -62,7 +66,8 @@ set bmargin at screen 0.2917
 set title 'bwd full d=64' offset 0,-0.5
 set xlabel ''
 set ylabel 'x naive'
-plot 'speedup-bf16-group1.dat' index 4 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+plot 'speedup-bf16-group1.dat' index 8 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'speedup-bf16-group1.dat' index 9 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.5698
@@ -72,7 +77,8 @@ set bmargin at screen 0.2917
 set title 'bwd causal d=64' offset 0,-0.5
 set xlabel ''
 set ylabel ''
-plot 'speedup-bf16-group1.dat' index 5 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+plot 'speedup-bf16-group1.dat' index 10 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'speedup-bf16-group1.dat' index 11 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.0931
@@ -82,7 +88,8 @@ set bmargin at screen 0.0746
 set title 'bwd full d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel 'x naive'
-plot 'speedup-bf16-group1.dat' index 6 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+plot 'speedup-bf16-group1.dat' index 12 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'speedup-bf16-group1.dat' index 13 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 set lmargin at screen 0.5698
@@ -92,7 +99,8 @@ set bmargin at screen 0.0746
 set title 'bwd causal d=128' offset 0,-0.5
 set xlabel 'sequence length n'
 set ylabel ''
-plot 'speedup-bf16-group1.dat' index 7 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+plot 'speedup-bf16-group1.dat' index 14 using 1:2 with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance', \
+     'speedup-bf16-group1.dat' index 15 using 1:2 with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
      1 with lines lc rgb '#000000' dt 2 lw 1.5 title ''
 
 unset logscale
@@ -109,11 +117,12 @@ set bmargin at screen 0
 set xrange [0:1]
 set yrange [0:1]
 set label 1 'Speed-up over the naive three passes, bf16' at screen 0.0931,0.9810 left font ',19'
-set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 9fb46a1b48bd' at screen 0.0931,0.9634 left font ',12' tc rgb '#555555'
+set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 7cae6c1e0f16' at screen 0.0931,0.9634 left font ',12' tc rgb '#555555'
 set label 3 'H200 acceptance: NVIDIA H200, driver 580.159.04, commit 9fb46a1b48bd' at screen 0.0931,0.9498 left font ',12' tc rgb '#555555'
 set label 4 'bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9362 left font ',12' tc rgb '#555555'
 set label 5 'Ratios within rounds; above the dashed line is faster than naive.' at screen 0.0931,0.9227 left font ',12' tc rgb '#555555'
 set key at screen 0.5,0.0041 center bottom horizontal Left reverse samplen 3 width 0 font ',13'
-plot NaN with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
+plot NaN with linespoints lc rgb '#0072B2' pt 7 ps 0.8 dt 1 lw 2 title 'H200 paper', \
+     NaN with linespoints lc rgb '#D55E00' pt 5 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
 unset multiplot
 unset output

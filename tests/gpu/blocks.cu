@@ -214,19 +214,13 @@ __global__ void take_turns(int tiles, const float *in, float *sums, int *turns)
 }
 
 /* As in fused_sm90_fwd.cu: a named barrier of each warpgroup alone, and one of each where it waits for its turn and the
- * warpgroup before it arrives; or waits there, too. */
-template <bool ARRIVES> __global__ void take_warpgroup_turns(int turns, uint32_t *last, int *order)
+ * warpgroup before it arrives. */
+__global__ void take_warpgroup_turns(int turns, uint32_t *last, int *order)
 {
     __shared__ uint32_t x[WARPGROUP];
     __shared__ int position;
     const int warpgroups = blockDim.x / WARPGROUP, warpgroup = threadIdx.x / WARPGROUP, thread = threadIdx.x % WARPGROUP;
     const int own = 1 + warpgroups + warpgroup, next = 1 + warpgroups + (warpgroup + 1) % warpgroups;
-    const auto pass_turn = [&] {
-        if (ARRIVES)
-            bar_arrive(next, 2 * WARPGROUP);
-        else
-            bar_sync(next, 2 * WARPGROUP);
-    };
 
     if (threadIdx.x < WARPGROUP)
         x[thread] = thread;
@@ -234,7 +228,7 @@ template <bool ARRIVES> __global__ void take_warpgroup_turns(int turns, uint32_t
         position = 0;
     __syncthreads();
     if (warpgroup == warpgroups - 1)
-        pass_turn(); /* the first one begins */
+        bar_arrive(next, 2 * WARPGROUP); /* the first one begins */
     for (int turn = warpgroup; turn < turns; turn += warpgroups) {
         bar_sync(own, 2 * WARPGROUP);
         if (thread / 32 == turn % 4)
@@ -244,7 +238,7 @@ template <bool ARRIVES> __global__ void take_warpgroup_turns(int turns, uint32_t
         x[thread] = 3 * before + turn + warpgroup;
         if (thread == 0)
             order[position++] = warpgroup;
-        pass_turn();
+        bar_arrive(next, 2 * WARPGROUP);
     }
     if (warpgroup == 0) {
         bar_sync(own, 2 * WARPGROUP); /* takes the last pass */
@@ -341,9 +335,9 @@ cudaError_t blocks_turns(int blocks, int tiles, const float *in, float *sums, in
     return cudaGetLastError();
 }
 
-cudaError_t blocks_warpgroup_turns(bool arrives, int warpgroups, int turns, uint32_t *last, int *order)
+cudaError_t blocks_warpgroup_turns(int warpgroups, int turns, uint32_t *last, int *order)
 {
-    (arrives ? take_warpgroup_turns<true> : take_warpgroup_turns<false>)<<<1, warpgroups * WARPGROUP>>>(turns, last, order);
+    take_warpgroup_turns<<<1, warpgroups * WARPGROUP>>>(turns, last, order);
     return cudaGetLastError();
 }
 

@@ -54,9 +54,8 @@ cudaError_t blocks_turns(int blocks, int tiles, const float *in, float *sums, in
 
 /* The warpgroups of a block (2 to 4) have `turns` turns, one after the other; `turns` is a multiple of `warpgroups`. Of 128
  * numbers, at first x[t] = t, turn n of warpgroup w makes 3 x[(t + BLOCKS_AWAY) % 128] + n + w. last[128] are these numbers in
- * the end, as warpgroup 0 sees them; order[turns] says which warpgroup had each turn. A turn is passed by bar.arrive, or by
- * bar.sync, which waits until the next one takes it. */
-cudaError_t blocks_warpgroup_turns(bool arrives, int warpgroups, int turns, uint32_t *last, int *order);
+ * the end, as warpgroup 0 sees them; order[turns] says which warpgroup had each turn. */
+cudaError_t blocks_warpgroup_turns(int warpgroups, int turns, uint32_t *last, int *order);
 
 /* passed[i] = whether one of the two 16-bit numbers of any p[i][pairs] passes (kernels/device/softmax_sm90.cuh), for `count`
  * rows; `pairs` is 16 or 32. */
