@@ -69,20 +69,21 @@
  *  19 deterministic: 8 heads a section if full (4 before), 32 if causal (16); expected a shorter start; d64 full 4K +12 %, 16K
  *     0; causal 4K +2 %, 16K -2 %. What 18 and 19 each give at d128 is not known: the versions that told them apart lacked a
  *     wait there (races 17 and 18). Together, over the default at 4K 16K: d128 full 0.83 0.82 to 0.89 0.89, causal 0.79 0.80
- *     to 0.85 0.85, from two runs. Now, fp16, 4K 8K 16K: d64 full 0.93 0.92 0.92, causal 0.86 0.88 0.89; d128 full 0.89 0.89
+ *     to 0.85 0.85, from two runs. Then, fp16, 4K 8K 16K: d64 full 0.93 0.92 0.92, causal 0.86 0.88 0.89; d128 full 0.89 0.89
  *     0.89, causal 0.85 0.86 0.85; at 1K 0.80 to 0.83
  *     dropped: the fence by one warp in four for all, -5 to +2 %; with the fence a pass later -3 to +9 %, less than 18
- *  20 d128: copies by elect.sync, and their counts in all of the warp: no loop around a copy any more, and what is the same in
- *     all of a warp stays in uniform registers (race 75): full +3 +4 +5 %, causal +2 +4 +4 %; with counts that one thread keeps
- *     -0.2 to -0.7 %. And where a block works in registers; from shared memory it was read again after every wait (race 76): full
- *     +3 +5 +7 %, causal +2 +4 +6 %. d64, where nobody waits for this warpgroup: -0.5 to +0.5 %
- *  21 d128: the next step asked for before the additions of the pass (race 79): +0.1 to 0.9 %; not at d64 (-0.1 to -0.5 %), where
- *     its slot is not free yet. Additions by elect.sync: +0.2 to 0.7 %
+ *  20 d128: copies by elect.sync, and their counts in all of the warp: no loop around a copy any more, and what is the same
+ *     in all of a warp stays in uniform registers (race 75): full +3 +4 +5 %, causal +2 +3 +4 %; with counts that one thread
+ *     keeps -0.2 to -0.7 %. And where a block works in registers; from shared memory it was read again after every wait (race
+ *     76): full +3 +5 +7 %, causal +2 +4 +6 %. d64, where nobody waits for this warpgroup: -0.5 to +0.7 %
+ *  21 d128: the next step asked for before the additions of the pass (race 79): +0.1 to 0.9 %; not at d64 (-0.1 to -0.6 %),
+ *     where its slot is not free yet. Additions by elect.sync: +0.2 to 0.7 %
  *  22 deterministic: the wait for a turn by the whole warp; in one thread it keeps what outlives it out of the uniform
- *     registers, 40 instructions a step. With 20 and 21, over cuDNN at 4K and 16K, from two runs (races 80 and 83): d128 full
- *     0.98 1.00 to 1.12 1.16, causal 1.02 0.99 to 1.14 1.14; d64 full 1.23 1.26 to 1.22 1.27, causal 1.20 1.30 to 1.20 1.28. Over
- *     the default at 4K 8K 16K: d64 full 0.91 0.92 0.91, causal 0.86 0.87 0.88; d128 full 0.91 0.91 0.92, causal 0.87 0.89 0.88
- *     no gain in 20 to 22: copies by three warps (-0.1 to -0.6 %), by another one (0), later (-1 to -6 %)
+ *     registers, by the listing 40 instructions a step; d64 gained nothing by it. With 20 and 21, over cuDNN at 4K and 16K, from
+ *     two runs (races 80 and 83): d128 full 0.98 1.00 to 1.12 1.16, causal 1.02 0.99 to 1.14 1.14; d64 full 1.23 1.26 to 1.22
+ *     1.27, causal 1.20 1.30 to 1.20 1.28. Over the default at 4K 8K 16K: d64 full 0.91 0.92 0.91, causal 0.86 0.87 0.88; d128
+ *     full 0.91 0.91 0.92, causal 0.87 0.89 0.88
+ *     no gain in 20 to 22: copies by three warps (-0.1 to -0.6 %), by another one (-0.3 to +0.1 %), later (-1 to -6 %)
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
  *     -2 to -7 %); half of dV's product under dS (d128 -0.7 %, d64 -2 %); statistics four at a time (expected half of the
  *     loads' cycles: -1 %). dQ of 64 x 128 in one pass, 16 KB a step less, does not fit: 200 registers for a key warpgroup
@@ -191,7 +192,7 @@ template <typename Tile> struct alignas(1024) Smem {
     float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_FLOATS]; /* on its way to the sums */
     float stats[STAGES][2 * Tile::Q_TILE];                /* lse2, then -D */
     uint64_t k_full, v_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2];
-    Work work; /* here and not in registers, of which there are none to spare */
+    Work work; /* for the key warpgroups, which have no registers to spare; the query warpgroup takes a copy */
 };
 
 /* ---- where a block works --------------------------------------------------------------------------------------- */
@@ -299,13 +300,13 @@ __device__ __forceinline__ void stage_dq(const float (&dq)[32], uint32_t stage, 
 
 /* The copy engine adds a warp's slab of `pass` to the sums of `tile`. */
 template <typename Tile>
-__device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Arguments &arg, int tile, int pass, int warp, int lane)
+__device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Arguments &arg, int tile, int pass, int warp)
 {
     using S = Size<Tile>;
     async_proxy_fence();
     __syncwarp();
     if (elect_one()) {
-        bulk_reduce_add(arg.dq_sum + int64_t(tile) * SUM_FLOATS + pass * S::PASS_FLOATS + warp * (SLAB_FLOATS),
+        bulk_reduce_add(arg.dq_sum + int64_t(tile) * SUM_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS,
                         shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), SLAB_FLOATS * sizeof(float));
         tma_store_commit();
     }
@@ -333,7 +334,8 @@ template <typename T, typename Tile, bool BY_TURNS>
 __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Arguments &arg)
 {
     using S = Size<Tile>;
-    /* The step to come is asked for before the pass before goes out, where the slot is free by then: at d64 it is not yet. */
+    /* The step three on is asked for before the pass before goes out where the slot is free by then: at d64 it is not, and by
+     * turns nothing goes out before. */
     constexpr bool LOADS_FIRST = Tile::HEAD_DIM == 128 && !BY_TURNS;
     const Work work = smem.work; /* read again at every use it cost d128 2 to 6 % */
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0), lane = threadIdx.x % LANES;
@@ -381,9 +383,9 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
             /* The pass before goes out while this one is computed. By turns both go out after the last, when nobody waits
              * for this warpgroup: dS is read and the next data asked for. */
             if (!BY_TURNS && pass > 0)
-                add_dq(smem, arg, tile, pass - 1, warp, lane);
+                add_dq(smem, arg, tile, pass - 1, warp);
             else if (!BY_TURNS && before >= 0 && !S::ADDS_FROM_REGISTERS)
-                add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
+                add_dq(smem, arg, before, S::PASSES - 1, warp);
             if (BY_TURNS && pass == S::PASSES - 1 && turn_tile != turn) { /* by now all that was sent has arrived */
                 __syncwarp();
                 has_come = turn_next(turn_of(arg, turn, warp), turn_of(arg, turn_tile, warp), work.kv_tile);
@@ -406,7 +408,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
                 if (!has_come)
                     turn_wait(turn_of(arg, turn, warp), work.kv_tile);
                 has_come = true;
-                add_dq(smem, arg, tile, pass - 1, warp, lane);
+                add_dq(smem, arg, tile, pass - 1, warp);
             }
             if (S::ADDS_FROM_REGISTERS && pass == S::PASSES - 1)
                 add_dq<Tile>(dq, arg, tile, pass, warp, lane);
@@ -414,7 +416,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
                 stage_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
         }
         if (BY_TURNS && !S::ADDS_FROM_REGISTERS)
-            add_dq(smem, arg, tile, S::PASSES - 1, warp, lane);
+            add_dq(smem, arg, tile, S::PASSES - 1, warp);
         before = tile;
         at.advance(arg, work.first_tile[0]);
     }
@@ -422,7 +424,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
         __syncwarp();
         turn_next(turn_of(arg, turn, warp), NULL, 0);
     } else if (before >= 0 && !S::ADDS_FROM_REGISTERS)
-        add_dq(smem, arg, before, S::PASSES - 1, warp, lane);
+        add_dq(smem, arg, before, S::PASSES - 1, warp);
     if (elect_one())
         tma_store_wait_read<0>(); /* shared memory must outlive the additions */
 }

@@ -36,7 +36,7 @@
  * workspace that a memset of the same launch clears; there is none where each block has one tile.
  *
  * Shared memory (all tiles of 64-column panels, 128B swizzle; O goes out through Q's slot):
- *   | Q x Q_STAGES | K x STAGES | V x STAGES | barriers, places | exchange between shares x Q_STAGES |
+ *   | Q x Q_STAGES | K x STAGES | V x STAGES | barriers, places | exchange between shares x EXCHANGES |
  *
  * The assembler moves a wait for wgmma up past arithmetic, to the start of its basic block; where a wait shall stay behind
  * something there must be a branch in between. It also serialises products (C7511, C7515) whose sums are in flight over
@@ -175,7 +175,7 @@
  *     With 1 to 22 (results/h200/repeats/20261122-b3293dff7c-fwd and two more): d64 full 1.38 1.37 1.37, causal 1.44 1.43
  *     1.43; d128 full 1.17 1.18 1.18, causal 1.23 1.29 1.29. Over the best peer's: 1.027 to 1.441, geometric mean 1.160.
  *   23 (d128) 64 x 128 between two warpgroups, all of Q in registers, one exchange instead of two, which do not fit; where 128
- *     rows leave multiprocessors without work, or causal with the longest tile alone (races 68 and 70; 8 heads; expected a
+ *     rows leave multiprocessors without work, or causal with the longest tile alone (race 70; 8 heads; expected a
  *     third)
  *       1k                                     x     1.19             1.19
  *                                             ->     1.59             1.59
@@ -188,27 +188,27 @@
  *     (+0.9 %); no requests for descriptors right before the loads that fetch them themselves (0 to +0.4 %)
  *       2k full (races 71 and 73)              x                                    1.28
  *                                             ->                                    1.29
- *     d128 loses 0 to 0.7 %, without an instruction of its loop changed. In race 74 the same loop was 0.1 to 0.5 % faster with
- *     two instructions in front of it, that is from a multiple of 32 bytes on, with one or three -0.2 to +0.4 %: not used.
+ *     d128 loses 0 to 0.7 %, without an instruction of its loop changed. In race 74 the same loop was 0.1 to 0.5 % faster
+ *     moved to a multiple of 32 bytes, -0.2 to +0.4 % moved elsewhere: not used.
  *     no gain, 2k full: the first step's maxima and weights once on zeros while the first K is on its way (-4.6 %; why is not
  *     known); each tile of rows begins its keys at another place (-1 to -2.7 %: then the blocks of a head do not ask for the
- *     same lines at the same time); V's thread finds its first tile itself (-0.3 %), waits for Q and not for the place (0 to
- *     +0.2 %); the first three barriers set up and used before the others (+0.2 to 0.4 %, not used)
+ *     same lines at the same time); V's thread finds its first tile itself (-0.3 to -0.4 %), waits for Q and not for the place
+ *     (0 to +0.2 %); the first three barriers set up and used before the others (-0.3 to +0.4 %, not used)
  *     With 1 to 24 (results/h200/repeats/20261122-9fb46a1b48-paper and two more): d64 full 1.38 1.37 1.37, causal 1.43 1.43
  *     1.43; d128 full 1.17 1.18 1.17, causal 1.23 1.29 1.29. Over the best peer's: 1.026 to 1.431, geometric mean 1.158.
  *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the
- *   slot's last use, where a block takes as many tiles as there are slots, or more. The reads come before the __syncwarp of
- *   store_tile, and it before the arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of
- *   fused_sm90_bwd.cu explains.
- *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r at 2k): d64 full -4.1 % on one host and -7.1 % on another,
- *     causal -4.5 and -4.5, d128 +2.9 and -0.3, +16 and +14 % (medians of three processes,
- *     results/h200/20261122-9fb46a1b48-few-tiles.csv; the first host has two GPUs, the other of which was busy).
+ *   slot's last use, where a block takes as many tiles as there are slots, or more. The reads come before the __syncwarp with
+ *   which a tile is stored, and it before the arrival of lane 0 at q_empty, which the producer waits for: of the kind that the
+ *   head of fused_sm90_bwd.cu explains.
+ *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r at 2k): d64 full -4.1 % on one host and -7.1 % on
+ *     another, causal -4.5 and -4.5, d128 +2.9 and -0.3, +16 and +14 % (medians of three processes; the first host has two GPUs,
+ *     the other of which was busy; results/h200/20261122-9fb46a1b48-few-tiles.csv).
  *     What a launch takes before its first block begins and after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt),
  *     was the same for the three versions that were looked at.
- *   next: few tiles, d64 full: the first three barriers set up and used before the others (q1 of race 73, +0.2 to 0.4 %). 64 x 256
- *     beside 64 x 128, and 12 heads of d128, where the estimate of time knows what a tile costs beside its keys. d128 from 8k on
- *     runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform instructions a product (four). Where a
- *     loop begins, in all tiles. d64: row sums as eight more columns of O += P V, ones in V, spares a tenth of a step's
+ *   next: few tiles, d64 full: the first three barriers set up and used before the others (q1 of race 73, there +0.2 to 0.4 %).
+ *     64 x 256 beside 64 x 128, and 12 heads of d128, where the estimate of time knows what a tile costs beside its keys. d128
+ *     from 8k on runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform instructions a product (four).
+ *     Where a loop begins, in all tiles. d64: row sums as eight more columns of O += P V, ones in V, spares a tenth of a step's
  *     instructions, but LSE comes from rounded weights then. `place` read by lane 0 alone, which racecheck would follow.
  */
 #include "kernels/fused_sm90.h"
@@ -297,6 +297,7 @@ template <typename Tile> struct Size {
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
     static_assert(CONSUMERS >= 2 && CONSUMERS <= 4, "the register budgets are for two, three and four");
     static_assert(Tile::KEY_SHARES <= 2, "a tile is joined from at most two shares");
+    static_assert(Tile::HELD_STEPS <= Tile::HEAD_DIM / 16, "what is held of Q is in the tile");
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };
 
@@ -470,7 +471,7 @@ template <typename Tile> __device__ __forceinline__ void produce_v(Smem<Tile> &s
 
 /* Both of these come after a fence that follows the last touch of their registers. */
 
-/* Starts S = Q K^T. With 64 keys a product reads shared memory as fast as it can: some of Q comes from registers. */
+/* Starts S = Q K^T. With 64 keys a product reads shared memory as fast as it can: Q, or what fits, is in registers. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void start_scores(float (&s)[Size<Tile>::SCORES], uint32_t (&held_q)[Size<Tile>::HELD_Q][4],
                                              uint32_t q, uint32_t k)
@@ -650,7 +651,7 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
 /* The same for a tile whose keys two warpgroups share: of its two rows a thread finishes the one that has the number of its
  * share, and leaves what it has of the other one to the thread of the same place in the other warpgroup. A thread's values
  * lie WARPGROUP apart, in fours. Nobody writes what is still being read: there are two exchanges, used in turns with the slots
- * of Q, or one that both shares come to first. */
+ * of Q, or one, which is written when both shares are done with the tile before. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float *exchange, const Place &place,
                                                     const Arguments &arg, int team, int row_group, int share,
@@ -668,7 +669,7 @@ __device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float 
     const float2 *const take_row =
         reinterpret_cast<const float2 *>(of_share(share) + 4 * FOURS * WARPGROUP) + threadIdx.x % WARPGROUP;
 
-    if constexpr (S::EXCHANGES == 1)
+    if constexpr (S::EXCHANGES == 1) /* what was given for the last tile has been read */
         bar_sync(team_barrier(team), 2 * WARPGROUP);
     *give_row = share ? make_float2(rows.max_log2[0], rows.sum[0]) : make_float2(rows.max_log2[1], rows.sum[1]);
 #pragma unroll

@@ -146,9 +146,10 @@ reports_explained() {
             exit others > 0 || !ended }' "$1"
 }
 
-# Patterns alone: of gpu_test_blocks racecheck reports the rings that one lane gives back for its warp, plain stores or copy
-# engine; and the turns of warpgroups, passed by bar.arrive or, as was tried, by bar.sync. Why the turns is not known; that
-# they hold the test's values show, as a warp comes late to each turn on purpose. And nothing else.
+# Racecheck over gpu_test_blocks, which has such patterns alone: of the rings it reports those that one lane gives back for its
+# warp, plain stores or copy engine. Of the turns of warpgroups nothing is judged: it reports them passed by bar.arrive and, as
+# was tried, by bar.sync, for a reason that is not known; that they hold, the test's values show, as a warp is late at each turn.
+# Any other report is a failure.
 rings_explained() {
     awk '/Race reported between/ { reports++; turns = /::take_warpgroup_turns\(/
             if (!turns && !/ring<\(bool\)[01], \(bool\)1>/) { print; others++ } }

@@ -2,9 +2,9 @@
  * them. A turn is a count: of those that have had it. PTX ISA, "Memory Consistency Model"; "ld.acquire",
  * "fence.acq_rel"; sm_90 and newer, as the copy engine.
  *
- * All of a warp call these, after a __syncwarp, and one thread acts; that of elect_one (elect.cuh), which sends what the
- * copy engine adds. A loop in one thread alone would keep all that outlives it out of the uniform registers: 40 instructions
- * more in a step of the backward. */
+ * All of a warp call these and one thread acts, that of elect_one (elect.cuh), which sends what the copy engine adds. What
+ * the others write is ordered by a __syncwarp before turn_next and one after a turn has come. A loop in one thread alone would
+ * keep all that outlives it out of the uniform registers: 40 instructions more in a step of the backward. */
 #pragma once
 #include <cstdint>
 
@@ -37,7 +37,7 @@ __device__ __forceinline__ bool turn_next(int *mine, const int *next, int before
     return __any_sync(0xffffffffu, has_come);
 }
 
-/* Waits until the turn has come; what those before did is visible to the thread that acts, and after a __syncwarp to all. */
+/* Waits until the turn has come. */
 __device__ __forceinline__ void turn_wait(const int *turn, int before)
 {
     bool has_come;
