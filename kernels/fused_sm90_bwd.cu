@@ -101,8 +101,8 @@
  *   With 1 to 22 (results/h200/repeats/20261122-9fb46a1b48-paper and two more): d64 full 1.22 1.33 1.39, causal 1.27 1.41
  *   1.45; d128 full 1.19 1.23 1.27, causal 1.22 1.32 1.30. Over the best peer's ratios: 1.029 to 1.139, geometric mean 1.087.
  *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
- *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.755
- *   TFLOPS/W (d128 causal) beside cuDNN's 0.718. Deterministic: the fence from a warp that has nothing else to do.
+ *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.842
+ *   TFLOPS/W (d128 causal, bf16) beside cuDNN's 0.750 (results/h200/20261122-9fb46a1b48-acceptance). Deterministic: the fence from a warp that has nothing else to do.
  */
 #include "kernels/fused_sm90_bwd.h"
 
@@ -337,7 +337,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     /* The step three on is asked for before the pass before goes out where the slot is free by then: at d64 it is not, and by
      * turns nothing goes out before. */
     constexpr bool LOADS_FIRST = Tile::HEAD_DIM == 128 && !BY_TURNS;
-    const Work work = smem.work; /* read again at every use it cost d128 2 to 6 % */
+    const Work work = smem.work; /* read again at every use it cost d128 2 to 7 % */
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0), lane = threadIdx.x % LANES;
     const int steps = work.steps;
     Cursor load = {0, arg.q_tiles - 1}, at = load;
@@ -345,6 +345,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     int loaded = 0, before = -1; /* the tile of the step before, of which something may still have to go out */
     int turn = -1;               /* by turns: the first of the tiles that share the turn of now, or of the step before */
     bool has_come = false;       /* that turn */
+    /* All of the warp counts what one thread asks for: counts of its own would be in no uniform register. */
     const auto load_next = [&](int slot) {
         if (elect_one())
             load_step<Tile>(smem, arg, work, load, slot);

@@ -1,7 +1,6 @@
 /* The sm_90a blocks under kernels/device, each alone against plain C: products of wgmma in every arrangement that the
  * kernels use, boxes of TMA inside and over the edge of a tensor, matrices through ldmatrix and stmatrix, a ring of
- * barriers, turns of blocks and of the warpgroups of one, 16-bit weights beyond a bound,
- * divisions, elections. */
+ * barriers, turns of blocks and of the warpgroups of one, 16-bit weights beyond a bound, divisions, elections. */
 #include "tests/gpu/blocks.h"
 #include "tests/gpu/gpu_check.h"
 

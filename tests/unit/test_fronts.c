@@ -60,7 +60,8 @@ static void few_tiles_are_spread(void **state)
     assert_string_equal(chosen(self_attention(1, 9, 2048, 64, true), ATTN_FWD), "fwd_d64_m64n128_s5_k2");
     assert_string_equal(chosen(self_attention(1, 17, 1024, 64, true), ATTN_FWD), "fwd_d64_m64n128_s5_k2");
     assert_string_equal(chosen(self_attention(1, 8, 4096, 64, true), ATTN_FWD), "fwd_d64_m128n128_s3_k2");
-    /* The same with head_dim 128: 64 rows where 128 of them leave multiprocessors without work or, causal, with the longest tile alone. */
+    /* The same with head_dim 128: 64 rows where 128 of them leave multiprocessors without work or, causal, with the longest
+     * tile alone. */
     assert_string_equal(chosen(self_attention(1, 8, 1024, 128, false), ATTN_FWD), "fwd_d128_m64n128_s2_k2");
     assert_string_equal(chosen(self_attention(1, 8, 2048, 128, true), ATTN_FWD), "fwd_d128_m64n128_s2_k2");
     assert_string_equal(chosen(self_attention(1, 8, 2048, 128, false), ATTN_FWD), "fwd_d128_m128n128_s2");
