@@ -102,7 +102,8 @@
  *   1.45; d128 full 1.19 1.23 1.27, causal 1.22 1.32 1.30. Over the best peer's ratios: 1.029 to 1.139, geometric mean 1.087.
  *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
  *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.842
- *   TFLOPS/W (d128 causal, bf16) beside cuDNN's 0.750 (results/h200/20261122-9fb46a1b48-acceptance). Deterministic: the fence from a warp that has nothing else to do.
+ *   TFLOPS/W (d128 causal, bf16) beside cuDNN's 0.750 (results/h200/20261122-9fb46a1b48-acceptance). Deterministic: the fence
+ *   from a warp that has nothing else to do.
  */
 #include "kernels/fused_sm90_bwd.h"
 
