@@ -22,8 +22,8 @@
  *   A maximum that is stale by up to 8 keeps P below 2^8 and cancels in the end, as O and l are held against the same m.
  *   At the end O / l, LSE = ln 2 * (m + log2 l); a row without a key has l = 0: O = 0, LSE = -inf.
  *
- * Turns go round among a block's warpgroups: one starts its products when the one before has started its own, so that one's
- * products run beside another's exponentials. There are none in causal tiles whose warpgroups leave out different blocks: there
+ * Turns go round among a block's warpgroups: one starts its products when the one before has its scores, so that one's products
+ * run beside another's exponentials. There are none in causal tiles whose warpgroups leave out different blocks: there
  * warpgroups are kept apart by waiting for the next V before the exponentials and not when it is needed (all of d64 does).
  *
  * Masks exist in a warpgroup's last blocks only, where the diagonal or the end of the keys is: a uniform branch. Rows
@@ -196,6 +196,26 @@
  *     (0 to +0.2 %); the first three barriers set up and used before the others (-0.3 to +0.4 %, not used)
  *     With 1 to 24 (results/h200/repeats/20261122-9fb46a1b48-paper and two more): d64 full 1.38 1.37 1.37, causal 1.43 1.43
  *     1.43; d128 full 1.17 1.18 1.17, causal 1.23 1.29 1.29. Over the best peer's: 1.026 to 1.431, geometric mean 1.158.
+ *   25 (races 84 to 93, each step beside the one before)
+ *       the first products of a block in turns, too: all at once each of them ended late: few tiles of d64 full +1.0 to 1.1 %,
+ *         d128 full +0.3 to 0.5 %
+ *       the first three barriers set up and used before the others: 0 to +0.3 %
+ *       the second share alone ends a tile, as it is half a step behind the first, and does all but O while the last product runs:
+ *         few tiles of d64 full equal, causal +1 to 2 %; the same for d128 in one share: +0.5 to 2 %
+ *       the turn passed when the scores are there, and not when both products have been issued: 0 to +0.4 %
+ *       operands of wgmma by keep_uniform: the loop of few tiles has 402 instructions by the listing and had 412, d128's 682 and
+ *         692, each of them between products: few tiles of d64 +0.5 %, d64 +0.4 to 0.8 %, d128 +0.5 to 0.9 %
+ *         1k 4k 16k                            x     1.16 1.17 1.17  1.23 1.29 1.29  1.38 1.37 1.37  1.43 1.43 1.43
+ *                                             ->     1.19 1.19 1.19  1.25 1.30 1.30  1.39 1.38 1.38  1.44 1.44 1.44
+ *         2k, 8 heads                          x     1.18            1.45            1.29            1.38
+ *                                             ->     1.20            1.48            1.32            1.43
+ *     no gain, few tiles of d64 full: the first Q and K by the consumers' own copies (-2.5 to -3.5 %: they are there 900 clocks
+ *     later than the copy engine's, races/20261122-clock-k2-race.txt), the first place from a grid of three dimensions (-0.3 %), O
+ *     stored by its threads (-0.6 %), the way from the exchange on gone once beforehand for its instructions' sake (-0.2 %),
+ *     barriers for halves of Q and K (-1.7 %), the first products of every tile in turns (-0.2 %), LSE after O (-0.7 %), the turn
+ *     passed before the last one, two, three products (-0.3, -1, -2 %); V's slot taken from K's of the step before (d64 full
+ *     +0.1 to 0.6 % up to 4k, few tiles at 1k -1.5 %), the base of shared memory by keep_uniform (d64 full +0.1 %, causal -0.7 %).
+ *     The same source in other words, loops of as many instructions in another order, was up to 1.7 % slower (race 93: d2, e2, f2).
  *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the
  *   slot's last use, where a block takes as many tiles as there are slots, or more. The reads come before the __syncwarp with
  *   which a tile is stored, and it before the arrival of lane 0 at q_empty, which the producer waits for: of the kind that the
@@ -205,11 +225,11 @@
  *     the other of which was busy; results/h200/20261122-9fb46a1b48-few-tiles.csv).
  *     What a launch takes before its first block begins and after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt),
  *     was the same for the three versions that were looked at.
- *   next: few tiles, d64 full: the first three barriers set up and used before the others (q1 of race 73, there +0.2 to 0.4 %).
- *     64 x 256 beside 64 x 128, and 12 heads of d128, where the estimate of time knows what a tile costs beside its keys. d128
- *     from 8k on runs into the power limit: K and V by multicast to pairs of blocks, fewer uniform instructions a product (four).
- *     Where a loop begins, in all tiles. d64: row sums as eight more columns of O += P V, ones in V, spares a tenth of a step's
- *     instructions, but LSE comes from rounded weights then. `place` read by lane 0 alone, which racecheck would follow.
+ *   next: 64 x 256 beside 64 x 128, and 12 heads of d128, where the estimate of time knows what a tile costs beside its keys. d128
+ *     from 8k on runs into the power limit: K and V by multicast to pairs of blocks; the upper halves of operands, which are set
+ *     again for every product. Where a loop begins, in all tiles. d64: row sums as eight more columns of O += P V, ones in V, spares
+ *     a tenth of a step's instructions, but LSE comes from rounded weights then. The 2300 clocks from the first request for Q to
+ *     its arrival, 1400 of which are cold memory. `place` read by lane 0 alone, which racecheck would follow.
  */
 #include "kernels/fused_sm90.h"
 
@@ -237,6 +257,7 @@
 #include "kernels/device/softmax_sm90.cuh"
 #include "kernels/device/stmatrix.cuh"
 #include "kernels/device/tma.cuh"
+#include "kernels/device/uniform.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/tensor_map.h"
 
@@ -286,11 +307,14 @@ template <typename Tile> struct Size {
     static constexpr int Q_PANEL_BYTES = Tile::BLOCK_M * ROW_BYTES, KV_PANEL_BYTES = Tile::BLOCK_N * ROW_BYTES;
     static constexpr int KEYS = Tile::BLOCK_N / Tile::KEY_SHARES;         /* of a block, for one warpgroup */
     static constexpr int SCORES = KEYS / 2, OUTPUTS = Tile::HEAD_DIM / 2; /* registers of a thread */
-    /* What a thread gives to the one that has the other half of the keys: for one of its rows O, the maximum, the sum. */
-    static constexpr int GIVEN = OUTPUTS / 2 + 2;
-    static constexpr int EXCHANGE = Tile::KEY_SHARES == 1 ? 0 : CONSUMERS * GIVEN * WARPGROUP;
+    /* What a thread of the first share gives to the second: O, and the maxima and sums of its two rows. */
+    static constexpr int GIVEN = OUTPUTS + 4, LAST_SHARE = Tile::KEY_SHARES - 1;
+    static constexpr int EXCHANGE = Tile::KEY_SHARES == 1 ? 0 : ROW_GROUPS * GIVEN * WARPGROUP;
     static constexpr int EXCHANGES = PANELS == 1 ? Q_STAGES : 1; /* of two panels only one fits */
     static constexpr int HELD_Q = Tile::HELD_STEPS > 0 ? Tile::HELD_STEPS : 1; /* there is no array of none */
+    /* LSE and 1 / l while the last product runs: 0.5 to 2 % of d128 (race 93). The loop of d64 in one share becomes another by it, in
+     * 192 x 128 a slower one by 1.6 % (race 87). */
+    static constexpr bool FINISHES_EARLY = Tile::KEY_SHARES == 2 || Tile::HEAD_DIM == 128;
     static constexpr bool SKIPS = KEYS < Tile::BLOCK_M; /* warpgroups leave out blocks that none of their rows sees */
     /* What the producer leaves of the registers of all threads at launch, in eights. */
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
@@ -314,7 +338,7 @@ template <typename Tile> struct alignas(1024) Smem {
     uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
     Place place[Q_STAGES]; /* which tile a slot of Q holds or waits for */
     /* Between shares of the keys. */
-    alignas(16) float exchange[Size<Tile>::EXCHANGES][Size<Tile>::EXCHANGE > 0 ? Size<Tile>::EXCHANGE : 4];
+    float4 exchange[Size<Tile>::EXCHANGES][Size<Tile>::EXCHANGE > 0 ? Size<Tile>::EXCHANGE / 4 : 1];
 };
 
 struct Arguments {
@@ -375,11 +399,16 @@ __device__ __forceinline__ void load_panels(const void *slot, const CUtensorMap 
                  batch);
 }
 
-template <typename Tile>
-__device__ __forceinline__ void load_q(Smem<Tile> &smem, const Arguments &arg, int slot, const Place &place)
+/* Says which tile a slot of Q will hold. */
+template <typename Tile> __device__ __forceinline__ void announce(Smem<Tile> &smem, int slot, const Place &place)
 {
     smem.place[slot] = place;
     mbarrier_arrive(shared_address(&smem.place_full[slot]));
+}
+
+template <typename Tile>
+__device__ __forceinline__ void load_q(Smem<Tile> &smem, const Arguments &arg, int slot, const Place &place)
+{
     load_panels<Tile, Size<Tile>::Q_PANEL_BYTES>(smem.q[slot], &arg.q, &smem.q_full[slot], L2_EVICT_FIRST,
                                                  place.first_row, place.head, place.batch);
 }
@@ -392,15 +421,16 @@ __device__ __forceinline__ void load_block(const void *slot, const CUtensorMap *
     load_panels<Tile, Size<Tile>::KV_PANEL_BYTES>(slot, map, full, L2_EVICT_LAST, n * Tile::BLOCK_N, kv_head, batch);
 }
 
-/* The first loads, into slots that nobody has used, as soon as there are barriers: beside the barriers' set-up and not in the
- * producers, whose instructions lie far behind and have to be fetched, too. */
-template <typename Tile> __device__ __forceinline__ void load_first(Smem<Tile> &smem, const Arguments &arg)
+/* The first loads, into slots that nobody has used, as soon as their barriers are there: amid the barriers' set-up and not in
+ * the producers, whose instructions lie far behind and have to be fetched, too. Answers which tile they are of. */
+template <typename Tile> __device__ __forceinline__ Place load_first(Smem<Tile> &smem, const Arguments &arg)
 {
     const Place place = place_of<Tile>(arg, blockIdx.x);
     const int kv_head = quotient(place.head, arg.group);
     load_q<Tile>(smem, arg, 0, place);
     load_block<Tile>(smem.k[0], &arg.k, &smem.k_full[0], place.blocks - 1, kv_head, place.batch);
     load_block<Tile>(smem.v[0], &arg.v, &smem.v_full[0], place.blocks - 1, kv_head, place.batch);
+    return place;
 }
 
 /* Q and K, on into the next tile. A tile is taken as late as hides its latency: who takes one early cannot know that it will be
@@ -433,12 +463,12 @@ template <typename Tile> __device__ __forceinline__ void produce_qk(Smem<Tile> &
             break;
         place = place_of<Tile>(arg, tile);
         kv_head = quotient(place.head, arg.group);
+        announce(smem, q.slot, place);
         load_q<Tile>(smem, arg, q.slot, place);
         q.advance();
         next_k(place, kv_head, place.blocks - 1);
     }
-    smem.place[q.slot] = {0, 0, 0, 0}; /* there are no more */
-    mbarrier_arrive(shared_address(&smem.place_full[q.slot]));
+    announce(smem, q.slot, {0, 0, 0, 0}); /* there are no more */
 }
 
 /* V: a thread of its own, whose warp is in another quarter of the multiprocessor, as its instructions take their turn from the
@@ -586,7 +616,7 @@ __device__ __forceinline__ void weigh_within_bound(uint32_t (&p)[SCORES / 2], fl
  * __syncthreads, then one of each team, then one of each warpgroup for its turns. */
 __device__ __forceinline__ int team_barrier(int team) { return 1 + team; }
 
-/* Turns: a warpgroup waits for its own before it starts its products, and gives the turn to the next when it has. */
+/* Turns: a warpgroup waits for its own before it starts its products, and gives the turn to the next when it has its scores. */
 template <typename Tile> __device__ __forceinline__ void await_turn(int consumer)
 {
     bar_sync(1 + Size<Tile>::ROW_GROUPS + consumer, 2 * WARPGROUP);
@@ -605,31 +635,89 @@ __device__ __forceinline__ void release(const uint64_t *empty)
         mbarrier_arrive(shared_address(empty));
 }
 
-/* O / l to the Q slot and from there to device memory, and LSE. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &place, const Arguments &arg, int team,
-                                           int row_group, float (&o)[Size<Tile>::OUTPUTS], const Rows &rows)
+/* Where two warpgroups share the keys, the first leaves what it has of the tile to the second, which is half a step behind it by
+ * their turns. What a thread gives goes to the one of the same place, in fours that lie WARPGROUP apart. Nobody
+ * writes what is still being read: there are two exchanges, used in turns with the slots of Q, or one, which is written when both
+ * are done with the tile before. */
+template <typename Tile>
+__device__ __forceinline__ void give_tile(float4 *exchange, int team, const float (&o)[Size<Tile>::OUTPUTS], const Rows &rows)
 {
-    const int lane = threadIdx.x % 32, warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16;
-    const int row = place.first_row + warp_row + lane / 4;
+    using S = Size<Tile>;
+    float4 *const to = exchange + team * S::GIVEN / 4 * WARPGROUP + threadIdx.x % WARPGROUP;
+
+    if constexpr (S::EXCHANGES == 1)
+        bar_sync(team_barrier(team), 2 * WARPGROUP);
+    to[0] = make_float4(rows.max_log2[0], rows.max_log2[1], rows.sum[0], rows.sum[1]);
+#pragma unroll
+    for (int i = 0; i < S::OUTPUTS / 4; ++i)
+        to[(1 + i) * WARPGROUP] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    bar_sync(team_barrier(team), 2 * WARPGROUP);
+}
+
+/* The end of a tile for this thread's rows, by the last share: writes LSE, multiplies `keep` with 1 / l, or with 0 in a row that sees
+ * no key, and has whole rows' sums in `rows`. Of two shares it waits for what the first gives; `keep` and `add` are what the O of
+ * this share and that of the first are to be multiplied with then. */
+template <typename Tile>
+__device__ __forceinline__ void finish_rows(float (&keep)[2], float (&add)[2], Rows &rows, const float4 *exchange,
+                                            const Place &place, const Arguments &arg, int team, int warp_row)
+{
+    using S = Size<Tile>;
+    const int lane = threadIdx.x % 32, row = place.first_row + warp_row + lane / 4;
     float *lse = arg.lse + (int64_t(place.batch) * arg.q_heads.divisor + place.head) * arg.q_len;
-    float inverse[2];
+
+    if constexpr (Tile::KEY_SHARES == 2) {
+        if constexpr (S::EXCHANGES == 1)
+            bar_sync(team_barrier(team), 2 * WARPGROUP);
+        bar_sync(team_barrier(team), 2 * WARPGROUP);
+        const float4 given = exchange[team * S::GIVEN / 4 * WARPGROUP + threadIdx.x % WARPGROUP];
+        const float max_log2[2] = {given.x, given.y}, sum[2] = {given.z, given.w};
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float most = fmaxf(rows.max_log2[half], max_log2[half]);
+            keep[half] = exp2_approx(rows.max_log2[half] - most);
+            add[half] = exp2_approx(max_log2[half] - most);
+            rows.sum[half] = rows.sum[half] * keep[half] + sum[half] * add[half];
+            rows.max_log2[half] = most;
+        }
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_sum(rows.sum[half]);
         const bool sees_none = sum == 0.0f; /* P of a row's maximum is at least 2^-8, of a NaN it is NaN */
-        inverse[half] = sees_none ? 0.0f : __fdividef(1.0f, sum);
+        const float inverse = sees_none ? 0.0f : __fdividef(1.0f, sum);
+        keep[half] *= inverse;
+        if constexpr (Tile::KEY_SHARES == 2)
+            add[half] *= inverse;
+        rows.sum[half] = sum;
         if (lane % 4 == 0 && row + 8 * half < arg.q_len)
             lse[row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
     }
-    rescale(o, inverse);
-    if (__any_sync(WHOLE_WARP, inverse[0] == 0.0f || inverse[1] == 0.0f)) { /* 0 times an infinite V is no 0 */
+}
+
+/* Adds to this share's O what the other one has given. */
+template <typename Tile>
+__device__ __forceinline__ void join_output(float (&o)[Size<Tile>::OUTPUTS], const float (&keep)[2], const float (&add)[2],
+                                            const float4 *exchange, int team)
+{
+    using S = Size<Tile>;
+    const float4 *const from = exchange + team * S::GIVEN / 4 * WARPGROUP + threadIdx.x % WARPGROUP;
+
 #pragma unroll
-        for (int i = 0; i < Size<Tile>::OUTPUTS; ++i)
-            if (inverse[i / 2 % 2] == 0.0f)
-                o[i] = 0.0f;
+    for (int i = 0; i < S::OUTPUTS / 4; ++i) {
+        const float4 given = from[(1 + i) * WARPGROUP];
+        o[4 * i] = o[4 * i] * keep[0] + given.x * add[0];
+        o[4 * i + 1] = o[4 * i + 1] * keep[0] + given.y * add[0];
+        o[4 * i + 2] = o[4 * i + 2] * keep[1] + given.z * add[1];
+        o[4 * i + 3] = o[4 * i + 3] * keep[1] + given.w * add[1];
     }
-    bar_sync(team_barrier(team), WARPGROUP); /* all four warps have read Q for the last time */
+}
+
+/* This warp's O to the Q slot, which all warps of the team have read for the last time, and from there to device memory. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &place, const Arguments &arg, int warp_row,
+                                           const float (&o)[Size<Tile>::OUTPUTS])
+{
+    const int lane = threadIdx.x % 32;
     const uint32_t to = shared_address(slot) + warp_row * ROW_BYTES;
 #pragma unroll
     for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
@@ -639,83 +727,11 @@ __device__ __forceinline__ void store_tile(const uint16_t *slot, const Place &pl
     }
     async_proxy_fence();
     __syncwarp();
-    if (lane == 0) {
+    if (elect_one()) {
 #pragma unroll
         for (int panel = 0; panel < Size<Tile>::PANELS; ++panel)
             tma_store(&arg.o, to + panel * Size<Tile>::Q_PANEL_BYTES, panel * PANEL_COLUMNS, place.first_row + warp_row,
                       place.head, place.batch);
-        tma_store_commit();
-    }
-}
-
-/* The same for a tile whose keys two warpgroups share: of its two rows a thread finishes the one that has the number of its
- * share, and leaves what it has of the other one to the thread of the same place in the other warpgroup. A thread's values
- * lie WARPGROUP apart, in fours. Nobody writes what is still being read: there are two exchanges, used in turns with the slots
- * of Q, or one, which is written when both shares are done with the tile before. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void join_and_store_tile(const uint16_t *slot, float *exchange, const Place &place,
-                                                    const Arguments &arg, int team, int row_group, int share,
-                                                    float (&o)[Size<Tile>::OUTPUTS], const Rows &rows)
-{
-    using S = Size<Tile>;
-    static_assert(Tile::KEY_SHARES == 2, "a row is finished by one share of two");
-    const int lane = threadIdx.x % 32, warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16 + 8 * share;
-    const int row = place.first_row + warp_row + lane / 4;
-    constexpr int FOURS = S::OUTPUTS / 8;
-    const auto of_share = [&](int to) { return exchange + (to * S::ROW_GROUPS + team) * S::GIVEN * WARPGROUP; };
-    float4 *const give = reinterpret_cast<float4 *>(of_share(1 - share)) + threadIdx.x % WARPGROUP;
-    const float4 *const take = reinterpret_cast<const float4 *>(of_share(share)) + threadIdx.x % WARPGROUP;
-    float2 *const give_row = reinterpret_cast<float2 *>(of_share(1 - share) + 4 * FOURS * WARPGROUP) + threadIdx.x % WARPGROUP;
-    const float2 *const take_row =
-        reinterpret_cast<const float2 *>(of_share(share) + 4 * FOURS * WARPGROUP) + threadIdx.x % WARPGROUP;
-
-    if constexpr (S::EXCHANGES == 1) /* what was given for the last tile has been read */
-        bar_sync(team_barrier(team), 2 * WARPGROUP);
-    *give_row = share ? make_float2(rows.max_log2[0], rows.sum[0]) : make_float2(rows.max_log2[1], rows.sum[1]);
-#pragma unroll
-    for (int i = 0; i < FOURS; ++i)
-        give[i * WARPGROUP] = share ? make_float4(o[8 * i], o[8 * i + 1], o[8 * i + 4], o[8 * i + 5])
-                                    : make_float4(o[8 * i + 2], o[8 * i + 3], o[8 * i + 6], o[8 * i + 7]);
-    bar_sync(team_barrier(team), 2 * WARPGROUP); /* all is given, and nobody reads these rows of Q any more */
-
-    const float2 theirs = *take_row;
-    const float ours = share ? rows.max_log2[1] : rows.max_log2[0], most = fmaxf(ours, theirs.x);
-    float keep = exp2_approx(ours - most), add = exp2_approx(theirs.x - most);
-    const float sum = quad_sum((share ? rows.sum[1] : rows.sum[0]) * keep + theirs.y * add);
-    const bool sees_none = sum == 0.0f;
-    const float inverse = sees_none ? 0.0f : __fdividef(1.0f, sum);
-    if (lane % 4 == 0 && row < arg.q_len)
-        arg.lse[(int64_t(place.batch) * arg.q_heads.divisor + place.head) * arg.q_len + row] =
-            sees_none ? -INFINITY : LN_2 * (most + __log2f(sum));
-    keep *= inverse;
-    add *= inverse;
-    float x[S::OUTPUTS / 2];
-#pragma unroll
-    for (int i = 0; i < FOURS; ++i) {
-        const float4 added = take[i * WARPGROUP];
-        x[4 * i] = (share ? o[8 * i + 2] : o[8 * i]) * keep + added.x * add;
-        x[4 * i + 1] = (share ? o[8 * i + 3] : o[8 * i + 1]) * keep + added.y * add;
-        x[4 * i + 2] = (share ? o[8 * i + 6] : o[8 * i + 4]) * keep + added.z * add;
-        x[4 * i + 3] = (share ? o[8 * i + 7] : o[8 * i + 5]) * keep + added.w * add;
-    }
-#pragma unroll
-    for (int i = 0; i < S::OUTPUTS / 2; ++i)
-        if (sees_none) /* 0 times an infinite V is no 0 */
-            x[i] = 0.0f;
-    const uint32_t to = shared_address(slot) + warp_row * ROW_BYTES;
-#pragma unroll
-    for (int i = 0; i < Tile::HEAD_DIM / 32; ++i) {
-        const uint32_t packed[4] = {pack2<T>(x[8 * i], x[8 * i + 1]), pack2<T>(x[8 * i + 2], x[8 * i + 3]),
-                                    pack2<T>(x[8 * i + 4], x[8 * i + 5]), pack2<T>(x[8 * i + 6], x[8 * i + 7])};
-        stmatrix_x4(to + i / 2 * S::Q_PANEL_BYTES + (swizzle_128b(lane % 8, lane / 8) ^ i % 2 * 64), packed);
-    }
-    async_proxy_fence();
-    __syncwarp();
-    if (lane == 0) {
-#pragma unroll
-        for (int panel = 0; panel < S::PANELS; ++panel)
-            tma_store(&arg.o, to + panel * S::Q_PANEL_BYTES, panel * PANEL_COLUMNS, place.first_row + warp_row, place.head,
-                      place.batch);
         tma_store_commit();
     }
 }
@@ -730,9 +746,14 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
     const int own_row = team * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
     int row_group = team; /* which rows of the tile */
     const int shift = arg.kv_len - arg.q_len;
-    const uint64_t *stored = NULL; /* the Q slot that the last O goes out through, not yet released */
+    const uint64_t *stored = NULL; /* the Q slot of the last tile, whose O may be on its way out of it; not yet released */
     Ring<Q_STAGES> q;
     Ring<Tile::STAGES> k, v;
+    /* Operands of wgmma: where slot 0 of K and of V is, and how far the next slot is. */
+    const uint32_t first_k = keep_uniform(wgmma_k_major(shared_address(smem.k[0]) + first_key * ROW_BYTES));
+    const uint32_t first_v =
+        keep_uniform(wgmma_mn_major(shared_address(smem.v[0]) + first_key * ROW_BYTES, S::KV_PANEL_BYTES));
+    constexpr uint32_t SLOT_STEP = S::PANELS * S::KV_PANEL_BYTES / 16;
 
     if (TURNS && consumer == S::CONSUMERS - 1)
         pass_turn<Tile>(consumer); /* the first one begins */
@@ -749,11 +770,9 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         const int first_masked = ((arg.causal ? max(min(arg.kv_len, first_row + 1 + shift), 0) : arg.kv_len) +
                                   Tile::BLOCK_N - S::KEYS - first_key) /
                                  Tile::BLOCK_N;
-        const uint32_t query = wgmma_k_major(shared_address(smem.q[q.slot]) + row_group * 64 * ROW_BYTES);
-        const auto k_operand = [&] { return wgmma_k_major(shared_address(smem.k[k.slot]) + first_key * ROW_BYTES); };
-        const auto v_operand = [&] {
-            return wgmma_mn_major(shared_address(smem.v[v.slot]) + first_key * ROW_BYTES, S::KV_PANEL_BYTES);
-        };
+        const uint32_t query = keep_uniform(wgmma_k_major(shared_address(smem.q[q.slot]) + row_group * 64 * ROW_BYTES));
+        const auto k_operand = [&] { return first_k + k.slot * SLOT_STEP; };
+        const auto v_operand = [&] { return first_v + v.slot * SLOT_STEP; };
         const auto mask = [&](float (&s)[S::SCORES], int n) {
             const int first_column = n * Tile::BLOCK_N + first_key + lane % 4 * 2;
             const int diagonal = place.first_row + thread_row + shift + 1;
@@ -804,12 +823,17 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
                                               swizzle_128b(lane % 16, step % 4 * 2 + lane / 16));
         }
         mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
+        if (TURNS && stored == NULL) /* the first products: all at once they would all be late */
+            await_turn<Tile>(consumer);
         hold_q();
         wgmma_fence();
         start_scores<T, Tile>(s, held_q, query, k_operand());
+        if (TURNS && stored == NULL)
+            pass_turn<Tile>(consumer);
         if (stored != NULL) {
-            if (lane == 0)
+            if (elect_one())
                 tma_store_wait_read<0>();
+            __syncwarp(); /* who arrives may be another thread */
             release(stored);
         }
         wgmma_wait<0>();
@@ -835,10 +859,10 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             wgmma_fence();
             start_scores<T, Tile>(s, held_q, query, k_operand());
             start_output<T, Tile>(o, p, v_operand());
-            if constexpr (TURNS)
-                pass_turn<Tile>(consumer);
             wgmma_wait<1>();
             wgmma_hold(s);
+            if constexpr (TURNS)
+                pass_turn<Tile>(consumer);
             release(&smem.k_empty[k.slot]);
             k.advance();
             if (n >= first_masked)
@@ -875,20 +899,40 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         wgmma_hold(p);
         wgmma_fence();
         start_output<T, Tile>(o, p, v_operand());
+        const int warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16;
+        float4 *const exchange = smem.exchange[q.slot % S::EXCHANGES];
+        float keep[2] = {1.0f, 1.0f}, add[2];
+        if (S::FINISHES_EARLY && share == S::LAST_SHARE) /* while the last product runs */
+            finish_rows<Tile>(keep, add, rows, exchange, place, arg, team, warp_row);
         wgmma_wait<0>();
         wgmma_hold(o);
         release(&smem.v_empty[v.slot]);
         v.advance();
-        if constexpr (Tile::KEY_SHARES == 1)
-            store_tile<T, Tile>(smem.q[q.slot], place, arg, team, row_group, o, rows);
-        else
-            join_and_store_tile<T, Tile>(smem.q[q.slot], smem.exchange[q.slot % S::EXCHANGES], place, arg, team, row_group,
-                                         share, o, rows);
+        if (share == S::LAST_SHARE) {
+            if (!S::FINISHES_EARLY)
+                finish_rows<Tile>(keep, add, rows, exchange, place, arg, team, warp_row);
+            if constexpr (Tile::KEY_SHARES == 1)
+                rescale(o, keep);
+            else
+                join_output<Tile>(o, keep, add, exchange, team);
+            if (__any_sync(WHOLE_WARP, rows.sum[0] == 0.0f || rows.sum[1] == 0.0f)) { /* 0 times an infinite V is no 0 */
+#pragma unroll
+                for (int i = 0; i < S::OUTPUTS; ++i)
+                    if (rows.sum[i / 2 % 2] == 0.0f)
+                        o[i] = 0.0f;
+            }
+            if constexpr (Tile::KEY_SHARES == 1)
+                bar_sync(team_barrier(team), WARPGROUP); /* all four warps have read Q for the last time */
+            store_tile<T, Tile>(smem.q[q.slot], place, arg, warp_row, o);
+        } else {
+            if constexpr (Tile::KEY_SHARES == 2)
+                give_tile<Tile>(exchange, team, o, rows);
+        }
         stored = &smem.q_empty[q.slot];
     }
     if (TURNS && consumer == 0)
         await_turn<Tile>(consumer); /* takes the last pass: no barrier stays half full */
-    if (lane == 0)
+    if (elect_one())
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
 }
 
@@ -905,19 +949,28 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const
 
     if (warp == 0 && elect_one()) {
         constexpr int CONSUMER_WARPS = S::CONSUMERS * 4;
+        /* What the first loads need, the loads, and then the rest. */
+        mbarrier_init(shared_address(&smem.q_full[0]), 1);
+        mbarrier_init(shared_address(&smem.k_full[0]), 1);
+        mbarrier_init(shared_address(&smem.v_full[0]), 1);
+        mbarrier_init_fence();
+        const Place place = load_first<Tile>(smem, arg);
         for (int i = 0; i < Q_STAGES; ++i) {
-            mbarrier_init(shared_address(&smem.q_full[i]), 1);
+            if (i > 0)
+                mbarrier_init(shared_address(&smem.q_full[i]), 1);
             mbarrier_init(shared_address(&smem.place_full[i]), 1);
             mbarrier_init(shared_address(&smem.q_empty[i]), CONSUMER_WARPS + 1); /* produce_v */
         }
         for (int i = 0; i < Tile::STAGES; ++i) {
-            mbarrier_init(shared_address(&smem.k_full[i]), 1);
-            mbarrier_init(shared_address(&smem.v_full[i]), 1);
+            if (i > 0) {
+                mbarrier_init(shared_address(&smem.k_full[i]), 1);
+                mbarrier_init(shared_address(&smem.v_full[i]), 1);
+            }
             mbarrier_init(shared_address(&smem.k_empty[i]), CONSUMER_WARPS);
             mbarrier_init(shared_address(&smem.v_empty[i]), CONSUMER_WARPS);
         }
         mbarrier_init_fence();
-        load_first<Tile>(smem, arg);
+        announce(smem, 0, place);
         tma_prefetch_map(&arg.o);
     }
     __syncthreads();
@@ -1059,8 +1112,8 @@ enum attn_status make_arguments(const struct attn_request *request, const struct
         status = tensor_map_encode(&arg->k, "k", &t->k, p, p->kv_heads, p->kv_len, v->block_n, why);
     if (status == ATTN_OK)
         status = tensor_map_encode(&arg->v, "v", &t->v, p, p->kv_heads, p->kv_len, v->block_n, why);
-    if (status == ATTN_OK) /* a warp stores its own 16 rows, or half of them */
-        status = tensor_map_encode(&arg->o, "o", &t->o, p, p->q_heads, p->q_len, 16 / v->shares, why);
+    if (status == ATTN_OK) /* a warp stores its own 16 rows */
+        status = tensor_map_encode(&arg->o, "o", &t->o, p, p->q_heads, p->q_len, 16, why);
     arg->lse = t->lse;
     arg->next = static_cast<int *>(workspace);
     arg->q_len = int(p->q_len);

@@ -13,6 +13,7 @@
 #include "kernels/device/stmatrix.cuh"
 #include "kernels/device/tma.cuh"
 #include "kernels/device/turn.cuh"
+#include "kernels/device/uniform.cuh"
 #include "kernels/device/wgmma.cuh"
 
 using namespace device;
@@ -275,6 +276,8 @@ __global__ void elect(int *elected)
     elected[threadIdx.x] = first + 2 * elect_one();
 }
 
+__global__ void keep(unsigned *numbers) { numbers[threadIdx.x] = keep_uniform(numbers[threadIdx.x]); }
+
 } // namespace
 
 extern "C" {
@@ -326,6 +329,12 @@ cudaError_t blocks_divide(int divisor, const int *dividends, int *quotients, int
 cudaError_t blocks_elect(int *elected)
 {
     elect<<<1, BLOCKS_ELECTORS>>>(elected);
+    return cudaGetLastError();
+}
+
+cudaError_t blocks_keep_uniform(unsigned *numbers)
+{
+    keep<<<1, BLOCKS_ELECTORS>>>(numbers);
     return cudaGetLastError();
 }
 

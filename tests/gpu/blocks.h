@@ -46,6 +46,9 @@ cudaError_t blocks_divide(int divisor, const int *dividends, int *quotients, int
 /* elected[BLOCKS_ELECTORS], of two warps: 1 for who was elected first, plus 2 for who was elected second. */
 cudaError_t blocks_elect(int *elected);
 
+/* numbers[BLOCKS_ELECTORS], of two warps: each becomes that of the first lane of its warp. */
+cudaError_t blocks_keep_uniform(unsigned *numbers);
+
 /* Blocks of two warps add their rows to sums[tiles][2 warps][64], block 0 first, by turns of each warp at each pair of
  * tiles: the first 32 floats of a warp by the copy engine, the others from registers. Block b has the tiles from
  * b * tiles / blocks on and goes through them backwards, as a causal block of keys does.

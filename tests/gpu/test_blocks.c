@@ -1,6 +1,7 @@
 /* The sm_90a blocks under kernels/device, each alone against plain C: products of wgmma in every arrangement that the
  * kernels use, boxes of TMA inside and over the edge of a tensor, matrices through ldmatrix and stmatrix, a ring of
- * barriers, turns of blocks and of the warpgroups of one, 16-bit weights beyond a bound, divisions, elections. */
+ * barriers, turns of blocks and of the warpgroups of one, 16-bit weights beyond a bound, divisions, elections, numbers of
+ * a whole warp. */
 #include "tests/gpu/blocks.h"
 #include "tests/gpu/gpu_check.h"
 
@@ -308,6 +309,23 @@ static void test_elect(void)
     need_cuda(cudaFree(device), "cudaFree");
 }
 
+static void test_keep_uniform(void)
+{
+    unsigned numbers[BLOCKS_ELECTORS], *device = device_alloc(sizeof numbers);
+    int wrong = 0;
+
+    for (unsigned i = 0; i < BLOCKS_ELECTORS; i++)
+        numbers[i] = 1000 + i;
+    need_cuda(cudaMemcpy(device, numbers, sizeof numbers, cudaMemcpyHostToDevice), "upload");
+    need_cuda(blocks_keep_uniform(device), "blocks_keep_uniform");
+    need_cuda(cudaDeviceSynchronize(), "blocks_keep_uniform");
+    need_cuda(cudaMemcpy(numbers, device, sizeof numbers, cudaMemcpyDeviceToHost), "download");
+    for (unsigned i = 0; i < BLOCKS_ELECTORS; i++)
+        wrong += numbers[i] != 1000 + i / 32 * 32;
+    check(wrong == 0, "the number of a warp's first lane: %d of %d lanes have another", wrong, BLOCKS_ELECTORS);
+    need_cuda(cudaFree(device), "cudaFree");
+}
+
 int main(void)
 {
     const struct attn_device device = check_device();
@@ -341,5 +359,6 @@ int main(void)
     for (size_t i = 0; i < sizeof divisors / sizeof *divisors; i++)
         test_divide(divisors[i]);
     test_elect();
+    test_keep_uniform();
     return check_finish();
 }
