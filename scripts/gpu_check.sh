@@ -139,7 +139,7 @@ reports_explained() {
     awk -v place="in ${forward##*/}:($places)( |\$)" '
         / Race reported between/ { reports++; mine = /Read access at .*::consume</ && $0 ~ place
             if (!mine && !/Write access at device::bulk_load\(/) { print; others++ } }
-        /^=+ +and .* access at / && !(mine && /Write access at .*::(load_q|produce_qk)</ && $0 ~ place) &&
+        /^=+ +and .* access at / && !(mine && /Write access at .*::announce</ && $0 ~ place) &&
             !(!mine && /Read access at device::load_shared_float2\(/) { print; others++ }
         /RACECHECK SUMMARY/ { print; ended = 1 }
         END { printf "%d reports, %d lines of another kind than the explained one\n", reports, others
