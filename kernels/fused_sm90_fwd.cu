@@ -646,12 +646,12 @@ __device__ __forceinline__ void give_tile(float4 *exchange, int team, const floa
     float4 *const to = exchange + team * S::GIVEN / 4 * WARPGROUP + threadIdx.x % WARPGROUP;
 
     if constexpr (S::EXCHANGES == 1)
-        bar_sync(team_barrier(team), 2 * WARPGROUP);
+        bar_sync_apart(team_barrier(team), 2 * WARPGROUP);
     to[0] = make_float4(rows.max_log2[0], rows.max_log2[1], rows.sum[0], rows.sum[1]);
 #pragma unroll
     for (int i = 0; i < S::OUTPUTS / 4; ++i)
         to[(1 + i) * WARPGROUP] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
-    bar_sync(team_barrier(team), 2 * WARPGROUP);
+    bar_sync_apart(team_barrier(team), 2 * WARPGROUP);
 }
 
 /* The end of a tile for this thread's rows, by the last share: writes LSE, multiplies `keep` with 1 / l, or with 0 in a row that sees
@@ -667,8 +667,8 @@ __device__ __forceinline__ void finish_rows(float (&keep)[2], float (&add)[2], R
 
     if constexpr (Tile::KEY_SHARES == 2) {
         if constexpr (S::EXCHANGES == 1)
-            bar_sync(team_barrier(team), 2 * WARPGROUP);
-        bar_sync(team_barrier(team), 2 * WARPGROUP);
+            bar_sync_apart(team_barrier(team), 2 * WARPGROUP);
+        bar_sync_apart(team_barrier(team), 2 * WARPGROUP);
         const float4 given = exchange[team * S::GIVEN / 4 * WARPGROUP + threadIdx.x % WARPGROUP];
         const float max_log2[2] = {given.x, given.y}, sum[2] = {given.z, given.w};
 #pragma unroll

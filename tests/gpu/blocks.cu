@@ -276,6 +276,19 @@ __global__ void elect(int *elected)
     elected[threadIdx.x] = first + 2 * elect_one();
 }
 
+__global__ void meet(const int *in, int *out)
+{
+    __shared__ int left[32];
+    const int lane = threadIdx.x % 32;
+    if (threadIdx.x < 32) {
+        left[lane] = in[lane];
+        bar_sync_apart(1, 64);
+    } else {
+        bar_sync_apart(1, 64);
+        out[lane] = left[31 - lane];
+    }
+}
+
 __global__ void keep(unsigned *numbers) { numbers[threadIdx.x] = keep_uniform(numbers[threadIdx.x]); }
 
 } // namespace
@@ -329,6 +342,12 @@ cudaError_t blocks_divide(int divisor, const int *dividends, int *quotients, int
 cudaError_t blocks_elect(int *elected)
 {
     elect<<<1, BLOCKS_ELECTORS>>>(elected);
+    return cudaGetLastError();
+}
+
+cudaError_t blocks_meet(const int *in, int *out)
+{
+    meet<<<1, 64>>>(in, out);
     return cudaGetLastError();
 }
 

@@ -46,6 +46,9 @@ cudaError_t blocks_divide(int divisor, const int *dividends, int *quotients, int
 /* elected[BLOCKS_ELECTORS], of two warps: 1 for who was elected first, plus 2 for who was elected second. */
 cudaError_t blocks_elect(int *elected);
 
+/* One warp leaves in[32] in shared memory for another, which it meets at a barrier at another instruction: out[i] = in[31 - i]. */
+cudaError_t blocks_meet(const int *in, int *out);
+
 /* numbers[BLOCKS_ELECTORS], of two warps: each becomes that of the first lane of its warp. */
 cudaError_t blocks_keep_uniform(unsigned *numbers);
 

@@ -1,7 +1,7 @@
 /* The sm_90a blocks under kernels/device, each alone against plain C: products of wgmma in every arrangement that the
  * kernels use, boxes of TMA inside and over the edge of a tensor, matrices through ldmatrix and stmatrix, a ring of
- * barriers, turns of blocks and of the warpgroups of one, 16-bit weights beyond a bound, divisions, elections, numbers of
- * a whole warp. */
+ * barriers, turns of blocks and of the warpgroups of one, 16-bit weights beyond a bound, divisions, elections, a barrier
+ * of warps apart, numbers of a whole warp. */
 #include "tests/gpu/blocks.h"
 #include "tests/gpu/gpu_check.h"
 
@@ -309,6 +309,23 @@ static void test_elect(void)
     need_cuda(cudaFree(device), "cudaFree");
 }
 
+static void test_meet(void)
+{
+    int numbers[32], *in = device_alloc(sizeof numbers), *out = device_alloc(sizeof numbers), wrong = 0;
+
+    for (int i = 0; i < 32; i++)
+        numbers[i] = 1000 + i;
+    need_cuda(cudaMemcpy(in, numbers, sizeof numbers, cudaMemcpyHostToDevice), "upload");
+    need_cuda(blocks_meet(in, out), "blocks_meet");
+    need_cuda(cudaDeviceSynchronize(), "blocks_meet");
+    need_cuda(cudaMemcpy(numbers, out, sizeof numbers, cudaMemcpyDeviceToHost), "download");
+    for (int i = 0; i < 32; i++)
+        wrong += numbers[i] != 1031 - i;
+    check(wrong == 0, "what one warp leaves for another at a barrier: %d of 32 numbers are others", wrong);
+    need_cuda(cudaFree(in), "cudaFree");
+    need_cuda(cudaFree(out), "cudaFree");
+}
+
 static void test_keep_uniform(void)
 {
     unsigned numbers[BLOCKS_ELECTORS], *device = device_alloc(sizeof numbers);
@@ -359,6 +376,7 @@ int main(void)
     for (size_t i = 0; i < sizeof divisors / sizeof *divisors; i++)
         test_divide(divisors[i]);
     test_elect();
+    test_meet();
     test_keep_uniform();
     return check_finish();
 }
