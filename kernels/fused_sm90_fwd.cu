@@ -2,8 +2,8 @@
  *
  * A block lives as long as the kernel, one on each multiprocessor, and takes tiles of BLOCK_M rows of one head, one after
  * the other. Two threads of one warpgroup copy, two to four warpgroups compute: each has 64 rows, whose scores, probabilities
- * and output stay in its registers, and all keys, or (KEY_SHARES 2) a half of every block of keys; such halves are added up in
- * shared memory.
+ * and output stay in its registers, and all keys, or (KEY_SHARES 2) a half of every block of keys; such halves are added up
+ * through shared memory.
  *
  *   two threads that copy, on into the next tile   consumer (a warpgroup of 64 rows)
  *   as far ahead as slots are free                   S = Q K_last^T; softmax
@@ -216,15 +216,16 @@
  *     passed before the last one, two, three products (-0.3, -1, -2 %); V's slot taken from K's of the step before (d64 full
  *     +0.1 to 0.6 % up to 4k, few tiles at 1k -1.5 %), the base of shared memory by keep_uniform (d64 full +0.1 %, causal -0.7 %).
  *     The same source in other words, loops of as many instructions in another order, was up to 1.7 % slower (race 93: d2, e2, f2).
+ *     With 1 to 25 (results/h200/repeats/20261122-59a95f0bcd-fwd and two more): d64 full 1.40 1.38 1.38, causal 1.45 1.44
+ *     1.44; d128 full 1.19 1.19 1.19, causal 1.25 1.30 1.30. Over the best peer's: 1.037 to 1.445, geometric mean 1.170.
  *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the
  *   slot's last use, where a block takes as many tiles as there are slots, or more. The reads come before the __syncwarp with
- *   which a tile is stored, and it before the arrival of lane 0 at q_empty, which the producer waits for: of the kind that the
- *   head of fused_sm90_bwd.cu explains.
- *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r at 2k): d64 full -4.1 % on one host and -7.1 % on
- *     another, causal -4.5 and -4.5, d128 +2.9 and -0.3, +16 and +14 % (medians of three processes; the first host has two GPUs,
- *     the other of which was busy; results/h200/20261122-9fb46a1b48-few-tiles.csv).
- *     What a launch takes before its first block begins and after its last, some 4 of 22 us (races/20261122-clock-k2-cold.txt),
- *     was the same for the three versions that were looked at.
+ *   which a tile is stored, or the barrier by which the first share gives it, and these before the arrival of lane 0 at q_empty,
+ *   which the producer waits for: of the kind that the head of fused_sm90_bwd.cu explains.
+ *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r at 2k): d64 full -2.8 % on one host and -6.0 % on another
+ *     (by 24: -4.1 and -7.1 %), causal -2.4 and -1.2, d128 +3.4 and 0.0, +14 and +16 % (medians of three processes; the first
+ *     host has two GPUs, the other of which was busy; results/h200/20261122-59a95f0bcd-few-tiles.csv).
+ *   synccheck: two shares meet at a barrier by bar_sync_apart; by bar_sync it reports them (20261122-59a95f0bcd-checks.txt).
  *   next: 64 x 256 beside 64 x 128, and 12 heads of d128, where the estimate of time knows what a tile costs beside its keys. d128
  *     from 8k on runs into the power limit: K and V by multicast to pairs of blocks; the upper halves of operands, which are set
  *     again for every product. Where a loop begins, in all tiles. d64: row sums as eight more columns of O += P V, ones in V, spares
