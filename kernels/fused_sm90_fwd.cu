@@ -22,9 +22,10 @@
  *   A maximum that is stale by up to 8 keeps P below 2^8 and cancels in the end, as O and l are held against the same m.
  *   At the end O / l, LSE = ln 2 * (m + log2 l); a row without a key has l = 0: O = 0, LSE = -inf.
  *
- * Turns go round among a block's warpgroups: one starts its products when the one before has its scores, so that one's products
- * run beside another's exponentials. There are none in causal tiles whose warpgroups leave out different blocks: there
- * warpgroups are kept apart by waiting for the next V before the exponentials and not when it is needed (all of d64 does).
+ * Turns go round among a block's warpgroups: one starts its products when the one before has its scores, or has started the
+ * first ones of all, or leaves out a block, so that one's products run beside another's exponentials. There are none in
+ * causal tiles whose warpgroups leave out different blocks: there warpgroups are kept apart by waiting for the next V before
+ * the exponentials and not when it is needed (all of d64 does).
  *
  * Masks exist in a warpgroup's last blocks only, where the diagonal or the end of the keys is: a uniform branch. Rows
  * past q_len and keys past kv_len are zeros (TMA) and masked; TMA does not write rows past q_len. Where a tile has more rows
@@ -193,44 +194,54 @@
  *     no gain, 2k full: the first step's maxima and weights once on zeros while the first K is on its way (-4.6 %; why is not
  *     known); each tile of rows begins its keys at another place (-1 to -2.7 %: then the blocks of a head do not ask for the
  *     same lines at the same time); V's thread finds its first tile itself (-0.3 to -0.4 %), waits for Q and not for the place
- *     (0 to +0.2 %); the first three barriers set up and used before the others (-0.3 to +0.4 %, not used)
+ *     (0 to +0.2 %); the first three barriers set up and used before the others (-0.3 to +0.4 %, not used until 25)
  *     With 1 to 24 (results/h200/repeats/20261122-9fb46a1b48-paper and two more): d64 full 1.38 1.37 1.37, causal 1.43 1.43
  *     1.43; d128 full 1.17 1.18 1.17, causal 1.23 1.29 1.29. Over the best peer's: 1.026 to 1.431, geometric mean 1.158.
- *   25 (races 84 to 93, each step beside the one before)
- *       the first products of a block in turns, too: all at once each of them ended late: few tiles of d64 full +1.0 to 1.1 %,
- *         d128 full +0.3 to 0.5 %
- *       the first three barriers set up and used before the others: 0 to +0.3 %
- *       the second share alone ends a tile, as it is half a step behind the first, and does all but O while the last product runs:
- *         few tiles of d64 full equal, causal +1 to 2 %; the same for d128 in one share: +0.5 to 2 %
- *       the turn passed when the scores are there, and not when both products have been issued: 0 to +0.4 %
- *       operands of wgmma by keep_uniform: the loop of few tiles has 402 instructions by the listing and had 412, d128's 682 and
- *         692, each of them between products: few tiles of d64 +0.5 %, d64 +0.4 to 0.8 %, d128 +0.5 to 0.9 %
- *         1k 4k 16k                            x     1.16 1.17 1.17  1.23 1.29 1.29  1.38 1.37 1.37  1.43 1.43 1.43
+ *   25 (races 84 to 93; per cent of each step beside the one before, which do not add up, as the assembler arranges every
+ *     version in its own way)
+ *       the first products of a block in turns, too: all at once each of them ended late: few tiles of d64 full +0.9 to 1.5 %
+ *         (beside two other ways to end a tile 0.1 to 0.4), causal at 1k and 2k +1.4 and 1.6 %; d128 full -0.2 to +0.6 %
+ *       the first three barriers set up and used before the others: 0 to +0.5 %
+ *       the second share alone ends a tile, as it is half a step behind the first where there are turns, and does all but O
+ *         while the last product runs: few tiles of d64 full equal, causal +0.6 to 1.0 % (4k -0.7), d128 of two shares -2.2
+ *         to +0.9 %
+ *       that, too, for d128 in one share: +0.2 to 2.2 % (race 93; -0.5 to +0.8 in race 90)
+ *       the turn passed when the scores are there, and not when both products have been issued: few tiles of d64 full 0 to
+ *         0.2 %, the grid -0.1 to +0.2 %, other few tiles -0.9 to +0.6 %
+ *       operands of wgmma by keep_uniform: the loop of few tiles has 402 instructions by the listing and had 412, d128's 682
+ *         and 692; all ten were between products: few tiles of d64 +0.6 to 1.3 %, d64 +0.4 to 0.8 %, d128 +0.2 to 0.8 %
+ *       race 93, 1k 4k 16k                     x     1.16 1.17 1.18  1.23 1.29 1.29  1.38 1.37 1.37  1.43 1.43 1.43
  *                                             ->     1.19 1.19 1.19  1.25 1.30 1.30  1.39 1.38 1.38  1.44 1.44 1.44
- *         2k, 8 heads                          x     1.18            1.45            1.29            1.38
- *                                             ->     1.20            1.48            1.32            1.43
- *     no gain, few tiles of d64 full: the first Q and K by the consumers' own copies (-2.5 to -3.5 %: they are there 900 clocks
- *     later than the copy engine's, races/20261122-clock-k2-race.txt), the first place from a grid of three dimensions (-0.3 %), O
- *     stored by its threads (-0.6 %), the way from the exchange on gone once beforehand for its instructions' sake (-0.2 %),
- *     barriers for halves of Q and K (-1.7 %), the first products of every tile in turns (-0.2 %), LSE after O (-0.7 %), the turn
- *     passed before the last one, two, three products (-0.3, -1, -2 %); V's slot taken from K's of the step before (d64 full
- *     +0.1 to 0.6 % up to 4k, few tiles at 1k -1.5 %), the base of shared memory by keep_uniform (d64 full +0.1 %, causal -0.7 %).
- *     The same source in other words, loops of as many instructions in another order, was up to 1.7 % slower (race 93: d2, e2, f2).
- *     With 1 to 25 (results/h200/repeats/20261122-59a95f0bcd-fwd and two more): d64 full 1.40 1.38 1.38, causal 1.45 1.44
- *     1.44; d128 full 1.19 1.19 1.19, causal 1.25 1.30 1.30. Over the best peer's: 1.037 to 1.445, geometric mean 1.170.
+ *       race 92, 2k, 8 heads                   x     1.18            1.45            1.29            1.38
+ *                                             ->     1.20            1.48            1.32            1.42
+ *     no gain, few tiles of d64 full: the first Q and K by the consumers' own copies (-2.3 to -3.7 %: K is there 900 to 1000
+ *     clocks later than by the copy engine, Q 1100, races/20261122-clock-k2-race.txt), the first place from a grid of three
+ *     dimensions (-0.3 %), O stored by its threads (-0.6 %), the way from the exchange on gone once beforehand for its
+ *     instructions' sake (-0.1 to -0.4 %), barriers for halves of Q and K (-1.6 %), the first products of every tile in turns
+ *     (-0.1 to -0.3 %), the turn passed before the last product (-0.2 to -0.9 %), the last two (-0.5 to -1.5), three (-1.7 to
+ *     -2.3), LSE after O (+0.2 to 0.5 % by itself; +0.1 to 0.4 with the first products in turns, where LSE before it has +1.2
+ *     to 1.5); V's slot taken from K's of the step before (d64 full +0.5 % up to 4k, -0.2 at 16k, few tiles -1.5 to +0.1 %);
+ *     the base of shared memory by keep_uniform (d64 full 0 to +0.4 %, causal -0.5 to -0.8, few tiles of 2k -0.3 to -0.7).
+ *     The same source in other words, loops of as many instructions in another order, was up to 1.7 % slower (race 93: d2,
+ *     e2, f2).
+ *     With 1 to 25, by bar_sync (results/h200/repeats/20261122-59a95f0bcd-fwd and two more): d64 full 1.40 1.38 1.38, causal
+ *     1.45 1.44 1.44; d128 full 1.19 1.19 1.19, causal 1.25 1.30 1.30. Over the best peer's: 1.037 to 1.445, geometric mean
+ *     1.170.
  *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the
- *   slot's last use, where a block takes as many tiles as there are slots, or more. The reads come before the __syncwarp with
- *   which a tile is stored, or the barrier by which the first share gives it, and these before the arrival of lane 0 at q_empty,
- *   which the producer waits for: of the kind that the head of fused_sm90_bwd.cu explains.
- *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r at 2k): d64 full -2.8 % on one host and -6.0 % on another
- *     (by 24: -4.1 and -7.1 %), causal -2.4 and -1.2, d128 +3.4 and 0.0, +14 and +16 % (medians of three processes; the first
- *     host has two GPUs, the other of which was busy; results/h200/20261122-59a95f0bcd-few-tiles.csv).
- *   synccheck: two shares meet at a barrier by bar_sync_apart; by bar_sync it reports them (20261122-59a95f0bcd-checks.txt).
- *   next: 64 x 256 beside 64 x 128, and 12 heads of d128, where the estimate of time knows what a tile costs beside its keys. d128
- *     from 8k on runs into the power limit: K and V by multicast to pairs of blocks; the upper halves of operands, which are set
- *     again for every product. Where a loop begins, in all tiles. d64: row sums as eight more columns of O += P V, ones in V, spares
- *     a tenth of a step's instructions, but LSE comes from rounded weights then. The 2300 clocks from the first request for Q to
- *     its arrival, 1400 of which are cold memory. `place` read by lane 0 alone, which racecheck would follow.
+ *   slot's last use, where a block takes as many tiles as there are slots, or more. The reads come before a __syncwarp and
+ *   that before the arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of
+ *   fused_sm90_bwd.cu explains.
+ *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r at 2k): d64 full -2.8 % on one host and -6.0 % on
+ *     another (by 24: -4.1 and -7.1 %), causal -2.4 and -1.2, d128 +3.4 and 0.0, +14 and +16 % (medians of three processes;
+ *     the first host has two GPUs, the other of which was busy; results/h200/20261122-59a95f0bcd-few-tiles.csv).
+ *   synccheck reported the barrier of two shares while it was bar_sync (20261122-59a95f0bcd-checks.txt). With
+ *   bar_sync_apart, the same instruction marked as one to come to apart, nothing has been run yet.
+ *   next: all checks and the grid with bar_sync_apart. 64 x 256 beside 64 x 128, and 12 heads of d128, where the estimate of
+ *     time knows what a tile costs beside its keys. d128 from 8k on runs into the power limit: K and V by multicast to pairs
+ *     of blocks; the upper halves of operands, which are set again for every product. Where a loop begins, in all tiles.
+ *     d64: row sums as eight more columns of O += P V, ones in V, spares a tenth of a step's instructions, but LSE comes from
+ *     rounded weights then. The 2300 clocks from the first request for Q to its arrival, which are 900 where memory is warm
+ *     (20261122-clock-k2-cold.txt). `place` read by lane 0 alone, which racecheck would follow.
  */
 #include "kernels/fused_sm90.h"
 
@@ -313,15 +324,15 @@ template <typename Tile> struct Size {
     static constexpr int EXCHANGE = Tile::KEY_SHARES == 1 ? 0 : ROW_GROUPS * GIVEN * WARPGROUP;
     static constexpr int EXCHANGES = PANELS == 1 ? Q_STAGES : 1; /* of two panels only one fits */
     static constexpr int HELD_Q = Tile::HELD_STEPS > 0 ? Tile::HELD_STEPS : 1; /* there is no array of none */
-    /* LSE and 1 / l while the last product runs: 0.5 to 2 % of d128 (race 93). The loop of d64 in one share becomes another by it, in
-     * 192 x 128 a slower one by 1.6 % (race 87). */
+    /* LSE and 1 / l while the last product runs. The loop of d64 in one share becomes another by it, in 192 x 128 a slower
+     * one by 1.6 % (race 87). */
     static constexpr bool FINISHES_EARLY = Tile::KEY_SHARES == 2 || Tile::HEAD_DIM == 128;
     static constexpr bool SKIPS = KEYS < Tile::BLOCK_M; /* warpgroups leave out blocks that none of their rows sees */
     /* What the producer leaves of the registers of all threads at launch, in eights. */
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
     static_assert(CONSUMERS >= 2 && CONSUMERS <= 4, "the register budgets are for two, three and four");
-    static_assert(Tile::KEY_SHARES <= 2, "a tile is joined from at most two shares");
+    static_assert(Tile::KEY_SHARES <= 2 && GIVEN % 4 == 0, "a tile is joined from at most two shares, in fours");
     static_assert(Tile::HELD_STEPS <= Tile::HEAD_DIM / 16, "what is held of Q is in the tile");
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };
@@ -617,7 +628,8 @@ __device__ __forceinline__ void weigh_within_bound(uint32_t (&p)[SCORES / 2], fl
  * __syncthreads, then one of each team, then one of each warpgroup for its turns. */
 __device__ __forceinline__ int team_barrier(int team) { return 1 + team; }
 
-/* Turns: a warpgroup waits for its own before it starts its products, and gives the turn to the next when it has its scores. */
+/* Turns: a warpgroup waits for its own before it starts its products, and gives the turn to the next when it has its scores;
+ * of its first tile's first product when that has started. */
 template <typename Tile> __device__ __forceinline__ void await_turn(int consumer)
 {
     bar_sync(1 + Size<Tile>::ROW_GROUPS + consumer, 2 * WARPGROUP);
@@ -636,28 +648,27 @@ __device__ __forceinline__ void release(const uint64_t *empty)
         mbarrier_arrive(shared_address(empty));
 }
 
-/* Where two warpgroups share the keys, the first leaves what it has of the tile to the second, which is half a step behind it by
- * their turns. What a thread gives goes to the one of the same place, in fours that lie WARPGROUP apart. Nobody
- * writes what is still being read: there are two exchanges, used in turns with the slots of Q, or one, which is written when both
- * are done with the tile before. */
+/* Where two warpgroups share the keys, the first leaves what it has of the tile to the second, which is half a step behind it
+ * where there are turns, and waits for it in any case. What a thread gives goes to the one of the same place, in fours that
+ * lie WARPGROUP apart. Nobody writes what is still being read: there are two exchanges, used in turns with the slots of Q, or
+ * one, which is written when both are done with the tile before. */
 template <typename Tile>
 __device__ __forceinline__ void give_tile(float4 *exchange, int team, const float (&o)[Size<Tile>::OUTPUTS], const Rows &rows)
 {
     using S = Size<Tile>;
-    float4 *const to = exchange + team * S::GIVEN / 4 * WARPGROUP + threadIdx.x % WARPGROUP;
 
     if constexpr (S::EXCHANGES == 1)
         bar_sync_apart(team_barrier(team), 2 * WARPGROUP);
-    to[0] = make_float4(rows.max_log2[0], rows.max_log2[1], rows.sum[0], rows.sum[1]);
+    exchange[0] = make_float4(rows.max_log2[0], rows.max_log2[1], rows.sum[0], rows.sum[1]);
 #pragma unroll
     for (int i = 0; i < S::OUTPUTS / 4; ++i)
-        to[(1 + i) * WARPGROUP] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+        exchange[(1 + i) * WARPGROUP] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
     bar_sync_apart(team_barrier(team), 2 * WARPGROUP);
 }
 
-/* The end of a tile for this thread's rows, by the last share: writes LSE, multiplies `keep` with 1 / l, or with 0 in a row that sees
- * no key, and has whole rows' sums in `rows`. Of two shares it waits for what the first gives; `keep` and `add` are what the O of
- * this share and that of the first are to be multiplied with then. */
+/* The end of a tile for this thread's rows, by the last share: writes LSE, multiplies `keep` with 1 / l, or with 0 in a row
+ * that sees no key, and has whole rows' sums in `rows`. Of two shares it waits for what the first gives; `keep` and `add` are
+ * what the O of this share and that of the first are to be multiplied with then. */
 template <typename Tile>
 __device__ __forceinline__ void finish_rows(float (&keep)[2], float (&add)[2], Rows &rows, const float4 *exchange,
                                             const Place &place, const Arguments &arg, int team, int warp_row)
@@ -670,7 +681,7 @@ __device__ __forceinline__ void finish_rows(float (&keep)[2], float (&add)[2], R
         if constexpr (S::EXCHANGES == 1)
             bar_sync_apart(team_barrier(team), 2 * WARPGROUP);
         bar_sync_apart(team_barrier(team), 2 * WARPGROUP);
-        const float4 given = exchange[team * S::GIVEN / 4 * WARPGROUP + threadIdx.x % WARPGROUP];
+        const float4 given = exchange[0];
         const float max_log2[2] = {given.x, given.y}, sum[2] = {given.z, given.w};
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -684,7 +695,7 @@ __device__ __forceinline__ void finish_rows(float (&keep)[2], float (&add)[2], R
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_sum(rows.sum[half]);
-        const bool sees_none = sum == 0.0f; /* P of a row's maximum is at least 2^-8, of a NaN it is NaN */
+        const bool sees_none = sum == 0.0f; /* P of a row's maximum is 1 or more, but for rounding; of a NaN it is NaN */
         const float inverse = sees_none ? 0.0f : __fdividef(1.0f, sum);
         keep[half] *= inverse;
         if constexpr (Tile::KEY_SHARES == 2)
@@ -698,14 +709,11 @@ __device__ __forceinline__ void finish_rows(float (&keep)[2], float (&add)[2], R
 /* Adds to this share's O what the other one has given. */
 template <typename Tile>
 __device__ __forceinline__ void join_output(float (&o)[Size<Tile>::OUTPUTS], const float (&keep)[2], const float (&add)[2],
-                                            const float4 *exchange, int team)
+                                            const float4 *exchange)
 {
-    using S = Size<Tile>;
-    const float4 *const from = exchange + team * S::GIVEN / 4 * WARPGROUP + threadIdx.x % WARPGROUP;
-
 #pragma unroll
-    for (int i = 0; i < S::OUTPUTS / 4; ++i) {
-        const float4 given = from[(1 + i) * WARPGROUP];
+    for (int i = 0; i < Size<Tile>::OUTPUTS / 4; ++i) {
+        const float4 given = exchange[(1 + i) * WARPGROUP];
         o[4 * i] = o[4 * i] * keep[0] + given.x * add[0];
         o[4 * i + 1] = o[4 * i + 1] * keep[0] + given.y * add[0];
         o[4 * i + 2] = o[4 * i + 2] * keep[1] + given.z * add[1];
@@ -829,13 +837,13 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         hold_q();
         wgmma_fence();
         start_scores<T, Tile>(s, held_q, query, k_operand());
-        if (TURNS && stored == NULL)
-            pass_turn<Tile>(consumer);
         if (stored != NULL) {
             if (elect_one())
                 tma_store_wait_read<0>();
             __syncwarp(); /* who arrives may be another thread */
             release(stored);
+        } else if (TURNS) {
+            pass_turn<Tile>(consumer);
         }
         wgmma_wait<0>();
         wgmma_hold(s);
@@ -901,7 +909,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         wgmma_fence();
         start_output<T, Tile>(o, p, v_operand());
         const int warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16;
-        float4 *const exchange = smem.exchange[q.slot % S::EXCHANGES];
+        float4 *const exchange = /* this thread's part of it */
+            smem.exchange[q.slot % S::EXCHANGES] + team * (S::GIVEN / 4) * WARPGROUP + threadIdx.x % WARPGROUP;
         float keep[2] = {1.0f, 1.0f}, add[2];
         if (S::FINISHES_EARLY && share == S::LAST_SHARE) /* while the last product runs */
             finish_rows<Tile>(keep, add, rows, exchange, place, arg, team, warp_row);
@@ -915,7 +924,7 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             if constexpr (Tile::KEY_SHARES == 1)
                 rescale(o, keep);
             else
-                join_output<Tile>(o, keep, add, exchange, team);
+                join_output<Tile>(o, keep, add, exchange);
             if (__any_sync(WHOLE_WARP, rows.sum[0] == 0.0f || rows.sum[1] == 0.0f)) { /* 0 times an infinite V is no 0 */
 #pragma unroll
                 for (int i = 0; i < S::OUTPUTS; ++i)
@@ -925,9 +934,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             if constexpr (Tile::KEY_SHARES == 1)
                 bar_sync(team_barrier(team), WARPGROUP); /* all four warps have read Q for the last time */
             store_tile<T, Tile>(smem.q[q.slot], place, arg, warp_row, o);
-        } else {
-            if constexpr (Tile::KEY_SHARES == 2)
-                give_tile<Tile>(exchange, team, o, rows);
+        } else if constexpr (Tile::KEY_SHARES == 2) {
+            give_tile<Tile>(exchange, team, o, rows);
         }
         stored = &smem.q_empty[q.slot];
     }
@@ -993,7 +1001,7 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const
 
 struct Variant {
     struct attn_variant shown;
-    int head_dim, block_m, block_n, shares, keys, cost; /* keys: of a block, for one warpgroup; cost: of a row and key */
+    int head_dim, block_m, block_n, keys, cost; /* keys: of a block, for one warpgroup; cost: of a row and key */
     size_t smem_bytes;
     cudaError_t (*launch)(const Arguments &, enum attn_dtype, unsigned blocks, cudaStream_t, const char **call);
 };
@@ -1036,7 +1044,7 @@ cudaError_t launch_tile(const Arguments &arg, enum attn_dtype dtype, unsigned bl
             #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SHARES_TEXT_##SHARES                   \
     }
 #define TABLE_ROW(DIM, ROWS, KEYS, KV, SHARES, WHEN, HELD, COST)                                                                   \
-    {SHOWN(DIM, ROWS, KEYS, KV, SHARES), DIM, ROWS, KEYS, SHARES, KEYS / SHARES, COST,                                         \
+    {SHOWN(DIM, ROWS, KEYS, KV, SHARES), DIM, ROWS, KEYS, KEYS / SHARES, COST,                                                 \
      sizeof(Smem<TILE_NAME(DIM, ROWS, KEYS, KV, SHARES)>), launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV, SHARES)>},
 #define SHOWN_ROW(DIM, ROWS, KEYS, KV, SHARES, WHEN, HELD, COST) SHOWN(DIM, ROWS, KEYS, KV, SHARES),
 

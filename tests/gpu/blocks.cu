@@ -276,16 +276,20 @@ __global__ void elect(int *elected)
     elected[threadIdx.x] = first + 2 * elect_one();
 }
 
+/* Warps 0 and 1 write in turns, late each time, and the other one reads. */
 __global__ void meet(const int *in, int *out)
 {
-    __shared__ int left[32];
-    const int lane = threadIdx.x % 32;
-    if (threadIdx.x < 32) {
-        left[lane] = in[lane];
-        bar_sync_apart(1, 64);
-    } else {
-        bar_sync_apart(1, 64);
-        out[lane] = left[31 - lane];
+    __shared__ int left[2][32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int round = 0; round < BLOCKS_MEETINGS; ++round) {
+        if (warp == round % 2) {
+            __nanosleep(2000);
+            left[round % 2][lane] = in[32 * round + lane];
+            bar_sync_apart(1, 64);
+        } else {
+            bar_sync_apart(1, 64);
+            out[32 * round + lane] = left[round % 2][31 - lane];
+        }
     }
 }
 

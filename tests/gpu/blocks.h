@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 enum { BLOCKS_M = 64, BLOCKS_K = 64 }; /* rows of A, and k: four steps of wgmma */
-enum { BLOCKS_ELECTORS = 64 };
+enum { BLOCKS_ELECTORS = 64, BLOCKS_MEETINGS = 8 };
 enum { BLOCKS_WARPGROUP = 128, BLOCKS_AWAY = 37 }; /* threads; how far on one reads: what another warp and lane wrote */
 
 /* How A and B of a product lie (kernels/device/wgmma.cuh). */
@@ -46,7 +46,8 @@ cudaError_t blocks_divide(int divisor, const int *dividends, int *quotients, int
 /* elected[BLOCKS_ELECTORS], of two warps: 1 for who was elected first, plus 2 for who was elected second. */
 cudaError_t blocks_elect(int *elected);
 
-/* One warp leaves in[32] in shared memory for another, which it meets at a barrier at another instruction: out[i] = in[31 - i]. */
+/* Two warps leave 32 numbers in turns in shared memory for the other one, which they meet at a barrier at another instruction:
+ * out[round][i] = in[round][31 - i], of in[BLOCKS_MEETINGS][32]. */
 cudaError_t blocks_meet(const int *in, int *out);
 
 /* numbers[BLOCKS_ELECTORS], of two warps: each becomes that of the first lane of its warp. */

@@ -311,17 +311,17 @@ static void test_elect(void)
 
 static void test_meet(void)
 {
-    int numbers[32], *in = device_alloc(sizeof numbers), *out = device_alloc(sizeof numbers), wrong = 0;
+    int numbers[BLOCKS_MEETINGS][32], *in = device_alloc(sizeof numbers), *out = device_alloc(sizeof numbers), wrong = 0;
 
-    for (int i = 0; i < 32; i++)
-        numbers[i] = 1000 + i;
+    for (int i = 0; i < BLOCKS_MEETINGS * 32; i++)
+        numbers[i / 32][i % 32] = 1000 + i;
     need_cuda(cudaMemcpy(in, numbers, sizeof numbers, cudaMemcpyHostToDevice), "upload");
     need_cuda(blocks_meet(in, out), "blocks_meet");
     need_cuda(cudaDeviceSynchronize(), "blocks_meet");
     need_cuda(cudaMemcpy(numbers, out, sizeof numbers, cudaMemcpyDeviceToHost), "download");
-    for (int i = 0; i < 32; i++)
-        wrong += numbers[i] != 1031 - i;
-    check(wrong == 0, "what one warp leaves for another at a barrier: %d of 32 numbers are others", wrong);
+    for (int i = 0; i < BLOCKS_MEETINGS * 32; i++)
+        wrong += numbers[i / 32][i % 32] != 1000 + i / 32 * 32 + 31 - i % 32;
+    check(wrong == 0, "what one warp leaves for another at a barrier: %d of %d numbers are others", wrong, BLOCKS_MEETINGS * 32);
     need_cuda(cudaFree(in), "cudaFree");
     need_cuda(cudaFree(out), "cudaFree");
 }
