@@ -128,6 +128,7 @@
 #include "kernels/device/stmatrix.cuh"
 #include "kernels/device/tma.cuh"
 #include "kernels/device/turn.cuh"
+#include "kernels/device/uniform.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/fused_sm90.h"
 #include "kernels/tensor_map.h"
@@ -341,7 +342,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
      * turns nothing goes out before. */
     constexpr bool LOADS_FIRST = Tile::HEAD_DIM == 128 && !BY_TURNS;
     const Work work = smem.work; /* read again at every use it cost d128 2 to 7 % */
-    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0), lane = threadIdx.x % LANES;
+    const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES;
     const int steps = work.steps;
     Cursor load = {0, arg.q_tiles - 1}, at = load;
     Ring<STAGES> filled;
@@ -575,12 +576,12 @@ template <typename T, typename Tile>
 __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments &arg, int half)
 {
     using S = Size<Tile>;
-    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES % 4, 0), lane = threadIdx.x % LANES;
+    const int warp = keep_uniform(threadIdx.x / LANES % 4), lane = threadIdx.x % LANES;
     const int half_row = half * S::HALF, warp_row = half_row + warp * 16;
     const Work &work = smem.work;
-    const int first_key = work.kv_tile * KV_TILE + half_row, steps = __shfl_sync(0xffffffffu, work.steps, 0);
-    const int first_tile = __shfl_sync(0xffffffffu, work.first_tile[0], 0);
-    const int first_seen_tile = __shfl_sync(0xffffffffu, work.first_tile[half], 0);
+    const int first_key = work.kv_tile * KV_TILE + half_row, steps = keep_uniform(work.steps);
+    const int first_tile = keep_uniform(work.first_tile[0]);
+    const int first_seen_tile = keep_uniform(work.first_tile[half]);
     const uint32_t k = wgmma_k_major(shared_address(smem.k) + half_row * ROW_BYTES);
     const uint32_t v = wgmma_k_major(shared_address(smem.v) + half_row * ROW_BYTES);
     Ring<STAGES> ring;
@@ -736,8 +737,7 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) backward(const __grid_
     using S = Size<Tile>;
     extern __shared__ __align__(1024) unsigned char s_bytes[];
     Smem<Tile> &smem = *reinterpret_cast<Smem<Tile> *>(s_bytes);
-    /* The same in all threads of a warp, and the compiler knows it. */
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);
+    const int warpgroup = keep_uniform(threadIdx.x / WARPGROUP);
 
     grid_let_next_start();
     if (threadIdx.x == 0) {

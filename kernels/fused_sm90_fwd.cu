@@ -953,8 +953,7 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) fused_fwd_kernel(const
     using S = Size<Tile>;
     extern __shared__ char shared[];
     Smem<Tile> &smem = *reinterpret_cast<Smem<Tile> *>(shared);
-    /* The same in all threads of a warp, and the compiler knows it. */
-    const int warp = __shfl_sync(WHOLE_WARP, threadIdx.x / 32, 0), warpgroup = warp / 4;
+    const int warp = keep_uniform(threadIdx.x / 32), warpgroup = warp / 4;
 
     if (warp == 0 && elect_one()) {
         constexpr int CONSUMER_WARPS = S::CONSUMERS * 4;
