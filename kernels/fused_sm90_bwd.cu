@@ -16,9 +16,10 @@
  *     start dK += dS^T Q                                             registers to shared memory; at d64 the second pass is
  *     P^T = exp2(scale_log2 S^T - lse2) of the next step             added from registers
  *
- *   Both P^T and dS^T leave the accumulators as A operands; of all the scores only dS goes to shared memory. S, P and dP
- *   share one set of registers, P and dS another: 128 (d128) or 64 (d64) of dK and dV, 32 or 64, 16 or 32; dS is therefore
- *   computed from P as rounded for dV. What is left of 216 holds parts of V and K, which spares their reads by every step.
+ *   The query warpgroup is told of dS before S is started at d128, after that at d64. Both P^T and dS^T leave the
+ *   accumulators as A operands; of all the scores only dS goes to shared memory. S, P and dP share one set of registers, P
+ *   and dS another: 128 (d128) or 64 (d64) of dK and dV, 32 or 64, 16 or 32; dS is therefore computed from P as rounded for
+ *   dV. What is left of 216 holds parts of V and K, which spares their reads by every step.
  *   Products of a warpgroup run under its own exponentials, and under the other's.
  *
  *   shared memory (KB)  K 32 | V 32 | Q 3 x 16 | dO 3 x 16 | dS 2 x 16 | dQ 2 x 16 | lse2, -D 3 x 0.5   d128, 64 queries
@@ -84,6 +85,17 @@
  *     1.27, causal 1.20 1.30 to 1.20 1.28. Over the default at 4K 8K 16K: d64 full 0.91 0.92 0.91, causal 0.86 0.87 0.88; d128
  *     full 0.91 0.91 0.92, causal 0.87 0.89 0.88
  *     no gain in 20 to 22: copies by three warps (-0.1 to -0.6 %), by another one (-0.3 to +0.1 %), later (-1 to -6 %)
+ *  23 operands of wgmma and the base of shared memory in uniform registers (keep_uniform); expected what the forward had of it,
+ *     0.2 to 1.3 % (races 95 to 102, fp16): d64 full +1.0 +1.3 +1.3 %, causal +0.9 +1.3 +2.2 %; d128 -0.1 to +0.4 %. The loop of
+ *     its keys 709 -> 683 instructions, with 24; of d64's 1043 -> 1026
+ *  24 d128: dS computed under dV's product, in the registers of dP; expected 3 %, as the tensor cores wait there; with 23
+ *     full +1.1 +1.0 +1.4 %, causal +0.7 +1.0 +1.6 %. (d64: -2.4 %. It reads P, an operand of that product: with a branch in
+ *     between, or more registers of its own, the assembler gives up and serialises.) dS told of only after S is started, its
+ *     fence out of the way: d128 -1.8 %, so dQ is what it waits for; d64, where nobody does, +0.5 %, and +0.4 % with the buffer
+ *     awaited before dV. With 23 and dS in registers of its own d64 full +2.1 +2.4 +2.9 %, causal +1.5 +2.1 +2.7 %.
+ *     Deterministic, race 100: d128 nothing, d64 -0.2 to -0.8 %
+ *     no gain: dQ begun with the dS of the first warpgroup, without the other's (d128 -0.6 %, d64 -1 %); more of V or K held,
+ *     which still does not fit
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
  *     -2 to -7 %); half of dV's product under dS (d128 -0.7 %, d64 -2 %); statistics four at a time (expected half of the
  *     loads' cycles: -1 %). dQ of 64 x 128 in one pass, 16 KB a step less, does not fit: 200 registers for a key warpgroup
@@ -94,7 +106,7 @@
  *   d64 full 1.21 1.32 1.37, causal 1.26 1.39 1.44; d128 full 1.11 1.10 1.12, causal 1.16 1.21 1.16. Over the best peer's
  *   ratios to cuDNN: 0.97 (d128 causal 8K bf16) to 1.12, geometric mean of 40 points 1.027.
  *   racecheck (compute-sanitizer 2025.3) reports the copy of statistics into a slot against the reads of its last use, in all
- *   shapes that use a slot twice. The reads end before give_ds; __syncwarp; lane 0 arrives at `empty`; the thread that issues
+ *   shapes that use a slot twice. The reads end before dS is told of; __syncwarp; lane 0 arrives at `empty`; the thread that issues
  *   the copy waits for all eight warps there. The tool does not follow __syncwarp into the arrival of one lane: of the four
  *   rings of gpu_test_blocks it reports the two that one lane gives back for its warp, also where plain stores fill the slots,
  *   and neither of the two that all lanes give back. 256 arrivals a step instead of 8 would silence it.
@@ -103,9 +115,8 @@
  *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
  *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.842
  *   TFLOPS/W (d128 causal, bf16) beside cuDNN's 0.750 (results/h200/20261122-9fb46a1b48-acceptance). Deterministic: the fence
- *   from a warp that has nothing else to do. Operands of wgmma by keep_uniform, which gave the forward 0.2 to 1.3 %: by the
- *   listing the loop of the keys becomes 709 -> 684 instructions at d128 and 1043 -> 1027 at d64 (with the base of shared
- *   memory likewise), that of dQ 232 -> 218 at d64; at d128 it stays. Not run.
+ *   from a warp that has nothing else to do. d128 seems to wait for dQ (24), which two passes of 64 x 64 make long: dS told of
+ *   before dV is there needs 16 registers more, dQ in one pass 5 more.
  */
 #include "kernels/fused_sm90_bwd.h"
 
@@ -165,6 +176,7 @@ template <typename Tile> struct Size {
     static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS, Q_PANELS = Tile::Q_TILE / PANEL_COLUMNS;
     static constexpr int KV_PANEL_BYTES = KV_TILE * ROW_BYTES, Q_PANEL_BYTES = Tile::Q_TILE * ROW_BYTES;
     static constexpr int KV_BYTES = PANELS * KV_PANEL_BYTES, Q_BYTES = PANELS * Q_PANEL_BYTES;
+    static constexpr int DS_BYTES = Q_PANELS * KV_PANEL_BYTES;
     static constexpr int STATS_BYTES = 2 * Tile::Q_TILE * int(sizeof(float));
     static constexpr int STEP_BYTES = 2 * Q_BYTES + STATS_BYTES;
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
@@ -176,6 +188,9 @@ template <typename Tile> struct Size {
     static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
     static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2;
     static constexpr int TURN_TILES = 128 / Tile::Q_TILE; /* share a turn: its end and its look cost a fence */
+    /* A step of d128 waits for dQ: dS is computed while dV still is, and told of before S is started. At d64 S is started
+     * first and dV awaited. Either way at the other head_dim costs 2 %. */
+    static constexpr bool DS_FIRST = Tile::HEAD_DIM == 128;
     static_assert(Tile::HEAD_DIM * Tile::Q_TILE == SUM_FLOATS, "a tile of dQ is two passes");
     static_assert(2 * KEYS_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
 };
@@ -192,7 +207,7 @@ template <typename Tile> struct alignas(1024) Smem {
     using S = Size<Tile>;
     unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV on their way out */
     unsigned char q[STAGES][S::Q_BYTES], dout[STAGES][S::Q_BYTES];
-    unsigned char ds[2][S::Q_PANELS * S::KV_PANEL_BYTES]; /* panels of [keys][64 queries] */
+    unsigned char ds[2][S::DS_BYTES]; /* panels of [keys][64 queries] */
     float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_FLOATS]; /* on its way to the sums */
     float stats[STAGES][2 * Tile::Q_TILE];                /* lse2, then -D */
     uint64_t k_full, v_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2];
@@ -277,13 +292,13 @@ __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Arguments &arg
 
 /* Starts 64 x 64 of dQ = dS K. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void start_dq(float (&dq)[32], const Smem<Tile> &smem, int buffer, int pass)
+__device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds, uint32_t k, int pass)
 {
     using S = Size<Tile>;
     const int ds_panel = S::Q_PANELS == 2 ? pass : 0, k_panel = S::Q_PANELS == 2 ? 0 : pass;
-    const uint32_t ds = wgmma_mn_major(shared_address(smem.ds[buffer]) + ds_panel * S::KV_PANEL_BYTES, S::KV_PANEL_BYTES);
-    const uint32_t k = wgmma_mn_major(shared_address(smem.k) + k_panel * S::KV_PANEL_BYTES, S::KV_PANEL_BYTES);
 
+    ds += ds_panel * (S::KV_PANEL_BYTES / 16);
+    k += k_panel * (S::KV_PANEL_BYTES / 16);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < KV_TILE / 16; ++step)
@@ -344,6 +359,10 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     const Work work = smem.work; /* read again at every use it cost d128 2 to 7 % */
     const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES;
     const int steps = work.steps;
+    /* Operands of wgmma: K, and dS of the first buffer. */
+    const uint32_t k = keep_uniform(wgmma_mn_major(shared_address(smem.k), S::KV_PANEL_BYTES));
+    const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
+    constexpr uint32_t DS_STEP = S::DS_BYTES / 16;
     Cursor load = {0, arg.q_tiles - 1}, at = load;
     Ring<STAGES> filled;
     int loaded = 0, before = -1; /* the tile of the step before, of which something may still have to go out */
@@ -382,7 +401,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
 #pragma unroll
         for (int pass = 0; pass < S::PASSES; ++pass) {
             float dq[32];
-            start_dq<T, Tile>(dq, smem, buffer, pass);
+            start_dq<T, Tile>(dq, first_ds + buffer * DS_STEP, k, pass);
             if (LOADS_FIRST && pass == S::PASSES - 1)
                 refill();
             /* The pass before goes out while this one is computed. By turns both go out after the last, when nobody waits
@@ -532,9 +551,10 @@ __device__ __forceinline__ void round_pairs(uint32_t (&rounded)[COUNT], const fl
         rounded[i] = pack2<T>(c[2 * i], c[2 * i + 1]);
 }
 
-/* P becomes dS = P * (dP - D), from and to 16 bits in place. */
+/* dS = P * (dP - D), also in place of dP. */
 template <typename T, int SCORES>
-__device__ __forceinline__ void score_gradients(uint32_t (&p)[SCORES / 2], const float (&dp)[SCORES], uint32_t neg_delta,
+__device__ __forceinline__ void score_gradients(float (&ds)[SCORES], const float (&dp)[SCORES],
+                                                const uint32_t (&p)[SCORES / 2], uint32_t neg_delta,
                                                 const EarlyStats &early)
 {
 #pragma unroll
@@ -543,7 +563,8 @@ __device__ __forceinline__ void score_gradients(uint32_t (&p)[SCORES / 2], const
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const float2 pair = unpack2<T>(p[2 * n + i]);
-            p[2 * n + i] = pack2<T>(pair.x * (dp[4 * n + 2 * i] + delta.x), pair.y * (dp[4 * n + 2 * i + 1] + delta.y));
+            ds[4 * n + 2 * i] = pair.x * (dp[4 * n + 2 * i] + delta.x);
+            ds[4 * n + 2 * i + 1] = pair.y * (dp[4 * n + 2 * i + 1] + delta.y);
         }
     }
 }
@@ -582,8 +603,14 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     const int first_key = work.kv_tile * KV_TILE + half_row, steps = keep_uniform(work.steps);
     const int first_tile = keep_uniform(work.first_tile[0]);
     const int first_seen_tile = keep_uniform(work.first_tile[half]);
-    const uint32_t k = wgmma_k_major(shared_address(smem.k) + half_row * ROW_BYTES);
-    const uint32_t v = wgmma_k_major(shared_address(smem.v) + half_row * ROW_BYTES);
+    /* Operands of wgmma: this warpgroup's keys; Q and dO of slot 0, by rows and by columns, and how far the next slot is. */
+    const uint32_t k = keep_uniform(wgmma_k_major(shared_address(smem.k) + half_row * ROW_BYTES));
+    const uint32_t v = keep_uniform(wgmma_k_major(shared_address(smem.v) + half_row * ROW_BYTES));
+    const uint32_t first_q = keep_uniform(wgmma_k_major(shared_address(smem.q[0])));
+    const uint32_t first_dout = keep_uniform(wgmma_k_major(shared_address(smem.dout[0])));
+    const uint32_t first_q_turned = keep_uniform(wgmma_mn_major(shared_address(smem.q[0]), S::Q_PANEL_BYTES));
+    const uint32_t first_dout_turned = keep_uniform(wgmma_mn_major(shared_address(smem.dout[0]), S::Q_PANEL_BYTES));
+    constexpr uint32_t SLOT_STEP = S::Q_BYTES / 16;
     Ring<STAGES> ring;
     int step = 0, tile = arg.q_tiles - 1;
     float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* S, P, dP */
@@ -594,8 +621,6 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     for (int i = 0; i < S::GRADIENTS; ++i)
         dk[i] = dv[i] = 0.0f;
 
-    const auto queries = [&](const unsigned char *slot) { return wgmma_k_major(shared_address(slot)); };
-    const auto rows = [&](const unsigned char *slot) { return wgmma_mn_major(shared_address(slot), S::Q_PANEL_BYTES); };
     const auto lane_stats = [&](int slot, int row) {
         return shared_address(&smem.stats[slot][row * Tile::Q_TILE]) + lane % 4 * 2 * sizeof(float);
     };
@@ -610,15 +635,14 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         if (lane == 0)
             mbarrier_arrive(shared_address(&smem.ds_full[of_step % 2]));
     };
-    const auto give_ds = [&](int of_step) {
-        const uint32_t ds = await_ds(of_step), l = forget(lane);
+    const auto store_ds = [&](uint32_t to) {
+        const uint32_t l = forget(lane);
         const uint32_t row = swizzle_128b(l % 16, l / 16); /* again at every step: addresses would hold registers */
 #pragma unroll
         for (int i = 0; i < S::SCORES / 8; ++i) {
             const uint32_t chunk[4] = {weights[4 * i], weights[4 * i + 1], weights[4 * i + 2], weights[4 * i + 3]};
-            stmatrix_x4(ds + i / 4 * S::KV_PANEL_BYTES + (row ^ i % 4 * 32), chunk);
+            stmatrix_x4(to + i / 4 * S::KV_PANEL_BYTES + (row ^ i % 4 * 32), chunk);
         }
-        ds_is_there(of_step);
     };
     /* The same for a step without anything to see. */
     const auto give_zeros = [&](int of_step) {
@@ -676,12 +700,18 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         }
     };
 
+    const auto finish_dv = [&] { /* then P is no operand any more */
+        wgmma_wait<0>();
+        wgmma_hold(dv);
+        wgmma_hold(weights);
+    };
+
     mbarrier_wait(shared_address(&smem.k_full), 0);
     hold<Tile, Tile::K_STEPS>(k_held, smem.k, warp_row, lane);
     seek();
     skip(0, step);
     if (step < steps) {
-        start_scores<T, Tile, Tile::K_STEPS>(s, k_held, k, queries(smem.q[ring.slot]));
+        start_scores<T, Tile, Tile::K_STEPS>(s, k_held, k, first_q + ring.slot * SLOT_STEP);
         const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
         wgmma_wait<0>();
         wgmma_hold(s);
@@ -693,20 +723,34 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
 #pragma unroll 1
     while (step < steps) { /* P of this step is in `weights`, no product is under way */
         const int slot = ring.slot, now = step;
-        start_scores<T, Tile, Tile::V_STEPS>(s, v_held, v, queries(smem.dout[slot]));
-        start_gradient<T, Tile>(dv, weights, rows(smem.dout[slot]));
+        start_scores<T, Tile, Tile::V_STEPS>(s, v_held, v, first_dout + slot * SLOT_STEP);
+        start_gradient<T, Tile>(dv, weights, first_dout_turned + slot * SLOT_STEP);
         advance();
         seek();
+        uint32_t to = S::DS_FIRST ? 0 : await_ds(now);
         const EarlyStats neg_delta = load_early(lane_stats(slot, 1));
-        wgmma_wait<0>();
+        if (S::DS_FIRST)
+            wgmma_wait<1>();
+        else
+            finish_dv();
         wgmma_hold(s);
-        wgmma_hold(dv);
-        wgmma_hold(weights);
-        score_gradients<T>(weights, s, lane_stats(slot, 1), neg_delta);
-        give_ds(now);
+        /* In place while dV is under way, when registers are few; not in place the assembler arranges the step better. */
+        float apart[S::SCORES];
+        float(&ds)[S::SCORES] = S::DS_FIRST ? s : apart;
+        score_gradients<T>(ds, s, weights, lane_stats(slot, 1), neg_delta);
+        if (S::DS_FIRST)
+            finish_dv();
+        round_pairs<T>(weights, ds);
+        if (S::DS_FIRST)
+            to = await_ds(now);
+        store_ds(to);
+        if (S::DS_FIRST)
+            ds_is_there(now);
         /* After the last step: of what lies there. */
-        start_scores<T, Tile, Tile::K_STEPS>(s, k_held, k, queries(smem.q[ring.slot]));
-        start_gradient<T, Tile>(dk, weights, rows(smem.q[slot]));
+        start_scores<T, Tile, Tile::K_STEPS>(s, k_held, k, first_q + ring.slot * SLOT_STEP);
+        if (!S::DS_FIRST)
+            ds_is_there(now);
+        start_gradient<T, Tile>(dk, weights, first_q_turned + slot * SLOT_STEP);
         skip(now + 1, step);
         const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
         wgmma_wait<1>();
@@ -736,7 +780,7 @@ __global__ void __launch_bounds__(Size<Tile>::THREADS, 1) backward(const __grid_
 {
     using S = Size<Tile>;
     extern __shared__ __align__(1024) unsigned char s_bytes[];
-    Smem<Tile> &smem = *reinterpret_cast<Smem<Tile> *>(s_bytes);
+    Smem<Tile> &smem = *keep_shared_uniform<Smem<Tile>>(s_bytes);
     const int warpgroup = keep_uniform(threadIdx.x / WARPGROUP);
 
     grid_let_next_start();

@@ -293,7 +293,15 @@ __global__ void meet(const int *in, int *out)
     }
 }
 
-__global__ void keep(unsigned *numbers) { numbers[threadIdx.x] = keep_uniform(numbers[threadIdx.x]); }
+/* By way of an object that is not the first in shared memory. */
+__global__ void keep(unsigned *numbers)
+{
+    __shared__ unsigned given[BLOCKS_ELECTORS], kept[BLOCKS_ELECTORS];
+    given[threadIdx.x] = numbers[threadIdx.x];
+    kept[threadIdx.x] = 0;
+    keep_shared_uniform<unsigned>(kept)[threadIdx.x] = keep_uniform(given[threadIdx.x]);
+    numbers[threadIdx.x] = given[threadIdx.x] == numbers[threadIdx.x] ? kept[threadIdx.x] : 0;
+}
 
 } // namespace
 
