@@ -93,7 +93,8 @@
  *     between, or more registers of its own, the assembler gives up and serialises.) dS told of only after S is started, its
  *     fence out of the way: d128 -1.8 %, so dQ is what it waits for; d64, where nobody does, +0.5 %, and +0.4 % with the buffer
  *     awaited before dV. With 23 and dS in registers of its own d64 full +2.1 +2.4 +2.9 %, causal +1.5 +2.1 +2.7 %.
- *     Deterministic, race 100: d128 nothing, d64 -0.2 to -0.8 %
+ *     Deterministic, races 100 and 104: d128 nothing, d64 -0.2 to -0.8 %; over cuDNN, 4K 16K, d64 full 1.22 1.27, causal 1.20
+ *     1.25; d128 full 1.12 1.17, causal 1.14 1.14
  *     no gain: dQ begun with the dS of the first warpgroup, without the other's (d128 -0.6 %, d64 -1 %); more of V or K held,
  *     which still does not fit
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
@@ -112,6 +113,8 @@
  *   and neither of the two that all lanes give back. 256 arrivals a step instead of 8 would silence it.
  *   With 1 to 22 (results/h200/repeats/20261122-9fb46a1b48-paper and two more): d64 full 1.22 1.33 1.39, causal 1.27 1.41
  *   1.45; d128 full 1.19 1.23 1.27, causal 1.22 1.32 1.30. Over the best peer's ratios: 1.029 to 1.139, geometric mean 1.087.
+ *   With 1 to 24 (results/h200/repeats/20261122-c4e10af3bc-sm90 and two more): d64 full 1.25 1.37 1.43, causal 1.28 1.44
+ *   1.49; d128 full 1.20 1.25 1.28, causal 1.23 1.33 1.31. Over the best peer's ratios: 1.041 to 1.164, geometric mean 1.103.
  *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
  *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.842
  *   TFLOPS/W (d128 causal, bf16) beside cuDNN's 0.750 (results/h200/20261122-9fb46a1b48-acceptance). Deterministic: the fence

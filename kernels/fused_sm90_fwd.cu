@@ -224,19 +224,18 @@
  *     the base of shared memory by keep_uniform (d64 full 0 to +0.4 %, causal -0.5 to -0.8, few tiles of 2k -0.3 to -0.7).
  *     The same source in other words, loops of as many instructions in another order, was up to 1.7 % slower (race 93: d2,
  *     e2, f2).
- *     With 1 to 25, by bar_sync (results/h200/repeats/20261122-59a95f0bcd-fwd and two more): d64 full 1.40 1.38 1.38, causal
- *     1.45 1.44 1.44; d128 full 1.19 1.19 1.19, causal 1.25 1.30 1.30. Over the best peer's: 1.037 to 1.445, geometric mean
- *     1.170.
+ *     With 1 to 25 (results/h200/repeats/20261122-c4e10af3bc-sm90 and two more): d64 full 1.39 1.38 1.38, causal 1.44 1.44
+ *     1.44; d128 full 1.19 1.19 1.19, causal 1.25 1.30 1.30. Over the best peer's: 1.035 to 1.440, geometric mean 1.169.
  *   racecheck reports which tile a slot of Q holds (`place`), written by the thread that copies Q against the reads of the
  *   slot's last use, where a block takes as many tiles as there are slots, or more. The reads come before a __syncwarp and
  *   that before the arrival of lane 0 at q_empty, which the producer waits for: of the kind that the head of
  *   fused_sm90_bwd.cu explains.
- *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r at 2k): d64 full -2.8 % on one host and -6.0 % on
- *     another (by 24: -4.1 and -7.1 %), causal -2.4 and -1.2, d128 +3.4 and 0.0, +14 and +16 % (medians of three processes;
- *     the first host has two GPUs, the other of which was busy; results/h200/20261122-59a95f0bcd-few-tiles.csv).
- *   synccheck reported the barrier of two shares while it was bar_sync (20261122-59a95f0bcd-checks.txt). With
- *   bar_sync_apart, the same instruction marked as one to come to apart, nothing has been run yet.
- *   next: all checks and the grid with bar_sync_apart. 64 x 256 beside 64 x 128, and 12 heads of d128, where the estimate of
+ *   Few tiles (one batch, 8 heads, 2k; bar: within 7 % of the grid's r at 2k): d64 full -2.9 % on one host and -5.8 % on
+ *     another (by 24: -4.1 and -7.1 %), causal -2.0 and -1.3, d128 +3.2 and +0.2, +14 and +14 % (medians of three processes;
+ *     the first host has two GPUs, the other of which was busy; results/h200/20261122-c4e10af3bc-few-tiles.csv).
+ *   synccheck reported the barrier of two shares while it was bar_sync (20261122-59a95f0bcd-checks.txt); bar_sync_apart, the
+ *   same instruction marked as one to come to apart, it has nothing against (20261122-c4e10af3bc-checks.txt).
+ *   next: 64 x 256 beside 64 x 128, and 12 heads of d128, where the estimate of
  *     time knows what a tile costs beside its keys. d128 from 8k on runs into the power limit: K and V by multicast to pairs
  *     of blocks; the upper halves of operands, which are set again for every product. Where a loop begins, in all tiles.
  *     d64: row sums as eight more columns of O += P V, ones in V, spares a tenth of a step's instructions, but LSE comes from

@@ -109,7 +109,7 @@ set bmargin at screen 0
 set xrange [0:1]
 set yrange [0:1]
 set label 1 'Speed-up over the naive three passes, fp16' at screen 0.0931,0.9807 left font ',19'
-set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit 54e48ba4de7d' at screen 0.0931,0.9629 left font ',12' tc rgb '#555555'
+set label 2 'H200 paper: NVIDIA H200, driver 580.159.04, commit c4e10af3bc79' at screen 0.0931,0.9629 left font ',12' tc rgb '#555555'
 set label 3 'fp16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9491 left font ',12' tc rgb '#555555'
 set label 4 'Ratios within rounds; above the dashed line is faster than naive.' at screen 0.0931,0.9354 left font ',12' tc rgb '#555555'
 set key at screen 0.5,0.0041 center bottom horizontal Left reverse samplen 3 width 0 font ',13'
