@@ -13,19 +13,21 @@ results=${FABENCH_RESULTS:-results}
 [ -x "$fabench" ] || { echo "report: no program at $fabench; build it first" >&2; exit 1; }
 
 arguments=()
-folders=()
-for folder in "$results"/*/; do
-    [ "$folder" = "$results/cpu/" ] || folders+=("$folder")
-done
-[ ! -d "$results/cpu" ] || folders+=("$results/cpu/") # behind the devices that the page is about
-for folder in "${folders[@]}"; do
-    device=$(basename "$folder")
+
+# newest FOLDER: adds the newest record of each kind there, as a label of the device.
+newest() {
+    local folder=$1 what
     while read -r what; do
         [ "$what" != selftest ] || continue # times nothing
-        newest=$(find "$folder" -maxdepth 1 -name "[0-9]*-*-$what.jsonl" | sort | tail -n 1)
-        arguments+=("${device^^} $what=$newest")
+        arguments+=("$(basename "${folder^^}") $what=$(find "$folder" -maxdepth 1 -name "[0-9]*-*-$what.jsonl" | sort | tail -n 1)")
     done < <(find "$folder" -maxdepth 1 -name '[0-9]*-*-*.jsonl' -printf '%f\n' | sed 's/^[0-9]*-[^-]*-//; s/\.jsonl$//' | sort -ru)
+}
+
+for folder in "$results"/*/; do
+    [ "$folder" = "$results/cpu/" ] || newest "$folder"
 done
+# A CPU's only where they are alone: with a GPU's they share no problem, and the page would begin with that.
+[ ${#arguments[@]} -gt 0 ] || [ ! -d "$results/cpu" ] || newest "$results/cpu/"
 [ ${#arguments[@]} -gt 0 ] || { echo "report: no published record under $results" >&2; exit 1; }
 if [ -e "$results/published/h200_peers.csv" ]; then
     arguments+=(--overlay "$results/published/h200_peers.csv")

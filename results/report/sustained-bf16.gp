@@ -1,0 +1,112 @@
+# Draws sustained-bf16.svg from sustained-bf16.dat. Change what you like and run in this folder: gnuplot sustained-bf16.gp
+set terminal svg size 1074,1516 dynamic background rgb 'white' noenhanced font 'Arial,13'
+set output 'sustained-bf16.svg'
+set encoding utf8
+set datafile separator ','
+set border 3 lc rgb '#555555'
+set tics out nomirror scale 0.6
+set grid ytics lc rgb '#DDDDDD' lt 1 lw 1
+set bars 0.6
+unset key
+set xlabel offset 0,0.4
+set logscale x 2
+set xrange [819.2:20480]
+set xtics ('1K' 1024, '2K' 2048, '4K' 4096, '8K' 8192, '16K' 16384)
+set yrange [0:*]
+set multiplot
+
+set lmargin at screen 0.0931
+set rmargin at screen 0.5028
+set tmargin at screen 0.8852
+set bmargin at screen 0.7203
+set title 'fwd full d=64' offset 0,-0.5
+set xlabel ''
+set ylabel 'TFLOPS, sustained'
+plot 'sustained-bf16.dat' index 0 using 1:2 with linespoints lc rgb '#009E73' pt 9 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
+
+set lmargin at screen 0.5698
+set rmargin at screen 0.9795
+set tmargin at screen 0.8852
+set bmargin at screen 0.7203
+set title 'fwd causal d=64' offset 0,-0.5
+set xlabel ''
+set ylabel ''
+plot 'sustained-bf16.dat' index 1 using 1:2 with linespoints lc rgb '#009E73' pt 9 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
+
+set lmargin at screen 0.0931
+set rmargin at screen 0.5028
+set tmargin at screen 0.6741
+set bmargin at screen 0.5092
+set title 'fwd full d=128' offset 0,-0.5
+set xlabel ''
+set ylabel 'TFLOPS, sustained'
+plot 'sustained-bf16.dat' index 2 using 1:2 with linespoints lc rgb '#009E73' pt 9 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
+
+set lmargin at screen 0.5698
+set rmargin at screen 0.9795
+set tmargin at screen 0.6741
+set bmargin at screen 0.5092
+set title 'fwd causal d=128' offset 0,-0.5
+set xlabel ''
+set ylabel ''
+plot 'sustained-bf16.dat' index 3 using 1:2 with linespoints lc rgb '#009E73' pt 9 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
+
+set lmargin at screen 0.0931
+set rmargin at screen 0.5028
+set tmargin at screen 0.4631
+set bmargin at screen 0.2982
+set title 'bwd full d=64' offset 0,-0.5
+set xlabel ''
+set ylabel 'TFLOPS, sustained'
+plot 'sustained-bf16.dat' index 4 using 1:2 with linespoints lc rgb '#009E73' pt 9 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
+
+set lmargin at screen 0.5698
+set rmargin at screen 0.9795
+set tmargin at screen 0.4631
+set bmargin at screen 0.2982
+set title 'bwd causal d=64' offset 0,-0.5
+set xlabel ''
+set ylabel ''
+plot 'sustained-bf16.dat' index 5 using 1:2 with linespoints lc rgb '#009E73' pt 9 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
+
+set lmargin at screen 0.0931
+set rmargin at screen 0.5028
+set tmargin at screen 0.2520
+set bmargin at screen 0.0871
+set title 'bwd full d=128' offset 0,-0.5
+set xlabel 'sequence length n'
+set ylabel 'TFLOPS, sustained'
+plot 'sustained-bf16.dat' index 6 using 1:2 with linespoints lc rgb '#009E73' pt 9 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
+
+set lmargin at screen 0.5698
+set rmargin at screen 0.9795
+set tmargin at screen 0.2520
+set bmargin at screen 0.0871
+set title 'bwd causal d=128' offset 0,-0.5
+set xlabel 'sequence length n'
+set ylabel ''
+plot 'sustained-bf16.dat' index 7 using 1:2 with linespoints lc rgb '#009E73' pt 9 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
+
+unset logscale
+unset tics
+unset border
+unset grid
+unset title
+unset xlabel
+unset ylabel
+set lmargin at screen 0
+set rmargin at screen 1
+set tmargin at screen 1
+set bmargin at screen 0
+set xrange [0:1]
+set yrange [0:1]
+set label 1 'Sustained attention speed, bf16' at screen 0.0931,0.9815 left font ',19'
+set label 2 'H100-80GB-HBM3 paper: NVIDIA H100 80GB HBM3, driver 580.159.04, commit c4e10af3bc79' at screen 0.0931,0.9644 left font ',12' tc rgb '#555555'
+set label 3 'H200 paper: NVIDIA H200, driver 580.159.04, commit c4e10af3bc79' at screen 0.0931,0.9512 left font ',12' tc rgb '#555555'
+set label 4 'H200 acceptance: NVIDIA H200, driver 580.159.04, commit 9fb46a1b48bd' at screen 0.0931,0.9380 left font ',12' tc rgb '#555555'
+set label 5 'bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9248 left font ',12' tc rgb '#555555'
+set label 6 'Over a region of --sustain-s that is each implementation''s own; burst figures have a page of their own.' at screen 0.0931,0.9116 left font ',12' tc rgb '#555555'
+set key at screen 0.5,0.0040 center bottom horizontal Left reverse samplen 3 width 0 font ',13'
+plot NaN with linespoints lc rgb '#009E73' pt 9 ps 0.8 dt 1 lw 2 title 'H200 acceptance'
+unset multiplot
+unset output
