@@ -86,15 +86,15 @@
  *     full 0.91 0.91 0.92, causal 0.87 0.89 0.88
  *     no gain in 20 to 22: copies by three warps (-0.1 to -0.6 %), by another one (-0.3 to +0.1 %), later (-1 to -6 %)
  *  23 operands of wgmma and the base of shared memory in uniform registers (keep_uniform); expected what the forward had of it,
- *     0.2 to 1.3 % (races 95 to 102, fp16): d64 full +1.0 +1.3 +1.3 %, causal +0.9 +1.3 +2.2 %; d128 -0.1 to +0.4 %. The loop of
- *     its keys 709 -> 683 instructions, with 24; of d64's 1043 -> 1026
- *  24 d128: dS computed under dV's product, in the registers of dP; expected 3 %, as the tensor cores wait there; with 23
- *     full +1.1 +1.0 +1.4 %, causal +0.7 +1.0 +1.6 %. (d64: -2.4 %. It reads P, an operand of that product: with a branch in
- *     between, or more registers of its own, the assembler gives up and serialises.) dS told of only after S is started, its
- *     fence out of the way: d128 -1.8 %, so dQ is what it waits for; d64, where nobody does, +0.5 %, and +0.4 % with the buffer
- *     awaited before dV. With 23 and dS in registers of its own d64 full +2.1 +2.4 +2.9 %, causal +1.5 +2.1 +2.7 %.
- *     Deterministic, races 100 and 104: d128 nothing, d64 -0.2 to -0.8 %; over cuDNN, 4K 16K, d64 full 1.22 1.27, causal 1.20
- *     1.25; d128 full 1.12 1.17, causal 1.14 1.14
+ *     0.2 to 1.3 % (races 95 and 96): d64 +0.9 to 2.2 %, d128 -0.2 to +0.4 %. The loop of d128's keys 709 -> 684 instructions,
+ *     of d64's 1043 -> 1027
+ *  24 d128: dP - D under dV's product, times P after it; expected 3 %, as the tensor cores wait there; with 23 +1.2 to 3.2 %
+ *     (race 105). Times P there, too, an operand of dV, which PTX leaves undefined, it was half of that; that at d64 -1.3 to
+ *     -4.0 % (race 96). With a branch in between, or more registers of its own, the assembler gives up and serialises
+ *  25 d64: dS told of after S is started, its fence out of the way: 0 to +1.3 % (race 96), and with the buffer awaited before
+ *     dV -0.4 to +1.1 % (races 97, 98). d128 -1.2 to -2.6 %: it seems to wait for dQ
+ *     23 to 25, 1K 4K 16K (race 105): d64 full +2.5 +2.8 +3.0 %, causal +1.7 +2.4 +3.0 %; d128 full +2.1 +2.4 +3.2 %, causal
+ *     +1.2 +2.2 +3.0 %. Deterministic, dP - D of d128 apart (race 106): +0.3 to 2.0 %
  *     no gain: dQ begun with the dS of the first warpgroup, without the other's (d128 -0.6 %, d64 -1 %); more of V or K held,
  *     which still does not fit
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
@@ -113,12 +113,12 @@
  *   and neither of the two that all lanes give back. 256 arrivals a step instead of 8 would silence it.
  *   With 1 to 22 (results/h200/repeats/20261122-9fb46a1b48-paper and two more): d64 full 1.22 1.33 1.39, causal 1.27 1.41
  *   1.45; d128 full 1.19 1.23 1.27, causal 1.22 1.32 1.30. Over the best peer's ratios: 1.029 to 1.139, geometric mean 1.087.
- *   With 1 to 24 (results/h200/repeats/20261122-c4e10af3bc-sm90 and two more): d64 full 1.25 1.37 1.43, causal 1.28 1.44
+ *   With 1 to 25, reading P early (results/h200/repeats/20261122-c4e10af3bc-sm90 and two more): d64 full 1.25 1.37 1.43, causal 1.28 1.44
  *   1.49; d128 full 1.20 1.25 1.28, causal 1.23 1.33 1.31. Over the best peer's ratios: 1.041 to 1.164, geometric mean 1.103.
  *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
  *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.842
  *   TFLOPS/W (d128 causal, bf16) beside cuDNN's 0.750 (results/h200/20261122-9fb46a1b48-acceptance). Deterministic: the fence
- *   from a warp that has nothing else to do. d128 seems to wait for dQ (24), which two passes of 64 x 64 make long: dS told of
+ *   from a warp that has nothing else to do. d128 seems to wait for dQ (25), which two passes of 64 x 64 make long: dS told of
  *   before dV is there needs 16 registers more, dQ in one pass 5 more.
  */
 #include "kernels/fused_sm90_bwd.h"
@@ -191,8 +191,8 @@ template <typename Tile> struct Size {
     static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
     static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2;
     static constexpr int TURN_TILES = 128 / Tile::Q_TILE; /* share a turn: its end and its look cost a fence */
-    /* A step of d128 waits for dQ: dS is computed while dV still is, and told of before S is started. At d64 S is started
-     * first and dV awaited. Either way at the other head_dim costs 2 %. */
+    /* A step of d128 seems to wait for dQ: what of dS needs no P is computed while dV still is, and dS told of before S is
+     * started. At d64 dV is awaited and S started first. Either way at the other head_dim costs 2 to 3 %. */
     static constexpr bool DS_FIRST = Tile::HEAD_DIM == 128;
     static_assert(Tile::HEAD_DIM * Tile::Q_TILE == SUM_FLOATS, "a tile of dQ is two passes");
     static_assert(2 * KEYS_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
@@ -554,21 +554,25 @@ __device__ __forceinline__ void round_pairs(uint32_t (&rounded)[COUNT], const fl
         rounded[i] = pack2<T>(c[2 * i], c[2 * i + 1]);
 }
 
-/* dS = P * (dP - D), also in place of dP. */
+/* dP - D of columns 8 n to 8 n + 7, also in place of dP. */
+template <int SCORES>
+__device__ __forceinline__ void subtract_delta(float (&difference)[SCORES], const float (&dp)[SCORES], int n,
+                                               uint32_t neg_delta, const EarlyStats &early)
+{
+    const float2 delta = n < EARLY ? early.at[n] : load_shared_float2(neg_delta + n * 8 * sizeof(float));
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        difference[4 * n + i] = dp[4 * n + i] + (i % 2 ? delta.y : delta.x);
+}
+
+/* There dS = P * (dP - D) in place of P, in 16 bits. */
 template <typename T, int SCORES>
-__device__ __forceinline__ void score_gradients(float (&ds)[SCORES], const float (&dp)[SCORES],
-                                                const uint32_t (&p)[SCORES / 2], uint32_t neg_delta,
-                                                const EarlyStats &early)
+__device__ __forceinline__ void score_gradients(uint32_t (&p)[SCORES / 2], int n, const float (&difference)[SCORES])
 {
 #pragma unroll
-    for (int n = 0; n < SCORES / 4; ++n) {
-        const float2 delta = n < EARLY ? early.at[n] : load_shared_float2(neg_delta + n * 8 * sizeof(float));
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const float2 pair = unpack2<T>(p[2 * n + i]);
-            ds[4 * n + 2 * i] = pair.x * (dp[4 * n + 2 * i] + delta.x);
-            ds[4 * n + 2 * i + 1] = pair.y * (dp[4 * n + 2 * i + 1] + delta.y);
-        }
+    for (int i = 2 * n; i < 2 * n + 2; ++i) {
+        const float2 pair = unpack2<T>(p[i]);
+        p[i] = pack2<T>(pair.x * difference[2 * i], pair.y * difference[2 * i + 1]);
     }
 }
 
@@ -737,13 +741,21 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         else
             finish_dv();
         wgmma_hold(s);
-        /* In place while dV is under way, when registers are few; not in place the assembler arranges the step better. */
+        /* In place while dV is under way, when registers are few; apart the assembler arranges the step better. */
         float apart[S::SCORES];
-        float(&ds)[S::SCORES] = S::DS_FIRST ? s : apart;
-        score_gradients<T>(ds, s, weights, lane_stats(slot, 1), neg_delta);
-        if (S::DS_FIRST)
+        float(&difference)[S::SCORES] = S::DS_FIRST ? s : apart;
+#pragma unroll
+        for (int n = 0; n < S::SCORES / 4; ++n) {
+            subtract_delta(difference, s, n, lane_stats(slot, 1), neg_delta);
+            if (!S::DS_FIRST)
+                score_gradients<T>(weights, n, difference);
+        }
+        if (S::DS_FIRST) {
             finish_dv();
-        round_pairs<T>(weights, ds);
+#pragma unroll
+            for (int n = 0; n < S::SCORES / 4; ++n)
+                score_gradients<T>(weights, n, difference);
+        }
         if (S::DS_FIRST)
             to = await_ds(now);
         store_ds(to);

@@ -296,7 +296,8 @@ __global__ void meet(const int *in, int *out)
 /* By way of an object that is not the first in shared memory. */
 __global__ void keep(unsigned *numbers)
 {
-    __shared__ unsigned given[BLOCKS_ELECTORS], kept[BLOCKS_ELECTORS];
+    __shared__ unsigned both[2][BLOCKS_ELECTORS];
+    unsigned *given = both[0], *kept = both[1];
     given[threadIdx.x] = numbers[threadIdx.x];
     kept[threadIdx.x] = 0;
     keep_shared_uniform<unsigned>(kept)[threadIdx.x] = keep_uniform(given[threadIdx.x]);
