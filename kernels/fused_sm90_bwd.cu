@@ -94,7 +94,8 @@
  *  25 d64: dS told of after S is started, its fence out of the way: 0 to +1.3 % (race 96), and with the buffer awaited before
  *     dV -0.4 to +1.1 % (races 97, 98). d128 -1.2 to -2.6 %: it seems to wait for dQ
  *     23 to 25, 1K 4K 16K (race 105): d64 full +2.5 +2.8 +3.0 %, causal +1.7 +2.4 +3.0 %; d128 full +2.1 +2.4 +3.2 %, causal
- *     +1.2 +2.2 +3.0 %. Deterministic, dP - D of d128 apart (race 106): +0.3 to 2.0 %
+ *     +1.2 +2.2 +3.0 %. Deterministic, dP - D of d128 apart (race 106): +0.3 to 2.0 %; over cuDNN at 4K 16K by c4e10af (race
+ *     104): d64 full 1.22 1.27, causal 1.20 1.25; d128 full 1.12 1.17, causal 1.14 1.14
  *     no gain: dQ begun with the dS of the first warpgroup, without the other's (d128 -0.6 %, d64 -1 %); more of V or K held,
  *     which still does not fit
  *   no gain: sums of dQ zeroed and converted by blocks of the main kernel two waves earlier and later (expected 10 % at 1K:
@@ -113,8 +114,8 @@
  *   and neither of the two that all lanes give back. 256 arrivals a step instead of 8 would silence it.
  *   With 1 to 22 (results/h200/repeats/20261122-9fb46a1b48-paper and two more): d64 full 1.22 1.33 1.39, causal 1.27 1.41
  *   1.45; d128 full 1.19 1.23 1.27, causal 1.22 1.32 1.30. Over the best peer's ratios: 1.029 to 1.139, geometric mean 1.087.
- *   With 1 to 25, reading P early (results/h200/repeats/20261122-c4e10af3bc-sm90 and two more): d64 full 1.25 1.37 1.43, causal 1.28 1.44
- *   1.49; d128 full 1.20 1.25 1.28, causal 1.23 1.33 1.31. Over the best peer's ratios: 1.041 to 1.164, geometric mean 1.103.
+ *   With 1 to 25 (results/h200/repeats/20261122-07b67df17f-bwd and two more): d64 full 1.25 1.37 1.43, causal 1.28 1.44
+ *   1.49; d128 full 1.22 1.26 1.30, causal 1.24 1.35 1.34. Over the best peer's ratios: 1.042 to 1.171, geometric mean 1.111.
  *   next: lse2 and D through the matrix unit, as a sixteenth more of head_dim that multiplies parts of them by 1: spares 256
  *   loads of the 2780 cycles of shared memory a step (d128), costs 128 of products. At 16K the power limit holds: 0.842
  *   TFLOPS/W (d128 causal, bf16) beside cuDNN's 0.750 (results/h200/20261122-9fb46a1b48-acceptance). Deterministic: the fence

@@ -102,7 +102,7 @@ set xrange [0:1]
 set yrange [0:1]
 set label 1 'Sustained attention speed, bf16' at screen 0.0931,0.9815 left font ',19'
 set label 2 'H100-80GB-HBM3 paper: NVIDIA H100 80GB HBM3, driver 580.159.04, commit c4e10af3bc79' at screen 0.0931,0.9644 left font ',12' tc rgb '#555555'
-set label 3 'H200 paper: NVIDIA H200, driver 580.159.04, commit c4e10af3bc79' at screen 0.0931,0.9512 left font ',12' tc rgb '#555555'
+set label 3 'H200 paper: NVIDIA H200, driver 580.159.04, commit 07b67df17fd1' at screen 0.0931,0.9512 left font ',12' tc rgb '#555555'
 set label 4 'H200 acceptance: NVIDIA H200, driver 580.159.04, commit 9fb46a1b48bd' at screen 0.0931,0.9380 left font ',12' tc rgb '#555555'
 set label 5 'bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9248 left font ',12' tc rgb '#555555'
 set label 6 'Over a region of --sustain-s that is each implementation''s own; burst figures have a page of their own.' at screen 0.0931,0.9116 left font ',12' tc rgb '#555555'

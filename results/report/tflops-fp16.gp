@@ -150,7 +150,7 @@ set xrange [0:1]
 set yrange [0:1]
 set label 1 'Attention speed, fp16' at screen 0.0931,0.9823 left font ',19'
 set label 2 'H100-80GB-HBM3 paper: NVIDIA H100 80GB HBM3, driver 580.159.04, commit c4e10af3bc79' at screen 0.0931,0.9659 left font ',12' tc rgb '#555555'
-set label 3 'H200 paper: NVIDIA H200, driver 580.159.04, commit c4e10af3bc79' at screen 0.0931,0.9532 left font ',12' tc rgb '#555555'
+set label 3 'H200 paper: NVIDIA H200, driver 580.159.04, commit 07b67df17fd1' at screen 0.0931,0.9532 left font ',12' tc rgb '#555555'
 set label 4 'fp16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)' at screen 0.0931,0.9406 left font ',12' tc rgb '#555555'
 set label 5 'FLOPs: forward 4 d per visible pair and head, backward 2.5 x that. Bars: 95 % interval of the median. GEMM: cuBLAS 8192^3 in the same rounds.' at screen 0.0931,0.9279 left font ',12' tc rgb '#555555'
 set label 6 'Published, not measured here: one H200 (700 W), 2026-11-21: FlashAttention-3 and -2, cuDNN 9.19; inputs N(0,1), bshd, cold L2 (e4m3: warm)' at screen 0.0931,0.9153 left font ',12' tc rgb '#555555'
