@@ -756,9 +756,8 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
 #pragma unroll
             for (int n = 0; n < S::SCORES / 4; ++n)
                 score_gradients<T>(weights, n, difference);
-        }
-        if (S::DS_FIRST)
             to = await_ds(now);
+        }
         store_ds(to);
         if (S::DS_FIRST)
             ds_is_there(now);
