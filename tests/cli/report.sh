@@ -188,4 +188,23 @@ for command in "plot a.jsonl" "report a.jsonl" "--device cpu --seqlen 64"; do
     expect_sentence '^fabench: --overlay bad.csv: line 2: q_len "x"'
     expect "nothing begun" test ! -e nowhere
 done
+# scripts/report.sh: the newest published record of each device and kind; a CPU's where there are no others.
+renew() {
+    what="scripts/report.sh"
+    code=0
+    FABENCH=$fabench FABENCH_RESULTS=$tmp/published "$root/scripts/report.sh" >out 2>err </dev/null || code=$?
+    expect_code 0
+    label=$(csv_cell published/report/report.csv 1 label)
+}
+mkdir -p published/cpu published/some-gpu
+cp a.jsonl published/cpu/20260102-0123456789-quick.jsonl
+renew
+expect "the CPU's record" test "$label" = "CPU quick"
+cp other.jsonl published/some-gpu/20260101-0123456789-paper.jsonl
+cp b.jsonl published/some-gpu/20260102-0123456789-paper.jsonl
+renew
+expect "the other device's" test "$label" = "SOME-GPU paper"
+expect "without the CPU's" sh -c "! grep -q CPU published/report/report.csv"
+expect "the newest of the two" grep -q '^| records.*20260102-0123456789-paper.jsonl' published/report/report.md
+
 finish
