@@ -566,7 +566,7 @@ __device__ __forceinline__ void subtract_delta(float (&difference)[SCORES], cons
         difference[4 * n + i] = dp[4 * n + i] + (i % 2 ? delta.y : delta.x);
 }
 
-/* There dS = P * (dP - D) in place of P, in 16 bits. */
+/* dS = P * (dP - D) of these columns, in place of P, in 16 bits. */
 template <typename T, int SCORES>
 __device__ __forceinline__ void score_gradients(uint32_t (&p)[SCORES / 2], int n, const float (&difference)[SCORES])
 {
@@ -652,7 +652,7 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
             stmatrix_x4(to + i / 4 * S::KV_PANEL_BYTES + (row ^ i % 4 * 32), chunk);
         }
     };
-    /* The same for a step without anything to see. */
+    /* All of it for a step without anything to see. */
     const auto give_zeros = [&](int of_step) {
         const uint32_t ds = await_ds(of_step) + lane * 16;
         const float zeros[4] = {};

@@ -188,6 +188,7 @@ for command in "plot a.jsonl" "report a.jsonl" "--device cpu --seqlen 64"; do
     expect_sentence '^fabench: --overlay bad.csv: line 2: q_len "x"'
     expect "nothing begun" test ! -e nowhere
 done
+
 # scripts/report.sh: the newest published record of each device and kind; a CPU's where there are no others.
 renew() {
     what="scripts/report.sh"
