@@ -15,18 +15,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cmd/ab.h"
-#include "cmd/chart.h"
-#include "cmd/gate.h"
-#include "cmd/inspect.h"
-#include "cmd/log.h"
-#include "cmd/options.h"
-#include "cmd/paths.h"
-#include "cmd/record.h"
-#include "cmd/report.h"
-#include "cmd/selftest.h"
-#include "cmd/sinks.h"
-#include "cmd/supervisor.h"
+#include "cmd/base/log.h"
+#include "cmd/base/paths.h"
+#include "cmd/base/terminal.h"
+#include "cmd/chart/chart.h"
+#include "cmd/gate/ab.h"
+#include "cmd/gate/gate.h"
+#include "cmd/inspect/inspect.h"
+#include "cmd/options/options.h"
+#include "cmd/options/options_parse.h"
+#include "cmd/record/record.h"
+#include "cmd/record/record_file.h"
+#include "cmd/report/report.h"
+#include "cmd/run/outputs.h"
+#include "cmd/run/supervisor.h"
+#include "cmd/selftest/selftest.h"
 
 /* `fabench plot A.jsonl ...`: charts from records, no device needed; into the working folder unless --out says where. */
 static int plot(const struct options *o, const struct overlay *overlay)

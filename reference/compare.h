@@ -1,4 +1,4 @@
-/* Comparing one output tensor with its reference, block by block: the sums and maxima from which cmd/judge.c decides.
+/* Comparing one output tensor with its reference, block by block: the sums and maxima from which cmd/judge/judge.c decides.
  * compare_blocks_cpu and compare_blocks_cuda fill the same struct by the same rules; a test holds them to each other.
  */
 #ifndef FABENCH_COMPARE_H

@@ -1,10 +1,10 @@
-/* The CPU side of reference/compare.h, in plain C; reference/cuda/compare.cu follows the same rules. */
+/* The CPU side of reference/compare.h, in plain C; reference/compare_cuda.cu follows the same rules. */
 #include "reference/compare.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "cmd/fill.h"
+#include "reference/harness/fill.h"
 
 static void element(struct compare_block *block, double bound, float x, float ref, float abs_product, int32_t row,
                     int32_t at)

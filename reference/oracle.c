@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/fill.h"
+#include "reference/harness/fill.h"
 
 enum { BLOCK_ROWS = 32, BLOCK_KEYS = 64 };
 enum { PRODUCT_COLS = 256, PRODUCT_DEPTH = 64 }; /* 128 KB of B stay in the second-level cache */

@@ -129,12 +129,12 @@ test_stage() {
     done
 }
 
-# Counts racecheck's reports of the kind that the head of kernels/fused_sm90_bwd.cu explains, what one lane gives back for its
+# Counts racecheck's reports of the kind that the head of kernels/sm90/fused_sm90_bwd.cu explains, what one lane gives back for its
 # warp: there the slots of statistics, in the forward which tile a slot of Q holds (`smem.place`, by its lines in the source).
 # Fails where there is any other, or no closing line. (A wait for place_full or q_empty left out would be the same pair: that
 # the tests of results have to find, as `place` is read before everything else of a tile and says where it is.)
 reports_explained() {
-    local forward=kernels/fused_sm90_fwd.cu places
+    local forward=kernels/sm90/fused_sm90_fwd.cu places
     places=$(grep -n 'smem\.place\[' $forward | cut -d: -f1 | paste -sd'|')
     awk -v place="in ${forward##*/}:($places)( |\$)" '
         / Race reported between/ { reports++; mine = /Read access at .*::consume</ && $0 ~ place

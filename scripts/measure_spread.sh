@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How well do fresh processes repeat? The spread that the rules of `fabench ab` were set from (cmd/decide.c) and that
+# How well do fresh processes repeat? The spread that the rules of `fabench ab` were set from (cmd/gate/decide.c) and that
 # their test simulates:
 #
 #   scripts/measure_spread.sh [--processes N] [--out FILE.csv] [options of fabench ab]

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/fill.h"
+#include "reference/harness/fill.h"
 #include "kernels/attention.h"
 
 enum { CHECK_EXIT_SKIPPED = 77 };

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "reference/compare.h"
-#include "reference/harness_cuda.h"
+#include "reference/harness/harness_cuda.h"
 
 static uint32_t random32(void)
 {

@@ -2,8 +2,8 @@
  * lengths, grouped heads, windows, one query or one key, sums that are cut into pieces, logits far outside exp. */
 #include "tests/gpu/gpu_check.h"
 
-#include "reference/cuda/naive.h"
-#include "reference/harness_cuda.h"
+#include "reference/naive/naive_cuda.h"
+#include "reference/harness/harness_cuda.h"
 #include "reference/reference.h"
 
 enum { ORACLE_THREADS = 8, OUTPUT_COUNT = 5 };

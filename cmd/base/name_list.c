@@ -1,0 +1,68 @@
+/* An array that grows by one. */
+#include "cmd/base/name_list.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+
+/* Takes the name. */
+static void append(struct name_list *list, char *name)
+{
+    list->names = xrealloc(list->names, (unsigned long)(list->count + 1) * sizeof *list->names);
+    list->names[list->count++] = name;
+}
+
+void name_list_add(struct name_list *list, const char *name) { append(list, xstrdup(name)); }
+
+void name_list_add_part(struct name_list *list, const char *name, size_t length)
+{
+    append(list, xasprintf("%.*s", (int)length, name));
+}
+
+void name_list_print(struct name_list *list, const char *format, ...)
+{
+    char *name = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vasprintf(&name, format, arguments);
+    va_end(arguments);
+    FABENCH_ASSERT(length >= 0, "%s", format);
+    append(list, name);
+}
+
+char *name_list_join(const struct name_list *list)
+{
+    char *text = xstrdup("");
+    for (int i = 0; i < list->count; i++) {
+        char *longer = xasprintf("%s%s%s", text, i ? "," : "", list->names[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+bool name_list_has(const struct name_list *list, const char *name)
+{
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->names[i], name) == 0)
+            return true;
+    return false;
+}
+
+char **name_list_argv(struct name_list *list)
+{
+    append(list, NULL);
+    list->count--;
+    return list->names;
+}
+
+void name_list_free(struct name_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        free(list->names[i]);
+    free(list->names);
+    *list = (struct name_list){0};
+}

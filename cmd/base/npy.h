@@ -1,0 +1,28 @@
+/* NumPy's .npy format 1.0 and 2.0 in C order, little endian: float32, float16, and 16-bit integers (NumPy has no
+ * bfloat16: its bits are stored as such). */
+#ifndef FABENCH_NPY_H
+#define FABENCH_NPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cmd/base/reason.h"
+
+enum npy_type { NPY_FLOAT32, NPY_FLOAT16, NPY_UINT16 }; /* <f4 <f2 <u2 */
+
+struct npy {
+    int dims;
+    int64_t shape[4];
+    enum npy_type type;
+    void *data;            /* owned, C order, aligned for any type */
+    size_t bytes;
+};
+
+/* False with a sentence naming the file: missing, wrong magic or version, bad header, Fortran order, other dtype, more
+ * than 4 dims, length of the file other than the header says. */
+bool npy_read(const char *path, struct npy *, struct reason *why);
+bool npy_write(const char *path, const struct npy *, struct reason *why);
+void npy_free(struct npy *);
+
+#endif

@@ -1,0 +1,226 @@
+/* Which charts there are, and bars of characters where gnuplot is absent. */
+#include "cmd/chart/chart.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+#include "cmd/base/text.h"
+#include "cmd/base/wrap.h"
+#include "cmd/chart/chart_gnuplot.h"
+
+/* What is known about gnuplot while charts are made, and what came out. */
+struct progress {
+    bool is_absent;
+    int scripts, failures;
+};
+
+static void make_page(const struct chart_set *set, const struct chart_page *page, const char *dir,
+                      enum plot_format format, struct progress *progress)
+{
+    const int written = chart_write_page(set, page, dir, format);
+    if (written <= 0) {
+        progress->failures += written < 0;
+        return;
+    }
+    progress->scripts++;
+    if (progress->is_absent)
+        return;
+    switch (chart_run_page(dir, page->name, format)) {
+    case GNUPLOT_DONE: break;
+    case GNUPLOT_ABSENT: progress->is_absent = true; break;
+    case GNUPLOT_FAILED: progress->failures++; break;
+    }
+}
+
+/* The panels [first, first + count) have one dtype: a page of each kind, and one image per panel for the speed. */
+static void make_dtype(const struct chart_set *set, int first, int count, const char *dir, enum plot_format format,
+                       struct progress *progress)
+{
+    const struct chart_panel *panels = &set->panels[first];
+    bool has_mask[2] = {false, false};
+    for (int i = 0; i < count; i++)
+        has_mask[panels[i].causal != 0] = true;
+    for (int kind = 0; kind < CHART_KIND_COUNT; kind++) {
+        struct chart_page page = {(enum chart_kind)kind, panels, count, has_mask[0] && has_mask[1] ? 2 : 1, ""};
+        snprintf(page.name, sizeof page.name, "%s-%s", chart_kind_name(page.kind), panels->dtype);
+        make_page(set, &page, dir, format, progress);
+    }
+    for (int i = 0; i < count; i++) {
+        struct chart_page page = {CHART_TFLOPS, &panels[i], 1, 1, ""};
+        snprintf(page.name, sizeof page.name, "tflops-%s-%s-d%lld-%s", panels[i].mode,
+                 panels[i].causal ? "causal" : "full", (long long)panels[i].head_dim, panels[i].dtype);
+        make_page(set, &page, dir, format, progress);
+    }
+}
+
+/* ---- bars ---- */
+
+struct bar {
+    int64_t n;
+    int order; /* of the series, within one n */
+    const char *label;
+    double value;
+    bool is_failed, is_published;
+};
+
+static int compare_bars(const void *left, const void *right)
+{
+    const struct bar *a = left, *b = right;
+    return a->n != b->n ? (a->n > b->n ? 1 : -1) : a->order - b->order;
+}
+
+static int collect_bars(const struct chart_set *set, const struct chart_panel *panel, struct bar **bars)
+{
+    int count = 0;
+    *bars = NULL;
+    for (int i = 0; i < set->series_count; i++) {
+        struct chart_point *points;
+        const int found = chart_points(set, panel, &set->series[i], CHART_TFLOPS, &points);
+        *bars = xrealloc(*bars, (unsigned long)(count + found + 1) * sizeof **bars);
+        for (int k = 0; k < found; k++)
+            (*bars)[count++] = (struct bar){points[k].n, i, set->series[i].label, points[k].value,
+                                           points[k].is_failed, false};
+        free(points);
+    }
+    for (int i = 0; i < set->overlay_count; i++) {
+        struct chart_point *points;
+        const int found = chart_overlay(set, panel, i, &points);
+        *bars = xrealloc(*bars, (unsigned long)(count + found + 1) * sizeof **bars);
+        for (int k = 0; k < found; k++)
+            (*bars)[count++] = (struct bar){points[k].n, set->series_count + set->file_count + i,
+                                           set->overlay_names[i], points[k].value, false, true};
+        free(points);
+    }
+    for (int f = 0; f < set->file_count; f++) {
+        struct chart_point *points;
+        const int found = chart_ceiling(set, panel, f, &points);
+        *bars = xrealloc(*bars, (unsigned long)(count + found + 1) * sizeof **bars);
+        for (int k = 0; k < found; k++)
+            (*bars)[count++] = (struct bar){points[k].n, set->series_count + f, "GEMM ceiling", points[k].value,
+                                           false, false};
+        free(points);
+    }
+    if (count)
+        qsort(*bars, (size_t)count, sizeof **bars, compare_bars);
+    return count;
+}
+
+/* Bars of '#', the ceiling's of '-', a failed one's of 'x', a published one's of '.'. */
+static void print_bars(const struct chart_set *set, const struct chart_panel *panel, int width, bool color, FILE *out)
+{
+    struct bar *bars;
+    const int count = collect_bars(set, panel, &bars);
+    char title[64], n[24], value[40];
+    double most = 0;
+    int label_width = 0;
+    for (int i = 0; i < count; i++) {
+        most = fmax(most, bars[i].value);
+        if (wrap_columns(bars[i].label) > label_width)
+            label_width = wrap_columns(bars[i].label);
+    }
+    if (label_width > width / 3)
+        label_width = width / 3;
+    const int room = width - 7 - label_width - 1 - 11;
+    fprintf(out, "%s %s, TFLOPS\n", chart_panel_title(panel, title, sizeof title), panel->dtype);
+    for (int i = 0; i < count; i++) {
+        char label[200];
+        const int length = most > 0 ? (int)(bars[i].value / most * room + 0.5) : 0;
+        const char fill = bars[i].is_failed      ? 'x'
+                          : bars[i].is_published ? '.'
+                          : strcmp(bars[i].label, "GEMM ceiling") == 0 ? '-' : '#';
+        text_clean(bars[i].label, label, sizeof label);
+        wrap_shorten(label, label_width);
+        fprintf(out, "%6s %s%*s ",
+                i == 0 || bars[i].n != bars[i - 1].n ? number_print_count(bars[i].n, n, sizeof n) : "", label,
+                label_width - wrap_columns(label), "");
+        if (color && bars[i].is_failed)
+            fputs("\033[1;31m", out);
+        for (int k = 0; k < length; k++)
+            fputc(fill, out);
+        fprintf(out, "%s %s%s\n", color && bars[i].is_failed ? "\033[0m" : "",
+                bars[i].is_failed ? "FAILED" : number_print_short(bars[i].value, value, sizeof value),
+                bars[i].is_published ? " *" : "");
+    }
+    for (int i = 0; i < count; i++)
+        if (bars[i].is_published) {
+            fprintf(out, "* published, not measured here: ");
+            wrap_words(out, width, 0, 2, set->overlay->source[0] ? set->overlay->source : "(no source given)");
+            break;
+        }
+    free(bars);
+}
+
+static int print_term(const struct chart_set *set, int width, bool color)
+{
+    bool has_gnuplot = true;
+    int failures = 0;
+    width = width > 200 ? 200 : width < 40 ? 40 : width;
+    for (int i = 0; i < set->panel_count; i++) {
+        if (has_gnuplot)
+            switch (chart_print_panel(set, &set->panels[i], width, color, stdout)) {
+            case GNUPLOT_DONE: break;
+            case GNUPLOT_ABSENT: has_gnuplot = false; break;
+            case GNUPLOT_FAILED: failures++; break;
+            }
+        if (!has_gnuplot)
+            print_bars(set, &set->panels[i], width, color, stdout);
+        fputc('\n', stdout);
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        log_error("standard output: %s", strerror(errno));
+        failures++;
+    }
+    return failures ? EXIT_IO : EXIT_OK;
+}
+
+/* Says once that no published point found its row; a point for a problem that was not run is no news. */
+static void check_overlay(const struct chart_set *set)
+{
+    for (int p = 0; p < set->panel_count; p++)
+        for (int i = 0; i < set->overlay_count; i++) {
+            struct chart_point *points;
+            const int count = chart_overlay(set, &set->panels[p], i, &points);
+            free(points);
+            if (count)
+                return;
+        }
+    if (set->overlay)
+        log_warn("--overlay: none of its %d points is of a problem, dtype and conditions that are drawn here",
+                 set->overlay->count);
+}
+
+int charts_write(const struct chart_input *input, const char *dir, enum plot_format format, int width, bool color)
+{
+    struct chart_set set;
+    struct progress progress = {0};
+    int result = EXIT_OK;
+    if (format == PLOT_NONE)
+        return EXIT_OK;
+    chart_set_make(&set, input);
+    if (set.panel_count)
+        check_overlay(&set);
+    if (set.panel_count == 0) {
+        log_note("no timed row to draw: no charts");
+    } else if (format == PLOT_TERM) {
+        result = print_term(&set, width, color);
+    } else {
+        for (int first = 0, count; first < set.panel_count; first += count) {
+            count = 1;
+            while (first + count < set.panel_count &&
+                   strcmp(set.panels[first].dtype, set.panels[first + count].dtype) == 0)
+                count++;
+            make_dtype(&set, first, count, dir, format, &progress);
+        }
+        if (progress.is_absent)
+            log_warn("gnuplot is not installed: %d chart scripts and their data are in %s; there, `gnuplot NAME.gp` "
+                     "draws one",
+                     progress.scripts, dir);
+        result = progress.failures ? EXIT_IO : EXIT_OK;
+    }
+    chart_set_free(&set);
+    return result;
+}

@@ -1,0 +1,554 @@
+/* Rows into panels, series and points. */
+#include "cmd/chart/chart_data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+#include "cmd/base/text.h"
+
+const char *chart_kind_name(enum chart_kind kind)
+{
+    static const char *const names[] = {[CHART_TFLOPS] = "tflops", [CHART_SUSTAINED] = "sustained",
+                                        [CHART_SPEEDUP] = "speedup", [CHART_MEMORY] = "memory", [CHART_ERROR] = "error"};
+    return names[kind];
+}
+
+static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
+
+/* Text of a record becomes part of file names here. */
+static bool is_plain_word(const char *text)
+{
+    return text[0] && text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+}
+
+/* Rows of problems that a panel can hold; one that did not run still leaves a gap. */
+static bool is_chartable(const struct record_row *row)
+{
+    return (is(row->mode, "fwd") || is(row->mode, "bwd")) && is_plain_word(row->dtype) &&
+           (row->causal == 0 || row->causal == 1) && row->head_dim > 0 && row->q_len > 0 && row->kv_len > 0 &&
+           !is(row->impl, "null") && row->impl[0];
+}
+
+static bool has_run(const struct record_row *row)
+{
+    return is(row->status, "ok") && isfinite(row->time_ms) && row->time_ms > 0;
+}
+
+static bool in_panel(const struct chart_panel *panel, const struct record_row *row)
+{
+    return is_chartable(row) && is(row->mode, panel->mode) && is(row->dtype, panel->dtype) &&
+           row->causal == panel->causal && row->head_dim == panel->head_dim;
+}
+
+/* ---- styles ---- */
+
+/* Okabe and Ito's palette. An implementation keeps its colour and point from chart to chart; names that are not listed
+ * take theirs from a hash, and the next free one where that is taken. */
+struct style { const char *color; int point; };
+static const struct { const char *impl; struct style style; } known_styles[] = {
+    {"fused_sm90", {"#0072B2", 7}}, {"fused_cpu", {"#0072B2", 7}}, {"fused_sm80", {"#56B4E9", 9}},
+    {"cudnn", {"#E69F00", 5}},      {"naive", {"#009E73", 13}},
+};
+static const struct style other_styles[] = {{"#CC79A7", 11}, {"#882255", 15}, {"#000000", 7}, {"#999933", 5},
+                                            {"#332288", 9}};
+enum { OTHER_STYLES = sizeof other_styles / sizeof other_styles[0] };
+
+/* Where colours belong to files. */
+static const struct style file_styles[] = {{"#0072B2", 7}, {"#D55E00", 5},  {"#009E73", 9}, {"#CC79A7", 13},
+                                           {"#E69F00", 11}, {"#56B4E9", 15}, {"#000000", 7}};
+enum { FILE_STYLES = sizeof file_styles / sizeof file_styles[0] };
+
+const char *chart_file_color(int file) { return file_styles[file % FILE_STYLES].color; }
+
+static uint32_t hash(const char *text)
+{
+    uint32_t h = 2166136261u; /* FNV-1a */
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 16777619u;
+    return h;
+}
+
+static void set_style(const struct chart_set *set, struct chart_series *series)
+{
+    bool is_taken[OTHER_STYLES] = {false};
+    /* The file, and a kv_len of its own, show in the dashes. */
+    int dash = series->file % 5 + 1;
+    if (set->is_by_file) {
+        series->color = chart_file_color(series->file);
+        series->point = file_styles[series->file % FILE_STYLES].point;
+        series->dash = is(series->impl, "naive") ? 3 : series->kv_len ? 4 : 1 + 4 * (series->file >= FILE_STYLES);
+        return;
+    }
+    for (const struct chart_series *other = set->series; other < series; other++) {
+        if (other->file == series->file && is(other->impl, series->impl))
+            dash = dash % 5 + 1;
+        if (is(other->impl, series->impl)) {
+            series->color = other->color;
+            series->point = other->point;
+        }
+        for (int i = 0; i < OTHER_STYLES; i++)
+            is_taken[i] |= other->color == other_styles[i].color;
+    }
+    series->dash = dash;
+    for (size_t i = 0; i < sizeof known_styles / sizeof known_styles[0] && !series->color; i++)
+        if (is(known_styles[i].impl, series->impl)) {
+            series->color = known_styles[i].style.color;
+            series->point = known_styles[i].style.point;
+        }
+    if (series->color)
+        return;
+    int slot = (int)(hash(series->impl) % OTHER_STYLES);
+    for (int i = 0; i < OTHER_STYLES && is_taken[slot]; i++)
+        slot = (slot + 1) % OTHER_STYLES;
+    series->color = other_styles[slot].color;
+    series->point = other_styles[slot].point;
+}
+
+/* ---- labels ---- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static void label_file(const struct record_file *file, int way, char *label, size_t size)
+{
+    if (way == 0)
+        text_clean(file->count ? file->rows[0].device : "", label, size);
+    else if (way == 1)
+        text_clean(base_name(file->path), label, size);
+    else
+        text_clean(file->path, label, size);
+    char *end = strrchr(label, '.');
+    if (way > 0 && end && is(end, ".jsonl"))
+        *end = '\0';
+}
+
+/* The first that tells all files apart: device, name, path. */
+static void label_files(struct chart_set *set)
+{
+    for (int way = 0; way < 3; way++) {
+        bool is_good = true;
+        for (int i = 0; i < set->file_count; i++) {
+            label_file(&set->files[i], way, set->file_labels[i], sizeof set->file_labels[i]);
+            is_good = is_good && set->file_labels[i][0];
+            for (int k = 0; k < i; k++)
+                is_good = is_good && !is(set->file_labels[i], set->file_labels[k]);
+        }
+        if (is_good)
+            return;
+    }
+}
+
+static void label_series(const struct chart_set *set, struct chart_series *series)
+{
+    char kv[40] = "";
+    if (series->kv_len)
+        snprintf(kv, sizeof kv, ", kv %lld", (long long)series->kv_len);
+    if (set->is_by_file)
+        snprintf(series->label, sizeof series->label, "%.100s%s%s", set->file_labels[series->file],
+                 is(series->impl, "naive") ? ", naive" : "", kv);
+    else if (set->file_count > 1)
+        snprintf(series->label, sizeof series->label, "%.60s%s, %.100s", series->impl, kv,
+                 set->file_labels[series->file]);
+    else
+        snprintf(series->label, sizeof series->label, "%.60s%s", series->impl, kv);
+}
+
+/* ---- the set ---- */
+
+static int64_t series_kv_len(const struct record_row *row) { return row->kv_len == row->q_len ? 0 : row->kv_len; }
+
+static bool in_series(const struct chart_series *series, const struct record_row *row)
+{
+    return is(row->impl, series->impl) && series_kv_len(row) == series->kv_len;
+}
+
+static void add_series(struct chart_set *set, int file, const struct record_row *row)
+{
+    for (int i = 0; i < set->series_count; i++)
+        if (set->series[i].file == file && in_series(&set->series[i], row))
+            return;
+    set->series = xrealloc(set->series, (unsigned long)(set->series_count + 1) * sizeof *set->series);
+    struct chart_series *series = &set->series[set->series_count++];
+    memset(series, 0, sizeof *series);
+    series->file = file;
+    series->kv_len = series_kv_len(row);
+    snprintf(series->impl, sizeof series->impl, "%s", row->impl);
+}
+
+static void add_panel(struct chart_set *set, const struct record_row *row)
+{
+    for (int i = 0; i < set->panel_count; i++)
+        if (in_panel(&set->panels[i], row))
+            return;
+    set->panels = xrealloc(set->panels, (unsigned long)(set->panel_count + 1) * sizeof *set->panels);
+    struct chart_panel *panel = &set->panels[set->panel_count++];
+    memset(panel, 0, sizeof *panel);
+    snprintf(panel->mode, sizeof panel->mode, "%s", row->mode);
+    snprintf(panel->dtype, sizeof panel->dtype, "%s", row->dtype);
+    panel->causal = row->causal;
+    panel->head_dim = row->head_dim;
+}
+
+static int compare_panels(const void *left, const void *right)
+{
+    const struct chart_panel *a = left, *b = right;
+    if (!is(a->dtype, b->dtype))
+        return strcmp(a->dtype, b->dtype);
+    if (!is(a->mode, b->mode))
+        return strcmp(b->mode, a->mode); /* fwd before bwd */
+    if (a->head_dim != b->head_dim)
+        return a->head_dim < b->head_dim ? -1 : 1;
+    return (int)(a->causal - b->causal);
+}
+
+/* Ours first, then others, then naive: the order of the key. */
+static int compare_series(const void *left, const void *right)
+{
+    const struct chart_series *a = left, *b = right;
+    const int rank_a = is(a->impl, "naive") ? 2 : strncmp(a->impl, "fused", 5) != 0;
+    const int rank_b = is(b->impl, "naive") ? 2 : strncmp(b->impl, "fused", 5) != 0;
+    if (rank_a != rank_b)
+        return rank_a - rank_b;
+    if (!is(a->impl, b->impl))
+        return strcmp(a->impl, b->impl);
+    if (a->file != b->file)
+        return a->file - b->file;
+    return (a->kv_len > b->kv_len) - (a->kv_len < b->kv_len);
+}
+
+static void name_overlay(struct chart_set *set)
+{
+    for (int i = 0; set->overlay && i < set->overlay->count; i++) {
+        const char *impl = set->overlay->points[i].impl;
+        bool is_known = false;
+        for (int k = 0; k < set->overlay_count; k++)
+            is_known |= is(set->overlay_names[k], impl);
+        if (is_known)
+            continue;
+        set->overlay_names =
+            xrealloc(set->overlay_names, (unsigned long)(set->overlay_count + 1) * sizeof *set->overlay_names);
+        snprintf(set->overlay_names[set->overlay_count++], sizeof *set->overlay_names, "%s", impl);
+    }
+}
+
+void chart_set_make(struct chart_set *set, const struct chart_input *input)
+{
+    const struct record_file *files = input->files;
+    const int file_count = input->file_count;
+    memset(set, 0, sizeof *set);
+    set->files = files;
+    set->file_count = file_count;
+    set->overlay = input->overlay;
+    set->is_by_file = input->labels != NULL;
+    set->file_labels = xcalloc((unsigned long)(file_count ? file_count : 1), sizeof *set->file_labels);
+    for (int f = 0; set->is_by_file && f < file_count; f++)
+        text_clean(input->labels[f], set->file_labels[f], sizeof set->file_labels[f]);
+    if (!set->is_by_file)
+        label_files(set);
+    name_overlay(set);
+    for (int f = 0; f < file_count; f++) {
+        set->is_synthetic |= json_is_true(json_object_get(files[f].header, "synthetic"));
+        for (int i = 0; i < files[f].count; i++) {
+            const struct record_row *row = &files[f].rows[i];
+            if (!is_chartable(row) || !has_run(row))
+                continue;
+            set->has_unchecked |= !is(row->check, "pass") && !is(row->check, "fail");
+            add_series(set, f, row);
+            add_panel(set, row);
+        }
+    }
+    if (set->panel_count)
+        qsort(set->panels, (size_t)set->panel_count, sizeof *set->panels, compare_panels);
+    if (set->series_count)
+        qsort(set->series, (size_t)set->series_count, sizeof *set->series, compare_series);
+    for (int i = 0; i < set->series_count; i++) {
+        set_style(set, &set->series[i]);
+        label_series(set, &set->series[i]);
+    }
+}
+
+void chart_set_free(struct chart_set *set)
+{
+    free(set->file_labels);
+    free(set->series);
+    free(set->panels);
+    free(set->overlay_names);
+    memset(set, 0, sizeof *set);
+}
+
+/* ---- points ---- */
+
+/* The tensor whose error is largest beside its bound; LSE is judged absolutely and has no such bound. */
+static const struct record_tensor *worst_tensor(const struct record_row *row)
+{
+    const struct record_tensor *worst = NULL;
+    for (int i = 0; i < row->tensor_count; i++) {
+        const struct record_tensor *t = &row->tensors[i];
+        if (isfinite(t->rel_rms_err) && t->rel_rms_bound > 0 &&
+            (!worst || t->rel_rms_err / t->rel_rms_bound > worst->rel_rms_err / worst->rel_rms_bound))
+            worst = t;
+    }
+    return worst;
+}
+
+static double value_of(enum chart_kind kind, const struct record_row *row)
+{
+    const struct record_tensor *worst;
+    switch (kind) {
+    case CHART_TFLOPS: return row->flops / row->time_ms * 1e-9;
+    case CHART_SUSTAINED: return row->tflops_sustained;
+    case CHART_SPEEDUP: return row->speedup_vs_naive;
+    case CHART_MEMORY: return row->workspace_mb;
+    case CHART_ERROR:
+        worst = worst_tensor(row);
+        return worst ? worst->rel_rms_err : is(row->err_tensor, "lse") ? NAN : row->rel_rms_err;
+    case CHART_KIND_COUNT: break;
+    }
+    return NAN;
+}
+
+static int compare_points(const void *left, const void *right)
+{
+    const struct chart_point *a = left, *b = right;
+    return (a->n > b->n) - (a->n < b->n);
+}
+
+/* The point with this n; a new one, without a value, where there is none yet. */
+static struct chart_point *point_at(struct chart_point **points, int *count, int64_t n)
+{
+    for (int i = 0; i < *count; i++)
+        if ((*points)[i].n == n)
+            return &(*points)[i];
+    *points = xrealloc(*points, (unsigned long)(*count + 1) * sizeof **points);
+    struct chart_point *point = &(*points)[(*count)++];
+    *point = (struct chart_point){.n = n, .value = NAN, .lo = NAN, .hi = NAN};
+    return point;
+}
+
+/* Sorts, drops the points without a value and marks the gaps they leave. */
+static int close_ranks(struct chart_point *points, int count)
+{
+    int kept = 0;
+    bool is_after_gap = false;
+    if (count)
+        qsort(points, (size_t)count, sizeof *points, compare_points);
+    for (int i = 0; i < count; i++) {
+        if (!isfinite(points[i].value)) {
+            is_after_gap = true;
+            continue;
+        }
+        points[kept] = points[i];
+        points[kept++].is_after_gap = is_after_gap;
+        is_after_gap = points[i].is_failed;
+    }
+    return kept;
+}
+
+int chart_points(const struct chart_set *set, const struct chart_panel *panel, const struct chart_series *series,
+                 enum chart_kind kind, struct chart_point **points)
+{
+    const struct record_file *file = &set->files[series->file];
+    int count = 0;
+    *points = NULL;
+    for (int i = 0; i < file->count; i++) {
+        const struct record_row *row = &file->rows[i];
+        if (!in_panel(panel, row) || !in_series(series, row))
+            continue;
+        struct chart_point *point = point_at(points, &count, row->q_len);
+        if (!has_run(row)) {
+            if (!isfinite(point->value))
+                continue; /* a gap, unless another row of this case ran */
+            continue;
+        }
+        point->value = value_of(kind, row); /* the last row of a case counts */
+        point->lo = point->hi = point->value;
+        if (kind == CHART_TFLOPS && row->time_ms_ci_lo > 0 && row->time_ms_ci_hi > 0) {
+            point->lo = row->flops / row->time_ms_ci_hi * 1e-9;
+            point->hi = row->flops / row->time_ms_ci_lo * 1e-9;
+        }
+        point->is_failed = is(row->check, "fail");
+    }
+    return close_ranks(*points, count);
+}
+
+int chart_ceiling(const struct chart_set *set, const struct chart_panel *panel, int file, struct chart_point **points)
+{
+    int count = 0;
+    *points = NULL;
+    for (int i = 0; i < set->files[file].count; i++) {
+        const struct record_row *row = &set->files[file].rows[i];
+        if (in_panel(panel, row) && has_run(row) && isfinite(row->gemm_tflops))
+            point_at(points, &count, row->q_len)->value = row->gemm_tflops;
+    }
+    return close_ranks(*points, count);
+}
+
+int chart_bound(const struct chart_set *set, const struct chart_panel *panel, bool of_naive,
+                struct chart_point **points)
+{
+    int count = 0;
+    *points = NULL;
+    for (int f = 0; f < set->file_count; f++)
+        for (int i = 0; i < set->files[f].count; i++) {
+            const struct record_row *row = &set->files[f].rows[i];
+            if (!in_panel(panel, row) || !has_run(row) || is(row->impl, "naive") != of_naive)
+                continue;
+            const struct record_tensor *worst = worst_tensor(row);
+            if (worst)
+                point_at(points, &count, row->q_len)->value = worst->rel_rms_bound;
+        }
+    return close_ranks(*points, count);
+}
+
+/* Is there a row of this problem, from any file? */
+static bool stands_beside_a_row(const struct chart_set *set, const struct chart_panel *panel,
+                                const struct overlay_point *point)
+{
+    for (int f = 0; f < set->file_count; f++)
+        for (int i = 0; i < set->files[f].count; i++) {
+            const struct record_row *row = &set->files[f].rows[i];
+            if (in_panel(panel, row) && has_run(row) && overlay_fits(point, row))
+                return true;
+        }
+    return false;
+}
+
+int chart_overlay(const struct chart_set *set, const struct chart_panel *panel, int name, struct chart_point **points)
+{
+    int count = 0;
+    *points = NULL;
+    for (int i = 0; i < set->overlay->count; i++) {
+        const struct overlay_point *point = &set->overlay->points[i];
+        if (is(point->impl, set->overlay_names[name]) && stands_beside_a_row(set, panel, point))
+            point_at(points, &count, point->q_len)->value = point->tflops;
+    }
+    return close_ranks(*points, count);
+}
+
+/* ---- words ---- */
+
+const char *chart_panel_title(const struct chart_panel *panel, char *text, size_t size)
+{
+    snprintf(text, size, "%s %s d=%lld", panel->mode, panel->causal ? "causal" : "full", (long long)panel->head_dim);
+    return text;
+}
+
+/* Calls `merge` for each drawn row of the dtype; file -1 = all. */
+static void each_row(const struct chart_set *set, int file, const char *dtype,
+                     void (*merge)(void *context, const struct record_row *), void *context)
+{
+    for (int f = 0; f < set->file_count; f++)
+        for (int i = 0; (file < 0 || f == file) && i < set->files[f].count; i++) {
+            const struct record_row *row = &set->files[f].rows[i];
+            if (is_chartable(row) && has_run(row) && is(row->dtype, dtype))
+                merge(context, row);
+        }
+}
+
+static void agree_text(char *common, size_t size, const char *text)
+{
+    if (!common[0])
+        text_clean(text, common, size);
+    else if (!is(common, text))
+        snprintf(common, size, "mixed");
+}
+
+struct device_words { char device[64], driver[24], commit[48]; };
+
+static void merge_device(void *context, const struct record_row *row)
+{
+    struct device_words *words = context;
+    agree_text(words->device, sizeof words->device, row->device);
+    agree_text(words->driver, sizeof words->driver, row->driver);
+    agree_text(words->commit, sizeof words->commit, row->commit);
+}
+
+void chart_device_words(const struct chart_set *set, int file, const char *dtype, char *text, size_t size)
+{
+    struct device_words words = {"", "", ""};
+    each_row(set, file, dtype, merge_device, &words);
+    words.commit[12] = '\0'; /* as much of a hash as people read */
+    snprintf(text, size, "%s%s%s%s%s", words.device, words.driver[0] ? ", driver " : "", words.driver,
+             words.commit[0] ? ", commit " : "", words.commit);
+}
+
+/* -1 = no row yet, -2 = the rows differ. */
+static void agree_count(int64_t *common, int64_t value)
+{
+    *common = *common == -1 || *common == value ? value : -2;
+}
+
+struct condition_words {
+    int64_t tokens, batch, heads, kv_heads, hidden, head_dim;
+    char dist[12], l2[8], layout[8];
+};
+
+static int64_t product(int64_t a, int64_t b)
+{
+    int64_t value;
+    return number_multiply(a, b, &value) ? value : -2;
+}
+
+static void merge_condition(void *context, const struct record_row *row)
+{
+    struct condition_words *words = context;
+    agree_count(&words->tokens, product(row->batch, row->q_len));
+    agree_count(&words->batch, row->batch);
+    agree_count(&words->heads, row->q_heads);
+    agree_count(&words->kv_heads, row->kv_heads);
+    agree_count(&words->hidden, product(row->q_heads, row->head_dim));
+    agree_count(&words->head_dim, row->head_dim);
+    agree_text(words->dist, sizeof words->dist, row->dist);
+    agree_text(words->l2, sizeof words->l2, row->l2);
+    agree_text(words->layout, sizeof words->layout, row->layout);
+}
+
+void chart_condition_words(const struct chart_set *set, const char *dtype, char *text, size_t size)
+{
+    struct condition_words w = {.tokens = -1, .batch = -1, .heads = -1, .kv_heads = -1, .hidden = -1, .head_dim = -1};
+    char problem[160];
+    each_row(set, -1, dtype, merge_condition, &w);
+    if (w.batch > 0)
+        snprintf(problem, sizeof problem, "batch %lld", (long long)w.batch);
+    else if (w.tokens > 0)
+        snprintf(problem, sizeof problem, "%lld tokens (batch = tokens / n)", (long long)w.tokens);
+    else
+        snprintf(problem, sizeof problem, "batch varies");
+    const size_t used = strlen(problem);
+    if (w.heads > 0 && w.kv_heads == w.heads)
+        snprintf(problem + used, sizeof problem - used, ", %lld head%s", (long long)w.heads, w.heads == 1 ? "" : "s");
+    else if (w.heads > 0 && w.kv_heads > 0)
+        snprintf(problem + used, sizeof problem - used, ", %lld heads on %lld kv heads", (long long)w.heads,
+                 (long long)w.kv_heads);
+    else if (w.hidden > 0)
+        snprintf(problem + used, sizeof problem - used, ", heads x d = %lld", (long long)w.hidden);
+    else
+        snprintf(problem + used, sizeof problem - used, ", heads vary");
+    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s", dtype, problem, w.layout[0] ? ", " : "", w.layout,
+             w.l2[0] ? ", L2 " : "", w.l2, is(w.dist, "normal") ? "N(0,1)" : w.dist);
+}
+
+struct span { int64_t least, most; };
+
+static void merge_span(void *context, const struct record_row *row)
+{
+    struct span *span = context;
+    if (row->q_len < span->least)
+        span->least = row->q_len;
+    if (row->q_len > span->most)
+        span->most = row->q_len;
+}
+
+void chart_span(const struct chart_set *set, const char *dtype, int64_t *least, int64_t *most)
+{
+    struct span span = {INT64_MAX, 0};
+    each_row(set, -1, dtype, merge_span, &span);
+    *least = span.least;
+    *most = span.most;
+}

@@ -1,0 +1,101 @@
+/* What charts are made of: record rows sorted into panels (one problem family each) and series (one line each), with
+ * labels and styles. No drawing here. */
+#ifndef FABENCH_CHART_DATA_H
+#define FABENCH_CHART_DATA_H
+
+#include "cmd/chart/overlay.h"
+#include "cmd/record/record.h"
+#include "cmd/record/record_file.h"
+
+enum chart_kind { CHART_TFLOPS, CHART_SUSTAINED, CHART_SPEEDUP, CHART_MEMORY, CHART_ERROR, CHART_KIND_COUNT };
+
+/* What is to be drawn; all of it stays the caller's. */
+struct chart_input {
+    const struct record_file *files;
+    int file_count;
+    /* NULL: files are named after what tells them apart, and colours belong to implementations. Else the names of the
+     * files, one line each: colours belong to files, and labels do not name the implementation (unless it is naive). */
+    const char *const *labels;
+    const struct overlay *overlay; /* published points, or NULL */
+};
+
+/* One line of every panel: an implementation in a file. */
+struct chart_series {
+    int file;
+    char impl[40];
+    int64_t kv_len; /* where it is not q_len; else 0 */
+    char label[200];
+    const char *color; /* "#0072B2" */
+    int point, dash;   /* gnuplot's numbers: filled point (its hollow twin is point - 1), dash type */
+};
+
+/* One set of axes. */
+struct chart_panel {
+    char mode[4], dtype[8];
+    int64_t causal, head_dim;
+};
+
+struct chart_set {
+    const struct record_file *files; /* the caller's, like overlay */
+    int file_count;
+    bool is_by_file;                 /* the caller named the files */
+    const struct overlay *overlay;
+    char (*overlay_names)[40];       /* the implementations in it */
+    int overlay_count;
+    char (*file_labels)[160];
+    struct chart_series *series;
+    int series_count;
+    struct chart_panel *panels; /* sorted: dtype, mode (fwd first), head_dim, mask (full first) */
+    int panel_count;
+    bool is_synthetic, has_unchecked;
+};
+
+void chart_set_make(struct chart_set *, const struct chart_input *);
+void chart_set_free(struct chart_set *);
+
+/* One point of a series. A failed point has the value its time would have earned. */
+struct chart_point {
+    int64_t n;
+    double value, lo, hi; /* the interval of the median; equal to value where there is none */
+    bool is_failed;
+    bool is_after_gap;    /* a row between this point and the one before did not run: the line breaks */
+};
+
+/* The points of one series in one panel, by rising n, in *points (malloc'd; the caller frees). */
+int chart_points(const struct chart_set *, const struct chart_panel *, const struct chart_series *, enum chart_kind,
+                 struct chart_point **points);
+
+/* What the points are held against in a panel: the GEMM ceiling of one file (CHART_TFLOPS), the bound of the rel. RMS
+ * error, or naive's wider one (CHART_ERROR). */
+int chart_ceiling(const struct chart_set *, const struct chart_panel *, int file, struct chart_point **points);
+int chart_bound(const struct chart_set *, const struct chart_panel *, bool of_naive, struct chart_point **points);
+
+/* The published points of overlay_names[name] that have a row of their own problem in this panel, by rising n. */
+int chart_overlay(const struct chart_set *, const struct chart_panel *, int name, struct chart_point **points);
+
+/* The colour of a file's lines where colours belong to files. */
+const char *chart_file_color(int file);
+
+/* "bwd causal d=128" */
+const char *chart_panel_title(const struct chart_panel *, char *text, size_t size);
+
+/* The conditions that the rows of one dtype share, for one file: "NVIDIA H200, driver 580.65, commit 4e1c09a" and
+ * "16384 tokens, heads x d = 2048, L2 cold, N(0,1)"; "mixed" where they do not share one. */
+void chart_device_words(const struct chart_set *, int file, const char *dtype, char *text, size_t size);
+void chart_condition_words(const struct chart_set *, const char *dtype, char *text, size_t size);
+
+/* Smallest and largest q_len that is drawn with this dtype. */
+void chart_span(const struct chart_set *, const char *dtype, int64_t *least, int64_t *most);
+
+/* One image: panels of one dtype, `columns` beside each other, one key and one title for all. */
+struct chart_page {
+    enum chart_kind kind;
+    const struct chart_panel *panels;
+    int panel_count, columns;
+    char name[64]; /* of the files, without an ending */
+};
+
+/* The name of a kind as files have it: tflops speedup memory error. */
+const char *chart_kind_name(enum chart_kind);
+
+#endif

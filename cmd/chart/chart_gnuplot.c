@@ -1,0 +1,459 @@
+/* gnuplot scripts. A script stands alone beside its data file, so that it can be restyled and run again by hand.
+ *
+ * Text from records reaches a script inside single quotes only, where gnuplot expands nothing; the terminals are
+ * `noenhanced`, so that an underscore stays one. Every panel has its own margins on the screen; a last, empty plot over
+ * the whole page carries title, conditions and key, which therefore never cover data.
+ */
+#include "cmd/chart/chart_gnuplot.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/text.h"
+#include "cmd/base/wrap.h"
+#include "cmd/chart/chart_frame.h"
+#include "cmd/chart/chart_script.h"
+
+__attribute__((format(printf, 2, 3))) static void begin_block(struct script *s, const char *format, ...)
+{
+    va_list arguments;
+    fprintf(s->data, "%s# ", s->blocks ? "\n\n" : "");
+    va_start(arguments, format);
+    vfprintf(s->data, format, arguments);
+    va_end(arguments);
+    fputc('\n', s->data);
+    s->blocks++;
+}
+
+static bool is_drawable(const struct script *s, const struct chart_kind_def *kind, const struct chart_point *point)
+{
+    return isfinite(point->value) && (!kind->has_log_y || point->value > 0 || (point->value == 0 && s->zero_y > 0));
+}
+
+static double y_of(const struct script *s, const struct chart_kind_def *kind, double value)
+{
+    return kind->has_log_y && value == 0 ? s->zero_y : value;
+}
+
+/* Points with `is_failed` as asked, as one block; false when there are none. */
+static bool put_points(struct script *s, const struct chart_kind_def *kind, const struct chart_point *points, int count,
+                       bool is_failed, const char *title, const char *label)
+{
+    int written = 0;
+    for (int i = 0; i < count; i++) {
+        const struct chart_point *p = &points[i];
+        if (p->is_failed != is_failed || !is_drawable(s, kind, p))
+            continue;
+        if (!written)
+            begin_block(s, "%s, %s%s: n, %s, low, high", title, label, is_failed ? ", failed its check" : "",
+                        chart_kind_name((enum chart_kind)(kind - chart_kinds)));
+        else if (!is_failed && p->is_after_gap)
+            fputc('\n', s->data);
+        fprintf(s->data, "%lld,%.10g,%.10g,%.10g\n", (long long)p->n, y_of(s, kind, p->value), y_of(s, kind, p->lo),
+                y_of(s, kind, p->hi));
+        written++;
+    }
+    return written > 0;
+}
+
+static void add_series(struct script *s, const struct chart_set *set, const struct chart_panel *panel, int index,
+                       enum chart_kind which)
+{
+    const struct chart_kind_def *kind = &chart_kinds[which];
+    const struct chart_series *series = &set->series[index];
+    struct chart_point *points;
+    char title[64], label[sizeof series->label];
+    const int count = chart_points(set, panel, series, which, &points);
+    if (which == CHART_SPEEDUP && strcmp(series->impl, "naive") == 0) {
+        free(points);
+        return;
+    }
+    chart_panel_title(panel, title, sizeof title);
+    text_clean(series->label, label, sizeof label);
+    if (put_points(s, kind, points, count, false, title, label)) {
+        const bool has_bars = which == CHART_TFLOPS && !s->is_text;
+        script_begin_element(s);
+        fprintf(s->body, "%s index %d using %s with %s ", s->source, s->blocks - 1, has_bars ? "1:2:3:4" : "1:2",
+                has_bars ? "yerrorlines" : "linespoints");
+        script_series_style(s, series, s->body);
+        fprintf(s->body, " title ");
+        script_put_quoted(s->body, series->label);
+        s->is_used[index] = true;
+    }
+    if (put_points(s, kind, points, count, true, title, label)) {
+        script_begin_element(s);
+        fprintf(s->body, "%s index %d using 1:2 with points lc rgb '%s' pt %d ps 1.3 lw 2 title ", s->source,
+                s->blocks - 1, "#FF0000", series->point - 1);
+        script_put_quoted(s->body, s->is_text ? "FAILED" : "");
+        s->has_failed = true;
+    }
+    free(points);
+}
+
+/* A flat continuation to both edges, so that a ceiling reads as one even where there is a single length. */
+static void add_reference(struct script *s, const struct chart_panel *panel, const struct chart_point *points,
+                          int count, const char *style, const char *label)
+{
+    char title[64];
+    if (!count)
+        return;
+    begin_block(s, "%s, %s: n, value", chart_panel_title(panel, title, sizeof title), label);
+    fprintf(s->data, "%.10g,%.10g\n", (double)s->least_n * 0.8, points[0].value);
+    for (int i = 0; i < count; i++)
+        fprintf(s->data, "%lld,%.10g\n", (long long)points[i].n, points[i].value);
+    fprintf(s->data, "%.10g,%.10g\n", (double)s->most_n * 1.25, points[count - 1].value);
+    script_begin_element(s);
+    fprintf(s->body, "%s index %d using 1:2 with lines %s title ", s->source, s->blocks - 1, s->is_text ? "" : style);
+    script_put_quoted(s->body, s->is_text ? label : "");
+}
+
+static void add_references(struct script *s, const struct chart_set *set, const struct chart_panel *panel,
+                           enum chart_kind which)
+{
+    struct chart_point *points;
+    char style[64];
+    for (int f = 0; which == CHART_TFLOPS && f < set->file_count; f++) {
+        const int count = chart_ceiling(set, panel, f, &points);
+        add_reference(s, panel, points, count, script_ceiling_style(set, f, style, sizeof style), "GEMM ceiling");
+        s->has_ceiling_of[f] |= count > 0;
+        s->has_ceiling |= count > 0;
+        free(points);
+    }
+    for (int of_naive = 0; which == CHART_ERROR && of_naive < 2; of_naive++) {
+        const int count = chart_bound(set, panel, of_naive, &points);
+        add_reference(s, panel, points, count, of_naive ? script_naive_bound_style : script_bound_style, "bound");
+        if (of_naive)
+            s->has_naive_bound |= count > 0;
+        else
+            s->has_bound |= count > 0;
+        free(points);
+    }
+    if (which == CHART_SPEEDUP && s->elements) {
+        script_begin_element(s);
+        fprintf(s->body, "1 with lines %s title ''", script_unity_style);
+    }
+}
+
+/* Published points: marks without a line, beneath everything that was measured. */
+static void add_overlay(struct script *s, const struct chart_set *set, const struct chart_panel *panel)
+{
+    for (int i = 0; i < set->overlay_count; i++) {
+        struct chart_point *points;
+        char title[64], style[64], label[64];
+        const int count = chart_overlay(set, panel, i, &points);
+        if (count) {
+            begin_block(s, "%s, %s, published: n, tflops", chart_panel_title(panel, title, sizeof title),
+                        set->overlay_names[i]);
+            for (int k = 0; k < count; k++)
+                fprintf(s->data, "%lld,%.10g\n", (long long)points[k].n, points[k].value);
+            script_begin_element(s);
+            snprintf(label, sizeof label, "%s (published)", set->overlay_names[i]);
+            fprintf(s->body, "%s index %d using 1:2 with points %s title ", s->source, s->blocks - 1,
+                    s->is_text ? "" : script_overlay_style(i, style, sizeof style));
+            script_put_quoted(s->body, s->is_text ? label : "");
+            s->has_overlay_of[i] = true;
+        }
+        free(points);
+    }
+}
+
+/* ---- axes ---- */
+
+static void put_tick(FILE *out, const char *separator, int64_t n)
+{
+    if (n % 1024 == 0)
+        fprintf(out, "%s'%lldK' %lld", separator, (long long)(n / 1024), (long long)n);
+    else
+        fprintf(out, "%s'%lld' %lld", separator, (long long)n, (long long)n);
+}
+
+/* Powers of two; where fewer than two of them are spanned, the ends. */
+static void put_x_axis(struct script *s)
+{
+    int ticks = 0;
+    fprintf(s->body, "set logscale x 2\nset xrange [%.10g:%.10g]\nset xtics (", (double)s->least_n * 0.8,
+            (double)s->most_n * 1.25);
+    for (int bit = 0; bit < 62; bit++)
+        if ((int64_t)1 << bit >= s->least_n && (int64_t)1 << bit <= s->most_n)
+            put_tick(s->body, ticks++ ? ", " : "", (int64_t)1 << bit);
+    if (ticks == 0)
+        put_tick(s->body, "", s->least_n);
+    if (ticks < 2 && s->most_n > s->least_n + s->least_n / 8)
+        put_tick(s->body, ", ", s->most_n);
+    fprintf(s->body, ")\n");
+}
+
+/* Whole decades that hold all values of the page, and one below for the zeros. */
+static void measure_y(struct script *s, const struct chart_set *set, const struct chart_page *page)
+{
+    double least = INFINITY, most = 0;
+    bool has_zero = false;
+    for (int p = 0; p < page->panel_count; p++)
+        for (int i = 0; i < set->series_count + 2; i++) {
+            struct chart_point *points;
+            int count = 0;
+            if (i < set->series_count)
+                count = chart_points(set, &page->panels[p], &set->series[i], page->kind, &points);
+            else if (page->kind == CHART_ERROR)
+                count = chart_bound(set, &page->panels[p], i > set->series_count, &points);
+            else
+                break;
+            for (int k = 0; k < count; k++) {
+                has_zero |= points[k].value == 0;
+                if (points[k].value > 0) {
+                    least = fmin(least, points[k].value);
+                    most = fmax(most, points[k].value);
+                }
+            }
+            free(points);
+        }
+    if (!isfinite(least))
+        least = most = 1; /* nothing but zeros */
+    /* Absurd values are drawn, too: within what gnuplot can compute with. */
+    s->low_y = pow(10, fmax(floor(log10(least) - 0.02), -300));
+    s->high_y = pow(10, fmin(ceil(log10(most) + 0.02), 300));
+    s->zero_y = NAN;
+    if (has_zero && page->kind == CHART_MEMORY) {
+        s->zero_y = s->low_y / 10;
+        s->low_y = s->zero_y / 2;
+    }
+}
+
+static void put_y_axis(struct script *s, const struct chart_kind_def *kind)
+{
+    if (!kind->has_log_y) {
+        fprintf(s->body, "set yrange [0:*]\n");
+        return;
+    }
+    fprintf(s->body, "set logscale y\nset yrange [%.10g:%.10g]\nset format y '%s'\n", s->low_y, s->high_y,
+            s->high_y > 0.5 ? "%g" : "%.0e");
+    if (s->zero_y > 0) {
+        fprintf(s->body, "set ytics (%s%.10g", "'0' ", s->zero_y);
+        for (double y = s->zero_y * 10; y < s->high_y * 1.5; y *= 10)
+            fprintf(s->body, ", '%g' %.10g", y, y);
+        fprintf(s->body, ")\n");
+    }
+}
+
+/* ---- pages ---- */
+
+static void open_script(struct script *s, const struct chart_set *set)
+{
+    memset(s, 0, sizeof *s);
+    s->data = open_memstream(&s->data_text, &s->data_bytes);
+    s->body = open_memstream(&s->body_text, &s->body_bytes);
+    if (!s->data || !s->body) {
+        log_error("out of host memory (a chart)");
+        exit(EXIT_IO);
+    }
+    s->is_used = xcalloc((unsigned long)set->series_count + 1, sizeof *s->is_used);
+    s->has_ceiling_of = xcalloc((unsigned long)set->file_count + 1, sizeof *s->has_ceiling_of);
+    s->has_overlay_of = xcalloc((unsigned long)set->overlay_count + 1, sizeof *s->has_overlay_of);
+    s->zero_y = NAN;
+}
+
+static void finish_texts(struct script *s)
+{
+    if (fclose(s->data) != 0 || fclose(s->body) != 0) {
+        log_error("out of host memory (a chart)");
+        exit(EXIT_IO);
+    }
+}
+
+static void close_script(struct script *s)
+{
+    free(s->data_text);
+    free(s->body_text);
+    free(s->is_used);
+    free(s->has_ceiling_of);
+    free(s->has_overlay_of);
+}
+
+static void put_panel(struct script *s, const struct chart_set *set, const struct chart_page *page, int index,
+                      const struct frame_layout *l)
+{
+    const int row = index / page->columns, column = index % page->columns;
+    const struct chart_panel *panel = &page->panels[index];
+    const bool is_lowest = index + page->columns >= page->panel_count;
+    char title[64];
+    fputc('\n', s->body);
+    frame_put_margins(s, l, row, column);
+    if (page->panel_count > 1) {
+        fprintf(s->body, "set title ");
+        script_put_quoted(s->body, chart_panel_title(panel, title, sizeof title));
+        fprintf(s->body, " offset 0,-0.5\n");
+    }
+    fprintf(s->body, "set xlabel '%s'\nset ylabel '%s'\n", is_lowest ? "sequence length n" : "",
+            column == 0 ? chart_kinds[page->kind].y_label : "");
+    s->elements = 0;
+    if (page->kind == CHART_TFLOPS)
+        add_overlay(s, set, panel);
+    for (int i = set->series_count - 1; i >= 0; i--) /* the first of the key is drawn last, on top */
+        add_series(s, set, panel, i, page->kind);
+    add_references(s, set, panel, page->kind);
+    if (s->elements == 0)
+        fprintf(s->body, "plot NaN title ''");
+    fputc('\n', s->body);
+}
+
+static const char *ending(enum plot_format format) { return format == PLOT_PNG ? "png" : "svg"; }
+
+
+static bool write_text(const char *dir, const char *name, const char *end, const char *first, const char *second)
+{
+    char *path = xasprintf("%s/%s.%s", dir, name, end);
+    FILE *out = fopen(path, "we");
+    bool good = out != NULL;
+    if (good) {
+        good = fputs(first, out) >= 0 && fputs(second, out) >= 0;
+        good = fclose(out) == 0 && good;
+    }
+    if (!good)
+        log_error("%s: %s", path, strerror(errno));
+    free(path);
+    return good;
+}
+
+/* The SVG has the layout's pixels; the PNG twice as many, for screens that show two for one. */
+static void put_head(struct script *s, const struct chart_page *page, const struct frame_layout *l,
+                     enum plot_format format)
+{
+    fprintf(s->body, "# Draws %s.%s from %s.dat. Change what you like and run in this folder: gnuplot %s.gp\n",
+            page->name, ending(format), page->name, page->name);
+    if (format == PLOT_PNG)
+        fprintf(s->body,
+                "set terminal pngcairo size %d,%d background rgb 'white' noenhanced font 'Arial,13' fontscale 1.5 "
+                "pointscale 2.6 linewidth 2\n",
+                2 * l->width, 2 * l->height);
+    else
+        fprintf(s->body, "set terminal svg size %d,%d dynamic background rgb 'white' noenhanced font 'Arial,13'\n",
+                l->width, l->height);
+    fprintf(
+        s->body,
+        "set output '%s.%s'\n"
+        "set encoding utf8\nset datafile separator ','\n"
+        "set border 3 lc rgb '#555555'\nset tics out nomirror scale 0.6\nset grid ytics lc rgb '#DDDDDD' lt 1 lw 1\n"
+        "set bars 0.6\nunset key\nset xlabel offset 0,0.4\n",
+        page->name, ending(format));
+}
+
+int chart_write_page(const struct chart_set *set, const struct chart_page *page, const char *dir,
+                       enum plot_format format)
+{
+    struct script s;
+    const struct chart_kind_def *kind = &chart_kinds[page->kind];
+    const struct frame_layout l = frame_lay_out(set, page);
+    char source[sizeof page->name + 8];
+    bool has_data = false;
+    open_script(&s, set);
+    snprintf(source, sizeof source, "'%s.dat'", page->name);
+    s.source = source;
+    chart_span(set, page->panels[0].dtype, &s.least_n, &s.most_n);
+    if (kind->has_log_y)
+        measure_y(&s, set, page);
+    put_head(&s, page, &l, format);
+    put_x_axis(&s);
+    put_y_axis(&s, kind);
+    fprintf(s.body, "set multiplot\n");
+    for (int i = 0; i < page->panel_count; i++)
+        put_panel(&s, set, page, i, &l);
+    for (int i = 0; i < set->series_count; i++)
+        has_data |= s.is_used[i];
+    has_data |= s.has_failed;
+    frame_put(&s, set, page, &l);
+    frame_put_key(&s, set);
+    fprintf(s.body, "unset multiplot\nunset output\n");
+    finish_texts(&s);
+    int result = 0;
+    if (has_data)
+        result = write_text(dir, page->name, "dat", s.data_text, "\n") &&
+                         write_text(dir, page->name, "gp", s.body_text, "")
+                     ? 1
+                     : -1;
+    close_script(&s);
+    return result;
+}
+
+enum gnuplot_result chart_run_page(const char *dir, const char *name, enum plot_format format)
+{
+    char *script = xasprintf("%s.gp", name), *image = xasprintf("%s/%s.%s", dir, name, ending(format));
+    enum gnuplot_result result = gnuplot_run(dir, script, NULL, NULL, name);
+    if (result == GNUPLOT_DONE && access(image, F_OK) != 0) {
+        log_error("%s: gnuplot did not write it", image);
+        result = GNUPLOT_FAILED;
+    }
+    if (result == GNUPLOT_FAILED)
+        unlink(image);
+    free(script);
+    free(image);
+    return result;
+}
+
+/* Copies what the dumb terminal drew without the form feed it begins with, its empty lines and the spaces that fill up
+ * its lines. */
+static void copy_text(FILE *from, FILE *to)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    rewind(from);
+    while ((length = getline(&line, &room, from)) >= 0) {
+        const char *text = line + strspn(line, "\f");
+        while (length > 0 && strchr(" \n\f", line[length - 1]))
+            line[--length] = '\0';
+        if (*text)
+            fprintf(to, "%s\n", text);
+    }
+    free(line);
+}
+
+enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct chart_panel *panel, int width,
+                                        bool color, FILE *out)
+{
+    struct script s;
+    const struct chart_page page = {CHART_TFLOPS, panel, 1, 1, "term"};
+    char title[64], text[160];
+    int height = width / 4;
+    height = height < 16 ? 16 : height > 26 ? 26 : height;
+    FILE *input = tmpfile(), *output = tmpfile();
+    enum gnuplot_result result = GNUPLOT_FAILED;
+    open_script(&s, set);
+    s.source = "$data";
+    s.is_text = true;
+    chart_span(set, panel->dtype, &s.least_n, &s.most_n);
+    snprintf(text, sizeof text, "%s %s, TFLOPS over sequence length", chart_panel_title(panel, title, sizeof title),
+             panel->dtype);
+    fprintf(s.body, "set terminal dumb size %d,%d noenhanced %s\nset datafile separator ','\nset title ", width, height,
+            color ? "ansi256" : "mono");
+    script_put_quoted(s.body, text);
+    fprintf(s.body, "\nset key outside bottom center horizontal width 2\nset tics nomirror\nset border 3\n");
+    put_x_axis(&s);
+    put_y_axis(&s, &chart_kinds[CHART_TFLOPS]);
+    for (int i = 0; i < set->series_count; i++)
+        add_series(&s, set, panel, i, page.kind);
+    add_overlay(&s, set, panel);
+    add_references(&s, set, panel, page.kind);
+    fputc('\n', s.body);
+    finish_texts(&s);
+    if (!input || !output)
+        log_error("a temporary file for gnuplot: %s", strerror(errno));
+    else if (fprintf(input, "$data << EOD\n%s\nEOD\n%s", s.data_text, s.body_text) < 0 || fflush(input) != 0)
+        log_error("a temporary file for gnuplot: %s", strerror(errno));
+    else {
+        rewind(input);
+        result = gnuplot_run(NULL, "-", input, output, text);
+        if (result == GNUPLOT_DONE)
+            copy_text(output, out);
+    }
+    if (input)
+        fclose(input);
+    if (output)
+        fclose(output);
+    close_script(&s);
+    return result;
+}

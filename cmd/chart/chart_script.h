@@ -1,0 +1,46 @@
+/* What the files that write gnuplot scripts share: the kinds of charts, a script under construction, styles, and the
+ * frame around the panels. Nobody else includes it. */
+#ifndef FABENCH_CHART_SCRIPT_H
+#define FABENCH_CHART_SCRIPT_H
+
+#include <stdio.h>
+
+#include "cmd/chart/chart_data.h"
+
+/* What differs between the kinds of charts. */
+struct chart_kind_def {
+    const char *title, *y_label, *caption;
+    bool has_log_y;
+};
+extern const struct chart_kind_def chart_kinds[CHART_KIND_COUNT];
+
+/* A script under construction: data blocks and the plot commands that refer to them by number. */
+struct script {
+    FILE *data, *body;
+    char *data_text, *body_text;
+    size_t data_bytes, body_bytes;
+    const char *source; /* 'name.dat' in quotes, or $data */
+    bool is_text;       /* drawn with characters */
+    int blocks, elements;
+    double zero_y;      /* where a zero is drawn on a logarithmic axis; NaN = nowhere */
+    double low_y, high_y;
+    int64_t least_n, most_n;
+    bool *is_used;      /* series that drew something, for the key */
+    bool *has_ceiling_of;  /* files whose GEMM is drawn */
+    bool *has_overlay_of;  /* published implementations that are drawn */
+    bool has_ceiling, has_bound, has_naive_bound, has_failed;
+};
+
+/* 'text' as gnuplot reads it back: a quote is doubled, nothing else is special. */
+void script_put_quoted(FILE *, const char *text);
+
+/* Line and point styles as gnuplot takes them; the first two fill and return `text`. */
+const char *script_ceiling_style(const struct chart_set *, int file, char *text, size_t size);
+const char *script_overlay_style(int name, char *text, size_t size);
+void script_series_style(const struct script *, const struct chart_series *, FILE *);
+extern const char script_unity_style[], script_bound_style[], script_naive_bound_style[];
+
+/* "plot ", or what separates the next element from the one before. */
+void script_begin_element(struct script *);
+
+#endif

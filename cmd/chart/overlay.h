@@ -1,0 +1,33 @@
+/* Published points: somebody else's figures, drawn beside ours as marks without a line and never ranked.
+ *
+ * The file is CSV. Lines that begin with '#' are for readers; the first of them says in one line where the figures come
+ * from and is printed with every chart that shows one. The line of names must have impl, mode, dtype, causal, q_len,
+ * head_dim and tflops; where it has batch, q_heads, kv_len, layout, dist or l2, a point is drawn only beside rows of
+ * the same value. Other columns are for readers. FLOPs are counted as DESIGN section 3 does. */
+#ifndef FABENCH_OVERLAY_H
+#define FABENCH_OVERLAY_H
+
+#include "cmd/record/record.h"
+
+struct overlay_point {
+    char impl[40], mode[4], dtype[8];
+    int64_t causal, q_len, head_dim;
+    int64_t batch, q_heads, kv_len;     /* 0 = the file does not say */
+    char layout[8], dist[12], l2[8];    /* "" = the file does not say */
+    double tflops;
+};
+
+struct overlay {
+    char source[240]; /* the first comment, without its '#' */
+    struct overlay_point *points;
+    int count;
+};
+
+/* False with a sentence that names file and line. overlay_free frees what was read. */
+bool overlay_read(const char *path, struct overlay *, struct attn_message *why);
+void overlay_free(struct overlay *);
+
+/* May the point stand beside this row: the same problem under the same conditions, as far as the file says? */
+bool overlay_fits(const struct overlay_point *, const struct record_row *);
+
+#endif

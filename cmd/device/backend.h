@@ -1,0 +1,88 @@
+/* One device behind one set of functions, so that everything above it (buffers, checking, rounds) is written once for
+ * CPU and CUDA. backend_cpu.c and backend_cuda.c are the two implementations. Not thread-safe; used by the worker only.
+ */
+#ifndef FABENCH_BACKEND_H
+#define FABENCH_BACKEND_H
+
+#include "reference/harness/fill.h"
+#include "cmd/options/options.h"
+#include "reference/compare.h"
+#include "reference/reference.h"
+
+/* Who the device is, for the header and for every row. Strings are empty when unknown. */
+struct device_info {
+    char name[64], arch[16], driver[24], cuda[16], pci_bus_id[24], uuid[48];
+    double memory_bytes, l2_bytes;
+    int multiprocessors, compute_capability;
+};
+
+/* One thing to launch and time: an implementation with its buffers, or the GEMM ceiling. */
+struct launcher {
+    const struct attn_impl *impl; /* NULL = the GEMM ceiling of request->problem->dtype */
+    const struct attn_request *request;
+    const struct attn_tensors *tensors;
+    struct attn_run run;
+    void *graph;                  /* set by backend_capture, freed by backend_uncapture */
+};
+
+struct backend {
+    const struct backend_ops *ops;
+    struct attn_device device;
+    struct device_info info;
+    void *state;
+};
+
+struct backend_ops {
+    void (*close)(struct backend *);
+    enum attn_status (*alloc)(struct backend *, size_t bytes, void **pointer, struct attn_message *why);
+    void (*release)(struct backend *, void *pointer);
+    size_t (*free_bytes)(struct backend *);
+    enum attn_status (*upload)(struct backend *, void *to, const void *from, size_t bytes, struct attn_message *why);
+    enum attn_status (*download)(struct backend *, void *to, const void *from, size_t bytes, struct attn_message *why);
+    enum attn_status (*fill)(struct backend *, struct attn_tensor, enum attn_dtype, int64_t batch, int64_t heads,
+                             int64_t len, int64_t head_dim, uint64_t seed, enum fill_dist, enum fill_tensor,
+                             struct attn_message *why);
+    enum attn_status (*round)(struct backend *, const float *from, struct attn_tensor to, enum attn_dtype,
+                              int64_t batch, int64_t heads, int64_t len, int64_t head_dim, struct attn_message *why);
+    enum attn_status (*pattern)(struct backend *, void *buffer, size_t bytes, uint32_t pattern,
+                                struct attn_message *why);
+    enum attn_status (*count_mismatch)(struct backend *, const void *buffer, size_t bytes, uint32_t pattern,
+                                       uint64_t *mismatches, struct attn_message *why);
+    enum attn_status (*hash)(struct backend *, struct attn_tensor, size_t element_bytes, int64_t batch, int64_t heads,
+                             int64_t len, int64_t head_dim, uint64_t *hash, struct attn_message *why);
+    /* blocks: host memory. */
+    enum attn_status (*compare)(struct backend *, const struct compare_job *, struct compare_block *blocks,
+                                struct attn_message *why);
+    size_t (*reference_workspace)(struct backend *, const struct attn_problem *, enum attn_mode);
+    enum attn_status (*reference)(struct backend *, const struct attn_problem *, enum attn_mode,
+                                  const struct attn_tensors *, const struct reference_outputs *, void *workspace,
+                                  size_t workspace_bytes, struct attn_message *why);
+    /* Runs the launcher once and waits for it. */
+    enum attn_status (*launch)(struct backend *, const struct launcher *, struct attn_message *why);
+    /* Tries to record the launcher in a graph, so that its launches cost the host nothing. A launcher that cannot be
+     * captured stays without one: no error. */
+    enum attn_status (*capture)(struct backend *, struct launcher *, struct attn_message *why);
+    void (*uncapture)(struct backend *, struct launcher *);
+    /* One sample: [flush L2 when cold,] start, launch, stop; waits; milliseconds. */
+    enum attn_status (*sample)(struct backend *, const struct launcher *, bool cold, double *time_ms,
+                               struct attn_message *why);
+    /* `count` launches back to back, then waits for the last. */
+    enum attn_status (*repeat)(struct backend *, const struct launcher *, int64_t count, struct attn_message *why);
+    /* One launch with a time stamp at each pass; fills names and milliseconds of at most `max` passes. */
+    enum attn_status (*passes)(struct backend *, const struct launcher *, int max, char names[][16], double *times_ms,
+                               int *count, struct attn_message *why);
+    /* Makes the GEMM ceiling of a dtype ready; ATTN_UNSUPPORTED where the platform has none. */
+    enum attn_status (*gemm_prepare)(struct backend *, enum attn_dtype, double *flops, struct attn_message *why);
+    /* Copy bandwidth in GB/s (1e9, bytes read plus bytes written), NaN where not measured. */
+    double (*copy_gbps)(struct backend *);
+    void (*profile_range)(struct backend *, bool begin, const char *name);
+};
+
+/* Opens the device that the options ask for. AUTO takes CUDA device 0 where there is one, else the CPU (and says so in
+ * `why` with ATTN_OK). ATTN_ERROR with a sentence when the asked-for device is not usable. */
+enum attn_status backend_open(struct backend *, enum device_choice, int ordinal, struct attn_message *why);
+
+enum attn_status backend_open_cpu(struct backend *, struct attn_message *why);
+enum attn_status backend_open_cuda(struct backend *, int ordinal, struct attn_message *why);
+
+#endif

@@ -1,0 +1,311 @@
+/* The CPU as a device: host memory, a monotonic clock, the float64 oracle as reference. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cmd/device/backend.h"
+#include "cmd/base/clock.h"
+#include "cmd/base/log.h"
+
+/* Buffers are flushed from the caches by walking over twice what the last level holds, and over no less than this. */
+enum { FLUSH_BYTES_MIN = 64 << 20 };
+
+struct cpu_state { unsigned char *flush; size_t flush_bytes; };
+
+static void cpu_close(struct backend *be)
+{
+    struct cpu_state *state = be->state;
+    free(state->flush);
+    free(state);
+    be->state = NULL;
+}
+
+static size_t cpu_free_bytes(struct backend *be)
+{
+    (void)be;
+    unsigned long long available_kb = 0;
+    char line[256];
+    FILE *file = fopen("/proc/meminfo", "r");
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &available_kb) == 1)
+            break;
+    fclose(file);
+    return (size_t)available_kb * 1024;
+}
+
+static enum attn_status cpu_alloc(struct backend *be, size_t bytes, void **pointer, struct attn_message *why)
+{
+    *pointer = NULL;
+    /* The system promises more than it has and kills who believes it. */
+    if (bytes > (size_t)64 << 20 && bytes > cpu_free_bytes(be)) {
+        snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", bytes);
+        return ATTN_NO_MEMORY;
+    }
+    const size_t rounded = (bytes + 255) / 256 * 256;
+    if (posix_memalign(pointer, 256, rounded ? rounded : 256) == 0)
+        return ATTN_OK;
+    snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", bytes);
+    *pointer = NULL;
+    return ATTN_NO_MEMORY;
+}
+
+static void cpu_release(struct backend *be, void *pointer)
+{
+    (void)be;
+    free(pointer);
+}
+
+static enum attn_status cpu_copy(struct backend *be, void *to, const void *from, size_t bytes, struct attn_message *why)
+{
+    (void)be;
+    (void)why;
+    memcpy(to, from, bytes);
+    return ATTN_OK;
+}
+
+static enum attn_status cpu_fill(struct backend *be, struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch,
+                                 int64_t heads, int64_t len, int64_t head_dim, uint64_t seed, enum fill_dist dist,
+                                 enum fill_tensor id, struct attn_message *why)
+{
+    (void)be;
+    (void)why;
+    float *table = xmalloc(FILL_TABLE_SIZE * sizeof *table), gain;
+    fill_table(dist, id, table, &gain);
+    fill_tensor_host(tensor, dtype, batch, heads, len, head_dim, seed, id, table, gain);
+    free(table);
+    return ATTN_OK;
+}
+
+static enum attn_status cpu_round(struct backend *be, const float *from, struct attn_tensor to, enum attn_dtype dtype,
+                                  int64_t batch, int64_t heads, int64_t len, int64_t head_dim, struct attn_message *why)
+{
+    (void)be;
+    (void)why;
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t i = 0; i < len; i++)
+                for (int64_t c = 0; c < head_dim; c++)
+                    fill_store(to.data, dtype, b * to.stride_batch + h * to.stride_head + i * to.stride_row + c,
+                               from[((b * heads + h) * len + i) * head_dim + c]);
+    return ATTN_OK;
+}
+
+static enum attn_status cpu_pattern(struct backend *be, void *buffer, size_t bytes, uint32_t pattern,
+                                    struct attn_message *why)
+{
+    (void)be;
+    (void)why;
+    for (size_t i = 0; i < bytes; i += 4)
+        memcpy((char *)buffer + i, &pattern, bytes - i < 4 ? bytes - i : 4);
+    return ATTN_OK;
+}
+
+static enum attn_status cpu_count_mismatch(struct backend *be, const void *buffer, size_t bytes, uint32_t pattern,
+                                           uint64_t *mismatches, struct attn_message *why)
+{
+    (void)be;
+    (void)why;
+    *mismatches = 0;
+    for (size_t i = 0; i < bytes; i += 4)
+        *mismatches += memcmp((const char *)buffer + i, &pattern, bytes - i < 4 ? bytes - i : 4) != 0;
+    return ATTN_OK;
+}
+
+static enum attn_status cpu_hash(struct backend *be, struct attn_tensor t, size_t element_bytes, int64_t batch,
+                                 int64_t heads, int64_t len, int64_t head_dim, uint64_t *hash, struct attn_message *why)
+{
+    (void)be;
+    (void)why;
+    *hash = 0;
+    uint64_t index = 0;
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t i = 0; i < len; i++)
+                for (int64_t c = 0; c < head_dim; c++, index++) {
+                    uint32_t bits = 0;
+                    const int64_t at = b * t.stride_batch + h * t.stride_head + i * t.stride_row + c;
+                    memcpy(&bits, (const char *)t.data + (size_t)at * element_bytes, element_bytes);
+                    uint64_t z = (index << 32 ^ index >> 32 ^ bits) * 0xBF58476D1CE4E5B9ull;
+                    z = (z ^ (z >> 29)) * 0x94D049BB133111EBull;
+                    *hash += z ^ (z >> 32);
+                }
+    return ATTN_OK;
+}
+
+static enum attn_status cpu_compare(struct backend *be, const struct compare_job *job, struct compare_block *blocks,
+                                    struct attn_message *why)
+{
+    (void)why;
+    compare_blocks_cpu(job, blocks, be->device.threads);
+    return ATTN_OK;
+}
+
+static size_t cpu_reference_workspace(struct backend *be, const struct attn_problem *p, enum attn_mode mode)
+{
+    (void)be;
+    (void)p;
+    (void)mode;
+    return 0;
+}
+
+static enum attn_status cpu_reference(struct backend *be, const struct attn_problem *p, enum attn_mode mode,
+                                      const struct attn_tensors *tensors, const struct reference_outputs *out,
+                                      void *workspace, size_t workspace_bytes, struct attn_message *why)
+{
+    (void)workspace;
+    (void)workspace_bytes;
+    return oracle_attention(p, mode, tensors, out, be->device.threads, why);
+}
+
+static enum attn_status cpu_launch(struct backend *be, const struct launcher *l, struct attn_message *why)
+{
+    (void)be;
+    return l->impl->launch(l->request, l->tensors, &l->run, why);
+}
+
+static enum attn_status cpu_capture(struct backend *be, struct launcher *l, struct attn_message *why)
+{
+    (void)be;
+    (void)why;
+    l->graph = NULL;
+    return ATTN_OK;
+}
+
+static void cpu_uncapture(struct backend *be, struct launcher *l)
+{
+    (void)be;
+    (void)l;
+}
+
+static enum attn_status cpu_sample(struct backend *be, const struct launcher *l, bool cold, double *time_ms,
+                                   struct attn_message *why)
+{
+    struct cpu_state *state = be->state;
+    if (cold)
+        for (size_t i = 0; i < state->flush_bytes; i += 64)
+            ((volatile unsigned char *)state->flush)[i]++;
+    const double start = clock_ms();
+    const enum attn_status status = l->impl->launch(l->request, l->tensors, &l->run, why);
+    *time_ms = clock_ms() - start;
+    return status;
+}
+
+static enum attn_status cpu_repeat(struct backend *be, const struct launcher *l, int64_t count,
+                                   struct attn_message *why)
+{
+    enum attn_status status = ATTN_OK;
+    for (int64_t i = 0; i < count && status == ATTN_OK; i++)
+        status = cpu_launch(be, l, why);
+    return status;
+}
+
+struct pass_log { int count, max; char (*names)[16]; double starts_ms[8]; };
+
+static void pass_started(void *context, const char *name)
+{
+    struct pass_log *log = context;
+    if (log->count == log->max)
+        return;
+    snprintf(log->names[log->count], 16, "%s", name);
+    log->starts_ms[log->count++] = clock_ms();
+}
+
+static enum attn_status cpu_passes(struct backend *be, const struct launcher *l, int max, char names[][16],
+                                   double *times_ms, int *count, struct attn_message *why)
+{
+    struct pass_log log = {.max = max < 8 ? max : 8, .names = names};
+    struct launcher traced = *l;
+    traced.run.pass = pass_started;
+    traced.run.pass_context = &log;
+    const enum attn_status status = cpu_launch(be, &traced, why);
+    const double end = clock_ms();
+    for (int i = 0; i < log.count; i++)
+        times_ms[i] = (i + 1 < log.count ? log.starts_ms[i + 1] : end) - log.starts_ms[i];
+    *count = log.count;
+    return status;
+}
+
+static enum attn_status cpu_gemm_prepare(struct backend *be, enum attn_dtype dtype, double *flops,
+                                         struct attn_message *why)
+{
+    (void)be;
+    (void)dtype;
+    (void)flops;
+    snprintf(why->text, sizeof why->text, "no GEMM ceiling on the CPU");
+    return ATTN_UNSUPPORTED;
+}
+
+static double cpu_copy_gbps(struct backend *be)
+{
+    (void)be;
+    return NAN;
+}
+
+static void cpu_profile_range(struct backend *be, bool begin, const char *name)
+{
+    (void)be;
+    (void)begin;
+    (void)name;
+}
+
+static const struct backend_ops cpu_ops = {
+    .close = cpu_close, .alloc = cpu_alloc, .release = cpu_release, .free_bytes = cpu_free_bytes,
+    .upload = cpu_copy, .download = cpu_copy, .fill = cpu_fill, .round = cpu_round, .pattern = cpu_pattern,
+    .count_mismatch = cpu_count_mismatch, .hash = cpu_hash, .compare = cpu_compare,
+    .reference_workspace = cpu_reference_workspace, .reference = cpu_reference, .launch = cpu_launch,
+    .capture = cpu_capture, .uncapture = cpu_uncapture, .sample = cpu_sample, .repeat = cpu_repeat, .passes = cpu_passes,
+    .gemm_prepare = cpu_gemm_prepare, .copy_gbps = cpu_copy_gbps, .profile_range = cpu_profile_range,
+};
+
+/* "model name" of x86, "CPU part" families of arm64 have no name there: the machine's architecture then. */
+static void cpu_name(char *name, size_t size)
+{
+    char line[256];
+    struct utsname machine;
+    snprintf(name, size, "%s", uname(&machine) == 0 ? machine.machine : "CPU");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (!file)
+        return;
+    while (fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) || !colon)
+            continue;
+        snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        break;
+    }
+    fclose(file);
+}
+
+enum attn_status backend_open_cpu(struct backend *be, struct attn_message *why)
+{
+    memset(be, 0, sizeof *be);
+    struct cpu_state *state = xcalloc(1, sizeof *state);
+    const long l3_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    state->flush_bytes = l3_bytes > FLUSH_BYTES_MIN / 2 ? 2 * (size_t)l3_bytes : FLUSH_BYTES_MIN;
+    state->flush = calloc(1, state->flush_bytes);
+    if (!state->flush) {
+        snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", state->flush_bytes);
+        free(state);
+        return ATTN_NO_MEMORY;
+    }
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    const char *limit = getenv("OMP_NUM_THREADS");
+    const long wanted = limit ? strtol(limit, NULL, 10) : 0;
+    be->ops = &cpu_ops;
+    be->state = state;
+    be->device.platform = ATTN_CPU;
+    be->device.threads = (int)(wanted > 0 ? wanted : cores > 0 ? cores : 1);
+    be->device.memory_bytes = (size_t)pages * (size_t)page_bytes;
+    be->info.memory_bytes = (double)be->device.memory_bytes;
+    be->info.multiprocessors = be->device.threads;
+    cpu_name(be->info.name, sizeof be->info.name);
+    snprintf(be->info.arch, sizeof be->info.arch, "cpu");
+    return ATTN_OK;
+}

@@ -1,0 +1,515 @@
+/* A CUDA device: runtime API calls and the kernels of reference/harness/harness_cuda.h. One stream, everything in order on it. */
+#include <cuda_profiler_api.h>
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* NVTX is headers alone; toolkits put together from wheels may lack them. */
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define RANGE_PUSH(name) nvtxRangePushA(name)
+#define RANGE_POP() nvtxRangePop()
+#else
+#define RANGE_PUSH(name) ((void)(name))
+#define RANGE_POP() ((void)0)
+#endif
+
+#include "cmd/device/backend.h"
+#include "cmd/base/log.h"
+#include "reference/harness/harness_cuda.h"
+
+/* A gate that nobody opens lets go after this long; a launch that waits for the device is found out by it. */
+#define GATE_LIMIT_NS UINT64_C(2000000000)
+
+enum { TABLE_KINDS = FILL_PEAK + 1, PASSES_MAX = 8 };
+
+struct gate { volatile int open, timed_out; };
+
+struct cuda_state {
+    cudaStream_t stream;
+    cudaEvent_t start, stop, pass_events[PASSES_MAX + 1];
+    struct gate *gate;          /* host-mapped */
+    struct gate *gate_device;
+    void *flush;
+    size_t flush_bytes;
+    float *tables[TABLE_KINDS][FILL_GEMM + 1]; /* quantile tables on the device, by (dist, tensor) */
+    unsigned long long *counter;               /* 8 bytes of device memory for sums */
+    struct harness_gemm *gemm[3];
+};
+
+static enum attn_status failed(struct attn_message *why, const char *what, cudaError_t error)
+{
+    if (error == cudaSuccess)
+        return ATTN_OK;
+    snprintf(why->text, sizeof why->text, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+    cudaGetLastError();
+    return error == cudaErrorMemoryAllocation ? ATTN_NO_MEMORY : ATTN_ERROR;
+}
+
+/* For a function that returns attn_status: returns its failure. */
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const enum attn_status try_status = failed(why, #call, (cudaError_t)(call));                                   \
+        if (try_status != ATTN_OK)                                                                                     \
+            return try_status;                                                                                         \
+    } while (0)
+
+static struct cuda_state *state_of(struct backend *be) { return be->state; }
+
+static enum attn_status synchronize(struct backend *be, const char *what, struct attn_message *why)
+{
+    return failed(why, what, cudaStreamSynchronize(state_of(be)->stream));
+}
+
+static void cuda_close(struct backend *be)
+{
+    struct cuda_state *s = be->state;
+    for (int i = 0; i < 3; i++)
+        if (s->gemm[i])
+            harness_gemm_destroy(s->gemm[i]);
+    for (int i = 0; i < TABLE_KINDS; i++)
+        for (int j = 0; j <= FILL_GEMM; j++)
+            cudaFree(s->tables[i][j]);
+    for (int i = 0; i <= PASSES_MAX; i++)
+        if (s->pass_events[i])
+            cudaEventDestroy(s->pass_events[i]);
+    if (s->start)
+        cudaEventDestroy(s->start);
+    if (s->stop)
+        cudaEventDestroy(s->stop);
+    cudaFree(s->flush);
+    cudaFree(s->counter);
+    cudaFreeHost(s->gate);
+    if (s->stream)
+        cudaStreamDestroy(s->stream);
+    free(s);
+    be->state = NULL;
+}
+
+static enum attn_status cuda_alloc(struct backend *be, size_t bytes, void **pointer, struct attn_message *why)
+{
+    (void)be;
+    *pointer = NULL;
+    const cudaError_t error = cudaMalloc(pointer, bytes ? bytes : 256);
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        snprintf(why->text, sizeof why->text, "out of device memory: %zu bytes", bytes);
+        return ATTN_NO_MEMORY;
+    }
+    return failed(why, "cudaMalloc", error);
+}
+
+static void cuda_release(struct backend *be, void *pointer)
+{
+    (void)be;
+    cudaFree(pointer);
+}
+
+static size_t cuda_free_bytes(struct backend *be)
+{
+    (void)be;
+    size_t available = 0, total = 0;
+    return cudaMemGetInfo(&available, &total) == cudaSuccess ? available : 0;
+}
+
+static enum attn_status cuda_upload(struct backend *be, void *to, const void *from, size_t bytes,
+                                    struct attn_message *why)
+{
+    TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state_of(be)->stream));
+    return synchronize(be, "upload", why);
+}
+
+static enum attn_status cuda_download(struct backend *be, void *to, const void *from, size_t bytes,
+                                      struct attn_message *why)
+{
+    TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, state_of(be)->stream));
+    return synchronize(be, "download", why);
+}
+
+static enum attn_status quantiles(struct backend *be, enum fill_dist dist, enum fill_tensor id, float **table,
+                                  float *gain, struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    float *host = xmalloc(FILL_TABLE_SIZE * sizeof *host);
+    enum attn_status status = ATTN_OK;
+    fill_table(dist, id, host, gain);
+    if (!s->tables[dist][id]) {
+        status = cuda_alloc(be, FILL_TABLE_SIZE * sizeof *host, (void **)&s->tables[dist][id], why);
+        if (status == ATTN_OK)
+            status = cuda_upload(be, s->tables[dist][id], host, FILL_TABLE_SIZE * sizeof *host, why);
+    }
+    *table = s->tables[dist][id];
+    free(host);
+    return status;
+}
+
+static enum attn_status cuda_fill(struct backend *be, struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch,
+                                  int64_t heads, int64_t len, int64_t head_dim, uint64_t seed, enum fill_dist dist,
+                                  enum fill_tensor id, struct attn_message *why)
+{
+    float *table = NULL, gain = 1;
+    const enum attn_status status = quantiles(be, dist, id, &table, &gain, why);
+    if (status != ATTN_OK)
+        return status;
+    TRY(harness_fill(tensor, dtype, batch, heads, len, head_dim, seed, id, gain, table, state_of(be)->stream));
+    return synchronize(be, "filling an input", why);
+}
+
+static enum attn_status cuda_round(struct backend *be, const float *from, struct attn_tensor to, enum attn_dtype dtype,
+                                   int64_t batch, int64_t heads, int64_t len, int64_t head_dim,
+                                   struct attn_message *why)
+{
+    TRY(harness_round(from, to, dtype, batch, heads, len, head_dim, state_of(be)->stream));
+    return synchronize(be, "rounding O", why);
+}
+
+static enum attn_status cuda_pattern(struct backend *be, void *buffer, size_t bytes, uint32_t pattern,
+                                     struct attn_message *why)
+{
+    TRY(harness_pattern(buffer, bytes, pattern, state_of(be)->stream));
+    return synchronize(be, "poisoning a buffer", why);
+}
+
+static enum attn_status read_counter(struct backend *be, uint64_t *value, struct attn_message *why)
+{
+    unsigned long long counted = 0;
+    const enum attn_status status = cuda_download(be, &counted, state_of(be)->counter, sizeof counted, why);
+    *value = counted;
+    return status;
+}
+
+static enum attn_status cuda_count_mismatch(struct backend *be, const void *buffer, size_t bytes, uint32_t pattern,
+                                            uint64_t *mismatches, struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    TRY(cudaMemsetAsync(s->counter, 0, sizeof *s->counter, s->stream));
+    TRY(harness_count_mismatch(buffer, bytes, pattern, s->counter, s->stream));
+    return read_counter(be, mismatches, why);
+}
+
+static enum attn_status cuda_hash(struct backend *be, struct attn_tensor tensor, size_t element_bytes, int64_t batch,
+                                  int64_t heads, int64_t len, int64_t head_dim, uint64_t *hash,
+                                  struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    TRY(cudaMemsetAsync(s->counter, 0, sizeof *s->counter, s->stream));
+    TRY(harness_hash(tensor, element_bytes, batch, heads, len, head_dim, s->counter, s->stream));
+    return read_counter(be, hash, why);
+}
+
+static enum attn_status cuda_compare(struct backend *be, const struct compare_job *job, struct compare_block *blocks,
+                                     struct attn_message *why)
+{
+    const size_t bytes = (size_t)(job->batch * job->heads * compare_blocks_per_head(job->len)) * sizeof *blocks;
+    void *device_blocks = NULL;
+    enum attn_status status = cuda_alloc(be, bytes, &device_blocks, why);
+    if (status != ATTN_OK)
+        return status;
+    status = failed(why, "compare_blocks_cuda",
+                    (cudaError_t)compare_blocks_cuda(job, device_blocks, state_of(be)->stream));
+    if (status == ATTN_OK)
+        status = cuda_download(be, blocks, device_blocks, bytes, why);
+    cuda_release(be, device_blocks);
+    return status;
+}
+
+static size_t cuda_reference_workspace(struct backend *be, const struct attn_problem *p, enum attn_mode mode)
+{
+    (void)be;
+    return reference_cuda_workspace_bytes(p, mode);
+}
+
+static enum attn_status cuda_reference(struct backend *be, const struct attn_problem *p, enum attn_mode mode,
+                                       const struct attn_tensors *tensors, const struct reference_outputs *out,
+                                       void *workspace, size_t workspace_bytes, struct attn_message *why)
+{
+    const enum attn_status status =
+        reference_cuda(p, mode, tensors, out, workspace, workspace_bytes, state_of(be)->stream, why);
+    return status == ATTN_OK ? synchronize(be, "the reference", why) : status;
+}
+
+/* Enqueues without waiting. */
+static enum attn_status enqueue(struct backend *be, const struct launcher *l, struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    if (l->graph)
+        return failed(why, "cudaGraphLaunch", cudaGraphLaunch(l->graph, s->stream));
+    if (!l->impl)
+        return harness_gemm_launch(s->gemm[l->request->problem->dtype], s->stream, why);
+    struct attn_run run = l->run;
+    run.stream = s->stream;
+    cudaGetLastError(); /* what an earlier refusal left behind is not this launch's */
+    const enum attn_status status = l->impl->launch(l->request, l->tensors, &run, why);
+    return status == ATTN_OK ? failed(why, l->impl->name, cudaGetLastError()) : status;
+}
+
+static enum attn_status cuda_launch(struct backend *be, const struct launcher *l, struct attn_message *why)
+{
+    const enum attn_status status = enqueue(be, l, why);
+    return status == ATTN_OK ? synchronize(be, l->impl ? l->impl->name : "gemm", why) : status;
+}
+
+static void cuda_uncapture(struct backend *be, struct launcher *l)
+{
+    (void)be;
+    if (l->graph)
+        cudaGraphExecDestroy(l->graph);
+    l->graph = NULL;
+}
+
+static enum attn_status cuda_capture(struct backend *be, struct launcher *l, struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    struct attn_message ignored;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    l->graph = NULL;
+    TRY(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal));
+    const enum attn_status enqueued = enqueue(be, l, &ignored);
+    const cudaError_t ended = cudaStreamEndCapture(s->stream, &graph);
+    if (enqueued == ATTN_OK && ended == cudaSuccess && cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess &&
+        cudaGraphUpload(exec, s->stream) == cudaSuccess)
+        l->graph = exec;
+    else if (exec)
+        cudaGraphExecDestroy(exec);
+    if (graph)
+        cudaGraphDestroy(graph);
+    cudaGetLastError();
+    return synchronize(be, "capturing a graph", why);
+}
+
+/* Between gate and opening everything is queued, so the device runs from start to stop without waiting for the host. */
+static enum attn_status cuda_sample(struct backend *be, const struct launcher *l, bool cold, double *time_ms,
+                                    struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    float elapsed_ms = 0;
+    s->gate->open = s->gate->timed_out = 0;
+    TRY(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
+    enum attn_status status = ATTN_OK;
+    if (cold)
+        status = failed(why, "flushing L2", (cudaError_t)harness_flush_l2(s->flush, s->flush_bytes, s->stream));
+    if (status == ATTN_OK)
+        status = failed(why, "cudaEventRecord", cudaEventRecord(s->start, s->stream));
+    if (status == ATTN_OK)
+        status = enqueue(be, l, why);
+    if (status == ATTN_OK)
+        status = failed(why, "cudaEventRecord", cudaEventRecord(s->stop, s->stream));
+    __atomic_store_n(&s->gate->open, 1, __ATOMIC_SEQ_CST);
+    if (status != ATTN_OK) {
+        cudaStreamSynchronize(s->stream);
+        return status;
+    }
+    status = synchronize(be, l->impl ? l->impl->name : "gemm", why);
+    if (status != ATTN_OK)
+        return status;
+    if (s->gate->timed_out) {
+        snprintf(why->text, sizeof why->text, "the launch waited for the device for %g s: a launch must only enqueue",
+                 (double)GATE_LIMIT_NS * 1e-9);
+        return ATTN_ERROR;
+    }
+    TRY(cudaEventElapsedTime(&elapsed_ms, s->start, s->stop));
+    *time_ms = elapsed_ms;
+    return ATTN_OK;
+}
+
+/* The queue holds about a thousand launches; enqueueing more waits for room, which costs the device nothing. */
+static enum attn_status cuda_repeat(struct backend *be, const struct launcher *l, int64_t count,
+                                    struct attn_message *why)
+{
+    enum attn_status status = ATTN_OK;
+    for (int64_t i = 0; i < count && status == ATTN_OK; i++)
+        status = enqueue(be, l, why);
+    const enum attn_status finished = synchronize(be, l->impl ? l->impl->name : "gemm", why);
+    return status == ATTN_OK ? finished : status;
+}
+
+struct pass_log { struct cuda_state *state; int count, max; char (*names)[16]; cudaError_t error; };
+
+static void pass_started(void *context, const char *name)
+{
+    struct pass_log *log = context;
+    if (log->count == log->max)
+        return;
+    snprintf(log->names[log->count], 16, "%s", name);
+    const cudaError_t error = cudaEventRecord(log->state->pass_events[log->count++], log->state->stream);
+    if (log->error == cudaSuccess)
+        log->error = error;
+}
+
+static enum attn_status cuda_passes(struct backend *be, const struct launcher *l, int max, char names[][16],
+                                    double *times_ms, int *count, struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    struct pass_log log = {.state = s, .max = max < PASSES_MAX ? max : PASSES_MAX, .names = names};
+    struct launcher traced = *l;
+    traced.graph = NULL;
+    traced.run.pass = pass_started;
+    traced.run.pass_context = &log;
+    *count = 0;
+    s->gate->open = s->gate->timed_out = 0;
+    TRY(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
+    enum attn_status status = enqueue(be, &traced, why);
+    const cudaError_t end = cudaEventRecord(s->pass_events[log.count], s->stream);
+    __atomic_store_n(&s->gate->open, 1, __ATOMIC_SEQ_CST);
+    const enum attn_status finished = synchronize(be, "timing the passes", why);
+    if (status == ATTN_OK)
+        status = finished;
+    if (status != ATTN_OK)
+        return status;
+    TRY(log.error);
+    TRY(end);
+    for (int i = 0; i < log.count; i++) {
+        float elapsed_ms = 0;
+        TRY(cudaEventElapsedTime(&elapsed_ms, s->pass_events[i], s->pass_events[i + 1]));
+        times_ms[i] = elapsed_ms;
+    }
+    *count = log.count;
+    return ATTN_OK;
+}
+
+static enum attn_status cuda_gemm_prepare(struct backend *be, enum attn_dtype dtype, double *flops,
+                                          struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    float *table = NULL, gain = 1;
+    enum attn_status status = ATTN_OK;
+    if (!s->gemm[dtype]) {
+        status = quantiles(be, FILL_NORMAL, FILL_GEMM, &table, &gain, why);
+        if (status != ATTN_OK)
+            return status;
+        s->gemm[dtype] = harness_gemm_create(dtype, table, why);
+        if (!s->gemm[dtype])
+            return ATTN_ERROR;
+    }
+    *flops = harness_gemm_flops(s->gemm[dtype]);
+    return ATTN_OK;
+}
+
+static double cuda_copy_gbps(struct backend *be)
+{
+    enum { REPEATS = 10 };
+    const size_t bytes = (size_t)1 << 30;
+    struct cuda_state *s = be->state;
+    struct attn_message ignored;
+    void *from = NULL, *to = NULL;
+    double best_gbps = NAN;
+    if (cuda_alloc(be, bytes, &from, &ignored) == ATTN_OK && cuda_alloc(be, bytes, &to, &ignored) == ATTN_OK &&
+        harness_pattern(from, bytes, 0x3c003c00u, s->stream) == 0) {
+        for (int i = 0; i < REPEATS; i++) {
+            float elapsed_ms = 0;
+            if (cudaEventRecord(s->start, s->stream) != cudaSuccess ||
+                cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s->stream) != cudaSuccess ||
+                cudaEventRecord(s->stop, s->stream) != cudaSuccess || cudaEventSynchronize(s->stop) != cudaSuccess ||
+                cudaEventElapsedTime(&elapsed_ms, s->start, s->stop) != cudaSuccess)
+                break;
+            best_gbps = fmax(best_gbps, 2.0 * (double)bytes / (double)elapsed_ms * 1e-6);
+        }
+    }
+    cudaFree(from);
+    cudaFree(to);
+    cudaGetLastError();
+    return best_gbps;
+}
+
+static void cuda_profile_range(struct backend *be, bool begin, const char *name)
+{
+    (void)be;
+    if (begin) {
+        cudaProfilerStart();
+        RANGE_PUSH(name);
+    } else {
+        RANGE_POP();
+        cudaProfilerStop();
+    }
+}
+
+static const struct backend_ops cuda_ops = {
+    .close = cuda_close, .alloc = cuda_alloc, .release = cuda_release, .free_bytes = cuda_free_bytes,
+    .upload = cuda_upload, .download = cuda_download, .fill = cuda_fill, .round = cuda_round,
+    .pattern = cuda_pattern, .count_mismatch = cuda_count_mismatch, .hash = cuda_hash, .compare = cuda_compare,
+    .reference_workspace = cuda_reference_workspace, .reference = cuda_reference, .launch = cuda_launch,
+    .capture = cuda_capture, .uncapture = cuda_uncapture, .sample = cuda_sample, .repeat = cuda_repeat, .passes = cuda_passes,
+    .gemm_prepare = cuda_gemm_prepare, .copy_gbps = cuda_copy_gbps, .profile_range = cuda_profile_range,
+};
+
+static enum attn_status describe(struct backend *be, int ordinal, struct attn_message *why)
+{
+    struct cudaDeviceProp p;
+    int driver = 0, runtime = 0;
+    TRY(cudaGetDeviceProperties(&p, ordinal));
+    TRY(cudaDriverGetVersion(&driver));
+    TRY(cudaRuntimeGetVersion(&runtime));
+    be->device.platform = ATTN_CUDA;
+    be->device.ordinal = ordinal;
+    be->device.sm = p.major * 10 + p.minor;
+    be->device.multiprocessors = p.multiProcessorCount;
+    be->device.threads = 1;
+    be->device.smem_per_block_bytes = p.sharedMemPerBlockOptin;
+    be->device.l2_bytes = (size_t)p.l2CacheSize;
+    be->device.memory_bytes = p.totalGlobalMem;
+    be->info.memory_bytes = (double)p.totalGlobalMem;
+    be->info.l2_bytes = p.l2CacheSize;
+    be->info.multiprocessors = p.multiProcessorCount;
+    be->info.compute_capability = be->device.sm;
+    snprintf(be->info.name, sizeof be->info.name, "%s", p.name);
+    snprintf(be->info.arch, sizeof be->info.arch, "sm_%d", be->device.sm);
+    snprintf(be->info.cuda, sizeof be->info.cuda, "%d.%d", runtime / 1000, runtime % 1000 / 10);
+    TRY(cudaDeviceGetPCIBusId(be->info.pci_bus_id, (int)sizeof be->info.pci_bus_id, ordinal));
+    if (driver < runtime)
+        log_warn("the driver supports CUDA %d.%d, this build uses %d.%d", driver / 1000, driver % 1000 / 10,
+                 runtime / 1000, runtime % 1000 / 10);
+    return ATTN_OK;
+}
+
+static enum attn_status open_resources(struct backend *be, struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    TRY(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
+    TRY(cudaEventCreate(&s->start));
+    TRY(cudaEventCreate(&s->stop));
+    for (int i = 0; i <= PASSES_MAX; i++)
+        TRY(cudaEventCreate(&s->pass_events[i]));
+    TRY(cudaHostAlloc((void **)&s->gate, sizeof *s->gate, cudaHostAllocMapped));
+    TRY(cudaHostGetDevicePointer((void **)&s->gate_device, s->gate, 0));
+    TRY(cudaMalloc((void **)&s->counter, sizeof *s->counter));
+    s->flush_bytes = 2 * be->device.l2_bytes;
+    TRY(cudaMalloc(&s->flush, s->flush_bytes));
+    /* Not zeros, which draw less power than any data. */
+    TRY(harness_pattern(s->flush, s->flush_bytes, 0x3f9d70a4u, s->stream));
+    const cudaError_t first = cudaStreamSynchronize(s->stream);
+    return failed(why, "the first kernel", first);
+}
+
+enum attn_status backend_open_cuda(struct backend *be, int ordinal, struct attn_message *why)
+{
+    int count = 0;
+    memset(be, 0, sizeof *be);
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || count == 0) {
+        snprintf(why->text, sizeof why->text, "no CUDA device: %s",
+                 error == cudaSuccess ? "none visible" : cudaGetErrorString(error));
+        cudaGetLastError();
+        return ATTN_ERROR;
+    }
+    if (ordinal >= count) {
+        snprintf(why->text, sizeof why->text, "cuda:%d: there are %d CUDA devices, numbered from 0", ordinal, count);
+        return ATTN_ERROR;
+    }
+    TRY(cudaSetDevice(ordinal));
+    enum attn_status status = describe(be, ordinal, why);
+    if (status != ATTN_OK)
+        return status;
+    be->ops = &cuda_ops;
+    be->state = xcalloc(1, sizeof(struct cuda_state));
+    status = open_resources(be, why);
+    if (status == ATTN_OK)
+        return ATTN_OK;
+    if (strstr(why->text, "cudaErrorNoKernelImageForDevice") || strstr(why->text, "cudaErrorInvalidDeviceFunction"))
+        snprintf(why->text, sizeof why->text, "cuda:%d (%s, sm_%d): this build has no code for its architecture",
+                 ordinal, be->info.name, be->device.sm);
+    cuda_close(be);
+    return ATTN_ERROR;
+}

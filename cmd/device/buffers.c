@@ -1,0 +1,388 @@
+/* Guarded buffers and the tensors of one problem. */
+#include "cmd/device/buffers.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/npy.h"
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const enum attn_status try_status = (call);                                                                    \
+        if (try_status != ATTN_OK)                                                                                     \
+            return try_status;                                                                                         \
+    } while (0)
+
+static const enum npy_type npy_types[] = {[ATTN_FP32] = NPY_FLOAT32, [ATTN_FP16] = NPY_FLOAT16, [ATTN_BF16] = NPY_UINT16};
+static const enum attn_dtype npy_dtypes[] = {[NPY_FLOAT32] = ATTN_FP32, [NPY_FLOAT16] = ATTN_FP16, [NPY_UINT16] = ATTN_BF16};
+
+/* npy_read and npy_write with this room's type of message. */
+static bool read_npy(const char *path, struct npy *file, struct attn_message *why)
+{
+    struct reason reason;
+    const bool good = npy_read(path, file, &reason);
+    if (!good)
+        snprintf(why->text, sizeof why->text, "%s", reason.text);
+    return good;
+}
+
+static enum attn_status write_npy(const char *path, const struct npy *file, struct attn_message *why)
+{
+    struct reason reason;
+    if (npy_write(path, file, &reason))
+        return ATTN_OK;
+    snprintf(why->text, sizeof why->text, "%s", reason.text);
+    return ATTN_ERROR;
+}
+
+static size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+enum attn_status buffer_alloc(struct backend *be, size_t bytes, struct buffer *buffer, struct attn_message *why)
+{
+    memset(buffer, 0, sizeof *buffer);
+    TRY(be->ops->alloc(be, 2 * (size_t)GUARD_BYTES + rounded(bytes), &buffer->base, why));
+    buffer->data = (char *)buffer->base + GUARD_BYTES;
+    buffer->bytes = bytes;
+    TRY(be->ops->pattern(be, buffer->base, GUARD_BYTES, CANARY_PATTERN, why));
+    const size_t end = bytes / 4 * 4; /* an end inside a word belongs to the data */
+    return be->ops->pattern(be, (char *)buffer->data + end, rounded(bytes) - end + GUARD_BYTES, CANARY_PATTERN, why);
+}
+
+void buffer_free(struct backend *be, struct buffer *buffer)
+{
+    if (buffer->base)
+        be->ops->release(be, buffer->base);
+    memset(buffer, 0, sizeof *buffer);
+}
+
+enum attn_status buffer_guards_broken(struct backend *be, const struct buffer *buffer, uint64_t *words,
+                                      struct attn_message *why)
+{
+    uint64_t before = 0, behind = 0;
+    const size_t end = (buffer->bytes + 3) / 4 * 4;
+    TRY(be->ops->count_mismatch(be, buffer->base, GUARD_BYTES, CANARY_PATTERN, &before, why));
+    TRY(be->ops->count_mismatch(be, (char *)buffer->data + end, rounded(buffer->bytes) - end + GUARD_BYTES,
+                                CANARY_PATTERN, &behind, why));
+    *words = before + behind;
+    return ATTN_OK;
+}
+
+struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum tensor_index index)
+{
+    const bool is_kv = index == INDEX_K || index == INDEX_V || index == INDEX_DK || index == INDEX_DV;
+    return (struct tensor_shape){p->batch, is_kv ? p->kv_heads : p->q_heads, is_kv ? p->kv_len : p->q_len, p->head_dim};
+}
+
+struct attn_tensor *tensor_of(struct attn_tensors *t, enum tensor_index index)
+{
+    struct attn_tensor *const all[INDEX_COUNT] = {&t->q, &t->k, &t->v, &t->o, &t->dout, &t->dq, &t->dk, &t->dv};
+    return all[index];
+}
+
+const char *tensor_index_name(enum tensor_index index)
+{
+    static const char *const names[INDEX_COUNT] = {"q", "k", "v", "o", "do", "dq", "dk", "dv"};
+    return names[index];
+}
+
+static struct attn_tensor strides_of(const struct plan_item *item, enum tensor_index index)
+{
+    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
+    struct attn_tensor t = problem_strides(item->problem.layout, s.heads, s.len, s.head_dim);
+    t.stride_batch += item->batch_gap;
+    return t;
+}
+
+static size_t bytes_of(const struct plan_item *item, enum tensor_index index)
+{
+    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
+    const struct attn_tensor t = strides_of(item, index);
+    return (size_t)problem_extent(&t, s.batch, s.heads, s.len, s.head_dim) * attn_dtype_bytes(item->problem.dtype);
+}
+
+static size_t lse_bytes(const struct plan_item *item)
+{
+    return (size_t)(item->problem.batch * item->problem.q_heads * item->problem.q_len) * sizeof(float);
+}
+
+static enum attn_status make_tensor(struct backend *be, const struct plan_item *item, enum tensor_index index,
+                                    struct tensor_set *set, struct attn_message *why)
+{
+    TRY(buffer_alloc(be, bytes_of(item, index), &set->buffers[index], why));
+    struct attn_tensor *tensor = tensor_of(&set->tensors, index);
+    *tensor = strides_of(item, index);
+    tensor->data = set->buffers[index].data;
+    return ATTN_OK;
+}
+
+static enum attn_status make_lse(struct backend *be, const struct plan_item *item, struct tensor_set *set,
+                                 struct attn_message *why)
+{
+    TRY(buffer_alloc(be, lse_bytes(item), &set->lse, why));
+    set->tensors.lse = set->lse.data;
+    return ATTN_OK;
+}
+
+/* Reads <dir>/<tensor>.npy and holds its shape against the problem's. */
+static bool read_input(const struct plan_item *item, enum tensor_index index, const char *dir, struct npy *file,
+                       struct attn_message *why)
+{
+    char *path = xasprintf("%s/%s.npy", dir, tensor_index_name(index));
+    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
+    const int64_t want[4] = {s.batch, s.heads, s.len, s.head_dim};
+    bool fits = read_npy(path, file, why);
+    if (fits && (file->dims != 4 || memcmp(file->shape, want, sizeof want))) {
+        snprintf(why->text, sizeof why->text, "%s: its shape is not [%lld, %lld, %lld, %lld]", path,
+                 (long long)want[0], (long long)want[1], (long long)want[2], (long long)want[3]);
+        npy_free(file);
+        fits = false;
+    }
+    for (int64_t i = 0; fits && i < s.batch * s.heads * s.len * s.head_dim; i++)
+        if (!isfinite(fill_load(file->data, npy_dtypes[file->type], i))) {
+            snprintf(why->text, sizeof why->text, "%s: element %lld is not finite: no result could be judged", path,
+                     (long long)i);
+            npy_free(file);
+            fits = false;
+        }
+    free(path);
+    return fits;
+}
+
+bool inputs_readable(const struct plan_item *item, const char *input_dir, struct attn_message *why)
+{
+    static const enum tensor_index inputs[] = {INDEX_Q, INDEX_K, INDEX_V, INDEX_DO};
+    for (int i = 0; i < (item->mode == ATTN_FWD ? 3 : 4); i++) {
+        struct npy file;
+        if (!read_input(item, inputs[i], input_dir, &file, why))
+            return false;
+        npy_free(&file);
+    }
+    return true;
+}
+
+/* A file's elements, arranged as the tensor lies in memory and rounded to the problem's dtype. */
+static enum attn_status upload_npy(struct backend *be, const struct plan_item *item, enum tensor_index index,
+                                   const char *dir, struct tensor_set *set, struct attn_message *why)
+{
+    struct npy file;
+    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
+    const struct attn_tensor *t = tensor_of(&set->tensors, index);
+    if (!read_input(item, index, dir, &file, why))
+        return ATTN_ERROR;
+    void *host = xcalloc(1, set->buffers[index].bytes);
+    int64_t n = 0;
+    for (int64_t b = 0; b < s.batch; b++)
+        for (int64_t h = 0; h < s.heads; h++)
+            for (int64_t i = 0; i < s.len; i++)
+                for (int64_t c = 0; c < s.head_dim; c++, n++)
+                    fill_store(host, item->problem.dtype,
+                               b * t->stride_batch + h * t->stride_head + i * t->stride_row + c,
+                               fill_load(file.data, npy_dtypes[file.type], n));
+    const enum attn_status status = be->ops->upload(be, set->buffers[index].data, host, set->buffers[index].bytes, why);
+    free(host);
+    npy_free(&file);
+    return status;
+}
+
+/* FILL_PEAK: row i of Q becomes 64 times the last key that a causal row i sees, on the host. */
+static enum attn_status plant_peaks(struct backend *be, const struct plan_item *item, struct tensor_set *set,
+                                    struct attn_message *why)
+{
+    const struct attn_problem *p = &item->problem;
+    const struct attn_tensor *q = &set->tensors.q, *k = &set->tensors.k;
+    const struct buffer *q_buffer = &set->buffers[INDEX_Q], *k_buffer = &set->buffers[INDEX_K];
+    char *q_host = xmalloc(q_buffer->bytes), *k_host = xmalloc(k_buffer->bytes);
+    enum attn_status status = be->ops->download(be, q_host, q_buffer->data, q_buffer->bytes, why);
+    if (status == ATTN_OK)
+        status = be->ops->download(be, k_host, k_buffer->data, k_buffer->bytes, why);
+    for (int64_t b = 0; b < p->batch && status == ATTN_OK; b++)
+        for (int64_t h = 0; h < p->q_heads; h++)
+            for (int64_t i = 0; i < p->q_len; i++) {
+                const int64_t diagonal = i + p->kv_len - p->q_len, j = diagonal < 0 ? 0 : diagonal;
+                const int64_t to = b * q->stride_batch + h * q->stride_head + i * q->stride_row;
+                const int64_t from = b * k->stride_batch + h / (p->q_heads / p->kv_heads) * k->stride_head +
+                                     j * k->stride_row;
+                for (int64_t c = 0; c < p->head_dim; c++)
+                    fill_store(q_host, p->dtype, to + c, 64 * fill_load(k_host, p->dtype, from + c));
+            }
+    if (status == ATTN_OK)
+        status = be->ops->upload(be, q_buffer->data, q_host, q_buffer->bytes, why);
+    free(q_host);
+    free(k_host);
+    return status;
+}
+
+static enum attn_status fill_input(struct backend *be, const struct plan_item *item, enum tensor_index index,
+                                   enum fill_tensor id, const char *input_dir, struct tensor_set *set,
+                                   struct attn_message *why)
+{
+    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
+    TRY(make_tensor(be, item, index, set, why));
+    if (input_dir)
+        return upload_npy(be, item, index, input_dir, set, why);
+    return be->ops->fill(be, *tensor_of(&set->tensors, index), item->problem.dtype, s.batch, s.heads, s.len,
+                         s.head_dim, item->seed, item->dist, id, why);
+}
+
+enum attn_status inputs_make(struct backend *be, const struct plan_item *item, const char *input_dir,
+                             struct tensor_set *set, struct attn_message *why)
+{
+    memset(set, 0, sizeof *set);
+    TRY(fill_input(be, item, INDEX_Q, FILL_Q, input_dir, set, why));
+    TRY(fill_input(be, item, INDEX_K, FILL_K, input_dir, set, why));
+    TRY(fill_input(be, item, INDEX_V, FILL_V, input_dir, set, why));
+    if (item->dist == FILL_PEAK && !input_dir)
+        TRY(plant_peaks(be, item, set, why));
+    if (item->mode == ATTN_FWD)
+        return ATTN_OK;
+    TRY(fill_input(be, item, INDEX_DO, FILL_DO, input_dir, set, why));
+    TRY(make_tensor(be, item, INDEX_O, set, why));
+    return make_lse(be, item, set, why);
+}
+
+enum attn_status outputs_make(struct backend *be, const struct plan_item *item, const struct tensor_set *inputs,
+                              struct tensor_set *set, struct attn_message *why)
+{
+    memset(set, 0, sizeof *set);
+    set->tensors = inputs->tensors;
+    if (item->mode == ATTN_FWD) {
+        TRY(make_tensor(be, item, INDEX_O, set, why));
+        TRY(make_lse(be, item, set, why));
+    } else {
+        TRY(make_tensor(be, item, INDEX_DQ, set, why));
+        TRY(make_tensor(be, item, INDEX_DK, set, why));
+        TRY(make_tensor(be, item, INDEX_DV, set, why));
+    }
+    return outputs_poison(be, set, why);
+}
+
+enum attn_status outputs_poison(struct backend *be, struct tensor_set *set, struct attn_message *why)
+{
+    for (int i = 0; i < INDEX_COUNT; i++)
+        if (set->buffers[i].base)
+            TRY(be->ops->pattern(be, set->buffers[i].data, set->buffers[i].bytes, POISON_PATTERN, why));
+    if (set->lse.base)
+        TRY(be->ops->pattern(be, set->lse.data, set->lse.bytes, POISON_PATTERN, why));
+    return ATTN_OK;
+}
+
+void tensor_set_free(struct backend *be, struct tensor_set *set)
+{
+    for (int i = 0; i < INDEX_COUNT; i++)
+        buffer_free(be, &set->buffers[i]);
+    buffer_free(be, &set->lse);
+}
+
+static enum attn_status hash_index(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                                   enum tensor_index index, uint64_t *hash, struct attn_message *why)
+{
+    struct attn_tensors tensors = set->tensors;
+    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
+    return be->ops->hash(be, *tensor_of(&tensors, index), attn_dtype_bytes(item->problem.dtype), s.batch, s.heads,
+                         s.len, s.head_dim, hash, why);
+}
+
+static enum attn_status hash_lse(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                                 uint64_t *hash, struct attn_message *why)
+{
+    const struct attn_problem *p = &item->problem;
+    const struct attn_tensor lse = {set->tensors.lse, p->q_heads * p->q_len, p->q_len, 1};
+    return be->ops->hash(be, lse, sizeof(float), p->batch, p->q_heads, p->q_len, 1, hash, why);
+}
+
+enum attn_status inputs_hash(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                             uint64_t *hash, struct attn_message *why)
+{
+    *hash = 0;
+    for (int i = 0; i < INDEX_COUNT; i++) {
+        uint64_t one = 0;
+        if (!set->buffers[i].base)
+            continue;
+        TRY(hash_index(be, item, set, (enum tensor_index)i, &one, why));
+        *hash = *hash * 31 + one;
+    }
+    if (set->lse.base) {
+        uint64_t one = 0;
+        TRY(hash_lse(be, item, set, &one, why));
+        *hash = *hash * 31 + one;
+    }
+    return ATTN_OK;
+}
+
+enum attn_status output_hash(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                             enum problem_tensor tensor, uint64_t *hash, struct attn_message *why)
+{
+    static const enum tensor_index index[TENSOR_COUNT] = {[TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ,
+                                                          [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
+    if (tensor == TENSOR_LSE)
+        return hash_lse(be, item, set, hash, why);
+    return hash_index(be, item, set, index[tensor], hash, why);
+}
+
+double tensor_set_bytes(const struct plan_item *item)
+{
+    double bytes = (double)lse_bytes(item);
+    const int last = item->mode == ATTN_FWD ? INDEX_O : INDEX_DV;
+    for (int i = 0; i <= last; i++)
+        bytes += (double)bytes_of(item, (enum tensor_index)i);
+    return bytes;
+}
+
+static enum attn_status dump_one(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                                 enum tensor_index index, const char *dir, struct attn_message *why)
+{
+    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
+    struct attn_tensors tensors = set->tensors;
+    const struct attn_tensor *t = tensor_of(&tensors, index);
+    const enum attn_dtype dtype = item->problem.dtype;
+    struct npy file = {.dims = 4, .shape = {s.batch, s.heads, s.len, s.head_dim}, .type = npy_types[dtype]};
+    file.bytes = (size_t)(s.batch * s.heads * s.len * s.head_dim) * attn_dtype_bytes(dtype);
+    file.data = xmalloc(file.bytes);
+    void *host = xmalloc(set->buffers[index].bytes);
+    enum attn_status status = be->ops->download(be, host, set->buffers[index].data, set->buffers[index].bytes, why);
+    int64_t n = 0;
+    for (int64_t b = 0; b < s.batch && status == ATTN_OK; b++)
+        for (int64_t h = 0; h < s.heads; h++)
+            for (int64_t i = 0; i < s.len; i++, n += s.head_dim)
+                memcpy((char *)file.data + (size_t)n * attn_dtype_bytes(dtype),
+                       (char *)host + (size_t)(b * t->stride_batch + h * t->stride_head + i * t->stride_row) *
+                                          attn_dtype_bytes(dtype),
+                       (size_t)s.head_dim * attn_dtype_bytes(dtype));
+    char *path = xasprintf("%s/%s.npy", dir, tensor_index_name(index));
+    if (status == ATTN_OK)
+        status = write_npy(path, &file, why);
+    free(path);
+    free(host);
+    npy_free(&file);
+    return status;
+}
+
+static enum attn_status dump_lse(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                                 const char *dir, struct attn_message *why)
+{
+    const struct attn_problem *p = &item->problem;
+    struct npy file = {.dims = 3, .shape = {p->batch, p->q_heads, p->q_len}, .type = NPY_FLOAT32};
+    file.bytes = set->lse.bytes;
+    file.data = xmalloc(file.bytes);
+    enum attn_status status = be->ops->download(be, file.data, set->lse.data, file.bytes, why);
+    char *path = xasprintf("%s/lse.npy", dir);
+    if (status == ATTN_OK)
+        status = write_npy(path, &file, why);
+    free(path);
+    npy_free(&file);
+    return status;
+}
+
+enum attn_status tensor_set_dump(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                                 const char *dir, struct attn_message *why)
+{
+    for (int i = 0; i < INDEX_COUNT; i++)
+        if (set->buffers[i].base)
+            TRY(dump_one(be, item, set, (enum tensor_index)i, dir, why));
+    return set->lse.base ? dump_lse(be, item, set, dir, why) : ATTN_OK;
+}

@@ -1,0 +1,69 @@
+/* The memory of one problem: guarded buffers, inputs made once, outputs poisoned before every checked or timed use. */
+#ifndef FABENCH_BUFFERS_H
+#define FABENCH_BUFFERS_H
+
+#include "cmd/device/backend.h"
+#include "cmd/plan/plan.h"
+#include "cmd/problem/problem.h"
+
+/* Every 16- and 32-bit piece of both patterns is a NaN, in fp16, bf16 and fp32: whatever reads them shows it. */
+#define POISON_PATTERN 0xFFFFFFFFu /* what an output holds before a launch */
+#define CANARY_PATTERN 0xFFC1FFC1u /* what lies before and behind every buffer */
+enum { GUARD_BYTES = 4096 };
+
+/* A device allocation of GUARD_BYTES + bytes rounded up to 256 + GUARD_BYTES; data points behind the first guard. */
+struct buffer {
+    void *base, *data;
+    size_t bytes;
+};
+
+enum attn_status buffer_alloc(struct backend *, size_t bytes, struct buffer *, struct attn_message *why);
+void buffer_free(struct backend *, struct buffer *);
+/* 32-bit words of both guards, and of the slack behind the end, that no longer hold the canary. */
+enum attn_status buffer_guards_broken(struct backend *, const struct buffer *, uint64_t *words,
+                                      struct attn_message *why);
+
+/* The shape of tensor number `index` (0..7: q k v o dout dq dk dv) of a problem. */
+enum tensor_index { INDEX_Q, INDEX_K, INDEX_V, INDEX_O, INDEX_DO, INDEX_DQ, INDEX_DK, INDEX_DV, INDEX_COUNT };
+struct tensor_shape { int64_t batch, heads, len, head_dim; };
+struct tensor_shape tensor_shape_of(const struct attn_problem *, enum tensor_index);
+struct attn_tensor *tensor_of(struct attn_tensors *, enum tensor_index);
+const char *tensor_index_name(enum tensor_index);
+
+/* A set of buffers for some tensors of one problem, with the tensors that point into them. */
+struct tensor_set {
+    struct attn_tensors tensors;
+    struct buffer buffers[INDEX_COUNT];
+    struct buffer lse;
+};
+
+/* Inputs of a mode: q k v (fwd), q k v o lse dout (bwd; o and lse are filled by the reference). Filled from the seed or,
+ * with input_dir, from <input_dir>/{q,k,v,do}.npy. */
+enum attn_status inputs_make(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
+                             struct attn_message *why);
+/* Are <input_dir>'s files fit for this item? Looked at before any work; false with a sentence naming the file. */
+bool inputs_readable(const struct plan_item *, const char *input_dir, struct attn_message *why);
+
+/* Outputs of a mode: o lse (fwd) or dq dk dv (bwd), poisoned. The inputs' tensors are copied in beside them, so that
+ * `outputs->tensors` is what a launch gets. */
+enum attn_status outputs_make(struct backend *, const struct plan_item *, const struct tensor_set *inputs,
+                              struct tensor_set *outputs, struct attn_message *why);
+enum attn_status outputs_poison(struct backend *, struct tensor_set *, struct attn_message *why);
+/* Frees the buffers this set owns. */
+void tensor_set_free(struct backend *, struct tensor_set *);
+
+/* One number over every element of the inputs; a launch must not change it. */
+enum attn_status inputs_hash(struct backend *, const struct plan_item *, const struct tensor_set *, uint64_t *hash,
+                             struct attn_message *why);
+/* Hash of one output tensor. */
+enum attn_status output_hash(struct backend *, const struct plan_item *, const struct tensor_set *,
+                             enum problem_tensor, uint64_t *hash, struct attn_message *why);
+
+/* Bytes of inputs and of one set of outputs, for --dry-run and for the out-of-memory sentence. */
+double tensor_set_bytes(const struct plan_item *);
+
+/* Writes the tensors of a set that have buffers as <dir>/<name>.npy ([batch, heads, len, head_dim], C order). */
+enum attn_status tensor_set_dump(struct backend *, const struct plan_item *, const struct tensor_set *,
+                                 const char *dir, struct attn_message *why);
+
+#endif

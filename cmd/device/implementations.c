@@ -1,0 +1,241 @@
+/* Names -> implementations; loading libraries. */
+#include "cmd/device/implementations.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/nearest.h"
+#include "reference/registry.h"
+
+static const struct attn_impl *find(const struct impls *impls, const char *name, int platform)
+{
+    for (int i = 0; i < impls->count; i++)
+        if (!strcmp(impls->all[i]->name, name) && (platform < 0 || (int)impls->all[i]->platform == platform))
+            return impls->all[i];
+    return NULL;
+}
+
+static void add(struct impls *impls, const struct attn_impl *impl)
+{
+    impls->all = xrealloc(impls->all, (unsigned long)(impls->count + 1) * sizeof *impls->all);
+    impls->all[impls->count++] = impl;
+}
+
+/* The word in a variant's place that asks for request.deterministic, of that slot alone: so both modes of a kernel run in
+ * the rounds of one run. */
+static const char DETERMINISTIC[] = "deterministic";
+
+/* One row of a library's table: usable, or the reason why not. */
+static const char *unusable(const struct impls *impls, const struct attn_impl *impl)
+{
+    static const char *const reserved[] = {"fused", "naive", "cudnn", "null", "gemm", "reference"};
+    if (impl->abi != ATTN_ABI)
+        return "was built for another ABI number";
+    if (!impl->accepts || !impl->workspace_bytes || !impl->launch || (impl->prepare && !impl->release))
+        return "lacks a required function";
+    if (strlen(impl->name) >= sizeof((struct impl_slot *)0)->name ||
+        strspn(impl->name, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(impl->name))
+        return "has a name that is not [a-z0-9_]+";
+    if (find(impls, impl->name, (int)impl->platform))
+        return "has a name that is taken";
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
+        if (!strcmp(impl->name, reserved[i]))
+            return "has a name that this program keeps for its own";
+    for (const struct attn_variant *v = impl->variants; v && v->name; v++)
+        if (!strcmp(v->name, DETERMINISTIC))
+            return "has a variant of a name that this program keeps for its own";
+    return NULL;
+}
+
+static int load(struct impls *impls, const char *path)
+{
+    /* Without a slash dlopen would search the system's folders; a path means this file. */
+    char *file = strchr(path, '/') ? xstrdup(path) : xasprintf("./%s", path);
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    free(file);
+    if (!library) {
+        log_error("--impl-lib %s: %s", path, dlerror());
+        return EXIT_USAGE;
+    }
+    impls->libraries = xrealloc(impls->libraries, (unsigned long)(impls->library_count + 1) * sizeof(void *));
+    impls->libraries[impls->library_count++] = library;
+    fabench_impls_function function;
+    *(void **)&function = dlsym(library, "fabench_impls");
+    if (!function) {
+        log_error("--impl-lib %s: does not export fabench_impls (see kernels/attention.h)", path);
+        return EXIT_USAGE;
+    }
+    const struct attn_impl *rows = function(ATTN_ABI);
+    if (!rows) {
+        log_error("--impl-lib %s: does not serve ABI %d of this program", path, ATTN_ABI);
+        return EXIT_USAGE;
+    }
+    if (rows->abi != ATTN_ABI) { /* before the name: another ABI may have another layout */
+        log_error("--impl-lib %s: its table has ABI %d, this program needs %d", path, rows->abi, ATTN_ABI);
+        return EXIT_USAGE;
+    }
+    if (!rows->name) {
+        log_error("--impl-lib %s: its table is empty", path);
+        return EXIT_USAGE;
+    }
+    for (; rows->name; rows++) {
+        const char *reason = unusable(impls, rows);
+        if (reason) {
+            log_error("--impl-lib %s: implementation '%.40s' %s", path, rows->name, reason);
+            return EXIT_USAGE;
+        }
+        add(impls, rows);
+    }
+    return EXIT_OK;
+}
+
+int impls_load(const struct name_list *libraries, struct impls *impls)
+{
+    memset(impls, 0, sizeof *impls);
+    const struct reference_row *const references = reference_registry();
+    for (const struct reference_row *row = references; row->impl; row++)
+        if (row->role == ROLE_NAIVE)
+            add(impls, row->impl);
+    for (const struct attn_impl *const *impl = attn_registry(); *impl; impl++)
+        add(impls, *impl);
+    for (const struct reference_row *row = references; row->impl; row++)
+        if (row->role != ROLE_NAIVE)
+            add(impls, row->impl);
+    int status = EXIT_OK;
+    for (int i = 0; i < libraries->count && status == EXIT_OK; i++)
+        status = load(impls, libraries->names[i]);
+    if (status != EXIT_OK)
+        impls_free(impls);
+    return status;
+}
+
+void impls_free(struct impls *impls)
+{
+    /* Libraries stay open: their threads and exit handlers may still run. */
+    free(impls->libraries);
+    free(impls->all);
+    memset(impls, 0, sizeof *impls);
+}
+
+static void unknown(const struct impls *impls, const char *name, enum attn_platform platform)
+{
+    const char **names = xmalloc((unsigned long)(impls->count + 1) * sizeof *names);
+    int count = 0;
+    names[count++] = "fused";
+    for (int i = 0; i < impls->count; i++)
+        if (impls->all[i]->platform == platform)
+            names[count++] = impls->all[i]->name;
+    const char *near = nearest_name(name, names, count);
+    const char *where = platform == ATTN_CUDA ? "CUDA" : "the CPU";
+    if (find(impls, name, -1))
+        log_error("--impl %s: does not run on %s; 'fabench list' shows what does", name, where);
+    else if (near)
+        log_error("--impl %s: unknown implementation, did you mean %s? ('fabench list' shows all)", name, near);
+    else
+        log_error("--impl %s: unknown implementation; 'fabench list' shows all", name);
+    free(names);
+}
+
+/* The part of a slot's name behind the colon; NULL without one. */
+static const char *variant_of(const struct impl_slot *slot)
+{
+    const char *colon = strchr(slot->name, ':');
+    return colon ? colon + 1 : NULL;
+}
+
+static bool is_deterministic(const struct impl_slot *slot)
+{
+    return variant_of(slot) && !strcmp(variant_of(slot), DETERMINISTIC);
+}
+
+/* False, with a sentence, when the implementation has no variant of the name that the slot asks for. */
+static bool check_variant(const struct impl_slot *slot)
+{
+    const struct attn_impl *impl = slot->impl;
+    const char *variant = variant_of(slot);
+    if (!variant || !impl || is_deterministic(slot))
+        return true;
+    const char *names[64] = {NULL};
+    int count = 0;
+    for (const struct attn_variant *v = impl->variants; v && v->name && count < 64; v++) {
+        if (!strcmp(v->name, variant))
+            return true;
+        names[count++] = v->name;
+    }
+    const char *near = nearest_name(variant, names, count);
+    if (count == 0)
+        log_error("--impl %s: %s has no variants", slot->name, impl->name);
+    else if (near)
+        log_error("--impl %s: unknown variant, did you mean %s:%s? ('fabench list' shows all)", slot->name, impl->name, near);
+    else
+        log_error("--impl %s: unknown variant; 'fabench list' shows all", slot->name);
+    return false;
+}
+
+int impls_select(const struct impls *impls, const struct name_list *names, enum attn_platform platform,
+                 struct impl_slot *slots, int *count)
+{
+    static const char *const defaults[] = {"naive", "fused", "cudnn"};
+    const int wanted = names->count ? names->count : (int)(sizeof defaults / sizeof defaults[0]);
+    *count = 0;
+    if (wanted > IMPL_MAX_SLOTS) {
+        log_error("--impl: %d implementations, at most %d", wanted, IMPL_MAX_SLOTS);
+        return EXIT_USAGE;
+    }
+    for (int i = 0; i < wanted; i++) {
+        const char *name = names->count ? names->names[i] : defaults[i];
+        struct impl_slot *slot = &slots[*count];
+        char base[sizeof slot->name];
+        *slot = (struct impl_slot){.is_named = names->count > 0};
+        if (strlen(name) >= sizeof slot->name) {
+            log_error("--impl %s: longer than %zu characters", name, sizeof slot->name - 1);
+            return EXIT_USAGE;
+        }
+        snprintf(slot->name, sizeof slot->name, "%s", name);
+        snprintf(base, sizeof base, "%.*s", (int)strcspn(name, ":"), name);
+        slot->impl = find(impls, base, (int)platform);
+        if (!check_variant(slot))
+            return EXIT_USAGE;
+        const bool is_alias = !strcmp(name, "fused");
+        if (!slot->impl && !is_alias) {
+            if (!slot->is_named)
+                continue; /* a default that this build or platform does not have */
+            if (!strcmp(base, "fused"))
+                log_error("--impl %s: what follows the colon belongs to a kernel; name it ('fabench list' shows them)", name);
+            else
+                unknown(impls, base, platform);
+            return EXIT_USAGE;
+        }
+        for (int j = 0; j < *count; j++)
+            if (!strcmp(slots[j].name, name)) {
+                log_error("--impl: %s twice", name);
+                return EXIT_USAGE;
+            }
+        (*count)++;
+    }
+    return EXIT_OK;
+}
+
+const char *impl_recorded_name(const struct impl_slot *slot, const struct attn_impl *impl)
+{
+    return variant_of(slot) || !impl ? slot->name : impl->name;
+}
+
+const struct attn_impl *impl_resolve(const struct impl_slot *slot, struct attn_request *request,
+                                     struct attn_message *why)
+{
+    if (is_deterministic(slot))
+        request->deterministic = true;
+    else if (variant_of(slot))
+        request->variant = variant_of(slot);
+    if (slot->impl)
+        return slot->impl->accepts(request, why) == ATTN_OK ? slot->impl : NULL;
+    snprintf(why->text, sizeof why->text, "no fused kernel for this platform in this build");
+    for (const struct attn_impl *const *impl = attn_registry(); *impl; impl++)
+        if ((*impl)->platform == request->device->platform && (*impl)->accepts(request, why) == ATTN_OK)
+            return *impl;
+    return NULL;
+}

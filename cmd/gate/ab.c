@@ -1,0 +1,438 @@
+/* Checks and pairs. */
+#include "cmd/gate/ab.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/gate/ab_report.h"
+#include "cmd/base/clock.h"
+#include "cmd/base/log.h"
+#include "cmd/gate/fresh_process.h"
+#include "cmd/gate/verdicts.h"
+
+/* ---- the checked runs ---- */
+
+static enum fate fate_of(const struct record_row *row)
+{
+    if (strcmp(row->status, "ok") == 0)
+        return strcmp(row->check, "fail") == 0 ? FATE_FAIL : FATE_PASS;
+    return strcmp(row->status, "error") == 0 || strcmp(row->status, "timeout") == 0 ? FATE_ERROR : FATE_REFUSED;
+}
+
+/* Why a row is not well, in words. */
+static void reason_of(const struct record_row *row, char *reason, size_t size)
+{
+    reason[0] = 0;
+    for (int i = 0; i < row->tensor_count && !reason[0]; i++)
+        snprintf(reason, size, "%s", row->tensors[i].failure);
+    if (!reason[0] && row->reason[0])
+        snprintf(reason, size, "%s", row->reason);
+    if (!reason[0] && strcmp(row->check, "fail") == 0)
+        snprintf(reason, size, "%s is %.3g times its bound", row->err_tensor, row->err_used);
+}
+
+static struct ab_case *find_case(struct ab *a, const char *key, const char *impl)
+{
+    for (int i = 0; i < a->case_count; i++)
+        if (strcmp(a->cases[i].key, key) == 0 && strcmp(a->cases[i].impl, impl) == 0)
+            return &a->cases[i];
+    return NULL;
+}
+
+/* The command that compares this case alone. */
+static void make_repro(const struct ab_setup *s, const struct record_row *r, struct ab_case *c)
+{
+    const struct options *o = s->options;
+    const char *problem = strstr(r->repro, " --mode "); /* what follows the implementation: all that tells it from others */
+    const bool is_cut = strlen(r->repro) >= sizeof r->repro - 1; /* long paths; then no command rather than another one */
+    const int length = snprintf(c->repro, sizeof c->repro, "fabench ab '%s' '%s'%s%s --impl %s%s", s->sides[AB_OLD].path,
+                                s->sides[AB_NEW].path, o->preset == PRESET_NONE ? "" : " --preset ",
+                                o->preset == PRESET_NONE ? "" : option_preset_name(o->preset), c->impl,
+                                problem ? problem : "");
+    if (is_cut || length < 0 || (size_t)length >= sizeof c->repro)
+        c->repro[0] = 0;
+    char *mine = strstr(c->repro, " --sustain-s "); /* which ab gives its processes and does not take */
+    if (mine) {
+        const char *rest = strchr(mine + strlen(" --sustain-s "), ' ');
+        memmove(mine, rest ? rest : "", rest ? strlen(rest) + 1 : 1);
+    }
+}
+
+/* Rows of one side's checked run; problems are numbered in the order in which they appear, which is the plan's. */
+static int take_checks(struct ab *a, int side, const struct record_file *records)
+{
+    char key[CASE_KEY_SIZE], last_key[CASE_KEY_SIZE] = "";
+    int point = -1;
+    for (int i = 0; i < records->count; i++) {
+        const struct record_row *row = &records->rows[i];
+        const char *subject = ab_subject_of(&a->setup, row);
+        case_problem_key(row, key, sizeof key);
+        if (strcmp(key, last_key) != 0)
+            point++;
+        memcpy(last_key, key, sizeof key);
+        if (!subject || subject == a->setup.control)
+            continue;
+        struct ab_case *c = find_case(a, key, subject);
+        if (!c) {
+            a->cases = xrealloc(a->cases, (unsigned long)(a->case_count + 1) * sizeof *a->cases);
+            c = &a->cases[a->case_count++];
+            memset(c, 0, sizeof *c);
+            memcpy(c->key, key, sizeof key);
+            snprintf(c->impl, sizeof c->impl, "%s", subject);
+            case_label(row, c->label, sizeof c->label);
+            c->point = point;
+            c->series = -1;
+            make_repro(&a->setup, row, c);
+        } else if (c->fate[side] != FATE_NONE) {
+            log_error("ab %s: its record has %s %s twice", a->setup.sides[side].path, c->impl, c->label);
+            return EXIT_NOT_COMPARABLE;
+        } else if (c->point != point) {
+            log_error("ab: OLD and NEW make another plan of the same options (%s): they cannot be compared", c->label);
+            return EXIT_NOT_COMPARABLE;
+        }
+        c->fate[side] = fate_of(row);
+        reason_of(row, c->reason[side], sizeof c->reason[side]);
+    }
+    a->point_count = point + 1 > a->point_count ? point + 1 : a->point_count;
+    return EXIT_OK;
+}
+
+static bool control_ran(const struct ab *a, const struct record_file *records)
+{
+    for (int i = 0; i < records->count; i++)
+        if (ab_subject_of(&a->setup, &records->rows[i]) == a->setup.control && case_is_timed(&records->rows[i]))
+            return true;
+    return false;
+}
+
+static void drop_cases(struct ab *a)
+{
+    free(a->cases);
+    a->cases = NULL;
+    a->case_count = a->point_count = 0;
+}
+
+/* Each side once. A side whose build or machine has not got the control is asked again without one. */
+static int check_sides(struct ab *a)
+{
+    struct record_file records;
+    struct attn_message why[AB_SIDES] = {{""}, {""}};
+    bool refused[AB_SIDES] = {false, false};
+    for (int side = 0; side < AB_SIDES; side++) {
+        char progress[80];
+        snprintf(progress, sizeof progress, "checking %s", a->setup.sides[side].name);
+        const struct ab_task task = {.side = side, .is_check = true, .progress = progress};
+        int code = ab_unit(&a->setup, &task, &records, &why[side]);
+        const bool lacks = a->setup.control && (code == EXIT_USAGE || (code == EXIT_OK && !control_ran(a, &records)));
+        if (lacks) {
+            if (code == EXIT_OK)
+                record_file_free(&records);
+            a->setup.control = NULL;
+            drop_cases(a);
+            side = -1; /* both again: the members of the rounds must be the same */
+            refused[AB_OLD] = refused[AB_NEW] = false;
+            continue;
+        }
+        if (code == EXIT_USAGE) {
+            refused[side] = true;
+            continue;
+        }
+        if (code == EXIT_OK) {
+            code = take_checks(a, side, &records);
+            record_file_free(&records);
+        }
+        if (code != EXIT_OK)
+            return code;
+    }
+    for (int side = 0; side < AB_SIDES; side++)
+        if (refused[side]) {
+            log_error("ab %s %s: refuses these options: %s", a->setup.sides[side].name, a->setup.sides[side].path,
+                      why[side].text);
+            return refused[!side] ? EXIT_USAGE : EXIT_NOT_COMPARABLE;
+        }
+    return EXIT_OK;
+}
+
+/* ---- pairs ---- */
+
+/* What one process measured of a case: its own row, and the GEMM's and the control's beside it. */
+struct measured {
+    struct decide_value value;
+    double clock_mhz, gemm_tflops;
+};
+
+struct side_result {
+    struct measured *cases;          /* by case */
+    struct decide_value *controls;   /* by point */
+    double *gemm_tflops;             /* by point */
+    double throttled_pct;            /* the largest of any row */
+};
+
+static void clear_result(const struct ab *a, struct side_result *r)
+{
+    const struct decide_value nothing = {NAN, NAN, NAN};
+    r->cases = xmalloc((unsigned long)(a->case_count + 1) * sizeof *r->cases);
+    r->controls = xmalloc((unsigned long)(a->point_count + 1) * sizeof *r->controls);
+    r->gemm_tflops = xmalloc((unsigned long)(a->point_count + 1) * sizeof *r->gemm_tflops);
+    r->throttled_pct = 0;
+    for (int i = 0; i < a->case_count; i++)
+        r->cases[i] = (struct measured){nothing, NAN, NAN};
+    for (int i = 0; i < a->point_count; i++) {
+        r->controls[i] = nothing;
+        r->gemm_tflops[i] = NAN;
+    }
+}
+
+static void free_result(struct side_result *r)
+{
+    free(r->cases);
+    free(r->controls);
+    free(r->gemm_tflops);
+}
+
+static int point_of(const struct ab *a, const char *key)
+{
+    for (int i = 0; i < a->case_count; i++)
+        if (strcmp(a->cases[i].key, key) == 0)
+            return a->cases[i].point;
+    return -1;
+}
+
+/* How many times as fast as the control in the same rounds; NaN where the record does not say. */
+static double over_control(const struct ab_setup *s, const struct record_row *row)
+{
+    if (s->control && strcmp(s->control, "naive") == 0)
+        return row->speedup_vs_naive;
+    return s->control && strcmp(s->control, row->peer) == 0 ? row->speedup_vs_peer : NAN;
+}
+
+static void take_times(struct ab *a, const struct record_file *records, struct side_result *result)
+{
+    char key[CASE_KEY_SIZE];
+    for (int i = 0; i < records->count; i++) {
+        const struct record_row *row = &records->rows[i];
+        const char *subject = ab_subject_of(&a->setup, row);
+        const int point = point_of(a, case_problem_key(row, key, sizeof key));
+        if (!subject || point < 0 || !case_is_timed(row))
+            continue;
+        const struct decide_value value = {row->time_ms, row->pct_of_gemm,
+                                           subject == a->setup.control ? NAN : over_control(&a->setup, row)};
+        result->throttled_pct = fmax(result->throttled_pct, row->throttled_pct); /* fmax passes over NaN */
+        result->gemm_tflops[point] = row->gemm_tflops;
+        if (subject == a->setup.control)
+            result->controls[point] = value;
+        else
+            result->cases[find_case(a, key, subject) - a->cases] =
+                (struct measured){value, row->sm_clock_mhz, row->gemm_tflops};
+    }
+}
+
+/* Points of the cases that are still open, in the plan's order; returns their number. */
+static int open_points(const struct ab *a, int *points)
+{
+    int count = 0;
+    for (int p = 0; p < a->point_count; p++)
+        for (int i = 0; i < a->case_count; i++)
+            if (a->cases[i].point == p && a->cases[i].series >= 0 &&
+                a->series[a->cases[i].series].state == DECIDE_OPEN) {
+                points[count++] = p;
+                break;
+            }
+    return count;
+}
+
+/* One process of one side; every open case must be in it. */
+static int measure(struct ab *a, int side, const int *points, int point_count, struct side_result *result)
+{
+    struct record_file records;
+    struct attn_message why = {""};
+    char progress[160], left[60] = "";
+    if (a->pair_s > 0 && a->run.pairs < a->rules.pairs_min)
+        snprintf(left, sizeof left, ", about %.0f s to pair %d", a->pair_s * (a->rules.pairs_min - a->run.pairs),
+                 a->rules.pairs_min);
+    snprintf(progress, sizeof progress, "pair %d of %d..%d: %s, %d of %d problems%s", a->run.pairs + 1,
+             a->rules.pairs_min, a->rules.pairs_max, a->setup.sides[side].name, point_count, a->point_count, left);
+    const struct ab_task task = {.side = side, .points = point_count < a->point_count ? points : NULL,
+                                 .point_count = point_count, .progress = progress};
+    const int code = ab_unit(&a->setup, &task, &records, &why);
+    if (code == EXIT_USAGE)
+        log_error("ab %s %s: process %d refuses its options: %s", a->setup.sides[side].name,
+                  a->setup.sides[side].path, a->setup.units, why.text);
+    if (code != EXIT_OK)
+        return code == EXIT_USAGE ? EXIT_NOT_COMPARABLE : code;
+    take_times(a, &records, result);
+    record_file_free(&records);
+    for (int i = 0; i < a->case_count; i++) {
+        const struct ab_case *c = &a->cases[i];
+        if (c->series < 0 || a->series[c->series].state != DECIDE_OPEN || !isnan(result->cases[i].value.time_ms))
+            continue;
+        log_error("ab %s %s: process %d has no time of %s %s, which ran when it was checked", a->setup.sides[side].name,
+                  a->setup.sides[side].path, a->setup.units, c->impl, c->label);
+        return EXIT_DEVICE;
+    }
+    return EXIT_OK;
+}
+
+/* The control's difference: its ratio to the GEMM where it has one; without a control the GEMM's own time. */
+static double control_difference(struct ab *a, const struct side_result *from, const struct side_result *to)
+{
+    double *d = xmalloc((unsigned long)(a->point_count + 1) * sizeof *d);
+    bool is_paired = false;
+    for (int p = 0; p < a->point_count; p++) {
+        bool paired = false;
+        if (a->setup.control)
+            d[p] = decide_difference(&from->controls[p], &to->controls[p], &paired);
+        else
+            d[p] = log(from->gemm_tflops[p] / to->gemm_tflops[p]);
+        is_paired |= paired;
+    }
+    const double mean = decide_mean(d, a->point_count);
+    free(d);
+    a->run.control_is_paired = is_paired && (a->run.control_is_paired || a->run.pairs == 0);
+    return mean;
+}
+
+static void take_pair(struct ab *a, const struct side_result results[AB_SIDES])
+{
+    double *d = xmalloc((unsigned long)(a->timed_count + 1) * sizeof *d);
+    double *witness = xmalloc((unsigned long)(a->timed_count + 1) * sizeof *witness);
+    bool is_whole = true;
+    for (int i = 0; i < a->case_count; i++) {
+        struct ab_case *c = &a->cases[i];
+        bool is_paired;
+        if (c->series < 0)
+            continue;
+        d[c->series] = witness[c->series] = NAN;
+        if (a->series[c->series].state != DECIDE_OPEN) {
+            is_whole = false;
+            continue;
+        }
+        const struct measured *const from = &results[AB_OLD].cases[i], *const to = &results[AB_NEW].cases[i];
+        d[c->series] = decide_difference(&from->value, &to->value, &is_paired);
+        witness[c->series] = decide_witness(&from->value, &to->value);
+        c->log_ms[AB_OLD] += log(from->value.time_ms);
+        c->log_ms[AB_NEW] += log(to->value.time_ms);
+        if (from->clock_mhz > 0 && to->clock_mhz > 0) {
+            c->log_mhz[AB_OLD] += log(from->clock_mhz);
+            c->log_mhz[AB_NEW] += log(to->clock_mhz);
+            c->clocks++;
+        }
+    }
+    /* Pairs with all configurations make the geomean; later ones have the difficult ones alone. */
+    if (is_whole)
+        a->pair_means[a->pair_count++] = decide_mean(d, a->timed_count);
+    decide_pair(&a->run, d, witness, control_difference(a, &results[AB_OLD], &results[AB_NEW]));
+    free(d);
+    free(witness);
+}
+
+static int measure_pair(struct ab *a, int *points)
+{
+    struct side_result results[AB_SIDES];
+    const int point_count = open_points(a, points);
+    const int first = a->run.pairs % 2 ? AB_NEW : AB_OLD; /* ABBA */
+    const double start_ms = clock_ms();
+    int code = EXIT_OK;
+    for (int side = 0; side < AB_SIDES; side++)
+        clear_result(a, &results[side]);
+    for (int n = 0; n < AB_SIDES && code == EXIT_OK; n++) {
+        const int side = n ? !first : first;
+        code = measure(a, side, points, point_count, &results[side]);
+    }
+    a->pair_s = 1e-3 * (clock_ms() - start_ms);
+    if (code == EXIT_OK) {
+        const double throttled = fmax(results[AB_OLD].throttled_pct, results[AB_NEW].throttled_pct);
+        if (!(throttled > a->rules.throttled_pct))
+            take_pair(a, results);
+        else if (a->repeats++ < a->rules.repeats_max)
+            log_warn("pair %d under thermal slowdown (%.1f %% of a problem's time): repeated", a->run.pairs + 1,
+                     throttled);
+        else
+            a->gave_up = true;
+    }
+    for (int side = 0; side < AB_SIDES; side++)
+        free_result(&results[side]);
+    return code;
+}
+
+static int measure_pairs(struct ab *a)
+{
+    int *points = xmalloc((unsigned long)(a->point_count + 1) * sizeof *points), code = EXIT_OK;
+    while (code == EXIT_OK && !a->gave_up && (a->run.pairs == 0 || decide_wants_more(&a->run)))
+        code = measure_pair(a, points);
+    free(points);
+    return code;
+}
+
+/* ---- the whole ---- */
+
+static void set_rules(struct ab *a, const struct options *o)
+{
+    a->rules = decide_defaults;
+    if (!isnan(o->delta_pct))
+        a->rules.delta = log1p(o->delta_pct / 100);
+    if (o->pairs.count) {
+        a->rules.pairs_min = (int)o->pairs.values[0];
+        a->rules.pairs_max = (int)o->pairs.values[o->pairs.count - 1];
+    }
+}
+
+static int compare_all(struct ab *a)
+{
+    int code = check_sides(a);
+    if (code != EXIT_OK) {
+        drop_cases(a); /* half of a comparison is none */
+        return code;
+    }
+    for (int i = 0; i < a->case_count; i++)
+        if (ab_untimed_verdict(&a->cases[i]) == VERDICT_PASS)
+            a->cases[i].series = a->timed_count++;
+    a->series = xcalloc((unsigned long)(a->timed_count + 1), sizeof *a->series);
+    a->pair_means = xcalloc((unsigned long)a->rules.pairs_max + 1, sizeof *a->pair_means);
+    decide_begin(&a->run, &a->rules, a->series, a->timed_count, false);
+    ab_print_heading(a);
+    if (a->timed_count)
+        code = measure_pairs(a);
+    if (code == EXIT_OK)
+        decide_end(&a->run);
+    return code;
+}
+
+/* What no side runs is no comparison. */
+static int nothing_ran(const struct ab *a)
+{
+    for (int i = 0; i < a->case_count; i++)
+        if (ab_untimed_verdict(&a->cases[i]) >= 0)
+            return EXIT_OK;
+    if (a->setup.lost.count)
+        return EXIT_OK;
+    log_error("ab: neither side runs any of this%s%s", a->case_count && a->cases[0].reason[AB_NEW][0] ? ": " : "",
+              a->case_count ? a->cases[0].reason[AB_NEW] : "");
+    return EXIT_DEVICE;
+}
+
+int ab_run(const struct options *o)
+{
+    struct ab a;
+    if (!verdicts_forget(o, o->out_dir && strcmp(o->out_dir, "none") != 0 ? o->out_dir : NULL))
+        return EXIT_IO;
+    memset(&a, 0, sizeof a);
+    set_rules(&a, o);
+    unit_catch_interrupts();
+    int code = ab_open(&a.setup, o, &a.rules);
+    if (code == EXIT_OK && a.setup.subjects.count)
+        code = compare_all(&a);
+    if (code == EXIT_OK)
+        code = nothing_ran(&a);
+    if (code != EXIT_USAGE)
+        code = ab_report(&a, code);
+    if (code == EXIT_INTERRUPTED)
+        log_note("interrupted; the verdicts so far are of whole pairs");
+    ab_close(&a.setup);
+    free(a.cases);
+    free(a.series);
+    free(a.pair_means);
+    return code;
+}

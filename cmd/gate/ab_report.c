@@ -1,0 +1,196 @@
+/* Lines, control, summary. */
+#include "cmd/gate/ab_report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/gate/verdicts.h"
+
+int ab_untimed_verdict(const struct ab_case *c)
+{
+    const enum fate from = c->fate[AB_OLD], to = c->fate[AB_NEW];
+    if (to == FATE_ERROR)
+        return VERDICT_ERROR;
+    if (to == FATE_FAIL)
+        return VERDICT_FAIL;
+    if (to == FATE_PASS)
+        return from == FATE_PASS ? VERDICT_PASS : from == FATE_FAIL || from == FATE_ERROR ? VERDICT_FIXED : VERDICT_NEW;
+    return from == FATE_REFUSED || from == FATE_NONE ? -1 : VERDICT_LOST;
+}
+
+static double per_cent(double logarithm) { return 100 * expm1(logarithm); }
+
+static void say_untimed(const struct ab_case *c, struct verdict_line *line)
+{
+    static const char *const fates[] = {"does not run it", "passes", "fails its check", "refuses", "fails"};
+    const enum fate from = c->fate[AB_OLD], to = c->fate[AB_NEW];
+    switch (line->verdict) {
+    case VERDICT_FIXED:
+        snprintf(line->why, sizeof line->why, "A %s, B passes", fates[from]);
+        break;
+    case VERDICT_NEW:
+        snprintf(line->why, sizeof line->why, "A %s, B passes", from == FATE_REFUSED ? fates[from] : fates[FATE_NONE]);
+        break;
+    case VERDICT_FAIL:
+        snprintf(line->why, sizeof line->why, "%s: %s", from == FATE_FAIL ? "A and B fail their check" : "B fails its check",
+                 c->reason[AB_NEW]);
+        break;
+    default:
+        snprintf(line->why, sizeof line->why, "B %s%s%s", fates[to], c->reason[AB_NEW][0] ? ": " : "",
+                 c->reason[AB_NEW]);
+        break;
+    }
+}
+
+static void say_timed(const struct ab *a, const struct ab_case *c, struct verdict_line *line)
+{
+    static const enum verdict verdicts[] = {
+        [DECIDE_OPEN] = VERDICT_INCONCLUSIVE,   [DECIDE_PASS] = VERDICT_PASS,
+        [DECIDE_IMPROVE] = VERDICT_IMPROVE,     [DECIDE_INCONCLUSIVE] = VERDICT_INCONCLUSIVE,
+        [DECIDE_REGRESS] = VERDICT_REGRESS,
+    };
+    const struct decide_case *decided = &a->series[c->series];
+    const struct decide_series *d = &decided->change;
+    char clocks[60] = "", against[60] = "";
+    line->verdict = verdicts[decided->state];
+    line->pairs = d->count;
+    if (d->count == 0) {
+        snprintf(line->why, sizeof line->why, "%s", a->gave_up ? "thermal slowdown" : "not measured");
+        return;
+    }
+    line->from_ms = exp(c->log_ms[AB_OLD] / d->count);
+    line->to_ms = exp(c->log_ms[AB_NEW] / d->count);
+    line->change_pct = per_cent(d->mean);
+    if (d->count > 1) {
+        line->low_pct = per_cent(d->regress_low);
+        line->high_pct = per_cent(d->regress_high);
+    }
+    if (c->clocks == d->count) {
+        const double change = 100 * expm1((c->log_mhz[AB_NEW] - c->log_mhz[AB_OLD]) / c->clocks);
+        snprintf(clocks, sizeof clocks, fabs(change) < 0.5 ? "clocks equal (%+.1f %%)" : "clocks %+.1f %%", change);
+    }
+    if (line->verdict == VERDICT_INCONCLUSIVE) {
+        double squares = 0;
+        for (int i = 0; i < d->count; i++)
+            squares += (d->d[i] - d->mean) * (d->d[i] - d->mean);
+        if (decided->is_contradicted)
+            snprintf(against, sizeof against, "over the GEMM it is %+.1f %%, ", per_cent(decided->witness.mean));
+        snprintf(line->why, sizeof line->why, "%s%s%s",
+                 decide_control_moved(&a->run) ? "the control moved, "
+                 : a->gave_up                  ? "thermal slowdown, "
+                                               : against,
+                 clocks, clocks[0] ? ", " : "");
+        const size_t used = strlen(line->why);
+        snprintf(line->why + used, sizeof line->why - used, "spread %.1f %%",
+                 d->count > 1 ? 100 * sqrt(squares / (d->count - 1)) : 0);
+    } else if (line->verdict != VERDICT_PASS) {
+        snprintf(line->why, sizeof line->why, "%s", clocks);
+    }
+}
+
+/* All lines; the caller frees them. */
+static struct verdict_line *make_lines(const struct ab *a, int *count)
+{
+    struct verdict_line *lines = xcalloc((unsigned long)(a->case_count + a->setup.lost.count + 1), sizeof *lines);
+    const struct verdict_line empty = {.from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN,
+                                       .share_change_pct = NAN};
+    *count = 0;
+    for (int i = 0; i < a->case_count; i++) {
+        const struct ab_case *c = &a->cases[i];
+        const int verdict = ab_untimed_verdict(c);
+        if (verdict < 0)
+            continue;
+        struct verdict_line *line = &lines[(*count)++];
+        *line = empty;
+        line->verdict = (enum verdict)verdict;
+        snprintf(line->configuration, sizeof line->configuration, "%s", c->label);
+        snprintf(line->impl, sizeof line->impl, "%s", c->impl);
+        line->repro = c->repro;
+        if (c->series >= 0)
+            say_timed(a, c, line);
+        else
+            say_untimed(c, line);
+    }
+    for (int i = 0; i < a->setup.lost.count; i++) {
+        struct verdict_line *line = &lines[(*count)++];
+        *line = empty;
+        line->verdict = VERDICT_LOST;
+        snprintf(line->configuration, sizeof line->configuration, "all");
+        snprintf(line->impl, sizeof line->impl, "%s", a->setup.lost.names[i]);
+        snprintf(line->why, sizeof line->why, "B has no implementation of this name");
+    }
+    verdicts_sort(lines, *count);
+    return lines;
+}
+
+static void say_control(const struct ab *a, char *text, size_t size)
+{
+    const struct decide_series *c = &a->run.control;
+    const char *what = a->setup.control ? a->setup.control : "gemm";
+    if (c->count < 2)
+        snprintf(text, size, "none: nothing ran in both that is the same on both sides");
+    else
+        snprintf(text, size, "%s, in both: %+.2f %% (%+.2f .. %+.2f), %d pairs: %s", what, per_cent(c->mean),
+                 per_cent(c->regress_low), per_cent(c->regress_high), c->count,
+                 decide_control_moved(&a->run)   ? "it MOVED, nothing can be said of the rest"
+                 : decide_control_quiet(&a->run) ? "device and harness are quiet"
+                                                 : "too noisy to say that it did not move");
+}
+
+static void say_summary(const struct ab *a, const struct verdict_report *r, int code, char *text, size_t size)
+{
+    char counts[200], geomean[100] = "", repeats[80] = "";
+    struct decide_case all = {.state = DECIDE_OPEN};
+    struct decide_run run;
+    decide_begin(&run, &a->rules, &all, 1, false);
+    for (int i = 0; i < a->pair_count && i < a->rules.pairs_max; i++) {
+        all.state = DECIDE_OPEN; /* every pair counts here */
+        decide_pair(&run, &a->pair_means[i], NULL, NAN);
+    }
+    if (all.change.count > 1)
+        snprintf(geomean, sizeof geomean, "; geomean %+.1f %% (%+.1f .. %+.1f)", per_cent(all.change.mean),
+                 per_cent(all.change.pass_low), per_cent(all.change.pass_high));
+    if (a->repeats)
+        snprintf(repeats, sizeof repeats, "; %d pair%s repeated (thermal slowdown)",
+                 a->gave_up ? a->repeats - 1 : a->repeats, a->repeats == 1 ? "" : "s");
+    if (r->count == 0) {
+        snprintf(text, size, "%s: nothing was compared", verdict_state(code));
+        return;
+    }
+    snprintf(text, size, "%s: %s%s%s", verdict_state(code), verdicts_count(r->lines, r->count, counts, sizeof counts),
+             geomean, repeats);
+}
+
+void ab_print_heading(const struct ab *a)
+{
+    const struct ab_setup *s = &a->setup;
+    char impls[200] = "";
+    for (int i = 0; i < s->subjects.count; i++)
+        snprintf(impls + strlen(impls), sizeof impls - strlen(impls), "%s%s", i ? "," : "", s->subjects.names[i]);
+    printf("%s | A %s%s%s%s | B %s%s%s%s\n", s->device, s->sides[AB_OLD].path, s->sides[AB_OLD].commit[0] ? " (" : "",
+           s->sides[AB_OLD].commit, s->sides[AB_OLD].commit[0] ? ")" : "", s->sides[AB_NEW].path,
+           s->sides[AB_NEW].commit[0] ? " (" : "", s->sides[AB_NEW].commit, s->sides[AB_NEW].commit[0] ? ")" : "");
+    printf("%s, %d configurations, checked once per side; ABBA, fresh processes, %d..%d pairs; limit %.3g %%\n", impls,
+           a->case_count, a->rules.pairs_min, a->rules.pairs_max, 100 * expm1(a->rules.delta));
+    fflush(stdout);
+}
+
+int ab_report(const struct ab *a, int code)
+{
+    char control[200];
+    struct verdict_report r = {.view = VERDICTS_AB};
+    r.lines = make_lines(a, &r.count);
+    code = (int)exit_worst((enum exit_code)code, (enum exit_code)verdicts_exit(r.lines, r.count));
+    if (a->timed_count && a->run.pairs) {
+        say_control(a, control, sizeof control);
+        r.control = control;
+        code = (int)exit_worst((enum exit_code)code, (enum exit_code)decide_exit(&a->run));
+    }
+    say_summary(a, &r, code, r.summary, sizeof r.summary);
+    code = verdicts_deliver(&r, code, a->setup.options, a->setup.is_temporary ? NULL : a->setup.folder);
+    free(r.lines);
+    return code;
+}

@@ -1,0 +1,373 @@
+/* Sides, their command lines, their processes. */
+#include "cmd/gate/ab_side.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/paths.h"
+#include "cmd/gate/fresh_process.h"
+
+/* `--version` needs no device and is one line: a program that takes longer or says more is none of ours. */
+static const double VERSION_LIMIT_S = 20, VERSION_LIMIT_MB = 1;
+
+/* ---- names ---- */
+
+const char *ab_subject_of(const struct ab_setup *s, const struct record_row *row)
+{
+    for (int i = 0; i < s->subjects.count; i++)
+        if (strcmp(s->subjects.names[i], row->asked) == 0)
+            return s->subjects.names[i];
+    return s->control && strcmp(s->control, row->asked) == 0 ? s->control : NULL;
+}
+
+/* ---- opening ---- */
+
+static bool is_library_name(const char *path)
+{
+    const char *const end = strrchr(path, '/') ? strrchr(path, '/') : path, *const so = strstr(end, ".so");
+    return so && (so[3] == 0 || so[3] == '.');
+}
+
+static int open_folder(struct ab_setup *s)
+{
+    const char *wanted = s->options->out_dir, *root = getenv("TMPDIR");
+    if (wanted && strcmp(wanted, "none") != 0) {
+        s->folder = xstrdup(wanted);
+        return path_make_dirs(s->folder) ? EXIT_OK : EXIT_IO;
+    }
+    s->folder = xasprintf("%s/fabench-ab-XXXXXX", root && *root ? root : "/tmp");
+    s->is_temporary = mkdtemp(s->folder) != NULL;
+    if (!s->is_temporary)
+        log_error("%s: cannot be made: %s", s->folder, strerror(errno));
+    return s->is_temporary ? EXIT_OK : EXIT_IO;
+}
+
+/* Asks the program who it is. */
+static int ask_version(struct ab_setup *s, struct ab_side *side)
+{
+    char *out = xasprintf("%s/%s-version.txt", s->folder, side->name), *err = xasprintf("%s/%s-version.err", s->folder,
+                                                                                         side->name);
+    char *argv[] = {side->program, "--version", NULL}, line[200] = "", what[400];
+    const struct unit_request request = {.argv = argv, .out_path = out, .err_path = err,
+                                         .silence_limit_s = VERSION_LIMIT_S, .wall_limit_s = VERSION_LIMIT_S,
+                                         .output_limit_mb = VERSION_LIMIT_MB};
+    struct unit_result result;
+    int code = EXIT_OK;
+    unit_run(&request, &result);
+    FILE *in = fopen(out, "re");
+    if (in && !fgets(line, sizeof line, in))
+        line[0] = 0;
+    if (in)
+        fclose(in);
+    if (result.end == UNIT_INTERRUPTED) {
+        code = EXIT_INTERRUPTED;
+    } else if (result.end == UNIT_SILENT || result.end == UNIT_TOO_LONG || result.end == UNIT_TOO_MUCH) {
+        log_error("ab %s %s: does not answer to --version: %s", side->name, side->path,
+                  unit_describe(&result, what, sizeof what));
+        code = EXIT_DEVICE;
+    } else if (result.end != UNIT_EXITED || result.code != 0 || strncmp(line, "fabench ", 8) != 0) {
+        log_error("ab %s %s: is no fabench program: --version %s%s", side->name, side->path,
+                  result.end == UNIT_EXITED && result.code == 0 ? "answers something else"
+                                                                : unit_describe(&result, what, sizeof what),
+                  result.end == UNIT_NOT_STARTED ? "; must be a fabench program, or a library named *.so" : "");
+        code = EXIT_USAGE;
+    } else {
+        const char *open = strchr(line, '(');
+        if (open)
+            snprintf(side->commit, sizeof side->commit, "%.*s", (int)strcspn(open + 1, ")\n"), open + 1);
+    }
+    free(out);
+    free(err);
+    return code;
+}
+
+static int open_side(struct ab_setup *s, int index)
+{
+    struct ab_side *side = &s->sides[index];
+    struct reason why;
+    char resolved[PATH_MAX];
+    side->name = index == AB_OLD ? "OLD" : "NEW";
+    side->path = s->options->files.names[index];
+    side->is_library = is_library_name(side->path);
+    if (!path_has_file(side->path, &why)) {
+        log_error("ab %s %s: %s", side->name, side->path, why.text);
+        return EXIT_USAGE;
+    }
+    if (!realpath(side->is_library ? "/proc/self/exe" : side->path, resolved)) {
+        log_error("ab %s %s: %s", side->name, side->path, strerror(errno));
+        return EXIT_USAGE;
+    }
+    side->program = xstrdup(resolved);
+    return side->is_library ? EXIT_OK : ask_version(s, side);
+}
+
+/* Libraries: the implementations of one name in both are compared, or those of --impl. */
+static int choose_of_libraries(struct ab_setup *s, const struct probe *old, const struct probe *new)
+{
+    struct name_list in_new = {0};
+    int code = EXIT_OK;
+    for (int i = 0; i < new->impl_count; i++)
+        name_list_add(&in_new, new->impls[i]);
+    for (int i = 0; i < old->impl_count; i++) {
+        if (s->options->impls.count && !name_list_has(&s->options->impls, old->impls[i]))
+            continue;
+        name_list_add(name_list_has(&in_new, old->impls[i]) ? &s->subjects : &s->lost, old->impls[i]);
+    }
+    for (int i = 0; i < s->options->impls.count && code == EXIT_OK; i++) {
+        const char *name = s->options->impls.names[i];
+        if (name_list_has(&s->subjects, name) || name_list_has(&s->lost, name))
+            continue;
+        log_error("--impl %s: %s has no such implementation for this device", name, s->sides[AB_OLD].path);
+        code = EXIT_USAGE;
+    }
+    if (code == EXIT_OK && !s->subjects.count && !s->lost.count) {
+        log_error("ab: %s has no implementation for this device", s->sides[AB_OLD].path);
+        code = EXIT_NOT_COMPARABLE;
+    }
+    name_list_free(&in_new);
+    return code;
+}
+
+static void choose_control(struct ab_setup *s)
+{
+    const char *candidate = strcmp(s->probe.lock_name, "cpu") == 0 ? "naive" : "cudnn";
+    s->control = name_list_has(&s->subjects, candidate) ? NULL : candidate;
+}
+
+static int open_both(struct ab_setup *s)
+{
+    struct probe new_probe = {0};
+    int code = open_folder(s);
+    for (int i = 0; i < AB_SIDES && code == EXIT_OK; i++)
+        code = open_side(s, i);
+    const bool is_library = s->sides[AB_OLD].is_library;
+    if (code == EXIT_OK && is_library != s->sides[AB_NEW].is_library) {
+        log_error("ab %s %s: one is a program, the other a library; must be of one kind", s->sides[AB_OLD].path,
+                  s->sides[AB_NEW].path);
+        return EXIT_USAGE;
+    }
+    if (code == EXIT_OK)
+        code = probe_device(s->options, "ab", is_library ? s->sides[AB_OLD].path : NULL, &s->probe);
+    if (code == EXIT_OK && is_library)
+        code = probe_device(s->options, "ab", s->sides[AB_NEW].path, &new_probe);
+    if (code != EXIT_OK)
+        return code;
+    if (is_library)
+        code = choose_of_libraries(s, &s->probe, &new_probe);
+    else if (!s->options->impls.count)
+        name_list_add(&s->subjects, "fused");
+    else
+        for (int i = 0; i < s->options->impls.count; i++)
+            name_list_add(&s->subjects, s->options->impls.names[i]);
+    choose_control(s);
+    return code;
+}
+
+int ab_open(struct ab_setup *s, const struct options *o, const struct decide_rules *rules)
+{
+    memset(s, 0, sizeof *s);
+    s->options = o;
+    s->rules = rules;
+    const int code = open_both(s);
+    return code == EXIT_OK ? device_lock(s->probe.lock_name, unit_is_interrupted, &s->lock) : code;
+}
+
+static void remove_folder(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.')
+            unlinkat(dirfd(dir), entry->d_name, 0);
+    if (dir)
+        closedir(dir);
+    if (rmdir(folder) != 0)
+        log_warn("%s: cannot be removed: %s", folder, strerror(errno));
+}
+
+void ab_close(struct ab_setup *s)
+{
+    device_unlock(&s->lock);
+    if (s->is_temporary)
+        remove_folder(s->folder);
+    free(s->folder);
+    for (int i = 0; i < AB_SIDES; i++)
+        free(s->sides[i].program);
+    name_list_free(&s->subjects);
+    name_list_free(&s->lost);
+}
+
+/* ---- one process ---- */
+
+static bool is_typed(const struct options *o, const char *name)
+{
+    const size_t length = strlen(name);
+    for (int i = 0; i < o->sweep_words.count; i++) {
+        const char *word = o->sweep_words.names[i];
+        if (strncmp(word, name, length) == 0 && (word[length] == '=' || word[length] == 0))
+            return true;
+    }
+    return false;
+}
+
+static void add_number(struct name_list *argv, const struct options *o, const char *name, double value, const char *unit)
+{
+    if (!is_typed(o, name))
+        name_list_print(argv, "%s=%g%s", name, value, unit);
+}
+
+static void add_impls(struct name_list *argv, const struct ab_setup *s)
+{
+    char *subjects = name_list_join(&s->subjects);
+    name_list_print(argv, "--impl=%s%s%s", subjects, s->subjects.count && s->control ? "," : "",
+                    s->control ? s->control : "");
+    free(subjects);
+}
+
+static void add_points(struct name_list *argv, const struct ab_task *task)
+{
+    struct name_list points = {0};
+    for (int i = 0; i < task->point_count; i++)
+        name_list_print(&points, "%d", task->points[i]);
+    char *text = name_list_join(&points);
+    name_list_print(argv, "--points=%s", text);
+    free(text);
+    name_list_free(&points);
+}
+
+static void make_argv(const struct ab_setup *s, const struct ab_task *task, struct name_list *argv)
+{
+    const struct options *o = s->options;
+    const struct ab_side *side = &s->sides[task->side];
+    char device[24];
+    snprintf(device, sizeof device, o->device == DEVICE_CPU ? "cpu" : "cuda:%d", o->device_ordinal);
+    name_list_add(argv, side->program);
+    if (side->is_library)
+        name_list_print(argv, "--impl-lib=%s", side->path);
+    if (!is_typed(o, "--preset")) /* the points of ci take a CPU hours */
+        name_list_add(argv, o->device == DEVICE_CPU ? "--preset=quick" : "--preset=ci");
+    for (int i = 0; i < o->sweep_words.count; i++) {
+        static const char *const timing[] = {"--warmup-ms=", "--min-time-ms=", "--samples=", "--preheat-s="};
+        bool is_timing = false;
+        for (size_t t = 0; t < sizeof timing / sizeof timing[0]; t++)
+            is_timing |= strncmp(o->sweep_words.names[i], timing[t], strlen(timing[t])) == 0;
+        if (!task->is_check || !is_timing)
+            name_list_add(argv, o->sweep_words.names[i]);
+    }
+    add_impls(argv, s);
+    name_list_print(argv, "--device=%s", device);
+    if (task->is_check) {
+        static const char *const words[] = {"--check=full", "--warmup-ms=0", "--min-time-ms=0", "--samples=1"};
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+            name_list_add(argv, words[i]);
+    } else {
+        name_list_add(argv, "--check=off");
+        add_number(argv, o, "--preheat-s", s->rules->preheat_s, "");
+        add_number(argv, o, "--warmup-ms", s->rules->warmup_ms, "");
+        add_number(argv, o, "--min-time-ms", s->rules->min_time_ms, "");
+        add_number(argv, o, "--samples", s->rules->samples, "");
+    }
+    name_list_add(argv, "--sustain-s=0"); /* bursts are compared, whatever the preset */
+    /* As long as was asked, and no longer: pairs of processes say how well it repeats. */
+    add_number(argv, o, "--max-noise", 100, "%");
+    if (task->points)
+        add_points(argv, task);
+    static const char *const output[] = {"--jsonl=-", "--out=none", "--plot=none", "--quiet"};
+    for (size_t i = 0; i < sizeof output / sizeof output[0]; i++)
+        name_list_add(argv, output[i]);
+}
+
+/* Every process must have run on one device, by one method. */
+static int compare_header(struct ab_setup *s, const struct ab_side *side, const json_t *header)
+{
+    const json_t *device = json_object_get(header, "device"), *policy = json_object_get(header, "policy");
+    const struct {
+        const char *what, *now;
+        char *first;
+        size_t size;
+    } facts[] = {
+        {"device", json_string_value(json_object_get(device, "name")), s->device, sizeof s->device},
+        {"driver", json_string_value(json_object_get(device, "driver")), s->driver, sizeof s->driver},
+        {"timing method", json_string_value(json_object_get(policy, "method")), s->method, sizeof s->method},
+        {"cuDNN", json_string_value(json_object_get(device, "cudnn")), s->cudnn, sizeof s->cudnn}, /* as the control */
+    };
+    const bool has_cudnn = s->control && strcmp(s->control, "cudnn") == 0;
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0] - !has_cudnn; i++) {
+        const char *now = facts[i].now ? facts[i].now : "";
+        if (!s->has_header) {
+            snprintf(facts[i].first, facts[i].size, "%s", now);
+        } else if (strcmp(facts[i].first, now) != 0) {
+            log_error("ab: process %d (%s) ran with %s '%s', the first with '%s': they cannot be compared", s->units,
+                      side->name, facts[i].what, now, facts[i].first);
+            return EXIT_NOT_COMPARABLE;
+        }
+    }
+    s->has_header = true;
+    return EXIT_OK;
+}
+
+/* What the end of a process and its output mean. */
+static int read_result(struct ab_setup *s, const struct ab_side *side, const struct unit_result *result,
+                       const char *out, struct record_file *records, struct attn_message *why)
+{
+    char what[420];
+    if (result->end == UNIT_INTERRUPTED)
+        return EXIT_INTERRUPTED;
+    unit_describe(result, what, sizeof what);
+    const bool may_have_records = result->end == UNIT_EXITED && (result->code == EXIT_OK || result->code == EXIT_DEVICE ||
+                                                                 result->code == EXIT_CHECK_FAILED);
+    if (result->end == UNIT_EXITED && result->code == EXIT_USAGE) {
+        snprintf(why->text, sizeof why->text, "%s", result->last_words);
+        return EXIT_USAGE;
+    }
+    if (!may_have_records) {
+        log_error("ab %s %s: process %d %s", side->name, side->path, s->units, what);
+        return result->end == UNIT_EXITED && result->code == EXIT_IO ? EXIT_IO : EXIT_DEVICE;
+    }
+    if (!record_read(out, records, why)) {
+        if (result->code == EXIT_DEVICE)
+            log_error("ab %s %s: process %d %s", side->name, side->path, s->units, what);
+        else
+            log_error("ab %s %s: process %d wrote no record that this program reads: %s", side->name, side->path,
+                      s->units, why->text);
+        return result->code == EXIT_DEVICE ? EXIT_DEVICE : EXIT_NOT_COMPARABLE;
+    }
+    if (!records->cut)
+        return compare_header(s, side, records->header);
+    log_error("ab %s %s: the record of process %d is cut", side->name, side->path, s->units);
+    return EXIT_NOT_COMPARABLE;
+}
+
+int ab_unit(struct ab_setup *s, const struct ab_task *task, struct record_file *records, struct attn_message *why)
+{
+    const struct ab_side *side = &s->sides[task->side];
+    const struct options *o = s->options;
+    struct name_list argv = {0};
+    struct unit_result result;
+    s->units++;
+    char *stem = xasprintf("%s/%02d-%s%s", s->folder, s->units, side->name, task->is_check ? "-check" : "");
+    char *out = xasprintf("%s.jsonl", stem), *err = xasprintf("%s.err", stem);
+    make_argv(s, task, &argv);
+    const double preheat_s = isnan(o->preheat_s) ? s->rules->preheat_s : o->preheat_s;
+    const double warmup_ms = isnan(o->warmup_ms) ? s->rules->warmup_ms : o->warmup_ms;
+    const struct unit_request request = {
+        .argv = name_list_argv(&argv), .out_path = out, .err_path = err, .progress = task->progress,
+        .silence_limit_s = UNIT_PREPARE_LIMIT_S + 2 * o->timeout_s + preheat_s + 1e-3 * warmup_ms};
+    memset(records, 0, sizeof *records);
+    unit_run(&request, &result);
+    const int code = read_result(s, side, &result, out, records, why);
+    if (code != EXIT_OK)
+        record_file_free(records);
+    name_list_free(&argv);
+    free(out);
+    free(err);
+    free(stem);
+    return code;
+}

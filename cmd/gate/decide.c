@@ -1,0 +1,234 @@
+/* The rules. Bounds are Student's: a handful of differences of medians, each from its own pair of processes. */
+#include "cmd/gate/decide.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/stats.h"
+
+/* Set K, delta and the rest here. The spread that they must serve is tests/unit/data/spread.csv, written by
+ * scripts/measure_spread.sh; test_decide.c says what these rules do at that spread. With the tails that
+ * the test adds to it, a delta of 1 % would leave one unchanged run of 40 configurations in six undecided. */
+const struct decide_rules decide_defaults = {
+    .delta = 0.01980, /* 2 % */
+    .pairs_min = 5,
+    .pairs_max = 12,
+    .error_regress = 0.01,
+    .error_pass = 0.05,
+    .control_paired = 0.01,
+    .control_raw = 0.02,
+    .throttled_pct = 1,
+    .repeats_max = 3,
+    .preheat_s = 3,
+    .warmup_ms = 150,
+    .min_time_ms = 400,
+    .samples = 30,
+    .gate_delta = 0.04879, /* 5 % */
+    .gate_gemm = 0.03,
+};
+
+double decide_difference(const struct decide_value *from, const struct decide_value *to, bool *is_paired)
+{
+    *is_paired = true;
+    if (from->over_control > 0 && to->over_control > 0)
+        return log(from->over_control) - log(to->over_control);
+    if (from->pct_of_gemm > 0 && to->pct_of_gemm > 0)
+        return log(from->pct_of_gemm) - log(to->pct_of_gemm);
+    *is_paired = false;
+    return from->time_ms > 0 && to->time_ms > 0 ? log(to->time_ms) - log(from->time_ms) : NAN;
+}
+
+double decide_witness(const struct decide_value *from, const struct decide_value *to)
+{
+    if (!(from->over_control > 0 && to->over_control > 0 && from->pct_of_gemm > 0 && to->pct_of_gemm > 0))
+        return NAN;
+    return log(from->pct_of_gemm) - log(to->pct_of_gemm);
+}
+
+double decide_mean(const double *values, int count)
+{
+    double sum = 0;
+    int used = 0;
+    for (int i = 0; i < count; i++)
+        if (!isnan(values[i])) {
+            sum += values[i];
+            used++;
+        }
+    return used ? sum / used : NAN;
+}
+
+/* One more difference; mean and bounds from quantiles by number of pairs. */
+static void add(struct decide_series *s, double d, const double *t_regress, const double *t_pass)
+{
+    double squares = 0;
+    s->d[s->count++] = d;
+    s->mean = decide_mean(s->d, s->count);
+    for (int i = 0; i < s->count; i++)
+        squares += (s->d[i] - s->mean) * (s->d[i] - s->mean);
+    const double error = s->count > 1 ? sqrt(squares / (s->count - 1) / s->count) : INFINITY;
+    const double regress = s->count > 1 ? error * t_regress[s->count] : INFINITY;
+    const double pass = s->count > 1 ? error * t_pass[s->count] : INFINITY;
+    s->regress_low = s->mean - regress;
+    s->regress_high = s->mean + regress;
+    s->pass_low = s->mean - pass;
+    s->pass_high = s->mean + pass;
+}
+
+static enum decide_state verdict_of(const struct decide_rules *rules, const struct decide_series *s)
+{
+    if (s->mean > rules->delta && s->regress_low > 0)
+        return DECIDE_REGRESS;
+    if (s->mean < -rules->delta && s->regress_high < 0)
+        return DECIDE_IMPROVE;
+    return s->pass_high < rules->delta ? DECIDE_PASS : DECIDE_OPEN;
+}
+
+static bool contradicts(const struct decide_rules *rules, const struct decide_series *witness, enum decide_state verdict)
+{
+    if (witness->count < rules->pairs_min)
+        return false;
+    if (verdict == DECIDE_REGRESS)
+        return witness->pass_high < rules->delta;
+    if (verdict == DECIDE_IMPROVE)
+        return witness->pass_low > -rules->delta;
+    return verdict == DECIDE_PASS && witness->mean > rules->delta && witness->pass_low > 0;
+}
+
+static void judge(const struct decide_rules *rules, struct decide_case *c)
+{
+    if (c->change.count < rules->pairs_min)
+        return;
+    const enum decide_state verdict = verdict_of(rules, &c->change);
+    c->is_contradicted = contradicts(rules, &c->witness, verdict);
+    if (!c->is_contradicted)
+        c->state = verdict;
+}
+
+void decide_begin(struct decide_run *run, const struct decide_rules *rules, struct decide_case *cases, int count,
+                  bool control_is_paired)
+{
+    FABENCH_ASSERT(rules->pairs_min >= 2 && rules->pairs_min <= rules->pairs_max &&
+                   rules->pairs_max <= DECIDE_PAIRS_MAX, "%d..%d pairs", rules->pairs_min, rules->pairs_max);
+    memset(run, 0, sizeof *run);
+    run->rules = rules;
+    run->cases = cases;
+    run->case_count = count;
+    run->control_is_paired = control_is_paired;
+    memset(cases, 0, (size_t)count * sizeof *cases);
+    /* The configurations share the error of a regression, so that forty of them raise no more false alarms than one. */
+    for (int n = 2; n <= rules->pairs_max; n++) {
+        run->t_regress[n] = stats_t_quantile(1 - rules->error_regress / (count > 1 ? count : 1), n - 1);
+        run->t_control[n] = stats_t_quantile(1 - rules->error_regress, n - 1);
+        run->t_pass[n] = stats_t_quantile(1 - rules->error_pass, n - 1);
+    }
+}
+
+void decide_pair(struct decide_run *run, const double *d, const double *witness, double control)
+{
+    FABENCH_ASSERT(run->pairs < run->rules->pairs_max, "%d pairs", run->pairs);
+    for (int i = 0; i < run->case_count; i++) {
+        struct decide_case *c = &run->cases[i];
+        if (c->state != DECIDE_OPEN || isnan(d[i]))
+            continue;
+        add(&c->change, d[i], run->t_regress, run->t_pass);
+        if (witness && !isnan(witness[i]))
+            add(&c->witness, witness[i], run->t_regress, run->t_pass);
+        judge(run->rules, c);
+    }
+    if (!isnan(control))
+        add(&run->control, control, run->t_control, run->t_pass);
+    run->pairs++;
+}
+
+bool decide_wants_more(const struct decide_run *run)
+{
+    if (run->pairs >= run->rules->pairs_max)
+        return false;
+    for (int i = 0; i < run->case_count; i++)
+        if (run->cases[i].state == DECIDE_OPEN)
+            return true;
+    return false;
+}
+
+static double control_limit(const struct decide_run *run)
+{
+    return run->control_is_paired ? run->rules->control_paired : run->rules->control_raw;
+}
+
+bool decide_control_moved(const struct decide_run *run)
+{
+    const struct decide_series *c = &run->control;
+    return c->count > 1 && fabs(c->mean) > control_limit(run) && (c->regress_low > 0 || c->regress_high < 0);
+}
+
+bool decide_control_quiet(const struct decide_run *run)
+{
+    return run->control.count > 1 && fabs(run->control.mean) <= control_limit(run);
+}
+
+void decide_end(struct decide_run *run)
+{
+    const bool moved = decide_control_moved(run);
+    for (int i = 0; i < run->case_count; i++) {
+        enum decide_state *state = &run->cases[i].state;
+        if (*state == DECIDE_OPEN || (moved && *state != DECIDE_PASS))
+            *state = DECIDE_INCONCLUSIVE;
+    }
+}
+
+int decide_exit(const struct decide_run *run)
+{
+    int code = decide_control_moved(run) ? EXIT_INCONCLUSIVE : EXIT_OK;
+    for (int i = 0; i < run->case_count; i++) {
+        const enum decide_state state = run->cases[i].state;
+        if (state == DECIDE_REGRESS)
+            code = exit_worst(code, EXIT_REGRESSION);
+        else if (state == DECIDE_INCONCLUSIVE || state == DECIDE_OPEN)
+            code = exit_worst(code, EXIT_INCONCLUSIVE);
+    }
+    return code;
+}
+
+/* ---- gate ---- */
+
+static double log_ratio(double over, double under) { return over > 0 && under > 0 ? log(over / under) : NAN; }
+
+struct decide_gate decide_gate(const struct decide_rules *rules, const struct decide_stored *baseline,
+                               const struct decide_stored *current)
+{
+    struct decide_gate g = {.state = DECIDE_PASS};
+    g.time_change = log_ratio(current->time_ms, baseline->time_ms);
+    g.share_change = log_ratio(baseline->pct_of_gemm, current->pct_of_gemm);
+    g.gemm_change = log_ratio(baseline->gemm_tflops, current->gemm_tflops);
+    const bool has_share = !isnan(g.share_change);
+    const bool slower_raw = g.time_change > rules->gate_delta;
+    const bool slower_share = has_share ? g.share_change > rules->gate_delta : slower_raw;
+    if (!has_share)
+        g.reason = REASON_NO_GEMM;
+    if (isnan(g.time_change)) {
+        g.state = DECIDE_INCONCLUSIVE;
+        return g;
+    }
+    if (slower_raw != slower_share) {
+        g.reason = slower_raw ? REASON_RAW_ONLY : REASON_GEMM_ONLY;
+        if (!(fabs(g.gemm_change) <= rules->gate_gemm)) {
+            g.state = DECIDE_INCONCLUSIVE;
+            g.reason = REASON_GEMM_MOVED;
+        }
+        return g;
+    }
+    if (slower_raw) {
+        g.state = DECIDE_REGRESS;
+        if (current->throttled_pct > rules->throttled_pct) {
+            g.state = DECIDE_INCONCLUSIVE;
+            g.reason = REASON_THROTTLED;
+        } else if (current->ci_lo_ms <= baseline->ci_hi_ms) {
+            g.state = DECIDE_INCONCLUSIVE;
+            g.reason = REASON_NOISE;
+        }
+    } else if (g.time_change < -rules->gate_delta && (!has_share || g.share_change < -rules->gate_delta)) {
+        g.state = DECIDE_IMPROVE;
+    }
+    return g;
+}

@@ -1,0 +1,143 @@
+/* Facts of headers, compared. */
+#include "cmd/gate/fingerprint.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/record/case_key.h"
+#include "cmd/record/header.h"
+#include "cmd/base/log.h"
+
+/* What must agree. `tolerance`: relative, of numbers. Driver: the part before the first dot. */
+static const struct {
+    const char *path, *what;
+    double tolerance;
+    bool is_major;
+} facts[] = {
+    {"device.name", "device", 0, false},
+    {"device.arch", "architecture", 0, false},
+    {"device.memory_gb", "device memory (GB)", 0.01, false},
+    {"device.threads", "threads", 0, false},
+    {"device.power_limit_w", "power limit (W)", 0.01, false},
+    {"device.driver", "driver", 0, true},
+    {"device.ecc", "ECC", 0, false},
+    {"device.mig", "MIG", 0, false},
+    {"policy.method", "timing method", 0, false},
+    {"policy.clocks", "clock policy", 0, false},
+    {"policy.l2", "cache policy", 0, false},
+    {"policy.round_members", "members of the rounds", 0, false},
+};
+
+static bool is_same(const json_t *a, const json_t *b, size_t i)
+{
+    if (!a || !b)
+        return !a && !b;
+    if (json_is_number(a) && json_is_number(b)) {
+        const double x = json_number_value(a), y = json_number_value(b);
+        return fabs(x - y) <= facts[i].tolerance * fmax(fabs(x), fabs(y));
+    }
+    if (facts[i].is_major && json_is_string(a) && json_is_string(b)) {
+        const char *x = json_string_value(a), *y = json_string_value(b);
+        const size_t length = strcspn(x, ".");
+        return length == strcspn(y, ".") && strncmp(x, y, length) == 0;
+    }
+    return json_equal(a, b);
+}
+
+bool fingerprint_matches(const struct record_file *baseline, const struct record_file *current,
+                         struct attn_message *why)
+{
+    char was[80], is[80];
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
+        const json_t *const a = header_value(baseline->header, facts[i].path);
+        const json_t *const b = header_value(current->header, facts[i].path);
+        if (is_same(a, b, i))
+            continue;
+        snprintf(why->text, sizeof why->text, "the baseline's %s is %s, the current one's %s: they cannot be compared",
+                 facts[i].what, header_value_text(a, was, sizeof was), header_value_text(b, is, sizeof is));
+        return false;
+    }
+    return true;
+}
+
+struct keyed {
+    char key[CASE_KEY_SIZE + 96]; /* and two names */
+    const struct record_row *row;
+};
+
+static int compare_keys(const void *a, const void *b)
+{
+    return strcmp(((const struct keyed *)a)->key, ((const struct keyed *)b)->key);
+}
+
+static bool each_case_once(const struct record_file *file, struct attn_message *why)
+{
+    struct keyed *keys = xmalloc((unsigned long)(file->count + 1) * sizeof *keys);
+    bool good = true;
+    for (int i = 0; i < file->count; i++) {
+        char key[CASE_KEY_SIZE];
+        keys[i].row = &file->rows[i];
+        /* `fused` and the kernel that it resolved to may both have been asked for. */
+        snprintf(keys[i].key, sizeof keys[i].key, "%s %s %s", case_problem_key(keys[i].row, key, sizeof key),
+                 keys[i].row->impl, keys[i].row->asked);
+    }
+    if (file->count > 1)
+        qsort(keys, (size_t)file->count, sizeof *keys, compare_keys);
+    for (int i = 1; i < file->count && good; i++) {
+        char label[CASE_LABEL_SIZE];
+        good = strcmp(keys[i - 1].key, keys[i].key) != 0;
+        if (!good)
+            snprintf(why->text, sizeof why->text,
+                     "%.200s has %s of %s twice (runs %s and %s): which of them counts?", file->path,
+                     case_label(keys[i].row, label, sizeof label), keys[i].row->impl, keys[i - 1].row->run_id,
+                     keys[i].row->run_id);
+    }
+    free(keys);
+    return good;
+}
+
+/* Were all runs of a file made under the policy of the first? */
+static bool one_policy(const struct record_file *file, struct attn_message *why)
+{
+    char first[80], other[80];
+    for (size_t k = 0; k < json_array_size(file->later_headers); k++)
+        for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
+            const json_t *const a = header_value(file->header, facts[i].path);
+            const json_t *const b = header_value(json_array_get(file->later_headers, k), facts[i].path);
+            if (is_same(a, b, i))
+                continue;
+            snprintf(why->text, sizeof why->text, "%.200s is mixed: the %s of its first run is %s, of another %s",
+                     file->path, facts[i].what, header_value_text(a, first, sizeof first),
+                     header_value_text(b, other, sizeof other));
+            return false;
+        }
+    return true;
+}
+
+bool fingerprint_is_whole(const struct record_file *file, struct attn_message *why)
+{
+    const json_t *device = json_object_get(file->header, "device"), *policy = json_object_get(file->header, "policy");
+    const char *name = json_string_value(json_object_get(device, "name"));
+    const char *driver = json_string_value(json_object_get(device, "driver"));
+    const char *method = json_string_value(json_object_get(policy, "method"));
+    if (file->count == 0) {
+        snprintf(why->text, sizeof why->text, "%.200s has no rows", file->path);
+        return false;
+    }
+    for (int i = 0; i < file->count; i++) {
+        const struct record_row *row = &file->rows[i];
+        const struct {
+            const char *what, *header, *row;
+        } pairs[] = {{"device", name, row->device}, {"driver", driver, row->driver}, {"timing method", method, row->method}};
+        for (size_t p = 0; p < sizeof pairs / sizeof pairs[0]; p++) {
+            const char *header = pairs[p].header ? pairs[p].header : "";
+            if (strcmp(header, pairs[p].row) == 0)
+                continue;
+            snprintf(why->text, sizeof why->text, "%.200s is mixed: row %d is of %s '%s', its header of '%s'", file->path,
+                     i + 1, pairs[p].what, pairs[p].row, header);
+            return false;
+        }
+    }
+    return one_policy(file, why) && each_case_once(file, why);
+}

@@ -1,0 +1,406 @@
+/* Fingerprints, cases, floors, lines. */
+#include "cmd/gate/gate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/record/case_key.h"
+#include "cmd/gate/decide.h"
+#include "cmd/gate/fingerprint.h"
+#include "cmd/gate/floors.h"
+#include "cmd/gate/gate_measure.h"
+#include "cmd/base/log.h"
+#include "cmd/base/paths.h"
+#include "cmd/gate/verdicts.h"
+
+struct gate {
+    const struct options *options;
+    struct decide_rules rules;
+    struct record_file baseline, current;
+    struct floors *floors;
+    struct verdict_line *lines;
+    int count;
+    int not_asked;          /* cases of the baseline that this run was not asked for */
+    int measured_code;      /* of the process that measured; EXIT_OK with --current */
+    int unchecked;
+    double gemm_sum, control_time_sum, control_share_sum;
+    int gemm_count, control_count;
+};
+
+/* ---- reading ---- */
+
+static int read_whole(const char *path, struct record_file *file)
+{
+    struct attn_message why = {""};
+    if (!record_read(path, file, &why)) {
+        log_error("%s", why.text);
+        return EXIT_NOT_COMPARABLE;
+    }
+    if (file->cut) {
+        log_error("%s: its last line is cut, what followed is not known: a gate needs a whole record", path);
+        return EXIT_NOT_COMPARABLE;
+    }
+    return EXIT_OK;
+}
+
+/* cudnn is the control, null measures the harness: neither is judged. */
+static bool is_judged(const struct record_row *row)
+{
+    return strcmp(row->impl, "null") != 0 && strcmp(row->impl, "cudnn") != 0;
+}
+
+static bool has_times(const struct record_file *file)
+{
+    for (int i = 0; i < file->count; i++)
+        if (is_judged(&file->rows[i]) && case_is_timed(&file->rows[i]))
+            return true;
+    log_error("%s: none of its rows has a time to compare with; a baseline is the record of a sweep that passed its "
+              "checks", file->path);
+    return false;
+}
+
+static int read_all(struct gate *g, const char *folder)
+{
+    const struct options *o = g->options;
+    struct attn_message why = {""};
+    int code = o->baseline ? read_whole(o->baseline, &g->baseline) : EXIT_OK;
+    if (code == EXIT_OK && o->floors && !(g->floors = floors_read(o->floors, &why))) {
+        log_error("--floors: %s", why.text);
+        return EXIT_NOT_COMPARABLE;
+    }
+    if (code == EXIT_OK && o->baseline && !fingerprint_is_whole(&g->baseline, &why)) {
+        log_error("%s", why.text);
+        return EXIT_NOT_COMPARABLE;
+    }
+    if (code == EXIT_OK && o->baseline && !has_times(&g->baseline))
+        return EXIT_NOT_COMPARABLE;
+    if (code == EXIT_OK)
+        code = o->current ? read_whole(o->current, &g->current)
+                          : gate_measure(o, o->baseline ? &g->baseline : NULL, folder, &g->current,
+                                         &g->measured_code);
+    if (code != EXIT_OK)
+        return code;
+    if (!fingerprint_is_whole(&g->current, &why) ||
+        (o->baseline && !fingerprint_matches(&g->baseline, &g->current, &why))) {
+        log_error("%s", why.text);
+        return EXIT_NOT_COMPARABLE;
+    }
+    return EXIT_OK;
+}
+
+/* ---- cases ---- */
+
+/* The same case now; where `fused` was asked for, under the name of the kernel that is the device's best by now. */
+static const struct record_row *find_now(const struct gate *g, const struct record_row *was)
+{
+    const struct record_row *heir = NULL;
+    char key[CASE_KEY_SIZE], other[CASE_KEY_SIZE];
+    case_problem_key(was, key, sizeof key);
+    for (int i = 0; i < g->current.count; i++) {
+        const struct record_row *row = &g->current.rows[i];
+        if (strcmp(case_problem_key(row, other, sizeof other), key) != 0)
+            continue;
+        if (strcmp(row->impl, was->impl) == 0)
+            return row;
+        if (strcmp(was->asked, "fused") == 0 && strcmp(row->asked, "fused") == 0)
+            heir = row;
+    }
+    return heir;
+}
+
+static struct decide_stored stored(const struct record_row *r)
+{
+    return (struct decide_stored){r->time_ms, r->time_ms_ci_lo, r->time_ms_ci_hi, r->pct_of_gemm, r->gemm_tflops,
+                                  r->throttled_pct};
+}
+
+static struct verdict_line *new_line(struct gate *g, const struct record_row *row)
+{
+    struct verdict_line *line = &g->lines[g->count++];
+    *line = (struct verdict_line){.from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN,
+                                  .share_change_pct = NAN, .verdict = VERDICT_PASS, .repro = row->repro};
+    case_label(row, line->configuration, sizeof line->configuration);
+    snprintf(line->impl, sizeof line->impl, "%s", row->impl);
+    return line;
+}
+
+static double per_cent(double logarithm) { return 100 * expm1(logarithm); }
+
+static void say_times(const struct decide_gate *d, struct verdict_line *line)
+{
+    const double gemm_pct = per_cent(d->gemm_change);
+    char *const why = line->why;
+    const size_t size = sizeof line->why;
+    line->change_pct = per_cent(d->time_change);
+    line->share_change_pct = per_cent(d->share_change);
+    switch (d->reason) {
+    case REASON_RAW_ONLY:
+        snprintf(why, size, "the device was slower (GEMM time %+.1f %%), not the kernel", gemm_pct);
+        break;
+    case REASON_GEMM_ONLY:
+        snprintf(why, size, "the GEMM was faster (time %+.1f %%), the kernel kept its time", gemm_pct);
+        break;
+    case REASON_GEMM_MOVED:
+        snprintf(why, size, "the GEMM moved by %+.1f %%: too far to tell device from kernel", gemm_pct);
+        break;
+    case REASON_NOISE:
+        snprintf(why, size, "the intervals of the medians overlap");
+        break;
+    case REASON_THROTTLED:
+        snprintf(why, size, "measured under thermal slowdown");
+        break;
+    case REASON_NO_GEMM:
+        snprintf(why, size, d->state == DECIDE_PASS ? "" : "by its time alone: no GEMM ceiling here");
+        break;
+    case REASON_NONE:
+        if (d->state != DECIDE_PASS)
+            snprintf(why, size, "GEMM time %+.1f %%", gemm_pct);
+        break;
+    }
+}
+
+/* A row that did not run, or ran wrong. True when that decides its line. */
+static bool is_unwell(const struct record_row *now, const struct record_row *was, struct verdict_line *line)
+{
+    if (strcmp(now->status, "ok") == 0 && strcmp(now->check, "fail") != 0)
+        return false;
+    const bool is_refusal = strcmp(now->status, "unsupported") == 0 || strcmp(now->status, "oom") == 0 ||
+                            strcmp(now->status, "skipped") == 0;
+    line->verdict = strcmp(now->status, "ok") == 0 ? VERDICT_FAIL : is_refusal ? VERDICT_LOST : VERDICT_ERROR;
+    if (line->verdict == VERDICT_FAIL) {
+        snprintf(line->why, sizeof line->why, "its check fails: %s is %.3g times its bound", now->err_tensor,
+                 now->err_used);
+        for (int i = 0; i < now->tensor_count; i++)
+            if (now->tensors[i].failure[0]) {
+                snprintf(line->why, sizeof line->why, "%s", now->tensors[i].failure);
+                break;
+            }
+    } else {
+        snprintf(line->why, sizeof line->why, "%s%s%s", now->status, now->reason[0] ? ": " : "", now->reason);
+    }
+    line->from_ms = was ? was->time_ms : NAN;
+    return true;
+}
+
+static void add_control(struct gate *g, const struct record_row *was, const struct record_row *now)
+{
+    if (!case_is_timed(was) || !case_is_timed(now))
+        return;
+    g->control_time_sum += log(now->time_ms / was->time_ms);
+    g->control_share_sum += log(was->pct_of_gemm / now->pct_of_gemm);
+    g->control_count++;
+}
+
+/* Did the command line choose other problems or implementations than the baseline's? Others of its words (limits of
+ * time, how a case is measured) excuse no case that is missing. */
+static bool is_narrowed(const struct options *o)
+{
+    static const char *const choosing[] = {"--preset", "--mode", "--causal", "--no-causal", "--d", "--seqlen",
+                                           "--kv-len", "--dtype", "--total-tokens", "--hidden", "--batch", "--heads",
+                                           "--kv-heads", "--layout", "--scale", "--dist", "--seed"};
+    for (int i = 0; i < o->sweep_words.count; i++) {
+        const char *word = o->sweep_words.names[i];
+        const size_t length = strcspn(word, "=");
+        for (size_t c = 0; c < sizeof choosing / sizeof choosing[0]; c++)
+            if (strlen(choosing[c]) == length && strncmp(word, choosing[c], length) == 0)
+                return true;
+    }
+    return o->impls.count || o->is_subset;
+}
+
+/* What there is to say where one of the sides has no time to compare. */
+static void say_untimed(const struct record_row *was, const struct record_row *now, struct verdict_line *line)
+{
+    const bool ran = strcmp(was->status, "ok") == 0;
+    line->verdict = !ran ? VERDICT_NEW : strcmp(was->check, "fail") == 0 ? VERDICT_FIXED : VERDICT_INCONCLUSIVE;
+    if (!ran)
+        snprintf(line->why, sizeof line->why, "the baseline: %s", was->status);
+    else if (line->verdict == VERDICT_FIXED)
+        snprintf(line->why, sizeof line->why, "the baseline's check failed");
+    else
+        snprintf(line->why, sizeof line->why, "it has no time in the %s",
+                 case_is_timed(now) ? "baseline" : "current record");
+}
+
+/* One case of the baseline. */
+static void compare_row(struct gate *g, const struct record_row *was)
+{
+    static const enum verdict verdicts[] = {
+        [DECIDE_OPEN] = VERDICT_INCONCLUSIVE, [DECIDE_PASS] = VERDICT_PASS, [DECIDE_IMPROVE] = VERDICT_IMPROVE,
+        [DECIDE_INCONCLUSIVE] = VERDICT_INCONCLUSIVE, [DECIDE_REGRESS] = VERDICT_REGRESS};
+    const struct record_row *now = find_now(g, was);
+    const bool ran = strcmp(was->status, "ok") == 0;
+    if (!is_judged(was)) {
+        if (now && strcmp(was->impl, "cudnn") == 0)
+            add_control(g, was, now);
+        return;
+    }
+    if (!now) {
+        /* Nobody misses what the options left out. */
+        if (!ran || is_narrowed(g->options)) {
+            g->not_asked += ran;
+            return;
+        }
+        struct verdict_line *line = new_line(g, was);
+        line->verdict = VERDICT_ABSENT;
+        line->from_ms = was->time_ms;
+        snprintf(line->why, sizeof line->why, "of the baseline, not in the current record");
+        return;
+    }
+    if (!ran && strcmp(now->status, "ok") != 0 && strcmp(now->status, "error") != 0 &&
+        strcmp(now->status, "timeout") != 0)
+        return; /* refused then and now */
+    struct verdict_line *line = new_line(g, now);
+    g->unchecked += strcmp(now->check, "off") == 0;
+    if (is_unwell(now, ran ? was : NULL, line))
+        return;
+    line->to_ms = now->time_ms;
+    if (!case_is_timed(was) || !case_is_timed(now)) {
+        line->from_ms = case_is_timed(was) ? was->time_ms : NAN;
+        say_untimed(was, now, line);
+        return;
+    }
+    const struct decide_stored before = stored(was), after = stored(now);
+    const struct decide_gate d = decide_gate(&g->rules, &before, &after);
+    line->from_ms = was->time_ms;
+    line->verdict = verdicts[d.state];
+    say_times(&d, line);
+    if (strcmp(now->impl, was->impl) != 0) {
+        const size_t used = strlen(line->why);
+        snprintf(line->why + used, sizeof line->why - used, "%swas %s", used ? "; " : "", was->impl);
+    }
+    if (!isnan(d.gemm_change)) {
+        g->gemm_sum += d.gemm_change;
+        g->gemm_count++;
+    }
+}
+
+static struct verdict_line *line_of(const struct gate *g, const struct record_row *row)
+{
+    for (int i = 0; i < g->count; i++)
+        if (g->lines[i].repro == row->repro)
+            return &g->lines[i];
+    return NULL;
+}
+
+/* Rows that neither the baseline nor a floor asks for: what is wrong is wrong, with or without a time to compare. One
+ * that is refused is no loss where nothing had it before. */
+static void compare_others(struct gate *g)
+{
+    for (int i = 0; i < g->current.count; i++) {
+        const struct record_row *row = &g->current.rows[i];
+        const bool is_ok = strcmp(row->status, "ok") == 0;
+        const bool is_wrong = is_ok ? strcmp(row->check, "fail") == 0
+                                    : strcmp(row->status, "error") == 0 || strcmp(row->status, "timeout") == 0;
+        if (!is_judged(row) || line_of(g, row) || !(is_wrong || (is_ok && g->options->baseline)))
+            continue;
+        struct verdict_line *line = new_line(g, row);
+        g->unchecked += is_ok && strcmp(row->check, "off") == 0;
+        if (is_unwell(row, NULL, line))
+            continue;
+        line->to_ms = row->time_ms;
+        line->verdict = VERDICT_NEW;
+        snprintf(line->why, sizeof line->why, "not in the baseline");
+    }
+}
+
+/* Floors, on rows that are well; a row that only floors ask for gets a line of its own. */
+static void compare_floors(struct gate *g)
+{
+    for (int i = 0; i < g->current.count; i++) {
+        const struct record_row *row = &g->current.rows[i];
+        char missed[200];
+        const enum floors_answer answer = floors_ask(g->floors, row, missed, sizeof missed);
+        struct verdict_line *line = line_of(g, row);
+        if (!line && answer == FLOORS_NOT_ASKED)
+            continue;
+        if (!line) {
+            line = new_line(g, row);
+            line->to_ms = row->time_ms;
+            g->unchecked += strcmp(row->check, "off") == 0;
+            if (is_unwell(row, NULL, line))
+                continue;
+        }
+        if (answer == FLOORS_MISSED && line->verdict > VERDICT_FLOOR) {
+            line->verdict = VERDICT_FLOOR;
+            snprintf(line->why, sizeof line->why, "%s", missed);
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+static void say_summary(const struct gate *g, int code, char *text, size_t size)
+{
+    char counts[200], gemm[60] = "", asked[100] = "", unchecked[60] = "";
+    if (g->gemm_count)
+        snprintf(gemm, sizeof gemm, "; GEMM time %+.1f %%", per_cent(g->gemm_sum / g->gemm_count));
+    if (g->not_asked)
+        snprintf(asked, sizeof asked, "; %d more of the baseline %s", g->not_asked,
+                 g->options->current ? "are not in this record" : "were not asked for");
+    if (g->unchecked)
+        snprintf(unchecked, sizeof unchecked, "; NOT CHECKED: %d", g->unchecked);
+    snprintf(text, size, "%s: %s%s%s%s", verdict_state(code),
+             g->count ? verdicts_count(g->lines, g->count, counts, sizeof counts) : "nothing was compared", gemm, asked,
+             unchecked);
+}
+
+static int compare(struct gate *g)
+{
+    struct attn_message why = {""};
+    g->lines = xcalloc((unsigned long)(g->baseline.count + g->current.count + 1), sizeof *g->lines);
+    for (int i = 0; i < g->baseline.count; i++)
+        compare_row(g, &g->baseline.rows[i]);
+    if (g->floors)
+        compare_floors(g);
+    const bool is_answered = !g->floors || floors_are_answered(g->floors, &why);
+    const bool is_compared = g->count > 0;
+    compare_others(g);
+    if (!is_answered) {
+        log_error("--floors: %s", why.text);
+        return EXIT_NOT_COMPARABLE;
+    }
+    if (is_compared)
+        return EXIT_OK;
+    const char *made_by = json_string_value(json_object_get(g->baseline.header, "command_line"));
+    log_error("gate: no case of the baseline is in the current record; the baseline was made by: %s",
+              made_by ? made_by : "(not recorded)");
+    return EXIT_NOT_COMPARABLE;
+}
+
+int gate_run(const struct options *o)
+{
+    struct gate g = {.options = o, .rules = decide_defaults};
+    struct verdict_report r = {.view = VERDICTS_GATE};
+    char control[160];
+    const char *folder = o->out_dir && strcmp(o->out_dir, "none") != 0 ? o->out_dir : NULL;
+    if (!isnan(o->delta_pct))
+        g.rules.gate_delta = log1p(o->delta_pct / 100);
+    int code = !verdicts_forget(o, folder) || (folder && !path_make_dirs(folder)) ? EXIT_IO : read_all(&g, folder);
+    if (code == EXIT_OK)
+        code = compare(&g);
+    if (code != EXIT_USAGE) {
+        verdicts_sort(g.lines, g.count);
+        code = (int)exit_worst((enum exit_code)code, (enum exit_code)verdicts_exit(g.lines, g.count));
+        code = (int)exit_worst((enum exit_code)code, (enum exit_code)g.measured_code);
+        if (g.control_count) {
+            snprintf(control, sizeof control,
+                     "cudnn, not judged: time %+.1f %%, against the GEMM %+.1f %% (geomeans of %d)",
+                     per_cent(g.control_time_sum / g.control_count), per_cent(g.control_share_sum / g.control_count),
+                     g.control_count);
+            r.control = control;
+        }
+        r.lines = g.lines;
+        r.count = g.count;
+        say_summary(&g, code, r.summary, sizeof r.summary);
+        code = verdicts_deliver(&r, code, o, folder);
+    }
+    if (g.floors)
+        floors_free(g.floors);
+    record_file_free(&g.baseline);
+    record_file_free(&g.current);
+    free(g.lines);
+    return code;
+}

@@ -1,0 +1,214 @@
+/* Lines of verdicts, and the terminal. */
+#include "cmd/gate/verdicts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+#include "cmd/base/paths.h"
+#include "cmd/base/wrap.h"
+
+static const struct {
+    const char *name, *counted; /* in the summary: "2 slower" */
+    int exit_code;
+    const char *color;
+} verdicts[] = {
+    [VERDICT_ERROR] = {"ERROR", "in error", EXIT_DEVICE, "31"},
+    [VERDICT_FAIL] = {"FAIL", "wrong", EXIT_CHECK_FAILED, "31"},
+    [VERDICT_LOST] = {"LOST", "lost", EXIT_REGRESSION, "31"},
+    [VERDICT_FLOOR] = {"FLOOR", "below a floor", EXIT_REGRESSION, "31"},
+    [VERDICT_REGRESS] = {"REGRESS", "slower", EXIT_REGRESSION, "31"},
+    [VERDICT_ABSENT] = {"ABSENT", "absent", EXIT_NOT_COMPARABLE, "33"},
+    [VERDICT_INCONCLUSIVE] = {"INCONCLUSIVE", "undecided", EXIT_INCONCLUSIVE, "33"},
+    [VERDICT_PASS] = {"pass", NULL, EXIT_OK, "32"},
+    [VERDICT_IMPROVE] = {"IMPROVE", "faster", EXIT_OK, "32"},
+    [VERDICT_FIXED] = {"FIXED", "fixed", EXIT_OK, "32"},
+    [VERDICT_NEW] = {"NEW", "new", EXIT_OK, "32"},
+};
+enum { VERDICT_COUNT = sizeof verdicts / sizeof verdicts[0] };
+
+const char *verdict_name(enum verdict v) { return verdicts[v].name; }
+int verdict_exit(enum verdict v) { return verdicts[v].exit_code; }
+
+const char *verdict_state(int exit_code)
+{
+    switch (exit_code) {
+    case EXIT_OK: return "PASS";
+    case EXIT_CHECK_FAILED: return "CHECK FAILED";
+    case EXIT_REGRESSION: return "REGRESSION";
+    case EXIT_INCONCLUSIVE: return "INCONCLUSIVE";
+    case EXIT_NOT_COMPARABLE: return "NOT COMPARABLE";
+    default: return "ERROR";
+    }
+}
+
+static int compare_lines(const void *left, const void *right)
+{
+    const struct verdict_line *a = left, *b = right;
+    if (a->verdict != b->verdict)
+        return (a->verdict > b->verdict) - (a->verdict < b->verdict);
+    const double x = isnan(a->change_pct) ? -INFINITY : a->change_pct;
+    const double y = isnan(b->change_pct) ? -INFINITY : b->change_pct;
+    if (x != y)
+        return (x < y) - (x > y);
+    const int order = strcmp(a->configuration, b->configuration);
+    return order ? order : strcmp(a->impl, b->impl);
+}
+
+void verdicts_sort(struct verdict_line *lines, int count)
+{
+    if (count > 1)
+        qsort(lines, (size_t)count, sizeof *lines, compare_lines);
+}
+
+int verdicts_exit(const struct verdict_line *lines, int count)
+{
+    int code = EXIT_OK;
+    for (int i = 0; i < count; i++)
+        code = (int)exit_worst((enum exit_code)code, (enum exit_code)verdict_exit(lines[i].verdict));
+    return code;
+}
+
+bool verdicts_forget(const struct options *o, const char *folder)
+{
+    char *table = folder ? xasprintf("%s/verdicts.csv", folder) : NULL;
+    const bool is_gone = !o->junit_path || path_forget(o->junit_path), is_gone_too = !table || path_forget(table);
+    free(table);
+    return is_gone && is_gone_too;
+}
+
+char *verdicts_count(const struct verdict_line *lines, int count, char *buffer, size_t size)
+{
+    int counts[VERDICT_COUNT] = {0};
+    size_t used = 0;
+    buffer[0] = 0;
+    for (int i = 0; i < count; i++)
+        counts[lines[i].verdict]++;
+    for (int v = 0; v < VERDICT_COUNT; v++)
+        if (counts[v] && verdicts[v].counted && used < size)
+            used += (size_t)snprintf(buffer + used, size - used, "%s%d %s", used ? ", " : "", counts[v],
+                                     verdicts[v].counted);
+    if (used < size)
+        snprintf(buffer + used, size - used, used ? " of %d" : "all %d pass", count);
+    return buffer;
+}
+
+/* ---- the terminal ---- */
+
+enum { CELL = 48, COLUMNS_MAX = 9 };
+
+static void print_ms(double ms, char *cell)
+{
+    if (isnan(ms))
+        strcpy(cell, "-");
+    else
+        number_print_short(ms, cell, CELL);
+}
+
+static void print_change(double pct, char *cell)
+{
+    if (isnan(pct))
+        strcpy(cell, "-");
+    else
+        snprintf(cell, CELL, "%+.1f %%", pct);
+}
+
+/* The cells of a line up to `why`. */
+static int fill_cells(const struct verdict_report *r, const struct verdict_line *line, char cells[][CELL])
+{
+    int n = 0;
+    print_ms(line->from_ms, cells[n++]);
+    print_ms(line->to_ms, cells[n++]);
+    print_change(line->change_pct, cells[n++]);
+    if (r->view == VERDICTS_GATE) {
+        print_change(line->share_change_pct, cells[n++]);
+        return n;
+    }
+    if (isnan(line->low_pct) || isnan(line->high_pct))
+        strcpy(cells[n++], "-");
+    else
+        snprintf(cells[n++], CELL, "%+.1f .. %+.1f", line->low_pct, line->high_pct);
+    if (line->pairs)
+        snprintf(cells[n++], CELL, "%d", line->pairs);
+    else
+        strcpy(cells[n++], "-");
+    return n;
+}
+
+static bool has_several_impls(const struct verdict_report *r)
+{
+    for (int i = 1; i < r->count; i++)
+        if (strcmp(r->lines[i].impl, r->lines[0].impl) != 0)
+            return true;
+    return false;
+}
+
+static void print_line(const struct verdict_report *r, const struct verdict_line *line, const int *widths,
+                       int label_width, int impl_width, FILE *out, int width, bool color)
+{
+    char cells[COLUMNS_MAX][CELL];
+    int column = 12 + 2 + label_width + (impl_width ? impl_width + 2 : 0);
+    if (color)
+        fprintf(out, "\033[%sm", verdicts[line->verdict].color);
+    fprintf(out, "%-12s", verdict_name(line->verdict));
+    if (color)
+        fputs("\033[0m", out);
+    fprintf(out, "  %-*s", label_width, line->configuration);
+    if (impl_width)
+        fprintf(out, "  %-*s", impl_width, line->impl);
+    const int count = fill_cells(r, line, cells);
+    for (int i = 0; i < count; i++) {
+        fprintf(out, "  %*s", widths[i], cells[i]);
+        column += 2 + widths[i];
+    }
+    if (!line->why[0] || wrap_columns(line->why) <= width - column - 2) {
+        fprintf(out, "%s%s\n", line->why[0] ? "  " : "", line->why);
+        return;
+    }
+    fputc('\n', out); /* what does not fit behind the figures stands under them */
+    wrap_words(out, width, 14, 14, line->why);
+}
+
+void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool color)
+{
+    static const char *const ab[] = {"A ms", "B ms", "change", "99% bounds, %", "pairs"};
+    static const char *const gate[] = {"was ms", "is ms", "time", "against GEMM"};
+    const char *const *headings = r->view == VERDICTS_AB ? ab : gate;
+    const int columns = r->view == VERDICTS_AB ? 5 : 4;
+    int widths[COLUMNS_MAX], label_width = 13, impl_width = has_several_impls(r) ? 4 : 0;
+    for (int i = 0; i < columns; i++)
+        widths[i] = (int)strlen(headings[i]);
+    for (int i = 0; i < r->count; i++) {
+        char cells[COLUMNS_MAX][CELL];
+        const int count = fill_cells(r, &r->lines[i], cells);
+        const int label = (int)strlen(r->lines[i].configuration), impl = (int)strlen(r->lines[i].impl);
+        for (int c = 0; c < count; c++)
+            if ((int)strlen(cells[c]) > widths[c])
+                widths[c] = (int)strlen(cells[c]);
+        label_width = label > label_width ? label : label_width;
+        if (impl_width && impl > impl_width)
+            impl_width = impl;
+    }
+    if (r->count) {
+        fprintf(out, "%-12s  %-*s", "verdict", label_width, "configuration");
+        if (impl_width)
+            fprintf(out, "  %-*s", impl_width, "impl");
+        for (int i = 0; i < columns; i++)
+            fprintf(out, "  %*s", widths[i], headings[i]);
+        fputs("  why\n", out);
+    }
+    for (int i = 0; i < r->count; i++)
+        print_line(r, &r->lines[i], widths, label_width, impl_width, out, width, color);
+    if (r->control)
+        fprintf(out, "%-12s  %s\n", "control", r->control);
+    wrap_words(out, width, 0, 2, r->summary);
+    if (r->soft_code)
+        fprintf(out, "exit 0: --soft took the place of %d (%s)\n", r->soft_code, verdict_state(r->soft_code));
+    if (r->count && verdict_exit(r->lines[0].verdict) != EXIT_OK && r->lines[0].repro &&
+        r->lines[0].repro[0]) {
+        fputs("look closer:\n", out);
+        wrap_command(out, width, 2, r->lines[0].repro);
+    }
+}

@@ -1,0 +1,224 @@
+/* Verdicts for machines: JUnit XML, CSV, GitHub annotations. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/terminal.h"
+#include "cmd/gate/verdicts.h"
+#include "cmd/run/outputs.h"
+
+/* "+3.4 % (+2.6 .. +4.2), 4.197 -> 4.340 ms: why" */
+static void describe(const struct verdict_line *line, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = 0;
+#define ADD(...)                                                                                                       \
+    do {                                                                                                               \
+        used += (size_t)snprintf(text + used, size - used, __VA_ARGS__);                                              \
+        used = used < size ? used : size - 1;                                                                          \
+    } while (0)
+    if (!isnan(line->change_pct))
+        ADD("%+.2f %%", line->change_pct);
+    if (!isnan(line->low_pct))
+        ADD(" (%+.2f .. %+.2f)", line->low_pct, line->high_pct);
+    if (!isnan(line->share_change_pct))
+        ADD(", against the GEMM %+.2f %%", line->share_change_pct);
+    if (!isnan(line->from_ms) && !isnan(line->to_ms))
+        ADD(", %.4g -> %.4g ms", line->from_ms, line->to_ms);
+    if (line->why[0])
+        ADD("%s%s", used ? ": " : "", line->why);
+#undef ADD
+}
+
+/* The label's columns closed up: "bwd causal d128 16k bf16". */
+static void close_up(const char *label, char *text, size_t size)
+{
+    size_t used = 0;
+    for (; *label && used + 1 < size; label++)
+        if (*label != ' ' || (used && text[used - 1] != ' '))
+            text[used++] = *label;
+    while (used && text[used - 1] == ' ')
+        used--;
+    text[used] = 0;
+}
+
+/* ---- GitHub ---- */
+
+/* Percent, line ends and, in properties, the separators are written as %XX. */
+static void put_escaped(FILE *out, const char *text, bool is_property)
+{
+    for (; *text; text++)
+        if (*text == '%' || *text == '\r' || *text == '\n' || (is_property && (*text == ':' || *text == ',')))
+            fprintf(out, "%%%02X", (unsigned char)*text);
+        else
+            fputc(*text, out);
+}
+
+void verdicts_annotate(const struct verdict_report *r, FILE *out)
+{
+    const char *in_actions = getenv("GITHUB_ACTIONS");
+    if (!in_actions || strcmp(in_actions, "true") != 0)
+        return;
+    for (int i = 0; i < r->count; i++) {
+        const struct verdict_line *line = &r->lines[i];
+        char text[640], label[CASE_LABEL_SIZE], title[160];
+        const int code = verdict_exit(line->verdict);
+        if (code == EXIT_OK)
+            continue;
+        /* What does not fail the build is no error there. */
+        const bool is_soft = r->soft_code && r->exit_code == EXIT_OK;
+        close_up(line->configuration, label, sizeof label);
+        snprintf(title, sizeof title, "fabench %s: %s %s", r->view == VERDICTS_AB ? "ab" : "gate",
+                 verdict_name(line->verdict), label);
+        describe(line, text, sizeof text);
+        fprintf(out, "::%s title=", is_soft || code == EXIT_INCONCLUSIVE ? "warning" : "error");
+        put_escaped(out, title, true);
+        fputs("::", out);
+        put_escaped(out, line->impl, false);
+        fputs(" ", out);
+        put_escaped(out, text, false);
+        fputc('\n', out);
+    }
+    fprintf(out, "::%s title=fabench %s::", r->exit_code ? "error" : r->soft_code ? "warning" : "notice",
+            r->view == VERDICTS_AB ? "ab" : "gate");
+    put_escaped(out, r->summary, false);
+    fputc('\n', out);
+}
+
+/* ---- files ---- */
+
+static bool finish(FILE *out, const char *path)
+{
+    const bool written = out && !ferror(out);
+    const bool closed = out && fclose(out) == 0;
+    if (!written || !closed)
+        log_error("%s: cannot be written: %s", path, strerror(errno));
+    return written && closed;
+}
+
+/* Control characters are not legal in XML 1.0. */
+static void put_xml(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        switch (*text) {
+        case '<': fputs("&lt;", out); break;
+        case '>': fputs("&gt;", out); break;
+        case '&': fputs("&amp;", out); break;
+        case '"': fputs("&quot;", out); break;
+        default: fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
+        }
+}
+
+static void put_test(FILE *out, const struct verdict_report *r, const struct verdict_line *line)
+{
+    char text[640], label[CASE_LABEL_SIZE];
+    const int code = verdict_exit(line->verdict);
+    const bool is_soft = r->exit_code == EXIT_OK;
+    const char *element = code == EXIT_OK ? "system-out" : is_soft ? "skipped" : code == EXIT_DEVICE ? "error"
+                                                                                                     : "failure";
+    close_up(line->configuration, label, sizeof label);
+    describe(line, text, sizeof text);
+    fputs("    <testcase classname=\"fabench.", out);
+    put_xml(out, line->impl);
+    fputs("\" name=\"", out);
+    put_xml(out, label);
+    fprintf(out, "\"><%s", element);
+    if (code != EXIT_OK) {
+        fprintf(out, " message=\"%s ", verdict_name(line->verdict));
+        put_xml(out, text);
+        fputs("\"/>", out);
+    } else {
+        fprintf(out, ">%s ", verdict_name(line->verdict));
+        put_xml(out, text);
+        fprintf(out, "</%s>", element);
+    }
+    fputs("</testcase>\n", out);
+}
+
+bool verdicts_junit(const struct verdict_report *r, const char *path)
+{
+    int failures = 0, errors = 0, skipped = 0;
+    for (int i = 0; i < r->count; i++) {
+        const int code = verdict_exit(r->lines[i].verdict);
+        skipped += code != EXIT_OK && r->exit_code == EXIT_OK;
+        errors += code == EXIT_DEVICE && r->exit_code != EXIT_OK;
+        failures += code != EXIT_OK && code != EXIT_DEVICE && r->exit_code != EXIT_OK;
+    }
+    /* A run that ended for another reason than one of its lines is a test of its own. */
+    const bool has_own = r->exit_code != EXIT_OK && failures + errors == 0;
+    FILE *out = fopen(path, "we");
+    if (!out)
+        return finish(NULL, path);
+    const char *command = r->view == VERDICTS_AB ? "ab" : "gate";
+    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n", out);
+    fprintf(out, "  <testsuite name=\"fabench %s\" tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\">\n", command,
+            r->count + has_own, failures, errors + has_own, skipped);
+    for (int i = 0; i < r->count; i++)
+        put_test(out, r, &r->lines[i]);
+    if (has_own) {
+        fprintf(out, "    <testcase classname=\"fabench\" name=\"%s\"><error message=\"", command);
+        put_xml(out, r->summary);
+        fputs("\"/></testcase>\n", out);
+    }
+    fputs("    <system-out>", out);
+    put_xml(out, r->summary);
+    fputs("</system-out>\n  </testsuite>\n</testsuites>\n", out);
+    return finish(out, path);
+}
+
+static void put_number(FILE *out, double value)
+{
+    fputc(',', out);
+    if (!isnan(value))
+        fprintf(out, "%.6g", value);
+}
+
+bool verdicts_csv(const struct verdict_report *r, const char *path)
+{
+    FILE *out = fopen(path, "we");
+    if (!out)
+        return finish(NULL, path);
+    fputs("verdict,configuration,impl,from_ms,to_ms,change_pct,low_pct,high_pct,against_gemm_pct,pairs,why\n", out);
+    for (int i = 0; i < r->count; i++) {
+        const struct verdict_line *line = &r->lines[i];
+        char label[CASE_LABEL_SIZE];
+        close_up(line->configuration, label, sizeof label);
+        fprintf(out, "%s,%s,%s", verdict_name(line->verdict), label, line->impl);
+        put_number(out, line->from_ms);
+        put_number(out, line->to_ms);
+        put_number(out, line->change_pct);
+        put_number(out, line->low_pct);
+        put_number(out, line->high_pct);
+        put_number(out, line->share_change_pct);
+        if (line->pairs)
+            fprintf(out, ",%d,\"", line->pairs);
+        else
+            fputs(",,\"", out);
+        for (const char *at = line->why; *at; at++)
+            fprintf(out, *at == '"' ? "\"\"" : "%c", *at);
+        fputs("\"\n", out);
+    }
+    return finish(out, path);
+}
+
+int verdicts_deliver(struct verdict_report *r, int code, const struct options *o, const char *folder)
+{
+    r->exit_code = code;
+    r->soft_code = 0;
+    if ((code == EXIT_INCONCLUSIVE && o->soft[SOFT_INCONCLUSIVE]) ||
+        (code == EXIT_NOT_COMPARABLE && o->soft[SOFT_NOT_COMPARABLE])) {
+        r->soft_code = code;
+        r->exit_code = EXIT_OK;
+    }
+    verdicts_print(r, stdout, terminal_width(), terminal_color(o->color));
+    verdicts_annotate(r, stdout);
+    bool written = !o->junit_path || verdicts_junit(r, o->junit_path);
+    if (folder) {
+        char *path = xasprintf("%s/verdicts.csv", folder);
+        written = verdicts_csv(r, path) && written;
+        free(path);
+    }
+    return written ? r->exit_code : EXIT_IO;
+}

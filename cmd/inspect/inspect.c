@@ -1,0 +1,243 @@
+/* info, list, --dry-run, --profile. */
+#include "cmd/inspect/inspect.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/base/build.h"
+#include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+#include "cmd/device/buffers.h"
+#include "cmd/device/telemetry.h"
+#include "cmd/measure/sustain.h"
+#include "cmd/record/header.h"
+#include "cmd/run/case_run.h"
+#include "cmd/run/session.h"
+
+static void print_real(const char *label, double value, const char *unit)
+{
+    if (isfinite(value))
+        printf("  %-22s %.0f %s\n", label, value, unit);
+}
+
+static void print_flag(const char *label, int value)
+{
+    if (value >= 0)
+        printf("  %-22s %s\n", label, value ? "on" : "off");
+}
+
+static void print_gemm(struct session *s)
+{
+    static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16};
+    struct attn_problem problem = {.dtype = ATTN_FP16};
+    const struct attn_request request = {.problem = &problem, .device = &s->backend.device};
+    const struct launcher gemm = {.request = &request};
+    for (int i = 0; i < 2; i++) {
+        struct attn_message why;
+        double flops = 0, best_ms = INFINITY, time_ms = 0;
+        problem.dtype = dtypes[i];
+        if (s->backend.ops->gemm_prepare(&s->backend, dtypes[i], &flops, &why) != ATTN_OK)
+            continue;
+        for (int n = 0; n < 50; n++)
+            if (s->backend.ops->sample(&s->backend, &gemm, true, &time_ms, &why) == ATTN_OK)
+                best_ms = fmin(best_ms, time_ms);
+        if (!isfinite(best_ms)) {
+            printf("  %-22s not measured: %s\n", i == 0 ? "GEMM fp16" : "GEMM bf16", why.text);
+            continue;
+        }
+        printf("  %-22s %.0f TFLOPS (cuBLAS 8192^3, best of 50, L2 cold)\n",
+               i == 0 ? "GEMM fp16" : "GEMM bf16", flops / best_ms * 1e-9);
+    }
+}
+
+static void print_identity(const struct nvml_identity *id)
+{
+    if (id->driver[0])
+        printf("  %-22s %s\n", "driver", id->driver);
+    if (id->vbios[0])
+        printf("  %-22s %s\n", "VBIOS", id->vbios);
+    print_real("power limit", id->power_limit_w, "W");
+    print_real("default power limit", id->default_power_limit_w, "W");
+    print_real("highest SM clock", id->max_sm_clock_mhz, "MHz");
+    print_real("application SM clock", id->application_sm_clock_mhz, "MHz");
+    print_flag("persistence mode", id->persistence);
+    print_flag("ECC", id->ecc);
+    print_flag("MIG", id->mig);
+    if (id->other_processes >= 0)
+        printf("  %-22s %d\n", "other processes", id->other_processes);
+}
+
+/* What the records of this device will lack, and why. */
+static void print_absent(void)
+{
+    const struct nvml_absent *list;
+    const int count = nvml_absent(&list);
+    for (int i = 0; i < count; i++)
+        printf("  %-22s no %s: %s\n", i ? "" : "absent", list[i].field, list[i].why);
+}
+
+int inspect_info(const struct options *o)
+{
+    struct session s;
+    struct telemetry telemetry;
+    const char *clocks = "unknown";
+    char text[32], command[120];
+    const int status = session_open(o, "info", true, &s);
+    if (status != EXIT_OK)
+        return status;
+    const struct device_info *d = &s.backend.info;
+    printf("fabench %s (%s)\n", build_version(), build_commit());
+    printf("device: %s (%s)\n", d->name, d->arch);
+    printf("  %-22s %s\n", "memory", number_print_bytes(d->memory_bytes, text, sizeof text));
+    if (s.backend.device.platform == ATTN_CPU) {
+        printf("  %-22s %d\n", "threads", d->multiprocessors);
+        session_close(&s);
+        return EXIT_OK;
+    }
+    printf("  %-22s %d\n", "multiprocessors", d->multiprocessors);
+    printf("  %-22s %s\n", "L2", number_print_bytes(d->l2_bytes, text, sizeof text));
+    printf("  %-22s %s\n", "shared memory / block",
+           number_print_bytes((double)s.backend.device.smem_per_block_bytes, text, sizeof text));
+    printf("  %-22s %s\n", "CUDA runtime", d->cuda);
+    printf("  %-22s %s\n", "cuDNN", s.facts.cudnn[0] ? s.facts.cudnn : "none");
+    if (s.nvml_problem[0]) {
+        printf("  %-22s %s\n", "NVML", s.nvml_problem);
+    } else {
+        print_identity(&s.nvml);
+        clocks = session_clock_policy(&s);
+        printf("  %-22s %s\n", "clocks", clocks);
+        print_absent();
+    }
+    printf("ceilings:\n");
+    print_real("copy", s.backend.ops->copy_gbps(&s.backend), "GB/s (read + written)");
+    telemetry_begin(&telemetry, !s.nvml_problem[0]);
+    print_gemm(&s);
+    const struct telemetry_region under_gemm = telemetry_end(&telemetry);
+    print_real("SM clock in the GEMM", under_gemm.sm_clock_mhz, "MHz");
+    if (!strcmp(clocks, "unlocked") && isfinite(under_gemm.sm_clock_mhz))
+        printf("to hold the clocks for comparable runs (root; undo with --reset-gpu-clocks):\n  %s\n",
+               telemetry_lock_command(d->pci_bus_id, under_gemm.sm_clock_mhz, command, sizeof command));
+    session_close(&s);
+    return EXIT_OK;
+}
+
+/* The requests that a list is answered for: the four of the default grid. */
+static void list_one(const struct session *s, const struct attn_impl *impl)
+{
+    const bool is_here = impl->platform == s->backend.device.platform;
+    printf("%-12s %-4s %s\n", impl->name, impl->platform == ATTN_CUDA ? "cuda" : "cpu", impl->summary);
+    for (int i = 0; is_here && i < 2; i++) {
+        struct attn_problem p = {1, 1, 1, 1024, 1024, 128, ATTN_FP16, ATTN_BSHD, true, -1, -1, 0.088f, 0};
+        p.dtype = impl->platform == ATTN_CPU ? ATTN_FP32 : ATTN_FP16;
+        const struct attn_request request = {.problem = &p, .device = &s->backend.device, .mode = (enum attn_mode)i};
+        struct attn_message why = {""};
+        if (impl->accepts(&request, &why) == ATTN_OK)
+            printf("             %s: runs here\n", problem_mode_name(request.mode));
+        else
+            printf("             %s: refuses here: %s\n", problem_mode_name(request.mode), why.text);
+    }
+    if (!is_here)
+        printf("             not on this device\n");
+    for (const struct attn_variant *v = impl->variants; v && v->name; v++)
+        printf("             variant %-28s %s\n", v->name, v->summary);
+}
+
+int inspect_list(const struct options *o)
+{
+    struct session s;
+    const int status = session_open(o, "list", true, &s);
+    if (status != EXIT_OK)
+        return status;
+    printf("device: %s (%s)\n", s.backend.info.name, s.backend.info.arch);
+    for (int i = 0; i < s.impls.count; i++)
+        list_one(&s, s.impls.all[i]);
+    session_close(&s);
+    return EXIT_OK;
+}
+
+/* Seconds that a problem will take: warm-up, rounds up to their limit, and as much again for memory and checks; then
+ * the sustained regions. */
+static double estimate_s(const struct plan *plan, const struct options *o, int slot_count)
+{
+    const double sustained_s = plan->sustain_s > 0 ? slot_count * (plan->sustain_s + SUSTAIN_LEAD_S) : 0;
+    return (plan->warmup_ms + fmin(8 * plan->min_time_ms, o->timeout_s * 1e3)) * 1.3e-3 + 0.3 + sustained_s;
+}
+
+int inspect_dry_run(const struct options *o)
+{
+    struct session s;
+    const int status = session_open(o, "dry-run", true, &s);
+    if (status != EXIT_OK)
+        return status;
+    double peak_bytes = 0;
+    for (int i = 0; i < s.plan.count; i++) {
+        const struct plan_item *item = &s.plan.items[i];
+        char name[96], bytes[32];
+        /* Every implementation has outputs of its own: at most as much as the inputs. */
+        double total = tensor_set_bytes(item) * (1 + 0.5 * (s.slot_count - 1));
+        problem_print(&item->problem, item->mode, name, sizeof name);
+        printf("%-38s batch %lld heads %lld/%lld\n", name, (long long)item->problem.batch,
+               (long long)item->problem.q_heads, (long long)item->problem.kv_heads);
+        for (int j = 0; j < s.slot_count; j++) {
+            struct attn_request request = {.problem = &item->problem, .device = &s.backend.device, .mode = item->mode,
+                                           .deterministic = item->deterministic, .variant = o->variant};
+            struct attn_message why = {""};
+            const struct attn_impl *impl = impl_resolve(&s.slots[j], &request, &why);
+            if (!impl) {
+                printf("    %-12s refuses: %s\n", s.slots[j].name, why.text);
+                continue;
+            }
+            const char *variant = impl->variant ? impl->variant(&request) : NULL;
+            const double workspace = (double)impl->workspace_bytes(&request);
+            total += workspace;
+            printf("    %-12s workspace %-11s %s\n", impl_recorded_name(&s.slots[j], impl), number_print_bytes(workspace, bytes, sizeof bytes),
+                   variant ? variant : "");
+        }
+        total += (double)s.backend.ops->reference_workspace(&s.backend, &item->problem, item->mode);
+        peak_bytes = fmax(peak_bytes, total);
+    }
+    char peak[32], have[32];
+    printf("%d problems x %d implementations, ", s.plan.count, s.slot_count);
+    if (o->command == COMMAND_VERIFY)
+        printf("untimed");
+    else
+        printf("about %.0f s and the references", s.plan.count * estimate_s(&s.plan, o, s.slot_count));
+    printf("; inputs, outputs and workspaces up to %s of %s (the reference's outputs and libraries' plans come on top)\n",
+           number_print_bytes(peak_bytes, peak, sizeof peak),
+           number_print_bytes((double)s.backend.ops->free_bytes(&s.backend), have, sizeof have));
+    session_close(&s);
+    return EXIT_OK;
+}
+
+static void profile_stage(void *context, enum case_stage stage, int slot, const char *impl)
+{
+    (void)impl;
+    (void)context;
+    (void)stage;
+    (void)slot;
+}
+
+int inspect_profile(const struct options *o)
+{
+    struct session s;
+    struct attn_message why = {""};
+    int status = session_open(o, "profile", true, &s);
+    if (status != EXIT_OK)
+        return status;
+    if (s.slot_count != 1) {
+        log_error("--profile runs one implementation: name it with --impl");
+        session_close(&s);
+        return EXIT_USAGE;
+    }
+    const struct case_setting setting = {.backend = &s.backend, .options = o, .plan = &s.plan, .facts = &s.facts,
+                                         .slots = s.slots, .slot_count = 1, .hooks = {.stage = profile_stage}};
+    if (case_profile(&setting, &why) != ATTN_OK) {
+        log_error("--profile: %s", why.text);
+        status = EXIT_DEVICE;
+    } else {
+        printf("profiled one launch; NOT CHECKED\n");
+    }
+    session_close(&s);
+    return status;
+}

@@ -1,0 +1,274 @@
+/* Rules 1 to 6 of DESIGN section 6 over block sums. Every comparison is written so that NaN fails. */
+#include "cmd/judge/judge.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+
+const char *judge_rule_name(enum judge_rule rule)
+{
+    static const char *const names[RULE_COUNT] = {"nonfinite", "element", "rms",  "block_rms",
+                                                  "gain",      "naive",   "lse", "guard"};
+    return names[rule];
+}
+
+/* A verdict must survive JSON, so "infinitely over the bound" is written as this. */
+static const double USED_MAX = 999;
+
+/* rms[] is indexed by attn_mode.
+ * eps: one unit of the dtype (for fp32, whose arithmetic is no wider than the dtype, eight units of rounding).
+ * tiny: four times the smallest number the dtype tells from 0; terms below it are lost before they are summed.
+ * ulp: rule 5's, one unit; 0 in fp32, where the rule does not apply: there naive is no low-precision witness, and a fused
+ * backward, which must recompute P from an LSE rounded to fp32, is honestly less exact than one that reads its P. */
+struct dtype_bounds { double atol_rms, rtol, rms[2], gain, eps, tiny, ulp; };
+
+static const struct dtype_bounds dtype_bounds[] = {
+    [ATTN_FP32] = {1e-3, 1e-3, {1e-4, 2e-4}, 1e-4, 0x1p-21, 0x1p-124, 0},
+    [ATTN_FP16] = {0.01, 1e-2, {8e-4, 1.2e-3}, 1e-3, 0x1p-10, 0x1p-22, 0x1p-10},
+    [ATTN_BF16] = {0.05, 1e-2, {5e-3, 8e-3}, 1e-3, 0x1p-7, 0x1p-124, 0x1p-7},
+};
+
+/* Rule 6. */
+static struct judge_bounds lse_bounds(const struct dtype_bounds *d, bool doubled)
+{
+    struct judge_bounds lse = {.atol_absolute = doubled ? 2e-3 : 1e-3};
+    if (doubled) {
+        /* naive's S is rounded to the dtype, and with it the largest logit m; |m| <= |LSE| + ln(kv_len), and ln of any
+         * length in use is below 16. Half an eps of that is honest. */
+        lse.atol_absolute += 8 * d->eps;
+        lse.rtol = d->eps / 2;
+    }
+    return lse;
+}
+
+struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype dtype, enum attn_mode mode,
+                                     bool doubled, double atol, double rtol, double reference_rms)
+{
+    const struct dtype_bounds *d = &dtype_bounds[dtype];
+    const double factor = doubled ? 2 : 1;
+    if (tensor == TENSOR_LSE)
+        return lse_bounds(d, doubled && dtype != ATTN_FP32);
+    struct judge_bounds b = {.rtol = (isnan(rtol) ? d->rtol : rtol) * factor, .ulp = d->ulp,
+                             .rms = d->rms[mode] * factor, .block_rms = 2 * d->rms[mode] * factor,
+                             .gain = d->gain * factor};
+    /* dQ and dK: the rounded O moves D by up to eps / 2 of dSa's root in every row, a single element by four times the
+     * rms. O, dV: eps times the product is the norm's floor, as it stands; in fp32 it is the error itself. */
+    const bool has_cancellation = tensor == TENSOR_DQ || tensor == TENSOR_DK || dtype == ATTN_FP32;
+    b.norm_abs = has_cancellation ? d->eps / d->rms[mode] : d->eps;
+    /* Rows far below the rest of their tensor are sums of terms that underflow beside the others, or in the dtype. */
+    const double floor_rms = d->eps * reference_rms;
+    b.norm_floor = fmax(floor_rms, d->tiny / d->rms[mode]);
+    if (isnan(atol)) {
+        b.atol_rms = d->atol_rms * factor;
+        b.atol_abs = (has_cancellation ? 4 * d->eps : d->atol_rms * d->eps) * factor;
+        b.atol_absolute = (d->atol_rms * floor_rms + d->tiny) * factor;
+    } else {
+        b.atol_absolute = atol * factor;
+    }
+    return b;
+}
+
+/* What the rules found so far in one tensor. */
+struct finding {
+    double used;
+    const char *rule;
+    int64_t block; /* that shows it best */
+    int32_t at;    /* element in that block, -1 = its worst element */
+    double by_rule[JUDGE_RULES];
+};
+
+static void consider(struct finding *worst, enum judge_rule rule, double used, int64_t block, int32_t at)
+{
+    if (!(used <= USED_MAX))
+        used = USED_MAX;
+    worst->by_rule[rule] = fmax(worst->by_rule[rule], used);
+    if (used > worst->used || worst->rule == NULL) {
+        worst->used = used;
+        worst->rule = judge_rule_name(rule);
+        worst->block = block;
+        worst->at = at;
+    }
+}
+
+static double over(double value, double bound) { return value == 0 ? 0 : value / bound; }
+
+/* The squared norm that an error over `elements` elements is measured by: the reference's, or its floor. */
+static double norm2_of(const struct judge_bounds *b, double ref2, double abs2, double elements)
+{
+    return fmax(fmax(ref2, b->norm_abs * b->norm_abs * abs2), b->norm_floor * b->norm_floor * elements);
+}
+
+static double relative_rms(const struct judge_bounds *b, double err2, double ref2, double abs2, double elements)
+{
+    return err2 == 0 ? 0 : sqrt(err2 / norm2_of(b, ref2, abs2, elements));
+}
+
+/* Elements in block number n. */
+static double block_elements(const struct judge_input *in, int64_t n)
+{
+    const int64_t base = n % compare_blocks_per_head(in->len) * COMPARE_BLOCK_ROWS;
+    const int64_t rows = in->len - base < COMPARE_BLOCK_ROWS ? in->len - base : COMPARE_BLOCK_ROWS;
+    return (double)(rows * in->head_dim);
+}
+
+struct totals { double err2, ref2, abs2, err_dot, max_abs_err, max_abs_x, block_rms; int64_t nonfinite; };
+
+static struct totals scan_blocks(const struct judge_input *in, int64_t count, struct finding *worst)
+{
+    struct totals t = {0};
+    for (int64_t n = 0; n < count; n++) {
+        const struct compare_block *b = &in->blocks[n];
+        t.err2 += b->err2;
+        t.ref2 += b->ref2;
+        t.abs2 += b->abs2;
+        t.err_dot += b->err_dot;
+        t.max_abs_err = fmax(t.max_abs_err, b->max_abs_err);
+        t.max_abs_x = fmax(t.max_abs_x, b->max_abs_x);
+        t.nonfinite += b->nonfinite;
+        if (b->nonfinite)
+            consider(worst, RULE_NONFINITE, USED_MAX, n, b->first_nonfinite_at);
+        if (b->max_used_at >= 0)
+            consider(worst, in->tensor == TENSOR_LSE ? RULE_LSE : RULE_ELEMENT, b->max_used, n, b->max_used_at);
+        if (in->bounds.block_rms > 0) {
+            const double rms = relative_rms(&in->bounds, b->err2, b->ref2, b->abs2, block_elements(in, n));
+            t.block_rms = fmax(t.block_rms, rms);
+            consider(worst, RULE_BLOCK_RMS, over(rms, in->bounds.block_rms), n, b->max_used_at);
+        }
+    }
+    return t;
+}
+
+/* "0.78 % of elements, in all 16 heads, all in rows 112..127": over the elements or, when a norm failed while every
+ * element passed, over the blocks whose norm failed. */
+static void locate(const struct judge_input *in, int64_t count, char *text, size_t size)
+{
+    const int64_t per_head = compare_blocks_per_head(in->len);
+    int64_t bad = 0, first_row = INT64_MAX, last_row = -1, heads_hit = 0, last_head = -1;
+    bool by_element = false;
+    for (int64_t n = 0; n < count; n++)
+        by_element |= in->blocks[n].bad > 0;
+    for (int64_t n = 0; n < count; n++) {
+        const struct compare_block *b = &in->blocks[n];
+        const int64_t head = n / per_head, base = n % per_head * COMPARE_BLOCK_ROWS;
+        const int64_t rows = in->len - base < COMPARE_BLOCK_ROWS ? in->len - base : COMPARE_BLOCK_ROWS;
+        int64_t first = base + b->first_bad_row, last = base + b->last_bad_row, elements = b->bad;
+        if (!by_element) {
+            const double rms = relative_rms(&in->bounds, b->err2, b->ref2, b->abs2, block_elements(in, n));
+            elements = rms <= in->bounds.block_rms ? 0 : rows * in->head_dim;
+            first = base;
+            last = base + rows - 1;
+        }
+        if (elements == 0)
+            continue;
+        bad += elements;
+        first_row = first < first_row ? first : first_row;
+        last_row = last > last_row ? last : last_row;
+        heads_hit += head != last_head;
+        last_head = head;
+    }
+    if (bad == 0) {
+        snprintf(text, size, "spread over the whole tensor");
+        return;
+    }
+    const int64_t heads = in->batch * in->heads;
+    const double share = 100.0 * (double)bad / ((double)heads * (double)in->len * (double)in->head_dim);
+    char where[64];
+    if (heads == 1)
+        snprintf(where, sizeof where, "in the only head");
+    else if (heads_hit == heads)
+        snprintf(where, sizeof where, "in all %lld heads", (long long)heads);
+    else
+        snprintf(where, sizeof where, "in %lld of %lld heads", (long long)heads_hit, (long long)heads);
+    snprintf(text, size, share < 10 ? "%.2g %% of %s, %s, all in rows %lld..%lld"
+                                    : "%.0f %% of %s, %s, all in rows %lld..%lld",
+             share, by_element ? "elements" : "elements (whole 64-row blocks)", where, (long long)first_row,
+             (long long)last_row);
+}
+
+static void describe(const struct judge_input *in, int64_t count, const struct finding *worst,
+                     struct record_tensor *out)
+{
+    const int64_t per_head = compare_blocks_per_head(in->len);
+    const int32_t at = worst->at < 0 ? 0 : worst->at;
+    const int64_t head = worst->block / per_head;
+    const int64_t b = head / in->heads, h = head % in->heads;
+    const int64_t row = worst->block % per_head * COMPARE_BLOCK_ROWS + at / in->head_dim, col = at % in->head_dim;
+    snprintf(out->worst, sizeof out->worst, in->tensor == TENSOR_LSE ? "%s[%lld,%lld,%lld]" : "%s[%lld,%lld,%lld,%lld]",
+             out->name, (long long)(b + in->batch_offset), (long long)(h + in->head_offset), (long long)row,
+             (long long)col);
+    if (out->used <= 1)
+        return;
+    float got = NAN, want = NAN;
+    char values[64] = "", where[256];
+    if (in->peek) {
+        in->peek(in->peek_context, b, h, row, col, &got, &want);
+        snprintf(values, sizeof values, ": got %.5g want %.5g", (double)got, (double)want);
+    }
+    locate(in, count, where, sizeof where);
+    snprintf(out->failure, sizeof out->failure, "%s b=%lld h=%lld row=%lld col=%lld%s; %s; by rule %s, %.3g x its bound",
+             out->name, (long long)(b + in->batch_offset), (long long)(h + in->head_offset), (long long)row,
+             (long long)col, values, where, out->rule, out->used);
+}
+
+bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
+{
+    const int64_t count = in->batch * in->heads * compare_blocks_per_head(in->len);
+    const struct judge_bounds *bound = &in->bounds;
+    struct finding worst = {0};
+    for (int i = 0; i < JUDGE_RULES; i++)
+        worst.by_rule[i] = NAN;
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "%s", problem_tensor_name(in->tensor));
+    const struct totals t = scan_blocks(in, count, &worst);
+    out->max_abs_err = t.max_abs_err;
+    const double elements = (double)in->batch * (double)in->heads * (double)in->len * (double)in->head_dim;
+    out->rel_rms_err = relative_rms(bound, t.err2, t.ref2, t.abs2, elements);
+    out->rel_rms_bound = out->block_rms_err = out->gain_err = out->err_ratio = NAN;
+    if (bound->rms > 0) {
+        out->rel_rms_bound = bound->rms;
+        out->block_rms_err = t.block_rms;
+        out->gain_err = t.err_dot == 0 ? 0 : fabs(t.err_dot) / norm2_of(bound, t.ref2, t.abs2, elements);
+        consider(&worst, RULE_RMS, over(out->rel_rms_err, bound->rms), worst.block, worst.at);
+        FABENCH_ASSERT(in->independent_rows > 0, "rule 4 has no rows to average over");
+        const double gain_bound = bound->gain + bound->rms / sqrt((double)in->independent_rows);
+        consider(&worst, RULE_GAIN, over(out->gain_err, gain_bound), worst.block, worst.at);
+        if (isfinite(in->naive_max_abs_err)) {
+            /* A tensor near zero gets what rule 3's floor grants its rms, times four for a single element. */
+            const double one_ulp =
+                fmax(bound->ulp * t.max_abs_x, 4 * bound->rms * sqrt(norm2_of(bound, 0, t.abs2, elements) / elements));
+            out->err_ratio = t.max_abs_err == 0 ? 0 : t.max_abs_err / fmax(in->naive_max_abs_err, DBL_MIN);
+            if (!(out->err_ratio <= USED_MAX))
+                out->err_ratio = USED_MAX;
+            if (bound->ulp > 0)
+                consider(&worst, RULE_NAIVE, over(t.max_abs_err, 2 * in->naive_max_abs_err + one_ulp), worst.block,
+                         worst.at);
+        }
+    }
+    out->used = worst.used;
+    snprintf(out->rule, sizeof out->rule, "%s", worst.rule ? worst.rule : "none");
+    if (in->by_rule)
+        memcpy(in->by_rule, worst.by_rule, sizeof worst.by_rule);
+    describe(in, count, &worst, out);
+    return out->used <= 1;
+}
+
+void judge_merge(struct record_tensor *into, const struct record_tensor *other)
+{
+    const double max_abs_err = fmax(into->max_abs_err, other->max_abs_err);
+    const double rel_rms_err = fmax(into->rel_rms_err, other->rel_rms_err);
+    if (!(other->used <= into->used))
+        *into = *other;
+    into->max_abs_err = max_abs_err;
+    into->rel_rms_err = rel_rms_err;
+}
+
+double judge_reference_rms(const struct compare_block *blocks, int64_t count, double elements)
+{
+    double ref2 = 0;
+    for (int64_t n = 0; n < count; n++)
+        ref2 += blocks[n].ref2;
+    return sqrt(ref2 / elements);
+}

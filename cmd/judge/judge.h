@@ -1,0 +1,66 @@
+/* The verdict on one output tensor, from the block sums of reference/compare.h. Pure: no device, no memory of its own.
+ * Rules and bounds of DESIGN section 6; how they were calibrated is written in docs/judging.md. */
+#ifndef FABENCH_JUDGE_H
+#define FABENCH_JUDGE_H
+
+#include "cmd/problem/problem.h"
+#include "cmd/record/record.h"
+#include "reference/compare.h"
+
+/* The rules by the names that records carry. The first JUDGE_RULES are this module's; guards are cmd/run/check.h's. */
+enum judge_rule {
+    RULE_NONFINITE,
+    RULE_ELEMENT,
+    RULE_RMS,
+    RULE_BLOCK_RMS,
+    RULE_GAIN,
+    RULE_NAIVE,
+    RULE_LSE,
+    JUDGE_RULES,
+    RULE_GUARD = JUDGE_RULES,
+    RULE_COUNT
+};
+const char *judge_rule_name(enum judge_rule); /* nonfinite element rms block_rms gain naive lse guard */
+
+struct judge_bounds {
+    /* Rule 2: |x - ref| <= atol_absolute + max(atol_rms * rms(ref row), atol_abs * rms(abs row)) + rtol |ref|, where
+     * "abs" is the product over absolute values of reference/reference.h. */
+    double rtol, atol_rms, atol_abs, atol_absolute;
+    /* Rules 3 and 4, relative to a norm that is never below norm_abs * ||abs|| nor norm_floor * sqrt(elements);
+     * 0 = not applied (LSE). */
+    double rms, block_rms, gain, norm_abs, norm_floor;
+    double ulp; /* the one-ulp term of rule 5, relative to the largest output; 0 = not applied */
+};
+
+/* doubled: naive's bounds. atol, rtol: the user's, NaN = not given. reference_rms: of the whole tensor. */
+struct judge_bounds judge_bounds_for(enum problem_tensor, enum attn_dtype, enum attn_mode, bool doubled, double atol,
+                                     double rtol, double reference_rms);
+
+struct judge_input {
+    enum problem_tensor tensor;
+    const struct compare_block *blocks; /* batch * heads * compare_blocks_per_head(len) */
+    int64_t batch, heads, len, head_dim;
+    int64_t batch_offset, head_offset;  /* of this view in the whole tensor, for coordinates */
+    /* Over all heads, the rows of queries or the tensor's own, whichever are fewer. Rule 4's bound is gain + rms /
+     * sqrt(this), at least 1: an error that each row has to itself averages out over the rows, but all keys of dK share
+     * the error in D of a query, most of dV comes from the few keys that a query looks at, and one or two queries have
+     * nothing to average over. */
+    int64_t independent_rows;
+    struct judge_bounds bounds;
+    double naive_max_abs_err;           /* rule 5; NaN = naive did not run, failed or was not finite */
+    /* Reads x and ref at an element of the view, for the sentence; may be NULL. */
+    void (*peek)(void *context, int64_t b, int64_t h, int64_t row, int64_t col, float *got, float *want);
+    void *peek_context;
+    double *by_rule; /* JUDGE_RULES shares of the bound, NaN where a rule had nothing to say; may be NULL */
+};
+
+/* Fills *out, `failure` included; true when every rule holds. */
+bool judge_tensor(const struct judge_input *, struct record_tensor *out);
+
+/* The worse of two verdicts on the same tensor (two views, or before and after timing) stays in *into. */
+void judge_merge(struct record_tensor *into, const struct record_tensor *other);
+
+/* rms of the reference over all blocks of a tensor with this many elements. */
+double judge_reference_rms(const struct compare_block *, int64_t blocks, double elements);
+
+#endif

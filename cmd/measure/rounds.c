@@ -1,0 +1,95 @@
+/* Interleaved sampling. */
+#include "cmd/measure/rounds.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/clock.h"
+#include "cmd/base/log.h"
+#include "cmd/base/stats.h"
+
+void rounds_order(int count, int64_t round, int *order)
+{
+    const int row = (int)(round / 2 % count);
+    for (int i = 0; i < count; i++) {
+        const int zigzag = i % 2 ? (i + 1) / 2 : count - i / 2; /* 0 1 -1 2 -2 ..., modulo count */
+        order[round % 2 ? count - 1 - i : i] = (zigzag + row) % count;
+    }
+}
+
+/* One sample of every member. into < 0: warm-up. `order` has room for them. */
+static enum attn_status one_round(struct backend *be, struct rounds_member *members, int count, int64_t round, int *order,
+                                  const struct rounds_plan *plan, int64_t into, struct rounds_result *result,
+                                  struct attn_message *why)
+{
+    rounds_order(count, round, order);
+    for (int i = 0; i < count; i++) {
+        const int m = order[i];
+        double time_ms = 0;
+        if (!plan->before_sample(plan->context, m)) {
+            result->interrupted = true;
+            return ATTN_OK;
+        }
+        const enum attn_status status = be->ops->sample(be, &members[m].launcher, plan->cold, &time_ms, why);
+        if (status != ATTN_OK) {
+            result->failed_member = m;
+            return status;
+        }
+        if (into >= 0)
+            members[m].samples_ms[into] = time_ms;
+    }
+    return ATTN_OK;
+}
+
+/* Is every member's median known well enough, and its ratio to the last one, the GEMM where there is one? The median alone
+ * is not asked: at its power limit a GPU falls to a lower speed for a quarter of every second or so, which moves no median
+ * and every ratio, by how many such times happened to be caught. */
+static bool quiet_enough(const struct rounds_member *members, int count, int64_t rounds, double max_noise_pct)
+{
+    for (int m = 0; m < count; m++) {
+        const struct stats s = stats_of(members[m].samples_ms, rounds);
+        if (!(stats_noise_half_width_pct(&s) <= max_noise_pct))
+            return false;
+    }
+    for (int m = 0; m < count - 1; m++)
+        if (!(stats_paired_half_width_pct(members[m].samples_ms, members[count - 1].samples_ms, rounds) <=
+              max_noise_pct))
+            return false;
+    return true;
+}
+
+enum attn_status rounds_run(struct backend *be, struct rounds_member *members, int count,
+                            const struct rounds_plan *plan, struct rounds_result *result, struct attn_message *why)
+{
+    int64_t capacity = 0, next_look = plan->samples;
+    enum attn_status status = ATTN_OK;
+    int *order = xmalloc((unsigned long)count * sizeof *order);
+    memset(result, 0, sizeof *result);
+    const double begin = clock_ms();
+    for (int64_t r = 0; status == ATTN_OK && clock_ms() - begin < plan->warmup_ms && !result->interrupted; r++)
+        status = one_round(be, members, count, r, order, plan, -1, result, why);
+    const double start = clock_ms();
+    while (status == ATTN_OK && !result->interrupted && !result->stop) {
+        if (result->rounds == capacity) {
+            capacity = capacity ? 2 * capacity : 64;
+            for (int m = 0; m < count; m++)
+                members[m].samples_ms =
+                    xrealloc(members[m].samples_ms, (unsigned long)capacity * sizeof *members[m].samples_ms);
+        }
+        status = one_round(be, members, count, result->rounds, order, plan, result->rounds, result, why);
+        if (status != ATTN_OK || result->interrupted)
+            break;
+        result->rounds++;
+        const double elapsed_ms = clock_ms() - start;
+        if (elapsed_ms >= plan->limit_ms || (result->rounds >= plan->samples && elapsed_ms >= 8 * plan->min_time_ms))
+            result->stop = "limit";
+        /* Sorting every round would cost more than the rounds: look again after a tenth more of them. */
+        if (result->rounds >= next_look && elapsed_ms >= plan->min_time_ms) {
+            next_look = result->rounds + result->rounds / 10 + 1;
+            if (quiet_enough(members, count, result->rounds, plan->max_noise_pct))
+                result->stop = "noise";
+        }
+    }
+    free(order);
+    return status;
+}

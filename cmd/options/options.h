@@ -1,0 +1,96 @@
+/* What the user asked for. One table (options_table.c) holds every option: name, kind, range, default, help, commands
+ * that take it. Parsing, defaults, --help, the nearest-name hint and the recorded command line come from it.
+ *
+ * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffix k = 1024. No abbreviations; both
+ * "--name value" and "--name=value". A type that no kernel takes yet (fp8, ...) is refused in words: exit 2.
+ */
+#ifndef FABENCH_OPTIONS_H
+#define FABENCH_OPTIONS_H
+
+#include "cmd/base/name_list.h"
+#include "cmd/base/terminal.h"
+#include "cmd/problem/names.h"
+
+enum command {
+    COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_GATE, COMMAND_AB, COMMAND_REPORT, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST,
+    COMMAND_SELFTEST
+};
+enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF };
+enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
+enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL };
+enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */
+
+struct int_list { int64_t *values; int count; };   /* count 0 = not given */
+
+/* Every field is resolved except where a comment says "not given": those depend on the device or the preset and are
+ * resolved by plan_make (cmd/plan/plan.h). Owned by the struct; options_free frees it. */
+struct options {
+    enum command command;
+    enum preset preset;               /* PRESET_NONE = not given */
+    bool mode_given, modes[2];        /* indexed by attn_mode; absent = both */
+    bool causal_given, causal[2];     /* [0] full, [1] causal; absent = both */
+    struct int_list head_dims;        /* not given: 64,128 */
+    struct int_list q_lens, kv_lens;  /* not given: by preset; equal */
+    bool dtypes_given, dtypes[3];     /* indexed by attn_dtype; not given: by device */
+    struct name_list impls;           /* not given: naive,fused,cudnn that serve the device */
+    struct name_list impl_libs;
+    char *variant;                    /* NULL = not given */
+    bool deterministic;
+    int64_t total_tokens, hidden;     /* 0 = not given */
+    int64_t batch, heads, kv_heads;   /* 0 = not given */
+    enum attn_layout layout;
+    double scale;                     /* NaN = not given: 1/sqrt(head_dim) */
+    enum fill_dist dist;
+    uint64_t seed;
+    enum device_choice device;
+    int device_ordinal;               /* with DEVICE_CUDA */
+    enum check_scope check;
+    double atol, rtol;                /* NaN = not given */
+    int64_t repeats;                  /* of verify: runs after the first, whose promised tensors must be bit-equal to it */
+    double warmup_ms, min_time_ms;    /* defaults 500, 500; NaN = not given, resolved by preset */
+    int64_t samples;                  /* minimum number of samples; 0 = not given */
+    double max_noise_pct;             /* "0.5%" -> 0.5; NaN = not given */
+    double timeout_s;
+    double sustain_s;                 /* 0 = no sustained regions; NaN = not given, resolved by preset */
+    enum l2_policy l2;
+    char *out_dir;                    /* NULL = not given: fabench-out/<device>-<utc>/; "none" = nothing is written */
+    char *csv_path, *jsonl_path;      /* NULL = into out_dir; "-" = stdout (one of them at most) */
+    enum plot_format plot;            /* default svg; --plot none */
+    bool plot_given;
+    char *columns;                    /* NULL = the views' own; else comma-separated column names for the CSV */
+    char *input_dir, *dump_dir;       /* .npy in and out */
+    bool profile, dry_run, verbose, quiet;
+    enum color_choice color;
+    struct name_list files;           /* positional arguments: records of `plot`, [LABEL=]FILE of `report`, OLD and NEW
+                                         of `ab` */
+    struct name_list prices;          /* LABEL=AMOUNT and currency, as typed; report checks them */
+    char *overlay_path;               /* published points for the charts; NULL = not given */
+    bool resume;                      /* go on with the record file of --jsonl or --out */
+    char *deciding;                   /* the options that rows depend on, as typed, in the order of the table */
+    double preheat_s;                 /* NaN = not given: 0, and 3 in the processes of ab and gate */
+    struct int_list points;           /* only these problems of the plan, from 0; not given: all */
+    /* gate and ab */
+    char *baseline, *current, *floors, *junit_path; /* NULL = not given */
+    bool is_subset;
+    bool soft[2];                     /* indexed by enum soft_code */
+    double delta_pct;                 /* NaN = not given: 2 of ab, 5 of gate */
+    struct int_list pairs;            /* least and most of ab; not given: decide_defaults */
+    struct name_list sweep_words;     /* what a sweep in another process must get: each option as it was typed that is
+                                         neither output, device nor --impl; "--name=value" or "--name" */
+    char *command_line;               /* the whole command line, shell-quoted, for the record header */
+};
+
+/* Frees what the struct owns, and zeroes it. */
+void options_free(struct options *);
+
+/* The least --sustain-s: the device's energy counter moves in steps. */
+#define SUSTAIN_MIN_S 2.0
+
+/* Names of the enums, as typed on the command line and written in records; NULL ends each list. */
+extern const char *const option_check_names[];  /* check_scope: full sample off */
+extern const char *const option_preset_names[]; /* preset: none quick paper ci acceptance full */
+const char *option_check_name(enum check_scope);
+const char *option_preset_name(enum preset);
+
+#endif

@@ -1,0 +1,588 @@
+/* The command line, word by word: each value is checked by the kind and range of its row in the option table, then all
+ * of them by the rules that join options (options_check). The first thing wrong is one sentence on stderr through
+ * options_refuse, and the end.
+ */
+#include "cmd/options/options_parse.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/nearest.h"
+#include "cmd/base/numbers.h"
+#include "cmd/options/options_help.h"
+#include "cmd/options/options_refuse.h"
+#include "cmd/options/options_rules.h"
+#include "cmd/options/options_table.h"
+#include "cmd/base/paths.h"
+
+/* ---- Refusing ---- */
+
+static bool refuse_option(const struct parse *p, const char *word, int length)
+{
+    const char *names[2 * OPTION_COUNT];
+    char name[81];
+    int count = 0;
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        if (option_table[i].is_hidden || !option_serves(&option_table[i], p->command))
+            continue;
+        names[count++] = option_table[i].name;
+        if (option_table[i].alias)
+            names[count++] = option_table[i].alias;
+    }
+    snprintf(name, sizeof name, "%.*s", length > 80 ? 80 : length, word);
+    const char *nearest = nearest_name(name, names, count);
+    return options_refuse(name, NULL, "no such option; %s%s", nearest ? "did you mean " : "see fabench --help",
+                          nearest ? nearest : "");
+}
+
+/* "quick, paper, ci or full". */
+static const char *join_names(const char *const *names, int count, char *buffer, size_t size)
+{
+    buffer[0] = 0;
+    for (int i = 0; i < count; i++)
+        snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s%s",
+                 i == 0           ? ""
+                 : i == count - 1 ? " or "
+                                  : ", ",
+                 names[i]);
+    return buffer;
+}
+
+static bool refuse_command(const char *word)
+{
+    const char *names[COMMAND_COUNT];
+    char legal[120], sentence[200];
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        names[i] = command_table[i].name;
+    const char *nearest = nearest_name(word, names, COMMAND_COUNT);
+    /* The first is the sweep, which needs no word. */
+    snprintf(sentence, sizeof sentence, "must be %s, or no word for the sweep",
+             join_names(names + 1, COMMAND_COUNT - 1, legal, sizeof legal));
+    return options_refuse(*word ? word : "''", NULL, "no such command; %s%s", nearest ? "did you mean " : sentence,
+                          nearest ? nearest : "");
+}
+
+/* The choices that a user may take. */
+static void join_choices(const struct option_def *def, char *buffer, size_t size)
+{
+    const char *legal[16];
+    int count = 0;
+    for (int i = option_is_preset(def); def->choices[i]; i++)
+        legal[count++] = def->choices[i];
+    join_names(legal, count, buffer, size);
+}
+
+/* What a row takes, to be read after "must be ". */
+static const char *legal_text(const struct option_def *def, char *buffer, size_t size)
+{
+    if (def->choices)
+        join_choices(def, buffer, size);
+    else if (def->multiple)
+        snprintf(buffer, size, "a multiple of %" PRId64 " from %g to %g", def->multiple, def->min, def->max);
+    else if (def->kind == KIND_PERCENT)
+        snprintf(buffer, size, "a percentage from %g%% to %g%%", def->min, def->max);
+    else if (def->kind == KIND_REAL)
+        snprintf(buffer, size, "a number from %g to %.7g", def->min, def->max);
+    else if (def->max > 9e18)
+        snprintf(buffer, size, "a whole number from %g to %" PRId64, def->min, INT64_MAX);
+    else if (def->max > 0)
+        snprintf(buffer, size, "a whole number from %g to %.0f", def->min, def->max);
+    else
+        snprintf(buffer, size, "%s", def->unit);
+    if (def->kind == KIND_CHOICE_SET)
+        snprintf(buffer + strlen(buffer), size - strlen(buffer), ", several with commas");
+    return buffer;
+}
+
+/* ---- Values ---- */
+
+static bool count_is_legal(const struct option_def *def, int64_t value)
+{
+    return (double)value >= def->min && (double)value <= def->max && !(def->multiple && value % def->multiple);
+}
+
+static bool parse_count_list(const struct option_def *def, const char *name, const char *value, struct int_list *list)
+{
+    char why[160], legal[160];
+    if (!number_parse_list(value, &list->values, &list->count, why, sizeof why))
+        return options_refuse(name, value, "%s; must be %s, or a list as 64,128 or 1k:16k:*2", why,
+                              legal_text(def, legal, sizeof legal));
+    for (int i = 0; i < list->count; i++) {
+        if (count_is_legal(def, list->values[i]))
+            continue;
+        if (!strpbrk(value, ",:"))
+            return options_refuse(name, value, "must be %s", legal_text(def, legal, sizeof legal));
+        return options_refuse(name, value, "%" PRId64 " is not legal; each must be %s", list->values[i],
+                              legal_text(def, legal, sizeof legal));
+    }
+    return true;
+}
+
+/* The index of word[0, length) among the choices, or -1. */
+static int choice_index(const struct option_def *def, const char *word, size_t length)
+{
+    for (int i = 0; def->choices[i]; i++)
+        if (strlen(def->choices[i]) == length && strncmp(def->choices[i], word, length) == 0)
+            return i;
+    return -1;
+}
+
+static bool refuse_choice(const struct option_def *def, const char *name, const char *value, const char *word,
+                          size_t length)
+{
+    const int first = option_is_preset(def); /* "none" is no word for the user */
+    char legal[160], bad[64];
+    int count = 0;
+    while (def->choices[first + count])
+        count++;
+    snprintf(bad, sizeof bad, "%.*s", (int)(length > 60 ? 60 : length), word);
+    const char *nearest = nearest_name(bad, def->choices + first, count);
+    legal_text(def, legal, sizeof legal);
+    if (option_is_dtype(def) && strncmp(bad, "fp8", 3) == 0)
+        return options_refuse(name, value, "no kernel takes fp8 yet; must be %s", legal);
+    if (!*bad && def->kind == KIND_CHOICE_SET)
+        return options_refuse(name, value, "%s; must be %s",
+                              *value ? "an item of the list is empty" : "the list is empty", legal);
+    return options_refuse(name, value, "must be %s%s%s", legal, nearest ? "; did you mean " : "",
+                          nearest ? nearest : "");
+}
+
+static bool parse_choice(const struct option_def *def, const char *name, const char *value, void *field)
+{
+    const int index = choice_index(def, value, strlen(value));
+    _Static_assert(sizeof(enum preset) == sizeof index, "an enum field is as wide as an int");
+    if (index < 0 || (option_is_preset(def) && index == PRESET_NONE))
+        return refuse_choice(def, name, value, value, strlen(value));
+    memcpy(field, &index, sizeof index);
+    return true;
+}
+
+static bool parse_choice_set(const struct option_def *def, const char *name, const char *value, bool *field)
+{
+    for (int i = 0; def->choices[i]; i++)
+        field[i] = false;
+    for (const char *item = value;; item++) {
+        const size_t length = strcspn(item, ",");
+        const int index = choice_index(def, item, length);
+        if (index < 0)
+            return refuse_choice(def, name, value, item, length);
+        field[index] = true;
+        item += length;
+        if (!*item)
+            return true;
+    }
+}
+
+static bool parse_names(const char *name, const char *value, struct name_list *list)
+{
+    for (const char *item = value;; item++) {
+        const size_t length = strcspn(item, ",");
+        bool is_known = false;
+        if (length == 0)
+            return options_refuse(name, value, "%s; must be names with commas, as naive,fused",
+                                  *value ? "an item of the list is empty" : "the list is empty");
+        if (strspn(item, "abcdefghijklmnopqrstuvwxyz0123456789_:") < length)
+            return options_refuse(name, value, "must be names of a-z, 0-9 and _ with commas, as naive,fused");
+        for (int i = 0; i < list->count; i++)
+            is_known |= strlen(list->names[i]) == length && strncmp(list->names[i], item, length) == 0;
+        if (!is_known)
+            name_list_add_part(list, item, length);
+        item += length;
+        if (!*item)
+            return true;
+    }
+}
+
+static bool parse_device(const char *name, const char *value, struct options *o)
+{
+    int64_t ordinal = 0;
+    if (strcmp(value, "auto") == 0)
+        o->device = DEVICE_AUTO;
+    else if (strcmp(value, "cpu") == 0)
+        o->device = DEVICE_CPU;
+    else if (strncmp(value, "cuda:", 5) == 0 && !strchr(value, 'k') && number_parse_count(value + 5, &ordinal) &&
+             ordinal < 1024)
+        o->device = DEVICE_CUDA;
+    else
+        return options_refuse(name, value, "must be auto, cpu, or cuda:0, cuda:1 and so on");
+    o->device_ordinal = (int)ordinal;
+    return true;
+}
+
+/* Text fields; `field` is NULL before. Output files are checked with everything else together. */
+static bool parse_text(const struct option_def *def, const char *name, const char *value, char **field)
+{
+    struct reason why;
+    if (!*value)
+        return options_refuse(name, value, "must not be empty");
+    const bool is_none = def->offset == offsetof(struct options, out_dir) && strcmp(value, "none") == 0;
+    if (def->kind == KIND_OUT_DIR && !is_none && !path_takes_dir(value, &why))
+        return options_refuse(name, value, "%s", why.text);
+    if (def->kind == KIND_IN_DIR && !path_has_dir(value, &why))
+        return options_refuse(name, value, "%s", why.text);
+    if (def->kind == KIND_IN_FILE && !path_has_file(value, &why))
+        return options_refuse(name, value, "%s", why.text);
+    *field = xstrdup(value);
+    return true;
+}
+
+static bool parse_library(const char *name, const char *value, struct name_list *list)
+{
+    struct reason why;
+    if (!*value || !path_has_file(value, &why))
+        return options_refuse(name, value, "%s", *value ? why.text : "must name a shared library");
+    name_list_add(list, value);
+    return true;
+}
+
+static bool parse_number(const struct option_def *def, const char *name, const char *value, void *field)
+{
+    char legal[160];
+    int64_t count;
+    double real;
+    if (def->kind == KIND_COUNT && number_parse_count(value, &count) && count_is_legal(def, count)) {
+        memcpy(field, &count, sizeof count);
+        return true;
+    }
+    if (def->kind != KIND_COUNT &&
+        (def->kind == KIND_PERCENT ? number_parse_percent : number_parse_real)(value, &real) && real >= def->min &&
+        real <= def->max) {
+        memcpy(field, &real, sizeof real);
+        return true;
+    }
+    return options_refuse(name, value, "must be %s", legal_text(def, legal, sizeof legal));
+}
+
+/* One option into its field. `name` is the option as the user wrote it. */
+static bool parse_value(struct options *o, const struct option_def *def, const char *name, const char *value)
+{
+    void *const field = (char *)o + def->offset;
+    if (def->given_offset)
+        *(bool *)((char *)o + def->given_offset) = true;
+    switch (def->kind) {
+    case KIND_FLAG:
+        *(bool *)field = true;
+        return true;
+    case KIND_CHOICE:
+        return parse_choice(def, name, value, field);
+    case KIND_CHOICE_SET:
+        return parse_choice_set(def, name, value, field);
+    case KIND_CAUSAL: {
+        const int index = *value ? choice_index(def, value, strlen(value)) : 1;
+        char typed[80];
+        if (index < 0) {
+            snprintf(typed, sizeof typed, "%s=%s", name, value);
+            return refuse_choice(def, typed, NULL, value, strlen(value));
+        }
+        o->causal[0] = index != 1;
+        o->causal[1] = index != 0;
+        return true;
+    }
+    case KIND_NO_CAUSAL:
+        o->causal[0] = true;
+        o->causal[1] = false;
+        return true;
+    case KIND_COUNT_LIST:
+        return parse_count_list(def, name, value, field);
+    case KIND_COUNT:
+    case KIND_REAL:
+    case KIND_PERCENT:
+        return parse_number(def, name, value, field);
+    case KIND_NAMES:
+        return parse_names(name, value, field);
+    case KIND_LIBRARY:
+        return parse_library(name, value, field);
+    case KIND_DEVICE:
+        return parse_device(name, value, o);
+    case KIND_TEXTS:
+        if (!*value)
+            return options_refuse(name, value, "must not be empty");
+        name_list_add(field, value);
+        return true;
+    case KIND_TEXT:
+    case KIND_OUT_FILE:
+    case KIND_OUT_DIR:
+    case KIND_IN_DIR:
+    case KIND_IN_FILE:
+        return parse_text(def, name, value, field);
+    case KIND_HELP:
+    case KIND_VERSION:
+        break;
+    }
+    FABENCH_ASSERT(false, "%s has no value", def->name);
+    return false;
+}
+
+static void apply_defaults(struct options *o)
+{
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const struct option_def *def = &option_table[i];
+        if (def->kind == KIND_REAL || def->kind == KIND_PERCENT)
+            *(double *)((char *)o + def->offset) = NAN;
+        if (def->fallback && !def->is_late)
+            FABENCH_ASSERT(parse_value(o, def, def->name, def->fallback), "default of %s", def->name);
+        if (def->given_offset)
+            *(bool *)((char *)o + def->given_offset) = false;
+    }
+}
+
+/* ---- Words ---- */
+
+static bool is_option_word(const struct parse *p, const char *word)
+{
+    return strncmp(word, "--", 2) == 0 || (*word == '-' && option_find(p->command, word, strcspn(word, "=")));
+}
+
+static bool check_command(const struct parse *p, const struct option_def *def, const char *name)
+{
+    char takers[80] = "";
+    if (option_serves(def, p->command))
+        return true;
+    for (int i = 0; i < COMMAND_COUNT; i++) /* any row of this name */
+        if (option_serves(option_find(&command_table[i], def->name, strlen(def->name)), &command_table[i]))
+            snprintf(takers + strlen(takers), sizeof takers - strlen(takers), "%s%s", *takers ? ", " : "",
+                     command_table[i].name);
+    return options_refuse(name, NULL, "no option of %s, only of %s", p->command->name, takers);
+}
+
+/* An option is given once, so that a long command line cannot hide a change; --impl-lib and --price are repeatable. */
+static bool check_repeated(const struct parse *p, const struct option_def *def, const char *name, const char *value)
+{
+    const bool is_list = def->kind == KIND_COUNT_LIST || def->kind == KIND_CHOICE_SET || def->kind == KIND_NAMES;
+    for (int i = 0; i < OPTION_COUNT && def->kind != KIND_LIBRARY && def->kind != KIND_TEXTS; i++) {
+        if (!p->value[i] || option_table[i].offset != def->offset)
+            continue;
+        if (&option_table[i] != def)
+            return options_refuse(name, NULL, "contradicts %s; both masks are --causal=both", option_table[i].name);
+        return options_refuse(name, *value ? value : NULL, "%s is there already; %s", option_table[i].name,
+                              is_list ? "a list is written with commas" : "one is legal");
+    }
+    return true;
+}
+
+/* The word after an option that needs a value, or NULL after a sentence. */
+static const char *next_value(const struct parse *p, const struct option_def *def, const char *name, const char *next)
+{
+    char legal[160];
+    legal_text(def, legal, sizeof legal);
+    if (!next)
+        options_refuse(name, NULL, "needs a value: %s", legal);
+    else if (is_option_word(p, next))
+        options_refuse(name, NULL, "needs a value: %s; one that begins with - is written %s=%s", legal, name, next);
+    else
+        return next;
+    return NULL;
+}
+
+/* What another process must be told to make the same sweep; always true. */
+static bool keep_for_sweeps(struct options *o, const struct option_def *def, bool has_value, const char *value)
+{
+    const bool is_kept = def->group != GROUP_OUTPUT && def->group != GROUP_GATE && def->kind != KIND_DEVICE &&
+                         def->kind != KIND_NAMES;
+    if (is_kept) {
+        char *word = has_value ? xasprintf("%s=%s", def->name, value) : xstrdup(def->name);
+        name_list_add(&o->sweep_words, word);
+        free(word);
+    }
+    return true;
+}
+
+/* The option at argv[*index], and its value where that is the next word. *done after --help and --version. */
+static bool parse_option(struct parse *p, int argc, char **argv, int *index, bool *done)
+{
+    const char *const word = argv[*index], *const equals = strchr(word, '=');
+    const char *const next = *index + 1 < argc ? argv[*index + 1] : NULL;
+    const size_t length = strcspn(word, "=");
+    const struct option_def *def = option_find(p->command, word, length);
+    const char *value = equals ? equals + 1 : "";
+    char name[32];
+    if (!def)
+        return refuse_option(p, word, (int)length);
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    if (!check_command(p, def, name))
+        return false;
+    if (!option_takes_value(def) && equals)
+        return options_refuse(name, value, "takes no value");
+    if (def->kind == KIND_CAUSAL) {
+        if (equals && !*value)
+            return refuse_choice(def, name, value, value, 0);
+        if (!equals && next && choice_index(def, next, strlen(next)) >= 0)
+            return options_refuse(name, next, "takes no separate word; did you mean %s=%s", name, next);
+    } else if (option_takes_value(def) && !equals) {
+        value = next_value(p, def, name, next);
+        if (!value)
+            return false;
+        ++*index;
+    }
+    if (!check_repeated(p, def, name, value))
+        return false;
+    p->value[def - option_table] = value;
+    if (p->is_replay && def->group == GROUP_OUTPUT)
+        return true; /* where that run wrote is no business of this one */
+    if (def->kind != KIND_HELP && def->kind != KIND_VERSION)
+        return parse_value(p->o, def, name, value) && keep_for_sweeps(p->o, def, equals || *value, value);
+    *done = true;
+    if (def->kind == KIND_HELP)
+        options_print_help(p->command, p->is_named);
+    else
+        options_print_version();
+    return true;
+}
+
+static bool parse_positional(struct parse *p, const char *word)
+{
+    const enum command command = p->command->command;
+    const bool takes_files = command == COMMAND_PLOT || command == COMMAND_REPORT || command == COMMAND_AB;
+    if (takes_files && *word) {
+        name_list_add(&p->o->files, word);
+        return true;
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(word, command_table[i].name) == 0)
+            return options_refuse(word, NULL, "a command is the first word, before the options");
+    return options_refuse(*word ? word : "''", NULL,
+                          "%s takes no such argument; lists are written with commas, as 64,128", p->command->name);
+}
+
+static bool parse_words(struct parse *p, int argc, char **argv, bool *done)
+{
+    int first = 1;
+    if (argc > 1 && argv[1][0] != '-') {
+        p->command = NULL;
+        for (int i = 0; i < COMMAND_COUNT; i++)
+            if (strcmp(argv[1], command_table[i].name) == 0)
+                p->command = &command_table[i];
+        if (!p->command)
+            return refuse_command(argv[1]);
+        p->is_named = true;
+        p->o->command = p->command->command;
+        first = 2;
+    }
+    bool options_ended = false;
+    for (int i = first; i < argc && !*done; i++) {
+        if (!options_ended && strcmp(argv[i], "--") == 0)
+            options_ended = true;
+        else if (!options_ended && argv[i][0] == '-' && argv[i][1]) {
+            if (!parse_option(p, argc, argv, &i, done))
+                return false;
+        } else if (!parse_positional(p, argv[i]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- The whole ---- */
+
+/* argv as a shell would read it back. */
+static char *quoted_command_line(int argc, char **argv)
+{
+    char *line = xstrdup("");
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        const bool is_plain = *word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                                    "_@%+=:,./-") == strlen(word);
+        size_t length = strlen(line);
+        line = xrealloc(line, length + 4 * strlen(word) + 4);
+        length += (size_t)sprintf(line + length, "%s%s", i ? " " : "", is_plain ? word : "'");
+        for (; !is_plain && *word; word++)
+            length += (size_t)sprintf(line + length, *word == '\'' ? "'\\''" : "%c", *word);
+        if (!is_plain)
+            strcpy(line + length, "'");
+    }
+    return line;
+}
+
+static void append_word(char **line, const char *name, const char *value)
+{
+    char *longer = xasprintf("%s%s%s%s%s", *line, **line ? " " : "", name, *value ? " " : "", value);
+    free(*line);
+    *line = longer;
+}
+
+/* Everything but where the output goes. Two command lines of one text make the same rows on the same device. */
+static char *deciding_options(const struct parse *p)
+{
+    char *line = xstrdup("");
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const struct option_def *def = &option_table[i];
+        if (!p->value[i] || def->group == GROUP_OUTPUT)
+            continue;
+        for (int j = 0; def->kind == KIND_LIBRARY && j < p->o->impl_libs.count; j++)
+            append_word(&line, def->name, p->o->impl_libs.names[j]);
+        if (def->kind != KIND_LIBRARY)
+            append_word(&line, def->name, p->value[i]);
+    }
+    return line;
+}
+
+int options_parse(int argc, char **argv, struct options *o, bool *done)
+{
+    struct parse p = {.o = o, .command = &command_table[0]};
+    *done = false;
+    memset(o, 0, sizeof *o);
+    apply_defaults(o);
+    o->command_line = quoted_command_line(argc, argv);
+    if (!parse_words(&p, argc, argv, done) || (!*done && !options_check(&p))) {
+        options_free(o);
+        return EXIT_USAGE;
+    }
+    if (!*done)
+        o->deciding = deciding_options(&p);
+    if (*done) {
+        options_free(o);
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+            log_error("stdout cannot be written");
+            return EXIT_IO;
+        }
+    }
+    return EXIT_OK;
+}
+
+/* The words of a line that quoted_command_line wrote, in place of the line. */
+static int split_line(char *line, char **words, int most)
+{
+    int count = 0;
+    char *to = line;
+    for (char *at = line; *at;) {
+        if (count == most)
+            return -1;
+        words[count++] = to;
+        bool is_quoted = false;
+        for (; *at && (is_quoted || *at != ' '); at++) {
+            if (*at == '\'')
+                is_quoted = !is_quoted;
+            else if (*at == '\\' && !is_quoted && at[1])
+                *to++ = *++at;
+            else
+                *to++ = *at;
+        }
+        const bool is_last = !*at;
+        *to++ = 0;
+        at += !is_last;
+        if (is_last)
+            break;
+    }
+    return count;
+}
+
+int options_parse_line(const char *command_line, struct options *o)
+{
+    enum { WORDS_MAX = 256 };
+    char *line = xstrdup(command_line), *words[WORDS_MAX];
+    const int count = split_line(line, words, WORDS_MAX);
+    bool done = false;
+    struct parse p = {.o = o, .command = &command_table[0], .is_replay = true};
+    memset(o, 0, sizeof *o);
+    apply_defaults(o);
+    const bool good = count > 0 && parse_words(&p, count, words, &done) && !done && o->command == COMMAND_SWEEP;
+    free(line);
+    if (!good)
+        options_free(o);
+    return good ? EXIT_OK : EXIT_USAGE;
+}

@@ -1,0 +1,15 @@
+/* From a command line to struct options. */
+#ifndef FABENCH_OPTIONS_PARSE_H
+#define FABENCH_OPTIONS_PARSE_H
+
+#include "cmd/options/options.h"
+
+/* Returns 0 to go on; EXIT_OK with *done set after --help or --version were printed to stdout; EXIT_USAGE after one
+ * sentence on stderr. */
+int options_parse(int argc, char **argv, struct options *, bool *done);
+
+/* The command line of a record's header, parsed as a sweep's without its outputs. EXIT_USAGE when it is none that works
+ * here, maybe after a sentence on stderr. */
+int options_parse_line(const char *command_line, struct options *);
+
+#endif

@@ -1,0 +1,255 @@
+/* The rules that join options: sizes, outputs, and pairs that contradict each other. What can be known to fail before
+ * minutes of work fails here. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+#include "cmd/base/paths.h"
+#include "cmd/options/options.h"
+#include "cmd/options/options_refuse.h"
+#include "cmd/options/options_rules.h"
+
+/* Tensors and score matrices beyond these are refused, so that no product of sizes leaves 64 bits anywhere. */
+#define TENSOR_ELEMENTS_MAX ((int64_t)1 << 40)
+#define SCORE_ELEMENTS_MAX ((int64_t)1 << 56)
+
+/* The value of an option as typed, NULL when it was not given. */
+static const char *typed(const struct parse *p, const char *name)
+{
+    const struct option_def *def = option_find(p->command, name, strlen(name));
+    FABENCH_ASSERT(def, "no option %s", name);
+    return p->value[def - option_table];
+}
+
+static int64_t heads_of(const struct options *o, int64_t head_dim)
+{
+    const int64_t heads = (o->hidden ? o->hidden : 2048) / head_dim;
+    return o->heads ? o->heads : heads > 1 ? heads : 1;
+}
+
+static bool check_heads(const struct parse *p, const struct int_list *dims)
+{
+    const struct options *o = p->o;
+    /* Without either, the number of heads is the preset's: plan_make checks it. */
+    if (!o->kv_heads || (!o->heads && !o->hidden))
+        return true;
+    for (int i = 0; i < dims->count; i++) {
+        const int64_t heads = heads_of(o, dims->values[i]);
+        if (heads % o->kv_heads == 0)
+            continue;
+        if (o->heads)
+            return options_refuse("--kv-heads", typed(p, "--kv-heads"), "must divide --heads %s", typed(p, "--heads"));
+        return options_refuse("--kv-heads", typed(p, "--kv-heads"),
+                              "must divide the %" PRId64 " heads that --hidden %s makes of --d %" PRId64, heads,
+                              typed(p, "--hidden"), dims->values[i]);
+    }
+    return true;
+}
+
+static bool product_is_within(int64_t limit, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    int64_t product;
+    return number_multiply(a, b, &product) && number_multiply(product, c, &product) &&
+           number_multiply(product, d, &product) && product <= limit;
+}
+
+/* One (q_len, head_dim) with the longest kv_len; too large is blamed on the largest number that was given. */
+static bool check_size(const struct parse *p, int64_t q_len, int64_t kv_len, int64_t head_dim)
+{
+    const struct options *o = p->o;
+    const int64_t tokens = o->total_tokens ? o->total_tokens : 16384;
+    const int64_t batch = o->batch ? o->batch : tokens / q_len > 1 ? tokens / q_len : 1;
+    const int64_t heads = heads_of(o, head_dim), longest = q_len > kv_len ? q_len : kv_len;
+    const bool tensor_fits = product_is_within(TENSOR_ELEMENTS_MAX, batch, heads, longest, head_dim);
+    if (tensor_fits && product_is_within(SCORE_ELEMENTS_MAX, batch, heads, q_len, kv_len))
+        return true;
+    const struct {
+        const char *name;
+        int64_t value;
+    } causes[] = {{"--batch", batch},  {"--total-tokens", batch}, {"--heads", heads},
+                  {"--hidden", heads}, {"--seqlen", q_len},       {"--kv-len", kv_len}};
+    const char *name = NULL;
+    int64_t largest = 0;
+    for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
+        if (typed(p, causes[i].name) && causes[i].value > largest) {
+            largest = causes[i].value;
+            name = causes[i].name;
+        }
+    FABENCH_ASSERT(name, "the defaults are too large");
+    if (!tensor_fits)
+        return options_refuse(name, typed(p, name),
+                              "too large; batch %" PRId64 " x heads %" PRId64 " x len %" PRId64 " x head dim %" PRId64
+                              " must be at most 2^40 elements",
+                              batch, heads, longest, head_dim);
+    return options_refuse(name, typed(p, name),
+                          "too large; batch %" PRId64 " x heads %" PRId64 " x q_len %" PRId64 " x kv_len %" PRId64
+                          " must be at most 2^56 scores",
+                          batch, heads, q_len, kv_len);
+}
+
+/* The sizes with the longest default lengths where none were given; the presets' are among them. */
+static bool check_problems(const struct parse *p)
+{
+    static int64_t default_dims[] = {64, 128}, default_lens[] = {1024, 16384};
+    const struct options *o = p->o;
+    const struct int_list dims = o->head_dims.count ? o->head_dims : (struct int_list){default_dims, 2};
+    const struct int_list lens = o->q_lens.count ? o->q_lens : (struct int_list){default_lens, 2};
+    int64_t longest_kv = 0;
+    if (o->batch && o->total_tokens)
+        return options_refuse("--batch", typed(p, "--batch"), "contradicts --total-tokens %s; one of them is legal",
+                              typed(p, "--total-tokens"));
+    if (o->heads && o->hidden)
+        return options_refuse("--heads", typed(p, "--heads"), "contradicts --hidden %s; one of them is legal",
+                              typed(p, "--hidden"));
+    if (!check_heads(p, &dims))
+        return false;
+    for (int i = 0; i < o->kv_lens.count; i++)
+        longest_kv = o->kv_lens.values[i] > longest_kv ? o->kv_lens.values[i] : longest_kv;
+    for (int i = 0; i < lens.count; i++)
+        for (int j = 0; j < dims.count; j++)
+            if (!check_size(p, lens.values[i], longest_kv ? longest_kv : lens.values[i], dims.values[j]))
+                return false;
+    return true;
+}
+
+static bool check_outputs(const struct parse *p)
+{
+    const struct options *o = p->o;
+    const bool has_dir = o->out_dir && strcmp(o->out_dir, "none") != 0;
+    const struct {
+        const char *name, *path;
+    } files[] = {{"--csv", o->csv_path}, {"--jsonl", o->jsonl_path}};
+    const bool draws_files = o->plot == PLOT_SVG || o->plot == PLOT_PNG;
+    const char *stdout_user = o->plot_given && o->plot == PLOT_TERM ? "--plot term" : NULL;
+    struct reason why;
+    for (int i = 0; i < 2; i++) {
+        if (!files[i].path)
+            continue;
+        if (strcmp(files[i].path, "-") != 0) {
+            if (!path_takes_file(files[i].path, has_dir ? o->out_dir : NULL, &why))
+                return options_refuse(files[i].name, files[i].path, "%s", why.text);
+        } else if (stdout_user) {
+            return options_refuse(files[i].name, "-", "stdout is taken by %s; only one of them can have it",
+                                  stdout_user);
+        } else {
+            stdout_user = i ? "--jsonl -" : "--csv -";
+        }
+    }
+    if (o->csv_path && o->jsonl_path && path_is_same(o->csv_path, o->jsonl_path))
+        return options_refuse("--jsonl", o->jsonl_path, "is the file of --csv; must be another one");
+    if (o->resume && (o->jsonl_path ? strcmp(o->jsonl_path, "-") == 0 : !has_dir))
+        return options_refuse("--resume", NULL, "needs the record to go on with: the --out DIR or the --jsonl PATH of "
+                                                "the run");
+    if (o->resume && (o->dry_run || o->profile))
+        return options_refuse("--resume", NULL, "contradicts %s; one of them is legal",
+                              o->dry_run ? "--dry-run" : "--profile");
+    if (o->plot_given && draws_files && o->out_dir && !has_dir)
+        return options_refuse("--plot", typed(p, "--plot"), "contradicts --out none; must be term or none");
+    if (o->overlay_path && o->out_dir && !has_dir && o->plot != PLOT_TERM)
+        return options_refuse("--overlay", o->overlay_path,
+                              "contradicts --out none, where no chart is drawn; must be left out");
+    if (o->input_dir && o->dump_dir && path_is_same(o->input_dir, o->dump_dir))
+        return options_refuse("--dump", o->dump_dir, "is the directory of --input; must be another one");
+    return true;
+}
+
+/* What ab and gate read must not be what they write: --junit, and `outputs` in the folder of --out. */
+static bool check_input(const struct options *o, const char *name, const char *path, const char *const *outputs,
+                        size_t count)
+{
+    const bool has_dir = o->out_dir && strcmp(o->out_dir, "none") != 0;
+    if (!path)
+        return true;
+    if (o->junit_path && path_is_same(o->junit_path, path))
+        return options_refuse("--junit", o->junit_path, "is the file of %s; must be another one", name);
+    for (size_t i = 0; i < count && has_dir; i++) {
+        char *output = xasprintf("%s/%s", o->out_dir, outputs[i]);
+        const bool is_same = path_is_same(output, path);
+        free(output);
+        if (is_same)
+            return options_refuse("--out", o->out_dir, "its %s is the file of %s; must be another folder", outputs[i],
+                                  name);
+    }
+    return true;
+}
+
+static bool check_gate(const struct parse *p)
+{
+    static const char *const outputs[] = {"current.jsonl", "verdicts.csv"};
+    const struct options *o = p->o;
+    if (!o->baseline && !o->floors)
+        return options_refuse("gate", NULL, "needs something to compare with: --baseline A.jsonl, or --floors FILE");
+    if (o->current && (o->sweep_words.count || o->impls.count))
+        return options_refuse("--current", o->current, "contradicts %s: a stored run is not measured again",
+                              o->impls.count ? "--impl" : o->sweep_words.names[0]);
+    if (o->is_subset && !(o->current && o->baseline))
+        return options_refuse("--subset", NULL, "is for a --baseline and a --current record");
+    return check_input(o, "--baseline", o->baseline, outputs, 2) &&
+           check_input(o, "--current", o->current, outputs, 2) && check_input(o, "--floors", o->floors, outputs, 2);
+}
+
+static bool check_ab(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (o->files.count != 2)
+        return options_refuse("ab", NULL, "needs two programs or two libraries, as in fabench ab OLD NEW; there %s %d",
+                              o->files.count == 1 ? "is" : "are", o->files.count);
+    if (o->pairs.count > 2 || (o->pairs.count == 2 && o->pairs.values[0] > o->pairs.values[1]))
+        return options_refuse("--pairs", typed(p, "--pairs"), "must be the least and the most, as 5,12");
+    static const char *const outputs[] = {"verdicts.csv"};
+    return check_input(o, "OLD", o->files.names[0], outputs, 1) && check_input(o, "NEW", o->files.names[1], outputs, 1);
+}
+
+static bool check_plot(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (!o->files.count)
+        return options_refuse("plot", NULL, "needs the record files to draw, as in fabench plot run.jsonl");
+    if (o->plot == PLOT_NONE)
+        return options_refuse("--plot", "none", "draws nothing; must be svg, png or term");
+    if (o->out_dir && strcmp(o->out_dir, "none") == 0 && o->plot != PLOT_TERM)
+        return options_refuse("--out", "none",
+                              "leaves the charts nowhere to go; must be a directory, or --plot term");
+    return true;
+}
+
+static bool check_report(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (!o->files.count)
+        return options_refuse("report", NULL, "needs record files, as in fabench report H200=a.jsonl B200=b.jsonl");
+    if (o->plot != PLOT_SVG && o->plot != PLOT_NONE)
+        return options_refuse("--plot", typed(p, "--plot"), "must be svg (within the HTML page) or none");
+    return true;
+}
+
+bool options_check(const struct parse *p)
+{
+    const struct options *o = p->o;
+    const char *const tolerance = typed(p, "--atol") ? "--atol" : typed(p, "--rtol") ? "--rtol" : NULL;
+    if (o->quiet && o->verbose)
+        return options_refuse("--quiet", NULL, "contradicts --verbose; one of them is legal");
+    if (o->check == CHECK_OFF && tolerance)
+        return options_refuse(tolerance, typed(p, tolerance),
+                              "contradicts --check off; must be left out, or --check full|sample");
+    if (o->sustain_s > 0 && o->sustain_s < SUSTAIN_MIN_S)
+        return options_refuse("--sustain-s", typed(p, "--sustain-s"),
+                              "too short to measure energy; must be 0 (none), or from %g to 3600", SUSTAIN_MIN_S);
+    if (o->sustain_s > 0 && o->profile)
+        return options_refuse("--sustain-s", typed(p, "--sustain-s"),
+                              "contradicts --profile, which launches once; one of them is legal");
+    struct reason why;
+    if (o->junit_path && (strcmp(o->junit_path, "-") == 0 || !path_takes_file(o->junit_path, o->out_dir, &why)))
+        return options_refuse("--junit", o->junit_path, "%s",
+                              strcmp(o->junit_path, "-") ? why.text : "must be a file: stdout has the verdicts");
+    if (o->overlay_path && o->plot == PLOT_NONE)
+        return options_refuse("--overlay", o->overlay_path, "contradicts --plot none; must be left out");
+    const bool is_good = o->command == COMMAND_GATE     ? check_gate(p)
+                         : o->command == COMMAND_AB     ? check_ab(p)
+                         : o->command == COMMAND_REPORT ? check_report(p)
+                         : o->command == COMMAND_PLOT   ? check_plot(p)
+                                                        : true;
+    return is_good && check_outputs(p) && check_problems(p);
+}

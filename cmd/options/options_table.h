@@ -1,0 +1,77 @@
+/* The rows of the option table and the command table, for the options_*.c files alone. */
+#ifndef FABENCH_OPTIONS_TABLE_H
+#define FABENCH_OPTIONS_TABLE_H
+
+#include "cmd/options/options.h"
+
+struct command_def {
+    const char *name, *arguments, *summary;
+    enum command command;
+};
+
+enum option_kind {
+    KIND_FLAG,        /* bool */
+    KIND_CHOICE,      /* an enum */
+    KIND_CHOICE_SET,  /* bool[], comma-separated */
+    KIND_CAUSAL,      /* bool[2]; the value only after '=' */
+    KIND_NO_CAUSAL,   /* the same field, without a value */
+    KIND_COUNT,       /* int64_t or uint64_t */
+    KIND_COUNT_LIST,  /* struct int_list */
+    KIND_REAL,        /* double */
+    KIND_PERCENT,     /* double */
+    KIND_NAMES,       /* struct name_list, comma-separated */
+    KIND_LIBRARY,     /* struct name_list, one path each time */
+    KIND_TEXT,        /* char * */
+    KIND_OUT_FILE,    /* char *; checked by options_check */
+    KIND_OUT_DIR,     /* char * */
+    KIND_IN_DIR,      /* char * */
+    KIND_IN_FILE,     /* char *; exists and can be read */
+    KIND_TEXTS,       /* struct name_list, one text each time */
+    KIND_DEVICE,      /* enum device_choice and the ordinal */
+    KIND_HELP,
+    KIND_VERSION
+};
+
+enum option_group { GROUP_PROBLEM, GROUP_WHO, GROUP_CHECK, GROUP_MEASURE, GROUP_GATE, GROUP_OUTPUT, GROUP_COUNT };
+
+struct option_def {
+    const char *name, *alias;    /* as typed; two rows of one name serve different commands */
+    enum option_kind kind;
+    size_t offset;               /* of the field in struct options */
+    size_t given_offset;         /* of the bool that says it was given; 0 = none */
+    double min, max;             /* counts, reals, per cents; each value of a list */
+    int64_t multiple;            /* 0 = any */
+    const char *fallback;        /* the default as --help shows it; NULL = none */
+    bool is_late;                /* the default depends on more than the option: the field stays "not given" */
+    const char *unit;            /* what stands for the value in --help; NULL = the choices */
+    const char *const *choices;  /* terminated by NULL; the index is the value */
+    int choices_shown;           /* in --help; 0 = all */
+    const char *help;
+    enum option_group group;
+    unsigned commands;           /* bits 1 << enum command */
+    bool is_joined;              /* --help shows it on one line with the next row, whose help serves both */
+    bool is_hidden;              /* not in --help */
+};
+
+enum { OPTION_COUNT = 73, COMMAND_COUNT = 9 };
+extern const struct option_def option_table[OPTION_COUNT];
+extern const struct command_def command_table[COMMAND_COUNT];
+extern const char *const option_group_titles[GROUP_COUNT];
+
+/* One pass over a command line. */
+struct parse {
+    struct options *o;
+    const struct command_def *command;
+    bool is_named;                   /* the command was typed */
+    bool is_replay;                  /* another run's command line: its outputs are passed over */
+    const char *value[OPTION_COUNT]; /* as typed, "" for a flag; NULL = not given */
+};
+
+/* The row whose name or alias is word[0, length), the command's own where it has one; or NULL. */
+const struct option_def *option_find(const struct command_def *, const char *word, size_t length);
+bool option_takes_value(const struct option_def *);
+bool option_serves(const struct option_def *, const struct command_def *);
+bool option_is_preset(const struct option_def *);
+bool option_is_dtype(const struct option_def *);
+
+#endif

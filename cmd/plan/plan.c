@@ -1,0 +1,277 @@
+/* Options x presets -> problems. Order: dtype, mode, mask, head_dim, lengths. */
+#include "cmd/plan/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+#include "cmd/problem/problem.h"
+
+enum { PLAN_MAX_ITEMS = 100000 };
+
+/* What a preset means where the user said nothing. The CPU's quick preset is smaller: its purpose is a result anywhere
+ * in under a minute on two cores. */
+struct preset_values {
+    const char *name;
+    const char *seqlens;
+    int64_t total_tokens, hidden;
+    double warmup_ms, min_time_ms, max_noise_pct;
+    int64_t samples;
+    double sustain_s;
+};
+
+static const struct preset_values presets_cuda[] = {
+    [PRESET_QUICK] = {"quick", "1k,4k", 16384, 2048, 100, 200, 0.5, 30, 0},
+    [PRESET_PAPER] = {"paper", "1k:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_CI] = {"ci", "1k,4k,16k", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_ACCEPTANCE] = {"acceptance", "4k,16k", 16384, 2048, 500, 500, 0.5, 30, 10},
+    [PRESET_FULL] = {"full", "512:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
+};
+
+static const struct preset_values presets_cpu[] = {
+    [PRESET_QUICK] = {"quick", "1k,4k", 4096, 128, 20, 100, 0.5, 6, 0},
+    [PRESET_PAPER] = {"paper", "1k:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_CI] = {"ci", "1k,4k,16k", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_ACCEPTANCE] = {"acceptance", "4k,16k", 16384, 2048, 500, 500, 0.5, 30, 10},
+    [PRESET_FULL] = {"full", "512:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
+};
+
+void plan_add(struct plan *plan, const struct plan_item *item)
+{
+    plan->items = xrealloc(plan->items, (unsigned long)(plan->count + 1) * sizeof *plan->items);
+    plan->items[plan->count++] = *item;
+}
+
+void plan_free(struct plan *plan)
+{
+    free(plan->items);
+    memset(plan, 0, sizeof *plan);
+}
+
+/* A given list, or the default written as text. */
+static struct int_list list_or(const struct int_list *given, const char *text)
+{
+    struct int_list list = {0};
+    if (given->count) {
+        list.values = xmalloc((unsigned long)given->count * sizeof *list.values);
+        memcpy(list.values, given->values, (size_t)given->count * sizeof *list.values);
+        list.count = given->count;
+        return list;
+    }
+    char why[128];
+    const bool legal = number_parse_list(text, &list.values, &list.count, why, sizeof why);
+    FABENCH_ASSERT(legal, "%s", text);
+    return list;
+}
+
+static bool shape_fits(const struct attn_problem *p)
+{
+    int64_t n = 0;
+    const int64_t heads = p->q_heads, len = p->q_len > p->kv_len ? p->q_len : p->kv_len;
+    return number_multiply(p->batch, heads, &n) && number_multiply(n, len, &n) &&
+           number_multiply(n, p->head_dim, &n) && n <= INT64_C(1) << 40 && len <= INT32_MAX && p->batch <= INT32_MAX &&
+           heads <= INT32_MAX;
+}
+
+/* One shape: the papers' convention or the user's batch and heads. */
+static int shape_of(const struct options *o, const struct preset_values *preset, int64_t head_dim, int64_t q_len,
+                    int64_t kv_len, struct attn_problem *p)
+{
+    const int64_t tokens = o->total_tokens ? o->total_tokens : preset->total_tokens;
+    const int64_t hidden = o->hidden ? o->hidden : preset->hidden;
+    p->head_dim = head_dim;
+    p->q_len = q_len;
+    p->kv_len = kv_len;
+    p->batch = o->batch ? o->batch : (tokens / q_len > 1 ? tokens / q_len : 1);
+    p->q_heads = o->heads ? o->heads : (hidden / head_dim > 1 ? hidden / head_dim : 1);
+    p->kv_heads = o->kv_heads ? o->kv_heads : p->q_heads;
+    p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)head_dim)) : (float)o->scale;
+    p->layout = o->layout;
+    p->window_left = p->window_right = -1;
+    if (p->q_heads % p->kv_heads) {
+        log_error("--kv-heads %lld: must divide --heads %lld", (long long)p->kv_heads, (long long)p->q_heads);
+        return EXIT_USAGE;
+    }
+    if (!shape_fits(p)) {
+        log_error("batch %lld x heads %lld x length %lld x head dim %lld: more than 2^40 elements in one tensor",
+                  (long long)p->batch, (long long)p->q_heads, (long long)(q_len > kv_len ? q_len : kv_len),
+                  (long long)head_dim);
+        return EXIT_USAGE;
+    }
+    return EXIT_OK;
+}
+
+/* The ci preset's twelve points: both modes, both head dims, three lengths; the mask alternates with the length unless
+ * the user chose one. */
+static bool mask_wanted(const struct options *o, enum preset preset, bool causal, int64_t q_len)
+{
+    if (preset == PRESET_CI && !o->causal_given)
+        return causal == (q_len != 4096);
+    return o->causal[causal];
+}
+
+static int cross(const struct options *o, enum preset preset, const struct preset_values *values, enum attn_dtype dtype,
+                 enum attn_mode mode, bool causal, struct plan *plan)
+{
+    struct int_list dims = list_or(&o->head_dims, "64,128");
+    struct int_list lens = list_or(&o->q_lens, values->seqlens);
+    int status = EXIT_OK;
+    for (int d = 0; d < dims.count && status == EXIT_OK; d++)
+        for (int n = 0; n < lens.count && status == EXIT_OK; n++) {
+            if (!mask_wanted(o, preset, causal, lens.values[n]))
+                continue;
+            const int kv_count = o->kv_lens.count ? o->kv_lens.count : 1;
+            for (int k = 0; k < kv_count && status == EXIT_OK; k++) {
+                struct plan_item item = {.mode = mode, .dist = o->dist, .seed = o->seed,
+                                         .deterministic = o->deterministic};
+                item.problem.dtype = dtype;
+                item.problem.causal = causal;
+                status = shape_of(o, values, dims.values[d], lens.values[n],
+                                  o->kv_lens.count ? o->kv_lens.values[k] : lens.values[n], &item.problem);
+                if (status == EXIT_OK && plan->count >= PLAN_MAX_ITEMS) {
+                    log_error("the lists make more than %d problems", PLAN_MAX_ITEMS);
+                    status = EXIT_USAGE;
+                }
+                if (status == EXIT_OK)
+                    plan_add(plan, &item);
+            }
+        }
+    free(dims.values);
+    free(lens.values);
+    return status;
+}
+
+/* Which dtypes run: the user's, else the device's (fp16 on CUDA, fp32 on the CPU; bf16 in ci and acceptance; both
+ * 16-bit in full). */
+static bool dtype_wanted(const struct options *o, enum attn_platform platform, enum preset preset,
+                         enum attn_dtype dtype)
+{
+    if (o->dtypes_given)
+        return o->dtypes[dtype];
+    if (platform == ATTN_CPU)
+        return dtype == ATTN_FP32;
+    if (preset == PRESET_FULL)
+        return dtype != ATTN_FP32;
+    return dtype == (preset == PRESET_CI || preset == PRESET_ACCEPTANCE ? ATTN_BF16 : ATTN_FP16);
+}
+
+/* --points: the other problems leave the plan. */
+static int keep_points(const struct options *o, struct plan *plan)
+{
+    struct plan_item *kept = xmalloc((unsigned long)o->points.count * sizeof *kept);
+    for (int i = 0; i < o->points.count; i++) {
+        if (o->points.values[i] >= plan->count) {
+            log_error("--points %lld: the plan has the problems 0 to %d", (long long)o->points.values[i],
+                      plan->count - 1);
+            free(kept);
+            return EXIT_USAGE;
+        }
+        kept[i] = plan->items[o->points.values[i]];
+    }
+    free(plan->items);
+    plan->items = kept;
+    plan->count = o->points.count;
+    return EXIT_OK;
+}
+
+int plan_make(const struct options *o, enum attn_platform platform, struct plan *plan)
+{
+    static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32};
+    enum preset preset = o->preset;
+    if (preset == PRESET_NONE)
+        preset = platform == ATTN_CUDA ? PRESET_PAPER : PRESET_QUICK;
+    const struct preset_values *values = &(platform == ATTN_CUDA ? presets_cuda : presets_cpu)[preset];
+    FABENCH_ASSERT(values->name, "preset %d", preset);
+    memset(plan, 0, sizeof *plan);
+    plan->preset = values->name;
+    plan->warmup_ms = isnan(o->warmup_ms) ? values->warmup_ms : o->warmup_ms;
+    plan->min_time_ms = isnan(o->min_time_ms) ? values->min_time_ms : o->min_time_ms;
+    plan->max_noise_pct = isnan(o->max_noise_pct) ? values->max_noise_pct : o->max_noise_pct;
+    plan->sustain_s = isnan(o->sustain_s) ? values->sustain_s : o->sustain_s;
+    plan->preheat_ms = isnan(o->preheat_s) ? 0 : o->preheat_s * 1e3;
+    plan->samples = o->samples ? o->samples : values->samples;
+    plan->total_tokens = o->batch ? 0 : o->total_tokens ? o->total_tokens : values->total_tokens;
+    int status = EXIT_OK;
+    for (int t = 0; t < 3; t++)
+        for (int mode = 0; mode < 2; mode++)
+            for (int causal = 0; causal < 2; causal++)
+                if (status == EXIT_OK && dtype_wanted(o, platform, preset, dtypes[t]) && o->modes[mode])
+                    status = cross(o, preset, values, dtypes[t], (enum attn_mode)mode, causal, plan);
+    if (status == EXIT_OK && o->points.count)
+        status = keep_points(o, plan);
+    if (status == EXIT_OK && o->profile && plan->count != 1) {
+        log_error("--profile runs one problem, these options make %d: narrow them with --mode, --causal, --d, --seqlen "
+                  "and --dtype", plan->count);
+        status = EXIT_USAGE;
+    }
+    if (status == EXIT_OK && o->input_dir && plan->count != 1) {
+        log_error("--input is for one problem, these options make %d: narrow them with --mode, --causal, --d, --seqlen "
+                  "and --dtype", plan->count);
+        status = EXIT_USAGE;
+    }
+    if (status != EXIT_OK)
+        plan_free(plan);
+    return status;
+}
+
+char *plan_repro(const struct options *o, const struct plan_item *item, const char *impl, char *buffer, size_t size)
+{
+    const struct attn_problem *p = &item->problem;
+    size_t used = 0;
+#define APPEND(...)                                                                                                    \
+    do {                                                                                                               \
+        const int wrote = snprintf(buffer + used, size - used, __VA_ARGS__);                                           \
+        used = wrote < 0 || (size_t)wrote >= size - used ? size - 1 : used + (size_t)wrote;                            \
+    } while (0)
+    if (item->batch_gap) { /* only verify makes this shape */
+        snprintf(buffer, size, "fabench verify%s%s --mode %s --causal=%s --d %lld --dtype %s", impl ? " --impl " : "",
+                 impl ? impl : "", problem_mode_name(item->mode), p->causal ? "yes" : "no", (long long)p->head_dim,
+                 problem_dtype_name(p->dtype));
+        return buffer;
+    }
+    APPEND("fabench");
+    for (int i = 0; i < o->impl_libs.count; i++)
+        APPEND(" --impl-lib '%s'", o->impl_libs.names[i]);
+    if (o->preset != PRESET_NONE)
+        APPEND(" --preset %s", option_preset_name(o->preset));
+    if (impl)
+        APPEND(" --impl %s", impl);
+    APPEND(" --mode %s --causal=%s --d %lld --seqlen %lld", problem_mode_name(item->mode), p->causal ? "yes" : "no",
+           (long long)p->head_dim, (long long)p->q_len);
+    if (p->kv_len != p->q_len)
+        APPEND(" --kv-len %lld", (long long)p->kv_len);
+    APPEND(" --batch %lld --heads %lld", (long long)p->batch, (long long)p->q_heads);
+    if (p->kv_heads != p->q_heads)
+        APPEND(" --kv-heads %lld", (long long)p->kv_heads);
+    APPEND(" --dtype %s --layout %s", problem_dtype_name(p->dtype), problem_layout_name(p->layout));
+    if (!isnan(o->scale))
+        APPEND(" --scale %.9g", o->scale);
+    if (item->dist != FILL_NORMAL)
+        APPEND(" --dist %s", problem_dist_name(item->dist));
+    APPEND(" --seed %llu", (unsigned long long)item->seed);
+    if (o->l2 != L2_COLD)
+        APPEND(" --l2 %s", problem_l2_name(o->l2));
+    if (!isnan(o->sustain_s))
+        APPEND(" --sustain-s %.9g", o->sustain_s);
+    if (o->input_dir)
+        APPEND(" --input '%s'", o->input_dir);
+    if (o->check != CHECK_FULL)
+        APPEND(" --check %s", option_check_name(o->check));
+    if (!isnan(o->atol))
+        APPEND(" --atol %.9g", o->atol);
+    if (!isnan(o->rtol))
+        APPEND(" --rtol %.9g", o->rtol);
+    if (item->deterministic)
+        APPEND(" --deterministic");
+    if (o->variant)
+        APPEND(" --variant %s", o->variant);
+    if (o->device == DEVICE_CPU)
+        APPEND(" --device cpu");
+    else if (o->device == DEVICE_CUDA)
+        APPEND(" --device cuda:%d", o->device_ordinal);
+#undef APPEND
+    return buffer;
+}

@@ -1,0 +1,48 @@
+/* What a command will run: the options crossed into problems, in a stable order. Pure; supervisor and worker each make
+ * the same plan from the same options and device. */
+#ifndef FABENCH_PLAN_H
+#define FABENCH_PLAN_H
+
+#include "cmd/options/options.h"
+
+/* One problem in one direction; each implementation of it is a case. */
+struct plan_item {
+    struct attn_problem problem;
+    enum attn_mode mode;
+    enum fill_dist dist;
+    uint64_t seed;
+    int64_t batch_gap;   /* extra elements between batches, to reach offsets past 2^31; 0 = packed */
+    bool deterministic;
+    int64_t repeats;         /* verify: launches whose bits must agree where promised; 0 = not asked */
+};
+
+struct plan {
+    struct plan_item *items; /* owned */
+    int count;
+    /* Resolved by device and preset. */
+    double warmup_ms, min_time_ms, max_noise_pct;
+    double preheat_ms;       /* the first problem of a process is warmed up at least so long */
+    int64_t samples;
+    double sustain_s;        /* 0 = no sustained regions */
+    const char *preset;      /* name for the record */
+    int64_t total_tokens;    /* batch = total_tokens / n; 0 where the user gave --batch */
+};
+
+/* Fills *plan. EXIT_OK, or EXIT_USAGE with a sentence when the crossed options are illegal (kv-heads that do not divide
+ * heads, products that overflow, more than 100000 problems, --profile with more than one problem). */
+int plan_make(const struct options *, enum attn_platform, struct plan *);
+
+/* The hard shapes of `verify` (DESIGN section 6), in dtypes, masks and modes of the options; plan_verify.c. */
+int plan_make_verify(const struct options *, enum attn_platform, struct plan *);
+
+/* The problems of `selftest`: batch 1, few heads, every dtype. */
+int plan_make_selftest(const struct options *, struct plan *);
+void plan_free(struct plan *);
+
+/* Appends one item; used by both makers. */
+void plan_add(struct plan *, const struct plan_item *);
+
+/* The command that makes this case's row again. impl may be NULL. */
+char *plan_repro(const struct options *, const struct plan_item *, const char *impl, char *buffer, size_t size);
+
+#endif

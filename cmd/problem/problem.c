@@ -1,0 +1,77 @@
+/* Derived facts of a problem; pure arithmetic. */
+#include "cmd/problem/problem.h"
+
+#include <stdio.h>
+
+#include "cmd/base/numbers.h"
+#include "cmd/problem/names.h"
+
+const char *problem_tensor_name(enum problem_tensor tensor)
+{
+    static const char *const names[TENSOR_COUNT] = {"o", "lse", "dq", "dk", "dv"};
+    return names[tensor];
+}
+
+double problem_visible_pairs(const struct attn_problem *p)
+{
+    if (p->causal && p->q_len == p->kv_len && p->window_left < 0)
+        return 0.5 * (double)p->q_len * (double)p->kv_len;
+    double pairs = 0;
+    for (int64_t i = 0; i < p->q_len; i++) {
+        int64_t first, last;
+        attn_visible(p, i, &first, &last);
+        pairs += last >= first ? (double)(last - first + 1) : 0;
+    }
+    return pairs;
+}
+
+double problem_flops(const struct attn_problem *p, enum attn_mode mode)
+{
+    const double forward = 4.0 * (double)p->batch * (double)p->q_heads * (double)p->head_dim * problem_visible_pairs(p);
+    return mode == ATTN_FWD ? forward : 2.5 * forward;
+}
+
+double problem_min_bytes(const struct attn_problem *p, enum attn_mode mode)
+{
+    const double element = (double)attn_dtype_bytes(p->dtype);
+    const double q = (double)p->batch * (double)p->q_heads * (double)p->q_len * (double)p->head_dim * element;
+    const double kv = (double)p->batch * (double)p->kv_heads * (double)p->kv_len * (double)p->head_dim * element;
+    const double lse = (double)p->batch * (double)p->q_heads * (double)p->q_len * 4;
+    /* fwd: Q K V -> O LSE.  bwd: Q K V O LSE dO -> dQ dK dV. */
+    return mode == ATTN_FWD ? 2 * q + 2 * kv + lse : 4 * q + 4 * kv + lse;
+}
+
+bool problem_has_blind_rows(const struct attn_problem *p)
+{
+    for (int64_t i = 0; i < p->q_len; i++) {
+        int64_t first, last;
+        attn_visible(p, i, &first, &last);
+        if (first > last)
+            return true;
+    }
+    return false;
+}
+
+const char *problem_print(const struct attn_problem *p, enum attn_mode mode, char *buffer, size_t size)
+{
+    char q[24], kv[24];
+    number_print_count(p->q_len, q, sizeof q);
+    number_print_count(p->kv_len, kv, sizeof kv);
+    snprintf(buffer, size, "%s %s d=%d n=%s%s%s %s", problem_mode_name(mode), p->causal ? "causal" : "full",
+             (int)p->head_dim, q, p->q_len == p->kv_len ? "" : "x", p->q_len == p->kv_len ? "" : kv,
+             problem_dtype_name(p->dtype));
+    return buffer;
+}
+
+struct attn_tensor problem_strides(enum attn_layout layout, int64_t heads, int64_t len, int64_t head_dim)
+{
+    struct attn_tensor t = {.stride_batch = heads * len * head_dim};
+    t.stride_head = layout == ATTN_BSHD ? head_dim : len * head_dim;
+    t.stride_row = layout == ATTN_BSHD ? heads * head_dim : head_dim;
+    return t;
+}
+
+int64_t problem_extent(const struct attn_tensor *t, int64_t batch, int64_t heads, int64_t len, int64_t head_dim)
+{
+    return (batch - 1) * t->stride_batch + (heads - 1) * t->stride_head + (len - 1) * t->stride_row + head_dim;
+}

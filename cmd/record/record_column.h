@@ -1,0 +1,38 @@
+/* The one list of columns, for JSONL, CSV, the terminal table and the floors of a gate. A new column is one field in
+ * record_row.h and one row in record_column.c. */
+#ifndef FABENCH_RECORD_COLUMN_H
+#define FABENCH_RECORD_COLUMN_H
+
+#include <stddef.h>
+
+#include "cmd/record/record_row.h"
+
+enum column_kind { FIELD_TEXT, FIELD_COUNT, FIELD_REAL };
+
+/* One field of a record: its name in the files, where it lies in its struct, which views show it. */
+struct column {
+    const char *name;
+    enum column_kind kind;
+    size_t offset, size;
+    unsigned views; /* bits of enum record_view */
+};
+
+enum { RECORD_COLUMNS_MAX = 128 };
+
+/* The views that a column is in; 0 when there is no such column. */
+enum record_view { RECORD_CSV = 1, RECORD_JSONL = 2, RECORD_TABLE = 4, RECORD_VERIFY = 8 };
+unsigned record_column_views(const char *name);
+
+/* The columns of struct record_row, in the order of the CSV, and of the lists inside a row. */
+struct column_list { const struct column *columns; int count; };
+extern const struct column_list record_columns, record_tensor_columns, record_pass_columns;
+
+/* The column of struct record_row whose name is name[0, length), or NULL. */
+const struct column *record_column_find(const char *name, size_t length);
+
+static inline const void *record_field(const struct column *column, const void *base)
+{
+    return (const char *)base + column->offset;
+}
+
+#endif

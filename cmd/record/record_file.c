@@ -1,0 +1,581 @@
+/* Record files: JSONL and CSV written row by row, JSONL read back.
+ *
+ * A line is made whole in memory and given to the kernel in one write, so that a row is on disk or not at all; a write
+ * that fails half-way is cut off again where the file allows it, and the writer stays failed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/nearest.h"
+#include "cmd/base/text.h"
+#include "cmd/record/record.h"
+#include "cmd/record/record_column.h"
+#include "cmd/record/record_file.h"
+
+/* The shortest of 15, 16 and 17 digits that reads back as the same double. */
+static const char *print_real(double value, char *buffer, size_t size)
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(buffer, size, "%.*g", digits, value);
+        if (strtod(buffer, NULL) == value)
+            break;
+    }
+    return buffer;
+}
+
+/* jansson prints doubles with a fixed number of digits; this prints the shortest that reads back the same. */
+static void print_json(FILE *out, const json_t *value)
+{
+    char text[40];
+    const char *separator = "";
+    if (json_is_object(value)) {
+        const char *key;
+        json_t *member;
+        fputc('{', out);
+        json_object_foreach((json_t *)(uintptr_t)value, key, member) {
+            json_t *name = record_must(json_string(key));
+            fputs(separator, out);
+            print_json(out, name);
+            json_decref(name);
+            fputc(':', out);
+            print_json(out, member);
+            separator = ",";
+        }
+        fputc('}', out);
+    } else if (json_is_array(value)) {
+        fputc('[', out);
+        for (size_t i = 0; i < json_array_size(value); i++, separator = ",") {
+            fputs(separator, out);
+            print_json(out, json_array_get(value, i));
+        }
+        fputc(']', out);
+    } else if (json_is_real(value)) {
+        print_real(json_real_value(value), text, sizeof text);
+        fprintf(out, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+    } else {
+        char *plain = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        FABENCH_ASSERT(plain, "JSON value of type %d", json_typeof(value));
+        fputs(plain, out);
+        free(plain);
+    }
+}
+
+/* ---- writers ---- */
+
+struct record_writer {
+    int fd, error;
+    bool is_csv, owns_fd, is_regular, lacks_newline;
+    off_t whole_bytes; /* of complete lines; what a failed write left behind them is cut off */
+    const struct column *selected[RECORD_COLUMNS_MAX];
+    int selected_count;
+};
+
+static int write_all(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        const ssize_t written = write(fd, bytes, count);
+        if (written >= 0) {
+            bytes += written;
+            count -= (size_t)written;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+static int write_line(struct record_writer *writer, const char *line, size_t bytes)
+{
+    if (writer->error)
+        return writer->error;
+    writer->error = write_all(writer->fd, line, bytes);
+    if (writer->error == 0)
+        writer->whole_bytes += (off_t)bytes;
+    else if (writer->owns_fd && writer->is_regular && ftruncate(writer->fd, writer->whole_bytes) != 0)
+        log_warn("a record file ends in a cut line: %s", strerror(errno));
+    return writer->error;
+}
+
+/* flags: of open(2); "-" = stdout. A regular file is locked; where the file system has no locks, it is not. */
+static struct record_writer *open_writer(const char *path, int flags, struct attn_message *why)
+{
+    struct record_writer *writer = xcalloc(1, sizeof *writer);
+    struct stat status;
+    const char *problem = NULL;
+    writer->owns_fd = strcmp(path, "-") != 0;
+    if (writer->owns_fd)
+        writer->fd = open(path, flags | O_CLOEXEC, 0666);
+    else
+        writer->fd = fflush(stdout) == 0 ? STDOUT_FILENO : -1;
+    if (writer->fd < 0) {
+        problem = strerror(errno);
+    } else {
+        writer->is_regular = fstat(writer->fd, &status) == 0 && S_ISREG(status.st_mode);
+        if (writer->owns_fd && writer->is_regular && flock(writer->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+            problem = "another run is writing it";
+    }
+    if (!problem)
+        return writer;
+    snprintf(why->text, sizeof why->text, "%s: %s", writer->owns_fd ? path : "standard output", problem);
+    if (writer->owns_fd && writer->fd >= 0)
+        close(writer->fd);
+    free(writer);
+    return NULL;
+}
+
+/* An empty file, or stdout as it is. */
+static struct record_writer *open_new(const char *path, struct attn_message *why)
+{
+    struct record_writer *writer = open_writer(path, O_WRONLY | O_CREAT, why);
+    if (writer && writer->owns_fd && writer->is_regular && ftruncate(writer->fd, 0) != 0) {
+        snprintf(why->text, sizeof why->text, "%s: %s", path, strerror(errno));
+        record_close(writer);
+        return NULL;
+    }
+    return writer;
+}
+
+/* The first line decides whether the place can be written at all. */
+static struct record_writer *write_first_line(struct record_writer *writer, const char *path, const char *line,
+                                              size_t bytes, struct attn_message *why)
+{
+    const int error = write_line(writer, line, bytes);
+    if (error == 0)
+        return writer;
+    snprintf(why->text, sizeof why->text, "%s: %s", writer->owns_fd ? path : "standard output", strerror(error));
+    record_close(writer);
+    return NULL;
+}
+
+static FILE *open_line(char **line, size_t *bytes)
+{
+    FILE *out = open_memstream(line, bytes);
+    if (!out) {
+        log_error("out of host memory (a record)");
+        exit(EXIT_IO);
+    }
+    return out;
+}
+
+static void close_line(FILE *out)
+{
+    const bool is_whole = !ferror(out);
+    if (fclose(out) != 0 || !is_whole) {
+        log_error("out of host memory (a record)");
+        exit(EXIT_IO);
+    }
+}
+
+static void json_line(const json_t *object, char **line, size_t *bytes)
+{
+    FILE *out = open_line(line, bytes);
+    print_json(out, object);
+    fputc('\n', out);
+    close_line(out);
+}
+
+struct record_writer *record_open_jsonl(const char *path, const json_t *header, struct attn_message *why)
+{
+    struct record_writer *writer = open_new(path, why);
+    if (!writer)
+        return NULL;
+    json_t *object = record_must(json_pack("{s:s, s:i}", "type", "header", "schema", (int)RECORD_SCHEMA));
+    char *line;
+    size_t bytes;
+    FABENCH_ASSERT(!header || json_object_update_missing(object, (json_t *)(uintptr_t)header) == 0, "header of %s",
+                   path);
+    json_line(object, &line, &bytes);
+    json_decref(object);
+    writer = write_first_line(writer, path, line, bytes, why);
+    free(line);
+    return writer;
+}
+
+struct record_writer *record_reopen_jsonl(const char *path, struct record_file *file, struct attn_message *why)
+{
+    struct record_writer *writer = open_writer(path, O_RDWR, why);
+    if (!writer)
+        return NULL;
+    if (!writer->is_regular)
+        snprintf(why->text, sizeof why->text, "%s: is no regular file", path);
+    else if (record_read(path, file, why)) {
+        writer->whole_bytes = file->whole_bytes;
+        writer->lacks_newline = !file->is_ended;
+        return writer;
+    }
+    record_close(writer);
+    return NULL;
+}
+
+int record_continue(struct record_writer *writer, const json_t *note)
+{
+    char *line;
+    size_t bytes;
+    if (ftruncate(writer->fd, writer->whole_bytes) != 0 || lseek(writer->fd, writer->whole_bytes, SEEK_SET) < 0)
+        return writer->error = errno;
+    FILE *out = open_line(&line, &bytes);
+    if (writer->lacks_newline)
+        fputc('\n', out);
+    print_json(out, note);
+    fputc('\n', out);
+    close_line(out);
+    const int error = write_line(writer, line, bytes);
+    free(line);
+    return error;
+}
+
+/* The name at *rest, of *length characters; *rest moves behind its comma, or becomes NULL after the last. */
+static const char *next_name(const char **rest, size_t *length)
+{
+    const char *name = *rest;
+    *length = strcspn(name, ",");
+    *rest = name[*length] ? name + *length + 1 : NULL;
+    return name;
+}
+
+static void refuse_column(const char *list, const char *name, size_t length, struct attn_message *why)
+{
+    const char *names[RECORD_COLUMNS_MAX];
+    char word[64];
+    int name_count = 0;
+    for (int i = 0; i < record_columns.count; i++)
+        if (record_columns.columns[i].views & RECORD_CSV)
+            names[name_count++] = record_columns.columns[i].name;
+    snprintf(word, sizeof word, "%.*s", (int)(length < 60 ? length : 60), name);
+    const char *nearest = nearest_name(word, names, name_count);
+    if (length == 0)
+        snprintf(why->text, sizeof why->text, "\"%.60s\": an empty column name", list);
+    else if (nearest)
+        snprintf(why->text, sizeof why->text, "%s: no such column, did you mean %s?", word, nearest);
+    else
+        snprintf(why->text, sizeof why->text, "%s: no such column", word);
+}
+
+static bool select_columns(const char *list, const struct column **selected, int *count, struct attn_message *why)
+{
+    *count = 0;
+    for (const char *rest = list; rest;) {
+        size_t length;
+        const char *name = next_name(&rest, &length);
+        const struct column *column = record_column_find(name, length);
+        if (column && column->views & RECORD_CSV) {
+            for (int i = 0; i < *count; i++)
+                if (selected[i] == column) {
+                    snprintf(why->text, sizeof why->text, "%s: named twice", column->name);
+                    return false;
+                }
+            selected[(*count)++] = column;
+            continue;
+        }
+        refuse_column(list, name, length, why);
+        return false;
+    }
+    return true;
+}
+
+bool record_columns_valid(const char *list, struct attn_message *why)
+{
+    const struct column *selected[RECORD_COLUMNS_MAX];
+    int count;
+    return select_columns(list, selected, &count, why);
+}
+
+struct record_writer *record_open_csv(const char *path, const char *list, struct attn_message *why)
+{
+    const struct column *selected[RECORD_COLUMNS_MAX];
+    int count = 0;
+    if (list) {
+        if (!select_columns(list, selected, &count, why))
+            return NULL;
+    } else {
+        for (int i = 0; i < record_columns.count; i++)
+            if (record_columns.columns[i].views & RECORD_CSV)
+                selected[count++] = &record_columns.columns[i];
+    }
+    struct record_writer *writer = open_new(path, why);
+    if (!writer)
+        return NULL;
+    char *line;
+    size_t bytes;
+    FILE *out = open_line(&line, &bytes);
+    writer->is_csv = true;
+    writer->selected_count = count;
+    for (int i = 0; i < count; i++) {
+        writer->selected[i] = selected[i];
+        fprintf(out, "%s%s", i ? "," : "", selected[i]->name);
+    }
+    fputc('\n', out);
+    close_line(out);
+    writer = write_first_line(writer, path, line, bytes, why);
+    free(line);
+    return writer;
+}
+
+static void csv_cell(FILE *out, const struct column *column, const struct record_row *row)
+{
+    const void *field = record_field(column, row);
+    char text[1024];
+    switch (column->kind) {
+    case FIELD_COUNT:
+        if (*(const int64_t *)field != INT64_MIN)
+            fprintf(out, "%lld", (long long)*(const int64_t *)field);
+        break;
+    case FIELD_REAL:
+        if (isfinite(*(const double *)field))
+            fputs(print_real(*(const double *)field, text, sizeof text), out);
+        break;
+    case FIELD_TEXT:
+        text_clean(field, text, sizeof text);
+        if (!strpbrk(text, ",\"")) {
+            fputs(text, out);
+            break;
+        }
+        fputc('"', out);
+        for (const char *c = text; *c; c++)
+            fprintf(out, *c == '"' ? "\"\"" : "%c", *c);
+        fputc('"', out);
+        break;
+    }
+}
+
+int record_write(struct record_writer *writer, const struct record_row *row)
+{
+    char *line;
+    size_t bytes;
+    if (writer->is_csv) {
+        FILE *out = open_line(&line, &bytes);
+        for (int i = 0; i < writer->selected_count; i++) {
+            if (i)
+                fputc(',', out);
+            csv_cell(out, writer->selected[i], row);
+        }
+        fputc('\n', out);
+        close_line(out);
+    } else {
+        json_t *object = record_row_json(row);
+        const int json_error = record_write_json(writer, object);
+        json_decref(object);
+        return json_error;
+    }
+    const int error = write_line(writer, line, bytes);
+    free(line);
+    return error;
+}
+
+int record_write_json(struct record_writer *writer, const json_t *object)
+{
+    char *line;
+    size_t bytes;
+    FABENCH_ASSERT(!writer->is_csv, "%s", "an object for a CSV file");
+    json_line(object, &line, &bytes);
+    const int error = write_line(writer, line, bytes);
+    free(line);
+    return error;
+}
+
+int record_close(struct record_writer *writer)
+{
+    int error = writer->error;
+    if (writer->owns_fd) {
+        if (writer->is_regular && fsync(writer->fd) != 0 && !error)
+            error = errno;
+        if (close(writer->fd) != 0 && !error)
+            error = errno;
+    }
+    free(writer);
+    return error;
+}
+
+/* ---- reader ---- */
+
+/* A line longer than this is no record: /dev/zero must not fill the memory. */
+enum { LINE_LIMIT_BYTES = 64 << 20 };
+
+struct line_reader {
+    FILE *in;
+    char *text;
+    size_t bytes, room;
+    int64_t offset; /* of the byte behind the line */
+    int64_t number; /* of the line in `text`, from 1 */
+    bool is_ended;  /* by a newline, not by the end of the file */
+};
+
+enum line_result { LINE_READ, LINE_END, LINE_ERROR, LINE_TOO_LONG };
+
+static enum line_result read_line(struct line_reader *reader)
+{
+    int c;
+    reader->bytes = 0;
+    reader->is_ended = false;
+    while ((c = getc_unlocked(reader->in)) != EOF && c != '\n') {
+        if (reader->bytes == LINE_LIMIT_BYTES)
+            return LINE_TOO_LONG;
+        if (reader->bytes == reader->room) {
+            reader->room = reader->room ? 2 * reader->room : 4096;
+            reader->text = xrealloc(reader->text, reader->room);
+        }
+        reader->text[reader->bytes++] = (char)c;
+    }
+    if (c == EOF && ferror(reader->in))
+        return LINE_ERROR;
+    if (c == EOF && reader->bytes == 0)
+        return LINE_END;
+    reader->is_ended = c == '\n';
+    reader->offset += (int64_t)reader->bytes + reader->is_ended;
+    reader->number++;
+    return LINE_READ;
+}
+
+static bool is_blank(const struct line_reader *reader)
+{
+    for (size_t i = 0; i < reader->bytes; i++)
+        if (!strchr(" \t\r", reader->text[i]) || !reader->text[i])
+            return false;
+    return true;
+}
+
+/* The header's own checks; a later header (files put together) must agree with them too. */
+static bool take_header(struct record_file *file, json_t *object, char *why, size_t why_size)
+{
+    const json_t *schema = json_object_get(object, "schema");
+    if (!json_is_integer(schema)) {
+        snprintf(why, why_size, "the header has no schema number");
+        return false;
+    }
+    if (!record_schema_is_ours(json_integer_value(schema), why, why_size))
+        return false;
+    if (!file->header) {
+        file->header = json_incref(object);
+        return true;
+    }
+    if (!file->later_headers)
+        file->later_headers = record_must(json_array());
+    FABENCH_ASSERT(json_array_append(file->later_headers, object) == 0, "%s", file->path);
+    return true;
+}
+
+static bool take_row(struct record_file *file, int *room, const json_t *object, char *why, size_t why_size)
+{
+    if (file->count == *room) {
+        FABENCH_ASSERT(*room < INT_MAX / 2, "%d rows", file->count);
+        *room = *room ? 2 * *room : 64;
+        file->rows = xrealloc(file->rows, (unsigned long)*room * sizeof *file->rows);
+    }
+    struct record_row *row = &file->rows[file->count];
+    memset(row, 0, sizeof *row);
+    if (!record_row_parse(object, row, why, why_size)) {
+        record_row_free(row);
+        return false;
+    }
+    file->count++;
+    return true;
+}
+
+/* One parsed line. Objects of a type that this version does not know are left alone. */
+static bool take_object(struct record_file *file, int *room, json_t *object, char *why, size_t why_size)
+{
+    const char *type = json_string_value(json_object_get(object, "type"));
+    const bool is_header = type && strcmp(type, "header") == 0;
+    if (!file->header && !is_header) {
+        snprintf(why, why_size, "no record file: it must begin with an object of \"type\" \"header\"");
+        return false;
+    }
+    if (!type) {
+        snprintf(why, why_size, "an object without a \"type\"");
+        return false;
+    }
+    if (is_header)
+        return take_header(file, object, why, why_size);
+    return strcmp(type, "row") != 0 || take_row(file, room, object, why, why_size);
+}
+
+static bool read_lines(struct line_reader *reader, struct record_file *file, char *why, size_t why_size)
+{
+    int room = 0;
+    for (;;) {
+        const enum line_result result = read_line(reader);
+        if (result == LINE_END)
+            break;
+        if (result == LINE_ERROR) {
+            snprintf(why, why_size, "%s", strerror(errno));
+            return false;
+        }
+        if (result == LINE_TOO_LONG) {
+            snprintf(why, why_size, "no record file: line %lld is longer than %d MiB", (long long)reader->number + 1,
+                     LINE_LIMIT_BYTES >> 20);
+            return false;
+        }
+        if (is_blank(reader)) {
+            file->is_ended = reader->is_ended;
+            file->whole_bytes = reader->offset;
+            continue;
+        }
+        json_error_t error;
+        json_t *object = json_loadb(reader->text, reader->bytes, JSON_REJECT_DUPLICATES, &error);
+        char reason[300];
+        if (!object && !reader->is_ended && file->header) {
+            file->cut = true;
+            break;
+        }
+        if (!object && !file->header) {
+            snprintf(why, why_size, "no record file: line %lld is no JSON object%s", (long long)reader->number,
+                     reader->is_ended ? "" : ", or was cut");
+            return false;
+        }
+        const bool good = object && take_object(file, &room, object, reason, sizeof reason);
+        if (!good)
+            snprintf(why, why_size, "line %lld: %s", (long long)reader->number, object ? reason : error.text);
+        json_decref(object);
+        if (!good)
+            return false;
+        file->whole_bytes = reader->offset;
+        file->is_ended = reader->is_ended;
+    }
+    if (!file->header)
+        snprintf(why, why_size, "no record file: it is empty");
+    return file->header != NULL;
+}
+
+bool record_read(const char *path, struct record_file *file, struct attn_message *why)
+{
+    struct line_reader reader = {0};
+    char reason[400];
+    memset(file, 0, sizeof *file);
+    file->path = xstrdup(path);
+    reader.in = fopen(path, "re");
+    if (!reader.in) {
+        snprintf(why->text, sizeof why->text, "%s: %s", path, strerror(errno));
+        record_file_free(file);
+        return false;
+    }
+    const bool good = read_lines(&reader, file, reason, sizeof reason);
+    fclose(reader.in);
+    free(reader.text);
+    if (!good) {
+        snprintf(why->text, sizeof why->text, "%.100s: %s", path, reason);
+        record_file_free(file);
+    }
+    return good;
+}
+
+void record_file_free(struct record_file *file)
+{
+    for (int i = 0; i < file->count; i++)
+        record_row_free(&file->rows[i]);
+    free(file->rows);
+    free(file->path);
+    json_decref(file->header);
+    json_decref(file->later_headers);
+    memset(file, 0, sizeof *file);
+}

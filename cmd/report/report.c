@@ -1,0 +1,219 @@
+/* The command: read, draw, write. */
+#include "cmd/report/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/paths.h"
+#include "cmd/base/terminal.h"
+#include "cmd/chart/chart_gnuplot.h"
+#include "cmd/report/report_groups.h"
+#include "cmd/report/report_page.h"
+
+/* ---- charts ---- */
+
+/* The figures of the labels of one group as record files, one for each label, for the charts: `best` where naive is
+ * not wanted beside it. The rows are the report's. */
+struct chart_rows {
+    struct record_file *files;
+    const char **names;
+    int count;
+    bool is_naive_wanted;
+};
+
+static void add_row(struct record_file *file, const struct record_row *row, const char *impl)
+{
+    struct record_row *copy = &file->rows[file->count++];
+    *copy = *row;
+    copy->samples_ms = NULL;
+    copy->samples = 0;
+    snprintf(copy->impl, sizeof copy->impl, "%s", impl);
+}
+
+static void make_chart_rows(const struct report *r, int group, bool is_naive_wanted, struct chart_rows *rows)
+{
+    memset(rows, 0, sizeof *rows);
+    rows->files = xcalloc((unsigned long)r->input->label_count, sizeof *rows->files);
+    rows->names = xcalloc((unsigned long)r->input->label_count, sizeof *rows->names);
+    for (int l = 0; l < r->input->label_count; l++) {
+        if (r->summaries[l].group != group)
+            continue;
+        const struct report_label *label = &r->input->labels[l];
+        struct record_file *file = &rows->files[rows->count];
+        rows->names[rows->count++] = label->name;
+        file->header = r->input->files[label->files[0]].header; /* borrowed */
+        file->rows = xcalloc(2 * (unsigned long)r->point_count + 1, sizeof *file->rows);
+        for (int p = 0; p < r->point_count; p++) {
+            const struct report_figure *f = report_figure_at(r, p, l);
+            if (!f->is_there)
+                continue;
+            add_row(file, &f->best, "best");
+            if (!is_naive_wanted || !isfinite(f->naive_workspace_mb))
+                continue;
+            add_row(file, &f->best, "naive");
+            file->rows[file->count - 1].workspace_mb = f->naive_workspace_mb;
+        }
+    }
+}
+
+static void free_chart_rows(struct chart_rows *rows)
+{
+    for (int i = 0; i < rows->count; i++)
+        free(rows->files[i].rows);
+    free(rows->files);
+    free(rows->names);
+}
+
+/* One page of charts; its name goes to the report where it was drawn, or would have been with gnuplot. */
+static int draw_page(const struct chart_set *set, const struct chart_page *page, const char *dir,
+                     struct report_charts *charts)
+{
+    const int written = chart_write_page(set, page, dir, PLOT_SVG);
+    if (written <= 0)
+        return written < 0 ? EXIT_IO : EXIT_OK;
+    if (!charts->is_gnuplot_absent)
+        switch (chart_run_page(dir, page->name, PLOT_SVG)) {
+        case GNUPLOT_DONE: break;
+        case GNUPLOT_ABSENT: charts->is_gnuplot_absent = true; break;
+        case GNUPLOT_FAILED: return EXIT_IO;
+        }
+    charts->names = xrealloc(charts->names, (unsigned long)(charts->count + 1) * sizeof *charts->names);
+    snprintf(charts->names[charts->count++], sizeof charts->names[0], "%s", page->name);
+    return EXIT_OK;
+}
+
+/* One kind of chart over a group: a page for each dtype, its panels two beside each other. */
+static int draw_kind(const struct report *r, int group, enum chart_kind kind, const struct overlay *overlay,
+                     const char *dir, struct report_charts *charts)
+{
+    struct chart_rows rows;
+    struct chart_set set;
+    int status = EXIT_OK;
+    make_chart_rows(r, group, kind == CHART_MEMORY, &rows);
+    chart_set_make(&set, &(struct chart_input){rows.files, rows.count, rows.names, overlay});
+    for (int first = 0, count; first < set.panel_count; first += count) {
+        count = 1;
+        while (first + count < set.panel_count &&
+               strcmp(set.panels[first].dtype, set.panels[first + count].dtype) == 0)
+            count++;
+        struct chart_page page = {kind, &set.panels[first], count, count > 1 ? 2 : 1, ""};
+        snprintf(page.name, sizeof page.name, "%s-%s", chart_kind_name(kind), set.panels[first].dtype);
+        if (r->group_count > 1)
+            snprintf(page.name + strlen(page.name), sizeof page.name - strlen(page.name), "-group%d", group + 1);
+        status = exit_worst(status, draw_page(&set, &page, dir, charts));
+    }
+    chart_set_free(&set);
+    free_chart_rows(&rows);
+    return status;
+}
+
+static int draw(const struct report *r, const struct overlay *overlay, const char *dir, struct report_charts *charts)
+{
+    static const enum chart_kind kinds[] = {CHART_TFLOPS, CHART_SUSTAINED, CHART_SPEEDUP, CHART_MEMORY};
+    int status = EXIT_OK;
+    charts->was_asked = true;
+    for (int g = 0; g < r->group_count; g++)
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+            status = exit_worst(status, draw_kind(r, g, kinds[k], overlay, dir, charts));
+    if (charts->is_gnuplot_absent)
+        log_warn("gnuplot is not installed: the page has no charts; their scripts and data are in %s", dir);
+    return status;
+}
+
+/* ---- files ---- */
+
+static char *default_dir(void)
+{
+    const char *root = getenv("FABENCH_OUT_ROOT");
+    const time_t now = time(NULL);
+    struct tm utc;
+    char stamp[32] = "";
+    if (gmtime_r(&now, &utc))
+        strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
+    return xasprintf("%s/report-%s", root && *root ? root : "fabench-out", stamp);
+}
+
+enum page_format { PAGE_MARKDOWN, PAGE_HTML, PAGE_CSV };
+
+/* One file of the report; written beside its place and moved there, so that a page is whole or not there. */
+static int write_file(const struct report *r, const struct document *page, const char *dir, enum page_format format)
+{
+    static const char *const names[] = {"report.md", "report.html", "report.csv"};
+    char *path = xasprintf("%s/%s", dir, names[format]), *draft = xasprintf("%s.new", path);
+    FILE *out = fopen(draft, "we");
+    bool good = out != NULL;
+    if (good && format == PAGE_MARKDOWN)
+        document_write_markdown(page, out, true);
+    else if (good && format == PAGE_HTML)
+        good = document_write_html(page, out, dir);
+    else if (good)
+        report_write_csv(r, out);
+    good = good && fflush(out) == 0 && !ferror(out);
+    if (out && fclose(out) != 0)
+        good = false;
+    if (!good || rename(draft, path) != 0) {
+        log_error("%s: %s", path, errno ? strerror(errno) : "not written");
+        good = false;
+        remove(draft);
+    }
+    free(draft);
+    free(path);
+    return good ? EXIT_OK : EXIT_IO;
+}
+
+static int write_report(const struct report *r, const struct options *o, const struct overlay *overlay)
+{
+    struct report_charts charts = {0};
+    char *dir = o->out_dir ? xstrdup(o->out_dir) : default_dir();
+    const bool is_made = path_make_dirs(dir);
+    int status = is_made ? EXIT_OK : EXIT_IO;
+    if (is_made && o->plot != PLOT_NONE)
+        status = draw(r, overlay, dir, &charts);
+    if (is_made) { /* a chart that failed has been said, and is not on the page */
+        struct document *page = report_page(r, &charts, overlay), *brief = report_brief(r);
+        int written = EXIT_OK;
+        for (int format = PAGE_MARKDOWN; format <= PAGE_CSV; format++)
+            written = exit_worst(written, write_file(r, page, dir, (enum page_format)format));
+        status = exit_worst(status, written);
+        if (written == EXIT_OK && !o->quiet) {
+            document_write_text(brief, stdout, terminal_width());
+            printf("\nreport: %s/ report.html report.md report.csv, %d chart%s\n", dir,
+                   charts.is_gnuplot_absent ? 0 : charts.count, charts.count == 1 ? "" : "s");
+        }
+        document_close(page);
+        document_close(brief);
+    }
+    free(charts.names);
+    free(dir);
+    return status;
+}
+
+int report_run(const struct options *o, const struct overlay *overlay)
+{
+    struct report_input input;
+    struct report report;
+    int status = report_input_read(o, &input);
+    if (status == EXIT_OK) {
+        report_make(&report, &input);
+        report_make_groups(&report);
+        if (o->out_dir && strcmp(o->out_dir, "none") == 0) {
+            struct document *page = report_page(&report, &(struct report_charts){0}, NULL);
+            document_write_markdown(page, stdout, false);
+            document_close(page);
+        } else {
+            status = write_report(&report, o, overlay);
+        }
+        if (report.group_count > 1) {
+            log_error("not comparable: the %d labels make %d groups that share no problem under the same conditions",
+                      input.label_count, report.group_count);
+            status = exit_worst(status, EXIT_NOT_COMPARABLE);
+        }
+        report_free(&report);
+    }
+    report_input_free(&input);
+    return status;
+}

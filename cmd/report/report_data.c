@@ -1,0 +1,428 @@
+/* Rows -> points, figures, ranks, geomeans. */
+#include "cmd/report/report_data.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/stats.h"
+
+static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
+
+/* ---- points ---- */
+
+static int compare_real(double a, double b) { return isnan(a) || isnan(b) ? isnan(a) - isnan(b) : (a > b) - (a < b); }
+
+/* The problem and what it was measured under; the seed, the device and the policy of the run are no part of it. */
+static int compare_problems(const struct record_row *a, const struct record_row *b)
+{
+    const int64_t counts[][2] = {{a->causal, b->causal},     {a->head_dim, b->head_dim},
+                                 {a->q_len, b->q_len},       {a->kv_len, b->kv_len},
+                                 {a->batch, b->batch},       {a->q_heads, b->q_heads},
+                                 {a->kv_heads, b->kv_heads}, {a->window_left, b->window_left},
+                                 {a->window_right, b->window_right}};
+    const char *const words[][2] = {{a->layout, b->layout}, {a->dist, b->dist}, {a->l2, b->l2}, {a->method, b->method}};
+    int order = strcmp(a->dtype, b->dtype);
+    if (!order)
+        order = strcmp(b->mode, a->mode); /* fwd before bwd */
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0] && !order; i++)
+        order = (counts[i][0] > counts[i][1]) - (counts[i][0] < counts[i][1]);
+    for (size_t i = 0; i < sizeof words / sizeof words[0] && !order; i++)
+        order = strcmp(words[i][0], words[i][1]);
+    if (!order)
+        order = compare_real(a->scale, b->scale);
+    return order ? order : compare_real(a->dropout, b->dropout);
+}
+
+static bool is_attention(const struct record_row *row)
+{
+    return (is(row->mode, "fwd") || is(row->mode, "bwd")) && row->impl[0] && !is(row->impl, "null") &&
+           row->q_len > 0 && row->kv_len > 0 && row->head_dim > 0;
+}
+
+int report_set_index(const struct record_row *r)
+{
+    const bool is_long = r->q_len == 16384, is_wide = r->head_dim == 128;
+    if (!is(r->dtype, "bf16") || !is_attention(r) || (r->causal != 0 && r->causal != 1) || r->kv_len != r->q_len ||
+        (r->q_len != 4096 && !is_long) || (r->head_dim != 64 && !is_wide) || r->batch != 16384 / r->q_len ||
+        r->q_heads != 2048 / r->head_dim || r->kv_heads != r->q_heads || !is(r->layout, "bshd") ||
+        !is(r->dist, "normal") || !is(r->l2, "cold") || r->window_left != -1 || r->window_right != -1 ||
+        r->dropout != 0 || !(fabs(r->scale * sqrt((double)r->head_dim) - 1) < 1e-5))
+        return -1;
+    return 8 * is(r->mode, "bwd") + 4 * (int)r->causal + 2 * is_wide + is_long;
+}
+
+static int compare_points(const void *left, const void *right)
+{
+    return compare_problems(((const struct report_point *)left)->row, ((const struct report_point *)right)->row);
+}
+
+/* Every problem that counts somewhere, once. */
+static void collect_points(struct report *r)
+{
+    const struct report_input *in = r->input;
+    int room = 0;
+    for (int f = 0; f < in->file_count; f++)
+        room += in->files[f].count;
+    r->points = xcalloc((unsigned long)room + 1, sizeof *r->points);
+    for (int f = 0; f < in->file_count; f++)
+        for (int i = 0; i < in->files[f].count; i++)
+            if (is_attention(&in->files[f].rows[i]) && report_row_counts(&in->files[f].rows[i]))
+                r->points[r->point_count++].row = &in->files[f].rows[i];
+    if (r->point_count)
+        qsort(r->points, (size_t)r->point_count, sizeof *r->points, compare_points);
+    int kept = 0;
+    for (int i = 0; i < r->point_count; i++)
+        if (!kept || compare_points(&r->points[kept - 1], &r->points[i]) != 0)
+            r->points[kept++] = r->points[i];
+    r->point_count = kept;
+    for (int i = 0; i < kept; i++)
+        r->points[i].set_index = report_set_index(r->points[i].row);
+}
+
+/* The row of an implementation at a point, the last one in the file; NULL = none. */
+static const struct record_row *find_row(const struct record_file *file, const struct record_row *problem,
+                                         const char *impl)
+{
+    for (int i = file->count - 1; i >= 0; i--)
+        if (is(file->rows[i].impl, impl) && compare_problems(&file->rows[i], problem) == 0)
+            return &file->rows[i];
+    return NULL;
+}
+
+/* ---- figures ---- */
+
+/* Fields of which a figure has the median over its files. */
+static const size_t median_fields[] = {
+    offsetof(struct record_row, tflops),           offsetof(struct record_row, tflops_sustained),
+    offsetof(struct record_row, gemm_tflops),      offsetof(struct record_row, pct_of_gemm),
+    offsetof(struct record_row, speedup_vs_naive), offsetof(struct record_row, workspace_mb),
+    offsetof(struct record_row, err_used),         offsetof(struct record_row, sm_clock_mhz),
+    offsetof(struct record_row, temp_c),           offsetof(struct record_row, power_capped_pct),
+    offsetof(struct record_row, throttled_pct),    offsetof(struct record_row, power_w),
+    offsetof(struct record_row, energy_j),         offsetof(struct record_row, tflops_per_w),
+};
+
+static double field(const struct record_row *row, size_t offset)
+{
+    return *(const double *)((const char *)row + offset);
+}
+
+/* The median of what is there, NaN where nothing is. */
+static double median_of(const struct record_row *const *rows, int count, size_t offset)
+{
+    double *values = xcalloc((unsigned long)count + 1, sizeof *values), median = NAN;
+    int there = 0;
+    for (int i = 0; i < count; i++)
+        if (isfinite(field(rows[i], offset)))
+            values[there++] = field(rows[i], offset);
+    if (there)
+        median = stats_of(values, there).median;
+    free(values);
+    return median;
+}
+
+/* A copy for reading alone: the samples stay with the record. */
+static void copy_row(const struct record_row *from, struct record_row *to)
+{
+    *to = *from;
+    to->samples_ms = NULL;
+    to->samples = 0;
+}
+
+/* TFLOPS of one end of a row's interval. Without an interval it is the figure itself. */
+static double end_of(const struct record_row *row, double time_ms)
+{
+    return isfinite(time_ms) && time_ms > 0 ? row->tflops * row->time_ms / time_ms : row->tflops;
+}
+
+static void fill_figure(const struct record_row *const *rows, int count, struct report_figure *figure)
+{
+    copy_row(rows[count - 1], &figure->best);
+    for (size_t i = 0; i < sizeof median_fields / sizeof median_fields[0]; i++)
+        *(double *)((char *)&figure->best + median_fields[i]) = median_of(rows, count, median_fields[i]);
+    figure->is_there = true;
+    figure->file_count = count;
+    figure->lo = figure->least = INFINITY;
+    figure->hi = figure->most = 0;
+    for (int i = 0; i < count; i++) {
+        figure->lo = fmin(figure->lo, fmin(rows[i]->tflops, end_of(rows[i], rows[i]->time_ms_ci_hi)));
+        figure->hi = fmax(figure->hi, fmax(rows[i]->tflops, end_of(rows[i], rows[i]->time_ms_ci_lo)));
+        figure->least = fmin(figure->least, rows[i]->tflops);
+        figure->most = fmax(figure->most, rows[i]->tflops);
+    }
+    figure->best.time_ms = figure->best.flops / figure->best.tflops * 1e-9;
+    figure->best.time_ms_ci_lo = figure->best.flops / figure->hi * 1e-9;
+    figure->best.time_ms_ci_hi = figure->best.flops / figure->lo * 1e-9;
+}
+
+/* One implementation over the given files; false where it ran nowhere, or failed its check in one of them. */
+static bool make_candidate(const struct report_input *in, const int *files, int file_count,
+                           const struct record_row *problem, const char *impl, struct report_figure *figure)
+{
+    const struct record_row **rows = xcalloc((unsigned long)file_count + 1, sizeof *rows);
+    int count = 0;
+    bool has_failed = false;
+    for (int i = 0; i < file_count; i++) {
+        const struct record_row *row = find_row(&in->files[files[i]], problem, impl);
+        has_failed |= row && is(row->check, "fail");
+        if (row && report_row_counts(row))
+            rows[count++] = row;
+    }
+    if (count && !has_failed)
+        fill_figure(rows, count, figure);
+    free(rows);
+    return count && !has_failed;
+}
+
+static void note_naive(const struct record_row *row, struct report_figure *figure)
+{
+    figure->has_naive |= report_row_counts(row);
+    figure->naive_is_oom |= is(row->status, "oom");
+    if (report_row_counts(row) && isfinite(row->workspace_mb))
+        figure->naive_workspace_mb = row->workspace_mb;
+}
+
+static void add_tie(struct report_figure *figure, const char *impl)
+{
+    const size_t used = strlen(figure->ties);
+    snprintf(figure->ties + used, sizeof figure->ties - used, "%s%s", used ? ", " : "", impl);
+}
+
+enum { IMPLS_MAX = 64 };
+
+/* The best of all implementations at a point, over the given files of one label. */
+static void make_figure(const struct report_input *in, const int *files, int file_count,
+                        const struct record_row *problem, struct report_figure *figure)
+{
+    const char *impls[IMPLS_MAX];
+    int impl_count = 0, best = -1;
+    memset(figure, 0, sizeof *figure);
+    figure->naive_workspace_mb = NAN;
+    for (int f = 0; f < file_count; f++) {
+        const struct record_file *file = &in->files[files[f]];
+        for (int i = 0; i < file->count; i++) {
+            const struct record_row *row = &file->rows[i];
+            bool is_known = false;
+            if (!is_attention(row) || compare_problems(row, problem) != 0)
+                continue;
+            for (int k = 0; k < impl_count; k++)
+                is_known |= is(impls[k], row->impl);
+            if (!is_known && impl_count < IMPLS_MAX)
+                impls[impl_count++] = row->impl;
+            if (find_row(file, problem, row->impl) != row)
+                continue;
+            figure->failed += is(row->check, "fail");
+            if (is(row->impl, "naive"))
+                note_naive(row, figure);
+        }
+    }
+    struct report_figure *candidates = xcalloc((unsigned long)impl_count + 1, sizeof *candidates);
+    for (int i = 0; i < impl_count; i++)
+        if (make_candidate(in, files, file_count, problem, impls[i], &candidates[i]) &&
+            (best < 0 || candidates[i].best.tflops > candidates[best].best.tflops))
+            best = i;
+    if (best >= 0) {
+        const struct report_figure counts = *figure;
+        *figure = candidates[best];
+        figure->failed = counts.failed;
+        figure->has_naive = counts.has_naive;
+        figure->naive_is_oom = counts.naive_is_oom;
+        figure->naive_workspace_mb = counts.naive_workspace_mb;
+        for (int i = 0; i < impl_count; i++)
+            if (i != best && candidates[i].is_there && candidates[i].hi >= figure->lo)
+                add_tie(figure, impls[i]);
+    }
+    free(candidates);
+}
+
+const struct report_figure *report_figure_at(const struct report *r, int point, int label)
+{
+    return &r->figures[(size_t)point * (size_t)r->input->label_count + (size_t)label];
+}
+
+/* Places a label behind those whose interval lies wholly above its own: overlapping intervals are a tie. */
+static void rank_point(const struct report *r, int point)
+{
+    struct report_figure *row = &r->figures[(size_t)point * (size_t)r->input->label_count];
+    const int count = r->input->label_count;
+    int there = 0;
+    for (int i = 0; i < count; i++)
+        there += row[i].is_there;
+    for (int i = 0; i < count && there > 1; i++) {
+        row[i].rank = row[i].is_there ? 1 : 0;
+        for (int k = 0; k < count && row[i].is_there; k++)
+            row[i].rank += row[k].is_there && row[k].lo > row[i].hi;
+    }
+    for (int i = 0; i < count && there > 1; i++)
+        for (int k = 0; k < count; k++)
+            row[i].is_tied |= k != i && row[i].is_there && row[k].is_there && row[k].rank == row[i].rank &&
+                              row[k].lo <= row[i].hi && row[i].lo <= row[k].hi;
+}
+
+/* ---- over points ---- */
+
+/* Geometric mean of a field over the given figures, which are `count` of `wanted`; NaN unless all have it. */
+static double geomean_of(const struct report_figure *const *figures, int count, int wanted, size_t offset)
+{
+    double values[REPORT_SET_POINTS];
+    if (count != wanted)
+        return NAN;
+    for (int i = 0; i < count; i++) {
+        values[i] = field(&figures[i]->best, offset);
+        if (!isfinite(values[i]) || values[i] <= 0)
+            return NAN;
+    }
+    return stats_geomean(values, count);
+}
+
+/* figures[i] is what is there at place i of the published set, or NULL. */
+static struct report_geomeans make_geomeans(const struct report_figure *const *figures)
+{
+    const struct report_figure *there[REPORT_SET_POINTS], *by_mode[2][REPORT_SET_POINTS];
+    int count = 0, mode_count[2] = {0, 0};
+    struct report_geomeans g = {.sustained_points = 0};
+    for (int i = 0; i < REPORT_SET_POINTS; i++) {
+        if (!figures[i] || !figures[i]->is_there)
+            continue;
+        const int mode = i >= REPORT_SET_POINTS / 2;
+        there[count++] = figures[i];
+        by_mode[mode][mode_count[mode]++] = figures[i];
+        g.sustained_points += isfinite(figures[i]->best.tflops_sustained);
+    }
+#define OVER_SET(name) geomean_of(there, count, REPORT_SET_POINTS, offsetof(struct record_row, name))
+    g.points = count;
+    g.tflops = OVER_SET(tflops);
+    g.tflops_sustained = OVER_SET(tflops_sustained);
+    g.pct_of_gemm = OVER_SET(pct_of_gemm);
+    g.tflops_per_w = OVER_SET(tflops_per_w);
+    g.speedup_vs_naive = OVER_SET(speedup_vs_naive);
+#undef OVER_SET
+    /* Part of the set is no set: a direction has its geomean where both are whole. */
+    if (count == REPORT_SET_POINTS) {
+        const size_t tflops = offsetof(struct record_row, tflops);
+        g.tflops_fwd = geomean_of(by_mode[0], mode_count[0], REPORT_SET_POINTS / 2, tflops);
+        g.tflops_bwd = geomean_of(by_mode[1], mode_count[1], REPORT_SET_POINTS / 2, tflops);
+    } else {
+        g.tflops_fwd = g.tflops_bwd = NAN;
+    }
+    return g;
+}
+
+static struct report_geomeans geomeans_of_label(const struct report *r, int label)
+{
+    const struct report_figure *figures[REPORT_SET_POINTS] = {NULL};
+    for (int p = 0; p < r->point_count; p++)
+        if (r->points[p].set_index >= 0 && report_figure_at(r, p, label)->is_there)
+            figures[r->points[p].set_index] = report_figure_at(r, p, label);
+    return make_geomeans(figures);
+}
+
+/* The spread over files: each file's own geomean, where it holds the whole set. */
+static void spread_files(const struct report *r, int label, struct report_summary *summary)
+{
+    const struct report_label *l = &r->input->labels[label];
+    struct report_figure *own = xcalloc(REPORT_SET_POINTS, sizeof *own);
+    double least = INFINITY, most = 0;
+    int whole = 0;
+    for (int f = 0; f < l->file_count && l->file_count > 1; f++) {
+        const struct report_figure *figures[REPORT_SET_POINTS] = {NULL};
+        for (int p = 0; p < r->point_count; p++) {
+            const int place = r->points[p].set_index;
+            if (place < 0)
+                continue;
+            make_figure(r->input, &l->files[f], 1, r->points[p].row, &own[place]);
+            if (own[place].is_there)
+                figures[place] = &own[place];
+        }
+        const double geomean = make_geomeans(figures).tflops;
+        if (isfinite(geomean)) {
+            whole++;
+            least = fmin(least, geomean);
+            most = fmax(most, geomean);
+        }
+    }
+    summary->file_least = whole > 1 ? least : NAN;
+    summary->file_most = whole > 1 ? most : NAN;
+    free(own);
+}
+
+static void count_rows(const struct report *r, int label, struct report_counts *c)
+{
+    const struct report_label *l = &r->input->labels[label];
+    for (int f = 0; f < l->file_count; f++) {
+        const struct record_file *file = &r->input->files[l->files[f]];
+        for (int i = 0; i < file->count; i++) {
+            const struct record_row *row = &file->rows[i];
+            if (!is_attention(row))
+                continue;
+            if (find_row(file, row, row->impl) != row) {
+                c->repeated++;
+                continue;
+            }
+            c->rows++;
+            c->pass += is(row->status, "ok") && is(row->check, "pass");
+            c->fail += is(row->check, "fail");
+            c->off += is(row->status, "ok") && is(row->check, "off");
+            c->oom += is(row->status, "oom");
+            c->unsupported += is(row->status, "unsupported");
+            c->broken += is(row->status, "error") || is(row->status, "timeout") || is(row->status, "skipped");
+        }
+    }
+}
+
+static void summarize(const struct report *r, int label, struct report_summary *summary)
+{
+    double *capped = xcalloc((unsigned long)r->point_count + 1, sizeof *capped);
+    int capped_count = 0;
+    summary->geomeans = geomeans_of_label(r, label);
+    summary->capped_pct = summary->throttled_pct = NAN;
+    spread_files(r, label, summary);
+    count_rows(r, label, &summary->counts);
+    for (int p = 0; p < r->point_count; p++) {
+        const struct report_figure *figure = report_figure_at(r, p, label);
+        if (!figure->is_there)
+            continue;
+        summary->points++;
+        summary->best_points += figure->rank == 1 && !figure->is_tied;
+        summary->tied_points += figure->rank == 1 && figure->is_tied;
+        if (isfinite(figure->best.power_capped_pct))
+            capped[capped_count++] = figure->best.power_capped_pct;
+        if (isfinite(figure->best.throttled_pct))
+            summary->throttled_pct = fmax(isnan(summary->throttled_pct) ? 0 : summary->throttled_pct,
+                                          figure->best.throttled_pct);
+    }
+    if (capped_count)
+        summary->capped_pct = stats_of(capped, capped_count).median;
+    free(capped);
+}
+
+/* ---- the whole ---- */
+
+void report_make(struct report *r, const struct report_input *input)
+{
+    const int labels = input->label_count;
+    memset(r, 0, sizeof *r);
+    r->input = input;
+    collect_points(r);
+    r->figures = xcalloc((unsigned long)r->point_count * (unsigned long)labels + 1, sizeof *r->figures);
+    r->summaries = xcalloc((unsigned long)labels + 1, sizeof *r->summaries);
+    for (int p = 0; p < r->point_count; p++) {
+        for (int l = 0; l < labels; l++)
+            make_figure(input, input->labels[l].files, input->labels[l].file_count, r->points[p].row,
+                        &r->figures[(size_t)p * (size_t)labels + (size_t)l]);
+        rank_point(r, p);
+    }
+    for (int l = 0; l < labels; l++)
+        summarize(r, l, &r->summaries[l]);
+}
+
+void report_free(struct report *r)
+{
+    free(r->points);
+    free(r->figures);
+    free(r->summaries);
+    memset(r, 0, sizeof *r);
+}

@@ -1,0 +1,304 @@
+/* Facts from headers and rows. A header is free in its form: what is not there, or of another type, is not said. */
+#include "cmd/report/report_facts.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/numbers.h"
+
+static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
+
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    if (used < size)
+        vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
+/* ---- conditions ---- */
+
+enum fact {
+    FACT_DEVICE, FACT_MEMORY, FACT_UNITS, FACT_POWER_LIMIT, FACT_ECC, FACT_MIG, FACT_VBIOS, FACT_DRIVER, FACT_CUDA,
+    FACT_CUDNN, FACT_CLOCKS, FACT_OTHERS, FACT_COPY, FACT_COMMIT, FACT_METHOD, FACT_TIMING, FACT_ROUNDS, FACT_CHECK,
+    FACT_DATE, FACT_PRESET, FACT_FILES, FACT_COUNT
+};
+
+const struct report_fact report_facts[] = {
+    [FACT_DEVICE] = {"device", false},
+    [FACT_MEMORY] = {"memory", false},
+    [FACT_UNITS] = {"multiprocessors or threads", false},
+    [FACT_POWER_LIMIT] = {"power limit", false},
+    [FACT_ECC] = {"ECC", true},
+    [FACT_MIG] = {"MIG", true},
+    [FACT_VBIOS] = {"VBIOS", false},
+    [FACT_DRIVER] = {"driver", true},
+    [FACT_CUDA] = {"CUDA", true},
+    [FACT_CUDNN] = {"cuDNN", true},
+    [FACT_CLOCKS] = {"clocks", true},
+    [FACT_OTHERS] = {"other processes", true},
+    [FACT_COPY] = {"copy", false},
+    [FACT_COMMIT] = {"fabench", true},
+    [FACT_METHOD] = {"timing method", true},
+    [FACT_TIMING] = {"warm-up, time, noise", true},
+    [FACT_ROUNDS] = {"members of the rounds", true},
+    [FACT_CHECK] = {"checked", true},
+    [FACT_DATE] = {"measured", false},
+    [FACT_PRESET] = {"preset", false},
+    [FACT_FILES] = {"records", false},
+};
+_Static_assert(sizeof report_facts / sizeof report_facts[0] == FACT_COUNT, "report_facts");
+const int report_fact_count = FACT_COUNT;
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static void put_number(char *text, size_t size, const json_t *object, const char *key, const char *unit)
+{
+    const json_t *value = json_object_get(object, key);
+    char number[40];
+    if (json_is_number(value) && json_number_value(value) == floor(json_number_value(value)))
+        append(text, size, "%.0f%s", json_number_value(value), unit);
+    else if (json_is_number(value))
+        append(text, size, "%s%s", number_print_short(json_number_value(value), number, sizeof number), unit);
+}
+
+static void put_flag(char *text, size_t size, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (json_is_boolean(value))
+        append(text, size, "%s", json_is_true(value) ? "on" : "off");
+}
+
+static void put_rounds(char *text, size_t size, const json_t *policy)
+{
+    const json_t *members = json_object_get(policy, "round_members");
+    for (size_t i = 0; i < json_array_size(members); i++) {
+        const char *name = json_string_value(json_array_get(members, i));
+        append(text, size, "%s%s", i ? ", " : "", name ? name : "?");
+    }
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static void put_fact(const struct record_file *file, enum fact fact, char *text, size_t size)
+{
+    const json_t *device = json_object_get(file->header, "device"), *policy = json_object_get(file->header, "policy");
+    const struct record_row *row = &file->rows[0];
+    text[0] = '\0';
+    switch (fact) {
+    case FACT_DEVICE: append(text, size, "%s (%s)", row->device, row->arch); break;
+    case FACT_MEMORY: put_number(text, size, device, "memory_gb", " GB"); break;
+    case FACT_UNITS:
+        put_number(text, size, device, json_object_get(device, "threads") ? "threads" : "multiprocessors", "");
+        break;
+    case FACT_POWER_LIMIT: put_number(text, size, device, "power_limit_w", " W"); break;
+    case FACT_ECC: put_flag(text, size, device, "ecc"); break;
+    case FACT_MIG: put_flag(text, size, device, "mig"); break;
+    case FACT_VBIOS: append(text, size, "%s", text_of(device, "vbios")); break;
+    case FACT_DRIVER: append(text, size, "%s", row->driver); break;
+    case FACT_CUDA: append(text, size, "%s", row->cuda); break;
+    case FACT_CUDNN: append(text, size, "%s", row->cudnn); break;
+    case FACT_CLOCKS: append(text, size, "%s", text_of(policy, "clocks")); break;
+    case FACT_OTHERS: put_number(text, size, device, "other_processes", ""); break;
+    case FACT_COPY: put_number(text, size, device, "copy_gbps", " GB/s"); break;
+    case FACT_COMMIT:
+        append(text, size, "%s (%.12s)", text_of(json_object_get(file->header, "tool"), "version"), row->commit);
+        break;
+    case FACT_METHOD: append(text, size, "%s", row->method); break;
+    case FACT_TIMING:
+        put_number(text, size, policy, "warmup_ms", " ms, ");
+        put_number(text, size, policy, "min_time_ms", " ms, ");
+        put_number(text, size, policy, "max_noise_pct", " %");
+        break;
+    case FACT_ROUNDS: put_rounds(text, size, policy); break;
+    case FACT_CHECK: append(text, size, "%s", text_of(policy, "check")); break;
+    case FACT_DATE: append(text, size, "%.10s", row->time_utc); break;
+    case FACT_PRESET: append(text, size, "%s", text_of(policy, "preset")); break;
+    case FACT_FILES: append(text, size, "%s%s", base_name(file->path), file->cut ? " (cut)" : ""); break;
+    case FACT_COUNT: break;
+    }
+}
+
+void report_fact_text(const struct report *r, int label, int fact, char *text, size_t size)
+{
+    const struct report_label *l = &r->input->labels[label];
+    char own[400], other[400];
+    text[0] = '\0';
+    for (int f = 0; f < l->file_count; f++) {
+        bool is_known = false;
+        put_fact(&r->input->files[l->files[f]], (enum fact)fact, own, sizeof own);
+        for (int k = 0; k < f; k++) {
+            put_fact(&r->input->files[l->files[k]], (enum fact)fact, other, sizeof other);
+            is_known |= is(own, other);
+        }
+        if (!is_known && own[0])
+            append(text, size, "%s%s", *text ? "; " : "", own);
+    }
+}
+
+static const char *uuid_of(const struct record_file *file)
+{
+    return text_of(json_object_get(file->header, "device"), "uuid");
+}
+
+int report_boards(const struct report *r, int label)
+{
+    const struct report_label *l = &r->input->labels[label];
+    bool is_one = true, are_many = true;
+    for (int f = 0; f < l->file_count; f++) {
+        const char *uuid = uuid_of(&r->input->files[l->files[f]]);
+        if (!*uuid)
+            return 0;
+        for (int k = 0; k < f; k++) {
+            const bool is_same = is(uuid, uuid_of(&r->input->files[l->files[k]]));
+            is_one &= is_same;
+            are_many &= !is_same;
+        }
+    }
+    return is_one ? 1 : are_many ? l->file_count : 0;
+}
+
+/* ---- remarks ---- */
+
+/* 90 of "sm_90" or "fused_sm90"; 0 = there is none. */
+static long sm_of(const char *text)
+{
+    const char *at = strstr(text, "sm");
+    if (!at)
+        return 0;
+    at += 2 + (at[2] == '_');
+    return strtol(at, NULL, 10);
+}
+
+/* Do rows of this implementation count, in any file of the label? */
+static bool has_impl(const struct report *r, int label, const char *impl)
+{
+    const struct report_label *l = &r->input->labels[label];
+    for (int f = 0; f < l->file_count; f++)
+        for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
+            const struct record_row *row = &r->input->files[l->files[f]].rows[i];
+            if (is(row->impl, impl) && report_row_counts(row))
+                return true;
+        }
+    return false;
+}
+
+/* Our own kernels: does one of them run that was written for this generation? The newest that runs, for the words. */
+static void remark_path(const struct report *r, int label, char *text, size_t size)
+{
+    const struct report_label *l = &r->input->labels[label];
+    const long device = sm_of(r->input->files[l->files[0]].rows[0].arch);
+    char newest[40] = "";
+    bool has_own = false;
+    for (int f = 0; f < l->file_count; f++)
+        for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
+            const struct record_row *row = &r->input->files[l->files[f]].rows[i];
+            if (strncmp(row->impl, "fused", 5) != 0 || !report_row_counts(row))
+                continue;
+            has_own |= sm_of(row->impl) / 10 == device / 10;
+            if (sm_of(row->impl) >= sm_of(newest))
+                snprintf(newest, sizeof newest, "%s", row->impl);
+        }
+    if (!newest[0])
+        append(text, size, "; no fused implementation in its records");
+    else if (device && !has_own)
+        append(text, size, "; portable path: %s on sm_%ld", newest, device);
+}
+
+static void remark_peers(const struct report *r, int label, char *text, size_t size)
+{
+    char said[10][40];
+    int count = 0;
+    for (int f = 0; f < r->input->file_count; f++)
+        for (int i = 0; i < r->input->files[f].count; i++) {
+            const struct record_row *row = &r->input->files[f].rows[i];
+            bool is_known = !is(row->impl, row->peer) || !report_row_counts(row);
+            for (int k = 0; k < count && !is_known; k++)
+                is_known = is(said[k], row->impl);
+            if (is_known || count == 10)
+                continue;
+            snprintf(said[count++], sizeof said[0], "%s", row->impl);
+            if (!has_impl(r, label, row->impl))
+                append(text, size, "; without the peer %s, which others had", row->impl);
+        }
+}
+
+void report_remarks(const struct report *r, int label, char *text, size_t size)
+{
+    const struct report_summary *s = &r->summaries[label];
+    const struct report_label *l = &r->input->labels[label];
+    char words[800] = "";
+    remark_path(r, label, words, sizeof words);
+    remark_peers(r, label, words, sizeof words);
+    if (s->counts.fail)
+        append(words, sizeof words, "; %d of %d rows FAILED their check", s->counts.fail, s->counts.rows);
+    if (s->counts.off)
+        append(words, sizeof words, "; %d rows were not checked and do not count", s->counts.off);
+    if (s->counts.broken)
+        append(words, sizeof words, "; %d rows ended in an error or a timeout", s->counts.broken);
+    if (s->throttled_pct > 1)
+        append(words, sizeof words, "; throttled for up to %.0f %% of the time", s->throttled_pct);
+    for (int f = 0; f < l->file_count; f++)
+        if (json_is_true(json_object_get(r->input->files[l->files[f]].header, "synthetic"))) {
+            append(words, sizeof words, "; SYNTHETIC: nothing here was measured");
+            break;
+        }
+    snprintf(text, size, "%s", words[0] ? words + 2 : "");
+}
+
+/* ---- naive ---- */
+
+struct reach { int64_t longest_ok, shortest_oom; char reason[200]; };
+
+static struct reach reach_of(const struct report *r, int label, const char *mode)
+{
+    const struct report_label *l = &r->input->labels[label];
+    struct reach reach = {0, INT64_MAX, ""};
+    for (int f = 0; f < l->file_count; f++)
+        for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
+            const struct record_row *row = &r->input->files[l->files[f]].rows[i];
+            if (!is(row->impl, "naive") || !is(row->mode, mode))
+                continue;
+            if (report_row_counts(row) && row->q_len > reach.longest_ok)
+                reach.longest_ok = row->q_len;
+            if (is(row->status, "oom") && row->q_len < reach.shortest_oom) {
+                reach.shortest_oom = row->q_len;
+                snprintf(reach.reason, sizeof reach.reason, "%.190s", row->reason);
+            }
+        }
+    return reach;
+}
+
+void report_naive_text(const struct report *r, int label, char *text, size_t size)
+{
+    static const char *const modes[] = {"fwd", "bwd"};
+    text[0] = '\0';
+    for (int m = 0; m < 2; m++) {
+        const struct reach reach = reach_of(r, label, modes[m]);
+        char ok[24], oom[24];
+        if (!reach.longest_ok && reach.shortest_oom == INT64_MAX)
+            continue;
+        append(text, size, "%s%s: ", *text ? "; " : "", modes[m]);
+        number_print_count(reach.longest_ok, ok, sizeof ok);
+        number_print_count(reach.shortest_oom, oom, sizeof oom);
+        if (reach.shortest_oom == INT64_MAX)
+            append(text, size, "fits at every measured length, up to %s", ok);
+        else
+            append(text, size, "no longer fits at %s%s%s%s", oom, reach.reason[0] ? " (" : "", reach.reason,
+                   reach.reason[0] ? ")" : "");
+        if (reach.shortest_oom != INT64_MAX && reach.longest_ok)
+            append(text, size, ", longest that ran: %s", ok);
+    }
+}

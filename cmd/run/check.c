@@ -1,0 +1,397 @@
+/* Reference views and verdicts. */
+#include "cmd/run/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const enum attn_status try_status = (call);                                                                    \
+        if (try_status != ATTN_OK)                                                                                     \
+            return try_status;                                                                                         \
+    } while (0)
+
+static void *element_at(const struct attn_tensor *t, enum attn_dtype dtype, int64_t b, int64_t h)
+{
+    if (!t->data)
+        return NULL;
+    return (char *)t->data + (b * t->stride_batch + h * t->stride_head) * (int64_t)attn_dtype_bytes(dtype);
+}
+
+/* The tensors of a view: the same strides, moved to its first head. LSE is not moved: no view reads it. */
+static struct attn_tensors view_tensors(const struct attn_tensors *t, const struct check_view *view)
+{
+    struct attn_tensors moved = *t;
+    struct attn_tensor *const of_q[] = {&moved.q, &moved.o, &moved.dout, &moved.dq};
+    struct attn_tensor *const of_kv[] = {&moved.k, &moved.v, &moved.dk, &moved.dv};
+    for (int i = 0; i < 4; i++) {
+        of_q[i]->data = element_at(of_q[i], view->problem.dtype, view->batch_offset, view->q_head_offset);
+        of_kv[i]->data = element_at(of_kv[i], view->problem.dtype, view->batch_offset, view->kv_head_offset);
+    }
+    moved.lse = NULL;
+    return moved;
+}
+
+static void make_views(const struct attn_problem *p, enum check_scope scope, struct check_reference *reference)
+{
+    reference->count = 0;
+    if (scope == CHECK_OFF)
+        return;
+    reference->views[0] = (struct check_view){.problem = *p};
+    reference->count = 1;
+    if (scope == CHECK_FULL || p->batch * p->kv_heads <= 2)
+        return;
+    const int64_t group = p->q_heads / p->kv_heads;
+    for (int i = 0; i < 2; i++) {
+        struct check_view *view = &reference->views[i];
+        *view = (struct check_view){.problem = *p};
+        view->problem.batch = view->problem.kv_heads = 1;
+        view->problem.q_heads = group;
+        if (i == 1) {
+            view->batch_offset = p->batch - 1;
+            view->kv_head_offset = p->kv_heads - 1;
+            view->q_head_offset = p->q_heads - group;
+        }
+    }
+    reference->count = 2;
+}
+
+/* Places the arrays one behind the other; with memory == NULL it only counts the bytes. */
+static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, bool with_abs,
+                            struct reference_outputs *out, char *memory)
+{
+    const size_t q = (size_t)(p->batch * p->q_heads * p->q_len * p->head_dim) * sizeof(float);
+    const size_t kv = (size_t)(p->batch * p->kv_heads * p->kv_len * p->head_dim) * sizeof(float);
+    const size_t lse = (size_t)(p->batch * p->q_heads * p->q_len) * sizeof(float);
+    const bool backward = mode == ATTN_BWD;
+    const struct { float **pointer; size_t bytes; bool wanted; } all[] = {
+        {&out->o, q, true},
+        {&out->lse, lse, true},
+        {&out->o_abs, q, with_abs && !backward},
+        {&out->dq, q, backward},
+        {&out->dk, kv, backward},
+        {&out->dv, kv, backward},
+        {&out->dq_abs, q, with_abs && backward},
+        {&out->dk_abs, kv, with_abs && backward},
+        {&out->dv_abs, kv, with_abs && backward},
+    };
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        *all[i].pointer = all[i].wanted && memory ? (float *)(void *)(memory + used) : NULL;
+        used += all[i].wanted ? (all[i].bytes + 255) / 256 * 256 : 0;
+    }
+    return used;
+}
+
+static enum attn_status run_reference(struct backend *be, const struct attn_problem *p, enum attn_mode mode,
+                                      const struct attn_tensors *tensors, const struct reference_outputs *out,
+                                      struct attn_message *why)
+{
+    void *workspace = NULL;
+    const size_t bytes = be->ops->reference_workspace(be, p, mode);
+    TRY(be->ops->alloc(be, bytes, &workspace, why));
+    const enum attn_status status = be->ops->reference(be, p, mode, tensors, out, workspace, bytes, why);
+    be->ops->release(be, workspace);
+    return status;
+}
+
+/* Backward's inputs o and lse, from the whole forward. */
+static enum attn_status forward_inputs(struct backend *be, const struct plan_item *item, struct tensor_set *inputs,
+                                       struct attn_message *why)
+{
+    const struct attn_problem *p = &item->problem;
+    struct reference_outputs out = {0};
+    void *memory = NULL;
+    TRY(be->ops->alloc(be, place_outputs(p, ATTN_FWD, false, &out, NULL), &memory, why));
+    place_outputs(p, ATTN_FWD, false, &out, memory);
+    enum attn_status status = run_reference(be, p, ATTN_FWD, &inputs->tensors, &out, why);
+    if (status == ATTN_OK)
+        status = be->ops->round(be, out.o, inputs->tensors.o, p->dtype, p->batch, p->q_heads, p->q_len, p->head_dim,
+                                why);
+    if (status == ATTN_OK) /* fp32 to fp32: a copy that stays on the device */
+        status = be->ops->round(be, out.lse, (struct attn_tensor){inputs->tensors.lse, p->q_heads * p->q_len, p->q_len, 1},
+                                ATTN_FP32, p->batch, p->q_heads, p->q_len, 1, why);
+    be->ops->release(be, memory);
+    return status;
+}
+
+struct peek_context { struct backend *be; const struct compare_job *job; };
+
+static void peek(void *context, int64_t b, int64_t h, int64_t row, int64_t col, float *got, float *want)
+{
+    const struct peek_context *from = context;
+    const struct compare_job *job = from->job;
+    struct attn_message ignored;
+    unsigned char bytes[4] = {0};
+    const size_t size = attn_dtype_bytes(job->dtype);
+    const int64_t at = b * job->x.stride_batch + h * job->x.stride_head + row * job->x.stride_row + col;
+    const int64_t ref_at = ((b * job->heads + h) * job->len + row) * job->head_dim + col;
+    if (from->be->ops->download(from->be, bytes, (char *)job->x.data + at * (int64_t)size, size, &ignored) == ATTN_OK)
+        *got = fill_load(bytes, job->dtype, 0);
+    if (from->be->ops->download(from->be, want, job->ref + ref_at, sizeof *want, &ignored) != ATTN_OK)
+        *want = NAN;
+}
+
+/* The comparison of one tensor of one view. */
+static struct compare_job job_of(const struct check_request *request, const struct check_view *view,
+                                 enum problem_tensor tensor, const struct judge_bounds *bounds)
+{
+    static const enum tensor_index index[TENSOR_COUNT] = {[TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ,
+                                                          [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
+    const struct reference_outputs *r = &view->reference;
+    const float *const refs[TENSOR_COUNT] = {r->o, r->lse, r->dq, r->dk, r->dv};
+    const float *const products[TENSOR_COUNT] = {r->o_abs, NULL, r->dq_abs, r->dk_abs, r->dv_abs};
+    const struct attn_problem *p = &view->problem;
+    struct compare_job job = {.ref = refs[tensor], .abs = products[tensor], .batch = p->batch,
+                              .atol_absolute = bounds->atol_absolute, .atol_rms = bounds->atol_rms,
+                              .atol_abs = bounds->atol_abs, .rtol = bounds->rtol};
+    if (tensor == TENSOR_LSE) {
+        const struct attn_problem *whole = &request->item->problem;
+        job.x.stride_batch = whole->q_heads * whole->q_len;
+        job.x.stride_head = whole->q_len;
+        job.x.stride_row = 1;
+        job.x.data = request->outputs->tensors.lse + view->batch_offset * job.x.stride_batch +
+                     view->q_head_offset * job.x.stride_head;
+        job.dtype = ATTN_FP32;
+        job.heads = p->q_heads;
+        job.len = p->q_len;
+        job.head_dim = 1;
+        return job;
+    }
+    const struct tensor_shape shape = tensor_shape_of(p, index[tensor]);
+    struct attn_tensors tensors = view_tensors(&request->outputs->tensors, view);
+    job.x = *tensor_of(&tensors, index[tensor]);
+    job.dtype = p->dtype;
+    job.heads = shape.heads;
+    job.len = shape.len;
+    job.head_dim = shape.head_dim;
+    return job;
+}
+
+static int64_t block_count(const struct compare_job *job)
+{
+    return job->batch * job->heads * compare_blocks_per_head(job->len);
+}
+
+static enum attn_status judge_view(struct backend *be, const struct check_request *request,
+                                   const struct check_view *view, enum problem_tensor tensor,
+                                   struct record_tensor *verdict, double *by_rule, struct attn_message *why)
+{
+    const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
+    const struct attn_problem *p = &view->problem;
+    const int64_t q_rows = p->batch * p->q_heads * p->q_len, kv_rows = p->batch * p->kv_heads * p->kv_len;
+    struct judge_input in = {
+        .tensor = tensor,
+        .batch_offset = view->batch_offset,
+        .head_offset = is_kv ? view->kv_head_offset : view->q_head_offset,
+        .independent_rows = is_kv && kv_rows < q_rows ? kv_rows : q_rows,
+        .naive_max_abs_err = request->is_naive ? NAN : request->reference->max_abs_err[tensor],
+        .peek = peek,
+        .by_rule = by_rule,
+        .bounds = judge_bounds_for(tensor, p->dtype, request->item->mode, request->is_naive, request->atol,
+                                   request->rtol, view->rms[tensor]),
+    };
+    const struct compare_job job = job_of(request, view, tensor, &in.bounds);
+    struct peek_context context = {be, &job};
+    struct compare_block *memory = xmalloc((unsigned long)block_count(&job) * sizeof *memory);
+    in.batch = job.batch;
+    in.heads = job.heads;
+    in.len = job.len;
+    in.head_dim = job.head_dim;
+    in.blocks = memory;
+    in.peek_context = &context;
+    const enum attn_status status = be->ops->compare(be, &job, memory, why);
+    if (status == ATTN_OK)
+        judge_tensor(&in, verdict);
+    free(memory);
+    return status;
+}
+
+static void judged_tensors(enum attn_mode mode, int *first, int *last)
+{
+    *first = mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ;
+    *last = mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV;
+}
+
+/* The rms of each reference of a view, by comparing it with zeros: one row of them, with strides of 0. Where a reference
+ * is not finite, zeros differ from it in kind: nothing could be judged there, since NaN would be held against NaN. */
+static enum attn_status measure_rms(struct backend *be, const struct plan_item *item, struct check_view *view,
+                                    void *zeros, struct attn_message *why)
+{
+    const struct tensor_set no_outputs = {.lse = {0}};
+    const struct check_request request = {.item = item, .outputs = &no_outputs};
+    const struct judge_bounds none = {0};
+    int first, last;
+    judged_tensors(item->mode, &first, &last);
+    for (int t = first; t <= last; t++) {
+        if (t == TENSOR_LSE)
+            continue; /* judged absolutely, and -inf is legal there */
+        struct compare_job job = job_of(&request, view, (enum problem_tensor)t, &none);
+        const double elements = (double)job.batch * (double)job.heads * (double)job.len * (double)job.head_dim;
+        job.dtype = ATTN_FP32;
+        job.x = (struct attn_tensor){.data = zeros};
+        struct compare_block *blocks = xmalloc((unsigned long)block_count(&job) * sizeof *blocks);
+        const enum attn_status status = be->ops->compare(be, &job, blocks, why);
+        int64_t not_finite = 0;
+        for (int64_t n = 0; n < block_count(&job) && status == ATTN_OK; n++)
+            not_finite += blocks[n].nonfinite;
+        if (status == ATTN_OK)
+            view->rms[t] = judge_reference_rms(blocks, block_count(&job), elements);
+        free(blocks);
+        TRY(status);
+        if (not_finite) {
+            snprintf(why->text, sizeof why->text, "the reference's %s has %lld values that are not finite",
+                     problem_tensor_name((enum problem_tensor)t), (long long)not_finite);
+            return ATTN_ERROR;
+        }
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status measure_references(struct backend *be, const struct plan_item *item,
+                                           struct check_reference *reference, struct attn_message *why)
+{
+    const size_t bytes = (size_t)item->problem.head_dim * sizeof(float);
+    void *zeros = NULL;
+    TRY(be->ops->alloc(be, bytes, &zeros, why));
+    enum attn_status status = be->ops->pattern(be, zeros, bytes, 0, why);
+    for (int i = 0; i < reference->count && status == ATTN_OK; i++)
+        status = measure_rms(be, item, &reference->views[i], zeros, why);
+    be->ops->release(be, zeros);
+    return status;
+}
+
+enum attn_status check_reference_make(struct backend *be, const struct plan_item *item, enum check_scope scope,
+                                      struct tensor_set *inputs, struct check_reference *reference,
+                                      struct attn_message *why)
+{
+    memset(reference, 0, sizeof *reference);
+    for (int i = 0; i < TENSOR_COUNT; i++)
+        reference->max_abs_err[i] = NAN;
+    if (item->mode == ATTN_BWD)
+        TRY(forward_inputs(be, item, inputs, why));
+    make_views(&item->problem, scope, reference);
+    size_t bytes = 0;
+    for (int i = 0; i < reference->count; i++)
+        bytes += place_outputs(&reference->views[i].problem, item->mode, true, &reference->views[i].reference, NULL);
+    if (reference->count == 0)
+        return ATTN_OK;
+    TRY(be->ops->alloc(be, bytes, &reference->memory, why));
+    char *next = reference->memory;
+    for (int i = 0; i < reference->count; i++) {
+        struct check_view *view = &reference->views[i];
+        const struct attn_tensors tensors = view_tensors(&inputs->tensors, view);
+        next += place_outputs(&view->problem, item->mode, true, &view->reference, next);
+        TRY(run_reference(be, &view->problem, item->mode, &tensors, &view->reference, why));
+    }
+    return measure_references(be, item, reference, why);
+}
+
+void check_reference_free(struct backend *be, struct check_reference *reference)
+{
+    if (reference->memory)
+        be->ops->release(be, reference->memory);
+    memset(reference, 0, sizeof *reference);
+}
+
+enum attn_status check_outputs(struct backend *be, const struct check_request *request, struct record_tensor *tensors,
+                               int *count, struct attn_message *why)
+{
+    int first, last;
+    judged_tensors(request->item->mode, &first, &last);
+    *count = 0;
+    if (request->reference->count == 0)
+        return ATTN_OK;
+    for (int t = first; t <= last; t++) {
+        struct record_tensor *into = &tensors[*count];
+        for (int v = 0; v < request->reference->count; v++) {
+            struct record_tensor verdict;
+            double by_rule[JUDGE_RULES];
+            TRY(judge_view(be, request, &request->reference->views[v], (enum problem_tensor)t, &verdict, by_rule, why));
+            for (int r = 0; request->by_rule && r < JUDGE_RULES; r++)
+                request->by_rule[*count][r] = v == 0 ? by_rule[r] : fmax(request->by_rule[*count][r], by_rule[r]);
+            if (v == 0)
+                *into = verdict;
+            else
+                judge_merge(into, &verdict);
+        }
+        (*count)++;
+    }
+    return ATTN_OK;
+}
+
+enum attn_status check_untouched(struct backend *be, const struct plan_item *item,
+                                 const struct check_surroundings *around, struct record_tensor *tensors, int *count,
+                                 struct attn_message *why)
+{
+    char sentence[256];
+    uint64_t words = 0, hash = 0;
+    for (int i = 0; i <= INDEX_COUNT + 1; i++) {
+        /* A tensor is an output of this launch or an input of the problem. */
+        const struct buffer *buffer = i == INDEX_COUNT + 1 ? around->workspace
+                                      : i == INDEX_COUNT   ? &around->outputs->lse
+                                                           : &around->outputs->buffers[i];
+        if (i < INDEX_COUNT && !buffer->base)
+            buffer = &around->inputs->buffers[i];
+        if (i == INDEX_COUNT && !buffer->base)
+            buffer = &around->inputs->lse;
+        const char *name = i < INDEX_COUNT ? tensor_index_name((enum tensor_index)i) : i == INDEX_COUNT ? "lse" : "wksp";
+        if (!buffer->base)
+            continue;
+        TRY(buffer_guards_broken(be, buffer, &words, why));
+        if (words == 0)
+            continue;
+        snprintf(sentence, sizeof sentence, "%s: wrote outside the buffer: %llu words of its guards changed", name,
+                 (unsigned long long)words);
+        check_add_finding(tensors, count, name, judge_rule_name(RULE_GUARD), sentence);
+    }
+    TRY(inputs_hash(be, item, around->inputs, &hash, why));
+    if (hash != around->inputs_hash)
+        check_add_finding(tensors, count, "input", "input", "input: the launch changed one of its inputs");
+    return ATTN_OK;
+}
+
+double check_smallest_rms(const struct check_reference *reference, enum attn_mode mode)
+{
+    int first, last;
+    double smallest = INFINITY;
+    judged_tensors(mode, &first, &last);
+    for (int v = 0; v < reference->count; v++)
+        for (int t = first; t <= last; t++)
+            if (t != TENSOR_LSE)
+                smallest = fmin(smallest, reference->views[v].rms[t]);
+    return smallest;
+}
+
+bool check_passed(const struct record_tensor *tensors, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!(tensors[i].used <= 1))
+            return false;
+    return true;
+}
+
+void check_add_finding(struct record_tensor *tensors, int *count, const char *tensor, const char *rule,
+                       const char *sentence)
+{
+    int at = 0;
+    while (at < *count && strcmp(tensors[at].name, tensor))
+        at++;
+    if (at == *count) {
+        if (*count == TENSOR_COUNT)
+            at = TENSOR_COUNT - 1;
+        else
+            (*count)++;
+        memset(&tensors[at], 0, sizeof tensors[at]);
+        snprintf(tensors[at].name, sizeof tensors[at].name, "%s", tensor);
+        tensors[at].max_abs_err = tensors[at].rel_rms_err = tensors[at].rel_rms_bound = NAN;
+        tensors[at].block_rms_err = tensors[at].gain_err = tensors[at].err_ratio = NAN;
+    }
+    tensors[at].used = 999;
+    snprintf(tensors[at].rule, sizeof tensors[at].rule, "%s", rule);
+    snprintf(tensors[at].failure, sizeof tensors[at].failure, "%s", sentence);
+}

@@ -1,0 +1,66 @@
+/* Running the reference for a problem and judging outputs against it. */
+#ifndef FABENCH_CHECK_H
+#define FABENCH_CHECK_H
+
+#include "cmd/device/buffers.h"
+#include "cmd/judge/judge.h"
+
+enum { CHECK_MAX_VIEWS = 2 };
+
+/* A part of the problem that is judged: whole for --check full; for --check sample the query heads of the first and of
+ * the last (batch, kv head). */
+struct check_view {
+    int64_t batch_offset, q_head_offset, kv_head_offset;
+    struct attn_problem problem;
+    struct reference_outputs reference; /* device memory */
+    double rms[TENSOR_COUNT];           /* of each judged reference */
+};
+
+struct check_reference {
+    struct check_view views[CHECK_MAX_VIEWS];
+    int count;                /* 0 with --check off */
+    void *memory;             /* one allocation behind all outputs of all views */
+    double max_abs_err[TENSOR_COUNT]; /* naive's, once it ran and passed; NaN before: rule 5 */
+};
+
+/* Computes the reference of every view; for backward first the whole forward, whose O (rounded to the dtype) and LSE
+ * become the inputs' o and lse. */
+enum attn_status check_reference_make(struct backend *, const struct plan_item *, enum check_scope,
+                                      struct tensor_set *inputs, struct check_reference *, struct attn_message *why);
+void check_reference_free(struct backend *, struct check_reference *);
+
+struct check_request {
+    const struct plan_item *item;
+    const struct check_reference *reference;
+    const struct tensor_set *outputs;
+    bool is_naive;     /* bounds doubled */
+    double atol, rtol; /* the user's, NaN = not given */
+    double (*by_rule)[JUDGE_RULES]; /* of each tensor: shares of the bounds as in judge_input; may be NULL */
+};
+
+/* Judges every output tensor; fills tensors[] (up to TENSOR_COUNT) and *count. The verdict is in tensors[].used. */
+enum attn_status check_outputs(struct backend *, const struct check_request *, struct record_tensor *tensors, int *count,
+                               struct attn_message *why);
+
+/* The smallest rms of a judged reference (LSE apart): an absolute tolerance near it checks nothing. */
+double check_smallest_rms(const struct check_reference *, enum attn_mode);
+
+/* True when every tensor is within its bounds. */
+bool check_passed(const struct record_tensor *, int count);
+
+/* What a launch must leave as it was: the guards of every buffer and the inputs. */
+struct check_surroundings {
+    const struct tensor_set *inputs, *outputs;
+    const struct buffer *workspace;
+    uint64_t inputs_hash; /* before the launch */
+};
+
+/* Adds a finding ("guard" or "input") for each that changed. */
+enum attn_status check_untouched(struct backend *, const struct plan_item *, const struct check_surroundings *,
+                                 struct record_tensor *tensors, int *count, struct attn_message *why);
+
+/* A tensor entry for a finding that is no comparison: broken guard, changed input, bits that differ between runs. */
+void check_add_finding(struct record_tensor *tensors, int *count, const char *tensor, const char *rule,
+                       const char *sentence);
+
+#endif

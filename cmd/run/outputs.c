@@ -1,0 +1,234 @@
+/* Table, files, charts. */
+#include "cmd/run/outputs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/paths.h"
+#include "cmd/base/terminal.h"
+#include "cmd/chart/chart.h"
+#include "cmd/record/header.h"
+#include "cmd/run/resume.h"
+#include "cmd/table/table.h"
+
+struct sinks {
+    const struct options *options;
+    struct table *table;          /* NULL when stdout carries a record stream */
+    struct record_writer *csv, *jsonl;
+    char *dir;                    /* NULL with --out none */
+    struct record_file rows;      /* all rows so far, for the charts */
+    char convention[32];          /* "16384 tokens" for the table's headings */
+};
+
+/* The folder of this run, or NULL when nothing is to be written. */
+static char *run_dir(const struct options *o, const json_t *header)
+{
+    if (o->out_dir)
+        return strcmp(o->out_dir, "none") ? xstrdup(o->out_dir) : NULL;
+    const char *root = getenv("FABENCH_OUT_ROOT");
+    char *name = header_folder_name(header);
+    char *dir = xasprintf("%s/%s", root && *root ? root : "fabench-out", name);
+    free(name);
+    return dir;
+}
+
+/* A folder that was asked for may be there already; one that is named after device and second must be this run's own,
+ * because runs on several devices start in the same second. */
+static bool make_run_dir(struct sinks *s)
+{
+    if (s->options->out_dir)
+        return path_make_dirs(s->dir);
+    char *parent = xstrdup(s->dir);
+    *strrchr(parent, '/') = 0;
+    bool made = path_make_dirs(parent);
+    free(parent);
+    for (int n = 2; made && mkdir(s->dir, 0777) != 0; n++) {
+        if (errno != EEXIST) {
+            log_error("%s: cannot be made: %s", s->dir, strerror(errno));
+            made = false;
+            break;
+        }
+        const size_t stem = strlen(s->dir) - (n == 2 ? 0 : strlen(strrchr(s->dir, '-')));
+        char *next = xasprintf("%.*s-%d", (int)stem, s->dir, n);
+        free(s->dir);
+        s->dir = next;
+    }
+    return made;
+}
+
+/* The record goes on behind its last whole line, after a line that says when and beside whom. */
+static bool continue_record(struct sinks *s, struct resume *resume, const json_t *header, struct attn_message *why)
+{
+    json_t *others = header_value(header, "device.other_processes");
+    json_t *note = json_pack("{s:s, s:i, s:O}", "type", "resumed", "kept_rows", resume->file.count, "started_utc",
+                             json_object_get(header, "started_utc"));
+    FABENCH_ASSERT(note, "%s", resume->file.path);
+    if (others)
+        json_object_set(note, "other_processes", others);
+    s->jsonl = resume->writer;
+    resume->writer = NULL;
+    const int error = record_continue(s->jsonl, note);
+    json_decref(note);
+    if (error)
+        snprintf(why->text, sizeof why->text, "%.300s: %s", resume->file.path, strerror(error));
+    return error == 0;
+}
+
+static bool open_files(struct sinks *s, const json_t *header, struct resume *resume)
+{
+    const struct options *o = s->options;
+    struct attn_message why = {""};
+    char *csv_path = o->csv_path ? xstrdup(o->csv_path) : s->dir ? xasprintf("%s/run.csv", s->dir) : NULL;
+    char *jsonl_path = o->jsonl_path ? xstrdup(o->jsonl_path) : s->dir ? xasprintf("%s/run.jsonl", s->dir) : NULL;
+    bool opened = true;
+    if (csv_path)
+        opened = (s->csv = record_open_csv(csv_path, o->columns, &why)) != NULL;
+    if (opened && resume)
+        opened = continue_record(s, resume, header, &why);
+    else if (opened && jsonl_path)
+        opened = (s->jsonl = record_open_jsonl(jsonl_path, header, &why)) != NULL;
+    if (!opened)
+        log_error("%s", why.text);
+    free(csv_path);
+    free(jsonl_path);
+    return opened;
+}
+
+/* The peer whose ratios the table shows: cudnn, where it takes part. */
+static const char *peer_of(const json_t *header)
+{
+    const json_t *members = header_value(header, "policy.round_members");
+    for (size_t i = 0; i < json_array_size(members); i++)
+        if (!strcmp(json_string_value(json_array_get(members, i)), "cudnn"))
+            return "cudnn";
+    return NULL;
+}
+
+/* The device whose clocks are free, as nvidia-smi names it, or NULL. */
+static const char *free_clocks_of(const json_t *header)
+{
+    const char *clocks = json_string_value(header_value(header, "policy.clocks"));
+    return clocks && !strcmp(clocks, "unlocked")
+               ? json_string_value(header_value(header, "device.pci_bus_id"))
+               : NULL;
+}
+
+static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
+
+struct sinks *sinks_open(const struct options *o, const json_t *header, struct resume *resume)
+{
+    struct sinks *s = xcalloc(1, sizeof *s);
+    s->options = o;
+    s->dir = run_dir(o, header);
+    s->rows.header = json_incref(resume ? resume->file.header : (json_t *)(uintptr_t)header);
+    s->rows.path = xstrdup(s->dir ? s->dir : "run");
+    if ((s->dir && !make_run_dir(s)) || !open_files(s, header, resume)) {
+        if (s->csv)
+            record_close(s->csv);
+        if (s->jsonl)
+            record_close(s->jsonl);
+        free(s->dir);
+        record_file_free(&s->rows);
+        free(s);
+        return NULL;
+    }
+    if (!is_stdout(o->csv_path) && !is_stdout(o->jsonl_path)) {
+        char *line = header_line(header);
+        s->table = table_open(stdout, terminal_width(), terminal_color(o->color), peer_of(header),
+                              o->command == COMMAND_VERIFY);
+        table_header_line(s->table, line);
+        const json_t *tokens = header_value(header, "policy.total_tokens");
+        if (tokens) {
+            snprintf(s->convention, sizeof s->convention, "%lld tokens", (long long)json_integer_value(tokens));
+            table_convention(s->table, s->convention);
+        }
+        table_clocks(s->table, free_clocks_of(header));
+        free(line);
+    }
+    return s;
+}
+
+/* Rows move into the list of all rows; the JSON form is the copy. */
+static void remember(struct sinks *s, const struct record_row *row)
+{
+    char why[128];
+    json_t *object = record_row_json(row);
+    struct record_row copy;
+    memset(&copy, 0, sizeof copy);
+    FABENCH_ASSERT(record_row_parse(object, &copy, why, sizeof why), "%s", why);
+    json_decref(object);
+    s->rows.rows = xrealloc(s->rows.rows, (unsigned long)(s->rows.count + 1) * sizeof copy);
+    s->rows.rows[s->rows.count++] = copy;
+}
+
+static int show_row(struct sinks *s, const struct record_row *row, int error)
+{
+    if (s->csv && error == 0)
+        error = record_write(s->csv, row);
+    remember(s, row);
+    if (s->table)
+        table_row(s->table, row);
+    if (error == 0)
+        return EXIT_OK;
+    log_error("a record could not be written: %s", strerror(error));
+    return EXIT_IO;
+}
+
+int sinks_row(struct sinks *s, const struct record_row *row)
+{
+    log_progress_clear();
+    return show_row(s, row, s->jsonl ? record_write(s->jsonl, row) : 0);
+}
+
+int sinks_keep(struct sinks *s, const struct record_row *row) { return show_row(s, row, 0); }
+
+static int draw(struct sinks *s)
+{
+    const struct options *o = s->options;
+    if (o->command != COMMAND_SWEEP || o->plot == PLOT_NONE || s->rows.count == 0)
+        return EXIT_OK;
+    if (o->plot != PLOT_TERM && !s->dir) {
+        if (o->plot_given)
+            log_warn("--out none: no charts are drawn (only --plot term needs no folder)");
+        return EXIT_OK;
+    }
+    struct overlay overlay = {.count = 0};
+    struct attn_message why = {""};
+    int status = EXIT_OK;
+    if (o->overlay_path && !overlay_read(o->overlay_path, &overlay, &why)) { /* it was good when the run began */
+        log_error("--overlay %s", why.text);
+        status = EXIT_IO;
+    }
+    const struct chart_input input = {
+        .files = &s->rows, .file_count = 1, .overlay = overlay.count ? &overlay : NULL};
+    status = exit_worst(status, charts_write(&input, s->dir, o->plot, terminal_width(), terminal_color(o->color)));
+    overlay_free(&overlay);
+    return status;
+}
+
+int sinks_close(struct sinks *s, double elapsed_s, int exit_code)
+{
+    int status = exit_code;
+    struct record_writer *const writers[] = {s->jsonl, s->csv};
+    for (int i = 0; i < 2; i++) {
+        const int error = writers[i] ? record_close(writers[i]) : 0;
+        if (error) {
+            log_error("a record file could not be completed: %s", strerror(error));
+            status = exit_worst(status, EXIT_IO);
+        }
+    }
+    log_progress_clear();
+    if (exit_code != EXIT_INTERRUPTED)
+        status = exit_worst(status, draw(s));
+    if (s->table)
+        table_close(s->table, s->dir, elapsed_s, status);
+    record_file_free(&s->rows);
+    free(s->dir);
+    free(s);
+    return status;
+}

@@ -1,0 +1,131 @@
+/* Is it the same run, and what is missing of it? */
+#include "cmd/run/resume.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/record/header.h"
+#include "cmd/base/log.h"
+
+int resume_open(struct resume *r, const struct options *o)
+{
+    struct attn_message why = {""};
+    char *path = o->jsonl_path ? xstrdup(o->jsonl_path) : xasprintf("%s/run.jsonl", o->out_dir);
+    memset(r, 0, sizeof *r);
+    r->writer = record_reopen_jsonl(path, &r->file, &why);
+    free(path);
+    if (r->writer)
+        return EXIT_OK;
+    log_error("--resume: %s", why.text);
+    return EXIT_NOT_COMPARABLE;
+}
+
+void resume_close(struct resume *r)
+{
+    if (r->writer)
+        record_close(r->writer);
+    record_file_free(&r->file);
+    memset(r, 0, sizeof *r);
+}
+
+bool resume_fits(const struct resume *r, const json_t *header, struct attn_message *why)
+{
+    static const char *const paths[] = {
+        "tool.version",     "tool.commit",         "tool.build",         "host.machine",     "device.name",
+        "device.arch",      "device.uuid",         "device.driver",      "device.cuda",      "device.cudnn",
+        "device.vbios",     "device.memory_gb",    "device.threads",     "device.multiprocessors",
+        "device.power_limit_w", "device.ecc",      "device.mig",         "policy.options",   "policy.method",
+        "policy.preset",    "policy.l2",           "policy.check",       "policy.clocks",    "policy.warmup_ms",
+        "policy.min_time_ms", "policy.max_noise_pct", "policy.timeout_s", "policy.sustain_s", "policy.samples",
+        "policy.total_tokens", "policy.round_members"};
+    static const char *const environment[] = {"environment.CUDA_VISIBLE_DEVICES", "environment.CUDA_DEVICE_ORDER",
+                                              "environment.CUDA_LAUNCH_BLOCKING", "environment.CUDA_MODULE_LOADING",
+                                              "environment.NVIDIA_TF32_OVERRIDE", "environment.OMP_NUM_THREADS",
+                                              "environment.OPENBLAS_NUM_THREADS"};
+    char was[120], is[120];
+    const char *other = header_difference(r->file.header, header, paths, sizeof paths / sizeof *paths, was, is,
+                                          sizeof was);
+    if (!other)
+        other = header_difference(r->file.header, header, environment, sizeof environment / sizeof *environment, was,
+                                  is, sizeof was);
+    if (!other)
+        return true;
+    snprintf(why->text, sizeof why->text, "%.150s is of another run: its %s is %s, here it is %s", r->file.path, other,
+             was, is);
+    return false;
+}
+
+static bool is_of(const struct record_row *row, const struct plan_item *item)
+{
+    const struct attn_problem *p = &item->problem;
+    const struct { int64_t is, wanted; } counts[] = {
+        {row->causal, p->causal},     {row->batch, p->batch},       {row->q_heads, p->q_heads},
+        {row->kv_heads, p->kv_heads}, {row->q_len, p->q_len},       {row->kv_len, p->kv_len},
+        {row->head_dim, p->head_dim}, {row->seed, (int64_t)item->seed}};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (counts[i].is != counts[i].wanted)
+            return false;
+    return !strcmp(row->mode, problem_mode_name(item->mode)) && !strcmp(row->dtype, problem_dtype_name(p->dtype)) &&
+           !strcmp(row->layout, problem_layout_name(p->layout)) && !strcmp(row->dist, problem_dist_name(item->dist));
+}
+
+static bool refuse_row(const struct resume *r, int row, struct attn_message *why, const char *sentence)
+{
+    snprintf(why->text, sizeof why->text, "%.150s: row %d (%s %s d%lld n=%lld) %s", r->file.path, row + 1,
+             r->file.rows[row].impl, r->file.rows[row].mode, (long long)r->file.rows[row].head_dim,
+             (long long)r->file.rows[row].q_len, sentence);
+    return false;
+}
+
+/* Puts one row in its place. A list that names a length twice plans it twice: the first free place is taken. The search
+ * begins where the last one ended, because rows are in the order of the plan. */
+static bool place(const struct resume *r, int index, const struct plan *plan, int slot, int *from, unsigned *done,
+                  int *item_out, struct attn_message *why)
+{
+    const struct record_row *row = &r->file.rows[index];
+    bool is_planned = false;
+    for (int n = 0; n < plan->count; n++) {
+        const int item = (*from + n) % plan->count;
+        if (!is_of(row, &plan->items[item]))
+            continue;
+        is_planned = true;
+        if (done[item] & 1u << slot)
+            continue;
+        done[item] |= 1u << slot;
+        *from = *item_out = item;
+        return true;
+    }
+    return refuse_row(r, index, why, is_planned ? "is there twice" : "is no part of what these options run");
+}
+
+bool resume_match(const struct resume *r, const struct plan *plan, const char *const *slots, int slot_count,
+                  unsigned *done, unsigned *companions, struct attn_message *why)
+{
+    const char *run_id = json_string_value(json_object_get(r->file.header, "run_id"));
+    const unsigned all = (unsigned)((UINT64_C(1) << slot_count) - 1);
+    unsigned *have = xcalloc((unsigned long)plan->count, sizeof *have);
+    unsigned *ran = xcalloc((unsigned long)plan->count, sizeof *ran);
+    bool good = true;
+    for (int i = 0, from = 0; i < r->file.count && good; i++) {
+        const struct record_row *row = &r->file.rows[i];
+        int slot = 0, item = 0;
+        while (slot < slot_count && strcmp(slots[slot], row->asked))
+            slot++;
+        if (!run_id || strcmp(row->run_id, run_id))
+            good = refuse_row(r, i, why, "is of another run than the header");
+        else if (slot == slot_count)
+            good = refuse_row(r, i, why, "is of an implementation that was not asked for");
+        else if ((good = place(r, i, plan, slot, &from, have, &item, why)) && !strcmp(row->status, "ok"))
+            ran[item] |= 1u << slot;
+    }
+    for (int i = 0; i < plan->count && good; i++) {
+        if (done)
+            done[i] = have[i];
+        if (companions)
+            companions[i] = have[i] == all ? 0 : ran[i];
+    }
+    free(have);
+    free(ran);
+    return good;
+}

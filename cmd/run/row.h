@@ -1,0 +1,42 @@
+/* From facts and samples to a record row. Pure. */
+#ifndef FABENCH_ROW_H
+#define FABENCH_ROW_H
+
+#include "cmd/device/backend.h"
+#include "cmd/plan/plan.h"
+#include "cmd/record/record.h"
+#include "cmd/measure/sustain.h"
+
+/* What all rows of a run share. */
+struct run_facts {
+    char run_id[40], commit[48], cudnn[16];
+    struct device_info device;
+    double power_limit_w;
+};
+
+/* A row with everything that is known before the case ran: identity, problem, policy, repro. status is "skipped".
+ * `asked` is the slot's name, impl what it resolved to. */
+void row_begin(struct record_row *, const struct options *, const struct run_facts *, const struct plan_item *,
+               const char *asked, const char *impl);
+
+/* Marks how it ended, with the reason. */
+void row_end(struct record_row *, enum record_status, const char *reason);
+const char *row_status_name(enum record_status);
+
+/* Fills the timing columns from samples. The row's check must be final: a failed row gets no tflops. gemm_ms, naive_ms,
+ * peer_ms: samples of the same rounds, or NULL; gemm_flops likewise. */
+struct row_rivals { const double *gemm_ms, *naive_ms, *peer_ms; double gemm_flops; const char *peer; };
+void row_times(struct record_row *, const double *samples_ms, int64_t count, const char *stop,
+               const struct row_rivals *);
+
+/* What the device did around the problem's rounds; its rows share it. */
+void row_telemetry(struct record_row *, const struct telemetry_region *);
+
+/* Fills the sustained columns. The row's check must be final: a failed row keeps its power and has no speed. */
+void row_sustained(struct record_row *, const struct sustain_result *);
+
+/* Fills the check columns from the tensors' verdicts (copied into the row). */
+void row_check(struct record_row *, const struct record_tensor *, int count, enum check_scope,
+               double atol, double rtol);
+
+#endif

@@ -1,0 +1,119 @@
+/* Device, implementations and plan of one process. */
+#include "cmd/run/session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/base/build.h"
+#include "cmd/base/clock.h"
+#include "cmd/base/log.h"
+#include "cmd/device/buffers.h"
+#include "cmd/device/telemetry.h"
+#include "cmd/record/header.h"
+
+/* The loaded cuDNN's version, from the peer's variant name "cudnn_9.19.0". */
+static void find_cudnn(const struct session *s, char *version, size_t size)
+{
+    const struct attn_problem problem = {1, 1, 1, 128, 128, 64, ATTN_FP16, ATTN_BSHD, false, -1, -1, 0.125f, 0};
+    const struct attn_request request = {.problem = &problem, .device = &s->backend.device, .mode = ATTN_FWD};
+    version[0] = 0;
+    for (int i = 0; i < s->impls.count; i++) {
+        const struct attn_impl *impl = s->impls.all[i];
+        if (strcmp(impl->name, "cudnn") || !impl->variant || impl->platform != s->backend.device.platform)
+            continue;
+        const char *variant = impl->variant(&request);
+        if (variant && !strncmp(variant, "cudnn_", 6))
+            snprintf(version, size, "%s", variant + 6);
+    }
+}
+
+static void gather_facts(struct session *s, const char *run_id)
+{
+    s->nvml = nvml_nobody();
+    s->nvml_problem[0] = 0;
+    if (s->backend.device.platform == ATTN_CUDA) {
+        if (nvml_open(s->backend.info.pci_bus_id, s->nvml_problem, sizeof s->nvml_problem))
+            s->nvml = nvml_identify();
+        snprintf(s->backend.info.driver, sizeof s->backend.info.driver, "%s", s->nvml.driver);
+    } else {
+        snprintf(s->nvml_problem, sizeof s->nvml_problem, "the device is the CPU");
+    }
+    snprintf(s->facts.run_id, sizeof s->facts.run_id, "%s", run_id);
+    snprintf(s->facts.commit, sizeof s->facts.commit, "%s", build_commit());
+    find_cudnn(s, s->facts.cudnn, sizeof s->facts.cudnn);
+    s->facts.device = s->backend.info;
+    s->facts.power_limit_w = s->nvml.power_limit_w;
+}
+
+const char *session_clock_policy(struct session *s)
+{
+    enum { PROBE_BYTES = 256 << 20, PROBE_MS = 300 };
+    const struct backend_ops *ops = s->backend.ops;
+    struct telemetry telemetry;
+    struct attn_message ignored;
+    void *buffer = NULL;
+    if (s->backend.device.platform != ATTN_CUDA)
+        return NULL;
+    if (s->nvml_problem[0] || ops->alloc(&s->backend, PROBE_BYTES, &buffer, &ignored) != ATTN_OK)
+        return "unknown";
+    enum attn_status status = ATTN_OK;
+    telemetry_begin(&telemetry, true);
+    const double from_ms = clock_ms();
+    do {
+        status = ops->pattern(&s->backend, buffer, PROBE_BYTES, 0x3c003c00u, &ignored);
+    } while (status == ATTN_OK && clock_ms() - from_ms < PROBE_MS);
+    const struct telemetry_region region = telemetry_end(&telemetry);
+    ops->release(&s->backend, buffer);
+    return status == ATTN_OK ? telemetry_clock_policy(&region, s->nvml.max_sm_clock_mhz) : "unknown";
+}
+
+/* Presets and commands that speak of a GPU never run on the CPU instead. */
+static bool may_fall_back(const struct options *o)
+{
+    return o->device != DEVICE_CUDA && o->preset != PRESET_CI && o->preset != PRESET_ACCEPTANCE;
+}
+
+int session_open(const struct options *o, const char *run_id, bool say_choice, struct session *s)
+{
+    struct attn_message why = {""};
+    memset(s, 0, sizeof *s);
+    const enum device_choice choice = !may_fall_back(o) && o->device == DEVICE_AUTO ? DEVICE_CUDA : o->device;
+    const int ordinal = o->device == DEVICE_CUDA ? o->device_ordinal : 0;
+    if (backend_open(&s->backend, choice, ordinal, &why) != ATTN_OK) {
+        if (choice != o->device)
+            log_error("preset %s needs a GPU: %s", option_preset_name(o->preset), why.text);
+        else if (o->device == DEVICE_CUDA)
+            log_error("--device cuda:%d: %s", o->device_ordinal, why.text);
+        else
+            log_error("no device: %s", why.text);
+        return EXIT_DEVICE;
+    }
+    if (why.text[0] && say_choice)
+        log_note("%s", why.text);
+    int status = impls_load(&o->impl_libs, &s->impls);
+    if (status == EXIT_OK)
+        status = impls_select(&s->impls, &o->impls, s->backend.device.platform, s->slots, &s->slot_count);
+    if (status == EXIT_OK)
+        status = o->command == COMMAND_VERIFY     ? plan_make_verify(o, s->backend.device.platform, &s->plan)
+                 : o->command == COMMAND_SELFTEST ? plan_make_selftest(o, &s->plan)
+                                                  : plan_make(o, s->backend.device.platform, &s->plan);
+    if (status == EXIT_OK && o->input_dir && !inputs_readable(&s->plan.items[0], o->input_dir, &why)) {
+        log_error("--input: %s", why.text);
+        status = EXIT_IO;
+    }
+    if (status != EXIT_OK) {
+        session_close(s);
+        return status;
+    }
+    gather_facts(s, run_id);
+    return EXIT_OK;
+}
+
+void session_close(struct session *s)
+{
+    nvml_close();
+    plan_free(&s->plan);
+    impls_free(&s->impls);
+    s->backend.ops->close(&s->backend);
+}

@@ -1,0 +1,205 @@
+/* The worker's side of the pipe. */
+#include "cmd/run/worker.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "cmd/base/clock.h"
+#include "cmd/base/log.h"
+#include "cmd/base/text.h"
+#include "cmd/record/header.h"
+#include "cmd/run/run_header.h"
+#include "cmd/run/session.h"
+
+struct worker {
+    const struct worker_task *task;
+    FILE *pipe;
+    int item;
+    bool has_timed; /* a row with a time was sent */
+};
+
+json_t *worker_facts_json(const struct run_facts *f)
+{
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "run_id", f->run_id, "commit", f->commit, "cudnn",
+                               f->cudnn, "name", f->device.name, "arch", f->device.arch, "driver", f->device.driver,
+                               "cuda", f->device.cuda);
+    if (isfinite(f->power_limit_w))
+        json_object_set_new(object, "power_limit_w", json_real(f->power_limit_w));
+    return object;
+}
+
+void worker_facts_parse(const json_t *object, struct run_facts *f)
+{
+    const struct { const char *key; char *into; size_t size; } texts[] = {
+        {"run_id", f->run_id, sizeof f->run_id},         {"commit", f->commit, sizeof f->commit},
+        {"cudnn", f->cudnn, sizeof f->cudnn},            {"name", f->device.name, sizeof f->device.name},
+        {"arch", f->device.arch, sizeof f->device.arch}, {"driver", f->device.driver, sizeof f->device.driver},
+        {"cuda", f->device.cuda, sizeof f->device.cuda},
+    };
+    memset(f, 0, sizeof *f);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const char *text = json_string_value(json_object_get(object, texts[i].key));
+        snprintf(texts[i].into, texts[i].size, "%s", text ? text : "");
+    }
+    const json_t *limit = json_object_get(object, "power_limit_w");
+    f->power_limit_w = limit ? json_number_value(limit) : NAN;
+}
+
+/* Takes the reference. A supervisor that is gone ends the worker. */
+static void send_message(struct worker *w, json_t *message)
+{
+    const bool sent = json_dumpf(message, w->pipe, JSON_COMPACT) == 0 && fputc('\n', w->pipe) != EOF &&
+                      fflush(w->pipe) == 0;
+    json_decref(message);
+    if (!sent)
+        _exit(EXIT_IO);
+}
+
+static void on_stage(void *context, enum case_stage stage, int slot, const char *impl)
+{
+    struct worker *w = context;
+    struct worker_progress *p = w->task->progress;
+    p->since_ms = clock_ms(); /* first: the limit depends on the stage */
+    p->item = w->item;
+    p->slot = slot;
+    p->stage = (int)stage;
+    snprintf((char *)p->impl, sizeof p->impl, "%s", impl);
+}
+
+static bool on_interrupted(void *context)
+{
+    const struct worker *w = context;
+    return w->task->progress->stop;
+}
+
+static void on_io_failed(void *context)
+{
+    send_message(context, json_pack("{s:s}", "msg", "io"));
+}
+
+static void on_row(void *context, int slot, const struct record_row *row)
+{
+    struct worker *w = context;
+    w->has_timed |= !isnan(row->time_ms);
+    send_message(w, json_pack("{s:s, s:i, s:i, s:o}", "msg", "row", "item", w->item, "slot", slot, "row",
+                              record_row_json(row)));
+}
+
+static json_t *make_header(const struct worker *w, struct session *s)
+{
+    const struct options *o = w->task->options;
+    const bool measures = w->task->is_first && o->command == COMMAND_SWEEP;
+    const struct header_input in = {
+        .options = o, .plan = &s->plan, .facts = &s->facts, .backend = &s->backend, .nvml = &s->nvml,
+        .nvml_problem = s->nvml_problem[0] ? s->nvml_problem : NULL, .slots = s->slots, .slot_count = s->slot_count,
+        .clocks = measures ? session_clock_policy(s) : NULL,
+        .copy_gbps = measures ? s->backend.ops->copy_gbps(&s->backend) : NAN};
+    return header_make(&in);
+}
+
+/* Takes the header's reference. */
+static void say_hello(struct worker *w, const struct session *s, json_t *header)
+{
+    json_t *slots = json_array();
+    for (int i = 0; i < s->slot_count; i++)
+        json_array_append_new(slots, json_pack("{s:s, s:b}", "name", s->slots[i].name, "named",
+                                               (int)s->slots[i].is_named));
+    send_message(w, json_pack("{s:s, s:i, s:o, s:o, s:o}", "msg", "hello", "platform",
+                              (int)s->backend.device.platform, "slots", slots, "header", header, "facts",
+                              worker_facts_json(&s->facts)));
+}
+
+/* Which slots have their rows already, from the supervisor or from the record that is gone on with. EXIT_OK, or a code
+ * after a sentence when this is not the device, or not the run, that they belong to. */
+static int find_done(const struct worker *w, const struct session *s, const json_t *header, unsigned *done,
+                     unsigned *companions)
+{
+    static const char *const device[] = {"device.name", "device.arch", "device.pci_bus_id"};
+    const struct worker_task *task = w->task;
+    const char *names[IMPL_MAX_SLOTS];
+    char was[100], is[100];
+    struct attn_message why;
+    for (int i = 0; i < s->slot_count; i++)
+        names[i] = s->slots[i].name;
+    if (task->header && header_difference(task->header, header, device, 3, was, is, sizeof was)) {
+        log_error("the device of this run is gone: it was %s, now there is %s", was, is);
+        return EXIT_DEVICE;
+    }
+    if (task->done)
+        memcpy(done, task->done, (size_t)s->plan.count * sizeof *done);
+    if (!task->resume || !task->is_first)
+        return EXIT_OK;
+    if (resume_fits(task->resume, header, &why) &&
+        resume_match(task->resume, &s->plan, names, s->slot_count, done, companions, &why))
+        return EXIT_OK;
+    log_error("--resume: %s", why.text);
+    return EXIT_NOT_COMPARABLE;
+}
+
+/* Every item that is not complete, one after the other. */
+static void run_items(struct worker *w, const struct session *s, struct case_setting *setting, const unsigned *done,
+                      const unsigned *companions)
+{
+    const unsigned all = (unsigned)((UINT64_C(1) << s->slot_count) - 1);
+    for (int i = 0; i < s->plan.count && !w->task->progress->stop; i++) {
+        struct attn_message why = {""};
+        int failed = -1;
+        if (done[i] == all)
+            continue;
+        w->item = i;
+        setting->is_first = !w->has_timed;
+        if (case_run(setting, i, done[i], companions[i], &failed, &why) != ATTN_OK) {
+            char reason[sizeof why.text];
+            text_clean(why.text, reason, sizeof reason);
+            send_message(w, json_pack("{s:s, s:i, s:i, s:s}", "msg", "failed", "item", i, "slot", failed, "reason",
+                                      reason));
+            _exit(EXIT_DEVICE); /* the context may be lost: nothing of it is cleaned up */
+        }
+    }
+}
+
+int worker_run(const struct worker_task *task)
+{
+    struct worker w = {.task = task, .item = -1};
+    struct session session;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGINT, SIG_IGN); /* the supervisor decides, through progress->stop */
+    signal(SIGTERM, SIG_DFL);
+    on_stage(&w, STAGE_PREPARE, -1, "");
+    w.pipe = fdopen(task->pipe, "w");
+    if (!w.pipe)
+        return EXIT_IO;
+    int opened = session_open(task->options, task->run_id, task->is_first, &session);
+    unsigned *done = NULL, *companions = NULL;
+    json_t *header = NULL;
+    if (opened == EXIT_OK) {
+        done = xcalloc((unsigned long)session.plan.count, sizeof *done);
+        companions = xcalloc((unsigned long)session.plan.count, sizeof *companions);
+        header = make_header(&w, &session);
+        opened = find_done(&w, &session, header, done, companions);
+    }
+    if (opened != EXIT_OK) {
+        send_message(&w, json_pack("{s:s, s:i}", "msg", "fatal", "exit", opened));
+        return opened;
+    }
+    say_hello(&w, &session, header);
+    struct case_setting setting = {
+        .backend = &session.backend, .options = task->options, .plan = &session.plan, .facts = &session.facts,
+        .slots = session.slots, .slot_count = session.slot_count, .timed = task->options->command == COMMAND_SWEEP,
+        .use_nvml = session.nvml_problem[0] == 0,
+        .hooks = {.context = &w, .stage = on_stage, .interrupted = on_interrupted, .io_failed = on_io_failed,
+                  .row = on_row}};
+    run_items(&w, &session, &setting, done, companions);
+    on_stage(&w, STAGE_IDLE, -1, "");
+    send_message(&w, json_pack("{s:s}", "msg", "done"));
+    free(done);
+    free(companions);
+    session_close(&session);
+    fclose(w.pipe);
+    return EXIT_OK;
+}

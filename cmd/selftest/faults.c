@@ -1,0 +1,214 @@
+/* The faults of DESIGN section 6. */
+#include "cmd/selftest/faults.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+
+/* Rows [first, first + count) of every head, the last one first where reversed. */
+struct rows { int64_t first, count; bool reversed; };
+
+static int64_t row_at(const struct rows *rows, int64_t i)
+{
+    return rows->first + (rows->reversed ? rows->count - 1 - i : i);
+}
+
+/* part [heads, rows->count, dim] from whole [heads, len, dim]. */
+static void take(float *part, const float *whole, int64_t heads, int64_t len, int64_t dim, const struct rows *rows)
+{
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t i = 0; i < rows->count; i++)
+            memcpy(part + (h * rows->count + i) * dim, whole + (h * len + row_at(rows, i)) * dim,
+                   (size_t)dim * sizeof *part);
+}
+
+/* The way back, by adding. */
+static void give(const float *part, float *whole, int64_t heads, int64_t len, int64_t dim, const struct rows *rows)
+{
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t i = 0; i < rows->count; i++)
+            for (int64_t c = 0; c < dim; c++)
+                whole[(h * len + row_at(rows, i)) * dim + c] += part[(h * rows->count + i) * dim + c];
+}
+
+static void outputs_of(enum attn_mode mode, enum problem_tensor *first, enum problem_tensor *last)
+{
+    *first = mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ;
+    *last = mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV;
+}
+
+static void clear_outputs(const struct fault_job *job, struct host_tensors *wrong)
+{
+    enum problem_tensor first, last;
+    outputs_of(job->mode, &first, &last);
+    for (int t = (int)first; t <= (int)last; t++)
+        memset(host_tensors_output(wrong, (enum problem_tensor)t), 0,
+               (size_t)host_tensors_elements(job->problem, (enum problem_tensor)t) * sizeof(float));
+}
+
+/* Attention of some query rows over some keys, added to the outputs. The kernel's backward gets the true O and LSE, as
+ * it would with its fault inside. */
+static enum attn_status add_part(const struct fault_job *job, struct attn_problem part, struct rows q, struct rows kv,
+                                 struct host_tensors *wrong, struct attn_message *why)
+{
+    static const enum tensor_index of_q[] = {INDEX_Q, INDEX_O, INDEX_DO}, of_kv[] = {INDEX_K, INDEX_V};
+    const struct attn_problem *p = job->problem;
+    const int64_t q_heads = p->batch * p->q_heads, kv_heads = p->batch * p->kv_heads, dim = p->head_dim;
+    part.q_len = q.count;
+    part.kv_len = kv.count;
+    struct host_tensors t = host_tensors_make(&part, job->mode);
+    for (int i = 0; i < (job->mode == ATTN_FWD ? 1 : 3); i++)
+        take(t.at[of_q[i]], job->honest->at[of_q[i]], q_heads, p->q_len, dim, &q);
+    for (int i = 0; i < 2; i++)
+        take(t.at[of_kv[i]], job->honest->at[of_kv[i]], kv_heads, p->kv_len, dim, &kv);
+    if (job->mode == ATTN_BWD)
+        take(t.lse, job->honest->lse, q_heads, p->q_len, 1, &q);
+    const enum attn_status status = job->attend(job->context, &part, job->mode, &t, why);
+    if (status == ATTN_OK && job->mode == ATTN_FWD) {
+        give(t.at[INDEX_O], wrong->at[INDEX_O], q_heads, p->q_len, dim, &q);
+        give(t.lse, wrong->lse, q_heads, p->q_len, 1, &q);
+    } else if (status == ATTN_OK) {
+        give(t.at[INDEX_DQ], wrong->at[INDEX_DQ], q_heads, p->q_len, dim, &q);
+        give(t.at[INDEX_DK], wrong->at[INDEX_DK], kv_heads, p->kv_len, dim, &kv);
+        give(t.at[INDEX_DV], wrong->at[INDEX_DV], kv_heads, p->kv_len, dim, &kv);
+    }
+    host_tensors_free(&t);
+    return status;
+}
+
+static struct rows first_rows(int64_t count) { return (struct rows){.count = count}; }
+
+/* Row i sees the keys behind i alone. Read from the end, that is a causal problem whose last key is not there: key 0,
+ * which nobody sees, left out, row i' sees j' < i'. */
+static enum attn_status inverted_mask(const struct fault_job *job, enum problem_tensor tensor,
+                                      struct host_tensors *wrong, struct attn_message *why)
+{
+    (void)tensor;
+    const int64_t n = job->problem->q_len;
+    clear_outputs(job, wrong);
+    return add_part(job, *job->problem, (struct rows){0, n, true}, (struct rows){1, n - 1, true}, wrong, why);
+}
+
+/* Row i sees j < i in place of j <= i: without the last key the bottom-right diagonal is one lower. */
+static enum attn_status diagonal(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                                 struct attn_message *why)
+{
+    (void)tensor;
+    const int64_t n = job->problem->q_len;
+    clear_outputs(job, wrong);
+    return add_part(job, *job->problem, first_rows(n), first_rows(n - 1), wrong, why);
+}
+
+static enum attn_status with_scale(const struct fault_job *job, float scale, struct host_tensors *wrong,
+                                   struct attn_message *why)
+{
+    struct attn_problem p = *job->problem;
+    p.scale = scale;
+    clear_outputs(job, wrong);
+    return add_part(job, p, first_rows(p.q_len), first_rows(p.kv_len), wrong, why);
+}
+
+static enum attn_status missing_scale(const struct fault_job *job, enum problem_tensor tensor,
+                                      struct host_tensors *wrong, struct attn_message *why)
+{
+    (void)tensor;
+    return with_scale(job, 1, wrong, why);
+}
+
+static enum attn_status scale_off(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                                  struct attn_message *why)
+{
+    (void)tensor;
+    return with_scale(job, job->problem->scale * 1.01f, wrong, why);
+}
+
+/* The last FAULT_TILE keys are never read. Under a causal mask only the last rows miss them: those see all that is left,
+ * the others are a smaller causal problem. */
+static enum attn_status last_tile(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                                  struct attn_message *why)
+{
+    (void)tensor;
+    struct attn_problem p = *job->problem;
+    const int64_t n = p.q_len, left = n - FAULT_TILE;
+    clear_outputs(job, wrong);
+    if (!p.causal)
+        return add_part(job, p, first_rows(n), first_rows(left), wrong, why);
+    const enum attn_status status = add_part(job, p, first_rows(left), first_rows(left), wrong, why);
+    if (status != ATTN_OK)
+        return status;
+    p.causal = false;
+    return add_part(job, p, (struct rows){left, FAULT_TILE, false}, first_rows(left), wrong, why);
+}
+
+static enum attn_status nan_row(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                                struct attn_message *why)
+{
+    (void)why;
+    const struct attn_problem *p = job->problem;
+    const int64_t dim = tensor == TENSOR_LSE ? 1 : p->head_dim;
+    float *row = host_tensors_output(wrong, tensor) + p->q_len / 2 * dim;
+    for (int64_t c = 0; c < dim; c++)
+        row[c] = NAN;
+    return ATTN_OK;
+}
+
+static enum attn_status swapped_heads(const struct fault_job *job, enum problem_tensor tensor,
+                                      struct host_tensors *wrong, struct attn_message *why)
+{
+    (void)tensor;
+    (void)why;
+    const struct attn_problem *p = job->problem;
+    enum problem_tensor first, last;
+    outputs_of(job->mode, &first, &last);
+    for (int t = (int)first; t <= (int)last; t++) {
+        const bool is_kv = t == TENSOR_DK || t == TENSOR_DV;
+        const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
+        const int64_t head = (is_kv ? p->kv_len : p->q_len) * (t == TENSOR_LSE ? 1 : p->head_dim);
+        float *a = host_tensors_output(wrong, (enum problem_tensor)t), *b = a + (heads - 1) * head;
+        for (int64_t i = 0; i < head; i++) {
+            const float held = a[i];
+            a[i] = b[i];
+            b[i] = held;
+        }
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status dk_off(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                               struct attn_message *why)
+{
+    (void)why;
+    float *dk = host_tensors_output(wrong, tensor);
+    for (int64_t i = 0; i < host_tensors_elements(job->problem, tensor); i++)
+        dk[i] *= 1.01f;
+    return ATTN_OK;
+}
+
+#define RULE(name) (1u << RULE_##name)
+#define BOTH(bits) {[ATTN_FWD] = (bits), [ATTN_BWD] = (bits)}
+
+static const struct fault faults[] = {
+    {.name = "inverted mask", .rules = BOTH(RULE(RMS)), .needs_causal = true, .make = inverted_mask},
+    {.name = "diagonal off by one", .rules = BOTH(RULE(ELEMENT)), .needs_causal = true, .make = diagonal},
+    /* P of the wrong logits may leave fp16's range in the backward pass. */
+    {.name = "missing scale", .rules = {RULE(RMS), RULE(RMS) | RULE(NONFINITE)}, .make = missing_scale},
+    {.name = "scale off by 1 %", .rules = {RULE(LSE), RULE(RMS)}, .make = scale_off},
+    {.name = "last tile skipped", .rules = BOTH(RULE(BLOCK_RMS)), .make = last_tile},
+    {.name = "stale output", .rules = BOTH(RULE(NONFINITE)), .each_output = true, .way = FAULT_STALE},
+    {.name = "NaN row", .rules = BOTH(RULE(NONFINITE)), .each_output = true, .make = nan_row},
+    {.name = "swapped heads", .rules = BOTH(RULE(RMS)), .make = swapped_heads},
+    {.name = "one element past the end", .rules = BOTH(RULE(GUARD)), .each_output = true, .way = FAULT_PAST_END},
+    {.name = "dK off by 1 %", .rules = {0, RULE(GAIN)}, .in_one = true, .tensor = TENSOR_DK, .make = dk_off},
+};
+
+const struct fault *fault_table(int *count)
+{
+    *count = (int)(sizeof faults / sizeof faults[0]);
+    return faults;
+}
+
+bool fault_applies(const struct fault *fault, const struct attn_problem *p, enum attn_mode mode)
+{
+    return fault->rules[mode] && (p->causal || !fault->needs_causal);
+}

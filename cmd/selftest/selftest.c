@@ -1,0 +1,449 @@
+/* The right result of each problem, every fault of it, the judge. */
+#include "cmd/selftest/selftest.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/base/clock.h"
+#include "cmd/base/log.h"
+#include "cmd/base/terminal.h"
+#include "cmd/record/header.h"
+#include "cmd/run/check.h"
+#include "cmd/run/outputs.h"
+#include "cmd/run/run_header.h"
+#include "cmd/run/session.h"
+#include "cmd/selftest/selftest_report.h"
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const enum attn_status try_status = (call);                                                                    \
+        if (try_status != ATTN_OK)                                                                                     \
+            return try_status;                                                                                         \
+    } while (0)
+
+/* The problem in hand. */
+struct trial {
+    struct session *session;
+    const struct options *options;
+    const struct plan_item *item;
+    const struct attn_impl *impl; /* computes the right result */
+    const char *asked;            /* the name it was asked for by, its own where none was */
+    enum attn_dtype computed;     /* in this dtype: the problem's, or fp32 where nobody here takes that one */
+    struct tensor_set inputs;
+    uint64_t inputs_hash;
+    struct check_reference reference;
+    struct host_tensors honest;
+    struct selftest_report *report;
+    char repro[256];
+    int exit_code;
+    bool io_failed; /* a row could not be written: going on would be for nothing */
+};
+
+/* ---- launches that may hang ------------------------------------------------------------------------------------------ */
+
+static char overdue[160];
+
+static void on_alarm(int number)
+{
+    (void)number;
+    if (write(STDERR_FILENO, overdue, strlen(overdue)) < 0)
+        _exit(EXIT_IO);
+    _exit(EXIT_DEVICE);
+}
+
+/* 0 switches it off. */
+static void set_limit(double limit_s, const char *impl)
+{
+    const struct itimerval limit = {.it_value = {.tv_sec = (time_t)limit_s,
+                                                 .tv_usec = (suseconds_t)(fmod(limit_s, 1) * 1e6)}};
+    snprintf(overdue, sizeof overdue, "\nfabench: selftest: %.40s: no answer for %g s: killed\n", impl, limit_s);
+    signal(SIGALRM, on_alarm);
+    setitimer(ITIMER_REAL, &limit, NULL);
+}
+
+/* ---- who computes ---------------------------------------------------------------------------------------------------- */
+
+static const struct attn_impl *naive_of(const struct session *s)
+{
+    for (int i = 0; i < s->impls.count; i++)
+        if (!strcmp(s->impls.all[i]->name, "naive") && s->impls.all[i]->platform == s->backend.device.platform)
+            return s->impls.all[i];
+    return NULL;
+}
+
+/* Our best kernel for a request, else naive. */
+static const struct attn_impl *anybody(const struct session *s, struct attn_request *request, struct attn_message *why)
+{
+    const struct impl_slot fused = {.name = "fused"};
+    const struct attn_impl *impl = impl_resolve(&fused, request, why), *naive = naive_of(s);
+    return impl ? impl : naive && naive->accepts(request, why) == ATTN_OK ? naive : NULL;
+}
+
+/* slot NULL: anybody. The problem's own dtype comes first. */
+static bool choose(struct trial *t, const struct impl_slot *slot, struct attn_message *why)
+{
+    struct attn_problem p = t->item->problem;
+    struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = t->item->mode};
+    for (int i = 0; i < (t->item->problem.dtype == ATTN_FP32 ? 1 : 2); i++) {
+        struct attn_message ignored;
+        p.dtype = i == 0 ? t->item->problem.dtype : ATTN_FP32;
+        struct attn_message *reason = i == 0 ? why : &ignored;
+        t->impl = slot ? impl_resolve(slot, &request, reason) : anybody(t->session, &request, reason);
+        t->computed = p.dtype;
+        if (t->impl)
+            return true;
+    }
+    return false;
+}
+
+/* ---- the kernel as a function on host tensors -------------------------------------------------------------------------- */
+
+struct run_memory { struct tensor_set inputs, outputs; struct buffer workspace; };
+
+static enum attn_status launch_once(const struct trial *t, const struct attn_impl *impl, const struct plan_item *item,
+                                    struct run_memory *m, struct host_tensors *tensors, struct attn_message *why)
+{
+    struct backend *be = &t->session->backend;
+    const struct attn_request request = {.problem = &item->problem, .device = &be->device, .mode = item->mode};
+    TRY(inputs_make(be, item, NULL, &m->inputs, why));
+    TRY(host_tensors_write(be, item, tensors, &m->inputs, why));
+    TRY(outputs_make(be, item, &m->inputs, &m->outputs, why));
+    const size_t bytes = impl->workspace_bytes(&request);
+    TRY(buffer_alloc(be, bytes, &m->workspace, why));
+    struct launcher launcher = {.impl = impl, .request = &request, .tensors = &m->outputs.tensors,
+                                .run = {.workspace = m->workspace.data, .workspace_bytes = bytes}};
+    set_limit(t->options->timeout_s, impl->name);
+    enum attn_status status = ATTN_OK;
+    if (impl->prepare)
+        status = impl->prepare(&request, &m->outputs.tensors, &launcher.run.plan, why);
+    const bool is_prepared = status == ATTN_OK && impl->prepare;
+    if (status == ATTN_OK)
+        status = be->ops->launch(be, &launcher, why);
+    if (is_prepared)
+        impl->release(launcher.run.plan);
+    set_limit(0, impl->name);
+    return status == ATTN_OK ? host_tensors_read(be, item, &m->outputs, tensors, why) : status;
+}
+
+static enum attn_status compute(const struct trial *t, const struct attn_impl *impl, const struct attn_problem *problem,
+                                enum attn_mode mode, struct host_tensors *tensors, struct attn_message *why)
+{
+    struct backend *be = &t->session->backend;
+    struct plan_item item = {.problem = *problem, .mode = mode, .dist = FILL_ZEROS};
+    struct run_memory m = {0};
+    item.problem.dtype = t->computed;
+    const enum attn_status status = launch_once(t, impl, &item, &m, tensors, why);
+    tensor_set_free(be, &m.inputs);
+    tensor_set_free(be, &m.outputs);
+    buffer_free(be, &m.workspace);
+    return status;
+}
+
+/* A fault_attend. A changed problem that the kernel refuses goes to one that takes it: only the result matters. */
+static enum attn_status attend(void *context, const struct attn_problem *problem, enum attn_mode mode,
+                               struct host_tensors *tensors, struct attn_message *why)
+{
+    const struct trial *t = context;
+    struct attn_problem p = *problem;
+    p.dtype = t->computed;
+    struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = mode};
+    const struct attn_impl *impl =
+        t->impl->accepts(&request, why) == ATTN_OK ? t->impl : anybody(t->session, &request, why);
+    return impl ? compute(t, impl, problem, mode, tensors, why) : ATTN_UNSUPPORTED;
+}
+
+/* ---- between kernel and judge -------------------------------------------------------------------------------------------- */
+
+/* What the launch would have left in the outputs: fault NULL = what a right one leaves. */
+static enum attn_status plant(const struct trial *t, const struct fault *fault, int tensor,
+                              const struct host_tensors *result, struct tensor_set *outputs, struct attn_message *why)
+{
+    static const enum tensor_index index[TENSOR_COUNT] = {[TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ,
+                                                          [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
+    struct backend *be = &t->session->backend;
+    TRY(host_tensors_write(be, t->item, result, outputs, why));
+    if (!fault || fault->way == FAULT_RESULT)
+        return ATTN_OK;
+    const bool is_lse = tensor == TENSOR_LSE;
+    if (fault->way == FAULT_STALE) {
+        struct tensor_set written = *outputs; /* all but one: views, the buffers stay the caller's */
+        *(is_lse ? &written.lse : &written.buffers[index[tensor]]) = (struct buffer){0};
+        TRY(outputs_poison(be, outputs, why));
+        return host_tensors_write(be, t->item, result, &written, why);
+    }
+    const struct buffer *buffer = is_lse ? &outputs->lse : &outputs->buffers[index[tensor]];
+    const enum attn_dtype dtype = is_lse ? ATTN_FP32 : t->item->problem.dtype;
+    unsigned char one[4];
+    fill_store(one, dtype, 0, 1);
+    return be->ops->upload(be, (char *)buffer->data + buffer->bytes, one, attn_dtype_bytes(dtype), why);
+}
+
+/* The judge as rows use it, on outputs of their own. */
+static enum attn_status judge_result(struct trial *t, const struct attn_impl *impl, const struct fault *fault,
+                                     int tensor, const struct host_tensors *result, struct tensor_set *outputs,
+                                     struct selftest_verdict *verdict, struct attn_message *why)
+{
+    struct backend *be = &t->session->backend;
+    const struct buffer no_workspace = {0};
+    struct record_tensor tensors[TENSOR_COUNT];
+    double by_rule[TENSOR_COUNT][JUDGE_RULES];
+    int count = 0;
+    const struct check_request request = {.item = t->item, .reference = &t->reference, .outputs = outputs,
+                                          .is_naive = !strcmp(impl->name, "naive"), .atol = NAN, .rtol = NAN,
+                                          .by_rule = by_rule};
+    const struct check_surroundings around = {.inputs = &t->inputs, .outputs = outputs, .workspace = &no_workspace,
+                                              .inputs_hash = t->inputs_hash};
+    TRY(outputs_make(be, t->item, &t->inputs, outputs, why));
+    TRY(plant(t, fault, tensor, result, outputs, why));
+    TRY(check_outputs(be, &request, tensors, &count, why));
+    const int compared = count;
+    TRY(check_untouched(be, t->item, &around, tensors, &count, why));
+    for (int i = compared; i < count; i++)
+        for (int r = 0; r < JUDGE_RULES; r++)
+            by_rule[i][r] = NAN;
+    selftest_decide(fault, tensor, t->item->mode, tensors, count, by_rule, verdict);
+    return ATTN_OK;
+}
+
+static enum attn_status judge(struct trial *t, const struct attn_impl *impl, const struct fault *fault, int tensor,
+                              const struct host_tensors *result, struct selftest_verdict *verdict,
+                              struct attn_message *why)
+{
+    struct tensor_set outputs = {.lse = {0}};
+    const enum attn_status status = judge_result(t, impl, fault, tensor, result, &outputs, verdict, why);
+    tensor_set_free(&t->session->backend, &outputs);
+    return status;
+}
+
+static void report(struct trial *t, const struct selftest_verdict *verdict)
+{
+    struct record_row row;
+    row_begin(&row, t->options, &t->session->facts, t->item, t->asked, t->impl->name);
+    row_check(&row, verdict->tensors, verdict->tensor_count, CHECK_FULL, NAN, NAN);
+    row_end(&row, STATUS_OK, "");
+    row.method[0] = row.l2[0] = row.launch[0] = 0; /* nothing is timed */
+    snprintf(row.repro, sizeof row.repro, "%s", t->repro);
+    t->io_failed = selftest_report_add(t->report, verdict, &row) != EXIT_OK || t->io_failed;
+    if (!verdict->is_good || t->io_failed)
+        t->exit_code = exit_worst(t->exit_code, EXIT_IO); /* the program is not fit to judge: an internal error */
+    record_row_free(&row);
+}
+
+/* ---- one problem ----------------------------------------------------------------------------------------------------------- */
+
+/* naive's error, which rule 5 measures the others by: where it takes the dtype, fits into memory and passes. */
+static enum attn_status measure_naive(struct trial *t, struct attn_message *why)
+{
+    const struct attn_impl *naive = naive_of(t->session);
+    const struct plan_item *item = t->item;
+    const struct attn_request request = {.problem = &item->problem, .device = &t->session->backend.device,
+                                         .mode = item->mode};
+    struct selftest_verdict verdict;
+    if (!naive || t->impl == naive || t->computed != item->problem.dtype || item->problem.dtype == ATTN_FP32 ||
+        naive->accepts(&request, why) != ATTN_OK)
+        return ATTN_OK;
+    struct host_tensors result = host_tensors_copy(&t->honest, &item->problem, item->mode);
+    enum attn_status status = compute(t, naive, &item->problem, item->mode, &result, why);
+    if (status == ATTN_OK)
+        status = judge(t, naive, NULL, -1, &result, &verdict, why);
+    if (status == ATTN_OK && verdict.is_good)
+        for (int i = 0; i < verdict.tensor_count; i++)
+            t->reference.max_abs_err[(item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ) + i] =
+                verdict.tensors[i].max_abs_err;
+    host_tensors_free(&result);
+    return status == ATTN_NO_MEMORY ? ATTN_OK : status;
+}
+
+static enum attn_status inject(struct trial *t, const struct fault *fault, int tensor, struct attn_message *why)
+{
+    const struct attn_problem *p = &t->item->problem;
+    const struct fault_job job = {.problem = p, .mode = t->item->mode, .honest = &t->honest, .attend = attend,
+                                  .context = t};
+    struct selftest_verdict verdict;
+    struct host_tensors wrong = host_tensors_copy(&t->honest, p, t->item->mode);
+    enum attn_status status = ATTN_OK;
+    if (fault->make)
+        status = fault->make(&job, tensor < 0 ? TENSOR_O : (enum problem_tensor)tensor, &wrong, why);
+    if (status == ATTN_OK)
+        status = judge(t, t->impl, fault, tensor, &wrong, &verdict, why);
+    host_tensors_free(&wrong);
+    if (status == ATTN_OK)
+        report(t, &verdict);
+    return status;
+}
+
+static enum attn_status inject_all(struct trial *t, struct attn_message *why)
+{
+    int count;
+    const struct fault *faults = fault_table(&count);
+    const int first = t->item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ;
+    const int last = t->item->mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV;
+    for (int i = 0; i < count; i++) {
+        const struct fault *fault = &faults[i];
+        if (!fault_applies(fault, &t->item->problem, t->item->mode))
+            continue;
+        if (!fault->each_output)
+            TRY(inject(t, fault, fault->in_one ? (int)fault->tensor : -1, why));
+        for (int tensor = first; fault->each_output && tensor <= last; tensor++)
+            TRY(inject(t, fault, tensor, why));
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status run_problem(struct trial *t, struct attn_message *why)
+{
+    struct backend *be = &t->session->backend;
+    const struct plan_item *item = t->item;
+    struct selftest_verdict verdict;
+    TRY(inputs_make(be, item, NULL, &t->inputs, why));
+    TRY(check_reference_make(be, item, CHECK_FULL, &t->inputs, &t->reference, why));
+    TRY(inputs_hash(be, item, &t->inputs, &t->inputs_hash, why));
+    TRY(host_tensors_read(be, item, &t->inputs, &t->honest, why));
+    TRY(measure_naive(t, why));
+    TRY(compute(t, t->impl, &item->problem, item->mode, &t->honest, why));
+    TRY(judge(t, t->impl, NULL, -1, &t->honest, &verdict, why));
+    report(t, &verdict);
+    /* Beside a result that fails by itself, a fault that is "caught" says nothing. */
+    return verdict.is_good ? inject_all(t, why) : ATTN_OK;
+}
+
+static void print_repro(struct trial *t)
+{
+    const struct attn_problem *p = &t->item->problem;
+    const struct options *o = t->options;
+    int used = snprintf(t->repro, sizeof t->repro, "fabench selftest");
+#define APPEND(...) used += snprintf(t->repro + used, sizeof t->repro - (size_t)used, __VA_ARGS__)
+    for (int i = 0; i < o->impl_libs.count && used < (int)sizeof t->repro / 2; i++)
+        APPEND(" --impl-lib '%.80s'", o->impl_libs.names[i]);
+    if (o->impls.count)
+        APPEND(" --impl %s", t->impl->name);
+    APPEND(" --mode %s --causal=%s --d %lld --seqlen %lld --heads %lld --dtype %s", problem_mode_name(t->item->mode),
+           p->causal ? "yes" : "no", (long long)p->head_dim, (long long)p->q_len, (long long)p->q_heads,
+           problem_dtype_name(p->dtype));
+    if (t->item->dist != FILL_NORMAL)
+        APPEND(" --dist %s", problem_dist_name(t->item->dist));
+    if (o->device == DEVICE_CPU)
+        APPEND(" --device cpu");
+    else if (o->device == DEVICE_CUDA)
+        APPEND(" --device cuda:%d", o->device_ordinal);
+    APPEND(" --seed %llu", (unsigned long long)t->item->seed);
+#undef APPEND
+}
+
+/* One problem by one implementation, from nothing to nothing. False when the device is in doubt. */
+static bool try_problem(struct trial *t, const struct impl_slot *slot)
+{
+    struct attn_message why = {""};
+    char name[80];
+    if (!choose(t, slot, &why)) {
+        selftest_report_absent(t->report, t->item, why.text);
+        log_error("selftest: %s: %s", problem_print(&t->item->problem, t->item->mode, name, sizeof name), why.text);
+        t->exit_code = exit_worst(t->exit_code, EXIT_DEVICE);
+        return true;
+    }
+    t->asked = slot ? slot->name : t->impl->name;
+    print_repro(t);
+    t->honest = host_tensors_make(&t->item->problem, t->item->mode);
+    const struct selftest_problem problem = {.item = t->item, .impl = t->impl->name, .computed = t->computed,
+                                             .repro = t->repro};
+    selftest_report_begin(t->report, &problem);
+    const enum attn_status status = run_problem(t, &why);
+    log_progress_clear();
+    if (status == ATTN_OK) {
+        selftest_report_end(t->report);
+    } else {
+        selftest_report_absent(t->report, t->item, why.text);
+        log_error("selftest: %s: %s", problem_print(&t->item->problem, t->item->mode, name, sizeof name), why.text);
+        t->exit_code = exit_worst(t->exit_code, EXIT_DEVICE);
+    }
+    check_reference_free(&t->session->backend, &t->reference);
+    tensor_set_free(&t->session->backend, &t->inputs);
+    host_tensors_free(&t->honest);
+    return status != ATTN_ERROR;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------------------ */
+
+static int run_all(struct session *s, const struct options *o, struct selftest_report *report)
+{
+    struct trial t = {.session = s, .options = o, .report = report, .exit_code = EXIT_OK};
+    const int slots = o->impls.count ? s->slot_count : 1;
+    bool goes_on = true;
+    for (int i = 0; i < s->plan.count && goes_on; i++)
+        for (int slot = 0; slot < slots && goes_on; slot++) {
+            char name[80];
+            t.item = &s->plan.items[i];
+            log_progress("[%d/%d] %s", i + 1, s->plan.count,
+                         problem_print(&t.item->problem, t.item->mode, name, sizeof name));
+            goes_on = try_problem(&t, o->impls.count ? &s->slots[slot] : NULL) && !t.io_failed;
+        }
+    return t.exit_code;
+}
+
+/* null computes nothing: its result could only fail. Which tile computes is nothing to the judge. */
+static bool all_compute(const struct session *s, const struct options *o)
+{
+    for (int i = 0; i < s->slot_count && o->impls.count; i++) {
+        if (!strcmp(s->slots[i].name, "null"))
+            log_error("--impl null: computes nothing; must be one that does");
+        else if (strchr(s->slots[i].name, ':'))
+            log_error("--impl %s: selftest takes implementations, not their variants", s->slots[i].name);
+        else
+            continue;
+        return false;
+    }
+    return true;
+}
+
+int selftest_run(const struct options *o)
+{
+    struct session s;
+    struct attn_message why = {""};
+    struct record_writer *writer = NULL;
+    char run_id[40];
+    const double started_ms = clock_ms();
+    snprintf(run_id, sizeof run_id, "%08llx%05x", (unsigned long long)time(NULL), (unsigned)getpid());
+    int status = session_open(o, run_id, true, &s);
+    if (status != EXIT_OK)
+        return status;
+    if (!all_compute(&s, o)) {
+        session_close(&s);
+        return EXIT_USAGE;
+    }
+    const struct header_input in = {.options = o, .plan = &s.plan, .facts = &s.facts, .backend = &s.backend,
+                                    .nvml = &s.nvml, .nvml_problem = s.nvml_problem[0] ? s.nvml_problem : NULL,
+                                    .copy_gbps = NAN};
+    json_t *header = header_make(&in);
+    json_object_set_new(header, "command", json_string("selftest"));
+    json_object_del(header, "policy"); /* nothing is timed */
+    char *line = header_line(header);
+    if (o->jsonl_path && (writer = record_open_jsonl(o->jsonl_path, header, &why)) == NULL) {
+        log_error("--jsonl: %s", why.text);
+        status = EXIT_IO;
+    }
+    if (status == EXIT_OK) {
+        const bool is_stream = o->jsonl_path && !strcmp(o->jsonl_path, "-");
+        struct selftest_report *report =
+            selftest_report_open(is_stream ? NULL : stdout, terminal_color(o->color), o->verbose, writer);
+        selftest_report_heading(report, line, s.plan.count);
+        status = run_all(&s, o, report);
+        const int error = writer ? record_close(writer) : 0;
+        if (error) {
+            log_error("--jsonl %s: %s", o->jsonl_path, strerror(error));
+            status = exit_worst(status, EXIT_IO);
+        }
+        if (status == EXIT_OK && !selftest_report_is_good(report))
+            status = EXIT_IO;
+        selftest_report_close(report, 1e-3 * (clock_ms() - started_ms), o->jsonl_path, status);
+    }
+    free(line);
+    json_decref(header);
+    session_close(&s);
+    return status;
+}

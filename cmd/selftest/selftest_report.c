@@ -1,0 +1,349 @@
+/* Lines, matrix, rows. */
+#include "cmd/selftest/selftest_report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+#include "cmd/options/options.h"
+#include "cmd/base/wrap.h"
+
+enum { FAULTS_MAX = 32, NAME_WIDTH = 24, WIDTH = 108 };
+
+/* A line of the matrix: one fault (or, in the last slot, the right result) over all problems. */
+struct tally {
+    int injected, good, by_rule[RULE_COUNT];
+    bool applies[RULE_COUNT]; /* the rule had something to say at least once */
+    double nearest;           /* fault: the smallest strength; right result: the largest */
+    char where[80];
+};
+
+struct selftest_report {
+    FILE *out;
+    bool color, verbose;
+    struct record_writer *writer;
+    struct selftest_problem problem;
+    struct tally faults[FAULTS_MAX], honest;
+    /* Of the problem in hand. */
+    double honest_used, least;
+    char honest_text[40], least_text[64];
+    int injected, caught;
+};
+
+__attribute__((format(printf, 2, 3))) static void print(const struct selftest_report *r, const char *format, ...)
+{
+    va_list arguments;
+    if (!r->out)
+        return;
+    va_start(arguments, format);
+    vfprintf(r->out, format, arguments);
+    va_end(arguments);
+}
+
+static void print_wrapped(const struct selftest_report *r, const char *text, bool is_command)
+{
+    if (r->out && is_command)
+        wrap_command(r->out, WIDTH, 2, text);
+    else if (r->out)
+        wrap_words(r->out, WIDTH, 2, 4, text);
+}
+
+static const char *paint(const struct selftest_report *r, bool is_good)
+{
+    return !r->color ? "" : is_good ? "\033[32m" : "\033[1;31m";
+}
+static const char *unpaint(const struct selftest_report *r) { return r->color ? "\033[0m" : ""; }
+
+/* ---- deciding -------------------------------------------------------------------------------------------------------- */
+
+void selftest_decide(const struct fault *fault, int tensor, enum attn_mode mode, const struct record_tensor *tensors,
+                     int count, double (*by_rule)[JUDGE_RULES], struct selftest_verdict *v)
+{
+    const unsigned named = fault ? fault->rules[mode] : (1u << RULE_COUNT) - 1;
+    memset(v, 0, sizeof *v);
+    v->fault = fault;
+    v->tensor = tensor;
+    v->tensor_count = count;
+    v->strength = -1;
+    for (int r = 0; r < RULE_COUNT; r++)
+        v->used[r] = NAN;
+    v->used[RULE_GUARD] = 0;
+    bool passes = count > 0;
+    for (int i = 0; i < count; i++) {
+        v->tensors[i] = tensors[i];
+        passes = passes && tensors[i].used <= 1;
+        if (tensor >= 0 && strcmp(tensors[i].name, problem_tensor_name((enum problem_tensor)tensor)))
+            continue;
+        for (int r = 0; r < JUDGE_RULES; r++) {
+            /* A rule that found nothing to compare is at 0 of its bound; naive needs naive. */
+            const bool is_lse = !strcmp(tensors[i].name, problem_tensor_name(TENSOR_LSE));
+            const bool applies = r == RULE_NONFINITE || (is_lse ? r == RULE_LSE : r != RULE_LSE && r != RULE_NAIVE);
+            v->used[r] = fmax(v->used[r], fmax(by_rule[i][r], applies ? 0 : NAN));
+        }
+        if (!strcmp(tensors[i].rule, judge_rule_name(RULE_GUARD)))
+            v->used[RULE_GUARD] = tensors[i].used;
+    }
+    for (int r = 0; r < RULE_COUNT; r++)
+        if (named & 1u << r && v->used[r] > v->strength) {
+            v->strength = v->used[r];
+            v->strongest = (enum judge_rule)r;
+        }
+    v->is_good = fault ? v->strength > 1 : passes;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------ */
+
+static json_t *named_rules(const struct fault *fault, enum attn_mode mode)
+{
+    json_t *list = json_array();
+    for (int r = 0; r < RULE_COUNT; r++)
+        if (fault->rules[mode] & 1u << r)
+            json_array_append_new(list, json_string(judge_rule_name((enum judge_rule)r)));
+    return list;
+}
+
+static int write_row(const struct selftest_report *r, const struct selftest_verdict *v, const struct record_row *row)
+{
+    json_t *object = record_row_json(row), *used = json_object();
+    json_object_set_new(object, "type", json_string("fault"));
+    json_object_set_new(object, "computed", json_string(problem_dtype_name(r->problem.computed)));
+    json_object_set_new(object, "fault", json_string(v->fault ? v->fault->name : "none"));
+    if (v->tensor >= 0)
+        json_object_set_new(object, "fault_tensor",
+                            json_string(problem_tensor_name((enum problem_tensor)v->tensor)));
+    if (v->fault) {
+        json_object_set_new(object, "named_rules", named_rules(v->fault, r->problem.item->mode));
+        json_object_set_new(object, "caught", json_boolean(v->is_good));
+    }
+    for (int i = 0; i < RULE_COUNT; i++)
+        if (isfinite(v->used[i]))
+            json_object_set_new(used, judge_rule_name((enum judge_rule)i), json_real(v->used[i]));
+    FABENCH_ASSERT(json_object_set_new(object, "used", used) == 0, "%s", "a row of the self-test");
+    const int error = record_write_json(r->writer, object);
+    json_decref(object);
+    if (error == 0)
+        return EXIT_OK;
+    log_error("--jsonl: %s", strerror(error));
+    return EXIT_IO;
+}
+
+/* ---- one problem ----------------------------------------------------------------------------------------------------- */
+
+struct selftest_report *selftest_report_open(FILE *out, bool color, bool verbose, struct record_writer *writer)
+{
+    struct selftest_report *r = xcalloc(1, sizeof *r);
+    r->out = out;
+    r->color = color;
+    r->verbose = verbose;
+    r->writer = writer;
+    r->honest.nearest = -1;
+    for (int i = 0; i < FAULTS_MAX; i++)
+        r->faults[i].nearest = INFINITY;
+    return r;
+}
+
+void selftest_report_heading(struct selftest_report *r, const char *device_line, int problems)
+{
+    int count;
+    fault_table(&count);
+    print(r, "%s\n%d faults between kernel and judge, %d problem%s; least = by how much the weakest is over its bound\n",
+          device_line, count, problems, problems == 1 ? "" : "s");
+    print(r, "%-29s %-19s %-16s  %-8s  %s\n", "problem", "right result of", "err/bound", "caught", "least");
+}
+
+void selftest_report_begin(struct selftest_report *r, const struct selftest_problem *problem)
+{
+    r->problem = *problem;
+    r->injected = r->caught = 0;
+    r->least = INFINITY;
+    r->honest_used = 0;
+    r->honest_text[0] = r->least_text[0] = 0;
+}
+
+static void add_up(const struct selftest_report *r, struct tally *t, const struct selftest_verdict *v)
+{
+    t->injected++;
+    t->good += v->is_good;
+    for (int i = 0; i < RULE_COUNT; i++) {
+        t->by_rule[i] += v->used[i] > 1;
+        t->applies[i] = t->applies[i] || isfinite(v->used[i]);
+    }
+    if (v->fault ? v->strength < t->nearest : v->strength > t->nearest) {
+        char name[64];
+        t->nearest = v->strength;
+        snprintf(t->where, sizeof t->where, "%s",
+                 problem_print(&r->problem.item->problem, r->problem.item->mode, name, sizeof name));
+    }
+}
+
+static const char *share(double used, char *text, size_t size)
+{
+    if (used >= 100)
+        snprintf(text, size, ">99");
+    else
+        number_print_short(used, text, size);
+    return text;
+}
+
+/* Every rule that was broken, the named ones with a star. */
+static void print_verdict(const struct selftest_report *r, const struct selftest_verdict *v)
+{
+    char text[16];
+    print(r, "  %s%s%s:", v->fault->name, v->tensor >= 0 ? " in " : "",
+          v->tensor >= 0 ? problem_tensor_name((enum problem_tensor)v->tensor) : "");
+    for (int i = 0; i < RULE_COUNT; i++)
+        if (v->used[i] > 1)
+            print(r, " %s%s %s", judge_rule_name((enum judge_rule)i),
+                  v->fault->rules[r->problem.item->mode] & 1u << i ? "*" : "", share(v->used[i], text, sizeof text));
+    print(r, "\n");
+}
+
+int selftest_report_add(struct selftest_report *r, const struct selftest_verdict *v, const struct record_row *row)
+{
+    char text[16];
+    if (!v->fault) {
+        const struct record_tensor *worst = &v->tensors[0];
+        for (int i = 1; i < v->tensor_count; i++)
+            if (!(v->tensors[i].used <= worst->used))
+                worst = &v->tensors[i];
+        add_up(r, &r->honest, v);
+        r->honest_used = worst->used;
+        snprintf(r->honest_text, sizeof r->honest_text, "%s %s %s", v->is_good ? share(worst->used, text, sizeof text)
+                                                                               : "FAIL", worst->name, worst->rule);
+        if (!v->is_good) {
+            print(r, "%sthe right result FAILS its check%s:\n", paint(r, false), unpaint(r));
+            print_wrapped(r, worst->failure, false);
+        }
+        return r->writer ? write_row(r, v, row) : EXIT_OK;
+    }
+    int count;
+    const int index = (int)(v->fault - fault_table(&count));
+    FABENCH_ASSERT(index >= 0 && index < count && count <= FAULTS_MAX, "fault %d", index);
+    add_up(r, &r->faults[index], v);
+    r->injected++;
+    r->caught += v->is_good;
+    if (v->strength < r->least) {
+        r->least = v->strength;
+        snprintf(r->least_text, sizeof r->least_text, "%s x %s: %s", share(v->strength, text, sizeof text),
+                 judge_rule_name(v->strongest), v->fault->name);
+    }
+    if (r->verbose)
+        print_verdict(r, v);
+    if (!v->is_good) {
+        print(r, "%sGOT THROUGH%s: %s%s%s: rule %s at %s of its bound; again:\n", paint(r, false), unpaint(r),
+              v->fault->name, v->tensor >= 0 ? " in " : "",
+              v->tensor >= 0 ? problem_tensor_name((enum problem_tensor)v->tensor) : "",
+              judge_rule_name(v->strongest), share(v->strength, text, sizeof text));
+        print_wrapped(r, r->problem.repro, true);
+    }
+    return r->writer ? write_row(r, v, row) : EXIT_OK;
+}
+
+void selftest_report_end(struct selftest_report *r)
+{
+    char name[64], who[64], caught[16];
+    const struct plan_item *item = r->problem.item;
+    problem_print(&item->problem, item->mode, name, sizeof name);
+    snprintf(who, sizeof who, "%s%s%s", r->problem.impl, r->problem.computed == item->problem.dtype ? "" : " in ",
+             r->problem.computed == item->problem.dtype ? "" : problem_dtype_name(r->problem.computed));
+    snprintf(caught, sizeof caught, "%d/%d", r->caught, r->injected);
+    print(r, "%-29s %-19s %-16s  %s%-8s%s  %s\n", name, who, r->honest_text,
+          paint(r, r->caught == r->injected && r->injected > 0), caught, unpaint(r), r->least_text);
+    if (r->out)
+        fflush(r->out);
+}
+
+void selftest_report_absent(struct selftest_report *r, const struct plan_item *item, const char *reason)
+{
+    char name[64];
+    print(r, "%-29s not run: %s\n", problem_print(&item->problem, item->mode, name, sizeof name), reason);
+}
+
+/* ---- the matrix ------------------------------------------------------------------------------------------------------ */
+
+static void print_line(const struct selftest_report *r, const char *name, const struct tally *t, unsigned named)
+{
+    char cell[24], text[16];
+    print(r, "%-*s %5d", NAME_WIDTH, name, t->injected);
+    for (int i = 0; i < RULE_COUNT; i++) {
+        const bool is_named = named & 1u << i;
+        if (t->injected == 0 || !t->applies[i])
+            snprintf(cell, sizeof cell, "-");
+        else if (t->by_rule[i] == 0)
+            snprintf(cell, sizeof cell, is_named ? "0*" : ".");
+        else
+            snprintf(cell, sizeof cell, "%d%s", t->by_rule[i], is_named ? "*" : "");
+        print(r, "  %*s", (int)strlen(judge_rule_name((enum judge_rule)i)), cell);
+    }
+    if (t->injected == 0) {
+        print(r, "  %9s\n", "-");
+        return;
+    }
+    snprintf(cell, sizeof cell, "%d/%d", t->good, t->injected);
+    print(r, "  %s%9s%s  %5s\n", paint(r, t->good == t->injected), cell, unpaint(r),
+          share(t->nearest, text, sizeof text));
+}
+
+static void print_matrix(const struct selftest_report *r)
+{
+    int count;
+    const struct fault *faults = fault_table(&count);
+    print(r, "\n%-*s %5s", NAME_WIDTH, "fault \\ rule", "tries");
+    for (int i = 0; i < RULE_COUNT; i++)
+        print(r, "  %s", judge_rule_name((enum judge_rule)i));
+    print(r, "  %9s  %5s\n", "caught", "least");
+    for (int i = 0; i < count; i++)
+        print_line(r, faults[i].name, &r->faults[i], faults[i].rules[0] | faults[i].rules[1]);
+    print(r, "%-*s %5s", NAME_WIDTH, "", "");
+    for (int i = 0; i < RULE_COUNT; i++)
+        print(r, "  %*s", (int)strlen(judge_rule_name((enum judge_rule)i)), "");
+    print(r, "  %9s  %5s\n", "passed", "most");
+    print_line(r, "the right result", &r->honest, 0);
+    print(r, "How many results broke a rule; * the rule that is there for the fault; . none; - does not apply.\n");
+}
+
+static void count_all(const struct selftest_report *r, int *injected, int *caught, int *untried)
+{
+    int count;
+    fault_table(&count);
+    *injected = *caught = *untried = 0;
+    for (int i = 0; i < count; i++) {
+        *injected += r->faults[i].injected;
+        *caught += r->faults[i].good;
+        *untried += r->faults[i].injected == 0;
+    }
+}
+
+bool selftest_report_is_good(const struct selftest_report *r)
+{
+    int injected, caught, untried;
+    count_all(r, &injected, &caught, &untried);
+    return injected > 0 && caught == injected && r->honest.good == r->honest.injected;
+}
+
+void selftest_report_close(struct selftest_report *r, double elapsed_s, const char *jsonl_path, int exit_code)
+{
+    int count, injected, caught, untried;
+    const struct fault *faults = fault_table(&count);
+    count_all(r, &injected, &caught, &untried);
+    if (injected > 0) {
+        print_matrix(r);
+        const char *separator = "not tried by these options: ";
+        for (int i = 0; i < count; i++)
+            if (r->faults[i].injected == 0) {
+                print(r, "%s%s", separator, faults[i].name);
+                separator = ", ";
+            }
+        print(r, "%s", untried ? "\n" : "");
+    }
+    if (jsonl_path && strcmp(jsonl_path, "-"))
+        print(r, "rows: %s\n", jsonl_path);
+    print(r, "%s%s%s: %d of %d faults caught by their rules, %d of %d right results pass; %.0f s, exit %d\n",
+          paint(r, exit_code == EXIT_OK), exit_code == EXIT_OK ? "PASS" : exit_code == EXIT_IO ? "FAILED" : "INCOMPLETE",
+          unpaint(r), caught, injected, r->honest.good, r->honest.injected, elapsed_s, exit_code);
+    free(r);
+}

@@ -1,0 +1,50 @@
+/* What `selftest` found: a line for each problem, the matrix of faults and rules, and the rows of --jsonl. */
+#ifndef FABENCH_SELFTEST_REPORT_H
+#define FABENCH_SELFTEST_REPORT_H
+
+#include "cmd/selftest/faults.h"
+#include "cmd/record/record.h"
+#include "cmd/record/record_file.h"
+#include "cmd/run/row.h"
+
+/* One result that was judged. */
+struct selftest_verdict {
+    const struct fault *fault;     /* NULL = the right result */
+    int tensor;                    /* enum problem_tensor that the fault is in, -1 = no single one */
+    double used[RULE_COUNT];       /* largest share of each rule's bound where the fault is; NaN = does not apply */
+    double strength;               /* fault: the largest share among its named rules; right result: among all rules */
+    enum judge_rule strongest;     /* whose share that is */
+    bool is_good;                  /* fault: caught by a named rule; right result: passes */
+    struct record_tensor tensors[TENSOR_COUNT];
+    int tensor_count;
+};
+
+/* Decides. tensors[i] and by_rule[i] are what check_outputs and check_untouched said. Pure. */
+void selftest_decide(const struct fault *, int tensor, enum attn_mode, const struct record_tensor *tensors, int count,
+                     double (*by_rule)[JUDGE_RULES], struct selftest_verdict *);
+
+/* One problem of the self-test: who computed it, and in which dtype where that is not the problem's. */
+struct selftest_problem {
+    const struct plan_item *item;
+    const char *impl;
+    enum attn_dtype computed;
+    const char *repro;
+};
+
+struct selftest_report;
+
+/* out: where the text goes, NULL = nowhere. verbose: a line for each fault, too. writer: for rows, NULL = none; it stays the caller's. */
+struct selftest_report *selftest_report_open(FILE *out, bool color, bool verbose, struct record_writer *writer);
+void selftest_report_heading(struct selftest_report *, const char *device_line, int problems);
+/* The verdicts of one problem come between begin and end. add: EXIT_OK, or EXIT_IO after a sentence. */
+void selftest_report_begin(struct selftest_report *, const struct selftest_problem *);
+int selftest_report_add(struct selftest_report *, const struct selftest_verdict *, const struct record_row *);
+void selftest_report_end(struct selftest_report *);
+/* A problem that could not be run: a line with the reason. */
+void selftest_report_absent(struct selftest_report *, const struct plan_item *, const char *reason);
+/* Were there faults, was every one caught, and did every right result pass? */
+bool selftest_report_is_good(const struct selftest_report *);
+/* The matrix and the last line; frees. */
+void selftest_report_close(struct selftest_report *, double elapsed_s, const char *jsonl_path, int exit_code);
+
+#endif

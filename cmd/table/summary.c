@@ -1,0 +1,414 @@
+/* Rows added up, and the lines that say it. */
+#include "cmd/table/summary.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+#include "cmd/measure/sustain.h"
+#include "cmd/device/telemetry.h"
+#include "cmd/base/wrap.h"
+
+const char *summary_tensor_name(const char *name)
+{
+    static const char *const names[][2] = {{"o", "O"}, {"lse", "LSE"}, {"dq", "dQ"}, {"dk", "dK"}, {"dv", "dV"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i][0], name) == 0)
+            return names[i][1];
+    return name;
+}
+
+void summary_begin(struct summary *s, const char *peer)
+{
+    memset(s, 0, sizeof *s);
+    snprintf(s->peer, sizeof s->peer, "%s", peer ? peer : "");
+    s->nearest_used = s->capped_pct = s->throttled_pct = s->power_limit_w = NAN;
+    s->temp_low_c = s->temp_high_c = s->clock_low_mhz = s->clock_high_mhz = NAN;
+    s->capped_q_len = s->throttled_q_len = INT64_MIN;
+}
+
+static void count_row(struct summary *s, const struct record_row *row)
+{
+    const struct { const char *name; int *count; } statuses[] = {
+        {"oom", &s->oom},
+        {"unsupported", &s->unsupported},
+        {"skipped", &s->skipped},
+        {"error", &s->error},
+        {"timeout", &s->timeout}};
+    const struct { const char *name; int *count; } checks[] = {{"pass", &s->pass}, {"fail", &s->fail}};
+    s->rows++;
+    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+        if (strcmp(row->status, statuses[i].name) == 0)
+            ++*statuses[i].count;
+    if (strcmp(row->status, "ok") != 0)
+        return;
+    if (strcmp(row->impl, "null") == 0) { /* computes nothing, so there is nothing to check */
+        s->null++;
+        return;
+    }
+    int *checked = &s->off;
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
+        if (strcmp(row->check, checks[i].name) == 0)
+            checked = checks[i].count;
+    ++*checked;
+    if (checked == &s->off || !row->check_scope[0])
+        return;
+    if (!s->scope[0])
+        snprintf(s->scope, sizeof s->scope, "%s", row->check_scope);
+    else if (strcmp(s->scope, row->check_scope) != 0)
+        snprintf(s->scope, sizeof s->scope, "mixed");
+}
+
+/* Ratios count for what is fused: not the yardsticks themselves, and no row that failed its check. */
+static void add_ratios(struct summary *s, const struct record_row *row)
+{
+    struct summary_impl *impl = NULL;
+    if (strcmp(row->impl, "naive") == 0 || strcmp(row->impl, "null") == 0 || strcmp(row->impl, s->peer) == 0 ||
+        strcmp(row->check, "fail") == 0)
+        return;
+    for (int i = 0; i < s->impl_count; i++)
+        if (strcmp(s->impls[i].name, row->impl) == 0)
+            impl = &s->impls[i];
+    if (!impl) {
+        if (s->impl_count == SUMMARY_IMPLS_MAX)
+            return;
+        impl = &s->impls[s->impl_count++];
+        snprintf(impl->name, sizeof impl->name, "%s", row->impl);
+    }
+    impl->row_count++;
+    if (isfinite(row->speedup_vs_peer) && row->speedup_vs_peer > 0) {
+        impl->peer_log_sum += log(row->speedup_vs_peer);
+        impl->peer_count++;
+    }
+    if (isfinite(row->speedup_vs_naive) && row->speedup_vs_naive > 0) {
+        impl->naive_log_sum += log(row->speedup_vs_naive);
+        impl->naive_count++;
+    }
+}
+
+static void add_nearest(struct summary *s, const struct record_row *row)
+{
+    const int rank = strcmp(row->impl, "naive") == 0 ? 2 : strcmp(row->impl, s->peer) == 0 ? 1 : 0;
+    if (strcmp(row->check, "pass") != 0 || !isfinite(row->err_used))
+        return;
+    if (isfinite(s->nearest_used) &&
+        (rank != s->nearest_rank ? rank > s->nearest_rank : row->err_used <= s->nearest_used))
+        return;
+    char length[24], rms[80] = "";
+    s->nearest_used = row->err_used;
+    s->nearest_rank = rank;
+    for (int i = 0; i < row->tensor_count; i++)
+        if (strcmp(row->tensors[i].name, row->err_tensor) == 0 && isfinite(row->tensors[i].rel_rms_err) &&
+            isfinite(row->tensors[i].rel_rms_bound))
+            snprintf(rms, sizeof rms, "; rel. RMS %.2g, bound %.2g", row->tensors[i].rel_rms_err,
+                     row->tensors[i].rel_rms_bound);
+    snprintf(s->nearest, sizeof s->nearest, "%s %s %s d%lld n=%s %s, %s at %.2g of its bound%s", row->impl, row->mode,
+             row->causal == 1 ? "causal" : "full", (long long)row->head_dim,
+             number_print_count(row->q_len, length, sizeof length), row->dtype,
+             row->worst[0] ? row->worst : row->err_tensor, row->err_used, rms);
+}
+
+static void add_sustained(struct summary *s, const struct record_row *row)
+{
+    if (isnan(row->sustain_s)) {
+        s->burst_count += isfinite(row->time_ms) && strncmp(row->arch, "sm_", 3) == 0;
+        return;
+    }
+    s->sustained_count++;
+    if (!(row->energy_counter_j > 0) || !(row->energy_integral_j > 0))
+        return;
+    const double apart_pct = 100 * (row->energy_counter_j / row->energy_integral_j - 1);
+    if (s->energy_count++ == 0 || fabs(apart_pct) > fabs(s->energy_apart_pct))
+        s->energy_apart_pct = apart_pct;
+}
+
+static void add_clock(struct summary *s, double clock_mhz)
+{
+    s->clock_low_mhz = fmin(s->clock_low_mhz, clock_mhz); /* fmin ignores NaN on either side */
+    s->clock_high_mhz = fmax(s->clock_high_mhz, clock_mhz);
+}
+
+static void add_device(struct summary *s, const struct record_row *row)
+{
+    if (isfinite(row->power_capped_pct) && !(row->power_capped_pct <= s->capped_pct)) {
+        s->capped_pct = row->power_capped_pct;
+        s->capped_q_len = row->q_len;
+    }
+    if (isfinite(row->throttled_pct) && !(row->throttled_pct <= s->throttled_pct)) {
+        s->throttled_pct = row->throttled_pct;
+        s->throttled_q_len = row->q_len;
+    }
+    add_clock(s, row->sm_clock_mhz);
+    add_clock(s, row->sustain_sm_clock_mhz);
+    if (isfinite(row->power_limit_w))
+        s->power_limit_w = row->power_limit_w;
+    if (isfinite(row->temp_c)) {
+        s->temp_low_c = fmin(s->temp_low_c, row->temp_c); /* fmin ignores the NaN of "none yet" */
+        s->temp_high_c = fmax(s->temp_high_c, row->temp_c);
+    }
+    if (!isfinite(row->gemm_tflops))
+        return;
+    for (int i = 0; i < s->gemm_count; i++)
+        if (strcmp(s->gemms[i].dtype, row->dtype) == 0) {
+            s->gemms[i].last_tflops = row->gemm_tflops;
+            return;
+        }
+    if (s->gemm_count < SUMMARY_DTYPES_MAX) {
+        struct summary_gemm *gemm = &s->gemms[s->gemm_count++];
+        snprintf(gemm->dtype, sizeof gemm->dtype, "%s", row->dtype);
+        gemm->first_tflops = gemm->last_tflops = row->gemm_tflops;
+    }
+}
+
+void summary_add(struct summary *s, const struct record_row *row)
+{
+    count_row(s, row);
+    if (strcmp(row->status, "ok") != 0)
+        return;
+    add_ratios(s, row);
+    add_nearest(s, row);
+    add_device(s, row);
+    add_sustained(s, row);
+}
+
+/* A line that grows by formatted pieces and is cut where it is full. */
+struct line {
+    char text[1024];
+    size_t used;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const int written = vsnprintf(line->text + line->used, sizeof line->text - line->used, format, arguments);
+    va_end(arguments);
+    if (written > 0)
+        line->used += (size_t)written;
+    if (line->used >= sizeof line->text)
+        line->used = sizeof line->text - 1;
+}
+
+static void print_counts(const struct summary *s, FILE *out, int width)
+{
+    const struct { int count; const char *name; } others[] = {{s->null, "null"},       {s->oom, "oom"},
+                                                              {s->skipped, "skipped"}, {s->unsupported, "unsupported"},
+                                                              {s->error, "error"},     {s->timeout, "timeout"}};
+    struct line line = {0};
+    const int checked = s->pass + s->fail;
+    add(&line, "%d of %d rows checked", checked, s->rows);
+    if (s->scope[0])
+        add(&line, " (%s)", s->scope);
+    if (s->fail)
+        add(&line, ", %d pass, %d FAIL", s->pass, s->fail);
+    else if (checked)
+        add(&line, ", all pass");
+    if (s->off)
+        add(&line, ", %d not checked", s->off);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].count)
+            add(&line, ", %d %s", others[i].count, others[i].name);
+    add(&line, ".");
+    wrap_words(out, width, 0, 2, line.text);
+}
+
+static void print_ratios(const struct summary *s, FILE *out, int width)
+{
+    for (int i = 0; i < s->impl_count; i++) {
+        const struct summary_impl *impl = &s->impls[i];
+        const char *separator = "";
+        struct line line = {0};
+        if (!impl->peer_count && !impl->naive_count)
+            continue;
+        add(&line, "%s: geomean ", impl->name);
+        if (impl->peer_count) {
+            add(&line, "%.2f x %s over %d row%s", exp(impl->peer_log_sum / impl->peer_count), s->peer,
+                impl->peer_count, impl->peer_count == 1 ? "" : "s");
+            separator = ", ";
+        }
+        if (impl->naive_count)
+            add(&line, "%s%.2f x naive over %d row%s", separator, exp(impl->naive_log_sum / impl->naive_count),
+                impl->naive_count, impl->naive_count == 1 ? "" : "s");
+        if (s->off)
+            add(&line, " (NOT CHECKED)");
+        wrap_words(out, width, 0, 2, line.text);
+    }
+}
+
+static void print_device(const struct summary *s, FILE *out, int width)
+{
+    struct line line = {0};
+    char length[24];
+    const char *separator = "device: ";
+    if (isfinite(s->capped_pct)) {
+        add(&line, "%spower-capped %.0f %%", separator, s->capped_pct);
+        if (s->capped_pct > 0)
+            add(&line, " at %s", number_print_count(s->capped_q_len, length, sizeof length));
+        if (isfinite(s->power_limit_w))
+            add(&line, " (normal at %.0f W)", s->power_limit_w);
+        separator = ", ";
+    }
+    if (isfinite(s->throttled_pct)) {
+        add(&line, "%sthermal/brake %.0f %%", separator, s->throttled_pct);
+        if (s->throttled_pct > 0)
+            add(&line, " at %s", number_print_count(s->throttled_q_len, length, sizeof length));
+        separator = ", ";
+    }
+    if (isfinite(s->temp_low_c)) {
+        add(&line, "%s%.0f..%.0f C", separator, s->temp_low_c, s->temp_high_c);
+        separator = ", ";
+    }
+    for (int i = 0; i < s->gemm_count; i++) {
+        const struct summary_gemm *gemm = &s->gemms[i];
+        const double change_pct = 100 * (gemm->last_tflops / gemm->first_tflops - 1);
+        if (fabs(change_pct) < 0.05)
+            add(&line, "%sGEMM %s %.0f TFLOPS", separator, gemm->dtype, gemm->last_tflops);
+        else
+            add(&line, "%sGEMM %s %.0f -> %.0f TFLOPS in this run (%+.1f%%)", separator, gemm->dtype,
+                gemm->first_tflops, gemm->last_tflops, change_pct);
+        separator = ", ";
+    }
+    if (line.used)
+        wrap_words(out, width, 0, 2, line.text);
+}
+
+/* Clocks that moved by more than this share are worth a word. */
+static const double CLOCKS_MOVED = 0.02;
+
+static void print_clocks(const struct summary *s, FILE *out, int width)
+{
+    struct line line = {0};
+    char command[120];
+    if (!s->free_clocks_of[0] || !(s->clock_high_mhz > (1 + CLOCKS_MOVED) * s->clock_low_mhz))
+        return;
+    add(&line, "clocks moved from %.0f to %.0f MHz; whoever may (root) holds them with", s->clock_low_mhz,
+        s->clock_high_mhz);
+    wrap_words(out, width, 0, 2, line.text);
+    line.used = 0;
+    add(&line, "%s", telemetry_lock_command(s->free_clocks_of, s->clock_low_mhz, command, sizeof command));
+    wrap_words(out, width, 2, 4, line.text);
+}
+
+/* Whether power and energy are known, and what they would cost. */
+static void print_sustained(const struct summary *s, FILE *out, int width)
+{
+    enum { SUGGESTED_S = 10 };
+    struct line line = {0};
+    const double more_s = s->burst_count * (SUGGESTED_S + SUSTAIN_LEAD_S);
+    if (s->sustained_count && s->energy_count)
+        add(&line, "sustained: %d row%s; the device's energy counter is within %.1f %% of integrated power",
+            s->sustained_count, s->sustained_count == 1 ? "" : "s", fabs(s->energy_apart_pct));
+    else if (!s->sustained_count && s->burst_count)
+        add(&line, "burst figures; --sustain-s %d adds sustained TFLOPS, J per pass, TFLOPS/W (~%.0f %s more)",
+            SUGGESTED_S, more_s < 100 ? more_s : more_s / 60, more_s < 100 ? "s" : "min");
+    if (line.used)
+        wrap_words(out, width, 0, 2, line.text);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+static int is_record_file(const struct dirent *entry)
+{
+    return ends_with(entry->d_name, ".jsonl") || ends_with(entry->d_name, ".csv");
+}
+
+static int is_chart(const struct dirent *entry)
+{
+    return ends_with(entry->d_name, ".svg") || ends_with(entry->d_name, ".png");
+}
+
+static void free_entries(struct dirent **entries, int count)
+{
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    free(entries);
+}
+
+/* Names what lies in the folder, not what should; then a command to go on with. */
+static void print_records(const char *dir, FILE *out, int width)
+{
+    struct dirent **entries = NULL;
+    struct line line = {0};
+    const char *slash = ends_with(dir, "/") ? "" : "/";
+    char record[300] = "";
+    add(&line, "records: %s%s", dir, slash);
+    int count = scandir(dir, &entries, is_record_file, alphasort);
+    for (int i = 0; i < count; i++) {
+        add(&line, " %s", entries[i]->d_name);
+        if (ends_with(entries[i]->d_name, ".jsonl"))
+            snprintf(record, sizeof record, "%s", entries[i]->d_name);
+    }
+    if (count >= 0)
+        free_entries(entries, count);
+    count = scandir(dir, &entries, is_chart, alphasort);
+    if (count > 0)
+        add(&line, ", %d chart%s", count, count == 1 ? "" : "s");
+    if (count >= 0)
+        free_entries(entries, count);
+    wrap_words(out, width, 0, 2, line.text);
+    if (record[0]) {
+        line.used = 0;
+        add(&line, "next: fabench plot %s%s%s --plot term", dir, slash, record);
+        wrap_words(out, width, 0, 2, line.text);
+    }
+}
+
+static const char *verdict(const struct summary *s, int exit_code, struct line *line)
+{
+    const int ran = s->pass + s->fail + s->off + s->null;
+    if (s->fail)
+        add(line, "FAILED: %d of %d rows", s->fail, s->rows);
+    else if (exit_code == EXIT_INTERRUPTED)
+        add(line, "INTERRUPTED: %d row%s whole", s->rows, s->rows == 1 ? " is" : "s are");
+    else if (s->error + s->timeout)
+        add(line, "ERROR: %d of %d rows did not finish", s->error + s->timeout, s->rows);
+    else if (ran == 0)
+        add(line, "NOTHING RAN: 0 of %d rows", s->rows);
+    else if (exit_code != EXIT_OK)
+        add(line, "INCOMPLETE: %d of %d rows ran", ran, s->rows);
+    else if (s->off) {
+        add(line, "NOT CHECKED: %d of %d rows", s->off, s->rows);
+        return "\033[33m";
+    } else {
+        add(line, "PASS: %d of %d rows", s->pass, s->rows);
+        return "\033[32m";
+    }
+    return "\033[1;31m";
+}
+
+void summary_print(const struct summary *s, FILE *out, int width, bool color, const char *records_dir, double elapsed_s,
+                   int exit_code)
+{
+    struct line line = {0}, end = {0};
+    print_counts(s, out, width);
+    print_ratios(s, out, width);
+    if (isfinite(s->nearest_used)) {
+        struct line nearest = {0};
+        add(&nearest, "nearest its bound: %s", s->nearest);
+        wrap_words(out, width, 0, 2, nearest.text);
+    }
+    print_device(s, out, width);
+    print_clocks(s, out, width);
+    print_sustained(s, out, width);
+    if (records_dir)
+        print_records(records_dir, out, width);
+    const char *paint = verdict(s, exit_code, &line);
+    if (elapsed_s < 9.95)
+        add(&end, "%.1f s, exit %d", elapsed_s, exit_code);
+    else if (elapsed_s < 120)
+        add(&end, "%.0f s, exit %d", elapsed_s, exit_code);
+    else
+        add(&end, "%d min %02d s, exit %d", (int)(elapsed_s / 60), (int)elapsed_s % 60, exit_code);
+    const int gap = width - (int)line.used - (int)end.used;
+    fprintf(out, "%s%s%s%*s%s\n", color ? paint : "", line.text, color ? "\033[0m" : "", gap > 2 ? gap : 2, "",
+            end.text);
+    fflush(out);
+}

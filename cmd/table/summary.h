@@ -1,0 +1,52 @@
+/* What a run's rows add up to, printed under the table: how many were checked, geomeans, the element nearest its bound,
+ * what the device did, where the records are, the verdict. Rows are only read, so a run of any length fits. */
+#ifndef FABENCH_SUMMARY_H
+#define FABENCH_SUMMARY_H
+
+#include "cmd/record/record.h"
+
+enum { SUMMARY_IMPLS_MAX = 32, SUMMARY_DTYPES_MAX = 4 };
+
+/* Sums of logarithms of the ratios of one implementation. */
+struct summary_impl {
+    char name[40];
+    double peer_log_sum, naive_log_sum;
+    int peer_count, naive_count, row_count;
+};
+
+/* The GEMM ceiling of one dtype, first and last value of the run. */
+struct summary_gemm {
+    char dtype[8];
+    double first_tflops, last_tflops;
+};
+
+struct summary {
+    char peer[40];
+    int rows, pass, fail, off, null, oom, unsupported, skipped, error, timeout;
+    char scope[8];
+    struct summary_impl impls[SUMMARY_IMPLS_MAX];
+    int impl_count;
+    /* Nearest its bound among the rows that passed; the peer (rank 1) and naive (2) only where nobody else is. */
+    double nearest_used;
+    int nearest_rank;
+    char nearest[400];
+    double capped_pct, throttled_pct, power_limit_w, temp_low_c, temp_high_c;
+    int64_t capped_q_len, throttled_q_len;
+    double clock_low_mhz, clock_high_mhz;
+    char free_clocks_of[24];      /* the device's bus id where its clocks are free; "" = not to be said */
+    int burst_count;              /* rows of a GPU without a sustained region */
+    int sustained_count, energy_count; /* rows with one; those with both energies */
+    double energy_apart_pct;      /* largest difference of counter and integral, signed */
+    struct summary_gemm gemms[SUMMARY_DTYPES_MAX];
+    int gemm_count;
+};
+
+void summary_begin(struct summary *, const char *peer);
+void summary_add(struct summary *, const struct record_row *);
+void summary_print(const struct summary *, FILE *out, int width, bool color, const char *records_dir, double elapsed_s,
+                   int exit_code);
+
+/* "dk" -> "dK", "lse" -> "LSE": as people write the tensors. */
+const char *summary_tensor_name(const char *name);
+
+#endif

@@ -1,0 +1,635 @@
+/* The terminal table: group headings, rows, and the paragraph under a row that failed its check.
+ *
+ * Rows come one by one, so widths are fixed when a heading is printed. A cell that is wider than its column takes the
+ * room from the padding of the cells behind it, so that one odd number does not break the edge of the whole table.
+ */
+#include "cmd/table/table.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+#include "cmd/base/text.h"
+#include "cmd/base/wrap.h"
+#include "cmd/record/record_column.h"
+#include "cmd/table/summary.h"
+
+enum { WIDTH_MAX = 110, WIDTH_MIN = 40, COLUMNS_MAX = 16, CELL_SIZE = 80, REASON_MIN = 20 };
+
+/* One column of the terminal: `shows` is the record's column it is made from. The column of the highest rank leaves
+ * first where the terminal is narrow; rank 0 stays. */
+struct spec {
+    const char *heading, *shows;
+    int width;
+    bool is_left;
+    int rank;
+    void (*print)(struct table *, const struct record_row *, char *cell);
+};
+
+struct table {
+    FILE *out;
+    int width, gap;
+    bool color, is_verify;
+    char *peer, *convention;
+    const struct spec *columns[COLUMNS_MAX];
+    int widths[COLUMNS_MAX], column_count;
+    char group[400];       /* the heading that is in force */
+    char problem[160];     /* the problem of the last row */
+    bool is_new_problem;   /* this row is the first of its problem: n and b are printed */
+    bool clock_is_printed; /* of this problem; its rows share it */
+    struct summary summary;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(char *cell, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(cell, CELL_SIZE, format, arguments);
+    va_end(arguments);
+}
+
+static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
+
+static const char *lengths(const struct record_row *row, char *text, size_t size)
+{
+    char q[24], kv[24];
+    number_print_count(row->q_len, q, sizeof q);
+    number_print_count(row->kv_len, kv, sizeof kv);
+    snprintf(text, size, row->q_len == row->kv_len ? "%s" : "%sx%s", q, kv);
+    return text;
+}
+
+/* Three significant digits down to a thousandth, so that a CPU's TFLOPS are no row of zeros. */
+static void put_figure(char *cell, double value)
+{
+    if (!isfinite(value))
+        put(cell, "-");
+    else
+        put(cell, "%.*f", value >= 9.995 ? 1 : value >= 0.9995 ? 2 : value >= 0.00995 ? 3 : 4, value);
+}
+
+static void put_ratio(char *cell, double value)
+{
+    if (!isfinite(value))
+        put(cell, "-");
+    else
+        put(cell, "%.*f", value < 99.995 ? 2 : value < 999.95 ? 1 : 0, value);
+}
+
+static void print_n(struct table *t, const struct record_row *row, char *cell)
+{
+    if (t->is_new_problem)
+        lengths(row, cell, CELL_SIZE);
+}
+
+static void print_b(struct table *t, const struct record_row *row, char *cell)
+{
+    if (t->is_new_problem)
+        put(cell, "%lld", (long long)row->batch);
+}
+
+enum { IMPL_COLUMNS = 14 }; /* as wide as the column gets */
+
+static void print_impl(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    text_clean(row->impl, cell, CELL_SIZE);
+    const size_t length = strlen(cell);
+    if (strchr(cell, ':') && length > IMPL_COLUMNS) { /* variants of one implementation differ at the end */
+        memmove(cell + 2, cell + length - (IMPL_COLUMNS - 2), IMPL_COLUMNS - 1);
+        memcpy(cell, "..", 2);
+    }
+}
+
+static void print_ms(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    if (isfinite(row->time_ms))
+        number_print_short(row->time_ms, cell, CELL_SIZE);
+    else
+        put(cell, "-");
+}
+
+static void print_tflops(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    put_figure(cell, row->tflops);
+}
+
+static void print_interval(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    const double half = (row->time_ms_ci_hi - row->time_ms_ci_lo) / 2 / row->time_ms * 100;
+    if (!isfinite(half))
+        put(cell, "-");
+    else if (half > 999)
+        put(cell, ">999%%");
+    else
+        put(cell, "%.*f%%", half < 9.95 ? 1 : 0, half);
+}
+
+static void print_gemm(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    if (isfinite(row->pct_of_gemm))
+        put(cell, "%.*f", row->pct_of_gemm < 9.95 ? 1 : 0, row->pct_of_gemm);
+    else
+        put(cell, "-");
+}
+
+static void print_naive(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    put_ratio(cell, row->speedup_vs_naive);
+}
+
+static void print_peer(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    put_ratio(cell, row->speedup_vs_peer);
+}
+
+static void print_check(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    if (is(row->check, "fail"))
+        put(cell, "FAIL");
+    else
+        put(cell, "%s", row->check[0] ? row->check : "-");
+}
+
+static void print_error(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    if (isnan(row->err_used))
+        put(cell, "-");
+    else if (!(row->err_used < 999))
+        put(cell, ">999 %s", summary_tensor_name(row->err_tensor));
+    else if (row->err_used > 0 && row->err_used < 0.0005)
+        put(cell, "%.0e %s", row->err_used, summary_tensor_name(row->err_tensor));
+    else
+        put(cell, "%.*f %s", row->err_used < 0.0995 ? 3 : row->err_used < 9.995 ? 2 : 0, row->err_used,
+            summary_tensor_name(row->err_tensor));
+}
+
+static void print_clock(struct table *t, const struct record_row *row, char *cell)
+{
+    if (!t->clock_is_printed && isfinite(row->sm_clock_mhz))
+        put(cell, "%.0f", row->sm_clock_mhz);
+}
+
+static void print_capped(struct table *t, const struct record_row *row, char *cell)
+{
+    if (!t->clock_is_printed && isfinite(row->power_capped_pct))
+        put(cell, "%.0f%%", row->power_capped_pct);
+    t->clock_is_printed |= isfinite(row->power_capped_pct) || isfinite(row->sm_clock_mhz);
+}
+
+static void put_mask(const struct record_row *row, char *cell)
+{
+    const char *mask = row->causal == 1 ? "causal" : "full";
+    char left[24] = "-", right[24] = "-";
+    if (row->window_left < 0 && row->window_right < 0) { /* "not measured" is below 0 too */
+        put(cell, "%s", mask);
+        return;
+    }
+    if (row->window_left >= 0)
+        snprintf(left, sizeof left, "%lld", (long long)row->window_left);
+    if (row->window_right >= 0)
+        snprintf(right, sizeof right, "%lld", (long long)row->window_right);
+    put(cell, "%s w%s,%s", mask, left, right);
+}
+
+static void print_shape(struct table *t, const struct record_row *row, char *cell)
+{
+    char q[24], kv[24];
+    (void)t;
+    number_print_count(row->q_len, q, sizeof q);
+    number_print_count(row->kv_len, kv, sizeof kv);
+    put(cell, "%lldx%lld/%lldx%sx%sx%lld%s", (long long)row->batch, (long long)row->q_heads, (long long)row->kv_heads,
+        q, kv, (long long)row->head_dim, is(row->layout, "bhsd") ? " bhsd" : "");
+}
+
+static void print_mask(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    put_mask(row, cell);
+}
+
+static void print_dtype(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    put(cell, "%s", row->dtype);
+}
+
+static void print_dist(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    put(cell, "%s", row->dist);
+}
+
+static void print_mode(struct table *t, const struct record_row *row, char *cell)
+{
+    (void)t;
+    put(cell, "%s", row->mode);
+}
+
+static const struct spec sweep_specs[] = {
+    {"n", "q_len", 4, false, 0, print_n},
+    {"b", "batch", 2, false, 1, print_b},
+    {"impl", "impl", 10, true, 0, print_impl},
+    {"ms", "time_ms", 6, false, 0, print_ms},
+    {"TFLOPS", "tflops", 6, false, 0, print_tflops},
+    {"+-95%", "time_ms_ci_hi", 5, false, 6, print_interval},
+    {"%GEMM", "pct_of_gemm", 5, false, 5, print_gemm},
+    {"x naive", "speedup_vs_naive", 7, false, 4, print_naive},
+    {"x peer", "speedup_vs_peer", 7, false, 3, print_peer},
+    {"check", "check", 5, false, 0, print_check},
+    {"err/bound", "err_used", 9, false, 2, print_error},
+    {"MHz", "sm_clock_mhz", 4, false, 7, print_clock},
+    {"capped", "power_capped_pct", 6, false, 8, print_capped},
+};
+
+static const struct spec verify_specs[] = {
+    {"shape (b hq/hkv q kv d)", "q_len", 22, true, 0, print_shape},
+    {"mask", "causal", 7, true, 0, print_mask},
+    {"dtype", "dtype", 5, true, 0, print_dtype},
+    {"dist", "dist", 8, true, 1, print_dist},
+    {"mode", "mode", 4, true, 0, print_mode},
+    {"impl", "impl", 10, true, 0, print_impl},
+    {"check", "check", 5, false, 0, print_check},
+    {"err/bound", "err_used", 9, false, 2, print_error},
+};
+
+struct table *table_open(FILE *out, int width, bool color, const char *peer, bool verify)
+{
+    struct table *t = xcalloc(1, sizeof *t);
+    t->out = out;
+    t->width = width > WIDTH_MAX ? WIDTH_MAX : width < WIDTH_MIN ? WIDTH_MIN : width;
+    t->color = color;
+    t->is_verify = verify;
+    t->peer = peer ? xstrdup(peer) : NULL;
+    summary_begin(&t->summary, peer);
+    return t;
+}
+
+void table_convention(struct table *t, const char *words)
+{
+    free(t->convention);
+    t->convention = words ? xstrdup(words) : NULL;
+}
+
+void table_clocks(struct table *t, const char *pci_bus_id)
+{
+    snprintf(t->summary.free_clocks_of, sizeof t->summary.free_clocks_of, "%s", pci_bus_id ? pci_bus_id : "");
+}
+
+void table_header_line(struct table *t, const char *line)
+{
+    wrap_words(t->out, t->width, 0, 2, line);
+    fflush(t->out);
+}
+
+/* ---- which columns, how wide ---- */
+
+static int total_width(const struct table *t)
+{
+    int total = 0;
+    for (int i = 0; i < t->column_count; i++)
+        total += t->widths[i] + (i ? t->gap : 0);
+    return total;
+}
+
+static void drop_column(struct table *t, int at)
+{
+    for (int i = at; i + 1 < t->column_count; i++) {
+        t->columns[i] = t->columns[i + 1];
+        t->widths[i] = t->widths[i + 1];
+    }
+    t->column_count--;
+}
+
+/* A column that this device never fills is not shown: no GEMM, clock or cap on a CPU, no clock without NVML. */
+static bool is_empty_here(const struct table *t, const struct spec *spec, const struct record_row *row)
+{
+    const bool has_run = is(row->status, "ok");
+    const bool is_cpu = is(row->arch, "cpu");
+    if (spec->print == print_peer)
+        return !t->peer;
+    if (spec->print == print_gemm)
+        return is_cpu && isnan(row->pct_of_gemm);
+    if (spec->print == print_clock)
+        return isnan(row->sm_clock_mhz) && (is_cpu || has_run);
+    if (spec->print == print_capped)
+        return isnan(row->power_capped_pct) && (is_cpu || has_run);
+    return false;
+}
+
+static const char *heading_of(const struct table *t, const struct spec *spec, char *text, size_t size)
+{
+    if (spec->print == print_peer && strlen(t->peer) <= 8)
+        snprintf(text, size, "x %s", t->peer);
+    else
+        snprintf(text, size, "%s", spec->heading);
+    return text;
+}
+
+static void choose_columns(struct table *t, const struct record_row *row)
+{
+    const struct spec *specs = t->is_verify ? verify_specs : sweep_specs;
+    const int count = (int)(t->is_verify ? sizeof verify_specs / sizeof *specs : sizeof sweep_specs / sizeof *specs);
+    char heading[40];
+    t->gap = 2;
+    t->column_count = 0;
+    for (int i = 0; i < count; i++) {
+        FABENCH_ASSERT(record_column_views(specs[i].shows) & (t->is_verify ? RECORD_VERIFY : RECORD_TABLE),
+                       "column %s is in no terminal view", specs[i].shows);
+        if (is_empty_here(t, &specs[i], row))
+            continue;
+        const int heading_width = (int)strlen(heading_of(t, &specs[i], heading, sizeof heading));
+        t->columns[t->column_count] = &specs[i];
+        t->widths[t->column_count] = specs[i].width > heading_width ? specs[i].width : heading_width;
+        if (specs[i].print == print_n && row->q_len != row->kv_len)
+            t->widths[t->column_count] = 7;
+        t->column_count++;
+    }
+    if (total_width(t) > t->width && t->is_verify)
+        t->gap = 1;
+    while (total_width(t) > t->width) {
+        int leaves = -1;
+        for (int i = 0; i < t->column_count; i++)
+            if (t->columns[i]->rank > 0 && (leaves < 0 || t->columns[i]->rank > t->columns[leaves]->rank))
+                leaves = i;
+        if (leaves < 0)
+            break;
+        drop_column(t, leaves);
+    }
+    for (int i = 0; i < t->column_count; i++)
+        if (t->columns[i]->print == print_impl)
+            for (int spare = t->width - total_width(t); spare > 0 && t->widths[i] < IMPL_COLUMNS; spare--)
+                t->widths[i]++;
+}
+
+/* ---- lines ---- */
+
+static const char *cell_color(const struct table *t, const struct spec *spec, const char *cell)
+{
+    return t->color && spec->print == print_check && is(cell, "FAIL") ? "\033[1;31m" : "";
+}
+
+/* Where each of the first `count` cells begins (-1: it is empty); the column behind the last text. A wide cell pushes
+ * what follows only as far as needed: one space stays between two cells. */
+static int place_cells(const struct table *t, char cells[][CELL_SIZE], int count, int *starts)
+{
+    int end = 0, slot = 0;
+    for (int i = 0; i < count; i++) {
+        const int length = wrap_columns(cells[i]);
+        slot += i ? t->gap : 0;
+        const int wanted = t->columns[i]->is_left ? slot : slot + t->widths[i] - length;
+        const int least = end ? end + 1 : 0;
+        starts[i] = length ? (wanted > least ? wanted : least) : -1;
+        end = length ? starts[i] + length : end;
+        slot += t->widths[i];
+    }
+    return end;
+}
+
+/* The column behind the last cell, at most `limit`: where not even closing up helps, the longest word is cut. */
+static int print_cells(struct table *t, char cells[][CELL_SIZE], int count, int limit)
+{
+    int starts[COLUMNS_MAX], column = 0, end;
+    while ((end = place_cells(t, cells, count, starts)) > limit) {
+        int longest = -1;
+        for (int i = 0; i < count; i++)
+            if (t->columns[i]->is_left && (longest < 0 || wrap_columns(cells[i]) > wrap_columns(cells[longest])))
+                longest = i;
+        if (longest < 0 || wrap_columns(cells[longest]) <= 8)
+            break;
+        const int cut = wrap_columns(cells[longest]) - (end - limit);
+        wrap_shorten(cells[longest], cut < 8 ? 8 : cut);
+    }
+    for (int i = 0; i < count; i++) {
+        const char *paint = cell_color(t, t->columns[i], cells[i]);
+        if (starts[i] < 0)
+            continue;
+        fprintf(t->out, "%*s%s%s%s", starts[i] - column, "", paint, cells[i], *paint ? "\033[0m" : "");
+        column = starts[i] + wrap_columns(cells[i]);
+    }
+    return end;
+}
+
+static void print_headings(struct table *t)
+{
+    char cells[COLUMNS_MAX][CELL_SIZE];
+    for (int i = 0; i < t->column_count; i++)
+        heading_of(t, t->columns[i], cells[i], CELL_SIZE);
+    print_cells(t, cells, t->column_count, t->width);
+    fputc('\n', t->out);
+}
+
+static const char *dist_words(const char *dist)
+{
+    return is(dist, "normal") ? "N(0,1)" : is(dist, "uniform") ? "U(-1,1)" : dist;
+}
+
+/* What all rows of a group share. A change of any of it begins a new group. */
+static void describe_group(const struct table *t, const struct record_row *row, char *text, size_t size)
+{
+    char mask[CELL_SIZE], heads[80];
+    put_mask(row, mask);
+    if (row->q_heads == row->kv_heads)
+        snprintf(heads, sizeof heads, "%lld head%s", (long long)row->q_heads, row->q_heads == 1 ? "" : "s");
+    else
+        snprintf(heads, sizeof heads, "%lld/%lld heads", (long long)row->q_heads, (long long)row->kv_heads);
+    snprintf(text, size, "%s %s d=%lld %s%s%s, %s%s%s%s%s%s%s, burst", row->mode, mask, (long long)row->head_dim,
+             row->dtype, t->convention ? ", " : "", t->convention ? t->convention : "", heads,
+             row->l2[0] ? ", L2 " : "", row->l2, is(row->layout, "bhsd") ? ", bhsd" : "", row->dist[0] ? ", " : "",
+             dist_words(row->dist), row->dropout > 0 ? ", dropout" : "");
+}
+
+static void begin_group(struct table *t, const struct record_row *row)
+{
+    char group[sizeof t->group], text[sizeof t->group + 64], gemm[64] = "";
+    describe_group(t, row, group, sizeof group);
+    if (is(group, t->group))
+        return;
+    if (t->group[0])
+        fputc('\n', t->out);
+    memcpy(t->group, group, sizeof t->group);
+    t->problem[0] = '\0';
+    if (isfinite(row->gemm_tflops))
+        snprintf(gemm, sizeof gemm, " | GEMM %s %.0f TFLOPS", row->dtype, row->gemm_tflops);
+    snprintf(text, sizeof text, "%s%s", group, gemm);
+    wrap_words(t->out, t->width, 0, 2, text);
+    choose_columns(t, row);
+    print_headings(t);
+}
+
+/* In place of its numbers, a row that did not run says why. */
+static void print_reason(struct table *t, const struct record_row *row, char cells[][CELL_SIZE])
+{
+    char text[sizeof row->reason + 32], reason[sizeof row->reason];
+    int count = 0, slot = 0;
+    while (count < t->column_count && t->columns[count]->print != print_impl)
+        slot += t->widths[count++] + t->gap;
+    slot += t->widths[count++] + t->gap;
+    const int column = print_cells(t, cells, count, t->width - REASON_MIN);
+    const int padding = slot > column ? slot - column : 1;
+    text_clean(row->reason, reason, sizeof reason);
+    snprintf(text, sizeof text, "%s%s%s", row->status, reason[0] ? ": " : "", reason);
+    wrap_shorten(text, t->width - column - padding);
+    fprintf(t->out, "%*s%s%s%s\n", padding, "", t->color ? "\033[33m" : "", text, t->color ? "\033[0m" : "");
+}
+
+/* ---- failures ---- */
+
+static void print_failure_head(struct table *t, const struct record_row *row)
+{
+    char text[600], mask[CELL_SIZE], n[64];
+    const char *separator = " ";
+    put_mask(row, mask);
+    int used = snprintf(text, sizeof text, "FAIL %s %s %s d%lld n=%s %s:", row->impl, row->mode, mask,
+                        (long long)row->head_dim, lengths(row, n, sizeof n), row->dtype);
+    for (int wanted_pass = 0; wanted_pass < 2; wanted_pass++)
+        for (int i = 0; i < row->tensor_count; i++) {
+            const struct record_tensor *tensor = &row->tensors[i];
+            const bool passed = tensor->used <= 1;
+            if (passed != (wanted_pass == 1) || used >= (int)sizeof text)
+                continue;
+            used += snprintf(text + used, sizeof text - (size_t)used, "%s%s %s", separator, tensor->name,
+                             passed ? "" : "fails");
+            if (passed && used < (int)sizeof text)
+                used += snprintf(text + used, sizeof text - (size_t)used, "%.2f of its bound", tensor->used);
+            separator = ", ";
+        }
+    wrap_words(t->out, t->width, 0, 2, text);
+}
+
+static void print_failing_tensor(struct table *t, const struct record_tensor *tensor)
+{
+    char text[sizeof tensor->failure + 16];
+    text_clean(strncmp(tensor->failure, "FAIL ", 5) == 0 ? tensor->failure + 5 : tensor->failure, text,
+                      sizeof text);
+    wrap_words(t->out, t->width, 2, 4, text[0] ? text : tensor->name);
+    if (!isfinite(tensor->rel_rms_err) || !isfinite(tensor->rel_rms_bound))
+        return;
+    int used = snprintf(text, sizeof text, "%s: rel. RMS %.2g, bound %.2g", tensor->name, tensor->rel_rms_err,
+                        tensor->rel_rms_bound);
+    if (isfinite(tensor->block_rms_err))
+        snprintf(text + used, sizeof text - (size_t)used, "; worst 64 rows %.2g, bound %.2g", tensor->block_rms_err,
+                 2 * tensor->rel_rms_bound);
+    wrap_words(t->out, t->width, 2, 4, text);
+}
+
+static void print_failure(struct table *t, const struct record_row *row)
+{
+    char text[sizeof row->repro + 16];
+    print_failure_head(t, row);
+    for (int i = 0; i < row->tensor_count; i++)
+        if (!(row->tensors[i].used <= 1) || row->tensors[i].failure[0])
+            print_failing_tensor(t, &row->tensors[i]);
+    text_clean(row->reason, text, sizeof text);
+    if (text[0])
+        wrap_words(t->out, t->width, 2, 4, text);
+    if (isfinite(row->time_ms)) {
+        char ms[40];
+        snprintf(text, sizeof text, "%s ms is kept, TFLOPS withheld.%s",
+                 number_print_short(row->time_ms, ms, sizeof ms),
+                 row->repro[0] ? " Again, with the tensors as .npy:" : "");
+        wrap_words(t->out, t->width, 2, 4, text);
+    } else if (row->repro[0]) {
+        fprintf(t->out, "  Again, with the tensors as .npy:\n");
+    }
+    if (row->repro[0]) {
+        snprintf(text, sizeof text, "%s --dump bad/", row->repro);
+        wrap_command(t->out, t->width, 2, text);
+    }
+}
+
+/* --verbose: where the time of a multi-pass implementation goes, from one launch with a time stamp at each pass. */
+static void print_passes(struct table *t, const struct record_row *row)
+{
+    char text[256];
+    int used = snprintf(text, sizeof text, "%s:", row->impl);
+    for (int i = 0; i < row->pass_count && used < (int)sizeof text; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s %s %.3g ms", i ? "," : "", row->passes[i].name,
+                         row->passes[i].time_ms);
+    wrap_words(t->out, t->width, 10, 12, text);
+}
+
+/* What the implementation did in its own region, below its burst figures and compared with them. */
+static void print_sustained(struct table *t, const struct record_row *row)
+{
+    char text[256];
+    int used = snprintf(text, sizeof text, "sustained %.*f s:", row->sustain_s < 9.95 ? 1 : 0, row->sustain_s);
+#define ADD(value, ...)                                                                                                \
+    if (isfinite(value) && used < (int)sizeof text)                                                                    \
+    used += snprintf(text + used, sizeof text - (size_t)used, __VA_ARGS__)
+    char tflops[CELL_SIZE];
+    put_figure(tflops, row->tflops_sustained);
+    ADD(row->tflops_sustained, " %s TFLOPS", tflops);
+    ADD(100 * (row->tflops_sustained / row->tflops - 1), " (%+.1f%%)",
+        100 * (row->tflops_sustained / row->tflops - 1));
+    ADD(row->power_w, ", %.0f W", row->power_w);
+    ADD(row->energy_j, ", %.3g J/pass", row->energy_j);
+    ADD(row->tflops_per_w, ", %.2f TFLOPS/W", row->tflops_per_w);
+    ADD(row->sustain_sm_clock_mhz, ", %.0f MHz", row->sustain_sm_clock_mhz);
+    ADD(row->sustain_power_capped_pct, ", capped %.0f%%", row->sustain_power_capped_pct);
+    ADD(row->sustain_throttled_pct > 0 ? row->sustain_throttled_pct : NAN, ", throttled %.0f%%",
+        row->sustain_throttled_pct);
+    ADD(row->sustain_temp_c, ", %.0f C", row->sustain_temp_c);
+    if (!isfinite(row->power_w) && used < (int)sizeof text)
+        snprintf(text + used, sizeof text - (size_t)used, ", no power figures");
+#undef ADD
+    wrap_words(t->out, t->width, 10, 12, text);
+}
+
+void table_row(struct table *t, const struct record_row *row)
+{
+    char cells[COLUMNS_MAX][CELL_SIZE], problem[sizeof t->problem];
+    if (!t->is_verify)
+        begin_group(t, row);
+    else if (t->column_count == 0) {
+        choose_columns(t, row);
+        print_headings(t);
+    }
+    snprintf(problem, sizeof problem, "%lld %lld %lld", (long long)row->batch, (long long)row->q_len,
+             (long long)row->kv_len);
+    t->is_new_problem = !is(problem, t->problem);
+    if (t->is_new_problem)
+        t->clock_is_printed = false;
+    snprintf(t->problem, sizeof t->problem, "%s", problem);
+    const bool has_run = is(row->status, "ok");
+    for (int i = 0; i < t->column_count; i++) {
+        cells[i][0] = '\0';
+        if (has_run || t->columns[i]->is_left || t->columns[i]->print == print_n || t->columns[i]->print == print_b)
+            t->columns[i]->print(t, row, cells[i]);
+        if (t->columns[i]->print == print_impl)
+            wrap_shorten(cells[i], t->widths[i]);
+    }
+    if (has_run) {
+        print_cells(t, cells, t->column_count, t->width);
+        fputc('\n', t->out);
+    } else {
+        print_reason(t, row, cells);
+    }
+    if (row->pass_count)
+        print_passes(t, row);
+    if (isfinite(row->sustain_s))
+        print_sustained(t, row);
+    if (is(row->check, "fail"))
+        print_failure(t, row);
+    fflush(t->out);
+    summary_add(&t->summary, row);
+}
+
+void table_close(struct table *t, const char *records_dir, double elapsed_s, int exit_code)
+{
+    summary_print(&t->summary, t->out, t->width, t->color, records_dir, elapsed_s, exit_code);
+    free(t->peer);
+    free(t->convention);
+    free(t);
+}

@@ -1,0 +1,125 @@
+/* Plain checks; nothing here calls CUDA. */
+#include "kernels/common/checks.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { VECTOR_BYTES = 16 };
+
+enum attn_status attn_fail(struct attn_message *why, enum attn_status status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(why->text, sizeof why->text, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static enum attn_status check_shape(const struct attn_problem *p, struct attn_message *why)
+{
+    if (p->batch < 1 || p->q_heads < 1 || p->kv_heads < 1 || p->q_len < 1 || p->kv_len < 1 || p->q_len > INT32_MAX
+        || p->kv_len > INT32_MAX || p->batch > INT32_MAX || p->q_heads > INT32_MAX)
+        return attn_fail(why, ATTN_UNSUPPORTED, "batch, heads and lengths must be from 1 to 2147483647");
+    if (p->q_heads % p->kv_heads != 0)
+        return attn_fail(why, ATTN_UNSUPPORTED, "kv_heads %lld does not divide q_heads %lld",
+                               (long long)p->kv_heads, (long long)p->q_heads);
+    if (p->head_dim != 64 && p->head_dim != 128)
+        return attn_fail(why, ATTN_UNSUPPORTED, "head_dim %lld: takes 64 and 128", (long long)p->head_dim);
+    return ATTN_OK;
+}
+
+enum attn_status attn_check_request(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const enum attn_status status = check_shape(p, why);
+
+    if (status != ATTN_OK)
+        return status;
+    if (request->device->platform != ATTN_CUDA)
+        return attn_fail(why, ATTN_UNSUPPORTED, "runs on CUDA devices only");
+    if (p->dtype != ATTN_FP16 && p->dtype != ATTN_BF16)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes fp16 and bf16 only");
+    if (p->window_left >= 0 || p->window_right >= 0)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes no window (left %lld, right %lld)",
+                               (long long)p->window_left, (long long)p->window_right);
+    if (p->dropout != 0.0f)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes no dropout (%g)", (double)p->dropout);
+    if (!(p->scale > 0.0f) || !isfinite(p->scale))
+        return attn_fail(why, ATTN_UNSUPPORTED, "scale %g: takes finite scales above 0", (double)p->scale);
+    return ATTN_OK;
+}
+
+/* A dimension of length 1 is never stepped over, so its stride does not matter. */
+static bool is_aligned(const struct attn_tensor *t, int64_t batch, int64_t heads, int64_t len)
+{
+    const int64_t elements = VECTOR_BYTES / 2;
+
+    return (uintptr_t)t->data % VECTOR_BYTES == 0 && (batch == 1 || t->stride_batch % elements == 0)
+           && (heads == 1 || t->stride_head % elements == 0) && (len == 1 || t->stride_row % elements == 0);
+}
+
+enum attn_status attn_check_tensors(const struct attn_request *request, const struct attn_tensors *tensors,
+                                          struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const struct {
+        const char *name;
+        const struct attn_tensor *tensor;
+        bool is_kv, is_backward;
+    } used[] = {
+        {"q", &tensors->q, false, false},  {"k", &tensors->k, true, false},   {"v", &tensors->v, true, false},
+        {"o", &tensors->o, false, false},  {"dout", &tensors->dout, false, true},
+        {"dq", &tensors->dq, false, true}, {"dk", &tensors->dk, true, true},  {"dv", &tensors->dv, true, true},
+    };
+
+    for (size_t i = 0; i < sizeof used / sizeof used[0]; ++i) {
+        if (used[i].is_backward && request->mode == ATTN_FWD)
+            continue;
+        if (used[i].tensor->data == NULL)
+            return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s is missing", used[i].name);
+        if (!is_aligned(used[i].tensor, p->batch, used[i].is_kv ? p->kv_heads : p->q_heads,
+                        used[i].is_kv ? p->kv_len : p->q_len))
+            return attn_fail(why, ATTN_UNSUPPORTED,
+                                   "tensor %s: its pointer and strides must be multiples of %d bytes", used[i].name,
+                                   VECTOR_BYTES);
+    }
+    if (tensors->lse == NULL || (uintptr_t)tensors->lse % sizeof(float) != 0)
+        return attn_fail(why, ATTN_UNSUPPORTED, "lse is missing or not on a 4-byte boundary");
+    return ATTN_OK;
+}
+
+enum attn_status attn_check_grid(int64_t row_tiles, int64_t heads, int64_t batch, struct attn_message *why)
+{
+    if (heads > INT32_MAX / batch || row_tiles > INT32_MAX / (heads * batch))
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                               "%lld row tiles x %lld heads x batch %lld are more than 2147483647 blocks",
+                               (long long)row_tiles, (long long)heads, (long long)batch);
+    return ATTN_OK;
+}
+
+enum attn_status attn_check_run(const struct attn_direction *direction, const struct attn_request *request,
+                                const struct attn_tensors *tensors, const struct attn_run *run,
+                                struct attn_message *why)
+{
+    const enum attn_status status = attn_check_tensors(request, tensors, why);
+    const size_t needed = direction->workspace_bytes(request);
+
+    if (status != ATTN_OK)
+        return status;
+    if (run->workspace_bytes < needed)
+        return attn_fail(why, ATTN_ERROR, "workspace of %zu bytes where %zu are needed", run->workspace_bytes, needed);
+    return ATTN_OK;
+}
+
+void attn_join_variants(struct attn_variant *joined, size_t rows, const struct attn_variant *first,
+                        const struct attn_variant *second)
+{
+    size_t count = 0;
+
+    for (; first->name != NULL && count + 1 < rows; ++first)
+        joined[count++] = *first;
+    for (; second->name != NULL && count + 1 < rows; ++second)
+        joined[count++] = *second;
+}

@@ -1,0 +1,194 @@
+/* Inputs on the host: quantile tables, 16-bit conversions and the strided fill. Portable C only, because the same seed
+ * has to give the same bits on every machine: the tables are computed in double and rounded once, and an element is one
+ * table entry times an exact or once rounded gain. tests/unit/reference/test_fill.c pins the hash of the normal table. */
+#include "reference/harness/fill.h"
+
+#include <math.h>
+#include <string.h>
+
+static double polynomial(const double *c, double x)
+{
+    double sum = c[7];
+    for (int i = 6; i >= 0; i--)
+        sum = sum * x + c[i];
+    return sum;
+}
+
+/* The quantile of N(0, 1) at p in [exp(-25), 1/2], by the rational approximations of algorithm AS 241, PPND16
+ * (Wichura 1988): relative error about 1e-16. The table's smallest p is 2^-17, so that algorithm's far tail has no use
+ * here. */
+static double normal_quantile(double p)
+{
+    static const double central_p[8] = {3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
+                                        1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
+                                        3.3430575583588128105e4, 2.5090809287301226727e3};
+    static const double central_q[8] = {1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3,
+                                        2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4,
+                                        5.2264952788528545610e3};
+    static const double tail_p[8] = {1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
+                                     3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
+                                     2.27238449892691845833e-2, 7.74545014278341407640e-4};
+    static const double tail_q[8] = {1.0, 2.05319162663775882187e0, 1.67638483018380384940e0,
+                                     6.89767334985100004550e-1, 1.48103976427480074590e-1, 1.51986665636164571966e-2,
+                                     5.47593808499534494600e-4, 1.05075007164441684324e-9};
+    const double q = p - 0.5;
+    if (q >= -0.425) {
+        const double r = 0.180625 - q * q;
+        return q * (polynomial(central_p, r) / polynomial(central_q, r));
+    }
+    const double r = sqrt(-log(p)) - 1.6;
+    return -(polynomial(tail_p, r) / polynomial(tail_q, r));
+}
+
+static void fill_normal(float *table)
+{
+    /* The two halves mirror each other exactly, so the table's mean is exactly zero. */
+    for (int i = 0; i < FILL_TABLE_SIZE / 2; i++) {
+        const float x = (float)normal_quantile((i + 0.5) / FILL_TABLE_SIZE);
+        table[i] = x;
+        table[FILL_TABLE_SIZE - 1 - i] = -x;
+    }
+}
+
+static void fill_with(float *table, float value)
+{
+    for (int i = 0; i < FILL_TABLE_SIZE; i++)
+        table[i] = value;
+}
+
+void fill_table(enum fill_dist dist, enum fill_tensor tensor, float *table, float *gain)
+{
+    *gain = 1.0f;
+    switch (dist) {
+    case FILL_UNIFORM:
+        for (int i = 0; i < FILL_TABLE_SIZE; i++)
+            table[i] = (float)i / 32768.0f - 1.0f;
+        return;
+    case FILL_ZEROS:
+        fill_with(table, 0.0f);
+        return;
+    case FILL_CONSTANT:
+        if (tensor == FILL_V) {
+            fill_with(table, 1.0f);
+            return;
+        }
+        break;
+    case FILL_SHARP:
+        *gain = tensor == FILL_Q ? 8.0f : 1.0f;
+        break;
+    case FILL_HUGE:
+        *gain = tensor == FILL_Q ? 256.0f : 1.0f;
+        break;
+    case FILL_TINY:
+        *gain = 0x1p-20f;
+        break;
+    case FILL_NORMAL:
+    case FILL_PEAK:
+        break;
+    }
+    fill_normal(table);
+}
+
+void fill_tensor_host(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,
+                      int64_t head_dim, uint64_t seed, enum fill_tensor id, const float *table, float gain)
+{
+    uint64_t index = 0;
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t row = 0; row < len; row++) {
+                const int64_t at = b * tensor.stride_batch + h * tensor.stride_head + row * tensor.stride_row;
+                for (int64_t col = 0; col < head_dim; col++, index++)
+                    fill_store(tensor.data, dtype, at + col, gain * table[fill_random16(seed, (uint32_t)id, index)]);
+            }
+}
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* bits >> shift, rounded to nearest even. */
+static uint32_t shift_to_even(uint32_t bits, int shift)
+{
+    const uint32_t half = (1u << (shift - 1)) - 1;
+    return (bits + half + ((bits >> shift) & 1)) >> shift;
+}
+
+uint16_t fill_to_fp16(float value)
+{
+    const uint32_t bits = bits_of(value);
+    const uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) /* a NaN keeps its upper payload and becomes quiet */
+        return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+    if (magnitude >= 0x47800000u) /* 2^16 and above, infinity included; 65520 to 2^16 round up to infinity below */
+        return (uint16_t)(sign | 0x7c00u);
+    if (magnitude >= 0x38800000u) /* 2^-14 and above: normal; the carry may run into the exponent, as it should */
+        return (uint16_t)(sign | shift_to_even(magnitude - (112u << 23), 13));
+    if (magnitude < 0x33000000u) /* below 2^-25, half of the smallest denormal */
+        return (uint16_t)sign;
+    const int exponent = (int)(magnitude >> 23);
+    const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+    return (uint16_t)(sign | shift_to_even(mantissa, 126 - exponent));
+}
+
+float fill_from_fp16(uint16_t value)
+{
+    const uint32_t sign = (uint32_t)(value & 0x8000u) << 16, exponent = (value >> 10) & 31u, mantissa = value & 0x3ffu;
+    if (exponent == 31)
+        return float_of(sign | 0x7f800000u | (mantissa << 13));
+    if (exponent == 0) {
+        const float magnitude = (float)mantissa * 0x1p-24f;
+        return sign ? -magnitude : magnitude;
+    }
+    return float_of(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+}
+
+uint16_t fill_to_bf16(float value)
+{
+    const uint32_t bits = bits_of(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((bits >> 16) | 0x40u);
+    return (uint16_t)shift_to_even(bits, 16);
+}
+
+float fill_from_bf16(uint16_t value)
+{
+    return float_of((uint32_t)value << 16);
+}
+
+float fill_load(const void *data, enum attn_dtype dtype, int64_t index)
+{
+    switch (dtype) {
+    case ATTN_FP16:
+        return fill_from_fp16(((const uint16_t *)data)[index]);
+    case ATTN_BF16:
+        return fill_from_bf16(((const uint16_t *)data)[index]);
+    case ATTN_FP32:
+        break;
+    }
+    return ((const float *)data)[index];
+}
+
+void fill_store(void *data, enum attn_dtype dtype, int64_t index, float value)
+{
+    switch (dtype) {
+    case ATTN_FP16:
+        ((uint16_t *)data)[index] = fill_to_fp16(value);
+        return;
+    case ATTN_BF16:
+        ((uint16_t *)data)[index] = fill_to_bf16(value);
+        return;
+    case ATTN_FP32:
+        break;
+    }
+    ((float *)data)[index] = value;
+}

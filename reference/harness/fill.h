@@ -1,0 +1,59 @@
+/* Inputs: what element i of tensor t is, from the seed alone, the same bits on every machine and device. */
+#ifndef FABENCH_FILL_H
+#define FABENCH_FILL_H
+
+#include "kernels/attention.h"
+
+enum { FILL_TABLE_SIZE = 65536 };
+
+/* Distributions of --dist. The first three are the user's; the rest are the hard inputs of `verify`. */
+enum fill_dist {
+    FILL_NORMAL,   /* N(0, 1) by its quantiles at (i + 1/2) / 65536 */
+    FILL_UNIFORM,  /* uniform in [-1, 1) */
+    FILL_ZEROS,
+    FILL_SHARP,    /* normal, Q times 8: a few keys win */
+    FILL_HUGE,     /* normal, Q times 256: one key wins, logits far outside exp's range */
+    FILL_CONSTANT, /* normal, but V is 1 in every row: dQ and dK are exactly 0 */
+    FILL_TINY,     /* normal times 2^-20: 16-bit denormals */
+    FILL_PEAK      /* normal, but Q's rows are 64 times the key on their diagonal (cmd/device/buffers.c plants them): one key
+                      wins by hundreds in every row, so that even S rounded to 16 bits says which */
+};
+
+/* Which tensor; part of the counter. */
+enum fill_tensor { FILL_Q = 1, FILL_K = 2, FILL_V = 3, FILL_DO = 4, FILL_GEMM = 5 };
+
+/* 16 uniform bits for element `index` of tensor `tensor_id`: splitmix64's finaliser (Steele, Lea, Flood 2014, fig. 16)
+ * over the mixed counter, top 16 bits. The same expression in C and CUDA. */
+#if defined(__CUDACC__)
+#define FILL_FUNCTION static __host__ __device__ __forceinline__
+#else
+#define FILL_FUNCTION static inline
+#endif
+FILL_FUNCTION uint32_t fill_random16(uint64_t seed, uint32_t tensor_id, uint64_t index)
+{
+    uint64_t z = index * 0x9E3779B97F4A7C15ull + seed * 0xD1B54A32D192ED03ull + (uint64_t)tensor_id * 0x8CB92BA72F3D8DD7ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return (uint32_t)((z ^ (z >> 31)) >> 48);
+}
+
+#ifndef __cplusplus
+/* The quantile table of a distribution (normal for all but uniform, zeros and constant's V) and the gain that
+ * multiplies it, for one tensor. table: FILL_TABLE_SIZE floats. */
+void fill_table(enum fill_dist, enum fill_tensor, float *table, float *gain);
+
+/* Host fill of one tensor [batch, heads, len, head_dim], any dtype, any strides. */
+void fill_tensor_host(struct attn_tensor, enum attn_dtype, int64_t batch, int64_t heads, int64_t len, int64_t head_dim,
+                      uint64_t seed, enum fill_tensor, const float *table, float gain);
+
+/* Round to nearest even to 16 bits and back; NaN stays NaN, overflow goes to infinity. */
+uint16_t fill_to_fp16(float);
+uint16_t fill_to_bf16(float);
+float fill_from_fp16(uint16_t);
+float fill_from_bf16(uint16_t);
+
+/* Element access for any dtype. */
+float fill_load(const void *data, enum attn_dtype, int64_t index);
+void fill_store(void *data, enum attn_dtype, int64_t index, float value);
+#endif
+#endif

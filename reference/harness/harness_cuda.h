@@ -1,0 +1,57 @@
+/* The harness' own CUDA kernels and ceilings behind plain C functions. Every function enqueues on `stream`
+ * (cudaStream_t), allocates nothing unless it says so, waits for nothing, and returns a cudaError_t as int. */
+#ifndef FABENCH_HARNESS_CUDA_H
+#define FABENCH_HARNESS_CUDA_H
+
+#include "kernels/attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Element (b, h, row, col) of tensor number `tensor_id` becomes
+ *     gain * quantile_table[random16(seed, tensor_id, index)]
+ * rounded to nearest even in `dtype`, index = ((b * heads + h) * len + row) * head_dim + col. random16 and the table
+ * are reference/harness/fill.h's, so that the same seed makes the same bits on the CPU and on every device.
+ * quantile_table: 65536 floats in device memory. */
+int harness_fill(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,
+                 int64_t head_dim, uint64_t seed, uint32_t tensor_id, float gain, const float *quantile_table,
+                 void *stream);
+
+/* Rounds a contiguous fp32 [batch, heads, len, head_dim] into a strided tensor. */
+int harness_round(const float *from, struct attn_tensor to, enum attn_dtype dtype, int64_t batch, int64_t heads,
+                  int64_t len, int64_t head_dim, void *stream);
+
+/* Writes the 32-bit pattern over the whole buffer (a tail of less than 4 bytes gets the pattern's first bytes). */
+int harness_pattern(void *buffer, size_t bytes, uint32_t pattern, void *stream);
+
+/* Adds to *mismatches (device memory, zeroed by the caller) the number of 32-bit words that differ from the pattern. */
+int harness_count_mismatch(const void *buffer, size_t bytes, uint32_t pattern, unsigned long long *mismatches,
+                           void *stream);
+
+/* Adds to *hash (device memory, zeroed by the caller) a value that depends on every bit and its position in the
+ * tensor, not on the order of summation. element_bytes is 2 or 4. */
+int harness_hash(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
+                 int64_t head_dim, unsigned long long *hash, void *stream);
+
+/* The stream gate: a one-thread kernel that spins until *open (host-mapped memory, volatile) is non-zero, or until
+ * limit_ns of %globaltimer have passed; then it writes 1 to *timed_out (host-mapped) so that the caller can tell.
+ * Misuse: whoever enqueues it must open it; a debugger that stops the host makes it run into its limit. */
+int harness_gate(volatile int *open_device, volatile int *timed_out_device, uint64_t limit_ns, void *stream);
+
+/* Reads and writes the whole buffer, so that nothing else is left in an L2 of half its size. */
+int harness_flush_l2(void *buffer, size_t bytes, void *stream);
+
+/* The GEMM ceiling: C = A B, 8192^3, 16-bit inputs and output (or fp32 without TF32), fp32 accumulation, through
+ * cuBLAS, normal data. create allocates its handle, matrices and workspace on the current device and fills them;
+ * NULL with the reason on failure. */
+struct harness_gemm;
+struct harness_gemm *harness_gemm_create(enum attn_dtype dtype, const float *quantile_table, struct attn_message *why);
+enum attn_status harness_gemm_launch(struct harness_gemm *, void *stream, struct attn_message *why);
+double harness_gemm_flops(const struct harness_gemm *); /* 2 * 8192^3 */
+void harness_gemm_destroy(struct harness_gemm *);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,49 @@
+/* `null` computes nothing: its row is what the harness itself costs per sample. It accepts every problem and promises
+ * nothing; what it leaves in the outputs is whatever was there. On CUDA its launch enqueues nothing, so the two events
+ * around a sample stand next to each other in the stream. */
+#include "reference/harness/null_impl.h"
+
+static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
+{
+    (void)request;
+    (void)why;
+    return ATTN_OK;
+}
+
+static size_t workspace_bytes(const struct attn_request *request)
+{
+    (void)request;
+    return 0;
+}
+
+static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                               const struct attn_run *run, struct attn_message *why)
+{
+    (void)request;
+    (void)tensors;
+    (void)run;
+    (void)why;
+    return ATTN_OK;
+}
+
+const struct attn_impl attn_null_cpu = {
+    .abi = ATTN_ABI,
+    .name = "null",
+    .summary = "computes nothing: the harness' own overhead",
+    .platform = ATTN_CPU,
+    .accepts = accepts,
+    .workspace_bytes = workspace_bytes,
+    .launch = launch,
+};
+
+#ifdef FABENCH_WITH_CUDA
+const struct attn_impl attn_null_cuda = {
+    .abi = ATTN_ABI,
+    .name = "null",
+    .summary = "computes nothing: the harness' own overhead",
+    .platform = ATTN_CUDA,
+    .accepts = accepts,
+    .workspace_bytes = workspace_bytes,
+    .launch = launch,
+};
+#endif

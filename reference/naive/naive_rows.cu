@@ -1,0 +1,344 @@
+/* The row kernels of naive, see naive_rows.h.
+ *
+ * A row is held in the registers of THREADS threads, VECTORS 16-byte vectors each, so that it is read once and written
+ * once; thread t has vectors t, t + THREADS, ... With THREADS = 32 a block of four warps works on four rows, else the
+ * block works on one. Rows too long for the table are read twice. */
+#include "reference/naive/naive_rows.h"
+
+#include "kernels/device/exp2.cuh"
+#include "kernels/device/pack.cuh"
+#include "reference/rows.cuh"
+#include "reference/status.h"
+
+/* What the kernels know of a matrix. */
+struct matrix_shape {
+    int64_t rows, pitch;
+    struct key_mask mask;
+};
+
+template <typename T> struct vector_of {
+    enum { COUNT = 16 / sizeof(T) };
+};
+
+template <typename T> union vector_bits {
+    uint4 bits;
+    T element[vector_of<T>::COUNT];
+    __device__ vector_bits() : bits(make_uint4(0, 0, 0, 0)) {}
+};
+
+enum { WARP_ROW_BLOCK = 128, LONG_ROW_THREADS = 1024 };
+
+/* Threads of a block, and how many blocks a multiprocessor should hold: 1024 threads, so 64 registers each. */
+static constexpr int block_threads(int row_threads) { return row_threads == 32 ? WARP_ROW_BLOCK : row_threads; }
+static constexpr int row_occupancy(int row_threads) { return 1024 / block_threads(row_threads); }
+
+template <bool MAXIMUM> __device__ __forceinline__ float warp_reduce(float x)
+{
+    for (int lane = 16; lane > 0; lane >>= 1) {
+        const float other = __shfl_xor_sync(0xffffffffu, x, lane);
+        x = MAXIMUM ? fmaxf(x, other) : x + other;
+    }
+    return x;
+}
+
+/* Two sums over the threads of a row, the same in all of them. `shared` has a slot per warp. */
+template <int THREADS> __device__ __forceinline__ void sum_over_row(float *a, float *b, float2 *shared)
+{
+    *a = warp_reduce<false>(*a);
+    *b = warp_reduce<false>(*b);
+    if (THREADS == 32)
+        return;
+    __syncthreads(); /* the slots may still be read for the previous row */
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = make_float2(*a, *b);
+    __syncthreads();
+    const int lane = threadIdx.x % 32;
+    const float2 part = lane < THREADS / 32 ? shared[lane] : make_float2(0, 0);
+    *a = warp_reduce<false>(part.x);
+    *b = warp_reduce<false>(part.y);
+}
+
+/* A row, how many of its keys are visible, and this thread's number among the row's. */
+struct row_place {
+    int64_t row, visible;
+    int thread;
+};
+
+template <int THREADS> __device__ __forceinline__ row_place place_of(const struct matrix_shape &shape, int64_t block)
+{
+    row_place place;
+    place.thread = threadIdx.x % THREADS;
+    place.row = block * (THREADS == 32 ? WARP_ROW_BLOCK / 32 : 1) + threadIdx.x / THREADS;
+    int64_t first, end;
+    const int64_t head = quotient(place.row, shape.mask.q_len);
+    visible_keys(shape.mask, place.row - head * shape.mask.q_len, &first, &end);
+    place.visible = end > 0 ? end : 0;
+    return place;
+}
+
+template <int THREADS> __device__ __forceinline__ int64_t row_blocks(int64_t rows)
+{
+    const int64_t per_block = THREADS == 32 ? WARP_ROW_BLOCK / 32 : 1;
+    return (rows + per_block - 1) / per_block;
+}
+
+/* 2^((x - maximum) log2 e). In one multiply-add where x has 16 bits: its rounding, 2^-24 of the largest logit, is far
+ * below that of x. */
+template <typename T> __device__ __forceinline__ float softmax_weight(float x, float maximum)
+{
+    constexpr float LOG2E = 1.4426950408889634f;
+    return device::exp2_approx(sizeof(T) == 2 ? fmaf(x, LOG2E, -maximum * LOG2E) : (x - maximum) * LOG2E);
+}
+
+/* Each warp of a row comes with the maximum of its part and the sum of the weights under that maximum, and gets those
+ * of the row. One barrier instead of the two that a maximum first and a sum after it would need. */
+template <typename T, int THREADS>
+__device__ __forceinline__ void combine_warps(float *maximum, float *sum, float2 *shared)
+{
+    if (THREADS == 32)
+        return;
+    __syncthreads(); /* the slots may still be read for the previous row */
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = make_float2(*maximum, *sum);
+    __syncthreads();
+    const int lane = threadIdx.x % 32;
+    const float2 part = lane < THREADS / 32 ? shared[lane] : make_float2(-INFINITY, 0);
+    *maximum = warp_reduce<true>(part.x);
+    *sum = warp_reduce<false>(part.y * softmax_weight<T>(part.x, *maximum));
+}
+
+/* 16 bytes of results. */
+template <typename T> __device__ __forceinline__ uint4 packed(const float (&x)[4])
+{
+    return make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
+}
+
+template <typename T> __device__ __forceinline__ uint4 packed(const float (&x)[8])
+{
+    return make_uint4(device::pack2<T>(x[0], x[1]), device::pack2<T>(x[2], x[3]), device::pack2<T>(x[4], x[5]),
+                      device::pack2<T>(x[6], x[7]));
+}
+
+/* matrix: S in, P out. lse may be NULL. What is masked is -inf, whose weight is 0; a warp weighs its part under its own
+ * maximum, and corrects for that of the row at the end. */
+template <typename T, int THREADS, int VECTORS>
+__global__ void __launch_bounds__(block_threads(THREADS), row_occupancy(THREADS))
+    softmax_rows(T *matrix, float *lse, struct matrix_shape shape)
+{
+    constexpr int COUNT = vector_of<T>::COUNT;
+    __shared__ float2 shared[THREADS / 32];
+    for (int64_t block = blockIdx.x; block < row_blocks<THREADS>(shape.rows); block += gridDim.x) {
+        const row_place at = place_of<THREADS>(shape, block);
+        if (at.row >= shape.rows)
+            return; /* a whole warp of a block of warp rows */
+        T *const row = matrix + at.row * shape.pitch;
+        const int visible = (int)at.visible;
+        vector_bits<T> in[VECTORS];
+#pragma unroll
+        for (int v = 0; v < VECTORS; v++) {
+            const int column = (v * THREADS + at.thread) * COUNT;
+            if (column < visible)
+                in[v].bits = *reinterpret_cast<const uint4 *>(row + column);
+        }
+        float x[VECTORS][COUNT], maximum = -INFINITY;
+#pragma unroll
+        for (int v = 0; v < VECTORS; v++) {
+            const int column = (v * THREADS + at.thread) * COUNT;
+#pragma unroll
+            for (int e = 0; e < COUNT; e++) {
+                x[v][e] = column + e < visible ? to_float(in[v].element[e]) : -INFINITY;
+                maximum = fmaxf(maximum, x[v][e]);
+            }
+        }
+        maximum = warp_reduce<true>(maximum);
+        const float warp_maximum = maximum, origin = maximum > -INFINITY ? maximum : 0;
+        float sum = 0;
+#pragma unroll
+        for (int v = 0; v < VECTORS; v++)
+#pragma unroll
+            for (int e = 0; e < COUNT; e++) {
+                x[v][e] = softmax_weight<T>(x[v][e], origin);
+                sum += x[v][e];
+            }
+        sum = warp_reduce<false>(sum);
+        combine_warps<T, THREADS>(&maximum, &sum, shared);
+        const float factor = visible > 0 ? softmax_weight<T>(warp_maximum, maximum) / sum : 0;
+#pragma unroll
+        for (int v = 0; v < VECTORS; v++) {
+            const int column = (v * THREADS + at.thread) * COUNT;
+#pragma unroll
+            for (int e = 0; e < COUNT; e++)
+                x[v][e] *= factor;
+            if (column < shape.pitch)
+                *reinterpret_cast<uint4 *>(row + column) = packed<T>(x[v]);
+        }
+        if (lse && at.thread == 0)
+            lse[at.row] = visible > 0 ? maximum + logf(sum) : -INFINITY;
+    }
+}
+
+/* gradient: dP in, dS out.
+ * D is the mean of dP under the P that is stored, not rowsum(dO * O): O was made from a P whose rounded row does not
+ * sum to 1, and the difference times dP would stay in every dS of the row. Taken relative to the row's first dP, it
+ * is exact for equal dP: a constant V gives dS = 0, as it should. */
+template <typename T, int THREADS, int VECTORS>
+__global__ void __launch_bounds__(block_threads(THREADS), row_occupancy(THREADS))
+    gradient_rows(const T *p, T *gradient, struct matrix_shape shape)
+{
+    constexpr int COUNT = vector_of<T>::COUNT;
+    __shared__ float2 shared[THREADS / 32];
+    for (int64_t block = blockIdx.x; block < row_blocks<THREADS>(shape.rows); block += gridDim.x) {
+        const row_place at = place_of<THREADS>(shape, block);
+        if (at.row >= shape.rows)
+            return;
+        const T *const p_row = p + at.row * shape.pitch;
+        T *const row = gradient + at.row * shape.pitch;
+        const int visible = (int)at.visible;
+        const float origin = visible > 0 ? to_float(row[0]) : 0;
+        vector_bits<T> weight[VECTORS], in[VECTORS];
+        float sum = 0, weights = 0;
+#pragma unroll
+        for (int v = 0; v < VECTORS; v++) {
+            const int column = (v * THREADS + at.thread) * COUNT;
+            if (column < visible) {
+                weight[v].bits = *reinterpret_cast<const uint4 *>(p_row + column);
+                in[v].bits = *reinterpret_cast<const uint4 *>(row + column);
+            }
+        }
+#pragma unroll
+        for (int v = 0; v < VECTORS; v++) {
+            const int column = (v * THREADS + at.thread) * COUNT;
+#pragma unroll
+            for (int e = 0; e < COUNT; e++)
+                if (column + e < visible) {
+                    weights += to_float(weight[v].element[e]);
+                    sum += to_float(weight[v].element[e]) * (to_float(in[v].element[e]) - origin);
+                }
+        }
+        sum_over_row<THREADS>(&sum, &weights, shared);
+        const float delta = sum / weights; /* used only where a key is visible */
+#pragma unroll
+        for (int v = 0; v < VECTORS; v++) {
+            const int column = (v * THREADS + at.thread) * COUNT;
+            float out[COUNT];
+#pragma unroll
+            for (int e = 0; e < COUNT; e++)
+                out[e] = column + e < visible
+                             ? to_float(weight[v].element[e]) * ((to_float(in[v].element[e]) - origin) - delta)
+                             : 0;
+            if (column < shape.pitch)
+                *reinterpret_cast<uint4 *>(row + column) = packed<T>(out);
+        }
+    }
+}
+
+/* Rows too long for registers: read twice, one element a thread at a time. */
+template <typename T>
+__global__ void __launch_bounds__(LONG_ROW_THREADS) softmax_long_rows(T *matrix, float *lse, struct matrix_shape shape)
+{
+    __shared__ float2 shared[LONG_ROW_THREADS / 32];
+    for (int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
+        const row_place at = place_of<LONG_ROW_THREADS>(shape, row);
+        T *const x = matrix + row * shape.pitch;
+        float maximum = -INFINITY, sum = 0;
+        for (int64_t j = at.thread; j < at.visible; j += LONG_ROW_THREADS)
+            maximum = fmaxf(maximum, to_float(x[j]));
+        maximum = warp_reduce<true>(maximum);
+        const float origin = maximum > -INFINITY ? maximum : 0;
+        for (int64_t j = at.thread; j < at.visible; j += LONG_ROW_THREADS)
+            sum += softmax_weight<T>(to_float(x[j]), origin);
+        sum = warp_reduce<false>(sum);
+        combine_warps<T, LONG_ROW_THREADS>(&maximum, &sum, shared);
+        for (int64_t j = at.thread; j < shape.pitch; j += LONG_ROW_THREADS)
+            x[j] = from_float<T>(j < at.visible ? softmax_weight<T>(to_float(x[j]), maximum) / sum : 0);
+        if (lse && at.thread == 0)
+            lse[row] = at.visible > 0 ? maximum + logf(sum) : -INFINITY;
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(LONG_ROW_THREADS)
+    gradient_long_rows(const T *p, T *gradient, struct matrix_shape shape)
+{
+    __shared__ float2 shared[LONG_ROW_THREADS / 32];
+    for (int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
+        const row_place at = place_of<LONG_ROW_THREADS>(shape, row);
+        const T *const weight = p + row * shape.pitch;
+        T *const x = gradient + row * shape.pitch;
+        const float origin = at.visible > 0 ? to_float(x[0]) : 0;
+        float sum = 0, weights = 0;
+        for (int64_t j = at.thread; j < at.visible; j += LONG_ROW_THREADS) {
+            weights += to_float(weight[j]);
+            sum += to_float(weight[j]) * (to_float(x[j]) - origin);
+        }
+        sum_over_row<LONG_ROW_THREADS>(&sum, &weights, shared); /* nobody reads x[0] after its barriers */
+        const float delta = sum / weights;
+        for (int64_t j = at.thread; j < shape.pitch; j += LONG_ROW_THREADS)
+            x[j] = from_float<T>(j < at.visible ? to_float(weight[j]) * ((to_float(x[j]) - origin) - delta) : 0);
+    }
+}
+
+/* The kernels for rows of up to threads * vectors * 16 bytes. */
+template <typename T> struct row_kernels {
+    int threads, vectors;
+    void (*softmax)(T *, float *, struct matrix_shape);
+    void (*gradient)(const T *, T *, struct matrix_shape);
+};
+
+#define ROW(THREADS, VECTORS)                                                                                          \
+    {                                                                                                                  \
+        THREADS, VECTORS, softmax_rows<T, THREADS, VECTORS>, gradient_rows<T, THREADS, VECTORS>                        \
+    }
+
+template <typename T> static struct row_kernels<T> kernels_for(int64_t pitch)
+{
+    static const struct row_kernels<T> table[] = {ROW(32, 1),  ROW(32, 2),  ROW(32, 4),  ROW(64, 4),
+                                                  ROW(128, 4), ROW(256, 4), ROW(512, 4), ROW(1024, 4)};
+    for (const struct row_kernels<T> &row : table)
+        if (pitch <= (int64_t)row.threads * row.vectors * vector_of<T>::COUNT)
+            return row;
+    const struct row_kernels<T> loop = {LONG_ROW_THREADS, 0, softmax_long_rows<T>, gradient_long_rows<T>};
+    return loop;
+}
+
+#undef ROW
+
+template <typename T>
+static cudaError_t launch_rows(const void *p, void *matrix, float *lse, const struct matrix_shape *shape,
+                               cudaStream_t stream)
+{
+    const struct row_kernels<T> kernels = kernels_for<T>(shape->pitch);
+    const int per_block = kernels.threads == 32 ? WARP_ROW_BLOCK / 32 : 1;
+    const int threads = block_threads(kernels.threads);
+    const unsigned grid = grid_size((shape->rows + per_block - 1) / per_block);
+    if (p)
+        kernels.gradient<<<grid, threads, 0, stream>>>((const T *)p, (T *)matrix, *shape);
+    else
+        kernels.softmax<<<grid, threads, 0, stream>>>((T *)matrix, lse, *shape);
+    return cudaGetLastError();
+}
+
+/* p == NULL: softmax of `matrix` in place; else its dP becomes dS. */
+static enum attn_status run_rows(const struct attn_problem *problem, const void *p, void *matrix, float *lse,
+                                 void *stream, struct attn_message *why)
+{
+    const struct matrix_shape shape = {problem->batch * problem->q_heads * problem->q_len, naive_pitch(problem),
+                                       key_mask_of(problem)};
+    const cudaStream_t s = (cudaStream_t)stream;
+    const cudaError_t error = problem->dtype == ATTN_FP16   ? launch_rows<__half>(p, matrix, lse, &shape, s)
+                              : problem->dtype == ATTN_BF16 ? launch_rows<__nv_bfloat16>(p, matrix, lse, &shape, s)
+                                                            : launch_rows<float>(p, matrix, lse, &shape, s);
+    return status_cuda(error, p ? "gradient_rows" : "softmax_rows", why);
+}
+
+enum attn_status naive_softmax(const struct attn_problem *problem, void *matrix, float *lse, void *stream,
+                               struct attn_message *why)
+{
+    return run_rows(problem, NULL, matrix, lse, stream, why);
+}
+
+enum attn_status naive_gradient(const struct attn_problem *problem, const void *p, void *matrix, void *stream,
+                                struct attn_message *why)
+{
+    return run_rows(problem, p, matrix, NULL, stream, why);
+}

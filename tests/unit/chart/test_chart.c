@@ -1,0 +1,743 @@
+/* Charts: panels, series and points from records; what the scripts say; gnuplot itself where it is installed; and what
+ * happens where it is absent or fails. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cmd/chart/chart.h"
+#include "cmd/chart/chart_data.h"
+#include "cmd/base/log.h"
+
+#ifndef TEST_DATA_DIR
+#define TEST_DATA_DIR "tests/unit/data"
+#endif
+
+#define FILL(field, text) snprintf(field, sizeof(field), "%s", text)
+
+static char folder[64], *real_path;
+
+static int begin(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/fabench-test-chart-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+/* Removes the folder and what a test left in it. */
+static int finish(void **state)
+{
+    struct dirent *entry;
+    char path[512];
+    (void)state;
+    setenv("PATH", real_path, 1);
+    DIR *dir = opendir(folder);
+    while (dir && (entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.') {
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+            unlink(path);
+        }
+    closedir(dir);
+    return rmdir(folder);
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static bool exists(const char *name) { return access(path_of(name), F_OK) == 0; }
+
+static char *slurp(const char *name)
+{
+    FILE *in = fopen(path_of(name), "r");
+    if (!in)
+        fail_msg("%s: %s", path_of(name), strerror(errno));
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    (void)!fread(text, 1, (1 << 20) - 1, in);
+    fclose(in);
+    return text;
+}
+
+static void assert_has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is not in:\n%.2000s", part, text);
+}
+
+static void assert_lacks(const char *text, const char *part)
+{
+    if (strstr(text, part))
+        fail_msg("\"%s\" is in:\n%.2000s", part, text);
+}
+
+static void load(const char *name, struct record_file *file)
+{
+    struct attn_message why;
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", TEST_DATA_DIR, name);
+    if (!record_read(path, file, &why))
+        fail_msg("%s", why.text);
+}
+
+static const struct overlay *overlay; /* for draw; NULL = none */
+
+/* Runs charts_write with stdout and stderr going to files in the folder. */
+static int draw(const struct record_file *files, int count, enum plot_format format, int width)
+{
+    const int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
+    fflush(stdout);
+    assert_true(out >= 0 && err >= 0);
+    const int to_out = open(path_of("stdout.txt"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int to_err = open(path_of("stderr.txt"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(to_out >= 0 && to_err >= 0);
+    dup2(to_out, STDOUT_FILENO);
+    dup2(to_err, STDERR_FILENO);
+    const struct chart_input input = {.files = files, .file_count = count, .overlay = overlay};
+    const int result = charts_write(&input, folder, format, width, false);
+    fflush(stdout);
+    dup2(out, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
+    close(out);
+    close(err);
+    close(to_out);
+    close(to_err);
+    return result;
+}
+
+static bool has_gnuplot(void)
+{
+    return system("command -v gnuplot >/dev/null 2>&1") == 0;
+}
+
+/* Says so where a test needs gnuplot and there is none. */
+#define NEED_GNUPLOT()                                                                                                 \
+    do {                                                                                                               \
+        if (!has_gnuplot()) {                                                                                          \
+            print_message("skipped: gnuplot absent\n");                                                                \
+            skip();                                                                                                    \
+        }                                                                                                              \
+    } while (0)
+
+/* A file of rows made here. */
+static void make_file(struct record_file *file, const char *path, int rows)
+{
+    memset(file, 0, sizeof *file);
+    file->path = strdup(path);
+    file->header = json_pack("{s:s, s:i, s:b}", "type", "header", "schema", 1, "synthetic", 1);
+    file->rows = calloc((size_t)rows + 1, sizeof *file->rows);
+    assert_non_null(file->rows);
+    file->count = rows;
+    for (int i = 0; i < rows; i++) {
+        struct record_row *row = &file->rows[i];
+        record_row_clear(row);
+        FILL(row->device, "A GPU");
+        FILL(row->arch, "sm_90");
+        FILL(row->impl, "mine");
+        FILL(row->mode, "fwd");
+        FILL(row->dtype, "fp16");
+        FILL(row->layout, "bshd");
+        FILL(row->dist, "normal");
+        FILL(row->status, "ok");
+        FILL(row->check, "pass");
+        row->causal = 0;
+        row->batch = 4;
+        row->q_heads = row->kv_heads = 8;
+        row->q_len = row->kv_len = 1024 << i;
+        row->head_dim = 64;
+        row->flops = 1e12;
+        row->time_ms = i + 1;
+        row->time_ms_ci_lo = i + 0.9;
+        row->time_ms_ci_hi = i + 1.1;
+        row->speedup_vs_naive = 2;
+        row->workspace_mb = 0;
+        row->rel_rms_err = 0.001;
+        row->gemm_tflops = 700;
+    }
+}
+
+static void rows_become_panels_and_series(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"fwd full d=64", "fwd causal d=64", "fwd full d=128", "fwd causal d=128",
+                                         "bwd full d=64", "bwd causal d=64", "bwd full d=128", "bwd causal d=128"};
+    struct record_file file;
+    struct chart_set set;
+    char title[64];
+    load("sweep_gpu.jsonl", &file);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
+    assert_int_equal(set.panel_count, 9);
+    for (int i = 0; i < 8; i++) {
+        assert_string_equal(chart_panel_title(&set.panels[i], title, sizeof title), titles[i]);
+        assert_string_equal(set.panels[i].dtype, "bf16");
+    }
+    assert_string_equal(set.panels[8].dtype, "fp16");
+    assert_int_equal(set.series_count, 3);
+    assert_string_equal(set.series[0].label, "fused_sm80");
+    assert_string_equal(set.series[1].label, "cudnn");
+    assert_string_equal(set.series[2].label, "naive");
+    assert_true(set.is_synthetic);
+    assert_false(set.has_unchecked);
+
+    struct chart_point *points;
+    int count = chart_points(&set, &set.panels[0], &set.series[1], CHART_TFLOPS, &points);
+    assert_int_equal(count, 5);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(points[i].n, 1024 << i);
+        assert_true(points[i].lo <= points[i].value && points[i].value <= points[i].hi);
+        assert_false(points[i].is_failed);
+        assert_false(points[i].is_after_gap);
+    }
+    free(points);
+    /* The failed row: its time's worth, marked. The row that ran out of memory: no point. */
+    count = chart_points(&set, &set.panels[7], &set.series[0], CHART_TFLOPS, &points);
+    assert_int_equal(count, 5);
+    assert_true(points[4].is_failed);
+    assert_true(points[4].value > 0);
+    free(points);
+    count = chart_points(&set, &set.panels[4], &set.series[2], CHART_TFLOPS, &points);
+    assert_int_equal(count, 4);
+    free(points);
+    count = chart_ceiling(&set, &set.panels[0], 0, &points);
+    assert_int_equal(count, 5);
+    assert_true(points[0].value > 600);
+    free(points);
+    count = chart_bound(&set, &set.panels[0], true, &points);
+    assert_int_equal(count, 5);
+    assert_true(points[0].value == 0.01);
+    free(points);
+    count = chart_bound(&set, &set.panels[0], false, &points);
+    assert_true(count == 5 && points[0].value == 0.005);
+    free(points);
+    chart_set_free(&set);
+    record_file_free(&file);
+}
+
+static void gaps_repeats_and_strangers(void **state)
+{
+    (void)state;
+    struct record_file file;
+    struct chart_set set;
+    struct chart_point *points;
+    make_file(&file, "x.jsonl", 9);
+    FILL(file.rows[1].status, "oom");       /* 2k did not run: a gap */
+    FILL(file.rows[3].check, "fail");       /* 8k failed: the line breaks behind it too */
+    FILL(file.rows[5].impl, "null");        /* no speed of its own */
+    FILL(file.rows[6].mode, "../");         /* never part of a file name */
+    FILL(file.rows[7].dtype, "../x");
+    file.rows[8].q_len = file.rows[8].kv_len = 1024; /* 1k again: the later row counts */
+    file.rows[8].time_ms = 500;
+    file.rows[8].time_ms_ci_lo = file.rows[8].time_ms_ci_hi = NAN;
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
+    assert_int_equal(set.panel_count, 1);
+    assert_int_equal(set.series_count, 1);
+    assert_int_equal(chart_points(&set, set.panels, set.series, CHART_TFLOPS, &points), 4);
+    assert_int_equal(points[0].n, 1024);
+    assert_true(fabs(points[0].value - 2) < 1e-9 && points[0].lo == points[0].value);
+    assert_true(points[1].n == 4096 && points[1].is_after_gap);
+    assert_true(points[2].n == 8192 && points[2].is_failed && !points[2].is_after_gap);
+    assert_true(points[3].n == 16384 && points[3].is_after_gap);
+    free(points);
+    chart_set_free(&set);
+
+    file.rows[0].kv_len = 77; /* other keys than queries: a line of its own */
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
+    assert_int_equal(set.series_count, 2);
+    assert_string_equal(set.series[1].label, "mine, kv 77");
+    assert_string_equal(set.series[0].color, set.series[1].color);
+    assert_int_not_equal(set.series[0].dash, set.series[1].dash);
+    chart_set_free(&set);
+    record_file_free(&file);
+}
+
+static void files_are_told_apart(void **state)
+{
+    (void)state;
+    struct record_file files[3];
+    struct chart_set set;
+    make_file(&files[0], "a/run.jsonl", 2);
+    make_file(&files[1], "b/new.jsonl", 2);
+    make_file(&files[2], "b/run.jsonl", 2);
+    FILL(files[1].rows[0].device, "Another GPU");
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 2});
+    assert_string_equal(set.series[0].label, "mine, A GPU");
+    assert_string_equal(set.series[1].label, "mine, Another GPU");
+    assert_string_equal(set.series[0].color, set.series[1].color);
+    assert_int_not_equal(set.series[0].dash, set.series[1].dash);
+    chart_set_free(&set);
+    FILL(files[1].rows[0].device, "A GPU");
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 2});
+    assert_string_equal(set.file_labels[0], "run");
+    assert_string_equal(set.file_labels[1], "new");
+    chart_set_free(&set);
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 3});
+    assert_string_equal(set.file_labels[0], "a/run");
+    assert_string_equal(set.file_labels[2], "b/run");
+    chart_set_free(&set);
+    for (int i = 0; i < 3; i++)
+        record_file_free(&files[i]);
+}
+
+static void styles_are_stable_and_distinct(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cudnn", "naive", "fused_sm80", "fused_sm90", "mine", "yours", "theirs", "fa3"};
+    enum { COUNT = sizeof names / sizeof names[0] };
+    struct record_file file;
+    struct chart_set all, one;
+    make_file(&file, "x.jsonl", COUNT);
+    for (int i = 0; i < COUNT; i++)
+        FILL(file.rows[i].impl, names[i]);
+    chart_set_make(&all, &(struct chart_input){.files = &file, .file_count = 1});
+    assert_int_equal(all.series_count, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(all.series[i].color, all.series[k].color);
+    file.count = 1;
+    for (int i = 0; i < 4; i++) { /* alone, the listed ones look as they do in company */
+        FILL(file.rows[0].impl, names[i]);
+        chart_set_make(&one, &(struct chart_input){.files = &file, .file_count = 1});
+        for (int k = 0; k < COUNT; k++)
+            if (strcmp(all.series[k].impl, names[i]) == 0) {
+                assert_string_equal(one.series[0].color, all.series[k].color);
+                assert_int_equal(one.series[0].point, all.series[k].point);
+            }
+        chart_set_free(&one);
+    }
+    chart_set_free(&all);
+    file.count = COUNT;
+    record_file_free(&file);
+}
+
+static void conditions_are_said(void **state)
+{
+    (void)state;
+    struct record_file file;
+    struct chart_set set;
+    char text[400];
+    load("sweep_gpu.jsonl", &file);
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
+    chart_condition_words(&set, "bf16", text, sizeof text);
+    assert_string_equal(text,
+                        "bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)");
+    chart_device_words(&set, 0, "bf16", text, sizeof text);
+    assert_string_equal(text, "NVIDIA H200, driver 580.65, commit 0000000");
+    chart_set_free(&set);
+    record_file_free(&file);
+    make_file(&file, "x.jsonl", 2);
+    file.rows[1].kv_heads = file.rows[0].kv_heads = 2;
+    FILL(file.rows[1].driver, "1");
+    FILL(file.rows[0].driver, "2");
+    FILL(file.rows[1].dist, "uniform");
+    FILL(file.rows[0].check, "off");
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
+    assert_true(set.has_unchecked);
+    chart_condition_words(&set, "fp16", text, sizeof text);
+    assert_string_equal(text, "fp16, batch 4, 8 heads on 2 kv heads, bshd, inputs mixed");
+    chart_device_words(&set, 0, "fp16", text, sizeof text);
+    assert_string_equal(text, "A GPU, driver mixed");
+    chart_set_free(&set);
+    file.rows[0].batch = INT64_MAX; /* a product that overflows is none */
+    chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
+    chart_condition_words(&set, "fp16", text, sizeof text);
+    assert_has(text, "batch varies");
+    chart_set_free(&set);
+    record_file_free(&file);
+}
+
+/* Scripts and data are written whether or not gnuplot is there: here it is not. */
+static void absent_gnuplot_leaves_scripts(void **state)
+{
+    (void)state;
+    struct record_file file;
+    load("sweep_gpu.jsonl", &file);
+    setenv("PATH", "/nonexistent", 1);
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *text = slurp("stderr.txt");
+    assert_has(text, "gnuplot is not installed: 17 chart scripts and their data are in ");
+    assert_int_equal(strchr(text, '\n') - text, (long)strlen(text) - 1); /* one line */
+    free(text);
+    text = slurp("tflops-bwd-causal-d128-bf16.gp");
+    assert_has(text, "set terminal svg size ");
+    assert_has(text, " noenhanced ");
+    assert_lacks(text, "mouse");
+    assert_has(text, "set output 'tflops-bwd-causal-d128-bf16.svg'\n");
+    assert_has(text,
+               "set logscale x 2\nset xrange [819.2:20480]\nset xtics ('1K' 1024, '2K' 2048, '4K' 4096, '8K' 8192, "
+               "'16K' 16384)\n");
+    assert_has(text, "set yrange [0:*]");
+    assert_has(text, "using 1:2:3:4 with yerrorlines lc rgb '#56B4E9' pt 9");
+    assert_has(text, "with points lc rgb '#FF0000' pt 8 ");
+    assert_has(text, "with lines lc rgb '#000000' dt 2");
+    assert_has(text, "title 'GEMM ceiling'");
+    assert_has(text, "'failed its check'");
+    assert_has(text, "'NVIDIA H200, driver 580.65, commit 0000000'");
+    assert_has(text, "SYNTHETIC DATA'");
+    free(text);
+    text = slurp("tflops-bwd-causal-d128-bf16.dat");
+    assert_has(text, "\n\n\n# bwd causal d=128, fused_sm80, failed its check: n, tflops, low, high\n16384,");
+    free(text);
+    text = slurp("error-bf16.gp");
+    assert_has(text, "set logscale y\nset yrange [0.001:0.1]");
+    assert_has(text, "title 'bound'");
+    assert_has(text, "title 'bound of naive'");
+    free(text);
+    text = slurp("memory-bf16.gp");
+    assert_has(text, "set ytics ('0' "); /* forward needs no workspace, and a logarithm has no zero */
+    free(text);
+    assert_true(exists("speedup-bf16.gp"));
+    assert_true(exists("tflops-bf16.dat"));
+    assert_true(exists("tflops-fwd-full-d64-bf16.dat"));
+    assert_true(exists("tflops-bwd-causal-d128-fp16.gp"));
+    assert_false(exists("tflops-fwd-full-d64-fp16.gp"));
+    assert_false(exists("tflops-bf16.svg"));
+    record_file_free(&file);
+}
+
+static void data_never_says_nan(void **state)
+{
+    (void)state;
+    struct record_file files[2];
+    load("sweep_gpu.jsonl", &files[0]);
+    make_file(&files[1], "x.jsonl", 5);
+    FILL(files[1].rows[0].dtype, "bf16");
+    files[1].rows[1].time_ms = NAN;
+    files[1].rows[2].flops = NAN;
+    files[1].rows[3].workspace_mb = files[1].rows[3].rel_rms_err = files[1].rows[3].speedup_vs_naive = NAN;
+    files[1].rows[3].time_ms_ci_lo = NAN;
+    files[1].rows[4].rel_rms_err = INFINITY;
+    files[1].rows[4].gemm_tflops = INFINITY;
+    setenv("PATH", "/nonexistent", 1);
+    assert_int_equal(draw(files, 2, PLOT_SVG, 110), EXIT_OK);
+    static const char *const names[] = {"tflops-bf16.dat", "speedup-bf16.dat", "memory-bf16.dat", "error-bf16.dat",
+                                        "tflops-fp16.dat", "speedup-fp16.dat", "memory-fp16.dat", "error-fp16.dat"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *text = slurp(names[i]);
+        assert_lacks(text, "nan");
+        assert_lacks(text, "inf");
+        free(text);
+    }
+    for (int i = 0; i < 2; i++)
+        record_file_free(&files[i]);
+}
+
+static void hostile_names_stay_text(void **state)
+{
+    (void)state;
+    struct record_file file;
+    make_file(&file, "x.jsonl", 3);
+    for (int i = 0; i < 3; i++) {
+        FILL(file.rows[i].impl, "a'b`touch pwned`\"$(x)\n@m");
+        FILL(file.rows[i].device, "it's <GPU> & `touch pwned` {x}_y\\n");
+    }
+    const int result = draw(&file, 1, PLOT_SVG, 110);
+    assert_int_equal(result, EXIT_OK);
+    char *text = slurp("tflops-fp16.gp");
+    assert_has(text, "title 'a''b`touch pwned`\"$(x) @m'");
+    assert_has(text, "'it''s <GPU> & `touch pwned` {x}_y\\n'");
+    free(text);
+    assert_false(exists("pwned"));
+    assert_int_not_equal(access("pwned", F_OK), 0);
+    if (has_gnuplot()) {
+        text = slurp("stderr.txt");
+        assert_string_equal(text, "");
+        free(text);
+        text = slurp("tflops-fp16.svg");
+        assert_has(text, "a'b`touch pwned`\"$(x) @m");
+        assert_has(text, "it's &lt;GPU> &amp; `touch pwned` {x}_y\\n");
+        free(text);
+    }
+    record_file_free(&file);
+}
+
+/* Published points: marks beside rows of their own problem, in the TFLOPS charts alone, with their source. */
+static void published_points_are_drawn_apart(void **state)
+{
+    struct record_file file;
+    struct overlay_point points[] = {
+        {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .tflops = 777},
+        {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .batch = 5, .tflops = 888},
+        {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1 << 20, .head_dim = 64, .tflops = 999},
+        {.impl = "fa2", .mode = "bwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .tflops = 555}};
+    struct overlay published = {.source = "a paper's table", .points = points, .count = 4};
+    (void)state;
+    make_file(&file, "a.jsonl", 3);
+    overlay = &published;
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *text = slurp("tflops-fp16.dat");
+    assert_has(text, "fa3, published: n, tflops\n1024,777\n");
+    assert_lacks(text, "888"); /* another batch */
+    assert_lacks(text, "999"); /* a length that no row has */
+    assert_lacks(text, "fa2"); /* a direction that was not run */
+    free(text);
+    text = slurp("tflops-fp16.gp");
+    assert_has(text, "'fa3 (published)'");
+    assert_has(text, "'Published, not measured here: a paper''s table'");
+    assert_lacks(text, "fa2");
+    free(text);
+    text = slurp("memory-fp16.gp");
+    assert_lacks(text, "fa3");
+    free(text);
+    setenv("PATH", folder, 1); /* no gnuplot: bars */
+    assert_int_equal(draw(&file, 1, PLOT_TERM, 80), EXIT_OK);
+    setenv("PATH", real_path, 1);
+    text = slurp("stdout.txt");
+    assert_has(text, " 777.0 *\n");
+    assert_has(text, "* published, not measured here: a paper's table\n");
+    free(text);
+    points[0].q_len = 4; /* none is left that stands beside a row */
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    text = slurp("stderr.txt");
+    assert_has(text, "none of its 4 points");
+    free(text);
+    overlay = NULL;
+    record_file_free(&file);
+}
+
+/* Sustained figures have a page of their own, and rows without one leave none. */
+static void sustained_is_not_burst(void **state)
+{
+    struct record_file file;
+    (void)state;
+    make_file(&file, "a.jsonl", 3);
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    assert_false(exists("sustained-fp16.gp"));
+    file.rows[1].tflops_sustained = 123;
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *text = slurp("sustained-fp16.dat");
+    assert_has(text, "\n2048,123,123,123\n");
+    assert_lacks(text, "1024");
+    free(text);
+    text = slurp("tflops-fp16.dat");
+    assert_lacks(text, "123,");
+    free(text);
+    record_file_free(&file);
+}
+
+/* A report's lines: a colour for each file, whatever the implementations are called. */
+static void named_files_have_colors_of_their_own(void **state)
+{
+    struct record_file files[2];
+    const char *const labels[] = {"H200", "B200"};
+    struct chart_set set;
+    (void)state;
+    make_file(&files[0], "a.jsonl", 2);
+    make_file(&files[1], "b.jsonl", 2);
+    FILL(files[1].rows[1].impl, "naive");
+    chart_set_make(&set, &(struct chart_input){.files = files, .file_count = 2, .labels = labels});
+    assert_int_equal(set.series_count, 3);
+    assert_string_equal(set.series[0].label, "H200");
+    assert_string_equal(set.series[1].label, "B200");
+    assert_string_equal(set.series[2].label, "B200, naive");
+    assert_string_not_equal(set.series[0].color, set.series[1].color);
+    assert_string_equal(set.series[1].color, set.series[2].color);
+    assert_int_not_equal(set.series[1].dash, set.series[2].dash);
+    chart_set_free(&set);
+    record_file_free(&files[0]);
+    record_file_free(&files[1]);
+}
+
+static void gnuplot_draws_everything(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"tflops-bf16", "speedup-bf16", "memory-bf16", "error-bf16",
+                                        "tflops-fwd-causal-d64-bf16", "tflops-bwd-causal-d128-fp16"};
+    struct record_file files[2];
+    NEED_GNUPLOT();
+    load("sweep_gpu.jsonl", &files[0]);
+    load("sweep_other_gpu.jsonl", &files[1]);
+    for (int count = 1; count <= 2; count++)
+        for (int format = PLOT_SVG; format <= PLOT_PNG; format++) {
+            assert_int_equal(draw(files, count, (enum plot_format)format, 110), EXIT_OK);
+            char *text = slurp("stderr.txt");
+            assert_string_equal(text, ""); /* gnuplot has nothing to complain about */
+            free(text);
+            for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+                char name[80];
+                snprintf(name, sizeof name, "%s.%s", names[i], format == PLOT_SVG ? "svg" : "png");
+                text = slurp(name);
+                assert_memory_equal(text, format == PLOT_SVG ? "<?xml" : "\x89PNG\r", 5);
+                if (format == PLOT_SVG) {
+                    assert_lacks(text, "<script");
+                    assert_has(text, "fused_sm80");
+                    assert_has(text, "16K");
+                    assert_has(text, "</svg>");
+                    if (count == 2 && strstr(names[i], "bf16")) /* it has no other row */
+                        assert_has(text, "NVIDIA L40S");
+                    else
+                        assert_lacks(text, "NVIDIA L40S");
+                }
+                free(text);
+            }
+        }
+    for (int i = 0; i < 2; i++)
+        record_file_free(&files[i]);
+}
+
+/* A script can be run again by hand, in its folder, and draws the same. */
+static void scripts_stand_alone(void **state)
+{
+    (void)state;
+    struct record_file file;
+    char command[256];
+    NEED_GNUPLOT();
+    load("sweep_cpu.jsonl", &file);
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *before = slurp("tflops-fp32.svg");
+    assert_int_equal(unlink(path_of("tflops-fp32.svg")), 0);
+    snprintf(command, sizeof command, "cd %s && gnuplot tflops-fp32.gp", folder);
+    assert_int_equal(system(command), 0);
+    char *after = slurp("tflops-fp32.svg");
+    assert_string_equal(before, after);
+    assert_lacks(before, "GEMM"); /* no ceiling on this device */
+    free(before);
+    free(after);
+    record_file_free(&file);
+}
+
+static void edge_shapes_are_drawn(void **state)
+{
+    (void)state;
+    struct record_file file;
+    NEED_GNUPLOT();
+    make_file(&file, "x.jsonl", 4);
+    file.count = 1; /* a single length */
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *text = slurp("stderr.txt");
+    assert_string_equal(text, "");
+    free(text);
+    file.count = 4; /* lengths between two powers of two, one of them failed, no bound known */
+    for (int i = 0; i < 4; i++)
+        file.rows[i].q_len = file.rows[i].kv_len = 1100 + 200 * i;
+    for (int i = 0; i < 4; i++)
+        FILL(file.rows[i].check, "fail"); /* nothing but failed points */
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    text = slurp("stderr.txt");
+    assert_string_equal(text, "");
+    free(text);
+    text = slurp("tflops-fp16.gp");
+    assert_has(text, "set xtics ('1100' 1100, '1700' 1700)");
+    free(text);
+    record_file_free(&file);
+}
+
+static void failing_gnuplot_is_said(void **state)
+{
+    (void)state;
+    struct record_file file;
+    FILE *fake = fopen(path_of("gnuplot"), "w");
+    assert_non_null(fake);
+    fprintf(fake, "#!/bin/sh\necho 'line 3: unknown or ambiguous terminal' >&2\n: > \"${2%%.gp}.svg\"\nexit 1\n");
+    fclose(fake);
+    assert_int_equal(chmod(path_of("gnuplot"), 0700), 0);
+    make_file(&file, "x.jsonl", 2);
+    setenv("PATH", folder, 1);
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_IO);
+    char *text = slurp("stderr.txt");
+    assert_has(text, "gnuplot (tflops-fp16): line 3: unknown or ambiguous terminal\n");
+    assert_has(text, "ended with 1");
+    free(text);
+    assert_false(exists("tflops-fp16.svg")); /* no half image */
+    assert_true(exists("tflops-fp16.gp"));
+    record_file_free(&file);
+}
+
+static void unwritable_folder_is_said(void **state)
+{
+    (void)state;
+    struct record_file file;
+    make_file(&file, "x.jsonl", 2);
+    assert_int_equal(draw(&file, 0, PLOT_SVG, 110), EXIT_OK); /* nothing to draw */
+    char *text = slurp("stderr.txt");
+    assert_has(text, "no timed row");
+    free(text);
+    assert_int_equal(mkdir(path_of("tflops-fp16.dat"), 0700), 0);
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_IO);
+    text = slurp("stderr.txt");
+    assert_has(text, "tflops-fp16.dat: Is a directory");
+    free(text);
+    assert_int_equal(rmdir(path_of("tflops-fp16.dat")), 0);
+    assert_int_equal(draw(&file, 1, PLOT_NONE, 110), EXIT_OK);
+    record_file_free(&file);
+}
+
+static void assert_lines(const char *text, int width)
+{
+    assert_null(strchr(text, '\f'));
+    for (const char *line = text; *line;) {
+        const int length = (int)strcspn(line, "\n");
+        if (length > width)
+            fail_msg("%d columns, not %d: %.*s", length, width, length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
+static void terminal_charts_fit(void **state)
+{
+    (void)state;
+    struct record_file files[2];
+    load("sweep_gpu.jsonl", &files[0]);
+    load("sweep_other_gpu.jsonl", &files[1]);
+    for (int way = 0; way < 2; way++) { /* with gnuplot where it is, then without */
+        for (int width = 60; width <= 110; width += 25) {
+            assert_int_equal(draw(files, 1 + width % 2, PLOT_TERM, width), EXIT_OK);
+            char *text = slurp("stdout.txt");
+            assert_lines(text, width);
+            assert_has(text, "bwd causal d=128 bf16, TFLOPS");
+            assert_has(text, "fused_sm80");
+            assert_has(text, "FAILED");
+            assert_has(text, "GEMM ceiling");
+            free(text);
+            text = slurp("stderr.txt");
+            assert_string_equal(text, "");
+            free(text);
+        }
+        setenv("PATH", "/nonexistent", 1);
+    }
+    char *text = slurp("stdout.txt");
+    assert_has(text, "16k "); /* the built-in bars */
+    assert_has(text, "xxxx FAILED\n");
+    free(text);
+    assert_false(exists("tflops-bf16.gp"));
+    for (int i = 0; i < 2; i++)
+        record_file_free(&files[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_become_panels_and_series),
+        cmocka_unit_test(gaps_repeats_and_strangers),
+        cmocka_unit_test(files_are_told_apart),
+        cmocka_unit_test(styles_are_stable_and_distinct),
+        cmocka_unit_test(conditions_are_said),
+        cmocka_unit_test_setup_teardown(absent_gnuplot_leaves_scripts, begin, finish),
+        cmocka_unit_test_setup_teardown(data_never_says_nan, begin, finish),
+        cmocka_unit_test_setup_teardown(hostile_names_stay_text, begin, finish),
+        cmocka_unit_test_setup_teardown(gnuplot_draws_everything, begin, finish),
+        cmocka_unit_test_setup_teardown(published_points_are_drawn_apart, begin, finish),
+        cmocka_unit_test_setup_teardown(sustained_is_not_burst, begin, finish),
+        cmocka_unit_test_setup_teardown(named_files_have_colors_of_their_own, begin, finish),
+        cmocka_unit_test_setup_teardown(scripts_stand_alone, begin, finish),
+        cmocka_unit_test_setup_teardown(edge_shapes_are_drawn, begin, finish),
+        cmocka_unit_test_setup_teardown(failing_gnuplot_is_said, begin, finish),
+        cmocka_unit_test_setup_teardown(unwritable_folder_is_said, begin, finish),
+        cmocka_unit_test_setup_teardown(terminal_charts_fit, begin, finish),
+    };
+    real_path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(real_path);
+    return failed;
+}

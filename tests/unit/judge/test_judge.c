@@ -1,0 +1,332 @@
+/* The judge on block sums that are made by hand and by compare_blocks_cpu: every rule must be able to fail, alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference/harness/fill.h"
+#include "cmd/judge/judge.h"
+
+enum { BATCH = 2, HEADS = 2, LEN = 200, DIM = 64, COUNT = BATCH * HEADS * LEN * DIM };
+
+struct fixture { float *x, *ref, *abs; int64_t queries; };
+
+/* A reference of normal values and an output with a relative error of 1e-4, far inside every fp16 bound. */
+static struct fixture make(void)
+{
+    struct fixture f = {malloc(COUNT * sizeof(float)), malloc(COUNT * sizeof(float)), malloc(COUNT * sizeof(float)),
+                        BATCH * HEADS * LEN};
+    float *table = malloc(FILL_TABLE_SIZE * sizeof *table), gain;
+    fill_table(FILL_NORMAL, FILL_Q, table, &gain);
+    for (int i = 0; i < COUNT; i++) {
+        f.ref[i] = table[fill_random16(1, FILL_Q, (uint64_t)i)] * 0.05f;
+        f.abs[i] = 0.02f;
+        f.x[i] = f.ref[i] * (1 + 1e-4f * table[fill_random16(2, FILL_K, (uint64_t)i)]);
+    }
+    free(table);
+    return f;
+}
+
+static void discard(struct fixture *f)
+{
+    free(f->x);
+    free(f->ref);
+    free(f->abs);
+}
+
+static bool judge(const struct fixture *f, double naive, double atol, double rtol, struct record_tensor *verdict)
+{
+    struct judge_input in = {.tensor = TENSOR_DK, .batch = BATCH, .heads = HEADS, .len = LEN, .head_dim = DIM,
+                             .independent_rows = f->queries,
+                             .naive_max_abs_err = naive,
+                             .bounds = judge_bounds_for(TENSOR_DK, ATTN_FP16, ATTN_BWD, false, atol, rtol, 0.05)};
+    struct compare_job job = {.x = {f->x, HEADS * LEN * DIM, LEN * DIM, DIM}, .dtype = ATTN_FP32, .ref = f->ref,
+                              .abs = f->abs, .batch = BATCH, .heads = HEADS, .len = LEN, .head_dim = DIM,
+                              .atol_absolute = in.bounds.atol_absolute, .atol_rms = in.bounds.atol_rms,
+                              .atol_abs = in.bounds.atol_abs, .rtol = in.bounds.rtol};
+    struct compare_block blocks[BATCH * HEADS * 4];
+    assert_int_equal(compare_blocks_per_head(LEN), 4);
+    compare_blocks_cpu(&job, blocks, 2);
+    in.blocks = blocks;
+    return judge_tensor(&in, verdict);
+}
+
+static bool judge_default(const struct fixture *f, struct record_tensor *verdict)
+{
+    return judge(f, NAN, NAN, NAN, verdict);
+}
+
+static void honest_passes(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    assert_true(judge_default(&f, &v));
+    assert_true(v.used > 0 && v.used < 0.2);
+    assert_string_equal(v.failure, "");
+    assert_true(v.rel_rms_err > 5e-5 && v.rel_rms_err < 2e-4);
+    discard(&f);
+}
+
+static void nan_fails_and_is_named(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    f.x[((1 * HEADS + 0) * LEN + 131) * DIM + 7] = NAN;
+    assert_false(judge_default(&f, &v));
+    assert_string_equal(v.rule, "nonfinite");
+    assert_string_equal(v.worst, "dk[1,0,131,7]");
+    assert_non_null(strstr(v.failure, "in 1 of 4 heads, all in rows 131..131"));
+    discard(&f);
+}
+
+/* An infinity must be the reference's infinity, sign included. */
+static void infinities_must_agree(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    f.ref[5] = f.x[5] = -INFINITY;
+    assert_true(judge_default(&f, &v));
+    f.x[5] = INFINITY;
+    assert_false(judge_default(&f, &v));
+    f.x[5] = -1e30f;
+    assert_false(judge_default(&f, &v));
+    discard(&f);
+}
+
+static void one_wrong_element_fails(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    const int at = (3 * LEN + 64) * DIM + 1;
+    f.x[at] = f.ref[at] + 0.02f * fabsf(f.ref[at]) + 0.001f;
+    assert_false(judge_default(&f, &v));
+    assert_string_equal(v.rule, "element");
+    assert_string_equal(v.worst, "dk[1,1,64,1]");
+    discard(&f);
+}
+
+/* An error that every element hides below its own tolerance still shows in the norms. */
+static void rms_fails_alone(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    for (int i = 0; i < COUNT; i++)
+        f.x[i] = f.ref[i] * (i % 2 ? 1.006f : 0.994f);
+    assert_false(judge_default(&f, &v));
+    assert_string_equal(v.rule, "rms");
+    assert_true(v.gain_err < 1e-3);
+    discard(&f);
+}
+
+static void one_block_fails_alone(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    for (int row = 128; row < 192; row++)
+        for (int c = 0; c < DIM; c++)
+            f.x[row * DIM + c] = f.ref[row * DIM + c] * (c % 2 ? 1.006f : 0.994f);
+    assert_false(judge_default(&f, &v));
+    assert_string_equal(v.rule, "block_rms");
+    assert_true(v.rel_rms_err < 2e-3);
+    assert_non_null(strstr(v.failure, "rows 128..191"));
+    discard(&f);
+}
+
+static void gain_fails_alone(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    for (int i = 0; i < COUNT; i++)
+        f.x[i] = f.ref[i] * 1.0015f;
+    assert_false(judge_default(&f, &v));
+    assert_string_equal(v.rule, "gain");
+    assert_true(v.rel_rms_err < 2e-3);
+    discard(&f);
+}
+
+/* Keys share the error of their query. */
+static void gain_averages_over_queries(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    for (int i = 0; i < COUNT; i++)
+        f.x[i] = f.ref[i] * 1.0011f;
+    assert_false(judge_default(&f, &v));
+    assert_string_equal(v.rule, "gain");
+    f.queries = 2;
+    assert_true(judge_default(&f, &v));
+    for (int i = 0; i < COUNT; i++)
+        f.x[i] = f.ref[i] * 1.01f;
+    assert_false(judge_default(&f, &v));
+    assert_true(v.gain_err > 9e-3);
+    discard(&f);
+}
+
+static double normal(uint64_t *seed)
+{
+    double u[2];
+    for (int i = 0; i < 2; i++) {
+        *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        u[i] = ((double)(*seed >> 11) + 0.5) * 0x1p-53;
+    }
+    return sqrt(-2 * log(u[0])) * cos(6.283185307179586 * u[1]);
+}
+
+static double to_bf16(double x)
+{
+    const float narrow = (float)x;
+    uint32_t bits;
+    float rounded;
+    memcpy(&bits, &narrow, sizeof bits);
+    bits = (bits + (bits >> 16 & 1) + 0x7fff) & 0xffff0000;
+    memcpy(&rounded, &bits, sizeof rounded);
+    return rounded;
+}
+
+/* The gain error of dK of one query over 257 keys, two heads, when O, P and dS are rounded to bf16 and all else is exact:
+ * dK's rows are dS times one vector, so dS will do. */
+static double gain_error_of_one_query(uint64_t *seed)
+{
+    enum { KEYS = 257, HEAD_DIM = 64 };
+    double dot = 0, norm = 0;
+    for (int head = 0; head < 2; head++) {
+        double q[HEAD_DIM], dout[HEAD_DIM], o[HEAD_DIM] = {0}, p[KEYS], dp[KEYS] = {0}, sum = 0, d = 0, d_rounded = 0, q2 = 0;
+        for (int c = 0; c < HEAD_DIM; c++) {
+            q[c] = normal(seed);
+            q2 += q[c] * q[c];
+            dout[c] = normal(seed);
+        }
+        for (int j = 0; j < KEYS; j++) {
+            double score = 0;
+            for (int c = 0; c < HEAD_DIM; c++)
+                score += q[c] * normal(seed);
+            sum += p[j] = exp(score / 8);
+            for (int c = 0; c < HEAD_DIM; c++) {
+                const double v = normal(seed);
+                dp[j] += v * dout[c];
+                o[c] += p[j] * v;
+            }
+        }
+        for (int c = 0; c < HEAD_DIM; c++) {
+            d += o[c] / sum * dout[c];
+            d_rounded += to_bf16(o[c] / sum) * dout[c];
+        }
+        for (int j = 0; j < KEYS; j++) {
+            const double ds = p[j] / sum * (dp[j] - d);
+            dot += q2 * ds * to_bf16(to_bf16(p[j] / sum) * (dp[j] - d_rounded));
+            norm += q2 * ds * ds;
+        }
+    }
+    return fabs(dot / norm - 1);
+}
+
+/* The bound for two queries holds what honest rounding does, and the one for 514 keys would not (docs/judging.md). */
+static void one_query_is_little_to_average_over(void **state)
+{
+    (void)state;
+    enum { DRAWS = 2000 };
+    const struct judge_bounds bf16 = judge_bounds_for(TENSOR_DK, ATTN_BF16, ATTN_BWD, false, NAN, NAN, 0.1);
+    uint64_t seed = 1;
+    int over = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        const double error = gain_error_of_one_query(&seed);
+        assert_true(error < bf16.gain + bf16.rms / sqrt(2));
+        over += error > bf16.gain + bf16.rms / sqrt(514);
+    }
+    assert_in_range(over, DRAWS / 100, DRAWS / 10);
+}
+
+static void naive_rule_fails_alone(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    assert_true(judge(&f, 1e-4, NAN, NAN, &v));
+    f.x[9] = f.ref[9] + 0.0005f;
+    assert_true(judge(&f, 1e-3, NAN, NAN, &v));
+    assert_false(judge(&f, 1e-5, NAN, NAN, &v));
+    assert_string_equal(v.rule, "naive");
+    discard(&f);
+}
+
+/* A tensor that is exactly zero is judged by what rounding allows: eps of the products, not by 0 / 0. */
+static void zero_reference_has_a_floor(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    for (int i = 0; i < COUNT; i++) {
+        f.ref[i] = 0;
+        f.x[i] = i % 2 ? 1e-7f : -1e-7f;
+    }
+    assert_true(judge_default(&f, &v));
+    for (int i = 0; i < COUNT; i++)
+        f.x[i] = i % 2 ? 1e-4f : -1e-4f;
+    assert_false(judge_default(&f, &v));
+    for (int i = 0; i < COUNT; i++)
+        f.x[i] = f.abs[i] = 0;
+    assert_true(judge_default(&f, &v));
+    f.x[0] = 1e-5f; /* nothing that fp16 can tell from 0 is allowed where even the products are zero */
+    assert_false(judge_default(&f, &v));
+    discard(&f);
+}
+
+static void users_tolerance_is_literal(void **state)
+{
+    (void)state;
+    struct fixture f = make();
+    struct record_tensor v;
+    f.x[3] = f.ref[3] + 0.004f;
+    assert_false(judge_default(&f, &v));
+    assert_true(judge(&f, NAN, 0.005, 0, &v)); /* one element does not move the norms */
+    assert_false(judge(&f, NAN, 0.003, 0, &v));
+    assert_string_equal(v.rule, "element");
+    discard(&f);
+}
+
+static void bounds_are_the_documented_ones(void **state)
+{
+    (void)state;
+    const struct judge_bounds fp16 = judge_bounds_for(TENSOR_O, ATTN_FP16, ATTN_FWD, false, NAN, NAN, 0.1);
+    const struct judge_bounds bf16 = judge_bounds_for(TENSOR_DQ, ATTN_BF16, ATTN_BWD, false, NAN, NAN, 0.1);
+    const struct judge_bounds naive = judge_bounds_for(TENSOR_O, ATTN_FP16, ATTN_FWD, true, NAN, NAN, 0.1);
+    const struct judge_bounds lse = judge_bounds_for(TENSOR_LSE, ATTN_BF16, ATTN_FWD, false, NAN, NAN, 0.1);
+    assert_true(fp16.rms <= 8e-4 && fp16.block_rms <= 1.6e-3 && fp16.gain <= 1e-3);
+    assert_true(fp16.rtol == 1e-2 && fp16.atol_rms == 0.01 && fp16.norm_abs == 0x1p-10);
+    assert_true(bf16.rms <= 1e-2 && bf16.gain <= 1e-3 && bf16.atol_rms == 0.05);
+    assert_true(naive.rms == 2 * fp16.rms && naive.rtol == 2 * fp16.rtol);
+    assert_true(lse.atol_absolute == 1e-3 && lse.rms == 0 && lse.rtol == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(honest_passes),
+        cmocka_unit_test(nan_fails_and_is_named),
+        cmocka_unit_test(infinities_must_agree),
+        cmocka_unit_test(one_wrong_element_fails),
+        cmocka_unit_test(rms_fails_alone),
+        cmocka_unit_test(one_block_fails_alone),
+        cmocka_unit_test(gain_fails_alone),
+        cmocka_unit_test(gain_averages_over_queries),
+        cmocka_unit_test(one_query_is_little_to_average_over),
+        cmocka_unit_test(naive_rule_fails_alone),
+        cmocka_unit_test(zero_reference_has_a_floor),
+        cmocka_unit_test(users_tolerance_is_literal),
+        cmocka_unit_test(bounds_are_the_documented_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,240 @@
+/* The timing method on a device that is made up: who is sampled when, and when it ends. No test looks at a clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/measure/rounds.h"
+#include "cmd/run/row.h"
+
+enum { MEMBERS = 3, LOG_SIZE = 1 << 16 };
+
+/* Member m is known by its request pointer; a sample takes value(m, n) milliseconds that nobody waits for. */
+static struct attn_request requests[MEMBERS];
+static int sampled[LOG_SIZE], sample_count, fail_at, stop_at;
+static double spread, swing;
+
+static int member_of(const struct launcher *l) { return (int)(l->request - requests); }
+
+static enum attn_status fake_sample(struct backend *be, const struct launcher *l, bool cold, double *time_ms,
+                                    struct attn_message *why)
+{
+    (void)be;
+    assert_true(cold);
+    if (sample_count == fail_at) {
+        strcpy(why->text, "made up");
+        return ATTN_ERROR;
+    }
+    *time_ms = (member_of(l) + 1) * (1 + spread * (sample_count % 7 - 3));
+    if (member_of(l) == 0 && sample_count / MEMBERS % 40 < 10) /* of 40 rounds, ten slow ones in a row */
+        *time_ms *= 1 + swing;
+    if (sample_count < LOG_SIZE)
+        sampled[sample_count] = member_of(l);
+    sample_count++;
+    return ATTN_OK;
+}
+
+static bool before_sample(void *context, int member)
+{
+    (void)context;
+    assert_in_range(member, 0, MEMBERS - 1);
+    return sample_count != stop_at;
+}
+
+static const struct backend_ops fake_ops = {.sample = fake_sample};
+
+static enum attn_status run(struct rounds_plan plan, struct rounds_member *members, struct rounds_result *result)
+{
+    struct backend be = {.ops = &fake_ops};
+    struct attn_message why = {""};
+    memset(members, 0, MEMBERS * sizeof *members);
+    for (int m = 0; m < MEMBERS; m++)
+        members[m].launcher.request = &requests[m];
+    plan.cold = true;
+    plan.before_sample = before_sample;
+    return rounds_run(&be, members, MEMBERS, &plan, result, &why);
+}
+
+static int reset(void **state)
+{
+    (void)state;
+    sample_count = 0;
+    fail_at = stop_at = -1;
+    spread = swing = 0;
+    return 0;
+}
+
+static void discard(struct rounds_member *members)
+{
+    for (int m = 0; m < MEMBERS; m++)
+        free(members[m].samples_ms);
+}
+
+/* Every round has every member once; over 2 x count rounds each follows each other, and begins, equally often. */
+static void neighbours_are_balanced(void **state)
+{
+    (void)state;
+    for (int count = 1; count <= 9; count++) {
+        int follows[9][9] = {{0}}, begins[9] = {0}, order[9];
+        for (int r = 0; r < 2 * count; r++) {
+            int seen = 0;
+            rounds_order(count, r, order);
+            for (int i = 0; i < count; i++) {
+                assert_in_range(order[i], 0, count - 1);
+                seen |= 1 << order[i];
+                if (i > 0)
+                    follows[order[i - 1]][order[i]]++;
+            }
+            assert_int_equal(seen, (1 << count) - 1);
+            begins[order[0]]++;
+        }
+        for (int a = 0; a < count; a++) {
+            assert_int_equal(begins[a], 2);
+            for (int b = 0; b < count; b++)
+                assert_int_equal(follows[a][b], a == b ? 0 : 2);
+        }
+    }
+}
+
+static void members_take_turns_in_the_rounds_order(void **state)
+{
+    (void)state;
+    struct rounds_member members[MEMBERS];
+    struct rounds_result result;
+    const struct rounds_plan plan = {.samples = 40, .max_noise_pct = 1, .limit_ms = 1e6};
+    assert_int_equal(run(plan, members, &result), ATTN_OK);
+    assert_int_equal(result.rounds, 40);
+    assert_int_equal(sample_count, 40 * MEMBERS);
+    assert_string_equal(result.stop, "noise");
+    for (int r = 0; r < 40; r++) {
+        int order[MEMBERS];
+        rounds_order(MEMBERS, r, order);
+        assert_memory_equal(&sampled[r * MEMBERS], order, sizeof order);
+    }
+    for (int m = 0; m < MEMBERS; m++)
+        for (int r = 0; r < 40; r++)
+            assert_true(members[m].samples_ms[r] == m + 1);
+    discard(members);
+}
+
+static void noise_above_the_bound_goes_on(void **state)
+{
+    (void)state;
+    struct rounds_member members[MEMBERS];
+    struct rounds_result result;
+    spread = 0.05;
+    const struct rounds_plan plan = {.samples = 10, .max_noise_pct = 5, .limit_ms = 1e6, .min_time_ms = 1e5};
+    stop_at = 3000;
+    assert_int_equal(run(plan, members, &result), ATTN_OK); /* min_time_ms keeps it going until it is interrupted */
+    assert_true(result.interrupted);
+    assert_int_equal(result.rounds, 1000);
+    assert_null(result.stop);
+    discard(members);
+}
+
+static void the_limit_ends_what_stays_noisy(void **state)
+{
+    (void)state;
+    struct rounds_member members[MEMBERS];
+    struct rounds_result result;
+    spread = 0.1;
+    const struct rounds_plan plan = {.samples = 12, .max_noise_pct = 1e-6, .limit_ms = 1e6, .min_time_ms = 0};
+    assert_int_equal(run(plan, members, &result), ATTN_OK);
+    assert_string_equal(result.stop, "limit");
+    assert_int_equal(result.rounds, 12);
+    discard(members);
+}
+
+/* The median stands still, the ratio does not. */
+static void slow_spells_are_noise(void **state)
+{
+    (void)state;
+    struct rounds_member members[MEMBERS];
+    struct rounds_result result;
+    const struct rounds_plan plan = {.samples = 100, .max_noise_pct = 1, .limit_ms = 1e6};
+    swing = 0.3;
+    assert_int_equal(run(plan, members, &result), ATTN_OK);
+    assert_string_equal(result.stop, "limit");
+    assert_int_equal(result.rounds, 100);
+    discard(members);
+    swing = 0.001;
+    assert_int_equal(run(plan, members, &result), ATTN_OK);
+    assert_string_equal(result.stop, "noise");
+    discard(members);
+}
+
+static void the_time_limit_cuts_even_few_samples(void **state)
+{
+    (void)state;
+    struct rounds_member members[MEMBERS];
+    struct rounds_result result;
+    const struct rounds_plan plan = {.samples = 1000, .max_noise_pct = 1, .limit_ms = 0};
+    assert_int_equal(run(plan, members, &result), ATTN_OK);
+    assert_string_equal(result.stop, "limit");
+    assert_int_equal(result.rounds, 1);
+    discard(members);
+}
+
+static void a_failing_member_is_named(void **state)
+{
+    (void)state;
+    struct rounds_member members[MEMBERS];
+    struct rounds_result result;
+    const struct rounds_plan plan = {.samples = 30, .max_noise_pct = 1, .limit_ms = 1e6};
+    fail_at = 4; /* round 1 is 2 1 0 */
+    assert_int_equal(run(plan, members, &result), ATTN_ERROR);
+    assert_int_equal(result.failed_member, 1);
+    assert_int_equal(result.rounds, 1);
+    discard(members);
+}
+
+/* A drift that hits a whole round alike leaves ratios within rounds untouched; a failed row has times but no speed. */
+static void ratios_are_paired_and_failure_has_no_speed(void **state)
+{
+    (void)state;
+    double ours[31], peer[31], gemm[31];
+    struct record_row row;
+    for (int i = 0; i < 31; i++) {
+        const double drift = 1 + 0.02 * i;
+        ours[i] = 2 * drift;
+        peer[i] = 3 * drift;
+        gemm[i] = 1 * drift;
+    }
+    const struct row_rivals rivals = {.gemm_ms = gemm, .peer_ms = peer, .gemm_flops = 1e12, .peer = "cudnn"};
+    memset(&row, 0, sizeof row);
+    record_row_clear(&row);
+    row.flops = 1e12;
+    strcpy(row.check, "pass");
+    row_times(&row, ours, 31, "noise", &rivals);
+    assert_true(fabs(row.speedup_vs_peer - 1.5) < 1e-12);
+    assert_true(fabs(row.pct_of_gemm - 50) < 1e-9);
+    assert_true(fabs(row.tflops - 1e12 / row.time_ms * 1e-9) < 1e-9);
+    assert_true(isnan(row.speedup_vs_naive));
+    record_row_free(&row);
+    record_row_clear(&row);
+    row.flops = 1e12;
+    strcpy(row.check, "fail");
+    row_times(&row, ours, 31, "noise", &rivals);
+    assert_true(row.time_ms > 0);
+    assert_true(isnan(row.tflops) && isnan(row.pct_of_gemm) && isnan(row.speedup_vs_peer));
+    record_row_free(&row);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(neighbours_are_balanced),
+        cmocka_unit_test_setup(members_take_turns_in_the_rounds_order, reset),
+        cmocka_unit_test_setup(noise_above_the_bound_goes_on, reset),
+        cmocka_unit_test_setup(the_limit_ends_what_stays_noisy, reset),
+        cmocka_unit_test_setup(slow_spells_are_noise, reset),
+        cmocka_unit_test_setup(the_time_limit_cuts_even_few_samples, reset),
+        cmocka_unit_test_setup(a_failing_member_is_named, reset),
+        cmocka_unit_test(ratios_are_paired_and_failure_has_no_speed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

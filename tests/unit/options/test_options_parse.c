@@ -1,0 +1,600 @@
+/* The command line word by word: every option's default, legal and illegal values, unknown words, commands; and that a
+ * refusal is one sentence on stderr, nothing on stdout, and exit code 2. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/nearest.h"
+#include "tests/unit/options/options_run.h"
+
+static void assert_list(const struct int_list *list, const char *want)
+{
+    char got[300] = "";
+    for (int i = 0; i < list->count; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%lld,", (long long)list->values[i]);
+    assert_string_equal(got, want);
+}
+
+static void assert_names(const struct name_list *list, const char *want)
+{
+    char got[300] = "";
+    for (int i = 0; i < list->count; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s,", list->names[i]);
+    assert_string_equal(got, want);
+}
+
+/* ---- Defaults ---------------------------------------------------------------------------------------------------- */
+
+static void defaults(void **state)
+{
+    (void)state;
+    taken("");
+    assert_int_equal(options.command, COMMAND_SWEEP);
+    assert_int_equal(options.preset, PRESET_NONE);
+    assert_false(options.mode_given);
+    assert_true(options.modes[ATTN_FWD] && options.modes[ATTN_BWD]);
+    assert_false(options.causal_given);
+    assert_true(options.causal[0] && options.causal[1]);
+    assert_list(&options.head_dims, "");
+    assert_list(&options.q_lens, "");
+    assert_list(&options.kv_lens, "");
+    assert_false(options.dtypes_given);
+    assert_false(options.dtypes[ATTN_FP32] || options.dtypes[ATTN_FP16] || options.dtypes[ATTN_BF16]);
+    assert_names(&options.impls, "");
+    assert_names(&options.impl_libs, "");
+    assert_null(options.variant);
+    assert_false(options.deterministic);
+    assert_int_equal(options.total_tokens, 0);
+    assert_int_equal(options.hidden, 0);
+    assert_int_equal(options.batch, 0);
+    assert_int_equal(options.heads, 0);
+    assert_int_equal(options.kv_heads, 0);
+    assert_int_equal(options.layout, ATTN_BSHD);
+    assert_true(isnan(options.scale));
+    assert_int_equal(options.dist, FILL_NORMAL);
+    assert_int_equal(options.seed, 1);
+    assert_int_equal(options.device, DEVICE_AUTO);
+    assert_int_equal(options.device_ordinal, 0);
+    assert_int_equal(options.check, CHECK_FULL);
+    assert_true(isnan(options.atol) && isnan(options.rtol));
+    assert_true(isnan(options.warmup_ms) && isnan(options.min_time_ms));
+    assert_int_equal(options.samples, 0);
+    assert_true(isnan(options.max_noise_pct));
+    assert_true(options.timeout_s == 60);
+    assert_true(isnan(options.sustain_s));
+    assert_int_equal(options.l2, L2_COLD);
+    assert_null(options.out_dir);
+    assert_null(options.csv_path);
+    assert_null(options.jsonl_path);
+    assert_int_equal(options.plot, PLOT_SVG);
+    assert_false(options.plot_given);
+    assert_null(options.columns);
+    assert_null(options.input_dir);
+    assert_null(options.dump_dir);
+    assert_false(options.resume || options.profile || options.dry_run || options.verbose || options.quiet);
+    assert_int_equal(options.color, COLOR_AUTO);
+    assert_names(&options.files, "");
+    assert_string_equal(options.command_line, "fabench");
+}
+
+/* ---- One legal and one illegal value of every option ------------------------------------------------------------ */
+
+#define FIELD(member) offsetof(struct options, member), sizeof((struct options *)0)->member
+static const int64_t five = 5, seven = 7, four_k = 4096, big = 2147483647;
+static const uint64_t zero_seed = 0;
+static const double one_and_half = 1.5, sixty = 60, nothing = 0, half = 0.5;
+static const bool yes = true, only_bwd[2] = {false, true}, only_full[2] = {true, false}, both[2] = {true, true},
+                  sixteen_bit[3] = {false, true, true};
+static const enum preset ci = PRESET_CI;
+static const enum attn_layout bhsd = ATTN_BHSD;
+static const enum fill_dist sharp = FILL_SHARP;
+static const enum device_choice cuda = DEVICE_CUDA, cpu = DEVICE_CPU;
+static const enum check_scope off = CHECK_OFF, sample = CHECK_SAMPLE;
+static const enum l2_policy hot = L2_HOT;
+static const enum plot_format term = PLOT_TERM;
+static const enum color_choice never = COLOR_NEVER;
+
+/* Options whose value is plain memory. */
+static const struct value_case {
+    const char *legal;
+    size_t offset, size;
+    const void *want;
+    const char *illegal, *sentence;
+} value_cases[] = {
+    {"--preset ci", FIELD(preset), &ci, "--preset cii",
+     "--preset cii: must be quick, paper, ci, acceptance or full; did you mean ci"},
+    {"--sustain-s 60", FIELD(sustain_s), &sixty, "--sustain-s 3601", "--sustain-s 3601: must be a number from 0 to 3600"},
+    {"--sustain-s 0", FIELD(sustain_s), &nothing, "--sustain-s nan", "--sustain-s nan: must be a number from 0 to 3600"},
+    {"--mode bwd", FIELD(modes), only_bwd, "--mode fwd,both",
+     "--mode fwd,both: must be fwd or bwd, several with commas"},
+    {"--mode=bwd", FIELD(mode_given), &yes, "--mode fwd,",
+     "--mode fwd,: an item of the list is empty; must be fwd or "
+     "bwd, several with commas"},
+    {"--mode fwd,bwd", FIELD(modes), both, "--mode ''",
+     "--mode '': the list is empty; must be fwd or bwd, several with commas"},
+    {"--causal", FIELD(causal), only_bwd, "--causal=maybe", "--causal=maybe: must be no, yes or both"},
+    {"--causal", FIELD(causal_given), &yes, "--causal=", "--causal '': must be no, yes or both"},
+    {"--causal=yes", FIELD(causal), only_bwd, "--causal no",
+     "--causal no: takes no separate word; did you mean --causal=no"},
+    {"--causal=no", FIELD(causal), only_full, "--causal yes",
+     "--causal yes: takes no separate word; did you mean --causal=yes"},
+    {"--causal=both", FIELD(causal), both, "--causal both",
+     "--causal both: takes no separate word; did you mean --causal=both"},
+    {"--no-causal", FIELD(causal), only_full, "--no-causal=yes", "--no-causal yes: takes no value"},
+    {"--dtype fp16,bf16", FIELD(dtypes), sixteen_bit, "--dtype half",
+     "--dtype half: must be fp32, fp16 or bf16, several with commas"},
+    {"--dtype bf16,fp16", FIELD(dtypes_given), &yes, "--dtype fp8",
+     "--dtype fp8: no kernel takes fp8 yet; must be fp32, fp16 or bf16, several with commas"},
+    {"--total-tokens 4k", FIELD(total_tokens), &four_k, "--total-tokens 0",
+     "--total-tokens 0: must be a whole number from 1 to 2147483647"},
+    {"--hidden 4k", FIELD(hidden), &four_k, "--hidden 2e3",
+     "--hidden 2e3: must be a whole number from 1 to 2147483647"},
+    {"--batch 5", FIELD(batch), &five, "--batch -1", "--batch -1: must be a whole number from 1 to 2147483647"},
+    {"--heads 5", FIELD(heads), &five, "--heads 2147483648",
+     "--heads 2147483648: must be a whole number from 1 to 2147483647"},
+    {"--heads 5 --kv-heads 5", FIELD(kv_heads), &five, "--kv-heads 1.0",
+     "--kv-heads 1.0: must be a whole number from 1 to 2147483647"},
+    {"--layout bhsd", FIELD(layout), &bhsd, "--layout bhds", "--layout bhds: must be bshd or bhsd; did you mean bhsd"},
+    {"--dist sharp", FIELD(dist), &sharp, "--dist gauss",
+     "--dist gauss: must be normal, uniform, zeros, sharp, huge, constant, tiny or peak"},
+    {"--seed 0", FIELD(seed), &zero_seed, "--seed -1",
+     "--seed -1: must be a whole number from 0 to 9223372036854775807"},
+    {"--deterministic", FIELD(deterministic), &yes, "--deterministic=1", "--deterministic 1: takes no value"},
+    {"--device cuda:1", FIELD(device), &cuda, "--device cuda",
+     "--device cuda: must be auto, cpu, or cuda:0, cuda:1 and so on"},
+    {"--device cpu", FIELD(device), &cpu, "--device cuda:-1",
+     "--device cuda:-1: must be auto, cpu, or cuda:0, cuda:1 and so on"},
+    {"--check off", FIELD(check), &off, "--check no", "--check no: must be full, sample or off"},
+    {"verify --check sample", FIELD(check), &sample, "verify --check off", "--check off: must be full or sample"},
+    {"--scale 1.5", FIELD(scale), &one_and_half, "--scale 0", "--scale 0: must be a number from 1e-06 to 1000000"},
+    {"--atol 0", FIELD(atol), &nothing, "--atol nan", "--atol nan: must be a number from 0 to 1000000"},
+    {"--rtol 1.5", FIELD(rtol), &one_and_half, "--rtol -0.1", "--rtol -0.1: must be a number from 0 to 1000000"},
+    {"verify --repeats 7", FIELD(repeats), &seven, "verify --repeats 1.5",
+     "--repeats 1.5: must be a whole number from 0 to 1000000"},
+    {"--warmup-ms 0", FIELD(warmup_ms), &nothing, "--warmup-ms inf",
+     "--warmup-ms inf: must be a number from 0 to 3600000"},
+    {"--min-time-ms 1.5", FIELD(min_time_ms), &one_and_half, "--min-time-ms 1s",
+     "--min-time-ms 1s: must be a number from 0 to 3600000"},
+    {"--samples 5", FIELD(samples), &five, "--samples 0", "--samples 0: must be a whole number from 1 to 1000000"},
+    {"--max-noise 0.5%", FIELD(max_noise_pct), &half, "--max-noise -1%",
+     "--max-noise -1%: must be a percentage from 0.001% to 100%"},
+    {"--max-noise 0.5", FIELD(max_noise_pct), &half, "--max-noise 101%",
+     "--max-noise 101%: must be a percentage from 0.001% to 100%"},
+    {"--timeout-s 1.5", FIELD(timeout_s), &one_and_half, "--timeout-s 0",
+     "--timeout-s 0: must be a number from 0.1 to 86400"},
+    {"--l2 hot", FIELD(l2), &hot, "--l2 warm", "--l2 warm: must be cold or hot"},
+    {"--plot term", FIELD(plot), &term, "--plot html", "--plot html: must be svg, png, term or none"},
+    {"--plot svg", FIELD(plot_given), &yes, "--plot ''", "--plot '': must be svg, png, term or none"},
+    {"--preheat-s 1.5", FIELD(preheat_s), &one_and_half, "--preheat-s -1",
+     "--preheat-s -1: must be a number from 0 to 3600"},
+    {"ab a b --delta 1.5%", FIELD(delta_pct), &one_and_half, "ab a b --delta 0%",
+     "--delta 0%: must be a percentage from 0.1% to 50%"},
+    {"ab a b --soft 4", FIELD(soft), only_full, "ab a b --soft 3", "--soft 3: must be 4 or 5, several with commas"},
+    {"gate --baseline a --soft 4,5", FIELD(soft), both, "gate --baseline a --soft ''",
+     "--soft '': the list is empty; must be 4 or 5, several with commas"},
+    {"gate --baseline a --current b --subset", FIELD(is_subset), &yes, "gate --baseline a --subset",
+     "--subset: is for a --baseline and a --current record"},
+    {"--profile", FIELD(profile), &yes, "--profile=no", "--profile no: takes no value"},
+    {"--dry-run", FIELD(dry_run), &yes, "--dry-run=1", "--dry-run 1: takes no value"},
+    {"--verbose", FIELD(verbose), &yes, "--verbose=2", "--verbose 2: takes no value"},
+    {"--quiet", FIELD(quiet), &yes, "--quiet=", "--quiet '': takes no value"},
+    {"--color never", FIELD(color), &never, "--color on", "--color on: must be auto, always or never"},
+    {"--seqlen 2147483647 --kv-len 1 --heads 1 --d 8 --batch 1", FIELD(heads), &(const int64_t){1},
+     "--seqlen 2147483648", "--seqlen 2147483648: must be a whole number from 1 to 2147483647"},
+    {"--total-tokens 2147483647 --heads 1 --d 8 --kv-len 64", FIELD(total_tokens), &big, "--total-tokens ''",
+     "--total-tokens '': must be a whole number from 1 to 2147483647"},
+};
+
+static void values_in_memory(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof value_cases / sizeof value_cases[0]; i++) {
+        const struct value_case *c = &value_cases[i];
+        taken(c->legal);
+        if (memcmp((char *)&options + c->offset, c->want, c->size) != 0)
+            fail_msg("fabench %s: another value", c->legal);
+        refused(c->illegal, c->sentence);
+    }
+}
+
+static void lists(void **state)
+{
+    (void)state;
+    taken("--d 64,128,8 --seqlen 1k:16k:*2 --kv-len 512:2k:+512");
+    assert_list(&options.head_dims, "64,128,8,");
+    assert_list(&options.q_lens, "1024,2048,4096,8192,16384,");
+    assert_list(&options.kv_lens, "512,1024,1536,2048,");
+    taken("--headdim=256 -n 1k,7");
+    assert_list(&options.head_dims, "256,");
+    assert_list(&options.q_lens, "1024,7,");
+    taken("-n=5");
+    assert_list(&options.q_lens, "5,");
+    taken("--impl naive,fused,naive");
+    assert_names(&options.impls, "naive,fused,");
+    refused("--d 63", "--d 63: must be a multiple of 8 from 8 to 256");
+    refused("--d 0", "--d 0: must be a multiple of 8 from 8 to 256");
+    refused("--d 264", "--d 264: must be a multiple of 8 from 8 to 256");
+    refused("--headdim=63", "--headdim 63: must be a multiple of 8 from 8 to 256");
+    refused("--d 64,60", "--d 64,60: 60 is not legal; each must be a multiple of 8 from 8 to 256");
+    refused("--seqlen 0", "--seqlen 0: must be a whole number from 1 to 2147483647");
+    refused("--kv-len 0:2:+1", "--kv-len 0:2:+1: 0 is not legal; each must be a whole number from 1 to 2147483647");
+    static const char tail[] = "; must be a whole number from 1 to 2147483647, or a list as 64,128 or 1k:16k:*2";
+    static const struct {
+        const char *line, *start;
+    } cases[] = {
+        {"--seqlen 1kk", "--seqlen 1kk: \"1kk\" is no whole number (digits, k for 1024)"},
+        {"-n -5", "-n -5: \"-5\" is no whole number (digits, k for 1024)"},
+        {"--seqlen ''", "--seqlen '': the list is empty"},
+        {"--seqlen=", "--seqlen '': the list is empty"},
+        {"--kv-len 1,,2", "--kv-len 1,,2: an item of the list is empty"},
+        {"-n 4k:1k:*2", "-n 4k:1k:*2: the range \"4k:1k:*2\" ends before it begins"},
+        {"-n 1k:4k", "-n 1k:4k: \"1k:4k\" is no range; ranges are written 1k:16k:*2 or 512:4k:+512"},
+        {"-n 1:1m:+1", "-n 1:1m:+1: \"1:1m:+1\" is no range; ranges are written 1k:16k:*2 or 512:4k:+512"},
+        {"-n 1:100k:+1", "-n 1:100k:+1: a list has at most 4096 values"},
+        {"-n 9223372036854775808",
+         "-n 9223372036854775808: \"9223372036854775808\" is no whole number (digits, k for 1024)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char sentence[300];
+        snprintf(sentence, sizeof sentence, "%s%s", cases[i].start, tail);
+        refused(cases[i].line, sentence);
+    }
+    refused("--impl naive,,fused", "--impl naive,,fused: an item of the list is empty; must be names with commas, as "
+                                   "naive,fused");
+    refused("--impl ''", "--impl '': the list is empty; must be names with commas, as naive,fused");
+    refused("--impl Naive", "--impl Naive: must be names of a-z, 0-9 and _ with commas, as naive,fused");
+}
+
+static void texts(void **state)
+{
+    (void)state;
+    taken("--variant d128_causal --columns impl,time_ms --out none --csv run.csv --jsonl dir/run.jsonl --input dir "
+          "--dump new/deep --impl-lib file --impl-lib readonly");
+    assert_string_equal(options.variant, "d128_causal");
+    assert_string_equal(options.columns, "impl,time_ms");
+    assert_string_equal(options.out_dir, "none");
+    assert_string_equal(options.csv_path, "run.csv");
+    assert_string_equal(options.jsonl_path, "dir/run.jsonl");
+    assert_string_equal(options.input_dir, "dir");
+    assert_string_equal(options.dump_dir, "new/deep");
+    assert_names(&options.impl_libs, "file,readonly,");
+    refused("--variant ''", "--variant '': must not be empty");
+    refused("--columns ''", "--columns '': must not be empty");
+    refused("--out ''", "--out '': must not be empty");
+    refused("--csv ''", "--csv '': must not be empty");
+    refused("--jsonl ''", "--jsonl '': must not be empty");
+    refused("--input ''", "--input '': must not be empty");
+    refused("--dump ''", "--dump '': must not be empty");
+    refused("--impl-lib ''", "--impl-lib '': must name a shared library");
+    refused("--impl-lib ./absent.so", "--impl-lib ./absent.so: must be a file that exists (No such file or directory)");
+    refused("--impl-lib dir", "--impl-lib dir: is a directory; must be a file");
+    taken("--device cuda:3");
+    assert_int_equal(options.device_ordinal, 3);
+    refused("--device cuda:1k", "--device cuda:1k: must be auto, cpu, or cuda:0, cuda:1 and so on");
+    refused("--device cuda:0k", "--device cuda:0k: must be auto, cpu, or cuda:0, cuda:1 and so on");
+    refused("--device cuda:1024", "--device cuda:1024: must be auto, cpu, or cuda:0, cuda:1 and so on");
+    refused("--device gpu", "--device gpu: must be auto, cpu, or cuda:0, cuda:1 and so on");
+}
+
+/* Every row of the table that --help shows appears somewhere in this file's tables: a new option cannot come without.
+ */
+static void every_option_is_tested(void **state)
+{
+    (void)state;
+    static const char elsewhere[] =
+        " --d --seqlen --kv-len --impl --variant --columns --out --csv --jsonl --input --dump "
+        "--impl-lib --version --help --resume --overlay --price "
+        "--points --pairs --junit --baseline --current --floors ";
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        char word[40];
+        bool is_tested = false;
+        snprintf(word, sizeof word, " %s ", option_table[i].name);
+        is_tested = strstr(elsewhere, word);
+        for (size_t j = 0; j < sizeof value_cases / sizeof value_cases[0] && !is_tested; j++) {
+            const char *const at = strstr(value_cases[j].illegal, option_table[i].name);
+            is_tested = at && strchr(" =", at[strlen(option_table[i].name)]);
+        }
+        if (!is_tested)
+            fail_msg("%s has no test", option_table[i].name);
+    }
+}
+
+static void missing_values(void **state)
+{
+    (void)state;
+    refused("--atol", "--atol: needs a value: a number from 0 to 1000000");
+    refused("--csv", "--csv: needs a value: PATH");
+    refused("--l2", "--l2: needs a value: cold or hot");
+    refused("--csv --jsonl x", "--csv: needs a value: PATH; one that begins with - is written --csv=--jsonl");
+    refused("--variant -n", "--variant: needs a value: NAME; one that begins with - is written --variant=-n");
+    refused("--d -n 5", "--d: needs a value: a multiple of 8 from 8 to 256; one that begins with - is written --d=-n");
+    refused("--csv --", "--csv: needs a value: PATH; one that begins with - is written --csv=--");
+    taken("--csv=--jsonl");
+    assert_string_equal(options.csv_path, "--jsonl");
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        char part[60];
+        if (!option_takes_value(&option_table[i]) || option_table[i].kind == KIND_CAUSAL ||
+            !(option_table[i].commands & 1u << COMMAND_SWEEP))
+            continue;
+        snprintf(part, sizeof part, "fabench: %s: needs a value: ", option_table[i].name);
+        refused_with(option_table[i].name, part);
+    }
+}
+
+static void causal_never_eats_a_word(void **state)
+{
+    (void)state;
+    taken("--mode bwd --causal --d 128");
+    assert_true(options.causal[1] && !options.causal[0]);
+    assert_list(&options.head_dims, "128,");
+    taken("--causal");
+    refused("--causal true", "true: sweep takes no such argument; lists are written with commas, as 64,128");
+    refused("--causal --no-causal", "--no-causal: contradicts --causal; both masks are --causal=both");
+    refused("--no-causal --causal=both", "--causal: contradicts --no-causal; both masks are --causal=both");
+}
+
+static void repeated_options(void **state)
+{
+    (void)state;
+    refused("--d 64 --d 128", "--d 128: --d is there already; a list is written with commas");
+    refused("--seqlen 64 -n 128", "-n 128: --seqlen is there already; a list is written with commas");
+    refused("--seed 1 --seed 1", "--seed 1: --seed is there already; one is legal");
+    refused("--causal --causal=no", "--causal no: --causal is there already; one is legal");
+    refused("--verbose --verbose", "--verbose: --verbose is there already; one is legal");
+    refused("--device cpu --device cuda:0", "--device cuda:0: --device is there already; one is legal");
+}
+
+/* ---- Unknown words ----------------------------------------------------------------------------------------------- */
+
+static void unknown_options(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *sentence;
+    } cases[] = {
+        {"--seqln 5", "--seqln: no such option; did you mean --seqlen"},
+        {"--seq-len 5", "--seq-len: no such option; did you mean --seqlen"},
+        {"--seqlen5", "--seqlen5: no such option; did you mean --seqlen"},
+        {"--head-dim 64", "--head-dim: no such option; did you mean --headdim"},
+        {"--haeds 8", "--haeds: no such option; did you mean --heads"},
+        {"--kvheads 8", "--kvheads: no such option; did you mean --kv-heads"},
+        {"--Causal", "--Causal: no such option; did you mean --causal"},
+        {"--nocausal", "--nocausal: no such option; did you mean --no-causal"},
+        {"--noise 1%", "--noise: no such option; did you mean --max-noise"},
+        {"--timeout 5", "--timeout: no such option; did you mean --timeout-s"},
+        {"--determ", "--determ: no such option; did you mean --deterministic"},
+        {"--impls=naive", "--impls: no such option; did you mean --impl"},
+        {"-d 64", "-d: no such option; did you mean --d"},
+        {"-help", "-help: no such option; did you mean --help"},
+        {"-x", "-x: no such option; see fabench --help"},
+        {"-5", "-5: no such option; see fabench --help"},
+        {"--frobnicate", "--frobnicate: no such option; see fabench --help"},
+        {"--window 5", "--window: no such option; see fabench --help"},
+        {"--dropout 0.1", "--dropout: no such option; see fabench --help"},
+        {"--=5", "--: no such option; see fabench --help"},
+        {"plot --seqln 5", "--seqln: no such option; see fabench --help"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refused(cases[i].line, cases[i].sentence);
+}
+
+static void nearest_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"naive", "fused_sm80", "cudnn", "null"};
+    static const char *const none[] = {"x"};
+    assert_string_equal(nearest_name("nave", names, 4), "naive");
+    assert_string_equal(nearest_name("niave", names, 4), "naive");
+    assert_string_equal(nearest_name("cuDNN", (const char *const[]){"cudnn", "cuDNm"}, 2), "cuDNm");
+    assert_string_equal(nearest_name("fused", names, 4), "fused_sm80");
+    assert_string_equal(nearest_name("fused_sm90", names, 4), "fused_sm80");
+    assert_null(nearest_name("flash", names, 4));
+    assert_null(nearest_name("", names, 4));
+    assert_null(nearest_name("naive", none, 1));
+    assert_null(nearest_name("naive", names, 0));
+    char longest[500];
+    memset(longest, 'n', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    assert_null(nearest_name(longest, names, 4));
+}
+
+static void commands(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        enum command command;
+    } good[] = {{"sweep", COMMAND_SWEEP}, {"verify", COMMAND_VERIFY}, {"info", COMMAND_INFO}, {"list", COMMAND_LIST},
+               {"selftest", COMMAND_SELFTEST}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        taken(good[i].name);
+        assert_int_equal(options.command, good[i].command);
+    }
+    refused("verfy", "verfy: no such command; did you mean verify");
+    refused("frob --d 64",
+            "frob: no such command; must be verify, gate, ab, report, plot, info, list or selftest, or no word for the sweep");
+    refused("''",
+            "'': no such command; must be verify, gate, ab, report, plot, info, list or selftest, or no word for the sweep");
+    refused("--d 64 verify", "verify: a command is the first word, before the options");
+    refused("--d 64 128", "128: sweep takes no such argument; lists are written with commas, as 64,128");
+    refused("verify a.jsonl", "a.jsonl: verify takes no such argument; lists are written with commas, as 64,128");
+    refused("info x", "x: info takes no such argument; lists are written with commas, as 64,128");
+    refused("list x", "x: list takes no such argument; lists are written with commas, as 64,128");
+    refused("-- --d", "--d: sweep takes no such argument; lists are written with commas, as 64,128");
+    refused("--d 64 ''", "'': sweep takes no such argument; lists are written with commas, as 64,128");
+}
+
+static void options_of_other_commands(void **state)
+{
+    (void)state;
+    refused("verify --min-time-ms 5", "--min-time-ms: no option of verify, only of sweep, gate, ab");
+    refused("verify -n 5", "-n: no option of verify, only of sweep, gate, ab, selftest");
+    refused("plot --d 64", "--d: no option of plot, only of sweep, verify, gate, ab, selftest");
+    refused("info --plot svg", "--plot: no option of info, only of sweep, report, plot");
+    refused("list --csv x", "--csv: no option of list, only of sweep, verify");
+    refused("verify --preset paper", "--preset paper: must be quick");
+    taken("verify --preset quick --d 64 --mode fwd --check sample --no-causal --seed 5 --dtype fp32 --timeout-s 5");
+    assert_int_equal(options.preset, PRESET_QUICK);
+    assert_int_equal(options.seed, 5);
+    taken("info --device cpu --quiet");
+    taken("list --device cuda:0 --impl-lib file --verbose");
+}
+
+static void plot_takes_files(void **state)
+{
+    (void)state;
+    taken("plot a.jsonl --plot png b.jsonl --out dir -- --odd.jsonl");
+    assert_int_equal(options.command, COMMAND_PLOT);
+    assert_names(&options.files, "a.jsonl,b.jsonl,--odd.jsonl,");
+    refused("plot", "plot: needs the record files to draw, as in fabench plot run.jsonl");
+    refused("plot a.jsonl --plot none", "--plot none: draws nothing; must be svg, png or term");
+    taken("report H200=a.jsonl b.jsonl --price H200=31000EUR --price B=1USD --out dir --overlay file");
+    assert_int_equal(options.files.count, 2);
+    assert_int_equal(options.prices.count, 2);
+    assert_string_equal(options.prices.names[1], "B=1USD");
+    assert_string_equal(options.overlay_path, "file");
+    refused("report", "report: needs record files, as in fabench report H200=a.jsonl B200=b.jsonl");
+    refused("report a.jsonl --plot png", "--plot png: must be svg (within the HTML page) or none");
+    refused("report a.jsonl --price ''", "--price '': must not be empty");
+    refused("report a.jsonl --plot none --overlay file", "--overlay file: contradicts --plot none; must be left out");
+    refused("plot a.jsonl --overlay absent", "--overlay absent: must be a file that exists (No such file or directory)");
+    refused("plot a.jsonl --overlay dir", "--overlay dir: is a directory; must be a file");
+    refused("--overlay file --out none",
+            "--overlay file: contradicts --out none, where no chart is drawn; must be left out");
+    refused("--price A=1EUR", "--price: no option of sweep, only of report");
+    refused("plot a.jsonl --out none",
+            "--out none: leaves the charts nowhere to go; must be a directory, or --plot term");
+    taken("plot a.jsonl --out none --plot term");
+    refused("plot ''", "'': plot takes no such argument; lists are written with commas, as 64,128");
+}
+
+static void resume_needs_its_record(void **state)
+{
+    (void)state;
+    static const char needs[] = "--resume: needs the record to go on with: the --out DIR or the --jsonl PATH of the run";
+    refused("--resume", needs);
+    refused("--resume --out none", needs);
+    refused("--resume --jsonl -", needs);
+    refused("--resume --out dir --jsonl -", needs);
+    refused("--resume=yes --out dir", "--resume yes: takes no value");
+    refused("--resume --out dir --profile", "--resume: contradicts --profile; one of them is legal");
+    refused("--resume --out dir --dry-run", "--resume: contradicts --dry-run; one of them is legal");
+    refused("verify --resume --out dir", "--resume: no option of verify, only of sweep");
+    taken("--resume --out none --jsonl file");
+    assert_true(options.resume);
+    taken("--out dir");
+    assert_false(options.resume);
+}
+
+/* The options that rows depend on, in the order of the table, whatever the order of the words; nothing about output. */
+static void deciding_options(void **state)
+{
+    (void)state;
+    taken("--samples 9 --out dir --quiet --d 64 --resume --causal --impl naive,fused --plot none --color never");
+    assert_string_equal(options.deciding, "--causal --d 64 --impl naive,fused --samples 9");
+    taken("--impl-lib ./file --impl-lib ./readonly --sustain-s 2 --causal=no");
+    assert_string_equal(options.deciding, "--causal no --impl-lib ./file --impl-lib ./readonly --sustain-s 2");
+    taken("--jsonl - --verbose");
+    assert_string_equal(options.deciding, "");
+}
+
+static void ab_takes_two_sides(void **state)
+{
+    (void)state;
+    taken("ab old new --mode bwd --causal --d=128 --impl fused --device cuda:1 --pairs 3,7 --out none --quiet --l2 hot");
+    assert_int_equal(options.command, COMMAND_AB);
+    assert_names(&options.files, "old,new,");
+    assert_names(&options.impls, "fused,");
+    assert_list(&options.pairs, "3,7,");
+    /* What the processes of both sides get: no output, no gate's own option, no device, no implementation. */
+    assert_names(&options.sweep_words, "--mode=bwd,--causal,--d=128,--l2=hot,");
+    taken("ab old new --pairs 4");
+    assert_list(&options.pairs, "4,");
+    refused("ab", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there are 0");
+    refused("ab old", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there is 1");
+    refused("ab old new newer", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there are 3");
+    refused("ab a b --pairs 7,3", "--pairs 7,3: must be the least and the most, as 5,12");
+    refused("ab a b --pairs 1,3", "--pairs 1,3: 1 is not legal; each must be a whole number from 2 to 64");
+    refused("ab a b --junit -", "--junit -: must be a file: stdout has the verdicts");
+    refused("ab a b --junit dir", "--junit dir: is a directory; must be a file, or - for stdout");
+    refused("ab a b --check off", "--check: no option of ab, only of sweep, verify, gate");
+    refused("ab a b --baseline x", "--baseline: no option of ab, only of gate");
+    taken("--points 3,1");
+    assert_list(&options.points, "3,1,");
+}
+
+static void gate_takes_a_baseline(void **state)
+{
+    (void)state;
+    taken("gate --baseline a.jsonl --current b.jsonl --floors f.csv --junit new.xml");
+    assert_string_equal(options.baseline, "a.jsonl");
+    assert_string_equal(options.current, "b.jsonl");
+    assert_string_equal(options.floors, "f.csv");
+    assert_string_equal(options.junit_path, "new.xml");
+    assert_names(&options.sweep_words, "");
+    taken("gate --floors f.csv --preset ci");
+    assert_names(&options.sweep_words, "--preset=ci,");
+    refused("gate", "gate: needs something to compare with: --baseline A.jsonl, or --floors FILE");
+    refused("gate --baseline a --current b --d 64",
+            "--current b: contradicts --d=64: a stored run is not measured again");
+    refused("gate --baseline a --current b --impl fused",
+            "--current b: contradicts --impl: a stored run is not measured again");
+    refused("gate a.jsonl", "a.jsonl: gate takes no such argument; lists are written with commas, as 64,128");
+}
+
+/* The line of a record's header: problems and timing come back, where it wrote does not. */
+static void a_recorded_line_comes_back(void **state)
+{
+    (void)state;
+    struct options again;
+    assert_int_equal(options_parse_line("fabench --d 64,128 --out '/no such/it'\\''s' --causal --variant 'a b'", &again),
+                     EXIT_OK);
+    assert_null(again.out_dir);
+    assert_string_equal(again.variant, "a b");
+    assert_names(&again.sweep_words, "--d=64,128,--causal,--variant=a b,");
+    options_free(&again);
+    assert_int_equal(options_parse_line("fabench verify --d 64", &again), EXIT_USAGE);
+    assert_int_equal(options_parse_line("", &again), EXIT_USAGE);
+}
+
+static void not_in_this_version(void **state)
+{
+    (void)state;
+    refused("--preset none", "--preset none: must be quick, paper, ci, acceptance or full");
+    refused("--dtype fp16,fp8_e4m3",
+            "--dtype fp16,fp8_e4m3: no kernel takes fp8 yet; must be fp32, fp16 or bf16, several "
+            "with commas");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(values_in_memory),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(every_option_is_tested),
+        cmocka_unit_test(missing_values),
+        cmocka_unit_test(causal_never_eats_a_word),
+        cmocka_unit_test(repeated_options),
+        cmocka_unit_test(unknown_options),
+        cmocka_unit_test(nearest_names),
+        cmocka_unit_test(commands),
+        cmocka_unit_test(options_of_other_commands),
+        cmocka_unit_test(plot_takes_files),
+        cmocka_unit_test(resume_needs_its_record),
+        cmocka_unit_test(deciding_options),
+        cmocka_unit_test(ab_takes_two_sides),
+        cmocka_unit_test(gate_takes_a_baseline),
+        cmocka_unit_test(a_recorded_line_comes_back),
+        cmocka_unit_test(not_in_this_version),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}

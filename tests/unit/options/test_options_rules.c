@@ -1,0 +1,340 @@
+/* The command line as a whole: rules that join options, output paths, quoting, --help and --version. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/options/options_run.h"
+
+/* ---- Options together -------------------------------------------------------------------------------------------- */
+
+static void pairs_that_contradict(void **state)
+{
+    (void)state;
+    refused("--batch 2 --total-tokens 4k", "--batch 2: contradicts --total-tokens 4k; one of them is legal");
+    refused("--hidden 1k --heads 8", "--heads 8: contradicts --hidden 1k; one of them is legal");
+    taken("--batch 2 --hidden 1k");
+    taken("--heads 2 --total-tokens 1k");
+    taken("--preset paper --d 64 --seqlen 1k --samples 5 --max-noise 2% --warmup-ms 1");
+    refused("--quiet --verbose", "--quiet: contradicts --verbose; one of them is legal");
+    refused("--check off --rtol 0.1", "--rtol 0.1: contradicts --check off; must be left out, or --check full|sample");
+    refused("--atol 1 --rtol 0.1 --check off",
+            "--atol 1: contradicts --check off; must be left out, or --check full|sample");
+    refused("--out none --plot png", "--plot png: contradicts --out none; must be term or none");
+    taken("--out none --plot term");
+    taken("--out none --plot none");
+    taken("--out none");
+}
+
+static void key_heads_divide_heads(void **state)
+{
+    (void)state;
+    refused("--heads 8 --kv-heads 3", "--kv-heads 3: must divide --heads 8");
+    refused("--kv-heads 16 --heads 8", "--kv-heads 16: must divide --heads 8");
+    taken("--heads 8 --kv-heads 1");
+    taken("--heads 8 --kv-heads 8");
+    refused("--hidden 1k --d 64,128 --kv-heads 16",
+            "--kv-heads 16: must divide the 8 heads that --hidden 1k makes of --d 128");
+    taken("--hidden 1k --d 64 --kv-heads 16");
+    taken("--hidden 8 --d 64 --kv-heads 1"); /* at least one head */
+    refused("--hidden 8 --d 64 --kv-heads 2", "--kv-heads 2: must divide the 1 heads that --hidden 8 makes of --d 64");
+}
+
+static void products_that_overflow(void **state)
+{
+    (void)state;
+    refused(
+        "--batch 2147483647 --heads 2147483647 -n 2147483647 --d 256",
+        "--batch 2147483647: too large; batch 2147483647 x heads 2147483647 x len 2147483647 x head dim 256 must be "
+        "at most 2^40 elements");
+    refused(
+        "--batch 4k --heads 1024k --d 64 -n 64",
+        "--heads 1024k: too large; batch 4096 x heads 1048576 x len 64 x head dim 64 must be at most 2^40 elements");
+    taken("--batch 4k --heads 1024k --d 8 -n 32"); /* 2^40, exactly the most */
+    refused("--batch 4k --heads 1024k --d 8 -n 33",
+            "--heads 1024k: too large; batch 4096 x heads 1048576 x len 33 x head dim 8 must be at most 2^40 elements");
+    refused("--batch 1 --heads 1 -n 2147483647",
+            "--seqlen 2147483647: too large; batch 1 x heads 1 x q_len 2147483647 x kv_len 2147483647 must be at most "
+            "2^56 scores");
+    refused("--kv-len 2147483647 --d 128 --heads 16",
+            "--kv-len 2147483647: too large; batch 16 x heads 16 x len 2147483647 x head dim 128 must be at most 2^40 "
+            "elements");
+    /* The list is searched, not only its first value. */
+    refused_with("--batch 1 --heads 1 -n 1k,2147483647,2k", "--seqlen 1k,2147483647,2k: too large;");
+    /* Many short sequences of a large token count times a long kv_len. */
+    refused_with("--total-tokens 1048576k -n 1 --kv-len 16k", "too large; batch 1073741824 x heads 32 x len 16384");
+}
+
+static void outputs_to_stdout(void **state)
+{
+    (void)state;
+    taken("--csv -");
+    assert_string_equal(options.csv_path, "-");
+    taken("--jsonl=- --csv x.csv");
+    refused("--csv - --jsonl -", "--jsonl -: stdout is taken by --csv -; only one of them can have it");
+    refused("--csv - --plot term", "--csv -: stdout is taken by --plot term; only one of them can have it");
+    refused("--plot=term --jsonl=-", "--jsonl -: stdout is taken by --plot term; only one of them can have it");
+    taken("--csv - --plot svg");
+}
+
+static void output_paths(void **state)
+{
+    (void)state;
+    refused("--csv dir", "--csv dir: is a directory; must be a file, or - for stdout");
+    refused("--jsonl .", "--jsonl .: is a directory; must be a file, or - for stdout");
+    refused("--csv absent/x.csv", "--csv absent/x.csv: the directory absent does not exist");
+    refused("--csv file/x.csv", "--csv file/x.csv: cannot be written (Not a directory)");
+    refused("--csv absent/", "--csv absent/: names a directory; must be a file, or - for stdout");
+    refused("--jsonl /absent.jsonl/x", "--jsonl /absent.jsonl/x: the directory /absent.jsonl does not exist");
+    refused("--csv x.csv --jsonl ./x.csv", "--jsonl ./x.csv: is the file of --csv; must be another one");
+    refused("--csv file --jsonl dir/../file", "--jsonl dir/../file: is the file of --csv; must be another one");
+    taken("--csv /dev/null --jsonl /dev/null"); /* no file */
+    taken("--csv file --jsonl dir/file");
+    taken("--out new --csv new/x.csv --jsonl new/y.jsonl"); /* the directory will be made */
+    refused("--out new --csv new/deep/x.csv", "--csv new/deep/x.csv: the directory new/deep does not exist");
+    taken("--out new/deep/deeper/");
+    refused("--out file", "--out file: file is not a directory");
+    refused("--out file/x", "--out file/x: cannot be made (Not a directory)");
+    refused("--out -", "--out -: must name a directory");
+    refused("--out dangling", "--out dangling: cannot be made (No such file or directory)");
+    refused("--dump file", "--dump file: file is not a directory");
+    refused("--input absent", "--input absent: must be a directory that exists (No such file or directory)");
+    refused("--input file", "--input file: is not a directory");
+    refused("--input dir --dump ./dir", "--dump ./dir: is the directory of --input; must be another one");
+    assert_int_not_equal(access("new", F_OK), 0); /* asking makes nothing */
+    assert_int_not_equal(access("x.csv", F_OK), 0);
+    char line[6000] = "--csv ";
+    memset(line + 6, 'x', 5000);
+    refused_with(line, "xxx...: cannot be written (File name too long)");
+}
+
+/* Root may write everywhere: the test becomes nobody for a moment. */
+static void unwritable_paths(void **state)
+{
+    (void)state;
+    const bool is_root = geteuid() == 0;
+    if (is_root && seteuid(65534) != 0)
+        skip();
+    const int csv_code = run("--csv readonly");
+    char csv_text[300], dir_text[300], out_text_copy[300];
+    snprintf(csv_text, sizeof csv_text, "%.290s", err_text);
+    const int dir_code = run("--jsonl locked/x.jsonl");
+    snprintf(dir_text, sizeof dir_text, "%.290s", err_text);
+    const int out_code = run("--out locked/a/b");
+    snprintf(out_text_copy, sizeof out_text_copy, "%.290s", err_text);
+    if (is_root)
+        assert_int_equal(seteuid(0), 0);
+    assert_string_equal(csv_text, "fabench: --csv readonly: is not writable (Permission denied)\n");
+    assert_string_equal(dir_text, "fabench: --jsonl locked/x.jsonl: the directory locked is not writable (Permission "
+                                  "denied)\n");
+    assert_string_equal(out_text_copy, "fabench: --out locked/a/b: the directory locked is not writable (Permission "
+                                       "denied)\n");
+    assert_int_equal(csv_code, EXIT_USAGE);
+    assert_int_equal(dir_code, EXIT_USAGE);
+    assert_int_equal(out_code, EXIT_USAGE);
+}
+
+/* ---- Sentences, command line, help ------------------------------------------------------------------------------- */
+
+static void hostile_values_stay_on_one_line(void **state)
+{
+    (void)state;
+    char program[] = "fabench", csv[] = "--impl", newline[] = "a\nb\033[31m", unknown[] = "--x\ny";
+    char *words[] = {program, csv, newline, NULL}, *others[] = {program, unknown, NULL};
+    assert_int_equal(run_words(3, words), EXIT_USAGE);
+    assert_string_equal(err_text, "fabench: --impl a?b?[31m: must be names of a-z, 0-9 and _ with commas, as "
+                                  "naive,fused\n");
+    assert_int_equal(run_words(2, others), EXIT_USAGE);
+    assert_string_equal(err_text, "fabench: --x?y: no such option; see fabench --help\n");
+    char longest[3000];
+    memset(longest, '9', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    char *huge[] = {program, (char[]){"--seqlen"}, longest, NULL};
+    assert_int_equal(run_words(3, huge), EXIT_USAGE);
+    assert_non_null(strstr(err_text, "999...: \"999"));
+    assert_non_null(strstr(err_text, "or a list as 64,128 or 1k:16k:*2\n"));
+    assert_true(strlen(err_text) < 500);
+    char *option[] = {program, longest, NULL};
+    memcpy(longest, "--", 2);
+    assert_int_equal(run_words(2, option), EXIT_USAGE);
+    assert_true(strlen(err_text) < 200);
+}
+
+/* The recorded command line, read by a shell, gives the same words. */
+static void command_line_is_quoted(void **state)
+{
+    (void)state;
+    char program[] = "fabench", variant[] = "--variant", odd[] = "it's a $HOME \"`x`\\ *",
+         columns[] = "--columns=a,b c";
+    char *words[] = {program, variant, odd, columns, NULL};
+    assert_int_equal(run_words(4, words), EXIT_OK);
+    assert_string_equal(options.command_line, "fabench --variant 'it'\\''s a $HOME \"`x`\\ *' '--columns=a,b c'");
+    char command[300], echoed[300] = "";
+    snprintf(command, sizeof command, "set -- %s; printf '%%s|' \"$@\"", options.command_line);
+    FILE *const shell = popen(command, "r");
+    assert_non_null(shell);
+    echoed[fread(echoed, 1, sizeof echoed - 1, shell)] = 0;
+    assert_int_equal(pclose(shell), 0);
+    assert_string_equal(echoed, "fabench|--variant|it's a $HOME \"`x`\\ *|--columns=a,b c|");
+    char empty[] = "", file[] = "plot", dash[] = "--";
+    char *more[] = {program, file, dash, odd, NULL};
+    assert_int_equal(run_words(4, more), EXIT_OK);
+    assert_string_equal(options.command_line, "fabench plot -- 'it'\\''s a $HOME \"`x`\\ *'");
+    char *bare[] = {empty, NULL};
+    assert_int_equal(run_words(1, bare), EXIT_OK);
+    assert_string_equal(options.command_line, "''");
+}
+
+/* Nine commands, and the options of the longest of them: 54 lines were enough for the first five. */
+enum { HELP_LINES = 58 };
+
+static void assert_one_screen(int lines_most)
+{
+    int lines = 0;
+    for (const char *line = out_text; *line; lines++) {
+        const size_t length = strcspn(line, "\n");
+        if (length > 100)
+            fail_msg("%zu columns: %.*s", length, (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    assert_in_range(lines, 5, lines_most);
+}
+
+static void help(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"--help", "-h", "sweep --help", "--d 64 --help --frob"};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(run(lines[i]), EXIT_OK);
+        assert_true(done);
+        assert_string_equal(err_text, "");
+        assert_one_screen(HELP_LINES);
+        assert_non_null(strstr(out_text, "--d, --headdim N,..."));
+        assert_non_null(strstr(out_text, "--causal[=yes|no|both]  --no-causal"));
+        assert_non_null(strstr(out_text, "[64,128]"));
+    }
+    assert_int_equal(run("--help"), EXIT_OK);
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        char word[40];
+        const bool is_there = (snprintf(word, sizeof word, "  %s", option_table[i].name), strstr(out_text, word));
+        bool is_wanted = false; /* some row of this name serves the sweep */
+        for (int j = 0; j < OPTION_COUNT; j++)
+            is_wanted |= strcmp(option_table[j].name, option_table[i].name) == 0 && !option_table[j].is_hidden &&
+                         option_serves(&option_table[j], &command_table[0]);
+        if (is_there != is_wanted)
+            fail_msg("--help and %s", option_table[i].name);
+    }
+    assert_null(strstr(out_text, "--price"));
+    assert_int_equal(run("report --help"), EXIT_OK);
+    assert_non_null(strstr(out_text, "--price LABEL=31000EUR"));
+    assert_int_equal(run("--help"), EXIT_OK);
+    assert_non_null(strstr(out_text, "fabench plot A.jsonl ... [OPTIONS]"));
+    assert_non_null(strstr(out_text, "fabench selftest [OPTIONS]"));
+    assert_non_null(strstr(out_text, "fabench gate"));
+    assert_int_equal(run("verify --help"), EXIT_OK);
+    assert_one_screen(40);
+    assert_non_null(strstr(out_text, "fabench verify [OPTIONS]"));
+    assert_non_null(strstr(out_text, "--preset quick "));
+    assert_null(strstr(out_text, "--junit"));
+    assert_null(strstr(out_text, "--min-time-ms"));
+    assert_null(strstr(out_text, "fabench plot"));
+    assert_int_equal(run("ab --help"), EXIT_OK);
+    assert_one_screen(HELP_LINES);
+    assert_non_null(strstr(out_text, "fabench ab OLD NEW [OPTIONS]"));
+    assert_non_null(strstr(out_text, "--pairs MIN,MAX"));
+    assert_null(strstr(out_text, "--baseline"));
+    assert_int_equal(run("gate --help"), EXIT_OK);
+    assert_one_screen(HELP_LINES);
+    assert_non_null(strstr(out_text, "--baseline PATH  --current PATH"));
+    assert_null(strstr(out_text, "--pairs"));
+    assert_int_equal(run("plot -h"), EXIT_OK);
+    assert_one_screen(12);
+    assert_null(strstr(out_text, "what is computed"));
+    refused("--help=x", "--help x: takes no value");
+    refused("--d 63 --help", "--d 63: must be a multiple of 8 from 8 to 256");
+}
+
+static void version(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--version"), EXIT_OK);
+    assert_true(done);
+    assert_string_equal(err_text, "");
+    assert_int_equal(strncmp(out_text, "fabench ", 8), 0);
+    assert_non_null(strstr(out_text, "built: "));
+    assert_non_null(strstr(out_text, "ABI 1\n"));
+    assert_int_equal(run("info --version"), EXIT_OK);
+    assert_true(done);
+}
+
+static void help_to_a_full_disk(void **state)
+{
+    (void)state;
+    const int saved = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY), err = dup(STDERR_FILENO);
+    char program[] = "fabench", word[] = "--help", *words[] = {program, word, NULL};
+    FILE *const caught = tmpfile();
+    fflush(stdout);
+    dup2(full, STDOUT_FILENO);
+    dup2(fileno(caught), STDERR_FILENO);
+    const int code = options_parse(2, words, &options, &done);
+    dup2(saved, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
+    close(saved);
+    close(full);
+    close(err);
+    clearerr(stdout);
+    read_back(caught, err_text, sizeof err_text);
+    assert_int_equal(code, EXIT_IO);
+    assert_string_equal(err_text, "fabench: stdout cannot be written\n");
+}
+
+static void names_of_enums(void **state)
+{
+    (void)state;
+    assert_string_equal(problem_mode_name(ATTN_BWD), "bwd");
+    assert_string_equal(problem_dtype_name(ATTN_BF16), "bf16");
+    assert_string_equal(problem_dtype_name(ATTN_FP32), "fp32");
+    assert_string_equal(problem_layout_name(ATTN_BSHD), "bshd");
+    assert_string_equal(problem_dist_name(FILL_TINY), "tiny");
+    assert_string_equal(problem_dist_name(FILL_NORMAL), "normal");
+    assert_string_equal(problem_l2_name(L2_HOT), "hot");
+    assert_string_equal(option_check_name(CHECK_SAMPLE), "sample");
+    assert_string_equal(option_preset_name(PRESET_CI), "ci");
+    assert_string_equal(option_preset_name(PRESET_FULL), "full");
+}
+
+static void freeing_twice_is_harmless(void **state)
+{
+    (void)state;
+    taken("--impl a,b --csv x --d 64");
+    options_free(&options);
+    options_free(&options);
+    assert_null(options.csv_path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pairs_that_contradict),
+        cmocka_unit_test(key_heads_divide_heads),
+        cmocka_unit_test(products_that_overflow),
+        cmocka_unit_test(outputs_to_stdout),
+        cmocka_unit_test(output_paths),
+        cmocka_unit_test(unwritable_paths),
+        cmocka_unit_test(hostile_values_stay_on_one_line),
+        cmocka_unit_test(command_line_is_quoted),
+        cmocka_unit_test(help),
+        cmocka_unit_test(version),
+        cmocka_unit_test(help_to_a_full_disk),
+        cmocka_unit_test(names_of_enums),
+        cmocka_unit_test(freeing_twice_is_harmless),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}

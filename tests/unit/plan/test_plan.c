@@ -1,0 +1,249 @@
+/* Options -> problems: the grids of the presets, the papers' convention, refusals, and the repro command, which must
+ * make the same problem again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/plan/plan.h"
+#include "cmd/problem/problem.h"
+#include "cmd/options/options_parse.h"
+
+static struct options parse(const char *line)
+{
+    char *words[64], *copy = strdup(line);
+    int count = 0;
+    for (char *word = strtok(copy, " "); word && count < 64; word = strtok(NULL, " "))
+        words[count++] = word;
+    struct options o;
+    bool done = false;
+    assert_int_equal(options_parse(count, words, &o, &done), EXIT_OK);
+    assert_false(done);
+    free(copy);
+    return o;
+}
+
+static struct plan plan_of(const char *line, enum attn_platform platform)
+{
+    struct options o = parse(line);
+    struct plan plan;
+    assert_int_equal(plan_make(&o, platform, &plan), EXIT_OK);
+    options_free(&o);
+    return plan;
+}
+
+static void paper_grid_is_the_default_on_cuda(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench", ATTN_CUDA);
+    assert_int_equal(plan.count, 2 * 2 * 2 * 5);
+    for (int i = 0; i < plan.count; i++) {
+        const struct attn_problem *p = &plan.items[i].problem;
+        assert_int_equal(p->batch * p->q_len, 16384);
+        assert_int_equal(p->q_heads * p->head_dim, 2048);
+        assert_int_equal(p->kv_len, p->q_len);
+        assert_int_equal(p->kv_heads, p->q_heads);
+        assert_int_equal(p->dtype, ATTN_FP16);
+        assert_true(fabs((double)p->scale - 1 / sqrt((double)p->head_dim)) < 1e-7);
+    }
+    plan_free(&plan);
+}
+
+static void documented_example(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --mode bwd --causal --d 128", ATTN_CUDA);
+    assert_int_equal(plan.count, 5);
+    for (int i = 0; i < plan.count; i++) {
+        assert_int_equal(plan.items[i].mode, ATTN_BWD);
+        assert_true(plan.items[i].problem.causal);
+        assert_int_equal(plan.items[i].problem.head_dim, 128);
+        assert_int_equal(plan.items[i].problem.q_len, 1024 << i);
+    }
+    plan_free(&plan);
+}
+
+static void cpu_defaults_to_quick(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench", ATTN_CPU);
+    assert_string_equal(plan.preset, "quick");
+    assert_int_equal(plan.count, 16);
+    assert_int_equal(plan.items[0].problem.dtype, ATTN_FP32);
+    plan_free(&plan);
+}
+
+static void ci_has_twelve_points(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --preset ci", ATTN_CUDA);
+    assert_int_equal(plan.count, 12);
+    for (int i = 0; i < plan.count; i++)
+        assert_int_equal(plan.items[i].problem.dtype, ATTN_BF16);
+    plan_free(&plan);
+}
+
+static void acceptance_is_sustained(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --preset acceptance", ATTN_CUDA);
+    assert_string_equal(plan.preset, "acceptance");
+    assert_true(plan.sustain_s == 10);
+    assert_int_equal(plan.count, 2 * 2 * 2 * 2);
+    for (int i = 0; i < plan.count; i++) {
+        const int64_t n = plan.items[i].problem.q_len;
+        assert_int_equal(plan.items[i].problem.dtype, ATTN_BF16);
+        assert_true(n == 4096 || n == 16384);
+    }
+    plan_free(&plan);
+    plan = plan_of("fabench --preset acceptance --sustain-s 60 --d 64", ATTN_CUDA);
+    assert_true(plan.sustain_s == 60);
+    assert_int_equal(plan.count, 8);
+    plan_free(&plan);
+    plan = plan_of("fabench --preset acceptance --sustain-s 0", ATTN_CUDA);
+    assert_true(plan.sustain_s == 0);
+    plan_free(&plan);
+    plan = plan_of("fabench", ATTN_CUDA);
+    assert_true(plan.sustain_s == 0);
+    plan_free(&plan);
+}
+
+static void explicit_options_win_over_the_preset(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --preset ci --samples 7 --min-time-ms 9 --dtype fp16 --seqlen 2k", ATTN_CUDA);
+    assert_int_equal(plan.samples, 7);
+    assert_true(plan.min_time_ms == 9);
+    assert_int_equal(plan.items[0].problem.q_len, 2048);
+    assert_int_equal(plan.items[0].problem.dtype, ATTN_FP16);
+    plan_free(&plan);
+}
+
+static void lengths_are_crossed(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --mode fwd --causal --d 64 --seqlen 1,2k --kv-len 64,100 --batch 3 --heads 6 "
+                               "--kv-heads 2", ATTN_CUDA);
+    assert_int_equal(plan.count, 4);
+    assert_int_equal(plan.items[1].problem.q_len, 1);
+    assert_int_equal(plan.items[1].problem.kv_len, 100);
+    assert_int_equal(plan.items[3].problem.q_len, 2048);
+    assert_int_equal(plan.items[3].problem.kv_heads, 2);
+    plan_free(&plan);
+}
+
+/* The convention makes heads from the head dim, so only the plan can see that kv heads do not divide them. */
+static void refusals(void **state)
+{
+    static const char *const lines[] = {
+        "fabench --d 128 --kv-heads 3",
+        "fabench --profile",
+        "fabench --input /tmp",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        struct options o = parse(lines[i]);
+        struct plan plan;
+        assert_int_equal(plan_make(&o, ATTN_CUDA, &plan), EXIT_USAGE);
+        assert_int_equal(plan.count, 0);
+        options_free(&o);
+    }
+}
+
+static void repro_makes_the_same_problem(void **state)
+{
+    (void)state;
+    struct options o = parse("fabench --mode bwd --causal=both --d 64,128 --seqlen 1k,3000 --kv-len 2k --hidden 1024 "
+                             "--kv-heads 4 --layout bhsd --dist sharp --seed 77 --deterministic --dtype bf16 --scale 0.3");
+    struct plan plan;
+    assert_int_equal(plan_make(&o, ATTN_CUDA, &plan), EXIT_OK);
+    assert_int_equal(plan.count, 8);
+    for (int i = 0; i < plan.count; i++) {
+        char command[512];
+        plan_repro(&o, &plan.items[i], "naive", command, sizeof command);
+        struct plan again = plan_of(command, ATTN_CUDA);
+        assert_int_equal(again.count, 1);
+        assert_memory_equal(&again.items[0], &plan.items[i], sizeof again.items[0]);
+        plan_free(&again);
+    }
+    plan_free(&plan);
+    options_free(&o);
+}
+
+static void verify_has_the_hard_shapes(void **state)
+{
+    (void)state;
+    struct options o = parse("fabench verify --repeats 7");
+    struct plan plan;
+    bool blind = false, one = false, gqa = false, far = false, huge = false;
+    assert_int_equal(plan_make_verify(&o, ATTN_CUDA, &plan), EXIT_OK);
+    for (int i = 0; i < plan.count; i++) {
+        const struct plan_item *item = &plan.items[i];
+        blind |= problem_has_blind_rows(&item->problem);
+        one |= item->problem.q_len == 1 && item->problem.kv_len == 1;
+        gqa |= item->problem.kv_heads < item->problem.q_heads;
+        far |= item->batch_gap > INT64_C(1) << 31;
+        huge |= item->dist == FILL_HUGE;
+        assert_int_equal(item->repeats, 7);
+        if (i > 0)
+            assert_int_not_equal(item->seed, plan.items[i - 1].seed);
+    }
+    assert_true(blind && one && gqa && far && huge);
+    plan_free(&plan);
+    options_free(&o);
+}
+
+static void flops_follow_the_convention(void **state)
+{
+    (void)state;
+    struct attn_problem p = {.batch = 2, .q_heads = 3, .kv_heads = 3, .q_len = 1024, .kv_len = 1024, .head_dim = 64,
+                             .window_left = -1, .window_right = -1};
+    const double full = 4.0 * 2 * 3 * 64 * 1024 * 1024;
+    assert_true(problem_flops(&p, ATTN_FWD) == full);
+    assert_true(problem_flops(&p, ATTN_BWD) == 2.5 * full);
+    p.causal = true;
+    assert_true(problem_flops(&p, ATTN_FWD) == full / 2);
+    p.q_len = 2; /* bottom-right: 1023 and 1024 keys */
+    assert_true(problem_flops(&p, ATTN_FWD) == 4.0 * 2 * 3 * 64 * 2047);
+}
+
+static void points_choose_among_the_problems(void **state)
+{
+    (void)state;
+    struct plan all = plan_of("fabench --preset ci --preheat-s 3", ATTN_CUDA);
+    struct plan two = plan_of("fabench --preset ci --points 7,2", ATTN_CUDA);
+    assert_true(all.preheat_ms == 3000 && two.preheat_ms == 0);
+    assert_int_equal(two.count, 2);
+    assert_memory_equal(&two.items[0].problem, &all.items[7].problem, sizeof all.items[7].problem);
+    assert_memory_equal(&two.items[1].problem, &all.items[2].problem, sizeof all.items[2].problem);
+    plan_free(&all);
+    plan_free(&two);
+    struct options o = parse("fabench --preset ci --points 12");
+    struct plan plan;
+    assert_int_equal(plan_make(&o, ATTN_CUDA, &plan), EXIT_USAGE);
+    options_free(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paper_grid_is_the_default_on_cuda),
+        cmocka_unit_test(documented_example),
+        cmocka_unit_test(cpu_defaults_to_quick),
+        cmocka_unit_test(ci_has_twelve_points),
+        cmocka_unit_test(acceptance_is_sustained),
+        cmocka_unit_test(points_choose_among_the_problems),
+        cmocka_unit_test(explicit_options_win_over_the_preset),
+        cmocka_unit_test(lengths_are_crossed),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(repro_makes_the_same_problem),
+        cmocka_unit_test(verify_has_the_hard_shapes),
+        cmocka_unit_test(flops_follow_the_convention),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

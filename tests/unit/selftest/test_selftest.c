@@ -1,0 +1,477 @@
+/* The faults of `selftest`: that each is what its name says, and that the verdict asks for the named rule in the right
+ * tensor. The kernel here is attention by its definition, with the mask as a function. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/plan/plan.h"
+#include "cmd/selftest/selftest_report.h"
+
+enum { LEN = 300, DIM = 8, HEADS = 3 };
+
+typedef bool (*sees)(const struct attn_problem *, int64_t row, int64_t key);
+
+static bool sees_its_mask(const struct attn_problem *p, int64_t row, int64_t key)
+{
+    int64_t first, last;
+    attn_visible(p, row, &first, &last);
+    return key >= first && key <= last;
+}
+static bool sees_the_future(const struct attn_problem *p, int64_t row, int64_t key)
+{
+    (void)p;
+    return key > row;
+}
+static bool sees_less_than_itself(const struct attn_problem *p, int64_t row, int64_t key)
+{
+    (void)p;
+    return key < row;
+}
+static bool sees_all_but_a_tile(const struct attn_problem *p, int64_t row, int64_t key)
+{
+    return sees_its_mask(p, row, key) && key < p->kv_len - FAULT_TILE;
+}
+
+static double dot(const float *a, const float *b)
+{
+    double sum = 0;
+    for (int c = 0; c < DIM; c++)
+        sum += (double)a[c] * (double)b[c];
+    return sum;
+}
+
+static void forward_row(const struct attn_problem *p, sees mask, int64_t i, const float *q, const float *k,
+                        const float *v, float *o, float *lse)
+{
+    double sum = 0, out[DIM] = {0};
+    for (int64_t j = 0; j < p->kv_len; j++) {
+        if (!mask(p, i, j))
+            continue;
+        const double weight = exp((double)p->scale * dot(q, k + j * DIM));
+        sum += weight;
+        for (int c = 0; c < DIM; c++)
+            out[c] += weight * (double)v[j * DIM + c];
+    }
+    *lse = (float)log(sum);
+    for (int c = 0; c < DIM; c++)
+        o[c] = sum > 0 ? (float)(out[c] / sum) : 0;
+}
+
+/* Everything of one row but the sums over rows, which go to dk and dv. */
+static void backward_row(const struct attn_problem *p, sees mask, int64_t i, const struct host_tensors *t, int64_t at,
+                         int64_t keys_at, double *dk, double *dv)
+{
+    const float *q = t->at[INDEX_Q] + at * DIM, *dout = t->at[INDEX_DO] + at * DIM;
+    const double delta = dot(dout, t->at[INDEX_O] + at * DIM);
+    double dq[DIM] = {0};
+    for (int64_t j = 0; j < p->kv_len; j++) {
+        const float *k = t->at[INDEX_K] + (keys_at + j) * DIM, *v = t->at[INDEX_V] + (keys_at + j) * DIM;
+        if (!mask(p, i, j))
+            continue;
+        const double weight = exp((double)p->scale * dot(q, k) - (double)t->lse[at]);
+        const double ds = weight * (dot(dout, v) - delta) * (double)p->scale;
+        for (int c = 0; c < DIM; c++) {
+            dq[c] += ds * (double)k[c];
+            dk[j * DIM + c] += ds * (double)q[c];
+            dv[j * DIM + c] += weight * (double)dout[c];
+        }
+    }
+    for (int c = 0; c < DIM; c++)
+        t->at[INDEX_DQ][at * DIM + c] = (float)dq[c];
+}
+
+static void attention(const struct attn_problem *p, enum attn_mode mode, sees mask, struct host_tensors *t)
+{
+    double *dk = calloc((size_t)(p->kv_len * DIM), sizeof *dk), *dv = calloc((size_t)(p->kv_len * DIM), sizeof *dv);
+    for (int64_t h = 0; h < p->q_heads; h++) {
+        memset(dk, 0, (size_t)(p->kv_len * DIM) * sizeof *dk);
+        memset(dv, 0, (size_t)(p->kv_len * DIM) * sizeof *dv);
+        for (int64_t i = 0; i < p->q_len; i++) {
+            const int64_t at = h * p->q_len + i, keys_at = h * p->kv_len;
+            if (mode == ATTN_FWD)
+                forward_row(p, mask, i, t->at[INDEX_Q] + at * DIM, t->at[INDEX_K] + keys_at * DIM,
+                            t->at[INDEX_V] + keys_at * DIM, t->at[INDEX_O] + at * DIM, &t->lse[at]);
+            else
+                backward_row(p, mask, i, t, at, keys_at, dk, dv);
+        }
+        for (int64_t n = 0; mode == ATTN_BWD && n < p->kv_len * DIM; n++) {
+            t->at[INDEX_DK][h * p->kv_len * DIM + n] = (float)dk[n];
+            t->at[INDEX_DV][h * p->kv_len * DIM + n] = (float)dv[n];
+        }
+    }
+    free(dk);
+    free(dv);
+}
+
+static enum attn_status attend(void *context, const struct attn_problem *p, enum attn_mode mode,
+                               struct host_tensors *t, struct attn_message *why)
+{
+    (void)why;
+    ++*(int *)context;
+    attention(p, mode, sees_its_mask, t);
+    return ATTN_OK;
+}
+
+static struct attn_problem problem_of(bool causal)
+{
+    return (struct attn_problem){.batch = 1, .q_heads = HEADS, .kv_heads = HEADS, .q_len = LEN, .kv_len = LEN,
+                                 .head_dim = DIM, .causal = causal, .window_left = -1, .window_right = -1,
+                                 .scale = 0.35f};
+}
+
+/* Inputs that are nobody's symmetry, and the right outputs. */
+static struct host_tensors honest_of(const struct attn_problem *p, enum attn_mode mode)
+{
+    struct host_tensors t = host_tensors_make(p, ATTN_BWD);
+    float *table = malloc(FILL_TABLE_SIZE * sizeof *table), gain;
+    const enum tensor_index inputs[] = {INDEX_Q, INDEX_K, INDEX_V, INDEX_DO};
+    fill_table(FILL_NORMAL, FILL_Q, table, &gain);
+    for (int i = 0; i < 4; i++)
+        for (int n = 0; n < HEADS * LEN * DIM; n++)
+            t.at[inputs[i]][n] = table[fill_random16(3, (uint32_t)i, (uint64_t)n)];
+    free(table);
+    attention(p, ATTN_FWD, sees_its_mask, &t);
+    if (mode == ATTN_BWD)
+        attention(p, ATTN_BWD, sees_its_mask, &t);
+    return t;
+}
+
+static const struct fault *fault_called(const char *name)
+{
+    int count;
+    const struct fault *faults = fault_table(&count);
+    for (int i = 0; i < count; i++)
+        if (!strcmp(faults[i].name, name))
+            return &faults[i];
+    fail_msg("no fault %s", name);
+    return NULL;
+}
+
+static void same_outputs(const struct attn_problem *p, enum attn_mode mode, const struct host_tensors *a,
+                         const struct host_tensors *b, const char *name)
+{
+    for (int t = mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ; t <= (mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV); t++) {
+        const float *x = host_tensors_output(a, (enum problem_tensor)t);
+        const float *y = host_tensors_output(b, (enum problem_tensor)t);
+        for (int64_t i = 0; i < host_tensors_elements(p, (enum problem_tensor)t); i++)
+            if (!(x[i] == y[i] || fabsf(x[i] - y[i]) <= 1e-5f + 1e-4f * fabsf(y[i])))
+                fail_msg("%s: %s[%lld] is %g, not %g", name, problem_tensor_name((enum problem_tensor)t), (long long)i,
+                         (double)x[i], (double)y[i]);
+    }
+}
+
+/* The fault's outputs are those of attention with this mask and scale. */
+static void is_attention_with(const char *name, bool causal, sees mask, float scale_factor)
+{
+    for (int mode = 0; mode < 2; mode++) {
+        int calls = 0;
+        struct attn_message why;
+        const struct fault *fault = fault_called(name);
+        const struct attn_problem p = problem_of(causal);
+        struct attn_problem wrong_problem = p;
+        wrong_problem.scale = scale_factor > 0 ? p.scale * scale_factor : 1;
+        struct host_tensors honest = honest_of(&p, (enum attn_mode)mode);
+        struct host_tensors expected = host_tensors_copy(&honest, &p, ATTN_BWD);
+        struct host_tensors wrong = host_tensors_copy(&honest, &p, ATTN_BWD);
+        const struct fault_job job = {&p, (enum attn_mode)mode, &honest, attend, &calls};
+        assert_true(fault_applies(fault, &p, (enum attn_mode)mode));
+        assert_int_equal(fault->make(&job, TENSOR_O, &wrong, &why), ATTN_OK);
+        attention(&wrong_problem, (enum attn_mode)mode, mask, &expected);
+        same_outputs(&p, (enum attn_mode)mode, &wrong, &expected, name);
+        assert_true(calls > 0);
+        host_tensors_free(&honest);
+        host_tensors_free(&expected);
+        host_tensors_free(&wrong);
+    }
+}
+
+static void computed_faults_are_what_they_are_called(void **state)
+{
+    (void)state;
+    is_attention_with("inverted mask", true, sees_the_future, 1);
+    is_attention_with("diagonal off by one", true, sees_less_than_itself, 1);
+    is_attention_with("scale off by 1 %", true, sees_its_mask, 1.01f);
+    is_attention_with("scale off by 1 %", false, sees_its_mask, 1.01f);
+    is_attention_with("missing scale", true, sees_its_mask, 0);
+    is_attention_with("last tile skipped", true, sees_all_but_a_tile, 1);
+    is_attention_with("last tile skipped", false, sees_all_but_a_tile, 1);
+}
+
+static void mask_faults_need_a_mask(void **state)
+{
+    (void)state;
+    const struct attn_problem full = problem_of(false);
+    assert_false(fault_applies(fault_called("inverted mask"), &full, ATTN_FWD));
+    assert_false(fault_applies(fault_called("diagonal off by one"), &full, ATTN_BWD));
+    assert_true(fault_applies(fault_called("last tile skipped"), &full, ATTN_BWD));
+    assert_false(fault_applies(fault_called("dK off by 1 %"), &full, ATTN_FWD));
+    assert_true(fault_applies(fault_called("dK off by 1 %"), &full, ATTN_BWD));
+}
+
+static struct host_tensors made_by_hand(const char *name, enum attn_mode mode, enum problem_tensor tensor,
+                                        const struct host_tensors *honest)
+{
+    int calls = 0;
+    struct attn_message why;
+    const struct attn_problem p = problem_of(true);
+    const struct fault_job job = {&p, mode, honest, attend, &calls};
+    struct host_tensors wrong = host_tensors_copy(honest, &p, ATTN_BWD);
+    assert_int_equal(fault_called(name)->make(&job, tensor, &wrong, &why), ATTN_OK);
+    assert_int_equal(calls, 0);
+    return wrong;
+}
+
+static void faults_by_hand_change_what_they_say_and_nothing_else(void **state)
+{
+    (void)state;
+    const struct attn_problem p = problem_of(true);
+    struct host_tensors honest = honest_of(&p, ATTN_BWD);
+    struct host_tensors nan = made_by_hand("NaN row", ATTN_BWD, TENSOR_DV, &honest);
+    struct host_tensors swapped = made_by_hand("swapped heads", ATTN_BWD, TENSOR_O, &honest);
+    struct host_tensors swapped_forward = made_by_hand("swapped heads", ATTN_FWD, TENSOR_O, &honest);
+    struct host_tensors dk = made_by_hand("dK off by 1 %", ATTN_BWD, TENSOR_DK, &honest);
+    const int64_t head = LEN * DIM;
+    for (int64_t i = 0; i < HEADS * head; i++) {
+        const bool is_nan_row = i / DIM == LEN / 2;
+        const int64_t other = i / head == 1 ? i : i < head ? i + 2 * head : i - 2 * head;
+        assert_int_equal(isnan(nan.at[INDEX_DV][i]) != 0, is_nan_row);
+        assert_true(is_nan_row || nan.at[INDEX_DV][i] == honest.at[INDEX_DV][i]);
+        assert_true(swapped.at[INDEX_DK][i] == honest.at[INDEX_DK][other]);
+        assert_true(swapped.at[INDEX_O][i] == honest.at[INDEX_O][i]); /* an input of the backward pass */
+        assert_true(swapped_forward.at[INDEX_O][i] == honest.at[INDEX_O][other]);
+        assert_true(dk.at[INDEX_DK][i] == honest.at[INDEX_DK][i] * 1.01f);
+        assert_true(dk.at[INDEX_DQ][i] == honest.at[INDEX_DQ][i] && dk.at[INDEX_DV][i] == honest.at[INDEX_DV][i]);
+    }
+    for (int64_t i = 0; i < HEADS * LEN; i++)
+        assert_true(swapped_forward.lse[i] == honest.lse[i / LEN == 1 ? i : i < LEN ? i + 2 * LEN : i - 2 * LEN]);
+    host_tensors_free(&honest);
+    host_tensors_free(&nan);
+    host_tensors_free(&swapped);
+    host_tensors_free(&swapped_forward);
+    host_tensors_free(&dk);
+}
+
+/* ---- the verdict ----------------------------------------------------------------------------------------------------- */
+
+struct said { struct record_tensor tensors[3]; double by_rule[3][JUDGE_RULES]; };
+
+/* dq dk dv, every rule at a tenth of its bound. */
+static struct said nothing_said(void)
+{
+    static const char *const names[] = {"dq", "dk", "dv"};
+    struct said s;
+    memset(&s, 0, sizeof s);
+    for (int t = 0; t < 3; t++) {
+        strcpy(s.tensors[t].name, names[t]);
+        strcpy(s.tensors[t].rule, "element");
+        s.tensors[t].used = 0.1;
+        for (int r = 0; r < JUDGE_RULES; r++)
+            s.by_rule[t][r] = r == RULE_LSE || r == RULE_NAIVE ? NAN : 0.1;
+    }
+    return s;
+}
+
+static void say(struct said *s, int t, enum judge_rule rule, double used)
+{
+    s->tensors[t].used = used;
+    strcpy(s->tensors[t].rule, judge_rule_name(rule));
+    if (rule < JUDGE_RULES)
+        s->by_rule[t][rule] = used;
+}
+
+static bool is_good(const char *fault, int tensor, struct said *s)
+{
+    struct selftest_verdict v;
+    selftest_decide(fault ? fault_called(fault) : NULL, tensor, ATTN_BWD, s->tensors, 3, s->by_rule, &v);
+    return v.is_good;
+}
+
+static void a_fault_is_caught_by_its_rule_alone(void **state)
+{
+    (void)state;
+    struct said s = nothing_said();
+    assert_false(is_good("dK off by 1 %", TENSOR_DK, &s));
+    say(&s, 1, RULE_GAIN, 1);
+    assert_false(is_good("dK off by 1 %", TENSOR_DK, &s)); /* at the bound is within it */
+    say(&s, 1, RULE_GAIN, 1.01);
+    assert_true(is_good("dK off by 1 %", TENSOR_DK, &s));
+    s = nothing_said();
+    say(&s, 1, RULE_ELEMENT, 50);
+    assert_false(is_good("dK off by 1 %", TENSOR_DK, &s)); /* another rule than the one that is there for it */
+    s = nothing_said();
+    say(&s, 0, RULE_GAIN, 50);
+    assert_false(is_good("dK off by 1 %", TENSOR_DK, &s)); /* another tensor */
+    assert_false(is_good("swapped heads", -1, &s));
+    say(&s, 2, RULE_RMS, 2);
+    assert_true(is_good("swapped heads", -1, &s)); /* any tensor */
+    say(&s, 2, RULE_NONFINITE, NAN);
+    assert_false(is_good("NaN row", TENSOR_DV, &s)); /* a share that is no number is no proof */
+}
+
+static void a_broken_guard_is_one_of_its_tensor(void **state)
+{
+    (void)state;
+    struct said s = nothing_said();
+    assert_false(is_good("one element past the end", TENSOR_DQ, &s));
+    say(&s, 1, RULE_GUARD, 999);
+    assert_false(is_good("one element past the end", TENSOR_DQ, &s));
+    say(&s, 0, RULE_GUARD, 999);
+    assert_true(is_good("one element past the end", TENSOR_DQ, &s));
+}
+
+static void the_right_result_must_pass(void **state)
+{
+    (void)state;
+    struct said s = nothing_said();
+    struct selftest_verdict v;
+    assert_true(is_good(NULL, -1, &s));
+    say(&s, 2, RULE_BLOCK_RMS, 1.5);
+    assert_false(is_good(NULL, -1, &s));
+    say(&s, 2, RULE_BLOCK_RMS, NAN);
+    assert_false(is_good(NULL, -1, &s));
+    selftest_decide(NULL, -1, ATTN_BWD, s.tensors, 0, s.by_rule, &v); /* nothing was judged */
+    assert_false(v.is_good);
+}
+
+static bool report_of(int good_faults, int bad_faults, bool honest_passes)
+{
+    struct said s = nothing_said();
+    struct selftest_verdict v;
+    const struct plan_item item = {.problem = problem_of(true), .mode = ATTN_BWD};
+    const struct selftest_problem problem = {&item, "made_up", ATTN_FP32, "fabench selftest"};
+    struct selftest_report *r = selftest_report_open(NULL, false, false, NULL);
+    selftest_report_heading(r, "made up", 1);
+    selftest_report_begin(r, &problem);
+    for (int i = 0; i < good_faults + bad_faults; i++) {
+        s = nothing_said();
+        if (i < good_faults)
+            say(&s, 1, RULE_GAIN, 9);
+        selftest_decide(fault_called("dK off by 1 %"), TENSOR_DK, ATTN_BWD, s.tensors, 3, s.by_rule, &v);
+        assert_int_equal(selftest_report_add(r, &v, NULL), EXIT_OK);
+    }
+    s = nothing_said();
+    if (!honest_passes)
+        say(&s, 0, RULE_ELEMENT, 2);
+    selftest_decide(NULL, -1, ATTN_BWD, s.tensors, 3, s.by_rule, &v);
+    assert_int_equal(selftest_report_add(r, &v, NULL), EXIT_OK);
+    selftest_report_end(r);
+    const bool good = selftest_report_is_good(r);
+    selftest_report_close(r, 0, NULL, good ? EXIT_OK : EXIT_IO);
+    return good;
+}
+
+static void one_that_gets_through_spoils_all(void **state)
+{
+    (void)state;
+    assert_true(report_of(3, 0, true));
+    assert_false(report_of(3, 1, true));
+    assert_false(report_of(3, 0, false));
+    assert_false(report_of(0, 0, true)); /* nothing was tried */
+}
+
+/* ---- around it -------------------------------------------------------------------------------------------------------- */
+
+static void host_tensors_go_there_and_back(void **state)
+{
+    (void)state;
+    struct backend be;
+    struct attn_message why;
+    const enum attn_layout layouts[] = {ATTN_BSHD, ATTN_BHSD};
+    assert_int_equal(backend_open_cpu(&be, &why), ATTN_OK);
+    for (int l = 0; l < 2; l++)
+        for (int dtype = ATTN_FP32; dtype <= ATTN_BF16; dtype++) {
+            struct plan_item item = {.problem = problem_of(true), .mode = ATTN_BWD, .batch_gap = 24, .seed = 5};
+            struct tensor_set inputs, outputs;
+            item.problem.batch = 2;
+            item.problem.layout = layouts[l];
+            item.problem.dtype = (enum attn_dtype)dtype;
+            assert_int_equal(inputs_make(&be, &item, NULL, &inputs, &why), ATTN_OK);
+            assert_int_equal(outputs_make(&be, &item, &inputs, &outputs, &why), ATTN_OK);
+            struct host_tensors t = host_tensors_make(&item.problem, ATTN_BWD);
+            struct host_tensors back = host_tensors_make(&item.problem, ATTN_BWD);
+            for (int64_t i = 0; i < host_tensors_elements(&item.problem, TENSOR_DK); i++)
+                t.at[INDEX_DQ][i] = t.at[INDEX_DK][i] = t.at[INDEX_DV][i] = (float)(i % 101) - 50;
+            assert_int_equal(host_tensors_write(&be, &item, &t, &outputs, &why), ATTN_OK);
+            assert_int_equal(host_tensors_read(&be, &item, &outputs, &back, &why), ATTN_OK);
+            assert_memory_equal(t.at[INDEX_DK], back.at[INDEX_DK],
+                                (size_t)host_tensors_elements(&item.problem, TENSOR_DK) * sizeof(float));
+            /* The gap between the batches still holds its poison, the guards are whole. */
+            const struct attn_tensor *dq = &outputs.tensors.dq;
+            const int64_t gap = dq->stride_batch - 1;
+            assert_true(isnan(fill_load(dq->data, item.problem.dtype, gap)));
+            uint64_t words = 1;
+            assert_int_equal(buffer_guards_broken(&be, &outputs.buffers[INDEX_DV], &words, &why), ATTN_OK);
+            assert_int_equal(words, 0);
+            /* Element (1, 2, 7, 3) lies where the strides say. */
+            const int64_t packed = ((1 * HEADS + 2) * LEN + 7) * DIM + 3;
+            const int64_t strided = dq->stride_batch + 2 * dq->stride_head + 7 * dq->stride_row + 3;
+            assert_true(fill_load(dq->data, item.problem.dtype, strided) == t.at[INDEX_DQ][packed]);
+            host_tensors_free(&t);
+            host_tensors_free(&back);
+            tensor_set_free(&be, &inputs);
+            tensor_set_free(&be, &outputs);
+        }
+    be.ops->close(&be);
+}
+
+static void the_plan_has_every_dtype_mask_and_length(void **state)
+{
+    (void)state;
+    struct plan plan;
+    int64_t lens[] = {512};
+    struct options o = {.modes = {true, true}, .causal = {true, true}};
+    assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
+    assert_int_equal(plan.count, 3 * 2 * 2 * 2);
+    unsigned seen = 0;
+    for (int i = 0; i < plan.count; i++) {
+        const struct attn_problem *p = &plan.items[i].problem;
+        assert_true(p->q_len == p->kv_len && (p->q_len == 1024 || p->q_len == 16384) && p->q_heads == 2);
+        seen |= 1u << ((int)p->dtype * 8 + (int)plan.items[i].mode * 4 + p->causal * 2 + (p->q_len > 1024));
+    }
+    assert_int_equal(seen, 0xFFFFFF);
+    plan_free(&plan);
+    o = (struct options){.modes = {false, true}, .causal = {false, true}, .dtypes_given = true, .heads = 4,
+                         .dtypes = {[ATTN_BF16] = true}, .q_lens = {lens, 1}};
+    assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
+    assert_int_equal(plan.count, 1);
+    assert_int_equal(plan.items[0].problem.dtype, ATTN_BF16);
+    assert_int_equal(plan.items[0].problem.kv_heads, 4);
+    assert_int_equal(plan.items[0].problem.q_len, 512);
+    plan_free(&plan);
+}
+
+static void every_fault_names_a_rule(void **state)
+{
+    (void)state;
+    int count;
+    const struct fault *faults = fault_table(&count);
+    assert_int_equal(count, 10);
+    for (int i = 0; i < count; i++) {
+        assert_true(faults[i].rules[ATTN_FWD] | faults[i].rules[ATTN_BWD]);
+        assert_true((faults[i].rules[ATTN_FWD] | faults[i].rules[ATTN_BWD]) < 1u << RULE_COUNT);
+        assert_true(faults[i].make || faults[i].way != FAULT_RESULT);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(computed_faults_are_what_they_are_called),
+        cmocka_unit_test(mask_faults_need_a_mask),
+        cmocka_unit_test(faults_by_hand_change_what_they_say_and_nothing_else),
+        cmocka_unit_test(a_fault_is_caught_by_its_rule_alone),
+        cmocka_unit_test(a_broken_guard_is_one_of_its_tensor),
+        cmocka_unit_test(the_right_result_must_pass),
+        cmocka_unit_test(one_that_gets_through_spoils_all),
+        cmocka_unit_test(host_tensors_go_there_and_back),
+        cmocka_unit_test(the_plan_has_every_dtype_mask_and_length),
+        cmocka_unit_test(every_fault_names_a_rule),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
