@@ -46,13 +46,13 @@ static void make_dtype(const struct chart_set *set, int first, int count, const 
         has_mask[panels[i].causal != 0] = true;
     for (int kind = 0; kind < CHART_KIND_COUNT; kind++) {
         struct chart_page page = {(enum chart_kind)kind, panels, count, has_mask[0] && has_mask[1] ? 2 : 1, ""};
-        snprintf(page.name, sizeof page.name, "%s-%s", chart_kind_name(page.kind), panels->dtype);
+        snprintf(page.name, sizeof page.name, "%s-%s", chart_kind_name(page.kind), problem_dtype_name(panels->dtype));
         make_page(set, &page, dir, format, progress);
     }
     for (int i = 0; i < count; i++) {
         struct chart_page page = {CHART_TFLOPS, &panels[i], 1, 1, ""};
-        snprintf(page.name, sizeof page.name, "tflops-%s-%s-d%lld-%s", panels[i].mode,
-                 panels[i].causal ? "causal" : "full", (long long)panels[i].head_dim, panels[i].dtype);
+        snprintf(page.name, sizeof page.name, "tflops-%s-%s-d%lld-%s", problem_mode_name(panels[i].mode),
+                 panels[i].causal ? "causal" : "full", (long long)panels[i].head_dim, problem_dtype_name(panels[i].dtype));
         make_page(set, &page, dir, format, progress);
     }
 }
@@ -125,7 +125,7 @@ static void print_bars(const struct chart_set *set, const struct chart_panel *pa
     if (label_width > width / 3)
         label_width = width / 3;
     const int room = width - 7 - label_width - 1 - 11;
-    fprintf(out, "%s %s, TFLOPS\n", chart_panel_title(panel, title, sizeof title), panel->dtype);
+    fprintf(out, "%s %s, TFLOPS\n", chart_panel_title(panel, title, sizeof title), problem_dtype_name(panel->dtype));
     for (int i = 0; i < count; i++) {
         char label[200];
         const int length = most > 0 ? (int)(bars[i].value / most * room + 0.5) : 0;
@@ -211,7 +211,7 @@ int charts_write(const struct chart_input *input, const char *dir, enum plot_for
         for (int first = 0, count; first < set.panel_count; first += count) {
             count = 1;
             while (first + count < set.panel_count &&
-                   strcmp(set.panels[first].dtype, set.panels[first + count].dtype) == 0)
+                   set.panels[first].dtype == set.panels[first + count].dtype)
                 count++;
             make_dtype(&set, first, count, dir, format, &progress);
         }

@@ -18,29 +18,23 @@ const char *chart_kind_name(enum chart_kind kind)
 
 static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
 
-/* Text of a record becomes part of file names here. */
-static bool is_plain_word(const char *text)
-{
-    return text[0] && text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
-}
-
 /* Rows of problems that a panel can hold; one that did not run still leaves a gap. */
 static bool is_chartable(const struct record_row *row)
 {
-    return (is(row->mode, "fwd") || is(row->mode, "bwd")) && is_plain_word(row->dtype) &&
-           (row->causal == 0 || row->causal == 1) && row->head_dim > 0 && row->q_len > 0 && row->kv_len > 0 &&
+    return row->key.mode >= 0 && row->key.dtype >= 0 &&
+           (row->key.causal == 0 || row->key.causal == 1) && row->key.head_dim > 0 && row->key.q_len > 0 && row->key.kv_len > 0 &&
            !is(row->impl, "null") && row->impl[0];
 }
 
 static bool has_run(const struct record_row *row)
 {
-    return is(row->status, "ok") && isfinite(row->time_ms) && row->time_ms > 0;
+    return row->status == STATUS_OK && isfinite(row->time_ms) && row->time_ms > 0;
 }
 
 static bool in_panel(const struct chart_panel *panel, const struct record_row *row)
 {
-    return is_chartable(row) && is(row->mode, panel->mode) && is(row->dtype, panel->dtype) &&
-           row->causal == panel->causal && row->head_dim == panel->head_dim;
+    return is_chartable(row) && row->key.mode == panel->mode && row->key.dtype == panel->dtype &&
+           row->key.causal == panel->causal && row->key.head_dim == panel->head_dim;
 }
 
 /* ---- styles ---- */
@@ -161,7 +155,7 @@ static void label_series(const struct chart_set *set, struct chart_series *serie
 
 /* ---- the set ---- */
 
-static int64_t series_kv_len(const struct record_row *row) { return row->kv_len == row->q_len ? 0 : row->kv_len; }
+static int64_t series_kv_len(const struct record_row *row) { return row->key.kv_len == row->key.q_len ? 0 : row->key.kv_len; }
 
 static bool in_series(const struct chart_series *series, const struct record_row *row)
 {
@@ -189,19 +183,19 @@ static void add_panel(struct chart_set *set, const struct record_row *row)
     set->panels = xrealloc(set->panels, (unsigned long)(set->panel_count + 1) * sizeof *set->panels);
     struct chart_panel *panel = &set->panels[set->panel_count++];
     memset(panel, 0, sizeof *panel);
-    snprintf(panel->mode, sizeof panel->mode, "%s", row->mode);
-    snprintf(panel->dtype, sizeof panel->dtype, "%s", row->dtype);
-    panel->causal = row->causal;
-    panel->head_dim = row->head_dim;
+    panel->mode = row->key.mode;
+    panel->dtype = row->key.dtype;
+    panel->causal = row->key.causal;
+    panel->head_dim = row->key.head_dim;
 }
 
 static int compare_panels(const void *left, const void *right)
 {
     const struct chart_panel *a = left, *b = right;
-    if (!is(a->dtype, b->dtype))
-        return strcmp(a->dtype, b->dtype);
-    if (!is(a->mode, b->mode))
-        return strcmp(b->mode, a->mode); /* fwd before bwd */
+    if (a->dtype != b->dtype)
+        return strcmp(problem_dtype_name(a->dtype), problem_dtype_name(b->dtype));
+    if (a->mode != b->mode)
+        return a->mode - b->mode;
     if (a->head_dim != b->head_dim)
         return a->head_dim < b->head_dim ? -1 : 1;
     return (int)(a->causal - b->causal);
@@ -258,7 +252,7 @@ void chart_set_make(struct chart_set *set, const struct chart_input *input)
             const struct record_row *row = &files[f].rows[i];
             if (!is_chartable(row) || !has_run(row))
                 continue;
-            set->has_unchecked |= !is(row->check, "pass") && !is(row->check, "fail");
+            set->has_unchecked |= row->check != CHECKED_PASS && row->check != CHECKED_FAIL;
             add_series(set, f, row);
             add_panel(set, row);
         }
@@ -360,7 +354,7 @@ int chart_points(const struct chart_set *set, const struct chart_panel *panel, c
         const struct record_row *row = &file->rows[i];
         if (!in_panel(panel, row) || !in_series(series, row))
             continue;
-        struct chart_point *point = point_at(points, &count, row->q_len);
+        struct chart_point *point = point_at(points, &count, row->key.q_len);
         if (!has_run(row)) {
             if (!isfinite(point->value))
                 continue; /* a gap, unless another row of this case ran */
@@ -372,7 +366,7 @@ int chart_points(const struct chart_set *set, const struct chart_panel *panel, c
             point->lo = row->flops / row->time_ms_ci_hi * 1e-9;
             point->hi = row->flops / row->time_ms_ci_lo * 1e-9;
         }
-        point->is_failed = is(row->check, "fail");
+        point->is_failed = row->check == CHECKED_FAIL;
     }
     return close_ranks(*points, count);
 }
@@ -384,7 +378,7 @@ int chart_ceiling(const struct chart_set *set, const struct chart_panel *panel, 
     for (int i = 0; i < set->files[file].count; i++) {
         const struct record_row *row = &set->files[file].rows[i];
         if (in_panel(panel, row) && has_run(row) && isfinite(row->gemm_tflops))
-            point_at(points, &count, row->q_len)->value = row->gemm_tflops;
+            point_at(points, &count, row->key.q_len)->value = row->gemm_tflops;
     }
     return close_ranks(*points, count);
 }
@@ -401,7 +395,7 @@ int chart_bound(const struct chart_set *set, const struct chart_panel *panel, bo
                 continue;
             const struct record_tensor *worst = worst_tensor(row);
             if (worst)
-                point_at(points, &count, row->q_len)->value = worst->rel_rms_bound;
+                point_at(points, &count, row->key.q_len)->value = worst->rel_rms_bound;
         }
     return close_ranks(*points, count);
 }
@@ -435,18 +429,18 @@ int chart_overlay(const struct chart_set *set, const struct chart_panel *panel, 
 
 const char *chart_panel_title(const struct chart_panel *panel, char *text, size_t size)
 {
-    snprintf(text, size, "%s %s d=%lld", panel->mode, panel->causal ? "causal" : "full", (long long)panel->head_dim);
+    snprintf(text, size, "%s %s d=%lld", problem_mode_name(panel->mode), panel->causal ? "causal" : "full", (long long)panel->head_dim);
     return text;
 }
 
 /* Calls `merge` for each drawn row of the dtype; file -1 = all. */
-static void each_row(const struct chart_set *set, int file, const char *dtype,
+static void each_row(const struct chart_set *set, int file, int dtype,
                      void (*merge)(void *context, const struct record_row *), void *context)
 {
     for (int f = 0; f < set->file_count; f++)
         for (int i = 0; (file < 0 || f == file) && i < set->files[f].count; i++) {
             const struct record_row *row = &set->files[f].rows[i];
-            if (is_chartable(row) && has_run(row) && is(row->dtype, dtype))
+            if (is_chartable(row) && has_run(row) && row->key.dtype == dtype)
                 merge(context, row);
         }
 }
@@ -469,7 +463,7 @@ static void merge_device(void *context, const struct record_row *row)
     agree_text(words->commit, sizeof words->commit, row->commit);
 }
 
-void chart_device_words(const struct chart_set *set, int file, const char *dtype, char *text, size_t size)
+void chart_device_words(const struct chart_set *set, int file, int dtype, char *text, size_t size)
 {
     struct device_words words = {"", "", ""};
     each_row(set, file, dtype, merge_device, &words);
@@ -498,18 +492,18 @@ static int64_t product(int64_t a, int64_t b)
 static void merge_condition(void *context, const struct record_row *row)
 {
     struct condition_words *words = context;
-    agree_count(&words->tokens, product(row->batch, row->q_len));
-    agree_count(&words->batch, row->batch);
-    agree_count(&words->heads, row->q_heads);
-    agree_count(&words->kv_heads, row->kv_heads);
-    agree_count(&words->hidden, product(row->q_heads, row->head_dim));
-    agree_count(&words->head_dim, row->head_dim);
-    agree_text(words->dist, sizeof words->dist, row->dist);
-    agree_text(words->l2, sizeof words->l2, row->l2);
-    agree_text(words->layout, sizeof words->layout, row->layout);
+    agree_count(&words->tokens, product(row->key.batch, row->key.q_len));
+    agree_count(&words->batch, row->key.batch);
+    agree_count(&words->heads, row->key.q_heads);
+    agree_count(&words->kv_heads, row->key.kv_heads);
+    agree_count(&words->hidden, product(row->key.q_heads, row->key.head_dim));
+    agree_count(&words->head_dim, row->key.head_dim);
+    agree_text(words->dist, sizeof words->dist, problem_dist_name(row->key.dist));
+    agree_text(words->l2, sizeof words->l2, problem_l2_name(row->key.l2));
+    agree_text(words->layout, sizeof words->layout, problem_layout_name(row->key.layout));
 }
 
-void chart_condition_words(const struct chart_set *set, const char *dtype, char *text, size_t size)
+void chart_condition_words(const struct chart_set *set, int dtype, char *text, size_t size)
 {
     struct condition_words w = {.tokens = -1, .batch = -1, .heads = -1, .kv_heads = -1, .hidden = -1, .head_dim = -1};
     char problem[160];
@@ -530,7 +524,7 @@ void chart_condition_words(const struct chart_set *set, const char *dtype, char 
         snprintf(problem + used, sizeof problem - used, ", heads x d = %lld", (long long)w.hidden);
     else
         snprintf(problem + used, sizeof problem - used, ", heads vary");
-    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s", dtype, problem, w.layout[0] ? ", " : "", w.layout,
+    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s", problem_dtype_name(dtype), problem, w.layout[0] ? ", " : "", w.layout,
              w.l2[0] ? ", L2 " : "", w.l2, is(w.dist, "normal") ? "N(0,1)" : w.dist);
 }
 
@@ -539,13 +533,13 @@ struct span { int64_t least, most; };
 static void merge_span(void *context, const struct record_row *row)
 {
     struct span *span = context;
-    if (row->q_len < span->least)
-        span->least = row->q_len;
-    if (row->q_len > span->most)
-        span->most = row->q_len;
+    if (row->key.q_len < span->least)
+        span->least = row->key.q_len;
+    if (row->key.q_len > span->most)
+        span->most = row->key.q_len;
 }
 
-void chart_span(const struct chart_set *set, const char *dtype, int64_t *least, int64_t *most)
+void chart_span(const struct chart_set *set, int dtype, int64_t *least, int64_t *most)
 {
     struct span span = {INT64_MAX, 0};
     each_row(set, -1, dtype, merge_span, &span);

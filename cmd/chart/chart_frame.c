@@ -33,7 +33,7 @@ enum { WORDS_MAX = 8, WORDS_BYTES = 640, FILES_NAMED = 4 };
 static int words_of(const struct chart_set *set, const struct chart_page *page, bool has_ceiling,
                     char lines[WORDS_MAX][WORDS_BYTES])
 {
-    const char *dtype = page->panels[0].dtype;
+    const int dtype = page->panels[0].dtype;
     char words[400];
     int count = 0, silent = 0;
     for (int f = 0; f < set->file_count; f++) {
@@ -94,7 +94,7 @@ void frame_put_margins(struct script *s, const struct frame_layout *l, int row, 
 void frame_put(struct script *s, const struct chart_set *set, const struct chart_page *page,
                       const struct frame_layout *l)
 {
-    const char *dtype = page->panels[0].dtype;
+    const char *dtype = problem_dtype_name(page->panels[0].dtype);
     char text[512], title[64], words[WORDS_MAX][WORDS_BYTES];
     const int lines = words_of(set, page, s->has_ceiling, words);
     double y = 12 + TITLE_LINE / 2.0;

@@ -427,7 +427,7 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
     s.is_text = true;
     chart_span(set, panel->dtype, &s.least_n, &s.most_n);
     snprintf(text, sizeof text, "%s %s, TFLOPS over sequence length", chart_panel_title(panel, title, sizeof title),
-             panel->dtype);
+             problem_dtype_name(panel->dtype));
     fprintf(s.body, "set terminal dumb size %d,%d noenhanced %s\nset datafile separator ','\nset title ", width, height,
             color ? "ansi256" : "mono");
     script_put_quoted(s.body, text);

@@ -214,8 +214,10 @@ static bool agrees(const char *said, const char *is) { return !said[0] || strcmp
 
 bool overlay_fits(const struct overlay_point *p, const struct record_row *row)
 {
-    return strcmp(p->mode, row->mode) == 0 && strcmp(p->dtype, row->dtype) == 0 && p->causal == row->causal &&
-           p->q_len == row->q_len && p->head_dim == row->head_dim && (!p->batch || p->batch == row->batch) &&
-           (!p->q_heads || p->q_heads == row->q_heads) && (!p->kv_len || p->kv_len == row->kv_len) &&
-           agrees(p->layout, row->layout) && agrees(p->dist, row->dist) && agrees(p->l2, row->l2);
+    const struct problem_key *k = &row->key;
+    return strcmp(p->mode, problem_mode_name(k->mode)) == 0 && strcmp(p->dtype, problem_dtype_name(k->dtype)) == 0 &&
+           p->causal == k->causal && p->q_len == k->q_len && p->head_dim == k->head_dim &&
+           (!p->batch || p->batch == k->batch) && (!p->q_heads || p->q_heads == k->q_heads) &&
+           (!p->kv_len || p->kv_len == k->kv_len) && agrees(p->layout, problem_layout_name(k->layout)) &&
+           agrees(p->dist, problem_dist_name(k->dist)) && agrees(p->l2, problem_l2_name(k->l2));
 }

@@ -9,16 +9,18 @@
 #include "cmd/gate/ab_report.h"
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
+#include "cmd/base/text.h"
 #include "cmd/gate/fresh_process.h"
 #include "cmd/gate/verdicts.h"
+#include "cmd/options/options_line.h"
 
 /* ---- the checked runs ---- */
 
 static enum fate fate_of(const struct record_row *row)
 {
-    if (strcmp(row->status, "ok") == 0)
-        return strcmp(row->check, "fail") == 0 ? FATE_FAIL : FATE_PASS;
-    return strcmp(row->status, "error") == 0 || strcmp(row->status, "timeout") == 0 ? FATE_ERROR : FATE_REFUSED;
+    if (row->status == STATUS_OK)
+        return row->check == CHECKED_FAIL ? FATE_FAIL : FATE_PASS;
+    return record_row_is_broken(row) ? FATE_ERROR : FATE_REFUSED;
 }
 
 /* Why a row is not well, in words. */
@@ -29,62 +31,52 @@ static void reason_of(const struct record_row *row, char *reason, size_t size)
         snprintf(reason, size, "%s", row->tensors[i].failure);
     if (!reason[0] && row->reason[0])
         snprintf(reason, size, "%s", row->reason);
-    if (!reason[0] && strcmp(row->check, "fail") == 0)
+    if (!reason[0] && row->check == CHECKED_FAIL)
         snprintf(reason, size, "%s is %.3g times its bound", row->err_tensor, row->err_used);
 }
 
-static struct ab_case *find_case(struct ab *a, const char *key, const char *impl)
+static struct ab_case *find_case(struct ab *a, const struct problem_key *key, const char *impl)
 {
     for (int i = 0; i < a->case_count; i++)
-        if (strcmp(a->cases[i].key, key) == 0 && strcmp(a->cases[i].impl, impl) == 0)
+        if (problem_key_compare(&a->cases[i].key, key, false) == 0 && strcmp(a->cases[i].impl, impl) == 0)
             return &a->cases[i];
     return NULL;
 }
 
-/* The command that compares this case alone. */
-static void make_repro(const struct ab_setup *s, const struct record_row *r, struct ab_case *c)
+/* The command that compares this case alone; the caller frees it. */
+static char *make_repro(const struct ab_setup *s, const struct record_row *r, const char *impl)
 {
-    const struct options *o = s->options;
-    const char *problem = strstr(r->repro, " --mode "); /* what follows the implementation: all that tells it from others */
-    const bool is_cut = strlen(r->repro) >= sizeof r->repro - 1; /* long paths; then no command rather than another one */
-    const int length = snprintf(c->repro, sizeof c->repro, "fabench ab '%s' '%s'%s%s --impl %s%s", s->sides[AB_OLD].path,
-                                s->sides[AB_NEW].path, o->preset == PRESET_NONE ? "" : " --preset ",
-                                o->preset == PRESET_NONE ? "" : option_preset_name(o->preset), c->impl,
-                                problem ? problem : "");
-    if (is_cut || length < 0 || (size_t)length >= sizeof c->repro)
-        c->repro[0] = 0;
-    char *mine = strstr(c->repro, " --sustain-s "); /* which ab gives its processes and does not take */
-    if (mine) {
-        const char *rest = strchr(mine + strlen(" --sustain-s "), ' ');
-        memmove(mine, rest ? rest : "", rest ? strlen(rest) + 1 : 1);
-    }
+    struct text command = {0};
+    text_add(&command, "fabench ab");
+    for (int side = 0; side < AB_SIDES; side++)
+        text_add_shell_word(&command, s->sides[side].path);
+    char *repro = options_repro(s->options, COMMAND_AB, text_string(&command), impl, &r->key);
+    text_free(&command);
+    return repro;
 }
 
 /* Rows of one side's checked run; problems are numbered in the order in which they appear, which is the plan's. */
 static int take_checks(struct ab *a, int side, const struct record_file *records)
 {
-    char key[CASE_KEY_SIZE], last_key[CASE_KEY_SIZE] = "";
     int point = -1;
     for (int i = 0; i < records->count; i++) {
         const struct record_row *row = &records->rows[i];
         const char *subject = ab_subject_of(&a->setup, row);
-        case_problem_key(row, key, sizeof key);
-        if (strcmp(key, last_key) != 0)
+        if (i == 0 || problem_key_compare(&row->key, &records->rows[i - 1].key, false) != 0)
             point++;
-        memcpy(last_key, key, sizeof key);
         if (!subject || subject == a->setup.control)
             continue;
-        struct ab_case *c = find_case(a, key, subject);
+        struct ab_case *c = find_case(a, &row->key, subject);
         if (!c) {
             a->cases = xrealloc(a->cases, (unsigned long)(a->case_count + 1) * sizeof *a->cases);
             c = &a->cases[a->case_count++];
             memset(c, 0, sizeof *c);
-            memcpy(c->key, key, sizeof key);
+            c->key = row->key;
             snprintf(c->impl, sizeof c->impl, "%s", subject);
-            case_label(row, c->label, sizeof c->label);
+            problem_key_label(&row->key, c->label, sizeof c->label);
             c->point = point;
             c->series = -1;
-            make_repro(&a->setup, row, c);
+            c->repro = make_repro(&a->setup, row, c->impl);
         } else if (c->fate[side] != FATE_NONE) {
             log_error("ab %s: its record has %s %s twice", a->setup.sides[side].path, c->impl, c->label);
             return EXIT_NOT_COMPARABLE;
@@ -102,7 +94,7 @@ static int take_checks(struct ab *a, int side, const struct record_file *records
 static bool control_ran(const struct ab *a, const struct record_file *records)
 {
     for (int i = 0; i < records->count; i++)
-        if (ab_subject_of(&a->setup, &records->rows[i]) == a->setup.control && case_is_timed(&records->rows[i]))
+        if (ab_subject_of(&a->setup, &records->rows[i]) == a->setup.control && record_row_is_timed(&records->rows[i]))
             return true;
     return false;
 }
@@ -192,10 +184,10 @@ static void free_result(struct side_result *r)
     free(r->gemm_tflops);
 }
 
-static int point_of(const struct ab *a, const char *key)
+static int point_of(const struct ab *a, const struct problem_key *key)
 {
     for (int i = 0; i < a->case_count; i++)
-        if (strcmp(a->cases[i].key, key) == 0)
+        if (problem_key_compare(&a->cases[i].key, key, false) == 0)
             return a->cases[i].point;
     return -1;
 }
@@ -210,12 +202,11 @@ static double over_control(const struct ab_setup *s, const struct record_row *ro
 
 static void take_times(struct ab *a, const struct record_file *records, struct side_result *result)
 {
-    char key[CASE_KEY_SIZE];
     for (int i = 0; i < records->count; i++) {
         const struct record_row *row = &records->rows[i];
         const char *subject = ab_subject_of(&a->setup, row);
-        const int point = point_of(a, case_problem_key(row, key, sizeof key));
-        if (!subject || point < 0 || !case_is_timed(row))
+        const int point = point_of(a, &row->key);
+        if (!subject || point < 0 || !record_row_is_timed(row))
             continue;
         const struct decide_value value = {row->time_ms, row->pct_of_gemm,
                                            subject == a->setup.control ? NAN : over_control(&a->setup, row)};
@@ -224,7 +215,7 @@ static void take_times(struct ab *a, const struct record_file *records, struct s
         if (subject == a->setup.control)
             result->controls[point] = value;
         else
-            result->cases[find_case(a, key, subject) - a->cases] =
+            result->cases[find_case(a, &row->key, subject) - a->cases] =
                 (struct measured){value, row->sm_clock_mhz, row->gemm_tflops};
     }
 }
@@ -431,6 +422,8 @@ int ab_run(const struct options *o)
     if (code == EXIT_INTERRUPTED)
         log_note("interrupted; the verdicts so far are of whole pairs");
     ab_close(&a.setup);
+    for (int i = 0; i < a.case_count; i++)
+        free(a.cases[i].repro);
     free(a.cases);
     free(a.series);
     free(a.pair_means);

@@ -3,21 +3,22 @@
 #define FABENCH_AB_REPORT_H
 
 #include "cmd/gate/ab_side.h"
-#include "cmd/record/case_key.h"
+#include "cmd/record/record.h"
 
 /* How one side's checked run of a case ended. */
 enum fate { FATE_NONE, FATE_PASS, FATE_FAIL, FATE_REFUSED, FATE_ERROR };
 
 /* One configuration: a problem and an implementation. */
 struct ab_case {
-    char key[CASE_KEY_SIZE], label[CASE_LABEL_SIZE], impl[40];
+    struct problem_key key;
+    char label[PROBLEM_LABEL_SIZE], impl[40];
     int point;              /* number of the problem in the plan */
     enum fate fate[AB_SIDES];
     char reason[AB_SIDES][200];
     int series;             /* in ab.series; -1 = not timed */
     double log_ms[AB_SIDES], log_mhz[AB_SIDES]; /* sums over the pairs that count */
     int clocks;
-    char repro[700];
+    char *repro;            /* owned */
 };
 
 struct ab {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/record/case_key.h"
+#include "cmd/record/record.h"
 #include "cmd/record/header.h"
 #include "cmd/base/log.h"
 
@@ -61,39 +61,34 @@ bool fingerprint_matches(const struct record_file *baseline, const struct record
     return true;
 }
 
-struct keyed {
-    char key[CASE_KEY_SIZE + 96]; /* and two names */
-    const struct record_row *row;
-};
-
-static int compare_keys(const void *a, const void *b)
+/* `fused` and the kernel that it resolved to may both have been asked for. */
+static int compare_cases(const void *left, const void *right)
 {
-    return strcmp(((const struct keyed *)a)->key, ((const struct keyed *)b)->key);
+    const struct record_row *a = *(const struct record_row *const *)left, *b = *(const struct record_row *const *)right;
+    int order = problem_key_compare(&a->key, &b->key, false);
+    if (!order)
+        order = strcmp(a->impl, b->impl);
+    return order ? order : strcmp(a->asked, b->asked);
 }
 
 static bool each_case_once(const struct record_file *file, struct attn_message *why)
 {
-    struct keyed *keys = xmalloc((unsigned long)(file->count + 1) * sizeof *keys);
+    const struct record_row **rows = xmalloc((unsigned long)(file->count + 1) * sizeof *rows);
     bool good = true;
-    for (int i = 0; i < file->count; i++) {
-        char key[CASE_KEY_SIZE];
-        keys[i].row = &file->rows[i];
-        /* `fused` and the kernel that it resolved to may both have been asked for. */
-        snprintf(keys[i].key, sizeof keys[i].key, "%s %s %s", case_problem_key(keys[i].row, key, sizeof key),
-                 keys[i].row->impl, keys[i].row->asked);
-    }
+    for (int i = 0; i < file->count; i++)
+        rows[i] = &file->rows[i];
     if (file->count > 1)
-        qsort(keys, (size_t)file->count, sizeof *keys, compare_keys);
+        qsort(rows, (size_t)file->count, sizeof *rows, compare_cases);
     for (int i = 1; i < file->count && good; i++) {
-        char label[CASE_LABEL_SIZE];
-        good = strcmp(keys[i - 1].key, keys[i].key) != 0;
+        char label[PROBLEM_LABEL_SIZE];
+        good = compare_cases(&rows[i - 1], &rows[i]) != 0;
         if (!good)
             snprintf(why->text, sizeof why->text,
                      "%.200s has %s of %s twice (runs %s and %s): which of them counts?", file->path,
-                     case_label(keys[i].row, label, sizeof label), keys[i].row->impl, keys[i - 1].row->run_id,
-                     keys[i].row->run_id);
+                     problem_key_label(&rows[i]->key, label, sizeof label), rows[i]->impl, rows[i - 1]->run_id,
+                     rows[i]->run_id);
     }
-    free(keys);
+    free(rows);
     return good;
 }
 

@@ -76,6 +76,11 @@ static bool read_head(struct floors *f, char *line, int number, struct attn_mess
     return true;
 }
 
+static bool column_is_text(const struct column *column)
+{
+    return column->kind == FIELD_TEXT || column->kind == FIELD_STRING || column->kind == FIELD_NAME;
+}
+
 static bool read_floor(struct floors *f, const char *line, int number, struct attn_message *why)
 {
     f->lines = xrealloc(f->lines, (unsigned long)(f->line_count + 1) * sizeof *f->lines);
@@ -93,7 +98,7 @@ static bool read_floor(struct floors *f, const char *line, int number, struct at
         int64_t whole;
         const bool is_empty = !*floor->cells[i];
         asks |= f->is_minimum[i] && !is_empty;
-        const bool is_legal = is_empty || f->columns[i]->kind == FIELD_TEXT ||
+        const bool is_legal = is_empty || column_is_text(f->columns[i]) ||
                               (f->columns[i]->kind == FIELD_COUNT && number_parse_count(floor->cells[i], &whole)) ||
                               (f->columns[i]->kind == FIELD_REAL && number_parse_real(floor->cells[i], &value));
         if (!is_legal) {
@@ -160,6 +165,10 @@ static bool chooses(const struct column *column, const char *cell, const struct 
     case FIELD_TEXT:
         return strcmp(cell, field) == 0 ||
                (strcmp(column->name, "impl") == 0 && strcmp(cell, "fused") == 0 && strncmp(field, "fused_", 6) == 0);
+    case FIELD_STRING:
+        return *(char *const *)field && strcmp(cell, *(char *const *)field) == 0;
+    case FIELD_NAME:
+        return *(const int *)field >= 0 && strcmp(cell, column->names[*(const int *)field]) == 0;
     case FIELD_COUNT:
         return number_parse_count(cell, &whole) && whole == *(const int64_t *)field;
     case FIELD_REAL:

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/record/case_key.h"
+#include "cmd/record/record.h"
 #include "cmd/gate/decide.h"
 #include "cmd/gate/fingerprint.h"
 #include "cmd/gate/floors.h"
@@ -54,7 +54,7 @@ static bool is_judged(const struct record_row *row)
 static bool has_times(const struct record_file *file)
 {
     for (int i = 0; i < file->count; i++)
-        if (is_judged(&file->rows[i]) && case_is_timed(&file->rows[i]))
+        if (is_judged(&file->rows[i]) && record_row_is_timed(&file->rows[i]))
             return true;
     log_error("%s: none of its rows has a time to compare with; a baseline is the record of a sweep that passed its "
               "checks", file->path);
@@ -96,11 +96,9 @@ static int read_all(struct gate *g, const char *folder)
 static const struct record_row *find_now(const struct gate *g, const struct record_row *was)
 {
     const struct record_row *heir = NULL;
-    char key[CASE_KEY_SIZE], other[CASE_KEY_SIZE];
-    case_problem_key(was, key, sizeof key);
     for (int i = 0; i < g->current.count; i++) {
         const struct record_row *row = &g->current.rows[i];
-        if (strcmp(case_problem_key(row, other, sizeof other), key) != 0)
+        if (problem_key_compare(&row->key, &was->key, false) != 0)
             continue;
         if (strcmp(row->impl, was->impl) == 0)
             return row;
@@ -121,7 +119,7 @@ static struct verdict_line *new_line(struct gate *g, const struct record_row *ro
     struct verdict_line *line = &g->lines[g->count++];
     *line = (struct verdict_line){.from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN,
                                   .share_change_pct = NAN, .verdict = VERDICT_PASS, .repro = row->repro};
-    case_label(row, line->configuration, sizeof line->configuration);
+    problem_key_label(&row->key, line->configuration, sizeof line->configuration);
     snprintf(line->impl, sizeof line->impl, "%s", row->impl);
     return line;
 }
@@ -164,11 +162,11 @@ static void say_times(const struct decide_gate *d, struct verdict_line *line)
 /* A row that did not run, or ran wrong. True when that decides its line. */
 static bool is_unwell(const struct record_row *now, const struct record_row *was, struct verdict_line *line)
 {
-    if (strcmp(now->status, "ok") == 0 && strcmp(now->check, "fail") != 0)
+    if (now->status == STATUS_OK && now->check != CHECKED_FAIL)
         return false;
-    const bool is_refusal = strcmp(now->status, "unsupported") == 0 || strcmp(now->status, "oom") == 0 ||
-                            strcmp(now->status, "skipped") == 0;
-    line->verdict = strcmp(now->status, "ok") == 0 ? VERDICT_FAIL : is_refusal ? VERDICT_LOST : VERDICT_ERROR;
+    const bool is_refusal = now->status == STATUS_UNSUPPORTED || now->status == STATUS_OOM ||
+                            now->status == STATUS_SKIPPED;
+    line->verdict = now->status == STATUS_OK ? VERDICT_FAIL : is_refusal ? VERDICT_LOST : VERDICT_ERROR;
     if (line->verdict == VERDICT_FAIL) {
         snprintf(line->why, sizeof line->why, "its check fails: %s is %.3g times its bound", now->err_tensor,
                  now->err_used);
@@ -178,7 +176,7 @@ static bool is_unwell(const struct record_row *now, const struct record_row *was
                 break;
             }
     } else {
-        snprintf(line->why, sizeof line->why, "%s%s%s", now->status, now->reason[0] ? ": " : "", now->reason);
+        snprintf(line->why, sizeof line->why, "%s%s%s", record_status_names[now->status], now->reason[0] ? ": " : "", now->reason);
     }
     line->from_ms = was ? was->time_ms : NAN;
     return true;
@@ -186,7 +184,7 @@ static bool is_unwell(const struct record_row *now, const struct record_row *was
 
 static void add_control(struct gate *g, const struct record_row *was, const struct record_row *now)
 {
-    if (!case_is_timed(was) || !case_is_timed(now))
+    if (!record_row_is_timed(was) || !record_row_is_timed(now))
         return;
     g->control_time_sum += log(now->time_ms / was->time_ms);
     g->control_share_sum += log(was->pct_of_gemm / now->pct_of_gemm);
@@ -213,15 +211,16 @@ static bool is_narrowed(const struct options *o)
 /* What there is to say where one of the sides has no time to compare. */
 static void say_untimed(const struct record_row *was, const struct record_row *now, struct verdict_line *line)
 {
-    const bool ran = strcmp(was->status, "ok") == 0;
-    line->verdict = !ran ? VERDICT_NEW : strcmp(was->check, "fail") == 0 ? VERDICT_FIXED : VERDICT_INCONCLUSIVE;
+    const bool ran = was->status == STATUS_OK;
+    line->verdict = !ran ? VERDICT_NEW : was->check == CHECKED_FAIL ? VERDICT_FIXED : VERDICT_INCONCLUSIVE;
     if (!ran)
-        snprintf(line->why, sizeof line->why, "the baseline: %s", was->status);
+        snprintf(line->why, sizeof line->why, "the baseline: %s",
+                 was->status < 0 ? "has no status" : record_status_names[was->status]);
     else if (line->verdict == VERDICT_FIXED)
         snprintf(line->why, sizeof line->why, "the baseline's check failed");
     else
         snprintf(line->why, sizeof line->why, "it has no time in the %s",
-                 case_is_timed(now) ? "baseline" : "current record");
+                 record_row_is_timed(now) ? "baseline" : "current record");
 }
 
 /* One case of the baseline. */
@@ -231,7 +230,7 @@ static void compare_row(struct gate *g, const struct record_row *was)
         [DECIDE_OPEN] = VERDICT_INCONCLUSIVE, [DECIDE_PASS] = VERDICT_PASS, [DECIDE_IMPROVE] = VERDICT_IMPROVE,
         [DECIDE_INCONCLUSIVE] = VERDICT_INCONCLUSIVE, [DECIDE_REGRESS] = VERDICT_REGRESS};
     const struct record_row *now = find_now(g, was);
-    const bool ran = strcmp(was->status, "ok") == 0;
+    const bool ran = was->status == STATUS_OK;
     if (!is_judged(was)) {
         if (now && strcmp(was->impl, "cudnn") == 0)
             add_control(g, was, now);
@@ -249,16 +248,16 @@ static void compare_row(struct gate *g, const struct record_row *was)
         snprintf(line->why, sizeof line->why, "of the baseline, not in the current record");
         return;
     }
-    if (!ran && strcmp(now->status, "ok") != 0 && strcmp(now->status, "error") != 0 &&
-        strcmp(now->status, "timeout") != 0)
+    if (!ran && now->status != STATUS_OK && now->status != STATUS_ERROR &&
+        now->status != STATUS_TIMEOUT)
         return; /* refused then and now */
     struct verdict_line *line = new_line(g, now);
-    g->unchecked += strcmp(now->check, "off") == 0;
+    g->unchecked += now->check == CHECKED_OFF;
     if (is_unwell(now, ran ? was : NULL, line))
         return;
     line->to_ms = now->time_ms;
-    if (!case_is_timed(was) || !case_is_timed(now)) {
-        line->from_ms = case_is_timed(was) ? was->time_ms : NAN;
+    if (!record_row_is_timed(was) || !record_row_is_timed(now)) {
+        line->from_ms = record_row_is_timed(was) ? was->time_ms : NAN;
         say_untimed(was, now, line);
         return;
     }
@@ -291,13 +290,13 @@ static void compare_others(struct gate *g)
 {
     for (int i = 0; i < g->current.count; i++) {
         const struct record_row *row = &g->current.rows[i];
-        const bool is_ok = strcmp(row->status, "ok") == 0;
-        const bool is_wrong = is_ok ? strcmp(row->check, "fail") == 0
-                                    : strcmp(row->status, "error") == 0 || strcmp(row->status, "timeout") == 0;
+        const bool is_ok = row->status == STATUS_OK;
+        const bool is_wrong = is_ok ? row->check == CHECKED_FAIL
+                                    : record_row_is_broken(row);
         if (!is_judged(row) || line_of(g, row) || !(is_wrong || (is_ok && g->options->baseline)))
             continue;
         struct verdict_line *line = new_line(g, row);
-        g->unchecked += is_ok && strcmp(row->check, "off") == 0;
+        g->unchecked += is_ok && row->check == CHECKED_OFF;
         if (is_unwell(row, NULL, line))
             continue;
         line->to_ms = row->time_ms;
@@ -319,7 +318,7 @@ static void compare_floors(struct gate *g)
         if (!line) {
             line = new_line(g, row);
             line->to_ms = row->time_ms;
-            g->unchecked += strcmp(row->check, "off") == 0;
+            g->unchecked += row->check == CHECKED_OFF;
             if (is_unwell(row, NULL, line))
                 continue;
         }

@@ -99,8 +99,8 @@ static bool is_explained(int code, const struct record_file *file)
 {
     for (int i = 0; i < file->count; i++) {
         const struct record_row *row = &file->rows[i];
-        if (code == EXIT_CHECK_FAILED ? strcmp(row->check, "fail") == 0
-                                      : strcmp(row->status, "error") == 0 || strcmp(row->status, "timeout") == 0)
+        if (code == EXIT_CHECK_FAILED ? row->check == CHECKED_FAIL
+                                      : record_row_is_broken(row))
             return true;
     }
     return code == EXIT_OK;

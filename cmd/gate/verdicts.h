@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "cmd/record/case_key.h"
+#include "cmd/record/record.h"
 #include "cmd/options/options.h"
 
 /* In the order in which they are shown. */
@@ -29,7 +29,7 @@ int verdict_exit(enum verdict);
 /* Numbers are NaN where there is none; changes in per cent, positive = slower. */
 struct verdict_line {
     enum verdict verdict;
-    char configuration[CASE_LABEL_SIZE], impl[40];
+    char configuration[PROBLEM_LABEL_SIZE], impl[40];
     double from_ms, to_ms, change_pct, low_pct, high_pct;
     double share_change_pct;   /* gate: of the time against the GEMM */
     int pairs;                 /* ab; 0 = none */

@@ -63,7 +63,7 @@ void verdicts_annotate(const struct verdict_report *r, FILE *out)
         return;
     for (int i = 0; i < r->count; i++) {
         const struct verdict_line *line = &r->lines[i];
-        char text[640], label[CASE_LABEL_SIZE], title[160];
+        char text[640], label[PROBLEM_LABEL_SIZE], title[160];
         const int code = verdict_exit(line->verdict);
         if (code == EXIT_OK)
             continue;
@@ -113,7 +113,7 @@ static void put_xml(FILE *out, const char *text)
 
 static void put_test(FILE *out, const struct verdict_report *r, const struct verdict_line *line)
 {
-    char text[640], label[CASE_LABEL_SIZE];
+    char text[640], label[PROBLEM_LABEL_SIZE];
     const int code = verdict_exit(line->verdict);
     const bool is_soft = r->exit_code == EXIT_OK;
     const char *element = code == EXIT_OK ? "system-out" : is_soft ? "skipped" : code == EXIT_DEVICE ? "error"
@@ -183,7 +183,7 @@ bool verdicts_csv(const struct verdict_report *r, const char *path)
     fputs("verdict,configuration,impl,from_ms,to_ms,change_pct,low_pct,high_pct,against_gemm_pct,pairs,why\n", out);
     for (int i = 0; i < r->count; i++) {
         const struct verdict_line *line = &r->lines[i];
-        char label[CASE_LABEL_SIZE];
+        char label[PROBLEM_LABEL_SIZE];
         close_up(line->configuration, label, sizeof label);
         fprintf(out, "%s,%s,%s", verdict_name(line->verdict), label, line->impl);
         put_number(out, line->from_ms);

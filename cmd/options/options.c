@@ -4,12 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const option_check_names[] = {[CHECK_FULL] = "full", [CHECK_SAMPLE] = "sample", [CHECK_OFF] = "off", NULL};
 const char *const option_preset_names[] = {[PRESET_NONE] = "none", [PRESET_QUICK] = "quick",
                                            [PRESET_PAPER] = "paper", [PRESET_CI] = "ci",
                                            [PRESET_ACCEPTANCE] = "acceptance", [PRESET_FULL] = "full", NULL};
 
-const char *option_check_name(enum check_scope check) { return option_check_names[check]; }
 const char *option_preset_name(enum preset preset) { return option_preset_names[preset]; }
 
 void options_free(struct options *o)
@@ -26,6 +24,7 @@ void options_free(struct options *o)
     name_list_free(&o->files);
     name_list_free(&o->prices);
     name_list_free(&o->sweep_words);
+    name_list_free(&o->given);
     free(o->points.values);
     free(o->pairs.values);
     memset(o, 0, sizeof *o);

@@ -15,7 +15,6 @@ enum command {
     COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_GATE, COMMAND_AB, COMMAND_REPORT, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST,
     COMMAND_SELFTEST
 };
-enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF };
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
 enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
@@ -78,6 +77,7 @@ struct options {
     struct int_list pairs;            /* least and most of ab; not given: decide_defaults */
     struct name_list sweep_words;     /* what a sweep in another process must get: each option as it was typed that is
                                          neither output, device nor --impl; "--name=value" or "--name" */
+    struct name_list given;           /* each option that was given: its name in the table, its value as typed, "" = none */
     char *command_line;               /* the whole command line, shell-quoted, for the record header */
 };
 
@@ -88,9 +88,7 @@ void options_free(struct options *);
 #define SUSTAIN_MIN_S 2.0
 
 /* Names of the enums, as typed on the command line and written in records; NULL ends each list. */
-extern const char *const option_check_names[];  /* check_scope: full sample off */
 extern const char *const option_preset_names[]; /* preset: none quick paper ci acceptance full */
-const char *option_check_name(enum check_scope);
 const char *option_preset_name(enum preset);
 
 #endif

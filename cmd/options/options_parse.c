@@ -16,10 +16,12 @@
 #include "cmd/base/nearest.h"
 #include "cmd/base/numbers.h"
 #include "cmd/options/options_help.h"
+#include "cmd/options/options_line.h"
 #include "cmd/options/options_refuse.h"
 #include "cmd/options/options_rules.h"
 #include "cmd/options/options_table.h"
 #include "cmd/base/paths.h"
+#include "cmd/base/text.h"
 
 /* ---- Refusing ---- */
 
@@ -380,9 +382,12 @@ static const char *next_value(const struct parse *p, const struct option_def *de
     return NULL;
 }
 
-/* What another process must be told to make the same sweep; always true. */
+/* As it was typed, for the command lines that are written (options_line.h) and for what another process must be told to make
+ * the same sweep; always true. */
 static bool keep_for_sweeps(struct options *o, const struct option_def *def, bool has_value, const char *value)
 {
+    name_list_add(&o->given, def->name);
+    name_list_add(&o->given, has_value ? value : "");
     const bool is_kept = def->group != GROUP_OUTPUT && def->group != GROUP_GATE && def->kind != KIND_DEVICE &&
                          def->kind != KIND_NAMES;
     if (is_kept) {
@@ -479,61 +484,19 @@ static bool parse_words(struct parse *p, int argc, char **argv, bool *done)
 
 /* ---- The whole ---- */
 
-/* argv as a shell would read it back. */
-static char *quoted_command_line(int argc, char **argv)
-{
-    char *line = xstrdup("");
-    for (int i = 0; i < argc; i++) {
-        const char *word = argv[i];
-        const bool is_plain = *word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                                    "_@%+=:,./-") == strlen(word);
-        size_t length = strlen(line);
-        line = xrealloc(line, length + 4 * strlen(word) + 4);
-        length += (size_t)sprintf(line + length, "%s%s", i ? " " : "", is_plain ? word : "'");
-        for (; !is_plain && *word; word++)
-            length += (size_t)sprintf(line + length, *word == '\'' ? "'\\''" : "%c", *word);
-        if (!is_plain)
-            strcpy(line + length, "'");
-    }
-    return line;
-}
-
-static void append_word(char **line, const char *name, const char *value)
-{
-    char *longer = xasprintf("%s%s%s%s%s", *line, **line ? " " : "", name, *value ? " " : "", value);
-    free(*line);
-    *line = longer;
-}
-
-/* Everything but where the output goes. Two command lines of one text make the same rows on the same device. */
-static char *deciding_options(const struct parse *p)
-{
-    char *line = xstrdup("");
-    for (int i = 0; i < OPTION_COUNT; i++) {
-        const struct option_def *def = &option_table[i];
-        if (!p->value[i] || def->group == GROUP_OUTPUT)
-            continue;
-        for (int j = 0; def->kind == KIND_LIBRARY && j < p->o->impl_libs.count; j++)
-            append_word(&line, def->name, p->o->impl_libs.names[j]);
-        if (def->kind != KIND_LIBRARY)
-            append_word(&line, def->name, p->value[i]);
-    }
-    return line;
-}
-
 int options_parse(int argc, char **argv, struct options *o, bool *done)
 {
     struct parse p = {.o = o, .command = &command_table[0]};
     *done = false;
     memset(o, 0, sizeof *o);
     apply_defaults(o);
-    o->command_line = quoted_command_line(argc, argv);
+    o->command_line = options_line_of(argc, argv);
     if (!parse_words(&p, argc, argv, done) || (!*done && !options_check(&p))) {
         options_free(o);
         return EXIT_USAGE;
     }
     if (!*done)
-        o->deciding = deciding_options(&p);
+        o->deciding = options_deciding(o);
     if (*done) {
         options_free(o);
         if (fflush(stdout) != 0 || ferror(stdout)) {
@@ -544,44 +507,17 @@ int options_parse(int argc, char **argv, struct options *o, bool *done)
     return EXIT_OK;
 }
 
-/* The words of a line that quoted_command_line wrote, in place of the line. */
-static int split_line(char *line, char **words, int most)
-{
-    int count = 0;
-    char *to = line;
-    for (char *at = line; *at;) {
-        if (count == most)
-            return -1;
-        words[count++] = to;
-        bool is_quoted = false;
-        for (; *at && (is_quoted || *at != ' '); at++) {
-            if (*at == '\'')
-                is_quoted = !is_quoted;
-            else if (*at == '\\' && !is_quoted && at[1])
-                *to++ = *++at;
-            else
-                *to++ = *at;
-        }
-        const bool is_last = !*at;
-        *to++ = 0;
-        at += !is_last;
-        if (is_last)
-            break;
-    }
-    return count;
-}
-
 int options_parse_line(const char *command_line, struct options *o)
 {
-    enum { WORDS_MAX = 256 };
-    char *line = xstrdup(command_line), *words[WORDS_MAX];
-    const int count = split_line(line, words, WORDS_MAX);
+    struct name_list words = {0};
     bool done = false;
     struct parse p = {.o = o, .command = &command_table[0], .is_replay = true};
     memset(o, 0, sizeof *o);
     apply_defaults(o);
-    const bool good = count > 0 && parse_words(&p, count, words, &done) && !done && o->command == COMMAND_SWEEP;
-    free(line);
+    const bool good = text_split_shell(command_line, &words) && words.count > 0 &&
+                      parse_words(&p, words.count, name_list_argv(&words), &done) && !done &&
+                      o->command == COMMAND_SWEEP;
+    name_list_free(&words);
     if (!good)
         options_free(o);
     return good ? EXIT_OK : EXIT_USAGE;

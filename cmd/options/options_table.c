@@ -115,7 +115,7 @@ const struct option_def option_table[] = {
     {"--device", NULL, KIND_DEVICE, AT(device), .fallback = "auto", .unit = "auto|cpu|cuda:N", .help = "where it runs",
      .group = GROUP_WHO, .commands = ASKS | INFO | LIST},
 
-    {"--check", NULL, KIND_CHOICE, AT(check), .choices = option_check_names, .fallback = "full",
+    {"--check", NULL, KIND_CHOICE, AT(check), .choices = problem_scope_names, .fallback = "full",
      .help = "of each row against the reference", .group = GROUP_CHECK, .commands = SWEEP | GATE},
     {"--check", NULL, KIND_CHOICE, AT(check), .choices = verify_check_names, .fallback = "full",
      .help = "against the reference", .group = GROUP_CHECK, .commands = VERIFY},

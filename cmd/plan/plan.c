@@ -2,12 +2,12 @@
 #include "cmd/plan/plan.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/options/options_line.h"
 #include "cmd/problem/problem.h"
 
 enum { PLAN_MAX_ITEMS = 100000 };
@@ -217,61 +217,19 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
     return status;
 }
 
-char *plan_repro(const struct options *o, const struct plan_item *item, const char *impl, char *buffer, size_t size)
+char *plan_repro(const struct options *o, const struct plan_item *item, const char *impl)
 {
     const struct attn_problem *p = &item->problem;
-    size_t used = 0;
-#define APPEND(...)                                                                                                    \
-    do {                                                                                                               \
-        const int wrote = snprintf(buffer + used, size - used, __VA_ARGS__);                                           \
-        used = wrote < 0 || (size_t)wrote >= size - used ? size - 1 : used + (size_t)wrote;                            \
-    } while (0)
-    if (item->batch_gap) { /* only verify makes this shape */
-        snprintf(buffer, size, "fabench verify%s%s --mode %s --causal=%s --d %lld --dtype %s", impl ? " --impl " : "",
-                 impl ? impl : "", problem_mode_name(item->mode), p->causal ? "yes" : "no", (long long)p->head_dim,
-                 problem_dtype_name(p->dtype));
-        return buffer;
+    if (!item->batch_gap) {
+        const struct problem_key key = problem_key_of(p, item->mode, item->dist, item->seed, o->l2);
+        return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
     }
-    APPEND("fabench");
-    for (int i = 0; i < o->impl_libs.count; i++)
-        APPEND(" --impl-lib '%s'", o->impl_libs.names[i]);
-    if (o->preset != PRESET_NONE)
-        APPEND(" --preset %s", option_preset_name(o->preset));
-    if (impl)
-        APPEND(" --impl %s", impl);
-    APPEND(" --mode %s --causal=%s --d %lld --seqlen %lld", problem_mode_name(item->mode), p->causal ? "yes" : "no",
-           (long long)p->head_dim, (long long)p->q_len);
-    if (p->kv_len != p->q_len)
-        APPEND(" --kv-len %lld", (long long)p->kv_len);
-    APPEND(" --batch %lld --heads %lld", (long long)p->batch, (long long)p->q_heads);
-    if (p->kv_heads != p->q_heads)
-        APPEND(" --kv-heads %lld", (long long)p->kv_heads);
-    APPEND(" --dtype %s --layout %s", problem_dtype_name(p->dtype), problem_layout_name(p->layout));
-    if (!isnan(o->scale))
-        APPEND(" --scale %.9g", o->scale);
-    if (item->dist != FILL_NORMAL)
-        APPEND(" --dist %s", problem_dist_name(item->dist));
-    APPEND(" --seed %llu", (unsigned long long)item->seed);
-    if (o->l2 != L2_COLD)
-        APPEND(" --l2 %s", problem_l2_name(o->l2));
-    if (!isnan(o->sustain_s))
-        APPEND(" --sustain-s %.9g", o->sustain_s);
-    if (o->input_dir)
-        APPEND(" --input '%s'", o->input_dir);
-    if (o->check != CHECK_FULL)
-        APPEND(" --check %s", option_check_name(o->check));
-    if (!isnan(o->atol))
-        APPEND(" --atol %.9g", o->atol);
-    if (!isnan(o->rtol))
-        APPEND(" --rtol %.9g", o->rtol);
-    if (item->deterministic)
-        APPEND(" --deterministic");
-    if (o->variant)
-        APPEND(" --variant %s", o->variant);
-    if (o->device == DEVICE_CPU)
-        APPEND(" --device cpu");
-    else if (o->device == DEVICE_CUDA)
-        APPEND(" --device cuda:%d", o->device_ordinal);
-#undef APPEND
-    return buffer;
+    /* Only verify makes this shape, among others of the same mode, mask, head dim and dtype. */
+    struct problem_key key;
+    problem_key_clear(&key);
+    key.mode = item->mode;
+    key.causal = p->causal;
+    key.head_dim = p->head_dim;
+    key.dtype = p->dtype;
+    return options_repro(o, COMMAND_VERIFY, "fabench verify", impl, &key);
 }

@@ -42,7 +42,7 @@ void plan_free(struct plan *);
 /* Appends one item; used by both makers. */
 void plan_add(struct plan *, const struct plan_item *);
 
-/* The command that makes this case's row again. impl may be NULL. */
-char *plan_repro(const struct options *, const struct plan_item *, const char *impl, char *buffer, size_t size);
+/* The command that makes this case's row again; the caller frees it. impl may be NULL. */
+char *plan_repro(const struct options *, const struct plan_item *, const char *impl);
 
 #endif

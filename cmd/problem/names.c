@@ -9,9 +9,11 @@ const char *const problem_dist_names[] = {
     [FILL_HUGE] = "huge",     [FILL_CONSTANT] = "constant", [FILL_TINY] = "tiny",
     [FILL_PEAK] = "peak",     NULL};
 const char *const problem_l2_names[] = {[L2_COLD] = "cold", [L2_HOT] = "hot", NULL};
+const char *const problem_scope_names[] = {[CHECK_FULL] = "full", [CHECK_SAMPLE] = "sample", [CHECK_OFF] = "off", NULL};
 
-const char *problem_mode_name(enum attn_mode mode) { return problem_mode_names[mode]; }
-const char *problem_dtype_name(enum attn_dtype dtype) { return problem_dtype_names[dtype]; }
-const char *problem_layout_name(enum attn_layout layout) { return problem_layout_names[layout]; }
-const char *problem_dist_name(enum fill_dist dist) { return problem_dist_names[dist]; }
-const char *problem_l2_name(enum l2_policy l2) { return problem_l2_names[l2]; }
+const char *problem_mode_name(int mode) { return mode < 0 ? "" : problem_mode_names[mode]; }
+const char *problem_dtype_name(int dtype) { return dtype < 0 ? "" : problem_dtype_names[dtype]; }
+const char *problem_layout_name(int layout) { return layout < 0 ? "" : problem_layout_names[layout]; }
+const char *problem_dist_name(int dist) { return dist < 0 ? "" : problem_dist_names[dist]; }
+const char *problem_l2_name(int l2) { return l2 < 0 ? "" : problem_l2_names[l2]; }
+const char *problem_scope_name(int scope) { return scope < 0 ? "" : problem_scope_names[scope]; }

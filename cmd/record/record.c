@@ -18,6 +18,8 @@ static void columns_clear(struct column_list list, void *base)
         case FIELD_TEXT: memset(field_of(&list.columns[i], base), 0, list.columns[i].size); break;
         case FIELD_COUNT: *(int64_t *)field_of(&list.columns[i], base) = INT64_MIN; break;
         case FIELD_REAL: *(double *)field_of(&list.columns[i], base) = NAN; break;
+        case FIELD_STRING: *(char **)field_of(&list.columns[i], base) = NULL; break;
+        case FIELD_NAME: *(int *)field_of(&list.columns[i], base) = -1; break;
         }
 }
 
@@ -25,7 +27,7 @@ void record_row_clear(struct record_row *row)
 {
     record_row_free(row);
     memset(row, 0, sizeof *row);
-    columns_clear(record_columns, row);
+    columns_clear(record_columns(), row);
     for (size_t i = 0; i < sizeof row->tensors / sizeof row->tensors[0]; i++)
         columns_clear(record_tensor_columns, &row->tensors[i]);
     for (size_t i = 0; i < sizeof row->passes / sizeof row->passes[0]; i++)
@@ -36,10 +38,22 @@ void record_row_clear(struct record_row *row)
 void record_row_free(struct record_row *row)
 {
     free(row->samples_ms);
+    free(row->repro);
     row->samples_ms = NULL;
+    row->repro = NULL;
 }
 
 /* ---- rows and JSON ---- */
+
+bool record_row_is_timed(const struct record_row *r)
+{
+    return r->status == STATUS_OK && r->check != CHECKED_FAIL && r->time_ms > 0;
+}
+
+bool record_row_is_broken(const struct record_row *r)
+{
+    return r->status == STATUS_ERROR || r->status == STATUS_TIMEOUT;
+}
 
 json_t *record_must(json_t *value)
 {
@@ -60,6 +74,18 @@ static void append(json_t *array, json_t *value)
     FABENCH_ASSERT(json_array_append_new(array, record_must(value)) == 0, "%s", "");
 }
 
+/* Text of any length; NULL and "" are left out. */
+static void set_string(json_t *object, const char *key, const char *value)
+{
+    if (!value || !*value)
+        return;
+    const size_t size = strlen(value) + 1;
+    char *text = xmalloc(size);
+    text_clean(value, text, size);
+    set(object, key, json_string(text));
+    free(text);
+}
+
 static void columns_to_json(struct column_list list, const void *base, json_t *object)
 {
     for (int i = 0; i < list.count; i++) {
@@ -69,6 +95,13 @@ static void columns_to_json(struct column_list list, const void *base, json_t *o
         if (!(column->views & RECORD_JSONL))
             continue;
         switch (column->kind) {
+        case FIELD_STRING:
+            set_string(object, column->name, *(char *const *)field);
+            break;
+        case FIELD_NAME:
+            if (*(const int *)field >= 0)
+                set(object, column->name, json_string(column->names[*(const int *)field]));
+            break;
         case FIELD_TEXT:
             text_clean(field, text, sizeof text);
             if (text[0])
@@ -101,7 +134,7 @@ json_t *record_row_json(const struct record_row *row)
 {
     json_t *object = record_must(json_object());
     set(object, "type", json_string("row"));
-    columns_to_json(record_columns, row, object);
+    columns_to_json(record_columns(), row, object);
     if (row->tensor_count > 0)
         set(object, "tensors", array_to_json(record_tensor_columns, row->tensors, sizeof row->tensors[0], row->tensor_count));
     if (row->pass_count > 0)
@@ -113,6 +146,15 @@ json_t *record_row_json(const struct record_row *row)
         set(object, "samples_ms", samples);
     }
     return object;
+}
+
+/* The index of a word among the names, or -1. */
+static int name_index(const char *const *names, const char *word)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    return -1;
 }
 
 static bool columns_from_json(struct column_list list, void *base, const json_t *object, char *why, size_t why_size)
@@ -132,6 +174,18 @@ static bool columns_from_json(struct column_list list, void *base, const json_t 
                 wanted = "short enough for this program";
             else
                 memcpy(field, json_string_value(value), json_string_length(value) + 1);
+            break;
+        case FIELD_STRING:
+            if (json_is_string(value))
+                *(char **)field = xstrdup(json_string_value(value));
+            else
+                wanted = "text";
+            break;
+        case FIELD_NAME:
+            if (json_is_string(value))
+                *(int *)field = name_index(column->names, json_string_value(value));
+            if (*(int *)field < 0)
+                wanted = "one of the words that this program knows";
             break;
         case FIELD_COUNT:
             if (json_is_integer(value))
@@ -215,7 +269,7 @@ bool record_row_parse(const json_t *object, struct record_row *row, char *why, s
         snprintf(why, why_size, "no object of \"type\" \"row\"");
         return false;
     }
-    bool good = columns_from_json(record_columns, row, object, why, why_size) &&
+    bool good = columns_from_json(record_columns(), row, object, why, why_size) &&
                 record_schema_is_ours(row->schema, why, why_size) && samples_from_json(object, row, why, why_size);
     if (good) {
         row->tensor_count =

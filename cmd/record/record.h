@@ -12,6 +12,12 @@
 void record_row_clear(struct record_row *);
 void record_row_free(struct record_row *);
 
+/* A row that ran and whose time may be compared: status ok, a time, not failed. */
+bool record_row_is_timed(const struct record_row *);
+
+/* A row whose case ended in an error or ran out of time. */
+bool record_row_is_broken(const struct record_row *);
+
 /* One row as one JSON object (the caller owns the reference); and back (unknown keys are ignored, missing ones are "not
  * measured"). record_row_parse returns false with a sentence when a key has the wrong type or the schema is another. */
 json_t *record_row_json(const struct record_row *);

@@ -3,11 +3,15 @@
 
 #include <string.h>
 
+#include "cmd/base/log.h"
+
 #define FIELD(structure, kind, field, views)                                                                           \
-    {#field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views}
+    {#field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views, NULL}
 #define TEXT(field, views) FIELD(record_row, FIELD_TEXT, field, views)
+#define STRING(field, views) FIELD(record_row, FIELD_STRING, field, views)
 #define COUNT(field, views) FIELD(record_row, FIELD_COUNT, field, views)
 #define REAL(field, views) FIELD(record_row, FIELD_REAL, field, views)
+#define NAME(field, names, views) {#field, FIELD_NAME, offsetof(struct record_row, field), sizeof(int), views, names}
 
 enum {
     FILES = RECORD_CSV | RECORD_JSONL,
@@ -16,52 +20,103 @@ enum {
     EVERY = FILES | RECORD_TABLE | RECORD_VERIFY
 };
 
-/* The order is the CSV's and part of the contract (DESIGN section 7): new columns go to the end. */
-static const struct column columns[] = {
-    COUNT(schema, FILES),           TEXT(run_id, FILES),
-    TEXT(time_utc, FILES),          TEXT(commit, FILES),
-    TEXT(method, FILES),            TEXT(device, FILES),
-    TEXT(arch, FILES),              TEXT(driver, FILES),
-    TEXT(cuda, FILES),              TEXT(cudnn, FILES),
-    TEXT(impl, EVERY),              TEXT(variant, FILES),
-    TEXT(mode, EVERY),              TEXT(dtype, EVERY),
-    COUNT(causal, EVERY),           COUNT(batch, EVERY),
-    COUNT(q_heads, EVERY),          COUNT(kv_heads, EVERY),
-    COUNT(q_len, EVERY),            COUNT(kv_len, EVERY),
-    COUNT(head_dim, EVERY),         TEXT(layout, EVERY),
-    COUNT(window_left, EVERY),      COUNT(window_right, EVERY),
-    REAL(dropout, FILES),           REAL(scale, FILES),
-    TEXT(dist, EVERY),              COUNT(seed, FILES),
-    TEXT(l2, TABLE),                TEXT(status, EVERY),
-    TEXT(check, EVERY),             TEXT(check_scope, EVERY),
-    TEXT(reason, EVERY),            COUNT(samples, FILES),
-    TEXT(stop, FILES),              REAL(time_ms, TABLE),
-    REAL(time_ms_ci_lo, TABLE),     REAL(time_ms_ci_hi, TABLE),
-    REAL(time_ms_min, FILES),       REAL(noise_pct, FILES),
-    REAL(flops, FILES),             REAL(tflops, TABLE),
-    REAL(tflops_sustained, FILES),  REAL(gemm_tflops, TABLE),
-    REAL(pct_of_gemm, TABLE),       REAL(speedup_vs_naive, TABLE),
-    TEXT(peer, FILES),              REAL(speedup_vs_peer, TABLE),
-    REAL(min_gb, FILES),            REAL(workspace_mb, FILES),
-    REAL(max_abs_err, FILES),       REAL(rel_rms_err, EVERY),
-    REAL(err_ratio, FILES),         REAL(err_used, EVERY),
-    TEXT(err_tensor, EVERY),        TEXT(worst, EVERY),
-    REAL(atol, FILES),              REAL(rtol, FILES),
-    REAL(sm_clock_mhz, TABLE),      REAL(temp_c, TABLE),
-    REAL(power_capped_pct, TABLE),  REAL(throttled_pct, TABLE),
-    REAL(power_w, FILES),           REAL(energy_j, FILES),
-    REAL(tflops_per_w, FILES),      REAL(power_limit_w, TABLE),
-    TEXT(repro, EVERY),             TEXT(launch, RECORD_JSONL),
+const char *const record_status_names[] = {[STATUS_OK] = "ok", [STATUS_OOM] = "oom",
+                                           [STATUS_UNSUPPORTED] = "unsupported", [STATUS_SKIPPED] = "skipped",
+                                           [STATUS_ERROR] = "error", [STATUS_TIMEOUT] = "timeout", NULL};
+const char *const record_check_names[] = {[CHECKED_PASS] = "pass", [CHECKED_FAIL] = "fail", [CHECKED_OFF] = "off", NULL};
+
+/* The order is the CSV's and part of the contract (docs/design.md, section 7): new columns go to the end. */
+static const struct column run_columns[] = {
+    COUNT(schema, FILES), TEXT(run_id, FILES), TEXT(time_utc, FILES), TEXT(commit, FILES),  TEXT(method, FILES),
+    TEXT(device, FILES),  TEXT(arch, FILES),   TEXT(driver, FILES),   TEXT(cuda, FILES),    TEXT(cudnn, FILES),
+    TEXT(impl, EVERY),    TEXT(variant, FILES),
+};
+/* Here stand the problem's. The views of those that are not in every one: */
+static const struct { const char *name; unsigned views; } problem_views[] = {
+    {"dropout", FILES}, {"scale", FILES}, {"seed", FILES}, {"l2", TABLE}};
+static const struct column result_columns[] = {
+    NAME(status, record_status_names, EVERY),
+    NAME(check, record_check_names, EVERY),
+    NAME(check_scope, problem_scope_names, EVERY),
+    TEXT(reason, EVERY),
+    COUNT(samples, FILES),
+    TEXT(stop, FILES),
+    REAL(time_ms, TABLE),
+    REAL(time_ms_ci_lo, TABLE),
+    REAL(time_ms_ci_hi, TABLE),
+    REAL(time_ms_min, FILES),
+    REAL(noise_pct, FILES),
+    REAL(flops, FILES),
+    REAL(tflops, TABLE),
+    REAL(tflops_sustained, FILES),
+    REAL(gemm_tflops, TABLE),
+    REAL(pct_of_gemm, TABLE),
+    REAL(speedup_vs_naive, TABLE),
+    TEXT(peer, FILES),
+    REAL(speedup_vs_peer, TABLE),
+    REAL(min_gb, FILES),
+    REAL(workspace_mb, FILES),
+    REAL(max_abs_err, FILES),
+    REAL(rel_rms_err, EVERY),
+    REAL(err_ratio, FILES),
+    REAL(err_used, EVERY),
+    TEXT(err_tensor, EVERY),
+    TEXT(worst, EVERY),
+    REAL(atol, FILES),
+    REAL(rtol, FILES),
+    REAL(sm_clock_mhz, TABLE),
+    REAL(temp_c, TABLE),
+    REAL(power_capped_pct, TABLE),
+    REAL(throttled_pct, TABLE),
+    REAL(power_w, FILES),
+    REAL(energy_j, FILES),
+    REAL(tflops_per_w, FILES),
+    REAL(power_limit_w, TABLE),
+    STRING(repro, EVERY),
+    TEXT(launch, RECORD_JSONL),
     TEXT(asked, RECORD_JSONL),
-    REAL(sustain_s, RECORD_JSONL),            COUNT(sustain_passes, RECORD_JSONL),
-    TEXT(energy_source, RECORD_JSONL),        REAL(energy_counter_j, RECORD_JSONL),
-    REAL(energy_integral_j, RECORD_JSONL),    REAL(sustain_sm_clock_mhz, RECORD_JSONL),
-    REAL(sustain_temp_c, RECORD_JSONL),       REAL(sustain_power_capped_pct, RECORD_JSONL),
+    REAL(sustain_s, RECORD_JSONL),
+    COUNT(sustain_passes, RECORD_JSONL),
+    TEXT(energy_source, RECORD_JSONL),
+    REAL(energy_counter_j, RECORD_JSONL),
+    REAL(energy_integral_j, RECORD_JSONL),
+    REAL(sustain_sm_clock_mhz, RECORD_JSONL),
+    REAL(sustain_temp_c, RECORD_JSONL),
+    REAL(sustain_power_capped_pct, RECORD_JSONL),
     REAL(sustain_throttled_pct, RECORD_JSONL),
 };
-enum { COLUMN_COUNT = sizeof columns / sizeof columns[0] };
-_Static_assert((int)COLUMN_COUNT <= (int)RECORD_COLUMNS_MAX,
-               "a writer selects among at most RECORD_COLUMNS_MAX columns");
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof(array)[0]))
+
+static struct column problem_column(const struct problem_field *field)
+{
+    static const enum column_kind kinds[] = {
+        [PROBLEM_NAME] = FIELD_NAME, [PROBLEM_COUNT] = FIELD_COUNT, [PROBLEM_REAL] = FIELD_REAL};
+    struct column column = {.name = field->name, .kind = kinds[field->kind], .views = EVERY, .names = field->names,
+                            .offset = offsetof(struct record_row, key) + field->offset};
+    column.size = field->kind == PROBLEM_NAME ? sizeof(int) : 8;
+    for (int i = 0; i < LENGTH(problem_views); i++)
+        if (strcmp(problem_views[i].name, field->name) == 0)
+            column.views = problem_views[i].views;
+    return column;
+}
+
+struct column_list record_columns(void)
+{
+    static struct column columns[RECORD_COLUMNS_MAX];
+    static int count; /* 0 until the first call; the program has one thread here */
+    if (count == 0) {
+        FABENCH_ASSERT(LENGTH(run_columns) + problem_field_count + LENGTH(result_columns) <= RECORD_COLUMNS_MAX, "%s",
+                       "a writer selects among at most RECORD_COLUMNS_MAX columns");
+        for (int i = 0; i < LENGTH(run_columns); i++)
+            columns[count++] = run_columns[i];
+        for (int i = 0; i < problem_field_count; i++)
+            columns[count++] = problem_column(&problem_fields[i]);
+        for (int i = 0; i < LENGTH(result_columns); i++)
+            columns[count++] = result_columns[i];
+    }
+    return (struct column_list){columns, count};
+}
 
 #define TENSOR_TEXT(field) FIELD(record_tensor, FIELD_TEXT, field, RECORD_JSONL)
 #define TENSOR_REAL(field) FIELD(record_tensor, FIELD_REAL, field, RECORD_JSONL)
@@ -80,9 +135,10 @@ enum { PASS_COLUMN_COUNT = sizeof pass_columns / sizeof pass_columns[0] };
 
 const struct column *record_column_find(const char *name, size_t length)
 {
-    for (int i = 0; i < COLUMN_COUNT; i++)
-        if (strlen(columns[i].name) == length && memcmp(columns[i].name, name, length) == 0)
-            return &columns[i];
+    const struct column_list list = record_columns();
+    for (int i = 0; i < list.count; i++)
+        if (strlen(list.columns[i].name) == length && memcmp(list.columns[i].name, name, length) == 0)
+            return &list.columns[i];
     return NULL;
 }
 
@@ -92,6 +148,5 @@ unsigned record_column_views(const char *name)
     return column ? column->views : 0;
 }
 
-const struct column_list record_columns = {columns, COLUMN_COUNT};
 const struct column_list record_tensor_columns = {tensor_columns, TENSOR_COLUMN_COUNT};
 const struct column_list record_pass_columns = {pass_columns, PASS_COLUMN_COUNT};

@@ -1,5 +1,5 @@
 /* The one list of columns, for JSONL, CSV, the terminal table and the floors of a gate. A new column is one field in
- * record_row.h and one row in record_column.c. */
+ * record_row.h and one row in record_column.c; one of the problem is a row of problem_key.c instead. */
 #ifndef FABENCH_RECORD_COLUMN_H
 #define FABENCH_RECORD_COLUMN_H
 
@@ -7,7 +7,13 @@
 
 #include "cmd/record/record_row.h"
 
-enum column_kind { FIELD_TEXT, FIELD_COUNT, FIELD_REAL };
+enum column_kind {
+    FIELD_TEXT,   /* char array */
+    FIELD_STRING, /* char *, owned by the row */
+    FIELD_COUNT,  /* int64_t */
+    FIELD_REAL,   /* double */
+    FIELD_NAME    /* int: an index of `names`, -1 = absent */
+};
 
 /* One field of a record: its name in the files, where it lies in its struct, which views show it. */
 struct column {
@@ -15,6 +21,7 @@ struct column {
     enum column_kind kind;
     size_t offset, size;
     unsigned views; /* bits of enum record_view */
+    const char *const *names; /* of a FIELD_NAME; NULL ends them */
 };
 
 enum { RECORD_COLUMNS_MAX = 128 };
@@ -23,9 +30,13 @@ enum { RECORD_COLUMNS_MAX = 128 };
 enum record_view { RECORD_CSV = 1, RECORD_JSONL = 2, RECORD_TABLE = 4, RECORD_VERIFY = 8 };
 unsigned record_column_views(const char *name);
 
-/* The columns of struct record_row, in the order of the CSV, and of the lists inside a row. */
 struct column_list { const struct column *columns; int count; };
-extern const struct column_list record_columns, record_tensor_columns, record_pass_columns;
+
+/* The columns of struct record_row, in the order of the CSV: the run's, the problem's (problem_key.h), the result's. */
+struct column_list record_columns(void);
+
+/* Those of the lists inside a row. */
+extern const struct column_list record_tensor_columns, record_pass_columns;
 
 /* The column of struct record_row whose name is name[0, length), or NULL. */
 const struct column *record_column_find(const char *name, size_t length);

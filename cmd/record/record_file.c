@@ -249,9 +249,10 @@ static void refuse_column(const char *list, const char *name, size_t length, str
     const char *names[RECORD_COLUMNS_MAX];
     char word[64];
     int name_count = 0;
-    for (int i = 0; i < record_columns.count; i++)
-        if (record_columns.columns[i].views & RECORD_CSV)
-            names[name_count++] = record_columns.columns[i].name;
+    const struct column_list all = record_columns();
+    for (int i = 0; i < all.count; i++)
+        if (all.columns[i].views & RECORD_CSV)
+            names[name_count++] = all.columns[i].name;
     snprintf(word, sizeof word, "%.*s", (int)(length < 60 ? length : 60), name);
     const char *nearest = nearest_name(word, names, name_count);
     if (length == 0)
@@ -299,9 +300,10 @@ struct record_writer *record_open_csv(const char *path, const char *list, struct
         if (!select_columns(list, selected, &count, why))
             return NULL;
     } else {
-        for (int i = 0; i < record_columns.count; i++)
-            if (record_columns.columns[i].views & RECORD_CSV)
-                selected[count++] = &record_columns.columns[i];
+        const struct column_list all = record_columns();
+        for (int i = 0; i < all.count; i++)
+            if (all.columns[i].views & RECORD_CSV)
+                selected[count++] = &all.columns[i];
     }
     struct record_writer *writer = open_new(path, why);
     if (!writer)
@@ -322,10 +324,31 @@ struct record_writer *record_open_csv(const char *path, const char *list, struct
     return writer;
 }
 
+static void csv_text(FILE *out, const char *text)
+{
+    if (!strpbrk(text, ",\"")) {
+        fputs(text, out);
+        return;
+    }
+    fputc('"', out);
+    for (const char *c = text; *c; c++)
+        fprintf(out, *c == '"' ? "\"\"" : "%c", *c);
+    fputc('"', out);
+}
+
+static void csv_clean_text(FILE *out, const char *from)
+{
+    const size_t size = strlen(from) + 1;
+    char *text = xmalloc(size);
+    text_clean(from, text, size);
+    csv_text(out, text);
+    free(text);
+}
+
 static void csv_cell(FILE *out, const struct column *column, const struct record_row *row)
 {
     const void *field = record_field(column, row);
-    char text[1024];
+    char number[40];
     switch (column->kind) {
     case FIELD_COUNT:
         if (*(const int64_t *)field != INT64_MIN)
@@ -333,18 +356,18 @@ static void csv_cell(FILE *out, const struct column *column, const struct record
         break;
     case FIELD_REAL:
         if (isfinite(*(const double *)field))
-            fputs(print_real(*(const double *)field, text, sizeof text), out);
+            fputs(print_real(*(const double *)field, number, sizeof number), out);
+        break;
+    case FIELD_NAME:
+        if (*(const int *)field >= 0)
+            fputs(column->names[*(const int *)field], out);
         break;
     case FIELD_TEXT:
-        text_clean(field, text, sizeof text);
-        if (!strpbrk(text, ",\"")) {
-            fputs(text, out);
-            break;
-        }
-        fputc('"', out);
-        for (const char *c = text; *c; c++)
-            fprintf(out, *c == '"' ? "\"\"" : "%c", *c);
-        fputc('"', out);
+        csv_clean_text(out, field);
+        break;
+    case FIELD_STRING:
+        if (*(char *const *)field)
+            csv_clean_text(out, *(char *const *)field);
         break;
     }
 }

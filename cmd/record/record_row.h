@@ -5,11 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cmd/problem/problem_key.h"
+
 enum { RECORD_SCHEMA = 1 };
 #define RECORD_METHOD "3" /* version of the timing method (cmd/measure/rounds.h); raised when it changes */
 
-enum record_status { STATUS_OK, STATUS_OOM, STATUS_UNSUPPORTED, STATUS_SKIPPED, STATUS_ERROR, STATUS_TIMEOUT };
-enum record_check { RECORD_CHECK_PASS, RECORD_CHECK_FAIL, RECORD_CHECK_OFF };
+/* How a case ended, and the verdict on its results; NONE = the record does not say. */
+enum record_status {
+    STATUS_NONE = -1, STATUS_OK, STATUS_OOM, STATUS_UNSUPPORTED, STATUS_SKIPPED, STATUS_ERROR, STATUS_TIMEOUT
+};
+enum record_check { CHECKED_NONE = -1, CHECKED_PASS, CHECKED_FAIL, CHECKED_OFF };
 
 /* Errors of one output tensor, all of them in the JSONL; the row's own error columns are those of the worst. */
 struct record_tensor {
@@ -22,20 +27,20 @@ struct record_tensor {
 
 struct record_pass { char name[16]; double time_ms; };
 
-/* One row. Strings are owned char arrays; doubles are NaN when not measured; int64 are INT64_MIN when not measured. */
+/* How statuses and verdicts are written; NULL ends each. */
+extern const char *const record_status_names[]; /* ok oom unsupported skipped error timeout */
+extern const char *const record_check_names[];  /* pass fail off */
+
+/* One row. Strings are owned char arrays unless a comment says otherwise. Not measured: NaN, INT64_MIN, NONE, "". */
 struct record_row {
     int64_t schema;
     char run_id[40], time_utc[24], commit[48], method[8];
     char device[64], arch[16], driver[24], cuda[16], cudnn[16];
-    char impl[40], variant[64], mode[4], dtype[8];
-    int64_t causal, batch, q_heads, kv_heads, q_len, kv_len, head_dim;
-    char layout[8];
-    int64_t window_left, window_right;
-    double dropout, scale;
-    char dist[12];
-    int64_t seed;
-    char l2[8];
-    char status[16], check[8], check_scope[8];
+    char impl[40], variant[64];
+    struct problem_key key;
+    enum record_status status;
+    enum record_check check;
+    int check_scope;        /* check_scope of problem/names.h, -1 = not known */
     char reason[512];
     int64_t samples;
     char stop[16];          /* noise | limit | samples */
@@ -47,7 +52,7 @@ struct record_row {
     char err_tensor[8], worst[64];
     double atol, rtol;
     double sm_clock_mhz, temp_c, power_capped_pct, throttled_pct, power_w, energy_j, tflops_per_w, power_limit_w;
-    char repro[512];
+    char *repro;            /* owned; the command that makes this row again, NULL = none */
 
     /* JSONL only. */
     double *samples_ms;     /* owned; `samples` of them */

@@ -50,15 +50,17 @@ static void put_line(const struct report *r, int point, int label, FILE *out)
     const struct report_figure *f = report_figure_at(r, point, label);
     const struct report_label *l = &r->input->labels[label];
     const struct record_row *row = r->points[point].row;
-    const int64_t counts[] = {row->causal,  row->batch,  row->q_heads,     row->kv_heads,    row->q_len,
-                              row->kv_len,  row->head_dim, row->window_left, row->window_right};
+    const int64_t counts[] = {row->key.causal,  row->key.batch,  row->key.q_heads,     row->key.kv_heads,    row->key.q_len,
+                              row->key.kv_len,  row->key.head_dim, row->key.window_left, row->key.window_right};
     put_text(out, l->name);
     fputc(',', out);
     put_text(out, f->best.device);
-    fprintf(out, ",%d,%s,%s", r->summaries[label].group + 1, row->mode, row->dtype);
+    fprintf(out, ",%d,%s,%s", r->summaries[label].group + 1, problem_mode_name(row->key.mode),
+            problem_dtype_name(row->key.dtype));
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         put_count(out, counts[i]);
-    fprintf(out, ",%s,%s,%s,%s", row->layout, row->dist, row->l2, row->method);
+    fprintf(out, ",%s,%s,%s,%s", problem_layout_name(row->key.layout), problem_dist_name(row->key.dist),
+            problem_l2_name(row->key.l2), row->method);
     fprintf(out, ",%d,%s,", r->points[point].set_index >= 0, f->best.impl);
     put_text(out, f->ties);
     put_real(out, f->best.tflops);

@@ -13,45 +13,37 @@ static bool is(const char *text, const char *word) { return strcmp(text, word) =
 
 /* ---- points ---- */
 
-static int compare_real(double a, double b) { return isnan(a) || isnan(b) ? isnan(a) - isnan(b) : (a > b) - (a < b); }
-
-/* The problem and what it was measured under; the seed, the device and the policy of the run are no part of it. */
+/* Points of one problem are equal; the others stand by dtype, mode, mask, head dim and length. The seed, the device and the
+ * policy of the run are no part of a problem here, the timing method is. */
 static int compare_problems(const struct record_row *a, const struct record_row *b)
 {
-    const int64_t counts[][2] = {{a->causal, b->causal},     {a->head_dim, b->head_dim},
-                                 {a->q_len, b->q_len},       {a->kv_len, b->kv_len},
-                                 {a->batch, b->batch},       {a->q_heads, b->q_heads},
-                                 {a->kv_heads, b->kv_heads}, {a->window_left, b->window_left},
-                                 {a->window_right, b->window_right}};
-    const char *const words[][2] = {{a->layout, b->layout}, {a->dist, b->dist}, {a->l2, b->l2}, {a->method, b->method}};
-    int order = strcmp(a->dtype, b->dtype);
-    if (!order)
-        order = strcmp(b->mode, a->mode); /* fwd before bwd */
+    const struct problem_key *x = &a->key, *y = &b->key;
+    const int64_t counts[][2] = {
+        {x->mode, y->mode}, {x->causal, y->causal}, {x->head_dim, y->head_dim}, {x->q_len, y->q_len}};
+    int order = strcmp(problem_dtype_name(x->dtype), problem_dtype_name(y->dtype));
     for (size_t i = 0; i < sizeof counts / sizeof counts[0] && !order; i++)
         order = (counts[i][0] > counts[i][1]) - (counts[i][0] < counts[i][1]);
-    for (size_t i = 0; i < sizeof words / sizeof words[0] && !order; i++)
-        order = strcmp(words[i][0], words[i][1]);
     if (!order)
-        order = compare_real(a->scale, b->scale);
-    return order ? order : compare_real(a->dropout, b->dropout);
+        order = problem_key_compare(x, y, true);
+    return order ? order : strcmp(a->method, b->method);
 }
 
 static bool is_attention(const struct record_row *row)
 {
-    return (is(row->mode, "fwd") || is(row->mode, "bwd")) && row->impl[0] && !is(row->impl, "null") &&
-           row->q_len > 0 && row->kv_len > 0 && row->head_dim > 0;
+    return row->key.mode >= 0 && row->key.dtype >= 0 && row->impl[0] && !is(row->impl, "null") &&
+           row->key.q_len > 0 && row->key.kv_len > 0 && row->key.head_dim > 0;
 }
 
 int report_set_index(const struct record_row *r)
 {
-    const bool is_long = r->q_len == 16384, is_wide = r->head_dim == 128;
-    if (!is(r->dtype, "bf16") || !is_attention(r) || (r->causal != 0 && r->causal != 1) || r->kv_len != r->q_len ||
-        (r->q_len != 4096 && !is_long) || (r->head_dim != 64 && !is_wide) || r->batch != 16384 / r->q_len ||
-        r->q_heads != 2048 / r->head_dim || r->kv_heads != r->q_heads || !is(r->layout, "bshd") ||
-        !is(r->dist, "normal") || !is(r->l2, "cold") || r->window_left != -1 || r->window_right != -1 ||
-        r->dropout != 0 || !(fabs(r->scale * sqrt((double)r->head_dim) - 1) < 1e-5))
+    const bool is_long = r->key.q_len == 16384, is_wide = r->key.head_dim == 128;
+    if (r->key.dtype != ATTN_BF16 || !is_attention(r) || (r->key.causal != 0 && r->key.causal != 1) || r->key.kv_len != r->key.q_len ||
+        (r->key.q_len != 4096 && !is_long) || (r->key.head_dim != 64 && !is_wide) || r->key.batch != 16384 / r->key.q_len ||
+        r->key.q_heads != 2048 / r->key.head_dim || r->key.kv_heads != r->key.q_heads || r->key.layout != ATTN_BSHD ||
+        r->key.dist != FILL_NORMAL || r->key.l2 != L2_COLD || r->key.window_left != -1 || r->key.window_right != -1 ||
+        r->key.dropout != 0 || !(fabs(r->key.scale * sqrt((double)r->key.head_dim) - 1) < 1e-5))
         return -1;
-    return 8 * is(r->mode, "bwd") + 4 * (int)r->causal + 2 * is_wide + is_long;
+    return 8 * (r->key.mode == ATTN_BWD) + 4 * (int)r->key.causal + 2 * is_wide + is_long;
 }
 
 static int compare_points(const void *left, const void *right)
@@ -124,11 +116,12 @@ static double median_of(const struct record_row *const *rows, int count, size_t 
     return median;
 }
 
-/* A copy for reading alone: the samples stay with the record. */
+/* A copy for reading alone: samples and repro stay with the record. */
 static void copy_row(const struct record_row *from, struct record_row *to)
 {
     *to = *from;
     to->samples_ms = NULL;
+    to->repro = NULL;
     to->samples = 0;
 }
 
@@ -167,7 +160,7 @@ static bool make_candidate(const struct report_input *in, const int *files, int 
     bool has_failed = false;
     for (int i = 0; i < file_count; i++) {
         const struct record_row *row = find_row(&in->files[files[i]], problem, impl);
-        has_failed |= row && is(row->check, "fail");
+        has_failed |= row && row->check == CHECKED_FAIL;
         if (row && report_row_counts(row))
             rows[count++] = row;
     }
@@ -180,7 +173,7 @@ static bool make_candidate(const struct report_input *in, const int *files, int 
 static void note_naive(const struct record_row *row, struct report_figure *figure)
 {
     figure->has_naive |= report_row_counts(row);
-    figure->naive_is_oom |= is(row->status, "oom");
+    figure->naive_is_oom |= row->status == STATUS_OOM;
     if (report_row_counts(row) && isfinite(row->workspace_mb))
         figure->naive_workspace_mb = row->workspace_mb;
 }
@@ -214,7 +207,7 @@ static void make_figure(const struct report_input *in, const int *files, int fil
                 impls[impl_count++] = row->impl;
             if (find_row(file, problem, row->impl) != row)
                 continue;
-            figure->failed += is(row->check, "fail");
+            figure->failed += row->check == CHECKED_FAIL;
             if (is(row->impl, "naive"))
                 note_naive(row, figure);
         }
@@ -363,12 +356,12 @@ static void count_rows(const struct report *r, int label, struct report_counts *
                 continue;
             }
             c->rows++;
-            c->pass += is(row->status, "ok") && is(row->check, "pass");
-            c->fail += is(row->check, "fail");
-            c->off += is(row->status, "ok") && is(row->check, "off");
-            c->oom += is(row->status, "oom");
-            c->unsupported += is(row->status, "unsupported");
-            c->broken += is(row->status, "error") || is(row->status, "timeout") || is(row->status, "skipped");
+            c->pass += row->status == STATUS_OK && row->check == CHECKED_PASS;
+            c->fail += row->check == CHECKED_FAIL;
+            c->off += row->status == STATUS_OK && row->check == CHECKED_OFF;
+            c->oom += row->status == STATUS_OOM;
+            c->unsupported += row->status == STATUS_UNSUPPORTED;
+            c->broken += record_row_is_broken(row) || row->status == STATUS_SKIPPED;
         }
     }
 }

@@ -262,19 +262,19 @@ void report_remarks(const struct report *r, int label, char *text, size_t size)
 
 struct reach { int64_t longest_ok, shortest_oom; char reason[200]; };
 
-static struct reach reach_of(const struct report *r, int label, const char *mode)
+static struct reach reach_of(const struct report *r, int label, enum attn_mode mode)
 {
     const struct report_label *l = &r->input->labels[label];
     struct reach reach = {0, INT64_MAX, ""};
     for (int f = 0; f < l->file_count; f++)
         for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
             const struct record_row *row = &r->input->files[l->files[f]].rows[i];
-            if (!is(row->impl, "naive") || !is(row->mode, mode))
+            if (!is(row->impl, "naive") || row->key.mode != (int)mode)
                 continue;
-            if (report_row_counts(row) && row->q_len > reach.longest_ok)
-                reach.longest_ok = row->q_len;
-            if (is(row->status, "oom") && row->q_len < reach.shortest_oom) {
-                reach.shortest_oom = row->q_len;
+            if (report_row_counts(row) && row->key.q_len > reach.longest_ok)
+                reach.longest_ok = row->key.q_len;
+            if (row->status == STATUS_OOM && row->key.q_len < reach.shortest_oom) {
+                reach.shortest_oom = row->key.q_len;
                 snprintf(reach.reason, sizeof reach.reason, "%.190s", row->reason);
             }
         }
@@ -286,7 +286,7 @@ void report_naive_text(const struct report *r, int label, char *text, size_t siz
     static const char *const modes[] = {"fwd", "bwd"};
     text[0] = '\0';
     for (int m = 0; m < 2; m++) {
-        const struct reach reach = reach_of(r, label, modes[m]);
+        const struct reach reach = reach_of(r, label, m == 1 ? ATTN_BWD : ATTN_FWD);
         char ok[24], oom[24];
         if (!reach.longest_ok && reach.shortest_oom == INT64_MAX)
             continue;

@@ -47,16 +47,16 @@ static const char *condition(int which, const struct record_row *row, char *text
     const char *word = "";
     double number = NAN;
     switch (which) {
-    case 0: word = row->dtype; break;
-    case 1: number = (double)row->batch * (double)row->q_len; break;
-    case 2: number = (double)row->q_heads * (double)row->head_dim; break;
-    case 3: number = (double)row->head_dim; break;
-    case 4: number = (double)row->q_len; break;
-    case 5: word = row->mode; break;
-    case 6: word = row->causal ? "causal" : "full"; break;
-    case 7: word = row->layout; break;
-    case 8: word = row->dist; break;
-    case 9: word = row->l2; break;
+    case 0: word = problem_dtype_name(row->key.dtype); break;
+    case 1: number = (double)row->key.batch * (double)row->key.q_len; break;
+    case 2: number = (double)row->key.q_heads * (double)row->key.head_dim; break;
+    case 3: number = (double)row->key.head_dim; break;
+    case 4: number = (double)row->key.q_len; break;
+    case 5: word = problem_mode_name(row->key.mode); break;
+    case 6: word = row->key.causal ? "causal" : "full"; break;
+    case 7: word = problem_layout_name(row->key.layout); break;
+    case 8: word = problem_dist_name(row->key.dist); break;
+    case 9: word = problem_l2_name(row->key.l2); break;
     default: word = row->method; break;
     }
     if (isnan(number))

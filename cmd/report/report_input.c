@@ -21,7 +21,7 @@ struct argument {
 
 bool report_row_counts(const struct record_row *row)
 {
-    return strcmp(row->status, "ok") == 0 && strcmp(row->check, "pass") == 0 && strcmp(row->impl, "null") != 0 &&
+    return row->status == STATUS_OK && row->check == CHECKED_PASS && strcmp(row->impl, "null") != 0 &&
            row->impl[0] && isfinite(row->tflops) && row->tflops > 0 && isfinite(row->time_ms) && row->time_ms > 0;
 }
 
@@ -86,8 +86,8 @@ static bool check_rows(const struct record_file *file)
             return false;
         }
         counted += report_row_counts(row);
-        failed += strcmp(row->check, "fail") == 0;
-        off += strcmp(row->check, "off") == 0;
+        failed += row->check == CHECKED_FAIL;
+        off += row->check == CHECKED_OFF;
     }
     if (counted == 0)
         log_error("%s: holds no row that was timed and passed its check (%d rows, %d failed, %d not checked)",

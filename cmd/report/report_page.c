@@ -110,8 +110,8 @@ static void say_warnings(struct document *d, const struct report *r)
             const struct report_figure *f = report_figure_at(r, p, l);
             if (f->is_there && f->best.pct_of_gemm > 105)
                 document_item(d, "%s: %s at %s d%lld n=%lld reaches %.0f %% of the GEMM ceiling, which is suspect.",
-                              report_label_name(r, l), f->best.impl, f->best.mode, (long long)f->best.head_dim,
-                              (long long)f->best.q_len, f->best.pct_of_gemm);
+                              report_label_name(r, l), f->best.impl, problem_mode_name(f->best.key.mode), (long long)f->best.key.head_dim,
+                              (long long)f->best.key.q_len, f->best.pct_of_gemm);
         }
 }
 

@@ -31,24 +31,24 @@ void report_cell_percent(struct document *d, double value)
 
 /* ---- point by point ---- */
 
-static const char *mask_name(const struct record_row *row) { return row->causal ? "causal" : "full"; }
+static const char *mask_name(const struct record_row *row) { return row->key.causal ? "causal" : "full"; }
 
 /* "fwd, fp16, 16384 tokens, heads x d = 2048, bshd, N(0,1), L2 cold": what a table's lines share. */
 static void family(const struct record_row *row, char *text, size_t size)
 {
-    snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s", row->mode, row->dtype,
-             (double)row->batch * (double)row->q_len, (double)row->q_heads * (double)row->head_dim,
-             row->kv_heads != row->q_heads ? " (grouped kv heads)" : "", row->layout,
-             strcmp(row->dist, "normal") == 0 ? "N(0,1)" : row->dist, row->l2,
-             row->window_left >= 0 || row->window_right >= 0 ? ", windowed" : "");
+    snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s", problem_mode_name(row->key.mode), problem_dtype_name(row->key.dtype),
+             (double)row->key.batch * (double)row->key.q_len, (double)row->key.q_heads * (double)row->key.head_dim,
+             row->key.kv_heads != row->key.q_heads ? " (grouped kv heads)" : "", problem_layout_name(row->key.layout),
+             row->key.dist == FILL_NORMAL ? "N(0,1)" : problem_dist_name(row->key.dist), problem_l2_name(row->key.l2),
+             row->key.window_left >= 0 || row->key.window_right >= 0 ? ", windowed" : "");
 }
 
 static void cell_length(struct document *d, const struct record_row *row)
 {
     char n[24], kv[24];
-    number_print_count(row->q_len, n, sizeof n);
-    number_print_count(row->kv_len, kv, sizeof kv);
-    const bool is_square = row->kv_len == row->q_len;
+    number_print_count(row->key.q_len, n, sizeof n);
+    number_print_count(row->key.kv_len, kv, sizeof kv);
+    const bool is_square = row->key.kv_len == row->key.q_len;
     document_cell(d, CELL_PLAIN, "%s%s%s", n, is_square ? "" : " x ", is_square ? "" : kv);
 }
 
@@ -110,7 +110,7 @@ void report_put_comparison(struct document *d, const struct report *r, int group
             snprintf(last, sizeof last, "%s", here);
         }
         document_cell(d, CELL_PLAIN, "%s", mask_name(row));
-        document_cell(d, CELL_PLAIN, "%lld", (long long)row->head_dim);
+        document_cell(d, CELL_PLAIN, "%lld", (long long)row->key.head_dim);
         cell_length(d, row);
         for (int l = 0; l < labels; l++) {
             const struct report_figure *f = report_figure_at(r, p, l);
@@ -157,7 +157,7 @@ static void put_device_line(struct document *d, const struct report *r, int labe
     const struct record_row *row = r->points[point].row;
     char text[40];
     document_cell(d, CELL_PLAIN, "%s", mask_name(row));
-    document_cell(d, CELL_PLAIN, "%lld", (long long)row->head_dim);
+    document_cell(d, CELL_PLAIN, "%lld", (long long)row->key.head_dim);
     cell_length(d, row);
     document_cell(d, CELL_PLAIN, "%s%s%s%s", f->best.impl, f->ties[0] ? " (tie: " : "", f->ties, f->ties[0] ? ")" : "");
     document_cell(d, CELL_STRONG, "%s", number_print_short(f->best.tflops, text, sizeof text));

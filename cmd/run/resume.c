@@ -56,25 +56,19 @@ bool resume_fits(const struct resume *r, const json_t *header, struct attn_messa
     return false;
 }
 
+/* The cache policy is not the item's; resume_fits has compared it. */
 static bool is_of(const struct record_row *row, const struct plan_item *item)
 {
-    const struct attn_problem *p = &item->problem;
-    const struct { int64_t is, wanted; } counts[] = {
-        {row->causal, p->causal},     {row->batch, p->batch},       {row->q_heads, p->q_heads},
-        {row->kv_heads, p->kv_heads}, {row->q_len, p->q_len},       {row->kv_len, p->kv_len},
-        {row->head_dim, p->head_dim}, {row->seed, (int64_t)item->seed}};
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        if (counts[i].is != counts[i].wanted)
-            return false;
-    return !strcmp(row->mode, problem_mode_name(item->mode)) && !strcmp(row->dtype, problem_dtype_name(p->dtype)) &&
-           !strcmp(row->layout, problem_layout_name(p->layout)) && !strcmp(row->dist, problem_dist_name(item->dist));
+    const struct problem_key wanted =
+        problem_key_of(&item->problem, item->mode, item->dist, item->seed, (enum l2_policy)row->key.l2);
+    return problem_key_compare(&row->key, &wanted, false) == 0;
 }
 
 static bool refuse_row(const struct resume *r, int row, struct attn_message *why, const char *sentence)
 {
     snprintf(why->text, sizeof why->text, "%.150s: row %d (%s %s d%lld n=%lld) %s", r->file.path, row + 1,
-             r->file.rows[row].impl, r->file.rows[row].mode, (long long)r->file.rows[row].head_dim,
-             (long long)r->file.rows[row].q_len, sentence);
+             r->file.rows[row].impl, problem_mode_name(r->file.rows[row].key.mode), (long long)r->file.rows[row].key.head_dim,
+             (long long)r->file.rows[row].key.q_len, sentence);
     return false;
 }
 
@@ -116,7 +110,7 @@ bool resume_match(const struct resume *r, const struct plan *plan, const char *c
             good = refuse_row(r, i, why, "is of another run than the header");
         else if (slot == slot_count)
             good = refuse_row(r, i, why, "is of an implementation that was not asked for");
-        else if ((good = place(r, i, plan, slot, &from, have, &item, why)) && !strcmp(row->status, "ok"))
+        else if ((good = place(r, i, plan, slot, &from, have, &item, why)) && row->status == STATUS_OK)
             ran[item] |= 1u << slot;
     }
     for (int i = 0; i < plan->count && good; i++) {

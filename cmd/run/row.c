@@ -13,12 +13,6 @@
 
 #define PUT(field, text) snprintf(field, sizeof(field), "%s", text)
 
-const char *row_status_name(enum record_status status)
-{
-    static const char *const names[] = {"ok", "oom", "unsupported", "skipped", "error", "timeout"};
-    return names[status];
-}
-
 void row_begin(struct record_row *row, const struct options *o, const struct run_facts *facts,
                const struct plan_item *item, const char *asked, const char *impl)
 {
@@ -40,35 +34,19 @@ void row_begin(struct record_row *row, const struct options *o, const struct run
     PUT(row->cudnn, facts->cudnn);
     PUT(row->impl, impl);
     PUT(row->asked, asked);
-    PUT(row->mode, problem_mode_name(item->mode));
-    PUT(row->dtype, problem_dtype_name(p->dtype));
-    row->causal = p->causal;
-    row->batch = p->batch;
-    row->q_heads = p->q_heads;
-    row->kv_heads = p->kv_heads;
-    row->q_len = p->q_len;
-    row->kv_len = p->kv_len;
-    row->head_dim = p->head_dim;
-    PUT(row->layout, problem_layout_name(p->layout));
-    row->window_left = p->window_left;
-    row->window_right = p->window_right;
-    row->dropout = (double)p->dropout;
-    row->scale = (double)p->scale;
-    PUT(row->dist, problem_dist_name(item->dist));
-    row->seed = (int64_t)item->seed;
-    PUT(row->l2, problem_l2_name(o->l2));
-    PUT(row->status, row_status_name(STATUS_SKIPPED));
-    PUT(row->check, "off");
-    PUT(row->check_scope, option_check_name(o->check));
+    row->key = problem_key_of(p, item->mode, item->dist, item->seed, o->l2);
+    row->status = STATUS_SKIPPED;
+    row->check = CHECKED_OFF;
+    row->check_scope = o->check;
     row->flops = problem_flops(p, item->mode);
     row->min_gb = problem_min_bytes(p, item->mode) * 1e-9;
     row->power_limit_w = facts->power_limit_w;
-    plan_repro(o, item, impl, row->repro, sizeof row->repro);
+    row->repro = plan_repro(o, item, impl);
 }
 
 void row_end(struct record_row *row, enum record_status status, const char *reason)
 {
-    PUT(row->status, row_status_name(status));
+    row->status = status;
     PUT(row->reason, reason ? reason : "");
 }
 
@@ -92,7 +70,7 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
         row->gemm_tflops = rivals->gemm_flops / stats_of(rivals->gemm_ms, count).median * 1e-9;
     PUT(row->peer, rivals->peer ? rivals->peer : "");
     /* A speed that is not right is none; null computes nothing, so it has none either. */
-    if (!strcmp(row->check, "fail") || !strcmp(row->impl, "null") || !(s.median > 0))
+    if (row->check == CHECKED_FAIL || !strcmp(row->impl, "null") || !(s.median > 0))
         return;
     row->tflops = row->flops / s.median * 1e-9;
     if (rivals->gemm_ms)
@@ -131,7 +109,7 @@ void row_sustained(struct record_row *row, const struct sustain_result *s)
         row->power_w = energy_j / t->seconds;
         row->energy_j = row->power_w * s->seconds / (double)s->passes;
     }
-    if (!strcmp(row->check, "fail"))
+    if (row->check == CHECKED_FAIL)
         return;
     row->tflops_sustained = row->flops * (double)s->passes / s->seconds * 1e-12;
     if (row->power_w > 0)
@@ -150,10 +128,10 @@ void row_check(struct record_row *row, const struct record_tensor *tensors, int 
                double atol, double rtol)
 {
     const struct record_tensor *worst = NULL;
-    PUT(row->check_scope, option_check_name(scope));
+    row->check_scope = scope;
     row->tensor_count = count;
     if (count == 0) {
-        PUT(row->check, "off");
+        row->check = CHECKED_OFF;
         return;
     }
     bool passed = true;
@@ -163,7 +141,7 @@ void row_check(struct record_row *row, const struct record_tensor *tensors, int 
         if (!worst || is_worse(&tensors[i], worst))
             worst = &tensors[i];
     }
-    PUT(row->check, passed ? "pass" : "fail");
+    row->check = passed ? CHECKED_PASS : CHECKED_FAIL;
     row->max_abs_err = worst->max_abs_err;
     row->rel_rms_err = worst->rel_rms_err;
     row->err_ratio = worst->err_ratio;

@@ -21,7 +21,6 @@ void row_begin(struct record_row *, const struct options *, const struct run_fac
 
 /* Marks how it ended, with the reason. */
 void row_end(struct record_row *, enum record_status, const char *reason);
-const char *row_status_name(enum record_status);
 
 /* Fills the timing columns from samples. The row's check must be final: a failed row gets no tflops. gemm_ms, naive_ms,
  * peer_ms: samples of the same rounds, or NULL; gemm_flops likewise. */

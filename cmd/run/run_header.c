@@ -133,7 +133,7 @@ static json_t *policy_object(const struct header_input *in)
     put_text(policy, "preset", in->plan->preset);
     put_clean_text(policy, "options", in->options->deciding);
     put_text(policy, "l2", problem_l2_name(in->options->l2));
-    put_text(policy, "check", option_check_name(in->options->check));
+    put_text(policy, "check", problem_scope_name(in->options->check));
     put_text(policy, "clocks", in->clocks);
     put_real(policy, "warmup_ms", in->plan->warmup_ms);
     put_real(policy, "preheat_ms", in->plan->preheat_ms > 0 ? in->plan->preheat_ms : NAN);

@@ -73,13 +73,13 @@ static void advance(struct supervisor *s, int item, int slot)
 /* What a row means for the exit code. */
 static void weigh_row(struct supervisor *s, int slot, const struct record_row *row)
 {
-    if (!strcmp(row->status, "ok"))
+    if (row->status == STATUS_OK)
         s->slots[slot].has_run = true;
-    if (!strcmp(row->status, "error") || !strcmp(row->status, "timeout")) {
-        log_error("%s: %s: %s", row->impl, row->status, row->reason);
+    if (record_row_is_broken(row)) {
+        log_error("%s: %s: %s", row->impl, record_status_names[row->status], row->reason);
         worsen(s, EXIT_DEVICE);
     }
-    if (!strcmp(row->check, "fail"))
+    if (row->check == CHECKED_FAIL)
         worsen(s, EXIT_CHECK_FAILED);
 }
 

@@ -13,6 +13,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/terminal.h"
+#include "cmd/options/options_line.h"
 #include "cmd/record/header.h"
 #include "cmd/run/check.h"
 #include "cmd/run/outputs.h"
@@ -40,7 +41,7 @@ struct trial {
     struct check_reference reference;
     struct host_tensors honest;
     struct selftest_report *report;
-    char repro[256];
+    char *repro;       /* owned; of the problem in hand */
     int exit_code;
     bool io_failed; /* a row could not be written: going on would be for nothing */
 };
@@ -227,8 +228,10 @@ static void report(struct trial *t, const struct selftest_verdict *verdict)
     row_begin(&row, t->options, &t->session->facts, t->item, t->asked, t->impl->name);
     row_check(&row, verdict->tensors, verdict->tensor_count, CHECK_FULL, NAN, NAN);
     row_end(&row, STATUS_OK, "");
-    row.method[0] = row.l2[0] = row.launch[0] = 0; /* nothing is timed */
-    snprintf(row.repro, sizeof row.repro, "%s", t->repro);
+    row.method[0] = row.launch[0] = 0; /* nothing is timed */
+    row.key.l2 = -1;
+    free(row.repro);
+    row.repro = xstrdup(t->repro);
     t->io_failed = selftest_report_add(t->report, verdict, &row) != EXIT_OK || t->io_failed;
     if (!verdict->is_good || t->io_failed)
         t->exit_code = exit_worst(t->exit_code, EXIT_IO); /* the program is not fit to judge: an internal error */
@@ -313,27 +316,22 @@ static enum attn_status run_problem(struct trial *t, struct attn_message *why)
     return verdict.is_good ? inject_all(t, why) : ATTN_OK;
 }
 
-static void print_repro(struct trial *t)
+/* The command that runs this problem alone; the caller frees it. */
+static char *make_repro(const struct trial *t)
 {
     const struct attn_problem *p = &t->item->problem;
-    const struct options *o = t->options;
-    int used = snprintf(t->repro, sizeof t->repro, "fabench selftest");
-#define APPEND(...) used += snprintf(t->repro + used, sizeof t->repro - (size_t)used, __VA_ARGS__)
-    for (int i = 0; i < o->impl_libs.count && used < (int)sizeof t->repro / 2; i++)
-        APPEND(" --impl-lib '%.80s'", o->impl_libs.names[i]);
-    if (o->impls.count)
-        APPEND(" --impl %s", t->impl->name);
-    APPEND(" --mode %s --causal=%s --d %lld --seqlen %lld --heads %lld --dtype %s", problem_mode_name(t->item->mode),
-           p->causal ? "yes" : "no", (long long)p->head_dim, (long long)p->q_len, (long long)p->q_heads,
-           problem_dtype_name(p->dtype));
-    if (t->item->dist != FILL_NORMAL)
-        APPEND(" --dist %s", problem_dist_name(t->item->dist));
-    if (o->device == DEVICE_CPU)
-        APPEND(" --device cpu");
-    else if (o->device == DEVICE_CUDA)
-        APPEND(" --device cuda:%d", o->device_ordinal);
-    APPEND(" --seed %llu", (unsigned long long)t->item->seed);
-#undef APPEND
+    struct problem_key key;
+    problem_key_clear(&key);
+    key.mode = t->item->mode;
+    key.dtype = p->dtype;
+    key.causal = p->causal;
+    key.q_heads = p->q_heads;
+    key.q_len = p->q_len;
+    key.head_dim = p->head_dim;
+    key.dist = t->item->dist;
+    key.seed = (int64_t)t->item->seed;
+    return options_repro(t->options, COMMAND_SELFTEST, "fabench selftest",
+                         t->options->impls.count ? t->impl->name : NULL, &key);
 }
 
 /* One problem by one implementation, from nothing to nothing. False when the device is in doubt. */
@@ -348,7 +346,8 @@ static bool try_problem(struct trial *t, const struct impl_slot *slot)
         return true;
     }
     t->asked = slot ? slot->name : t->impl->name;
-    print_repro(t);
+    free(t->repro);
+    t->repro = make_repro(t);
     t->honest = host_tensors_make(&t->item->problem, t->item->mode);
     const struct selftest_problem problem = {.item = t->item, .impl = t->impl->name, .computed = t->computed,
                                              .repro = t->repro};
@@ -383,6 +382,7 @@ static int run_all(struct session *s, const struct options *o, struct selftest_r
                          problem_print(&t.item->problem, t.item->mode, name, sizeof name));
             goes_on = try_problem(&t, o->impls.count ? &s->slots[slot] : NULL) && !t.io_failed;
         }
+    free(t.repro);
     return t.exit_code;
 }
 

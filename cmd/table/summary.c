@@ -33,33 +33,25 @@ void summary_begin(struct summary *s, const char *peer)
 
 static void count_row(struct summary *s, const struct record_row *row)
 {
-    const struct { const char *name; int *count; } statuses[] = {
-        {"oom", &s->oom},
-        {"unsupported", &s->unsupported},
-        {"skipped", &s->skipped},
-        {"error", &s->error},
-        {"timeout", &s->timeout}};
-    const struct { const char *name; int *count; } checks[] = {{"pass", &s->pass}, {"fail", &s->fail}};
+    int *const statuses[] = {[STATUS_OOM] = &s->oom,         [STATUS_UNSUPPORTED] = &s->unsupported,
+                             [STATUS_SKIPPED] = &s->skipped, [STATUS_ERROR] = &s->error,
+                             [STATUS_TIMEOUT] = &s->timeout};
     s->rows++;
-    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
-        if (strcmp(row->status, statuses[i].name) == 0)
-            ++*statuses[i].count;
-    if (strcmp(row->status, "ok") != 0)
+    if (row->status > STATUS_OK)
+        ++*statuses[row->status];
+    if (row->status != STATUS_OK)
         return;
     if (strcmp(row->impl, "null") == 0) { /* computes nothing, so there is nothing to check */
         s->null++;
         return;
     }
-    int *checked = &s->off;
-    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
-        if (strcmp(row->check, checks[i].name) == 0)
-            checked = checks[i].count;
-    ++*checked;
-    if (checked == &s->off || !row->check_scope[0])
+    ++*(row->check == CHECKED_PASS ? &s->pass : row->check == CHECKED_FAIL ? &s->fail : &s->off);
+    if (row->check < 0 || row->check == CHECKED_OFF || row->check_scope < 0)
         return;
+    const char *const scope = problem_scope_name(row->check_scope);
     if (!s->scope[0])
-        snprintf(s->scope, sizeof s->scope, "%s", row->check_scope);
-    else if (strcmp(s->scope, row->check_scope) != 0)
+        snprintf(s->scope, sizeof s->scope, "%s", scope);
+    else if (strcmp(s->scope, scope) != 0)
         snprintf(s->scope, sizeof s->scope, "mixed");
 }
 
@@ -68,7 +60,7 @@ static void add_ratios(struct summary *s, const struct record_row *row)
 {
     struct summary_impl *impl = NULL;
     if (strcmp(row->impl, "naive") == 0 || strcmp(row->impl, "null") == 0 || strcmp(row->impl, s->peer) == 0 ||
-        strcmp(row->check, "fail") == 0)
+        row->check == CHECKED_FAIL)
         return;
     for (int i = 0; i < s->impl_count; i++)
         if (strcmp(s->impls[i].name, row->impl) == 0)
@@ -93,7 +85,7 @@ static void add_ratios(struct summary *s, const struct record_row *row)
 static void add_nearest(struct summary *s, const struct record_row *row)
 {
     const int rank = strcmp(row->impl, "naive") == 0 ? 2 : strcmp(row->impl, s->peer) == 0 ? 1 : 0;
-    if (strcmp(row->check, "pass") != 0 || !isfinite(row->err_used))
+    if (row->check != CHECKED_PASS || !isfinite(row->err_used))
         return;
     if (isfinite(s->nearest_used) &&
         (rank != s->nearest_rank ? rank > s->nearest_rank : row->err_used <= s->nearest_used))
@@ -106,9 +98,9 @@ static void add_nearest(struct summary *s, const struct record_row *row)
             isfinite(row->tensors[i].rel_rms_bound))
             snprintf(rms, sizeof rms, "; rel. RMS %.2g, bound %.2g", row->tensors[i].rel_rms_err,
                      row->tensors[i].rel_rms_bound);
-    snprintf(s->nearest, sizeof s->nearest, "%s %s %s d%lld n=%s %s, %s at %.2g of its bound%s", row->impl, row->mode,
-             row->causal == 1 ? "causal" : "full", (long long)row->head_dim,
-             number_print_count(row->q_len, length, sizeof length), row->dtype,
+    snprintf(s->nearest, sizeof s->nearest, "%s %s %s d%lld n=%s %s, %s at %.2g of its bound%s", row->impl, problem_mode_name(row->key.mode),
+             row->key.causal == 1 ? "causal" : "full", (long long)row->key.head_dim,
+             number_print_count(row->key.q_len, length, sizeof length), problem_dtype_name(row->key.dtype),
              row->worst[0] ? row->worst : row->err_tensor, row->err_used, rms);
 }
 
@@ -136,11 +128,11 @@ static void add_device(struct summary *s, const struct record_row *row)
 {
     if (isfinite(row->power_capped_pct) && !(row->power_capped_pct <= s->capped_pct)) {
         s->capped_pct = row->power_capped_pct;
-        s->capped_q_len = row->q_len;
+        s->capped_q_len = row->key.q_len;
     }
     if (isfinite(row->throttled_pct) && !(row->throttled_pct <= s->throttled_pct)) {
         s->throttled_pct = row->throttled_pct;
-        s->throttled_q_len = row->q_len;
+        s->throttled_q_len = row->key.q_len;
     }
     add_clock(s, row->sm_clock_mhz);
     add_clock(s, row->sustain_sm_clock_mhz);
@@ -153,13 +145,13 @@ static void add_device(struct summary *s, const struct record_row *row)
     if (!isfinite(row->gemm_tflops))
         return;
     for (int i = 0; i < s->gemm_count; i++)
-        if (strcmp(s->gemms[i].dtype, row->dtype) == 0) {
+        if (s->gemms[i].dtype == row->key.dtype) {
             s->gemms[i].last_tflops = row->gemm_tflops;
             return;
         }
     if (s->gemm_count < SUMMARY_DTYPES_MAX) {
         struct summary_gemm *gemm = &s->gemms[s->gemm_count++];
-        snprintf(gemm->dtype, sizeof gemm->dtype, "%s", row->dtype);
+        gemm->dtype = row->key.dtype;
         gemm->first_tflops = gemm->last_tflops = row->gemm_tflops;
     }
 }
@@ -167,7 +159,7 @@ static void add_device(struct summary *s, const struct record_row *row)
 void summary_add(struct summary *s, const struct record_row *row)
 {
     count_row(s, row);
-    if (strcmp(row->status, "ok") != 0)
+    if (row->status != STATUS_OK)
         return;
     add_ratios(s, row);
     add_nearest(s, row);
@@ -266,9 +258,10 @@ static void print_device(const struct summary *s, FILE *out, int width)
         const struct summary_gemm *gemm = &s->gemms[i];
         const double change_pct = 100 * (gemm->last_tflops / gemm->first_tflops - 1);
         if (fabs(change_pct) < 0.05)
-            add(&line, "%sGEMM %s %.0f TFLOPS", separator, gemm->dtype, gemm->last_tflops);
+            add(&line, "%sGEMM %s %.0f TFLOPS", separator, problem_dtype_name(gemm->dtype), gemm->last_tflops);
         else
-            add(&line, "%sGEMM %s %.0f -> %.0f TFLOPS in this run (%+.1f%%)", separator, gemm->dtype,
+            add(&line, "%sGEMM %s %.0f -> %.0f TFLOPS in this run (%+.1f%%)", separator,
+                problem_dtype_name(gemm->dtype),
                 gemm->first_tflops, gemm->last_tflops, change_pct);
         separator = ", ";
     }

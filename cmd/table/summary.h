@@ -16,7 +16,7 @@ struct summary_impl {
 
 /* The GEMM ceiling of one dtype, first and last value of the run. */
 struct summary_gemm {
-    char dtype[8];
+    int dtype; /* attn_dtype */
     double first_tflops, last_tflops;
 };
 

@@ -56,9 +56,9 @@ static bool is(const char *text, const char *word) { return strcmp(text, word) =
 static const char *lengths(const struct record_row *row, char *text, size_t size)
 {
     char q[24], kv[24];
-    number_print_count(row->q_len, q, sizeof q);
-    number_print_count(row->kv_len, kv, sizeof kv);
-    snprintf(text, size, row->q_len == row->kv_len ? "%s" : "%sx%s", q, kv);
+    number_print_count(row->key.q_len, q, sizeof q);
+    number_print_count(row->key.kv_len, kv, sizeof kv);
+    snprintf(text, size, row->key.q_len == row->key.kv_len ? "%s" : "%sx%s", q, kv);
     return text;
 }
 
@@ -88,7 +88,7 @@ static void print_n(struct table *t, const struct record_row *row, char *cell)
 static void print_b(struct table *t, const struct record_row *row, char *cell)
 {
     if (t->is_new_problem)
-        put(cell, "%lld", (long long)row->batch);
+        put(cell, "%lld", (long long)row->key.batch);
 }
 
 enum { IMPL_COLUMNS = 14 }; /* as wide as the column gets */
@@ -155,10 +155,10 @@ static void print_peer(struct table *t, const struct record_row *row, char *cell
 static void print_check(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    if (is(row->check, "fail"))
+    if (row->check == CHECKED_FAIL)
         put(cell, "FAIL");
     else
-        put(cell, "%s", row->check[0] ? row->check : "-");
+        put(cell, "%s", row->check >= 0 ? record_check_names[row->check] : "-");
 }
 
 static void print_error(struct table *t, const struct record_row *row, char *cell)
@@ -190,16 +190,16 @@ static void print_capped(struct table *t, const struct record_row *row, char *ce
 
 static void put_mask(const struct record_row *row, char *cell)
 {
-    const char *mask = row->causal == 1 ? "causal" : "full";
+    const char *mask = row->key.causal == 1 ? "causal" : "full";
     char left[24] = "-", right[24] = "-";
-    if (row->window_left < 0 && row->window_right < 0) { /* "not measured" is below 0 too */
+    if (row->key.window_left < 0 && row->key.window_right < 0) { /* "not measured" is below 0 too */
         put(cell, "%s", mask);
         return;
     }
-    if (row->window_left >= 0)
-        snprintf(left, sizeof left, "%lld", (long long)row->window_left);
-    if (row->window_right >= 0)
-        snprintf(right, sizeof right, "%lld", (long long)row->window_right);
+    if (row->key.window_left >= 0)
+        snprintf(left, sizeof left, "%lld", (long long)row->key.window_left);
+    if (row->key.window_right >= 0)
+        snprintf(right, sizeof right, "%lld", (long long)row->key.window_right);
     put(cell, "%s w%s,%s", mask, left, right);
 }
 
@@ -207,10 +207,10 @@ static void print_shape(struct table *t, const struct record_row *row, char *cel
 {
     char q[24], kv[24];
     (void)t;
-    number_print_count(row->q_len, q, sizeof q);
-    number_print_count(row->kv_len, kv, sizeof kv);
-    put(cell, "%lldx%lld/%lldx%sx%sx%lld%s", (long long)row->batch, (long long)row->q_heads, (long long)row->kv_heads,
-        q, kv, (long long)row->head_dim, is(row->layout, "bhsd") ? " bhsd" : "");
+    number_print_count(row->key.q_len, q, sizeof q);
+    number_print_count(row->key.kv_len, kv, sizeof kv);
+    put(cell, "%lldx%lld/%lldx%sx%sx%lld%s", (long long)row->key.batch, (long long)row->key.q_heads, (long long)row->key.kv_heads,
+        q, kv, (long long)row->key.head_dim, row->key.layout == ATTN_BHSD ? " bhsd" : "");
 }
 
 static void print_mask(struct table *t, const struct record_row *row, char *cell)
@@ -222,19 +222,19 @@ static void print_mask(struct table *t, const struct record_row *row, char *cell
 static void print_dtype(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    put(cell, "%s", row->dtype);
+    put(cell, "%s", problem_dtype_name(row->key.dtype));
 }
 
 static void print_dist(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    put(cell, "%s", row->dist);
+    put(cell, "%s", problem_dist_name(row->key.dist));
 }
 
 static void print_mode(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    put(cell, "%s", row->mode);
+    put(cell, "%s", problem_mode_name(row->key.mode));
 }
 
 static const struct spec sweep_specs[] = {
@@ -315,7 +315,7 @@ static void drop_column(struct table *t, int at)
 /* A column that this device never fills is not shown: no GEMM, clock or cap on a CPU, no clock without NVML. */
 static bool is_empty_here(const struct table *t, const struct spec *spec, const struct record_row *row)
 {
-    const bool has_run = is(row->status, "ok");
+    const bool has_run = row->status == STATUS_OK;
     const bool is_cpu = is(row->arch, "cpu");
     if (spec->print == print_peer)
         return !t->peer;
@@ -352,7 +352,7 @@ static void choose_columns(struct table *t, const struct record_row *row)
         const int heading_width = (int)strlen(heading_of(t, &specs[i], heading, sizeof heading));
         t->columns[t->column_count] = &specs[i];
         t->widths[t->column_count] = specs[i].width > heading_width ? specs[i].width : heading_width;
-        if (specs[i].print == print_n && row->q_len != row->kv_len)
+        if (specs[i].print == print_n && row->key.q_len != row->key.kv_len)
             t->widths[t->column_count] = 7;
         t->column_count++;
     }
@@ -430,9 +430,9 @@ static void print_headings(struct table *t)
     fputc('\n', t->out);
 }
 
-static const char *dist_words(const char *dist)
+static const char *dist_words(int dist)
 {
-    return is(dist, "normal") ? "N(0,1)" : is(dist, "uniform") ? "U(-1,1)" : dist;
+    return dist == FILL_NORMAL ? "N(0,1)" : dist == FILL_UNIFORM ? "U(-1,1)" : problem_dist_name(dist);
 }
 
 /* What all rows of a group share. A change of any of it begins a new group. */
@@ -440,14 +440,14 @@ static void describe_group(const struct table *t, const struct record_row *row, 
 {
     char mask[CELL_SIZE], heads[80];
     put_mask(row, mask);
-    if (row->q_heads == row->kv_heads)
-        snprintf(heads, sizeof heads, "%lld head%s", (long long)row->q_heads, row->q_heads == 1 ? "" : "s");
+    if (row->key.q_heads == row->key.kv_heads)
+        snprintf(heads, sizeof heads, "%lld head%s", (long long)row->key.q_heads, row->key.q_heads == 1 ? "" : "s");
     else
-        snprintf(heads, sizeof heads, "%lld/%lld heads", (long long)row->q_heads, (long long)row->kv_heads);
-    snprintf(text, size, "%s %s d=%lld %s%s%s, %s%s%s%s%s%s%s, burst", row->mode, mask, (long long)row->head_dim,
-             row->dtype, t->convention ? ", " : "", t->convention ? t->convention : "", heads,
-             row->l2[0] ? ", L2 " : "", row->l2, is(row->layout, "bhsd") ? ", bhsd" : "", row->dist[0] ? ", " : "",
-             dist_words(row->dist), row->dropout > 0 ? ", dropout" : "");
+        snprintf(heads, sizeof heads, "%lld/%lld heads", (long long)row->key.q_heads, (long long)row->key.kv_heads);
+    snprintf(text, size, "%s %s d=%lld %s%s%s, %s%s%s%s%s%s%s, burst", problem_mode_name(row->key.mode), mask, (long long)row->key.head_dim,
+             problem_dtype_name(row->key.dtype), t->convention ? ", " : "", t->convention ? t->convention : "", heads,
+             row->key.l2 >= 0 ? ", L2 " : "", problem_l2_name(row->key.l2), row->key.layout == ATTN_BHSD ? ", bhsd" : "", row->key.dist >= 0 ? ", " : "",
+             dist_words(row->key.dist), row->key.dropout > 0 ? ", dropout" : "");
 }
 
 static void begin_group(struct table *t, const struct record_row *row)
@@ -461,7 +461,7 @@ static void begin_group(struct table *t, const struct record_row *row)
     memcpy(t->group, group, sizeof t->group);
     t->problem[0] = '\0';
     if (isfinite(row->gemm_tflops))
-        snprintf(gemm, sizeof gemm, " | GEMM %s %.0f TFLOPS", row->dtype, row->gemm_tflops);
+        snprintf(gemm, sizeof gemm, " | GEMM %s %.0f TFLOPS", problem_dtype_name(row->key.dtype), row->gemm_tflops);
     snprintf(text, sizeof text, "%s%s", group, gemm);
     wrap_words(t->out, t->width, 0, 2, text);
     choose_columns(t, row);
@@ -479,7 +479,7 @@ static void print_reason(struct table *t, const struct record_row *row, char cel
     const int column = print_cells(t, cells, count, t->width - REASON_MIN);
     const int padding = slot > column ? slot - column : 1;
     text_clean(row->reason, reason, sizeof reason);
-    snprintf(text, sizeof text, "%s%s%s", row->status, reason[0] ? ": " : "", reason);
+    snprintf(text, sizeof text, "%s%s%s", row->status < 0 ? "" : record_status_names[row->status], reason[0] ? ": " : "", reason);
     wrap_shorten(text, t->width - column - padding);
     fprintf(t->out, "%*s%s%s%s\n", padding, "", t->color ? "\033[33m" : "", text, t->color ? "\033[0m" : "");
 }
@@ -491,8 +491,8 @@ static void print_failure_head(struct table *t, const struct record_row *row)
     char text[600], mask[CELL_SIZE], n[64];
     const char *separator = " ";
     put_mask(row, mask);
-    int used = snprintf(text, sizeof text, "FAIL %s %s %s d%lld n=%s %s:", row->impl, row->mode, mask,
-                        (long long)row->head_dim, lengths(row, n, sizeof n), row->dtype);
+    int used = snprintf(text, sizeof text, "FAIL %s %s %s d%lld n=%s %s:", row->impl, problem_mode_name(row->key.mode), mask,
+                        (long long)row->key.head_dim, lengths(row, n, sizeof n), problem_dtype_name(row->key.dtype));
     for (int wanted_pass = 0; wanted_pass < 2; wanted_pass++)
         for (int i = 0; i < row->tensor_count; i++) {
             const struct record_tensor *tensor = &row->tensors[i];
@@ -526,7 +526,7 @@ static void print_failing_tensor(struct table *t, const struct record_tensor *te
 
 static void print_failure(struct table *t, const struct record_row *row)
 {
-    char text[sizeof row->repro + 16];
+    char text[sizeof row->reason];
     print_failure_head(t, row);
     for (int i = 0; i < row->tensor_count; i++)
         if (!(row->tensors[i].used <= 1) || row->tensors[i].failure[0])
@@ -538,14 +538,15 @@ static void print_failure(struct table *t, const struct record_row *row)
         char ms[40];
         snprintf(text, sizeof text, "%s ms is kept, TFLOPS withheld.%s",
                  number_print_short(row->time_ms, ms, sizeof ms),
-                 row->repro[0] ? " Again, with the tensors as .npy:" : "");
+                 row->repro ? " Again, with the tensors as .npy:" : "");
         wrap_words(t->out, t->width, 2, 4, text);
-    } else if (row->repro[0]) {
+    } else if (row->repro) {
         fprintf(t->out, "  Again, with the tensors as .npy:\n");
     }
-    if (row->repro[0]) {
-        snprintf(text, sizeof text, "%s --dump bad/", row->repro);
-        wrap_command(t->out, t->width, 2, text);
+    if (row->repro) {
+        char *command = xasprintf("%s --dump bad/", row->repro);
+        wrap_command(t->out, t->width, 2, command);
+        free(command);
     }
 }
 
@@ -596,13 +597,13 @@ void table_row(struct table *t, const struct record_row *row)
         choose_columns(t, row);
         print_headings(t);
     }
-    snprintf(problem, sizeof problem, "%lld %lld %lld", (long long)row->batch, (long long)row->q_len,
-             (long long)row->kv_len);
+    snprintf(problem, sizeof problem, "%lld %lld %lld", (long long)row->key.batch, (long long)row->key.q_len,
+             (long long)row->key.kv_len);
     t->is_new_problem = !is(problem, t->problem);
     if (t->is_new_problem)
         t->clock_is_printed = false;
     snprintf(t->problem, sizeof t->problem, "%s", problem);
-    const bool has_run = is(row->status, "ok");
+    const bool has_run = row->status == STATUS_OK;
     for (int i = 0; i < t->column_count; i++) {
         cells[i][0] = '\0';
         if (has_run || t->columns[i]->is_left || t->columns[i]->print == print_n || t->columns[i]->print == print_b)
@@ -620,7 +621,7 @@ void table_row(struct table *t, const struct record_row *row)
         print_passes(t, row);
     if (isfinite(row->sustain_s))
         print_sustained(t, row);
-    if (is(row->check, "fail"))
+    if (row->check == CHECKED_FAIL)
         print_failure(t, row);
     fflush(t->out);
     summary_add(&t->summary, row);

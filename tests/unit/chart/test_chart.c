@@ -146,17 +146,17 @@ static void make_file(struct record_file *file, const char *path, int rows)
         FILL(row->device, "A GPU");
         FILL(row->arch, "sm_90");
         FILL(row->impl, "mine");
-        FILL(row->mode, "fwd");
-        FILL(row->dtype, "fp16");
-        FILL(row->layout, "bshd");
-        FILL(row->dist, "normal");
-        FILL(row->status, "ok");
-        FILL(row->check, "pass");
-        row->causal = 0;
-        row->batch = 4;
-        row->q_heads = row->kv_heads = 8;
-        row->q_len = row->kv_len = 1024 << i;
-        row->head_dim = 64;
+        row->key.mode = ATTN_FWD;
+        row->key.dtype = ATTN_FP16;
+        row->key.layout = ATTN_BSHD;
+        row->key.dist = FILL_NORMAL;
+        row->status = STATUS_OK;
+        row->check = CHECKED_PASS;
+        row->key.causal = 0;
+        row->key.batch = 4;
+        row->key.q_heads = row->key.kv_heads = 8;
+        row->key.q_len = row->key.kv_len = 1024 << i;
+        row->key.head_dim = 64;
         row->flops = 1e12;
         row->time_ms = i + 1;
         row->time_ms_ci_lo = i + 0.9;
@@ -181,9 +181,9 @@ static void rows_become_panels_and_series(void **state)
     assert_int_equal(set.panel_count, 9);
     for (int i = 0; i < 8; i++) {
         assert_string_equal(chart_panel_title(&set.panels[i], title, sizeof title), titles[i]);
-        assert_string_equal(set.panels[i].dtype, "bf16");
+        assert_int_equal(set.panels[i].dtype, ATTN_BF16);
     }
-    assert_string_equal(set.panels[8].dtype, "fp16");
+    assert_int_equal(set.panels[8].dtype, ATTN_FP16);
     assert_int_equal(set.series_count, 3);
     assert_string_equal(set.series[0].label, "fused_sm80");
     assert_string_equal(set.series[1].label, "cudnn");
@@ -232,12 +232,12 @@ static void gaps_repeats_and_strangers(void **state)
     struct chart_set set;
     struct chart_point *points;
     make_file(&file, "x.jsonl", 9);
-    FILL(file.rows[1].status, "oom");       /* 2k did not run: a gap */
-    FILL(file.rows[3].check, "fail");       /* 8k failed: the line breaks behind it too */
+    file.rows[1].status = STATUS_OOM;       /* 2k did not run: a gap */
+    file.rows[3].check = CHECKED_FAIL;       /* 8k failed: the line breaks behind it too */
     FILL(file.rows[5].impl, "null");        /* no speed of its own */
-    FILL(file.rows[6].mode, "../");         /* never part of a file name */
-    FILL(file.rows[7].dtype, "../x");
-    file.rows[8].q_len = file.rows[8].kv_len = 1024; /* 1k again: the later row counts */
+    file.rows[6].key.mode = -1;             /* a record that does not say */
+    file.rows[7].key.dtype = -1;
+    file.rows[8].key.q_len = file.rows[8].key.kv_len = 1024; /* 1k again: the later row counts */
     file.rows[8].time_ms = 500;
     file.rows[8].time_ms_ci_lo = file.rows[8].time_ms_ci_hi = NAN;
     chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
@@ -252,7 +252,7 @@ static void gaps_repeats_and_strangers(void **state)
     free(points);
     chart_set_free(&set);
 
-    file.rows[0].kv_len = 77; /* other keys than queries: a line of its own */
+    file.rows[0].key.kv_len = 77; /* other keys than queries: a line of its own */
     chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_int_equal(set.series_count, 2);
     assert_string_equal(set.series[1].label, "mine, kv 77");
@@ -329,29 +329,29 @@ static void conditions_are_said(void **state)
     char text[400];
     load("sweep_gpu.jsonl", &file);
     chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
-    chart_condition_words(&set, "bf16", text, sizeof text);
+    chart_condition_words(&set, ATTN_BF16, text, sizeof text);
     assert_string_equal(text,
                         "bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)");
-    chart_device_words(&set, 0, "bf16", text, sizeof text);
+    chart_device_words(&set, 0, ATTN_BF16, text, sizeof text);
     assert_string_equal(text, "NVIDIA H200, driver 580.65, commit 0000000");
     chart_set_free(&set);
     record_file_free(&file);
     make_file(&file, "x.jsonl", 2);
-    file.rows[1].kv_heads = file.rows[0].kv_heads = 2;
+    file.rows[1].key.kv_heads = file.rows[0].key.kv_heads = 2;
     FILL(file.rows[1].driver, "1");
     FILL(file.rows[0].driver, "2");
-    FILL(file.rows[1].dist, "uniform");
-    FILL(file.rows[0].check, "off");
+    file.rows[1].key.dist = FILL_UNIFORM;
+    file.rows[0].check = CHECKED_OFF;
     chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_true(set.has_unchecked);
-    chart_condition_words(&set, "fp16", text, sizeof text);
+    chart_condition_words(&set, ATTN_FP16, text, sizeof text);
     assert_string_equal(text, "fp16, batch 4, 8 heads on 2 kv heads, bshd, inputs mixed");
-    chart_device_words(&set, 0, "fp16", text, sizeof text);
+    chart_device_words(&set, 0, ATTN_FP16, text, sizeof text);
     assert_string_equal(text, "A GPU, driver mixed");
     chart_set_free(&set);
-    file.rows[0].batch = INT64_MAX; /* a product that overflows is none */
+    file.rows[0].key.batch = INT64_MAX; /* a product that overflows is none */
     chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
-    chart_condition_words(&set, "fp16", text, sizeof text);
+    chart_condition_words(&set, ATTN_FP16, text, sizeof text);
     assert_has(text, "batch varies");
     chart_set_free(&set);
     record_file_free(&file);
@@ -412,7 +412,7 @@ static void data_never_says_nan(void **state)
     struct record_file files[2];
     load("sweep_gpu.jsonl", &files[0]);
     make_file(&files[1], "x.jsonl", 5);
-    FILL(files[1].rows[0].dtype, "bf16");
+    files[1].rows[0].key.dtype = ATTN_BF16;
     files[1].rows[1].time_ms = NAN;
     files[1].rows[2].flops = NAN;
     files[1].rows[3].workspace_mb = files[1].rows[3].rel_rms_err = files[1].rows[3].speedup_vs_naive = NAN;
@@ -620,9 +620,9 @@ static void edge_shapes_are_drawn(void **state)
     free(text);
     file.count = 4; /* lengths between two powers of two, one of them failed, no bound known */
     for (int i = 0; i < 4; i++)
-        file.rows[i].q_len = file.rows[i].kv_len = 1100 + 200 * i;
+        file.rows[i].key.q_len = file.rows[i].key.kv_len = 1100 + 200 * i;
     for (int i = 0; i < 4; i++)
-        FILL(file.rows[i].check, "fail"); /* nothing but failed points */
+        file.rows[i].check = CHECKED_FAIL; /* nothing but failed points */
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
     text = slurp("stderr.txt");
     assert_string_equal(text, "");

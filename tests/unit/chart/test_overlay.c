@@ -111,11 +111,11 @@ static void long_lines(void **state)
 
 static void stands_beside_its_problem(void **state)
 {
-    struct record_row row = {.q_len = 1024, .kv_len = 1024, .head_dim = 64, .batch = 16, .q_heads = 32};
+    struct record_row row = {.key = {.q_len = 1024, .kv_len = 1024, .head_dim = 64, .batch = 16, .q_heads = 32}};
     (void)state;
-    strcpy(row.mode, "fwd");
-    strcpy(row.dtype, "bf16");
-    strcpy(row.l2, "cold");
+    row.key.mode = ATTN_FWD;
+    row.key.dtype = ATTN_BF16;
+    row.key.l2 = L2_COLD;
     struct overlay_point point = {.q_len = 1024, .head_dim = 64, .impl = "fa3", .mode = "fwd", .dtype = "bf16"};
     assert_true(overlay_fits(&point, &row));
     point.batch = 16;

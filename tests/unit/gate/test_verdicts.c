@@ -177,33 +177,37 @@ static void keys(void **state)
 {
     (void)state;
     struct record_row a, b;
-    char one[CASE_KEY_SIZE], two[CASE_KEY_SIZE], label[CASE_LABEL_SIZE];
+    char label[PROBLEM_LABEL_SIZE];
     memset(&a, 0, sizeof a);
     memset(&b, 0, sizeof b);
     record_row_clear(&a);
-    strcpy(a.mode, "bwd");
-    strcpy(a.dtype, "bf16");
-    strcpy(a.status, "ok");
-    a.causal = 1;
-    a.batch = a.q_heads = a.kv_heads = 1;
-    a.q_len = a.kv_len = 16384;
-    a.head_dim = 128;
-    a.seed = 1;
+    a.key.mode = ATTN_BWD;
+    a.key.dtype = ATTN_BF16;
+    a.status = STATUS_OK;
+    a.key.causal = 1;
+    a.key.batch = a.key.q_heads = a.key.kv_heads = 1;
+    a.key.q_len = a.key.kv_len = 16384;
+    a.key.head_dim = 128;
+    a.key.seed = 1;
     b = a;
     strcpy(b.variant, "another");
-    assert_string_equal(case_problem_key(&a, one, sizeof one), case_problem_key(&b, two, sizeof two));
-    b.kv_len = 8192;
-    assert_string_not_equal(one, case_problem_key(&b, two, sizeof two));
-    assert_string_equal(case_label(&a, label, sizeof label), "bwd causal d128 16k bf16");
-    assert_string_equal(case_label(&b, label, sizeof label), "bwd causal d128 16kx8k bf16");
+    assert_int_equal(problem_key_compare(&a.key, &b.key, false), 0);
+    b.key.kv_len = 8192;
+    assert_int_not_equal(problem_key_compare(&a.key, &b.key, false), 0);
+    assert_string_equal(problem_key_label(&a.key, label, sizeof label), "bwd causal d128 16k bf16");
+    assert_string_equal(problem_key_label(&b.key, label, sizeof label), "bwd causal d128 16kx8k bf16");
     b = a;
-    b.scale = 0.5;
-    assert_string_not_equal(one, case_problem_key(&b, two, sizeof two));
-    assert_false(case_is_timed(&a));
+    b.key.scale = 0.5;
+    assert_int_not_equal(problem_key_compare(&a.key, &b.key, false), 0);
+    b = a;
+    b.key.seed = 2;
+    assert_int_not_equal(problem_key_compare(&a.key, &b.key, false), 0);
+    assert_int_equal(problem_key_compare(&a.key, &b.key, true), 0); /* a report compares over seeds */
+    assert_false(record_row_is_timed(&a));
     a.time_ms = 1;
-    assert_true(case_is_timed(&a));
-    strcpy(a.check, "fail");
-    assert_false(case_is_timed(&a));
+    assert_true(record_row_is_timed(&a));
+    a.check = CHECKED_FAIL;
+    assert_false(record_row_is_timed(&a));
 }
 
 int main(void)

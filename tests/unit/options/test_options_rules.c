@@ -305,7 +305,7 @@ static void names_of_enums(void **state)
     assert_string_equal(problem_dist_name(FILL_TINY), "tiny");
     assert_string_equal(problem_dist_name(FILL_NORMAL), "normal");
     assert_string_equal(problem_l2_name(L2_HOT), "hot");
-    assert_string_equal(option_check_name(CHECK_SAMPLE), "sample");
+    assert_string_equal(problem_scope_name(CHECK_SAMPLE), "sample");
     assert_string_equal(option_preset_name(PRESET_CI), "ci");
     assert_string_equal(option_preset_name(PRESET_FULL), "full");
 }

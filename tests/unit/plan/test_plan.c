@@ -164,12 +164,12 @@ static void repro_makes_the_same_problem(void **state)
     assert_int_equal(plan_make(&o, ATTN_CUDA, &plan), EXIT_OK);
     assert_int_equal(plan.count, 8);
     for (int i = 0; i < plan.count; i++) {
-        char command[512];
-        plan_repro(&o, &plan.items[i], "naive", command, sizeof command);
+        char *command = plan_repro(&o, &plan.items[i], "naive");
         struct plan again = plan_of(command, ATTN_CUDA);
         assert_int_equal(again.count, 1);
         assert_memory_equal(&again.items[0], &plan.items[i], sizeof again.items[0]);
         plan_free(&again);
+        free(command);
     }
     plan_free(&plan);
     options_free(&o);

@@ -75,8 +75,8 @@ static void fill_row(struct record_row *row)
 {
     char *const texts[] = {row->run_id, row->time_utc, row->commit,      row->device, row->driver, row->cuda,
                            row->cudnn,  row->impl,     row->variant,     row->reason, row->stop,   row->peer,
-                           row->worst,  row->repro,    row->err_tensor, row->asked, row->energy_source};
-    double *const reals[] = {&row->dropout,      &row->scale,        &row->time_ms,          &row->time_ms_ci_lo,
+                           row->worst,  row->err_tensor, row->asked, row->energy_source};
+    double *const reals[] = {&row->key.dropout,      &row->key.scale,        &row->time_ms,          &row->time_ms_ci_lo,
                              &row->time_ms_ci_hi, &row->time_ms_min,  &row->noise_pct,        &row->flops,
                              &row->tflops,       &row->tflops_sustained, &row->gemm_tflops,  &row->pct_of_gemm,
                              &row->speedup_vs_naive, &row->speedup_vs_peer, &row->min_gb,    &row->workspace_mb,
@@ -86,8 +86,8 @@ static void fill_row(struct record_row *row)
                              &row->tflops_per_w, &row->power_limit_w, &row->sustain_s,          &row->energy_counter_j,
                              &row->energy_integral_j, &row->sustain_sm_clock_mhz, &row->sustain_temp_c,
                              &row->sustain_power_capped_pct, &row->sustain_throttled_pct};
-    int64_t *const counts[] = {&row->causal,   &row->batch,       &row->q_heads,      &row->kv_heads, &row->q_len,
-                               &row->kv_len,   &row->head_dim,    &row->window_left,  &row->window_right, &row->seed,
+    int64_t *const counts[] = {&row->key.causal,   &row->key.batch,       &row->key.q_heads,      &row->key.kv_heads, &row->key.q_len,
+                               &row->key.kv_len,   &row->key.head_dim,    &row->key.window_left,  &row->key.window_right, &row->key.seed,
                                &row->sustain_passes};
     memset(row, 0, sizeof *row);
     record_row_clear(row);
@@ -99,14 +99,15 @@ static void fill_row(struct record_row *row)
         *counts[i] = (int64_t)i + ((int64_t)1 << 60);
     FILL(row->method, "1");
     FILL(row->arch, "sm_90");
-    FILL(row->mode, "bwd");
-    FILL(row->dtype, "bf16");
-    FILL(row->layout, "bshd");
-    FILL(row->dist, "normal");
-    FILL(row->l2, "cold");
-    FILL(row->status, "ok");
-    FILL(row->check, "pass");
-    FILL(row->check_scope, "full");
+    row->key.mode = ATTN_BWD;
+    row->key.dtype = ATTN_BF16;
+    row->key.layout = ATTN_BSHD;
+    row->key.dist = FILL_NORMAL;
+    row->key.l2 = L2_COLD;
+    row->status = STATUS_OK;
+    row->check = CHECKED_PASS;
+    row->check_scope = CHECK_FULL;
+    row->repro = strdup("fabench --impl mine --input 'a b'");
     FILL(row->launch, "graph");
     row->samples = 3;
     row->samples_ms = malloc(3 * sizeof(double));
@@ -135,7 +136,7 @@ static void fill_row(struct record_row *row)
     }
 }
 
-/* Byte for byte, but for the samples, which are behind a pointer. */
+/* Byte for byte, but for what is behind a pointer. */
 static void assert_rows_equal(const struct record_row *a, const struct record_row *b)
 {
     struct record_row left = *a, right = *b;
@@ -143,6 +144,8 @@ static void assert_rows_equal(const struct record_row *a, const struct record_ro
     if (left.samples_ms)
         assert_memory_equal(left.samples_ms, right.samples_ms, (size_t)left.samples * sizeof(double));
     left.samples_ms = right.samples_ms = NULL;
+    assert_string_equal(left.repro ? left.repro : "", right.repro ? right.repro : "");
+    left.repro = right.repro = NULL;
     assert_memory_equal(&left, &right, sizeof left);
 }
 
@@ -241,7 +244,7 @@ static void csv_quotes_and_leaves_empty(void **state)
     row.tflops = INFINITY;
     row.err_used = -INFINITY;
     row.speedup_vs_naive = NAN;
-    row.batch = 0;
+    row.key.batch = 0;
     char *line = csv_line(&row, "impl,reason,time_ms,tflops,err_used,speedup_vs_naive,batch,q_len,variant");
     assert_string_equal(line, "mine,\"needs 3 GiB, \"\"only\"\" 2 are free line two ?\xc3\xa9\",0.1,,,,0,,\n");
     free(line);
@@ -421,7 +424,9 @@ static void what_is_no_record_file_is_refused(void **state)
          "line 2: \"q_len\" must be a whole"},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"q_len\":1.5}\n", "\"q_len\" must be a whole number"},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"impl\":5}\n", "\"impl\" must be text"},
-        {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"mode\":\"sideways\"}\n", "\"mode\" must be short"},
+        {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"mode\":\"sideways\"}\n", "\"mode\" must be one of"},
+        {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"status\":\"\"}\n", "\"status\" must be one of"},
+        {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"method\":\"sideways\"}\n", "\"method\" must be short"},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"time_ms\":[]}\n", "\"time_ms\" must be a number"},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"samples\":2,\"samples_ms\":[1]}\n", "\"samples_ms\""},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"samples_ms\":[1]}\n", "\"samples_ms\""},
@@ -478,14 +483,14 @@ static void many_rows_are_read(void **state)
     assert_non_null(writer);
     fill_row(&row);
     for (int i = 0; i < ROWS; i++) {
-        row.seed = i;
+        row.key.seed = i;
         assert_int_equal(record_write(writer, &row), 0);
     }
     assert_int_equal(record_close(writer), 0);
     assert_true(record_read(path_of("many.jsonl"), &file, &why));
     assert_int_equal(file.count, ROWS);
     for (int i = 0; i < ROWS; i++)
-        assert_int_equal(file.rows[i].seed, i);
+        assert_int_equal(file.rows[i].key.seed, i);
     record_file_free(&file);
     record_row_free(&row);
     unlink(path_of("many.jsonl"));

@@ -17,6 +17,15 @@
 #include "cmd/report/report_groups.h"
 #include "cmd/report/report_page.h"
 
+/* The index of a word among the names of an enum; -1 for "" and words that are none. */
+static int index_of(const char *const *names, const char *word)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    return -1;
+}
+
 enum { LABELS = 4, ROWS = 200 };
 
 static struct record_file files[LABELS];
@@ -69,24 +78,24 @@ static struct record_row *add(int file, const char *impl, const char *mode, int 
     snprintf(row->device, sizeof row->device, "A GPU");
     snprintf(row->arch, sizeof row->arch, "sm_90");
     snprintf(row->impl, sizeof row->impl, "%s", impl);
-    snprintf(row->mode, sizeof row->mode, "%s", mode);
+    row->key.mode = index_of(problem_mode_names, mode);
     snprintf(row->run_id, sizeof row->run_id, "run-%d", file);
-    strcpy(row->dtype, "bf16");
-    strcpy(row->layout, "bshd");
-    strcpy(row->dist, "normal");
-    strcpy(row->l2, "cold");
+    row->key.dtype = ATTN_BF16;
+    row->key.layout = ATTN_BSHD;
+    row->key.dist = FILL_NORMAL;
+    row->key.l2 = L2_COLD;
     strcpy(row->method, "1");
-    strcpy(row->status, "ok");
-    strcpy(row->check, "pass");
+    row->status = STATUS_OK;
+    row->check = CHECKED_PASS;
     strcpy(row->peer, "cudnn");
-    row->causal = causal;
-    row->batch = 16384 / q_len;
-    row->q_heads = row->kv_heads = 2048 / head_dim;
-    row->q_len = row->kv_len = q_len;
-    row->head_dim = head_dim;
-    row->window_left = row->window_right = -1;
-    row->dropout = 0;
-    row->scale = 1 / sqrt((double)head_dim);
+    row->key.causal = causal;
+    row->key.batch = 16384 / q_len;
+    row->key.q_heads = row->key.kv_heads = 2048 / head_dim;
+    row->key.q_len = row->key.kv_len = q_len;
+    row->key.head_dim = head_dim;
+    row->key.window_left = row->key.window_right = -1;
+    row->key.dropout = 0;
+    row->key.scale = 1 / sqrt((double)head_dim);
     row->flops = 1e12;
     row->tflops = tflops;
     row->time_ms = row->flops / tflops * 1e-9;
@@ -126,9 +135,9 @@ static void best_is_checked(void **state)
 {
     (void)state;
     add_fwd(0, "slow", 100);
-    strcpy(add_fwd(0, "wrong", 900)->check, "fail");
-    strcpy(add_fwd(0, "blind", 800)->check, "off");
-    strcpy(add_fwd(0, "large", 700)->status, "oom");
+    add_fwd(0, "wrong", 900)->check = CHECKED_FAIL;
+    add_fwd(0, "blind", 800)->check = CHECKED_OFF;
+    add_fwd(0, "large", 700)->status = STATUS_OOM;
     add_fwd(0, "null", 1e6);
     add_fwd(0, "empty", 600)->tflops = NAN;
     add_fwd(0, "fast", 200);
@@ -173,7 +182,7 @@ static void last_row_of_a_case_counts(void **state)
 {
     (void)state;
     add_fwd(0, "a", 200);
-    strcpy(add_fwd(0, "a", 210)->check, "fail");
+    add_fwd(0, "a", 210)->check = CHECKED_FAIL;
     add_fwd(0, "b", 100);
     make(1, 1);
     assert_string_equal(report_figure_at(&report, 0, 0)->best.impl, "b");
@@ -190,9 +199,9 @@ static void geomean_needs_the_whole_set(void **state)
     add_set(1, "a", 100);
     files[1].count--;
     add_set(2, "a", 100);
-    strcpy(files[2].rows[3].check, "fail");
+    files[2].rows[3].check = CHECKED_FAIL;
     add_set(3, "a", 100);
-    files[3].rows[5].dist[0] = '\0'; /* another point, outside the set */
+    files[3].rows[5].key.dist = -1; /* another point, outside the set */
     make(4, 4);
     const struct report_geomeans *g = &report.summaries[0].geomeans;
     assert_int_equal(g->points, 16);
@@ -228,12 +237,12 @@ static void set_is_the_published_one(void **state)
     (void)state;
     struct record_row *row = add(0, "a", "bwd", 1, 128, 16384, 1);
     assert_int_equal(report_set_index(row), 15);
-    row->seed = 7;
+    row->key.seed = 7;
     assert_int_equal(report_set_index(row), 15);
 #define ALTERED(change)                                                                                                \
     do {                                                                                                               \
         struct record_row other = *row;                                                                                \
-        other.change;                                                                                                  \
+        other.key.change;                                                                                                  \
         assert_int_equal(report_set_index(&other), -1);                                                                \
     } while (0)
     ALTERED(batch = 2);
@@ -246,9 +255,9 @@ static void set_is_the_published_one(void **state)
     ALTERED(scale = NAN);
     ALTERED(window_left = 128);
     ALTERED(causal = INT64_MIN);
-    ALTERED(dtype[0] = 'f');
-    ALTERED(l2[0] = 'h');
-    ALTERED(layout[1] = 'h');
+    ALTERED(dtype = ATTN_FP16);
+    ALTERED(l2 = L2_HOT);
+    ALTERED(layout = ATTN_BHSD);
 #undef ALTERED
 }
 
@@ -258,7 +267,7 @@ static void files_of_a_label(void **state)
     add_set(0, "a", 100);
     add_set(1, "a", 104);
     add_set(1, "b", 300);
-    strcpy(files[1].rows[16].check, "fail"); /* b fails once here */
+    files[1].rows[16].check = CHECKED_FAIL; /* b fails once here */
     add_set(0, "b", 300);
     add_set(2, "a", 96);
     labels[0].file_count = 3;
@@ -293,9 +302,9 @@ static void what_shares_nothing_is_not_compared(void **state)
     char text[300];
     (void)state;
     add_fwd(0, "a", 100);
-    strcpy(add_fwd(1, "a", 100)->l2, "hot");
-    strcpy(add_fwd(2, "a", 100)->dtype, "fp32");
-    files[2].rows[0].batch = 1;
+    add_fwd(1, "a", 100)->key.l2 = L2_HOT;
+    add_fwd(2, "a", 100)->key.dtype = ATTN_FP32;
+    files[2].rows[0].key.batch = 1;
     add_fwd(2, "a", 90); /* shares this one with L0 */
     make(3, 3);
     assert_int_equal(report.group_count, 2);
@@ -307,7 +316,7 @@ static void what_shares_nothing_is_not_compared(void **state)
     report_difference(&report, 1, 2, text, sizeof text);
     assert_string_equal(text, "L2 hot against cold");
     files[1].rows[0].time_ms = 0; /* what does not count shares nothing either */
-    strcpy(files[1].rows[0].l2, "cold");
+    files[1].rows[0].key.l2 = L2_COLD;
     make(3, 3);
     assert_int_equal(report.group_count, 2);
     report_difference(&report, 0, 2, text, sizeof text);
@@ -320,7 +329,7 @@ static void remarks(void **state)
     (void)state;
     add_fwd(0, "fused_sm80", 100);
     add_fwd(0, "cudnn", 200);
-    strcpy(add_fwd(0, "naive", 20)->check, "fail");
+    add_fwd(0, "naive", 20)->check = CHECKED_FAIL;
     add_fwd(1, "fused_sm90", 100);
     add_fwd(1, "fused_sm80", 90);
     files[1].rows[0].throttled_pct = 12;
@@ -356,7 +365,7 @@ static void where_naive_ends(void **state)
     assert_string_equal(text, "");
     add_fwd(0, "naive", 50)->workspace_mb = 4096;
     struct record_row *row = add(0, "naive", "bwd", 0, 64, 16384, 50);
-    strcpy(row->status, "oom");
+    row->status = STATUS_OOM;
     strcpy(row->reason, "needs 34 GiB");
     add(0, "a", "bwd", 0, 64, 16384, 50);
     make(1, 1);
@@ -423,7 +432,7 @@ static void page_says_what_there_is(void **state)
     assert_in(text, "L0,A GPU,1,fwd,bf16,0,4,32,32,4096,4096,64,-1,-1,bshd,normal,cold,1,1,a,,100,99,101,1,,2,0,", true);
     assert_in(text, ",20000,EUR,0.005\n", true);
     free(text);
-    strcpy(files[1].rows[0].dtype, "fp16"); /* one row less in common */
+    files[1].rows[0].key.dtype = ATTN_FP16; /* one row less in common */
     files[1].count = 1;
     make(2, 2);
     text = page_of(false);

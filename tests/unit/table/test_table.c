@@ -14,6 +14,15 @@
 #include "cmd/table/table.h"
 #include "cmd/base/wrap.h"
 
+/* The index of a word among the names of an enum; -1 for "" and words that are none. */
+static int index_of(const char *const *names, const char *word)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    return -1;
+}
+
 #ifndef TEST_DATA_DIR
 #define TEST_DATA_DIR "tests/unit/data"
 #endif
@@ -45,24 +54,24 @@ static void a_row(struct record_row *row, const char *impl, int64_t n)
     memset(row, 0, sizeof *row);
     record_row_clear(row);
     FILL(row->impl, impl);
-    FILL(row->mode, "bwd");
-    FILL(row->dtype, "bf16");
+    row->key.mode = ATTN_BWD;
+    row->key.dtype = ATTN_BF16;
     FILL(row->arch, "sm_90");
-    FILL(row->layout, "bshd");
-    FILL(row->dist, "normal");
-    FILL(row->l2, "cold");
-    FILL(row->status, "ok");
-    FILL(row->check, "pass");
-    FILL(row->check_scope, "full");
+    row->key.layout = ATTN_BSHD;
+    row->key.dist = FILL_NORMAL;
+    row->key.l2 = L2_COLD;
+    row->status = STATUS_OK;
+    row->check = CHECKED_PASS;
+    row->check_scope = CHECK_FULL;
     FILL(row->err_tensor, "dk");
     FILL(row->worst, "dk[0,5,4095,77]");
-    FILL(row->repro, "fabench --impl mine --mode bwd --causal --d 128 --seqlen 16k --dtype bf16 --seed 1");
-    row->causal = 1;
-    row->batch = 16384 / n;
-    row->q_heads = row->kv_heads = 16;
-    row->q_len = row->kv_len = n;
-    row->head_dim = 128;
-    row->window_left = row->window_right = -1;
+    row->repro = strdup("fabench --impl mine --mode bwd --causal --d 128 --seqlen 16k --dtype bf16 --seed 1");
+    row->key.causal = 1;
+    row->key.batch = 16384 / n;
+    row->key.q_heads = row->key.kv_heads = 16;
+    row->key.q_len = row->key.kv_len = n;
+    row->key.head_dim = 128;
+    row->key.window_left = row->key.window_right = -1;
     row->time_ms = 4.197;
     row->time_ms_ci_lo = 4.18;
     row->time_ms_ci_hi = 4.21;
@@ -87,7 +96,7 @@ static void a_row(struct record_row *row, const char *impl, int64_t n)
 
 static void fail_row(struct record_row *row)
 {
-    FILL(row->check, "fail");
+    row->check = CHECKED_FAIL;
     row->tflops = row->pct_of_gemm = row->speedup_vs_naive = row->speedup_vs_peer = NAN;
     row->err_used = 999;
     row->tensor_count = 2;
@@ -273,8 +282,8 @@ static void status_stands_for_numbers(void **state)
     struct table *t = begin(&c, 99, false, "cudnn", false);
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         a_row(&row, "naive", 8192);
-        FILL(row.status, statuses[i]);
-        FILL(row.check, "off");
+        row.status = index_of(record_status_names, statuses[i]);
+        row.check = CHECKED_OFF;
         memset(row.reason, 'x', sizeof row.reason - 1); /* longer than any line */
         row.tflops = row.time_ms = NAN;
         table_row(t, &row);
@@ -340,19 +349,19 @@ static void headings_follow_the_problem(void **state)
     table_row(t, &row);
     a_row(&row, "naive", 2048);
     table_row(t, &row);
-    row.causal = 0;
+    row.key.causal = 0;
     table_row(t, &row);
-    FILL(row.mode, "fwd");
+    row.key.mode = ATTN_FWD;
     table_row(t, &row);
-    row.head_dim = 64;
-    row.q_heads = 32;
-    row.kv_heads = 4;
+    row.key.head_dim = 64;
+    row.key.q_heads = 32;
+    row.key.kv_heads = 4;
     table_row(t, &row);
-    FILL(row.dtype, "fp16");
-    row.window_left = 128;
-    FILL(row.layout, "bhsd");
-    FILL(row.dist, "uniform");
-    row.kv_len = 4096;
+    row.key.dtype = ATTN_FP16;
+    row.key.window_left = 128;
+    row.key.layout = ATTN_BHSD;
+    row.key.dist = FILL_UNIFORM;
+    row.key.kv_len = 4096;
     table_row(t, &row);
     table_close(t, NULL, 1, EXIT_OK);
     char *text = end(&c);
@@ -372,10 +381,10 @@ static void verify_shows_shapes(void **state)
     struct record_row row;
     struct table *t = begin(&c, 110, false, NULL, true);
     a_row(&row, "naive", 1024);
-    row.kv_heads = 4;
-    row.kv_len = 1031;
+    row.key.kv_heads = 4;
+    row.key.kv_len = 1031;
     row.time_ms = row.tflops = NAN;
-    FILL(row.dist, "huge");
+    row.key.dist = FILL_HUGE;
     table_row(t, &row);
     fail_row(&row);
     table_row(t, &row);
@@ -406,8 +415,8 @@ static void verdicts_are_told_apart(void **state)
         struct record_row row;
         struct table *t = begin(&c, 110, false, "cudnn", false);
         a_row(&row, "mine", 1024);
-        FILL(row.status, cases[i].status);
-        FILL(row.check, cases[i].check);
+        row.status = index_of(record_status_names, cases[i].status);
+        row.check = index_of(record_check_names, cases[i].check);
         table_row(t, &row);
         table_close(t, NULL, 1, cases[i].exit_code);
         char *text = end(&c), last[64];
@@ -426,7 +435,7 @@ static void unchecked_is_said(void **state)
     struct record_row row;
     struct table *t = begin(&c, 110, false, "cudnn", false);
     a_row(&row, "mine", 1024);
-    FILL(row.check, "off");
+    row.check = CHECKED_OFF;
     row.err_used = NAN;
     table_row(t, &row);
     table_close(t, NULL, 1, EXIT_OK);
@@ -438,7 +447,7 @@ static void unchecked_is_said(void **state)
     a_row(&row, "mine", 1024);
     table_row(t, &row);
     a_row(&row, "null", 1024);
-    FILL(row.check, "off");
+    row.check = CHECKED_OFF;
     row.tflops = row.err_used = NAN;
     table_row(t, &row);
     table_close(t, NULL, 1, EXIT_OK);
@@ -464,15 +473,15 @@ static void widest_values_fit(void **state)
             table_convention(t, "131072 tokens");
             for (int i = 0; i < 6; i++) {
                 a_row(&row, i % 2 ? "a_plugin_kernel_with_a_name_of_39_chars" : "fused_sm90", 1024);
-                row.batch = 131072;
-                row.q_heads = 128;
-                row.kv_heads = 16;
-                row.q_len = 131071;
-                row.kv_len = 131071 - i / 2;
-                row.head_dim = 256;
-                row.window_left = row.window_right = 65535;
-                FILL(row.dist, "constant");
-                FILL(row.layout, "bhsd");
+                row.key.batch = 131072;
+                row.key.q_heads = 128;
+                row.key.kv_heads = 16;
+                row.key.q_len = 131071;
+                row.key.kv_len = 131071 - i / 2;
+                row.key.head_dim = 256;
+                row.key.window_left = row.key.window_right = 65535;
+                row.key.dist = FILL_CONSTANT;
+                row.key.layout = ATTN_BHSD;
                 row.time_ms = 123456.7;
                 row.time_ms_ci_lo = 1;
                 row.time_ms_ci_hi = 2e9;
@@ -487,19 +496,20 @@ static void widest_values_fit(void **state)
                 if (i > 2)
                     fail_row(&row);
                 if (i == 5)
-                    FILL(row.status, "unsupported");
+                    row.status = STATUS_UNSUPPORTED;
                 memset(row.reason, 'r', sizeof row.reason - 1);
                 if (i == 3)
                     for (size_t k = 7; k < sizeof row.reason - 1; k += 8)
                         row.reason[k] = ' ';
                 if (i == 4)
                     row.reason[0] = '\0';
-                FILL(row.repro,
+                free(row.repro);
+                row.repro = strdup(
                      "fabench --impl a_plugin_kernel_with_a_name_of_39_chars --impl-lib './my kernels/lib.so' "
                      "--mode bwd --causal --d 256 --seqlen 131071 --kv-len 131069 --dtype bf16 --seed 1 "
                      "--batch 131072 --heads 128 --kv-heads 16 --layout bhsd");
                 if (i == 5)
-                    FILL(row.check, "off");
+                    row.check = CHECKED_OFF;
                 table_row(t, &row);
             }
             table_close(t, NULL, 12345.6, EXIT_CHECK_FAILED);

@@ -1,0 +1,180 @@
+/* The table of a problem's fields, and what is made from it. */
+#include "cmd/problem/problem_key.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
+
+static bool has_equal_heads(const struct problem_key *k) { return k->kv_heads == k->q_heads; }
+static bool has_equal_lengths(const struct problem_key *k) { return k->kv_len == k->q_len; }
+static bool is_normal(const struct problem_key *k) { return k->dist == FILL_NORMAL; }
+static bool is_cold(const struct problem_key *k) { return k->l2 == L2_COLD; }
+
+static bool has_default_scale(const struct problem_key *k)
+{
+    return (float)k->scale == (float)(1.0 / sqrt((double)k->head_dim));
+}
+
+#define FIELD(field, type) .name = #field, .kind = type, .offset = offsetof(struct problem_key, field)
+#define NAMED(field) FIELD(field, PROBLEM_NAME), .names = problem_##field##_names
+
+/* In the order of the CSV's columns, which is part of the contract: new rows go to the end. */
+const struct problem_field problem_fields[] = {
+    {NAMED(mode), .option = "--mode", .is_compared = true},
+    {NAMED(dtype), .option = "--dtype", .is_compared = true},
+    {FIELD(causal, PROBLEM_COUNT), .option = "--causal", .is_compared = true},
+    {FIELD(batch, PROBLEM_COUNT), .option = "--batch", .is_compared = true},
+    {FIELD(q_heads, PROBLEM_COUNT), .option = "--heads", .is_compared = true},
+    {FIELD(kv_heads, PROBLEM_COUNT), .option = "--kv-heads", .is_default = has_equal_heads, .is_compared = true},
+    {FIELD(q_len, PROBLEM_COUNT), .option = "--seqlen", .is_compared = true},
+    {FIELD(kv_len, PROBLEM_COUNT), .option = "--kv-len", .is_default = has_equal_lengths, .is_compared = true},
+    {FIELD(head_dim, PROBLEM_COUNT), .option = "--d", .is_compared = true},
+    {NAMED(layout), .option = "--layout", .is_compared = true},
+    {FIELD(window_left, PROBLEM_COUNT), .is_compared = true},
+    {FIELD(window_right, PROBLEM_COUNT), .is_compared = true},
+    {FIELD(dropout, PROBLEM_REAL), .is_compared = true},
+    {FIELD(scale, PROBLEM_REAL), .option = "--scale", .is_default = has_default_scale, .is_compared = true},
+    {NAMED(dist), .option = "--dist", .is_default = is_normal, .is_compared = true},
+    {FIELD(seed, PROBLEM_COUNT), .option = "--seed"},
+    {NAMED(l2), .option = "--l2", .is_default = is_cold, .is_compared = true},
+};
+const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
+
+static const void *field_of(const struct problem_field *field, const struct problem_key *key)
+{
+    return (const char *)key + field->offset;
+}
+
+void problem_key_clear(struct problem_key *key)
+{
+    for (int i = 0; i < problem_field_count; i++) {
+        void *field = (char *)key + problem_fields[i].offset;
+        switch (problem_fields[i].kind) {
+        case PROBLEM_NAME: *(int *)field = -1; break;
+        case PROBLEM_COUNT: *(int64_t *)field = INT64_MIN; break;
+        case PROBLEM_REAL: *(double *)field = NAN; break;
+        }
+    }
+}
+
+struct problem_key problem_key_of(const struct attn_problem *p, enum attn_mode mode, enum fill_dist dist, uint64_t seed,
+                                  enum l2_policy l2)
+{
+    return (struct problem_key){.mode = mode, .dtype = p->dtype, .causal = p->causal, .batch = p->batch,
+                                .q_heads = p->q_heads, .kv_heads = p->kv_heads, .q_len = p->q_len,
+                                .kv_len = p->kv_len, .head_dim = p->head_dim, .layout = p->layout,
+                                .window_left = p->window_left, .window_right = p->window_right,
+                                .dropout = (double)p->dropout, .scale = (double)p->scale, .dist = dist,
+                                .seed = (int64_t)seed, .l2 = l2};
+}
+
+const char *problem_field_text(const struct problem_field *field, const struct problem_key *key, char *buffer,
+                               size_t size)
+{
+    const void *value = field_of(field, key);
+    buffer[0] = '\0';
+    if (field->kind == PROBLEM_NAME && *(const int *)value >= 0)
+        snprintf(buffer, size, "%s", field->names[*(const int *)value]);
+    else if (field->kind == PROBLEM_COUNT && *(const int64_t *)value != INT64_MIN)
+        snprintf(buffer, size, "%" PRId64, *(const int64_t *)value);
+    else if (field->kind == PROBLEM_REAL && !isnan(*(const double *)value))
+        snprintf(buffer, size, "%.9g", *(const double *)value);
+    return buffer;
+}
+
+bool problem_field_parse(const struct problem_field *field, const char *text, struct problem_key *key)
+{
+    void *value = (char *)key + field->offset;
+    if (field->kind == PROBLEM_COUNT)
+        return number_parse_count(text, value);
+    if (field->kind == PROBLEM_REAL)
+        return number_parse_real(text, value);
+    for (int i = 0; field->names[i]; i++)
+        if (strcmp(field->names[i], text) == 0) {
+            *(int *)value = i;
+            return true;
+        }
+    return false;
+}
+
+/* Reals agree where 6 digits do: one run writes a float, another the double that it was made from. */
+static int compare_reals(double a, double b)
+{
+    if (isnan(a) || isnan(b))
+        return isnan(a) - isnan(b);
+    return fabs(a - b) <= 1e-6 * fmax(fabs(a), fabs(b)) ? 0 : a > b ? 1 : -1;
+}
+
+static int compare_field(const struct problem_field *field, const struct problem_key *a, const struct problem_key *b)
+{
+    const void *x = field_of(field, a), *y = field_of(field, b);
+    if (field->kind == PROBLEM_REAL)
+        return compare_reals(*(const double *)x, *(const double *)y);
+    if (field->kind == PROBLEM_NAME)
+        return (*(const int *)x > *(const int *)y) - (*(const int *)x < *(const int *)y);
+    return (*(const int64_t *)x > *(const int64_t *)y) - (*(const int64_t *)x < *(const int64_t *)y);
+}
+
+int problem_key_compare(const struct problem_key *a, const struct problem_key *b, bool only_compared)
+{
+    for (int i = 0; i < problem_field_count; i++) {
+        const int order = only_compared && !problem_fields[i].is_compared ? 0 : compare_field(&problem_fields[i], a, b);
+        if (order)
+            return order;
+    }
+    return 0;
+}
+
+static bool is_absent(const struct problem_field *field, const struct problem_key *key)
+{
+    const void *value = field_of(field, key);
+    return field->kind == PROBLEM_NAME    ? *(const int *)value < 0
+           : field->kind == PROBLEM_COUNT ? *(const int64_t *)value == INT64_MIN
+                                          : isnan(*(const double *)value);
+}
+
+bool problem_key_agrees(const struct problem_key *a, const struct problem_key *b)
+{
+    for (int i = 0; i < problem_field_count; i++) {
+        const struct problem_field *field = &problem_fields[i];
+        if (!is_absent(field, a) && !is_absent(field, b) && compare_field(field, a, b) != 0)
+            return false;
+    }
+    return true;
+}
+
+char *problem_key_label(const struct problem_key *key, char *buffer, size_t size)
+{
+    char q[24], kv[24], lengths[56], dim[24];
+    number_print_count(key->q_len, q, sizeof q);
+    number_print_count(key->kv_len, kv, sizeof kv);
+    snprintf(lengths, sizeof lengths, key->q_len == key->kv_len ? "%s" : "%sx%s", q, kv);
+    snprintf(dim, sizeof dim, "d%" PRId64, key->head_dim);
+    snprintf(buffer, size, "%s %-6s %-4s %-3s %s", problem_mode_name(key->mode),
+             key->causal == 1 ? "causal" : "full", dim, lengths, problem_dtype_name(key->dtype));
+    return buffer;
+}
+
+char *problem_key_options(const struct problem_key *key)
+{
+    char *options = xstrdup("");
+    for (int i = 0; i < problem_field_count; i++) {
+        const struct problem_field *field = &problem_fields[i];
+        char value[40];
+        if (!field->option || (field->is_default && field->is_default(key)) ||
+            !*problem_field_text(field, key, value, sizeof value))
+            continue;
+        /* The mask is the one option whose values are words where the column has numbers. */
+        const bool is_mask = field->offset == offsetof(struct problem_key, causal);
+        char *longer = xasprintf("%s %s%s%s", options, field->option, is_mask ? "=" : " ",
+                                 is_mask ? key->causal == 1 ? "yes" : "no" : value);
+        free(options);
+        options = longer;
+    }
+    return options;
+}
