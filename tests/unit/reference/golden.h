@@ -1,11 +1,6 @@
 /* The golden vectors for tests that run from the root of the repository: tests/golden/<case>/case.json and one .npy per
  * tensor, made in float64 by PyTorch and stored as float32. The reader knows just what those files are: version 1.0,
- * '<f4', C order. Every deviation fails the test.
- *
- * One defect of the files is corrected here and not in them, so that they stay what their maker stored: with one batch
- * and one head, dk.npy holds the transpose of dK, [head_dim][kv_len], although its header says C order and [1, 1,
- * kv_len, head_dim]. Computing dK from q, k, v, do by the definition, apart from any code here, agrees with the
- * transpose to 1e-7 and not with the file as declared; every other tensor agrees as declared. */
+ * '<f4', C order. Every deviation fails the test. */
 #ifndef FABENCH_TEST_GOLDEN_H
 #define FABENCH_TEST_GOLDEN_H
 
@@ -91,17 +86,6 @@ static inline double golden_number(const char *json, const char *key)
     return value;
 }
 
-static inline void golden_transpose_dk(struct golden *g)
-{
-    const int64_t n = g->problem.kv_len, d = g->problem.head_dim;
-    float *dk = malloc((size_t)(n * d) * sizeof *dk);
-    assert_non_null(dk);
-    for (int64_t i = 0; i < n * d; i++)
-        dk[i] = g->dk[i % d * n + i / d];
-    free(g->dk);
-    g->dk = dk;
-}
-
 static inline struct golden golden_load(const char *name)
 {
     size_t bytes;
@@ -133,8 +117,6 @@ static inline struct golden golden_load(const char *name)
     g.dq = golden_npy(name, "dq.npy", q);
     g.dk = golden_npy(name, "dk.npy", k);
     g.dv = golden_npy(name, "dv.npy", k);
-    if (p->batch * p->kv_heads == 1)
-        golden_transpose_dk(&g);
     return g;
 }
 
