@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# Puts the records of finished runs under results/, draws their charts and renews the README's table:
+# Puts the records of finished runs under results/, draws their charts and renews the table in README.md:
 #
 #   scripts/publish.sh [--what NAME] DIR...
 #
-# DIR is what a run wrote (run.jsonl, run.csv). The record becomes results/<device>/<utcdate>-<commit>-<what>.jsonl, its
-# table .csv beside it, its charts in the folder of the same name; <what> is the preset unless --what says otherwise.
-# Refused: a record that is synthetic, cut, without a commit, or with a row that failed, was not checked, or ended in an
-# error or a timeout. Nothing is published unless everything is fit. FABENCH names the program (build/release/fabench),
-# FABENCH_RESULTS the folder (results).
+# DIR is what a run wrote (run.jsonl). The record becomes results/<device>/<utcdate>-<commit>-<what>.jsonl; its charts of
+# speed (tflops-<dtype>.svg, sustained-<dtype>.svg) go to the folder of the same name. <what> is the preset unless --what says otherwise.
+# An older record of the same device and kind is removed: git history keeps it. Single samples (samples_ms) are left out of
+# the published record; their number, median, interval, minimum and noise stay. `fabench plot RECORD` draws every chart.
+#
+# Refused: a record that is synthetic, cut, without a commit, older than the published one, or with a row that failed, was
+# not checked, or ended in an error or a timeout. Nothing is published unless every record passes. FABENCH names the program
+# (build/release/fabench), FABENCH_RESULTS the folder (results).
 set -euo pipefail
 started_in=$PWD
 cd "$(dirname "$0")/.."
+. scripts/charts.bash
 fabench=${FABENCH:-build/release/fabench}
 results=${FABENCH_RESULTS:-results}
 what=
@@ -64,43 +68,57 @@ name_of() {
     echo "$device/$date-${commit:0:10}-${what:-$(text preset <<<"$header")}"
 }
 
-# without_machine RECORD: the record, its header without what names one machine and no measurement depends on: the folders
-# of the command line, the suffix of the kernel's version, the board's UUID. Rows stay as they are.
-without_machine() {
+# published RECORD: the record as it is published. Its header is without what names one machine and no measurement depends
+# on: the folders of the command line, the suffix of the kernel's version, the board's UUID. Its rows are without samples_ms.
+published() {
     sed -E '1{
         s#("command_line": *")([^ "]*/)?#\1#
         s#(--(out|csv|jsonl|impl-lib|input|dump)[ =])/[^ "]*/#\1#g
         s#("kernel": *"[0-9.]*)[^"]*"#\1"#
         s#"uuid": *"[^"]*", *##
-    }' "$1"
+    }
+    s#, *"samples_ms": *\[[^]]*\]##' "$1"
 }
 
-# Everything is looked at before anything is written.
-records=() names=()
+# same_kind TARGET: the records of the same device and kind in results/, by path without .jsonl.
+same_kind() {
+    local folder=${1%/*} what=${1##*/}
+    what=${what#*-*-}
+    [ ! -d "$folder" ] || find "$folder" -maxdepth 1 -name "[0-9]*-*-$what.jsonl" |
+        grep -E "/[0-9]{8}-[0-9a-f]+-$what\.jsonl$" | sed 's/\.jsonl$//' || true
+}
+
+# Every record is examined before anything is written.
+records=() targets=()
 for argument in "$@"; do
     [[ $argument == /* ]] || argument=$started_in/$argument
     [ ! -d "$argument" ] || argument=$argument/run.jsonl
     name=$(name_of "$argument")
-    for other in "${names[@]}"; do
-        [ "$other" != "$name" ] || refuse "$argument: two records would be $name; publish them apart with --what"
+    target=$results/$name
+    for other in "${targets[@]}"; do
+        [ "${other%/*}/${other##*/*-*-}" != "${target%/*}/${target##*/*-*-}" ] ||
+            refuse "$argument: two records of one device and kind ($name); name one of them with --what"
     done
-    if [ -e "$results/$name.jsonl" ] && ! cmp -s <(without_machine "$argument") "$results/$name.jsonl"; then
-        refuse "$argument: $results/$name.jsonl is there already and differs; give it a name with --what"
+    if [ -e "$target.jsonl" ] && ! cmp -s <(published "$argument") "$target.jsonl"; then
+        refuse "$argument: $target.jsonl is there already and differs; remove it, or choose another name with --what"
     fi
+    for old in $(same_kind "$target"); do
+        [[ $(basename "$old" | cut -c1-8) -le $(basename "$target" | cut -c1-8) ]] ||
+            refuse "$argument: $old.jsonl is newer"
+    done
     records+=("$argument")
-    names+=("$name")
+    targets+=("$target")
 done
 
 for i in "${!records[@]}"; do
-    target=$results/${names[i]}
-    mkdir -p "$(dirname "$target")"
-    without_machine "${records[i]}" >"$target.jsonl"
-    if [ -e "${records[i]%.jsonl}.csv" ]; then
-        cp "${records[i]%.jsonl}.csv" "$target.csv"
-    fi
-    rm -rf "$target"
+    target=${targets[i]}
+    for old in $(same_kind "$target"); do
+        rm -rf "$old" "$old.jsonl"
+    done
     mkdir -p "$target"
+    published "${records[i]}" >"$target.jsonl"
     "$fabench" plot "$target.jsonl" --out "$target" --quiet
+    keep_charts "$target" 'tflops-????.svg' 'sustained-????.svg'
     echo "$target.jsonl: $(grep -cE '"type": *"row"' "$target.jsonl") rows, charts in $target/"
 done
 if [ "$results" = results ] && compgen -G 'results/h200/*.jsonl' >/dev/null; then # the README's table is the H200's

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Renews results/report/ from the published records: of each device and kind (results/<device>/<date>-<commit>-<what>.jsonl)
-# the newest one, side by side, with the published figures of others in the charts.
+# the newest one, side by side, with the published figures of others in the charts. What is kept is the page in Markdown, its
+# charts as SVG and its table as CSV.
 #
 #   scripts/report.sh
 #
@@ -8,6 +9,7 @@
 # compared (exit 5 of fabench) is a page that says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/charts.bash
 fabench=${FABENCH:-build/release/fabench}
 results=${FABENCH_RESULTS:-results}
 [ -x "$fabench" ] || { echo "report: no program at $fabench; build it first" >&2; exit 1; }
@@ -26,7 +28,7 @@ newest() {
 for folder in "$results"/*/; do
     [ "$folder" = "$results/cpu/" ] || newest "$folder"
 done
-# A CPU's only where they are alone: with a GPU's they share no problem, and the page would begin with that.
+# A CPU's record only where there is no other: it shares no problem with a GPU's.
 [ ${#arguments[@]} -gt 0 ] || [ ! -d "$results/cpu" ] || newest "$results/cpu/"
 [ ${#arguments[@]} -gt 0 ] || { echo "report: no published record under $results" >&2; exit 1; }
 if [ -e "$results/published/h200_peers.csv" ]; then
@@ -40,7 +42,9 @@ if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then
     rm -rf "$results/report.new"
     exit "$code"
 fi
-[ -s "$results/report.new/report.html" ] || { rm -rf "$results/report.new"; exit 5; }
+[ -s "$results/report.new/report.md" ] || { rm -rf "$results/report.new"; exit 5; }
+rm -f "$results/report.new/report.html"
+keep_charts "$results/report.new" '*.svg'
 rm -rf "$results/report"
 mv "$results/report.new" "$results/report"
-echo "$results/report/report.html"
+echo "$results/report/report.md"

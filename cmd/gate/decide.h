@@ -13,7 +13,7 @@
  * of the median times.
  *
  * Ratios, because under a power cap the clock moves single samples by up to 20 % about once a second, for all members of a
- * round alike. A peer rather than the GEMM, because the GEMM moves on its own: in results/h200/ab the standard deviation
+ * round alike. A peer rather than the GEMM, because the GEMM moves on its own (docs/gates.md): the standard deviation
  * between 24 processes, of 12 configurations, is 0.3 to 1.1 % as a median time, 0.10 to 0.76 % over the GEMM and 0.04 to
  * 0.12 % over cuDNN; in one process of 50 the GEMM was 2.5 % slower beside everything else. ABBA, because what still
  * drifts from process to process cancels in the mean of an even number of pairs and is divided by their number in an odd

@@ -11,8 +11,7 @@
  *
  * A member's figure is the median of its samples; the ratio of two members is stats_paired_ratio over the rounds (since
  * version 2; the median of the ratios before). Up to version 2 the order was rotated only, so that a member always followed
- * the same other: the same kernel named twice differed by 1.3 % where a launch takes 20 us, by 0.4 % at 100 us
- * (results/h200/races, race 21). */
+ * the same other: the same kernel named twice differed by 1.3 % where a launch takes 20 us, by 0.4 % at 100 us. */
 #ifndef FABENCH_ROUNDS_H
 #define FABENCH_ROUNDS_H
 

@@ -18,15 +18,46 @@ run_publish run_dir
 expect_code 0
 record=$(find results -name '*.jsonl')
 expect "results/cpu/<date>-<commit>-<what>.jsonl, not $record" grep -qE '^results/cpu/20[0-9]{6}-0123456789-[a-z0-9]+\.jsonl$' <<<"$record"
-expect_file "${record%.jsonl}.csv"
-expect "charts" test -n "$(find "${record%.jsonl}" -name '*.gp')"
+expect "nothing but the charts of speed" test -z "$(find "${record%.jsonl}" -type f ! -name 'tflops-fp32.svg')"
+if command -v gnuplot >/dev/null; then
+    expect_file "${record%.jsonl}/tflops-fp32.svg"
+    expect "a whole chart" grep -q '</svg>' "${record%.jsonl}/tflops-fp32.svg"
+fi
 run_publish run_dir # again: the same record is no conflict
 expect_code 0
 run_publish --what other run_dir
 expect_code 0
 expect_file "$(echo results/cpu/*-other.jsonl)"
-expect "the rows as they were" cmp -s <(tail -n +2 run_dir/run.jsonl) <(tail -n +2 "$record")
+expect_file "$record" # another kind: it stays
+without_samples() { sed -E 's/, *"samples_ms": *\[[^]]*\]//' "$1" | tail -n +2; }
+expect "samples in the run's record" grep -q samples_ms run_dir/run.jsonl
+expect "the rows as they were, without samples" cmp -s <(without_samples run_dir/run.jsonl) <(tail -n +2 "$record")
+expect "no samples" sh -c "! grep -q samples_ms '$record'"
+run plot "$record" --out again # it is still a record
+expect_code 0
 expect "no folder of this machine in the header" sh -c "! head -n 1 '$record' | grep -qF '$tmp'"
+
+# An older record of the same device and kind is replaced, with its charts; a newer one is not; nor one of the same name.
+kind=${record##*-}
+old=results/cpu/20200101-abcdef0123-$kind new=results/cpu/20990101-abcdef0123-$kind
+cp "$record" "$old"
+mkdir "${old%.jsonl}"
+run_publish run_dir
+expect_code 0
+expect_file "$record"
+expect "the older one gone" test ! -e "$old" -a ! -e "${old%.jsonl}"
+cp "$record" "$new"
+run_publish run_dir
+expect_code 1
+expect_stderr '^publish: .* is newer'
+rm "$new"
+run_publish run_dir run_dir
+expect_code 1
+expect_stderr '^publish: .*two records of one device and kind'
+echo '{"type":"row","impl":"added"}' >>"$record"
+run_publish run_dir
+expect_code 1
+expect_stderr '^publish: .* is there already and differs'
 
 refused() { # refused REGEX: bad/run.jsonl is not published
     rm -rf results

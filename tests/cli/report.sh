@@ -207,5 +207,7 @@ renew
 expect "the other device's" test "$label" = "SOME-GPU paper"
 expect "without the CPU's" sh -c "! grep -q CPU published/report/report.csv"
 expect "the newest of the two" grep -q '^| records.*20260102-0123456789-paper.jsonl' published/report/report.md
+expect "nothing but page, table and charts" test -z "$(find published/report -type f ! -name 'report.*' ! -name '*.svg')"
+expect "the page in Markdown alone" test ! -e published/report/report.html
 
 finish
