@@ -3,12 +3,10 @@
 # CPU: this build against itself, and libraries. Nothing here depends on how fast this machine is.
 . "$(dirname "$0")/lib.sh"
 
-fake=$root/tests/cli/fake_fabench.sh
 paced=$(find "$(dirname "$fabench")" -name libpaced_0.so -printf '%h\n' | head -1)
 export FABENCH_LOCK_DIR=$tmp
 unset GITHUB_ACTIONS
-cp "$fake" old
-cp "$fake" new
+copy_fake old new
 
 # fakes OLD-SETTINGS NEW-SETTINGS ARGUMENT...: ab of the two stand-ins.
 fakes() {
@@ -51,11 +49,9 @@ expect_stdout '^IMPROVE +fwd full +d64 +128 '
 fakes '' 'clock=1.04'
 expect_code 0
 
-# Beside the control as fast as ever, while the GEMM has its moods; slower beside it.
-moody='overs=(2.5 2.0 1.5); f=$(awk -v c="$(wc -l <"$self.log" 2>/dev/null || echo 0)" "BEGIN { print 1 + 0.05 * (c % 3 - 1) }")
-    for i in 0 1 2; do shares[i]=$(awk -v s="${shares[i]}" -v f="$f" "BEGIN { print s * f }"); done
-    control_share=$(awk -v s="$control_share" -v f="$f" "BEGIN { print s * f }")'
-fakes "$moody" "$moody"
+# As fast as before beside the control, while the GEMM's time changes from process to process; then slower beside it.
+shifting='overs=(2.5 2.0 1.5) gemm_shift=0.05'
+fakes "$shifting" "$shifting"
 expect_code 0
 expect "no more pairs for it" test "$(wc -l <old.log)" -eq 6
 fakes 'overs=(2.5 2.0 1.5)' 'overs=(2.5 1.94 1.5) shares=(50 38.83 30)'
@@ -83,7 +79,7 @@ expect_stdout '^control .*MOVED'
 expect "no regression" test "$(verdict 256)" = INCONCLUSIVE
 
 # Noise: up to twelve pairs, of the open ones only.
-noisy='shares=(); times[1]=$(awk -v c="$(wc -l <"$self.log" 2>/dev/null || echo 0)" "BEGIN { print 2.1 + 0.6 * (c % 3 - 1) }")'
+noisy='shares=() times=(1.0 2.1 3.0) shifts=(0 0.6 0)'
 fakes 'shares=()' "$noisy"
 expect_code 4
 expect_stdout '^INCONCLUSIVE +fwd full +d64 +256 .* 12 *$'
@@ -144,20 +140,20 @@ expect_stderr 'Another GPU'
 fakes '' 'method=2' --soft 5
 expect_code 0
 expect_stdout 'took the place of 5'
-fakes '' '[ "$1" = --version ] || exec echo "no record"'
+fakes '' 'always_instead="echo no record"'
 expect_code 5
-fakes '' 'run="echo \"fabench: the device has vanished\" >&2; exit 6"'
+fakes '' 'run="echo fabench: the device has vanished >&2; exit 6"'
 expect_code 6
 expect_stderr 'NEW .*process 4 ended with code 6: the device has vanished'
-fakes '' 'run="kill -SEGV \$\$"'
+fakes '' 'run="kill -SEGV $$"'
 expect_code 6
 expect_stderr 'signal 11'
-fakes '' 'run="exec head -c 300 runs/01-OLD-check.jsonl"'
+fakes '' 'run_instead="head -c 300 runs/01-OLD-check.jsonl"'
 expect_code 5
-fakes '[ "$1" = --version ] || { echo "fabench: --points: no such option" >&2; exit 2; }' ''
+fakes 'always_instead="echo fabench: --points: no such option >&2; exit 2"' ''
 expect_code 5
 expect_stderr 'OLD .*refuses these options: --points'
-fakes '[ "$1" = --version ] || exit 2' '[ "$1" = --version ] || exit 2'
+fakes 'always_instead="exit 2"' 'always_instead="exit 2"'
 expect_code 2
 echo 'echo something else' >other
 chmod +x other
@@ -178,7 +174,7 @@ expect_code 2
 expect_sentence 'one kind'
 run ab "$plugins/libbad_empty.so" "$plugins/libwrong_cpu.so" --device cpu
 expect_code 2
-echo 'version=; sleep 60' >new.conf
+echo 'sleep_s=60' >new.conf
 limit_s=40 run ab ./old ./new --device cpu
 expect_code 6
 expect_sentence 'does not answer to --version'
@@ -226,7 +222,7 @@ expect "the first to end well" test $? -eq 0
 
 # Ctrl-C: nobody stays behind.
 rm -f started
-echo 'run="touch started; sleep 61"' >old.conf
+echo 'run="echo $$ >child; touch started; exec sleep 61"' >old.conf
 "$fabench" ab ./old ./new --device cpu >interrupted.out 2>interrupted.err &
 first=$!
 for _ in $(seq 200); do [ ! -e started ] || break; sleep 0.05; done
@@ -235,7 +231,8 @@ code=0
 wait "$first" || code=$?
 what="ab, interrupted"
 expect_code 130
-expect "its process gone" test -z "$(pgrep -f "sleep 61" -P "$first" || true)"
+for _ in $(seq 200); do ! is_running "$(cat child)" || sleep 0.05; done
+expect "its process gone" is_gone "$(cat child)"
 
 # ---- real ones ----
 rm -f old.conf

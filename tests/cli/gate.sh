@@ -4,7 +4,7 @@
 
 export FABENCH_LOCK_DIR=$tmp
 unset GITHUB_ACTIONS
-cp "$root/tests/cli/fake_fabench.sh" fake
+copy_fake fake
 
 # record FILE SETTINGS [IMPL]: what the stand-in writes when it is asked for IMPL (fused), checked in full.
 record() {

@@ -3,6 +3,7 @@
 #
 #   FABENCH             the program; default build/release/fabench
 #   FABENCH_PLUGINS     the folder with libwrong_cpu.so and libbad_*.so; default beside the program
+#   FABENCH_FAKE        the stand-in for the program (tests/fake/fake_fabench.c); default beside the program
 #   FABENCH_TEST_QUICK  set: long cases are left out (sanitizer builds)
 #
 # A test ends with `finish`: exit 0, 1 when anything was not as expected, 77 when it was skipped.
@@ -25,6 +26,14 @@ export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
 failures=0 checks=0
 what=
+
+# copy_fake NAME...: copies of the stand-in for the program; NAME.conf sets what each answers.
+copy_fake() {
+    local fake=${FABENCH_FAKE:-$(dirname "$fabench")/tests/fake/fake_fabench} name
+    for name in "$@"; do
+        cp "$fake" "$name" || { echo "no stand-in at $fake"; exit 1; }
+    done
+}
 
 # small ARGUMENT...: fills the array `small` with one small problem on the CPU, timed briefly, nothing written, where the
 # arguments do not say otherwise (the program takes an option once), then the arguments.
