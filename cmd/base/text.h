@@ -1,8 +1,43 @@
-/* Text: cleaned of what a terminal or a file must not see. */
+/* Text: strings that grow, words as a shell reads them, and text cleaned of what a terminal or a file must not see. */
 #ifndef FABENCH_BASE_TEXT_H
 #define FABENCH_BASE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+#include "cmd/base/name_list.h"
+
+/* A string that grows. All zero ({0}) is an empty one. Every function that adds ends the program (exit 7) when memory is
+ * gone, as xmalloc does. What is added must not point into the text itself: it may move. */
+struct text {
+    char *bytes;         /* `length` bytes and a NUL; NULL while nothing was added: read it with text_string */
+    size_t length, size; /* size: allocated bytes, the NUL included */
+};
+
+__attribute__((format(printf, 2, 3))) void text_add(struct text *, const char *format, ...);
+void text_add_bytes(struct text *, const char *bytes, size_t count);
+void text_add_char(struct text *, char);
+/* Adds `separator` unless the text is empty. */
+void text_separate(struct text *, const char *separator);
+
+/* One word as a POSIX shell reads it back: as it is when it is not empty and has only letters, digits and _@%+=:,./- in it,
+ * else in single quotes, with '\'' for a quote inside. */
+void text_add_quoted(struct text *, const char *word);
+/* The same after one space, which is left out at the begin of the text. */
+void text_add_shell_word(struct text *, const char *word);
+
+/* The string so far, never NULL. It is the text's and lasts until the next change. */
+const char *text_string(const struct text *);
+/* The string, which the caller frees; the text is empty afterwards. */
+char *text_take(struct text *);
+/* Empties the text; clear keeps the memory for the next string, free gives it back. */
+void text_clear(struct text *);
+void text_free(struct text *);
+
+/* The words of a line that text_add_shell_word wrote are added to `words`. Spaces outside quotes divide words; single quotes
+ * and, outside of them, a backslash before any character are understood. False, with `words` as it was, when a quote is
+ * not closed. */
+bool text_split_shell(const char *line, struct name_list *words);
 
 /* One line of valid UTF-8 from any bytes: control characters become spaces, stray bytes '?'. Cut to `size` at the border of
  * a character. Records, tables and charts are written so. */
