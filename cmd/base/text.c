@@ -152,22 +152,61 @@ static size_t utf8_length(const unsigned char *text)
     return 0;
 }
 
+/* The first character of `from`, cleaned, to `to` (no NUL). Returns its length in bytes, the same on both sides. */
+static size_t clean_character(const char *from, char *to)
+{
+    const size_t length = utf8_length((const unsigned char *)from);
+    if (length == 0)
+        *to = '?';
+    else if ((unsigned char)*from < 0x20 || *from == 0x7F)
+        *to = ' ';
+    else
+        memcpy(to, from, length);
+    return length ? length : 1;
+}
+
 void text_clean(const char *from, char *to, size_t size)
 {
     size_t used = 0;
     while (*from) {
-        const size_t length = utf8_length((const unsigned char *)from);
-        const size_t step = length ? length : 1;
-        if (used + step >= size)
+        char character[4];
+        const size_t length = clean_character(from, character);
+        if (used + length >= size)
             break;
-        if (length == 0)
-            to[used] = '?';
-        else if ((unsigned char)*from < 0x20 || *from == 0x7F)
-            to[used] = ' ';
-        else
-            memcpy(to + used, from, step);
-        used += step;
-        from += step;
+        memcpy(to + used, character, length);
+        used += length;
+        from += length;
     }
     to[used] = '\0';
+}
+
+void text_add_clean(struct text *text, const char *from)
+{
+    while (*from) {
+        char character[4];
+        const size_t length = clean_character(from, character);
+        text_add_bytes(text, character, length);
+        from += length;
+    }
+}
+
+static bool is_inside_character(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
+
+char *text_cut_middle(const char *from, char *to, size_t size)
+{
+    static const char dots[] = "...";
+    const size_t length = strlen(from), kept = size - sizeof dots;
+    if (length < size) {
+        memcpy(to, from, length + 1);
+        return to;
+    }
+    size_t head = kept / 3, tail = length - (kept - kept / 3);
+    while (head > 0 && is_inside_character(from[head]))
+        head--;
+    while (is_inside_character(from[tail]))
+        tail++;
+    memcpy(to, from, head);
+    memcpy(to + head, dots, sizeof dots - 1);
+    memcpy(to + head + sizeof dots - 1, from + tail, length - tail + 1);
+    return to;
 }

@@ -42,5 +42,12 @@ bool text_split_shell(const char *line, struct name_list *words);
 /* One line of valid UTF-8 from any bytes: control characters become spaces, stray bytes '?'. Cut to `size` at the border of
  * a character. Records, tables and charts are written so. */
 void text_clean(const char *from, char *to, size_t size);
+/* The same, whole, at the end of a text. */
+void text_add_clean(struct text *, const char *from);
+
+/* The string whole where it fits into `size` bytes (at least 8); else its begin and its end with "..." between them, no UTF-8
+ * character cut apart. A path that is cut so is not the name of another file, and its last part can still be read.
+ * Returns `to`. */
+char *text_cut_middle(const char *from, char *to, size_t size);
 
 #endif

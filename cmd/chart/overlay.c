@@ -1,18 +1,17 @@
 /* Reading published points. */
 #include "cmd/chart/overlay.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/base/csv.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
 
-enum { CELLS_MAX = 64, POINTS_MAX = 100000 };
+enum { POINTS_MAX = 100000 };
 enum kind { KIND_TEXT, KIND_COUNT, KIND_REAL };
 
 #define FIELD(kind, field, is_required)                                                                                \
@@ -33,64 +32,28 @@ static const struct field {
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
 struct reader {
-    const char *path;
-    int line;
+    struct csv_reader csv;
     int column_of[FIELD_COUNT]; /* -1 = the file has none */
     int columns;                /* of the line of names; 0 = not seen yet */
-    struct attn_message *why;
+    struct reason *why;
 };
 
-__attribute__((format(printf, 2, 3))) static bool refuse(const struct reader *r, const char *format, ...)
-{
-    char text[300];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    snprintf(r->why->text, sizeof r->why->text, "%.120s: line %d: %s", r->path, r->line, text);
-    return false;
-}
+#define REFUSE(r, ...) csv_refuse(&(r)->csv, (r)->why, __VA_ARGS__)
 
-/* Splits a CSV line in place, RFC 4180's quotes included; -1 when there are too many cells or a quote stays open. */
-static int split(char *line, char **cells)
+static bool take_names(struct reader *r)
 {
-    int count = 0;
-    for (char *from = line;; from++) {
-        char *to = from;
-        if (count == CELLS_MAX)
-            return -1;
-        cells[count++] = to;
-        if (*from == '"') {
-            for (from++; *from && (*from != '"' || from[1] == '"'); from++) {
-                from += *from == '"';
-                *to++ = *from;
-            }
-            if (*from++ != '"')
-                return -1;
-        }
-        while (*from && *from != ',')
-            *to++ = *from++;
-        const bool is_last = *from == '\0';
-        *to = '\0';
-        if (is_last)
-            return count;
-    }
-}
-
-static bool take_names(struct reader *r, char **cells, int count)
-{
-    r->columns = count;
+    r->columns = r->csv.count;
     for (int f = 0; f < FIELD_COUNT; f++) {
         r->column_of[f] = -1;
-        for (int i = 0; i < count; i++) {
-            if (strcmp(cells[i], fields[f].name) != 0)
+        for (int i = 0; i < r->csv.count; i++) {
+            if (strcmp(r->csv.cells[i], fields[f].name) != 0)
                 continue;
             if (r->column_of[f] >= 0)
-                return refuse(r, "the column %s is there twice", fields[f].name);
+                return REFUSE(r, "the column %s is there twice", fields[f].name);
             r->column_of[f] = i;
         }
         if (fields[f].is_required && r->column_of[f] < 0)
-            return refuse(r, "no file of published points: its line of names has no column %s", fields[f].name);
+            return REFUSE(r, "no file of published points: its line of names has no column %s", fields[f].name);
     }
     return true;
 }
@@ -102,38 +65,38 @@ static bool take_cell(const struct reader *r, const struct field *field, const c
     switch (field->kind) {
     case KIND_TEXT:
         if (strlen(cell) >= field->size || strspn(cell, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(cell))
-            return refuse(r, "%s \"%.40s\": must be a short name of a-z, 0-9 and _", field->name, cell);
+            return REFUSE(r, "%s \"%.40s\": must be a short name of a-z, 0-9 and _", field->name, cell);
         memcpy(to, cell, strlen(cell) + 1);
         return true;
     case KIND_COUNT:
-        return number_parse_count(cell, to) || refuse(r, "%s \"%.40s\": must be a whole number", field->name, cell);
+        return number_parse_count(cell, to) || REFUSE(r, "%s \"%.40s\": must be a whole number", field->name, cell);
     case KIND_REAL:
         if (!number_parse_real(cell, &real) || real <= 0)
-            return refuse(r, "%s \"%.40s\": must be a number above 0", field->name, cell);
+            return REFUSE(r, "%s \"%.40s\": must be a number above 0", field->name, cell);
         *(double *)to = real;
         return true;
     }
     return false;
 }
 
-static bool take_point(const struct reader *r, char **cells, int count, struct overlay_point *point)
+static bool take_point(const struct reader *r, struct overlay_point *point)
 {
     memset(point, 0, sizeof *point);
-    if (count != r->columns)
-        return refuse(r, "has %d cells, the line of names has %d", count, r->columns);
+    if (r->csv.count != r->columns)
+        return REFUSE(r, "has %d cells, the line of names has %d", r->csv.count, r->columns);
     for (int f = 0; f < FIELD_COUNT; f++) {
-        const char *cell = r->column_of[f] < 0 ? "" : cells[r->column_of[f]];
+        const char *cell = r->column_of[f] < 0 ? "" : r->csv.cells[r->column_of[f]];
         if (!*cell && fields[f].is_required)
-            return refuse(r, "its %s is empty", fields[f].name);
+            return REFUSE(r, "its %s is empty", fields[f].name);
         if (*cell && !take_cell(r, &fields[f], cell, point))
             return false;
     }
     if (strcmp(point->mode, "fwd") != 0 && strcmp(point->mode, "bwd") != 0)
-        return refuse(r, "mode \"%s\": must be fwd or bwd", point->mode);
+        return REFUSE(r, "mode \"%s\": must be fwd or bwd", point->mode);
     if (point->causal > 1)
-        return refuse(r, "causal %lld: must be 0 or 1", (long long)point->causal);
+        return REFUSE(r, "causal %lld: must be 0 or 1", (long long)point->causal);
     if (point->q_len < 1 || point->head_dim < 1)
-        return refuse(r, "q_len and head_dim must be above 0");
+        return REFUSE(r, "q_len and head_dim must be above 0");
     return true;
 }
 
@@ -144,64 +107,62 @@ static bool is_same_point(const struct overlay_point *a, const struct overlay_po
     return memcmp(a, &c, sizeof c) == 0;
 }
 
-static bool take_line(struct reader *r, char *line, struct overlay *overlay)
+static bool take_row(struct reader *r, struct overlay *overlay)
 {
-    char *cells[CELLS_MAX];
-    line[strcspn(line, "\r\n")] = '\0';
-    if (line[0] == '#') {
-        if (!overlay->source[0])
-            text_clean(line + 1 + strspn(line + 1, " \t"), overlay->source, sizeof overlay->source);
-        return true;
-    }
-    if (line[strspn(line, " \t")] == '\0')
-        return true;
-    const int count = split(line, cells);
-    if (count < 0)
-        return refuse(r, "no line of CSV: a quote stays open, or there are more than %d cells", CELLS_MAX);
     if (!r->columns)
-        return take_names(r, cells, count);
+        return take_names(r);
     if (overlay->count == POINTS_MAX)
-        return refuse(r, "more than %d points", POINTS_MAX);
+        return REFUSE(r, "more than %d points", POINTS_MAX);
     overlay->points = xrealloc(overlay->points, (unsigned long)(overlay->count + 1) * sizeof *overlay->points);
     struct overlay_point *point = &overlay->points[overlay->count];
-    if (!take_point(r, cells, count, point))
+    if (!take_point(r, point))
         return false;
     for (int i = 0; i < overlay->count; i++)
         if (is_same_point(&overlay->points[i], point))
-            return refuse(r, "this point is there already");
+            return REFUSE(r, "this point is there already");
     overlay->count++;
     return true;
 }
 
+static void take_comment(const struct reader *r, struct overlay *overlay)
+{
+    const char *text = r->csv.cells[0];
+    if (!overlay->source[0])
+        text_clean(text + strspn(text, " \t"), overlay->source, sizeof overlay->source);
+}
+
+static bool read_points(struct reader *r, struct overlay *overlay)
+{
+    for (;;)
+        switch (csv_next(&r->csv, r->why)) {
+        case CSV_COMMENT:
+            take_comment(r, overlay);
+            break;
+        case CSV_ROW:
+            if (!take_row(r, overlay))
+                return false;
+            break;
+        case CSV_ERROR:
+            return false;
+        case CSV_END:
+            return overlay->count > 0 || REFUSE(r, "no file of published points: it holds %s",
+                                                r->columns ? "names and no point" : "no line of names");
+        }
+}
+
 bool overlay_read(const char *path, struct overlay *overlay, struct attn_message *why)
 {
-    struct reader reader = {.path = path, .why = why};
-    char line[4096];
-    bool good = true;
+    static const struct csv_format format = {.comment = '#', .bytes_max = 4096};
+    struct reason reason = {""};
+    struct reader reader = {.why = &reason};
     memset(overlay, 0, sizeof *overlay);
-    FILE *in = fopen(path, "re");
-    if (!in) {
-        snprintf(why->text, sizeof why->text, "%.200s: %s", path, strerror(errno));
-        return false;
-    }
-    while (good && fgets(line, sizeof line, in)) {
-        reader.line++;
-        if (strlen(line) + 1 == sizeof line)
-            good = refuse(&reader, "no file of published points: a line is longer than %zu bytes", sizeof line - 2);
-        else
-            good = take_line(&reader, line, overlay);
-    }
-    if (good && ferror(in)) {
-        snprintf(why->text, sizeof why->text, "%.200s: %s", path, strerror(errno));
-        good = false;
-    }
-    fclose(in);
-    if (good && overlay->count == 0)
-        good = refuse(&reader, "no file of published points: it holds %s",
-                      reader.columns ? "names and no point" : "no line of names");
-    if (!good)
+    const bool is_good = csv_open(&reader.csv, path, format, &reason) && read_points(&reader, overlay);
+    csv_close(&reader.csv);
+    if (!is_good) {
         overlay_free(overlay);
-    return good;
+        snprintf(why->text, sizeof why->text, "%s", reason.text);
+    }
+    return is_good;
 }
 
 void overlay_free(struct overlay *overlay)

@@ -1,145 +1,111 @@
-/* A small CSV whose cells are plain: no quotes. */
+/* Reading the file of minima, and holding rows against it. */
 #include "cmd/gate/floors.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/base/csv.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/record/record_column.h"
 
-enum { CELLS_MAX = 32, LINE_MAX_BYTES = 2048 };
+struct floor_column {
+    const struct column *column; /* of the records */
+    bool is_minimum;             /* its cells are least values; else they choose rows */
+};
 
 struct floor_line {
-    int number;              /* in the file, from 1 */
+    int number; /* in the file, from 1 */
     bool is_answered;
-    char *cells[CELLS_MAX];  /* "" = any */
-    char *text;              /* what the cells point into; owned */
+    struct name_list cells; /* one for each column; "" = any */
 };
 
 struct floors {
     char *path;
-    char *head;              /* what the names point into */
-    int count;
-    const struct column *columns[CELLS_MAX];
-    bool is_minimum[CELLS_MAX];
+    struct floor_column *columns;
+    int count; /* of columns; 0 = the line of names was not read yet */
     struct floor_line *lines;
     int line_count;
 };
 
-static char *trim(char *text)
+static bool read_names(struct floors *f, const struct csv_reader *r, struct reason *why)
 {
-    text += strspn(text, " \t");
-    for (size_t n = strlen(text); n && strchr(" \t\r\n", text[n - 1]); n--)
-        text[n - 1] = 0;
-    return text;
-}
-
-/* -1 when there are too many. */
-static int split(char *line, char **cells)
-{
-    int count = 0;
-    for (char *cell; (cell = strsep(&line, ",")) != NULL;) {
-        if (count == CELLS_MAX)
-            return -1;
-        cells[count++] = trim(cell);
-    }
-    return count;
-}
-
-static bool read_head(struct floors *f, char *line, int number, struct attn_message *why)
-{
-    char *names[CELLS_MAX];
     bool has_minimum = false;
-    f->head = xstrdup(line);
-    f->count = split(f->head, names);
-    for (int i = 0; i < f->count; i++) {
-        const bool is_minimum = strncmp(names[i], "min_", 4) == 0 && !record_column_find(names[i], strlen(names[i]));
-        const char *name = is_minimum ? names[i] + 4 : names[i];
-        f->is_minimum[i] = is_minimum;
-        f->columns[i] = record_column_find(name, strlen(name));
-        has_minimum |= is_minimum;
-        if (!f->columns[i] || (is_minimum && f->columns[i]->kind != FIELD_REAL)) {
-            snprintf(why->text, sizeof why->text, "%.200s, line %d: '%.60s' is no %s of the records", f->path, number,
-                     names[i], is_minimum ? "min_ and a measured column" : "column");
-            return false;
-        }
+    f->count = r->count;
+    f->columns = xcalloc((unsigned long)r->count, sizeof *f->columns);
+    for (int i = 0; i < r->count; i++) {
+        struct floor_column *c = &f->columns[i];
+        const char *name = r->cells[i];
+        c->is_minimum = strncmp(name, "min_", 4) == 0 && !record_column_find(name, strlen(name));
+        if (c->is_minimum)
+            name += 4;
+        c->column = record_column_find(name, strlen(name));
+        has_minimum |= c->is_minimum;
+        if (!c->column || (c->is_minimum && c->column->kind != FIELD_REAL))
+            return csv_refuse(r, why, "'%.60s' is no %s of the records", r->cells[i],
+                              c->is_minimum ? "min_ and a measured column" : "column");
     }
-    if (f->count < 0 || !has_minimum) {
-        snprintf(why->text, sizeof why->text,
-                 "%.200s, line %d: must name columns, one of them a minimum as min_tflops", f->path, number);
-        return false;
-    }
-    return true;
+    return has_minimum || csv_refuse(r, why, "must name columns, one of them a minimum as min_tflops");
 }
 
-static bool column_is_text(const struct column *column)
+static bool is_legal(const struct column *column, const char *cell)
 {
-    return column->kind == FIELD_TEXT || column->kind == FIELD_STRING || column->kind == FIELD_NAME;
+    double real;
+    int64_t whole;
+    switch (column->kind) {
+    case FIELD_TEXT:
+    case FIELD_STRING:
+    case FIELD_NAME: return true;
+    case FIELD_COUNT: return !*cell || number_parse_count(cell, &whole);
+    case FIELD_REAL: return !*cell || number_parse_real(cell, &real);
+    }
+    return false;
 }
 
-static bool read_floor(struct floors *f, const char *line, int number, struct attn_message *why)
+static bool read_floor(struct floors *f, const struct csv_reader *r, struct reason *why)
 {
+    bool has_minimum = false;
+    if (r->count != f->count)
+        return csv_refuse(r, why, "has %d cells, its first line %d", r->count, f->count);
     f->lines = xrealloc(f->lines, (unsigned long)(f->line_count + 1) * sizeof *f->lines);
-    struct floor_line *floor = &f->lines[f->line_count++];
-    *floor = (struct floor_line){.number = number, .text = xstrdup(line)};
-    const int count = split(floor->text, floor->cells);
-    if (count != f->count) {
-        snprintf(why->text, sizeof why->text, "%.200s, line %d: has %d cells, its first line %d", f->path, number, count,
-                 f->count);
-        return false;
+    struct floor_line *line = &f->lines[f->line_count++];
+    *line = (struct floor_line){.number = r->line};
+    for (int i = 0; i < r->count; i++) {
+        name_list_add(&line->cells, r->cells[i]);
+        has_minimum |= f->columns[i].is_minimum && *r->cells[i];
+        if (!is_legal(f->columns[i].column, r->cells[i]))
+            return csv_refuse(r, why, "'%.60s' is no number", r->cells[i]);
     }
-    bool asks = false;
-    for (int i = 0; i < count; i++) {
-        double value;
-        int64_t whole;
-        const bool is_empty = !*floor->cells[i];
-        asks |= f->is_minimum[i] && !is_empty;
-        const bool is_legal = is_empty || column_is_text(f->columns[i]) ||
-                              (f->columns[i]->kind == FIELD_COUNT && number_parse_count(floor->cells[i], &whole)) ||
-                              (f->columns[i]->kind == FIELD_REAL && number_parse_real(floor->cells[i], &value));
-        if (!is_legal) {
-            snprintf(why->text, sizeof why->text, "%.200s, line %d: '%.60s' is no number", f->path, number,
-                     floor->cells[i]);
+    return has_minimum || csv_refuse(r, why, "has no minimum");
+}
+
+static bool read_lines(struct floors *f, struct csv_reader *r, struct reason *why)
+{
+    enum csv_result result;
+    while ((result = csv_next(r, why)) == CSV_ROW || result == CSV_COMMENT)
+        if (result == CSV_ROW && !(f->count ? read_floor(f, r, why) : read_names(f, r, why)))
             return false;
-        }
-    }
-    if (!asks)
-        snprintf(why->text, sizeof why->text, "%.200s, line %d: has no minimum", f->path, number);
-    return asks;
+    if (result == CSV_ERROR || f->line_count > 0)
+        return result == CSV_END;
+    char shown[300];
+    snprintf(why->text, sizeof why->text, "%s: has no floors", text_cut_middle(f->path, shown, sizeof shown));
+    return false;
 }
 
 struct floors *floors_read(const char *path, struct attn_message *why)
 {
-    char line[LINE_MAX_BYTES];
+    static const struct csv_format format = {.comment = '#', .trims = true, .bytes_max = 4096};
+    struct csv_reader reader;
+    struct reason reason = {""};
     struct floors *f = xcalloc(1, sizeof *f);
     f->path = xstrdup(path);
-    FILE *in = fopen(path, "re");
-    bool good = in != NULL;
-    if (!in)
-        snprintf(why->text, sizeof why->text, "%.200s: %s", path, strerror(errno));
-    for (int number = 1; good && fgets(line, sizeof line, in); number++) {
-        const char *at = trim(line);
-        if (!*at || *at == '#')
-            continue;
-        if (strchr(at, '"')) {
-            snprintf(why->text, sizeof why->text, "%.200s, line %d: quotes are not taken", path, number);
-            good = false;
-        } else {
-            good = f->head ? read_floor(f, at, number, why) : read_head(f, line, number, why);
-        }
-    }
-    if (good && !f->line_count) {
-        snprintf(why->text, sizeof why->text, "%.200s: has no floors", path);
-        good = false;
-    }
-    if (in)
-        fclose(in);
-    if (good)
+    const bool is_good = csv_open(&reader, path, format, &reason) && read_lines(f, &reader, &reason);
+    csv_close(&reader);
+    if (is_good)
         return f;
+    snprintf(why->text, sizeof why->text, "%s", reason.text);
     floors_free(f);
     return NULL;
 }
@@ -147,9 +113,9 @@ struct floors *floors_read(const char *path, struct attn_message *why)
 void floors_free(struct floors *f)
 {
     for (int i = 0; i < f->line_count; i++)
-        free(f->lines[i].text);
+        name_list_free(&f->lines[i].cells);
     free(f->lines);
-    free(f->head);
+    free(f->columns);
     free(f->path);
     free(f);
 }
@@ -184,22 +150,21 @@ enum floors_answer floors_ask(struct floors *f, const struct record_row *row, ch
         struct floor_line *line = &f->lines[l];
         bool is_chosen = true;
         for (int i = 0; i < f->count && is_chosen; i++)
-            is_chosen = f->is_minimum[i] || chooses(f->columns[i], line->cells[i], row);
+            is_chosen = f->columns[i].is_minimum || chooses(f->columns[i].column, line->cells.names[i], row);
         if (!is_chosen)
             continue;
         line->is_answered = is_asked = true;
         for (int i = 0; i < f->count && holds; i++) {
+            const struct column *column = f->columns[i].column;
             double least;
-            if (!f->is_minimum[i] || !*line->cells[i] || !number_parse_real(line->cells[i], &least))
+            if (!f->columns[i].is_minimum || !number_parse_real(line->cells.names[i], &least))
                 continue;
-            const double value = *(const double *)record_field(f->columns[i], row);
-            holds = value >= least; /* what was not measured holds nothing */
+            const double value = *(const double *)record_field(column, row);
+            holds = value >= least; /* false for NaN: a value that was not measured does not keep a minimum */
             if (!holds && isnan(value))
-                snprintf(missed, size, "%s was not measured, least %.6g (line %d)", f->columns[i]->name, least,
-                         line->number);
+                snprintf(missed, size, "%s was not measured, least %.6g (line %d)", column->name, least, line->number);
             else if (!holds)
-                snprintf(missed, size, "%s %.6g is below %.6g (line %d)", f->columns[i]->name, value, least,
-                         line->number);
+                snprintf(missed, size, "%s %.6g is below %.6g (line %d)", column->name, value, least, line->number);
         }
     }
     return !is_asked ? FLOORS_NOT_ASKED : holds ? FLOORS_HELD : FLOORS_MISSED;
@@ -209,8 +174,9 @@ bool floors_are_answered(const struct floors *f, struct attn_message *why)
 {
     for (int i = 0; i < f->line_count; i++)
         if (!f->lines[i].is_answered) {
-            snprintf(why->text, sizeof why->text, "%.200s, line %d: no row of the current record answers to it", f->path,
-                     f->lines[i].number);
+            char shown[200];
+            snprintf(why->text, sizeof why->text, "%s, line %d: no row of the current record answers to it",
+                     text_cut_middle(f->path, shown, sizeof shown), f->lines[i].number);
             return false;
         }
     return true;

@@ -4,32 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/base/csv.h"
 #include "cmd/base/log.h"
 #include "cmd/base/terminal.h"
+#include "cmd/base/text.h"
 #include "cmd/gate/verdicts.h"
 #include "cmd/run/outputs.h"
 
-/* "+3.4 % (+2.6 .. +4.2), 4.197 -> 4.340 ms: why" */
-static void describe(const struct verdict_line *line, char *text, size_t size)
+/* "+3.4 % (+2.6 .. +4.2), 4.197 -> 4.340 ms: why". The caller frees it. */
+static char *describe(const struct verdict_line *line)
 {
-    size_t used = 0;
-    text[0] = 0;
-#define ADD(...)                                                                                                       \
-    do {                                                                                                               \
-        used += (size_t)snprintf(text + used, size - used, __VA_ARGS__);                                              \
-        used = used < size ? used : size - 1;                                                                          \
-    } while (0)
+    struct text text = {0};
     if (!isnan(line->change_pct))
-        ADD("%+.2f %%", line->change_pct);
+        text_add(&text, "%+.2f %%", line->change_pct);
     if (!isnan(line->low_pct))
-        ADD(" (%+.2f .. %+.2f)", line->low_pct, line->high_pct);
+        text_add(&text, " (%+.2f .. %+.2f)", line->low_pct, line->high_pct);
     if (!isnan(line->share_change_pct))
-        ADD(", against the GEMM %+.2f %%", line->share_change_pct);
+        text_add(&text, ", against the GEMM %+.2f %%", line->share_change_pct);
     if (!isnan(line->from_ms) && !isnan(line->to_ms))
-        ADD(", %.4g -> %.4g ms", line->from_ms, line->to_ms);
-    if (line->why[0])
-        ADD("%s%s", used ? ": " : "", line->why);
-#undef ADD
+        text_add(&text, ", %.4g -> %.4g ms", line->from_ms, line->to_ms);
+    if (line->why[0]) {
+        text_separate(&text, ": ");
+        text_add(&text, "%s", line->why);
+    }
+    return text_take(&text);
 }
 
 /* The label's columns closed up: "bwd causal d128 16k bf16". */
@@ -63,7 +61,7 @@ void verdicts_annotate(const struct verdict_report *r, FILE *out)
         return;
     for (int i = 0; i < r->count; i++) {
         const struct verdict_line *line = &r->lines[i];
-        char text[640], label[PROBLEM_LABEL_SIZE], title[160];
+        char label[PROBLEM_LABEL_SIZE], title[160];
         const int code = verdict_exit(line->verdict);
         if (code == EXIT_OK)
             continue;
@@ -72,7 +70,7 @@ void verdicts_annotate(const struct verdict_report *r, FILE *out)
         close_up(line->configuration, label, sizeof label);
         snprintf(title, sizeof title, "fabench %s: %s %s", r->view == VERDICTS_AB ? "ab" : "gate",
                  verdict_name(line->verdict), label);
-        describe(line, text, sizeof text);
+        char *text = describe(line);
         fprintf(out, "::%s title=", is_soft || code == EXIT_INCONCLUSIVE ? "warning" : "error");
         put_escaped(out, title, true);
         fputs("::", out);
@@ -80,6 +78,7 @@ void verdicts_annotate(const struct verdict_report *r, FILE *out)
         fputs(" ", out);
         put_escaped(out, text, false);
         fputc('\n', out);
+        free(text);
     }
     fprintf(out, "::%s title=fabench %s::", r->exit_code ? "error" : r->soft_code ? "warning" : "notice",
             r->view == VERDICTS_AB ? "ab" : "gate");
@@ -113,13 +112,13 @@ static void put_xml(FILE *out, const char *text)
 
 static void put_test(FILE *out, const struct verdict_report *r, const struct verdict_line *line)
 {
-    char text[640], label[PROBLEM_LABEL_SIZE];
+    char label[PROBLEM_LABEL_SIZE];
     const int code = verdict_exit(line->verdict);
     const bool is_soft = r->exit_code == EXIT_OK;
     const char *element = code == EXIT_OK ? "system-out" : is_soft ? "skipped" : code == EXIT_DEVICE ? "error"
                                                                                                      : "failure";
     close_up(line->configuration, label, sizeof label);
-    describe(line, text, sizeof text);
+    char *text = describe(line);
     fputs("    <testcase classname=\"fabench.", out);
     put_xml(out, line->impl);
     fputs("\" name=\"", out);
@@ -135,6 +134,7 @@ static void put_test(FILE *out, const struct verdict_report *r, const struct ver
         fprintf(out, "</%s>", element);
     }
     fputs("</testcase>\n", out);
+    free(text);
 }
 
 bool verdicts_junit(const struct verdict_report *r, const char *path)
@@ -168,38 +168,37 @@ bool verdicts_junit(const struct verdict_report *r, const char *path)
     return finish(out, path);
 }
 
-static void put_number(FILE *out, double value)
+static void add_verdict(struct csv_row *row, const struct verdict_line *line)
 {
-    fputc(',', out);
-    if (!isnan(value))
-        fprintf(out, "%.6g", value);
+    const double numbers[] = {line->from_ms,  line->to_ms,  line->change_pct,
+                              line->low_pct,  line->high_pct, line->share_change_pct};
+    char label[PROBLEM_LABEL_SIZE];
+    close_up(line->configuration, label, sizeof label);
+    csv_add(row, verdict_name(line->verdict));
+    csv_add(row, label);
+    csv_add(row, line->impl);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        csv_add_real(row, numbers[i], 6);
+    csv_add_count(row, line->pairs ? line->pairs : INT64_MIN);
+    csv_add(row, line->why);
 }
 
 bool verdicts_csv(const struct verdict_report *r, const char *path)
 {
+    static const char *const names[] = {"verdict",    "configuration", "impl",     "from_ms",          "to_ms", "change_pct",
+                                        "low_pct",    "high_pct",      "against_gemm_pct", "pairs", "why"};
+    struct csv_row row = {0};
     FILE *out = fopen(path, "we");
     if (!out)
         return finish(NULL, path);
-    fputs("verdict,configuration,impl,from_ms,to_ms,change_pct,low_pct,high_pct,against_gemm_pct,pairs,why\n", out);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        csv_add(&row, names[i]);
+    csv_put(&row, out);
     for (int i = 0; i < r->count; i++) {
-        const struct verdict_line *line = &r->lines[i];
-        char label[PROBLEM_LABEL_SIZE];
-        close_up(line->configuration, label, sizeof label);
-        fprintf(out, "%s,%s,%s", verdict_name(line->verdict), label, line->impl);
-        put_number(out, line->from_ms);
-        put_number(out, line->to_ms);
-        put_number(out, line->change_pct);
-        put_number(out, line->low_pct);
-        put_number(out, line->high_pct);
-        put_number(out, line->share_change_pct);
-        if (line->pairs)
-            fprintf(out, ",%d,\"", line->pairs);
-        else
-            fputs(",,\"", out);
-        for (const char *at = line->why; *at; at++)
-            fprintf(out, *at == '"' ? "\"\"" : "%c", *at);
-        fputs("\"\n", out);
+        add_verdict(&row, &r->lines[i]);
+        csv_put(&row, out);
     }
+    csv_free(&row);
     return finish(out, path);
 }
 

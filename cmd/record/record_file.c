@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/base/csv.h"
 #include "cmd/base/log.h"
 #include "cmd/base/nearest.h"
 #include "cmd/base/text.h"
@@ -32,40 +33,44 @@ static const char *print_real(double value, char *buffer, size_t size)
     return buffer;
 }
 
-/* jansson prints doubles with a fixed number of digits; this prints the shortest that reads back the same. */
-static void print_json(FILE *out, const json_t *value)
+static int add_json_bytes(const char *bytes, size_t count, void *text)
 {
-    char text[40];
+    text_add_bytes(text, bytes, count);
+    return 0;
+}
+
+/* jansson prints doubles with a fixed number of digits; this prints the shortest that reads back the same. */
+static void add_json(struct text *line, const json_t *value)
+{
+    char number[40];
     const char *separator = "";
     if (json_is_object(value)) {
         const char *key;
         json_t *member;
-        fputc('{', out);
+        text_add_char(line, '{');
         json_object_foreach((json_t *)(uintptr_t)value, key, member) {
             json_t *name = record_must(json_string(key));
-            fputs(separator, out);
-            print_json(out, name);
+            text_add(line, "%s", separator);
+            add_json(line, name);
             json_decref(name);
-            fputc(':', out);
-            print_json(out, member);
+            text_add_char(line, ':');
+            add_json(line, member);
             separator = ",";
         }
-        fputc('}', out);
+        text_add_char(line, '}');
     } else if (json_is_array(value)) {
-        fputc('[', out);
+        text_add_char(line, '[');
         for (size_t i = 0; i < json_array_size(value); i++, separator = ",") {
-            fputs(separator, out);
-            print_json(out, json_array_get(value, i));
+            text_add(line, "%s", separator);
+            add_json(line, json_array_get(value, i));
         }
-        fputc(']', out);
+        text_add_char(line, ']');
     } else if (json_is_real(value)) {
-        print_real(json_real_value(value), text, sizeof text);
-        fprintf(out, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+        print_real(json_real_value(value), number, sizeof number);
+        text_add(line, "%s%s", number, strpbrk(number, ".e") ? "" : ".0");
     } else {
-        char *plain = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        FABENCH_ASSERT(plain, "JSON value of type %d", json_typeof(value));
-        fputs(plain, out);
-        free(plain);
+        const int error = json_dump_callback(value, add_json_bytes, line, JSON_ENCODE_ANY | JSON_COMPACT);
+        FABENCH_ASSERT(error == 0, "JSON value of type %d", json_typeof(value));
     }
 }
 
@@ -95,16 +100,23 @@ static int write_all(int fd, const char *bytes, size_t count)
     return 0;
 }
 
-static int write_line(struct record_writer *writer, const char *line, size_t bytes)
+static int write_line(struct record_writer *writer, const struct text *line)
 {
     if (writer->error)
         return writer->error;
-    writer->error = write_all(writer->fd, line, bytes);
+    writer->error = write_all(writer->fd, text_string(line), line->length);
     if (writer->error == 0)
-        writer->whole_bytes += (off_t)bytes;
+        writer->whole_bytes += (off_t)line->length;
     else if (writer->owns_fd && writer->is_regular && ftruncate(writer->fd, writer->whole_bytes) != 0)
         log_warn("a record file ends in a cut line: %s", strerror(errno));
     return writer->error;
+}
+
+/* "<path>: <sentence>"; a long path is cut in its middle, so that the sentence has room. */
+static void refuse_path(const char *path, const char *sentence, struct attn_message *why)
+{
+    char shown[200];
+    snprintf(why->text, sizeof why->text, "%s: %s", text_cut_middle(path, shown, sizeof shown), sentence);
 }
 
 /* flags: of open(2); "-" = stdout. A regular file is locked; where the file system has no locks, it is not. */
@@ -127,7 +139,7 @@ static struct record_writer *open_writer(const char *path, int flags, struct att
     }
     if (!problem)
         return writer;
-    snprintf(why->text, sizeof why->text, "%s: %s", writer->owns_fd ? path : "standard output", problem);
+    refuse_path(writer->owns_fd ? path : "standard output", problem, why);
     if (writer->owns_fd && writer->fd >= 0)
         close(writer->fd);
     free(writer);
@@ -139,7 +151,7 @@ static struct record_writer *open_new(const char *path, struct attn_message *why
 {
     struct record_writer *writer = open_writer(path, O_WRONLY | O_CREAT, why);
     if (writer && writer->owns_fd && writer->is_regular && ftruncate(writer->fd, 0) != 0) {
-        snprintf(why->text, sizeof why->text, "%s: %s", path, strerror(errno));
+        refuse_path(path, strerror(errno), why);
         record_close(writer);
         return NULL;
     }
@@ -147,42 +159,21 @@ static struct record_writer *open_new(const char *path, struct attn_message *why
 }
 
 /* The first line decides whether the place can be written at all. */
-static struct record_writer *write_first_line(struct record_writer *writer, const char *path, const char *line,
-                                              size_t bytes, struct attn_message *why)
+static struct record_writer *write_first_line(struct record_writer *writer, const char *path, const struct text *line,
+                                              struct attn_message *why)
 {
-    const int error = write_line(writer, line, bytes);
+    const int error = write_line(writer, line);
     if (error == 0)
         return writer;
-    snprintf(why->text, sizeof why->text, "%s: %s", writer->owns_fd ? path : "standard output", strerror(error));
+    refuse_path(writer->owns_fd ? path : "standard output", strerror(error), why);
     record_close(writer);
     return NULL;
 }
 
-static FILE *open_line(char **line, size_t *bytes)
+static void add_json_line(struct text *line, const json_t *object)
 {
-    FILE *out = open_memstream(line, bytes);
-    if (!out) {
-        log_error("out of host memory (a record)");
-        exit(EXIT_IO);
-    }
-    return out;
-}
-
-static void close_line(FILE *out)
-{
-    const bool is_whole = !ferror(out);
-    if (fclose(out) != 0 || !is_whole) {
-        log_error("out of host memory (a record)");
-        exit(EXIT_IO);
-    }
-}
-
-static void json_line(const json_t *object, char **line, size_t *bytes)
-{
-    FILE *out = open_line(line, bytes);
-    print_json(out, object);
-    fputc('\n', out);
-    close_line(out);
+    add_json(line, object);
+    text_add_char(line, '\n');
 }
 
 struct record_writer *record_open_jsonl(const char *path, const json_t *header, struct attn_message *why)
@@ -191,14 +182,13 @@ struct record_writer *record_open_jsonl(const char *path, const json_t *header, 
     if (!writer)
         return NULL;
     json_t *object = record_must(json_pack("{s:s, s:i}", "type", "header", "schema", (int)RECORD_SCHEMA));
-    char *line;
-    size_t bytes;
+    struct text line = {0};
     FABENCH_ASSERT(!header || json_object_update_missing(object, (json_t *)(uintptr_t)header) == 0, "header of %s",
                    path);
-    json_line(object, &line, &bytes);
+    add_json_line(&line, object);
     json_decref(object);
-    writer = write_first_line(writer, path, line, bytes, why);
-    free(line);
+    writer = write_first_line(writer, path, &line, why);
+    text_free(&line);
     return writer;
 }
 
@@ -208,7 +198,7 @@ struct record_writer *record_reopen_jsonl(const char *path, struct record_file *
     if (!writer)
         return NULL;
     if (!writer->is_regular)
-        snprintf(why->text, sizeof why->text, "%s: is no regular file", path);
+        refuse_path(path, "is no regular file", why);
     else if (record_read(path, file, why)) {
         writer->whole_bytes = file->whole_bytes;
         writer->lacks_newline = !file->is_ended;
@@ -220,18 +210,14 @@ struct record_writer *record_reopen_jsonl(const char *path, struct record_file *
 
 int record_continue(struct record_writer *writer, const json_t *note)
 {
-    char *line;
-    size_t bytes;
+    struct text line = {0};
     if (ftruncate(writer->fd, writer->whole_bytes) != 0 || lseek(writer->fd, writer->whole_bytes, SEEK_SET) < 0)
         return writer->error = errno;
-    FILE *out = open_line(&line, &bytes);
     if (writer->lacks_newline)
-        fputc('\n', out);
-    print_json(out, note);
-    fputc('\n', out);
-    close_line(out);
-    const int error = write_line(writer, line, bytes);
-    free(line);
+        text_add_char(&line, '\n');
+    add_json_line(&line, note);
+    const int error = write_line(writer, &line);
+    text_free(&line);
     return error;
 }
 
@@ -308,102 +294,70 @@ struct record_writer *record_open_csv(const char *path, const char *list, struct
     struct record_writer *writer = open_new(path, why);
     if (!writer)
         return NULL;
-    char *line;
-    size_t bytes;
-    FILE *out = open_line(&line, &bytes);
+    struct csv_row names = {0};
     writer->is_csv = true;
     writer->selected_count = count;
     for (int i = 0; i < count; i++) {
         writer->selected[i] = selected[i];
-        fprintf(out, "%s%s", i ? "," : "", selected[i]->name);
+        csv_add(&names, selected[i]->name);
     }
-    fputc('\n', out);
-    close_line(out);
-    writer = write_first_line(writer, path, line, bytes, why);
-    free(line);
+    csv_end(&names);
+    writer = write_first_line(writer, path, &names.text, why);
+    csv_free(&names);
     return writer;
 }
 
-static void csv_text(FILE *out, const char *text)
-{
-    if (!strpbrk(text, ",\"")) {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (const char *c = text; *c; c++)
-        fprintf(out, *c == '"' ? "\"\"" : "%c", *c);
-    fputc('"', out);
-}
-
-static void csv_clean_text(FILE *out, const char *from)
-{
-    const size_t size = strlen(from) + 1;
-    char *text = xmalloc(size);
-    text_clean(from, text, size);
-    csv_text(out, text);
-    free(text);
-}
-
-static void csv_cell(FILE *out, const struct column *column, const struct record_row *row)
+static void add_cell(struct csv_row *line, const struct column *column, const struct record_row *row)
 {
     const void *field = record_field(column, row);
     char number[40];
     switch (column->kind) {
     case FIELD_COUNT:
-        if (*(const int64_t *)field != INT64_MIN)
-            fprintf(out, "%lld", (long long)*(const int64_t *)field);
+        csv_add_count(line, *(const int64_t *)field);
         break;
     case FIELD_REAL:
-        if (isfinite(*(const double *)field))
-            fputs(print_real(*(const double *)field, number, sizeof number), out);
+        csv_add(line, isfinite(*(const double *)field) ? print_real(*(const double *)field, number, sizeof number) : "");
         break;
     case FIELD_NAME:
-        if (*(const int *)field >= 0)
-            fputs(column->names[*(const int *)field], out);
-        break;
-    case FIELD_TEXT:
-        csv_clean_text(out, field);
+        csv_add(line, *(const int *)field < 0 ? "" : column->names[*(const int *)field]);
         break;
     case FIELD_STRING:
-        if (*(char *const *)field)
-            csv_clean_text(out, *(char *const *)field);
+        csv_add(line, *(char *const *)field ? *(char *const *)field : "");
+        break;
+    case FIELD_TEXT:
+        csv_add(line, field);
         break;
     }
 }
 
+static int write_csv_row(struct record_writer *writer, const struct record_row *row)
+{
+    struct csv_row line = {0};
+    for (int i = 0; i < writer->selected_count; i++)
+        add_cell(&line, writer->selected[i], row);
+    csv_end(&line);
+    const int error = write_line(writer, &line.text);
+    csv_free(&line);
+    return error;
+}
+
 int record_write(struct record_writer *writer, const struct record_row *row)
 {
-    char *line;
-    size_t bytes;
-    if (writer->is_csv) {
-        FILE *out = open_line(&line, &bytes);
-        for (int i = 0; i < writer->selected_count; i++) {
-            if (i)
-                fputc(',', out);
-            csv_cell(out, writer->selected[i], row);
-        }
-        fputc('\n', out);
-        close_line(out);
-    } else {
-        json_t *object = record_row_json(row);
-        const int json_error = record_write_json(writer, object);
-        json_decref(object);
-        return json_error;
-    }
-    const int error = write_line(writer, line, bytes);
-    free(line);
+    if (writer->is_csv)
+        return write_csv_row(writer, row);
+    json_t *object = record_row_json(row);
+    const int error = record_write_json(writer, object);
+    json_decref(object);
     return error;
 }
 
 int record_write_json(struct record_writer *writer, const json_t *object)
 {
-    char *line;
-    size_t bytes;
+    struct text line = {0};
     FABENCH_ASSERT(!writer->is_csv, "%s", "an object for a CSV file");
-    json_line(object, &line, &bytes);
-    const int error = write_line(writer, line, bytes);
-    free(line);
+    add_json_line(&line, object);
+    const int error = write_line(writer, &line);
+    text_free(&line);
     return error;
 }
 
@@ -573,12 +527,12 @@ static bool read_lines(struct line_reader *reader, struct record_file *file, cha
 bool record_read(const char *path, struct record_file *file, struct attn_message *why)
 {
     struct line_reader reader = {0};
-    char reason[400];
+    char reason[300];
     memset(file, 0, sizeof *file);
     file->path = xstrdup(path);
     reader.in = fopen(path, "re");
     if (!reader.in) {
-        snprintf(why->text, sizeof why->text, "%s: %s", path, strerror(errno));
+        refuse_path(path, strerror(errno), why);
         record_file_free(file);
         return false;
     }
@@ -586,7 +540,7 @@ bool record_read(const char *path, struct record_file *file, struct attn_message
     fclose(reader.in);
     free(reader.text);
     if (!good) {
-        snprintf(why->text, sizeof why->text, "%.100s: %s", path, reason);
+        refuse_path(path, reason, why);
         record_file_free(file);
     }
     return good;

@@ -1,40 +1,11 @@
 /* The report's figures for programs. */
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
-#include "cmd/base/text.h"
+#include "cmd/base/csv.h"
 #include "cmd/report/report_page.h"
 
-static void put_text(FILE *out, const char *text)
-{
-    char clean[600];
-    text_clean(text, clean, sizeof clean);
-    if (!strpbrk(clean, ",\"")) {
-        fputs(clean, out);
-        return;
-    }
-    fputc('"', out);
-    for (const char *c = clean; *c; c++)
-        fprintf(out, *c == '"' ? "\"\"" : "%c", *c);
-    fputc('"', out);
-}
-
-static void put_real(FILE *out, double value)
-{
-    if (isfinite(value))
-        fprintf(out, ",%.10g", value);
-    else
-        fputc(',', out);
-}
-
-static void put_count(FILE *out, int64_t value)
-{
-    if (value == INT64_MIN)
-        fputc(',', out);
-    else
-        fprintf(out, ",%lld", (long long)value);
-}
+enum { DIGITS = 10 }; /* significant ones of a real number */
 
 /* Figures that go out as they are, by their columns' names. */
 #define REAL(field) {#field, offsetof(struct record_row, field)}
@@ -45,51 +16,81 @@ static const struct { const char *name; size_t offset; } reals[] = {
 };
 enum { REALS = sizeof reals / sizeof reals[0] };
 
-static void put_line(const struct report *r, int point, int label, FILE *out)
+static void add_texts(struct csv_row *line, const char *const *texts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        csv_add(line, texts[i]);
+}
+
+/* What was measured: the device, the problem, how it was timed. */
+static void add_conditions(struct csv_row *line, const struct report *r, int point, int label)
 {
     const struct report_figure *f = report_figure_at(r, point, label);
-    const struct report_label *l = &r->input->labels[label];
     const struct record_row *row = r->points[point].row;
     const int64_t counts[] = {row->key.causal,  row->key.batch,  row->key.q_heads,     row->key.kv_heads,    row->key.q_len,
                               row->key.kv_len,  row->key.head_dim, row->key.window_left, row->key.window_right};
-    put_text(out, l->name);
-    fputc(',', out);
-    put_text(out, f->best.device);
-    fprintf(out, ",%d,%s,%s", r->summaries[label].group + 1, problem_mode_name(row->key.mode),
-            problem_dtype_name(row->key.dtype));
+    csv_add(line, r->input->labels[label].name);
+    csv_add(line, f->best.device);
+    csv_add_count(line, r->summaries[label].group + 1);
+    csv_add(line, problem_mode_name(row->key.mode));
+    csv_add(line, problem_dtype_name(row->key.dtype));
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        put_count(out, counts[i]);
-    fprintf(out, ",%s,%s,%s,%s", problem_layout_name(row->key.layout), problem_dist_name(row->key.dist),
-            problem_l2_name(row->key.l2), row->method);
-    fprintf(out, ",%d,%s,", r->points[point].set_index >= 0, f->best.impl);
-    put_text(out, f->ties);
-    put_real(out, f->best.tflops);
-    put_real(out, f->lo);
-    put_real(out, f->hi);
-    fprintf(out, ",%d", f->file_count);
-    put_real(out, f->file_count > 1 ? 100 * (f->most - f->least) / f->best.tflops : NAN);
-    put_count(out, f->rank ? f->rank : INT64_MIN);
-    put_count(out, f->rank ? f->is_tied : INT64_MIN);
+        csv_add_count(line, counts[i]);
+    add_texts(line, (const char *const[]){problem_layout_name(row->key.layout), problem_dist_name(row->key.dist),
+                                          problem_l2_name(row->key.l2), row->method}, 4);
+    csv_add_count(line, r->points[point].set_index >= 0);
+}
+
+static void add_figures(struct csv_row *line, const struct report *r, int point, int label)
+{
+    const struct report_figure *f = report_figure_at(r, point, label);
+    const double price = r->input->labels[label].price;
+    csv_add(line, f->best.impl);
+    csv_add(line, f->ties);
+    csv_add_real(line, f->best.tflops, DIGITS);
+    csv_add_real(line, f->lo, DIGITS);
+    csv_add_real(line, f->hi, DIGITS);
+    csv_add_count(line, f->file_count);
+    csv_add_real(line, f->file_count > 1 ? 100 * (f->most - f->least) / f->best.tflops : NAN, DIGITS);
+    csv_add_count(line, f->rank ? f->rank : INT64_MIN);
+    csv_add_count(line, f->rank ? f->is_tied : INT64_MIN);
     for (int i = 0; i < REALS; i++)
-        put_real(out, *(const double *)((const char *)&f->best + reals[i].offset));
-    fprintf(out, ",%s", f->has_naive ? "ok" : f->naive_is_oom ? "oom" : "");
-    put_real(out, f->naive_workspace_mb);
-    put_real(out, l->price);
-    fprintf(out, ",%s", isfinite(l->price) ? r->input->currency : "");
-    put_real(out, f->best.tflops / l->price);
-    fputc('\n', out);
+        csv_add_real(line, *(const double *)((const char *)&f->best + reals[i].offset), DIGITS);
+    csv_add(line, f->has_naive ? "ok" : f->naive_is_oom ? "oom" : "");
+    csv_add_real(line, f->naive_workspace_mb, DIGITS);
+    csv_add_real(line, price, DIGITS);
+    csv_add(line, isfinite(price) ? r->input->currency : "");
+    csv_add_real(line, f->best.tflops / price, DIGITS);
+}
+
+static void add_names(struct csv_row *line)
+{
+    static const char *const conditions[] = {
+        "label",    "device",      "group",        "mode",   "dtype", "causal", "batch",  "q_heads",         "kv_heads", "q_len",
+        "kv_len",   "head_dim",    "window_left",  "window_right", "layout", "dist", "l2", "method", "in_published_set"};
+    static const char *const figures[] = {"impl",  "tied_impls",                "tflops", "tflops_ci_lo", "tflops_ci_hi",
+                                          "files", "spread_between_files_pct", "rank",   "is_tied"};
+    static const char *const more[] = {"naive_status", "naive_workspace_mb", "price", "currency",
+                                       "tflops_per_currency_unit"};
+    add_texts(line, conditions, sizeof conditions / sizeof conditions[0]);
+    add_texts(line, figures, sizeof figures / sizeof figures[0]);
+    for (int i = 0; i < REALS; i++)
+        csv_add(line, reals[i].name);
+    add_texts(line, more, sizeof more / sizeof more[0]);
 }
 
 void report_write_csv(const struct report *r, FILE *out)
 {
-    fputs("label,device,group,mode,dtype,causal,batch,q_heads,kv_heads,q_len,kv_len,head_dim,window_left,window_right,"
-          "layout,dist,l2,method,in_published_set,impl,tied_impls,tflops,tflops_ci_lo,tflops_ci_hi,files,"
-          "spread_between_files_pct,rank,is_tied", out);
-    for (int i = 0; i < REALS; i++)
-        fprintf(out, ",%s", reals[i].name);
-    fputs(",naive_status,naive_workspace_mb,price,currency,tflops_per_currency_unit\n", out);
+    struct csv_row line = {0};
+    add_names(&line);
+    csv_put(&line, out);
     for (int p = 0; p < r->point_count; p++)
-        for (int l = 0; l < r->input->label_count; l++)
-            if (report_figure_at(r, p, l)->is_there)
-                put_line(r, p, l, out);
+        for (int l = 0; l < r->input->label_count; l++) {
+            if (!report_figure_at(r, p, l)->is_there)
+                continue;
+            add_conditions(&line, r, p, l);
+            add_figures(&line, r, p, l);
+            csv_put(&line, out);
+        }
+    csv_free(&line);
 }

@@ -185,7 +185,7 @@ for command in "plot a.jsonl" "report a.jsonl" "--device cpu --seqlen 64"; do
     # shellcheck disable=SC2086 # words
     run $command --overlay bad.csv --out nowhere
     expect_code 5
-    expect_sentence '^fabench: --overlay bad.csv: line 2: q_len "x"'
+    expect_sentence '^fabench: --overlay bad.csv, line 2: q_len "x"'
     expect "nothing begun" test ! -e nowhere
 done
 

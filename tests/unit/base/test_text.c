@@ -226,6 +226,58 @@ static void an_open_quote_is_refused(void **state)
     }
 }
 
+static void cleaning(void **state)
+{
+    (void)state;
+    static const struct { const char *from, *clean; } cases[] = {
+        {"", ""},
+        {"plain", "plain"},
+        {"a\tb\nc\x7F", "a b c "},
+        {"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
+        {"\xFF\xC3x", "??x"},
+        {"\xC0\x80", "??"},         /* an overlong NUL */
+        {"\xED\xA0\x80", "???"},   /* a surrogate */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char clean[32];
+        struct text text = {0};
+        text_clean(cases[i].from, clean, sizeof clean);
+        assert_string_equal(clean, cases[i].clean);
+        text_add_clean(&text, cases[i].from);
+        assert_string_equal(text_string(&text), cases[i].clean);
+        text_free(&text);
+    }
+    char small[4];
+    text_clean("ab\xC3\xA9", small, sizeof small);
+    assert_string_equal(small, "ab"); /* the character of two bytes has not room */
+}
+
+static void cutting_keeps_both_ends(void **state)
+{
+    (void)state;
+    char cut[16];
+    assert_string_equal(text_cut_middle("123456789012345", cut, sizeof cut), "123456789012345");
+    assert_string_equal(text_cut_middle("1234567890123456", cut, sizeof cut), "1234...90123456");
+    assert_string_equal(text_cut_middle("/home/somebody/results/run.jsonl", cut, sizeof cut), "/hom...un.jsonl");
+    assert_string_equal(text_cut_middle("", cut, sizeof cut), "");
+    char smallest[8];
+    assert_string_equal(text_cut_middle("123456789", smallest, sizeof smallest), "1...789");
+    /* Two paths that differ at their ends only. */
+    char a[40], b[40];
+    text_cut_middle("/a/very/long/path/to/some/library/libone.so", a, sizeof a);
+    text_cut_middle("/a/very/long/path/to/some/library/libtwo.so", b, sizeof b);
+    assert_string_not_equal(a, b);
+    /* Characters of two bytes stay whole wherever the cut falls. */
+    const char *umlauts = "\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4\xC3\xB6\xC3\xBC";
+    for (size_t size = 8; size < 24; size++) {
+        char text[24], clean[24];
+        text_cut_middle(umlauts, text, size);
+        assert_true(strlen(text) < size);
+        text_clean(text, clean, sizeof clean);
+        assert_string_equal(text, clean);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +291,8 @@ int main(void)
         cmocka_unit_test(a_shell_reads_the_same_words),
         cmocka_unit_test(lines_by_hand),
         cmocka_unit_test(an_open_quote_is_refused),
+        cmocka_unit_test(cleaning),
+        cmocka_unit_test(cutting_keeps_both_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

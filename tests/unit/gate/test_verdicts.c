@@ -168,7 +168,7 @@ static void files(void **state)
     text = file_text(path);
     assert_has(text, "verdict,configuration,impl,from_ms,to_ms,change_pct,");
     assert_has(text, "\nREGRESS,bwd causal d128 16k,fused,1,1.03,3,,,,,\"<\"\"a\"\" & b>");
-    assert_has(text, "\nERROR,c,fused,1,,,,,,,\"\"\n");
+    assert_has(text, "\nERROR,c,fused,1,,,,,,,\n");
     unlink(path);
 }
 
