@@ -5,7 +5,7 @@
  *   session      device, implementations, plan                  session.c, impls.c, plan.c
  *   supervisor   forks workers, owns the outputs                supervisor.c
  *   worker       per problem: buffers, reference, (poison, run, check), rounds, check, row    worker.c, cases.c
- *   sinks        table, CSV, JSONL, charts                      sinks.c, table.c, record.c, chart.c
+ *   outputs      table, CSV, JSONL, charts                      outputs.c, table.c, record.c, chart.c
  * Beside it:
  *   gates        two sides now, or a stored baseline            ab.c, gate.c, decide.c
  *   report       devices side by side, from records alone       report.c
@@ -88,7 +88,7 @@ static int run(const struct options *o, const struct overlay *overlay)
         return supervisor_call(o, "--dry-run", inspect_dry_run, 120);
     if (o->profile)
         return inspect_profile(o); /* in this process: profilers do not follow a fork */
-    return supervisor_run(o); /* its sinks read the published points again when they draw */
+    return supervisor_run(o); /* its outputs read the published points again when they draw */
 }
 
 int main(int argc, char **argv)

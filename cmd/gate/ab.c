@@ -116,7 +116,7 @@ static int check_sides(struct ab *a)
         char progress[80];
         snprintf(progress, sizeof progress, "checking %s", a->setup.sides[side].name);
         const struct ab_task task = {.side = side, .is_check = true, .progress = progress};
-        int code = ab_unit(&a->setup, &task, &records, &why[side]);
+        int code = ab_run_process(&a->setup, &task, &records, &why[side]);
         const bool lacks = a->setup.control && (code == EXIT_USAGE || (code == EXIT_OK && !control_ran(a, &records)));
         if (lacks) {
             if (code == EXIT_OK)
@@ -247,10 +247,10 @@ static int measure(struct ab *a, int side, const int *points, int point_count, s
              a->rules.pairs_min, a->rules.pairs_max, a->setup.sides[side].name, point_count, a->point_count, left);
     const struct ab_task task = {.side = side, .points = point_count < a->point_count ? points : NULL,
                                  .point_count = point_count, .progress = progress};
-    const int code = ab_unit(&a->setup, &task, &records, &why);
+    const int code = ab_run_process(&a->setup, &task, &records, &why);
     if (code == EXIT_USAGE)
         log_error("ab %s %s: process %d refuses its options: %s", a->setup.sides[side].name,
-                  a->setup.sides[side].path, a->setup.units, why.text);
+                  a->setup.sides[side].path, a->setup.process_count, why.text);
     if (code != EXIT_OK)
         return code == EXIT_USAGE ? EXIT_NOT_COMPARABLE : code;
     take_times(a, &records, result);
@@ -260,7 +260,7 @@ static int measure(struct ab *a, int side, const int *points, int point_count, s
         if (c->series < 0 || a->series[c->series].state != DECIDE_OPEN || !isnan(result->cases[i].value.time_ms))
             continue;
         log_error("ab %s %s: process %d has no time of %s %s, which ran when it was checked", a->setup.sides[side].name,
-                  a->setup.sides[side].path, a->setup.units, c->impl, c->label);
+                  a->setup.sides[side].path, a->setup.process_count, c->impl, c->label);
         return EXIT_DEVICE;
     }
     return EXIT_OK;
@@ -411,7 +411,7 @@ int ab_run(const struct options *o)
         return EXIT_IO;
     memset(&a, 0, sizeof a);
     set_rules(&a, o);
-    unit_catch_interrupts();
+    fresh_catch_interrupts();
     int code = ab_open(&a.setup, o, &a.rules);
     if (code == EXIT_OK && a.setup.subjects.count)
         code = compare_all(&a);

@@ -55,28 +55,28 @@ static int ask_version(struct ab_setup *s, struct ab_side *side)
     char *out = xasprintf("%s/%s-version.txt", s->folder, side->name), *err = xasprintf("%s/%s-version.err", s->folder,
                                                                                          side->name);
     char *argv[] = {side->program, "--version", NULL}, line[200] = "", what[400];
-    const struct unit_request request = {.argv = argv, .out_path = out, .err_path = err,
+    const struct fresh_request request = {.argv = argv, .out_path = out, .err_path = err,
                                          .silence_limit_s = VERSION_LIMIT_S, .wall_limit_s = VERSION_LIMIT_S,
                                          .output_limit_mb = VERSION_LIMIT_MB};
-    struct unit_result result;
+    struct fresh_result result;
     int code = EXIT_OK;
-    unit_run(&request, &result);
+    fresh_run(&request, &result);
     FILE *in = fopen(out, "re");
     if (in && !fgets(line, sizeof line, in))
         line[0] = 0;
     if (in)
         fclose(in);
-    if (result.end == UNIT_INTERRUPTED) {
+    if (result.end == FRESH_INTERRUPTED) {
         code = EXIT_INTERRUPTED;
-    } else if (result.end == UNIT_SILENT || result.end == UNIT_TOO_LONG || result.end == UNIT_TOO_MUCH) {
+    } else if (result.end == FRESH_SILENT || result.end == FRESH_TOO_LONG || result.end == FRESH_TOO_MUCH) {
         log_error("ab %s %s: does not answer to --version: %s", side->name, side->path,
-                  unit_describe(&result, what, sizeof what));
+                  fresh_describe(&result, what, sizeof what));
         code = EXIT_DEVICE;
-    } else if (result.end != UNIT_EXITED || result.code != 0 || strncmp(line, "fabench ", 8) != 0) {
+    } else if (result.end != FRESH_EXITED || result.code != 0 || strncmp(line, "fabench ", 8) != 0) {
         log_error("ab %s %s: is no fabench program: --version %s%s", side->name, side->path,
-                  result.end == UNIT_EXITED && result.code == 0 ? "answers something else"
-                                                                : unit_describe(&result, what, sizeof what),
-                  result.end == UNIT_NOT_STARTED ? "; must be a fabench program, or a library named *.so" : "");
+                  result.end == FRESH_EXITED && result.code == 0 ? "answers something else"
+                                                                : fresh_describe(&result, what, sizeof what),
+                  result.end == FRESH_NOT_STARTED ? "; must be a fabench program, or a library named *.so" : "");
         code = EXIT_USAGE;
     } else {
         const char *open = strchr(line, '(');
@@ -109,7 +109,7 @@ static int open_side(struct ab_setup *s, int index)
 }
 
 /* Libraries: the implementations of one name in both are compared, or those of --impl. */
-static int choose_of_libraries(struct ab_setup *s, const struct probe *old, const struct probe *new)
+static int choose_of_libraries(struct ab_setup *s, const struct device_probe *old, const struct device_probe *new)
 {
     struct name_list in_new = {0};
     int code = EXIT_OK;
@@ -143,7 +143,7 @@ static void choose_control(struct ab_setup *s)
 
 static int open_both(struct ab_setup *s)
 {
-    struct probe new_probe = {0};
+    struct device_probe new_probe = {0};
     int code = open_folder(s);
     for (int i = 0; i < AB_SIDES && code == EXIT_OK; i++)
         code = open_side(s, i);
@@ -176,7 +176,7 @@ int ab_open(struct ab_setup *s, const struct options *o, const struct decide_rul
     s->options = o;
     s->rules = rules;
     const int code = open_both(s);
-    return code == EXIT_OK ? device_lock(s->probe.lock_name, unit_is_interrupted, &s->lock) : code;
+    return code == EXIT_OK ? device_lock(s->probe.lock_name, fresh_is_interrupted, &s->lock) : code;
 }
 
 static void remove_folder(const char *folder)
@@ -304,8 +304,8 @@ static int compare_header(struct ab_setup *s, const struct ab_side *side, const 
         if (!s->has_header) {
             snprintf(facts[i].first, facts[i].size, "%s", now);
         } else if (strcmp(facts[i].first, now) != 0) {
-            log_error("ab: process %d (%s) ran with %s '%s', the first with '%s': they cannot be compared", s->units,
-                      side->name, facts[i].what, now, facts[i].first);
+            log_error("ab: process %d (%s) ran with %s '%s', the first with '%s': they cannot be compared",
+                      s->process_count, side->name, facts[i].what, now, facts[i].first);
             return EXIT_NOT_COMPARABLE;
         }
     }
@@ -314,54 +314,56 @@ static int compare_header(struct ab_setup *s, const struct ab_side *side, const 
 }
 
 /* What the end of a process and its output mean. */
-static int read_result(struct ab_setup *s, const struct ab_side *side, const struct unit_result *result,
+static int read_result(struct ab_setup *s, const struct ab_side *side, const struct fresh_result *result,
                        const char *out, struct record_file *records, struct attn_message *why)
 {
     char what[420];
-    if (result->end == UNIT_INTERRUPTED)
+    if (result->end == FRESH_INTERRUPTED)
         return EXIT_INTERRUPTED;
-    unit_describe(result, what, sizeof what);
-    const bool may_have_records = result->end == UNIT_EXITED && (result->code == EXIT_OK || result->code == EXIT_DEVICE ||
-                                                                 result->code == EXIT_CHECK_FAILED);
-    if (result->end == UNIT_EXITED && result->code == EXIT_USAGE) {
-        snprintf(why->text, sizeof why->text, "%s", result->last_words);
+    fresh_describe(result, what, sizeof what);
+    const bool may_have_records = result->end == FRESH_EXITED &&
+                                  (result->code == EXIT_OK || result->code == EXIT_DEVICE ||
+                                   result->code == EXIT_CHECK_FAILED);
+    if (result->end == FRESH_EXITED && result->code == EXIT_USAGE) {
+        snprintf(why->text, sizeof why->text, "%s", result->last_line);
         return EXIT_USAGE;
     }
     if (!may_have_records) {
-        log_error("ab %s %s: process %d %s", side->name, side->path, s->units, what);
-        return result->end == UNIT_EXITED && result->code == EXIT_IO ? EXIT_IO : EXIT_DEVICE;
+        log_error("ab %s %s: process %d %s", side->name, side->path, s->process_count, what);
+        return result->end == FRESH_EXITED && result->code == EXIT_IO ? EXIT_IO : EXIT_DEVICE;
     }
     if (!record_read(out, records, why)) {
         if (result->code == EXIT_DEVICE)
-            log_error("ab %s %s: process %d %s", side->name, side->path, s->units, what);
+            log_error("ab %s %s: process %d %s", side->name, side->path, s->process_count, what);
         else
             log_error("ab %s %s: process %d wrote no record that this program reads: %s", side->name, side->path,
-                      s->units, why->text);
+                      s->process_count, why->text);
         return result->code == EXIT_DEVICE ? EXIT_DEVICE : EXIT_NOT_COMPARABLE;
     }
     if (!records->cut)
         return compare_header(s, side, records->header);
-    log_error("ab %s %s: the record of process %d is cut", side->name, side->path, s->units);
+    log_error("ab %s %s: the record of process %d is cut", side->name, side->path, s->process_count);
     return EXIT_NOT_COMPARABLE;
 }
 
-int ab_unit(struct ab_setup *s, const struct ab_task *task, struct record_file *records, struct attn_message *why)
+int ab_run_process(struct ab_setup *s, const struct ab_task *task, struct record_file *records,
+                   struct attn_message *why)
 {
     const struct ab_side *side = &s->sides[task->side];
     const struct options *o = s->options;
     struct name_list argv = {0};
-    struct unit_result result;
-    s->units++;
-    char *stem = xasprintf("%s/%02d-%s%s", s->folder, s->units, side->name, task->is_check ? "-check" : "");
+    struct fresh_result result;
+    s->process_count++;
+    char *stem = xasprintf("%s/%02d-%s%s", s->folder, s->process_count, side->name, task->is_check ? "-check" : "");
     char *out = xasprintf("%s.jsonl", stem), *err = xasprintf("%s.err", stem);
     make_argv(s, task, &argv);
     const double preheat_s = isnan(o->preheat_s) ? s->rules->preheat_s : o->preheat_s;
     const double warmup_ms = isnan(o->warmup_ms) ? s->rules->warmup_ms : o->warmup_ms;
-    const struct unit_request request = {
+    const struct fresh_request request = {
         .argv = name_list_argv(&argv), .out_path = out, .err_path = err, .progress = task->progress,
-        .silence_limit_s = UNIT_PREPARE_LIMIT_S + 2 * o->timeout_s + preheat_s + 1e-3 * warmup_ms};
+        .silence_limit_s = FRESH_PREPARE_LIMIT_S + 2 * o->timeout_s + preheat_s + 1e-3 * warmup_ms};
     memset(records, 0, sizeof *records);
-    unit_run(&request, &result);
+    fresh_run(&request, &result);
     const int code = read_result(s, side, &result, out, records, why);
     if (code != EXIT_OK)
         record_file_free(records);

@@ -23,14 +23,14 @@ struct ab_setup {
     const struct options *options;
     const struct decide_rules *rules;
     struct ab_side sides[AB_SIDES];
-    struct probe probe;
+    struct device_probe probe;
     struct device_hold lock;
     struct name_list subjects;  /* what is compared, by the names of --impl */
     struct name_list lost;      /* libraries: of OLD, not in NEW */
     const char *control;        /* the implementation that runs in both beside them; NULL = the GEMM alone */
     char *folder;               /* of the processes' files; owned */
     bool is_temporary;
-    int units;                  /* processes so far */
+    int process_count;                  /* processes so far */
     /* What the first process was; every other one must be the same. */
     bool has_header;
     char device[64], driver[24], method[8], cudnn[24];
@@ -50,7 +50,7 @@ struct ab_task {
     int point_count;
     const char *progress;
 };
-int ab_unit(struct ab_setup *, const struct ab_task *, struct record_file *, struct attn_message *why);
+int ab_run_process(struct ab_setup *, const struct ab_task *, struct record_file *, struct attn_message *why);
 
 /* The name in setup->subjects (or the control) by which a row was asked for: `fused` answers under the name of the kernel
  * it chose. NULL = none of them. */

@@ -12,11 +12,11 @@
 #include "cmd/run/supervisor.h"
 
 static struct shared {
-    struct probe probe;
+    struct device_probe probe;
     const char *command, *library;
 } *shared;
 
-static int list_library(enum attn_platform platform, struct probe *probe)
+static int list_library(enum attn_platform platform, struct device_probe *probe)
 {
     struct impls built_in, all;
     char *names[] = {(char *)(uintptr_t)shared->library};
@@ -32,7 +32,7 @@ static int list_library(enum attn_platform platform, struct probe *probe)
     return EXIT_OK;
 }
 
-static int look(const struct options *o)
+static int probe_here(const struct options *o)
 {
     struct backend backend;
     struct attn_message why = {""};
@@ -53,7 +53,7 @@ static int look(const struct options *o)
     return status;
 }
 
-int probe_device(const struct options *o, const char *command, const char *library, struct probe *probe)
+int probe_device(const struct options *o, const char *command, const char *library, struct device_probe *probe)
 {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
@@ -62,7 +62,7 @@ int probe_device(const struct options *o, const char *command, const char *libra
     }
     shared->command = command; /* the child has the same pointers */
     shared->library = library;
-    const int status = supervisor_call(o, command, look, 120);
+    const int status = supervisor_call(o, command, probe_here, 120);
     *probe = shared->probe;
     munmap(shared, sizeof *shared);
     return status;

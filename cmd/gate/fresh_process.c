@@ -29,7 +29,7 @@ static void on_signal(int number)
     interrupts++;
 }
 
-void unit_catch_interrupts(void)
+void fresh_catch_interrupts(void)
 {
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
@@ -37,12 +37,12 @@ void unit_catch_interrupts(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-bool unit_is_interrupted(void) { return interrupts > 0; }
+bool fresh_is_interrupted(void) { return interrupts > 0; }
 
 static double now_s(void) { return 1e-3 * clock_ms(); }
 
 /* In the child: never returns. The errno of a failed exec goes through the pipe. */
-static void become(const struct unit_request *request, int out, int err, int pipe_end)
+static void become(const struct fresh_request *request, int out, int err, int pipe_end)
 {
     const int nothing = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
@@ -72,18 +72,18 @@ static bool has_ended(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-static double output_limit_mb(const struct unit_request *request)
+static double output_limit_mb(const struct fresh_request *request)
 {
-    return request->output_limit_mb > 0 ? request->output_limit_mb : UNIT_OUTPUT_LIMIT_MB;
+    return request->output_limit_mb > 0 ? request->output_limit_mb : FRESH_OUTPUT_LIMIT_MB;
 }
 
-/* Waits for the end of the child: UNIT_EXITED, or the limit that it passed, and was killed for. */
-static enum unit_end watch(const struct unit_request *request, pid_t pid, int out, int err, int *state)
+/* Waits for the end of the child: FRESH_EXITED, or the limit that it passed, and was killed for. */
+static enum fresh_end watch(const struct fresh_request *request, pid_t pid, int out, int err, int *state)
 {
     const double started_s = now_s(), most_bytes = 1e6 * output_limit_mb(request);
     off_t seen = 0;
     double last_word_s = started_s, interrupted_s = 0;
-    enum unit_end passed = UNIT_EXITED;
+    enum fresh_end passed = FRESH_EXITED;
     while (!has_ended(pid)) {
         const off_t size = size_of(out) + size_of(err);
         const double t = now_s();
@@ -97,12 +97,12 @@ static enum unit_end watch(const struct unit_request *request, pid_t pid, int ou
         }
         if ((interrupted_s > 0 && t - interrupted_s > INTERRUPT_LIMIT_S) || interrupts > 1)
             kill(-pid, SIGKILL);
-        if (passed == UNIT_EXITED)
-            passed = (double)size > most_bytes                                              ? UNIT_TOO_MUCH
-                     : request->wall_limit_s > 0 && t - started_s > request->wall_limit_s ? UNIT_TOO_LONG
-                     : t - last_word_s > request->silence_limit_s                         ? UNIT_SILENT
-                                                                                            : UNIT_EXITED;
-        if (passed != UNIT_EXITED)
+        if (passed == FRESH_EXITED)
+            passed = (double)size > most_bytes                                              ? FRESH_TOO_MUCH
+                     : request->wall_limit_s > 0 && t - started_s > request->wall_limit_s ? FRESH_TOO_LONG
+                     : t - last_word_s > request->silence_limit_s                         ? FRESH_SILENT
+                                                                                            : FRESH_EXITED;
+        if (passed != FRESH_EXITED)
             kill(-pid, SIGKILL);
         if (request->progress)
             log_progress("%s", request->progress);
@@ -113,13 +113,13 @@ static enum unit_end watch(const struct unit_request *request, pid_t pid, int ou
     }
     log_progress_clear();
     /* Once more: the limit must not depend on whether it ended between two looks. */
-    if (passed == UNIT_EXITED && (double)(size_of(out) + size_of(err)) > most_bytes)
-        passed = UNIT_TOO_MUCH;
+    if (passed == FRESH_EXITED && (double)(size_of(out) + size_of(err)) > most_bytes)
+        passed = FRESH_TOO_MUCH;
     return passed;
 }
 
-/* The last line of a file that has words. */
-static void read_last_words(int file, char *words, size_t size)
+/* The last line of a file that is not blank. */
+static void read_last_line(int file, char *last, size_t size)
 {
     char tail[2048], line[2048] = "";
     const off_t bytes = size_of(file), from = bytes > (off_t)sizeof tail - 1 ? bytes - (off_t)sizeof tail + 1 : 0;
@@ -128,16 +128,16 @@ static void read_last_words(int file, char *words, size_t size)
     for (char *rest = tail, *at; (at = strsep(&rest, "\n")) != NULL;)
         if (at[strspn(at, " \t\r")])
             snprintf(line, sizeof line, "%s", strncmp(at, "fabench: ", 9) == 0 ? at + 9 : at);
-    text_clean(line, words, size);
+    text_clean(line, last, size);
 }
 
-void unit_run(const struct unit_request *request, struct unit_result *result)
+void fresh_run(const struct fresh_request *request, struct fresh_result *result)
 {
     const int flags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
     const int out = open(request->out_path, flags, 0666), err = open(request->err_path, flags, 0666);
     int ends[2] = {-1, -1}, state = 0, exec_error = 0;
     memset(result, 0, sizeof *result);
-    result->end = UNIT_NOT_STARTED;
+    result->end = FRESH_NOT_STARTED;
     const double started_s = now_s();
     fflush(NULL);
     const pid_t pid = out < 0 || err < 0 || pipe2(ends, O_CLOEXEC) != 0 ? -1 : fork();
@@ -154,50 +154,50 @@ void unit_run(const struct unit_request *request, struct unit_result *result)
             waitpid(pid, &state, 0);
             result->code = exec_error;
         } else {
-            const enum unit_end passed = watch(request, pid, out, err, &state);
-            result->end = interrupts > 0            ? UNIT_INTERRUPTED
-                          : passed != UNIT_EXITED ? passed
-                          : WIFEXITED(state)      ? UNIT_EXITED
-                                                    : UNIT_SIGNALLED;
-            result->limit = passed == UNIT_TOO_LONG   ? request->wall_limit_s
-                            : passed == UNIT_TOO_MUCH ? output_limit_mb(request)
+            const enum fresh_end passed = watch(request, pid, out, err, &state);
+            result->end = interrupts > 0            ? FRESH_INTERRUPTED
+                          : passed != FRESH_EXITED ? passed
+                          : WIFEXITED(state)      ? FRESH_EXITED
+                                                    : FRESH_SIGNALLED;
+            result->limit = passed == FRESH_TOO_LONG   ? request->wall_limit_s
+                            : passed == FRESH_TOO_MUCH ? output_limit_mb(request)
                                                       : 0;
             result->code = WIFEXITED(state) ? WEXITSTATUS(state) : WTERMSIG(state);
         }
     }
     result->elapsed_s = now_s() - started_s;
     if (err >= 0)
-        read_last_words(err, result->last_words, sizeof result->last_words);
+        read_last_line(err, result->last_line, sizeof result->last_line);
     const int open_files[] = {out, err, ends[0], ends[1]};
     for (int i = 0; i < 4; i++)
         if (open_files[i] >= 0)
             close(open_files[i]);
 }
 
-char *unit_describe(const struct unit_result *r, char *buffer, unsigned long size)
+char *fresh_describe(const struct fresh_result *r, char *buffer, unsigned long size)
 {
-    const char *colon = r->last_words[0] ? ": " : "";
+    const char *colon = r->last_line[0] ? ": " : "";
     switch (r->end) {
-    case UNIT_EXITED:
-        snprintf(buffer, size, "ended with code %d%s%s", r->code, colon, r->last_words);
+    case FRESH_EXITED:
+        snprintf(buffer, size, "ended with code %d%s%s", r->code, colon, r->last_line);
         break;
-    case UNIT_SIGNALLED:
-        snprintf(buffer, size, "died of signal %d (%s)%s%s", r->code, strsignal(r->code), colon, r->last_words);
+    case FRESH_SIGNALLED:
+        snprintf(buffer, size, "died of signal %d (%s)%s%s", r->code, strsignal(r->code), colon, r->last_line);
         break;
-    case UNIT_SILENT:
+    case FRESH_SILENT:
         snprintf(buffer, size, "said nothing for too long and was killed after %.0f s%s%s", r->elapsed_s, colon,
-                 r->last_words);
+                 r->last_line);
         break;
-    case UNIT_TOO_LONG:
-        snprintf(buffer, size, "took longer than %g s, the limit, and was killed%s%s", r->limit, colon, r->last_words);
+    case FRESH_TOO_LONG:
+        snprintf(buffer, size, "took longer than %g s, the limit, and was killed%s%s", r->limit, colon, r->last_line);
         break;
-    case UNIT_TOO_MUCH:
-        snprintf(buffer, size, "wrote more than %g MB, the limit, and was stopped%s%s", r->limit, colon, r->last_words);
+    case FRESH_TOO_MUCH:
+        snprintf(buffer, size, "wrote more than %g MB, the limit, and was stopped%s%s", r->limit, colon, r->last_line);
         break;
-    case UNIT_INTERRUPTED:
+    case FRESH_INTERRUPTED:
         snprintf(buffer, size, "was interrupted");
         break;
-    case UNIT_NOT_STARTED:
+    case FRESH_NOT_STARTED:
         snprintf(buffer, size, "cannot be started: %s", strerror(r->code));
         break;
     }

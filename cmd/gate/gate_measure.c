@@ -110,27 +110,27 @@ static int run_process(const struct options *o, struct name_list *w, double quie
                        struct record_file *current, int *ended)
 {
     char *err = xasprintf("%s.err", out), what[420];
-    struct unit_result result;
+    struct fresh_result result;
     struct attn_message why = {""};
-    const struct unit_request request = {
+    const struct fresh_request request = {
         .argv = name_list_argv(w), .out_path = out, .err_path = err, .progress = "gate: measuring",
-        .silence_limit_s = UNIT_PREPARE_LIMIT_S + 2 * o->timeout_s + quiet_s};
-    unit_run(&request, &result);
+        .silence_limit_s = FRESH_PREPARE_LIMIT_S + 2 * o->timeout_s + quiet_s};
+    fresh_run(&request, &result);
     int code = EXIT_OK;
-    if (result.end == UNIT_INTERRUPTED) {
+    if (result.end == FRESH_INTERRUPTED) {
         code = EXIT_INTERRUPTED;
-    } else if (result.end != UNIT_EXITED || (result.code != EXIT_OK && result.code != EXIT_CHECK_FAILED &&
+    } else if (result.end != FRESH_EXITED || (result.code != EXIT_OK && result.code != EXIT_CHECK_FAILED &&
                                              result.code != EXIT_DEVICE)) {
-        log_error("gate: the run %s", unit_describe(&result, what, sizeof what));
-        code = result.end != UNIT_EXITED ? EXIT_DEVICE
+        log_error("gate: the run %s", fresh_describe(&result, what, sizeof what));
+        code = result.end != FRESH_EXITED ? EXIT_DEVICE
                : result.code == EXIT_USAGE && !o->sweep_words.count && !o->impls.count && !o->impl_libs.count
                    ? EXIT_NOT_COMPARABLE
                                                                     : result.code;
     } else if (!record_read(out, current, &why)) {
-        log_error("gate: the run %s", result.code ? unit_describe(&result, what, sizeof what) : why.text);
+        log_error("gate: the run %s", result.code ? fresh_describe(&result, what, sizeof what) : why.text);
         code = result.code ? result.code : EXIT_IO;
     } else if (!is_explained(result.code, current)) {
-        log_error("gate: the run %s; no row of its record says why", unit_describe(&result, what, sizeof what));
+        log_error("gate: the run %s; no row of its record says why", fresh_describe(&result, what, sizeof what));
         *ended = result.code;
     }
     unlink(err);
@@ -142,12 +142,12 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
                  struct record_file *current, int *ended)
 {
     const char *root = getenv("TMPDIR");
-    struct probe probe;
+    struct device_probe probe;
     struct name_list words = {.count = 0};
     char program[PATH_MAX];
     double quiet_s = 0;
     struct device_hold lock = {.count = 0};
-    unit_catch_interrupts();
+    fresh_catch_interrupts();
     int code = probe_device(o, "gate", NULL, &probe);
     if (code != EXIT_OK)
         return code;
@@ -176,7 +176,7 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
     name_list_add(&words, "--plot=none");
     name_list_add(&words, "--quiet");
     if (code == EXIT_OK)
-        code = device_lock(probe.lock_name, unit_is_interrupted, &lock);
+        code = device_lock(probe.lock_name, fresh_is_interrupted, &lock);
     if (code == EXIT_OK)
         code = run_process(o, &words, quiet_s, out, current, ended);
     device_unlock(&lock);

@@ -1,7 +1,7 @@
 /* One problem from beginning to end: buffers, reference, every implementation checked, then timed in rounds, then
- * checked again; one row per implementation. The middle of the program; runs in the worker. */
-#ifndef FABENCH_CASES_H
-#define FABENCH_CASES_H
+ * checked again; one row per implementation. Runs in the worker. */
+#ifndef FABENCH_CASE_RUN_H
+#define FABENCH_CASE_RUN_H
 
 #include "cmd/device/implementations.h"
 #include "cmd/run/row.h"
@@ -12,16 +12,16 @@ enum case_stage { STAGE_IDLE, STAGE_PREPARE, STAGE_CHECK, STAGE_TIME, STAGE_SUST
 const char *case_stage_doing(int stage);
 const char *case_stage_when(int stage);
 
-/* What the runner needs of the worker around it. */
+/* What case_run calls in the process around it. */
 struct case_hooks {
     void *context;
-    /* Says what is in flight, for the supervisor's time limit; slot -1 = the harness itself,
+    /* What is in flight, for the supervisor's time limit; slot -1 = the harness itself,
      * impl "" = not resolved yet. */
     void (*stage)(void *context, enum case_stage, int slot, const char *impl);
     bool (*interrupted)(void *context);
     /* A file could not be written; the sentence is on stderr already. Ends the run. */
     void (*io_failed)(void *context);
-    /* Delivers a finished row. */
+    /* Takes a finished row; it stays the caller's. */
     void (*row)(void *context, int slot, const struct record_row *);
 };
 
@@ -38,11 +38,11 @@ struct case_setting {
     struct case_hooks hooks;
 };
 
-/* Runs plan->items[index] for every slot whose bit in `done` is not set; those with a bit in `companions` take part
- * all the same, but deliver no row: they are in the rounds so that the others have their rivals. ATTN_OK: every slot got its row (or the run
- * was interrupted). Otherwise the device is in doubt: slot *failed (or -1: the harness) failed with the reason, rows
- * delivered so far stand, and the caller ends this process. */
-enum attn_status case_run(const struct case_setting *, int index, unsigned done, unsigned companions, int *failed,
+/* Runs plan->items[index] for every slot whose bit in `done` is not set; those with a bit in `rerun` are run again
+ * without a new row, so that the others can be compared with them. ATTN_OK: every slot got its row (or the run was
+ * interrupted). Otherwise the device is in doubt: slot *failed (or -1: the harness) failed with the reason; rows that were
+ * sent stay valid, and the caller ends this process. */
+enum attn_status case_run(const struct case_setting *, int index, unsigned done, unsigned rerun, int *failed,
                           struct attn_message *why);
 
 /* --profile: one launch between the profiler's start and stop, nothing else. */

@@ -16,7 +16,7 @@
 #include "cmd/run/resume.h"
 #include "cmd/table/table.h"
 
-struct sinks {
+struct run_outputs {
     const struct options *options;
     struct table *table;          /* NULL when stdout carries a record stream */
     struct record_writer *csv, *jsonl;
@@ -25,7 +25,7 @@ struct sinks {
     char convention[32];          /* "16384 tokens" for the table's headings */
 };
 
-/* The folder of this run, or NULL when nothing is to be written. */
+/* The folder of this run (owned), or NULL with --out none. */
 static char *run_dir(const struct options *o, const json_t *header)
 {
     if (o->out_dir)
@@ -39,7 +39,7 @@ static char *run_dir(const struct options *o, const json_t *header)
 
 /* A folder that was asked for may be there already; one that is named after device and second must be this run's own,
  * because runs on several devices start in the same second. */
-static bool make_run_dir(struct sinks *s)
+static bool make_run_dir(struct run_outputs *s)
 {
     if (s->options->out_dir)
         return path_make_dirs(s->dir);
@@ -61,8 +61,9 @@ static bool make_run_dir(struct sinks *s)
     return made;
 }
 
-/* The record goes on behind its last whole line, after a line that says when and beside whom. */
-static bool continue_record(struct sinks *s, struct resume *resume, const json_t *header, struct attn_message *why)
+/* The record is continued behind its last whole line; a line between says when, and what else ran on the device. */
+static bool continue_record(struct run_outputs *s, struct resume *resume, const json_t *header,
+                            struct attn_message *why)
 {
     json_t *others = header_value(header, "device.other_processes");
     json_t *note = json_pack("{s:s, s:i, s:O}", "type", "resumed", "kept_rows", resume->file.count, "started_utc",
@@ -79,7 +80,7 @@ static bool continue_record(struct sinks *s, struct resume *resume, const json_t
     return error == 0;
 }
 
-static bool open_files(struct sinks *s, const json_t *header, struct resume *resume)
+static bool open_files(struct run_outputs *s, const json_t *header, struct resume *resume)
 {
     const struct options *o = s->options;
     struct attn_message why = {""};
@@ -120,9 +121,9 @@ static const char *free_clocks_of(const json_t *header)
 
 static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
 
-struct sinks *sinks_open(const struct options *o, const json_t *header, struct resume *resume)
+struct run_outputs *run_outputs_open(const struct options *o, const json_t *header, struct resume *resume)
 {
-    struct sinks *s = xcalloc(1, sizeof *s);
+    struct run_outputs *s = xcalloc(1, sizeof *s);
     s->options = o;
     s->dir = run_dir(o, header);
     s->rows.header = json_incref(resume ? resume->file.header : (json_t *)(uintptr_t)header);
@@ -153,8 +154,8 @@ struct sinks *sinks_open(const struct options *o, const json_t *header, struct r
     return s;
 }
 
-/* Rows move into the list of all rows; the JSON form is the copy. */
-static void remember(struct sinks *s, const struct record_row *row)
+/* Appends a deep copy, made through the row's JSON form, to the list of all rows. */
+static void remember(struct run_outputs *s, const struct record_row *row)
 {
     char why[128];
     json_t *object = record_row_json(row);
@@ -166,7 +167,7 @@ static void remember(struct sinks *s, const struct record_row *row)
     s->rows.rows[s->rows.count++] = copy;
 }
 
-static int show_row(struct sinks *s, const struct record_row *row, int error)
+static int show_row(struct run_outputs *s, const struct record_row *row, int error)
 {
     if (s->csv && error == 0)
         error = record_write(s->csv, row);
@@ -179,15 +180,15 @@ static int show_row(struct sinks *s, const struct record_row *row, int error)
     return EXIT_IO;
 }
 
-int sinks_row(struct sinks *s, const struct record_row *row)
+int run_outputs_add(struct run_outputs *s, const struct record_row *row)
 {
     log_progress_clear();
     return show_row(s, row, s->jsonl ? record_write(s->jsonl, row) : 0);
 }
 
-int sinks_keep(struct sinks *s, const struct record_row *row) { return show_row(s, row, 0); }
+int run_outputs_show(struct run_outputs *s, const struct record_row *row) { return show_row(s, row, 0); }
 
-static int draw(struct sinks *s)
+static int draw(struct run_outputs *s)
 {
     const struct options *o = s->options;
     if (o->command != COMMAND_SWEEP || o->plot == PLOT_NONE || s->rows.count == 0)
@@ -211,7 +212,7 @@ static int draw(struct sinks *s)
     return status;
 }
 
-int sinks_close(struct sinks *s, double elapsed_s, int exit_code)
+int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
 {
     int status = exit_code;
     struct record_writer *const writers[] = {s->jsonl, s->csv};

@@ -1,4 +1,4 @@
-/* Is it the same run, and what is missing of it? */
+/* Compares a record with the run that continues it. */
 #include "cmd/run/resume.h"
 
 #include <stdio.h>
@@ -57,7 +57,7 @@ bool resume_fits(const struct resume *r, const json_t *header, struct attn_messa
 }
 
 /* The cache policy is not the item's; resume_fits has compared it. */
-static bool is_of(const struct record_row *row, const struct plan_item *item)
+static bool is_row_of(const struct record_row *row, const struct plan_item *item)
 {
     const struct problem_key wanted =
         problem_key_of(&item->problem, item->mode, item->dist, item->seed, (enum l2_policy)row->key.l2);
@@ -72,16 +72,16 @@ static bool refuse_row(const struct resume *r, int row, struct attn_message *why
     return false;
 }
 
-/* Puts one row in its place. A list that names a length twice plans it twice: the first free place is taken. The search
- * begins where the last one ended, because rows are in the order of the plan. */
-static bool place(const struct resume *r, int index, const struct plan *plan, int slot, int *from, unsigned *done,
+/* Finds the plan's item of one row and marks it done. A list that names a length twice plans it twice: the first item
+ * without its row is taken. The search begins where the last one ended, because rows are in the order of the plan. */
+static bool find_item(const struct resume *r, int index, const struct plan *plan, int slot, int *from, unsigned *done,
                   int *item_out, struct attn_message *why)
 {
     const struct record_row *row = &r->file.rows[index];
     bool is_planned = false;
     for (int n = 0; n < plan->count; n++) {
         const int item = (*from + n) % plan->count;
-        if (!is_of(row, &plan->items[item]))
+        if (!is_row_of(row, &plan->items[item]))
             continue;
         is_planned = true;
         if (done[item] & 1u << slot)
@@ -94,7 +94,7 @@ static bool place(const struct resume *r, int index, const struct plan *plan, in
 }
 
 bool resume_match(const struct resume *r, const struct plan *plan, const char *const *slots, int slot_count,
-                  unsigned *done, unsigned *companions, struct attn_message *why)
+                  unsigned *done, unsigned *rerun, struct attn_message *why)
 {
     const char *run_id = json_string_value(json_object_get(r->file.header, "run_id"));
     const unsigned all = (unsigned)((UINT64_C(1) << slot_count) - 1);
@@ -110,14 +110,14 @@ bool resume_match(const struct resume *r, const struct plan *plan, const char *c
             good = refuse_row(r, i, why, "is of another run than the header");
         else if (slot == slot_count)
             good = refuse_row(r, i, why, "is of an implementation that was not asked for");
-        else if ((good = place(r, i, plan, slot, &from, have, &item, why)) && row->status == STATUS_OK)
+        else if ((good = find_item(r, i, plan, slot, &from, have, &item, why)) && row->status == STATUS_OK)
             ran[item] |= 1u << slot;
     }
     for (int i = 0; i < plan->count && good; i++) {
         if (done)
             done[i] = have[i];
-        if (companions)
-            companions[i] = have[i] == all ? 0 : ran[i];
+        if (rerun)
+            rerun[i] = have[i] == all ? 0 : ran[i];
     }
     free(have);
     free(ran);

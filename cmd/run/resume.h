@@ -1,7 +1,7 @@
-/* --resume: goes on with a record file. Its whole rows are kept and not run again, a last line that was cut is dropped,
- * and what is missing of the plan is run and appended under the same run_id. Refused (exit 5) when the file is none, when
- * device, build, policy or options are others than the header's, and when its rows are not this run's, each once. The
- * file is locked from the moment it is read, so that two runs cannot both append. The CSV is made anew from the rows. */
+/* --resume: continues a record file. Its complete rows are kept and not run again, a cut last line is dropped, and what
+ * is missing of the plan is run and appended under the same run_id. Refused (exit 5) when the file is no record, when
+ * device, build, policy or options differ from the header's, and when a row is not of this run or there twice. The file
+ * is locked from the moment it is read, so that two runs cannot both append. The CSV is written again from the rows. */
 #ifndef FABENCH_RESUME_H
 #define FABENCH_RESUME_H
 
@@ -22,10 +22,10 @@ void resume_close(struct resume *);
 /* Does the new run's header say the same as the file's in everything that rows depend on? */
 bool resume_fits(const struct resume *, const json_t *header, struct attn_message *why);
 
-/* The slots that have their row, for each item of the plan, and the slots of half-done items that ran well: those take
- * part in the rounds again, without a row, so that the missing ones have their rivals. False with a sentence when a row
- * is not part of the plan, or there twice. done, companions: plan->count masks, or NULL. */
+/* done: for each item of the plan the slots that have their row. rerun: in items that are not complete, the slots whose
+ * row is ok; they are timed again, without a new row, so that the missing ones can be compared with them. Each has
+ * plan->count masks, or is NULL. False with a sentence when a row is not part of the plan, or there twice. */
 bool resume_match(const struct resume *, const struct plan *, const char *const *slots, int slot_count, unsigned *done,
-                  unsigned *companions, struct attn_message *why);
+                  unsigned *rerun, struct attn_message *why);
 
 #endif

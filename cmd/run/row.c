@@ -1,4 +1,4 @@
-/* Columns of a row from what happened. */
+/* The columns of a row from facts, samples and verdicts. */
 #include "cmd/run/row.h"
 
 #include <math.h>
@@ -51,7 +51,7 @@ void row_end(struct record_row *row, enum record_status status, const char *reas
 }
 
 void row_times(struct record_row *row, const double *samples_ms, int64_t count, const char *stop,
-               const struct row_rivals *rivals)
+               const struct row_baselines *baselines)
 {
     const struct stats s = stats_of(samples_ms, count);
     row->samples = count;
@@ -66,19 +66,20 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
     row->time_ms_min = s.min;
     if (count >= 4 && s.median > 0)
         row->noise_pct = 100 * (s.p75 - s.p25) / s.median;
-    if (rivals->gemm_ms)
-        row->gemm_tflops = rivals->gemm_flops / stats_of(rivals->gemm_ms, count).median * 1e-9;
-    PUT(row->peer, rivals->peer ? rivals->peer : "");
-    /* A speed that is not right is none; null computes nothing, so it has none either. */
+    if (baselines->gemm_ms)
+        row->gemm_tflops = baselines->gemm_flops / stats_of(baselines->gemm_ms, count).median * 1e-9;
+    PUT(row->peer, baselines->peer ? baselines->peer : "");
+    /* A wrong result has no speed, and null, which computes nothing, neither. */
     if (row->check == CHECKED_FAIL || !strcmp(row->impl, "null") || !(s.median > 0))
         return;
     row->tflops = row->flops / s.median * 1e-9;
-    if (rivals->gemm_ms)
-        row->pct_of_gemm = 100 * row->flops / rivals->gemm_flops * stats_paired_ratio(rivals->gemm_ms, samples_ms, count);
-    if (rivals->naive_ms)
-        row->speedup_vs_naive = stats_paired_ratio(rivals->naive_ms, samples_ms, count);
-    if (rivals->peer_ms)
-        row->speedup_vs_peer = stats_paired_ratio(rivals->peer_ms, samples_ms, count);
+    if (baselines->gemm_ms)
+        row->pct_of_gemm =
+            100 * row->flops / baselines->gemm_flops * stats_paired_ratio(baselines->gemm_ms, samples_ms, count);
+    if (baselines->naive_ms)
+        row->speedup_vs_naive = stats_paired_ratio(baselines->naive_ms, samples_ms, count);
+    if (baselines->peer_ms)
+        row->speedup_vs_peer = stats_paired_ratio(baselines->peer_ms, samples_ms, count);
 }
 
 void row_telemetry(struct record_row *row, const struct telemetry_region *r)
@@ -116,7 +117,7 @@ void row_sustained(struct record_row *row, const struct sustain_result *s)
         row->tflops_per_w = row->tflops_sustained / row->power_w;
 }
 
-/* Among tensors equally far over every bound, one that was left unwritten says more than one that is merely wrong. */
+/* Among tensors equally far over their bounds the one with values that are not finite (left unwritten) is named. */
 static bool is_worse(const struct record_tensor *a, const struct record_tensor *b)
 {
     if (a->used == b->used)

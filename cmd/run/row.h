@@ -24,9 +24,9 @@ void row_end(struct record_row *, enum record_status, const char *reason);
 
 /* Fills the timing columns from samples. The row's check must be final: a failed row gets no tflops. gemm_ms, naive_ms,
  * peer_ms: samples of the same rounds, or NULL; gemm_flops likewise. */
-struct row_rivals { const double *gemm_ms, *naive_ms, *peer_ms; double gemm_flops; const char *peer; };
+struct row_baselines { const double *gemm_ms, *naive_ms, *peer_ms; double gemm_flops; const char *peer; };
 void row_times(struct record_row *, const double *samples_ms, int64_t count, const char *stop,
-               const struct row_rivals *);
+               const struct row_baselines *);
 
 /* What the device did around the problem's rounds; its rows share it. */
 void row_telemetry(struct record_row *, const struct telemetry_region *);

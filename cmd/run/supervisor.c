@@ -43,7 +43,7 @@ struct supervisor {
     const struct options *options;
     char run_id[40];
     struct worker_progress *progress;
-    struct sinks *sinks;        /* NULL until the first hello */
+    struct run_outputs *outputs;        /* NULL until the first hello */
     struct plan plan;
     struct run_facts facts;
     struct slot_state slots[IMPL_MAX_SLOTS];
@@ -63,15 +63,15 @@ static void worsen(struct supervisor *s, int code) { s->exit_code = exit_worst(s
 
 static unsigned all_slots(const struct supervisor *s) { return (unsigned)((UINT64_C(1) << s->slot_count) - 1); }
 
-static void advance(struct supervisor *s, int item, int slot)
+static void mark_done(struct supervisor *s, int item, int slot)
 {
     s->done[item] |= 1u << slot;
     while (s->item < s->plan.count && s->done[s->item] == all_slots(s))
         s->item++;
 }
 
-/* What a row means for the exit code. */
-static void weigh_row(struct supervisor *s, int slot, const struct record_row *row)
+/* The exit code after a row, and the error message of a row that failed. */
+static void apply_row(struct supervisor *s, int slot, const struct record_row *row)
 {
     if (row->status == STATUS_OK)
         s->slots[slot].has_run = true;
@@ -84,15 +84,15 @@ static void weigh_row(struct supervisor *s, int slot, const struct record_row *r
 }
 
 /* One finished row, from the worker or made here. */
-static void take_row(struct supervisor *s, int item, int slot, const struct record_row *row)
+static void handle_row(struct supervisor *s, int item, int slot, const struct record_row *row)
 {
-    weigh_row(s, slot, row);
-    if (s->sinks)
-        worsen(s, sinks_row(s->sinks, row));
-    advance(s, item, slot);
+    apply_row(s, slot, row);
+    if (s->outputs)
+        worsen(s, run_outputs_add(s->outputs, row));
+    mark_done(s, item, slot);
 }
 
-static void take_failure(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
+static void handle_failure(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
 {
     struct record_row row;
     if (item < s->item || item >= s->plan.count || (slot >= 0 && s->done[item] & 1u << slot)) {
@@ -109,13 +109,13 @@ static void take_failure(struct supervisor *s, int item, int slot, enum record_s
         row_begin(&row, s->options, &s->facts, &s->plan.items[item], s->slots[i].name,
                   in_flight ? (const char *)s->progress->impl : s->slots[i].name);
         row_end(&row, status, reason);
-        take_row(s, item, i, &row);
+        handle_row(s, item, i, &row);
         record_row_free(&row);
     }
 }
 
 /* The rows that the record holds already, to every view but the record. */
-static void keep_rows(struct supervisor *s)
+static void show_kept_rows(struct supervisor *s)
 {
     const struct record_file *file = &s->resume->file;
     const char *names[IMPL_MAX_SLOTS];
@@ -126,8 +126,8 @@ static void keep_rows(struct supervisor *s)
     for (int i = 0; i < file->count; i++) {
         for (int slot = 0; slot < s->slot_count; slot++)
             if (!strcmp(names[slot], file->rows[i].asked))
-                weigh_row(s, slot, &file->rows[i]);
-        worsen(s, sinks_keep(s->sinks, &file->rows[i]));
+                apply_row(s, slot, &file->rows[i]);
+        worsen(s, run_outputs_show(s->outputs, &file->rows[i]));
     }
     while (s->item < s->plan.count && s->done[s->item] == all_slots(s))
         s->item++;
@@ -136,9 +136,9 @@ static void keep_rows(struct supervisor *s)
              file->cut ? ", a cut line is dropped" : "");
 }
 
-static void take_hello(struct supervisor *s, const json_t *message)
+static void handle_hello(struct supervisor *s, const json_t *message)
 {
-    if (s->sinks)
+    if (s->outputs)
         return; /* a later worker: nothing new */
     const enum attn_platform platform = (enum attn_platform)json_integer_value(json_object_get(message, "platform"));
     const json_t *slots = json_object_get(message, "slots");
@@ -154,17 +154,17 @@ static void take_hello(struct supervisor *s, const json_t *message)
     FABENCH_ASSERT(planned == EXIT_OK, "the worker's plan was legal");
     s->done = xcalloc((unsigned long)s->plan.count, sizeof *s->done);
     s->header = json_incref(json_object_get(message, "header"));
-    s->sinks = sinks_open(s->options, s->header, s->resume);
-    if (!s->sinks) { /* nothing can be kept: the worker need not go on */
+    s->outputs = run_outputs_open(s->options, s->header, s->resume);
+    if (!s->outputs) { /* nothing can be kept: the worker need not go on */
         s->progress->stop = 1;
         s->finished = true;
         worsen(s, EXIT_IO);
     } else if (s->resume) {
-        keep_rows(s);
+        show_kept_rows(s);
     }
 }
 
-static void take_message(struct supervisor *s, const char *line)
+static void handle_message(struct supervisor *s, const char *line)
 {
     json_error_t error;
     json_t *message = json_loads(line, 0, &error);
@@ -176,22 +176,22 @@ static void take_message(struct supervisor *s, const char *line)
         return;
     }
     if (!strcmp(kind, "hello")) {
-        take_hello(s, message);
+        handle_hello(s, message);
     } else if (!strcmp(kind, "row")) {
         struct record_row row;
         char why[128];
         memset(&row, 0, sizeof row);
         FABENCH_ASSERT(record_row_parse(json_object_get(message, "row"), &row, why, sizeof why), "%s", why);
-        take_row(s, item, slot, &row);
+        handle_row(s, item, slot, &row);
         record_row_free(&row);
     } else if (!strcmp(kind, "failed")) {
         s->reported = true;
-        take_failure(s, item, slot, STATUS_ERROR, json_string_value(json_object_get(message, "reason")));
+        handle_failure(s, item, slot, STATUS_ERROR, json_string_value(json_object_get(message, "reason")));
     } else if (!strcmp(kind, "io")) {
         worsen(s, EXIT_IO);
     } else if (!strcmp(kind, "fatal")) {
         s->finished = true;
-        if (!s->sinks)
+        if (!s->outputs)
             s->exit_code = (int)json_integer_value(json_object_get(message, "exit"));
         else
             worsen(s, EXIT_DEVICE); /* a later worker could not open what the first one could */
@@ -201,11 +201,11 @@ static void take_message(struct supervisor *s, const char *line)
     json_decref(message);
 }
 
-/* ---- one worker ----------------------------------------------------------------------------------------------------- */
+/* ---- one worker ---- */
 
 struct child { pid_t pid; int pipe; char *line; size_t used, capacity; bool abandoned; };
 
-static bool start(struct supervisor *s, struct child *child)
+static bool start_worker(struct supervisor *s, struct child *child)
 {
     int ends[2];
     memset(child, 0, sizeof *child);
@@ -225,7 +225,7 @@ static bool start(struct supervisor *s, struct child *child)
     if (child->pid == 0) {
         const struct worker_task task = {.options = s->options, .run_id = s->run_id, .done = s->done,
                                          .header = s->header, .resume = s->resume,
-                                         .is_first = s->sinks == NULL, .pipe = ends[1],
+                                         .is_first = s->outputs == NULL, .pipe = ends[1],
                                          .progress = s->progress};
         close(ends[0]);
         const int code = worker_run(&task);
@@ -238,7 +238,7 @@ static bool start(struct supervisor *s, struct child *child)
 }
 
 /* Reads what there is and handles every complete line. False at the end of the pipe. */
-static bool receive(struct supervisor *s, struct child *child)
+static bool receive_messages(struct supervisor *s, struct child *child)
 {
     if (child->capacity - child->used < 65536) {
         child->capacity = child->capacity ? 2 * child->capacity : 1 << 18;
@@ -253,7 +253,7 @@ static bool receive(struct supervisor *s, struct child *child)
     char *from = child->line, *end;
     while ((end = memchr(from, '\n', child->used - (size_t)(from - child->line))) != NULL) {
         *end = 0;
-        take_message(s, from);
+        handle_message(s, from);
         from = end + 1;
     }
     child->used -= (size_t)(from - child->line);
@@ -265,7 +265,7 @@ static void show_progress(const struct supervisor *s)
 {
     const struct worker_progress *p = s->progress;
     char problem[80], left[32] = "";
-    if (!s->sinks || p->item < 0 || p->item >= s->plan.count)
+    if (!s->outputs || p->item < 0 || p->item >= s->plan.count)
         return;
     const double elapsed_s = (clock_ms() - s->started_ms) * 1e-3;
     if (p->item > s->items_kept)
@@ -278,7 +278,7 @@ static void show_progress(const struct supervisor *s)
 }
 
 /* Has the work in flight run over its limit? */
-static bool overdue(const struct supervisor *s)
+static bool is_over_limit(const struct supervisor *s)
 {
     /* The float64 oracle takes minutes on long problems, and cannot hang. */
     if (s->progress->slot < 0 && !strcmp(s->facts.device.arch, "cpu"))
@@ -303,7 +303,7 @@ static void kill_worker(const struct child *child, double *killed_ms)
 }
 
 /* Reads until the worker is gone. Returns true when it was killed for running over its limit. */
-static bool watch(struct supervisor *s, struct child *child)
+static bool watch_worker(struct supervisor *s, struct child *child)
 {
     bool killed = false, open = true;
     double interrupted_ms = 0, killed_ms = 0, last_ms = clock_ms();
@@ -311,7 +311,7 @@ static bool watch(struct supervisor *s, struct child *child)
         struct pollfd fd = {.fd = child->pipe, .events = POLLIN};
         const int ready = poll(&fd, 1, 100);
         if (ready > 0)
-            open = receive(s, child);
+            open = receive_messages(s, child);
         else if (ready == 0 && is_gone(child))
             break;
         if (clock_ms() - last_ms > 2000) /* we were suspended, and so was the worker */
@@ -329,7 +329,7 @@ static bool watch(struct supervisor *s, struct child *child)
         }
         if (interrupts > 1 || (interrupted_ms > 0 && (clock_ms() - interrupted_ms) * 1e-3 > INTERRUPT_LIMIT_S))
             kill_worker(child, &killed_ms);
-        if (!killed && interrupts == 0 && overdue(s)) {
+        if (!killed && interrupts == 0 && is_over_limit(s)) {
             killed = true;
             kill_worker(child, &killed_ms);
         }
@@ -341,7 +341,7 @@ static bool watch(struct supervisor *s, struct child *child)
 }
 
 /* How the worker ended, when it did not say so itself. */
-static void account(struct supervisor *s, const struct child *child, bool killed)
+static void report_end(struct supervisor *s, const struct child *child, bool killed)
 {
     int state = 0;
     char reason[256];
@@ -358,32 +358,32 @@ static void account(struct supervisor *s, const struct child *child, bool killed
                  strsignal(WTERMSIG(state)), stage);
     else
         snprintf(reason, sizeof reason, "the worker process ended with code %d %s", WEXITSTATUS(state), stage);
-    if (!s->sinks || p->item < 0) { /* before the first case: nothing that another worker would do better */
+    if (!s->outputs || p->item < 0) { /* before the first case: nothing that another worker would do better */
         log_error("%s (opening the device)", reason);
         worsen(s, EXIT_DEVICE);
         s->finished = true;
         return;
     }
-    take_failure(s, p->item, p->slot, killed ? STATUS_TIMEOUT : STATUS_ERROR, reason);
+    handle_failure(s, p->item, p->slot, killed ? STATUS_TIMEOUT : STATUS_ERROR, reason);
 }
 
 static void run_workers(struct supervisor *s)
 {
     struct child child;
     do {
-        if (!start(s, &child)) {
+        if (!start_worker(s, &child)) {
             worsen(s, EXIT_IO);
             return;
         }
-        const bool killed = watch(s, &child);
-        account(s, &child, killed);
+        const bool killed = watch_worker(s, &child);
+        report_end(s, &child, killed);
         close(child.pipe);
         free(child.line);
     } while (!s->finished && interrupts == 0 && s->item < s->plan.count && s->exit_code != EXIT_IO);
 }
 
-/* A named implementation that ran nowhere is the user's disappointment: it must not look like success. */
-static void blame_absent(struct supervisor *s)
+/* An implementation that the user named and that ran on no problem is a failure: exit 6, not 0. */
+static void check_all_ran(struct supervisor *s)
 {
     bool any_ran = false;
     for (int i = 0; i < s->slot_count; i++) {
@@ -429,11 +429,11 @@ int supervisor_run(const struct options *options)
     run_workers(&s);
     if (interrupts > 0)
         worsen(&s, EXIT_INTERRUPTED);
-    else if (s.sinks && s.exit_code != EXIT_IO)
-        blame_absent(&s);
+    else if (s.outputs && s.exit_code != EXIT_IO)
+        check_all_ran(&s);
     int code = s.exit_code;
-    if (s.sinks)
-        code = sinks_close(s.sinks, (clock_ms() - s.started_ms) * 1e-3, s.exit_code);
+    if (s.outputs)
+        code = run_outputs_close(s.outputs, (clock_ms() - s.started_ms) * 1e-3, s.exit_code);
     if (interrupts > 0) {
         code = exit_worst(code, EXIT_INTERRUPTED);
         log_note("interrupted; the rows so far are whole");
@@ -466,7 +466,7 @@ int supervisor_call(const struct options *options, const char *what, int (*funct
         log_error("%s: stdout could not be written: %s", what, strerror(errno));
         _exit(EXIT_IO);
     }
-    const double start = clock_ms();
+    const double start_ms = clock_ms();
     for (;;) {
         const pid_t gone = waitpid(pid, &state, WNOHANG);
         if (gone == pid)
@@ -475,7 +475,7 @@ int supervisor_call(const struct options *options, const char *what, int (*funct
             log_error("%s: waitpid: %s", what, strerror(errno));
             return EXIT_IO;
         }
-        if (limit_s > 0 && (clock_ms() - start) * 1e-3 > limit_s) {
+        if (limit_s > 0 && (clock_ms() - start_ms) * 1e-3 > limit_s) {
             kill(pid, SIGKILL);
             waitpid(pid, &state, 0);
             log_error("%s: no answer for %.0f s: killed", what, limit_s);

@@ -103,7 +103,7 @@ static json_t *make_header(const struct worker *w, struct session *s)
 }
 
 /* Takes the header's reference. */
-static void say_hello(struct worker *w, const struct session *s, json_t *header)
+static void send_hello(struct worker *w, const struct session *s, json_t *header)
 {
     json_t *slots = json_array();
     for (int i = 0; i < s->slot_count; i++)
@@ -117,7 +117,7 @@ static void say_hello(struct worker *w, const struct session *s, json_t *header)
 /* Which slots have their rows already, from the supervisor or from the record that is gone on with. EXIT_OK, or a code
  * after a sentence when this is not the device, or not the run, that they belong to. */
 static int find_done(const struct worker *w, const struct session *s, const json_t *header, unsigned *done,
-                     unsigned *companions)
+                     unsigned *rerun)
 {
     static const char *const device[] = {"device.name", "device.arch", "device.pci_bus_id"};
     const struct worker_task *task = w->task;
@@ -135,7 +135,7 @@ static int find_done(const struct worker *w, const struct session *s, const json
     if (!task->resume || !task->is_first)
         return EXIT_OK;
     if (resume_fits(task->resume, header, &why) &&
-        resume_match(task->resume, &s->plan, names, s->slot_count, done, companions, &why))
+        resume_match(task->resume, &s->plan, names, s->slot_count, done, rerun, &why))
         return EXIT_OK;
     log_error("--resume: %s", why.text);
     return EXIT_NOT_COMPARABLE;
@@ -143,7 +143,7 @@ static int find_done(const struct worker *w, const struct session *s, const json
 
 /* Every item that is not complete, one after the other. */
 static void run_items(struct worker *w, const struct session *s, struct case_setting *setting, const unsigned *done,
-                      const unsigned *companions)
+                      const unsigned *rerun)
 {
     const unsigned all = (unsigned)((UINT64_C(1) << s->slot_count) - 1);
     for (int i = 0; i < s->plan.count && !w->task->progress->stop; i++) {
@@ -153,7 +153,7 @@ static void run_items(struct worker *w, const struct session *s, struct case_set
             continue;
         w->item = i;
         setting->is_first = !w->has_timed;
-        if (case_run(setting, i, done[i], companions[i], &failed, &why) != ATTN_OK) {
+        if (case_run(setting, i, done[i], rerun[i], &failed, &why) != ATTN_OK) {
             char reason[sizeof why.text];
             text_clean(why.text, reason, sizeof reason);
             send_message(w, json_pack("{s:s, s:i, s:i, s:s}", "msg", "failed", "item", i, "slot", failed, "reason",
@@ -175,30 +175,30 @@ int worker_run(const struct worker_task *task)
     if (!w.pipe)
         return EXIT_IO;
     int opened = session_open(task->options, task->run_id, task->is_first, &session);
-    unsigned *done = NULL, *companions = NULL;
+    unsigned *done = NULL, *rerun = NULL;
     json_t *header = NULL;
     if (opened == EXIT_OK) {
         done = xcalloc((unsigned long)session.plan.count, sizeof *done);
-        companions = xcalloc((unsigned long)session.plan.count, sizeof *companions);
+        rerun = xcalloc((unsigned long)session.plan.count, sizeof *rerun);
         header = make_header(&w, &session);
-        opened = find_done(&w, &session, header, done, companions);
+        opened = find_done(&w, &session, header, done, rerun);
     }
     if (opened != EXIT_OK) {
         send_message(&w, json_pack("{s:s, s:i}", "msg", "fatal", "exit", opened));
         return opened;
     }
-    say_hello(&w, &session, header);
+    send_hello(&w, &session, header);
     struct case_setting setting = {
         .backend = &session.backend, .options = task->options, .plan = &session.plan, .facts = &session.facts,
         .slots = session.slots, .slot_count = session.slot_count, .timed = task->options->command == COMMAND_SWEEP,
         .use_nvml = session.nvml_problem[0] == 0,
         .hooks = {.context = &w, .stage = on_stage, .interrupted = on_interrupted, .io_failed = on_io_failed,
                   .row = on_row}};
-    run_items(&w, &session, &setting, done, companions);
+    run_items(&w, &session, &setting, done, rerun);
     on_stage(&w, STAGE_IDLE, -1, "");
     send_message(&w, json_pack("{s:s}", "msg", "done"));
     free(done);
-    free(companions);
+    free(rerun);
     session_close(&session);
     fclose(w.pipe);
     return EXIT_OK;

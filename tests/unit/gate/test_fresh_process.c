@@ -21,12 +21,12 @@
 
 static char folder[] = "/tmp/fabench-test-XXXXXX", out[64], err[64];
 
-static struct unit_result run_shell(const char *script, double limit_s)
+static struct fresh_result run_shell(const char *script, double limit_s)
 {
     char shell[] = "/bin/sh", dash_c[] = "-c", *text = xstrdup(script), *argv[] = {shell, dash_c, text, NULL};
-    const struct unit_request request = {.argv = argv, .out_path = out, .err_path = err, .silence_limit_s = limit_s};
-    struct unit_result result;
-    unit_run(&request, &result);
+    const struct fresh_request request = {.argv = argv, .out_path = out, .err_path = err, .silence_limit_s = limit_s};
+    struct fresh_result result;
+    fresh_run(&request, &result);
     free(text);
     return result;
 }
@@ -45,16 +45,16 @@ static void ends_and_words(void **state)
 {
     (void)state;
     char text[500];
-    struct unit_result r = run_shell("echo rows; echo first >&2; echo 'fabench: the last' >&2; exit 6", 20);
-    assert_int_equal(r.end, UNIT_EXITED);
+    struct fresh_result r = run_shell("echo rows; echo first >&2; echo 'fabench: the last' >&2; exit 6", 20);
+    assert_int_equal(r.end, FRESH_EXITED);
     assert_int_equal(r.code, 6);
-    assert_string_equal(r.last_words, "the last");
+    assert_string_equal(r.last_line, "the last");
     assert_string_equal(text_of(out), "rows\n");
-    assert_string_equal(unit_describe(&r, text, sizeof text), "ended with code 6: the last");
+    assert_string_equal(fresh_describe(&r, text, sizeof text), "ended with code 6: the last");
     r = run_shell("kill -SEGV $$", 20);
-    assert_int_equal(r.end, UNIT_SIGNALLED);
+    assert_int_equal(r.end, FRESH_SIGNALLED);
     assert_int_equal(r.code, SIGSEGV);
-    assert_string_equal(r.last_words, "");
+    assert_string_equal(r.last_line, "");
     r = run_shell("cat; exit 3", 20); /* nothing to read: it does not wait for a terminal */
     assert_int_equal(r.code, 3);
 }
@@ -64,10 +64,10 @@ static void silence(void **state)
 {
     (void)state;
     char text[500];
-    const struct unit_result r = run_shell("echo $$ >&1; sleep 1000 & echo working >&2; wait", 0.3);
-    assert_int_equal(r.end, UNIT_SILENT);
+    const struct fresh_result r = run_shell("echo $$ >&1; sleep 1000 & echo working >&2; wait", 0.3);
+    assert_int_equal(r.end, FRESH_SILENT);
     assert_true(r.elapsed_s < 100);
-    assert_non_null(strstr(unit_describe(&r, text, sizeof text), "said nothing for too long"));
+    assert_non_null(strstr(fresh_describe(&r, text, sizeof text), "said nothing for too long"));
     const pid_t group = (pid_t)atoi(text_of(out));
     assert_true(group > 1);
     for (int i = 0; i < 200 && kill(-group, 0) == 0; i++) /* until somebody has waited for them */
@@ -80,8 +80,8 @@ static void silence(void **state)
 static void slow_but_not_silent(void **state)
 {
     (void)state;
-    const struct unit_result r = run_shell("for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done", 1.0);
-    assert_int_equal(r.end, UNIT_EXITED);
+    const struct fresh_result r = run_shell("for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done", 1.0);
+    assert_int_equal(r.end, FRESH_EXITED);
     assert_int_equal(r.code, 0);
 }
 
@@ -92,42 +92,42 @@ static void talks_without_end(void **state)
     char text[500], shell[] = "/bin/sh", dash_c[] = "-c", slow[] = "while :; do echo word; sleep 0.05; done",
                     fast[] = "echo $$ >&2; yes words", quick[] = "head -c 300000 /dev/zero >&2";
     char *argv[] = {shell, dash_c, slow, NULL};
-    struct unit_request request = {
+    struct fresh_request request = {
         .argv = argv, .out_path = out, .err_path = err, .silence_limit_s = 100, .wall_limit_s = 0.5};
-    struct unit_result r;
-    unit_run(&request, &r);
-    assert_int_equal(r.end, UNIT_TOO_LONG);
+    struct fresh_result r;
+    fresh_run(&request, &r);
+    assert_int_equal(r.end, FRESH_TOO_LONG);
     assert_true(r.elapsed_s >= 0.5 && r.elapsed_s < 60);
-    assert_string_equal(unit_describe(&r, text, sizeof text), "took longer than 0.5 s, the limit, and was killed");
+    assert_string_equal(fresh_describe(&r, text, sizeof text), "took longer than 0.5 s, the limit, and was killed");
     argv[2] = fast;
     request.wall_limit_s = 0;
     request.output_limit_mb = 0.25;
-    unit_run(&request, &r);
-    assert_int_equal(r.end, UNIT_TOO_MUCH);
-    assert_non_null(strstr(unit_describe(&r, text, sizeof text), "wrote more than 0.25 MB, the limit"));
+    fresh_run(&request, &r);
+    assert_int_equal(r.end, FRESH_TOO_MUCH);
+    assert_non_null(strstr(fresh_describe(&r, text, sizeof text), "wrote more than 0.25 MB, the limit"));
     const pid_t group = (pid_t)atoi(text_of(err));
     assert_true(group > 1);
     for (int i = 0; i < 200 && kill(-group, 0) == 0; i++) /* until somebody has waited for them */
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(kill(-group, 0), -1);
     argv[2] = quick; /* over before anybody looked */
-    unit_run(&request, &r);
-    assert_int_equal(r.end, UNIT_TOO_MUCH);
+    fresh_run(&request, &r);
+    assert_int_equal(r.end, FRESH_TOO_MUCH);
     request.output_limit_mb = 0; /* the limit of every unit is far above it */
-    unit_run(&request, &r);
-    assert_int_equal(r.end, UNIT_EXITED);
+    fresh_run(&request, &r);
+    assert_int_equal(r.end, FRESH_EXITED);
 }
 
 static void not_a_program(void **state)
 {
     (void)state;
     char path[64], text[200], *argv[] = {path, NULL};
-    const struct unit_request request = {.argv = argv, .out_path = out, .err_path = err, .silence_limit_s = 5};
-    struct unit_result r;
+    const struct fresh_request request = {.argv = argv, .out_path = out, .err_path = err, .silence_limit_s = 5};
+    struct fresh_result r;
     snprintf(path, sizeof path, "%s/absent", folder);
-    unit_run(&request, &r);
-    assert_int_equal(r.end, UNIT_NOT_STARTED);
-    assert_string_equal(unit_describe(&r, text, sizeof text), "cannot be started: No such file or directory");
+    fresh_run(&request, &r);
+    assert_int_equal(r.end, FRESH_NOT_STARTED);
+    assert_string_equal(fresh_describe(&r, text, sizeof text), "cannot be started: No such file or directory");
 }
 
 /* ---- the lock ---- */

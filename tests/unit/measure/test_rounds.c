@@ -204,12 +204,12 @@ static void ratios_are_paired_and_failure_has_no_speed(void **state)
         peer[i] = 3 * drift;
         gemm[i] = 1 * drift;
     }
-    const struct row_rivals rivals = {.gemm_ms = gemm, .peer_ms = peer, .gemm_flops = 1e12, .peer = "cudnn"};
+    const struct row_baselines baselines = {.gemm_ms = gemm, .peer_ms = peer, .gemm_flops = 1e12, .peer = "cudnn"};
     memset(&row, 0, sizeof row);
     record_row_clear(&row);
     row.flops = 1e12;
     row.check = CHECKED_PASS;
-    row_times(&row, ours, 31, "noise", &rivals);
+    row_times(&row, ours, 31, "noise", &baselines);
     assert_true(fabs(row.speedup_vs_peer - 1.5) < 1e-12);
     assert_true(fabs(row.pct_of_gemm - 50) < 1e-9);
     assert_true(fabs(row.tflops - 1e12 / row.time_ms * 1e-9) < 1e-9);
@@ -218,7 +218,7 @@ static void ratios_are_paired_and_failure_has_no_speed(void **state)
     record_row_clear(&row);
     row.flops = 1e12;
     row.check = CHECKED_FAIL;
-    row_times(&row, ours, 31, "noise", &rivals);
+    row_times(&row, ours, 31, "noise", &baselines);
     assert_true(row.time_ms > 0);
     assert_true(isnan(row.tflops) && isnan(row.pct_of_gemm) && isnan(row.speedup_vs_peer));
     record_row_free(&row);
