@@ -12,22 +12,22 @@
 #include "cmd/base/text.h"
 
 enum { POINTS_MAX = 100000 };
-enum kind { KIND_TEXT, KIND_COUNT, KIND_REAL };
+enum cell_kind { CELL_TEXT, CELL_COUNT, CELL_REAL };
 
 #define FIELD(kind, field, is_required)                                                                                \
     {#field, kind, offsetof(struct overlay_point, field), sizeof(((struct overlay_point *)0)->field), is_required}
 
 static const struct field {
     const char *name;
-    enum kind kind;
+    enum cell_kind kind;
     size_t offset, size;
     bool is_required;
 } fields[] = {
-    FIELD(KIND_TEXT, impl, true),     FIELD(KIND_TEXT, mode, true),     FIELD(KIND_TEXT, dtype, true),
-    FIELD(KIND_COUNT, causal, true),  FIELD(KIND_COUNT, q_len, true),   FIELD(KIND_COUNT, head_dim, true),
-    FIELD(KIND_REAL, tflops, true),   FIELD(KIND_COUNT, batch, false),  FIELD(KIND_COUNT, q_heads, false),
-    FIELD(KIND_COUNT, kv_len, false), FIELD(KIND_TEXT, layout, false),  FIELD(KIND_TEXT, dist, false),
-    FIELD(KIND_TEXT, l2, false),
+    FIELD(CELL_TEXT, impl, true),     FIELD(CELL_TEXT, mode, true),     FIELD(CELL_TEXT, dtype, true),
+    FIELD(CELL_COUNT, causal, true),  FIELD(CELL_COUNT, q_len, true),   FIELD(CELL_COUNT, head_dim, true),
+    FIELD(CELL_REAL, tflops, true),   FIELD(CELL_COUNT, batch, false),  FIELD(CELL_COUNT, q_heads, false),
+    FIELD(CELL_COUNT, kv_len, false), FIELD(CELL_TEXT, layout, false),  FIELD(CELL_TEXT, dist, false),
+    FIELD(CELL_TEXT, l2, false),
 };
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
@@ -63,14 +63,14 @@ static bool take_cell(const struct reader *r, const struct field *field, const c
     void *to = (char *)base + field->offset;
     double real;
     switch (field->kind) {
-    case KIND_TEXT:
+    case CELL_TEXT:
         if (strlen(cell) >= field->size || strspn(cell, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(cell))
             return REFUSE(r, "%s \"%.40s\": must be a short name of a-z, 0-9 and _", field->name, cell);
         memcpy(to, cell, strlen(cell) + 1);
         return true;
-    case KIND_COUNT:
+    case CELL_COUNT:
         return number_parse_count(cell, to) || REFUSE(r, "%s \"%.40s\": must be a whole number", field->name, cell);
-    case KIND_REAL:
+    case CELL_REAL:
         if (!number_parse_real(cell, &real) || real <= 0)
             return REFUSE(r, "%s \"%.40s\": must be a number above 0", field->name, cell);
         *(double *)to = real;

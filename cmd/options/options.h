@@ -9,12 +9,9 @@
 
 #include "cmd/base/name_list.h"
 #include "cmd/base/terminal.h"
+#include "cmd/options/command_list.h"
 #include "cmd/problem/names.h"
 
-enum command {
-    COMMAND_SWEEP, COMMAND_VERIFY, COMMAND_GATE, COMMAND_AB, COMMAND_REPORT, COMMAND_PLOT, COMMAND_INFO, COMMAND_LIST,
-    COMMAND_SELFTEST
-};
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
 enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
@@ -23,7 +20,7 @@ enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */
 struct int_list { int64_t *values; int count; };   /* count 0 = not given */
 
 /* Every field is resolved except where a comment says "not given": those depend on the device or the preset and are
- * resolved by plan_make (cmd/plan/plan.h). Owned by the struct; options_free frees it. */
+ * resolved by plan_make (cmd/plan/plan.h). Owned by the struct; options_free (options_parse.h) frees it. */
 struct options {
     enum command command;
     enum preset preset;               /* PRESET_NONE = not given */
@@ -80,9 +77,6 @@ struct options {
     struct name_list given;           /* each option that was given: its name in the table, its value as typed, "" = none */
     char *command_line;               /* the whole command line, shell-quoted, for the record header */
 };
-
-/* Frees what the struct owns, and zeroes it. */
-void options_free(struct options *);
 
 /* The least --sustain-s: the device's energy counter moves in steps. */
 #define SUSTAIN_MIN_S 2.0

@@ -42,7 +42,7 @@ static void print_group(const struct command_def *command, enum option_group gro
 {
     char syntax[200] = "", fallback[100] = "";
     bool is_titled = false;
-    for (int i = 0; i < OPTION_COUNT; i++) {
+    for (int i = 0; i < option_count; i++) {
         const struct option_def *def = &option_table[i];
         if (def->group != group || def->is_hidden || !option_serves(def, command))
             continue;

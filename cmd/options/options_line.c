@@ -26,7 +26,7 @@ static void add_option(struct text *line, const char *name, const char *value)
 char *options_deciding(const struct options *o)
 {
     struct text line = {0};
-    for (const struct option_def *def = option_table; def < option_table + OPTION_COUNT; def++) {
+    for (const struct option_def *def = option_table; def < option_table + option_count; def++) {
         if (def->group == GROUP_OUTPUT || !(def->commands & 1u << o->command))
             continue;
         for (int i = 0; i + 1 < o->given.count; i += 2)
@@ -48,7 +48,7 @@ static bool asks_problem(const struct option_def *def)
 /* The row of an option's name that a command takes, NULL when it takes none. */
 static const struct option_def *taken_by(enum command command, const char *name)
 {
-    for (const struct option_def *def = option_table; def < option_table + OPTION_COUNT; def++)
+    for (const struct option_def *def = option_table; def < option_table + option_count; def++)
         if (strcmp(def->name, name) == 0 && def->commands & 1u << command)
             return def;
     return NULL;

@@ -27,10 +27,10 @@
 
 static bool refuse_option(const struct parse *p, const char *word, int length)
 {
-    const char *names[2 * OPTION_COUNT];
+    const char **names = xcalloc(2 * (unsigned long)option_count, sizeof *names);
     char name[81];
     int count = 0;
-    for (int i = 0; i < OPTION_COUNT; i++) {
+    for (int i = 0; i < option_count; i++) {
         if (option_table[i].is_hidden || !option_serves(&option_table[i], p->command))
             continue;
         names[count++] = option_table[i].name;
@@ -39,6 +39,7 @@ static bool refuse_option(const struct parse *p, const char *word, int length)
     }
     snprintf(name, sizeof name, "%.*s", length > 80 ? 80 : length, word);
     const char *nearest = nearest_name(name, names, count);
+    free(names);
     return options_refuse(name, NULL, "no such option; %s%s", nearest ? "did you mean " : "see fabench --help",
                           nearest ? nearest : "");
 }
@@ -323,7 +324,7 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
 
 static void apply_defaults(struct options *o)
 {
-    for (int i = 0; i < OPTION_COUNT; i++) {
+    for (int i = 0; i < option_count; i++) {
         const struct option_def *def = &option_table[i];
         if (def->kind == KIND_REAL || def->kind == KIND_PERCENT)
             *(double *)((char *)o + def->offset) = NAN;
@@ -357,7 +358,7 @@ static bool check_command(const struct parse *p, const struct option_def *def, c
 static bool check_repeated(const struct parse *p, const struct option_def *def, const char *name, const char *value)
 {
     const bool is_list = def->kind == KIND_COUNT_LIST || def->kind == KIND_CHOICE_SET || def->kind == KIND_NAMES;
-    for (int i = 0; i < OPTION_COUNT && def->kind != KIND_LIBRARY && def->kind != KIND_TEXTS; i++) {
+    for (int i = 0; i < option_count && def->kind != KIND_LIBRARY && def->kind != KIND_TEXTS; i++) {
         if (!p->value[i] || option_table[i].offset != def->offset)
             continue;
         if (&option_table[i] != def)
@@ -442,9 +443,7 @@ static bool parse_option(struct parse *p, int argc, char **argv, int *index, boo
 
 static bool parse_positional(struct parse *p, const char *word)
 {
-    const enum command command = p->command->command;
-    const bool takes_files = command == COMMAND_PLOT || command == COMMAND_REPORT || command == COMMAND_AB;
-    if (takes_files && *word) {
+    if (p->command->takes_words && *word) {
         name_list_add(&p->o->files, word);
         return true;
     }
@@ -484,19 +483,77 @@ static bool parse_words(struct parse *p, int argc, char **argv, bool *done)
 
 /* ---- The whole ---- */
 
+/* One option's field, by the kind of its row. Two rows may have one field: it is zeroed, and the second frees nothing. */
+static void free_value(struct options *o, const struct option_def *def)
+{
+    void *const field = (char *)o + def->offset;
+    switch (def->kind) {
+    case KIND_COUNT_LIST: {
+        struct int_list *const list = field;
+        free(list->values);
+        *list = (struct int_list){NULL, 0};
+        return;
+    }
+    case KIND_NAMES:
+    case KIND_LIBRARY:
+    case KIND_TEXTS:
+        name_list_free(field);
+        return;
+    case KIND_TEXT:
+    case KIND_OUT_FILE:
+    case KIND_OUT_DIR:
+    case KIND_IN_DIR:
+    case KIND_IN_FILE: {
+        char **const text = field;
+        free(*text);
+        *text = NULL;
+        return;
+    }
+    case KIND_FLAG:
+    case KIND_CHOICE:
+    case KIND_CHOICE_SET:
+    case KIND_CAUSAL:
+    case KIND_NO_CAUSAL:
+    case KIND_COUNT:
+    case KIND_REAL:
+    case KIND_PERCENT:
+    case KIND_DEVICE:
+    case KIND_HELP:
+    case KIND_VERSION:
+        return;
+    }
+}
+
+void options_free(struct options *o)
+{
+    for (int i = 0; i < option_count; i++)
+        free_value(o, &option_table[i]);
+    name_list_free(&o->files); /* what belongs to no option */
+    name_list_free(&o->sweep_words);
+    name_list_free(&o->given);
+    free(o->deciding);
+    free(o->command_line);
+    memset(o, 0, sizeof *o);
+}
+
+/* struct parse's value: none was given. The caller frees it. */
+static const char **new_values(void) { return xcalloc((unsigned long)option_count, sizeof(const char *)); }
+
 int options_parse(int argc, char **argv, struct options *o, bool *done)
 {
-    struct parse p = {.o = o, .command = &command_table[0]};
+    struct parse p = {.o = o, .command = &command_table[0], .value = new_values()};
     *done = false;
     memset(o, 0, sizeof *o);
     apply_defaults(o);
     o->command_line = options_line_of(argc, argv);
-    if (!parse_words(&p, argc, argv, done) || (!*done && !options_check(&p))) {
+    const bool good = parse_words(&p, argc, argv, done) && (*done || options_check(&p));
+    if (good && !*done)
+        o->deciding = options_deciding(o);
+    free(p.value);
+    if (!good) {
         options_free(o);
         return EXIT_USAGE;
     }
-    if (!*done)
-        o->deciding = options_deciding(o);
     if (*done) {
         options_free(o);
         if (fflush(stdout) != 0 || ferror(stdout)) {
@@ -511,13 +568,14 @@ int options_parse_line(const char *command_line, struct options *o)
 {
     struct name_list words = {0};
     bool done = false;
-    struct parse p = {.o = o, .command = &command_table[0], .is_replay = true};
+    struct parse p = {.o = o, .command = &command_table[0], .value = new_values(), .is_replay = true};
     memset(o, 0, sizeof *o);
     apply_defaults(o);
     const bool good = text_split_shell(command_line, &words) && words.count > 0 &&
                       parse_words(&p, words.count, name_list_argv(&words), &done) && !done &&
                       o->command == COMMAND_SWEEP;
     name_list_free(&words);
+    free(p.value);
     if (!good)
         options_free(o);
     return good ? EXIT_OK : EXIT_USAGE;

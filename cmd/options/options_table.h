@@ -1,13 +1,8 @@
-/* The rows of the option table and the command table, for the options_*.c files alone. */
+/* The rows of the option table, for the options_*.c files alone. */
 #ifndef FABENCH_OPTIONS_TABLE_H
 #define FABENCH_OPTIONS_TABLE_H
 
 #include "cmd/options/options.h"
-
-struct command_def {
-    const char *name, *arguments, *summary;
-    enum command command;
-};
 
 enum option_kind {
     KIND_FLAG,        /* bool */
@@ -48,14 +43,13 @@ struct option_def {
     int choices_shown;           /* in --help; 0 = all */
     const char *help;
     enum option_group group;
-    unsigned commands;           /* bits 1 << enum command */
+    unsigned commands;           /* enum command_set */
     bool is_joined;              /* --help shows it on one line with the next row, whose help serves both */
     bool is_hidden;              /* not in --help */
 };
 
-enum { OPTION_COUNT = 73, COMMAND_COUNT = 9 };
-extern const struct option_def option_table[OPTION_COUNT];
-extern const struct command_def command_table[COMMAND_COUNT];
+extern const struct option_def option_table[];
+extern const int option_count;
 extern const char *const option_group_titles[GROUP_COUNT];
 
 /* One pass over a command line. */
@@ -64,7 +58,7 @@ struct parse {
     const struct command_def *command;
     bool is_named;                   /* the command was typed */
     bool is_replay;                  /* another run's command line: its outputs are passed over */
-    const char *value[OPTION_COUNT]; /* as typed, "" for a flag; NULL = not given */
+    const char **value;              /* of each row of the table, as typed, "" for a flag; NULL = not given */
 };
 
 /* The row whose name or alias is word[0, length), the command's own where it has one; or NULL. */

@@ -292,7 +292,7 @@ static void every_option_is_tested(void **state)
         " --d --seqlen --kv-len --impl --variant --columns --out --csv --jsonl --input --dump "
         "--impl-lib --version --help --resume --overlay --price "
         "--points --pairs --junit --baseline --current --floors ";
-    for (int i = 0; i < OPTION_COUNT; i++) {
+    for (int i = 0; i < option_count; i++) {
         char word[40];
         bool is_tested = false;
         snprintf(word, sizeof word, " %s ", option_table[i].name);
@@ -318,7 +318,7 @@ static void missing_values(void **state)
     refused("--csv --", "--csv: needs a value: PATH; one that begins with - is written --csv=--");
     taken("--csv=--jsonl");
     assert_string_equal(options.csv_path, "--jsonl");
-    for (int i = 0; i < OPTION_COUNT; i++) {
+    for (int i = 0; i < option_count; i++) {
         char part[60];
         if (!option_takes_value(&option_table[i]) || option_table[i].kind == KIND_CAUSAL ||
             !(option_table[i].commands & 1u << COMMAND_SWEEP))

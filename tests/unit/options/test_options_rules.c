@@ -221,11 +221,11 @@ static void help(void **state)
         assert_non_null(strstr(out_text, "[64,128]"));
     }
     assert_int_equal(run("--help"), EXIT_OK);
-    for (int i = 0; i < OPTION_COUNT; i++) {
+    for (int i = 0; i < option_count; i++) {
         char word[40];
         const bool is_there = (snprintf(word, sizeof word, "  %s", option_table[i].name), strstr(out_text, word));
         bool is_wanted = false; /* some row of this name serves the sweep */
-        for (int j = 0; j < OPTION_COUNT; j++)
+        for (int j = 0; j < option_count; j++)
             is_wanted |= strcmp(option_table[j].name, option_table[i].name) == 0 && !option_table[j].is_hidden &&
                          option_serves(&option_table[j], &command_table[0]);
         if (is_there != is_wanted)

@@ -1,0 +1,76 @@
+/* Which function each command runs. */
+#include "cmd/commands.h"
+
+#include "cmd/base/log.h"
+#include "cmd/chart/overlay.h"
+#include "cmd/chart/plot.h"
+#include "cmd/gate/ab.h"
+#include "cmd/gate/gate.h"
+#include "cmd/inspect/inspect.h"
+#include "cmd/record/record_file.h"
+#include "cmd/report/report.h"
+#include "cmd/run/supervisor.h"
+#include "cmd/selftest/selftest.h"
+
+/* Reads the published points before the command begins, so that a file that cannot be read ends it at once. */
+static int with_overlay(const struct options *o, int (*run)(const struct options *, const struct overlay *))
+{
+    struct overlay overlay = {.count = 0};
+    struct attn_message why = {""};
+    int status = EXIT_NOT_COMPARABLE;
+    if (!o->overlay_path)
+        return run(o, NULL);
+    if (overlay_read(o->overlay_path, &overlay, &why))
+        status = run(o, &overlay);
+    else
+        log_error("--overlay %s", why.text);
+    overlay_free(&overlay);
+    return status;
+}
+
+/* sweep and verify. The published points are not passed on: whoever draws the charts at the end reads them again. */
+static int run_sweep(const struct options *o, const struct overlay *overlay)
+{
+    (void)overlay;
+    if (o->dry_run)
+        return supervisor_call(o, "--dry-run", inspect_dry_run, 120);
+    if (o->profile)
+        return inspect_profile(o); /* in this process: profilers do not follow a fork */
+    return supervisor_run(o);
+}
+
+static int sweep(const struct options *o) { return with_overlay(o, run_sweep); }
+static int plot(const struct options *o) { return with_overlay(o, plot_run); }
+static int report(const struct options *o) { return with_overlay(o, report_run); }
+
+/* A command in_child runs in a child process that is killed after limit_s seconds; 0 = no limit, for a command that limits
+ * each launch itself. */
+static const struct {
+    int (*run)(const struct options *);
+    bool in_child;
+    double limit_s;
+} commands[COMMAND_COUNT] = {
+    [COMMAND_SWEEP] = {sweep},
+    [COMMAND_VERIFY] = {sweep},
+    [COMMAND_GATE] = {gate_run},
+    [COMMAND_AB] = {ab_run},
+    [COMMAND_REPORT] = {report},
+    [COMMAND_PLOT] = {plot},
+    [COMMAND_INFO] = {inspect_info, .in_child = true, .limit_s = 120},
+    [COMMAND_LIST] = {inspect_list, .in_child = true, .limit_s = 120},
+    [COMMAND_SELFTEST] = {selftest_run, .in_child = true},
+};
+
+int command_run(const struct options *o)
+{
+    struct attn_message why = {""};
+    if (o->columns && !record_columns_valid(o->columns, &why)) {
+        log_error("--columns: %s", why.text);
+        return EXIT_USAGE;
+    }
+    FABENCH_ASSERT(commands[o->command].run, "command %s has no function", command_table[o->command].name);
+    if (commands[o->command].in_child)
+        return supervisor_call(o, command_table[o->command].name, commands[o->command].run,
+                               commands[o->command].limit_s);
+    return commands[o->command].run(o);
+}

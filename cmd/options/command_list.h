@@ -1,0 +1,48 @@
+/* The commands of the program. A new command is one line of COMMAND_LIST, its row in cmd/commands.c, which says what it
+ * runs, and, where it brings a folder of its own, that folder's line in cmd/CMakeLists.txt. */
+#ifndef FABENCH_COMMAND_LIST_H
+#define FABENCH_COMMAND_LIST_H
+
+#include <stdbool.h>
+
+/* COMMAND(ID, name as typed, arguments as --help shows them, takes words that are no options, summary), in the order of
+ * --help. The first is the one that needs no word. */
+#define COMMAND_LIST(COMMAND)                                                                                          \
+    COMMAND(SWEEP, "sweep", "", false, "sweep, check, record, chart (the default command)")                            \
+    COMMAND(VERIFY, "verify", "", false, "correctness only, on the hard shapes; no timing")                            \
+    COMMAND(GATE, "gate", "--baseline A.jsonl ", false, "against a stored baseline; now, or --current B.jsonl")        \
+    COMMAND(AB, "ab", "OLD NEW ", true, "two programs or kernel libraries, in fresh processes")                        \
+    COMMAND(REPORT, "report", "[LABEL=]A.jsonl ... ", true, "devices side by side: Markdown, CSV, HTML")               \
+    COMMAND(PLOT, "plot", "A.jsonl ... ", true, "charts from records, no device needed")                               \
+    COMMAND(INFO, "info", "", false, "device, limits, clocks, power, versions, measured ceilings")                     \
+    COMMAND(LIST, "list", "", false, "implementations: what each accepts, why each refuses here")                      \
+    COMMAND(SELFTEST, "selftest", "", false, "injects faults; the checker must catch every one")
+
+#define COMMAND_ID(id, ...) COMMAND_##id,
+enum command { COMMAND_LIST(COMMAND_ID) };
+#undef COMMAND_ID
+
+#define COMMAND_ONE(...) +1
+enum { COMMAND_COUNT = 0 COMMAND_LIST(COMMAND_ONE) };
+#undef COMMAND_ONE
+
+/* Sets of commands, for the rows of the option table: bits 1 << enum command. */
+#define COMMAND_BIT(id, ...) FOR_##id = 1 << COMMAND_##id,
+enum command_set {
+    COMMAND_LIST(COMMAND_BIT)
+    FOR_RUNS = FOR_SWEEP | FOR_VERIFY,
+    FOR_GATES = FOR_GATE | FOR_AB,
+    FOR_PROBLEMS = FOR_RUNS | FOR_GATES | FOR_SELFTEST, /* all that run problems on a device */
+    FOR_ANY = (1 << COMMAND_COUNT) - 1
+};
+#undef COMMAND_BIT
+
+struct command_def {
+    const char *name, *arguments;
+    bool takes_words;
+    const char *summary;
+    enum command command; /* the index of the row */
+};
+extern const struct command_def command_table[COMMAND_COUNT];
+
+#endif
