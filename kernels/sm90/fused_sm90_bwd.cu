@@ -136,13 +136,13 @@
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/opaque.cuh"
 #include "kernels/device/pack.cuh"
+#include "kernels/device/pipeline_state.cuh"
 #include "kernels/device/red_add.cuh"
-#include "kernels/device/ring.cuh"
+#include "kernels/device/semaphore.cuh"
 #include "kernels/device/setmaxnreg.cuh"
 #include "kernels/device/shared_memory.cuh"
 #include "kernels/device/stmatrix.cuh"
 #include "kernels/device/tma.cuh"
-#include "kernels/device/turn.cuh"
 #include "kernels/device/uniform.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/sm90/fused_sm90.h"
@@ -368,7 +368,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
     constexpr uint32_t DS_STEP = S::DS_BYTES / 16;
     Cursor load = {0, arg.q_tiles - 1}, at = load;
-    Ring<STAGES> filled;
+    PipelineState<STAGES> filled;
     int loaded = 0, before = -1; /* the tile of the step before, of which something may still have to go out */
     int turn = -1;               /* by turns: the first of the tiles that share the turn of now, or of the step before */
     bool has_come = false;       /* that turn */
@@ -381,8 +381,8 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     };
     const auto refill = [&] { /* this step's slot, free about now */
         if (warp == 0 && loaded < steps) {
-            mbarrier_wait(shared_address(&smem.empty[filled.slot]), filled.parity);
-            load_next(filled.slot);
+            mbarrier_wait(shared_address(&smem.empty[filled.stage]), filled.phase);
+            load_next(filled.stage);
             filled.advance();
         }
     };
@@ -416,7 +416,8 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
                 add_dq(smem, arg, before, S::PASSES - 1, warp);
             if (BY_TURNS && pass == S::PASSES - 1 && turn_tile != turn) { /* by now all that was sent has arrived */
                 __syncwarp();
-                has_come = turn_next(turn_of(arg, turn, warp), turn_of(arg, turn_tile, warp), work.kv_tile);
+                has_come = semaphore_release_and_test(turn_of(arg, turn, warp), turn_of(arg, turn_tile, warp),
+                                                      work.kv_tile);
                 turn = turn_tile;
             }
             if (elect_one()) {
@@ -434,7 +435,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
                 mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
             if (BY_TURNS && pass == S::PASSES - 1) {
                 if (!has_come)
-                    turn_wait(turn_of(arg, turn, warp), work.kv_tile);
+                    semaphore_wait(turn_of(arg, turn, warp), work.kv_tile);
                 has_come = true;
                 add_dq(smem, arg, tile, pass - 1, warp);
             }
@@ -450,7 +451,7 @@ __device__ __forceinline__ void query_warpgroup(Smem<Tile> &smem, const Argument
     }
     if (BY_TURNS && turn >= 0) {
         __syncwarp();
-        turn_next(turn_of(arg, turn, warp), NULL, 0);
+        semaphore_release_and_test(turn_of(arg, turn, warp), NULL, 0);
     } else if (before >= 0 && !S::ADDS_FROM_REGISTERS)
         add_dq(smem, arg, before, S::PASSES - 1, warp);
     if (elect_one())
@@ -619,7 +620,7 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     const uint32_t first_q_turned = keep_uniform(wgmma_mn_major(shared_address(smem.q[0]), S::Q_PANEL_BYTES));
     const uint32_t first_dout_turned = keep_uniform(wgmma_mn_major(shared_address(smem.dout[0]), S::Q_PANEL_BYTES));
     constexpr uint32_t SLOT_STEP = S::Q_BYTES / 16;
-    Ring<STAGES> ring;
+    PipelineState<STAGES> ring;
     int step = 0, tile = arg.q_tiles - 1;
     float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* S, P, dP */
     uint32_t weights[S::SCORES / 2];                        /* P, dS in 16 bits */
@@ -678,7 +679,7 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         while (step < steps && tile < first_seen_tile)
             advance();
         if (step < steps)
-            mbarrier_wait(shared_address(&smem.full[ring.slot]), ring.parity);
+            mbarrier_wait(shared_address(&smem.full[ring.stage]), ring.phase);
     };
     /* Steps without anything to see. */
     const auto skip = [&](int from, int to) {
@@ -702,9 +703,9 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
                 if (first_key + row >= arg.kv_len)
                     first_seen[i] = INT_MAX;
             }
-            probabilities<true>(s, lane_stats(ring.slot, 0), early, arg.scale_log2, first_seen);
+            probabilities<true>(s, lane_stats(ring.stage, 0), early, arg.scale_log2, first_seen);
         } else {
-            probabilities<false>(s, lane_stats(ring.slot, 0), early, arg.scale_log2, first_seen);
+            probabilities<false>(s, lane_stats(ring.stage, 0), early, arg.scale_log2, first_seen);
         }
     };
 
@@ -719,8 +720,8 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     seek();
     skip(0, step);
     if (step < steps) {
-        start_scores<T, Tile, Tile::K_STEPS>(s, k_held, k, first_q + ring.slot * SLOT_STEP);
-        const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
+        start_scores<T, Tile, Tile::K_STEPS>(s, k_held, k, first_q + ring.stage * SLOT_STEP);
+        const EarlyStats lse2 = load_early(lane_stats(ring.stage, 0));
         wgmma_wait<0>();
         wgmma_hold(s);
         exponentiate(lse2);
@@ -730,7 +731,7 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
     hold<Tile, Tile::V_STEPS>(v_held, smem.v, warp_row, lane);
 #pragma unroll 1
     while (step < steps) { /* P of this step is in `weights`, no product is under way */
-        const int slot = ring.slot, now = step;
+        const int slot = ring.stage, now = step;
         start_scores<T, Tile, Tile::V_STEPS>(s, v_held, v, first_dout + slot * SLOT_STEP);
         start_gradient<T, Tile>(dv, weights, first_dout_turned + slot * SLOT_STEP);
         advance();
@@ -762,12 +763,12 @@ __device__ __forceinline__ void key_warpgroup(Smem<Tile> &smem, const Arguments 
         if (S::DS_FIRST)
             ds_is_there(now);
         /* After the last step: of what lies there. */
-        start_scores<T, Tile, Tile::K_STEPS>(s, k_held, k, first_q + ring.slot * SLOT_STEP);
+        start_scores<T, Tile, Tile::K_STEPS>(s, k_held, k, first_q + ring.stage * SLOT_STEP);
         if (!S::DS_FIRST)
             ds_is_there(now);
         start_gradient<T, Tile>(dk, weights, first_q_turned + slot * SLOT_STEP);
         skip(now + 1, step);
-        const EarlyStats lse2 = load_early(lane_stats(ring.slot, 0));
+        const EarlyStats lse2 = load_early(lane_stats(ring.stage, 0));
         wgmma_wait<1>();
         wgmma_hold(s);
         exponentiate(lse2);

@@ -261,7 +261,7 @@
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/pack.cuh"
 #include "kernels/device/panel_sm80.cuh"
-#include "kernels/device/ring.cuh"
+#include "kernels/device/pipeline_state.cuh"
 #include "kernels/device/setmaxnreg.cuh"
 #include "kernels/device/shared_memory.cuh"
 #include "kernels/device/softmax_sm80.cuh"
@@ -448,11 +448,11 @@ template <typename Tile> __device__ __forceinline__ Place load_first(Smem<Tile> 
  * free last. */
 template <typename Tile> __device__ __forceinline__ void produce_qk(Smem<Tile> &smem, const Arguments &arg)
 {
-    Ring<Q_STAGES> q;
-    Ring<Tile::STAGES> k;
+    PipelineState<Q_STAGES> q;
+    PipelineState<Tile::STAGES> k;
     const auto next_k = [&](const Place &place, int kv_head, int n) {
-        mbarrier_wait(shared_address(&smem.k_empty[k.slot]), k.parity ^ 1);
-        load_block<Tile>(smem.k[k.slot], &arg.k, &smem.k_full[k.slot], n, kv_head, place.batch);
+        mbarrier_wait(shared_address(&smem.k_empty[k.stage]), k.phase ^ 1);
+        load_block<Tile>(smem.k[k.stage], &arg.k, &smem.k_full[k.stage], n, kv_head, place.batch);
         k.advance();
     };
     Place place = place_of<Tile>(arg, blockIdx.x);
@@ -469,39 +469,39 @@ template <typename Tile> __device__ __forceinline__ void produce_qk(Smem<Tile> &
 #pragma unroll 1
         for (; n >= 0; --n)
             next_k(place, kv_head, n);
-        mbarrier_wait(shared_address(&smem.q_empty[q.slot]), q.parity ^ 1);
+        mbarrier_wait(shared_address(&smem.q_empty[q.stage]), q.phase ^ 1);
         if (tile >= arg.tiles)
             break;
         place = place_of<Tile>(arg, tile);
         kv_head = quotient(place.head, arg.group);
-        announce(smem, q.slot, place);
-        load_q<Tile>(smem, arg, q.slot, place);
+        announce(smem, q.stage, place);
+        load_q<Tile>(smem, arg, q.stage, place);
         q.advance();
         next_k(place, kv_head, place.blocks - 1);
     }
-    announce(smem, q.slot, {0, 0, 0, 0}); /* there are no more */
+    announce(smem, q.stage, {0, 0, 0, 0}); /* there are no more */
 }
 
 /* V: a thread of its own, whose warp is in another quarter of the multiprocessor, as its instructions take their turn from the
  * consumers there. It learns of tiles as they do, but does not wait for Q. */
 template <typename Tile> __device__ __forceinline__ void produce_v(Smem<Tile> &smem, const Arguments &arg)
 {
-    Ring<Q_STAGES> q;
-    Ring<Tile::STAGES> v;
+    PipelineState<Q_STAGES> q;
+    PipelineState<Tile::STAGES> v;
     int loaded = 1; /* load_first */
 
     v.advance();
     for (;; q.advance()) {
-        mbarrier_wait(shared_address(&smem.place_full[q.slot]), q.parity);
-        const Place place = smem.place[q.slot];
-        mbarrier_arrive(shared_address(&smem.q_empty[q.slot]));
+        mbarrier_wait(shared_address(&smem.place_full[q.stage]), q.phase);
+        const Place place = smem.place[q.stage];
+        mbarrier_arrive(shared_address(&smem.q_empty[q.stage]));
         if (place.blocks == 0)
             break;
         const int kv_head = quotient(place.head, arg.group);
 #pragma unroll 1
         for (int n = place.blocks - 1 - loaded; n >= 0; --n) {
-            mbarrier_wait(shared_address(&smem.v_empty[v.slot]), v.parity ^ 1);
-            load_block<Tile>(smem.v[v.slot], &arg.v, &smem.v_full[v.slot], n, kv_head, place.batch);
+            mbarrier_wait(shared_address(&smem.v_empty[v.stage]), v.phase ^ 1);
+            load_block<Tile>(smem.v[v.stage], &arg.v, &smem.v_full[v.stage], n, kv_head, place.batch);
             v.advance();
         }
         loaded = 0;
@@ -755,8 +755,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
     int row_group = team; /* which rows of the tile */
     const int shift = arg.kv_len - arg.q_len;
     const uint64_t *stored = NULL; /* the Q slot of the last tile, whose O may be on its way out of it; not yet released */
-    Ring<Q_STAGES> q;
-    Ring<Tile::STAGES> k, v;
+    PipelineState<Q_STAGES> q;
+    PipelineState<Tile::STAGES> k, v;
     /* Operands of wgmma: where slot 0 of K and of V is, and how far the next slot is. */
     const uint32_t first_k = keep_uniform(wgmma_k_major(shared_address(smem.k[0]) + first_key * ROW_BYTES));
     const uint32_t first_v =
@@ -766,8 +766,8 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
     if (TURNS && consumer == S::CONSUMERS - 1)
         pass_turn<Tile>(consumer); /* the first one begins */
     for (;; q.advance()) {
-        mbarrier_wait(shared_address(&smem.place_full[q.slot]), q.parity); /* Q may still be on its way */
-        const Place place = smem.place[q.slot];
+        mbarrier_wait(shared_address(&smem.place_full[q.stage]), q.phase); /* Q may still be on its way */
+        const Place place = smem.place[q.stage];
         if (place.blocks == 0)
             break;
         if constexpr (S::SKIPS) /* the last rows of a causal tile have the most keys: they go round */
@@ -778,9 +778,9 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         const int first_masked = ((arg.causal ? max(min(arg.kv_len, first_row + 1 + shift), 0) : arg.kv_len) +
                                   Tile::BLOCK_N - S::KEYS - first_key) /
                                  Tile::BLOCK_N;
-        const uint32_t query = keep_uniform(wgmma_k_major(shared_address(smem.q[q.slot]) + row_group * 64 * ROW_BYTES));
-        const auto k_operand = [&] { return first_k + k.slot * SLOT_STEP; };
-        const auto v_operand = [&] { return first_v + v.slot * SLOT_STEP; };
+        const uint32_t query = keep_uniform(wgmma_k_major(shared_address(smem.q[q.stage]) + row_group * 64 * ROW_BYTES));
+        const auto k_operand = [&] { return first_k + k.stage * SLOT_STEP; };
+        const auto v_operand = [&] { return first_v + v.stage * SLOT_STEP; };
         const auto mask = [&](float (&s)[S::SCORES], int n) {
             const int first_column = n * Tile::BLOCK_N + first_key + lane % 4 * 2;
             const int diagonal = place.first_row + thread_row + shift + 1;
@@ -810,27 +810,27 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
                     await_turn<Tile>(consumer);
                     pass_turn<Tile>(consumer);
                 }
-                mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
-                release(&smem.k_empty[k.slot]);
+                mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
+                release(&smem.k_empty[k.stage]);
                 k.advance();
-                mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
-                release(&smem.v_empty[v.slot]);
+                mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
+                release(&smem.v_empty[v.stage]);
                 v.advance();
             }
         }
 #pragma unroll
         for (int i = 0; i < S::OUTPUTS; ++i)
             o[i] = 0.0f;
-        mbarrier_wait(shared_address(&smem.q_full[q.slot]), q.parity);
+        mbarrier_wait(shared_address(&smem.q_full[q.stage]), q.phase);
         if constexpr (Tile::HELD_STEPS > 0) {
             const uint32_t warp_rows =
-                shared_address(smem.q[q.slot]) + (row_group * 64 + threadIdx.x / 32 % 4 * 16) * ROW_BYTES;
+                shared_address(smem.q[q.stage]) + (row_group * 64 + threadIdx.x / 32 % 4 * 16) * ROW_BYTES;
 #pragma unroll
             for (int step = 0; step < Tile::HELD_STEPS; ++step)
                 ldmatrix_x4(held_q[step], warp_rows + step / 4 * S::Q_PANEL_BYTES +
                                               swizzle_128b(lane % 16, step % 4 * 2 + lane / 16));
         }
-        mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
+        mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
         if (TURNS && stored == NULL) /* the first products: all at once they would all be late */
             await_turn<Tile>(consumer);
         hold_q();
@@ -846,19 +846,19 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
         }
         wgmma_wait<0>();
         wgmma_hold(s);
-        release(&smem.k_empty[k.slot]);
+        release(&smem.k_empty[k.stage]);
         k.advance();
         if (n >= first_masked)
             mask(s, n);
         move_maxima(s, rows, alpha, arg.scale_log2);
         weigh<T>(p, rows.sum, s, rows, arg.scale_log2);
         if constexpr (Tile::LOOKS_AFTER)
-            mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+            mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
 #pragma unroll 1
         for (--n; n >= 0; --n) {
-            mbarrier_wait(shared_address(&smem.k_full[k.slot]), k.parity);
+            mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
             if constexpr (!Tile::LOOKS_AFTER)
-                mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+                mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
             if constexpr (TURNS)
                 await_turn<Tile>(consumer);
             wgmma_hold(o);
@@ -871,28 +871,28 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             wgmma_hold(s);
             if constexpr (TURNS)
                 pass_turn<Tile>(consumer);
-            release(&smem.k_empty[k.slot]);
+            release(&smem.k_empty[k.stage]);
             k.advance();
             if (n >= first_masked)
                 mask(s, n);
             bool moved = false;
             if constexpr (!Tile::LOOKS_AFTER)
                 moved = move_maxima(s, rows, alpha, arg.scale_log2);
-            const Ring<Tile::STAGES> done = v;
+            const PipelineState<Tile::STAGES> done = v;
             v.advance();
             /* Now and not when it is needed: see turns, above. Or never: both are branches that keep the assembler from moving
              * the wait for O up before the maxima. */
             if constexpr (Tile::LOOKS_AFTER) {
-                const bool is_next_v_here = mbarrier_try(shared_address(&smem.v_full[v.slot]), v.parity);
+                const bool is_next_v_here = mbarrier_try(shared_address(&smem.v_full[v.stage]), v.phase);
                 if (!is_next_v_here)
-                    mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+                    mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
             } else if (arg.tiles == 0) {
-                mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+                mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
             }
             wgmma_wait<0>();
             wgmma_hold(o);
             wgmma_hold(p);
-            release(&smem.v_empty[done.slot]);
+            release(&smem.v_empty[done.stage]);
             if constexpr (Tile::LOOKS_AFTER) {
                 weigh_within_bound<T>(p, o, s, rows, arg.scale_log2);
             } else {
@@ -902,20 +902,20 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             }
         }
         if constexpr (!Tile::LOOKS_AFTER)
-            mbarrier_wait(shared_address(&smem.v_full[v.slot]), v.parity);
+            mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
         wgmma_hold(o);
         wgmma_hold(p);
         wgmma_fence();
         start_output<T, Tile>(o, p, v_operand());
         const int warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16;
         float4 *const exchange = /* this thread's part of it */
-            smem.exchange[q.slot % S::EXCHANGES] + team * (S::GIVEN / 4) * WARPGROUP + threadIdx.x % WARPGROUP;
+            smem.exchange[q.stage % S::EXCHANGES] + team * (S::GIVEN / 4) * WARPGROUP + threadIdx.x % WARPGROUP;
         float keep[2] = {1.0f, 1.0f}, add[2];
         if (S::FINISHES_EARLY && share == S::LAST_SHARE) /* while the last product runs */
             finish_rows<Tile>(keep, add, rows, exchange, place, arg, team, warp_row);
         wgmma_wait<0>();
         wgmma_hold(o);
-        release(&smem.v_empty[v.slot]);
+        release(&smem.v_empty[v.stage]);
         v.advance();
         if (share == S::LAST_SHARE) {
             if (!S::FINISHES_EARLY)
@@ -932,11 +932,11 @@ __device__ __forceinline__ void consume(Smem<Tile> &smem, const Arguments &arg, 
             }
             if constexpr (Tile::KEY_SHARES == 1)
                 bar_sync(team_barrier(team), WARPGROUP); /* all four warps have read Q for the last time */
-            store_tile<T, Tile>(smem.q[q.slot], place, arg, warp_row, o);
+            store_tile<T, Tile>(smem.q[q.stage], place, arg, warp_row, o);
         } else if constexpr (Tile::KEY_SHARES == 2) {
             give_tile<Tile>(exchange, team, o, rows);
         }
-        stored = &smem.q_empty[q.slot];
+        stored = &smem.q_empty[q.stage];
     }
     if (TURNS && consumer == 0)
         await_turn<Tile>(consumer); /* takes the last pass: no barrier stays half full */

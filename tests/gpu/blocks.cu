@@ -7,12 +7,12 @@
 #include "kernels/device/ldmatrix.cuh"
 #include "kernels/device/mbarrier.cuh"
 #include "kernels/device/panel_sm80.cuh"
-#include "kernels/device/ring.cuh"
+#include "kernels/device/pipeline_state.cuh"
+#include "kernels/device/semaphore.cuh"
 #include "kernels/device/shared_memory.cuh"
 #include "kernels/device/softmax_sm90.cuh"
 #include "kernels/device/stmatrix.cuh"
 #include "kernels/device/tma.cuh"
-#include "kernels/device/turn.cuh"
 #include "kernels/device/uniform.cuh"
 #include "kernels/device/wgmma.cuh"
 
@@ -151,26 +151,26 @@ template <bool BULK, bool ONE_LANE> __global__ void ring(const int *in, int *out
         mbarrier_init_fence();
     }
     __syncthreads();
-    Ring<2> at;
+    PipelineState<2> at;
     for (int i = 0; i < count / 32; ++i, at.advance()) {
         if (threadIdx.x < 32) {
-            mbarrier_wait(shared_address(&empty[at.slot]), at.parity ^ 1); /* the first pass falls through */
+            mbarrier_wait(shared_address(&empty[at.stage]), at.phase ^ 1); /* the first pass falls through */
             if (!BULK) {
-                slots[at.slot][lane] = in[i * 32 + lane];
-                mbarrier_arrive(shared_address(&full[at.slot]));
+                slots[at.stage][lane] = in[i * 32 + lane];
+                mbarrier_arrive(shared_address(&full[at.stage]));
             } else if (lane == 0) {
-                mbarrier_arrive_expect(shared_address(&full[at.slot]), sizeof slots[0]);
-                bulk_load(shared_address(slots[at.slot]), in + i * 32, sizeof slots[0], shared_address(&full[at.slot]));
+                mbarrier_arrive_expect(shared_address(&full[at.stage]), sizeof slots[0]);
+                bulk_load(shared_address(slots[at.stage]), in + i * 32, sizeof slots[0], shared_address(&full[at.stage]));
             }
             __syncwarp(); /* nobody two phases behind, who would take this parity for the other */
         } else {
-            while (!mbarrier_try(shared_address(&full[at.slot]), at.parity))
+            while (!mbarrier_try(shared_address(&full[at.stage]), at.phase))
                 ;
-            out[i * 32 + 31 - lane] = slots[at.slot][31 - lane]; /* what another lane wrote */
+            out[i * 32 + 31 - lane] = slots[at.stage][31 - lane]; /* what another lane wrote */
             if (ONE_LANE)
                 __syncwarp();
             if (!ONE_LANE || lane == 0)
-                mbarrier_arrive(shared_address(&empty[at.slot]));
+                mbarrier_arrive(shared_address(&empty[at.stage]));
         }
     }
 }
@@ -191,7 +191,7 @@ __global__ void take_turns(int tiles, const float *in, float *sums, int *turns)
         int *const now = turns + tile / TURN_TILES * WARPS + warp;
         if (now != turn) {
             __syncwarp();
-            has_come = turn_next(turn, now, blockIdx.x);
+            has_come = semaphore_release_and_test(turn, now, blockIdx.x);
             turn = now;
         }
         if (elect_one())
@@ -200,7 +200,7 @@ __global__ void take_turns(int tiles, const float *in, float *sums, int *turns)
         s_rows[warp][tile % 2][lane] = row[lane];
         async_proxy_fence();
         if (!has_come)
-            turn_wait(turn, blockIdx.x);
+            semaphore_wait(turn, blockIdx.x);
         has_come = true;
         __syncwarp();
         if (elect_one()) {
@@ -211,7 +211,7 @@ __global__ void take_turns(int tiles, const float *in, float *sums, int *turns)
     }
     __syncwarp();
     if (turn)
-        turn_next(turn, NULL, 0);
+        semaphore_release_and_test(turn, NULL, 0);
 }
 
 /* As in fused_sm90_fwd.cu: a named barrier of each warpgroup alone, and one of each where it waits for its turn and the
