@@ -1,7 +1,11 @@
 /* See cublas.h. Row-major C = A B is column-major C^T = B^T A^T: the operands change places, nothing is copied. */
 #include "reference/cublas.h"
 
+#include "reference/cublas_library.h"
 #include "reference/status.h"
+
+/* The open library. Never NULL where there is a handle or a status: both come from it. */
+static const struct cublas_functions *cublas(void) { return cublas_library(NULL); }
 
 cudaDataType_t cublas_type(enum attn_dtype dtype)
 {
@@ -13,17 +17,19 @@ enum attn_status cublas_status(cublasStatus_t status, const char *call, struct a
     if (status == CUBLAS_STATUS_SUCCESS)
         return ATTN_OK;
     return status_fail(why, status == CUBLAS_STATUS_ALLOC_FAILED ? ATTN_NO_MEMORY : ATTN_ERROR, "%s: %s", call,
-                       cublasGetStatusString(status));
+                       cublas()->get_status_string(status));
 }
 
 enum attn_status cublas_create(cublasHandle_t *handle, struct attn_message *why)
 {
     *handle = NULL;
-    enum attn_status status = cublas_status(cublasCreate(handle), "cublasCreate", why);
+    if (!cublas_library(why))
+        return ATTN_ERROR;
+    enum attn_status status = cublas_status(cublas()->create(handle), "cublasCreate", why);
     if (status != ATTN_OK)
         return status;
     const unsigned mode = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-    status = cublas_status(cublasSetMathMode(*handle, (cublasMath_t)mode), "cublasSetMathMode", why);
+    status = cublas_status(cublas()->set_math_mode(*handle, (cublasMath_t)mode), "cublasSetMathMode", why);
     if (status != ATTN_OK) {
         cublas_destroy(*handle);
         *handle = NULL;
@@ -34,7 +40,7 @@ enum attn_status cublas_create(cublasHandle_t *handle, struct attn_message *why)
 void cublas_destroy(cublasHandle_t handle)
 {
     if (handle)
-        (void)cublasDestroy(handle);
+        (void)cublas()->destroy(handle);
 }
 
 size_t cublas_workspace_bytes(void)
@@ -48,10 +54,10 @@ size_t cublas_workspace_bytes(void)
 
 enum attn_status cublas_bind(cublasHandle_t handle, void *stream, void *workspace, struct attn_message *why)
 {
-    enum attn_status status = cublas_status(cublasSetStream(handle, (cudaStream_t)stream), "cublasSetStream", why);
+    enum attn_status status = cublas_status(cublas()->set_stream(handle, (cudaStream_t)stream), "cublasSetStream", why);
     if (status == ATTN_OK)
-        status =
-            cublas_status(cublasSetWorkspace(handle, workspace, cublas_workspace_bytes()), "cublasSetWorkspace", why);
+        status = cublas_status(cublas()->set_workspace(handle, workspace, cublas_workspace_bytes()),
+                               "cublasSetWorkspace", why);
     return status;
 }
 
@@ -141,7 +147,7 @@ static cublasStatus_t multiply_strided(cublasHandle_t handle, const struct cubla
     const char *b = (const char *)product->b.data + offset[1] * (int64_t)in_bytes;
     char *c = (char *)product->c.data + offset[2] * (int64_t)out_bytes;
     const cudaDataType_t in = cublas_type(product->in), out = cublas_type(product->out);
-    return cublasGemmStridedBatchedEx_64(
+    return cublas()->gemm_strided_batched(
         handle, operation(&product->b), operation(&product->a), product->cols, product->rows, depth, &product->alpha, b,
         in, product->b.row_stride, batch->stride[0][1], a, in, product->a.row_stride, batch->stride[0][0], &beta, c,
         out, product->c.row_stride, batch->stride[0][2], batch->count[0], compute_type(product), CUBLAS_GEMM_DEFAULT);
@@ -220,7 +226,7 @@ static enum attn_status multiply_by_pointers(cublasHandle_t handle, const struct
     }
     for (int m = 0; m < 3; m++)
         table.data[m] = (const char *)matrix[m]->data;
-    enum attn_status status = cublas_status(cublasGetStream(handle, &stream), "cublasGetStream", why);
+    enum attn_status status = cublas_status(cublas()->get_stream(handle, &stream), "cublasGetStream", why);
     if (status != ATTN_OK)
         return status;
     const int64_t blocks = (table.batches + 127) / 128;
@@ -230,7 +236,7 @@ static enum attn_status multiply_by_pointers(cublasHandle_t handle, const struct
         return status;
     const void *const *a = (const void *const *)table.pointers, *const *b = a + table.batches;
     return cublas_status(
-        cublasGemmBatchedEx_64(handle, operation(&product->b), operation(&product->a), product->cols, product->rows,
+        cublas()->gemm_batched(handle, operation(&product->b), operation(&product->a), product->cols, product->rows,
                                product->depth, &product->alpha, b, in, product->b.row_stride, a, in,
                                product->a.row_stride, &product->beta, (void *const *)(b + table.batches), out,
                                product->c.row_stride, table.batches, compute_type(product), CUBLAS_GEMM_DEFAULT),

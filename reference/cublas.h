@@ -35,7 +35,8 @@ struct cublas_product {
     struct cublas_matrix a, b, c; /* c is written; never transposed, no stride of 0 in a dimension longer than 1 */
 };
 
-/* fp32 products do without TF32 and emulation, 16-bit ones reduce in fp32 throughout. Allocates; the current device. */
+/* fp32 products do without TF32 and emulation, 16-bit ones reduce in fp32 throughout. Allocates; the current device.
+ * ATTN_ERROR, with cublas_library's sentence, where there is no cuBLAS. */
 enum attn_status cublas_create(cublasHandle_t *handle, struct attn_message *why);
 void cublas_destroy(cublasHandle_t handle);
 

@@ -67,8 +67,21 @@ cmake --install "$build" --component program --prefix "$stage" --strip >/dev/nul
 
 # --- libraries
 
-toolkit_folder=$(sed -n 's/^CUDAToolkit_BIN_DIR[^=]*=\(.*\)\/bin$/\1\/lib64/p' "$build/CMakeCache.txt" | head -n 1)
-linked_folder=$(ldd "$build/fabench" | sed -n 's/^.*libcublas\.so[^ ]* => \(\/.*\)\/[^/]* (.*/\1/p')
+# The library folder of the toolkit, where the program looks too.
+toolkit_folder=$(sed -n 's/^CUDA_CUDART:[^=]*=\(.*\)\/[^/]*$/\1/p' "$build/CMakeCache.txt" | head -n 1)
+
+# folder_of_cublas: where FABENCH_CUBLAS, a file or a folder around it, says that the library lies; nothing where it is not
+# set. The program opens it at run time, so ldd does not tell.
+folder_of_cublas() {
+    local folder named=${FABENCH_CUBLAS:-}
+    if [ -n "$named" ] && [ ! -d "$named" ]; then named=$(dirname "$named"); fi
+    for folder in "$named" "$named/lib" "$named/nvidia/cublas/lib" "$named/nvidia/cu$cuda/lib"; do
+        if [ -n "$named" ] && [ -e "$folder/libcublas.so.$cuda" ]; then
+            echo "$folder"
+            return
+        fi
+    done
+}
 
 # folders_of_cudnn: where it may lie, best first; FABENCH_CUDNN is a file or a folder around it, as fabench takes it.
 folders_of_cudnn() {
@@ -78,14 +91,14 @@ folders_of_cudnn() {
         printf '%s\n' "$named" "$named/lib" "$named/nvidia/cudnn/lib"
         return
     fi
-    printf '%s\n' .deps/cudnn/lib "$linked_folder" "$toolkit_folder"
+    printf '%s\n' .deps/cudnn/lib "$(dirname "$(find_library "libcublas.so.$cuda")")" "$toolkit_folder"
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n 's/.*libcudnn\.so\.9 .*=> \(\/.*\)\/[^/]*$/\1/p'
 }
 
-# find_library NAME: its path, from where the program's own libraries are; nothing where it is not found.
+# find_library NAME: its path, from the folders in which the program looks for cuBLAS; nothing where it is not found.
 find_library() {
     local folder
-    for folder in "$linked_folder" "$toolkit_folder" .deps/cuda/lib; do
+    for folder in "$(folder_of_cublas)" "$toolkit_folder" .deps/cuda/lib; do
         if [ -n "$folder" ] && [ -e "$folder/$1" ]; then
             echo "$folder/$1"
             return

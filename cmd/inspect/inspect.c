@@ -37,9 +37,10 @@ static void print_gemm(struct session *s)
         struct attn_message why;
         double flops = 0, best_ms = INFINITY, time_ms = 0;
         problem.dtype = dtypes[i];
-        if (s->backend.ops->gemm_prepare(&s->backend, dtypes[i], &flops, &why) != ATTN_OK)
+        const enum attn_status status = s->backend.ops->gemm_prepare(&s->backend, dtypes[i], &flops, &why);
+        if (status == ATTN_UNSUPPORTED) /* the CPU has none */
             continue;
-        for (int n = 0; n < 50; n++)
+        for (int n = 0; n < 50 && status == ATTN_OK; n++)
             if (s->backend.ops->sample(&s->backend, &gemm, true, &time_ms, &why) == ATTN_OK)
                 best_ms = fmin(best_ms, time_ms);
         if (!isfinite(best_ms)) {

@@ -4,18 +4,19 @@
  * it. So creation takes the heuristic's first CANDIDATES proposals, times each ROUNDS times in turn, and keeps the one
  * with the smallest time. Both operands are contiguous along the summed dimension (TN in cuBLAS' terms), its best-tuned
  * layout. */
-#include <cublasLt.h>
 #include <cuda_runtime.h>
 #include <stdlib.h>
 
 #include "reference/harness/fill.h"
 #include "reference/cublas.h"
+#include "reference/cublas_library.h"
 #include "reference/status.h"
 #include "reference/harness/harness_cuda.h"
 
 enum { EXTENT = 8192, CANDIDATES = 8, ROUNDS = 4, WORKSPACE_BYTES = 32 << 20, FILL_SEED = 1 };
 
 struct harness_gemm {
+    const struct cublas_functions *cublas;
     enum attn_dtype dtype;
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t product;
@@ -28,10 +29,10 @@ static enum attn_status run(const struct harness_gemm *gemm, const cublasLtMatmu
                             struct attn_message *why)
 {
     const float alpha = 1, beta = 0;
-    return cublas_status(cublasLtMatmul(gemm->lt, gemm->product, &alpha, gemm->a, gemm->layout, gemm->b, gemm->layout,
-                                      &beta, gemm->c, gemm->layout, gemm->c, gemm->layout, algorithm, gemm->workspace,
-                                      WORKSPACE_BYTES, stream),
-                       "cublasLtMatmul", why);
+    return cublas_status(gemm->cublas->lt_matmul(gemm->lt, gemm->product, &alpha, gemm->a, gemm->layout, gemm->b,
+                                                 gemm->layout, &beta, gemm->c, gemm->layout, gemm->c, gemm->layout,
+                                                 algorithm, gemm->workspace, WORKSPACE_BYTES, stream),
+                         "cublasLtMatmul", why);
 }
 
 static enum attn_status fill(void *matrix, enum attn_dtype dtype, uint64_t seed, const float *table,
@@ -63,18 +64,18 @@ static enum attn_status describe(struct harness_gemm *gemm, struct attn_message 
 {
     const cublasComputeType_t compute = gemm->dtype == ATTN_FP32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
     const cublasOperation_t transposed = CUBLAS_OP_T;
-    enum attn_status status = cublas_status(cublasLtCreate(&gemm->lt), "cublasLtCreate", why);
+    enum attn_status status = cublas_status(gemm->cublas->lt_create(&gemm->lt), "cublasLtCreate", why);
     if (status == ATTN_OK)
-        status = cublas_status(cublasLtMatmulDescCreate(&gemm->product, compute, CUDA_R_32F),
+        status = cublas_status(gemm->cublas->lt_product_create(&gemm->product, compute, CUDA_R_32F),
                                "cublasLtMatmulDescCreate", why);
     if (status == ATTN_OK)
-        status = cublas_status(cublasLtMatmulDescSetAttribute(gemm->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+        status = cublas_status(gemm->cublas->lt_product_set(gemm->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
                                                             sizeof transposed),
-                             "cublasLtMatmulDescSetAttribute", why);
+                               "cublasLtMatmulDescSetAttribute", why);
     if (status == ATTN_OK)
-        status =
-            cublas_status(cublasLtMatrixLayoutCreate(&gemm->layout, cublas_type(gemm->dtype), EXTENT, EXTENT, EXTENT),
-                        "cublasLtMatrixLayoutCreate", why);
+        status = cublas_status(
+            gemm->cublas->lt_layout_create(&gemm->layout, cublas_type(gemm->dtype), EXTENT, EXTENT, EXTENT),
+            "cublasLtMatrixLayoutCreate", why);
     return status;
 }
 
@@ -84,18 +85,18 @@ static enum attn_status candidates(const struct harness_gemm *gemm, cublasLtMatm
     const size_t workspace_bytes = WORKSPACE_BYTES;
     cublasLtMatmulPreference_t preference = NULL;
     enum attn_status status =
-        cublas_status(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", why);
+        cublas_status(gemm->cublas->lt_preference_create(&preference), "cublasLtMatmulPreferenceCreate", why);
     if (status != ATTN_OK)
         return status;
-    status = cublas_status(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                              &workspace_bytes, sizeof workspace_bytes),
-                         "cublasLtMatmulPreferenceSetAttribute", why);
+    status = cublas_status(gemm->cublas->lt_preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                           &workspace_bytes, sizeof workspace_bytes),
+                           "cublasLtMatmulPreferenceSetAttribute", why);
     if (status == ATTN_OK)
-        status = cublas_status(cublasLtMatmulAlgoGetHeuristic(gemm->lt, gemm->product, gemm->layout, gemm->layout,
-                                                            gemm->layout, gemm->layout, preference, CANDIDATES, found,
-                                                            count),
-                             "cublasLtMatmulAlgoGetHeuristic", why);
-    (void)cublasLtMatmulPreferenceDestroy(preference);
+        status = cublas_status(gemm->cublas->lt_heuristic(gemm->lt, gemm->product, gemm->layout, gemm->layout,
+                                                          gemm->layout, gemm->layout, preference, CANDIDATES, found,
+                                                          count),
+                               "cublasLtMatmulAlgoGetHeuristic", why);
+    (void)gemm->cublas->lt_preference_destroy(preference);
     if (status == ATTN_OK && *count == 0)
         return status_fail(why, ATTN_ERROR, "cuBLAS has no kernel for the GEMM ceiling");
     return status;
@@ -159,7 +160,8 @@ struct harness_gemm *harness_gemm_create(enum attn_dtype dtype, const float *qua
         return NULL;
     }
     gemm->dtype = dtype;
-    enum attn_status status = allocate(gemm, quantile_table, why);
+    gemm->cublas = cublas_library(why);
+    enum attn_status status = gemm->cublas ? allocate(gemm, quantile_table, why) : ATTN_ERROR;
     if (status == ATTN_OK)
         status = describe(gemm, why);
     if (status == ATTN_OK)
@@ -185,11 +187,11 @@ void harness_gemm_destroy(struct harness_gemm *gemm)
     if (!gemm)
         return;
     if (gemm->layout)
-        (void)cublasLtMatrixLayoutDestroy(gemm->layout);
+        (void)gemm->cublas->lt_layout_destroy(gemm->layout);
     if (gemm->product)
-        (void)cublasLtMatmulDescDestroy(gemm->product);
+        (void)gemm->cublas->lt_product_destroy(gemm->product);
     if (gemm->lt)
-        (void)cublasLtDestroy(gemm->lt);
+        (void)gemm->cublas->lt_destroy(gemm->lt);
     (void)cudaFree(gemm->a);
     (void)cudaFree(gemm->b);
     (void)cudaFree(gemm->c);

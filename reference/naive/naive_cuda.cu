@@ -24,6 +24,7 @@
 #include <cstdlib>
 
 #include "reference/cublas.h"
+#include "reference/cublas_library.h"
 #include "reference/naive/naive_rows.h"
 #include "reference/status.h"
 #include "reference/harness/harness_cuda.h"
@@ -213,7 +214,7 @@ static enum attn_status naive_accepts(const struct attn_request *request, struct
         return status_fail(why, ATTN_UNSUPPORTED, "naive takes no dropout");
     if (!matrix_bytes(p, &bytes))
         return status_fail(why, ATTN_UNSUPPORTED, "naive's S would have more than 2^62 bytes");
-    return ATTN_OK;
+    return cublas_library(why) ? ATTN_OK : ATTN_UNSUPPORTED;
 }
 
 static size_t naive_workspace_bytes(const struct attn_request *request)

@@ -4,7 +4,8 @@
  * file opens, so that the path the user chose wins and the program starts without cuDNN. cuDNN 9 is a thin
  * libcudnn.so.9 that opens its parts by bare name when they are first needed; the loader looks in LD_LIBRARY_PATH
  * before the library's own folder, so the parts are opened here from that folder first. Otherwise two versions could
- * mix, and the version told would not be the one that computes.
+ * mix, and the version told would not be the one that computes. cuDNN opens cuBLASLt by bare name too: ours is opened
+ * first, so that both use the same one.
  *
  * Mathematics. The front end's Stats tensor is max + ln(sum exp) of the scaled scores: the contract's LSE, natural
  * logarithm with the scale included (cudnn-frontend, docs/operations/Attention.md, set_stats_use_log2), fp32
@@ -40,6 +41,8 @@
 #include <new>
 #include <string>
 #include <unordered_map>
+
+#include "reference/cublas_library.h"
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB /* no graph is written or read back */
@@ -140,7 +143,7 @@ bool use_cuda_runtime(const char *file)
  * perhaps of another major version, and print a warning. The choice: the one this program is linked with, or, where it
  * is linked in statically, a shared one of the same major version (both share the device's primary context), looked
  * for by the loader, beside cuBLAS, and where Python packages put it. */
-bool name_cuda_runtime(const void *address_in_cudnn)
+bool name_cuda_runtime(const void *address_in_cudnn, const void *address_in_cublas)
 {
     const char *named = getenv(cuda_runtime_variable);
     if (named && named[0])
@@ -152,7 +155,7 @@ bool name_cuda_runtime(const void *address_in_cudnn)
     snprintf(own_folder, sizeof own_folder, "../../cuda_runtime/lib/%s", name);
     return (beside(dlsym(RTLD_DEFAULT, "cudaRuntimeGetVersion"), name, file) && use_cuda_runtime(file))
            || use_cuda_runtime(name)
-           || (beside(dlsym(RTLD_DEFAULT, "cublasGetVersion_v2"), name, file) && use_cuda_runtime(file))
+           || (beside(address_in_cublas, name, file) && use_cuda_runtime(file))
            || (beside(address_in_cudnn, shared_folder, file) && use_cuda_runtime(file))
            || (beside(address_in_cudnn, own_folder, file) && use_cuda_runtime(file));
 }
@@ -216,6 +219,8 @@ bool open_parts(void)
 struct library open_library(void)
 {
     struct library result = {};
+    const struct cublas_functions *cublas = cublas_library(nullptr); /* where there is none, cuDNN looks for itself */
+    const void *address_in_cublas = cublas ? reinterpret_cast<const void *>(cublas->create) : nullptr;
     void *handle = open_any(&result.why);
     if (!handle)
         return result;
@@ -229,7 +234,7 @@ struct library open_library(void)
              number);
         return result;
     }
-    if (!name_cuda_runtime(reinterpret_cast<const void *>(version))) {
+    if (!name_cuda_runtime(reinterpret_cast<const void *>(version), address_in_cublas)) {
         fail(&result.why, ATTN_UNSUPPORTED,
              "cuDNN %d.%d.%d found, but no libcudart.so.%d, which its front end calls (looked in the loader's path, "
              "beside cuBLAS and beside cuDNN; set %s to its path)",
