@@ -56,8 +56,8 @@ enum attn_status cublas_bind(cublasHandle_t handle, void *stream, void *workspac
 {
     enum attn_status status = cublas_status(cublas()->set_stream(handle, (cudaStream_t)stream), "cublasSetStream", why);
     if (status == ATTN_OK)
-        status =
-            cublas_status(cublas()->set_workspace(handle, workspace, cublas_workspace_bytes()), "cublasSetWorkspace", why);
+        status = cublas_status(cublas()->set_workspace(handle, workspace, cublas_workspace_bytes()),
+                               "cublasSetWorkspace", why);
     return status;
 }
 

@@ -36,8 +36,8 @@ static void *open_named(const char *path, struct attn_message *why)
     char file[PATH_MAX];
     if (!resolve_path(path, file)) {
         status_fail(why, ATTN_UNSUPPORTED,
-                    "FABENCH_CUBLAS=%.200s: no " FILE_NAME " in this folder, its lib, nvidia/cublas/lib or nvidia/cu" MAJOR
-                    "/lib", path);
+                    "FABENCH_CUBLAS=%.200s: no " FILE_NAME " in this folder, its lib, its nvidia/cublas/lib or its "
+                    "nvidia/cu" MAJOR "/lib", path);
         return NULL;
     }
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -91,8 +91,8 @@ static bool has_right_version(const struct cublas_functions *functions, struct a
     int major = 0;
     if (functions->get_property(MAJOR_VERSION, &major) == CUBLAS_STATUS_SUCCESS && major == CUBLAS_VER_MAJOR)
         return true;
-    status_fail(why, ATTN_UNSUPPORTED, "the library that was found as " FILE_NAME " is of cuBLAS %d; this program needs "
-                MAJOR, major);
+    status_fail(why, ATTN_UNSUPPORTED,
+                "the library that was found as " FILE_NAME " is of cuBLAS %d; this program needs " MAJOR, major);
     return false;
 }
 

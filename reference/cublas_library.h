@@ -49,8 +49,8 @@ struct cublas_functions {
 #undef CUBLAS_FIELD
 };
 
-/* Opens the library at the first call, from any thread; every later call gives the same answer. NULL, with a sentence in
- * why (which may be NULL), where there is none. */
+/* Opens the library at the first call, from any thread; every later call gives the same answer. NULL, with a sentence
+ * in why (which may be NULL), where there is none. */
 const struct cublas_functions *cublas_library(struct attn_message *why);
 
 /* One attempt, for cublas_library and its test: opens what `named` says, as FABENCH_CUBLAS does; NULL or "" = places 2

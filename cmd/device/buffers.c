@@ -128,6 +128,14 @@ static enum attn_status make_lse(struct backend *be, const struct plan_item *ite
     return ATTN_OK;
 }
 
+/* Is the element a number in the problem's dtype, too? */
+static bool is_finite_in(const struct npy *file, int64_t element, enum attn_dtype dtype)
+{
+    float rounded = 0;
+    fill_store(&rounded, dtype, 0, fill_load(file->data, npy_dtypes[file->type], element));
+    return isfinite(fill_load(&rounded, dtype, 0));
+}
+
 /* Reads <dir>/<tensor>.npy and holds its shape against the problem's. */
 static bool read_input(const struct plan_item *item, enum tensor_index index, const char *dir, struct npy *file,
                        struct attn_message *why)
@@ -143,9 +151,9 @@ static bool read_input(const struct plan_item *item, enum tensor_index index, co
         fits = false;
     }
     for (int64_t i = 0; fits && i < s.batch * s.heads * s.len * s.head_dim; i++)
-        if (!isfinite(fill_load(file->data, npy_dtypes[file->type], i))) {
-            snprintf(why->text, sizeof why->text, "%s: element %lld is not finite: no result could be judged", path,
-                     (long long)i);
+        if (!is_finite_in(file, i, item->problem.dtype)) {
+            snprintf(why->text, sizeof why->text, "%s: element %lld is not finite in %s: no result could be judged",
+                     path, (long long)i, problem_dtype_name(item->problem.dtype));
             npy_free(file);
             fits = false;
         }

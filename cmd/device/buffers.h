@@ -41,7 +41,8 @@ struct tensor_set {
  * with input_dir, from <input_dir>/{q,k,v,do}.npy. */
 enum attn_status inputs_make(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
                              struct attn_message *why);
-/* Are <input_dir>'s files fit for this item? Looked at before any work; false with a sentence naming the file. */
+/* Are <input_dir>'s files fit for this item: its shapes, and numbers in its dtype? Looked at before any work; false with
+ * a sentence naming the file. */
 bool inputs_readable(const struct plan_item *, const char *input_dir, struct attn_message *why);
 
 /* Outputs of a mode: o lse (fwd) or dq dk dv (bwd), poisoned. The inputs' tensors are copied in beside them, so that

@@ -177,6 +177,35 @@ static int keep_points(const struct options *o, struct plan *plan)
     return EXIT_OK;
 }
 
+static bool has_tensors_like(const struct attn_problem *a, const struct attn_problem *b)
+{
+    return a->batch == b->batch && a->q_heads == b->q_heads && a->kv_heads == b->kv_heads && a->q_len == b->q_len &&
+           a->kv_len == b->kv_len && a->head_dim == b->head_dim;
+}
+
+static const char *print_shapes(const struct attn_problem *p, char *buffer, size_t size)
+{
+    snprintf(buffer, size, "q [%lld, %lld, %lld, %lld] with k and v [%lld, %lld, %lld, %lld]", (long long)p->batch,
+             (long long)p->q_heads, (long long)p->q_len, (long long)p->head_dim, (long long)p->batch,
+             (long long)p->kv_heads, (long long)p->kv_len, (long long)p->head_dim);
+    return buffer;
+}
+
+/* --input holds one set of tensors: modes, masks and dtypes may differ, shapes may not. */
+static int check_input_shapes(const struct plan *plan)
+{
+    for (int i = 1; i < plan->count; i++) {
+        char first[256], other[256];
+        if (has_tensors_like(&plan->items[i].problem, &plan->items[0].problem))
+            continue;
+        log_error("--input is for tensors of one shape, these options make %s, and %s: narrow them with --d and --seqlen",
+                  print_shapes(&plan->items[0].problem, first, sizeof first),
+                  print_shapes(&plan->items[i].problem, other, sizeof other));
+        return EXIT_USAGE;
+    }
+    return EXIT_OK;
+}
+
 int plan_make(const struct options *o, enum attn_platform platform, struct plan *plan)
 {
     static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32};
@@ -207,11 +236,8 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
                   "and --dtype", plan->count);
         status = EXIT_USAGE;
     }
-    if (status == EXIT_OK && o->input_dir && plan->count != 1) {
-        log_error("--input is for one problem, these options make %d: narrow them with --mode, --causal, --d, --seqlen "
-                  "and --dtype", plan->count);
-        status = EXIT_USAGE;
-    }
+    if (status == EXIT_OK && o->input_dir)
+        status = check_input_shapes(plan);
     if (status != EXIT_OK)
         plan_free(plan);
     return status;

@@ -29,7 +29,8 @@ struct plan {
 };
 
 /* Fills *plan. EXIT_OK, or EXIT_USAGE with a sentence when the crossed options are illegal (kv-heads that do not divide
- * heads, products that overflow, more than 100000 problems, --profile with more than one problem). */
+ * heads, products that overflow, more than 100000 problems, --profile with more than one problem, --input with tensors
+ * of more than one shape). */
 int plan_make(const struct options *, enum attn_platform, struct plan *);
 
 /* The hard shapes of `verify` (DESIGN section 6), in dtypes, masks and modes of the options; plan_verify.c. */

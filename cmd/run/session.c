@@ -74,6 +74,22 @@ static bool may_fall_back(const struct options *o)
     return o->device != DEVICE_CUDA && o->preset != PRESET_CI && o->preset != PRESET_ACCEPTANCE;
 }
 
+/* Is --input's folder fit for every problem of the plan? They differ in mask, dtype and mode alone (see plan_make), and
+ * backward reads all that forward reads: no problem is looked at whose files were read for another one. */
+static bool are_inputs_readable(const struct plan *plan, const char *input_dir, struct attn_message *why)
+{
+    for (int i = 0; i < plan->count; i++) {
+        const struct plan_item *item = &plan->items[i];
+        bool seen = false;
+        for (int j = 0; j < i && !seen; j++)
+            seen = plan->items[j].problem.dtype == item->problem.dtype &&
+                   (plan->items[j].mode == item->mode || plan->items[j].mode == ATTN_BWD);
+        if (!seen && !inputs_readable(item, input_dir, why))
+            return false;
+    }
+    return true;
+}
+
 int session_open(const struct options *o, const char *run_id, bool say_choice, struct session *s)
 {
     struct attn_message why = {""};
@@ -98,7 +114,7 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
         status = o->command == COMMAND_VERIFY     ? plan_make_verify(o, s->backend.device.platform, &s->plan)
                  : o->command == COMMAND_SELFTEST ? plan_make_selftest(o, &s->plan)
                                                   : plan_make(o, s->backend.device.platform, &s->plan);
-    if (status == EXIT_OK && o->input_dir && !inputs_readable(&s->plan.items[0], o->input_dir, &why)) {
+    if (status == EXIT_OK && o->input_dir && !are_inputs_readable(&s->plan, o->input_dir, &why)) {
         log_error("--input: %s", why.text);
         status = EXIT_IO;
     }

@@ -37,6 +37,22 @@ assert abs(q.std() - 1) < 0.05
 END
 fi
 
+# One set of tensors serves every mode and mask; backward alone reads dO. Tensors of two shapes are refused.
+run "${shape[@]}" --seed 8 --input "$from" --dump every
+expect_code 0
+expect "a folder for each of two modes and masks" test "$(find every -name q.npy | wc -l)" -eq 4
+for file in $(find every -name q.npy); do expect "the same q in $file" cmp -s "$from/q.npy" "$file"; done
+mkdir forward
+cp "$from"/{q,k,v}.npy forward/
+run "${shape[@]}" --mode fwd --input forward
+expect_code 0
+run "${shape[@]}" --input forward
+expect_code 7
+expect_stderr 'forward/do\.npy: cannot be opened'
+run --device cpu --seqlen 96 --kv-len 160,161 --d 64 --batch 2 --heads 4 --kv-heads 2 --input "$from" --out none
+expect_code 2
+expect_sentence 'make q \[2, 4, 96, 64\] with k and v \[2, 2, 160, 64\], and q .* with k and v \[2, 2, 161, 64\]:'
+
 bad() { # bad REGEX: the folder `broken` is refused
     run "${shape[@]}" --mode fwd --causal --input broken
     expect_code 7
@@ -59,4 +75,10 @@ fresh; sed 's/(2, 4, 96, 64)/(2, -4, 96, 64)/' "$from/q.npy" >broken/q.npy; bad 
 fresh; rm broken/v.npy; mkdir broken/v.npy; bad 'v\.npy'
 fresh; printf '\0\0\300\177' | dd of=broken/v.npy bs=1 seek=$(($(stat -c %s broken/v.npy) - 4)) conv=notrunc status=none
 bad 'v\.npy.*not finite'
+fresh; printf '\0\44\164\111' | dd of=broken/v.npy bs=1 seek=$(($(stat -c %s broken/v.npy) - 4)) conv=notrunc status=none
+run "${shape[@]}" --mode fwd --causal --input broken # 1e6 is a number in fp32, and none in fp16
+expect_code 0
+run "${shape[@]}" --mode fwd --causal --input broken --dtype fp32,fp16
+expect_code 7
+expect_stderr 'v\.npy.*not finite in fp16'
 finish

@@ -143,7 +143,11 @@ static void refusals(void **state)
     static const char *const lines[] = {
         "fabench --d 128 --kv-heads 3",
         "fabench --profile",
-        "fabench --input /tmp",
+        "fabench --input /tmp",                                /* several head dims and lengths */
+        "fabench --input /tmp --d 64 --seqlen 1k,2k",          /* several lengths, and with them batches */
+        "fabench --input /tmp --d 64,128 --seqlen 1k",         /* heads too */
+        "fabench --input /tmp --d 64 --seqlen 1k --kv-len 1,2",
+        "fabench --input /tmp --d 64 --seqlen 1k,2k --batch 1",
     };
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
@@ -153,6 +157,19 @@ static void refusals(void **state)
         assert_int_equal(plan.count, 0);
         options_free(&o);
     }
+}
+
+/* One set of tensors serves every mode, mask and dtype. */
+static void input_is_for_tensors_of_one_shape(void **state)
+{
+    (void)state;
+    struct plan all = plan_of("fabench --input /tmp --d 64 --seqlen 1k --dtype fp16,bf16", ATTN_CUDA);
+    assert_int_equal(all.count, 2 * 2 * 2);
+    plan_free(&all);
+    struct plan points = plan_of("fabench --input /tmp --d 64 --seqlen 1k,2k --points 0,2", ATTN_CUDA);
+    assert_int_equal(points.count, 2);
+    assert_int_equal(points.items[1].problem.q_len, points.items[0].problem.q_len);
+    plan_free(&points);
 }
 
 static void repro_makes_the_same_problem(void **state)
@@ -241,6 +258,7 @@ int main(void)
         cmocka_unit_test(explicit_options_win_over_the_preset),
         cmocka_unit_test(lengths_are_crossed),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(input_is_for_tensors_of_one_shape),
         cmocka_unit_test(repro_makes_the_same_problem),
         cmocka_unit_test(verify_has_the_hard_shapes),
         cmocka_unit_test(flops_follow_the_convention),

@@ -1,5 +1,5 @@
-/* Opening cuBLAS at run time: what a path may name, and what is said where there is none. Needs no GPU: only the library
- * of the toolkit that the program was built with. Runs from the root of the repository. */
+/* Opening cuBLAS at run time: what a path may name, and what is said where there is none. Needs no GPU, only the
+ * library of the toolkit that the program was built with. Runs from the root of the repository. */
 #include "reference/cublas_library.h"
 
 #include <setjmp.h>
