@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How far our kernels are from the best published peer, by ratios to cuDNN, which no clock of the day moves.
+"""How far our kernels are from the best published peer, by ratios to cuDNN, which depend little on the clock.
 
     scripts/beside_peers.py RECORD.jsonl... [--peers FILE.csv] [--impl NAME]
 
 r is our speed over cuDNN's in the rounds of one run (`speedup_vs_peer`; the median where several records, fresh processes
 of one build, hold the point). t is the best peer's TFLOPS over cuDNN's in the file of published points, which were
-sampled in turns with each other. r / t above 1 is faster than the best of them. Points that either side lacks are left
-out and counted.
+sampled in turns with each other. r / t above 1 is faster than the best of them. Points that only one side
+has are left out and counted.
 
-Exit codes: 0 every bar is met, 1 some are not, 2 usage, 5 nothing to compare.
+Exit codes: 0 every limit is met, 1 some are not, 2 usage, 5 nothing to compare.
 """
 
 import argparse

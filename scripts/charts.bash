@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # For scripts that put charts into results/; meant to be sourced.
 
 # keep_charts DIR PATTERN...: of the files that gnuplot and its scripts left in DIR, keeps those whose names match a pattern,

@@ -5,7 +5,7 @@ Both must call the same library on the same shapes, strides and kind of data, so
 is slower than the framework's would flatter every kernel that is compared with it. Needs PyTorch with CUDA.
 
     scripts/cudnn_vs_pytorch.py --fabench build/release/fabench          every point live: PyTorch, fabench, PyTorch
-    scripts/cudnn_vs_pytorch.py --records RECORD.jsonl       PyTorch now against recorded rows
+    scripts/cudnn_vs_pytorch.py --records RECORD.jsonl                       PyTorch now against recorded rows
 
 With --fabench the GPU's clock drifts alike for both sides: the figure of a point is fabench divided by the mean of the
 PyTorch measurement before it and the one after it. A point below the minimum is measured twice more, and the median of

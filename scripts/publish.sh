@@ -4,7 +4,8 @@
 #   scripts/publish.sh [--what NAME] DIR...
 #
 # DIR is what a run wrote (run.jsonl). The record becomes results/<device>/<utcdate>-<commit>-<what>.jsonl; its charts of
-# speed (tflops-<dtype>.svg, sustained-<dtype>.svg) go to the folder of the same name. <what> is the preset unless --what says otherwise.
+# speed (tflops-<dtype>.svg, sustained-<dtype>.svg) go to the folder of the same name. <what> is the preset unless --what
+# says otherwise.
 # An older record of the same device and kind is removed: git history keeps it. Single samples (samples_ms) are left out of
 # the published record; their number, median, interval, minimum and noise stay. `fabench plot RECORD` draws every chart.
 #
@@ -14,6 +15,7 @@
 set -euo pipefail
 started_in=$PWD
 cd "$(dirname "$0")/.."
+# shellcheck source=scripts/charts.bash
 . scripts/charts.bash
 fabench=${FABENCH:-build/release/fabench}
 results=${FABENCH_RESULTS:-results}

@@ -9,6 +9,7 @@
 # compared (exit 5 of fabench) is a page that says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# shellcheck source=scripts/charts.bash
 . scripts/charts.bash
 fabench=${FABENCH:-build/release/fabench}
 results=${FABENCH_RESULTS:-results}
