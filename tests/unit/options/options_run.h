@@ -24,7 +24,7 @@ enum { WORDS_MAX = 24 };
 
 static struct options options;
 static bool done;
-static char out_text[16384], err_text[4096];
+static char out_text[65536], err_text[4096];
 
 static void read_back(FILE *file, char *text, size_t size)
 {
