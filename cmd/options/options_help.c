@@ -38,7 +38,7 @@ static void print_group(const struct command_def *command, enum option_group gro
     bool is_titled = false;
     for (int i = 0; i < option_count; i++) {
         const struct option_def *def = &option_table[i];
-        if (def->group != group || def->is_hidden || !option_serves(def, command))
+        if (def->group != group || def->is_hidden || def->is_rare || !option_serves(def, command))
             continue;
         if (!is_titled)
             printf("%s: %s\n", option_groups[group].name, option_groups[group].title);

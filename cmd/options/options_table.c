@@ -168,7 +168,7 @@ const struct option_def option_table[] = {
      .detail = "Sampling goes on until the half-widths of the 95 % intervals of the median time and of the ratios are "
                "below this, or the time limit of the sampling is reached."},
     {"--preheat-s", NULL, KIND_REAL, AT(preheat_s), .min = 0, .max = 3600, LATE("0; 3 of ab and gate"), .unit = "X",
-     .help = "load before the first problem", .group = GROUP_MEASURE, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "load before the first problem", .is_rare = true, .group = GROUP_MEASURE, .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Seconds of load on the device before the first problem, so that all problems meet a warm device."},
     {"--timeout-s", NULL, KIND_REAL, AT(timeout_s), .min = 0.1, .max = 86400, .fallback = "60", .unit = "X",
      .help = "ends a case that hangs", .group = GROUP_MEASURE, .commands = FOR_PROBLEMS,

@@ -52,7 +52,8 @@ struct option_def {
     enum option_group group;
     unsigned commands;           /* enum command_set */
     bool is_joined;              /* --help shows it on one line with the next row, whose help serves both */
-    bool is_hidden;              /* not in --help */
+    bool is_rare;                /* in the long help only */
+    bool is_hidden;              /* in no help: for the program's own processes */
 };
 
 extern const struct option_def option_table[];

@@ -90,6 +90,7 @@ static void all_has_everything(void **state)
     assert_true(has("Exit codes\n  0  ") && has("\n  130 "));
     assert_true(has("Presets\n  quick "));
     assert_true(has("--pairs MIN,MAX") && has("--price LABEL=31000EUR")); /* other commands' */
+    assert_true(has("  --preheat-s X\n")); /* a rare one, which the short help leaves out */
     assert_false(has("--points"));
     for (const char *line = out_text; *line;) {
         const size_t length = strcspn(line, "\n");
@@ -97,6 +98,8 @@ static void all_has_everything(void **state)
             fail_msg("%zu columns: %.*s", length, (int)length, line);
         line += length + (line[length] == '\n');
     }
+    print("--help");
+    assert_false(has("--preheat-s"));
     print("ab --help=all");
     assert_true(has("--pairs MIN,MAX") && has("fabench ab OLD NEW"));
     assert_false(has("--baseline") || has("--price") || has("fabench gate"));

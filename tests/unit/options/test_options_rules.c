@@ -226,7 +226,7 @@ static void help(void **state)
         bool is_wanted = false; /* some row of this name serves the sweep */
         for (int j = 0; j < option_count; j++)
             is_wanted |= strcmp(option_table[j].name, option_table[i].name) == 0 && !option_table[j].is_hidden &&
-                         option_serves(&option_table[j], &command_table[0]);
+                         !option_table[j].is_rare && option_serves(&option_table[j], &command_table[0]);
         if (is_there != is_wanted)
             fail_msg("--help and %s", option_table[i].name);
     }
