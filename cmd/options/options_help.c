@@ -1,9 +1,16 @@
-/* --help, one screen made from the option table, and --version. */
+/* --help and --version, made from the option table. */
+#include "cmd/options/options_help.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "cmd/base/build.h"
-#include "cmd/options/options_help.h"
+#include "cmd/base/nearest.h"
+#include "cmd/base/wrap.h"
+#include "cmd/options/options_completion.h"
+#include "cmd/options/options_manual.h"
+#include "cmd/options/options_refuse.h"
+#include "cmd/options/options_text.h"
 
 #if defined(FABENCH_WITH_CUDNN)
 #define BUILT_PARTS "CUDA, cudnn peer"
@@ -20,47 +27,34 @@
 #define BUILT_FOR "another machine"
 #endif
 
-enum { HELP_COLUMN = 39 };
+enum { HELP_COLUMN = 39, HELP_WIDTH = 100 };
 
-/* "  --d, --headdim N,..." appended to line. */
-static void append_syntax(char *line, size_t size, const struct option_def *def)
-{
-    size_t used = strlen(line);
-    used += (size_t)snprintf(
-        line + used, size - used, "  %s%s%s%s%s", def->name, def->alias ? ", " : "", def->alias ? def->alias : "",
-        option_takes_value(def) && def->kind != KIND_CAUSAL ? " " : "", def->unit ? def->unit : "");
-    for (int i = 0; !def->unit && def->choices && def->choices[i]; i++)
-        if (!def->choices_shown || i < def->choices_shown)
-            used += (size_t)snprintf(line + used, size - used, "%s%s",
-                                     i == 0                         ? ""
-                                     : def->kind == KIND_CHOICE_SET ? ","
-                                                                    : "|",
-                                     def->choices[i]);
-}
+/* ---- One screen ---- */
 
+/* The options of one command, several of them on one line where the table joins them. */
 static void print_group(const struct command_def *command, enum option_group group)
 {
-    char syntax[200] = "", fallback[100] = "";
+    char line[200] = "", fallback[100] = "", syntax[120];
     bool is_titled = false;
     for (int i = 0; i < option_count; i++) {
         const struct option_def *def = &option_table[i];
-        if (def->group != group || def->is_hidden || !option_serves(def, command))
+        if (def->group != group || def->is_hidden || def->is_rare || !option_serves(def, command))
             continue;
         if (!is_titled)
-            printf("%s\n", option_group_titles[group]);
+            printf("%s: %s\n", option_groups[group].name, option_groups[group].title);
         is_titled = true;
-        append_syntax(syntax, sizeof syntax, def);
+        snprintf(line + strlen(line), sizeof line - strlen(line), "  %s", option_syntax(def, syntax, sizeof syntax));
         if (def->fallback)
             snprintf(fallback + strlen(fallback), sizeof fallback - strlen(fallback), "%s%s", *fallback ? ", " : " [",
                      def->fallback);
         if (def->is_joined)
             continue;
-        printf("%-*s %s%s%s\n", HELP_COLUMN, syntax, def->help, fallback, *fallback ? "]" : "");
-        syntax[0] = fallback[0] = 0;
+        printf("%-*s %s%s%s\n", HELP_COLUMN, line, def->help, fallback, *fallback ? "]" : "");
+        line[0] = fallback[0] = 0;
     }
 }
 
-void options_print_help(const struct command_def *command, bool is_named)
+static void print_commands(const struct command_def *command, bool is_named)
 {
     static const char options[] = "[OPTIONS]"; /* left out where the line has no room: every command takes some */
     for (int i = 0; i < COMMAND_COUNT; i++) {
@@ -68,18 +62,116 @@ void options_print_help(const struct command_def *command, bool is_named)
         char usage[80];
         if (is_named && def != command)
             continue;
-        const bool is_default = def->command == COMMAND_SWEEP;
+        const bool is_default = i == 0;
         const int used = snprintf(usage, sizeof usage, "fabench %s%s%s", is_default ? "" : def->name,
                                   is_default ? "" : " ", def->arguments);
         if (used + (int)strlen(options) <= HELP_COLUMN)
             snprintf(usage + used, sizeof usage - (size_t)used, "%s", options);
         printf("%-*s %s\n", HELP_COLUMN, usage, def->summary);
     }
+}
+
+static void print_short(const struct command_def *command, bool is_named)
+{
+    print_commands(command, is_named);
     puts("Lists: 64,128; ranges: 1k:16k:*2, 512:4k:+512; k = 1024; --name VALUE or --name=VALUE; [default]");
     for (int group = 0; group < GROUP_COUNT; group++)
         print_group(command, (enum option_group)group);
     puts("exit: 0 done or passed, 1 check failed, 2 usage, 3 regression, 4 inconclusive, 5 not comparable,\n"
          "      6 device, 7 files or internal, 130 Ctrl-C");
+}
+
+/* ---- In full ---- */
+
+static void print_option(const struct option_def *def)
+{
+    char text[200];
+    printf("  %s\n", option_syntax(def, text, sizeof text));
+    wrap_words(stdout, HELP_WIDTH, 6, 6, option_explanation(def));
+    if (*option_values(def, text, sizeof text))
+        printf("      values:   %s\n", text);
+    if (def->fallback)
+        printf("      default:  %s\n", def->fallback);
+    printf("      commands: %s\n", option_commands(def, text, sizeof text));
+}
+
+/* True where the group has an option for the command, or for any where none was typed. */
+static bool print_group_in_full(const struct command_def *command, bool is_named, enum option_group group)
+{
+    bool is_titled = false;
+    for (int i = 0; i < option_count; i++) {
+        const struct option_def *def = &option_table[i];
+        if (def->group != group || def->is_hidden || (is_named && !option_serves(def, command)))
+            continue;
+        if (!is_titled)
+            printf("%s: %s\n", option_groups[group].name, option_groups[group].title);
+        is_titled = true;
+        print_option(def);
+    }
+    return is_titled;
+}
+
+static void print_list(const char *title, const struct named_text *list)
+{
+    enum { NAME_COLUMNS = 19 };
+    printf("%s\n", title);
+    for (; list->name; list++) {
+        printf("  %-*s", NAME_COLUMNS - 2, list->name);
+        wrap_words(stdout, HELP_WIDTH - NAME_COLUMNS, 1, NAME_COLUMNS + 1, list->text);
+    }
+}
+
+static void print_all(const struct command_def *command, bool is_named)
+{
+    print_commands(command, is_named);
+    wrap_words(stdout, HELP_WIDTH, 0, 0, option_values_text);
+    for (int group = 0; group < GROUP_COUNT; group++)
+        print_group_in_full(command, is_named, (enum option_group)group);
+    print_list("Presets", option_presets);
+    print_list("Exit codes", option_exit_codes);
+    print_list("Environment", option_variables);
+}
+
+/* ---- Which one ---- */
+
+static bool refuse_topic(const char *topic)
+{
+    const char *names[GROUP_COUNT + 1] = {"all"};
+    char legal[120];
+    for (int i = 0; i < GROUP_COUNT; i++)
+        names[i + 1] = option_groups[i].name;
+    const char *const nearest = nearest_name(topic, names, GROUP_COUNT + 1);
+    return options_refuse("--help", topic, "must be %s%s%s",
+                          option_join_names(names, GROUP_COUNT + 1, legal, sizeof legal),
+                          nearest ? "; did you mean " : "", nearest ? nearest : "");
+}
+
+bool options_print_help(const struct command_def *command, bool is_named, const char *topic)
+{
+    static const struct {
+        const char *name;
+        void (*print)(void);
+    } pages[] = {{"markdown", options_print_markdown}, {"man", options_print_man}, {"bash", options_print_bash}};
+    if (!topic) {
+        print_short(command, is_named);
+        return true;
+    }
+    if (strcmp(topic, "all") == 0) {
+        print_all(command, is_named);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++)
+        if (strcmp(topic, pages[i].name) == 0) {
+            pages[i].print();
+            return true;
+        }
+    for (int i = 0; i < GROUP_COUNT; i++)
+        if (strcmp(topic, option_groups[i].name) == 0) {
+            if (!print_group_in_full(command, is_named, (enum option_group)i))
+                printf("%s takes no options of the group %s\n", command->name, topic);
+            return true;
+        }
+    return refuse_topic(topic);
 }
 
 void options_print_version(void)

@@ -61,7 +61,7 @@ char *options_repro(const struct options *o, enum command taker, const char *com
     text_add(&line, "%s", command);
     for (int i = 0; i + 1 < o->given.count; i += 2) {
         const struct option_def *def = taken_by(taker, o->given.names[i]);
-        const bool is_kept = def && !def->is_hidden && def->group != GROUP_OUTPUT && def->group != GROUP_GATE &&
+        const bool is_kept = def && !def->is_hidden && def->group != GROUP_OUTPUT && def->group != GROUP_GATES &&
                              def->kind != KIND_NAMES && !(key && asks_problem(def));
         /* What only looks at a plan, or runs it in another way, makes no row. */
         if (is_kept && strcmp(def->name, "--dry-run") != 0 && strcmp(def->name, "--profile") != 0)

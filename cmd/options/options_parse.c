@@ -20,6 +20,7 @@
 #include "cmd/options/options_refuse.h"
 #include "cmd/options/options_rules.h"
 #include "cmd/options/options_table.h"
+#include "cmd/options/options_text.h"
 #include "cmd/base/paths.h"
 #include "cmd/base/text.h"
 
@@ -44,19 +45,6 @@ static bool refuse_option(const struct parse *p, const char *word, int length)
                           nearest ? nearest : "");
 }
 
-/* "quick, paper, ci or full". */
-static const char *join_names(const char *const *names, int count, char *buffer, size_t size)
-{
-    buffer[0] = 0;
-    for (int i = 0; i < count; i++)
-        snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s%s",
-                 i == 0           ? ""
-                 : i == count - 1 ? " or "
-                                  : ", ",
-                 names[i]);
-    return buffer;
-}
-
 static bool refuse_command(const char *word)
 {
     const char *names[COMMAND_COUNT];
@@ -66,41 +54,9 @@ static bool refuse_command(const char *word)
     const char *nearest = nearest_name(word, names, COMMAND_COUNT);
     /* The first is the sweep, which needs no word. */
     snprintf(sentence, sizeof sentence, "must be %s, or no word for the sweep",
-             join_names(names + 1, COMMAND_COUNT - 1, legal, sizeof legal));
+             option_join_names(names + 1, COMMAND_COUNT - 1, legal, sizeof legal));
     return options_refuse(*word ? word : "''", NULL, "no such command; %s%s", nearest ? "did you mean " : sentence,
                           nearest ? nearest : "");
-}
-
-/* The choices that a user may take. */
-static void join_choices(const struct option_def *def, char *buffer, size_t size)
-{
-    const char *legal[16];
-    int count = 0;
-    for (int i = option_is_preset(def); def->choices[i]; i++)
-        legal[count++] = def->choices[i];
-    join_names(legal, count, buffer, size);
-}
-
-/* What a row takes, to be read after "must be ". */
-static const char *legal_text(const struct option_def *def, char *buffer, size_t size)
-{
-    if (def->choices)
-        join_choices(def, buffer, size);
-    else if (def->multiple)
-        snprintf(buffer, size, "a multiple of %" PRId64 " from %g to %g", def->multiple, def->min, def->max);
-    else if (def->kind == KIND_PERCENT)
-        snprintf(buffer, size, "a percentage from %g%% to %g%%", def->min, def->max);
-    else if (def->kind == KIND_REAL)
-        snprintf(buffer, size, "a number from %g to %.7g", def->min, def->max);
-    else if (def->max > 9e18)
-        snprintf(buffer, size, "a whole number from %g to %" PRId64, def->min, INT64_MAX);
-    else if (def->max > 0)
-        snprintf(buffer, size, "a whole number from %g to %.0f", def->min, def->max);
-    else
-        snprintf(buffer, size, "%s", def->unit);
-    if (def->kind == KIND_CHOICE_SET)
-        snprintf(buffer + strlen(buffer), size - strlen(buffer), ", several with commas");
-    return buffer;
 }
 
 /* ---- Values ---- */
@@ -115,14 +71,14 @@ static bool parse_count_list(const struct option_def *def, const char *name, con
     char why[160], legal[160];
     if (!number_parse_list(value, &list->values, &list->count, why, sizeof why))
         return options_refuse(name, value, "%s; must be %s, or a list as 64,128 or 1k:16k:*2", why,
-                              legal_text(def, legal, sizeof legal));
+                              option_legal_text(def, legal, sizeof legal));
     for (int i = 0; i < list->count; i++) {
         if (count_is_legal(def, list->values[i]))
             continue;
         if (!strpbrk(value, ",:"))
-            return options_refuse(name, value, "must be %s", legal_text(def, legal, sizeof legal));
-        return options_refuse(name, value, "%" PRId64 " is not legal; each must be %s", list->values[i],
-                              legal_text(def, legal, sizeof legal));
+            return options_refuse(name, value, "must be %s", option_legal_text(def, legal, sizeof legal));
+        return options_refuse(name, value, "%" PRId64 " is not allowed; each must be %s", list->values[i],
+                              option_legal_text(def, legal, sizeof legal));
     }
     return true;
 }
@@ -146,7 +102,7 @@ static bool refuse_choice(const struct option_def *def, const char *name, const 
         count++;
     snprintf(bad, sizeof bad, "%.*s", (int)(length > 60 ? 60 : length), word);
     const char *nearest = nearest_name(bad, def->choices + first, count);
-    legal_text(def, legal, sizeof legal);
+    option_legal_text(def, legal, sizeof legal);
     if (option_is_dtype(def) && strncmp(bad, "fp8", 3) == 0)
         return options_refuse(name, value, "no kernel takes fp8 yet; must be %s", legal);
     if (!*bad && def->kind == KIND_CHOICE_SET)
@@ -259,7 +215,7 @@ static bool parse_number(const struct option_def *def, const char *name, const c
         memcpy(field, &real, sizeof real);
         return true;
     }
-    return options_refuse(name, value, "must be %s", legal_text(def, legal, sizeof legal));
+    return options_refuse(name, value, "must be %s", option_legal_text(def, legal, sizeof legal));
 }
 
 /* One option into its field. `name` is the option as the user wrote it. */
@@ -351,7 +307,7 @@ static bool check_command(const struct parse *p, const struct option_def *def, c
         if (option_serves(option_find(&command_table[i], def->name, strlen(def->name)), &command_table[i]))
             snprintf(takers + strlen(takers), sizeof takers - strlen(takers), "%s%s", *takers ? ", " : "",
                      command_table[i].name);
-    return options_refuse(name, NULL, "no option of %s, only of %s", p->command->name, takers);
+    return options_refuse(name, NULL, "is not an option of %s, only of %s", p->command->name, takers);
 }
 
 /* An option is given once, so that a long command line cannot hide a change; --impl-lib and --price are repeatable. */
@@ -362,9 +318,9 @@ static bool check_repeated(const struct parse *p, const struct option_def *def, 
         if (!p->value[i] || option_table[i].offset != def->offset)
             continue;
         if (&option_table[i] != def)
-            return options_refuse(name, NULL, "contradicts %s; both masks are --causal=both", option_table[i].name);
-        return options_refuse(name, *value ? value : NULL, "%s is there already; %s", option_table[i].name,
-                              is_list ? "a list is written with commas" : "one is legal");
+            return options_refuse(name, NULL, "cannot be used with %s; both masks are --causal=both", option_table[i].name);
+        return options_refuse(name, *value ? value : NULL, "%s was given before; %s", option_table[i].name,
+                              is_list ? "a list is written with commas" : "give it once");
     }
     return true;
 }
@@ -373,7 +329,7 @@ static bool check_repeated(const struct parse *p, const struct option_def *def, 
 static const char *next_value(const struct parse *p, const struct option_def *def, const char *name, const char *next)
 {
     char legal[160];
-    legal_text(def, legal, sizeof legal);
+    option_legal_text(def, legal, sizeof legal);
     if (!next)
         options_refuse(name, NULL, "needs a value: %s", legal);
     else if (is_option_word(p, next))
@@ -389,7 +345,7 @@ static bool keep_for_sweeps(struct options *o, const struct option_def *def, boo
 {
     name_list_add(&o->given, def->name);
     name_list_add(&o->given, has_value ? value : "");
-    const bool is_kept = def->group != GROUP_OUTPUT && def->group != GROUP_GATE && def->kind != KIND_DEVICE &&
+    const bool is_kept = def->group != GROUP_OUTPUT && def->group != GROUP_GATES && def->kind != KIND_DEVICE &&
                          def->kind != KIND_NAMES;
     if (is_kept) {
         char *word = has_value ? xasprintf("%s=%s", def->name, value) : xstrdup(def->name);
@@ -413,7 +369,7 @@ static bool parse_option(struct parse *p, int argc, char **argv, int *index, boo
     snprintf(name, sizeof name, "%.*s", (int)length, word);
     if (!check_command(p, def, name))
         return false;
-    if (!option_takes_value(def) && equals)
+    if (!option_takes_value(def) && def->kind != KIND_HELP && equals)
         return options_refuse(name, value, "takes no value");
     if (def->kind == KIND_CAUSAL) {
         if (equals && !*value)
@@ -433,12 +389,10 @@ static bool parse_option(struct parse *p, int argc, char **argv, int *index, boo
         return true; /* where that run wrote is no business of this one */
     if (def->kind != KIND_HELP && def->kind != KIND_VERSION)
         return parse_value(p->o, def, name, value) && keep_for_sweeps(p->o, def, equals || *value, value);
-    *done = true;
-    if (def->kind == KIND_HELP)
-        options_print_help(p->command, p->is_named);
-    else
+    if (def->kind == KIND_VERSION)
         options_print_version();
-    return true;
+    *done = def->kind == KIND_VERSION || options_print_help(p->command, p->is_named, equals ? value : NULL);
+    return *done;
 }
 
 static bool parse_positional(struct parse *p, const char *word)
@@ -483,7 +437,7 @@ static bool parse_words(struct parse *p, int argc, char **argv, bool *done)
 
 /* ---- The whole ---- */
 
-/* One option's field, by the kind of its row. Two rows may have one field: it is zeroed, and the second frees nothing. */
+/* One option's field, by the kind of its row. Two rows may have one field, so what is freed is also zeroed. */
 static void free_value(struct options *o, const struct option_def *def)
 {
     void *const field = (char *)o + def->offset;

@@ -98,10 +98,10 @@ static bool check_problems(const struct parse *p)
     const struct int_list lens = o->q_lens.count ? o->q_lens : (struct int_list){default_lens, 2};
     int64_t longest_kv = 0;
     if (o->batch && o->total_tokens)
-        return options_refuse("--batch", typed(p, "--batch"), "contradicts --total-tokens %s; one of them is legal",
+        return options_refuse("--batch", typed(p, "--batch"), "cannot be used with --total-tokens %s; give one of them",
                               typed(p, "--total-tokens"));
     if (o->heads && o->hidden)
-        return options_refuse("--heads", typed(p, "--heads"), "contradicts --hidden %s; one of them is legal",
+        return options_refuse("--heads", typed(p, "--heads"), "cannot be used with --hidden %s; give one of them",
                               typed(p, "--hidden"));
     if (!check_heads(p, &dims))
         return false;
@@ -131,7 +131,7 @@ static bool check_outputs(const struct parse *p)
             if (!path_takes_file(files[i].path, has_dir ? o->out_dir : NULL, &why))
                 return options_refuse(files[i].name, files[i].path, "%s", why.text);
         } else if (stdout_user) {
-            return options_refuse(files[i].name, "-", "stdout is taken by %s; only one of them can have it",
+            return options_refuse(files[i].name, "-", "stdout is used by %s; only one output can go there",
                                   stdout_user);
         } else {
             stdout_user = i ? "--jsonl -" : "--csv -";
@@ -143,13 +143,13 @@ static bool check_outputs(const struct parse *p)
         return options_refuse("--resume", NULL, "needs the record to go on with: the --out DIR or the --jsonl PATH of "
                                                 "the run");
     if (o->resume && (o->dry_run || o->profile))
-        return options_refuse("--resume", NULL, "contradicts %s; one of them is legal",
+        return options_refuse("--resume", NULL, "cannot be used with %s; give one of them",
                               o->dry_run ? "--dry-run" : "--profile");
     if (o->plot_given && draws_files && o->out_dir && !has_dir)
-        return options_refuse("--plot", typed(p, "--plot"), "contradicts --out none; must be term or none");
+        return options_refuse("--plot", typed(p, "--plot"), "cannot be used with --out none; must be term or none");
     if (o->overlay_path && o->out_dir && !has_dir && o->plot != PLOT_TERM)
         return options_refuse("--overlay", o->overlay_path,
-                              "contradicts --out none, where no chart is drawn; must be left out");
+                              "cannot be used with --out none, where no chart is drawn; must be left out");
     if (o->input_dir && o->dump_dir && path_is_same(o->input_dir, o->dump_dir))
         return options_refuse("--dump", o->dump_dir, "is the directory of --input; must be another one");
     return true;
@@ -182,7 +182,7 @@ static bool check_gate(const struct parse *p)
     if (!o->baseline && !o->floors)
         return options_refuse("gate", NULL, "needs something to compare with: --baseline A.jsonl, or --floors FILE");
     if (o->current && (o->sweep_words.count || o->impls.count))
-        return options_refuse("--current", o->current, "contradicts %s: a stored run is not measured again",
+        return options_refuse("--current", o->current, "cannot be used with %s: a stored run is not measured again",
                               o->impls.count ? "--impl" : o->sweep_words.names[0]);
     if (o->is_subset && !(o->current && o->baseline))
         return options_refuse("--subset", NULL, "is for a --baseline and a --current record");
@@ -211,7 +211,7 @@ static bool check_plot(const struct parse *p)
         return options_refuse("--plot", "none", "draws nothing; must be svg, png or term");
     if (o->out_dir && strcmp(o->out_dir, "none") == 0 && o->plot != PLOT_TERM)
         return options_refuse("--out", "none",
-                              "leaves the charts nowhere to go; must be a directory, or --plot term");
+                              "is no folder for the charts; must be a directory, or --plot term");
     return true;
 }
 
@@ -230,22 +230,22 @@ bool options_check(const struct parse *p)
     const struct options *o = p->o;
     const char *const tolerance = typed(p, "--atol") ? "--atol" : typed(p, "--rtol") ? "--rtol" : NULL;
     if (o->quiet && o->verbose)
-        return options_refuse("--quiet", NULL, "contradicts --verbose; one of them is legal");
+        return options_refuse("--quiet", NULL, "cannot be used with --verbose; give one of them");
     if (o->check == CHECK_OFF && tolerance)
         return options_refuse(tolerance, typed(p, tolerance),
-                              "contradicts --check off; must be left out, or --check full|sample");
+                              "cannot be used with --check off; must be left out, or --check full|sample");
     if (o->sustain_s > 0 && o->sustain_s < SUSTAIN_MIN_S)
         return options_refuse("--sustain-s", typed(p, "--sustain-s"),
                               "too short to measure energy; must be 0 (none), or from %g to 3600", SUSTAIN_MIN_S);
     if (o->sustain_s > 0 && o->profile)
         return options_refuse("--sustain-s", typed(p, "--sustain-s"),
-                              "contradicts --profile, which launches once; one of them is legal");
+                              "cannot be used with --profile, which launches once; give one of them");
     struct reason why;
     if (o->junit_path && (strcmp(o->junit_path, "-") == 0 || !path_takes_file(o->junit_path, o->out_dir, &why)))
         return options_refuse("--junit", o->junit_path, "%s",
                               strcmp(o->junit_path, "-") ? why.text : "must be a file: stdout has the verdicts");
     if (o->overlay_path && o->plot == PLOT_NONE)
-        return options_refuse("--overlay", o->overlay_path, "contradicts --plot none; must be left out");
+        return options_refuse("--overlay", o->overlay_path, "cannot be used with --plot none; must be left out");
     const bool is_good = o->command == COMMAND_GATE     ? check_gate(p)
                          : o->command == COMMAND_AB     ? check_ab(p)
                          : o->command == COMMAND_REPORT ? check_report(p)

@@ -27,7 +27,13 @@ enum option_kind {
     KIND_VERSION
 };
 
-enum option_group { GROUP_PROBLEM, GROUP_WHO, GROUP_CHECK, GROUP_MEASURE, GROUP_GATE, GROUP_OUTPUT, GROUP_COUNT };
+enum option_group { GROUP_PROBLEM, GROUP_IMPL, GROUP_CHECK, GROUP_MEASURE, GROUP_GATES, GROUP_OUTPUT, GROUP_COUNT };
+
+struct option_group_def {
+    const char *name;  /* of --help=NAME */
+    const char *title; /* says what the group is */
+};
+extern const struct option_group_def option_groups[GROUP_COUNT];
 
 struct option_def {
     const char *name, *alias;    /* as typed; two rows of one name serve different commands */
@@ -41,16 +47,17 @@ struct option_def {
     const char *unit;            /* what stands for the value in --help; NULL = the choices */
     const char *const *choices;  /* terminated by NULL; the index is the value */
     int choices_shown;           /* in --help; 0 = all */
-    const char *help;
+    const char *help;            /* a few words, for --help; NULL where the next row's serves both */
+    const char *detail;          /* whole sentences, for the long help and the manual; NULL = help serves there too */
     enum option_group group;
     unsigned commands;           /* enum command_set */
     bool is_joined;              /* --help shows it on one line with the next row, whose help serves both */
-    bool is_hidden;              /* not in --help */
+    bool is_rare;                /* in the long help only */
+    bool is_hidden;              /* in no help: for the program's own processes */
 };
 
 extern const struct option_def option_table[];
 extern const int option_count;
-extern const char *const option_group_titles[GROUP_COUNT];
 
 /* One pass over a command line. */
 struct parse {

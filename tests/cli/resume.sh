@@ -155,7 +155,7 @@ usage() { # usage REGEX ARGUMENT...
 }
 usage '--resume: needs the record'
 usage '--resume: needs the record' --jsonl -
-usage '--resume: contradicts --dry-run' --jsonl half.jsonl --dry-run
+usage '--resume: cannot be used with --dry-run' --jsonl half.jsonl --dry-run
 run verify --resume
 expect_code 2
 finish

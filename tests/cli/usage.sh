@@ -38,7 +38,7 @@ refused '--kv-heads 3.*divide.*--heads 8' --heads 8 --kv-heads 3
 refused '--kv-heads 5.*divide' --device cpu --kv-heads 5
 refused 'too large' --batch 2000000000 --heads 2000000000 --seqlen 2000000000
 refused 'too large' --device cpu --heads 1 --seqlen 2147483647 --d 256 --kv-len 2147483647 --batch 4096
-refused '--batch.*already|twice' --batch 1 --batch 2
+refused '--batch.*given before' --batch 1 --batch 2
 refused '--batch.*--total-tokens' --batch 2 --total-tokens 16k
 refused '--heads.*--hidden' --heads 2 --hidden 2048
 refused '--max-noise' --max-noise -1%
@@ -68,6 +68,8 @@ refused '--impl-lib' --impl-lib "$tmp/absent.so"
 refused '--profile' --device cpu --profile --impl naive,fused --seqlen 64,128
 refused '--input' --device cpu --input "$tmp/absent"
 
+refused '--help grops: .*gates' --help=grops
+
 # --help and --version go to stdout; they are no errors.
 run --help
 expect_code 0
@@ -78,6 +80,44 @@ for word in --mode --causal --d --headdim --seqlen --kv-len --dtype --impl --imp
     --verbose --quiet --color --version --help; do
     expect_stdout "(^|[ ,|])$word([ ,|=[]|\$)"
 done
+expect "at most 60 lines of at most 110 columns" awk 'length > 110 { exit 1 } END { exit NR > 60 }' "$tmp/out"
+
+# Every command has its own help, which has all options in full on request.
+for command in sweep verify gate ab report plot info list selftest; do
+    run $command --help
+    expect_code 0
+    expect_stdout '(^|  )--version  --help'
+    run $command --help=all
+    expect_code 0
+    expect_stdout '^Exit codes$'
+    expect "the long help of $command within 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
+done
+run --help=measure
+expect_code 0
+expect_stdout '^  --max-noise P%$'
+expect_no_stderr
+
+# The manual in the repository is the program's.
+run --help=markdown
+expect_code 0
+if ! cmp -s "$tmp/out" "$root/docs/cli.md"; then
+    fail "docs/cli.md is not what the program says: FABENCH=$fabench scripts/cli_docs.sh renews it"
+    diff "$root/docs/cli.md" "$tmp/out" | cut -c1-200 | head -8
+fi
+run --help=man
+expect_code 0
+if command -v man >/dev/null; then
+    LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l "$tmp/out" >"$tmp/page" 2>"$tmp/err"
+    expect_no_stderr
+    expect "--pairs in the man page" grep -q -- '--pairs MIN,MAX' "$tmp/page"
+fi
+run --help=bash
+expect_code 0
+expect "a completion that bash takes" bash -n "$tmp/out"
+if command -v shellcheck >/dev/null; then
+    expect "a completion without findings" shellcheck -s bash "$tmp/out"
+fi
+
 run --version
 expect_code 0
 expect_stdout '^fabench [0-9]+\.[0-9]+'

@@ -24,7 +24,7 @@ enum { WORDS_MAX = 24 };
 
 static struct options options;
 static bool done;
-static char out_text[16384], err_text[4096];
+static char out_text[65536], err_text[4096];
 
 static void read_back(FILE *file, char *text, size_t size)
 {
@@ -68,14 +68,14 @@ static int run(const char *line)
     return run_words(argc, argv);
 }
 
-static void taken(const char *line)
+static inline void taken(const char *line)
 {
     const int code = run(line);
     if (code != EXIT_OK || done || *err_text || *out_text)
         fail_msg("fabench %s: code %d, stderr \"%s\"", line, code, err_text);
 }
 
-static void refused(const char *line, const char *sentence)
+static inline void refused(const char *line, const char *sentence)
 {
     char want[600];
     const int code = run(line);
@@ -88,7 +88,7 @@ static void refused(const char *line, const char *sentence)
 }
 
 /* The same when only a part of the sentence is known beforehand. */
-static void refused_with(const char *line, const char *part)
+static inline void refused_with(const char *line, const char *part)
 {
     const int code = run(line);
     const size_t length = strlen(err_text);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,9 +223,9 @@ static void lists(void **state)
     refused("--d 0", "--d 0: must be a multiple of 8 from 8 to 256");
     refused("--d 264", "--d 264: must be a multiple of 8 from 8 to 256");
     refused("--headdim=63", "--headdim 63: must be a multiple of 8 from 8 to 256");
-    refused("--d 64,60", "--d 64,60: 60 is not legal; each must be a multiple of 8 from 8 to 256");
+    refused("--d 64,60", "--d 64,60: 60 is not allowed; each must be a multiple of 8 from 8 to 256");
     refused("--seqlen 0", "--seqlen 0: must be a whole number from 1 to 2147483647");
-    refused("--kv-len 0:2:+1", "--kv-len 0:2:+1: 0 is not legal; each must be a whole number from 1 to 2147483647");
+    refused("--kv-len 0:2:+1", "--kv-len 0:2:+1: 0 is not allowed; each must be a whole number from 1 to 2147483647");
     static const char tail[] = "; must be a whole number from 1 to 2147483647, or a list as 64,128 or 1k:16k:*2";
     static const struct {
         const char *line, *start;
@@ -283,27 +284,41 @@ static void texts(void **state)
     refused("--device gpu", "--device gpu: must be auto, cpu, or cuda:0, cuda:1 and so on");
 }
 
-/* Every row of the table that --help shows appears somewhere in this file's tables: a new option cannot come without.
- */
+/* Is the option a word of a command line in this test file? */
+static bool file_has_option(const char *path, const char *name)
+{
+    char *text = xcalloc(1 << 20, 1), word[60];
+    FILE *const file = fopen(path, "r");
+    bool is_there = false;
+    assert_non_null(file);
+    assert_in_range(fread(text, 1, (1 << 20) - 1, file), 1, (1 << 20) - 2);
+    fclose(file);
+    for (int i = 0; i < 2; i++) { /* the first word, or a later one */
+        snprintf(word, sizeof word, "%c%s", i ? ' ' : '"', name);
+        for (const char *at = text; !is_there && (at = strstr(at, word)); at++)
+            is_there = strchr(" =\",", at[strlen(word)]);
+    }
+    free(text);
+    return is_there;
+}
+
+/* Every option appears on a command line in this folder's tests: a new one cannot come without. */
 static void every_option_is_tested(void **state)
 {
     (void)state;
-    static const char elsewhere[] =
-        " --d --seqlen --kv-len --impl --variant --columns --out --csv --jsonl --input --dump "
-        "--impl-lib --version --help --resume --overlay --price "
-        "--points --pairs --junit --baseline --current --floors ";
+    char pattern[1024];
+    glob_t files;
+    snprintf(pattern, sizeof pattern, "%s", __FILE__);
+    snprintf(strrchr(pattern, '/'), 20, "/test_*.c");
+    assert_int_equal(glob(pattern, 0, NULL, &files), 0);
     for (int i = 0; i < option_count; i++) {
-        char word[40];
         bool is_tested = false;
-        snprintf(word, sizeof word, " %s ", option_table[i].name);
-        is_tested = strstr(elsewhere, word);
-        for (size_t j = 0; j < sizeof value_cases / sizeof value_cases[0] && !is_tested; j++) {
-            const char *const at = strstr(value_cases[j].illegal, option_table[i].name);
-            is_tested = at && strchr(" =", at[strlen(option_table[i].name)]);
-        }
+        for (size_t j = 0; j < files.gl_pathc && !is_tested; j++)
+            is_tested = file_has_option(files.gl_pathv[j], option_table[i].name);
         if (!is_tested)
             fail_msg("%s has no test", option_table[i].name);
     }
+    globfree(&files);
 }
 
 static void missing_values(void **state)
@@ -336,19 +351,19 @@ static void causal_never_eats_a_word(void **state)
     assert_list(&options.head_dims, "128,");
     taken("--causal");
     refused("--causal true", "true: sweep takes no such argument; lists are written with commas, as 64,128");
-    refused("--causal --no-causal", "--no-causal: contradicts --causal; both masks are --causal=both");
-    refused("--no-causal --causal=both", "--causal: contradicts --no-causal; both masks are --causal=both");
+    refused("--causal --no-causal", "--no-causal: cannot be used with --causal; both masks are --causal=both");
+    refused("--no-causal --causal=both", "--causal: cannot be used with --no-causal; both masks are --causal=both");
 }
 
 static void repeated_options(void **state)
 {
     (void)state;
-    refused("--d 64 --d 128", "--d 128: --d is there already; a list is written with commas");
-    refused("--seqlen 64 -n 128", "-n 128: --seqlen is there already; a list is written with commas");
-    refused("--seed 1 --seed 1", "--seed 1: --seed is there already; one is legal");
-    refused("--causal --causal=no", "--causal no: --causal is there already; one is legal");
-    refused("--verbose --verbose", "--verbose: --verbose is there already; one is legal");
-    refused("--device cpu --device cuda:0", "--device cuda:0: --device is there already; one is legal");
+    refused("--d 64 --d 128", "--d 128: --d was given before; a list is written with commas");
+    refused("--seqlen 64 -n 128", "-n 128: --seqlen was given before; a list is written with commas");
+    refused("--seed 1 --seed 1", "--seed 1: --seed was given before; give it once");
+    refused("--causal --causal=no", "--causal no: --causal was given before; give it once");
+    refused("--verbose --verbose", "--verbose: --verbose was given before; give it once");
+    refused("--device cpu --device cuda:0", "--device cuda:0: --device was given before; give it once");
 }
 
 /* ---- Unknown words ----------------------------------------------------------------------------------------------- */
@@ -434,11 +449,11 @@ static void commands(void **state)
 static void options_of_other_commands(void **state)
 {
     (void)state;
-    refused("verify --min-time-ms 5", "--min-time-ms: no option of verify, only of sweep, gate, ab");
-    refused("verify -n 5", "-n: no option of verify, only of sweep, gate, ab, selftest");
-    refused("plot --d 64", "--d: no option of plot, only of sweep, verify, gate, ab, selftest");
-    refused("info --plot svg", "--plot: no option of info, only of sweep, report, plot");
-    refused("list --csv x", "--csv: no option of list, only of sweep, verify");
+    refused("verify --min-time-ms 5", "--min-time-ms: is not an option of verify, only of sweep, gate, ab");
+    refused("verify -n 5", "-n: is not an option of verify, only of sweep, gate, ab, selftest");
+    refused("plot --d 64", "--d: is not an option of plot, only of sweep, verify, gate, ab, selftest");
+    refused("info --plot svg", "--plot: is not an option of info, only of sweep, report, plot");
+    refused("list --csv x", "--csv: is not an option of list, only of sweep, verify");
     refused("verify --preset paper", "--preset paper: must be quick");
     taken("verify --preset quick --d 64 --mode fwd --check sample --no-causal --seed 5 --dtype fp32 --timeout-s 5");
     assert_int_equal(options.preset, PRESET_QUICK);
@@ -463,14 +478,14 @@ static void plot_takes_files(void **state)
     refused("report", "report: needs record files, as in fabench report H200=a.jsonl B200=b.jsonl");
     refused("report a.jsonl --plot png", "--plot png: must be svg (within the HTML page) or none");
     refused("report a.jsonl --price ''", "--price '': must not be empty");
-    refused("report a.jsonl --plot none --overlay file", "--overlay file: contradicts --plot none; must be left out");
+    refused("report a.jsonl --plot none --overlay file", "--overlay file: cannot be used with --plot none; must be left out");
     refused("plot a.jsonl --overlay absent", "--overlay absent: must be a file that exists (No such file or directory)");
     refused("plot a.jsonl --overlay dir", "--overlay dir: is a directory; must be a file");
     refused("--overlay file --out none",
-            "--overlay file: contradicts --out none, where no chart is drawn; must be left out");
-    refused("--price A=1EUR", "--price: no option of sweep, only of report");
+            "--overlay file: cannot be used with --out none, where no chart is drawn; must be left out");
+    refused("--price A=1EUR", "--price: is not an option of sweep, only of report");
     refused("plot a.jsonl --out none",
-            "--out none: leaves the charts nowhere to go; must be a directory, or --plot term");
+            "--out none: is no folder for the charts; must be a directory, or --plot term");
     taken("plot a.jsonl --out none --plot term");
     refused("plot ''", "'': plot takes no such argument; lists are written with commas, as 64,128");
 }
@@ -484,9 +499,9 @@ static void resume_needs_its_record(void **state)
     refused("--resume --jsonl -", needs);
     refused("--resume --out dir --jsonl -", needs);
     refused("--resume=yes --out dir", "--resume yes: takes no value");
-    refused("--resume --out dir --profile", "--resume: contradicts --profile; one of them is legal");
-    refused("--resume --out dir --dry-run", "--resume: contradicts --dry-run; one of them is legal");
-    refused("verify --resume --out dir", "--resume: no option of verify, only of sweep");
+    refused("--resume --out dir --profile", "--resume: cannot be used with --profile; give one of them");
+    refused("--resume --out dir --dry-run", "--resume: cannot be used with --dry-run; give one of them");
+    refused("verify --resume --out dir", "--resume: is not an option of verify, only of sweep");
     taken("--resume --out none --jsonl file");
     assert_true(options.resume);
     taken("--out dir");
@@ -521,11 +536,11 @@ static void ab_takes_two_sides(void **state)
     refused("ab old", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there is 1");
     refused("ab old new newer", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there are 3");
     refused("ab a b --pairs 7,3", "--pairs 7,3: must be the least and the most, as 5,12");
-    refused("ab a b --pairs 1,3", "--pairs 1,3: 1 is not legal; each must be a whole number from 2 to 64");
+    refused("ab a b --pairs 1,3", "--pairs 1,3: 1 is not allowed; each must be a whole number from 2 to 64");
     refused("ab a b --junit -", "--junit -: must be a file: stdout has the verdicts");
     refused("ab a b --junit dir", "--junit dir: is a directory; must be a file, or - for stdout");
-    refused("ab a b --check off", "--check: no option of ab, only of sweep, verify, gate");
-    refused("ab a b --baseline x", "--baseline: no option of ab, only of gate");
+    refused("ab a b --check off", "--check: is not an option of ab, only of sweep, verify, gate");
+    refused("ab a b --baseline x", "--baseline: is not an option of ab, only of gate");
     taken("--points 3,1");
     assert_list(&options.points, "3,1,");
 }
@@ -543,9 +558,9 @@ static void gate_takes_a_baseline(void **state)
     assert_names(&options.sweep_words, "--preset=ci,");
     refused("gate", "gate: needs something to compare with: --baseline A.jsonl, or --floors FILE");
     refused("gate --baseline a --current b --d 64",
-            "--current b: contradicts --d=64: a stored run is not measured again");
+            "--current b: cannot be used with --d=64: a stored run is not measured again");
     refused("gate --baseline a --current b --impl fused",
-            "--current b: contradicts --impl: a stored run is not measured again");
+            "--current b: cannot be used with --impl: a stored run is not measured again");
     refused("gate a.jsonl", "a.jsonl: gate takes no such argument; lists are written with commas, as 64,128");
 }
 

@@ -1,0 +1,130 @@
+/* Texts about options. */
+#include "cmd/options/options_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+const char option_values_text[] =
+    "Options are written --name VALUE or --name=VALUE and are not shortened. Lists have commas: 64,128. A range is "
+    "1k:16k:*2, which multiplies, or 512:4k:+512, which adds. 1k is 1024.";
+
+const struct named_text option_exit_codes[] = {
+    {"0", "done; all that was asked is checked; a comparison passed"},
+    {"1", "a check failed"},
+    {"2", "wrong usage"},
+    {"3", "slower than what it was compared with"},
+    {"4", "inconclusive: too noisy to decide"},
+    {"5", "not comparable: a record that is absent, unreadable or of other conditions"},
+    {"6", "no usable device, a CUDA error, a timeout, or a named implementation that ran nowhere"},
+    {"7", "a file cannot be read or written, an internal error, or selftest failed"},
+    {"130", "interrupted with Ctrl-C; the rows until then are complete"},
+    {NULL, NULL}};
+
+const struct named_text option_presets[] = {
+    {"quick", "lengths 1k and 4k, short measuring times; smaller problems on a CPU, where it is the default"},
+    {"paper", "lengths 1k to 16k, 16k tokens, hidden size 2048; the default on a GPU"},
+    {"ci", "12 points in bf16: lengths 1k, 4k and 16k, the causal mask at 1k and 16k"},
+    {"acceptance", "lengths 4k and 16k in bf16, with 10 s of sustained load for each row"},
+    {"full", "lengths 512 to 16k in fp16 and bf16"},
+    {NULL, NULL}};
+
+const struct named_text option_variables[] = {
+    {"FABENCH_OUT_ROOT", "the folder in which default folders of --out are made, instead of fabench-out"},
+    {"FABENCH_CUDNN", "the cuDNN library to load, or a folder with it"},
+    {"FABENCH_BLAS", "the BLAS library to load on the CPU"},
+    {"FABENCH_NVML", "the NVML library to load"},
+    {"FABENCH_LOCK_DIR", "the folder of the files with which ab and gate lock a device"},
+    {"COLUMNS", "width of the output where stdout is no terminal"},
+    {"NO_COLOR", "if set, no colours unless --color always"},
+    {"TMPDIR", "the folder of the temporary files of ab and gate"},
+    {NULL, NULL}};
+
+const char *option_join_names(const char *const *names, int count, char *buffer, size_t size)
+{
+    buffer[0] = 0;
+    for (int i = 0; i < count; i++) {
+        const char *const separator = i == 0 ? "" : i == count - 1 ? " or " : ", ";
+        snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s%s", separator, names[i]);
+    }
+    return buffer;
+}
+
+int option_legal_choices(const struct option_def *def, const char *choices[OPTION_CHOICES_MAX])
+{
+    int count = 0;
+    for (int i = option_is_preset(def); def->choices && def->choices[i] && count < OPTION_CHOICES_MAX; i++)
+        choices[count++] = def->choices[i];
+    return count;
+}
+
+const char *option_legal_text(const struct option_def *def, char *buffer, size_t size)
+{
+    const char *choices[OPTION_CHOICES_MAX];
+    if (def->choices)
+        option_join_names(choices, option_legal_choices(def, choices), buffer, size);
+    else if (def->multiple)
+        snprintf(buffer, size, "a multiple of %" PRId64 " from %g to %g", def->multiple, def->min, def->max);
+    else if (def->kind == KIND_PERCENT)
+        snprintf(buffer, size, "a percentage from %g%% to %g%%", def->min, def->max);
+    else if (def->kind == KIND_REAL)
+        snprintf(buffer, size, "a number from %g to %.7g", def->min, def->max);
+    else if (def->max > 9e18)
+        snprintf(buffer, size, "a whole number from %g to %" PRId64, def->min, INT64_MAX);
+    else if (def->max > 0)
+        snprintf(buffer, size, "a whole number from %g to %.0f", def->min, def->max);
+    else
+        snprintf(buffer, size, "%s", def->unit ? def->unit : "");
+    if (def->kind == KIND_CHOICE_SET)
+        snprintf(buffer + strlen(buffer), size - strlen(buffer), ", several with commas");
+    return buffer;
+}
+
+const char *option_values(const struct option_def *def, char *buffer, size_t size)
+{
+    if (def->kind == KIND_HELP) {
+        const char *names[GROUP_COUNT + 1] = {"all"};
+        for (int i = 0; i < GROUP_COUNT; i++)
+            names[i + 1] = option_groups[i].name;
+        return option_join_names(names, GROUP_COUNT + 1, buffer, size);
+    }
+    option_legal_text(def, buffer, size);
+    if (def->unit && strcmp(buffer, def->unit) == 0)
+        buffer[0] = 0;
+    if (def->kind == KIND_COUNT_LIST)
+        snprintf(buffer + strlen(buffer), size - strlen(buffer), "; lists and ranges");
+    return buffer;
+}
+
+/* Does the value follow the option's name at once, as in --causal[=yes|no|both]? */
+static bool value_is_attached(const struct option_def *def)
+{
+    return def->kind == KIND_CAUSAL || !option_takes_value(def);
+}
+
+const char *option_syntax(const struct option_def *def, char *buffer, size_t size)
+{
+    const char *const separator = def->kind == KIND_CHOICE_SET ? "," : "|";
+    int used = snprintf(buffer, size, "%s%s%s%s%s", def->name, def->alias ? ", " : "", def->alias ? def->alias : "",
+                        value_is_attached(def) ? "" : " ", def->unit ? def->unit : "");
+    for (int i = 0; !def->unit && def->choices && def->choices[i] && (size_t)used < size; i++)
+        if (!def->choices_shown || i < def->choices_shown)
+            used += snprintf(buffer + used, size - (size_t)used, "%s%s", i ? separator : "", def->choices[i]);
+    return buffer;
+}
+
+const char *option_commands(const struct option_def *def, char *buffer, size_t size)
+{
+    buffer[0] = 0;
+    if (def->commands == FOR_ANY) {
+        snprintf(buffer, size, "all");
+        return buffer;
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (option_serves(def, &command_table[i]))
+            snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s%s", *buffer ? ", " : "",
+                     command_table[i].name);
+    return buffer;
+}
+
+const char *option_explanation(const struct option_def *def) { return def->detail ? def->detail : def->help; }
