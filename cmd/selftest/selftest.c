@@ -13,6 +13,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/terminal.h"
+#include "cmd/base/text.h"
 #include "cmd/record/header.h"
 #include "cmd/run/check.h"
 #include "cmd/run/outputs.h"
@@ -40,14 +41,14 @@ struct trial {
     struct check_reference reference;
     struct host_tensors honest;
     struct selftest_report *report;
-    char repro[256];
+    char *repro; /* the command that tries this problem again */
     int exit_code;
     bool io_failed; /* a row could not be written: going on would be for nothing */
 };
 
 /* ---- launches that may hang ------------------------------------------------------------------------------------------ */
 
-static char overdue[160];
+static char overdue[160]; /* what on_alarm writes: made before, a signal handler must not print numbers */
 
 static void on_alarm(int number)
 {
@@ -228,7 +229,8 @@ static void report(struct trial *t, const struct selftest_verdict *verdict)
     row_check(&row, verdict->tensors, verdict->tensor_count, CHECK_FULL, NAN, NAN);
     row_end(&row, STATUS_OK, "");
     row.method[0] = row.l2[0] = row.launch[0] = 0; /* nothing is timed */
-    snprintf(row.repro, sizeof row.repro, "%s", t->repro);
+    /* No command rather than one that is cut and means another. */
+    snprintf(row.repro, sizeof row.repro, "%s", strlen(t->repro) < sizeof row.repro ? t->repro : "");
     t->io_failed = selftest_report_add(t->report, verdict, &row) != EXIT_OK || t->io_failed;
     if (!verdict->is_good || t->io_failed)
         t->exit_code = exit_worst(t->exit_code, EXIT_IO); /* the program is not fit to judge: an internal error */
@@ -313,27 +315,28 @@ static enum attn_status run_problem(struct trial *t, struct attn_message *why)
     return verdict.is_good ? inject_all(t, why) : ATTN_OK;
 }
 
-static void print_repro(struct trial *t)
+char *selftest_repro(const struct options *o, const struct plan_item *item, const char *impl)
 {
-    const struct attn_problem *p = &t->item->problem;
-    const struct options *o = t->options;
-    int used = snprintf(t->repro, sizeof t->repro, "fabench selftest");
-#define APPEND(...) used += snprintf(t->repro + used, sizeof t->repro - (size_t)used, __VA_ARGS__)
-    for (int i = 0; i < o->impl_libs.count && used < (int)sizeof t->repro / 2; i++)
-        APPEND(" --impl-lib '%.80s'", o->impl_libs.names[i]);
+    const struct attn_problem *p = &item->problem;
+    struct text line = {0};
+    text_add(&line, "fabench selftest");
+    for (int i = 0; i < o->impl_libs.count; i++) {
+        text_add_shell_word(&line, "--impl-lib");
+        text_add_shell_word(&line, o->impl_libs.names[i]);
+    }
     if (o->impls.count)
-        APPEND(" --impl %s", t->impl->name);
-    APPEND(" --mode %s --causal=%s --d %lld --seqlen %lld --heads %lld --dtype %s", problem_mode_name(t->item->mode),
-           p->causal ? "yes" : "no", (long long)p->head_dim, (long long)p->q_len, (long long)p->q_heads,
-           problem_dtype_name(p->dtype));
-    if (t->item->dist != FILL_NORMAL)
-        APPEND(" --dist %s", problem_dist_name(t->item->dist));
+        text_add(&line, " --impl %s", impl);
+    text_add(&line, " --mode %s --causal=%s --d %lld --seqlen %lld --heads %lld --dtype %s", problem_mode_name(item->mode),
+             p->causal ? "yes" : "no", (long long)p->head_dim, (long long)p->q_len, (long long)p->q_heads,
+             problem_dtype_name(p->dtype));
+    if (item->dist != FILL_NORMAL)
+        text_add(&line, " --dist %s", problem_dist_name(item->dist));
     if (o->device == DEVICE_CPU)
-        APPEND(" --device cpu");
+        text_add(&line, " --device cpu");
     else if (o->device == DEVICE_CUDA)
-        APPEND(" --device cuda:%d", o->device_ordinal);
-    APPEND(" --seed %llu", (unsigned long long)t->item->seed);
-#undef APPEND
+        text_add(&line, " --device cuda:%d", o->device_ordinal);
+    text_add(&line, " --seed %llu", (unsigned long long)item->seed);
+    return text_take(&line);
 }
 
 /* One problem by one implementation, from nothing to nothing. False when the device is in doubt. */
@@ -348,7 +351,7 @@ static bool try_problem(struct trial *t, const struct impl_slot *slot)
         return true;
     }
     t->asked = slot ? slot->name : t->impl->name;
-    print_repro(t);
+    t->repro = selftest_repro(t->options, t->item, t->impl->name);
     t->honest = host_tensors_make(&t->item->problem, t->item->mode);
     const struct selftest_problem problem = {.item = t->item, .impl = t->impl->name, .computed = t->computed,
                                              .repro = t->repro};
@@ -365,6 +368,7 @@ static bool try_problem(struct trial *t, const struct impl_slot *slot)
     check_reference_free(&t->session->backend, &t->reference);
     tensor_set_free(&t->session->backend, &t->inputs);
     host_tensors_free(&t->honest);
+    free(t->repro);
     return status != ATTN_ERROR;
 }
 
