@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/text.h"
 
 /* Takes the name. */
 static void append(struct name_list *list, char *name)
@@ -35,13 +36,10 @@ void name_list_print(struct name_list *list, const char *format, ...)
 
 char *name_list_join(const struct name_list *list)
 {
-    char *text = xstrdup("");
-    for (int i = 0; i < list->count; i++) {
-        char *longer = xasprintf("%s%s%s", text, i ? "," : "", list->names[i]);
-        free(text);
-        text = longer;
-    }
-    return text;
+    struct text text = {0};
+    for (int i = 0; i < list->count; i++)
+        text_add(&text, "%s%s", i ? "," : "", list->names[i]);
+    return text_take(&text);
 }
 
 bool name_list_has(const struct name_list *list, const char *name)

@@ -8,6 +8,7 @@
 #include "cmd/record/case_key.h"
 #include "cmd/record/header.h"
 #include "cmd/base/log.h"
+#include "cmd/base/paths.h"
 
 /* What must agree. `tolerance`: relative, of numbers. Driver: the part before the first dot. */
 static const struct {
@@ -89,7 +90,7 @@ static bool each_case_once(const struct record_file *file, struct attn_message *
         good = strcmp(keys[i - 1].key, keys[i].key) != 0;
         if (!good)
             snprintf(why->text, sizeof why->text,
-                     "%.200s has %s of %s twice (runs %s and %s): which of them counts?", file->path,
+                     "%s has %s of %s twice (runs %s and %s): which of them counts?", path_shown(file->path).text,
                      case_label(keys[i].row, label, sizeof label), keys[i].row->impl, keys[i - 1].row->run_id,
                      keys[i].row->run_id);
     }
@@ -107,8 +108,8 @@ static bool one_policy(const struct record_file *file, struct attn_message *why)
             const json_t *const b = header_value(json_array_get(file->later_headers, k), facts[i].path);
             if (is_same(a, b, i))
                 continue;
-            snprintf(why->text, sizeof why->text, "%.200s is mixed: the %s of its first run is %s, of another %s",
-                     file->path, facts[i].what, header_value_text(a, first, sizeof first),
+            snprintf(why->text, sizeof why->text, "%s is mixed: the %s of its first run is %s, of another %s",
+                     path_shown(file->path).text, facts[i].what, header_value_text(a, first, sizeof first),
                      header_value_text(b, other, sizeof other));
             return false;
         }
@@ -122,7 +123,7 @@ bool fingerprint_is_whole(const struct record_file *file, struct attn_message *w
     const char *driver = json_string_value(json_object_get(device, "driver"));
     const char *method = json_string_value(json_object_get(policy, "method"));
     if (file->count == 0) {
-        snprintf(why->text, sizeof why->text, "%.200s has no rows", file->path);
+        snprintf(why->text, sizeof why->text, "%s has no rows", path_shown(file->path).text);
         return false;
     }
     for (int i = 0; i < file->count; i++) {
@@ -134,8 +135,8 @@ bool fingerprint_is_whole(const struct record_file *file, struct attn_message *w
             const char *header = pairs[p].header ? pairs[p].header : "";
             if (strcmp(header, pairs[p].row) == 0)
                 continue;
-            snprintf(why->text, sizeof why->text, "%.200s is mixed: row %d is of %s '%s', its header of '%s'", file->path,
-                     i + 1, pairs[p].what, pairs[p].row, header);
+            snprintf(why->text, sizeof why->text, "%s is mixed: row %d is of %s '%s', its header of '%s'",
+                     path_shown(file->path).text, i + 1, pairs[p].what, pairs[p].row, header);
             return false;
         }
     }
