@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/base/text.h"
 
 /* Takes the name. */
 static void append(struct name_list *list, char *name)
@@ -36,10 +35,14 @@ void name_list_print(struct name_list *list, const char *format, ...)
 
 char *name_list_join(const struct name_list *list)
 {
-    struct text text = {0};
+    size_t bytes = 1;
     for (int i = 0; i < list->count; i++)
-        text_add(&text, "%s%s", i ? "," : "", list->names[i]);
-    return text_take(&text);
+        bytes += strlen(list->names[i]) + 1;
+    char *text = xmalloc(bytes), *to = text;
+    for (int i = 0; i < list->count; i++)
+        to = stpcpy(stpcpy(to, i ? "," : ""), list->names[i]);
+    *to = '\0';
+    return text;
 }
 
 bool name_list_has(const struct name_list *list, const char *name)

@@ -4,7 +4,8 @@
 #define FABENCH_SELFTEST_H
 
 #include "cmd/options/options.h"
-#include "cmd/plan/plan.h"
+
+struct plan_item;
 
 /* Runs all problems of the options on their device, prints to stdout, writes --jsonl. EXIT_OK; 7 when a fault got
  * through or the right result failed; 6 when something could not be run. Call it through supervisor_call. */
