@@ -8,15 +8,15 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/paths.h"
 
 /* ---- reading ---- */
 
 bool csv_open(struct csv_reader *r, const char *path, struct csv_format format, struct reason *why)
 {
-    char shown[300];
     *r = (struct csv_reader){.path = path, .format = format, .in = fopen(path, "re")};
     if (!r->in)
-        snprintf(why->text, sizeof why->text, "%s: %s", text_cut_middle(path, shown, sizeof shown), strerror(errno));
+        snprintf(why->text, sizeof why->text, "%s: %s", path_shown(path).text, strerror(errno));
     return r->in != NULL;
 }
 
@@ -32,10 +32,8 @@ void csv_close(struct csv_reader *r)
 
 bool csv_refuse(const struct csv_reader *r, struct reason *why, const char *format, ...)
 {
-    char shown[160];
     va_list arguments;
-    const int length = snprintf(why->text, sizeof why->text, "%s, line %d: ",
-                                text_cut_middle(r->path, shown, sizeof shown), r->line);
+    const int length = snprintf(why->text, sizeof why->text, "%s, line %d: ", path_shown(r->path).text, r->line);
     va_start(arguments, format);
     vsnprintf(why->text + length, sizeof why->text - (size_t)length, format, arguments);
     va_end(arguments);

@@ -35,12 +35,13 @@ void name_list_print(struct name_list *list, const char *format, ...)
 
 char *name_list_join(const struct name_list *list)
 {
-    char *text = xstrdup("");
-    for (int i = 0; i < list->count; i++) {
-        char *longer = xasprintf("%s%s%s", text, i ? "," : "", list->names[i]);
-        free(text);
-        text = longer;
-    }
+    size_t bytes = 1;
+    for (int i = 0; i < list->count; i++)
+        bytes += strlen(list->names[i]) + 1;
+    char *text = xmalloc(bytes), *to = text;
+    for (int i = 0; i < list->count; i++)
+        to = stpcpy(stpcpy(to, i ? "," : ""), list->names[i]);
+    *to = '\0';
     return text;
 }
 

@@ -12,6 +12,14 @@
 #include <unistd.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/text.h"
+
+struct shown_path path_shown(const char *path)
+{
+    struct shown_path shown;
+    text_cut_middle(path, shown.text, sizeof shown.text);
+    return shown;
+}
 
 __attribute__((format(printf, 2, 3))) static bool refuse(struct reason *why, const char *format, ...)
 {
@@ -42,9 +50,9 @@ static void parent_of(const char *path, char parent[PATH_MAX])
 static bool dir_is_writable(const char *path, const struct stat *status, struct reason *why)
 {
     if (!S_ISDIR(status->st_mode))
-        return refuse(why, "%.200s is not a directory", path);
+        return refuse(why, "%s is not a directory", path_shown(path).text);
     if (!may(path, W_OK | X_OK))
-        return refuse(why, "the directory %.200s is not writable (%s)", path, strerror(errno));
+        return refuse(why, "the directory %s is not writable (%s)", path_shown(path).text, strerror(errno));
     return true;
 }
 
@@ -71,7 +79,7 @@ bool path_takes_file(const char *path, const char *dir_to_be, struct reason *why
         if (strncmp(parent, dir_to_be, length) == 0 && strspn(dir_to_be + length, "/") == strlen(dir_to_be + length))
             return true;
     }
-    return refuse(why, "the directory %.200s does not exist", parent);
+    return refuse(why, "the directory %s does not exist", path_shown(parent).text);
 }
 
 bool path_takes_dir(const char *path, struct reason *why)

@@ -25,4 +25,11 @@ bool path_forget(const char *path);
 /* mkdir -p. False after a sentence on stderr. */
 bool path_make_dirs(const char *path);
 
+/* A path as a sentence shows it: whole up to 199 bytes, longer ones as text_cut_middle cuts them, so that it is not the
+ * name of another file and the rest of the sentence has room. */
+struct shown_path {
+    char text[200];
+};
+struct shown_path path_shown(const char *path);
+
 #endif

@@ -111,12 +111,11 @@ static const char *base_name(const char *path)
 
 static void label_file(const struct record_file *file, int way, char *label, size_t size)
 {
+    char cut[160];
     if (way == 0)
         text_clean(file->count ? file->rows[0].device : "", label, size);
-    else if (way == 1)
-        text_clean(base_name(file->path), label, size);
     else
-        text_clean(file->path, label, size);
+        text_clean(text_cut_middle(way == 1 ? base_name(file->path) : file->path, cut, sizeof cut), label, size);
     char *end = strrchr(label, '.');
     if (way > 0 && end && is(end, ".jsonl"))
         *end = '\0';
@@ -140,17 +139,16 @@ static void label_files(struct chart_set *set)
 
 static void label_series(const struct chart_set *set, struct chart_series *series)
 {
-    char kv[40] = "";
+    char kv[40] = "", file[100];
+    text_cut_middle(set->file_labels[series->file], file, sizeof file);
     if (series->kv_len)
         snprintf(kv, sizeof kv, ", kv %lld", (long long)series->kv_len);
     if (set->is_by_file)
-        snprintf(series->label, sizeof series->label, "%.100s%s%s", set->file_labels[series->file],
-                 is(series->impl, "naive") ? ", naive" : "", kv);
+        snprintf(series->label, sizeof series->label, "%s%s%s", file, is(series->impl, "naive") ? ", naive" : "", kv);
     else if (set->file_count > 1)
-        snprintf(series->label, sizeof series->label, "%.60s%s, %.100s", series->impl, kv,
-                 set->file_labels[series->file]);
+        snprintf(series->label, sizeof series->label, "%s%s, %s", series->impl, kv, file);
     else
-        snprintf(series->label, sizeof series->label, "%.60s%s", series->impl, kv);
+        snprintf(series->label, sizeof series->label, "%s%s", series->impl, kv);
 }
 
 /* ---- the set ---- */
@@ -506,26 +504,25 @@ static void merge_condition(void *context, const struct record_row *row)
 void chart_condition_words(const struct chart_set *set, int dtype, char *text, size_t size)
 {
     struct condition_words w = {.tokens = -1, .batch = -1, .heads = -1, .kv_heads = -1, .hidden = -1, .head_dim = -1};
-    char problem[160];
+    struct text problem = {0};
     each_row(set, -1, dtype, merge_condition, &w);
     if (w.batch > 0)
-        snprintf(problem, sizeof problem, "batch %lld", (long long)w.batch);
+        text_add(&problem, "batch %lld", (long long)w.batch);
     else if (w.tokens > 0)
-        snprintf(problem, sizeof problem, "%lld tokens (batch = tokens / n)", (long long)w.tokens);
+        text_add(&problem, "%lld tokens (batch = tokens / n)", (long long)w.tokens);
     else
-        snprintf(problem, sizeof problem, "batch varies");
-    const size_t used = strlen(problem);
+        text_add(&problem, "batch varies");
     if (w.heads > 0 && w.kv_heads == w.heads)
-        snprintf(problem + used, sizeof problem - used, ", %lld head%s", (long long)w.heads, w.heads == 1 ? "" : "s");
+        text_add(&problem, ", %lld head%s", (long long)w.heads, w.heads == 1 ? "" : "s");
     else if (w.heads > 0 && w.kv_heads > 0)
-        snprintf(problem + used, sizeof problem - used, ", %lld heads on %lld kv heads", (long long)w.heads,
-                 (long long)w.kv_heads);
+        text_add(&problem, ", %lld heads on %lld kv heads", (long long)w.heads, (long long)w.kv_heads);
     else if (w.hidden > 0)
-        snprintf(problem + used, sizeof problem - used, ", heads x d = %lld", (long long)w.hidden);
+        text_add(&problem, ", heads x d = %lld", (long long)w.hidden);
     else
-        snprintf(problem + used, sizeof problem - used, ", heads vary");
-    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s", problem_dtype_name(dtype), problem, w.layout[0] ? ", " : "", w.layout,
+        text_add(&problem, ", heads vary");
+    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s", problem_dtype_name(dtype), text_string(&problem), w.layout[0] ? ", " : "", w.layout,
              w.l2[0] ? ", L2 " : "", w.l2, is(w.dist, "normal") ? "N(0,1)" : w.dist);
+    text_free(&problem);
 }
 
 struct span { int64_t least, most; };

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/base/log.h"
+#include "cmd/base/name_list.h"
 #include "cmd/base/wrap.h"
 
 /* Geometry of a page in pixels. */
@@ -27,39 +29,39 @@ static bool has_overlay(const struct chart_set *set, const struct chart_page *pa
     return has;
 }
 
-enum { WORDS_MAX = 8, WORDS_BYTES = 640, FILES_NAMED = 4 };
+enum { FILES_NAMED = 4 };
 
 /* The lines between title and panels: devices, conditions, how to read it, where published points are from. */
-static int words_of(const struct chart_set *set, const struct chart_page *page, bool has_ceiling,
-                    char lines[WORDS_MAX][WORDS_BYTES])
+static void words_of(const struct chart_set *set, const struct chart_page *page, bool has_ceiling,
+                     struct name_list *lines)
 {
     const int dtype = page->panels[0].dtype;
     char words[400];
-    int count = 0, silent = 0;
+    int silent = 0;
     for (int f = 0; f < set->file_count; f++) {
         chart_device_words(set, f, dtype, words, sizeof words);
         if (!words[0])
             continue; /* it has no row of this dtype */
-        if (count == FILES_NAMED) {
+        if (lines->count == FILES_NAMED) {
             silent++;
             continue;
         }
         const bool is_said = !set->is_by_file && strncmp(words, set->file_labels[f], strlen(set->file_labels[f])) == 0;
-        snprintf(lines[count++], WORDS_BYTES, "%.100s%s%.380s", is_said ? "" : set->file_labels[f], is_said ? "" : ": ",
-                 words);
+        name_list_print(lines, "%s%s%s", is_said ? "" : set->file_labels[f], is_said ? "" : ": ", words);
     }
-    if (silent)
-        snprintf(lines[count - 1] + strlen(lines[count - 1]), WORDS_BYTES - strlen(lines[count - 1]),
-                 " ... and %d more", silent);
+    if (silent) {
+        char **last = &lines->names[lines->count - 1], *longer = xasprintf("%s ... and %d more", *last, silent);
+        free(*last);
+        *last = longer;
+    }
     chart_condition_words(set, dtype, words, sizeof words);
-    snprintf(lines[count++], WORDS_BYTES, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
+    name_list_print(lines, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
              set->is_synthetic ? ", SYNTHETIC DATA" : "");
-    snprintf(lines[count++], WORDS_BYTES, "%s%s", chart_kinds[page->kind].caption,
+    name_list_print(lines, "%s%s", chart_kinds[page->kind].caption,
              has_ceiling ? " GEMM: cuBLAS 8192^3 in the same rounds." : "");
     if (has_overlay(set, page))
-        snprintf(lines[count++], WORDS_BYTES, "Published, not measured here: %s",
+        name_list_print(lines, "Published, not measured here: %s",
                  set->overlay->source[0] ? set->overlay->source : "no source given");
-    return count;
 }
 
 struct frame_layout frame_lay_out(const struct chart_set *set, const struct chart_page *page)
@@ -67,17 +69,18 @@ struct frame_layout frame_lay_out(const struct chart_set *set, const struct char
     struct frame_layout l;
     const bool is_alone = page->panel_count == 1;
     const int names = set->file_count > 1 ? 2 : 5; /* of series, beside each other in the key */
-    char words[WORDS_MAX][WORDS_BYTES];
-    const int lines = words_of(set, page, false, words);
+    struct name_list words = {0};
+    words_of(set, page, false, &words);
     const int references = set->overlay_count + (set->is_by_file ? set->file_count : 0);
     const int entries = set->series_count + (page->kind == CHART_TFLOPS ? references : 0);
     l.rows = (page->panel_count + page->columns - 1) / page->columns;
     l.panel_width = page->columns == 1 ? 880 : 440;
     l.panel_height = is_alone ? 400 : 250;
-    l.top = 12 + TITLE_LINE + lines * WORDS_LINE + PANEL_TITLE;
+    l.top = 12 + TITLE_LINE + words.count * WORDS_LINE + PANEL_TITLE;
     l.bottom = X_AXIS + ((entries + names - 1) / names + 1) * KEY_LINE + 8;
     l.width = PAGE_LEFT + page->columns * l.panel_width + (page->columns - 1) * PANEL_GAP_X + PAGE_RIGHT;
     l.height = l.top + l.rows * l.panel_height + (l.rows - 1) * PANEL_GAP_Y + l.bottom;
+    name_list_free(&words);
     return l;
 }
 
@@ -95,8 +98,9 @@ void frame_put(struct script *s, const struct chart_set *set, const struct chart
                       const struct frame_layout *l)
 {
     const char *dtype = problem_dtype_name(page->panels[0].dtype);
-    char text[512], title[64], words[WORDS_MAX][WORDS_BYTES];
-    const int lines = words_of(set, page, s->has_ceiling, words);
+    char text[512], title[64];
+    struct name_list words = {0};
+    words_of(set, page, s->has_ceiling, &words);
     double y = 12 + TITLE_LINE / 2.0;
     int label = 1;
     fprintf(s->body, "\nunset logscale\nunset tics\nunset border\nunset grid\nunset title\nunset xlabel\nunset ylabel\n"
@@ -111,13 +115,14 @@ void frame_put(struct script *s, const struct chart_set *set, const struct chart
     script_put_quoted(s->body, text);
     fprintf(s->body, " at screen %.4f,%.4f left font ',19'\n", (double)PAGE_LEFT / l->width, 1 - y / l->height);
     y += TITLE_LINE / 2.0 + WORDS_LINE / 2.0;
-    for (int i = 0; i < lines; i++, y += WORDS_LINE) {
-        wrap_shorten(words[i], (int)((l->width - PAGE_LEFT) / WORDS_WIDTH));
+    for (int i = 0; i < words.count; i++, y += WORDS_LINE) {
+        wrap_shorten(words.names[i], (int)((l->width - PAGE_LEFT) / WORDS_WIDTH));
         fprintf(s->body, "set label %d ", label++);
-        script_put_quoted(s->body, words[i]);
+        script_put_quoted(s->body, words.names[i]);
         fprintf(s->body, " at screen %.4f,%.4f left font ',12' tc rgb '#555555'\n", (double)PAGE_LEFT / l->width,
                 1 - y / l->height);
     }
+    name_list_free(&words);
     fprintf(s->body, "set key at screen 0.5,%.4f center bottom horizontal Left reverse samplen 3 width 0 font ',13'\n",
             6.0 / l->height);
 }

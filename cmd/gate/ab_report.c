@@ -167,14 +167,13 @@ static void say_summary(const struct ab *a, const struct verdict_report *r, int 
 void ab_print_heading(const struct ab *a)
 {
     const struct ab_setup *s = &a->setup;
-    char impls[200] = "";
-    for (int i = 0; i < s->subjects.count; i++)
-        snprintf(impls + strlen(impls), sizeof impls - strlen(impls), "%s%s", i ? "," : "", s->subjects.names[i]);
+    char *impls = name_list_join(&s->subjects);
     printf("%s | A %s%s%s%s | B %s%s%s%s\n", s->device, s->sides[AB_OLD].path, s->sides[AB_OLD].commit[0] ? " (" : "",
            s->sides[AB_OLD].commit, s->sides[AB_OLD].commit[0] ? ")" : "", s->sides[AB_NEW].path,
            s->sides[AB_NEW].commit[0] ? " (" : "", s->sides[AB_NEW].commit, s->sides[AB_NEW].commit[0] ? ")" : "");
     printf("%s, %d configurations, checked once per side; ABBA, fresh processes, %d..%d pairs; limit %.3g %%\n", impls,
            a->case_count, a->rules.pairs_min, a->rules.pairs_max, 100 * expm1(a->rules.delta));
+    free(impls);
     fflush(stdout);
 }
 

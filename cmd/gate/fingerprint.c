@@ -8,6 +8,7 @@
 #include "cmd/record/record.h"
 #include "cmd/record/header.h"
 #include "cmd/base/log.h"
+#include "cmd/base/paths.h"
 
 /* What must agree. `tolerance`: relative, of numbers. Driver: the part before the first dot. */
 static const struct {
@@ -84,7 +85,7 @@ static bool each_case_once(const struct record_file *file, struct attn_message *
         good = compare_cases(&rows[i - 1], &rows[i]) != 0;
         if (!good)
             snprintf(why->text, sizeof why->text,
-                     "%.200s has %s of %s twice (runs %s and %s): which of them counts?", file->path,
+                     "%s has %s of %s twice (runs %s and %s): which of them counts?", path_shown(file->path).text,
                      problem_key_label(&rows[i]->key, label, sizeof label), rows[i]->impl, rows[i - 1]->run_id,
                      rows[i]->run_id);
     }
@@ -102,8 +103,8 @@ static bool one_policy(const struct record_file *file, struct attn_message *why)
             const json_t *const b = header_value(json_array_get(file->later_headers, k), facts[i].path);
             if (is_same(a, b, i))
                 continue;
-            snprintf(why->text, sizeof why->text, "%.200s is mixed: the %s of its first run is %s, of another %s",
-                     file->path, facts[i].what, header_value_text(a, first, sizeof first),
+            snprintf(why->text, sizeof why->text, "%s is mixed: the %s of its first run is %s, of another %s",
+                     path_shown(file->path).text, facts[i].what, header_value_text(a, first, sizeof first),
                      header_value_text(b, other, sizeof other));
             return false;
         }
@@ -117,7 +118,7 @@ bool fingerprint_is_whole(const struct record_file *file, struct attn_message *w
     const char *driver = json_string_value(json_object_get(device, "driver"));
     const char *method = json_string_value(json_object_get(policy, "method"));
     if (file->count == 0) {
-        snprintf(why->text, sizeof why->text, "%.200s has no rows", file->path);
+        snprintf(why->text, sizeof why->text, "%s has no rows", path_shown(file->path).text);
         return false;
     }
     for (int i = 0; i < file->count; i++) {
@@ -129,8 +130,8 @@ bool fingerprint_is_whole(const struct record_file *file, struct attn_message *w
             const char *header = pairs[p].header ? pairs[p].header : "";
             if (strcmp(header, pairs[p].row) == 0)
                 continue;
-            snprintf(why->text, sizeof why->text, "%.200s is mixed: row %d is of %s '%s', its header of '%s'", file->path,
-                     i + 1, pairs[p].what, pairs[p].row, header);
+            snprintf(why->text, sizeof why->text, "%s is mixed: row %d is of %s '%s', its header of '%s'",
+                     path_shown(file->path).text, i + 1, pairs[p].what, pairs[p].row, header);
             return false;
         }
     }

@@ -9,6 +9,7 @@
 #include "cmd/base/csv.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/paths.h"
 #include "cmd/record/record_column.h"
 
 struct floor_column {
@@ -89,8 +90,7 @@ static bool read_lines(struct floors *f, struct csv_reader *r, struct reason *wh
             return false;
     if (result == CSV_ERROR || f->line_count > 0)
         return result == CSV_END;
-    char shown[300];
-    snprintf(why->text, sizeof why->text, "%s: has no floors", text_cut_middle(f->path, shown, sizeof shown));
+    snprintf(why->text, sizeof why->text, "%s: has no floors", path_shown(f->path).text);
     return false;
 }
 
@@ -174,9 +174,8 @@ bool floors_are_answered(const struct floors *f, struct attn_message *why)
 {
     for (int i = 0; i < f->line_count; i++)
         if (!f->lines[i].is_answered) {
-            char shown[200];
             snprintf(why->text, sizeof why->text, "%s, line %d: no row of the current record answers to it",
-                     text_cut_middle(f->path, shown, sizeof shown), f->lines[i].number);
+                     path_shown(f->path).text, f->lines[i].number);
             return false;
         }
     return true;

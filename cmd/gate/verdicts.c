@@ -8,6 +8,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
+#include "cmd/base/text.h"
 #include "cmd/base/wrap.h"
 
 static const struct {
@@ -82,16 +83,15 @@ bool verdicts_forget(const struct options *o, const char *folder)
 char *verdicts_count(const struct verdict_line *lines, int count, char *buffer, size_t size)
 {
     int counts[VERDICT_COUNT] = {0};
-    size_t used = 0;
-    buffer[0] = 0;
+    struct text text = {0};
     for (int i = 0; i < count; i++)
         counts[lines[i].verdict]++;
     for (int v = 0; v < VERDICT_COUNT; v++)
-        if (counts[v] && verdicts[v].counted && used < size)
-            used += (size_t)snprintf(buffer + used, size - used, "%s%d %s", used ? ", " : "", counts[v],
-                                     verdicts[v].counted);
-    if (used < size)
-        snprintf(buffer + used, size - used, used ? " of %d" : "all %d pass", count);
+        if (counts[v] && verdicts[v].counted)
+            text_add(&text, "%s%d %s", text.length ? ", " : "", counts[v], verdicts[v].counted);
+    text_add(&text, text.length ? " of %d" : "all %d pass", count);
+    snprintf(buffer, size, "%s", text_string(&text));
+    text_free(&text);
     return buffer;
 }
 

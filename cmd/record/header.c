@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/text.h"
 
 json_t *header_value(const json_t *header, const char *path)
 {
@@ -45,28 +46,27 @@ char *header_line(const json_t *header)
     const json_t *driver = json_object_get(device, "driver"), *others = json_object_get(device, "other_processes");
     const json_t *threads = json_object_get(device, "threads");
     const char *clocks = json_string_value(header_value(header, "policy.clocks"));
-    char detail[160] = "";
-    size_t used = 0;
-#define ADD(...) used += (size_t)snprintf(detail + used, sizeof detail - used, __VA_ARGS__)
-    ADD(" %.0f GiB", json_number_value(json_object_get(device, "memory_gb")) * 1e9 / (1 << 30));
+    struct text line = {0};
+    text_add(&line, "%s %.0f GiB", json_string_value(json_object_get(device, "name")),
+             json_number_value(json_object_get(device, "memory_gb")) * 1e9 / (1 << 30));
     if (threads)
-        ADD(", %d threads", (int)json_integer_value(threads));
+        text_add(&line, ", %d threads", (int)json_integer_value(threads));
     if (limit)
-        ADD(", %.0f W", json_number_value(limit));
+        text_add(&line, ", %.0f W", json_number_value(limit));
     if (ecc)
-        ADD(", ECC %s", json_is_true(ecc) ? "on" : "off");
+        text_add(&line, ", ECC %s", json_is_true(ecc) ? "on" : "off");
     if (driver)
-        ADD(", driver %.20s", json_string_value(driver));
+        text_add(&line, ", driver %s", json_string_value(driver));
     if (clocks && strcmp(clocks, "unknown"))
-        ADD(", clocks %.20s", clocks);
+        text_add(&line, ", clocks %s", clocks);
     if (others && json_integer_value(others) > 0)
-        ADD(", %d other process%s", (int)json_integer_value(others), json_integer_value(others) == 1 ? "" : "es");
+        text_add(&line, ", %d other process%s", (int)json_integer_value(others),
+                 json_integer_value(others) == 1 ? "" : "es");
     else if (others)
-        ADD(", no other process");
-#undef ADD
-    return xasprintf("%s%s | fabench %s (%.12s)", json_string_value(json_object_get(device, "name")), detail,
-                     json_string_value(json_object_get(tool, "version")),
-                     json_string_value(json_object_get(tool, "commit")));
+        text_add(&line, ", no other process");
+    text_add(&line, " | fabench %s (%.12s)", json_string_value(json_object_get(tool, "version")),
+             json_string_value(json_object_get(tool, "commit")));
+    return text_take(&line);
 }
 
 char *header_folder_name(const json_t *header)

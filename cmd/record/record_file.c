@@ -17,6 +17,7 @@
 #include "cmd/base/csv.h"
 #include "cmd/base/log.h"
 #include "cmd/base/nearest.h"
+#include "cmd/base/paths.h"
 #include "cmd/base/text.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_column.h"
@@ -115,8 +116,7 @@ static int write_line(struct record_writer *writer, const struct text *line)
 /* "<path>: <sentence>"; a long path is cut in its middle, so that the sentence has room. */
 static void refuse_path(const char *path, const char *sentence, struct attn_message *why)
 {
-    char shown[200];
-    snprintf(why->text, sizeof why->text, "%s: %s", text_cut_middle(path, shown, sizeof shown), sentence);
+    snprintf(why->text, sizeof why->text, "%s: %s", path_shown(path).text, sentence);
 }
 
 /* flags: of open(2); "-" = stdout. A regular file is locked; where the file system has no locks, it is not. */

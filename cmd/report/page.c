@@ -1,4 +1,4 @@
-/* Blocks of a page, and the two ways to write them. */
+/* Blocks of a page, written as Markdown, plain text and HTML. */
 #include "cmd/report/page.h"
 
 #include <errno.h>
@@ -38,16 +38,13 @@ struct document {
 /* One line of valid UTF-8. */
 static char *format_clean(const char *format, va_list arguments)
 {
-    char *text = NULL;
-    if (vasprintf(&text, format, arguments) < 0) {
-        log_error("out of host memory (a page)");
-        exit(EXIT_IO);
-    }
-    const size_t size = strlen(text) + 1;
-    char *clean = xmalloc(size);
-    text_clean(text, clean, size);
-    free(text);
-    return clean;
+    char *raw = NULL;
+    struct text clean = {0};
+    const int length = vasprintf(&raw, format, arguments);
+    FABENCH_ASSERT(length >= 0, "%s", format);
+    text_add_clean(&clean, raw);
+    free(raw);
+    return text_take(&clean);
 }
 
 static struct block *add(struct document *d, enum block_kind kind)
@@ -122,30 +119,34 @@ void document_cell(struct document *d, enum document_emphasis emphasis, const ch
 
 /* ---- Markdown ---- */
 
-static void put_markdown(FILE *out, const char *text)
+static void add_markdown(struct text *to, const char *text)
 {
     for (; *text; text++) {
         if (strchr("\\`*_[]<>|#&", *text))
-            fputc('\\', out);
-        fputc(*text, out);
+            text_add_char(to, '\\');
+        text_add_char(to, *text);
     }
+}
+
+static void put_markdown(FILE *out, const char *text)
+{
+    struct text escaped = {0};
+    add_markdown(&escaped, text);
+    fputs(text_string(&escaped), out);
+    text_free(&escaped);
 }
 
 static char *markdown_cell(const struct cell *cell)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    FABENCH_ASSERT(out, "a cell of a table");
+    struct text text = {0};
     const char *mark = cell->emphasis == CELL_PLAIN || !cell->text[0] ? "" : "**";
-    fputs(mark, out);
-    put_markdown(out, cell->text);
-    fputs(mark, out);
-    FABENCH_ASSERT(fclose(out) == 0, "a cell of a table");
-    return text;
+    text_add(&text, "%s", mark);
+    add_markdown(&text, cell->text);
+    text_add(&text, "%s", mark);
+    return text_take(&text);
 }
 
-/* Columns are filled up with spaces, so that the source is a table to the eye as well. */
+/* Columns are filled up with spaces, so that the Markdown source itself can be read as a table. */
 static void put_markdown_table(FILE *out, const struct block *table)
 {
     const int columns = (int)strlen(table->text);
@@ -237,7 +238,7 @@ static void put_text_table(FILE *out, const struct block *table)
         const int column = i % columns, fill = widths[column] - wrap_columns(table->cells[i].text);
         const bool is_right = table->text[column] == 'r';
         spaces += (column ? 2 : 0) + (is_right ? fill : 0);
-        if (table->cells[i].text[0]) { /* spaces wait for a text behind them: no line ends in any */
+        if (table->cells[i].text[0]) { /* spaces are printed only before a text: no line ends in spaces */
             fprintf(out, "%*s%s", spaces, "", table->cells[i].text);
             spaces = 0;
         }
@@ -324,7 +325,8 @@ static void put_html_table(FILE *out, const struct block *table)
     fputs("</table></div>\n", out);
 }
 
-/* gnuplot numbers its marks alike in every picture, and a page has one space of names: each picture gets its own. */
+/* gnuplot gives the elements of every picture the same ids, but ids must be unique in a page: each one gets its picture's
+ * number as a prefix. */
 static void put_svg(FILE *out, const char *svg, int number)
 {
     static const char *const references[] = {"id='", "id=\"", "href='#", "href=\"#", "url(#"};
@@ -343,23 +345,19 @@ static void put_svg(FILE *out, const char *svg, int number)
 
 static char *read_whole(const char *path)
 {
-    char *text = NULL;
-    size_t size = 0, count;
+    struct text text = {0};
     char buffer[4096];
-    FILE *in = fopen(path, "re"), *out = in ? open_memstream(&text, &size) : NULL;
-    bool good = out != NULL;
-    while (good && (count = fread(buffer, 1, sizeof buffer, in)) > 0)
-        good = fwrite(buffer, 1, count, out) == count;
-    good = good && !ferror(in);
-    if (out && fclose(out) != 0)
-        good = false;
-    if (!good)
+    FILE *in = fopen(path, "re");
+    for (size_t count; in && (count = fread(buffer, 1, sizeof buffer, in)) > 0;)
+        text_add_bytes(&text, buffer, count);
+    const bool is_good = in && !ferror(in);
+    if (!is_good)
         log_error("%s: %s", path, strerror(errno));
     if (in)
         fclose(in);
-    if (good)
-        return text;
-    free(text);
+    if (is_good)
+        return text_take(&text);
+    text_free(&text);
     return NULL;
 }
 

@@ -6,19 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/base/log.h"
+#include "cmd/base/name_list.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/text.h"
 
 static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
-
-__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size, const char *format, ...)
-{
-    const size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    if (used < size)
-        vsnprintf(text + used, size - used, format, arguments);
-    va_end(arguments);
-}
 
 /* ---- conditions ---- */
 
@@ -60,29 +53,29 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-static void put_number(char *text, size_t size, const json_t *object, const char *key, const char *unit)
+static void put_number(struct text *text, const json_t *object, const char *key, const char *unit)
 {
     const json_t *value = json_object_get(object, key);
     char number[40];
     if (json_is_number(value) && json_number_value(value) == floor(json_number_value(value)))
-        append(text, size, "%.0f%s", json_number_value(value), unit);
+        text_add(text, "%.0f%s", json_number_value(value), unit);
     else if (json_is_number(value))
-        append(text, size, "%s%s", number_print_short(json_number_value(value), number, sizeof number), unit);
+        text_add(text, "%s%s", number_print_short(json_number_value(value), number, sizeof number), unit);
 }
 
-static void put_flag(char *text, size_t size, const json_t *object, const char *key)
+static void put_flag(struct text *text, const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     if (json_is_boolean(value))
-        append(text, size, "%s", json_is_true(value) ? "on" : "off");
+        text_add(text, "%s", json_is_true(value) ? "on" : "off");
 }
 
-static void put_rounds(char *text, size_t size, const json_t *policy)
+static void put_rounds(struct text *text, const json_t *policy)
 {
     const json_t *members = json_object_get(policy, "round_members");
     for (size_t i = 0; i < json_array_size(members); i++) {
         const char *name = json_string_value(json_array_get(members, i));
-        append(text, size, "%s%s", i ? ", " : "", name ? name : "?");
+        text_add(text, "%s%s", i ? ", " : "", name ? name : "?");
     }
 }
 
@@ -92,60 +85,61 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-static void put_fact(const struct record_file *file, enum fact fact, char *text, size_t size)
+static void put_fact(const struct record_file *file, enum fact fact, struct text *text)
 {
     const json_t *device = json_object_get(file->header, "device"), *policy = json_object_get(file->header, "policy");
     const struct record_row *row = &file->rows[0];
-    text[0] = '\0';
     switch (fact) {
-    case FACT_DEVICE: append(text, size, "%s (%s)", row->device, row->arch); break;
-    case FACT_MEMORY: put_number(text, size, device, "memory_gb", " GB"); break;
+    case FACT_DEVICE: text_add(text, "%s (%s)", row->device, row->arch); break;
+    case FACT_MEMORY: put_number(text, device, "memory_gb", " GB"); break;
     case FACT_UNITS:
-        put_number(text, size, device, json_object_get(device, "threads") ? "threads" : "multiprocessors", "");
+        put_number(text, device, json_object_get(device, "threads") ? "threads" : "multiprocessors", "");
         break;
-    case FACT_POWER_LIMIT: put_number(text, size, device, "power_limit_w", " W"); break;
-    case FACT_ECC: put_flag(text, size, device, "ecc"); break;
-    case FACT_MIG: put_flag(text, size, device, "mig"); break;
-    case FACT_VBIOS: append(text, size, "%s", text_of(device, "vbios")); break;
-    case FACT_DRIVER: append(text, size, "%s", row->driver); break;
-    case FACT_CUDA: append(text, size, "%s", row->cuda); break;
-    case FACT_CUDNN: append(text, size, "%s", row->cudnn); break;
-    case FACT_CLOCKS: append(text, size, "%s", text_of(policy, "clocks")); break;
-    case FACT_OTHERS: put_number(text, size, device, "other_processes", ""); break;
-    case FACT_COPY: put_number(text, size, device, "copy_gbps", " GB/s"); break;
+    case FACT_POWER_LIMIT: put_number(text, device, "power_limit_w", " W"); break;
+    case FACT_ECC: put_flag(text, device, "ecc"); break;
+    case FACT_MIG: put_flag(text, device, "mig"); break;
+    case FACT_VBIOS: text_add(text, "%s", text_of(device, "vbios")); break;
+    case FACT_DRIVER: text_add(text, "%s", row->driver); break;
+    case FACT_CUDA: text_add(text, "%s", row->cuda); break;
+    case FACT_CUDNN: text_add(text, "%s", row->cudnn); break;
+    case FACT_CLOCKS: text_add(text, "%s", text_of(policy, "clocks")); break;
+    case FACT_OTHERS: put_number(text, device, "other_processes", ""); break;
+    case FACT_COPY: put_number(text, device, "copy_gbps", " GB/s"); break;
     case FACT_COMMIT:
-        append(text, size, "%s (%.12s)", text_of(json_object_get(file->header, "tool"), "version"), row->commit);
+        text_add(text, "%s (%.12s)", text_of(json_object_get(file->header, "tool"), "version"), row->commit);
         break;
-    case FACT_METHOD: append(text, size, "%s", row->method); break;
+    case FACT_METHOD: text_add(text, "%s", row->method); break;
     case FACT_TIMING:
-        put_number(text, size, policy, "warmup_ms", " ms, ");
-        put_number(text, size, policy, "min_time_ms", " ms, ");
-        put_number(text, size, policy, "max_noise_pct", " %");
+        put_number(text, policy, "warmup_ms", " ms, ");
+        put_number(text, policy, "min_time_ms", " ms, ");
+        put_number(text, policy, "max_noise_pct", " %");
         break;
-    case FACT_ROUNDS: put_rounds(text, size, policy); break;
-    case FACT_CHECK: append(text, size, "%s", text_of(policy, "check")); break;
-    case FACT_DATE: append(text, size, "%.10s", row->time_utc); break;
-    case FACT_PRESET: append(text, size, "%s", text_of(policy, "preset")); break;
-    case FACT_FILES: append(text, size, "%s%s", base_name(file->path), file->cut ? " (cut)" : ""); break;
+    case FACT_ROUNDS: put_rounds(text, policy); break;
+    case FACT_CHECK: text_add(text, "%s", text_of(policy, "check")); break;
+    case FACT_DATE: text_add(text, "%.10s", row->time_utc); break;
+    case FACT_PRESET: text_add(text, "%s", text_of(policy, "preset")); break;
+    case FACT_FILES: text_add(text, "%s%s", base_name(file->path), file->cut ? " (cut)" : ""); break;
     case FACT_COUNT: break;
     }
 }
 
-void report_fact_text(const struct report *r, int label, int fact, char *text, size_t size)
+char *report_fact_text(const struct report *r, int label, int fact)
 {
     const struct report_label *l = &r->input->labels[label];
-    char own[400], other[400];
-    text[0] = '\0';
+    struct name_list values = {0};
+    struct text text = {0};
     for (int f = 0; f < l->file_count; f++) {
-        bool is_known = false;
-        put_fact(&r->input->files[l->files[f]], (enum fact)fact, own, sizeof own);
-        for (int k = 0; k < f; k++) {
-            put_fact(&r->input->files[l->files[k]], (enum fact)fact, other, sizeof other);
-            is_known |= is(own, other);
+        struct text own = {0};
+        put_fact(&r->input->files[l->files[f]], (enum fact)fact, &own);
+        if (own.length > 0 && !name_list_has(&values, own.bytes)) {
+            name_list_add(&values, own.bytes);
+            text_separate(&text, "; ");
+            text_add(&text, "%s", own.bytes);
         }
-        if (!is_known && own[0])
-            append(text, size, "%s%s", *text ? "; " : "", own);
+        text_free(&own);
     }
+    name_list_free(&values);
+    return text_take(&text);
 }
 
 static const char *uuid_of(const struct record_file *file)
@@ -172,6 +166,20 @@ int report_boards(const struct report *r, int label)
 
 /* ---- remarks ---- */
 
+/* One more remark, with "; " before it where it is not the first. */
+__attribute__((format(printf, 2, 3))) static void remark(struct text *text, const char *format, ...)
+{
+    char *words = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vasprintf(&words, format, arguments);
+    va_end(arguments);
+    FABENCH_ASSERT(length >= 0, "%s", format);
+    text_separate(text, "; ");
+    text_add(text, "%s", words);
+    free(words);
+}
+
 /* 90 of "sm_90" or "fused_sm90"; 0 = there is none. */
 static long sm_of(const char *text)
 {
@@ -196,7 +204,7 @@ static bool has_impl(const struct report *r, int label, const char *impl)
 }
 
 /* Our own kernels: does one of them run that was written for this generation? The newest that runs, for the words. */
-static void remark_path(const struct report *r, int label, char *text, size_t size)
+static void remark_path(const struct report *r, int label, struct text *text)
 {
     const struct report_label *l = &r->input->labels[label];
     const long device = sm_of(r->input->files[l->files[0]].rows[0].arch);
@@ -212,12 +220,12 @@ static void remark_path(const struct report *r, int label, char *text, size_t si
                 snprintf(newest, sizeof newest, "%s", row->impl);
         }
     if (!newest[0])
-        append(text, size, "; no fused implementation in its records");
+        remark(text, "no fused implementation in its records");
     else if (device && !has_own)
-        append(text, size, "; portable path: %s on sm_%ld", newest, device);
+        remark(text, "portable path: %s on sm_%ld", newest, device);
 }
 
-static void remark_peers(const struct report *r, int label, char *text, size_t size)
+static void remark_peers(const struct report *r, int label, struct text *text)
 {
     char said[10][40];
     int count = 0;
@@ -231,36 +239,36 @@ static void remark_peers(const struct report *r, int label, char *text, size_t s
                 continue;
             snprintf(said[count++], sizeof said[0], "%s", row->impl);
             if (!has_impl(r, label, row->impl))
-                append(text, size, "; without the peer %s, which others had", row->impl);
+                remark(text, "without the peer %s, which others had", row->impl);
         }
 }
 
-void report_remarks(const struct report *r, int label, char *text, size_t size)
+char *report_remarks(const struct report *r, int label)
 {
     const struct report_summary *s = &r->summaries[label];
     const struct report_label *l = &r->input->labels[label];
-    char words[800] = "";
-    remark_path(r, label, words, sizeof words);
-    remark_peers(r, label, words, sizeof words);
+    struct text words = {0};
+    remark_path(r, label, &words);
+    remark_peers(r, label, &words);
     if (s->counts.fail)
-        append(words, sizeof words, "; %d of %d rows FAILED their check", s->counts.fail, s->counts.rows);
+        remark(&words, "%d of %d rows FAILED their check", s->counts.fail, s->counts.rows);
     if (s->counts.off)
-        append(words, sizeof words, "; %d rows were not checked and do not count", s->counts.off);
+        remark(&words, "%d rows were not checked and do not count", s->counts.off);
     if (s->counts.broken)
-        append(words, sizeof words, "; %d rows ended in an error or a timeout", s->counts.broken);
+        remark(&words, "%d rows ended in an error or a timeout", s->counts.broken);
     if (s->throttled_pct > 1)
-        append(words, sizeof words, "; throttled for up to %.0f %% of the time", s->throttled_pct);
+        remark(&words, "throttled for up to %.0f %% of the time", s->throttled_pct);
     for (int f = 0; f < l->file_count; f++)
         if (json_is_true(json_object_get(r->input->files[l->files[f]].header, "synthetic"))) {
-            append(words, sizeof words, "; SYNTHETIC: nothing here was measured");
+            remark(&words, "SYNTHETIC: nothing here was measured");
             break;
         }
-    snprintf(text, size, "%s", words[0] ? words + 2 : "");
+    return text_take(&words);
 }
 
 /* ---- naive ---- */
 
-struct reach { int64_t longest_ok, shortest_oom; char reason[200]; };
+struct reach { int64_t longest_ok, shortest_oom; const char *reason; };
 
 static struct reach reach_of(const struct report *r, int label, enum attn_mode mode)
 {
@@ -275,30 +283,32 @@ static struct reach reach_of(const struct report *r, int label, enum attn_mode m
                 reach.longest_ok = row->key.q_len;
             if (row->status == STATUS_OOM && row->key.q_len < reach.shortest_oom) {
                 reach.shortest_oom = row->key.q_len;
-                snprintf(reach.reason, sizeof reach.reason, "%.190s", row->reason);
+                reach.reason = row->reason;
             }
         }
     return reach;
 }
 
-void report_naive_text(const struct report *r, int label, char *text, size_t size)
+char *report_naive_text(const struct report *r, int label)
 {
     static const char *const modes[] = {"fwd", "bwd"};
-    text[0] = '\0';
+    struct text text = {0};
     for (int m = 0; m < 2; m++) {
         const struct reach reach = reach_of(r, label, m == 1 ? ATTN_BWD : ATTN_FWD);
         char ok[24], oom[24];
         if (!reach.longest_ok && reach.shortest_oom == INT64_MAX)
             continue;
-        append(text, size, "%s%s: ", *text ? "; " : "", modes[m]);
+        text_separate(&text, "; ");
+        text_add(&text, "%s: ", modes[m]);
         number_print_count(reach.longest_ok, ok, sizeof ok);
         number_print_count(reach.shortest_oom, oom, sizeof oom);
         if (reach.shortest_oom == INT64_MAX)
-            append(text, size, "fits at every measured length, up to %s", ok);
+            text_add(&text, "fits at every measured length, up to %s", ok);
         else
-            append(text, size, "no longer fits at %s%s%s%s", oom, reach.reason[0] ? " (" : "", reach.reason,
+            text_add(&text, "no longer fits at %s%s%s%s", oom, reach.reason[0] ? " (" : "", reach.reason,
                    reach.reason[0] ? ")" : "");
         if (reach.shortest_oom != INT64_MAX && reach.longest_ok)
-            append(text, size, ", longest that ran: %s", ok);
+            text_add(&text, ", longest that ran: %s", ok);
     }
+    return text_take(&text);
 }

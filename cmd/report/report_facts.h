@@ -12,12 +12,14 @@ struct report_fact {
 extern const struct report_fact report_facts[];
 extern const int report_fact_count;
 
+/* Texts are the caller's to free. */
+
 /* The fact as the label's records have it, the values of several files with "; " between them; "" = they do not say. */
-void report_fact_text(const struct report *, int label, int fact, char *text, size_t size);
+char *report_fact_text(const struct report *, int label, int fact);
 
 /* What belongs into the label's heading: "portable path: fused_sm80 on sm_90", "without the peer cudnn", "2 of 60 rows
  * FAILED their check"; "" = nothing. */
-void report_remarks(const struct report *, int label, char *text, size_t size);
+char *report_remarks(const struct report *, int label);
 
 /* Do several files of a label come from one board (1), from as many boards as files (file_count), or do the records not
  * say (0)? By the boards' UUIDs. */
@@ -25,6 +27,6 @@ int report_boards(const struct report *, int label);
 
 /* "fwd: fits at every measured length, up to 16k; bwd: not at 32k (8k is the longest that ran)"; "" = naive did not
  * take part. */
-void report_naive_text(const struct report *, int label, char *text, size_t size);
+char *report_naive_text(const struct report *, int label);
 
 #endif

@@ -40,11 +40,11 @@ static bool parse_argument(const char *word, struct argument *argument)
         return false;
     }
     if (!word[length + 1]) {
-        log_error("%s: needs a record file behind the =, as in %.40sa.jsonl", word, word);
+        log_error("%s: needs a record file behind the =, as in %sa.jsonl", word, word);
         return false;
     }
     if (length > REPORT_LABEL_MAX || strspn(word, label_letters) < length || word[0] == ' ') {
-        log_error("%.100s: a label has at most %d letters, digits, spaces and ._+()@:-", word, REPORT_LABEL_MAX);
+        log_error("%s: a label has at most %d letters, digits, spaces and ._+()@:-", word, REPORT_LABEL_MAX);
         return false;
     }
     snprintf(argument->label, sizeof argument->label, "%.*s", (int)length, word);
@@ -215,7 +215,7 @@ static bool add_file(struct report_input *input, int index, const char *name)
 
 static bool refuse_price(const char *word, const char *sentence)
 {
-    log_error("--price %.100s: %s", word, sentence);
+    log_error("--price %s: %s", word, sentence);
     return false;
 }
 
@@ -232,10 +232,21 @@ static bool parse_amount(const char *text, double *amount, char currency[4])
     return strspn(number, "0123456789.") == length - 3 && number_parse_real(number, amount) && *amount > 0;
 }
 
+static bool refuse_label(const struct report_input *input, const char *word)
+{
+    struct text names = {0};
+    for (int i = 0; i < input->label_count; i++)
+        text_add(&names, "%s%s", i ? ", " : "", input->labels[i].name);
+    log_error("--price %s: there is no such label; there %s %s", word, input->label_count > 1 ? "are" : "is",
+              text_string(&names));
+    text_free(&names);
+    return false;
+}
+
 static bool take_price(struct report_input *input, const char *word)
 {
     const char *equals = strrchr(word, '=');
-    char currency[4], names[200] = "";
+    char currency[4];
     double amount;
     struct report_label *label = NULL;
     if (!equals || equals == word)
@@ -243,21 +254,16 @@ static bool take_price(struct report_input *input, const char *word)
     if (!parse_amount(equals + 1, &amount, currency))
         return refuse_price(word, "must end in an amount above 0 and a currency of three capitals, as 31000EUR or "
                                   "27999.50USD");
-    for (int i = 0; i < input->label_count; i++) {
+    for (int i = 0; i < input->label_count; i++)
         if (strlen(input->labels[i].name) == (size_t)(equals - word) &&
             strncmp(input->labels[i].name, word, (size_t)(equals - word)) == 0)
             label = &input->labels[i];
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i ? ", " : "", input->labels[i].name);
-    }
-    if (!label) {
-        log_error("--price %.100s: there is no such label; there %s %s", word, input->label_count > 1 ? "are" : "is",
-                  names);
-        return false;
-    }
+    if (!label)
+        return refuse_label(input, word);
     if (isfinite(label->price))
         return refuse_price(word, "this label has a price already; one is legal");
     if (input->currency[0] && strcmp(input->currency, currency) != 0) {
-        log_error("--price %.100s: another price is in %s; all must be in one currency", word, input->currency);
+        log_error("--price %s: another price is in %s; all must be in one currency", word, input->currency);
         return false;
     }
     memcpy(input->currency, currency, sizeof currency);

@@ -8,6 +8,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/text.h"
 #include "cmd/report/report_facts.h"
 #include "cmd/report/report_groups.h"
 #include "cmd/report/report_tables.h"
@@ -21,10 +22,11 @@ static bool differs(const struct report *r, int fact)
 {
     for (int a = 0; a < r->input->label_count && report_facts[fact].should_agree; a++)
         for (int b = 0; b < a; b++) {
-            char one[800], two[800];
-            report_fact_text(r, a, fact, one, sizeof one);
-            report_fact_text(r, b, fact, two, sizeof two);
-            if (r->summaries[a].group == r->summaries[b].group && strcmp(one, two) != 0)
+            char *one = report_fact_text(r, a, fact), *two = report_fact_text(r, b, fact);
+            const bool is_same = strcmp(one, two) == 0;
+            free(one);
+            free(two);
+            if (r->summaries[a].group == r->summaries[b].group && !is_same)
                 return true;
         }
     return false;
@@ -34,16 +36,17 @@ static bool differs(const struct report *r, int fact)
 static void say_differences(struct document *d, const struct report *r)
 {
     for (int fact = 0; fact < report_fact_count; fact++) {
-        char line[1200] = "", text[800];
+        struct text line = {0};
         if (!differs(r, fact))
             continue;
         for (int l = 0; l < r->input->label_count; l++) {
-            report_fact_text(r, l, fact, text, sizeof text);
-            const size_t used = strlen(line);
-            snprintf(line + used, sizeof line - used, "%s%s %s", used ? ", " : "", report_label_name(r, l),
-                     text[0] ? text : "not known");
+            char *text = report_fact_text(r, l, fact);
+            text_separate(&line, ", ");
+            text_add(&line, "%s %s", report_label_name(r, l), text[0] ? text : "not known");
+            free(text);
         }
-        document_item(d, "They differ in %s: %s.", report_facts[fact].name, line);
+        document_item(d, "They differ in %s: %s.", report_facts[fact].name, text_string(&line));
+        text_free(&line);
     }
 }
 
@@ -63,12 +66,14 @@ static void say_groups(struct document *d, const struct report *r)
     }
     document_warning(d, "NOT COMPARABLE: nothing below compares devices of different groups.");
     for (int g = 0; g < r->group_count; g++) {
-        char names[400] = "";
+        struct text names = {0};
         for (int l = 0; l < count; l++)
-            if (r->summaries[l].group == g)
-                snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "",
-                         report_label_name(r, l));
-        document_item(d, "Group %d: %s.", g + 1, names);
+            if (r->summaries[l].group == g) {
+                text_separate(&names, ", ");
+                text_add(&names, "%s", report_label_name(r, l));
+            }
+        document_item(d, "Group %d: %s.", g + 1, text_string(&names));
+        text_free(&names);
     }
     for (int a = 0; a < count; a++)
         for (int b = 0; b < a; b++) {
@@ -83,13 +88,13 @@ static void say_groups(struct document *d, const struct report *r)
 
 static void say_warnings(struct document *d, const struct report *r)
 {
-    char text[800];
     for (int l = 0; l < r->input->label_count; l++) {
         const struct report_summary *s = &r->summaries[l];
         const struct report_label *label = &r->input->labels[l];
-        report_remarks(r, l, text, sizeof text);
-        if (text[0])
-            document_item(d, "%s: %s.", label->name, text);
+        char *remarks = report_remarks(r, l);
+        if (remarks[0])
+            document_item(d, "%s: %s.", label->name, remarks);
+        free(remarks);
         if (s->counts.repeated)
             document_item(d, "%s: %d rows were measured again later in the same file; the last one counts.",
                           label->name, s->counts.repeated);
@@ -118,7 +123,7 @@ static void say_warnings(struct document *d, const struct report *r)
 static void put_conditions(struct document *d, const struct report *r)
 {
     const int labels = r->input->label_count;
-    char *alignment = xcalloc((unsigned long)labels + 2, 1), text[800];
+    char *alignment = xcalloc((unsigned long)labels + 2, 1);
     memset(alignment, 'l', (size_t)labels + 1);
     document_heading(d, 2, "Measured under");
     document_table(d, alignment);
@@ -128,8 +133,9 @@ static void put_conditions(struct document *d, const struct report *r)
     for (int fact = 0; fact < report_fact_count; fact++) {
         bool is_known = false;
         for (int l = 0; l < labels; l++) {
-            report_fact_text(r, l, fact, text, sizeof text);
+            char *text = report_fact_text(r, l, fact);
             is_known |= text[0] != '\0';
+            free(text);
         }
         if (!is_known)
             continue;
@@ -137,8 +143,9 @@ static void put_conditions(struct document *d, const struct report *r)
         document_cell(d, is_marked ? CELL_STRONG : CELL_PLAIN, "%s%s", report_facts[fact].name,
                       is_marked ? " (differs)" : "");
         for (int l = 0; l < labels; l++) {
-            report_fact_text(r, l, fact, text, sizeof text);
+            char *text = report_fact_text(r, l, fact);
             document_cell(d, CELL_PLAIN, "%s", text);
+            free(text);
         }
     }
     free(alignment);

@@ -219,15 +219,13 @@ static void put_device_tables(struct document *d, const struct report *r, int la
 
 void report_put_device(struct document *d, const struct report *r, int label)
 {
-    char remarks[800], naive[500];
+    char *remarks = report_remarks(r, label), *naive = report_naive_text(r, label);
     bool has_energy = false;
     for (int p = 0; p < r->point_count; p++)
         has_energy |= isfinite(report_figure_at(r, p, label)->best.tflops_sustained) &&
                       report_figure_at(r, p, label)->is_there;
-    report_remarks(r, label, remarks, sizeof remarks);
     document_heading(d, 2, "%s%s%s%s", report_label_name(r, label), remarks[0] ? " (" : "", remarks,
                      remarks[0] ? ")" : "");
-    report_naive_text(r, label, naive, sizeof naive);
     document_item(d, "%d of %d rows passed their check; %d did not fit, %d were refused by their implementation.",
                   r->summaries[label].counts.pass, r->summaries[label].counts.rows, r->summaries[label].counts.oom,
                   r->summaries[label].counts.unsupported);
@@ -235,4 +233,6 @@ void report_put_device(struct document *d, const struct report *r, int label)
     if (!has_energy)
         document_item(d, "No sustained TFLOPS, TFLOPS/W or J per pass: these records hold no --sustain-s region.");
     put_device_tables(d, r, label);
+    free(remarks);
+    free(naive);
 }

@@ -76,7 +76,7 @@ static bool continue_record(struct run_outputs *s, struct resume *resume, const 
     const int error = record_continue(s->jsonl, note);
     json_decref(note);
     if (error)
-        snprintf(why->text, sizeof why->text, "%.300s: %s", resume->file.path, strerror(error));
+        snprintf(why->text, sizeof why->text, "%s: %s", path_shown(resume->file.path).text, strerror(error));
     return error == 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cmd/record/header.h"
 #include "cmd/base/log.h"
+#include "cmd/base/paths.h"
 
 int resume_open(struct resume *r, const struct options *o)
 {
@@ -51,8 +52,8 @@ bool resume_fits(const struct resume *r, const json_t *header, struct attn_messa
                                   is, sizeof was);
     if (!other)
         return true;
-    snprintf(why->text, sizeof why->text, "%.150s is of another run: its %s is %s, here it is %s", r->file.path, other,
-             was, is);
+    snprintf(why->text, sizeof why->text, "%s is of another run: its %s is %s, here it is %s",
+             path_shown(r->file.path).text, other, was, is);
     return false;
 }
 
@@ -66,8 +67,9 @@ static bool is_row_of(const struct record_row *row, const struct plan_item *item
 
 static bool refuse_row(const struct resume *r, int row, struct attn_message *why, const char *sentence)
 {
-    snprintf(why->text, sizeof why->text, "%.150s: row %d (%s %s d%lld n=%lld) %s", r->file.path, row + 1,
-             r->file.rows[row].impl, problem_mode_name(r->file.rows[row].key.mode), (long long)r->file.rows[row].key.head_dim,
+    snprintf(why->text, sizeof why->text, "%s: row %d (%s %s d%lld n=%lld) %s",
+             path_shown(r->file.path).text, row + 1, r->file.rows[row].impl,
+             problem_mode_name(r->file.rows[row].key.mode), (long long)r->file.rows[row].key.head_dim,
              (long long)r->file.rows[row].key.q_len, sentence);
     return false;
 }

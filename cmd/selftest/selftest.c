@@ -41,14 +41,14 @@ struct trial {
     struct check_reference reference;
     struct host_tensors honest;
     struct selftest_report *report;
-    char *repro;       /* owned; of the problem in hand */
+    char *repro; /* the command that tries this problem again */
     int exit_code;
     bool io_failed; /* a row could not be written: going on would be for nothing */
 };
 
 /* ---- launches that may hang ------------------------------------------------------------------------------------------ */
 
-static char overdue[160];
+static char overdue[160]; /* what on_alarm writes: made before, a signal handler must not print numbers */
 
 static void on_alarm(int number)
 {
@@ -316,22 +316,20 @@ static enum attn_status run_problem(struct trial *t, struct attn_message *why)
     return verdict.is_good ? inject_all(t, why) : ATTN_OK;
 }
 
-/* The command that runs this problem alone; the caller frees it. */
-static char *make_repro(const struct trial *t)
+char *selftest_repro(const struct options *o, const struct plan_item *item, const char *impl)
 {
-    const struct attn_problem *p = &t->item->problem;
+    const struct attn_problem *p = &item->problem;
     struct problem_key key;
-    problem_key_clear(&key);
-    key.mode = t->item->mode;
+    problem_key_clear(&key); /* what selftest has no option for stays absent */
+    key.mode = item->mode;
     key.dtype = p->dtype;
     key.causal = p->causal;
     key.q_heads = p->q_heads;
     key.q_len = p->q_len;
     key.head_dim = p->head_dim;
-    key.dist = t->item->dist;
-    key.seed = (int64_t)t->item->seed;
-    return options_repro(t->options, COMMAND_SELFTEST, "fabench selftest",
-                         t->options->impls.count ? t->impl->name : NULL, &key);
+    key.dist = item->dist;
+    key.seed = (int64_t)item->seed;
+    return options_repro(o, COMMAND_SELFTEST, "fabench selftest", o->impls.count ? impl : NULL, &key);
 }
 
 /* One problem by one implementation, from nothing to nothing. False when the device is in doubt. */
@@ -346,8 +344,7 @@ static bool try_problem(struct trial *t, const struct impl_slot *slot)
         return true;
     }
     t->asked = slot ? slot->name : t->impl->name;
-    free(t->repro);
-    t->repro = make_repro(t);
+    t->repro = selftest_repro(t->options, t->item, t->impl->name);
     t->honest = host_tensors_make(&t->item->problem, t->item->mode);
     const struct selftest_problem problem = {.item = t->item, .impl = t->impl->name, .computed = t->computed,
                                              .repro = t->repro};
@@ -364,6 +361,7 @@ static bool try_problem(struct trial *t, const struct impl_slot *slot)
     check_reference_free(&t->session->backend, &t->reference);
     tensor_set_free(&t->session->backend, &t->inputs);
     host_tensors_free(&t->honest);
+    free(t->repro);
     return status != ATTN_ERROR;
 }
 
@@ -382,7 +380,6 @@ static int run_all(struct session *s, const struct options *o, struct selftest_r
                          problem_print(&t.item->problem, t.item->mode, name, sizeof name));
             goes_on = try_problem(&t, o->impls.count ? &s->slots[slot] : NULL) && !t.io_failed;
         }
-    free(t.repro);
     return t.exit_code;
 }
 

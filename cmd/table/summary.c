@@ -3,12 +3,12 @@
 
 #include <dirent.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/text.h"
 #include "cmd/measure/sustain.h"
 #include "cmd/device/telemetry.h"
 #include "cmd/base/wrap.h"
@@ -167,22 +167,11 @@ void summary_add(struct summary *s, const struct record_row *row)
     add_sustained(s, row);
 }
 
-/* A line that grows by formatted pieces and is cut where it is full. */
-struct line {
-    char text[1024];
-    size_t used;
-};
-
-__attribute__((format(printf, 2, 3))) static void add(struct line *line, const char *format, ...)
+/* The line, its words on lines of at most `width` columns; it is empty afterwards. */
+static void print_line(struct text *line, FILE *out, int width, int indent, int hang)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    const int written = vsnprintf(line->text + line->used, sizeof line->text - line->used, format, arguments);
-    va_end(arguments);
-    if (written > 0)
-        line->used += (size_t)written;
-    if (line->used >= sizeof line->text)
-        line->used = sizeof line->text - 1;
+    wrap_words(out, width, indent, hang, text_string(line));
+    text_free(line);
 }
 
 static void print_counts(const struct summary *s, FILE *out, int width)
@@ -190,22 +179,22 @@ static void print_counts(const struct summary *s, FILE *out, int width)
     const struct { int count; const char *name; } others[] = {{s->null, "null"},       {s->oom, "oom"},
                                                               {s->skipped, "skipped"}, {s->unsupported, "unsupported"},
                                                               {s->error, "error"},     {s->timeout, "timeout"}};
-    struct line line = {0};
+    struct text line = {0};
     const int checked = s->pass + s->fail;
-    add(&line, "%d of %d rows checked", checked, s->rows);
+    text_add(&line, "%d of %d rows checked", checked, s->rows);
     if (s->scope[0])
-        add(&line, " (%s)", s->scope);
+        text_add(&line, " (%s)", s->scope);
     if (s->fail)
-        add(&line, ", %d pass, %d FAIL", s->pass, s->fail);
+        text_add(&line, ", %d pass, %d FAIL", s->pass, s->fail);
     else if (checked)
-        add(&line, ", all pass");
+        text_add(&line, ", all pass");
     if (s->off)
-        add(&line, ", %d not checked", s->off);
+        text_add(&line, ", %d not checked", s->off);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (others[i].count)
-            add(&line, ", %d %s", others[i].count, others[i].name);
-    add(&line, ".");
-    wrap_words(out, width, 0, 2, line.text);
+            text_add(&line, ", %d %s", others[i].count, others[i].name);
+    text_add(&line, ".");
+    print_line(&line, out, width, 0, 2);
 }
 
 static void print_ratios(const struct summary *s, FILE *out, int width)
@@ -213,60 +202,59 @@ static void print_ratios(const struct summary *s, FILE *out, int width)
     for (int i = 0; i < s->impl_count; i++) {
         const struct summary_impl *impl = &s->impls[i];
         const char *separator = "";
-        struct line line = {0};
+        struct text line = {0};
         if (!impl->peer_count && !impl->naive_count)
             continue;
-        add(&line, "%s: geomean ", impl->name);
+        text_add(&line, "%s: geomean ", impl->name);
         if (impl->peer_count) {
-            add(&line, "%.2f x %s over %d row%s", exp(impl->peer_log_sum / impl->peer_count), s->peer,
+            text_add(&line, "%.2f x %s over %d row%s", exp(impl->peer_log_sum / impl->peer_count), s->peer,
                 impl->peer_count, impl->peer_count == 1 ? "" : "s");
             separator = ", ";
         }
         if (impl->naive_count)
-            add(&line, "%s%.2f x naive over %d row%s", separator, exp(impl->naive_log_sum / impl->naive_count),
+            text_add(&line, "%s%.2f x naive over %d row%s", separator, exp(impl->naive_log_sum / impl->naive_count),
                 impl->naive_count, impl->naive_count == 1 ? "" : "s");
         if (s->off)
-            add(&line, " (NOT CHECKED)");
-        wrap_words(out, width, 0, 2, line.text);
+            text_add(&line, " (NOT CHECKED)");
+        print_line(&line, out, width, 0, 2);
     }
 }
 
 static void print_device(const struct summary *s, FILE *out, int width)
 {
-    struct line line = {0};
+    struct text line = {0};
     char length[24];
     const char *separator = "device: ";
     if (isfinite(s->capped_pct)) {
-        add(&line, "%spower-capped %.0f %%", separator, s->capped_pct);
+        text_add(&line, "%spower-capped %.0f %%", separator, s->capped_pct);
         if (s->capped_pct > 0)
-            add(&line, " at %s", number_print_count(s->capped_q_len, length, sizeof length));
+            text_add(&line, " at %s", number_print_count(s->capped_q_len, length, sizeof length));
         if (isfinite(s->power_limit_w))
-            add(&line, " (normal at %.0f W)", s->power_limit_w);
+            text_add(&line, " (normal at %.0f W)", s->power_limit_w);
         separator = ", ";
     }
     if (isfinite(s->throttled_pct)) {
-        add(&line, "%sthermal/brake %.0f %%", separator, s->throttled_pct);
+        text_add(&line, "%sthermal/brake %.0f %%", separator, s->throttled_pct);
         if (s->throttled_pct > 0)
-            add(&line, " at %s", number_print_count(s->throttled_q_len, length, sizeof length));
+            text_add(&line, " at %s", number_print_count(s->throttled_q_len, length, sizeof length));
         separator = ", ";
     }
     if (isfinite(s->temp_low_c)) {
-        add(&line, "%s%.0f..%.0f C", separator, s->temp_low_c, s->temp_high_c);
+        text_add(&line, "%s%.0f..%.0f C", separator, s->temp_low_c, s->temp_high_c);
         separator = ", ";
     }
     for (int i = 0; i < s->gemm_count; i++) {
         const struct summary_gemm *gemm = &s->gemms[i];
         const double change_pct = 100 * (gemm->last_tflops / gemm->first_tflops - 1);
         if (fabs(change_pct) < 0.05)
-            add(&line, "%sGEMM %s %.0f TFLOPS", separator, problem_dtype_name(gemm->dtype), gemm->last_tflops);
+            text_add(&line, "%sGEMM %s %.0f TFLOPS", separator, problem_dtype_name(gemm->dtype), gemm->last_tflops);
         else
-            add(&line, "%sGEMM %s %.0f -> %.0f TFLOPS in this run (%+.1f%%)", separator,
-                problem_dtype_name(gemm->dtype),
+            text_add(&line, "%sGEMM %s %.0f -> %.0f TFLOPS in this run (%+.1f%%)", separator, problem_dtype_name(gemm->dtype),
                 gemm->first_tflops, gemm->last_tflops, change_pct);
         separator = ", ";
     }
-    if (line.used)
-        wrap_words(out, width, 0, 2, line.text);
+    if (line.length)
+        print_line(&line, out, width, 0, 2);
 }
 
 /* Clocks that moved by more than this share are worth a word. */
@@ -274,32 +262,31 @@ static const double CLOCKS_MOVED = 0.02;
 
 static void print_clocks(const struct summary *s, FILE *out, int width)
 {
-    struct line line = {0};
+    struct text line = {0};
     char command[120];
     if (!s->free_clocks_of[0] || !(s->clock_high_mhz > (1 + CLOCKS_MOVED) * s->clock_low_mhz))
         return;
-    add(&line, "clocks moved from %.0f to %.0f MHz; whoever may (root) holds them with", s->clock_low_mhz,
+    text_add(&line, "clocks moved from %.0f to %.0f MHz; whoever may (root) holds them with", s->clock_low_mhz,
         s->clock_high_mhz);
-    wrap_words(out, width, 0, 2, line.text);
-    line.used = 0;
-    add(&line, "%s", telemetry_lock_command(s->free_clocks_of, s->clock_low_mhz, command, sizeof command));
-    wrap_words(out, width, 2, 4, line.text);
+    print_line(&line, out, width, 0, 2);
+    text_add(&line, "%s", telemetry_lock_command(s->free_clocks_of, s->clock_low_mhz, command, sizeof command));
+    print_line(&line, out, width, 2, 4);
 }
 
 /* Whether power and energy are known, and what they would cost. */
 static void print_sustained(const struct summary *s, FILE *out, int width)
 {
     enum { SUGGESTED_S = 10 };
-    struct line line = {0};
+    struct text line = {0};
     const double more_s = s->burst_count * (SUGGESTED_S + SUSTAIN_LEAD_S);
     if (s->sustained_count && s->energy_count)
-        add(&line, "sustained: %d row%s; the device's energy counter is within %.1f %% of integrated power",
+        text_add(&line, "sustained: %d row%s; the device's energy counter is within %.1f %% of integrated power",
             s->sustained_count, s->sustained_count == 1 ? "" : "s", fabs(s->energy_apart_pct));
     else if (!s->sustained_count && s->burst_count)
-        add(&line, "burst figures; --sustain-s %d adds sustained TFLOPS, J per pass, TFLOPS/W (~%.0f %s more)",
+        text_add(&line, "burst figures; --sustain-s %d adds sustained TFLOPS, J per pass, TFLOPS/W (~%.0f %s more)",
             SUGGESTED_S, more_s < 100 ? more_s : more_s / 60, more_s < 100 ? "s" : "min");
-    if (line.used)
-        wrap_words(out, width, 0, 2, line.text);
+    if (line.length)
+        print_line(&line, out, width, 0, 2);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -329,49 +316,50 @@ static void free_entries(struct dirent **entries, int count)
 static void print_records(const char *dir, FILE *out, int width)
 {
     struct dirent **entries = NULL;
-    struct line line = {0};
+    struct text line = {0};
     const char *slash = ends_with(dir, "/") ? "" : "/";
-    char record[300] = "";
-    add(&line, "records: %s%s", dir, slash);
+    char *record = NULL;
+    text_add(&line, "records: %s%s", dir, slash);
     int count = scandir(dir, &entries, is_record_file, alphasort);
     for (int i = 0; i < count; i++) {
-        add(&line, " %s", entries[i]->d_name);
-        if (ends_with(entries[i]->d_name, ".jsonl"))
-            snprintf(record, sizeof record, "%s", entries[i]->d_name);
+        text_add(&line, " %s", entries[i]->d_name);
+        if (ends_with(entries[i]->d_name, ".jsonl")) {
+            free(record);
+            record = xasprintf("%s%s%s", dir, slash, entries[i]->d_name);
+        }
     }
     if (count >= 0)
         free_entries(entries, count);
     count = scandir(dir, &entries, is_chart, alphasort);
     if (count > 0)
-        add(&line, ", %d chart%s", count, count == 1 ? "" : "s");
+        text_add(&line, ", %d chart%s", count, count == 1 ? "" : "s");
     if (count >= 0)
         free_entries(entries, count);
-    wrap_words(out, width, 0, 2, line.text);
+    print_line(&line, out, width, 0, 2);
     if (record[0]) {
-        line.used = 0;
-        add(&line, "next: fabench plot %s%s%s --plot term", dir, slash, record);
-        wrap_words(out, width, 0, 2, line.text);
+            text_add(&line, "next: fabench plot %s%s%s --plot term", dir, slash, record);
+        print_line(&line, out, width, 0, 2);
     }
 }
 
-static const char *verdict(const struct summary *s, int exit_code, struct line *line)
+static const char *verdict(const struct summary *s, int exit_code, struct text *line)
 {
     const int ran = s->pass + s->fail + s->off + s->null;
     if (s->fail)
-        add(line, "FAILED: %d of %d rows", s->fail, s->rows);
+        text_add(line, "FAILED: %d of %d rows", s->fail, s->rows);
     else if (exit_code == EXIT_INTERRUPTED)
-        add(line, "INTERRUPTED: %d row%s whole", s->rows, s->rows == 1 ? " is" : "s are");
+        text_add(line, "INTERRUPTED: %d row%s whole", s->rows, s->rows == 1 ? " is" : "s are");
     else if (s->error + s->timeout)
-        add(line, "ERROR: %d of %d rows did not finish", s->error + s->timeout, s->rows);
+        text_add(line, "ERROR: %d of %d rows did not finish", s->error + s->timeout, s->rows);
     else if (ran == 0)
-        add(line, "NOTHING RAN: 0 of %d rows", s->rows);
+        text_add(line, "NOTHING RAN: 0 of %d rows", s->rows);
     else if (exit_code != EXIT_OK)
-        add(line, "INCOMPLETE: %d of %d rows ran", ran, s->rows);
+        text_add(line, "INCOMPLETE: %d of %d rows ran", ran, s->rows);
     else if (s->off) {
-        add(line, "NOT CHECKED: %d of %d rows", s->off, s->rows);
+        text_add(line, "NOT CHECKED: %d of %d rows", s->off, s->rows);
         return "\033[33m";
     } else {
-        add(line, "PASS: %d of %d rows", s->pass, s->rows);
+        text_add(line, "PASS: %d of %d rows", s->pass, s->rows);
         return "\033[32m";
     }
     return "\033[1;31m";
@@ -380,13 +368,12 @@ static const char *verdict(const struct summary *s, int exit_code, struct line *
 void summary_print(const struct summary *s, FILE *out, int width, bool color, const char *records_dir, double elapsed_s,
                    int exit_code)
 {
-    struct line line = {0}, end = {0};
+    struct text line = {0}, end = {0};
     print_counts(s, out, width);
     print_ratios(s, out, width);
     if (isfinite(s->nearest_used)) {
-        struct line nearest = {0};
-        add(&nearest, "nearest its bound: %s", s->nearest);
-        wrap_words(out, width, 0, 2, nearest.text);
+        text_add(&line, "nearest its bound: %s", s->nearest);
+        print_line(&line, out, width, 0, 2);
     }
     print_device(s, out, width);
     print_clocks(s, out, width);
@@ -395,13 +382,15 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
         print_records(records_dir, out, width);
     const char *paint = verdict(s, exit_code, &line);
     if (elapsed_s < 9.95)
-        add(&end, "%.1f s, exit %d", elapsed_s, exit_code);
+        text_add(&end, "%.1f s, exit %d", elapsed_s, exit_code);
     else if (elapsed_s < 120)
-        add(&end, "%.0f s, exit %d", elapsed_s, exit_code);
+        text_add(&end, "%.0f s, exit %d", elapsed_s, exit_code);
     else
-        add(&end, "%d min %02d s, exit %d", (int)(elapsed_s / 60), (int)elapsed_s % 60, exit_code);
-    const int gap = width - (int)line.used - (int)end.used;
-    fprintf(out, "%s%s%s%*s%s\n", color ? paint : "", line.text, color ? "\033[0m" : "", gap > 2 ? gap : 2, "",
-            end.text);
+        text_add(&end, "%d min %02d s, exit %d", (int)(elapsed_s / 60), (int)elapsed_s % 60, exit_code);
+    const int gap = width - (int)line.length - (int)end.length;
+    fprintf(out, "%s%s%s%*s%s\n", color ? paint : "", text_string(&line), color ? "\033[0m" : "", gap > 2 ? gap : 2, "",
+            text_string(&end));
+    text_free(&line);
+    text_free(&end);
     fflush(out);
 }

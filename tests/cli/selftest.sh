@@ -61,6 +61,16 @@ expect_stdout '^  (o|lse) b=0 '
 expect_stdout '^FAILED: 0 of 0'
 run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu
 expect_code 0
+# Two libraries with long paths: their names are whole in the command that a row gives, and the shell reads it.
+long="$tmp/$(printf 'p%.0s' {1..70})'s"
+mkdir "$long"
+cp "$plugins/libwrong_cpu.so" "$plugins/../paced/libpaced_0.so" "$long"
+run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$long/libwrong_cpu.so" \
+    --impl-lib "$long/libpaced_0.so" --impl right_cpu --jsonl long.jsonl
+expect_code 0
+eval "words=($(sed -n '2s/.*"repro":"\([^"]*\)".*/\1/p' long.jsonl | sed 's/\\\\/\\/g'))"
+expect "both paths" test "${words[3]} ${words[5]}" = "$long/libwrong_cpu.so $long/libpaced_0.so"
+expect "what follows them" test "${words[*]:6:4}" = "--impl right_cpu --mode fwd"
 
 # What cannot be run.
 run selftest --device cpu --seqlen 256 --d 256 --dtype fp32 --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu

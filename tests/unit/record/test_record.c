@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -496,6 +497,28 @@ static void many_rows_are_read(void **state)
     unlink(path_of("many.jsonl"));
 }
 
+/* Two files whose long paths differ at their ends only are told apart in what is said of them. */
+static void long_paths_are_told_apart(void **state)
+{
+    (void)state;
+    char dir[300], path[340], sentences[2][600];
+    snprintf(dir, sizeof dir, "%s/%0200d", folder, 7);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    for (int i = 0; i < 2; i++) {
+        struct record_file file;
+        struct attn_message why;
+        snprintf(path, sizeof path, "%s/%s.jsonl", dir, i ? "new" : "old");
+        spit(path, "no record\n", 10);
+        assert_false(record_read(path, &file, &why));
+        strcpy(sentences[i], why.text);
+        assert_non_null(strstr(sentences[i], i ? "/new.jsonl: no record file" : "/old.jsonl: no record file"));
+        assert_memory_equal(sentences[i], folder, strlen(folder));
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_string_not_equal(sentences[0], sentences[1]);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -511,6 +534,7 @@ int main(void)
         cmocka_unit_test(what_is_no_record_file_is_refused),
         cmocka_unit_test(what_is_unknown_is_left_alone),
         cmocka_unit_test(many_rows_are_read),
+        cmocka_unit_test(long_paths_are_told_apart),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -11,6 +11,8 @@
 
 #include "cmd/base/log.h"
 #include "cmd/plan/plan.h"
+#include "cmd/base/text.h"
+#include "cmd/selftest/selftest.h"
 #include "cmd/selftest/selftest_report.h"
 
 enum { LEN = 300, DIM = 8, HEADS = 3 };
@@ -459,6 +461,35 @@ static void every_fault_names_a_rule(void **state)
     }
 }
 
+/* The command of a problem: long paths whole, quoted for a shell, and what follows them. */
+static void the_command_names_what_was_tried(void **state)
+{
+    (void)state;
+    char first[200], second[200];
+    struct options o = {.device = DEVICE_CPU};
+    const struct plan_item item = {.problem = problem_of(true), .mode = ATTN_BWD, .dist = FILL_CONSTANT, .seed = 7};
+    memset(first, 'a', sizeof first);
+    memset(second, 'b', sizeof second);
+    strcpy(first + 190, "/one.so");
+    strcpy(second + 190, "'s/two.so");
+    name_list_add(&o.impl_libs, first);
+    name_list_add(&o.impl_libs, second);
+    name_list_add(&o.impls, "one");
+    char *line = selftest_repro(&o, &item, "one");
+    struct name_list words = {0};
+    assert_true(text_split_shell(line, &words));
+    const char *const expected[] = {"fabench", "selftest", "--impl-lib", first, "--impl-lib", second, "--impl", "one", "--mode",
+                                    "bwd", "--causal=yes", "--d", "8", "--seqlen", "300", "--heads", "3", "--dtype", "fp32",
+                                    "--dist", "constant", "--device", "cpu", "--seed", "7"};
+    assert_int_equal(words.count, sizeof expected / sizeof expected[0]);
+    for (int i = 0; i < words.count; i++)
+        assert_string_equal(words.names[i], expected[i]);
+    free(line);
+    name_list_free(&words);
+    name_list_free(&o.impl_libs);
+    name_list_free(&o.impls);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +503,7 @@ int main(void)
         cmocka_unit_test(host_tensors_go_there_and_back),
         cmocka_unit_test(the_plan_has_every_dtype_mask_and_length),
         cmocka_unit_test(every_fault_names_a_rule),
+        cmocka_unit_test(the_command_names_what_was_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
