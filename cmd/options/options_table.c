@@ -11,6 +11,7 @@ static const char *const plot_names[] = {
 static const char *const color_names[] = {
     [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never", NULL};
 static const char *const soft_names[] = {[SOFT_INCONCLUSIVE] = "4", [SOFT_NOT_COMPARABLE] = "5", NULL};
+static const char *const dump_dtype_names[] = {[DUMP_NATIVE] = "native", [DUMP_FP32] = "fp32", NULL};
 static const char *const causal_names[] = {"no", "yes", "both", NULL};
 
 const char *const option_group_titles[] = {"what is computed", "by whom", "checking", "measuring", "gates", "output"};
@@ -162,6 +163,8 @@ const struct option_def option_table[] = {
      .group = GROUP_OUTPUT, .commands = FOR_REPORT},
     {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .help = "write the tensors as .npy files here",
      .group = GROUP_OUTPUT, .commands = FOR_SWEEP},
+    {"--dump-dtype", NULL, KIND_CHOICE, AT(dump_dtype), .choices = dump_dtype_names, .fallback = "native",
+     .help = "of these files: the tensors' own, or float32", .group = GROUP_OUTPUT, .commands = FOR_SWEEP},
     {"--verbose", NULL, KIND_FLAG, AT(verbose), .group = GROUP_OUTPUT, .commands = FOR_ANY, .is_joined = true},
     {"--quiet", NULL, KIND_FLAG, AT(quiet), .help = "say more, or only warnings and errors", .group = GROUP_OUTPUT,
      .commands = FOR_ANY},
