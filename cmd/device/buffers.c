@@ -1,12 +1,10 @@
 /* Guarded buffers and the tensors of one problem. */
 #include "cmd/device/buffers.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/npy.h"
@@ -18,10 +16,9 @@
             return try_status;                                                                                         \
     } while (0)
 
-static const enum npy_type npy_types[] = {[ATTN_FP32] = NPY_FLOAT32, [ATTN_FP16] = NPY_FLOAT16, [ATTN_BF16] = NPY_UINT16};
 static const enum attn_dtype npy_dtypes[] = {[NPY_FLOAT32] = ATTN_FP32, [NPY_FLOAT16] = ATTN_FP16, [NPY_UINT16] = ATTN_BF16};
 
-/* npy_read and npy_write with this room's type of message. */
+/* npy_read with this room's type of message. */
 static bool read_npy(const char *path, struct npy *file, struct attn_message *why)
 {
     struct reason reason;
@@ -29,15 +26,6 @@ static bool read_npy(const char *path, struct npy *file, struct attn_message *wh
     if (!good)
         snprintf(why->text, sizeof why->text, "%s", reason.text);
     return good;
-}
-
-static enum attn_status write_npy(const char *path, const struct npy *file, struct attn_message *why)
-{
-    struct reason reason;
-    if (npy_write(path, file, &reason))
-        return ATTN_OK;
-    snprintf(why->text, sizeof why->text, "%s", reason.text);
-    return ATTN_ERROR;
 }
 
 static size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -339,58 +327,4 @@ double tensor_set_bytes(const struct plan_item *item)
     for (int i = 0; i <= last; i++)
         bytes += (double)bytes_of(item, (enum tensor_index)i);
     return bytes;
-}
-
-static enum attn_status dump_one(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
-                                 enum tensor_index index, const char *dir, struct attn_message *why)
-{
-    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
-    struct attn_tensors tensors = set->tensors;
-    const struct attn_tensor *t = tensor_of(&tensors, index);
-    const enum attn_dtype dtype = item->problem.dtype;
-    struct npy file = {.dims = 4, .shape = {s.batch, s.heads, s.len, s.head_dim}, .type = npy_types[dtype]};
-    file.bytes = (size_t)(s.batch * s.heads * s.len * s.head_dim) * attn_dtype_bytes(dtype);
-    file.data = xmalloc(file.bytes);
-    void *host = xmalloc(set->buffers[index].bytes);
-    enum attn_status status = be->ops->download(be, host, set->buffers[index].data, set->buffers[index].bytes, why);
-    int64_t n = 0;
-    for (int64_t b = 0; b < s.batch && status == ATTN_OK; b++)
-        for (int64_t h = 0; h < s.heads; h++)
-            for (int64_t i = 0; i < s.len; i++, n += s.head_dim)
-                memcpy((char *)file.data + (size_t)n * attn_dtype_bytes(dtype),
-                       (char *)host + (size_t)(b * t->stride_batch + h * t->stride_head + i * t->stride_row) *
-                                          attn_dtype_bytes(dtype),
-                       (size_t)s.head_dim * attn_dtype_bytes(dtype));
-    char *path = xasprintf("%s/%s.npy", dir, tensor_index_name(index));
-    if (status == ATTN_OK)
-        status = write_npy(path, &file, why);
-    free(path);
-    free(host);
-    npy_free(&file);
-    return status;
-}
-
-static enum attn_status dump_lse(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
-                                 const char *dir, struct attn_message *why)
-{
-    const struct attn_problem *p = &item->problem;
-    struct npy file = {.dims = 3, .shape = {p->batch, p->q_heads, p->q_len}, .type = NPY_FLOAT32};
-    file.bytes = set->lse.bytes;
-    file.data = xmalloc(file.bytes);
-    enum attn_status status = be->ops->download(be, file.data, set->lse.data, file.bytes, why);
-    char *path = xasprintf("%s/lse.npy", dir);
-    if (status == ATTN_OK)
-        status = write_npy(path, &file, why);
-    free(path);
-    npy_free(&file);
-    return status;
-}
-
-enum attn_status tensor_set_dump(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
-                                 const char *dir, struct attn_message *why)
-{
-    for (int i = 0; i < INDEX_COUNT; i++)
-        if (set->buffers[i].base)
-            TRY(dump_one(be, item, set, (enum tensor_index)i, dir, why));
-    return set->lse.base ? dump_lse(be, item, set, dir, why) : ATTN_OK;
 }

@@ -41,8 +41,8 @@ struct tensor_set {
  * with input_dir, from <input_dir>/{q,k,v,do}.npy. */
 enum attn_status inputs_make(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
                              struct attn_message *why);
-/* Are <input_dir>'s files fit for this item: its shapes, and numbers in its dtype? Looked at before any work; false with
- * a sentence naming the file. */
+/* Are <input_dir>'s files fit for this item: its shapes, and numbers in its dtype? Looked at before any work; false
+ * with a sentence naming the file. */
 bool inputs_readable(const struct plan_item *, const char *input_dir, struct attn_message *why);
 
 /* Outputs of a mode: o lse (fwd) or dq dk dv (bwd), poisoned. The inputs' tensors are copied in beside them, so that
@@ -62,9 +62,5 @@ enum attn_status output_hash(struct backend *, const struct plan_item *, const s
 
 /* Bytes of inputs and of one set of outputs, for --dry-run and for the out-of-memory sentence. */
 double tensor_set_bytes(const struct plan_item *);
-
-/* Writes the tensors of a set that have buffers as <dir>/<name>.npy ([batch, heads, len, head_dim], C order). */
-enum attn_status tensor_set_dump(struct backend *, const struct plan_item *, const struct tensor_set *,
-                                 const char *dir, struct attn_message *why);
 
 #endif

@@ -13,6 +13,7 @@
 #include "cmd/problem/names.h"
 
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
+enum dump_dtype { DUMP_NATIVE, DUMP_FP32 }; /* in their own dtype, or as float32 */
 enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */
@@ -56,6 +57,7 @@ struct options {
     bool plot_given;
     char *columns;                    /* NULL = the views' own; else comma-separated column names for the CSV */
     char *input_dir, *dump_dir;       /* .npy in and out */
+    enum dump_dtype dump_dtype;       /* how --dump stores the tensors */
     bool profile, dry_run, verbose, quiet;
     enum color_choice color;
     struct name_list files;           /* positional arguments: records of `plot`, [LABEL=]FILE of `report`, OLD and NEW

@@ -152,6 +152,8 @@ static bool check_outputs(const struct parse *p)
                               "cannot be used with --out none, where no chart is drawn; must be left out");
     if (o->input_dir && o->dump_dir && path_is_same(o->input_dir, o->dump_dir))
         return options_refuse("--dump", o->dump_dir, "is the directory of --input; must be another one");
+    if (o->dump_dtype != DUMP_NATIVE && !o->dump_dir)
+        return options_refuse("--dump-dtype", "fp32", "needs --dump DIR, whose files it is about");
     return true;
 }
 

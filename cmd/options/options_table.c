@@ -11,6 +11,7 @@ static const char *const plot_names[] = {
 static const char *const color_names[] = {
     [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never", NULL};
 static const char *const soft_names[] = {[SOFT_INCONCLUSIVE] = "4", [SOFT_NOT_COMPARABLE] = "5", NULL};
+static const char *const dump_dtype_names[] = {[DUMP_NATIVE] = "native", [DUMP_FP32] = "fp32", NULL};
 static const char *const causal_names[] = {"no", "yes", "both", NULL};
 
 const struct option_group_def option_groups[GROUP_COUNT] = {
@@ -255,7 +256,11 @@ const struct option_def option_table[] = {
      .detail = "The price of one device with this label, for TFLOPS per price; may be given once for each label."},
     {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .help = "write the tensors as .npy files here",
      .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
-     .detail = "Writes inputs, results and the reference of each case as .npy files into this folder."},
+     .detail = "Writes inputs and results of each case as .npy files into this folder, with a tensors.json that says what "
+               "they hold."},
+    {"--dump-dtype", NULL, KIND_CHOICE, AT(dump_dtype), .choices = dump_dtype_names, .fallback = "native",
+     .help = "of these files: the tensors' own, or float32", .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
+     .detail = "native keeps the bits (bfloat16 as 16-bit integers, which NumPy lacks); fp32 writes numbers."},
     {"--verbose", NULL, KIND_FLAG, AT(verbose), .group = GROUP_OUTPUT, .commands = FOR_ANY, .is_joined = true,
      .detail = "Says more on stderr."},
     {"--quiet", NULL, KIND_FLAG, AT(quiet), .help = "say more, or only warnings and errors", .group = GROUP_OUTPUT,

@@ -199,8 +199,8 @@ static int check_input_shapes(const struct plan *plan)
         char first[256], other[256];
         if (has_tensors_like(&plan->items[i].problem, &plan->items[0].problem))
             continue;
-        log_error("--input is for tensors of one shape, these options make %s, and %s: narrow them with --d and --seqlen",
-                  print_shapes(&plan->items[0].problem, first, sizeof first),
+        log_error("--input is for tensors of one shape, these options make %s, and %s: narrow them with --d and "
+                  "--seqlen", print_shapes(&plan->items[0].problem, first, sizeof first),
                   print_shapes(&plan->items[i].problem, other, sizeof other));
         return EXIT_USAGE;
     }

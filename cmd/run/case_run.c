@@ -10,6 +10,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
+#include "cmd/device/tensor_dump.h"
 #include "cmd/measure/rounds.h"
 #include "cmd/base/stats.h"
 #include "cmd/measure/sustain.h"
@@ -193,9 +194,9 @@ static enum attn_status dump(struct problem_run *run, struct contender *c, struc
     if (status != ATTN_OK)
         snprintf(why->text, sizeof why->text, "no folder to write to");
     if (status == ATTN_OK)
-        status = tensor_set_dump(run->setting->backend, run->item, &run->inputs, problem_dir, why);
+        status = tensor_set_dump(run->setting->backend, run->item, &run->inputs, problem_dir, o->dump_dtype, why);
     if (status == ATTN_OK)
-        status = tensor_set_dump(run->setting->backend, run->item, &c->outputs, impl_dir, why);
+        status = tensor_set_dump(run->setting->backend, run->item, &c->outputs, impl_dir, o->dump_dtype, why);
     free(problem_dir);
     free(impl_dir);
     return status;

@@ -37,6 +37,21 @@ assert abs(q.std() - 1) < 0.05
 END
 fi
 
+# tensors.json beside the files describes each of them; with --dump-dtype fp32 they are float32 whatever was computed.
+for folder in "$from" "$from/$outputs"; do
+    for file in "$folder"/*.npy; do
+        expect "$file in tensors.json" grep -qF "\"${file##*/}\"" "$folder/tensors.json"
+    done
+done
+tr -d ' \n' <"$from/tensors.json" >described
+expect "the dtype and the shape of k" grep -qF \
+    '"tensor":"k","dtype":"fp32","stored_as":"float32","shape":[2,2,160,64],"dimensions":["batch",' described
+run "${shape[@]}" --mode bwd --causal --seed 7 --dump floats --dump-dtype fp32
+expect_code 0
+expect "the same q as float32" cmp -s "$from/q.npy" "floats/$(basename "$from")/q.npy"
+run "${shape[@]}" --mode bwd --causal --seed 8 --input "floats/$(basename "$from")"
+expect_code 0
+
 # One set of tensors serves every mode and mask; backward alone reads dO. Tensors of two shapes are refused.
 run "${shape[@]}" --seed 8 --input "$from" --dump every
 expect_code 0
@@ -75,8 +90,9 @@ fresh; sed 's/(2, 4, 96, 64)/(2, -4, 96, 64)/' "$from/q.npy" >broken/q.npy; bad 
 fresh; rm broken/v.npy; mkdir broken/v.npy; bad 'v\.npy'
 fresh; printf '\0\0\300\177' | dd of=broken/v.npy bs=1 seek=$(($(stat -c %s broken/v.npy) - 4)) conv=notrunc status=none
 bad 'v\.npy.*not finite'
-fresh; printf '\0\44\164\111' | dd of=broken/v.npy bs=1 seek=$(($(stat -c %s broken/v.npy) - 4)) conv=notrunc status=none
-run "${shape[@]}" --mode fwd --causal --input broken # 1e6 is a number in fp32, and none in fp16
+fresh # 1e6 is a number in fp32, and none in fp16
+printf '\0\44\164\111' | dd of=broken/v.npy bs=1 seek=$(($(stat -c %s broken/v.npy) - 4)) conv=notrunc status=none
+run "${shape[@]}" --mode fwd --causal --input broken
 expect_code 0
 run "${shape[@]}" --mode fwd --causal --input broken --dtype fp32,fp16
 expect_code 7

@@ -76,7 +76,7 @@ expect_code 0
 expect_no_stderr
 for word in --mode --causal --d --headdim --seqlen --kv-len --dtype --impl --impl-lib --variant --deterministic --total-tokens \
     --hidden --batch --heads --kv-heads --layout --scale --dist --seed --device --check --atol --rtol --warmup-ms --min-time-ms \
-    --samples --max-noise --timeout-s --sustain-s --l2 --out --resume --csv --jsonl --plot --columns --preset --input --dump --profile --dry-run --overlay \
+    --samples --max-noise --timeout-s --sustain-s --l2 --out --resume --csv --jsonl --plot --columns --preset --input --dump --dump-dtype --profile --dry-run --overlay \
     --verbose --quiet --color --version --help; do
     expect_stdout "(^|[ ,|])$word([ ,|=[]|\$)"
 done

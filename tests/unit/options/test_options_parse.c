@@ -100,6 +100,7 @@ static const enum device_choice cuda = DEVICE_CUDA, cpu = DEVICE_CPU;
 static const enum check_scope off = CHECK_OFF, sample = CHECK_SAMPLE;
 static const enum l2_policy hot = L2_HOT;
 static const enum plot_format term = PLOT_TERM;
+static const enum dump_dtype dump_fp32 = DUMP_FP32;
 static const enum color_choice never = COLOR_NEVER;
 
 /* Options whose value is plain memory. */
@@ -111,6 +112,8 @@ static const struct value_case {
 } value_cases[] = {
     {"--preset ci", FIELD(preset), &ci, "--preset cii",
      "--preset cii: must be quick, paper, ci, acceptance or full; did you mean ci"},
+    {"--dump new --dump-dtype fp32", FIELD(dump_dtype), &dump_fp32, "--dump new --dump-dtype bf16",
+     "--dump-dtype bf16: must be native or fp32"},
     {"--sustain-s 60", FIELD(sustain_s), &sixty, "--sustain-s 3601", "--sustain-s 3601: must be a number from 0 to 3600"},
     {"--sustain-s 0", FIELD(sustain_s), &nothing, "--sustain-s nan", "--sustain-s nan: must be a number from 0 to 3600"},
     {"--mode bwd", FIELD(modes), only_bwd, "--mode fwd,both",

@@ -108,6 +108,7 @@ static void output_paths(void **state)
     refused("--input absent", "--input absent: must be a directory that exists (No such file or directory)");
     refused("--input file", "--input file: is not a directory");
     refused("--input dir --dump ./dir", "--dump ./dir: is the directory of --input; must be another one");
+    refused("--dump-dtype fp32", "--dump-dtype fp32: needs --dump DIR, whose files it is about");
     assert_int_not_equal(access("new", F_OK), 0); /* asking makes nothing */
     assert_int_not_equal(access("x.csv", F_OK), 0);
     char line[6000] = "--csv ";

@@ -143,9 +143,9 @@ static void refusals(void **state)
     static const char *const lines[] = {
         "fabench --d 128 --kv-heads 3",
         "fabench --profile",
-        "fabench --input /tmp",                                /* several head dims and lengths */
-        "fabench --input /tmp --d 64 --seqlen 1k,2k",          /* several lengths, and with them batches */
-        "fabench --input /tmp --d 64,128 --seqlen 1k",         /* heads too */
+        "fabench --input /tmp",                        /* several head dims and lengths */
+        "fabench --input /tmp --d 64 --seqlen 1k,2k",  /* several lengths, and with them batches */
+        "fabench --input /tmp --d 64,128 --seqlen 1k", /* heads too */
         "fabench --input /tmp --d 64 --seqlen 1k --kv-len 1,2",
         "fabench --input /tmp --d 64 --seqlen 1k,2k --batch 1",
     };

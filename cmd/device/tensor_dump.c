@@ -1,0 +1,148 @@
+/* Tensors from the device into .npy files, and tensors.json. */
+#include "cmd/device/tensor_dump.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/npy.h"
+
+/* How a dtype is stored in a file. */
+static const struct {
+    enum npy_type type;
+    const char *text;
+} storage[] = {[ATTN_FP32] = {NPY_FLOAT32, "float32"},
+               [ATTN_FP16] = {NPY_FLOAT16, "float16"},
+               [ATTN_BF16] = {NPY_UINT16, "uint16: bfloat16 bits"}};
+
+/* One dump: where it goes, and what tensors.json will say. */
+struct dump {
+    struct backend *backend;
+    const struct plan_item *item;
+    const struct tensor_set *set;
+    const char *dir;
+    enum dump_dtype dtype;
+    json_t *files; /* owned; an array */
+};
+
+static enum attn_status write_npy(const struct dump *d, const char *name, const struct npy *file,
+                                  struct attn_message *why)
+{
+    struct reason reason;
+    char *path = xasprintf("%s/%s.npy", d->dir, name);
+    const bool good = npy_write(path, file, &reason);
+    free(path);
+    if (!good)
+        snprintf(why->text, sizeof why->text, "%s", reason.text);
+    return good ? ATTN_OK : ATTN_ERROR;
+}
+
+/* A row of tensors.json: `computed` is the tensor's dtype, `stored` the one whose storage the file has. */
+static enum attn_status describe(const struct dump *d, const char *name, const struct npy *file,
+                                 enum attn_dtype computed, enum attn_dtype stored, struct attn_message *why)
+{
+    static const char *const dimensions[] = {"batch", "heads", "len", "head_dim"};
+    json_t *shape = json_array(), *meaning = json_array();
+    char *numpy = stored == ATTN_BF16
+                      ? xasprintf("(numpy.load('%s.npy').astype(numpy.uint32) << 16).view(numpy.float32)", name)
+                      : xasprintf("numpy.load('%s.npy')", name);
+    for (int i = 0; i < file->dims; i++) {
+        json_array_append_new(shape, json_integer(file->shape[i]));
+        json_array_append_new(meaning, json_string(dimensions[i]));
+    }
+    json_t *row = json_pack("{s:s+, s:s, s:s, s:s, s:o, s:o, s:s}", "file", name, ".npy", "tensor", name, "dtype",
+                            problem_dtype_name(computed), "stored_as", storage[stored].text, "shape", shape,
+                            "dimensions", meaning, "numpy", numpy);
+    free(numpy);
+    if (json_array_append_new(d->files, row) == 0)
+        return ATTN_OK;
+    snprintf(why->text, sizeof why->text, "tensors.json: out of memory");
+    return ATTN_ERROR;
+}
+
+static enum attn_status dump_tensor(const struct dump *d, enum tensor_index index, struct attn_message *why)
+{
+    const struct tensor_shape s = tensor_shape_of(&d->item->problem, index);
+    struct attn_tensors tensors = d->set->tensors;
+    const struct attn_tensor *t = tensor_of(&tensors, index);
+    const struct buffer *buffer = &d->set->buffers[index];
+    const enum attn_dtype from = d->item->problem.dtype, to = d->dtype == DUMP_FP32 ? ATTN_FP32 : from;
+    struct npy file = {.dims = 4, .shape = {s.batch, s.heads, s.len, s.head_dim}, .type = storage[to].type};
+    file.bytes = (size_t)(s.batch * s.heads * s.len * s.head_dim) * attn_dtype_bytes(to);
+    file.data = xmalloc(file.bytes);
+    void *host = xmalloc(buffer->bytes);
+    enum attn_status status = d->backend->ops->download(d->backend, host, buffer->data, buffer->bytes, why);
+    int64_t n = 0;
+    for (int64_t b = 0; b < s.batch && status == ATTN_OK; b++)
+        for (int64_t h = 0; h < s.heads; h++)
+            for (int64_t i = 0; i < s.len; i++, n += s.head_dim) {
+                const int64_t row = b * t->stride_batch + h * t->stride_head + i * t->stride_row;
+                const size_t bytes = attn_dtype_bytes(from);
+                if (from == to)
+                    memcpy((char *)file.data + (size_t)n * bytes, (char *)host + (size_t)row * bytes,
+                           (size_t)s.head_dim * bytes);
+                else
+                    for (int64_t c = 0; c < s.head_dim; c++)
+                        ((float *)file.data)[n + c] = fill_load(host, from, row + c);
+            }
+    if (status == ATTN_OK)
+        status = write_npy(d, tensor_index_name(index), &file, why);
+    if (status == ATTN_OK)
+        status = describe(d, tensor_index_name(index), &file, from, to, why);
+    free(host);
+    npy_free(&file);
+    return status;
+}
+
+static enum attn_status dump_lse(const struct dump *d, struct attn_message *why)
+{
+    const struct attn_problem *p = &d->item->problem;
+    struct npy file = {.dims = 3, .shape = {p->batch, p->q_heads, p->q_len}, .type = NPY_FLOAT32};
+    file.bytes = d->set->lse.bytes;
+    file.data = xmalloc(file.bytes);
+    enum attn_status status = d->backend->ops->download(d->backend, file.data, d->set->lse.data, file.bytes, why);
+    if (status == ATTN_OK)
+        status = write_npy(d, "lse", &file, why);
+    if (status == ATTN_OK)
+        status = describe(d, "lse", &file, ATTN_FP32, ATTN_FP32, why);
+    npy_free(&file);
+    return status;
+}
+
+/* Through a file beside it, so that tensors.json is whole or absent. */
+static enum attn_status write_description(const struct dump *d, struct attn_message *why)
+{
+    char *path = xasprintf("%s/tensors.json", d->dir), *draft = xasprintf("%s.%ld.tmp", path, (long)getpid());
+    json_t *root = json_pack("{s:O}", "tensors", d->files);
+    errno = 0;
+    const bool good = json_dump_file(root, draft, JSON_INDENT(2)) == 0 && rename(draft, path) == 0;
+    if (!good) {
+        snprintf(why->text, sizeof why->text, "%.300s: cannot be written: %s", path,
+                 errno ? strerror(errno) : "no reason given");
+        remove(draft);
+    }
+    json_decref(root);
+    free(path);
+    free(draft);
+    return good ? ATTN_OK : ATTN_ERROR;
+}
+
+enum attn_status tensor_set_dump(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                                 const char *dir, enum dump_dtype dtype, struct attn_message *why)
+{
+    const struct dump d = {be, item, set, dir, dtype, json_array()};
+    enum attn_status status = ATTN_OK;
+    for (int i = 0; i < INDEX_COUNT && status == ATTN_OK; i++)
+        if (set->buffers[i].base)
+            status = dump_tensor(&d, (enum tensor_index)i, why);
+    if (status == ATTN_OK && set->lse.base)
+        status = dump_lse(&d, why);
+    if (status == ATTN_OK)
+        status = write_description(&d, why);
+    json_decref(d.files);
+    return status;
+}
