@@ -8,6 +8,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
+#include "cmd/record/row_role.h"
 
 const char *chart_kind_name(enum chart_kind kind)
 {
@@ -23,7 +24,7 @@ static bool is_chartable(const struct record_row *row)
 {
     return row->key.mode >= 0 && row->key.dtype >= 0 &&
            (row->key.causal == 0 || row->key.causal == 1) && row->key.head_dim > 0 && row->key.q_len > 0 && row->key.kv_len > 0 &&
-           !is(row->impl, "null") && row->impl[0];
+           role_of_name(row->impl) != ROLE_NULL && row->impl[0];
 }
 
 static bool has_run(const struct record_row *row)
@@ -73,7 +74,7 @@ static void set_style(const struct chart_set *set, struct chart_series *series)
     if (set->is_by_file) {
         series->color = chart_file_color(series->file);
         series->point = file_styles[series->file % FILE_STYLES].point;
-        series->dash = is(series->impl, "naive") ? 3 : series->kv_len ? 4 : 1 + 4 * (series->file >= FILE_STYLES);
+        series->dash = role_of_name(series->impl) == ROLE_NAIVE ? 3 : series->kv_len ? 4 : 1 + 4 * (series->file >= FILE_STYLES);
         return;
     }
     for (const struct chart_series *other = set->series; other < series; other++) {
@@ -144,7 +145,7 @@ static void label_series(const struct chart_set *set, struct chart_series *serie
     if (series->kv_len)
         snprintf(kv, sizeof kv, ", kv %lld", (long long)series->kv_len);
     if (set->is_by_file)
-        snprintf(series->label, sizeof series->label, "%s%s%s", file, is(series->impl, "naive") ? ", naive" : "", kv);
+        snprintf(series->label, sizeof series->label, "%s%s%s", file, role_of_name(series->impl) == ROLE_NAIVE ? ", naive" : "", kv);
     else if (set->file_count > 1)
         snprintf(series->label, sizeof series->label, "%s%s, %s", series->impl, kv, file);
     else
@@ -203,8 +204,8 @@ static int compare_panels(const void *left, const void *right)
 static int compare_series(const void *left, const void *right)
 {
     const struct chart_series *a = left, *b = right;
-    const int rank_a = is(a->impl, "naive") ? 2 : strncmp(a->impl, "fused", 5) != 0;
-    const int rank_b = is(b->impl, "naive") ? 2 : strncmp(b->impl, "fused", 5) != 0;
+    const int rank_a = role_of_name(a->impl) == ROLE_NAIVE ? 2 : !role_is_fused(a->impl);
+    const int rank_b = role_of_name(b->impl) == ROLE_NAIVE ? 2 : !role_is_fused(b->impl);
     if (rank_a != rank_b)
         return rank_a - rank_b;
     if (!is(a->impl, b->impl))
@@ -389,7 +390,7 @@ int chart_bound(const struct chart_set *set, const struct chart_panel *panel, bo
     for (int f = 0; f < set->file_count; f++)
         for (int i = 0; i < set->files[f].count; i++) {
             const struct record_row *row = &set->files[f].rows[i];
-            if (!in_panel(panel, row) || !has_run(row) || is(row->impl, "naive") != of_naive)
+            if (!in_panel(panel, row) || !has_run(row) || (role_of_name(row->impl) == ROLE_NAIVE) != of_naive)
                 continue;
             const struct record_tensor *worst = worst_tensor(row);
             if (worst)

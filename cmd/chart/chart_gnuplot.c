@@ -18,6 +18,7 @@
 #include "cmd/base/wrap.h"
 #include "cmd/chart/chart_frame.h"
 #include "cmd/chart/chart_script.h"
+#include "cmd/record/row_role.h"
 
 __attribute__((format(printf, 2, 3))) static void begin_block(struct script *s, const char *format, ...)
 {
@@ -69,7 +70,7 @@ static void add_series(struct script *s, const struct chart_set *set, const stru
     struct chart_point *points;
     char title[64], label[sizeof series->label];
     const int count = chart_points(set, panel, series, which, &points);
-    if (which == CHART_SPEEDUP && strcmp(series->impl, "naive") == 0) {
+    if (which == CHART_SPEEDUP && role_of_name(series->impl) == ROLE_NAIVE) {
         free(points);
         return;
     }

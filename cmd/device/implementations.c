@@ -18,10 +18,20 @@ static const struct attn_impl *find(const struct impls *impls, const char *name,
     return NULL;
 }
 
-static void add(struct impls *impls, const struct attn_impl *impl)
+static void add(struct impls *impls, const struct attn_impl *impl, enum impl_role role)
 {
+    impls->roles = xrealloc(impls->roles, (unsigned long)(impls->count + 1) * sizeof *impls->roles);
+    impls->roles[impls->count] = role;
     impls->all = xrealloc(impls->all, (unsigned long)(impls->count + 1) * sizeof *impls->all);
     impls->all[impls->count++] = impl;
+}
+
+enum impl_role impls_role(const struct impls *impls, const struct attn_impl *impl)
+{
+    for (int i = 0; i < impls->count; i++)
+        if (impls->all[i] == impl)
+            return impls->roles[i];
+    return ROLE_KERNEL;
 }
 
 /* The word in a variant's place that asks for request.deterministic, of that slot alone: so both modes of a kernel run in
@@ -87,7 +97,7 @@ static int load(struct impls *impls, const char *path)
             log_error("--impl-lib %s: implementation '%.40s' %s", path, rows->name, reason);
             return EXIT_USAGE;
         }
-        add(impls, rows);
+        add(impls, rows, ROLE_KERNEL);
     }
     return EXIT_OK;
 }
@@ -98,12 +108,12 @@ int impls_load(const struct name_list *libraries, struct impls *impls)
     const struct reference_row *const references = reference_registry();
     for (const struct reference_row *row = references; row->impl; row++)
         if (row->role == ROLE_NAIVE)
-            add(impls, row->impl);
+            add(impls, row->impl, row->role);
     for (const struct attn_impl *const *impl = attn_registry(); *impl; impl++)
-        add(impls, *impl);
+        add(impls, *impl, ROLE_KERNEL);
     for (const struct reference_row *row = references; row->impl; row++)
         if (row->role != ROLE_NAIVE)
-            add(impls, row->impl);
+            add(impls, row->impl, row->role);
     int status = EXIT_OK;
     for (int i = 0; i < libraries->count && status == EXIT_OK; i++)
         status = load(impls, libraries->names[i]);
@@ -117,6 +127,7 @@ void impls_free(struct impls *impls)
     /* Libraries stay open: their threads and exit handlers may still run. */
     free(impls->libraries);
     free(impls->all);
+    free(impls->roles);
     memset(impls, 0, sizeof *impls);
 }
 
@@ -197,6 +208,7 @@ int impls_select(const struct impls *impls, const struct name_list *names, enum 
         snprintf(slot->name, sizeof slot->name, "%s", name);
         snprintf(base, sizeof base, "%.*s", (int)strcspn(name, ":"), name);
         slot->impl = find(impls, base, (int)platform);
+        slot->role = slot->impl ? impls_role(impls, slot->impl) : ROLE_KERNEL;
         if (!check_variant(slot))
             return EXIT_USAGE;
         const bool is_alias = !strcmp(name, "fused");

@@ -3,9 +3,11 @@
 #define FABENCH_IMPLS_H
 
 #include "cmd/options/options.h"
+#include "reference/registry.h"
 
 struct impls {
     const struct attn_impl **all; /* owned array; the implementations live in the program or a library */
+    enum impl_role *roles;        /* of each, owned */
     int count;
     void **libraries;             /* dlopen handles, kept open for the life of the process */
     int library_count;
@@ -16,12 +18,16 @@ struct impls {
 int impls_load(const struct name_list *libraries, struct impls *);
 void impls_free(struct impls *);
 
+/* What an implementation of this process is there for. */
+enum impl_role impls_role(const struct impls *, const struct attn_impl *);
+
 /* What a sweep runs: one slot per --impl name, or the defaults. */
 struct impl_slot {
     char name[40];                /* as asked: may be "fused", which each problem resolves, "name:variant" or
                                      "name:deterministic" */
     bool is_named;                /* the user named it: running nowhere is then an error */
     const struct attn_impl *impl; /* NULL for "fused" */
+    enum impl_role role;
 };
 enum { IMPL_MAX_SLOTS = 32 };
 

@@ -13,6 +13,7 @@
 #include "cmd/gate/fresh_process.h"
 #include "cmd/gate/verdicts.h"
 #include "cmd/options/options_line.h"
+#include "cmd/record/row_role.h"
 
 /* ---- the checked runs ---- */
 
@@ -195,7 +196,7 @@ static int point_of(const struct ab *a, const struct problem_key *key)
 /* How many times as fast as the control in the same rounds; NaN where the record does not say. */
 static double over_control(const struct ab_setup *s, const struct record_row *row)
 {
-    if (s->control && strcmp(s->control, "naive") == 0)
+    if (s->control && role_of_name(s->control) == ROLE_NAIVE)
         return row->speedup_vs_naive;
     return s->control && strcmp(s->control, row->peer) == 0 ? row->speedup_vs_peer : NAN;
 }

@@ -13,6 +13,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/gate/fresh_process.h"
+#include "cmd/record/row_role.h"
 
 /* `--version` needs no device and is one line: a program that takes longer or says more is none of ours. */
 static const double VERSION_LIMIT_S = 20, VERSION_LIMIT_MB = 1;
@@ -137,7 +138,7 @@ static int choose_of_libraries(struct ab_setup *s, const struct device_probe *ol
 
 static void choose_control(struct ab_setup *s)
 {
-    const char *candidate = strcmp(s->probe.lock_name, "cpu") == 0 ? "naive" : "cudnn";
+    const char *candidate = role_name(strcmp(s->probe.lock_name, "cpu") == 0 ? ROLE_NAIVE : ROLE_PEER);
     s->control = name_list_has(&s->subjects, candidate) ? NULL : candidate;
 }
 
@@ -298,7 +299,7 @@ static int compare_header(struct ab_setup *s, const struct ab_side *side, const 
         {"timing method", json_string_value(json_object_get(policy, "method")), s->method, sizeof s->method},
         {"cuDNN", json_string_value(json_object_get(device, "cudnn")), s->cudnn, sizeof s->cudnn}, /* as the control */
     };
-    const bool has_cudnn = s->control && strcmp(s->control, "cudnn") == 0;
+    const bool has_cudnn = s->control && role_of_name(s->control) == ROLE_PEER;
     for (size_t i = 0; i < sizeof facts / sizeof facts[0] - !has_cudnn; i++) {
         const char *now = facts[i].now ? facts[i].now : "";
         if (!s->has_header) {

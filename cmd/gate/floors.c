@@ -11,6 +11,7 @@
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
 #include "cmd/record/record_column.h"
+#include "cmd/record/row_role.h"
 
 struct floor_column {
     const struct column *column; /* of the records */
@@ -130,7 +131,7 @@ static bool chooses(const struct column *column, const char *cell, const struct 
     switch (column->kind) {
     case FIELD_TEXT:
         return strcmp(cell, field) == 0 ||
-               (strcmp(column->name, "impl") == 0 && strcmp(cell, "fused") == 0 && strncmp(field, "fused_", 6) == 0);
+               (strcmp(column->name, "impl") == 0 && strcmp(cell, "fused") == 0 && role_is_fused(field));
     case FIELD_STRING:
         return *(char *const *)field && strcmp(cell, *(char *const *)field) == 0;
     case FIELD_NAME:

@@ -14,6 +14,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/gate/verdicts.h"
+#include "cmd/record/row_role.h"
 
 struct gate {
     const struct options *options;
@@ -45,10 +46,11 @@ static int read_whole(const char *path, struct record_file *file)
     return EXIT_OK;
 }
 
-/* cudnn is the control, null measures the harness: neither is judged. */
+/* A peer is the control, null measures the harness: neither is judged. */
 static bool is_judged(const struct record_row *row)
 {
-    return strcmp(row->impl, "null") != 0 && strcmp(row->impl, "cudnn") != 0;
+    const enum impl_role role = role_of_name(row->impl);
+    return role != ROLE_NULL && role != ROLE_PEER;
 }
 
 static bool has_times(const struct record_file *file)
@@ -232,7 +234,7 @@ static void compare_row(struct gate *g, const struct record_row *was)
     const struct record_row *now = find_now(g, was);
     const bool ran = was->status == STATUS_OK;
     if (!is_judged(was)) {
-        if (now && strcmp(was->impl, "cudnn") == 0)
+        if (now && role_of_name(was->impl) == ROLE_PEER)
             add_control(g, was, now);
         return;
     }

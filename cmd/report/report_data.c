@@ -8,6 +8,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/stats.h"
+#include "cmd/record/row_role.h"
 
 static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
 
@@ -30,7 +31,7 @@ static int compare_problems(const struct record_row *a, const struct record_row 
 
 static bool is_attention(const struct record_row *row)
 {
-    return row->key.mode >= 0 && row->key.dtype >= 0 && row->impl[0] && !is(row->impl, "null") &&
+    return row->key.mode >= 0 && row->key.dtype >= 0 && row->impl[0] && role_of_name(row->impl) != ROLE_NULL &&
            row->key.q_len > 0 && row->key.kv_len > 0 && row->key.head_dim > 0;
 }
 
@@ -208,7 +209,7 @@ static void make_figure(const struct report_input *in, const int *files, int fil
             if (find_row(file, problem, row->impl) != row)
                 continue;
             figure->failed += row->check == CHECKED_FAIL;
-            if (is(row->impl, "naive"))
+            if (role_of_name(row->impl) == ROLE_NAIVE)
                 note_naive(row, figure);
         }
     }

@@ -10,6 +10,7 @@
 #include "cmd/base/name_list.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
+#include "cmd/record/row_role.h"
 
 static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
 
@@ -213,7 +214,7 @@ static void remark_path(const struct report *r, int label, struct text *text)
     for (int f = 0; f < l->file_count; f++)
         for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
             const struct record_row *row = &r->input->files[l->files[f]].rows[i];
-            if (strncmp(row->impl, "fused", 5) != 0 || !report_row_counts(row))
+            if (!role_is_fused(row->impl) || !report_row_counts(row))
                 continue;
             has_own |= sm_of(row->impl) / 10 == device / 10;
             if (sm_of(row->impl) >= sm_of(newest))
@@ -277,7 +278,7 @@ static struct reach reach_of(const struct report *r, int label, enum attn_mode m
     for (int f = 0; f < l->file_count; f++)
         for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
             const struct record_row *row = &r->input->files[l->files[f]].rows[i];
-            if (!is(row->impl, "naive") || row->key.mode != (int)mode)
+            if (role_of_name(row->impl) != ROLE_NAIVE || row->key.mode != (int)mode)
                 continue;
             if (report_row_counts(row) && row->key.q_len > reach.longest_ok)
                 reach.longest_ok = row->key.q_len;

@@ -10,6 +10,7 @@
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
 #include "cmd/base/text.h"
+#include "cmd/record/row_role.h"
 
 static const char label_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._+()@:-";
 
@@ -21,7 +22,7 @@ struct argument {
 
 bool report_row_counts(const struct record_row *row)
 {
-    return row->status == STATUS_OK && row->check == CHECKED_PASS && strcmp(row->impl, "null") != 0 &&
+    return row->status == STATUS_OK && row->check == CHECKED_PASS && role_of_name(row->impl) != ROLE_NULL &&
            row->impl[0] && isfinite(row->tflops) && row->tflops > 0 && isfinite(row->time_ms) && row->time_ms > 0;
 }
 

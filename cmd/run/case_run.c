@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/record/row_role.h"
 #include "cmd/run/check.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
@@ -51,6 +52,11 @@ struct problem_run {
         if (try_status != ATTN_OK)                                                                                     \
             return try_status;                                                                                         \
     } while (0)
+
+static enum impl_role role_of(const struct problem_run *run, const struct contender *c)
+{
+    return run->setting->slots[c->slot].role;
+}
 
 const char *case_stage_doing(int s)
 {
@@ -130,7 +136,7 @@ static enum attn_status judge_outputs(struct problem_run *run, struct contender 
     struct record_tensor now[TENSOR_COUNT];
     int count = 0;
     const struct check_request request = {.item = run->item, .reference = &run->reference, .outputs = &c->outputs,
-                                          .is_naive = !strcmp(c->impl->name, "naive"), .atol = o->atol,
+                                          .is_naive = role_of(run, c) == ROLE_NAIVE, .atol = o->atol,
                                           .rtol = o->rtol};
     TRY(check_outputs(run->setting->backend, &request, now, &count, why));
     if (c->tensor_count == 0) {
@@ -210,13 +216,13 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
     report_stage(run, STAGE_CHECK, c->slot);
     TRY(be->ops->launch(be, &c->launcher, why));
     c->runs = true;
-    if (!strcmp(c->impl->name, "null")) /* it writes nothing that could be checked */
+    if (role_of(run, c) == ROLE_NULL) /* it writes nothing that could be checked */
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
     first_and_last(run->item->mode, &first, &last);
     for (int t = first; t <= last; t++)
         TRY(output_hash(be, run->item, &c->outputs, (enum problem_tensor)t, &c->first_hash[t], why));
-    if (!strcmp(c->impl->name, "naive") && check_passed(c->tensors, c->tensor_count))
+    if (role_of(run, c) == ROLE_NAIVE && check_passed(c->tensors, c->tensor_count))
         for (int i = 0; i < c->tensor_count; i++)
             run->reference.max_abs_err[first + i] = c->tensors[i].max_abs_err;
     if (run->setting->options->dump_dir && dump(run, c, why) != ATTN_OK) {
@@ -227,9 +233,9 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
 }
 
 /* Inputs on which naive's S, rounded to 16 bits, cannot meet the bounds however correct the kernel is. */
-static bool beyond_naive(const struct attn_impl *impl, const struct plan_item *item)
+static bool beyond_naive(enum impl_role role, const struct plan_item *item)
 {
-    return !strcmp(impl->name, "naive") && item->problem.dtype != ATTN_FP32 &&
+    return role == ROLE_NAIVE && item->problem.dtype != ATTN_FP32 &&
            (item->dist == FILL_SHARP || item->dist == FILL_HUGE);
 }
 
@@ -252,7 +258,7 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
         send_row(run, c);
         return ATTN_OK;
     }
-    if (beyond_naive(c->impl, run->item)) {
+    if (beyond_naive(role_of(run, c), run->item)) {
         row_end(&c->row, STATUS_SKIPPED, "naive rounds S to 16 bits: logits this close and this large are beyond it");
         send_row(run, c);
         return ATTN_OK;
@@ -313,7 +319,7 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
         if (!c->runs)
             continue;
         plan.pass_ms = stats_of(members[m++].samples_ms, rounds).median;
-        if (!strcmp(c->impl->name, "null") || run->rerun & 1u << c->slot ||
+        if (role_of(run, c) == ROLE_NULL || run->rerun & 1u << c->slot ||
             (c->tensor_count && !check_passed(c->tensors, c->tensor_count)))
             continue;
         *failed = run->sustained_slot = c->slot;
@@ -325,13 +331,13 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
 }
 
 /* The samples of an implementation to compare with: of one that took part and passed its check; NULL = none did. */
-static const double *samples_of(const struct problem_run *run, const struct rounds_member *members, const char *impl)
+static const double *samples_of(const struct problem_run *run, const struct rounds_member *members, enum impl_role role)
 {
     for (int i = 0, m = 0; i < run->count; i++) {
         const struct contender *c = &run->contenders[i];
         if (!c->runs)
             continue;
-        if (!strcmp(c->impl->name, impl) && check_passed(c->tensors, c->tensor_count))
+        if (role_of(run, c) == role && check_passed(c->tensors, c->tensor_count))
             return members[m].samples_ms;
         m++;
     }
@@ -344,7 +350,7 @@ static void check_row(const struct problem_run *run, struct contender *c)
     const struct options *o = run->setting->options;
     const struct judge_bounds applied =
         judge_bounds_for(run->item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ, run->item->problem.dtype, run->item->mode,
-                         !strcmp(c->impl->name, "naive"), o->atol, o->rtol, 0);
+                         role_of(run, c) == ROLE_NAIVE, o->atol, o->rtol, 0);
     row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, applied.rtol);
 }
 
@@ -354,7 +360,7 @@ static enum attn_status judge_timed_path(struct problem_run *run, struct contend
 {
     struct backend *be = run->setting->backend;
     double ignored_ms = 0;
-    if (!strcmp(c->impl->name, "null"))
+    if (role_of(run, c) == ROLE_NULL)
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
     TRY(outputs_poison(be, &c->outputs, why));
@@ -449,9 +455,9 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
             status = time_passes(run, c, why);
     }
     if (status == ATTN_OK && !result.interrupted) { /* all checks are done: one that failed is compared with nobody */
-        baselines.naive_ms = samples_of(run, members, "naive");
-        baselines.peer_ms = samples_of(run, members, "cudnn");
-        baselines.peer = baselines.peer_ms ? "cudnn" : NULL;
+        baselines.naive_ms = samples_of(run, members, ROLE_NAIVE);
+        baselines.peer_ms = samples_of(run, members, ROLE_PEER);
+        baselines.peer = baselines.peer_ms ? role_name(ROLE_PEER) : NULL;
     }
     for (int i = 0, m = 0; i < run->count && status == ATTN_OK && !result.interrupted; i++) {
         struct contender *c = &run->contenders[i];
@@ -538,7 +544,7 @@ enum attn_status case_run(const struct case_setting *setting, int index, unsigne
     /* naive first, whatever the order of the list: rule 5 judges the others by its error. */
     for (int n = 0; n < 2 * setting->slot_count && status == ATTN_OK; n++) {
         const int slot = n % setting->slot_count;
-        const bool is_first_pass = n < setting->slot_count, is_naive = !strcmp(setting->slots[slot].name, "naive");
+        const bool is_first_pass = n < setting->slot_count, is_naive = setting->slots[slot].role == ROLE_NAIVE;
         if (is_first_pass != is_naive || (done & ~run->rerun & 1u << slot) ||
             setting->hooks.interrupted(setting->hooks.context))
             continue;

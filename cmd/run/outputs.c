@@ -13,6 +13,7 @@
 #include "cmd/base/terminal.h"
 #include "cmd/chart/chart.h"
 #include "cmd/record/header.h"
+#include "cmd/record/row_role.h"
 #include "cmd/run/resume.h"
 #include "cmd/table/table.h"
 
@@ -100,13 +101,13 @@ static bool open_files(struct run_outputs *s, const json_t *header, struct resum
     return opened;
 }
 
-/* The peer whose ratios the table shows: cudnn, where it takes part. */
+/* The peer whose ratios the table shows, where one takes part. */
 static const char *peer_of(const json_t *header)
 {
     const json_t *members = header_value(header, "policy.round_members");
     for (size_t i = 0; i < json_array_size(members); i++)
-        if (!strcmp(json_string_value(json_array_get(members, i)), "cudnn"))
-            return "cudnn";
+        if (role_of_name(json_string_value(json_array_get(members, i))) == ROLE_PEER)
+            return json_string_value(json_array_get(members, i));
     return NULL;
 }
 

@@ -10,6 +10,7 @@
 #include "cmd/base/log.h"
 #include "cmd/problem/problem.h"
 #include "cmd/base/stats.h"
+#include "cmd/record/row_role.h"
 
 #define PUT(field, text) snprintf(field, sizeof(field), "%s", text)
 
@@ -70,7 +71,7 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
         row->gemm_tflops = baselines->gemm_flops / stats_of(baselines->gemm_ms, count).median * 1e-9;
     PUT(row->peer, baselines->peer ? baselines->peer : "");
     /* A wrong result has no speed, and null, which computes nothing, neither. */
-    if (row->check == CHECKED_FAIL || !strcmp(row->impl, "null") || !(s.median > 0))
+    if (row->check == CHECKED_FAIL || role_of_name(row->impl) == ROLE_NULL || !(s.median > 0))
         return;
     row->tflops = row->flops / s.median * 1e-9;
     if (baselines->gemm_ms)

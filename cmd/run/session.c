@@ -20,7 +20,7 @@ static void find_cudnn(const struct session *s, char *version, size_t size)
     version[0] = 0;
     for (int i = 0; i < s->impls.count; i++) {
         const struct attn_impl *impl = s->impls.all[i];
-        if (strcmp(impl->name, "cudnn") || !impl->variant || impl->platform != s->backend.device.platform)
+        if (s->impls.roles[i] != ROLE_PEER || !impl->variant || impl->platform != s->backend.device.platform)
             continue;
         const char *variant = impl->variant(&request);
         if (variant && !strncmp(variant, "cudnn_", 6))

@@ -73,7 +73,7 @@ static void set_limit(double limit_s, const char *impl)
 static const struct attn_impl *naive_of(const struct session *s)
 {
     for (int i = 0; i < s->impls.count; i++)
-        if (!strcmp(s->impls.all[i]->name, "naive") && s->impls.all[i]->platform == s->backend.device.platform)
+        if (s->impls.roles[i] == ROLE_NAIVE && s->impls.all[i]->platform == s->backend.device.platform)
             return s->impls.all[i];
     return NULL;
 }
@@ -196,7 +196,7 @@ static enum attn_status judge_result(struct trial *t, const struct attn_impl *im
     double by_rule[TENSOR_COUNT][JUDGE_RULES];
     int count = 0;
     const struct check_request request = {.item = t->item, .reference = &t->reference, .outputs = outputs,
-                                          .is_naive = !strcmp(impl->name, "naive"), .atol = NAN, .rtol = NAN,
+                                          .is_naive = impls_role(&t->session->impls, impl) == ROLE_NAIVE, .atol = NAN, .rtol = NAN,
                                           .by_rule = by_rule};
     const struct check_surroundings around = {.inputs = &t->inputs, .outputs = outputs, .workspace = &no_workspace,
                                               .inputs_hash = t->inputs_hash};
@@ -387,7 +387,7 @@ static int run_all(struct session *s, const struct options *o, struct selftest_r
 static bool all_compute(const struct session *s, const struct options *o)
 {
     for (int i = 0; i < s->slot_count && o->impls.count; i++) {
-        if (!strcmp(s->slots[i].name, "null"))
+        if (s->slots[i].role == ROLE_NULL)
             log_error("--impl null: computes nothing; must be one that does");
         else if (strchr(s->slots[i].name, ':'))
             log_error("--impl %s: selftest takes implementations, not their variants", s->slots[i].name);

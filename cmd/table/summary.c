@@ -12,6 +12,7 @@
 #include "cmd/measure/sustain.h"
 #include "cmd/device/telemetry.h"
 #include "cmd/base/wrap.h"
+#include "cmd/record/row_role.h"
 
 const char *summary_tensor_name(const char *name)
 {
@@ -41,7 +42,7 @@ static void count_row(struct summary *s, const struct record_row *row)
         ++*statuses[row->status];
     if (row->status != STATUS_OK)
         return;
-    if (strcmp(row->impl, "null") == 0) { /* computes nothing, so there is nothing to check */
+    if (role_of_name(row->impl) == ROLE_NULL) { /* computes nothing, so there is nothing to check */
         s->null++;
         return;
     }
@@ -59,8 +60,8 @@ static void count_row(struct summary *s, const struct record_row *row)
 static void add_ratios(struct summary *s, const struct record_row *row)
 {
     struct summary_impl *impl = NULL;
-    if (strcmp(row->impl, "naive") == 0 || strcmp(row->impl, "null") == 0 || strcmp(row->impl, s->peer) == 0 ||
-        row->check == CHECKED_FAIL)
+    const enum impl_role role = role_of_name(row->impl);
+    if (role == ROLE_NAIVE || role == ROLE_NULL || strcmp(row->impl, s->peer) == 0 || row->check == CHECKED_FAIL)
         return;
     for (int i = 0; i < s->impl_count; i++)
         if (strcmp(s->impls[i].name, row->impl) == 0)
@@ -84,7 +85,7 @@ static void add_ratios(struct summary *s, const struct record_row *row)
 
 static void add_nearest(struct summary *s, const struct record_row *row)
 {
-    const int rank = strcmp(row->impl, "naive") == 0 ? 2 : strcmp(row->impl, s->peer) == 0 ? 1 : 0;
+    const int rank = role_of_name(row->impl) == ROLE_NAIVE ? 2 : strcmp(row->impl, s->peer) == 0 ? 1 : 0;
     if (row->check != CHECKED_PASS || !isfinite(row->err_used))
         return;
     if (isfinite(s->nearest_used) &&
