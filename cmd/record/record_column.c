@@ -7,11 +7,12 @@
 
 #define FIELD(structure, kind, field, views)                                                                           \
     {#field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views, NULL}
-#define TEXT(field, views) FIELD(record_row, FIELD_TEXT, field, views)
-#define STRING(field, views) FIELD(record_row, FIELD_STRING, field, views)
-#define COUNT(field, views) FIELD(record_row, FIELD_COUNT, field, views)
-#define REAL(field, views) FIELD(record_row, FIELD_REAL, field, views)
-#define NAME(field, names, views) {#field, FIELD_NAME, offsetof(struct record_row, field), sizeof(int), views, names}
+#define COLUMN_TEXT(field, unused, views) FIELD(record_row, FIELD_TEXT, field, views),
+#define COLUMN_STRING(field, unused, views) FIELD(record_row, FIELD_STRING, field, views),
+#define COLUMN_COUNT(field, unused, views) FIELD(record_row, FIELD_COUNT, field, views),
+#define COLUMN_REAL(field, unused, views) FIELD(record_row, FIELD_REAL, field, views),
+#define COLUMN_NAME(field, names, views) {#field, FIELD_NAME, offsetof(struct record_row, field), sizeof(int), views, names},
+#define COLUMN(kind, field, extra, views) COLUMN_##kind(field, extra, views)
 
 enum {
     FILES = RECORD_CSV | RECORD_JSONL,
@@ -26,65 +27,14 @@ const char *const record_status_names[] = {[STATUS_OK] = "ok", [STATUS_OOM] = "o
 const char *const record_check_names[] = {[CHECKED_PASS] = "pass", [CHECKED_FAIL] = "fail", [CHECKED_OFF] = "off", NULL};
 
 /* The order is the CSV's and part of the contract (docs/design.md, section 7): new columns go to the end. */
-static const struct column run_columns[] = {
-    COUNT(schema, FILES), TEXT(run_id, FILES), TEXT(time_utc, FILES), TEXT(commit, FILES),  TEXT(method, FILES),
-    TEXT(device, FILES),  TEXT(arch, FILES),   TEXT(driver, FILES),   TEXT(cuda, FILES),    TEXT(cudnn, FILES),
-    TEXT(impl, EVERY),    TEXT(variant, FILES),
-};
-/* Here stand the problem's. The views of those that are not in every one: */
+static const struct column run_columns[] = {RECORD_RUN_COLUMNS(COLUMN)};
+static const struct column result_columns[] = {RECORD_RESULT_COLUMNS(COLUMN)};
+
+/* The problem's columns stand between them: those of the first version of the contract; later ones go to the end. */
+enum { FIRST_PROBLEM_COLUMNS = 17 };
+/* The views of those that are not in every one. */
 static const struct { const char *name; unsigned views; } problem_views[] = {
     {"dropout", FILES}, {"scale", FILES}, {"seed", FILES}, {"l2", TABLE}};
-static const struct column result_columns[] = {
-    NAME(status, record_status_names, EVERY),
-    NAME(check, record_check_names, EVERY),
-    NAME(check_scope, problem_scope_names, EVERY),
-    TEXT(reason, EVERY),
-    COUNT(samples, FILES),
-    TEXT(stop, FILES),
-    REAL(time_ms, TABLE),
-    REAL(time_ms_ci_lo, TABLE),
-    REAL(time_ms_ci_hi, TABLE),
-    REAL(time_ms_min, FILES),
-    REAL(noise_pct, FILES),
-    REAL(flops, FILES),
-    REAL(tflops, TABLE),
-    REAL(tflops_sustained, FILES),
-    REAL(gemm_tflops, TABLE),
-    REAL(pct_of_gemm, TABLE),
-    REAL(speedup_vs_naive, TABLE),
-    TEXT(peer, FILES),
-    REAL(speedup_vs_peer, TABLE),
-    REAL(min_gb, FILES),
-    REAL(workspace_mb, FILES),
-    REAL(max_abs_err, FILES),
-    REAL(rel_rms_err, EVERY),
-    REAL(err_ratio, FILES),
-    REAL(err_used, EVERY),
-    TEXT(err_tensor, EVERY),
-    TEXT(worst, EVERY),
-    REAL(atol, FILES),
-    REAL(rtol, FILES),
-    REAL(sm_clock_mhz, TABLE),
-    REAL(temp_c, TABLE),
-    REAL(power_capped_pct, TABLE),
-    REAL(throttled_pct, TABLE),
-    REAL(power_w, FILES),
-    REAL(energy_j, FILES),
-    REAL(tflops_per_w, FILES),
-    REAL(power_limit_w, TABLE),
-    STRING(repro, EVERY),
-    TEXT(launch, RECORD_JSONL),
-    TEXT(asked, RECORD_JSONL),
-    REAL(sustain_s, RECORD_JSONL),
-    COUNT(sustain_passes, RECORD_JSONL),
-    TEXT(energy_source, RECORD_JSONL),
-    REAL(energy_counter_j, RECORD_JSONL),
-    REAL(energy_integral_j, RECORD_JSONL),
-    REAL(sustain_sm_clock_mhz, RECORD_JSONL),
-    REAL(sustain_temp_c, RECORD_JSONL),
-    REAL(sustain_power_capped_pct, RECORD_JSONL),
-    REAL(sustain_throttled_pct, RECORD_JSONL),
-};
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
@@ -110,10 +60,12 @@ struct column_list record_columns(void)
                        "a writer selects among at most RECORD_COLUMNS_MAX columns");
         for (int i = 0; i < LENGTH(run_columns); i++)
             columns[count++] = run_columns[i];
-        for (int i = 0; i < problem_field_count; i++)
+        for (int i = 0; i < FIRST_PROBLEM_COLUMNS; i++)
             columns[count++] = problem_column(&problem_fields[i]);
         for (int i = 0; i < LENGTH(result_columns); i++)
             columns[count++] = result_columns[i];
+        for (int i = FIRST_PROBLEM_COLUMNS; i < problem_field_count; i++)
+            columns[count++] = problem_column(&problem_fields[i]);
     }
     return (struct column_list){columns, count};
 }

@@ -1,5 +1,5 @@
-/* The one list of columns, for JSONL, CSV, the terminal table and the floors of a gate. A new column is one field in
- * record_row.h and one row in record_column.c; one of the problem is a row of problem_key.c instead. */
+/* The one list of columns, for JSONL, CSV, the terminal table and the floors of a gate. record_list.h says how
+ * one is added. */
 #ifndef FABENCH_RECORD_COLUMN_H
 #define FABENCH_RECORD_COLUMN_H
 
