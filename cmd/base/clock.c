@@ -9,3 +9,11 @@ double clock_ms(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
+
+double awake_clock_at(struct awake_clock *clock, double now_ms)
+{
+    if (clock->last_ms > 0 && now_ms - clock->last_ms > AWAKE_GAP_MS)
+        clock->paused_ms += now_ms - clock->last_ms;
+    clock->last_ms = now_ms;
+    return now_ms - clock->paused_ms;
+}

@@ -2,15 +2,13 @@
 #include "cmd/chart/gnuplot.h"
 
 #include <errno.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/process.h"
 #include "cmd/base/text.h"
 #include "cmd/record/record.h"
 
@@ -33,50 +31,31 @@ static void report_stderr(FILE *errors, const char *name)
 
 enum gnuplot_result gnuplot_run(const char *dir, const char *script, FILE *input, FILE *output, const char *name)
 {
-    extern char **environ;
     char *const arguments[] = {"gnuplot", "-d", (char *)(uintptr_t)script, NULL};
-    posix_spawn_file_actions_t actions;
     FILE *errors = tmpfile();
-    int status = 0;
-    pid_t child = -1;
+    struct process process;
+    struct process_result result = {.end = PROCESS_STUCK};
+    char how[100];
     if (!errors) {
         log_error("gnuplot's messages: %s", strerror(errno));
         return GNUPLOT_FAILED;
     }
-    int error = posix_spawn_file_actions_init(&actions);
-    if (!error && dir)
-        error = posix_spawn_file_actions_addchdir_np(&actions, dir);
-    if (!error)
-        error = input ? posix_spawn_file_actions_adddup2(&actions, fileno(input), STDIN_FILENO)
-                      : posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", 0, 0);
-    if (!error)
-        error = output ? posix_spawn_file_actions_adddup2(&actions, fileno(output), STDOUT_FILENO)
-                       : posix_spawn_file_actions_adddup2(&actions, fileno(errors), STDOUT_FILENO);
-    if (!error)
-        error = posix_spawn_file_actions_adddup2(&actions, fileno(errors), STDERR_FILENO);
+    const struct process_request request = {.argv = arguments, .dir = dir,
+                                            .in = input ? fileno(input) : PROCESS_NO_FILE,
+                                            .out = fileno(output ? output : errors), .err = fileno(errors)};
     /* Without a UTF-8 locale gnuplot complains about its own degree sign, once a chart. */
-    if (!error && setenv("LC_ALL", "C.UTF-8", 1) != 0)
-        error = errno;
+    int error = setenv("LC_ALL", "C.UTF-8", 1) != 0 ? errno : process_start(&request, &process);
     if (!error)
-        error = posix_spawnp(&child, "gnuplot", &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (!error)
-        while (waitpid(child, &status, 0) < 0)
-            if (errno != EINTR) {
-                error = errno;
-                break;
-            }
-    const bool is_absent = error == ENOENT || (!error && WIFEXITED(status) && WEXITSTATUS(status) == 127);
-    if (!is_absent && error)
+        process_watch(&process, &(struct process_watch){.limit_s = 0}, &result);
+    const bool is_absent = error == ENOENT || (!error && result.end == PROCESS_EXITED && result.code == 127);
+    const bool is_done = !error && result.end == PROCESS_EXITED && result.code == 0;
+    if (error && !is_absent)
         log_error("gnuplot (%s): %s", name, strerror(error));
-    if (!is_absent && !error) {
+    if (!error && !is_absent) {
         report_stderr(errors, name);
-        if (WIFSIGNALED(status))
-            log_error("gnuplot (%s) was ended by signal %d", name, WTERMSIG(status));
-        else if (WEXITSTATUS(status) != 0)
-            log_error("gnuplot (%s) ended with %d", name, WEXITSTATUS(status));
+        if (!is_done)
+            log_error("gnuplot (%s) %s", name, process_describe(&result, how, sizeof how));
     }
     fclose(errors);
-    return is_absent ? GNUPLOT_ABSENT : error || status ? GNUPLOT_FAILED : GNUPLOT_DONE;
+    return is_absent ? GNUPLOT_ABSENT : is_done ? GNUPLOT_DONE : GNUPLOT_FAILED;
 }
-

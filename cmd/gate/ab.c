@@ -9,6 +9,7 @@
 #include "cmd/gate/ab_report.h"
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
+#include "cmd/base/process.h"
 #include "cmd/base/text.h"
 #include "cmd/gate/fresh_process.h"
 #include "cmd/gate/verdicts.h"
@@ -412,7 +413,7 @@ int ab_run(const struct options *o)
         return EXIT_IO;
     memset(&a, 0, sizeof a);
     set_rules(&a, o);
-    fresh_catch_interrupts();
+    process_catch_interrupts();
     int code = ab_open(&a.setup, o, &a.rules);
     if (code == EXIT_OK && a.setup.subjects.count)
         code = compare_all(&a);

@@ -12,6 +12,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
+#include "cmd/base/process.h"
 #include "cmd/gate/fresh_process.h"
 #include "cmd/record/row_role.h"
 
@@ -177,7 +178,7 @@ int ab_open(struct ab_setup *s, const struct options *o, const struct decide_rul
     s->options = o;
     s->rules = rules;
     const int code = open_both(s);
-    return code == EXIT_OK ? device_lock(s->probe.lock_name, fresh_is_interrupted, &s->lock) : code;
+    return code == EXIT_OK ? device_lock(s->probe.lock_name, process_is_interrupted, &s->lock) : code;
 }
 
 static void remove_folder(const char *folder)

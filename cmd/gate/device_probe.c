@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "cmd/device/backend.h"
 #include "cmd/device/implementations.h"
 #include "cmd/base/log.h"
+#include "cmd/base/process.h"
 #include "cmd/run/supervisor.h"
 
 static struct shared {
@@ -55,15 +55,15 @@ static int probe_here(const struct options *o)
 
 int probe_device(const struct options *o, const char *command, const char *library, struct device_probe *probe)
 {
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) {
-        log_error("mmap: %s", strerror(errno));
+    shared = process_share(sizeof *shared);
+    if (!shared) {
+        log_error("no memory to share with a child process: %s", strerror(errno));
         return EXIT_IO;
     }
     shared->command = command; /* the child has the same pointers */
     shared->library = library;
     const int status = supervisor_call(o, command, probe_here, 120);
     *probe = shared->probe;
-    munmap(shared, sizeof *shared);
+    process_unshare(shared, sizeof *shared);
     return status;
 }

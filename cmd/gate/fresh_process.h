@@ -26,6 +26,7 @@ enum fresh_end {
     FRESH_TOO_LONG,
     FRESH_TOO_MUCH,
     FRESH_INTERRUPTED,
+    FRESH_STUCK, /* killed, and still there */
     FRESH_NOT_STARTED,
 };
 
@@ -37,14 +38,11 @@ struct fresh_result {
     char last_line[320];  /* the last line on its stderr, without "fabench: "; "" when it said nothing */
 };
 
-/* The process has its own process group and reads nothing; on an interrupt (fresh_catch_interrupts) it gets SIGINT, and
+/* The process has its own process group and reads nothing; on an interrupt (process_catch_interrupts) it gets SIGINT, and
  * SIGKILL when that does not help. Nothing of the group is left when this returns. */
 void fresh_run(const struct fresh_request *, struct fresh_result *);
 
 /* "ended with code 6: no usable device", "died of signal 11 (Segmentation fault)", ... */
 char *fresh_describe(const struct fresh_result *, char *buffer, unsigned long size);
-
-void fresh_catch_interrupts(void);
-bool fresh_is_interrupted(void);
 
 #endif

@@ -14,6 +14,7 @@
 #include "cmd/record/header.h"
 #include "cmd/device/implementations.h"
 #include "cmd/base/log.h"
+#include "cmd/base/process.h"
 #include "cmd/gate/device_probe.h"
 #include "cmd/gate/fresh_process.h"
 #include "cmd/options/options_parse.h"
@@ -147,7 +148,7 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
     char program[PATH_MAX];
     double quiet_s = 0;
     struct device_hold lock = {.count = 0};
-    fresh_catch_interrupts();
+    process_catch_interrupts();
     int code = probe_device(o, "gate", NULL, &probe);
     if (code != EXIT_OK)
         return code;
@@ -176,7 +177,7 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
     name_list_add(&words, "--plot=none");
     name_list_add(&words, "--quiet");
     if (code == EXIT_OK)
-        code = device_lock(probe.lock_name, fresh_is_interrupted, &lock);
+        code = device_lock(probe.lock_name, process_is_interrupted, &lock);
     if (code == EXIT_OK)
         code = run_process(o, &words, quiet_s, out, current, ended);
     device_unlock(&lock);

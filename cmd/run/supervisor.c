@@ -2,48 +2,37 @@
 #include "cmd/run/supervisor.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/process.h"
 #include "cmd/problem/problem.h"
 #include "cmd/run/outputs.h"
 #include "cmd/run/worker.h"
 
 /* Opening a device, loading libraries and preparing a problem may take this much longer than --timeout-s. */
 static const double PREPARE_EXTRA_S = 120;
-/* After Ctrl-C the sample in flight may take this long before the worker is killed. */
-static const double INTERRUPT_LIMIT_S = 10;
-
-static volatile sig_atomic_t interrupts;
-
-static void on_signal(int number)
-{
-    (void)number;
-    interrupts++;
-}
+/* The supervisor looks after the worker, and shows what it does, this often. */
+enum { TICK_MS = 100 };
 
 struct slot_state { char name[40]; bool named, has_run; };
-/* After SIGKILL a process that hangs in its driver may never go away. */
-static const double KILL_LIMIT_S = 10;
 
 struct supervisor {
     const struct options *options;
     char run_id[40];
-    struct worker_progress *progress;
-    struct run_outputs *outputs;        /* NULL until the first hello */
+    struct progress *progress;
+    struct progress_state now;  /* the last whole state of the worker */
+    struct awake_clock clock;   /* of the worker in flight */
+    double paused_before_ms;    /* clock.paused_ms when its step was first seen */
+    struct run_outputs *outputs; /* NULL until the first hello */
     struct plan plan;
     struct run_facts facts;
     struct slot_state slots[IMPL_MAX_SLOTS];
@@ -92,6 +81,15 @@ static void handle_row(struct supervisor *s, int item, int slot, const struct re
     mark_done(s, item, slot);
 }
 
+/* Reads what the worker is doing. */
+static void update_progress(struct supervisor *s)
+{
+    const double since_ms = s->now.since_ms;
+    progress_read(s->progress, &s->now); /* false: it stays as it was */
+    if (s->now.since_ms > since_ms || s->now.since_ms < since_ms)
+        s->paused_before_ms = s->clock.paused_ms;
+}
+
 static void handle_failure(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
 {
     struct record_row row;
@@ -105,9 +103,9 @@ static void handle_failure(struct supervisor *s, int item, int slot, enum record
         if ((slot >= 0 && i != slot) || s->done[item] & 1u << i)
             continue;
         /* Under its own name where it is known which one `fused` meant. */
-        const bool in_flight = i == slot && s->progress->slot == slot && s->progress->impl[0];
+        const bool in_flight = i == slot && s->now.slot == slot && s->now.impl[0];
         row_begin(&row, s->options, &s->facts, &s->plan.items[item], s->slots[i].name,
-                  in_flight ? (const char *)s->progress->impl : s->slots[i].name);
+                  in_flight ? s->now.impl : s->slots[i].name);
         row_end(&row, status, reason);
         handle_row(s, item, i, &row);
         record_row_free(&row);
@@ -156,7 +154,7 @@ static void handle_hello(struct supervisor *s, const json_t *message)
     s->header = json_incref(json_object_get(message, "header"));
     s->outputs = run_outputs_open(s->options, s->header, s->resume);
     if (!s->outputs) { /* nothing can be kept: the worker need not go on */
-        s->progress->stop = 1;
+        atomic_store(&s->progress->stop, true);
         s->finished = true;
         worsen(s, EXIT_IO);
     } else if (s->resume) {
@@ -186,6 +184,7 @@ static void handle_message(struct supervisor *s, const char *line)
         record_row_free(&row);
     } else if (!strcmp(kind, "failed")) {
         s->reported = true;
+        update_progress(s); /* what failed under which name */
         handle_failure(s, item, slot, STATUS_ERROR, json_string_value(json_object_get(message, "reason")));
     } else if (!strcmp(kind, "io")) {
         worsen(s, EXIT_IO);
@@ -203,67 +202,51 @@ static void handle_message(struct supervisor *s, const char *line)
 
 /* ---- one worker ---- */
 
-struct child { pid_t pid; int pipe; char *line; size_t used, capacity; bool abandoned; };
+/* The lines that are read from the worker in flight. */
+struct input {
+    struct supervisor *supervisor;
+    char *text; /* the beginning of a line whose end was not read yet */
+    size_t used, capacity;
+};
 
-static bool start_worker(struct supervisor *s, struct child *child)
+/* In the child. */
+static int run_worker(void *context, int pipe)
 {
-    int ends[2];
-    memset(child, 0, sizeof *child);
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        log_error("pipe: %s", strerror(errno));
-        return false;
-    }
-    fflush(stdout);
-    *s->progress = (struct worker_progress){.item = -1, .slot = -1, .stage = STAGE_PREPARE, .since_ms = clock_ms(),
-                                            .stop = interrupts > 0};
-    s->finished = s->reported = false;
-    child->pid = fork();
-    if (child->pid < 0) {
-        log_error("fork: %s", strerror(errno));
-        return false;
-    }
-    if (child->pid == 0) {
-        const struct worker_task task = {.options = s->options, .run_id = s->run_id, .done = s->done,
-                                         .header = s->header, .resume = s->resume,
-                                         .is_first = s->outputs == NULL, .pipe = ends[1],
-                                         .progress = s->progress};
-        close(ends[0]);
-        const int code = worker_run(&task);
-        fflush(NULL);
-        _exit(code);
-    }
-    close(ends[1]);
-    child->pipe = ends[0];
-    return true;
+    const struct supervisor *s = context;
+    const struct worker_task task = {.options = s->options, .run_id = s->run_id, .done = s->done, .header = s->header,
+                                     .resume = s->resume, .is_first = s->outputs == NULL, .pipe = pipe,
+                                     .progress = s->progress};
+    return worker_run(&task);
 }
 
 /* Reads what there is and handles every complete line. False at the end of the pipe. */
-static bool receive_messages(struct supervisor *s, struct child *child)
+static bool receive_messages(void *context, int pipe)
 {
-    if (child->capacity - child->used < 65536) {
-        child->capacity = child->capacity ? 2 * child->capacity : 1 << 18;
-        child->line = xrealloc(child->line, child->capacity);
+    struct input *in = context;
+    if (in->capacity - in->used < 65536) {
+        in->capacity = in->capacity ? 2 * in->capacity : 1 << 18;
+        in->text = xrealloc(in->text, in->capacity);
     }
-    const ssize_t got = read(child->pipe, child->line + child->used, child->capacity - child->used - 1);
+    const ssize_t got = read(pipe, in->text + in->used, in->capacity - in->used - 1);
     if (got < 0)
         return errno == EINTR || errno == EAGAIN;
     if (got == 0)
         return false;
-    child->used += (size_t)got;
-    char *from = child->line, *end;
-    while ((end = memchr(from, '\n', child->used - (size_t)(from - child->line))) != NULL) {
+    in->used += (size_t)got;
+    char *from = in->text, *end;
+    while ((end = memchr(from, '\n', in->used - (size_t)(from - in->text))) != NULL) {
         *end = 0;
-        handle_message(s, from);
+        handle_message(in->supervisor, from);
         from = end + 1;
     }
-    child->used -= (size_t)(from - child->line);
-    memmove(child->line, from, child->used);
+    in->used -= (size_t)(from - in->text);
+    memmove(in->text, from, in->used);
     return true;
 }
 
 static void show_progress(const struct supervisor *s)
 {
-    const struct worker_progress *p = s->progress;
+    const struct progress_state *p = &s->now;
     char problem[80], left[32] = "";
     if (!s->outputs || p->item < 0 || p->item >= s->plan.count)
         return;
@@ -277,109 +260,97 @@ static void show_progress(const struct supervisor *s)
                  case_stage_doing(p->stage), left);
 }
 
-/* Has the work in flight run over its limit? */
-static bool is_over_limit(const struct supervisor *s)
+/* How long the step in flight has taken; a time in which supervisor and worker were suspended does not count. */
+static double in_flight_s(struct supervisor *s)
 {
+    const double now_ms = clock_ms();
+    awake_clock_at(&s->clock, now_ms);
+    return (now_ms - s->now.since_ms - (s->clock.paused_ms - s->paused_before_ms)) * 1e-3;
+}
+
+static bool is_over_limit(struct supervisor *s)
+{
+    const double elapsed_s = in_flight_s(s);
     /* The float64 oracle takes minutes on long problems, and cannot hang. */
-    if (s->progress->slot < 0 && !strcmp(s->facts.device.arch, "cpu"))
+    if (s->now.slot < 0 && !strcmp(s->facts.device.arch, "cpu"))
         return false;
-    const double limit_s = s->options->timeout_s + (s->progress->stage == STAGE_PREPARE ? PREPARE_EXTRA_S : 0);
-    return s->progress->stage != STAGE_IDLE && (clock_ms() - s->progress->since_ms) * 1e-3 > limit_s;
+    const double limit_s = s->options->timeout_s + (s->now.stage == STAGE_PREPARE ? PREPARE_EXTRA_S : 0);
+    return s->now.stage != STAGE_IDLE && elapsed_s > limit_s;
 }
 
-/* The worker has ended, whoever else may still hold its end of the pipe. */
-static bool is_gone(const struct child *child)
+/* False when the worker is to be killed for running over its limit. After an interrupt it has a limit of its own. */
+static bool check_worker(void *context)
 {
-    siginfo_t info = {0};
-    return waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child->pid;
-}
-
-static void kill_worker(const struct child *child, double *killed_ms)
-{
-    if (*killed_ms > 0)
-        return;
-    *killed_ms = clock_ms();
-    kill(child->pid, SIGKILL);
-}
-
-/* Reads until the worker is gone. Returns true when it was killed for running over its limit. */
-static bool watch_worker(struct supervisor *s, struct child *child)
-{
-    bool killed = false, open = true;
-    double interrupted_ms = 0, killed_ms = 0, last_ms = clock_ms();
-    while (open) {
-        struct pollfd fd = {.fd = child->pipe, .events = POLLIN};
-        const int ready = poll(&fd, 1, 100);
-        if (ready > 0)
-            open = receive_messages(s, child);
-        else if (ready == 0 && is_gone(child))
-            break;
-        if (clock_ms() - last_ms > 2000) /* we were suspended, and so was the worker */
-            s->progress->since_ms += clock_ms() - last_ms;
-        last_ms = clock_ms();
-        if (killed_ms > 0 && (clock_ms() - killed_ms) * 1e-3 > KILL_LIMIT_S) {
-            log_error("the worker process %d cannot be killed: it hangs in the driver", (int)child->pid);
-            s->finished = child->abandoned = true;
-            worsen(s, EXIT_DEVICE);
-            break;
-        }
-        if (interrupts > 0 && !s->progress->stop) {
-            s->progress->stop = 1;
-            interrupted_ms = clock_ms();
-        }
-        if (interrupts > 1 || (interrupted_ms > 0 && (clock_ms() - interrupted_ms) * 1e-3 > INTERRUPT_LIMIT_S))
-            kill_worker(child, &killed_ms);
-        if (!killed && interrupts == 0 && is_over_limit(s)) {
-            killed = true;
-            kill_worker(child, &killed_ms);
-        }
-        if (s->exit_code == EXIT_IO)
-            s->progress->stop = 1; /* rows can no longer be kept: measuring on would be for nothing */
-        show_progress(s);
-    }
-    return killed;
+    struct supervisor *s = ((struct input *)context)->supervisor;
+    update_progress(s);
+    /* With EXIT_IO rows cannot be kept any more: what is measured from here on would be lost. */
+    if (process_is_interrupted() || s->exit_code == EXIT_IO)
+        atomic_store(&s->progress->stop, true);
+    show_progress(s);
+    return !is_over_limit(s) || process_is_interrupted();
 }
 
 /* How the worker ended, when it did not say so itself. */
-static void report_end(struct supervisor *s, const struct child *child, bool killed)
+static void report_end(struct supervisor *s, const struct process_result *result)
 {
-    int state = 0;
-    char reason[256];
-    while (!child->abandoned && waitpid(child->pid, &state, 0) < 0 && errno == EINTR) {
+    char reason[256], how[100];
+    update_progress(s);
+    if (result->end == PROCESS_STUCK) {
+        s->finished = true;
+        worsen(s, EXIT_DEVICE);
     }
-    if (s->finished || s->reported || interrupts > 0)
+    if (s->finished || s->reported || process_is_interrupted())
         return;
-    const struct worker_progress *p = s->progress;
-    const char *stage = case_stage_when(p->stage);
-    if (killed)
-        snprintf(reason, sizeof reason, "no answer for %.0f s %s: killed", (clock_ms() - p->since_ms) * 1e-3, stage);
-    else if (WIFSIGNALED(state))
-        snprintf(reason, sizeof reason, "the worker process died of signal %d (%s) %s", WTERMSIG(state),
-                 strsignal(WTERMSIG(state)), stage);
+    const bool is_timeout = result->end == PROCESS_STOPPED;
+    if (is_timeout)
+        snprintf(reason, sizeof reason, "no answer for %.0f s %s: killed", in_flight_s(s), case_stage_when(s->now.stage));
     else
-        snprintf(reason, sizeof reason, "the worker process ended with code %d %s", WEXITSTATUS(state), stage);
-    if (!s->outputs || p->item < 0) { /* before the first case: nothing that another worker would do better */
+        snprintf(reason, sizeof reason, "the worker process %s %s", process_describe(result, how, sizeof how),
+                 case_stage_when(s->now.stage));
+    if (!s->outputs || s->now.item < 0) { /* before the first case: another worker would end in the same way */
         log_error("%s (opening the device)", reason);
         worsen(s, EXIT_DEVICE);
         s->finished = true;
         return;
     }
-    handle_failure(s, p->item, p->slot, killed ? STATUS_TIMEOUT : STATUS_ERROR, reason);
+    handle_failure(s, s->now.item, s->now.slot, is_timeout ? STATUS_TIMEOUT : STATUS_ERROR, reason);
+}
+
+/* One worker from start to end. False when it could not be started. */
+static bool run_one_worker(struct supervisor *s)
+{
+    struct input input = {.supervisor = s};
+    const struct process_request request = {.function = run_worker, .context = s, .has_pipe = true};
+    const struct process_watch watch = {
+        .tick_ms = TICK_MS, .tick = check_worker, .read = receive_messages, .context = &input};
+    struct process worker;
+    struct process_result result;
+    s->now = (struct progress_state){.item = -1, .slot = -1, .stage = STAGE_PREPARE, .since_ms = clock_ms()};
+    s->clock = (struct awake_clock){0};
+    s->paused_before_ms = 0;
+    progress_reset(s->progress, &s->now, process_is_interrupted());
+    s->finished = s->reported = false;
+    const int error = process_start(&request, &worker);
+    if (error) {
+        log_error("a worker process cannot be started: %s", strerror(error));
+        return false;
+    }
+    process_watch(&worker, &watch, &result);
+    if (result.end == PROCESS_STUCK)
+        log_error("the worker process %d cannot be killed: it hangs in the driver", (int)worker.pid);
+    report_end(s, &result);
+    free(input.text);
+    return true;
 }
 
 static void run_workers(struct supervisor *s)
 {
-    struct child child;
     do {
-        if (!start_worker(s, &child)) {
+        if (!run_one_worker(s)) {
             worsen(s, EXIT_IO);
             return;
         }
-        const bool killed = watch_worker(s, &child);
-        report_end(s, &child, killed);
-        close(child.pipe);
-        free(child.line);
-    } while (!s->finished && interrupts == 0 && s->item < s->plan.count && s->exit_code != EXIT_IO);
+    } while (!s->finished && !process_is_interrupted() && s->item < s->plan.count && s->exit_code != EXIT_IO);
 }
 
 /* An implementation that the user named and that ran on no problem is a failure: exit 6, not 0. */
@@ -403,23 +374,20 @@ int supervisor_run(const struct options *options)
 {
     struct supervisor s = {.options = options, .started_ms = clock_ms()};
     struct resume resume;
-    struct sigaction action = {.sa_handler = on_signal};
     struct timespec t;
-    s.progress = mmap(NULL, sizeof *s.progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (s.progress == MAP_FAILED) {
-        log_error("mmap: %s", strerror(errno));
+    s.progress = progress_open();
+    if (!s.progress) {
+        log_error("no memory to share with workers: %s", strerror(errno));
         return EXIT_IO;
     }
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    process_catch_interrupts();
     clock_gettime(CLOCK_REALTIME, &t);
     snprintf(s.run_id, sizeof s.run_id, "%08llx%05lx%05x", (unsigned long long)t.tv_sec, (unsigned long)t.tv_nsec >> 12,
              (unsigned)getpid());
     if (options->resume) {
         const int opened = resume_open(&resume, options);
         if (opened != EXIT_OK) {
-            munmap(s.progress, sizeof *s.progress);
+            progress_close(s.progress);
             return opened;
         }
         const char *run_id = json_string_value(json_object_get(resume.file.header, "run_id"));
@@ -427,14 +395,14 @@ int supervisor_run(const struct options *options)
         s.resume = &resume;
     }
     run_workers(&s);
-    if (interrupts > 0)
+    if (process_is_interrupted())
         worsen(&s, EXIT_INTERRUPTED);
     else if (s.outputs && s.exit_code != EXIT_IO)
         check_all_ran(&s);
     int code = s.exit_code;
     if (s.outputs)
         code = run_outputs_close(s.outputs, (clock_ms() - s.started_ms) * 1e-3, s.exit_code);
-    if (interrupts > 0) {
+    if (process_is_interrupted()) {
         code = exit_worst(code, EXIT_INTERRUPTED);
         log_note("interrupted; the rows so far are whole");
     }
@@ -443,48 +411,50 @@ int supervisor_run(const struct options *options)
     free(s.done);
     json_decref(s.header);
     plan_free(&s.plan);
-    munmap(s.progress, sizeof *s.progress);
+    progress_close(s.progress);
     return code;
+}
+
+/* ---- one function ---- */
+
+struct call {
+    const struct options *options;
+    const char *what;
+    int (*function)(const struct options *);
+};
+
+/* In the child. */
+static int run_call(void *context, int pipe)
+{
+    const struct call *call = context;
+    (void)pipe;
+    signal(SIGPIPE, SIG_IGN); /* a reader of stdout that ends early is an error of writing, not a death */
+    const int code = call->function(call->options);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    log_error("%s: stdout could not be written: %s", call->what, strerror(errno));
+    return EXIT_IO;
 }
 
 int supervisor_call(const struct options *options, const char *what, int (*function)(const struct options *),
                     double limit_s)
 {
-    int state = 0;
-    fflush(NULL);
-    const pid_t pid = fork();
-    if (pid < 0) {
-        log_error("fork: %s", strerror(errno));
+    struct call call = {options, what, function};
+    const struct process_request request = {.function = run_call, .context = &call};
+    const struct process_watch watch = {.limit_s = limit_s};
+    struct process child;
+    struct process_result result;
+    char how[100];
+    const int error = process_start(&request, &child);
+    if (error) {
+        log_error("%s: a process cannot be started: %s", what, strerror(error));
         return EXIT_IO;
     }
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        signal(SIGPIPE, SIG_IGN);
-        const int code = function(options);
-        if (fflush(stdout) == 0 && !ferror(stdout))
-            _exit(code);
-        log_error("%s: stdout could not be written: %s", what, strerror(errno));
-        _exit(EXIT_IO);
-    }
-    const double start_ms = clock_ms();
-    for (;;) {
-        const pid_t gone = waitpid(pid, &state, WNOHANG);
-        if (gone == pid)
-            break;
-        if (gone < 0 && errno != EINTR) {
-            log_error("%s: waitpid: %s", what, strerror(errno));
-            return EXIT_IO;
-        }
-        if (limit_s > 0 && (clock_ms() - start_ms) * 1e-3 > limit_s) {
-            kill(pid, SIGKILL);
-            waitpid(pid, &state, 0);
-            log_error("%s: no answer for %.0f s: killed", what, limit_s);
-            return EXIT_DEVICE;
-        }
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    }
-    if (WIFEXITED(state))
-        return WEXITSTATUS(state);
-    log_error("%s: died of signal %d (%s)", what, WTERMSIG(state), strsignal(WTERMSIG(state)));
+    process_watch(&child, &watch, &result);
+    if (result.end == PROCESS_EXITED)
+        return result.code;
+    if (result.end == PROCESS_INTERRUPTED)
+        return EXIT_INTERRUPTED;
+    log_error("%s: %s", what, process_describe(&result, how, sizeof how));
     return EXIT_DEVICE;
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "cmd/base/clock.h"
@@ -63,18 +62,15 @@ static void send_message(struct worker *w, json_t *message)
 static void on_stage(void *context, enum case_stage stage, int slot, const char *impl)
 {
     struct worker *w = context;
-    struct worker_progress *p = w->task->progress;
-    p->since_ms = clock_ms(); /* first: the limit depends on the stage */
-    p->item = w->item;
-    p->slot = slot;
-    p->stage = (int)stage;
-    snprintf((char *)p->impl, sizeof p->impl, "%s", impl);
+    struct progress_state now = {.item = w->item, .slot = slot, .stage = (int)stage, .since_ms = clock_ms()};
+    snprintf(now.impl, sizeof now.impl, "%s", impl);
+    progress_write(w->task->progress, &now);
 }
 
 static bool on_interrupted(void *context)
 {
     const struct worker *w = context;
-    return w->task->progress->stop;
+    return atomic_load(&w->task->progress->stop);
 }
 
 static void on_io_failed(void *context)
@@ -146,7 +142,7 @@ static void run_items(struct worker *w, const struct session *s, struct case_set
                       const unsigned *rerun)
 {
     const unsigned all = (unsigned)((UINT64_C(1) << s->slot_count) - 1);
-    for (int i = 0; i < s->plan.count && !w->task->progress->stop; i++) {
+    for (int i = 0; i < s->plan.count && !on_interrupted(w); i++) {
         struct attn_message why = {""};
         int failed = -1;
         if (done[i] == all)
@@ -167,8 +163,7 @@ int worker_run(const struct worker_task *task)
 {
     struct worker w = {.task = task, .item = -1};
     struct session session;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGINT, SIG_IGN); /* the supervisor decides, through progress->stop */
+    signal(SIGINT, SIG_IGN); /* the supervisor decides, by progress->stop */
     signal(SIGTERM, SIG_DFL);
     on_stage(&w, STAGE_PREPARE, -1, "");
     w.pipe = fdopen(task->pipe, "w");

@@ -1,5 +1,5 @@
-/* The process that touches the device. The supervisor forks it, reads one JSON message per line from its pipe, watches
- * what it is doing through shared memory, and forks the next one behind a case that killed it.
+/* The process that uses the device. The supervisor starts it, reads one JSON message per line from its pipe, reads what it
+ * is doing from shared memory (cmd/run/progress.h), and starts the next one after a case that ended it.
  *
  * Messages: {"msg":"hello","platform":0|1,"slots":[{"name":..,"named":true}],"header":{..},"facts":{..}}
  *           {"msg":"row","item":i,"slot":j,"row":{..}}
@@ -13,16 +13,9 @@
 #include <jansson.h>
 
 #include "cmd/run/case_run.h"
+#include "cmd/run/progress.h"
 #include "cmd/run/resume.h"
 #include "cmd/run/session.h"
-
-/* In memory shared by supervisor and worker. Written by the worker, but stop. */
-struct worker_progress {
-    volatile int item, slot, stage;
-    volatile double since_ms; /* CLOCK_MONOTONIC when stage or slot last changed or a sample began */
-    volatile char impl[40];   /* what the slot in flight resolved to, "" when that is not known */
-    volatile int stop;        /* the supervisor asks the worker to end after the sample in flight */
-};
 
 struct worker_task {
     const struct options *options;
@@ -32,10 +25,10 @@ struct worker_task {
     const struct resume *resume; /* the record that the first worker goes on with, or NULL */
     bool is_first;            /* the first worker measures the copy ceiling and says what it chose */
     int pipe;
-    struct worker_progress *progress;
+    struct progress *progress;
 };
 
-/* Does not return to the caller's program: the forked child exits with this code. */
+/* Runs in the child process; its value is the exit code. */
 int worker_run(const struct worker_task *);
 
 /* The facts that rows need, through the hello message. */

@@ -647,7 +647,7 @@ static void failing_gnuplot_is_said(void **state)
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_IO);
     char *text = slurp("stderr.txt");
     assert_has(text, "gnuplot (tflops-fp16): line 3: unknown or ambiguous terminal\n");
-    assert_has(text, "ended with 1");
+    assert_has(text, "ended with code 1");
     free(text);
     assert_false(exists("tflops-fp16.svg")); /* no half image */
     assert_true(exists("tflops-fp16.gp"));

@@ -1,0 +1,283 @@
+/* fork, exec, poll, kill, wait. */
+#include "cmd/base/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cmd/base/clock.h"
+
+/* Without a pidfd the end of a process is looked for this often. */
+enum { LOOK_MS = 20 };
+
+/* ---- interrupts ---- */
+
+static volatile sig_atomic_t interrupts;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupts++;
+}
+
+void process_catch_interrupts(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+bool process_is_interrupted(void) { return interrupts > 0; }
+
+/* ---- starting ---- */
+
+/* Makes `file` the child's descriptor `target`. */
+static bool redirect(int file, int target)
+{
+    if (file == PROCESS_NO_FILE)
+        file = open("/dev/null", target == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+    if (file == target && file > 0)
+        return fcntl(target, F_SETFD, 0) == 0; /* it got this number because the descriptor was closed before */
+    return file == STDIN_FILENO || (file > 0 && dup2(file, target) >= 0);
+}
+
+/* In the child of a program: does not return. The errno of a failed exec goes through `report`. */
+static void execute(const struct process_request *request, int pipe_end, int report)
+{
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    const int out = request->has_pipe ? pipe_end : request->out;
+    if (redirect(request->in, STDIN_FILENO) && redirect(out, STDOUT_FILENO) && redirect(request->err, STDERR_FILENO) &&
+        (!request->dir || chdir(request->dir) == 0)) {
+        if (strchr(request->argv[0], '/'))
+            execv(request->argv[0], request->argv); /* execvp would give a text file to a shell */
+        else
+            execvp(request->argv[0], request->argv);
+    }
+    const int error = errno;
+    _exit(write(report, &error, sizeof error) == sizeof error ? 127 : 126);
+}
+
+static void run_child(const struct process_request *request, pid_t parent, int pipe_end, int report)
+{
+    if (request->own_group)
+        setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, request->argv ? SIGTERM : SIGKILL);
+    if (getppid() != parent) /* it ended before prctl */
+        _exit(126);
+    if (request->argv)
+        execute(request, pipe_end, report);
+    const int code = request->function(request->context, pipe_end);
+    fflush(NULL);
+    _exit(code);
+}
+
+static void close_files(const int *files, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (files[i] >= 0)
+            close(files[i]);
+}
+
+/* The errno of an exec that failed, 0 when the program runs: then the end of the pipe was closed by exec. */
+static int read_exec_error(int report)
+{
+    int error = 0;
+    ssize_t got;
+    while ((got = read(report, &error, sizeof error)) < 0 && errno == EINTR) {
+    }
+    return got == sizeof error ? error : 0;
+}
+
+static int open_watch_file(pid_t pid)
+{
+#ifdef SYS_pidfd_open
+    return (int)syscall(SYS_pidfd_open, pid, 0); /* closed on exec by definition */
+#else
+    (void)pid;
+    return -1;
+#endif
+}
+
+int process_start(const struct process_request *request, struct process *p)
+{
+    enum { PIPE_READ, PIPE_WRITE, REPORT_READ, REPORT_WRITE, FILES };
+    int files[FILES] = {-1, -1, -1, -1};
+    const pid_t parent = getpid();
+    *p = (struct process){.pid = -1, .watch_file = -1, .pipe = -1, .has_group = request->own_group};
+    struct sigaction action;
+    if (sigaction(SIGCHLD, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+        signal(SIGCHLD, SIG_DFL); /* inherited so, it would throw away how a child ended */
+    fflush(NULL);
+    if ((!request->has_pipe || pipe2(&files[PIPE_READ], O_CLOEXEC) == 0) &&
+        (!request->argv || pipe2(&files[REPORT_READ], O_CLOEXEC) == 0))
+        p->pid = fork();
+    if (p->pid == 0) {
+        close_files((int[]){files[PIPE_READ], files[REPORT_READ]}, 2);
+        run_child(request, parent, files[PIPE_WRITE], files[REPORT_WRITE]);
+    }
+    int error = p->pid < 0 ? errno : 0;
+    close_files((int[]){files[PIPE_WRITE], files[REPORT_WRITE]}, 2);
+    if (p->pid > 0 && request->own_group)
+        setpgid(p->pid, p->pid); /* in both processes: whichever is first */
+    if (p->pid > 0 && request->argv && (error = read_exec_error(files[REPORT_READ])) != 0)
+        while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR) {
+        }
+    close_files(&files[REPORT_READ], 1);
+    if (error) {
+        close_files(&files[PIPE_READ], 1);
+        p->pid = -1;
+        return error;
+    }
+    p->pipe = files[PIPE_READ];
+    p->watch_file = open_watch_file(p->pid);
+    return 0;
+}
+
+/* ---- watching ---- */
+
+static void send_signal(const struct process *p, int signal) { kill(p->has_group ? -p->pid : p->pid, signal); }
+
+/* Without reaping it: until then its number, and its group's, are nobody else's. */
+static bool has_ended(const struct process *p)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)p->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == p->pid &&
+           (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED);
+}
+
+/* Waits for the process's end, for something in the pipe, for a signal, or for so long. True: the pipe can be read. */
+static bool wait_for_event(const struct process *p, int timeout_ms)
+{
+    struct pollfd files[] = {{.fd = p->pipe, .events = POLLIN}, {.fd = p->watch_file, .events = POLLIN}};
+    const bool is_blind = p->watch_file < 0 && timeout_ms > LOOK_MS;
+    return poll(files, 2, is_blind ? LOOK_MS : timeout_ms) > 0 && files[0].revents;
+}
+
+static void close_pipe(struct process *p)
+{
+    if (p->pipe >= 0)
+        close(p->pipe);
+    p->pipe = -1;
+}
+
+/* What an ended process left in its pipe. The pipe's end does not come while a child of it holds the other end. */
+static void drain_pipe(struct process *p, const struct process_watch *w)
+{
+    const double started_ms = clock_ms();
+    struct pollfd file = {.fd = p->pipe, .events = POLLIN};
+    while (p->pipe >= 0 && w->read && clock_ms() - started_ms < 1e3 * PROCESS_DRAIN_LIMIT_S && poll(&file, 1, 0) > 0)
+        if (!w->read(w->context, p->pipe))
+            break;
+    close_pipe(p);
+}
+
+/* One watch from its beginning; times in ms of the awake clock, 0 = did not happen. */
+struct state {
+    struct awake_clock clock;
+    double now, started, interrupted, closed, killed;
+    enum process_end killed_for;
+    double limit_s;
+};
+
+static void kill_for(const struct process *p, struct state *t, enum process_end reason, double limit_s)
+{
+    if (t->killed > 0)
+        return;
+    t->killed = t->now;
+    t->killed_for = reason;
+    t->limit_s = limit_s;
+    send_signal(p, SIGKILL);
+}
+
+static void check_limits(const struct process *p, const struct process_watch *w, struct state *t)
+{
+    const double interrupt_limit_s = w->interrupt_limit_s > 0 ? w->interrupt_limit_s : PROCESS_INTERRUPT_LIMIT_S;
+    if (interrupts > 0 && t->interrupted == 0) {
+        t->interrupted = t->now;
+        if (w->interrupt_signal && t->killed == 0)
+            send_signal(p, w->interrupt_signal);
+    }
+    if (interrupts > 1 || (t->interrupted > 0 && t->now - t->interrupted > 1e3 * interrupt_limit_s))
+        kill_for(p, t, PROCESS_INTERRUPTED, 0);
+    if (w->limit_s > 0 && t->now - t->started > 1e3 * w->limit_s)
+        kill_for(p, t, PROCESS_OVER_LIMIT, w->limit_s);
+    if (t->closed > 0 && t->now - t->closed > 1e3 * PROCESS_CLOSED_LIMIT_S)
+        kill_for(p, t, PROCESS_OVER_LIMIT, PROCESS_CLOSED_LIMIT_S);
+}
+
+/* False when it was killed and does not go away. */
+static bool wait_for_end(struct process *p, const struct process_watch *w, struct state *t)
+{
+    const double kill_limit_s = w->kill_limit_s > 0 ? w->kill_limit_s : PROCESS_KILL_LIMIT_S;
+    while (!has_ended(p)) {
+        const bool is_readable = wait_for_event(p, w->tick_ms > 0 ? w->tick_ms : PROCESS_TICK_MS);
+        t->now = awake_clock_at(&t->clock, clock_ms());
+        if (is_readable && (!w->read || !w->read(w->context, p->pipe))) {
+            close_pipe(p);
+            t->closed = t->now;
+        }
+        if (w->tick && !w->tick(w->context))
+            kill_for(p, t, PROCESS_STOPPED, 0);
+        check_limits(p, w, t);
+        if (t->killed > 0 && t->now - t->killed > 1e3 * kill_limit_s)
+            return false;
+    }
+    return true;
+}
+
+void process_watch(struct process *p, const struct process_watch *w, struct process_result *r)
+{
+    struct state t = {.killed_for = PROCESS_EXITED};
+    int state = 0;
+    t.started = awake_clock_at(&t.clock, clock_ms());
+    *r = (struct process_result){.end = PROCESS_STUCK};
+    if (wait_for_end(p, w, &t)) {
+        if (p->has_group)
+            send_signal(p, SIGKILL); /* what it left behind */
+        drain_pipe(p, w);
+        while (waitpid(p->pid, &state, 0) < 0 && errno == EINTR) {
+        }
+        r->end = t.killed > 0 ? t.killed_for : WIFSIGNALED(state) ? PROCESS_SIGNALLED : PROCESS_EXITED;
+        r->code = WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state);
+        r->limit_s = t.limit_s;
+    }
+    close_pipe(p);
+    if (p->watch_file >= 0)
+        close(p->watch_file);
+    p->watch_file = -1;
+    r->elapsed_s = 1e-3 * (awake_clock_at(&t.clock, clock_ms()) - t.started);
+}
+
+char *process_describe(const struct process_result *r, char *buffer, size_t size)
+{
+    switch (r->end) {
+    case PROCESS_EXITED: snprintf(buffer, size, "ended with code %d", r->code); break;
+    case PROCESS_SIGNALLED: snprintf(buffer, size, "died of signal %d (%s)", r->code, strsignal(r->code)); break;
+    case PROCESS_OVER_LIMIT: snprintf(buffer, size, "took longer than %g s, the limit, and was killed", r->limit_s); break;
+    case PROCESS_STOPPED: snprintf(buffer, size, "was killed"); break;
+    case PROCESS_INTERRUPTED: snprintf(buffer, size, "was interrupted"); break;
+    case PROCESS_STUCK: snprintf(buffer, size, "cannot be killed"); break;
+    }
+    return buffer;
+}
+
+/* ---- shared memory ---- */
+
+void *process_share(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void process_unshare(void *memory, size_t bytes) { munmap(memory, bytes); }

@@ -1,0 +1,92 @@
+/* Child processes: started from a function or a program, watched with limits, ended, and described in a sentence. */
+#ifndef FABENCH_BASE_PROCESS_H
+#define FABENCH_BASE_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* ---- starting ---- */
+
+enum { PROCESS_NO_FILE = -1 }; /* /dev/null */
+
+struct process_request {
+    /* A function that runs in a fork of this process: its value is the exit code, after stdio was flushed. `pipe` is the
+     * write end of the pipe to the parent, the function's own to close; -1 without has_pipe. */
+    int (*function)(void *context, int pipe);
+    void *context;
+    /* Or a program: argv ends with NULL; argv[0] is searched for in PATH when it has no slash. Its signals are as a shell
+     * would leave them. */
+    char *const *argv;
+    const char *dir;  /* where the program starts, NULL = here */
+    int in, out, err; /* the program's descriptors: 0 = this process's own, PROCESS_NO_FILE, or any other open one */
+    bool has_pipe;    /* what the child writes can be read from process.pipe: a program's stdout, or see `function` */
+    bool own_group;   /* a process group of its own: signals and the final kill reach its children too */
+};
+
+struct process {
+    pid_t pid;
+    int watch_file; /* a pidfd, readable when the process has ended; -1 where the kernel has none */
+    int pipe;       /* read end, -1 without has_pipe; closed by process_watch */
+    bool has_group;
+};
+
+/* 0, or errno: of fork, or of the program that cannot be executed. A child never outlives this process: a function is
+ * killed with it, a program gets SIGTERM. Each started process must be given to process_watch once. */
+int process_start(const struct process_request *, struct process *);
+
+/* ---- watching ---- */
+
+enum process_end {
+    PROCESS_EXITED,      /* code: its exit code */
+    PROCESS_SIGNALLED,   /* code: the signal */
+    PROCESS_OVER_LIMIT,  /* killed after limit_s */
+    PROCESS_STOPPED,     /* killed because `tick` said so */
+    PROCESS_INTERRUPTED, /* killed because this process was interrupted */
+    PROCESS_STUCK,       /* killed, and still there: it hangs in the kernel and is left alone */
+};
+
+struct process_result {
+    enum process_end end;
+    int code;         /* of PROCESS_EXITED and PROCESS_SIGNALLED */
+    double elapsed_s;
+    double limit_s;   /* of PROCESS_OVER_LIMIT: the limit that was passed */
+};
+
+/* Everything may be 0. Times in which this process itself was suspended do not count. */
+struct process_watch {
+    double limit_s;           /* 0 = none */
+    double interrupt_limit_s; /* how long it may go on after an interrupt; 0 = PROCESS_INTERRUPT_LIMIT_S */
+    int interrupt_signal;     /* what it gets at the first interrupt, 0 = nothing */
+    double kill_limit_s;      /* how long SIGKILL may take; 0 = PROCESS_KILL_LIMIT_S */
+    int tick_ms;              /* `tick` is called at least this often; 0 = PROCESS_TICK_MS */
+    bool (*tick)(void *context);           /* false = kill it; NULL = none */
+    bool (*read)(void *context, int pipe); /* called when the pipe can be read without waiting; false at its end */
+    void *context;
+};
+enum {
+    PROCESS_INTERRUPT_LIMIT_S = 10,
+    PROCESS_KILL_LIMIT_S = 10,
+    PROCESS_CLOSED_LIMIT_S = 60, /* to end after its pipe was closed: tearing down a device takes some seconds */
+    PROCESS_DRAIN_LIMIT_S = 2,   /* for what is left in the pipe of an ended process: its children may hold it and write */
+    PROCESS_TICK_MS = 500,
+};
+
+/* Waits until the process has ended, or was killed for a limit, `tick` or an interrupt (see process_catch_interrupts; a
+ * second one kills at once). Reads what is left in the pipe, closes it, kills the rest of its own group, and reaps it. */
+void process_watch(struct process *, const struct process_watch *, struct process_result *);
+
+/* "ended with code 6", "died of signal 11 (Segmentation fault)", "took longer than 20 s, the limit, and was killed", ... */
+char *process_describe(const struct process_result *, char *buffer, size_t size);
+
+/* ---- interrupts and shared memory ---- */
+
+/* From now on SIGINT and SIGTERM are counted instead of ending the program, and SIGPIPE is ignored. */
+void process_catch_interrupts(void);
+bool process_is_interrupted(void);
+
+/* Zeroed memory that this process shares with children that it starts later; NULL with errno. */
+void *process_share(size_t bytes);
+void process_unshare(void *, size_t bytes);
+
+#endif

@@ -1,0 +1,45 @@
+/* What a worker is doing, in memory that it shares with the supervisor. The worker writes it before each step; the
+ * supervisor reads it at any time, also after the worker died in the middle of writing. */
+#ifndef FABENCH_RUN_PROGRESS_H
+#define FABENCH_RUN_PROGRESS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress_state {
+    int item;        /* of the plan, -1 = none yet */
+    int slot;        /* of the implementations, -1 = the harness itself */
+    int stage;       /* enum case_stage */
+    double since_ms; /* clock_ms() when the step, or the sample in it, began */
+    char impl[40];   /* what the slot resolved to, "" when that is not known */
+};
+
+/* Two copies of the state, each with a sequence number that is odd while it is written. The worker writes the copy that is
+ * not the current one and then makes it current, so that a write that is cut leaves the last whole state in place. */
+enum { PROGRESS_WORDS = (sizeof(struct progress_state) + 7) / 8 };
+struct progress_copy {
+    atomic_uint sequence;
+    _Atomic uint64_t words[PROGRESS_WORDS];
+};
+struct progress {
+    atomic_uint written; /* states so far; the last one is in copies[written % 2] */
+    atomic_bool stop;    /* the supervisor asks the worker to end after the sample in flight */
+    struct progress_copy copies[2];
+};
+
+/* Shared with children that are started later; NULL with errno. Its state is {.item = -1, .slot = -1}. */
+struct progress *progress_open(void);
+void progress_close(struct progress *);
+
+/* Only while no worker is alive: the state that the next one begins with, and whether it is to stop at once. */
+void progress_reset(struct progress *, const struct progress_state *, bool stop);
+
+/* By one process at a time. */
+void progress_write(struct progress *, const struct progress_state *);
+
+/* The last whole state. False, with the caller's state untouched, when the writer was faster at every try: the caller goes
+ * on with what it read before. Never false once the writer has ended. */
+bool progress_read(struct progress *, struct progress_state *);
+
+#endif
