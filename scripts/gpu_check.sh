@@ -130,16 +130,17 @@ test_stage() {
 }
 
 # Counts racecheck's reports of the kind that the head of kernels/sm90/fused_sm90_bwd.cu explains, what one lane gives back for its
-# warp: there the slots of statistics, in the forward which tile a slot of Q holds (`smem.place`, by its lines in the source).
-# Fails where there is any other, or no closing line. (A wait for place_full or q_empty left out would be the same pair: that
-# the tests of results have to find, as `place` is read before everything else of a tile and says where it is.)
+# warp: there the slots of statistics, in the forward which work tile a stage of Q holds (`smem.work_tile`, by its lines in the
+# sources). Fails where there is any other, or no closing line. (A wait for work_tile_full or q_empty left out would be the same
+# pair: that the tests of results have to find, as the work tile is read before everything else of it and says where it is.)
 reports_explained() {
-    local forward=kernels/sm90/fused_sm90_fwd.cu places
-    places=$(grep -n 'smem\.place\[' $forward | cut -d: -f1 | paste -sd'|')
-    awk -v place="in ${forward##*/}:($places)( |\$)" '
+    local places
+    places=$(grep -n 'smem\.work_tile\[' kernels/sm90/fused_sm90_fwd.cu kernels/sm90/fwd_producer.cuh |
+        sed 's|.*/\([^/:]*\):\([0-9]*\):.*|\1:\2|' | paste -sd'|')
+    awk -v place="in ($places)( |\$)" '
         / Race reported between/ { reports++; mine = /Read access at .*::consume</ && $0 ~ place
             if (!mine && !/Write access at device::bulk_load\(/) { print; others++ } }
-        /^=+ +and .* access at / && !(mine && /Write access at .*::announce</ && $0 ~ place) &&
+        /^=+ +and .* access at / && !(mine && /Write access at .*::publish_work_tile</ && $0 ~ place) &&
             !(!mine && /Read access at device::load_shared_float2\(/) { print; others++ }
         /RACECHECK SUMMARY/ { print; ended = 1 }
         END { printf "%d reports, %d lines of another kind than the explained one\n", reports, others

@@ -258,12 +258,12 @@ template <int PAIRS> __global__ void find_passing(const uint32_t *p, uint32_t he
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i)
         pairs[i] = p[row * PAIRS + i];
-    passed[row] = passes(pairs, headroom);
+    passed[row] = any_exceeds(pairs, headroom);
 }
 
 /* ---- places --------------------------------------------------------------------------------------------------- */
 
-__global__ void divide(Divisor by, const int *dividends, int *quotients, int count)
+__global__ void divide(divisor by, const int *dividends, int *quotients, int count)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count)
@@ -285,9 +285,9 @@ __global__ void meet(const int *in, int *out)
         if (warp == round % 2) {
             __nanosleep(2000);
             left[round % 2][lane] = in[32 * round + lane];
-            bar_sync_apart(1, 64);
+            bar_sync_unaligned(1, 64);
         } else {
-            bar_sync_apart(1, 64);
+            bar_sync_unaligned(1, 64);
             out[32 * round + lane] = left[round % 2][31 - lane];
         }
     }
