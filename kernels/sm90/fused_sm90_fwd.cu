@@ -82,8 +82,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             break;
         if constexpr (S::SKIPS_BLOCKS) /* the last rows of a causal tile have the most keys: rotate */
             row_group = row_group + 1 == S::ROW_GROUPS ? 0 : row_group + 1;
-        /* Both are the same number. The order of the additions changes the schedule of the main loop, by 1 % of its
-         * time. */
+        /* The same number twice; the order of the additions changes the schedule of the main loop (1 % of its time). */
         const int thread_row = S::SKIPS_BLOCKS ? row_group * 64 + row_in_group : own_row;
         const int first_row = tile.first_row + row_group * 64;
         const int first_masked = first_masked_block<Tile>(params, first_row, first_key, shift);
