@@ -21,7 +21,7 @@ namespace sm90_fwd {
 constexpr float LN_2 = 0.6931471805599453f;
 
 /* Named barriers: 0 is __syncthreads, then one for each set of warpgroups with the same rows (a `team`: one warpgroup,
- * or one for each key split), then one for each warpgroup's ping-pong (fused_sm90_fwd.cu). */
+ * or one for each key split), then one for each warpgroup's ping-pong (fwd_mainloop.cuh). */
 __device__ __forceinline__ int team_barrier(int team) { return 1 + team; }
 
 /* Split 0: sends what it has of the tile to the last split. `exchange` is this thread's part of the buffer. */
