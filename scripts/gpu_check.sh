@@ -130,16 +130,17 @@ test_stage() {
 }
 
 # Counts racecheck's reports of the kind that the head of kernels/sm90/fused_sm90_bwd.cu explains, what one lane gives back for its
-# warp: there the slots of statistics, in the forward which tile a slot of Q holds (`smem.place`, by its lines in the source).
-# Fails where there is any other, or no closing line. (A wait for place_full or q_empty left out would be the same pair: that
-# the tests of results have to find, as `place` is read before everything else of a tile and says where it is.)
+# warp: there the slots of statistics, in the forward which work tile a stage of Q holds (`smem.work_tile`, by its lines in the
+# sources). Fails where there is any other, or no closing line. (A wait for work_tile_full or q_empty left out would be the same
+# pair: that the tests of results have to find, as the work tile is read before everything else of it and says where it is.)
 reports_explained() {
-    local forward=kernels/sm90/fused_sm90_fwd.cu places
-    places=$(grep -n 'smem\.place\[' $forward | cut -d: -f1 | paste -sd'|')
-    awk -v place="in ${forward##*/}:($places)( |\$)" '
+    local places
+    places=$(grep -n 'smem\.work_tile\[' kernels/sm90/fused_sm90_fwd.cu kernels/sm90/fwd_producer.cuh |
+        sed 's|.*/\([^/:]*\):\([0-9]*\):.*|\1:\2|' | paste -sd'|')
+    awk -v place="in ($places)( |\$)" '
         / Race reported between/ { reports++; mine = /Read access at .*::consume</ && $0 ~ place
             if (!mine && !/Write access at device::bulk_load\(/) { print; others++ } }
-        /^=+ +and .* access at / && !(mine && /Write access at .*::announce</ && $0 ~ place) &&
+        /^=+ +and .* access at / && !(mine && /Write access at .*::publish_work_tile</ && $0 ~ place) &&
             !(!mine && /Read access at device::load_shared_float2\(/) { print; others++ }
         /RACECHECK SUMMARY/ { print; ended = 1 }
         END { printf "%d reports, %d lines of another kind than the explained one\n", reports, others
@@ -147,14 +148,14 @@ reports_explained() {
 }
 
 # Racecheck over gpu_test_blocks, which has such patterns alone: of the rings it reports those that one lane gives back for its
-# warp, plain stores or copy engine. Of the turns of warpgroups nothing is judged: it reports them passed by bar.arrive and, as
-# was tried, by bar.sync, for a reason that is not known; that they hold, the test's values show, as a warp is late at each turn.
+# warp, plain stores or copy engine. The ping-pong of warpgroups is not judged: racecheck reports it with bar.arrive and, as was
+# tried, with bar.sync, for a reason that is not known. The test's values show that it is correct, as a warp is late at each step.
 # Any other report is a failure.
 rings_explained() {
-    awk '/Race reported between/ { reports++; turns = /::take_warpgroup_turns\(/
-            if (!turns && !/ring<\(bool\)[01], \(bool\)1>/) { print; others++ } }
-        /^=+ +and .* access at / && turns && !/::take_warpgroup_turns\(/ { print; others++ }
-        /^=+ +and .* access at / && !turns && !/(ring<\(bool\)0, \(bool\)1>|device::bulk_load)\(/ { print; others++ }
+    awk '/Race reported between/ { reports++; ping_pong = /::ping_pong\(/
+            if (!ping_pong && !/ring<\(bool\)[01], \(bool\)1>/) { print; others++ } }
+        /^=+ +and .* access at / && ping_pong && !/::ping_pong\(/ { print; others++ }
+        /^=+ +and .* access at / && !ping_pong && !/(ring<\(bool\)0, \(bool\)1>|device::bulk_load)\(/ { print; others++ }
         /RACECHECK SUMMARY/ { print; ended = 1 }
         END { printf "%d reports, %d lines of another kind than the explained one\n", reports, others
             exit others > 0 || !ended }' "$1"

@@ -12,9 +12,9 @@ __device__ __forceinline__ void bar_sync(uint32_t id, uint32_t threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/* The same for warps that come to the barrier at different instructions: bar_sync promises that all who wait at it do so at one,
- * and synccheck holds a kernel to that. */
-__device__ __forceinline__ void bar_sync_apart(uint32_t id, uint32_t threads)
+/* The same for warps that reach the barrier at different instructions. bar.sync is barrier.sync.aligned, which requires
+ * that all threads execute the same instruction; synccheck reports a kernel where they do not. */
+__device__ __forceinline__ void bar_sync_unaligned(uint32_t id, uint32_t threads)
 {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

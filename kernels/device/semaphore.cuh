@@ -1,10 +1,10 @@
-/* Semaphores in device memory that fix the order in which thread blocks add to the same sums, sm_90 and newer. A semaphore
- * counts the warps that have finished with its piece of memory; the warp that is to be the n-th (from 0) waits for n.
- * PTX ISA, "Memory Consistency Model"; "ld.acquire", "fence.acq_rel".
+/* Semaphores in device memory that fix the order in which thread blocks add to the same sums, sm_90 and newer. A
+ * semaphore counts the warps that have finished with its piece of memory; the warp that is to be the n-th (from 0)
+ * waits for n. PTX ISA, "Memory Consistency Model"; "ld.acquire", "fence.acq_rel".
  *
- * The sums are changed by the copy engine (bulk.cuh) or by reductions. All threads of a warp call these functions and one
- * acts: that of elect_one (elect.cuh), which has to be the thread that issues the warp's copies. Writes of the other threads
- * are ordered by a __syncwarp before a release and by one after a wait. */
+ * The sums are changed by the copy engine (bulk.cuh) or by reductions. All threads of a warp call these functions and
+ * one acts: that of elect_one (elect.cuh), which has to be the thread that issues the warp's copies. Writes of the
+ * other threads are ordered by a __syncwarp before a release and by one after a wait. */
 #pragma once
 #include <cstdint>
 
@@ -13,9 +13,9 @@
 
 namespace device {
 
-/* Waits until the warp's additions under `held` are done, adds 1 to `held`, and returns whether `next` is at `count`. Either
- * may be NULL: nothing to release, nothing to test. One call does both because they share the fence, which costs more than
- * all the rest. */
+/* Waits until the warp's additions under `held` are done, adds 1 to `held`, and returns whether `next` is at `count`.
+ * Either may be NULL: nothing to release, nothing to test. One call does both because they share the fence, which costs
+ * more than all the rest. */
 __device__ __forceinline__ bool semaphore_release_and_test(int *held, const int *next, int count)
 {
     bool is_open = false;
@@ -38,8 +38,8 @@ __device__ __forceinline__ bool semaphore_release_and_test(int *held, const int 
     return __any_sync(0xffffffffu, is_open);
 }
 
-/* Waits until the semaphore is at `count`. The whole warp loops, not one thread: values that live across a loop of a single
- * thread cannot be in uniform registers. */
+/* Waits until the semaphore is at `count`. The whole warp loops, not one thread: values that live across a loop of a
+ * single thread cannot be in uniform registers. */
 __device__ __forceinline__ void semaphore_wait(const int *semaphore, int count)
 {
     bool is_open;

@@ -16,10 +16,10 @@ template <int SCORES> __device__ __forceinline__ void mask_scores(float (&s)[SCO
             s[i] = -INFINITY;
 }
 
-/* The largest score of a row over the four threads that share it. Numbers at or above 0 are ordered like their bits
- * taken as integers, for which there is a maximum of three. Only where a row of the warp has no such score the floats
- * themselves are compared. */
-template <int SCORES> __device__ __forceinline__ void row_maxima(float (&top)[2], const float (&s)[SCORES])
+/* The row max over the four threads that share a row. Floats at or above 0 have the same order as their bits taken as
+ * integers, for which there is an instruction with three operands. Only where a row of the warp has no such score the
+ * floats themselves are compared. */
+template <int SCORES> __device__ __forceinline__ void row_max(float (&top)[2], const float (&s)[SCORES])
 {
     int most[2][2]; /* two chains a row, for their latency */
 #pragma unroll
@@ -51,9 +51,10 @@ template <int SCORES> __device__ __forceinline__ void row_maxima(float (&top)[2]
     }
 }
 
-/* Whether any of these weights, pairs of 16-bit numbers at or above 0, has its sign bit set by adding that half of
- * `headroom` to its bits. Such numbers are ordered like their bits, and for pairs of integers there is a maximum of three. */
-template <int PAIRS> __device__ __forceinline__ bool passes(const uint32_t (&p)[PAIRS], uint32_t headroom)
+/* Whether an element of P sets its sign bit when that half of `headroom` is added to its bits. P is pairs of 16-bit
+ * floats at or above 0, which have the same order as their bits; for pairs of integers, too, there is a maximum with
+ * three operands. */
+template <int PAIRS> __device__ __forceinline__ bool any_exceeds(const uint32_t (&p)[PAIRS], uint32_t headroom)
 {
     static_assert(PAIRS % 4 == 0, "two chains, of two pairs a step");
     uint32_t most[2] = {p[0], p[1]};

@@ -175,33 +175,33 @@ template <bool BULK, bool ONE_LANE> __global__ void ring(const int *in, int *out
     }
 }
 
-/* ---- turns ---------------------------------------------------------------------------------------------------- */
+/* ---- semaphores and ping-pong ---------------------------------------------------------------------------------- */
 
-__global__ void take_turns(int tiles, const float *in, float *sums, int *turns)
+__global__ void add_in_order(int tiles, const float *in, float *sums, int *semaphores)
 {
-    enum { WARPS = 2, FLOATS = 64, TURN_TILES = 2 };
+    enum { WARPS = 2, FLOATS = 64, SHARED_TILES = 2 };
     __shared__ alignas(128) float s_rows[WARPS][2][FLOATS / 2];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int first = int(int64_t(blockIdx.x) * tiles / gridDim.x);
-    int *turn = NULL;
-    bool has_come = false;
+    int *held = NULL;
+    bool is_open = false;
     for (int tile = tiles - 1; tile >= first; --tile) {
         const float *row = in + ((int64_t(blockIdx.x) * tiles + tile) * WARPS + warp) * FLOATS;
         float *sum = sums + (int64_t(tile) * WARPS + warp) * FLOATS;
-        int *const now = turns + tile / TURN_TILES * WARPS + warp;
-        if (now != turn) {
+        int *const next = semaphores + tile / SHARED_TILES * WARPS + warp;
+        if (next != held) {
             __syncwarp();
-            has_come = semaphore_release_and_test(turn, now, blockIdx.x);
-            turn = now;
+            is_open = semaphore_release_and_test(held, next, blockIdx.x);
+            held = next;
         }
         if (elect_one())
             tma_store_wait_read<1>();
         __syncwarp();
         s_rows[warp][tile % 2][lane] = row[lane];
         async_proxy_fence();
-        if (!has_come)
-            semaphore_wait(turn, blockIdx.x);
-        has_come = true;
+        if (!is_open)
+            semaphore_wait(held, blockIdx.x);
+        is_open = true;
         __syncwarp();
         if (elect_one()) {
             bulk_reduce_add(sum, shared_address(s_rows[warp][tile % 2]), sizeof s_rows[warp][0]);
@@ -210,13 +210,13 @@ __global__ void take_turns(int tiles, const float *in, float *sums, int *turns)
         atomicAdd(&sum[FLOATS / 2 + lane], row[FLOATS / 2 + lane]);
     }
     __syncwarp();
-    if (turn)
-        semaphore_release_and_test(turn, NULL, 0);
+    if (held)
+        semaphore_release_and_test(held, NULL, 0);
 }
 
-/* As in fused_sm90_fwd.cu: a named barrier of each warpgroup alone, and one of each where it waits for its turn and the
+/* As in kernels/sm90/fwd_mainloop.cuh: a named barrier of each warpgroup alone, and one of each where it waits and the
  * warpgroup before it arrives. */
-__global__ void take_warpgroup_turns(int turns, uint32_t *last, int *order)
+__global__ void ping_pong(int steps, uint32_t *last, int *order)
 {
     __shared__ uint32_t x[WARPGROUP];
     __shared__ int position;
@@ -230,13 +230,13 @@ __global__ void take_warpgroup_turns(int turns, uint32_t *last, int *order)
     __syncthreads();
     if (warpgroup == warpgroups - 1)
         bar_arrive(next, 2 * WARPGROUP); /* the first one begins */
-    for (int turn = warpgroup; turn < turns; turn += warpgroups) {
+    for (int step = warpgroup; step < steps; step += warpgroups) {
         bar_sync(own, 2 * WARPGROUP);
-        if (thread / 32 == turn % 4)
+        if (thread / 32 == step % 4)
             __nanosleep(500); /* a warp is late: it shows where another does not wait for it */
         const uint32_t before = x[(thread + BLOCKS_AWAY) % WARPGROUP];
         bar_sync(1 + warpgroup, WARPGROUP); /* all four warps have read */
-        x[thread] = 3 * before + turn + warpgroup;
+        x[thread] = 3 * before + step + warpgroup;
         if (thread == 0)
             order[position++] = warpgroup;
         bar_arrive(next, 2 * WARPGROUP);
@@ -249,7 +249,7 @@ __global__ void take_warpgroup_turns(int turns, uint32_t *last, int *order)
 
 /* ---- softmax -------------------------------------------------------------------------------------------------- */
 
-template <int PAIRS> __global__ void find_passing(const uint32_t *p, uint32_t headroom, bool *passed, int count)
+template <int PAIRS> __global__ void find_exceeding(const uint32_t *p, uint32_t headroom, bool *passed, int count)
 {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     uint32_t pairs[PAIRS];
@@ -258,12 +258,12 @@ template <int PAIRS> __global__ void find_passing(const uint32_t *p, uint32_t he
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i)
         pairs[i] = p[row * PAIRS + i];
-    passed[row] = passes(pairs, headroom);
+    passed[row] = any_exceeds(pairs, headroom);
 }
 
-/* ---- places --------------------------------------------------------------------------------------------------- */
+/* ---- integers and warps ------------------------------------------------------------------------------------------ */
 
-__global__ void divide(Divisor by, const int *dividends, int *quotients, int count)
+__global__ void divide(divisor by, const int *dividends, int *quotients, int count)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count)
@@ -276,8 +276,8 @@ __global__ void elect(int *elected)
     elected[threadIdx.x] = first + 2 * elect_one();
 }
 
-/* Warps 0 and 1 write in turns, late each time, and the other one reads. */
-__global__ void meet(const int *in, int *out)
+/* Warps 0 and 1 write alternately, late each time, and the other one reads. */
+__global__ void meet_unaligned(const int *in, int *out)
 {
     __shared__ int left[2][32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -285,9 +285,9 @@ __global__ void meet(const int *in, int *out)
         if (warp == round % 2) {
             __nanosleep(2000);
             left[round % 2][lane] = in[32 * round + lane];
-            bar_sync_apart(1, 64);
+            bar_sync_unaligned(1, 64);
         } else {
-            bar_sync_apart(1, 64);
+            bar_sync_unaligned(1, 64);
             out[32 * round + lane] = left[round % 2][31 - lane];
         }
     }
@@ -358,9 +358,9 @@ cudaError_t blocks_elect(int *elected)
     return cudaGetLastError();
 }
 
-cudaError_t blocks_meet(const int *in, int *out)
+cudaError_t blocks_bar_sync_unaligned(const int *in, int *out)
 {
-    meet<<<1, 64>>>(in, out);
+    meet_unaligned<<<1, 64>>>(in, out);
     return cudaGetLastError();
 }
 
@@ -370,23 +370,23 @@ cudaError_t blocks_keep_uniform(unsigned *numbers)
     return cudaGetLastError();
 }
 
-cudaError_t blocks_turns(int blocks, int tiles, const float *in, float *sums, int *turns)
+cudaError_t blocks_add_in_order(int blocks, int tiles, const float *in, float *sums, int *semaphores)
 {
-    take_turns<<<blocks, 64>>>(tiles, in, sums, turns);
+    add_in_order<<<blocks, 64>>>(tiles, in, sums, semaphores);
     return cudaGetLastError();
 }
 
-cudaError_t blocks_warpgroup_turns(int warpgroups, int turns, uint32_t *last, int *order)
+cudaError_t blocks_ping_pong(int warpgroups, int steps, uint32_t *last, int *order)
 {
-    take_warpgroup_turns<<<1, warpgroups * WARPGROUP>>>(turns, last, order);
+    ping_pong<<<1, warpgroups * WARPGROUP>>>(steps, last, order);
     return cudaGetLastError();
 }
 
-cudaError_t blocks_passes(int pairs, const uint32_t *p, uint32_t headroom, bool *passed, int count)
+cudaError_t blocks_any_exceeds(int pairs, const uint32_t *p, uint32_t headroom, bool *passed, int count)
 {
     if (pairs != 16 && pairs != 32)
         return cudaErrorInvalidValue;
-    (pairs == 16 ? find_passing<16> : find_passing<32>)<<<(count + 127) / 128, 128>>>(p, headroom, passed, count);
+    (pairs == 16 ? find_exceeding<16> : find_exceeding<32>)<<<(count + 127) / 128, 128>>>(p, headroom, passed, count);
     return cudaGetLastError();
 }
 

@@ -1,7 +1,7 @@
 /* The sm_90a blocks under kernels/device, each alone against plain C: products of wgmma in every arrangement that the
  * kernels use, boxes of TMA inside and over the edge of a tensor, matrices through ldmatrix and stmatrix, a ring of
- * barriers, turns of blocks and of the warpgroups of one, 16-bit weights beyond a bound, divisions, elections, a barrier
- * of warps apart, numbers of a whole warp. */
+ * barriers, ordered additions of blocks, ping-pong of warpgroups, 16-bit numbers above a bound, divisions, elections, a
+ * barrier that warps reach at different instructions, values of a whole warp. */
 #include "tests/gpu/blocks.h"
 #include "tests/gpu/gpu_check.h"
 
@@ -160,21 +160,21 @@ static void test_ring(bool bulk, bool one_lane)
     free(out);
 }
 
-/* What blocks add by turns is the sum in their order, to the last bit; in another order it is not. */
-static void test_turns(int blocks, int tiles)
+/* The sums are those of the order that the semaphores fix, to the last bit; another order gives other sums. */
+static void test_add_in_order(int blocks, int tiles)
 {
-    const int64_t count = (int64_t)tiles * 2 * 64, turns = (tiles + 1) / 2 * 2;
+    const int64_t count = (int64_t)tiles * 2 * 64, semaphores = (tiles + 1) / 2 * 2;
     float *in = host_alloc((size_t)(blocks * count) * sizeof *in), *sums = host_alloc((size_t)count * sizeof *sums);
-    float *device = device_alloc((size_t)((blocks + 1) * count) * sizeof *device + (size_t)turns * sizeof(int));
+    float *device = device_alloc((size_t)((blocks + 1) * count) * sizeof *device + (size_t)semaphores * sizeof(int));
     float *device_sums = device + blocks * count;
     int64_t wrong = 0, by_order = 0;
 
     for (int64_t i = 0; i < blocks * count; i++)
         in[i] = ldexpf((float)number() + 0.37f, (int)(i % 7) - 3);
     need_cuda(cudaMemcpy(device, in, (size_t)(blocks * count) * sizeof *in, cudaMemcpyHostToDevice), "upload");
-    need_cuda(cudaMemset(device_sums, 0, (size_t)count * sizeof *sums + (size_t)turns * sizeof(int)), "clear");
-    need_cuda(blocks_turns(blocks, tiles, device, device_sums, (int *)(device_sums + count)), "blocks_turns");
-    need_cuda(cudaDeviceSynchronize(), "blocks_turns");
+    need_cuda(cudaMemset(device_sums, 0, (size_t)count * sizeof *sums + (size_t)semaphores * sizeof(int)), "clear");
+    need_cuda(blocks_add_in_order(blocks, tiles, device, device_sums, (int *)(device_sums + count)), "blocks_add_in_order");
+    need_cuda(cudaDeviceSynchronize(), "blocks_add_in_order");
     need_cuda(cudaMemcpy(sums, device_sums, (size_t)count * sizeof *sums, cudaMemcpyDeviceToHost), "download");
     for (int64_t i = 0; i < count; i++) {
         const int64_t tile = i / (2 * 64);
@@ -186,7 +186,7 @@ static void test_turns(int blocks, int tiles)
         wrong += sums[i] != forward;
         by_order += forward != backward;
     }
-    check(wrong == 0, "%d blocks add to %d tiles by turns: %lld of %lld sums wrong", blocks, tiles, (long long)wrong,
+    check(wrong == 0, "%d blocks add to %d tiles in order: %lld of %lld sums wrong", blocks, tiles, (long long)wrong,
           (long long)count);
     check(blocks < 8 || by_order > count / 4, "the order of %d additions shows in %lld of %lld sums", blocks,
           (long long)by_order, (long long)count);
@@ -195,38 +195,38 @@ static void test_turns(int blocks, int tiles)
     free(sums);
 }
 
-/* A turn multiplies by an odd number, so that what went wrong in one is not lost in those after it. */
-static void test_warpgroup_turns(int warpgroups)
+/* A step multiplies by an odd number, so that an error in one is not lost in those after it. */
+static void test_ping_pong(int warpgroups)
 {
     enum { N = BLOCKS_WARPGROUP };
-    const int turns = 1000 * warpgroups;
-    const size_t order_bytes = (size_t)turns * sizeof(int);
+    const int steps = 1000 * warpgroups;
+    const size_t order_bytes = (size_t)steps * sizeof(int);
     uint32_t x[2][N], last[N], *device = device_alloc(sizeof last + order_bytes);
     int *order = host_alloc(order_bytes), wrong = 0, misplaced = 0;
 
     need_cuda(cudaMemset(device, 0xff, sizeof last + order_bytes), "cudaMemset");
-    need_cuda(blocks_warpgroup_turns(warpgroups, turns, device, (int *)(device + N)), "blocks_warpgroup_turns");
-    need_cuda(cudaDeviceSynchronize(), "blocks_warpgroup_turns");
+    need_cuda(blocks_ping_pong(warpgroups, steps, device, (int *)(device + N)), "blocks_ping_pong");
+    need_cuda(cudaDeviceSynchronize(), "blocks_ping_pong");
     need_cuda(cudaMemcpy(last, device, sizeof last, cudaMemcpyDeviceToHost), "download");
     need_cuda(cudaMemcpy(order, device + N, order_bytes, cudaMemcpyDeviceToHost), "download");
     for (int t = 0; t < N; t++)
         x[0][t] = (uint32_t)t;
-    for (int turn = 0; turn < turns; turn++) {
-        misplaced += order[turn] != turn % warpgroups;
+    for (int step = 0; step < steps; step++) {
+        misplaced += order[step] != step % warpgroups;
         for (int t = 0; t < N; t++)
-            x[(turn + 1) % 2][t] = 3 * x[turn % 2][(t + BLOCKS_AWAY) % N] + (uint32_t)(turn + turn % warpgroups);
+            x[(step + 1) % 2][t] = 3 * x[step % 2][(t + BLOCKS_AWAY) % N] + (uint32_t)(step + step % warpgroups);
     }
     for (int t = 0; t < N; t++)
-        wrong += last[t] != x[turns % 2][t];
-    check(wrong == 0 && misplaced == 0, "%d turns of %d warpgroups: %d of %d numbers wrong, %d turns out of order", turns,
+        wrong += last[t] != x[steps % 2][t];
+    check(wrong == 0 && misplaced == 0, "%d steps of %d warpgroups: %d of %d numbers wrong, %d steps out of order", steps,
           warpgroups, wrong, N, misplaced);
     need_cuda(cudaFree(device), "cudaFree");
     free(order);
 }
 
-/* The bound is 2^8. One number of each row, at every place by turns, is at the bound, beyond it or any at or above 0; the
+/* The bound is 2^8. One number of each row, at each place in turn, is at the bound, beyond it or any at or above 0; the
  * others are 0, at the bound, within it or any. */
-static void test_passes(enum attn_dtype dtype, int pairs)
+static void test_any_exceeds(enum attn_dtype dtype, int pairs)
 {
     enum { ONES = 6, OTHERS = 4, TIMES = 8 };
     const uint16_t largest = encoded(dtype, 256), infinity = dtype == ATTN_FP16 ? 0x7c00 : 0x7f80;
@@ -246,8 +246,8 @@ static void test_passes(enum attn_dtype dtype, int pairs)
     for (int way = 0; way < 2; way++) {
         const uint32_t headroom = way == 0 ? (0x7fffu - largest) * 0x10001u : 0; /* 0: nothing passes */
         int wrong = 0, passing = 0;
-        need_cuda(blocks_passes(pairs, (const uint32_t *)device, headroom, passed_device, rows), "blocks_passes");
-        need_cuda(cudaDeviceSynchronize(), "blocks_passes");
+        need_cuda(blocks_any_exceeds(pairs, (const uint32_t *)device, headroom, passed_device, rows), "blocks_any_exceeds");
+        need_cuda(cudaDeviceSynchronize(), "blocks_any_exceeds");
         need_cuda(cudaMemcpy(passed, passed_device, (size_t)rows, cudaMemcpyDeviceToHost), "download");
         for (int row = 0; row < rows; row++) {
             bool passes = false;
@@ -309,15 +309,15 @@ static void test_elect(void)
     need_cuda(cudaFree(device), "cudaFree");
 }
 
-static void test_meet(void)
+static void test_bar_sync_unaligned(void)
 {
     int numbers[BLOCKS_MEETINGS][32], *in = device_alloc(sizeof numbers), *out = device_alloc(sizeof numbers), wrong = 0;
 
     for (int i = 0; i < BLOCKS_MEETINGS * 32; i++)
         numbers[i / 32][i % 32] = 1000 + i;
     need_cuda(cudaMemcpy(in, numbers, sizeof numbers, cudaMemcpyHostToDevice), "upload");
-    need_cuda(blocks_meet(in, out), "blocks_meet");
-    need_cuda(cudaDeviceSynchronize(), "blocks_meet");
+    need_cuda(blocks_bar_sync_unaligned(in, out), "blocks_bar_sync_unaligned");
+    need_cuda(cudaDeviceSynchronize(), "blocks_bar_sync_unaligned");
     need_cuda(cudaMemcpy(numbers, out, sizeof numbers, cudaMemcpyDeviceToHost), "download");
     for (int i = 0; i < BLOCKS_MEETINGS * 32; i++)
         wrong += numbers[i / 32][i % 32] != 1000 + i / 32 * 32 + 31 - i % 32;
@@ -363,20 +363,20 @@ int main(void)
     test_move_matrix();
     for (int way = 0; way < 4; way++)
         test_ring(way / 2, way % 2);
-    test_turns(1, 1);
-    test_turns(2, 5);
-    test_turns(64, 200);
-    test_turns(6000, 21); /* more than run at a time */
+    test_add_in_order(1, 1);
+    test_add_in_order(2, 5);
+    test_add_in_order(64, 200);
+    test_add_in_order(6000, 21); /* more than run at a time */
     for (int warpgroups = 2; warpgroups <= 4; warpgroups++)
-        test_warpgroup_turns(warpgroups);
+        test_ping_pong(warpgroups);
     for (int way = 0; way < 4; way++)
-        test_passes(way / 2 ? ATTN_BF16 : ATTN_FP16, way % 2 ? 32 : 16);
+        test_any_exceeds(way / 2 ? ATTN_BF16 : ATTN_FP16, way % 2 ? 32 : 16);
     static const int divisors[] = {1, 2, 3, 5, 6, 7, 12, 16, 31, 33, 127, 128, 641, 1000, 16383, 65535, 65536, 65537, 1 << 20,
                                    715827883, 1 << 30, INT32_MAX - 1, INT32_MAX};
     for (size_t i = 0; i < sizeof divisors / sizeof *divisors; i++)
         test_divide(divisors[i]);
     test_elect();
-    test_meet();
+    test_bar_sync_unaligned();
     test_keep_uniform();
     return check_finish();
 }

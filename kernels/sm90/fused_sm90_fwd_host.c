@@ -1,0 +1,166 @@
+/* The host side of fused_sm90's forward: which tile a request gets, what is refused, the kernel's parameters, the
+ * launch. */
+#include "kernels/sm90/fwd_params.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/common/checks.h"
+#include "kernels/common/tensor_map.h"
+#include "kernels/sm90/fused_sm90.h"
+
+enum { COUNTER_BYTES = 256 };
+
+static const int64_t MAX_LEN = INT32_MAX - 65536; /* column and row numbers of whole tiles stay within an int */
+static const float LOG2_E = 1.4426950408889634f;
+
+static int64_t row_tiles_of(const struct attn_problem *p, const struct fused_sm90_fwd_tile *tile)
+{
+    return (p->q_len + tile->block_m - 1) / tile->block_m;
+}
+
+/* Until when the last multiprocessor is busy, in rows times keys times their cost. Full tiles take the same time each
+ * and are dealt out evenly. Of causal tiles, whose warpgroups read on to the end of the block that their diagonal is
+ * in, the longest comes first and the others fill the gaps, as far as they are shorter than it. */
+static double estimated_time(const struct attn_request *request, const struct fused_sm90_fwd_tile *tile)
+{
+    const struct attn_problem *p = request->problem;
+    const double tiles = (double)row_tiles_of(p, tile) * (double)p->q_heads * (double)p->batch;
+    const double each = tiles / request->device->multiprocessors, q_len = (double)p->q_len, kv_len = (double)p->kv_len;
+    const double seen = kv_len >= q_len ? kv_len - q_len / 2 : kv_len * kv_len / (2 * q_len); /* by a row, on average */
+    const double longest_or_all = fmax(kv_len, each * (seen + tile->keys / 2));               /* keys */
+    const double shortest = ceil(each) * (kv_len - q_len);                                    /* below 0: no bound */
+
+    return tile->block_m * tile->cost * (p->causal ? fmax(longest_or_all, shortest) : ceil(each) * kv_len);
+}
+
+/* The tile that the request forces, or else the one with the shortest estimated time. NULL with the reason when there
+ * is none. */
+static const struct fused_sm90_fwd_tile *find_tile(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const size_t limit = request->device->smem_per_block_bytes;
+    const struct fused_sm90_fwd_tile *known = NULL, *choice = NULL;
+
+    for (const struct fused_sm90_fwd_tile *tile = fused_sm90_fwd_tiles; tile->shown.name; tile++) {
+        if (tile->head_dim != p->head_dim || (request->variant && strcmp(tile->shown.name, request->variant) != 0))
+            continue;
+        known = tile;
+        if (tile->smem_bytes <= limit && (!choice || estimated_time(request, tile) < estimated_time(request, choice)))
+            choice = tile;
+    }
+    if (choice)
+        return choice;
+    if (!known)
+        attn_fail(why, ATTN_UNSUPPORTED, "the forward has no variant %s for head_dim %d", request->variant,
+                  (int)p->head_dim);
+    else
+        attn_fail(why, ATTN_UNSUPPORTED, "%s needs %zu bytes of shared memory, a block has at most %zu",
+                  known->shown.name, known->smem_bytes, limit);
+    return NULL;
+}
+
+/* The sections of the tile scheduler (fwd_scheduler.cuh): heads whose K and V take about half of the L2, in whole
+ * groups of query heads with one kv head. All sections are of one size but the first, as a small last one would leave
+ * most multiprocessors without work. Where all tiles are equally long a section is one group. */
+static void set_sections(struct fused_sm90_fwd_params *params, const struct attn_problem *p,
+                         const struct attn_device *device)
+{
+    const int64_t groups = p->batch * p->kv_heads, group = p->q_heads / p->kv_heads;
+    const int64_t bytes = groups * 2 * p->kv_len * p->head_dim * 2, target = (int64_t)(device->l2_bytes / 2);
+    int64_t sections = p->causal ? (bytes + target / 2) / target : groups;
+
+    sections = sections < 1 ? 1 : sections > groups ? groups : sections;
+    const int64_t size = (groups + sections - 1) / sections, others = (groups - 1) / size;
+    params->section_heads = divisor_of(size * group);
+    params->section_tiles = divisor_of(size * group * params->row_tiles);
+    params->first_heads = divisor_of((groups - others * size) * group);
+}
+
+static enum attn_status set_params(struct fused_sm90_fwd_params *params, const struct attn_request *request,
+                                   const struct attn_tensors *t, const struct fused_sm90_fwd_tile *tile,
+                                   void *workspace, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    enum attn_status status = tensor_map_encode(&params->q, "q", &t->q, p, p->q_heads, p->q_len, tile->block_m, why);
+
+    if (status == ATTN_OK)
+        status = tensor_map_encode(&params->k, "k", &t->k, p, p->kv_heads, p->kv_len, tile->block_n, why);
+    if (status == ATTN_OK)
+        status = tensor_map_encode(&params->v, "v", &t->v, p, p->kv_heads, p->kv_len, tile->block_n, why);
+    if (status == ATTN_OK)
+        status = tensor_map_encode(&params->o, "o", &t->o, p, p->q_heads, p->q_len, FUSED_SM90_FWD_O_ROWS, why);
+    params->lse = t->lse;
+    params->tile_counter = workspace;
+    params->q_len = (int)p->q_len;
+    params->kv_len = (int)p->kv_len;
+    params->q_heads = divisor_of(p->q_heads);
+    params->group = divisor_of(p->q_heads / p->kv_heads);
+    params->row_tiles = (int)row_tiles_of(p, tile);
+    params->tiles = (int)(params->row_tiles * p->batch * p->q_heads);
+    set_sections(params, p, request->device);
+    params->scale_log2 = p->scale * LOG2_E;
+    params->causal = p->causal;
+    return status;
+}
+
+enum attn_status fused_sm90_fwd_accepts(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const struct fused_sm90_fwd_tile *tile = find_tile(request, why);
+
+    if (!tile)
+        return ATTN_UNSUPPORTED;
+    if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
+        return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld", (long long)MAX_LEN);
+    const int64_t row_tiles = row_tiles_of(p, tile);
+    const enum attn_status status = attn_check_grid(row_tiles, p->q_heads, p->batch, why);
+    /* The counter may run past the last tile by the number of blocks. */
+    if (status == ATTN_OK && row_tiles * p->q_heads * p->batch > INT32_MAX - request->device->multiprocessors)
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                         "%lld tiles and as many more as there are multiprocessors are over 2^31 - 1",
+                         (long long)(row_tiles * p->q_heads * p->batch));
+    return status;
+}
+
+size_t fused_sm90_fwd_workspace_bytes(const struct attn_request *request)
+{
+    (void)request;
+    return COUNTER_BYTES;
+}
+
+const char *fused_sm90_fwd_variant(const struct attn_request *request)
+{
+    struct attn_message why;
+    const struct fused_sm90_fwd_tile *tile = find_tile(request, &why);
+
+    return tile ? tile->shown.name : NULL;
+}
+
+enum attn_status fused_sm90_fwd_launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                                       const struct attn_run *run, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const struct fused_sm90_fwd_tile *tile = find_tile(request, why);
+    const cudaStream_t stream = run->stream;
+    const char *call = "cudaMemsetAsync";
+    struct fused_sm90_fwd_params params;
+
+    if (!tile)
+        return ATTN_UNSUPPORTED;
+    const enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
+    if (status != ATTN_OK)
+        return status;
+    const int blocks =
+        request->device->multiprocessors < params.tiles ? request->device->multiprocessors : params.tiles;
+    cudaError_t error = cudaSuccess;
+    if (blocks == params.tiles)
+        params.tile_counter = NULL;
+    else
+        error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, stream);
+    if (error == cudaSuccess)
+        error = tile->launch(&params, p->dtype, (unsigned)blocks, stream, &call);
+    if (error != cudaSuccess)
+        return attn_fail(why, ATTN_ERROR, "%s: %s (%s)", call, cudaGetErrorString(error), cudaGetErrorName(error));
+    return ATTN_OK;
+}

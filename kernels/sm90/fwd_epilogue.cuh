@@ -1,0 +1,152 @@
+/* The epilogue of the sm_90 forward: O / l and LSE = ln 2 (m + log2 l) of a work tile's rows. A row that sees no key
+ * has l = 0: O = 0, LSE = -inf. O goes to device memory through Q's stage.
+ *
+ * Where two warpgroups split the keys of the same rows, the first (split 0) sends its O, row max and row sum through
+ * shared memory to the last, which combines both and writes. Each thread sends to the thread of the same number, float4
+ * by float4 with a distance of WARPGROUP. Nothing is overwritten that is still being read: there are either two
+ * exchange buffers, used alternately like the stages of Q, or one that is written only after both have finished the
+ * tile before. */
+#pragma once
+
+#include "kernels/device/bar_sync.cuh"
+#include "kernels/device/elect.cuh"
+#include "kernels/device/panel_sm80.cuh"
+#include "kernels/device/stmatrix.cuh"
+#include "kernels/device/tma.cuh"
+#include "kernels/sm90/fwd_softmax.cuh"
+#include "kernels/sm90/fwd_tiles.cuh"
+
+namespace sm90_fwd {
+
+constexpr float LN_2 = 0.6931471805599453f;
+
+/* Named barriers: 0 is __syncthreads, then one for each set of warpgroups with the same rows (a `team`: one warpgroup,
+ * or one for each key split), then one for each warpgroup's ping-pong (fwd_mainloop.cuh). */
+__device__ __forceinline__ int team_barrier(int team) { return 1 + team; }
+
+/* Split 0: sends what it has of the tile to the last split. `exchange` is this thread's part of the buffer. */
+template <typename Tile>
+__device__ __forceinline__ void send_partial(float4 *exchange, int team, const float (&o)[Traits<Tile>::OUTPUTS],
+                                             const RowState &rows)
+{
+    using S = Traits<Tile>;
+
+    if constexpr (S::EXCHANGE_BUFFERS == 1)
+        bar_sync_unaligned(team_barrier(team), 2 * WARPGROUP);
+    exchange[0] = make_float4(rows.max_log2[0], rows.max_log2[1], rows.sum[0], rows.sum[1]);
+#pragma unroll
+    for (int i = 0; i < S::OUTPUTS / 4; ++i)
+        exchange[(1 + i) * WARPGROUP] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    bar_sync_unaligned(team_barrier(team), 2 * WARPGROUP);
+}
+
+/* Last split: completes the row sums, writes LSE, and says what O is to be multiplied with: `scale_own` (multiplied
+ * with 1 / l, or with 0 in a row that sees no key) for that of this warpgroup, `scale_sent` for that of split 0, whose
+ * row max and row sum it waits for. `rows` has the sums of whole rows afterwards. */
+template <typename Tile>
+__device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&scale_sent)[2], RowState &rows,
+                                              const float4 *exchange, const WorkTile &tile, const Params &params,
+                                              int team, int warp_row)
+{
+    using S = Traits<Tile>;
+    const int lane = threadIdx.x % 32, row = tile.first_row + warp_row + lane / 4;
+    float *lse = params.lse + (int64_t(tile.batch) * params.q_heads.value + tile.head) * params.q_len;
+
+    if constexpr (Tile::KEY_SPLITS == 2) {
+        if constexpr (S::EXCHANGE_BUFFERS == 1)
+            bar_sync_unaligned(team_barrier(team), 2 * WARPGROUP);
+        bar_sync_unaligned(team_barrier(team), 2 * WARPGROUP);
+        const float4 sent = exchange[0];
+        const float max_log2[2] = {sent.x, sent.y}, sum[2] = {sent.z, sent.w};
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float most = fmaxf(rows.max_log2[half], max_log2[half]);
+            scale_own[half] = exp2_approx(rows.max_log2[half] - most);
+            scale_sent[half] = exp2_approx(max_log2[half] - most);
+            rows.sum[half] = rows.sum[half] * scale_own[half] + sum[half] * scale_sent[half];
+            rows.max_log2[half] = most;
+        }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float sum = quad_sum(rows.sum[half]);
+        const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 1 or more, or NaN */
+        const float inverse = sees_none ? 0.0f : __fdividef(1.0f, sum);
+        scale_own[half] *= inverse;
+        if constexpr (Tile::KEY_SPLITS == 2)
+            scale_sent[half] *= inverse;
+        rows.sum[half] = sum;
+        if (lane % 4 == 0 && row + 8 * half < params.q_len)
+            lse[row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
+    }
+}
+
+/* Adds the O that split 0 has sent to that of this warpgroup. */
+template <typename Tile>
+__device__ __forceinline__ void combine_partial(float (&o)[Traits<Tile>::OUTPUTS], const float (&scale_own)[2],
+                                                const float (&scale_sent)[2], const float4 *exchange)
+{
+#pragma unroll
+    for (int i = 0; i < Traits<Tile>::OUTPUTS / 4; ++i) {
+        const float4 sent = exchange[(1 + i) * WARPGROUP];
+        o[4 * i] = o[4 * i] * scale_own[0] + sent.x * scale_sent[0];
+        o[4 * i + 1] = o[4 * i + 1] * scale_own[0] + sent.y * scale_sent[0];
+        o[4 * i + 2] = o[4 * i + 2] * scale_own[1] + sent.z * scale_sent[1];
+        o[4 * i + 3] = o[4 * i + 3] * scale_own[1] + sent.w * scale_sent[1];
+    }
+}
+
+/* Zeros in rows that see no key, as 0 times an infinite V is not 0. */
+template <int OUTPUTS> __device__ __forceinline__ void clear_unseen_rows(float (&o)[OUTPUTS], const RowState &rows)
+{
+    if (__any_sync(WHOLE_WARP, rows.sum[0] == 0.0f || rows.sum[1] == 0.0f)) {
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; ++i)
+            if (rows.sum[i / 2 % 2] == 0.0f)
+                o[i] = 0.0f;
+    }
+}
+
+/* This warp's O, rounded, to Q's stage, which all warps of the team have read for the last time, and from there to
+ * device memory by TMA, which does not write rows from q_len on. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_output(const uint16_t *q_stage, const WorkTile &tile, const Params &params,
+                                             int warp_row, const float (&o)[Traits<Tile>::OUTPUTS])
+{
+    const int lane = threadIdx.x % 32;
+    const uint32_t to = shared_address(q_stage) + warp_row * ROW_BYTES;
+#pragma unroll
+    for (int i = 0; i < Tile::HEAD_DIM / 16; ++i) {
+        const uint32_t packed[4] = {pack2<T>(o[8 * i], o[8 * i + 1]), pack2<T>(o[8 * i + 2], o[8 * i + 3]),
+                                    pack2<T>(o[8 * i + 4], o[8 * i + 5]), pack2<T>(o[8 * i + 6], o[8 * i + 7])};
+        stmatrix_x4(to + i / 4 * Traits<Tile>::Q_PANEL_BYTES + (rows_first(lane) ^ i % 4 * 32), packed);
+    }
+    async_proxy_fence();
+    __syncwarp();
+    if (elect_one()) {
+#pragma unroll
+        for (int panel = 0; panel < Traits<Tile>::PANELS; ++panel)
+            tma_store(&params.o, to + panel * Traits<Tile>::Q_PANEL_BYTES, panel * PANEL_COLUMNS,
+                      tile.first_row + warp_row, tile.head, tile.batch);
+        tma_store_commit();
+    }
+}
+
+/* Last split: writes O of a tile. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void write_output(SharedStorage<Tile> &smem, int stage, float (&o)[Traits<Tile>::OUTPUTS],
+                                             const float (&scale_own)[2], const float (&scale_sent)[2],
+                                             const RowState &rows, const float4 *exchange, const WorkTile &tile,
+                                             const Params &params, int team, int warp_row)
+{
+    if constexpr (Tile::KEY_SPLITS == 1)
+        rescale(o, scale_own);
+    else
+        combine_partial<Tile>(o, scale_own, scale_sent, exchange);
+    clear_unseen_rows(o, rows);
+    if constexpr (Tile::KEY_SPLITS == 1)
+        bar_sync(team_barrier(team), WARPGROUP); /* all four warps have read Q for the last time */
+    store_output<T, Tile>(smem.q[stage], tile, params, warp_row, o);
+}
+
+} // namespace sm90_fwd

@@ -1,0 +1,273 @@
+/* The main loop of the sm_90 forward: what a consumer warpgroup does for one block of keys. */
+#pragma once
+
+#include "kernels/device/bar_sync.cuh"
+#include "kernels/device/elect.cuh"
+#include "kernels/device/ldmatrix.cuh"
+#include "kernels/device/mbarrier.cuh"
+#include "kernels/device/pipeline_state.cuh"
+#include "kernels/device/shared_memory.cuh"
+#include "kernels/device/softmax_sm90.cuh"
+#include "kernels/device/tma.cuh"
+#include "kernels/device/wgmma.cuh"
+#include "kernels/sm90/fwd_softmax.cuh"
+#include "kernels/sm90/fwd_tiles.cuh"
+
+namespace sm90_fwd {
+
+/* Issues S = Q K^T. A wgmma_fence that follows the last access to its registers comes before it. Some steps of Q are in
+ * registers: with 64 keys a product would otherwise be limited by what it reads from shared memory. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void start_scores(float (&s)[Traits<Tile>::SCORES],
+                                             uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4], uint32_t q,
+                                             uint32_t k)
+{
+    using S = Traits<Tile>;
+#pragma unroll
+    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
+        const int panel = step / 4, within = step % 4 * 32, of_k = (panel * S::KV_PANEL_BYTES + within) / 16;
+        if (step < Tile::Q_REGISTER_STEPS)
+            wgmma<T, S::KEYS>::template registers<WGMMA_K_MAJOR>(s, q_fragments[step], k + of_k, step > 0);
+        else
+            wgmma<T, S::KEYS>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
+                s, q + (panel * S::Q_PANEL_BYTES + within) / 16, k + of_k, step > 0);
+    }
+    wgmma_commit();
+}
+
+/* Issues O += P V, after a fence likewise. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void start_output(float (&o)[Traits<Tile>::OUTPUTS], uint32_t (&p)[Traits<Tile>::SCORES / 2],
+                                             uint32_t v)
+{
+#pragma unroll
+    for (int step = 0; step < Traits<Tile>::KEYS / 16; ++step)
+        wgmma<T, Tile::HEAD_DIM>::template registers<WGMMA_MN_MAJOR>(o, &p[4 * step], v + step * (16 * ROW_BYTES / 16),
+                                                                     true);
+    wgmma_commit();
+}
+
+/* Ping-pong: a warpgroup waits for the one before it, issues its products, and lets the next one issue when it has its
+ * scores (or, in its first tile's first block, when the product has been issued). A named barrier for each warpgroup:
+ * 128 threads wait, the 128 of the warpgroup before arrive. */
+template <typename Tile> __device__ __forceinline__ void ping_pong_wait(int consumer)
+{
+    bar_sync(1 + Traits<Tile>::ROW_GROUPS + consumer, 2 * WARPGROUP);
+}
+
+template <typename Tile> __device__ __forceinline__ void ping_pong_pass(int consumer)
+{
+    const int next = consumer + 1 == Traits<Tile>::CONSUMERS ? 0 : consumer + 1;
+    bar_arrive(1 + Traits<Tile>::ROW_GROUPS + next, 2 * WARPGROUP);
+}
+
+/* One lane of each warp says that the warp has finished with a stage. */
+__device__ __forceinline__ void release(const uint64_t *empty)
+{
+    if (threadIdx.x % 32 == 0)
+        mbarrier_arrive(shared_address(empty));
+}
+
+/* wgmma_hold (wgmma.cuh) for what is in registers of Q. */
+template <typename Tile> __device__ __forceinline__ void hold_q(uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4])
+{
+#pragma unroll
+    for (int step = 0; step < Tile::Q_REGISTER_STEPS; ++step)
+        wgmma_hold(q_fragments[step]);
+}
+
+/* The steps of Q that stay in registers, for 64 rows of a stage. */
+template <typename Tile>
+__device__ __forceinline__ void load_q_fragments(uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
+                                                 const uint16_t *q_stage, int row_group, int lane)
+{
+    const uint32_t warp_rows = shared_address(q_stage) + (row_group * 64 + threadIdx.x / 32 % 4 * 16) * ROW_BYTES;
+#pragma unroll
+    for (int step = 0; step < Tile::Q_REGISTER_STEPS; ++step)
+        ldmatrix_x4(q_fragments[step], warp_rows + step / 4 * Traits<Tile>::Q_PANEL_BYTES +
+                                           swizzle_128b(lane % 16, step % 4 * 2 + lane / 16));
+}
+
+/* Lets the producer have a stage of Q again once the store of O has read it. */
+__device__ __forceinline__ void release_stored_q(const uint64_t *q_empty)
+{
+    if (elect_one())
+        tma_store_wait_read<0>();
+    __syncwarp(); /* the thread that arrives may be another one */
+    release(q_empty);
+}
+
+/* The scores of block n that a row does not see become -inf. `diagonal` is the first key that this thread's row g does
+ * not see in a causal problem. */
+template <typename Tile>
+__device__ __forceinline__ void mask_block(float (&s)[Traits<Tile>::SCORES], const Params &params, int first_column,
+                                           int diagonal)
+{
+    const int limit[2] = {(params.causal ? min(params.kv_len, diagonal) : params.kv_len) - first_column,
+                          (params.causal ? min(params.kv_len, diagonal + 8) : params.kv_len) - first_column};
+    mask_scores(s, limit);
+}
+
+/* The same, and on to the next stage. */
+template <int STAGES>
+__device__ __forceinline__ void release_and_advance(const uint64_t (&empty)[STAGES], PipelineState<STAGES> &state)
+{
+    release(&empty[state.stage]);
+    state.advance();
+}
+
+/* P of a block of the main loop, and O rescaled where a row max has moved. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void softmax_of_block(uint32_t (&p)[Traits<Tile>::SCORES / 2],
+                                                 float (&o)[Traits<Tile>::OUTPUTS],
+                                                 const float (&s)[Traits<Tile>::SCORES], RowState &rows,
+                                                 const float (&alpha)[2], bool moved, float scale_log2)
+{
+    if constexpr (Tile::CHECKS_AFTER_EXP) {
+        exponentiate_and_check<T>(p, o, s, rows, scale_log2);
+    } else {
+        exponentiate<T>(p, rows.sum, s, rows, scale_log2);
+        if (moved)
+            rescale(o, alpha);
+    }
+}
+
+/* AFTER_EXP waits here for the V of the next block, see the head of fused_sm90_fwd.cu. BEFORE_EXP does not wait, as
+ * there is at least one tile, but the assembler does not know that: in both cases this is a branch which keeps it from
+ * moving the wait for O up before the row max. */
+template <typename Tile>
+__device__ __forceinline__ void wait_for_next_v(SharedStorage<Tile> &smem, const PipelineState<Tile::STAGES> &v,
+                                                const Params &params)
+{
+    if constexpr (Tile::CHECKS_AFTER_EXP) {
+        const bool is_next_v_here = mbarrier_try(shared_address(&smem.v_full[v.stage]), v.phase);
+        if (!is_next_v_here)
+            mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
+    } else if (params.tiles == 0) {
+        mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
+    }
+}
+
+/* Issues S = Q K_n^T and O += P V_{n+1}, and waits for S. */
+template <typename T, typename Tile, typename Operand, typename Other>
+__device__ __forceinline__ void issue_products(float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::OUTPUTS],
+                                               uint32_t (&p)[Traits<Tile>::SCORES / 2],
+                                               uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4], uint32_t q,
+                                               const Operand &k_operand, const Other &v_operand)
+{
+    wgmma_hold(o);
+    wgmma_hold(p);
+    hold_q<Tile>(q_fragments);
+    wgmma_fence();
+    start_scores<T, Tile>(s, q_fragments, q, k_operand());
+    start_output<T, Tile>(o, p, v_operand());
+    wgmma_wait<1>();
+    wgmma_hold(s);
+}
+
+/* The first block of keys of a tile: S = Q K_n^T and P. */
+template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Mask>
+__device__ __forceinline__ void first_block(SharedStorage<Tile> &smem, const Params &params, int consumer,
+                                            PipelineState<Tile::STAGES> &k, const PipelineState<Tile::STAGES> &v,
+                                            float (&s)[Traits<Tile>::SCORES], uint32_t (&p)[Traits<Tile>::SCORES / 2],
+                                            uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4], RowState &rows,
+                                            float (&alpha)[2], const uint64_t *unreleased_q, uint32_t query,
+                                            const Operand &k_operand, const Mask &mask, int first_masked, int n)
+{
+    mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
+    if (PING_PONG && unreleased_q == NULL) /* the block's first products: issued at once they would all end late */
+        ping_pong_wait<Tile>(consumer);
+    hold_q<Tile>(q_fragments);
+    wgmma_fence();
+    start_scores<T, Tile>(s, q_fragments, query, k_operand());
+    if (unreleased_q != NULL) {
+        release_stored_q(unreleased_q);
+    } else if (PING_PONG) {
+        ping_pong_pass<Tile>(consumer);
+    }
+    wgmma_wait<0>();
+    wgmma_hold(s);
+    release_and_advance(smem.k_empty, k);
+    if (n >= first_masked)
+        mask(s, n);
+    update_row_max(s, rows, alpha, params.scale_log2);
+    exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
+    if constexpr (Tile::CHECKS_AFTER_EXP)
+        mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
+}
+
+/* Block n of the main loop: S = Q K_n^T beside O += P V_{n+1}, then P of block n. */
+template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Other, typename Mask>
+__device__ __forceinline__ void
+next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, PipelineState<Tile::STAGES> &k,
+           PipelineState<Tile::STAGES> &v, float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::OUTPUTS],
+           uint32_t (&p)[Traits<Tile>::SCORES / 2], uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
+           RowState &rows, float (&alpha)[2], uint32_t query, const Operand &k_operand, const Other &v_operand,
+           const Mask &mask, int first_masked, int n)
+{
+    mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
+    if constexpr (!Tile::CHECKS_AFTER_EXP)
+        mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
+    if constexpr (PING_PONG)
+        ping_pong_wait<Tile>(consumer);
+    issue_products<T, Tile>(s, o, p, q_fragments, query, k_operand, v_operand);
+    if constexpr (PING_PONG)
+        ping_pong_pass<Tile>(consumer);
+    release_and_advance(smem.k_empty, k);
+    if (n >= first_masked)
+        mask(s, n);
+    bool moved = false;
+    if constexpr (!Tile::CHECKS_AFTER_EXP)
+        moved = update_row_max(s, rows, alpha, params.scale_log2);
+    const PipelineState<Tile::STAGES> done = v;
+    v.advance();
+    wait_for_next_v(smem, v, params);
+    wgmma_wait<0>();
+    wgmma_hold(o);
+    wgmma_hold(p);
+    release(&smem.v_empty[done.stage]);
+    softmax_of_block<T, Tile>(p, o, s, rows, alpha, moved, params.scale_log2);
+}
+
+/* Waits for a stage and releases it unread. */
+template <int STAGES>
+__device__ __forceinline__ void skip_stage(const uint64_t (&full)[STAGES], const uint64_t (&empty)[STAGES],
+                                           PipelineState<STAGES> &state)
+{
+    mbarrier_wait(shared_address(&full[state.stage]), state.phase);
+    release_and_advance(empty, state);
+}
+
+/* The lowest block of keys that has to be masked for the 64 rows from `first_row` on: one of them does not see all of
+ * it. `shift` is kv_len - q_len, `first_key` that of the key split in a block. */
+template <typename Tile>
+__device__ __forceinline__ int first_masked_block(const Params &params, int first_row, int first_key, int shift)
+{
+    return ((params.causal ? max(min(params.kv_len, first_row + 1 + shift), 0) : params.kv_len) + Tile::BLOCK_N -
+            Traits<Tile>::KEYS - first_key) /
+           Tile::BLOCK_N;
+}
+
+/* The highest block of keys that one of these rows sees, or 0. */
+template <typename Tile>
+__device__ __forceinline__ int last_seen_block(const Params &params, int first_row, int first_key, int shift)
+{
+    const int sees = first_row >= params.q_len ? 0 : params.causal ? first_row + 64 + shift : params.kv_len;
+    return max(sees - 1 - first_key, 0) / Tile::BLOCK_N;
+}
+
+/* Issues the last O += P V of a tile. */
+template <typename T, typename Tile, typename Operand>
+__device__ __forceinline__ void start_last_output(SharedStorage<Tile> &smem, const PipelineState<Tile::STAGES> &v,
+                                                  float (&o)[Traits<Tile>::OUTPUTS],
+                                                  uint32_t (&p)[Traits<Tile>::SCORES / 2], const Operand &v_operand)
+{
+    if constexpr (!Tile::CHECKS_AFTER_EXP)
+        mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
+    wgmma_hold(o);
+    wgmma_hold(p);
+    wgmma_fence();
+    start_output<T, Tile>(o, p, v_operand());
+}
+
+} // namespace sm90_fwd

@@ -1,0 +1,54 @@
+/* What the host side of fused_sm90's forward (fused_sm90_fwd_host.c) and its kernels (fused_sm90_fwd.cu) share: the
+ * kernels' parameters and the table of tiles. C and CUDA C++. */
+#ifndef FABENCH_SM90_FWD_PARAMS_H
+#define FABENCH_SM90_FWD_PARAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/attention.h"
+#include "kernels/common/divisor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { FUSED_SM90_FWD_O_ROWS = 16 }; /* rows of O that a warp stores: those of the box of map `o` */
+
+/* The parameter of every kernel. The order of work tiles is in fwd_scheduler.cuh. */
+struct fused_sm90_fwd_params {
+    CUtensorMap q, k, v, o;
+    float *lse;        /* [batch, q_heads, q_len] */
+    int *tile_counter; /* tiles taken beyond the first one of each block; NULL = each block has one tile */
+    int q_len, kv_len, row_tiles;
+    struct divisor q_heads, group; /* group: query heads for each kv head */
+    struct divisor first_heads,
+        section_heads;            /* query heads of the first section, which may be smaller, and of the others */
+    struct divisor section_tiles; /* row_tiles * section_heads */
+    int tiles;                    /* row_tiles * batch * q_heads */
+    float scale_log2;             /* scale * log2(e) */
+    bool causal;
+};
+
+/* A tile that the forward can use, with what the choice among tiles needs to know. */
+struct fused_sm90_fwd_tile {
+    struct attn_variant shown;
+    int head_dim, block_m;
+    int block_n; /* keys of a pipeline stage */
+    int keys;    /* of these, those of one warpgroup */
+    int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim */
+    size_t smem_bytes;
+    /* Launches the kernel. On failure *call names the CUDA function that failed. */
+    cudaError_t (*launch)(const struct fused_sm90_fwd_params *, enum attn_dtype, unsigned blocks, cudaStream_t,
+                          const char **call);
+};
+
+extern const struct fused_sm90_fwd_tile fused_sm90_fwd_tiles[]; /* terminated by a row with shown.name NULL */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

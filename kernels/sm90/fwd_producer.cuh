@@ -1,0 +1,128 @@
+/* The producers of the sm_90 forward: two threads in two warps that issue TMA loads, one of Q and K, the other of V. */
+#pragma once
+
+#include "kernels/device/mbarrier.cuh"
+#include "kernels/device/pipeline_state.cuh"
+#include "kernels/device/shared_memory.cuh"
+#include "kernels/device/tma.cuh"
+#include "kernels/sm90/fwd_tiles.cuh"
+
+namespace sm90_fwd {
+
+/* All panels of one box of rows. */
+template <typename Tile, int PANEL_BYTES>
+__device__ __forceinline__ void load_panels(const void *stage, const CUtensorMap *map, const uint64_t *full,
+                                            uint64_t l2_policy, int row, int head, int batch)
+{
+    const uint32_t barrier = shared_address(full);
+    mbarrier_arrive_expect(barrier, Traits<Tile>::PANELS * PANEL_BYTES);
+#pragma unroll
+    for (int panel = 0; panel < Traits<Tile>::PANELS; ++panel)
+        tma_load(shared_address(stage) + panel * PANEL_BYTES, map, barrier, l2_policy, panel * PANEL_COLUMNS, row, head,
+                 batch);
+}
+
+template <typename Tile>
+__device__ __forceinline__ void load_q(SharedStorage<Tile> &smem, const Params &params, int stage, const WorkTile &tile)
+{
+    load_panels<Tile, Traits<Tile>::Q_PANEL_BYTES>(smem.q[stage], &params.q, &smem.q_full[stage], L2_EVICT_FIRST,
+                                                   tile.first_row, tile.head, tile.batch);
+}
+
+/* Block n of K or V. */
+template <typename Tile>
+__device__ __forceinline__ void load_key_block(const void *stage, const CUtensorMap *map, const uint64_t *full, int n,
+                                               int kv_head, int batch)
+{
+    load_panels<Tile, Traits<Tile>::KV_PANEL_BYTES>(stage, map, full, L2_EVICT_LAST, n * Tile::BLOCK_N, kv_head, batch);
+}
+
+/* Says which work tile a stage of Q will hold. The other producer and the consumers wait for it. */
+template <typename Tile>
+__device__ __forceinline__ void publish_work_tile(SharedStorage<Tile> &smem, int stage, const WorkTile &tile)
+{
+    smem.work_tile[stage] = tile;
+    mbarrier_arrive(shared_address(&smem.work_tile_full[stage]));
+}
+
+/* The prologue's loads: the first Q, K and V, into stages that nobody has used. They are issued while the barriers are
+ * being initialised, not in the producers, whose instructions would have to be fetched first. Returns the block's first
+ * tile. */
+template <typename Tile>
+__device__ __forceinline__ WorkTile load_prologue(SharedStorage<Tile> &smem, const Params &params)
+{
+    const WorkTile tile = work_tile_of<Tile>(params, blockIdx.x);
+    const int kv_head = quotient(tile.head, params.group);
+    load_q<Tile>(smem, params, 0, tile);
+    load_key_block<Tile>(smem.k[0], &params.k, &smem.k_full[0], tile.key_blocks - 1, kv_head, tile.batch);
+    load_key_block<Tile>(smem.v[0], &params.v, &smem.v_full[0], tile.key_blocks - 1, kv_head, tile.batch);
+    return tile;
+}
+
+/* Q and K of all tiles. The next tile is taken from the counter two blocks of keys before the end of a tile: early
+ * enough to hide the latency, and not earlier, as a block that takes a tile early may not be the first one that is free
+ * for it. */
+template <typename Tile> __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Params &params)
+{
+    PipelineState<Q_STAGES> q;
+    PipelineState<Tile::STAGES> k;
+    const auto load_k = [&](const WorkTile &tile, int kv_head, int n) {
+        mbarrier_wait(shared_address(&smem.k_empty[k.stage]), k.phase ^ 1);
+        load_key_block<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile.batch);
+        k.advance();
+    };
+    WorkTile tile = work_tile_of<Tile>(params, blockIdx.x);
+    int kv_head = quotient(tile.head, params.group);
+
+    q.advance(); /* load_prologue */
+    k.advance();
+    for (;;) {
+        int n = tile.key_blocks - 2;
+#pragma unroll 1
+        for (; n > 1; --n)
+            load_k(tile, kv_head, n);
+        const int next = params.tile_counter == NULL ? params.tiles
+                                                     : atomicAdd(params.tile_counter, 1) + static_cast<int>(gridDim.x);
+#pragma unroll 1
+        for (; n >= 0; --n)
+            load_k(tile, kv_head, n);
+        mbarrier_wait(shared_address(&smem.q_empty[q.stage]), q.phase ^ 1);
+        if (next >= params.tiles)
+            break;
+        tile = work_tile_of<Tile>(params, next);
+        kv_head = quotient(tile.head, params.group);
+        publish_work_tile(smem, q.stage, tile);
+        load_q<Tile>(smem, params, q.stage, tile);
+        q.advance();
+        load_k(tile, kv_head, tile.key_blocks - 1);
+    }
+    publish_work_tile(smem, q.stage, {0, 0, 0, 0}); /* there are no more */
+}
+
+/* V of all tiles, which it learns of as the consumers do, but without waiting for Q. It is a thread of another warp
+ * than produce_qk, so that the two take issue slots from the consumers of two scheduler partitions and not of one. */
+template <typename Tile> __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Params &params)
+{
+    PipelineState<Q_STAGES> q;
+    PipelineState<Tile::STAGES> v;
+    int loaded = 1; /* load_prologue */
+
+    v.advance();
+    for (;; q.advance()) {
+        mbarrier_wait(shared_address(&smem.work_tile_full[q.stage]), q.phase);
+        const WorkTile tile = smem.work_tile[q.stage];
+        mbarrier_arrive(shared_address(&smem.q_empty[q.stage]));
+        if (tile.key_blocks == 0)
+            break;
+        const int kv_head = quotient(tile.head, params.group);
+#pragma unroll 1
+        for (int n = tile.key_blocks - 1 - loaded; n >= 0; --n) {
+            mbarrier_wait(shared_address(&smem.v_empty[v.stage]), v.phase ^ 1);
+            load_key_block<Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage], n, kv_head, tile.batch);
+            v.advance();
+        }
+        loaded = 0;
+    }
+}
+
+} // namespace sm90_fwd

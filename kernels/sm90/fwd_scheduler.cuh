@@ -1,0 +1,53 @@
+/* The tile scheduler of the sm_90 forward: in which order work tiles are taken, and what a work tile is.
+ *
+ * Heads are divided into sections whose K and V fit into the L2 cache (set_sections in fused_sm90_fwd_host.c). Sections
+ * follow one another. Within a section all heads have their tile of the same rows one after the other; a causal problem
+ * begins with the last rows, which have the most keys, so that short tiles fill the end. Where all tiles are equally
+ * long a section is one group of query heads.
+ *
+ * A thread block's first tile is the one of its own number. Further tiles come from the counter in the workspace
+ * (produce_qk in fwd_producer.cuh). */
+#pragma once
+
+#include "kernels/device/divide.cuh"
+#include "kernels/sm90/fwd_params.h"
+
+namespace sm90_fwd {
+
+using namespace device;
+using Params = fused_sm90_fwd_params;
+
+/* Which rows of which query head, and how many blocks of BLOCK_N keys they need. key_blocks 0: there are no more tiles.
+ */
+struct WorkTile {
+    int batch, head, first_row, key_blocks;
+};
+
+/* Blocks of keys up to the last that any row of the tile sees; where none sees any it is one, all of it masked. */
+template <typename Tile> __device__ __forceinline__ int count_key_blocks(const Params &params, int first_row)
+{
+    int keys = params.kv_len;
+    if (params.causal)
+        keys = min(keys, min(first_row + Tile::BLOCK_M, params.q_len) + params.kv_len - params.q_len);
+    return (max(keys, 1) + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
+}
+
+/* The work tile that is number `tile` in the order above, 0 .. params.tiles - 1. */
+template <typename Tile> __device__ __forceinline__ WorkTile work_tile_of(const Params &params, int tile)
+{
+    const int first_tiles = params.first_heads.value * params.row_tiles;
+    const bool is_first = tile < first_tiles;
+    int first_head = 0;
+    if (!is_first) {
+        const int section = quotient(tile - first_tiles, params.section_tiles);
+        tile -= first_tiles + section * params.section_tiles.value;
+        first_head = params.first_heads.value + section * params.section_heads.value;
+    }
+    const divisor &heads = is_first ? params.first_heads : params.section_heads;
+    const int rank = quotient(tile, heads), head = first_head + tile - rank * heads.value;
+    const int batch = quotient(head, params.q_heads), row_tile = params.causal ? params.row_tiles - 1 - rank : rank;
+    const int first_row = row_tile * Tile::BLOCK_M;
+    return {batch, head - batch * params.q_heads.value, first_row, count_key_blocks<Tile>(params, first_row)};
+}
+
+} // namespace sm90_fwd

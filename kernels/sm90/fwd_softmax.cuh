@@ -1,0 +1,112 @@
+/* The online softmax of the sm_90 forward, on the accumulators of wgmma. With c = scale * log2(e):
+ *
+ *   m' = max(m, c rowmax(S)) if that is more than STALE_LOG2 above m, else m' = m
+ *   P  = 2^(c S - m')            one FFMA and one ex2 for each element
+ *   l  = 2^(m - m') l + rowsum(P), and O likewise, only where a row of the warp has moved its m
+ *
+ * A row max that is too low by up to STALE_LOG2 keeps P at or below 2^STALE_LOG2, which fp16 holds, and cancels at the
+ * end: O and l refer to the same m. */
+#pragma once
+#include <cfloat>
+#include <type_traits>
+
+#include "kernels/device/exp2.cuh"
+#include "kernels/device/pack.cuh"
+#include "kernels/device/softmax_sm80.cuh"
+#include "kernels/device/softmax_sm90.cuh"
+
+namespace sm90_fwd {
+
+using namespace device;
+
+constexpr float STALE_LOG2 = 8.0f;
+/* The row max of a row that has seen no key: finite, so that a masked score minus it is -inf and not NaN. */
+constexpr float NO_MAXIMUM = -FLT_MAX;
+
+/* This thread's rows g and g + 8 of the accumulator; the sums are over its own columns. */
+struct RowState {
+    float max_log2[2], sum[2];
+};
+
+/* Moves the row max where it must and rescales the row sums; O has to be multiplied with `alpha`. Returns whether a row
+ * of the warp has moved. */
+template <int SCORES>
+__device__ __forceinline__ bool update_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
+                                               float scale_log2)
+{
+    bool any_moves = false;
+    float top[2];
+    row_max(top, s);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float old = rows.max_log2[half], now = top[half] * scale_log2;
+        const bool moves = now > old + STALE_LOG2;
+        rows.max_log2[half] = moves ? now : old;
+        alpha[half] = moves ? exp2_approx(old - now) : 1.0f;
+        any_moves = any_moves || moves;
+    }
+    any_moves = __any_sync(WHOLE_WARP, any_moves);
+    if (any_moves) {
+        rows.sum[0] *= alpha[0];
+        rows.sum[1] *= alpha[1];
+    }
+    return any_moves;
+}
+
+template <int OUTPUTS> __device__ __forceinline__ void rescale(float (&o)[OUTPUTS], const float (&factor)[2])
+{
+#pragma unroll
+    for (int i = 0; i < OUTPUTS; ++i)
+        o[i] *= factor[i / 2 % 2];
+}
+
+/* P = 2^(c S - m), rounded to T, two elements in a register. `sum` is the row sum so far plus that of this P, which is
+ * added up before it is rounded. */
+template <typename T, int SCORES>
+__device__ __forceinline__ void exponentiate(uint32_t (&p)[SCORES / 2], float (&sum)[2], const float (&s)[SCORES],
+                                             const RowState &rows, float scale_log2)
+{
+    sum[0] = rows.sum[0];
+    sum[1] = rows.sum[1];
+#pragma unroll
+    for (int i = 0; i < SCORES / 2; ++i) {
+        const int half = i % 2;
+        const float x = exp2_approx(fmaf(s[2 * i], scale_log2, -rows.max_log2[half]));
+        const float y = exp2_approx(fmaf(s[2 * i + 1], scale_log2, -rows.max_log2[half]));
+        sum[half] += x;
+        sum[half] += y;
+        p[i] = pack2<T>(x, y);
+    }
+}
+
+/* The same for AFTER_EXP: where an element of P is above 2^STALE_LOG2 the row max is moved, O rescaled, and all of P
+ * computed once more. */
+template <typename T, int SCORES, int OUTPUTS>
+__device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2], float (&o)[OUTPUTS],
+                                                       const float (&s)[SCORES], RowState &rows, float scale_log2)
+{
+    constexpr uint32_t EXPONENT = int(STALE_LOG2),
+                       LARGEST = /* the bits of 2^STALE_LOG2 */
+                       std::is_same<T, __half>::value ? (15 + EXPONENT) << 10 : (127 + EXPONENT) << 7;
+    uint32_t headroom = (0x7fff - LARGEST) * 0x10001u;
+    float sum[2], alpha[2];
+    int again;
+    /* A loop, so that the assembler does not move the exponentials up across the wait for O. The empty asm statements
+     * keep the additions inside it, and its condition in one predicate. */
+#pragma unroll 1
+    do {
+        exponentiate<T>(p, sum, s, rows, scale_log2);
+        again = __any_sync(WHOLE_WARP, any_exceeds(p, headroom));
+        asm volatile("" : "+r"(again), "+f"(sum[0]), "+f"(sum[1]));
+        if (again) {
+            update_row_max(s, rows, alpha, scale_log2);
+            rescale(o, alpha);
+            headroom = 0; /* nothing exceeds the bound now: the loop ends even where there are NaN */
+        }
+        asm volatile("" : "+r"(again));
+    } while (again);
+    rows.sum[0] = sum[0];
+    rows.sum[1] = sum[1];
+}
+
+} // namespace sm90_fwd

@@ -1,0 +1,79 @@
+/* The tiles of the sm_90 forward, their sizes, and their shared memory. */
+#pragma once
+#include <cstdint>
+
+#include "kernels/sm90/fwd_scheduler.cuh"
+
+namespace sm90_fwd {
+
+constexpr int WARPGROUP = 128; /* threads */
+constexpr int ROW_BYTES = 128; /* of a panel in shared memory, see kernels/device/wgmma.cuh */
+constexpr int PANEL_COLUMNS = 64;
+constexpr int Q_STAGES = 2;
+
+/* When a warpgroup compares its scores with the row max in use. BEFORE_EXP: before the exponentials, while O += P V
+ * still runs. AFTER_EXP: afterwards on P, of which a register holds two elements; the exponentials are repeated in the
+ * rare case that one is too large. AFTER_EXP takes fewer instructions but keeps the scores in registers until then. */
+enum RowMaxCheck { BEFORE_EXP, AFTER_EXP };
+
+/* head_dim; rows (BLOCK_M); keys (BLOCK_N); pipeline stages of K and of V; among how many warpgroups with the same rows
+ * the keys of a block are split; when the row max is checked; how many steps of 16 columns of Q are kept in registers;
+ * time for a row and key in per cent of that of the first tile of the head_dim. docs/kernels/sm90_fwd.md has the
+ * measurements. */
+#define FWD_TILES(ROW)                                                                                                 \
+    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 0, 100)                                                                       \
+    ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 120)                                                                        \
+    ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 100)                                                                         \
+    ROW(64, 256, 64, 5, 1, AFTER_EXP, 1, 99)                                                                           \
+    ROW(64, 128, 128, 3, 2, AFTER_EXP, 1, 104)                                                                         \
+    ROW(64, 64, 128, 5, 2, AFTER_EXP, 4, 150)
+
+#define TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SPLITS
+#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST)                                                 \
+    struct TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS) {                                                                    \
+        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV, KEY_SPLITS = SPLITS;         \
+        static constexpr int Q_REGISTER_STEPS = Q_STEPS;                                                               \
+        static constexpr bool CHECKS_AFTER_EXP = CHECK == AFTER_EXP;                                                   \
+    };
+FWD_TILES(TILE_STRUCT)
+
+/* What follows from a tile's row above. Every consumer warpgroup has 64 rows, a row group. */
+template <typename Tile> struct Traits {
+    static constexpr int ROW_GROUPS = Tile::BLOCK_M / 64, CONSUMERS = ROW_GROUPS * Tile::KEY_SPLITS; /* warpgroups */
+    static constexpr int THREADS = WARPGROUP * (1 + CONSUMERS);
+    static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS;
+    static constexpr int Q_PANEL_BYTES = Tile::BLOCK_M * ROW_BYTES, KV_PANEL_BYTES = Tile::BLOCK_N * ROW_BYTES;
+    static constexpr int KEYS = Tile::BLOCK_N / Tile::KEY_SPLITS;         /* of a block, for one warpgroup */
+    static constexpr int SCORES = KEYS / 2, OUTPUTS = Tile::HEAD_DIM / 2; /* registers of a thread for S and for O */
+    /* A thread of the first split sends to one of the last: O, and the row max and row sum of its two rows. */
+    static constexpr int SENT_FLOATS = OUTPUTS + 4, LAST_SPLIT = Tile::KEY_SPLITS - 1;
+    static constexpr int EXCHANGE_FLOATS = Tile::KEY_SPLITS == 1 ? 0 : ROW_GROUPS * SENT_FLOATS * WARPGROUP;
+    static constexpr int EXCHANGE_BUFFERS = PANELS == 1 ? Q_STAGES : 1; /* for head_dim 128 only one fits */
+    static constexpr int Q_FRAGMENTS =
+        Tile::Q_REGISTER_STEPS > 0 ? Tile::Q_REGISTER_STEPS : 1; /* arrays are not empty */
+    /* LSE and 1 / row sum are computed while the last product runs. Not for head_dim 64 without splits: it changes the
+     * assembler's schedule of the main loop, which made 192 x 128 slower. */
+    static constexpr bool FINALIZES_EARLY = Tile::KEY_SPLITS == 2 || Tile::HEAD_DIM == 128;
+    static constexpr bool SKIPS_BLOCKS = KEYS < Tile::BLOCK_M; /* a warpgroup skips blocks that none of its rows sees */
+    /* setmaxnreg takes multiples of 8; the sum over all threads is what __launch_bounds__ gives at launch. */
+    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
+    static_assert(CONSUMERS >= 2 && CONSUMERS <= 4, "the register budgets are for two, three and four");
+    static_assert(Tile::KEY_SPLITS <= 2 && SENT_FLOATS % 4 == 0, "at most two splits are combined, by float4");
+    static_assert(Tile::Q_REGISTER_STEPS <= Tile::HEAD_DIM / 16, "steps in registers are steps of the tile");
+    static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
+};
+
+template <typename Tile> struct alignas(1024) SharedStorage {
+    uint16_t q[Q_STAGES][Tile::BLOCK_M * Tile::HEAD_DIM]; /* Q, and O in the epilogue */
+    uint16_t k[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
+    uint16_t v[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
+    uint64_t q_full[Q_STAGES], q_empty[Q_STAGES], work_tile_full[Q_STAGES];
+    uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
+    WorkTile work_tile[Q_STAGES]; /* which tile a stage of Q holds or waits for */
+    /* From the first key split to the last one. */
+    float4 exchange[Traits<Tile>::EXCHANGE_BUFFERS]
+                   [Traits<Tile>::EXCHANGE_FLOATS > 0 ? Traits<Tile>::EXCHANGE_FLOATS / 4 : 1];
+};
+
+} // namespace sm90_fwd
