@@ -43,8 +43,8 @@ static int sweep(const struct options *o) { return with_overlay(o, run_sweep); }
 static int plot(const struct options *o) { return with_overlay(o, plot_run); }
 static int report(const struct options *o) { return with_overlay(o, report_run); }
 
-/* A command in_child runs in a child process that is killed after limit_s seconds; 0 = no limit, for a command that limits
- * each launch itself. */
+/* A command in_child runs in a child process that is killed after limit_s seconds; 0 = no limit, for a command that
+ * limits each launch itself. */
 static const struct {
     int (*run)(const struct options *);
     bool in_child;

@@ -44,7 +44,7 @@ struct options {
     int device_ordinal;               /* with DEVICE_CUDA */
     enum check_scope check;
     double atol, rtol;                /* NaN = not given */
-    int64_t repeats;                  /* of verify: runs after the first, whose promised tensors must be bit-equal to it */
+    int64_t repeats;                  /* of verify: runs after the first, whose promised tensors must be bit-equal */
     double warmup_ms, min_time_ms;    /* defaults 500, 500; NaN = not given, resolved by preset */
     int64_t samples;                  /* minimum number of samples; 0 = not given */
     double max_noise_pct;             /* "0.5%" -> 0.5; NaN = not given */
@@ -76,7 +76,7 @@ struct options {
     struct int_list pairs;            /* least and most of ab; not given: decide_defaults */
     struct name_list sweep_words;     /* what a sweep in another process must get: each option as it was typed that is
                                          neither output, device nor --impl; "--name=value" or "--name" */
-    struct name_list given;           /* each option that was given: its name in the table, its value as typed, "" = none */
+    struct name_list given;           /* each option that was given: its name in the table, its value as typed or "" */
     char *command_line;               /* the whole command line, shell-quoted, for the record header */
 };
 

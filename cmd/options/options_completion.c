@@ -6,7 +6,7 @@
 
 #include "cmd/options/options_text.h"
 
-/* Bash splits --name=value into three words, and completes the last one. An item behind a comma keeps the items before. */
+/* Bash splits --name=value into three words, and completes the last one. The items before a comma are kept. */
 static const char head[] =
     "# Completion of fabench for bash; made by `fabench --help=bash`.\n"
     "_fabench() {\n"
@@ -65,7 +65,7 @@ static void put_options(const struct command_def *command)
     puts("' ;;");
 }
 
-/* What stands for the option's values in the script: words with commas, FILE, DIR, or NONE for what cannot be listed. */
+/* What stands for the option's values in the script: words, FILE, DIR, or NONE for what cannot be listed. */
 static const char *values_of(const struct option_def *def, char *buffer, size_t size)
 {
     const char *choices[OPTION_CHOICES_MAX];

@@ -130,8 +130,8 @@ static void put_roff_group(enum option_group group)
 
 void options_print_man(void)
 {
-    printf(".TH FABENCH 1 \"\" \"fabench %s\"\n.SH NAME\nfabench \\- attention benchmark and validation\n.SH SYNOPSIS\n",
-           build_version());
+    printf(".TH FABENCH 1 \"\" \"fabench %s\"\n", build_version());
+    puts(".SH NAME\nfabench \\- attention benchmark and validation\n.SH SYNOPSIS");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         printf("%s.B fabench %s\n", i ? ".br\n" : "", i ? command_table[i].name : "");
         put_roff(command_table[i].arguments);

@@ -318,7 +318,8 @@ static bool check_repeated(const struct parse *p, const struct option_def *def, 
         if (!p->value[i] || option_table[i].offset != def->offset)
             continue;
         if (&option_table[i] != def)
-            return options_refuse(name, NULL, "cannot be used with %s; both masks are --causal=both", option_table[i].name);
+            return options_refuse(name, NULL, "cannot be used with %s; both masks are --causal=both",
+                                  option_table[i].name);
         return options_refuse(name, *value ? value : NULL, "%s was given before; %s", option_table[i].name,
                               is_list ? "a list is written with commas" : "give it once");
     }
@@ -339,8 +340,8 @@ static const char *next_value(const struct parse *p, const struct option_def *de
     return NULL;
 }
 
-/* As it was typed, for the command lines that are written (options_line.h) and for what another process must be told to make
- * the same sweep; always true. */
+/* As it was typed, for the command lines that are written (options_line.h) and for what another process must be told to
+ * make the same sweep; always true. */
 static bool keep_for_sweeps(struct options *o, const struct option_def *def, bool has_value, const char *value)
 {
     name_list_add(&o->given, def->name);

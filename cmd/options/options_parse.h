@@ -4,7 +4,7 @@
 
 #include "cmd/options/options.h"
 
-/* EXIT_OK to go on, the struct then to be freed with options_free; EXIT_OK with *done set after --help or --version were
+/* EXIT_OK to go on, the struct then to be freed with options_free; EXIT_OK with *done set after --help or --version
  * printed to stdout; EXIT_USAGE after one sentence on stderr. */
 int options_parse(int argc, char **argv, struct options *, bool *done);
 

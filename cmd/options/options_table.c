@@ -46,8 +46,8 @@ const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick",
      .help = "fewer shapes", .commands = FOR_VERIFY,
      .detail = "The shapes that also finish in a short time under a memory checker."},
-    {"--mode", NULL, KIND_CHOICE_SET, AT(modes), GIVEN(mode_given), .choices = problem_mode_names, .fallback = "fwd,bwd",
-     .help = "forward, backward", .commands = FOR_PROBLEMS,
+    {"--mode", NULL, KIND_CHOICE_SET, AT(modes), GIVEN(mode_given), .choices = problem_mode_names,
+     .fallback = "fwd,bwd", .help = "forward, backward", .commands = FOR_PROBLEMS,
      .detail = "fwd: the forward pass, O and LSE. bwd: the backward pass, dQ, dK and dV."},
     {"--causal", NULL, KIND_CAUSAL, AT(causal), GIVEN(causal_given), .choices = causal_names, .fallback = "both",
      .unit = "[=yes|no|both]", .commands = FOR_PROBLEMS, .is_joined = true,
@@ -169,7 +169,8 @@ const struct option_def option_table[] = {
      .detail = "Sampling goes on until the half-widths of the 95 % intervals of the median time and of the ratios are "
                "below this, or the time limit of the sampling is reached."},
     {"--preheat-s", NULL, KIND_REAL, AT(preheat_s), .min = 0, .max = 3600, LATE("0; 3 of ab and gate"), .unit = "X",
-     .help = "load before the first problem", .is_rare = true, .group = GROUP_MEASURE, .commands = FOR_SWEEP | FOR_GATES,
+     .help = "load before the first problem", .is_rare = true, .group = GROUP_MEASURE,
+     .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Seconds of load on the device before the first problem, so that all problems meet a warm device."},
     {"--timeout-s", NULL, KIND_REAL, AT(timeout_s), .min = 0.1, .max = 86400, .fallback = "60", .unit = "X",
      .help = "ends a case that hangs", .group = GROUP_MEASURE, .commands = FOR_PROBLEMS,
@@ -256,8 +257,8 @@ const struct option_def option_table[] = {
      .detail = "The price of one device with this label, for TFLOPS per price; may be given once for each label."},
     {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .help = "write the tensors as .npy files here",
      .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
-     .detail = "Writes inputs and results of each case as .npy files into this folder, with a tensors.json that says what "
-               "they hold."},
+     .detail = "Writes inputs and results of each case as .npy files into this folder, with a tensors.json that says "
+               "what they hold."},
     {"--dump-dtype", NULL, KIND_CHOICE, AT(dump_dtype), .choices = dump_dtype_names, .fallback = "native",
      .help = "of these files: the tensors' own, or float32", .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
      .detail = "native keeps the bits (bfloat16 as 16-bit integers, which NumPy lacks); fp32 writes numbers."},

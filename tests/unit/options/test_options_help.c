@@ -126,8 +126,8 @@ static void groups(void **state)
     print("verify --help=check");
     assert_true(has("--repeats N\n"));
     assert_false(has("full, sample or off"));
-    refused("--help=problems", "--help problems: must be all, problem, impl, check, measure, gates or output; did you mean "
-                               "problem");
+    refused("--help=problems",
+            "--help problems: must be all, problem, impl, check, measure, gates or output; did you mean problem");
     refused_with("gate --help=outputs", "did you mean output");
 }
 
@@ -189,7 +189,8 @@ static void completes(const char *words, const char *want)
     FILE *const file = fopen("completion.bash", "w");
     assert_non_null(file);
     fputs(out_text, file);
-    fprintf(file, "COMP_WORDS=(%s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _fabench; echo \"${COMPREPLY[*]}\"\n", words);
+    fprintf(file, "COMP_WORDS=(%s)\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n", words);
+    fputs("_fabench\necho \"${COMPREPLY[*]}\"\n", file);
     assert_int_equal(fclose(file), 0);
     FILE *const shell = popen("bash --norc completion.bash 2>&1", "r");
     assert_non_null(shell);

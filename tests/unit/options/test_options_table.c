@@ -1,5 +1,5 @@
-/* What holds for every row of the option table, whatever it is called: wrong values are refused by its kind and range, the
- * ends of a range are taken, and what is allocated is freed. A new option is tested here without a line of its own. */
+/* What holds for every row of the option table, whatever it is called: wrong values are refused by its kind and range,
+ * the least value is taken, and what is allocated is freed. A new option is tested here without a line of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,9 +108,10 @@ static void least_values(void **state)
 static void all_is_freed(void **state)
 {
     (void)state;
-    static const char *const values[] = {[KIND_COUNT_LIST] = "8,16", [KIND_NAMES] = "naive,fused", [KIND_LIBRARY] = "file",
-                                         [KIND_TEXT] = "text", [KIND_OUT_FILE] = "new", [KIND_OUT_DIR] = "dir",
-                                         [KIND_IN_DIR] = "dir", [KIND_IN_FILE] = "file", [KIND_TEXTS] = "a=1EUR"};
+    static const char *const values[] = {
+        [KIND_COUNT_LIST] = "8,16", [KIND_NAMES] = "naive,fused", [KIND_LIBRARY] = "file",
+        [KIND_TEXT] = "text",       [KIND_OUT_FILE] = "new",      [KIND_OUT_DIR] = "dir",
+        [KIND_IN_DIR] = "dir",      [KIND_IN_FILE] = "file",      [KIND_TEXTS] = "a=1EUR"};
     const struct options zero = {.command = COMMAND_SWEEP};
     int count = 0;
     for (int i = 0; i < option_count; i++) {
