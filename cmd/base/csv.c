@@ -66,8 +66,8 @@ static void begin_cell(struct csv_reader *r)
     r->starts[r->count++] = r->bytes.length;
 }
 
-/* The functions that read a cell are given its first unread character and return the one behind the cell: a comma, LF or
- * EOF. */
+/* The functions that read a cell are given its first unread character and return the one behind the cell: a comma, LF
+ * or EOF. */
 
 /* `kept`: the bytes up to here stay, whatever they are. */
 static int read_plain(struct csv_reader *r, int c, size_t kept)

@@ -1,8 +1,8 @@
 /* CSV after RFC 4180: one reader and one writer for every file of the program.
  *
- * Cells are divided by commas, rows by line ends (LF or CRLF). A cell in double quotes may hold commas, line ends and, written
- * twice, quotes. A quote inside a cell that does not begin with one stands for itself; text behind a closing quote belongs
- * to the cell. */
+ * Cells are divided by commas, rows by line ends (LF or CRLF). A cell in double quotes may hold commas, line ends and,
+ * written twice, quotes. A quote inside a cell that does not begin with one stands for itself; text behind a closing
+ * quote belongs to the cell. */
 #ifndef FABENCH_BASE_CSV_H
 #define FABENCH_BASE_CSV_H
 
@@ -44,14 +44,15 @@ struct csv_reader {
 /* False with a sentence that names the file. csv_close in any case. */
 bool csv_open(struct csv_reader *, const char *path, struct csv_format, struct reason *why);
 
-/* The next row, or comment (one cell: what follows the comment character). Blank lines are passed over. Errors (a quote that
- * stays open, a NUL byte, a row over its limit, a failed read) are a sentence that names file and line; after one the reader
- * must not be used again. */
+/* The next row, or comment (one cell: what follows the comment character). Blank lines are passed over. Errors (a quote
+ * that stays open, a NUL byte, a row over its limit, a failed read) are a sentence that names file and line; after one
+ * the reader must not be used again. */
 enum csv_result csv_next(struct csv_reader *, struct reason *why);
 void csv_close(struct csv_reader *);
 
 /* "<path>, line <line of the row>: <sentence>" in *why. Returns false. A long path is cut in its middle. */
-__attribute__((format(printf, 3, 4))) bool csv_refuse(const struct csv_reader *, struct reason *why, const char *format, ...);
+__attribute__((format(printf, 3, 4))) bool csv_refuse(const struct csv_reader *, struct reason *why, const char *format,
+                                                      ...);
 
 /* ---- writing ---- */
 

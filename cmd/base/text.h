@@ -1,4 +1,4 @@
-/* Text: strings that grow, words as a shell reads them, and text cleaned of what a terminal or a file must not see. */
+/* Text: strings that grow, quoting for a shell, and removal of control characters and invalid UTF-8. */
 #ifndef FABENCH_BASE_TEXT_H
 #define FABENCH_BASE_TEXT_H
 
@@ -7,8 +7,8 @@
 
 #include "cmd/base/name_list.h"
 
-/* A string that grows. All zero ({0}) is an empty one. Every function that adds ends the program (exit 7) when memory is
- * gone, as xmalloc does. What is added must not point into the text itself: it may move. */
+/* A string that grows. All zero ({0}) is an empty one. Every function that adds ends the program (exit 7) when memory
+ * is gone, as xmalloc does. What is added must not point into the text itself: it may move. */
 struct text {
     char *bytes;         /* `length` bytes and a NUL; NULL while nothing was added: read it with text_string */
     size_t length, size; /* size: allocated bytes, the NUL included */
@@ -20,10 +20,10 @@ void text_add_char(struct text *, char);
 /* Adds `separator` unless the text is empty. */
 void text_separate(struct text *, const char *separator);
 
-/* One word as a POSIX shell reads it back: as it is when it is not empty and has only letters, digits and _@%+=:,./- in it,
- * else in single quotes, with '\'' for a quote inside. */
+/* One word as a POSIX shell reads it back: as it is when it is not empty and has only letters, digits and _@%+=:,./- in
+ * it, else in single quotes, with '\'' for a quote inside. */
 void text_add_quoted(struct text *, const char *word);
-/* The same after one space, which is left out at the begin of the text. */
+/* The same after one space, which is left out where the text is empty. */
 void text_add_shell_word(struct text *, const char *word);
 
 /* The string so far, never NULL. It is the text's and lasts until the next change. */
@@ -34,20 +34,20 @@ char *text_take(struct text *);
 void text_clear(struct text *);
 void text_free(struct text *);
 
-/* The words of a line that text_add_shell_word wrote are added to `words`. Spaces outside quotes divide words; single quotes
- * and, outside of them, a backslash before any character are understood. False, with `words` as it was, when a quote is
- * not closed. */
+/* The words of a line that text_add_shell_word wrote are added to `words`. Spaces outside quotes divide words; single
+ * quotes and, outside of them, a backslash before any character are understood. False, with `words` as it was, when a
+ * quote is not closed. */
 bool text_split_shell(const char *line, struct name_list *words);
 
-/* One line of valid UTF-8 from any bytes: control characters become spaces, stray bytes '?'. Cut to `size` at the border of
- * a character. Records, tables and charts are written so. */
+/* One line of valid UTF-8 from any bytes: control characters become spaces, stray bytes '?'. Cut to `size` at the
+ * border of a character. Records, tables and charts are written so. */
 void text_clean(const char *from, char *to, size_t size);
 /* The same, whole, at the end of a text. */
 void text_add_clean(struct text *, const char *from);
 
-/* The string whole where it fits into `size` bytes (at least 8); else its begin and its end with "..." between them, no UTF-8
- * character cut apart. A path that is cut so is not the name of another file, and its last part can still be read.
- * Returns `to`. */
+/* The string whole where it fits into `size` bytes (at least 8); else its beginning and its end with "..." between
+ * them, no UTF-8 character cut apart. A path that is cut so is not the name of another file, and its last part can
+ * still be read. Returns `to`. */
 char *text_cut_middle(const char *from, char *to, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* Around the panels of a page: their places, title and conditions above, key below. */
+/* The layout of a page: where the panels are, title and conditions above them, key below. */
 #include "cmd/chart/chart_frame.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ enum {
 
 static const double WORDS_WIDTH = 5.9; /* of a character, on average */
 
-/* Does a published point stand on this page? */
+/* Is a published point drawn on this page? */
 static bool has_overlay(const struct chart_set *set, const struct chart_page *page)
 {
     bool has = false;
@@ -31,7 +31,7 @@ static bool has_overlay(const struct chart_set *set, const struct chart_page *pa
 
 enum { FILES_NAMED = 4 };
 
-/* The lines between title and panels: devices, conditions, how to read it, where published points are from. */
+/* The lines between title and panels: devices, conditions, how to read it, the source of published points. */
 static void words_of(const struct chart_set *set, const struct chart_page *page, bool has_ceiling,
                      struct name_list *lines)
 {

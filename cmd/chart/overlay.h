@@ -1,4 +1,4 @@
-/* Published points: somebody else's figures, drawn beside ours as marks without a line and never ranked.
+/* Published points: figures from other sources, drawn beside the measured ones as marks without a line, never ranked.
  *
  * The file is CSV. Lines that begin with '#' are for readers; the first of them says in one line where the figures come
  * from and is printed with every chart that shows one. The line of names must have impl, mode, dtype, causal, q_len,
@@ -27,7 +27,7 @@ struct overlay {
 bool overlay_read(const char *path, struct overlay *, struct attn_message *why);
 void overlay_free(struct overlay *);
 
-/* May the point stand beside this row: the same problem under the same conditions, as far as the file says? */
+/* Is the point of the same problem and conditions as this row, as far as the file says? */
 bool overlay_fits(const struct overlay_point *, const struct record_row *);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reading the file of minima, and holding rows against it. */
+/* Reads the file of minima and compares rows with it. */
 #include "cmd/gate/floors.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Verdicts for machines: JUnit XML, CSV, GitHub annotations. */
+/* Verdicts for other programs: JUnit XML, CSV, GitHub annotations. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static char *describe(const struct verdict_line *line)
     return text_take(&text);
 }
 
-/* The label's columns closed up: "bwd causal d128 16k bf16". */
+/* The label with single spaces between its columns: "bwd causal d128 16k bf16". */
 static void close_up(const char *label, char *text, size_t size)
 {
     size_t used = 0;
@@ -65,7 +65,7 @@ void verdicts_annotate(const struct verdict_report *r, FILE *out)
         const int code = verdict_exit(line->verdict);
         if (code == EXIT_OK)
             continue;
-        /* What does not fail the build is no error there. */
+        /* --soft made the exit code 0: a warning, because an error would mark the build as failed. */
         const bool is_soft = r->soft_code && r->exit_code == EXIT_OK;
         close_up(line->configuration, label, sizeof label);
         snprintf(title, sizeof title, "fabench %s: %s %s", r->view == VERDICTS_AB ? "ab" : "gate",
@@ -146,7 +146,7 @@ bool verdicts_junit(const struct verdict_report *r, const char *path)
         errors += code == EXIT_DEVICE && r->exit_code != EXIT_OK;
         failures += code != EXIT_OK && code != EXIT_DEVICE && r->exit_code != EXIT_OK;
     }
-    /* A run that ended for another reason than one of its lines is a test of its own. */
+    /* Where the run failed and none of its lines did, the reason is reported as a test case of its own. */
     const bool has_own = r->exit_code != EXIT_OK && failures + errors == 0;
     FILE *out = fopen(path, "we");
     if (!out)
@@ -185,8 +185,8 @@ static void add_verdict(struct csv_row *row, const struct verdict_line *line)
 
 bool verdicts_csv(const struct verdict_report *r, const char *path)
 {
-    static const char *const names[] = {"verdict",    "configuration", "impl",     "from_ms",          "to_ms", "change_pct",
-                                        "low_pct",    "high_pct",      "against_gemm_pct", "pairs", "why"};
+    static const char *const names[] = {"verdict", "configuration", "impl", "from_ms", "to_ms", "change_pct", "low_pct",
+                                        "high_pct", "against_gemm_pct", "pairs", "why"};
     struct csv_row row = {0};
     FILE *out = fopen(path, "we");
     if (!out)

@@ -158,7 +158,7 @@ static struct record_writer *open_new(const char *path, struct attn_message *why
     return writer;
 }
 
-/* The first line decides whether the place can be written at all. */
+/* Writes the first line; a place that cannot be written is refused here, before anything is measured. */
 static struct record_writer *write_first_line(struct record_writer *writer, const char *path, const struct text *line,
                                               struct attn_message *why)
 {
@@ -311,12 +311,14 @@ static void add_cell(struct csv_row *line, const struct column *column, const st
 {
     const void *field = record_field(column, row);
     char number[40];
+    double real;
     switch (column->kind) {
     case FIELD_COUNT:
         csv_add_count(line, *(const int64_t *)field);
         break;
     case FIELD_REAL:
-        csv_add(line, isfinite(*(const double *)field) ? print_real(*(const double *)field, number, sizeof number) : "");
+        real = *(const double *)field;
+        csv_add(line, isfinite(real) ? print_real(real, number, sizeof number) : "");
         break;
     case FIELD_NAME:
         csv_add(line, *(const int *)field < 0 ? "" : column->names[*(const int *)field]);
@@ -376,7 +378,7 @@ int record_close(struct record_writer *writer)
 
 /* ---- reader ---- */
 
-/* A line longer than this is no record: /dev/zero must not fill the memory. */
+/* A longer line is refused, so that a file without line ends (/dev/zero) does not fill the memory. */
 enum { LINE_LIMIT_BYTES = 64 << 20 };
 
 struct line_reader {
@@ -459,7 +461,7 @@ static bool take_row(struct record_file *file, int *room, const json_t *object, 
     return true;
 }
 
-/* One parsed line. Objects of a type that this version does not know are left alone. */
+/* One parsed line. Objects of a type that this version does not know are passed over. */
 static bool take_object(struct record_file *file, int *room, json_t *object, char *why, size_t why_size)
 {
     const char *type = json_string_value(json_object_get(object, "type"));

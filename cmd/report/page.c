@@ -325,8 +325,8 @@ static void put_html_table(FILE *out, const struct block *table)
     fputs("</table></div>\n", out);
 }
 
-/* gnuplot gives the elements of every picture the same ids, but ids must be unique in a page: each one gets its picture's
- * number as a prefix. */
+/* gnuplot gives the elements of every picture the same ids, but ids must be unique in a page: each one gets its
+ * picture's number as a prefix. */
 static void put_svg(FILE *out, const char *svg, int number)
 {
     static const char *const references[] = {"id='", "id=\"", "href='#", "href=\"#", "url(#"};

@@ -1,5 +1,5 @@
-/* A page of headings, sentences, tables and charts, written as Markdown and as HTML. Text is given plain; what a format
- * would read as its own signs is escaped here. */
+/* A page of headings, sentences, tables and charts, written as Markdown and as HTML. Text is given plain: characters
+ * that have a meaning in a format are escaped here. */
 #ifndef FABENCH_DOCUMENT_H
 #define FABENCH_DOCUMENT_H
 
@@ -15,9 +15,9 @@ void document_close(struct document *);
 
 __attribute__((format(printf, 3, 4))) void document_heading(struct document *, int level, const char *format, ...);
 __attribute__((format(printf, 2, 3))) void document_text(struct document *, const char *format, ...);
-/* A sentence that must not be overlooked. */
+/* A sentence that is set off from the text as a warning. */
 __attribute__((format(printf, 2, 3))) void document_warning(struct document *, const char *format, ...);
-/* One point of a list; neighbours form it. */
+/* One item of a list; items without another block between them form one list. */
 __attribute__((format(printf, 2, 3))) void document_item(struct document *, const char *format, ...);
 /* <dir>/<name>.svg, where dir is given when the page is written. */
 void document_chart(struct document *, const char *name, const char *description);

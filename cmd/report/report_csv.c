@@ -1,4 +1,4 @@
-/* The report's figures for programs. */
+/* The report's figures as CSV. */
 #include <math.h>
 #include <stddef.h>
 
@@ -7,7 +7,7 @@
 
 enum { DIGITS = 10 }; /* significant ones of a real number */
 
-/* Figures that go out as they are, by their columns' names. */
+/* Columns of the record that are written unchanged. */
 #define REAL(field) {#field, offsetof(struct record_row, field)}
 static const struct { const char *name; size_t offset; } reals[] = {
     REAL(tflops_sustained), REAL(gemm_tflops),   REAL(pct_of_gemm),  REAL(speedup_vs_naive), REAL(power_w),
@@ -66,10 +66,10 @@ static void add_figures(struct csv_row *line, const struct report *r, int point,
 static void add_names(struct csv_row *line)
 {
     static const char *const conditions[] = {
-        "label",    "device",      "group",        "mode",   "dtype", "causal", "batch",  "q_heads",         "kv_heads", "q_len",
-        "kv_len",   "head_dim",    "window_left",  "window_right", "layout", "dist", "l2", "method", "in_published_set"};
-    static const char *const figures[] = {"impl",  "tied_impls",                "tflops", "tflops_ci_lo", "tflops_ci_hi",
-                                          "files", "spread_between_files_pct", "rank",   "is_tied"};
+        "label", "device", "group", "mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "kv_len",
+        "head_dim", "window_left", "window_right", "layout", "dist", "l2", "method", "in_published_set"};
+    static const char *const figures[] = {"impl", "tied_impls", "tflops", "tflops_ci_lo", "tflops_ci_hi", "files",
+                                          "spread_between_files_pct", "rank", "is_tied"};
     static const char *const more[] = {"naive_status", "naive_workspace_mb", "price", "currency",
                                        "tflops_per_currency_unit"};
     add_texts(line, conditions, sizeof conditions / sizeof conditions[0]);

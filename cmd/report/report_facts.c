@@ -1,4 +1,4 @@
-/* Facts from headers and rows. A header is free in its form: what is not there, or of another type, is not said. */
+/* Facts from headers and rows. A member of a header that is absent or of another type than expected is left out. */
 #include "cmd/report/report_facts.h"
 
 #include <math.h>
@@ -191,7 +191,7 @@ static long sm_of(const char *text)
     return strtol(at, NULL, 10);
 }
 
-/* Do rows of this implementation count, in any file of the label? */
+/* Has any file of the label a row of this implementation that counts? */
 static bool has_impl(const struct report *r, int label, const char *impl)
 {
     const struct report_label *l = &r->input->labels[label];
@@ -204,7 +204,7 @@ static bool has_impl(const struct report *r, int label, const char *impl)
     return false;
 }
 
-/* Our own kernels: does one of them run that was written for this generation? The newest that runs, for the words. */
+/* Reports when no fused kernel written for the device's generation ran: which newest one ran in its place. */
 static void remark_path(const struct report *r, int label, struct text *text)
 {
     const struct report_label *l = &r->input->labels[label];

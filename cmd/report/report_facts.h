@@ -1,4 +1,4 @@
-/* What the records say about a label beside its figures: the device, the policy, and what a reader must know first. */
+/* What the records say about a label besides its figures: the device, how it was measured, and remarks. */
 #ifndef FABENCH_REPORT_FACTS_H
 #define FABENCH_REPORT_FACTS_H
 
@@ -17,7 +17,7 @@ extern const int report_fact_count;
 /* The fact as the label's records have it, the values of several files with "; " between them; "" = they do not say. */
 char *report_fact_text(const struct report *, int label, int fact);
 
-/* What belongs into the label's heading: "portable path: fused_sm80 on sm_90", "without the peer cudnn", "2 of 60 rows
+/* Remarks for the label's heading: "portable path: fused_sm80 on sm_90", "without the peer cudnn", "2 of 60 rows
  * FAILED their check"; "" = nothing. */
 char *report_remarks(const struct report *, int label);
 
@@ -25,8 +25,8 @@ char *report_remarks(const struct report *, int label);
  * say (0)? By the boards' UUIDs. */
 int report_boards(const struct report *, int label);
 
-/* "fwd: fits at every measured length, up to 16k; bwd: not at 32k (8k is the longest that ran)"; "" = naive did not
- * take part. */
+/* "fwd: fits at every measured length, up to 16k; bwd: not at 32k (8k is the longest that ran)"; "" = naive was not
+ * measured. */
 char *report_naive_text(const struct report *, int label);
 
 #endif

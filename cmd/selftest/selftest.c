@@ -1,4 +1,4 @@
-/* The right result of each problem, every fault of it, the judge. */
+/* For each problem: compute the right result, make every faulty one from it, give all of them to the judge. */
 #include "cmd/selftest/selftest.h"
 
 #include <math.h>
@@ -28,14 +28,14 @@
             return try_status;                                                                                         \
     } while (0)
 
-/* The problem in hand. */
+/* One problem that is being tried. */
 struct trial {
     struct session *session;
     const struct options *options;
     const struct plan_item *item;
     const struct attn_impl *impl; /* computes the right result */
     const char *asked;            /* the name it was asked for by, its own where none was */
-    enum attn_dtype computed;     /* in this dtype: the problem's, or fp32 where nobody here takes that one */
+    enum attn_dtype computed;     /* in this dtype: the problem's, or fp32 where no implementation takes that one */
     struct tensor_set inputs;
     uint64_t inputs_hash;
     struct check_reference reference;
@@ -43,12 +43,12 @@ struct trial {
     struct selftest_report *report;
     char *repro; /* the command that tries this problem again */
     int exit_code;
-    bool io_failed; /* a row could not be written: going on would be for nothing */
+    bool io_failed; /* a row could not be written: the self-test ends */
 };
 
 /* ---- launches that may hang ------------------------------------------------------------------------------------------ */
 
-static char overdue[160]; /* what on_alarm writes: made before, a signal handler must not print numbers */
+static char overdue[160]; /* what on_alarm writes: composed in advance: printf must not be called in a signal handler */
 
 static void on_alarm(int number)
 {
@@ -78,15 +78,16 @@ static const struct attn_impl *naive_of(const struct session *s)
     return NULL;
 }
 
-/* Our best kernel for a request, else naive. */
-static const struct attn_impl *anybody(const struct session *s, struct attn_request *request, struct attn_message *why)
+/* The best fused kernel for a request, else naive. */
+static const struct attn_impl *any_implementation(const struct session *s, struct attn_request *request,
+                                                  struct attn_message *why)
 {
     const struct impl_slot fused = {.name = "fused"};
     const struct attn_impl *impl = impl_resolve(&fused, request, why), *naive = naive_of(s);
     return impl ? impl : naive && naive->accepts(request, why) == ATTN_OK ? naive : NULL;
 }
 
-/* slot NULL: anybody. The problem's own dtype comes first. */
+/* slot NULL: any implementation. The problem's own dtype is tried first. */
 static bool choose(struct trial *t, const struct impl_slot *slot, struct attn_message *why)
 {
     struct attn_problem p = t->item->problem;
@@ -95,7 +96,7 @@ static bool choose(struct trial *t, const struct impl_slot *slot, struct attn_me
         struct attn_message ignored;
         p.dtype = i == 0 ? t->item->problem.dtype : ATTN_FP32;
         struct attn_message *reason = i == 0 ? why : &ignored;
-        t->impl = slot ? impl_resolve(slot, &request, reason) : anybody(t->session, &request, reason);
+        t->impl = slot ? impl_resolve(slot, &request, reason) : any_implementation(t->session, &request, reason);
         t->computed = p.dtype;
         if (t->impl)
             return true;
@@ -155,7 +156,7 @@ static enum attn_status attend(void *context, const struct attn_problem *problem
     p.dtype = t->computed;
     struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = mode};
     const struct attn_impl *impl =
-        t->impl->accepts(&request, why) == ATTN_OK ? t->impl : anybody(t->session, &request, why);
+        t->impl->accepts(&request, why) == ATTN_OK ? t->impl : any_implementation(t->session, &request, why);
     return impl ? compute(t, impl, problem, mode, tensors, why) : ATTN_UNSUPPORTED;
 }
 
@@ -185,7 +186,7 @@ static enum attn_status plant(const struct trial *t, const struct fault *fault, 
     return be->ops->upload(be, (char *)buffer->data + buffer->bytes, one, attn_dtype_bytes(dtype), why);
 }
 
-/* The judge as rows use it, on outputs of their own. */
+/* Judges a result as a row of a sweep is judged, on outputs allocated for it. */
 static enum attn_status judge_result(struct trial *t, const struct attn_impl *impl, const struct fault *fault,
                                      int tensor, const struct host_tensors *result, struct tensor_set *outputs,
                                      struct selftest_verdict *verdict, struct attn_message *why)
@@ -240,7 +241,7 @@ static void report(struct trial *t, const struct selftest_verdict *verdict)
 
 /* ---- one problem ----------------------------------------------------------------------------------------------------------- */
 
-/* naive's error, which rule 5 measures the others by: where it takes the dtype, fits into memory and passes. */
+/* naive's error, which rule 5 compares others with: where naive takes the dtype, fits into memory and passes. */
 static enum attn_status measure_naive(struct trial *t, struct attn_message *why)
 {
     const struct attn_impl *naive = naive_of(t->session);
@@ -312,7 +313,7 @@ static enum attn_status run_problem(struct trial *t, struct attn_message *why)
     TRY(compute(t, t->impl, &item->problem, item->mode, &t->honest, why));
     TRY(judge(t, t->impl, NULL, -1, &t->honest, &verdict, why));
     report(t, &verdict);
-    /* Beside a result that fails by itself, a fault that is "caught" says nothing. */
+    /* Where the right result fails, faults are not tried: that they fail too would show nothing. */
     return verdict.is_good ? inject_all(t, why) : ATTN_OK;
 }
 
@@ -332,7 +333,7 @@ char *selftest_repro(const struct options *o, const struct plan_item *item, cons
     return options_repro(o, COMMAND_SELFTEST, "fabench selftest", o->impls.count ? impl : NULL, &key);
 }
 
-/* One problem by one implementation, from nothing to nothing. False when the device is in doubt. */
+/* Tries one problem by one implementation; all memory is freed again. False when the device may be broken. */
 static bool try_problem(struct trial *t, const struct impl_slot *slot)
 {
     struct attn_message why = {""};
@@ -383,7 +384,7 @@ static int run_all(struct session *s, const struct options *o, struct selftest_r
     return t.exit_code;
 }
 
-/* null computes nothing: its result could only fail. Which tile computes is nothing to the judge. */
+/* Refuses null, which computes nothing, and variants, which make no difference to the judge. */
 static bool all_compute(const struct session *s, const struct options *o)
 {
     for (int i = 0; i < s->slot_count && o->impls.count; i++) {

@@ -17,7 +17,7 @@ enum { FAULTS_MAX = 32, NAME_WIDTH = 24, WIDTH = 108 };
 /* A line of the matrix: one fault (or, in the last slot, the right result) over all problems. */
 struct tally {
     int injected, good, by_rule[RULE_COUNT];
-    bool applies[RULE_COUNT]; /* the rule had something to say at least once */
+    bool applies[RULE_COUNT]; /* the rule applied at least once */
     double nearest;           /* fault: the smallest strength; right result: the largest */
     char where[80];
 };
@@ -28,7 +28,7 @@ struct selftest_report {
     struct record_writer *writer;
     struct selftest_problem problem;
     struct tally faults[FAULTS_MAX], honest;
-    /* Of the problem in hand. */
+    /* Of the current problem. */
     double honest_used, least;
     char honest_text[40], least_text[64];
     int injected, caught;
@@ -79,7 +79,8 @@ void selftest_decide(const struct fault *fault, int tensor, enum attn_mode mode,
         if (tensor >= 0 && strcmp(tensors[i].name, problem_tensor_name((enum problem_tensor)tensor)))
             continue;
         for (int r = 0; r < JUDGE_RULES; r++) {
-            /* A rule that found nothing to compare is at 0 of its bound; naive needs naive. */
+            /* A rule that applies but found nothing to compare is at 0 of its bound; rule naive applies only where it
+             * compared. */
             const bool is_lse = !strcmp(tensors[i].name, problem_tensor_name(TENSOR_LSE));
             const bool applies = r == RULE_NONFINITE || (is_lse ? r == RULE_LSE : r != RULE_LSE && r != RULE_NAIVE);
             v->used[r] = fmax(v->used[r], fmax(by_rule[i][r], applies ? 0 : NAN));
@@ -189,7 +190,7 @@ static const char *share(double used, char *text, size_t size)
     return text;
 }
 
-/* Every rule that was broken, the named ones with a star. */
+/* Every rule that was broken; a star marks those that must catch the fault. */
 static void print_verdict(const struct selftest_report *r, const struct selftest_verdict *v)
 {
     char text[16];

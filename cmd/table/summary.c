@@ -1,4 +1,4 @@
-/* Rows added up, and the lines that say it. */
+/* Adds up the rows of a run and prints the sums. */
 #include "cmd/table/summary.h"
 
 #include <dirent.h>
@@ -56,7 +56,7 @@ static void count_row(struct summary *s, const struct record_row *row)
         snprintf(s->scope, sizeof s->scope, "mixed");
 }
 
-/* Ratios count for what is fused: not the yardsticks themselves, and no row that failed its check. */
+/* Speedups over the peer and over naive. Not of these two themselves, nor of a row that failed its check. */
 static void add_ratios(struct summary *s, const struct record_row *row)
 {
     struct summary_impl *impl = NULL;
@@ -168,7 +168,7 @@ void summary_add(struct summary *s, const struct record_row *row)
     add_sustained(s, row);
 }
 
-/* The line, its words on lines of at most `width` columns; it is empty afterwards. */
+/* Prints the text as wrap_words does and frees it. */
 static void print_line(struct text *line, FILE *out, int width, int indent, int hang)
 {
     wrap_words(out, width, indent, hang, text_string(line));
@@ -258,7 +258,7 @@ static void print_device(const struct summary *s, FILE *out, int width)
         print_line(&line, out, width, 0, 2);
 }
 
-/* Clocks that moved by more than this share are worth a word. */
+/* A clock that changed by more than this share during the run is reported. */
 static const double CLOCKS_MOVED = 0.02;
 
 static void print_clocks(const struct summary *s, FILE *out, int width)
@@ -274,7 +274,7 @@ static void print_clocks(const struct summary *s, FILE *out, int width)
     print_line(&line, out, width, 2, 4);
 }
 
-/* Whether power and energy are known, and what they would cost. */
+/* Whether the run has sustained figures (power and energy); if not, how long they would take. */
 static void print_sustained(const struct summary *s, FILE *out, int width)
 {
     enum { SUGGESTED_S = 10 };
@@ -313,7 +313,7 @@ static void free_entries(struct dirent **entries, int count)
     free(entries);
 }
 
-/* Names what lies in the folder, not what should; then a command to go on with. */
+/* The files that are in the folder, and a command that draws the record among them. */
 static void print_records(const char *dir, FILE *out, int width)
 {
     struct dirent **entries = NULL;

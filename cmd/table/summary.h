@@ -26,14 +26,14 @@ struct summary {
     char scope[8];
     struct summary_impl impls[SUMMARY_IMPLS_MAX];
     int impl_count;
-    /* Nearest its bound among the rows that passed; the peer (rank 1) and naive (2) only where nobody else is. */
+    /* Nearest its bound among the rows that passed; the peer (rank 1) and naive (2) only where there is no other. */
     double nearest_used;
     int nearest_rank;
     char nearest[400];
     double capped_pct, throttled_pct, power_limit_w, temp_low_c, temp_high_c;
     int64_t capped_q_len, throttled_q_len;
     double clock_low_mhz, clock_high_mhz;
-    char free_clocks_of[24];      /* the device's bus id where its clocks are free; "" = not to be said */
+    char free_clocks_of[24];      /* the device's bus id where its clocks are free; "" = clocks are not reported */
     int burst_count;              /* rows of a GPU without a sustained region */
     int sustained_count, energy_count; /* rows with one; those with both energies */
     double energy_apart_pct;      /* largest difference of counter and integral, signed */

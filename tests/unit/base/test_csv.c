@@ -131,7 +131,8 @@ static void lengths_at_the_limit(void **state)
         assert_int_equal(strstr(result, "line 1: it is longer than 20 bytes") != NULL, length > 20);
     }
     /* A row's own bytes count, not those before it. */
-    assert_string_equal(read_back("aaaa\nbbbb\ncccc\n", 15, (struct csv_format){.bytes_max = 5}), "1[aaaa]2[bbbb]3[cccc]");
+    assert_string_equal(read_back("aaaa\nbbbb\ncccc\n", 15, (struct csv_format){.bytes_max = 5}),
+                        "1[aaaa]2[bbbb]3[cccc]");
 }
 
 static void a_line_of_10_mb(void **state)
@@ -186,7 +187,8 @@ static void cells_are_quoted_where_needed(void **state)
 {
     (void)state;
     static const struct { const char *cell, *written; } cases[] = {
-        {"", ""},         {"a b", "a b"},       {"a,b", "\"a,b\""},    {"\"", "\"\"\"\""},       {"say \"x\"", "\"say \"\"x\"\"\""},
+        {"", ""},         {"a b", "a b"},       {"a,b", "\"a,b\""},
+        {"\"", "\"\"\"\""}, {"say \"x\"", "\"say \"\"x\"\"\""},
         {"#1", "\"#1\""}, {" a", "\" a\""},     {"a ", "\"a \""},      {"two\nlines", "two lines"}, {"\xFF", "?"},
         {"x;y", "x;y"},   {"it's", "it's"},     {"\r\n", "\"  \""},    {"\xC3\xA9", "\xC3\xA9"},
     };

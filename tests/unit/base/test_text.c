@@ -268,7 +268,8 @@ static void cutting_keeps_both_ends(void **state)
     text_cut_middle("/a/very/long/path/to/some/library/libtwo.so", b, sizeof b);
     assert_string_not_equal(a, b);
     /* Characters of two bytes stay whole wherever the cut falls. */
-    const char *umlauts = "\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4\xC3\xB6\xC3\xBC";
+#define THREE "\xC3\xA4\xC3\xB6\xC3\xBC"
+    const char *umlauts = THREE THREE THREE THREE;
     for (size_t size = 8; size < 24; size++) {
         char text[24], clean[24];
         text_cut_middle(umlauts, text, size);

@@ -34,8 +34,10 @@ static void what_the_header_says(void **state)
 {
     (void)state;
     is("", "unknown", "Board 0 GiB | fabench 1.2.3 (0123456789ab)");
-    is(", \"memory_gb\": 150.3, \"power_limit_w\": 700.0, \"ecc\": true, \"driver\": \"580.65\", \"other_processes\": 0",
-       "free", "Board 140 GiB, 700 W, ECC on, driver 580.65, clocks free, no other process | fabench 1.2.3 (0123456789ab)");
+    is(", \"memory_gb\": 150.3, \"power_limit_w\": 700.0, \"ecc\": true, \"driver\": \"580.65\", "
+       "\"other_processes\": 0", "free",
+       "Board 140 GiB, 700 W, ECC on, driver 580.65, clocks free, no other process | fabench 1.2.3 "
+       "(0123456789ab)");
     is(", \"memory_gb\": 17.2, \"threads\": 8, \"ecc\": false, \"other_processes\": 1", "unknown",
        "Board 16 GiB, 8 threads, ECC off, 1 other process | fabench 1.2.3 (0123456789ab)");
     is(", \"other_processes\": 3", "unknown", "Board 0 GiB, 3 other processes | fabench 1.2.3 (0123456789ab)");
@@ -45,8 +47,9 @@ static void what_the_header_says(void **state)
 static void long_values(void **state)
 {
     (void)state;
-    char *line = line_of(", \"memory_gb\": 1e299, \"power_limit_w\": 1e200, \"driver\": \"a driver's name that is longer than "
-                         "twenty characters\"", "clocks of a description that is longer than twenty characters");
+    char *line = line_of(", \"memory_gb\": 1e299, \"power_limit_w\": 1e200, "
+                         "\"driver\": \"a driver's name that is longer than twenty characters\"",
+                         "clocks of a description that is longer than twenty characters");
     assert_true(strlen(line) > 500);
     assert_non_null(strstr(line, ", driver a driver's name that is longer than twenty characters, clocks clocks of a "
                                  "description that is longer than twenty characters | fabench 1.2.3 (0123456789ab)"));

@@ -478,9 +478,9 @@ static void the_command_names_what_was_tried(void **state)
     char *line = selftest_repro(&o, &item, "one");
     struct name_list words = {0};
     assert_true(text_split_shell(line, &words));
-    const char *const expected[] = {"fabench", "selftest", "--impl-lib", first, "--impl-lib", second, "--impl", "one", "--mode",
-                                    "bwd", "--causal=yes", "--d", "8", "--seqlen", "300", "--heads", "3", "--dtype", "fp32",
-                                    "--dist", "constant", "--device", "cpu", "--seed", "7"};
+    const char *const expected[] = {"fabench", "selftest", "--impl-lib", first, "--impl-lib", second, "--impl", "one",
+                                    "--mode", "bwd", "--causal=yes", "--d", "8", "--seqlen", "300", "--heads", "3",
+                                    "--dtype", "fp32", "--dist", "constant", "--device", "cpu", "--seed", "7"};
     assert_int_equal(words.count, sizeof expected / sizeof expected[0]);
     for (int i = 0; i < words.count; i++)
         assert_string_equal(words.names[i], expected[i]);
