@@ -120,7 +120,8 @@ static struct verdict_line *new_line(struct gate *g, const struct record_row *ro
 {
     struct verdict_line *line = &g->lines[g->count++];
     *line = (struct verdict_line){.from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN,
-                                  .share_change_pct = NAN, .verdict = VERDICT_PASS, .repro = row->repro};
+                                  .share_change_pct = NAN, .verdict = VERDICT_PASS, .repro = row->repro,
+                                  .row = row};
     problem_key_label(&row->key, line->configuration, sizeof line->configuration);
     snprintf(line->impl, sizeof line->impl, "%s", row->impl);
     return line;
@@ -281,7 +282,7 @@ static void compare_row(struct gate *g, const struct record_row *was)
 static struct verdict_line *line_of(const struct gate *g, const struct record_row *row)
 {
     for (int i = 0; i < g->count; i++)
-        if (g->lines[i].repro == row->repro)
+        if (g->lines[i].row == row)
             return &g->lines[i];
     return NULL;
 }

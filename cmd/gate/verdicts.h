@@ -34,7 +34,8 @@ struct verdict_line {
     double share_change_pct;   /* gate: of the time against the GEMM */
     int pairs;                 /* ab; 0 = none */
     char why[320];
-    const char *repro;         /* the command that looks closer; NULL = none; not owned */
+    const char *repro;         /* the command that measures it alone; NULL = none; not owned */
+    const struct record_row *row; /* of `gate`: the row that it speaks of; not owned */
 };
 
 enum verdict_view { VERDICTS_AB, VERDICTS_GATE };
