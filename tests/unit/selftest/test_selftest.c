@@ -472,21 +472,22 @@ static void the_command_names_what_was_tried(void **state)
     memset(second, 'b', sizeof second);
     strcpy(first + 190, "/one.so");
     strcpy(second + 190, "'s/two.so");
-    name_list_add(&o.impl_libs, first);
-    name_list_add(&o.impl_libs, second);
+    const char *const given[] = {"--impl-lib", first, "--impl-lib", second, "--impl", "one", "--device", "cpu"};
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
+        name_list_add(&o.given, given[i]);
     name_list_add(&o.impls, "one");
     char *line = selftest_repro(&o, &item, "one");
     struct name_list words = {0};
     assert_true(text_split_shell(line, &words));
-    const char *const expected[] = {"fabench", "selftest", "--impl-lib", first, "--impl-lib", second, "--impl", "one",
-                                    "--mode", "bwd", "--causal=yes", "--d", "8", "--seqlen", "300", "--heads", "3",
-                                    "--dtype", "fp32", "--dist", "constant", "--device", "cpu", "--seed", "7"};
+    const char *const expected[] = {"fabench", "selftest", "--impl-lib", first, "--impl-lib", second, "--device", "cpu",
+                                    "--impl", "one", "--mode", "bwd", "--dtype", "fp32", "--causal=yes", "--heads", "3",
+                                    "--seqlen", "300", "--d", "8", "--dist", "constant", "--seed", "7"};
     assert_int_equal(words.count, sizeof expected / sizeof expected[0]);
     for (int i = 0; i < words.count; i++)
         assert_string_equal(words.names[i], expected[i]);
     free(line);
     name_list_free(&words);
-    name_list_free(&o.impl_libs);
+    name_list_free(&o.given);
     name_list_free(&o.impls);
 }
 
