@@ -68,6 +68,7 @@ cp "$plugins/libwrong_cpu.so" "$plugins/../paced/libpaced_0.so" "$long"
 run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$long/libwrong_cpu.so" \
     --impl-lib "$long/libpaced_0.so" --impl right_cpu --jsonl long.jsonl
 expect_code 0
+words=()
 eval "words=($(sed -n '2s/.*"repro":"\([^"]*\)".*/\1/p' long.jsonl | sed 's/\\\\/\\/g'))"
 expect "both paths" grep -qF -- "--impl-lib $long/libwrong_cpu.so --impl-lib $long/libpaced_0.so " <<<"${words[*]}"
 run "${words[@]:1}"
