@@ -5,8 +5,8 @@
 /* CLOCK_MONOTONIC, in milliseconds; the same in every process of this machine. */
 double clock_ms(void);
 
-/* The same clock without the times in which this process was suspended (Ctrl-Z, a paused virtual machine) and did not look
- * at it: its children were suspended as well, so such a time must not count against their limits. Starts as {0}. */
+/* The same clock without the times in which this process was suspended (Ctrl-Z, a paused virtual machine). Its children
+ * were suspended as well, so such a time must not count against their limits. Starts as {0}. */
 struct awake_clock {
     double last_ms;   /* of the last look, 0 = none yet */
     double paused_ms; /* sum of the times without a look for over AWAKE_GAP_MS */

@@ -264,7 +264,9 @@ char *process_describe(const struct process_result *r, char *buffer, size_t size
     switch (r->end) {
     case PROCESS_EXITED: snprintf(buffer, size, "ended with code %d", r->code); break;
     case PROCESS_SIGNALLED: snprintf(buffer, size, "died of signal %d (%s)", r->code, strsignal(r->code)); break;
-    case PROCESS_OVER_LIMIT: snprintf(buffer, size, "took longer than %g s, the limit, and was killed", r->limit_s); break;
+    case PROCESS_OVER_LIMIT:
+        snprintf(buffer, size, "took longer than %g s, the limit, and was killed", r->limit_s);
+        break;
     case PROCESS_STOPPED: snprintf(buffer, size, "was killed"); break;
     case PROCESS_INTERRUPTED: snprintf(buffer, size, "was interrupted"); break;
     case PROCESS_STUCK: snprintf(buffer, size, "cannot be killed"); break;

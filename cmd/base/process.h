@@ -11,12 +11,12 @@
 enum { PROCESS_NO_FILE = -1 }; /* /dev/null */
 
 struct process_request {
-    /* A function that runs in a fork of this process: its value is the exit code, after stdio was flushed. `pipe` is the
-     * write end of the pipe to the parent, the function's own to close; -1 without has_pipe. */
+    /* A function that runs in a fork of this process; its value is the exit code, stdio is flushed. `pipe` is the write
+     * end of the pipe to the parent, the function's own to close; -1 without has_pipe. */
     int (*function)(void *context, int pipe);
     void *context;
-    /* Or a program: argv ends with NULL; argv[0] is searched for in PATH when it has no slash. Its signals are as a shell
-     * would leave them. */
+    /* Or a program: argv ends with NULL; argv[0] is searched for in PATH when it has no slash. SIGINT, SIGTERM and
+     * SIGPIPE have their default effect in it. */
     char *const *argv;
     const char *dir;  /* where the program starts, NULL = here */
     int in, out, err; /* the program's descriptors: 0 = this process's own, PROCESS_NO_FILE, or any other open one */
@@ -68,15 +68,15 @@ enum {
     PROCESS_INTERRUPT_LIMIT_S = 10,
     PROCESS_KILL_LIMIT_S = 10,
     PROCESS_CLOSED_LIMIT_S = 60, /* to end after its pipe was closed: tearing down a device takes some seconds */
-    PROCESS_DRAIN_LIMIT_S = 2,   /* for what is left in the pipe of an ended process: its children may hold it and write */
+    PROCESS_DRAIN_LIMIT_S = 2,   /* to read an ended process's pipe: its children may still write to it */
     PROCESS_TICK_MS = 500,
 };
 
 /* Waits until the process has ended, or was killed for a limit, `tick` or an interrupt (see process_catch_interrupts; a
- * second one kills at once). Reads what is left in the pipe, closes it, kills the rest of its own group, and reaps it. */
+ * second one kills at once). Reads the rest of the pipe, closes it, kills the rest of its own group, reaps it. */
 void process_watch(struct process *, const struct process_watch *, struct process_result *);
 
-/* "ended with code 6", "died of signal 11 (Segmentation fault)", "took longer than 20 s, the limit, and was killed", ... */
+/* "ended with code 6", "died of signal 11 (Segmentation fault)", "took longer than 5 s, the limit, and was killed" */
 char *process_describe(const struct process_result *, char *buffer, size_t size);
 
 /* ---- interrupts and shared memory ---- */

@@ -49,7 +49,7 @@ static enum attn_status failed(struct attn_message *why, const char *what, cudaE
 }
 
 /* For a function that returns attn_status: returns its failure. */
-#define TRY(call)                                                                                                      \
+#define TRY_CUDA(call)                                                                                                 \
     do {                                                                                                               \
         const enum attn_status try_status = failed(why, #call, (cudaError_t)(call));                                   \
         if (try_status != ATTN_OK)                                                                                     \
@@ -117,14 +117,14 @@ static size_t cuda_free_bytes(struct backend *be)
 static enum attn_status cuda_upload(struct backend *be, void *to, const void *from, size_t bytes,
                                     struct attn_message *why)
 {
-    TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state_of(be)->stream));
+    TRY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state_of(be)->stream));
     return synchronize(be, "upload", why);
 }
 
 static enum attn_status cuda_download(struct backend *be, void *to, const void *from, size_t bytes,
                                       struct attn_message *why)
 {
-    TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, state_of(be)->stream));
+    TRY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, state_of(be)->stream));
     return synchronize(be, "download", why);
 }
 
@@ -153,7 +153,7 @@ static enum attn_status cuda_fill(struct backend *be, struct attn_tensor tensor,
     const enum attn_status status = quantiles(be, dist, id, &table, &gain, why);
     if (status != ATTN_OK)
         return status;
-    TRY(harness_fill(tensor, dtype, batch, heads, len, head_dim, seed, id, gain, table, state_of(be)->stream));
+    TRY_CUDA(harness_fill(tensor, dtype, batch, heads, len, head_dim, seed, id, gain, table, state_of(be)->stream));
     return synchronize(be, "filling an input", why);
 }
 
@@ -161,14 +161,14 @@ static enum attn_status cuda_round(struct backend *be, const float *from, struct
                                    int64_t batch, int64_t heads, int64_t len, int64_t head_dim,
                                    struct attn_message *why)
 {
-    TRY(harness_round(from, to, dtype, batch, heads, len, head_dim, state_of(be)->stream));
+    TRY_CUDA(harness_round(from, to, dtype, batch, heads, len, head_dim, state_of(be)->stream));
     return synchronize(be, "rounding O", why);
 }
 
 static enum attn_status cuda_pattern(struct backend *be, void *buffer, size_t bytes, uint32_t pattern,
                                      struct attn_message *why)
 {
-    TRY(harness_pattern(buffer, bytes, pattern, state_of(be)->stream));
+    TRY_CUDA(harness_pattern(buffer, bytes, pattern, state_of(be)->stream));
     return synchronize(be, "poisoning a buffer", why);
 }
 
@@ -184,8 +184,8 @@ static enum attn_status cuda_count_mismatch(struct backend *be, const void *buff
                                             uint64_t *mismatches, struct attn_message *why)
 {
     struct cuda_state *s = be->state;
-    TRY(cudaMemsetAsync(s->counter, 0, sizeof *s->counter, s->stream));
-    TRY(harness_count_mismatch(buffer, bytes, pattern, s->counter, s->stream));
+    TRY_CUDA(cudaMemsetAsync(s->counter, 0, sizeof *s->counter, s->stream));
+    TRY_CUDA(harness_count_mismatch(buffer, bytes, pattern, s->counter, s->stream));
     return read_counter(be, mismatches, why);
 }
 
@@ -194,8 +194,8 @@ static enum attn_status cuda_hash(struct backend *be, struct attn_tensor tensor,
                                   struct attn_message *why)
 {
     struct cuda_state *s = be->state;
-    TRY(cudaMemsetAsync(s->counter, 0, sizeof *s->counter, s->stream));
-    TRY(harness_hash(tensor, element_bytes, batch, heads, len, head_dim, s->counter, s->stream));
+    TRY_CUDA(cudaMemsetAsync(s->counter, 0, sizeof *s->counter, s->stream));
+    TRY_CUDA(harness_hash(tensor, element_bytes, batch, heads, len, head_dim, s->counter, s->stream));
     return read_counter(be, hash, why);
 }
 
@@ -266,7 +266,7 @@ static enum attn_status cuda_capture(struct backend *be, struct launcher *l, str
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
     l->graph = NULL;
-    TRY(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal));
+    TRY_CUDA(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal));
     const enum attn_status enqueued = enqueue(be, l, &ignored);
     const cudaError_t ended = cudaStreamEndCapture(s->stream, &graph);
     if (enqueued == ATTN_OK && ended == cudaSuccess && cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess &&
@@ -287,7 +287,7 @@ static enum attn_status cuda_sample(struct backend *be, const struct launcher *l
     struct cuda_state *s = be->state;
     float elapsed_ms = 0;
     s->gate->open = s->gate->timed_out = 0;
-    TRY(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
+    TRY_CUDA(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
     enum attn_status status = ATTN_OK;
     if (cold)
         status = failed(why, "flushing L2", (cudaError_t)harness_flush_l2(s->flush, s->flush_bytes, s->stream));
@@ -310,7 +310,7 @@ static enum attn_status cuda_sample(struct backend *be, const struct launcher *l
                  (double)GATE_LIMIT_NS * 1e-9);
         return ATTN_ERROR;
     }
-    TRY(cudaEventElapsedTime(&elapsed_ms, s->start, s->stop));
+    TRY_CUDA(cudaEventElapsedTime(&elapsed_ms, s->start, s->stop));
     *time_ms = elapsed_ms;
     return ATTN_OK;
 }
@@ -350,7 +350,7 @@ static enum attn_status cuda_passes(struct backend *be, const struct launcher *l
     traced.run.pass_context = &log;
     *count = 0;
     s->gate->open = s->gate->timed_out = 0;
-    TRY(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
+    TRY_CUDA(harness_gate(&s->gate_device->open, &s->gate_device->timed_out, GATE_LIMIT_NS, s->stream));
     enum attn_status status = enqueue(be, &traced, why);
     const cudaError_t end = cudaEventRecord(s->pass_events[log.count], s->stream);
     __atomic_store_n(&s->gate->open, 1, __ATOMIC_SEQ_CST);
@@ -359,11 +359,11 @@ static enum attn_status cuda_passes(struct backend *be, const struct launcher *l
         status = finished;
     if (status != ATTN_OK)
         return status;
-    TRY(log.error);
-    TRY(end);
+    TRY_CUDA(log.error);
+    TRY_CUDA(end);
     for (int i = 0; i < log.count; i++) {
         float elapsed_ms = 0;
-        TRY(cudaEventElapsedTime(&elapsed_ms, s->pass_events[i], s->pass_events[i + 1]));
+        TRY_CUDA(cudaEventElapsedTime(&elapsed_ms, s->pass_events[i], s->pass_events[i + 1]));
         times_ms[i] = elapsed_ms;
     }
     *count = log.count;
@@ -439,9 +439,9 @@ static enum attn_status describe(struct backend *be, int ordinal, struct attn_me
 {
     struct cudaDeviceProp p;
     int driver = 0, runtime = 0;
-    TRY(cudaGetDeviceProperties(&p, ordinal));
-    TRY(cudaDriverGetVersion(&driver));
-    TRY(cudaRuntimeGetVersion(&runtime));
+    TRY_CUDA(cudaGetDeviceProperties(&p, ordinal));
+    TRY_CUDA(cudaDriverGetVersion(&driver));
+    TRY_CUDA(cudaRuntimeGetVersion(&runtime));
     be->device.platform = ATTN_CUDA;
     be->device.ordinal = ordinal;
     be->device.sm = p.major * 10 + p.minor;
@@ -457,7 +457,7 @@ static enum attn_status describe(struct backend *be, int ordinal, struct attn_me
     snprintf(be->info.name, sizeof be->info.name, "%s", p.name);
     snprintf(be->info.arch, sizeof be->info.arch, "sm_%d", be->device.sm);
     snprintf(be->info.cuda, sizeof be->info.cuda, "%d.%d", runtime / 1000, runtime % 1000 / 10);
-    TRY(cudaDeviceGetPCIBusId(be->info.pci_bus_id, (int)sizeof be->info.pci_bus_id, ordinal));
+    TRY_CUDA(cudaDeviceGetPCIBusId(be->info.pci_bus_id, (int)sizeof be->info.pci_bus_id, ordinal));
     if (driver < runtime)
         log_warn("the driver supports CUDA %d.%d, this build uses %d.%d", driver / 1000, driver % 1000 / 10,
                  runtime / 1000, runtime % 1000 / 10);
@@ -467,18 +467,18 @@ static enum attn_status describe(struct backend *be, int ordinal, struct attn_me
 static enum attn_status open_resources(struct backend *be, struct attn_message *why)
 {
     struct cuda_state *s = be->state;
-    TRY(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
-    TRY(cudaEventCreate(&s->start));
-    TRY(cudaEventCreate(&s->stop));
+    TRY_CUDA(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
+    TRY_CUDA(cudaEventCreate(&s->start));
+    TRY_CUDA(cudaEventCreate(&s->stop));
     for (int i = 0; i <= PASSES_MAX; i++)
-        TRY(cudaEventCreate(&s->pass_events[i]));
-    TRY(cudaHostAlloc((void **)&s->gate, sizeof *s->gate, cudaHostAllocMapped));
-    TRY(cudaHostGetDevicePointer((void **)&s->gate_device, s->gate, 0));
-    TRY(cudaMalloc((void **)&s->counter, sizeof *s->counter));
+        TRY_CUDA(cudaEventCreate(&s->pass_events[i]));
+    TRY_CUDA(cudaHostAlloc((void **)&s->gate, sizeof *s->gate, cudaHostAllocMapped));
+    TRY_CUDA(cudaHostGetDevicePointer((void **)&s->gate_device, s->gate, 0));
+    TRY_CUDA(cudaMalloc((void **)&s->counter, sizeof *s->counter));
     s->flush_bytes = 2 * be->device.l2_bytes;
-    TRY(cudaMalloc(&s->flush, s->flush_bytes));
+    TRY_CUDA(cudaMalloc(&s->flush, s->flush_bytes));
     /* Not zeros, which draw less power than any data. */
-    TRY(harness_pattern(s->flush, s->flush_bytes, 0x3f9d70a4u, s->stream));
+    TRY_CUDA(harness_pattern(s->flush, s->flush_bytes, 0x3f9d70a4u, s->stream));
     const cudaError_t first = cudaStreamSynchronize(s->stream);
     return failed(why, "the first kernel", first);
 }
@@ -498,7 +498,7 @@ enum attn_status backend_open_cuda(struct backend *be, int ordinal, struct attn_
         snprintf(why->text, sizeof why->text, "cuda:%d: there are %d CUDA devices, numbered from 0", ordinal, count);
         return ATTN_ERROR;
     }
-    TRY(cudaSetDevice(ordinal));
+    TRY_CUDA(cudaSetDevice(ordinal));
     enum attn_status status = describe(be, ordinal, why);
     if (status != ATTN_OK)
         return status;

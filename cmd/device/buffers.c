@@ -8,13 +8,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/npy.h"
-
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        const enum attn_status try_status = (call);                                                                    \
-        if (try_status != ATTN_OK)                                                                                     \
-            return try_status;                                                                                         \
-    } while (0)
+#include "cmd/device/status.h"
 
 static const enum attn_dtype npy_dtypes[] = {[NPY_FLOAT32] = ATTN_FP32, [NPY_FLOAT16] = ATTN_FP16, [NPY_UINT16] = ATTN_BF16};
 

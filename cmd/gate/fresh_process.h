@@ -38,8 +38,8 @@ struct fresh_result {
     char last_line[320];  /* the last line on its stderr, without "fabench: "; "" when it said nothing */
 };
 
-/* The process has its own process group and reads nothing; on an interrupt (process_catch_interrupts) it gets SIGINT, and
- * SIGKILL when that does not help. Nothing of the group is left when this returns. */
+/* The process has its own process group and an empty stdin; on an interrupt (process_catch_interrupts) it gets SIGINT,
+ * and SIGKILL when it does not end. Nothing of the group is left when this returns. */
 void fresh_run(const struct fresh_request *, struct fresh_result *);
 
 /* "ended with code 6: no usable device", "died of signal 11 (Segmentation fault)", ... */

@@ -11,6 +11,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
+#include "cmd/device/status.h"
 #include "cmd/device/tensor_dump.h"
 #include "cmd/measure/rounds.h"
 #include "cmd/base/stats.h"
@@ -45,13 +46,6 @@ struct problem_run {
     const int *member_slots;
     int sustained_slot; /* of the region in flight */
 };
-
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        const enum attn_status try_status = (call);                                                                    \
-        if (try_status != ATTN_OK)                                                                                     \
-            return try_status;                                                                                         \
-    } while (0)
 
 static enum impl_role role_of(const struct problem_run *run, const struct contender *c)
 {

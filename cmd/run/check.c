@@ -7,13 +7,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        const enum attn_status try_status = (call);                                                                    \
-        if (try_status != ATTN_OK)                                                                                     \
-            return try_status;                                                                                         \
-    } while (0)
+#include "cmd/device/status.h"
 
 static void *element_at(const struct attn_tensor *t, enum attn_dtype dtype, int64_t b, int64_t h)
 {

@@ -15,8 +15,8 @@ struct progress_state {
     char impl[40];   /* what the slot resolved to, "" when that is not known */
 };
 
-/* Two copies of the state, each with a sequence number that is odd while it is written. The worker writes the copy that is
- * not the current one and then makes it current, so that a write that is cut leaves the last whole state in place. */
+/* Two copies of the state, each with a sequence number that is odd while it is written. The worker writes the copy that
+ * is not current and then makes it current, so that a write that is cut leaves the last whole state in place. */
 enum { PROGRESS_WORDS = (sizeof(struct progress_state) + 7) / 8 };
 struct progress_copy {
     atomic_uint sequence;
@@ -38,8 +38,8 @@ void progress_reset(struct progress *, const struct progress_state *, bool stop)
 /* By one process at a time. */
 void progress_write(struct progress *, const struct progress_state *);
 
-/* The last whole state. False, with the caller's state untouched, when the writer was faster at every try: the caller goes
- * on with what it read before. Never false once the writer has ended. */
+/* The last whole state. False, with the caller's state untouched, when the writer was faster at every try: then what
+ * was read before stays the best answer. Never false once the writer has ended. */
 bool progress_read(struct progress *, struct progress_state *);
 
 #endif

@@ -303,7 +303,8 @@ static void report_end(struct supervisor *s, const struct process_result *result
         return;
     const bool is_timeout = result->end == PROCESS_STOPPED;
     if (is_timeout)
-        snprintf(reason, sizeof reason, "no answer for %.0f s %s: killed", in_flight_s(s), case_stage_when(s->now.stage));
+        snprintf(reason, sizeof reason, "no answer for %.0f s %s: killed", in_flight_s(s),
+                 case_stage_when(s->now.stage));
     else
         snprintf(reason, sizeof reason, "the worker process %s %s", process_describe(result, how, sizeof how),
                  case_stage_when(s->now.stage));

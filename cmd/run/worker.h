@@ -1,11 +1,11 @@
-/* The process that uses the device. The supervisor starts it, reads one JSON message per line from its pipe, reads what it
- * is doing from shared memory (cmd/run/progress.h), and starts the next one after a case that ended it.
+/* The process that uses the device. The supervisor starts it, reads one JSON message per line from its pipe, and what
+ * it is doing from shared memory (cmd/run/progress.h); it starts the next one after a case that ended this one.
  *
  * Messages: {"msg":"hello","platform":0|1,"slots":[{"name":..,"named":true}],"header":{..},"facts":{..}}
  *           {"msg":"row","item":i,"slot":j,"row":{..}}
  *           {"msg":"failed","item":i,"slot":j,"reason":".."}   the device is in doubt, the worker ends
- *           {"msg":"io"}                                        a file could not be written; the sentence is on stderr already
- *           {"msg":"fatal","exit":n}                            nothing (more) can run; the sentence is on stderr already
+ *           {"msg":"io"}               a file could not be written; the sentence is on stderr already
+ *           {"msg":"fatal","exit":n}   nothing (more) can run; the sentence is on stderr already
  *           {"msg":"done"} */
 #ifndef FABENCH_WORKER_H
 #define FABENCH_WORKER_H

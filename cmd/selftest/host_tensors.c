@@ -5,13 +5,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        const enum attn_status try_status = (call);                                                                    \
-        if (try_status != ATTN_OK)                                                                                     \
-            return try_status;                                                                                         \
-    } while (0)
+#include "cmd/device/status.h"
 
 static const enum tensor_index output_index[TENSOR_COUNT] = {[TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ,
                                                              [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};

@@ -13,6 +13,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/terminal.h"
+#include "cmd/device/status.h"
 #include "cmd/options/options_line.h"
 #include "cmd/record/header.h"
 #include "cmd/run/check.h"
@@ -20,13 +21,6 @@
 #include "cmd/run/run_header.h"
 #include "cmd/run/session.h"
 #include "cmd/selftest/selftest_report.h"
-
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        const enum attn_status try_status = (call);                                                                    \
-        if (try_status != ATTN_OK)                                                                                     \
-            return try_status;                                                                                         \
-    } while (0)
 
 /* One problem that is being tried. */
 struct trial {

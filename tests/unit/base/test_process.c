@@ -49,7 +49,8 @@ static int sleep_long(void *context, int pipe)
     return 0;
 }
 
-static struct process_result run_function(int (*function)(void *, int), void *context, const struct process_watch *watch)
+static struct process_result run_function(int (*function)(void *, int), void *context,
+                                          const struct process_watch *watch)
 {
     const struct process_request request = {.function = function, .context = context};
     struct process p;
@@ -216,7 +217,8 @@ static void function_writes_pipe(void **state)
 static void redirected(void **state)
 {
     (void)state;
-    char shell[] = "/bin/sh", dash_c[] = "-c", script[] = "pwd; echo wrong >&2", *argv[] = {shell, dash_c, script, NULL};
+    char shell[] = "/bin/sh", dash_c[] = "-c", script[] = "pwd; echo wrong >&2";
+    char *argv[] = {shell, dash_c, script, NULL};
     char text[100] = "";
     FILE *out = tmpfile(), *err = tmpfile();
     assert_true(out && err);
@@ -295,7 +297,7 @@ static void ignored_sigchld(void **state)
     assert_int_equal(r.code, 9);
 }
 
-/* Makes SIGKILL stop the child where it exits, and asks for the kill; without the right to trace it is the limit's turn. */
+/* Makes SIGKILL stop the child where it exits, and asks for the kill; without the right to trace the limit kills. */
 static bool hold_at_exit(void *context)
 {
     static bool is_held;

@@ -1,4 +1,4 @@
-/* What the supervisor reads of a worker (cmd/run/progress.h): whole states, whatever the worker does and wherever it dies. */
+/* What the supervisor reads of a worker (cmd/run/progress.h): whole states, also when the worker dies while writing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +91,7 @@ static void never_torn(void **state)
     progress_close(p);
 }
 
-/* Killed anywhere, most of the time in the middle of writing: the last whole state is there, and the next worker's too. */
+/* Killed anywhere, most of the time in the middle of writing: the last whole state is there, and the next worker's. */
 static void writer_killed(void **state)
 {
     (void)state;
