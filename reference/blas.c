@@ -1,5 +1,5 @@
 /* Loading a BLAS with dlopen. Only the two functions below are used, so their prototypes stand here and no BLAS header
- * is needed; both follow the LP64 interface (32-bit integers) that the two library names promise. */
+ * is needed; both follow the LP64 interface (32-bit integers), which libraries of these two names have. */
 #include "reference/blas.h"
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The values of cblas.h, which every CBLAS has had since 1996. */
+/* The values of cblas.h, the same in every CBLAS. */
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 
 typedef void (*sgemm_function)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a,

@@ -1,4 +1,4 @@
-/* BLAS at run time: the program needs none to be built or started. The first call of any function here loads, in this
+/* BLAS at run time: the program needs none to build or to start. The first call of any function here loads, in this
  * order, the library that FABENCH_BLAS names (and then no other), libopenblas.so.0, libblas.so.3. Thread-safe.
  */
 #ifndef FABENCH_BLAS_H
@@ -17,8 +17,8 @@ const char *blas_library(void);
 /* Why blas_library() is NULL, as a sentence; "" when it is not. */
 const char *blas_problem(void);
 
-/* Threads inside one later blas_sgemm call, where the library lets itself be told (OpenBLAS). Not meant for two threads
- * at once. */
+/* Threads inside one later blas_sgemm call, where the library has a setting for it (OpenBLAS). Not for calls from two
+ * threads at once. */
 void blas_set_threads(int threads);
 
 /* Row-major C[m, n] = alpha * op(A) op(B) + beta * C, op(X) = X^T where transposed. A is m x k (k x m where

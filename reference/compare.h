@@ -1,5 +1,5 @@
-/* Comparing one output tensor with its reference, block by block: the sums and maxima from which cmd/judge/judge.c decides.
- * compare_blocks_cpu and compare_blocks_cuda fill the same struct by the same rules; a test holds them to each other.
+/* Comparing one output tensor with its reference, block by block: the sums and maxima from which cmd/judge/judge.c
+ * decides. compare_blocks_cpu and compare_blocks_cuda fill the same struct by the same rules; a test compares the two.
  */
 #ifndef FABENCH_COMPARE_H
 #define FABENCH_COMPARE_H

@@ -1,9 +1,9 @@
 /* One product of row-major matrices over up to three batch dimensions, through cuBLAS.
  *
- * Attention's tensors have two strides over heads (batch and head, neither a multiple of the other in bshd) and a
- * third with grouped heads, while cuBLAS knows one. cublas_multiply merges dimensions whose strides allow it. If at
- * most one is left it is cuBLAS' own. Otherwise a small kernel writes the pointers of all batches for one pointer-array
- * call, because many short calls would leave multiprocessors idle at the end of each. */
+ * Attention's tensors have two strides over heads (batch and head, neither a multiple of the other in bshd) and a third
+ * with grouped heads, while a cuBLAS call takes one. cublas_multiply merges dimensions whose strides allow it. If at
+ * most one is left, one strided call does. Otherwise a small kernel writes the pointers of all batches for one
+ * pointer-array call, because many short calls would leave multiprocessors idle at the end of each. */
 #ifndef FABENCH_REFERENCE_CUDA_CUBLAS_H
 #define FABENCH_REFERENCE_CUDA_CUBLAS_H
 
@@ -27,26 +27,27 @@ struct cublas_product {
     enum attn_dtype in, out; /* out is in, or fp32 */
     int64_t rows, cols, depth, count[CUBLAS_BATCH_DIMENSIONS];
     int64_t depth_step; /* > 0: the depth is summed in pieces of this length, which keeps fp32 sums short */
-    /* Scratch on the device for the pointer-array call, cublas_pointer_bytes(count) large, free again when the stream
-     * has passed the product. NULL = a loop of strided calls, as with a depth_step and where a matrix is not aligned to
-     * 16 bytes, which cuBLAS takes for granted of pointers that it cannot see. */
+    /* Scratch on the device for the pointer-array call, cublas_pointer_bytes(count) large, in use until the stream has
+     * finished the product. NULL = a loop of strided calls. The loop also serves products with a depth_step, and
+     * matrices not aligned to 16 bytes: cuBLAS assumes that alignment of pointers in device memory. */
     void *pointers;
     float alpha, beta;
     struct cublas_matrix a, b, c; /* c is written; never transposed, no stride of 0 in a dimension longer than 1 */
 };
 
-/* fp32 products do without TF32 and emulation, 16-bit ones reduce in fp32 throughout. Allocates; the current device.
+/* A handle on the current device. fp32 products use neither TF32 nor emulation, 16-bit ones reduce in fp32. Allocates.
  * ATTN_ERROR, with cublas_library's sentence, where there is no cuBLAS. */
 enum attn_status cublas_create(cublasHandle_t *handle, struct attn_message *why);
 void cublas_destroy(cublasHandle_t handle);
 
-/* What cuBLAS wants as workspace on the current device, so that its calls allocate nothing and can be captured. */
+/* Bytes of workspace that cuBLAS recommends for the current device. With it calls allocate nothing and can be
+ * captured into a CUDA graph. */
 size_t cublas_workspace_bytes(void);
 
 /* Scratch for the pointers of so many batches. */
 size_t cublas_pointer_bytes(int64_t batches);
 
-/* Sets stream and workspace; cuBLAS forgets the workspace whenever the stream is set, so they go together. */
+/* Sets stream and workspace together, because setting the stream resets the workspace. */
 enum attn_status cublas_bind(cublasHandle_t handle, void *stream, void *workspace, struct attn_message *why);
 
 enum attn_status cublas_multiply(cublasHandle_t handle, const struct cublas_product *product, struct attn_message *why);

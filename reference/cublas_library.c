@@ -46,7 +46,8 @@ static void *open_named(const char *path, struct attn_message *why)
     return handle;
 }
 
-/* A search that found nothing is told as such; anything else that the loader says is told in its own words. */
+/* The sentence says where no library was found. For a library that was found and not loaded, it has the loader's
+ * words. */
 static void *open_found(struct attn_message *why)
 {
     static const char *const places[] = {FILE_NAME, FABENCH_TOOLKIT_LIBRARIES "/" FILE_NAME};

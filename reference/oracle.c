@@ -1,20 +1,19 @@
 /* The float64 oracle: attention by its definition, in four numbered passes.
  *
- * Of each kv head, K, V and their transposes are converted to double once. A block of rows of a query head then needs
- * nobody else:
+ * Of each kv head, K, V and their transposes are converted to double once. Each block of rows of a query head is then
+ * computed independently:
  *     1. scores     S = scale Q K^T, over the keys that the block sees
  *     2. softmax    P = softmax of the visible part of each row, LSE
  *     3. output     O = P V, |O| = P |V|
  *     4. gradients  dP = dO V^T, D = rowsum(dO * O), dS = P * (dP - D), dQ = scale dS K
  *                   and the products over absolute values, dSa = P * sqrt(rowsum((dO * O)^2))
- * and when LSE and D of all rows are known, a block of keys needs nobody else either: it walks over the rows that see
- * it, computes S, P = exp(S - LSE), dP and dS again, and sums dV += P^T dO, dK += scale dS^T Q and their absolute
- * values. That is a fifth more work than summing dK and dV in pass 4, and lets threads run without waiting for each
- * other.
+ * When LSE and D of all rows are known, each block of keys is independent too: for the rows that see it, it computes S,
+ * P = exp(S - LSE), dP and dS again, and sums dV += P^T dO, dK += scale dS^T Q and their absolute values. That is a
+ * fifth more work than summing dK and dV in pass 4, but threads need not wait for each other.
  *
- * The only optimisations are that loops are blocked for the caches and that vector code is allowed; every sum runs in
- * an order that depends on the problem alone, so the result has the same bits for any number of threads. Memory is
- * O(length). Threads share (batch, kv head) pairs where there are enough of them, else the blocks of one.
+ * Loops are blocked for the caches and vector code is allowed; nothing else is optimised. Every sum has an order that
+ * depends on the problem alone, so the result has the same bits for any number of threads. Memory is O(length). Threads
+ * share (batch, kv head) pairs where there are enough of them, else the blocks of one.
  */
 #include "reference/reference.h"
 
@@ -135,7 +134,7 @@ struct scratch {
     double *sums[4];        /* dK, dV, |dK|, |dV| of a block: [BLOCK_KEYS][d] */
 };
 
-/* These two in double, because the lengths alone may be too large for any integer. */
+/* In double, because the products of lengths may overflow every integer type. */
 static double scratch_doubles(const struct attn_problem *p)
 {
     const double n = (double)p->kv_len, d = (double)p->head_dim;

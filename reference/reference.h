@@ -1,15 +1,15 @@
-/* What judges: the float64 oracle on the CPU and the fp32 three-pass reference on CUDA.
+/* The references that results are judged by: the float64 oracle on the CPU and the fp32 three-pass reference on CUDA.
  *
  * Both compute, from the same rounded inputs, every output in fp32 and beside it a product over absolute values that
- * says what rounding may do to it:
+ * bounds the effect of rounding:
  *   |O|  = P |V|                        |dV| = P^T |dO|
  *   dSa  = P * sqrt(rowsum((dO * O)^2))
  *   |dQ| = scale dSa |K|                |dK| = scale dSa^T |Q|
- * The judge uses eps(dtype) times these as floor of every norm. dSa is what O rounded to the dtype, which backward is
- * given, does to D = rowsum(dO * O): where one key takes nearly all of P, dS = P (dP - D) is a difference of nearly
- * equal numbers, and that error is all that is left. |dO| |V|^T + rowsum(|dO| * |O|) in its place would be the plain
- * product over absolute values; it bounds the same error, but overstates it by the square root of head_dim and by the
- * square root of the length, so that at 16K it would hide what the rules are there to find.
+ * The judge uses eps(dtype) times these as floor of every norm. Backward is given O rounded to the dtype; dSa is the
+ * effect of that rounding on D = rowsum(dO * O). Where one key has nearly all of P, dS = P (dP - D) is a difference of
+ * nearly equal numbers, and only that error is left. The plain product over absolute values, |dO| |V|^T + rowsum(|dO| *
+ * |O|), bounds the same error, but it is too large by the square root of head_dim and by the square root of the length:
+ * at 16K it would hide the errors that the rules are to find.
  */
 #ifndef FABENCH_REFERENCE_H
 #define FABENCH_REFERENCE_H
@@ -28,14 +28,14 @@ struct reference_outputs {
     float *o_abs, *dq_abs, *dk_abs, *dv_abs;
 };
 
-/* Float64 oracle: four numbered passes, threads over (batch, kv head), no cleverness. tensors: q k v (dout for bwd),
+/* Float64 oracle: four passes, threads over (batch, kv head), no approximations. tensors: q k v (dout for bwd),
  * host pointers, any dtype, any strides, any head_dim, windows too. dropout must be 0.
  * Errors: ATTN_NO_MEMORY. */
 enum attn_status oracle_attention(const struct attn_problem *, enum attn_mode, const struct attn_tensors *,
                                   const struct reference_outputs *, int threads, struct attn_message *why);
 
 /* The same on CUDA in fp32 (no TF32), by blocks of rows so that no S-sized buffer exceeds 2 GiB. Device pointers.
- * Enqueues on `stream` (cudaStream_t) and waits for nothing. */
+ * Enqueues on `stream` (cudaStream_t) and does not wait. */
 size_t reference_cuda_workspace_bytes(const struct attn_problem *, enum attn_mode);
 enum attn_status reference_cuda(const struct attn_problem *, enum attn_mode, const struct attn_tensors *,
                                 const struct reference_outputs *, void *workspace, size_t workspace_bytes,

@@ -1,14 +1,14 @@
-/* reference_cuda: the judge. Attention in fp32 by cuBLAS without TF32, see reference/reference.h.
+/* reference_cuda: attention in fp32 by cuBLAS without TF32, for judging; see reference/reference.h.
  *
  * Work is cut into blocks of query rows so that S fits in memory. A "slice" is one (batch, kv head) with its whole
- * group of query heads: its rows, group * q_len of them, follow each other in every fp32 output, and all of them meet
- * the same keys, so that grouped heads cost nothing and dK, dV are plain sums over a slice's rows.
- * A block is either several whole slices or some rows of one. Per block:
+ * group of query heads: its rows, group * q_len of them, follow each other in every fp32 output, and all of them use
+ * the same keys. So grouped heads need no extra work, and dK, dV are plain sums over a slice's rows. A block is either
+ * several whole slices or some rows of one. Per block:
  *   1 load      q, k, v, dO of the block to contiguous fp32
  *   2 forward   s = scale q k^T;  s = softmax(s), LSE;  O = s v
  *   3 backward  dV += s^T dO;  t = dO v^T;  D = rowsum(dO * O);  t = s * (t - D);  dQ = scale t k;  dK += scale t^T q
  *   4 absolute  the same with q, k, v, dO replaced by their absolute values and t = s * sqrt(rowsum((dO * O)^2))
- * Sums longer than DEPTH_STEP are made of pieces, because the error of an fp32 sum grows with its length; sums over
+ * Sums longer than DEPTH_STEP are computed in pieces, because the error of an fp32 sum grows with its length; sums over
  * rows of the softmax and of D are in double.
  *
  * The cuBLAS handle is one per device for the whole process, made at the first call: creating one allocates. */
@@ -267,7 +267,7 @@ static enum attn_status multiply(const struct job *job, const struct block *at, 
     return cublas_multiply(job->blas, &product, why);
 }
 
-/* The three shapes of product there are: [rows, kv_len] from two [.., head_dim]; [rows, head_dim] from a score matrix;
+/* The three shapes of product: [rows, kv_len] from two [.., head_dim]; [rows, head_dim] from a score matrix;
  * [kv_len, head_dim] from a transposed one, summed over the blocks of a slice. */
 static enum attn_status to_scores(const struct job *job, const struct block *at, float alpha, const float *rows,
                                   const float *keys, float *scores, struct attn_message *why)
@@ -308,7 +308,7 @@ static enum attn_status block_forward(const struct job *job, const struct block 
     return to_rows(job, at, 1, job->s, job->v, job->out->o, why);
 }
 
-/* t = dS from t = dP (absolute: dSa, whatever t was). */
+/* t = dS from t = dP (absolute: t = dSa, the old t is not read). */
 static enum attn_status block_gradient(const struct job *job, const struct block *at, bool absolute,
                                        struct attn_message *why)
 {

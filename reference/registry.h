@@ -1,4 +1,4 @@
-/* The implementations that the kernels are measured against, and what each of them is there for. */
+/* The implementations that the kernels are measured against, and the role of each. */
 #ifndef FABENCH_REFERENCE_REGISTRY_H
 #define FABENCH_REFERENCE_REGISTRY_H
 
@@ -10,8 +10,8 @@ extern "C" {
 
 enum impl_role {
     ROLE_KERNEL, /* what is measured: our fused kernels and those of loaded libraries */
-    ROLE_NAIVE,  /* the three-pass competitor; judged with doubled bounds, and rule 5 compares with its error */
-    ROLE_PEER,   /* somebody else's implementation */
+    ROLE_NAIVE,  /* three passes; judged with doubled bounds, and rule 5 compares with its error */
+    ROLE_PEER,   /* an implementation of another project */
     ROLE_NULL    /* computes nothing: has a time, but no result and no speed */
 };
 

@@ -44,7 +44,7 @@ __device__ __forceinline__ void visible_keys(const struct key_mask &mask, int64_
     *end = to;
 }
 
-/* n / divisor, by 32-bit division where both fit: it is several times faster. */
+/* n / divisor; where both fit into 32 bits by a 32-bit division, which is several times faster. */
 __device__ __forceinline__ int64_t quotient(int64_t n, int64_t divisor)
 {
     if (((n | divisor) >> 32) == 0)

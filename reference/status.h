@@ -1,4 +1,4 @@
-/* How the CUDA files of reference/ turn a failed call into a status and a sentence. */
+/* Status and sentence of a failed CUDA call, for the files of reference/. */
 #ifndef FABENCH_REFERENCE_CUDA_STATUS_H
 #define FABENCH_REFERENCE_CUDA_STATUS_H
 
@@ -45,7 +45,7 @@ static inline enum attn_status status_malloc(void **pointer, size_t bytes, const
     return status_fail(why, ATTN_NO_MEMORY, "%s needs %zu bytes of device memory, which are not free", purpose, bytes);
 }
 
-/* 256-byte granules, so that every part of a workspace starts where cudaMalloc's memory would. */
+/* Rounded up to 256 bytes, the alignment of cudaMalloc's memory, for the parts of a workspace. */
 static inline size_t align_bytes(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 #endif

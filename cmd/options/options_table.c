@@ -107,7 +107,8 @@ const struct option_def option_table[] = {
      .detail = "Random seed of the inputs; the same seed gives the same inputs on every machine."},
     {"--input", NULL, KIND_IN_DIR, AT(input_dir), .unit = "DIR", .help = "take the inputs from .npy files here",
      .commands = FOR_SWEEP,
-     .detail = "Takes the inputs from .npy files in this folder, as --dump names them."},
+     .detail = "Takes the inputs from .npy files in this folder, as --dump names them, rounded to the dtype of each "
+               "problem. Modes, masks and dtypes may differ, shapes may not."},
 
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("naive,fused,cudnn"), .unit = "NAME,...",
      .help = "fused = the best; or NAME:VARIANT", .group = GROUP_IMPL, .commands = FOR_RUNS,
@@ -257,11 +258,11 @@ const struct option_def option_table[] = {
      .detail = "The price of one device with this label, for TFLOPS per price; may be given once for each label."},
     {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .help = "write the tensors as .npy files here",
      .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
-     .detail = "Writes inputs and results of each case as .npy files into this folder, with a tensors.json that says "
-               "what they hold."},
+     .detail = "Writes the inputs of each problem (in backward with the reference's O and LSE) and the results of each "
+               "implementation into this folder, and beside them a tensors.json that says what the files hold."},
     {"--dump-dtype", NULL, KIND_CHOICE, AT(dump_dtype), .choices = dump_dtype_names, .fallback = "native",
      .help = "of these files: the tensors' own, or float32", .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
-     .detail = "native keeps the bits (bfloat16 as 16-bit integers, which NumPy lacks); fp32 writes numbers."},
+     .detail = "NumPy has no bfloat16: natively its bits are stored as 16-bit integers. float32 changes no value."},
     {"--verbose", NULL, KIND_FLAG, AT(verbose), .group = GROUP_OUTPUT, .commands = FOR_ANY, .is_joined = true,
      .detail = "Says more on stderr."},
     {"--quiet", NULL, KIND_FLAG, AT(quiet), .help = "say more, or only warnings and errors", .group = GROUP_OUTPUT,

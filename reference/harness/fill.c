@@ -1,6 +1,7 @@
 /* Inputs on the host: quantile tables, 16-bit conversions and the strided fill. Portable C only, because the same seed
  * has to give the same bits on every machine: the tables are computed in double and rounded once, and an element is one
- * table entry times an exact or once rounded gain. tests/unit/reference/test_fill.c pins the hash of the normal table. */
+ * table entry times an exact or once rounded gain. tests/unit/reference/test_fill.c checks the hash of the normal
+ * table. */
 #include "reference/harness/fill.h"
 
 #include <math.h>
@@ -14,9 +15,9 @@ static double polynomial(const double *c, double x)
     return sum;
 }
 
-/* The quantile of N(0, 1) at p in [exp(-25), 1/2], by the rational approximations of algorithm AS 241, PPND16
- * (Wichura 1988): relative error about 1e-16. The table's smallest p is 2^-17, so that algorithm's far tail has no use
- * here. */
+/* The quantile of N(0, 1) at p in [exp(-25), 1/2], by the rational approximations of algorithm AS 241, PPND16 (Wichura
+ * 1988): relative error about 1e-16. The table's smallest p is 2^-17, so the algorithm's part for the far tail is not
+ * needed. */
 static double normal_quantile(double p)
 {
     static const double central_p[8] = {3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
@@ -131,7 +132,7 @@ uint16_t fill_to_fp16(float value)
         return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
     if (magnitude >= 0x47800000u) /* 2^16 and above, infinity included; 65520 to 2^16 round up to infinity below */
         return (uint16_t)(sign | 0x7c00u);
-    if (magnitude >= 0x38800000u) /* 2^-14 and above: normal; the carry may run into the exponent, as it should */
+    if (magnitude >= 0x38800000u) /* 2^-14 and above: normal; a carry into the exponent is correct */
         return (uint16_t)(sign | shift_to_even(magnitude - (112u << 23), 13));
     if (magnitude < 0x33000000u) /* below 2^-25, half of the smallest denormal */
         return (uint16_t)sign;

@@ -6,17 +6,17 @@
 
 enum { FILL_TABLE_SIZE = 65536 };
 
-/* Distributions of --dist. The first three are the user's; the rest are the hard inputs of `verify`. */
+/* Distributions of --dist. The first three are for measuring; the rest are hard inputs, which `verify` uses. */
 enum fill_dist {
     FILL_NORMAL,   /* N(0, 1) by its quantiles at (i + 1/2) / 65536 */
     FILL_UNIFORM,  /* uniform in [-1, 1) */
     FILL_ZEROS,
-    FILL_SHARP,    /* normal, Q times 8: a few keys win */
-    FILL_HUGE,     /* normal, Q times 256: one key wins, logits far outside exp's range */
+    FILL_SHARP,    /* normal, Q times 8: a few keys have nearly all of P */
+    FILL_HUGE,     /* normal, Q times 256: one key has nearly all of P, logits far outside exp's range */
     FILL_CONSTANT, /* normal, but V is 1 in every row: dQ and dK are exactly 0 */
     FILL_TINY,     /* normal times 2^-20: 16-bit denormals */
-    FILL_PEAK      /* normal, but Q's rows are 64 times the key on their diagonal (cmd/device/buffers.c plants them): one key
-                      wins by hundreds in every row, so that even S rounded to 16 bits says which */
+    FILL_PEAK      /* normal, but Q's rows are 64 times the key on their diagonal (cmd/device/buffers.c writes them):
+                      in every row one logit exceeds all others by hundreds, also where S is rounded to 16 bits */
 };
 
 /* Which tensor; part of the counter. */

@@ -1,9 +1,9 @@
 /* The GEMM ceiling: one 8192^3 product on normal data through cuBLASLt, see reference/harness/harness_cuda.h.
  *
- * cuBLAS' first choice of a kernel is not always its fastest, and a ceiling that is too low flatters the kernels under
- * it. So creation takes the heuristic's first CANDIDATES proposals, times each ROUNDS times in turn, and keeps the one
- * with the smallest time. Both operands are contiguous along the summed dimension (TN in cuBLAS' terms), its best-tuned
- * layout. */
+ * cuBLAS' first choice of a kernel is not always its fastest, and a ceiling that is too low makes kernels look better
+ * than they are. So creation takes the heuristic's first CANDIDATES proposals, times each ROUNDS times in turn, and
+ * keeps the one with the smallest time. Both operands are contiguous along the summed dimension (TN in cuBLAS' terms),
+ * its best-tuned layout. */
 #include <cuda_runtime.h>
 #include <stdlib.h>
 
@@ -102,7 +102,7 @@ static enum attn_status candidates(const struct harness_gemm *gemm, cublasLtMatm
     return status;
 }
 
-/* Milliseconds of one run, by the host's waiting for two events; creation is not timed by anybody. */
+/* Milliseconds of one run, between two events; the host waits. Only for the choice of an algorithm. */
 static enum attn_status time_once(const struct harness_gemm *gemm, const cublasLtMatmulAlgo_t *algorithm,
                                   const cudaEvent_t event[2], float *ms, struct attn_message *why)
 {
@@ -118,7 +118,7 @@ static enum attn_status time_once(const struct harness_gemm *gemm, const cublasL
     return status;
 }
 
-/* A candidate that fails to run is passed over; the first round only warms up. */
+/* A candidate that fails to run is left out; the first round only warms up. */
 static enum attn_status choose(struct harness_gemm *gemm, const cudaEvent_t event[2], struct attn_message *why)
 {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];

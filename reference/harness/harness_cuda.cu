@@ -1,5 +1,6 @@
-/* The harness' own kernels, see reference/harness/harness_cuda.h: inputs, poison and canaries, hashes, the stream gate and the
- * flush of the L2. Plain grid-stride loops: none of them runs inside a timed region but the gate's last instant. */
+/* The harness' own kernels, see reference/harness/harness_cuda.h: inputs, fill patterns and their check, hashes, the
+ * stream gate and the flush of the L2. Plain grid-stride loops: none runs inside a timed region, except the end of the
+ * gate. */
 #include "reference/harness/harness_cuda.h"
 
 #include "reference/harness/fill.h"
@@ -85,7 +86,7 @@ int harness_round(const float *from, struct attn_tensor to, enum attn_dtype dtyp
     return cudaGetLastError();
 }
 
-/* The part of a buffer that whole aligned uint4 cover; canaries may start at any byte. */
+/* The part of a buffer that whole aligned uint4 cover; guard areas may start at any byte. */
 struct pattern_span {
     uint4 *vectors;
     int64_t vector_count;
@@ -153,7 +154,7 @@ int harness_count_mismatch(const void *buffer, size_t bytes, uint32_t pattern, u
     return cudaGetLastError();
 }
 
-/* A sum of mixed (position, bits) pairs: equal for equal tensors, and as good as random otherwise. */
+/* A sum of hashed (position, bits) pairs: equal for equal tensors, different with high probability otherwise. */
 template <typename Bits>
 __global__ void hash_kernel(struct attn_tensor tensor, struct extent extent, unsigned long long *hash)
 {

@@ -36,10 +36,10 @@ int harness_hash(struct attn_tensor tensor, size_t element_bytes, int64_t batch,
 
 /* The stream gate: a one-thread kernel that spins until *open (host-mapped memory, volatile) is non-zero, or until
  * limit_ns of %globaltimer have passed; then it writes 1 to *timed_out (host-mapped) so that the caller can tell.
- * Misuse: whoever enqueues it must open it; a debugger that stops the host makes it run into its limit. */
+ * The caller must open it; a debugger that stops the host makes it run into its limit. */
 int harness_gate(volatile int *open_device, volatile int *timed_out_device, uint64_t limit_ns, void *stream);
 
-/* Reads and writes the whole buffer, so that nothing else is left in an L2 of half its size. */
+/* Reads and writes the whole buffer, which removes everything else from an L2 cache of half its size. */
 int harness_flush_l2(void *buffer, size_t bytes, void *stream);
 
 /* The GEMM ceiling: C = A B, 8192^3, 16-bit inputs and output (or fp32 without TF32), fp32 accumulation, through

@@ -1,5 +1,5 @@
 /* `null` computes nothing: its row is what the harness itself costs per sample. It accepts every problem and promises
- * nothing; what it leaves in the outputs is whatever was there. On CUDA its launch enqueues nothing, so the two events
+ * nothing, and does not touch the outputs. On CUDA its launch enqueues nothing, so the two events
  * around a sample stand next to each other in the stream. */
 #include "reference/harness/null_impl.h"
 

@@ -1,16 +1,15 @@
-/* The three-pass competitor on the CPU: what attention costs when S and P are matrices in memory and a BLAS multiplies
- * them.
+/* naive on the CPU: what attention costs when S and P are matrices in memory and a BLAS multiplies them.
  *
  * Forward, over all heads: pass 1 "scores" S = scale Q K^T (sgemm), pass 2 "softmax" P = softmax(S) in place, zeros
- * where a key is not visible, pass 3 "output" O = P V (sgemm). The whole of S lies in the workspace.
+ * where a key is not visible, pass 3 "output" O = P V (sgemm). All of S is in the workspace.
  *
  * Backward reads the stored P, as the frameworks do; `prepare` computes it from q and k into the plan. Four sgemm:
  * "dv" dV = P^T dO, "dp" dP = dO V^T, "ds" dS = P * (dP - D) in place with D = sum(P dP) / sum(P), "dq" dQ = scale dS
  * K, "dk" dK = scale dS^T Q.
  *
- * Layouts are leading dimensions, no tensor is copied. Each thread calls the BLAS for its own slice of rows or keys
- * with one thread inside the BLAS: that works the same for any library, and does not let two thread pools fight for the
- * cores. A head is cut into just as many slices as there are threads for it. */
+ * Layouts are expressed by leading dimensions, no tensor is copied. Each thread calls the BLAS for its own slice of
+ * rows or keys, with one thread inside the BLAS: that works the same for any library, and no second pool of threads
+ * competes for the cores. A head is cut into as many slices as there are threads for it. */
 #include "reference/naive/naive_cpu.h"
 
 #include <math.h>
@@ -102,7 +101,7 @@ static float *row_of(struct attn_tensor tensor, int64_t b, int64_t h, int64_t ro
     return (float *)tensor.data + b * tensor.stride_batch + h * tensor.stride_head + row * tensor.stride_row;
 }
 
-/* BLAS checks that a leading dimension is not less than the width, also where there is one row and it says nothing. */
+/* BLAS checks that a leading dimension is not less than the width, also for a single row, where it is not used. */
 static int64_t leading(struct attn_tensor tensor, const struct attn_problem *p)
 {
     return tensor.stride_row > p->head_dim ? tensor.stride_row : p->head_dim;

@@ -1,4 +1,4 @@
-/* The three-pass competitor on the CPU. */
+/* naive on the CPU: three passes with S and P in memory. */
 #ifndef FABENCH_NAIVE_CPU_H
 #define FABENCH_NAIVE_CPU_H
 

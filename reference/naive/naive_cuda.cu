@@ -10,14 +10,13 @@
  *            dk       dK = scale dS^T Q
  *
  * A matrix is [batch, q_heads, q_len, pitch] with the rows padded to 16 bytes, so that odd lengths keep cuBLAS' fast
- * kernels. Products compute all of S; the row kernels neither read nor trust what the mask hides and write zeros
- * there.
+ * kernels. Products compute all of S; the row kernels do not use the masked elements and write zeros there.
  *
  * With grouped heads dK and dV are sums over the heads of a group. They are accumulated in fp32 in the workspace and
  * rounded once; with one query head per kv head cuBLAS writes them directly.
  *
- * Misuse: prepare for backward reads Q and K on the legacy default stream and waits, so they must be filled before,
- * and a plan is valid for these contents of Q and K only.
+ * prepare for backward reads Q and K on the legacy default stream and waits: they must be filled before, and a plan is
+ * valid for these contents of Q and K only.
  */
 #include "reference/naive/naive_cuda.h"
 
@@ -140,7 +139,7 @@ static void begin_pass(const struct pass *pass, const char *name)
         pass->run->pass(pass->run->pass_context, name);
 }
 
-/* The matrix becomes P, by way of S. */
+/* Computes S into the matrix, then P in its place. */
 static enum attn_status compute_p(const struct pass *pass, float *lse, struct attn_message *why)
 {
     const struct attn_problem *p = pass->problem;
@@ -305,7 +304,7 @@ static enum attn_status naive_launch(const struct attn_request *request, const s
     return request->mode == ATTN_FWD ? forward(&pass, why) : backward(&pass, plan->p, why);
 }
 
-/* By name, so that the table survives a new member of struct attn_impl. */
+/* Members are set by name, so that a new member of struct attn_impl needs no change here. */
 static constexpr struct attn_impl naive_impl()
 {
     struct attn_impl impl = {};

@@ -1,4 +1,5 @@
-/* The timed three-pass competitor on CUDA. Its plan_bytes needs no plan, so that memory can be reckoned beforehand. */
+/* naive on CUDA: three passes with S and P in device memory. Its plan_bytes works without a plan (NULL), so that memory
+ * can be estimated before prepare. */
 #ifndef FABENCH_REFERENCE_CUDA_NAIVE_H
 #define FABENCH_REFERENCE_CUDA_NAIVE_H
 

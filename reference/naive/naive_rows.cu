@@ -2,7 +2,7 @@
  *
  * A row is held in the registers of THREADS threads, VECTORS 16-byte vectors each, so that it is read once and written
  * once; thread t has vectors t, t + THREADS, ... With THREADS = 32 a block of four warps works on four rows, else the
- * block works on one. Rows too long for the table are read twice. */
+ * block works on one. Rows that are too long for every instance of the kernels are read twice. */
 #include "reference/naive/naive_rows.h"
 
 #include "kernels/device/exp2.cuh"
@@ -90,8 +90,8 @@ template <typename T> __device__ __forceinline__ float softmax_weight(float x, f
     return device::exp2_approx(sizeof(T) == 2 ? fmaf(x, LOG2E, -maximum * LOG2E) : (x - maximum) * LOG2E);
 }
 
-/* Each warp of a row comes with the maximum of its part and the sum of the weights under that maximum, and gets those
- * of the row. One barrier instead of the two that a maximum first and a sum after it would need. */
+/* Each warp of a row passes the maximum of its part and the sum of the exponentials relative to it, and gets maximum
+ * and sum of the row. One barrier; a maximum first and then a sum would need two. */
 template <typename T, int THREADS>
 __device__ __forceinline__ void combine_warps(float *maximum, float *sum, float2 *shared)
 {
@@ -119,8 +119,8 @@ template <typename T> __device__ __forceinline__ uint4 packed(const float (&x)[8
                       device::pack2<T>(x[6], x[7]));
 }
 
-/* matrix: S in, P out. lse may be NULL. What is masked is -inf, whose weight is 0; a warp weighs its part under its own
- * maximum, and corrects for that of the row at the end. */
+/* matrix: S in, P out. lse may be NULL. Masked elements are -inf, whose exponential is 0. A warp takes exponentials
+ * relative to its own maximum and rescales them to the row's at the end. */
 template <typename T, int THREADS, int VECTORS>
 __global__ void __launch_bounds__(block_threads(THREADS), row_occupancy(THREADS))
     softmax_rows(T *matrix, float *lse, struct matrix_shape shape)
@@ -178,9 +178,9 @@ __global__ void __launch_bounds__(block_threads(THREADS), row_occupancy(THREADS)
 }
 
 /* gradient: dP in, dS out.
- * D is the mean of dP under the P that is stored, not rowsum(dO * O): O was made from a P whose rounded row does not
- * sum to 1, and the difference times dP would stay in every dS of the row. Taken relative to the row's first dP, it
- * is exact for equal dP: a constant V gives dS = 0, as it should. */
+ * D is the mean of dP weighted by the stored P, not rowsum(dO * O): O was computed from a P whose rounded row does not
+ * sum to 1, and the difference times dP would be an error in every dS of the row. It is computed relative to the row's
+ * first dP, which makes it exact for equal dP: a constant V gives dS = 0, the right result. */
 template <typename T, int THREADS, int VECTORS>
 __global__ void __launch_bounds__(block_threads(THREADS), row_occupancy(THREADS))
     gradient_rows(const T *p, T *gradient, struct matrix_shape shape)
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(LONG_ROW_THREADS)
             weights += to_float(weight[j]);
             sum += to_float(weight[j]) * (to_float(x[j]) - origin);
         }
-        sum_over_row<LONG_ROW_THREADS>(&sum, &weights, shared); /* nobody reads x[0] after its barriers */
+        sum_over_row<LONG_ROW_THREADS>(&sum, &weights, shared); /* no thread reads x[0] after its barriers */
         const float delta = sum / weights;
         for (int64_t j = at.thread; j < shape.pitch; j += LONG_ROW_THREADS)
             x[j] = from_float<T>(j < at.visible ? to_float(weight[j]) * ((to_float(x[j]) - origin) - delta) : 0);

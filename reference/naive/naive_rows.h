@@ -1,5 +1,5 @@
-/* naive's two passes over the rows of a score matrix [batch, q_heads, q_len, pitch] in problem.dtype. Windows are not
- * looked at: naive takes none. */
+/* naive's two passes over the rows of a score matrix [batch, q_heads, q_len, pitch] in problem.dtype. Windows are
+ * ignored: naive takes none. */
 #ifndef FABENCH_REFERENCE_CUDA_NAIVE_ROWS_H
 #define FABENCH_REFERENCE_CUDA_NAIVE_ROWS_H
 

@@ -8,20 +8,20 @@
  * first, so that both use the same one.
  *
  * Mathematics. The front end's Stats tensor is max + ln(sum exp) of the scaled scores: the contract's LSE, natural
- * logarithm with the scale included (cudnn-frontend, docs/operations/Attention.md, set_stats_use_log2), fp32
- * [batch, q_heads, q_len, 1]. Nothing is converted in either direction. The causal mask is the diagonal band with right
- * bound 0; top left where q_len = kv_len, so that cuDNN sees what frameworks send it, bottom right otherwise.
+ * logarithm with the scale included (cudnn-frontend, docs/operations/Attention.md, set_stats_use_log2), fp32 [batch,
+ * q_heads, q_len, 1]. No conversion is needed. The causal mask is the diagonal band with right bound 0; top left where
+ * q_len = kv_len, so that cuDNN sees what frameworks send it, bottom right otherwise.
  *
- * Plans. cuDNN compiles and chooses per shape and stride, and tells the workspace only then. So prepare builds the
- * plan, its handle and its device workspace (plan_bytes tells how much) and launch enqueues: no allocation, no wait,
- * capturable. A CUDA graph captured from a launch reads the plan's workspace: destroy it before release.
- * A plan serves one launch at a time.
+ * Plans. cuDNN compiles and chooses per shape and stride, and only then knows the size of the workspace. So prepare
+ * builds the plan, its handle and its device workspace (plan_bytes tells how much) and launch enqueues: no allocation,
+ * no wait, capturable. A CUDA graph captured from a launch reads the plan's workspace: destroy it before release. A
+ * plan serves one launch at a time.
  *
- * Refused in words: what the front end's own checks refuse for this version and architecture, and masks under which a
- * row sees no key (its result is not defined by cuDNN). Also two things that `verify` found cuDNN 9.19's backward to do
- * on an H200: a launch of more than 65535 batches fails, and with element offsets past 2^31 dQ and dK are wrong
- * (relative RMS error 0.1 to 0.7) while the forward is right.
- * Not promised: LSE bit-equal over runs; with q_len = 1 it was seen to differ in the last bits.
+ * Refused, with a reason: what the front end's own checks refuse for this version and architecture, and masks under
+ * which a row sees no key (cuDNN does not define its result). Also two defects of cuDNN 9.19's backward that `verify`
+ * found on an H200: a launch of more than 65535 batches fails, and with element offsets past 2^31 dQ and dK are wrong
+ * (relative RMS error 0.1 to 0.7), while the forward is right.
+ * Not promised: LSE bit-equal over runs; with q_len = 1 the last bits differed.
  */
 #include "reference/peers/cudnn_peer.h"
 
@@ -85,7 +85,7 @@ enum attn_status fail(struct attn_message *why, enum attn_status status, const c
     va_start(arguments, format);
     vsnprintf(why->text, sizeof why->text, format, arguments);
     va_end(arguments);
-    for (char *c = why->text; *c; c++) /* libraries' sentences come on several lines */
+    for (char *c = why->text; *c; c++) /* messages of libraries may have several lines */
         if (*c == '\n' || *c == '\r' || *c == '\t')
             *c = ' ';
     for (size_t length = strlen(why->text); length > 0 && why->text[length - 1] == ' '; length--)
@@ -93,7 +93,7 @@ enum attn_status fail(struct attn_message *why, enum attn_status status, const c
     return status;
 }
 
-/* Runs body; what it throws becomes a status, for no exception may cross into C. */
+/* Runs body and turns exceptions into a status, because none may reach the C caller. */
 template <typename Body> enum attn_status without_exceptions(struct attn_message *why, const char *where, Body body)
 {
     try {
@@ -194,7 +194,7 @@ void *open_any(struct attn_message *why)
 }
 
 /* Opens one of cuDNN's parts from the folder of the library itself; see the head of this file. A part that is not
- * there is left to cuDNN, which says what it misses. */
+ * there is left to cuDNN, whose own error names it. */
 void open_part(void *library_handle, const char *part)
 {
     struct link_map *map = nullptr;
@@ -224,7 +224,7 @@ struct library open_library(void)
     void *handle = open_any(&result.why);
     if (!handle)
         return result;
-    open_part(handle, "graph"); /* it answers for the version */
+    open_part(handle, "graph"); /* cudnnGetVersion calls it */
     const auto version = reinterpret_cast<size_t (*)(void)>(dlsym(handle, "cudnnGetVersion"));
     const size_t number = version ? version() : 0;
     const int major = static_cast<int>(number / 10000), minor = static_cast<int>(number / 100 % 100);
@@ -364,8 +364,8 @@ struct attn_tensor packed(const struct attn_problem *p, extent e)
     return t;
 }
 
-/* Asks the front end whether the loaded version takes the problem: host arithmetic and host
- * memory only, no handle, no plan. */
+/* Asks the front end whether the loaded version takes the problem: host arithmetic and host memory only, no handle, no
+ * plan. */
 enum attn_status validate(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
@@ -465,7 +465,7 @@ void release(void *opaque)
     });
 }
 
-/* The vector kernels move 16 bytes; the front end refuses less at every launch, this refuses once. */
+/* The kernels load vectors of 16 bytes. The front end would refuse less at every launch; this refuses once. */
 const char *misaligned(const struct attn_request *request, const struct attn_tensors *t)
 {
     const struct {
@@ -534,9 +534,9 @@ enum attn_status prepare(const struct attn_request *request, const struct attn_t
         *why = loaded_library()->why;
         return ATTN_UNSUPPORTED;
     }
-    const char *crooked = misaligned(request, tensors);
-    if (crooked)
-        return fail(why, ATTN_UNSUPPORTED, "cuDNN needs 16-byte aligned tensors; %s is not", crooked);
+    const char *unaligned = misaligned(request, tensors);
+    if (unaligned)
+        return fail(why, ATTN_UNSUPPORTED, "cuDNN needs 16-byte aligned tensors; %s is not", unaligned);
     struct plan *plan = nullptr;
     const enum attn_status status = without_exceptions(why, "prepare", [&] {
         plan = new struct plan();
@@ -548,7 +548,7 @@ enum attn_status prepare(const struct attn_request *request, const struct attn_t
     });
     if (status != ATTN_OK) {
         release(plan);
-        cudaGetLastError(); /* a refused plan must not look like the next call's error */
+        cudaGetLastError(); /* an error of a refused plan must not appear in the next call */
         return status;
     }
     *result = plan;
@@ -596,7 +596,7 @@ extern "C" void cudnn_peer_set_library(const char *path)
     snprintf(chosen_path, sizeof chosen_path, "%s", path ? path : "");
 }
 
-/* cuDNN promises no order of summation for dQ unless asked; forward has none to choose. */
+/* cuDNN promises an order of summation for dQ only on request; forward has no such choice. */
 extern "C" const struct attn_impl attn_cudnn = {
     .abi = ATTN_ABI,
     .name = "cudnn",
