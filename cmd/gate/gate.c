@@ -22,6 +22,7 @@ struct gate {
     struct record_file baseline, current;
     struct floors *floors;
     struct verdict_line *lines;
+    const struct record_row **line_rows; /* the row of each line; valid until the lines are sorted */
     int count;
     int not_asked;          /* cases of the baseline that this run was not asked for */
     int measured_code;      /* of the process that measured; EXIT_OK with --current */
@@ -118,6 +119,7 @@ static struct decide_stored stored(const struct record_row *r)
 
 static struct verdict_line *new_line(struct gate *g, const struct record_row *row)
 {
+    g->line_rows[g->count] = row;
     struct verdict_line *line = &g->lines[g->count++];
     *line = (struct verdict_line){.from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN,
                                   .share_change_pct = NAN, .verdict = VERDICT_PASS, .repro = row->repro};
@@ -281,7 +283,7 @@ static void compare_row(struct gate *g, const struct record_row *was)
 static struct verdict_line *line_of(const struct gate *g, const struct record_row *row)
 {
     for (int i = 0; i < g->count; i++)
-        if (g->lines[i].repro == row->repro)
+        if (g->line_rows[i] == row)
             return &g->lines[i];
     return NULL;
 }
@@ -352,6 +354,7 @@ static int compare(struct gate *g)
 {
     struct attn_message why = {""};
     g->lines = xcalloc((unsigned long)(g->baseline.count + g->current.count + 1), sizeof *g->lines);
+    g->line_rows = xcalloc((unsigned long)(g->baseline.count + g->current.count + 1), sizeof *g->line_rows);
     for (int i = 0; i < g->baseline.count; i++)
         compare_row(g, &g->baseline.rows[i]);
     if (g->floors)
@@ -403,5 +406,6 @@ int gate_run(const struct options *o)
     record_file_free(&g.baseline);
     record_file_free(&g.current);
     free(g.lines);
+    free(g.line_rows);
     return code;
 }
