@@ -39,6 +39,9 @@ UNNAMED = re.compile(r"\d+_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}")
 # Operands that the linker fills in: an entry of the table of addresses, a part of an address, a function's address.
 RELOCATED = re.compile(r"c\[0x4\]\[[^\]]*\]|(?:32|abs|fun)@(?:lo|hi)?\(?[\w$.]*\)?|`\([^)]*\)")
 
+# A namespace in a readable name.
+QUALIFIER = re.compile(r"(?:\(anonymous namespace\)|\b[A-Za-z_]\w*)::")
+
 
 class Failure(Exception):
     """A sentence for the user."""
@@ -172,13 +175,20 @@ def take_pairs(old, new, key):
     return pairs
 
 
+def short_name(readable):
+    """A readable name without its namespaces."""
+    return QUALIFIER.sub("", readable)
+
+
 def pair_up(old, new, names):
-    """Pairs of functions, then what is left of either side: the same name and code, then the same name, then the same
-    code."""
+    """Pairs of functions, then what is left of either side. Pairs have the same name, with or without namespaces; those
+    whose code is the same, too, first. What has no namesake is paired by its code."""
     old, new = list(old), list(new)
-    pairs = take_pairs(old, new, lambda f: (f.arch, names[f.name], f.code, f.resources))
-    pairs += take_pairs(old, new, lambda f: (f.arch, names[f.name]))
-    pairs += take_pairs(old, new, lambda f: (f.arch, f.code, f.resources))
+    pairs = []
+    for key in (lambda f: (names[f.name], f.code, f.resources), lambda f: names[f.name],
+                lambda f: (short_name(names[f.name]), f.code, f.resources), lambda f: short_name(names[f.name]),
+                lambda f: (f.code, f.resources)):
+        pairs += take_pairs(old, new, lambda f, key=key: (f.arch, key(f)))
     return pairs, old, new
 
 

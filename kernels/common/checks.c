@@ -1,4 +1,3 @@
-/* Plain checks; nothing here calls CUDA. */
 #include "kernels/common/checks.h"
 
 #include <math.h>
@@ -99,27 +98,9 @@ enum attn_status attn_check_grid(int64_t row_tiles, int64_t heads, int64_t batch
     return ATTN_OK;
 }
 
-enum attn_status attn_check_run(const struct attn_direction *direction, const struct attn_request *request,
-                                const struct attn_tensors *tensors, const struct attn_run *run,
-                                struct attn_message *why)
+enum attn_status attn_check_workspace(const struct attn_run *run, size_t needed, struct attn_message *why)
 {
-    const enum attn_status status = attn_check_tensors(request, tensors, why);
-    const size_t needed = direction->workspace_bytes(request);
-
-    if (status != ATTN_OK)
-        return status;
-    if (run->workspace_bytes < needed)
+    if (run->workspace_bytes < needed || (needed > 0 && run->workspace == NULL))
         return attn_fail(why, ATTN_ERROR, "workspace of %zu bytes where %zu are needed", run->workspace_bytes, needed);
     return ATTN_OK;
-}
-
-void attn_join_variants(struct attn_variant *joined, size_t rows, const struct attn_variant *first,
-                        const struct attn_variant *second)
-{
-    size_t count = 0;
-
-    for (; first->name != NULL && count + 1 < rows; ++first)
-        joined[count++] = *first;
-    for (; second->name != NULL && count + 1 < rows; ++second)
-        joined[count++] = *second;
 }

@@ -1,4 +1,4 @@
-/* What our fused CUDA kernels refuse alike, in the same words. */
+/* Checks that all fused CUDA kernels share, and their messages. Nothing here calls CUDA. */
 #ifndef FABENCH_CHECKS_H
 #define FABENCH_CHECKS_H
 
@@ -26,24 +26,8 @@ enum attn_status attn_check_tensors(const struct attn_request *, const struct at
 /* row_tiles * heads * batch are at most 2^31 - 1: blocks of a one-dimensional grid, or numbers of tiles. */
 enum attn_status attn_check_grid(int64_t row_tiles, int64_t heads, int64_t batch, struct attn_message *why);
 
-/* What attn_impl asks of one direction. The functions see only requests that the implementation's front has accepted, and
- * `launch` only tensors and workspaces that attn_check_run has. */
-struct attn_direction {
-    enum attn_status (*accepts)(const struct attn_request *, struct attn_message *why);
-    size_t (*workspace_bytes)(const struct attn_request *);
-    const char *(*variant)(const struct attn_request *);
-    enum attn_status (*launch)(const struct attn_request *, const struct attn_tensors *, const struct attn_run *,
-                               struct attn_message *why);
-};
-
-/* The tensors are as attn_check_tensors wants them and the workspace is large enough for the direction. */
-enum attn_status attn_check_run(const struct attn_direction *, const struct attn_request *, const struct attn_tensors *,
-                                const struct attn_run *, struct attn_message *why);
-
-/* Rows of both tables one after the other into joined[rows], which keeps a row without a name at its end: the contract
- * wants one array, and C cannot join two files' arrays before the program runs. */
-void attn_join_variants(struct attn_variant *joined, size_t rows, const struct attn_variant *first,
-                        const struct attn_variant *second);
+/* The workspace has at least `needed` bytes. */
+enum attn_status attn_check_workspace(const struct attn_run *, size_t needed, struct attn_message *why);
 
 #ifdef __cplusplus
 }

@@ -1,38 +1,16 @@
-/* What the two directions of fused_sm80 and their common front (fused_sm80.c) tell each other.
- *
- * fused_sm80.c holds the attn_impl, checks what both directions refuse alike, and hands the rest to
- * fused_sm80_fwd.cu and fused_sm80_bwd.cu. A direction's functions are called only through the front, so
- *   - `accepts` sees a request that attn_check_request (checks.h) has accepted, and sm >= 80. It adds what depends on its
- *     tiles: the forced variant, shared memory, the size of its grid, its workspace;
- *   - `workspace_bytes`, `variant` and `launch` see only requests that `accepts` took;
- *   - `launch` sees tensors that attn_check_tensors has accepted and a workspace that is large enough.
- */
+/* fused_sm80: its entry in the registry (fused_sm80.c) and its two directions (fused_sm80_fwd_host.c,
+ * fused_sm80_bwd_host.c). */
 #ifndef FABENCH_FUSED_SM80_H
 #define FABENCH_FUSED_SM80_H
 
 #include "kernels/attention.h"
+#include "kernels/common/dispatch.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Forward: fused_sm80_fwd.cu. */
-enum attn_status fused_sm80_fwd_accepts(const struct attn_request *, struct attn_message *why);
-size_t fused_sm80_fwd_workspace_bytes(const struct attn_request *);
-const char *fused_sm80_fwd_variant(const struct attn_request *);
-enum attn_status fused_sm80_fwd_launch(const struct attn_request *, const struct attn_tensors *,
-                                       const struct attn_run *, struct attn_message *why);
-extern const struct attn_variant fused_sm80_fwd_variants[]; /* terminated by a row without a name */
-
-/* Backward: fused_sm80_bwd.cu. */
-enum attn_status fused_sm80_bwd_accepts(const struct attn_request *, struct attn_message *why);
-size_t fused_sm80_bwd_workspace_bytes(const struct attn_request *);
-const char *fused_sm80_bwd_variant(const struct attn_request *);
-enum attn_status fused_sm80_bwd_launch(const struct attn_request *, const struct attn_tensors *,
-                                       const struct attn_run *, struct attn_message *why);
-extern const struct attn_variant fused_sm80_bwd_variants[]; /* terminated by a row without a name */
-
-/* The table's entry. */
+extern const struct attn_direction fused_sm80_fwd, fused_sm80_bwd;
 extern const struct attn_impl attn_fused_sm80;
 
 #ifdef __cplusplus

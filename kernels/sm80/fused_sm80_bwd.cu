@@ -1,60 +1,42 @@
-/* fused_sm80, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) for sm_80 and newer, with mma.sync,
- * ldmatrix and cp.async. Three kernels, side by side with fused_sm80_bwd_side.cu:
- *   preprocess (side)  lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in the fp32 sums of dQ
- *   backward_main      a block owns KV keys of a kv head and goes through the tiles of Q queries of every query head of
- *                      the group: recomputes P, keeps dK and dV in registers, adds dQ to the sums
- *   convert_dq         dQ = scale * sums, rounded
- * dK and dV are sums of one block in a fixed order, so they repeat bit for bit; dQ's order is that of the blocks.
- * request.deterministic replaces the dQ of backward_main by backward_dq (side).
+/* fused_sm80, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) for sm_80 and newer, with mma.sync, ldmatrix and
+ * cp.async. Three kernels:
+ *   preprocess     lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in dq_sum, the fp32 sums of dQ
+ *   backward_main  a block has KV keys of a kv head and goes through the tiles of Q queries of all query heads of its group:
+ *                  recomputes P, keeps dK and dV in registers, adds its part of dQ to dq_sum
+ *   convert_dq     dQ = scale * dq_sum, rounded
+ * With request.deterministic backward_main leaves out dQ and backward_dq (fused_sm80_bwd_preprocess_dq.cu) replaces convert_dq.
  *
- * A step, with keys as rows: S^T = K Q^T, P^T = exp2(scale_log2 S^T - lse2), dP^T - D = V dO^T - D, dS^T = P^T *
- * (dP^T - D), dV += P^T dO, dK += dS^T Q, dQ += dS K. A warp has 32 keys and multiplies 32 x 32 of S and of dP at a
- * time: P^T and dS^T leave the accumulators as A operands of dV and dK and only dS goes to shared memory, for dQ. At
- * head_dim 128 the registers hold dK and dV of 32 keys x 64 columns: two warps share 32 keys, each has half of the
- * queries in S and half of the columns in dK and dV, and they exchange P and dS.
+ * A step, with keys as rows: S^T = K Q^T, P^T = exp2(scale_log2 S^T - lse2), dP^T - D = V dO^T - D, dS^T = P^T * (dP^T - D),
+ * dV += P^T dO, dK += dS^T Q, dQ += dS K. A warp has 32 keys and multiplies 32 x 32 of S and of dP at a time: P^T and dS^T
+ * leave the accumulators as A operands of dV and dK; only dS goes to shared memory, for dQ. At head_dim 128 registers hold dK
+ * and dV of 32 keys x 64 columns: two warps have the same 32 keys, each has half of the queries in S and half of the columns
+ * in dK and dV, and they exchange P and dS.
  *
  *   shared memory, d128_kv128q64 (KB):  K 32 | V 32 | Q 2 x 16 | dO 2 x 16 | dS 2 x 16 | P 16 | lse2, -D 2 x 0.5
  *                  d64_kv128q64:        K 16 | V 16 | Q 2 x 8  | dO 2 x 8  | dS 2 x 16 | -    | lse2, -D 2 x 0.5
  *   step i   all warps:   wait for stage i, barrier, start loading stage i + 1
  *            own queries: S, dP, P, dS (to shared memory), dV, dK
- *            all warps:   dQ of step i - 1 from the other dS buffer, red.add to the sums
+ *            all warps:   dQ of step i - 1 from the other buffer of dS, added to dq_sum
  *            pair (d128): barrier of two warps; dV, dK over the other warp's queries
- *   With one dS buffer ("oneds") dQ of step i comes last, after a barrier of the block.
+ *   With one buffer of dS ("oneds") dQ of step i comes last, after a barrier of the block.
  *
- * The sums of dQ lie in the order of the accumulators (red_add.cuh), so that every warp adds to whole lines. Rows
- * without a key and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys behind the diagonal are masked
- * in a second copy of the step that only boundary tiles run; a warp whose queries see none of its keys skips it.
- * Limits: head_dim 64 and 128, no window, no dropout; on a 99 KB device one block of 4 warps to an SM. The file is
- * longer than most because the tiles, the step and the choice among the tiles belong together.
+ * What must not be reordered: dQ of the previous step comes before the barrier of the pair, where it hides the wait for the
+ * other warp. Lane offsets stay apart from tile addresses (warp_gemm_sm80.cuh), so that the latter are uniform.
  *
- * Ladder. Million cycles of backward_main, H200, fp16, 4 x 4096 tokens, hidden 2048, full: d64 / d128. 3.8 is what the
- * tensor cores need (6 cycles per mma and scheduler).
- *   1 the above, dQ first in a step; expected to be bound by shared memory, 70 % of it used      6.75 / 7.43
- *   2 dQ of two tiles at once, S 64 wide at d64, P kept in 16 bits for it; expected 12 % less
- *     shared-memory traffic, got it, and was slower: a step's latency counts more          (dropped) 7.58 / 7.82
- *   3 warp index uniform, lane offsets apart from tile addresses, stmatrix, no predicates in whole
- *     tiles; expected a sixth of the instructions less                                           6.46 / 7.36
- *   4 loads after the first products; expected an earlier start of these                  (dropped) 6.55 / 7.74
- *   5 pointers advance instead of being computed, masked copy apart; expected 100 cycles a step  6.53 / 7.23
- *   6 dQ between a warp's own products and the barrier of its pair; expected less waiting there   6.35 / 7.21
- *   7 sections of heads as large as L2 and of three waves; expected no gap at the end; causal,
- *     before 6: 3.47 to 3.44 / 4.02 to 3.92
- * TFLOPS at 1k, 4k, 16k with all kernels, hot L2: d64 full 315 351 367, causal 249 339 382; d128 full 285 330 342,
- * causal 230 306 336; deterministic 189 to 252. bf16 is within 1 %.
- */
+ * dq_sum lies in the order of the accumulators (red_add.cuh), so that a warp adds to whole lines. Rows without a key and rows
+ * that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the diagonal are masked in a second copy of the step
+ * that only boundary tiles run; a warp whose queries see none of its keys skips it. dK and dV are sums of one block in a fixed
+ * order. Measurements: docs/kernels/sm80.md. */
 #include "kernels/sm80/fused_sm80_bwd.h"
 
 #include <climits>
-#include <cstring>
-#include <cuda_runtime.h>
 
-#include "kernels/common/checks.h"
 #include "kernels/device/bar_sync.cuh"
 #include "kernels/device/exp2.cuh"
 #include "kernels/device/red_add.cuh"
 #include "kernels/device/tile_io_sm80.cuh"
 
-namespace fused_sm80 {
+namespace sm80_bwd {
 
 using namespace device;
 
@@ -62,9 +44,9 @@ namespace {
 
 /* ---- Tiles ---------------------------------------------------------------------------------------------------- */
 
-/* KV keys and Q queries; WARPS_KV x WARPS_Q warps over the scores: the WARPS_Q warps that share 32 keys share the
- * columns of their dK and dV too. DEFER_DQ: dQ of a step is computed in the next one, at the price of a second dS
- * buffer. BLOCKS_PER_SM is what registers are limited for. */
+/* KV keys and Q queries; WARPS_KV x WARPS_Q warps over the scores: WARPS_Q warps have the same 32 keys and divide the
+ * columns of their dK and dV among them. DEFER_DQ: dQ of a step is computed in the next one, which takes a second buffer of
+ * dS. BLOCKS_PER_SM: the blocks that registers are limited for. */
 struct Sm80BwdD64 {
     static constexpr int HEAD_DIM = 64, KV = 128, Q = 64, WARPS_KV = 4, WARPS_Q = 1, BLOCKS_PER_SM = 2;
     static constexpr bool DEFER_DQ = true;
@@ -86,13 +68,10 @@ struct Sm80BwdD128Small {
     static constexpr bool DEFER_DQ = true;
 };
 
-enum {
-    WARP_KEYS = 32,            /* keys of a warp in every tile */
-    RESERVED_SMEM_BYTES = 1024 /* what the device keeps of every resident block's share */
-};
+constexpr int WARP_KEYS = 32; /* keys of a warp in every tile */
 
 /* What follows from a tile. */
-template <typename Tile> struct Sizes {
+template <typename Tile> struct Traits {
     static constexpr int WARPS = Tile::WARPS_KV * Tile::WARPS_Q, THREADS = WARPS * LANES;
     static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS;
     static constexpr int KV_PANEL_BYTES = Tile::KV * ROW_BYTES, Q_PANEL_BYTES = Tile::Q * ROW_BYTES;
@@ -113,92 +92,93 @@ template <typename Tile> struct Sizes {
 };
 
 template <typename Tile> struct Smem {
-    using S = Sizes<Tile>;
-    alignas(1024) unsigned char k[S::KV_BYTES], v[S::KV_BYTES];    /* at the end dK and dV on their way out */
+    using S = Traits<Tile>;
+    alignas(1024) unsigned char k[S::KV_BYTES], v[S::KV_BYTES];    /* at the end dK and dV, from where they are stored */
     unsigned char q[2][S::Q_BYTES], dout[2][S::Q_BYTES];
     unsigned char ds[S::DS_BUFFERS + S::P_BUFFERS][S::KV_PANEL_BYTES]; /* [KV][Q]; the last one is P where exchanged */
     float stats[2][2 * Tile::Q];                                       /* lse2, then -D */
 };
 
-/* ---- Where a block works --------------------------------------------------------------------------------------- */
+/* ---- Tile scheduler --------------------------------------------------------------------------------------- */
 
-/* One tile of keys of one kv head. Blocks go section by section of kv heads and in a section tile by tile, so that of
- * causal work the longest comes first and blocks that run at the same time read the same queries. */
-struct work {
+/* One tile of keys of one kv head. Blocks go section by section of kv heads, and within a section first over the heads, then
+ * over the tiles of keys: in causal problems the longest tiles come first, and blocks that run at the same time read the same
+ * queries. */
+struct WorkTile {
     int64_t batch, kv_head;
     int32_t kv_tile;
 };
 
-__device__ __forceinline__ struct work block_work(const struct bwd_args &args)
+__device__ __forceinline__ WorkTile work_tile_of_block(const Params &params)
 {
-    const int64_t section_blocks = static_cast<int64_t>(args.section_heads) * args.kv_tiles;
+    const int64_t section_blocks = static_cast<int64_t>(params.section_heads) * params.kv_tiles;
     const int64_t section = blockIdx.x / section_blocks, rest = blockIdx.x % section_blocks;
-    const int64_t first_head = section * args.section_heads, heads_left = args.kv_head_count - first_head;
-    const int64_t heads = heads_left < args.section_heads ? heads_left : args.section_heads;
+    const int64_t first_head = section * params.section_heads, heads_left = params.kv_head_count - first_head;
+    const int64_t heads = heads_left < params.section_heads ? heads_left : params.section_heads;
     const int64_t head = first_head + rest % heads;
-    return {head / args.kv_heads, head % args.kv_heads, static_cast<int32_t>(rest / heads)};
+    return {head / params.kv_heads, head % params.kv_heads, static_cast<int32_t>(rest / heads)};
 }
 
 /* Where a block is in its loop: a tile of queries of a query head of the group. */
-struct cursor {
+struct Cursor {
     int32_t head, tile;
     int32_t index;             /* of the tile, counted over all heads, q_rows each */
     const uint16_t *q, *dout;  /* first row */
 };
 
-__device__ __forceinline__ struct cursor cursor_at(const struct bwd_args &args, const struct work &work, int32_t head,
+__device__ __forceinline__ Cursor cursor_at(const Params &params, const WorkTile &work, int32_t head,
                                                    int32_t tile)
 {
-    const int64_t q_head = work.kv_head * args.group + head, row = static_cast<int64_t>(tile) * args.q_tile;
-    return {head, tile, static_cast<int32_t>(((work.batch * args.q_heads + q_head) * args.q_rows + row) / args.q_tile),
-            head_pointer<uint16_t>(args.q, work.batch, q_head) + row * args.q.stride_row,
-            head_pointer<uint16_t>(args.dout, work.batch, q_head) + row * args.dout.stride_row};
+    const int64_t q_head = work.kv_head * params.group + head, row = static_cast<int64_t>(tile) * params.q_tile;
+    return {head, tile, static_cast<int32_t>(((work.batch * params.q_heads + q_head) * params.q_rows + row) / params.q_tile),
+            head_pointer<uint16_t>(params.q, work.batch, q_head) + row * params.q.stride_row,
+            head_pointer<uint16_t>(params.dout, work.batch, q_head) + row * params.dout.stride_row};
 }
 
 /* Q, dO, lse2 and -D of a step. */
 template <typename Tile>
-__device__ __forceinline__ void load_step(struct Smem<Tile> &s, const struct bwd_args &args, const struct cursor &at,
+__device__ __forceinline__ void load_step(Smem<Tile> &s, const Params &params, const Cursor &at,
                                           int stage)
 {
-    constexpr int THREADS = Sizes<Tile>::THREADS;
-    const int64_t left = args.q_len - static_cast<int64_t>(at.tile) * Tile::Q;
-    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.q[stage]), at.q, args.q.stride_row, left);
-    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.dout[stage]), at.dout, args.dout.stride_row, left);
+    constexpr int THREADS = Traits<Tile>::THREADS;
+    const int64_t left = params.q_len - static_cast<int64_t>(at.tile) * Tile::Q;
+    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.q[stage]), at.q, params.q.stride_row, left);
+    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.dout[stage]), at.dout, params.dout.stride_row, left);
     if (threadIdx.x < Tile::Q / 2)
         cp_async_16(shared_address(s.stats[stage]) + threadIdx.x * 16,
-                    args.stats + static_cast<int64_t>(at.index) * (2 * Tile::Q) + threadIdx.x * 4, true);
+                    params.stats + static_cast<int64_t>(at.index) * (2 * Tile::Q) + threadIdx.x * 4, true);
 }
 
 /* To the next tile of queries, or to the next head's first. */
 template <typename Tile>
-__device__ __forceinline__ void advance(struct cursor &at, const struct bwd_args &args, const struct work &work,
+__device__ __forceinline__ void advance(Cursor &at, const Params &params, const WorkTile &work,
                                         int32_t first_tile)
 {
-    if (++at.tile < args.q_tiles) {
+    if (++at.tile < params.q_tiles) {
         ++at.index;
-        at.q += Tile::Q * args.q.stride_row;
-        at.dout += Tile::Q * args.dout.stride_row;
+        at.q += Tile::Q * params.q.stride_row;
+        at.dout += Tile::Q * params.dout.stride_row;
     } else {
-        at = cursor_at(args, work, at.head + 1, first_tile);
+        at = cursor_at(params, work, at.head + 1, first_tile);
     }
 }
 
 /* The block's keys of K or V. */
 template <typename Tile>
-__device__ __forceinline__ void load_keys(uint32_t shared, const struct attn_tensor &tensor, const struct work &work,
+__device__ __forceinline__ void load_keys(uint32_t shared, const struct attn_tensor &tensor, const WorkTile &work,
                                           int64_t first_key, int32_t kv_len)
 {
-    load_rows<Tile::KV, Tile::HEAD_DIM, Sizes<Tile>::THREADS>(
+    load_rows<Tile::KV, Tile::HEAD_DIM, Traits<Tile>::THREADS>(
         shared, head_pointer<uint16_t>(tensor, work.batch, work.kv_head) + first_key * tensor.stride_row,
         tensor.stride_row, kv_len - first_key);
 }
 
 /* ---- One step: a tile of queries -------------------------------------------------------------------------------- */
 
-template <typename Tile> using ScoreFragments = Fragments<2, Sizes<Tile>::CHUNK_Q / 16>;
+template <typename Tile> using ScoreFragments = Fragments<2, Traits<Tile>::CHUNK_Q / 16>;
 
 /* What a warp reads and writes in a step. */
-struct step_operands {
+struct StepOperands {
     struct operand k, v;              /* A of the scores: this warp's keys */
     struct operand q, dout;           /* B of the scores: this warp's queries */
     struct operand q_rows, dout_rows; /* B of dK, dV: all queries, this warp's panel */
@@ -207,14 +187,14 @@ struct step_operands {
 };
 
 template <typename Tile>
-__device__ __forceinline__ struct step_operands operands_of(const struct Smem<Tile> &s, int stage, uint32_t warp_kv,
+__device__ __forceinline__ StepOperands operands_of(const Smem<Tile> &s, int stage, uint32_t warp_kv,
                                                             uint32_t warp_q, uint32_t rows_8, uint32_t rows_16)
 {
-    using S = Sizes<Tile>;
+    using S = Traits<Tile>;
     const uint32_t lane = threadIdx.x % LANES;
     const uint32_t keys = warp_kv * WARP_KEYS * ROW_BYTES, queries = warp_q * S::WARP_Q * ROW_BYTES;
     const uint32_t panel = warp_q * S::Q_PANEL_BYTES;
-    struct step_operands at;
+    StepOperands at;
     at.k = {rows_16, shared_address(s.k) + keys, S::KV_PANEL_BYTES};
     at.v = {rows_16, shared_address(s.v) + keys, S::KV_PANEL_BYTES};
     at.q = {rows_8, shared_address(s.q[stage]) + queries, S::Q_PANEL_BYTES};
@@ -280,10 +260,10 @@ template <int N8> __device__ __forceinline__ void start_from_delta(Accumulator<2
 /* P and dS = P * (dP - D) of CHUNK_Q of this warp's queries, from `query` on. */
 template <typename Tile, typename T, bool MASKED>
 __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, ScoreFragments<Tile> &ds_fragments,
-                                            const struct step_operands &at, int query, float scale_log2, int diagonal,
+                                            const StepOperands &at, int query, float scale_log2, int diagonal,
                                             int keys)
 {
-    constexpr int N8 = Sizes<Tile>::CHUNK_Q / 8;
+    constexpr int N8 = Traits<Tile>::CHUNK_Q / 8;
     Accumulator<2, N8> p, ds;
     struct operand q = at.q, dout = at.dout;
     q.first += query * ROW_BYTES;
@@ -311,7 +291,7 @@ template <typename Tile, typename T>
 __device__ __forceinline__ void add_dq(float *dq_sum, int32_t index, uint32_t ds_first, uint32_t k_first,
                                        uint32_t warp)
 {
-    using S = Sizes<Tile>;
+    using S = Traits<Tile>;
     const uint32_t lane = threadIdx.x % LANES, warp_d = warp % S::DQ_WARPS_D, warp_q = warp / S::DQ_WARPS_D;
     const struct operand k = {columns_right(lane_rows_16(lane), warp_d % 2 * 32),
                               k_first + warp_d / 2 * S::KV_PANEL_BYTES, 0};
@@ -334,10 +314,10 @@ __device__ __forceinline__ void add_dq(float *dq_sum, int32_t index, uint32_t ds
 /* The products of one step over this warp's own queries: dV += P^T dO, dK += dS^T Q; P and dS to shared memory. */
 template <typename Tile, typename T, bool MASKED>
 __device__ __forceinline__ void accumulate_own(Accumulator<2, 8> &dk, Accumulator<2, 8> &dv,
-                                               const struct step_operands &at, int first_query, float scale_log2,
+                                               const StepOperands &at, int first_query, float scale_log2,
                                                int diagonal, int keys)
 {
-    using S = Sizes<Tile>;
+    using S = Traits<Tile>;
 #if __CUDA_ARCH__ >= 900
 #pragma unroll
 #else /* without uniform offsets in ldmatrix the addresses of two chunks do not fit the registers */
@@ -356,9 +336,9 @@ __device__ __forceinline__ void accumulate_own(Accumulator<2, 8> &dk, Accumulato
 
 /* Instead of accumulate_own where this warp's queries see none of its keys. */
 template <typename Tile>
-__device__ __forceinline__ void store_nothing_seen(const struct step_operands &at, int first_query)
+__device__ __forceinline__ void store_zeros(const StepOperands &at, int first_query)
 {
-    using S = Sizes<Tile>;
+    using S = Traits<Tile>;
     const ScoreFragments<Tile> zero = {};
 #pragma unroll
     for (int query = 0; query < S::WARP_Q; query += S::CHUNK_Q) {
@@ -371,7 +351,7 @@ __device__ __forceinline__ void store_nothing_seen(const struct step_operands &a
 /* The same products over the queries of the other warp with the same keys, from what it stored. */
 template <typename Tile, typename T>
 __device__ __forceinline__ void accumulate_other(Accumulator<2, 8> &dk, Accumulator<2, 8> &dv,
-                                                 const struct step_operands &at, int other_query)
+                                                 const StepOperands &at, int other_query)
 {
     ScoreFragments<Tile> fragments;
     load_fragments(fragments, at.p, other_query / 16);
@@ -385,76 +365,76 @@ __device__ __forceinline__ void accumulate_other(Accumulator<2, 8> &dk, Accumula
 /* dK and dV of this warp's keys, by way of the shared memory of K and V. */
 template <typename Tile, typename T>
 __device__ __forceinline__ void store_gradients(Accumulator<2, 8> &dk, Accumulator<2, 8> &dv,
-                                                const struct Smem<Tile> &s, const struct bwd_args &args,
-                                                const struct work &work, int64_t first_key, uint32_t warp_kv,
+                                                const Smem<Tile> &s, const Params &params,
+                                                const WorkTile &work, int64_t first_key, uint32_t warp_kv,
                                                 uint32_t warp_q, int keys)
 {
-    const uint32_t panel = warp_q * Sizes<Tile>::KV_PANEL_BYTES + warp_kv * WARP_KEYS * ROW_BYTES;
+    const uint32_t panel = warp_q * Traits<Tile>::KV_PANEL_BYTES + warp_kv * WARP_KEYS * ROW_BYTES;
     const int64_t key = first_key + warp_kv * WARP_KEYS;
     const int column = warp_q * PANEL_COLUMNS;
-    store_rows(dk, args.scale, shared_address(s.k) + panel,
-               head_pointer<T>(args.dk, work.batch, work.kv_head) + key * args.dk.stride_row + column,
-               args.dk.stride_row, keys);
+    store_rows(dk, params.scale, shared_address(s.k) + panel,
+               head_pointer<T>(params.dk, work.batch, work.kv_head) + key * params.dk.stride_row + column,
+               params.dk.stride_row, keys);
     store_rows(dv, 1.0f, shared_address(s.v) + panel,
-               head_pointer<T>(args.dv, work.batch, work.kv_head) + key * args.dv.stride_row + column,
-               args.dv.stride_row, keys);
+               head_pointer<T>(params.dv, work.batch, work.kv_head) + key * params.dv.stride_row + column,
+               params.dv.stride_row, keys);
 }
 
 /* WITH_DQ is off where a second kernel computes dQ in a fixed order. */
 template <typename Tile, typename T, bool WITH_DQ>
-__global__ void __launch_bounds__(Sizes<Tile>::THREADS, Tile::BLOCKS_PER_SM)
-    backward_main(const __grid_constant__ struct bwd_args args)
+__global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
+    backward_main(const __grid_constant__ Params params)
 {
-    using S = Sizes<Tile>;
+    using S = Traits<Tile>;
     constexpr bool DEFERRED = WITH_DQ && Tile::DEFER_DQ, AT_ONCE = WITH_DQ && !Tile::DEFER_DQ;
     extern __shared__ __align__(1024) unsigned char s_bytes[];
-    struct Smem<Tile> &s = *reinterpret_cast<struct Smem<Tile> *>(s_bytes);
-    const struct work work = block_work(args);
+    Smem<Tile> &s = *reinterpret_cast<Smem<Tile> *>(s_bytes);
+    const WorkTile work = work_tile_of_block(params);
     /* Read from lane 0 so that the compiler knows it to be uniform. */
     const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0);
     const uint32_t warp_kv = warp / Tile::WARPS_Q, warp_q = warp % Tile::WARPS_Q, first_query = warp_q * S::WARP_Q;
     const int64_t first_key = static_cast<int64_t>(work.kv_tile) * Tile::KV;
-    const int keys = clamp_to_tile(args.kv_len - first_key) - static_cast<int>(warp_kv) * WARP_KEYS;
+    const int keys = clamp_to_tile(params.kv_len - first_key) - static_cast<int>(warp_kv) * WARP_KEYS;
     const uint32_t lane = threadIdx.x % LANES, rows_8 = lane_rows_8(lane), rows_16 = lane_rows_16(lane);
     int32_t first_tile = 0;
-    if (args.causal && first_key > args.shift)
-        first_tile = static_cast<int32_t>((first_key - args.shift) / Tile::Q);
+    if (params.causal && first_key > params.shift)
+        first_tile = static_cast<int32_t>((first_key - params.shift) / Tile::Q);
 
-    struct cursor now = cursor_at(args, work, first_tile < args.q_tiles ? 0 : args.group, first_tile);
+    Cursor now = cursor_at(params, work, first_tile < params.q_tiles ? 0 : params.group, first_tile);
     Accumulator<2, 8> dk, dv;
     clear(dk);
     clear(dv);
-    load_keys<Tile>(shared_address(s.k), args.k, work, first_key, args.kv_len);
-    load_keys<Tile>(shared_address(s.v), args.v, work, first_key, args.kv_len);
-    if (now.head < args.group)
-        load_step(s, args, now, 0);
+    load_keys<Tile>(shared_address(s.k), params.k, work, first_key, params.kv_len);
+    load_keys<Tile>(shared_address(s.v), params.v, work, first_key, params.kv_len);
+    if (now.head < params.group)
+        load_step(s, params, now, 0);
     cp_async_commit();
 
     int32_t index_before = -1;
     int stage = 0;
-    while (now.head < args.group) {
+    while (now.head < params.group) {
         const int32_t tile = now.tile, index = now.index;
-        advance<Tile>(now, args, work, first_tile);
+        advance<Tile>(now, params, work, first_tile);
         cp_async_wait<0>();
         __syncthreads();
-        if (now.head < args.group)
-            load_step(s, args, now, stage ^ 1);
+        if (now.head < params.group)
+            load_step(s, params, now, stage ^ 1);
         cp_async_commit();
 
-        const struct step_operands at = operands_of(s, stage, warp_kv, warp_q, rows_8, rows_16);
+        const StepOperands at = operands_of(s, stage, warp_kv, warp_q, rows_8, rows_16);
         int diagonal = WARP_KEYS; /* this warp's key i sees its query j iff i - j <= diagonal */
-        if (args.causal)
-            diagonal = clamp_to_tile(static_cast<int64_t>(tile) * Tile::Q + args.shift - first_key) +
+        if (params.causal)
+            diagonal = clamp_to_tile(static_cast<int64_t>(tile) * Tile::Q + params.shift - first_key) +
                        static_cast<int>(first_query - warp_kv * WARP_KEYS);
         if (diagonal >= WARP_KEYS - 1 && keys >= WARP_KEYS)
-            accumulate_own<Tile, T, false>(dk, dv, at, first_query, args.scale_log2, diagonal, keys);
+            accumulate_own<Tile, T, false>(dk, dv, at, first_query, params.scale_log2, diagonal, keys);
         else if (diagonal > -S::WARP_Q)
-            accumulate_own<Tile, T, true>(dk, dv, at, first_query, args.scale_log2, diagonal, keys);
+            accumulate_own<Tile, T, true>(dk, dv, at, first_query, params.scale_log2, diagonal, keys);
         else
-            store_nothing_seen<Tile>(at, first_query);
+            store_zeros<Tile>(at, first_query);
 
         if (DEFERRED && index_before >= 0)
-            add_dq<Tile, T>(args.dq_sum, index_before, shared_address(s.ds[stage ^ 1]), shared_address(s.k), warp);
+            add_dq<Tile, T>(params.dq_sum, index_before, shared_address(s.ds[stage ^ 1]), shared_address(s.k), warp);
         if (AT_ONCE)
             __syncthreads();
         else if (S::EXCHANGE)
@@ -462,7 +442,7 @@ __global__ void __launch_bounds__(Sizes<Tile>::THREADS, Tile::BLOCKS_PER_SM)
         if (S::EXCHANGE)
             accumulate_other<Tile, T>(dk, dv, at, (warp_q ^ 1) * S::WARP_Q);
         if (AT_ONCE)
-            add_dq<Tile, T>(args.dq_sum, index, shared_address(s.ds), shared_address(s.k), warp);
+            add_dq<Tile, T>(params.dq_sum, index, shared_address(s.ds), shared_address(s.k), warp);
         index_before = index;
         stage ^= 1;
     }
@@ -470,25 +450,25 @@ __global__ void __launch_bounds__(Sizes<Tile>::THREADS, Tile::BLOCKS_PER_SM)
     cp_async_wait<0>();
     __syncthreads();
     if (DEFERRED && index_before >= 0) {
-        add_dq<Tile, T>(args.dq_sum, index_before, shared_address(s.ds[stage ^ 1]), shared_address(s.k), warp);
+        add_dq<Tile, T>(params.dq_sum, index_before, shared_address(s.ds[stage ^ 1]), shared_address(s.k), warp);
         __syncthreads();
     }
-    store_gradients<Tile, T>(dk, dv, s, args, work, first_key, warp_kv, warp_q, keys);
+    store_gradients<Tile, T>(dk, dv, s, params, work, first_key, warp_kv, warp_q, keys);
 }
 
 /* ---- Convert: dQ = scale * dq_sum ------------------------------------------------------------------------------ */
 
 /* One block per tile of queries, its warps placed as add_dq places them. */
 template <typename Tile, typename T>
-__global__ void __launch_bounds__(Sizes<Tile>::THREADS) convert_dq(const __grid_constant__ struct bwd_args args)
+__global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid_constant__ Params params)
 {
-    using S = Sizes<Tile>;
+    using S = Traits<Tile>;
     constexpr int ROW_CHUNKS = Tile::HEAD_DIM / 8;
     __shared__ alignas(1024) unsigned char s_dq[S::Q_BYTES];
     const uint32_t warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const uint32_t warp_d = warp % S::DQ_WARPS_D, warp_q = warp / S::DQ_WARPS_D;
-    const int64_t head_index = blockIdx.x / args.q_tiles, tile = blockIdx.x % args.q_tiles;
-    const float *dq_tile = args.dq_sum + (head_index * args.q_rows + tile * Tile::Q) * Tile::HEAD_DIM;
+    const int64_t head_index = blockIdx.x / params.q_tiles, tile = blockIdx.x % params.q_tiles;
+    const float *dq_tile = params.dq_sum + (head_index * params.q_rows + tile * Tile::Q) * Tile::HEAD_DIM;
 
 #pragma unroll
     for (int pass = 0; pass < S::DQ_PASSES; ++pass) {
@@ -502,7 +482,7 @@ __global__ void __launch_bounds__(Sizes<Tile>::THREADS) convert_dq(const __grid_
                 load_quad(dq.at[m][n], quad + (m * 4 + n) * QUAD_FLOATS, lane);
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
-                    dq.at[m][n][i] *= args.scale;
+                    dq.at[m][n][i] *= params.scale;
             }
         pack_fragments<T>(packed, dq);
         const uint32_t first_row = (pass * S::DQ_WARPS_Q + warp_q) * 32;
@@ -510,50 +490,22 @@ __global__ void __launch_bounds__(Sizes<Tile>::THREADS) convert_dq(const __grid_
         store_fragments({lane_rows_16(lane), first, 0}, warp_d % 2 * 2, packed);
     }
     __syncthreads();
-    T *head = head_pointer<T>(args.dq, head_index / args.q_heads, head_index % args.q_heads);
+    T *head = head_pointer<T>(params.dq, head_index / params.q_heads, head_index % params.q_heads);
 #pragma unroll
     for (int index = threadIdx.x; index < Tile::Q * ROW_CHUNKS; index += S::THREADS) {
         const int row = index / ROW_CHUNKS, chunk = index % ROW_CHUNKS;
         const int64_t q_row = tile * Tile::Q + row;
         const uint32_t address = shared_address(s_dq) + chunk / 8 * S::Q_PANEL_BYTES + swizzle_128b(row, chunk % 8);
-        if (q_row < args.q_len)
-            *reinterpret_cast<uint4 *>(head + q_row * args.dq.stride_row + chunk * 8) = load_shared_128(address);
+        if (q_row < params.q_len)
+            *reinterpret_cast<uint4 *>(head + q_row * params.dq.stride_row + chunk * 8) = load_shared_128(address);
     }
 }
 
-/* ---- Launch ---------------------------------------------------------------------------------------------------- */
+} // namespace
 
-template <typename Tile, typename T>
-enum attn_status launch_typed(const struct attn_request *request, const struct bwd_args &args,
-                              const struct attn_run *run, struct attn_message *why)
-{
-    using S = Sizes<Tile>;
-    const struct attn_problem *p = request->problem;
-    const int64_t main_blocks = args.kv_tiles * args.kv_head_count;
-    enum attn_status status = launch_preprocess(p, args, run, why);
-    if (status != ATTN_OK)
-        return status;
-    if (request->deterministic) {
-        status = launch_kernel(backward_main<Tile, T, false>, "dk_dv", main_blocks, S::THREADS,
-                               sizeof(struct Smem<Tile>), args, run, why);
-        return status != ATTN_OK ? status : launch_dq(p, args, run, why);
-    }
-    status = launch_kernel(backward_main<Tile, T, true>, "main", main_blocks, S::THREADS, sizeof(struct Smem<Tile>),
-                           args, run, why);
-    if (status != ATTN_OK)
-        return status;
-    return launch_kernel(convert_dq<Tile, T>, "convert", args.q_tiles * p->q_heads * p->batch, S::THREADS, 0, args,
-                         run, why);
-}
+} // namespace sm80_bwd
 
-template <typename Tile>
-enum attn_status launch_tile(const struct attn_request *request, const struct bwd_args &args,
-                             const struct attn_run *run, struct attn_message *why)
-{
-    return request->problem->dtype == ATTN_FP16
-               ? launch_typed<Tile, __half>(request, args, run, why)
-               : launch_typed<Tile, __nv_bfloat16>(request, args, run, why);
-}
+using namespace sm80_bwd;
 
 /* ---- Variants ---------------------------------------------------------------------------------------------------- */
 
@@ -565,148 +517,13 @@ enum attn_status launch_tile(const struct attn_request *request, const struct bw
     ROW("d128_kv128q64_oneds", Sm80BwdD128OneDs, "128 keys x 64 queries, 8 warps, 161 KB shared memory")               \
     ROW("d128_kv64q32", Sm80BwdD128Small, "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory")
 
-struct variant_row {
-    int head_dim, kv, q, blocks_per_sm;
-    size_t smem_bytes;
-    enum attn_status (*launch)(const struct attn_request *, const struct bwd_args &, const struct attn_run *,
-                               struct attn_message *);
-};
-
+#define KERNELS(Tile, WITH_DQ) {backward_main<Tile, __half, WITH_DQ>, backward_main<Tile, __nv_bfloat16, WITH_DQ>}
 #define TILE_ROW(name, Tile, summary)                                                                                  \
-    {Tile::HEAD_DIM, Tile::KV, Tile::Q, Tile::BLOCKS_PER_SM, sizeof(struct Smem<Tile>), launch_tile<Tile>},
-const struct variant_row rows[] = {BWD_VARIANTS(TILE_ROW)};
-#undef TILE_ROW
+    {{{name, summary}, Tile::HEAD_DIM, Tile::BLOCKS_PER_SM, sizeof(Smem<Tile>)},                                       \
+     Tile::Q,                                                                                                          \
+     Tile::KV,                                                                                                         \
+     Traits<Tile>::THREADS,                                                                                            \
+     {KERNELS(Tile, true), KERNELS(Tile, false)},                                                                      \
+     {convert_dq<Tile, __half>, convert_dq<Tile, __nv_bfloat16>}},
 
-enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
-
-/* What one block needs, of the main kernel or of the separate dQ kernel. */
-size_t block_smem_bytes(const struct variant_row &row)
-{
-    const size_t dq_bytes = dq_smem_bytes(row.head_dim);
-    return row.smem_bytes > dq_bytes ? row.smem_bytes : dq_bytes;
-}
-
-/* The forced variant; otherwise the first row of this head_dim of which as many blocks fit an SM as its registers
- * allow; otherwise the first of which one fits. -1: none. */
-int chosen_row(const struct attn_request *request)
-{
-    const size_t limit = request->device->smem_per_block_bytes;
-    int fallback = -1;
-    for (int i = 0; i < ROW_COUNT; ++i) {
-        const size_t bytes = block_smem_bytes(rows[i]);
-        if (rows[i].head_dim != request->problem->head_dim || bytes > limit)
-            continue;
-        if (request->variant != NULL) {
-            if (strcmp(request->variant, fused_sm80_bwd_variants[i].name) == 0)
-                return i;
-            continue;
-        }
-        if (rows[i].blocks_per_sm * (rows[i].smem_bytes + RESERVED_SMEM_BYTES) <= limit + RESERVED_SMEM_BYTES)
-            return i;
-        if (fallback < 0)
-            fallback = i;
-    }
-    return fallback;
-}
-
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
-
-/* One float per padded row; a multiple of 256 bytes because q_rows is one of 64. */
-size_t row_bytes(const struct attn_problem *p)
-{
-    return static_cast<size_t>(p->batch * p->q_heads) * round_up(p->q_len, ROW_STEP) * sizeof(float);
-}
-
-/* Heads whose blocks run side by side: Q, dO in 16 bits and dQ in fp32 should stay in L2; and where lengths differ,
- * three waves of blocks let the short ones fill the gaps at the end. */
-int32_t section_heads(const struct attn_request *request, const struct bwd_args &args, const struct variant_row &row)
-{
-    const struct attn_problem *p = request->problem;
-    int64_t heads = static_cast<int64_t>(request->device->l2_bytes) / (args.group * p->q_len * p->head_dim * 8);
-    const int64_t wave_heads = (3 * request->device->multiprocessors * row.blocks_per_sm) / args.kv_tiles;
-    if (p->causal && heads < wave_heads)
-        heads = wave_heads;
-    if (heads > args.kv_head_count)
-        heads = args.kv_head_count;
-    return static_cast<int32_t>(heads < 1 ? 1 : heads);
-}
-
-struct bwd_args make_args(const struct attn_request *request, const struct attn_tensors *t, const struct attn_run *run,
-                          const struct variant_row &row)
-{
-    const struct attn_problem *p = request->problem;
-    struct bwd_args args = {};
-    args.q = t->q, args.k = t->k, args.v = t->v, args.o = t->o;
-    args.dout = t->dout, args.dq = t->dq, args.dk = t->dk, args.dv = t->dv;
-    args.lse = t->lse;
-    args.stats = static_cast<float *>(run->workspace);
-    args.dq_sum = request->deterministic ? NULL : args.stats + 2 * row_bytes(p) / sizeof(float);
-    args.q_rows = round_up(p->q_len, ROW_STEP);
-    args.shift = p->kv_len - p->q_len;
-    args.kv_head_count = p->batch * p->kv_heads;
-    args.q_len = static_cast<int32_t>(p->q_len);
-    args.kv_len = static_cast<int32_t>(p->kv_len);
-    args.q_heads = static_cast<int32_t>(p->q_heads);
-    args.kv_heads = static_cast<int32_t>(p->kv_heads);
-    args.group = static_cast<int32_t>(p->q_heads / p->kv_heads);
-    args.q_tile = row.q;
-    args.q_tiles = static_cast<int32_t>((p->q_len + row.q - 1) / row.q);
-    args.kv_tiles = static_cast<int32_t>((p->kv_len + row.kv - 1) / row.kv);
-    args.section_heads = section_heads(request, args, row);
-    args.scale = p->scale;
-    args.scale_log2 = p->scale * LOG2_E;
-    args.causal = p->causal;
-    return args;
-}
-
-} // namespace
-
-} // namespace fused_sm80
-
-using namespace fused_sm80;
-
-#define NAME_ROW(name, Tile, summary) {name, summary},
-const struct attn_variant fused_sm80_bwd_variants[] = {BWD_VARIANTS(NAME_ROW){NULL, NULL}};
-#undef NAME_ROW
-
-enum attn_status fused_sm80_bwd_accepts(const struct attn_request *request, struct attn_message *why)
-{
-    const struct attn_problem *p = request->problem;
-    const int index = chosen_row(request);
-    if (index < 0 && request->variant != NULL)
-        return attn_fail(why, ATTN_UNSUPPORTED,
-                               "no backward variant %s for head_dim %lld in %zu bytes of shared memory per block",
-                               request->variant, static_cast<long long>(p->head_dim),
-                               request->device->smem_per_block_bytes);
-    if (index < 0)
-        return attn_fail(why, ATTN_UNSUPPORTED,
-                               "backward with head_dim %lld needs more than this device's %zu bytes of shared memory "
-                               "per block",
-                               static_cast<long long>(p->head_dim), request->device->smem_per_block_bytes);
-    const enum attn_status status = attn_check_grid((p->kv_len + rows[index].kv - 1) / rows[index].kv,
-                                                          p->kv_heads, p->batch, why);
-    if (status != ATTN_OK)
-        return status;
-    /* The grid of the preprocess kernel is the largest over queries. */
-    return attn_check_grid(preprocess_head_blocks(p->head_dim, round_up(p->q_len, ROW_STEP)), p->q_heads,
-                                 p->batch, why);
-}
-
-size_t fused_sm80_bwd_workspace_bytes(const struct attn_request *request)
-{
-    const struct attn_problem *p = request->problem;
-    const size_t bytes = 2 * row_bytes(p);
-    return request->deterministic ? bytes : bytes + row_bytes(p) * p->head_dim;
-}
-
-const char *fused_sm80_bwd_variant(const struct attn_request *request)
-{
-    return fused_sm80_bwd_variants[chosen_row(request)].name;
-}
-
-enum attn_status fused_sm80_bwd_launch(const struct attn_request *request, const struct attn_tensors *tensors,
-                                       const struct attn_run *run, struct attn_message *why)
-{
-    const struct variant_row &row = rows[chosen_row(request)];
-    return row.launch(request, make_args(request, tensors, run, row), run, why);
-}
+extern "C" const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[] = {BWD_VARIANTS(TILE_ROW){}};

@@ -1,53 +1,19 @@
-/* The front of fused_sm90: the attn_impl, what is refused before a kernel is asked, and the way to the direction that is
- * asked. The kernels are in fused_sm90_fwd.cu and fused_sm90_bwd.cu; nothing here calls CUDA. */
+/* fused_sm90: the kernels for compute capability 9.0. */
 #include "kernels/sm90/fused_sm90.h"
 
 #include "kernels/common/checks.h"
 
-enum { MAX_VARIANTS = 32 };
-
-static const struct attn_direction directions[] = {
-    [ATTN_FWD] = {fused_sm90_fwd_accepts, fused_sm90_fwd_workspace_bytes, fused_sm90_fwd_variant, fused_sm90_fwd_launch},
-    [ATTN_BWD] = {fused_sm90_bwd_accepts, fused_sm90_bwd_workspace_bytes, fused_sm90_bwd_variant, fused_sm90_bwd_launch},
-};
-
-static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
+static enum attn_status check_device(const struct attn_request *request, struct attn_message *why)
 {
-    const enum attn_status status = attn_check_request(request, why);
     const int sm = request->device->sm;
 
-    if (status != ATTN_OK)
-        return status;
     if (sm != 90) /* sm_90a code runs on 9.0 and on nothing else */
-        return attn_fail(why, ATTN_UNSUPPORTED, "needs compute capability 9.0, this device has %d.%d", sm / 10,
-                         sm % 10);
-    return directions[request->mode].accepts(request, why);
+        return attn_fail(why, ATTN_UNSUPPORTED, "needs compute capability 9.0, this device has %d.%d", sm / 10, sm % 10);
+    return ATTN_OK;
 }
 
-static size_t workspace_bytes(const struct attn_request *request)
-{
-    return directions[request->mode].workspace_bytes(request);
-}
-
-static const char *variant(const struct attn_request *request) { return directions[request->mode].variant(request); }
-
-static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
-                               const struct attn_run *run, struct attn_message *why)
-{
-    enum attn_status status = accepts(request, why);
-
-    if (status == ATTN_OK)
-        status = attn_check_run(&directions[request->mode], request, tensors, run, why);
-    return status == ATTN_OK ? directions[request->mode].launch(request, tensors, run, why) : status;
-}
-
-static struct attn_variant variants[MAX_VARIANTS];
-
-/* Once, when the program (or library) is loaded, and never changed after. */
-__attribute__((constructor)) static void join_variants(void)
-{
-    attn_join_variants(variants, MAX_VARIANTS, fused_sm90_fwd_variants, fused_sm90_bwd_variants);
-}
+static const struct attn_dispatch dispatch = {check_device, {&fused_sm90_fwd, &fused_sm90_bwd}};
+ATTN_DISPATCH_FUNCTIONS(dispatch)
 
 const struct attn_impl attn_fused_sm90 = {
     .abi = ATTN_ABI,
@@ -57,9 +23,5 @@ const struct attn_impl attn_fused_sm90 = {
     /* dQ is summed in the order in which blocks get there unless request.deterministic asks for a fixed one. */
     .repeatable = {ATTN_O | ATTN_LSE, ATTN_DK | ATTN_DV},
     .repeatable_deterministic = {ATTN_O | ATTN_LSE, ATTN_DQ | ATTN_DK | ATTN_DV},
-    .accepts = accepts,
-    .workspace_bytes = workspace_bytes,
-    .variant = variant,
-    .launch = launch,
-    .variants = variants,
+    ATTN_DISPATCH_MEMBERS,
 };

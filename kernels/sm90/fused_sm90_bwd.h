@@ -1,60 +1,73 @@
-/* What the two files of fused_sm90's backward share: fused_sm90_bwd.cu (the main kernel, its tiles, the functions of
- * fused_sm90.h) and fused_sm90_bwd_side.cu (the kernels before and after it). CUDA C++ only. */
+/* What the files of fused_sm90's backward share: the host side (fused_sm90_bwd_host.c), the main kernel
+ * (fused_sm90_bwd.cu), the kernels before and after it (fused_sm90_bwd_preprocess.cu, fused_sm90_bwd_postprocess.cu).
+ * C and CUDA C++. */
 #ifndef FABENCH_FUSED_SM90_BWD_H
 #define FABENCH_FUSED_SM90_BWD_H
 
 #include <cuda.h>
-#include <cuda_runtime.h>
 
 #include "kernels/attention.h"
+#include "kernels/common/tiles.h"
 
-namespace fused_sm90_bwd {
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 enum {
-    LANES = 32,
-    WARPGROUP = 128,
-    SUM_FLOATS = 8192, /* of a tile of queries in dq_sum: 64 x 128 or 128 x 64 */
-    SLAB_QUADS = 8,    /* of a warp's 16 x 64 of it, a quad being 16 x 8 */
-    SLAB_FLOATS = 1024,
-    KV_TILE = 128,
-    PANEL_COLUMNS = 64,
-    ROW_BYTES = 128 /* of a panel */,
-    TILE_TURNS = 4 /* warps that add to a tile, each by turns of its own */
+    SM90_BWD_KV_TILE = 128,       /* keys of a block */
+    SM90_BWD_THREADS = 384,       /* of the main kernel */
+    SM90_BWD_SIDE_THREADS = 256,  /* of preprocess and of convert_dq */
+    SM90_BWD_STORE_ROWS = 16,     /* rows of dK and dV that a warp stores: those of the boxes of maps dk and dv */
+    SM90_BWD_TILE_FLOATS = 8192,  /* of a tile of queries in dq_sum: 64 x 128 or 128 x 64 */
+    SM90_BWD_TILE_SEMAPHORES = 4, /* one for each warp that adds to a tile of dq_sum */
 };
 
-constexpr float LOG2_E = 1.44269504088896340736f;
-
-/* The argument of every kernel. Tiles are numbered over all heads of q, q_tiles each. */
-struct Arguments {
+/* The parameter of every kernel. "Tiles" are tiles of queries, numbered over all query heads, q_tiles for each head. */
+struct fused_sm90_bwd_params {
     CUtensorMap q, k, v, dout, dk, dv;
     struct attn_tensor o_rows, dout_rows, dq_rows;
-    const float *lse;      /* [batch * q_heads, q_len] */
-    float *stats;          /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf where no key is seen and where no row is;
-                              -D = -rowsum(dO * O) */
-    float *dq_sum;         /* [tiles][8 slabs][8 quads]: a slab is the 16 x 64 of a warp (red_add.cuh) */
-    int *turns;            /* [tiles][TILE_TURNS]: blocks of keys that have added a warp's slabs, of tiles that share a turn
-                              at the first of them; NULL: in any order */
-    int shift;             /* kv_len - q_len */
-    int q_len, kv_len, q_heads, kv_heads, group;
+    const float *lse;    /* [batch * q_heads, q_len] */
+    float *stats;        /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf for rows that see no key and for rows that pad;
+                            -D = -rowsum(dO * O) */
+    float *dq_sum;       /* dQ / scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in the
+                            order of its accumulator registers (kernels/device/red_add.cuh) */
+    int *dq_semaphores;  /* [tiles][SM90_BWD_TILE_SEMAPHORES]: how many blocks of keys have added their part to a warp's
+                            slabs. Tiles that share a semaphore use that of the first of them. NULL: additions go in any
+                            order */
+    int shift;           /* kv_len - q_len */
+    int q_len, kv_len, q_heads, kv_heads, group; /* group: query heads for each kv head */
     int q_tile, q_tiles, kv_tiles;
-    int kv_heads_in_all;   /* batch * kv_heads */
-    int section_heads;     /* kv heads whose blocks run side by side */
+    int kv_heads_total;  /* batch * kv_heads */
+    int section_heads;   /* kv heads whose blocks run at the same time */
     float scale, scale_log2;
     bool causal;
 };
 
-/* Launches one of the three kernels; `name` goes to run->pass and into messages. `after`: may start before the kernel
- * before it has ended (grid_dependency.cuh). */
-enum attn_status launch_kernel(void (*kernel)(Arguments), const char *name, int64_t blocks, int threads,
-                               size_t smem_bytes, bool after, const Arguments &, const struct attn_run *,
-                               struct attn_message *why);
+typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);
 
-/* Stats of every row, zeros in dq_sum and turns; and dQ = scale * dq_sum, rounded. */
-enum attn_status launch_preprocess(const struct attn_problem *, const Arguments &, const struct attn_run *,
-                                   struct attn_message *why);
-enum attn_status launch_convert(const struct attn_problem *, const Arguments &, const struct attn_run *,
-                                struct attn_message *why);
+struct fused_sm90_bwd_tile {
+    struct attn_tile tile;
+    int q_tile;                          /* queries */
+    fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
+};
 
-} // namespace fused_sm90_bwd
+extern const struct fused_sm90_bwd_tile fused_sm90_bwd_tiles[]; /* ends with a row without a name */
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2], fused_sm90_bwd_convert_dq[2][2]; /* [bf16][head_dim 128] */
+
+#ifdef __cplusplus
+}
+
+namespace sm90_bwd {
+
+using Params = fused_sm90_bwd_params;
+
+constexpr int LANES = 32, WARPGROUP = 128;
+constexpr int KV_TILE = SM90_BWD_KV_TILE, TILE_FLOATS = SM90_BWD_TILE_FLOATS;
+constexpr int SLAB_FLOATS = 1024, SLAB_QUADS = 8; /* a quad is 16 x 8 floats */
+constexpr int PANEL_COLUMNS = 64, ROW_BYTES = 128; /* of a panel in shared memory, see kernels/device/wgmma.cuh */
+constexpr float LOG2_E = 1.44269504088896340736f;
+
+} // namespace sm90_bwd
+#endif
 
 #endif

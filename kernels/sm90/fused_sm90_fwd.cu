@@ -204,38 +204,10 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
     }
 }
 
-/* ---- launch, and the table of tiles --------------------------------------------------------------------------- */
+/* ---- the table of tiles --------------------------------------------------------------------------------------- */
 
-template <typename T, typename Tile, bool PING_PONG>
-static cudaError_t launch_kernel(const Params &params, unsigned blocks, cudaStream_t stream, const char **call)
-{
-    *call = "cudaFuncSetAttribute";
-    const cudaError_t error =
-        cudaFuncSetAttribute(fused_fwd_kernel<T, Tile, PING_PONG>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             int(sizeof(SharedStorage<Tile>)));
-    if (error != cudaSuccess) {
-        cudaGetLastError(); /* so that a later check does not find this error again */
-        return error;
-    }
-    *call = "fused_fwd_kernel";
-    fused_fwd_kernel<T, Tile, PING_PONG>
-        <<<blocks, Traits<Tile>::THREADS, sizeof(SharedStorage<Tile>), stream>>>(params);
-    return cudaGetLastError();
-}
-
-template <typename Tile>
-static cudaError_t launch_tile(const Params *params, enum attn_dtype dtype, unsigned blocks, cudaStream_t stream,
-                               const char **call)
-{
-    if constexpr (Traits<Tile>::SKIPS_BLOCKS) {
-        if (params->causal) /* no ping-pong among warpgroups that skip different blocks */
-            return dtype == ATTN_FP16 ? launch_kernel<__half, Tile, false>(*params, blocks, stream, call)
-                                      : launch_kernel<__nv_bfloat16, Tile, false>(*params, blocks, stream, call);
-    }
-    return dtype == ATTN_FP16 ? launch_kernel<__half, Tile, true>(*params, blocks, stream, call)
-                              : launch_kernel<__nv_bfloat16, Tile, true>(*params, blocks, stream, call);
-}
-
+/* Warpgroups that skip different blocks of causal problems do not take turns (ping-pong). */
+#define KERNELS(TILE, PING_PONG) {fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>}
 #define SPLITS_NAME_1 ""
 #define SPLITS_NAME_2 "_k2"
 #define SPLITS_TEXT_1 ""
@@ -246,24 +218,17 @@ static cudaError_t launch_tile(const Params *params, enum attn_dtype dtype, unsi
             #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SPLITS_TEXT_##SPLITS                   \
     }
 #define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST)                                                    \
-    {SHOWN(DIM, ROWS, KEYS, KV, SPLITS),                                                                               \
-     DIM,                                                                                                              \
+    {{SHOWN(DIM, ROWS, KEYS, KV, SPLITS), DIM, 1, sizeof(SharedStorage<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>)},      \
      ROWS,                                                                                                             \
+     Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>::THREADS,                                                          \
      KEYS,                                                                                                             \
      KEYS / SPLITS,                                                                                                    \
      COST,                                                                                                             \
-     sizeof(SharedStorage<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>),                                                    \
-     launch_tile<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>},
-#define SHOWN_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST) SHOWN(DIM, ROWS, KEYS, KV, SPLITS),
+     {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS), true),                                                           \
+      KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS), (!Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>::SKIPS_BLOCKS))}},
 
 } // namespace sm90_fwd
 
 using namespace sm90_fwd;
 
-extern "C" {
-
-const struct fused_sm90_fwd_tile fused_sm90_fwd_tiles[] = {FWD_TILES(TILE_ROW){{NULL, NULL}, 0, 0, 0, 0, 0, 0, NULL}};
-
-const struct attn_variant fused_sm90_fwd_variants[] = {FWD_TILES(SHOWN_ROW){NULL, NULL}};
-
-} /* extern "C" */
+extern "C" const struct fused_sm90_fwd_tile fused_sm90_fwd_tiles[] = {FWD_TILES(TILE_ROW){}};

@@ -3,9 +3,9 @@
 #include "kernels/sm90/fwd_params.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "kernels/common/checks.h"
+#include "kernels/common/launch.h"
 #include "kernels/common/tensor_map.h"
 #include "kernels/sm90/fused_sm90.h"
 
@@ -22,8 +22,9 @@ static int64_t row_tiles_of(const struct attn_problem *p, const struct fused_sm9
 /* Until when the last multiprocessor is busy, in rows times keys times their cost. Full tiles take the same time each
  * and are dealt out evenly. Of causal tiles, whose warpgroups read on to the end of the block that their diagonal is
  * in, the longest comes first and the others fill the gaps, as far as they are shorter than it. */
-static double estimated_time(const struct attn_request *request, const struct fused_sm90_fwd_tile *tile)
+static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
 {
+    const struct fused_sm90_fwd_tile *tile = (const void *)common;
     const struct attn_problem *p = request->problem;
     const double tiles = (double)row_tiles_of(p, tile) * (double)p->q_heads * (double)p->batch;
     const double each = tiles / request->device->multiprocessors, q_len = (double)p->q_len, kv_len = (double)p->kv_len;
@@ -34,31 +35,8 @@ static double estimated_time(const struct attn_request *request, const struct fu
     return tile->block_m * tile->cost * (p->causal ? fmax(longest_or_all, shortest) : ceil(each) * kv_len);
 }
 
-/* The tile that the request forces, or else the one with the shortest estimated time. NULL with the reason when there
- * is none. */
-static const struct fused_sm90_fwd_tile *find_tile(const struct attn_request *request, struct attn_message *why)
-{
-    const struct attn_problem *p = request->problem;
-    const size_t limit = request->device->smem_per_block_bytes;
-    const struct fused_sm90_fwd_tile *known = NULL, *choice = NULL;
-
-    for (const struct fused_sm90_fwd_tile *tile = fused_sm90_fwd_tiles; tile->shown.name; tile++) {
-        if (tile->head_dim != p->head_dim || (request->variant && strcmp(tile->shown.name, request->variant) != 0))
-            continue;
-        known = tile;
-        if (tile->smem_bytes <= limit && (!choice || estimated_time(request, tile) < estimated_time(request, choice)))
-            choice = tile;
-    }
-    if (choice)
-        return choice;
-    if (!known)
-        attn_fail(why, ATTN_UNSUPPORTED, "the forward has no variant %s for head_dim %d", request->variant,
-                  (int)p->head_dim);
-    else
-        attn_fail(why, ATTN_UNSUPPORTED, "%s needs %zu bytes of shared memory, a block has at most %zu",
-                  known->shown.name, known->smem_bytes, limit);
-    return NULL;
-}
+static const struct attn_tile_table tiles = {"forward", fused_sm90_fwd_tiles, sizeof *fused_sm90_fwd_tiles,
+                                             estimated_time};
 
 /* The sections of the tile scheduler (fwd_scheduler.cuh): heads whose K and V take about half of the L2, in whole
  * groups of query heads with one kv head. All sections are of one size but the first, as a small last one would leave
@@ -104,10 +82,10 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     return status;
 }
 
-enum attn_status fused_sm90_fwd_accepts(const struct attn_request *request, struct attn_message *why)
+static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    const struct fused_sm90_fwd_tile *tile = find_tile(request, why);
+    const struct fused_sm90_fwd_tile *tile = attn_choose_tile(&tiles, request, why);
 
     if (!tile)
         return ATTN_UNSUPPORTED;
@@ -123,27 +101,17 @@ enum attn_status fused_sm90_fwd_accepts(const struct attn_request *request, stru
     return status;
 }
 
-size_t fused_sm90_fwd_workspace_bytes(const struct attn_request *request)
+static size_t workspace_bytes(const struct attn_request *request)
 {
     (void)request;
     return COUNTER_BYTES;
 }
 
-const char *fused_sm90_fwd_variant(const struct attn_request *request)
-{
-    struct attn_message why;
-    const struct fused_sm90_fwd_tile *tile = find_tile(request, &why);
-
-    return tile ? tile->shown.name : NULL;
-}
-
-enum attn_status fused_sm90_fwd_launch(const struct attn_request *request, const struct attn_tensors *tensors,
-                                       const struct attn_run *run, struct attn_message *why)
+static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                               const struct attn_run *run, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    const struct fused_sm90_fwd_tile *tile = find_tile(request, why);
-    const cudaStream_t stream = run->stream;
-    const char *call = "cudaMemsetAsync";
+    const struct fused_sm90_fwd_tile *tile = attn_choose_tile(&tiles, request, why);
     struct fused_sm90_fwd_params params;
 
     if (!tile)
@@ -157,10 +125,15 @@ enum attn_status fused_sm90_fwd_launch(const struct attn_request *request, const
     if (blocks == params.tiles)
         params.tile_counter = NULL;
     else
-        error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, stream);
-    if (error == cudaSuccess)
-        error = tile->launch(&params, p->dtype, (unsigned)blocks, stream, &call);
+        error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, run->stream);
     if (error != cudaSuccess)
-        return attn_fail(why, ATTN_ERROR, "%s: %s (%s)", call, cudaGetErrorString(error), cudaGetErrorName(error));
-    return ATTN_OK;
+        return attn_cuda_failure("cudaMemsetAsync", error, why);
+    return attn_launch_kernel(&(struct attn_launch){.name = "fused_fwd_kernel",
+                                                    .kernel = (const void *)tile->kernels[p->causal][p->dtype == ATTN_BF16],
+                                                    .blocks = blocks,
+                                                    .threads = tile->threads,
+                                                    .smem_bytes = tile->tile.smem_bytes},
+                              &params, run, why);
 }
+
+const struct attn_direction fused_sm90_fwd = {accepts, workspace_bytes, launch, &tiles};

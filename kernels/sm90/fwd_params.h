@@ -11,6 +11,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/common/divisor.h"
+#include "kernels/common/tiles.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,20 +34,19 @@ struct fused_sm90_fwd_params {
     bool causal;
 };
 
+typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);
+
 /* A tile that the forward can use, with what the choice among tiles needs to know. */
 struct fused_sm90_fwd_tile {
-    struct attn_variant shown;
-    int head_dim, block_m;
+    struct attn_tile tile;
+    int block_m, threads;
     int block_n; /* keys of a pipeline stage */
     int keys;    /* of these, those of one warpgroup */
     int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim */
-    size_t smem_bytes;
-    /* Launches the kernel. On failure *call names the CUDA function that failed. */
-    cudaError_t (*launch)(const struct fused_sm90_fwd_params *, enum attn_dtype, unsigned blocks, cudaStream_t,
-                          const char **call);
+    fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
 };
 
-extern const struct fused_sm90_fwd_tile fused_sm90_fwd_tiles[]; /* terminated by a row with shown.name NULL */
+extern const struct fused_sm90_fwd_tile fused_sm90_fwd_tiles[]; /* ends with a row without a name */
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,147 @@
+/* The host side of fused_sm80's backward: what it refuses, its workspace, the kernels' parameters, the launches. */
+#include "kernels/sm80/fused_sm80_bwd.h"
+
+#include "kernels/common/checks.h"
+#include "kernels/common/launch.h"
+#include "kernels/sm80/fused_sm80.h"
+
+static const float LOG2_E = 1.44269504088896340736f;
+
+static const struct attn_tile_table tiles = {"backward", fused_sm80_bwd_tiles, sizeof *fused_sm80_bwd_tiles, NULL};
+
+static int64_t padded_rows(const struct attn_problem *p) { return attn_round_up(p->q_len, SM80_BWD_ROW_STEP); }
+
+/* Thread blocks of the preprocess kernel for one head. */
+static int64_t preprocess_head_blocks(const struct attn_problem *p)
+{
+    return padded_rows(p) / (SM80_BWD_PREPROCESS_THREADS / (p->head_dim / 8));
+}
+
+static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const size_t limit = request->device->smem_per_block_bytes;
+    const size_t dq_bytes = fused_sm80_bwd_dq_smem_bytes[p->head_dim == 128];
+    const struct fused_sm80_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
+
+    if (tile == NULL)
+        return ATTN_UNSUPPORTED;
+    if (request->deterministic && dq_bytes > limit)
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                         "the deterministic backward needs %zu bytes of shared memory, a block has at most %zu",
+                         dq_bytes, limit);
+    const enum attn_status status = attn_check_grid(attn_tiles(p->kv_len, tile->kv_tile), p->kv_heads, p->batch, why);
+    if (status != ATTN_OK)
+        return status;
+    /* Of the grids over queries that of the preprocess kernel is the largest. */
+    return attn_check_grid(preprocess_head_blocks(p), p->q_heads, p->batch, why);
+}
+
+/* One float for each padded row; a multiple of 256 bytes because padded_rows is one of 64. */
+static size_t row_bytes(const struct attn_problem *p)
+{
+    return (size_t)(p->batch * p->q_heads * padded_rows(p)) * sizeof(float);
+}
+
+static size_t workspace_bytes(const struct attn_request *request)
+{
+    const struct attn_problem *p = request->problem;
+    const size_t stats = 2 * row_bytes(p);
+
+    return request->deterministic ? stats : stats + row_bytes(p) * (size_t)p->head_dim;
+}
+
+/* KV heads whose blocks run at the same time: so few that Q, dO in 16 bits and dQ in fp32 stay in the L2; where blocks
+ * differ in length, at least three waves of blocks, so that the short ones fill the gaps at the end. */
+static int32_t section_heads(const struct attn_request *request, const struct fused_sm80_bwd_params *params,
+                             const struct attn_tile *tile)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t wave_heads = 3 * request->device->multiprocessors * tile->blocks_per_sm / params->kv_tiles;
+    int64_t heads = (int64_t)request->device->l2_bytes / (params->group * p->q_len * p->head_dim * 8);
+
+    if (p->causal && heads < wave_heads)
+        heads = wave_heads;
+    if (heads > params->kv_head_count)
+        heads = params->kv_head_count;
+    return (int32_t)(heads < 1 ? 1 : heads);
+}
+
+static struct fused_sm80_bwd_params params_of(const struct attn_request *request, const struct attn_tensors *t,
+                                              void *workspace, const struct fused_sm80_bwd_tile *tile)
+{
+    const struct attn_problem *p = request->problem;
+    float *stats = workspace;
+    struct fused_sm80_bwd_params params = {
+        .q = t->q,
+        .k = t->k,
+        .v = t->v,
+        .o = t->o,
+        .dout = t->dout,
+        .dq = t->dq,
+        .dk = t->dk,
+        .dv = t->dv,
+        .lse = t->lse,
+        .stats = stats,
+        .dq_sum = request->deterministic ? NULL : stats + 2 * row_bytes(p) / sizeof(float),
+        .q_rows = padded_rows(p),
+        .shift = p->kv_len - p->q_len,
+        .kv_head_count = p->batch * p->kv_heads,
+        .q_len = (int32_t)p->q_len,
+        .kv_len = (int32_t)p->kv_len,
+        .q_heads = (int32_t)p->q_heads,
+        .kv_heads = (int32_t)p->kv_heads,
+        .group = (int32_t)(p->q_heads / p->kv_heads),
+        .q_tile = tile->q_tile,
+        .q_tiles = (int32_t)attn_tiles(p->q_len, tile->q_tile),
+        .kv_tiles = (int32_t)attn_tiles(p->kv_len, tile->kv_tile),
+        .scale = p->scale,
+        .scale_log2 = p->scale * LOG2_E,
+        .causal = p->causal,
+    };
+
+    params.section_heads = section_heads(request, &params, &tile->tile);
+    return params;
+}
+
+static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                               const struct attn_run *run, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const struct fused_sm80_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
+    const int bf16 = p->dtype == ATTN_BF16, wide = p->head_dim == 128;
+    const bool deterministic = request->deterministic;
+
+    if (tile == NULL)
+        return ATTN_UNSUPPORTED;
+    const struct fused_sm80_bwd_params params = params_of(request, tensors, run->workspace, tile);
+    const int64_t heads = p->batch * p->q_heads;
+    const struct attn_launch preprocess = {.name = "preprocess",
+                                           .kernel = (const void *)fused_sm80_bwd_preprocess[bf16][wide],
+                                           .blocks = preprocess_head_blocks(p) * heads,
+                                           .threads = SM80_BWD_PREPROCESS_THREADS,
+                                           .is_pass = true};
+    const struct attn_launch main_kernel = {.name = deterministic ? "dk_dv" : "main",
+                                            .kernel = (const void *)tile->main[deterministic][bf16],
+                                            .blocks = params.kv_tiles * params.kv_head_count,
+                                            .threads = tile->threads,
+                                            .smem_bytes = tile->tile.smem_bytes,
+                                            .is_pass = true};
+    const struct attn_launch dq = {.name = "dq",
+                                   .kernel = (const void *)fused_sm80_bwd_dq[bf16][wide],
+                                   .blocks = params.q_rows / SM80_BWD_DQ_TILE * heads,
+                                   .threads = SM80_BWD_DQ_THREADS,
+                                   .smem_bytes = fused_sm80_bwd_dq_smem_bytes[wide],
+                                   .is_pass = true};
+    const struct attn_launch convert = {.name = "convert",
+                                        .kernel = (const void *)tile->convert[bf16],
+                                        .blocks = params.q_tiles * heads,
+                                        .threads = tile->threads,
+                                        .is_pass = true};
+    enum attn_status status = attn_launch_kernel(&preprocess, &params, run, why);
+    if (status == ATTN_OK)
+        status = attn_launch_kernel(&main_kernel, &params, run, why);
+    return status == ATTN_OK ? attn_launch_kernel(deterministic ? &dq : &convert, &params, run, why) : status;
+}
+
+const struct attn_direction fused_sm80_bwd = {accepts, workspace_bytes, launch, &tiles};

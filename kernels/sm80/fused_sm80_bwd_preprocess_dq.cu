@@ -1,0 +1,204 @@
+/* The kernels of fused_sm80's backward that do not depend on its tiles.
+ *
+ * preprocess, bound by device memory: 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in base 2. Rows
+ * that see no key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main kernel without a mask.
+ * The same threads zero dq_sum.
+ *
+ * backward_dq, for request.deterministic: dQ in a fixed order of additions, where the blocks of the main kernel add to dQ in
+ * the order in which they get there. A block has 64 queries, recomputes S and dP tile by tile of 64 keys in ascending order,
+ * and keeps dQ in registers: dS leaves the accumulators as the A operand of dQ += dS K. Together with the main kernel this
+ * takes seven products instead of five.
+ *
+ *   warp w: queries 16 w .. 16 w + 15, all keys of the tile
+ *   shared memory: Q | dO | K 0 | K 1 | V 0 | V 1, 8 KB each at head_dim 64, 16 KB at 128
+ *   loop: wait for stage i, barrier, start loading stage i + 1, S = Q K^T, dP = dO V^T, dS, dQ += dS K
+ */
+#include "kernels/sm80/fused_sm80_bwd.h"
+
+#include "kernels/device/dot8.cuh"
+#include "kernels/device/exp2.cuh"
+#include "kernels/device/tile_io_sm80.cuh"
+
+namespace sm80_bwd {
+
+using namespace device;
+
+namespace {
+
+constexpr int PREPROCESS_THREADS = SM80_BWD_PREPROCESS_THREADS;
+constexpr int DQ_TILE = SM80_BWD_DQ_TILE, DQ_THREADS = SM80_BWD_DQ_THREADS;
+static_assert(DQ_THREADS == DQ_TILE / 16 * LANES, "a warp has 16 queries");
+
+/* ---- preprocess ------------------------------------------------------------------------------------------------ */
+
+/* A block has rows of one head only. */
+template <typename T, int HEAD_DIM>
+__global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_constant__ Params params)
+{
+    constexpr int ROW_LANES = HEAD_DIM / 8, ROWS = PREPROCESS_THREADS / ROW_LANES;
+    const int64_t head_blocks = params.q_rows / ROWS, head_index = blockIdx.x / head_blocks;
+    const int64_t row = blockIdx.x % head_blocks * ROWS + threadIdx.x / ROW_LANES;
+    const int64_t batch = head_index / params.q_heads, head = head_index % params.q_heads;
+    const int column = threadIdx.x % ROW_LANES * 8;
+    const bool valid = row < params.q_len;
+    float sum = 0.0f;
+
+    if (valid) {
+        const uint16_t *o = head_pointer<uint16_t>(params.o, batch, head) + row * params.o.stride_row + column;
+        const uint16_t *dout = head_pointer<uint16_t>(params.dout, batch, head) + row * params.dout.stride_row + column;
+        sum = dot8<T>(*reinterpret_cast<const uint4 *>(o), *reinterpret_cast<const uint4 *>(dout));
+    }
+#pragma unroll
+    for (int offset = ROW_LANES / 2; offset > 0; offset /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    const int64_t index = head_index * params.q_rows + row;
+    if (column == 0) {
+        const float lse = valid ? params.lse[head_index * params.q_len + row] : -INFINITY;
+        const bool sees = lse != -INFINITY;
+        float *stats = params.stats + stats_index(params, index);
+        stats[0] = sees ? lse * LOG2_E : INFINITY;
+        stats[params.q_tile] = sees ? -sum : 0.0f;
+    }
+    if (params.dq_sum != NULL) {
+        float4 *zeros = reinterpret_cast<float4 *>(params.dq_sum + index * HEAD_DIM + column);
+        zeros[0] = zeros[1] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+}
+
+/* ---- dQ in a fixed order ---------------------------------------------------------------------------------------- */
+
+template <int HEAD_DIM> struct DqSmem {
+    static constexpr int PANELS = HEAD_DIM / PANEL_COLUMNS, PANEL_BYTES = DQ_TILE * ROW_BYTES;
+    alignas(1024) unsigned char q[PANELS * PANEL_BYTES]; /* at the end dQ, from where it is stored */
+    unsigned char dout[PANELS * PANEL_BYTES], k[2][PANELS * PANEL_BYTES], v[2][PANELS * PANEL_BYTES];
+};
+
+/* The statistics of a thread's two rows. */
+struct DqRows {
+    float lse2[2], neg_delta[2];
+    int64_t last_key[2]; /* the last one seen, below 0 when none */
+};
+
+/* dS = P * (dP - D) of 16 queries (m) and a tile of keys (n) from `key` on, as the A operand of dQ. */
+template <int HEAD_DIM, typename T>
+__device__ __forceinline__ void score_rows(Fragments<1, DQ_TILE / 16> &fragments, const DqSmem<HEAD_DIM> &s, int stage,
+                                           const DqRows &rows, float scale_log2, int64_t key)
+{
+    constexpr int N8 = DQ_TILE / 8, PANEL = DqSmem<HEAD_DIM>::PANEL_BYTES;
+    const uint32_t warp = threadIdx.x / LANES, lane = threadIdx.x % LANES, row = warp * ROWS_16_BYTES;
+    const uint32_t rows_16 = lane_rows_16(lane), rows_8 = lane_rows_8(lane);
+    Accumulator<1, N8> p, ds;
+    clear(p);
+    gemm_by_columns<HEAD_DIM / 16, T>(p, {rows_16, shared_address(s.q) + row, PANEL},
+                                      {rows_8, shared_address(s.k[stage]), PANEL});
+    clear(ds);
+    gemm_by_columns<HEAD_DIM / 16, T>(ds, {rows_16, shared_address(s.dout) + row, PANEL},
+                                      {rows_8, shared_address(s.v[stage]), PANEL});
+#pragma unroll
+    for (int n = 0; n < N8; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float probability = exp2_approx(fmaf(p.at[0][n][i], scale_log2, -rows.lse2[i / 2]));
+            ds.at[0][n][i] = (ds.at[0][n][i] + rows.neg_delta[i / 2]) * probability;
+        }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int last = clamp_to_tile(rows.last_key[half] - key) - lane % 4 * 2;
+        if (last >= DQ_TILE - 1)
+            continue;
+#pragma unroll
+        for (int n = 0; n < N8; ++n)
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+                if (8 * n + i > last)
+                    ds.at[0][n][2 * half + i] = 0.0f;
+    }
+    pack_fragments<T>(fragments, ds);
+}
+
+/* Blocks of the last queries, which see most under a causal mask, come first. */
+template <typename T, int HEAD_DIM>
+__global__ void __launch_bounds__(DQ_THREADS) backward_dq(const __grid_constant__ Params params)
+{
+    using S = DqSmem<HEAD_DIM>;
+    extern __shared__ __align__(1024) unsigned char s_bytes[];
+    S &s = *reinterpret_cast<S *>(s_bytes);
+    const uint32_t warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    const int64_t q_tiles = params.q_rows / DQ_TILE;
+    const int64_t head_index = blockIdx.x / q_tiles, tile = q_tiles - 1 - blockIdx.x % q_tiles;
+    const int64_t batch = head_index / params.q_heads, head = head_index % params.q_heads;
+    const int64_t first_row = tile * DQ_TILE, warp_row = first_row + warp * 16, q_left = params.q_len - first_row;
+    const uint16_t *k = head_pointer<uint16_t>(params.k, batch, head / params.group);
+    const uint16_t *v = head_pointer<uint16_t>(params.v, batch, head / params.group);
+    int64_t keys = params.kv_len; /* that any row of the tile sees */
+    if (params.causal && first_row + DQ_TILE + params.shift < keys)
+        keys = first_row + DQ_TILE + params.shift;
+
+    load_rows<DQ_TILE, HEAD_DIM, DQ_THREADS>(
+        shared_address(s.q), head_pointer<uint16_t>(params.q, batch, head) + first_row * params.q.stride_row,
+        params.q.stride_row, q_left);
+    load_rows<DQ_TILE, HEAD_DIM, DQ_THREADS>(
+        shared_address(s.dout), head_pointer<uint16_t>(params.dout, batch, head) + first_row * params.dout.stride_row,
+        params.dout.stride_row, q_left);
+    load_rows<DQ_TILE, HEAD_DIM, DQ_THREADS>(shared_address(s.k[0]), k, params.k.stride_row, params.kv_len);
+    load_rows<DQ_TILE, HEAD_DIM, DQ_THREADS>(shared_address(s.v[0]), v, params.v.stride_row, params.kv_len);
+    cp_async_commit();
+
+    Accumulator<1, 8> dq[S::PANELS];
+    DqRows rows;
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        clear(dq[panel]);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int64_t row = warp_row + lane / 4 + 8 * half, diagonal = row + params.shift, last = params.kv_len - 1;
+        const float *stats = params.stats + stats_index(params, head_index * params.q_rows + row);
+        rows.lse2[half] = stats[0];
+        rows.neg_delta[half] = stats[params.q_tile];
+        rows.last_key[half] = params.causal && diagonal < last ? diagonal : last;
+    }
+    int stage = 0;
+    for (int64_t key = 0; key < keys; key += DQ_TILE, stage ^= 1) {
+        cp_async_wait<0>();
+        __syncthreads();
+        if (key + DQ_TILE < keys) {
+            const int64_t left = params.kv_len - key - DQ_TILE;
+            k += DQ_TILE * params.k.stride_row;
+            v += DQ_TILE * params.v.stride_row;
+            load_rows<DQ_TILE, HEAD_DIM, DQ_THREADS>(shared_address(s.k[stage ^ 1]), k, params.k.stride_row, left);
+            load_rows<DQ_TILE, HEAD_DIM, DQ_THREADS>(shared_address(s.v[stage ^ 1]), v, params.v.stride_row, left);
+        }
+        cp_async_commit();
+        Fragments<1, DQ_TILE / 16> ds;
+        score_rows<HEAD_DIM, T>(ds, s, stage, rows, params.scale_log2, key);
+#pragma unroll
+        for (int panel = 0; panel < S::PANELS; ++panel)
+            gemm_registers<T>(dq[panel], ds,
+                              {lane_rows_16(lane), shared_address(s.k[stage]) + panel * S::PANEL_BYTES, 0}, 0);
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        store_rows(dq[panel], params.scale, shared_address(s.q) + panel * S::PANEL_BYTES + warp * ROWS_16_BYTES,
+                   head_pointer<T>(params.dq, batch, head) + warp_row * params.dq.stride_row + panel * PANEL_COLUMNS,
+                   params.dq.stride_row, clamp_to_tile(params.q_len - warp_row));
+}
+
+} // namespace
+
+} // namespace sm80_bwd
+
+using namespace sm80_bwd;
+
+extern "C" {
+
+const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2] = {
+    {preprocess<__half, 64>, preprocess<__half, 128>}, {preprocess<__nv_bfloat16, 64>, preprocess<__nv_bfloat16, 128>}};
+
+const fused_sm80_bwd_kernel fused_sm80_bwd_dq[2][2] = {
+    {backward_dq<__half, 64>, backward_dq<__half, 128>}, {backward_dq<__nv_bfloat16, 64>, backward_dq<__nv_bfloat16, 128>}};
+
+const size_t fused_sm80_bwd_dq_smem_bytes[2] = {sizeof(DqSmem<64>), sizeof(DqSmem<128>)};
+
+} /* extern "C" */

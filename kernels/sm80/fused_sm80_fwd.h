@@ -1,0 +1,44 @@
+/* What the host side of fused_sm80's forward (fused_sm80_fwd_host.c) and its kernels (fused_sm80_fwd.cu) share. C and
+ * CUDA C++. */
+#ifndef FABENCH_FUSED_SM80_FWD_H
+#define FABENCH_FUSED_SM80_FWD_H
+
+#include "kernels/attention.h"
+#include "kernels/common/tiles.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SM80_FWD_BLOCKS_PER_SM = 2 };
+
+struct fused_sm80_strides {
+    int64_t batch, head, row; /* in elements */
+};
+
+/* The parameter of every kernel. */
+struct fused_sm80_fwd_params {
+    const void *q, *k, *v; /* [batch, heads, len, head_dim] by strides */
+    void *o;
+    float *lse;            /* [batch, q_heads, q_len] */
+    struct fused_sm80_strides q_strides, k_strides, v_strides, o_strides;
+    int q_len, kv_len, q_heads, group, row_tiles; /* group: query heads for each kv head */
+    int heads_total, bulk_heads; /* batch * q_heads, and how many of them go head by head; the others go by length */
+    float scale_log2;            /* scale * log2(e) */
+    bool causal;
+};
+
+typedef void (*fused_sm80_fwd_kernel)(struct fused_sm80_fwd_params);
+
+struct fused_sm80_fwd_tile {
+    struct attn_tile tile;
+    int block_m, threads;
+    fused_sm80_fwd_kernel kernels[2]; /* [bf16] */
+};
+
+extern const struct fused_sm80_fwd_tile fused_sm80_fwd_tiles[]; /* ends with a row without a name */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,230 @@
+/* The producer warpgroup of the sm_90 backward: loads K, V, and for each step Q, dO and the row statistics; computes
+ * dQ = dS K from the dS of the KV warpgroups and adds it to the sums in device memory. */
+#pragma once
+
+#include "kernels/device/bulk.cuh"
+#include "kernels/device/elect.cuh"
+#include "kernels/device/grid_dependency.cuh"
+#include "kernels/device/mbarrier.cuh"
+#include "kernels/device/pipeline_state.cuh"
+#include "kernels/device/red_add.cuh"
+#include "kernels/device/semaphore.cuh"
+#include "kernels/device/shared_memory.cuh"
+#include "kernels/device/tma.cuh"
+#include "kernels/device/uniform.cuh"
+#include "kernels/device/wgmma.cuh"
+#include "kernels/sm90/bwd_tiles.cuh"
+
+namespace sm90_bwd {
+
+using namespace device;
+
+template <typename Tile>
+__device__ __forceinline__ void load_keys(const unsigned char *to, const CUtensorMap *map, const uint64_t *full,
+                                          const WorkTile &work)
+{
+    using S = Traits<Tile>;
+    mbarrier_arrive_expect(shared_address(full), S::KV_BYTES);
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        tma_load(shared_address(to) + panel * S::KV_PANEL_BYTES, map, shared_address(full), L2_EVICT_FIRST,
+                 panel * PANEL_COLUMNS, work.kv_tile * KV_TILE, work.kv_head, work.batch);
+}
+
+/* Q, dO and the statistics of a step. */
+template <typename Tile>
+__device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params, const WorkTile &work, const Cursor &at,
+                                          int stage)
+{
+    using S = Traits<Tile>;
+    const uint32_t full = shared_address(&smem.full[stage]);
+    const int head = work.kv_head * params.group + at.head, row = at.tile * Tile::Q_TILE;
+    const int tile = tile_index(params, work, at);
+
+    mbarrier_arrive_expect(full, S::STAGE_BYTES);
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_LAST,
+                 panel * PANEL_COLUMNS, row, head, work.batch);
+    bulk_load(shared_address(smem.stats[stage]), params.stats + int64_t(tile) * (2 * Tile::Q_TILE), S::STATS_BYTES, full);
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_LAST,
+                 panel * PANEL_COLUMNS, row, head, work.batch);
+}
+
+/* Starts 64 x 64 of dQ = dS K. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds, uint32_t k, int pass)
+{
+    using S = Traits<Tile>;
+    const int ds_panel = S::Q_PANELS == 2 ? pass : 0, k_panel = S::Q_PANELS == 2 ? 0 : pass;
+
+    ds += ds_panel * (S::KV_PANEL_BYTES / 16);
+    k += k_panel * (S::KV_PANEL_BYTES / 16);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < KV_TILE / 16; ++step)
+        wgmma<T, 64>::template shared<WGMMA_MN_MAJOR, WGMMA_MN_MAJOR>(dq, ds + step * (16 * ROW_BYTES / 16),
+                                                                      k + step * (16 * ROW_BYTES / 16), step > 0);
+    wgmma_commit();
+}
+
+/* Writes a warp's slab of a finished pass to shared memory. */
+__device__ __forceinline__ void store_dq(const float (&dq)[32], uint32_t shared, int lane)
+{
+#pragma unroll
+    for (int i = 0; i < SLAB_QUADS; ++i) {
+        const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
+        store_shared_float4(shared + (i * QUAD_FLOATS + lane * 4) * sizeof(float), quad);
+    }
+}
+
+/* Has the copy engine add a warp's slab of `pass` from shared memory to the sums of `tile`. */
+template <typename Tile>
+__device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Params &params, int tile, int pass, int warp)
+{
+    using S = Traits<Tile>;
+    async_proxy_fence();
+    __syncwarp();
+    if (elect_one()) {
+        bulk_reduce_add(params.dq_sum + int64_t(tile) * TILE_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS,
+                        shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), SLAB_FLOATS * sizeof(float));
+        tma_store_commit();
+    }
+}
+
+/* The same from registers. */
+template <typename Tile>
+__device__ __forceinline__ void add_dq(const float (&dq)[32], const Params &params, int tile, int pass, int warp, int lane)
+{
+    float *sums = params.dq_sum + int64_t(tile) * TILE_FLOATS + pass * Traits<Tile>::PASS_FLOATS + warp * SLAB_FLOATS;
+#pragma unroll
+    for (int i = 0; i < SLAB_QUADS; ++i) {
+        const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
+        red_add_quad(sums + i * QUAD_FLOATS, lane, quad);
+    }
+}
+
+/* Waits until the copy engine has read the buffer that `pass` will write. */
+template <typename Tile, bool DETERMINISTIC> __device__ __forceinline__ void wait_dq_buffer(int pass)
+{
+    if (elect_one()) {
+        if (DETERMINISTIC && pass > 0)
+            tma_store_wait_read<0>();
+        else
+            tma_store_wait_read<Traits<Tile>::DQ_BUFFERS - 1>();
+    }
+}
+
+/* The semaphore of a warp's slabs of the tiles from `first_tile` on, which share it; NULL for first_tile -1. */
+__device__ __forceinline__ int *semaphore_of(const Params &params, int first_tile, int warp)
+{
+    return first_tile < 0 ? NULL : params.dq_semaphores + int64_t(first_tile) * SM90_BWD_TILE_SEMAPHORES + warp;
+}
+
+/* DETERMINISTIC: blocks add to a tile of dQ in the order of their keys. */
+template <typename T, typename Tile, bool DETERMINISTIC>
+__device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &params)
+{
+    using S = Traits<Tile>;
+    /* Whether the next step is loaded before the last pass's additions. At head_dim 64 its stage is not free that early;
+     * deterministic, nothing is added there. */
+    constexpr bool LOADS_FIRST = Tile::HEAD_DIM == 128 && !DETERMINISTIC;
+    constexpr int LAST_PASS = S::PASSES - 1;
+    const WorkTile work = smem.work; /* a copy: read from shared memory again at every use it costs 2 to 7 % at head_dim 128 */
+    const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES;
+    const int steps = work.steps;
+    /* Operands of wgmma: K, and dS of the first buffer. */
+    const uint32_t k = keep_uniform(wgmma_mn_major(shared_address(smem.k), S::KV_PANEL_BYTES));
+    const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
+    constexpr uint32_t DS_STEP = S::DS_BYTES / 16;
+    Cursor load = {0, params.q_tiles - 1}, at = load;
+    PipelineState<STAGES> filled;
+    int loaded = 0, before = -1; /* before: tile of the previous step, of which the last pass may not have been added yet */
+    int semaphore = -1;   /* deterministic: first of the tiles that share the semaphore of this or the previous step */
+    bool is_open = false; /* that semaphore, for this block */
+
+    /* All threads of the warp keep the counts and one issues the copies, so that the counts are in uniform registers. */
+    const auto load_next = [&](int stage) {
+        if (elect_one())
+            load_step<Tile>(smem, params, work, load, stage);
+        load.advance(params, work.first_tile[0]);
+        ++loaded;
+    };
+    const auto refill = [&] { /* the stage of the current step, which is free about now */
+        if (warp == 0 && loaded < steps) {
+            mbarrier_wait(shared_address(&smem.empty[filled.stage]), filled.phase);
+            load_next(filled.stage);
+            filled.advance();
+        }
+    };
+
+    if (warp == 0 && elect_one())
+        load_keys<Tile>(smem.k, &params.k, &smem.k_full, work);
+    grid_wait_for_last(); /* for the statistics and for the zeros in dq_sum */
+    if (warp == 0) {
+        if (steps > 0)
+            load_next(0);
+        if (elect_one())
+            load_keys<Tile>(smem.v, &params.v, &smem.v_full, work);
+        while (loaded < STAGES && loaded < steps)
+            load_next(loaded);
+    }
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+        const int buffer = step % 2, tile = tile_index(params, work, at);
+        const int semaphore_tile = tile - at.tile % S::SEMAPHORE_TILES;
+        mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
+#pragma unroll
+        for (int pass = 0; pass < S::PASSES; ++pass) {
+            float dq[32];
+            start_dq<T, Tile>(dq, first_ds + buffer * DS_STEP, k, pass);
+            if (LOADS_FIRST && pass == LAST_PASS)
+                refill();
+            /* The previous pass is added while this one is computed. Deterministic, both passes are added after the last one,
+             * when dS has been read and the next loads are under way: nobody waits for this warpgroup then. */
+            if (!DETERMINISTIC && pass > 0)
+                add_dq(smem, params, tile, pass - 1, warp);
+            else if (!DETERMINISTIC && before >= 0 && !S::ADDS_FROM_REGISTERS)
+                add_dq(smem, params, before, LAST_PASS, warp);
+            if (DETERMINISTIC && pass == LAST_PASS && semaphore_tile != semaphore) { /* earlier additions have arrived by now */
+                __syncwarp();
+                is_open = semaphore_release_and_test(semaphore_of(params, semaphore, warp),
+                                                     semaphore_of(params, semaphore_tile, warp), work.kv_tile);
+                semaphore = semaphore_tile;
+            }
+            wait_dq_buffer<Tile, DETERMINISTIC>(pass);
+            if (!LOADS_FIRST && pass == LAST_PASS)
+                refill();
+            __syncwarp();
+            wgmma_wait<0>();
+            wgmma_hold(dq);
+            if (pass == LAST_PASS && lane == 0)
+                mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
+            if (DETERMINISTIC && pass == LAST_PASS) {
+                if (!is_open)
+                    semaphore_wait(semaphore_of(params, semaphore, warp), work.kv_tile);
+                is_open = true;
+                add_dq(smem, params, tile, pass - 1, warp);
+            }
+            if (S::ADDS_FROM_REGISTERS && pass == LAST_PASS)
+                add_dq<Tile>(dq, params, tile, pass, warp, lane);
+            else
+                store_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
+        }
+        if (DETERMINISTIC && !S::ADDS_FROM_REGISTERS)
+            add_dq(smem, params, tile, LAST_PASS, warp);
+        before = tile;
+        at.advance(params, work.first_tile[0]);
+    }
+    if (DETERMINISTIC && semaphore >= 0) {
+        __syncwarp();
+        semaphore_release_and_test(semaphore_of(params, semaphore, warp), NULL, 0);
+    } else if (before >= 0 && !S::ADDS_FROM_REGISTERS)
+        add_dq(smem, params, before, LAST_PASS, warp);
+    if (elect_one())
+        tma_store_wait_read<0>(); /* shared memory must outlive the additions */
+}
+
+} // namespace sm90_bwd

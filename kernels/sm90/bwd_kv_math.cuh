@@ -1,0 +1,163 @@
+/* The products and the arithmetic of a KV warpgroup of the sm_90 backward. Scores are transposed: rows are this warpgroup's
+ * keys, columns are queries. A thread has 4 scores of each 8 columns: in the order of a wgmma accumulator (wgmma.cuh). */
+#pragma once
+
+#include "kernels/device/exp2.cuh"
+#include "kernels/device/ldmatrix.cuh"
+#include "kernels/device/mbarrier.cuh"
+#include "kernels/device/pack.cuh"
+#include "kernels/device/shared_memory.cuh"
+#include "kernels/device/stmatrix.cuh"
+#include "kernels/device/tma.cuh"
+#include "kernels/device/wgmma.cuh"
+#include "kernels/sm90/bwd_tiles.cuh"
+
+namespace sm90_bwd {
+
+using namespace device;
+
+/* Registers for the first `steps` times 16 columns of a warp's rows of K or V. */
+__host__ __device__ constexpr int operand_registers(int steps) { return steps > 0 ? 4 * steps : 1; }
+
+/* Loads these columns as an A operand. */
+template <typename Tile, int STEPS>
+__device__ __forceinline__ void load_operand(uint32_t (&operand)[operand_registers(STEPS)], const unsigned char *keys,
+                                             int warp_row, int lane)
+{
+#pragma unroll
+    for (int i = 0; i < STEPS; ++i) {
+        uint32_t chunk[4];
+        ldmatrix_x4(chunk, shared_address(keys) + i / 4 * Traits<Tile>::KV_PANEL_BYTES + warp_row * ROW_BYTES +
+                               swizzle_128b(lane % 16, i % 4 * 2 + lane / 16));
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            operand[4 * i + j] = chunk[j];
+    }
+}
+
+/* Starts C = A B^T: A this warpgroup's keys of K or V, the first STEPS times 16 columns from registers; B the queries. */
+template <typename T, typename Tile, int STEPS>
+__device__ __forceinline__ void start_scores(float (&c)[Traits<Tile>::SCORES],
+                                             const uint32_t (&operand)[operand_registers(STEPS)], uint32_t keys,
+                                             uint32_t queries)
+{
+    using S = Traits<Tile>;
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
+        const int panel = step / 4, within = step % 4 * 32;
+        const uint32_t b = queries + (panel * S::Q_PANEL_BYTES + within) / 16;
+        if (step < STEPS)
+            wgmma<T, Tile::Q_TILE>::template registers<WGMMA_K_MAJOR>(c, &operand[step < STEPS ? 4 * step : 0], b, step > 0);
+        else
+            wgmma<T, Tile::Q_TILE>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
+                c, keys + (panel * S::KV_PANEL_BYTES + within) / 16, b, step > 0);
+    }
+    wgmma_commit();
+}
+
+/* Starts C += A B: A is P^T or dS^T in registers, B the queries' dO or Q. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void start_gradient(float (&c)[Traits<Tile>::GRADIENTS],
+                                               uint32_t (&a)[Traits<Tile>::SCORES / 2], uint32_t queries)
+{
+    wgmma_hold(c);
+    wgmma_hold(a);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < Tile::Q_TILE / 16; ++step)
+        wgmma<T, Tile::HEAD_DIM>::template registers<WGMMA_MN_MAJOR>(c, &a[4 * step],
+                                                                     queries + step * (16 * ROW_BYTES / 16), true);
+    wgmma_commit();
+}
+
+/* A thread's statistics of its first columns, loaded while the product that they are needed for still runs. */
+constexpr int PREFETCHED = 2;
+struct PrefetchedStats {
+    float2 at[PREFETCHED];
+};
+
+__device__ __forceinline__ PrefetchedStats prefetch_stats(uint32_t stats)
+{
+    PrefetchedStats prefetched;
+#pragma unroll
+    for (int n = 0; n < PREFETCHED; ++n)
+        prefetched.at[n] = load_shared_float2(stats + n * 8 * sizeof(float));
+    return prefetched;
+}
+
+/* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). MASKED: columns left of first_visible,
+ * relative to this thread's first column, become 0; a number for each of its two keys. */
+template <bool MASKED, int SCORES>
+__device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, const PrefetchedStats &prefetched,
+                                            float scale_log2, const int (&first_visible)[2])
+{
+#pragma unroll
+    for (int n = 0; n < SCORES / 4; ++n) {
+        const float2 lse = n < PREFETCHED ? prefetched.at[n] : load_shared_float2(lse2 + n * 8 * sizeof(float));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const float x = fmaf(s[4 * n + i], scale_log2, i % 2 ? -lse.y : -lse.x);
+            s[4 * n + i] = exp2_approx(x);
+            if (MASKED && 8 * n + i % 2 < first_visible[i / 2])
+                s[4 * n + i] = 0.0f;
+        }
+    }
+}
+
+template <typename T, int COUNT>
+__device__ __forceinline__ void round_pairs(uint32_t (&rounded)[COUNT], const float (&c)[2 * COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        rounded[i] = pack2<T>(c[2 * i], c[2 * i + 1]);
+}
+
+/* dP - D of columns 8 n to 8 n + 7. `difference` may be `dp`. */
+template <int SCORES>
+__device__ __forceinline__ void subtract_delta(float (&difference)[SCORES], const float (&dp)[SCORES], int n,
+                                               uint32_t neg_delta, const PrefetchedStats &prefetched)
+{
+    const float2 delta = n < PREFETCHED ? prefetched.at[n] : load_shared_float2(neg_delta + n * 8 * sizeof(float));
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        difference[4 * n + i] = dp[4 * n + i] + (i % 2 ? delta.y : delta.x);
+}
+
+/* dS = P * (dP - D) of these columns: replaces P, in 16 bits. */
+template <typename T, int SCORES>
+__device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], int n, const float (&difference)[SCORES])
+{
+#pragma unroll
+    for (int i = 2 * n; i < 2 * n + 2; ++i) {
+        const float2 pair = unpack2<T>(p_ds[i]);
+        p_ds[i] = pack2<T>(pair.x * difference[2 * i], pair.y * difference[2 * i + 1]);
+    }
+}
+
+/* Stores a warp's rows of dK or dV times `scale`: to shared memory at `rows` (its 16 rows of each panel), from there by the
+ * copy engine to device memory. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_gradient(const float (&c)[Traits<Tile>::GRADIENTS], float scale, uint32_t rows,
+                                               const CUtensorMap *map, int row, const WorkTile &work, int lane)
+{
+    using S = Traits<Tile>;
+#pragma unroll
+    for (int i = 0; i < S::GRADIENTS / 8; ++i) {
+        uint32_t packed[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            packed[j] = pack2<T>(c[8 * i + 2 * j] * scale, c[8 * i + 2 * j + 1] * scale);
+        stmatrix_x4(rows + i / 4 * S::KV_PANEL_BYTES + swizzle_128b(lane % 16, i % 4 * 2 + lane / 16), packed);
+    }
+    async_proxy_fence();
+    __syncwarp();
+    if (lane == 0) {
+#pragma unroll
+        for (int panel = 0; panel < S::PANELS; ++panel)
+            tma_store(map, rows + panel * S::KV_PANEL_BYTES, panel * PANEL_COLUMNS, row, work.kv_head, work.batch);
+        tma_store_commit();
+    }
+}
+
+} // namespace sm90_bwd

@@ -1,0 +1,29 @@
+/* The rows of a thread block of the kernels before and after the sm_90 backward: one tile of queries of one head. */
+#pragma once
+#include <cstdint>
+
+#include "kernels/sm90/fused_sm90_bwd.h"
+
+namespace sm90_bwd {
+
+constexpr int THREADS = SM90_BWD_SIDE_THREADS;
+constexpr int VECTOR = 8; /* elements in 16 bytes */
+
+struct RowBlock {
+    int64_t head_index, batch, head, first_row;
+};
+
+__device__ __forceinline__ RowBlock row_block(const Params &params)
+{
+    const int64_t head_index = blockIdx.x / params.q_tiles;
+    return {head_index, head_index / params.q_heads, head_index % params.q_heads,
+            static_cast<int64_t>(blockIdx.x % params.q_tiles) * params.q_tile};
+}
+
+template <typename T>
+__device__ __forceinline__ T *head_pointer(const struct attn_tensor &tensor, const RowBlock &block)
+{
+    return static_cast<T *>(tensor.data) + block.batch * tensor.stride_batch + block.head * tensor.stride_head;
+}
+
+} // namespace sm90_bwd

@@ -1,0 +1,110 @@
+/* The tiles of the sm_90 backward, their sizes, shared memory, and the order of work. */
+#pragma once
+#include <cstdint>
+
+#include "kernels/sm90/fused_sm90_bwd.h"
+
+namespace sm90_bwd {
+
+constexpr int STAGES = 3; /* of Q and dO */
+
+/* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers */
+#define BWD_TILES(ROW)                                                                                                 \
+    ROW(128, 64, 3, 0)                                                                                                 \
+    ROW(128, 64, 0, 0)                                                                                                 \
+    ROW(64, 128, 4, 3)                                                                                                 \
+    ROW(64, 128, 4, 0)
+
+#define TILE_NAME(DIM, Q, V_COUNT, K_COUNT) BwdD##DIM##Q##Q##V##V_COUNT##K##K_COUNT
+#define TILE_STRUCT(DIM, Q, V_COUNT, K_COUNT)                                                                          \
+    struct TILE_NAME(DIM, Q, V_COUNT, K_COUNT) {                                                                       \
+        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, V_STEPS = V_COUNT, K_STEPS = K_COUNT;                         \
+    };
+BWD_TILES(TILE_STRUCT)
+
+/* What follows from a tile's row above. docs/kernels/sm90_bwd.md has the measurements behind the choices. */
+template <typename Tile> struct Traits {
+    static constexpr int KV_GROUPS = 2, GROUP_KEYS = KV_TILE / KV_GROUPS; /* KV warpgroups, and the keys of one */
+    static constexpr int THREADS = WARPGROUP * (1 + KV_GROUPS), KV_WARPS = KV_GROUPS * 4, DQ_WARPS = 4;
+    static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS, Q_PANELS = Tile::Q_TILE / PANEL_COLUMNS;
+    static constexpr int KV_PANEL_BYTES = KV_TILE * ROW_BYTES, Q_PANEL_BYTES = Tile::Q_TILE * ROW_BYTES;
+    static constexpr int KV_BYTES = PANELS * KV_PANEL_BYTES, Q_BYTES = PANELS * Q_PANEL_BYTES;
+    static constexpr int DS_BYTES = Q_PANELS * KV_PANEL_BYTES;
+    static constexpr int STATS_BYTES = 2 * Tile::Q_TILE * int(sizeof(float));
+    static constexpr int STAGE_BYTES = 2 * Q_BYTES + STATS_BYTES;
+    static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
+    static constexpr int KV_REGISTERS = 216, DQ_REGISTERS = 72;
+    static constexpr int PASSES = 2; /* of 64 x 64 in dQ */
+    static constexpr int PASS_FLOATS = TILE_FLOATS / PASSES;
+    /* The copy engine adds the passes of dQ to dq_sum; at head_dim 64 the last pass is added from registers instead, which
+     * is faster than either way alone. */
+    static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
+    static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2; /* as many as there is room for */
+    static constexpr int SEMAPHORE_TILES = 128 / Tile::Q_TILE; /* share a semaphore, because each release costs a fence */
+    /* Whether dS is stored before S of the next step is started (see kv_warpgroup). The other order costs 2 to 3 %. */
+    static constexpr bool DS_FIRST = Tile::HEAD_DIM == 128;
+    static_assert(Tile::HEAD_DIM * Tile::Q_TILE == TILE_FLOATS, "a tile of dQ is two passes");
+    static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
+    static_assert(THREADS == SM90_BWD_THREADS, "the host launches as many");
+};
+
+/* One tile of keys of one kv head. */
+struct WorkTile {
+    int batch, kv_head, kv_tile;
+    int first_tile[2]; /* of queries that see the keys of a KV warpgroup; q_tiles when none does */
+    int steps;         /* tiles that see the first warpgroup's keys, of all query heads of the group */
+};
+
+template <typename Tile> struct alignas(1024) Smem {
+    using S = Traits<Tile>;
+    unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV, from where they are stored */
+    unsigned char q[STAGES][S::Q_BYTES], dout[STAGES][S::Q_BYTES];
+    unsigned char ds[2][S::DS_BYTES];                  /* panels of [keys][64 queries] */
+    float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_FLOATS]; /* from where the copy engine adds them to dq_sum */
+    float stats[STAGES][2 * Tile::Q_TILE];             /* lse2, then -D */
+    uint64_t k_full, v_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2];
+    WorkTile work; /* read from here by the KV warpgroups, which have no registers to spare */
+};
+
+/* The tile scheduler. Blocks go section by section of kv heads, and within a section first over the heads, then over the
+ * tiles of keys: in causal problems the longest tiles come first, and blocks that run at the same time read the same
+ * queries. */
+template <typename Tile> __device__ __forceinline__ WorkTile work_tile_of_block(const Params &params)
+{
+    const int section_blocks = params.section_heads * params.kv_tiles;
+    const int section = blockIdx.x / section_blocks, rest = blockIdx.x - section * section_blocks;
+    const int first_head = section * params.section_heads;
+    const int heads = min(params.section_heads, params.kv_heads_total - first_head), kv_tile = rest / heads;
+    const int head = first_head + rest - kv_tile * heads, batch = head / params.kv_heads;
+    WorkTile work = {batch, head - batch * params.kv_heads, kv_tile, {0, 0}, 0};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int first_key = kv_tile * KV_TILE + half * Traits<Tile>::GROUP_KEYS;
+        const int first_query = params.causal && first_key > params.shift ? first_key - params.shift : 0;
+        work.first_tile[half] =
+            first_key < params.kv_len && first_query < params.q_len ? first_query / Tile::Q_TILE : params.q_tiles;
+    }
+    work.steps = (params.q_tiles - work.first_tile[0]) * params.group;
+    return work;
+}
+
+/* A step of a block: a tile of queries of a query head of the group, the last tile first. */
+struct Cursor {
+    int head, tile; /* head of the group */
+
+    __device__ __forceinline__ void advance(const Params &params, int first_tile)
+    {
+        if (--tile < first_tile) {
+            ++head;
+            tile = params.q_tiles - 1;
+        }
+    }
+};
+
+/* The step's tile, counted over all heads. */
+__device__ __forceinline__ int tile_index(const Params &params, const WorkTile &work, const Cursor &at)
+{
+    return (work.batch * params.q_heads + work.kv_head * params.group + at.head) * params.q_tiles + at.tile;
+}
+
+} // namespace sm90_bwd

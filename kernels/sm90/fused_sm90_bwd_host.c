@@ -1,0 +1,146 @@
+/* The host side of fused_sm90's backward: what it refuses, its workspace, the kernels' parameters, the three launches. */
+#include "kernels/sm90/fused_sm90_bwd.h"
+
+#include "kernels/common/checks.h"
+#include "kernels/common/launch.h"
+#include "kernels/common/tensor_map.h"
+#include "kernels/sm90/fused_sm90.h"
+
+enum {
+    MAX_LEN = INT32_MAX - 65536, /* row numbers of whole tiles stay within an int */
+    ROW_PADDING = 128            /* stats and dq_sum are padded to whole tiles of any size */
+};
+
+static const float LOG2_E = 1.44269504088896340736f;
+
+static const struct attn_tile_table tiles = {"backward", fused_sm90_bwd_tiles, sizeof *fused_sm90_bwd_tiles, NULL};
+
+static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
+
+    if (tile == NULL)
+        return ATTN_UNSUPPORTED;
+    if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
+        return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d", (int)MAX_LEN);
+    /* Blocks of keys and their steps are numbered in 32 bits. */
+    const enum attn_status status = attn_check_grid(attn_tiles(p->kv_len, SM90_BWD_KV_TILE), p->kv_heads, p->batch, why);
+    if (status != ATTN_OK)
+        return status;
+    return attn_check_grid(attn_tiles(p->q_len, tile->q_tile), p->q_heads, p->batch, why);
+}
+
+/* The workspace: stats, dq_sum, dq_semaphores, each from a multiple of 256 bytes on. */
+struct workspace {
+    int64_t stats_bytes, sum_bytes, semaphore_bytes;
+};
+
+static struct workspace workspace_of(const struct attn_request *request)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t rows = p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
+    const int64_t q_tiles = rows * p->head_dim / SM90_BWD_TILE_FLOATS;
+    const int64_t semaphores = request->deterministic ? q_tiles * SM90_BWD_TILE_SEMAPHORES : 0;
+
+    return (struct workspace){2 * rows * (int64_t)sizeof(float), rows * p->head_dim * (int64_t)sizeof(float),
+                              attn_round_up(semaphores * (int64_t)sizeof(int), 256)};
+}
+
+static size_t workspace_bytes(const struct attn_request *request)
+{
+    const struct workspace space = workspace_of(request);
+
+    return (size_t)(space.stats_bytes + space.sum_bytes + space.semaphore_bytes);
+}
+
+static enum attn_status encode_maps(const struct attn_problem *p, const struct attn_tensors *t, int q_tile,
+                                    struct fused_sm90_bwd_params *params, struct attn_message *why)
+{
+    const struct {
+        CUtensorMap *map;
+        const char *name;
+        const struct attn_tensor *tensor;
+        bool is_kv;
+        int box_rows;
+    } maps[] = {{&params->q, "q", &t->q, false, q_tile},
+                {&params->k, "k", &t->k, true, SM90_BWD_KV_TILE},
+                {&params->v, "v", &t->v, true, SM90_BWD_KV_TILE},
+                {&params->dout, "dout", &t->dout, false, q_tile},
+                {&params->dk, "dk", &t->dk, true, SM90_BWD_STORE_ROWS},
+                {&params->dv, "dv", &t->dv, true, SM90_BWD_STORE_ROWS}};
+    enum attn_status status = ATTN_OK;
+
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0] && status == ATTN_OK; ++i)
+        status = tensor_map_encode(maps[i].map, maps[i].name, maps[i].tensor, p, maps[i].is_kv ? p->kv_heads : p->q_heads,
+                                   maps[i].is_kv ? p->kv_len : p->q_len, maps[i].box_rows, why);
+    return status;
+}
+
+/* KV heads whose blocks run at the same time: so few that Q, dO and dq_sum are still in the L2 when the next block of keys
+ * comes; so many that where blocks differ in length the short ones fill the gaps; by default 8 query heads if full, 16 if
+ * causal. Deterministic, causal blocks of more heads wait less for each other. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19. */
+static int section_heads(const struct fused_sm90_bwd_params *params)
+{
+    const int q_heads = !params->causal ? 8 : params->dq_semaphores != NULL ? 32 : 16, heads = q_heads / params->group;
+
+    return heads < 1 ? 1 : heads > params->kv_heads_total ? params->kv_heads_total : heads;
+}
+
+static void set_params(struct fused_sm90_bwd_params *params, const struct attn_request *request,
+                       const struct attn_tensors *t, int q_tile, char *workspace)
+{
+    const struct attn_problem *p = request->problem;
+    const struct workspace space = workspace_of(request);
+
+    params->o_rows = t->o;
+    params->dout_rows = t->dout;
+    params->dq_rows = t->dq;
+    params->lse = t->lse;
+    params->stats = (float *)(void *)workspace;
+    params->dq_sum = (float *)(void *)(workspace + space.stats_bytes);
+    if (request->deterministic)
+        params->dq_semaphores = (int *)(void *)(workspace + space.stats_bytes + space.sum_bytes);
+    params->shift = (int)(p->kv_len - p->q_len);
+    params->q_len = (int)p->q_len;
+    params->kv_len = (int)p->kv_len;
+    params->q_heads = (int)p->q_heads;
+    params->kv_heads = (int)p->kv_heads;
+    params->group = (int)(p->q_heads / p->kv_heads);
+    params->q_tile = q_tile;
+    params->q_tiles = (int)attn_tiles(p->q_len, q_tile);
+    params->kv_tiles = (int)attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
+    params->kv_heads_total = (int)(p->batch * p->kv_heads);
+    params->scale = p->scale;
+    params->scale_log2 = p->scale * LOG2_E;
+    params->causal = p->causal;
+    params->section_heads = section_heads(params); /* reads the members above */
+}
+
+static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                               const struct attn_run *run, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    const int bf16 = p->dtype == ATTN_BF16, wide = p->head_dim == 128;
+    const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
+    struct fused_sm90_bwd_params params = {.dq_semaphores = NULL};
+
+    if (tile == NULL)
+        return ATTN_UNSUPPORTED;
+    enum attn_status status = encode_maps(p, tensors, tile->q_tile, &params, why);
+    if (status != ATTN_OK)
+        return status;
+    set_params(&params, request, tensors, tile->q_tile, run->workspace);
+    const int64_t row_blocks = p->batch * p->q_heads * params.q_tiles;
+    const struct attn_launch launches[] = {
+        {"preprocess", (const void *)fused_sm90_bwd_preprocess[bf16][wide], row_blocks, SM90_BWD_SIDE_THREADS, 0, true, false},
+        {"main", (const void *)tile->kernels[request->deterministic][bf16],
+         (int64_t)params.kv_tiles * params.kv_heads_total, SM90_BWD_THREADS, tile->tile.smem_bytes, true, true},
+        {"convert", (const void *)fused_sm90_bwd_convert_dq[bf16][wide], row_blocks, SM90_BWD_SIDE_THREADS, 0, true, true},
+    };
+    for (size_t i = 0; i < sizeof launches / sizeof launches[0] && status == ATTN_OK; ++i)
+        status = attn_launch_kernel(&launches[i], &params, run, why);
+    return status;
+}
+
+const struct attn_direction fused_sm90_bwd = {accepts, workspace_bytes, launch, &tiles};
