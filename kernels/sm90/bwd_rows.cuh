@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/sm90/fused_sm90_bwd.h"
+#include "kernels/sm90/bwd_params.h"
 
 namespace sm90_bwd {
 

@@ -1,8 +1,8 @@
 /* What the files of fused_sm90's backward share: the host side (fused_sm90_bwd_host.c), the main kernel
  * (fused_sm90_bwd.cu), the kernels before and after it (fused_sm90_bwd_preprocess.cu, fused_sm90_bwd_postprocess.cu).
  * C and CUDA C++. */
-#ifndef FABENCH_FUSED_SM90_BWD_H
-#define FABENCH_FUSED_SM90_BWD_H
+#ifndef FABENCH_SM90_BWD_PARAMS_H
+#define FABENCH_SM90_BWD_PARAMS_H
 
 #include <cuda.h>
 
