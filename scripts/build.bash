@@ -5,13 +5,20 @@
 # build_preset PRESET TARGET...: configures build/PRESET where its folder is not configured as set-up says, and builds
 # the targets (all of them when none is named). A first build shows its progress on stderr, a later one only errors.
 build_preset() {
-    local preset=$1 folder=build/$1 built log wanted cmake_arguments=() target_arguments=()
+    local preset=$1 folder=build/$1 built log wanted launcher language name cmake_arguments=() target_arguments=()
     shift
     if [ -e .deps/setup.env ]; then
         # shellcheck source=/dev/null
         . .deps/setup.env
         cmake_arguments=("${fabench_cmake_arguments[@]}")
     fi
+    # A compiler cache where there is one, or what the environment names; an empty value where there is none, so that a
+    # cache that was removed since the last build is not looked for.
+    launcher=$(command -v ccache || true)
+    for language in C CXX CUDA; do
+        name=CMAKE_${language}_COMPILER_LAUNCHER
+        cmake_arguments+=("-D$name=${!name-$launcher}")
+    done
     built=$folder/built-${*:-all}
     [ $# -eq 0 ] || target_arguments=(--target "$@")
     wanted="${cmake_arguments[*]}"

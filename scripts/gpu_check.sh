@@ -106,13 +106,14 @@ test_stage() {
     step list "$fabench" list --device cuda:0
     # ctest knows the tests by the path they were built at.
     if command -v ctest >/dev/null && grep -qs "Source directory: $PWD\$" "$folder/CTestTestfile.cmake"; then
+        # Those that are nightly too (long lengths on the device) are among them.
         step gpu-tests ctest --test-dir "$folder" -L gpu --no-tests=error --output-on-failure
     else
         while read -r program; do
             step "$(basename "$program")" "$program"
         done < <(find "$folder" -type f -executable -name 'gpu_test_*' | sort)
         step wrong-kernels env FABENCH="$fabench" FABENCH_PLUGINS="$folder/tests/wrong" \
-            bash tests/cli/wrong_kernels.sh cuda
+            bash tests/cli/wrong_kernels.sh cuda 1024 16384
     fi
     step selftest "$fabench" selftest --device cuda:0 --jsonl "$here/selftest.jsonl"
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"

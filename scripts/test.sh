@@ -1,9 +1,21 @@
 #!/usr/bin/env bash
 # Sets up, builds and passes every test that this machine can run: scripts/test.sh
 #
-# Release: unit tests, the command line end to end, GPU tests where there is a GPU. Then the same under AddressSanitizer
-# and UndefinedBehaviorSanitizer on the CPU, where the command-line tests leave out their long cases.
+# Unit tests and the command line end to end, then the same under AddressSanitizer and UndefinedBehaviorSanitizer on the
+# CPU. With a GPU: the build of the preset release, as scripts/run.sh makes it, and the GPU tests. Without one: the preset
+# one-arch, device code for sm_80 and sm_90a alone, because code for sm_90 would be compiled and not run. The long lengths
+# of the self-test and of the wrong kernels are scripts/nightly.sh's.
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+?*)
+    echo "test: $1: takes no arguments but --help" >&2
+    exit 2
+    ;;
+esac
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/build.bash
 . scripts/build.bash
@@ -30,18 +42,18 @@ if grep -q FABENCH_TESTS=OFF .deps/setup.env; then
     echo "test: cmocka is missing and could not be installed; see .deps/setup.log" >&2
     exit 1
 fi
-build_preset release
-suite unit build/release -L unit -j "$(nproc)"
-suite cli build/release -L cli -j "$(nproc)"
+preset=one-arch
+! has_gpu || preset=release
+build_preset $preset
+suite unit-and-cli build/$preset -L '^(unit|cli)$' -j "$(nproc)"
 if has_gpu; then
-    suite gpu build/release -L gpu
+    suite gpu build/$preset -L gpu
 fi
 
 build_preset asan
 export ASAN_OPTIONS=detect_leaks=1:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
-suite unit-asan build/asan -L unit -j "$(nproc)"
-suite cli-asan build/asan -L cli -j "$(nproc)"
+suite unit-and-cli-asan build/asan -L '^(unit|cli)$' -j "$(nproc)"
 
 echo
 printf '%s\n' "${summary[@]}"

@@ -237,7 +237,7 @@ expect "its process gone" is_gone "$(cat child)"
 # ---- real ones ----
 rm -f old.conf
 tiny=(--device cpu --seqlen 64,128 --batch 1 --heads 1 --d 64 --causal --mode fwd --samples 3 --min-time-ms 1
-    --warmup-ms 0 --preheat-s 0 --pairs 2,3 --delta 50%)
+    --warmup-ms 0 --preheat-s 0 --pairs 2,3 --delta 50% --l2 hot --max-noise 100%)
 run ab "$fabench" "$fabench" "${tiny[@]}" --out real --soft 4
 expect "a verdict: 0 or 3" test "$code" -eq 0 -o "$code" -eq 3
 expect "two configurations" test "$(wc -l <real/verdicts.csv)" -eq 3
@@ -250,8 +250,10 @@ run ab "$paced/libpaced_0.so" "$paced/libpaced_lost.so" $(printf '%s ' "${tiny[@
 expect_code 3
 expect "backward is lost" test "$(grep -c '^LOST,bwd' libraries/verdicts.csv)" -eq 2
 closer=$(sed '1,/look closer:/d' out | tr -d '\n\\' | tr -s ' ')
-expect "a command that compares that case again, with all that tells it from others" grep -qE -- \
-    "--impl paced_cpu --mode bwd --causal=yes --d 64 --seqlen (64|128) .*--layout bshd --seed 1 --device cpu" <<<"$closer"
+for words in "--impl paced_cpu" "--mode bwd" "--causal=yes" "--d 64" "--seqlen (64|128)" "--layout bshd" "--seed 1" "--l2 hot" \
+    "--device cpu"; do
+    expect "a command that compares that case again, with $words" grep -qE -- " $words( |\$)" <<<"$closer"
+done
 eval "run ${closer#*fabench } --pairs 2,3 --preheat-s 0"
 expect_code 3
 expect_stdout '^LOST +bwd causal'

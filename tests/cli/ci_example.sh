@@ -3,7 +3,6 @@
 # own, with this build installed as the page says. And the scripts of examples/ci against bad use.
 . "$(dirname "$0")/lib.sh"
 
-[ -z "${FABENCH_TEST_QUICK:-}" ] || skip "a long case"
 command -v cmake >/dev/null && command -v git >/dev/null || skip "no cmake or no git"
 build=${FABENCH_BUILD:-$(dirname "$fabench")}
 export HOME=$tmp/home GIT_CONFIG_NOSYSTEM=1

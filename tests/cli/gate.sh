@@ -275,7 +275,7 @@ gate --baseline line.jsonl --device cpu
 expect_code 5
 expect_stderr 'do not serve here'
 # Words that choose no problem excuse no case that is missing.
-sed 's/"command_line":"[^"]*"/"command_line":"fabench --device cpu --impl fused --seqlen 64 --d 64 --batch 1 --heads 1 --causal --samples 6 --min-time-ms 1 --warmup-ms 0 --max-noise 100%"/' \
+sed 's/"command_line":"[^"]*"/"command_line":"fabench --device cpu --impl fused --seqlen 64 --d 64 --batch 1 --heads 1 --causal --samples 6 --min-time-ms 1 --warmup-ms 0 --max-noise 100% --l2 hot"/' \
     now.jsonl >shrunk.jsonl
 gate --baseline shrunk.jsonl --device cpu --timeout-s 30 --preheat-s 0 --delta 50%
 expect_code 5

@@ -4,7 +4,6 @@
 #   FABENCH             the program; default build/release/fabench
 #   FABENCH_PLUGINS     the folder with libwrong_cpu.so and libbad_*.so; default beside the program
 #   FABENCH_FAKE        the stand-in for the program (tests/fake/fake_fabench.c); default beside the program
-#   FABENCH_TEST_QUICK  set: long cases are left out (sanitizer builds)
 #
 # A test ends with `finish`: exit 0, 1 when anything was not as expected, 77 when it was skipped.
 set -uo pipefail
@@ -36,10 +35,12 @@ copy_fake() {
 }
 
 # small ARGUMENT...: fills the array `small` with one small problem on the CPU, timed briefly, nothing written, where the
-# arguments do not say otherwise (the program takes an option once), then the arguments.
+# arguments do not say otherwise (the program takes an option once), then the arguments. With a hot cache: emptying a cache
+# of 320 MB before each sample takes ten times as long as all else; example_plugin.sh and npy.sh run with a cold one, and
+# those that set small_l2=cold.
 small() {
     local default name defaults=("--device cpu" "--seqlen 128" "--d 64" "--batch 1" "--heads 1" "--causal" "--mode fwd"
-        "--impl fused" "--warmup-ms 0" "--min-time-ms 1" "--samples 6" "--max-noise 100%" "--out none")
+        "--impl fused" "--warmup-ms 0" "--min-time-ms 1" "--samples 6" "--max-noise 100%" "--l2 ${small_l2:-hot}" "--out none")
     small=()
     for default in "${defaults[@]}"; do
         name=${default% *}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # --sustain-s on the CPU: every row's own region, sustained TFLOPS, and no power, for the reason that the header gives.
 . "$(dirname "$0")/lib.sh"
+small_l2=cold # as in a run of its own: the length of a region follows from the time of a cold pass
 
 run_small --impl naive,fused,null --sustain-s 2 --out out_dir --plot none
 expect_code 0

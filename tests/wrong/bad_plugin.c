@@ -8,6 +8,10 @@
  *   7 error       launch answers ATTN_ERROR with a sentence
  *   8 empty       a table without a row
  *   9 release     its row is complete (and wrong: nothing is written), then release ends the process
+ *  10 reserved    a name that the program keeps for its own
+ *  11 letters     a name with letters that no name may have
+ *  12 no_launch   a row without a launch function
+ *  13 variant     a variant of a name that the program keeps for its own
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +19,7 @@
 #include "kernels/attention.h"
 
 #ifndef BAD_KIND
-#error "BAD_KIND must be 1 to 9"
+#error "BAD_KIND must be 1 to 13"
 #endif
 
 #if BAD_KIND == 1
@@ -35,7 +39,7 @@ const struct attn_impl *fabench_impls(int abi)
 
 const struct attn_impl *fabench_impls(int abi)
 {
-    static const struct attn_impl none[1];
+    static const struct attn_impl none[] = {{.abi = ATTN_ABI}};
     (void)abi;
     return none;
 }
@@ -84,6 +88,14 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 #define ROW_NAME "bad_exit"
 #elif BAD_KIND == 9
 #define ROW_NAME "bad_release"
+#elif BAD_KIND == 10
+#define ROW_NAME "cudnn"
+#elif BAD_KIND == 11
+#define ROW_NAME "Bad-Letters"
+#elif BAD_KIND == 12
+#define ROW_NAME "bad_no_launch"
+#elif BAD_KIND == 13
+#define ROW_NAME "bad_variant"
 #else
 #define ROW_NAME "bad_error"
 #endif
@@ -107,6 +119,10 @@ static void release(void *plan)
 }
 #endif
 
+#if BAD_KIND == 13
+static const struct attn_variant variants[] = {{.name = "deterministic", .summary = "bad on purpose"}, {.name = NULL}};
+#endif
+
 static const struct attn_impl table[] = {
     {.abi = ROW_ABI,
      .name = ROW_NAME,
@@ -118,7 +134,14 @@ static const struct attn_impl table[] = {
      .prepare = prepare,
      .release = release,
 #endif
+#if BAD_KIND == 13
+     .variants = variants,
+#endif
+#if BAD_KIND == 12
+     .launch = NULL},
+#else
      .launch = launch},
+#endif
     {.name = NULL},
 };
 
