@@ -4,7 +4,7 @@
 # Unit tests and the command line end to end, then the same under AddressSanitizer and UndefinedBehaviorSanitizer on the
 # CPU. With a GPU: the build of the preset release, as scripts/run.sh makes it, and the GPU tests. Without one: the preset
 # one-arch, device code for sm_80 and sm_90a alone, because code for sm_90 would be compiled and not run. The long lengths
-# of the self-test and of the wrong kernels are scripts/nightly.sh's.
+# of the self-test and of the wrong kernels are scripts/nightly.sh's. Last, scripts/format.sh --check.
 set -euo pipefail
 case ${1:-} in
 --help | -h)
@@ -54,6 +54,18 @@ build_preset asan
 export ASAN_OPTIONS=detect_leaks=1:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
 suite unit-and-cli-asan build/asan -L '^(unit|cli)$' -j "$(nproc)"
+
+# The layout of the code; 77: no clang-format of the right version here.
+code=0
+scripts/format.sh --check || code=$?
+case $code in
+0) summary+=("format: as .clang-format says") ;;
+77) summary+=("format: not checked, no clang-format 14 here") ;;
+*)
+    summary+=("format: files differ, see above")
+    failed=1
+    ;;
+esac
 
 echo
 printf '%s\n' "${summary[@]}"

@@ -254,7 +254,7 @@ for words in "--impl paced_cpu" "--mode bwd" "--causal=yes" "--d 64" "--seqlen (
     "--device cpu"; do
     expect "a command that compares that case again, with $words" grep -qE -- " $words( |\$)" <<<"$closer"
 done
-eval "run ${closer#*fabench } --pairs 2,3 --preheat-s 0"
+eval "run ${closer#*fabench } --pairs 2,3"
 expect_code 3
 expect_stdout '^LOST +bwd causal'
 expect "the library's own name" grep -q 'paced_cpu' libraries/verdicts.csv
