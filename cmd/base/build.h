@@ -1,4 +1,4 @@
-/* What this build is. */
+/* Identity of this build, for --version and the record header. */
 #ifndef FABENCH_BASE_BUILD_H
 #define FABENCH_BASE_BUILD_H
 

@@ -1,4 +1,4 @@
-/* CLOCK_MONOTONIC as one number. */
+/* Reads CLOCK_MONOTONIC in milliseconds. */
 #include "cmd/base/clock.h"
 
 #include <time.h>

@@ -40,7 +40,7 @@ bool csv_refuse(const struct csv_reader *r, struct reason *why, const char *form
     return false;
 }
 
-/* The next character; EOF at the end and, with r->problem, where the row cannot be read on. */
+/* The next character. EOF at the end of the file; also where the row is invalid, and then r->problem is set. */
 static int next(struct csv_reader *r)
 {
     const int c = getc_unlocked(r->in);
@@ -66,10 +66,11 @@ static void begin_cell(struct csv_reader *r)
     r->starts[r->count++] = r->bytes.length;
 }
 
-/* The functions that read a cell are given its first unread character and return the one behind the cell: a comma, LF
- * or EOF. */
+/* Each function that reads a cell takes its first unread character and returns the character after the cell: a comma,
+ * LF or EOF. */
 
-/* `kept`: the bytes up to here stay, whatever they are. */
+/* An unquoted cell, or the text after a closing quote. Trailing blanks are removed, but not from the first `kept`
+ * bytes. */
 static int read_plain(struct csv_reader *r, int c, size_t kept)
 {
     struct text *bytes = &r->bytes;
@@ -82,7 +83,7 @@ static int read_plain(struct csv_reader *r, int c, size_t kept)
     return c;
 }
 
-/* From the character behind the first quote on. */
+/* Reads a quoted cell, starting after the opening quote. */
 static int read_quoted(struct csv_reader *r)
 {
     for (;;) {
@@ -124,7 +125,7 @@ static int read_cell(struct csv_reader *r, int c, enum csv_result *kind, bool *i
     return c;
 }
 
-/* The row that begins with the character c, blank ones included. */
+/* Reads the row that begins with the character c; a blank line is a row without text. */
 static enum csv_result read_row(struct csv_reader *r, int c, bool *is_blank)
 {
     enum csv_result kind;

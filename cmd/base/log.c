@@ -1,4 +1,4 @@
-/* Messages to stderr, exit codes, and allocation that cannot fail quietly. */
+/* Messages to stderr, exit codes, and allocation that ends the program when memory is exhausted. */
 #include "cmd/base/log.h"
 
 #include <stdarg.h>

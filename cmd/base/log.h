@@ -1,4 +1,4 @@
-/* What the program says outside its results: everything here goes to stderr. */
+/* Messages of the program, all to stderr; results go to stdout. */
 #ifndef FABENCH_LOG_H
 #define FABENCH_LOG_H
 
@@ -17,7 +17,8 @@ enum exit_code {
     EXIT_INTERRUPTED = 130
 };
 
-/* The worse of two codes in the documented order 130, 7, 6, 1, 5, 3, 4, 0 (2 never meets another). */
+/* The worse of two codes in the documented order 130, 7, 6, 1, 5, 3, 4, 0 (2 never occurs together with another code).
+ * */
 enum exit_code exit_worst(enum exit_code, enum exit_code);
 
 void log_set_quiet(bool);
@@ -32,7 +33,7 @@ __attribute__((format(printf, 1, 2))) void log_error(const char *format, ...);
 __attribute__((format(printf, 1, 2))) void log_progress(const char *format, ...);
 void log_progress_clear(void);
 
-/* For what cannot happen: says where and aborts, in every build. */
+/* An assertion in every build: prints file and line, and aborts. */
 #define FABENCH_ASSERT(condition, ...)                                                                                 \
     do {                                                                                                               \
         if (!(condition))                                                                                              \
@@ -41,7 +42,7 @@ void log_progress_clear(void);
 __attribute__((format(printf, 4, 5), noreturn)) void log_assert_failed(const char *file, int line,
                                                                       const char *condition, const char *format, ...);
 
-/* malloc family that ends the program (exit 7) when memory is gone. */
+/* malloc and its relatives; they end the program (exit 7) when memory is exhausted. */
 void *xmalloc(unsigned long bytes);
 void *xcalloc(unsigned long count, unsigned long bytes);
 void *xrealloc(void *pointer, unsigned long bytes);

@@ -8,7 +8,7 @@
 
 #include "cmd/base/log.h"
 
-/* Takes the name. */
+/* Adds a name; the list then owns it. */
 static void append(struct name_list *list, char *name)
 {
     list->names = xrealloc(list->names, (unsigned long)(list->count + 1) * sizeof *list->names);

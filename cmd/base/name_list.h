@@ -1,4 +1,4 @@
-/* A list of names that owns them: values of options, words of a command line. */
+/* A list of strings that owns them: values of options, words of a command line. */
 #ifndef FABENCH_NAME_LIST_H
 #define FABENCH_NAME_LIST_H
 
@@ -13,7 +13,7 @@ __attribute__((format(printf, 2, 3))) void name_list_print(struct name_list *, c
 char *name_list_join(const struct name_list *); /* "a,b,c"; the caller frees it */
 bool name_list_has(const struct name_list *, const char *name);
 
-/* The names with NULL behind the last one, as exec wants them; the list's own until it changes. */
+/* The names as an array that ends with NULL, as exec takes it. Owned by the list; valid until the list changes. */
 char **name_list_argv(struct name_list *);
 
 /* Empties it. */

@@ -37,7 +37,7 @@ const char *nearest_name(const char *word, const char *const *names, int count)
     for (int i = 0; i < count; i++) {
         const char *const name = names[i] + strspn(names[i], "-");
         int distance = edit_distance(bare, name);
-        /* A name without one letter in common is no typing error, a part of a name is an abbreviation. */
+        /* A name that shares no letter is not suggested; a part of a name counts as its abbreviation and is. */
         if (distance >= length && distance >= (int)strlen(name))
             continue;
         if (length >= 3 && distance > 1 && strstr(name, bare))

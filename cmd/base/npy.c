@@ -1,6 +1,6 @@
 /* Reading and writing .npy. The header is a Python dict literal; the reader takes exactly the three keys NumPy writes,
- * in any order. Nothing is allocated before the header agrees with the length of the file. The writer goes through a
- * temporary file beside the target, so that a target is whole or absent.
+ * in any order. Memory is allocated only after the header was checked against the length of the file. The writer goes
+ * through a temporary file in the target's folder, so that a target is complete or absent.
  */
 #include "cmd/base/npy.h"
 
@@ -23,7 +23,7 @@ static const char *const descrs[] = {[NPY_FLOAT32] = "<f4", [NPY_FLOAT16] = "<f2
 
 static size_t type_bytes(enum npy_type type) { return type == NPY_FLOAT32 ? 4 : 2; }
 
-/* "path: sentence", the path from its end when it is long. Always false. */
+/* Sets *why to "path: sentence"; a long path is shortened. Always returns false. */
 __attribute__((format(printf, 3, 4))) static bool refuse(struct reason *why, const char *path, const char *format,
                                                          ...)
 {
@@ -206,7 +206,7 @@ static bool read_open(FILE *file, const char *path, struct npy *npy, struct reas
 bool npy_read(const char *path, struct npy *npy, struct reason *why)
 {
     memset(npy, 0, sizeof *npy);
-    /* Not blocking: opening a pipe nobody writes to must come back, too. */
+    /* O_NONBLOCK: otherwise opening a pipe without a writer would wait forever. */
     const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "rb");
     if (!file) {
@@ -271,7 +271,7 @@ bool npy_write(const char *path, const struct npy *npy, struct reason *why)
     FABENCH_ASSERT(npy->dims >= 0 && npy->dims <= 4 && shape_bytes(npy, &data_bytes) &&
                        (size_t)data_bytes == npy->bytes,
                    "shape of %s and its %zu bytes differ", path, npy->bytes);
-    /* A rename would replace a device or a pipe by a file. */
+    /* A rename would replace a device or a pipe with a regular file, so these are refused. */
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
         return refuse(why, path, "is not a regular file");
     const size_t header_bytes = make_header(npy, header, sizeof header);

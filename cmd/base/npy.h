@@ -20,7 +20,7 @@ struct npy {
 };
 
 /* False with a sentence naming the file: missing, wrong magic or version, bad header, Fortran order, other dtype, more
- * than 4 dims, length of the file other than the header says. */
+ * than 4 dims, a file length that does not match the header. */
 bool npy_read(const char *path, struct npy *, struct reason *why);
 bool npy_write(const char *path, const struct npy *, struct reason *why);
 void npy_free(struct npy *);

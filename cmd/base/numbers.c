@@ -1,4 +1,4 @@
-/* Strict number parsing by hand-written grammars (strto* only where the grammar already matched), and printing. */
+/* Strict number parsing and printing. strto* is called only on text that was already checked against the grammar. */
 #include "cmd/base/numbers.h"
 
 #include <errno.h>
@@ -71,7 +71,8 @@ static bool real_at(const char *text, double *value, const char **rest)
         return false;
     errno = 0;
     const double parsed = strtod(text, &end);
-    /* A subnormal result is what was written, as well as a double can hold it; 0 or infinity is not. */
+    /* ERANGE: a subnormal result is the nearest double and is taken; underflow to 0 and overflow to infinity are
+     * refused. */
     if (end != text + length || !isfinite(parsed) || (errno == ERANGE && parsed == 0))
         return false;
     *value = parsed;
@@ -191,7 +192,7 @@ const char *number_print_short(double value, char *buffer, size_t size)
         snprintf(buffer, size, "%s", isnan(value) ? "-" : value > 0 ? "inf" : "-inf");
         return buffer;
     }
-    /* The exponent after rounding decides the decimals: 9.9996 is "10.00", not "10.000". */
+    /* The number of decimals follows from the exponent after rounding: 9.9996 is "10.00", not "10.000". */
     snprintf(scientific, sizeof scientific, "%.*e", digits - 1, value);
     const int exponent = atoi(strchr(scientific, 'e') + 1);
     if (value == 0)

@@ -1,4 +1,4 @@
-/* Numbers as people write them: strict parsing (no trailing text, no overflow, no default) and printing. */
+/* Parsing and printing of numbers. Parsing is strict: no trailing text, no overflow, no default. */
 #ifndef FABENCH_NUMBERS_H
 #define FABENCH_NUMBERS_H
 

@@ -1,4 +1,4 @@
-/* Questions about paths by stat and faccessat with the effective user, as open would decide. */
+/* Checks of paths by stat and faccessat with the effective user, the one that open uses. */
 #include "cmd/base/paths.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static void parent_of(const char *path, char parent[PATH_MAX])
     parent[length ? length : 1] = 0;
 }
 
-/* An existing directory that files can be made in. */
+/* True for an existing directory in which files can be created. */
 static bool dir_is_writable(const char *path, const struct stat *status, struct reason *why)
 {
     if (!S_ISDIR(status->st_mode))
@@ -92,7 +92,7 @@ bool path_takes_dir(const char *path, struct reason *why)
         return refuse(why, "cannot be made (%s)", strerror(ENAMETOOLONG));
     strcpy(existing, path);
     while (stat(existing, &status) != 0) {
-        /* A link to nowhere is no directory that mkdir would make. */
+        /* mkdir does not replace a dangling link. */
         if (errno != ENOENT || lstat(existing, &status) == 0)
             return refuse(why, "cannot be made (%s)", strerror(errno));
         parent_of(existing, parent);
@@ -144,12 +144,12 @@ bool path_is_same(const char *a, const char *b)
     return stat(parent, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
-bool path_forget(const char *path)
+bool path_discard(const char *path)
 {
     struct stat own, status;
     if (lstat(path, &own) != 0 || stat(path, &status) != 0 || !S_ISREG(status.st_mode))
         return true;
-    /* A link is the user's (/dev/stderr is one): only what it leads to was written. */
+    /* A link belongs to the user (/dev/stderr is one): the earlier run wrote only its target. */
     if ((S_ISREG(own.st_mode) ? unlink(path) : truncate(path, 0)) == 0 || errno == ENOENT)
         return true;
     log_error("%s: what an earlier run left cannot be removed: %s", path, strerror(errno));

@@ -15,8 +15,8 @@
 
 #include "cmd/base/clock.h"
 
-/* Without a pidfd the end of a process is looked for this often. */
-enum { LOOK_MS = 20 };
+/* Polling interval for the end of a process where the kernel has no pidfd. */
+enum { END_POLL_MS = 20 };
 
 /* ---- interrupts ---- */
 
@@ -40,17 +40,17 @@ bool process_is_interrupted(void) { return interrupts > 0; }
 
 /* ---- starting ---- */
 
-/* Makes `file` the child's descriptor `target`. */
+/* Duplicates `file` onto the child's descriptor `target`. */
 static bool redirect(int file, int target)
 {
     if (file == PROCESS_NO_FILE)
         file = open("/dev/null", target == STDIN_FILENO ? O_RDONLY : O_WRONLY);
     if (file == target && file > 0)
-        return fcntl(target, F_SETFD, 0) == 0; /* it got this number because the descriptor was closed before */
+        return fcntl(target, F_SETFD, 0) == 0; /* already this number, because the parent had closed that descriptor */
     return file == STDIN_FILENO || (file > 0 && dup2(file, target) >= 0);
 }
 
-/* In the child of a program: does not return. The errno of a failed exec goes through `report`. */
+/* Runs in the child that executes a program; does not return. Sends the errno of a failed exec by `report`. */
 static void execute(const struct process_request *request, int pipe_end, int report)
 {
     signal(SIGPIPE, SIG_DFL);
@@ -60,7 +60,7 @@ static void execute(const struct process_request *request, int pipe_end, int rep
     if (redirect(request->in, STDIN_FILENO) && redirect(out, STDOUT_FILENO) && redirect(request->err, STDERR_FILENO) &&
         (!request->dir || chdir(request->dir) == 0)) {
         if (strchr(request->argv[0], '/'))
-            execv(request->argv[0], request->argv); /* execvp would give a text file to a shell */
+            execv(request->argv[0], request->argv); /* not execvp: it would run a text file with a shell */
         else
             execvp(request->argv[0], request->argv);
     }
@@ -73,7 +73,7 @@ static void run_child(const struct process_request *request, pid_t parent, int p
     if (request->own_group)
         setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, request->argv ? SIGTERM : SIGKILL);
-    if (getppid() != parent) /* it ended before prctl */
+    if (getppid() != parent) /* the parent ended before prctl */
         _exit(126);
     if (request->argv)
         execute(request, pipe_end, report);
@@ -89,7 +89,7 @@ static void close_files(const int *files, int count)
             close(files[i]);
 }
 
-/* The errno of an exec that failed, 0 when the program runs: then the end of the pipe was closed by exec. */
+/* The errno of a failed exec, or 0 when the program runs: a successful exec closes the write end of the pipe. */
 static int read_exec_error(int report)
 {
     int error = 0;
@@ -117,7 +117,7 @@ int process_start(const struct process_request *request, struct process *p)
     *p = (struct process){.pid = -1, .watch_file = -1, .pipe = -1, .has_group = request->own_group};
     struct sigaction action;
     if (sigaction(SIGCHLD, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
-        signal(SIGCHLD, SIG_DFL); /* inherited so, it would throw away how a child ended */
+        signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would discard the exit status of children */
     fflush(NULL);
     if ((!request->has_pipe || pipe2(&files[PIPE_READ], O_CLOEXEC) == 0) &&
         (!request->argv || pipe2(&files[REPORT_READ], O_CLOEXEC) == 0))
@@ -129,7 +129,7 @@ int process_start(const struct process_request *request, struct process *p)
     int error = p->pid < 0 ? errno : 0;
     close_files((int[]){files[PIPE_WRITE], files[REPORT_WRITE]}, 2);
     if (p->pid > 0 && request->own_group)
-        setpgid(p->pid, p->pid); /* in both processes: whichever is first */
+        setpgid(p->pid, p->pid); /* called in parent and child, because either may run first */
     if (p->pid > 0 && request->argv && (error = read_exec_error(files[REPORT_READ])) != 0)
         while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR) {
         }
@@ -148,7 +148,7 @@ int process_start(const struct process_request *request, struct process *p)
 
 static void send_signal(const struct process *p, int signal) { kill(p->has_group ? -p->pid : p->pid, signal); }
 
-/* Without reaping it: until then its number, and its group's, are nobody else's. */
+/* Does not reap the process: until it is reaped, the system does not reuse its process and group numbers. */
 static bool has_ended(const struct process *p)
 {
     siginfo_t info = {0};
@@ -156,12 +156,12 @@ static bool has_ended(const struct process *p)
            (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED);
 }
 
-/* Waits for the process's end, for something in the pipe, for a signal, or for so long. True: the pipe can be read. */
+/* Waits for the end of the process, data in the pipe, a signal, or the timeout. True when the pipe can be read. */
 static bool wait_for_event(const struct process *p, int timeout_ms)
 {
     struct pollfd files[] = {{.fd = p->pipe, .events = POLLIN}, {.fd = p->watch_file, .events = POLLIN}};
-    const bool is_blind = p->watch_file < 0 && timeout_ms > LOOK_MS;
-    return poll(files, 2, is_blind ? LOOK_MS : timeout_ms) > 0 && files[0].revents;
+    const bool must_poll = p->watch_file < 0 && timeout_ms > END_POLL_MS;
+    return poll(files, 2, must_poll ? END_POLL_MS : timeout_ms) > 0 && files[0].revents;
 }
 
 static void close_pipe(struct process *p)
@@ -171,7 +171,8 @@ static void close_pipe(struct process *p)
     p->pipe = -1;
 }
 
-/* What an ended process left in its pipe. The pipe's end does not come while a child of it holds the other end. */
+/* Reads what an ended process left in its pipe. A child of that process may still hold the write end, so the wait is
+ * limited. */
 static void drain_pipe(struct process *p, const struct process_watch *w)
 {
     const double started_ms = clock_ms();
@@ -182,7 +183,7 @@ static void drain_pipe(struct process *p, const struct process_watch *w)
     close_pipe(p);
 }
 
-/* One watch from its beginning; times in ms of the awake clock, 0 = did not happen. */
+/* State of one process_watch call. Times in ms of the awake clock; 0 = did not happen. */
 struct state {
     struct awake_clock clock;
     double now, started, interrupted, closed, killed;
@@ -216,7 +217,7 @@ static void check_limits(const struct process *p, const struct process_watch *w,
         kill_for(p, t, PROCESS_OVER_LIMIT, PROCESS_CLOSED_LIMIT_S);
 }
 
-/* False when it was killed and does not go away. */
+/* False when it was killed but did not end within the limit. */
 static bool wait_for_end(struct process *p, const struct process_watch *w, struct state *t)
 {
     const double kill_limit_s = w->kill_limit_s > 0 ? w->kill_limit_s : PROCESS_KILL_LIMIT_S;
@@ -244,7 +245,7 @@ void process_watch(struct process *p, const struct process_watch *w, struct proc
     *r = (struct process_result){.end = PROCESS_STUCK};
     if (wait_for_end(p, w, &t)) {
         if (p->has_group)
-            send_signal(p, SIGKILL); /* what it left behind */
+            send_signal(p, SIGKILL); /* the remaining processes of its group */
         drain_pipe(p, w);
         while (waitpid(p->pid, &state, 0) < 0 && errno == EINTR) {
         }

@@ -1,4 +1,4 @@
-/* Child processes: started from a function or a program, watched with limits, ended, and described in a sentence. */
+/* Child processes: start a function or a program, wait for it with time limits, kill it, and describe how it ended. */
 #ifndef FABENCH_BASE_PROCESS_H
 #define FABENCH_BASE_PROCESS_H
 
@@ -20,8 +20,8 @@ struct process_request {
     char *const *argv;
     const char *dir;  /* where the program starts, NULL = here */
     int in, out, err; /* the program's descriptors: 0 = this process's own, PROCESS_NO_FILE, or any other open one */
-    bool has_pipe;    /* what the child writes can be read from process.pipe: a program's stdout, or see `function` */
-    bool own_group;   /* a process group of its own: signals and the final kill reach its children too */
+    bool has_pipe;    /* process.pipe reads what the child writes: a program's stdout, or the function's `pipe` */
+    bool own_group;   /* starts a process group: signals and the final kill reach its children too */
 };
 
 struct process {
@@ -31,7 +31,7 @@ struct process {
     bool has_group;
 };
 
-/* 0, or errno: of fork, or of the program that cannot be executed. A child never outlives this process: a function is
+/* Returns 0, or the errno of fork or exec. A child never outlives this process: a function is
  * killed with it, a program gets SIGTERM. Each started process must be given to process_watch once. */
 int process_start(const struct process_request *, struct process *);
 
@@ -41,24 +41,24 @@ enum process_end {
     PROCESS_EXITED,      /* code: its exit code */
     PROCESS_SIGNALLED,   /* code: the signal */
     PROCESS_OVER_LIMIT,  /* killed after limit_s */
-    PROCESS_STOPPED,     /* killed because `tick` said so */
+    PROCESS_STOPPED,     /* killed because `tick` returned false */
     PROCESS_INTERRUPTED, /* killed because this process was interrupted */
-    PROCESS_STUCK,       /* killed, and still there: it hangs in the kernel and is left alone */
+    PROCESS_STUCK,       /* did not end after SIGKILL: it hangs in the kernel and is not waited for */
 };
 
 struct process_result {
     enum process_end end;
-    int code;         /* of PROCESS_EXITED and PROCESS_SIGNALLED */
+    int code;         /* exit code or signal, for PROCESS_EXITED and PROCESS_SIGNALLED */
     double elapsed_s;
-    double limit_s;   /* of PROCESS_OVER_LIMIT: the limit that was passed */
+    double limit_s;   /* for PROCESS_OVER_LIMIT: the limit that was exceeded */
 };
 
-/* Everything may be 0. Times in which this process itself was suspended do not count. */
+/* Every field may be 0. Time in which this process itself was suspended does not count. */
 struct process_watch {
     double limit_s;           /* 0 = none */
-    double interrupt_limit_s; /* how long it may go on after an interrupt; 0 = PROCESS_INTERRUPT_LIMIT_S */
-    int interrupt_signal;     /* what it gets at the first interrupt, 0 = nothing */
-    double kill_limit_s;      /* how long SIGKILL may take; 0 = PROCESS_KILL_LIMIT_S */
+    double interrupt_limit_s; /* how long it may run after an interrupt; 0 = PROCESS_INTERRUPT_LIMIT_S */
+    int interrupt_signal;     /* signal sent to it at the first interrupt, 0 = none */
+    double kill_limit_s;      /* how long it may take to end after SIGKILL; 0 = PROCESS_KILL_LIMIT_S */
     int tick_ms;              /* `tick` is called at least this often; 0 = PROCESS_TICK_MS */
     bool (*tick)(void *context);           /* false = kill it; NULL = none */
     bool (*read)(void *context, int pipe); /* called when the pipe can be read without waiting; false at its end */

@@ -1,4 +1,4 @@
-/* Why something cannot be: one sentence for the user, without a newline. Whoever returns a failure fills it. */
+/* The reason of a failure: one sentence for the user, without a newline. A function that returns a failure fills it. */
 #ifndef FABENCH_BASE_REASON_H
 #define FABENCH_BASE_REASON_H
 

@@ -1,5 +1,6 @@
-/* Order statistics of samples. The interval of the median is distribution-free: its ranks come from the exact binomial
- * tail, summed from its largest term downwards, so that no count is too large for it.
+/* Order statistics of samples. The confidence interval of the median is distribution-free: its ranks come from the
+ * exact binomial tail. The tail is summed from its largest term downwards, so that it does not underflow for large
+ * counts.
  */
 #include "cmd/base/stats.h"
 
@@ -33,8 +34,8 @@ static double *sorted_copy(const double *samples, int64_t count)
     return sorted;
 }
 
-/* P(Binomial(n, 1/2) <= k) for k below n/2. The terms fall at least geometrically going down; what is left out is below
- * the rounding of the sum. Long double keeps the logarithms' cancellation out of the digits that matter. */
+/* P(Binomial(n, 1/2) <= k) for k below n/2. The terms fall at least geometrically going down; the terms left out are
+ * below the rounding error of the sum. Long double is used because the logarithms cancel. */
 static long double binomial_tail(int64_t n, int64_t k)
 {
     if (k < 0)
@@ -57,7 +58,7 @@ void stats_median_ci_ranks(int64_t n, int64_t *lower, int64_t *upper)
     *lower = *upper = 0;
     if (n < 6)
         return;
-    /* The normal approximation is off by one at most; the exact tail settles it. */
+    /* The normal approximation is wrong by at most one rank; the exact tail corrects it. */
     int64_t rank = (int64_t)floor(0.5 * (double)n - 0.98 * sqrt((double)n));
     if (rank < 1)
         rank = 1;

@@ -1,4 +1,4 @@
-/* Samples -> figures. Pure arithmetic. */
+/* Statistics of samples: quantiles, intervals, ratios. Pure arithmetic. */
 #ifndef FABENCH_STATS_H
 #define FABENCH_STATS_H
 
@@ -14,14 +14,14 @@ struct stats {
 struct stats stats_of(const double *samples, int64_t count);
 
 /* The ratio of two members of the same rounds: the geometric mean of numerator[i] / denominator[i] without the twentieth
- * (rounded up, none below 5 rounds) at either end. Not the median: a GPU at its power limit swings between two speeds
- * about once a second, and the median of such a two-humped sample falls on either hump. Two runs of 48 points on an
- * H200 differed by at most 1.6 % with the median and 0.8 % with this. */
+ * (rounded up, none below 5 rounds) at either end. Not the median: a GPU at its power limit alternates between two
+ * speeds about once a second, and the median of such a bimodal sample is one or the other by chance. Two runs of 48
+ * points on an H200 differed by at most 1.6 % with the median and 0.8 % with this mean. */
 double stats_paired_ratio(const double *numerator, const double *denominator, int64_t count);
 
-/* How well that ratio is known where rounds are no independent draws: half-width of its 95 % interval in per cent, by the
- * means of ten batches of neighbouring rounds and Student's t (Law and Kelton, batch means); +inf below 20 rounds. A swing
- * that is about as long as a batch shows; one that is much longer than all of them shows in nothing. */
+/* The uncertainty of that ratio when rounds are not independent: half-width of its 95 % interval in per cent, from the
+ * means of ten batches of neighbouring rounds and Student's t (Law and Kelton, batch means); +inf below 20 rounds. It
+ * includes variations of about the length of a batch, but not those much longer than all rounds together. */
 double stats_paired_half_width_pct(const double *numerator, const double *denominator, int64_t count);
 
 /* Half-width of the 95 % interval of the median relative to the median, in per cent; +inf below 6 samples, for which

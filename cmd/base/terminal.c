@@ -1,4 +1,4 @@
-/* Questions to the terminal driver and the environment. */
+/* Width and colour, from the terminal driver and the environment. */
 #include "cmd/base/terminal.h"
 
 #include <stdlib.h>

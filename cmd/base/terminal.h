@@ -6,7 +6,7 @@
 
 enum color_choice { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
-/* Columns; 110 where there is no terminal and COLUMNS does not say otherwise. */
+/* Width in columns. Without a terminal: COLUMNS, or 110 where it is not set. */
 int terminal_width(void);
 
 /* AUTO: on a terminal, unless NO_COLOR is set. */

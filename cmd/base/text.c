@@ -98,7 +98,7 @@ void text_add_shell_word(struct text *text, const char *word)
     text_add_quoted(text, word);
 }
 
-/* Moves *line behind its next word, which is added to `word`. False when a quote is not closed. */
+/* Adds the next word of *line to `word` and moves *line after it. False when a quote is not closed. */
 static bool read_word(const char **line, struct text *word)
 {
     const char *at = *line;
@@ -132,7 +132,7 @@ bool text_split_shell(const char *line, struct name_list *words)
 
 /* ---- cleaning ---- */
 
-/* Length of the UTF-8 sequence at text, 0 when there is none. Overlong forms and surrogates are none. */
+/* Length of the UTF-8 sequence at text; 0 when it is invalid. Overlong forms and surrogates are invalid. */
 static size_t utf8_length(const unsigned char *text)
 {
     static const struct { unsigned char mask, lead; uint32_t least; } forms[] = {
@@ -152,7 +152,8 @@ static size_t utf8_length(const unsigned char *text)
     return 0;
 }
 
-/* The first character of `from`, cleaned, to `to` (no NUL). Returns its length in bytes, the same on both sides. */
+/* Writes the first character of `from`, cleaned, to `to` (no NUL). Returns its length in bytes, before and after
+ * cleaning. */
 static size_t clean_character(const char *from, char *to)
 {
     const size_t length = utf8_length((const unsigned char *)from);

@@ -7,10 +7,10 @@
 
 #include "cmd/base/name_list.h"
 
-/* A string that grows. All zero ({0}) is an empty one. Every function that adds ends the program (exit 7) when memory
- * is gone, as xmalloc does. What is added must not point into the text itself: it may move. */
+/* A growing string. All zero ({0}) is the empty string. Functions that add end the program (exit 7) when memory is
+ * exhausted, as xmalloc does. Added text must not point into the string itself, whose buffer may move. */
 struct text {
-    char *bytes;         /* `length` bytes and a NUL; NULL while nothing was added: read it with text_string */
+    char *bytes;         /* `length` bytes and a NUL; NULL while empty: read it with text_string */
     size_t length, size; /* size: allocated bytes, the NUL included */
 };
 
@@ -26,11 +26,11 @@ void text_add_quoted(struct text *, const char *word);
 /* The same after one space, which is left out where the text is empty. */
 void text_add_shell_word(struct text *, const char *word);
 
-/* The string so far, never NULL. It is the text's and lasts until the next change. */
+/* The string so far, never NULL. Owned by the text; valid until the next change. */
 const char *text_string(const struct text *);
-/* The string, which the caller frees; the text is empty afterwards. */
+/* Returns the string, which the caller frees; the text is empty afterwards. */
 char *text_take(struct text *);
-/* Empties the text; clear keeps the memory for the next string, free gives it back. */
+/* Both empty the text; clear keeps the memory for the next string, free releases it. */
 void text_clear(struct text *);
 void text_free(struct text *);
 
@@ -42,12 +42,12 @@ bool text_split_shell(const char *line, struct name_list *words);
 /* One line of valid UTF-8 from any bytes: control characters become spaces, stray bytes '?'. Cut to `size` at the
  * border of a character. Records, tables and charts are written so. */
 void text_clean(const char *from, char *to, size_t size);
-/* The same, whole, at the end of a text. */
+/* The same without a length limit, added to a text. */
 void text_add_clean(struct text *, const char *from);
 
-/* The string whole where it fits into `size` bytes (at least 8); else its beginning and its end with "..." between
- * them, no UTF-8 character cut apart. A path that is cut so is not the name of another file, and its last part can
- * still be read. Returns `to`. */
+/* Copies the string where it fits into `size` bytes (at least 8); else its beginning and its end with "..." between
+ * them, without splitting a UTF-8 character. A path shortened so still shows its last part and cannot be taken for
+ * another file's. Returns `to`. */
 char *text_cut_middle(const char *from, char *to, size_t size);
 
 #endif

@@ -8,11 +8,11 @@
  * `indent` spaces, the others behind `hang`. A newline ends it. */
 void wrap_words(FILE *, int width, int indent, int hang, const char *text);
 
-/* The same for a shell command, so that it can be pasted whole: lines end in a backslash, and are broken at spaces
- * outside quotes only. */
+/* The same for a shell command, so that it can be copied into a shell: lines end in a backslash and break only at
+ * spaces outside quotes. */
 void wrap_command(FILE *, int width, int indent, const char *command);
 
-/* Cuts text down to `limit` columns at a character's border; "..." says so where there is room for it. */
+/* Cuts text to `limit` columns without splitting a character, and ends it with "..." where there is room for it. */
 void wrap_shorten(char *text, int limit);
 
 /* Columns that UTF-8 text takes, one for each character. */

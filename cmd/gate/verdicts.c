@@ -75,7 +75,7 @@ int verdicts_exit(const struct verdict_line *lines, int count)
 bool verdicts_forget(const struct options *o, const char *folder)
 {
     char *table = folder ? xasprintf("%s/verdicts.csv", folder) : NULL;
-    const bool is_gone = !o->junit_path || path_forget(o->junit_path), is_gone_too = !table || path_forget(table);
+    const bool is_gone = !o->junit_path || path_discard(o->junit_path), is_gone_too = !table || path_discard(table);
     free(table);
     return is_gone && is_gone_too;
 }
