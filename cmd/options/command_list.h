@@ -1,12 +1,12 @@
-/* The commands of the program. A new command is one line of COMMAND_LIST, its row in cmd/commands.c, which says what it
- * runs, and, where it brings a folder of its own, that folder's line in cmd/CMakeLists.txt. */
+/* The commands of the program. A new command needs one line in COMMAND_LIST, a row in cmd/commands.c, which names the
+ * function it runs, and, where it has a new folder, that folder's line in cmd/CMakeLists.txt. */
 #ifndef FABENCH_COMMAND_LIST_H
 #define FABENCH_COMMAND_LIST_H
 
 #include <stdbool.h>
 
-/* COMMAND(ID, name as typed, arguments as --help shows them, takes words that are no options, summary), in the order of
- * --help. The first is the one that needs no word. */
+/* COMMAND(ID, name as typed, arguments as --help shows them, takes positional arguments, summary), in the order of
+ * --help. The first one is the default. */
 #define COMMAND_LIST(COMMAND)                                                                                          \
     COMMAND(SWEEP, "sweep", "", false, "sweep, check, record, chart (the default command)")                            \
     COMMAND(VERIFY, "verify", "", false, "correctness only, on the hard shapes; no timing")                            \

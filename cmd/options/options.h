@@ -2,7 +2,7 @@
  * that take it. Parsing, defaults, --help, the nearest-name hint and the recorded command line come from it.
  *
  * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffix k = 1024. No abbreviations; both
- * "--name value" and "--name=value". A type that no kernel takes yet (fp8, ...) is refused in words: exit 2.
+ * "--name value" and "--name=value". A type that no kernel takes yet (fp8, ...) is refused with a sentence: exit 2.
  */
 #ifndef FABENCH_OPTIONS_H
 #define FABENCH_OPTIONS_H
@@ -20,8 +20,9 @@ enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */
 
 struct int_list { int64_t *values; int count; };   /* count 0 = not given */
 
-/* Every field is resolved except where a comment says "not given": those depend on the device or the preset and are
- * resolved by plan_make (cmd/plan/plan.h). Owned by the struct; options_free (options_parse.h) frees it. */
+/* Every field has its final value except where a comment says "not given": those depend on the device or the preset,
+ * and plan_make (cmd/plan/plan.h) resolves them. The struct owns all memory; options_free (options_parse.h) frees
+ * it. */
 struct options {
     enum command command;
     enum preset preset;               /* PRESET_NONE = not given */
@@ -44,7 +45,7 @@ struct options {
     int device_ordinal;               /* with DEVICE_CUDA */
     enum check_scope check;
     double atol, rtol;                /* NaN = not given */
-    int64_t repeats;                  /* of verify: runs after the first, whose promised tensors must be bit-equal */
+    int64_t repeats;                  /* verify: runs after the first; promised tensors must be bit-equal */
     double warmup_ms, min_time_ms;    /* defaults 500, 500; NaN = not given, resolved by preset */
     int64_t samples;                  /* minimum number of samples; 0 = not given */
     double max_noise_pct;             /* "0.5%" -> 0.5; NaN = not given */
@@ -55,7 +56,7 @@ struct options {
     char *csv_path, *jsonl_path;      /* NULL = into out_dir; "-" = stdout (one of them at most) */
     enum plot_format plot;            /* default svg; --plot none */
     bool plot_given;
-    char *columns;                    /* NULL = the views' own; else comma-separated column names for the CSV */
+    char *columns;                    /* NULL = the default columns; else comma-separated column names for the CSV */
     char *input_dir, *dump_dir;       /* .npy in and out */
     enum dump_dtype dump_dtype;       /* how --dump stores the tensors */
     bool profile, dry_run, verbose, quiet;
@@ -64,23 +65,23 @@ struct options {
                                          of `ab` */
     struct name_list prices;          /* LABEL=AMOUNT and currency, as typed; report checks them */
     char *overlay_path;               /* published points for the charts; NULL = not given */
-    bool resume;                      /* go on with the record file of --jsonl or --out */
-    char *deciding;                   /* the options that rows depend on, as typed, in the order of the table */
+    bool resume;                      /* continue the record file of --jsonl or --out */
+    char *deciding;                   /* the options that the rows depend on, as typed, in the order of the table */
     double preheat_s;                 /* NaN = not given: 0, and 3 in the processes of ab and gate */
-    struct int_list points;           /* only these problems of the plan, from 0; not given: all */
+    struct int_list points;           /* run only these problems of the plan, numbered from 0; not given: all */
     /* gate and ab */
     char *baseline, *current, *floors, *junit_path; /* NULL = not given */
     bool is_subset;
     bool soft[2];                     /* indexed by enum soft_code */
     double delta_pct;                 /* NaN = not given: 2 of ab, 5 of gate */
-    struct int_list pairs;            /* least and most of ab; not given: decide_defaults */
+    struct int_list pairs;            /* fewest and most pairs of ab; not given: decide_defaults */
     struct name_list sweep_words;     /* what a sweep in another process must get: each option as it was typed that is
                                          neither output, device nor --impl; "--name=value" or "--name" */
     struct name_list given;           /* each option that was given: its name in the table, its value as typed or "" */
     char *command_line;               /* the whole command line, shell-quoted, for the record header */
 };
 
-/* The least --sustain-s: the device's energy counter moves in steps. */
+/* The smallest --sustain-s, because the device's energy counter advances in steps. */
 #define SUSTAIN_MIN_S 2.0
 
 /* Names of the enums, as typed on the command line and written in records; NULL ends each list. */

@@ -1,4 +1,4 @@
-/* The script for bash. What it looks up for a word is made from the table; the rest is fixed. */
+/* Writes the completion script for bash: a fixed frame with lists made from the option table. */
 #include "cmd/options/options_completion.h"
 
 #include <stdio.h>
@@ -6,7 +6,8 @@
 
 #include "cmd/options/options_text.h"
 
-/* Bash splits --name=value into three words, and completes the last one. The items before a comma are kept. */
+/* Bash splits --name=value into three words and completes the last one. In a list the items before the last comma are
+ * kept. */
 static const char head[] =
     "# Completion of fabench for bash; made by `fabench --help=bash`.\n"
     "_fabench() {\n"
@@ -50,7 +51,7 @@ static void put_commands(const char *separator, bool only_those_with_words)
         }
 }
 
-/* The words that begin an option of one command. */
+/* All spellings of one command's options, with their leading dashes. */
 static void put_options(const struct command_def *command)
 {
     printf("    %s) options='", command->name);
@@ -65,7 +66,7 @@ static void put_options(const struct command_def *command)
     puts("' ;;");
 }
 
-/* What stands for the option's values in the script: words, FILE, DIR, or NONE for what cannot be listed. */
+/* What the script stores for an option's values: the words, FILE, DIR, or NONE where they cannot be listed. */
 static const char *values_of(const struct option_def *def, char *buffer, size_t size)
 {
     const char *choices[OPTION_CHOICES_MAX];
@@ -85,7 +86,7 @@ static const char *values_of(const struct option_def *def, char *buffer, size_t 
                                                                                : "NONE";
 }
 
-/* One pattern for each command and spelling: command:name and, in front of it, whether there is an equals sign. */
+/* One pattern for each command and spelling: command:name, after a mark for whether there is an equals sign. */
 static void put_values(const struct option_def *def)
 {
     const bool needs_equals = def->kind == KIND_CAUSAL || def->kind == KIND_HELP;

@@ -31,7 +31,7 @@ enum { HELP_COLUMN = 39, HELP_WIDTH = 100 };
 
 /* ---- One screen ---- */
 
-/* The options of one command, several of them on one line where the table joins them. */
+/* Prints the options of one command; options that the table joins share a line. */
 static void print_group(const struct command_def *command, enum option_group group)
 {
     char line[200] = "", fallback[100] = "", syntax[120];
@@ -56,7 +56,7 @@ static void print_group(const struct command_def *command, enum option_group gro
 
 static void print_commands(const struct command_def *command, bool is_named)
 {
-    static const char options[] = "[OPTIONS]"; /* left out where the line has no room: every command takes some */
+    static const char options[] = "[OPTIONS]"; /* left out where the line is too short for it */
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const struct command_def *def = &command_table[i];
         char usage[80];
@@ -95,7 +95,7 @@ static void print_option(const struct option_def *def)
     printf("      commands: %s\n", option_commands(def, text, sizeof text));
 }
 
-/* True where the group has an option for the command, or for any where none was typed. */
+/* True when the group has an option for the command; when no command was typed, for any command. */
 static bool print_group_in_full(const struct command_def *command, bool is_named, enum option_group group)
 {
     bool is_titled = false;

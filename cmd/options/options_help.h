@@ -4,9 +4,9 @@
 
 #include "cmd/options/options_table.h"
 
-/* --help and --help=TOPIC, to stdout. Topics: NULL, one screen; `all` or a group's name, every option in full;
- * `markdown`, `man` and `bash`, the pages that are made from the table. After a command that was typed only that
- * command's options. False after a sentence about a wrong topic. */
+/* --help and --help=TOPIC, to stdout. Topics: NULL prints one screen; `all` or a group's name, the options in full;
+ * `markdown`, `man` and `bash`, the generated pages. When a command was typed, only its options are printed. Returns
+ * false, after a sentence on stderr, for an unknown topic. */
 bool options_print_help(const struct command_def *, bool is_named, const char *topic);
 void options_print_version(void);
 

@@ -1,4 +1,4 @@
-/* The one writer of command lines. */
+/* Writes every command line that the program prints or records. */
 #include "cmd/options/options_line.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ char *options_deciding(const struct options *o)
     return text_take(&line);
 }
 
-/* Is it asked by the fields of the problem instead, or by lists that make more than one? */
+/* True for options that the problem's fields replace in `repro`, and for lists that make several problems. */
 static bool asks_problem(const struct option_def *def)
 {
     for (int i = 0; i < problem_field_count; i++)
@@ -45,7 +45,7 @@ static bool asks_problem(const struct option_def *def)
     return def->kind == KIND_NO_CAUSAL || (def->group == GROUP_PROBLEM && def->kind == KIND_COUNT);
 }
 
-/* The row of an option's name that a command takes, NULL when it takes none. */
+/* The table row of an option for this command; NULL when the command does not take it. */
 static const struct option_def *taken_by(enum command command, const char *name)
 {
     for (const struct option_def *def = option_table; def < option_table + option_count; def++)
@@ -63,7 +63,7 @@ char *options_repro(const struct options *o, enum command taker, const char *com
         const struct option_def *def = taken_by(taker, o->given.names[i]);
         const bool is_kept = def && !def->is_hidden && def->group != GROUP_OUTPUT && def->group != GROUP_GATES &&
                              def->kind != KIND_NAMES && !(key && asks_problem(def));
-        /* What only looks at a plan, or runs it in another way, makes no row. */
+        /* These two produce no row. */
         if (is_kept && strcmp(def->name, "--dry-run") != 0 && strcmp(def->name, "--profile") != 0)
             add_option(&line, def->name, o->given.names[i + 1]);
     }

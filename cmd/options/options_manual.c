@@ -13,7 +13,7 @@ static const char about[] =
 
 /* ---- Markdown ---- */
 
-/* One cell of a table, or a paragraph: characters that Markdown would take for its own get a backslash. */
+/* Writes a table cell or a paragraph; characters with a meaning in Markdown get a backslash. */
 static void put_markdown(const char *text)
 {
     for (; *text; text++) {
@@ -76,7 +76,7 @@ void options_print_markdown(void)
 
 /* ---- Man page ---- */
 
-/* Text of roff: no line begins with a control character, and a minus is one that can be copied. */
+/* Writes roff text: no line begins with a control character, and a minus stays an ASCII minus when it is copied. */
 static void put_roff(const char *text)
 {
     if (*text == '.' || *text == '\'')

@@ -1,6 +1,6 @@
 /* The command line, word by word: each value is checked by the kind and range of its row in the option table, then all
- * of them by the rules that join options (options_check). The first thing wrong is one sentence on stderr through
- * options_refuse, and the end.
+ * together by the rules between options (options_check). Parsing ends at the first error, which is one sentence on
+ * stderr by options_refuse.
  */
 #include "cmd/options/options_parse.h"
 
@@ -95,7 +95,7 @@ static int choice_index(const struct option_def *def, const char *word, size_t l
 static bool refuse_choice(const struct option_def *def, const char *name, const char *value, const char *word,
                           size_t length)
 {
-    const int first = option_is_preset(def); /* "none" is no word for the user */
+    const int first = option_is_preset(def); /* the user cannot type "none" */
     char legal[160], bad[64];
     int count = 0;
     while (def->choices[first + count])
@@ -174,7 +174,7 @@ static bool parse_device(const char *name, const char *value, struct options *o)
     return true;
 }
 
-/* Text fields; `field` is NULL before. Output files are checked with everything else together. */
+/* Text fields; `field` is NULL before. Output files are checked later, by options_check. */
 static bool parse_text(const struct option_def *def, const char *name, const char *value, char **field)
 {
     struct reason why;
@@ -303,7 +303,7 @@ static bool check_command(const struct parse *p, const struct option_def *def, c
     char takers[80] = "";
     if (option_serves(def, p->command))
         return true;
-    for (int i = 0; i < COMMAND_COUNT; i++) /* any row of this name */
+    for (int i = 0; i < COMMAND_COUNT; i++) /* any row of this name, of whatever command */
         if (option_serves(option_find(&command_table[i], def->name, strlen(def->name)), &command_table[i]))
             snprintf(takers + strlen(takers), sizeof takers - strlen(takers), "%s%s", *takers ? ", " : "",
                      command_table[i].name);
@@ -340,8 +340,8 @@ static const char *next_value(const struct parse *p, const struct option_def *de
     return NULL;
 }
 
-/* As it was typed, for the command lines that are written (options_line.h) and for what another process must be told to
- * make the same sweep; always true. */
+/* Keeps the option as typed, for command lines (options_line.h) and for other processes that must run the same sweep.
+ * Always returns true. */
 static bool keep_for_sweeps(struct options *o, const struct option_def *def, bool has_value, const char *value)
 {
     name_list_add(&o->given, def->name);
@@ -387,7 +387,7 @@ static bool parse_option(struct parse *p, int argc, char **argv, int *index, boo
         return false;
     p->value[def - option_table] = value;
     if (p->is_replay && def->group == GROUP_OUTPUT)
-        return true; /* where that run wrote is no business of this one */
+        return true; /* the other run's outputs do not concern this one */
     if (def->kind != KIND_HELP && def->kind != KIND_VERSION)
         return parse_value(p->o, def, name, value) && keep_for_sweeps(p->o, def, equals || *value, value);
     if (def->kind == KIND_VERSION)
@@ -483,7 +483,7 @@ void options_free(struct options *o)
 {
     for (int i = 0; i < option_count; i++)
         free_value(o, &option_table[i]);
-    name_list_free(&o->files); /* what belongs to no option */
+    name_list_free(&o->files); /* fields without an option of their own */
     name_list_free(&o->sweep_words);
     name_list_free(&o->given);
     free(o->deciding);
@@ -491,7 +491,7 @@ void options_free(struct options *o)
     memset(o, 0, sizeof *o);
 }
 
-/* struct parse's value: none was given. The caller frees it. */
+/* An array for parse.value where no option was given yet. The caller frees it. */
 static const char **new_values(void) { return xcalloc((unsigned long)option_count, sizeof(const char *)); }
 
 int options_parse(int argc, char **argv, struct options *o, bool *done)

@@ -4,12 +4,12 @@
 
 #include "cmd/options/options.h"
 
-/* EXIT_OK to go on, the struct then to be freed with options_free; EXIT_OK with *done set after --help or --version
- * printed to stdout; EXIT_USAGE after one sentence on stderr. */
+/* EXIT_OK: the options are valid; free them with options_free. EXIT_OK with *done set: --help or --version was printed
+ * to stdout. EXIT_USAGE: one sentence was printed to stderr. */
 int options_parse(int argc, char **argv, struct options *, bool *done);
 
-/* The command line of a record's header, parsed as a sweep's without its outputs. EXIT_USAGE when it is none that works
- * here, maybe after a sentence on stderr. */
+/* Parses the command line of a record's header as a sweep without outputs. EXIT_USAGE when it is not valid here,
+ * possibly after a sentence on stderr. */
 int options_parse_line(const char *command_line, struct options *);
 
 /* Frees what the struct owns, and zeroes it. */

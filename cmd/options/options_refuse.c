@@ -1,4 +1,4 @@
-/* One line for one wrong option. */
+/* Prints the error line for an invalid option. */
 #include "cmd/options/options_refuse.h"
 
 #include <stdarg.h>

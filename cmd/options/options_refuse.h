@@ -1,4 +1,4 @@
-/* How an option is refused. */
+/* The error message for an invalid option. */
 #ifndef FABENCH_OPTIONS_REFUSE_H
 #define FABENCH_OPTIONS_REFUSE_H
 

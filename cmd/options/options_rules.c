@@ -1,5 +1,5 @@
-/* The rules that join options: sizes, outputs, and pairs that contradict each other. What can be known to fail before
- * minutes of work fails here. */
+/* Rules between options: sizes, outputs, and pairs that contradict each other. Errors that can be known from the
+ * options alone are found here, before any measurement. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int64_t heads_of(const struct options *o, int64_t head_dim)
 static bool check_heads(const struct parse *p, const struct int_list *dims)
 {
     const struct options *o = p->o;
-    /* Without either, the number of heads is the preset's: plan_make checks it. */
+    /* With neither of the two options the preset decides the number of heads, and plan_make checks it. */
     if (!o->kv_heads || (!o->heads && !o->hidden))
         return true;
     for (int i = 0; i < dims->count; i++) {
@@ -55,7 +55,8 @@ static bool product_is_within(int64_t limit, int64_t a, int64_t b, int64_t c, in
            number_multiply(product, d, &product) && product <= limit;
 }
 
-/* One (q_len, head_dim) with the longest kv_len; too large is blamed on the largest number that was given. */
+/* Checks one (q_len, head_dim) with the longest kv_len. When it is too large, the message names the largest number that
+ * was given. */
 static bool check_size(const struct parse *p, int64_t q_len, int64_t kv_len, int64_t head_dim)
 {
     const struct options *o = p->o;

@@ -27,7 +27,7 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
 #define GIVEN(field) .given_offset = offsetof(struct options, field)
 #define LATE(text) .fallback = text, .is_late = true
 
-/* Texts of two rows. */
+/* Texts that two rows share. */
 #define HEAD_DIMS_DETAIL                                                                                               \
     "Head dimensions. Any multiple of 8 up to 256 is taken here; an implementation may refuse some, and then says why."
 #define DTYPE_DETAIL "Types of Q, K, V, the output and the gradients."

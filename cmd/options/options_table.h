@@ -36,24 +36,24 @@ struct option_group_def {
 extern const struct option_group_def option_groups[GROUP_COUNT];
 
 struct option_def {
-    const char *name, *alias;    /* as typed; two rows of one name serve different commands */
+    const char *name, *alias;    /* as typed; two rows may have one name, for different commands */
     enum option_kind kind;
-    size_t offset;               /* of the field in struct options */
-    size_t given_offset;         /* of the bool that says it was given; 0 = none */
+    size_t offset;               /* offset of the field in struct options */
+    size_t given_offset;         /* offset of the bool that says whether it was given; 0 = none */
     double min, max;             /* counts, reals, per cents; each value of a list */
     int64_t multiple;            /* 0 = any */
     const char *fallback;        /* the default as --help shows it; NULL = none */
     bool is_late;                /* the default depends on more than the option: the field stays "not given" */
-    const char *unit;            /* what stands for the value in --help; NULL = the choices */
+    const char *unit;            /* name of the value in --help; NULL = the choices */
     const char *const *choices;  /* terminated by NULL; the index is the value */
     int choices_shown;           /* in --help; 0 = all */
-    const char *help;            /* a few words, for --help; NULL where the next row's serves both */
-    const char *detail;          /* whole sentences, for the long help and the manual; NULL = help serves there too */
+    const char *help;            /* a few words, for --help; NULL = joined with the next row, which has them */
+    const char *detail;          /* whole sentences, for the long help and the manual; NULL = the text of `help` */
     enum option_group group;
     unsigned commands;           /* enum command_set */
-    bool is_joined;              /* --help shows it on one line with the next row, whose help serves both */
+    bool is_joined;              /* --help shows it on one line with the next row, whose help describes both */
     bool is_rare;                /* in the long help only */
-    bool is_hidden;              /* in no help: for the program's own processes */
+    bool is_hidden;              /* not in any help: for processes that the program starts itself */
 };
 
 extern const struct option_def option_table[];
@@ -64,11 +64,11 @@ struct parse {
     struct options *o;
     const struct command_def *command;
     bool is_named;                   /* the command was typed */
-    bool is_replay;                  /* another run's command line: its outputs are passed over */
-    const char **value;              /* of each row of the table, as typed, "" for a flag; NULL = not given */
+    bool is_replay;                  /* parses another run's command line: its outputs are ignored */
+    const char **value;              /* value of each row of the table, as typed, "" for a flag; NULL = not given */
 };
 
-/* The row whose name or alias is word[0, length), the command's own where it has one; or NULL. */
+/* The row whose name or alias is word[0, length), preferably one of this command; NULL when there is none. */
 const struct option_def *option_find(const struct command_def *, const char *word, size_t length);
 bool option_takes_value(const struct option_def *);
 bool option_serves(const struct option_def *, const struct command_def *);

@@ -1,4 +1,4 @@
-/* What is said about an option, an exit code or a preset wherever it is said: in refusals, --help and the manual. */
+/* Texts about options, exit codes and presets, shared by error messages, --help and the manual. */
 #ifndef FABENCH_OPTIONS_TEXT_H
 #define FABENCH_OPTIONS_TEXT_H
 
@@ -11,10 +11,10 @@ const char *option_join_names(const char *const *names, int count, char *buffer,
 enum { OPTION_CHOICES_MAX = 16 };
 int option_legal_choices(const struct option_def *, const char *choices[OPTION_CHOICES_MAX]);
 
-/* What a row takes, to be read after "must be ": "a whole number from 1 to 64". */
+/* The legal values of a row, to follow "must be ": "a whole number from 1 to 64". */
 const char *option_legal_text(const struct option_def *, char *buffer, size_t size);
 
-/* What a row takes, for the long help: "" where option_syntax says it all. */
+/* The legal values of a row, for the long help: "" where option_syntax is enough. */
 const char *option_values(const struct option_def *, char *buffer, size_t size);
 
 /* "--d, --headdim N,...". */

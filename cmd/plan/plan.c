@@ -13,8 +13,8 @@
 
 enum { PLAN_MAX_ITEMS = 100000 };
 
-/* What a preset means where the user said nothing. The CPU's quick preset is smaller: its purpose is a result anywhere
- * in under a minute on two cores. */
+/* The values of a preset for options that were not given. The CPU's quick preset is smaller, so that it ends in under a
+ * minute on two cores. */
 struct preset_values {
     const char *name;
     const char *seqlens;
@@ -52,7 +52,7 @@ void plan_free(struct plan *plan)
     memset(plan, 0, sizeof *plan);
 }
 
-/* A given list, or the default written as text. */
+/* The list that was given, or the default, parsed from text. */
 static struct int_list list_or(const struct int_list *given, const char *text)
 {
     struct int_list list = {0};
@@ -77,7 +77,7 @@ static bool shape_fits(const struct attn_problem *p)
            heads <= INT32_MAX;
 }
 
-/* One shape: the papers' convention or the user's batch and heads. */
+/* Adds one shape, with batch and heads by the papers' convention or as the user gave them. */
 static int shape_of(const struct options *o, const struct preset_values *preset, int64_t head_dim, int64_t q_len,
                     int64_t kv_len, struct attn_problem *p)
 {
@@ -159,7 +159,7 @@ static bool dtype_wanted(const struct options *o, enum attn_platform platform, e
     return dtype == (preset == PRESET_CI || preset == PRESET_ACCEPTANCE ? ATTN_BF16 : ATTN_FP16);
 }
 
-/* --points: the other problems leave the plan. */
+/* --points: removes all other problems from the plan. */
 static int keep_points(const struct options *o, struct plan *plan)
 {
     struct plan_item *kept = xmalloc((unsigned long)o->points.count * sizeof *kept);
@@ -251,7 +251,7 @@ char *plan_repro(const struct options *o, const struct plan_item *item, const ch
         const struct problem_key key = problem_key_of(p, item->mode, item->dist, item->seed, o->l2);
         return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
     }
-    /* Only verify makes this shape, among others of the same mode, mask, head dim and dtype. */
+    /* This shape comes from verify alone, with others of the same mode, mask, head dim and dtype. */
     struct problem_key key;
     problem_key_clear(&key);
     key.mode = item->mode;

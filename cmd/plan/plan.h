@@ -1,5 +1,5 @@
-/* What a command will run: the options crossed into problems, in a stable order. Pure; supervisor and worker each make
- * the same plan from the same options and device. */
+/* The plan: the list of problems that a command runs, all combinations of the options in a fixed order. Pure:
+ * supervisor and worker make the same plan from the same options and device. */
 #ifndef FABENCH_PLAN_H
 #define FABENCH_PLAN_H
 
@@ -11,9 +11,9 @@ struct plan_item {
     enum attn_mode mode;
     enum fill_dist dist;
     uint64_t seed;
-    int64_t batch_gap;   /* extra elements between batches, to reach offsets past 2^31; 0 = packed */
+    int64_t batch_gap;   /* extra elements between batches, to get element offsets above 2^31; 0 = packed */
     bool deterministic;
-    int64_t repeats;         /* verify: launches whose bits must agree where promised; 0 = not asked */
+    int64_t repeats;         /* verify: launches that must be bit-equal where promised; 0 = not checked */
 };
 
 struct plan {
@@ -21,16 +21,16 @@ struct plan {
     int count;
     /* Resolved by device and preset. */
     double warmup_ms, min_time_ms, max_noise_pct;
-    double preheat_ms;       /* the first problem of a process is warmed up at least so long */
+    double preheat_ms;       /* minimum warm-up of the first problem of a process */
     int64_t samples;
     double sustain_s;        /* 0 = no sustained regions */
     const char *preset;      /* name for the record */
     int64_t total_tokens;    /* batch = total_tokens / n; 0 where the user gave --batch */
 };
 
-/* Fills *plan. EXIT_OK, or EXIT_USAGE with a sentence when the crossed options are illegal (kv-heads that do not divide
- * heads, products that overflow, more than 100000 problems, --profile with more than one problem, --input with tensors
- * of more than one shape). */
+/* Fills *plan. EXIT_OK, or EXIT_USAGE with a sentence when a combination of options is illegal (kv-heads that do not
+ * divide heads, products that overflow, more than 100000 problems, --profile with more than one problem, --input with
+ * tensors of more than one shape). */
 int plan_make(const struct options *, enum attn_platform, struct plan *);
 
 /* The hard shapes of `verify` (DESIGN section 6), in dtypes, masks and modes of the options; plan_verify.c. */
@@ -40,7 +40,7 @@ int plan_make_verify(const struct options *, enum attn_platform, struct plan *);
 int plan_make_selftest(const struct options *, struct plan *);
 void plan_free(struct plan *);
 
-/* Appends one item; used by both makers. */
+/* Appends one item; plan_verify.c and plan_selftest.c use it. */
 void plan_add(struct plan *, const struct plan_item *);
 
 /* The command that makes this case's row again; the caller frees it. impl may be NULL. */

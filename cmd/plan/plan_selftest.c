@@ -12,7 +12,7 @@ static void add_problem(const struct options *o, enum attn_dtype dtype, enum att
     struct plan_item item = {.mode = mode, .dist = o->dist, .seed = o->seed};
     struct attn_problem *p = &item.problem;
     p->batch = 1;
-    p->q_heads = p->kv_heads = o->heads ? o->heads : 2; /* two can be swapped */
+    p->q_heads = p->kv_heads = o->heads ? o->heads : 2; /* at least two, because one fault swaps two heads */
     p->q_len = p->kv_len = len;
     p->head_dim = head_dim;
     p->dtype = dtype;

@@ -12,7 +12,7 @@ struct hard_shape {
     enum fill_dist dist;
     enum attn_layout layout;
     bool quick;      /* also in --preset quick, the set for a sanitizer */
-    bool cuda_only;  /* too large for the CPU oracle's patience */
+    bool cuda_only;  /* too slow for the CPU oracle */
     int64_t batch_gap;
 };
 
@@ -27,7 +27,7 @@ static const struct hard_shape shapes[] = {
     {2, 3, 3, 129, 129, FILL_NORMAL, ATTN_BSHD, true, false, 0},
     {1, 2, 2, 251, 251, FILL_NORMAL, ATTN_BSHD, false, false, 0},
     {1, 1, 1, 1021, 1021, FILL_NORMAL, ATTN_BSHD, false, false, 0},
-    /* Crossed lengths; with the causal mask the long q ones have rows that see nothing. */
+    /* q_len and kv_len differ; with the causal mask and q_len > kv_len some rows see no key. */
     {1, 2, 2, 1, 257, FILL_NORMAL, ATTN_BSHD, true, false, 0},
     {1, 2, 2, 257, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0},
     {2, 2, 2, 113, 203, FILL_NORMAL, ATTN_BHSD, false, false, 0},
@@ -38,7 +38,8 @@ static const struct hard_shape shapes[] = {
     {2, 4, 2, 190, 190, FILL_NORMAL, ATTN_BSHD, true, false, 0},
     {1, 6, 1, 129, 255, FILL_NORMAL, ATTN_BHSD, false, false, 0},
     {1, 32, 8, 300, 300, FILL_NORMAL, ATTN_BSHD, false, true, 0},
-    /* More tiles than an H200 has multiprocessors, so that a persistent block takes several, of several blocks of keys. */
+    /* More work tiles than an H200 has multiprocessors, so that a persistent block takes several of them, also of
+     * different key blocks. */
     {1, 136, 34, 70, 130, FILL_NORMAL, ATTN_BSHD, true, true, 0},
     {5, 16, 4, 700, 900, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     /* Hard values. */

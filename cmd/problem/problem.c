@@ -1,4 +1,4 @@
-/* Derived facts of a problem; pure arithmetic. */
+/* Quantities derived from a problem; pure arithmetic. */
 #include "cmd/problem/problem.h"
 
 #include <stdio.h>

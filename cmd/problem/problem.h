@@ -1,4 +1,4 @@
-/* Facts derived from a problem: counts, bytes, legality. No device needed. */
+/* Quantities derived from a problem: FLOPs, bytes, visible pairs, strides. No device needed. */
 #ifndef FABENCH_PROBLEM_H
 #define FABENCH_PROBLEM_H
 
@@ -14,7 +14,7 @@ double problem_visible_pairs(const struct attn_problem *);
 /* DESIGN section 3: fwd 4 * batch * q_heads * head_dim * visible pairs, bwd 2.5 times that. */
 double problem_flops(const struct attn_problem *, enum attn_mode);
 
-/* Each input read once, each output written once, in bytes. */
+/* Bytes of memory traffic when each input is read once and each output is written once. */
 double problem_min_bytes(const struct attn_problem *, enum attn_mode);
 
 /* True when at least one row sees no key. */

@@ -102,7 +102,8 @@ bool problem_field_parse(const struct problem_field *field, const char *text, st
     return false;
 }
 
-/* Reals agree where 6 digits do: one run writes a float, another the double that it was made from. */
+/* Two reals are equal when their first 6 digits are: one run may write a float, another the double it was rounded
+ * from. */
 static int compare_reals(double a, double b)
 {
     if (isnan(a) || isnan(b))
@@ -169,7 +170,7 @@ char *problem_key_options(const struct problem_key *key)
         if (!field->option || (field->is_default && field->is_default(key)) ||
             !*problem_field_text(field, key, value, sizeof value))
             continue;
-        /* The mask is the one option whose values are words where the column has numbers. */
+        /* --causal takes words, while its column has numbers. */
         const bool is_mask = field->offset == offsetof(struct problem_key, causal);
         char *longer = xasprintf("%s %s%s%s", options, field->option, is_mask ? "=" : " ",
                                  is_mask ? key->causal == 1 ? "yes" : "no" : value);

@@ -1,6 +1,6 @@
-/* What a row asks, field by field: the identity of a problem. One table lists the fields; the columns of records, the key
- * by which rows of different runs are matched, the label that people read and the options of `repro` come from it. A new
- * attribute of a problem is one field of the struct and one row of the table. */
+/* The identity of a problem, field by field. One table lists the fields; the columns of records, the key by which rows
+ * of different runs are matched, the label that people read and the options of `repro` come from it. A new attribute of
+ * a problem is one field of the struct and one row of the table. */
 #ifndef FABENCH_PROBLEM_KEY_H
 #define FABENCH_PROBLEM_KEY_H
 
@@ -9,7 +9,7 @@
 
 #include "cmd/problem/names.h"
 
-/* Absent: -1 where a comment names an enum, INT64_MIN, NaN. */
+/* Value of an absent field: -1 where a comment names an enum, else INT64_MIN or NaN. */
 struct problem_key {
     int mode;   /* attn_mode */
     int dtype;  /* attn_dtype */
@@ -29,9 +29,9 @@ struct problem_field {
     enum problem_field_kind kind;
     size_t offset;      /* in struct problem_key */
     const char *const *names; /* of a PROBLEM_NAME, indexed by its value; NULL ends them */
-    const char *option; /* of a sweep, that asks for this value; NULL = there is none (yet) */
-    bool (*is_default)(const struct problem_key *); /* then `repro` leaves the option out; NULL = it never does */
-    bool is_compared;   /* rows that differ in it are of different problems for a report (the seed is not) */
+    const char *option; /* option of a sweep that sets this value; NULL = none */
+    bool (*is_default)(const struct problem_key *); /* then `repro` omits the option; NULL = never omitted */
+    bool is_compared;   /* rows that differ in it are different problems in a report (true for all but the seed) */
 };
 
 extern const struct problem_field problem_fields[];
@@ -45,20 +45,21 @@ struct problem_key problem_key_of(const struct attn_problem *, enum attn_mode, e
 /* The value as records, floors and `repro` write it; "" when it is absent. */
 const char *problem_field_text(const struct problem_field *, const struct problem_key *, char *buffer, size_t size);
 
-/* The value that `text` writes, into the key. False when it is none: no such name, no number. */
+/* Parses `text` into the key's field. False when it is not a value of this field. */
 bool problem_field_parse(const struct problem_field *, const char *text, struct problem_key *);
 
-/* Order by the fields of the table; 0 when all of them agree. only_compared: without the seed. */
+/* Compares by the fields of the table, in order; 0 when all are equal. only_compared: without the seed. */
 int problem_key_compare(const struct problem_key *, const struct problem_key *, bool only_compared);
 
-/* Do they agree in every field that neither of them lacks? */
+/* True when the two are equal in every field that both have. */
 bool problem_key_agrees(const struct problem_key *, const struct problem_key *);
 
-/* "bwd causal d128 16k bf16" as people read it, in columns. */
+/* "bwd causal d128 16k bf16", for people, in columns. */
 enum { PROBLEM_LABEL_SIZE = 96 };
 char *problem_key_label(const struct problem_key *, char *buffer, size_t size);
 
-/* The options that ask for this problem, each with a space before it: " --mode fwd --causal=yes ...". The caller frees it. */
+/* The options that select this problem, each with a space before it: " --mode fwd --causal=yes ...". The caller frees
+ * it. */
 char *problem_key_options(const struct problem_key *);
 
 #endif
