@@ -17,8 +17,7 @@ enum exit_code {
     EXIT_INTERRUPTED = 130
 };
 
-/* The worse of two codes in the documented order 130, 7, 6, 1, 5, 3, 4, 0 (2 never occurs together with another code).
- * */
+/* The worse of two codes in the documented order 130, 7, 6, 1, 5, 3, 4, 0; 2 never occurs with another code. */
 enum exit_code exit_worst(enum exit_code, enum exit_code);
 
 void log_set_quiet(bool);

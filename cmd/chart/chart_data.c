@@ -325,7 +325,7 @@ static struct chart_point *point_at(struct chart_point **points, int *count, int
 }
 
 /* Sorts, drops the points without a value and marks the gaps they leave. */
-static int close_ranks(struct chart_point *points, int count)
+static int sort_and_mark_gaps(struct chart_point *points, int count)
 {
     int kept = 0;
     bool is_after_gap = false;
@@ -367,7 +367,7 @@ int chart_points(const struct chart_set *set, const struct chart_panel *panel, c
         }
         point->is_failed = row->check == CHECKED_FAIL;
     }
-    return close_ranks(*points, count);
+    return sort_and_mark_gaps(*points, count);
 }
 
 int chart_ceiling(const struct chart_set *set, const struct chart_panel *panel, int file, struct chart_point **points)
@@ -379,7 +379,7 @@ int chart_ceiling(const struct chart_set *set, const struct chart_panel *panel, 
         if (in_panel(panel, row) && has_run(row) && isfinite(row->gemm_tflops))
             point_at(points, &count, row->key.q_len)->value = row->gemm_tflops;
     }
-    return close_ranks(*points, count);
+    return sort_and_mark_gaps(*points, count);
 }
 
 int chart_bound(const struct chart_set *set, const struct chart_panel *panel, bool of_naive,
@@ -396,11 +396,11 @@ int chart_bound(const struct chart_set *set, const struct chart_panel *panel, bo
             if (worst)
                 point_at(points, &count, row->key.q_len)->value = worst->rel_rms_bound;
         }
-    return close_ranks(*points, count);
+    return sort_and_mark_gaps(*points, count);
 }
 
 /* Is there a row of this problem, from any file? */
-static bool stands_beside_a_row(const struct chart_set *set, const struct chart_panel *panel,
+static bool has_row_of_problem(const struct chart_set *set, const struct chart_panel *panel,
                                 const struct overlay_point *point)
 {
     for (int f = 0; f < set->file_count; f++)
@@ -418,10 +418,10 @@ int chart_overlay(const struct chart_set *set, const struct chart_panel *panel, 
     *points = NULL;
     for (int i = 0; i < set->overlay->count; i++) {
         const struct overlay_point *point = &set->overlay->points[i];
-        if (is(point->impl, set->overlay_names[name]) && stands_beside_a_row(set, panel, point))
+        if (is(point->impl, set->overlay_names[name]) && has_row_of_problem(set, panel, point))
             point_at(points, &count, point->q_len)->value = point->tflops;
     }
-    return close_ranks(*points, count);
+    return sort_and_mark_gaps(*points, count);
 }
 
 /* ---- words ---- */
@@ -444,7 +444,7 @@ static void each_row(const struct chart_set *set, int file, int dtype,
         }
 }
 
-static void agree_text(char *common, size_t size, const char *text)
+static void merge_text(char *common, size_t size, const char *text)
 {
     if (!common[0])
         text_clean(text, common, size);
@@ -452,19 +452,19 @@ static void agree_text(char *common, size_t size, const char *text)
         snprintf(common, size, "mixed");
 }
 
-struct device_words { char device[64], driver[24], commit[48]; };
+struct device_facts { char device[64], driver[24], commit[48]; };
 
 static void merge_device(void *context, const struct record_row *row)
 {
-    struct device_words *words = context;
-    agree_text(words->device, sizeof words->device, row->device);
-    agree_text(words->driver, sizeof words->driver, row->driver);
-    agree_text(words->commit, sizeof words->commit, row->commit);
+    struct device_facts *words = context;
+    merge_text(words->device, sizeof words->device, row->device);
+    merge_text(words->driver, sizeof words->driver, row->driver);
+    merge_text(words->commit, sizeof words->commit, row->commit);
 }
 
-void chart_device_words(const struct chart_set *set, int file, int dtype, char *text, size_t size)
+void chart_device_text(const struct chart_set *set, int file, int dtype, char *text, size_t size)
 {
-    struct device_words words = {"", "", ""};
+    struct device_facts words = {"", "", ""};
     each_row(set, file, dtype, merge_device, &words);
     words.commit[12] = '\0'; /* as much of a hash as people read */
     snprintf(text, size, "%s%s%s%s%s", words.device, words.driver[0] ? ", driver " : "", words.driver,
@@ -472,12 +472,12 @@ void chart_device_words(const struct chart_set *set, int file, int dtype, char *
 }
 
 /* -1 = no row yet, -2 = the rows differ. */
-static void agree_count(int64_t *common, int64_t value)
+static void merge_count(int64_t *common, int64_t value)
 {
     *common = *common == -1 || *common == value ? value : -2;
 }
 
-struct condition_words {
+struct condition_facts {
     int64_t tokens, batch, heads, kv_heads, hidden, head_dim;
     char dist[12], l2[8], layout[8];
 };
@@ -490,21 +490,21 @@ static int64_t product(int64_t a, int64_t b)
 
 static void merge_condition(void *context, const struct record_row *row)
 {
-    struct condition_words *words = context;
-    agree_count(&words->tokens, product(row->key.batch, row->key.q_len));
-    agree_count(&words->batch, row->key.batch);
-    agree_count(&words->heads, row->key.q_heads);
-    agree_count(&words->kv_heads, row->key.kv_heads);
-    agree_count(&words->hidden, product(row->key.q_heads, row->key.head_dim));
-    agree_count(&words->head_dim, row->key.head_dim);
-    agree_text(words->dist, sizeof words->dist, problem_dist_name(row->key.dist));
-    agree_text(words->l2, sizeof words->l2, problem_l2_name(row->key.l2));
-    agree_text(words->layout, sizeof words->layout, problem_layout_name(row->key.layout));
+    struct condition_facts *words = context;
+    merge_count(&words->tokens, product(row->key.batch, row->key.q_len));
+    merge_count(&words->batch, row->key.batch);
+    merge_count(&words->heads, row->key.q_heads);
+    merge_count(&words->kv_heads, row->key.kv_heads);
+    merge_count(&words->hidden, product(row->key.q_heads, row->key.head_dim));
+    merge_count(&words->head_dim, row->key.head_dim);
+    merge_text(words->dist, sizeof words->dist, problem_dist_name(row->key.dist));
+    merge_text(words->l2, sizeof words->l2, problem_l2_name(row->key.l2));
+    merge_text(words->layout, sizeof words->layout, problem_layout_name(row->key.layout));
 }
 
-void chart_condition_words(const struct chart_set *set, int dtype, char *text, size_t size)
+void chart_condition_text(const struct chart_set *set, int dtype, char *text, size_t size)
 {
-    struct condition_words w = {.tokens = -1, .batch = -1, .heads = -1, .kv_heads = -1, .hidden = -1, .head_dim = -1};
+    struct condition_facts w = {.tokens = -1, .batch = -1, .heads = -1, .kv_heads = -1, .hidden = -1, .head_dim = -1};
     struct text problem = {0};
     each_row(set, -1, dtype, merge_condition, &w);
     if (w.batch > 0)
@@ -526,21 +526,21 @@ void chart_condition_words(const struct chart_set *set, int dtype, char *text, s
     text_free(&problem);
 }
 
-struct span { int64_t least, most; };
+struct length_range { int64_t least, most; };
 
-static void merge_span(void *context, const struct record_row *row)
+static void merge_length_range(void *context, const struct record_row *row)
 {
-    struct span *span = context;
+    struct length_range *span = context;
     if (row->key.q_len < span->least)
         span->least = row->key.q_len;
     if (row->key.q_len > span->most)
         span->most = row->key.q_len;
 }
 
-void chart_span(const struct chart_set *set, int dtype, int64_t *least, int64_t *most)
+void chart_length_range(const struct chart_set *set, int dtype, int64_t *least, int64_t *most)
 {
-    struct span span = {INT64_MAX, 0};
-    each_row(set, -1, dtype, merge_span, &span);
+    struct length_range span = {INT64_MAX, 0};
+    each_row(set, -1, dtype, merge_length_range, &span);
     *least = span.least;
     *most = span.most;
 }

@@ -81,11 +81,11 @@ const char *chart_panel_title(const struct chart_panel *, char *text, size_t siz
 
 /* The conditions that the rows of one dtype share, for one file: "NVIDIA H200, driver 580.65, commit 4e1c09a" and
  * "16384 tokens, heads x d = 2048, L2 cold, N(0,1)"; "mixed" where they do not share one. */
-void chart_device_words(const struct chart_set *, int file, int dtype, char *text, size_t size);
-void chart_condition_words(const struct chart_set *, int dtype, char *text, size_t size);
+void chart_device_text(const struct chart_set *, int file, int dtype, char *text, size_t size);
+void chart_condition_text(const struct chart_set *, int dtype, char *text, size_t size);
 
 /* Smallest and largest q_len that is drawn with this dtype. */
-void chart_span(const struct chart_set *, int dtype, int64_t *least, int64_t *most);
+void chart_length_range(const struct chart_set *, int dtype, int64_t *least, int64_t *most);
 
 /* One image: panels of one dtype, `columns` beside each other, one key and one title for all. */
 struct chart_page {

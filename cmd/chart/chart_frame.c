@@ -39,7 +39,7 @@ static void words_of(const struct chart_set *set, const struct chart_page *page,
     char words[400];
     int silent = 0;
     for (int f = 0; f < set->file_count; f++) {
-        chart_device_words(set, f, dtype, words, sizeof words);
+        chart_device_text(set, f, dtype, words, sizeof words);
         if (!words[0])
             continue; /* it has no row of this dtype */
         if (lines->count == FILES_NAMED) {
@@ -54,7 +54,7 @@ static void words_of(const struct chart_set *set, const struct chart_page *page,
         free(*last);
         *last = longer;
     }
-    chart_condition_words(set, dtype, words, sizeof words);
+    chart_condition_text(set, dtype, words, sizeof words);
     name_list_print(lines, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
              set->is_synthetic ? ", SYNTHETIC DATA" : "");
     name_list_print(lines, "%s%s", chart_kinds[page->kind].caption,

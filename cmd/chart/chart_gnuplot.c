@@ -354,7 +354,7 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
     open_script(&s, set);
     snprintf(source, sizeof source, "'%s.dat'", page->name);
     s.source = source;
-    chart_span(set, page->panels[0].dtype, &s.least_n, &s.most_n);
+    chart_length_range(set, page->panels[0].dtype, &s.least_n, &s.most_n);
     if (kind->has_log_y)
         measure_y(&s, set, page);
     put_head(&s, page, &l, format);
@@ -426,7 +426,7 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
     open_script(&s, set);
     s.source = "$data";
     s.is_text = true;
-    chart_span(set, panel->dtype, &s.least_n, &s.most_n);
+    chart_length_range(set, panel->dtype, &s.least_n, &s.most_n);
     snprintf(text, sizeof text, "%s %s, TFLOPS over sequence length", chart_panel_title(panel, title, sizeof title),
              problem_dtype_name(panel->dtype));
     fprintf(s.body, "set terminal dumb size %d,%d noenhanced %s\nset datafile separator ','\nset title ", width, height,

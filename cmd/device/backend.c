@@ -1,4 +1,4 @@
-/* Which device: the choice and its words. */
+/* Chooses and opens the device that the options ask for. */
 #include "cmd/device/backend.h"
 
 #include <stdio.h>

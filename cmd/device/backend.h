@@ -1,5 +1,5 @@
-/* One device behind one set of functions, so that everything above it (buffers, checking, rounds) is written once for
- * CPU and CUDA. backend_cpu.c and backend_cuda.c are the two implementations. Not thread-safe; used by the worker only.
+/* The interface to a device. Code above it (buffers, checking, rounds) is written once for CPU and CUDA. backend_cpu.c
+ * and backend_cuda.c are the two implementations. Not thread-safe; used by the worker only.
  */
 #ifndef FABENCH_BACKEND_H
 #define FABENCH_BACKEND_H
@@ -9,7 +9,7 @@
 #include "reference/compare.h"
 #include "reference/reference.h"
 
-/* Who the device is, for the header and for every row. Strings are empty when unknown. */
+/* Identity of the device, for the record header and every row. Strings are empty when unknown. */
 struct device_info {
     char name[64], arch[16], driver[24], cuda[16], pci_bus_id[24], uuid[48];
     double memory_bytes, l2_bytes;
@@ -59,8 +59,8 @@ struct backend_ops {
                                   size_t workspace_bytes, struct attn_message *why);
     /* Runs the launcher once and waits for it. */
     enum attn_status (*launch)(struct backend *, const struct launcher *, struct attn_message *why);
-    /* Tries to record the launcher in a graph, so that its launches cost the host nothing. A launcher that cannot be
-     * captured stays without one: no error. */
+    /* Tries to capture the launcher in a CUDA graph, which reduces the host's cost of a launch. A launcher that cannot
+     * be captured has no graph; this is not an error. */
     enum attn_status (*capture)(struct backend *, struct launcher *, struct attn_message *why);
     void (*uncapture)(struct backend *, struct launcher *);
     /* One sample: [flush L2 when cold,] start, launch, stop; waits; milliseconds. */
@@ -68,18 +68,18 @@ struct backend_ops {
                                struct attn_message *why);
     /* `count` launches back to back, then waits for the last. */
     enum attn_status (*repeat)(struct backend *, const struct launcher *, int64_t count, struct attn_message *why);
-    /* One launch with a time stamp at each pass; fills names and milliseconds of at most `max` passes. */
+    /* One launch with a time stamp after each pass; fills names and milliseconds of at most `max` passes. */
     enum attn_status (*passes)(struct backend *, const struct launcher *, int max, char names[][16], double *times_ms,
                                int *count, struct attn_message *why);
-    /* Makes the GEMM ceiling of a dtype ready; ATTN_UNSUPPORTED where the platform has none. */
+    /* Makes the GEMM ceiling of a dtype ready; ATTN_UNSUPPORTED on a platform without one. */
     enum attn_status (*gemm_prepare)(struct backend *, enum attn_dtype, double *flops, struct attn_message *why);
     /* Copy bandwidth in GB/s (1e9, bytes read plus bytes written), NaN where not measured. */
     double (*copy_gbps)(struct backend *);
     void (*profile_range)(struct backend *, bool begin, const char *name);
 };
 
-/* Opens the device that the options ask for. AUTO takes CUDA device 0 where there is one, else the CPU (and says so in
- * `why` with ATTN_OK). ATTN_ERROR with a sentence when the asked-for device is not usable. */
+/* Opens the device that the options ask for. AUTO takes CUDA device 0 where there is one, else the CPU; then it returns
+ * ATTN_OK with a note in `why`. ATTN_ERROR with a sentence when the requested device is not usable. */
 enum attn_status backend_open(struct backend *, enum device_choice, int ordinal, struct attn_message *why);
 
 enum attn_status backend_open_cpu(struct backend *, struct attn_message *why);

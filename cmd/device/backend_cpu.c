@@ -11,7 +11,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 
-/* Buffers are flushed from the caches by walking over twice what the last level holds, and over no less than this. */
+/* The caches are flushed by reading a buffer of twice the size of the last-level cache, and of at least this size. */
 enum { FLUSH_BYTES_MIN = 64 << 20 };
 
 struct cpu_state { unsigned char *flush; size_t flush_bytes; };
@@ -42,7 +42,8 @@ static size_t cpu_free_bytes(struct backend *be)
 static enum attn_status cpu_alloc(struct backend *be, size_t bytes, void **pointer, struct attn_message *why)
 {
     *pointer = NULL;
-    /* The system promises more than it has and kills who believes it. */
+    /* Linux overcommits memory: a large allocation would succeed, and the kernel would kill the process when it is
+     * used. */
     if (bytes > (size_t)64 << 20 && bytes > cpu_free_bytes(be)) {
         snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", bytes);
         return ATTN_NO_MEMORY;
@@ -263,7 +264,7 @@ static const struct backend_ops cpu_ops = {
     .gemm_prepare = cpu_gemm_prepare, .copy_gbps = cpu_copy_gbps, .profile_range = cpu_profile_range,
 };
 
-/* "model name" of x86, "CPU part" families of arm64 have no name there: the machine's architecture then. */
+/* "model name" exists on x86; arm64 gives no name there, so the machine's architecture is used. */
 static void cpu_name(char *name, size_t size)
 {
     char line[256];

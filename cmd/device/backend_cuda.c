@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NVTX is headers alone; toolkits put together from wheels may lack them. */
+/* NVTX consists of headers only; a toolkit made of Python wheels may lack them. */
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 #define RANGE_PUSH(name) nvtxRangePushA(name)
@@ -20,7 +20,8 @@
 #include "cmd/base/log.h"
 #include "reference/harness/harness_cuda.h"
 
-/* A gate that nobody opens lets go after this long; a launch that waits for the device is found out by it. */
+/* Time limit of the stream gate, in ns. A launch that waits for the device never opens the gate, and is detected by
+ * this limit. */
 #define GATE_LIMIT_NS UINT64_C(2000000000)
 
 enum { TABLE_KINDS = FILL_PEAK + 1, PASSES_MAX = 8 };
@@ -34,7 +35,7 @@ struct cuda_state {
     struct gate *gate_device;
     void *flush;
     size_t flush_bytes;
-    float *tables[TABLE_KINDS][FILL_GEMM + 1]; /* quantile tables on the device, by (dist, tensor) */
+    float *tables[TABLE_KINDS][FILL_GEMM + 1]; /* quantile tables in device memory, by (dist, tensor) */
     unsigned long long *counter;               /* 8 bytes of device memory for sums */
     struct harness_gemm *gemm[3];
 };
@@ -230,7 +231,7 @@ static enum attn_status cuda_reference(struct backend *be, const struct attn_pro
     return status == ATTN_OK ? synchronize(be, "the reference", why) : status;
 }
 
-/* Enqueues without waiting. */
+/* Enqueues one launch and does not wait. */
 static enum attn_status enqueue(struct backend *be, const struct launcher *l, struct attn_message *why)
 {
     struct cuda_state *s = be->state;
@@ -240,7 +241,7 @@ static enum attn_status enqueue(struct backend *be, const struct launcher *l, st
         return harness_gemm_launch(s->gemm[l->request->problem->dtype], s->stream, why);
     struct attn_run run = l->run;
     run.stream = s->stream;
-    cudaGetLastError(); /* what an earlier refusal left behind is not this launch's */
+    cudaGetLastError(); /* clears an error of an earlier call, which is not this launch's */
     const enum attn_status status = l->impl->launch(l->request, l->tensors, &run, why);
     return status == ATTN_OK ? failed(why, l->impl->name, cudaGetLastError()) : status;
 }
@@ -280,7 +281,8 @@ static enum attn_status cuda_capture(struct backend *be, struct launcher *l, str
     return synchronize(be, "capturing a graph", why);
 }
 
-/* Between gate and opening everything is queued, so the device runs from start to stop without waiting for the host. */
+/* Everything is enqueued behind the closed gate, so that the device then runs from start to stop without waiting for
+ * the host. */
 static enum attn_status cuda_sample(struct backend *be, const struct launcher *l, bool cold, double *time_ms,
                                     struct attn_message *why)
 {
@@ -315,7 +317,7 @@ static enum attn_status cuda_sample(struct backend *be, const struct launcher *l
     return ATTN_OK;
 }
 
-/* The queue holds about a thousand launches; enqueueing more waits for room, which costs the device nothing. */
+/* The queue holds about a thousand launches. Enqueueing more blocks the host, but the device does not wait. */
 static enum attn_status cuda_repeat(struct backend *be, const struct launcher *l, int64_t count,
                                     struct attn_message *why)
 {

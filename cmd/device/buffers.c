@@ -12,7 +12,7 @@
 
 static const enum attn_dtype npy_dtypes[] = {[NPY_FLOAT32] = ATTN_FP32, [NPY_FLOAT16] = ATTN_FP16, [NPY_UINT16] = ATTN_BF16};
 
-/* npy_read with this room's type of message. */
+/* npy_read with the error as an attn_message. */
 static bool read_npy(const char *path, struct npy *file, struct attn_message *why)
 {
     struct reason reason;
@@ -31,7 +31,7 @@ enum attn_status buffer_alloc(struct backend *be, size_t bytes, struct buffer *b
     buffer->data = (char *)buffer->base + GUARD_BYTES;
     buffer->bytes = bytes;
     TRY(be->ops->pattern(be, buffer->base, GUARD_BYTES, CANARY_PATTERN, why));
-    const size_t end = bytes / 4 * 4; /* an end inside a word belongs to the data */
+    const size_t end = bytes / 4 * 4; /* the data may end inside a word; those bytes are not checked */
     return be->ops->pattern(be, (char *)buffer->data + end, rounded(bytes) - end + GUARD_BYTES, CANARY_PATTERN, why);
 }
 
@@ -110,7 +110,7 @@ static enum attn_status make_lse(struct backend *be, const struct plan_item *ite
     return ATTN_OK;
 }
 
-/* Is the element a number in the problem's dtype, too? */
+/* True when the element is still finite after conversion to the problem's dtype. */
 static bool is_finite_in(const struct npy *file, int64_t element, enum attn_dtype dtype)
 {
     float rounded = 0;
@@ -118,7 +118,7 @@ static bool is_finite_in(const struct npy *file, int64_t element, enum attn_dtyp
     return isfinite(fill_load(&rounded, dtype, 0));
 }
 
-/* Reads <dir>/<tensor>.npy and holds its shape against the problem's. */
+/* Reads <dir>/<tensor>.npy and compares its shape with the problem's. */
 static bool read_input(const struct plan_item *item, enum tensor_index index, const char *dir, struct npy *file,
                        struct attn_message *why)
 {
@@ -155,7 +155,7 @@ bool inputs_readable(const struct plan_item *item, const char *input_dir, struct
     return true;
 }
 
-/* A file's elements, arranged as the tensor lies in memory and rounded to the problem's dtype. */
+/* Copies the file's elements into the tensor's memory layout, rounded to the problem's dtype. */
 static enum attn_status upload_npy(struct backend *be, const struct plan_item *item, enum tensor_index index,
                                    const char *dir, struct tensor_set *set, struct attn_message *why)
 {

@@ -6,9 +6,10 @@
 #include "cmd/plan/plan.h"
 #include "cmd/problem/problem.h"
 
-/* Every 16- and 32-bit piece of both patterns is a NaN, in fp16, bf16 and fp32: whatever reads them shows it. */
-#define POISON_PATTERN 0xFFFFFFFFu /* what an output holds before a launch */
-#define CANARY_PATTERN 0xFFC1FFC1u /* what lies before and behind every buffer */
+/* Every 16- and 32-bit part of both patterns is a NaN in fp16, bf16 and fp32, so that a result computed from them is
+ * NaN. */
+#define POISON_PATTERN 0xFFFFFFFFu /* content of an output before a launch */
+#define CANARY_PATTERN 0xFFC1FFC1u /* content of the guards before and after every buffer */
 enum { GUARD_BYTES = 4096 };
 
 /* A device allocation of GUARD_BYTES + bytes rounded up to 256 + GUARD_BYTES; data points behind the first guard. */
@@ -19,7 +20,7 @@ struct buffer {
 
 enum attn_status buffer_alloc(struct backend *, size_t bytes, struct buffer *, struct attn_message *why);
 void buffer_free(struct backend *, struct buffer *);
-/* 32-bit words of both guards, and of the slack behind the end, that no longer hold the canary. */
+/* Counts the 32-bit words of both guards, and of the padding after the data, that no longer hold the canary. */
 enum attn_status buffer_guards_broken(struct backend *, const struct buffer *, uint64_t *words,
                                       struct attn_message *why);
 
@@ -41,19 +42,19 @@ struct tensor_set {
  * with input_dir, from <input_dir>/{q,k,v,do}.npy. */
 enum attn_status inputs_make(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
                              struct attn_message *why);
-/* Are <input_dir>'s files fit for this item: its shapes, and numbers in its dtype? Looked at before any work; false
+/* Checks before any work that the files of <input_dir> have the item's shapes and finite values in its dtype. False
  * with a sentence naming the file. */
 bool inputs_readable(const struct plan_item *, const char *input_dir, struct attn_message *why);
 
-/* Outputs of a mode: o lse (fwd) or dq dk dv (bwd), poisoned. The inputs' tensors are copied in beside them, so that
- * `outputs->tensors` is what a launch gets. */
+/* Outputs of a mode: o lse (fwd) or dq dk dv (bwd), poisoned. The inputs' tensors are copied into the set too, so that
+ * `outputs->tensors` is complete for a launch. */
 enum attn_status outputs_make(struct backend *, const struct plan_item *, const struct tensor_set *inputs,
                               struct tensor_set *outputs, struct attn_message *why);
 enum attn_status outputs_poison(struct backend *, struct tensor_set *, struct attn_message *why);
 /* Frees the buffers this set owns. */
 void tensor_set_free(struct backend *, struct tensor_set *);
 
-/* One number over every element of the inputs; a launch must not change it. */
+/* Hash of every element of the inputs; a launch must not change it. */
 enum attn_status inputs_hash(struct backend *, const struct plan_item *, const struct tensor_set *, uint64_t *hash,
                              struct attn_message *why);
 /* Hash of one output tensor. */

@@ -1,4 +1,4 @@
-/* flock with words. */
+/* flock with messages about waiting. */
 #include "cmd/device/device_lock.h"
 
 #include <ctype.h>
@@ -14,15 +14,16 @@
 
 #include "cmd/base/log.h"
 
-/* Where locks lie, in the order in which everybody takes them: the folders, with colons in between. */
+/* The folders of the lock files, separated by colons. Every process locks them in this order. */
 static const char *lock_folders(void)
 {
     const char *wanted = getenv("FABENCH_LOCK_DIR");
     return wanted && *wanted ? wanted : "/run/lock:/tmp";
 }
 
-/* Another user's file in a sticky folder cannot be opened with O_CREAT on a hardened kernel: first as it is. Reading is
- * right enough for flock, and everybody may read it, whatever the umask. */
+/* Opens or creates a lock file. An existing file is first opened without O_CREAT, which hardened kernels refuse for
+ * another user's file in a sticky folder. Read access is enough for flock, so a new file is made readable by all,
+ * whatever the umask. */
 static int open_file(const char *path)
 {
     for (int tries = 0; tries < 10; tries++) {
@@ -32,7 +33,7 @@ static int open_file(const char *path)
         if (file >= 0 || errno != ENOENT)
             return file;
         file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-        if (file >= 0 && fchmod(file, 0644) != 0) { /* a file system without modes: as it mounts them */
+        if (file >= 0 && fchmod(file, 0644) != 0) { /* a file system without modes: keep the mode of the mount */
         }
         if (file >= 0 || errno != EEXIST)
             return file;
@@ -40,7 +41,7 @@ static int open_file(const char *path)
     return -1;
 }
 
-/* Who holds it, for the sentence; 0 = not known. */
+/* Process number of the holder, for the message; 0 = not known. */
 static int holder_of(int file)
 {
     char text[24] = "";
@@ -48,8 +49,8 @@ static int holder_of(int file)
     return got > 0 ? atoi(text) : 0;
 }
 
-/* For the others' sentence; a file of another user stays as it is. */
-static void sign(int file)
+/* Writes this process's number for the messages of others. Another user's file is not changed. */
+static void write_holder(int file)
 {
     char text[24];
     const int length = snprintf(text, sizeof text, "%d\n", (int)getpid());
@@ -57,8 +58,8 @@ static void sign(int file)
         return;
 }
 
-/* Opens the device's file in a folder and puts it with the others. An existing file that does not open is a warning, as its
- * owner may be measuring; a folder that does not serve is none: the others do. */
+/* Opens the device's file in a folder and adds it to the hold. An existing file that cannot be opened is a warning,
+ * because its owner may be measuring; a folder that cannot be used is ignored, because one folder is enough. */
 static void add_file(struct device_hold *hold, const char *folder, int length, const char *device)
 {
     char *path = xasprintf("%.*s/fabench-%s.lock", length, folder, device);
@@ -71,7 +72,7 @@ static void add_file(struct device_hold *hold, const char *folder, int length, c
     if (file < 0 && lstat(path, &status) == 0)
         log_warn("the lock %s cannot be opened (%s): who holds it is not waited for", path, strerror(error));
     bool is_new = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
-    for (int i = 0; i < hold->count && is_new; i++) /* folders may be one and the same */
+    for (int i = 0; i < hold->count && is_new; i++) /* two names may be the same folder */
         is_new = fstat(hold->files[i], &other) == 0 &&
                  (other.st_dev != status.st_dev || other.st_ino != status.st_ino);
     if (is_new)
@@ -81,10 +82,10 @@ static void add_file(struct device_hold *hold, const char *folder, int length, c
     free(path);
 }
 
-/* Waits for one file, saying for whom. */
-static int take(int file, const char *device, bool (*stop)(void))
+/* Locks one file; while it waits, it says for which process. */
+static int lock_file(int file, const char *device, bool (*stop)(void))
 {
-    double waited_s = 0, next_word_s = 0;
+    double waited_s = 0, next_message_s = 0;
     while (flock(file, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR) {
             log_error("the lock of device %s: %s", device, strerror(errno));
@@ -92,19 +93,19 @@ static int take(int file, const char *device, bool (*stop)(void))
         }
         if (stop())
             return EXIT_INTERRUPTED;
-        if (waited_s >= next_word_s) {
+        if (waited_s >= next_message_s) {
             const int holder = holder_of(file);
             char who[40] = "another process";
             if (holder > 0)
                 snprintf(who, sizeof who, "process %d", holder);
             log_warn("device %s is being measured by %s: waiting for it, %.0f s so far (%s)", device, who, waited_s,
                      lock_folders());
-            next_word_s = waited_s + 60;
+            next_message_s = waited_s + 60;
         }
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
         waited_s += 0.1;
     }
-    sign(file);
+    write_holder(file);
     return EXIT_OK;
 }
 
@@ -124,7 +125,7 @@ int device_lock(const char *device, bool (*stop)(void), struct device_hold *hold
         return EXIT_IO;
     }
     for (int i = 0; i < hold->count && code == EXIT_OK; i++)
-        code = take(hold->files[i], device, stop);
+        code = lock_file(hold->files[i], device, stop);
     if (code != EXIT_OK)
         device_unlock(hold);
     return code;
@@ -134,7 +135,7 @@ void device_unlock(struct device_hold *hold)
 {
     while (hold->count > 0) {
         const int file = hold->files[--hold->count];
-        if (holder_of(file) == (int)getpid() && ftruncate(file, 0) != 0) { /* then an old number stays, of no holder */
+        if (holder_of(file) == (int)getpid() && ftruncate(file, 0) != 0) { /* the old number then stays: harmless */
         }
         close(file);
     }

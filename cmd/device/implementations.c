@@ -34,11 +34,11 @@ enum impl_role impls_role(const struct impls *impls, const struct attn_impl *imp
     return ROLE_KERNEL;
 }
 
-/* The word in a variant's place that asks for request.deterministic, of that slot alone: so both modes of a kernel run in
- * the rounds of one run. */
+/* NAME:deterministic sets request.deterministic for that slot alone, so that both modes of a kernel can run in the same
+ * rounds. */
 static const char DETERMINISTIC[] = "deterministic";
 
-/* One row of a library's table: usable, or the reason why not. */
+/* Checks one row of a library's table. NULL when it is usable, else the reason. */
 static const char *unusable(const struct impls *impls, const struct attn_impl *impl)
 {
     static const char *const reserved[] = {"fused", "naive", "cudnn", "null", "gemm", "reference"};
@@ -62,7 +62,7 @@ static const char *unusable(const struct impls *impls, const struct attn_impl *i
 
 static int load(struct impls *impls, const char *path)
 {
-    /* Without a slash dlopen would search the system's folders; a path means this file. */
+    /* dlopen would search the system's folders for a name without a slash; --impl-lib always means this file. */
     char *file = strchr(path, '/') ? xstrdup(path) : xasprintf("./%s", path);
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     free(file);
@@ -83,7 +83,7 @@ static int load(struct impls *impls, const char *path)
         log_error("--impl-lib %s: does not serve ABI %d of this program", path, ATTN_ABI);
         return EXIT_USAGE;
     }
-    if (rows->abi != ATTN_ABI) { /* before the name: another ABI may have another layout */
+    if (rows->abi != ATTN_ABI) { /* checked before the name, because another ABI may have another layout */
         log_error("--impl-lib %s: its table has ABI %d, this program needs %d", path, rows->abi, ATTN_ABI);
         return EXIT_USAGE;
     }
@@ -124,7 +124,7 @@ int impls_load(const struct name_list *libraries, struct impls *impls)
 
 void impls_free(struct impls *impls)
 {
-    /* Libraries stay open: their threads and exit handlers may still run. */
+    /* Libraries are never closed, because their threads and exit handlers may still run. */
     free(impls->libraries);
     free(impls->all);
     free(impls->roles);
@@ -214,7 +214,7 @@ int impls_select(const struct impls *impls, const struct name_list *names, enum 
         const bool is_alias = !strcmp(name, "fused");
         if (!slot->impl && !is_alias) {
             if (!slot->is_named)
-                continue; /* a default that this build or platform does not have */
+                continue; /* a default implementation that this build or platform lacks is skipped */
             if (!strcmp(base, "fused"))
                 log_error("--impl %s: what follows the colon belongs to a kernel; name it ('fabench list' shows them)", name);
             else

@@ -1,4 +1,4 @@
-/* The implementations this process knows: the registry's and those of loaded libraries. */
+/* The implementations of this process: those of the registries and of loaded libraries. */
 #ifndef FABENCH_IMPLS_H
 #define FABENCH_IMPLS_H
 
@@ -7,25 +7,24 @@
 
 struct impls {
     const struct attn_impl **all; /* owned array; the implementations live in the program or a library */
-    enum impl_role *roles;        /* of each, owned */
+    enum impl_role *roles;        /* role of each, owned */
     int count;
     void **libraries;             /* dlopen handles, kept open for the life of the process */
     int library_count;
 };
 
-/* The registry, then every --impl-lib. EXIT_OK, or EXIT_USAGE with a sentence (no such file, no library, no
- * fabench_impls, another ABI, a name twice). */
+/* The registry, then every --impl-lib. EXIT_OK, or EXIT_USAGE with a sentence (no such file, not a library, no
+ * fabench_impls, another ABI, a duplicate name). */
 int impls_load(const struct name_list *libraries, struct impls *);
 void impls_free(struct impls *);
 
-/* What an implementation of this process is there for. */
+/* The role of an implementation of this process. */
 enum impl_role impls_role(const struct impls *, const struct attn_impl *);
 
 /* What a sweep runs: one slot per --impl name, or the defaults. */
 struct impl_slot {
-    char name[40];                /* as asked: may be "fused", which each problem resolves, "name:variant" or
-                                     "name:deterministic" */
-    bool is_named;                /* the user named it: running nowhere is then an error */
+    char name[40];                /* as given: "fused" (resolved for each problem), a name, or it with ":variant" */
+    bool is_named;                /* named by the user: it is an error when it runs on no problem */
     const struct attn_impl *impl; /* NULL for "fused" */
     enum impl_role role;
 };
@@ -35,13 +34,13 @@ enum { IMPL_MAX_SLOTS = 32 };
 int impls_select(const struct impls *, const struct name_list *names, enum attn_platform, struct impl_slot *slots,
                  int *count);
 
-/* The implementation that a slot means for this request: itself, or for "fused" the first of our fused kernels that
- * accepts. Sets the request's variant, or that it is deterministic, where the slot says so. NULL with the reason when it
- * (or every fused kernel) refuses. */
+/* The implementation of a slot for this request; for "fused" the first of our fused kernels that accepts it. Sets the
+ * request's variant or deterministic flag where the slot gives one. NULL with the reason when it (or every fused
+ * kernel) refuses. */
 const struct attn_impl *impl_resolve(const struct impl_slot *, struct attn_request *, struct attn_message *why);
 
-/* The name in the records: the implementation's own, or "name:variant" as asked, so that variants of one implementation
- * are told apart. `impl` is NULL when the slot refused. */
+/* The name in the records: the implementation's own, or "name:variant" as given, so that variants of one implementation
+ * have different names. `impl` is NULL when the slot refused. */
 const char *impl_recorded_name(const struct impl_slot *, const struct attn_impl *impl);
 
 #endif

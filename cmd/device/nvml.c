@@ -10,13 +10,13 @@
 
 #include "cmd/base/clock.h"
 
-/* Field ids of nvmlDeviceGetFieldValues ("Field Value Enums" of the reference), in the order they are asked. */
+/* Field ids of nvmlDeviceGetFieldValues ("Field Value Enums" of the NVML reference), in the order of the request. */
 enum { ASK_POWER_CAP, ASK_SW_THERMAL, ASK_HW_THERMAL, ASK_POWER_BRAKE, ASK_POWER_INSTANT, ASK_POWER_AVERAGE, ASK_COUNT };
 static const unsigned field_ids[ASK_COUNT] = {74, 269, 270, 271, 186, 185};
 
 enum { CLOCK_SM = 1, SENSOR_GPU = 0, PROCESSES_MAX = 512, ABSENT_MAX = 24 };
 
-/* nvmlReturn_t, and one of our own for a function that the library does not have. */
+/* nvmlReturn_t, and our own value for a function that the library lacks. */
 enum { SUCCESS = 0, TOO_MANY = 7, LOST = 15, RESET_REQUIRED = 16, NO_FUNCTION = -1, NOT_LISTED = -2 };
 
 typedef void *nvml_device;
@@ -163,7 +163,7 @@ static double field_of(const struct field_value *f)
     }
 }
 
-/* The whole call's status; each field has its own in f[i].status. */
+/* Returns the status of the whole call; each field has its own in f[i].status. */
 static int ask_fields(struct field_value *f)
 {
     memset(f, 0, ASK_COUNT * sizeof *f);
@@ -187,7 +187,7 @@ static int ask_temperature(double *celsius)
     return status;
 }
 
-/* The statuses of one reading, for the probe. */
+/* The status of each part of one reading, for the probe at opening. */
 struct statuses { int energy, clock, temperature, reasons, power_usage; struct field_value f[ASK_COUNT]; };
 
 static struct nvml_reading read_with(struct statuses *s)
@@ -235,7 +235,7 @@ double nvml_share_pct(double from_ns, double to_ns, double from_ms, double to_ms
 
 /* ---- opening ---- */
 
-/* A share from the device's counter where it has one, else from sampled reasons, else not at all. */
+/* Source of a share: the device's counter where it has one, else sampled reasons, else none. */
 static const char *share_source(const char *field, double counter, int counter_status, int reasons_status)
 {
     if (isfinite(counter))
@@ -246,7 +246,7 @@ static const char *share_source(const char *field, double counter, int counter_s
     return NULL;
 }
 
-/* One reading decides what this device gives, and notes what it does not. */
+/* Takes one reading to find out which fields this device has, and records the reason for each absent one. */
 static void probe(void)
 {
     struct statuses s;
@@ -322,14 +322,14 @@ void nvml_close(void)
 
 /* ---- identity ---- */
 
-struct nvml_identity nvml_nobody(void)
+struct nvml_identity nvml_identity_unknown(void)
 {
     return (struct nvml_identity){.power_limit_w = NAN, .default_power_limit_w = NAN, .max_sm_clock_mhz = NAN,
                                   .application_sm_clock_mhz = NAN, .default_application_sm_clock_mhz = NAN,
                                   .ecc = -1, .mig = -1, .persistence = -1, .other_processes = -1};
 }
 
-/* Where this process itself is not in the list, as in a container, the list says nothing about others either. */
+/* When this process is not in the list, as in a container, the list is not used for other processes either. */
 static int count_others(int *status)
 {
     struct process_info *list = calloc(PROCESSES_MAX, sizeof *list);
@@ -349,7 +349,7 @@ static int count_others(int *status)
 
 struct nvml_identity nvml_identify(void)
 {
-    struct nvml_identity id = nvml_nobody();
+    struct nvml_identity id = nvml_identity_unknown();
     unsigned value = 0, pending = 0;
     int current = 0, later = 0, status = 0;
     if (!nvml.device)

@@ -1,8 +1,9 @@
-/* NVIDIA's management library, loaded at run time: who the device is, and what it is doing now. Everything is optional:
- * a field that the library, the device or the permissions do not give is NaN, -1 or empty, and nvml_absent() says why.
- * Names and numbers of the NVML API reference; this program declares its own prototypes, no header is needed.
+/* NVIDIA's management library (NVML), loaded at run time: identity and current state of the device. Everything is
+ * optional: a field that the library, the device or the permissions do not give is NaN, -1 or empty, and nvml_absent()
+ * says why. Names and numbers follow the NVML API reference; the program declares its own prototypes and needs no NVML
+ * header.
  *
- * FABENCH_NVML names the library where the loader's "libnvidia-ml.so.1" is not the one to take. */
+ * FABENCH_NVML names another library than the loader's "libnvidia-ml.so.1". */
 #ifndef FABENCH_NVML_H
 #define FABENCH_NVML_H
 
@@ -19,22 +20,23 @@ struct nvml_identity {
     double max_sm_clock_mhz, application_sm_clock_mhz, default_application_sm_clock_mhz;
     int ecc;              /* 1 on, 0 off, -1 unknown */
     int mig, persistence; /* likewise */
-    int other_processes;  /* compute processes beside this one, -1 unknown */
+    int other_processes;  /* number of other compute processes, -1 unknown */
 };
-/* Call it when this process has its context on the device: that is how it recognises itself among the processes. */
+/* Call it after this process has made its context on the device, so that it finds itself in NVML's list of
+ * processes. */
 struct nvml_identity nvml_identify(void);
 
-/* Everything unknown: where NVML is absent. */
-struct nvml_identity nvml_nobody(void);
+/* An identity with every field unknown, for use without NVML. */
+struct nvml_identity nvml_identity_unknown(void);
 
-/* Bits of nvmlDeviceGetCurrentClocksEventReasons: what holds the clocks down. */
+/* Bits of nvmlDeviceGetCurrentClocksEventReasons: what limits the clocks. */
 enum {
     NVML_REASON_SETTING = 0x2, /* application or locked clocks */
     NVML_REASON_POWER_CAP = 0x4,
     NVML_REASON_THROTTLE = 0x8 | 0x20 | 0x40 | 0x80 /* hardware slowdown, software and hardware thermal, power brake */
 };
 
-/* What the device says at one moment. Accumulated values count from somewhere: their differences mean something. */
+/* One reading of the device. Accumulated values have an arbitrary start: only their differences have a meaning. */
 struct nvml_reading {
     double time_ms;                   /* CLOCK_MONOTONIC, just before the device was asked */
     double sm_clock_mhz, temp_c, power_w;
@@ -45,14 +47,15 @@ struct nvml_reading {
 };
 struct nvml_reading nvml_read(void);
 
-/* How a figure comes about, as found when the device was opened: "counter" (accumulated by the device), "sampled" (from
- * readings in between), for power which of the device's figures; NULL = not at all. */
+/* How a value is obtained on this device: "counter" (accumulated by the device), "sampled" (from readings), or for
+ * power the name of the device's figure; NULL = not available. */
 struct nvml_sources {
     const char *power_capped, *throttled, *power, *energy;
 };
 struct nvml_sources nvml_sources(void);
 
-/* The fields that stay empty, by the names of the record's header, with the reason; owned by the module until close. */
+/* The fields that are not available, by their names in the record's header, each with the reason. Owned by the module,
+ * valid until close. */
 struct nvml_absent { const char *field; char why[64]; };
 int nvml_absent(const struct nvml_absent **list);
 

@@ -8,9 +8,9 @@
 
 #include "cmd/base/log.h"
 
-/* A power integral over less of the region than this is none. */
+/* A power integral that covers less than this share of the region is not reported. */
 static const double COVERED_MIN = 0.9;
-/* A clock that a setting holds no further below the highest one than this is as good as free. */
+/* A clock locked within this share of the highest clock counts as unlocked. */
 static const double CLOCK_TOLERANCE = 0.02;
 
 void telemetry_add(struct telemetry_sum *s, const struct nvml_reading *r)
@@ -27,7 +27,7 @@ void telemetry_add(struct telemetry_sum *s, const struct nvml_reading *r)
         }
         s->last_power = *r;
     }
-    /* The first reading is of the moment before the load: it begins differences, but is no sample of the region. */
+    /* The first reading is taken before the load: it is the start of differences, but not a sample of the region. */
     if (s->count++ == 0)
         return;
     if (isfinite(r->sm_clock_mhz)) {
@@ -44,7 +44,7 @@ void telemetry_add(struct telemetry_sum *s, const struct nvml_reading *r)
 
 static double sampled_pct(int64_t part, int64_t whole) { return whole > 0 ? 100.0 * (double)part / (double)whole : NAN; }
 
-/* A device that counts is not sampled instead when its counter fails half-way. */
+/* When a device has a counter and the counter fails during the region, the share is not replaced by samples. */
 static double share_pct(double from_ns, double to_ns, const struct telemetry_sum *s, int64_t part)
 {
     return isfinite(from_ns) ? nvml_share_pct(from_ns, to_ns, s->first.time_ms, s->last.time_ms)
@@ -82,7 +82,7 @@ static void *poll_device(void *context)
         }
         if (t->stop)
             break;
-        pthread_mutex_unlock(&t->lock); /* a driver that does not answer must not hold up the end's signal */
+        pthread_mutex_unlock(&t->lock); /* so that a driver that hangs does not delay telemetry_end */
         const struct nvml_reading reading = nvml_read();
         pthread_mutex_lock(&t->lock);
         telemetry_add(&t->sum, &reading);
@@ -105,7 +105,7 @@ void telemetry_begin(struct telemetry *t, bool use_nvml)
     }
     const struct nvml_reading first = nvml_read(); /* all NaN but its time where NVML is not open */
     telemetry_add(&t->sum, &first);
-    /* Without a thread there are the two ends: differences of counters, and no means. */
+    /* Without a thread only the two ends are read: differences of counters, but no means. */
     t->has_thread = use_nvml && pthread_create(&t->thread, NULL, poll_device, t) == 0;
     if (use_nvml && !t->has_thread)
         log_warn("no thread to read the device's clock and power: their columns are poorer");

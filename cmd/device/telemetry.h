@@ -1,6 +1,6 @@
-/* What the device did during a region: a thread of its own reads NVML every TELEMETRY_PERIOD_MS between begin and end.
+/* Telemetry of a region: a thread reads NVML every TELEMETRY_PERIOD_MS between begin and end.
  * Shares come from the device's nanosecond counters where it has them, else from the share of readings that showed the
- * reason; energy from the device's counter, and beside it from the power readings integrated over time. */
+ * reason; energy both from the device's counter and from the power readings integrated over time. */
 #ifndef FABENCH_TELEMETRY_H
 #define FABENCH_TELEMETRY_H
 
@@ -16,16 +16,16 @@ struct telemetry_region {
     double sm_clock_mhz;                    /* mean of the readings */
     double temp_c;                          /* at the end */
     double power_capped_pct, throttled_pct; /* of the time */
-    double setting_limited_pct;             /* readings that showed application or locked clocks at work */
+    double setting_limited_pct;             /* readings in which application or locked clocks limited the clock */
     double energy_counter_j, energy_integral_j;
     bool is_lost;                           /* the device was lost in the region */
 };
 
-/* The readings of a region added up; pure, in the order they were taken. Begins as zeroes. */
+/* Sums over the readings of a region, added in the order they were taken. Pure. Starts as {0}. */
 struct telemetry_sum {
     struct nvml_reading first, last, last_power;
     int64_t count;
-    double clock_mhz_sum, energy_j, covered_ms; /* covered: between readings that had a power */
+    double clock_mhz_sum, energy_j, covered_ms; /* covered: time between readings that had a power */
     int64_t clock_count, reason_count, capped_count, throttled_count, limited_count;
     bool is_lost;
 };
@@ -43,11 +43,11 @@ struct telemetry {
 void telemetry_begin(struct telemetry *, bool use_nvml);
 struct telemetry_region telemetry_end(struct telemetry *);
 
-/* Are the clocks held by a setting? "locked" when application or locked clocks were at work below the highest clock in
- * most readings of a region under load, "unlocked" when not, "unknown" without such readings. */
+/* Whether a setting locks the clocks: "locked" when application or locked clocks were below the highest clock in most
+ * readings of a region under load, "unlocked" otherwise, "unknown" without such readings. */
 const char *telemetry_clock_policy(const struct telemetry_region *, double max_sm_clock_mhz);
 
-/* The command that holds the clocks, for those who may. */
+/* The command that locks the clocks; it needs root. */
 const char *telemetry_lock_command(const char *pci_bus_id, double sm_clock_mhz, char *buffer, size_t size);
 
 #endif

@@ -19,7 +19,7 @@ static const struct {
                [ATTN_FP16] = {NPY_FLOAT16, "float16"},
                [ATTN_BF16] = {NPY_UINT16, "uint16: bfloat16 bits"}};
 
-/* One dump: where it goes, and what tensors.json will say. */
+/* One dump: its folder and the content of tensors.json. */
 struct dump {
     struct backend *backend;
     const struct plan_item *item;
@@ -113,7 +113,7 @@ static enum attn_status dump_lse(const struct dump *d, struct attn_message *why)
     return status;
 }
 
-/* Through a file beside it, so that tensors.json is whole or absent. */
+/* Written to a temporary file and renamed, so that tensors.json is complete or absent. */
 static enum attn_status write_description(const struct dump *d, struct attn_message *why)
 {
     char *path = xasprintf("%s/tensors.json", d->dir), *draft = xasprintf("%s.%ld.tmp", path, (long)getpid());

@@ -69,7 +69,7 @@ static void print_identity(const struct nvml_identity *id)
         printf("  %-22s %d\n", "other processes", id->other_processes);
 }
 
-/* What the records of this device will lack, and why. */
+/* Prints which fields the records of this device will lack, and why. */
 static void print_absent(void)
 {
     const struct nvml_absent *list;
@@ -123,7 +123,7 @@ int inspect_info(const struct options *o)
     return EXIT_OK;
 }
 
-/* The requests that a list is answered for: the four of the default grid. */
+/* `list` asks each implementation about these requests: the four of the default grid. */
 static void list_one(const struct session *s, const struct attn_impl *impl)
 {
     const bool is_here = impl->platform == s->backend.device.platform;
@@ -175,7 +175,7 @@ int inspect_dry_run(const struct options *o)
     for (int i = 0; i < s.plan.count; i++) {
         const struct plan_item *item = &s.plan.items[i];
         char name[96], bytes[32];
-        /* Every implementation has outputs of its own: at most as much as the inputs. */
+        /* Every implementation has its own outputs, which are at most as large as the inputs. */
         double total = tensor_set_bytes(item) * (1 + 0.5 * (s.slot_count - 1));
         problem_print(&item->problem, item->mode, name, sizeof name);
         printf("%-38s batch %lld heads %lld/%lld\n", name, (long long)item->problem.batch,

@@ -1,5 +1,6 @@
-/* What can be said without measuring: `info`, `list`, --dry-run; and --profile, which runs one launch. Each prints to
- * stdout and returns an exit code; run them through supervisor_call, but --profile, which profilers must see. */
+/* Commands that do not measure: `info`, `list`, --dry-run; and --profile, which runs one launch. Each prints to stdout
+ * and returns an exit code. Run them by supervisor_call, except --profile: a profiler must see the launch in its own
+ * process. */
 #ifndef FABENCH_INSPECT_H
 #define FABENCH_INSPECT_H
 

@@ -75,8 +75,7 @@ struct options {
     bool soft[2];                     /* indexed by enum soft_code */
     double delta_pct;                 /* NaN = not given: 2 of ab, 5 of gate */
     struct int_list pairs;            /* fewest and most pairs of ab; not given: decide_defaults */
-    struct name_list sweep_words;     /* what a sweep in another process must get: each option as it was typed that is
-                                         neither output, device nor --impl; "--name=value" or "--name" */
+    struct name_list sweep_words;     /* options for a sweep in another process, as typed: no outputs, device, --impl */
     struct name_list given;           /* each option that was given: its name in the table, its value as typed or "" */
     char *command_line;               /* the whole command line, shell-quoted, for the record header */
 };

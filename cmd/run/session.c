@@ -30,7 +30,7 @@ static void find_cudnn(const struct session *s, char *version, size_t size)
 
 static void gather_facts(struct session *s, const char *run_id)
 {
-    s->nvml = nvml_nobody();
+    s->nvml = nvml_identity_unknown();
     s->nvml_problem[0] = 0;
     if (s->backend.device.platform == ATTN_CUDA) {
         if (nvml_open(s->backend.info.pci_bus_id, s->nvml_problem, sizeof s->nvml_problem))

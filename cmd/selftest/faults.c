@@ -6,7 +6,7 @@
 
 #include "cmd/base/log.h"
 
-/* Rows [first, first + count) of every head, the last one first where reversed. */
+/* Rows [first, first + count) of every head; in reverse order where `reversed`. */
 struct rows { int64_t first, count; bool reversed; };
 
 static int64_t row_at(const struct rows *rows, int64_t i)
@@ -14,7 +14,7 @@ static int64_t row_at(const struct rows *rows, int64_t i)
     return rows->first + (rows->reversed ? rows->count - 1 - i : i);
 }
 
-/* part [heads, rows->count, dim] from whole [heads, len, dim]. */
+/* Copies the rows of whole [heads, len, dim] to part [heads, rows->count, dim]. */
 static void take(float *part, const float *whole, int64_t heads, int64_t len, int64_t dim, const struct rows *rows)
 {
     for (int64_t h = 0; h < heads; h++)
@@ -23,7 +23,7 @@ static void take(float *part, const float *whole, int64_t heads, int64_t len, in
                    (size_t)dim * sizeof *part);
 }
 
-/* The way back, by adding. */
+/* The opposite direction: adds part to the rows of whole. */
 static void give(const float *part, float *whole, int64_t heads, int64_t len, int64_t dim, const struct rows *rows)
 {
     for (int64_t h = 0; h < heads; h++)
@@ -47,8 +47,8 @@ static void clear_outputs(const struct fault_job *job, struct host_tensors *wron
                (size_t)host_tensors_elements(job->problem, (enum problem_tensor)t) * sizeof(float));
 }
 
-/* Attention of some query rows over some keys, added to the outputs. The kernel's backward gets the true O and LSE, as
- * it would with its fault inside. */
+/* Attention of some query rows over some keys, added to the outputs. Backward gets the correct O and LSE, as a kernel
+ * with a fault in its backward pass would. */
 static enum attn_status add_part(const struct fault_job *job, struct attn_problem part, struct rows q, struct rows kv,
                                  struct host_tensors *wrong, struct attn_message *why)
 {
@@ -59,11 +59,11 @@ static enum attn_status add_part(const struct fault_job *job, struct attn_proble
     part.kv_len = kv.count;
     struct host_tensors t = host_tensors_make(&part, job->mode);
     for (int i = 0; i < (job->mode == ATTN_FWD ? 1 : 3); i++)
-        take(t.at[of_q[i]], job->honest->at[of_q[i]], q_heads, p->q_len, dim, &q);
+        take(t.at[of_q[i]], job->correct->at[of_q[i]], q_heads, p->q_len, dim, &q);
     for (int i = 0; i < 2; i++)
-        take(t.at[of_kv[i]], job->honest->at[of_kv[i]], kv_heads, p->kv_len, dim, &kv);
+        take(t.at[of_kv[i]], job->correct->at[of_kv[i]], kv_heads, p->kv_len, dim, &kv);
     if (job->mode == ATTN_BWD)
-        take(t.lse, job->honest->lse, q_heads, p->q_len, 1, &q);
+        take(t.lse, job->correct->lse, q_heads, p->q_len, 1, &q);
     const enum attn_status status = job->attend(job->context, &part, job->mode, &t, why);
     if (status == ATTN_OK && job->mode == ATTN_FWD) {
         give(t.at[INDEX_O], wrong->at[INDEX_O], q_heads, p->q_len, dim, &q);
@@ -79,8 +79,8 @@ static enum attn_status add_part(const struct fault_job *job, struct attn_proble
 
 static struct rows first_rows(int64_t count) { return (struct rows){.count = count}; }
 
-/* Row i sees the keys behind i alone. Read from the end, that is a causal problem whose last key is not there: key 0,
- * which nobody sees, left out, row i' sees j' < i'. */
+/* Row i sees only the keys after i. In reverse order (i', j') this is a causal problem: without key 0, which no row
+ * sees, row i' sees j' < i'. */
 static enum attn_status inverted_mask(const struct fault_job *job, enum problem_tensor tensor,
                                       struct host_tensors *wrong, struct attn_message *why)
 {
@@ -90,7 +90,7 @@ static enum attn_status inverted_mask(const struct fault_job *job, enum problem_
     return add_part(job, *job->problem, (struct rows){0, n, true}, (struct rows){1, n - 1, true}, wrong, why);
 }
 
-/* Row i sees j < i in place of j <= i: without the last key the bottom-right diagonal is one lower. */
+/* Row i sees j < i instead of j <= i: without the last key the bottom-right diagonal moves down by one. */
 static enum attn_status diagonal(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
                                  struct attn_message *why)
 {
@@ -123,8 +123,8 @@ static enum attn_status scale_off(const struct fault_job *job, enum problem_tens
     return with_scale(job, job->problem->scale * 1.01f, wrong, why);
 }
 
-/* The last FAULT_TILE keys are never read. Under a causal mask only the last rows miss them: those see all that is left,
- * the others are a smaller causal problem. */
+/* The last FAULT_TILE keys are never read. Under a causal mask only the last rows lose keys: they see all remaining
+ * keys, and the other rows are a smaller causal problem. */
 static enum attn_status last_tile(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
                                   struct attn_message *why)
 {

@@ -54,7 +54,7 @@ void host_tensors_free(struct host_tensors *t)
     memset(t, 0, sizeof *t);
 }
 
-/* Each element of a strided tensor in `packed` order, between host memory as it lies on the device and fp32. */
+/* Copies each element between a strided tensor, a byte copy of device memory, and the contiguous fp32 array. */
 static void convert(const struct plan_item *item, const struct attn_tensor *t, const struct tensor_shape *s,
                     void *strided, float *packed, bool to_strided)
 {

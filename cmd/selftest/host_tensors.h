@@ -1,5 +1,5 @@
-/* The tensors of one problem as plain fp32 on the host, whatever their dtype, layout and device: what `selftest` takes
- * apart and puts together again. */
+/* The tensors of one problem as contiguous fp32 host arrays, whatever their dtype, layout and device. `selftest` builds
+ * its wrong results from them. */
 #ifndef FABENCH_HOST_TENSORS_H
 #define FABENCH_HOST_TENSORS_H
 
@@ -11,20 +11,21 @@ struct host_tensors {
     float *lse;
 };
 
-/* Inputs and outputs of a mode, zeroed; host_tensors_free frees them. Memory that is gone ends the program (exit 7). */
+/* Inputs and outputs of a mode, zeroed; host_tensors_free frees them. The program ends (exit 7) when memory is
+ * exhausted. */
 struct host_tensors host_tensors_make(const struct attn_problem *, enum attn_mode);
 struct host_tensors host_tensors_copy(const struct host_tensors *, const struct attn_problem *, enum attn_mode);
 void host_tensors_free(struct host_tensors *);
 
-/* Between the host and a set of device tensors of the same problem (lse's place in `lse`). Writing rounds to the
- * problem's dtype and leaves what lies between the strides as it is; reading loses nothing. Only tensors that have a
- * buffer in the set move. */
+/* Copy between the host and a set of device tensors of the same problem (lse in the set's `lse`). Writing rounds to the
+ * problem's dtype and does not change gaps between the strides; reading is exact. Only tensors that have a buffer in
+ * the set are copied. */
 enum attn_status host_tensors_write(struct backend *, const struct plan_item *, const struct host_tensors *,
                                     const struct tensor_set *to, struct attn_message *why);
 enum attn_status host_tensors_read(struct backend *, const struct plan_item *, const struct tensor_set *from,
                                    struct host_tensors *, struct attn_message *why);
 
-/* Where an output of a mode lies. */
+/* The array of an output of a mode. */
 float *host_tensors_output(const struct host_tensors *, enum problem_tensor);
 
 /* Elements of an output tensor of a problem. */

@@ -1,4 +1,4 @@
-/* For each problem: compute the right result, make every faulty one from it, give all of them to the judge. */
+/* For each problem: computes the right result, makes every wrong one from it, and has the judge check all of them. */
 #include "cmd/selftest/selftest.h"
 
 #include <math.h>
@@ -28,41 +28,41 @@ struct trial {
     const struct options *options;
     const struct plan_item *item;
     const struct attn_impl *impl; /* computes the right result */
-    const char *asked;            /* the name it was asked for by, its own where none was */
-    enum attn_dtype computed;     /* in this dtype: the problem's, or fp32 where no implementation takes that one */
+    const char *asked;            /* the name in --impl, else the implementation's own */
+    enum attn_dtype computed;     /* used by impl: the problem's, or fp32 where no implementation takes it */
     struct tensor_set inputs;
     uint64_t inputs_hash;
     struct check_reference reference;
-    struct host_tensors honest;
+    struct host_tensors correct;
     struct selftest_report *report;
-    char *repro; /* the command that tries this problem again */
+    char *repro; /* the command that tests this problem again */
     int exit_code;
     bool io_failed; /* a row could not be written: the self-test ends */
 };
 
 /* ---- launches that may hang ------------------------------------------------------------------------------------------ */
 
-static char overdue[160]; /* what on_alarm writes: composed in advance: printf must not be called in a signal handler */
+static char timeout_message[160]; /* the message of on_alarm, which must not call printf itself */
 
 static void on_alarm(int number)
 {
     (void)number;
-    if (write(STDERR_FILENO, overdue, strlen(overdue)) < 0)
+    if (write(STDERR_FILENO, timeout_message, strlen(timeout_message)) < 0)
         _exit(EXIT_IO);
     _exit(EXIT_DEVICE);
 }
 
-/* 0 switches it off. */
+/* Sets the time limit of a launch in seconds; 0 = none. */
 static void set_limit(double limit_s, const char *impl)
 {
     const struct itimerval limit = {.it_value = {.tv_sec = (time_t)limit_s,
                                                  .tv_usec = (suseconds_t)(fmod(limit_s, 1) * 1e6)}};
-    snprintf(overdue, sizeof overdue, "\nfabench: selftest: %.40s: no answer for %g s: killed\n", impl, limit_s);
+    snprintf(timeout_message, sizeof timeout_message, "\nfabench: selftest: %.40s: no answer for %g s: killed\n", impl, limit_s);
     signal(SIGALRM, on_alarm);
     setitimer(ITIMER_REAL, &limit, NULL);
 }
 
-/* ---- who computes ---------------------------------------------------------------------------------------------------- */
+/* ---- implementations ------------------------------------------------------------------------------------------------- */
 
 static const struct attn_impl *naive_of(const struct session *s)
 {
@@ -81,8 +81,8 @@ static const struct attn_impl *any_implementation(const struct session *s, struc
     return impl ? impl : naive && naive->accepts(request, why) == ATTN_OK ? naive : NULL;
 }
 
-/* slot NULL: any implementation. The problem's own dtype is tried first. */
-static bool choose(struct trial *t, const struct impl_slot *slot, struct attn_message *why)
+/* Chooses who computes the right result. slot NULL: any implementation. The problem's own dtype is preferred. */
+static bool choose_implementation(struct tested_problem *t, const struct impl_slot *slot, struct attn_message *why)
 {
     struct attn_problem p = t->item->problem;
     struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = t->item->mode};
@@ -102,8 +102,9 @@ static bool choose(struct trial *t, const struct impl_slot *slot, struct attn_me
 
 struct run_memory { struct tensor_set inputs, outputs; struct buffer workspace; };
 
-static enum attn_status launch_once(const struct trial *t, const struct attn_impl *impl, const struct plan_item *item,
-                                    struct run_memory *m, struct host_tensors *tensors, struct attn_message *why)
+static enum attn_status launch_once(const struct tested_problem *t, const struct attn_impl *impl,
+                                    const struct plan_item *item, struct run_memory *m, struct host_tensors *tensors,
+                                    struct attn_message *why)
 {
     struct backend *be = &t->session->backend;
     const struct attn_request request = {.problem = &item->problem, .device = &be->device, .mode = item->mode};
@@ -127,8 +128,9 @@ static enum attn_status launch_once(const struct trial *t, const struct attn_imp
     return status == ATTN_OK ? host_tensors_read(be, item, &m->outputs, tensors, why) : status;
 }
 
-static enum attn_status compute(const struct trial *t, const struct attn_impl *impl, const struct attn_problem *problem,
-                                enum attn_mode mode, struct host_tensors *tensors, struct attn_message *why)
+static enum attn_status compute(const struct tested_problem *t, const struct attn_impl *impl,
+                                const struct attn_problem *problem, enum attn_mode mode,
+                                struct host_tensors *tensors, struct attn_message *why)
 {
     struct backend *be = &t->session->backend;
     struct plan_item item = {.problem = *problem, .mode = mode, .dist = FILL_ZEROS};
@@ -141,11 +143,12 @@ static enum attn_status compute(const struct trial *t, const struct attn_impl *i
     return status;
 }
 
-/* A fault_attend. A changed problem that the kernel refuses goes to one that takes it: only the result matters. */
+/* A fault_attend. When the kernel refuses a changed problem, another implementation computes it: only the result
+ * matters. */
 static enum attn_status attend(void *context, const struct attn_problem *problem, enum attn_mode mode,
                                struct host_tensors *tensors, struct attn_message *why)
 {
-    const struct trial *t = context;
+    const struct tested_problem *t = context;
     struct attn_problem p = *problem;
     p.dtype = t->computed;
     struct attn_request request = {.problem = &p, .device = &t->session->backend.device, .mode = mode};
@@ -156,9 +159,10 @@ static enum attn_status attend(void *context, const struct attn_problem *problem
 
 /* ---- between kernel and judge -------------------------------------------------------------------------------------------- */
 
-/* What the launch would have left in the outputs: fault NULL = what a right one leaves. */
-static enum attn_status plant(const struct trial *t, const struct fault *fault, int tensor,
-                              const struct host_tensors *result, struct tensor_set *outputs, struct attn_message *why)
+/* Fills the outputs as a launch with this fault would have; fault NULL = as a correct one. */
+static enum attn_status store_result(const struct tested_problem *t, const struct fault *fault, int tensor,
+                                     const struct host_tensors *result, struct tensor_set *outputs,
+                                     struct attn_message *why)
 {
     static const enum tensor_index index[TENSOR_COUNT] = {[TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ,
                                                           [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
@@ -168,7 +172,7 @@ static enum attn_status plant(const struct trial *t, const struct fault *fault, 
         return ATTN_OK;
     const bool is_lse = tensor == TENSOR_LSE;
     if (fault->way == FAULT_STALE) {
-        struct tensor_set written = *outputs; /* all but one: views, the buffers stay the caller's */
+        struct tensor_set written = *outputs; /* all but one output; a copy that does not own its buffers */
         *(is_lse ? &written.lse : &written.buffers[index[tensor]]) = (struct buffer){0};
         TRY(outputs_poison(be, outputs, why));
         return host_tensors_write(be, t->item, result, &written, why);
@@ -180,8 +184,8 @@ static enum attn_status plant(const struct trial *t, const struct fault *fault, 
     return be->ops->upload(be, (char *)buffer->data + buffer->bytes, one, attn_dtype_bytes(dtype), why);
 }
 
-/* Judges a result as a row of a sweep is judged, on outputs allocated for it. */
-static enum attn_status judge_result(struct trial *t, const struct attn_impl *impl, const struct fault *fault,
+/* Judges a result as for a row of a sweep, on newly allocated outputs. */
+static enum attn_status judge_result(struct tested_problem *t, const struct attn_impl *impl, const struct fault *fault,
                                      int tensor, const struct host_tensors *result, struct tensor_set *outputs,
                                      struct selftest_verdict *verdict, struct attn_message *why)
 {
@@ -196,7 +200,7 @@ static enum attn_status judge_result(struct trial *t, const struct attn_impl *im
     const struct check_surroundings around = {.inputs = &t->inputs, .outputs = outputs, .workspace = &no_workspace,
                                               .inputs_hash = t->inputs_hash};
     TRY(outputs_make(be, t->item, &t->inputs, outputs, why));
-    TRY(plant(t, fault, tensor, result, outputs, why));
+    TRY(store_result(t, fault, tensor, result, outputs, why));
     TRY(check_outputs(be, &request, tensors, &count, why));
     const int compared = count;
     TRY(check_untouched(be, t->item, &around, tensors, &count, why));
@@ -207,8 +211,8 @@ static enum attn_status judge_result(struct trial *t, const struct attn_impl *im
     return ATTN_OK;
 }
 
-static enum attn_status judge(struct trial *t, const struct attn_impl *impl, const struct fault *fault, int tensor,
-                              const struct host_tensors *result, struct selftest_verdict *verdict,
+static enum attn_status judge(struct tested_problem *t, const struct attn_impl *impl, const struct fault *fault,
+                              int tensor, const struct host_tensors *result, struct selftest_verdict *verdict,
                               struct attn_message *why)
 {
     struct tensor_set outputs = {.lse = {0}};
@@ -217,7 +221,7 @@ static enum attn_status judge(struct trial *t, const struct attn_impl *impl, con
     return status;
 }
 
-static void report(struct trial *t, const struct selftest_verdict *verdict)
+static void report(struct tested_problem *t, const struct selftest_verdict *verdict)
 {
     struct record_row row;
     row_begin(&row, t->options, &t->session->facts, t->item, t->asked, t->impl->name);
@@ -229,14 +233,14 @@ static void report(struct trial *t, const struct selftest_verdict *verdict)
     row.repro = xstrdup(t->repro);
     t->io_failed = selftest_report_add(t->report, verdict, &row) != EXIT_OK || t->io_failed;
     if (!verdict->is_good || t->io_failed)
-        t->exit_code = exit_worst(t->exit_code, EXIT_IO); /* the program is not fit to judge: an internal error */
+        t->exit_code = exit_worst(t->exit_code, EXIT_IO); /* the judge failed, which is an internal error */
     record_row_free(&row);
 }
 
 /* ---- one problem ----------------------------------------------------------------------------------------------------------- */
 
-/* naive's error, which rule 5 compares others with: where naive takes the dtype, fits into memory and passes. */
-static enum attn_status measure_naive(struct trial *t, struct attn_message *why)
+/* Measures naive's error, which rule 5 needs, where naive takes the dtype, fits into memory and passes. */
+static enum attn_status measure_naive(struct tested_problem *t, struct attn_message *why)
 {
     const struct attn_impl *naive = naive_of(t->session);
     const struct plan_item *item = t->item;
@@ -246,7 +250,7 @@ static enum attn_status measure_naive(struct trial *t, struct attn_message *why)
     if (!naive || t->impl == naive || t->computed != item->problem.dtype || item->problem.dtype == ATTN_FP32 ||
         naive->accepts(&request, why) != ATTN_OK)
         return ATTN_OK;
-    struct host_tensors result = host_tensors_copy(&t->honest, &item->problem, item->mode);
+    struct host_tensors result = host_tensors_copy(&t->correct, &item->problem, item->mode);
     enum attn_status status = compute(t, naive, &item->problem, item->mode, &result, why);
     if (status == ATTN_OK)
         status = judge(t, naive, NULL, -1, &result, &verdict, why);
@@ -258,13 +262,14 @@ static enum attn_status measure_naive(struct trial *t, struct attn_message *why)
     return status == ATTN_NO_MEMORY ? ATTN_OK : status;
 }
 
-static enum attn_status inject(struct trial *t, const struct fault *fault, int tensor, struct attn_message *why)
+static enum attn_status inject(struct tested_problem *t, const struct fault *fault, int tensor,
+                               struct attn_message *why)
 {
     const struct attn_problem *p = &t->item->problem;
-    const struct fault_job job = {.problem = p, .mode = t->item->mode, .honest = &t->honest, .attend = attend,
+    const struct fault_job job = {.problem = p, .mode = t->item->mode, .correct = &t->correct, .attend = attend,
                                   .context = t};
     struct selftest_verdict verdict;
-    struct host_tensors wrong = host_tensors_copy(&t->honest, p, t->item->mode);
+    struct host_tensors wrong = host_tensors_copy(&t->correct, p, t->item->mode);
     enum attn_status status = ATTN_OK;
     if (fault->make)
         status = fault->make(&job, tensor < 0 ? TENSOR_O : (enum problem_tensor)tensor, &wrong, why);
@@ -276,7 +281,7 @@ static enum attn_status inject(struct trial *t, const struct fault *fault, int t
     return status;
 }
 
-static enum attn_status inject_all(struct trial *t, struct attn_message *why)
+static enum attn_status inject_all(struct tested_problem *t, struct attn_message *why)
 {
     int count;
     const struct fault *faults = fault_table(&count);
@@ -294,7 +299,7 @@ static enum attn_status inject_all(struct trial *t, struct attn_message *why)
     return ATTN_OK;
 }
 
-static enum attn_status run_problem(struct trial *t, struct attn_message *why)
+static enum attn_status run_problem(struct tested_problem *t, struct attn_message *why)
 {
     struct backend *be = &t->session->backend;
     const struct plan_item *item = t->item;
@@ -302,12 +307,12 @@ static enum attn_status run_problem(struct trial *t, struct attn_message *why)
     TRY(inputs_make(be, item, NULL, &t->inputs, why));
     TRY(check_reference_make(be, item, CHECK_FULL, &t->inputs, &t->reference, why));
     TRY(inputs_hash(be, item, &t->inputs, &t->inputs_hash, why));
-    TRY(host_tensors_read(be, item, &t->inputs, &t->honest, why));
+    TRY(host_tensors_read(be, item, &t->inputs, &t->correct, why));
     TRY(measure_naive(t, why));
-    TRY(compute(t, t->impl, &item->problem, item->mode, &t->honest, why));
-    TRY(judge(t, t->impl, NULL, -1, &t->honest, &verdict, why));
+    TRY(compute(t, t->impl, &item->problem, item->mode, &t->correct, why));
+    TRY(judge(t, t->impl, NULL, -1, &t->correct, &verdict, why));
     report(t, &verdict);
-    /* Where the right result fails, faults are not tried: that they fail too would show nothing. */
+    /* When the right result fails, faults are not tested: their failure would prove nothing. */
     return verdict.is_good ? inject_all(t, why) : ATTN_OK;
 }
 
@@ -315,7 +320,7 @@ char *selftest_repro(const struct options *o, const struct plan_item *item, cons
 {
     const struct attn_problem *p = &item->problem;
     struct problem_key key;
-    problem_key_clear(&key); /* what selftest has no option for stays absent */
+    problem_key_clear(&key); /* fields without an option of selftest stay absent */
     key.mode = item->mode;
     key.dtype = p->dtype;
     key.causal = p->causal;
@@ -327,12 +332,12 @@ char *selftest_repro(const struct options *o, const struct plan_item *item, cons
     return options_repro(o, COMMAND_SELFTEST, "fabench selftest", o->impls.count ? impl : NULL, &key);
 }
 
-/* Tries one problem by one implementation; all memory is freed again. False when the device may be broken. */
-static bool try_problem(struct trial *t, const struct impl_slot *slot)
+/* Tests one problem with one implementation and frees all memory. False when the device may be in an error state. */
+static bool try_problem(struct tested_problem *t, const struct impl_slot *slot)
 {
     struct attn_message why = {""};
     char name[80];
-    if (!choose(t, slot, &why)) {
+    if (!choose_implementation(t, slot, &why)) {
         selftest_report_absent(t->report, t->item, why.text);
         log_error("selftest: %s: %s", problem_print(&t->item->problem, t->item->mode, name, sizeof name), why.text);
         t->exit_code = exit_worst(t->exit_code, EXIT_DEVICE);
@@ -340,7 +345,7 @@ static bool try_problem(struct trial *t, const struct impl_slot *slot)
     }
     t->asked = slot ? slot->name : t->impl->name;
     t->repro = selftest_repro(t->options, t->item, t->impl->name);
-    t->honest = host_tensors_make(&t->item->problem, t->item->mode);
+    t->correct = host_tensors_make(&t->item->problem, t->item->mode);
     const struct selftest_problem problem = {.item = t->item, .impl = t->impl->name, .computed = t->computed,
                                              .repro = t->repro};
     selftest_report_begin(t->report, &problem);
@@ -355,7 +360,7 @@ static bool try_problem(struct trial *t, const struct impl_slot *slot)
     }
     check_reference_free(&t->session->backend, &t->reference);
     tensor_set_free(&t->session->backend, &t->inputs);
-    host_tensors_free(&t->honest);
+    host_tensors_free(&t->correct);
     free(t->repro);
     return status != ATTN_ERROR;
 }
@@ -364,7 +369,7 @@ static bool try_problem(struct trial *t, const struct impl_slot *slot)
 
 static int run_all(struct session *s, const struct options *o, struct selftest_report *report)
 {
-    struct trial t = {.session = s, .options = o, .report = report, .exit_code = EXIT_OK};
+    struct tested_problem t = {.session = s, .options = o, .report = report, .exit_code = EXIT_OK};
     const int slots = o->impls.count ? s->slot_count : 1;
     bool goes_on = true;
     for (int i = 0; i < s->plan.count && goes_on; i++)
@@ -378,7 +383,7 @@ static int run_all(struct session *s, const struct options *o, struct selftest_r
     return t.exit_code;
 }
 
-/* Refuses null, which computes nothing, and variants, which make no difference to the judge. */
+/* Refuses null, which computes nothing, and variants, which do not matter to the judge. */
 static bool all_compute(const struct session *s, const struct options *o)
 {
     for (int i = 0; i < s->slot_count && o->impls.count; i++) {

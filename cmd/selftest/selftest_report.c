@@ -17,7 +17,7 @@ enum { FAULTS_MAX = 32, NAME_WIDTH = 24, WIDTH = 108 };
 /* A line of the matrix: one fault (or, in the last slot, the right result) over all problems. */
 struct tally {
     int injected, good, by_rule[RULE_COUNT];
-    bool applies[RULE_COUNT]; /* the rule applied at least once */
+    bool applies[RULE_COUNT]; /* whether the rule applied at least once */
     double nearest;           /* fault: the smallest strength; right result: the largest */
     char where[80];
 };
@@ -27,10 +27,10 @@ struct selftest_report {
     bool color, verbose;
     struct record_writer *writer;
     struct selftest_problem problem;
-    struct tally faults[FAULTS_MAX], honest;
+    struct tally faults[FAULTS_MAX], correct;
     /* Of the current problem. */
-    double honest_used, least;
-    char honest_text[40], least_text[64];
+    double correct_used, least;
+    char correct_text[40], least_text[64];
     int injected, caught;
 };
 
@@ -79,7 +79,7 @@ void selftest_decide(const struct fault *fault, int tensor, enum attn_mode mode,
         if (tensor >= 0 && strcmp(tensors[i].name, problem_tensor_name((enum problem_tensor)tensor)))
             continue;
         for (int r = 0; r < JUDGE_RULES; r++) {
-            /* A rule that applies but found nothing to compare is at 0 of its bound; rule naive applies only where it
+            /* A rule that applies but had nothing to compare counts as 0 of its bound; rule naive applies only where it
              * compared. */
             const bool is_lse = !strcmp(tensors[i].name, problem_tensor_name(TENSOR_LSE));
             const bool applies = r == RULE_NONFINITE || (is_lse ? r == RULE_LSE : r != RULE_LSE && r != RULE_NAIVE);
@@ -141,7 +141,7 @@ struct selftest_report *selftest_report_open(FILE *out, bool color, bool verbose
     r->color = color;
     r->verbose = verbose;
     r->writer = writer;
-    r->honest.nearest = -1;
+    r->correct.nearest = -1;
     for (int i = 0; i < FAULTS_MAX; i++)
         r->faults[i].nearest = INFINITY;
     return r;
@@ -161,8 +161,8 @@ void selftest_report_begin(struct selftest_report *r, const struct selftest_prob
     r->problem = *problem;
     r->injected = r->caught = 0;
     r->least = INFINITY;
-    r->honest_used = 0;
-    r->honest_text[0] = r->least_text[0] = 0;
+    r->correct_used = 0;
+    r->correct_text[0] = r->least_text[0] = 0;
 }
 
 static void add_up(const struct selftest_report *r, struct tally *t, const struct selftest_verdict *v)
@@ -190,7 +190,7 @@ static const char *share(double used, char *text, size_t size)
     return text;
 }
 
-/* Every rule that was broken; a star marks those that must catch the fault. */
+/* Writes every broken rule; a star marks those that must catch the fault. */
 static void print_verdict(const struct selftest_report *r, const struct selftest_verdict *v)
 {
     char text[16];
@@ -211,9 +211,9 @@ int selftest_report_add(struct selftest_report *r, const struct selftest_verdict
         for (int i = 1; i < v->tensor_count; i++)
             if (!(v->tensors[i].used <= worst->used))
                 worst = &v->tensors[i];
-        add_up(r, &r->honest, v);
-        r->honest_used = worst->used;
-        snprintf(r->honest_text, sizeof r->honest_text, "%s %s %s", v->is_good ? share(worst->used, text, sizeof text)
+        add_up(r, &r->correct, v);
+        r->correct_used = worst->used;
+        snprintf(r->correct_text, sizeof r->correct_text, "%s %s %s", v->is_good ? share(worst->used, text, sizeof text)
                                                                                : "FAIL", worst->name, worst->rule);
         if (!v->is_good) {
             print(r, "%sthe right result FAILS its check%s:\n", paint(r, false), unpaint(r));
@@ -252,7 +252,7 @@ void selftest_report_end(struct selftest_report *r)
     snprintf(who, sizeof who, "%s%s%s", r->problem.impl, r->problem.computed == item->problem.dtype ? "" : " in ",
              r->problem.computed == item->problem.dtype ? "" : problem_dtype_name(r->problem.computed));
     snprintf(caught, sizeof caught, "%d/%d", r->caught, r->injected);
-    print(r, "%-29s %-19s %-16s  %s%-8s%s  %s\n", name, who, r->honest_text,
+    print(r, "%-29s %-19s %-16s  %s%-8s%s  %s\n", name, who, r->correct_text,
           paint(r, r->caught == r->injected && r->injected > 0), caught, unpaint(r), r->least_text);
     if (r->out)
         fflush(r->out);
@@ -303,7 +303,7 @@ static void print_matrix(const struct selftest_report *r)
     for (int i = 0; i < RULE_COUNT; i++)
         print(r, "  %*s", (int)strlen(judge_rule_name((enum judge_rule)i)), "");
     print(r, "  %9s  %5s\n", "passed", "most");
-    print_line(r, "the right result", &r->honest, 0);
+    print_line(r, "the right result", &r->correct, 0);
     print(r, "How many results broke a rule; * the rule that is there for the fault; . none; - does not apply.\n");
 }
 
@@ -323,7 +323,7 @@ bool selftest_report_is_good(const struct selftest_report *r)
 {
     int injected, caught, untried;
     count_all(r, &injected, &caught, &untried);
-    return injected > 0 && caught == injected && r->honest.good == r->honest.injected;
+    return injected > 0 && caught == injected && r->correct.good == r->correct.injected;
 }
 
 void selftest_report_close(struct selftest_report *r, double elapsed_s, const char *jsonl_path, int exit_code)
@@ -345,6 +345,6 @@ void selftest_report_close(struct selftest_report *r, double elapsed_s, const ch
         print(r, "rows: %s\n", jsonl_path);
     print(r, "%s%s%s: %d of %d faults caught by their rules, %d of %d right results pass; %.0f s, exit %d\n",
           paint(r, exit_code == EXIT_OK), exit_code == EXIT_OK ? "PASS" : exit_code == EXIT_IO ? "FAILED" : "INCOMPLETE",
-          unpaint(r), caught, injected, r->honest.good, r->honest.injected, elapsed_s, exit_code);
+          unpaint(r), caught, injected, r->correct.good, r->correct.injected, elapsed_s, exit_code);
     free(r);
 }

@@ -11,19 +11,19 @@
 struct selftest_verdict {
     const struct fault *fault;     /* NULL = the right result */
     int tensor;                    /* enum problem_tensor that the fault is in, -1 = no single one */
-    double used[RULE_COUNT];       /* largest share of each rule's bound where the fault is; NaN = does not apply */
+    double used[RULE_COUNT];       /* largest share of each rule's bound, in the fault's tensor; NaN = does not apply */
     double strength;               /* fault: the largest share among its named rules; right result: among all rules */
-    enum judge_rule strongest;     /* whose share that is */
+    enum judge_rule strongest;     /* the rule with that share */
     bool is_good;                  /* fault: caught by a named rule; right result: passes */
     struct record_tensor tensors[TENSOR_COUNT];
     int tensor_count;
 };
 
-/* Decides. tensors[i] and by_rule[i] are what check_outputs and check_untouched said. Pure. */
+/* Fills the verdict from tensors[i] and by_rule[i], the results of check_outputs and check_untouched. Pure. */
 void selftest_decide(const struct fault *, int tensor, enum attn_mode, const struct record_tensor *tensors, int count,
                      double (*by_rule)[JUDGE_RULES], struct selftest_verdict *);
 
-/* One problem of the self-test: who computed it, and in which dtype where that is not the problem's. */
+/* One problem of the self-test: the implementation, and the dtype of the computation where it is not the problem's. */
 struct selftest_problem {
     const struct plan_item *item;
     const char *impl;
@@ -33,16 +33,17 @@ struct selftest_problem {
 
 struct selftest_report;
 
-/* out: where the text goes, NULL = nowhere. verbose: a line for each fault, too. writer: for rows, NULL = none; it stays the caller's. */
+/* out: where the text goes, NULL = nowhere. verbose: a line for each fault, too. writer: for rows, NULL = none; the
+ * caller owns it. */
 struct selftest_report *selftest_report_open(FILE *out, bool color, bool verbose, struct record_writer *writer);
 void selftest_report_heading(struct selftest_report *, const char *device_line, int problems);
-/* The verdicts of one problem come between begin and end. add: EXIT_OK, or EXIT_IO after a sentence. */
+/* Add the verdicts of one problem between begin and end. add: EXIT_OK, or EXIT_IO after a sentence. */
 void selftest_report_begin(struct selftest_report *, const struct selftest_problem *);
 int selftest_report_add(struct selftest_report *, const struct selftest_verdict *, const struct record_row *);
 void selftest_report_end(struct selftest_report *);
 /* A problem that could not be run: a line with the reason. */
 void selftest_report_absent(struct selftest_report *, const struct plan_item *, const char *reason);
-/* Were there faults, was every one caught, and did every right result pass? */
+/* True when there were faults, every fault was caught, and every right result passed. */
 bool selftest_report_is_good(const struct selftest_report *);
 /* The matrix and the last line; frees. */
 void selftest_report_close(struct selftest_report *, double elapsed_s, const char *jsonl_path, int exit_code);

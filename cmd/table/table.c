@@ -63,7 +63,7 @@ static const char *lengths(const struct record_row *row, char *text, size_t size
 }
 
 /* Three significant digits down to a thousandth, so that a CPU's TFLOPS are no row of zeros. */
-static void put_figure(char *cell, double value)
+static void format_figure(char *cell, double value)
 {
     if (!isfinite(value))
         put(cell, "-");
@@ -71,7 +71,7 @@ static void put_figure(char *cell, double value)
         put(cell, "%.*f", value >= 9.995 ? 1 : value >= 0.9995 ? 2 : value >= 0.00995 ? 3 : 4, value);
 }
 
-static void put_ratio(char *cell, double value)
+static void format_ratio(char *cell, double value)
 {
     if (!isfinite(value))
         put(cell, "-");
@@ -116,7 +116,7 @@ static void print_ms(struct table *t, const struct record_row *row, char *cell)
 static void print_tflops(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    put_figure(cell, row->tflops);
+    format_figure(cell, row->tflops);
 }
 
 static void print_interval(struct table *t, const struct record_row *row, char *cell)
@@ -143,13 +143,13 @@ static void print_gemm(struct table *t, const struct record_row *row, char *cell
 static void print_naive(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    put_ratio(cell, row->speedup_vs_naive);
+    format_ratio(cell, row->speedup_vs_naive);
 }
 
 static void print_peer(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    put_ratio(cell, row->speedup_vs_peer);
+    format_ratio(cell, row->speedup_vs_peer);
 }
 
 static void print_check(struct table *t, const struct record_row *row, char *cell)
@@ -188,7 +188,7 @@ static void print_capped(struct table *t, const struct record_row *row, char *ce
     t->clock_is_printed |= isfinite(row->power_capped_pct) || isfinite(row->sm_clock_mhz);
 }
 
-static void put_mask(const struct record_row *row, char *cell)
+static void format_mask(const struct record_row *row, char *cell)
 {
     const char *mask = row->key.causal == 1 ? "causal" : "full";
     char left[24] = "-", right[24] = "-";
@@ -216,7 +216,7 @@ static void print_shape(struct table *t, const struct record_row *row, char *cel
 static void print_mask(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    put_mask(row, cell);
+    format_mask(row, cell);
 }
 
 static void print_dtype(struct table *t, const struct record_row *row, char *cell)
@@ -439,7 +439,7 @@ static const char *dist_words(int dist)
 static void describe_group(const struct table *t, const struct record_row *row, char *text, size_t size)
 {
     char mask[CELL_SIZE], heads[80];
-    put_mask(row, mask);
+    format_mask(row, mask);
     if (row->key.q_heads == row->key.kv_heads)
         snprintf(heads, sizeof heads, "%lld head%s", (long long)row->key.q_heads, row->key.q_heads == 1 ? "" : "s");
     else
@@ -490,7 +490,7 @@ static void print_failure_head(struct table *t, const struct record_row *row)
 {
     char text[600], mask[CELL_SIZE], n[64];
     const char *separator = " ";
-    put_mask(row, mask);
+    format_mask(row, mask);
     int used = snprintf(text, sizeof text, "FAIL %s %s %s d%lld n=%s %s:", row->impl, problem_mode_name(row->key.mode), mask,
                         (long long)row->key.head_dim, lengths(row, n, sizeof n), problem_dtype_name(row->key.dtype));
     for (int wanted_pass = 0; wanted_pass < 2; wanted_pass++)
@@ -570,7 +570,7 @@ static void print_sustained(struct table *t, const struct record_row *row)
     if (isfinite(value) && used < (int)sizeof text)                                                                    \
     used += snprintf(text + used, sizeof text - (size_t)used, __VA_ARGS__)
     char tflops[CELL_SIZE];
-    put_figure(tflops, row->tflops_sustained);
+    format_figure(tflops, row->tflops_sustained);
     ADD(row->tflops_sustained, " %s TFLOPS", tflops);
     ADD(100 * (row->tflops_sustained / row->tflops - 1), " (%+.1f%%)",
         100 * (row->tflops_sustained / row->tflops - 1));

@@ -268,7 +268,7 @@ static bool same_block(const struct compare_block *a, const struct compare_block
 
 /* Reference, product and output of random data: small errors, some wrong elements, everything that is not finite on
  * one side or both, rows of zeros whose bound is 0. */
-static void plant(struct mirror *x, float *ref, float *abs_product, int64_t count)
+static void make_compare_case(struct mirror *x, float *ref, float *abs_product, int64_t count)
 {
     static const float odd[] = {NAN, INFINITY, -INFINITY};
     const int64_t d = x->head_dim;
@@ -303,7 +303,7 @@ static void test_compare_case(enum attn_dtype dtype, enum attn_layout layout, in
     const int64_t count = 2 * 3 * len * d, blocks = 2 * 3 * compare_blocks_per_head(len);
     const size_t bytes = (size_t)count * sizeof(float), block_bytes = (size_t)blocks * sizeof(struct compare_block);
     float *ref = host_alloc(bytes), *abs_product = host_alloc(bytes);
-    plant(&x, ref, abs_product, count);
+    make_compare_case(&x, ref, abs_product, count);
     mirror_upload(&x);
     float *device_ref = device_alloc(bytes), *device_abs = device_alloc(bytes);
     need_cuda(cudaMemcpy(device_ref, ref, bytes, cudaMemcpyHostToDevice), "upload");

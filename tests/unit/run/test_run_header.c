@@ -94,8 +94,8 @@ static void identity_and_sources(void **state)
 static void nothing_there(void **state)
 {
     (void)state;
-    const struct nvml_identity nobody = nvml_nobody();
-    json_t *header = header_with(&nobody, "libnvidia-ml.so.1 not found", "unknown");
+    const struct nvml_identity unknown = nvml_identity_unknown();
+    json_t *header = header_with(&unknown, "libnvidia-ml.so.1 not found", "unknown");
     static const char *const empty[] = {"vbios", "uuid", "power_limit_w", "ecc", "mig", "persistence",
                                         "other_processes"};
     for (size_t i = 0; i < sizeof empty / sizeof *empty; i++)

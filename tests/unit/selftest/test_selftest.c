@@ -128,7 +128,7 @@ static struct attn_problem problem_of(bool causal)
 }
 
 /* Inputs that are nobody's symmetry, and the right outputs. */
-static struct host_tensors honest_of(const struct attn_problem *p, enum attn_mode mode)
+static struct host_tensors correct_of(const struct attn_problem *p, enum attn_mode mode)
 {
     struct host_tensors t = host_tensors_make(p, ATTN_BWD);
     float *table = malloc(FILL_TABLE_SIZE * sizeof *table), gain;
@@ -178,16 +178,16 @@ static void is_attention_with(const char *name, bool causal, sees mask, float sc
         const struct attn_problem p = problem_of(causal);
         struct attn_problem wrong_problem = p;
         wrong_problem.scale = scale_factor > 0 ? p.scale * scale_factor : 1;
-        struct host_tensors honest = honest_of(&p, (enum attn_mode)mode);
-        struct host_tensors expected = host_tensors_copy(&honest, &p, ATTN_BWD);
-        struct host_tensors wrong = host_tensors_copy(&honest, &p, ATTN_BWD);
-        const struct fault_job job = {&p, (enum attn_mode)mode, &honest, attend, &calls};
+        struct host_tensors correct = correct_of(&p, (enum attn_mode)mode);
+        struct host_tensors expected = host_tensors_copy(&correct, &p, ATTN_BWD);
+        struct host_tensors wrong = host_tensors_copy(&correct, &p, ATTN_BWD);
+        const struct fault_job job = {&p, (enum attn_mode)mode, &correct, attend, &calls};
         assert_true(fault_applies(fault, &p, (enum attn_mode)mode));
         assert_int_equal(fault->make(&job, TENSOR_O, &wrong, &why), ATTN_OK);
         attention(&wrong_problem, (enum attn_mode)mode, mask, &expected);
         same_outputs(&p, (enum attn_mode)mode, &wrong, &expected, name);
         assert_true(calls > 0);
-        host_tensors_free(&honest);
+        host_tensors_free(&correct);
         host_tensors_free(&expected);
         host_tensors_free(&wrong);
     }
@@ -217,13 +217,13 @@ static void mask_faults_need_a_mask(void **state)
 }
 
 static struct host_tensors made_by_hand(const char *name, enum attn_mode mode, enum problem_tensor tensor,
-                                        const struct host_tensors *honest)
+                                        const struct host_tensors *correct)
 {
     int calls = 0;
     struct attn_message why;
     const struct attn_problem p = problem_of(true);
-    const struct fault_job job = {&p, mode, honest, attend, &calls};
-    struct host_tensors wrong = host_tensors_copy(honest, &p, ATTN_BWD);
+    const struct fault_job job = {&p, mode, correct, attend, &calls};
+    struct host_tensors wrong = host_tensors_copy(correct, &p, ATTN_BWD);
     assert_int_equal(fault_called(name)->make(&job, tensor, &wrong, &why), ATTN_OK);
     assert_int_equal(calls, 0);
     return wrong;
@@ -233,26 +233,26 @@ static void faults_by_hand_change_what_they_say_and_nothing_else(void **state)
 {
     (void)state;
     const struct attn_problem p = problem_of(true);
-    struct host_tensors honest = honest_of(&p, ATTN_BWD);
-    struct host_tensors nan = made_by_hand("NaN row", ATTN_BWD, TENSOR_DV, &honest);
-    struct host_tensors swapped = made_by_hand("swapped heads", ATTN_BWD, TENSOR_O, &honest);
-    struct host_tensors swapped_forward = made_by_hand("swapped heads", ATTN_FWD, TENSOR_O, &honest);
-    struct host_tensors dk = made_by_hand("dK off by 1 %", ATTN_BWD, TENSOR_DK, &honest);
+    struct host_tensors correct = correct_of(&p, ATTN_BWD);
+    struct host_tensors nan = made_by_hand("NaN row", ATTN_BWD, TENSOR_DV, &correct);
+    struct host_tensors swapped = made_by_hand("swapped heads", ATTN_BWD, TENSOR_O, &correct);
+    struct host_tensors swapped_forward = made_by_hand("swapped heads", ATTN_FWD, TENSOR_O, &correct);
+    struct host_tensors dk = made_by_hand("dK off by 1 %", ATTN_BWD, TENSOR_DK, &correct);
     const int64_t head = LEN * DIM;
     for (int64_t i = 0; i < HEADS * head; i++) {
         const bool is_nan_row = i / DIM == LEN / 2;
         const int64_t other = i / head == 1 ? i : i < head ? i + 2 * head : i - 2 * head;
         assert_int_equal(isnan(nan.at[INDEX_DV][i]) != 0, is_nan_row);
-        assert_true(is_nan_row || nan.at[INDEX_DV][i] == honest.at[INDEX_DV][i]);
-        assert_true(swapped.at[INDEX_DK][i] == honest.at[INDEX_DK][other]);
-        assert_true(swapped.at[INDEX_O][i] == honest.at[INDEX_O][i]); /* an input of the backward pass */
-        assert_true(swapped_forward.at[INDEX_O][i] == honest.at[INDEX_O][other]);
-        assert_true(dk.at[INDEX_DK][i] == honest.at[INDEX_DK][i] * 1.01f);
-        assert_true(dk.at[INDEX_DQ][i] == honest.at[INDEX_DQ][i] && dk.at[INDEX_DV][i] == honest.at[INDEX_DV][i]);
+        assert_true(is_nan_row || nan.at[INDEX_DV][i] == correct.at[INDEX_DV][i]);
+        assert_true(swapped.at[INDEX_DK][i] == correct.at[INDEX_DK][other]);
+        assert_true(swapped.at[INDEX_O][i] == correct.at[INDEX_O][i]); /* an input of the backward pass */
+        assert_true(swapped_forward.at[INDEX_O][i] == correct.at[INDEX_O][other]);
+        assert_true(dk.at[INDEX_DK][i] == correct.at[INDEX_DK][i] * 1.01f);
+        assert_true(dk.at[INDEX_DQ][i] == correct.at[INDEX_DQ][i] && dk.at[INDEX_DV][i] == correct.at[INDEX_DV][i]);
     }
     for (int64_t i = 0; i < HEADS * LEN; i++)
-        assert_true(swapped_forward.lse[i] == honest.lse[i / LEN == 1 ? i : i < LEN ? i + 2 * LEN : i - 2 * LEN]);
-    host_tensors_free(&honest);
+        assert_true(swapped_forward.lse[i] == correct.lse[i / LEN == 1 ? i : i < LEN ? i + 2 * LEN : i - 2 * LEN]);
+    host_tensors_free(&correct);
     host_tensors_free(&nan);
     host_tensors_free(&swapped);
     host_tensors_free(&swapped_forward);
@@ -341,7 +341,7 @@ static void the_right_result_must_pass(void **state)
     assert_false(v.is_good);
 }
 
-static bool report_of(int good_faults, int bad_faults, bool honest_passes)
+static bool report_of(int good_faults, int bad_faults, bool correct_passes)
 {
     struct said s = nothing_said();
     struct selftest_verdict v;
@@ -358,7 +358,7 @@ static bool report_of(int good_faults, int bad_faults, bool honest_passes)
         assert_int_equal(selftest_report_add(r, &v, NULL), EXIT_OK);
     }
     s = nothing_said();
-    if (!honest_passes)
+    if (!correct_passes)
         say(&s, 0, RULE_ELEMENT, 2);
     selftest_decide(NULL, -1, ATTN_BWD, s.tensors, 3, s.by_rule, &v);
     assert_int_equal(selftest_report_add(r, &v, NULL), EXIT_OK);
