@@ -1,4 +1,4 @@
-/* Which charts there are, and bars of characters where gnuplot is absent. */
+/* Decides which charts are drawn, and draws text bars where gnuplot is absent. */
 #include "cmd/chart/chart.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "cmd/base/wrap.h"
 #include "cmd/chart/chart_gnuplot.h"
 
-/* What is known about gnuplot while charts are made, and what came out. */
+/* State of the chart writer: whether gnuplot works, and what was written. */
 struct progress {
     bool is_absent;
     int scripts, failures;
@@ -177,7 +177,7 @@ static int print_term(const struct chart_set *set, int width, bool color)
     return failures ? EXIT_IO : EXIT_OK;
 }
 
-/* Says once that no published point found its row; a point for a problem that was not run is no news. */
+/* Warns once when no published point has a row to be drawn with. Single points without a row are normal. */
 static void check_overlay(const struct chart_set *set)
 {
     for (int p = 0; p < set->panel_count; p++)

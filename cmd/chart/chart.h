@@ -1,5 +1,5 @@
 /* Charts from records with gnuplot: for each one a self-contained .gp script and a .dat file beside the image.
- * DESIGN section 8. gnuplot absent: script and data stay, one line on stderr says so. */
+ * DESIGN section 8. Without gnuplot, scripts and data are written, and one line on stderr says so. */
 #ifndef FABENCH_CHART_H
 #define FABENCH_CHART_H
 
@@ -7,7 +7,7 @@
 #include "cmd/options/options.h"
 
 /* Writes tflops-<mode>-<full|causal>-d<d>-<dtype>.{gp,dat,svg|png} for every (mode, causal, d, dtype) with at least one
- * ok row, and speedup-, memory- and error- charts likewise, into dir. Several files: one line per file and
+ * ok row, and speedup-, memory- and error- charts likewise, into dir. With several files there is one line per file and
  * implementation. Published points appear in the TFLOPS charts. PLOT_TERM prints the TFLOPS charts to stdout, width
  * columns wide (built-in bars where gnuplot is absent). Returns EXIT_OK, or EXIT_IO with a sentence on stderr. */
 int charts_write(const struct chart_input *, const char *dir, enum plot_format, int width, bool color);

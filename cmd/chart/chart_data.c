@@ -19,7 +19,7 @@ const char *chart_kind_name(enum chart_kind kind)
 
 static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
 
-/* Rows of problems that a panel can hold; one that did not run still leaves a gap. */
+/* True for rows of problems that a panel can show; a row that did not run is a gap in its line. */
 static bool is_chartable(const struct record_row *row)
 {
     return row->key.mode >= 0 && row->key.dtype >= 0 &&
@@ -41,7 +41,7 @@ static bool in_panel(const struct chart_panel *panel, const struct record_row *r
 /* ---- styles ---- */
 
 /* Okabe and Ito's palette. An implementation keeps its colour and point from chart to chart; names that are not listed
- * take theirs from a hash, and the next free one where that is taken. */
+ * get one by a hash, or the next free one. */
 struct style { const char *color; int point; };
 static const struct { const char *impl; struct style style; } known_styles[] = {
     {"fused_sm90", {"#0072B2", 7}}, {"fused_cpu", {"#0072B2", 7}}, {"fused_sm80", {"#56B4E9", 9}},
@@ -51,7 +51,7 @@ static const struct style other_styles[] = {{"#CC79A7", 11}, {"#882255", 15}, {"
                                             {"#332288", 9}};
 enum { OTHER_STYLES = sizeof other_styles / sizeof other_styles[0] };
 
-/* Where colours belong to files. */
+/* Used where colours belong to files. */
 static const struct style file_styles[] = {{"#0072B2", 7}, {"#D55E00", 5},  {"#009E73", 9}, {"#CC79A7", 13},
                                            {"#E69F00", 11}, {"#56B4E9", 15}, {"#000000", 7}};
 enum { FILE_STYLES = sizeof file_styles / sizeof file_styles[0] };
@@ -69,7 +69,7 @@ static uint32_t hash(const char *text)
 static void set_style(const struct chart_set *set, struct chart_series *series)
 {
     bool is_taken[OTHER_STYLES] = {false};
-    /* The file, and a kv_len of its own, show in the dashes. */
+    /* The dash type shows the file, and a kv_len other than q_len. */
     int dash = series->file % 5 + 1;
     if (set->is_by_file) {
         series->color = chart_file_color(series->file);
@@ -122,7 +122,7 @@ static void label_file(const struct record_file *file, int way, char *label, siz
         *end = '\0';
 }
 
-/* The first that tells all files apart: device, name, path. */
+/* Labels files by the first of these that differs between all of them: device, name, path. */
 static void label_files(struct chart_set *set)
 {
     for (int way = 0; way < 3; way++) {
@@ -200,7 +200,7 @@ static int compare_panels(const void *left, const void *right)
     return (int)(a->causal - b->causal);
 }
 
-/* Ours first, then others, then naive: the order of the key. */
+/* Order of the key: our kernels, then others, then naive. */
 static int compare_series(const void *left, const void *right)
 {
     const struct chart_series *a = left, *b = right;
@@ -277,7 +277,7 @@ void chart_set_free(struct chart_set *set)
 
 /* ---- points ---- */
 
-/* The tensor whose error is largest beside its bound; LSE is judged absolutely and has no such bound. */
+/* The tensor with the largest ratio of error to bound. LSE is left out: its bound is absolute. */
 static const struct record_tensor *worst_tensor(const struct record_row *row)
 {
     const struct record_tensor *worst = NULL;
@@ -466,7 +466,7 @@ void chart_device_text(const struct chart_set *set, int file, int dtype, char *t
 {
     struct device_facts words = {"", "", ""};
     each_row(set, file, dtype, merge_device, &words);
-    words.commit[12] = '\0'; /* as much of a hash as people read */
+    words.commit[12] = '\0'; /* the first digits of the commit hash */
     snprintf(text, size, "%s%s%s%s%s", words.device, words.driver[0] ? ", driver " : "", words.driver,
              words.commit[0] ? ", commit " : "", words.commit);
 }

@@ -1,5 +1,5 @@
-/* What charts are made of: record rows sorted into panels (one problem family each) and series (one line each), with
- * labels and styles. No drawing here. */
+/* The data of charts: record rows grouped into panels (one problem family each) and series (one line each), with labels
+ * and styles. It draws nothing. */
 #ifndef FABENCH_CHART_DATA_H
 #define FABENCH_CHART_DATA_H
 
@@ -9,12 +9,13 @@
 
 enum chart_kind { CHART_TFLOPS, CHART_SUSTAINED, CHART_SPEEDUP, CHART_MEMORY, CHART_ERROR, CHART_KIND_COUNT };
 
-/* What is to be drawn; all of it stays the caller's. */
+/* What is to be drawn; the caller owns all of it. */
 struct chart_input {
     const struct record_file *files;
     int file_count;
-    /* NULL: files are named after what tells them apart, and colours belong to implementations. Else the names of the
-     * files, one line each: colours belong to files, and labels do not name the implementation (unless it is naive). */
+    /* NULL: files are labelled by what differs between them, and colours belong to implementations. Else the labels of
+     * the files, one line each: colours belong to files, and labels do not name the implementation (unless it is
+     * naive). */
     const char *const *labels;
     const struct overlay *overlay; /* published points, or NULL */
 };
@@ -23,7 +24,7 @@ struct chart_input {
 struct chart_series {
     int file;
     char impl[40];
-    int64_t kv_len; /* where it is not q_len; else 0 */
+    int64_t kv_len; /* kv_len where it is not q_len, else 0 */
     char label[200];
     const char *color; /* "#0072B2" */
     int point, dash;   /* gnuplot's numbers: filled point (its hollow twin is point - 1), dash type */
@@ -36,7 +37,7 @@ struct chart_panel {
 };
 
 struct chart_set {
-    const struct record_file *files; /* the caller's, like overlay */
+    const struct record_file *files; /* owned by the caller, like overlay */
     int file_count;
     bool is_by_file;                 /* the caller named the files */
     const struct overlay *overlay;
@@ -53,24 +54,24 @@ struct chart_set {
 void chart_set_make(struct chart_set *, const struct chart_input *);
 void chart_set_free(struct chart_set *);
 
-/* One point of a series. A failed point has the value its time would have earned. */
+/* One point of a series. A failed point has the value that its time would give. */
 struct chart_point {
     int64_t n;
     double value, lo, hi; /* the interval of the median; equal to value where there is none */
     bool is_failed;
-    bool is_after_gap;    /* a row between this point and the one before did not run: the line breaks */
+    bool is_after_gap;    /* a row between this point and the previous one did not run: the line is interrupted */
 };
 
 /* The points of one series in one panel, by rising n, in *points (malloc'd; the caller frees). */
 int chart_points(const struct chart_set *, const struct chart_panel *, const struct chart_series *, enum chart_kind,
                  struct chart_point **points);
 
-/* What the points are held against in a panel: the GEMM ceiling of one file (CHART_TFLOPS), the bound of the rel. RMS
- * error, or naive's wider one (CHART_ERROR). */
+/* The lines that points are compared with in a panel: the GEMM ceiling of one file (CHART_TFLOPS), the bound of the
+ * rel. RMS error, or naive's wider one (CHART_ERROR). */
 int chart_ceiling(const struct chart_set *, const struct chart_panel *, int file, struct chart_point **points);
 int chart_bound(const struct chart_set *, const struct chart_panel *, bool of_naive, struct chart_point **points);
 
-/* The published points of overlay_names[name] that have a row of their own problem in this panel, by rising n. */
+/* The published points of overlay_names[name] that have a row of the same problem in this panel, by rising n. */
 int chart_overlay(const struct chart_set *, const struct chart_panel *, int name, struct chart_point **points);
 
 /* The colour of a file's lines where colours belong to files. */

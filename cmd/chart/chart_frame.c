@@ -16,7 +16,7 @@ enum {
 
 static const double WORDS_WIDTH = 5.9; /* of a character, on average */
 
-/* Is a published point drawn on this page? */
+/* True when a published point is drawn on this page. */
 static bool has_overlay(const struct chart_set *set, const struct chart_page *page)
 {
     bool has = false;
@@ -68,7 +68,7 @@ struct frame_layout frame_lay_out(const struct chart_set *set, const struct char
 {
     struct frame_layout l;
     const bool is_alone = page->panel_count == 1;
-    const int names = set->file_count > 1 ? 2 : 5; /* of series, beside each other in the key */
+    const int names = set->file_count > 1 ? 2 : 5; /* columns of the key */
     struct name_list words = {0};
     words_of(set, page, false, &words);
     const int references = set->overlay_count + (set->is_by_file ? set->file_count : 0);

@@ -1,8 +1,8 @@
-/* gnuplot scripts. A script stands alone beside its data file, so that it can be restyled and run again by hand.
+/* gnuplot scripts. A script needs only its data file, so that a user can edit it and run it again.
  *
- * Text from records reaches a script inside single quotes only, where gnuplot expands nothing; the terminals are
- * `noenhanced`, so that an underscore stays one. Every panel has its own margins on the screen; a last, empty plot over
- * the whole page carries title, conditions and key, which therefore never cover data.
+ * Text from records appears only inside single quotes, where gnuplot expands nothing; the terminals are `noenhanced`,
+ * so that an underscore is not a subscript. Every panel has its own margins on the screen; a last, empty plot over the
+ * whole page has title, conditions and key, so that these never cover data.
  */
 #include "cmd/chart/chart_gnuplot.h"
 
@@ -96,7 +96,7 @@ static void add_series(struct script *s, const struct chart_set *set, const stru
     free(points);
 }
 
-/* A flat continuation to both edges, so that a ceiling reads as one even where there is a single length. */
+/* Extends the line to both edges, so that a ceiling is visible even for a single length. */
 static void add_reference(struct script *s, const struct chart_panel *panel, const struct chart_point *points,
                           int count, const char *style, const char *label)
 {
@@ -140,7 +140,7 @@ static void add_references(struct script *s, const struct chart_set *set, const 
     }
 }
 
-/* Published points: marks without a line, beneath everything that was measured. */
+/* Published points: marks without a line, drawn below everything measured. */
 static void add_overlay(struct script *s, const struct chart_set *set, const struct chart_panel *panel)
 {
     for (int i = 0; i < set->overlay_count; i++) {
@@ -173,7 +173,7 @@ static void put_tick(FILE *out, const char *separator, int64_t n)
         fprintf(out, "%s'%lld' %lld", separator, (long long)n, (long long)n);
 }
 
-/* Powers of two; where fewer than two of them are spanned, the ends. */
+/* Tics at powers of two; where fewer than two lie in the range, at its ends. */
 static void put_x_axis(struct script *s)
 {
     int ticks = 0;
@@ -189,7 +189,7 @@ static void put_x_axis(struct script *s)
     fprintf(s->body, ")\n");
 }
 
-/* Whole decades that hold all values of the page, and one below for the zeros. */
+/* Whole decades that contain all values of the page, and one decade below for zeros. */
 static void measure_y(struct script *s, const struct chart_set *set, const struct chart_page *page)
 {
     double least = INFINITY, most = 0;
@@ -215,7 +215,7 @@ static void measure_y(struct script *s, const struct chart_set *set, const struc
         }
     if (!isfinite(least))
         least = most = 1; /* nothing but zeros */
-    /* Absurd values are drawn, too: within what gnuplot can compute with. */
+    /* Even absurd values are drawn, limited to the range of gnuplot's arithmetic. */
     s->low_y = pow(10, fmax(floor(log10(least) - 0.02), -300));
     s->high_y = pow(10, fmin(ceil(log10(most) + 0.02), 300));
     s->zero_y = NAN;
@@ -395,8 +395,7 @@ enum gnuplot_result chart_run_page(const char *dir, const char *name, enum plot_
     return result;
 }
 
-/* Copies what the dumb terminal drew without the form feed it begins with, its empty lines and the spaces that fill up
- * its lines. */
+/* Copies the output of gnuplot's dumb terminal without its form feed, empty lines and trailing spaces. */
 static void copy_text(FILE *from, FILE *to)
 {
     char *line = NULL;

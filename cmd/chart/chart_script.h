@@ -1,5 +1,5 @@
-/* What the files that write gnuplot scripts share: the kinds of charts, a script under construction, styles, and the
- * frame around the panels. Nobody else includes it. */
+/* Shared by the files that write gnuplot scripts, and private to them: the kinds of charts, a script under
+ * construction, styles, and the frame around the panels. */
 #ifndef FABENCH_CHART_SCRIPT_H
 #define FABENCH_CHART_SCRIPT_H
 

@@ -1,4 +1,5 @@
-/* gnuplot as a child process: files instead of pipes on both sides, so that neither waits for the other. */
+/* Runs gnuplot as a child process, with files instead of pipes for input and output, so that neither can block the
+ * other. */
 #include "cmd/chart/gnuplot.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ enum gnuplot_result gnuplot_run(const char *dir, const char *script, FILE *input
     const struct process_request request = {.argv = arguments, .dir = dir,
                                             .in = input ? fileno(input) : PROCESS_NO_FILE,
                                             .out = fileno(output ? output : errors), .err = fileno(errors)};
-    /* Without a UTF-8 locale gnuplot complains about its own degree sign, once a chart. */
+    /* Without a UTF-8 locale gnuplot warns about its own degree sign in every chart. */
     int error = setenv("LC_ALL", "C.UTF-8", 1) != 0 ? errno : process_start(&request, &process);
     if (!error)
         process_watch(&process, &(struct process_watch){.limit_s = 0}, &result);

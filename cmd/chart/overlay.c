@@ -34,7 +34,7 @@ enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 struct reader {
     struct csv_reader csv;
     int column_of[FIELD_COUNT]; /* -1 = the file has none */
-    int columns;                /* of the line of names; 0 = not seen yet */
+    int columns;                /* cells of the line of column names; 0 = not read yet */
     struct reason *why;
 };
 

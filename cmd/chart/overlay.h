@@ -1,9 +1,9 @@
-/* Published points: figures from other sources, drawn beside the measured ones as marks without a line, never ranked.
+/* Published points: figures from other sources, drawn with the measured ones as marks without a line, and never ranked.
  *
- * The file is CSV. Lines that begin with '#' are for readers; the first of them says in one line where the figures come
- * from and is printed with every chart that shows one. The line of names must have impl, mode, dtype, causal, q_len,
- * head_dim and tflops; where it has batch, q_heads, kv_len, layout, dist or l2, a point is drawn only beside rows of
- * the same value. Other columns are for readers. FLOPs are counted as DESIGN section 3 does. */
+ * The file is CSV. Lines that begin with '#' are comments; the first comment is the source of the figures and is
+ * printed with every chart that shows one. The line of column names must have impl, mode, dtype, causal, q_len,
+ * head_dim and tflops; where it has batch, q_heads, kv_len, layout, dist or l2, a point is drawn only with rows of the
+ * same value. Other columns are ignored. FLOPs are counted as DESIGN section 3 does. */
 #ifndef FABENCH_OVERLAY_H
 #define FABENCH_OVERLAY_H
 
@@ -27,7 +27,7 @@ struct overlay {
 bool overlay_read(const char *path, struct overlay *, struct attn_message *why);
 void overlay_free(struct overlay *);
 
-/* Is the point of the same problem and conditions as this row, as far as the file says? */
+/* True when the point has the same problem and conditions as this row, in every column that the file has. */
 bool overlay_fits(const struct overlay_point *, const struct record_row *);
 
 #endif

@@ -5,12 +5,12 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* The value at a path like "device.name", NULL = absent; and as text: JSON, "absent" where there is none. */
+/* The value at a path like "device.name", NULL = absent; and as text: JSON, "absent" where it is missing. */
 json_t *header_value(const json_t *header, const char *path);
 char *header_value_text(const json_t *value, char *buffer, size_t size);
 
-/* The first of the paths at which the two headers differ, with both values as text; NULL when none
- * does. Absent on both sides is no difference. */
+/* The first path at which the two headers differ, with both values as text; NULL when they are equal at all paths.
+ * Absent in both counts as equal. */
 const char *header_difference(const json_t *a, const json_t *b, const char *const *paths, int count, char *a_text,
                               char *b_text, size_t size);
 

@@ -30,9 +30,9 @@ const char *const record_check_names[] = {[CHECKED_PASS] = "pass", [CHECKED_FAIL
 static const struct column run_columns[] = {RECORD_RUN_COLUMNS(COLUMN)};
 static const struct column result_columns[] = {RECORD_RESULT_COLUMNS(COLUMN)};
 
-/* The problem's columns stand between them: those of the first version of the contract; later ones go to the end. */
+/* The problem's columns of the first version of the format are placed between them; later ones go to the end. */
 enum { FIRST_PROBLEM_COLUMNS = 17 };
-/* The views of those that are not in every one. */
+/* The views of columns that are not in every view. */
 static const struct { const char *name; unsigned views; } problem_views[] = {
     {"dropout", FILES}, {"scale", FILES}, {"seed", FILES}, {"l2", TABLE}};
 
@@ -54,7 +54,7 @@ static struct column problem_column(const struct problem_field *field)
 struct column_list record_columns(void)
 {
     static struct column columns[RECORD_COLUMNS_MAX];
-    static int count; /* 0 until the first call; the program has one thread here */
+    static int count; /* 0 until the first call; called by one thread only */
     if (count == 0) {
         FABENCH_ASSERT(LENGTH(run_columns) + problem_field_count + LENGTH(result_columns) <= RECORD_COLUMNS_MAX, "%s",
                        "a writer selects among at most RECORD_COLUMNS_MAX columns");

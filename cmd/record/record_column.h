@@ -15,7 +15,7 @@ enum column_kind {
     FIELD_NAME    /* int: an index of `names`, -1 = absent */
 };
 
-/* One field of a record: its name in the files, where it lies in its struct, which views show it. */
+/* One field of a record: its name in the files, its offset in the struct, the views that show it. */
 struct column {
     const char *name;
     enum column_kind kind;
@@ -35,7 +35,7 @@ struct column_list { const struct column *columns; int count; };
 /* The columns of struct record_row, in the order of the CSV: the run's, the problem's (problem_key.h), the result's. */
 struct column_list record_columns(void);
 
-/* Those of the lists inside a row. */
+/* The fields of the lists inside a row. */
 extern const struct column_list record_tensor_columns, record_pass_columns;
 
 /* The column of struct record_row whose name is name[0, length), or NULL. */

@@ -1,7 +1,8 @@
 /* Record files: JSONL and CSV written row by row, JSONL read back.
  *
- * A line is made whole in memory and given to the kernel in one write, so that a row is on disk or not at all; a write
- * that fails half-way is cut off again where the file allows it, and the writer stays failed.
+ * A line is built in memory and written with one write call, so that a row is in the file completely or not at all.
+ * When a write fails half-way, the file is truncated to the last complete line where possible, and the writer accepts
+ * no more rows.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +81,7 @@ static void add_json(struct text *line, const json_t *value)
 struct record_writer {
     int fd, error;
     bool is_csv, owns_fd, is_regular, lacks_newline;
-    off_t whole_bytes; /* of complete lines; what a failed write left behind them is cut off */
+    off_t whole_bytes; /* bytes of complete lines; the rest of a failed write is truncated */
     const struct column *selected[RECORD_COLUMNS_MAX];
     int selected_count;
 };
@@ -113,7 +114,7 @@ static int write_line(struct record_writer *writer, const struct text *line)
     return writer->error;
 }
 
-/* "<path>: <sentence>"; a long path is cut in its middle, so that the sentence has room. */
+/* "<path>: <sentence>"; a long path is shortened in its middle, so that the sentence fits. */
 static void refuse_path(const char *path, const char *sentence, struct attn_message *why)
 {
     snprintf(why->text, sizeof why->text, "%s: %s", path_shown(path).text, sentence);
@@ -146,7 +147,7 @@ static struct record_writer *open_writer(const char *path, int flags, struct att
     return NULL;
 }
 
-/* An empty file, or stdout as it is. */
+/* Truncates a file; leaves stdout as it is. */
 static struct record_writer *open_new(const char *path, struct attn_message *why)
 {
     struct record_writer *writer = open_writer(path, O_WRONLY | O_CREAT, why);
@@ -158,7 +159,7 @@ static struct record_writer *open_new(const char *path, struct attn_message *why
     return writer;
 }
 
-/* Writes the first line; a place that cannot be written is refused here, before anything is measured. */
+/* Writes the first line, so that an output that cannot be written is refused before anything is measured. */
 static struct record_writer *write_first_line(struct record_writer *writer, const char *path, const struct text *line,
                                               struct attn_message *why)
 {
@@ -221,7 +222,8 @@ int record_continue(struct record_writer *writer, const json_t *note)
     return error;
 }
 
-/* The name at *rest, of *length characters; *rest moves behind its comma, or becomes NULL after the last. */
+/* Returns the name at *rest and its *length; *rest moves after the following comma, or becomes NULL after the last
+ * name. */
 static const char *next_name(const char **rest, size_t *length)
 {
     const char *name = *rest;
@@ -385,9 +387,9 @@ struct line_reader {
     FILE *in;
     char *text;
     size_t bytes, room;
-    int64_t offset; /* of the byte behind the line */
-    int64_t number; /* of the line in `text`, from 1 */
-    bool is_ended;  /* by a newline, not by the end of the file */
+    int64_t offset; /* offset of the byte after the line */
+    int64_t number; /* number of the line in `text`, from 1 */
+    bool is_ended;  /* ended by a newline, not by the end of the file */
 };
 
 enum line_result { LINE_READ, LINE_END, LINE_ERROR, LINE_TOO_LONG };
@@ -424,7 +426,7 @@ static bool is_blank(const struct line_reader *reader)
     return true;
 }
 
-/* The header's own checks; a later header (files put together) must agree with them too. */
+/* Checks a header; later headers, in files that were joined, must pass too. */
 static bool take_header(struct record_file *file, json_t *object, char *why, size_t why_size)
 {
     const json_t *schema = json_object_get(object, "schema");
@@ -461,7 +463,7 @@ static bool take_row(struct record_file *file, int *room, const json_t *object, 
     return true;
 }
 
-/* One parsed line. Objects of a type that this version does not know are passed over. */
+/* Handles one parsed line. Objects of an unknown type are skipped. */
 static bool take_object(struct record_file *file, int *room, json_t *object, char *why, size_t why_size)
 {
     const char *type = json_string_value(json_object_get(object, "type"));

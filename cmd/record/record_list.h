@@ -10,7 +10,7 @@
 #ifndef FABENCH_RECORD_LIST_H
 #define FABENCH_RECORD_LIST_H
 
-/* What ran, on what. The columns of the problem follow. */
+/* The implementation and the device. The columns of the problem follow. */
 #define RECORD_RUN_COLUMNS(X)                                                                                          \
     X(COUNT, schema, 0, FILES) /* version of the record format */                                                      \
     X(TEXT, run_id, 40, FILES) /* one for all rows of a run */                                                         \
@@ -25,7 +25,7 @@
     X(TEXT, impl, 40, EVERY) /* implementation that ran, or name:variant as asked */                                   \
     X(TEXT, variant, 64, FILES) /* tile configuration that ran */
 
-/* How it ended, what was measured. */
+/* How the case ended, and what was measured. */
 #define RECORD_RESULT_COLUMNS(X)                                                                                       \
     X(NAME, status, record_status_names, EVERY) /* record_status: how the case ended */                                \
     X(NAME, check, record_check_names, EVERY) /* record_check: the verdict on its results */                           \

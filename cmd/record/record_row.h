@@ -1,4 +1,4 @@
-/* One row of a record: what was asked, how it ended, what was measured. DESIGN section 7 has the columns. */
+/* One row of a record: the problem, how the case ended, and what was measured. DESIGN section 7 has the columns. */
 #ifndef FABENCH_RECORD_ROW_H
 #define FABENCH_RECORD_ROW_H
 
@@ -11,13 +11,14 @@
 enum { RECORD_SCHEMA = 1 };
 #define RECORD_METHOD "3" /* version of the timing method (cmd/measure/rounds.h); raised when it changes */
 
-/* How a case ended, and the verdict on its results; NONE = the record does not say. */
+/* How a case ended, and the verdict on its results; NONE = not in the record. */
 enum record_status {
     STATUS_NONE = -1, STATUS_OK, STATUS_OOM, STATUS_UNSUPPORTED, STATUS_SKIPPED, STATUS_ERROR, STATUS_TIMEOUT
 };
 enum record_check { CHECKED_NONE = -1, CHECKED_PASS, CHECKED_FAIL, CHECKED_OFF };
 
-/* Errors of one output tensor, all of them in the JSONL; the row's own error columns are those of the worst. */
+/* Errors of one output tensor. The JSONL has those of all tensors; the row's error columns are those of the worst
+ * one. */
 struct record_tensor {
     char name[8];        /* o lse dq dk dv */
     double max_abs_err, rel_rms_err, rel_rms_bound, block_rms_err, gain_err, err_ratio, used;

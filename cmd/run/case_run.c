@@ -17,7 +17,7 @@
 #include "cmd/base/stats.h"
 #include "cmd/measure/sustain.h"
 
-/* One implementation of the problem in flight. */
+/* One implementation on the current problem. */
 struct contender {
     int slot;
     const struct attn_impl *impl;
@@ -33,18 +33,18 @@ struct contender {
     struct record_row row;
 };
 
-/* The problem in flight: its inputs, its reference and the implementations that run it. */
+/* The current problem: its inputs, its reference and the implementations that run it. */
 struct problem_run {
     const struct case_setting *setting;
     const struct plan_item *item;
-    unsigned rerun; /* slots that are timed for comparison only: they have their row already */
+    unsigned rerun; /* slots that have their row already and are timed again only for comparison */
     struct tensor_set inputs;
     uint64_t inputs_hash;
     struct check_reference reference;
     struct contender contenders[IMPL_MAX_SLOTS];
     int count;
     const int *member_slots;
-    int sustained_slot; /* of the region in flight */
+    int sustained_slot; /* slot of the current sustained region */
 };
 
 static enum impl_role role_of(const struct problem_run *run, const struct contender *c)
@@ -123,7 +123,7 @@ static void free_contender(struct problem_run *run, struct contender *c)
 
 /* ---- verdicts ---- */
 
-/* Adds the verdict on what the outputs hold now to what earlier launches got. */
+/* Judges the outputs and adds the verdict to those of earlier launches. */
 static enum attn_status judge_outputs(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     const struct options *o = run->setting->options;
@@ -151,7 +151,7 @@ static enum attn_status judge_outputs(struct problem_run *run, struct contender 
                : ATTN_OK;
 }
 
-/* Launches again into poison; the bits of every promised tensor must come back. */
+/* Launches again into poisoned outputs; every tensor that is promised as deterministic must be bit-equal. */
 static enum attn_status check_repeats(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
@@ -202,7 +202,7 @@ static enum attn_status dump(struct problem_run *run, struct contender *c, struc
     return status;
 }
 
-/* The first launch, into poison, and its verdict. */
+/* The first launch, into poisoned outputs, and its verdict. */
 static enum attn_status launch_first(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
@@ -210,7 +210,7 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
     report_stage(run, STAGE_CHECK, c->slot);
     TRY(be->ops->launch(be, &c->launcher, why));
     c->runs = true;
-    if (role_of(run, c) == ROLE_NULL) /* it writes nothing that could be checked */
+    if (role_of(run, c) == ROLE_NULL) /* it writes no output */
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
     first_and_last(run->item->mode, &first, &last);
@@ -226,14 +226,15 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
     return run->item->repeats ? check_repeats(run, c, why) : ATTN_OK;
 }
 
-/* Inputs on which naive's S, rounded to 16 bits, cannot meet the bounds however correct the kernel is. */
+/* True for inputs on which naive cannot meet the bounds, because it rounds S to 16 bits. */
 static bool beyond_naive(enum impl_role role, const struct plan_item *item)
 {
     return role == ROLE_NAIVE && item->problem.dtype != ATTN_FP32 &&
            (item->dist == FILL_SHARP || item->dist == FILL_HUGE);
 }
 
-/* Resolves a slot; a refusal or lack of memory is a row, anything worse ends the problem. */
+/* Prepares the implementation of a slot. A refusal or lack of memory becomes a row; any other failure ends the
+ * problem. */
 static enum attn_status start_contender(struct problem_run *run, int slot, struct attn_message *why)
 {
     const struct case_setting *s = run->setting;
@@ -286,7 +287,7 @@ static bool before_sample(void *context, int member)
     return !run->setting->hooks.interrupted(run->setting->hooks.context);
 }
 
-/* Samples of a device that was lost meanwhile are worth nothing. */
+/* Samples are discarded when the device was lost meanwhile. */
 static enum attn_status check_device_present(const struct telemetry_region *region, struct attn_message *why)
 {
     if (!region->is_lost)
@@ -302,7 +303,7 @@ static bool before_batch(void *context)
     return !run->setting->hooks.interrupted(run->setting->hooks.context);
 }
 
-/* The sustained region of every contender that is right so far; `null` computes nothing, so it sustains nothing. */
+/* Runs the sustained region of every contender that passed its checks so far; not of `null`, which computes nothing. */
 static enum attn_status sustain_all(struct problem_run *run, const struct rounds_member *members, int64_t rounds,
                                     int *failed, bool *interrupted, struct attn_message *why)
 {
@@ -324,7 +325,7 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
     return ATTN_OK;
 }
 
-/* The samples of an implementation to compare with: of one that took part and passed its check; NULL = none did. */
+/* The samples of an implementation to compare with, if it ran and passed its check; else NULL. */
 static const double *samples_of(const struct problem_run *run, const struct rounds_member *members, enum impl_role role)
 {
     for (int i = 0, m = 0; i < run->count; i++) {
@@ -348,8 +349,8 @@ static void check_row(const struct problem_run *run, struct contender *c)
     row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, applied.rtol);
 }
 
-/* What the last timed launch left; then one more launch on the same path into poison, so that what is checked was
- * written by it and by no launch before it. */
+/* Checks the outputs of the last timed launch; then launches once more in the same way into poisoned outputs and checks
+ * these, so that the checked values cannot come from an earlier launch. */
 static enum attn_status judge_timed_path(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
@@ -375,7 +376,7 @@ static enum attn_status time_passes(struct problem_run *run, struct contender *c
     return ATTN_OK;
 }
 
-/* Captures every contender that runs and lists them, and the GEMM behind them, as members of the rounds. */
+/* Captures every contender in a graph and lists them, and then the GEMM, as members of the rounds. */
 static enum attn_status make_members(struct problem_run *run, struct rounds_member *members, int *slots, int *count,
                                struct attn_request *gemm_request, double *gemm_flops, struct attn_message *why)
 {
@@ -448,7 +449,7 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
         if (status == ATTN_OK && s->options->verbose)
             status = time_passes(run, c, why);
     }
-    if (status == ATTN_OK && !result.interrupted) { /* all checks are done: one that failed is compared with nobody */
+    if (status == ATTN_OK && !result.interrupted) { /* after all checks: failed rows are not compared */
         baselines.naive_ms = samples_of(run, members, ROLE_NAIVE);
         baselines.peer_ms = samples_of(run, members, ROLE_PEER);
         baselines.peer = baselines.peer_ms ? role_name(ROLE_PEER) : NULL;
@@ -484,7 +485,7 @@ static void send_verdicts(struct problem_run *run)
 
 /* ---- the problem ---- */
 
-/* Inputs and reference. When memory is too small for them, every implementation gets a row that says so. */
+/* Inputs and reference. When memory is too small for them, every implementation gets a row with the status oom. */
 static enum attn_status prepare_problem(struct problem_run *run, struct attn_message *why)
 {
     const struct case_setting *s = run->setting;
@@ -535,7 +536,7 @@ enum attn_status case_run(const struct case_setting *setting, int index, unsigne
         free(run);
         return ATTN_OK;
     }
-    /* naive first, whatever the order of the list: rule 5 judges the others by its error. */
+    /* naive runs first, whatever the order of the list, because rule 5 compares the others with its error. */
     for (int n = 0; n < 2 * setting->slot_count && status == ATTN_OK; n++) {
         const int slot = n % setting->slot_count;
         const bool is_first_pass = n < setting->slot_count, is_naive = setting->slots[slot].role == ROLE_NAIVE;
@@ -554,7 +555,7 @@ enum attn_status case_run(const struct case_setting *setting, int index, unsigne
     if (status == ATTN_OK) {
         free_problem(run);
         free(run);
-    } /* otherwise the process ends and the device takes its memory back */
+    } /* otherwise the process ends, and the driver frees its memory */
     return status;
 }
 

@@ -8,20 +8,20 @@
 
 enum case_stage { STAGE_IDLE, STAGE_PREPARE, STAGE_CHECK, STAGE_TIME, STAGE_SUSTAIN };
 
-/* "checking": what a stage is doing, for progress; "in its checked launch": when it went wrong. */
+/* Names of a stage: for progress ("checking"), and for errors ("in its checked launch"). */
 const char *case_stage_doing(int stage);
 const char *case_stage_when(int stage);
 
-/* What case_run calls in the process around it. */
+/* Callbacks of case_run. */
 struct case_hooks {
     void *context;
-    /* What is in flight, for the supervisor's time limit; slot -1 = the harness itself,
-     * impl "" = not resolved yet. */
+    /* Called before each step, for the supervisor's time limit; slot -1 = the harness itself, impl "" = not resolved
+     * yet. */
     void (*stage)(void *context, enum case_stage, int slot, const char *impl);
     bool (*interrupted)(void *context);
     /* A file could not be written; the sentence is on stderr already. Ends the run. */
     void (*io_failed)(void *context);
-    /* Takes a finished row; it stays the caller's. */
+    /* Receives a finished row, which case_run owns. */
     void (*row)(void *context, int slot, const struct record_row *);
 };
 
@@ -33,15 +33,15 @@ struct case_setting {
     const struct impl_slot *slots;
     int slot_count;
     bool timed;     /* false: verify */
-    bool is_first;  /* this process has timed nothing yet: the plan's preheating comes before it */
+    bool is_first;  /* this process has timed nothing yet: preheat first, as the plan says */
     bool use_nvml;
     struct case_hooks hooks;
 };
 
 /* Runs plan->items[index] for every slot whose bit in `done` is not set; those with a bit in `rerun` are run again
  * without a new row, so that the others can be compared with them. ATTN_OK: every slot got its row (or the run was
- * interrupted). Otherwise the device is in doubt: slot *failed (or -1: the harness) failed with the reason; rows that were
- * sent stay valid, and the caller ends this process. */
+ * interrupted). Otherwise slot *failed (or -1: the harness) failed with the reason, and the device may be in an error
+ * state: rows that were sent stay valid, and the caller ends this process. */
 enum attn_status case_run(const struct case_setting *, int index, unsigned done, unsigned rerun, int *failed,
                           struct attn_message *why);
 

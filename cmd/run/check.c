@@ -1,4 +1,4 @@
-/* Reference views and verdicts. */
+/* Computes the reference of each view and judges outputs against it. */
 #include "cmd/run/check.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static void *element_at(const struct attn_tensor *t, enum attn_dtype dtype, int6
     return (char *)t->data + (b * t->stride_batch + h * t->stride_head) * (int64_t)attn_dtype_bytes(dtype);
 }
 
-/* The tensors of a view: the same strides, moved to its first head. LSE is not moved: no view reads it. */
+/* The tensors of a view: the same strides, starting at its first head. LSE does not move, because no view reads it. */
 static struct attn_tensors view_tensors(const struct attn_tensors *t, const struct check_view *view)
 {
     struct attn_tensors moved = *t;
@@ -54,7 +54,7 @@ static void make_views(const struct attn_problem *p, enum check_scope scope, str
     reference->count = 2;
 }
 
-/* Places the arrays one behind the other; with memory == NULL it only counts the bytes. */
+/* Assigns consecutive parts of `memory` to the arrays and returns their bytes; memory NULL = only counts. */
 static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, bool with_abs,
                             struct reference_outputs *out, char *memory)
 {
@@ -211,8 +211,8 @@ static void judged_tensors(enum attn_mode mode, int *first, int *last)
     *last = mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV;
 }
 
-/* The rms of each reference of a view, by comparing it with zeros: one row of them, with strides of 0. Where a reference
- * is not finite, zeros differ from it in kind: nothing could be judged there, since NaN would be held against NaN. */
+/* The rms of each reference of a view, by comparing it with zeros: one row of them, with strides of 0. Fails where the
+ * reference is not finite, because results could not be judged there. */
 static enum attn_status measure_rms(struct backend *be, const struct plan_item *item, struct check_view *view,
                                     void *zeros, struct attn_message *why)
 {
@@ -223,7 +223,7 @@ static enum attn_status measure_rms(struct backend *be, const struct plan_item *
     judged_tensors(item->mode, &first, &last);
     for (int t = first; t <= last; t++) {
         if (t == TENSOR_LSE)
-            continue; /* judged absolutely, and -inf is legal there */
+            continue; /* LSE has an absolute bound, and -inf is legal there */
         struct compare_job job = job_of(&request, view, (enum problem_tensor)t, &none);
         const double elements = (double)job.batch * (double)job.heads * (double)job.len * (double)job.head_dim;
         job.dtype = ATTN_FP32;
@@ -325,7 +325,7 @@ enum attn_status check_untouched(struct backend *be, const struct plan_item *ite
     char sentence[256];
     uint64_t words = 0, hash = 0;
     for (int i = 0; i <= INDEX_COUNT + 1; i++) {
-        /* A tensor is an output of this launch or an input of the problem. */
+        /* The buffer of a tensor, among the outputs of the launch and the inputs. */
         const struct buffer *buffer = i == INDEX_COUNT + 1 ? around->workspace
                                       : i == INDEX_COUNT   ? &around->outputs->lse
                                                            : &around->outputs->buffers[i];

@@ -7,8 +7,8 @@
 
 enum { CHECK_MAX_VIEWS = 2 };
 
-/* A part of the problem that is judged: whole for --check full; for --check sample the query heads of the first and of
- * the last (batch, kv head). */
+/* The part of the problem that is judged: whole for --check full; for --check sample the query heads of the first and
+ * of the last (batch, kv head). */
 struct check_view {
     int64_t batch_offset, q_head_offset, kv_head_offset;
     struct attn_problem problem;
@@ -20,7 +20,7 @@ struct check_reference {
     struct check_view views[CHECK_MAX_VIEWS];
     int count;                /* 0 with --check off */
     void *memory;             /* one allocation behind all outputs of all views */
-    double max_abs_err[TENSOR_COUNT]; /* naive's, once it ran and passed; NaN before: rule 5 */
+    double max_abs_err[TENSOR_COUNT]; /* naive's errors, for rule 5; NaN until it ran and passed */
 };
 
 /* Computes the reference of every view; for backward first the whole forward, whose O (rounded to the dtype) and LSE
@@ -34,21 +34,21 @@ struct check_request {
     const struct check_reference *reference;
     const struct tensor_set *outputs;
     bool is_naive;     /* bounds doubled */
-    double atol, rtol; /* the user's, NaN = not given */
+    double atol, rtol; /* tolerances of the user, NaN = not given */
     double (*by_rule)[JUDGE_RULES]; /* of each tensor: shares of the bounds as in judge_input; may be NULL */
 };
 
-/* Judges every output tensor; fills tensors[] (up to TENSOR_COUNT) and *count. The verdict is in tensors[].used. */
+/* Judges every output tensor; fills tensors[] (up to TENSOR_COUNT) and *count. tensors[].used holds the verdict. */
 enum attn_status check_outputs(struct backend *, const struct check_request *, struct record_tensor *tensors, int *count,
                                struct attn_message *why);
 
-/* The smallest rms of a judged reference (LSE apart): an absolute tolerance near it checks nothing. */
+/* The smallest rms of a judged reference (LSE apart): an absolute tolerance near it makes the check meaningless. */
 double check_smallest_rms(const struct check_reference *, enum attn_mode);
 
 /* True when every tensor is within its bounds. */
 bool check_passed(const struct record_tensor *, int count);
 
-/* What a launch must leave as it was: the guards of every buffer and the inputs. */
+/* What a launch must not change: the guards of every buffer, and the inputs. */
 struct check_surroundings {
     const struct tensor_set *inputs, *outputs;
     const struct buffer *workspace;
@@ -59,7 +59,8 @@ struct check_surroundings {
 enum attn_status check_untouched(struct backend *, const struct plan_item *, const struct check_surroundings *,
                                  struct record_tensor *tensors, int *count, struct attn_message *why);
 
-/* A tensor entry for a finding that is no comparison: broken guard, changed input, bits that differ between runs. */
+/* A tensor entry for a failure other than a comparison: a broken guard, a changed input, bits that differ between
+ * runs. */
 void check_add_finding(struct record_tensor *tensors, int *count, const char *tensor, const char *rule,
                        const char *sentence);
 

@@ -22,7 +22,7 @@ struct run_outputs {
     struct table *table;          /* NULL when stdout carries a record stream */
     struct record_writer *csv, *jsonl;
     char *dir;                    /* NULL with --out none */
-    struct record_file rows;      /* all rows so far, for the charts */
+    struct record_file rows;      /* all rows so far, kept for the charts */
     char convention[32];          /* "16384 tokens" for the table's headings */
 };
 
@@ -38,8 +38,8 @@ static char *run_dir(const struct options *o, const json_t *header)
     return dir;
 }
 
-/* A folder that was asked for may be there already; one that is named after device and second must be this run's own,
- * because runs on several devices start in the same second. */
+/* A folder given by the user may exist. A default folder, named after device and second, must be new, because runs on
+ * several devices may start in the same second. */
 static bool make_run_dir(struct run_outputs *s)
 {
     if (s->options->out_dir)
@@ -62,7 +62,7 @@ static bool make_run_dir(struct run_outputs *s)
     return made;
 }
 
-/* The record is continued behind its last whole line; a line between says when, and what else ran on the device. */
+/* Continues the record after its last complete line, with a line that says when, and what else ran on the device. */
 static bool continue_record(struct run_outputs *s, struct resume *resume, const json_t *header,
                             struct attn_message *why)
 {
@@ -101,7 +101,7 @@ static bool open_files(struct run_outputs *s, const json_t *header, struct resum
     return opened;
 }
 
-/* The peer whose ratios the table shows, where one takes part. */
+/* The peer whose ratios the table shows, where one runs. */
 static const char *peer_of(const json_t *header)
 {
     const json_t *members = header_value(header, "policy.round_members");
@@ -111,7 +111,7 @@ static const char *peer_of(const json_t *header)
     return NULL;
 }
 
-/* The device whose clocks are free, as nvidia-smi names it, or NULL. */
+/* The device's name for nvidia-smi when its clocks are not locked, else NULL. */
 static const char *free_clocks_of(const json_t *header)
 {
     const char *clocks = json_string_value(header_value(header, "policy.clocks"));
@@ -155,7 +155,7 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
     return s;
 }
 
-/* Appends a deep copy, made through the row's JSON form, to the list of all rows. */
+/* Appends a deep copy to the list of all rows, by converting the row to JSON and back. */
 static void remember(struct run_outputs *s, const struct record_row *row)
 {
     char why[128];
@@ -202,7 +202,7 @@ static int draw(struct run_outputs *s)
     struct overlay overlay = {.count = 0};
     struct attn_message why = {""};
     int status = EXIT_OK;
-    if (o->overlay_path && !overlay_read(o->overlay_path, &overlay, &why)) { /* it was good when the run began */
+    if (o->overlay_path && !overlay_read(o->overlay_path, &overlay, &why)) { /* it was usable when the run began */
         log_error("--overlay %s", why.text);
         status = EXIT_IO;
     }

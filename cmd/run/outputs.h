@@ -1,4 +1,4 @@
-/* Where rows go: terminal table, CSV, JSONL, and after the last one the charts. */
+/* The outputs of a run: terminal table, CSV, JSONL, and after the last row the charts. */
 #ifndef FABENCH_RUN_OUTPUTS_H
 #define FABENCH_RUN_OUTPUTS_H
 
@@ -12,14 +12,14 @@ struct run_outputs;
 struct resume;
 struct run_outputs *run_outputs_open(const struct options *, const json_t *header, struct resume *);
 
-/* Shows a row that the record holds already: table, CSV and charts, but not the record. EXIT_OK, or EXIT_IO after a
+/* Adds a row that the record has already to table, CSV and charts, but not to the record. EXIT_OK, or EXIT_IO after a
  * sentence. */
 int run_outputs_show(struct run_outputs *, const struct record_row *);
 
-/* Writes one new row everywhere; it is on disk when this returns. EXIT_OK, or EXIT_IO after a sentence. */
+/* Writes one new row to every output; it is in the file when this returns. EXIT_OK, or EXIT_IO after a sentence. */
 int run_outputs_add(struct run_outputs *, const struct record_row *);
 
-/* Closes the files, prints the summary, draws the charts; the worse of exit_code and what went wrong here. */
+/* Closes the files, prints the summary, draws the charts; the worse of exit_code and an error here. */
 int run_outputs_close(struct run_outputs *, double elapsed_s, int exit_code);
 
 #endif

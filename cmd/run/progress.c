@@ -5,7 +5,7 @@
 
 #include "cmd/base/process.h"
 
-/* Atomics that take a lock would leave it locked when a worker dies, and do not work across processes. */
+/* Atomics must be lock-free: a lock would stay locked when a worker dies, and does not work between processes. */
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_BOOL_LOCK_FREE == 2,
                "shared memory needs atomics without locks");
 
@@ -21,7 +21,7 @@ void progress_close(struct progress *p) { process_unshare(p, sizeof *p); }
 
 void progress_reset(struct progress *p, const struct progress_state *state, bool stop)
 {
-    for (int i = 0; i < 2; i++) /* a worker that died in the middle of writing left an odd number */
+    for (int i = 0; i < 2; i++) /* odd when a worker died while it was writing */
         atomic_store(&p->copies[i].sequence, 0);
     progress_write(p, state);
     atomic_store(&p->stop, stop);
@@ -35,7 +35,7 @@ void progress_write(struct progress *p, const struct progress_state *state)
     memcpy(words, state, sizeof *state);
     const unsigned sequence = atomic_load_explicit(&copy->sequence, memory_order_relaxed);
     atomic_store_explicit(&copy->sequence, sequence + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release); /* a reader that sees a new word sees the odd number, too */
+    atomic_thread_fence(memory_order_release); /* a reader that sees a new word also sees the odd number */
     for (int i = 0; i < PROGRESS_WORDS; i++)
         atomic_store_explicit(&copy->words[i], words[i], memory_order_relaxed);
     atomic_store_explicit(&copy->sequence, sequence + 2, memory_order_release);

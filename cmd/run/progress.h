@@ -1,5 +1,5 @@
-/* What a worker is doing, in memory that it shares with the supervisor. The worker writes it before each step; the
- * supervisor reads it at any time, also after the worker died in the middle of writing. */
+/* The current step of a worker, in memory that it shares with the supervisor. The worker writes it before each step;
+ * the supervisor reads it at any time, also after the worker died in the middle of writing. */
 #ifndef FABENCH_RUN_PROGRESS_H
 #define FABENCH_RUN_PROGRESS_H
 
@@ -23,7 +23,7 @@ struct progress_copy {
     _Atomic uint64_t words[PROGRESS_WORDS];
 };
 struct progress {
-    atomic_uint written; /* states so far; the last one is in copies[written % 2] */
+    atomic_uint written; /* number of states written; the last one is in copies[written % 2] */
     atomic_bool stop;    /* the supervisor asks the worker to end after the sample in flight */
     struct progress_copy copies[2];
 };
@@ -32,7 +32,8 @@ struct progress {
 struct progress *progress_open(void);
 void progress_close(struct progress *);
 
-/* Only while no worker is alive: the state that the next one begins with, and whether it is to stop at once. */
+/* Sets the state in which the next worker starts, and whether it must stop at once. Call it only while no worker
+ * runs. */
 void progress_reset(struct progress *, const struct progress_state *, bool stop);
 
 /* By one process at a time. */

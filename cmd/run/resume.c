@@ -57,7 +57,7 @@ bool resume_fits(const struct resume *r, const json_t *header, struct attn_messa
     return false;
 }
 
-/* The cache policy is not the item's; resume_fits has compared it. */
+/* Without the cache policy, which is not part of a plan item; resume_fits has compared it. */
 static bool is_row_of(const struct record_row *row, const struct plan_item *item)
 {
     const struct problem_key wanted =
@@ -74,8 +74,8 @@ static bool refuse_row(const struct resume *r, int row, struct attn_message *why
     return false;
 }
 
-/* Finds the plan's item of one row and marks it done. A list that names a length twice plans it twice: the first item
- * without its row is taken. The search begins where the last one ended, because rows are in the order of the plan. */
+/* Finds the plan's item of one row and marks it done. A plan may hold an item twice; then the first one without a row
+ * is taken. The search begins where the last one ended, because rows are in the order of the plan. */
 static bool find_item(const struct resume *r, int index, const struct plan *plan, int slot, int *from, unsigned *done,
                   int *item_out, struct attn_message *why)
 {

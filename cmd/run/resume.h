@@ -1,7 +1,8 @@
-/* --resume: continues a record file. Its complete rows are kept and not run again, a cut last line is dropped, and what
- * is missing of the plan is run and appended under the same run_id. Refused (exit 5) when the file is no record, when
- * device, build, policy or options differ from the header's, and when a row is not of this run or there twice. The file
- * is locked from the moment it is read, so that two runs cannot both append. The CSV is written again from the rows. */
+/* --resume: continues a record file. Its complete rows are kept and not run again, a cut last line is removed, and the
+ * missing cases of the plan are run and appended with the same run_id. Refused (exit 5) when the file is no record,
+ * when device, build, policy or options differ from the header's, and when a row is not of this run or there twice. The
+ * file is locked from the moment it is read, so that two runs cannot both append. The CSV is written again from the
+ * rows. */
 #ifndef FABENCH_RESUME_H
 #define FABENCH_RESUME_H
 
@@ -19,7 +20,7 @@ struct resume {
 int resume_open(struct resume *, const struct options *);
 void resume_close(struct resume *);
 
-/* Does the new run's header say the same as the file's in everything that rows depend on? */
+/* True when the new run's header equals the file's in everything that rows depend on; else false with a sentence. */
 bool resume_fits(const struct resume *, const json_t *header, struct attn_message *why);
 
 /* done: for each item of the plan the slots that have their row. rerun: in items that are not complete, the slots whose

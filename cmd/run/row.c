@@ -1,4 +1,4 @@
-/* The columns of a row from facts, samples and verdicts. */
+/* Fills the columns of a row from run facts, samples and verdicts. */
 #include "cmd/run/row.h"
 
 #include <math.h>
@@ -70,7 +70,7 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
     if (baselines->gemm_ms)
         row->gemm_tflops = baselines->gemm_flops / stats_of(baselines->gemm_ms, count).median * 1e-9;
     PUT(row->peer, baselines->peer ? baselines->peer : "");
-    /* A wrong result has no speed, and null, which computes nothing, neither. */
+    /* No TFLOPS for a wrong result, nor for null, which computes nothing. */
     if (row->check == CHECKED_FAIL || role_of_name(row->impl) == ROLE_NULL || !(s.median > 0))
         return;
     row->tflops = row->flops / s.median * 1e-9;
@@ -118,7 +118,7 @@ void row_sustained(struct record_row *row, const struct sustain_result *s)
         row->tflops_per_w = row->tflops_sustained / row->power_w;
 }
 
-/* Among tensors equally far over their bounds the one with values that are not finite (left unwritten) is named. */
+/* Among tensors with equal shares of their bounds, one with values that are not finite (not written) is named first. */
 static bool is_worse(const struct record_tensor *a, const struct record_tensor *b)
 {
     if (a->used == b->used)

@@ -1,4 +1,4 @@
-/* From facts and samples to a record row. Pure. */
+/* Makes record rows from run facts, samples and verdicts. Pure. */
 #ifndef FABENCH_ROW_H
 #define FABENCH_ROW_H
 
@@ -7,19 +7,19 @@
 #include "cmd/record/record.h"
 #include "cmd/measure/sustain.h"
 
-/* What all rows of a run share. */
+/* Facts that all rows of a run share. */
 struct run_facts {
     char run_id[40], commit[48], cudnn[16];
     struct device_info device;
     double power_limit_w;
 };
 
-/* A row with everything that is known before the case ran: identity, problem, policy, repro. status is "skipped".
- * `asked` is the slot's name, impl what it resolved to. */
+/* Starts a row with everything that is known before the case runs: identity, problem, policy, repro. status is
+ * "skipped". `asked` is the slot's name, impl the implementation it resolved to. */
 void row_begin(struct record_row *, const struct options *, const struct run_facts *, const struct plan_item *,
                const char *asked, const char *impl);
 
-/* Marks how it ended, with the reason. */
+/* Sets the status, with the reason. */
 void row_end(struct record_row *, enum record_status, const char *reason);
 
 /* Fills the timing columns from samples. The row's check must be final: a failed row gets no tflops. gemm_ms, naive_ms,
@@ -28,7 +28,7 @@ struct row_baselines { const double *gemm_ms, *naive_ms, *peer_ms; double gemm_f
 void row_times(struct record_row *, const double *samples_ms, int64_t count, const char *stop,
                const struct row_baselines *);
 
-/* What the device did around the problem's rounds; its rows share it. */
+/* Fills the device's telemetry over the problem's rounds, the same for all its rows. */
 void row_telemetry(struct record_row *, const struct telemetry_region *);
 
 /* Fills the sustained columns. The row's check must be final: a failed row keeps its power and has no speed. */

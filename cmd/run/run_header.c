@@ -1,4 +1,4 @@
-/* The header object of a record file, made from what this process found. */
+/* Makes the header object of a record file. */
 #include "cmd/run/run_header.h"
 
 #include <math.h>
@@ -11,14 +11,14 @@
 #include "cmd/base/log.h"
 #include "cmd/base/text.h"
 
-/* Empty means unknown: the key is left out. */
+/* Adds a text; an empty one is unknown, and its key is left out. */
 static void put_text(json_t *object, const char *key, const char *value)
 {
     if (value && *value)
         json_object_set_new(object, key, json_string(value));
 }
 
-/* A path may be any bytes, JSON is UTF-8. */
+/* A path may contain any bytes, JSON must be UTF-8. */
 static void put_clean_text(json_t *object, const char *key, const char *value)
 {
     const size_t size = strlen(value) + 1;
@@ -62,7 +62,7 @@ static json_t *host_object(void)
     return host;
 }
 
-/* Only what may change a measurement, or says which change is measured. */
+/* Environment variables that may change a measurement or identify what is measured. */
 static json_t *environment_object(void)
 {
     static const char *const names[] = {"CUDA_VISIBLE_DEVICES",  "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING",
@@ -105,7 +105,7 @@ static json_t *device_object(const struct header_input *in)
     return device;
 }
 
-/* How the telemetry columns come about, and what stays empty and why. */
+/* The source of each telemetry column, and which ones are empty and why. */
 static json_t *telemetry_object(const struct header_input *in)
 {
     const struct nvml_sources sources = nvml_sources();
@@ -157,7 +157,7 @@ json_t *header_make(const struct header_input *in)
 {
     char started[24];
     struct record_row now;
-    /* row_begin knows how a time is written; a row of no problem is enough for it. */
+    /* Uses row_begin for the format of the time; an empty item is enough for that. */
     const struct plan_item nothing = {.problem = {.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = 1,
                                                   .head_dim = 8}};
     row_begin(&now, in->options, in->facts, &nothing, "none", "none");

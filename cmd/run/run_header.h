@@ -17,7 +17,7 @@ struct header_input {
     const struct backend *backend;
     const struct nvml_identity *nvml;
     const char *nvml_problem; /* why NVML's fields are empty, or NULL */
-    const char *clocks;       /* telemetry_clock_policy's word, NULL = not looked at */
+    const char *clocks;       /* result of telemetry_clock_policy, NULL = not determined */
     const struct impl_slot *slots;
     int slot_count;
     double copy_gbps;         /* NaN = not measured */

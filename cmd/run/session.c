@@ -68,14 +68,14 @@ const char *session_clock_policy(struct session *s)
     return status == ATTN_OK ? telemetry_clock_policy(&region, s->nvml.max_sm_clock_mhz) : "unknown";
 }
 
-/* Presets and commands that speak of a GPU never run on the CPU instead. */
+/* True for presets and commands that need a GPU and never fall back to the CPU. */
 static bool may_fall_back(const struct options *o)
 {
     return o->device != DEVICE_CUDA && o->preset != PRESET_CI && o->preset != PRESET_ACCEPTANCE;
 }
 
-/* Is --input's folder fit for every problem of the plan? They differ in mask, dtype and mode alone (see plan_make), and
- * backward reads all that forward reads: no problem is looked at whose files were read for another one. */
+/* Checks the files of --input for every problem of the plan. The problems differ only in mask, dtype and mode (see
+ * plan_make), and backward reads all that forward reads, so each dtype and mode is checked only once. */
 static bool are_inputs_readable(const struct plan *plan, const char *input_dir, struct attn_message *why)
 {
     for (int i = 0; i < plan->count; i++) {

@@ -1,4 +1,4 @@
-/* One process that has the device open. */
+/* A process's open device, libraries and plan. */
 #ifndef FABENCH_RUN_SESSION_H
 #define FABENCH_RUN_SESSION_H
 
@@ -6,8 +6,8 @@
 #include "cmd/device/nvml.h"
 #include "cmd/run/row.h"
 
-/* One process that opens the device, loads the libraries and makes the plan: what worker, list, info, --dry-run and
- * --profile begin with. EXIT_OK, or a code after one sentence on stderr. */
+/* Opens the device, loads the libraries and makes the plan, for worker, list, info, --dry-run and --profile. EXIT_OK,
+ * or a code after one sentence on stderr. */
 struct session {
     struct backend backend;
     struct impls impls;
@@ -21,8 +21,8 @@ struct session {
 int session_open(const struct options *, const char *run_id, bool say_choice, struct session *);
 void session_close(struct session *);
 
-/* Keeps a GPU's memory busy for a moment, below any power cap, and looks whether a setting holds its clocks:
- * telemetry_clock_policy's word, NULL on the CPU. */
+/* Puts a short load on the GPU's memory, below any power cap, and finds out whether a setting locks its clocks: the
+ * result of telemetry_clock_policy, NULL on the CPU. */
 const char *session_clock_policy(struct session *);
 
 #endif

@@ -20,7 +20,7 @@
 
 /* Opening a device, loading libraries and preparing a problem may take this much longer than --timeout-s. */
 static const double PREPARE_EXTRA_S = 120;
-/* The supervisor looks after the worker, and shows what it does, this often. */
+/* Interval in ms at which the supervisor checks the worker and shows progress. */
 enum { TICK_MS = 100 };
 
 struct slot_state { char name[40]; bool named, has_run; };
@@ -29,8 +29,8 @@ struct supervisor {
     const struct options *options;
     char run_id[40];
     struct progress *progress;
-    struct progress_state now;  /* the last whole state of the worker */
-    struct awake_clock clock;   /* of the worker in flight */
+    struct progress_state now;  /* the last complete state of the worker */
+    struct awake_clock clock;   /* clock of the current worker */
     double paused_before_ms;    /* clock.paused_ms when its step was first seen */
     struct run_outputs *outputs; /* NULL until the first hello */
     struct plan plan;
@@ -39,12 +39,12 @@ struct supervisor {
     int slot_count;
     unsigned *done;             /* slots of each item that have their row; NULL until the first hello */
     int item;                   /* the first one that is not complete */
-    int items_kept;             /* complete before this run began */
+    int items_kept;             /* number of items that were complete before this run */
     json_t *header;             /* of the first hello */
-    struct resume *resume;      /* the record that is gone on with, or NULL */
+    struct resume *resume;      /* the record that is continued, or NULL */
     int exit_code;
     double started_ms;
-    bool finished;              /* done or fatal was read */
+    bool finished;              /* a message `done` or `fatal` was read */
     bool reported;              /* the worker said how it failed */
 };
 
@@ -81,11 +81,11 @@ static void handle_row(struct supervisor *s, int item, int slot, const struct re
     mark_done(s, item, slot);
 }
 
-/* Reads what the worker is doing. */
+/* Reads the worker's current step. */
 static void update_progress(struct supervisor *s)
 {
     const double since_ms = s->now.since_ms;
-    progress_read(s->progress, &s->now); /* false: it stays as it was */
+    progress_read(s->progress, &s->now); /* on false s->now keeps the earlier state */
     if (s->now.since_ms > since_ms || s->now.since_ms < since_ms)
         s->paused_before_ms = s->clock.paused_ms;
 }
@@ -99,10 +99,10 @@ static void handle_failure(struct supervisor *s, int item, int slot, enum record
         return;
     }
     for (int i = 0; i < s->slot_count; i++) {
-        /* A failure of the harness itself (slot -1) leaves no implementation of the problem a chance. */
+        /* A failure of the harness itself (slot -1) applies to every implementation that has no row yet. */
         if ((slot >= 0 && i != slot) || s->done[item] & 1u << i)
             continue;
-        /* Under its own name where it is known which one `fused` meant. */
+        /* The row has the implementation's own name where it is known what `fused` resolved to. */
         const bool in_flight = i == slot && s->now.slot == slot && s->now.impl[0];
         row_begin(&row, s->options, &s->facts, &s->plan.items[item], s->slots[i].name,
                   in_flight ? s->now.impl : s->slots[i].name);
@@ -112,7 +112,7 @@ static void handle_failure(struct supervisor *s, int item, int slot, enum record
     }
 }
 
-/* The rows that the record holds already, to every view but the record. */
+/* Sends the rows that the record has already to every output but the record. */
 static void show_kept_rows(struct supervisor *s)
 {
     const struct record_file *file = &s->resume->file;
@@ -137,7 +137,7 @@ static void show_kept_rows(struct supervisor *s)
 static void handle_hello(struct supervisor *s, const json_t *message)
 {
     if (s->outputs)
-        return; /* a later worker: nothing new */
+        return; /* a later worker: known already */
     const enum attn_platform platform = (enum attn_platform)json_integer_value(json_object_get(message, "platform"));
     const json_t *slots = json_object_get(message, "slots");
     s->slot_count = (int)json_array_size(slots);
@@ -153,7 +153,7 @@ static void handle_hello(struct supervisor *s, const json_t *message)
     s->done = xcalloc((unsigned long)s->plan.count, sizeof *s->done);
     s->header = json_incref(json_object_get(message, "header"));
     s->outputs = run_outputs_open(s->options, s->header, s->resume);
-    if (!s->outputs) { /* nothing can be kept: the worker need not go on */
+    if (!s->outputs) { /* rows cannot be written: the worker may stop */
         atomic_store(&s->progress->stop, true);
         s->finished = true;
         worsen(s, EXIT_IO);
@@ -170,7 +170,7 @@ static void handle_message(struct supervisor *s, const char *line)
     const int item = (int)json_integer_value(json_object_get(message, "item"));
     const int slot = (int)json_integer_value(json_object_get(message, "slot"));
     if (!kind) {
-        json_decref(message); /* the last words of a worker that died in the middle of a line */
+        json_decref(message); /* an incomplete line of a worker that died */
         return;
     }
     if (!strcmp(kind, "hello")) {
@@ -184,7 +184,7 @@ static void handle_message(struct supervisor *s, const char *line)
         record_row_free(&row);
     } else if (!strcmp(kind, "failed")) {
         s->reported = true;
-        update_progress(s); /* what failed under which name */
+        update_progress(s); /* the worker's current step, for the failed implementation's name */
         handle_failure(s, item, slot, STATUS_ERROR, json_string_value(json_object_get(message, "reason")));
     } else if (!strcmp(kind, "io")) {
         worsen(s, EXIT_IO);
@@ -202,10 +202,10 @@ static void handle_message(struct supervisor *s, const char *line)
 
 /* ---- one worker ---- */
 
-/* The lines that are read from the worker in flight. */
+/* The input from the current worker, split into lines. */
 struct input {
     struct supervisor *supervisor;
-    char *text; /* the beginning of a line whose end was not read yet */
+    char *text; /* the start of a line that is not complete yet */
     size_t used, capacity;
 };
 
@@ -260,7 +260,7 @@ static void show_progress(const struct supervisor *s)
                  case_stage_doing(p->stage), left);
 }
 
-/* How long the step in flight has taken; a time in which supervisor and worker were suspended does not count. */
+/* Duration of the current step in s, without time in which supervisor and worker were suspended. */
 static double in_flight_s(struct supervisor *s)
 {
     const double now_ms = clock_ms();
@@ -271,7 +271,7 @@ static double in_flight_s(struct supervisor *s)
 static bool is_over_limit(struct supervisor *s)
 {
     const double elapsed_s = in_flight_s(s);
-    /* The float64 oracle takes minutes on long problems, and cannot hang. */
+    /* No limit for the float64 oracle: it takes minutes on long problems, and cannot hang. */
     if (s->now.slot < 0 && !strcmp(s->facts.device.arch, "cpu"))
         return false;
     const double limit_s = s->options->timeout_s + (s->now.stage == STAGE_PREPARE ? PREPARE_EXTRA_S : 0);
@@ -283,14 +283,14 @@ static bool check_worker(void *context)
 {
     struct supervisor *s = ((struct input *)context)->supervisor;
     update_progress(s);
-    /* With EXIT_IO rows cannot be kept any more: what is measured from here on would be lost. */
+    /* After EXIT_IO rows cannot be written, so that further measurements would be lost. */
     if (process_is_interrupted() || s->exit_code == EXIT_IO)
         atomic_store(&s->progress->stop, true);
     show_progress(s);
     return !is_over_limit(s) || process_is_interrupted();
 }
 
-/* How the worker ended, when it did not say so itself. */
+/* Reports how the worker ended, when it sent no message about it. */
 static void report_end(struct supervisor *s, const struct process_result *result)
 {
     char reason[256], how[100];
@@ -308,7 +308,7 @@ static void report_end(struct supervisor *s, const struct process_result *result
     else
         snprintf(reason, sizeof reason, "the worker process %s %s", process_describe(result, how, sizeof how),
                  case_stage_when(s->now.stage));
-    if (!s->outputs || s->now.item < 0) { /* before the first case: another worker would end in the same way */
+    if (!s->outputs || s->now.item < 0) { /* before the first case: another worker would fail in the same way */
         log_error("%s (opening the device)", reason);
         worsen(s, EXIT_DEVICE);
         s->finished = true;
@@ -354,7 +354,7 @@ static void run_workers(struct supervisor *s)
     } while (!s->finished && !process_is_interrupted() && s->item < s->plan.count && s->exit_code != EXIT_IO);
 }
 
-/* An implementation that the user named and that ran on no problem is a failure: exit 6, not 0. */
+/* An implementation that the user named and that ran on no problem is an error: exit 6. */
 static void check_all_ran(struct supervisor *s)
 {
     bool any_ran = false;
@@ -429,7 +429,7 @@ static int run_call(void *context, int pipe)
 {
     const struct call *call = context;
     (void)pipe;
-    signal(SIGPIPE, SIG_IGN); /* a reader of stdout that ends early is an error of writing, not a death */
+    signal(SIGPIPE, SIG_IGN); /* a closed stdout is then a write error, not a signal */
     const int code = call->function(call->options);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;

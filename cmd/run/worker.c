@@ -49,7 +49,7 @@ void worker_facts_parse(const json_t *object, struct run_facts *f)
     f->power_limit_w = limit ? json_number_value(limit) : NAN;
 }
 
-/* Takes the reference. A supervisor that is gone ends the worker. */
+/* Sends the message and releases its reference. Ends the worker when the supervisor is gone. */
 static void send_message(struct worker *w, json_t *message)
 {
     const bool sent = json_dumpf(message, w->pipe, JSON_COMPACT) == 0 && fputc('\n', w->pipe) != EOF &&
@@ -110,8 +110,8 @@ static void send_hello(struct worker *w, const struct session *s, json_t *header
                               worker_facts_json(&s->facts)));
 }
 
-/* Which slots have their rows already, from the supervisor or from the record that is gone on with. EXIT_OK, or a code
- * after a sentence when this is not the device, or not the run, that they belong to. */
+/* Finds the slots that have their rows already, from the supervisor or from the record to continue. EXIT_OK, or a code
+ * after a sentence when they belong to another device or run. */
 static int find_done(const struct worker *w, const struct session *s, const json_t *header, unsigned *done,
                      unsigned *rerun)
 {
@@ -137,7 +137,7 @@ static int find_done(const struct worker *w, const struct session *s, const json
     return EXIT_NOT_COMPARABLE;
 }
 
-/* Every item that is not complete, one after the other. */
+/* Runs every item that is not complete, in order. */
 static void run_items(struct worker *w, const struct session *s, struct case_setting *setting, const unsigned *done,
                       const unsigned *rerun)
 {
@@ -154,7 +154,7 @@ static void run_items(struct worker *w, const struct session *s, struct case_set
             text_clean(why.text, reason, sizeof reason);
             send_message(w, json_pack("{s:s, s:i, s:i, s:s}", "msg", "failed", "item", i, "slot", failed, "reason",
                                       reason));
-            _exit(EXIT_DEVICE); /* the context may be lost: nothing of it is cleaned up */
+            _exit(EXIT_DEVICE); /* the device context may be lost, so nothing is freed */
         }
     }
 }

@@ -21,9 +21,9 @@ struct worker_task {
     const struct options *options;
     const char *run_id;
     const unsigned *done;     /* slots of each item that have their row already; NULL for the first worker */
-    const json_t *header;     /* the first worker's, NULL for itself: a later one must find the same device */
-    const struct resume *resume; /* the record that the first worker goes on with, or NULL */
-    bool is_first;            /* the first worker measures the copy ceiling and says what it chose */
+    const json_t *header;     /* header of the first worker, NULL for that one: a later one must find the same device */
+    const struct resume *resume; /* the record that the first worker continues, or NULL */
+    bool is_first;            /* the first worker: measures the copy ceiling and reports the chosen device */
     int pipe;
     struct progress *progress;
 };
@@ -31,7 +31,7 @@ struct worker_task {
 /* Runs in the child process; its value is the exit code. */
 int worker_run(const struct worker_task *);
 
-/* The facts that rows need, through the hello message. */
+/* Reads the facts that rows need from the hello message. */
 json_t *worker_facts_json(const struct run_facts *);
 void worker_facts_parse(const json_t *, struct run_facts *);
 

@@ -57,12 +57,13 @@ static void set_limit(double limit_s, const char *impl)
 {
     const struct itimerval limit = {.it_value = {.tv_sec = (time_t)limit_s,
                                                  .tv_usec = (suseconds_t)(fmod(limit_s, 1) * 1e6)}};
-    snprintf(timeout_message, sizeof timeout_message, "\nfabench: selftest: %.40s: no answer for %g s: killed\n", impl, limit_s);
+    snprintf(timeout_message, sizeof timeout_message, "\nfabench: selftest: %.40s: no answer for %g s: killed\n", impl,
+             limit_s);
     signal(SIGALRM, on_alarm);
     setitimer(ITIMER_REAL, &limit, NULL);
 }
 
-/* ---- implementations ------------------------------------------------------------------------------------------------- */
+/* ---- implementations --------------------------------------------------------------------------------------------- */
 
 static const struct attn_impl *naive_of(const struct session *s)
 {

@@ -56,7 +56,7 @@ static void count_row(struct summary *s, const struct record_row *row)
         snprintf(s->scope, sizeof s->scope, "mixed");
 }
 
-/* Speedups over the peer and over naive. Not of these two themselves, nor of a row that failed its check. */
+/* Adds the speedups over the peer and over naive; not of these two themselves, nor of a failed row. */
 static void add_ratios(struct summary *s, const struct record_row *row)
 {
     struct summary_impl *impl = NULL;

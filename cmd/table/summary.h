@@ -1,5 +1,5 @@
-/* What a run's rows add up to, printed under the table: how many were checked, geomeans, the element nearest its bound,
- * what the device did, where the records are, the verdict. Rows are only read, so a run of any length fits. */
+/* The summary under the table: number of checked rows, geometric means, the element nearest its bound, telemetry, the
+ * record files, the verdict. Rows are added one by one and not kept, so that memory does not grow with the run. */
 #ifndef FABENCH_SUMMARY_H
 #define FABENCH_SUMMARY_H
 
@@ -33,7 +33,7 @@ struct summary {
     double capped_pct, throttled_pct, power_limit_w, temp_low_c, temp_high_c;
     int64_t capped_q_len, throttled_q_len;
     double clock_low_mhz, clock_high_mhz;
-    char free_clocks_of[24];      /* the device's bus id where its clocks are free; "" = clocks are not reported */
+    char free_clocks_of[24];      /* the device's bus id when its clocks are not locked; "" = clocks are not reported */
     int burst_count;              /* rows of a GPU without a sustained region */
     int sustained_count, energy_count; /* rows with one; those with both energies */
     double energy_apart_pct;      /* largest difference of counter and integral, signed */
@@ -46,7 +46,7 @@ void summary_add(struct summary *, const struct record_row *);
 void summary_print(const struct summary *, FILE *out, int width, bool color, const char *records_dir, double elapsed_s,
                    int exit_code);
 
-/* "dk" -> "dK", "lse" -> "LSE": as people write the tensors. */
+/* The usual name of a tensor: "dk" -> "dK", "lse" -> "LSE". */
 const char *summary_tensor_name(const char *name);
 
 #endif

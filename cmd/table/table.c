@@ -1,7 +1,7 @@
 /* The terminal table: group headings, rows, and the paragraph under a row that failed its check.
  *
- * Rows come one by one, so widths are fixed when a heading is printed. A cell that is wider than its column takes the
- * room from the padding of the cells behind it, so that one odd number does not break the edge of the whole table.
+ * Rows arrive one by one, so column widths are fixed when a heading is printed. A cell that is wider than its column
+ * uses the padding of the following cells, so that one long number does not move the right edge of the table.
  */
 #include "cmd/table/table.h"
 
@@ -19,8 +19,8 @@
 
 enum { WIDTH_MAX = 110, WIDTH_MIN = 40, COLUMNS_MAX = 16, CELL_SIZE = 80, REASON_MIN = 20 };
 
-/* One column of the terminal: `shows` is the record's column it is made from. The column of the highest rank leaves
- * first where the terminal is narrow; rank 0 stays. */
+/* One column of the terminal; `shows` is the record column it is made from. On a narrow terminal the columns of the
+ * highest rank are left out first; rank 0 always stays. */
 struct spec {
     const char *heading, *shows;
     int width;
@@ -36,7 +36,7 @@ struct table {
     char *peer, *convention;
     const struct spec *columns[COLUMNS_MAX];
     int widths[COLUMNS_MAX], column_count;
-    char group[400];       /* the heading that is in force */
+    char group[400];       /* the heading printed last */
     char problem[160];     /* the problem of the last row */
     bool is_new_problem;   /* this row is the first of its problem: n and b are printed */
     bool clock_is_printed; /* of this problem; its rows share it */
@@ -62,7 +62,7 @@ static const char *lengths(const struct record_row *row, char *text, size_t size
     return text;
 }
 
-/* Three significant digits down to a thousandth, so that a CPU's TFLOPS are no row of zeros. */
+/* Three significant digits down to 0.001, so that a CPU's small TFLOPS are not shown as zeros. */
 static void format_figure(char *cell, double value)
 {
     if (!isfinite(value))
@@ -91,7 +91,7 @@ static void print_b(struct table *t, const struct record_row *row, char *cell)
         put(cell, "%lld", (long long)row->key.batch);
 }
 
-enum { IMPL_COLUMNS = 14 }; /* as wide as the column gets */
+enum { IMPL_COLUMNS = 14 }; /* largest width of the column */
 
 static void print_impl(struct table *t, const struct record_row *row, char *cell)
 {
@@ -312,7 +312,8 @@ static void drop_column(struct table *t, int at)
     t->column_count--;
 }
 
-/* A column that this device never fills is not shown: no GEMM, clock or cap on a CPU, no clock without NVML. */
+/* True for a column that this device never fills, which is not shown: GEMM, clock and cap on a CPU, clock without
+ * NVML. */
 static bool is_empty_here(const struct table *t, const struct spec *spec, const struct record_row *row)
 {
     const bool has_run = row->status == STATUS_OK;
@@ -380,8 +381,8 @@ static const char *cell_color(const struct table *t, const struct spec *spec, co
     return t->color && spec->print == print_check && is(cell, "FAIL") ? "\033[1;31m" : "";
 }
 
-/* Where each of the first `count` cells begins (-1: it is empty); the column behind the last text. A wide cell pushes
- * what follows only as far as needed: one space stays between two cells. */
+/* Sets where each of the first `count` cells begins (-1: it is empty); returns the column after the last text. A wide
+ * cell moves the following ones only as far as needed: one space stays between two cells. */
 static int place_cells(const struct table *t, char cells[][CELL_SIZE], int count, int *starts)
 {
     int end = 0, slot = 0;
@@ -397,7 +398,8 @@ static int place_cells(const struct table *t, char cells[][CELL_SIZE], int count
     return end;
 }
 
-/* The column behind the last cell, at most `limit`: where not even closing up helps, the longest word is cut. */
+/* Returns the column after the last cell, at most `limit`: where even minimal spaces are not enough, the longest cell
+ * is cut. */
 static int print_cells(struct table *t, char cells[][CELL_SIZE], int count, int limit)
 {
     int starts[COLUMNS_MAX], column = 0, end;
@@ -468,7 +470,7 @@ static void begin_group(struct table *t, const struct record_row *row)
     print_headings(t);
 }
 
-/* In place of its numbers, a row that did not run says why. */
+/* A row that did not run has the reason in place of its numbers. */
 static void print_reason(struct table *t, const struct record_row *row, char cells[][CELL_SIZE])
 {
     char text[sizeof row->reason + 32], reason[sizeof row->reason];
@@ -550,7 +552,7 @@ static void print_failure(struct table *t, const struct record_row *row)
     }
 }
 
-/* --verbose: where the time of a multi-pass implementation goes, from one launch with a time stamp at each pass. */
+/* --verbose: the time of each pass of a multi-pass implementation, from one launch with time stamps. */
 static void print_passes(struct table *t, const struct record_row *row)
 {
     char text[256];
@@ -561,7 +563,7 @@ static void print_passes(struct table *t, const struct record_row *row)
     wrap_words(t->out, t->width, 10, 12, text);
 }
 
-/* What the implementation did in its own region, below its burst figures and compared with them. */
+/* The figures of the implementation's sustained region, below its burst figures and compared with them. */
 static void print_sustained(struct table *t, const struct record_row *row)
 {
     char text[256];

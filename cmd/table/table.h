@@ -1,5 +1,5 @@
 /* The terminal table and the summary under it (DESIGN section 4): at most 110 columns wide, a narrow
- * form under 100, rows grouped by problem, verdict beside speed. */
+ * form under 100, rows grouped by problem, verdict next to speed. */
 #ifndef FABENCH_TABLE_H
 #define FABENCH_TABLE_H
 
@@ -11,14 +11,15 @@ struct table;
  * implementation that `x peer` compares with, or NULL. verify: rows without times (columns of correctness only). */
 struct table *table_open(FILE *out, int width, bool color, const char *peer, bool verify);
 void table_header_line(struct table *, const char *line); /* lines above the table, e.g. the device */
-/* Words for the group headings that no row carries, e.g. "16384 tokens" or "batch 4"; NULL for none. */
+/* Text for the group headings that is not in the rows, e.g. "16384 tokens" or "batch 4"; NULL = none. */
 void table_convention(struct table *, const char *words);
-/* The device, as nvidia-smi names it, when its clocks are free: the summary says how to hold them where they moved. */
+/* The device's name for nvidia-smi, when its clocks are not locked: if they changed, the summary says how to lock
+ * them. */
 void table_clocks(struct table *, const char *pci_bus_id);
 /* Prints a group heading first when mode, causal, d, dtype or another fact of the group changes. */
 void table_row(struct table *, const struct record_row *);
 /* Prints the summary: rows checked and passed, geomean over the peer and over naive per fused implementation, the
- * element nearest its bound, what the device did (power-capped, throttled, temperature and GEMM range), where the
+ * element nearest its bound, telemetry (power-capped, throttled, temperature and GEMM range), where the
  * records are, and the verdict line (PASS, FAILED: n of m rows, NOT CHECKED). elapsed_s and exit code end it. */
 void table_close(struct table *, const char *records_dir, double elapsed_s, int exit_code);
 
