@@ -40,7 +40,7 @@ name_of() {
     local record=$1 header bad device date commit
     [ -s "$record" ] || refuse "$record: no such record"
     header=$(head -n 1 "$record")
-    grep -qE '^\{"type": *"header"' <<<"$header" || refuse "$record: no record file: its first line is no header"
+    grep -qE '^\{"type": *"header"' <<<"$header" || refuse "$record: not a record file: its first line is no header"
     [ -z "$(tail -c 1 "$record")" ] || refuse "$record: its last line is cut"
     grep -qE '"type": *"row"' "$record" || refuse "$record: holds no row"
     if grep -qiE '"(synthetic|simulated)": *true|"name": *"[^"]*synthetic' <<<"$header" ||

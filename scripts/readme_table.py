@@ -51,13 +51,13 @@ def read_rows(path):
             raise Refused(f"{path}: line {number}: {error.msg}") from error
         if number == 1:
             if not isinstance(entry, dict) or entry.get("type") != "header" or entry.get("schema") != SCHEMA:
-                raise Refused(f"{path}: no record file of schema {SCHEMA}")
+                raise Refused(f"{path}: not a record file of schema {SCHEMA}")
             if entry.get("synthetic"):
                 raise Refused(f"{path}: synthetic records are not results")
         elif entry.get("type") == "row":
             rows.append(dict(entry, file=path))
     if not lines[0].strip():
-        raise Refused(f"{path}: no record file: it is empty")
+        raise Refused(f"{path}: not a record file: it is empty")
     return rows
 
 

@@ -45,7 +45,7 @@ static int next(struct csv_reader *r)
 {
     const int c = getc_unlocked(r->in);
     if (c == '\0')
-        snprintf(r->problem, sizeof r->problem, "a NUL byte: this is no text");
+        snprintf(r->problem, sizeof r->problem, "a NUL byte: this is not text");
     else if (c == EOF && ferror(r->in))
         snprintf(r->problem, sizeof r->problem, "%s", strerror(errno));
     else if (c != EOF && ++r->row_bytes > r->format.bytes_max)

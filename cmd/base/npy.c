@@ -146,11 +146,11 @@ static bool read_header(FILE *file, int64_t file_bytes, const char *path, struct
 {
     unsigned char prefix[12];
     if (file_bytes < 10)
-        return refuse(why, path, "is no .npy file (%" PRId64 " bytes)", file_bytes);
+        return refuse(why, path, "is not a .npy file (%" PRId64 " bytes)", file_bytes);
     if (!read_bytes(file, prefix, 10, path, why))
         return false;
     if (memcmp(prefix, magic, sizeof magic) != 0)
-        return refuse(why, path, "is no .npy file (wrong magic)");
+        return refuse(why, path, "is not a .npy file (wrong magic)");
     const int major = prefix[6], minor = prefix[7];
     if ((major != 1 && major != 2) || minor != 0)
         return refuse(why, path, "is .npy version %d.%d; must be 1.0 or 2.0", major, minor);

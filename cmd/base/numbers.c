@@ -124,7 +124,7 @@ static bool range_append(const char *item, size_t length, const char *colon, int
     if (!second || second + 1 >= end || (second[1] != '*' && second[1] != '+') ||
         !count_in(item, (size_t)(colon - item), &first) || !count_in(colon + 1, (size_t)(second - colon - 1), &last) ||
         !count_in(second + 2, (size_t)(end - second - 2), &step)) {
-        snprintf(why, why_size, "\"%.*s\" is no range; ranges are written 1k:16k:*2 or 512:4k:+512",
+        snprintf(why, why_size, "\"%.*s\" is not a range; ranges are written 1k:16k:*2 or 512:4k:+512",
                  (int)(length > 60 ? 60 : length), item);
         return false;
     }
@@ -161,7 +161,7 @@ bool number_parse_list(const char *text, int64_t **values, int *count, char *why
         } else if (count_in(item, length, &value)) {
             good = list_append(values, count, value, why, why_size);
         } else {
-            snprintf(why, why_size, "\"%.*s\" is no whole number (digits, k for 1024)",
+            snprintf(why, why_size, "\"%.*s\" is not a whole number (digits, k for 1024)",
                      (int)(length > 60 ? 60 : length), item);
             good = false;
         }

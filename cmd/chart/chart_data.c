@@ -122,7 +122,7 @@ static void label_file(const struct record_file *file, int way, char *label, siz
         *end = '\0';
 }
 
-/* Labels files by the first of these that differs between all of them: device, name, path. */
+/* Labels the files by device, name or path: by the first of these that is different for every file. */
 static void label_files(struct chart_set *set)
 {
     for (int way = 0; way < 3; way++) {

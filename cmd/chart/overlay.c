@@ -49,11 +49,11 @@ static bool take_names(struct reader *r)
             if (strcmp(r->csv.cells[i], fields[f].name) != 0)
                 continue;
             if (r->column_of[f] >= 0)
-                return REFUSE(r, "the column %s is there twice", fields[f].name);
+                return REFUSE(r, "the column %s occurs twice", fields[f].name);
             r->column_of[f] = i;
         }
         if (fields[f].is_required && r->column_of[f] < 0)
-            return REFUSE(r, "no file of published points: its line of names has no column %s", fields[f].name);
+            return REFUSE(r, "not a file of published points: its line of names has no column %s", fields[f].name);
     }
     return true;
 }
@@ -119,7 +119,7 @@ static bool take_row(struct reader *r, struct overlay *overlay)
         return false;
     for (int i = 0; i < overlay->count; i++)
         if (is_same_point(&overlay->points[i], point))
-            return REFUSE(r, "this point is there already");
+            return REFUSE(r, "this point occurs twice");
     overlay->count++;
     return true;
 }
@@ -145,7 +145,7 @@ static bool read_points(struct reader *r, struct overlay *overlay)
         case CSV_ERROR:
             return false;
         case CSV_END:
-            return overlay->count > 0 || REFUSE(r, "no file of published points: it holds %s",
+            return overlay->count > 0 || REFUSE(r, "not a file of published points: it holds %s",
                                                 r->columns ? "names and no point" : "no line of names");
         }
 }

@@ -70,7 +70,7 @@ static void add_file(struct device_hold *hold, const char *folder, int length, c
     int file = open_file(path);
     const int error = errno;
     if (file < 0 && lstat(path, &status) == 0)
-        log_warn("the lock %s cannot be opened (%s): who holds it is not waited for", path, strerror(error));
+        log_warn("the lock %s cannot be opened (%s): its holder is not waited for", path, strerror(error));
     bool is_new = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
     for (int i = 0; i < hold->count && is_new; i++) /* two names may be the same folder */
         is_new = fstat(hold->files[i], &other) == 0 &&

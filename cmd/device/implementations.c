@@ -80,7 +80,7 @@ static int load(struct impls *impls, const char *path)
     }
     const struct attn_impl *rows = function(ATTN_ABI);
     if (!rows) {
-        log_error("--impl-lib %s: does not serve ABI %d of this program", path, ATTN_ABI);
+        log_error("--impl-lib %s: does not support ABI %d of this program", path, ATTN_ABI);
         return EXIT_USAGE;
     }
     if (rows->abi != ATTN_ABI) { /* checked before the name, because another ABI may have another layout */

@@ -35,7 +35,7 @@ const struct named_text option_variables[] = {
     {"FABENCH_BLAS", "the BLAS library to load on the CPU"},
     {"FABENCH_NVML", "the NVML library to load"},
     {"FABENCH_LOCK_DIR", "the folder of the files with which ab and gate lock a device"},
-    {"COLUMNS", "width of the output where stdout is no terminal"},
+    {"COLUMNS", "width of the output where stdout is not a terminal"},
     {"NO_COLOR", "if set, no colours unless --color always"},
     {"TMPDIR", "the folder of the temporary files of ab and gate"},
     {NULL, NULL}};

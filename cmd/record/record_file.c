@@ -199,7 +199,7 @@ struct record_writer *record_reopen_jsonl(const char *path, struct record_file *
     if (!writer)
         return NULL;
     if (!writer->is_regular)
-        refuse_path(path, "is no regular file", why);
+        refuse_path(path, "is not a regular file", why);
     else if (record_read(path, file, why)) {
         writer->whole_bytes = file->whole_bytes;
         writer->lacks_newline = !file->is_ended;
@@ -469,7 +469,7 @@ static bool take_object(struct record_file *file, int *room, json_t *object, cha
     const char *type = json_string_value(json_object_get(object, "type"));
     const bool is_header = type && strcmp(type, "header") == 0;
     if (!file->header && !is_header) {
-        snprintf(why, why_size, "no record file: it must begin with an object of \"type\" \"header\"");
+        snprintf(why, why_size, "not a record file: it must begin with an object of \"type\" \"header\"");
         return false;
     }
     if (!type) {
@@ -493,7 +493,7 @@ static bool read_lines(struct line_reader *reader, struct record_file *file, cha
             return false;
         }
         if (result == LINE_TOO_LONG) {
-            snprintf(why, why_size, "no record file: line %lld is longer than %d MiB", (long long)reader->number + 1,
+            snprintf(why, why_size, "not a record file: line %lld is longer than %d MiB", (long long)reader->number + 1,
                      LINE_LIMIT_BYTES >> 20);
             return false;
         }
@@ -510,7 +510,7 @@ static bool read_lines(struct line_reader *reader, struct record_file *file, cha
             break;
         }
         if (!object && !file->header) {
-            snprintf(why, why_size, "no record file: line %lld is no JSON object%s", (long long)reader->number,
+            snprintf(why, why_size, "not a record file: line %lld is not a JSON object%s", (long long)reader->number,
                      reader->is_ended ? "" : ", or was cut");
             return false;
         }
@@ -524,7 +524,7 @@ static bool read_lines(struct line_reader *reader, struct record_file *file, cha
         file->is_ended = reader->is_ended;
     }
     if (!file->header)
-        snprintf(why, why_size, "no record file: it is empty");
+        snprintf(why, why_size, "not a record file: it is empty");
     return file->header != NULL;
 }
 

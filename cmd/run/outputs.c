@@ -156,7 +156,7 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
 }
 
 /* Appends a deep copy to the list of all rows, by converting the row to JSON and back. */
-static void remember(struct run_outputs *s, const struct record_row *row)
+static void keep_row(struct run_outputs *s, const struct record_row *row)
 {
     char why[128];
     json_t *object = record_row_json(row);
@@ -172,7 +172,7 @@ static int show_row(struct run_outputs *s, const struct record_row *row, int err
 {
     if (s->csv && error == 0)
         error = record_write(s->csv, row);
-    remember(s, row);
+    keep_row(s, row);
     if (s->table)
         table_row(s->table, row);
     if (error == 0)

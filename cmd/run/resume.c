@@ -92,7 +92,7 @@ static bool find_item(const struct resume *r, int index, const struct plan *plan
         *from = *item_out = item;
         return true;
     }
-    return refuse_row(r, index, why, is_planned ? "is there twice" : "is no part of what these options run");
+    return refuse_row(r, index, why, is_planned ? "occurs twice" : "is not part of what these options run");
 }
 
 bool resume_match(const struct resume *r, const struct plan *plan, const char *const *slots, int slot_count,

@@ -1,7 +1,7 @@
 /* --resume: continues a record file. Its complete rows are kept and not run again, a cut last line is removed, and the
  * missing cases of the plan are run and appended with the same run_id. Refused (exit 5) when the file is no record,
- * when device, build, policy or options differ from the header's, and when a row is not of this run or there twice. The
- * file is locked from the moment it is read, so that two runs cannot both append. The CSV is written again from the
+ * when device, build, policy or options differ from the header's, and when a row is not of this run or occurs twice.
+ * The file is locked from the moment it is read, so that two runs cannot both append. The CSV is written again from the
  * rows. */
 #ifndef FABENCH_RESUME_H
 #define FABENCH_RESUME_H
@@ -25,7 +25,7 @@ bool resume_fits(const struct resume *, const json_t *header, struct attn_messag
 
 /* done: for each item of the plan the slots that have their row. rerun: in items that are not complete, the slots whose
  * row is ok; they are timed again, without a new row, so that the missing ones can be compared with them. Each has
- * plan->count masks, or is NULL. False with a sentence when a row is not part of the plan, or there twice. */
+ * plan->count masks, or is NULL. False with a sentence when a row is not part of the plan, or occurs twice. */
 bool resume_match(const struct resume *, const struct plan *, const char *const *slots, int slot_count, unsigned *done,
                   unsigned *rerun, struct attn_message *why);
 

@@ -405,7 +405,7 @@ int supervisor_run(const struct options *options)
         code = run_outputs_close(s.outputs, (clock_ms() - s.started_ms) * 1e-3, s.exit_code);
     if (process_is_interrupted()) {
         code = exit_worst(code, EXIT_INTERRUPTED);
-        log_note("interrupted; the rows so far are whole");
+        log_note("interrupted; the rows so far are complete");
     }
     if (s.resume)
         resume_close(s.resume);

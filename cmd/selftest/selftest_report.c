@@ -235,7 +235,7 @@ int selftest_report_add(struct selftest_report *r, const struct selftest_verdict
     if (r->verbose)
         print_verdict(r, v);
     if (!v->is_good) {
-        print(r, "%sGOT THROUGH%s: %s%s%s: rule %s at %s of its bound; again:\n", paint(r, false), unpaint(r),
+        print(r, "%sNOT CAUGHT%s: %s%s%s: rule %s at %s of its bound; again:\n", paint(r, false), unpaint(r),
               v->fault->name, v->tensor >= 0 ? " in " : "",
               v->tensor >= 0 ? problem_tensor_name((enum problem_tensor)v->tensor) : "",
               judge_rule_name(v->strongest), share(v->strength, text, sizeof text));

@@ -49,7 +49,7 @@ run plot header.jsonl --out charts_header
 expect "a documented exit code" test "$code" -eq 0 -o "$code" -eq 5
 expect "a sentence" test "$(wc -l <err)" -le 1
 
-# What is no record file.
+# What is not a record file.
 unreadable() {
     run plot "$1" --out charts_bad
     expect "exit 5 or 7, not $code" test "$code" -eq 5 -o "$code" -eq 7

@@ -113,7 +113,7 @@ sed -E 's/"check": *"pass"/"check":"off"/' a.jsonl >unchecked.jsonl
 (cat a.jsonl; tail -n +2 b.jsonl | sed -E 's/"method": *"[^"]*"/"method":"0"/') >methods.jsonl
 cp a.jsonl copy.jsonl
 sed -E 's/"device": *"[^"]*"/"device":"Another"/; s/"run_id": *"[^"]*"/"run_id":"x"/' a.jsonl >another.jsonl
-refused 5 'empty.jsonl: no record file: it is empty' empty.jsonl
+refused 5 'empty.jsonl: not a record file: it is empty' empty.jsonl
 refused 5 'garbage.jsonl' a.jsonl garbage.jsonl
 refused 5 'header.jsonl: holds no row that was timed and passed' header.jsonl
 refused 5 'schema 999' schema.jsonl

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --resume: what is whole is kept and not run again, what is missing is run, each case once; anything else is refused.
+# --resume: complete rows are kept and not run again, missing cases are run once; files of other runs are refused.
 . "$(dirname "$0")/lib.sh"
 
 sweep=(--impl naive,fused --mode fwd,bwd --seqlen 64,128,192 --plot none) # 12 rows
@@ -11,7 +11,8 @@ expect_code 0
 expect "12 rows" test "$(rows whole/run.jsonl | wc -l)" -eq 12
 run_id=$(head -1 whole/run.jsonl | row_value run_id)
 
-# resumed LINES BYTES: goes on with the first lines of the whole record and so many bytes of the next one.
+# resumed LINES BYTES: continues a record that has the first LINES lines of the complete one and BYTES bytes of the
+# next.
 resumed() {
     rm -rf part
     mkdir part
@@ -31,7 +32,7 @@ resumed() {
     [ "$1" -eq 1 ] || expect "the kept rows in the CSV as they were" test "$(sed -n "2,$1p" part/run.csv)" = "$(sed -n "2,$1p" whole/run.csv)"
     expect_stderr "$(($1 - 1)) of 12 rows are there"
     expect_stdout '12 of 12 rows checked'
-    # A row that lost its rivals' rows by the cut still has its ratio.
+    # A row is still compared with implementations whose rows were lost by the cut.
     expect "ratios over naive everywhere" test "$(rows part/run.jsonl '"speedup_vs_naive"' | wc -l)" -eq 12
 }
 resumed 1 0   # a header alone
@@ -84,7 +85,7 @@ while [ "$(rows stopped/run.jsonl 2>/dev/null | wc -l)" -lt 4 ] && [ $waited -lt
     sleep 0.1
     waited=$((waited + 1))
 done
-# Somebody else's resume in the meantime is refused, and changes nothing.
+# A second --resume of the same file at the same time is refused and changes nothing.
 run "${long[@]}" --resume
 expect_code 5
 expect_sentence 'another run is writing it'
@@ -101,7 +102,7 @@ expect "20 rows" test "$(rows stopped/run.jsonl | wc -l)" -eq 20
 expect "each once" test "$(keys stopped/run.jsonl | uniq -d | wc -l)" -eq 0
 expect "a table of them" test "$(wc -l <stopped/run.csv)" -eq 21
 
-# What is no run to go on with: exit 5, one sentence, and the file is left as it is.
+# A file that cannot be continued: exit 5, one sentence, and the file does not change.
 refused() { # refused REGEX FILE ARGUMENT...
     local regex=$1 file=$2
     shift 2
@@ -118,9 +119,9 @@ refused 'absent.jsonl: No such file' absent.jsonl "${same[@]}"
 : >empty.jsonl
 refused 'empty' empty.jsonl "${same[@]}"
 echo 'not json' >garbage.jsonl
-refused 'no record file' garbage.jsonl "${same[@]}"
+refused 'not a record file' garbage.jsonl "${same[@]}"
 head -c 100 whole/run.jsonl >stump.jsonl
-refused 'no record file' stump.jsonl "${same[@]}"
+refused 'not a record file' stump.jsonl "${same[@]}"
 sed 's/"schema":1/"schema":999/' half.jsonl >schema.jsonl
 refused 'schema 999' schema.jsonl "${same[@]}"
 refused 'policy.options is .*64,128,192.* here it is .*64,128' half.jsonl --impl naive,fused --mode fwd,bwd --seqlen 64,128
@@ -133,7 +134,7 @@ refused 'device.arch is "sm_90", here it is "cpu"' device.jsonl "${same[@]}"
 sed '1s/"threads":[0-9]*/"threads":77/' half.jsonl >threads.jsonl
 refused 'device.threads is 77' threads.jsonl "${same[@]}"
 (cat half.jsonl; sed -n 3p half.jsonl) >duplicated.jsonl
-refused 'row 6 .*there twice' duplicated.jsonl "${same[@]}"
+refused 'row 6 .*occurs twice' duplicated.jsonl "${same[@]}"
 (cat half.jsonl; sed -n 7p whole/run.jsonl | sed 's/"run_id":"[^"]*"/"run_id":"other"/') >mixed.jsonl
 refused 'another run than the header' mixed.jsonl "${same[@]}"
 (cat half.jsonl; sed -n 7p whole/run.jsonl | sed 's/"q_len":[0-9]*/"q_len":77/') >foreign.jsonl

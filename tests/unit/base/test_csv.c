@@ -114,10 +114,10 @@ static void what_is_refused(void **state)
     (void)state;
     assert_string_equal(READ("a\n\"b,c\nd\n", plain), "1[a]!, line 2: a quote stays open");
     assert_string_equal(READ("a\n\"", plain), "1[a]!, line 2: a quote stays open");
-    assert_string_equal(READ("a,b\nc\0d,e\n", plain), "1[a|b]!, line 2: a NUL byte: this is no text");
-    assert_string_equal(READ("\0", plain), "!, line 1: a NUL byte: this is no text");
-    assert_string_equal(READ("\"a\0\"", plain), "!, line 1: a NUL byte: this is no text");
-    assert_string_equal(READ("#\0\n", with_comments), "!, line 1: a NUL byte: this is no text");
+    assert_string_equal(READ("a,b\nc\0d,e\n", plain), "1[a|b]!, line 2: a NUL byte: this is not text");
+    assert_string_equal(READ("\0", plain), "!, line 1: a NUL byte: this is not text");
+    assert_string_equal(READ("\"a\0\"", plain), "!, line 1: a NUL byte: this is not text");
+    assert_string_equal(READ("#\0\n", with_comments), "!, line 1: a NUL byte: this is not text");
 }
 
 static void lengths_at_the_limit(void **state)

@@ -139,9 +139,9 @@ static void refuses_what_is_no_npy(void **state)
     unlink(path);
     refused_as("No such file");
     PUT("");
-    refused_as("is no .npy file (0 bytes)");
+    refused_as("is not a .npy file (0 bytes)");
     PUT("\x93NUMPY");
-    refused_as("is no .npy file");
+    refused_as("is not a .npy file");
     PUT("PK\x03\x04 this is a zip, as .npz is");
     refused_as("wrong magic");
     put_npy(3, 0, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "1234", 4);

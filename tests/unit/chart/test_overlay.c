@@ -75,10 +75,10 @@ static void good_files(void **state)
 static void bad_files(void **state)
 {
     (void)state;
-    refused("", "line 0: no file of published points: it holds no line of names");
+    refused("", "line 0: not a file of published points: it holds no line of names");
     refused("# only words\n", "no line of names");
-    refused(NAMES, "line 1: no file of published points: it holds names and no point");
-    refused("impl,mode,dtype,causal,q_len,head_dim\nx,fwd,bf16,0,1,8\n", "line 1: no file of published points: its "
+    refused(NAMES, "line 1: not a file of published points: it holds names and no point");
+    refused("impl,mode,dtype,causal,q_len,head_dim\nx,fwd,bf16,0,1,8\n", "line 1: not a file of published points: its "
                                                                        "line of names has no column tflops");
     refused("impl,impl,mode,dtype,causal,q_len,head_dim,tflops\n", "the column impl is there twice");
     refused(NAMES "fa3,fwd,bf16,0,1024,64\n", "line 2: has 6 cells, the line of names has 7");

@@ -233,17 +233,17 @@ static void lists(void **state)
     static const struct {
         const char *line, *start;
     } cases[] = {
-        {"--seqlen 1kk", "--seqlen 1kk: \"1kk\" is no whole number (digits, k for 1024)"},
-        {"-n -5", "-n -5: \"-5\" is no whole number (digits, k for 1024)"},
+        {"--seqlen 1kk", "--seqlen 1kk: \"1kk\" is not a whole number (digits, k for 1024)"},
+        {"-n -5", "-n -5: \"-5\" is not a whole number (digits, k for 1024)"},
         {"--seqlen ''", "--seqlen '': the list is empty"},
         {"--seqlen=", "--seqlen '': the list is empty"},
         {"--kv-len 1,,2", "--kv-len 1,,2: an item of the list is empty"},
         {"-n 4k:1k:*2", "-n 4k:1k:*2: the range \"4k:1k:*2\" ends before it begins"},
-        {"-n 1k:4k", "-n 1k:4k: \"1k:4k\" is no range; ranges are written 1k:16k:*2 or 512:4k:+512"},
-        {"-n 1:1m:+1", "-n 1:1m:+1: \"1:1m:+1\" is no range; ranges are written 1k:16k:*2 or 512:4k:+512"},
+        {"-n 1k:4k", "-n 1k:4k: \"1k:4k\" is not a range; ranges are written 1k:16k:*2 or 512:4k:+512"},
+        {"-n 1:1m:+1", "-n 1:1m:+1: \"1:1m:+1\" is not a range; ranges are written 1k:16k:*2 or 512:4k:+512"},
         {"-n 1:100k:+1", "-n 1:100k:+1: a list has at most 4096 values"},
         {"-n 9223372036854775808",
-         "-n 9223372036854775808: \"9223372036854775808\" is no whole number (digits, k for 1024)"},
+         "-n 9223372036854775808: \"9223372036854775808\" is not a whole number (digits, k for 1024)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char sentence[300];
@@ -488,7 +488,7 @@ static void plot_takes_files(void **state)
             "--overlay file: cannot be used with --out none, where no chart is drawn; must be left out");
     refused("--price A=1EUR", "--price: is not an option of sweep, only of report");
     refused("plot a.jsonl --out none",
-            "--out none: is no folder for the charts; must be a directory, or --plot term");
+            "--out none: is not a folder for the charts; must be a directory, or --plot term");
     taken("plot a.jsonl --out none --plot term");
     refused("plot ''", "'': plot takes no such argument; lists are written with commas, as 64,128");
 }
@@ -496,7 +496,7 @@ static void plot_takes_files(void **state)
 static void resume_needs_its_record(void **state)
 {
     (void)state;
-    static const char needs[] = "--resume: needs the record to go on with: the --out DIR or the --jsonl PATH of the run";
+    static const char needs[] = "--resume: needs the record to continue: the --out DIR or the --jsonl PATH of the run";
     refused("--resume", needs);
     refused("--resume --out none", needs);
     refused("--resume --jsonl -", needs);

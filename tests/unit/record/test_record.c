@@ -412,7 +412,7 @@ static void what_is_no_record_file_is_refused(void **state)
     const struct { const char *text, *sentence; } cases[] = {
         {"", "it is empty"},
         {"\n\n", "it is empty"},
-        {"impl,time_ms\nnaive,2\n", "line 1 is no JSON object"},
+        {"impl,time_ms\nnaive,2\n", "line 1 is not a JSON object"},
         {"{\"type\":\"hea", "was cut"},
         {"{\"a\":1}\n", "must begin with an object of \"type\" \"header\""},
         {"[1]\n", "must begin with"},
@@ -513,7 +513,7 @@ static void long_paths_are_told_apart(void **state)
         spit(path, "no record\n", 10);
         assert_false(record_read(path, &file, &why));
         strcpy(sentences[i], why.text);
-        assert_non_null(strstr(sentences[i], i ? "/new.jsonl: no record file" : "/old.jsonl: no record file"));
+        assert_non_null(strstr(sentences[i], i ? "/new.jsonl: not a record file" : "/old.jsonl: not a record file"));
         assert_memory_equal(sentences[i], folder, strlen(folder));
         assert_int_equal(unlink(path), 0);
     }
