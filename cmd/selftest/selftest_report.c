@@ -304,7 +304,7 @@ static void print_matrix(const struct selftest_report *r)
         print(r, "  %*s", (int)strlen(judge_rule_name((enum judge_rule)i)), "");
     print(r, "  %9s  %5s\n", "passed", "most");
     print_line(r, "the right result", &r->correct, 0);
-    print(r, "How many results broke a rule; * the rule that is there for the fault; . none; - does not apply.\n");
+    print(r, "How many results broke a rule; * the rule meant for the fault; . none; - does not apply.\n");
 }
 
 static void count_all(const struct selftest_report *r, int *injected, int *caught, int *untried)

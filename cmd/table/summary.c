@@ -267,7 +267,7 @@ static void print_clocks(const struct summary *s, FILE *out, int width)
     char command[120];
     if (!s->free_clocks_of[0] || !(s->clock_high_mhz > (1 + CLOCKS_MOVED) * s->clock_low_mhz))
         return;
-    text_add(&line, "clocks moved from %.0f to %.0f MHz; whoever may (root) holds them with", s->clock_low_mhz,
+    text_add(&line, "clocks moved from %.0f to %.0f MHz; to lock them, as root:", s->clock_low_mhz,
         s->clock_high_mhz);
     print_line(&line, out, width, 0, 2);
     text_add(&line, "%s", telemetry_lock_command(s->free_clocks_of, s->clock_low_mhz, command, sizeof command));

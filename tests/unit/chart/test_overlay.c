@@ -80,7 +80,7 @@ static void bad_files(void **state)
     refused(NAMES, "line 1: not a file of published points: it holds names and no point");
     refused("impl,mode,dtype,causal,q_len,head_dim\nx,fwd,bf16,0,1,8\n", "line 1: not a file of published points: its "
                                                                        "line of names has no column tflops");
-    refused("impl,impl,mode,dtype,causal,q_len,head_dim,tflops\n", "the column impl is there twice");
+    refused("impl,impl,mode,dtype,causal,q_len,head_dim,tflops\n", "the column impl occurs twice");
     refused(NAMES "fa3,fwd,bf16,0,1024,64\n", "line 2: has 6 cells, the line of names has 7");
     refused(NAMES "fa3,fwd,bf16,0,1024,64,1,2\n", "has 8 cells");
     refused(NAMES "fa3,fwd,bf16,0,1024,,1\n", "its head_dim is empty");
@@ -92,7 +92,7 @@ static void bad_files(void **state)
     refused(NAMES "fa3,fwd,bf16,0,1024,64,nan\n", "tflops \"nan\"");
     refused(NAMES "fa3,fwd,bf16,0,1024,64,inf\n", "tflops \"inf\"");
     refused(NAMES "FA 3,fwd,bf16,0,1024,64,1\n", "impl \"FA 3\": must be a short name");
-    refused(NAMES "fa3,fwd,bf16,0,1024,64,1\nfa3,fwd,bf16,0,1024,64,2\n", "line 3: this point is there already");
+    refused(NAMES "fa3,fwd,bf16,0,1024,64,1\nfa3,fwd,bf16,0,1024,64,2\n", "line 3: this point occurs twice");
     refused(NAMES "\"fa3,fwd,bf16,0,1024,64,1\n", "a quote stays open");
     refused("{\"type\":\"header\",\"schema\":1}\n", "has no column impl");
     assert_false(overlay_read("/nonexistent/x.csv", &(struct overlay){.count = 0}, &why));

@@ -182,7 +182,7 @@ static void sustained_regions(void **state)
                      "99%, 66 C\n");
     assert_has(text, "throttled 3%");
     assert_has(text, "sustained: 2 rows; the device's energy counter is within 1.4 % of integrated power\n");
-    assert_has(text, "clocks moved from 1605 to 1725 MHz; whoever may (root) holds them with\n"
+    assert_has(text, "clocks moved from 1605 to 1725 MHz; to lock them, as root:\n"
                      "  nvidia-smi -i 0000:19:00.0 --lock-gpu-clocks=1605,1605\n");
     assert_lacks(text, "--sustain-s");
     free(text);
