@@ -11,10 +11,10 @@
 extern "C" {
 #endif
 
-/* The name of the loaded library as it was asked for, or NULL when there is none. */
+/* The name by which the library was loaded, or NULL when there is none. */
 const char *blas_library(void);
 
-/* Why blas_library() is NULL, as a sentence; "" when it is not. */
+/* Why blas_library() is NULL, as a sentence; "" when a library is loaded. */
 const char *blas_problem(void);
 
 /* Threads inside one later blas_sgemm call, where the library has a setting for it (OpenBLAS). Not for calls from two
@@ -23,7 +23,7 @@ void blas_set_threads(int threads);
 
 /* Row-major C[m, n] = alpha * op(A) op(B) + beta * C, op(X) = X^T where transposed. A is m x k (k x m where
  * transposed), B is k x n (n x k). Leading dimensions in elements. May be called from several threads at once after
- * blas_set_threads(1). The library must be there. */
+ * blas_set_threads(1). The library must be loaded. */
 struct blas_operand {
     const float *data;
     int64_t stride; /* leading dimension, at most INT32_MAX */

@@ -12,8 +12,8 @@ extern "C" {
 
 enum { COMPARE_BLOCK_ROWS = 64 };
 
-/* The rows [64 i, 64 i + 64) of one (batch, head). Everything that is not finite, on either side, is left out of the
- * sums: it is counted instead. */
+/* The rows [64 i, 64 i + 64) of one (batch, head). Elements that are not finite, in the output or the reference, are
+ * counted and not added to the sums. */
 struct compare_block {
     double err2;      /* sum (x - ref)^2 */
     double ref2;      /* sum ref^2 */

@@ -44,7 +44,7 @@ void cublas_destroy(cublasHandle_t handle);
  * captured into a CUDA graph. */
 size_t cublas_workspace_bytes(void);
 
-/* Scratch for the pointers of so many batches. */
+/* Bytes of scratch for the pointers of this many batches. */
 size_t cublas_pointer_bytes(int64_t batches);
 
 /* Sets stream and workspace together, because setting the stream resets the workspace. */

@@ -1,11 +1,11 @@
 /* cuBLAS at run time. The program is not linked with it: loading cuBLAS and cuBLASLt takes a tenth of a second and maps
- * 200 MB, which most commands have no use for. It is opened when a GPU path first asks for it:
+ * 200 MB, which most commands do not need. It is opened when a GPU path first needs it:
  *   1. the file that FABENCH_CUBLAS names, or libcublas.so.<major> in the folder that it names, in lib,
- *      nvidia/cublas/lib or nvidia/cu<major>/lib of that folder (Python's packages); and then no other;
- *   2. libcublas.so.<major> by the loader's own search: LD_LIBRARY_PATH, the program's RUNPATH, the system's folders;
+ *      nvidia/cublas/lib or nvidia/cu<major>/lib of that folder (Python's packages); no other place is searched then;
+ *   2. libcublas.so.<major> by the loader's search: LD_LIBRARY_PATH, the program's RUNPATH, the system's folders;
  *   3. libcublas.so.<major> in the library folder of the toolkit that the program was built with.
- * <major> is that of the cublas_api.h that the program was built with; another one is refused. cuBLASLt comes with
- * cuBLAS, which is linked with it. A library that is open stays open. */
+ * <major> is the version of the cublas_api.h that the program was built with; other versions are refused. cuBLASLt
+ * comes with cuBLAS, which is linked with it. An open library is never closed. */
 #ifndef FABENCH_REFERENCE_CUBLAS_LIBRARY_H
 #define FABENCH_REFERENCE_CUBLAS_LIBRARY_H
 
@@ -49,7 +49,7 @@ struct cublas_functions {
 #undef CUBLAS_FIELD
 };
 
-/* Opens the library at the first call, from any thread; every later call gives the same answer. NULL, with a sentence
+/* Opens the library at the first call, from any thread; every later call returns the same result. NULL, with a sentence
  * in why (which may be NULL), where there is none. */
 const struct cublas_functions *cublas_library(struct attn_message *why);
 

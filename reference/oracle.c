@@ -127,7 +127,7 @@ struct head {
     double *scratch;              /* scratch_doubles for each thread */
 };
 
-/* What one thread works in. */
+/* Scratch memory of one thread. */
 struct scratch {
     double *q, *dout, *o;   /* [BLOCK_ROWS][d]; o is also where dQ is summed */
     double *s, *dp;         /* [BLOCK_ROWS][kv_len]: S then P then dSa, dP then dS */
@@ -202,7 +202,7 @@ static void load_key(const struct head *h, int64_t key)
     }
 }
 
-/* Rows of doubles times a factor as fp32, where `to` is wanted. */
+/* Stores rows of doubles times a factor as fp32; does nothing when `to` is NULL. */
 static void store_rows(const double *from, double factor, float *to, int64_t head, int64_t len, int64_t row0,
                        int64_t rows, int64_t d)
 {
@@ -259,7 +259,7 @@ static void softmax_rows(const struct head *h, const struct block *at, double *s
         attn_visible(p, at->row0 + i, &first, &last);
         double max = -INFINITY, sum = 0;
         for (int64_t j = first; j <= last; j++)
-            if (!((double)p->scale * s[j] <= max)) /* a NaN becomes the maximum, so that the row shows it */
+            if (!((double)p->scale * s[j] <= max)) /* a NaN becomes the maximum, so that the whole row becomes NaN */
                 max = (double)p->scale * s[j];
         for (int64_t j = at->lo; j <= at->hi; j++) {
             s[j] = j >= first && j <= last ? exp((double)p->scale * s[j] - max) : 0;
@@ -340,7 +340,7 @@ static void attend_rows(const struct head *h, int64_t g, int64_t row0)
         row_gradients(h, &at, &x, head); /* 4 */
 }
 
-/* What the rows of a block add to dK and dV of its keys. */
+/* Adds the contribution of a block of rows to dK and dV of its keys. */
 static void add_rows(const struct head *h, const struct block *at, const struct scratch *x)
 {
     const struct attn_problem *p = h->p;

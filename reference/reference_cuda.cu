@@ -29,7 +29,7 @@ enum {
     INPUTS_MAX = 1 << 26  /* elements of one fp32 copy of an input, unless one slice has more */
 };
 
-/* How a problem is cut, and where the parts of the workspace begin. */
+/* How a problem is divided into blocks, and the offsets of the parts of the workspace. */
 struct blocking {
     int64_t slices, slice_rows;         /* batch * kv_heads, group * q_len */
     int64_t block_slices, block_rows;   /* of a full block; block_slices == 1 or block_rows == slice_rows */
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
 
 /* ---- one block of rows ------------------------------------------------------------------------------------------ */
 
-/* Everything that the steps of a block need. */
+/* Arguments shared by the steps of a block. */
 struct job {
     const struct attn_problem *problem;
     enum attn_mode mode;

@@ -1,8 +1,8 @@
 /* Record files: JSONL and CSV written row by row, JSONL read back.
  *
  * A JSONL file is a header object ({"type":"header", ...}), then one object per row ({"type":"row", ...}: every column
- * that is not empty, by its name, plus the lists that only JSONL has), in the order the cases finished. When the last line is
- * cut, the lines before it are still read.
+ * that is not empty, by its name, plus the lists that only JSONL has), in the order the cases finished. When the last
+ * line is cut, the lines before it are still read.
  */
 #ifndef FABENCH_RECORD_FILE_H
 #define FABENCH_RECORD_FILE_H

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Is the kernel as fast as before? On the GPU of this machine, or where FABENCH_DEVICE says.
+# Compares the kernel's speed with an earlier one, on the GPU of this machine or on FABENCH_DEVICE.
 #
 #   ci/gate.sh ab REVISION   this checkout against another revision of it, built and measured side by side, now
 #   ci/gate.sh baseline      measures this checkout into ci/baseline.jsonl, to be committed
 #   ci/gate.sh gate          this checkout against ci/baseline.jsonl
-#
-# Exit: fabench's. 0 as fast as before, 1 wrong, 3 slower, 4 too noisy to say, 5 not comparable, or a checkout does not
-# build, 6 no usable GPU.
+# Exit codes are fabench's: 0 as fast as before, 1 wrong, 3 slower, 4 too noisy to say, 5 not comparable, or a checkout
+# does not build, 6 no usable GPU.
 #
 # Two `ab` or `gate` on one GPU wait for each other (fabench's lock); `verify` and `baseline` do not: measure a baseline
-# while nobody else does anything there.
+# while nothing else runs on the GPU.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 export PATH=$fabench_prefix/bin:$PATH
@@ -25,8 +24,9 @@ usage() { sed -n '4,6s/^# *//p' "$0" >&2; exit 2; }
 [ $# -ge 1 ] || usage
 mkdir -p "$out"
 
-# must_build DIR: build_in, or exit code 5: a build tool's own would read as one of fabench's, 1 as a wrong result. In a
-# shell of its own and behind no `||`, where `set -e` would not hold for the lines of build_in.
+# must_build DIR: runs build_in; exit code 5 when it fails, because a build tool's own code could be taken for one of
+# fabench's (1 = a wrong result). It runs in a subshell and not before `||`, where `set -e` has no effect on the lines
+# of build_in.
 must_build() {
     local code
     set +e

@@ -15,7 +15,7 @@ cpu_options=(--seqlen 512 --d 64 --batch 1 --heads 2)
 cuda_library=build/plugin_cuda.so
 cuda_impl=plugin_cuda
 cuda_options=(--preset ci --mode fwd)
-# What `verify` cannot be asked for, as a direction that the kernel lacks.
+# Options that limit `verify` to what the kernel supports, such as one direction.
 cpu_verify=()
 cuda_verify=(--mode fwd)
 

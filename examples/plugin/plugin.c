@@ -1,7 +1,7 @@
 /* A CPU implementation for `fabench --impl-lib`: plain fp32 attention, forward and backward, one row at a time.
  *
- * Written to be read, from the equations at the top of attention.h. A row of P lives in the workspace of its thread;
- * backward recomputes it from the LSE. dK and dV are summed over rows, so a thread owns a whole key head.
+ * Written for clarity, from the equations at the top of attention.h. Each thread keeps a row of P in its part of the
+ * workspace; backward recomputes it from the LSE. dK and dV are summed over rows, so a thread owns a whole key head.
  */
 #include <fabench/attention.h>
 #include <math.h>
@@ -15,7 +15,7 @@ static float *row_of(struct attn_tensor t, int64_t b, int64_t h, int64_t i)
     return (float *)t.data + b * t.stride_batch + h * t.stride_head + i * t.stride_row;
 }
 
-/* In double: where one key wins by hundreds, the last digits of a logit are all that is left of dS. */
+/* In double: where one logit is larger by hundreds, dS depends on the last digits of the logits. */
 static double dot(const float *x, const float *y, int64_t count)
 {
     double sum = 0;

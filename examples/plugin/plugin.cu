@@ -1,7 +1,7 @@
 /* A CUDA implementation for `fabench --impl-lib`: forward attention in fp16 and bf16, any shape and mask.
  *
  * One warp for each query row, keys one after another with an online softmax in fp32. Lane l holds the elements
- * l, l + 32, ... of the row's Q and O in registers. Written to be read, not to be fast: every key is read from device
+ * l, l + 32, ... of the row's Q and O in registers. Written for clarity, not for speed: every key is read from device
  * memory once per row.
  */
 #include <fabench/attention.h>

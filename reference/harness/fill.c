@@ -43,7 +43,7 @@ static double normal_quantile(double p)
 
 static void fill_normal(float *table)
 {
-    /* The two halves mirror each other exactly, so the table's mean is exactly zero. */
+    /* The table is exactly antisymmetric, so its mean is exactly zero. */
     for (int i = 0; i < FILL_TABLE_SIZE / 2; i++) {
         const float x = (float)normal_quantile((i + 0.5) / FILL_TABLE_SIZE);
         table[i] = x;

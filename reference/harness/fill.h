@@ -1,4 +1,5 @@
-/* Inputs: what element i of tensor t is, from the seed alone, the same bits on every machine and device. */
+/* Inputs: the value of element i of tensor t depends on the seed alone and has the same bits on every machine and
+ * device. */
 #ifndef FABENCH_FILL_H
 #define FABENCH_FILL_H
 
@@ -19,7 +20,7 @@ enum fill_dist {
                       in every row one logit exceeds all others by hundreds, also where S is rounded to 16 bits */
 };
 
-/* Which tensor; part of the counter. */
+/* Number of the tensor; part of the random counter. */
 enum fill_tensor { FILL_Q = 1, FILL_K = 2, FILL_V = 3, FILL_DO = 4, FILL_GEMM = 5 };
 
 /* 16 uniform bits for element `index` of tensor `tensor_id`: splitmix64's finaliser (Steele, Lea, Flood 2014, fig. 16)

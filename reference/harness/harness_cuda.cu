@@ -90,7 +90,7 @@ int harness_round(const float *from, struct attn_tensor to, enum attn_dtype dtyp
 struct pattern_span {
     uint4 *vectors;
     int64_t vector_count;
-    unsigned char *tail; /* everything that the vectors do not cover, byte by byte */
+    unsigned char *tail; /* bytes that the vectors do not cover, one by one */
     int64_t tail_bytes;
 };
 

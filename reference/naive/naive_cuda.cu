@@ -1,4 +1,4 @@
-/* naive: attention in three passes with S and P in device memory, what frameworks do without a fused kernel.
+/* naive: attention in three passes with S and P in device memory, as frameworks do without a fused kernel.
  *
  * Forward    scores   S = scale Q K^T          cuBLAS, rounded to the I/O dtype
  *            softmax  P = softmax(S), LSE      naive_rows.cu; P takes the place of S
@@ -244,7 +244,7 @@ static void naive_release(void *opaque)
     free(plan);
 }
 
-/* The P that a framework would have kept from its forward pass. */
+/* Computes the P that a framework keeps from its forward pass. */
 static enum attn_status store_p(struct naive_plan *plan, const struct attn_request *request,
                                 const struct attn_tensors *tensors, struct attn_message *why)
 {

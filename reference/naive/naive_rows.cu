@@ -10,7 +10,7 @@
 #include "reference/rows.cuh"
 #include "reference/status.h"
 
-/* What the kernels know of a matrix. */
+/* A score matrix, as the kernels take it. */
 struct matrix_shape {
     int64_t rows, pitch;
     struct key_mask mask;

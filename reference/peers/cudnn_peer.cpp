@@ -1,11 +1,11 @@
 /* cuDNN as a peer: forward and backward attention through the cuDNN graph API (the header-only cudnn-frontend).
  *
  * Loading. The front end is compiled for dynamic loading: it calls cuDNN through the handle cudnn_dlhandle, which this
- * file opens, so that the path the user chose wins and the program starts without cuDNN. cuDNN 9 is a thin
+ * file opens, so that the user's path has priority and the program starts without cuDNN. cuDNN 9 is a thin
  * libcudnn.so.9 that opens its parts by bare name when they are first needed; the loader looks in LD_LIBRARY_PATH
- * before the library's own folder, so the parts are opened here from that folder first. Otherwise two versions could
- * mix, and the version told would not be the one that computes. cuDNN opens cuBLASLt by bare name too: ours is opened
- * first, so that both use the same one.
+ * before the library's own folder, so the parts are opened here from that folder first. Otherwise two versions could be
+ * mixed, and the reported version would not be the one that computes. cuDNN opens cuBLASLt by bare name too: ours is
+ * opened first, so that both use the same one.
  *
  * Mathematics. The front end's Stats tensor is max + ln(sum exp) of the scaled scores: the contract's LSE, natural
  * logarithm with the scale included (cudnn-frontend, docs/operations/Attention.md, set_stats_use_log2), fp32 [batch,
@@ -354,7 +354,7 @@ void describe(fe::graph::Graph *graph, const struct attn_request *request, const
         describe_backward(graph, request, tensors);
 }
 
-/* Strides of the problem's layout, packed; for a question asked before there are tensors. */
+/* Contiguous strides of the problem's layout, for checks before the tensors exist. */
 struct attn_tensor packed(const struct attn_problem *p, extent e)
 {
     struct attn_tensor t = {};
@@ -432,7 +432,7 @@ bool reaches_past_2_to_31(const struct attn_problem *p, const struct attn_tensor
     return largest > INT64_C(1) << 31;
 }
 
-/* The workspace belongs to the plan: its size is known only once there is one. */
+/* The workspace belongs to the plan, because its size is known only with a plan. */
 size_t workspace_bytes(const struct attn_request *)
 {
     return 0;

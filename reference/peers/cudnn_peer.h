@@ -20,8 +20,8 @@ extern const struct attn_impl attn_cudnn;
  * program. */
 const char *cudnn_peer_library_version(void);
 
-/* Chooses the library; NULL = the environment, else the loader's search. Copies the path. Has an effect only before
- * the first use of the peer: a loaded library stays. Not for calls from two threads at once. */
+/* Chooses the library; NULL = the environment, else the loader's search. Copies the path. Has an effect only before the
+ * first use of the peer: a loaded library is kept. Not thread-safe. */
 void cudnn_peer_set_library(const char *path);
 
 #ifdef __cplusplus

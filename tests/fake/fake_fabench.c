@@ -1,6 +1,6 @@
-/* Not fabench: a stand-in that speaks its record format, for the tests of `ab` and `gate`. The rows are synthetic; nothing
- * is measured. What it answers is set in <this program>.conf: NAME=VALUE, separated by blanks, semicolons or newlines,
- * where a value is a word, a text in double quotes (\" is a quote in it), or a list: (1.0 2.0 3.0).
+/* A stand-in for fabench that writes its record format, for the tests of `ab` and `gate`. The rows are synthetic;
+ * nothing is measured. Its answers are set in <this program>.conf: NAME=VALUE, separated by blanks, semicolons or
+ * newlines, where a value is a word, a text in double quotes (\" is a quote in it), or a list: (1.0 2.0 3.0).
  *
  *   times=(1.0 2.0 3.0)   milliseconds of each problem of its plan (lengths 128, 256, 512, ...)
  *   shares=(50 40 30)     pct_of_gemm of each; empty = a device without a GEMM

@@ -1,5 +1,5 @@
-/* A libnvidia-ml.so for tests on machines without a GPU: answers as struct fake_nvml says. Built twice: whole, and with
- * FAKE_OLD as the library of a driver that lacks the newer functions (they are not exported at all). */
+/* A fake libnvidia-ml.so for tests on machines without a GPU; struct fake_nvml sets its answers. Built twice: complete,
+ * and with FAKE_OLD as the library of an older driver, which does not export the newer functions. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

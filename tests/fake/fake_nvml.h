@@ -1,5 +1,5 @@
-/* The controls of the made-up NVML (fake_nvml.c): a test loads the library, finds `fake_nvml_state` in it and says what
- * the device answers. Nothing it says was ever measured. */
+/* The controls of the fake NVML (fake_nvml.c): a test loads the library, finds `fake_nvml_state` in it and sets the
+ * answers. All values are invented. */
 #ifndef FABENCH_TEST_FAKE_NVML_H
 #define FABENCH_TEST_FAKE_NVML_H
 

@@ -1,4 +1,4 @@
-/* For the unit tests that open the made-up NVML: included once each. */
+/* Helpers for the unit tests that use the fake NVML. Each test program includes it once. */
 #ifndef FABENCH_TEST_FAKE_NVML_USE_H
 #define FABENCH_TEST_FAKE_NVML_USE_H
 

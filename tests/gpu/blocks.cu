@@ -136,8 +136,8 @@ __global__ void move_matrix(const uint16_t *in, uint16_t *out)
 
 /* ---- barriers ------------------------------------------------------------------------------------------------- */
 
-/* One warp fills slots, the other empties them. BULK: the copy engine fills them. ONE_LANE: a slot is given back by one lane
- * for the warp, after __syncwarp, as the kernels do; otherwise by every lane for itself. */
+/* One warp fills slots, the other empties them. BULK: the copy engine fills them. ONE_LANE: one lane releases a slot
+ * for the warp, after __syncwarp, as in the kernels; otherwise every lane releases it. */
 template <bool BULK, bool ONE_LANE> __global__ void ring(const int *in, int *out, int count)
 {
     __shared__ alignas(128) int slots[2][32];
@@ -162,7 +162,7 @@ template <bool BULK, bool ONE_LANE> __global__ void ring(const int *in, int *out
                 mbarrier_arrive_expect(shared_address(&full[at.stage]), sizeof slots[0]);
                 bulk_load(shared_address(slots[at.stage]), in + i * 32, sizeof slots[0], shared_address(&full[at.stage]));
             }
-            __syncwarp(); /* nobody two phases behind, who would take this parity for the other */
+            __syncwarp(); /* keeps the lanes within one phase: two phases have the same parity */
         } else {
             while (!mbarrier_try(shared_address(&full[at.stage]), at.phase))
                 ;
@@ -233,7 +233,7 @@ __global__ void ping_pong(int steps, uint32_t *last, int *order)
     for (int step = warpgroup; step < steps; step += warpgroups) {
         bar_sync(own, 2 * WARPGROUP);
         if (thread / 32 == step % 4)
-            __nanosleep(500); /* a warp is late: it shows where another does not wait for it */
+            __nanosleep(500); /* delays one warp, so that a missing wait of another warp shows in the result */
         const uint32_t before = x[(thread + BLOCKS_AWAY) % WARPGROUP];
         bar_sync(1 + warpgroup, WARPGROUP); /* all four warps have read */
         x[thread] = 3 * before + step + warpgroup;
@@ -293,7 +293,7 @@ __global__ void meet_unaligned(const int *in, int *out)
     }
 }
 
-/* By way of an object that is not the first in shared memory. */
+/* Uses an object that is not the first one in shared memory. */
 __global__ void keep(unsigned *numbers)
 {
     __shared__ unsigned both[2][BLOCKS_ELECTORS];

@@ -1,4 +1,4 @@
-/* What the GPU tests in C share: counting checks, the device, and the same tensor on host and device.
+/* Shared by the GPU tests in C: counting of checks, the device, and tensors that exist on host and device.
  * A test is a program: exit 0 = passed, 1 = failed, 77 = no CUDA device. */
 #ifndef FABENCH_TESTS_GPU_CHECK_H
 #define FABENCH_TESTS_GPU_CHECK_H
@@ -40,7 +40,7 @@ static inline int check_finish(void)
     return check_counts.failed == 0 && check_counts.passed > 0 ? 0 : 1;
 }
 
-/* Anything the test itself needs from CUDA or libc; there is no going on without it. */
+/* For calls of CUDA or libc that the test itself needs: ends the program when one fails. */
 static inline void need(bool ok, const char *what)
 {
     if (!ok) {
@@ -65,7 +65,8 @@ static inline void *host_alloc(size_t bytes)
     return pointer;
 }
 
-/* The same bytes on both sides, and how they are read as a tensor. Gaps between rows are part of the buffer. */
+/* A buffer with the same bytes on host and device, and its strides as a tensor. Gaps between rows are part of the
+ * buffer. */
 struct mirror {
     struct attn_tensor host, device;
     enum attn_dtype dtype;
@@ -119,7 +120,7 @@ static inline float mirror_at(const struct mirror *m, int64_t b, int64_t h, int6
                      b * m->host.stride_batch + h * m->host.stride_head + row * m->host.stride_row + col);
 }
 
-/* The current device as implementations are told of it; exits 77 without one. */
+/* The description of the current device for implementations; exits with 77 without a device. */
 static inline struct attn_device check_device(void)
 {
     int count = 0;

@@ -1,7 +1,7 @@
 /* The sm_90a blocks under kernels/device, each alone against plain C: products of wgmma in every arrangement that the
  * kernels use, boxes of TMA inside and over the edge of a tensor, matrices through ldmatrix and stmatrix, a ring of
- * barriers, ordered additions of blocks, ping-pong of warpgroups, 16-bit numbers above a bound, divisions, elections, a
- * barrier that warps reach at different instructions, values of a whole warp. */
+ * barriers, ordered additions of blocks, ping-pong of warpgroups, 16-bit numbers above a bound, divisions, elected
+ * lanes, a barrier that warps reach at different instructions, a value broadcast in a warp. */
 #include "tests/gpu/blocks.h"
 #include "tests/gpu/gpu_check.h"
 
@@ -195,7 +195,7 @@ static void test_add_in_order(int blocks, int tiles)
     free(sums);
 }
 
-/* A step multiplies by an odd number, so that an error in one is not lost in those after it. */
+/* Each step multiplies by an odd number, so that a later step does not remove the error of an earlier one. */
 static void test_ping_pong(int warpgroups)
 {
     enum { N = BLOCKS_WARPGROUP };
@@ -264,7 +264,7 @@ static void test_any_exceeds(enum attn_dtype dtype, int pairs)
     free(passed);
 }
 
-/* Of a divisor that many quotients have their ends beside: multiples of it and their neighbours, up to the largest. */
+/* Dividends where the quotient changes: multiples of the divisor and their neighbours, up to the largest. */
 static void test_divide(int divisor)
 {
     enum { COUNT = 4096 };

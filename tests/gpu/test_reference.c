@@ -1,4 +1,4 @@
-/* reference_cuda and naive against the float64 oracle, on shapes that are small and hard: rows that see nothing, odd
+/* reference_cuda and naive against the float64 oracle, on small hard shapes: rows that see no key, odd
  * lengths, grouped heads, windows, one query or one key, sums that are cut into pieces, logits far outside exp. */
 #include "tests/gpu/gpu_check.h"
 
@@ -54,7 +54,7 @@ struct bench {
     struct mirror tensor[TENSORS];
     float *device_lse;
     struct attn_tensors host, device;
-    struct reference_outputs oracle, judge, judge_host; /* judge lives on the device */
+    struct reference_outputs oracle, judge, judge_host; /* arrays of reference_cuda, in device memory */
     int64_t elements[OUTPUT_COUNT];                     /* o lse dq dk dv */
 };
 
@@ -185,9 +185,9 @@ static void run_judge(const struct bench *b, enum attn_mode mode, const struct r
     need_cuda(cudaFree(workspace), "cudaFree");
 }
 
-/* Against the oracle, whose results for backward are in place. The fp32 judge is to be several digits better than 16
- * bits: 2e-6, where an element is not mostly cancellation; 4e-6 for sharp logits, since scores up to 35 carry 35 * 2^-24 =
- * 2e-6 into P by themselves. */
+/* Against the oracle, whose results for backward are in place. The fp32 reference must be several digits better than 16
+ * bits: 2e-6, where an element is not mostly cancellation; 4e-6 for sharp logits, since scores up to 35 carry 35 *
+ * 2^-24 = 2e-6 into P by themselves. */
 static double judge_worst;
 static void check_judge(struct bench *b, const char *what, double limit)
 {

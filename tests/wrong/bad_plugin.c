@@ -1,9 +1,9 @@
-/* Shared libraries that are no good plugin. One file, built once for each value of BAD_KIND:
+/* Shared libraries that are invalid plugins. One file, built once for each value of BAD_KIND:
  *   1 no_symbol   exports no fabench_impls
  *   2 abi_table   serves another ABI number only: answers NULL to ours
- *   3 abi_row     answers, but its row was compiled with another ABI number
+ *   3 abi_row     returns a table, but its row was compiled with another ABI number
  *   4 fault       writes through a null pointer in launch
- *   5 hang        never comes back from launch
+ *   5 hang        never returns from launch
  *   6 exit        ends the process, with code 0, in launch
  *   7 error       launch answers ATTN_ERROR with a sentence
  *   8 empty       a table without a row

@@ -29,16 +29,16 @@ enum fault {
     HEADS,            /* heads 0 and 1 change places in every output */
     PAST_END,         /* writes one element behind O or dV */
     DK,               /* dK times 1.01 */
-    NONDETERMINISTIC  /* O and dQ change in the last bits from launch to launch, against the promise */
+    NONDETERMINISTIC  /* O and dQ change in the last bits from launch to launch, although promised as deterministic */
 };
 
-/* What one launch needs everywhere. */
+/* Arguments shared by all functions of a launch. */
 struct work {
     const struct attn_problem *p;
     const struct attn_tensors *t;
     enum fault fault;
     float scale;
-    int64_t keys;     /* keys that are looked at */
+    int64_t keys;     /* number of keys that are read */
     unsigned call;    /* number of this launch since prepare */
     float *delta;     /* [batch, q_heads, q_len] */
 };
@@ -403,7 +403,7 @@ LAUNCH(launch_nondeterministic, NONDETERMINISTIC)
         .workspace_bytes = workspace_bytes, .prepare = prepare, .launch = row_launch, .release = free                  \
     }
 
-/* Refuses what others ignore, so that tests see who asked for it. */
+/* Refuses problems that the others accept, so that tests see which requests arrive. */
 static enum attn_status accepts_any_order(const struct attn_request *request, struct attn_message *why)
 {
     if (!request->deterministic)

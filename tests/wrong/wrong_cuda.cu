@@ -1,4 +1,4 @@
-/* CUDA implementations that are wrong on purpose, loaded with --impl-lib, and one that is right: the twins of
+/* CUDA implementations that are wrong on purpose, loaded with --impl-lib, and one that is right: the CUDA versions of
  * wrong_cpu.c, fp16 and bf16, head dims up to 64.
  *
  * One plain tiled attention in fp32 arithmetic. A block of 256 threads (16 x 16) owns 64 rows (forward, dQ) or 64 keys
@@ -40,7 +40,7 @@ struct arguments {
     struct attn_tensors t;
     enum fault fault;
     float scale;
-    int64_t keys;          /* keys that are looked at */
+    int64_t keys;          /* number of keys that are read */
     float *delta;          /* [batch, q_heads, q_len] */
     const unsigned *calls; /* launches since prepare */
 };
@@ -128,7 +128,7 @@ __device__ bool is_stale(const struct arguments &a)
     return (a.fault == STALE && *a.calls > 0) || (a.fault == LAZY && *a.calls > 1);
 }
 
-/* Stores one row fragment of O or dQ, with the faults that live in the store. */
+/* Stores one row fragment of O or dQ, with the faults of the store. */
 template <typename T>
 __device__ void store_query_row(const struct arguments &a, const struct attn_tensor &t, int64_t b, int64_t h,
                                 int64_t i, const float *values, float factor)

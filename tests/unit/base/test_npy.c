@@ -1,4 +1,5 @@
-/* .npy files: bytes as NumPy writes them, every way a file can be wrong, and writing without half files. */
+/* .npy files: bytes as NumPy writes them, every way a file can be wrong, and writing that leaves no incomplete
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -36,7 +36,7 @@ static int exit_with(void *context, int pipe)
 static int raise_signal(void *context, int pipe)
 {
     (void)pipe;
-    signal(*(const int *)context, SIG_DFL); /* a sanitizer turns a signal into an exit code */
+    signal(*(const int *)context, SIG_DFL); /* a sanitizer exits with a code instead of the signal */
     raise(*(const int *)context);
     return 0;
 }
@@ -147,7 +147,7 @@ static void stopped_by_tick(void **state)
     assert_true(ticks >= 10);
 }
 
-/* The end of a process wakes the watcher, which does not sleep on until its next tick. */
+/* The end of a process wakes the watcher at once, not only at its next tick. */
 static void end_is_seen_at_once(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void redirected(void **state)
     fclose(err);
 }
 
-/* A grandchild that holds the pipe open keeps nobody waiting: what was written is read, then it is over. */
+/* A grandchild that holds the pipe open does not block the watcher: what was written is read, then the watch ends. */
 static void grandchild_keeps_pipe(void **state)
 {
     (void)state;
@@ -284,7 +284,7 @@ static void missing_program(void **state)
     assert_int_equal(errno, ECHILD);
 }
 
-/* SIGCHLD ignored, as some launchers leave it, loses no exit code. */
+/* An inherited SIG_IGN for SIGCHLD does not lose the exit code. */
 static void ignored_sigchld(void **state)
 {
     (void)state;
@@ -307,7 +307,7 @@ static bool hold_at_exit(void *context)
     return !is_held;
 }
 
-/* A child that SIGKILL does not end, here because a tracer holds it, is given up after the limit. */
+/* A child that does not end after SIGKILL, here because a tracer stops it, is reported as stuck after the limit. */
 static void cannot_be_killed(void **state)
 {
     (void)state;
@@ -331,7 +331,7 @@ static void cannot_be_killed(void **state)
     assert_true(WIFSIGNALED(status));
 }
 
-/* Runs in a process of its own, because interrupts are counted for good. context: how many signals it gets. */
+/* Runs in its own process, because the count of interrupts cannot be reset. context: number of signals to send. */
 static int interrupt_self(void *context, int pipe)
 {
     (void)pipe;
@@ -380,7 +380,7 @@ static bool kill_parent(void *context, int pipe)
     return true;
 }
 
-/* Gone, or a zombie that nobody reaps. */
+/* Ended, or a zombie that was not reaped. */
 static bool is_dead(pid_t pid)
 {
     char path[64], text[300];

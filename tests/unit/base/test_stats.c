@@ -45,7 +45,7 @@ static void samples_stay_as_they_are(void **state)
     assert_near(stats.p75, 4);
     assert_near(stats.min, 1);
     assert_near(stats.max, 5);
-    /* Five samples have no interval of 95 %: the range stands for it, and the noise is unknown. */
+    /* Five samples have no 95 % interval: the range is used instead, and the noise is unknown. */
     assert_near(stats.ci_lo, 1);
     assert_near(stats.ci_hi, 5);
     assert_true(isinf(stats_noise_half_width_pct(&stats)));
@@ -176,7 +176,8 @@ static void ratios_are_paired(void **state)
     assert_true(isnan(stats_paired_ratio(slow, fast, 0)));
     const double a[] = {1, 4}, b[] = {1, 1};
     assert_near(stats_paired_ratio(a, b, 2), 2); /* geometric, none dropped below 5 rounds */
-    /* Two speeds, 1 and 1.1, nearly as often: one round more on either side must not decide between them. */
+    /* Two speeds, 1 and 1.1, almost equally often: one more round at either speed must not move the mean from one to
+     * the other. */
     double humps[200], ones[200];
     for (int more_slow = 0; more_slow < 2; more_slow++) {
         for (int i = 0; i < 200; i++) {

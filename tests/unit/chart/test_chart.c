@@ -122,7 +122,7 @@ static bool has_gnuplot(void)
     return system("command -v gnuplot >/dev/null 2>&1") == 0;
 }
 
-/* Says so where a test needs gnuplot and there is none. */
+/* Prints a note where a test needs gnuplot and it is not installed. */
 #define NEED_GNUPLOT()                                                                                                 \
     do {                                                                                                               \
         if (!has_gnuplot()) {                                                                                          \
@@ -201,7 +201,7 @@ static void rows_become_panels_and_series(void **state)
         assert_false(points[i].is_after_gap);
     }
     free(points);
-    /* The failed row: its time's worth, marked. The row that ran out of memory: no point. */
+    /* The failed row has the value of its time, marked as failed. The row that ran out of memory has no point. */
     count = chart_points(&set, &set.panels[7], &set.series[0], CHART_TFLOPS, &points);
     assert_int_equal(count, 5);
     assert_true(points[4].is_failed);
@@ -306,7 +306,7 @@ static void styles_are_stable_and_distinct(void **state)
         for (int k = 0; k < i; k++)
             assert_string_not_equal(all.series[i].color, all.series[k].color);
     file.count = 1;
-    for (int i = 0; i < 4; i++) { /* alone, the listed ones look as they do in company */
+    for (int i = 0; i < 4; i++) { /* listed implementations have the same style alone and together with others */
         FILL(file.rows[0].impl, names[i]);
         chart_set_make(&one, &(struct chart_input){.files = &file, .file_count = 1});
         for (int k = 0; k < COUNT; k++)
@@ -497,7 +497,7 @@ static void published_points_are_drawn_apart(void **state)
     assert_has(text, " 777.0 *\n");
     assert_has(text, "* published, not measured here: a paper's table\n");
     free(text);
-    points[0].q_len = 4; /* none is left that stands beside a row */
+    points[0].q_len = 4; /* no remaining point has a row */
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
     text = slurp("stderr.txt");
     assert_has(text, "none of its 4 points");
@@ -506,7 +506,7 @@ static void published_points_are_drawn_apart(void **state)
     record_file_free(&file);
 }
 
-/* Sustained figures have a page of their own, and rows without one leave none. */
+/* Sustained figures have their own page; without such rows there is no page. */
 static void sustained_is_not_burst(void **state)
 {
     struct record_file file;
@@ -562,7 +562,7 @@ static void gnuplot_draws_everything(void **state)
         for (int format = PLOT_SVG; format <= PLOT_PNG; format++) {
             assert_int_equal(draw(files, count, (enum plot_format)format, 110), EXIT_OK);
             char *text = slurp("stderr.txt");
-            assert_string_equal(text, ""); /* gnuplot has nothing to complain about */
+            assert_string_equal(text, ""); /* gnuplot writes no warning */
             free(text);
             for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
                 char name[80];

@@ -1,5 +1,5 @@
-/* Telemetry against a made-up NVML: every field absent one by one, a driver without the counters, a device that
- * vanishes; and the arithmetic of a region on made-up readings. */
+/* Telemetry with a fake NVML: each field absent in turn, a driver without the counters, a device that is lost; and the
+ * arithmetic of a region on invented readings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +78,7 @@ static void everything_there(void **state)
     assert_int_equal(fake->shutdowns, 1);
 }
 
-/* Takes away one function at a time: its field is empty and named with the reason, every other one is there. */
+/* Removes one function at a time: its field is empty and has a reason, every other field is present. */
 static void identity_field_by_field(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void library_absent_or_useless(void **state)
     assert_int_equal(nvml_identify().other_processes, -1);
 }
 
-/* In a container the list may hold everybody but this process, or nobody. */
+/* In a container the list may lack this process, or be empty. */
 static void own_process_not_in_the_list(void **state)
 {
     (void)state;
@@ -303,8 +303,8 @@ static void energy_of_a_ramp(void **state)
     assert_true(fabs(r.energy_counter_j - 100) < 1e-9);
 }
 
-/* Readings without a power are bridged; when they are too many there is no integral. A counter that runs backwards, or
- * fails at one end, is none. */
+/* Readings without a power are skipped by interpolation; with too many of them there is no integral. A counter that
+ * runs backwards, or fails at one end, is not used. */
 static void gaps_and_counters_that_fail(void **state)
 {
     (void)state;

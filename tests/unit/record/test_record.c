@@ -71,7 +71,7 @@ static void spit(const char *path, const char *text, size_t bytes)
 
 #define FILL(field, text) snprintf(field, sizeof(field), "%s", text)
 
-/* Every field has a value of its own, so that two swapped columns cannot pass. */
+/* Every field has a different value, so that swapped columns are detected. */
 static void fill_row(struct record_row *row)
 {
     char *const texts[] = {row->run_id, row->time_utc, row->commit,      row->device, row->driver, row->cuda,
@@ -323,7 +323,7 @@ static void bad_places_are_seen_at_once(void **state)
     assert_non_null(strstr(why.text, strerror(ENOENT)));
 }
 
-/* Writes rows until it fails, under a limit on the size of files; 0 when every call said so as it should. */
+/* Writes rows until a write fails at the file size limit; 0 when every call reported it correctly. */
 static int fill_until_full(const char *path)
 {
     struct attn_message why;

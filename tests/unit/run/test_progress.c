@@ -37,7 +37,7 @@ static pid_t start_writer(struct progress *p)
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failing test leaves no process behind */
     for (int n = 0; pid == 0; n = (n + 1) % 1000000) {
         const struct progress_state s = make_state(n);
         progress_write(p, &s);
@@ -113,7 +113,7 @@ static void writer_killed(void **state)
     progress_close(p);
 }
 
-/* The same without chance: a write that is cut after its first words. */
+/* The same, deterministic: a write that is interrupted after its first words. */
 static void cut_write(void **state)
 {
     (void)state;

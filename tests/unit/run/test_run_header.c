@@ -16,7 +16,7 @@
 #include "cmd/options/options_parse.h"
 #include "tests/fake/fake_nvml_use.h"
 
-/* The header of a run on the CPU that believes in this NVML; the caller owns it. */
+/* The header of a run on the CPU with this NVML identity; the caller owns it. */
 static json_t *header_with(const struct nvml_identity *nvml, const char *problem, const char *clocks)
 {
     char *words[] = {"fabench", "--device", "cpu", "--seqlen", "64", "--sustain-s", "3"};

@@ -1,5 +1,5 @@
-/* The faults of `selftest`: that each is what its name says, and that the verdict asks for the named rule in the right
- * tensor. The kernel here is attention by its definition, with the mask as a function. */
+/* The faults of `selftest`: each fault computes what its name says, and the verdict requires the named rule in the
+ * right tensor. The kernel here is attention by its definition, with the mask as a function. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,7 +127,7 @@ static struct attn_problem problem_of(bool causal)
                                  .scale = 0.35f};
 }
 
-/* Inputs that are nobody's symmetry, and the right outputs. */
+/* Inputs without any symmetry, and the correct outputs. */
 static struct host_tensors correct_of(const struct attn_problem *p, enum attn_mode mode)
 {
     struct host_tensors t = host_tensors_make(p, ATTN_BWD);
@@ -313,7 +313,7 @@ static void a_fault_is_caught_by_its_rule_alone(void **state)
     say(&s, 2, RULE_RMS, 2);
     assert_true(is_good("swapped heads", -1, &s)); /* any tensor */
     say(&s, 2, RULE_NONFINITE, NAN);
-    assert_false(is_good("NaN row", TENSOR_DV, &s)); /* a share that is no number is no proof */
+    assert_false(is_good("NaN row", TENSOR_DV, &s)); /* a share that is NaN does not count as caught */
 }
 
 static void a_broken_guard_is_one_of_its_tensor(void **state)

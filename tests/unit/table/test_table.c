@@ -427,7 +427,7 @@ static void verdicts_are_told_apart(void **state)
     }
 }
 
-/* An unchecked speed must not look like a checked one; null has nothing to check. */
+/* An unchecked row must be marked as such; null has nothing to check. */
 static void unchecked_is_said(void **state)
 {
     (void)state;
@@ -457,7 +457,7 @@ static void unchecked_is_said(void **state)
     free(text);
 }
 
-/* Every number as wide as it can plausibly get, in every width. */
+/* The widest plausible numbers, at every terminal width. */
 static void widest_values_fit(void **state)
 {
     (void)state;
