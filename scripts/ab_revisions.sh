@@ -29,7 +29,7 @@ build_revision() {
     commit=$(git rev-parse --verify --quiet --short=12 "$1^{commit}") || usage "$1: git knows no such revision"
     folder=$root/build/revisions/$commit
     mkdir -p "$folder"
-    # One build of a revision at a time: another one would take the worktree away from under it.
+    # Only one build of a revision at a time: another one would remove its worktree.
     if [ ! -x "$folder/fabench" ] && command -v flock >/dev/null; then
         exec 9>"$folder/lock"
         flock -n 9 || { echo "ab_revisions: $1 ($commit) is being built by another run: waiting" >&2; flock 9; }
@@ -48,7 +48,7 @@ build_revision() {
             cmake -S "$folder/source" -B "$folder/build" "${arguments[@]}" >>"$log" 2>&1 &&
             cmake --build "$folder/build" -j "$(nproc)" --target fabench >>"$log" 2>&1 ||
             { tail -n 30 "$log" >&2; echo "ab_revisions: $1 does not build" >&2; exit 5; }
-        # Whole or not at all: that it is there is all that the next run asks for.
+        # Moved into place only when complete, because the next run only checks that it exists.
         { cp "$folder/build/fabench" "$folder/fabench.new" && mv "$folder/fabench.new" "$folder/fabench"; } ||
             { echo "ab_revisions: $folder/fabench cannot be written" >&2; exit 7; }
         git worktree remove --force "$folder/source"

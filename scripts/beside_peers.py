@@ -24,7 +24,7 @@ PROBLEM = ("mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "
 
 
 class Failure(Exception):
-    """A sentence for the user and the exit code that goes with it."""
+    """An error: a sentence for the user and the exit code."""
 
     def __init__(self, code, text):
         super().__init__(text)

@@ -36,7 +36,7 @@ INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(.*?)\s*;?\s*/\* (0x[0-9a-f]+) 
 ENCODING = re.compile(r"^\s*/\* (0x[0-9a-f]+) \*/\s*$")
 # The hash and the name of the file in the name of an unnamed namespace: _GLOBAL__N__<hash>_<length>_<file>_<hash>
 UNNAMED = re.compile(r"\d+_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}")
-# Operands that the linker fills in: an entry of the table of addresses, a part of an address, a function's address.
+# Operands that the linker sets: an entry of the table of addresses, a part of an address, a function's address.
 RELOCATED = re.compile(r"c\[0x4\]\[[^\]]*\]|(?:32|abs|fun)@(?:lo|hi)?\(?[\w$.]*\)?|`\([^)]*\)")
 
 # A namespace in a readable name.
@@ -44,7 +44,7 @@ QUALIFIER = re.compile(r"(?:\(anonymous namespace\)|\b[A-Za-z_]\w*)::")
 
 
 class Failure(Exception):
-    """A sentence for the user."""
+    """An error, as a sentence for the user."""
 
 
 # One function of one architecture: what is compared is `code` (a tuple of lines) and `resources`.
@@ -52,7 +52,7 @@ Function = collections.namedtuple("Function", "arch name code resources")
 
 
 def plain_name(name):
-    """A mangled name without what depends on the source file's name and place."""
+    """A mangled name without the parts that depend on the source file's name and path."""
     return UNNAMED.sub("_GLOBAL_", name)
 
 

@@ -38,7 +38,7 @@ LENGTHS = [1024, 2048, 4096, 8192, 16384]
 
 
 class Failure(Exception):
-    """A sentence for the user and the exit code that goes with it."""
+    """An error: a sentence for the user and the exit code."""
 
     def __init__(self, code, text):
         super().__init__(text)

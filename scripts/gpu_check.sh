@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A GPU machine's whole duty, without a network and without gnuplot, in stages of under 8 minutes each where nothing runs
-# beside them:
+# All checks of a GPU machine, without a network and without gnuplot, in stages of under 8 minutes each on an idle
+# machine:
 #
 #   scripts/gpu_check.sh [--out DIR] [STAGE...|all]
 #
@@ -50,7 +50,7 @@ mkdir -p "$out"
 report=$(cd "$out" && pwd)/gpu-check
 worst=0
 
-# keep CODE: the worse of it and what was.
+# keep CODE: keeps the worse of CODE and the code so far.
 keep() {
     local code
     for code in 7 6 1; do
@@ -62,7 +62,7 @@ keep() {
     [ "$1" -eq 0 ] || worst=$1
 }
 
-# step NAME COMMAND...: runs it within what is left of the stage's time, output to NAME.log.
+# step NAME COMMAND...: runs the command within the remaining time of the stage, output to NAME.log.
 step() {
     local name=$1 code=0 left=$((stage_limit_s - SECONDS + stage_started)) began=$SECONDS
     shift
@@ -85,7 +85,7 @@ build_stage() {
     fi
 }
 
-# Our fused kernels that run on this device, with commas.
+# Our fused kernels that run on this device, separated by commas.
 fused_here() {
     "$fabench" list --device cuda:0 | awk '/^fused_[a-z0-9]+ +cuda/ { name = $1 }
         / runs here/ && name != "" { printf "%s%s", sep, name; sep = ","; name = "" } /^[a-z]/ && $1 != name { name = "" }'
@@ -118,11 +118,11 @@ test_stage() {
     step selftest "$fabench" selftest --device cuda:0 --jsonl "$here/selftest.jsonl"
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
     step deterministic "$fabench" verify --device cuda:0 --mode bwd --deterministic --impl "$(fused_here)" --out none
-    # Every tile, not only those that the shapes of verify choose.
+    # Every tile configuration, not only those that the shapes of verify select.
     for variant in $(tiles_here); do
         step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --impl "$variant" --out none
     done
-    # And at the lengths that are measured, where a block takes many tiles.
+    # And at the measured lengths, where a block computes many tiles.
     for head_dim in 64 128; do
         step "lengths-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1k,4k --dtype bf16 \
             --impl "$(tiles_here | grep "d${head_dim}_" | paste -sd,)" --warmup-ms 1 --min-time-ms 1 --samples 3 \
@@ -184,8 +184,8 @@ sanitized() {
         "$fabench" verify --device cuda:0 --preset quick --timeout-s 400 --out none "$@"
 }
 
-# kernels WHICH: sets `options` to those of verify that choose our fused kernels; in one dtype, as they differ in nothing
-# that these tools see.
+# kernels WHICH: sets `options` to those of verify that choose our fused kernels; in one dtype, because these tools see
+# no difference between dtypes.
 kernels() {
     options=(--dtype bf16)
     case $1 in
@@ -229,7 +229,7 @@ sweep_stage() {
         --out "$here/records"
 }
 
-# Prints by how much the % of GEMM of every point differs between two CSV files; fails where it is 1 % or more.
+# Prints the difference in % of GEMM of every point between two CSV files; fails where it is 1 % or more.
 differences() {
     awk -F, 'FNR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
         { point = $column["impl"] " " $column["mode"] " causal=" $column["causal"] " d=" $column["head_dim"] \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A compiler launcher: runs a compiler and keeps what it says on stderr in OBJECT.report, beside the object file. A build
-# that has nothing to do so leaves the report of the build that compiled; tests/cli/compiler_report.sh reads it.
+# A compiler launcher: runs a compiler and saves its stderr in OBJECT.report, next to the object file, so that the
+# report remains when a later build does not compile the object again. tests/cli/compiler_report.sh reads it.
 #
 #   scripts/keep_compiler_report.sh COMPILER ARGUMENT... -o OBJECT ARGUMENT...
 set -u

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How well do fresh processes repeat? The spread that the rules of `fabench ab` were set from (cmd/gate/decide.c) and that
-# their test simulates:
+# Measures how much results differ between fresh processes. The rules of `fabench ab` (cmd/gate/decide.c) were set from
+# this spread, and their test simulates it:
 #
 #   scripts/measure_spread.sh [--processes N] [--out FILE.csv] [options of fabench ab]
 #   scripts/measure_spread.sh --records DIR [--out FILE.csv]
@@ -50,7 +50,7 @@ shopt -s nullglob
 files=("$records"/[0-9]*-OLD.jsonl "$records"/[0-9]*-NEW.jsonl)
 [ ${#files[@]} -gt 0 ] || { echo "measure_spread: $records: no records of fabench ab" >&2; exit 6; }
 
-# What ab takes as its control: cudnn where it runs, or else naive.
+# The control of ab: cudnn where it runs, else naive.
 control=naive
 ! grep -qs '"impl":"cudnn"' "${files[@]}" || control=cudnn
 
@@ -64,7 +64,7 @@ cat "${files[@]}" | awk -v out="$out" -v control="$control" '
         gsub(/"/, "", at)
         return at
     }
-    # Sums of differences from the first value: the squares keep their digits.
+    # Sums of differences from the first value, so that squares do not lose precision.
     function add(name, x) {
         if (x == "" || x <= 0)
             return

@@ -107,7 +107,7 @@ find_library() {
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n "s/^[[:space:]]*${1//./\\.} .*=> //p" | head -n 1
 }
 
-# take FILE: into lib/ under its own name, what a link points to. The license texts that lie near it come along.
+# take FILE: copies the file, or a link's target, into lib/ under its own name, with the license texts near it.
 take() {
     local text
     cp -L "$1" "$stage/lib/$(basename "$1")"
@@ -145,7 +145,7 @@ if [ "$has_cuda" -eq 1 ]; then
     if ls "$stage"/lib/libcuda.so* "$stage"/lib/libnvidia-* >/dev/null 2>&1; then
         refuse "parts of a driver are among the libraries; they must be the machine's own"
     fi
-    # cuDNN needs zlib. Nearly every machine has its own, which is newer as a rule: ours is for those that have none.
+    # cuDNN needs zlib. Nearly every machine has one, usually newer; ours is used only where there is none.
     if [ -e "$stage/lib/libcudnn.so.9" ]; then
         found=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n 's/^[[:space:]]*libz\.so\.1 .*=> //p' | head -n 1)
         [ -n "$found" ] || refuse "libz.so.1 is not found; cuDNN needs it"
@@ -153,7 +153,7 @@ if [ "$has_cuda" -eq 1 ]; then
         cp -L "$found" "$stage/lib/zlib/libz.so.1"
         [ ! -e /usr/share/doc/zlib1g/copyright ] || cp /usr/share/doc/zlib1g/copyright "$stage/LICENSES/zlib.txt"
     fi
-    # Everything that the program and the libraries need must be in the package or in the C library's family.
+    # Every library that the program and its libraries need must be in the package or belong to the C library.
     missing=$(for file in "$stage/bin/fabench" "$stage"/lib/*.so*; do
         LD_LIBRARY_PATH=$stage/lib:$stage/lib/zlib ldd "$file" 2>/dev/null
     done | sed -n 's/ (0x[0-9a-f]*)$//; s/^[[:space:]]*\([^ ]*\) => \(.*\)/\1 \2/p' | sort -u | while read -r library where; do
@@ -205,7 +205,7 @@ sed -e "s/@MACHINE@/$machine/" -e "s/@GLIBC@/${glibc#GLIBC_}/" -e "s/@DRIVER@/$d
 cp scripts/package/fabench scripts/package/acceptance.sh "$stage/"
 (cd "$stage" && find . -type f ! -name SHA256SUMS -print0 | sort -z | xargs -0 sha256sum >SHA256SUMS)
 
-# It must start from where it lies, with the libraries it brings.
+# The program must start in the package, with the libraries of the package.
 env -i PATH=/usr/bin:/bin "$stage/fabench" --version >/dev/null || refuse "the packed program does not start"
 if [ "$stage_only" -eq 1 ]; then
     echo "$stage: $(du -sm "$stage" | cut -f1) MB"

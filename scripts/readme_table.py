@@ -28,7 +28,7 @@ TOKENS, HIDDEN = 16384, 2048
 
 
 class Refused(Exception):
-    """A sentence for the user."""
+    """An error, as a sentence for the user."""
 
 
 def read_rows(path):
@@ -62,7 +62,7 @@ def read_rows(path):
 
 
 def is_ours(row):
-    """A checked row of one of our fused implementations in the table's convention."""
+    """True for a checked row of one of our fused implementations on a problem of the table."""
     return (
         row.get("status") == "ok"
         and row.get("check") == "pass"

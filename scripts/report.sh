@@ -5,8 +5,8 @@
 #
 #   scripts/report.sh
 #
-# FABENCH names the program (build/release/fabench), FABENCH_RESULTS the folder (results). A page whose devices cannot be
-# compared (exit 5 of fabench) is a page that says so.
+# FABENCH names the program (build/release/fabench), FABENCH_RESULTS the folder (results). When devices cannot be
+# compared (exit 5 of fabench), the page is written and says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/charts.bash
@@ -29,7 +29,7 @@ newest() {
 for folder in "$results"/*/; do
     [ "$folder" = "$results/cpu/" ] || newest "$folder"
 done
-# A CPU's record only where there is no other: it shares no problem with a GPU's.
+# A CPU's record is used only where there is no other, because it has no problem in common with a GPU's.
 [ ${#arguments[@]} -gt 0 ] || [ ! -d "$results/cpu" ] || newest "$results/cpu/"
 [ ${#arguments[@]} -gt 0 ] || { echo "report: no published record under $results" >&2; exit 1; }
 if [ -e "$results/published/h200_peers.csv" ]; then

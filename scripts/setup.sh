@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings what a fresh Debian or Ubuntu machine lacks to build and run fabench, and writes what it found to
-# .deps/setup.env for run.sh and test.sh. Does nothing when the same machine was set up by the same script before.
+# Installs what a fresh Debian or Ubuntu machine lacks to build and run fabench, and writes the settings to
+# .deps/setup.env for run.sh and test.sh. Does nothing when this version of the script has already set up this machine.
 #
 #   scripts/setup.sh           set up where needed
 #   scripts/setup.sh --again   look at everything again
@@ -10,7 +10,7 @@
 #    is present but no toolkit, NVIDIA's toolkit wheels from PyPI go into .deps/cuda. With neither: no CUDA.
 # 3. For a build with CUDA, the headers of cuDNN's frontend from PyPI go into .deps/cudnn-frontend; where there is a
 #    driver but no cudnn.h, cuDNN's own wheel follows: its headers beside the frontend's, its libraries to .deps/cudnn.
-# Whatever cannot be had costs one line, and set-up goes on with what is there.
+# For each part that cannot be installed it prints one line and continues.
 #
 # Test hook: FABENCH_SETUP_PRETEND_DRIVER=13000 acts as if there were no toolkit and a driver for CUDA 13.0.
 set -euo pipefail
@@ -30,10 +30,10 @@ cudnn_version=9.19.0.56 # of nvidia-cudnn-cu12 and nvidia-cudnn-cu13
 
 say() { echo "setup: $*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
-# Does the loader know a library of this name? (/sbin is not on everybody's PATH.)
+# True when the loader knows a library of this name. (/sbin is not in every user's PATH.)
 has_library() { [[ $(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null) == *"$1"* ]]; }
 
-# --- what the machine is; cheap, because every start asks
+# --- identity of the machine; cheap, because every start needs it
 
 has_driver() {
     [ -n "${FABENCH_SETUP_PRETEND_DRIVER:-}" ] || [ -e /proc/driver/nvidia/version ] || have nvidia-smi ||
@@ -49,7 +49,7 @@ is_new_enough() {
     [ -n "$minor" ] && { [ "$major" -gt 12 ] || { [ "$major" -eq 12 ] && [ "$minor" -ge 4 ]; }; }
 }
 
-# Every nvcc of this machine, best first.
+# Every nvcc of this machine, the preferred one first.
 nvcc_candidates() {
     [ -z "${FABENCH_SETUP_PRETEND_DRIVER:-}" ] || { echo "$deps/cuda/bin/nvcc"; return; }
     [ -z "${CUDACXX:-}" ] || command -v "$CUDACXX" || true
@@ -72,7 +72,7 @@ facts() {
 
 # --- packages
 
-# Prints the packages that are missing, judged by what they bring, so that tools from elsewhere count.
+# Prints the missing packages. It checks for the tools and files themselves, so that other installations count.
 missing_packages() {
     { have cc && have c++ && have make; } || echo build-essential
     { have cmake && have ctest; } || echo cmake
@@ -116,7 +116,7 @@ install_packages() {
         -o Acquire::Retries=1 -o Acquire::http::Timeout=20)
     "${apt[@]}" update >>"$log" 2>&1 || true
     if ! "${apt[@]}" install --no-install-recommends "${packages[@]}" >>"$log" 2>&1; then
-        for package in "${packages[@]}"; do # one that is not to be had must not keep the others away
+        for package in "${packages[@]}"; do # one by one, so that an unavailable package does not prevent the others
             "${apt[@]}" install --no-install-recommends "$package" >>"$log" 2>&1 || true
         done
     fi
@@ -212,7 +212,7 @@ choose_cuda() {
     fi
 }
 
-# Is cuDNN's header to be found, in the toolkit, the system or what was fetched before?
+# True when cuDNN's header exists, in the toolkit, the system or an earlier download.
 has_cudnn_header() {
     local folder
     for folder in "$(dirname "$nvcc")/../include" /usr/local/cuda/include /usr/include "/usr/include/$(uname -m)-linux-gnu" \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up, builds and passes every test that this machine can run: scripts/test.sh
+# Sets up, builds and runs every test that this machine can run: scripts/test.sh
 #
 # Unit tests and the command line end to end, then the same under AddressSanitizer and UndefinedBehaviorSanitizer on the
 # CPU. With a GPU: the build of the preset release, as scripts/run.sh makes it, and the GPU tests. Without one: the preset

@@ -44,7 +44,7 @@ if [ ! -s "$out/run.jsonl" ] || ! grep -q '"type": *"row"' "$out/run.jsonl"; the
 fi
 "$here/fabench" report "$out/run.jsonl" --out "$out/report" --quiet ||
     echo "acceptance: the report could not be made; the record is whole" >&2
-# How the device is found is no measurement: whatever its code.
+# `info` only describes the device, so its exit code is ignored.
 "$here/fabench" info ${device:+--device "$device"} >"$out/info.txt" 2>&1 || true
 cp "$here/PACKAGE.txt" "$out/" 2>/dev/null
 if tar -czf "$out.tar.gz" "$out"; then

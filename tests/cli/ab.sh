@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# fabench ab: verdicts and exit codes with programs that speak the record format (synthetic rows), then real ones on the
-# CPU: this build against itself, and libraries. Nothing here depends on how fast this machine is.
+# fabench ab: verdicts and exit codes with stand-ins that write synthetic records, then with real programs on the CPU:
+# this build against itself, and libraries. Nothing here depends on the speed of this machine.
 . "$(dirname "$0")/lib.sh"
 
 paced=$(find "$(dirname "$fabench")" -name libpaced_0.so -printf '%h\n' | head -1)
@@ -72,7 +72,7 @@ fakes 'shares=()' 'shares=() times=(1.0 2.06 3.0)'
 expect_code 3
 expect "the slow one to be named" test "$(verdict 256)" = REGRESS
 
-# The control moved: nothing is said.
+# The control changed: no verdict.
 fakes '' 'control_share=19 times=(1.0 2.1 3.0) shares=(50 38 30)'
 expect_code 4
 expect_stdout '^control .*MOVED'
@@ -127,7 +127,7 @@ expect_code 4
 expect_stderr 'thermal slowdown'
 expect_stdout '3 pairs repeated'
 
-# ---- who is no partner ----
+# ---- programs that cannot be compared ----
 fakes '' 'schema=999'
 expect_code 5
 expect_stderr 'schema'
@@ -181,7 +181,7 @@ expect_sentence 'does not answer to --version'
 : >new.conf
 printf '#!/bin/sh\nexec yes "fabench 0.1"\n' >endless
 chmod +x endless
-limit_s=40 run ab --device cpu ./endless ./endless # every byte is a sign of life
+limit_s=40 run ab --device cpu ./endless ./endless # output shows that a process is alive
 expect_code 6
 expect_sentence 'ab OLD ./endless: does not answer to --version: wrote more than 1 MB'
 if ! "$fabench" info --device cuda:0 >/dev/null 2>&1; then
@@ -200,7 +200,7 @@ expect "one failure of three tests" grep -q 'tests="3" failures="1" errors="0"' 
 fakes '' 'method=2' --junit junit.xml
 expect_stdout '^NOT COMPARABLE: nothing was compared'
 expect "an error where nothing was compared" grep -q 'tests="1" failures="0" errors="1"' junit.xml
-# A run that ends without verdicts leaves none of the one before it.
+# A run that ends without verdicts removes the verdicts of an earlier run.
 fakes '' '' --junit junit.xml
 expect_code 0
 expect_file runs/verdicts.csv
@@ -220,7 +220,7 @@ expect_stderr "device cpu is being measured by process $first: waiting"
 wait "$first"
 expect "the first to end well" test $? -eq 0
 
-# Ctrl-C: nobody stays behind.
+# Ctrl-C: no process is left.
 rm -f started
 echo 'run="echo $$ >child; touch started; exec sleep 61"' >old.conf
 "$fabench" ab ./old ./new --device cpu >interrupted.out 2>interrupted.err &

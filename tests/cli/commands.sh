@@ -16,7 +16,7 @@ run_small --dry-run --seqlen 64,128 --mode fwd,bwd --impl naive,fused --jsonl pl
 expect_code 0
 expect_stdout '[0-9]'
 expect "no record of a run that was not" sh -c "test ! -s planned.jsonl || ! grep -q '\"row\"' planned.jsonl"
-# A plan is made for what no machine could hold.
+# A plan is made even for problems that are too large for any memory.
 run --device cpu --dry-run --seqlen 1m --batch 64 --heads 64 --d 128 --impl naive
 expect "a plan or a sentence, not exit $code" test "$code" -eq 0 -o "$code" -eq 2
 run verify --device cpu --dry-run --preset quick
@@ -26,7 +26,7 @@ expect_stdout 'problems x [0-9]+ implementations, untimed'
 run_small --profile --impl fused
 expect_code 0
 
-# Variants of one implementation are members of their own in the rounds, and told apart wherever names stand.
+# Variants of one implementation are separate members of the rounds, with different names in every output.
 run list --device cpu
 variant=$(awk '/^fused_cpu /{ours = 1} ours && $1 == "variant" {last = $2} END {print last}' out)
 run_small --impl "fused_cpu:$variant,fused_cpu" --csv -
@@ -51,7 +51,7 @@ run selftest --device cpu --seqlen 256 --impl "fused_cpu:$variant"
 expect_code 2
 expect_sentence 'not their variants'
 
-# fp16 on the CPU: whoever was named and runs nowhere is 6.
+# fp16 on the CPU: a named implementation that runs on no problem gives exit 6.
 run --device cpu --seqlen 64 --d 64 --dtype fp16 --impl fused --out none --plot none
 expect_code 6
 expect "a reason" grep -qiE 'fp32|fp16' out err

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/compare_sass.py: what it takes for a change of the machine code and what not. The listings here are made up; a
+# scripts/compare_sass.py: which differences count as a change of the machine code. The listings here are made up; a
 # stand-in for cuobjdump prints them.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip "no python3"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What the assembler said about the sm_90a kernels when they were built: no register spills, no products of wgmma that it
-# serialises, no setmaxnreg that it ignores. These are silent losses of speed, not errors, and another compiler may decide
-# otherwise: they fail with the compiler that the kernels were measured with and are shown with any other.
+# serialises, no setmaxnreg that it ignores. These cost speed without an error, and another compiler may decide
+# otherwise: with the compiler that the kernels were measured with they fail the test, with any other they are only
+# printed.
 #
 # The build lists the objects and their compiler's version in <build>/compiler_reports.txt, and keeps the report of each in
 # OBJECT.report (scripts/keep_compiler_report.sh). Every kernel that an object registers must be in its report.

@@ -33,7 +33,7 @@ expect "well-formed XML" python3 -c 'import xml.dom.minidom; xml.dom.minidom.par
 gate --baseline base.jsonl --current slow.jsonl --delta 12%
 expect_code 0
 
-# A run that ends early leaves no verdicts of the one before it; what is not a file stays.
+# A run that ends early removes the verdicts of an earlier run; what is not a regular file stays.
 gate --baseline base.jsonl --current same.jsonl --junit green.xml
 expect_code 0
 gate --baseline base.jsonl --current same.jsonl --junit /dev/null
@@ -57,7 +57,7 @@ if [ "$(id -u)" -ne 0 ]; then
     expect_stderr 'cannot be removed'
     chmod u+w closed
 fi
-# What is read is not what is written.
+# An output must not be one of the inputs.
 cp base.jsonl verdicts/current.jsonl
 refused_output() { # refused_output REGEX ARGUMENT...
     run gate "${@:2}"
@@ -78,7 +78,7 @@ expect_sentence '--junit fake: is the file of OLD'
 GITHUB_ACTIONS=true gate --baseline base.jsonl --current slow.jsonl
 expect_stdout '^::error title=fabench gate%3A REGRESS fwd full d64 256 fp16::fused_fake '
 
-# Slower in plain time only: the device's doing, while the GEMM moved by 3 % at most.
+# Slower in plain time only: caused by the device, while the GEMM changed by 3 % at most.
 record warm.jsonl 'clock=1.029; times=(1.0 2.05 3.0)'
 gate --baseline base.jsonl --current warm.jsonl
 expect_code 0
@@ -113,7 +113,7 @@ gate --baseline base_cpu.jsonl --current slow_cpu.jsonl
 expect_code 3
 expect_stdout 'by its time alone'
 
-# Rows that are not well.
+# Rows that failed or did not run.
 record wrong.jsonl 'checks=(pass fail pass)'
 gate --baseline base.jsonl --current wrong.jsonl
 expect_code 1

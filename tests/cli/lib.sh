@@ -1,5 +1,5 @@
-# Sourced by every test of the command line: runs the program, keeps its streams apart, says what was expected.
-# shellcheck shell=bash
+# Sourced by every test of the command line: runs the program, stores stdout and stderr separately, reports failed
+# expectations. shellcheck shell=bash
 #
 #   FABENCH             the program; default build/release/fabench
 #   FABENCH_PLUGINS     the folder with libwrong_cpu.so and libbad_*.so; default beside the program
@@ -20,7 +20,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1 # what a run writes by itself must not land in the checkout
 unset FABENCH_OUT_ROOT
-# Sanitizer builds: a refused allocation is a case under test, not the end.
+# Sanitizer builds: a refused allocation is tested and must not end the program.
 export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
 failures=0 checks=0
@@ -99,7 +99,7 @@ expect_no_stdout() { checks=$((checks + 1)); [ ! -s "$tmp/out" ] || fail "expect
 expect_no_stderr() { checks=$((checks + 1)); [ ! -s "$tmp/err" ] || fail "expected nothing on stderr"; }
 expect_file() { checks=$((checks + 1)); [ -s "$1" ] || fail "expected a file $1 with something in it"; }
 
-# Is this process running? A dead one that nobody has waited for is not.
+# True when this process is running; a zombie is not.
 is_running() { [ -n "${1:-}" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ] && kill -0 "$1" 2>/dev/null; }
 is_gone() { ! is_running "$1"; }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Output paths that cannot be written: said before any work where that can be known (2), else when it happens (7).
+# Output paths that cannot be written: exit 2 before any work where it can be known, else 7 when it happens.
 . "$(dirname "$0")/lib.sh"
 
 mkdir folder
@@ -60,7 +60,7 @@ if [ -c /dev/full ]; then
     expect_code 7
 fi
 
-# A reader that goes away does not kill the run in silence.
+# When the reader of stdout ends, the run fails with a message.
 what="fabench --csv - | head -1"
 code=0
 small --seqlen 64,128,256 --csv -

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/package.sh: the package unpacked in an empty folder runs with nothing of this checkout, and brings its results
-# back in one archive.
+# scripts/package.sh: the package, unpacked in an empty folder, runs without this checkout and packs its results in one
+# archive.
 . "$(dirname "$0")/lib.sh"
 export FABENCH_BUILD
 FABENCH_BUILD=$(dirname "$fabench")

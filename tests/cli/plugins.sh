@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# --impl-lib: a good library runs beside ours; one that is none, of another ABI, or that faults or hangs, costs a
-# sentence or its own row, and the exit code says which.
+# --impl-lib: a valid library runs with our kernels. An invalid one or another ABI is refused; a crash or a hang fails
+# only the library's row. Each has its exit code.
 . "$(dirname "$0")/lib.sh"
 
 run_small --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu,fused --heads 2 --mode fwd,bwd --csv -
@@ -47,7 +47,7 @@ run_small --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scal
 expect_code 2
 expect_sentence 'wrong_scale'
 
-# One that breaks in its launch: its row says so, the other implementation's row is there.
+# A failure in a launch: the row has the error, and the other implementation has its row.
 breaks() { # breaks NAME STATUS REGEX
     rm -f run.jsonl
     run_small --impl-lib "$plugins/lib$1.so" --impl "$1,fused" --seqlen 128,256 --timeout-s 5 --jsonl "$tmp/run.jsonl" \
@@ -65,7 +65,7 @@ breaks bad_error error 'failed on purpose'
 began=$SECONDS
 breaks bad_hang timeout 'no answer for 5 s'
 expect "two timeouts of 5 s to take less than 60 s" test $((SECONDS - began)) -lt 60
-# One that ends the process after its row is complete: said, and nothing is run twice or lost.
+# A process that ends after its row is complete: reported, and no row is run twice or lost.
 rm -f run.jsonl
 began=$SECONDS
 run_small --impl-lib "$plugins/libbad_release.so" --impl bad_release,fused --seqlen 128,256 --timeout-s 5 \

@@ -82,7 +82,7 @@ head -c -5 run_dir/run.jsonl >bad/run.jsonl; refused 'cut'
 rm bad/run.jsonl; refused 'no such record'
 edit '3s/"check": *"pass"/"check": "fail"/'
 rm -rf results
-run_publish run_dir bad # one bad one keeps the good one back too
+run_publish run_dir bad # one refused record: nothing is published
 expect_code 1
 expect "nothing written" test ! -e results
 run_publish

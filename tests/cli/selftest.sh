@@ -47,7 +47,8 @@ expect_code 0
 expect_stdout '^  dK off by 1 % in dk:.* gain\*'
 expect_stdout '^  one element past the end in dv: guard\*'
 
-# It must be able to fail. Of inputs that are all zero every result is right, faults included: they get through.
+# The self-test must be able to fail. With inputs that are all zero even the faulty results are right, and are not
+# caught.
 run selftest --device cpu --seqlen 256 --dtype fp16 --mode fwd --causal --dist zeros --jsonl through.jsonl
 expect_code 7
 expect_stdout '^NOT CAUGHT: scale off by 1 %: rule lse at 0 of its bound; again:$'
@@ -55,7 +56,7 @@ expect_stdout '^  fabench selftest --mode fwd --causal=yes --d 64 --seqlen 256 '
 expect "no line over 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
 expect_stdout '^FAILED: 6 of 12'
 expect "rows that say so" grep -qE '"fault": *"swapped heads".*"caught": *false' through.jsonl
-# A kernel whose right result is wrong: nothing that is "caught" beside it would mean anything.
+# A kernel whose own result is wrong: faults are not tested, because catching them would prove nothing.
 run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scale
 expect_code 7
 expect_stdout 'the right result FAILS its check:$'

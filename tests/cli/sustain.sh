@@ -30,7 +30,7 @@ expect_code 0
 expect "no sustained figure" test -z "$(rows burst.jsonl | row_value tflops_sustained)$(rows burst.jsonl | row_value sustain_s)"
 expect "nothing about it in the table" sh -c "! grep -q sustain out"
 
-# A kernel that is wrong gets no region: it would have no speed to show.
+# A wrong kernel gets no sustained region, because its speed is not reported.
 run_small --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scale --sustain-s 2 --jsonl wrong.jsonl
 expect_code 1
 expect "a failed row without sustained figures" test -z "$(rows wrong.jsonl | row_value tflops_sustained)$(rows wrong.jsonl | row_value sustain_s)"

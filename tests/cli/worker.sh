@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A worker that dies in mid-case costs that case only: a row with status error, later cases still run, exit 6.
+# When a worker dies during a case, only that case fails: its row has status error, later cases run, exit 6.
 . "$(dirname "$0")/lib.sh"
 
 # A case that takes seconds between two quick ones.

@@ -173,7 +173,7 @@ run "${common[@]}" --dtype "$dtype" --impl wrong_scale --mode fwd --heads 1 --se
 expect_code 1
 expect_stderr 'warning: --atol'
 
-# Broken promises are verify's to find.
+# Broken promises of bit-equal results are found by verify.
 run verify --device $device --preset quick --impl-lib "$library" --impl wrong_nondeterministic --d 64
 expect_code 1
 expect_stdout 'FAIL'
