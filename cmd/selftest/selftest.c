@@ -22,8 +22,8 @@
 #include "cmd/run/session.h"
 #include "cmd/selftest/selftest_report.h"
 
-/* One problem that is being tried. */
-struct trial {
+/* One problem under test. */
+struct tested_problem {
     struct session *session;
     const struct options *options;
     const struct plan_item *item;

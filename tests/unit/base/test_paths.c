@@ -125,16 +125,16 @@ static void what_is_removed(void **state)
 {
     (void)state;
     help_write("old", "x");
-    assert_true(path_forget(help_path("old")));
+    assert_true(path_discard(help_path("old")));
     assert_int_not_equal(access(help_path("old"), F_OK), 0);
-    assert_true(path_forget(help_path("old"))); /* gone already */
+    assert_true(path_discard(help_path("old"))); /* gone already */
     help_write("target", "x");
     assert_int_equal(symlink(help_path("target"), help_path("to-target")), 0);
-    assert_true(path_forget(help_path("to-target"))); /* the link stays, what it leads to is emptied */
+    assert_true(path_discard(help_path("to-target"))); /* the link stays, what it leads to is emptied */
     assert_string_equal(help_read(help_path("to-target")), "");
-    assert_true(path_forget(help_folder));
+    assert_true(path_discard(help_folder));
     assert_int_equal(access(help_folder, F_OK), 0);
-    assert_true(path_forget("/dev/null"));
+    assert_true(path_discard("/dev/null"));
     assert_int_equal(access("/dev/null", F_OK), 0);
 }
 

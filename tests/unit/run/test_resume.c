@@ -76,7 +76,7 @@ static void a_problem_twice(void **state)
     assert_int_equal(done[0], NAIVE);
     assert_int_equal(done[1], NAIVE);
     assert_false(match(rows, 3, done, NULL));
-    assert_has(why.text, "run.jsonl: row 3 (naive fwd d64 n=64) is there twice");
+    assert_has(why.text, "run.jsonl: row 3 (naive fwd d64 n=64) occurs twice");
     drop_plan();
 }
 
@@ -86,11 +86,11 @@ static void rows_of_other_runs(void **state)
     (void)state;
     make_plan("64,128");
     static const struct { struct help_row row; const char *words; } refused[] = {
-        {{.impl = "naive", .n = 512}, "row 2 (naive fwd d64 n=512) is no part of what these options run"},
-        {{.impl = "naive", .n = 64, .mode = "bwd"}, "row 2 (naive bwd d64 n=64) is no part of what these options run"},
+        {{.impl = "naive", .n = 512}, "row 2 (naive fwd d64 n=512) is not part of what these options run"},
+        {{.impl = "naive", .n = 64, .mode = "bwd"}, "row 2 (naive bwd d64 n=64) is not part of what these options run"},
         {{.impl = "cudnn", .n = 64}, "row 2 (cudnn fwd d64 n=64) is of an implementation that was not asked for"},
         {{.impl = "naive", .n = 64, .run_id = "other"}, "row 2 (naive fwd d64 n=64) is of another run than the header"},
-        {{.impl = "naive", .n = 128}, "row 2 (naive fwd d64 n=128) is there twice"}};
+        {{.impl = "naive", .n = 128}, "row 2 (naive fwd d64 n=128) occurs twice"}};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         const struct help_row rows[] = {{.impl = "naive", .n = 128}, refused[i].row};
         assert_false(match(rows, 2, done, NULL));
@@ -132,7 +132,7 @@ static void headers_that_fit(void **state)
     }
 }
 
-/* The file of --out, locked while it is gone on with. */
+/* The file of --out, locked while it is continued. */
 static void the_file_is_opened(void **state)
 {
     struct resume first, second;
