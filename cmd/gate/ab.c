@@ -1,4 +1,4 @@
-/* Checks and pairs. */
+/* The steps of `ab`: the checked runs, the pairs, the order of both. */
 #include "cmd/gate/ab.h"
 
 #include <math.h>
@@ -18,14 +18,14 @@
 
 /* ---- the checked runs ---- */
 
-static enum fate fate_of(const struct record_row *row)
+static enum ab_outcome outcome_of(const struct record_row *row)
 {
     if (row->status == STATUS_OK)
-        return row->check == CHECKED_FAIL ? FATE_FAIL : FATE_PASS;
-    return record_row_is_broken(row) ? FATE_ERROR : FATE_REFUSED;
+        return row->check == CHECKED_FAIL ? OUTCOME_FAIL : OUTCOME_PASS;
+    return record_row_is_broken(row) ? OUTCOME_ERROR : OUTCOME_REFUSED;
 }
 
-/* Why a row is not well, in words. */
+/* Why a row failed, as text; "" for a row that passed. */
 static void reason_of(const struct record_row *row, char *reason, size_t size)
 {
     reason[0] = 0;
@@ -37,28 +37,29 @@ static void reason_of(const struct record_row *row, char *reason, size_t size)
         snprintf(reason, size, "%s is %.3g times its bound", row->err_tensor, row->err_used);
 }
 
-static struct ab_case *find_case(struct ab *a, const struct problem_key *key, const char *impl)
+static struct ab_config *find_config(struct ab *a, const struct problem_key *key, const char *impl)
 {
-    for (int i = 0; i < a->case_count; i++)
-        if (problem_key_compare(&a->cases[i].key, key, false) == 0 && strcmp(a->cases[i].impl, impl) == 0)
-            return &a->cases[i];
+    for (int i = 0; i < a->config_count; i++)
+        if (problem_key_compare(&a->configs[i].key, key, false) == 0 && strcmp(a->configs[i].impl, impl) == 0)
+            return &a->configs[i];
     return NULL;
 }
 
-/* The command that compares this case alone; the caller frees it. */
+/* The command that compares this configuration alone; the caller frees it. */
 static char *make_repro(const struct ab_setup *s, const struct record_row *r, const char *impl)
 {
     struct text command = {0};
     text_add(&command, "fabench ab");
-    for (int side = 0; side < AB_SIDES; side++)
-        text_add_shell_word(&command, s->sides[side].path);
+    for (int build = 0; build < AB_BUILDS; build++)
+        text_add_shell_word(&command, s->builds[build].path);
     char *repro = options_repro(s->options, COMMAND_AB, text_string(&command), impl, &r->key);
     text_free(&command);
     return repro;
 }
 
-/* Rows of one side's checked run; problems are numbered in the order in which they appear, which is the plan's. */
-static int take_checks(struct ab *a, int side, const struct record_file *records)
+/* Reads the rows of one build's checked run. Problems are numbered in the order of the rows, which is that of the plan.
+ * */
+static int take_checks(struct ab *a, int build, const struct record_file *records)
 {
     int point = -1;
     for (int i = 0; i < records->count; i++) {
@@ -68,10 +69,10 @@ static int take_checks(struct ab *a, int side, const struct record_file *records
             point++;
         if (!subject || subject == a->setup.control)
             continue;
-        struct ab_case *c = find_case(a, &row->key, subject);
+        struct ab_config *c = find_config(a, &row->key, subject);
         if (!c) {
-            a->cases = xrealloc(a->cases, (unsigned long)(a->case_count + 1) * sizeof *a->cases);
-            c = &a->cases[a->case_count++];
+            a->configs = xrealloc(a->configs, (unsigned long)(a->config_count + 1) * sizeof *a->configs);
+            c = &a->configs[a->config_count++];
             memset(c, 0, sizeof *c);
             c->key = row->key;
             snprintf(c->impl, sizeof c->impl, "%s", subject);
@@ -79,15 +80,16 @@ static int take_checks(struct ab *a, int side, const struct record_file *records
             c->point = point;
             c->series = -1;
             c->repro = make_repro(&a->setup, row, c->impl);
-        } else if (c->fate[side] != FATE_NONE) {
-            log_error("ab %s: its record has %s %s twice", a->setup.sides[side].path, c->impl, c->label);
+        } else if (c->outcome[build] != OUTCOME_NONE) {
+            log_error("ab %s: its record has %s %s twice", a->setup.builds[build].path, c->impl, c->label);
             return EXIT_NOT_COMPARABLE;
         } else if (c->point != point) {
-            log_error("ab: OLD and NEW make another plan of the same options (%s): they cannot be compared", c->label);
+            log_error("ab: OLD and NEW make different plans of the same options (%s): they cannot be compared",
+                      c->label);
             return EXIT_NOT_COMPARABLE;
         }
-        c->fate[side] = fate_of(row);
-        reason_of(row, c->reason[side], sizeof c->reason[side]);
+        c->outcome[build] = outcome_of(row);
+        reason_of(row, c->reason[build], sizeof c->reason[build]);
     }
     a->point_count = point + 1 > a->point_count ? point + 1 : a->point_count;
     return EXIT_OK;
@@ -101,108 +103,111 @@ static bool control_ran(const struct ab *a, const struct record_file *records)
     return false;
 }
 
-static void drop_cases(struct ab *a)
+static void drop_configs(struct ab *a)
 {
-    free(a->cases);
-    a->cases = NULL;
-    a->case_count = a->point_count = 0;
+    free(a->configs);
+    a->configs = NULL;
+    a->config_count = a->point_count = 0;
 }
 
-/* Each side once. A side whose build or machine has not got the control is asked again without one. */
-static int check_sides(struct ab *a)
+/* Runs each build once with the full check. Where one of them does not run the control, both run again without a
+ * control. */
+static int check_builds(struct ab *a)
 {
     struct record_file records;
-    struct attn_message why[AB_SIDES] = {{""}, {""}};
-    bool refused[AB_SIDES] = {false, false};
-    for (int side = 0; side < AB_SIDES; side++) {
+    struct attn_message why[AB_BUILDS] = {{""}, {""}};
+    bool refused[AB_BUILDS] = {false, false};
+    for (int build = 0; build < AB_BUILDS; build++) {
         char progress[80];
-        snprintf(progress, sizeof progress, "checking %s", a->setup.sides[side].name);
-        const struct ab_task task = {.side = side, .is_check = true, .progress = progress};
-        int code = ab_run_process(&a->setup, &task, &records, &why[side]);
-        const bool lacks = a->setup.control && (code == EXIT_USAGE || (code == EXIT_OK && !control_ran(a, &records)));
-        if (lacks) {
+        snprintf(progress, sizeof progress, "checking %s", a->setup.builds[build].name);
+        const struct ab_task task = {.build = build, .is_check = true, .progress = progress};
+        int code = ab_run_process(&a->setup, &task, &records, &why[build]);
+        const bool lacks_control =
+            a->setup.control && (code == EXIT_USAGE || (code == EXIT_OK && !control_ran(a, &records)));
+        if (lacks_control) {
             if (code == EXIT_OK)
                 record_file_free(&records);
             a->setup.control = NULL;
-            drop_cases(a);
-            side = -1; /* both again: the members of the rounds must be the same */
+            drop_configs(a);
+            build = -1; /* both again: the members of the rounds must be the same in OLD and NEW */
             refused[AB_OLD] = refused[AB_NEW] = false;
             continue;
         }
         if (code == EXIT_USAGE) {
-            refused[side] = true;
+            refused[build] = true;
             continue;
         }
         if (code == EXIT_OK) {
-            code = take_checks(a, side, &records);
+            code = take_checks(a, build, &records);
             record_file_free(&records);
         }
         if (code != EXIT_OK)
             return code;
     }
-    for (int side = 0; side < AB_SIDES; side++)
-        if (refused[side]) {
-            log_error("ab %s %s: refuses these options: %s", a->setup.sides[side].name, a->setup.sides[side].path,
-                      why[side].text);
-            return refused[!side] ? EXIT_USAGE : EXIT_NOT_COMPARABLE;
+    for (int build = 0; build < AB_BUILDS; build++)
+        if (refused[build]) {
+            log_error("ab %s %s: refuses these options: %s", a->setup.builds[build].name, a->setup.builds[build].path,
+                      why[build].text);
+            return refused[!build] ? EXIT_USAGE : EXIT_NOT_COMPARABLE;
         }
     return EXIT_OK;
 }
 
 /* ---- pairs ---- */
 
-/* What one process measured of a case: its own row, and the GEMM's and the control's beside it. */
-struct measured {
+/* What one process measured of a configuration. clock_mhz: the SM clock; gemm_tflops: the GEMM ceiling. NaN = not
+ * measured. */
+struct measurement {
     struct decide_value value;
     double clock_mhz, gemm_tflops;
 };
 
-struct side_result {
-    struct measured *cases;          /* by case */
+struct build_result {
+    struct measurement *configs;          /* by configuration */
     struct decide_value *controls;   /* by point */
     double *gemm_tflops;             /* by point */
-    double throttled_pct;            /* the largest of any row */
+    double throttled_pct;            /* per cent of the time under thermal or brake slowdown: the largest of all rows */
 };
 
-static void clear_result(const struct ab *a, struct side_result *r)
+static void clear_result(const struct ab *a, struct build_result *r)
 {
     const struct decide_value nothing = {NAN, NAN, NAN};
-    r->cases = xmalloc((unsigned long)(a->case_count + 1) * sizeof *r->cases);
+    r->configs = xmalloc((unsigned long)(a->config_count + 1) * sizeof *r->configs);
     r->controls = xmalloc((unsigned long)(a->point_count + 1) * sizeof *r->controls);
     r->gemm_tflops = xmalloc((unsigned long)(a->point_count + 1) * sizeof *r->gemm_tflops);
     r->throttled_pct = 0;
-    for (int i = 0; i < a->case_count; i++)
-        r->cases[i] = (struct measured){nothing, NAN, NAN};
+    for (int i = 0; i < a->config_count; i++)
+        r->configs[i] = (struct measurement){nothing, NAN, NAN};
     for (int i = 0; i < a->point_count; i++) {
         r->controls[i] = nothing;
         r->gemm_tflops[i] = NAN;
     }
 }
 
-static void free_result(struct side_result *r)
+static void free_result(struct build_result *r)
 {
-    free(r->cases);
+    free(r->configs);
     free(r->controls);
     free(r->gemm_tflops);
 }
 
 static int point_of(const struct ab *a, const struct problem_key *key)
 {
-    for (int i = 0; i < a->case_count; i++)
-        if (problem_key_compare(&a->cases[i].key, key, false) == 0)
-            return a->cases[i].point;
+    for (int i = 0; i < a->config_count; i++)
+        if (problem_key_compare(&a->configs[i].key, key, false) == 0)
+            return a->configs[i].point;
     return -1;
 }
 
-/* How many times as fast as the control in the same rounds; NaN where the record does not say. */
-static double over_control(const struct ab_setup *s, const struct record_row *row)
+/* t_control / t, computed within rounds; NaN where the record does not have it. */
+static double speedup_vs_control(const struct ab_setup *s, const struct record_row *row)
 {
     if (s->control && role_of_name(s->control) == ROLE_NAIVE)
         return row->speedup_vs_naive;
     return s->control && strcmp(s->control, row->peer) == 0 ? row->speedup_vs_peer : NAN;
 }
 
-static void take_times(struct ab *a, const struct record_file *records, struct side_result *result)
+static void take_times(struct ab *a, const struct record_file *records, struct build_result *result)
 {
     for (int i = 0; i < records->count; i++) {
         const struct record_row *row = &records->rows[i];
@@ -211,33 +216,33 @@ static void take_times(struct ab *a, const struct record_file *records, struct s
         if (!subject || point < 0 || !record_row_is_timed(row))
             continue;
         const struct decide_value value = {row->time_ms, row->pct_of_gemm,
-                                           subject == a->setup.control ? NAN : over_control(&a->setup, row)};
-        result->throttled_pct = fmax(result->throttled_pct, row->throttled_pct); /* fmax passes over NaN */
+                                           subject == a->setup.control ? NAN : speedup_vs_control(&a->setup, row)};
+        result->throttled_pct = fmax(result->throttled_pct, row->throttled_pct); /* fmax ignores NaN */
         result->gemm_tflops[point] = row->gemm_tflops;
         if (subject == a->setup.control)
             result->controls[point] = value;
         else
-            result->cases[find_case(a, &row->key, subject) - a->cases] =
-                (struct measured){value, row->sm_clock_mhz, row->gemm_tflops};
+            result->configs[find_config(a, &row->key, subject) - a->configs] =
+                (struct measurement){value, row->sm_clock_mhz, row->gemm_tflops};
     }
 }
 
-/* Points of the cases that are still open, in the plan's order; returns their number. */
+/* Fills `points` with the problems of undecided configurations, in the order of the plan; returns their number. */
 static int open_points(const struct ab *a, int *points)
 {
     int count = 0;
     for (int p = 0; p < a->point_count; p++)
-        for (int i = 0; i < a->case_count; i++)
-            if (a->cases[i].point == p && a->cases[i].series >= 0 &&
-                a->series[a->cases[i].series].state == DECIDE_OPEN) {
+        for (int i = 0; i < a->config_count; i++)
+            if (a->configs[i].point == p && a->configs[i].series >= 0 &&
+                a->series[a->configs[i].series].state == DECIDE_OPEN) {
                 points[count++] = p;
                 break;
             }
     return count;
 }
 
-/* One process of one side; every open case must be in it. */
-static int measure(struct ab *a, int side, const int *points, int point_count, struct side_result *result)
+/* Runs one process of one build. Its record must have a time for every undecided configuration. */
+static int measure(struct ab *a, int build, const int *points, int point_count, struct build_result *result)
 {
     struct record_file records;
     struct attn_message why = {""};
@@ -246,30 +251,31 @@ static int measure(struct ab *a, int side, const int *points, int point_count, s
         snprintf(left, sizeof left, ", about %.0f s to pair %d", a->pair_s * (a->rules.pairs_min - a->run.pairs),
                  a->rules.pairs_min);
     snprintf(progress, sizeof progress, "pair %d of %d..%d: %s, %d of %d problems%s", a->run.pairs + 1,
-             a->rules.pairs_min, a->rules.pairs_max, a->setup.sides[side].name, point_count, a->point_count, left);
-    const struct ab_task task = {.side = side, .points = point_count < a->point_count ? points : NULL,
+             a->rules.pairs_min, a->rules.pairs_max, a->setup.builds[build].name, point_count, a->point_count, left);
+    const struct ab_task task = {.build = build, .points = point_count < a->point_count ? points : NULL,
                                  .point_count = point_count, .progress = progress};
     const int code = ab_run_process(&a->setup, &task, &records, &why);
     if (code == EXIT_USAGE)
-        log_error("ab %s %s: process %d refuses its options: %s", a->setup.sides[side].name,
-                  a->setup.sides[side].path, a->setup.process_count, why.text);
+        log_error("ab %s %s: process %d refuses its options: %s", a->setup.builds[build].name,
+                  a->setup.builds[build].path, a->setup.process_count, why.text);
     if (code != EXIT_OK)
         return code == EXIT_USAGE ? EXIT_NOT_COMPARABLE : code;
     take_times(a, &records, result);
     record_file_free(&records);
-    for (int i = 0; i < a->case_count; i++) {
-        const struct ab_case *c = &a->cases[i];
-        if (c->series < 0 || a->series[c->series].state != DECIDE_OPEN || !isnan(result->cases[i].value.time_ms))
+    for (int i = 0; i < a->config_count; i++) {
+        const struct ab_config *c = &a->configs[i];
+        if (c->series < 0 || a->series[c->series].state != DECIDE_OPEN || !isnan(result->configs[i].value.time_ms))
             continue;
-        log_error("ab %s %s: process %d has no time of %s %s, which ran when it was checked", a->setup.sides[side].name,
-                  a->setup.sides[side].path, a->setup.process_count, c->impl, c->label);
+        log_error("ab %s %s: process %d has no time of %s %s, which ran when it was checked",
+                  a->setup.builds[build].name, a->setup.builds[build].path, a->setup.process_count, c->impl, c->label);
         return EXIT_DEVICE;
     }
     return EXIT_OK;
 }
 
-/* The control's difference: its ratio to the GEMM where it has one; without a control the GEMM's own time. */
-static double control_difference(struct ab *a, const struct side_result *from, const struct side_result *to)
+/* The mean difference of the control over all problems: of its time relative to the GEMM, or of its plain time where
+ * there is no GEMM. Without a control: of the time of the GEMM. */
+static double control_difference(struct ab *a, const struct build_result *from, const struct build_result *to)
 {
     double *d = xmalloc((unsigned long)(a->point_count + 1) * sizeof *d);
     bool is_paired = false;
@@ -287,24 +293,24 @@ static double control_difference(struct ab *a, const struct side_result *from, c
     return mean;
 }
 
-static void take_pair(struct ab *a, const struct side_result results[AB_SIDES])
+static void take_pair(struct ab *a, const struct build_result results[AB_BUILDS])
 {
     double *d = xmalloc((unsigned long)(a->timed_count + 1) * sizeof *d);
-    double *witness = xmalloc((unsigned long)(a->timed_count + 1) * sizeof *witness);
-    bool is_whole = true;
-    for (int i = 0; i < a->case_count; i++) {
-        struct ab_case *c = &a->cases[i];
+    double *cross_check = xmalloc((unsigned long)(a->timed_count + 1) * sizeof *cross_check);
+    bool has_all = true;
+    for (int i = 0; i < a->config_count; i++) {
+        struct ab_config *c = &a->configs[i];
         bool is_paired;
         if (c->series < 0)
             continue;
-        d[c->series] = witness[c->series] = NAN;
+        d[c->series] = cross_check[c->series] = NAN;
         if (a->series[c->series].state != DECIDE_OPEN) {
-            is_whole = false;
+            has_all = false;
             continue;
         }
-        const struct measured *const from = &results[AB_OLD].cases[i], *const to = &results[AB_NEW].cases[i];
+        const struct measurement *const from = &results[AB_OLD].configs[i], *const to = &results[AB_NEW].configs[i];
         d[c->series] = decide_difference(&from->value, &to->value, &is_paired);
-        witness[c->series] = decide_witness(&from->value, &to->value);
+        cross_check[c->series] = decide_cross_check(&from->value, &to->value);
         c->log_ms[AB_OLD] += log(from->value.time_ms);
         c->log_ms[AB_NEW] += log(to->value.time_ms);
         if (from->clock_mhz > 0 && to->clock_mhz > 0) {
@@ -313,26 +319,26 @@ static void take_pair(struct ab *a, const struct side_result results[AB_SIDES])
             c->clocks++;
         }
     }
-    /* Pairs with all configurations make the geomean; later ones have the difficult ones alone. */
-    if (is_whole)
+    /* The geomean uses only pairs with all configurations; later pairs measure the undecided ones alone. */
+    if (has_all)
         a->pair_means[a->pair_count++] = decide_mean(d, a->timed_count);
-    decide_pair(&a->run, d, witness, control_difference(a, &results[AB_OLD], &results[AB_NEW]));
+    decide_pair(&a->run, d, cross_check, control_difference(a, &results[AB_OLD], &results[AB_NEW]));
     free(d);
-    free(witness);
+    free(cross_check);
 }
 
 static int measure_pair(struct ab *a, int *points)
 {
-    struct side_result results[AB_SIDES];
+    struct build_result results[AB_BUILDS];
     const int point_count = open_points(a, points);
     const int first = a->run.pairs % 2 ? AB_NEW : AB_OLD; /* ABBA */
     const double start_ms = clock_ms();
     int code = EXIT_OK;
-    for (int side = 0; side < AB_SIDES; side++)
-        clear_result(a, &results[side]);
-    for (int n = 0; n < AB_SIDES && code == EXIT_OK; n++) {
-        const int side = n ? !first : first;
-        code = measure(a, side, points, point_count, &results[side]);
+    for (int build = 0; build < AB_BUILDS; build++)
+        clear_result(a, &results[build]);
+    for (int n = 0; n < AB_BUILDS && code == EXIT_OK; n++) {
+        const int build = n ? !first : first;
+        code = measure(a, build, points, point_count, &results[build]);
     }
     a->pair_s = 1e-3 * (clock_ms() - start_ms);
     if (code == EXIT_OK) {
@@ -343,23 +349,23 @@ static int measure_pair(struct ab *a, int *points)
             log_warn("pair %d under thermal slowdown (%.1f %% of a problem's time): repeated", a->run.pairs + 1,
                      throttled);
         else
-            a->gave_up = true;
+            a->is_too_hot = true;
     }
-    for (int side = 0; side < AB_SIDES; side++)
-        free_result(&results[side]);
+    for (int build = 0; build < AB_BUILDS; build++)
+        free_result(&results[build]);
     return code;
 }
 
 static int measure_pairs(struct ab *a)
 {
     int *points = xmalloc((unsigned long)(a->point_count + 1) * sizeof *points), code = EXIT_OK;
-    while (code == EXIT_OK && !a->gave_up && (a->run.pairs == 0 || decide_wants_more(&a->run)))
+    while (code == EXIT_OK && !a->is_too_hot && (a->run.pairs == 0 || decide_needs_pair(&a->run)))
         code = measure_pair(a, points);
     free(points);
     return code;
 }
 
-/* ---- the whole ---- */
+/* ---- the command ---- */
 
 static void set_rules(struct ab *a, const struct options *o)
 {
@@ -374,14 +380,14 @@ static void set_rules(struct ab *a, const struct options *o)
 
 static int compare_all(struct ab *a)
 {
-    int code = check_sides(a);
+    int code = check_builds(a);
     if (code != EXIT_OK) {
-        drop_cases(a); /* half of a comparison is none */
+        drop_configs(a); /* no verdicts from an incomplete check */
         return code;
     }
-    for (int i = 0; i < a->case_count; i++)
-        if (ab_untimed_verdict(&a->cases[i]) == VERDICT_PASS)
-            a->cases[i].series = a->timed_count++;
+    for (int i = 0; i < a->config_count; i++)
+        if (ab_untimed_verdict(&a->configs[i]) == VERDICT_PASS)
+            a->configs[i].series = a->timed_count++;
     a->series = xcalloc((unsigned long)(a->timed_count + 1), sizeof *a->series);
     a->pair_means = xcalloc((unsigned long)a->rules.pairs_max + 1, sizeof *a->pair_means);
     decide_begin(&a->run, &a->rules, a->series, a->timed_count, false);
@@ -393,23 +399,24 @@ static int compare_all(struct ab *a)
     return code;
 }
 
-/* What no side runs is no comparison. */
+/* EXIT_DEVICE when neither build runs any configuration. */
 static int nothing_ran(const struct ab *a)
 {
-    for (int i = 0; i < a->case_count; i++)
-        if (ab_untimed_verdict(&a->cases[i]) >= 0)
+    for (int i = 0; i < a->config_count; i++)
+        if (ab_untimed_verdict(&a->configs[i]) >= 0)
             return EXIT_OK;
     if (a->setup.lost.count)
         return EXIT_OK;
-    log_error("ab: neither side runs any of this%s%s", a->case_count && a->cases[0].reason[AB_NEW][0] ? ": " : "",
-              a->case_count ? a->cases[0].reason[AB_NEW] : "");
+    log_error("ab: neither OLD nor NEW runs any of this%s%s",
+              a->config_count && a->configs[0].reason[AB_NEW][0] ? ": " : "",
+              a->config_count ? a->configs[0].reason[AB_NEW] : "");
     return EXIT_DEVICE;
 }
 
 int ab_run(const struct options *o)
 {
     struct ab a;
-    if (!verdicts_forget(o, o->out_dir && strcmp(o->out_dir, "none") != 0 ? o->out_dir : NULL))
+    if (!verdicts_remove(o, o->out_dir && strcmp(o->out_dir, "none") != 0 ? o->out_dir : NULL))
         return EXIT_IO;
     memset(&a, 0, sizeof a);
     set_rules(&a, o);
@@ -422,11 +429,11 @@ int ab_run(const struct options *o)
     if (code != EXIT_USAGE)
         code = ab_report(&a, code);
     if (code == EXIT_INTERRUPTED)
-        log_note("interrupted; the verdicts so far are of whole pairs");
+        log_note("interrupted; the verdicts use only the pairs that are complete");
     ab_close(&a.setup);
-    for (int i = 0; i < a.case_count; i++)
-        free(a.cases[i].repro);
-    free(a.cases);
+    for (int i = 0; i < a.config_count; i++)
+        free(a.configs[i].repro);
+    free(a.configs);
     free(a.series);
     free(a.pair_means);
     return code;

@@ -1,16 +1,19 @@
-/* `fabench ab OLD NEW`: two programs or two kernel libraries on this device now (DESIGN section 9).
+/* `fabench ab OLD NEW` compares two builds, programs or kernel libraries, on this device now (DESIGN section 9).
  *
- *   1. each side once, checked in full: who runs what, and whether it is right
- *   2. pairs of fresh processes, OLD NEW, NEW OLD, ..., of what both run and get right, until every configuration is
- *      decided (cmd/gate/decide.h) or there are enough; a pair under thermal slowdown is repeated
- *   3. one line per configuration, worst first
+ *   1. Each build runs once with the full check. This shows which configurations each build runs, and which it gets
+ *      right.
+ *   2. Pairs of fresh processes, in the order OLD NEW, NEW OLD, ..., measure the configurations that both builds get
+ *      right, until every configuration is decided (cmd/gate/decide.h) or the largest number of pairs is reached. A
+ *      pair under thermal slowdown is repeated.
+ *   3. One line per configuration is printed, the worst first.
  *
- * A process of either side is an ordinary sweep with --jsonl -: this program never touches the device itself. */
+ * Each process is an ordinary sweep with --jsonl -. This process itself never opens the device. */
 #ifndef FABENCH_AB_H
 #define FABENCH_AB_H
 
 #include "cmd/options/options.h"
 
+/* The command. Returns the exit code. */
 int ab_run(const struct options *);
 
 #endif

@@ -1,4 +1,4 @@
-/* Lines, control, summary. */
+/* Makes the verdict lines, the line of the control and the summary of `ab`. */
 #include "cmd/gate/ab_report.h"
 
 #include <math.h>
@@ -9,56 +9,59 @@
 #include "cmd/base/log.h"
 #include "cmd/gate/verdicts.h"
 
-int ab_untimed_verdict(const struct ab_case *c)
+int ab_untimed_verdict(const struct ab_config *c)
 {
-    const enum fate from = c->fate[AB_OLD], to = c->fate[AB_NEW];
-    if (to == FATE_ERROR)
+    const enum ab_outcome from = c->outcome[AB_OLD], to = c->outcome[AB_NEW];
+    if (to == OUTCOME_ERROR)
         return VERDICT_ERROR;
-    if (to == FATE_FAIL)
+    if (to == OUTCOME_FAIL)
         return VERDICT_FAIL;
-    if (to == FATE_PASS)
-        return from == FATE_PASS ? VERDICT_PASS : from == FATE_FAIL || from == FATE_ERROR ? VERDICT_FIXED : VERDICT_NEW;
-    return from == FATE_REFUSED || from == FATE_NONE ? -1 : VERDICT_LOST;
+    if (to == OUTCOME_PASS)
+        return from == OUTCOME_PASS                             ? VERDICT_PASS
+               : from == OUTCOME_FAIL || from == OUTCOME_ERROR ? VERDICT_FIXED
+                                                                : VERDICT_NEW;
+    return from == OUTCOME_REFUSED || from == OUTCOME_NONE ? -1 : VERDICT_LOST;
 }
 
 static double per_cent(double logarithm) { return 100 * expm1(logarithm); }
 
-static void say_untimed(const struct ab_case *c, struct verdict_line *line)
+static void describe_untimed(const struct ab_config *c, struct verdict_line *line)
 {
-    static const char *const fates[] = {"does not run it", "passes", "fails its check", "refuses", "fails"};
-    const enum fate from = c->fate[AB_OLD], to = c->fate[AB_NEW];
+    static const char *const words[] = {"does not run it", "passes", "fails its check", "refuses", "fails"};
+    const enum ab_outcome from = c->outcome[AB_OLD], to = c->outcome[AB_NEW];
     switch (line->verdict) {
     case VERDICT_FIXED:
-        snprintf(line->why, sizeof line->why, "A %s, B passes", fates[from]);
+        snprintf(line->why, sizeof line->why, "OLD %s, NEW passes", words[from]);
         break;
     case VERDICT_NEW:
-        snprintf(line->why, sizeof line->why, "A %s, B passes", from == FATE_REFUSED ? fates[from] : fates[FATE_NONE]);
+        snprintf(line->why, sizeof line->why, "OLD %s, NEW passes",
+                 from == OUTCOME_REFUSED ? words[from] : words[OUTCOME_NONE]);
         break;
     case VERDICT_FAIL:
-        snprintf(line->why, sizeof line->why, "%s: %s", from == FATE_FAIL ? "A and B fail their check" : "B fails its check",
-                 c->reason[AB_NEW]);
+        snprintf(line->why, sizeof line->why, "%s: %s",
+                 from == OUTCOME_FAIL ? "OLD and NEW fail their check" : "NEW fails its check", c->reason[AB_NEW]);
         break;
     default:
-        snprintf(line->why, sizeof line->why, "B %s%s%s", fates[to], c->reason[AB_NEW][0] ? ": " : "",
+        snprintf(line->why, sizeof line->why, "NEW %s%s%s", words[to], c->reason[AB_NEW][0] ? ": " : "",
                  c->reason[AB_NEW]);
         break;
     }
 }
 
-static void say_timed(const struct ab *a, const struct ab_case *c, struct verdict_line *line)
+static void describe_timed(const struct ab *a, const struct ab_config *c, struct verdict_line *line)
 {
     static const enum verdict verdicts[] = {
         [DECIDE_OPEN] = VERDICT_INCONCLUSIVE,   [DECIDE_PASS] = VERDICT_PASS,
         [DECIDE_IMPROVE] = VERDICT_IMPROVE,     [DECIDE_INCONCLUSIVE] = VERDICT_INCONCLUSIVE,
         [DECIDE_REGRESS] = VERDICT_REGRESS,
     };
-    const struct decide_case *decided = &a->series[c->series];
+    const struct decide_config *decided = &a->series[c->series];
     const struct decide_series *d = &decided->change;
     char clocks[60] = "", against[60] = "";
     line->verdict = verdicts[decided->state];
     line->pairs = d->count;
     if (d->count == 0) {
-        snprintf(line->why, sizeof line->why, "%s", a->gave_up ? "thermal slowdown" : "not measured");
+        snprintf(line->why, sizeof line->why, "%s", a->is_too_hot ? "thermal slowdown" : "not measured");
         return;
     }
     line->from_ms = exp(c->log_ms[AB_OLD] / d->count);
@@ -77,10 +80,11 @@ static void say_timed(const struct ab *a, const struct ab_case *c, struct verdic
         for (int i = 0; i < d->count; i++)
             squares += (d->d[i] - d->mean) * (d->d[i] - d->mean);
         if (decided->is_contradicted)
-            snprintf(against, sizeof against, "over the GEMM it is %+.1f %%, ", per_cent(decided->witness.mean));
+            snprintf(against, sizeof against, "relative to the GEMM it is %+.1f %%, ",
+                     per_cent(decided->cross_check.mean));
         snprintf(line->why, sizeof line->why, "%s%s%s",
-                 decide_control_moved(&a->run) ? "the control moved, "
-                 : a->gave_up                  ? "thermal slowdown, "
+                 decide_control_changed(&a->run) ? "the control changed, "
+                 : a->is_too_hot                  ? "thermal slowdown, "
                                                : against,
                  clocks, clocks[0] ? ", " : "");
         const size_t used = strlen(line->why);
@@ -94,12 +98,12 @@ static void say_timed(const struct ab *a, const struct ab_case *c, struct verdic
 /* All lines; the caller frees them. */
 static struct verdict_line *make_lines(const struct ab *a, int *count)
 {
-    struct verdict_line *lines = xcalloc((unsigned long)(a->case_count + a->setup.lost.count + 1), sizeof *lines);
+    struct verdict_line *lines = xcalloc((unsigned long)(a->config_count + a->setup.lost.count + 1), sizeof *lines);
     const struct verdict_line empty = {.from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN,
-                                       .share_change_pct = NAN};
+                                       .relative_change_pct = NAN};
     *count = 0;
-    for (int i = 0; i < a->case_count; i++) {
-        const struct ab_case *c = &a->cases[i];
+    for (int i = 0; i < a->config_count; i++) {
+        const struct ab_config *c = &a->configs[i];
         const int verdict = ab_untimed_verdict(c);
         if (verdict < 0)
             continue;
@@ -110,9 +114,9 @@ static struct verdict_line *make_lines(const struct ab *a, int *count)
         snprintf(line->impl, sizeof line->impl, "%s", c->impl);
         line->repro = c->repro;
         if (c->series >= 0)
-            say_timed(a, c, line);
+            describe_timed(a, c, line);
         else
-            say_untimed(c, line);
+            describe_untimed(c, line);
     }
     for (int i = 0; i < a->setup.lost.count; i++) {
         struct verdict_line *line = &lines[(*count)++];
@@ -120,34 +124,34 @@ static struct verdict_line *make_lines(const struct ab *a, int *count)
         line->verdict = VERDICT_LOST;
         snprintf(line->configuration, sizeof line->configuration, "all");
         snprintf(line->impl, sizeof line->impl, "%s", a->setup.lost.names[i]);
-        snprintf(line->why, sizeof line->why, "B has no implementation of this name");
+        snprintf(line->why, sizeof line->why, "NEW has no implementation of this name");
     }
     verdicts_sort(lines, *count);
     return lines;
 }
 
-static void say_control(const struct ab *a, char *text, size_t size)
+static void describe_control(const struct ab *a, char *text, size_t size)
 {
     const struct decide_series *c = &a->run.control;
     const char *what = a->setup.control ? a->setup.control : "gemm";
     if (c->count < 2)
-        snprintf(text, size, "none: nothing ran in both that is the same on both sides");
+        snprintf(text, size, "none: nothing that is the same in OLD and NEW ran in both");
     else
         snprintf(text, size, "%s, in both: %+.2f %% (%+.2f .. %+.2f), %d pairs: %s", what, per_cent(c->mean),
                  per_cent(c->regress_low), per_cent(c->regress_high), c->count,
-                 decide_control_moved(&a->run)   ? "it MOVED, nothing can be said of the rest"
-                 : decide_control_quiet(&a->run) ? "device and harness are quiet"
-                                                 : "too noisy to say that it did not move");
+                 decide_control_changed(&a->run)   ? "it CHANGED, the other results are not valid"
+                 : decide_control_stable(&a->run) ? "device and harness are stable"
+                                                 : "too noisy to say that it did not change");
 }
 
-static void say_summary(const struct ab *a, const struct verdict_report *r, int code, char *text, size_t size)
+static void describe_summary(const struct ab *a, const struct verdict_report *r, int code, char *text, size_t size)
 {
     char counts[200], geomean[100] = "", repeats[80] = "";
-    struct decide_case all = {.state = DECIDE_OPEN};
+    struct decide_config all = {.state = DECIDE_OPEN};
     struct decide_run run;
     decide_begin(&run, &a->rules, &all, 1, false);
     for (int i = 0; i < a->pair_count && i < a->rules.pairs_max; i++) {
-        all.state = DECIDE_OPEN; /* every pair counts here */
+        all.state = DECIDE_OPEN; /* every pair is used here, also after a decision */
         decide_pair(&run, &a->pair_means[i], NULL, NAN);
     }
     if (all.change.count > 1)
@@ -155,7 +159,7 @@ static void say_summary(const struct ab *a, const struct verdict_report *r, int 
                  per_cent(all.change.pass_low), per_cent(all.change.pass_high));
     if (a->repeats)
         snprintf(repeats, sizeof repeats, "; %d pair%s repeated (thermal slowdown)",
-                 a->gave_up ? a->repeats - 1 : a->repeats, a->repeats == 1 ? "" : "s");
+                 a->is_too_hot ? a->repeats - 1 : a->repeats, a->repeats == 1 ? "" : "s");
     if (r->count == 0) {
         snprintf(text, size, "%s: nothing was compared", verdict_state(code));
         return;
@@ -168,11 +172,12 @@ void ab_print_heading(const struct ab *a)
 {
     const struct ab_setup *s = &a->setup;
     char *impls = name_list_join(&s->subjects);
-    printf("%s | A %s%s%s%s | B %s%s%s%s\n", s->device, s->sides[AB_OLD].path, s->sides[AB_OLD].commit[0] ? " (" : "",
-           s->sides[AB_OLD].commit, s->sides[AB_OLD].commit[0] ? ")" : "", s->sides[AB_NEW].path,
-           s->sides[AB_NEW].commit[0] ? " (" : "", s->sides[AB_NEW].commit, s->sides[AB_NEW].commit[0] ? ")" : "");
-    printf("%s, %d configurations, checked once per side; ABBA, fresh processes, %d..%d pairs; limit %.3g %%\n", impls,
-           a->case_count, a->rules.pairs_min, a->rules.pairs_max, 100 * expm1(a->rules.delta));
+    printf("%s | OLD %s%s%s%s | NEW %s%s%s%s\n", s->device, s->builds[AB_OLD].path,
+           s->builds[AB_OLD].commit[0] ? " (" : "",
+           s->builds[AB_OLD].commit, s->builds[AB_OLD].commit[0] ? ")" : "", s->builds[AB_NEW].path,
+           s->builds[AB_NEW].commit[0] ? " (" : "", s->builds[AB_NEW].commit, s->builds[AB_NEW].commit[0] ? ")" : "");
+    printf("%s, %d configurations, checked once per build; ABBA, fresh processes, %d..%d pairs; limit %.3g %%\n", impls,
+           a->config_count, a->rules.pairs_min, a->rules.pairs_max, 100 * expm1(a->rules.delta));
     free(impls);
     fflush(stdout);
 }
@@ -184,12 +189,12 @@ int ab_report(const struct ab *a, int code)
     r.lines = make_lines(a, &r.count);
     code = (int)exit_worst((enum exit_code)code, (enum exit_code)verdicts_exit(r.lines, r.count));
     if (a->timed_count && a->run.pairs) {
-        say_control(a, control, sizeof control);
+        describe_control(a, control, sizeof control);
         r.control = control;
         code = (int)exit_worst((enum exit_code)code, (enum exit_code)decide_exit(&a->run));
     }
-    say_summary(a, &r, code, r.summary, sizeof r.summary);
-    code = verdicts_deliver(&r, code, a->setup.options, a->setup.is_temporary ? NULL : a->setup.folder);
+    describe_summary(a, &r, code, r.summary, sizeof r.summary);
+    code = verdicts_output(&r, code, a->setup.options, a->setup.is_temporary ? NULL : a->setup.folder);
     free(r.lines);
     return code;
 }

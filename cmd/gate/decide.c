@@ -1,4 +1,4 @@
-/* The rules. Bounds are Student's: a handful of differences of medians, each from its own pair of processes. */
+/* The decision rules. Bounds use Student's t: there are only a few differences, one from each pair of processes. */
 #include "cmd/gate/decide.h"
 
 #include <math.h>
@@ -7,9 +7,10 @@
 #include "cmd/base/log.h"
 #include "cmd/base/stats.h"
 
-/* Set K, delta and the rest here. The spread that they must serve is tests/unit/data/spread.csv, written by
- * scripts/measure_spread.sh; test_decide.c says what these rules do at that spread. With the tails that
- * the test adds to it, a delta of 1 % would leave one unchanged run of 40 configurations in six undecided. */
+/* The only place that sets pairs, limits and bounds. They are chosen for the spread between processes in
+ * tests/unit/data/spread.csv (written by scripts/measure_spread.sh); test_decide.c simulates runs with that spread.
+ * With the outliers that the test adds, a delta of 1 % would leave one of six unchanged runs of 40 configurations
+ * undecided. */
 const struct decide_rules decide_defaults = {
     .delta = 0.01980, /* 2 % */
     .pairs_min = 5,
@@ -31,17 +32,17 @@ const struct decide_rules decide_defaults = {
 double decide_difference(const struct decide_value *from, const struct decide_value *to, bool *is_paired)
 {
     *is_paired = true;
-    if (from->over_control > 0 && to->over_control > 0)
-        return log(from->over_control) - log(to->over_control);
+    if (from->speedup_vs_control > 0 && to->speedup_vs_control > 0)
+        return log(from->speedup_vs_control) - log(to->speedup_vs_control);
     if (from->pct_of_gemm > 0 && to->pct_of_gemm > 0)
         return log(from->pct_of_gemm) - log(to->pct_of_gemm);
     *is_paired = false;
     return from->time_ms > 0 && to->time_ms > 0 ? log(to->time_ms) - log(from->time_ms) : NAN;
 }
 
-double decide_witness(const struct decide_value *from, const struct decide_value *to)
+double decide_cross_check(const struct decide_value *from, const struct decide_value *to)
 {
-    if (!(from->over_control > 0 && to->over_control > 0 && from->pct_of_gemm > 0 && to->pct_of_gemm > 0))
+    if (!(from->speedup_vs_control > 0 && to->speedup_vs_control > 0 && from->pct_of_gemm > 0 && to->pct_of_gemm > 0))
         return NAN;
     return log(from->pct_of_gemm) - log(to->pct_of_gemm);
 }
@@ -58,7 +59,7 @@ double decide_mean(const double *values, int count)
     return used ? sum / used : NAN;
 }
 
-/* One more difference; mean and bounds from quantiles by number of pairs. */
+/* Adds a difference and updates mean and bounds. t_*: quantiles by number of pairs. */
 static void add(struct decide_series *s, double d, const double *t_regress, const double *t_pass)
 {
     double squares = 0;
@@ -84,39 +85,40 @@ static enum decide_state verdict_of(const struct decide_rules *rules, const stru
     return s->pass_high < rules->delta ? DECIDE_PASS : DECIDE_OPEN;
 }
 
-static bool contradicts(const struct decide_rules *rules, const struct decide_series *witness, enum decide_state verdict)
+static bool contradicts(const struct decide_rules *rules, const struct decide_series *cross_check,
+                        enum decide_state verdict)
 {
-    if (witness->count < rules->pairs_min)
+    if (cross_check->count < rules->pairs_min)
         return false;
     if (verdict == DECIDE_REGRESS)
-        return witness->pass_high < rules->delta;
+        return cross_check->pass_high < rules->delta;
     if (verdict == DECIDE_IMPROVE)
-        return witness->pass_low > -rules->delta;
-    return verdict == DECIDE_PASS && witness->mean > rules->delta && witness->pass_low > 0;
+        return cross_check->pass_low > -rules->delta;
+    return verdict == DECIDE_PASS && cross_check->mean > rules->delta && cross_check->pass_low > 0;
 }
 
-static void judge(const struct decide_rules *rules, struct decide_case *c)
+static void judge(const struct decide_rules *rules, struct decide_config *c)
 {
     if (c->change.count < rules->pairs_min)
         return;
     const enum decide_state verdict = verdict_of(rules, &c->change);
-    c->is_contradicted = contradicts(rules, &c->witness, verdict);
+    c->is_contradicted = contradicts(rules, &c->cross_check, verdict);
     if (!c->is_contradicted)
         c->state = verdict;
 }
 
-void decide_begin(struct decide_run *run, const struct decide_rules *rules, struct decide_case *cases, int count,
+void decide_begin(struct decide_run *run, const struct decide_rules *rules, struct decide_config *configs, int count,
                   bool control_is_paired)
 {
     FABENCH_ASSERT(rules->pairs_min >= 2 && rules->pairs_min <= rules->pairs_max &&
                    rules->pairs_max <= DECIDE_PAIRS_MAX, "%d..%d pairs", rules->pairs_min, rules->pairs_max);
     memset(run, 0, sizeof *run);
     run->rules = rules;
-    run->cases = cases;
-    run->case_count = count;
+    run->configs = configs;
+    run->config_count = count;
     run->control_is_paired = control_is_paired;
-    memset(cases, 0, (size_t)count * sizeof *cases);
-    /* The configurations share the error of a regression, so that forty of them raise no more false alarms than one. */
+    memset(configs, 0, (size_t)count * sizeof *configs);
+    /* Bonferroni: the error of a regression is divided by the number of configurations. */
     for (int n = 2; n <= rules->pairs_max; n++) {
         run->t_regress[n] = stats_t_quantile(1 - rules->error_regress / (count > 1 ? count : 1), n - 1);
         run->t_control[n] = stats_t_quantile(1 - rules->error_regress, n - 1);
@@ -124,16 +126,16 @@ void decide_begin(struct decide_run *run, const struct decide_rules *rules, stru
     }
 }
 
-void decide_pair(struct decide_run *run, const double *d, const double *witness, double control)
+void decide_pair(struct decide_run *run, const double *d, const double *cross_check, double control)
 {
     FABENCH_ASSERT(run->pairs < run->rules->pairs_max, "%d pairs", run->pairs);
-    for (int i = 0; i < run->case_count; i++) {
-        struct decide_case *c = &run->cases[i];
+    for (int i = 0; i < run->config_count; i++) {
+        struct decide_config *c = &run->configs[i];
         if (c->state != DECIDE_OPEN || isnan(d[i]))
             continue;
         add(&c->change, d[i], run->t_regress, run->t_pass);
-        if (witness && !isnan(witness[i]))
-            add(&c->witness, witness[i], run->t_regress, run->t_pass);
+        if (cross_check && !isnan(cross_check[i]))
+            add(&c->cross_check, cross_check[i], run->t_regress, run->t_pass);
         judge(run->rules, c);
     }
     if (!isnan(control))
@@ -141,12 +143,12 @@ void decide_pair(struct decide_run *run, const double *d, const double *witness,
     run->pairs++;
 }
 
-bool decide_wants_more(const struct decide_run *run)
+bool decide_needs_pair(const struct decide_run *run)
 {
     if (run->pairs >= run->rules->pairs_max)
         return false;
-    for (int i = 0; i < run->case_count; i++)
-        if (run->cases[i].state == DECIDE_OPEN)
+    for (int i = 0; i < run->config_count; i++)
+        if (run->configs[i].state == DECIDE_OPEN)
             return true;
     return false;
 }
@@ -156,32 +158,32 @@ static double control_limit(const struct decide_run *run)
     return run->control_is_paired ? run->rules->control_paired : run->rules->control_raw;
 }
 
-bool decide_control_moved(const struct decide_run *run)
+bool decide_control_changed(const struct decide_run *run)
 {
     const struct decide_series *c = &run->control;
     return c->count > 1 && fabs(c->mean) > control_limit(run) && (c->regress_low > 0 || c->regress_high < 0);
 }
 
-bool decide_control_quiet(const struct decide_run *run)
+bool decide_control_stable(const struct decide_run *run)
 {
     return run->control.count > 1 && fabs(run->control.mean) <= control_limit(run);
 }
 
 void decide_end(struct decide_run *run)
 {
-    const bool moved = decide_control_moved(run);
-    for (int i = 0; i < run->case_count; i++) {
-        enum decide_state *state = &run->cases[i].state;
-        if (*state == DECIDE_OPEN || (moved && *state != DECIDE_PASS))
+    const bool changed = decide_control_changed(run);
+    for (int i = 0; i < run->config_count; i++) {
+        enum decide_state *state = &run->configs[i].state;
+        if (*state == DECIDE_OPEN || (changed && *state != DECIDE_PASS))
             *state = DECIDE_INCONCLUSIVE;
     }
 }
 
 int decide_exit(const struct decide_run *run)
 {
-    int code = decide_control_moved(run) ? EXIT_INCONCLUSIVE : EXIT_OK;
-    for (int i = 0; i < run->case_count; i++) {
-        const enum decide_state state = run->cases[i].state;
+    int code = decide_control_changed(run) ? EXIT_INCONCLUSIVE : EXIT_OK;
+    for (int i = 0; i < run->config_count; i++) {
+        const enum decide_state state = run->configs[i].state;
         if (state == DECIDE_REGRESS)
             code = exit_worst(code, EXIT_REGRESSION);
         else if (state == DECIDE_INCONCLUSIVE || state == DECIDE_OPEN)
@@ -199,22 +201,22 @@ struct decide_gate decide_gate(const struct decide_rules *rules, const struct de
 {
     struct decide_gate g = {.state = DECIDE_PASS};
     g.time_change = log_ratio(current->time_ms, baseline->time_ms);
-    g.share_change = log_ratio(baseline->pct_of_gemm, current->pct_of_gemm);
+    g.relative_change = log_ratio(baseline->pct_of_gemm, current->pct_of_gemm);
     g.gemm_change = log_ratio(baseline->gemm_tflops, current->gemm_tflops);
-    const bool has_share = !isnan(g.share_change);
+    const bool has_gemm = !isnan(g.relative_change);
     const bool slower_raw = g.time_change > rules->gate_delta;
-    const bool slower_share = has_share ? g.share_change > rules->gate_delta : slower_raw;
-    if (!has_share)
+    const bool slower_relative = has_gemm ? g.relative_change > rules->gate_delta : slower_raw;
+    if (!has_gemm)
         g.reason = REASON_NO_GEMM;
     if (isnan(g.time_change)) {
         g.state = DECIDE_INCONCLUSIVE;
         return g;
     }
-    if (slower_raw != slower_share) {
+    if (slower_raw != slower_relative) {
         g.reason = slower_raw ? REASON_RAW_ONLY : REASON_GEMM_ONLY;
         if (!(fabs(g.gemm_change) <= rules->gate_gemm)) {
             g.state = DECIDE_INCONCLUSIVE;
-            g.reason = REASON_GEMM_MOVED;
+            g.reason = REASON_GEMM_CHANGED;
         }
         return g;
     }
@@ -227,7 +229,7 @@ struct decide_gate decide_gate(const struct decide_rules *rules, const struct de
             g.state = DECIDE_INCONCLUSIVE;
             g.reason = REASON_NOISE;
         }
-    } else if (g.time_change < -rules->gate_delta && (!has_share || g.share_change < -rules->gate_delta)) {
+    } else if (g.time_change < -rules->gate_delta && (!has_gemm || g.relative_change < -rules->gate_delta)) {
         g.state = DECIDE_IMPROVE;
     }
     return g;

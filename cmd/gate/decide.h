@@ -1,26 +1,29 @@
-/* What the gates decide, as pure arithmetic: no clock, no file, no process. tests/unit/gate/test_decide.c drives these very
- * functions with synthetic runs.
+/* The statistical decisions of `ab` and `gate`: arithmetic only, no clock, file or process.
+ * tests/unit/gate/test_decide.c simulates runs with these functions.
  *
- * The unit of `ab` is a fresh process: samples within one process share its memory layout and its minute, so that their
- * number says nothing about how well the figure repeats. Two processes, one of each side, next to each other in ABBA
- * order, are a pair, and each configuration gets one number from it:
+ * The independent observation of `ab` is a pair of fresh processes, one of OLD and one of NEW, in ABBA order. Samples
+ * of one process are not independent: they share its memory layout and the temperature of that minute. Each pair gives
+ * one difference for each configuration:
  *
- *     d = log(t_new / t_beside) - log(t_old / t_beside)
+ *     d = log(t_new / t_reference) - log(t_old / t_reference)
  *
- * with the ratio of each side taken within its rounds (stats_paired_ratio), t_beside being the sample of the same round of
- * the control, an implementation that is the same on both sides (the record's speedup_vs_peer, on the CPU speedup_vs_naive);
- * of the GEMM ceiling where there is no control (pct_of_gemm); where there is neither, d is the difference of the logarithms
- * of the median times.
+ * The ratio of each build is computed within its rounds (stats_paired_ratio). t_reference is the time, in the same
+ * round, of
+ *   - the control, an implementation that is the same in OLD and NEW (speedup_vs_peer of the record; on the CPU
+ *     speedup_vs_naive);
+ *   - the GEMM ceiling where there is no control (pct_of_gemm).
+ * Where there is neither, d is the difference of the logarithms of the median times.
  *
- * Ratios, because under a power cap the clock moves single samples by up to 20 % about once a second, for all members of a
- * round alike. A peer rather than the GEMM, because the GEMM moves on its own (docs/gates.md): the standard deviation
- * between 24 processes, of 12 configurations, is 0.3 to 1.1 % as a median time, 0.10 to 0.76 % over the GEMM and 0.04 to
- * 0.12 % over cuDNN; in one process of 50 the GEMM was 2.5 % slower beside everything else. ABBA, because what still
- * drifts from process to process cancels in the mean of an even number of pairs and is divided by their number in an odd
- * one.
+ * Why ratios: under a power cap the clock changes single samples by up to 20 % about once a second, for all members of
+ * a round alike.
+ * Why a peer and not the GEMM: the GEMM varies independently (docs/gates.md). The standard deviation between 24
+ * processes, for 12 configurations, is 0.3 to 1.1 % for the median time, 0.10 to 0.76 % relative to the GEMM, and 0.04
+ * to 0.12 % relative to cuDNN. In one of 50 processes the GEMM was 2.5 % slower relative to everything else.
+ * Why ABBA: a linear drift from process to process cancels in the mean of an even number of pairs; in an odd number its
+ * effect is divided by that number.
  *
- * The control's own ratio to the GEMM, over all configurations, says whether harness and device were quiet; in each, the
- * difference over the GEMM bears witness (struct decide_case). */
+ * The ratio of the control to the GEMM, over all configurations, shows whether harness and device were stable. In each
+ * configuration the difference relative to the GEMM is a cross-check (struct decide_config). */
 #ifndef FABENCH_DECIDE_H
 #define FABENCH_DECIDE_H
 
@@ -28,81 +31,83 @@
 
 enum { DECIDE_PAIRS_MAX = 64 };
 
-/* Everything that was set from measurements, in one place: decide_defaults in decide.c. */
+/* Limits and bounds; their values are in decide_defaults. Limits on time are in logarithms: log(1.02) = 2 %. */
 struct decide_rules {
-    double delta;             /* of `ab`, in logarithms: a loss up to this is none */
-    int pairs_min, pairs_max; /* looked at after pairs_min, then after each one more */
-    double error_regress;     /* of a regression or improvement: one-sided, shared by the configurations of a run */
-    double error_pass;        /* one-sided, of a pass */
-    double control_paired;    /* logarithms: how far a control's ratio to the GEMM may move */
-    double control_raw;       /* likewise, of a control in plain time */
-    double throttled_pct;     /* more than this in thermal or brake slowdown: the pair is repeated */
-    int repeats_max;          /* pairs that may be */
-    /* How a process of `ab` measures, where the user does not say otherwise. */
+    double delta;             /* of `ab`: a slowdown up to this passes */
+    int pairs_min, pairs_max; /* decided after pairs_min, then after each further pair */
+    double error_regress;     /* one-sided, of a regression or improvement; divided by the number of configurations */
+    double error_pass;        /* one-sided error of a pass */
+    double control_paired;    /* largest change of the control relative to the GEMM */
+    double control_raw;       /* largest change of the control in plain time */
+    double throttled_pct;     /* per cent of the time in thermal or brake slowdown; above it the pair is repeated */
+    int repeats_max;          /* largest number of repeated pairs */
+    /* Timing options of a process of `ab` that the user did not set. */
     double preheat_s, warmup_ms, min_time_ms;
     int samples;
-    double gate_delta;        /* of `gate`, in logarithms */
-    double gate_gemm;         /* likewise: how far the GEMM may move for a loss in raw time alone to be the device's */
+    double gate_delta;        /* of `gate`: a slowdown up to this passes */
+    double gate_gemm;         /* of `gate`: largest change of the GEMM with which a loss in one measure alone passes */
 };
 extern const struct decide_rules decide_defaults;
 
 enum decide_state { DECIDE_OPEN, DECIDE_PASS, DECIDE_IMPROVE, DECIDE_INCONCLUSIVE, DECIDE_REGRESS };
 
-/* One side's figures of one configuration in one process; NaN = not measured. */
+/* What one process measured of one configuration; NaN = not measured. */
 struct decide_value {
     double time_ms, pct_of_gemm;
-    double over_control; /* t_control / t */
+    double speedup_vs_control; /* t_control / t */
 };
-/* d of a pair, from the best figure that both sides have: over_control, pct_of_gemm, time_ms. NaN when there is none.
- * *is_paired: made from ratios within rounds. */
+/* d of a pair (from: OLD, to: NEW), from the first of speedup_vs_control, pct_of_gemm and time_ms that both have. NaN
+ * when there is none. *is_paired: true when d was computed from ratios within rounds. */
 double decide_difference(const struct decide_value *from, const struct decide_value *to, bool *is_paired);
 
-/* The same from pct_of_gemm where over_control was used: what bears witness. NaN when either is lacking. */
-double decide_witness(const struct decide_value *from, const struct decide_value *to);
+/* The same difference from pct_of_gemm, as a cross-check of one from speedup_vs_control. NaN when either is missing. */
+double decide_cross_check(const struct decide_value *from, const struct decide_value *to);
 
-/* Mean of the values that are not NaN; NaN when there is none. */
+/* Mean of the values that are not NaN; NaN when there are none. */
 double decide_mean(const double *values, int count);
 
-/* Differences of pairs so far and what is known of their mean. One-sided bounds: `regress` with the error that a regression
- * needs, `pass` with that of a pass. */
+/* The differences of the pairs so far, their mean, and its one-sided bounds: regress_* with the error of a regression,
+ * pass_* with that of a pass. In logarithms. */
 struct decide_series {
     double d[DECIDE_PAIRS_MAX];
     int count;
     double mean, regress_low, regress_high, pass_low, pass_high;
 };
 
-/* A configuration. Compared with a control that moved in one configuration, a kernel that did not would seem to, or one that
- * did would hide it. So no verdict is given that the witness contradicts: that rules out a loss or gain of delta where one is
- * claimed, or shows a loss where none is. Such a case stays open, and is inconclusive in the end. */
-struct decide_case {
-    struct decide_series change, witness;
+/* One configuration. A control that changes in this configuration alone can make an unchanged kernel look slower, or
+ * hide that a kernel became slower. Therefore a verdict is not given when the cross-check contradicts it: when it rules
+ * out the slowdown or speed-up of delta that the verdict claims, or shows a slowdown where the verdict is a pass. Such
+ * a configuration stays open, and is inconclusive at the end. */
+struct decide_config {
+    struct decide_series change, cross_check;
     enum decide_state state;
     bool is_contradicted;
 };
 
 struct decide_run {
     const struct decide_rules *rules;
-    struct decide_case *cases; /* of the caller */
-    int case_count;
+    struct decide_config *configs; /* of the caller */
+    int config_count;
     struct decide_series control;
     bool control_is_paired;
     int pairs;
     double t_regress[DECIDE_PAIRS_MAX + 1], t_pass[DECIDE_PAIRS_MAX + 1], t_control[DECIDE_PAIRS_MAX + 1];
 };
 
-void decide_begin(struct decide_run *, const struct decide_rules *, struct decide_case *cases, int count,
+void decide_begin(struct decide_run *, const struct decide_rules *, struct decide_config *configs, int count,
                   bool control_is_paired);
-/* One more pair: d of each case (NaN: not in this pair), its witness' (NaN, or NULL: none), the control's (NaN: none). A case
- * that is decided keeps its state and figures. */
-void decide_pair(struct decide_run *, const double *d, const double *witness, double control);
-/* Is another pair needed, and allowed? */
-bool decide_wants_more(const struct decide_run *);
-/* No more pairs: what is open becomes inconclusive, and with a control that moved, so does every regression and
- * improvement. */
+/* Adds one pair: d of each configuration (NaN: not in this pair), its cross-check (NaN, or NULL: none), and d of the
+ * control (NaN: none). A configuration that is decided keeps its state and figures. */
+void decide_pair(struct decide_run *, const double *d, const double *cross_check, double control);
+/* Is a configuration undecided, and another pair allowed? */
+bool decide_needs_pair(const struct decide_run *);
+/* Ends the run: open configurations become inconclusive. If the control changed, so do all regressions and
+ * improvements. */
 void decide_end(struct decide_run *);
-/* Moved: beyond its limit, and surely not by chance. Quiet: its mean is within. Between them nothing is known. */
-bool decide_control_moved(const struct decide_run *);
-bool decide_control_quiet(const struct decide_run *);
+/* Changed: the mean is above its limit and significantly different from 0. Stable: the mean is within the limit.
+ * Neither: not known. */
+bool decide_control_changed(const struct decide_run *);
+bool decide_control_stable(const struct decide_run *);
 /* EXIT_OK, EXIT_REGRESSION or EXIT_INCONCLUSIVE; after decide_end. */
 int decide_exit(const struct decide_run *);
 
@@ -113,17 +118,19 @@ struct decide_stored {
 };
 enum decide_reason {
     REASON_NONE,
-    REASON_RAW_ONLY,  /* slower in time, not against the GEMM: the device was slower */
-    REASON_GEMM_ONLY, /* slower against the GEMM, not in time: the device was faster */
-    REASON_GEMM_MOVED,/* one of these two, and the GEMM moved too far to leave it at that */
+    REASON_RAW_ONLY,  /* slower in time, not relative to the GEMM: the device was slower */
+    REASON_GEMM_ONLY, /* slower relative to the GEMM, not in time: the GEMM was faster */
+    REASON_GEMM_CHANGED,/* one of these two, and the GEMM changed by more than gate_gemm */
     REASON_NOISE,     /* the intervals of the medians overlap */
     REASON_THROTTLED,
-    REASON_NO_GEMM    /* judged by its time alone */
+    REASON_NO_GEMM    /* decided by its time alone */
 };
 struct decide_gate {
     enum decide_state state;
     enum decide_reason reason;
-    double time_change, share_change, gemm_change; /* logarithms, positive = slower; NaN = not measured */
+    /* Changes in logarithms, positive = slower: of the time, of the time relative to the GEMM, of the time of the GEMM.
+     * NaN = not measured. */
+    double time_change, relative_change, gemm_change;
 };
 struct decide_gate decide_gate(const struct decide_rules *, const struct decide_stored *baseline,
                                const struct decide_stored *current);

@@ -1,4 +1,4 @@
-/* backend_open and impls_load behind supervisor_call; the answer comes back through shared memory. */
+/* Runs backend_open and impls_load in the child of supervisor_call; the result comes back through shared memory. */
 #include "cmd/gate/device_probe.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ int probe_device(const struct options *o, const char *command, const char *libra
         log_error("no memory to share with a child process: %s", strerror(errno));
         return EXIT_IO;
     }
-    shared->command = command; /* the child has the same pointers */
+    shared->command = command; /* valid in the child too, which is a copy of this process */
     shared->library = library;
     const int status = supervisor_call(o, command, probe_here, 120);
     *probe = shared->probe;

@@ -1,5 +1,5 @@
-/* Looks at the device, and into a kernel library, from a child process: the gates themselves never open a device, and a
- * library that crashes costs a sentence. */
+/* Reads the facts of the device, and the implementations of a kernel library, in a child process. The gates themselves
+ * never open a device, and a library that crashes ends only the child, with a message. */
 #ifndef FABENCH_DEVICE_PROBE_H
 #define FABENCH_DEVICE_PROBE_H
 
@@ -8,14 +8,14 @@
 enum { PROBE_IMPLS_MAX = 32 };
 
 struct device_probe {
-    char device[64];       /* its name */
-    char lock_name[32];    /* what to lock: the PCI bus id, or "cpu" */
+    char device[64];       /* name of the device */
+    char lock_name[32];    /* name for device_lock: the PCI bus id, or "cpu" */
     char impls[PROBE_IMPLS_MAX][40];
-    int impl_count;        /* of the library, for this platform */
+    int impl_count;        /* implementations of the library for this platform */
 };
 
-/* The device of --device, which is never the CPU unless that was named. library: a path, or NULL. EXIT_OK, or a code
- * after one sentence on stderr; `command` is who needs the device. */
+/* Probes the device of --device; it is the CPU only with --device cpu. command: the name for messages, "ab" or "gate".
+ * library: a path, or NULL. Returns EXIT_OK, or an exit code after a message on stderr. */
 int probe_device(const struct options *, const char *command, const char *library, struct device_probe *);
 
 #endif

@@ -1,4 +1,4 @@
-/* Facts of headers, compared. */
+/* Compares the facts of two headers, and the rows of one file with its header. */
 #include "cmd/gate/fingerprint.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 
-/* What must agree. `tolerance`: relative, of numbers. Driver: the part before the first dot. */
+/* The facts that must agree. tolerance: relative, for numbers. is_major: compare only the part before the first dot. */
 static const struct {
     const char *path, *what;
     double tolerance;
@@ -62,8 +62,9 @@ bool fingerprint_matches(const struct record_file *baseline, const struct record
     return true;
 }
 
-/* `fused` and the kernel that it resolved to may both have been asked for. */
-static int compare_cases(const void *left, const void *right)
+/* Orders rows by configuration. `fused` and the kernel that it resolves to may both have been requested: they are two.
+ * */
+static int compare_rows(const void *left, const void *right)
 {
     const struct record_row *a = *(const struct record_row *const *)left, *b = *(const struct record_row *const *)right;
     int order = problem_key_compare(&a->key, &b->key, false);
@@ -72,20 +73,21 @@ static int compare_cases(const void *left, const void *right)
     return order ? order : strcmp(a->asked, b->asked);
 }
 
-static bool each_case_once(const struct record_file *file, struct attn_message *why)
+/* Is each configuration in the file only once? */
+static bool has_no_duplicates(const struct record_file *file, struct attn_message *why)
 {
     const struct record_row **rows = xmalloc((unsigned long)(file->count + 1) * sizeof *rows);
     bool good = true;
     for (int i = 0; i < file->count; i++)
         rows[i] = &file->rows[i];
     if (file->count > 1)
-        qsort(rows, (size_t)file->count, sizeof *rows, compare_cases);
+        qsort(rows, (size_t)file->count, sizeof *rows, compare_rows);
     for (int i = 1; i < file->count && good; i++) {
         char label[PROBLEM_LABEL_SIZE];
-        good = compare_cases(&rows[i - 1], &rows[i]) != 0;
+        good = compare_rows(&rows[i - 1], &rows[i]) != 0;
         if (!good)
             snprintf(why->text, sizeof why->text,
-                     "%s has %s of %s twice (runs %s and %s): which of them counts?", path_shown(file->path).text,
+                     "%s has %s of %s twice (runs %s and %s); a gate needs each once", path_shown(file->path).text,
                      problem_key_label(&rows[i]->key, label, sizeof label), rows[i]->impl, rows[i - 1]->run_id,
                      rows[i]->run_id);
     }
@@ -93,7 +95,7 @@ static bool each_case_once(const struct record_file *file, struct attn_message *
     return good;
 }
 
-/* Were all runs of a file made under the policy of the first? */
+/* Do all runs of a file have the facts of the first? */
 static bool one_policy(const struct record_file *file, struct attn_message *why)
 {
     char first[80], other[80];
@@ -103,7 +105,8 @@ static bool one_policy(const struct record_file *file, struct attn_message *why)
             const json_t *const b = header_value(json_array_get(file->later_headers, k), facts[i].path);
             if (is_same(a, b, i))
                 continue;
-            snprintf(why->text, sizeof why->text, "%s is mixed: the %s of its first run is %s, of another %s",
+            snprintf(why->text, sizeof why->text,
+                     "%s is mixed: the %s of its first run is %s, that of another run is %s",
                      path_shown(file->path).text, facts[i].what, header_value_text(a, first, sizeof first),
                      header_value_text(b, other, sizeof other));
             return false;
@@ -111,7 +114,7 @@ static bool one_policy(const struct record_file *file, struct attn_message *why)
     return true;
 }
 
-bool fingerprint_is_whole(const struct record_file *file, struct attn_message *why)
+bool fingerprint_is_uniform(const struct record_file *file, struct attn_message *why)
 {
     const json_t *device = json_object_get(file->header, "device"), *policy = json_object_get(file->header, "policy");
     const char *name = json_string_value(json_object_get(device, "name"));
@@ -135,5 +138,5 @@ bool fingerprint_is_whole(const struct record_file *file, struct attn_message *w
             return false;
         }
     }
-    return one_policy(file, why) && each_case_once(file, why);
+    return one_policy(file, why) && has_no_duplicates(file, why);
 }

@@ -1,4 +1,4 @@
-/* Reads the file of minima and compares rows with it. */
+/* Reads the file of minima and compares rows with them. */
 #include "cmd/gate/floors.h"
 
 #include <inttypes.h>
@@ -15,12 +15,12 @@
 
 struct floor_column {
     const struct column *column; /* of the records */
-    bool is_minimum;             /* its cells are least values; else they choose rows */
+    bool is_minimum;             /* its cells are minima; else they select rows */
 };
 
 struct floor_line {
     int number; /* in the file, from 1 */
-    bool is_answered;
+    bool is_matched;
     struct name_list cells; /* one for each column; "" = any */
 };
 
@@ -121,7 +121,7 @@ void floors_free(struct floors *f)
     free(f);
 }
 
-static bool chooses(const struct column *column, const char *cell, const struct record_row *row)
+static bool selects(const struct column *column, const char *cell, const struct record_row *row)
 {
     const void *field = record_field(column, row);
     double real;
@@ -144,38 +144,39 @@ static bool chooses(const struct column *column, const char *cell, const struct 
     return false;
 }
 
-enum floors_answer floors_ask(struct floors *f, const struct record_row *row, char *missed, size_t size)
+enum floors_result floors_check(struct floors *f, const struct record_row *row, char *missed, size_t size)
 {
-    bool holds = true, is_asked = false;
+    bool holds = true, has_match = false;
     for (int l = 0; l < f->line_count; l++) {
         struct floor_line *line = &f->lines[l];
-        bool is_chosen = true;
-        for (int i = 0; i < f->count && is_chosen; i++)
-            is_chosen = f->columns[i].is_minimum || chooses(f->columns[i].column, line->cells.names[i], row);
-        if (!is_chosen)
+        bool is_selected = true;
+        for (int i = 0; i < f->count && is_selected; i++)
+            is_selected = f->columns[i].is_minimum || selects(f->columns[i].column, line->cells.names[i], row);
+        if (!is_selected)
             continue;
-        line->is_answered = is_asked = true;
+        line->is_matched = has_match = true;
         for (int i = 0; i < f->count && holds; i++) {
             const struct column *column = f->columns[i].column;
             double least;
             if (!f->columns[i].is_minimum || !number_parse_real(line->cells.names[i], &least))
                 continue;
             const double value = *(const double *)record_field(column, row);
-            holds = value >= least; /* false for NaN: a value that was not measured does not keep a minimum */
+            holds = value >= least; /* false for NaN: a value that was not measured is below every minimum */
             if (!holds && isnan(value))
-                snprintf(missed, size, "%s was not measured, least %.6g (line %d)", column->name, least, line->number);
+                snprintf(missed, size, "%s was not measured, minimum %.6g (line %d)", column->name, least,
+                         line->number);
             else if (!holds)
                 snprintf(missed, size, "%s %.6g is below %.6g (line %d)", column->name, value, least, line->number);
         }
     }
-    return !is_asked ? FLOORS_NOT_ASKED : holds ? FLOORS_HELD : FLOORS_MISSED;
+    return !has_match ? FLOORS_NO_MATCH : holds ? FLOORS_MET : FLOORS_MISSED;
 }
 
-bool floors_are_answered(const struct floors *f, struct attn_message *why)
+bool floors_are_matched(const struct floors *f, struct attn_message *why)
 {
     for (int i = 0; i < f->line_count; i++)
-        if (!f->lines[i].is_answered) {
-            snprintf(why->text, sizeof why->text, "%s, line %d: no row of the current record answers to it",
+        if (!f->lines[i].is_matched) {
+            snprintf(why->text, sizeof why->text, "%s, line %d: no row of the current record matches it",
                      path_shown(f->path).text, f->lines[i].number);
             return false;
         }

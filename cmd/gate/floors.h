@@ -5,9 +5,9 @@
  *     fwd,0,128,16384,fused,300,40
  *     bwd,,128,,fused,,35
  *
- * The first line names columns of the records that choose rows, and, behind min_, columns that have a least value. An
- * empty chooser takes any row, an empty minimum asks for nothing. `impl` fused takes every implementation of that
- * family. A line that no row answers to is an error: what was to be guarded was not measured. */
+ * The first line names columns of the records. Columns named with the prefix min_ hold minima; the others select rows.
+ * An empty cell selects all rows, or sets no minimum. fused in the column impl selects all fused implementations. A
+ * line that selects no row is an error: the configuration that it should guard was not measured. */
 #ifndef FABENCH_FLOORS_H
 #define FABENCH_FLOORS_H
 
@@ -15,16 +15,16 @@
 
 struct floors;
 
-/* NULL after a sentence in *why (which begins with the path). */
+/* The caller frees it with floors_free. NULL on error, and *why begins with the path. */
 struct floors *floors_read(const char *path, struct attn_message *why);
 void floors_free(struct floors *);
 
-/* Does this row keep the minima of the lines that choose it? The first one that it misses is in `missed`, in words.
- * Remembers which lines were answered by a row. */
-enum floors_answer { FLOORS_NOT_ASKED, FLOORS_HELD, FLOORS_MISSED };
-enum floors_answer floors_ask(struct floors *, const struct record_row *, char *missed, size_t size);
+/* Compares a row with the minima of all lines that select it. FLOORS_NO_MATCH: no line selects it. FLOORS_MISSED:
+ * `missed` describes the first minimum that it does not reach. Marks the lines that select the row. */
+enum floors_result { FLOORS_NO_MATCH, FLOORS_MET, FLOORS_MISSED };
+enum floors_result floors_check(struct floors *, const struct record_row *, char *missed, size_t size);
 
-/* False with a sentence when a line was answered by no row. */
-bool floors_are_answered(const struct floors *, struct attn_message *why);
+/* False, with *why, when a line selected no row so far. */
+bool floors_are_matched(const struct floors *, struct attn_message *why);
 
 #endif

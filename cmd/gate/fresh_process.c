@@ -1,4 +1,4 @@
-/* Limits of output and of silence on a child process. */
+/* Runs a child process and checks its limits on output, silence and time. */
 #include "cmd/gate/fresh_process.h"
 
 #include <fcntl.h>
@@ -14,19 +14,19 @@
 #include "cmd/base/process.h"
 #include "cmd/base/text.h"
 
-/* After SIGINT a process may finish the sample in flight, and its own children with it. */
+/* Seconds after SIGINT in which a process may finish its current sample and end its own children. */
 static const double INTERRUPT_LIMIT_S = 15;
-/* Its output is looked at this often. */
+/* The interval at which the output is checked. */
 enum { TICK_MS = 50 };
 
 /* One process while it runs. */
 struct run {
     const struct fresh_request *request;
     int out, err;
-    off_t seen;          /* bytes of both files at the last look */
-    double last_grown;   /* when they grew, of the awake clock */
+    off_t seen;          /* bytes of both files at the last check */
+    double last_grown;   /* when they last grew, in ms of the awake clock */
     struct awake_clock clock;
-    enum fresh_end limit; /* the limit that it passed, FRESH_EXITED = none */
+    enum fresh_end limit; /* the limit that it exceeded, FRESH_EXITED = none */
 };
 
 static off_t size_of(int file)
@@ -45,7 +45,7 @@ static bool is_too_much(const struct run *run, off_t bytes)
     return (double)bytes > 1e6 * output_limit_mb(run->request);
 }
 
-/* False when it wrote too much, or nothing for too long. */
+/* False when the process wrote too much, or nothing for too long. */
 static bool check_output(void *context)
 {
     struct run *run = context;
@@ -76,10 +76,10 @@ static void read_last_line(int file, char *last, size_t size)
     text_clean(line, last, size);
 }
 
-/* How the process ended, as its limits see it. */
+/* Fills *result from the end of the process and from the limits. */
 static void fill_result(const struct run *run, const struct process_result *ended, struct fresh_result *result)
 {
-    /* Once more: the limit must not depend on whether it ended between two looks. */
+    /* Check again: the limit must also hold for output written after the last check. */
     const bool is_large = is_too_much(run, size_of(run->out) + size_of(run->err));
     result->code = ended->code;
     result->elapsed_s = ended->elapsed_s;
@@ -142,7 +142,7 @@ char *fresh_describe(const struct fresh_result *r, char *buffer, unsigned long s
         snprintf(buffer, size, "died of signal %d (%s)%s%s", r->code, strsignal(r->code), colon, r->last_line);
         break;
     case FRESH_SILENT:
-        snprintf(buffer, size, "said nothing for too long and was killed after %.0f s%s%s", r->elapsed_s, colon,
+        snprintf(buffer, size, "wrote nothing for too long and was killed after %.0f s%s%s", r->elapsed_s, colon,
                  r->last_line);
         break;
     case FRESH_TOO_LONG:

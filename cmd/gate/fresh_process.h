@@ -1,21 +1,21 @@
-/* One measurement of the gates: a fresh process of a program, watched until it ends, with its output in files. */
+/* Runs one fresh process for a gate: writes its output to files and enforces its limits until it ends. */
 #ifndef FABENCH_FRESH_PROCESS_H
 #define FABENCH_FRESH_PROCESS_H
 
 #include <stdbool.h>
 
-/* Seconds without output: opening a device and preparing a problem, as a sweep's supervisor allows it, and a margin. */
+/* Seconds without output that opening a device and preparing a problem may take, with a margin. */
 enum { FRESH_PREPARE_LIMIT_S = 150 };
-/* Of stdout and stderr together. Records have some MB; a process that writes without end would fill the disk, and the
- * limit of silence does not end it. */
+/* Limit on stdout and stderr together. Records have some MB. A process that never stops writing would fill the disk,
+ * and silence_limit_s does not end it. */
 enum { FRESH_OUTPUT_LIMIT_MB = 256 };
 
 struct fresh_request {
     char *const *argv;                 /* terminated by NULL; argv[0] is a path */
-    const char *out_path, *err_path;   /* its stdout and stderr; made or emptied */
-    double silence_limit_s;            /* killed when neither file grew for so long */
-    double wall_limit_s;               /* killed after so long, whatever it says; 0 = no limit */
-    double output_limit_mb;            /* killed when both files have more; 0 = FRESH_OUTPUT_LIMIT_MB */
+    const char *out_path, *err_path;   /* files for its stdout and stderr; created or truncated */
+    double silence_limit_s;            /* it is killed when neither file grew for this long */
+    double wall_limit_s;               /* it is killed after this time, also when it writes; 0 = no limit */
+    double output_limit_mb;            /* it is killed when the files together are larger; 0 = FRESH_OUTPUT_LIMIT_MB */
     const char *progress;              /* the progress line while it runs, NULL = none */
 };
 
@@ -26,7 +26,7 @@ enum fresh_end {
     FRESH_TOO_LONG,
     FRESH_TOO_MUCH,
     FRESH_INTERRUPTED,
-    FRESH_STUCK, /* killed, and still there */
+    FRESH_STUCK, /* it does not end after SIGKILL */
     FRESH_NOT_STARTED,
 };
 
@@ -34,15 +34,17 @@ struct fresh_result {
     enum fresh_end end;
     int code;              /* exit code, signal, or errno */
     double elapsed_s;
-    double limit;          /* the one it passed: s of FRESH_TOO_LONG, MB of FRESH_TOO_MUCH */
-    char last_line[320];  /* the last line on its stderr, without "fabench: "; "" when it said nothing */
+    double limit;          /* that it exceeded: seconds of FRESH_TOO_LONG, MB of FRESH_TOO_MUCH */
+    char last_line[320];  /* the last line on its stderr, without "fabench: "; "" when it wrote none */
 };
 
-/* The process has its own process group and an empty stdin; on an interrupt (process_catch_interrupts) it gets SIGINT,
- * and SIGKILL when it does not end. Nothing of the group is left when this returns. */
+/* Runs the process and waits for its end. It has its own process group and an empty stdin. On an interrupt
+ * (process_catch_interrupts) it gets SIGINT, and SIGKILL if it does not end. When this returns the whole group has
+ * ended, except with FRESH_STUCK. */
 void fresh_run(const struct fresh_request *, struct fresh_result *);
 
-/* "ended with code 6: no usable device", "died of signal 11 (Segmentation fault)", ... */
+/* The result as text: "ended with code 6: no usable device", "died of signal 11 (Segmentation fault)", ... Returns
+ * `buffer`. */
 char *fresh_describe(const struct fresh_result *, char *buffer, unsigned long size);
 
 #endif

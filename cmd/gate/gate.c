@@ -1,4 +1,4 @@
-/* Fingerprints, cases, floors, lines. */
+/* Reads the records, compares their configurations, applies the floors and makes the verdict lines. */
 #include "cmd/gate/gate.h"
 
 #include <math.h>
@@ -23,10 +23,10 @@ struct gate {
     struct floors *floors;
     struct verdict_line *lines;
     int count;
-    int not_asked;          /* cases of the baseline that this run was not asked for */
-    int measured_code;      /* of the process that measured; EXIT_OK with --current */
-    int unchecked;
-    double gemm_sum, control_time_sum, control_share_sum;
+    int not_requested;      /* configurations of the baseline that the options left out */
+    int measured_code;      /* exit code of the measuring process that no row explains; EXIT_OK with --current */
+    int unchecked;          /* rows that ran without a check */
+    double gemm_sum, control_time_sum, control_relative_sum;
     int gemm_count, control_count;
 };
 
@@ -40,7 +40,7 @@ static int read_whole(const char *path, struct record_file *file)
         return EXIT_NOT_COMPARABLE;
     }
     if (file->cut) {
-        log_error("%s: its last line is cut, what followed is not known: a gate needs a whole record", path);
+        log_error("%s: its last line is cut and rows may be missing: a gate needs a complete record", path);
         return EXIT_NOT_COMPARABLE;
     }
     return EXIT_OK;
@@ -72,7 +72,7 @@ static int read_all(struct gate *g, const char *folder)
         log_error("--floors: %s", why.text);
         return EXIT_NOT_COMPARABLE;
     }
-    if (code == EXIT_OK && o->baseline && !fingerprint_is_whole(&g->baseline, &why)) {
+    if (code == EXIT_OK && o->baseline && !fingerprint_is_uniform(&g->baseline, &why)) {
         log_error("%s", why.text);
         return EXIT_NOT_COMPARABLE;
     }
@@ -84,7 +84,7 @@ static int read_all(struct gate *g, const char *folder)
                                          &g->measured_code);
     if (code != EXIT_OK)
         return code;
-    if (!fingerprint_is_whole(&g->current, &why) ||
+    if (!fingerprint_is_uniform(&g->current, &why) ||
         (o->baseline && !fingerprint_matches(&g->baseline, &g->current, &why))) {
         log_error("%s", why.text);
         return EXIT_NOT_COMPARABLE;
@@ -92,12 +92,13 @@ static int read_all(struct gate *g, const char *folder)
     return EXIT_OK;
 }
 
-/* ---- cases ---- */
+/* ---- configurations ---- */
 
-/* The same case now; where `fused` was asked for, under the name of the kernel that is the device's best by now. */
+/* The row of the same configuration in the current record, or NULL. Where both requested `fused`, it may have resolved
+ * to another kernel now: its successor. */
 static const struct record_row *find_now(const struct gate *g, const struct record_row *was)
 {
-    const struct record_row *heir = NULL;
+    const struct record_row *successor = NULL;
     for (int i = 0; i < g->current.count; i++) {
         const struct record_row *row = &g->current.rows[i];
         if (problem_key_compare(&row->key, &was->key, false) != 0)
@@ -105,9 +106,9 @@ static const struct record_row *find_now(const struct gate *g, const struct reco
         if (strcmp(row->impl, was->impl) == 0)
             return row;
         if (strcmp(was->asked, "fused") == 0 && strcmp(row->asked, "fused") == 0)
-            heir = row;
+            successor = row;
     }
-    return heir;
+    return successor;
 }
 
 static struct decide_stored stored(const struct record_row *r)
@@ -120,7 +121,7 @@ static struct verdict_line *new_line(struct gate *g, const struct record_row *ro
 {
     struct verdict_line *line = &g->lines[g->count++];
     *line = (struct verdict_line){.from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN,
-                                  .share_change_pct = NAN, .verdict = VERDICT_PASS, .repro = row->repro,
+                                  .relative_change_pct = NAN, .verdict = VERDICT_PASS, .repro = row->repro,
                                   .row = row};
     problem_key_label(&row->key, line->configuration, sizeof line->configuration);
     snprintf(line->impl, sizeof line->impl, "%s", row->impl);
@@ -129,22 +130,22 @@ static struct verdict_line *new_line(struct gate *g, const struct record_row *ro
 
 static double per_cent(double logarithm) { return 100 * expm1(logarithm); }
 
-static void say_times(const struct decide_gate *d, struct verdict_line *line)
+static void describe_times(const struct decide_gate *d, struct verdict_line *line)
 {
     const double gemm_pct = per_cent(d->gemm_change);
     char *const why = line->why;
     const size_t size = sizeof line->why;
     line->change_pct = per_cent(d->time_change);
-    line->share_change_pct = per_cent(d->share_change);
+    line->relative_change_pct = per_cent(d->relative_change);
     switch (d->reason) {
     case REASON_RAW_ONLY:
         snprintf(why, size, "the device was slower (GEMM time %+.1f %%), not the kernel", gemm_pct);
         break;
     case REASON_GEMM_ONLY:
-        snprintf(why, size, "the GEMM was faster (time %+.1f %%), the kernel kept its time", gemm_pct);
+        snprintf(why, size, "the GEMM was faster (time %+.1f %%), the kernel was not slower", gemm_pct);
         break;
-    case REASON_GEMM_MOVED:
-        snprintf(why, size, "the GEMM moved by %+.1f %%: too far to tell device from kernel", gemm_pct);
+    case REASON_GEMM_CHANGED:
+        snprintf(why, size, "the GEMM changed by %+.1f %%: too much to separate the device from the kernel", gemm_pct);
         break;
     case REASON_NOISE:
         snprintf(why, size, "the intervals of the medians overlap");
@@ -162,8 +163,9 @@ static void say_times(const struct decide_gate *d, struct verdict_line *line)
     }
 }
 
-/* A row that did not run, or ran wrong. True when that decides its line. */
-static bool is_unwell(const struct record_row *now, const struct record_row *was, struct verdict_line *line)
+/* Fills the line of a row that did not run or failed its check. False when the row passed, and its time is to be
+ * compared. */
+static bool fill_failure(const struct record_row *now, const struct record_row *was, struct verdict_line *line)
 {
     if (now->status == STATUS_OK && now->check != CHECKED_FAIL)
         return false;
@@ -179,7 +181,8 @@ static bool is_unwell(const struct record_row *now, const struct record_row *was
                 break;
             }
     } else {
-        snprintf(line->why, sizeof line->why, "%s%s%s", record_status_names[now->status], now->reason[0] ? ": " : "", now->reason);
+        snprintf(line->why, sizeof line->why, "%s%s%s", record_status_names[now->status],
+                 now->reason[0] ? ": " : "", now->reason);
     }
     line->from_ms = was ? was->time_ms : NAN;
     return true;
@@ -190,29 +193,29 @@ static void add_control(struct gate *g, const struct record_row *was, const stru
     if (!record_row_is_timed(was) || !record_row_is_timed(now))
         return;
     g->control_time_sum += log(now->time_ms / was->time_ms);
-    g->control_share_sum += log(was->pct_of_gemm / now->pct_of_gemm);
+    g->control_relative_sum += log(was->pct_of_gemm / now->pct_of_gemm);
     g->control_count++;
 }
 
-/* Did the command line choose other problems or implementations than the baseline's? Others of its words (limits of
- * time, how a case is measured) excuse no case that is missing. */
-static bool is_narrowed(const struct options *o)
+/* Did the command line select problems or implementations? Only then may configurations of the baseline be missing;
+ * options on timing do not allow it. */
+static bool selects_subset(const struct options *o)
 {
-    static const char *const choosing[] = {"--preset", "--mode", "--causal", "--no-causal", "--d", "--seqlen",
+    static const char *const selecting[] = {"--preset", "--mode", "--causal", "--no-causal", "--d", "--seqlen",
                                            "--kv-len", "--dtype", "--total-tokens", "--hidden", "--batch", "--heads",
                                            "--kv-heads", "--layout", "--scale", "--dist", "--seed"};
     for (int i = 0; i < o->sweep_words.count; i++) {
         const char *word = o->sweep_words.names[i];
         const size_t length = strcspn(word, "=");
-        for (size_t c = 0; c < sizeof choosing / sizeof choosing[0]; c++)
-            if (strlen(choosing[c]) == length && strncmp(word, choosing[c], length) == 0)
+        for (size_t c = 0; c < sizeof selecting / sizeof selecting[0]; c++)
+            if (strlen(selecting[c]) == length && strncmp(word, selecting[c], length) == 0)
                 return true;
     }
     return o->impls.count || o->is_subset;
 }
 
-/* What there is to say where one of the sides has no time to compare. */
-static void say_untimed(const struct record_row *was, const struct record_row *now, struct verdict_line *line)
+/* The verdict where the baseline or the current row has no time. */
+static void describe_untimed(const struct record_row *was, const struct record_row *now, struct verdict_line *line)
 {
     const bool ran = was->status == STATUS_OK;
     line->verdict = !ran ? VERDICT_NEW : was->check == CHECKED_FAIL ? VERDICT_FIXED : VERDICT_INCONCLUSIVE;
@@ -226,7 +229,7 @@ static void say_untimed(const struct record_row *was, const struct record_row *n
                  record_row_is_timed(now) ? "baseline" : "current record");
 }
 
-/* One case of the baseline. */
+/* Compares one configuration of the baseline. */
 static void compare_row(struct gate *g, const struct record_row *was)
 {
     static const enum verdict verdicts[] = {
@@ -240,35 +243,35 @@ static void compare_row(struct gate *g, const struct record_row *was)
         return;
     }
     if (!now) {
-        /* Nobody misses what the options left out. */
-        if (!ran || is_narrowed(g->options)) {
-            g->not_asked += ran;
+        /* The options may leave it out. */
+        if (!ran || selects_subset(g->options)) {
+            g->not_requested += ran;
             return;
         }
         struct verdict_line *line = new_line(g, was);
         line->verdict = VERDICT_ABSENT;
         line->from_ms = was->time_ms;
-        snprintf(line->why, sizeof line->why, "of the baseline, not in the current record");
+        snprintf(line->why, sizeof line->why, "in the baseline, not in the current record");
         return;
     }
     if (!ran && now->status != STATUS_OK && now->status != STATUS_ERROR &&
         now->status != STATUS_TIMEOUT)
-        return; /* refused then and now */
+        return; /* refused in both */
     struct verdict_line *line = new_line(g, now);
     g->unchecked += now->check == CHECKED_OFF;
-    if (is_unwell(now, ran ? was : NULL, line))
+    if (fill_failure(now, ran ? was : NULL, line))
         return;
     line->to_ms = now->time_ms;
     if (!record_row_is_timed(was) || !record_row_is_timed(now)) {
         line->from_ms = record_row_is_timed(was) ? was->time_ms : NAN;
-        say_untimed(was, now, line);
+        describe_untimed(was, now, line);
         return;
     }
     const struct decide_stored before = stored(was), after = stored(now);
     const struct decide_gate d = decide_gate(&g->rules, &before, &after);
     line->from_ms = was->time_ms;
     line->verdict = verdicts[d.state];
-    say_times(&d, line);
+    describe_times(&d, line);
     if (strcmp(now->impl, was->impl) != 0) {
         const size_t used = strlen(line->why);
         snprintf(line->why + used, sizeof line->why - used, "%swas %s", used ? "; " : "", was->impl);
@@ -287,8 +290,8 @@ static struct verdict_line *line_of(const struct gate *g, const struct record_ro
     return NULL;
 }
 
-/* Rows that neither the baseline nor a floor asks for: what is wrong is wrong, with or without a time to compare. One
- * that is refused is no loss where nothing had it before. */
+/* Adds lines for current rows that have none yet: failed checks, errors, and, with a baseline, new configurations. A
+ * refused row that is not in the baseline gets no line. */
 static void compare_others(struct gate *g)
 {
     for (int i = 0; i < g->current.count; i++) {
@@ -300,7 +303,7 @@ static void compare_others(struct gate *g)
             continue;
         struct verdict_line *line = new_line(g, row);
         g->unchecked += is_ok && row->check == CHECKED_OFF;
-        if (is_unwell(row, NULL, line))
+        if (fill_failure(row, NULL, line))
             continue;
         line->to_ms = row->time_ms;
         line->verdict = VERDICT_NEW;
@@ -308,21 +311,21 @@ static void compare_others(struct gate *g)
     }
 }
 
-/* Floors, on rows that are well; a row that only floors ask for gets a line of its own. */
+/* Applies the floors to rows that passed their check. A row that is not in the baseline gets its own line. */
 static void compare_floors(struct gate *g)
 {
     for (int i = 0; i < g->current.count; i++) {
         const struct record_row *row = &g->current.rows[i];
         char missed[200];
-        const enum floors_answer answer = floors_ask(g->floors, row, missed, sizeof missed);
+        const enum floors_result answer = floors_check(g->floors, row, missed, sizeof missed);
         struct verdict_line *line = line_of(g, row);
-        if (!line && answer == FLOORS_NOT_ASKED)
+        if (!line && answer == FLOORS_NO_MATCH)
             continue;
         if (!line) {
             line = new_line(g, row);
             line->to_ms = row->time_ms;
             g->unchecked += row->check == CHECKED_OFF;
-            if (is_unwell(row, NULL, line))
+            if (fill_failure(row, NULL, line))
                 continue;
         }
         if (answer == FLOORS_MISSED && line->verdict > VERDICT_FLOOR) {
@@ -332,15 +335,15 @@ static void compare_floors(struct gate *g)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the command ---- */
 
-static void say_summary(const struct gate *g, int code, char *text, size_t size)
+static void describe_summary(const struct gate *g, int code, char *text, size_t size)
 {
     char counts[200], gemm[60] = "", asked[100] = "", unchecked[60] = "";
     if (g->gemm_count)
         snprintf(gemm, sizeof gemm, "; GEMM time %+.1f %%", per_cent(g->gemm_sum / g->gemm_count));
-    if (g->not_asked)
-        snprintf(asked, sizeof asked, "; %d more of the baseline %s", g->not_asked,
+    if (g->not_requested)
+        snprintf(asked, sizeof asked, "; %d more of the baseline %s", g->not_requested,
                  g->options->current ? "are not in this record" : "were not asked for");
     if (g->unchecked)
         snprintf(unchecked, sizeof unchecked, "; NOT CHECKED: %d", g->unchecked);
@@ -357,17 +360,17 @@ static int compare(struct gate *g)
         compare_row(g, &g->baseline.rows[i]);
     if (g->floors)
         compare_floors(g);
-    const bool is_answered = !g->floors || floors_are_answered(g->floors, &why);
+    const bool is_matched = !g->floors || floors_are_matched(g->floors, &why);
     const bool is_compared = g->count > 0;
     compare_others(g);
-    if (!is_answered) {
+    if (!is_matched) {
         log_error("--floors: %s", why.text);
         return EXIT_NOT_COMPARABLE;
     }
     if (is_compared)
         return EXIT_OK;
     const char *made_by = json_string_value(json_object_get(g->baseline.header, "command_line"));
-    log_error("gate: no case of the baseline is in the current record; the baseline was made by: %s",
+    log_error("gate: no configuration of the baseline is in the current record; the baseline was made by: %s",
               made_by ? made_by : "(not recorded)");
     return EXIT_NOT_COMPARABLE;
 }
@@ -380,7 +383,7 @@ int gate_run(const struct options *o)
     const char *folder = o->out_dir && strcmp(o->out_dir, "none") != 0 ? o->out_dir : NULL;
     if (!isnan(o->delta_pct))
         g.rules.gate_delta = log1p(o->delta_pct / 100);
-    int code = !verdicts_forget(o, folder) || (folder && !path_make_dirs(folder)) ? EXIT_IO : read_all(&g, folder);
+    int code = !verdicts_remove(o, folder) || (folder && !path_make_dirs(folder)) ? EXIT_IO : read_all(&g, folder);
     if (code == EXIT_OK)
         code = compare(&g);
     if (code != EXIT_USAGE) {
@@ -390,14 +393,14 @@ int gate_run(const struct options *o)
         if (g.control_count) {
             snprintf(control, sizeof control,
                      "cudnn, not judged: time %+.1f %%, against the GEMM %+.1f %% (geomeans of %d)",
-                     per_cent(g.control_time_sum / g.control_count), per_cent(g.control_share_sum / g.control_count),
+                     per_cent(g.control_time_sum / g.control_count), per_cent(g.control_relative_sum / g.control_count),
                      g.control_count);
             r.control = control;
         }
         r.lines = g.lines;
         r.count = g.count;
-        say_summary(&g, code, r.summary, sizeof r.summary);
-        code = verdicts_deliver(&r, code, o, folder);
+        describe_summary(&g, code, r.summary, sizeof r.summary);
+        code = verdicts_output(&r, code, o, folder);
     }
     if (g.floors)
         floors_free(g.floors);

@@ -1,4 +1,4 @@
-/* One process, its options, its record. */
+/* Makes the command line of the measuring process, runs it and reads its record. */
 #include "cmd/gate/gate_measure.h"
 
 #include <errno.h>
@@ -27,7 +27,8 @@ static void add_impls(struct name_list *w, const struct name_list *impls)
     free(text);
 }
 
-/* The implementations of the baseline's rounds, by the names they were asked for: the same members share the device. */
+/* Adds the implementations of the baseline's rounds, by the names that were requested, so that the rounds have the same
+ * members. */
 static void add_members(struct name_list *w, const struct record_file *baseline)
 {
     const json_t *members = header_value(baseline->header, "policy.round_members");
@@ -58,22 +59,24 @@ static bool has_option(const struct name_list *list, const char *word)
     return false;
 }
 
-/* The given one of two values; NaN = not given. */
+/* The first of two values that is set, else the fallback; NaN = not set. */
 static double given(double typed, double own, double fallback)
 {
     return !isnan(typed) ? typed : !isnan(own) ? own : fallback;
 }
 
-/* The words of a sweep: the baseline's own, but for what was typed; and how long they may keep it without a row beside
- * its timeouts: the load before the first one, and the sustained regions of one problem. False after a sentence. */
-static bool add_sweep(struct name_list *w, const struct options *o, const struct record_file *baseline, double *quiet_s)
+/* Adds the options of the sweep: those of the baseline's run, except where the command line sets the same option.
+ * *silence_s: the time in seconds that preheat and the sustained regions of one problem may add before its rows appear.
+ * False after a message on stderr. */
+static bool add_sweep(struct name_list *w, const struct options *o, const struct record_file *baseline,
+                      double *silence_s)
 {
     struct options own = {.preheat_s = NAN, .sustain_s = NAN};
     if (baseline) {
         const char *line = json_string_value(json_object_get(baseline->header, "command_line"));
         if (!line || options_parse_line(line, &own) != EXIT_OK) {
-            log_error("gate: the baseline's own options (%.300s) do not serve here; --current compares with a record",
-                      line ? line : "not recorded");
+            log_error("gate: the options that made the baseline (%.300s) cannot be used here; --current compares with "
+                      "a record", line ? line : "not recorded");
             return false;
         }
         for (int i = 0; i < own.sweep_words.count; i++)
@@ -86,7 +89,7 @@ static bool add_sweep(struct name_list *w, const struct options *o, const struct
         name_list_add(w, o->device == DEVICE_CPU ? "--preset=quick" : "--preset=ci");
     if (!has_option(&own.sweep_words, "--preheat-s") && !has_option(&o->sweep_words, "--preheat-s"))
         name_list_print(w, "--preheat-s=%g", decide_defaults.preheat_s);
-    *quiet_s = given(o->preheat_s, own.preheat_s, decide_defaults.preheat_s) +
+    *silence_s = given(o->preheat_s, own.preheat_s, decide_defaults.preheat_s) +
                IMPL_MAX_SLOTS * given(o->sustain_s, own.sustain_s, 0); /* those of a preset fit into the limit */
     options_free(&own);
     if (!o->impls.count && baseline)
@@ -95,7 +98,7 @@ static bool add_sweep(struct name_list *w, const struct options *o, const struct
     return true;
 }
 
-/* Does a row tell of what a process says with its exit code? */
+/* Does a row of the record explain this exit code? */
 static bool is_explained(int code, const struct record_file *file)
 {
     for (int i = 0; i < file->count; i++) {
@@ -107,7 +110,7 @@ static bool is_explained(int code, const struct record_file *file)
     return code == EXIT_OK;
 }
 
-static int run_process(const struct options *o, struct name_list *w, double quiet_s, const char *out,
+static int run_process(const struct options *o, struct name_list *w, double silence_s, const char *out,
                        struct record_file *current, int *ended)
 {
     char *err = xasprintf("%s.err", out), what[420];
@@ -115,7 +118,7 @@ static int run_process(const struct options *o, struct name_list *w, double quie
     struct attn_message why = {""};
     const struct fresh_request request = {
         .argv = name_list_argv(w), .out_path = out, .err_path = err, .progress = "gate: measuring",
-        .silence_limit_s = FRESH_PREPARE_LIMIT_S + 2 * o->timeout_s + quiet_s};
+        .silence_limit_s = FRESH_PREPARE_LIMIT_S + 2 * o->timeout_s + silence_s};
     fresh_run(&request, &result);
     int code = EXIT_OK;
     if (result.end == FRESH_INTERRUPTED) {
@@ -131,7 +134,7 @@ static int run_process(const struct options *o, struct name_list *w, double quie
         log_error("gate: the run %s", result.code ? fresh_describe(&result, what, sizeof what) : why.text);
         code = result.code ? result.code : EXIT_IO;
     } else if (!is_explained(result.code, current)) {
-        log_error("gate: the run %s; no row of its record says why", fresh_describe(&result, what, sizeof what));
+        log_error("gate: the run %s; no row of its record explains it", fresh_describe(&result, what, sizeof what));
         *ended = result.code;
     }
     unlink(err);
@@ -146,7 +149,7 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
     struct device_probe probe;
     struct name_list words = {.count = 0};
     char program[PATH_MAX];
-    double quiet_s = 0;
+    double silence_s = 0;
     struct device_hold lock = {.count = 0};
     process_catch_interrupts();
     int code = probe_device(o, "gate", NULL, &probe);
@@ -166,7 +169,7 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
     if (made >= 0)
         close(made);
     name_list_add(&words, program);
-    if (code == EXIT_OK && !add_sweep(&words, o, baseline, &quiet_s))
+    if (code == EXIT_OK && !add_sweep(&words, o, baseline, &silence_s))
         code = EXIT_NOT_COMPARABLE;
     if (o->device == DEVICE_CPU)
         name_list_add(&words, "--device=cpu");
@@ -179,7 +182,7 @@ int gate_measure(const struct options *o, const struct record_file *baseline, co
     if (code == EXIT_OK)
         code = device_lock(probe.lock_name, process_is_interrupted, &lock);
     if (code == EXIT_OK)
-        code = run_process(o, &words, quiet_s, out, current, ended);
+        code = run_process(o, &words, silence_s, out, current, ended);
     device_unlock(&lock);
     if (!folder)
         unlink(out);

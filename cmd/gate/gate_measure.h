@@ -1,5 +1,5 @@
-/* The current record of a gate that measures now: one fresh process of this program, with the options of the baseline's
- * own run, but for those of the command line, behind the device's lock. */
+/* Measures the current record for `gate`: runs one fresh process of this program under the lock of the device. It gets
+ * the options of the baseline's run; options of the command line replace them. */
 #ifndef FABENCH_GATE_MEASURE_H
 #define FABENCH_GATE_MEASURE_H
 
@@ -7,9 +7,9 @@
 #include "cmd/record/record.h"
 #include "cmd/record/record_file.h"
 
-/* baseline: NULL with floors alone. The record also goes to <folder>/current.jsonl where folder is not NULL. EXIT_OK,
- * or a code after a sentence. *ended is set, after a sentence, where the process ended with EXIT_CHECK_FAILED or
- * EXIT_DEVICE and no row of its record says why. */
+/* baseline: NULL with floors alone. folder: where current.jsonl is kept; NULL = it is not kept. Returns EXIT_OK, with
+ * *current filled (the caller frees it), or an exit code after a message on stderr. *ended is set, after a message, to
+ * the exit code of the process where that is EXIT_CHECK_FAILED or EXIT_DEVICE and no row of its record explains it. */
 int gate_measure(const struct options *, const struct record_file *baseline, const char *folder,
                  struct record_file *current, int *ended);
 

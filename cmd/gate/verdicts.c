@@ -1,4 +1,4 @@
-/* Lines of verdicts, and the terminal. */
+/* Orders and counts the lines of verdicts, and prints them to the terminal. */
 #include "cmd/gate/verdicts.h"
 
 #include <math.h>
@@ -72,12 +72,13 @@ int verdicts_exit(const struct verdict_line *lines, int count)
     return code;
 }
 
-bool verdicts_forget(const struct options *o, const char *folder)
+bool verdicts_remove(const struct options *o, const char *folder)
 {
     char *table = folder ? xasprintf("%s/verdicts.csv", folder) : NULL;
-    const bool is_gone = !o->junit_path || path_discard(o->junit_path), is_gone_too = !table || path_discard(table);
+    const bool junit_is_gone = !o->junit_path || path_discard(o->junit_path);
+    const bool table_is_gone = !table || path_discard(table);
     free(table);
-    return is_gone && is_gone_too;
+    return junit_is_gone && table_is_gone;
 }
 
 char *verdicts_count(const struct verdict_line *lines, int count, char *buffer, size_t size)
@@ -123,7 +124,7 @@ static int fill_cells(const struct verdict_report *r, const struct verdict_line 
     print_ms(line->to_ms, cells[n++]);
     print_change(line->change_pct, cells[n++]);
     if (r->view == VERDICTS_GATE) {
-        print_change(line->share_change_pct, cells[n++]);
+        print_change(line->relative_change_pct, cells[n++]);
         return n;
     }
     if (isnan(line->low_pct) || isnan(line->high_pct))
@@ -167,13 +168,13 @@ static void print_line(const struct verdict_report *r, const struct verdict_line
         fprintf(out, "%s%s\n", line->why[0] ? "  " : "", line->why);
         return;
     }
-    fputc('\n', out); /* what does not fit behind the figures stands under them */
+    fputc('\n', out); /* a reason that does not fit goes to the next lines */
     wrap_words(out, width, 14, 14, line->why);
 }
 
 void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool color)
 {
-    static const char *const ab[] = {"A ms", "B ms", "change", "99% bounds, %", "pairs"};
+    static const char *const ab[] = {"OLD ms", "NEW ms", "change", "99% bounds, %", "pairs"};
     static const char *const gate[] = {"was ms", "is ms", "time", "against GEMM"};
     const char *const *headings = r->view == VERDICTS_AB ? ab : gate;
     const int columns = r->view == VERDICTS_AB ? 5 : 4;
@@ -205,10 +206,10 @@ void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool c
         fprintf(out, "%-12s  %s\n", "control", r->control);
     wrap_words(out, width, 0, 2, r->summary);
     if (r->soft_code)
-        fprintf(out, "exit 0: --soft took the place of %d (%s)\n", r->soft_code, verdict_state(r->soft_code));
+        fprintf(out, "exit 0: --soft replaced %d (%s)\n", r->soft_code, verdict_state(r->soft_code));
     if (r->count && verdict_exit(r->lines[0].verdict) != EXIT_OK && r->lines[0].repro &&
         r->lines[0].repro[0]) {
-        fputs("look closer:\n", out);
+        fputs("to measure the first line again:\n", out);
         wrap_command(out, width, 2, r->lines[0].repro);
     }
 }

@@ -1,5 +1,5 @@
-/* What `ab` and `gate` say: one decisive line per configuration, worst first, on the terminal, as CSV, as JUnit XML and
- * as GitHub annotations, all from one list of lines. */
+/* The output of `ab` and `gate`: one line with a verdict per configuration, the worst first, on the terminal, as CSV,
+ * as JUnit XML and as GitHub annotations. */
 #ifndef FABENCH_VERDICTS_H
 #define FABENCH_VERDICTS_H
 
@@ -9,14 +9,14 @@
 #include "cmd/record/record.h"
 #include "cmd/options/options.h"
 
-/* In the order in which they are shown. */
+/* In the order in which they are printed, with exit codes that are not 0. */
 enum verdict {
     VERDICT_ERROR,        /* it ran into an error or its time limit: 6 */
     VERDICT_FAIL,         /* a check failed: 1 */
-    VERDICT_LOST,         /* refuses what the other side ran: 3 */
+    VERDICT_LOST,         /* refused now, ran before: 3 */
     VERDICT_FLOOR,        /* below an absolute floor: 3 */
     VERDICT_REGRESS,      /* 3 */
-    VERDICT_ABSENT,       /* of the baseline, not measured: 5 */
+    VERDICT_ABSENT,       /* in the baseline, not measured: 5 */
     VERDICT_INCONCLUSIVE, /* 4 */
     VERDICT_PASS,
     VERDICT_IMPROVE,
@@ -26,16 +26,17 @@ enum verdict {
 const char *verdict_name(enum verdict);
 int verdict_exit(enum verdict);
 
-/* Numbers are NaN where there is none; changes in per cent, positive = slower. */
+/* One line. from_*: OLD or the baseline, to_*: NEW or the current record; times in ms; changes in per cent, positive =
+ * slower; low_pct, high_pct: bounds of the change. NaN = none. */
 struct verdict_line {
     enum verdict verdict;
     char configuration[PROBLEM_LABEL_SIZE], impl[40];
     double from_ms, to_ms, change_pct, low_pct, high_pct;
-    double share_change_pct;   /* gate: of the time against the GEMM */
-    int pairs;                 /* ab; 0 = none */
+    double relative_change_pct;   /* gate: change of the time relative to the GEMM */
+    int pairs;                 /* ab: number of pairs; 0 = not timed */
     char why[320];
-    const char *repro;         /* the command that measures it alone; NULL = none; not owned */
-    const struct record_row *row; /* of `gate`: the row that it speaks of; not owned */
+    const char *repro;         /* the command that measures this configuration alone; NULL = none; not owned */
+    const struct record_row *row; /* gate: the row of this line; NULL in ab; not owned */
 };
 
 enum verdict_view { VERDICTS_AB, VERDICTS_GATE };
@@ -44,9 +45,9 @@ struct verdict_report {
     enum verdict_view view;
     struct verdict_line *lines; /* of the caller; verdicts_sort orders them */
     int count;
-    const char *control;        /* ab: the control's own line, NULL = none */
+    const char *control;        /* the line of the control, NULL = none; not owned */
     char summary[400];          /* "REGRESSION: 1 slower of 12; ..." */
-    int exit_code, soft_code;   /* soft_code: what exit_code was before --soft made it 0; 0 = nothing was softened */
+    int exit_code, soft_code;   /* soft_code: the exit code that --soft replaced by 0; 0 = none */
 };
 
 /* Worst first: by verdict, then by change. */
@@ -59,18 +60,18 @@ char *verdicts_count(const struct verdict_line *, int count, char *buffer, size_
 const char *verdict_state(int exit_code);
 
 void verdicts_print(const struct verdict_report *, FILE *, int width, bool color);
-/* GitHub workflow commands, one for each line that is not well; only when GITHUB_ACTIONS is "true". */
+/* GitHub workflow commands, one for each line that did not pass; only when GITHUB_ACTIONS is "true". */
 void verdicts_annotate(const struct verdict_report *, FILE *);
-/* Both return false after a sentence on stderr. */
+/* Write a file. False after a message on stderr. */
 bool verdicts_junit(const struct verdict_report *, const char *path);
 bool verdicts_csv(const struct verdict_report *, const char *path);
 
-/* At the start of a run: a run that ends without verdicts must not leave the files of the one before it, which may have
- * passed. Arguments as of verdicts_deliver. False after a sentence on stderr. */
-bool verdicts_forget(const struct options *, const char *folder);
+/* Removes the --junit file and <folder>/verdicts.csv of an earlier run. Call it first: a run that ends without verdicts
+ * must not leave files of a run that passed. folder: NULL = none. False after a message on stderr. */
+bool verdicts_remove(const struct options *, const char *folder);
 
-/* All of it: --soft, the terminal, annotations, --junit, and <folder>/verdicts.csv where there is a folder to keep (NULL
- * = none). `code` is the run's exit code before --soft; returns the one to end with. */
-int verdicts_deliver(struct verdict_report *, int code, const struct options *, const char *folder);
+/* Applies --soft to `code`, the exit code of the run, and writes the terminal output, annotations, --junit and
+ * <folder>/verdicts.csv (folder NULL: not written). Returns the exit code of the program. */
+int verdicts_output(struct verdict_report *, int code, const struct options *, const char *folder);
 
 #endif

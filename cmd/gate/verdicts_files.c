@@ -1,4 +1,4 @@
-/* Verdicts for other programs: JUnit XML, CSV, GitHub annotations. */
+/* Writes verdicts for other programs: JUnit XML, CSV, GitHub annotations. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@ static char *describe(const struct verdict_line *line)
         text_add(&text, "%+.2f %%", line->change_pct);
     if (!isnan(line->low_pct))
         text_add(&text, " (%+.2f .. %+.2f)", line->low_pct, line->high_pct);
-    if (!isnan(line->share_change_pct))
-        text_add(&text, ", against the GEMM %+.2f %%", line->share_change_pct);
+    if (!isnan(line->relative_change_pct))
+        text_add(&text, ", against the GEMM %+.2f %%", line->relative_change_pct);
     if (!isnan(line->from_ms) && !isnan(line->to_ms))
         text_add(&text, ", %.4g -> %.4g ms", line->from_ms, line->to_ms);
     if (line->why[0]) {
@@ -30,8 +30,8 @@ static char *describe(const struct verdict_line *line)
     return text_take(&text);
 }
 
-/* The label with single spaces between its columns: "bwd causal d128 16k bf16". */
-static void close_up(const char *label, char *text, size_t size)
+/* Copies a label with single spaces between its words: "bwd causal d128 16k bf16". */
+static void collapse_spaces(const char *label, char *text, size_t size)
 {
     size_t used = 0;
     for (; *label && used + 1 < size; label++)
@@ -67,7 +67,7 @@ void verdicts_annotate(const struct verdict_report *r, FILE *out)
             continue;
         /* --soft made the exit code 0: a warning, because an error would mark the build as failed. */
         const bool is_soft = r->soft_code && r->exit_code == EXIT_OK;
-        close_up(line->configuration, label, sizeof label);
+        collapse_spaces(line->configuration, label, sizeof label);
         snprintf(title, sizeof title, "fabench %s: %s %s", r->view == VERDICTS_AB ? "ab" : "gate",
                  verdict_name(line->verdict), label);
         char *text = describe(line);
@@ -117,7 +117,7 @@ static void put_test(FILE *out, const struct verdict_report *r, const struct ver
     const bool is_soft = r->exit_code == EXIT_OK;
     const char *element = code == EXIT_OK ? "system-out" : is_soft ? "skipped" : code == EXIT_DEVICE ? "error"
                                                                                                      : "failure";
-    close_up(line->configuration, label, sizeof label);
+    collapse_spaces(line->configuration, label, sizeof label);
     char *text = describe(line);
     fputs("    <testcase classname=\"fabench.", out);
     put_xml(out, line->impl);
@@ -171,9 +171,9 @@ bool verdicts_junit(const struct verdict_report *r, const char *path)
 static void add_verdict(struct csv_row *row, const struct verdict_line *line)
 {
     const double numbers[] = {line->from_ms,  line->to_ms,  line->change_pct,
-                              line->low_pct,  line->high_pct, line->share_change_pct};
+                              line->low_pct,  line->high_pct, line->relative_change_pct};
     char label[PROBLEM_LABEL_SIZE];
-    close_up(line->configuration, label, sizeof label);
+    collapse_spaces(line->configuration, label, sizeof label);
     csv_add(row, verdict_name(line->verdict));
     csv_add(row, label);
     csv_add(row, line->impl);
@@ -202,7 +202,7 @@ bool verdicts_csv(const struct verdict_report *r, const char *path)
     return finish(out, path);
 }
 
-int verdicts_deliver(struct verdict_report *r, int code, const struct options *o, const char *folder)
+int verdicts_output(struct verdict_report *r, int code, const struct options *o, const char *folder)
 {
     r->exit_code = code;
     r->soft_code = 0;

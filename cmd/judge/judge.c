@@ -15,14 +15,16 @@ const char *judge_rule_name(enum judge_rule rule)
     return names[rule];
 }
 
-/* A verdict must survive JSON, so "infinitely over the bound" is written as this. */
+/* Upper limit of error / bound: JSON cannot store infinity. */
 static const double USED_MAX = 999;
 
 /* rms[] is indexed by attn_mode.
- * eps: one unit of the dtype (for fp32, whose arithmetic is no wider than the dtype, eight units of rounding).
- * tiny: four times the smallest number the dtype tells from 0; terms below it are lost before they are summed.
- * ulp: rule 5's, one unit; 0 in fp32, where the rule does not apply: there naive is no low-precision witness, and a fused
- * backward, which must recompute P from an LSE rounded to fp32, is honestly less exact than one that reads its P. */
+ * eps: the machine epsilon of the dtype (for fp32 eight times its rounding unit, because the arithmetic is not wider
+ * than the dtype).
+ * tiny: four times the smallest number above 0 of the dtype; smaller terms are lost before they are summed.
+ * ulp: the one-ulp term of rule 5. 0 in fp32, where the rule does not apply: naive has no lower precision there, and a
+ * fused backward, which recomputes P from an LSE rounded to fp32, is necessarily less exact than naive, which reads its
+ * P. */
 struct dtype_bounds { double atol_rms, rtol, rms[2], gain, eps, tiny, ulp; };
 
 static const struct dtype_bounds dtype_bounds[] = {
@@ -36,8 +38,8 @@ static struct judge_bounds lse_bounds(const struct dtype_bounds *d, bool doubled
 {
     struct judge_bounds lse = {.atol_absolute = doubled ? 2e-3 : 1e-3};
     if (doubled) {
-        /* naive's S is rounded to the dtype, and with it the largest logit m; |m| <= |LSE| + ln(kv_len), and ln of any
-         * length in use is below 16. Half an eps of that is honest. */
+        /* naive rounds S to the dtype, and with it the largest logit m: an error of up to eps / 2 * |m|. |m| is at most
+         * |LSE| + ln(kv_len), and ln(kv_len) is below 16. */
         lse.atol_absolute += 8 * d->eps;
         lse.rtol = d->eps / 2;
     }
@@ -54,11 +56,13 @@ struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype
     struct judge_bounds b = {.rtol = (isnan(rtol) ? d->rtol : rtol) * factor, .ulp = d->ulp,
                              .rms = d->rms[mode] * factor, .block_rms = 2 * d->rms[mode] * factor,
                              .gain = d->gain * factor};
-    /* dQ and dK: the rounded O moves D by up to eps / 2 of dSa's root in every row, a single element by four times the
-     * rms. O, dV: eps times the product is the norm's floor, as it stands; in fp32 it is the error itself. */
+    /* dQ and dK are sums with cancellation. The rounding of O changes D in every row, so that the rms error can reach
+     * eps times the rms of the product over absolute values, and a single element four times that. For O and dV eps
+     * times this product is only the lower limit of the norm. In fp32 the error itself has this size. */
     const bool has_cancellation = tensor == TENSOR_DQ || tensor == TENSOR_DK || dtype == ATTN_FP32;
     b.norm_abs = has_cancellation ? d->eps / d->rms[mode] : d->eps;
-    /* Rows far below the rest of their tensor are sums of terms that underflow beside the others, or in the dtype. */
+    /* Rows much smaller than the rest of the tensor are sums of terms that underflow relative to others, or in the
+     * dtype. */
     const double floor_rms = d->eps * reference_rms;
     b.norm_floor = fmax(floor_rms, d->tiny / d->rms[mode]);
     if (isnan(atol)) {
@@ -71,16 +75,16 @@ struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype
     return b;
 }
 
-/* What the rules found so far in one tensor. */
-struct finding {
+/* The largest error / bound so far in one tensor, where it is, and the largest of each rule. */
+struct worst_share {
     double used;
     const char *rule;
-    int64_t block; /* that shows it best */
+    int64_t block; /* index of the block */
     int32_t at;    /* element in that block, -1 = its worst element */
     double by_rule[JUDGE_RULES];
 };
 
-static void consider(struct finding *worst, enum judge_rule rule, double used, int64_t block, int32_t at)
+static void take_share(struct worst_share *worst, enum judge_rule rule, double used, int64_t block, int32_t at)
 {
     if (!(used <= USED_MAX))
         used = USED_MAX;
@@ -93,9 +97,9 @@ static void consider(struct finding *worst, enum judge_rule rule, double used, i
     }
 }
 
-static double over(double value, double bound) { return value == 0 ? 0 : value / bound; }
+static double share_of(double value, double bound) { return value == 0 ? 0 : value / bound; }
 
-/* The squared norm that an error over `elements` elements is measured by: the reference's, or its floor. */
+/* The squared norm that an error over `elements` elements is divided by: that of the reference, or its lower limit. */
 static double norm2_of(const struct judge_bounds *b, double ref2, double abs2, double elements)
 {
     return fmax(fmax(ref2, b->norm_abs * b->norm_abs * abs2), b->norm_floor * b->norm_floor * elements);
@@ -116,7 +120,7 @@ static double block_elements(const struct judge_input *in, int64_t n)
 
 struct totals { double err2, ref2, abs2, err_dot, max_abs_err, max_abs_x, block_rms; int64_t nonfinite; };
 
-static struct totals scan_blocks(const struct judge_input *in, int64_t count, struct finding *worst)
+static struct totals scan_blocks(const struct judge_input *in, int64_t count, struct worst_share *worst)
 {
     struct totals t = {0};
     for (int64_t n = 0; n < count; n++) {
@@ -129,13 +133,13 @@ static struct totals scan_blocks(const struct judge_input *in, int64_t count, st
         t.max_abs_x = fmax(t.max_abs_x, b->max_abs_x);
         t.nonfinite += b->nonfinite;
         if (b->nonfinite)
-            consider(worst, RULE_NONFINITE, USED_MAX, n, b->first_nonfinite_at);
+            take_share(worst, RULE_NONFINITE, USED_MAX, n, b->first_nonfinite_at);
         if (b->max_used_at >= 0)
-            consider(worst, in->tensor == TENSOR_LSE ? RULE_LSE : RULE_ELEMENT, b->max_used, n, b->max_used_at);
+            take_share(worst, in->tensor == TENSOR_LSE ? RULE_LSE : RULE_ELEMENT, b->max_used, n, b->max_used_at);
         if (in->bounds.block_rms > 0) {
             const double rms = relative_rms(&in->bounds, b->err2, b->ref2, b->abs2, block_elements(in, n));
             t.block_rms = fmax(t.block_rms, rms);
-            consider(worst, RULE_BLOCK_RMS, over(rms, in->bounds.block_rms), n, b->max_used_at);
+            take_share(worst, RULE_BLOCK_RMS, share_of(rms, in->bounds.block_rms), n, b->max_used_at);
         }
     }
     return t;
@@ -188,7 +192,7 @@ static void locate(const struct judge_input *in, int64_t count, char *text, size
              (long long)last_row);
 }
 
-static void describe(const struct judge_input *in, int64_t count, const struct finding *worst,
+static void describe(const struct judge_input *in, int64_t count, const struct worst_share *worst,
                      struct record_tensor *out)
 {
     const int64_t per_head = compare_blocks_per_head(in->len);
@@ -217,7 +221,7 @@ bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
 {
     const int64_t count = in->batch * in->heads * compare_blocks_per_head(in->len);
     const struct judge_bounds *bound = &in->bounds;
-    struct finding worst = {0};
+    struct worst_share worst = {0};
     for (int i = 0; i < JUDGE_RULES; i++)
         worst.by_rule[i] = NAN;
     memset(out, 0, sizeof *out);
@@ -231,20 +235,20 @@ bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
         out->rel_rms_bound = bound->rms;
         out->block_rms_err = t.block_rms;
         out->gain_err = t.err_dot == 0 ? 0 : fabs(t.err_dot) / norm2_of(bound, t.ref2, t.abs2, elements);
-        consider(&worst, RULE_RMS, over(out->rel_rms_err, bound->rms), worst.block, worst.at);
-        FABENCH_ASSERT(in->independent_rows > 0, "rule 4 has no rows to average over");
+        take_share(&worst, RULE_RMS, share_of(out->rel_rms_err, bound->rms), worst.block, worst.at);
+        FABENCH_ASSERT(in->independent_rows > 0, "rule 4: independent_rows is not set");
         const double gain_bound = bound->gain + bound->rms / sqrt((double)in->independent_rows);
-        consider(&worst, RULE_GAIN, over(out->gain_err, gain_bound), worst.block, worst.at);
+        take_share(&worst, RULE_GAIN, share_of(out->gain_err, gain_bound), worst.block, worst.at);
         if (isfinite(in->naive_max_abs_err)) {
-            /* A tensor near zero gets what rule 3's floor grants its rms, times four for a single element. */
+            /* For a tensor near zero: what rule 3 allows for its rms, times four for a single element. */
             const double one_ulp =
                 fmax(bound->ulp * t.max_abs_x, 4 * bound->rms * sqrt(norm2_of(bound, 0, t.abs2, elements) / elements));
             out->err_ratio = t.max_abs_err == 0 ? 0 : t.max_abs_err / fmax(in->naive_max_abs_err, DBL_MIN);
             if (!(out->err_ratio <= USED_MAX))
                 out->err_ratio = USED_MAX;
             if (bound->ulp > 0)
-                consider(&worst, RULE_NAIVE, over(t.max_abs_err, 2 * in->naive_max_abs_err + one_ulp), worst.block,
-                         worst.at);
+                take_share(&worst, RULE_NAIVE, share_of(t.max_abs_err, 2 * in->naive_max_abs_err + one_ulp),
+                           worst.block, worst.at);
         }
     }
     out->used = worst.used;

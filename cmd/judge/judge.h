@@ -1,5 +1,5 @@
-/* The verdict on one output tensor, from the block sums of reference/compare.h. Pure: no device, no memory of its own.
- * Rules and bounds of DESIGN section 6; how they were calibrated is written in docs/judging.md. */
+/* Decides whether one output tensor is correct, from the block sums of reference/compare.h. Arithmetic only: no device,
+ * no allocation. Rules and bounds are those of DESIGN section 6; docs/judging.md describes their calibration. */
 #ifndef FABENCH_JUDGE_H
 #define FABENCH_JUDGE_H
 
@@ -7,7 +7,8 @@
 #include "cmd/record/record.h"
 #include "reference/compare.h"
 
-/* The rules by the names that records carry. The first JUDGE_RULES are this module's; guards are cmd/run/check.h's. */
+/* The rules, by their names in records. This module applies the first JUDGE_RULES; cmd/run/check.h applies RULE_GUARD.
+ * */
 enum judge_rule {
     RULE_NONFINITE,
     RULE_ELEMENT,
@@ -32,7 +33,8 @@ struct judge_bounds {
     double ulp; /* the one-ulp term of rule 5, relative to the largest output; 0 = not applied */
 };
 
-/* doubled: naive's bounds. atol, rtol: the user's, NaN = not given. reference_rms: of the whole tensor. */
+/* doubled: twice the bounds, for naive. atol, rtol: of the user, NaN = not given. reference_rms: of the whole tensor.
+ * */
 struct judge_bounds judge_bounds_for(enum problem_tensor, enum attn_dtype, enum attn_mode, bool doubled, double atol,
                                      double rtol, double reference_rms);
 
@@ -41,23 +43,23 @@ struct judge_input {
     const struct compare_block *blocks; /* batch * heads * compare_blocks_per_head(len) */
     int64_t batch, heads, len, head_dim;
     int64_t batch_offset, head_offset;  /* of this view in the whole tensor, for coordinates */
-    /* Over all heads, the rows of queries or the tensor's own, whichever are fewer. Rule 4's bound is gain + rms /
-     * sqrt(this), at least 1: an error that each row has to itself averages out over the rows, but all keys of dK share
-     * the error in D of a query, most of dV comes from the few keys that a query looks at, and one or two queries have
-     * nothing to average over. */
+    /* The number of query rows or of rows of this tensor, over all heads, whichever is smaller; at least 1. The bound
+     * of rule 4 is gain + rms / sqrt(this), because independent errors of rows average out. The rows of dK and dV are
+     * not independent: all keys share the error in D of a query, and most of dV comes from the few keys with large
+     * weights. So the number of queries limits the averaging. */
     int64_t independent_rows;
     struct judge_bounds bounds;
     double naive_max_abs_err;           /* rule 5; NaN = naive did not run, failed or was not finite */
-    /* Reads x and ref at an element of the view, for the sentence; may be NULL. */
+    /* Reads output and reference at one element of the view, for the message; may be NULL. */
     void (*peek)(void *context, int64_t b, int64_t h, int64_t row, int64_t col, float *got, float *want);
     void *peek_context;
-    double *by_rule; /* JUDGE_RULES shares of the bound, NaN where a rule had nothing to say; may be NULL */
+    double *by_rule; /* for each of JUDGE_RULES the error / its bound, NaN where a rule was not applied; may be NULL */
 };
 
 /* Fills *out, `failure` included; true when every rule holds. */
 bool judge_tensor(const struct judge_input *, struct record_tensor *out);
 
-/* The worse of two verdicts on the same tensor (two views, or before and after timing) stays in *into. */
+/* Keeps the worse of two verdicts on the same tensor (two views, or before and after timing) in *into. */
 void judge_merge(struct record_tensor *into, const struct record_tensor *other);
 
 /* rms of the reference over all blocks of a tensor with this many elements. */

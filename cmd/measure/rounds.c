@@ -1,4 +1,4 @@
-/* Interleaved sampling. */
+/* Interleaved sampling: the order of the members, the rounds, and the rule that ends them. */
 #include "cmd/measure/rounds.h"
 
 #include <stdlib.h>
@@ -17,9 +17,9 @@ void rounds_order(int count, int64_t round, int *order)
     }
 }
 
-/* One sample of every member. into < 0: warm-up. `order` has room for them. */
+/* Takes one sample of every member into samples_ms[index]; index < 0: warm-up, not stored. order: room for `count`. */
 static enum attn_status one_round(struct backend *be, struct rounds_member *members, int count, int64_t round, int *order,
-                                  const struct rounds_plan *plan, int64_t into, struct rounds_result *result,
+                                  const struct rounds_plan *plan, int64_t index, struct rounds_result *result,
                                   struct attn_message *why)
 {
     rounds_order(count, round, order);
@@ -35,16 +35,17 @@ static enum attn_status one_round(struct backend *be, struct rounds_member *memb
             result->failed_member = m;
             return status;
         }
-        if (into >= 0)
-            members[m].samples_ms[into] = time_ms;
+        if (index >= 0)
+            members[m].samples_ms[index] = time_ms;
     }
     return ATTN_OK;
 }
 
-/* Is every member's median known well enough, and its ratio to the last one, the GEMM where there is one? The median alone
- * is not asked: at its power limit a GPU falls to a lower speed for a quarter of every second or so, which moves no median
- * and every ratio, by how many such times happened to be caught. */
-static bool quiet_enough(const struct rounds_member *members, int count, int64_t rounds, double max_noise_pct)
+/* Are the 95 % intervals of every member's median, and of its ratio to the last member (the GEMM where there is one),
+ * narrow enough? The median alone is not sufficient: at its power limit a GPU runs slower for about a quarter of every
+ * second. This does not change a median, but it changes every ratio, depending on how many slow periods were sampled.
+ * */
+static bool is_noise_low(const struct rounds_member *members, int count, int64_t rounds, double max_noise_pct)
 {
     for (int m = 0; m < count; m++) {
         const struct stats s = stats_of(members[m].samples_ms, rounds);
@@ -61,7 +62,7 @@ static bool quiet_enough(const struct rounds_member *members, int count, int64_t
 enum attn_status rounds_run(struct backend *be, struct rounds_member *members, int count,
                             const struct rounds_plan *plan, struct rounds_result *result, struct attn_message *why)
 {
-    int64_t capacity = 0, next_look = plan->samples;
+    int64_t capacity = 0, next_check = plan->samples;
     enum attn_status status = ATTN_OK;
     int *order = xmalloc((unsigned long)count * sizeof *order);
     memset(result, 0, sizeof *result);
@@ -83,10 +84,10 @@ enum attn_status rounds_run(struct backend *be, struct rounds_member *members, i
         const double elapsed_ms = clock_ms() - start;
         if (elapsed_ms >= plan->limit_ms || (result->rounds >= plan->samples && elapsed_ms >= 8 * plan->min_time_ms))
             result->stop = "limit";
-        /* Sorting every round would cost more than the rounds: look again after a tenth more of them. */
-        if (result->rounds >= next_look && elapsed_ms >= plan->min_time_ms) {
-            next_look = result->rounds + result->rounds / 10 + 1;
-            if (quiet_enough(members, count, result->rounds, plan->max_noise_pct))
+        /* Sorting in every round would cost more than the rounds: check again after 10 % more rounds. */
+        if (result->rounds >= next_check && elapsed_ms >= plan->min_time_ms) {
+            next_check = result->rounds + result->rounds / 10 + 1;
+            if (is_noise_low(members, count, result->rounds, plan->max_noise_pct))
                 result->stop = "noise";
         }
     }

@@ -1,4 +1,4 @@
-/* Back-to-back launches for a given time. */
+/* Runs batches of back-to-back launches for a given time. */
 #include "cmd/measure/sustain.h"
 
 #include <math.h>
@@ -6,17 +6,17 @@
 
 #include "cmd/base/clock.h"
 
-/* Launches that cost the device next to nothing must not fill its queue for minutes. */
+/* Upper limit, so that very short launches do not fill the queue of the device for minutes. */
 enum { BATCH_MAX = 100000 };
 
 int64_t sustain_batch(double pass_ms)
 {
-    if (!(pass_ms > SUSTAIN_BATCH_MS / BATCH_MAX)) /* not known either */
+    if (!(pass_ms > SUSTAIN_BATCH_MS / BATCH_MAX)) /* also true for NaN, not known */
         return isnan(pass_ms) ? 1 : BATCH_MAX;
     return (int64_t)fmax(1, SUSTAIN_BATCH_MS / pass_ms);
 }
 
-/* Batches until `seconds` are over; passes and seconds are what came of it. *pass_ms is kept up to date. */
+/* Runs batches for `seconds`. Sets passes and seconds of *result, and *pass_ms to the mean time of a launch. */
 static enum attn_status run_for(struct backend *be, const struct launcher *l, const struct sustain_plan *plan,
                                 double seconds, double *pass_ms, struct sustain_result *result,
                                 struct attn_message *why)

@@ -1,27 +1,29 @@
-/* An implementation's own region of --sustain-s seconds, after the interleaved rounds: launches back to back on the path
- * that was timed, no flush and no waiting in between but once every SUSTAIN_BATCH_MS, so that interruption and a hang are
- * seen. A lead of SUSTAIN_LEAD_S goes before it unmeasured: clock and power have found their level when it begins.
- * Sustained figures come from here alone and are never mixed with the rounds' (burst) figures. */
+/* Sustained measurement: after the interleaved rounds each implementation runs alone for --sustain-s seconds. Launches
+ * are back to back, in the same way as they were timed, without cache flushes. The host waits for the device once every
+ * SUSTAIN_BATCH_MS, so that it notices an interrupt or a hang. The first SUSTAIN_LEAD_S seconds (the lead) are not
+ * measured: clock and power settle in them. Sustained figures come only from here and are never mixed with the (burst)
+ * figures of the rounds. */
 #ifndef FABENCH_SUSTAIN_H
 #define FABENCH_SUSTAIN_H
 
 #include "cmd/device/backend.h"
 #include "cmd/device/telemetry.h"
 
-/* The device's energy counter moves in steps of up to a tenth of a second: shorter regions measure its steps. */
+/* Seconds and milliseconds. The energy counter of the device is updated only every 0.1 s or less often: shorter regions
+ * would measure its steps. */
 #define SUSTAIN_LEAD_S 0.5
 #define SUSTAIN_BATCH_MS 200.0
 
 struct sustain_plan {
     double lead_s, seconds;
-    double pass_ms;  /* what one launch takes, roughly: sizes the first batch */
+    double pass_ms;  /* approximate time of one launch; sets the size of the first batch; NaN = not known */
     bool use_nvml;
-    /* Called before each batch; false ends the region (interrupted). */
+    /* Called before each batch; false ends the region as interrupted. */
     bool (*before_batch)(void *context);
     void *context;
 };
 
-/* seconds and passes are the launches' own; the telemetry's region is longer by its readings at both ends. */
+/* seconds and passes: of the measured launches alone. The telemetry region is longer by its readings at both ends. */
 struct sustain_result {
     double seconds;
     int64_t passes;
@@ -29,10 +31,11 @@ struct sustain_result {
     bool interrupted;
 };
 
+/* Runs the lead and the region. On failure *why has the reason. */
 enum attn_status sustain_run(struct backend *, const struct launcher *, const struct sustain_plan *,
                              struct sustain_result *, struct attn_message *why);
 
-/* Launches of one batch when one takes pass_ms. */
+/* Number of launches in a batch when one launch takes pass_ms. */
 int64_t sustain_batch(double pass_ms);
 
 #endif

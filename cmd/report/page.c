@@ -1,4 +1,4 @@
-/* Blocks of a page, written as Markdown, plain text and HTML. */
+/* Collects the blocks of a page and writes them as Markdown, text for a terminal and HTML. */
 #include "cmd/report/page.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ enum block_kind { BLOCK_HEADING, BLOCK_TEXT, BLOCK_WARNING, BLOCK_ITEM, BLOCK_CH
 
 struct cell {
     char *text;
-    enum document_emphasis emphasis;
+    enum page_emphasis emphasis;
 };
 
 struct block {
@@ -27,15 +27,15 @@ struct block {
     int cell_count;
 };
 
-struct document {
+struct page {
     char *title;
     struct block *blocks;
     int count;
 };
 
-/* ---- making ---- */
+/* ---- collecting ---- */
 
-/* One line of valid UTF-8. */
+/* Formats to one line of valid UTF-8; the caller frees it. */
 static char *format_clean(const char *format, va_list arguments)
 {
     char *raw = NULL;
@@ -47,10 +47,10 @@ static char *format_clean(const char *format, va_list arguments)
     return text_take(&clean);
 }
 
-static struct block *add(struct document *d, enum block_kind kind)
+static struct block *add(struct page *page, enum block_kind kind)
 {
-    d->blocks = xrealloc(d->blocks, (unsigned long)(d->count + 1) * sizeof *d->blocks);
-    struct block *block = &d->blocks[d->count++];
+    page->blocks = xrealloc(page->blocks, (unsigned long)(page->count + 1) * sizeof *page->blocks);
+    struct block *block = &page->blocks[page->count++];
     memset(block, 0, sizeof *block);
     block->kind = kind;
     return block;
@@ -64,53 +64,53 @@ static struct block *add(struct document *d, enum block_kind kind)
         va_end(arguments);                                                                                             \
     } while (0)
 
-struct document *document_open(const char *title)
+struct page *page_open(const char *title)
 {
-    struct document *d = xcalloc(1, sizeof *d);
-    d->title = xstrdup(title);
-    return d;
+    struct page *page = xcalloc(1, sizeof *page);
+    page->title = xstrdup(title);
+    return page;
 }
 
-void document_close(struct document *d)
+void page_close(struct page *page)
 {
-    for (int i = 0; i < d->count; i++) {
-        for (int k = 0; k < d->blocks[i].cell_count; k++)
-            free(d->blocks[i].cells[k].text);
-        free(d->blocks[i].cells);
-        free(d->blocks[i].text);
-        free(d->blocks[i].more);
+    for (int i = 0; i < page->count; i++) {
+        for (int k = 0; k < page->blocks[i].cell_count; k++)
+            free(page->blocks[i].cells[k].text);
+        free(page->blocks[i].cells);
+        free(page->blocks[i].text);
+        free(page->blocks[i].more);
     }
-    free(d->blocks);
-    free(d->title);
-    free(d);
+    free(page->blocks);
+    free(page->title);
+    free(page);
 }
 
-void document_heading(struct document *d, int level, const char *format, ...)
+void page_heading(struct page *page, int level, const char *format, ...)
 {
-    struct block *block = add(d, BLOCK_HEADING);
+    struct block *block = add(page, BLOCK_HEADING);
     block->level = level;
     TAKE_TEXT(block->text);
 }
 
-void document_text(struct document *d, const char *format, ...) { TAKE_TEXT(add(d, BLOCK_TEXT)->text); }
+void page_text(struct page *page, const char *format, ...) { TAKE_TEXT(add(page, BLOCK_TEXT)->text); }
 
-void document_warning(struct document *d, const char *format, ...) { TAKE_TEXT(add(d, BLOCK_WARNING)->text); }
+void page_warning(struct page *page, const char *format, ...) { TAKE_TEXT(add(page, BLOCK_WARNING)->text); }
 
-void document_item(struct document *d, const char *format, ...) { TAKE_TEXT(add(d, BLOCK_ITEM)->text); }
+void page_item(struct page *page, const char *format, ...) { TAKE_TEXT(add(page, BLOCK_ITEM)->text); }
 
-void document_chart(struct document *d, const char *name, const char *description)
+void page_chart(struct page *page, const char *name, const char *description)
 {
-    struct block *block = add(d, BLOCK_CHART);
+    struct block *block = add(page, BLOCK_CHART);
     block->text = xstrdup(name);
     block->more = xstrdup(description);
 }
 
-void document_table(struct document *d, const char *alignment) { add(d, BLOCK_TABLE)->text = xstrdup(alignment); }
+void page_table(struct page *page, const char *alignment) { add(page, BLOCK_TABLE)->text = xstrdup(alignment); }
 
-void document_cell(struct document *d, enum document_emphasis emphasis, const char *format, ...)
+void page_cell(struct page *page, enum page_emphasis emphasis, const char *format, ...)
 {
-    FABENCH_ASSERT(d->count > 0 && d->blocks[d->count - 1].kind == BLOCK_TABLE, "a cell outside a table");
-    struct block *table = &d->blocks[d->count - 1];
+    FABENCH_ASSERT(page->count > 0 && page->blocks[page->count - 1].kind == BLOCK_TABLE, "a cell outside a table");
+    struct block *table = &page->blocks[page->count - 1];
     table->cells = xrealloc(table->cells, (unsigned long)(table->cell_count + 1) * sizeof *table->cells);
     struct cell *cell = &table->cells[table->cell_count++];
     cell->emphasis = emphasis;
@@ -146,7 +146,7 @@ static char *markdown_cell(const struct cell *cell)
     return text_take(&text);
 }
 
-/* Columns are filled up with spaces, so that the Markdown source itself can be read as a table. */
+/* Pads the columns with spaces, so that the Markdown source is readable as a table. */
 static void put_markdown_table(FILE *out, const struct block *table)
 {
     const int columns = (int)strlen(table->text);
@@ -181,14 +181,14 @@ static void put_markdown_table(FILE *out, const struct block *table)
     free(widths);
 }
 
-void document_write_markdown(const struct document *d, FILE *out, bool with_charts)
+void page_write_markdown(const struct page *page, FILE *out, bool with_charts)
 {
     fputs("# ", out);
-    put_markdown(out, d->title);
+    put_markdown(out, page->title);
     fputc('\n', out);
-    for (int i = 0; i < d->count; i++) {
-        const struct block *block = &d->blocks[i];
-        const bool is_next_item = block->kind == BLOCK_ITEM && i > 0 && d->blocks[i - 1].kind == BLOCK_ITEM;
+    for (int i = 0; i < page->count; i++) {
+        const struct block *block = &page->blocks[i];
+        const bool is_next_item = block->kind == BLOCK_ITEM && i > 0 && page->blocks[i - 1].kind == BLOCK_ITEM;
         if (block->kind == BLOCK_CHART && !with_charts)
             continue;
         if (!is_next_item)
@@ -238,7 +238,7 @@ static void put_text_table(FILE *out, const struct block *table)
         const int column = i % columns, fill = widths[column] - wrap_columns(table->cells[i].text);
         const bool is_right = table->text[column] == 'r';
         spaces += (column ? 2 : 0) + (is_right ? fill : 0);
-        if (table->cells[i].text[0]) { /* spaces are printed only before a text: no line ends in spaces */
+        if (table->cells[i].text[0]) { /* spaces are printed only before text, so that no line ends in spaces */
             fprintf(out, "%*s%s", spaces, "", table->cells[i].text);
             spaces = 0;
         }
@@ -251,14 +251,14 @@ static void put_text_table(FILE *out, const struct block *table)
     free(widths);
 }
 
-void document_write_text(const struct document *d, FILE *out, int width)
+void page_write_text(const struct page *page, FILE *out, int width)
 {
-    fprintf(out, "%s\n", d->title);
-    for (int i = 0; i < d->count; i++) {
-        const struct block *block = &d->blocks[i];
+    fprintf(out, "%s\n", page->title);
+    for (int i = 0; i < page->count; i++) {
+        const struct block *block = &page->blocks[i];
         if (block->kind == BLOCK_CHART)
             continue;
-        if (block->kind != BLOCK_ITEM || d->blocks[i - 1].kind != BLOCK_ITEM)
+        if (block->kind != BLOCK_ITEM || page->blocks[i - 1].kind != BLOCK_ITEM)
             fputc('\n', out);
         if (block->kind == BLOCK_TABLE) {
             put_text_table(out, block);
@@ -325,8 +325,8 @@ static void put_html_table(FILE *out, const struct block *table)
     fputs("</table></div>\n", out);
 }
 
-/* gnuplot gives the elements of every picture the same ids, but ids must be unique in a page: each one gets its
- * picture's number as a prefix. */
+/* gnuplot uses the same ids in every picture, but ids must be unique in a page: prefixes each id with the number of the
+ * picture. */
 static void put_svg(FILE *out, const char *svg, int number)
 {
     static const char *const references[] = {"id='", "id=\"", "href='#", "href=\"#", "url(#"};
@@ -379,17 +379,17 @@ static bool put_chart(FILE *out, const struct block *chart, const char *dir, int
     return begin != NULL;
 }
 
-bool document_write_html(const struct document *d, FILE *out, const char *dir)
+bool page_write_html(const struct page *page, FILE *out, const char *dir)
 {
     bool good = true;
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n", out);
-    put_element(out, "<title>", d->title, "</title>");
+    put_element(out, "<title>", page->title, "</title>");
     fprintf(out, "<style>\n%s</style></head><body>\n", style);
-    put_element(out, "<h1>", d->title, "</h1>");
-    for (int i = 0; i < d->count; i++) {
-        const struct block *block = &d->blocks[i];
-        const bool was_item = i > 0 && d->blocks[i - 1].kind == BLOCK_ITEM;
+    put_element(out, "<h1>", page->title, "</h1>");
+    for (int i = 0; i < page->count; i++) {
+        const struct block *block = &page->blocks[i];
+        const bool was_item = i > 0 && page->blocks[i - 1].kind == BLOCK_ITEM;
         if (block->kind == BLOCK_ITEM && !was_item)
             fputs("<ul>\n", out);
         if (block->kind != BLOCK_ITEM && was_item)
@@ -405,7 +405,7 @@ bool document_write_html(const struct document *d, FILE *out, const char *dir)
         case BLOCK_TABLE: put_html_table(out, block); break;
         }
     }
-    if (d->count && d->blocks[d->count - 1].kind == BLOCK_ITEM)
+    if (page->count && page->blocks[page->count - 1].kind == BLOCK_ITEM)
         fputs("</ul>\n", out);
     fputs("</body></html>\n", out);
     return good;

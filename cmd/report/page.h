@@ -1,41 +1,42 @@
-/* A page of headings, sentences, tables and charts, written as Markdown and as HTML. Text is given plain: characters
- * that have a meaning in a format are escaped here. */
-#ifndef FABENCH_DOCUMENT_H
-#define FABENCH_DOCUMENT_H
+/* A page of headings, text, lists, tables and charts, written as Markdown, HTML or text for a terminal. Text is passed
+ * without markup: this module escapes the special characters of each format. */
+#ifndef FABENCH_PAGE_H
+#define FABENCH_PAGE_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-struct document;
+struct page;
 
-enum document_emphasis { CELL_PLAIN, CELL_STRONG, CELL_BAD };
+enum page_emphasis { CELL_PLAIN, CELL_STRONG, CELL_BAD };
 
-struct document *document_open(const char *title);
-void document_close(struct document *);
+/* The page is owned by the caller, who frees it with page_close. The page copies all text that it is given. */
+struct page *page_open(const char *title);
+void page_close(struct page *);
 
-__attribute__((format(printf, 3, 4))) void document_heading(struct document *, int level, const char *format, ...);
-__attribute__((format(printf, 2, 3))) void document_text(struct document *, const char *format, ...);
-/* A sentence that is set off from the text as a warning. */
-__attribute__((format(printf, 2, 3))) void document_warning(struct document *, const char *format, ...);
-/* One item of a list; items without another block between them form one list. */
-__attribute__((format(printf, 2, 3))) void document_item(struct document *, const char *format, ...);
-/* <dir>/<name>.svg, where dir is given when the page is written. */
-void document_chart(struct document *, const char *name, const char *description);
+__attribute__((format(printf, 3, 4))) void page_heading(struct page *, int level, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void page_text(struct page *, const char *format, ...);
+/* A highlighted warning. */
+__attribute__((format(printf, 2, 3))) void page_warning(struct page *, const char *format, ...);
+/* One item of a list. Consecutive items form one list. */
+__attribute__((format(printf, 2, 3))) void page_item(struct page *, const char *format, ...);
+/* The image <name>.svg; page_write_html takes its folder. */
+void page_chart(struct page *, const char *name, const char *description);
 
-/* A table of strlen(alignment) columns, 'l' or 'r' each; then its cells line by line, the names of the columns first.
- * An empty text is a cell that was not measured. */
-void document_table(struct document *, const char *alignment);
-__attribute__((format(printf, 3, 4))) void document_cell(struct document *, enum document_emphasis,
-                                                         const char *format, ...);
+/* Begins a table of strlen(alignment) columns, each 'l' or 'r'. Then page_cell adds its cells row by row, first the
+ * names of the columns. An empty text means: not measured. */
+void page_table(struct page *, const char *alignment);
+__attribute__((format(printf, 3, 4))) void page_cell(struct page *, enum page_emphasis,
+                                                     const char *format, ...);
 
-/* Markdown; charts are links to the images, left out when `with_charts` is false. */
-void document_write_markdown(const struct document *, FILE *, bool with_charts);
+/* Markdown. Charts are links to the images, omitted when with_charts is false. */
+void page_write_markdown(const struct page *, FILE *, bool with_charts);
 
-/* Plain text for a terminal: sentences wrapped, tables as wide as they are, no charts. */
-void document_write_text(const struct document *, FILE *, int width);
+/* Text for a terminal: paragraphs wrapped at `width` columns, tables not wrapped, no charts. */
+void page_write_text(const struct page *, FILE *, int width);
 
-/* HTML that needs no other file: the charts of `dir` stand in it as svg. False after a sentence where one cannot be
- * read. */
-bool document_write_html(const struct document *, FILE *, const char *dir);
+/* One HTML file that contains the charts of the folder `dir` as svg. False, after a message on stderr, when a chart
+ * cannot be read. */
+bool page_write_html(const struct page *, FILE *, const char *dir);
 
 #endif

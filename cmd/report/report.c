@@ -1,4 +1,4 @@
-/* The command: read, draw, write. */
+/* The command: reads the records, draws the charts, writes the files. */
 #include "cmd/report/report.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@
 
 /* ---- charts ---- */
 
-/* The figures of the labels of one group as record files, one for each label, for the charts: `best` where naive is
- * not wanted beside it. The rows are the report's. */
+/* The figures of one group as record files for the charts, one file for each label. Their rows have the implementation
+ * `best`, and with is_naive_wanted also naive. Texts of the rows belong to the report. */
 struct chart_rows {
     struct record_file *files;
     const char **names;
@@ -69,7 +69,8 @@ static void free_chart_rows(struct chart_rows *rows)
     free(rows->names);
 }
 
-/* One page of charts; its name goes to the report where it was drawn, or would have been with gnuplot. */
+/* Draws one page of charts and adds its name to `charts`, also when gnuplot is not installed and only its script is
+ * written. */
 static int draw_page(const struct chart_set *set, const struct chart_page *page, const char *dir,
                      struct report_charts *charts)
 {
@@ -87,7 +88,7 @@ static int draw_page(const struct chart_set *set, const struct chart_page *page,
     return EXIT_OK;
 }
 
-/* One kind of chart over a group: a page for each dtype, its panels two beside each other. */
+/* Draws one kind of chart for a group: one page for each dtype, two panels per line. */
 static int draw_kind(const struct report *r, int group, enum chart_kind kind, const struct overlay *overlay,
                      const char *dir, struct report_charts *charts)
 {
@@ -140,17 +141,18 @@ static char *default_dir(void)
 
 enum page_format { PAGE_MARKDOWN, PAGE_HTML, PAGE_CSV };
 
-/* One file of the report; written beside its place and moved there, so that a page is whole or not there. */
-static int write_file(const struct report *r, const struct document *page, const char *dir, enum page_format format)
+/* Writes one file of the report: first as <path>.new, then renamed, so that an incomplete file never has the final
+ * name. */
+static int write_file(const struct report *r, const struct page *page, const char *dir, enum page_format format)
 {
     static const char *const names[] = {"report.md", "report.html", "report.csv"};
     char *path = xasprintf("%s/%s", dir, names[format]), *draft = xasprintf("%s.new", path);
     FILE *out = fopen(draft, "we");
     bool good = out != NULL;
     if (good && format == PAGE_MARKDOWN)
-        document_write_markdown(page, out, true);
+        page_write_markdown(page, out, true);
     else if (good && format == PAGE_HTML)
-        good = document_write_html(page, out, dir);
+        good = page_write_html(page, out, dir);
     else if (good)
         report_write_csv(r, out);
     good = good && fflush(out) == 0 && !ferror(out);
@@ -174,19 +176,19 @@ static int write_report(const struct report *r, const struct options *o, const s
     int status = is_made ? EXIT_OK : EXIT_IO;
     if (is_made && o->plot != PLOT_NONE)
         status = draw(r, overlay, dir, &charts);
-    if (is_made) { /* a chart that failed has been said, and is not on the page */
-        struct document *page = report_page(r, &charts, overlay), *brief = report_brief(r);
+    if (is_made) { /* a chart that failed was reported on stderr and is not on the page */
+        struct page *page = report_page(r, &charts, overlay), *brief = report_brief(r);
         int written = EXIT_OK;
         for (int format = PAGE_MARKDOWN; format <= PAGE_CSV; format++)
             written = exit_worst(written, write_file(r, page, dir, (enum page_format)format));
         status = exit_worst(status, written);
         if (written == EXIT_OK && !o->quiet) {
-            document_write_text(brief, stdout, terminal_width());
+            page_write_text(brief, stdout, terminal_width());
             printf("\nreport: %s/ report.html report.md report.csv, %d chart%s\n", dir,
                    charts.is_gnuplot_absent ? 0 : charts.count, charts.count == 1 ? "" : "s");
         }
-        document_close(page);
-        document_close(brief);
+        page_close(page);
+        page_close(brief);
     }
     free(charts.names);
     free(dir);
@@ -202,9 +204,9 @@ int report_run(const struct options *o, const struct overlay *overlay)
         report_make(&report, &input);
         report_make_groups(&report);
         if (o->out_dir && strcmp(o->out_dir, "none") == 0) {
-            struct document *page = report_page(&report, &(struct report_charts){0}, NULL);
-            document_write_markdown(page, stdout, false);
-            document_close(page);
+            struct page *page = report_page(&report, &(struct report_charts){0}, NULL);
+            page_write_markdown(page, stdout, false);
+            page_close(page);
         } else {
             status = write_report(&report, o, overlay);
         }

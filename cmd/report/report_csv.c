@@ -1,4 +1,4 @@
-/* The report's figures as CSV. */
+/* Writes the figures of the report as CSV. */
 #include <math.h>
 #include <stddef.h>
 
@@ -22,7 +22,7 @@ static void add_texts(struct csv_row *line, const char *const *texts, size_t cou
         csv_add(line, texts[i]);
 }
 
-/* What was measured: the device, the problem, how it was timed. */
+/* The columns on the device, the problem and the timing method. */
 static void add_conditions(struct csv_row *line, const struct report *r, int point, int label)
 {
     const struct report_figure *f = report_figure_at(r, point, label);

@@ -1,4 +1,4 @@
-/* Rows -> points, figures, ranks, geomeans. */
+/* Computes points, figures, ranks and geomeans from record rows. */
 #include "cmd/report/report_data.h"
 
 #include <math.h>
@@ -14,8 +14,8 @@ static bool is(const char *text, const char *word) { return strcmp(text, word) =
 
 /* ---- points ---- */
 
-/* Points of one problem are equal; the others stand by dtype, mode, mask, head dim and length. The seed, the device and the
- * policy of the run are no part of a problem here, the timing method is. */
+/* Orders rows by dtype, mode, mask, head dim, length, then the rest of the problem and the timing method. Seed, device
+ * and policy of the run are not compared. */
 static int compare_problems(const struct record_row *a, const struct record_row *b)
 {
     const struct problem_key *x = &a->key, *y = &b->key;
@@ -52,7 +52,7 @@ static int compare_points(const void *left, const void *right)
     return compare_problems(((const struct report_point *)left)->row, ((const struct report_point *)right)->row);
 }
 
-/* Every problem that counts somewhere, once. */
+/* Collects each problem that has a valid row, once. */
 static void collect_points(struct report *r)
 {
     const struct report_input *in = r->input;
@@ -62,7 +62,7 @@ static void collect_points(struct report *r)
     r->points = xcalloc((unsigned long)room + 1, sizeof *r->points);
     for (int f = 0; f < in->file_count; f++)
         for (int i = 0; i < in->files[f].count; i++)
-            if (is_attention(&in->files[f].rows[i]) && report_row_counts(&in->files[f].rows[i]))
+            if (is_attention(&in->files[f].rows[i]) && report_row_is_valid(&in->files[f].rows[i]))
                 r->points[r->point_count++].row = &in->files[f].rows[i];
     if (r->point_count)
         qsort(r->points, (size_t)r->point_count, sizeof *r->points, compare_points);
@@ -103,7 +103,7 @@ static double field(const struct record_row *row, size_t offset)
     return *(const double *)((const char *)row + offset);
 }
 
-/* The median of what is there, NaN where nothing is. */
+/* The median of the finite values, NaN where there are none. */
 static double median_of(const struct record_row *const *rows, int count, size_t offset)
 {
     double *values = xcalloc((unsigned long)count + 1, sizeof *values), median = NAN;
@@ -117,7 +117,7 @@ static double median_of(const struct record_row *const *rows, int count, size_t 
     return median;
 }
 
-/* A copy for reading alone: samples and repro stay with the record. */
+/* Copies a row without what it owns: samples and repro stay with the record. */
 static void copy_row(const struct record_row *from, struct record_row *to)
 {
     *to = *from;
@@ -126,8 +126,8 @@ static void copy_row(const struct record_row *from, struct record_row *to)
     to->samples = 0;
 }
 
-/* TFLOPS of one end of a row's interval. Without an interval it is the figure itself. */
-static double end_of(const struct record_row *row, double time_ms)
+/* TFLOPS of a row at one end of its time interval; its own TFLOPS where it has no interval. */
+static double tflops_at(const struct record_row *row, double time_ms)
 {
     return isfinite(time_ms) && time_ms > 0 ? row->tflops * row->time_ms / time_ms : row->tflops;
 }
@@ -142,8 +142,8 @@ static void fill_figure(const struct record_row *const *rows, int count, struct 
     figure->lo = figure->least = INFINITY;
     figure->hi = figure->most = 0;
     for (int i = 0; i < count; i++) {
-        figure->lo = fmin(figure->lo, fmin(rows[i]->tflops, end_of(rows[i], rows[i]->time_ms_ci_hi)));
-        figure->hi = fmax(figure->hi, fmax(rows[i]->tflops, end_of(rows[i], rows[i]->time_ms_ci_lo)));
+        figure->lo = fmin(figure->lo, fmin(rows[i]->tflops, tflops_at(rows[i], rows[i]->time_ms_ci_hi)));
+        figure->hi = fmax(figure->hi, fmax(rows[i]->tflops, tflops_at(rows[i], rows[i]->time_ms_ci_lo)));
         figure->least = fmin(figure->least, rows[i]->tflops);
         figure->most = fmax(figure->most, rows[i]->tflops);
     }
@@ -152,7 +152,8 @@ static void fill_figure(const struct record_row *const *rows, int count, struct 
     figure->best.time_ms_ci_hi = figure->best.flops / figure->lo * 1e-9;
 }
 
-/* One implementation over the given files; false where it ran nowhere, or failed its check in one of them. */
+/* The figure of one implementation over the given files; false where it has no valid row, or failed a check in a file.
+ * */
 static bool make_candidate(const struct report_input *in, const int *files, int file_count,
                            const struct record_row *problem, const char *impl, struct report_figure *figure)
 {
@@ -162,7 +163,7 @@ static bool make_candidate(const struct report_input *in, const int *files, int 
     for (int i = 0; i < file_count; i++) {
         const struct record_row *row = find_row(&in->files[files[i]], problem, impl);
         has_failed |= row && row->check == CHECKED_FAIL;
-        if (row && report_row_counts(row))
+        if (row && report_row_is_valid(row))
             rows[count++] = row;
     }
     if (count && !has_failed)
@@ -173,9 +174,9 @@ static bool make_candidate(const struct report_input *in, const int *files, int 
 
 static void note_naive(const struct record_row *row, struct report_figure *figure)
 {
-    figure->has_naive |= report_row_counts(row);
+    figure->has_naive |= report_row_is_valid(row);
     figure->naive_is_oom |= row->status == STATUS_OOM;
-    if (report_row_counts(row) && isfinite(row->workspace_mb))
+    if (report_row_is_valid(row) && isfinite(row->workspace_mb))
         figure->naive_workspace_mb = row->workspace_mb;
 }
 
@@ -237,7 +238,8 @@ const struct report_figure *report_figure_at(const struct report *r, int point, 
     return &r->figures[(size_t)point * (size_t)r->input->label_count + (size_t)label];
 }
 
-/* Places a label behind those whose interval lies wholly above its own: overlapping intervals are a tie. */
+/* The rank of a label is 1 + the number of labels whose whole interval lies above its own. Overlapping intervals tie.
+ * */
 static void rank_point(const struct report *r, int point)
 {
     struct report_figure *row = &r->figures[(size_t)point * (size_t)r->input->label_count];
@@ -258,7 +260,7 @@ static void rank_point(const struct report *r, int point)
 
 /* ---- over points ---- */
 
-/* Geometric mean of a field over the given figures, which are `count` of `wanted`; NaN unless all have it. */
+/* Geometric mean of a field over `count` figures; NaN unless count is `wanted` and all have a value above 0. */
 static double geomean_of(const struct report_figure *const *figures, int count, int wanted, size_t offset)
 {
     double values[REPORT_SET_POINTS];
@@ -272,7 +274,7 @@ static double geomean_of(const struct report_figure *const *figures, int count, 
     return stats_geomean(values, count);
 }
 
-/* figures[i] is what is there at place i of the published set, or NULL. */
+/* figures[i]: the figure at index i of the published set, or NULL. */
 static struct report_geomeans make_geomeans(const struct report_figure *const *figures)
 {
     const struct report_figure *there[REPORT_SET_POINTS], *by_mode[2][REPORT_SET_POINTS];
@@ -294,7 +296,7 @@ static struct report_geomeans make_geomeans(const struct report_figure *const *f
     g.tflops_per_w = OVER_SET(tflops_per_w);
     g.speedup_vs_naive = OVER_SET(speedup_vs_naive);
 #undef OVER_SET
-    /* Part of the set is no set: a direction has its geomean where both are whole. */
+    /* A direction has a geomean only where the whole set is there. */
     if (count == REPORT_SET_POINTS) {
         const size_t tflops = offsetof(struct record_row, tflops);
         g.tflops_fwd = geomean_of(by_mode[0], mode_count[0], REPORT_SET_POINTS / 2, tflops);
@@ -314,7 +316,7 @@ static struct report_geomeans geomeans_of_label(const struct report *r, int labe
     return make_geomeans(figures);
 }
 
-/* The spread over files: each file's own geomean, where it holds the whole set. */
+/* The spread between files: the lowest and highest geomean of files that hold the whole set. */
 static void spread_files(const struct report *r, int label, struct report_summary *summary)
 {
     const struct report_label *l = &r->input->labels[label];
@@ -324,12 +326,12 @@ static void spread_files(const struct report *r, int label, struct report_summar
     for (int f = 0; f < l->file_count && l->file_count > 1; f++) {
         const struct report_figure *figures[REPORT_SET_POINTS] = {NULL};
         for (int p = 0; p < r->point_count; p++) {
-            const int place = r->points[p].set_index;
-            if (place < 0)
+            const int index = r->points[p].set_index;
+            if (index < 0)
                 continue;
-            make_figure(r->input, &l->files[f], 1, r->points[p].row, &own[place]);
-            if (own[place].is_there)
-                figures[place] = &own[place];
+            make_figure(r->input, &l->files[f], 1, r->points[p].row, &own[index]);
+            if (own[index].is_there)
+                figures[index] = &own[index];
         }
         const double geomean = make_geomeans(figures).tflops;
         if (isfinite(geomean)) {
@@ -393,7 +395,7 @@ static void summarize(const struct report *r, int label, struct report_summary *
     free(capped);
 }
 
-/* ---- the whole ---- */
+/* ---- the report ---- */
 
 void report_make(struct report *r, const struct report_input *input)
 {

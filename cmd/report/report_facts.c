@@ -1,4 +1,5 @@
-/* Facts from headers and rows. A member of a header that is absent or of another type than expected is left out. */
+/* Reads facts from headers and rows. A member of a header that is missing or has another type than expected is omitted.
+ * */
 #include "cmd/report/report_facts.h"
 
 #include <math.h>
@@ -17,15 +18,15 @@ static bool is(const char *text, const char *word) { return strcmp(text, word) =
 /* ---- conditions ---- */
 
 enum fact {
-    FACT_DEVICE, FACT_MEMORY, FACT_UNITS, FACT_POWER_LIMIT, FACT_ECC, FACT_MIG, FACT_VBIOS, FACT_DRIVER, FACT_CUDA,
-    FACT_CUDNN, FACT_CLOCKS, FACT_OTHERS, FACT_COPY, FACT_COMMIT, FACT_METHOD, FACT_TIMING, FACT_ROUNDS, FACT_CHECK,
-    FACT_DATE, FACT_PRESET, FACT_FILES, FACT_COUNT
+    FACT_DEVICE, FACT_MEMORY, FACT_PROCESSORS, FACT_POWER_LIMIT, FACT_ECC, FACT_MIG, FACT_VBIOS, FACT_DRIVER, FACT_CUDA,
+    FACT_CUDNN, FACT_CLOCKS, FACT_OTHER_PROCESSES, FACT_COPY, FACT_COMMIT, FACT_METHOD, FACT_TIMING, FACT_ROUNDS,
+    FACT_CHECK, FACT_DATE, FACT_PRESET, FACT_FILES, FACT_COUNT
 };
 
 const struct report_fact report_facts[] = {
     [FACT_DEVICE] = {"device", false},
     [FACT_MEMORY] = {"memory", false},
-    [FACT_UNITS] = {"multiprocessors or threads", false},
+    [FACT_PROCESSORS] = {"multiprocessors or threads", false},
     [FACT_POWER_LIMIT] = {"power limit", false},
     [FACT_ECC] = {"ECC", true},
     [FACT_MIG] = {"MIG", true},
@@ -34,7 +35,7 @@ const struct report_fact report_facts[] = {
     [FACT_CUDA] = {"CUDA", true},
     [FACT_CUDNN] = {"cuDNN", true},
     [FACT_CLOCKS] = {"clocks", true},
-    [FACT_OTHERS] = {"other processes", true},
+    [FACT_OTHER_PROCESSES] = {"other processes", true},
     [FACT_COPY] = {"copy", false},
     [FACT_COMMIT] = {"fabench", true},
     [FACT_METHOD] = {"timing method", true},
@@ -93,7 +94,7 @@ static void put_fact(const struct record_file *file, enum fact fact, struct text
     switch (fact) {
     case FACT_DEVICE: text_add(text, "%s (%s)", row->device, row->arch); break;
     case FACT_MEMORY: put_number(text, device, "memory_gb", " GB"); break;
-    case FACT_UNITS:
+    case FACT_PROCESSORS:
         put_number(text, device, json_object_get(device, "threads") ? "threads" : "multiprocessors", "");
         break;
     case FACT_POWER_LIMIT: put_number(text, device, "power_limit_w", " W"); break;
@@ -104,7 +105,7 @@ static void put_fact(const struct record_file *file, enum fact fact, struct text
     case FACT_CUDA: text_add(text, "%s", row->cuda); break;
     case FACT_CUDNN: text_add(text, "%s", row->cudnn); break;
     case FACT_CLOCKS: text_add(text, "%s", text_of(policy, "clocks")); break;
-    case FACT_OTHERS: put_number(text, device, "other_processes", ""); break;
+    case FACT_OTHER_PROCESSES: put_number(text, device, "other_processes", ""); break;
     case FACT_COPY: put_number(text, device, "copy_gbps", " GB/s"); break;
     case FACT_COMMIT:
         text_add(text, "%s (%.12s)", text_of(json_object_get(file->header, "tool"), "version"), row->commit);
@@ -165,10 +166,10 @@ int report_boards(const struct report *r, int label)
     return is_one ? 1 : are_many ? l->file_count : 0;
 }
 
-/* ---- remarks ---- */
+/* ---- notes ---- */
 
-/* One more remark, with "; " before it where it is not the first. */
-__attribute__((format(printf, 2, 3))) static void remark(struct text *text, const char *format, ...)
+/* Adds a note; notes are joined by "; ". */
+__attribute__((format(printf, 2, 3))) static void add_note(struct text *text, const char *format, ...)
 {
     char *words = NULL;
     va_list arguments;
@@ -191,21 +192,21 @@ static long sm_of(const char *text)
     return strtol(at, NULL, 10);
 }
 
-/* Has any file of the label a row of this implementation that counts? */
+/* Has any file of the label a valid row of this implementation? */
 static bool has_impl(const struct report *r, int label, const char *impl)
 {
     const struct report_label *l = &r->input->labels[label];
     for (int f = 0; f < l->file_count; f++)
         for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
             const struct record_row *row = &r->input->files[l->files[f]].rows[i];
-            if (is(row->impl, impl) && report_row_counts(row))
+            if (is(row->impl, impl) && report_row_is_valid(row))
                 return true;
         }
     return false;
 }
 
-/* Reports when no fused kernel written for the device's generation ran: which newest one ran in its place. */
-static void remark_path(const struct report *r, int label, struct text *text)
+/* Adds a note when no fused kernel for the generation of the device ran, with the newest one that ran instead. */
+static void note_path(const struct report *r, int label, struct text *text)
 {
     const struct report_label *l = &r->input->labels[label];
     const long device = sm_of(r->input->files[l->files[0]].rows[0].arch);
@@ -214,54 +215,55 @@ static void remark_path(const struct report *r, int label, struct text *text)
     for (int f = 0; f < l->file_count; f++)
         for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
             const struct record_row *row = &r->input->files[l->files[f]].rows[i];
-            if (!role_is_fused(row->impl) || !report_row_counts(row))
+            if (!role_is_fused(row->impl) || !report_row_is_valid(row))
                 continue;
             has_own |= sm_of(row->impl) / 10 == device / 10;
             if (sm_of(row->impl) >= sm_of(newest))
                 snprintf(newest, sizeof newest, "%s", row->impl);
         }
     if (!newest[0])
-        remark(text, "no fused implementation in its records");
+        add_note(text, "no fused implementation in its records");
     else if (device && !has_own)
-        remark(text, "portable path: %s on sm_%ld", newest, device);
+        add_note(text, "portable path: %s on sm_%ld", newest, device);
 }
 
-static void remark_peers(const struct report *r, int label, struct text *text)
+/* Adds a note for each peer that another label has and this one lacks. */
+static void note_peers(const struct report *r, int label, struct text *text)
 {
-    char said[10][40];
+    char known[10][40];
     int count = 0;
     for (int f = 0; f < r->input->file_count; f++)
         for (int i = 0; i < r->input->files[f].count; i++) {
             const struct record_row *row = &r->input->files[f].rows[i];
-            bool is_known = !is(row->impl, row->peer) || !report_row_counts(row);
+            bool is_known = !is(row->impl, row->peer) || !report_row_is_valid(row);
             for (int k = 0; k < count && !is_known; k++)
-                is_known = is(said[k], row->impl);
+                is_known = is(known[k], row->impl);
             if (is_known || count == 10)
                 continue;
-            snprintf(said[count++], sizeof said[0], "%s", row->impl);
+            snprintf(known[count++], sizeof known[0], "%s", row->impl);
             if (!has_impl(r, label, row->impl))
-                remark(text, "without the peer %s, which others had", row->impl);
+                add_note(text, "without the peer %s, which others had", row->impl);
         }
 }
 
-char *report_remarks(const struct report *r, int label)
+char *report_notes(const struct report *r, int label)
 {
     const struct report_summary *s = &r->summaries[label];
     const struct report_label *l = &r->input->labels[label];
     struct text words = {0};
-    remark_path(r, label, &words);
-    remark_peers(r, label, &words);
+    note_path(r, label, &words);
+    note_peers(r, label, &words);
     if (s->counts.fail)
-        remark(&words, "%d of %d rows FAILED their check", s->counts.fail, s->counts.rows);
+        add_note(&words, "%d of %d rows FAILED their check", s->counts.fail, s->counts.rows);
     if (s->counts.off)
-        remark(&words, "%d rows were not checked and do not count", s->counts.off);
+        add_note(&words, "%d rows were not checked and do not count", s->counts.off);
     if (s->counts.broken)
-        remark(&words, "%d rows ended in an error or a timeout", s->counts.broken);
+        add_note(&words, "%d rows ended in an error or a timeout", s->counts.broken);
     if (s->throttled_pct > 1)
-        remark(&words, "throttled for up to %.0f %% of the time", s->throttled_pct);
+        add_note(&words, "throttled for up to %.0f %% of the time", s->throttled_pct);
     for (int f = 0; f < l->file_count; f++)
         if (json_is_true(json_object_get(r->input->files[l->files[f]].header, "synthetic"))) {
-            remark(&words, "SYNTHETIC: nothing here was measured");
+            add_note(&words, "SYNTHETIC: nothing here was measured");
             break;
         }
     return text_take(&words);
@@ -269,25 +271,26 @@ char *report_remarks(const struct report *r, int label)
 
 /* ---- naive ---- */
 
-struct reach { int64_t longest_ok, shortest_oom; const char *reason; };
+/* The longest length that naive ran at and the shortest that did not fit, with the reason. */
+struct naive_lengths { int64_t longest_ok, shortest_oom; const char *reason; };
 
-static struct reach reach_of(const struct report *r, int label, enum attn_mode mode)
+static struct naive_lengths naive_lengths_of(const struct report *r, int label, enum attn_mode mode)
 {
     const struct report_label *l = &r->input->labels[label];
-    struct reach reach = {0, INT64_MAX, ""};
+    struct naive_lengths lengths = {0, INT64_MAX, ""};
     for (int f = 0; f < l->file_count; f++)
         for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
             const struct record_row *row = &r->input->files[l->files[f]].rows[i];
             if (role_of_name(row->impl) != ROLE_NAIVE || row->key.mode != (int)mode)
                 continue;
-            if (report_row_counts(row) && row->key.q_len > reach.longest_ok)
-                reach.longest_ok = row->key.q_len;
-            if (row->status == STATUS_OOM && row->key.q_len < reach.shortest_oom) {
-                reach.shortest_oom = row->key.q_len;
-                reach.reason = row->reason;
+            if (report_row_is_valid(row) && row->key.q_len > lengths.longest_ok)
+                lengths.longest_ok = row->key.q_len;
+            if (row->status == STATUS_OOM && row->key.q_len < lengths.shortest_oom) {
+                lengths.shortest_oom = row->key.q_len;
+                lengths.reason = row->reason;
             }
         }
-    return reach;
+    return lengths;
 }
 
 char *report_naive_text(const struct report *r, int label)
@@ -295,20 +298,20 @@ char *report_naive_text(const struct report *r, int label)
     static const char *const modes[] = {"fwd", "bwd"};
     struct text text = {0};
     for (int m = 0; m < 2; m++) {
-        const struct reach reach = reach_of(r, label, m == 1 ? ATTN_BWD : ATTN_FWD);
+        const struct naive_lengths lengths = naive_lengths_of(r, label, m == 1 ? ATTN_BWD : ATTN_FWD);
         char ok[24], oom[24];
-        if (!reach.longest_ok && reach.shortest_oom == INT64_MAX)
+        if (!lengths.longest_ok && lengths.shortest_oom == INT64_MAX)
             continue;
         text_separate(&text, "; ");
         text_add(&text, "%s: ", modes[m]);
-        number_print_count(reach.longest_ok, ok, sizeof ok);
-        number_print_count(reach.shortest_oom, oom, sizeof oom);
-        if (reach.shortest_oom == INT64_MAX)
+        number_print_count(lengths.longest_ok, ok, sizeof ok);
+        number_print_count(lengths.shortest_oom, oom, sizeof oom);
+        if (lengths.shortest_oom == INT64_MAX)
             text_add(&text, "fits at every measured length, up to %s", ok);
         else
-            text_add(&text, "no longer fits at %s%s%s%s", oom, reach.reason[0] ? " (" : "", reach.reason,
-                   reach.reason[0] ? ")" : "");
-        if (reach.shortest_oom != INT64_MAX && reach.longest_ok)
+            text_add(&text, "no longer fits at %s%s%s%s", oom, lengths.reason[0] ? " (" : "", lengths.reason,
+                   lengths.reason[0] ? ")" : "");
+        if (lengths.shortest_oom != INT64_MAX && lengths.longest_ok)
             text_add(&text, ", longest that ran: %s", ok);
     }
     return text_take(&text);

@@ -1,10 +1,10 @@
-/* What the records say about a label besides its figures: the device, how it was measured, and remarks. */
+/* Facts about a label besides its figures: the device, the conditions of the measurement, and notes on its rows. */
 #ifndef FABENCH_REPORT_FACTS_H
 #define FABENCH_REPORT_FACTS_H
 
 #include "cmd/report/report_data.h"
 
-/* One line of the conditions: its name, and whether labels that are compared should agree in it. */
+/* One row of the table of conditions. should_agree: labels that are compared should have the same value. */
 struct report_fact {
     const char *name;
     bool should_agree;
@@ -12,21 +12,21 @@ struct report_fact {
 extern const struct report_fact report_facts[];
 extern const int report_fact_count;
 
-/* Texts are the caller's to free. */
+/* The caller frees the texts. label, fact: indices. */
 
-/* The fact as the label's records have it, the values of several files with "; " between them; "" = they do not say. */
+/* The fact in the records of the label; different values of several files are joined by "; ". "" = not recorded. */
 char *report_fact_text(const struct report *, int label, int fact);
 
-/* Remarks for the label's heading: "portable path: fused_sm80 on sm_90", "without the peer cudnn", "2 of 60 rows
- * FAILED their check"; "" = nothing. */
-char *report_remarks(const struct report *, int label);
+/* Notes for the heading of the label: "portable path: fused_sm80 on sm_90", "without the peer cudnn", "2 of 60 rows
+ * FAILED their check"; "" = none. */
+char *report_notes(const struct report *, int label);
 
-/* Do several files of a label come from one board (1), from as many boards as files (file_count), or do the records not
- * say (0)? By the boards' UUIDs. */
+/* How many boards the files of a label come from, by the UUIDs of the boards: 1, or file_count (each from another); 0 =
+ * the records do not have the UUIDs, or neither holds. */
 int report_boards(const struct report *, int label);
 
-/* "fwd: fits at every measured length, up to 16k; bwd: not at 32k (8k is the longest that ran)"; "" = naive was not
- * measured. */
+/* The lengths at which naive fits into memory: "fwd: fits at every measured length, up to 16k; bwd: no longer fits at
+ * 32k, longest that ran: 8k"; "" = naive was not measured. */
 char *report_naive_text(const struct report *, int label);
 
 #endif

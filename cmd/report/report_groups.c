@@ -1,4 +1,4 @@
-/* Groups by shared points, and the conditions that keep labels apart. */
+/* Makes the groups by shared points, and finds the conditions in which labels differ. */
 #include "cmd/report/report_groups.h"
 
 #include <math.h>
@@ -36,13 +36,13 @@ void report_make_groups(struct report *r)
     }
 }
 
-/* What of a row may keep labels from sharing a point. */
+/* The conditions of a row that can differ between labels, so that they share no point. */
 enum { CONDITIONS = 11, VALUES_BYTES = 160 };
 static const char *const condition_names[CONDITIONS] = {
     "dtype",  "tokens", "heads x head dim", "head dim", "length", "mode", "mask", "layout", "inputs", "L2",
     "timing method"};
 
-static const char *condition(int which, const struct record_row *row, char *text, size_t size)
+static const char *condition_value(int which, const struct record_row *row, char *text, size_t size)
 {
     const char *word = "";
     double number = NAN;
@@ -76,17 +76,17 @@ static bool condition_values(const struct report *r, int label, int other, int w
         bool is_new = report_figure_at(r, p, label)->is_there;
         if (!is_new)
             continue;
-        condition(which, r->points[p].row, value, sizeof value);
+        condition_value(which, r->points[p].row, value, sizeof value);
         for (int q = 0; q < p && is_new; q++)
             is_new = !report_figure_at(r, q, label)->is_there ||
-                     !is(condition(which, r->points[q].row, known, sizeof known), value);
+                     !is(condition_value(which, r->points[q].row, known, sizeof known), value);
         if (!is_new)
             continue;
         const size_t used = strlen(text);
         snprintf(text + used, VALUES_BYTES - used, "%s%s", used ? ", " : "", value);
         for (int q = 0; q < r->point_count; q++)
             is_common |= report_figure_at(r, q, other)->is_there &&
-                         is(condition(which, r->points[q].row, known, sizeof known), value);
+                         is(condition_value(which, r->points[q].row, known, sizeof known), value);
     }
     return is_common;
 }

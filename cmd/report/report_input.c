@@ -1,4 +1,5 @@
-/* Arguments -> files under labels. A label is typed, or made from what tells the files without one apart. */
+/* Reads the arguments into files under labels. A label is given, or made from what distinguishes the files without one.
+ * */
 #include "cmd/report/report_input.h"
 
 #include <math.h>
@@ -20,7 +21,7 @@ struct argument {
     char label[REPORT_LABEL_MAX + 1]; /* "" = none */
 };
 
-bool report_row_counts(const struct record_row *row)
+bool report_row_is_valid(const struct record_row *row)
 {
     return row->status == STATUS_OK && row->check == CHECKED_PASS && role_of_name(row->impl) != ROLE_NULL &&
            row->impl[0] && isfinite(row->tflops) && row->tflops > 0 && isfinite(row->time_ms) && row->time_ms > 0;
@@ -28,7 +29,7 @@ bool report_row_counts(const struct record_row *row)
 
 /* ---- arguments ---- */
 
-/* What stands before the first '=' is a label, unless it is a part of a path. */
+/* The text before the first '=' is a label, unless it is part of a path. */
 static bool parse_argument(const char *word, struct argument *argument)
 {
     const size_t length = strcspn(word, "=");
@@ -69,7 +70,7 @@ static bool parse_arguments(const struct name_list *words, struct argument *argu
 
 /* ---- files ---- */
 
-/* A file holds one device and one method, and something to report. */
+/* A file must hold one device and one timing method, and at least one valid row. */
 static bool check_rows(const struct record_file *file)
 {
     const struct record_row *first = file->count ? &file->rows[0] : NULL;
@@ -77,16 +78,16 @@ static bool check_rows(const struct record_file *file)
     for (int i = 0; i < file->count; i++) {
         const struct record_row *row = &file->rows[i];
         if (strcmp(row->device, first->device) != 0 || strcmp(row->arch, first->arch) != 0) {
-            log_error("%s: holds rows of %s (%s) and of %s (%s); a record file is one device's", file->path,
+            log_error("%s: holds rows of %s (%s) and of %s (%s); a record file must be of one device", file->path,
                       first->device, first->arch, row->device, row->arch);
             return false;
         }
         if (strcmp(row->method, first->method) != 0) {
-            log_error("%s: holds rows of timing method %s and of %s, which do not compare", file->path, first->method,
-                      row->method);
+            log_error("%s: holds rows of timing method %s and of %s, which cannot be compared", file->path,
+                      first->method, row->method);
             return false;
         }
-        counted += report_row_counts(row);
+        counted += report_row_is_valid(row);
         failed += row->check == CHECKED_FAIL;
         off += row->check == CHECKED_OFF;
     }
@@ -100,7 +101,7 @@ static bool check_rows(const struct record_file *file)
     return false;
 }
 
-/* A run that both files hold, or NULL. */
+/* The id of a run that both files hold, or NULL. */
 static const char *common_run(const struct record_file *a, const struct record_file *b)
 {
     for (int i = 0; i < a->count; i++) {
@@ -130,7 +131,7 @@ static bool read_files(const struct argument *arguments, struct report_input *in
         for (int k = 0; k < i; k++) {
             const char *run = common_run(&input->files[k], file);
             if (run) {
-                log_error("%s: holds run %s, which is in %s too; a copy is no second measurement", file->path, run,
+                log_error("%s: holds run %s, which is in %s too; a copy is not a second measurement", file->path, run,
                           input->files[k].path);
                 return false;
             }
@@ -147,8 +148,8 @@ static const char *short_device(const struct record_file *file)
     return strncmp(device, "NVIDIA ", 7) == 0 && device[7] ? device + 7 : device;
 }
 
-/* way 0: the device; 1: with its commit; 2: the file's name; 3: with its place on the command line. */
-static void make_label(const struct record_file *file, int way, int place, char *label, size_t size)
+/* Makes a label. way 0: the device; 1: device and commit; 2: the name of the file; 3: the name and `index` + 1. */
+static void make_label(const struct record_file *file, int way, int index, char *label, size_t size)
 {
     char text[256];
     const char *slash = strrchr(file->path, '/');
@@ -161,10 +162,10 @@ static void make_label(const struct record_file *file, int way, int place, char 
         snprintf(text, sizeof text, "%.*s", (int)(length - end > 200 ? 200 : length - end), name);
     text_clean(text, label, REPORT_LABEL_MAX + 1);
     if (way == 3)
-        snprintf(label + strlen(label), size - strlen(label), " (%d)", place + 1);
+        snprintf(label + strlen(label), size - strlen(label), " (%d)", index + 1);
 }
 
-/* The first way that tells every file without a label from all others. */
+/* Makes labels in the first way that distinguishes every file without a given label from all others. */
 static void make_labels(const struct argument *arguments, const struct report_input *input,
                         char (*labels)[REPORT_LABEL_MAX + 24])
 {
@@ -200,7 +201,7 @@ static bool add_file(struct report_input *input, int index, const char *name)
         const bool is_device = strcmp(row->device, other->rows[0].device) == 0 &&
                                strcmp(row->arch, other->rows[0].arch) == 0;
         if (!is_device || strcmp(row->method, other->rows[0].method) != 0) {
-            log_error("%s: %s is of %s%s%s, %s of %s%s%s; one label is one kind of device and one method", name,
+            log_error("%s: %s is of %s%s%s, %s of %s%s%s; a label must be of one kind of device and one method", name,
                       other->path, other->rows[0].device, is_device ? ", method " : "",
                       is_device ? other->rows[0].method : "", input->files[index].path, row->device,
                       is_device ? ", method " : "", is_device ? row->method : "");
@@ -262,7 +263,7 @@ static bool take_price(struct report_input *input, const char *word)
     if (!label)
         return refuse_label(input, word);
     if (isfinite(label->price))
-        return refuse_price(word, "this label has a price already; one is legal");
+        return refuse_price(word, "this label already has a price; only one is allowed");
     if (input->currency[0] && strcmp(input->currency, currency) != 0) {
         log_error("--price %s: another price is in %s; all must be in one currency", word, input->currency);
         return false;
@@ -272,7 +273,7 @@ static bool take_price(struct report_input *input, const char *word)
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- the input ---- */
 
 int report_input_read(const struct options *o, struct report_input *input)
 {

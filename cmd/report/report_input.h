@@ -1,4 +1,4 @@
-/* What `report` is given: record files under labels, and prices. */
+/* The input of `report`: record files under labels, and prices. */
 #ifndef FABENCH_REPORT_INPUT_H
 #define FABENCH_REPORT_INPUT_H
 
@@ -8,12 +8,12 @@
 
 enum { REPORT_LABEL_MAX = 40 };
 
-/* One device, or one commit on it: what stands beside the others. */
+/* One label: a device, or a commit measured on it. */
 struct report_label {
     char name[REPORT_LABEL_MAX + 24];
     int *files; /* indices into report_input.files */
     int file_count;
-    double price; /* NaN = not given */
+    double price; /* of one device, in report_input.currency; NaN = not given */
 };
 
 struct report_input {
@@ -24,14 +24,16 @@ struct report_input {
     char currency[4];            /* of all prices; "" = no price */
 };
 
-/* Reads and sorts what the command line names. EXIT_OK; EXIT_USAGE for labels, prices and files that are none or given
- * twice; EXIT_NOT_COMPARABLE for files that cannot be read, hold nothing to report, hold several devices or methods,
- * hold a run that another file holds, or stand under one label without being of one device. Each after a sentence. A
- * cut last line is a warning. report_input_free frees it in every case. */
+/* Reads the files of the command line and sorts them by label. Returns EXIT_OK, or after a message on stderr
+ *   EXIT_USAGE           for a wrong label or price, and a file that is given twice;
+ *   EXIT_NOT_COMPARABLE  for a file that cannot be read, has nothing to report, holds several devices or methods, or
+ *   holds a
+ *                        run that another file holds, and for files of different devices under one label.
+ * A cut last line is a warning. The caller calls report_input_free in every case. */
 int report_input_read(const struct options *, struct report_input *);
 void report_input_free(struct report_input *);
 
-/* A row that can stand in a report: attention that ran, passed its check and has its TFLOPS. */
-bool report_row_counts(const struct record_row *);
+/* Can the row be used in a report? It must have run, passed its check, and have TFLOPS; null is not used. */
+bool report_row_is_valid(const struct record_row *);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sections of the page, in the order in which they are read. */
+/* Makes the sections of the page, in the order in which they appear. */
 #include "cmd/report/report_page.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static const char title[] = "Attention: devices side by side";
 
 /* ---- comparability ---- */
 
-/* A fact in which labels of one group differ, although they should agree. */
+/* Do labels of one group differ in a fact in which they should agree? */
 static bool differs(const struct report *r, int fact)
 {
     for (int a = 0; a < r->input->label_count && report_facts[fact].should_agree; a++)
@@ -32,8 +32,8 @@ static bool differs(const struct report *r, int fact)
     return false;
 }
 
-/* What a reader must weigh although it forbids no comparison: another driver, other clocks, company on the device. */
-static void say_differences(struct document *d, const struct report *r)
+/* Lists differences that allow a comparison but can influence it: driver, clocks, other processes on the device. */
+static void put_differences(struct page *page, const struct report *r)
 {
     for (int fact = 0; fact < report_fact_count; fact++) {
         struct text line = {0};
@@ -45,26 +45,26 @@ static void say_differences(struct document *d, const struct report *r)
             text_add(&line, "%s %s", report_label_name(r, l), text[0] ? text : "not known");
             free(text);
         }
-        document_item(d, "They differ in %s: %s.", report_facts[fact].name, text_string(&line));
+        page_item(page, "They differ in %s: %s.", report_facts[fact].name, text_string(&line));
         text_free(&line);
     }
 }
 
-static void say_groups(struct document *d, const struct report *r)
+static void put_groups(struct page *page, const struct report *r)
 {
     const int count = r->input->label_count;
     char text[600];
     if (count == 1) {
-        document_text(d, "One device: nothing to compare it with.");
+        page_text(page, "One device: there is nothing to compare.");
         return;
     }
     if (r->group_count == 1) {
-        document_text(d, "Yes: the %d devices share problems and conditions. They are compared only where both have a "
-                         "figure for the same problem; where intervals overlap it is a tie.", count);
-        say_differences(d, r);
+        page_text(page, "Yes: the %d devices share problems and conditions. They are compared only where both have a "
+                        "figure for the same problem; where intervals overlap it is a tie.", count);
+        put_differences(page, r);
         return;
     }
-    document_warning(d, "NOT COMPARABLE: nothing below compares devices of different groups.");
+    page_warning(page, "NOT COMPARABLE: nothing below compares devices of different groups.");
     for (int g = 0; g < r->group_count; g++) {
         struct text names = {0};
         for (int l = 0; l < count; l++)
@@ -72,7 +72,7 @@ static void say_groups(struct document *d, const struct report *r)
                 text_separate(&names, ", ");
                 text_add(&names, "%s", report_label_name(r, l));
             }
-        document_item(d, "Group %d: %s.", g + 1, text_string(&names));
+        page_item(page, "Group %d: %s.", g + 1, text_string(&names));
         text_free(&names);
     }
     for (int a = 0; a < count; a++)
@@ -80,56 +80,56 @@ static void say_groups(struct document *d, const struct report *r)
             if (r->summaries[a].group == r->summaries[b].group)
                 continue;
             report_difference(r, b, a, text, sizeof text);
-            document_item(d, "%s and %s have no problem in common: %s.", report_label_name(r, b),
-                          report_label_name(r, a), text);
+            page_item(page, "%s and %s have no problem in common: %s.", report_label_name(r, b),
+                      report_label_name(r, a), text);
         }
-    say_differences(d, r);
+    put_differences(page, r);
 }
 
-static void say_warnings(struct document *d, const struct report *r)
+static void put_warnings(struct page *page, const struct report *r)
 {
     for (int l = 0; l < r->input->label_count; l++) {
         const struct report_summary *s = &r->summaries[l];
         const struct report_label *label = &r->input->labels[l];
-        char *remarks = report_remarks(r, l);
-        if (remarks[0])
-            document_item(d, "%s: %s.", label->name, remarks);
-        free(remarks);
+        char *notes = report_notes(r, l);
+        if (notes[0])
+            page_item(page, "%s: %s.", label->name, notes);
+        free(notes);
         if (s->counts.repeated)
-            document_item(d, "%s: %d rows were measured again later in the same file; the last one counts.",
-                          label->name, s->counts.repeated);
+            page_item(page, "%s: %d rows were measured again later in the same file; the last one counts.",
+                      label->name, s->counts.repeated);
         for (int f = 0; f < label->file_count; f++)
             if (r->input->files[label->files[f]].cut)
-                document_item(d, "%s: %s ends in a cut line and is read up to there.", label->name,
-                              r->input->files[label->files[f]].path);
+                page_item(page, "%s: %s ends in a cut line and is read up to there.", label->name,
+                          r->input->files[label->files[f]].path);
         if (label->file_count > 1)
-            document_item(d, "%s: %d record files, %s; figures are medians over them, intervals reach from the lowest "
-                             "to the highest end.", label->name, label->file_count,
-                          report_boards(r, l) == 1                   ? "all of one board"
-                          : report_boards(r, l) == label->file_count ? "each of another board"
-                                                                     : "of which the records do not say whether they "
-                                                                       "are of one board");
+            page_item(page, "%s: %d record files, %s; figures are medians over them, intervals are from the lowest "
+                            "to the highest end.", label->name, label->file_count,
+                      report_boards(r, l) == 1                   ? "all of one board"
+                      : report_boards(r, l) == label->file_count ? "each of a different board"
+                                                                 : "which may be of one board or of several: the "
+                                                                      "records do not say");
     }
     for (int p = 0; p < r->point_count; p++)
         for (int l = 0; l < r->input->label_count; l++) {
             const struct report_figure *f = report_figure_at(r, p, l);
             if (f->is_there && f->best.pct_of_gemm > 105)
-                document_item(d, "%s: %s at %s d%lld n=%lld reaches %.0f %% of the GEMM ceiling, which is suspect.",
-                              report_label_name(r, l), f->best.impl, problem_mode_name(f->best.key.mode), (long long)f->best.key.head_dim,
-                              (long long)f->best.key.q_len, f->best.pct_of_gemm);
+                page_item(page, "%s: %s at %s d%lld n=%lld has %.0f %% of the GEMM ceiling, which is suspect.",
+                          report_label_name(r, l), f->best.impl, problem_mode_name(f->best.key.mode), (long long)f->best.key.head_dim,
+                          (long long)f->best.key.q_len, f->best.pct_of_gemm);
         }
 }
 
-static void put_conditions(struct document *d, const struct report *r)
+static void put_conditions(struct page *page, const struct report *r)
 {
     const int labels = r->input->label_count;
     char *alignment = xcalloc((unsigned long)labels + 2, 1);
     memset(alignment, 'l', (size_t)labels + 1);
-    document_heading(d, 2, "Measured under");
-    document_table(d, alignment);
-    document_cell(d, CELL_PLAIN, "%s", "");
+    page_heading(page, 2, "Measured under");
+    page_table(page, alignment);
+    page_cell(page, CELL_PLAIN, "%s", "");
     for (int l = 0; l < labels; l++)
-        document_cell(d, CELL_PLAIN, "%s", report_label_name(r, l));
+        page_cell(page, CELL_PLAIN, "%s", report_label_name(r, l));
     for (int fact = 0; fact < report_fact_count; fact++) {
         bool is_known = false;
         for (int l = 0; l < labels; l++) {
@@ -140,11 +140,11 @@ static void put_conditions(struct document *d, const struct report *r)
         if (!is_known)
             continue;
         const bool is_marked = differs(r, fact);
-        document_cell(d, is_marked ? CELL_STRONG : CELL_PLAIN, "%s%s", report_facts[fact].name,
-                      is_marked ? " (differs)" : "");
+        page_cell(page, is_marked ? CELL_STRONG : CELL_PLAIN, "%s%s", report_facts[fact].name,
+                  is_marked ? " (differs)" : "");
         for (int l = 0; l < labels; l++) {
             char *text = report_fact_text(r, l, fact);
-            document_cell(d, CELL_PLAIN, "%s", text);
+            page_cell(page, CELL_PLAIN, "%s", text);
             free(text);
         }
     }
@@ -153,7 +153,7 @@ static void put_conditions(struct document *d, const struct report *r)
 
 /* ---- summary ---- */
 
-/* A column of the summary: one geomean or share, left out where no label has it. */
+/* A column of the summary; omitted where no label has a value. */
 struct summary_column {
     const char *name;
     size_t offset; /* of a double in struct report_summary */
@@ -178,24 +178,24 @@ static double summary_value(const struct report_summary *s, int column)
     return *(const double *)((const char *)s + summary_columns[column].offset);
 }
 
-static void put_geomean_row(struct document *d, const struct report *r, int l, const bool *is_shown)
+static void put_geomean_row(struct page *page, const struct report *r, int l, const bool *is_shown)
 {
     const struct report_summary *s = &r->summaries[l];
-    document_cell(d, CELL_STRONG, "%s", report_label_name(r, l));
+    page_cell(page, CELL_STRONG, "%s", report_label_name(r, l));
     if (isfinite(s->geomeans.tflops))
-        report_cell_real(d, CELL_STRONG, s->geomeans.tflops);
+        report_cell_real(page, CELL_STRONG, s->geomeans.tflops);
     else
-        document_cell(d, CELL_PLAIN, "%d of %d points", s->geomeans.points, REPORT_SET_POINTS);
+        page_cell(page, CELL_PLAIN, "%d of %d points", s->geomeans.points, REPORT_SET_POINTS);
     for (int c = 0; c < SUMMARY_COLUMNS; c++) {
         if (is_shown[c] && summary_columns[c].is_percent)
-            report_cell_percent(d, summary_value(s, c));
+            report_cell_percent(page, summary_value(s, c));
         else if (is_shown[c])
-            report_cell_real(d, CELL_PLAIN, summary_value(s, c));
+            report_cell_real(page, CELL_PLAIN, summary_value(s, c));
     }
-    document_cell(d, s->counts.fail ? CELL_BAD : CELL_PLAIN, "%d of %d", s->counts.pass, s->counts.rows);
+    page_cell(page, s->counts.fail ? CELL_BAD : CELL_PLAIN, "%d of %d", s->counts.pass, s->counts.rows);
 }
 
-static void put_geomeans(struct document *d, const struct report *r)
+static void put_geomeans(struct page *page, const struct report *r)
 {
     bool is_shown[SUMMARY_COLUMNS] = {false};
     char alignment[SUMMARY_COLUMNS + 4] = "lr";
@@ -205,46 +205,48 @@ static void put_geomeans(struct document *d, const struct report *r)
         if (is_shown[c])
             strcat(alignment, "r");
     }
-    document_table(d, strcat(alignment, "r"));
-    document_cell(d, CELL_PLAIN, "%s", "");
-    document_cell(d, CELL_PLAIN, "TFLOPS");
+    page_table(page, strcat(alignment, "r"));
+    page_cell(page, CELL_PLAIN, "%s", "");
+    page_cell(page, CELL_PLAIN, "TFLOPS");
     for (int c = 0; c < SUMMARY_COLUMNS; c++)
         if (is_shown[c])
-            document_cell(d, CELL_PLAIN, "%s", summary_columns[c].name);
-    document_cell(d, CELL_PLAIN, "checked");
+            page_cell(page, CELL_PLAIN, "%s", summary_columns[c].name);
+    page_cell(page, CELL_PLAIN, "checked");
     for (int l = 0; l < r->input->label_count; l++)
-        put_geomean_row(d, r, l, is_shown);
+        put_geomean_row(page, r, l, is_shown);
 }
 
-/* TFLOPS per 1000 units of the currency; per unit, which is what the CSV has, would be all zeros to the eye. */
-static void put_prices(struct document *d, const struct report *r)
+/* TFLOPS per 1000 units of the currency. The CSV has TFLOPS per unit; in the table these numbers would be too small to
+ * read. */
+static void put_prices(struct page *page, const struct report *r)
 {
     const char *currency = r->input->currency;
     bool has_sustained = false;
     for (int l = 0; l < r->input->label_count; l++)
         has_sustained |= isfinite(r->summaries[l].geomeans.tflops_sustained);
-    document_table(d, has_sustained ? "lrrr" : "lrr");
-    document_cell(d, CELL_PLAIN, "%s", "");
-    document_cell(d, CELL_PLAIN, "price, %s", currency);
-    document_cell(d, CELL_PLAIN, "TFLOPS per 1000 %s", currency);
+    page_table(page, has_sustained ? "lrrr" : "lrr");
+    page_cell(page, CELL_PLAIN, "%s", "");
+    page_cell(page, CELL_PLAIN, "price, %s", currency);
+    page_cell(page, CELL_PLAIN, "TFLOPS per 1000 %s", currency);
     if (has_sustained)
-        document_cell(d, CELL_PLAIN, "sustained per 1000 %s", currency);
+        page_cell(page, CELL_PLAIN, "sustained per 1000 %s", currency);
     for (int l = 0; l < r->input->label_count; l++) {
         const double price = r->input->labels[l].price;
         const struct report_geomeans *g = &r->summaries[l].geomeans;
-        document_cell(d, CELL_STRONG, "%s", report_label_name(r, l));
+        page_cell(page, CELL_STRONG, "%s", report_label_name(r, l));
         if (isfinite(price))
-            document_cell(d, CELL_PLAIN, "%.*f", price == floor(price) ? 0 : 2, price);
+            page_cell(page, CELL_PLAIN, "%.*f", price == floor(price) ? 0 : 2, price);
         else
-            document_cell(d, CELL_PLAIN, "%s", "");
-        report_cell_real(d, CELL_STRONG, 1000 * g->tflops / price);
+            page_cell(page, CELL_PLAIN, "%s", "");
+        report_cell_real(page, CELL_STRONG, 1000 * g->tflops / price);
         if (has_sustained)
-            report_cell_real(d, CELL_PLAIN, 1000 * g->tflops_sustained / price);
+            report_cell_real(page, CELL_PLAIN, 1000 * g->tflops_sustained / price);
     }
-    document_text(d, "Prices are the caller's, for one device; per 1000 %s of the geometric mean.", currency);
+    page_text(page, "Prices are from the command line, for one device. The other columns are geometric means divided by "
+                    "the price in 1000 %s.", currency);
 }
 
-static void say_spread(struct document *d, const struct report *r, int l)
+static void put_spread(struct page *page, const struct report *r, int l)
 {
     const struct report_summary *s = &r->summaries[l];
     const struct report_label *label = &r->input->labels[l];
@@ -252,103 +254,104 @@ static void say_spread(struct document *d, const struct report *r, int l)
     if (label->file_count < 2)
         return;
     if (isfinite(s->file_least))
-        document_item(d, "%s: the geometric mean of its files reaches from %.1f to %.1f TFLOPS, a spread of %.1f %% "
-                         "%s.", label->name, s->file_least, s->file_most,
-                      100 * (s->file_most - s->file_least) / s->geomeans.tflops,
-                      boards == 1                   ? "between runs of one board"
-                      : boards == label->file_count ? "between boards"
-                                                    : "between runs or boards, which the records do not tell apart");
+        page_item(page, "%s: the geometric means of its files are from %.1f to %.1f TFLOPS, a spread of %.1f %% "
+                        "%s.", label->name, s->file_least, s->file_most,
+                  100 * (s->file_most - s->file_least) / s->geomeans.tflops,
+                  boards == 1                   ? "between runs of one board"
+                  : boards == label->file_count ? "between boards"
+                                                : "between runs or boards: the records do not say which");
     else
-        document_item(d, "%s: fewer than two of its %d files hold the whole published set; the spread between them is "
-                         "given point by point.", label->name, label->file_count);
+        page_item(page, "%s: fewer than two of its %d files hold the whole published set; the spread between them is "
+                        "given point by point.", label->name, label->file_count);
 }
 
-static void put_summary(struct document *d, const struct report *r)
+static void put_summary(struct page *page, const struct report *r)
 {
-    document_heading(d, 2, "Summary");
-    document_text(d, "Geometric means over the published set (%s) of the best implementation that passed its check. "
-                     "Over a part of the set there is none.", REPORT_SET_WORDS);
-    put_geomeans(d, r);
+    page_heading(page, 2, "Summary");
+    page_text(page, "Geometric means over the published set (%s) of the best implementation that passed its check. "
+                    "Where a point of the set is missing there is no mean.", REPORT_SET_WORDS);
+    put_geomeans(page, r);
     for (int l = 0; l < r->input->label_count; l++)
-        say_spread(d, r, l);
+        put_spread(page, r, l);
     for (int l = 0; l < r->input->label_count; l++) {
         int shared = 0;
         for (int p = 0; p < r->point_count; p++)
             shared += report_figure_at(r, p, l)->rank > 0;
         if (shared)
-            document_item(d, "%s: fastest at %d and tied for fastest at %d of the %d points it shares.",
-                          report_label_name(r, l), r->summaries[l].best_points, r->summaries[l].tied_points, shared);
+            page_item(page, "%s: fastest at %d and tied for fastest at %d of the %d points it shares.",
+                      report_label_name(r, l), r->summaries[l].best_points, r->summaries[l].tied_points, shared);
     }
-    document_text(d, "TFLOPS are burst figures unless the column says sustained. Capped is the median share of time "
-                     "under the power cap, which is normal; throttled is the largest share of thermal and brake "
-                     "slowdown.");
+    page_text(page, "TFLOPS are burst figures unless the column says sustained. Capped is the median share of time "
+                    "under the power cap, which is normal; throttled is the largest share of thermal and brake "
+                    "slowdown.");
     if (r->input->currency[0])
-        put_prices(d, r);
+        put_prices(page, r);
 }
 
-/* ---- the whole ---- */
+/* ---- the page ---- */
 
 static bool is_speed_chart(const char *name)
 {
     return strncmp(name, "tflops-", 7) == 0 || strncmp(name, "sustained-", 10) == 0;
 }
 
-/* The charts of speed, or all others. */
-static void put_charts(struct document *d, const struct report_charts *charts, bool of_speed)
+/* Adds the charts of speed, or all others. */
+static void put_charts(struct page *page, const struct report_charts *charts, bool of_speed)
 {
     for (int i = 0; !charts->is_gnuplot_absent && i < charts->count; i++)
         if (is_speed_chart(charts->names[i]) == of_speed)
-            document_chart(d, charts->names[i], charts->names[i]);
+            page_chart(page, charts->names[i], charts->names[i]);
 }
 
-static void put_speed_charts(struct document *d, const struct report_charts *charts, const struct overlay *overlay)
+static void put_speed_charts(struct page *page, const struct report_charts *charts, const struct overlay *overlay)
 {
-    document_heading(d, 2, "Speed over length");
+    page_heading(page, 2, "Speed over length");
     if (charts->is_gnuplot_absent)
-        document_text(d, "gnuplot was not installed where this page was made, so it has no charts; their scripts and "
-                         "data lie beside it, and gnuplot NAME.gp draws one.");
-    put_charts(d, charts, true);
+        page_text(page, "gnuplot was not installed where this page was made, so it has no charts. Their scripts and "
+                        "data are in the same folder; gnuplot NAME.gp draws one.");
+    put_charts(page, charts, true);
     if (overlay && charts->count)
-        document_text(d, "Grey marks are published figures that were not measured here. They are in no table and no "
-                         "ranking. %s", overlay->source);
+        page_text(page, "Grey marks are published figures that were not measured here. They are in no table and no "
+                        "ranking. %s", overlay->source);
 }
 
-static void put_beginning(struct document *d, const struct report *r)
+static void put_beginning(struct page *page, const struct report *r)
 {
-    document_heading(d, 2, "Comparable?");
-    say_groups(d, r);
-    say_warnings(d, r);
-    put_summary(d, r);
+    page_heading(page, 2, "Comparable?");
+    put_groups(page, r);
+    put_warnings(page, r);
+    put_summary(page, r);
 }
 
-struct document *report_brief(const struct report *r)
+struct page *report_brief(const struct report *r)
 {
-    struct document *d = document_open(title);
-    put_beginning(d, r);
-    return d;
+    struct page *page = page_open(title);
+    put_beginning(page, r);
+    return page;
 }
 
-struct document *report_page(const struct report *r, const struct report_charts *charts, const struct overlay *overlay)
+struct page *report_page(const struct report *r, const struct report_charts *charts, const struct overlay *overlay)
 {
-    struct document *d = document_open(title);
-    put_beginning(d, r);
+    struct page *page = page_open(title);
+    put_beginning(page, r);
     if (charts->was_asked)
-        put_speed_charts(d, charts, overlay);
+        put_speed_charts(page, charts, overlay);
     for (int g = 0; g < r->group_count; g++)
-        report_put_comparison(d, r, g);
-    put_conditions(d, r);
+        report_put_comparison(page, r, g);
+    put_conditions(page, r);
     for (int l = 0; l < r->input->label_count; l++)
-        report_put_device(d, r, l);
+        report_put_device(page, r, l);
     if (charts->count && !charts->is_gnuplot_absent)
-        document_heading(d, 2, "Speed-up and memory");
-    put_charts(d, charts, false);
-    document_heading(d, 2, "How to read this");
-    document_item(d, "FLOPs: forward 4 x batch x heads x head dim x visible pairs, backward 2.5 times that, for every "
-                     "implementation; ratios of TFLOPS are ratios of time.");
-    document_item(d, "Every figure is of a row whose outputs were compared with an fp32 (CUDA) or float64 (CPU) "
-                     "reference before and after it was timed. err/bound is the largest error over its bound.");
-    document_item(d, "%% of GEMM: of cuBLAS 8192^3 in the same dtype, sampled in turns with the attention.");
-    document_item(d, "Energy is the board's, by its own counter, over the sustained region; not the wall's.");
-    document_item(d, "Nothing is extrapolated, normalised or filled in; an empty cell was not measured.");
-    return d;
+        page_heading(page, 2, "Speed-up and memory");
+    put_charts(page, charts, false);
+    page_heading(page, 2, "How to read this");
+    page_item(page, "FLOPs: forward 4 x batch x heads x head dim x visible pairs, backward 2.5 times that, for every "
+                    "implementation; ratios of TFLOPS are ratios of time.");
+    page_item(page, "Every figure is of a row whose outputs were compared with an fp32 (CUDA) or float64 (CPU) "
+                    "reference before and after it was timed. err/bound is the largest error divided by its bound.");
+    page_item(page, "%% of GEMM: of cuBLAS 8192^3 in the same dtype, sampled in the same rounds as the attention.");
+    page_item(page, "Energy is that of the board, measured by its own counter over the sustained region, not that of "
+                    "the whole machine.");
+    page_item(page, "Nothing is extrapolated, normalised or filled in; an empty cell was not measured.");
+    return page;
 }

@@ -1,4 +1,4 @@
-/* The report as a page: what can be compared, the summary, the figures. */
+/* Makes the page of a report: comparability, summary, figures, conditions. */
 #ifndef FABENCH_REPORT_PAGE_H
 #define FABENCH_REPORT_PAGE_H
 
@@ -6,20 +6,22 @@
 #include "cmd/chart/overlay.h"
 #include "cmd/report/report_data.h"
 
-/* Charts that were drawn for the page, by the names of their files without an ending. */
+/* The charts of the page, by the names of their files without the extension. */
 struct report_charts {
     char (*names)[64];
     int count;
     bool is_gnuplot_absent, was_asked; /* --plot none: not asked */
 };
 
-/* The page, whole; the caller closes it. overlay: what the charts show beside our figures, or NULL. */
-struct document *report_page(const struct report *, const struct report_charts *, const struct overlay *overlay);
+/* The whole page; the caller frees it with page_close. overlay: published figures that the charts also show, or NULL.
+ * */
+struct page *report_page(const struct report *, const struct report_charts *, const struct overlay *overlay);
 
-/* Its beginning alone, for the terminal: comparability, the summary, warnings. */
-struct document *report_brief(const struct report *);
+/* The first part of the page, for the terminal: comparability, warnings, summary. The caller frees it with page_close.
+ * */
+struct page *report_brief(const struct report *);
 
-/* One line per label and point, RFC 4180, for programs. */
+/* Writes the figures as CSV (RFC 4180), one line per label and point. */
 void report_write_csv(const struct report *, FILE *);
 
 #endif

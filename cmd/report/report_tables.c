@@ -1,4 +1,4 @@
-/* Figures point by point: devices beside each other, and each device by itself. */
+/* Makes the tables of figures point by point: the devices compared, and each device alone. */
 #include "cmd/report/report_tables.h"
 
 #include <math.h>
@@ -13,28 +13,28 @@
 const char *report_label_name(const struct report *r, int label) { return r->input->labels[label].name; }
 
 /* A measured value, or an empty cell. */
-void report_cell_real(struct document *d, enum document_emphasis emphasis, double value)
+void report_cell_real(struct page *page, enum page_emphasis emphasis, double value)
 {
     char text[40];
-    document_cell(d, emphasis, "%s", isfinite(value) ? number_print_short(value, text, sizeof text) : "");
+    page_cell(page, emphasis, "%s", isfinite(value) ? number_print_short(value, text, sizeof text) : "");
 }
 
-void report_cell_percent(struct document *d, double value)
+void report_cell_percent(struct page *page, double value)
 {
     if (isfinite(value) && value > 0 && value < 0.5)
-        document_cell(d, CELL_PLAIN, "< 1 %%");
+        page_cell(page, CELL_PLAIN, "< 1 %%");
     else if (isfinite(value))
-        document_cell(d, CELL_PLAIN, "%.0f %%", value);
+        page_cell(page, CELL_PLAIN, "%.0f %%", value);
     else
-        document_cell(d, CELL_PLAIN, "%s", "");
+        page_cell(page, CELL_PLAIN, "%s", "");
 }
 
 /* ---- point by point ---- */
 
 static const char *mask_name(const struct record_row *row) { return row->key.causal ? "causal" : "full"; }
 
-/* "fwd, fp16, 16384 tokens, heads x d = 2048, bshd, N(0,1), L2 cold": what a table's lines share. */
-static void family(const struct record_row *row, char *text, size_t size)
+/* The conditions that all lines of a table share: "fwd fp16, 16384 tokens, heads x d = 2048, bshd, N(0,1), L2 cold". */
+static void describe_conditions(const struct record_row *row, char *text, size_t size)
 {
     snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s", problem_mode_name(row->key.mode), problem_dtype_name(row->key.dtype),
              (double)row->key.batch * (double)row->key.q_len, (double)row->key.q_heads * (double)row->key.head_dim,
@@ -43,25 +43,25 @@ static void family(const struct record_row *row, char *text, size_t size)
              row->key.window_left >= 0 || row->key.window_right >= 0 ? ", windowed" : "");
 }
 
-static void cell_length(struct document *d, const struct record_row *row)
+static void cell_length(struct page *page, const struct record_row *row)
 {
     char n[24], kv[24];
     number_print_count(row->key.q_len, n, sizeof n);
     number_print_count(row->key.kv_len, kv, sizeof kv);
     const bool is_square = row->key.kv_len == row->key.q_len;
-    document_cell(d, CELL_PLAIN, "%s%s%s", n, is_square ? "" : " x ", is_square ? "" : kv);
+    page_cell(page, CELL_PLAIN, "%s%s%s", n, is_square ? "" : " x ", is_square ? "" : kv);
 }
 
-/* "655.0 ± 0.3 %": half the interval, relative to the figure. */
-static void cell_figure(struct document *d, const struct report_figure *f)
+/* "655.0 ± 0.3 %": half the width of the interval, relative to the figure. */
+static void cell_figure(struct page *page, const struct report_figure *f)
 {
     char text[40];
     number_print_short(f->best.tflops, text, sizeof text);
     if (f->rank == 1 && f->is_tied)
-        document_cell(d, CELL_STRONG, "tie %s ± %.1f %%", text, 50 * (f->hi - f->lo) / f->best.tflops);
+        page_cell(page, CELL_STRONG, "tie %s ± %.1f %%", text, 50 * (f->hi - f->lo) / f->best.tflops);
     else
-        document_cell(d, f->rank == 1 ? CELL_STRONG : CELL_PLAIN, "%s ± %.1f %%", text,
-                      50 * (f->hi - f->lo) / f->best.tflops);
+        page_cell(page, f->rank == 1 ? CELL_STRONG : CELL_PLAIN, "%s ± %.1f %%", text,
+                  50 * (f->hi - f->lo) / f->best.tflops);
 }
 
 static bool is_shared(const struct report *r, int point, int group)
@@ -72,7 +72,7 @@ static bool is_shared(const struct report *r, int point, int group)
     return false;
 }
 
-void report_put_comparison(struct document *d, const struct report *r, int group)
+void report_put_comparison(struct page *page, const struct report *r, int group)
 {
     const int labels = r->input->label_count;
     char *alignment = xcalloc(2 * (unsigned long)labels + 8, 1), last[200] = "", here[200];
@@ -86,41 +86,41 @@ void report_put_comparison(struct document *d, const struct report *r, int group
             columns++;
         }
     if (columns > 1 && shared) {
-        document_heading(d, 2, "Side by side%s", r->group_count > 1 ? " (within a group)" : "");
-        document_text(d, "TFLOPS of the best implementation that passed its check, and its name; ± half of the 95 %% "
-                         "interval of the median. Strong: the fastest; tie: fastest together, the intervals overlap. "
-                         "Empty: not measured.");
+        page_heading(page, 2, "Side by side%s", r->group_count > 1 ? " (within a group)" : "");
+        page_text(page, "TFLOPS of the best implementation that passed its check, and its name; ± half of the 95 %% "
+                        "interval of the median. Bold: the fastest; tie: the intervals of the fastest overlap. "
+                        "Empty: not measured.");
     }
     for (int p = 0; p < r->point_count && columns > 1; p++) {
         const struct record_row *row = r->points[p].row;
         if (!is_shared(r, p, group))
             continue;
-        family(row, here, sizeof here);
+        describe_conditions(row, here, sizeof here);
         if (strcmp(here, last) != 0) {
-            document_heading(d, 3, "%s", here);
-            document_table(d, alignment);
-            document_cell(d, CELL_PLAIN, "mask");
-            document_cell(d, CELL_PLAIN, "d");
-            document_cell(d, CELL_PLAIN, "n");
+            page_heading(page, 3, "%s", here);
+            page_table(page, alignment);
+            page_cell(page, CELL_PLAIN, "mask");
+            page_cell(page, CELL_PLAIN, "d");
+            page_cell(page, CELL_PLAIN, "n");
             for (int l = 0; l < labels; l++)
                 if (r->summaries[l].group == group) {
-                    document_cell(d, CELL_PLAIN, "%s", report_label_name(r, l));
-                    document_cell(d, CELL_PLAIN, "by");
+                    page_cell(page, CELL_PLAIN, "%s", report_label_name(r, l));
+                    page_cell(page, CELL_PLAIN, "by");
                 }
             snprintf(last, sizeof last, "%s", here);
         }
-        document_cell(d, CELL_PLAIN, "%s", mask_name(row));
-        document_cell(d, CELL_PLAIN, "%lld", (long long)row->key.head_dim);
-        cell_length(d, row);
+        page_cell(page, CELL_PLAIN, "%s", mask_name(row));
+        page_cell(page, CELL_PLAIN, "%lld", (long long)row->key.head_dim);
+        cell_length(page, row);
         for (int l = 0; l < labels; l++) {
             const struct report_figure *f = report_figure_at(r, p, l);
             if (r->summaries[l].group != group)
                 continue;
             if (f->is_there)
-                cell_figure(d, f);
+                cell_figure(page, f);
             else
-                document_cell(d, CELL_PLAIN, "%s", "");
-            document_cell(d, CELL_PLAIN, "%s", f->is_there ? f->best.impl : "");
+                page_cell(page, CELL_PLAIN, "%s", "");
+            page_cell(page, CELL_PLAIN, "%s", f->is_there ? f->best.impl : "");
         }
     }
     free(alignment);
@@ -128,7 +128,7 @@ void report_put_comparison(struct document *d, const struct report *r, int group
 
 /* ---- one device ---- */
 
-/* A column of a device's tables; left out where the device has no value in it anywhere. */
+/* A column of the tables of a device; omitted where the device has no value. */
 struct device_column {
     const char *name;
     size_t offset; /* of a double in struct record_row */
@@ -150,37 +150,37 @@ static double value_at(const struct report_figure *f, int column)
     return *(const double *)((const char *)&f->best + device_columns[column].offset);
 }
 
-static void put_device_line(struct document *d, const struct report *r, int label, int point, const bool *is_shown,
+static void put_device_line(struct page *page, const struct report *r, int label, int point, const bool *is_shown,
                             bool has_spread, bool has_naive)
 {
     const struct report_figure *f = report_figure_at(r, point, label);
     const struct record_row *row = r->points[point].row;
     char text[40];
-    document_cell(d, CELL_PLAIN, "%s", mask_name(row));
-    document_cell(d, CELL_PLAIN, "%lld", (long long)row->key.head_dim);
-    cell_length(d, row);
-    document_cell(d, CELL_PLAIN, "%s%s%s%s", f->best.impl, f->ties[0] ? " (tie: " : "", f->ties, f->ties[0] ? ")" : "");
-    document_cell(d, CELL_STRONG, "%s", number_print_short(f->best.tflops, text, sizeof text));
-    document_cell(d, CELL_PLAIN, "%.1f %%", 50 * (f->hi - f->lo) / f->best.tflops);
+    page_cell(page, CELL_PLAIN, "%s", mask_name(row));
+    page_cell(page, CELL_PLAIN, "%lld", (long long)row->key.head_dim);
+    cell_length(page, row);
+    page_cell(page, CELL_PLAIN, "%s%s%s%s", f->best.impl, f->ties[0] ? " (tie: " : "", f->ties, f->ties[0] ? ")" : "");
+    page_cell(page, CELL_STRONG, "%s", number_print_short(f->best.tflops, text, sizeof text));
+    page_cell(page, CELL_PLAIN, "%.1f %%", 50 * (f->hi - f->lo) / f->best.tflops);
     if (has_spread && f->file_count > 1)
-        document_cell(d, CELL_PLAIN, "%.1f %% of %d", 100 * (f->most - f->least) / f->best.tflops, f->file_count);
+        page_cell(page, CELL_PLAIN, "%.1f %% of %d", 100 * (f->most - f->least) / f->best.tflops, f->file_count);
     else if (has_spread)
-        document_cell(d, CELL_PLAIN, "%s", "");
+        page_cell(page, CELL_PLAIN, "%s", "");
     for (int c = 0; c < DEVICE_COLUMNS; c++) {
         if (!is_shown[c])
             continue;
         if (device_columns[c].is_percent)
-            report_cell_percent(d, value_at(f, c));
+            report_cell_percent(page, value_at(f, c));
         else
-            report_cell_real(d, CELL_PLAIN, value_at(f, c));
+            report_cell_real(page, CELL_PLAIN, value_at(f, c));
     }
     if (has_naive && f->naive_is_oom && !f->has_naive)
-        document_cell(d, CELL_BAD, "does not fit");
+        page_cell(page, CELL_BAD, "does not fit");
     else if (has_naive)
-        report_cell_real(d, CELL_PLAIN, f->naive_workspace_mb);
+        report_cell_real(page, CELL_PLAIN, f->naive_workspace_mb);
 }
 
-static void put_device_tables(struct document *d, const struct report *r, int label)
+static void put_device_tables(struct page *page, const struct report *r, int label)
 {
     bool is_shown[DEVICE_COLUMNS] = {false}, has_spread = false, has_naive = false;
     char alignment[DEVICE_COLUMNS + 12] = "lrrlrr", last[200] = "", here[200];
@@ -197,42 +197,42 @@ static void put_device_tables(struct document *d, const struct report *r, int la
     for (int p = 0; p < r->point_count; p++) {
         if (!report_figure_at(r, p, label)->is_there)
             continue;
-        family(r->points[p].row, here, sizeof here);
+        describe_conditions(r->points[p].row, here, sizeof here);
         if (strcmp(here, last) != 0) {
             static const char *const first[] = {"mask", "d", "n", "best", "TFLOPS", "±"};
             snprintf(last, sizeof last, "%s", here);
-            document_heading(d, 3, "%s: %s", report_label_name(r, label), here);
-            document_table(d, alignment);
+            page_heading(page, 3, "%s: %s", report_label_name(r, label), here);
+            page_table(page, alignment);
             for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
-                document_cell(d, CELL_PLAIN, "%s", first[i]);
+                page_cell(page, CELL_PLAIN, "%s", first[i]);
             if (has_spread)
-                document_cell(d, CELL_PLAIN, "between files");
+                page_cell(page, CELL_PLAIN, "between files");
             for (int c = 0; c < DEVICE_COLUMNS; c++)
                 if (is_shown[c])
-                    document_cell(d, CELL_PLAIN, "%s", device_columns[c].name);
+                    page_cell(page, CELL_PLAIN, "%s", device_columns[c].name);
             if (has_naive)
-                document_cell(d, CELL_PLAIN, "naive MB");
+                page_cell(page, CELL_PLAIN, "naive MB");
         }
-        put_device_line(d, r, label, p, is_shown, has_spread, has_naive);
+        put_device_line(page, r, label, p, is_shown, has_spread, has_naive);
     }
 }
 
-void report_put_device(struct document *d, const struct report *r, int label)
+void report_put_device(struct page *page, const struct report *r, int label)
 {
-    char *remarks = report_remarks(r, label), *naive = report_naive_text(r, label);
+    char *notes = report_notes(r, label), *naive = report_naive_text(r, label);
     bool has_energy = false;
     for (int p = 0; p < r->point_count; p++)
         has_energy |= isfinite(report_figure_at(r, p, label)->best.tflops_sustained) &&
                       report_figure_at(r, p, label)->is_there;
-    document_heading(d, 2, "%s%s%s%s", report_label_name(r, label), remarks[0] ? " (" : "", remarks,
-                     remarks[0] ? ")" : "");
-    document_item(d, "%d of %d rows passed their check; %d did not fit, %d were refused by their implementation.",
-                  r->summaries[label].counts.pass, r->summaries[label].counts.rows, r->summaries[label].counts.oom,
-                  r->summaries[label].counts.unsupported);
-    document_item(d, "Memory of the naive three passes: %s.", naive[0] ? naive : "not measured");
+    page_heading(page, 2, "%s%s%s%s", report_label_name(r, label), notes[0] ? " (" : "", notes,
+                 notes[0] ? ")" : "");
+    page_item(page, "%d of %d rows passed their check; %d did not fit, %d were refused by their implementation.",
+              r->summaries[label].counts.pass, r->summaries[label].counts.rows, r->summaries[label].counts.oom,
+              r->summaries[label].counts.unsupported);
+    page_item(page, "Memory of naive (three passes): %s.", naive[0] ? naive : "not measured");
     if (!has_energy)
-        document_item(d, "No sustained TFLOPS, TFLOPS/W or J per pass: these records hold no --sustain-s region.");
-    put_device_tables(d, r, label);
-    free(remarks);
+        page_item(page, "No sustained TFLOPS, TFLOPS/W or J per pass: these records hold no --sustain-s region.");
+    put_device_tables(page, r, label);
+    free(notes);
     free(naive);
 }

@@ -23,7 +23,7 @@ verdict() { awk -F, -v n="$1" '{ split($2, word, " "); if (word[4] == n) print $
 fakes '' ''
 expect_code 0
 expect_stdout '^PASS: all 3 pass'
-expect_stdout '^control .*naive.*quiet'
+expect_stdout '^control .*naive.*stable'
 expect "one check and five processes of OLD" test "$(wc -l <old.log)" -eq 6
 expect "one check and five processes of NEW" test "$(wc -l <new.log)" -eq 6
 expect "the first process of each to check" grep -q -- --check=full <(head -1 old.log; head -1 new.log)
@@ -37,7 +37,7 @@ fakes '' 'times=(1.0 2.06 3.0) shares=(50 38.83 30)'
 expect_code 3
 expect_stdout '^REGRESS +fwd full +d64 +256 '
 expect_stdout '^REGRESSION: 1 slower of 3'
-expect_stdout 'look closer'
+expect_stdout 'to measure the first line again'
 expect "the other ones to pass" test "$(verdict 128) $(verdict 512)" = "pass pass"
 expect "the worst first" test "$(sed -n 2p runs/verdicts.csv | cut -d, -f1)" = REGRESS
 
@@ -61,8 +61,8 @@ expect "the slow one to be named" test "$(verdict 256)" = REGRESS
 fakes 'overs=(2.5 2.0 1.5)' 'overs=(2.5 1.9 1.5) shares=(50 40 30)'
 expect_code 4
 expect "undecided" test "$(verdict 256)" = INCONCLUSIVE
-expect_stdout 'over the GEMM it is [+-]0.[01] %'
-# A figure that only one side has is none.
+expect_stdout 'relative to the GEMM it is [+-]0.[01] %'
+# A figure that only one build has is not used.
 fakes 'overs=(2.5 2.0 1.5)' 'times=(1.0 2.06 3.0) shares=(50 38.83 30)'
 expect_code 3
 expect "judged by the GEMM" test "$(verdict 256)" = REGRESS
@@ -75,7 +75,7 @@ expect "the slow one to be named" test "$(verdict 256)" = REGRESS
 # The control changed: no verdict.
 fakes '' 'control_share=19 times=(1.0 2.1 3.0) shares=(50 38 30)'
 expect_code 4
-expect_stdout '^control .*MOVED'
+expect_stdout '^control .*CHANGED'
 expect "no regression" test "$(verdict 256)" = INCONCLUSIVE
 
 # Noise: up to twelve pairs, of the open ones only.
@@ -87,7 +87,7 @@ expect_stdout '^INCONCLUSIVE: 1 undecided of 3'
 expect "the open one alone in the later processes" test "$(grep -c -- '--points=1' old.log)" -eq 7
 fakes 'shares=()' "$noisy" --pairs 3,4 --soft 4,5
 expect_code 0
-expect_stdout 'took the place of 4'
+expect_stdout 'replaced 4'
 expect_stdout '^INCONCLUSIVE: '
 expect "four pairs" test "$(wc -l <new.log)" -eq 5
 
@@ -111,7 +111,7 @@ fakes '' 'statuses=(ok error ok)'
 expect_code 6
 fakes 'statuses=(unsupported unsupported unsupported)' 'statuses=(unsupported unsupported unsupported)'
 expect_code 6
-expect_stderr 'neither side runs'
+expect_stderr 'neither OLD nor NEW runs'
 
 # `fused` may be another kernel on the other side.
 fakes 'impl=fused_ancient' 'impl=fused_modern'
@@ -139,7 +139,7 @@ expect_code 5
 expect_stderr 'Another GPU'
 fakes '' 'method=2' --soft 5
 expect_code 0
-expect_stdout 'took the place of 5'
+expect_stdout 'replaced 5'
 fakes '' 'always_instead="echo no record"'
 expect_code 5
 fakes '' 'run="echo fabench: the device has vanished >&2; exit 6"'
@@ -249,7 +249,7 @@ tiny=("${tiny[@]/fwd/--mode=fwd,bwd}")
 run ab "$paced/libpaced_0.so" "$paced/libpaced_lost.so" $(printf '%s ' "${tiny[@]}") --out libraries
 expect_code 3
 expect "backward is lost" test "$(grep -c '^LOST,bwd' libraries/verdicts.csv)" -eq 2
-closer=$(sed '1,/look closer:/d' out | tr -d '\n\\' | tr -s ' ')
+closer=$(sed '1,/to measure the first line again:/d' out | tr -d '\n\\' | tr -s ' ')
 for words in "--impl paced_cpu" "--mode bwd" "--causal=yes" "--d 64" "--seqlen (64|128)" "--layout bshd" "--seed 1" "--l2 hot" \
     "--device cpu"; do
     expect "a command that compares that case again, with $words" grep -qE -- " $words( |\$)" <<<"$closer"

@@ -86,10 +86,10 @@ expect_stdout 'the device was slower'
 record cold.jsonl 'clock=1.2'
 gate --baseline base.jsonl --current cold.jsonl
 expect_code 4
-expect_stdout 'the GEMM moved by'
+expect_stdout 'the GEMM changed by'
 gate --baseline base.jsonl --current cold.jsonl --soft 4
 expect_code 0
-expect_stdout 'took the place of 4'
+expect_stdout 'replaced 4'
 record throttled.jsonl 'times=(1.0 2.2 3.0) shares=(50 36.4 30) throttled=20'
 gate --baseline base.jsonl --current throttled.jsonl
 expect_code 4
@@ -165,7 +165,7 @@ expect_stdout 'it has no time in the current record'
 sed 's/"l2":"cold","round_members"/"l2":"hot","round_members"/; /"type":"row"/d' base.jsonl | cat base.jsonl - >policies.jsonl
 gate --baseline policies.jsonl --current same.jsonl
 expect_code 5
-expect_sentence 'policies.jsonl is mixed: the cache policy of its first run is "cold", of another "hot"'
+expect_sentence 'policies.jsonl is mixed: the cache policy of its first run is "cold", that of another run is "hot"'
 grep '"type":"header"' base.jsonl | cat base.jsonl - >again.jsonl
 gate --baseline again.jsonl --current same.jsonl
 expect_code 0
@@ -217,7 +217,7 @@ gate --baseline base.jsonl --current minor.jsonl # the same major version
 expect_code 0
 gate --baseline absent.jsonl --current base.jsonl --soft 5
 expect_code 0
-expect_stdout 'took the place of 5'
+expect_stdout 'replaced 5'
 
 # ---- floors ----
 cat >floors.csv <<'EOF'
@@ -273,7 +273,7 @@ expect_stderr 'unknown implementation'
 sed 's/"command_line":"[^"]*"/"command_line":"fabench --impl-lib absent.so"/' now.jsonl >line.jsonl
 gate --baseline line.jsonl --device cpu
 expect_code 5
-expect_stderr 'do not serve here'
+expect_stderr 'cannot be used here'
 # Words that choose no problem excuse no case that is missing.
 sed 's/"command_line":"[^"]*"/"command_line":"fabench --device cpu --impl fused --seqlen 64 --d 64 --batch 1 --heads 1 --causal --samples 6 --min-time-ms 1 --warmup-ms 0 --max-noise 100% --l2 hot"/' \
     now.jsonl >shrunk.jsonl
@@ -282,7 +282,7 @@ expect_code 5
 expect "the two of length 128" test "$(grep -c '^ABSENT,.* 128 ' verdicts/verdicts.csv)" -eq 2
 gate --baseline now.jsonl --device cpu --seqlen 32 --preheat-s 0
 expect_code 5
-expect_stderr 'no case of the baseline is in the current record'
+expect_stderr 'no configuration of the baseline is in the current record'
 if ! "$fabench" info --device cuda:0 >/dev/null 2>&1; then
     gate --baseline now.jsonl # never the CPU instead
     expect_code 6

@@ -51,7 +51,7 @@ expect "a folder of its own" test -n "$(find root -path '*/report-*/report.html'
 # Several files of one label: the spread between them.
 run report X=a.jsonl X=b.jsonl --out spread
 expect_code 0
-expect_stdout '2 record files, of which the records do not say whether'
+expect_stdout '2 record files, which may be of one board or of several'
 expect "two files a figure" test "$(csv_cell spread/report.csv 1 files)" = 2
 expect "a spread" grep -qE '^[0-9.e-]+$' <<<"$(csv_cell spread/report.csv 1 spread_between_files_pct)"
 
@@ -132,7 +132,7 @@ refused 2 'must be LABEL=AMOUNT' X=a.jsonl --price 31000EUR
 for price in X=EUR X=0EUR X=-1EUR X=1 X=1e4EUR X=10,000EUR X=1eur X=nanEUR; do
     refused 2 "$price: must end in an amount above 0" X=a.jsonl --price "$price"
 done
-refused 2 'a price already' X=a.jsonl --price X=1EUR --price X=2EUR
+refused 2 'already has a price' X=a.jsonl --price X=1EUR --price X=2EUR
 refused 2 'all must be in one currency' X=a.jsonl Y=b.jsonl --price X=1EUR --price Y=1USD
 size=$(wc -c <a.jsonl)
 head -c $((size - 40)) a.jsonl >cut.jsonl # what is whole is reported, in a warning and on the page

@@ -1,18 +1,19 @@
-/* The decisions of `ab` and `gate`, by hand-made numbers and by simulation. The simulation drives cmd/gate/decide.c as
- * cmd/gate/ab.c does, with SYNTHETIC runs; no device is involved and nothing of it is a measurement.
+/* The decisions of `ab` and `gate`, by hand-made numbers and by simulation. The simulation calls cmd/gate/decide.c as
+ * cmd/gate/ab.c does, with SYNTHETIC runs: no device is used and nothing is measured.
  *
- * A simulated process of a configuration has a time relative to the control of
+ * In a simulated process, the time of a configuration relative to the control is
  *     exp(shift + ratio + tail)        ratio ~ N(0, spread of the configuration's ratio)
  *                                      tail  = Exp(TAIL_MEAN) with probability TAIL_SHARE, else 0
- * a control's time relative to the GEMM of
- *     exp(beside + mood)               beside ~ N(0, spread of the control's ratio to the GEMM)
- *                                      mood   = -Exp(MOOD_MEAN) with probability MOOD_SHARE for a whole process, else 0
- * and a control's time of
+ * the time of the control relative to the GEMM is
+ *     exp(control_ratio + gemm_offset) control_ratio ~ N(0, spread of the control's ratio to the GEMM)
+ *                                      gemm_offset = -Exp(SLOW_GEMM_MEAN) with probability SLOW_GEMM_SHARE, else 0; the
+ *                                      same for a whole process
+ * and the time of the control is
  *     exp(drift + clock)               clock ~ N(0, spread of the configuration's time), drift linear over the run
- * The spreads are those of tests/unit/data/spread.csv (scripts/measure_spread.sh). Tails are put on top of them: now and
- * then a process is slower for no reason (its pages lie badly, a neighbour woke up). A mood was seen on the device: in one of
- * 50 processes the GEMM was 2.5 % slower beside all else.
- */
+ * The spreads are those of tests/unit/data/spread.csv (scripts/measure_spread.sh). The tails are added to them, for
+ * single slow configurations in a process. The offset of the GEMM was seen on the device: in one of 50 processes the
+ * GEMM was
+ * 2.5 % slower relative to everything else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,9 +30,9 @@
 
 #define TAIL_SHARE 0.05
 #define TAIL_MEAN 0.01
-#define MOOD_SHARE 0.02
-#define MOOD_MEAN 0.025
-enum { CASES = 40, RUNS = 4000, SPREADS_MAX = 64 };
+#define SLOW_GEMM_SHARE 0.02
+#define SLOW_GEMM_MEAN 0.025
+enum { CONFIGS = 40, RUNS = 4000, SPREADS_MAX = 64 };
 
 static struct spread {
     double time, ratio, control;
@@ -54,63 +55,64 @@ static double normal(void) { return sqrt(-2 * log(uniform())) * cos(6.2831853071
 
 /* ---- one simulated run of ab ---- */
 
-/* What runs beside the configurations: a control and a GEMM, a control alone (the CPU), a GEMM alone, neither. */
-enum beside { A_CONTROL, CONTROL_ALONE, A_GEMM, NOTHING };
+/* What the rounds also measure: a control and the GEMM, a control alone (the CPU), the GEMM alone, or neither. */
+enum reference { CONTROL_AND_GEMM, CONTROL_ONLY, GEMM_ONLY, NO_REFERENCE };
 
 struct scenario {
-    enum beside beside;
-    double shift[CASES]; /* of NEW, in logarithms, whatever runs beside it */
+    enum reference reference;
+    double shift[CONFIGS]; /* of NEW, in logarithms */
     double drift;        /* of everything in plain time over pairs_max pairs, in logarithms */
-    double drift_ratio;  /* likewise of the ratio to the control: what pairing does not take away */
-    double control_shift[CASES]; /* of what runs beside it, in NEW */
-    bool has_no_moods;
+    double drift_ratio;  /* likewise of the ratio to the control: what pairing does not remove */
+    double control_shift[CONFIGS]; /* of the reference in NEW, in logarithms */
+    bool has_steady_gemm;
 };
 
-/* One process: every case's figures, and its control's (without a control, those of the GEMM or of whatever is watched). */
+/* One process: every case's figures, and its control's (without a control, those of the GEMM or of whatever is
+ * watched). */
 static void process(const struct scenario *s, bool is_new, double progress, struct decide_value *values,
                     struct decide_value *controls)
 {
-    const bool has_mood = uniform() < MOOD_SHARE && !s->has_no_moods;
-    const double mood = has_mood ? MOOD_MEAN * log(uniform()) : 0;
-    for (int i = 0; i < CASES; i++) {
+    const bool is_slow = uniform() < SLOW_GEMM_SHARE && !s->has_steady_gemm;
+    const double gemm_offset = is_slow ? SLOW_GEMM_MEAN * log(uniform()) : 0;
+    for (int i = 0; i < CONFIGS; i++) {
         const struct spread *spread = &spreads[i % spread_count];
         const double tail = uniform() < TAIL_SHARE ? -TAIL_MEAN * log(uniform()) : 0;
         const double shift = is_new ? s->shift[i] : 0, control_shift = is_new ? s->control_shift[i] : 0;
         const double ratio = shift + spread->ratio * normal() + tail + s->drift_ratio * progress;
-        const double beside = spread->control * normal() + mood;
+        const double control_ratio = spread->control * normal() + gemm_offset;
         const double clock = spread->time * normal() + s->drift * progress;
         values[i] = (struct decide_value){exp(ratio + clock), NAN, NAN};
         controls[i] = (struct decide_value){exp(clock + control_shift), NAN, NAN};
-        if (s->beside == A_CONTROL || s->beside == A_GEMM)
-            values[i].pct_of_gemm = 50 * exp(-ratio - beside);
-        if (s->beside == A_CONTROL)
-            controls[i].pct_of_gemm = 50 * exp(-beside - control_shift);
-        if (s->beside == A_CONTROL || s->beside == CONTROL_ALONE)
-            values[i].over_control = exp(control_shift - ratio);
+        if (s->reference == CONTROL_AND_GEMM || s->reference == GEMM_ONLY)
+            values[i].pct_of_gemm = 50 * exp(-ratio - control_ratio);
+        if (s->reference == CONTROL_AND_GEMM)
+            controls[i].pct_of_gemm = 50 * exp(-control_ratio - control_shift);
+        if (s->reference == CONTROL_AND_GEMM || s->reference == CONTROL_ONLY)
+            values[i].speedup_vs_control = exp(control_shift - ratio);
     }
 }
 
-/* Runs to the end; the state of every case in `cases`. Returns the exit code. */
-static int simulate(const struct scenario *s, struct decide_case *cases, int *pairs)
+/* Simulates a whole run; the states are in `configs`. Returns the exit code. */
+static int simulate(const struct scenario *s, struct decide_config *configs, int *pairs)
 {
     struct decide_run run;
-    decide_begin(&run, &decide_defaults, cases, CASES, s->beside == A_CONTROL);
+    decide_begin(&run, &decide_defaults, configs, CONFIGS, s->reference == CONTROL_AND_GEMM);
     do {
         const bool old_first = run.pairs % 2 == 0; /* ABBA */
         const double steps = 2.0 * decide_defaults.pairs_max, first = 2 * run.pairs / steps;
         const double at[2] = {old_first ? first : first + 1 / steps, old_first ? first + 1 / steps : first};
-        struct decide_value values[2][CASES], beside[2][CASES];
-        double d[CASES], witness[CASES], controls[CASES];
+        struct decide_value values[2][CONFIGS], references[2][CONFIGS];
+        double d[CONFIGS], cross_check[CONFIGS], controls[CONFIGS];
         bool is_paired;
-        for (int side = 0; side < 2; side++)
-            process(s, side, at[side], values[side], beside[side]);
-        for (int i = 0; i < CASES; i++) {
-            d[i] = cases[i].state == DECIDE_OPEN ? decide_difference(&values[0][i], &values[1][i], &is_paired) : NAN;
-            witness[i] = decide_witness(&values[0][i], &values[1][i]);
-            controls[i] = decide_difference(&beside[0][i], &beside[1][i], &is_paired);
+        for (int build = 0; build < 2; build++)
+            process(s, build, at[build], values[build], references[build]);
+        for (int i = 0; i < CONFIGS; i++) {
+            d[i] = configs[i].state == DECIDE_OPEN ? decide_difference(&values[0][i], &values[1][i], &is_paired) : NAN;
+            cross_check[i] = decide_cross_check(&values[0][i], &values[1][i]);
+            controls[i] = decide_difference(&references[0][i], &references[1][i], &is_paired);
         }
-        decide_pair(&run, d, witness, decide_mean(controls, CASES));
-    } while (decide_wants_more(&run));
+        decide_pair(&run, d, cross_check, decide_mean(controls, CONFIGS));
+    } while (decide_needs_pair(&run));
     decide_end(&run);
     if (pairs)
         *pairs = run.pairs;
@@ -125,9 +127,9 @@ static struct tally simulate_many(const struct scenario *s, int runs)
 {
     struct tally tally = {0};
     for (int i = 0; i < runs; i++) {
-        struct decide_case cases[CASES];
+        struct decide_config configs[CONFIGS];
         int pairs;
-        const int code = simulate(s, cases, &pairs);
+        const int code = simulate(s, configs, &pairs);
         tally.regression += code == EXIT_REGRESSION;
         tally.inconclusive += code == EXIT_INCONCLUSIVE;
         tally.pairs += pairs;
@@ -140,8 +142,8 @@ static struct tally simulate_many(const struct scenario *s, int runs)
 static void no_change_raises_no_alarm(void **state)
 {
     (void)state;
-    for (int beside = A_CONTROL; beside <= NOTHING; beside++) {
-        const struct scenario s = {.beside = (enum beside)beside};
+    for (int reference = CONTROL_AND_GEMM; reference <= NO_REFERENCE; reference++) {
+        const struct scenario s = {.reference = (enum reference)reference};
         const struct tally t = simulate_many(&s, RUNS);
         assert_true(t.regression < 0.01 * RUNS);
         assert_true(t.inconclusive < 0.05 * RUNS);
@@ -153,14 +155,14 @@ static void three_per_cent_in_one_configuration_are_found(void **state)
     (void)state;
     int found = 0, named = 0, others = 0, runs = 0;
     for (int i = 0; i < RUNS; i++, runs++) {
-        struct scenario s = {.beside = A_CONTROL};
-        struct decide_case cases[CASES];
-        const int slow = i % CASES;
+        struct scenario s = {.reference = CONTROL_AND_GEMM};
+        struct decide_config configs[CONFIGS];
+        const int slow = i % CONFIGS;
         s.shift[slow] = log(1.03);
-        found += simulate(&s, cases, NULL) == EXIT_REGRESSION;
-        named += cases[slow].state == DECIDE_REGRESS;
-        for (int c = 0; c < CASES; c++)
-            others += c != slow && cases[c].state == DECIDE_REGRESS;
+        found += simulate(&s, configs, NULL) == EXIT_REGRESSION;
+        named += configs[slow].state == DECIDE_REGRESS;
+        for (int c = 0; c < CONFIGS; c++)
+            others += c != slow && configs[c].state == DECIDE_REGRESS;
     }
     print_message("    %d runs: %.2f %% exit 3, %.2f %% name it, %d others named\n", runs, 100.0 * found / runs,
                   100.0 * named / runs, others);
@@ -169,15 +171,15 @@ static void three_per_cent_in_one_configuration_are_found(void **state)
     assert_true(others < 0.01 * runs);
 }
 
-/* In plain time, which pairing takes away, and in what is left. */
+/* Drift in plain time, which pairing removes, and drift of the ratio, which it does not. */
 static void drift_raises_no_alarm(void **state)
 {
     (void)state;
     for (int sign = -1; sign <= 1; sign += 2) {
-        const struct scenario all[] = {{.beside = A_CONTROL, .drift = sign * 0.02},
-                                       {.beside = A_CONTROL, .drift_ratio = sign * 0.02},
-                                       {.beside = A_GEMM, .drift = sign * 0.02},
-                                       {.beside = NOTHING, .drift = sign * 0.02}};
+        const struct scenario all[] = {{.reference = CONTROL_AND_GEMM, .drift = sign * 0.02},
+                                       {.reference = CONTROL_AND_GEMM, .drift_ratio = sign * 0.02},
+                                       {.reference = GEMM_ONLY, .drift = sign * 0.02},
+                                       {.reference = NO_REFERENCE, .drift = sign * 0.02}};
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
             const struct tally t = simulate_many(&all[i], RUNS / 4);
             assert_true(t.regression < 0.01 * RUNS / 4);
@@ -186,19 +188,20 @@ static void drift_raises_no_alarm(void **state)
     }
 }
 
-/* The control moved everywhere, faster, slower, and slower together with the kernels. While the GEMM is steady that is always
- * seen; a mood of it may hide the move, and then a control that became faster passes for a regression. */
-static void a_control_that_moved_is_4_and_never_3(void **state)
+/* The control changes in all configurations: faster, slower, and slower together with the kernels. While the GEMM is
+ * stable this is always found. A slow GEMM can hide it, and then a control that became faster leads to a false
+ * regression. */
+static void a_control_that_changed_is_4_and_never_3(void **state)
 {
     (void)state;
     for (int way = 0; way < 6; way++) {
-        struct scenario s = {.beside = A_CONTROL, .has_no_moods = way < 3};
-        for (int c = 0; c < CASES; c++) {
+        struct scenario s = {.reference = CONTROL_AND_GEMM, .has_steady_gemm = way < 3};
+        for (int c = 0; c < CONFIGS; c++) {
             s.control_shift[c] = way % 3 == 0 ? -log(1.03) : log(1.03);
             s.shift[c] = way % 3 == 2 ? log(1.03) : 0;
         }
         const struct tally t = simulate_many(&s, 200);
-        if (s.has_no_moods) {
+        if (s.has_steady_gemm) {
             assert_int_equal(t.regression, 0);
             assert_int_equal(t.inconclusive, 200);
         } else {
@@ -207,52 +210,52 @@ static void a_control_that_moved_is_4_and_never_3(void **state)
     }
 }
 
-/* The control moved in one configuration, which the mean over all does not show: 4 % faster beside an unchanged kernel, as much
- * slower beside a kernel that is. */
-static void a_control_that_moved_in_one_place_decides_nothing_there(void **state)
+/* The control changes in one configuration alone, which its mean over all does not show: 4 % faster with an unchanged
+ * kernel, or 4 % slower with a kernel that is 4 % slower too. */
+static void a_control_that_changed_in_one_configuration_decides_nothing_there(void **state)
 {
     (void)state;
     for (int way = 0; way < 2; way++) {
         int regressed = 0, passed = 0, runs = 0;
         for (int i = 0; i < 1000; i++, runs++) {
-            struct scenario s = {.beside = A_CONTROL};
-            struct decide_case cases[CASES];
-            const int here = i % CASES;
+            struct scenario s = {.reference = CONTROL_AND_GEMM};
+            struct decide_config configs[CONFIGS];
+            const int here = i % CONFIGS;
             s.control_shift[here] = way ? log(1.04) : -log(1.04);
             s.shift[here] = way ? log(1.04) : 0;
-            simulate(&s, cases, NULL);
-            regressed += cases[here].state == DECIDE_REGRESS;
-            passed += cases[here].state == DECIDE_PASS;
+            simulate(&s, configs, NULL);
+            regressed += configs[here].state == DECIDE_REGRESS;
+            passed += configs[here].state == DECIDE_PASS;
         }
-        print_message("    %d runs: %d regressions, %d passes in that place\n", runs, regressed, passed);
-        assert_true(regressed < 0.1 * runs && passed < 0.1 * runs); /* a mood may hide what the control did */
+        print_message("    %d runs: %d regressions, %d passes in that configuration\n", runs, regressed, passed);
+        assert_true(regressed < 0.1 * runs && passed < 0.1 * runs); /* a slow GEMM can hide the change of the control */
     }
 }
 
 /* ---- by hand ---- */
 
-static enum decide_state after(const double *d, int count, int family, struct decide_case *out)
+static enum decide_state after(const double *d, int count, int family, struct decide_config *out)
 {
-    struct decide_case cases[CASES];
+    struct decide_config configs[CONFIGS];
     struct decide_run run;
-    double all[CASES];
-    decide_begin(&run, &decide_defaults, cases, family, true);
+    double all[CONFIGS];
+    decide_begin(&run, &decide_defaults, configs, family, true);
     for (int k = 0; k < count; k++) {
         for (int i = 0; i < family; i++)
             all[i] = i ? NAN : d[k];
         decide_pair(&run, all, NULL, 0);
     }
-    *out = cases[0];
-    return cases[0].state;
+    *out = configs[0];
+    return configs[0].state;
 }
 
 static void states_by_hand(void **state)
 {
     (void)state;
-    struct decide_case c;
+    struct decide_config c;
     const double same[] = {0.001, -0.001, 0.001, -0.001, 0}, slow[] = {0.030, 0.031, 0.029, 0.030, 0.030};
     const double fast[] = {-0.030, -0.031, -0.029, -0.030, -0.030}, wild[] = {0.09, -0.05, 0.08, -0.04, 0.05};
-    assert_int_equal(after(same, 4, 1, &c), DECIDE_OPEN); /* too few pairs, however alike */
+    assert_int_equal(after(same, 4, 1, &c), DECIDE_OPEN); /* too few pairs, although equal */
     assert_int_equal(after(same, 5, 1, &c), DECIDE_PASS);
     assert_int_equal(after(slow, 5, 1, &c), DECIDE_REGRESS);
     assert_int_equal(after(slow, 5, 40, &c), DECIDE_REGRESS);
@@ -265,91 +268,92 @@ static void states_by_hand(void **state)
     assert_true(fabs(c.change.pass_high - (0.03 + 2.131847 * 0.000707106781 / sqrt(5))) < 1e-8);
 }
 
-/* A mean above delta is no regression while zero is within reach, one below is none however sure. */
+/* A mean above delta is no regression while its lower bound is below 0; a mean below delta is none, however small its
+ * spread. */
 static void both_conditions_are_needed(void **state)
 {
     (void)state;
-    struct decide_case c;
+    struct decide_config c;
     const double unsure[] = {0.10, -0.02, 0.05, 0.0, 0.02}, small[] = {0.019, 0.019, 0.019, 0.0191, 0.019};
     assert_int_equal(after(unsure, 5, 1, &c), DECIDE_OPEN);
     assert_true(c.change.mean > decide_defaults.delta);
     assert_int_equal(after(small, 5, 1, &c), DECIDE_PASS);
 }
 
-static void a_decided_case_stays_as_it_is(void **state)
+static void a_decided_configuration_stays_as_it_is(void **state)
 {
     (void)state;
-    struct decide_case c;
+    struct decide_config c;
     const double d[] = {0, 0, 0, 0, 0.0001, 5, 5};
     assert_int_equal(after(d, 7, 1, &c), DECIDE_PASS);
     assert_int_equal(c.change.count, 5);
 }
 
-/* d and its witness, five pairs and more. */
-static enum decide_state beside_a_witness(double d, double witness, double swing, int pairs, bool *is_contradicted)
+/* The state after `pairs` pairs with differences near d and cross-checks that alternate by +-swing. */
+static enum decide_state with_cross_check(double d, double cross_check, double swing, int pairs, bool *is_contradicted)
 {
-    struct decide_case one;
+    struct decide_config one;
     struct decide_run run;
     decide_begin(&run, &decide_defaults, &one, 1, true);
     for (int k = 0; k < pairs; k++)
-        decide_pair(&run, (double[]){d + 1e-4 * (k % 3)}, (double[]){witness + swing * (k % 2 ? 1 : -1)}, 0);
+        decide_pair(&run, (double[]){d + 1e-4 * (k % 3)}, (double[]){cross_check + swing * (k % 2 ? 1 : -1)}, 0);
     *is_contradicted = one.is_contradicted;
     return one.state;
 }
 
-static void no_verdict_against_the_witness(void **state)
+static void no_verdict_against_the_cross_check(void **state)
 {
     (void)state;
     bool no;
-    assert_int_equal(beside_a_witness(0.04, 0.04, 0.001, 5, &no), DECIDE_REGRESS);
-    assert_int_equal(beside_a_witness(0.04, 0, 0.05, 5, &no), DECIDE_REGRESS); /* too noisy to speak */
+    assert_int_equal(with_cross_check(0.04, 0.04, 0.001, 5, &no), DECIDE_REGRESS);
+    assert_int_equal(with_cross_check(0.04, 0, 0.05, 5, &no), DECIDE_REGRESS); /* the cross-check is too noisy to contradict */
     assert_false(no);
-    assert_int_equal(beside_a_witness(0.04, 0, 0.001, 8, &no), DECIDE_OPEN); /* it was the control */
+    assert_int_equal(with_cross_check(0.04, 0, 0.001, 8, &no), DECIDE_OPEN); /* the control changed, not the kernel */
     assert_true(no);
-    assert_int_equal(beside_a_witness(0, 0.04, 0.001, 8, &no), DECIDE_OPEN); /* both are slower */
+    assert_int_equal(with_cross_check(0, 0.04, 0.001, 8, &no), DECIDE_OPEN); /* control and kernel are slower */
     assert_true(no);
-    assert_int_equal(beside_a_witness(-0.04, 0, 0.001, 8, &no), DECIDE_OPEN);
+    assert_int_equal(with_cross_check(-0.04, 0, 0.001, 8, &no), DECIDE_OPEN);
     assert_true(no);
-    assert_int_equal(beside_a_witness(-0.04, -0.04, 0.001, 5, &no), DECIDE_IMPROVE);
-    assert_int_equal(beside_a_witness(0, 0.01, 0.001, 5, &no), DECIDE_PASS);
+    assert_int_equal(with_cross_check(-0.04, -0.04, 0.001, 5, &no), DECIDE_IMPROVE);
+    assert_int_equal(with_cross_check(0, 0.01, 0.001, 5, &no), DECIDE_PASS);
 }
 
 static void the_end_of_an_open_run(void **state)
 {
     (void)state;
-    struct decide_case cases[2];
+    struct decide_config configs[2];
     struct decide_run run;
-    decide_begin(&run, &decide_defaults, cases, 2, true);
+    decide_begin(&run, &decide_defaults, configs, 2, true);
     for (int k = 0; k < decide_defaults.pairs_max; k++) {
-        assert_true(k == 0 || decide_wants_more(&run));
+        assert_true(k == 0 || decide_needs_pair(&run));
         decide_pair(&run, (double[]){k % 2 ? 0.2 : -0.2, 0}, NULL, 0);
     }
-    assert_false(decide_wants_more(&run));
+    assert_false(decide_needs_pair(&run));
     decide_end(&run);
-    assert_int_equal(cases[0].state, DECIDE_INCONCLUSIVE);
-    assert_int_equal(cases[1].state, DECIDE_PASS);
+    assert_int_equal(configs[0].state, DECIDE_INCONCLUSIVE);
+    assert_int_equal(configs[1].state, DECIDE_PASS);
     assert_int_equal(decide_exit(&run), EXIT_INCONCLUSIVE);
 }
 
 static void nothing_measured_is_inconclusive(void **state)
 {
     (void)state;
-    struct decide_case one;
+    struct decide_config one;
     struct decide_run run;
     decide_begin(&run, &decide_defaults, &one, 1, false);
     for (int k = 0; k < decide_defaults.pairs_max; k++)
         decide_pair(&run, (double[]){NAN}, NULL, NAN);
     decide_end(&run);
-    assert_false(decide_control_moved(&run));
+    assert_false(decide_control_changed(&run));
     assert_int_equal(decide_exit(&run), EXIT_INCONCLUSIVE);
 }
 
 static void regression_outweighs_inconclusive(void **state)
 {
     (void)state;
-    struct decide_case cases[2];
+    struct decide_config configs[2];
     struct decide_run run;
-    decide_begin(&run, &decide_defaults, cases, 2, true);
+    decide_begin(&run, &decide_defaults, configs, 2, true);
     for (int k = 0; k < decide_defaults.pairs_max; k++)
         decide_pair(&run, (double[]){k % 2 ? 0.2 : -0.2, 0.03 + 1e-4 * (k % 3)}, NULL, 0);
     decide_end(&run);
@@ -360,17 +364,17 @@ static void differences(void **state)
 {
     (void)state;
     bool is_paired;
-    const struct decide_value a = {2, 50, NAN}, b = {3, 40, 1.5}, c = {3, 60, 1.2}, no_share = {3, NAN, NAN};
+    const struct decide_value a = {2, 50, NAN}, b = {3, 40, 1.5}, c = {3, 60, 1.2}, no_gemm = {3, NAN, NAN};
     const struct decide_value nothing = {NAN, NAN, NAN};
     assert_true(fabs(decide_difference(&b, &c, &is_paired) - log(1.25)) < 1e-15);
     assert_true(is_paired);
     assert_true(fabs(decide_difference(&a, &b, &is_paired) - log(1.25)) < 1e-15);
     assert_true(is_paired);
-    assert_true(fabs(decide_difference(&a, &no_share, &is_paired) - log(1.5)) < 1e-15);
+    assert_true(fabs(decide_difference(&a, &no_gemm, &is_paired) - log(1.5)) < 1e-15);
     assert_false(is_paired);
     assert_true(isnan(decide_difference(&a, &nothing, &is_paired)));
-    assert_true(fabs(decide_witness(&b, &c) - log(40.0 / 60)) < 1e-15);
-    assert_true(isnan(decide_witness(&a, &b))); /* the GEMM decided already */
+    assert_true(fabs(decide_cross_check(&b, &c) - log(40.0 / 60)) < 1e-15);
+    assert_true(isnan(decide_cross_check(&a, &b))); /* d already uses the GEMM */
 }
 
 /* ---- gate ---- */
@@ -389,13 +393,13 @@ static void gate_by_hand(void **state)
     assert_int_equal(gated(1.04, 0.96, 1).state, DECIDE_PASS);
     assert_int_equal(gated(1.07, 0.93, 1).state, DECIDE_REGRESS);
     assert_int_equal(gated(0.9, 1.11, 1).state, DECIDE_IMPROVE);
-    /* Slower in time alone: the device's doing as long as the GEMM says so and moved little. */
+    /* Slower in time alone: the device was slower, as long as the GEMM changed little. */
     struct decide_gate g = gated(1.06, 0.96, 0.98);
     assert_int_equal(g.state, DECIDE_PASS);
     assert_int_equal(g.reason, REASON_RAW_ONLY);
     g = gated(1.10, 1, 0.91);
     assert_int_equal(g.state, DECIDE_INCONCLUSIVE);
-    assert_int_equal(g.reason, REASON_GEMM_MOVED);
+    assert_int_equal(g.reason, REASON_GEMM_CHANGED);
     g = gated(1.02, 0.94, 1.02);
     assert_int_equal(g.state, DECIDE_PASS);
     assert_int_equal(g.reason, REASON_GEMM_ONLY);
@@ -459,16 +463,16 @@ int main(void)
         cmocka_unit_test(differences),
         cmocka_unit_test(states_by_hand),
         cmocka_unit_test(both_conditions_are_needed),
-        cmocka_unit_test(a_decided_case_stays_as_it_is),
+        cmocka_unit_test(a_decided_configuration_stays_as_it_is),
         cmocka_unit_test(the_end_of_an_open_run),
         cmocka_unit_test(nothing_measured_is_inconclusive),
         cmocka_unit_test(regression_outweighs_inconclusive),
         cmocka_unit_test(no_change_raises_no_alarm),
         cmocka_unit_test(three_per_cent_in_one_configuration_are_found),
         cmocka_unit_test(drift_raises_no_alarm),
-        cmocka_unit_test(a_control_that_moved_is_4_and_never_3),
-        cmocka_unit_test(a_control_that_moved_in_one_place_decides_nothing_there),
-        cmocka_unit_test(no_verdict_against_the_witness),
+        cmocka_unit_test(a_control_that_changed_is_4_and_never_3),
+        cmocka_unit_test(a_control_that_changed_in_one_configuration_decides_nothing_there),
+        cmocka_unit_test(no_verdict_against_the_cross_check),
         cmocka_unit_test(gate_by_hand),
         cmocka_unit_test(gate_without_certainty),
         cmocka_unit_test(gate_on_a_device_without_a_gemm),

@@ -1,4 +1,5 @@
-/* Fresh processes (cmd/gate/fresh_process.h) and the device's lock (cmd/device/device_lock.h), with the shell as the program. */
+/* Fresh processes (cmd/gate/fresh_process.h) and the device's lock (cmd/device/device_lock.h), with the shell as the
+ * program. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,11 +56,11 @@ static void ends_and_words(void **state)
     assert_int_equal(r.end, FRESH_SIGNALLED);
     assert_int_equal(r.code, SIGSEGV);
     assert_string_equal(r.last_line, "");
-    r = run_shell("cat; exit 3", 20); /* nothing to read: it does not wait for a terminal */
+    r = run_shell("cat; exit 3", 20); /* no input: it does not wait for a terminal */
     assert_int_equal(r.code, 3);
 }
 
-/* What hangs is killed with everything it started. */
+/* A process that hangs is killed, with all its children. */
 static void silence(void **state)
 {
     (void)state;
@@ -67,16 +68,16 @@ static void silence(void **state)
     const struct fresh_result r = run_shell("echo $$ >&1; sleep 1000 & echo working >&2; wait", 0.3);
     assert_int_equal(r.end, FRESH_SILENT);
     assert_true(r.elapsed_s < 100);
-    assert_non_null(strstr(fresh_describe(&r, text, sizeof text), "said nothing for too long"));
+    assert_non_null(strstr(fresh_describe(&r, text, sizeof text), "wrote nothing for too long"));
     const pid_t group = (pid_t)atoi(text_of(out));
     assert_true(group > 1);
-    for (int i = 0; i < 200 && kill(-group, 0) == 0; i++) /* until somebody has waited for them */
+    for (int i = 0; i < 200 && kill(-group, 0) == 0; i++) /* until init has reaped them */
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(kill(-group, 0), -1);
     assert_int_equal(errno, ESRCH);
 }
 
-/* One that talks may take longer than the limit. */
+/* A process that writes may run longer than the limit of silence. */
 static void slow_but_not_silent(void **state)
 {
     (void)state;
@@ -85,8 +86,8 @@ static void slow_but_not_silent(void **state)
     assert_int_equal(r.code, 0);
 }
 
-/* One that never stops talking is stopped: after so long, or after so much. */
-static void talks_without_end(void **state)
+/* A process that never stops writing is killed by the limit of time or of output. */
+static void writes_without_end(void **state)
 {
     (void)state;
     char text[500], shell[] = "/bin/sh", dash_c[] = "-c", slow[] = "while :; do echo word; sleep 0.05; done",
@@ -107,13 +108,13 @@ static void talks_without_end(void **state)
     assert_non_null(strstr(fresh_describe(&r, text, sizeof text), "wrote more than 0.25 MB, the limit"));
     const pid_t group = (pid_t)atoi(text_of(err));
     assert_true(group > 1);
-    for (int i = 0; i < 200 && kill(-group, 0) == 0; i++) /* until somebody has waited for them */
+    for (int i = 0; i < 200 && kill(-group, 0) == 0; i++) /* until init has reaped them */
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(kill(-group, 0), -1);
-    argv[2] = quick; /* over before anybody looked */
+    argv[2] = quick; /* ends before the first check */
     fresh_run(&request, &r);
     assert_int_equal(r.end, FRESH_TOO_MUCH);
-    request.output_limit_mb = 0; /* the limit of every unit is far above it */
+    request.output_limit_mb = 0; /* the default limit is much larger */
     fresh_run(&request, &r);
     assert_int_equal(r.end, FRESH_EXITED);
 }
@@ -167,7 +168,7 @@ static void one_holder(void **state)
     close(ready[1]);
 }
 
-/* In another process, as flock belongs to the open file: what device_lock says at once. */
+/* The immediate result of device_lock in another process, because flock belongs to the open file. */
 static int code_elsewhere(const char *folders)
 {
     const pid_t child = fork();
@@ -244,7 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_and_words), cmocka_unit_test(silence),    cmocka_unit_test(slow_but_not_silent),
         cmocka_unit_test(not_a_program),  cmocka_unit_test(one_holder), cmocka_unit_test(two_folders),
-        cmocka_unit_test(no_folder),      cmocka_unit_test(talks_without_end),
+        cmocka_unit_test(no_folder),      cmocka_unit_test(writes_without_end),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

@@ -1,4 +1,4 @@
-/* Keys of cases, lines of verdicts and what is made of them: terminal, JUnit, CSV, annotations. Synthetic lines. */
+/* Verdict lines and their outputs: terminal, JUnit, CSV, annotations; keys of problems. The lines are synthetic. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 static struct verdict_line line(enum verdict verdict, const char *label, double change)
 {
     struct verdict_line l = {.verdict = verdict, .from_ms = 1, .to_ms = 1 + change / 100, .change_pct = change,
-                             .low_pct = NAN, .high_pct = NAN, .share_change_pct = NAN, .impl = "fused"};
+                             .low_pct = NAN, .high_pct = NAN, .relative_change_pct = NAN, .impl = "fused"};
     snprintf(l.configuration, sizeof l.configuration, "%s", label);
     return l;
 }
@@ -83,29 +83,29 @@ static void the_terminal(void **state)
     lines[0].high_pct = 4.2;
     lines[0].pairs = 6;
     lines[1].to_ms = NAN;
-    snprintf(lines[1].why, sizeof lines[1].why, "B refuses: %0150d", 0);
+    snprintf(lines[1].why, sizeof lines[1].why, "NEW refuses: %0150d", 0);
     const struct verdict_report r = {.view = VERDICTS_AB, .lines = lines, .count = 2, .control = "quiet",
                                      .summary = "REGRESSION: of two", .exit_code = 3};
     const char *text = caught(print_110, &r);
     assert_has(text, "REGRESS       bwd causal d128 16k bf16");
     assert_has(text, "+3.4 %");
     assert_has(text, "+2.6 .. +4.2");
-    assert_has(text, "\n              B refuses:"); /* what does not fit stands under the line, whole */
+    assert_has(text, "\n              NEW refuses:"); /* a long reason goes to the next line */
     assert_has(text, "\ncontrol       quiet\n");
     assert_has(text, "\nREGRESSION: of two\n");
-    assert_null(strstr(text, "impl")); /* one implementation needs no column */
+    assert_null(strstr(text, "impl")); /* no column for a single implementation */
     for (const char *at = text; *at; at += strcspn(at, "\n") + 1)
         if (strcspn(at, "\n") > 110 && !strstr(at, "000000"))
             fail_msg("%zu columns", strcspn(at, "\n"));
 }
 
-static void softened(void **state)
+static void soft_exit(void **state)
 {
     (void)state;
     struct verdict_line one = line(VERDICT_INCONCLUSIVE, "a", 1);
     const struct verdict_report r = {.view = VERDICTS_GATE, .lines = &one, .count = 1, .summary = "INCONCLUSIVE: x",
                                      .soft_code = 4};
-    assert_has(caught(print_110, &r), "exit 0: --soft took the place of 4 (INCONCLUSIVE)");
+    assert_has(caught(print_110, &r), "exit 0: --soft replaced 4 (INCONCLUSIVE)");
     setenv("GITHUB_ACTIONS", "true", 1);
     const char *text = caught(verdicts_annotate, &r);
     assert_has(text, "::warning title=fabench gate%3A INCONCLUSIVE a::fused +1.00 %25");
@@ -172,7 +172,7 @@ static void files(void **state)
     unlink(path);
 }
 
-/* The variant is no part of a key; everything that changes the work is. */
+/* The variant is not part of a key; everything that changes the work is. */
 static void keys(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void keys(void **state)
     b = a;
     b.key.seed = 2;
     assert_int_not_equal(problem_key_compare(&a.key, &b.key, false), 0);
-    assert_int_equal(problem_key_compare(&a.key, &b.key, true), 0); /* a report compares over seeds */
+    assert_int_equal(problem_key_compare(&a.key, &b.key, true), 0); /* reports ignore the seed */
     assert_false(record_row_is_timed(&a));
     a.time_ms = 1;
     assert_true(record_row_is_timed(&a));
@@ -214,7 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(worst_first), cmocka_unit_test(exit_codes),  cmocka_unit_test(the_terminal),
-        cmocka_unit_test(softened),    cmocka_unit_test(annotations_are_one_line_each),
+        cmocka_unit_test(soft_exit),    cmocka_unit_test(annotations_are_one_line_each),
         cmocka_unit_test(files),       cmocka_unit_test(keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The judge on block sums that are made by hand and by compare_blocks_cpu: every rule must be able to fail, alone. */
+/* The rules of cmd/judge/judge.c on block sums of compare_blocks_cpu: each rule must be able to fail alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static bool judge_default(const struct fixture *f, struct record_tensor *verdict
     return judge(f, NAN, NAN, NAN, verdict);
 }
 
-static void honest_passes(void **state)
+static void correct_output_passes(void **state)
 {
     (void)state;
     struct fixture f = make();
@@ -86,7 +86,7 @@ static void nan_fails_and_is_named(void **state)
     discard(&f);
 }
 
-/* An infinity must be the reference's infinity, sign included. */
+/* Where the reference is infinite, the output must be the same infinity. */
 static void infinities_must_agree(void **state)
 {
     (void)state;
@@ -114,7 +114,7 @@ static void one_wrong_element_fails(void **state)
     discard(&f);
 }
 
-/* An error that every element hides below its own tolerance still shows in the norms. */
+/* An error below the tolerance of every single element is still found by the norm. */
 static void rms_fails_alone(void **state)
 {
     (void)state;
@@ -156,7 +156,7 @@ static void gain_fails_alone(void **state)
     discard(&f);
 }
 
-/* Keys share the error of their query. */
+/* The bound depends on the number of queries: all keys share the error of a query. */
 static void gain_averages_over_queries(void **state)
 {
     (void)state;
@@ -196,8 +196,8 @@ static double to_bf16(double x)
     return rounded;
 }
 
-/* The gain error of dK of one query over 257 keys, two heads, when O, P and dS are rounded to bf16 and all else is exact:
- * dK's rows are dS times one vector, so dS will do. */
+/* The gain error of dK of one query over 257 keys and two heads, when only O, P and dS are rounded to bf16. The rows of
+ * dK are dS times one vector, so dS is sufficient. */
 static double gain_error_of_one_query(uint64_t *seed)
 {
     enum { KEYS = 257, HEAD_DIM = 64 };
@@ -233,8 +233,8 @@ static double gain_error_of_one_query(uint64_t *seed)
     return fabs(dot / norm - 1);
 }
 
-/* The bound for two queries holds what honest rounding does, and the one for 514 keys would not (docs/judging.md). */
-static void one_query_is_little_to_average_over(void **state)
+/* The bound for two queries admits the errors of rounding; a bound for 514 keys would not (docs/judging.md). */
+static void gain_bound_of_one_query(void **state)
 {
     (void)state;
     enum { DRAWS = 2000 };
@@ -262,7 +262,7 @@ static void naive_rule_fails_alone(void **state)
     discard(&f);
 }
 
-/* A tensor that is exactly zero is judged by what rounding allows: eps of the products, not by 0 / 0. */
+/* The error of a tensor that is exactly zero is relative to eps times the products, not 0 / 0. */
 static void zero_reference_has_a_floor(void **state)
 {
     (void)state;
@@ -279,7 +279,7 @@ static void zero_reference_has_a_floor(void **state)
     for (int i = 0; i < COUNT; i++)
         f.x[i] = f.abs[i] = 0;
     assert_true(judge_default(&f, &v));
-    f.x[0] = 1e-5f; /* nothing that fp16 can tell from 0 is allowed where even the products are zero */
+    f.x[0] = 1e-5f; /* where the products are zero, no value that fp16 distinguishes from 0 is allowed */
     assert_false(judge_default(&f, &v));
     discard(&f);
 }
@@ -314,7 +314,7 @@ static void bounds_are_the_documented_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(honest_passes),
+        cmocka_unit_test(correct_output_passes),
         cmocka_unit_test(nan_fails_and_is_named),
         cmocka_unit_test(infinities_must_agree),
         cmocka_unit_test(one_wrong_element_fails),
@@ -322,7 +322,7 @@ int main(void)
         cmocka_unit_test(one_block_fails_alone),
         cmocka_unit_test(gain_fails_alone),
         cmocka_unit_test(gain_averages_over_queries),
-        cmocka_unit_test(one_query_is_little_to_average_over),
+        cmocka_unit_test(gain_bound_of_one_query),
         cmocka_unit_test(naive_rule_fails_alone),
         cmocka_unit_test(zero_reference_has_a_floor),
         cmocka_unit_test(users_tolerance_is_literal),

@@ -1,4 +1,5 @@
-/* The timing method on a device that is made up: who is sampled when, and when it ends. No test looks at a clock. */
+/* The timing method on a fake device: the order of the samples, and when sampling ends. No test depends on the clock.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,7 @@
 
 enum { MEMBERS = 3, LOG_SIZE = 1 << 16 };
 
-/* Member m is known by its request pointer; a sample takes value(m, n) milliseconds that nobody waits for. */
+/* Member m is recognised by its request pointer; samples report made-up times without waiting. */
 static struct attn_request requests[MEMBERS];
 static int sampled[LOG_SIZE], sample_count, fail_at, stop_at;
 static double spread, swing;
@@ -30,7 +31,7 @@ static enum attn_status fake_sample(struct backend *be, const struct launcher *l
         return ATTN_ERROR;
     }
     *time_ms = (member_of(l) + 1) * (1 + spread * (sample_count % 7 - 3));
-    if (member_of(l) == 0 && sample_count / MEMBERS % 40 < 10) /* of 40 rounds, ten slow ones in a row */
+    if (member_of(l) == 0 && sample_count / MEMBERS % 40 < 10) /* ten consecutive slow rounds of 40 */
         *time_ms *= 1 + swing;
     if (sample_count < LOG_SIZE)
         sampled[sample_count] = member_of(l);
@@ -74,7 +75,8 @@ static void discard(struct rounds_member *members)
         free(members[m].samples_ms);
 }
 
-/* Every round has every member once; over 2 x count rounds each follows each other, and begins, equally often. */
+/* Every round has every member once. In 2 x count rounds each member follows each other one, and is first, equally
+ * often. */
 static void neighbours_are_balanced(void **state)
 {
     (void)state;
@@ -149,8 +151,8 @@ static void the_limit_ends_what_stays_noisy(void **state)
     discard(members);
 }
 
-/* The median stands still, the ratio does not. */
-static void slow_spells_are_noise(void **state)
+/* Slow periods change the ratio, not the median. */
+static void slow_periods_are_noise(void **state)
 {
     (void)state;
     struct rounds_member members[MEMBERS];
@@ -192,7 +194,7 @@ static void a_failing_member_is_named(void **state)
     discard(members);
 }
 
-/* A drift that hits a whole round alike leaves ratios within rounds untouched; a failed row has times but no speed. */
+/* A drift that affects whole rounds does not change ratios within rounds; a failed row has times but no TFLOPS. */
 static void ratios_are_paired_and_failure_has_no_speed(void **state)
 {
     (void)state;
@@ -231,7 +233,7 @@ int main(void)
         cmocka_unit_test_setup(members_take_turns_in_the_rounds_order, reset),
         cmocka_unit_test_setup(noise_above_the_bound_goes_on, reset),
         cmocka_unit_test_setup(the_limit_ends_what_stays_noisy, reset),
-        cmocka_unit_test_setup(slow_spells_are_noise, reset),
+        cmocka_unit_test_setup(slow_periods_are_noise, reset),
         cmocka_unit_test_setup(the_time_limit_cuts_even_few_samples, reset),
         cmocka_unit_test_setup(a_failing_member_is_named, reset),
         cmocka_unit_test(ratios_are_paired_and_failure_has_no_speed),

@@ -1,5 +1,5 @@
-/* Sustained regions and what becomes of them: the loop on a device that is made up, the columns of a row from made-up
- * regions, and one whole problem on the CPU with a made-up NVML beside it, which then loses its device. */
+/* Sustained regions: the loop on a fake device, the columns of a row from made-up regions, and one whole problem on the
+ * CPU with a fake NVML, which then loses its device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,12 +77,12 @@ static void region_lasts_and_counts(void **state)
     struct sustain_result result;
     assert_int_equal(run(0, 0.01, &result), ATTN_OK);
     assert_true(result.seconds >= 0.01);
-    assert_int_equal(result.passes, launched); /* no lead: all of them are counted */
+    assert_int_equal(result.passes, launched); /* without a lead all are counted */
     assert_false(result.interrupted);
     assert_true(isnan(result.telemetry.energy_counter_j));
     const int64_t before = launched;
     assert_int_equal(run(0.005, 0.01, &result), ATTN_OK);
-    assert_true(result.passes > 0 && result.passes < launched - before); /* the lead is not */
+    assert_true(result.passes > 0 && result.passes < launched - before); /* the lead is not counted */
 }
 
 static void region_is_interrupted_or_fails(void **state)
@@ -143,16 +143,16 @@ static void columns_from_a_region(void **state)
     assert_true(near(row.tflops_sustained, 200) && near(row.power_w, 700) && near(row.energy_j, 7));
     assert_true(near(row.tflops_per_w, 200.0 / 700));
     assert_string_equal(row.energy_source, "counter");
-    assert_true(row.energy_counter_j == 7070 && row.energy_integral_j == 7000); /* both are kept */
+    assert_true(row.energy_counter_j == 7070 && row.energy_integral_j == 7000); /* both are recorded */
     assert_true(row.sustain_s == 10 && row.sustain_passes == 1000 && row.sustain_sm_clock_mhz == 1600);
-    assert_true(isnan(row.tflops) && isnan(row.sm_clock_mhz)); /* burst stays apart */
+    assert_true(isnan(row.tflops) && isnan(row.sm_clock_mhz)); /* no burst figures from a region */
 
     result = region(NAN, 7000);
     row = row_of("off", &result);
     assert_string_equal(row.energy_source, "integral");
     assert_true(near(row.power_w, 7000 / 10.1));
 
-    result = region(0, 7000); /* a counter that stands still is none */
+    result = region(0, 7000); /* a counter that does not change is not used */
     row = row_of("pass", &result);
     assert_string_equal(row.energy_source, "integral");
 
@@ -163,7 +163,7 @@ static void columns_from_a_region(void **state)
     assert_string_equal(row.energy_source, "");
 
     result = region(7070, 7000);
-    row = row_of("fail", &result); /* keeps what was measured, has no speed */
+    row = row_of("fail", &result); /* measured values stay, TFLOPS do not */
     assert_true(near(row.power_w, 700) && row.sustain_s == 10);
     assert_true(isnan(row.tflops_sustained) && isnan(row.tflops_per_w));
 
@@ -172,7 +172,7 @@ static void columns_from_a_region(void **state)
     assert_true(isnan(row.sustain_s) && isnan(row.tflops_sustained) && isnan(row.power_w));
 }
 
-/* ---- one problem on the CPU, with a made-up NVML ---- */
+/* ---- one problem on the CPU, with a fake NVML ---- */
 
 static struct record_row rows[4];
 static int row_count;
@@ -259,7 +259,7 @@ static void rows_carry_the_device(void **state)
     free_rows();
 }
 
-/* In a process of its own, because a problem that fails leaves its memory to the end of the process. */
+/* In its own process, because a problem that fails does not free its memory. */
 static int lose_device_in(enum case_stage stage, int wanted_failed)
 {
     int state = 0;
@@ -277,12 +277,12 @@ static int lose_device_in(enum case_stage stage, int wanted_failed)
     return WEXITSTATUS(state);
 }
 
-/* Nothing that was measured around the loss is delivered. */
+/* When the device is lost, no row of the problem is delivered. */
 static void a_lost_device_fails_the_problem(void **state)
 {
     (void)state;
-    assert_int_equal(lose_device_in(STAGE_TIME, -1), 0);   /* in the rounds: everybody's failure */
-    assert_int_equal(lose_device_in(STAGE_SUSTAIN, 0), 0); /* in a region: the failure of whoever ran */
+    assert_int_equal(lose_device_in(STAGE_TIME, -1), 0);   /* in the rounds: all members fail */
+    assert_int_equal(lose_device_in(STAGE_SUSTAIN, 0), 0); /* in a region: the member that ran fails */
 }
 
 int main(void)
@@ -292,7 +292,7 @@ int main(void)
         cmocka_unit_test_setup(region_is_interrupted_or_fails, reset),
         cmocka_unit_test(batches_follow_the_pass),
         cmocka_unit_test(columns_from_a_region),
-        cmocka_unit_test(a_lost_device_fails_the_problem), /* forks, so before anything here has started threads */
+        cmocka_unit_test(a_lost_device_fails_the_problem), /* forks, so it must run before threads are started */
         cmocka_unit_test(rows_carry_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Pages: what Markdown, HTML and the terminal get, and that nothing from a record becomes a sign of theirs. */
+/* Pages as Markdown, HTML and text, and that text from a record is never interpreted as markup. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #include "cmd/report/page.h"
 
-static char folder[] = "/tmp/fabench-document-XXXXXX";
+static char folder[] = "/tmp/fabench-page-XXXXXX";
 
 static int begin(void **state)
 {
@@ -27,18 +27,18 @@ static int end(void **state)
 
 enum format { MARKDOWN, TEXT, HTML };
 
-static char *written(const struct document *d, enum format format)
+static char *written(const struct page *page, enum format format)
 {
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
     assert_non_null(out);
     if (format == MARKDOWN)
-        document_write_markdown(d, out, true);
+        page_write_markdown(page, out, true);
     else if (format == TEXT)
-        document_write_text(d, out, 40);
+        page_write_text(page, out, 40);
     else
-        assert_true(document_write_html(d, out, folder));
+        assert_true(page_write_html(page, out, folder));
     assert_int_equal(fclose(out), 0);
     return text;
 }
@@ -49,65 +49,65 @@ static void assert_has(const char *text, const char *part)
         fail_msg("\"%s\" is not in:\n%s", part, text);
 }
 
-static void table_of(struct document *d)
+static void table_of(struct page *page)
 {
-    document_table(d, "lr");
-    document_cell(d, CELL_PLAIN, "name");
-    document_cell(d, CELL_PLAIN, "TFLOPS");
-    document_cell(d, CELL_PLAIN, "H200");
-    document_cell(d, CELL_STRONG, "%.1f", 655.0);
-    document_cell(d, CELL_PLAIN, "B|200 \xc2\xb1");
-    document_cell(d, CELL_PLAIN, "%s", "");
+    page_table(page, "lr");
+    page_cell(page, CELL_PLAIN, "name");
+    page_cell(page, CELL_PLAIN, "TFLOPS");
+    page_cell(page, CELL_PLAIN, "H200");
+    page_cell(page, CELL_STRONG, "%.1f", 655.0);
+    page_cell(page, CELL_PLAIN, "B|200 \xc2\xb1");
+    page_cell(page, CELL_PLAIN, "%s", "");
 }
 
 static void tables(void **state)
 {
-    struct document *d = document_open("T");
+    struct page *page = page_open("T");
     (void)state;
-    table_of(d);
-    char *text = written(d, MARKDOWN);
+    table_of(page);
+    char *text = written(page, MARKDOWN);
     assert_string_equal(text, "# T\n\n"
                               "| name     |    TFLOPS |\n"
                               "| -------- | --------: |\n"
                               "| H200     | **655.0** |\n"
                               "| B\\|200 \xc2\xb1 |           |\n");
     free(text);
-    text = written(d, TEXT);
+    text = written(page, TEXT);
     assert_string_equal(text, "T\n\n"
                               "name     TFLOPS\n"
                               "H200      655.0\n"
                               "B|200 \xc2\xb1\n");
     free(text);
-    text = written(d, HTML);
+    text = written(page, HTML);
     assert_has(text, "<th>name</th><th class=\"r\">TFLOPS</th></tr>");
     assert_has(text, "<td class=\"r s\">655.0</td></tr>");
     free(text);
-    document_close(d);
+    page_close(page);
 }
 
 static void text_is_only_text(void **state)
 {
-    struct document *d = document_open("<T> & \"t\"");
+    struct page *page = page_open("<T> & \"t\"");
     (void)state;
-    document_heading(d, 2, "%s", "a <script>x</script>");
-    document_text(d, "%s", "two\nlines *not* [a](link) \x01 \xff");
-    document_warning(d, "%s", "careful");
-    document_item(d, "one");
-    document_item(d, "two");
-    char *text = written(d, HTML);
+    page_heading(page, 2, "%s", "a <script>x</script>");
+    page_text(page, "%s", "two\nlines *not* [a](link) \x01 \xff");
+    page_warning(page, "%s", "careful");
+    page_item(page, "one");
+    page_item(page, "two");
+    char *text = written(page, HTML);
     assert_null(strstr(text, "<script"));
     assert_has(text, "<h2>a &lt;script&gt;x&lt;/script&gt;</h2>");
     assert_has(text, "<title>&lt;T&gt; &amp; &quot;t&quot;</title>");
     assert_has(text, "<p class=\"w\">careful</p>");
     assert_has(text, "<ul>\n<li>one</li>\n<li>two</li>\n</ul>");
     free(text);
-    text = written(d, MARKDOWN);
+    text = written(page, MARKDOWN);
     assert_has(text, "## a \\<script\\>x\\</script\\>\n");
     assert_has(text, "\ntwo lines \\*not\\* \\[a\\](link)   ?\n");
     assert_has(text, "> **careful**\n");
     assert_has(text, "- one\n- two\n");
     free(text);
-    document_close(d);
+    page_close(page);
 }
 
 static char *file_in_folder(const char *name, const char *content)
@@ -120,31 +120,31 @@ static char *file_in_folder(const char *name, const char *content)
     return path;
 }
 
-static void charts_stand_in_the_page(void **state)
+static void charts_are_in_the_page(void **state)
 {
-    struct document *d = document_open("T");
+    struct page *page = page_open("T");
     (void)state;
     char *path = file_in_folder("c.svg", "<?xml version=\"1.0\"?>\n<svg><defs><circle id='gpDot'/></defs>"
                                          "<use xlink:href='#gpDot'/><g clip-path=\"url(#box)\"/></svg>\n");
-    document_chart(d, "c", "a \"chart\"");
-    document_chart(d, "c", "again");
-    char *text = written(d, HTML);
+    page_chart(page, "c", "a \"chart\"");
+    page_chart(page, "c", "again");
+    char *text = written(page, HTML);
     assert_null(strstr(text, "<?xml"));
     assert_has(text, "aria-label=\"a &quot;chart&quot;\"");
     assert_has(text, "<circle id='c0-gpDot'/></defs><use xlink:href='#c0-gpDot'/><g clip-path=\"url(#c0-box)\"/>");
     assert_has(text, "id='c1-gpDot'");
     free(text);
-    text = written(d, MARKDOWN);
+    text = written(page, MARKDOWN);
     assert_has(text, "![a \"chart\"](c.svg)");
     free(text);
-    /* One that is gone is no page. */
+    /* A missing chart is an error. */
     unlink(path);
     free(path);
     FILE *out = tmpfile();
     assert_non_null(out);
-    assert_false(document_write_html(d, out, folder));
+    assert_false(page_write_html(page, out, folder));
     fclose(out);
-    document_close(d);
+    page_close(page);
 }
 
 int main(void)
@@ -152,7 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables),
         cmocka_unit_test(text_is_only_text),
-        cmocka_unit_test(charts_stand_in_the_page),
+        cmocka_unit_test(charts_are_in_the_page),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -1,5 +1,5 @@
-/* The report: figures, ties, the published set, groups, spread, remarks and what is refused. Every record here is
- * synthetic and says so. */
+/* The report: figures, ties, the published set, groups, spread, notes, and refused input. All records are synthetic and
+ * marked so. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ static struct report_label labels[LABELS];
 static struct report_input input;
 static struct report report;
 
-/* `count` files under labels of their own; tests move them together. */
+/* Makes LABELS empty files, each under its own label; tests join them. */
 static int begin(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void best_is_checked(void **state)
     assert_string_equal(f->best.impl, "fast");
     assert_string_equal(f->ties, "");
     assert_int_equal(f->failed, 1);
-    assert_int_equal(f->rank, 0); /* nobody to compare with */
+    assert_int_equal(f->rank, 0); /* no other label */
     assert_near(f->lo, 198);
     assert_near(f->hi, 202);
     assert_int_equal(report.summaries[0].counts.fail, 1);
@@ -297,7 +297,7 @@ static void files_of_a_label(void **state)
     assert_int_equal(report_boards(&report, 0), 1);
 }
 
-static void what_shares_nothing_is_not_compared(void **state)
+static void labels_without_common_points_are_not_compared(void **state)
 {
     char text[300];
     (void)state;
@@ -315,12 +315,12 @@ static void what_shares_nothing_is_not_compared(void **state)
     assert_string_equal(text, "L2 cold against hot");
     report_difference(&report, 1, 2, text, sizeof text);
     assert_string_equal(text, "L2 hot against cold");
-    files[1].rows[0].time_ms = 0; /* what does not count shares nothing either */
+    files[1].rows[0].time_ms = 0; /* a row that is not valid is not shared */
     files[1].rows[0].key.l2 = L2_COLD;
     make(3, 3);
     assert_int_equal(report.group_count, 2);
     report_difference(&report, 0, 2, text, sizeof text);
-    assert_string_equal(text, "they were given different problems"); /* asked about two that share one */
+    assert_string_equal(text, "they were given different problems"); /* these two share a point */
 }
 
 /* Copies a text and frees it. */
@@ -330,7 +330,7 @@ static void keep(char *made, char *text, size_t size)
     free(made);
 }
 
-static void remarks(void **state)
+static void notes_of_labels(void **state)
 {
     char text[800];
     (void)state;
@@ -344,25 +344,25 @@ static void remarks(void **state)
     for (int f = 0; f < 3; f++)
         json_object_del(files[f].header, "synthetic");
     make(3, 3);
-    keep(report_remarks(&report, 0), text, sizeof text);
+    keep(report_notes(&report, 0), text, sizeof text);
     assert_string_equal(text, "portable path: fused_sm80 on sm_90; 1 of 3 rows FAILED their check");
-    keep(report_remarks(&report, 1), text, sizeof text);
+    keep(report_notes(&report, 1), text, sizeof text);
     assert_string_equal(text, "without the peer cudnn, which others had; throttled for up to 12 % of the time");
-    keep(report_remarks(&report, 2), text, sizeof text);
+    keep(report_notes(&report, 2), text, sizeof text);
     assert_string_equal(text, "no fused implementation in its records");
     for (int i = 0; i < files[0].count; i++)
         strcpy(files[0].rows[i].arch, "sm_86");
-    keep(report_remarks(&report, 0), text, sizeof text);
+    keep(report_notes(&report, 0), text, sizeof text);
     assert_string_equal(text, "1 of 3 rows FAILED their check");
     for (int i = 0; i < files[0].count; i++)
         strcpy(files[0].rows[i].arch, "sm_100");
     json_object_set_new(files[0].header, "synthetic", json_true());
-    keep(report_remarks(&report, 0), text, sizeof text);
+    keep(report_notes(&report, 0), text, sizeof text);
     assert_string_equal(text, "portable path: fused_sm80 on sm_100; 1 of 3 rows FAILED their check; SYNTHETIC: "
                               "nothing here was measured");
 }
 
-static void where_naive_ends(void **state)
+static void lengths_of_naive(void **state)
 {
     char text[500];
     (void)state;
@@ -396,10 +396,10 @@ static char *page_of(bool as_csv)
     if (as_csv) {
         report_write_csv(&report, out);
     } else {
-        struct document *d = report_page(&report, &(struct report_charts){.is_gnuplot_absent = true, .was_asked = true},
+        struct page *d = report_page(&report, &(struct report_charts){.is_gnuplot_absent = true, .was_asked = true},
                                          NULL);
-        document_write_markdown(d, out, true);
-        document_close(d);
+        page_write_markdown(d, out, true);
+        page_close(d);
     }
     assert_int_equal(fclose(out), 0);
     return text;
@@ -411,7 +411,7 @@ static void assert_in(const char *text, const char *part, bool is_there)
         fail_msg("\"%s\" is %sin:\n%.6000s", part, is_there ? "not " : "", text);
 }
 
-static void page_says_what_there_is(void **state)
+static void page_contents(void **state)
 {
     (void)state;
     add_set(0, "a", 100);
@@ -558,10 +558,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(sustained_is_not_burst, begin, finish),
         cmocka_unit_test_setup_teardown(set_is_the_published_one, begin, finish),
         cmocka_unit_test_setup_teardown(files_of_a_label, begin, finish),
-        cmocka_unit_test_setup_teardown(what_shares_nothing_is_not_compared, begin, finish),
-        cmocka_unit_test_setup_teardown(remarks, begin, finish),
-        cmocka_unit_test_setup_teardown(where_naive_ends, begin, finish),
-        cmocka_unit_test_setup_teardown(page_says_what_there_is, begin, finish),
+        cmocka_unit_test_setup_teardown(labels_without_common_points_are_not_compared, begin, finish),
+        cmocka_unit_test_setup_teardown(notes_of_labels, begin, finish),
+        cmocka_unit_test_setup_teardown(lengths_of_naive, begin, finish),
+        cmocka_unit_test_setup_teardown(page_contents, begin, finish),
         cmocka_unit_test(labels_and_prices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

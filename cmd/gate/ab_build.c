@@ -1,5 +1,5 @@
-/* Sides, their command lines, their processes. */
-#include "cmd/gate/ab_side.h"
+/* Opens the builds, makes the command lines of their processes, runs the processes and reads their records. */
+#include "cmd/gate/ab_build.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "cmd/gate/fresh_process.h"
 #include "cmd/record/row_role.h"
 
-/* `--version` needs no device and is one line: a program that takes longer or says more is none of ours. */
+/* `--version` needs no device and prints one line: a program that takes longer or prints more is not fabench. */
 static const double VERSION_LIMIT_S = 20, VERSION_LIMIT_MB = 1;
 
 /* ---- names ---- */
@@ -51,12 +51,12 @@ static int open_folder(struct ab_setup *s)
     return s->is_temporary ? EXIT_OK : EXIT_IO;
 }
 
-/* Asks the program who it is. */
-static int ask_version(struct ab_setup *s, struct ab_side *side)
+/* Runs the program with --version: it must be fabench; reads its commit. */
+static int ask_version(struct ab_setup *s, struct ab_build *build)
 {
-    char *out = xasprintf("%s/%s-version.txt", s->folder, side->name), *err = xasprintf("%s/%s-version.err", s->folder,
-                                                                                         side->name);
-    char *argv[] = {side->program, "--version", NULL}, line[200] = "", what[400];
+    char *out = xasprintf("%s/%s-version.txt", s->folder, build->name), *err = xasprintf("%s/%s-version.err", s->folder,
+                                                                                         build->name);
+    char *argv[] = {build->program, "--version", NULL}, line[200] = "", what[400];
     const struct fresh_request request = {.argv = argv, .out_path = out, .err_path = err,
                                          .silence_limit_s = VERSION_LIMIT_S, .wall_limit_s = VERSION_LIMIT_S,
                                          .output_limit_mb = VERSION_LIMIT_MB};
@@ -71,11 +71,11 @@ static int ask_version(struct ab_setup *s, struct ab_side *side)
     if (result.end == FRESH_INTERRUPTED) {
         code = EXIT_INTERRUPTED;
     } else if (result.end == FRESH_SILENT || result.end == FRESH_TOO_LONG || result.end == FRESH_TOO_MUCH) {
-        log_error("ab %s %s: does not answer to --version: %s", side->name, side->path,
+        log_error("ab %s %s: does not answer to --version: %s", build->name, build->path,
                   fresh_describe(&result, what, sizeof what));
         code = EXIT_DEVICE;
     } else if (result.end != FRESH_EXITED || result.code != 0 || strncmp(line, "fabench ", 8) != 0) {
-        log_error("ab %s %s: is no fabench program: --version %s%s", side->name, side->path,
+        log_error("ab %s %s: is no fabench program: --version %s%s", build->name, build->path,
                   result.end == FRESH_EXITED && result.code == 0 ? "answers something else"
                                                                 : fresh_describe(&result, what, sizeof what),
                   result.end == FRESH_NOT_STARTED ? "; must be a fabench program, or a library named *.so" : "");
@@ -83,34 +83,34 @@ static int ask_version(struct ab_setup *s, struct ab_side *side)
     } else {
         const char *open = strchr(line, '(');
         if (open)
-            snprintf(side->commit, sizeof side->commit, "%.*s", (int)strcspn(open + 1, ")\n"), open + 1);
+            snprintf(build->commit, sizeof build->commit, "%.*s", (int)strcspn(open + 1, ")\n"), open + 1);
     }
     free(out);
     free(err);
     return code;
 }
 
-static int open_side(struct ab_setup *s, int index)
+static int open_build(struct ab_setup *s, int index)
 {
-    struct ab_side *side = &s->sides[index];
+    struct ab_build *build = &s->builds[index];
     struct reason why;
     char resolved[PATH_MAX];
-    side->name = index == AB_OLD ? "OLD" : "NEW";
-    side->path = s->options->files.names[index];
-    side->is_library = is_library_name(side->path);
-    if (!path_has_file(side->path, &why)) {
-        log_error("ab %s %s: %s", side->name, side->path, why.text);
+    build->name = index == AB_OLD ? "OLD" : "NEW";
+    build->path = s->options->files.names[index];
+    build->is_library = is_library_name(build->path);
+    if (!path_has_file(build->path, &why)) {
+        log_error("ab %s %s: %s", build->name, build->path, why.text);
         return EXIT_USAGE;
     }
-    if (!realpath(side->is_library ? "/proc/self/exe" : side->path, resolved)) {
-        log_error("ab %s %s: %s", side->name, side->path, strerror(errno));
+    if (!realpath(build->is_library ? "/proc/self/exe" : build->path, resolved)) {
+        log_error("ab %s %s: %s", build->name, build->path, strerror(errno));
         return EXIT_USAGE;
     }
-    side->program = xstrdup(resolved);
-    return side->is_library ? EXIT_OK : ask_version(s, side);
+    build->program = xstrdup(resolved);
+    return build->is_library ? EXIT_OK : ask_version(s, build);
 }
 
-/* Libraries: the implementations of one name in both are compared, or those of --impl. */
+/* Libraries: compares the implementations that both have, or those of --impl. */
 static int choose_of_libraries(struct ab_setup *s, const struct device_probe *old, const struct device_probe *new)
 {
     struct name_list in_new = {0};
@@ -126,11 +126,11 @@ static int choose_of_libraries(struct ab_setup *s, const struct device_probe *ol
         const char *name = s->options->impls.names[i];
         if (name_list_has(&s->subjects, name) || name_list_has(&s->lost, name))
             continue;
-        log_error("--impl %s: %s has no such implementation for this device", name, s->sides[AB_OLD].path);
+        log_error("--impl %s: %s has no such implementation for this device", name, s->builds[AB_OLD].path);
         code = EXIT_USAGE;
     }
     if (code == EXIT_OK && !s->subjects.count && !s->lost.count) {
-        log_error("ab: %s has no implementation for this device", s->sides[AB_OLD].path);
+        log_error("ab: %s has no implementation for this device", s->builds[AB_OLD].path);
         code = EXIT_NOT_COMPARABLE;
     }
     name_list_free(&in_new);
@@ -143,22 +143,22 @@ static void choose_control(struct ab_setup *s)
     s->control = name_list_has(&s->subjects, candidate) ? NULL : candidate;
 }
 
-static int open_both(struct ab_setup *s)
+static int open_builds(struct ab_setup *s)
 {
     struct device_probe new_probe = {0};
     int code = open_folder(s);
-    for (int i = 0; i < AB_SIDES && code == EXIT_OK; i++)
-        code = open_side(s, i);
-    const bool is_library = s->sides[AB_OLD].is_library;
-    if (code == EXIT_OK && is_library != s->sides[AB_NEW].is_library) {
-        log_error("ab %s %s: one is a program, the other a library; must be of one kind", s->sides[AB_OLD].path,
-                  s->sides[AB_NEW].path);
+    for (int i = 0; i < AB_BUILDS && code == EXIT_OK; i++)
+        code = open_build(s, i);
+    const bool is_library = s->builds[AB_OLD].is_library;
+    if (code == EXIT_OK && is_library != s->builds[AB_NEW].is_library) {
+        log_error("ab %s %s: one is a program, the other a library; must be of one kind", s->builds[AB_OLD].path,
+                  s->builds[AB_NEW].path);
         return EXIT_USAGE;
     }
     if (code == EXIT_OK)
-        code = probe_device(s->options, "ab", is_library ? s->sides[AB_OLD].path : NULL, &s->probe);
+        code = probe_device(s->options, "ab", is_library ? s->builds[AB_OLD].path : NULL, &s->probe);
     if (code == EXIT_OK && is_library)
-        code = probe_device(s->options, "ab", s->sides[AB_NEW].path, &new_probe);
+        code = probe_device(s->options, "ab", s->builds[AB_NEW].path, &new_probe);
     if (code != EXIT_OK)
         return code;
     if (is_library)
@@ -177,7 +177,7 @@ int ab_open(struct ab_setup *s, const struct options *o, const struct decide_rul
     memset(s, 0, sizeof *s);
     s->options = o;
     s->rules = rules;
-    const int code = open_both(s);
+    const int code = open_builds(s);
     return code == EXIT_OK ? device_lock(s->probe.lock_name, process_is_interrupted, &s->lock) : code;
 }
 
@@ -200,14 +200,15 @@ void ab_close(struct ab_setup *s)
     if (s->is_temporary)
         remove_folder(s->folder);
     free(s->folder);
-    for (int i = 0; i < AB_SIDES; i++)
-        free(s->sides[i].program);
+    for (int i = 0; i < AB_BUILDS; i++)
+        free(s->builds[i].program);
     name_list_free(&s->subjects);
     name_list_free(&s->lost);
 }
 
 /* ---- one process ---- */
 
+/* Was this option on the command line of `ab`? */
 static bool is_typed(const struct options *o, const char *name)
 {
     const size_t length = strlen(name);
@@ -219,7 +220,8 @@ static bool is_typed(const struct options *o, const char *name)
     return false;
 }
 
-static void add_number(struct name_list *argv, const struct options *o, const char *name, double value, const char *unit)
+static void add_number(struct name_list *argv, const struct options *o, const char *name, double value,
+                       const char *unit)
 {
     if (!is_typed(o, name))
         name_list_print(argv, "%s=%g%s", name, value, unit);
@@ -247,13 +249,13 @@ static void add_points(struct name_list *argv, const struct ab_task *task)
 static void make_argv(const struct ab_setup *s, const struct ab_task *task, struct name_list *argv)
 {
     const struct options *o = s->options;
-    const struct ab_side *side = &s->sides[task->side];
+    const struct ab_build *build = &s->builds[task->build];
     char device[24];
     snprintf(device, sizeof device, o->device == DEVICE_CPU ? "cpu" : "cuda:%d", o->device_ordinal);
-    name_list_add(argv, side->program);
-    if (side->is_library)
-        name_list_print(argv, "--impl-lib=%s", side->path);
-    if (!is_typed(o, "--preset")) /* the points of ci take a CPU hours */
+    name_list_add(argv, build->program);
+    if (build->is_library)
+        name_list_print(argv, "--impl-lib=%s", build->path);
+    if (!is_typed(o, "--preset")) /* the problems of ci take hours on a CPU */
         name_list_add(argv, o->device == DEVICE_CPU ? "--preset=quick" : "--preset=ci");
     for (int i = 0; i < o->sweep_words.count; i++) {
         static const char *const timing[] = {"--warmup-ms=", "--min-time-ms=", "--samples=", "--preheat-s="};
@@ -276,8 +278,8 @@ static void make_argv(const struct ab_setup *s, const struct ab_task *task, stru
         add_number(argv, o, "--min-time-ms", s->rules->min_time_ms, "");
         add_number(argv, o, "--samples", s->rules->samples, "");
     }
-    name_list_add(argv, "--sustain-s=0"); /* bursts are compared, whatever the preset */
-    /* As long as was asked, and no longer: pairs of processes say how well it repeats. */
+    name_list_add(argv, "--sustain-s=0"); /* only burst figures are compared */
+    /* Sampling must not go on until the noise is low: the spread between processes is what counts here. */
     add_number(argv, o, "--max-noise", 100, "%");
     if (task->points)
         add_points(argv, task);
@@ -286,8 +288,8 @@ static void make_argv(const struct ab_setup *s, const struct ab_task *task, stru
         name_list_add(argv, output[i]);
 }
 
-/* Every process must have run on one device, by one method. */
-static int compare_header(struct ab_setup *s, const struct ab_side *side, const json_t *header)
+/* All processes must have the same device, driver and timing method, and the same cuDNN where it is the control. */
+static int compare_header(struct ab_setup *s, const struct ab_build *build, const json_t *header)
 {
     const json_t *device = json_object_get(header, "device"), *policy = json_object_get(header, "policy");
     const struct {
@@ -298,7 +300,8 @@ static int compare_header(struct ab_setup *s, const struct ab_side *side, const 
         {"device", json_string_value(json_object_get(device, "name")), s->device, sizeof s->device},
         {"driver", json_string_value(json_object_get(device, "driver")), s->driver, sizeof s->driver},
         {"timing method", json_string_value(json_object_get(policy, "method")), s->method, sizeof s->method},
-        {"cuDNN", json_string_value(json_object_get(device, "cudnn")), s->cudnn, sizeof s->cudnn}, /* as the control */
+        /* The last one is compared only where it is the control. */
+        {"cuDNN", json_string_value(json_object_get(device, "cudnn")), s->cudnn, sizeof s->cudnn},
     };
     const bool has_cudnn = s->control && role_of_name(s->control) == ROLE_PEER;
     for (size_t i = 0; i < sizeof facts / sizeof facts[0] - !has_cudnn; i++) {
@@ -307,7 +310,7 @@ static int compare_header(struct ab_setup *s, const struct ab_side *side, const 
             snprintf(facts[i].first, facts[i].size, "%s", now);
         } else if (strcmp(facts[i].first, now) != 0) {
             log_error("ab: process %d (%s) ran with %s '%s', the first with '%s': they cannot be compared",
-                      s->process_count, side->name, facts[i].what, now, facts[i].first);
+                      s->process_count, build->name, facts[i].what, now, facts[i].first);
             return EXIT_NOT_COMPARABLE;
         }
     }
@@ -315,8 +318,8 @@ static int compare_header(struct ab_setup *s, const struct ab_side *side, const 
     return EXIT_OK;
 }
 
-/* What the end of a process and its output mean. */
-static int read_result(struct ab_setup *s, const struct ab_side *side, const struct fresh_result *result,
+/* Turns the end of a process and its output into an exit code and records. */
+static int read_result(struct ab_setup *s, const struct ab_build *build, const struct fresh_result *result,
                        const char *out, struct record_file *records, struct attn_message *why)
 {
     char what[420];
@@ -331,32 +334,32 @@ static int read_result(struct ab_setup *s, const struct ab_side *side, const str
         return EXIT_USAGE;
     }
     if (!may_have_records) {
-        log_error("ab %s %s: process %d %s", side->name, side->path, s->process_count, what);
+        log_error("ab %s %s: process %d %s", build->name, build->path, s->process_count, what);
         return result->end == FRESH_EXITED && result->code == EXIT_IO ? EXIT_IO : EXIT_DEVICE;
     }
     if (!record_read(out, records, why)) {
         if (result->code == EXIT_DEVICE)
-            log_error("ab %s %s: process %d %s", side->name, side->path, s->process_count, what);
+            log_error("ab %s %s: process %d %s", build->name, build->path, s->process_count, what);
         else
-            log_error("ab %s %s: process %d wrote no record that this program reads: %s", side->name, side->path,
+            log_error("ab %s %s: process %d wrote no record that this program reads: %s", build->name, build->path,
                       s->process_count, why->text);
         return result->code == EXIT_DEVICE ? EXIT_DEVICE : EXIT_NOT_COMPARABLE;
     }
     if (!records->cut)
-        return compare_header(s, side, records->header);
-    log_error("ab %s %s: the record of process %d is cut", side->name, side->path, s->process_count);
+        return compare_header(s, build, records->header);
+    log_error("ab %s %s: the record of process %d is cut", build->name, build->path, s->process_count);
     return EXIT_NOT_COMPARABLE;
 }
 
 int ab_run_process(struct ab_setup *s, const struct ab_task *task, struct record_file *records,
                    struct attn_message *why)
 {
-    const struct ab_side *side = &s->sides[task->side];
+    const struct ab_build *build = &s->builds[task->build];
     const struct options *o = s->options;
     struct name_list argv = {0};
     struct fresh_result result;
     s->process_count++;
-    char *stem = xasprintf("%s/%02d-%s%s", s->folder, s->process_count, side->name, task->is_check ? "-check" : "");
+    char *stem = xasprintf("%s/%02d-%s%s", s->folder, s->process_count, build->name, task->is_check ? "-check" : "");
     char *out = xasprintf("%s.jsonl", stem), *err = xasprintf("%s.err", stem);
     make_argv(s, task, &argv);
     const double preheat_s = isnan(o->preheat_s) ? s->rules->preheat_s : o->preheat_s;
@@ -366,7 +369,7 @@ int ab_run_process(struct ab_setup *s, const struct ab_task *task, struct record
         .silence_limit_s = FRESH_PREPARE_LIMIT_S + 2 * o->timeout_s + preheat_s + 1e-3 * warmup_ms};
     memset(records, 0, sizeof *records);
     fresh_run(&request, &result);
-    const int code = read_result(s, side, &result, out, records, why);
+    const int code = read_result(s, build, &result, out, records, why);
     if (code != EXIT_OK)
         record_file_free(records);
     name_list_free(&argv);
