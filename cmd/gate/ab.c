@@ -105,6 +105,8 @@ static bool control_ran(const struct ab *a, const struct record_file *records)
 
 static void drop_configs(struct ab *a)
 {
+    for (int i = 0; i < a->config_count; i++)
+        free(a->configs[i].repro);
     free(a->configs);
     a->configs = NULL;
     a->config_count = a->point_count = 0;

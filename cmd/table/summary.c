@@ -326,7 +326,7 @@ static void print_records(const char *dir, FILE *out, int width)
         text_add(&line, " %s", entries[i]->d_name);
         if (ends_with(entries[i]->d_name, ".jsonl")) {
             free(record);
-            record = xasprintf("%s%s%s", dir, slash, entries[i]->d_name);
+            record = xstrdup(entries[i]->d_name);
         }
     }
     if (count >= 0)
@@ -337,10 +337,11 @@ static void print_records(const char *dir, FILE *out, int width)
     if (count >= 0)
         free_entries(entries, count);
     print_line(&line, out, width, 0, 2);
-    if (record[0]) {
-            text_add(&line, "next: fabench plot %s%s%s --plot term", dir, slash, record);
+    if (record) {
+        text_add(&line, "next: fabench plot %s%s%s --plot term", dir, slash, record);
         print_line(&line, out, width, 0, 2);
     }
+    free(record);
 }
 
 static const char *verdict(const struct summary *s, int exit_code, struct text *line)

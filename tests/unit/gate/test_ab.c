@@ -139,16 +139,16 @@ static void partners_that_are_none(void **state)
 static void what_checked_runs_say(void **state)
 {
     (void)state;
-    static const struct { enum fate old, new; int verdict; } cases[] = {
-        {FATE_PASS, FATE_PASS, VERDICT_PASS},       {FATE_FAIL, FATE_PASS, VERDICT_FIXED},
-        {FATE_ERROR, FATE_PASS, VERDICT_FIXED},     {FATE_REFUSED, FATE_PASS, VERDICT_NEW},
-        {FATE_NONE, FATE_PASS, VERDICT_NEW},        {FATE_PASS, FATE_FAIL, VERDICT_FAIL},
-        {FATE_FAIL, FATE_FAIL, VERDICT_FAIL},       {FATE_PASS, FATE_ERROR, VERDICT_ERROR},
-        {FATE_REFUSED, FATE_ERROR, VERDICT_ERROR},  {FATE_PASS, FATE_REFUSED, VERDICT_LOST},
-        {FATE_FAIL, FATE_NONE, VERDICT_LOST},       {FATE_REFUSED, FATE_REFUSED, -1},
-        {FATE_NONE, FATE_REFUSED, -1}};
+    static const struct { enum ab_outcome old, new; int verdict; } cases[] = {
+        {OUTCOME_PASS, OUTCOME_PASS, VERDICT_PASS},       {OUTCOME_FAIL, OUTCOME_PASS, VERDICT_FIXED},
+        {OUTCOME_ERROR, OUTCOME_PASS, VERDICT_FIXED},     {OUTCOME_REFUSED, OUTCOME_PASS, VERDICT_NEW},
+        {OUTCOME_NONE, OUTCOME_PASS, VERDICT_NEW},        {OUTCOME_PASS, OUTCOME_FAIL, VERDICT_FAIL},
+        {OUTCOME_FAIL, OUTCOME_FAIL, VERDICT_FAIL},       {OUTCOME_PASS, OUTCOME_ERROR, VERDICT_ERROR},
+        {OUTCOME_REFUSED, OUTCOME_ERROR, VERDICT_ERROR},  {OUTCOME_PASS, OUTCOME_REFUSED, VERDICT_LOST},
+        {OUTCOME_FAIL, OUTCOME_NONE, VERDICT_LOST},       {OUTCOME_REFUSED, OUTCOME_REFUSED, -1},
+        {OUTCOME_NONE, OUTCOME_REFUSED, -1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct ab_case c = {.fate = {cases[i].old, cases[i].new}};
+        const struct ab_config c = {.outcome = {cases[i].old, cases[i].new}};
         assert_int_equal(ab_untimed_verdict(&c), cases[i].verdict);
     }
 }
