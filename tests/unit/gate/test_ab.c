@@ -78,10 +78,10 @@ static void verdicts_and_codes(void **state)
         {"", "times=(1.0 2.4 3.0) shares=(50 33.3 30)", "REGRESS", 3, "REGRESSION: 1 slower of 3"},
         {"", "times=(0.8 2.0 3.0) shares=(62.5 40 30)", "IMPROVE", 0, "IMPROVE"},
         {"shares=()", "shares=() times=(1.0 2.4 3.0)", "REGRESS", 3, "REGRESSION"},
-        {"", "control_share=15 times=(1.0 2.4 3.0) shares=(50 33.3 30)", "INCONCLUSIVE", 4, "MOVED"},
+        {"", "control_share=15 times=(1.0 2.4 3.0) shares=(50 33.3 30)", "INCONCLUSIVE", 4, "CHANGED"},
         {"", "throttled=7", "INCONCLUSIVE", 4, "thermal slowdown"},
-        {"", "checks=(pass fail pass)", "FAIL", 1, "B fails its check: o is 7.5 times its bound"},
-        {"checks=(pass fail pass)", "", "FIXED", 0, "A fails its check, B passes"},
+        {"", "checks=(pass fail pass)", "FAIL", 1, "NEW fails its check: o is 7.5 times its bound"},
+        {"checks=(pass fail pass)", "", "FIXED", 0, "OLD fails its check, NEW passes"},
         {"", "statuses=(ok unsupported ok)", "LOST", 3, "unsupported on purpose"},
         {"statuses=(ok unsupported ok)", "", "NEW", 0, "NEW"},
         {"", "statuses=(ok error ok)", "ERROR", 6, "error on purpose"},
@@ -108,7 +108,7 @@ static void more_pairs_of_open_points(void **state)
     assert_int_equal(count(log_new, "--points=1 "), 1);
     ab("shares=()", "shares=() times=(1.0 2.1 3.0) shifts=(0 0.6 0)", "--soft=4");
     assert_int_equal(code, EXIT_OK);
-    assert_has(said, "took the place of 4");
+    assert_has(said, "--soft replaced 4");
 }
 
 static void partners_that_are_none(void **state)
@@ -126,7 +126,7 @@ static void partners_that_are_none(void **state)
          "refuses these options: --points: no such option"},
         {"always_instead=\"exit 2\"", "always_instead=\"exit 2\"", 2, "refuses these options"},
         {"statuses=(unsupported unsupported unsupported)", "statuses=(unsupported unsupported unsupported)", 6,
-         "ab: neither side runs any of this: unsupported on purpose"},
+         "ab: neither OLD nor NEW runs any of this: unsupported on purpose"},
         {"", "version=\"something else\"", 2, "is no fabench program: --version answers something else"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ab(cases[i].old, cases[i].new, NULL);

@@ -74,7 +74,7 @@ static bool is_whole(const struct help_row *rows, int count)
 {
     struct record_file file = read_file(help_record("whole.jsonl", rows, count));
     why.text[0] = 0;
-    const bool whole = fingerprint_is_whole(&file, &why);
+    const bool whole = fingerprint_is_uniform(&file, &why);
     record_file_free(&file);
     return whole;
 }
@@ -87,7 +87,7 @@ static void each_case_once(void **state)
     const struct help_row twice[] = {{0}, {.n = 256}, {.time_ms = 2}};
     assert_false(is_whole(twice, 3));
     assert_has(why.text, "whole.jsonl has fwd causal d64");
-    assert_has(why.text, " of fused_fake twice (runs run1 and run1): which of them counts?");
+    assert_has(why.text, " of fused_fake twice (runs run1 and run1); a gate needs each once");
     assert_false(is_whole(good, 0));
     assert_has(why.text, "whole.jsonl has no rows");
 }
@@ -114,10 +114,10 @@ static void several_headers(void **state)
                                                    : HELP_POLICY);
         fclose(out);
         struct record_file file = read_file(path);
-        assert_int_equal(fingerprint_is_whole(&file, &why), !is_other);
+        assert_int_equal(fingerprint_is_uniform(&file, &why), !is_other);
         record_file_free(&file);
     }
-    assert_has(why.text, "is mixed: the cache policy of its first run is \"cold\", of another \"hot\"");
+    assert_has(why.text, "is mixed: the cache policy of its first run is \"cold\", that of another run is \"hot\"");
 }
 
 int main(void)

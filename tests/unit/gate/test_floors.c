@@ -53,17 +53,17 @@ static void held_and_missed(void **state)
     struct floors *f = read_text("# least values\n mode , q_len,impl,min_pct_of_gemm,min_time_ms\n\n"
                                  "fwd,128,fused,50,\nfwd,256,fused_fake,40.5,0.5\r\n");
     assert_non_null(f);
-    assert_int_equal(floors_ask(f, &file.rows[3], missed, sizeof missed), FLOORS_NOT_ASKED); /* no line of its length */
-    assert_false(floors_are_answered(f, &why));
-    assert_has(why.text, "floors.csv, line 4: no row of the current record answers to it");
-    assert_int_equal(floors_ask(f, &file.rows[0], missed, sizeof missed), FLOORS_HELD); /* as much as the least */
-    assert_false(floors_are_answered(f, &why));
+    assert_int_equal(floors_check(f, &file.rows[3], missed, sizeof missed), FLOORS_NO_MATCH); /* no line of its length */
+    assert_false(floors_are_matched(f, &why));
+    assert_has(why.text, "floors.csv, line 4: no row of the current record matches it");
+    assert_int_equal(floors_check(f, &file.rows[0], missed, sizeof missed), FLOORS_MET); /* as much as the least */
+    assert_false(floors_are_matched(f, &why));
     assert_has(why.text, "line 5: no row");
-    assert_int_equal(floors_ask(f, &file.rows[1], missed, sizeof missed), FLOORS_MISSED);
+    assert_int_equal(floors_check(f, &file.rows[1], missed, sizeof missed), FLOORS_MISSED);
     assert_string_equal(missed, "pct_of_gemm 40 is below 40.5 (line 5)");
-    assert_true(floors_are_answered(f, &why));
-    assert_int_equal(floors_ask(f, &file.rows[2], missed, sizeof missed), FLOORS_MISSED); /* what was not measured */
-    assert_string_equal(missed, "pct_of_gemm was not measured, least 40.5 (line 5)");
+    assert_true(floors_are_matched(f, &why));
+    assert_int_equal(floors_check(f, &file.rows[2], missed, sizeof missed), FLOORS_MISSED); /* what was not measured */
+    assert_string_equal(missed, "pct_of_gemm was not measured, minimum 40.5 (line 5)");
     floors_free(f);
     record_file_free(&file);
 }
@@ -84,8 +84,8 @@ static void which_rows_a_line_chooses(void **state)
         assert_non_null(f);
         for (int i = 0; i < 4; i++) {
             char missed[200];
-            assert_int_equal(floors_ask(f, &file.rows[i], missed, sizeof missed),
-                             cases[c].chosen[i] ? FLOORS_HELD : FLOORS_NOT_ASKED);
+            assert_int_equal(floors_check(f, &file.rows[i], missed, sizeof missed),
+                             cases[c].chosen[i] ? FLOORS_MET : FLOORS_NO_MATCH);
         }
         floors_free(f);
     }

@@ -62,7 +62,7 @@ static void one_case_each(void **state)
         {{.share = 50}, {.time_ms = 1.1, .share = 45}, "REGRESS", 3, "GEMM time"},
         {{.share = 50}, {.time_ms = 0.9, .share = 56}, "IMPROVE", 0, ""},
         {{.share = 50}, {.time_ms = 1.06, .share = 50, .gemm_tflops = 690}, "pass", 0, "the device was slower"},
-        {{.share = 50}, {.time_ms = 1.2, .share = 50, .gemm_tflops = 583}, "INCONCLUSIVE", 4, "the GEMM moved by"},
+        {{.share = 50}, {.time_ms = 1.2, .share = 50, .gemm_tflops = 583}, "INCONCLUSIVE", 4, "the GEMM changed by"},
         {{.share = 50}, {.time_ms = 1.1, .share = 45, .throttled_pct = 30}, "INCONCLUSIVE", 4, "under thermal slowdown"},
         {{0}, {.time_ms = 1.1}, "REGRESS", 3, "by its time alone: no GEMM ceiling here"},
         {{0}, {.check = "fail", .more = ",\"err_tensor\":\"o\",\"err_used\":7.5"}, "FAIL", 1, "o is 7.5 times its bound"},
@@ -72,7 +72,7 @@ static void one_case_each(void **state)
         {{0}, {.status = "error", .more = ",\"reason\":\"it broke\""}, "ERROR", 6, "error: it broke"},
         {{0}, {.status = "timeout"}, "ERROR", 6, "timeout"},
         {{.status = "unsupported"}, {0}, "NEW", 0, "the baseline: unsupported"},
-        {{0}, {.n = 512}, "ABSENT", 5, "of the baseline, not in the current record"},
+        {{0}, {.n = 512}, "ABSENT", 5, "in the baseline, not in the current record"},
         {{.time_ms = -1}, {0}, "INCONCLUSIVE", 4, "it has no time in the baseline"},
         {{0}, {.time_ms = -1}, "INCONCLUSIVE", 4, "it has no time in the current record"},
         {{.asked = "fused"}, {.impl = "fused_newer", .asked = "fused"}, "pass", 0, "was fused_fake"}};
@@ -161,7 +161,7 @@ static void floors(void **state)
     help_write("floors.csv", "q_len,impl,min_pct_of_gemm\n128,fused,49\n4096,fused,41\n");
     gate_with((const char *const[4]){"--floors", path});
     assert_int_equal(code, EXIT_NOT_COMPARABLE);
-    assert_has(said, "line 3: no row of the current record answers to it");
+    assert_has(said, "line 3: no row of the current record matches it");
     help_write("floors.csv", "q_len\n128\n");
     gate_with((const char *const[4]){"--floors", path});
     assert_int_equal(code, EXIT_NOT_COMPARABLE);
@@ -193,7 +193,7 @@ static void records_that_cannot_be_compared(void **state)
     assert_has(said, "base.jsonl: its last line is cut");
     gate_with((const char *const[4]){"--baseline", base, "--soft", "5"});
     assert_int_equal(code, EXIT_OK);
-    assert_has(said, "took the place of 5");
+    assert_has(said, "--soft replaced 5");
 }
 
 /* A record in which no case is of the baseline: only rows that nobody judges. */
@@ -206,7 +206,7 @@ static void nothing_in_common(void **state)
     help_record("now.jsonl", &now, 1);
     gate_with((const char *const[4]){"--baseline", base, "--subset"});
     assert_int_equal(code, EXIT_NOT_COMPARABLE);
-    assert_has(said, "gate: no case of the baseline is in the current record; the baseline was made by: fabench --seqlen 128");
+    assert_has(said, "gate: no configuration of the baseline is in the current record; the baseline was made by: fabench --seqlen 128");
 }
 
 int main(void)
