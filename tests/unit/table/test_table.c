@@ -51,7 +51,6 @@ static char *end(struct capture *c)
 
 static void a_row(struct record_row *row, const char *impl, int64_t n)
 {
-    memset(row, 0, sizeof *row);
     record_row_clear(row);
     FILL(row->impl, impl);
     row->key.mode = ATTN_BWD;
@@ -155,7 +154,7 @@ static void sustained_regions(void **state)
 {
     (void)state;
     struct capture c;
-    struct record_row row;
+    struct record_row row = {0};
     struct table *t = begin(&c, 110, false, "cudnn", false);
     table_clocks(t, "0000:19:00.0");
     a_row(&row, "fused_sm90", 16384);
@@ -198,13 +197,14 @@ static void sustained_regions(void **state)
     assert_lacks(text, "nvidia-smi");
     assert_has(text, "sustained 10 s: 628.8 TFLOPS (-4.0%), no power figures\n");
     free(text);
+    record_row_free(&row);
 }
 
 static void sweep_looks_as_drawn(void **state)
 {
     (void)state;
     struct capture c;
-    struct record_row row;
+    struct record_row row = {0};
     struct table *t = begin(&c, 110, false, "cudnn", false);
     table_header_line(t, "NVIDIA H200 141 GB");
     table_convention(t, "16384 tokens");
@@ -244,13 +244,14 @@ static void sweep_looks_as_drawn(void **state)
     text[strlen(drawn)] = '\0';
     assert_string_equal(text, drawn);
     free(text);
+    record_row_free(&row);
 }
 
 static void failure_says_where(void **state)
 {
     (void)state;
     struct capture c;
-    struct record_row row;
+    struct record_row row = {0};
     struct table *t = begin(&c, 110, true, "cudnn", false);
     a_row(&row, "fused_sm90", 16384);
     fail_row(&row);
@@ -271,6 +272,7 @@ static void failure_says_where(void **state)
     assert_lacks(text, "geomean");
     assert_lacks(text, "nearest");
     free(text);
+    record_row_free(&row);
 }
 
 static void status_stands_for_numbers(void **state)
@@ -278,7 +280,7 @@ static void status_stands_for_numbers(void **state)
     (void)state;
     static const char *const statuses[] = {"oom", "unsupported", "error", "timeout", "skipped"};
     struct capture c;
-    struct record_row row;
+    struct record_row row = {0};
     struct table *t = begin(&c, 99, false, "cudnn", false);
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         a_row(&row, "naive", 8192);
@@ -302,13 +304,14 @@ static void status_stands_for_numbers(void **state)
     assert_has(text, "ERROR: 2 of 5 rows did not finish");
     assert_has(text, "5 min 00 s, exit 6");
     free(text);
+    record_row_free(&row);
 }
 
 static void empty_columns_are_left_out(void **state)
 {
     (void)state;
     struct capture c;
-    struct record_row row;
+    struct record_row row = {0};
     struct table *t = begin(&c, 110, false, NULL, false);
     a_row(&row, "fused", 1024);
     FILL(row.arch, "cpu");
@@ -335,13 +338,14 @@ static void empty_columns_are_left_out(void **state)
     assert_lacks(text, "MHz");
     assert_lacks(text, "capped ");
     free(text);
+    record_row_free(&row);
 }
 
 static void headings_follow_the_problem(void **state)
 {
     (void)state;
     struct capture c;
-    struct record_row row;
+    struct record_row row = {0};
     struct table *t = begin(&c, 110, false, "cudnn", false);
     a_row(&row, "naive", 1024);
     table_row(t, &row);
@@ -372,13 +376,14 @@ static void headings_follow_the_problem(void **state)
     assert_has(text, "fwd full w128,- d=64 fp16, 32/4 heads, L2 cold, bhsd, U(-1,1), burst");
     assert_has(text, "2kx4k   8");
     free(text);
+    record_row_free(&row);
 }
 
 static void verify_shows_shapes(void **state)
 {
     (void)state;
     struct capture c;
-    struct record_row row;
+    struct record_row row = {0};
     struct table *t = begin(&c, 110, false, NULL, true);
     a_row(&row, "naive", 1024);
     row.key.kv_heads = 4;
@@ -396,6 +401,7 @@ static void verify_shows_shapes(void **state)
     assert_has(text, "n=1kx1031 bf16: dk fails");
     assert_has(text, "FAILED: 1 of 2 rows");
     free(text);
+    record_row_free(&row);
 }
 
 static void verdicts_are_told_apart(void **state)
@@ -412,7 +418,7 @@ static void verdicts_are_told_apart(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct capture c;
-        struct record_row row;
+        struct record_row row = {0};
         struct table *t = begin(&c, 110, false, "cudnn", false);
         a_row(&row, "mine", 1024);
         row.status = index_of(record_status_names, cases[i].status);
@@ -424,6 +430,7 @@ static void verdicts_are_told_apart(void **state)
         snprintf(last, sizeof last, "1.0 s, exit %d\n", cases[i].exit_code);
         assert_string_equal(text + strlen(text) - strlen(last), last);
         free(text);
+        record_row_free(&row);
     }
 }
 
@@ -432,7 +439,7 @@ static void unchecked_is_said(void **state)
 {
     (void)state;
     struct capture c;
-    struct record_row row;
+    struct record_row row = {0};
     struct table *t = begin(&c, 110, false, "cudnn", false);
     a_row(&row, "mine", 1024);
     row.check = CHECKED_OFF;
@@ -455,6 +462,7 @@ static void unchecked_is_said(void **state)
     assert_lacks(text, "NOT CHECKED");
     assert_has(text, "PASS: 1 of 2 rows");
     free(text);
+    record_row_free(&row);
 }
 
 /* The widest plausible numbers, at every terminal width. */
@@ -465,7 +473,7 @@ static void widest_values_fit(void **state)
         for (int verify = 0; verify < 2; verify++) {
             const char *const peer = width % 2 ? "a_peer_with_a_very_long_name" : "cudnn";
             struct capture c;
-            struct record_row row;
+            struct record_row row = {0};
             struct table *t = begin(&c, width, width % 3 == 0, peer, verify);
             table_header_line(
                 t, "NVIDIA H200 NVL 141 GB, 700 W, ECC on, driver 580.65.06, clocks unlocked, no other process "
@@ -519,6 +527,7 @@ static void widest_values_fit(void **state)
             assert_lacks(text, " inf");
             assert_has(text, "'./my kernels/lib.so'");
             free(text);
+            record_row_free(&row);
         }
 }
 
@@ -553,7 +562,7 @@ static void rows_are_flushed(void **state)
     (void)state;
     int ends[2];
     char bytes[4096];
-    struct record_row row;
+    struct record_row row = {0};
     assert_int_equal(pipe(ends), 0);
     FILE *out = fdopen(ends[1], "w");
     assert_non_null(out);
@@ -568,6 +577,7 @@ static void rows_are_flushed(void **state)
     table_close(t, NULL, 1, EXIT_OK);
     fclose(out);
     close(ends[0]);
+    record_row_free(&row);
 }
 
 static void commands_can_be_pasted(void **state)
@@ -608,7 +618,7 @@ static void passes_stand_below_their_row(void **state)
 {
     (void)state;
     struct capture c;
-    struct record_row row;
+    struct record_row row = {0};
     struct table *t = begin(&c, 80, false, NULL, false);
     a_row(&row, "naive", 4096);
     FILL(row.passes[0].name, "scores");
@@ -622,6 +632,7 @@ static void passes_stand_below_their_row(void **state)
     assert_width(text, 80);
     assert_non_null(strstr(text, "\n          naive: scores 1.25 ms, softmax 0.5 ms\n"));
     free(text);
+    record_row_free(&row);
 }
 
 int main(void)
