@@ -1,5 +1,5 @@
-/* `fabench ab` (cmd/gate/ab.h) with the stand-in of tests/fake/fake_fabench.c as both programs: checked runs, pairs in
- * their order, verdicts and exit codes. Nothing is measured. */
+/* `fabench ab` (cmd/gate/ab.h) with the fake program of tests/fake/fake_fabench.c as both programs: checked runs, pairs
+ * in their order, verdicts and exit codes. Nothing is measured. */
 #include "tests/unit/unit_help.h"
 
 #include "cmd/base/log.h"
@@ -19,7 +19,7 @@ static void take(const char *name, char *text, size_t size)
         snprintf(text, size, "%s", help_read(help_path(name)));
 }
 
-/* ab OLD NEW --device cpu --pairs 2,3 of two stand-ins with these settings, and one more word. */
+/* ab OLD NEW --device cpu --pairs 2,3 of two fake programs with these settings, and one more argument. */
 static void ab(const char *old_settings, const char *new_settings, const char *more)
 {
     char old[160], new[160], runs[160];
@@ -63,8 +63,8 @@ static void the_same_twice(void **state)
     assert_int_equal(count(log_new, "\n"), 3);
     assert_int_equal(count(log_old, "--check=full"), 1);
     assert_int_equal(count(log_old, "--check=off"), 2);
-    assert_int_equal(count(log_old, "--preset=quick"), 3); /* where none was typed */
-    assert_int_equal(count(log_old, "--points="), 0);      /* all points are open */
+    assert_int_equal(count(log_old, "--preset=quick"), 3); /* no preset on the command line */
+    assert_int_equal(count(log_old, "--points="), 0);      /* all points are undecided */
     assert_int_equal(access(help_path("runs/03-OLD.jsonl"), F_OK), 0); /* ABBA: OLD NEW, NEW OLD */
     assert_int_equal(access(help_path("runs/04-NEW.jsonl"), F_OK), 0);
     assert_int_equal(access(help_path("runs/05-NEW.jsonl"), F_OK), 0);
@@ -78,10 +78,10 @@ static void verdicts_and_codes(void **state)
         {"", "times=(1.0 2.4 3.0) shares=(50 33.3 30)", "REGRESS", 3, "REGRESSION: 1 slower of 3"},
         {"", "times=(0.8 2.0 3.0) shares=(62.5 40 30)", "IMPROVE", 0, "IMPROVE"},
         {"shares=()", "shares=() times=(1.0 2.4 3.0)", "REGRESS", 3, "REGRESSION"},
-        {"", "control_share=15 times=(1.0 2.4 3.0) shares=(50 33.3 30)", "INCONCLUSIVE", 4, "MOVED"},
+        {"", "control_share=15 times=(1.0 2.4 3.0) shares=(50 33.3 30)", "INCONCLUSIVE", 4, "CHANGED"},
         {"", "throttled=7", "INCONCLUSIVE", 4, "thermal slowdown"},
-        {"", "checks=(pass fail pass)", "FAIL", 1, "B fails its check: o is 7.5 times its bound"},
-        {"checks=(pass fail pass)", "", "FIXED", 0, "A fails its check, B passes"},
+        {"", "checks=(pass fail pass)", "FAIL", 1, "NEW fails its check: o is 7.5 times its bound"},
+        {"checks=(pass fail pass)", "", "FIXED", 0, "OLD fails its check, NEW passes"},
         {"", "statuses=(ok unsupported ok)", "LOST", 3, "unsupported on purpose"},
         {"statuses=(ok unsupported ok)", "", "NEW", 0, "NEW"},
         {"", "statuses=(ok error ok)", "ERROR", 6, "error on purpose"},
@@ -98,7 +98,7 @@ static void verdicts_and_codes(void **state)
     }
 }
 
-/* Pairs after the least number have the open points only. */
+/* Pairs after the minimum have only the undecided points. */
 static void more_pairs_of_open_points(void **state)
 {
     (void)state;
@@ -108,10 +108,10 @@ static void more_pairs_of_open_points(void **state)
     assert_int_equal(count(log_new, "--points=1 "), 1);
     ab("shares=()", "shares=() times=(1.0 2.1 3.0) shifts=(0 0.6 0)", "--soft=4");
     assert_int_equal(code, EXIT_OK);
-    assert_has(said, "took the place of 4");
+    assert_has(said, "replaced 4");
 }
 
-static void partners_that_are_none(void **state)
+static void programs_that_cannot_be_compared(void **state)
 {
     (void)state;
     static const struct { const char *old, *new; int code; const char *words; } cases[] = {
@@ -126,7 +126,7 @@ static void partners_that_are_none(void **state)
          "refuses these options: --points: no such option"},
         {"always_instead=\"exit 2\"", "always_instead=\"exit 2\"", 2, "refuses these options"},
         {"statuses=(unsupported unsupported unsupported)", "statuses=(unsupported unsupported unsupported)", 6,
-         "ab: neither side runs any of this: unsupported on purpose"},
+         "ab: neither OLD nor NEW runs any of this: unsupported on purpose"},
         {"", "version=\"something else\"", 2, "is no fabench program: --version answers something else"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ab(cases[i].old, cases[i].new, NULL);
@@ -136,24 +136,24 @@ static void partners_that_are_none(void **state)
     }
 }
 
-static void what_checked_runs_say(void **state)
+static void verdicts_of_checked_runs(void **state)
 {
     (void)state;
-    static const struct { enum fate old, new; int verdict; } cases[] = {
-        {FATE_PASS, FATE_PASS, VERDICT_PASS},       {FATE_FAIL, FATE_PASS, VERDICT_FIXED},
-        {FATE_ERROR, FATE_PASS, VERDICT_FIXED},     {FATE_REFUSED, FATE_PASS, VERDICT_NEW},
-        {FATE_NONE, FATE_PASS, VERDICT_NEW},        {FATE_PASS, FATE_FAIL, VERDICT_FAIL},
-        {FATE_FAIL, FATE_FAIL, VERDICT_FAIL},       {FATE_PASS, FATE_ERROR, VERDICT_ERROR},
-        {FATE_REFUSED, FATE_ERROR, VERDICT_ERROR},  {FATE_PASS, FATE_REFUSED, VERDICT_LOST},
-        {FATE_FAIL, FATE_NONE, VERDICT_LOST},       {FATE_REFUSED, FATE_REFUSED, -1},
-        {FATE_NONE, FATE_REFUSED, -1}};
+    static const struct { enum ab_outcome old, new; int verdict; } cases[] = {
+        {OUTCOME_PASS, OUTCOME_PASS, VERDICT_PASS},       {OUTCOME_FAIL, OUTCOME_PASS, VERDICT_FIXED},
+        {OUTCOME_ERROR, OUTCOME_PASS, VERDICT_FIXED},     {OUTCOME_REFUSED, OUTCOME_PASS, VERDICT_NEW},
+        {OUTCOME_NONE, OUTCOME_PASS, VERDICT_NEW},        {OUTCOME_PASS, OUTCOME_FAIL, VERDICT_FAIL},
+        {OUTCOME_FAIL, OUTCOME_FAIL, VERDICT_FAIL},       {OUTCOME_PASS, OUTCOME_ERROR, VERDICT_ERROR},
+        {OUTCOME_REFUSED, OUTCOME_ERROR, VERDICT_ERROR},  {OUTCOME_PASS, OUTCOME_REFUSED, VERDICT_LOST},
+        {OUTCOME_FAIL, OUTCOME_NONE, VERDICT_LOST},       {OUTCOME_REFUSED, OUTCOME_REFUSED, -1},
+        {OUTCOME_NONE, OUTCOME_REFUSED, -1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct ab_case c = {.fate = {cases[i].old, cases[i].new}};
+        const struct ab_config c = {.outcome = {cases[i].old, cases[i].new}};
         assert_int_equal(ab_untimed_verdict(&c), cases[i].verdict);
     }
 }
 
-static int copy_stand_ins(void **state)
+static int copy_fake_programs(void **state)
 {
     char command[600];
     if (help_make_folder(state) != 0)
@@ -169,7 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_twice),         cmocka_unit_test(verdicts_and_codes),
-        cmocka_unit_test(more_pairs_of_open_points), cmocka_unit_test(partners_that_are_none),
-        cmocka_unit_test(what_checked_runs_say)};
-    return cmocka_run_group_tests(tests, copy_stand_ins, help_remove_folder);
+        cmocka_unit_test(more_pairs_of_open_points), cmocka_unit_test(programs_that_cannot_be_compared),
+        cmocka_unit_test(verdicts_of_checked_runs)};
+    return cmocka_run_group_tests(tests, copy_fake_programs, help_remove_folder);
 }
