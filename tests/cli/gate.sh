@@ -205,7 +205,7 @@ sed 's/"round_members":\["fused"\]/"round_members":["fused","naive"]/' base.json
 record method.jsonl 'method=2'
 echo garbage >garbage.jsonl
 for file in empty cut header twice mixed schema garbage absent; do
-    words="empty|cut|no rows|twice|is mixed|schema|no record|No such file"
+    words="empty|cut|no rows|twice|is mixed|schema|not a record file|No such file"
     refused "$words" $file.jsonl base.jsonl
     refused "$words" base.jsonl $file.jsonl
 done
