@@ -124,7 +124,7 @@ static struct verdict_line *make_lines(const struct ab *a, int *count)
         line->verdict = VERDICT_LOST;
         snprintf(line->configuration, sizeof line->configuration, "all");
         snprintf(line->impl, sizeof line->impl, "%s", a->setup.lost.names[i]);
-        snprintf(line->why, sizeof line->why, "NEW has no implementation of this name");
+        snprintf(line->why, sizeof line->why, "not in NEW");
     }
     verdicts_sort(lines, *count);
     return lines;

@@ -1,5 +1,5 @@
-/* `fabench ab` (cmd/gate/ab.h) with the stand-in of tests/fake/fake_fabench.c as both programs: checked runs, pairs in
- * their order, verdicts and exit codes. Nothing is measured. */
+/* `fabench ab` (cmd/gate/ab.h) with the fake program of tests/fake/fake_fabench.c as both programs: checked runs, pairs
+ * in their order, verdicts and exit codes. Nothing is measured. */
 #include "tests/unit/unit_help.h"
 
 #include "cmd/base/log.h"
@@ -19,7 +19,7 @@ static void take(const char *name, char *text, size_t size)
         snprintf(text, size, "%s", help_read(help_path(name)));
 }
 
-/* ab OLD NEW --device cpu --pairs 2,3 of two stand-ins with these settings, and one more word. */
+/* ab OLD NEW --device cpu --pairs 2,3 of two fake programs with these settings, and one more argument. */
 static void ab(const char *old_settings, const char *new_settings, const char *more)
 {
     char old[160], new[160], runs[160];
@@ -63,8 +63,8 @@ static void the_same_twice(void **state)
     assert_int_equal(count(log_new, "\n"), 3);
     assert_int_equal(count(log_old, "--check=full"), 1);
     assert_int_equal(count(log_old, "--check=off"), 2);
-    assert_int_equal(count(log_old, "--preset=quick"), 3); /* where none was typed */
-    assert_int_equal(count(log_old, "--points="), 0);      /* all points are open */
+    assert_int_equal(count(log_old, "--preset=quick"), 3); /* no preset on the command line */
+    assert_int_equal(count(log_old, "--points="), 0);      /* all points are undecided */
     assert_int_equal(access(help_path("runs/03-OLD.jsonl"), F_OK), 0); /* ABBA: OLD NEW, NEW OLD */
     assert_int_equal(access(help_path("runs/04-NEW.jsonl"), F_OK), 0);
     assert_int_equal(access(help_path("runs/05-NEW.jsonl"), F_OK), 0);
@@ -98,7 +98,7 @@ static void verdicts_and_codes(void **state)
     }
 }
 
-/* Pairs after the least number have the open points only. */
+/* Pairs after the minimum have only the undecided points. */
 static void more_pairs_of_open_points(void **state)
 {
     (void)state;
@@ -108,10 +108,10 @@ static void more_pairs_of_open_points(void **state)
     assert_int_equal(count(log_new, "--points=1 "), 1);
     ab("shares=()", "shares=() times=(1.0 2.1 3.0) shifts=(0 0.6 0)", "--soft=4");
     assert_int_equal(code, EXIT_OK);
-    assert_has(said, "--soft replaced 4");
+    assert_has(said, "replaced 4");
 }
 
-static void partners_that_are_none(void **state)
+static void programs_that_cannot_be_compared(void **state)
 {
     (void)state;
     static const struct { const char *old, *new; int code; const char *words; } cases[] = {
@@ -136,7 +136,7 @@ static void partners_that_are_none(void **state)
     }
 }
 
-static void what_checked_runs_say(void **state)
+static void verdicts_of_checked_runs(void **state)
 {
     (void)state;
     static const struct { enum ab_outcome old, new; int verdict; } cases[] = {
@@ -153,7 +153,7 @@ static void what_checked_runs_say(void **state)
     }
 }
 
-static int copy_stand_ins(void **state)
+static int copy_fake_programs(void **state)
 {
     char command[600];
     if (help_make_folder(state) != 0)
@@ -169,7 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_twice),         cmocka_unit_test(verdicts_and_codes),
-        cmocka_unit_test(more_pairs_of_open_points), cmocka_unit_test(partners_that_are_none),
-        cmocka_unit_test(what_checked_runs_say)};
-    return cmocka_run_group_tests(tests, copy_stand_ins, help_remove_folder);
+        cmocka_unit_test(more_pairs_of_open_points), cmocka_unit_test(programs_that_cannot_be_compared),
+        cmocka_unit_test(verdicts_of_checked_runs)};
+    return cmocka_run_group_tests(tests, copy_fake_programs, help_remove_folder);
 }

@@ -1,4 +1,5 @@
-/* May two records be compared (cmd/gate/fingerprint.h)? One file of one kind with each case once; two of the same kind. */
+/* Whether records can be compared (cmd/gate/fingerprint.h): one file of one kind with each configuration once, and two
+ * files of the same kind. */
 #include "tests/unit/unit_help.h"
 
 #include "cmd/gate/fingerprint.h"
@@ -43,7 +44,7 @@ static void two_of_a_kind(void **state)
     assert_true(match("\"driver\":\"580.65\"", HELP_POLICY, "\"driver\":\"580.9\"", HELP_POLICY));
     assert_true(match("\"power_limit_w\":700", HELP_POLICY, "\"power_limit_w\":695", HELP_POLICY));
     assert_true(match("\"memory_gb\":141.0", HELP_POLICY, "\"memory_gb\":140.5", HELP_POLICY));
-    assert_true(match("\"uuid\":\"a\"", HELP_POLICY, "\"uuid\":\"b\"", HELP_POLICY)); /* another one of that kind */
+    assert_true(match("\"uuid\":\"a\"", HELP_POLICY, "\"uuid\":\"b\"", HELP_POLICY)); /* another board of that kind */
 }
 
 static void two_that_differ(void **state)
@@ -70,25 +71,25 @@ static void two_that_differ(void **state)
     }
 }
 
-static bool is_whole(const struct help_row *rows, int count)
+static bool is_uniform(const struct help_row *rows, int count)
 {
     struct record_file file = read_file(help_record("whole.jsonl", rows, count));
     why.text[0] = 0;
-    const bool whole = fingerprint_is_uniform(&file, &why);
+    const bool uniform = fingerprint_is_uniform(&file, &why);
     record_file_free(&file);
-    return whole;
+    return uniform;
 }
 
-static void each_case_once(void **state)
+static void each_configuration_once(void **state)
 {
     (void)state;
     const struct help_row good[] = {{0}, {.n = 256}, {.mode = "bwd"}, {.impl = "naive"}, {.asked = "fused"}};
-    assert_true(is_whole(good, 5)); /* the last: `fused` and the kernel that it is, both asked for */
+    assert_true(is_uniform(good, 5)); /* the last: `fused` and the kernel that it resolves to, both requested */
     const struct help_row twice[] = {{0}, {.n = 256}, {.time_ms = 2}};
-    assert_false(is_whole(twice, 3));
+    assert_false(is_uniform(twice, 3));
     assert_has(why.text, "whole.jsonl has fwd causal d64");
     assert_has(why.text, " of fused_fake twice (runs run1 and run1); a gate needs each once");
-    assert_false(is_whole(good, 0));
+    assert_false(is_uniform(good, 0));
     assert_has(why.text, "whole.jsonl has no rows");
 }
 
@@ -96,11 +97,11 @@ static void rows_of_another_kind(void **state)
 {
     (void)state;
     const struct help_row rows[] = {{0}, {.n = 256, .device = "Another GPU"}};
-    assert_false(is_whole(rows, 2));
+    assert_false(is_uniform(rows, 2));
     assert_has(why.text, "is mixed: row 2 is of device 'Another GPU', its header of 'Fake GPU'");
 }
 
-/* Runs that were put together: their headers must agree, too. */
+/* The headers of several runs in one file must agree too. */
 static void several_headers(void **state)
 {
     (void)state;
@@ -123,7 +124,7 @@ static void several_headers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(two_of_a_kind), cmocka_unit_test(two_that_differ),
-                                       cmocka_unit_test(each_case_once), cmocka_unit_test(rows_of_another_kind),
+                                       cmocka_unit_test(each_configuration_once), cmocka_unit_test(rows_of_another_kind),
                                        cmocka_unit_test(several_headers)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }

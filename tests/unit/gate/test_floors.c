@@ -1,4 +1,4 @@
-/* Floors of a gate (cmd/gate/floors.h): the file of minima, which rows a line chooses, what a row misses. */
+/* Floors of a gate (cmd/gate/floors.h): the file of minima, which rows a line selects, which minima a row misses. */
 #include "tests/unit/unit_help.h"
 
 #include "cmd/gate/floors.h"
@@ -44,7 +44,7 @@ static void files_that_are_refused(void **state)
     assert_string_equal(why.text, "/absent/floors.csv: No such file or directory");
 }
 
-static void held_and_missed(void **state)
+static void met_and_missed(void **state)
 {
     char missed[200] = "";
     (void)state;
@@ -56,24 +56,24 @@ static void held_and_missed(void **state)
     assert_int_equal(floors_check(f, &file.rows[3], missed, sizeof missed), FLOORS_NO_MATCH); /* no line of its length */
     assert_false(floors_are_matched(f, &why));
     assert_has(why.text, "floors.csv, line 4: no row of the current record matches it");
-    assert_int_equal(floors_check(f, &file.rows[0], missed, sizeof missed), FLOORS_MET); /* as much as the least */
+    assert_int_equal(floors_check(f, &file.rows[0], missed, sizeof missed), FLOORS_MET); /* equal to the minimum */
     assert_false(floors_are_matched(f, &why));
     assert_has(why.text, "line 5: no row");
     assert_int_equal(floors_check(f, &file.rows[1], missed, sizeof missed), FLOORS_MISSED);
     assert_string_equal(missed, "pct_of_gemm 40 is below 40.5 (line 5)");
     assert_true(floors_are_matched(f, &why));
-    assert_int_equal(floors_check(f, &file.rows[2], missed, sizeof missed), FLOORS_MISSED); /* what was not measured */
+    assert_int_equal(floors_check(f, &file.rows[2], missed, sizeof missed), FLOORS_MISSED); /* not measured */
     assert_string_equal(missed, "pct_of_gemm was not measured, minimum 40.5 (line 5)");
     floors_free(f);
     record_file_free(&file);
 }
 
-/* `fused` is the whole family, an empty chooser is any row, any other name is that one alone. */
-static void which_rows_a_line_chooses(void **state)
+/* `fused` selects all fused implementations, an empty cell selects any row, any other name selects only itself. */
+static void rows_that_a_line_selects(void **state)
 {
     (void)state;
     const struct help_row rows[] = {{0}, {.impl = "naive"}, {.impl = "flash"}, {.mode = "bwd"}};
-    static const struct { const char *text; bool chosen[4]; } cases[] = {
+    static const struct { const char *text; bool selected[4]; } cases[] = {
         {"impl,min_time_ms\nfused,0.5\n", {true, false, false, true}},
         {"impl,min_time_ms\n\"naive\",0.5\n", {false, true, false, false}},
         {"impl,mode,min_time_ms\n,bwd,0.5\n", {false, false, false, true}},
@@ -85,7 +85,7 @@ static void which_rows_a_line_chooses(void **state)
         for (int i = 0; i < 4; i++) {
             char missed[200];
             assert_int_equal(floors_check(f, &file.rows[i], missed, sizeof missed),
-                             cases[c].chosen[i] ? FLOORS_MET : FLOORS_NO_MATCH);
+                             cases[c].selected[i] ? FLOORS_MET : FLOORS_NO_MATCH);
         }
         floors_free(f);
     }
@@ -94,7 +94,7 @@ static void which_rows_a_line_chooses(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(files_that_are_refused), cmocka_unit_test(held_and_missed),
-                                       cmocka_unit_test(which_rows_a_line_chooses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(files_that_are_refused), cmocka_unit_test(met_and_missed),
+                                       cmocka_unit_test(rows_that_a_line_selects)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }

@@ -1,5 +1,5 @@
-/* `fabench gate` (cmd/gate/gate.h) on stored records: the verdict of each case, its reason, the exit code, and what is
- * not compared at all. The rows are synthetic. */
+/* `fabench gate` (cmd/gate/gate.h) on stored records: the verdict of each configuration, its reason, the exit code, and
+ * what is not compared at all. The rows are synthetic. */
 #include "tests/unit/unit_help.h"
 
 #include "cmd/base/log.h"
@@ -48,8 +48,8 @@ static int verdict_lines(void)
     return lines;
 }
 
-/* One case then and now, beside one that stays as it was. */
-static void one_case_each(void **state)
+/* One configuration in both records, and a second one that does not change. */
+static void one_configuration_each(void **state)
 {
     (void)state;
     static const struct {
@@ -90,7 +90,7 @@ static void one_case_each(void **state)
     }
 }
 
-static void refused_then_and_now(void **state)
+static void refused_in_both(void **state)
 {
     (void)state;
     const struct help_row rows[] = {{0}, {.impl = "naive", .status = "unsupported"}};
@@ -101,7 +101,7 @@ static void refused_then_and_now(void **state)
 }
 
 /* cudnn is shown as the control and not judged, null not at all. */
-static void who_is_not_judged(void **state)
+static void rows_that_are_not_judged(void **state)
 {
     (void)state;
     const struct help_row was[] = {{.share = 50}, {.impl = "cudnn", .share = 80}, {.impl = "null"}};
@@ -112,7 +112,7 @@ static void who_is_not_judged(void **state)
     assert_has(said, "cudnn, not judged: time +100.0 %, against the GEMM +100.0 % (geomeans of 1)");
 }
 
-/* What is wrong is wrong, also where the baseline has no such case; what is refused there is no loss. */
+/* Failed checks and errors count also where the baseline has no such row; refused rows do not. */
 static void rows_without_a_baseline(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void rows_without_a_baseline(void **state)
     assert_has(said, "; NOT CHECKED: 1");
 }
 
-static void options_that_narrow(void **state)
+static void options_that_select_a_subset(void **state)
 {
     char base[160];
     (void)state;
@@ -182,7 +182,7 @@ static void records_that_cannot_be_compared(void **state)
     gate(&row, 1, &row, 0);
     assert_int_equal(code, EXIT_NOT_COMPARABLE);
     assert_has(said, "now.jsonl has no rows");
-    /* A whole record is needed: what followed the cut line is not known. */
+    /* A complete record is needed: rows after the cut line are missing. */
     help_record("base.jsonl", (const struct help_row[]){{0}, {.n = 256}}, 2);
     assert_int_equal(truncate(help_path("base.jsonl"), (off_t)strlen(help_read(help_path("base.jsonl"))) - 20), 0);
     help_record("now.jsonl", &row, 1);
@@ -193,10 +193,10 @@ static void records_that_cannot_be_compared(void **state)
     assert_has(said, "base.jsonl: its last line is cut");
     gate_with((const char *const[4]){"--baseline", base, "--soft", "5"});
     assert_int_equal(code, EXIT_OK);
-    assert_has(said, "--soft replaced 5");
+    assert_has(said, "replaced 5");
 }
 
-/* A record in which no case is of the baseline: only rows that nobody judges. */
+/* The current record has only rows that are not judged. */
 static void nothing_in_common(void **state)
 {
     (void)state;
@@ -212,9 +212,9 @@ static void nothing_in_common(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_case_each),           cmocka_unit_test(refused_then_and_now),
-        cmocka_unit_test(who_is_not_judged),       cmocka_unit_test(rows_without_a_baseline),
-        cmocka_unit_test(options_that_narrow),     cmocka_unit_test(floors),
+        cmocka_unit_test(one_configuration_each),           cmocka_unit_test(refused_in_both),
+        cmocka_unit_test(rows_that_are_not_judged),       cmocka_unit_test(rows_without_a_baseline),
+        cmocka_unit_test(options_that_select_a_subset),     cmocka_unit_test(floors),
         cmocka_unit_test(records_that_cannot_be_compared), cmocka_unit_test(nothing_in_common)};
     unsetenv("GITHUB_ACTIONS");
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
