@@ -138,7 +138,7 @@ refused 'row 6 .*occurs twice' duplicated.jsonl "${same[@]}"
 (cat half.jsonl; sed -n 7p whole/run.jsonl | sed 's/"run_id":"[^"]*"/"run_id":"other"/') >mixed.jsonl
 refused 'another run than the header' mixed.jsonl "${same[@]}"
 (cat half.jsonl; sed -n 7p whole/run.jsonl | sed 's/"q_len":[0-9]*/"q_len":77/') >foreign.jsonl
-refused 'no part of what these options run' foreign.jsonl "${same[@]}"
+refused 'not part of what these options run' foreign.jsonl "${same[@]}"
 (cat half.jsonl; sed -n 7p whole/run.jsonl | sed 's/"asked":"[a-z]*"/"asked":"cudnn"/') >asked.jsonl
 refused 'not asked for' asked.jsonl "${same[@]}"
 (sed -n 1,2p half.jsonl; echo '{"type":"row","broken'; sed -n 3p half.jsonl) >broken.jsonl

@@ -63,7 +63,7 @@ static void libraries_that_are_refused(void **state)
     static const struct { const char *name, *words; } refused[] = {
         {"absent", "cannot open shared object file"},
         {"bad_no_symbol", "does not export fabench_impls (see kernels/attention.h)"},
-        {"bad_abi_table", "does not serve ABI 1 of this program"},
+        {"bad_abi_table", "does not support ABI 1 of this program"},
         {"bad_abi_row", "its table has ABI 1001, this program needs 1"},
         {"bad_empty", "its table is empty"},
         {"bad_reserved", "implementation 'cudnn' has a name that"},
