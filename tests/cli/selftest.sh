@@ -52,7 +52,7 @@ expect_stdout '^  one element past the end in dv: guard\*'
 run selftest --device cpu --seqlen 256 --dtype fp16 --mode fwd --causal --dist zeros --jsonl through.jsonl
 expect_code 7
 expect_stdout '^NOT CAUGHT: scale off by 1 %: rule lse at 0 of its bound; again:$'
-expect_stdout '^  fabench selftest --device cpu --mode fwd --dtype fp16 --causal=yes .*--seqlen 256 --d 64 '
+expect_stdout '^  fabench selftest --device cpu --mode fwd --dtype fp16 --causal=yes --heads 2 --seqlen 256 --d 64 --dist '
 expect "no line over 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
 expect_stdout '^FAILED: 6 of 12'
 expect "rows that say so" grep -qE '"fault": *"swapped heads".*"caught": *false' through.jsonl
