@@ -33,7 +33,7 @@
  * Masks: rows without a key and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the
  * diagonal are masked where a tile has any. dK and dV are sums of one block in a fixed order. Measurements:
  * docs/kernels/sm90_bwd.md. */
-#include "kernels/sm90/fused_sm90_bwd.h"
+#include "kernels/sm90/bwd_params.h"
 
 #include "kernels/device/grid_dependency.cuh"
 #include "kernels/device/mbarrier.cuh"

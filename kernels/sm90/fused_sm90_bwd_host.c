@@ -1,6 +1,6 @@
 /* The host side of fused_sm90's backward: what it refuses, its workspace, the kernels' parameters, the three
  * launches. */
-#include "kernels/sm90/fused_sm90_bwd.h"
+#include "kernels/sm90/bwd_params.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
