@@ -108,6 +108,18 @@ __device__ __forceinline__ void add_dq(const float (&dq)[32], const Params &para
     }
 }
 
+/* Adds a finished pass from registers, or writes it to shared memory for the copy engine. */
+template <typename Tile>
+__device__ __forceinline__ void finish_pass(Smem<Tile> &smem, const Params &params, const float (&dq)[32], int tile,
+                                            int pass, int warp, int lane)
+{
+    using S = Traits<Tile>;
+    if (S::ADDS_FROM_REGISTERS && pass == S::LAST_PASS)
+        add_dq<Tile>(dq, params, tile, pass, warp, lane);
+    else
+        store_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
+}
+
 /* Waits until the copy engine has read the buffer that `pass` will write. */
 template <typename Tile, bool DETERMINISTIC> __device__ __forceinline__ void wait_dq_buffer(int pass)
 {
@@ -133,14 +145,11 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
     /* Whether the next step is loaded before the last pass's additions. At head_dim 64 its stage is not free that
      * early; deterministic, nothing is added there. */
     constexpr bool LOADS_FIRST = Tile::HEAD_DIM == 128 && !DETERMINISTIC;
-    constexpr int LAST_PASS = S::PASSES - 1;
     const WorkTile work = smem.work; /* a copy: reading shared memory at every use costs 2 to 7 % at head_dim 128 */
-    const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES;
-    const int steps = work.steps;
+    const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES, steps = work.steps;
     /* Operands of wgmma: K, and dS of the first buffer. */
     const uint32_t k = keep_uniform(wgmma_mn_major(shared_address(smem.k), S::KV_PANEL_BYTES));
     const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
-    constexpr uint32_t DS_STEP = S::DS_BYTES / 16;
     Cursor load = {0, params.q_tiles - 1}, at = load;
     PipelineState<STAGES> filled;
     int loaded = 0, before = -1; /* before: tile of the previous step, whose last pass may not have been added yet */
@@ -182,8 +191,8 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
 #pragma unroll
         for (int pass = 0; pass < S::PASSES; ++pass) {
             float dq[32];
-            start_dq<T, Tile>(dq, first_ds + buffer * DS_STEP, k, pass);
-            if (LOADS_FIRST && pass == LAST_PASS)
+            start_dq<T, Tile>(dq, first_ds + buffer * (S::DS_BYTES / 16), k, pass);
+            if (LOADS_FIRST && pass == S::LAST_PASS)
                 refill();
             /* The previous pass is added while this one is computed. Deterministic, both passes are added after the
              * last one, when dS has been read and the next loads are under way: nobody waits for this warpgroup
@@ -191,34 +200,31 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
             if (!DETERMINISTIC && pass > 0)
                 add_dq(smem, params, tile, pass - 1, warp);
             else if (!DETERMINISTIC && before >= 0 && !S::ADDS_FROM_REGISTERS)
-                add_dq(smem, params, before, LAST_PASS, warp);
-            if (DETERMINISTIC && pass == LAST_PASS && semaphore_tile != semaphore) {
+                add_dq(smem, params, before, S::LAST_PASS, warp);
+            if (DETERMINISTIC && pass == S::LAST_PASS && semaphore_tile != semaphore) {
                 __syncwarp(); /* by now earlier additions have arrived */
                 is_open = semaphore_release_and_test(semaphore_of(params, semaphore, warp),
                                                      semaphore_of(params, semaphore_tile, warp), work.kv_tile);
                 semaphore = semaphore_tile;
             }
             wait_dq_buffer<Tile, DETERMINISTIC>(pass);
-            if (!LOADS_FIRST && pass == LAST_PASS)
+            if (!LOADS_FIRST && pass == S::LAST_PASS)
                 refill();
             __syncwarp();
             wgmma_wait<0>();
             wgmma_hold(dq);
-            if (pass == LAST_PASS && lane == 0)
+            if (pass == S::LAST_PASS && lane == 0)
                 mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
-            if (DETERMINISTIC && pass == LAST_PASS) {
+            if (DETERMINISTIC && pass == S::LAST_PASS) {
                 if (!is_open)
                     semaphore_wait(semaphore_of(params, semaphore, warp), work.kv_tile);
                 is_open = true;
                 add_dq(smem, params, tile, pass - 1, warp);
             }
-            if (S::ADDS_FROM_REGISTERS && pass == LAST_PASS)
-                add_dq<Tile>(dq, params, tile, pass, warp, lane);
-            else
-                store_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
+            finish_pass(smem, params, dq, tile, pass, warp, lane);
         }
         if (DETERMINISTIC && !S::ADDS_FROM_REGISTERS)
-            add_dq(smem, params, tile, LAST_PASS, warp);
+            add_dq(smem, params, tile, S::LAST_PASS, warp);
         before = tile;
         at.advance(params, work.first_tile[0]);
     }
@@ -226,7 +232,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         __syncwarp();
         semaphore_release_and_test(semaphore_of(params, semaphore, warp), NULL, 0);
     } else if (before >= 0 && !S::ADDS_FROM_REGISTERS)
-        add_dq(smem, params, before, LAST_PASS, warp);
+        add_dq(smem, params, before, S::LAST_PASS, warp);
     if (elect_one())
         tma_store_wait_read<0>(); /* shared memory must outlive the additions */
 }

@@ -34,7 +34,7 @@ template <typename Tile> struct Traits {
     static constexpr int STAGE_BYTES = 2 * Q_BYTES + STATS_BYTES;
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
     static constexpr int KV_REGISTERS = 216, DQ_REGISTERS = 72;
-    static constexpr int PASSES = 2; /* of 64 x 64 in dQ */
+    static constexpr int PASSES = 2, LAST_PASS = PASSES - 1; /* of 64 x 64 in dQ */
     static constexpr int PASS_FLOATS = TILE_FLOATS / PASSES;
     /* The copy engine adds the passes of dQ to dq_sum; at head_dim 64 the last pass is added from registers instead,
      * which is faster than either way alone. */

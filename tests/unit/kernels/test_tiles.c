@@ -82,7 +82,7 @@ static void forced_variants_and_refusals(void **state)
     assert_string_equal(why.text, "d128_only needs 90000 bytes of shared memory, a block has at most 89999");
 }
 
-/* ---- dispatch: a made-up implementation for devices of compute capability 7.5 --------------------------------------- */
+/* ---- dispatch: a made-up implementation for devices of compute capability 7.5 ----------------------------------- */
 
 static int launched;
 
