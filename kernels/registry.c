@@ -1,5 +1,6 @@
-/* The fused kernels of this build, and only they: naive implementations, peers and `null` are in reference/registry.c. The
- * order is the preference: `fused` means the first one that accepts. A new kernel is one row here, beside its files. */
+/* The fused kernels of this build, and only these: naive implementations, peers and `null` are in
+ * reference/registry.c. The order is the preference: `fused` means the first one that accepts. A new kernel is one row
+ * here, beside its files. */
 #include "kernels/attention.h"
 
 extern const struct attn_impl attn_fused_cpu;

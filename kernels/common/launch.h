@@ -25,7 +25,8 @@ struct attn_launch {
 enum attn_status attn_launch_kernel(const struct attn_launch *, const void *params, const struct attn_run *,
                                     struct attn_message *why);
 
-/* Fills the message for a CUDA function that failed and clears the error, so that a later check does not find it again. */
+/* Fills the message for a CUDA function that failed and clears the error, so that a later check does not find it
+ * again. */
 enum attn_status attn_cuda_failure(const char *call, cudaError_t error, struct attn_message *why);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* What the copy engine of sm_90 and newer must know of a tensor: a CUtensorMap of rank 4, made on the host.
- * CUDA driver API, "Tensor Map Object Management". */
+/* CUtensorMap of a tensor for the copy engine (TMA) of sm_90 and newer, rank 4, made on the host. CUDA driver API,
+ * "Tensor Map Object Management". */
 #ifndef FABENCH_TENSOR_MAP_H
 #define FABENCH_TENSOR_MAP_H
 
@@ -11,9 +11,9 @@
 extern "C" {
 #endif
 
-/* Coordinates (column, row, head, batch) of t = [batch, heads, len, head_dim] in dtype (16 bits); a copy moves a panel of
- * 64 columns x box_rows (at most 256) rows, in shared memory rows of 128 bytes with the 128B swizzle.
- * Refuses in words what a map cannot say; `name` is the tensor's. */
+/* Coordinates (column, row, head, batch) of t = [batch, heads, len, head_dim] in dtype (16 bits); a copy moves a panel
+ * of 64 columns x box_rows (at most 256) rows, in shared memory rows of 128 bytes with the 128B swizzle. Refuses, with
+ * the reason, a tensor that a map cannot describe; `name` is the tensor's. */
 enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const struct attn_tensor *t,
                                    const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
                                    struct attn_message *why);

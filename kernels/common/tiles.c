@@ -45,8 +45,8 @@ const void *attn_choose_tile(const struct attn_tile_table *table, const struct a
         attn_fail(why, ATTN_UNSUPPORTED, "the %s has no variant %s for head_dim %d", table->direction, request->variant,
                   (int)request->problem->head_dim);
     else if (best == NULL)
-        attn_fail(why, ATTN_UNSUPPORTED, "%s needs %zu bytes of shared memory, a block has at most %zu", known->shown.name,
-                  known->smem_bytes, limit);
+        attn_fail(why, ATTN_UNSUPPORTED, "%s needs %zu bytes of shared memory, a block has at most %zu",
+                  known->shown.name, known->smem_bytes, limit);
     return best;
 }
 

@@ -24,9 +24,9 @@ struct attn_tile_table {
     double (*time)(const struct attn_request *, const struct attn_tile *);
 };
 
-/* The row that the request forces, or else the best of its head_dim: the one of the shortest estimated time; or the first of
- * which blocks_per_sm blocks fit on a multiprocessor, or else the first of which one fits. NULL with the reason when there is
- * none. */
+/* The row that the request forces, or else the best of its head_dim: the one of the shortest estimated time; or the
+ * first of which blocks_per_sm blocks fit on a multiprocessor, or else the first of which one fits. NULL with the
+ * reason when there is none. */
 const void *attn_choose_tile(const struct attn_tile_table *, const struct attn_request *, struct attn_message *why);
 
 /* The name of that row, NULL when there is none. */

@@ -18,20 +18,20 @@ struct cpu_forward_tile {
     float *scratch;     /* forward_scratch_floats, 64-byte aligned */
 };
 
-/* Keys [col0, col0 + cols) of one kv head against all rows of the query heads that share it. q, dout, dq, lse and dot
+/* Keys [col0, col0 + cols) of one kv head against all rows of the query heads that share it. q, dout, dq, lse and delta
  * point at the first head of the group; *_head is the distance to the next one. */
 struct cpu_backward_column {
     const struct attn_problem *problem;
-    const float *q, *dout, *lse, *dot; /* dot[row] = sum of dO * O */
+    const float *q, *dout, *lse, *delta; /* delta[row] = sum of dO * O */
     const float *k, *v;                /* at (batch, kv head) */
     float *dq, *dk, *dv;
-    int64_t q_stride, dout_stride, dq_stride, q_head, dout_head, dq_head; /* lse and dot are contiguous */
+    int64_t q_stride, dout_stride, dq_stride, q_head, dout_head, dq_head; /* lse and delta are contiguous */
     int64_t k_stride, v_stride, dk_stride, dv_stride;
     int64_t group;      /* query heads per kv head */
     int64_t col0, cols; /* cols <= cpu_kernels.backward_cols */
-    /* turn[head * row_tiles + tile]: the number of the column tile that may add to these rows of dQ next. Columns add
-     * in ascending order, so that dQ is the same sum whatever the number of threads. */
-    int32_t *turn;
+    /* dq_semaphore[head * row_tiles + tile]: the number of the column tile that may add to these rows of dQ next.
+     * Columns add in ascending order, so that dQ is the same sum whatever the number of threads. */
+    int32_t *dq_semaphore;
     float *scratch; /* backward_scratch_floats, 64-byte aligned */
 };
 

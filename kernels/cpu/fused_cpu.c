@@ -1,27 +1,24 @@
-/* The fused CPU implementation: which tiles there are and which thread computes them. The tiles themselves are in
- * kernels/cpu/tiles.h.
+/* fused_cpu: which tiles there are and which thread computes them. The tiles themselves are in kernels/cpu/tiles.h.
  *
  * Forward: every (batch, query head, tile of rows) is one independent task, the last rows of a head first because under
  * a causal mask they are the longest.
  *
- * Backward: a short pass computes D = rowsum(dO * O), zeroes dQ and sets the turns; then every (batch, kv head, tile of
- * keys) is one task. Tasks are handed out in ascending order, and a task adds to dQ only after the tile of keys before
- * it has: so no sum depends on the number of threads, S and dP are computed once, and the task with the lowest number
- * never waits, whatever the scheduler does.
+ * Backward: a short pass computes D = rowsum(dO * O), zeroes dQ and sets the semaphores; then every (batch, kv head,
+ * tile of keys) is one task.
  *
- * Memory: scratch per thread, and for backward a word per row and one per tile of rows; nothing grows with the square
- * of the length.
+ * What must not be reordered: tasks start in ascending order, and a task adds to a tile of dQ only after the tile of
+ * keys before it has. So no sum depends on the number of threads, S and dP are computed once, and the task with the
+ * lowest number never waits: there is no deadlock, however the system schedules the threads.
  *
- * Measured on one core of a Zen 5 server at 4096 tokens and head dim 128, full / causal, 2.5 x forward counted for
- * backward: avx512 202 / 196 GFLOPS forward and 188 / 185 backward, avx2 105 / 102 and 102 / 102, portable 32 / 32 and
- * 35 / 35; naive on OpenBLAS 0.3.21 (AVX2 kernels) 92 / 47 and 117 / 59. */
+ * Memory: scratch for each thread, and for the backward a word for each row and for each tile of rows; nothing grows
+ * with the square of the length. Speed: docs/kernels/cpu.md. */
 #include "kernels/cpu/fused_cpu.h"
 
 #include <math.h>
 #include <omp.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "kernels/common/checks.h"
 #include "kernels/cpu/cpu_kernels.h"
 
 static const struct attn_variant variants[] = {
@@ -49,31 +46,24 @@ static const struct cpu_kernels *find_kernels(const char *variant)
     return NULL;
 }
 
-static enum attn_status refuse(struct attn_message *why, const char *sentence)
-{
-    snprintf(why->text, sizeof why->text, "%s", sentence);
-    return ATTN_UNSUPPORTED;
-}
-
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
     if (request->device->platform != ATTN_CPU)
-        return refuse(why, "runs on the CPU only");
+        return attn_fail(why, ATTN_UNSUPPORTED, "runs on the CPU only");
     if (p->dtype != ATTN_FP32)
-        return refuse(why, "computes in fp32 only");
+        return attn_fail(why, ATTN_UNSUPPORTED, "computes in fp32 only");
     if (p->dropout != 0)
-        return refuse(why, "has no dropout");
+        return attn_fail(why, ATTN_UNSUPPORTED, "has no dropout");
     if (p->head_dim < 8 || p->head_dim > 256 || p->head_dim % 8 != 0)
-        return refuse(why, "takes head dims that are multiples of 8 up to 256");
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes head dims that are multiples of 8 up to 256");
     if (request->variant && !find_kernels(request->variant)) {
         bool known = false;
         for (const struct attn_variant *v = variants; v->name; v++)
             known = known || strcmp(v->name, request->variant) == 0;
-        snprintf(why->text, sizeof why->text, known ? "variant %.64s: this processor lacks the instructions"
-                                                    : "has no variant %.64s",
-                 request->variant);
-        return ATTN_UNSUPPORTED;
+        return attn_fail(why, ATTN_UNSUPPORTED,
+                         known ? "variant %.64s: this processor lacks the instructions" : "has no variant %.64s",
+                         request->variant);
     }
     return ATTN_OK;
 }
@@ -84,14 +74,14 @@ static const char *variant(const struct attn_request *request)
     return kernels ? kernels->name : NULL;
 }
 
-/* The workspace: dot [batch, q_heads, q_len] and turn [batch, q_heads, row tiles] (both backward only), then one
- * scratch per thread, everything on multiples of 64 bytes. */
+/* The workspace: delta [batch, q_heads, q_len] and dq_semaphore [batch, q_heads, row tiles] (both backward only), then
+ * one scratch per thread, everything on multiples of 64 bytes. */
 struct layout {
-    size_t dot_floats, turn_words, scratch_floats; /* scratch of one thread */
+    size_t delta_floats, semaphore_words, scratch_floats; /* scratch of one thread */
     int threads;
 };
 
-static size_t whole_lines(size_t words)
+static size_t whole_cache_lines(size_t words)
 {
     return (words + 15) / 16 * 16;
 }
@@ -101,14 +91,14 @@ static struct layout workspace_layout(const struct attn_request *request, const 
     const struct attn_problem *p = request->problem;
     struct layout layout = {.threads = request->device->threads > 0 ? request->device->threads : 1};
     if (request->mode == ATTN_FWD) {
-        layout.scratch_floats = whole_lines(kernels->forward_scratch_floats(p->head_dim));
+        layout.scratch_floats = whole_cache_lines(kernels->forward_scratch_floats(p->head_dim));
         return layout;
     }
     const size_t heads = (size_t)p->batch * (size_t)p->q_heads;
     const size_t tiles = (size_t)((p->q_len + kernels->backward_rows - 1) / kernels->backward_rows);
-    layout.dot_floats = whole_lines(heads * (size_t)p->q_len);
-    layout.turn_words = whole_lines(heads * tiles);
-    layout.scratch_floats = whole_lines(kernels->backward_scratch_floats(p->head_dim));
+    layout.delta_floats = whole_cache_lines(heads * (size_t)p->q_len);
+    layout.semaphore_words = whole_cache_lines(heads * tiles);
+    layout.scratch_floats = whole_cache_lines(kernels->backward_scratch_floats(p->head_dim));
     return layout;
 }
 
@@ -118,7 +108,8 @@ static size_t workspace_bytes(const struct attn_request *request)
     if (!kernels)
         return 0;
     const struct layout layout = workspace_layout(request, kernels);
-    return (layout.dot_floats + layout.turn_words + (size_t)layout.threads * layout.scratch_floats) * sizeof(float);
+    const size_t scratch_floats = (size_t)layout.threads * layout.scratch_floats;
+    return (layout.delta_floats + layout.semaphore_words + scratch_floats) * sizeof(float);
 }
 
 static float *row_of(struct attn_tensor tensor, int64_t b, int64_t h, int64_t row)
@@ -155,7 +146,7 @@ static void forward(const struct attn_problem *p, const struct attn_tensors *t, 
 
 /* D, zeroed dQ and the first column of every tile of rows. */
 static void prepare_tile(const struct attn_problem *p, const struct attn_tensors *t, int64_t head, int64_t row0,
-                         int64_t rows, int64_t tile_cols, float *dot, int32_t *turn)
+                         int64_t rows, int64_t tile_cols, float *delta, int32_t *dq_semaphore)
 {
     const int64_t b = head / p->q_heads, h = head % p->q_heads;
     for (int64_t i = 0; i < rows; i++) {
@@ -164,16 +155,16 @@ static void prepare_tile(const struct attn_problem *p, const struct attn_tensors
 #pragma omp simd reduction(+ : sum)
         for (int64_t c = 0; c < p->head_dim; c++)
             sum += (double)o[c] * (double)dout[c];
-        dot[i] = (float)sum;
+        delta[i] = (float)sum;
         memset(row_of(t->dq, b, h, row0 + i), 0, (size_t)p->head_dim * sizeof(float));
     }
     int64_t first, last;
     cpu_visible_columns(p, row0, rows, &first, &last);
-    *turn = (int32_t)(first / tile_cols);
+    *dq_semaphore = (int32_t)(first / tile_cols);
 }
 
 static void backward_task(const struct attn_problem *p, const struct attn_tensors *t,
-                          const struct cpu_kernels *kernels, int64_t task, const float *dot, int32_t *turn,
+                          const struct cpu_kernels *kernels, int64_t task, const float *delta, int32_t *dq_semaphore,
                           float *scratch)
 {
     const int64_t step = kernels->backward_cols, cols_tiles = (p->kv_len + step - 1) / step;
@@ -186,7 +177,7 @@ static void backward_task(const struct attn_problem *p, const struct attn_tensor
         .q = row_of(t->q, b, h * group, 0),
         .dout = row_of(t->dout, b, h * group, 0),
         .lse = t->lse + head * p->q_len,
-        .dot = dot + head * p->q_len,
+        .delta = delta + head * p->q_len,
         .k = row_of(t->k, b, h, col0),
         .v = row_of(t->v, b, h, col0),
         .dq = row_of(t->dq, b, h * group, 0),
@@ -205,7 +196,7 @@ static void backward_task(const struct attn_problem *p, const struct attn_tensor
         .group = group,
         .col0 = col0,
         .cols = left < step ? left : step,
-        .turn = turn + head * row_tiles,
+        .dq_semaphore = dq_semaphore + head * row_tiles,
         .scratch = scratch,
     });
 }
@@ -213,9 +204,9 @@ static void backward_task(const struct attn_problem *p, const struct attn_tensor
 static void backward(const struct attn_problem *p, const struct attn_tensors *t, const struct cpu_kernels *kernels,
                      const struct layout *layout, float *workspace)
 {
-    float *dot = workspace;
-    int32_t *turn = (int32_t *)(void *)(workspace + layout->dot_floats);
-    float *scratch = workspace + layout->dot_floats + layout->turn_words;
+    float *delta = workspace;
+    int32_t *dq_semaphore = (int32_t *)(void *)(workspace + layout->delta_floats);
+    float *scratch = workspace + layout->delta_floats + layout->semaphore_words;
     const int64_t step = kernels->backward_rows, row_tiles = (p->q_len + step - 1) / step;
     const int64_t prepared = p->batch * p->q_heads * row_tiles;
     const int64_t tasks = p->batch * p->kv_heads * ((p->kv_len + kernels->backward_cols - 1) / kernels->backward_cols);
@@ -226,7 +217,7 @@ static void backward(const struct attn_problem *p, const struct attn_tensors *t,
         for (int64_t i = 0; i < prepared; i++) {
             const int64_t head = i / row_tiles, row0 = i % row_tiles * step, left = p->q_len - row0;
             prepare_tile(p, t, head, row0, left < step ? left : step, kernels->backward_cols,
-                         dot + head * p->q_len + row0, turn + i);
+                         delta + head * p->q_len + row0, dq_semaphore + i);
         }
         float *own = scratch + (size_t)omp_get_thread_num() * layout->scratch_floats;
         for (;;) {
@@ -235,7 +226,7 @@ static void backward(const struct attn_problem *p, const struct attn_tensors *t,
             task = next++;
             if (task >= tasks)
                 break;
-            backward_task(p, t, kernels, task, dot, turn, own);
+            backward_task(p, t, kernels, task, delta, dq_semaphore, own);
         }
     }
 }
@@ -244,10 +235,11 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                const struct attn_run *run, struct attn_message *why)
 {
     const struct cpu_kernels *kernels = find_kernels(request->variant);
-    if (!kernels || !run->workspace || run->workspace_bytes < workspace_bytes(request)) {
-        snprintf(why->text, sizeof why->text, "fused_cpu: launched without its workspace or with an unknown variant");
-        return ATTN_ERROR;
-    }
+    if (!kernels)
+        return attn_fail(why, ATTN_ERROR, "has no variant %.64s", request->variant);
+    const enum attn_status status = attn_check_workspace(run, workspace_bytes(request), why);
+    if (status != ATTN_OK)
+        return status;
     const struct layout layout = workspace_layout(request, kernels);
     if (request->mode == ATTN_FWD)
         forward(request->problem, tensors, kernels, &layout, run->workspace);

@@ -15,7 +15,7 @@
  * group:
  *     S = Q K^T, dP = dO V^T, P = exp(scale S - LSE), dS = P (dP - D),
  *     dV += P^T dO, dK += dS^T Q, dQ += dS K
- * dQ is the only output that several calls share: each waits for its turn (cpu_kernels.h).
+ * dQ is the only output that several calls share: they add to it in a fixed order (cpu_kernels.h, dq_semaphore).
  *
  * Padding. Rows and keys of the last tiles and head dimensions that are no multiple of LANES are copied into zero
  * padded scratch; full contiguous tiles are read in place.
@@ -394,8 +394,8 @@ static struct backward backward_state(const struct cpu_backward_column *column)
     return s;
 }
 
-/* From S and dP to P and dS, in place. lse and dot: of the tile's first row. */
-CPU_TARGET static void score_gradients(const struct backward *s, const float *lse, const float *dot, int64_t row0,
+/* From S and dP to P and dS, in place. lse and delta: of the tile's first row. */
+CPU_TARGET static void score_gradients(const struct backward *s, const float *lse, const float *delta, int64_t row0,
                                        int64_t rows)
 {
     const struct cpu_backward_column *t = s->column;
@@ -407,7 +407,7 @@ CPU_TARGET static void score_gradients(const struct backward *s, const float *ls
     if (!all)
         visible_ranges(t->problem, row0, rows, rows, t->col0, t->cols, s->low, s->high);
     for (int64_t r = 0; r < rows; r++) {
-        const vec minus_lse = v_set(-lse[r]), d = v_set(dot[r]);
+        const vec minus_lse = v_set(-lse[r]), d = v_set(delta[r]);
         for (int64_t c = 0; c < s->lanes; c += LANES) {
             float *p_at = s->p + r * BACKWARD_COLS + c, *ds_at = s->ds + r * BACKWARD_COLS + c;
             vec p = v_exp(v_fma(v_load(p_at), scale, minus_lse));
@@ -419,7 +419,7 @@ CPU_TARGET static void score_gradients(const struct backward *s, const float *ls
     }
 }
 
-CPU_INLINE void relax(unsigned spins)
+CPU_INLINE void wait_a_little(unsigned spins)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -429,12 +429,12 @@ CPU_INLINE void relax(unsigned spins)
 }
 
 /* Adds scale * s->dq to these rows of dQ when every earlier column has. */
-CPU_TARGET static void add_in_turn(const struct backward *s, float *dq, int64_t rows, int32_t *turn)
+CPU_TARGET static void add_dq_in_order(const struct backward *s, float *dq, int64_t rows, int32_t *dq_semaphore)
 {
     const struct cpu_backward_column *t = s->column;
     const int32_t column = (int32_t)(t->col0 / BACKWARD_COLS);
-    for (unsigned spins = 0; __atomic_load_n(turn, __ATOMIC_ACQUIRE) != column; spins++)
-        relax(spins);
+    for (unsigned spins = 0; __atomic_load_n(dq_semaphore, __ATOMIC_ACQUIRE) != column; spins++)
+        wait_a_little(spins);
     const float scale = t->problem->scale;
     for (int64_t r = 0; r < rows; r++) {
         float *to = dq + r * t->dq_stride;
@@ -445,10 +445,11 @@ CPU_TARGET static void add_in_turn(const struct backward *s, float *dq, int64_t 
         for (; c < s->d; c++)
             to[c] += scale * from[c];
     }
-    __atomic_store_n(turn, column + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(dq_semaphore, column + 1, __ATOMIC_RELEASE);
 }
 
-CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int64_t row0, int64_t rows, int32_t *turn)
+CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int64_t row0, int64_t rows,
+                                     int32_t *dq_semaphore)
 {
     const struct cpu_backward_column *t = s->column;
     const int64_t q_len = t->problem->q_len, padded_rows = round_up(rows, BLOCK_M);
@@ -464,7 +465,7 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
     scores.b = s->vt;
     scores.c = s->ds;
     multiply_rows(&scores);
-    score_gradients(s, t->lse + head * q_len + row0, t->dot + head * q_len + row0, row0, rows);
+    score_gradients(s, t->lse + head * q_len + row0, t->delta + head * q_len + row0, row0, rows);
 
     struct product gradient = {.m = s->padded_cols, .n = s->width, .k = rows, .a = s->p, .a_stride = BACKWARD_COLS,
                                .b = dout.data, .b_stride = dout.stride, .b_panel = PANEL, .c = s->dv,
@@ -478,7 +479,7 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
     multiply_rows(&(struct product){.m = padded_rows, .n = s->width, .k = t->cols, .a = s->ds,
                                     .a_stride = BACKWARD_COLS, .b = s->k.data, .b_stride = s->k.stride,
                                     .b_panel = PANEL, .c = s->dq, .c_stride = s->width});
-    add_in_turn(s, t->dq + head * t->dq_head + row0 * t->dq_stride, rows, turn);
+    add_dq_in_order(s, t->dq + head * t->dq_head + row0 * t->dq_stride, rows, dq_semaphore);
 }
 
 CPU_TARGET static void backward_finish(const struct backward *s)
@@ -510,7 +511,7 @@ CPU_TARGET static void backward_column(const struct cpu_backward_column *column)
             int64_t first, last;
             cpu_visible_columns(p, row0, rows, &first, &last);
             if (first < column->col0 + column->cols && column->col0 <= last)
-                backward_step(&s, head, row0, rows, column->turn + head * row_tiles + tile);
+                backward_step(&s, head, row0, rows, column->dq_semaphore + head * row_tiles + tile);
         }
     backward_finish(&s);
 }

@@ -1,16 +1,17 @@
-/* fused_sm80, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) for sm_80 and newer, with mma.sync, ldmatrix and
- * cp.async. Three kernels:
+/* fused_sm80, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) for sm_80 and newer, with mma.sync,
+ * ldmatrix and cp.async. Three kernels:
  *   preprocess     lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in dq_sum, the fp32 sums of dQ
- *   backward_main  a block has KV keys of a kv head and goes through the tiles of Q queries of all query heads of its group:
- *                  recomputes P, keeps dK and dV in registers, adds its part of dQ to dq_sum
+ *   backward_main  a block has KV keys of a kv head and goes through the tiles of Q queries of all query heads of its
+ *                  group: recomputes P, keeps dK and dV in registers, adds its part of dQ to dq_sum
  *   convert_dq     dQ = scale * dq_sum, rounded
- * With request.deterministic backward_main leaves out dQ and backward_dq (fused_sm80_bwd_preprocess_dq.cu) replaces convert_dq.
+ * With request.deterministic backward_main leaves out dQ and backward_dq (fused_sm80_bwd_preprocess_dq.cu) replaces
+ * convert_dq.
  *
- * A step, with keys as rows: S^T = K Q^T, P^T = exp2(scale_log2 S^T - lse2), dP^T - D = V dO^T - D, dS^T = P^T * (dP^T - D),
- * dV += P^T dO, dK += dS^T Q, dQ += dS K. A warp has 32 keys and multiplies 32 x 32 of S and of dP at a time: P^T and dS^T
- * leave the accumulators as A operands of dV and dK; only dS goes to shared memory, for dQ. At head_dim 128 registers hold dK
- * and dV of 32 keys x 64 columns: two warps have the same 32 keys, each has half of the queries in S and half of the columns
- * in dK and dV, and they exchange P and dS.
+ * A step, with keys as rows: S^T = K Q^T, P^T = exp2(scale_log2 S^T - lse2), dP^T - D = V dO^T - D, dS^T = P^T *
+ * (dP^T - D), dV += P^T dO, dK += dS^T Q, dQ += dS K. A warp has 32 keys and multiplies 32 x 32 of S and of dP at a
+ * time: P^T and dS^T leave the accumulators as A operands of dV and dK; only dS goes to shared memory, for dQ. At
+ * head_dim 128 registers hold dK and dV of 32 keys x 64 columns: two warps have the same 32 keys, each has half of
+ * the queries in S and half of the columns in dK and dV, and they exchange P and dS.
  *
  *   shared memory, d128_kv128q64 (KB):  K 32 | V 32 | Q 2 x 16 | dO 2 x 16 | dS 2 x 16 | P 16 | lse2, -D 2 x 0.5
  *                  d64_kv128q64:        K 16 | V 16 | Q 2 x 8  | dO 2 x 8  | dS 2 x 16 | -    | lse2, -D 2 x 0.5
@@ -20,13 +21,14 @@
  *            pair (d128): barrier of two warps; dV, dK over the other warp's queries
  *   With one buffer of dS ("oneds") dQ of step i comes last, after a barrier of the block.
  *
- * What must not be reordered: dQ of the previous step comes before the barrier of the pair, where it hides the wait for the
- * other warp. Lane offsets stay apart from tile addresses (warp_gemm_sm80.cuh), so that the latter are uniform.
+ * What must not be reordered: dQ of the previous step comes before the barrier of the pair, where it hides the wait
+ * for the other warp. Lane offsets stay apart from tile addresses (warp_gemm_sm80.cuh), so that the latter are
+ * uniform.
  *
- * dq_sum lies in the order of the accumulators (red_add.cuh), so that a warp adds to whole lines. Rows without a key and rows
- * that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the diagonal are masked in a second copy of the step
- * that only boundary tiles run; a warp whose queries see none of its keys skips it. dK and dV are sums of one block in a fixed
- * order. Measurements: docs/kernels/sm80.md. */
+ * dq_sum lies in the order of the accumulators (red_add.cuh), so that a warp adds to whole lines. Rows without a key
+ * and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the diagonal are masked in a
+ * second copy of the step that only boundary tiles run; a warp whose queries see none of its keys skips it. dK and
+ * dV are sums of one block in a fixed order. Measurements: docs/kernels/sm80.md. */
 #include "kernels/sm80/fused_sm80_bwd.h"
 
 #include <climits>
@@ -44,9 +46,9 @@ namespace {
 
 /* ---- Tiles ---------------------------------------------------------------------------------------------------- */
 
-/* KV keys and Q queries; WARPS_KV x WARPS_Q warps over the scores: WARPS_Q warps have the same 32 keys and divide the
- * columns of their dK and dV among them. DEFER_DQ: dQ of a step is computed in the next one, which takes a second buffer of
- * dS. BLOCKS_PER_SM: the blocks that registers are limited for. */
+/* KV keys and Q queries; WARPS_KV x WARPS_Q warps over the scores: WARPS_Q warps have the same 32 keys and divide
+ * the columns of their dK and dV among them. DEFER_DQ: dQ of a step is computed in the next one, which takes a
+ * second buffer of dS. BLOCKS_PER_SM: the blocks that registers are limited for. */
 struct Sm80BwdD64 {
     static constexpr int HEAD_DIM = 64, KV = 128, Q = 64, WARPS_KV = 4, WARPS_Q = 1, BLOCKS_PER_SM = 2;
     static constexpr bool DEFER_DQ = true;
@@ -93,7 +95,7 @@ template <typename Tile> struct Traits {
 
 template <typename Tile> struct Smem {
     using S = Traits<Tile>;
-    alignas(1024) unsigned char k[S::KV_BYTES], v[S::KV_BYTES];    /* at the end dK and dV, from where they are stored */
+    alignas(1024) unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV, from where they are stored */
     unsigned char q[2][S::Q_BYTES], dout[2][S::Q_BYTES];
     unsigned char ds[S::DS_BUFFERS + S::P_BUFFERS][S::KV_PANEL_BYTES]; /* [KV][Q]; the last one is P where exchanged */
     float stats[2][2 * Tile::Q];                                       /* lse2, then -D */
@@ -101,9 +103,9 @@ template <typename Tile> struct Smem {
 
 /* ---- Tile scheduler --------------------------------------------------------------------------------------- */
 
-/* One tile of keys of one kv head. Blocks go section by section of kv heads, and within a section first over the heads, then
- * over the tiles of keys: in causal problems the longest tiles come first, and blocks that run at the same time read the same
- * queries. */
+/* One tile of keys of one kv head. Blocks go section by section of kv heads, and within a section first over the
+ * heads, then over the tiles of keys: in causal problems the longest tiles come first, and blocks that run at the
+ * same time read the same queries. */
 struct WorkTile {
     int64_t batch, kv_head;
     int32_t kv_tile;
@@ -130,7 +132,8 @@ __device__ __forceinline__ Cursor cursor_at(const Params &params, const WorkTile
                                                    int32_t tile)
 {
     const int64_t q_head = work.kv_head * params.group + head, row = static_cast<int64_t>(tile) * params.q_tile;
-    return {head, tile, static_cast<int32_t>(((work.batch * params.q_heads + q_head) * params.q_rows + row) / params.q_tile),
+    const int64_t first_row = (work.batch * params.q_heads + q_head) * params.q_rows + row;
+    return {head, tile, static_cast<int32_t>(first_row / params.q_tile),
             head_pointer<uint16_t>(params.q, work.batch, q_head) + row * params.q.stride_row,
             head_pointer<uint16_t>(params.dout, work.batch, q_head) + row * params.dout.stride_row};
 }

@@ -1,6 +1,6 @@
 /* What the files of fused_sm80's backward share: the host side (fused_sm80_bwd_host.c), the main kernel
- * (fused_sm80_bwd.cu), the preprocess kernel and the kernel of the deterministic dQ (fused_sm80_bwd_preprocess_dq.cu). C and
- * CUDA C++. */
+ * (fused_sm80_bwd.cu), the preprocess kernel and the kernel of the deterministic dQ
+ * (fused_sm80_bwd_preprocess_dq.cu). C and CUDA C++. */
 #ifndef FABENCH_FUSED_SM80_BWD_H
 #define FABENCH_FUSED_SM80_BWD_H
 

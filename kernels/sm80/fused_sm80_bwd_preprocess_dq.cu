@@ -1,18 +1,17 @@
 /* The kernels of fused_sm80's backward that do not depend on its tiles.
  *
- * preprocess, bound by device memory: 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in base 2. Rows
- * that see no key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main kernel without a mask.
- * The same threads zero dq_sum.
+ * preprocess, bound by device memory: 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in
+ * base 2. Rows that see no key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main
+ * kernel without a mask. The same threads zero dq_sum.
  *
- * backward_dq, for request.deterministic: dQ in a fixed order of additions, where the blocks of the main kernel add to dQ in
- * the order in which they get there. A block has 64 queries, recomputes S and dP tile by tile of 64 keys in ascending order,
- * and keeps dQ in registers: dS leaves the accumulators as the A operand of dQ += dS K. Together with the main kernel this
- * takes seven products instead of five.
+ * backward_dq, for request.deterministic: dQ in a fixed order of additions, where the blocks of the main kernel add
+ * to dQ in the order in which they get there. A block has 64 queries, recomputes S and dP tile by tile of 64 keys in
+ * ascending order, and keeps dQ in registers: dS leaves the accumulators as the A operand of dQ += dS K. Together
+ * with the main kernel this takes seven products instead of five.
  *
  *   warp w: queries 16 w .. 16 w + 15, all keys of the tile
  *   shared memory: Q | dO | K 0 | K 1 | V 0 | V 1, 8 KB each at head_dim 64, 16 KB at 128
- *   loop: wait for stage i, barrier, start loading stage i + 1, S = Q K^T, dP = dO V^T, dS, dQ += dS K
- */
+ *   loop: wait for stage i, barrier, start loading stage i + 1, S = Q K^T, dP = dO V^T, dS, dQ += dS K */
 #include "kernels/sm80/fused_sm80_bwd.h"
 
 #include "kernels/device/dot8.cuh"
@@ -197,7 +196,8 @@ const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2] = {
     {preprocess<__half, 64>, preprocess<__half, 128>}, {preprocess<__nv_bfloat16, 64>, preprocess<__nv_bfloat16, 128>}};
 
 const fused_sm80_bwd_kernel fused_sm80_bwd_dq[2][2] = {
-    {backward_dq<__half, 64>, backward_dq<__half, 128>}, {backward_dq<__nv_bfloat16, 64>, backward_dq<__nv_bfloat16, 128>}};
+    {backward_dq<__half, 64>, backward_dq<__half, 128>},
+    {backward_dq<__nv_bfloat16, 64>, backward_dq<__nv_bfloat16, 128>}};
 
 const size_t fused_sm80_bwd_dq_smem_bytes[2] = {sizeof(DqSmem<64>), sizeof(DqSmem<128>)};
 

@@ -182,7 +182,8 @@ __device__ __forceinline__ void load_q(uint32_t (&q)[Traits<Tile>::ROW_TILES][4]
         ldmatrix_x4(q[m], fragment<Tile::BLOCK_M>(q_lane, m, d_slice));
 }
 
-/* Step i takes d slice i / N_SLICES of Q times 16 keys; K is fetched PREFETCH steps before, Q during the slice before. */
+/* Step i takes d slice i / N_SLICES of Q times 16 keys; K is fetched PREFETCH steps before, Q during the slice
+ * before. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void compute_scores(Scores<Tile> &scores, uint32_t q_lane, uint32_t k_lane)
 {
@@ -227,8 +228,8 @@ template <typename Tile> __device__ __forceinline__ void mask_scores(Scores<Tile
     }
 }
 
-/* Replaces the row maxima that are too small. `base`: what is subtracted from the exponents; `alpha`: the factor by which
- * O and the sums have to be rescaled. Returns whether the max of any row of the warp changed. */
+/* Replaces the row maxima that are too small. `base`: what is subtracted from the exponents; `alpha`: the factor by
+ * which O and the sums have to be rescaled. Returns whether the max of any row of the warp changed. */
 template <typename Tile, bool MASKED>
 __device__ __forceinline__ bool update_row_max(Accumulators<Tile> &acc, RowValues<Tile> &base, RowValues<Tile> &alpha,
                                             const Scores<Tile> &scores, float scale_log2)
@@ -268,8 +269,9 @@ template <typename Tile> __device__ __forceinline__ void rescale(Accumulators<Ti
 
 /* P of piece i: pieces are 16 rows by 8 keys, those of 16 keys one after the other. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void compute_p(Probabilities<Tile> &probabilities, Accumulators<Tile> &acc, const RowValues<Tile> &base,
-                                             const Scores<Tile> &scores, float scale_log2, int i)
+__device__ __forceinline__ void compute_p(Probabilities<Tile> &probabilities, Accumulators<Tile> &acc,
+                                          const RowValues<Tile> &base, const Scores<Tile> &scores, float scale_log2,
+                                          int i)
 {
     const int n_slice = i / (2 * Traits<Tile>::ROW_TILES), m = i / 2 % Traits<Tile>::ROW_TILES, tile = i % 2;
     const float(&s)[4] = scores.s[m][2 * n_slice + tile];
@@ -294,8 +296,9 @@ template <typename Tile> __device__ __forceinline__ void load_v(uint32_t (&v)[4]
 
 /* P and O += P V. Step i takes 16 keys times d slice i % D_SLICES; V is fetched PREFETCH steps before. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores<Tile> &scores, const RowValues<Tile> &base,
-                                           uint32_t (&v)[PREFETCH + 1][4], uint32_t v_lane, float scale_log2)
+__device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores<Tile> &scores,
+                                           const RowValues<Tile> &base, uint32_t (&v)[PREFETCH + 1][4], uint32_t v_lane,
+                                           float scale_log2)
 {
     constexpr int D_SLICES = Traits<Tile>::D_SLICES, STEPS = Traits<Tile>::N_SLICES * D_SLICES;
     constexpr int PIECES = 2 * Traits<Tile>::ROW_TILES; /* of 16 keys */
@@ -319,8 +322,8 @@ __device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores
                 mma_m16n8k16<T>(acc.sum[m], probabilities.p[m][n], one, one);
             }
         }
-        /* For the order of instructions only: otherwise ptxas moves most additions of the sums behind the last mma, where
-         * nothing overlaps with them, and keeps the summands in registers until some spill. */
+        /* For the order of instructions only: otherwise ptxas moves most additions of the sums behind the last mma,
+         * where nothing overlaps with them, and keeps the summands in registers until some spill. */
         if (!SUM_BY_MMA<T> && d == 0)
             __syncwarp();
         if (n + 1 < Traits<Tile>::N_SLICES) {
@@ -383,7 +386,8 @@ __device__ __forceinline__ void store_output(const Accumulators<Tile> &acc, cons
     __syncwarp();
 
     const int chunk = lane % Traits<Tile>::CHUNKS;
-    T *o = static_cast<T *>(params.o) + work.batch * params.o_strides.batch + work.head * params.o_strides.head + chunk * 8;
+    T *o = static_cast<T *>(params.o) + work.batch * params.o_strides.batch + work.head * params.o_strides.head +
+           chunk * 8;
 #pragma unroll
     for (int i = 0; i < Traits<Tile>::ROWS; i += ROWS_AT_ONCE) {
         const int in_block = warp_row + i + lane / Traits<Tile>::CHUNKS, row = work.first_row + in_block;
@@ -452,7 +456,8 @@ fused_fwd_kernel(const __grid_constant__ Params params)
     loader.to = shared_address(smem.k) + copy_offset<Shape, N>();
     loader.next = 0;
     if (tiles > 0) {
-        const T *rows = head_of<T>(params.q, params.q_strides, work.batch, work.head) + work.first_row * params.q_strides.row;
+        const T *rows =
+            head_of<T>(params.q, params.q_strides, work.batch, work.head) + work.first_row * params.q_strides.row;
         const T *from = copy_source<T, Shape>(rows, params.q_strides.row);
         copy_tile<T, Shape, M>(shared_address(smem.q) + copy_offset<Shape, M>(), from, params.q, params.q_strides.row,
                                params.q_len - work.first_row);
@@ -481,7 +486,8 @@ fused_fwd_kernel(const __grid_constant__ Params params)
     const int first_row = work_again.first_row + warp_offset;
     const int warp_tiles
         = first_row < params.q_len ? (visible_keys(params, first_row + Traits<Tile>::ROWS - 1) + N - 1) / N : 0;
-    const Mask mask = {params.kv_len, params.causal ? params.kv_len + 1 + lane / 4 - (params.q_len - first_row) : params.kv_len};
+    const Mask mask = {params.kv_len,
+                       params.causal ? params.kv_len + 1 + lane / 4 - (params.q_len - first_row) : params.kv_len};
     for (; n < tiles; ++n) {
         wait_for_tile();
         loader.next = n + 1;

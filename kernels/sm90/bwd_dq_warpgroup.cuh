@@ -33,8 +33,8 @@ __device__ __forceinline__ void load_keys(const unsigned char *to, const CUtenso
 
 /* Q, dO and the statistics of a step. */
 template <typename Tile>
-__device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params, const WorkTile &work, const Cursor &at,
-                                          int stage)
+__device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params, const WorkTile &work,
+                                          const Cursor &at, int stage)
 {
     using S = Traits<Tile>;
     const uint32_t full = shared_address(&smem.full[stage]);
@@ -46,7 +46,8 @@ __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params
     for (int panel = 0; panel < S::PANELS; ++panel)
         tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_LAST,
                  panel * PANEL_COLUMNS, row, head, work.batch);
-    bulk_load(shared_address(smem.stats[stage]), params.stats + int64_t(tile) * (2 * Tile::Q_TILE), S::STATS_BYTES, full);
+    bulk_load(shared_address(smem.stats[stage]), params.stats + int64_t(tile) * (2 * Tile::Q_TILE), S::STATS_BYTES,
+              full);
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
         tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_LAST,
@@ -96,7 +97,8 @@ __device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Params &params, i
 
 /* The same from registers. */
 template <typename Tile>
-__device__ __forceinline__ void add_dq(const float (&dq)[32], const Params &params, int tile, int pass, int warp, int lane)
+__device__ __forceinline__ void add_dq(const float (&dq)[32], const Params &params, int tile, int pass, int warp,
+                                       int lane)
 {
     float *sums = params.dq_sum + int64_t(tile) * TILE_FLOATS + pass * Traits<Tile>::PASS_FLOATS + warp * SLAB_FLOATS;
 #pragma unroll
@@ -104,6 +106,18 @@ __device__ __forceinline__ void add_dq(const float (&dq)[32], const Params &para
         const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
         red_add_quad(sums + i * QUAD_FLOATS, lane, quad);
     }
+}
+
+/* Adds a finished pass from registers, or writes it to shared memory for the copy engine. */
+template <typename Tile>
+__device__ __forceinline__ void finish_pass(Smem<Tile> &smem, const Params &params, const float (&dq)[32], int tile,
+                                            int pass, int warp, int lane)
+{
+    using S = Traits<Tile>;
+    if (S::ADDS_FROM_REGISTERS && pass == S::LAST_PASS)
+        add_dq<Tile>(dq, params, tile, pass, warp, lane);
+    else
+        store_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
 }
 
 /* Waits until the copy engine has read the buffer that `pass` will write. */
@@ -128,24 +142,22 @@ template <typename T, typename Tile, bool DETERMINISTIC>
 __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &params)
 {
     using S = Traits<Tile>;
-    /* Whether the next step is loaded before the last pass's additions. At head_dim 64 its stage is not free that early;
-     * deterministic, nothing is added there. */
+    /* Whether the next step is loaded before the last pass's additions. At head_dim 64 its stage is not free that
+     * early; deterministic, nothing is added there. */
     constexpr bool LOADS_FIRST = Tile::HEAD_DIM == 128 && !DETERMINISTIC;
-    constexpr int LAST_PASS = S::PASSES - 1;
-    const WorkTile work = smem.work; /* a copy: read from shared memory again at every use it costs 2 to 7 % at head_dim 128 */
-    const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES;
-    const int steps = work.steps;
+    const WorkTile work = smem.work; /* a copy: reading shared memory at every use costs 2 to 7 % at head_dim 128 */
+    const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES, steps = work.steps;
     /* Operands of wgmma: K, and dS of the first buffer. */
     const uint32_t k = keep_uniform(wgmma_mn_major(shared_address(smem.k), S::KV_PANEL_BYTES));
     const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
-    constexpr uint32_t DS_STEP = S::DS_BYTES / 16;
     Cursor load = {0, params.q_tiles - 1}, at = load;
     PipelineState<STAGES> filled;
-    int loaded = 0, before = -1; /* before: tile of the previous step, of which the last pass may not have been added yet */
+    int loaded = 0, before = -1; /* before: tile of the previous step, whose last pass may not have been added yet */
     int semaphore = -1;   /* deterministic: first of the tiles that share the semaphore of this or the previous step */
     bool is_open = false; /* that semaphore, for this block */
 
-    /* All threads of the warp keep the counts and one issues the copies, so that the counts are in uniform registers. */
+    /* All threads of the warp keep the counts and one issues the copies, so that the counts are in uniform
+     * registers. */
     const auto load_next = [&](int stage) {
         if (elect_one())
             load_step<Tile>(smem, params, work, load, stage);
@@ -179,42 +191,40 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
 #pragma unroll
         for (int pass = 0; pass < S::PASSES; ++pass) {
             float dq[32];
-            start_dq<T, Tile>(dq, first_ds + buffer * DS_STEP, k, pass);
-            if (LOADS_FIRST && pass == LAST_PASS)
+            start_dq<T, Tile>(dq, first_ds + buffer * (S::DS_BYTES / 16), k, pass);
+            if (LOADS_FIRST && pass == S::LAST_PASS)
                 refill();
-            /* The previous pass is added while this one is computed. Deterministic, both passes are added after the last one,
-             * when dS has been read and the next loads are under way: nobody waits for this warpgroup then. */
+            /* The previous pass is added while this one is computed. Deterministic, both passes are added after the
+             * last one, when dS has been read and the next loads are under way: nobody waits for this warpgroup
+             * then. */
             if (!DETERMINISTIC && pass > 0)
                 add_dq(smem, params, tile, pass - 1, warp);
             else if (!DETERMINISTIC && before >= 0 && !S::ADDS_FROM_REGISTERS)
-                add_dq(smem, params, before, LAST_PASS, warp);
-            if (DETERMINISTIC && pass == LAST_PASS && semaphore_tile != semaphore) { /* earlier additions have arrived by now */
-                __syncwarp();
+                add_dq(smem, params, before, S::LAST_PASS, warp);
+            if (DETERMINISTIC && pass == S::LAST_PASS && semaphore_tile != semaphore) {
+                __syncwarp(); /* by now earlier additions have arrived */
                 is_open = semaphore_release_and_test(semaphore_of(params, semaphore, warp),
                                                      semaphore_of(params, semaphore_tile, warp), work.kv_tile);
                 semaphore = semaphore_tile;
             }
             wait_dq_buffer<Tile, DETERMINISTIC>(pass);
-            if (!LOADS_FIRST && pass == LAST_PASS)
+            if (!LOADS_FIRST && pass == S::LAST_PASS)
                 refill();
             __syncwarp();
             wgmma_wait<0>();
             wgmma_hold(dq);
-            if (pass == LAST_PASS && lane == 0)
+            if (pass == S::LAST_PASS && lane == 0)
                 mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
-            if (DETERMINISTIC && pass == LAST_PASS) {
+            if (DETERMINISTIC && pass == S::LAST_PASS) {
                 if (!is_open)
                     semaphore_wait(semaphore_of(params, semaphore, warp), work.kv_tile);
                 is_open = true;
                 add_dq(smem, params, tile, pass - 1, warp);
             }
-            if (S::ADDS_FROM_REGISTERS && pass == LAST_PASS)
-                add_dq<Tile>(dq, params, tile, pass, warp, lane);
-            else
-                store_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
+            finish_pass(smem, params, dq, tile, pass, warp, lane);
         }
         if (DETERMINISTIC && !S::ADDS_FROM_REGISTERS)
-            add_dq(smem, params, tile, LAST_PASS, warp);
+            add_dq(smem, params, tile, S::LAST_PASS, warp);
         before = tile;
         at.advance(params, work.first_tile[0]);
     }
@@ -222,7 +232,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         __syncwarp();
         semaphore_release_and_test(semaphore_of(params, semaphore, warp), NULL, 0);
     } else if (before >= 0 && !S::ADDS_FROM_REGISTERS)
-        add_dq(smem, params, before, LAST_PASS, warp);
+        add_dq(smem, params, before, S::LAST_PASS, warp);
     if (elect_one())
         tma_store_wait_read<0>(); /* shared memory must outlive the additions */
 }

@@ -1,5 +1,6 @@
-/* The products and the arithmetic of a KV warpgroup of the sm_90 backward. Scores are transposed: rows are this warpgroup's
- * keys, columns are queries. A thread has 4 scores of each 8 columns: in the order of a wgmma accumulator (wgmma.cuh). */
+/* The products and the arithmetic of a KV warpgroup of the sm_90 backward. Scores are transposed: rows are this
+ * warpgroup's keys, columns are queries. A thread has 4 scores of each 8 columns: in the order of a wgmma
+ * accumulator (wgmma.cuh). */
 #pragma once
 
 #include "kernels/device/exp2.cuh"
@@ -35,7 +36,8 @@ __device__ __forceinline__ void load_operand(uint32_t (&operand)[operand_registe
     }
 }
 
-/* Starts C = A B^T: A this warpgroup's keys of K or V, the first STEPS times 16 columns from registers; B the queries. */
+/* Starts C = A B^T: A this warpgroup's keys of K or V, the first STEPS times 16 columns from registers; B the
+ * queries. */
 template <typename T, typename Tile, int STEPS>
 __device__ __forceinline__ void start_scores(float (&c)[Traits<Tile>::SCORES],
                                              const uint32_t (&operand)[operand_registers(STEPS)], uint32_t keys,
@@ -48,7 +50,8 @@ __device__ __forceinline__ void start_scores(float (&c)[Traits<Tile>::SCORES],
         const int panel = step / 4, within = step % 4 * 32;
         const uint32_t b = queries + (panel * S::Q_PANEL_BYTES + within) / 16;
         if (step < STEPS)
-            wgmma<T, Tile::Q_TILE>::template registers<WGMMA_K_MAJOR>(c, &operand[step < STEPS ? 4 * step : 0], b, step > 0);
+            wgmma<T, Tile::Q_TILE>::template registers<WGMMA_K_MAJOR>(c, &operand[step < STEPS ? 4 * step : 0], b,
+                                                                      step > 0);
         else
             wgmma<T, Tile::Q_TILE>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
                 c, keys + (panel * S::KV_PANEL_BYTES + within) / 16, b, step > 0);
@@ -86,8 +89,8 @@ __device__ __forceinline__ PrefetchedStats prefetch_stats(uint32_t stats)
     return prefetched;
 }
 
-/* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). MASKED: columns left of first_visible,
- * relative to this thread's first column, become 0; a number for each of its two keys. */
+/* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). MASKED: columns left of
+ * first_visible, relative to this thread's first column, become 0; a number for each of its two keys. */
 template <bool MASKED, int SCORES>
 __device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, const PrefetchedStats &prefetched,
                                             float scale_log2, const int (&first_visible)[2])
@@ -135,8 +138,8 @@ __device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], int n, con
     }
 }
 
-/* Stores a warp's rows of dK or dV times `scale`: to shared memory at `rows` (its 16 rows of each panel), from there by the
- * copy engine to device memory. */
+/* Stores a warp's rows of dK or dV times `scale`: to shared memory at `rows` (its 16 rows of each panel), from there
+ * by the copy engine to device memory. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_gradient(const float (&c)[Traits<Tile>::GRADIENTS], float scale, uint32_t rows,
                                                const CUtensorMap *map, int row, const WorkTile &work, int lane)

@@ -1,5 +1,5 @@
-/* A KV warpgroup of the sm_90 backward: owns 64 keys, goes through the tiles of queries, keeps dK and dV in registers, and
- * hands dS to the producer warpgroup. */
+/* A KV warpgroup of the sm_90 backward: owns 64 keys, goes through the tiles of queries, keeps dK and dV in
+ * registers, and hands dS to the producer warpgroup. */
 #pragma once
 #include <climits>
 
@@ -13,13 +13,14 @@ namespace sm90_bwd {
 using namespace device;
 
 /* The address of a thread's row statistics in a stage: lse2 (row 0) or -D (row 1) of its first column. */
-template <typename Tile> __device__ __forceinline__ uint32_t stats_address(Smem<Tile> &smem, int stage, int row, int lane)
+template <typename Tile>
+__device__ __forceinline__ uint32_t stats_address(Smem<Tile> &smem, int stage, int row, int lane)
 {
     return shared_address(&smem.stats[stage][row * Tile::Q_TILE]) + lane % 4 * 2 * sizeof(float);
 }
 
-/* Waits until the buffer for dS of `step` has been read, which was filled two steps ago. Returns the address of the warp's
- * rows in it. */
+/* Waits until the buffer for dS of `step` has been read, which was filled two steps ago. Returns the address of the
+ * warp's rows in it. */
 template <typename Tile> __device__ __forceinline__ uint32_t wait_ds_empty(Smem<Tile> &smem, int step, int warp_row)
 {
     mbarrier_wait(shared_address(&smem.ds_empty[step % 2]), step / 2 % 2 ^ 1);
@@ -60,7 +61,7 @@ __device__ __forceinline__ void store_zero_ds(Smem<Tile> &smem, int step, int wa
 
 template <typename Tile> __device__ __forceinline__ void release_stage(Smem<Tile> &smem, int stage, int lane)
 {
-    __syncwarp(); /* all lanes have read the statistics, and each has executed the proxy fence of arrive_ds_full since */
+    __syncwarp(); /* all lanes have read the statistics, and then executed the proxy fence of arrive_ds_full */
     if (lane == 0)
         mbarrier_arrive(shared_address(&smem.empty[stage]));
 }
@@ -78,8 +79,9 @@ __device__ __forceinline__ void skip_steps(Smem<Tile> &smem, int from, int to, i
 
 /* S to P in place. Only tiles at the diagonal and at the end of the keys need the mask. first_query: of the tile. */
 template <typename Tile>
-__device__ __forceinline__ void compute_p(float (&s)[Traits<Tile>::SCORES], const Params &params, int first_key, int warp,
-                                          int lane, int first_query, uint32_t lse2, const PrefetchedStats &prefetched)
+__device__ __forceinline__ void compute_p(float (&s)[Traits<Tile>::SCORES], const Params &params, int first_key,
+                                          int warp, int lane, int first_query, uint32_t lse2,
+                                          const PrefetchedStats &prefetched)
 {
     constexpr int GROUP_KEYS = Traits<Tile>::GROUP_KEYS;
     /* The first query that sees this warpgroup's first key, counted from the tile's first. */
@@ -102,8 +104,9 @@ __device__ __forceinline__ void compute_p(float (&s)[Traits<Tile>::SCORES], cons
 
 /* dP - D, and where TO_DS dS = P * (dP - D) as well. */
 template <typename T, bool TO_DS, int SCORES>
-__device__ __forceinline__ void compute_ds(uint32_t (&p_ds)[SCORES / 2], float (&difference)[SCORES], const float (&dp)[SCORES],
-                                           uint32_t neg_delta, const PrefetchedStats &prefetched)
+__device__ __forceinline__ void compute_ds(uint32_t (&p_ds)[SCORES / 2], float (&difference)[SCORES],
+                                           const float (&dp)[SCORES], uint32_t neg_delta,
+                                           const PrefetchedStats &prefetched)
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n) {
@@ -125,13 +128,14 @@ __device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], const floa
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_gradients(Smem<Tile> &smem, const Params &params,
                                                 const float (&dk)[Traits<Tile>::GRADIENTS],
-                                                const float (&dv)[Traits<Tile>::GRADIENTS], int steps, int key, int warp_row,
-                                                int lane)
+                                                const float (&dv)[Traits<Tile>::GRADIENTS], int steps, int key,
+                                                int warp_row, int lane)
 {
     store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.v) + warp_row * ROW_BYTES, &params.dv, key, smem.work, lane);
     if (steps > 0) /* dQ of the last step has read K, in whose place dK goes */
         mbarrier_wait(shared_address(&smem.ds_empty[(steps - 1) % 2]), (steps - 1) / 2 % 2);
-    store_gradient<T, Tile>(dk, params.scale, shared_address(smem.k) + warp_row * ROW_BYTES, &params.dk, key, smem.work, lane);
+    store_gradient<T, Tile>(dk, params.scale, shared_address(smem.k) + warp_row * ROW_BYTES, &params.dk, key, smem.work,
+                            lane);
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
 }
@@ -197,8 +201,8 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
         if (--tile < first_tile)
             tile = params.q_tiles - 1;
     };
-    /* Goes to the next step, from this one on, whose queries see any of these keys, and waits for its data. The steps in
-     * between, at most one for each head that has others, are left to skip_steps. */
+    /* Goes to the next step, from this one on, whose queries see any of these keys, and waits for its data. The
+     * steps in between, at most one for each head that has others, are left to skip_steps. */
     const auto wait_next_visible = [&] {
         while (step < steps && tile < first_visible_tile)
             advance();
@@ -206,8 +210,8 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
             mbarrier_wait(shared_address(&smem.full[pipeline.stage]), pipeline.phase);
     };
     const auto to_p = [&](const PrefetchedStats &prefetched) {
-        compute_p<Tile>(s, params, first_key, warp, lane, tile * Tile::Q_TILE, stats_address(smem, pipeline.stage, 0, lane),
-                        prefetched);
+        compute_p<Tile>(s, params, first_key, warp, lane, tile * Tile::Q_TILE,
+                        stats_address(smem, pipeline.stage, 0, lane), prefetched);
     };
 
     mbarrier_wait(shared_address(&smem.k_full), 0);
@@ -238,7 +242,8 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
         else
             finish_dv(dv, p_ds);
         wgmma_hold(s);
-        /* DS_FIRST: in place, as dV still runs and registers are few. Else apart, which the assembler schedules better. */
+        /* DS_FIRST: in place, as dV still runs and registers are few. Else apart, which the assembler schedules
+         * better. */
         float own[S::SCORES];
         float(&difference)[S::SCORES] = S::DS_FIRST ? s : own;
         compute_ds<T, !S::DS_FIRST>(p_ds, difference, s, stats_address(smem, stage, 1, lane), neg_delta);

@@ -16,7 +16,7 @@ extern "C" {
 enum {
     SM90_BWD_KV_TILE = 128,       /* keys of a block */
     SM90_BWD_THREADS = 384,       /* of the main kernel */
-    SM90_BWD_SIDE_THREADS = 256,  /* of preprocess and of convert_dq */
+    SM90_BWD_ROW_THREADS = 256,   /* of preprocess and of convert_dq */
     SM90_BWD_STORE_ROWS = 16,     /* rows of dK and dV that a warp stores: those of the boxes of maps dk and dv */
     SM90_BWD_TILE_FLOATS = 8192,  /* of a tile of queries in dq_sum: 64 x 128 or 128 x 64 */
     SM90_BWD_TILE_SEMAPHORES = 4, /* one for each warp that adds to a tile of dq_sum */
@@ -27,10 +27,10 @@ struct fused_sm90_bwd_params {
     CUtensorMap q, k, v, dout, dk, dv;
     struct attn_tensor o_rows, dout_rows, dq_rows;
     const float *lse;    /* [batch * q_heads, q_len] */
-    float *stats;        /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf for rows that see no key and for rows that pad;
-                            -D = -rowsum(dO * O) */
-    float *dq_sum;       /* dQ / scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in the
-                            order of its accumulator registers (kernels/device/red_add.cuh) */
+    float *stats;        /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf for rows that see no key or that pad; -D =
+                            -rowsum(dO * O) */
+    float *dq_sum;       /* dQ / scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in
+                            the order of its accumulator registers (kernels/device/red_add.cuh) */
     int *dq_semaphores;  /* [tiles][SM90_BWD_TILE_SEMAPHORES]: how many blocks of keys have added their part to a warp's
                             slabs. Tiles that share a semaphore use that of the first of them. NULL: additions go in any
                             order */
@@ -52,7 +52,8 @@ struct fused_sm90_bwd_tile {
 };
 
 extern const struct fused_sm90_bwd_tile fused_sm90_bwd_tiles[]; /* ends with a row without a name */
-extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2], fused_sm90_bwd_convert_dq[2][2]; /* [bf16][head_dim 128] */
+/* [bf16][head_dim 128] */
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2], fused_sm90_bwd_convert_dq[2][2];
 
 #ifdef __cplusplus
 }

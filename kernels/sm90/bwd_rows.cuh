@@ -6,7 +6,7 @@
 
 namespace sm90_bwd {
 
-constexpr int THREADS = SM90_BWD_SIDE_THREADS;
+constexpr int THREADS = SM90_BWD_ROW_THREADS;
 constexpr int VECTOR = 8; /* elements in 16 bytes */
 
 struct RowBlock {

@@ -34,13 +34,13 @@ template <typename Tile> struct Traits {
     static constexpr int STAGE_BYTES = 2 * Q_BYTES + STATS_BYTES;
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
     static constexpr int KV_REGISTERS = 216, DQ_REGISTERS = 72;
-    static constexpr int PASSES = 2; /* of 64 x 64 in dQ */
+    static constexpr int PASSES = 2, LAST_PASS = PASSES - 1; /* of 64 x 64 in dQ */
     static constexpr int PASS_FLOATS = TILE_FLOATS / PASSES;
-    /* The copy engine adds the passes of dQ to dq_sum; at head_dim 64 the last pass is added from registers instead, which
-     * is faster than either way alone. */
+    /* The copy engine adds the passes of dQ to dq_sum; at head_dim 64 the last pass is added from registers instead,
+     * which is faster than either way alone. */
     static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
     static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2; /* as many as there is room for */
-    static constexpr int SEMAPHORE_TILES = 128 / Tile::Q_TILE; /* share a semaphore, because each release costs a fence */
+    static constexpr int SEMAPHORE_TILES = 128 / Tile::Q_TILE; /* share a semaphore: each release costs a fence */
     /* Whether dS is stored before S of the next step is started (see kv_warpgroup). The other order costs 2 to 3 %. */
     static constexpr bool DS_FIRST = Tile::HEAD_DIM == 128;
     static_assert(Tile::HEAD_DIM * Tile::Q_TILE == TILE_FLOATS, "a tile of dQ is two passes");
@@ -66,9 +66,9 @@ template <typename Tile> struct alignas(1024) Smem {
     WorkTile work; /* read from here by the KV warpgroups, which have no registers to spare */
 };
 
-/* The tile scheduler. Blocks go section by section of kv heads, and within a section first over the heads, then over the
- * tiles of keys: in causal problems the longest tiles come first, and blocks that run at the same time read the same
- * queries. */
+/* The tile scheduler. Blocks go section by section of kv heads, and within a section first over the heads, then over
+ * the tiles of keys: in causal problems the longest tiles come first, and blocks that run at the same time read the
+ * same queries. */
 template <typename Tile> __device__ __forceinline__ WorkTile work_tile_of_block(const Params &params)
 {
     const int section_blocks = params.section_heads * params.kv_tiles;

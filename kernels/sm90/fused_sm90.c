@@ -8,7 +8,8 @@ static enum attn_status check_device(const struct attn_request *request, struct 
     const int sm = request->device->sm;
 
     if (sm != 90) /* sm_90a code runs on 9.0 and on nothing else */
-        return attn_fail(why, ATTN_UNSUPPORTED, "needs compute capability 9.0, this device has %d.%d", sm / 10, sm % 10);
+        return attn_fail(why, ATTN_UNSUPPORTED, "needs compute capability 9.0, this device has %d.%d", sm / 10,
+                         sm % 10);
     return ATTN_OK;
 }
 

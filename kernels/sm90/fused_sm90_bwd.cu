@@ -1,38 +1,38 @@
 /* fused_sm90, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) on wgmma and TMA, compute capability 9.0.
  * Three kernels, each of which starts while the one before it ends:
  *   preprocess  lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in dq_sum, the fp32 sums of dQ
- *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its group, the
- *               last tile first: recomputes P, keeps dK and dV in registers, adds its part of dQ to dq_sum
+ *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its
+ *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
  *   convert     dQ = scale * dq_sum, rounded
- *
- * Of the block's three warpgroups two have 64 keys each; they do not wait for one another. The third loads and computes dQ.
+ * A block has two warpgroups of 64 keys each, which do not wait for one another; a third one loads and computes dQ.
  * One step (a tile of queries):
  *
- *   KV warpgroup (bwd_kv_warpgroup.cuh)                        producer and dQ warpgroup (bwd_dq_warpgroup.cuh)
- *     rows are keys; P^T is in registers, in 16 bits             wait for dS of both KV warpgroups
- *     start dP^T = V dO^T, dV += P^T dO                          2 passes of 64 x 64: dQ = dS K, and meanwhile the
- *     dS^T = P^T * (dP^T - D), replaces P^T                        previous pass goes to shared memory, from where the
- *     store dS^T to shared memory                                  copy engine adds it to dq_sum (at head_dim 64 the
- *     start S^T = K Q^T of the next step                           second pass is added from registers)
- *     start dK += dS^T Q                                         load Q, dO and statistics of the step 3 ahead
+ *   KV warpgroup (bwd_kv_warpgroup.cuh)                      producer and dQ warpgroup (bwd_dq_warpgroup.cuh)
+ *     rows are keys; P^T is in registers, in 16 bits           wait for dS of both KV warpgroups
+ *     start dP^T = V dO^T, dV += P^T dO                        2 passes of 64 x 64: dQ = dS K, and meanwhile the
+ *     dS^T = P^T * (dP^T - D), replaces P^T                      previous pass goes to shared memory, from where the
+ *     store dS^T to shared memory                                copy engine adds it to dq_sum (at head_dim 64 the
+ *     start S^T = K Q^T of the next step                         second pass is added from registers)
+ *     start dK += dS^T Q                                       load Q, dO and statistics of the step 3 ahead
  *     P^T = exp2(scale_log2 S^T - lse2) of the next step
  *
  *   shared memory (KB)  K 32 | V 32 | Q 3 x 16 | dO 3 x 16 | dS 2 x 16 | dQ 2 x 16 | lse2, -D 3 x 0.5   head_dim 128
  *                       K 16 | V 16 | Q 3 x 16 | dO 3 x 16 | dS 2 x 32 | dQ 16     | lse2, -D 3 x 1     head_dim 64
  *
  * What must not be reordered:
- *   - dS is stored before S of the next step is started: otherwise the assembler keeps more registers alive, and the part of
- *     V that is kept in registers does not fit. dS is announced (ds_full) before that start at head_dim 128, where the dQ
- *     warpgroup is the slower one, after it at head_dim 64.
- *   - Between a wgmma and its wait nothing may touch its registers (wgmma_hold): otherwise the assembler serialises all wgmma.
- *   - A stage is released (empty) after dS of its step is announced: the proxy fence of the latter orders the reads of the
- *     statistics before the copy that overwrites them. compute-sanitizer's racecheck reports this pair nevertheless, because
- *     it does not follow __syncwarp into an arrival by one lane; scripts/gpu_check.sh counts these reports.
- *   - Deterministic: blocks add to a tile of dQ in the order of their keys (semaphore.cuh). A block waits for blocks with
- *     smaller numbers only, so blocks have to start in the order of their numbers, as they do.
+ *   - dS is stored before S of the next step is started: otherwise the assembler keeps more registers alive, and the
+ *     part of V that is kept in registers does not fit. dS is announced (ds_full) before that start at head_dim 128,
+ *     where the dQ warpgroup is the slower one, after it at head_dim 64.
+ *   - Between a wgmma and its wait nothing may touch its registers: the assembler would serialise every wgmma.
+ *   - A stage is released (empty) after dS of its step is announced: the proxy fence of the latter orders the reads of
+ *     the statistics before the copy that overwrites them. compute-sanitizer's racecheck reports this pair, because it
+ *     does not follow __syncwarp into an arrival by one lane; scripts/gpu_check.sh counts these reports.
+ *   - Deterministic: blocks add to a tile of dQ in the order of their keys (semaphore.cuh). A block waits for blocks
+ *     with smaller numbers only, so blocks have to start in the order of their numbers, as they do.
  *
- * Masks: rows without a key and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the diagonal are
- * masked where a tile has any. dK and dV are sums of one block in a fixed order. Measurements: docs/kernels/sm90_bwd.md. */
+ * Masks: rows without a key and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the
+ * diagonal are masked where a tile has any. dK and dV are sums of one block in a fixed order. Measurements:
+ * docs/kernels/sm90_bwd.md. */
 #include "kernels/sm90/bwd_params.h"
 
 #include "kernels/device/grid_dependency.cuh"
@@ -90,7 +90,10 @@ using namespace sm90_bwd;
             "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; " #V_COUNT " and " #K_COUNT             \
             " sixteens of head_dim of V and of K in registers"                                                         \
     }
-#define DTYPES(TILE, DETERMINISTIC) {backward<__half, TILE, DETERMINISTIC>, backward<__nv_bfloat16, TILE, DETERMINISTIC>}
+#define DTYPES(TILE, DETERMINISTIC)                                                                                    \
+    {                                                                                                                  \
+        backward<__half, TILE, DETERMINISTIC>, backward<__nv_bfloat16, TILE, DETERMINISTIC>                            \
+    }
 #define TABLE_ROW(DIM, Q, V_COUNT, K_COUNT)                                                                            \
     {{SHOWN(DIM, Q, V_COUNT, K_COUNT), DIM, 1, sizeof(Smem<TILE_NAME(DIM, Q, V_COUNT, K_COUNT)>)},                     \
      Q,                                                                                                                \

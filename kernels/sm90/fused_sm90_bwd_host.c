@@ -1,4 +1,5 @@
-/* The host side of fused_sm90's backward: what it refuses, its workspace, the kernels' parameters, the three launches. */
+/* The host side of fused_sm90's backward: what it refuses, its workspace, the kernels' parameters, the three
+ * launches. */
 #include "kernels/sm90/bwd_params.h"
 
 #include "kernels/common/checks.h"
@@ -25,7 +26,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d", (int)MAX_LEN);
     /* Blocks of keys and their steps are numbered in 32 bits. */
-    const enum attn_status status = attn_check_grid(attn_tiles(p->kv_len, SM90_BWD_KV_TILE), p->kv_heads, p->batch, why);
+    const int64_t kv_tiles = attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
+    const enum attn_status status = attn_check_grid(kv_tiles, p->kv_heads, p->batch, why);
     if (status != ATTN_OK)
         return status;
     return attn_check_grid(attn_tiles(p->q_len, tile->q_tile), p->q_heads, p->batch, why);
@@ -72,14 +74,16 @@ static enum attn_status encode_maps(const struct attn_problem *p, const struct a
     enum attn_status status = ATTN_OK;
 
     for (size_t i = 0; i < sizeof maps / sizeof maps[0] && status == ATTN_OK; ++i)
-        status = tensor_map_encode(maps[i].map, maps[i].name, maps[i].tensor, p, maps[i].is_kv ? p->kv_heads : p->q_heads,
-                                   maps[i].is_kv ? p->kv_len : p->q_len, maps[i].box_rows, why);
+        status = tensor_map_encode(maps[i].map, maps[i].name, maps[i].tensor, p,
+                                   maps[i].is_kv ? p->kv_heads : p->q_heads, maps[i].is_kv ? p->kv_len : p->q_len,
+                                   maps[i].box_rows, why);
     return status;
 }
 
-/* KV heads whose blocks run at the same time: so few that Q, dO and dq_sum are still in the L2 when the next block of keys
- * comes; so many that where blocks differ in length the short ones fill the gaps; by default 8 query heads if full, 16 if
- * causal. Deterministic, causal blocks of more heads wait less for each other. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19. */
+/* KV heads whose blocks run at the same time: so few that Q, dO and dq_sum are still in the L2 when the next block
+ * of keys comes; so many that where blocks differ in length the short ones fill the gaps; by default 8 query heads
+ * if full, 16 if causal. Deterministic, causal blocks of more heads wait less for each other.
+ * docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19. */
 static int section_heads(const struct fused_sm90_bwd_params *params)
 {
     const int q_heads = !params->causal ? 8 : params->dq_semaphores != NULL ? 32 : 16, heads = q_heads / params->group;
@@ -132,14 +136,29 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         return status;
     set_params(&params, request, tensors, tile->q_tile, run->workspace);
     const int64_t row_blocks = p->batch * p->q_heads * params.q_tiles;
-    const struct attn_launch launches[] = {
-        {"preprocess", (const void *)fused_sm90_bwd_preprocess[bf16][wide], row_blocks, SM90_BWD_SIDE_THREADS, 0, true, false},
-        {"main", (const void *)tile->kernels[request->deterministic][bf16],
-         (int64_t)params.kv_tiles * params.kv_heads_total, SM90_BWD_THREADS, tile->tile.smem_bytes, true, true},
-        {"convert", (const void *)fused_sm90_bwd_convert_dq[bf16][wide], row_blocks, SM90_BWD_SIDE_THREADS, 0, true, true},
-    };
-    for (size_t i = 0; i < sizeof launches / sizeof launches[0] && status == ATTN_OK; ++i)
-        status = attn_launch_kernel(&launches[i], &params, run, why);
+    const struct attn_launch preprocess = {.name = "preprocess",
+                                           .kernel = (const void *)fused_sm90_bwd_preprocess[bf16][wide],
+                                           .blocks = row_blocks,
+                                           .threads = SM90_BWD_ROW_THREADS,
+                                           .is_pass = true};
+    const struct attn_launch main_kernel = {.name = "main",
+                                            .kernel = (const void *)tile->kernels[request->deterministic][bf16],
+                                            .blocks = (int64_t)params.kv_tiles * params.kv_heads_total,
+                                            .threads = SM90_BWD_THREADS,
+                                            .smem_bytes = tile->tile.smem_bytes,
+                                            .is_pass = true,
+                                            .overlaps_previous = true};
+    const struct attn_launch convert = {.name = "convert",
+                                        .kernel = (const void *)fused_sm90_bwd_convert_dq[bf16][wide],
+                                        .blocks = row_blocks,
+                                        .threads = SM90_BWD_ROW_THREADS,
+                                        .is_pass = true,
+                                        .overlaps_previous = true};
+    status = attn_launch_kernel(&preprocess, &params, run, why);
+    if (status == ATTN_OK)
+        status = attn_launch_kernel(&main_kernel, &params, run, why);
+    if (status == ATTN_OK)
+        status = attn_launch_kernel(&convert, &params, run, why);
     return status;
 }
 

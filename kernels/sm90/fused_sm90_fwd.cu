@@ -207,7 +207,11 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
 /* ---- the table of tiles --------------------------------------------------------------------------------------- */
 
 /* Warpgroups that skip different blocks of causal problems do not take turns (ping-pong). */
-#define KERNELS(TILE, PING_PONG) {fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>}
+#define KERNELS(TILE, PING_PONG)                                                                                       \
+    {                                                                                                                  \
+        fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>                    \
+    }
+#define CAUSAL_KERNELS(TILE) KERNELS(TILE, (!Traits<TILE>::SKIPS_BLOCKS))
 #define SPLITS_NAME_1 ""
 #define SPLITS_NAME_2 "_k2"
 #define SPLITS_TEXT_1 ""
@@ -225,7 +229,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
      KEYS / SPLITS,                                                                                                    \
      COST,                                                                                                             \
      {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS), true),                                                           \
-      KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS), (!Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>::SKIPS_BLOCKS))}},
+      CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS))}},
 
 } // namespace sm90_fwd
 

@@ -128,8 +128,9 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, run->stream);
     if (error != cudaSuccess)
         return attn_cuda_failure("cudaMemsetAsync", error, why);
+    const bool bf16 = p->dtype == ATTN_BF16;
     return attn_launch_kernel(&(struct attn_launch){.name = "fused_fwd_kernel",
-                                                    .kernel = (const void *)tile->kernels[p->causal][p->dtype == ATTN_BF16],
+                                                    .kernel = (const void *)tile->kernels[p->causal][bf16],
                                                     .blocks = blocks,
                                                     .threads = tile->threads,
                                                     .smem_bytes = tile->tile.smem_bytes},

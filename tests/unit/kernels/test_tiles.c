@@ -1,0 +1,171 @@
+/* The choice of a tile from a table (kernels/common/tiles.h) and what all CUDA implementations share on the host
+ * (kernels/common/dispatch.h). Needs no device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "kernels/common/checks.h"
+#include "kernels/common/dispatch.h"
+
+/* More than its head, as a kernel's rows have. */
+struct row {
+    struct attn_tile tile;
+    double time;
+};
+
+static const struct row rows[] = {
+    {{{"d64_large", ""}, 64, 2, 60000}, 3.0}, {{{"d64_small", ""}, 64, 2, 40000}, 2.0},
+    {{{"d64_tiny", ""}, 64, 2, 20000}, 4.0},  {{{"d128_only", ""}, 128, 1, 90000}, 1.0},
+    {{{NULL, NULL}, 0, 0, 0}, 0.0},
+};
+
+static double time_of(const struct attn_request *request, const struct attn_tile *tile)
+{
+    (void)request;
+    return ((const struct row *)(const void *)tile)->time;
+}
+
+static const struct attn_tile_table in_order = {"forward", rows, sizeof rows[0], NULL},
+                                    by_time = {"backward", rows, sizeof rows[0], time_of};
+
+static const char *chosen(const struct attn_tile_table *table, int64_t head_dim, size_t smem_bytes, const char *variant,
+                          struct attn_message *why)
+{
+    const struct attn_problem p = {.head_dim = head_dim};
+    const struct attn_device device = {.platform = ATTN_CUDA, .smem_per_block_bytes = smem_bytes};
+    const struct attn_request request = {.problem = &p, .device = &device, .variant = variant};
+    const struct row *row = attn_choose_tile(table, &request, why);
+    const char *name = attn_chosen_variant(table, &request);
+
+    assert_true(row == NULL ? name == NULL : strcmp(name, row->tile.shown.name) == 0);
+    return name;
+}
+
+static void first_tile_that_fits_as_often_as_wanted(void **state)
+{
+    struct attn_message why = {""};
+    (void)state;
+    assert_string_equal(chosen(&in_order, 64, 232448, NULL, &why), "d64_large");
+    assert_string_equal(chosen(&in_order, 64, 2 * 60000 + 1024, NULL, &why), "d64_large"); /* and 1024 more a block */
+    assert_string_equal(chosen(&in_order, 64, 2 * 60000 + 1023, NULL, &why), "d64_small");
+    assert_string_equal(chosen(&in_order, 128, 90000, NULL, &why), "d128_only");
+}
+
+static void first_tile_that_fits_once_when_none_fits_twice(void **state)
+{
+    struct attn_message why = {""};
+    (void)state;
+    assert_string_equal(chosen(&in_order, 64, 2 * 20000 + 1024, NULL, &why), "d64_tiny"); /* the smallest, twice */
+    assert_string_equal(chosen(&in_order, 64, 2 * 20000 + 1023, NULL, &why), "d64_small");
+    assert_string_equal(chosen(&in_order, 64, 39999, NULL, &why), "d64_tiny");
+}
+
+static void shortest_estimated_time(void **state)
+{
+    struct attn_message why = {""};
+    (void)state;
+    assert_string_equal(chosen(&by_time, 64, 232448, NULL, &why), "d64_small");
+    assert_string_equal(chosen(&by_time, 64, 39999, NULL, &why), "d64_tiny"); /* the others do not fit */
+}
+
+static void forced_variants_and_refusals(void **state)
+{
+    struct attn_message why = {""};
+    (void)state;
+    assert_string_equal(chosen(&in_order, 64, 232448, "d64_tiny", &why), "d64_tiny");
+    assert_null(chosen(&in_order, 64, 232448, "d128_only", &why));
+    assert_string_equal(why.text, "the forward has no variant d128_only for head_dim 64");
+    assert_null(chosen(&by_time, 128, 89999, NULL, &why));
+    assert_string_equal(why.text, "d128_only needs 90000 bytes of shared memory, a block has at most 89999");
+}
+
+/* ---- dispatch: a made-up implementation for devices of compute capability 7.5 ----------------------------------- */
+
+static int launched;
+
+static enum attn_status check_device(const struct attn_request *request, struct attn_message *why)
+{
+    return request->device->sm == 75 ? ATTN_OK : attn_fail(why, ATTN_UNSUPPORTED, "needs 7.5");
+}
+
+static enum attn_status takes(const struct attn_request *request, struct attn_message *why)
+{
+    return attn_choose_tile(&in_order, request, why) != NULL ? ATTN_OK : ATTN_UNSUPPORTED;
+}
+
+static size_t bytes_256(const struct attn_request *request)
+{
+    (void)request;
+    return 256;
+}
+
+static enum attn_status count_launch(const struct attn_request *request, const struct attn_tensors *tensors,
+                                     const struct attn_run *run, struct attn_message *why)
+{
+    (void)request, (void)tensors, (void)run, (void)why;
+    launched++;
+    return ATTN_OK;
+}
+
+static const struct attn_direction forward = {takes, bytes_256, count_launch, &in_order},
+                                   backward = {takes, bytes_256, count_launch, &by_time};
+static const struct attn_dispatch dispatch = {check_device, {&forward, &backward}};
+ATTN_DISPATCH_FUNCTIONS(dispatch)
+static const struct attn_impl made_up = {.abi = ATTN_ABI, .name = "made_up", ATTN_DISPATCH_MEMBERS};
+
+static void variants_of_both_directions(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        assert_string_equal(made_up.variants[i].name, rows[i % 4].tile.shown.name);
+    assert_null(made_up.variants[8].name);
+}
+
+static void launches_what_it_accepts(void **state)
+{
+    static float memory[64 * 4];
+    const struct attn_problem p = {.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = 1, .head_dim = 64,
+                                   .dtype = ATTN_FP16, .window_left = -1, .window_right = -1, .scale = 1.0f};
+    struct attn_device device = {.platform = ATTN_CUDA, .sm = 75, .smem_per_block_bytes = 232448};
+    const struct attn_request request = {.problem = &p, .device = &device, .mode = ATTN_FWD};
+    const struct attn_tensor tensor = {.data = memory, .stride_row = 64};
+    struct attn_tensors tensors = {.q = tensor, .k = tensor, .v = tensor, .o = tensor, .lse = memory};
+    struct attn_run run = {.workspace = memory, .workspace_bytes = 256};
+    struct attn_message why = {""};
+    (void)state;
+
+    assert_int_equal(made_up.launch(&request, &tensors, &run, &why), ATTN_OK);
+    assert_int_equal(launched, 1);
+    assert_string_equal(made_up.variant(&request), "d64_large");
+    assert_int_equal(made_up.workspace_bytes(&request), 256);
+    run.workspace_bytes = 255;
+    assert_int_equal(made_up.launch(&request, &tensors, &run, &why), ATTN_ERROR);
+    assert_string_equal(why.text, "workspace of 255 bytes where 256 are needed");
+    run.workspace_bytes = 256;
+    tensors.k.data = NULL;
+    assert_int_equal(made_up.launch(&request, &tensors, &run, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "tensor k is missing");
+    device.sm = 80;
+    assert_int_equal(made_up.accepts(&request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "needs 7.5");
+    device.platform = ATTN_CPU; /* what all refuse comes first */
+    assert_int_equal(made_up.accepts(&request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "runs on CUDA devices only");
+    assert_int_equal(launched, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_tile_that_fits_as_often_as_wanted),
+        cmocka_unit_test(first_tile_that_fits_once_when_none_fits_twice),
+        cmocka_unit_test(shortest_estimated_time),
+        cmocka_unit_test(forced_variants_and_refusals),
+        cmocka_unit_test(variants_of_both_directions),
+        cmocka_unit_test(launches_what_it_accepts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
