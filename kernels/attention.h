@@ -68,13 +68,13 @@ enum attn_output { ATTN_O = 1, ATTN_LSE = 2, ATTN_DQ = 4, ATTN_DK = 8, ATTN_DV =
 /* The device a request is for. On the CPU only `platform` and `threads` are set. */
 struct attn_device {
     enum attn_platform platform;
-    int ordinal;            /* CUDA ordinal, current when any function of attn_impl is called */
-    int sm;                 /* compute capability as 10 * major + minor, 90 for an H100 */
+    int ordinal; /* CUDA ordinal, current when any function of attn_impl is called */
+    int sm;      /* compute capability as 10 * major + minor, 90 for an H100 */
     int multiprocessors;
-    int threads;            /* CPU threads an implementation may use */
+    int threads;                 /* CPU threads an implementation may use */
     size_t smem_per_block_bytes; /* the opt-in maximum of one thread block */
     size_t l2_bytes;
-    size_t memory_bytes;    /* whole device memory */
+    size_t memory_bytes; /* whole device memory */
 };
 
 /* One case: a problem, a direction and the wishes of the caller. */
@@ -88,10 +88,10 @@ struct attn_request {
 
 /* What one launch gets beside the request and the tensors. */
 struct attn_run {
-    void *workspace;        /* 256-byte aligned, >= workspace_bytes(request); contents are undefined on entry */
+    void *workspace; /* 256-byte aligned, >= workspace_bytes(request); contents are undefined on entry */
     size_t workspace_bytes;
-    void *stream;           /* cudaStream_t on CUDA, NULL on the CPU */
-    void *plan;             /* what prepare made, or NULL */
+    void *stream; /* cudaStream_t on CUDA, NULL on the CPU */
+    void *plan;   /* what prepare made, or NULL */
     /* Called on the host between the launches of a multi-pass implementation, at the start of each pass; NULL when
      * nobody listens. It may record an event in the stream, nothing else. */
     void (*pass)(void *pass_context, const char *pass_name);
@@ -107,7 +107,7 @@ enum attn_status {
     ATTN_OK = 0,
     ATTN_UNSUPPORTED = 1, /* this request, on this device, for the reason in the message */
     ATTN_NO_MEMORY = 2,
-    ATTN_ERROR = 3        /* the device or a library failed; the message names the call */
+    ATTN_ERROR = 3 /* the device or a library failed; the message names the call */
 };
 
 /* One tile configuration, as `fabench list` shows it and `--variant` names it. */
@@ -140,7 +140,7 @@ struct attn_impl {
     /* Enqueues the whole computation on run->stream (CUDA) or finishes it (CPU). */
     enum attn_status (*launch)(const struct attn_request *, const struct attn_tensors *, const struct attn_run *,
                                struct attn_message *why);
-    void (*release)(void *plan); /* frees what prepare made; required when prepare is given */
+    void (*release)(void *plan);         /* frees what prepare made; required when prepare is given */
     const struct attn_variant *variants; /* terminated by a row without a name; NULL = none to choose */
 };
 

@@ -50,8 +50,7 @@ static void load(void)
     const char *asked = getenv("FABENCH_BLAS");
     if (asked && *asked) {
         if (strlen(asked) >= sizeof blas.asked) {
-            snprintf(blas.problem, sizeof blas.problem, "FABENCH_BLAS is longer than %zu bytes",
-                     sizeof blas.asked - 1);
+            snprintf(blas.problem, sizeof blas.problem, "FABENCH_BLAS is longer than %zu bytes", sizeof blas.asked - 1);
             return;
         }
         strcpy(blas.asked, asked);

@@ -15,15 +15,15 @@ enum { COMPARE_BLOCK_ROWS = 64 };
 /* The rows [64 i, 64 i + 64) of one (batch, head). Elements that are not finite, in the output or the reference, are
  * counted and not added to the sums. */
 struct compare_block {
-    double err2;      /* sum (x - ref)^2 */
-    double ref2;      /* sum ref^2 */
-    double abs2;      /* sum abs^2: the product over absolute values; 0 without one */
-    double err_dot;   /* sum (x - ref) * ref */
+    double err2;    /* sum (x - ref)^2 */
+    double ref2;    /* sum ref^2 */
+    double abs2;    /* sum abs^2: the product over absolute values; 0 without one */
+    double err_dot; /* sum (x - ref) * ref */
     float max_abs_err;
     float max_abs_x;
-    float max_used;   /* max |x - ref| / (atol_row + rtol |ref|); +inf where the bound is 0 and the error is not */
+    float max_used;      /* max |x - ref| / (atol_row + rtol |ref|); +inf where the bound is 0 and the error is not */
     int32_t max_used_at; /* row_in_block * head_dim + col of that element, -1 when the block has no finite pair */
-    int32_t bad;      /* elements with !(|x - ref| <= atol_row + rtol |ref|), non-finite mismatches included */
+    int32_t bad;         /* elements with !(|x - ref| <= atol_row + rtol |ref|), non-finite mismatches included */
     int32_t first_bad_row, last_bad_row; /* within the block, -1 when none */
     int32_t nonfinite; /* elements whose finiteness, infinity's sign or NaN-ness differs from the reference's */
     int32_t first_nonfinite_at; /* like max_used_at, -1 when none */

@@ -53,8 +53,8 @@ static void compare_row(const struct compare_job *job, struct compare_block *blo
         ref2 += isfinite(ref) ? (double)ref * (double)ref : 0;
         abs2 += isfinite(a) ? (double)a * (double)a : 0;
     }
-    const double atol = job->atol_absolute + fmax(job->atol_rms * sqrt(ref2 / (double)d),
-                                                  job->atol_abs * sqrt(abs2 / (double)d));
+    const double atol =
+        job->atol_absolute + fmax(job->atol_rms * sqrt(ref2 / (double)d), job->atol_abs * sqrt(abs2 / (double)d));
     for (int64_t c = 0; c < d; c++) {
         const float ref = job->ref[from + c];
         element(block, atol + job->rtol * fabs((double)ref), fill_load(job->x.data, job->dtype, x_from + c), ref,

@@ -103,8 +103,8 @@ __device__ __forceinline__ double row_atol(const struct compare_job &job, int64_
         ref2 += __shfl_xor_sync(0xffffffffu, ref2, other);
         abs2 += __shfl_xor_sync(0xffffffffu, abs2, other);
     }
-    return job.atol_absolute + fmax(job.atol_rms * sqrt(ref2 / (double)job.head_dim),
-                                    job.atol_abs * sqrt(abs2 / (double)job.head_dim));
+    return job.atol_absolute +
+           fmax(job.atol_rms * sqrt(ref2 / (double)job.head_dim), job.atol_abs * sqrt(abs2 / (double)job.head_dim));
 }
 
 template <typename T>

@@ -235,12 +235,12 @@ static enum attn_status multiply_by_pointers(cublasHandle_t handle, const struct
     if (status != ATTN_OK)
         return status;
     const void *const *a = (const void *const *)table.pointers, *const *b = a + table.batches;
-    return cublas_status(
-        cublas()->gemm_batched(handle, operation(&product->b), operation(&product->a), product->cols, product->rows,
-                               product->depth, &product->alpha, b, in, product->b.row_stride, a, in,
-                               product->a.row_stride, &product->beta, (void *const *)(b + table.batches), out,
-                               product->c.row_stride, table.batches, compute_type(product), CUBLAS_GEMM_DEFAULT),
-        "cublasGemmBatchedEx", why);
+    return cublas_status(cublas()->gemm_batched(handle, operation(&product->b), operation(&product->a), product->cols,
+                                                product->rows, product->depth, &product->alpha, b, in,
+                                                product->b.row_stride, a, in, product->a.row_stride, &product->beta,
+                                                (void *const *)(b + table.batches), out, product->c.row_stride,
+                                                table.batches, compute_type(product), CUBLAS_GEMM_DEFAULT),
+                         "cublasGemmBatchedEx", why);
 }
 
 enum attn_status cublas_multiply(cublasHandle_t handle, const struct cublas_product *product, struct attn_message *why)

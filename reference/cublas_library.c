@@ -37,7 +37,8 @@ static void *open_named(const char *path, struct attn_message *why)
     if (!resolve_path(path, file)) {
         status_fail(why, ATTN_UNSUPPORTED,
                     "FABENCH_CUBLAS=%.200s: no " FILE_NAME " in this folder, its lib, its nvidia/cublas/lib or its "
-                    "nvidia/cu" MAJOR "/lib", path);
+                    "nvidia/cu" MAJOR "/lib",
+                    path);
         return NULL;
     }
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -61,8 +62,9 @@ static void *open_found(struct attn_message *why)
             return NULL;
         }
     }
-    status_fail(why, ATTN_UNSUPPORTED, FILE_NAME " not found (looked in the loader's path and in "
-                FABENCH_TOOLKIT_LIBRARIES "; set FABENCH_CUBLAS to its path)");
+    status_fail(why, ATTN_UNSUPPORTED,
+                FILE_NAME " not found (looked in the loader's path and in " FABENCH_TOOLKIT_LIBRARIES
+                          "; set FABENCH_CUBLAS to its path)");
     return NULL;
 }
 
@@ -77,8 +79,7 @@ static bool resolve_functions(void *handle, struct cublas_functions *functions, 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *function = dlsym(handle, rows[i].name);
         if (!function) {
-            status_fail(why, ATTN_UNSUPPORTED, "the library that was found as " FILE_NAME " has no %s",
-                        rows[i].name);
+            status_fail(why, ATTN_UNSUPPORTED, "the library that was found as " FILE_NAME " has no %s", rows[i].name);
             return false;
         }
         /* POSIX lets void * hold a function, ISO C has no cast for it. */

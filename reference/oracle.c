@@ -121,17 +121,17 @@ struct head {
     enum attn_mode mode;
     int threads; /* inside this head */
     int64_t b, kv_head, group;
-    double *k, *v;                /* [kv_len][d] */
-    double *kt, *vt;              /* [d][kv_len] */
-    double *lse, *dot, *spread;   /* [group][q_len]; D and sqrt(rowsum((dO * O)^2)) */
-    double *scratch;              /* scratch_doubles for each thread */
+    double *k, *v;              /* [kv_len][d] */
+    double *kt, *vt;            /* [d][kv_len] */
+    double *lse, *dot, *spread; /* [group][q_len]; D and sqrt(rowsum((dO * O)^2)) */
+    double *scratch;            /* scratch_doubles for each thread */
 };
 
 /* Scratch memory of one thread. */
 struct scratch {
-    double *q, *dout, *o;   /* [BLOCK_ROWS][d]; o is also where dQ is summed */
-    double *s, *dp;         /* [BLOCK_ROWS][kv_len]: S then P then dSa, dP then dS */
-    double *sums[4];        /* dK, dV, |dK|, |dV| of a block: [BLOCK_KEYS][d] */
+    double *q, *dout, *o; /* [BLOCK_ROWS][d]; o is also where dQ is summed */
+    double *s, *dp;       /* [BLOCK_ROWS][kv_len]: S then P then dSa, dP then dS */
+    double *sums[4];      /* dK, dV, |dK|, |dV| of a block: [BLOCK_KEYS][d] */
 };
 
 /* In double, because the products of lengths may overflow every integer type. */
@@ -224,8 +224,16 @@ static void times_transposed(const struct head *h, const struct block *at, const
     const int64_t n = h->p->kv_len, d = h->p->head_dim, keys = at->hi + 1 - at->lo;
     for (int64_t i = 0; i < at->rows && keys > 0; i++)
         memset(c + i * n + at->lo, 0, (size_t)keys * sizeof *c);
-    multiply(&(struct product){.m = at->rows, .n = keys, .k = d, .a = a, .a_row = d, .a_col = 1, .b = xt + at->lo,
-                               .b_row = n, .c = c + at->lo, .c_row = n},
+    multiply(&(struct product){.m = at->rows,
+                               .n = keys,
+                               .k = d,
+                               .a = a,
+                               .a_row = d,
+                               .a_col = 1,
+                               .b = xt + at->lo,
+                               .b_row = n,
+                               .c = c + at->lo,
+                               .c_row = n},
              false);
 }
 
@@ -235,8 +243,16 @@ static void times_rows(const struct head *h, const struct block *at, const doubl
 {
     const int64_t n = h->p->kv_len, d = h->p->head_dim;
     memset(c, 0, (size_t)(at->rows * d) * sizeof *c);
-    multiply(&(struct product){.m = at->rows, .n = d, .k = at->hi + 1 - at->lo, .a = a + at->lo, .a_row = n, .a_col = 1,
-                               .b = x + at->lo * d, .b_row = d, .c = c, .c_row = d},
+    multiply(&(struct product){.m = at->rows,
+                               .n = d,
+                               .k = at->hi + 1 - at->lo,
+                               .a = a + at->lo,
+                               .a_row = n,
+                               .a_col = 1,
+                               .b = x + at->lo * d,
+                               .b_row = d,
+                               .c = c,
+                               .c_row = d},
              absolute);
 }
 
@@ -245,8 +261,16 @@ static void add_to_keys(const struct head *h, const struct block *at, const doub
                         bool absolute)
 {
     const int64_t n = h->p->kv_len, d = h->p->head_dim;
-    multiply(&(struct product){.m = at->hi + 1 - at->lo, .n = d, .k = at->rows, .a = a + at->lo, .a_row = 1, .a_col = n,
-                               .b = x, .b_row = d, .c = c, .c_row = d},
+    multiply(&(struct product){.m = at->hi + 1 - at->lo,
+                               .n = d,
+                               .k = at->rows,
+                               .a = a + at->lo,
+                               .a_row = 1,
+                               .a_col = n,
+                               .b = x,
+                               .b_row = d,
+                               .c = c,
+                               .c_row = d},
              absolute);
 }
 

@@ -38,8 +38,8 @@ enum attn_status oracle_attention(const struct attn_problem *, enum attn_mode, c
  * Enqueues on `stream` (cudaStream_t) and does not wait. */
 size_t reference_cuda_workspace_bytes(const struct attn_problem *, enum attn_mode);
 enum attn_status reference_cuda(const struct attn_problem *, enum attn_mode, const struct attn_tensors *,
-                                const struct reference_outputs *, void *workspace, size_t workspace_bytes,
-                                void *stream, struct attn_message *why);
+                                const struct reference_outputs *, void *workspace, size_t workspace_bytes, void *stream,
+                                struct attn_message *why);
 
 #ifdef __cplusplus
 }

@@ -31,10 +31,10 @@ enum {
 
 /* How a problem is divided into blocks, and the offsets of the parts of the workspace. */
 struct blocking {
-    int64_t slices, slice_rows;         /* batch * kv_heads, group * q_len */
-    int64_t block_slices, block_rows;   /* of a full block; block_slices == 1 or block_rows == slice_rows */
-    int64_t pitch;                      /* of s and t */
-    size_t q, k, v, dout, s, t, delta;  /* byte offsets */
+    int64_t slices, slice_rows;        /* batch * kv_heads, group * q_len */
+    int64_t block_slices, block_rows;  /* of a full block; block_slices == 1 or block_rows == slice_rows */
+    int64_t pitch;                     /* of s and t */
+    size_t q, k, v, dout, s, t, delta; /* byte offsets */
     size_t blas, total;
 };
 
@@ -261,9 +261,8 @@ static enum attn_status multiply(const struct job *job, const struct block *at, 
 {
     a.transposed = a_transposed;
     b.transposed = b_transposed;
-    const struct cublas_product product = {ATTN_FP32,  ATTN_FP32, rows,  cols, depth, {at->slices, 1, 1},
-                                           DEPTH_STEP, NULL,      alpha, beta, a,     b,
-                                           c};
+    const struct cublas_product product = {
+        ATTN_FP32, ATTN_FP32, rows, cols, depth, {at->slices, 1, 1}, DEPTH_STEP, NULL, alpha, beta, a, b, c};
     return cublas_multiply(job->blas, &product, why);
 }
 
@@ -314,7 +313,7 @@ static enum attn_status block_gradient(const struct job *job, const struct block
 {
     const int64_t rows = at->slices * at->rows, d = job->problem->head_dim, first = first_row(job, at);
     delta_kernel<<<stride_grid(rows * 32), REFERENCE_THREADS, 0, job->stream>>>(job->dout, job->out->o + first * d,
-                                                                               rows, d, absolute, job->delta);
+                                                                                rows, d, absolute, job->delta);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess)
         return status_cuda(error, "delta_kernel", why);

@@ -23,8 +23,7 @@ const struct reference_row *reference_registry(void)
 #ifdef FABENCH_WITH_CUDA
         {&attn_null_cuda, ROLE_NULL},
 #endif
-        {&attn_null_cpu, ROLE_NULL},
-        {NULL, ROLE_NULL},
+        {&attn_null_cpu, ROLE_NULL},    {NULL, ROLE_NULL},
     };
     return table;
 }

@@ -12,7 +12,8 @@
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
-static inline enum attn_status status_fail(struct attn_message *why, enum attn_status status, const char *format, ...)
+static inline enum attn_status
+status_fail(struct attn_message *why, enum attn_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);

@@ -176,8 +176,8 @@ void csv_add(struct csv_row *row, const char *cell)
     struct text clean = {0};
     text_add_clean(&clean, cell);
     const char *text = text_string(&clean);
-    const bool is_plain = !strpbrk(text, ",\"") && *text != '#' &&
-                          (clean.length == 0 || (*text != ' ' && text[clean.length - 1] != ' '));
+    const bool is_plain =
+        !strpbrk(text, ",\"") && *text != '#' && (clean.length == 0 || (*text != ' ' && text[clean.length - 1] != ' '));
     begin_written_cell(row);
     if (is_plain) {
         text_add_bytes(&row->text, text, clean.length);

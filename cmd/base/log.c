@@ -12,7 +12,7 @@ static bool progress_shown;
 
 enum exit_code exit_worst(enum exit_code a, enum exit_code b)
 {
-    static const enum exit_code order[] = {EXIT_INTERRUPTED, EXIT_IO,         EXIT_DEVICE,       EXIT_CHECK_FAILED,
+    static const enum exit_code order[] = {EXIT_INTERRUPTED,    EXIT_IO,         EXIT_DEVICE,       EXIT_CHECK_FAILED,
                                            EXIT_NOT_COMPARABLE, EXIT_REGRESSION, EXIT_INCONCLUSIVE, EXIT_OK};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         if (order[i] == a || order[i] == b)

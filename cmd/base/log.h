@@ -39,7 +39,7 @@ void log_progress_clear(void);
             log_assert_failed(__FILE__, __LINE__, #condition, __VA_ARGS__);                                            \
     } while (0)
 __attribute__((format(printf, 4, 5), noreturn)) void log_assert_failed(const char *file, int line,
-                                                                      const char *condition, const char *format, ...);
+                                                                       const char *condition, const char *format, ...);
 
 /* malloc and its relatives; they end the program (exit 7) when memory is exhausted. */
 void *xmalloc(unsigned long bytes);

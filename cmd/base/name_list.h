@@ -5,7 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct name_list { char **names; int count; }; /* count 0 = empty, and nothing to free */
+struct name_list {
+    char **names;
+    int count;
+}; /* count 0 = empty, and nothing to free */
 
 void name_list_add(struct name_list *, const char *name);
 void name_list_add_part(struct name_list *, const char *name, size_t length); /* the first `length` bytes of name */

@@ -24,8 +24,7 @@ static const char *const descrs[] = {[NPY_FLOAT32] = "<f4", [NPY_FLOAT16] = "<f2
 static size_t type_bytes(enum npy_type type) { return type == NPY_FLOAT32 ? 4 : 2; }
 
 /* Sets *why to "path: sentence"; a long path is shortened. Always returns false. */
-__attribute__((format(printf, 3, 4))) static bool refuse(struct reason *why, const char *path, const char *format,
-                                                         ...)
+__attribute__((format(printf, 3, 4))) static bool refuse(struct reason *why, const char *path, const char *format, ...)
 {
     char reason[256];
     const size_t length = strlen(path);

@@ -15,7 +15,7 @@ struct npy {
     int dims;
     int64_t shape[4];
     enum npy_type type;
-    void *data;            /* owned, C order, aligned for any type */
+    void *data; /* owned, C order, aligned for any type */
     size_t bytes;
 };
 

@@ -48,18 +48,18 @@ enum process_end {
 
 struct process_result {
     enum process_end end;
-    int code;         /* exit code or signal, for PROCESS_EXITED and PROCESS_SIGNALLED */
+    int code; /* exit code or signal, for PROCESS_EXITED and PROCESS_SIGNALLED */
     double elapsed_s;
-    double limit_s;   /* for PROCESS_OVER_LIMIT: the limit that was exceeded */
+    double limit_s; /* for PROCESS_OVER_LIMIT: the limit that was exceeded */
 };
 
 /* Every field may be 0. Time in which this process itself was suspended does not count. */
 struct process_watch {
-    double limit_s;           /* 0 = none */
-    double interrupt_limit_s; /* how long it may run after an interrupt; 0 = PROCESS_INTERRUPT_LIMIT_S */
-    int interrupt_signal;     /* signal sent to it at the first interrupt, 0 = none */
-    double kill_limit_s;      /* how long it may take to end after SIGKILL; 0 = PROCESS_KILL_LIMIT_S */
-    int tick_ms;              /* `tick` is called at least this often; 0 = PROCESS_TICK_MS */
+    double limit_s;                        /* 0 = none */
+    double interrupt_limit_s;              /* how long it may run after an interrupt; 0 = PROCESS_INTERRUPT_LIMIT_S */
+    int interrupt_signal;                  /* signal sent to it at the first interrupt, 0 = none */
+    double kill_limit_s;                   /* how long it may take to end after SIGKILL; 0 = PROCESS_KILL_LIMIT_S */
+    int tick_ms;                           /* `tick` is called at least this often; 0 = PROCESS_TICK_MS */
     bool (*tick)(void *context);           /* false = kill it; NULL = none */
     bool (*read)(void *context, int pipe); /* called when the pipe can be read without waiting; false at its end */
     void *context;

@@ -135,8 +135,10 @@ bool text_split_shell(const char *line, struct name_list *words)
 /* Length of the UTF-8 sequence at text; 0 when it is invalid. Overlong forms and surrogates are invalid. */
 static size_t utf8_length(const unsigned char *text)
 {
-    static const struct { unsigned char mask, lead; uint32_t least; } forms[] = {
-        {0x80, 0x00, 0}, {0xE0, 0xC0, 0x80}, {0xF0, 0xE0, 0x800}, {0xF8, 0xF0, 0x10000}};
+    static const struct {
+        unsigned char mask, lead;
+        uint32_t least;
+    } forms[] = {{0x80, 0x00, 0}, {0xE0, 0xC0, 0x80}, {0xF0, 0xE0, 0x800}, {0xF8, 0xF0, 0x10000}};
     for (size_t length = 1; length <= 4; length++) {
         if ((text[0] & forms[length - 1].mask) != forms[length - 1].lead)
             continue;

@@ -52,7 +52,8 @@ static void make_dtype(const struct chart_set *set, int first, int count, const 
     for (int i = 0; i < count; i++) {
         struct chart_page page = {CHART_TFLOPS, &panels[i], 1, 1, ""};
         snprintf(page.name, sizeof page.name, "tflops-%s-%s-d%lld-%s", problem_mode_name(panels[i].mode),
-                 panels[i].causal ? "causal" : "full", (long long)panels[i].head_dim, problem_dtype_name(panels[i].dtype));
+                 panels[i].causal ? "causal" : "full", (long long)panels[i].head_dim,
+                 problem_dtype_name(panels[i].dtype));
         make_page(set, &page, dir, format, progress);
     }
 }
@@ -82,8 +83,8 @@ static int collect_bars(const struct chart_set *set, const struct chart_panel *p
         const int found = chart_points(set, panel, &set->series[i], CHART_TFLOPS, &points);
         *bars = xrealloc(*bars, (unsigned long)(count + found + 1) * sizeof **bars);
         for (int k = 0; k < found; k++)
-            (*bars)[count++] = (struct bar){points[k].n, i, set->series[i].label, points[k].value,
-                                           points[k].is_failed, false};
+            (*bars)[count++] =
+                (struct bar){points[k].n, i, set->series[i].label, points[k].value, points[k].is_failed, false};
         free(points);
     }
     for (int i = 0; i < set->overlay_count; i++) {
@@ -91,8 +92,9 @@ static int collect_bars(const struct chart_set *set, const struct chart_panel *p
         const int found = chart_overlay(set, panel, i, &points);
         *bars = xrealloc(*bars, (unsigned long)(count + found + 1) * sizeof **bars);
         for (int k = 0; k < found; k++)
-            (*bars)[count++] = (struct bar){points[k].n, set->series_count + set->file_count + i,
-                                           set->overlay_names[i], points[k].value, false, true};
+            (*bars)[count++] = (struct bar){
+                points[k].n, set->series_count + set->file_count + i, set->overlay_names[i], points[k].value, false,
+                true};
         free(points);
     }
     for (int f = 0; f < set->file_count; f++) {
@@ -100,8 +102,8 @@ static int collect_bars(const struct chart_set *set, const struct chart_panel *p
         const int found = chart_ceiling(set, panel, f, &points);
         *bars = xrealloc(*bars, (unsigned long)(count + found + 1) * sizeof **bars);
         for (int k = 0; k < found; k++)
-            (*bars)[count++] = (struct bar){points[k].n, set->series_count + f, "GEMM ceiling", points[k].value,
-                                           false, false};
+            (*bars)[count++] =
+                (struct bar){points[k].n, set->series_count + f, "GEMM ceiling", points[k].value, false, false};
         free(points);
     }
     if (count)
@@ -129,9 +131,10 @@ static void print_bars(const struct chart_set *set, const struct chart_panel *pa
     for (int i = 0; i < count; i++) {
         char label[200];
         const int length = most > 0 ? (int)(bars[i].value / most * room + 0.5) : 0;
-        const char fill = bars[i].is_failed      ? 'x'
-                          : bars[i].is_published ? '.'
-                          : strcmp(bars[i].label, "GEMM ceiling") == 0 ? '-' : '#';
+        const char fill = bars[i].is_failed                            ? 'x'
+                          : bars[i].is_published                       ? '.'
+                          : strcmp(bars[i].label, "GEMM ceiling") == 0 ? '-'
+                                                                       : '#';
         text_clean(bars[i].label, label, sizeof label);
         wrap_shorten(label, label_width);
         fprintf(out, "%6s %s%*s ",
@@ -210,8 +213,7 @@ int charts_write(const struct chart_input *input, const char *dir, enum plot_for
     } else {
         for (int first = 0, count; first < set.panel_count; first += count) {
             count = 1;
-            while (first + count < set.panel_count &&
-                   set.panels[first].dtype == set.panels[first + count].dtype)
+            while (first + count < set.panel_count && set.panels[first].dtype == set.panels[first + count].dtype)
                 count++;
             make_dtype(&set, first, count, dir, format, &progress);
         }

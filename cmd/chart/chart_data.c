@@ -12,8 +12,11 @@
 
 const char *chart_kind_name(enum chart_kind kind)
 {
-    static const char *const names[] = {[CHART_TFLOPS] = "tflops", [CHART_SUSTAINED] = "sustained",
-                                        [CHART_SPEEDUP] = "speedup", [CHART_MEMORY] = "memory", [CHART_ERROR] = "error"};
+    static const char *const names[] = {[CHART_TFLOPS] = "tflops",
+                                        [CHART_SUSTAINED] = "sustained",
+                                        [CHART_SPEEDUP] = "speedup",
+                                        [CHART_MEMORY] = "memory",
+                                        [CHART_ERROR] = "error"};
     return names[kind];
 }
 
@@ -22,9 +25,9 @@ static bool is(const char *text, const char *word) { return strcmp(text, word) =
 /* True for rows of problems that a panel can show; a row that did not run is a gap in its line. */
 static bool is_chartable(const struct record_row *row)
 {
-    return row->key.mode >= 0 && row->key.dtype >= 0 &&
-           (row->key.causal == 0 || row->key.causal == 1) && row->key.head_dim > 0 && row->key.q_len > 0 && row->key.kv_len > 0 &&
-           role_of_name(row->impl) != ROLE_NULL && row->impl[0];
+    return row->key.mode >= 0 && row->key.dtype >= 0 && (row->key.causal == 0 || row->key.causal == 1) &&
+           row->key.head_dim > 0 && row->key.q_len > 0 && row->key.kv_len > 0 && role_of_name(row->impl) != ROLE_NULL &&
+           row->impl[0];
 }
 
 static bool has_run(const struct record_row *row)
@@ -42,17 +45,23 @@ static bool in_panel(const struct chart_panel *panel, const struct record_row *r
 
 /* Okabe and Ito's palette. An implementation keeps its colour and point from chart to chart; names that are not listed
  * get one by a hash, or the next free one. */
-struct style { const char *color; int point; };
-static const struct { const char *impl; struct style style; } known_styles[] = {
+struct style {
+    const char *color;
+    int point;
+};
+static const struct {
+    const char *impl;
+    struct style style;
+} known_styles[] = {
     {"fused_sm90", {"#0072B2", 7}}, {"fused_cpu", {"#0072B2", 7}}, {"fused_sm80", {"#56B4E9", 9}},
     {"cudnn", {"#E69F00", 5}},      {"naive", {"#009E73", 13}},
 };
-static const struct style other_styles[] = {{"#CC79A7", 11}, {"#882255", 15}, {"#000000", 7}, {"#999933", 5},
-                                            {"#332288", 9}};
+static const struct style other_styles[] = {
+    {"#CC79A7", 11}, {"#882255", 15}, {"#000000", 7}, {"#999933", 5}, {"#332288", 9}};
 enum { OTHER_STYLES = sizeof other_styles / sizeof other_styles[0] };
 
 /* Used where colours belong to files. */
-static const struct style file_styles[] = {{"#0072B2", 7}, {"#D55E00", 5},  {"#009E73", 9}, {"#CC79A7", 13},
+static const struct style file_styles[] = {{"#0072B2", 7},  {"#D55E00", 5},  {"#009E73", 9}, {"#CC79A7", 13},
                                            {"#E69F00", 11}, {"#56B4E9", 15}, {"#000000", 7}};
 enum { FILE_STYLES = sizeof file_styles / sizeof file_styles[0] };
 
@@ -74,7 +83,9 @@ static void set_style(const struct chart_set *set, struct chart_series *series)
     if (set->is_by_file) {
         series->color = chart_file_color(series->file);
         series->point = file_styles[series->file % FILE_STYLES].point;
-        series->dash = role_of_name(series->impl) == ROLE_NAIVE ? 3 : series->kv_len ? 4 : 1 + 4 * (series->file >= FILE_STYLES);
+        series->dash = role_of_name(series->impl) == ROLE_NAIVE ? 3
+                       : series->kv_len                         ? 4
+                                                                : 1 + 4 * (series->file >= FILE_STYLES);
         return;
     }
     for (const struct chart_series *other = set->series; other < series; other++) {
@@ -145,7 +156,8 @@ static void label_series(const struct chart_set *set, struct chart_series *serie
     if (series->kv_len)
         snprintf(kv, sizeof kv, ", kv %lld", (long long)series->kv_len);
     if (set->is_by_file)
-        snprintf(series->label, sizeof series->label, "%s%s%s", file, role_of_name(series->impl) == ROLE_NAIVE ? ", naive" : "", kv);
+        snprintf(series->label, sizeof series->label, "%s%s%s", file,
+                 role_of_name(series->impl) == ROLE_NAIVE ? ", naive" : "", kv);
     else if (set->file_count > 1)
         snprintf(series->label, sizeof series->label, "%s%s, %s", series->impl, kv, file);
     else
@@ -154,7 +166,10 @@ static void label_series(const struct chart_set *set, struct chart_series *serie
 
 /* ---- the set ---- */
 
-static int64_t series_kv_len(const struct record_row *row) { return row->key.kv_len == row->key.q_len ? 0 : row->key.kv_len; }
+static int64_t series_kv_len(const struct record_row *row)
+{
+    return row->key.kv_len == row->key.q_len ? 0 : row->key.kv_len;
+}
 
 static bool in_series(const struct chart_series *series, const struct record_row *row)
 {
@@ -401,7 +416,7 @@ int chart_bound(const struct chart_set *set, const struct chart_panel *panel, bo
 
 /* Is there a row of this problem, from any file? */
 static bool has_row_of_problem(const struct chart_set *set, const struct chart_panel *panel,
-                                const struct overlay_point *point)
+                               const struct overlay_point *point)
 {
     for (int f = 0; f < set->file_count; f++)
         for (int i = 0; i < set->files[f].count; i++) {
@@ -428,7 +443,8 @@ int chart_overlay(const struct chart_set *set, const struct chart_panel *panel, 
 
 const char *chart_panel_title(const struct chart_panel *panel, char *text, size_t size)
 {
-    snprintf(text, size, "%s %s d=%lld", problem_mode_name(panel->mode), panel->causal ? "causal" : "full", (long long)panel->head_dim);
+    snprintf(text, size, "%s %s d=%lld", problem_mode_name(panel->mode), panel->causal ? "causal" : "full",
+             (long long)panel->head_dim);
     return text;
 }
 
@@ -452,7 +468,9 @@ static void merge_text(char *common, size_t size, const char *text)
         snprintf(common, size, "mixed");
 }
 
-struct device_facts { char device[64], driver[24], commit[48]; };
+struct device_facts {
+    char device[64], driver[24], commit[48];
+};
 
 static void merge_device(void *context, const struct record_row *row)
 {
@@ -472,10 +490,7 @@ void chart_device_text(const struct chart_set *set, int file, int dtype, char *t
 }
 
 /* -1 = no row yet, -2 = the rows differ. */
-static void merge_count(int64_t *common, int64_t value)
-{
-    *common = *common == -1 || *common == value ? value : -2;
-}
+static void merge_count(int64_t *common, int64_t value) { *common = *common == -1 || *common == value ? value : -2; }
 
 struct condition_facts {
     int64_t tokens, batch, heads, kv_heads, hidden, head_dim;
@@ -521,12 +536,14 @@ void chart_condition_text(const struct chart_set *set, int dtype, char *text, si
         text_add(&problem, ", heads x d = %lld", (long long)w.hidden);
     else
         text_add(&problem, ", heads vary");
-    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s", problem_dtype_name(dtype), text_string(&problem), w.layout[0] ? ", " : "", w.layout,
-             w.l2[0] ? ", L2 " : "", w.l2, is(w.dist, "normal") ? "N(0,1)" : w.dist);
+    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s", problem_dtype_name(dtype), text_string(&problem),
+             w.layout[0] ? ", " : "", w.layout, w.l2[0] ? ", L2 " : "", w.l2, is(w.dist, "normal") ? "N(0,1)" : w.dist);
     text_free(&problem);
 }
 
-struct length_range { int64_t least, most; };
+struct length_range {
+    int64_t least, most;
+};
 
 static void merge_length_range(void *context, const struct record_row *row)
 {

@@ -39,9 +39,9 @@ struct chart_panel {
 struct chart_set {
     const struct record_file *files; /* owned by the caller, like overlay */
     int file_count;
-    bool is_by_file;                 /* the caller named the files */
+    bool is_by_file; /* the caller named the files */
     const struct overlay *overlay;
-    char (*overlay_names)[40];       /* the implementations in it */
+    char (*overlay_names)[40]; /* the implementations in it */
     int overlay_count;
     char (*file_labels)[160];
     struct chart_series *series;
@@ -59,7 +59,7 @@ struct chart_point {
     int64_t n;
     double value, lo, hi; /* the interval of the median; equal to value where there is none */
     bool is_failed;
-    bool is_after_gap;    /* a row between this point and the previous one did not run: the line is interrupted */
+    bool is_after_gap; /* a row between this point and the previous one did not run: the line is interrupted */
 };
 
 /* The points of one series in one panel, by rising n, in *points (malloc'd; the caller frees). */

@@ -10,8 +10,15 @@
 
 /* Geometry of a page in pixels. */
 enum {
-    PAGE_LEFT = 100, PAGE_RIGHT = 22, PANEL_GAP_X = 72, PANEL_GAP_Y = 70, PANEL_TITLE = 30, X_AXIS = 58, KEY_LINE = 22,
-    TITLE_LINE = 32, WORDS_LINE = 20
+    PAGE_LEFT = 100,
+    PAGE_RIGHT = 22,
+    PANEL_GAP_X = 72,
+    PANEL_GAP_Y = 70,
+    PANEL_TITLE = 30,
+    X_AXIS = 58,
+    KEY_LINE = 22,
+    TITLE_LINE = 32,
+    WORDS_LINE = 20
 };
 
 static const double WORDS_WIDTH = 5.9; /* of a character, on average */
@@ -56,12 +63,12 @@ static void words_of(const struct chart_set *set, const struct chart_page *page,
     }
     chart_condition_text(set, dtype, words, sizeof words);
     name_list_print(lines, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
-             set->is_synthetic ? ", SYNTHETIC DATA" : "");
+                    set->is_synthetic ? ", SYNTHETIC DATA" : "");
     name_list_print(lines, "%s%s", chart_kinds[page->kind].caption,
-             has_ceiling ? " GEMM: cuBLAS 8192^3 in the same rounds." : "");
+                    has_ceiling ? " GEMM: cuBLAS 8192^3 in the same rounds." : "");
     if (has_overlay(set, page))
         name_list_print(lines, "Published, not measured here: %s",
-                 set->overlay->source[0] ? set->overlay->source : "no source given");
+                        set->overlay->source[0] ? set->overlay->source : "no source given");
 }
 
 struct frame_layout frame_lay_out(const struct chart_set *set, const struct chart_page *page)
@@ -95,7 +102,7 @@ void frame_put_margins(struct script *s, const struct frame_layout *l, int row, 
 }
 
 void frame_put(struct script *s, const struct chart_set *set, const struct chart_page *page,
-                      const struct frame_layout *l)
+               const struct frame_layout *l)
 {
     const char *dtype = problem_dtype_name(page->panels[0].dtype);
     char text[512], title[64];
@@ -129,7 +136,10 @@ void frame_put(struct script *s, const struct chart_set *set, const struct chart
 
 void frame_put_key(struct script *s, const struct chart_set *set)
 {
-    const struct { bool is_shown; const char *with, *style, *label; } references[] = {
+    const struct {
+        bool is_shown;
+        const char *with, *style, *label;
+    } references[] = {
         {s->has_bound, "lines", script_bound_style, "bound"},
         {s->has_naive_bound, "lines", script_naive_bound_style, "bound of naive"},
         {s->has_failed, "points", "lc rgb '#FF0000' pt 6 ps 1.3 lw 2", "failed its check"},

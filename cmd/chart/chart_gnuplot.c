@@ -304,7 +304,6 @@ static void put_panel(struct script *s, const struct chart_set *set, const struc
 
 static const char *ending(enum plot_format format) { return format == PLOT_PNG ? "png" : "svg"; }
 
-
 static bool write_text(const char *dir, const char *name, const char *end, const char *first, const char *second)
 {
     char *path = xasprintf("%s/%s.%s", dir, name, end);
@@ -344,7 +343,7 @@ static void put_head(struct script *s, const struct chart_page *page, const stru
 }
 
 int chart_write_page(const struct chart_set *set, const struct chart_page *page, const char *dir,
-                       enum plot_format format)
+                     enum plot_format format)
 {
     struct script s;
     const struct chart_kind_def *kind = &chart_kinds[page->kind];
@@ -372,10 +371,10 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
     finish_texts(&s);
     int result = 0;
     if (has_data)
-        result = write_text(dir, page->name, "dat", s.data_text, "\n") &&
-                         write_text(dir, page->name, "gp", s.body_text, "")
-                     ? 1
-                     : -1;
+        result =
+            write_text(dir, page->name, "dat", s.data_text, "\n") && write_text(dir, page->name, "gp", s.body_text, "")
+                ? 1
+                : -1;
     close_script(&s);
     return result;
 }
@@ -413,7 +412,7 @@ static void copy_text(FILE *from, FILE *to)
 }
 
 enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct chart_panel *panel, int width,
-                                        bool color, FILE *out)
+                                      bool color, FILE *out)
 {
     struct script s;
     const struct chart_page page = {CHART_TFLOPS, panel, 1, 1, "term"};

@@ -14,6 +14,6 @@ enum gnuplot_result chart_run_page(const char *dir, const char *name, enum plot_
 
 /* Draws one panel as text, `width` columns wide, to `out`. */
 enum gnuplot_result chart_print_panel(const struct chart_set *, const struct chart_panel *, int width, bool color,
-                                        FILE *out);
+                                      FILE *out);
 
 #endif

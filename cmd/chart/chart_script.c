@@ -25,7 +25,7 @@ const struct chart_kind_def chart_kinds[CHART_KIND_COUNT] = {
 };
 
 const char script_unity_style[] = "lc rgb '#000000' dt 2 lw 1.5";
-static const char ceiling_style[] = "lc rgb '%s' dt %d lw 1.5"; /* a dash type for each file */
+static const char ceiling_style[] = "lc rgb '%s' dt %d lw 1.5";             /* a dash type for each file */
 static const char overlay_style[] = "lc rgb '#555555' pt %d ps 0.9 lw 1.5"; /* plus, cross, star: not used by series */
 const char script_bound_style[] = "lc rgb '#D55E00' dt 2 lw 1.5";
 const char script_naive_bound_style[] = "lc rgb '#D55E00' dt 3 lw 1.5";

@@ -22,12 +22,12 @@ struct script {
     const char *source; /* 'name.dat' in quotes, or $data */
     bool is_text;       /* drawn with characters */
     int blocks, elements;
-    double zero_y;      /* where a zero is drawn on a logarithmic axis; NaN = nowhere */
+    double zero_y; /* where a zero is drawn on a logarithmic axis; NaN = nowhere */
     double low_y, high_y;
     int64_t least_n, most_n;
-    bool *is_used;      /* series that drew something, for the key */
-    bool *has_ceiling_of;  /* files whose GEMM is drawn */
-    bool *has_overlay_of;  /* published implementations that are drawn */
+    bool *is_used;        /* series that drew something, for the key */
+    bool *has_ceiling_of; /* files whose GEMM is drawn */
+    bool *has_overlay_of; /* published implementations that are drawn */
     bool has_ceiling, has_bound, has_naive_bound, has_failed;
 };
 

@@ -41,9 +41,11 @@ enum gnuplot_result gnuplot_run(const char *dir, const char *script, FILE *input
         log_error("gnuplot's messages: %s", strerror(errno));
         return GNUPLOT_FAILED;
     }
-    const struct process_request request = {.argv = arguments, .dir = dir,
+    const struct process_request request = {.argv = arguments,
+                                            .dir = dir,
                                             .in = input ? fileno(input) : PROCESS_NO_FILE,
-                                            .out = fileno(output ? output : errors), .err = fileno(errors)};
+                                            .out = fileno(output ? output : errors),
+                                            .err = fileno(errors)};
     /* Without a UTF-8 locale gnuplot warns about its own degree sign in every chart. */
     int error = setenv("LC_ALL", "C.UTF-8", 1) != 0 ? errno : process_start(&request, &process);
     if (!error)

@@ -15,7 +15,9 @@ enum { POINTS_MAX = 100000 };
 enum cell_kind { CELL_TEXT, CELL_COUNT, CELL_REAL };
 
 #define FIELD(kind, field, is_required)                                                                                \
-    {#field, kind, offsetof(struct overlay_point, field), sizeof(((struct overlay_point *)0)->field), is_required}
+    {                                                                                                                  \
+#field, kind, offsetof(struct overlay_point, field), sizeof(((struct overlay_point *)0)->field), is_required   \
+    }
 
 static const struct field {
     const char *name;
@@ -23,10 +25,10 @@ static const struct field {
     size_t offset, size;
     bool is_required;
 } fields[] = {
-    FIELD(CELL_TEXT, impl, true),     FIELD(CELL_TEXT, mode, true),     FIELD(CELL_TEXT, dtype, true),
-    FIELD(CELL_COUNT, causal, true),  FIELD(CELL_COUNT, q_len, true),   FIELD(CELL_COUNT, head_dim, true),
-    FIELD(CELL_REAL, tflops, true),   FIELD(CELL_COUNT, batch, false),  FIELD(CELL_COUNT, q_heads, false),
-    FIELD(CELL_COUNT, kv_len, false), FIELD(CELL_TEXT, layout, false),  FIELD(CELL_TEXT, dist, false),
+    FIELD(CELL_TEXT, impl, true),     FIELD(CELL_TEXT, mode, true),    FIELD(CELL_TEXT, dtype, true),
+    FIELD(CELL_COUNT, causal, true),  FIELD(CELL_COUNT, q_len, true),  FIELD(CELL_COUNT, head_dim, true),
+    FIELD(CELL_REAL, tflops, true),   FIELD(CELL_COUNT, batch, false), FIELD(CELL_COUNT, q_heads, false),
+    FIELD(CELL_COUNT, kv_len, false), FIELD(CELL_TEXT, layout, false), FIELD(CELL_TEXT, dist, false),
     FIELD(CELL_TEXT, l2, false),
 };
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
@@ -135,15 +137,12 @@ static bool read_points(struct reader *r, struct overlay *overlay)
 {
     for (;;)
         switch (csv_next(&r->csv, r->why)) {
-        case CSV_COMMENT:
-            take_comment(r, overlay);
-            break;
+        case CSV_COMMENT: take_comment(r, overlay); break;
         case CSV_ROW:
             if (!take_row(r, overlay))
                 return false;
             break;
-        case CSV_ERROR:
-            return false;
+        case CSV_ERROR: return false;
         case CSV_END:
             return overlay->count > 0 || REFUSE(r, "not a file of published points: it holds %s",
                                                 r->columns ? "names and no point" : "no line of names");

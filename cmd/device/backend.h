@@ -22,7 +22,7 @@ struct launcher {
     const struct attn_request *request;
     const struct attn_tensors *tensors;
     struct attn_run run;
-    void *graph;                  /* set by backend_capture, freed by backend_uncapture */
+    void *graph; /* set by backend_capture, freed by backend_uncapture */
 };
 
 struct backend {

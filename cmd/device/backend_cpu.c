@@ -14,7 +14,10 @@
 /* The caches are flushed by reading a buffer of twice the size of the last-level cache, and of at least this size. */
 enum { FLUSH_BYTES_MIN = 64 << 20 };
 
-struct cpu_state { unsigned char *flush; size_t flush_bytes; };
+struct cpu_state {
+    unsigned char *flush;
+    size_t flush_bytes;
+};
 
 static void cpu_close(struct backend *be)
 {
@@ -206,7 +209,11 @@ static enum attn_status cpu_repeat(struct backend *be, const struct launcher *l,
     return status;
 }
 
-struct pass_log { int count, max; char (*names)[16]; double starts_ms[8]; };
+struct pass_log {
+    int count, max;
+    char (*names)[16];
+    double starts_ms[8];
+};
 
 static void pass_started(void *context, const char *name)
 {
@@ -256,12 +263,29 @@ static void cpu_profile_range(struct backend *be, bool begin, const char *name)
 }
 
 static const struct backend_ops cpu_ops = {
-    .close = cpu_close, .alloc = cpu_alloc, .release = cpu_release, .free_bytes = cpu_free_bytes,
-    .upload = cpu_copy, .download = cpu_copy, .fill = cpu_fill, .round = cpu_round, .pattern = cpu_pattern,
-    .count_mismatch = cpu_count_mismatch, .hash = cpu_hash, .compare = cpu_compare,
-    .reference_workspace = cpu_reference_workspace, .reference = cpu_reference, .launch = cpu_launch,
-    .capture = cpu_capture, .uncapture = cpu_uncapture, .sample = cpu_sample, .repeat = cpu_repeat, .passes = cpu_passes,
-    .gemm_prepare = cpu_gemm_prepare, .copy_gbps = cpu_copy_gbps, .profile_range = cpu_profile_range,
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .free_bytes = cpu_free_bytes,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .fill = cpu_fill,
+    .round = cpu_round,
+    .pattern = cpu_pattern,
+    .count_mismatch = cpu_count_mismatch,
+    .hash = cpu_hash,
+    .compare = cpu_compare,
+    .reference_workspace = cpu_reference_workspace,
+    .reference = cpu_reference,
+    .launch = cpu_launch,
+    .capture = cpu_capture,
+    .uncapture = cpu_uncapture,
+    .sample = cpu_sample,
+    .repeat = cpu_repeat,
+    .passes = cpu_passes,
+    .gemm_prepare = cpu_gemm_prepare,
+    .copy_gbps = cpu_copy_gbps,
+    .profile_range = cpu_profile_range,
 };
 
 /* "model name" exists on x86; arm64 gives no name there, so the machine's architecture is used. */

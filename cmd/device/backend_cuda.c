@@ -26,12 +26,14 @@
 
 enum { TABLE_KINDS = FILL_PEAK + 1, PASSES_MAX = 8 };
 
-struct gate { volatile int open, timed_out; };
+struct gate {
+    volatile int open, timed_out;
+};
 
 struct cuda_state {
     cudaStream_t stream;
     cudaEvent_t start, stop, pass_events[PASSES_MAX + 1];
-    struct gate *gate;          /* host-mapped */
+    struct gate *gate; /* host-mapped */
     struct gate *gate_device;
     void *flush;
     size_t flush_bytes;
@@ -208,8 +210,8 @@ static enum attn_status cuda_compare(struct backend *be, const struct compare_jo
     enum attn_status status = cuda_alloc(be, bytes, &device_blocks, why);
     if (status != ATTN_OK)
         return status;
-    status = failed(why, "compare_blocks_cuda",
-                    (cudaError_t)compare_blocks_cuda(job, device_blocks, state_of(be)->stream));
+    status =
+        failed(why, "compare_blocks_cuda", (cudaError_t)compare_blocks_cuda(job, device_blocks, state_of(be)->stream));
     if (status == ATTN_OK)
         status = cuda_download(be, blocks, device_blocks, bytes, why);
     cuda_release(be, device_blocks);
@@ -328,7 +330,12 @@ static enum attn_status cuda_repeat(struct backend *be, const struct launcher *l
     return status == ATTN_OK ? finished : status;
 }
 
-struct pass_log { struct cuda_state *state; int count, max; char (*names)[16]; cudaError_t error; };
+struct pass_log {
+    struct cuda_state *state;
+    int count, max;
+    char (*names)[16];
+    cudaError_t error;
+};
 
 static void pass_started(void *context, const char *name)
 {
@@ -429,12 +436,29 @@ static void cuda_profile_range(struct backend *be, bool begin, const char *name)
 }
 
 static const struct backend_ops cuda_ops = {
-    .close = cuda_close, .alloc = cuda_alloc, .release = cuda_release, .free_bytes = cuda_free_bytes,
-    .upload = cuda_upload, .download = cuda_download, .fill = cuda_fill, .round = cuda_round,
-    .pattern = cuda_pattern, .count_mismatch = cuda_count_mismatch, .hash = cuda_hash, .compare = cuda_compare,
-    .reference_workspace = cuda_reference_workspace, .reference = cuda_reference, .launch = cuda_launch,
-    .capture = cuda_capture, .uncapture = cuda_uncapture, .sample = cuda_sample, .repeat = cuda_repeat, .passes = cuda_passes,
-    .gemm_prepare = cuda_gemm_prepare, .copy_gbps = cuda_copy_gbps, .profile_range = cuda_profile_range,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .free_bytes = cuda_free_bytes,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .fill = cuda_fill,
+    .round = cuda_round,
+    .pattern = cuda_pattern,
+    .count_mismatch = cuda_count_mismatch,
+    .hash = cuda_hash,
+    .compare = cuda_compare,
+    .reference_workspace = cuda_reference_workspace,
+    .reference = cuda_reference,
+    .launch = cuda_launch,
+    .capture = cuda_capture,
+    .uncapture = cuda_uncapture,
+    .sample = cuda_sample,
+    .repeat = cuda_repeat,
+    .passes = cuda_passes,
+    .gemm_prepare = cuda_gemm_prepare,
+    .copy_gbps = cuda_copy_gbps,
+    .profile_range = cuda_profile_range,
 };
 
 static enum attn_status describe(struct backend *be, int ordinal, struct attn_message *why)

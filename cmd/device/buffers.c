@@ -10,7 +10,8 @@
 #include "cmd/base/npy.h"
 #include "cmd/device/status.h"
 
-static const enum attn_dtype npy_dtypes[] = {[NPY_FLOAT32] = ATTN_FP32, [NPY_FLOAT16] = ATTN_FP16, [NPY_UINT16] = ATTN_BF16};
+static const enum attn_dtype npy_dtypes[] = {
+    [NPY_FLOAT32] = ATTN_FP32, [NPY_FLOAT16] = ATTN_FP16, [NPY_UINT16] = ATTN_BF16};
 
 /* npy_read with the error as an attn_message. */
 static bool read_npy(const char *path, struct npy *file, struct attn_message *why)
@@ -127,8 +128,8 @@ static bool read_input(const struct plan_item *item, enum tensor_index index, co
     const int64_t want[4] = {s.batch, s.heads, s.len, s.head_dim};
     bool fits = read_npy(path, file, why);
     if (fits && (file->dims != 4 || memcmp(file->shape, want, sizeof want))) {
-        snprintf(why->text, sizeof why->text, "%s: its shape is not [%lld, %lld, %lld, %lld]", path,
-                 (long long)want[0], (long long)want[1], (long long)want[2], (long long)want[3]);
+        snprintf(why->text, sizeof why->text, "%s: its shape is not [%lld, %lld, %lld, %lld]", path, (long long)want[0],
+                 (long long)want[1], (long long)want[2], (long long)want[3]);
         npy_free(file);
         fits = false;
     }
@@ -195,8 +196,8 @@ static enum attn_status plant_peaks(struct backend *be, const struct plan_item *
             for (int64_t i = 0; i < p->q_len; i++) {
                 const int64_t diagonal = i + p->kv_len - p->q_len, j = diagonal < 0 ? 0 : diagonal;
                 const int64_t to = b * q->stride_batch + h * q->stride_head + i * q->stride_row;
-                const int64_t from = b * k->stride_batch + h / (p->q_heads / p->kv_heads) * k->stride_head +
-                                     j * k->stride_row;
+                const int64_t from =
+                    b * k->stride_batch + h / (p->q_heads / p->kv_heads) * k->stride_head + j * k->stride_row;
                 for (int64_t c = 0; c < p->head_dim; c++)
                     fill_store(q_host, p->dtype, to + c, 64 * fill_load(k_host, p->dtype, from + c));
             }
@@ -215,8 +216,8 @@ static enum attn_status fill_input(struct backend *be, const struct plan_item *i
     TRY(make_tensor(be, item, index, set, why));
     if (input_dir)
         return upload_npy(be, item, index, input_dir, set, why);
-    return be->ops->fill(be, *tensor_of(&set->tensors, index), item->problem.dtype, s.batch, s.heads, s.len,
-                         s.head_dim, item->seed, item->dist, id, why);
+    return be->ops->fill(be, *tensor_of(&set->tensors, index), item->problem.dtype, s.batch, s.heads, s.len, s.head_dim,
+                         item->seed, item->dist, id, why);
 }
 
 enum attn_status inputs_make(struct backend *be, const struct plan_item *item, const char *input_dir,
@@ -307,8 +308,8 @@ enum attn_status inputs_hash(struct backend *be, const struct plan_item *item, c
 enum attn_status output_hash(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
                              enum problem_tensor tensor, uint64_t *hash, struct attn_message *why)
 {
-    static const enum tensor_index index[TENSOR_COUNT] = {[TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ,
-                                                          [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
+    static const enum tensor_index index[TENSOR_COUNT] = {
+        [TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ, [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
     if (tensor == TENSOR_LSE)
         return hash_lse(be, item, set, hash, why);
     return hash_index(be, item, set, index[tensor], hash, why);

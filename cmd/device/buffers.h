@@ -26,7 +26,9 @@ enum attn_status buffer_guards_broken(struct backend *, const struct buffer *, u
 
 /* The shape of tensor number `index` (0..7: q k v o dout dq dk dv) of a problem. */
 enum tensor_index { INDEX_Q, INDEX_K, INDEX_V, INDEX_O, INDEX_DO, INDEX_DQ, INDEX_DK, INDEX_DV, INDEX_COUNT };
-struct tensor_shape { int64_t batch, heads, len, head_dim; };
+struct tensor_shape {
+    int64_t batch, heads, len, head_dim;
+};
 struct tensor_shape tensor_shape_of(const struct attn_problem *, enum tensor_index);
 struct attn_tensor *tensor_of(struct attn_tensors *, enum tensor_index);
 const char *tensor_index_name(enum tensor_index);
@@ -58,8 +60,8 @@ void tensor_set_free(struct backend *, struct tensor_set *);
 enum attn_status inputs_hash(struct backend *, const struct plan_item *, const struct tensor_set *, uint64_t *hash,
                              struct attn_message *why);
 /* Hash of one output tensor. */
-enum attn_status output_hash(struct backend *, const struct plan_item *, const struct tensor_set *,
-                             enum problem_tensor, uint64_t *hash, struct attn_message *why);
+enum attn_status output_hash(struct backend *, const struct plan_item *, const struct tensor_set *, enum problem_tensor,
+                             uint64_t *hash, struct attn_message *why);
 
 /* Bytes of inputs and of one set of outputs, for --dry-run and for the out-of-memory sentence. */
 double tensor_set_bytes(const struct plan_item *);

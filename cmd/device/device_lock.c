@@ -73,8 +73,7 @@ static void add_file(struct device_hold *hold, const char *folder, int length, c
         log_warn("the lock %s cannot be opened (%s): its holder is not waited for", path, strerror(error));
     bool is_new = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
     for (int i = 0; i < hold->count && is_new; i++) /* two names may be the same folder */
-        is_new = fstat(hold->files[i], &other) == 0 &&
-                 (other.st_dev != status.st_dev || other.st_ino != status.st_ino);
+        is_new = fstat(hold->files[i], &other) == 0 && (other.st_dev != status.st_dev || other.st_ino != status.st_ino);
     if (is_new)
         hold->files[hold->count++] = file;
     else if (file >= 0)

@@ -10,7 +10,9 @@
 #include <stdbool.h>
 
 enum { DEVICE_LOCK_FILES = 2 };
-struct device_hold { int files[DEVICE_LOCK_FILES], count; }; /* descriptors of the locked files; count 0 = not held */
+struct device_hold {
+    int files[DEVICE_LOCK_FILES], count;
+}; /* descriptors of the locked files; count 0 = not held */
 
 /* Takes the lock of the device with this name ("0000:01:00.0", "cpu"); while another process holds it, says so on
  * stderr and waits, until `stop` returns true. EXIT_OK with the hold, EXIT_INTERRUPTED, or EXIT_IO after a sentence. */

@@ -180,7 +180,8 @@ static bool check_variant(const struct impl_slot *slot)
     if (count == 0)
         log_error("--impl %s: %s has no variants", slot->name, impl->name);
     else if (near)
-        log_error("--impl %s: unknown variant, did you mean %s:%s? ('fabench list' shows all)", slot->name, impl->name, near);
+        log_error("--impl %s: unknown variant, did you mean %s:%s? ('fabench list' shows all)", slot->name, impl->name,
+                  near);
     else
         log_error("--impl %s: unknown variant; 'fabench list' shows all", slot->name);
     return false;
@@ -216,7 +217,8 @@ int impls_select(const struct impls *impls, const struct name_list *names, enum 
             if (!slot->is_named)
                 continue; /* a default implementation that this build or platform lacks is skipped */
             if (!strcmp(base, "fused"))
-                log_error("--impl %s: what follows the colon belongs to a kernel; name it ('fabench list' shows them)", name);
+                log_error("--impl %s: what follows the colon belongs to a kernel; name it ('fabench list' shows them)",
+                          name);
             else
                 unknown(impls, base, platform);
             return EXIT_USAGE;

@@ -9,7 +9,7 @@ struct impls {
     const struct attn_impl **all; /* owned array; the implementations live in the program or a library */
     enum impl_role *roles;        /* role of each, owned */
     int count;
-    void **libraries;             /* dlopen handles, kept open for the life of the process */
+    void **libraries; /* dlopen handles, kept open for the life of the process */
     int library_count;
 };
 

@@ -11,7 +11,15 @@
 #include "cmd/base/clock.h"
 
 /* Field ids of nvmlDeviceGetFieldValues ("Field Value Enums" of the NVML reference), in the order of the request. */
-enum { ASK_POWER_CAP, ASK_SW_THERMAL, ASK_HW_THERMAL, ASK_POWER_BRAKE, ASK_POWER_INSTANT, ASK_POWER_AVERAGE, ASK_COUNT };
+enum {
+    ASK_POWER_CAP,
+    ASK_SW_THERMAL,
+    ASK_HW_THERMAL,
+    ASK_POWER_BRAKE,
+    ASK_POWER_INSTANT,
+    ASK_POWER_AVERAGE,
+    ASK_COUNT
+};
 static const unsigned field_ids[ASK_COUNT] = {74, 269, 270, 271, 186, 185};
 
 enum { CLOCK_SM = 1, SENSOR_GPU = 0, PROCESSES_MAX = 512, ABSENT_MAX = 24 };
@@ -26,7 +34,13 @@ struct field_value {
     unsigned field_id, scope_id;
     long long timestamp_us, latency_us;
     int value_type, status;
-    union { double d; unsigned u; unsigned long ul; unsigned long long ull; long long ll; } value;
+    union {
+        double d;
+        unsigned u;
+        unsigned long ul;
+        unsigned long long ull;
+        long long ll;
+    } value;
 };
 
 /* nvmlProcessInfo_t (v2/v3). */
@@ -37,7 +51,10 @@ struct process_info {
 };
 
 /* nvmlTemperature_t; its version is its size and the number 1. */
-struct temperature { unsigned version; int sensor, celsius; };
+struct temperature {
+    unsigned version;
+    int sensor, celsius;
+};
 
 static struct {
     void *library;
@@ -72,22 +89,24 @@ static struct {
 
 static const char *status_words(int status, char *buffer, size_t size)
 {
-    static const struct { int status; const char *words; } known[] = {
-        {NO_FUNCTION, "this driver's NVML has no such function"},
-        {NOT_LISTED, "processes are not visible from here"},
-        {2, "invalid argument"},
-        {3, "not supported"},
-        {4, "no permission"},
-        {6, "not found"},
-        {TOO_MANY, "more than this program reads"},
-        {8, "the device lacks a power cable"},
-        {9, "the driver is not loaded"},
-        {10, "timeout"},
-        {13, "this driver's NVML has no such function"},
-        {LOST, "the GPU is lost"},
-        {RESET_REQUIRED, "the GPU needs a reset"},
-        {18, "driver and library are of different versions"},
-        {999, "unknown error"}};
+    static const struct {
+        int status;
+        const char *words;
+    } known[] = {{NO_FUNCTION, "this driver's NVML has no such function"},
+                 {NOT_LISTED, "processes are not visible from here"},
+                 {2, "invalid argument"},
+                 {3, "not supported"},
+                 {4, "no permission"},
+                 {6, "not found"},
+                 {TOO_MANY, "more than this program reads"},
+                 {8, "the device lacks a power cable"},
+                 {9, "the driver is not loaded"},
+                 {10, "timeout"},
+                 {13, "this driver's NVML has no such function"},
+                 {LOST, "the GPU is lost"},
+                 {RESET_REQUIRED, "the GPU needs a reset"},
+                 {18, "driver and library are of different versions"},
+                 {999, "unknown error"}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].status == status)
             return known[i].words;
@@ -188,12 +207,20 @@ static int ask_temperature(double *celsius)
 }
 
 /* The status of each part of one reading, for the probe at opening. */
-struct statuses { int energy, clock, temperature, reasons, power_usage; struct field_value f[ASK_COUNT]; };
+struct statuses {
+    int energy, clock, temperature, reasons, power_usage;
+    struct field_value f[ASK_COUNT];
+};
 
 static struct nvml_reading read_with(struct statuses *s)
 {
-    struct nvml_reading r = {.sm_clock_mhz = NAN, .temp_c = NAN, .power_w = NAN, .reasons = -1,
-                             .power_cap_ns = NAN, .throttle_ns = NAN, .energy_j = NAN};
+    struct nvml_reading r = {.sm_clock_mhz = NAN,
+                             .temp_c = NAN,
+                             .power_w = NAN,
+                             .reasons = -1,
+                             .power_cap_ns = NAN,
+                             .throttle_ns = NAN,
+                             .energy_j = NAN};
     unsigned value = 0;
     unsigned long long wide = 0;
     r.time_ms = clock_ms();
@@ -206,7 +233,8 @@ static struct nvml_reading read_with(struct statuses *s)
     r.power_cap_ns = field_of(&s->f[ASK_POWER_CAP]);
     r.throttle_ns =
         field_of(&s->f[ASK_SW_THERMAL]) + field_of(&s->f[ASK_HW_THERMAL]) + field_of(&s->f[ASK_POWER_BRAKE]);
-    r.power_w = field_of(&s->f[isnan(field_of(&s->f[ASK_POWER_INSTANT])) ? ASK_POWER_AVERAGE : ASK_POWER_INSTANT]) * 1e-3;
+    r.power_w =
+        field_of(&s->f[isnan(field_of(&s->f[ASK_POWER_INSTANT])) ? ASK_POWER_AVERAGE : ASK_POWER_INSTANT]) * 1e-3;
     if (isnan(r.power_w) && (s->power_usage = ASK(power_usage, nvml.device, &value)) == SUCCESS)
         r.power_w = value * 1e-3;
     if ((s->clock = ASK(clock, nvml.device, CLOCK_SM, &value)) == SUCCESS)
@@ -256,8 +284,7 @@ static void probe(void)
                                                              : s.f[ASK_POWER_BRAKE].status;
     got("sm_clock_mhz", s.clock);
     got("temp_c", s.temperature);
-    nvml.sources.power_capped =
-        share_source("power_capped_pct", r.power_cap_ns, s.f[ASK_POWER_CAP].status, s.reasons);
+    nvml.sources.power_capped = share_source("power_capped_pct", r.power_cap_ns, s.f[ASK_POWER_CAP].status, s.reasons);
     nvml.sources.throttled = share_source("throttled_pct", r.throttle_ns, throttle_status, s.reasons);
     if (got("energy_counter_j", s.energy))
         nvml.sources.energy = "counter";
@@ -324,9 +351,15 @@ void nvml_close(void)
 
 struct nvml_identity nvml_identity_unknown(void)
 {
-    return (struct nvml_identity){.power_limit_w = NAN, .default_power_limit_w = NAN, .max_sm_clock_mhz = NAN,
-                                  .application_sm_clock_mhz = NAN, .default_application_sm_clock_mhz = NAN,
-                                  .ecc = -1, .mig = -1, .persistence = -1, .other_processes = -1};
+    return (struct nvml_identity){.power_limit_w = NAN,
+                                  .default_power_limit_w = NAN,
+                                  .max_sm_clock_mhz = NAN,
+                                  .application_sm_clock_mhz = NAN,
+                                  .default_application_sm_clock_mhz = NAN,
+                                  .ecc = -1,
+                                  .mig = -1,
+                                  .persistence = -1,
+                                  .other_processes = -1};
 }
 
 /* When this process is not in the list, as in a container, the list is not used for other processes either. */

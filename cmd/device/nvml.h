@@ -38,7 +38,7 @@ enum {
 
 /* One reading of the device. Accumulated values have an arbitrary start: only their differences have a meaning. */
 struct nvml_reading {
-    double time_ms;                   /* CLOCK_MONOTONIC, just before the device was asked */
+    double time_ms; /* CLOCK_MONOTONIC, just before the device was asked */
     double sm_clock_mhz, temp_c, power_w;
     int64_t reasons;                  /* NVML_REASON_ bits, -1 unknown */
     double power_cap_ns, throttle_ns; /* accumulated time under the power cap; thermal, slowdown, brake */
@@ -56,7 +56,10 @@ struct nvml_sources nvml_sources(void);
 
 /* The fields that are not available, by their names in the record's header, each with the reason. Owned by the module,
  * valid until close. */
-struct nvml_absent { const char *field; char why[64]; };
+struct nvml_absent {
+    const char *field;
+    char why[64];
+};
 int nvml_absent(const struct nvml_absent **list);
 
 /* Per cent of the time between two readings; NaN when not measured. */

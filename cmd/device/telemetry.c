@@ -42,7 +42,10 @@ void telemetry_add(struct telemetry_sum *s, const struct nvml_reading *r)
     }
 }
 
-static double sampled_pct(int64_t part, int64_t whole) { return whole > 0 ? 100.0 * (double)part / (double)whole : NAN; }
+static double sampled_pct(int64_t part, int64_t whole)
+{
+    return whole > 0 ? 100.0 * (double)part / (double)whole : NAN;
+}
 
 /* When a device has a counter and the counter fails during the region, the share is not replaced by samples. */
 static double share_pct(double from_ns, double to_ns, const struct telemetry_sum *s, int64_t part)
@@ -53,8 +56,11 @@ static double share_pct(double from_ns, double to_ns, const struct telemetry_sum
 
 struct telemetry_region telemetry_result(const struct telemetry_sum *s)
 {
-    struct telemetry_region r = {.seconds = (s->last.time_ms - s->first.time_ms) * 1e-3, .sm_clock_mhz = NAN,
-                                 .temp_c = s->last.temp_c, .energy_counter_j = NAN, .energy_integral_j = NAN,
+    struct telemetry_region r = {.seconds = (s->last.time_ms - s->first.time_ms) * 1e-3,
+                                 .sm_clock_mhz = NAN,
+                                 .temp_c = s->last.temp_c,
+                                 .energy_counter_j = NAN,
+                                 .energy_integral_j = NAN,
                                  .is_lost = s->is_lost};
     if (s->clock_count)
         r.sm_clock_mhz = s->clock_mhz_sum / (double)s->clock_count;

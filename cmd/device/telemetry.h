@@ -18,7 +18,7 @@ struct telemetry_region {
     double power_capped_pct, throttled_pct; /* of the time */
     double setting_limited_pct;             /* readings in which application or locked clocks limited the clock */
     double energy_counter_j, energy_integral_j;
-    bool is_lost;                           /* the device was lost in the region */
+    bool is_lost; /* the device was lost in the region */
 };
 
 /* Sums over the readings of a region, added in the order they were taken. Pure. Starts as {0}. */

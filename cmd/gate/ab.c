@@ -165,10 +165,10 @@ struct measurement {
 };
 
 struct build_result {
-    struct measurement *configs;          /* by configuration */
-    struct decide_value *controls;   /* by point */
-    double *gemm_tflops;             /* by point */
-    double throttled_pct;            /* per cent of the time under thermal or brake slowdown: the largest of all rows */
+    struct measurement *configs;   /* by configuration */
+    struct decide_value *controls; /* by point */
+    double *gemm_tflops;           /* by point */
+    double throttled_pct;          /* per cent of the time under thermal or brake slowdown: the largest of all rows */
 };
 
 static void clear_result(const struct ab *a, struct build_result *r)
@@ -254,8 +254,10 @@ static int measure(struct ab *a, int build, const int *points, int point_count, 
                  a->rules.pairs_min);
     snprintf(progress, sizeof progress, "pair %d of %d..%d: %s, %d of %d problems%s", a->run.pairs + 1,
              a->rules.pairs_min, a->rules.pairs_max, a->setup.builds[build].name, point_count, a->point_count, left);
-    const struct ab_task task = {.build = build, .points = point_count < a->point_count ? points : NULL,
-                                 .point_count = point_count, .progress = progress};
+    const struct ab_task task = {.build = build,
+                                 .points = point_count < a->point_count ? points : NULL,
+                                 .point_count = point_count,
+                                 .progress = progress};
     const int code = ab_run_process(&a->setup, &task, &records, &why);
     if (code == EXIT_USAGE)
         log_error("ab %s %s: process %d refuses its options: %s", a->setup.builds[build].name,

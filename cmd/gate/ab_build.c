@@ -54,12 +54,15 @@ static int open_folder(struct ab_setup *s)
 /* Runs the program with --version: it must be fabench; reads its commit. */
 static int ask_version(struct ab_setup *s, struct ab_build *build)
 {
-    char *out = xasprintf("%s/%s-version.txt", s->folder, build->name), *err = xasprintf("%s/%s-version.err", s->folder,
-                                                                                         build->name);
+    char *out = xasprintf("%s/%s-version.txt", s->folder, build->name),
+         *err = xasprintf("%s/%s-version.err", s->folder, build->name);
     char *argv[] = {build->program, "--version", NULL}, line[200] = "", what[400];
-    const struct fresh_request request = {.argv = argv, .out_path = out, .err_path = err,
-                                         .silence_limit_s = VERSION_LIMIT_S, .wall_limit_s = VERSION_LIMIT_S,
-                                         .output_limit_mb = VERSION_LIMIT_MB};
+    const struct fresh_request request = {.argv = argv,
+                                          .out_path = out,
+                                          .err_path = err,
+                                          .silence_limit_s = VERSION_LIMIT_S,
+                                          .wall_limit_s = VERSION_LIMIT_S,
+                                          .output_limit_mb = VERSION_LIMIT_MB};
     struct fresh_result result;
     int code = EXIT_OK;
     fresh_run(&request, &result);
@@ -77,7 +80,7 @@ static int ask_version(struct ab_setup *s, struct ab_build *build)
     } else if (result.end != FRESH_EXITED || result.code != 0 || strncmp(line, "fabench ", 8) != 0) {
         log_error("ab %s %s: is no fabench program: --version %s%s", build->name, build->path,
                   result.end == FRESH_EXITED && result.code == 0 ? "answers something else"
-                                                                : fresh_describe(&result, what, sizeof what),
+                                                                 : fresh_describe(&result, what, sizeof what),
                   result.end == FRESH_NOT_STARTED ? "; must be a fabench program, or a library named *.so" : "");
         code = EXIT_USAGE;
     } else {
@@ -326,9 +329,9 @@ static int read_result(struct ab_setup *s, const struct ab_build *build, const s
     if (result->end == FRESH_INTERRUPTED)
         return EXIT_INTERRUPTED;
     fresh_describe(result, what, sizeof what);
-    const bool may_have_records = result->end == FRESH_EXITED &&
-                                  (result->code == EXIT_OK || result->code == EXIT_DEVICE ||
-                                   result->code == EXIT_CHECK_FAILED);
+    const bool may_have_records =
+        result->end == FRESH_EXITED &&
+        (result->code == EXIT_OK || result->code == EXIT_DEVICE || result->code == EXIT_CHECK_FAILED);
     if (result->end == FRESH_EXITED && result->code == EXIT_USAGE) {
         snprintf(why->text, sizeof why->text, "%s", result->last_line);
         return EXIT_USAGE;
@@ -364,9 +367,12 @@ int ab_run_process(struct ab_setup *s, const struct ab_task *task, struct record
     make_argv(s, task, &argv);
     const double preheat_s = isnan(o->preheat_s) ? s->rules->preheat_s : o->preheat_s;
     const double warmup_ms = isnan(o->warmup_ms) ? s->rules->warmup_ms : o->warmup_ms;
-    const struct fresh_request request = {
-        .argv = name_list_argv(&argv), .out_path = out, .err_path = err, .progress = task->progress,
-        .silence_limit_s = FRESH_PREPARE_LIMIT_S + 2 * o->timeout_s + preheat_s + 1e-3 * warmup_ms};
+    const struct fresh_request request = {.argv = name_list_argv(&argv),
+                                          .out_path = out,
+                                          .err_path = err,
+                                          .progress = task->progress,
+                                          .silence_limit_s =
+                                              FRESH_PREPARE_LIMIT_S + 2 * o->timeout_s + preheat_s + 1e-3 * warmup_ms};
     memset(records, 0, sizeof *records);
     fresh_run(&request, &result);
     const int code = read_result(s, build, &result, out, records, why);

@@ -12,11 +12,11 @@
 enum { AB_OLD, AB_NEW, AB_BUILDS };
 
 struct ab_build {
-    const char *name;   /* "OLD", "NEW" */
-    const char *path;   /* as on the command line */
-    char *program;      /* absolute path of the program to run; for a library, of this program; owned */
+    const char *name; /* "OLD", "NEW" */
+    const char *path; /* as on the command line */
+    char *program;    /* absolute path of the program to run; for a library, of this program; owned */
     bool is_library;
-    char commit[48];    /* commit of the program; "" for a library */
+    char commit[48]; /* commit of the program; "" for a library */
 };
 
 struct ab_setup {
@@ -25,12 +25,12 @@ struct ab_setup {
     struct ab_build builds[AB_BUILDS];
     struct device_probe probe;
     struct device_hold lock;
-    struct name_list subjects;  /* the implementations to compare, by their names in --impl */
-    struct name_list lost;      /* libraries: implementations of OLD that NEW does not have */
-    const char *control;        /* an implementation in each round that is the same in OLD and NEW; NULL = none */
-    char *folder;               /* for the files of the processes; owned */
+    struct name_list subjects; /* the implementations to compare, by their names in --impl */
+    struct name_list lost;     /* libraries: implementations of OLD that NEW does not have */
+    const char *control;       /* an implementation in each round that is the same in OLD and NEW; NULL = none */
+    char *folder;              /* for the files of the processes; owned */
     bool is_temporary;
-    int process_count;          /* processes so far */
+    int process_count; /* processes so far */
     /* From the header of the first process; every later process must have the same. */
     bool has_header;
     char device[64], driver[24], method[8], cudnn[24];

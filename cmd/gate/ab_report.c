@@ -17,9 +17,9 @@ int ab_untimed_verdict(const struct ab_config *c)
     if (to == OUTCOME_FAIL)
         return VERDICT_FAIL;
     if (to == OUTCOME_PASS)
-        return from == OUTCOME_PASS                             ? VERDICT_PASS
+        return from == OUTCOME_PASS                            ? VERDICT_PASS
                : from == OUTCOME_FAIL || from == OUTCOME_ERROR ? VERDICT_FIXED
-                                                                : VERDICT_NEW;
+                                                               : VERDICT_NEW;
     return from == OUTCOME_REFUSED || from == OUTCOME_NONE ? -1 : VERDICT_LOST;
 }
 
@@ -30,9 +30,7 @@ static void describe_untimed(const struct ab_config *c, struct verdict_line *lin
     static const char *const words[] = {"does not run it", "passes", "fails its check", "refuses", "fails"};
     const enum ab_outcome from = c->outcome[AB_OLD], to = c->outcome[AB_NEW];
     switch (line->verdict) {
-    case VERDICT_FIXED:
-        snprintf(line->why, sizeof line->why, "OLD %s, NEW passes", words[from]);
-        break;
+    case VERDICT_FIXED: snprintf(line->why, sizeof line->why, "OLD %s, NEW passes", words[from]); break;
     case VERDICT_NEW:
         snprintf(line->why, sizeof line->why, "OLD %s, NEW passes",
                  from == OUTCOME_REFUSED ? words[from] : words[OUTCOME_NONE]);
@@ -51,8 +49,8 @@ static void describe_untimed(const struct ab_config *c, struct verdict_line *lin
 static void describe_timed(const struct ab *a, const struct ab_config *c, struct verdict_line *line)
 {
     static const enum verdict verdicts[] = {
-        [DECIDE_OPEN] = VERDICT_INCONCLUSIVE,   [DECIDE_PASS] = VERDICT_PASS,
-        [DECIDE_IMPROVE] = VERDICT_IMPROVE,     [DECIDE_INCONCLUSIVE] = VERDICT_INCONCLUSIVE,
+        [DECIDE_OPEN] = VERDICT_INCONCLUSIVE, [DECIDE_PASS] = VERDICT_PASS,
+        [DECIDE_IMPROVE] = VERDICT_IMPROVE,   [DECIDE_INCONCLUSIVE] = VERDICT_INCONCLUSIVE,
         [DECIDE_REGRESS] = VERDICT_REGRESS,
     };
     const struct decide_config *decided = &a->series[c->series];
@@ -84,8 +82,8 @@ static void describe_timed(const struct ab *a, const struct ab_config *c, struct
                      per_cent(decided->cross_check.mean));
         snprintf(line->why, sizeof line->why, "%s%s%s",
                  decide_control_changed(&a->run) ? "the control changed, "
-                 : a->is_too_hot                  ? "thermal slowdown, "
-                                               : against,
+                 : a->is_too_hot                 ? "thermal slowdown, "
+                                                 : against,
                  clocks, clocks[0] ? ", " : "");
         const size_t used = strlen(line->why);
         snprintf(line->why + used, sizeof line->why - used, "spread %.1f %%",
@@ -99,8 +97,8 @@ static void describe_timed(const struct ab *a, const struct ab_config *c, struct
 static struct verdict_line *make_lines(const struct ab *a, int *count)
 {
     struct verdict_line *lines = xcalloc((unsigned long)(a->config_count + a->setup.lost.count + 1), sizeof *lines);
-    const struct verdict_line empty = {.from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN,
-                                       .relative_change_pct = NAN};
+    const struct verdict_line empty = {
+        .from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN, .relative_change_pct = NAN};
     *count = 0;
     for (int i = 0; i < a->config_count; i++) {
         const struct ab_config *c = &a->configs[i];
@@ -139,9 +137,9 @@ static void describe_control(const struct ab *a, char *text, size_t size)
     else
         snprintf(text, size, "%s, in both: %+.2f %% (%+.2f .. %+.2f), %d pairs: %s", what, per_cent(c->mean),
                  per_cent(c->regress_low), per_cent(c->regress_high), c->count,
-                 decide_control_changed(&a->run)   ? "it CHANGED, the other results are not valid"
+                 decide_control_changed(&a->run)  ? "it CHANGED, the other results are not valid"
                  : decide_control_stable(&a->run) ? "device and harness are stable"
-                                                 : "too noisy to say that it did not change");
+                                                  : "too noisy to say that it did not change");
 }
 
 static void describe_summary(const struct ab *a, const struct verdict_report *r, int code, char *text, size_t size)
@@ -173,9 +171,9 @@ void ab_print_heading(const struct ab *a)
     const struct ab_setup *s = &a->setup;
     char *impls = name_list_join(&s->subjects);
     printf("%s | OLD %s%s%s%s | NEW %s%s%s%s\n", s->device, s->builds[AB_OLD].path,
-           s->builds[AB_OLD].commit[0] ? " (" : "",
-           s->builds[AB_OLD].commit, s->builds[AB_OLD].commit[0] ? ")" : "", s->builds[AB_NEW].path,
-           s->builds[AB_NEW].commit[0] ? " (" : "", s->builds[AB_NEW].commit, s->builds[AB_NEW].commit[0] ? ")" : "");
+           s->builds[AB_OLD].commit[0] ? " (" : "", s->builds[AB_OLD].commit, s->builds[AB_OLD].commit[0] ? ")" : "",
+           s->builds[AB_NEW].path, s->builds[AB_NEW].commit[0] ? " (" : "", s->builds[AB_NEW].commit,
+           s->builds[AB_NEW].commit[0] ? ")" : "");
     printf("%s, %d configurations, checked once per build; ABBA, fresh processes, %d..%d pairs; limit %.3g %%\n", impls,
            a->config_count, a->rules.pairs_min, a->rules.pairs_max, 100 * expm1(a->rules.delta));
     free(impls);

@@ -12,13 +12,13 @@ enum ab_outcome { OUTCOME_NONE, OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_REFUSED, OUT
 struct ab_config {
     struct problem_key key;
     char label[PROBLEM_LABEL_SIZE], impl[40];
-    int point;              /* index of the problem in the plan, from 0 */
+    int point; /* index of the problem in the plan, from 0 */
     enum ab_outcome outcome[AB_BUILDS];
     char reason[AB_BUILDS][200];
-    int series;             /* index in ab.series; -1 = not timed */
+    int series;                                   /* index in ab.series; -1 = not timed */
     double log_ms[AB_BUILDS], log_mhz[AB_BUILDS]; /* sums over the pairs that were used */
-    int clocks;             /* number of terms in log_mhz */
-    char *repro;            /* owned */
+    int clocks;                                   /* number of terms in log_mhz */
+    char *repro;                                  /* owned */
 };
 
 struct ab {
@@ -28,11 +28,11 @@ struct ab {
     int config_count, point_count, timed_count;
     struct decide_config *series;
     struct decide_run run;
-    int repeats;            /* pairs repeated for thermal slowdown */
-    bool is_too_hot;           /* more than rules.repeats_max pairs were too hot: no further pairs */
-    double *pair_means;     /* mean difference of each complete pair, in logarithms; for the geomean; owned */
+    int repeats;        /* pairs repeated for thermal slowdown */
+    bool is_too_hot;    /* more than rules.repeats_max pairs were too hot: no further pairs */
+    double *pair_means; /* mean difference of each complete pair, in logarithms; for the geomean; owned */
     int pair_count;
-    double pair_s;          /* duration of the last pair in seconds; 0 = none yet */
+    double pair_s; /* duration of the last pair in seconds; 0 = none yet */
 };
 
 /* The verdict that the checked runs alone give. VERDICT_PASS: the configuration is to be timed; -1: neither build runs

@@ -111,7 +111,8 @@ void decide_begin(struct decide_run *run, const struct decide_rules *rules, stru
                   bool control_is_paired)
 {
     FABENCH_ASSERT(rules->pairs_min >= 2 && rules->pairs_min <= rules->pairs_max &&
-                   rules->pairs_max <= DECIDE_PAIRS_MAX, "%d..%d pairs", rules->pairs_min, rules->pairs_max);
+                       rules->pairs_max <= DECIDE_PAIRS_MAX,
+                   "%d..%d pairs", rules->pairs_min, rules->pairs_max);
     memset(run, 0, sizeof *run);
     run->rules = rules;
     run->configs = configs;

@@ -44,8 +44,8 @@ struct decide_rules {
     /* Timing options of a process of `ab` that the user did not set. */
     double preheat_s, warmup_ms, min_time_ms;
     int samples;
-    double gate_delta;        /* of `gate`: a slowdown up to this passes */
-    double gate_gemm;         /* of `gate`: largest change of the GEMM with which a loss in one measure alone passes */
+    double gate_delta; /* of `gate`: a slowdown up to this passes */
+    double gate_gemm;  /* of `gate`: largest change of the GEMM with which a loss in one measure alone passes */
 };
 extern const struct decide_rules decide_defaults;
 
@@ -118,12 +118,12 @@ struct decide_stored {
 };
 enum decide_reason {
     REASON_NONE,
-    REASON_RAW_ONLY,  /* slower in time, not relative to the GEMM: the device was slower */
-    REASON_GEMM_ONLY, /* slower relative to the GEMM, not in time: the GEMM was faster */
-    REASON_GEMM_CHANGED,/* one of these two, and the GEMM changed by more than gate_gemm */
-    REASON_NOISE,     /* the intervals of the medians overlap */
+    REASON_RAW_ONLY,     /* slower in time, not relative to the GEMM: the device was slower */
+    REASON_GEMM_ONLY,    /* slower relative to the GEMM, not in time: the GEMM was faster */
+    REASON_GEMM_CHANGED, /* one of these two, and the GEMM changed by more than gate_gemm */
+    REASON_NOISE,        /* the intervals of the medians overlap */
     REASON_THROTTLED,
-    REASON_NO_GEMM    /* decided by its time alone */
+    REASON_NO_GEMM /* decided by its time alone */
 };
 struct decide_gate {
     enum decide_state state;

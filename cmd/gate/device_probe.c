@@ -14,7 +14,7 @@
 static struct shared {
     struct device_probe probe;
     const char *command, *library;
-} *shared;
+} * shared;
 
 static int list_library(enum attn_platform platform, struct device_probe *probe)
 {

@@ -8,10 +8,10 @@
 enum { PROBE_IMPLS_MAX = 32 };
 
 struct device_probe {
-    char device[64];       /* name of the device */
-    char lock_name[32];    /* name for device_lock: the PCI bus id, or "cpu" */
+    char device[64];    /* name of the device */
+    char lock_name[32]; /* name for device_lock: the PCI bus id, or "cpu" */
     char impls[PROBE_IMPLS_MAX][40];
-    int impl_count;        /* implementations of the library for this platform */
+    int impl_count; /* implementations of the library for this platform */
 };
 
 /* Probes the device of --device; it is the CPU only with --device cpu. command: the name for messages, "ab" or "gate".

@@ -86,10 +86,9 @@ static bool has_no_duplicates(const struct record_file *file, struct attn_messag
         char label[PROBLEM_LABEL_SIZE];
         good = compare_rows(&rows[i - 1], &rows[i]) != 0;
         if (!good)
-            snprintf(why->text, sizeof why->text,
-                     "%s has %s of %s twice (runs %s and %s); a gate needs each once", path_shown(file->path).text,
-                     problem_key_label(&rows[i]->key, label, sizeof label), rows[i]->impl, rows[i - 1]->run_id,
-                     rows[i]->run_id);
+            snprintf(why->text, sizeof why->text, "%s has %s of %s twice (runs %s and %s); a gate needs each once",
+                     path_shown(file->path).text, problem_key_label(&rows[i]->key, label, sizeof label), rows[i]->impl,
+                     rows[i - 1]->run_id, rows[i]->run_id);
     }
     free(rows);
     return good;
@@ -128,7 +127,8 @@ bool fingerprint_is_uniform(const struct record_file *file, struct attn_message 
         const struct record_row *row = &file->rows[i];
         const struct {
             const char *what, *header, *row;
-        } pairs[] = {{"device", name, row->device}, {"driver", driver, row->driver}, {"timing method", method, row->method}};
+        } pairs[] = {
+            {"device", name, row->device}, {"driver", driver, row->driver}, {"timing method", method, row->method}};
         for (size_t p = 0; p < sizeof pairs / sizeof pairs[0]; p++) {
             const char *header = pairs[p].header ? pairs[p].header : "";
             if (strcmp(header, pairs[p].row) == 0)

@@ -132,14 +132,10 @@ static bool selects(const struct column *column, const char *cell, const struct 
     case FIELD_TEXT:
         return strcmp(cell, field) == 0 ||
                (strcmp(column->name, "impl") == 0 && strcmp(cell, "fused") == 0 && role_is_fused(field));
-    case FIELD_STRING:
-        return *(char *const *)field && strcmp(cell, *(char *const *)field) == 0;
-    case FIELD_NAME:
-        return *(const int *)field >= 0 && strcmp(cell, column->names[*(const int *)field]) == 0;
-    case FIELD_COUNT:
-        return number_parse_count(cell, &whole) && whole == *(const int64_t *)field;
-    case FIELD_REAL:
-        return number_parse_real(cell, &real) && real == *(const double *)field;
+    case FIELD_STRING: return *(char *const *)field && strcmp(cell, *(char *const *)field) == 0;
+    case FIELD_NAME: return *(const int *)field >= 0 && strcmp(cell, column->names[*(const int *)field]) == 0;
+    case FIELD_COUNT: return number_parse_count(cell, &whole) && whole == *(const int64_t *)field;
+    case FIELD_REAL: return number_parse_real(cell, &real) && real == *(const double *)field;
     }
     return false;
 }

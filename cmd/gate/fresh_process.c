@@ -23,8 +23,8 @@ enum { TICK_MS = 50 };
 struct run {
     const struct fresh_request *request;
     int out, err;
-    off_t seen;          /* bytes of both files at the last check */
-    double last_grown;   /* when they last grew, in ms of the awake clock */
+    off_t seen;        /* bytes of both files at the last check */
+    double last_grown; /* when they last grew, in ms of the awake clock */
     struct awake_clock clock;
     enum fresh_end limit; /* the limit that it exceeded, FRESH_EXITED = none */
 };
@@ -112,8 +112,11 @@ void fresh_run(const struct fresh_request *request, struct fresh_result *result)
     if (run.out >= 0 && run.err >= 0) {
         const struct process_request start = {
             .argv = request->argv, .in = PROCESS_NO_FILE, .out = run.out, .err = run.err, .own_group = true};
-        const struct process_watch watch = {.limit_s = request->wall_limit_s, .interrupt_limit_s = INTERRUPT_LIMIT_S,
-                                            .interrupt_signal = SIGINT, .tick_ms = TICK_MS, .tick = check_output,
+        const struct process_watch watch = {.limit_s = request->wall_limit_s,
+                                            .interrupt_limit_s = INTERRUPT_LIMIT_S,
+                                            .interrupt_signal = SIGINT,
+                                            .tick_ms = TICK_MS,
+                                            .tick = check_output,
                                             .context = &run};
         struct process process;
         struct process_result ended;
@@ -135,9 +138,7 @@ char *fresh_describe(const struct fresh_result *r, char *buffer, unsigned long s
 {
     const char *colon = r->last_line[0] ? ": " : "";
     switch (r->end) {
-    case FRESH_EXITED:
-        snprintf(buffer, size, "ended with code %d%s%s", r->code, colon, r->last_line);
-        break;
+    case FRESH_EXITED: snprintf(buffer, size, "ended with code %d%s%s", r->code, colon, r->last_line); break;
     case FRESH_SIGNALLED:
         snprintf(buffer, size, "died of signal %d (%s)%s%s", r->code, strsignal(r->code), colon, r->last_line);
         break;
@@ -151,15 +152,9 @@ char *fresh_describe(const struct fresh_result *r, char *buffer, unsigned long s
     case FRESH_TOO_MUCH:
         snprintf(buffer, size, "wrote more than %g MB, the limit, and was stopped%s%s", r->limit, colon, r->last_line);
         break;
-    case FRESH_STUCK:
-        snprintf(buffer, size, "cannot be killed%s%s", colon, r->last_line);
-        break;
-    case FRESH_INTERRUPTED:
-        snprintf(buffer, size, "was interrupted");
-        break;
-    case FRESH_NOT_STARTED:
-        snprintf(buffer, size, "cannot be started: %s", strerror(r->code));
-        break;
+    case FRESH_STUCK: snprintf(buffer, size, "cannot be killed%s%s", colon, r->last_line); break;
+    case FRESH_INTERRUPTED: snprintf(buffer, size, "was interrupted"); break;
+    case FRESH_NOT_STARTED: snprintf(buffer, size, "cannot be started: %s", strerror(r->code)); break;
     }
     return buffer;
 }

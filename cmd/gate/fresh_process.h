@@ -11,12 +11,12 @@ enum { FRESH_PREPARE_LIMIT_S = 150 };
 enum { FRESH_OUTPUT_LIMIT_MB = 256 };
 
 struct fresh_request {
-    char *const *argv;                 /* terminated by NULL; argv[0] is a path */
-    const char *out_path, *err_path;   /* files for its stdout and stderr; created or truncated */
-    double silence_limit_s;            /* it is killed when neither file grew for this long */
-    double wall_limit_s;               /* it is killed after this time, also when it writes; 0 = no limit */
-    double output_limit_mb;            /* it is killed when the files together are larger; 0 = FRESH_OUTPUT_LIMIT_MB */
-    const char *progress;              /* the progress line while it runs, NULL = none */
+    char *const *argv;               /* terminated by NULL; argv[0] is a path */
+    const char *out_path, *err_path; /* files for its stdout and stderr; created or truncated */
+    double silence_limit_s;          /* it is killed when neither file grew for this long */
+    double wall_limit_s;             /* it is killed after this time, also when it writes; 0 = no limit */
+    double output_limit_mb;          /* it is killed when the files together are larger; 0 = FRESH_OUTPUT_LIMIT_MB */
+    const char *progress;            /* the progress line while it runs, NULL = none */
 };
 
 enum fresh_end {
@@ -32,10 +32,10 @@ enum fresh_end {
 
 struct fresh_result {
     enum fresh_end end;
-    int code;              /* exit code, signal, or errno */
+    int code; /* exit code, signal, or errno */
     double elapsed_s;
-    double limit;          /* that it exceeded: seconds of FRESH_TOO_LONG, MB of FRESH_TOO_MUCH */
-    char last_line[320];  /* the last line on its stderr, without "fabench: "; "" when it wrote none */
+    double limit;        /* that it exceeded: seconds of FRESH_TOO_LONG, MB of FRESH_TOO_MUCH */
+    char last_line[320]; /* the last line on its stderr, without "fabench: "; "" when it wrote none */
 };
 
 /* Runs the process and waits for its end. It has its own process group and an empty stdin. On an interrupt

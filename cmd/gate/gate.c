@@ -23,9 +23,9 @@ struct gate {
     struct floors *floors;
     struct verdict_line *lines;
     int count;
-    int not_requested;      /* configurations of the baseline that the options left out */
-    int measured_code;      /* exit code of the measuring process that no row explains; EXIT_OK with --current */
-    int unchecked;          /* rows that ran without a check */
+    int not_requested; /* configurations of the baseline that the options left out */
+    int measured_code; /* exit code of the measuring process that no row explains; EXIT_OK with --current */
+    int unchecked;     /* rows that ran without a check */
     double gemm_sum, control_time_sum, control_relative_sum;
     int gemm_count, control_count;
 };
@@ -59,7 +59,8 @@ static bool has_times(const struct record_file *file)
         if (is_judged(&file->rows[i]) && record_row_is_timed(&file->rows[i]))
             return true;
     log_error("%s: none of its rows has a time to compare with; a baseline is the record of a sweep that passed its "
-              "checks", file->path);
+              "checks",
+              file->path);
     return false;
 }
 
@@ -80,8 +81,7 @@ static int read_all(struct gate *g, const char *folder)
         return EXIT_NOT_COMPARABLE;
     if (code == EXIT_OK)
         code = o->current ? read_whole(o->current, &g->current)
-                          : gate_measure(o, o->baseline ? &g->baseline : NULL, folder, &g->current,
-                                         &g->measured_code);
+                          : gate_measure(o, o->baseline ? &g->baseline : NULL, folder, &g->current, &g->measured_code);
     if (code != EXIT_OK)
         return code;
     if (!fingerprint_is_uniform(&g->current, &why) ||
@@ -113,15 +113,21 @@ static const struct record_row *find_now(const struct gate *g, const struct reco
 
 static struct decide_stored stored(const struct record_row *r)
 {
-    return (struct decide_stored){r->time_ms, r->time_ms_ci_lo, r->time_ms_ci_hi, r->pct_of_gemm, r->gemm_tflops,
-                                  r->throttled_pct};
+    return (struct decide_stored){r->time_ms,     r->time_ms_ci_lo, r->time_ms_ci_hi,
+                                  r->pct_of_gemm, r->gemm_tflops,   r->throttled_pct};
 }
 
 static struct verdict_line *new_line(struct gate *g, const struct record_row *row)
 {
     struct verdict_line *line = &g->lines[g->count++];
-    *line = (struct verdict_line){.from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN,
-                                  .relative_change_pct = NAN, .verdict = VERDICT_PASS, .repro = row->repro,
+    *line = (struct verdict_line){.from_ms = NAN,
+                                  .to_ms = NAN,
+                                  .change_pct = NAN,
+                                  .low_pct = NAN,
+                                  .high_pct = NAN,
+                                  .relative_change_pct = NAN,
+                                  .verdict = VERDICT_PASS,
+                                  .repro = row->repro,
                                   .row = row};
     problem_key_label(&row->key, line->configuration, sizeof line->configuration);
     snprintf(line->impl, sizeof line->impl, "%s", row->impl);
@@ -147,12 +153,8 @@ static void describe_times(const struct decide_gate *d, struct verdict_line *lin
     case REASON_GEMM_CHANGED:
         snprintf(why, size, "the GEMM changed by %+.1f %%: too much to separate the device from the kernel", gemm_pct);
         break;
-    case REASON_NOISE:
-        snprintf(why, size, "the intervals of the medians overlap");
-        break;
-    case REASON_THROTTLED:
-        snprintf(why, size, "measured under thermal slowdown");
-        break;
+    case REASON_NOISE: snprintf(why, size, "the intervals of the medians overlap"); break;
+    case REASON_THROTTLED: snprintf(why, size, "measured under thermal slowdown"); break;
     case REASON_NO_GEMM:
         snprintf(why, size, d->state == DECIDE_PASS ? "" : "by its time alone: no GEMM ceiling here");
         break;
@@ -169,8 +171,8 @@ static bool fill_failure(const struct record_row *now, const struct record_row *
 {
     if (now->status == STATUS_OK && now->check != CHECKED_FAIL)
         return false;
-    const bool is_refusal = now->status == STATUS_UNSUPPORTED || now->status == STATUS_OOM ||
-                            now->status == STATUS_SKIPPED;
+    const bool is_refusal =
+        now->status == STATUS_UNSUPPORTED || now->status == STATUS_OOM || now->status == STATUS_SKIPPED;
     line->verdict = now->status == STATUS_OK ? VERDICT_FAIL : is_refusal ? VERDICT_LOST : VERDICT_ERROR;
     if (line->verdict == VERDICT_FAIL) {
         snprintf(line->why, sizeof line->why, "its check fails: %s is %.3g times its bound", now->err_tensor,
@@ -181,8 +183,8 @@ static bool fill_failure(const struct record_row *now, const struct record_row *
                 break;
             }
     } else {
-        snprintf(line->why, sizeof line->why, "%s%s%s", record_status_names[now->status],
-                 now->reason[0] ? ": " : "", now->reason);
+        snprintf(line->why, sizeof line->why, "%s%s%s", record_status_names[now->status], now->reason[0] ? ": " : "",
+                 now->reason);
     }
     line->from_ms = was ? was->time_ms : NAN;
     return true;
@@ -201,9 +203,10 @@ static void add_control(struct gate *g, const struct record_row *was, const stru
  * options on timing do not allow it. */
 static bool selects_subset(const struct options *o)
 {
-    static const char *const selecting[] = {"--preset", "--mode", "--causal", "--no-causal", "--d", "--seqlen",
-                                           "--kv-len", "--dtype", "--total-tokens", "--hidden", "--batch", "--heads",
-                                           "--kv-heads", "--layout", "--scale", "--dist", "--seed"};
+    static const char *const selecting[] = {"--preset", "--mode",   "--causal",   "--no-causal",    "--d",
+                                            "--seqlen", "--kv-len", "--dtype",    "--total-tokens", "--hidden",
+                                            "--batch",  "--heads",  "--kv-heads", "--layout",       "--scale",
+                                            "--dist",   "--seed"};
     for (int i = 0; i < o->sweep_words.count; i++) {
         const char *word = o->sweep_words.names[i];
         const size_t length = strcspn(word, "=");
@@ -232,9 +235,11 @@ static void describe_untimed(const struct record_row *was, const struct record_r
 /* Compares one configuration of the baseline. */
 static void compare_row(struct gate *g, const struct record_row *was)
 {
-    static const enum verdict verdicts[] = {
-        [DECIDE_OPEN] = VERDICT_INCONCLUSIVE, [DECIDE_PASS] = VERDICT_PASS, [DECIDE_IMPROVE] = VERDICT_IMPROVE,
-        [DECIDE_INCONCLUSIVE] = VERDICT_INCONCLUSIVE, [DECIDE_REGRESS] = VERDICT_REGRESS};
+    static const enum verdict verdicts[] = {[DECIDE_OPEN] = VERDICT_INCONCLUSIVE,
+                                            [DECIDE_PASS] = VERDICT_PASS,
+                                            [DECIDE_IMPROVE] = VERDICT_IMPROVE,
+                                            [DECIDE_INCONCLUSIVE] = VERDICT_INCONCLUSIVE,
+                                            [DECIDE_REGRESS] = VERDICT_REGRESS};
     const struct record_row *now = find_now(g, was);
     const bool ran = was->status == STATUS_OK;
     if (!is_judged(was)) {
@@ -254,8 +259,7 @@ static void compare_row(struct gate *g, const struct record_row *was)
         snprintf(line->why, sizeof line->why, "in the baseline, not in the current record");
         return;
     }
-    if (!ran && now->status != STATUS_OK && now->status != STATUS_ERROR &&
-        now->status != STATUS_TIMEOUT)
+    if (!ran && now->status != STATUS_OK && now->status != STATUS_ERROR && now->status != STATUS_TIMEOUT)
         return; /* refused in both */
     struct verdict_line *line = new_line(g, now);
     g->unchecked += now->check == CHECKED_OFF;
@@ -297,8 +301,7 @@ static void compare_others(struct gate *g)
     for (int i = 0; i < g->current.count; i++) {
         const struct record_row *row = &g->current.rows[i];
         const bool is_ok = row->status == STATUS_OK;
-        const bool is_wrong = is_ok ? row->check == CHECKED_FAIL
-                                    : record_row_is_broken(row);
+        const bool is_wrong = is_ok ? row->check == CHECKED_FAIL : record_row_is_broken(row);
         if (!is_judged(row) || line_of(g, row) || !(is_wrong || (is_ok && g->options->baseline)))
             continue;
         struct verdict_line *line = new_line(g, row);

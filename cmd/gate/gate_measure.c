@@ -76,7 +76,8 @@ static bool add_sweep(struct name_list *w, const struct options *o, const struct
         const char *line = json_string_value(json_object_get(baseline->header, "command_line"));
         if (!line || options_parse_line(line, &own) != EXIT_OK) {
             log_error("gate: the options that made the baseline (%.300s) cannot be used here; --current compares with "
-                      "a record", line ? line : "not recorded");
+                      "a record",
+                      line ? line : "not recorded");
             return false;
         }
         for (int i = 0; i < own.sweep_words.count; i++)
@@ -90,7 +91,7 @@ static bool add_sweep(struct name_list *w, const struct options *o, const struct
     if (!has_option(&own.sweep_words, "--preheat-s") && !has_option(&o->sweep_words, "--preheat-s"))
         name_list_print(w, "--preheat-s=%g", decide_defaults.preheat_s);
     *silence_s = given(o->preheat_s, own.preheat_s, decide_defaults.preheat_s) +
-               IMPL_MAX_SLOTS * given(o->sustain_s, own.sustain_s, 0); /* those of a preset fit into the limit */
+                 IMPL_MAX_SLOTS * given(o->sustain_s, own.sustain_s, 0); /* those of a preset fit into the limit */
     options_free(&own);
     if (!o->impls.count && baseline)
         add_members(w, baseline);
@@ -103,8 +104,7 @@ static bool is_explained(int code, const struct record_file *file)
 {
     for (int i = 0; i < file->count; i++) {
         const struct record_row *row = &file->rows[i];
-        if (code == EXIT_CHECK_FAILED ? row->check == CHECKED_FAIL
-                                      : record_row_is_broken(row))
+        if (code == EXIT_CHECK_FAILED ? row->check == CHECKED_FAIL : record_row_is_broken(row))
             return true;
     }
     return code == EXIT_OK;
@@ -116,20 +116,22 @@ static int run_process(const struct options *o, struct name_list *w, double sile
     char *err = xasprintf("%s.err", out), what[420];
     struct fresh_result result;
     struct attn_message why = {""};
-    const struct fresh_request request = {
-        .argv = name_list_argv(w), .out_path = out, .err_path = err, .progress = "gate: measuring",
-        .silence_limit_s = FRESH_PREPARE_LIMIT_S + 2 * o->timeout_s + silence_s};
+    const struct fresh_request request = {.argv = name_list_argv(w),
+                                          .out_path = out,
+                                          .err_path = err,
+                                          .progress = "gate: measuring",
+                                          .silence_limit_s = FRESH_PREPARE_LIMIT_S + 2 * o->timeout_s + silence_s};
     fresh_run(&request, &result);
     int code = EXIT_OK;
     if (result.end == FRESH_INTERRUPTED) {
         code = EXIT_INTERRUPTED;
-    } else if (result.end != FRESH_EXITED || (result.code != EXIT_OK && result.code != EXIT_CHECK_FAILED &&
-                                             result.code != EXIT_DEVICE)) {
+    } else if (result.end != FRESH_EXITED ||
+               (result.code != EXIT_OK && result.code != EXIT_CHECK_FAILED && result.code != EXIT_DEVICE)) {
         log_error("gate: the run %s", fresh_describe(&result, what, sizeof what));
         code = result.end != FRESH_EXITED ? EXIT_DEVICE
                : result.code == EXIT_USAGE && !o->sweep_words.count && !o->impls.count && !o->impl_libs.count
                    ? EXIT_NOT_COMPARABLE
-                                                                    : result.code;
+                   : result.code;
     } else if (!record_read(out, current, &why)) {
         log_error("gate: the run %s", result.code ? fresh_describe(&result, what, sizeof what) : why.text);
         code = result.code ? result.code : EXIT_IO;

@@ -207,8 +207,7 @@ void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool c
     wrap_words(out, width, 0, 2, r->summary);
     if (r->soft_code)
         fprintf(out, "exit 0: --soft replaced %d (%s)\n", r->soft_code, verdict_state(r->soft_code));
-    if (r->count && verdict_exit(r->lines[0].verdict) != EXIT_OK && r->lines[0].repro &&
-        r->lines[0].repro[0]) {
+    if (r->count && verdict_exit(r->lines[0].verdict) != EXIT_OK && r->lines[0].repro && r->lines[0].repro[0]) {
         fputs("to measure the first line again:\n", out);
         wrap_command(out, width, 2, r->lines[0].repro);
     }

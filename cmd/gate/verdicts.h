@@ -20,8 +20,8 @@ enum verdict {
     VERDICT_INCONCLUSIVE, /* 4 */
     VERDICT_PASS,
     VERDICT_IMPROVE,
-    VERDICT_FIXED,        /* failed its check before, passes now */
-    VERDICT_NEW           /* did not run before, runs now */
+    VERDICT_FIXED, /* failed its check before, passes now */
+    VERDICT_NEW    /* did not run before, runs now */
 };
 const char *verdict_name(enum verdict);
 int verdict_exit(enum verdict);
@@ -32,10 +32,10 @@ struct verdict_line {
     enum verdict verdict;
     char configuration[PROBLEM_LABEL_SIZE], impl[40];
     double from_ms, to_ms, change_pct, low_pct, high_pct;
-    double relative_change_pct;   /* gate: change of the time relative to the GEMM */
-    int pairs;                 /* ab: number of pairs; 0 = not timed */
+    double relative_change_pct; /* gate: change of the time relative to the GEMM */
+    int pairs;                  /* ab: number of pairs; 0 = not timed */
     char why[320];
-    const char *repro;         /* the command that measures this configuration alone; NULL = none; not owned */
+    const char *repro;            /* the command that measures this configuration alone; NULL = none; not owned */
     const struct record_row *row; /* gate: the row of this line; NULL in ab; not owned */
 };
 
@@ -45,9 +45,9 @@ struct verdict_report {
     enum verdict_view view;
     struct verdict_line *lines; /* of the caller; verdicts_sort orders them */
     int count;
-    const char *control;        /* the line of the control, NULL = none; not owned */
-    char summary[400];          /* "REGRESSION: 1 slower of 12; ..." */
-    int exit_code, soft_code;   /* soft_code: the exit code that --soft replaced by 0; 0 = none */
+    const char *control;      /* the line of the control, NULL = none; not owned */
+    char summary[400];        /* "REGRESSION: 1 slower of 12; ..." */
+    int exit_code, soft_code; /* soft_code: the exit code that --soft replaced by 0; 0 = none */
 };
 
 /* Worst first: by verdict, then by change. */

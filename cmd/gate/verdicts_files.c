@@ -80,7 +80,10 @@ void verdicts_annotate(const struct verdict_report *r, FILE *out)
         fputc('\n', out);
         free(text);
     }
-    fprintf(out, "::%s title=fabench %s::", r->exit_code ? "error" : r->soft_code ? "warning" : "notice",
+    fprintf(out, "::%s title=fabench %s::",
+            r->exit_code   ? "error"
+            : r->soft_code ? "warning"
+                           : "notice",
             r->view == VERDICTS_AB ? "ab" : "gate");
     put_escaped(out, r->summary, false);
     fputc('\n', out);
@@ -115,8 +118,10 @@ static void put_test(FILE *out, const struct verdict_report *r, const struct ver
     char label[PROBLEM_LABEL_SIZE];
     const int code = verdict_exit(line->verdict);
     const bool is_soft = r->exit_code == EXIT_OK;
-    const char *element = code == EXIT_OK ? "system-out" : is_soft ? "skipped" : code == EXIT_DEVICE ? "error"
-                                                                                                     : "failure";
+    const char *element = code == EXIT_OK       ? "system-out"
+                          : is_soft             ? "skipped"
+                          : code == EXIT_DEVICE ? "error"
+                                                : "failure";
     collapse_spaces(line->configuration, label, sizeof label);
     char *text = describe(line);
     fputs("    <testcase classname=\"fabench.", out);
@@ -153,8 +158,8 @@ bool verdicts_junit(const struct verdict_report *r, const char *path)
         return finish(NULL, path);
     const char *command = r->view == VERDICTS_AB ? "ab" : "gate";
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n", out);
-    fprintf(out, "  <testsuite name=\"fabench %s\" tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\">\n", command,
-            r->count + has_own, failures, errors + has_own, skipped);
+    fprintf(out, "  <testsuite name=\"fabench %s\" tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\">\n",
+            command, r->count + has_own, failures, errors + has_own, skipped);
     for (int i = 0; i < r->count; i++)
         put_test(out, r, &r->lines[i]);
     if (has_own) {
@@ -170,8 +175,8 @@ bool verdicts_junit(const struct verdict_report *r, const char *path)
 
 static void add_verdict(struct csv_row *row, const struct verdict_line *line)
 {
-    const double numbers[] = {line->from_ms,  line->to_ms,  line->change_pct,
-                              line->low_pct,  line->high_pct, line->relative_change_pct};
+    const double numbers[] = {line->from_ms, line->to_ms,    line->change_pct,
+                              line->low_pct, line->high_pct, line->relative_change_pct};
     char label[PROBLEM_LABEL_SIZE];
     collapse_spaces(line->configuration, label, sizeof label);
     csv_add(row, verdict_name(line->verdict));
@@ -185,8 +190,9 @@ static void add_verdict(struct csv_row *row, const struct verdict_line *line)
 
 bool verdicts_csv(const struct verdict_report *r, const char *path)
 {
-    static const char *const names[] = {"verdict", "configuration", "impl", "from_ms", "to_ms", "change_pct", "low_pct",
-                                        "high_pct", "against_gemm_pct", "pairs", "why"};
+    static const char *const names[] = {"verdict",    "configuration", "impl",     "from_ms",          "to_ms",
+                                        "change_pct", "low_pct",       "high_pct", "against_gemm_pct", "pairs",
+                                        "why"};
     struct csv_row row = {0};
     FILE *out = fopen(path, "we");
     if (!out)

@@ -47,8 +47,8 @@ static void print_gemm(struct session *s)
             printf("  %-22s not measured: %s\n", i == 0 ? "GEMM fp16" : "GEMM bf16", why.text);
             continue;
         }
-        printf("  %-22s %.0f TFLOPS (cuBLAS 8192^3, best of 50, L2 cold)\n",
-               i == 0 ? "GEMM fp16" : "GEMM bf16", flops / best_ms * 1e-9);
+        printf("  %-22s %.0f TFLOPS (cuBLAS 8192^3, best of 50, L2 cold)\n", i == 0 ? "GEMM fp16" : "GEMM bf16",
+               flops / best_ms * 1e-9);
     }
 }
 
@@ -181,8 +181,11 @@ int inspect_dry_run(const struct options *o)
         printf("%-38s batch %lld heads %lld/%lld\n", name, (long long)item->problem.batch,
                (long long)item->problem.q_heads, (long long)item->problem.kv_heads);
         for (int j = 0; j < s.slot_count; j++) {
-            struct attn_request request = {.problem = &item->problem, .device = &s.backend.device, .mode = item->mode,
-                                           .deterministic = item->deterministic, .variant = o->variant};
+            struct attn_request request = {.problem = &item->problem,
+                                           .device = &s.backend.device,
+                                           .mode = item->mode,
+                                           .deterministic = item->deterministic,
+                                           .variant = o->variant};
             struct attn_message why = {""};
             const struct attn_impl *impl = impl_resolve(&s.slots[j], &request, &why);
             if (!impl) {
@@ -192,8 +195,8 @@ int inspect_dry_run(const struct options *o)
             const char *variant = impl->variant ? impl->variant(&request) : NULL;
             const double workspace = (double)impl->workspace_bytes(&request);
             total += workspace;
-            printf("    %-12s workspace %-11s %s\n", impl_recorded_name(&s.slots[j], impl), number_print_bytes(workspace, bytes, sizeof bytes),
-                   variant ? variant : "");
+            printf("    %-12s workspace %-11s %s\n", impl_recorded_name(&s.slots[j], impl),
+                   number_print_bytes(workspace, bytes, sizeof bytes), variant ? variant : "");
         }
         total += (double)s.backend.ops->reference_workspace(&s.backend, &item->problem, item->mode);
         peak_bytes = fmax(peak_bytes, total);
@@ -204,9 +207,10 @@ int inspect_dry_run(const struct options *o)
         printf("untimed");
     else
         printf("about %.0f s and the references", s.plan.count * estimate_s(&s.plan, o, s.slot_count));
-    printf("; inputs, outputs and workspaces up to %s of %s (the reference's outputs and libraries' plans come on top)\n",
-           number_print_bytes(peak_bytes, peak, sizeof peak),
-           number_print_bytes((double)s.backend.ops->free_bytes(&s.backend), have, sizeof have));
+    printf(
+        "; inputs, outputs and workspaces up to %s of %s (the reference's outputs and libraries' plans come on top)\n",
+        number_print_bytes(peak_bytes, peak, sizeof peak),
+        number_print_bytes((double)s.backend.ops->free_bytes(&s.backend), have, sizeof have));
     session_close(&s);
     return EXIT_OK;
 }
@@ -231,8 +235,13 @@ int inspect_profile(const struct options *o)
         session_close(&s);
         return EXIT_USAGE;
     }
-    const struct case_setting setting = {.backend = &s.backend, .options = o, .plan = &s.plan, .facts = &s.facts,
-                                         .slots = s.slots, .slot_count = 1, .hooks = {.stage = profile_stage}};
+    const struct case_setting setting = {.backend = &s.backend,
+                                         .options = o,
+                                         .plan = &s.plan,
+                                         .facts = &s.facts,
+                                         .slots = s.slots,
+                                         .slot_count = 1,
+                                         .hooks = {.stage = profile_stage}};
     if (case_profile(&setting, &why) != ATTN_OK) {
         log_error("--profile: %s", why.text);
         status = EXIT_DEVICE;

@@ -10,7 +10,7 @@
 
 const char *judge_rule_name(enum judge_rule rule)
 {
-    static const char *const names[RULE_COUNT] = {"nonfinite", "element", "rms",  "block_rms",
+    static const char *const names[RULE_COUNT] = {"nonfinite", "element", "rms", "block_rms",
                                                   "gain",      "naive",   "lse", "guard"};
     return names[rule];
 }
@@ -25,7 +25,9 @@ static const double USED_MAX = 999;
  * ulp: the one-ulp term of rule 5. 0 in fp32, where the rule does not apply: naive has no lower precision there, and a
  * fused backward, which recomputes P from an LSE rounded to fp32, is necessarily less exact than naive, which reads its
  * P. */
-struct dtype_bounds { double atol_rms, rtol, rms[2], gain, eps, tiny, ulp; };
+struct dtype_bounds {
+    double atol_rms, rtol, rms[2], gain, eps, tiny, ulp;
+};
 
 static const struct dtype_bounds dtype_bounds[] = {
     [ATTN_FP32] = {1e-3, 1e-3, {1e-4, 2e-4}, 1e-4, 0x1p-21, 0x1p-124, 0},
@@ -53,8 +55,10 @@ struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype
     const double factor = doubled ? 2 : 1;
     if (tensor == TENSOR_LSE)
         return lse_bounds(d, doubled && dtype != ATTN_FP32);
-    struct judge_bounds b = {.rtol = (isnan(rtol) ? d->rtol : rtol) * factor, .ulp = d->ulp,
-                             .rms = d->rms[mode] * factor, .block_rms = 2 * d->rms[mode] * factor,
+    struct judge_bounds b = {.rtol = (isnan(rtol) ? d->rtol : rtol) * factor,
+                             .ulp = d->ulp,
+                             .rms = d->rms[mode] * factor,
+                             .block_rms = 2 * d->rms[mode] * factor,
                              .gain = d->gain * factor};
     /* dQ and dK are sums with cancellation. The rounding of O changes D in every row, so that the rms error can reach
      * eps times the rms of the product over absolute values, and a single element four times that. For O and dV eps
@@ -118,7 +122,10 @@ static double block_elements(const struct judge_input *in, int64_t n)
     return (double)(rows * in->head_dim);
 }
 
-struct totals { double err2, ref2, abs2, err_dot, max_abs_err, max_abs_x, block_rms; int64_t nonfinite; };
+struct totals {
+    double err2, ref2, abs2, err_dot, max_abs_err, max_abs_x, block_rms;
+    int64_t nonfinite;
+};
 
 static struct totals scan_blocks(const struct judge_input *in, int64_t count, struct worst_share *worst)
 {
@@ -186,8 +193,8 @@ static void locate(const struct judge_input *in, int64_t count, char *text, size
         snprintf(where, sizeof where, "in all %lld heads", (long long)heads);
     else
         snprintf(where, sizeof where, "in %lld of %lld heads", (long long)heads_hit, (long long)heads);
-    snprintf(text, size, share < 10 ? "%.2g %% of %s, %s, all in rows %lld..%lld"
-                                    : "%.0f %% of %s, %s, all in rows %lld..%lld",
+    snprintf(text, size,
+             share < 10 ? "%.2g %% of %s, %s, all in rows %lld..%lld" : "%.0f %% of %s, %s, all in rows %lld..%lld",
              share, by_element ? "elements" : "elements (whole 64-row blocks)", where, (long long)first_row,
              (long long)last_row);
 }
@@ -212,9 +219,10 @@ static void describe(const struct judge_input *in, int64_t count, const struct w
         snprintf(values, sizeof values, ": got %.5g want %.5g", (double)got, (double)want);
     }
     locate(in, count, where, sizeof where);
-    snprintf(out->failure, sizeof out->failure, "%s b=%lld h=%lld row=%lld col=%lld%s; %s; by rule %s, %.3g x its bound",
-             out->name, (long long)(b + in->batch_offset), (long long)(h + in->head_offset), (long long)row,
-             (long long)col, values, where, out->rule, out->used);
+    snprintf(out->failure, sizeof out->failure,
+             "%s b=%lld h=%lld row=%lld col=%lld%s; %s; by rule %s, %.3g x its bound", out->name,
+             (long long)(b + in->batch_offset), (long long)(h + in->head_offset), (long long)row, (long long)col,
+             values, where, out->rule, out->used);
 }
 
 bool judge_tensor(const struct judge_input *in, struct record_tensor *out)

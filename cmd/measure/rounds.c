@@ -18,9 +18,9 @@ void rounds_order(int count, int64_t round, int *order)
 }
 
 /* Takes one sample of every member into samples_ms[index]; index < 0: warm-up, not stored. order: room for `count`. */
-static enum attn_status one_round(struct backend *be, struct rounds_member *members, int count, int64_t round, int *order,
-                                  const struct rounds_plan *plan, int64_t index, struct rounds_result *result,
-                                  struct attn_message *why)
+static enum attn_status one_round(struct backend *be, struct rounds_member *members, int count, int64_t round,
+                                  int *order, const struct rounds_plan *plan, int64_t index,
+                                  struct rounds_result *result, struct attn_message *why)
 {
     rounds_order(count, round, order);
     for (int i = 0; i < count; i++) {

@@ -37,9 +37,9 @@ struct rounds_plan {
 
 struct rounds_result {
     int64_t rounds;
-    const char *stop;    /* "noise", "limit" */
+    const char *stop; /* "noise", "limit" */
     bool interrupted;
-    int failed_member;   /* index of the member whose launch failed, when the status is not ATTN_OK */
+    int failed_member; /* index of the member whose launch failed, when the status is not ATTN_OK */
 };
 
 /* The members' order in a round: a Williams square (E. J. Williams 1949, "Experimental designs balanced for the

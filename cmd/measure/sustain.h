@@ -16,7 +16,7 @@
 
 struct sustain_plan {
     double lead_s, seconds;
-    double pass_ms;  /* approximate time of one launch; sets the size of the first batch; NaN = not known */
+    double pass_ms; /* approximate time of one launch; sets the size of the first batch; NaN = not known */
     bool use_nvml;
     /* Called before each batch; false ends the region as interrupted. */
     bool (*before_batch)(void *context);

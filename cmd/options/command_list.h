@@ -29,8 +29,7 @@ enum { COMMAND_COUNT = 0 COMMAND_LIST(COMMAND_ONE) };
 /* Sets of commands, for the rows of the option table: bits 1 << enum command. */
 #define COMMAND_BIT(id, ...) FOR_##id = 1 << COMMAND_##id,
 enum command_set {
-    COMMAND_LIST(COMMAND_BIT)
-    FOR_RUNS = FOR_SWEEP | FOR_VERIFY,
+    COMMAND_LIST(COMMAND_BIT) FOR_RUNS = FOR_SWEEP | FOR_VERIFY,
     FOR_GATES = FOR_GATE | FOR_AB,
     FOR_PROBLEMS = FOR_RUNS | FOR_GATES | FOR_SELFTEST, /* all that run problems on a device */
     FOR_ANY = (1 << COMMAND_COUNT) - 1

@@ -18,66 +18,69 @@ enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTA
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */
 
-struct int_list { int64_t *values; int count; };   /* count 0 = not given */
+struct int_list {
+    int64_t *values;
+    int count;
+}; /* count 0 = not given */
 
 /* Every field has its final value except where a comment says "not given": those depend on the device or the preset,
  * and plan_make (cmd/plan/plan.h) resolves them. The struct owns all memory; options_free (options_parse.h) frees
  * it. */
 struct options {
     enum command command;
-    enum preset preset;               /* PRESET_NONE = not given */
-    bool mode_given, modes[2];        /* indexed by attn_mode; absent = both */
-    bool causal_given, causal[2];     /* [0] full, [1] causal; absent = both */
-    struct int_list head_dims;        /* not given: 64,128 */
-    struct int_list q_lens, kv_lens;  /* not given: by preset; equal */
-    bool dtypes_given, dtypes[3];     /* indexed by attn_dtype; not given: by device */
-    struct name_list impls;           /* not given: naive,fused,cudnn that serve the device */
+    enum preset preset;              /* PRESET_NONE = not given */
+    bool mode_given, modes[2];       /* indexed by attn_mode; absent = both */
+    bool causal_given, causal[2];    /* [0] full, [1] causal; absent = both */
+    struct int_list head_dims;       /* not given: 64,128 */
+    struct int_list q_lens, kv_lens; /* not given: by preset; equal */
+    bool dtypes_given, dtypes[3];    /* indexed by attn_dtype; not given: by device */
+    struct name_list impls;          /* not given: naive,fused,cudnn that serve the device */
     struct name_list impl_libs;
-    char *variant;                    /* NULL = not given */
+    char *variant; /* NULL = not given */
     bool deterministic;
-    int64_t total_tokens, hidden;     /* 0 = not given */
-    int64_t batch, heads, kv_heads;   /* 0 = not given */
+    int64_t total_tokens, hidden;   /* 0 = not given */
+    int64_t batch, heads, kv_heads; /* 0 = not given */
     enum attn_layout layout;
-    double scale;                     /* NaN = not given: 1/sqrt(head_dim) */
+    double scale; /* NaN = not given: 1/sqrt(head_dim) */
     enum fill_dist dist;
     uint64_t seed;
     enum device_choice device;
-    int device_ordinal;               /* with DEVICE_CUDA */
+    int device_ordinal; /* with DEVICE_CUDA */
     enum check_scope check;
-    double atol, rtol;                /* NaN = not given */
-    int64_t repeats;                  /* verify: runs after the first; promised tensors must be bit-equal */
-    double warmup_ms, min_time_ms;    /* defaults 500, 500; NaN = not given, resolved by preset */
-    int64_t samples;                  /* minimum number of samples; 0 = not given */
-    double max_noise_pct;             /* "0.5%" -> 0.5; NaN = not given */
+    double atol, rtol;             /* NaN = not given */
+    int64_t repeats;               /* verify: runs after the first; promised tensors must be bit-equal */
+    double warmup_ms, min_time_ms; /* defaults 500, 500; NaN = not given, resolved by preset */
+    int64_t samples;               /* minimum number of samples; 0 = not given */
+    double max_noise_pct;          /* "0.5%" -> 0.5; NaN = not given */
     double timeout_s;
-    double sustain_s;                 /* 0 = no sustained regions; NaN = not given, resolved by preset */
+    double sustain_s; /* 0 = no sustained regions; NaN = not given, resolved by preset */
     enum l2_policy l2;
-    char *out_dir;                    /* NULL = not given: fabench-out/<device>-<utc>/; "none" = nothing is written */
-    char *csv_path, *jsonl_path;      /* NULL = into out_dir; "-" = stdout (one of them at most) */
-    enum plot_format plot;            /* default svg; --plot none */
+    char *out_dir;               /* NULL = not given: fabench-out/<device>-<utc>/; "none" = nothing is written */
+    char *csv_path, *jsonl_path; /* NULL = into out_dir; "-" = stdout (one of them at most) */
+    enum plot_format plot;       /* default svg; --plot none */
     bool plot_given;
-    char *columns;                    /* NULL = the default columns; else comma-separated column names for the CSV */
-    char *input_dir, *dump_dir;       /* .npy in and out */
-    enum dump_dtype dump_dtype;       /* how --dump stores the tensors */
+    char *columns;              /* NULL = the default columns; else comma-separated column names for the CSV */
+    char *input_dir, *dump_dir; /* .npy in and out */
+    enum dump_dtype dump_dtype; /* how --dump stores the tensors */
     bool profile, dry_run, verbose, quiet;
     enum color_choice color;
-    struct name_list files;           /* positional arguments: records of `plot`, [LABEL=]FILE of `report`, OLD and NEW
+    struct name_list files;  /* positional arguments: records of `plot`, [LABEL=]FILE of `report`, OLD and NEW
                                          of `ab` */
-    struct name_list prices;          /* LABEL=AMOUNT and currency, as typed; report checks them */
-    char *overlay_path;               /* published points for the charts; NULL = not given */
-    bool resume;                      /* continue the record file of --jsonl or --out */
-    char *deciding;                   /* the options that the rows depend on, as typed, in the order of the table */
-    double preheat_s;                 /* NaN = not given: 0, and 3 in the processes of ab and gate */
-    struct int_list points;           /* run only these problems of the plan, numbered from 0; not given: all */
+    struct name_list prices; /* LABEL=AMOUNT and currency, as typed; report checks them */
+    char *overlay_path;      /* published points for the charts; NULL = not given */
+    bool resume;             /* continue the record file of --jsonl or --out */
+    char *deciding;          /* the options that the rows depend on, as typed, in the order of the table */
+    double preheat_s;        /* NaN = not given: 0, and 3 in the processes of ab and gate */
+    struct int_list points;  /* run only these problems of the plan, numbered from 0; not given: all */
     /* gate and ab */
     char *baseline, *current, *floors, *junit_path; /* NULL = not given */
     bool is_subset;
-    bool soft[2];                     /* indexed by enum soft_code */
-    double delta_pct;                 /* NaN = not given: 2 of ab, 5 of gate */
-    struct int_list pairs;            /* fewest and most pairs of ab; not given: decide_defaults */
-    struct name_list sweep_words;     /* options for a sweep in another process, as typed: no outputs, device, --impl */
-    struct name_list given;           /* each option that was given: its name in the table, its value as typed or "" */
-    char *command_line;               /* the whole command line, shell-quoted, for the record header */
+    bool soft[2];                 /* indexed by enum soft_code */
+    double delta_pct;             /* NaN = not given: 2 of ab, 5 of gate */
+    struct int_list pairs;        /* fewest and most pairs of ab; not given: decide_defaults */
+    struct name_list sweep_words; /* options for a sweep in another process, as typed: no outputs, device, --impl */
+    struct name_list given;       /* each option that was given: its name in the table, its value as typed or "" */
+    char *command_line;           /* the whole command line, shell-quoted, for the record header */
 };
 
 /* The smallest --sustain-s, because the device's energy counter advances in steps. */

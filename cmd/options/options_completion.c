@@ -14,12 +14,11 @@ static const char head[] =
     "    local word=${COMP_WORDS[COMP_CWORD]} name=${COMP_WORDS[COMP_CWORD - 1]} equals='' command=sweep\n"
     "    local commands options='' values='' items=''\n"
     "    COMPREPLY=()\n";
-static const char split[] =
-    "    if [ \"$word\" = '=' ]; then\n"
-    "        word='' equals='='\n"
-    "    elif [ \"$name\" = '=' ]; then\n"
-    "        name=${COMP_WORDS[COMP_CWORD - 2]} equals='='\n"
-    "    fi\n";
+static const char split[] = "    if [ \"$word\" = '=' ]; then\n"
+                            "        word='' equals='='\n"
+                            "    elif [ \"$name\" = '=' ]; then\n"
+                            "        name=${COMP_WORDS[COMP_CWORD - 2]} equals='='\n"
+                            "    fi\n";
 static const char tail[] =
     "    if [[ $values == *,* && $word == *,* ]]; then\n"
     "        items=${word%,*},\n"
@@ -34,12 +33,11 @@ static const char tail[] =
     "        mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
     "        case $word:$command in\n"
     "        -*) ;;\n";
-static const char last[] =
-    "        esac\n"
-    "        ;;\n"
-    "    esac\n"
-    "}\n"
-    "complete -o filenames -F _fabench fabench\n";
+static const char last[] = "        esac\n"
+                           "        ;;\n"
+                           "    esac\n"
+                           "}\n"
+                           "complete -o filenames -F _fabench fabench\n";
 
 static void put_commands(const char *separator, bool only_those_with_words)
 {
@@ -80,10 +78,10 @@ static const char *values_of(const struct option_def *def, char *buffer, size_t 
     if (count || def->kind == KIND_HELP)
         return buffer;
     const bool is_path = def->unit && strcmp(def->unit, "PATH") == 0;
-    return def->kind == KIND_DEVICE                                            ? "auto cpu cuda:0"
-           : def->kind == KIND_OUT_DIR || def->kind == KIND_IN_DIR             ? "DIR"
+    return def->kind == KIND_DEVICE                                             ? "auto cpu cuda:0"
+           : def->kind == KIND_OUT_DIR || def->kind == KIND_IN_DIR              ? "DIR"
            : is_path || def->kind == KIND_OUT_FILE || def->kind == KIND_IN_FILE ? "FILE"
-                                                                               : "NONE";
+                                                                                : "NONE";
 }
 
 /* One pattern for each command and spelling: command:name, after a mark for whether there is an equals sign. */
@@ -116,8 +114,7 @@ void options_print_bash(void)
         put_options(&command_table[i]);
     puts("    esac\n    case $equals:$command:$name in");
     for (int i = 0; i < option_count; i++)
-        if (!option_table[i].is_hidden &&
-            (option_takes_value(&option_table[i]) || option_table[i].kind == KIND_HELP))
+        if (!option_table[i].is_hidden && (option_takes_value(&option_table[i]) || option_table[i].kind == KIND_HELP))
             put_values(&option_table[i]);
     puts("    esac");
     fputs(tail, stdout);

@@ -51,14 +51,16 @@ static void put_markdown_group(enum option_group group)
             continue;
         put_row((const char *const[]){option_syntax(def, syntax, sizeof syntax), option_explanation(def),
                                       option_values(def, values, sizeof values), def->fallback ? def->fallback : "",
-                                      option_commands(def, commands, sizeof commands)}, 5);
+                                      option_commands(def, commands, sizeof commands)},
+                5);
     }
 }
 
 void options_print_markdown(void)
 {
     printf("# The command line\n\n<!-- Made by scripts/cli_docs.sh from cmd/options/: change the tables there. -->\n\n"
-           "%s\n\n## Commands\n\n| command | |\n|---|---|\n", about);
+           "%s\n\n## Commands\n\n| command | |\n|---|---|\n",
+           about);
     for (int i = 0; i < COMMAND_COUNT; i++) {
         char usage[120];
         snprintf(usage, sizeof usage, "fabench %s %s[OPTIONS]", command_table[i].name, command_table[i].arguments);
@@ -83,14 +85,9 @@ static void put_roff(const char *text)
         fputs("\\&", stdout);
     for (; *text; text++)
         switch (*text) {
-        case '-':
-            fputs("\\-", stdout);
-            break;
-        case '\\':
-            fputs("\\e", stdout);
-            break;
-        default:
-            putchar(*text);
+        case '-': fputs("\\-", stdout); break;
+        case '\\': fputs("\\e", stdout); break;
+        default: putchar(*text);
         }
 }
 

@@ -225,13 +225,9 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
     if (def->given_offset)
         *(bool *)((char *)o + def->given_offset) = true;
     switch (def->kind) {
-    case KIND_FLAG:
-        *(bool *)field = true;
-        return true;
-    case KIND_CHOICE:
-        return parse_choice(def, name, value, field);
-    case KIND_CHOICE_SET:
-        return parse_choice_set(def, name, value, field);
+    case KIND_FLAG: *(bool *)field = true; return true;
+    case KIND_CHOICE: return parse_choice(def, name, value, field);
+    case KIND_CHOICE_SET: return parse_choice_set(def, name, value, field);
     case KIND_CAUSAL: {
         const int index = *value ? choice_index(def, value, strlen(value)) : 1;
         char typed[80];
@@ -247,18 +243,13 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
         o->causal[0] = true;
         o->causal[1] = false;
         return true;
-    case KIND_COUNT_LIST:
-        return parse_count_list(def, name, value, field);
+    case KIND_COUNT_LIST: return parse_count_list(def, name, value, field);
     case KIND_COUNT:
     case KIND_REAL:
-    case KIND_PERCENT:
-        return parse_number(def, name, value, field);
-    case KIND_NAMES:
-        return parse_names(name, value, field);
-    case KIND_LIBRARY:
-        return parse_library(name, value, field);
-    case KIND_DEVICE:
-        return parse_device(name, value, o);
+    case KIND_PERCENT: return parse_number(def, name, value, field);
+    case KIND_NAMES: return parse_names(name, value, field);
+    case KIND_LIBRARY: return parse_library(name, value, field);
+    case KIND_DEVICE: return parse_device(name, value, o);
     case KIND_TEXTS:
         if (!*value)
             return options_refuse(name, value, "must not be empty");
@@ -268,11 +259,9 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
     case KIND_OUT_FILE:
     case KIND_OUT_DIR:
     case KIND_IN_DIR:
-    case KIND_IN_FILE:
-        return parse_text(def, name, value, field);
+    case KIND_IN_FILE: return parse_text(def, name, value, field);
     case KIND_HELP:
-    case KIND_VERSION:
-        break;
+    case KIND_VERSION: break;
     }
     FABENCH_ASSERT(false, "%s has no value", def->name);
     return false;
@@ -346,8 +335,8 @@ static bool keep_for_sweeps(struct options *o, const struct option_def *def, boo
 {
     name_list_add(&o->given, def->name);
     name_list_add(&o->given, has_value ? value : "");
-    const bool is_kept = def->group != GROUP_OUTPUT && def->group != GROUP_GATES && def->kind != KIND_DEVICE &&
-                         def->kind != KIND_NAMES;
+    const bool is_kept =
+        def->group != GROUP_OUTPUT && def->group != GROUP_GATES && def->kind != KIND_DEVICE && def->kind != KIND_NAMES;
     if (is_kept) {
         char *word = has_value ? xasprintf("%s=%s", def->name, value) : xstrdup(def->name);
         name_list_add(&o->sweep_words, word);
@@ -451,9 +440,7 @@ static void free_value(struct options *o, const struct option_def *def)
     }
     case KIND_NAMES:
     case KIND_LIBRARY:
-    case KIND_TEXTS:
-        name_list_free(field);
-        return;
+    case KIND_TEXTS: name_list_free(field); return;
     case KIND_TEXT:
     case KIND_OUT_FILE:
     case KIND_OUT_DIR:
@@ -474,8 +461,7 @@ static void free_value(struct options *o, const struct option_def *def)
     case KIND_PERCENT:
     case KIND_DEVICE:
     case KIND_HELP:
-    case KIND_VERSION:
-        return;
+    case KIND_VERSION: return;
     }
 }
 

@@ -141,8 +141,9 @@ static bool check_outputs(const struct parse *p)
     if (o->csv_path && o->jsonl_path && path_is_same(o->csv_path, o->jsonl_path))
         return options_refuse("--jsonl", o->jsonl_path, "is the file of --csv; must be another one");
     if (o->resume && (o->jsonl_path ? strcmp(o->jsonl_path, "-") == 0 : !has_dir))
-        return options_refuse("--resume", NULL, "needs the record to continue: the --out DIR or the --jsonl PATH of "
-                                                "the run");
+        return options_refuse("--resume", NULL,
+                              "needs the record to continue: the --out DIR or the --jsonl PATH of "
+                              "the run");
     if (o->resume && (o->dry_run || o->profile))
         return options_refuse("--resume", NULL, "cannot be used with %s; give one of them",
                               o->dry_run ? "--dry-run" : "--profile");
@@ -213,8 +214,7 @@ static bool check_plot(const struct parse *p)
     if (o->plot == PLOT_NONE)
         return options_refuse("--plot", "none", "draws nothing; must be svg, png or term");
     if (o->out_dir && strcmp(o->out_dir, "none") == 0 && o->plot != PLOT_TERM)
-        return options_refuse("--out", "none",
-                              "is not a folder for the charts; must be a directory, or --plot term");
+        return options_refuse("--out", "none", "is not a folder for the charts; must be a directory, or --plot term");
     return true;
 }
 

@@ -29,7 +29,8 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
 
 /* Texts that two rows share. */
 #define HEAD_DIMS_DETAIL                                                                                               \
-    "Head dimensions. Any multiple of 8 up to 256 is taken here; an implementation may refuse some, and then says why."
+    "Head dimensions. Any multiple of 8 up to 256 is taken here; an implementation may refuse some, and then says "    \
+    "why."
 #define DTYPE_DETAIL "Types of Q, K, V, the output and the gradients."
 #define CHECK_DETAIL                                                                                                   \
     "Compares the results with an fp32 reference before and after the timing. full: every element; sample: the "       \
@@ -43,9 +44,8 @@ const struct option_def option_table[] = {
      .unit = "quick|paper|ci|acceptance|full", .help = "problems, effort; other options win", .commands = FOR_GATES,
      .detail = "The preset of the processes that measure, see Presets. ab takes ci (quick with --device cpu), gate "
                "what the command line in the baseline says."},
-    {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick",
-     .help = "fewer shapes", .commands = FOR_VERIFY,
-     .detail = "The shapes that also finish in a short time under a memory checker."},
+    {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick", .help = "fewer shapes",
+     .commands = FOR_VERIFY, .detail = "The shapes that also finish in a short time under a memory checker."},
     {"--mode", NULL, KIND_CHOICE_SET, AT(modes), GIVEN(mode_given), .choices = problem_mode_names,
      .fallback = "fwd,bwd", .help = "forward, backward", .commands = FOR_PROBLEMS,
      .detail = "fwd: the forward pass, O and LSE. bwd: the backward pass, dQ, dK and dV."},
@@ -147,8 +147,8 @@ const struct option_def option_table[] = {
      .commands = FOR_RUNS | FOR_GATES, .is_joined = true,
      .detail = "Absolute tolerance of an element. With --atol or --rtol these are used as given instead of the bounds "
                "that follow from type and row."},
-    {"--rtol", NULL, KIND_REAL, AT(rtol), .min = 0, .max = 1e6, .unit = "X",
-     .help = "used as given [by dtype and row]", .group = GROUP_CHECK, .commands = FOR_RUNS | FOR_GATES,
+    {"--rtol", NULL, KIND_REAL, AT(rtol), .min = 0, .max = 1e6, .unit = "X", .help = "used as given [by dtype and row]",
+     .group = GROUP_CHECK, .commands = FOR_RUNS | FOR_GATES,
      .detail = "Tolerance relative to the reference; see --atol."},
     {"--repeats", NULL, KIND_COUNT, AT(repeats), .min = 0, .max = 1000000, .fallback = "5", .unit = "N",
      .help = "more runs, whose bits must agree", .group = GROUP_CHECK, .commands = FOR_VERIFY,
@@ -230,8 +230,8 @@ const struct option_def option_table[] = {
     {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("none"), .unit = "DIR|none",
      .help = "keeps every process' record, and verdicts.csv", .group = GROUP_OUTPUT, .commands = FOR_GATES,
      .detail = "A folder that keeps the record of every process, and verdicts.csv."},
-    {"--resume", NULL, KIND_FLAG, AT(resume), .help = "continue the record in --out or --jsonl",
-     .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
+    {"--resume", NULL, KIND_FLAG, AT(resume), .help = "continue the record in --out or --jsonl", .group = GROUP_OUTPUT,
+     .commands = FOR_SWEEP,
      .detail = "Continues the record in --out or --jsonl that an interrupted sweep left; rows in it are not measured "
                "again."},
     {"--csv", NULL, KIND_OUT_FILE, AT(csv_path), .unit = "PATH", .group = GROUP_OUTPUT, .commands = FOR_RUNS,
@@ -294,8 +294,7 @@ const struct option_def *option_find(const struct command_def *command, const ch
 
 bool option_takes_value(const struct option_def *def)
 {
-    return def->kind != KIND_FLAG && def->kind != KIND_NO_CAUSAL && def->kind != KIND_HELP &&
-           def->kind != KIND_VERSION;
+    return def->kind != KIND_FLAG && def->kind != KIND_NO_CAUSAL && def->kind != KIND_HELP && def->kind != KIND_VERSION;
 }
 
 bool option_serves(const struct option_def *def, const struct command_def *command)

@@ -5,24 +5,24 @@
 #include "cmd/options/options.h"
 
 enum option_kind {
-    KIND_FLAG,        /* bool */
-    KIND_CHOICE,      /* an enum */
-    KIND_CHOICE_SET,  /* bool[], comma-separated */
-    KIND_CAUSAL,      /* bool[2]; the value only after '=' */
-    KIND_NO_CAUSAL,   /* the same field, without a value */
-    KIND_COUNT,       /* int64_t or uint64_t */
-    KIND_COUNT_LIST,  /* struct int_list */
-    KIND_REAL,        /* double */
-    KIND_PERCENT,     /* double */
-    KIND_NAMES,       /* struct name_list, comma-separated */
-    KIND_LIBRARY,     /* struct name_list, one path each time */
-    KIND_TEXT,        /* char * */
-    KIND_OUT_FILE,    /* char *; checked by options_check */
-    KIND_OUT_DIR,     /* char * */
-    KIND_IN_DIR,      /* char * */
-    KIND_IN_FILE,     /* char *; exists and can be read */
-    KIND_TEXTS,       /* struct name_list, one text each time */
-    KIND_DEVICE,      /* enum device_choice and the ordinal */
+    KIND_FLAG,       /* bool */
+    KIND_CHOICE,     /* an enum */
+    KIND_CHOICE_SET, /* bool[], comma-separated */
+    KIND_CAUSAL,     /* bool[2]; the value only after '=' */
+    KIND_NO_CAUSAL,  /* the same field, without a value */
+    KIND_COUNT,      /* int64_t or uint64_t */
+    KIND_COUNT_LIST, /* struct int_list */
+    KIND_REAL,       /* double */
+    KIND_PERCENT,    /* double */
+    KIND_NAMES,      /* struct name_list, comma-separated */
+    KIND_LIBRARY,    /* struct name_list, one path each time */
+    KIND_TEXT,       /* char * */
+    KIND_OUT_FILE,   /* char *; checked by options_check */
+    KIND_OUT_DIR,    /* char * */
+    KIND_IN_DIR,     /* char * */
+    KIND_IN_FILE,    /* char *; exists and can be read */
+    KIND_TEXTS,      /* struct name_list, one text each time */
+    KIND_DEVICE,     /* enum device_choice and the ordinal */
     KIND_HELP,
     KIND_VERSION
 };
@@ -36,24 +36,24 @@ struct option_group_def {
 extern const struct option_group_def option_groups[GROUP_COUNT];
 
 struct option_def {
-    const char *name, *alias;    /* as typed; two rows may have one name, for different commands */
+    const char *name, *alias; /* as typed; two rows may have one name, for different commands */
     enum option_kind kind;
-    size_t offset;               /* offset of the field in struct options */
-    size_t given_offset;         /* offset of the bool that says whether it was given; 0 = none */
-    double min, max;             /* counts, reals, per cents; each value of a list */
-    int64_t multiple;            /* 0 = any */
-    const char *fallback;        /* the default as --help shows it; NULL = none */
-    bool is_late;                /* the default depends on more than the option: the field stays "not given" */
-    const char *unit;            /* name of the value in --help; NULL = the choices */
-    const char *const *choices;  /* terminated by NULL; the index is the value */
-    int choices_shown;           /* in --help; 0 = all */
-    const char *help;            /* a few words, for --help; NULL = joined with the next row, which has them */
-    const char *detail;          /* whole sentences, for the long help and the manual; NULL = the text of `help` */
+    size_t offset;              /* offset of the field in struct options */
+    size_t given_offset;        /* offset of the bool that says whether it was given; 0 = none */
+    double min, max;            /* counts, reals, per cents; each value of a list */
+    int64_t multiple;           /* 0 = any */
+    const char *fallback;       /* the default as --help shows it; NULL = none */
+    bool is_late;               /* the default depends on more than the option: the field stays "not given" */
+    const char *unit;           /* name of the value in --help; NULL = the choices */
+    const char *const *choices; /* terminated by NULL; the index is the value */
+    int choices_shown;          /* in --help; 0 = all */
+    const char *help;           /* a few words, for --help; NULL = joined with the next row, which has them */
+    const char *detail;         /* whole sentences, for the long help and the manual; NULL = the text of `help` */
     enum option_group group;
-    unsigned commands;           /* enum command_set */
-    bool is_joined;              /* --help shows it on one line with the next row, whose help describes both */
-    bool is_rare;                /* in the long help only */
-    bool is_hidden;              /* not in any help: for processes that the program starts itself */
+    unsigned commands; /* enum command_set */
+    bool is_joined;    /* --help shows it on one line with the next row, whose help describes both */
+    bool is_rare;      /* in the long help only */
+    bool is_hidden;    /* not in any help: for processes that the program starts itself */
 };
 
 extern const struct option_def option_table[];
@@ -63,9 +63,9 @@ extern const int option_count;
 struct parse {
     struct options *o;
     const struct command_def *command;
-    bool is_named;                   /* the command was typed */
-    bool is_replay;                  /* parses another run's command line: its outputs are ignored */
-    const char **value;              /* value of each row of the table, as typed, "" for a flag; NULL = not given */
+    bool is_named;      /* the command was typed */
+    bool is_replay;     /* parses another run's command line: its outputs are ignored */
+    const char **value; /* value of each row of the table, as typed, "" for a flag; NULL = not given */
 };
 
 /* The row whose name or alias is word[0, length), preferably one of this command; NULL when there is none. */

@@ -27,7 +27,9 @@ const char *option_commands(const struct option_def *, char *buffer, size_t size
 const char *option_explanation(const struct option_def *);
 
 /* A name and what it means; a list ends with a row of NULL. */
-struct named_text { const char *name, *text; };
+struct named_text {
+    const char *name, *text;
+};
 extern const struct named_text option_exit_codes[];
 extern const struct named_text option_presets[];   /* of the sweep */
 extern const struct named_text option_variables[]; /* of the environment */

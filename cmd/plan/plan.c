@@ -72,9 +72,8 @@ static bool shape_fits(const struct attn_problem *p)
 {
     int64_t n = 0;
     const int64_t heads = p->q_heads, len = p->q_len > p->kv_len ? p->q_len : p->kv_len;
-    return number_multiply(p->batch, heads, &n) && number_multiply(n, len, &n) &&
-           number_multiply(n, p->head_dim, &n) && n <= INT64_C(1) << 40 && len <= INT32_MAX && p->batch <= INT32_MAX &&
-           heads <= INT32_MAX;
+    return number_multiply(p->batch, heads, &n) && number_multiply(n, len, &n) && number_multiply(n, p->head_dim, &n) &&
+           n <= INT64_C(1) << 40 && len <= INT32_MAX && p->batch <= INT32_MAX && heads <= INT32_MAX;
 }
 
 /* Adds one shape, with batch and heads by the papers' convention or as the user gave them. */
@@ -126,8 +125,8 @@ static int cross(const struct options *o, enum preset preset, const struct prese
                 continue;
             const int kv_count = o->kv_lens.count ? o->kv_lens.count : 1;
             for (int k = 0; k < kv_count && status == EXIT_OK; k++) {
-                struct plan_item item = {.mode = mode, .dist = o->dist, .seed = o->seed,
-                                         .deterministic = o->deterministic};
+                struct plan_item item = {
+                    .mode = mode, .dist = o->dist, .seed = o->seed, .deterministic = o->deterministic};
                 item.problem.dtype = dtype;
                 item.problem.causal = causal;
                 status = shape_of(o, values, dims.values[d], lens.values[n],
@@ -200,7 +199,8 @@ static int check_input_shapes(const struct plan *plan)
         if (has_tensors_like(&plan->items[i].problem, &plan->items[0].problem))
             continue;
         log_error("--input is for tensors of one shape, these options make %s, and %s: narrow them with --d and "
-                  "--seqlen", print_shapes(&plan->items[0].problem, first, sizeof first),
+                  "--seqlen",
+                  print_shapes(&plan->items[0].problem, first, sizeof first),
                   print_shapes(&plan->items[i].problem, other, sizeof other));
         return EXIT_USAGE;
     }
@@ -234,7 +234,8 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
         status = keep_points(o, plan);
     if (status == EXIT_OK && o->profile && plan->count != 1) {
         log_error("--profile runs one problem, these options make %d: narrow them with --mode, --causal, --d, --seqlen "
-                  "and --dtype", plan->count);
+                  "and --dtype",
+                  plan->count);
         status = EXIT_USAGE;
     }
     if (status == EXIT_OK && o->input_dir)

@@ -11,9 +11,9 @@ struct plan_item {
     enum attn_mode mode;
     enum fill_dist dist;
     uint64_t seed;
-    int64_t batch_gap;   /* extra elements between batches, to get element offsets above 2^31; 0 = packed */
+    int64_t batch_gap; /* extra elements between batches, to get element offsets above 2^31; 0 = packed */
     bool deterministic;
-    int64_t repeats;         /* verify: launches that must be bit-equal where promised; 0 = not checked */
+    int64_t repeats; /* verify: launches that must be bit-equal where promised; 0 = not checked */
 };
 
 struct plan {
@@ -21,11 +21,11 @@ struct plan {
     int count;
     /* Resolved by device and preset. */
     double warmup_ms, min_time_ms, max_noise_pct;
-    double preheat_ms;       /* minimum warm-up of the first problem of a process */
+    double preheat_ms; /* minimum warm-up of the first problem of a process */
     int64_t samples;
-    double sustain_s;        /* 0 = no sustained regions */
-    const char *preset;      /* name for the record */
-    int64_t total_tokens;    /* batch = total_tokens / n; 0 where the user gave --batch */
+    double sustain_s;     /* 0 = no sustained regions */
+    const char *preset;   /* name for the record */
+    int64_t total_tokens; /* batch = total_tokens / n; 0 where the user gave --batch */
 };
 
 /* Fills *plan. EXIT_OK, or EXIT_USAGE with a sentence when a combination of options is illegal (kv-heads that do not

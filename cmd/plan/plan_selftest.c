@@ -39,8 +39,8 @@ int plan_make_selftest(const struct options *o, struct plan *plan)
                 continue;
             for (int d = 0; d < dims.count; d++)
                 for (int n = 0; n < lens.count; n++)
-                    add_problem(o, dtypes[t], is_backward ? ATTN_BWD : ATTN_FWD, causal, dims.values[d],
-                                lens.values[n], plan);
+                    add_problem(o, dtypes[t], is_backward ? ATTN_BWD : ATTN_FWD, causal, dims.values[d], lens.values[n],
+                                plan);
         }
     return 0;
 }

@@ -11,8 +11,8 @@ struct hard_shape {
     int64_t batch, q_heads, kv_heads, q_len, kv_len;
     enum fill_dist dist;
     enum attn_layout layout;
-    bool quick;      /* also in --preset quick, the set for a sanitizer */
-    bool cuda_only;  /* too slow for the CPU oracle */
+    bool quick;     /* also in --preset quick, the set for a sanitizer */
+    bool cuda_only; /* too slow for the CPU oracle */
     int64_t batch_gap;
 };
 
@@ -61,8 +61,11 @@ static const struct hard_shape shapes[] = {
 static void add_shape(const struct options *o, const struct hard_shape *shape, enum attn_dtype dtype,
                       enum attn_mode mode, bool causal, int64_t head_dim, struct plan *plan)
 {
-    struct plan_item item = {.mode = mode, .dist = shape->dist, .batch_gap = shape->batch_gap,
-                             .deterministic = o->deterministic, .repeats = o->repeats};
+    struct plan_item item = {.mode = mode,
+                             .dist = shape->dist,
+                             .batch_gap = shape->batch_gap,
+                             .deterministic = o->deterministic,
+                             .repeats = o->repeats};
     item.seed = o->seed + (uint64_t)plan->count;
     struct attn_problem *p = &item.problem;
     p->batch = shape->batch;
@@ -87,7 +90,8 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
     plan->warmup_ms = plan->min_time_ms = plan->max_noise_pct = NAN; /* nothing is timed */
     plan->preset = o->preset == PRESET_QUICK ? "quick" : "verify";
     if (o->q_lens.count || o->kv_lens.count || o->batch || o->heads || o->kv_heads) {
-        log_error("verify brings its own shapes: --seqlen, --kv-len, --batch, --heads and --kv-heads belong to the sweep");
+        log_error(
+            "verify brings its own shapes: --seqlen, --kv-len, --batch, --heads and --kv-heads belong to the sweep");
         return EXIT_USAGE;
     }
     for (int t = 0; t < 3; t++) {

@@ -5,7 +5,7 @@
 #include "kernels/attention.h"
 #include "reference/harness/fill.h"
 
-enum l2_policy { L2_COLD, L2_HOT }; /* what a sample finds in the L2 cache */
+enum l2_policy { L2_COLD, L2_HOT };                       /* what a sample finds in the L2 cache */
 enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF }; /* how much of a result is compared with the reference */
 
 /* Indexed by their enum; NULL ends each. */

@@ -65,12 +65,23 @@ void problem_key_clear(struct problem_key *key)
 struct problem_key problem_key_of(const struct attn_problem *p, enum attn_mode mode, enum fill_dist dist, uint64_t seed,
                                   enum l2_policy l2)
 {
-    return (struct problem_key){.mode = mode, .dtype = p->dtype, .causal = p->causal, .batch = p->batch,
-                                .q_heads = p->q_heads, .kv_heads = p->kv_heads, .q_len = p->q_len,
-                                .kv_len = p->kv_len, .head_dim = p->head_dim, .layout = p->layout,
-                                .window_left = p->window_left, .window_right = p->window_right,
-                                .dropout = (double)p->dropout, .scale = (double)p->scale, .dist = dist,
-                                .seed = (int64_t)seed, .l2 = l2};
+    return (struct problem_key){.mode = mode,
+                                .dtype = p->dtype,
+                                .causal = p->causal,
+                                .batch = p->batch,
+                                .q_heads = p->q_heads,
+                                .kv_heads = p->kv_heads,
+                                .q_len = p->q_len,
+                                .kv_len = p->kv_len,
+                                .head_dim = p->head_dim,
+                                .layout = p->layout,
+                                .window_left = p->window_left,
+                                .window_right = p->window_right,
+                                .dropout = (double)p->dropout,
+                                .scale = (double)p->scale,
+                                .dist = dist,
+                                .seed = (int64_t)seed,
+                                .l2 = l2};
 }
 
 const char *problem_field_text(const struct problem_field *field, const struct problem_key *key, char *buffer,
@@ -156,8 +167,8 @@ char *problem_key_label(const struct problem_key *key, char *buffer, size_t size
     number_print_count(key->kv_len, kv, sizeof kv);
     snprintf(lengths, sizeof lengths, key->q_len == key->kv_len ? "%s" : "%sx%s", q, kv);
     snprintf(dim, sizeof dim, "d%" PRId64, key->head_dim);
-    snprintf(buffer, size, "%s %-6s %-4s %-3s %s", problem_mode_name(key->mode),
-             key->causal == 1 ? "causal" : "full", dim, lengths, problem_dtype_name(key->dtype));
+    snprintf(buffer, size, "%s %-6s %-4s %-3s %s", problem_mode_name(key->mode), key->causal == 1 ? "causal" : "full",
+             dim, lengths, problem_dtype_name(key->dtype));
     return buffer;
 }
 

@@ -11,27 +11,27 @@
 
 /* Value of an absent field: -1 where a comment names an enum, else INT64_MIN or NaN. */
 struct problem_key {
-    int mode;   /* attn_mode */
-    int dtype;  /* attn_dtype */
+    int mode;  /* attn_mode */
+    int dtype; /* attn_dtype */
     int64_t causal, batch, q_heads, kv_heads, q_len, kv_len, head_dim;
     int layout; /* attn_layout */
     int64_t window_left, window_right;
     double dropout, scale;
-    int dist;   /* fill_dist */
+    int dist; /* fill_dist */
     int64_t seed;
-    int l2;     /* l2_policy */
+    int l2; /* l2_policy */
 };
 
 enum problem_field_kind { PROBLEM_NAME, PROBLEM_COUNT, PROBLEM_REAL }; /* int with names, int64_t, double */
 
 struct problem_field {
-    const char *name;   /* of the column */
+    const char *name; /* of the column */
     enum problem_field_kind kind;
-    size_t offset;      /* in struct problem_key */
-    const char *const *names; /* of a PROBLEM_NAME, indexed by its value; NULL ends them */
-    const char *option; /* option of a sweep that sets this value; NULL = none */
+    size_t offset;                                  /* in struct problem_key */
+    const char *const *names;                       /* of a PROBLEM_NAME, indexed by its value; NULL ends them */
+    const char *option;                             /* option of a sweep that sets this value; NULL = none */
     bool (*is_default)(const struct problem_key *); /* then `repro` omits the option; NULL = never omitted */
-    bool is_compared;   /* rows that differ in it are different problems in a report (true for all but the seed) */
+    bool is_compared; /* rows that differ in it are different problems in a report (true for all but the seed) */
 };
 
 extern const struct problem_field problem_fields[];

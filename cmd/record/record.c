@@ -95,9 +95,7 @@ static void columns_to_json(struct column_list list, const void *base, json_t *o
         if (!(column->views & RECORD_JSONL))
             continue;
         switch (column->kind) {
-        case FIELD_STRING:
-            set_string(object, column->name, *(char *const *)field);
-            break;
+        case FIELD_STRING: set_string(object, column->name, *(char *const *)field); break;
         case FIELD_NAME:
             if (*(const int *)field >= 0)
                 set(object, column->name, json_string(column->names[*(const int *)field]));
@@ -136,7 +134,8 @@ json_t *record_row_json(const struct record_row *row)
     set(object, "type", json_string("row"));
     columns_to_json(record_columns(), row, object);
     if (row->tensor_count > 0)
-        set(object, "tensors", array_to_json(record_tensor_columns, row->tensors, sizeof row->tensors[0], row->tensor_count));
+        set(object, "tensors",
+            array_to_json(record_tensor_columns, row->tensors, sizeof row->tensors[0], row->tensor_count));
     if (row->pass_count > 0)
         set(object, "passes", array_to_json(record_pass_columns, row->passes, sizeof row->passes[0], row->pass_count));
     if (row->samples_ms && row->samples > 0) {
@@ -209,7 +208,8 @@ static bool columns_from_json(struct column_list list, void *base, const json_t 
 }
 
 /* An array of objects into elements[0..max); the number read, or -1 with a sentence. */
-static int array_from_json(const json_t *row, const char *key, struct column_list list, void *elements, size_t size, size_t max, char *why, size_t why_size)
+static int array_from_json(const json_t *row, const char *key, struct column_list list, void *elements, size_t size,
+                           size_t max, char *why, size_t why_size)
 {
     const json_t *array = json_object_get(row, key);
     if (!array || json_is_null(array))
@@ -273,18 +273,16 @@ bool record_row_parse(const json_t *object, struct record_row *row, char *why, s
                 record_schema_is_ours(row->schema, why, why_size) && samples_from_json(object, row, why, why_size);
     if (good) {
         row->tensor_count =
-            array_from_json(object, "tensors", record_tensor_columns, row->tensors,
-                            sizeof row->tensors[0], sizeof row->tensors / sizeof row->tensors[0], why, why_size);
+            array_from_json(object, "tensors", record_tensor_columns, row->tensors, sizeof row->tensors[0],
+                            sizeof row->tensors / sizeof row->tensors[0], why, why_size);
         good = row->tensor_count >= 0;
     }
     if (good) {
-        row->pass_count = array_from_json(object, "passes", record_pass_columns, row->passes,
-                                          sizeof row->passes[0], sizeof row->passes / sizeof row->passes[0], why,
-                                          why_size);
+        row->pass_count = array_from_json(object, "passes", record_pass_columns, row->passes, sizeof row->passes[0],
+                                          sizeof row->passes / sizeof row->passes[0], why, why_size);
         good = row->pass_count >= 0;
     }
     if (!good)
         record_row_clear(row);
     return good;
 }
-

@@ -6,12 +6,15 @@
 #include "cmd/base/log.h"
 
 #define FIELD(structure, kind, field, views)                                                                           \
-    {#field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views, NULL}
+    {                                                                                                                  \
+#field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views, NULL           \
+    }
 #define COLUMN_TEXT(field, unused, views) FIELD(record_row, FIELD_TEXT, field, views),
 #define COLUMN_STRING(field, unused, views) FIELD(record_row, FIELD_STRING, field, views),
 #define COLUMN_COUNT(field, unused, views) FIELD(record_row, FIELD_COUNT, field, views),
 #define COLUMN_REAL(field, unused, views) FIELD(record_row, FIELD_REAL, field, views),
-#define COLUMN_NAME(field, names, views) {#field, FIELD_NAME, offsetof(struct record_row, field), sizeof(int), views, names},
+#define COLUMN_NAME(field, names, views)                                                                               \
+    {#field, FIELD_NAME, offsetof(struct record_row, field), sizeof(int), views, names},
 #define COLUMN(kind, field, extra, views) COLUMN_##kind(field, extra, views)
 
 enum {
@@ -21,10 +24,15 @@ enum {
     EVERY = FILES | RECORD_TABLE | RECORD_VERIFY
 };
 
-const char *const record_status_names[] = {[STATUS_OK] = "ok", [STATUS_OOM] = "oom",
-                                           [STATUS_UNSUPPORTED] = "unsupported", [STATUS_SKIPPED] = "skipped",
-                                           [STATUS_ERROR] = "error", [STATUS_TIMEOUT] = "timeout", NULL};
-const char *const record_check_names[] = {[CHECKED_PASS] = "pass", [CHECKED_FAIL] = "fail", [CHECKED_OFF] = "off", NULL};
+const char *const record_status_names[] = {[STATUS_OK] = "ok",
+                                           [STATUS_OOM] = "oom",
+                                           [STATUS_UNSUPPORTED] = "unsupported",
+                                           [STATUS_SKIPPED] = "skipped",
+                                           [STATUS_ERROR] = "error",
+                                           [STATUS_TIMEOUT] = "timeout",
+                                           NULL};
+const char *const record_check_names[] = {
+    [CHECKED_PASS] = "pass", [CHECKED_FAIL] = "fail", [CHECKED_OFF] = "off", NULL};
 
 /* The order is the CSV's and part of the contract (docs/design.md, section 7): new columns go to the end. */
 static const struct column run_columns[] = {RECORD_RUN_COLUMNS(COLUMN)};
@@ -33,8 +41,10 @@ static const struct column result_columns[] = {RECORD_RESULT_COLUMNS(COLUMN)};
 /* The problem's columns of the first version of the format are placed between them; later ones go to the end. */
 enum { FIRST_PROBLEM_COLUMNS = 17 };
 /* The views of columns that are not in every view. */
-static const struct { const char *name; unsigned views; } problem_views[] = {
-    {"dropout", FILES}, {"scale", FILES}, {"seed", FILES}, {"l2", TABLE}};
+static const struct {
+    const char *name;
+    unsigned views;
+} problem_views[] = {{"dropout", FILES}, {"scale", FILES}, {"seed", FILES}, {"l2", TABLE}};
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
@@ -42,7 +52,10 @@ static struct column problem_column(const struct problem_field *field)
 {
     static const enum column_kind kinds[] = {
         [PROBLEM_NAME] = FIELD_NAME, [PROBLEM_COUNT] = FIELD_COUNT, [PROBLEM_REAL] = FIELD_REAL};
-    struct column column = {.name = field->name, .kind = kinds[field->kind], .views = EVERY, .names = field->names,
+    struct column column = {.name = field->name,
+                            .kind = kinds[field->kind],
+                            .views = EVERY,
+                            .names = field->names,
                             .offset = offsetof(struct record_row, key) + field->offset};
     column.size = field->kind == PROBLEM_NAME ? sizeof(int) : 8;
     for (int i = 0; i < LENGTH(problem_views); i++)

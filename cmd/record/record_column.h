@@ -20,7 +20,7 @@ struct column {
     const char *name;
     enum column_kind kind;
     size_t offset, size;
-    unsigned views; /* bits of enum record_view */
+    unsigned views;           /* bits of enum record_view */
     const char *const *names; /* of a FIELD_NAME; NULL ends them */
 };
 
@@ -30,7 +30,10 @@ enum { RECORD_COLUMNS_MAX = 128 };
 enum record_view { RECORD_CSV = 1, RECORD_JSONL = 2, RECORD_TABLE = 4, RECORD_VERIFY = 8 };
 unsigned record_column_views(const char *name);
 
-struct column_list { const struct column *columns; int count; };
+struct column_list {
+    const struct column *columns;
+    int count;
+};
 
 /* The columns of struct record_row, in the order of the CSV: the run's, the problem's (problem_key.h), the result's. */
 struct column_list record_columns(void);

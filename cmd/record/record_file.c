@@ -50,7 +50,8 @@ static void add_json(struct text *line, const json_t *value)
         const char *key;
         json_t *member;
         text_add_char(line, '{');
-        json_object_foreach((json_t *)(uintptr_t)value, key, member) {
+        json_object_foreach((json_t *)(uintptr_t)value, key, member)
+        {
             json_t *name = record_must(json_string(key));
             text_add(line, "%s", separator);
             add_json(line, name);
@@ -315,22 +316,14 @@ static void add_cell(struct csv_row *line, const struct column *column, const st
     char number[40];
     double real;
     switch (column->kind) {
-    case FIELD_COUNT:
-        csv_add_count(line, *(const int64_t *)field);
-        break;
+    case FIELD_COUNT: csv_add_count(line, *(const int64_t *)field); break;
     case FIELD_REAL:
         real = *(const double *)field;
         csv_add(line, isfinite(real) ? print_real(real, number, sizeof number) : "");
         break;
-    case FIELD_NAME:
-        csv_add(line, *(const int *)field < 0 ? "" : column->names[*(const int *)field]);
-        break;
-    case FIELD_STRING:
-        csv_add(line, *(char *const *)field ? *(char *const *)field : "");
-        break;
-    case FIELD_TEXT:
-        csv_add(line, field);
-        break;
+    case FIELD_NAME: csv_add(line, *(const int *)field < 0 ? "" : column->names[*(const int *)field]); break;
+    case FIELD_STRING: csv_add(line, *(char *const *)field ? *(char *const *)field : ""); break;
+    case FIELD_TEXT: csv_add(line, field); break;
     }
 }
 

@@ -28,7 +28,7 @@ struct record_writer *record_reopen_jsonl(const char *path, struct record_file *
 int record_continue(struct record_writer *, const json_t *note);
 int record_write(struct record_writer *, const struct record_row *);
 int record_write_json(struct record_writer *, const json_t *); /* an object of another type, into a JSONL file */
-int record_close(struct record_writer *);     /* flushes, syncs files to disk, and returns the last error */
+int record_close(struct record_writer *); /* flushes, syncs files to disk, and returns the last error */
 
 /* True when every name of the comma-separated list is a column. Else false with a sentence that names the wrong one and
  * the nearest column. */

@@ -13,21 +13,30 @@ enum { RECORD_SCHEMA = 1 };
 
 /* How a case ended, and the verdict on its results; NONE = not in the record. */
 enum record_status {
-    STATUS_NONE = -1, STATUS_OK, STATUS_OOM, STATUS_UNSUPPORTED, STATUS_SKIPPED, STATUS_ERROR, STATUS_TIMEOUT
+    STATUS_NONE = -1,
+    STATUS_OK,
+    STATUS_OOM,
+    STATUS_UNSUPPORTED,
+    STATUS_SKIPPED,
+    STATUS_ERROR,
+    STATUS_TIMEOUT
 };
 enum record_check { CHECKED_NONE = -1, CHECKED_PASS, CHECKED_FAIL, CHECKED_OFF };
 
 /* Errors of one output tensor. The JSONL has those of all tensors; the row's error columns are those of the worst
  * one. */
 struct record_tensor {
-    char name[8];        /* o lse dq dk dv */
+    char name[8]; /* o lse dq dk dv */
     double max_abs_err, rel_rms_err, rel_rms_bound, block_rms_err, gain_err, err_ratio, used;
-    char rule[24];       /* the rule nearest its bound: nonfinite element rms block_rms gain naive lse */
-    char worst[64];      /* "dk[0,3,127,64]" */
-    char failure[512];   /* the FAIL sentence of DESIGN section 6, empty when it passed */
+    char rule[24];     /* the rule nearest its bound: nonfinite element rms block_rms gain naive lse */
+    char worst[64];    /* "dk[0,3,127,64]" */
+    char failure[512]; /* the FAIL sentence of DESIGN section 6, empty when it passed */
 };
 
-struct record_pass { char name[16]; double time_ms; };
+struct record_pass {
+    char name[16];
+    double time_ms;
+};
 
 /* How statuses and verdicts are written; NULL ends each. */
 extern const char *const record_status_names[]; /* ok oom unsupported skipped error timeout */
@@ -48,7 +57,7 @@ struct record_row {
     RECORD_RESULT_COLUMNS(RECORD_FIELD)
 
     /* In JSONL alone, as lists. */
-    double *samples_ms;     /* `samples` of them */
+    double *samples_ms; /* `samples` of them */
     struct record_tensor tensors[5];
     int tensor_count;
     struct record_pass passes[8];

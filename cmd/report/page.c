@@ -20,9 +20,9 @@ struct cell {
 
 struct block {
     enum block_kind kind;
-    int level;        /* of a heading */
-    char *text;       /* a chart's name, a table's alignment */
-    char *more;       /* a chart's description */
+    int level;  /* of a heading */
+    char *text; /* a chart's name, a table's alignment */
+    char *more; /* a chart's description */
     struct cell *cells;
     int cell_count;
 };
@@ -217,9 +217,7 @@ void page_write_markdown(const struct page *page, FILE *out, bool with_charts)
             put_markdown(out, block->more);
             fprintf(out, "](%s.svg)\n", block->text);
             break;
-        case BLOCK_TABLE:
-            put_markdown_table(out, block);
-            break;
+        case BLOCK_TABLE: put_markdown_table(out, block); break;
         }
     }
 }
@@ -383,7 +381,8 @@ bool page_write_html(const struct page *page, FILE *out, const char *dir)
 {
     bool good = true;
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n", out);
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
+          out);
     put_element(out, "<title>", page->title, "</title>");
     fprintf(out, "<style>\n%s</style></head><body>\n", style);
     put_element(out, "<h1>", page->title, "</h1>");

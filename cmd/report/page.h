@@ -26,8 +26,7 @@ void page_chart(struct page *, const char *name, const char *description);
 /* Begins a table of strlen(alignment) columns, each 'l' or 'r'. Then page_cell adds its cells row by row, first the
  * names of the columns. An empty text means: not measured. */
 void page_table(struct page *, const char *alignment);
-__attribute__((format(printf, 3, 4))) void page_cell(struct page *, enum page_emphasis,
-                                                     const char *format, ...);
+__attribute__((format(printf, 3, 4))) void page_cell(struct page *, enum page_emphasis, const char *format, ...);
 
 /* Markdown. Charts are links to the images, omitted when with_charts is false. */
 void page_write_markdown(const struct page *, FILE *, bool with_charts);

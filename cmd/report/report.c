@@ -99,11 +99,11 @@ static int draw_kind(const struct report *r, int group, enum chart_kind kind, co
     chart_set_make(&set, &(struct chart_input){rows.files, rows.count, rows.names, overlay});
     for (int first = 0, count; first < set.panel_count; first += count) {
         count = 1;
-        while (first + count < set.panel_count &&
-               set.panels[first].dtype == set.panels[first + count].dtype)
+        while (first + count < set.panel_count && set.panels[first].dtype == set.panels[first + count].dtype)
             count++;
         struct chart_page page = {kind, &set.panels[first], count, count > 1 ? 2 : 1, ""};
-        snprintf(page.name, sizeof page.name, "%s-%s", chart_kind_name(kind), problem_dtype_name(set.panels[first].dtype));
+        snprintf(page.name, sizeof page.name, "%s-%s", chart_kind_name(kind),
+                 problem_dtype_name(set.panels[first].dtype));
         if (r->group_count > 1)
             snprintf(page.name + strlen(page.name), sizeof page.name - strlen(page.name), "-group%d", group + 1);
         status = exit_worst(status, draw_page(&set, &page, dir, charts));

@@ -8,11 +8,17 @@
 enum { DIGITS = 10 }; /* significant ones of a real number */
 
 /* Columns of the record that are written unchanged. */
-#define REAL(field) {#field, offsetof(struct record_row, field)}
-static const struct { const char *name; size_t offset; } reals[] = {
-    REAL(tflops_sustained), REAL(gemm_tflops),   REAL(pct_of_gemm),  REAL(speedup_vs_naive), REAL(power_w),
-    REAL(energy_j),         REAL(tflops_per_w),  REAL(sm_clock_mhz), REAL(temp_c),           REAL(power_capped_pct),
-    REAL(throttled_pct),    REAL(workspace_mb),  REAL(err_used),
+#define REAL(field)                                                                                                    \
+    {                                                                                                                  \
+#field, offsetof(struct record_row, field)                                                                     \
+    }
+static const struct {
+    const char *name;
+    size_t offset;
+} reals[] = {
+    REAL(tflops_sustained), REAL(gemm_tflops),  REAL(pct_of_gemm),  REAL(speedup_vs_naive), REAL(power_w),
+    REAL(energy_j),         REAL(tflops_per_w), REAL(sm_clock_mhz), REAL(temp_c),           REAL(power_capped_pct),
+    REAL(throttled_pct),    REAL(workspace_mb), REAL(err_used),
 };
 enum { REALS = sizeof reals / sizeof reals[0] };
 
@@ -27,8 +33,9 @@ static void add_conditions(struct csv_row *line, const struct report *r, int poi
 {
     const struct report_figure *f = report_figure_at(r, point, label);
     const struct record_row *row = r->points[point].row;
-    const int64_t counts[] = {row->key.causal,  row->key.batch,  row->key.q_heads,     row->key.kv_heads,    row->key.q_len,
-                              row->key.kv_len,  row->key.head_dim, row->key.window_left, row->key.window_right};
+    const int64_t counts[] = {row->key.causal,   row->key.batch,       row->key.q_heads,
+                              row->key.kv_heads, row->key.q_len,       row->key.kv_len,
+                              row->key.head_dim, row->key.window_left, row->key.window_right};
     csv_add(line, r->input->labels[label].name);
     csv_add(line, f->best.device);
     csv_add_count(line, r->summaries[label].group + 1);
@@ -36,8 +43,10 @@ static void add_conditions(struct csv_row *line, const struct report *r, int poi
     csv_add(line, problem_dtype_name(row->key.dtype));
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         csv_add_count(line, counts[i]);
-    add_texts(line, (const char *const[]){problem_layout_name(row->key.layout), problem_dist_name(row->key.dist),
-                                          problem_l2_name(row->key.l2), row->method}, 4);
+    add_texts(line,
+              (const char *const[]){problem_layout_name(row->key.layout), problem_dist_name(row->key.dist),
+                                    problem_l2_name(row->key.l2), row->method},
+              4);
     csv_add_count(line, r->points[point].set_index >= 0);
 }
 
@@ -66,10 +75,12 @@ static void add_figures(struct csv_row *line, const struct report *r, int point,
 static void add_names(struct csv_row *line)
 {
     static const char *const conditions[] = {
-        "label", "device", "group", "mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "kv_len",
-        "head_dim", "window_left", "window_right", "layout", "dist", "l2", "method", "in_published_set"};
-    static const char *const figures[] = {"impl", "tied_impls", "tflops", "tflops_ci_lo", "tflops_ci_hi", "files",
-                                          "spread_between_files_pct", "rank", "is_tied"};
+        "label",   "device",   "group", "mode",   "dtype",           "causal",      "batch",
+        "q_heads", "kv_heads", "q_len", "kv_len", "head_dim",        "window_left", "window_right",
+        "layout",  "dist",     "l2",    "method", "in_published_set"};
+    static const char *const figures[] = {
+        "impl", "tied_impls", "tflops", "tflops_ci_lo", "tflops_ci_hi", "files", "spread_between_files_pct",
+        "rank", "is_tied"};
     static const char *const more[] = {"naive_status", "naive_workspace_mb", "price", "currency",
                                        "tflops_per_currency_unit"};
     add_texts(line, conditions, sizeof conditions / sizeof conditions[0]);

@@ -38,11 +38,12 @@ static bool is_attention(const struct record_row *row)
 int report_set_index(const struct record_row *r)
 {
     const bool is_long = r->key.q_len == 16384, is_wide = r->key.head_dim == 128;
-    if (r->key.dtype != ATTN_BF16 || !is_attention(r) || (r->key.causal != 0 && r->key.causal != 1) || r->key.kv_len != r->key.q_len ||
-        (r->key.q_len != 4096 && !is_long) || (r->key.head_dim != 64 && !is_wide) || r->key.batch != 16384 / r->key.q_len ||
-        r->key.q_heads != 2048 / r->key.head_dim || r->key.kv_heads != r->key.q_heads || r->key.layout != ATTN_BSHD ||
-        r->key.dist != FILL_NORMAL || r->key.l2 != L2_COLD || r->key.window_left != -1 || r->key.window_right != -1 ||
-        r->key.dropout != 0 || !(fabs(r->key.scale * sqrt((double)r->key.head_dim) - 1) < 1e-5))
+    if (r->key.dtype != ATTN_BF16 || !is_attention(r) || (r->key.causal != 0 && r->key.causal != 1) ||
+        r->key.kv_len != r->key.q_len || (r->key.q_len != 4096 && !is_long) || (r->key.head_dim != 64 && !is_wide) ||
+        r->key.batch != 16384 / r->key.q_len || r->key.q_heads != 2048 / r->key.head_dim ||
+        r->key.kv_heads != r->key.q_heads || r->key.layout != ATTN_BSHD || r->key.dist != FILL_NORMAL ||
+        r->key.l2 != L2_COLD || r->key.window_left != -1 || r->key.window_right != -1 || r->key.dropout != 0 ||
+        !(fabs(r->key.scale * sqrt((double)r->key.head_dim) - 1) < 1e-5))
         return -1;
     return 8 * (r->key.mode == ATTN_BWD) + 4 * (int)r->key.causal + 2 * is_wide + is_long;
 }
@@ -387,8 +388,8 @@ static void summarize(const struct report *r, int label, struct report_summary *
         if (isfinite(figure->best.power_capped_pct))
             capped[capped_count++] = figure->best.power_capped_pct;
         if (isfinite(figure->best.throttled_pct))
-            summary->throttled_pct = fmax(isnan(summary->throttled_pct) ? 0 : summary->throttled_pct,
-                                          figure->best.throttled_pct);
+            summary->throttled_pct =
+                fmax(isnan(summary->throttled_pct) ? 0 : summary->throttled_pct, figure->best.throttled_pct);
     }
     if (capped_count)
         summary->capped_pct = stats_of(capped, capped_count).median;

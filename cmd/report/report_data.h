@@ -19,13 +19,13 @@ struct report_figure {
     struct record_row best; /* without samples; its time and interval are computed from tflops */
     double lo, hi;          /* TFLOPS: the lowest and highest end of the 95 % intervals of the files */
     int file_count;
-    double least, most;     /* lowest and highest TFLOPS of the files */
-    char ties[80];          /* implementations whose interval overlaps with that of `best`: "a, b" */
-    int failed;             /* number of rows at this point that failed their check; they are not used */
+    double least, most; /* lowest and highest TFLOPS of the files */
+    char ties[80];      /* implementations whose interval overlaps with that of `best`: "a, b" */
+    int failed;         /* number of rows at this point that failed their check; they are not used */
     bool has_naive, naive_is_oom;
     double naive_workspace_mb; /* NaN = not measured */
-    int rank;               /* 1 + the number of labels whose interval lies above; 0 = no other label has this point */
-    bool is_tied;           /* its interval overlaps with that of another label of this rank */
+    int rank;     /* 1 + the number of labels whose interval lies above; 0 = no other label has this point */
+    bool is_tied; /* its interval overlaps with that of another label of this rank */
 };
 
 /* One problem under one set of conditions. */
@@ -41,14 +41,16 @@ struct report_geomeans {
 };
 
 /* Number of rows of a label by outcome. Of a configuration that is in a file twice, only the last row counts. */
-struct report_counts { int rows, pass, fail, off, oom, unsupported, broken, repeated; };
+struct report_counts {
+    int rows, pass, fail, off, oom, unsupported, broken, repeated;
+};
 
 struct report_summary {
     struct report_geomeans geomeans;
     double file_least, file_most; /* geomeans of the files that hold the whole set; NaN if fewer than two do */
     struct report_counts counts;
-    double capped_pct, throttled_pct; /* median, and largest, over the figures; NaN = not measured */
-    int group;                        /* labels of a group share points, directly or through other labels */
+    double capped_pct, throttled_pct;     /* median, and largest, over the figures; NaN = not measured */
+    int group;                            /* labels of a group share points, directly or through other labels */
     int points, best_points, tied_points; /* figures; those that rank 1 alone; those that rank 1 in a tie */
 };
 
@@ -56,7 +58,7 @@ struct report {
     const struct report_input *input;
     struct report_point *points; /* by dtype, mode, mask, head dim, length, then conditions */
     int point_count;
-    struct report_figure *figures; /* [point * label_count + label] */
+    struct report_figure *figures;    /* [point * label_count + label] */
     struct report_summary *summaries; /* by label */
     int group_count;
 };

@@ -18,9 +18,28 @@ static bool is(const char *text, const char *word) { return strcmp(text, word) =
 /* ---- conditions ---- */
 
 enum fact {
-    FACT_DEVICE, FACT_MEMORY, FACT_PROCESSORS, FACT_POWER_LIMIT, FACT_ECC, FACT_MIG, FACT_VBIOS, FACT_DRIVER, FACT_CUDA,
-    FACT_CUDNN, FACT_CLOCKS, FACT_OTHER_PROCESSES, FACT_COPY, FACT_COMMIT, FACT_METHOD, FACT_TIMING, FACT_ROUNDS,
-    FACT_CHECK, FACT_DATE, FACT_PRESET, FACT_FILES, FACT_COUNT
+    FACT_DEVICE,
+    FACT_MEMORY,
+    FACT_PROCESSORS,
+    FACT_POWER_LIMIT,
+    FACT_ECC,
+    FACT_MIG,
+    FACT_VBIOS,
+    FACT_DRIVER,
+    FACT_CUDA,
+    FACT_CUDNN,
+    FACT_CLOCKS,
+    FACT_OTHER_PROCESSES,
+    FACT_COPY,
+    FACT_COMMIT,
+    FACT_METHOD,
+    FACT_TIMING,
+    FACT_ROUNDS,
+    FACT_CHECK,
+    FACT_DATE,
+    FACT_PRESET,
+    FACT_FILES,
+    FACT_COUNT
 };
 
 const struct report_fact report_facts[] = {
@@ -272,7 +291,10 @@ char *report_notes(const struct report *r, int label)
 /* ---- naive ---- */
 
 /* The longest length that naive ran at and the shortest that did not fit, with the reason. */
-struct naive_lengths { int64_t longest_ok, shortest_oom; const char *reason; };
+struct naive_lengths {
+    int64_t longest_ok, shortest_oom;
+    const char *reason;
+};
 
 static struct naive_lengths naive_lengths_of(const struct report *r, int label, enum attn_mode mode)
 {
@@ -310,7 +332,7 @@ char *report_naive_text(const struct report *r, int label)
             text_add(&text, "fits at every measured length, up to %s", ok);
         else
             text_add(&text, "no longer fits at %s%s%s%s", oom, lengths.reason[0] ? " (" : "", lengths.reason,
-                   lengths.reason[0] ? ")" : "");
+                     lengths.reason[0] ? ")" : "");
         if (lengths.shortest_oom != INT64_MAX && lengths.longest_ok)
             text_add(&text, ", longest that ran: %s", ok);
     }

@@ -39,8 +39,8 @@ void report_make_groups(struct report *r)
 /* The conditions of a row that can differ between labels, so that they share no point. */
 enum { CONDITIONS = 11, VALUES_BYTES = 160 };
 static const char *const condition_names[CONDITIONS] = {
-    "dtype",  "tokens", "heads x head dim", "head dim", "length", "mode", "mask", "layout", "inputs", "L2",
-    "timing method"};
+    "dtype", "tokens", "heads x head dim", "head dim", "length",       "mode",
+    "mask",  "layout", "inputs",           "L2",       "timing method"};
 
 static const char *condition_value(int which, const struct record_row *row, char *text, size_t size)
 {

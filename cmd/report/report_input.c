@@ -198,8 +198,8 @@ static bool add_file(struct report_input *input, int index, const char *name)
         label->price = NAN;
     } else {
         const struct record_file *other = &input->files[label->files[0]];
-        const bool is_device = strcmp(row->device, other->rows[0].device) == 0 &&
-                               strcmp(row->arch, other->rows[0].arch) == 0;
+        const bool is_device =
+            strcmp(row->device, other->rows[0].device) == 0 && strcmp(row->arch, other->rows[0].arch) == 0;
         if (!is_device || strcmp(row->method, other->rows[0].method) != 0) {
             log_error("%s: %s is of %s%s%s, %s of %s%s%s; a label must be of one kind of device and one method", name,
                       other->path, other->rows[0].device, is_device ? ", method " : "",
@@ -226,8 +226,7 @@ static bool parse_amount(const char *text, double *amount, char currency[4])
 {
     char number[32];
     const size_t length = strlen(text);
-    if (length < 4 || length - 3 >= sizeof number ||
-        strspn(text + length - 3, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 3)
+    if (length < 4 || length - 3 >= sizeof number || strspn(text + length - 3, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != 3)
         return false;
     snprintf(number, sizeof number, "%.*s", (int)(length - 3), text);
     snprintf(currency, 4, "%s", text + length - 3);
@@ -279,7 +278,7 @@ int report_input_read(const struct options *o, struct report_input *input)
 {
     const int count = o->files.count;
     struct argument *arguments = xcalloc((unsigned long)count, sizeof *arguments);
-    char (*names)[REPORT_LABEL_MAX + 24] = xcalloc((unsigned long)count, sizeof *names);
+    char(*names)[REPORT_LABEL_MAX + 24] = xcalloc((unsigned long)count, sizeof *names);
     int status = EXIT_OK;
     memset(input, 0, sizeof *input);
     input->files = xcalloc((unsigned long)count, sizeof *input->files);

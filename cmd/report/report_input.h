@@ -21,7 +21,7 @@ struct report_input {
     int file_count;
     struct report_label *labels; /* in the order of the command line */
     int label_count;
-    char currency[4];            /* of all prices; "" = no price */
+    char currency[4]; /* of all prices; "" = no price */
 };
 
 /* Reads the files of the command line and sorts them by label. Returns EXIT_OK, or after a message on stderr

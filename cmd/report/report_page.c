@@ -59,8 +59,10 @@ static void put_groups(struct page *page, const struct report *r)
         return;
     }
     if (r->group_count == 1) {
-        page_text(page, "Yes: the %d devices share problems and conditions. They are compared only where both have a "
-                        "figure for the same problem; where intervals overlap it is a tie.", count);
+        page_text(page,
+                  "Yes: the %d devices share problems and conditions. They are compared only where both have a "
+                  "figure for the same problem; where intervals overlap it is a tie.",
+                  count);
         put_differences(page, r);
         return;
     }
@@ -96,27 +98,29 @@ static void put_warnings(struct page *page, const struct report *r)
             page_item(page, "%s: %s.", label->name, notes);
         free(notes);
         if (s->counts.repeated)
-            page_item(page, "%s: %d rows were measured again later in the same file; the last one counts.",
-                      label->name, s->counts.repeated);
+            page_item(page, "%s: %d rows were measured again later in the same file; the last one counts.", label->name,
+                      s->counts.repeated);
         for (int f = 0; f < label->file_count; f++)
             if (r->input->files[label->files[f]].cut)
                 page_item(page, "%s: %s ends in a cut line and is read up to there.", label->name,
                           r->input->files[label->files[f]].path);
         if (label->file_count > 1)
-            page_item(page, "%s: %d record files, %s; figures are medians over them, intervals are from the lowest "
-                            "to the highest end.", label->name, label->file_count,
+            page_item(page,
+                      "%s: %d record files, %s; figures are medians over them, intervals are from the lowest "
+                      "to the highest end.",
+                      label->name, label->file_count,
                       report_boards(r, l) == 1                   ? "all of one board"
                       : report_boards(r, l) == label->file_count ? "each of a different board"
                                                                  : "which may be of one board or of several: the "
-                                                                      "records do not say");
+                                                                   "records do not say");
     }
     for (int p = 0; p < r->point_count; p++)
         for (int l = 0; l < r->input->label_count; l++) {
             const struct report_figure *f = report_figure_at(r, p, l);
             if (f->is_there && f->best.pct_of_gemm > 105)
                 page_item(page, "%s: %s at %s d%lld n=%lld has %.0f %% of the GEMM ceiling, which is suspect.",
-                          report_label_name(r, l), f->best.impl, problem_mode_name(f->best.key.mode), (long long)f->best.key.head_dim,
-                          (long long)f->best.key.q_len, f->best.pct_of_gemm);
+                          report_label_name(r, l), f->best.impl, problem_mode_name(f->best.key.mode),
+                          (long long)f->best.key.head_dim, (long long)f->best.key.q_len, f->best.pct_of_gemm);
         }
 }
 
@@ -160,7 +164,10 @@ struct summary_column {
     bool is_percent;
 };
 
-#define OF_GEOMEANS(name, field, is_percent) {name, offsetof(struct report_summary, geomeans.field), is_percent}
+#define OF_GEOMEANS(name, field, is_percent)                                                                           \
+    {                                                                                                                  \
+        name, offsetof(struct report_summary, geomeans.field), is_percent                                              \
+    }
 static const struct summary_column summary_columns[] = {
     OF_GEOMEANS("fwd", tflops_fwd, false),
     OF_GEOMEANS("bwd", tflops_bwd, false),
@@ -242,8 +249,10 @@ static void put_prices(struct page *page, const struct report *r)
         if (has_sustained)
             report_cell_real(page, CELL_PLAIN, 1000 * g->tflops_sustained / price);
     }
-    page_text(page, "Prices are from the command line, for one device. The other columns are geometric means divided by "
-                    "the price in 1000 %s.", currency);
+    page_text(page,
+              "Prices are from the command line, for one device. The other columns are geometric means divided by "
+              "the price in 1000 %s.",
+              currency);
 }
 
 static void put_spread(struct page *page, const struct report *r, int l)
@@ -254,22 +263,27 @@ static void put_spread(struct page *page, const struct report *r, int l)
     if (label->file_count < 2)
         return;
     if (isfinite(s->file_least))
-        page_item(page, "%s: the geometric means of its files are from %.1f to %.1f TFLOPS, a spread of %.1f %% "
-                        "%s.", label->name, s->file_least, s->file_most,
-                  100 * (s->file_most - s->file_least) / s->geomeans.tflops,
+        page_item(page,
+                  "%s: the geometric means of its files are from %.1f to %.1f TFLOPS, a spread of %.1f %% "
+                  "%s.",
+                  label->name, s->file_least, s->file_most, 100 * (s->file_most - s->file_least) / s->geomeans.tflops,
                   boards == 1                   ? "between runs of one board"
                   : boards == label->file_count ? "between boards"
                                                 : "between runs or boards: the records do not say which");
     else
-        page_item(page, "%s: fewer than two of its %d files hold the whole published set; the spread between them is "
-                        "given point by point.", label->name, label->file_count);
+        page_item(page,
+                  "%s: fewer than two of its %d files hold the whole published set; the spread between them is "
+                  "given point by point.",
+                  label->name, label->file_count);
 }
 
 static void put_summary(struct page *page, const struct report *r)
 {
     page_heading(page, 2, "Summary");
-    page_text(page, "Geometric means over the published set (%s) of the best implementation that passed its check. "
-                    "Where a point of the set is missing there is no mean.", REPORT_SET_WORDS);
+    page_text(page,
+              "Geometric means over the published set (%s) of the best implementation that passed its check. "
+              "Where a point of the set is missing there is no mean.",
+              REPORT_SET_WORDS);
     put_geomeans(page, r);
     for (int l = 0; l < r->input->label_count; l++)
         put_spread(page, r, l);
@@ -311,8 +325,10 @@ static void put_speed_charts(struct page *page, const struct report_charts *char
                         "data are in the same folder; gnuplot NAME.gp draws one.");
     put_charts(page, charts, true);
     if (overlay && charts->count)
-        page_text(page, "Grey marks are published figures that were not measured here. They are in no table and no "
-                        "ranking. %s", overlay->source);
+        page_text(page,
+                  "Grey marks are published figures that were not measured here. They are in no table and no "
+                  "ranking. %s",
+                  overlay->source);
 }
 
 static void put_beginning(struct page *page, const struct report *r)

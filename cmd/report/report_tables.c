@@ -36,8 +36,9 @@ static const char *mask_name(const struct record_row *row) { return row->key.cau
 /* The conditions that all lines of a table share: "fwd fp16, 16384 tokens, heads x d = 2048, bshd, N(0,1), L2 cold". */
 static void describe_conditions(const struct record_row *row, char *text, size_t size)
 {
-    snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s", problem_mode_name(row->key.mode), problem_dtype_name(row->key.dtype),
-             (double)row->key.batch * (double)row->key.q_len, (double)row->key.q_heads * (double)row->key.head_dim,
+    snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s", problem_mode_name(row->key.mode),
+             problem_dtype_name(row->key.dtype), (double)row->key.batch * (double)row->key.q_len,
+             (double)row->key.q_heads * (double)row->key.head_dim,
              row->key.kv_heads != row->key.q_heads ? " (grouped kv heads)" : "", problem_layout_name(row->key.layout),
              row->key.dist == FILL_NORMAL ? "N(0,1)" : problem_dist_name(row->key.dist), problem_l2_name(row->key.l2),
              row->key.window_left >= 0 || row->key.window_right >= 0 ? ", windowed" : "");
@@ -135,7 +136,10 @@ struct device_column {
     bool is_percent;
 };
 
-#define COLUMN(name, field, is_percent) {name, offsetof(struct record_row, field), is_percent}
+#define COLUMN(name, field, is_percent)                                                                                \
+    {                                                                                                                  \
+        name, offsetof(struct record_row, field), is_percent                                                           \
+    }
 static const struct device_column device_columns[] = {
     COLUMN("sustained", tflops_sustained, false), COLUMN("% of GEMM", pct_of_gemm, true),
     COLUMN("x naive", speedup_vs_naive, false),   COLUMN("TFLOPS/W", tflops_per_w, false),
@@ -222,10 +226,9 @@ void report_put_device(struct page *page, const struct report *r, int label)
     char *notes = report_notes(r, label), *naive = report_naive_text(r, label);
     bool has_energy = false;
     for (int p = 0; p < r->point_count; p++)
-        has_energy |= isfinite(report_figure_at(r, p, label)->best.tflops_sustained) &&
-                      report_figure_at(r, p, label)->is_there;
-    page_heading(page, 2, "%s%s%s%s", report_label_name(r, label), notes[0] ? " (" : "", notes,
-                 notes[0] ? ")" : "");
+        has_energy |=
+            isfinite(report_figure_at(r, p, label)->best.tflops_sustained) && report_figure_at(r, p, label)->is_there;
+    page_heading(page, 2, "%s%s%s%s", report_label_name(r, label), notes[0] ? " (" : "", notes, notes[0] ? ")" : "");
     page_item(page, "%d of %d rows passed their check; %d did not fit, %d were refused by their implementation.",
               r->summaries[label].counts.pass, r->summaries[label].counts.rows, r->summaries[label].counts.oom,
               r->summaries[label].counts.unsupported);

@@ -129,8 +129,11 @@ static enum attn_status judge_outputs(struct problem_run *run, struct contender 
     const struct options *o = run->setting->options;
     struct record_tensor now[TENSOR_COUNT];
     int count = 0;
-    const struct check_request request = {.item = run->item, .reference = &run->reference, .outputs = &c->outputs,
-                                          .is_naive = role_of(run, c) == ROLE_NAIVE, .atol = o->atol,
+    const struct check_request request = {.item = run->item,
+                                          .reference = &run->reference,
+                                          .outputs = &c->outputs,
+                                          .is_naive = role_of(run, c) == ROLE_NAIVE,
+                                          .atol = o->atol,
                                           .rtol = o->rtol};
     TRY(check_outputs(run->setting->backend, &request, now, &count, why));
     if (c->tensor_count == 0) {
@@ -139,13 +142,14 @@ static enum attn_status judge_outputs(struct problem_run *run, struct contender 
         const double rms = check_smallest_rms(&run->reference, run->item->mode);
         if (count && !isnan(o->atol) && o->atol > 0.25 * rms)
             log_warn("--atol %g is over a quarter of the reference's rms (%.3g) at this length: rule 2 checks next to "
-                     "nothing there; the RMS rules still hold", o->atol, rms);
+                     "nothing there; the RMS rules still hold",
+                     o->atol, rms);
     } else {
         for (int i = 0; i < count; i++)
             judge_merge(&c->tensors[i], &now[i]);
     }
-    const struct check_surroundings around = {.inputs = &run->inputs, .outputs = &c->outputs,
-                                              .workspace = &c->workspace, .inputs_hash = run->inputs_hash};
+    const struct check_surroundings around = {
+        .inputs = &run->inputs, .outputs = &c->outputs, .workspace = &c->workspace, .inputs_hash = run->inputs_hash};
     return run->reference.count
                ? check_untouched(run->setting->backend, run->item, &around, c->tensors, &c->tensor_count, why)
                : ATTN_OK;
@@ -241,8 +245,10 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
     struct contender *c = &run->contenders[run->count++];
     memset(c, 0, sizeof *c);
     c->slot = slot;
-    c->request = (struct attn_request){.problem = &run->item->problem, .device = &s->backend->device,
-                                       .mode = run->item->mode, .deterministic = run->item->deterministic,
+    c->request = (struct attn_request){.problem = &run->item->problem,
+                                       .device = &s->backend->device,
+                                       .mode = run->item->mode,
+                                       .deterministic = run->item->deterministic,
                                        .variant = s->options->variant};
     report_stage(run, STAGE_PREPARE, slot);
     c->impl = impl_resolve(&s->slots[slot], &c->request, why);
@@ -267,7 +273,8 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
         char needs[32];
         struct attn_message reason;
         const size_t bytes = c->impl->workspace_bytes(&c->request);
-        snprintf(reason.text, sizeof reason.text, "%.400s%s%s", why->text, status == ATTN_NO_MEMORY ? "; workspace " : "",
+        snprintf(reason.text, sizeof reason.text, "%.400s%s%s", why->text,
+                 status == ATTN_NO_MEMORY ? "; workspace " : "",
                  status == ATTN_NO_MEMORY ? number_print_bytes((double)bytes, needs, sizeof needs) : "");
         row_end(&c->row, status == ATTN_NO_MEMORY ? STATUS_OOM : STATUS_UNSUPPORTED, reason.text);
         send_row(run, c);
@@ -307,8 +314,11 @@ static bool before_batch(void *context)
 static enum attn_status sustain_all(struct problem_run *run, const struct rounds_member *members, int64_t rounds,
                                     int *failed, bool *interrupted, struct attn_message *why)
 {
-    struct sustain_plan plan = {.lead_s = SUSTAIN_LEAD_S, .seconds = run->setting->plan->sustain_s,
-                                .use_nvml = run->setting->use_nvml, .before_batch = before_batch, .context = run};
+    struct sustain_plan plan = {.lead_s = SUSTAIN_LEAD_S,
+                                .seconds = run->setting->plan->sustain_s,
+                                .use_nvml = run->setting->use_nvml,
+                                .before_batch = before_batch,
+                                .context = run};
     for (int i = 0, m = 0; i < run->count && !*interrupted; i++) {
         struct contender *c = &run->contenders[i];
         if (!c->runs)
@@ -378,7 +388,7 @@ static enum attn_status time_passes(struct problem_run *run, struct contender *c
 
 /* Captures every contender in a graph and lists them, and then the GEMM, as members of the rounds. */
 static enum attn_status make_members(struct problem_run *run, struct rounds_member *members, int *slots, int *count,
-                               struct attn_request *gemm_request, double *gemm_flops, struct attn_message *why)
+                                     struct attn_request *gemm_request, double *gemm_flops, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
     *count = 0;
@@ -390,7 +400,9 @@ static enum attn_status make_members(struct problem_run *run, struct rounds_memb
         TRY(outputs_poison(be, &c->outputs, why));
         TRY(be->ops->capture(be, &c->launcher, why));
         snprintf(c->row.launch, sizeof c->row.launch, "%s",
-                 be->device.platform == ATTN_CPU ? "host" : c->launcher.graph ? "graph" : "direct");
+                 be->device.platform == ATTN_CPU ? "host"
+                 : c->launcher.graph             ? "graph"
+                                                 : "direct");
         slots[*count] = c->slot;
         members[(*count)++] = (struct rounds_member){.launcher = c->launcher};
     }
@@ -422,11 +434,14 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
     TRY(make_members(run, members, slots, &count, &gemm_request, &baselines.gemm_flops, why));
     if (count == 0)
         return ATTN_OK;
-    const struct rounds_plan plan = {
-        .warmup_ms = fmax(s->plan->warmup_ms, s->is_first ? s->plan->preheat_ms : 0),
-        .min_time_ms = s->plan->min_time_ms, .max_noise_pct = s->plan->max_noise_pct,
-        .limit_ms = s->options->timeout_s * 1e3, .samples = s->plan->samples, .cold = s->options->l2 == L2_COLD,
-        .before_sample = before_sample, .context = run};
+    const struct rounds_plan plan = {.warmup_ms = fmax(s->plan->warmup_ms, s->is_first ? s->plan->preheat_ms : 0),
+                                     .min_time_ms = s->plan->min_time_ms,
+                                     .max_noise_pct = s->plan->max_noise_pct,
+                                     .limit_ms = s->options->timeout_s * 1e3,
+                                     .samples = s->plan->samples,
+                                     .cold = s->options->l2 == L2_COLD,
+                                     .before_sample = before_sample,
+                                     .context = run};
     run->member_slots = slots;
     telemetry_begin(&telemetry, s->use_nvml);
     enum attn_status status = rounds_run(s->backend, members, count, &plan, &result, why);
@@ -517,8 +532,8 @@ static void send_all_oom(struct problem_run *run, unsigned done, const char *rea
     }
 }
 
-enum attn_status case_run(const struct case_setting *setting, int index, unsigned done, unsigned rerun,
-                          int *failed, struct attn_message *why)
+enum attn_status case_run(const struct case_setting *setting, int index, unsigned done, unsigned rerun, int *failed,
+                          struct attn_message *why)
 {
     struct problem_run *run = xcalloc(1, sizeof *run);
     run->setting = setting;
@@ -569,8 +584,11 @@ enum attn_status case_profile(const struct case_setting *setting, struct attn_me
     /* Backward needs a plausible O and LSE: the reference's, computed outside the profiled range. */
     TRY(check_reference_make(be, run->item, CHECK_OFF, &run->inputs, &run->reference, why));
     struct contender *c = &run->contenders[run->count++];
-    c->request = (struct attn_request){.problem = &run->item->problem, .device = &be->device, .mode = run->item->mode,
-                                       .deterministic = run->item->deterministic, .variant = setting->options->variant};
+    c->request = (struct attn_request){.problem = &run->item->problem,
+                                       .device = &be->device,
+                                       .mode = run->item->mode,
+                                       .deterministic = run->item->deterministic,
+                                       .variant = setting->options->variant};
     c->impl = impl_resolve(&setting->slots[0], &c->request, why);
     if (!c->impl)
         return ATTN_UNSUPPORTED;

@@ -32,8 +32,8 @@ struct case_setting {
     const struct run_facts *facts;
     const struct impl_slot *slots;
     int slot_count;
-    bool timed;     /* false: verify */
-    bool is_first;  /* this process has timed nothing yet: preheat first, as the plan says */
+    bool timed;    /* false: verify */
+    bool is_first; /* this process has timed nothing yet: preheat first, as the plan says */
     bool use_nvml;
     struct case_hooks hooks;
 };

@@ -62,7 +62,11 @@ static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, b
     const size_t kv = (size_t)(p->batch * p->kv_heads * p->kv_len * p->head_dim) * sizeof(float);
     const size_t lse = (size_t)(p->batch * p->q_heads * p->q_len) * sizeof(float);
     const bool backward = mode == ATTN_BWD;
-    const struct { float **pointer; size_t bytes; bool wanted; } all[] = {
+    const struct {
+        float **pointer;
+        size_t bytes;
+        bool wanted;
+    } all[] = {
         {&out->o, q, true},
         {&out->lse, lse, true},
         {&out->o_abs, q, with_abs && !backward},
@@ -104,16 +108,20 @@ static enum attn_status forward_inputs(struct backend *be, const struct plan_ite
     place_outputs(p, ATTN_FWD, false, &out, memory);
     enum attn_status status = run_reference(be, p, ATTN_FWD, &inputs->tensors, &out, why);
     if (status == ATTN_OK)
-        status = be->ops->round(be, out.o, inputs->tensors.o, p->dtype, p->batch, p->q_heads, p->q_len, p->head_dim,
-                                why);
+        status =
+            be->ops->round(be, out.o, inputs->tensors.o, p->dtype, p->batch, p->q_heads, p->q_len, p->head_dim, why);
     if (status == ATTN_OK) /* fp32 to fp32: a copy that stays on the device */
-        status = be->ops->round(be, out.lse, (struct attn_tensor){inputs->tensors.lse, p->q_heads * p->q_len, p->q_len, 1},
-                                ATTN_FP32, p->batch, p->q_heads, p->q_len, 1, why);
+        status =
+            be->ops->round(be, out.lse, (struct attn_tensor){inputs->tensors.lse, p->q_heads * p->q_len, p->q_len, 1},
+                           ATTN_FP32, p->batch, p->q_heads, p->q_len, 1, why);
     be->ops->release(be, memory);
     return status;
 }
 
-struct peek_context { struct backend *be; const struct compare_job *job; };
+struct peek_context {
+    struct backend *be;
+    const struct compare_job *job;
+};
 
 static void peek(void *context, int64_t b, int64_t h, int64_t row, int64_t col, float *got, float *want)
 {
@@ -134,15 +142,19 @@ static void peek(void *context, int64_t b, int64_t h, int64_t row, int64_t col, 
 static struct compare_job job_of(const struct check_request *request, const struct check_view *view,
                                  enum problem_tensor tensor, const struct judge_bounds *bounds)
 {
-    static const enum tensor_index index[TENSOR_COUNT] = {[TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ,
-                                                          [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
+    static const enum tensor_index index[TENSOR_COUNT] = {
+        [TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ, [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
     const struct reference_outputs *r = &view->reference;
     const float *const refs[TENSOR_COUNT] = {r->o, r->lse, r->dq, r->dk, r->dv};
     const float *const products[TENSOR_COUNT] = {r->o_abs, NULL, r->dq_abs, r->dk_abs, r->dv_abs};
     const struct attn_problem *p = &view->problem;
-    struct compare_job job = {.ref = refs[tensor], .abs = products[tensor], .batch = p->batch,
-                              .atol_absolute = bounds->atol_absolute, .atol_rms = bounds->atol_rms,
-                              .atol_abs = bounds->atol_abs, .rtol = bounds->rtol};
+    struct compare_job job = {.ref = refs[tensor],
+                              .abs = products[tensor],
+                              .batch = p->batch,
+                              .atol_absolute = bounds->atol_absolute,
+                              .atol_rms = bounds->atol_rms,
+                              .atol_abs = bounds->atol_abs,
+                              .rtol = bounds->rtol};
     if (tensor == TENSOR_LSE) {
         const struct attn_problem *whole = &request->item->problem;
         job.x.stride_batch = whole->q_heads * whole->q_len;
@@ -333,7 +345,9 @@ enum attn_status check_untouched(struct backend *be, const struct plan_item *ite
             buffer = &around->inputs->buffers[i];
         if (i == INDEX_COUNT && !buffer->base)
             buffer = &around->inputs->lse;
-        const char *name = i < INDEX_COUNT ? tensor_index_name((enum tensor_index)i) : i == INDEX_COUNT ? "lse" : "wksp";
+        const char *name = i < INDEX_COUNT    ? tensor_index_name((enum tensor_index)i)
+                           : i == INDEX_COUNT ? "lse"
+                                              : "wksp";
         if (!buffer->base)
             continue;
         TRY(buffer_guards_broken(be, buffer, &words, why));

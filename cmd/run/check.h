@@ -18,8 +18,8 @@ struct check_view {
 
 struct check_reference {
     struct check_view views[CHECK_MAX_VIEWS];
-    int count;                /* 0 with --check off */
-    void *memory;             /* one allocation behind all outputs of all views */
+    int count;                        /* 0 with --check off */
+    void *memory;                     /* one allocation behind all outputs of all views */
     double max_abs_err[TENSOR_COUNT]; /* naive's errors, for rule 5; NaN until it ran and passed */
 };
 
@@ -33,14 +33,14 @@ struct check_request {
     const struct plan_item *item;
     const struct check_reference *reference;
     const struct tensor_set *outputs;
-    bool is_naive;     /* bounds doubled */
-    double atol, rtol; /* tolerances of the user, NaN = not given */
+    bool is_naive;                  /* bounds doubled */
+    double atol, rtol;              /* tolerances of the user, NaN = not given */
     double (*by_rule)[JUDGE_RULES]; /* of each tensor: shares of the bounds as in judge_input; may be NULL */
 };
 
 /* Judges every output tensor; fills tensors[] (up to TENSOR_COUNT) and *count. tensors[].used holds the verdict. */
-enum attn_status check_outputs(struct backend *, const struct check_request *, struct record_tensor *tensors, int *count,
-                               struct attn_message *why);
+enum attn_status check_outputs(struct backend *, const struct check_request *, struct record_tensor *tensors,
+                               int *count, struct attn_message *why);
 
 /* The smallest rms of a judged reference (LSE apart): an absolute tolerance near it makes the check meaningless. */
 double check_smallest_rms(const struct check_reference *, enum attn_mode);

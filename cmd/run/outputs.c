@@ -19,11 +19,11 @@
 
 struct run_outputs {
     const struct options *options;
-    struct table *table;          /* NULL when stdout carries a record stream */
+    struct table *table; /* NULL when stdout carries a record stream */
     struct record_writer *csv, *jsonl;
-    char *dir;                    /* NULL with --out none */
-    struct record_file rows;      /* all rows so far, kept for the charts */
-    char convention[32];          /* "16384 tokens" for the table's headings */
+    char *dir;               /* NULL with --out none */
+    struct record_file rows; /* all rows so far, kept for the charts */
+    char convention[32];     /* "16384 tokens" for the table's headings */
 };
 
 /* The folder of this run (owned), or NULL with --out none. */
@@ -115,9 +115,7 @@ static const char *peer_of(const json_t *header)
 static const char *free_clocks_of(const json_t *header)
 {
     const char *clocks = json_string_value(header_value(header, "policy.clocks"));
-    return clocks && !strcmp(clocks, "unlocked")
-               ? json_string_value(header_value(header, "device.pci_bus_id"))
-               : NULL;
+    return clocks && !strcmp(clocks, "unlocked") ? json_string_value(header_value(header, "device.pci_bus_id")) : NULL;
 }
 
 static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
@@ -206,8 +204,7 @@ static int draw(struct run_outputs *s)
         log_error("--overlay %s", why.text);
         status = EXIT_IO;
     }
-    const struct chart_input input = {
-        .files = &s->rows, .file_count = 1, .overlay = overlay.count ? &overlay : NULL};
+    const struct chart_input input = {.files = &s->rows, .file_count = 1, .overlay = overlay.count ? &overlay : NULL};
     status = exit_worst(status, charts_write(&input, s->dir, o->plot, terminal_width(), terminal_color(o->color)));
     overlay_free(&overlay);
     return status;

@@ -32,21 +32,44 @@ void resume_close(struct resume *r)
 
 bool resume_fits(const struct resume *r, const json_t *header, struct attn_message *why)
 {
-    static const char *const paths[] = {
-        "tool.version",     "tool.commit",         "tool.build",         "host.machine",     "device.name",
-        "device.arch",      "device.uuid",         "device.driver",      "device.cuda",      "device.cudnn",
-        "device.vbios",     "device.memory_gb",    "device.threads",     "device.multiprocessors",
-        "device.power_limit_w", "device.ecc",      "device.mig",         "policy.options",   "policy.method",
-        "policy.preset",    "policy.l2",           "policy.check",       "policy.clocks",    "policy.warmup_ms",
-        "policy.min_time_ms", "policy.max_noise_pct", "policy.timeout_s", "policy.sustain_s", "policy.samples",
-        "policy.total_tokens", "policy.round_members"};
+    static const char *const paths[] = {"tool.version",
+                                        "tool.commit",
+                                        "tool.build",
+                                        "host.machine",
+                                        "device.name",
+                                        "device.arch",
+                                        "device.uuid",
+                                        "device.driver",
+                                        "device.cuda",
+                                        "device.cudnn",
+                                        "device.vbios",
+                                        "device.memory_gb",
+                                        "device.threads",
+                                        "device.multiprocessors",
+                                        "device.power_limit_w",
+                                        "device.ecc",
+                                        "device.mig",
+                                        "policy.options",
+                                        "policy.method",
+                                        "policy.preset",
+                                        "policy.l2",
+                                        "policy.check",
+                                        "policy.clocks",
+                                        "policy.warmup_ms",
+                                        "policy.min_time_ms",
+                                        "policy.max_noise_pct",
+                                        "policy.timeout_s",
+                                        "policy.sustain_s",
+                                        "policy.samples",
+                                        "policy.total_tokens",
+                                        "policy.round_members"};
     static const char *const environment[] = {"environment.CUDA_VISIBLE_DEVICES", "environment.CUDA_DEVICE_ORDER",
                                               "environment.CUDA_LAUNCH_BLOCKING", "environment.CUDA_MODULE_LOADING",
                                               "environment.NVIDIA_TF32_OVERRIDE", "environment.OMP_NUM_THREADS",
                                               "environment.OPENBLAS_NUM_THREADS"};
     char was[120], is[120];
-    const char *other = header_difference(r->file.header, header, paths, sizeof paths / sizeof *paths, was, is,
-                                          sizeof was);
+    const char *other =
+        header_difference(r->file.header, header, paths, sizeof paths / sizeof *paths, was, is, sizeof was);
     if (!other)
         other = header_difference(r->file.header, header, environment, sizeof environment / sizeof *environment, was,
                                   is, sizeof was);
@@ -67,17 +90,16 @@ static bool is_row_of(const struct record_row *row, const struct plan_item *item
 
 static bool refuse_row(const struct resume *r, int row, struct attn_message *why, const char *sentence)
 {
-    snprintf(why->text, sizeof why->text, "%s: row %d (%s %s d%lld n=%lld) %s",
-             path_shown(r->file.path).text, row + 1, r->file.rows[row].impl,
-             problem_mode_name(r->file.rows[row].key.mode), (long long)r->file.rows[row].key.head_dim,
-             (long long)r->file.rows[row].key.q_len, sentence);
+    snprintf(why->text, sizeof why->text, "%s: row %d (%s %s d%lld n=%lld) %s", path_shown(r->file.path).text, row + 1,
+             r->file.rows[row].impl, problem_mode_name(r->file.rows[row].key.mode),
+             (long long)r->file.rows[row].key.head_dim, (long long)r->file.rows[row].key.q_len, sentence);
     return false;
 }
 
 /* Finds the plan's item of one row and marks it done. A plan may hold an item twice; then the first one without a row
  * is taken. The search begins where the last one ended, because rows are in the order of the plan. */
 static bool find_item(const struct resume *r, int index, const struct plan *plan, int slot, int *from, unsigned *done,
-                  int *item_out, struct attn_message *why)
+                      int *item_out, struct attn_message *why)
 {
     const struct record_row *row = &r->file.rows[index];
     bool is_planned = false;

@@ -24,7 +24,11 @@ void row_end(struct record_row *, enum record_status, const char *reason);
 
 /* Fills the timing columns from samples. The row's check must be final: a failed row gets no tflops. gemm_ms, naive_ms,
  * peer_ms: samples of the same rounds, or NULL; gemm_flops likewise. */
-struct row_baselines { const double *gemm_ms, *naive_ms, *peer_ms; double gemm_flops; const char *peer; };
+struct row_baselines {
+    const double *gemm_ms, *naive_ms, *peer_ms;
+    double gemm_flops;
+    const char *peer;
+};
 void row_times(struct record_row *, const double *samples_ms, int64_t count, const char *stop,
                const struct row_baselines *);
 
@@ -35,7 +39,7 @@ void row_telemetry(struct record_row *, const struct telemetry_region *);
 void row_sustained(struct record_row *, const struct sustain_result *);
 
 /* Fills the check columns from the tensors' verdicts (copied into the row). */
-void row_check(struct record_row *, const struct record_tensor *, int count, enum check_scope,
-               double atol, double rtol);
+void row_check(struct record_row *, const struct record_tensor *, int count, enum check_scope, double atol,
+               double rtol);
 
 #endif

@@ -65,9 +65,9 @@ static json_t *host_object(void)
 /* Environment variables that may change a measurement or identify what is measured. */
 static json_t *environment_object(void)
 {
-    static const char *const names[] = {"CUDA_VISIBLE_DEVICES",  "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING",
-                                        "CUDA_MODULE_LOADING",   "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS",
-                                        "OPENBLAS_NUM_THREADS",  "GITHUB_SHA",        "GITHUB_REF",
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",    "CUDA_LAUNCH_BLOCKING",
+                                        "CUDA_MODULE_LOADING",  "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS",
+                                        "OPENBLAS_NUM_THREADS", "GITHUB_SHA",           "GITHUB_REF",
                                         "CI_COMMIT_SHA"};
     json_t *object = json_object();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -158,8 +158,8 @@ json_t *header_make(const struct header_input *in)
     char started[24];
     struct record_row now;
     /* Uses row_begin for the format of the time; an empty item is enough for that. */
-    const struct plan_item nothing = {.problem = {.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = 1,
-                                                  .head_dim = 8}};
+    const struct plan_item nothing = {
+        .problem = {.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = 1, .head_dim = 8}};
     row_begin(&now, in->options, in->facts, &nothing, "none", "none");
     snprintf(started, sizeof started, "%s", now.time_utc);
     record_row_free(&now);

@@ -20,7 +20,7 @@ struct header_input {
     const char *clocks;       /* result of telemetry_clock_policy, NULL = not determined */
     const struct impl_slot *slots;
     int slot_count;
-    double copy_gbps;         /* NaN = not measured */
+    double copy_gbps; /* NaN = not measured */
 };
 
 /* The caller owns the reference. */

@@ -23,29 +23,32 @@ static const double PREPARE_EXTRA_S = 120;
 /* Interval in ms at which the supervisor checks the worker and shows progress. */
 enum { TICK_MS = 100 };
 
-struct slot_state { char name[40]; bool named, has_run; };
+struct slot_state {
+    char name[40];
+    bool named, has_run;
+};
 
 struct supervisor {
     const struct options *options;
     char run_id[40];
     struct progress *progress;
-    struct progress_state now;  /* the last complete state of the worker */
-    struct awake_clock clock;   /* clock of the current worker */
-    double paused_before_ms;    /* clock.paused_ms when its step was first seen */
+    struct progress_state now;   /* the last complete state of the worker */
+    struct awake_clock clock;    /* clock of the current worker */
+    double paused_before_ms;     /* clock.paused_ms when its step was first seen */
     struct run_outputs *outputs; /* NULL until the first hello */
     struct plan plan;
     struct run_facts facts;
     struct slot_state slots[IMPL_MAX_SLOTS];
     int slot_count;
-    unsigned *done;             /* slots of each item that have their row; NULL until the first hello */
-    int item;                   /* the first one that is not complete */
-    int items_kept;             /* number of items that were complete before this run */
-    json_t *header;             /* of the first hello */
-    struct resume *resume;      /* the record that is continued, or NULL */
+    unsigned *done;        /* slots of each item that have their row; NULL until the first hello */
+    int item;              /* the first one that is not complete */
+    int items_kept;        /* number of items that were complete before this run */
+    json_t *header;        /* of the first hello */
+    struct resume *resume; /* the record that is continued, or NULL */
     int exit_code;
     double started_ms;
-    bool finished;              /* a message `done` or `fatal` was read */
-    bool reported;              /* the worker said how it failed */
+    bool finished; /* a message `done` or `fatal` was read */
+    bool reported; /* the worker said how it failed */
 };
 
 static void worsen(struct supervisor *s, int code) { s->exit_code = exit_worst(s->exit_code, code); }
@@ -213,8 +216,13 @@ struct input {
 static int run_worker(void *context, int pipe)
 {
     const struct supervisor *s = context;
-    const struct worker_task task = {.options = s->options, .run_id = s->run_id, .done = s->done, .header = s->header,
-                                     .resume = s->resume, .is_first = s->outputs == NULL, .pipe = pipe,
+    const struct worker_task task = {.options = s->options,
+                                     .run_id = s->run_id,
+                                     .done = s->done,
+                                     .header = s->header,
+                                     .resume = s->resume,
+                                     .is_first = s->outputs == NULL,
+                                     .pipe = pipe,
                                      .progress = s->progress};
     return worker_run(&task);
 }

@@ -24,9 +24,9 @@ struct worker {
 
 json_t *worker_facts_json(const struct run_facts *f)
 {
-    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "run_id", f->run_id, "commit", f->commit, "cudnn",
-                               f->cudnn, "name", f->device.name, "arch", f->device.arch, "driver", f->device.driver,
-                               "cuda", f->device.cuda);
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "run_id", f->run_id, "commit", f->commit, "cudnn", f->cudnn,
+                  "name", f->device.name, "arch", f->device.arch, "driver", f->device.driver, "cuda", f->device.cuda);
     if (isfinite(f->power_limit_w))
         json_object_set_new(object, "power_limit_w", json_real(f->power_limit_w));
     return object;
@@ -34,10 +34,17 @@ json_t *worker_facts_json(const struct run_facts *f)
 
 void worker_facts_parse(const json_t *object, struct run_facts *f)
 {
-    const struct { const char *key; char *into; size_t size; } texts[] = {
-        {"run_id", f->run_id, sizeof f->run_id},         {"commit", f->commit, sizeof f->commit},
-        {"cudnn", f->cudnn, sizeof f->cudnn},            {"name", f->device.name, sizeof f->device.name},
-        {"arch", f->device.arch, sizeof f->device.arch}, {"driver", f->device.driver, sizeof f->device.driver},
+    const struct {
+        const char *key;
+        char *into;
+        size_t size;
+    } texts[] = {
+        {"run_id", f->run_id, sizeof f->run_id},
+        {"commit", f->commit, sizeof f->commit},
+        {"cudnn", f->cudnn, sizeof f->cudnn},
+        {"name", f->device.name, sizeof f->device.name},
+        {"arch", f->device.arch, sizeof f->device.arch},
+        {"driver", f->device.driver, sizeof f->device.driver},
         {"cuda", f->device.cuda, sizeof f->device.cuda},
     };
     memset(f, 0, sizeof *f);
@@ -52,8 +59,8 @@ void worker_facts_parse(const json_t *object, struct run_facts *f)
 /* Sends the message and releases its reference. Ends the worker when the supervisor is gone. */
 static void send_message(struct worker *w, json_t *message)
 {
-    const bool sent = json_dumpf(message, w->pipe, JSON_COMPACT) == 0 && fputc('\n', w->pipe) != EOF &&
-                      fflush(w->pipe) == 0;
+    const bool sent =
+        json_dumpf(message, w->pipe, JSON_COMPACT) == 0 && fputc('\n', w->pipe) != EOF && fflush(w->pipe) == 0;
     json_decref(message);
     if (!sent)
         _exit(EXIT_IO);
@@ -73,28 +80,30 @@ static bool on_interrupted(void *context)
     return atomic_load(&w->task->progress->stop);
 }
 
-static void on_io_failed(void *context)
-{
-    send_message(context, json_pack("{s:s}", "msg", "io"));
-}
+static void on_io_failed(void *context) { send_message(context, json_pack("{s:s}", "msg", "io")); }
 
 static void on_row(void *context, int slot, const struct record_row *row)
 {
     struct worker *w = context;
     w->has_timed |= !isnan(row->time_ms);
-    send_message(w, json_pack("{s:s, s:i, s:i, s:o}", "msg", "row", "item", w->item, "slot", slot, "row",
-                              record_row_json(row)));
+    send_message(
+        w, json_pack("{s:s, s:i, s:i, s:o}", "msg", "row", "item", w->item, "slot", slot, "row", record_row_json(row)));
 }
 
 static json_t *make_header(const struct worker *w, struct session *s)
 {
     const struct options *o = w->task->options;
     const bool measures = w->task->is_first && o->command == COMMAND_SWEEP;
-    const struct header_input in = {
-        .options = o, .plan = &s->plan, .facts = &s->facts, .backend = &s->backend, .nvml = &s->nvml,
-        .nvml_problem = s->nvml_problem[0] ? s->nvml_problem : NULL, .slots = s->slots, .slot_count = s->slot_count,
-        .clocks = measures ? session_clock_policy(s) : NULL,
-        .copy_gbps = measures ? s->backend.ops->copy_gbps(&s->backend) : NAN};
+    const struct header_input in = {.options = o,
+                                    .plan = &s->plan,
+                                    .facts = &s->facts,
+                                    .backend = &s->backend,
+                                    .nvml = &s->nvml,
+                                    .nvml_problem = s->nvml_problem[0] ? s->nvml_problem : NULL,
+                                    .slots = s->slots,
+                                    .slot_count = s->slot_count,
+                                    .clocks = measures ? session_clock_policy(s) : NULL,
+                                    .copy_gbps = measures ? s->backend.ops->copy_gbps(&s->backend) : NAN};
     return header_make(&in);
 }
 
@@ -103,11 +112,10 @@ static void send_hello(struct worker *w, const struct session *s, json_t *header
 {
     json_t *slots = json_array();
     for (int i = 0; i < s->slot_count; i++)
-        json_array_append_new(slots, json_pack("{s:s, s:b}", "name", s->slots[i].name, "named",
-                                               (int)s->slots[i].is_named));
-    send_message(w, json_pack("{s:s, s:i, s:o, s:o, s:o}", "msg", "hello", "platform",
-                              (int)s->backend.device.platform, "slots", slots, "header", header, "facts",
-                              worker_facts_json(&s->facts)));
+        json_array_append_new(slots,
+                              json_pack("{s:s, s:b}", "name", s->slots[i].name, "named", (int)s->slots[i].is_named));
+    send_message(w, json_pack("{s:s, s:i, s:o, s:o, s:o}", "msg", "hello", "platform", (int)s->backend.device.platform,
+                              "slots", slots, "header", header, "facts", worker_facts_json(&s->facts)));
 }
 
 /* Finds the slots that have their rows already, from the supervisor or from the record to continue. EXIT_OK, or a code
@@ -152,8 +160,8 @@ static void run_items(struct worker *w, const struct session *s, struct case_set
         if (case_run(setting, i, done[i], rerun[i], &failed, &why) != ATTN_OK) {
             char reason[sizeof why.text];
             text_clean(why.text, reason, sizeof reason);
-            send_message(w, json_pack("{s:s, s:i, s:i, s:s}", "msg", "failed", "item", i, "slot", failed, "reason",
-                                      reason));
+            send_message(
+                w, json_pack("{s:s, s:i, s:i, s:s}", "msg", "failed", "item", i, "slot", failed, "reason", reason));
             _exit(EXIT_DEVICE); /* the device context may be lost, so nothing is freed */
         }
     }
@@ -184,11 +192,16 @@ int worker_run(const struct worker_task *task)
     }
     send_hello(&w, &session, header);
     struct case_setting setting = {
-        .backend = &session.backend, .options = task->options, .plan = &session.plan, .facts = &session.facts,
-        .slots = session.slots, .slot_count = session.slot_count, .timed = task->options->command == COMMAND_SWEEP,
+        .backend = &session.backend,
+        .options = task->options,
+        .plan = &session.plan,
+        .facts = &session.facts,
+        .slots = session.slots,
+        .slot_count = session.slot_count,
+        .timed = task->options->command == COMMAND_SWEEP,
         .use_nvml = session.nvml_problem[0] == 0,
-        .hooks = {.context = &w, .stage = on_stage, .interrupted = on_interrupted, .io_failed = on_io_failed,
-                  .row = on_row}};
+        .hooks = {
+            .context = &w, .stage = on_stage, .interrupted = on_interrupted, .io_failed = on_io_failed, .row = on_row}};
     run_items(&w, &session, &setting, done, rerun);
     on_stage(&w, STAGE_IDLE, -1, "");
     send_message(&w, json_pack("{s:s}", "msg", "done"));

@@ -20,10 +20,10 @@
 struct worker_task {
     const struct options *options;
     const char *run_id;
-    const unsigned *done;     /* slots of each item that have their row already; NULL for the first worker */
-    const json_t *header;     /* header of the first worker, NULL for that one: a later one must find the same device */
+    const unsigned *done; /* slots of each item that have their row already; NULL for the first worker */
+    const json_t *header; /* header of the first worker, NULL for that one: a later one must find the same device */
     const struct resume *resume; /* the record that the first worker continues, or NULL */
-    bool is_first;            /* the first worker: measures the copy ceiling and reports the chosen device */
+    bool is_first;               /* the first worker: measures the copy ceiling and reports the chosen device */
     int pipe;
     struct progress *progress;
 };

@@ -7,7 +7,10 @@
 #include "cmd/base/log.h"
 
 /* Rows [first, first + count) of every head; in reverse order where `reversed`. */
-struct rows { int64_t first, count; bool reversed; };
+struct rows {
+    int64_t first, count;
+    bool reversed;
+};
 
 static int64_t row_at(const struct rows *rows, int64_t i)
 {
@@ -186,7 +189,10 @@ static enum attn_status dk_off(const struct fault_job *job, enum problem_tensor 
 }
 
 #define RULE(name) (1u << RULE_##name)
-#define BOTH(bits) {[ATTN_FWD] = (bits), [ATTN_BWD] = (bits)}
+#define BOTH(bits)                                                                                                     \
+    {                                                                                                                  \
+        [ATTN_FWD] = (bits), [ATTN_BWD] = (bits)                                                                       \
+    }
 
 static const struct fault faults[] = {
     {.name = "inverted mask", .rules = BOTH(RULE(RMS)), .needs_causal = true, .make = inverted_mask},

@@ -32,10 +32,10 @@ enum fault_way {
 
 struct fault {
     const char *name;
-    unsigned rules[2];   /* by attn_mode: bits 1 << enum judge_rule; one of them must catch it; 0 = not this mode */
+    unsigned rules[2]; /* by attn_mode: bits 1 << enum judge_rule; one of them must catch it; 0 = not this mode */
     bool needs_causal;
-    bool each_output;    /* injected into one output tensor at a time, and must be caught in that one */
-    bool in_one;         /* only `tensor` is wrong */
+    bool each_output; /* injected into one output tensor at a time, and must be caught in that one */
+    bool in_one;      /* only `tensor` is wrong */
     enum problem_tensor tensor;
     enum fault_way way;
     /* Changes the outputs of `wrong`, a copy of `correct`, to those of the fault. tensor: used with each_output. */

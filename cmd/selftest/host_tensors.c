@@ -7,8 +7,8 @@
 #include "cmd/base/log.h"
 #include "cmd/device/status.h"
 
-static const enum tensor_index output_index[TENSOR_COUNT] = {[TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ,
-                                                             [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
+static const enum tensor_index output_index[TENSOR_COUNT] = {
+    [TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ, [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
 
 static int64_t elements_of(const struct attn_problem *p, enum tensor_index index)
 {

@@ -55,8 +55,8 @@ static void on_alarm(int number)
 /* Sets the time limit of a launch in seconds; 0 = none. */
 static void set_limit(double limit_s, const char *impl)
 {
-    const struct itimerval limit = {.it_value = {.tv_sec = (time_t)limit_s,
-                                                 .tv_usec = (suseconds_t)(fmod(limit_s, 1) * 1e6)}};
+    const struct itimerval limit = {
+        .it_value = {.tv_sec = (time_t)limit_s, .tv_usec = (suseconds_t)(fmod(limit_s, 1) * 1e6)}};
     snprintf(timeout_message, sizeof timeout_message, "\nfabench: selftest: %.40s: no answer for %g s: killed\n", impl,
              limit_s);
     signal(SIGALRM, on_alarm);
@@ -101,7 +101,10 @@ static bool choose_implementation(struct tested_problem *t, const struct impl_sl
 
 /* ---- the kernel as a function on host tensors -------------------------------------------------------------------------- */
 
-struct run_memory { struct tensor_set inputs, outputs; struct buffer workspace; };
+struct run_memory {
+    struct tensor_set inputs, outputs;
+    struct buffer workspace;
+};
 
 static enum attn_status launch_once(const struct tested_problem *t, const struct attn_impl *impl,
                                     const struct plan_item *item, struct run_memory *m, struct host_tensors *tensors,
@@ -114,7 +117,9 @@ static enum attn_status launch_once(const struct tested_problem *t, const struct
     TRY(outputs_make(be, item, &m->inputs, &m->outputs, why));
     const size_t bytes = impl->workspace_bytes(&request);
     TRY(buffer_alloc(be, bytes, &m->workspace, why));
-    struct launcher launcher = {.impl = impl, .request = &request, .tensors = &m->outputs.tensors,
+    struct launcher launcher = {.impl = impl,
+                                .request = &request,
+                                .tensors = &m->outputs.tensors,
                                 .run = {.workspace = m->workspace.data, .workspace_bytes = bytes}};
     set_limit(t->options->timeout_s, impl->name);
     enum attn_status status = ATTN_OK;
@@ -130,8 +135,8 @@ static enum attn_status launch_once(const struct tested_problem *t, const struct
 }
 
 static enum attn_status compute(const struct tested_problem *t, const struct attn_impl *impl,
-                                const struct attn_problem *problem, enum attn_mode mode,
-                                struct host_tensors *tensors, struct attn_message *why)
+                                const struct attn_problem *problem, enum attn_mode mode, struct host_tensors *tensors,
+                                struct attn_message *why)
 {
     struct backend *be = &t->session->backend;
     struct plan_item item = {.problem = *problem, .mode = mode, .dist = FILL_ZEROS};
@@ -165,8 +170,8 @@ static enum attn_status store_result(const struct tested_problem *t, const struc
                                      const struct host_tensors *result, struct tensor_set *outputs,
                                      struct attn_message *why)
 {
-    static const enum tensor_index index[TENSOR_COUNT] = {[TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ,
-                                                          [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
+    static const enum tensor_index index[TENSOR_COUNT] = {
+        [TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ, [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
     struct backend *be = &t->session->backend;
     TRY(host_tensors_write(be, t->item, result, outputs, why));
     if (!fault || fault->way == FAULT_RESULT)
@@ -195,11 +200,15 @@ static enum attn_status judge_result(struct tested_problem *t, const struct attn
     struct record_tensor tensors[TENSOR_COUNT];
     double by_rule[TENSOR_COUNT][JUDGE_RULES];
     int count = 0;
-    const struct check_request request = {.item = t->item, .reference = &t->reference, .outputs = outputs,
-                                          .is_naive = impls_role(&t->session->impls, impl) == ROLE_NAIVE, .atol = NAN, .rtol = NAN,
+    const struct check_request request = {.item = t->item,
+                                          .reference = &t->reference,
+                                          .outputs = outputs,
+                                          .is_naive = impls_role(&t->session->impls, impl) == ROLE_NAIVE,
+                                          .atol = NAN,
+                                          .rtol = NAN,
                                           .by_rule = by_rule};
-    const struct check_surroundings around = {.inputs = &t->inputs, .outputs = outputs, .workspace = &no_workspace,
-                                              .inputs_hash = t->inputs_hash};
+    const struct check_surroundings around = {
+        .inputs = &t->inputs, .outputs = outputs, .workspace = &no_workspace, .inputs_hash = t->inputs_hash};
     TRY(outputs_make(be, t->item, &t->inputs, outputs, why));
     TRY(store_result(t, fault, tensor, result, outputs, why));
     TRY(check_outputs(be, &request, tensors, &count, why));
@@ -245,8 +254,8 @@ static enum attn_status measure_naive(struct tested_problem *t, struct attn_mess
 {
     const struct attn_impl *naive = naive_of(t->session);
     const struct plan_item *item = t->item;
-    const struct attn_request request = {.problem = &item->problem, .device = &t->session->backend.device,
-                                         .mode = item->mode};
+    const struct attn_request request = {
+        .problem = &item->problem, .device = &t->session->backend.device, .mode = item->mode};
     struct selftest_verdict verdict;
     if (!naive || t->impl == naive || t->computed != item->problem.dtype || item->problem.dtype == ATTN_FP32 ||
         naive->accepts(&request, why) != ATTN_OK)
@@ -267,8 +276,8 @@ static enum attn_status inject(struct tested_problem *t, const struct fault *fau
                                struct attn_message *why)
 {
     const struct attn_problem *p = &t->item->problem;
-    const struct fault_job job = {.problem = p, .mode = t->item->mode, .correct = &t->correct, .attend = attend,
-                                  .context = t};
+    const struct fault_job job = {
+        .problem = p, .mode = t->item->mode, .correct = &t->correct, .attend = attend, .context = t};
     struct selftest_verdict verdict;
     struct host_tensors wrong = host_tensors_copy(&t->correct, p, t->item->mode);
     enum attn_status status = ATTN_OK;
@@ -347,8 +356,8 @@ static bool try_problem(struct tested_problem *t, const struct impl_slot *slot)
     t->asked = slot ? slot->name : t->impl->name;
     t->repro = selftest_repro(t->options, t->item, t->impl->name);
     t->correct = host_tensors_make(&t->item->problem, t->item->mode);
-    const struct selftest_problem problem = {.item = t->item, .impl = t->impl->name, .computed = t->computed,
-                                             .repro = t->repro};
+    const struct selftest_problem problem = {
+        .item = t->item, .impl = t->impl->name, .computed = t->computed, .repro = t->repro};
     selftest_report_begin(t->report, &problem);
     const enum attn_status status = run_problem(t, &why);
     log_progress_clear();
@@ -414,8 +423,12 @@ int selftest_run(const struct options *o)
         session_close(&s);
         return EXIT_USAGE;
     }
-    const struct header_input in = {.options = o, .plan = &s.plan, .facts = &s.facts, .backend = &s.backend,
-                                    .nvml = &s.nvml, .nvml_problem = s.nvml_problem[0] ? s.nvml_problem : NULL,
+    const struct header_input in = {.options = o,
+                                    .plan = &s.plan,
+                                    .facts = &s.facts,
+                                    .backend = &s.backend,
+                                    .nvml = &s.nvml,
+                                    .nvml_problem = s.nvml_problem[0] ? s.nvml_problem : NULL,
                                     .copy_gbps = NAN};
     json_t *header = header_make(&in);
     json_object_set_new(header, "command", json_string("selftest"));

@@ -114,8 +114,7 @@ static int write_row(const struct selftest_report *r, const struct selftest_verd
     json_object_set_new(object, "computed", json_string(problem_dtype_name(r->problem.computed)));
     json_object_set_new(object, "fault", json_string(v->fault ? v->fault->name : "none"));
     if (v->tensor >= 0)
-        json_object_set_new(object, "fault_tensor",
-                            json_string(problem_tensor_name((enum problem_tensor)v->tensor)));
+        json_object_set_new(object, "fault_tensor", json_string(problem_tensor_name((enum problem_tensor)v->tensor)));
     if (v->fault) {
         json_object_set_new(object, "named_rules", named_rules(v->fault, r->problem.item->mode));
         json_object_set_new(object, "caught", json_boolean(v->is_good));
@@ -151,7 +150,8 @@ void selftest_report_heading(struct selftest_report *r, const char *device_line,
 {
     int count;
     fault_table(&count);
-    print(r, "%s\n%d faults between kernel and judge, %d problem%s; least = by how much the weakest is over its bound\n",
+    print(r,
+          "%s\n%d faults between kernel and judge, %d problem%s; least = by how much the weakest is over its bound\n",
           device_line, count, problems, problems == 1 ? "" : "s");
     print(r, "%-29s %-19s %-16s  %-8s  %s\n", "problem", "right result of", "err/bound", "caught", "least");
 }
@@ -213,8 +213,8 @@ int selftest_report_add(struct selftest_report *r, const struct selftest_verdict
                 worst = &v->tensors[i];
         add_up(r, &r->correct, v);
         r->correct_used = worst->used;
-        snprintf(r->correct_text, sizeof r->correct_text, "%s %s %s", v->is_good ? share(worst->used, text, sizeof text)
-                                                                               : "FAIL", worst->name, worst->rule);
+        snprintf(r->correct_text, sizeof r->correct_text, "%s %s %s",
+                 v->is_good ? share(worst->used, text, sizeof text) : "FAIL", worst->name, worst->rule);
         if (!v->is_good) {
             print(r, "%sthe right result FAILS its check%s:\n", paint(r, false), unpaint(r));
             print_wrapped(r, worst->failure, false);
@@ -237,8 +237,8 @@ int selftest_report_add(struct selftest_report *r, const struct selftest_verdict
     if (!v->is_good) {
         print(r, "%sNOT CAUGHT%s: %s%s%s: rule %s at %s of its bound; again:\n", paint(r, false), unpaint(r),
               v->fault->name, v->tensor >= 0 ? " in " : "",
-              v->tensor >= 0 ? problem_tensor_name((enum problem_tensor)v->tensor) : "",
-              judge_rule_name(v->strongest), share(v->strength, text, sizeof text));
+              v->tensor >= 0 ? problem_tensor_name((enum problem_tensor)v->tensor) : "", judge_rule_name(v->strongest),
+              share(v->strength, text, sizeof text));
         print_wrapped(r, r->problem.repro, true);
     }
     return r->writer ? write_row(r, v, row) : EXIT_OK;
@@ -344,7 +344,10 @@ void selftest_report_close(struct selftest_report *r, double elapsed_s, const ch
     if (jsonl_path && strcmp(jsonl_path, "-"))
         print(r, "rows: %s\n", jsonl_path);
     print(r, "%s%s%s: %d of %d faults caught by their rules, %d of %d right results pass; %.0f s, exit %d\n",
-          paint(r, exit_code == EXIT_OK), exit_code == EXIT_OK ? "PASS" : exit_code == EXIT_IO ? "FAILED" : "INCOMPLETE",
+          paint(r, exit_code == EXIT_OK),
+          exit_code == EXIT_OK   ? "PASS"
+          : exit_code == EXIT_IO ? "FAILED"
+                                 : "INCOMPLETE",
           unpaint(r), caught, injected, r->correct.good, r->correct.injected, elapsed_s, exit_code);
     free(r);
 }

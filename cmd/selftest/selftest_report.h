@@ -9,12 +9,12 @@
 
 /* One result that was judged. */
 struct selftest_verdict {
-    const struct fault *fault;     /* NULL = the right result */
-    int tensor;                    /* enum problem_tensor that the fault is in, -1 = no single one */
-    double used[RULE_COUNT];       /* largest share of each rule's bound, in the fault's tensor; NaN = does not apply */
-    double strength;               /* fault: the largest share among its named rules; right result: among all rules */
-    enum judge_rule strongest;     /* the rule with that share */
-    bool is_good;                  /* fault: caught by a named rule; right result: passes */
+    const struct fault *fault; /* NULL = the right result */
+    int tensor;                /* enum problem_tensor that the fault is in, -1 = no single one */
+    double used[RULE_COUNT];   /* largest share of each rule's bound, in the fault's tensor; NaN = does not apply */
+    double strength;           /* fault: the largest share among its named rules; right result: among all rules */
+    enum judge_rule strongest; /* the rule with that share */
+    bool is_good;              /* fault: caught by a named rule; right result: passes */
     struct record_tensor tensors[TENSOR_COUNT];
     int tensor_count;
 };

@@ -34,8 +34,10 @@ void summary_begin(struct summary *s, const char *peer)
 
 static void count_row(struct summary *s, const struct record_row *row)
 {
-    int *const statuses[] = {[STATUS_OOM] = &s->oom,         [STATUS_UNSUPPORTED] = &s->unsupported,
-                             [STATUS_SKIPPED] = &s->skipped, [STATUS_ERROR] = &s->error,
+    int *const statuses[] = {[STATUS_OOM] = &s->oom,
+                             [STATUS_UNSUPPORTED] = &s->unsupported,
+                             [STATUS_SKIPPED] = &s->skipped,
+                             [STATUS_ERROR] = &s->error,
                              [STATUS_TIMEOUT] = &s->timeout};
     s->rows++;
     if (row->status > STATUS_OK)
@@ -99,8 +101,8 @@ static void add_nearest(struct summary *s, const struct record_row *row)
             isfinite(row->tensors[i].rel_rms_bound))
             snprintf(rms, sizeof rms, "; rel. RMS %.2g, bound %.2g", row->tensors[i].rel_rms_err,
                      row->tensors[i].rel_rms_bound);
-    snprintf(s->nearest, sizeof s->nearest, "%s %s %s d%lld n=%s %s, %s at %.2g of its bound%s", row->impl, problem_mode_name(row->key.mode),
-             row->key.causal == 1 ? "causal" : "full", (long long)row->key.head_dim,
+    snprintf(s->nearest, sizeof s->nearest, "%s %s %s d%lld n=%s %s, %s at %.2g of its bound%s", row->impl,
+             problem_mode_name(row->key.mode), row->key.causal == 1 ? "causal" : "full", (long long)row->key.head_dim,
              number_print_count(row->key.q_len, length, sizeof length), problem_dtype_name(row->key.dtype),
              row->worst[0] ? row->worst : row->err_tensor, row->err_used, rms);
 }
@@ -177,9 +179,11 @@ static void print_line(struct text *line, FILE *out, int width, int indent, int 
 
 static void print_counts(const struct summary *s, FILE *out, int width)
 {
-    const struct { int count; const char *name; } others[] = {{s->null, "null"},       {s->oom, "oom"},
-                                                              {s->skipped, "skipped"}, {s->unsupported, "unsupported"},
-                                                              {s->error, "error"},     {s->timeout, "timeout"}};
+    const struct {
+        int count;
+        const char *name;
+    } others[] = {{s->null, "null"},   {s->oom, "oom"},        {s->skipped, "skipped"}, {s->unsupported, "unsupported"},
+                  {s->error, "error"}, {s->timeout, "timeout"}};
     struct text line = {0};
     const int checked = s->pass + s->fail;
     text_add(&line, "%d of %d rows checked", checked, s->rows);
@@ -209,12 +213,12 @@ static void print_ratios(const struct summary *s, FILE *out, int width)
         text_add(&line, "%s: geomean ", impl->name);
         if (impl->peer_count) {
             text_add(&line, "%.2f x %s over %d row%s", exp(impl->peer_log_sum / impl->peer_count), s->peer,
-                impl->peer_count, impl->peer_count == 1 ? "" : "s");
+                     impl->peer_count, impl->peer_count == 1 ? "" : "s");
             separator = ", ";
         }
         if (impl->naive_count)
             text_add(&line, "%s%.2f x naive over %d row%s", separator, exp(impl->naive_log_sum / impl->naive_count),
-                impl->naive_count, impl->naive_count == 1 ? "" : "s");
+                     impl->naive_count, impl->naive_count == 1 ? "" : "s");
         if (s->off)
             text_add(&line, " (NOT CHECKED)");
         print_line(&line, out, width, 0, 2);
@@ -250,8 +254,8 @@ static void print_device(const struct summary *s, FILE *out, int width)
         if (fabs(change_pct) < 0.05)
             text_add(&line, "%sGEMM %s %.0f TFLOPS", separator, problem_dtype_name(gemm->dtype), gemm->last_tflops);
         else
-            text_add(&line, "%sGEMM %s %.0f -> %.0f TFLOPS in this run (%+.1f%%)", separator, problem_dtype_name(gemm->dtype),
-                gemm->first_tflops, gemm->last_tflops, change_pct);
+            text_add(&line, "%sGEMM %s %.0f -> %.0f TFLOPS in this run (%+.1f%%)", separator,
+                     problem_dtype_name(gemm->dtype), gemm->first_tflops, gemm->last_tflops, change_pct);
         separator = ", ";
     }
     if (line.length)
@@ -267,8 +271,7 @@ static void print_clocks(const struct summary *s, FILE *out, int width)
     char command[120];
     if (!s->free_clocks_of[0] || !(s->clock_high_mhz > (1 + CLOCKS_MOVED) * s->clock_low_mhz))
         return;
-    text_add(&line, "clocks moved from %.0f to %.0f MHz; to lock them, as root:", s->clock_low_mhz,
-        s->clock_high_mhz);
+    text_add(&line, "clocks moved from %.0f to %.0f MHz; to lock them, as root:", s->clock_low_mhz, s->clock_high_mhz);
     print_line(&line, out, width, 0, 2);
     text_add(&line, "%s", telemetry_lock_command(s->free_clocks_of, s->clock_low_mhz, command, sizeof command));
     print_line(&line, out, width, 2, 4);
@@ -282,10 +285,10 @@ static void print_sustained(const struct summary *s, FILE *out, int width)
     const double more_s = s->burst_count * (SUGGESTED_S + SUSTAIN_LEAD_S);
     if (s->sustained_count && s->energy_count)
         text_add(&line, "sustained: %d row%s; the device's energy counter is within %.1f %% of integrated power",
-            s->sustained_count, s->sustained_count == 1 ? "" : "s", fabs(s->energy_apart_pct));
+                 s->sustained_count, s->sustained_count == 1 ? "" : "s", fabs(s->energy_apart_pct));
     else if (!s->sustained_count && s->burst_count)
         text_add(&line, "burst figures; --sustain-s %d adds sustained TFLOPS, J per pass, TFLOPS/W (~%.0f %s more)",
-            SUGGESTED_S, more_s < 100 ? more_s : more_s / 60, more_s < 100 ? "s" : "min");
+                 SUGGESTED_S, more_s < 100 ? more_s : more_s / 60, more_s < 100 ? "s" : "min");
     if (line.length)
         print_line(&line, out, width, 0, 2);
 }

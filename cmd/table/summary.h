@@ -33,10 +33,10 @@ struct summary {
     double capped_pct, throttled_pct, power_limit_w, temp_low_c, temp_high_c;
     int64_t capped_q_len, throttled_q_len;
     double clock_low_mhz, clock_high_mhz;
-    char free_clocks_of[24];      /* the device's bus id when its clocks are not locked; "" = clocks are not reported */
-    int burst_count;              /* rows of a GPU without a sustained region */
+    char free_clocks_of[24]; /* the device's bus id when its clocks are not locked; "" = clocks are not reported */
+    int burst_count;         /* rows of a GPU without a sustained region */
     int sustained_count, energy_count; /* rows with one; those with both energies */
-    double energy_apart_pct;      /* largest difference of counter and integral, signed */
+    double energy_apart_pct;           /* largest difference of counter and integral, signed */
     struct summary_gemm gemms[SUMMARY_DTYPES_MAX];
     int gemm_count;
 };

@@ -171,8 +171,11 @@ static void print_error(struct table *t, const struct record_row *row, char *cel
     else if (row->err_used > 0 && row->err_used < 0.0005)
         put(cell, "%.0e %s", row->err_used, summary_tensor_name(row->err_tensor));
     else
-        put(cell, "%.*f %s", row->err_used < 0.0995 ? 3 : row->err_used < 9.995 ? 2 : 0, row->err_used,
-            summary_tensor_name(row->err_tensor));
+        put(cell, "%.*f %s",
+            row->err_used < 0.0995  ? 3
+            : row->err_used < 9.995 ? 2
+                                    : 0,
+            row->err_used, summary_tensor_name(row->err_tensor));
 }
 
 static void print_clock(struct table *t, const struct record_row *row, char *cell)
@@ -209,8 +212,8 @@ static void print_shape(struct table *t, const struct record_row *row, char *cel
     (void)t;
     number_print_count(row->key.q_len, q, sizeof q);
     number_print_count(row->key.kv_len, kv, sizeof kv);
-    put(cell, "%lldx%lld/%lldx%sx%sx%lld%s", (long long)row->key.batch, (long long)row->key.q_heads, (long long)row->key.kv_heads,
-        q, kv, (long long)row->key.head_dim, row->key.layout == ATTN_BHSD ? " bhsd" : "");
+    put(cell, "%lldx%lld/%lldx%sx%sx%lld%s", (long long)row->key.batch, (long long)row->key.q_heads,
+        (long long)row->key.kv_heads, q, kv, (long long)row->key.head_dim, row->key.layout == ATTN_BHSD ? " bhsd" : "");
 }
 
 static void print_mask(struct table *t, const struct record_row *row, char *cell)
@@ -446,10 +449,11 @@ static void describe_group(const struct table *t, const struct record_row *row, 
         snprintf(heads, sizeof heads, "%lld head%s", (long long)row->key.q_heads, row->key.q_heads == 1 ? "" : "s");
     else
         snprintf(heads, sizeof heads, "%lld/%lld heads", (long long)row->key.q_heads, (long long)row->key.kv_heads);
-    snprintf(text, size, "%s %s d=%lld %s%s%s, %s%s%s%s%s%s%s, burst", problem_mode_name(row->key.mode), mask, (long long)row->key.head_dim,
-             problem_dtype_name(row->key.dtype), t->convention ? ", " : "", t->convention ? t->convention : "", heads,
-             row->key.l2 >= 0 ? ", L2 " : "", problem_l2_name(row->key.l2), row->key.layout == ATTN_BHSD ? ", bhsd" : "", row->key.dist >= 0 ? ", " : "",
-             dist_words(row->key.dist), row->key.dropout > 0 ? ", dropout" : "");
+    snprintf(text, size, "%s %s d=%lld %s%s%s, %s%s%s%s%s%s%s, burst", problem_mode_name(row->key.mode), mask,
+             (long long)row->key.head_dim, problem_dtype_name(row->key.dtype), t->convention ? ", " : "",
+             t->convention ? t->convention : "", heads, row->key.l2 >= 0 ? ", L2 " : "", problem_l2_name(row->key.l2),
+             row->key.layout == ATTN_BHSD ? ", bhsd" : "", row->key.dist >= 0 ? ", " : "", dist_words(row->key.dist),
+             row->key.dropout > 0 ? ", dropout" : "");
 }
 
 static void begin_group(struct table *t, const struct record_row *row)
@@ -481,7 +485,8 @@ static void print_reason(struct table *t, const struct record_row *row, char cel
     const int column = print_cells(t, cells, count, t->width - REASON_MIN);
     const int padding = slot > column ? slot - column : 1;
     text_clean(row->reason, reason, sizeof reason);
-    snprintf(text, sizeof text, "%s%s%s", row->status < 0 ? "" : record_status_names[row->status], reason[0] ? ": " : "", reason);
+    snprintf(text, sizeof text, "%s%s%s", row->status < 0 ? "" : record_status_names[row->status],
+             reason[0] ? ": " : "", reason);
     wrap_shorten(text, t->width - column - padding);
     fprintf(t->out, "%*s%s%s%s\n", padding, "", t->color ? "\033[33m" : "", text, t->color ? "\033[0m" : "");
 }
@@ -493,8 +498,9 @@ static void print_failure_head(struct table *t, const struct record_row *row)
     char text[600], mask[CELL_SIZE], n[64];
     const char *separator = " ";
     format_mask(row, mask);
-    int used = snprintf(text, sizeof text, "FAIL %s %s %s d%lld n=%s %s:", row->impl, problem_mode_name(row->key.mode), mask,
-                        (long long)row->key.head_dim, lengths(row, n, sizeof n), problem_dtype_name(row->key.dtype));
+    int used =
+        snprintf(text, sizeof text, "FAIL %s %s %s d%lld n=%s %s:", row->impl, problem_mode_name(row->key.mode), mask,
+                 (long long)row->key.head_dim, lengths(row, n, sizeof n), problem_dtype_name(row->key.dtype));
     for (int wanted_pass = 0; wanted_pass < 2; wanted_pass++)
         for (int i = 0; i < row->tensor_count; i++) {
             const struct record_tensor *tensor = &row->tensors[i];
@@ -513,8 +519,7 @@ static void print_failure_head(struct table *t, const struct record_row *row)
 static void print_failing_tensor(struct table *t, const struct record_tensor *tensor)
 {
     char text[sizeof tensor->failure + 16];
-    text_clean(strncmp(tensor->failure, "FAIL ", 5) == 0 ? tensor->failure + 5 : tensor->failure, text,
-                      sizeof text);
+    text_clean(strncmp(tensor->failure, "FAIL ", 5) == 0 ? tensor->failure + 5 : tensor->failure, text, sizeof text);
     wrap_words(t->out, t->width, 2, 4, text[0] ? text : tensor->name);
     if (!isfinite(tensor->rel_rms_err) || !isfinite(tensor->rel_rms_bound))
         return;
@@ -574,8 +579,7 @@ static void print_sustained(struct table *t, const struct record_row *row)
     char tflops[CELL_SIZE];
     format_figure(tflops, row->tflops_sustained);
     ADD(row->tflops_sustained, " %s TFLOPS", tflops);
-    ADD(100 * (row->tflops_sustained / row->tflops - 1), " (%+.1f%%)",
-        100 * (row->tflops_sustained / row->tflops - 1));
+    ADD(100 * (row->tflops_sustained / row->tflops - 1), " (%+.1f%%)", 100 * (row->tflops_sustained / row->tflops - 1));
     ADD(row->power_w, ", %.0f W", row->power_w);
     ADD(row->energy_j, ", %.3g J/pass", row->energy_j);
     ADD(row->tflops_per_w, ", %.2f TFLOPS/W", row->tflops_per_w);

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-struct rows { float *p, *ds; }; /* [kv_len] each: one row of P and of dS */
+struct rows {
+    float *p, *ds;
+}; /* [kv_len] each: one row of P and of dS */
 
 static float *row_of(struct attn_tensor t, int64_t b, int64_t h, int64_t i)
 {

@@ -19,8 +19,7 @@ static __device__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); 
 static __device__ void from_float(__half *to, float x) { *to = __float2half_rn(x); }
 static __device__ void from_float(__nv_bfloat16 *to, float x) { *to = __float2bfloat16_rn(x); }
 
-template <typename T>
-static __device__ T *row_of(const struct attn_tensor &t, int64_t b, int64_t h, int64_t i)
+template <typename T> static __device__ T *row_of(const struct attn_tensor &t, int64_t b, int64_t h, int64_t i)
 {
     return (T *)t.data + b * t.stride_batch + h * t.stride_head + i * t.stride_row;
 }

@@ -18,12 +18,12 @@ enum attn_status attn_fail(struct attn_message *why, enum attn_status status, co
 
 static enum attn_status check_shape(const struct attn_problem *p, struct attn_message *why)
 {
-    if (p->batch < 1 || p->q_heads < 1 || p->kv_heads < 1 || p->q_len < 1 || p->kv_len < 1 || p->q_len > INT32_MAX
-        || p->kv_len > INT32_MAX || p->batch > INT32_MAX || p->q_heads > INT32_MAX)
+    if (p->batch < 1 || p->q_heads < 1 || p->kv_heads < 1 || p->q_len < 1 || p->kv_len < 1 || p->q_len > INT32_MAX ||
+        p->kv_len > INT32_MAX || p->batch > INT32_MAX || p->q_heads > INT32_MAX)
         return attn_fail(why, ATTN_UNSUPPORTED, "batch, heads and lengths must be from 1 to 2147483647");
     if (p->q_heads % p->kv_heads != 0)
-        return attn_fail(why, ATTN_UNSUPPORTED, "kv_heads %lld does not divide q_heads %lld",
-                               (long long)p->kv_heads, (long long)p->q_heads);
+        return attn_fail(why, ATTN_UNSUPPORTED, "kv_heads %lld does not divide q_heads %lld", (long long)p->kv_heads,
+                         (long long)p->q_heads);
     if (p->head_dim != 64 && p->head_dim != 128)
         return attn_fail(why, ATTN_UNSUPPORTED, "head_dim %lld: takes 64 and 128", (long long)p->head_dim);
     return ATTN_OK;
@@ -41,8 +41,8 @@ enum attn_status attn_check_request(const struct attn_request *request, struct a
     if (p->dtype != ATTN_FP16 && p->dtype != ATTN_BF16)
         return attn_fail(why, ATTN_UNSUPPORTED, "takes fp16 and bf16 only");
     if (p->window_left >= 0 || p->window_right >= 0)
-        return attn_fail(why, ATTN_UNSUPPORTED, "takes no window (left %lld, right %lld)",
-                               (long long)p->window_left, (long long)p->window_right);
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes no window (left %lld, right %lld)", (long long)p->window_left,
+                         (long long)p->window_right);
     if (p->dropout != 0.0f)
         return attn_fail(why, ATTN_UNSUPPORTED, "takes no dropout (%g)", (double)p->dropout);
     if (!(p->scale > 0.0f) || !isfinite(p->scale))
@@ -55,12 +55,12 @@ static bool is_aligned(const struct attn_tensor *t, int64_t batch, int64_t heads
 {
     const int64_t elements = VECTOR_BYTES / 2;
 
-    return (uintptr_t)t->data % VECTOR_BYTES == 0 && (batch == 1 || t->stride_batch % elements == 0)
-           && (heads == 1 || t->stride_head % elements == 0) && (len == 1 || t->stride_row % elements == 0);
+    return (uintptr_t)t->data % VECTOR_BYTES == 0 && (batch == 1 || t->stride_batch % elements == 0) &&
+           (heads == 1 || t->stride_head % elements == 0) && (len == 1 || t->stride_row % elements == 0);
 }
 
 enum attn_status attn_check_tensors(const struct attn_request *request, const struct attn_tensors *tensors,
-                                          struct attn_message *why)
+                                    struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
     const struct {
@@ -68,9 +68,9 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
         const struct attn_tensor *tensor;
         bool is_kv, is_backward;
     } used[] = {
-        {"q", &tensors->q, false, false},  {"k", &tensors->k, true, false},   {"v", &tensors->v, true, false},
-        {"o", &tensors->o, false, false},  {"dout", &tensors->dout, false, true},
-        {"dq", &tensors->dq, false, true}, {"dk", &tensors->dk, true, true},  {"dv", &tensors->dv, true, true},
+        {"q", &tensors->q, false, false}, {"k", &tensors->k, true, false},       {"v", &tensors->v, true, false},
+        {"o", &tensors->o, false, false}, {"dout", &tensors->dout, false, true}, {"dq", &tensors->dq, false, true},
+        {"dk", &tensors->dk, true, true}, {"dv", &tensors->dv, true, true},
     };
 
     for (size_t i = 0; i < sizeof used / sizeof used[0]; ++i) {
@@ -80,9 +80,8 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
             return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s is missing", used[i].name);
         if (!is_aligned(used[i].tensor, p->batch, used[i].is_kv ? p->kv_heads : p->q_heads,
                         used[i].is_kv ? p->kv_len : p->q_len))
-            return attn_fail(why, ATTN_UNSUPPORTED,
-                                   "tensor %s: its pointer and strides must be multiples of %d bytes", used[i].name,
-                                   VECTOR_BYTES);
+            return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s: its pointer and strides must be multiples of %d bytes",
+                             used[i].name, VECTOR_BYTES);
     }
     if (tensors->lse == NULL || (uintptr_t)tensors->lse % sizeof(float) != 0)
         return attn_fail(why, ATTN_UNSUPPORTED, "lse is missing or not on a 4-byte boundary");
@@ -93,8 +92,8 @@ enum attn_status attn_check_grid(int64_t row_tiles, int64_t heads, int64_t batch
 {
     if (heads > INT32_MAX / batch || row_tiles > INT32_MAX / (heads * batch))
         return attn_fail(why, ATTN_UNSUPPORTED,
-                               "%lld row tiles x %lld heads x batch %lld are more than 2147483647 blocks",
-                               (long long)row_tiles, (long long)heads, (long long)batch);
+                         "%lld row tiles x %lld heads x batch %lld are more than 2147483647 blocks",
+                         (long long)row_tiles, (long long)heads, (long long)batch);
     return ATTN_OK;
 }
 

@@ -27,8 +27,8 @@ enum attn_status attn_launch_kernel(const struct attn_launch *launch, const void
     if (launch->is_pass && run->pass != NULL)
         run->pass(run->pass_context, launch->name);
     if (launch->smem_bytes > 0)
-        error = cudaFuncSetAttribute(launch->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)launch->smem_bytes);
+        error =
+            cudaFuncSetAttribute(launch->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)launch->smem_bytes);
     if (error == cudaSuccess) {
         call = launch->name;
         error = cudaLaunchKernelExC(&config, launch->kernel, arguments);

@@ -11,13 +11,13 @@ extern "C" {
 #endif
 
 struct attn_launch {
-    const char *name;        /* for messages */
-    const void *kernel;      /* a __global__ function with one parameter */
+    const char *name;   /* for messages */
+    const void *kernel; /* a __global__ function with one parameter */
     int64_t blocks;
     int threads;
-    size_t smem_bytes;       /* dynamic shared memory of a block */
-    bool is_pass;            /* run->pass is called first, with the name */
-    bool overlaps_previous;  /* may start before the previous kernel of the stream has ended: it waits for it itself
+    size_t smem_bytes;      /* dynamic shared memory of a block */
+    bool is_pass;           /* run->pass is called first, with the name */
+    bool overlaps_previous; /* may start before the previous kernel of the stream has ended: it waits for it itself
                                 (kernels/device/grid_dependency.cuh). Not where run->pass is there: passes are timed. */
 };
 

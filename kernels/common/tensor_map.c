@@ -19,8 +19,8 @@ static encode_function find_encode(void)
     void *function = NULL;
     enum cudaDriverEntryPointQueryResult found;
 #if CUDART_VERSION >= 12050
-    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, ENCODE_SINCE,
-                                                               cudaEnableDefault, &found);
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, ENCODE_SINCE, cudaEnableDefault, &found);
 #else
     const cudaError_t error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
 #endif
@@ -36,8 +36,8 @@ enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const str
     const struct {
         const char *name;
         int64_t size, stride; /* stride in elements */
-    } outer[RANK - 1] = {{"row", len, t->stride_row}, {"head", heads, t->stride_head}, {"batch", problem->batch,
-                                                                                        t->stride_batch}};
+    } outer[RANK - 1] = {
+        {"row", len, t->stride_row}, {"head", heads, t->stride_head}, {"batch", problem->batch, t->stride_batch}};
     const encode_function encode = find_encode();
     cuuint64_t sizes[RANK] = {(cuuint64_t)problem->head_dim}, strides[RANK - 1];
     const cuuint32_t box[RANK] = {PANEL_COLUMNS, (cuuint32_t)box_rows, 1, 1}, steps[RANK] = {1, 1, 1, 1};

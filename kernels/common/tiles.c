@@ -9,8 +9,8 @@ enum { BLOCK_RESERVED_BYTES = 1024 /* shared memory of each block that the syste
 /* Whether a request can have the tile, as far as its head_dim and a forced variant go. */
 static bool is_meant(const struct attn_tile *tile, const struct attn_request *request)
 {
-    return tile->head_dim == request->problem->head_dim
-           && (request->variant == NULL || strcmp(tile->shown.name, request->variant) == 0);
+    return tile->head_dim == request->problem->head_dim &&
+           (request->variant == NULL || strcmp(tile->shown.name, request->variant) == 0);
 }
 
 /* Whether `tile`, of which a block fits, is better than `best`, which comes before it in the table or is NULL. */
@@ -23,8 +23,8 @@ static bool is_better(const struct attn_tile_table *table, const struct attn_req
         return true;
     if (table->time != NULL)
         return table->time(request, tile) < table->time(request, best);
-    return (size_t)best->blocks_per_sm * (best->smem_bytes + BLOCK_RESERVED_BYTES) > room
-           && (size_t)tile->blocks_per_sm * (tile->smem_bytes + BLOCK_RESERVED_BYTES) <= room;
+    return (size_t)best->blocks_per_sm * (best->smem_bytes + BLOCK_RESERVED_BYTES) > room &&
+           (size_t)tile->blocks_per_sm * (tile->smem_bytes + BLOCK_RESERVED_BYTES) <= room;
 }
 
 const void *attn_choose_tile(const struct attn_tile_table *table, const struct attn_request *request,

@@ -23,7 +23,7 @@ struct cpu_forward_tile {
 struct cpu_backward_column {
     const struct attn_problem *problem;
     const float *q, *dout, *lse, *delta; /* delta[row] = sum of dO * O */
-    const float *k, *v;                /* at (batch, kv head) */
+    const float *k, *v;                  /* at (batch, kv head) */
     float *dq, *dk, *dv;
     int64_t q_stride, dout_stride, dq_stride, q_head, dout_head, dq_head; /* lse and delta are contiguous */
     int64_t k_stride, v_stride, dk_stride, dv_stride;

@@ -81,10 +81,7 @@ struct layout {
     int threads;
 };
 
-static size_t whole_cache_lines(size_t words)
-{
-    return (words + 15) / 16 * 16;
-}
+static size_t whole_cache_lines(size_t words) { return (words + 15) / 16 * 16; }
 
 static struct layout workspace_layout(const struct attn_request *request, const struct cpu_kernels *kernels)
 {
@@ -163,9 +160,8 @@ static void prepare_tile(const struct attn_problem *p, const struct attn_tensors
     *dq_semaphore = (int32_t)(first / tile_cols);
 }
 
-static void backward_task(const struct attn_problem *p, const struct attn_tensors *t,
-                          const struct cpu_kernels *kernels, int64_t task, const float *delta, int32_t *dq_semaphore,
-                          float *scratch)
+static void backward_task(const struct attn_problem *p, const struct attn_tensors *t, const struct cpu_kernels *kernels,
+                          int64_t task, const float *delta, int32_t *dq_semaphore, float *scratch)
 {
     const int64_t step = kernels->backward_cols, cols_tiles = (p->kv_len + step - 1) / step;
     const int64_t row_tiles = (p->q_len + kernels->backward_rows - 1) / kernels->backward_rows;

@@ -41,10 +41,7 @@ _Static_assert(FORWARD_ROWS % PANEL == 0 && FORWARD_ROWS % BLOCK_M == 0 && FORWA
 _Static_assert(BACKWARD_ROWS % BLOCK_M == 0 && BACKWARD_COLS % BLOCK_M == 0 && BACKWARD_COLS % PANEL == 0,
                "backward tiles are whole panels and register blocks");
 
-static inline int64_t round_up(int64_t x, int64_t step)
-{
-    return (x + step - 1) / step * step;
-}
+static inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
 
 /* e^x with at most 1.3 ulp (2^-23.4 relative) in [-87.3, 88.7], gradual underflow to 0 below, infinity above, NaN for
  * NaN. x = n ln 2 + f with ln 2 in two parts, the first short enough for n times it to be exact; then the minimax
@@ -83,8 +80,8 @@ CPU_INLINE void block_product(int vectors, bool by_columns, const float *a, int6
     UNROLL
     for (int i = 0; i < BLOCK_M; i++)
         UNROLL
-        for (int j = 0; j < vectors; j++)
-            sum[i][j] = v_set(0.0f);
+    for (int j = 0; j < vectors; j++)
+        sum[i][j] = v_set(0.0f);
     for (int64_t t = 0; t < k; t++) {
         vec row[BLOCK_N];
         UNROLL
@@ -112,10 +109,10 @@ CPU_INLINE void panel_rows(int vectors, const struct product *p, const float *b,
             UNROLL
             for (int row = 0; row < BLOCK_M; row++)
                 UNROLL
-                for (int j = 0; j < vectors; j++) {
-                    float *at = c + (i + row) * p->c_stride + j * LANES;
-                    v_store(at, t == 0 ? sum[row][j] : v_add(v_load(at), sum[row][j]));
-                }
+            for (int j = 0; j < vectors; j++) {
+                float *at = c + (i + row) * p->c_stride + j * LANES;
+                v_store(at, t == 0 ? sum[row][j] : v_add(v_load(at), sum[row][j]));
+            }
         }
 }
 
@@ -214,13 +211,13 @@ CPU_TARGET static void visible_ranges(const struct attn_problem *p, int64_t row0
 
 struct forward {
     const struct cpu_forward_tile *tile;
-    int64_t d, width, padded_rows, lanes; /* width: d in whole vectors; lanes: padded rows in whole panels */
-    float scale;                          /* > 0; a negative one is in the sign of Q^T */
-    float *qt;                            /* [lanes / PANEL][d][PANEL] */
-    float *o;                             /* [FORWARD_ROWS][width] */
-    float *st;                            /* [FORWARD_COLS][FORWARD_ROWS] */
+    int64_t d, width, padded_rows, lanes;   /* width: d in whole vectors; lanes: padded rows in whole panels */
+    float scale;                            /* > 0; a negative one is in the sign of Q^T */
+    float *qt;                              /* [lanes / PANEL][d][PANEL] */
+    float *o;                               /* [FORWARD_ROWS][width] */
+    float *st;                              /* [FORWARD_COLS][FORWARD_ROWS] */
     float *max, *sum, *factor, *low, *high; /* [FORWARD_ROWS]; max is that of scale * S */
-    float *k_copy, *v_copy;               /* [FORWARD_COLS][width] */
+    float *k_copy, *v_copy;                 /* [FORWARD_COLS][width] */
 };
 
 static size_t forward_scratch_floats(int64_t d)
@@ -297,17 +294,31 @@ CPU_TARGET static void forward_step(const struct forward *s, int64_t col0, int64
     const struct cpu_forward_tile *t = s->tile;
     const struct view k = view_rows(t->k + col0 * t->k_stride, t->k_stride, cols, s->d, s->k_copy);
     const struct view v = view_rows(t->v + col0 * t->v_stride, t->v_stride, cols, s->d, s->v_copy);
-    multiply_rows(&(struct product){.m = round_up(cols, BLOCK_M), .n = s->lanes, .k = s->d, .a = k.data,
-                                    .a_stride = k.stride, .b = s->qt, .b_stride = PANEL, .b_panel = s->d * PANEL,
-                                    .c = s->st, .c_stride = FORWARD_ROWS});
+    multiply_rows(&(struct product){.m = round_up(cols, BLOCK_M),
+                                    .n = s->lanes,
+                                    .k = s->d,
+                                    .a = k.data,
+                                    .a_stride = k.stride,
+                                    .b = s->qt,
+                                    .b_stride = PANEL,
+                                    .b_panel = s->d * PANEL,
+                                    .c = s->st,
+                                    .c_stride = FORWARD_ROWS});
     if (!cpu_sees_all(t->problem, t->row0, t->rows, col0, cols)) {
         visible_ranges(t->problem, t->row0, t->rows, s->lanes, col0, cols, s->low, s->high);
         mask_scores(s, cols);
     }
     online_softmax(s, cols);
-    multiply_columns(&(struct product){.m = s->padded_rows, .n = s->width, .k = cols, .a = s->st,
-                                       .a_stride = FORWARD_ROWS, .b = v.data, .b_stride = v.stride, .b_panel = PANEL,
-                                       .c = s->o, .c_stride = s->width},
+    multiply_columns(&(struct product){.m = s->padded_rows,
+                                       .n = s->width,
+                                       .k = cols,
+                                       .a = s->st,
+                                       .a_stride = FORWARD_ROWS,
+                                       .b = v.data,
+                                       .b_stride = v.stride,
+                                       .b_panel = PANEL,
+                                       .c = s->o,
+                                       .c_stride = s->width},
                      s->factor);
 }
 
@@ -454,10 +465,17 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
     const struct cpu_backward_column *t = s->column;
     const int64_t q_len = t->problem->q_len, padded_rows = round_up(rows, BLOCK_M);
     const struct view q = view_rows(t->q + head * t->q_head + row0 * t->q_stride, t->q_stride, rows, s->d, s->q_copy);
-    const struct view dout = view_rows(t->dout + head * t->dout_head + row0 * t->dout_stride, t->dout_stride, rows,
-                                       s->d, s->do_copy);
-    struct product scores = {.m = padded_rows, .n = s->lanes, .k = s->d, .a = q.data, .a_stride = q.stride,
-                             .b = s->kt, .b_stride = PANEL, .b_panel = s->d * PANEL, .c = s->p,
+    const struct view dout =
+        view_rows(t->dout + head * t->dout_head + row0 * t->dout_stride, t->dout_stride, rows, s->d, s->do_copy);
+    struct product scores = {.m = padded_rows,
+                             .n = s->lanes,
+                             .k = s->d,
+                             .a = q.data,
+                             .a_stride = q.stride,
+                             .b = s->kt,
+                             .b_stride = PANEL,
+                             .b_panel = s->d * PANEL,
+                             .c = s->p,
                              .c_stride = BACKWARD_COLS};
     multiply_rows(&scores);
     scores.a = dout.data;
@@ -467,8 +485,15 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
     multiply_rows(&scores);
     score_gradients(s, t->lse + head * q_len + row0, t->delta + head * q_len + row0, row0, rows);
 
-    struct product gradient = {.m = s->padded_cols, .n = s->width, .k = rows, .a = s->p, .a_stride = BACKWARD_COLS,
-                               .b = dout.data, .b_stride = dout.stride, .b_panel = PANEL, .c = s->dv,
+    struct product gradient = {.m = s->padded_cols,
+                               .n = s->width,
+                               .k = rows,
+                               .a = s->p,
+                               .a_stride = BACKWARD_COLS,
+                               .b = dout.data,
+                               .b_stride = dout.stride,
+                               .b_panel = PANEL,
+                               .c = s->dv,
                                .c_stride = s->width};
     multiply_columns(&gradient, s->ones);
     gradient.a = s->ds;
@@ -476,9 +501,16 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
     gradient.b_stride = q.stride;
     gradient.c = s->dk;
     multiply_columns(&gradient, s->ones);
-    multiply_rows(&(struct product){.m = padded_rows, .n = s->width, .k = t->cols, .a = s->ds,
-                                    .a_stride = BACKWARD_COLS, .b = s->k.data, .b_stride = s->k.stride,
-                                    .b_panel = PANEL, .c = s->dq, .c_stride = s->width});
+    multiply_rows(&(struct product){.m = padded_rows,
+                                    .n = s->width,
+                                    .k = t->cols,
+                                    .a = s->ds,
+                                    .a_stride = BACKWARD_COLS,
+                                    .b = s->k.data,
+                                    .b_stride = s->k.stride,
+                                    .b_panel = PANEL,
+                                    .c = s->dq,
+                                    .c_stride = s->width});
     add_dq_in_order(s, t->dq + head * t->dq_head + row0 * t->dq_stride, rows, dq_semaphore);
 }
 

@@ -14,9 +14,6 @@ const struct cpu_kernels *cpu_kernels_avx2(void)
 
 #else
 
-const struct cpu_kernels *cpu_kernels_avx2(void)
-{
-    return NULL;
-}
+const struct cpu_kernels *cpu_kernels_avx2(void) { return NULL; }
 
 #endif

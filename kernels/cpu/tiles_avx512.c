@@ -16,9 +16,6 @@ const struct cpu_kernels *cpu_kernels_avx512(void)
 
 #else
 
-const struct cpu_kernels *cpu_kernels_avx512(void)
-{
-    return NULL;
-}
+const struct cpu_kernels *cpu_kernels_avx512(void) { return NULL; }
 
 #endif

@@ -9,7 +9,4 @@
 
 #include "kernels/cpu/tiles.h"
 
-const struct cpu_kernels *cpu_kernels_baseline(void)
-{
-    return &kernels;
-}
+const struct cpu_kernels *cpu_kernels_baseline(void) { return &kernels; }

@@ -8,17 +8,18 @@ namespace device {
 /* Starts a load whose bytes arrive at `barrier` (mbarrier.cuh). */
 __device__ __forceinline__ void bulk_load(uint32_t shared, const void *global, uint32_t bytes, uint32_t barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-                 "l"(global), "r"(bytes), "r"(barrier)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+        "l"(global), "r"(bytes), "r"(barrier)
+        : "memory");
 }
 
 /* Starts adding `bytes` of floats in shared memory to floats in device memory, in the bulk group of this thread that
  * tma_store_commit closes (tma.cuh). The shared memory must be visible to the copy engine: async_proxy_fence. */
 __device__ __forceinline__ void bulk_reduce_add(float *global, uint32_t shared, uint32_t bytes)
 {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global), "r"(shared),
-                 "r"(bytes)
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global),
+                 "r"(shared), "r"(bytes)
                  : "memory");
 }
 

@@ -6,7 +6,10 @@
 namespace device {
 
 /* The next kernel's blocks may start. What this block writes is visible to them only after their wait. */
-__device__ __forceinline__ void grid_let_next_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void grid_let_next_start()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
 
 /* Waits until the kernel before has ended and its writes are visible. */
 __device__ __forceinline__ void grid_wait_for_last() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

@@ -28,10 +28,7 @@ namespace device {
  * upper one is the same for every panel, eight rows of 128 bytes as the stride and the 128B swizzle. Moving by b bytes
  * is adding b / 16. */
 #define WGMMA_UPPER "0x40000040"
-__device__ __forceinline__ uint32_t wgmma_k_major(uint32_t shared)
-{
-    return 1 << 16 | (shared & 0x3ffff) >> 4;
-}
+__device__ __forceinline__ uint32_t wgmma_k_major(uint32_t shared) { return 1 << 16 | (shared & 0x3ffff) >> 4; }
 
 /* panel_bytes: how far apart panels lie (any number where N is 64). */
 __device__ __forceinline__ uint32_t wgmma_mn_major(uint32_t shared, uint32_t panel_bytes)

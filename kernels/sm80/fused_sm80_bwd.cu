@@ -78,11 +78,11 @@ template <typename Tile> struct Traits {
     static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS;
     static constexpr int KV_PANEL_BYTES = Tile::KV * ROW_BYTES, Q_PANEL_BYTES = Tile::Q * ROW_BYTES;
     static constexpr int KV_BYTES = PANELS * KV_PANEL_BYTES, Q_BYTES = PANELS * Q_PANEL_BYTES;
-    static constexpr int WARP_Q = Tile::Q / Tile::WARPS_Q;      /* queries of a warp in the scores */
-    static constexpr int CHUNK_Q = WARP_Q < 32 ? WARP_Q : 32;   /* of them at a time in registers */
-    static constexpr bool EXCHANGE = Tile::WARPS_Q > 1;         /* of P and dS between two warps */
+    static constexpr int WARP_Q = Tile::Q / Tile::WARPS_Q;    /* queries of a warp in the scores */
+    static constexpr int CHUNK_Q = WARP_Q < 32 ? WARP_Q : 32; /* of them at a time in registers */
+    static constexpr bool EXCHANGE = Tile::WARPS_Q > 1;       /* of P and dS between two warps */
     static constexpr int DS_BUFFERS = Tile::DEFER_DQ ? 2 : 1, P_BUFFERS = EXCHANGE ? 1 : 0;
-    static constexpr int DQ_WARPS_D = Tile::HEAD_DIM / 32;      /* dQ: 32 x 32 of a warp at a time */
+    static constexpr int DQ_WARPS_D = Tile::HEAD_DIM / 32; /* dQ: 32 x 32 of a warp at a time */
     static constexpr int DQ_WARPS_Q = WARPS / DQ_WARPS_D;
     static constexpr int DQ_PASSES = Tile::Q / (32 * DQ_WARPS_Q);
 
@@ -124,12 +124,11 @@ __device__ __forceinline__ WorkTile work_tile_of_block(const Params &params)
 /* Where a block is in its loop: a tile of queries of a query head of the group. */
 struct Cursor {
     int32_t head, tile;
-    int32_t index;             /* of the tile, counted over all heads, q_rows each */
-    const uint16_t *q, *dout;  /* first row */
+    int32_t index;            /* of the tile, counted over all heads, q_rows each */
+    const uint16_t *q, *dout; /* first row */
 };
 
-__device__ __forceinline__ Cursor cursor_at(const Params &params, const WorkTile &work, int32_t head,
-                                                   int32_t tile)
+__device__ __forceinline__ Cursor cursor_at(const Params &params, const WorkTile &work, int32_t head, int32_t tile)
 {
     const int64_t q_head = work.kv_head * params.group + head, row = static_cast<int64_t>(tile) * params.q_tile;
     const int64_t first_row = (work.batch * params.q_heads + q_head) * params.q_rows + row;
@@ -140,8 +139,7 @@ __device__ __forceinline__ Cursor cursor_at(const Params &params, const WorkTile
 
 /* Q, dO, lse2 and -D of a step. */
 template <typename Tile>
-__device__ __forceinline__ void load_step(Smem<Tile> &s, const Params &params, const Cursor &at,
-                                          int stage)
+__device__ __forceinline__ void load_step(Smem<Tile> &s, const Params &params, const Cursor &at, int stage)
 {
     constexpr int THREADS = Traits<Tile>::THREADS;
     const int64_t left = params.q_len - static_cast<int64_t>(at.tile) * Tile::Q;
@@ -154,8 +152,7 @@ __device__ __forceinline__ void load_step(Smem<Tile> &s, const Params &params, c
 
 /* To the next tile of queries, or to the next head's first. */
 template <typename Tile>
-__device__ __forceinline__ void advance(Cursor &at, const Params &params, const WorkTile &work,
-                                        int32_t first_tile)
+__device__ __forceinline__ void advance(Cursor &at, const Params &params, const WorkTile &work, int32_t first_tile)
 {
     if (++at.tile < params.q_tiles) {
         ++at.index;
@@ -190,8 +187,8 @@ struct StepOperands {
 };
 
 template <typename Tile>
-__device__ __forceinline__ StepOperands operands_of(const Smem<Tile> &s, int stage, uint32_t warp_kv,
-                                                            uint32_t warp_q, uint32_t rows_8, uint32_t rows_16)
+__device__ __forceinline__ StepOperands operands_of(const Smem<Tile> &s, int stage, uint32_t warp_kv, uint32_t warp_q,
+                                                    uint32_t rows_8, uint32_t rows_16)
 {
     using S = Traits<Tile>;
     const uint32_t lane = threadIdx.x % LANES;
@@ -212,8 +209,7 @@ __device__ __forceinline__ StepOperands operands_of(const Smem<Tile> &s, int sta
 }
 
 /* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). */
-template <int N8>
-__device__ __forceinline__ void probabilities(Accumulator<2, N8> &s, float scale_log2, uint32_t lse2)
+template <int N8> __device__ __forceinline__ void probabilities(Accumulator<2, N8> &s, float scale_log2, uint32_t lse2)
 {
 #pragma unroll
     for (int n = 0; n < N8; ++n) {
@@ -227,8 +223,7 @@ __device__ __forceinline__ void probabilities(Accumulator<2, N8> &s, float scale
 }
 
 /* Zeros where key - query, both counted from the tile's first, is over `diagonal`, or the key is not below keys. */
-template <int N8>
-__device__ __forceinline__ void mask_probabilities(Accumulator<2, N8> &p, int diagonal, int keys)
+template <int N8> __device__ __forceinline__ void mask_probabilities(Accumulator<2, N8> &p, int diagonal, int keys)
 {
     const int lane = threadIdx.x % LANES;
 #pragma unroll
@@ -263,8 +258,7 @@ template <int N8> __device__ __forceinline__ void start_from_delta(Accumulator<2
 /* P and dS = P * (dP - D) of CHUNK_Q of this warp's queries, from `query` on. */
 template <typename Tile, typename T, bool MASKED>
 __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, ScoreFragments<Tile> &ds_fragments,
-                                            const StepOperands &at, int query, float scale_log2, int diagonal,
-                                            int keys)
+                                            const StepOperands &at, int query, float scale_log2, int diagonal, int keys)
 {
     constexpr int N8 = Traits<Tile>::CHUNK_Q / 8;
     Accumulator<2, N8> p, ds;
@@ -291,8 +285,7 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
 
 /* dQ (without scale) of a finished step: dS K, added to the tile's part of dq_sum. */
 template <typename Tile, typename T>
-__device__ __forceinline__ void add_dq(float *dq_sum, int32_t index, uint32_t ds_first, uint32_t k_first,
-                                       uint32_t warp)
+__device__ __forceinline__ void add_dq(float *dq_sum, int32_t index, uint32_t ds_first, uint32_t k_first, uint32_t warp)
 {
     using S = Traits<Tile>;
     const uint32_t lane = threadIdx.x % LANES, warp_d = warp % S::DQ_WARPS_D, warp_q = warp / S::DQ_WARPS_D;
@@ -316,9 +309,8 @@ __device__ __forceinline__ void add_dq(float *dq_sum, int32_t index, uint32_t ds
 
 /* The products of one step over this warp's own queries: dV += P^T dO, dK += dS^T Q; P and dS to shared memory. */
 template <typename Tile, typename T, bool MASKED>
-__device__ __forceinline__ void accumulate_own(Accumulator<2, 8> &dk, Accumulator<2, 8> &dv,
-                                               const StepOperands &at, int first_query, float scale_log2,
-                                               int diagonal, int keys)
+__device__ __forceinline__ void accumulate_own(Accumulator<2, 8> &dk, Accumulator<2, 8> &dv, const StepOperands &at,
+                                               int first_query, float scale_log2, int diagonal, int keys)
 {
     using S = Traits<Tile>;
 #if __CUDA_ARCH__ >= 900
@@ -338,8 +330,7 @@ __device__ __forceinline__ void accumulate_own(Accumulator<2, 8> &dk, Accumulato
 }
 
 /* Instead of accumulate_own where this warp's queries see none of its keys. */
-template <typename Tile>
-__device__ __forceinline__ void store_zeros(const StepOperands &at, int first_query)
+template <typename Tile> __device__ __forceinline__ void store_zeros(const StepOperands &at, int first_query)
 {
     using S = Traits<Tile>;
     const ScoreFragments<Tile> zero = {};
@@ -353,8 +344,8 @@ __device__ __forceinline__ void store_zeros(const StepOperands &at, int first_qu
 
 /* The same products over the queries of the other warp with the same keys, from what it stored. */
 template <typename Tile, typename T>
-__device__ __forceinline__ void accumulate_other(Accumulator<2, 8> &dk, Accumulator<2, 8> &dv,
-                                                 const StepOperands &at, int other_query)
+__device__ __forceinline__ void accumulate_other(Accumulator<2, 8> &dk, Accumulator<2, 8> &dv, const StepOperands &at,
+                                                 int other_query)
 {
     ScoreFragments<Tile> fragments;
     load_fragments(fragments, at.p, other_query / 16);
@@ -367,10 +358,9 @@ __device__ __forceinline__ void accumulate_other(Accumulator<2, 8> &dk, Accumula
 
 /* dK and dV of this warp's keys, by way of the shared memory of K and V. */
 template <typename Tile, typename T>
-__device__ __forceinline__ void store_gradients(Accumulator<2, 8> &dk, Accumulator<2, 8> &dv,
-                                                const Smem<Tile> &s, const Params &params,
-                                                const WorkTile &work, int64_t first_key, uint32_t warp_kv,
-                                                uint32_t warp_q, int keys)
+__device__ __forceinline__ void store_gradients(Accumulator<2, 8> &dk, Accumulator<2, 8> &dv, const Smem<Tile> &s,
+                                                const Params &params, const WorkTile &work, int64_t first_key,
+                                                uint32_t warp_kv, uint32_t warp_q, int keys)
 {
     const uint32_t panel = warp_q * Traits<Tile>::KV_PANEL_BYTES + warp_kv * WARP_KEYS * ROW_BYTES;
     const int64_t key = first_key + warp_kv * WARP_KEYS;
@@ -520,7 +510,10 @@ using namespace sm80_bwd;
     ROW("d128_kv128q64_oneds", Sm80BwdD128OneDs, "128 keys x 64 queries, 8 warps, 161 KB shared memory")               \
     ROW("d128_kv64q32", Sm80BwdD128Small, "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory")
 
-#define KERNELS(Tile, WITH_DQ) {backward_main<Tile, __half, WITH_DQ>, backward_main<Tile, __nv_bfloat16, WITH_DQ>}
+#define KERNELS(Tile, WITH_DQ)                                                                                         \
+    {                                                                                                                  \
+        backward_main<Tile, __half, WITH_DQ>, backward_main<Tile, __nv_bfloat16, WITH_DQ>                              \
+    }
 #define TILE_ROW(name, Tile, summary)                                                                                  \
     {{{name, summary}, Tile::HEAD_DIM, Tile::BLOCKS_PER_SM, sizeof(Smem<Tile>)},                                       \
      Tile::Q,                                                                                                          \

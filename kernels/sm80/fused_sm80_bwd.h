@@ -30,7 +30,7 @@ struct fused_sm80_bwd_params {
     int64_t shift;         /* kv_len - q_len */
     int64_t kv_head_count; /* batch * kv_heads */
     int32_t q_len, kv_len, q_heads, kv_heads, group; /* group: query heads for each kv head */
-    int32_t q_tile;        /* queries of the main kernel's tile, a divisor of SM80_BWD_ROW_STEP */
+    int32_t q_tile; /* queries of the main kernel's tile, a divisor of SM80_BWD_ROW_STEP */
     int32_t q_tiles, kv_tiles;
     int32_t section_heads; /* kv heads whose blocks run at the same time */
     float scale, scale_log2;

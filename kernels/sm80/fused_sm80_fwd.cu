@@ -51,7 +51,7 @@ using Params = fused_sm80_fwd_params;
 constexpr int WARP = 32, STAGES = 2, BLOCKS_PER_SM = SM80_FWD_BLOCKS_PER_SM;
 constexpr float LN_2 = 0.6931471805599453f;
 constexpr float RESCALE_THRESHOLD_LOG2 = 8.0f; /* by how much a row's max may exceed the one in use */
-constexpr int PREFETCH = 2;           /* by how many fragments of K and V the loads are ahead of their use */
+constexpr int PREFETCH = 2;                    /* by how many fragments of K and V the loads are ahead of their use */
 
 /* Whether row sums are computed from the rounded P by the tensor cores, as P V with V = 1: fewer instructions, but a
  * relative error in the sum of up to half an ulp of P: 2^-11 in fp16; 2^-8 in bf16, which is too much for LSE. */
@@ -80,8 +80,8 @@ template <typename Tile> struct Traits {
     static constexpr int ROW_TILES = ROWS / 16;
     static constexpr int D_SLICES = Tile::HEAD_DIM / 16;
     static constexpr int N_SLICES = Tile::BLOCK_N / 16;
-    static constexpr int CHUNKS = Tile::HEAD_DIM / 8;     /* of 16 bytes in a row */
-    static constexpr int COPY_STEP = THREADS / CHUNKS;    /* rows that one copy of all threads fills */
+    static constexpr int CHUNKS = Tile::HEAD_DIM / 8;  /* of 16 bytes in a row */
+    static constexpr int COPY_STEP = THREADS / CHUNKS; /* rows that one copy of all threads fills */
     static constexpr int STAGE_BYTES = Tile::BLOCK_N * Tile::HEAD_DIM * 2;
     static_assert(ROWS % 16 == 0 && Tile::BLOCK_N % 16 == 0, "a warp owns whole 16-row tiles");
     static_assert(Tile::HEAD_DIM % 64 == 0, "a row is whole 128-byte panels");
@@ -232,7 +232,7 @@ template <typename Tile> __device__ __forceinline__ void mask_scores(Scores<Tile
  * which O and the sums have to be rescaled. Returns whether the max of any row of the warp changed. */
 template <typename Tile, bool MASKED>
 __device__ __forceinline__ bool update_row_max(Accumulators<Tile> &acc, RowValues<Tile> &base, RowValues<Tile> &alpha,
-                                            const Scores<Tile> &scores, float scale_log2)
+                                               const Scores<Tile> &scores, float scale_log2)
 {
     bool any_changes = false;
 #pragma unroll
@@ -377,9 +377,9 @@ __device__ __forceinline__ void store_output(const Accumulators<Tile> &acc, cons
             const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
 #pragma unroll
             for (int d = 0; d < Traits<Tile>::CHUNKS; ++d)
-                *reinterpret_cast<uint32_t *>(shared + d / 8 * (Tile::BLOCK_M * 128) + swizzle_128b(in_block, d % 8)
-                                              + lane % 4 * 4)
-                    = pack2<T>(acc.o[m][d][2 * half] * inverse, acc.o[m][d][2 * half + 1] * inverse);
+                *reinterpret_cast<uint32_t *>(shared + d / 8 * (Tile::BLOCK_M * 128) + swizzle_128b(in_block, d % 8) +
+                                              lane % 4 * 4) =
+                    pack2<T>(acc.o[m][d][2 * half] * inverse, acc.o[m][d][2 * half + 1] * inverse);
             if (lane % 4 == 0 && row < params.q_len)
                 lse[row] = sum == 0.0f ? -INFINITY : LN_2 * (acc.max_log2[m][half] + log2f(sum));
         }
@@ -435,7 +435,7 @@ template <typename Tile> __device__ __forceinline__ void clear(Accumulators<Tile
 
 template <typename T, typename Tile>
 __global__ void __launch_bounds__(Traits<Tile>::THREADS, BLOCKS_PER_SM)
-fused_fwd_kernel(const __grid_constant__ Params params)
+    fused_fwd_kernel(const __grid_constant__ Params params)
 {
     extern __shared__ __align__(1024) unsigned char smem_bytes[];
     Smem<Tile> &smem = *reinterpret_cast<Smem<Tile> *>(smem_bytes);
@@ -484,8 +484,8 @@ fused_fwd_kernel(const __grid_constant__ Params params)
 
     const WorkTile work_again = work_tile_of_block(params, M, forget(blockIdx.x));
     const int first_row = work_again.first_row + warp_offset;
-    const int warp_tiles
-        = first_row < params.q_len ? (visible_keys(params, first_row + Traits<Tile>::ROWS - 1) + N - 1) / N : 0;
+    const int warp_tiles =
+        first_row < params.q_len ? (visible_keys(params, first_row + Traits<Tile>::ROWS - 1) + N - 1) / N : 0;
     const Mask mask = {params.kv_len,
                        params.causal ? params.kv_len + 1 + lane / 4 - (params.q_len - first_row) : params.kv_len};
     for (; n < tiles; ++n) {

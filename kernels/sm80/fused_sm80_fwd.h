@@ -20,7 +20,7 @@ struct fused_sm80_strides {
 struct fused_sm80_fwd_params {
     const void *q, *k, *v; /* [batch, heads, len, head_dim] by strides */
     void *o;
-    float *lse;            /* [batch, q_heads, q_len] */
+    float *lse; /* [batch, q_heads, q_len] */
     struct fused_sm80_strides q_strides, k_strides, v_strides, o_strides;
     int q_len, kv_len, q_heads, group, row_tiles; /* group: query heads for each kv head */
     int heads_total, bulk_heads; /* batch * q_heads, and how many of them go head by head; the others go by length */

@@ -165,11 +165,11 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         ++loaded;
     };
     const auto refill = [&] { /* the stage of the current step, which is free about now */
-        if (warp == 0 && loaded < steps) {
-            mbarrier_wait(shared_address(&smem.empty[filled.stage]), filled.phase);
-            load_next(filled.stage);
-            filled.advance();
-        }
+                              if (warp == 0 && loaded < steps) {
+                                  mbarrier_wait(shared_address(&smem.empty[filled.stage]), filled.phase);
+                                  load_next(filled.stage);
+                                  filled.advance();
+                              }
     };
 
     if (warp == 0 && elect_one())

@@ -126,10 +126,9 @@ __device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], const floa
 
 /* Stores a warp's rows of dK and dV by way of the shared memory of K and V. key: its first. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void store_gradients(Smem<Tile> &smem, const Params &params,
-                                                const float (&dk)[Traits<Tile>::GRADIENTS],
-                                                const float (&dv)[Traits<Tile>::GRADIENTS], int steps, int key,
-                                                int warp_row, int lane)
+__device__ __forceinline__ void
+store_gradients(Smem<Tile> &smem, const Params &params, const float (&dk)[Traits<Tile>::GRADIENTS],
+                const float (&dv)[Traits<Tile>::GRADIENTS], int steps, int key, int warp_row, int lane)
 {
     store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.v) + warp_row * ROW_BYTES, &params.dv, key, smem.work, lane);
     if (steps > 0) /* dQ of the last step has read K, in whose place dK goes */

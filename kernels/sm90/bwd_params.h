@@ -26,19 +26,19 @@ enum {
 struct fused_sm90_bwd_params {
     CUtensorMap q, k, v, dout, dk, dv;
     struct attn_tensor o_rows, dout_rows, dq_rows;
-    const float *lse;    /* [batch * q_heads, q_len] */
-    float *stats;        /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf for rows that see no key or that pad; -D =
+    const float *lse;   /* [batch * q_heads, q_len] */
+    float *stats;       /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf for rows that see no key or that pad; -D =
                             -rowsum(dO * O) */
-    float *dq_sum;       /* dQ / scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in
+    float *dq_sum;      /* dQ / scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in
                             the order of its accumulator registers (kernels/device/red_add.cuh) */
-    int *dq_semaphores;  /* [tiles][SM90_BWD_TILE_SEMAPHORES]: how many blocks of keys have added their part to a warp's
+    int *dq_semaphores; /* [tiles][SM90_BWD_TILE_SEMAPHORES]: how many blocks of keys have added their part to a warp's
                             slabs. Tiles that share a semaphore use that of the first of them. NULL: additions go in any
                             order */
-    int shift;           /* kv_len - q_len */
+    int shift;          /* kv_len - q_len */
     int q_len, kv_len, q_heads, kv_heads, group; /* group: query heads for each kv head */
     int q_tile, q_tiles, kv_tiles;
-    int kv_heads_total;  /* batch * kv_heads */
-    int section_heads;   /* kv heads whose blocks run at the same time */
+    int kv_heads_total; /* batch * kv_heads */
+    int section_heads;  /* kv heads whose blocks run at the same time */
     float scale, scale_log2;
     bool causal;
 };
@@ -64,7 +64,7 @@ using Params = fused_sm90_bwd_params;
 
 constexpr int LANES = 32, WARPGROUP = 128;
 constexpr int KV_TILE = SM90_BWD_KV_TILE, TILE_FLOATS = SM90_BWD_TILE_FLOATS;
-constexpr int SLAB_FLOATS = 1024, SLAB_QUADS = 8; /* a quad is 16 x 8 floats */
+constexpr int SLAB_FLOATS = 1024, SLAB_QUADS = 8;  /* a quad is 16 x 8 floats */
 constexpr int PANEL_COLUMNS = 64, ROW_BYTES = 128; /* of a panel in shared memory, see kernels/device/wgmma.cuh */
 constexpr float LOG2_E = 1.44269504088896340736f;
 

@@ -40,7 +40,7 @@ template <typename Tile> struct Traits {
      * which is faster than either way alone. */
     static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
     static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2; /* as many as there is room for */
-    static constexpr int SEMAPHORE_TILES = 128 / Tile::Q_TILE; /* share a semaphore: each release costs a fence */
+    static constexpr int SEMAPHORE_TILES = 128 / Tile::Q_TILE;      /* share a semaphore: each release costs a fence */
     /* Whether dS is stored before S of the next step is started (see kv_warpgroup). The other order costs 2 to 3 %. */
     static constexpr bool DS_FIRST = Tile::HEAD_DIM == 128;
     static_assert(Tile::HEAD_DIM * Tile::Q_TILE == TILE_FLOATS, "a tile of dQ is two passes");

@@ -74,9 +74,9 @@ static enum attn_status encode_maps(const struct attn_problem *p, const struct a
     enum attn_status status = ATTN_OK;
 
     for (size_t i = 0; i < sizeof maps / sizeof maps[0] && status == ATTN_OK; ++i)
-        status = tensor_map_encode(maps[i].map, maps[i].name, maps[i].tensor, p,
-                                   maps[i].is_kv ? p->kv_heads : p->q_heads, maps[i].is_kv ? p->kv_len : p->q_len,
-                                   maps[i].box_rows, why);
+        status =
+            tensor_map_encode(maps[i].map, maps[i].name, maps[i].tensor, p, maps[i].is_kv ? p->kv_heads : p->q_heads,
+                              maps[i].is_kv ? p->kv_len : p->q_len, maps[i].box_rows, why);
     return status;
 }
 

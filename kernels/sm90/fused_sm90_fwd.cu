@@ -90,7 +90,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             keep_uniform(wgmma_k_major(shared_address(smem.q[q.stage]) + row_group * 64 * ROW_BYTES));
         const auto k_operand = [&] { return first_k + k.stage * STAGE_STEP; };
         const auto v_operand = [&] { return first_v + v.stage * STAGE_STEP; };
-        const auto mask = [&](float (&s)[S::SCORES], int n) {
+        const auto mask = [&](float(&s)[S::SCORES], int n) {
             const int first_column = n * Tile::BLOCK_N + first_key + lane % 4 * 2;
             const int diagonal = tile.first_row + thread_row + shift + 1;
             mask_block<Tile>(s, params, first_column, diagonal);
@@ -228,8 +228,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
      KEYS,                                                                                                             \
      KEYS / SPLITS,                                                                                                    \
      COST,                                                                                                             \
-     {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS), true),                                                           \
-      CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS))}},
+     {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS), true), CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS))}},
 
 } // namespace sm90_fwd
 

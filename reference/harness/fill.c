@@ -23,15 +23,25 @@ static double normal_quantile(double p)
     static const double central_p[8] = {3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
                                         1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
                                         3.3430575583588128105e4, 2.5090809287301226727e3};
-    static const double central_q[8] = {1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3,
-                                        2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4,
+    static const double central_q[8] = {1.0,
+                                        4.2313330701600911252e1,
+                                        6.8718700749205790830e2,
+                                        5.3941960214247511077e3,
+                                        2.1213794301586595867e4,
+                                        3.9307895800092710610e4,
+                                        2.8729085735721942674e4,
                                         5.2264952788528545610e3};
-    static const double tail_p[8] = {1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
-                                     3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
+    static const double tail_p[8] = {1.42343711074968357734e0,  4.63033784615654529590e0, 5.76949722146069140550e0,
+                                     3.64784832476320460504e0,  1.27045825245236838258e0, 2.41780725177450611770e-1,
                                      2.27238449892691845833e-2, 7.74545014278341407640e-4};
-    static const double tail_q[8] = {1.0, 2.05319162663775882187e0, 1.67638483018380384940e0,
-                                     6.89767334985100004550e-1, 1.48103976427480074590e-1, 1.51986665636164571966e-2,
-                                     5.47593808499534494600e-4, 1.05075007164441684324e-9};
+    static const double tail_q[8] = {1.0,
+                                     2.05319162663775882187e0,
+                                     1.67638483018380384940e0,
+                                     6.89767334985100004550e-1,
+                                     1.48103976427480074590e-1,
+                                     1.51986665636164571966e-2,
+                                     5.47593808499534494600e-4,
+                                     1.05075007164441684324e-9};
     const double q = p - 0.5;
     if (q >= -0.425) {
         const double r = 0.180625 - q * q;
@@ -65,27 +75,18 @@ void fill_table(enum fill_dist dist, enum fill_tensor tensor, float *table, floa
         for (int i = 0; i < FILL_TABLE_SIZE; i++)
             table[i] = (float)i / 32768.0f - 1.0f;
         return;
-    case FILL_ZEROS:
-        fill_with(table, 0.0f);
-        return;
+    case FILL_ZEROS: fill_with(table, 0.0f); return;
     case FILL_CONSTANT:
         if (tensor == FILL_V) {
             fill_with(table, 1.0f);
             return;
         }
         break;
-    case FILL_SHARP:
-        *gain = tensor == FILL_Q ? 8.0f : 1.0f;
-        break;
-    case FILL_HUGE:
-        *gain = tensor == FILL_Q ? 256.0f : 1.0f;
-        break;
-    case FILL_TINY:
-        *gain = 0x1p-20f;
-        break;
+    case FILL_SHARP: *gain = tensor == FILL_Q ? 8.0f : 1.0f; break;
+    case FILL_HUGE: *gain = tensor == FILL_Q ? 256.0f : 1.0f; break;
+    case FILL_TINY: *gain = 0x1p-20f; break;
     case FILL_NORMAL:
-    case FILL_PEAK:
-        break;
+    case FILL_PEAK: break;
     }
     fill_normal(table);
 }
@@ -161,20 +162,14 @@ uint16_t fill_to_bf16(float value)
     return (uint16_t)shift_to_even(bits, 16);
 }
 
-float fill_from_bf16(uint16_t value)
-{
-    return float_of((uint32_t)value << 16);
-}
+float fill_from_bf16(uint16_t value) { return float_of((uint32_t)value << 16); }
 
 float fill_load(const void *data, enum attn_dtype dtype, int64_t index)
 {
     switch (dtype) {
-    case ATTN_FP16:
-        return fill_from_fp16(((const uint16_t *)data)[index]);
-    case ATTN_BF16:
-        return fill_from_bf16(((const uint16_t *)data)[index]);
-    case ATTN_FP32:
-        break;
+    case ATTN_FP16: return fill_from_fp16(((const uint16_t *)data)[index]);
+    case ATTN_BF16: return fill_from_bf16(((const uint16_t *)data)[index]);
+    case ATTN_FP32: break;
     }
     return ((const float *)data)[index];
 }
@@ -182,14 +177,9 @@ float fill_load(const void *data, enum attn_dtype dtype, int64_t index)
 void fill_store(void *data, enum attn_dtype dtype, int64_t index, float value)
 {
     switch (dtype) {
-    case ATTN_FP16:
-        ((uint16_t *)data)[index] = fill_to_fp16(value);
-        return;
-    case ATTN_BF16:
-        ((uint16_t *)data)[index] = fill_to_bf16(value);
-        return;
-    case ATTN_FP32:
-        break;
+    case ATTN_FP16: ((uint16_t *)data)[index] = fill_to_fp16(value); return;
+    case ATTN_BF16: ((uint16_t *)data)[index] = fill_to_bf16(value); return;
+    case ATTN_FP32: break;
     }
     ((float *)data)[index] = value;
 }

@@ -9,8 +9,8 @@ enum { FILL_TABLE_SIZE = 65536 };
 
 /* Distributions of --dist. The first three are for measuring; the rest are hard inputs, which `verify` uses. */
 enum fill_dist {
-    FILL_NORMAL,   /* N(0, 1) by its quantiles at (i + 1/2) / 65536 */
-    FILL_UNIFORM,  /* uniform in [-1, 1) */
+    FILL_NORMAL,  /* N(0, 1) by its quantiles at (i + 1/2) / 65536 */
+    FILL_UNIFORM, /* uniform in [-1, 1) */
     FILL_ZEROS,
     FILL_SHARP,    /* normal, Q times 8: a few keys have nearly all of P */
     FILL_HUGE,     /* normal, Q times 256: one key has nearly all of P, logits far outside exp's range */
@@ -32,7 +32,8 @@ enum fill_tensor { FILL_Q = 1, FILL_K = 2, FILL_V = 3, FILL_DO = 4, FILL_GEMM = 
 #endif
 FILL_FUNCTION uint32_t fill_random16(uint64_t seed, uint32_t tensor_id, uint64_t index)
 {
-    uint64_t z = index * 0x9E3779B97F4A7C15ull + seed * 0xD1B54A32D192ED03ull + (uint64_t)tensor_id * 0x8CB92BA72F3D8DD7ull;
+    uint64_t z =
+        index * 0x9E3779B97F4A7C15ull + seed * 0xD1B54A32D192ED03ull + (uint64_t)tensor_id * 0x8CB92BA72F3D8DD7ull;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return (uint32_t)((z ^ (z >> 31)) >> 48);

@@ -69,9 +69,9 @@ static enum attn_status describe(struct harness_gemm *gemm, struct attn_message 
         status = cublas_status(gemm->cublas->lt_product_create(&gemm->product, compute, CUDA_R_32F),
                                "cublasLtMatmulDescCreate", why);
     if (status == ATTN_OK)
-        status = cublas_status(gemm->cublas->lt_product_set(gemm->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
-                                                            sizeof transposed),
-                               "cublasLtMatmulDescSetAttribute", why);
+        status = cublas_status(
+            gemm->cublas->lt_product_set(gemm->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+            "cublasLtMatmulDescSetAttribute", why);
     if (status == ATTN_OK)
         status = cublas_status(
             gemm->cublas->lt_layout_create(&gemm->layout, cublas_type(gemm->dtype), EXTENT, EXTENT, EXTENT),
@@ -92,10 +92,10 @@ static enum attn_status candidates(const struct harness_gemm *gemm, cublasLtMatm
                                                            &workspace_bytes, sizeof workspace_bytes),
                            "cublasLtMatmulPreferenceSetAttribute", why);
     if (status == ATTN_OK)
-        status = cublas_status(gemm->cublas->lt_heuristic(gemm->lt, gemm->product, gemm->layout, gemm->layout,
-                                                          gemm->layout, gemm->layout, preference, CANDIDATES, found,
-                                                          count),
-                               "cublasLtMatmulAlgoGetHeuristic", why);
+        status =
+            cublas_status(gemm->cublas->lt_heuristic(gemm->lt, gemm->product, gemm->layout, gemm->layout, gemm->layout,
+                                                     gemm->layout, preference, CANDIDATES, found, count),
+                          "cublasLtMatmulAlgoGetHeuristic", why);
     (void)gemm->cublas->lt_preference_destroy(preference);
     if (status == ATTN_OK && *count == 0)
         return status_fail(why, ATTN_ERROR, "cuBLAS has no kernel for the GEMM ceiling");
@@ -177,10 +177,7 @@ enum attn_status harness_gemm_launch(struct harness_gemm *gemm, void *stream, st
     return run(gemm, &gemm->algorithm, (cudaStream_t)stream, why);
 }
 
-double harness_gemm_flops(const struct harness_gemm *)
-{
-    return 2.0 * EXTENT * EXTENT * EXTENT;
-}
+double harness_gemm_flops(const struct harness_gemm *) { return 2.0 * EXTENT * EXTENT * EXTENT; }
 
 void harness_gemm_destroy(struct harness_gemm *gemm)
 {

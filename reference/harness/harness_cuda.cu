@@ -53,8 +53,7 @@ int harness_fill(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch
     const unsigned grid = blocks_for(extent.elements);
     const cudaStream_t s = (cudaStream_t)stream;
     if (dtype == ATTN_FP16)
-        fill_kernel<__half>
-            <<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, seed, tensor_id, gain, quantile_table);
+        fill_kernel<__half><<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, seed, tensor_id, gain, quantile_table);
     else if (dtype == ATTN_BF16)
         fill_kernel<__nv_bfloat16>
             <<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, seed, tensor_id, gain, quantile_table);

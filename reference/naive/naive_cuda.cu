@@ -100,8 +100,9 @@ static enum attn_status multiply(const struct pass *pass, int64_t rows, int64_t 
                                  struct attn_message *why)
 {
     const struct attn_problem *p = pass->problem;
-    const struct cublas_product product = {p->dtype, p->dtype, rows, cols, depth, {p->batch, p->kv_heads, group_of(p)},
-                                           0, pass->pointers, alpha, 0, a, b, c};
+    const struct cublas_product product = {
+        p->dtype, p->dtype, rows, cols, depth, {p->batch, p->kv_heads, group_of(p)}, 0, pass->pointers,
+        alpha,    0,        a,    b,    c};
     return cublas_multiply(pass->blas, &product, why);
 }
 
@@ -116,8 +117,9 @@ static enum attn_status multiply_group(const struct pass *pass, float alpha, con
         return multiply(pass, p->kv_len, p->head_dim, p->q_len, alpha, a, b, key_matrix(out), why);
     const int64_t head = p->kv_len * p->head_dim, bytes = (int64_t)attn_dtype_bytes(p->dtype);
     const struct cublas_matrix c = {pass->sums, p->head_dim, {p->kv_heads * head, head, 0}, false};
-    struct cublas_product product = {p->dtype, ATTN_FP32, p->kv_len, p->head_dim, p->q_len, {p->batch, p->kv_heads, 1},
-                                     0, pass->pointers, alpha, 0, a, b, c};
+    struct cublas_product product = {
+        p->dtype, ATTN_FP32, p->kv_len, p->head_dim, p->q_len, {p->batch, p->kv_heads, 1}, 0, pass->pointers,
+        alpha,    0,         a,         b,           c};
     for (int64_t g = 0; g < group_of(p); g++) {
         const enum attn_status status = cublas_multiply(pass->blas, &product, why);
         if (status != ATTN_OK)

@@ -290,14 +290,16 @@ template <typename T> struct row_kernels {
         THREADS, VECTORS, softmax_rows<T, THREADS, VECTORS>, gradient_rows<T, THREADS, VECTORS>                        \
     }
 
-template <typename T> static struct row_kernels<T> kernels_for(int64_t pitch)
-{
-    static const struct row_kernels<T> table[] = {ROW(32, 1),  ROW(32, 2),  ROW(32, 4),  ROW(64, 4),
-                                                  ROW(128, 4), ROW(256, 4), ROW(512, 4), ROW(1024, 4)};
+template <typename T> static struct row_kernels<T> kernels_for(int64_t pitch) {
+    static const struct row_kernels<T> table[] = {
+        ROW(32, 1), ROW(32, 2), ROW(32, 4), ROW(64, 4), ROW(128, 4), ROW(256, 4), ROW(512, 4), ROW(1024, 4)
+    };
     for (const struct row_kernels<T> &row : table)
         if (pitch <= (int64_t)row.threads * row.vectors * vector_of<T>::COUNT)
             return row;
-    const struct row_kernels<T> loop = {LONG_ROW_THREADS, 0, softmax_long_rows<T>, gradient_long_rows<T>};
+    const struct row_kernels<T> loop = {
+        LONG_ROW_THREADS, 0, softmax_long_rows<T>, gradient_long_rows<T>
+    };
     return loop;
 }
 

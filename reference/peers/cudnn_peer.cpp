@@ -63,9 +63,9 @@ enum tensor_uid : int64_t { UID_Q = 1, UID_K, UID_V, UID_O, UID_LSE, UID_DOUT, U
 
 struct library {
     bool usable;
-    char version[32];         /* "9.19.0" */
-    char variant[40];         /* "cudnn_9.19.0" */
-    struct attn_message why;  /* where it is not usable */
+    char version[32];        /* "9.19.0" */
+    char variant[40];        /* "cudnn_9.19.0" */
+    struct attn_message why; /* where it is not usable */
 };
 
 struct plan {
@@ -78,8 +78,8 @@ struct plan {
 
 char chosen_path[PATH_SIZE]; /* cudnn_peer_set_library; empty = none */
 
-__attribute__((format(printf, 3, 4)))
-enum attn_status fail(struct attn_message *why, enum attn_status status, const char *format, ...)
+__attribute__((format(printf, 3, 4))) enum attn_status fail(struct attn_message *why, enum attn_status status,
+                                                            const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -153,11 +153,10 @@ bool name_cuda_runtime(const void *address_in_cudnn, const void *address_in_cubl
     snprintf(name, sizeof name, "libcudart.so.%d", major);
     snprintf(shared_folder, sizeof shared_folder, "../../cu%d/lib/%s", major, name);
     snprintf(own_folder, sizeof own_folder, "../../cuda_runtime/lib/%s", name);
-    return (beside(dlsym(RTLD_DEFAULT, "cudaRuntimeGetVersion"), name, file) && use_cuda_runtime(file))
-           || use_cuda_runtime(name)
-           || (beside(address_in_cublas, name, file) && use_cuda_runtime(file))
-           || (beside(address_in_cudnn, shared_folder, file) && use_cuda_runtime(file))
-           || (beside(address_in_cudnn, own_folder, file) && use_cuda_runtime(file));
+    return (beside(dlsym(RTLD_DEFAULT, "cudaRuntimeGetVersion"), name, file) && use_cuda_runtime(file)) ||
+           use_cuda_runtime(name) || (beside(address_in_cublas, name, file) && use_cuda_runtime(file)) ||
+           (beside(address_in_cudnn, shared_folder, file) && use_cuda_runtime(file)) ||
+           (beside(address_in_cudnn, own_folder, file) && use_cuda_runtime(file));
 }
 
 void *open_named(const char *origin, const char *path, struct attn_message *why)
@@ -433,10 +432,7 @@ bool reaches_past_2_to_31(const struct attn_problem *p, const struct attn_tensor
 }
 
 /* The workspace belongs to the plan, because its size is known only with a plan. */
-size_t workspace_bytes(const struct attn_request *)
-{
-    return 0;
-}
+size_t workspace_bytes(const struct attn_request *) { return 0; }
 
 size_t plan_bytes(const struct attn_request *, const void *plan)
 {
@@ -472,10 +468,14 @@ const char *misaligned(const struct attn_request *request, const struct attn_ten
         const char *name;
         const void *data;
         bool used;
-    } list[] = {{"q", t->q.data, true},   {"k", t->k.data, true},
-                {"v", t->v.data, true},   {"o", t->o.data, true},
-                {"dout", t->dout.data, request->mode == ATTN_BWD}, {"dq", t->dq.data, request->mode == ATTN_BWD},
-                {"dk", t->dk.data, request->mode == ATTN_BWD},     {"dv", t->dv.data, request->mode == ATTN_BWD}};
+    } list[] = {{"q", t->q.data, true},
+                {"k", t->k.data, true},
+                {"v", t->v.data, true},
+                {"o", t->o.data, true},
+                {"dout", t->dout.data, request->mode == ATTN_BWD},
+                {"dq", t->dq.data, request->mode == ATTN_BWD},
+                {"dk", t->dk.data, request->mode == ATTN_BWD},
+                {"dv", t->dv.data, request->mode == ATTN_BWD}};
     for (const auto &tensor : list)
         if (tensor.used && reinterpret_cast<uintptr_t>(tensor.data) % 16 != 0)
             return tensor.name;
@@ -504,8 +504,8 @@ enum attn_status build_plan(struct plan *plan, const struct attn_request *reques
     }
     fe::error_t first = build(plan, request, tensors, fe::HeurMode_t::A);
     if (first.is_bad() && build(plan, request, tensors, fe::HeurMode_t::FALLBACK).is_bad()) {
-        const bool broken = first.get_code() == fe::error_code_t::CUDA_API_FAILED
-                            || first.get_code() == fe::error_code_t::HANDLE_ERROR;
+        const bool broken =
+            first.get_code() == fe::error_code_t::CUDA_API_FAILED || first.get_code() == fe::error_code_t::HANDLE_ERROR;
         return fail(why, broken ? ATTN_ERROR : ATTN_UNSUPPORTED, "cuDNN %s: %s", version, first.get_message().c_str());
     }
     int64_t bytes = 0;
@@ -529,7 +529,8 @@ enum attn_status prepare(const struct attn_request *request, const struct attn_t
 {
     *result = nullptr;
     if (request->mode == ATTN_BWD && reaches_past_2_to_31(request->problem, tensors))
-        return fail(why, ATTN_UNSUPPORTED, "backward over element offsets past 2^31: cuDNN's gradients are wrong there");
+        return fail(why, ATTN_UNSUPPORTED,
+                    "backward over element offsets past 2^31: cuDNN's gradients are wrong there");
     if (!loaded_library()->usable) {
         *why = loaded_library()->why;
         return ATTN_UNSUPPORTED;

@@ -48,15 +48,28 @@ static const struct {
     const char *name;
     struct list *list; /* one of the two */
     char *text;
-} settings[] = {
-    {"times", &times, NULL},           {"shares", &shares, NULL},       {"overs", &overs, NULL},
-    {"shifts", &shifts, NULL},         {"statuses", &statuses, NULL},   {"checks", &checks, NULL},
-    {"noise", NULL, noise},            {"gemm_shift", NULL, gemm_shift}, {"device", NULL, device},
-    {"method", NULL, method},          {"schema", NULL, schema},        {"gemm", NULL, gemm},
-    {"throttled", NULL, throttled},    {"impl", NULL, impl},            {"control", NULL, control},
-    {"control_share", NULL, control_share}, {"version", NULL, version}, {"clock", NULL, clock_factor},
-    {"sleep_s", NULL, sleep_s},        {"run", NULL, run},              {"run_instead", NULL, run_instead},
-    {"always_instead", NULL, always_instead}};
+} settings[] = {{"times", &times, NULL},
+                {"shares", &shares, NULL},
+                {"overs", &overs, NULL},
+                {"shifts", &shifts, NULL},
+                {"statuses", &statuses, NULL},
+                {"checks", &checks, NULL},
+                {"noise", NULL, noise},
+                {"gemm_shift", NULL, gemm_shift},
+                {"device", NULL, device},
+                {"method", NULL, method},
+                {"schema", NULL, schema},
+                {"gemm", NULL, gemm},
+                {"throttled", NULL, throttled},
+                {"impl", NULL, impl},
+                {"control", NULL, control},
+                {"control_share", NULL, control_share},
+                {"version", NULL, version},
+                {"clock", NULL, clock_factor},
+                {"sleep_s", NULL, sleep_s},
+                {"run", NULL, run},
+                {"run_instead", NULL, run_instead},
+                {"always_instead", NULL, always_instead}};
 
 __attribute__((noreturn, format(printf, 1, 2))) static void stop(const char *format, ...)
 {
@@ -166,8 +179,8 @@ static int add_to_log(const char *path, int argc, char **argv)
 
 static void print_header(int count)
 {
-    printf("{\"type\":\"header\",\"schema\":%s,\"run_id\":\"fake%d\",\"command_line\":\"fabench --seqlen 128\",", schema,
-           count);
+    printf("{\"type\":\"header\",\"schema\":%s,\"run_id\":\"fake%d\",\"command_line\":\"fabench --seqlen 128\",",
+           schema, count);
     printf("\"device\":{\"name\":\"%s\",\"driver\":\"1.2\"},", device);
     printf("\"policy\":{\"method\":\"%s\",\"l2\":\"cold\",\"round_members\":[\"fused\"]}}\n", method);
 }
@@ -184,11 +197,13 @@ static void print_row(const struct result *r, int count, int n)
 {
     const int step = (count * 7919 + n * 31 + (int)strlen(r->impl)) % 13 - 6; /* -6 to 6 */
     const double factor = 1 + number(noise) / 100 * step / 6, ms = r->time_ms * number(clock_factor) * factor;
-    printf("{\"type\":\"row\",\"schema\":%s,\"run_id\":\"fake%d\",\"method\":\"%s\",\"device\":\"%s\",\"driver\":\"1.2\",",
-           schema, count, method, device);
-    printf("\"impl\":\"%s\",\"asked\":\"%s\",\"mode\":\"fwd\",\"dtype\":\"fp16\",\"causal\":0,\"batch\":1,\"q_heads\":1,"
-           "\"kv_heads\":1,",
-           r->impl, r->asked);
+    printf(
+        "{\"type\":\"row\",\"schema\":%s,\"run_id\":\"fake%d\",\"method\":\"%s\",\"device\":\"%s\",\"driver\":\"1.2\",",
+        schema, count, method, device);
+    printf(
+        "\"impl\":\"%s\",\"asked\":\"%s\",\"mode\":\"fwd\",\"dtype\":\"fp16\",\"causal\":0,\"batch\":1,\"q_heads\":1,"
+        "\"kv_heads\":1,",
+        r->impl, r->asked);
     printf("\"q_len\":%d,\"kv_len\":%d,\"head_dim\":64,\"layout\":\"bshd\",\"dist\":\"normal\",\"seed\":1,"
            "\"l2\":\"cold\",\"status\":\"%s\"",
            n, n, r->status);
@@ -217,13 +232,22 @@ static int print_problem(int p, const char *asked, bool is_checked, int before)
     const int n = 128 << p, cycle = before % 3 - 1;
     const char *check = is_checked ? item(&checks, p) : "off";
     const bool fails = strcmp(check, "fail") == 0;
-    const struct result own = {.impl = impl, .asked = asked, .status = item(&statuses, p), .check = check,
+    const struct result own = {.impl = impl,
+                               .asked = asked,
+                               .status = item(&statuses, p),
+                               .check = check,
                                .time_ms = number(item(&times, p)) + cycle * number(item(&shifts, p)),
-                               .share = item(&shares, p), .over = item(&overs, p),
+                               .share = item(&shares, p),
+                               .over = item(&overs, p),
                                .share_factor = 1 + cycle * number(gemm_shift)};
     print_row(&own, before + 1, n);
-    const struct result beside = {.impl = control, .asked = control, .status = "ok", .check = fails ? "pass" : check,
-                                  .time_ms = 5, .share = *own.share ? control_share : "", .over = "",
+    const struct result beside = {.impl = control,
+                                  .asked = control,
+                                  .status = "ok",
+                                  .check = fails ? "pass" : check,
+                                  .time_ms = 5,
+                                  .share = *own.share ? control_share : "",
+                                  .over = "",
                                   .share_factor = own.share_factor};
     if (*control)
         print_row(&beside, before + 1, n);

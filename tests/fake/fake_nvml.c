@@ -116,7 +116,10 @@ int nvmlDeviceGetCurrentClocksEventReasons(void *d, unsigned long long *v)
 }
 
 #ifndef FAKE_OLD
-struct temperature { unsigned version; int sensor, celsius; };
+struct temperature {
+    unsigned version;
+    int sensor, celsius;
+};
 int nvmlDeviceGetTemperatureV(void *, struct temperature *);
 int nvmlDeviceGetTemperatureV(void *d, struct temperature *t)
 {
@@ -147,7 +150,11 @@ struct field_value {
     unsigned id, scope;
     long long timestamp_us, latency_us;
     int type, status;
-    union { double d; unsigned u; unsigned long long ull; } value;
+    union {
+        double d;
+        unsigned u;
+        unsigned long long ull;
+    } value;
 };
 int nvmlDeviceGetFieldValues(void *, int, struct field_value *);
 int nvmlDeviceGetFieldValues(void *d, int count, struct field_value *f)
@@ -172,7 +179,11 @@ int nvmlDeviceGetFieldValues(void *d, int count, struct field_value *f)
     return answer(FAKE_FIELDS);
 }
 
-struct process { unsigned pid; unsigned long long bytes; unsigned gpu, compute; };
+struct process {
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gpu, compute;
+};
 int nvmlDeviceGetComputeRunningProcesses_v3(void *, unsigned *, struct process *);
 int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *count, struct process *list)
 {

@@ -5,16 +5,39 @@
 
 /* One status per function, nvmlReturn_t: 0 = it answers. */
 enum fake_function {
-    FAKE_INIT, FAKE_HANDLE, FAKE_DRIVER, FAKE_VERSION, FAKE_UUID, FAKE_VBIOS, FAKE_POWER_LIMIT, FAKE_DEFAULT_LIMIT,
-    FAKE_ECC, FAKE_MIG, FAKE_PERSISTENCE, FAKE_MAX_CLOCK, FAKE_APP_CLOCK, FAKE_DEFAULT_APP_CLOCK, FAKE_CLOCK,
-    FAKE_TEMPERATURE_V, FAKE_TEMPERATURE, FAKE_FIELDS, FAKE_REASONS, FAKE_ENERGY, FAKE_POWER_USAGE, FAKE_PROCESSES,
+    FAKE_INIT,
+    FAKE_HANDLE,
+    FAKE_DRIVER,
+    FAKE_VERSION,
+    FAKE_UUID,
+    FAKE_VBIOS,
+    FAKE_POWER_LIMIT,
+    FAKE_DEFAULT_LIMIT,
+    FAKE_ECC,
+    FAKE_MIG,
+    FAKE_PERSISTENCE,
+    FAKE_MAX_CLOCK,
+    FAKE_APP_CLOCK,
+    FAKE_DEFAULT_APP_CLOCK,
+    FAKE_CLOCK,
+    FAKE_TEMPERATURE_V,
+    FAKE_TEMPERATURE,
+    FAKE_FIELDS,
+    FAKE_REASONS,
+    FAKE_ENERGY,
+    FAKE_POWER_USAGE,
+    FAKE_PROCESSES,
     FAKE_FUNCTIONS
 };
 
 enum { FAKE_FIELDS_MAX = 6, FAKE_PIDS_MAX = 8 };
 
 /* A power field (185, 186) has this value; a counter grows by it with every call. */
-struct fake_field { unsigned id; int status; double per_call; };
+struct fake_field {
+    unsigned id;
+    int status;
+    double per_call;
+};
 
 struct fake_nvml {
     int status[FAKE_FUNCTIONS];

@@ -25,8 +25,13 @@ static int fake_nvml_use(const char *library)
     fake = find();
     *fake = (struct fake_nvml){
         .fields = {{74, 0, 1e6}, {269, 0, 0}, {270, 0, 0}, {271, 0, 0}, {186, 0, 500000}, {185, 0, 490000}},
-        .clock_mhz = 1500, .temp_c = 60, .power_mw = 480000, .energy_mj_per_call = 1000, .lost_after_calls = -1,
-        .pids = {(unsigned)getpid()}, .pid_count = 1};
+        .clock_mhz = 1500,
+        .temp_c = 60,
+        .power_mw = 480000,
+        .energy_mj_per_call = 1000,
+        .lost_after_calls = -1,
+        .pids = {(unsigned)getpid()},
+        .pid_count = 1};
     return setenv("FABENCH_NVML", library, 1);
 }
 

@@ -70,13 +70,14 @@ __global__ void __launch_bounds__(WARPGROUP, 1)
         const bool add = step > 0 || accumulate;
         if constexpr (OPERANDS == BLOCKS_SHARED)
             wgmma<T, N>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(sums, wgmma_k_major(a_address) + k_step,
-                                                                      wgmma_k_major(b_address) + k_step, add);
+                                                                       wgmma_k_major(b_address) + k_step, add);
         else if constexpr (OPERANDS == BLOCKS_SHARED_TRANSPOSED)
             wgmma<T, N>::template shared<WGMMA_MN_MAJOR, WGMMA_MN_MAJOR>(
-                sums, wgmma_mn_major(a_address, PANEL_BYTES) + mn_step, wgmma_mn_major(b_address, PANEL_BYTES) + mn_step,
-                add);
+                sums, wgmma_mn_major(a_address, PANEL_BYTES) + mn_step,
+                wgmma_mn_major(b_address, PANEL_BYTES) + mn_step, add);
         else if constexpr (OPERANDS == BLOCKS_REGISTERS)
-            wgmma<T, N>::template registers<WGMMA_K_MAJOR>(sums, fragments[step], wgmma_k_major(b_address) + k_step, add);
+            wgmma<T, N>::template registers<WGMMA_K_MAJOR>(sums, fragments[step], wgmma_k_major(b_address) + k_step,
+                                                           add);
         else
             wgmma<T, N>::template registers<WGMMA_MN_MAJOR>(sums, fragments[step],
                                                             wgmma_mn_major(b_address, PANEL_BYTES) + mn_step, add);
@@ -160,7 +161,8 @@ template <bool BULK, bool ONE_LANE> __global__ void ring(const int *in, int *out
                 mbarrier_arrive(shared_address(&full[at.stage]));
             } else if (lane == 0) {
                 mbarrier_arrive_expect(shared_address(&full[at.stage]), sizeof slots[0]);
-                bulk_load(shared_address(slots[at.stage]), in + i * 32, sizeof slots[0], shared_address(&full[at.stage]));
+                bulk_load(shared_address(slots[at.stage]), in + i * 32, sizeof slots[0],
+                          shared_address(&full[at.stage]));
             }
             __syncwarp(); /* keeps the lanes within one phase: two phases have the same parity */
         } else {
@@ -220,7 +222,8 @@ __global__ void ping_pong(int steps, uint32_t *last, int *order)
 {
     __shared__ uint32_t x[WARPGROUP];
     __shared__ int position;
-    const int warpgroups = blockDim.x / WARPGROUP, warpgroup = threadIdx.x / WARPGROUP, thread = threadIdx.x % WARPGROUP;
+    const int warpgroups = blockDim.x / WARPGROUP, warpgroup = threadIdx.x / WARPGROUP,
+              thread = threadIdx.x % WARPGROUP;
     const int own = 1 + warpgroups + warpgroup, next = 1 + warpgroups + (warpgroup + 1) % warpgroups;
 
     if (threadIdx.x < WARPGROUP)
@@ -317,8 +320,8 @@ cudaError_t blocks_multiply(enum blocks_operands operands, enum attn_dtype dtype
         multiply<T, N, BLOCKS_SHARED>, multiply<T, N, BLOCKS_SHARED_TRANSPOSED>, multiply<T, N, BLOCKS_REGISTERS>,     \
             multiply<T, N, BLOCKS_REGISTERS_TRANSPOSED>                                                                \
     }
-    static const kernel kernels[2][2][BLOCKS_OPERANDS] = {{BLOCKS_OF(__half, 64), BLOCKS_OF(__half, 128)},
-                                                          {BLOCKS_OF(__nv_bfloat16, 64), BLOCKS_OF(__nv_bfloat16, 128)}};
+    static const kernel kernels[2][2][BLOCKS_OPERANDS] = {
+        {BLOCKS_OF(__half, 64), BLOCKS_OF(__half, 128)}, {BLOCKS_OF(__nv_bfloat16, 64), BLOCKS_OF(__nv_bfloat16, 128)}};
     if ((n != 64 && n != 128) || (dtype != ATTN_FP16 && dtype != ATTN_BF16) || operands >= BLOCKS_OPERANDS)
         return cudaErrorInvalidValue;
     kernels[dtype == ATTN_BF16][n == 128][operands]<<<1, WARPGROUP>>>(a, b, c, accumulate);

@@ -15,7 +15,9 @@
 
 enum { CHECK_EXIT_SKIPPED = 77 };
 
-struct check_counts { int passed, failed; };
+struct check_counts {
+    int passed, failed;
+};
 static struct check_counts check_counts;
 
 /* Prints one line for a check and counts it; returns `passed`. */
@@ -91,9 +93,8 @@ static inline struct mirror mirror_create(enum attn_layout layout, enum attn_dty
                                           int64_t len, int64_t head_dim)
 {
     const int64_t all = heads * len * head_dim;
-    return layout == ATTN_BSHD
-               ? mirror_strided(dtype, batch, heads, len, head_dim, all, head_dim, heads * head_dim)
-               : mirror_strided(dtype, batch, heads, len, head_dim, all, len * head_dim, head_dim);
+    return layout == ATTN_BSHD ? mirror_strided(dtype, batch, heads, len, head_dim, all, head_dim, heads * head_dim)
+                               : mirror_strided(dtype, batch, heads, len, head_dim, all, len * head_dim, head_dim);
 }
 
 static inline void mirror_upload(const struct mirror *m)

@@ -91,14 +91,15 @@ static void test_copy_box(int64_t len, int row, int rows)
     for (int64_t i = 0; i < elements; i++) {
         const int64_t column = i % problem.head_dim, head = i / problem.head_dim % heads, r = i / row_stride % len,
                       batch = i / (len * row_stride);
-        const bool is_inside = column >= at[0] && column < at[0] + 64 && head == at[2] && batch == at[3] && r >= row
-                               && r < row + rows;
+        const bool is_inside =
+            column >= at[0] && column < at[0] + 64 && head == at[2] && batch == at[3] && r >= row && r < row + rows;
         wrong += copied[i] != (is_inside ? host[i] : 0xffff);
     }
     check(wrong == 0, "tma box of %d rows at row %d of %lld: %lld elements wrong", rows, row, (long long)len,
           (long long)wrong);
-    check(left == (64 - rows) * 64, "tma box of %d rows at row %d of %lld: %d elements of shared memory untouched, not %d",
-          rows, row, (long long)len, left, (64 - rows) * 64);
+    check(left == (64 - rows) * 64,
+          "tma box of %d rows at row %d of %lld: %d elements of shared memory untouched, not %d", rows, row,
+          (long long)len, left, (64 - rows) * 64);
     need_cuda(cudaFree(in), "cudaFree");
     need_cuda(cudaFree(out), "cudaFree");
     need_cuda(cudaFree(poisoned), "cudaFree");
@@ -114,15 +115,15 @@ static void test_refused_maps(void)
     struct attn_message why = {""};
     CUtensorMap map;
 
-    check(tensor_map_encode(&map, "k", &odd, &problem, 2, 16, 64, &why) == ATTN_UNSUPPORTED
-              && strstr(why.text, "tensor k") && strstr(why.text, "row stride of 136 bytes"),
+    check(tensor_map_encode(&map, "k", &odd, &problem, 2, 16, 64, &why) == ATTN_UNSUPPORTED &&
+              strstr(why.text, "tensor k") && strstr(why.text, "row stride of 136 bytes"),
           "a row stride of 136 bytes is refused: %s", why.text);
-    check(tensor_map_encode(&map, "v", &expanded, &problem, 2, 16, 64, &why) == ATTN_UNSUPPORTED
-              && strstr(why.text, "batch stride of 0 bytes"),
+    check(tensor_map_encode(&map, "v", &expanded, &problem, 2, 16, 64, &why) == ATTN_UNSUPPORTED &&
+              strstr(why.text, "batch stride of 0 bytes"),
           "a batch stride of 0 is refused: %s", why.text);
-    check(tensor_map_encode(&map, "q", &(struct attn_tensor){data, 16 * 64 * 2, 64, 128}, &problem, 2, 16, 512, &why)
-                  == ATTN_ERROR
-              && strstr(why.text, "512 rows a box"),
+    check(tensor_map_encode(&map, "q", &(struct attn_tensor){data, 16 * 64 * 2, 64, 128}, &problem, 2, 16, 512, &why) ==
+                  ATTN_ERROR &&
+              strstr(why.text, "512 rows a box"),
           "a box of 512 rows is named: %s", why.text);
     need_cuda(cudaFree(data), "cudaFree");
 }
@@ -153,7 +154,8 @@ static void test_ring(bool bulk, bool one_lane)
     need_cuda(blocks_ring(bulk, one_lane, device, device + COUNT, COUNT), "blocks_ring");
     need_cuda(cudaDeviceSynchronize(), "blocks_ring");
     need_cuda(cudaMemcpy(out, device + COUNT, COUNT * sizeof *out, cudaMemcpyDeviceToHost), "download");
-    check(memcmp(in, out, COUNT * sizeof *in) == 0, "%d numbers through a ring of two slots, filled by %s, given back by %s", COUNT,
+    check(memcmp(in, out, COUNT * sizeof *in) == 0,
+          "%d numbers through a ring of two slots, filled by %s, given back by %s", COUNT,
           bulk ? "the copy engine" : "lanes", one_lane ? "one lane" : "all lanes");
     need_cuda(cudaFree(device), "cudaFree");
     free(in);
@@ -173,7 +175,8 @@ static void test_add_in_order(int blocks, int tiles)
         in[i] = ldexpf((float)number() + 0.37f, (int)(i % 7) - 3);
     need_cuda(cudaMemcpy(device, in, (size_t)(blocks * count) * sizeof *in, cudaMemcpyHostToDevice), "upload");
     need_cuda(cudaMemset(device_sums, 0, (size_t)count * sizeof *sums + (size_t)semaphores * sizeof(int)), "clear");
-    need_cuda(blocks_add_in_order(blocks, tiles, device, device_sums, (int *)(device_sums + count)), "blocks_add_in_order");
+    need_cuda(blocks_add_in_order(blocks, tiles, device, device_sums, (int *)(device_sums + count)),
+              "blocks_add_in_order");
     need_cuda(cudaDeviceSynchronize(), "blocks_add_in_order");
     need_cuda(cudaMemcpy(sums, device_sums, (size_t)count * sizeof *sums, cudaMemcpyDeviceToHost), "download");
     for (int64_t i = 0; i < count; i++) {
@@ -218,8 +221,8 @@ static void test_ping_pong(int warpgroups)
     }
     for (int t = 0; t < N; t++)
         wrong += last[t] != x[steps % 2][t];
-    check(wrong == 0 && misplaced == 0, "%d steps of %d warpgroups: %d of %d numbers wrong, %d steps out of order", steps,
-          warpgroups, wrong, N, misplaced);
+    check(wrong == 0 && misplaced == 0, "%d steps of %d warpgroups: %d of %d numbers wrong, %d steps out of order",
+          steps, warpgroups, wrong, N, misplaced);
     need_cuda(cudaFree(device), "cudaFree");
     free(order);
 }
@@ -236,7 +239,8 @@ static void test_any_exceeds(enum attn_dtype dtype, int pairs)
     bool *passed = host_alloc((size_t)rows), *passed_device = (bool *)(device + rows * numbers);
 
     for (int i = 0; i < rows * numbers; i++) {
-        const uint16_t any = fill_random16(7, 3, counter++) & 0x7fff, within = any % (largest + 1), beyond = largest + 1;
+        const uint16_t any = fill_random16(7, 3, counter++) & 0x7fff, within = any % (largest + 1),
+                       beyond = largest + 1;
         const uint16_t ones[ONES] = {largest, beyond, infinity, infinity + 1, 0x7fff, any};
         const uint16_t others[OTHERS] = {0, largest, within, any};
         const int row = i / numbers, kind = row / numbers;
@@ -246,7 +250,8 @@ static void test_any_exceeds(enum attn_dtype dtype, int pairs)
     for (int way = 0; way < 2; way++) {
         const uint32_t headroom = way == 0 ? (0x7fffu - largest) * 0x10001u : 0; /* 0: nothing passes */
         int wrong = 0, passing = 0;
-        need_cuda(blocks_any_exceeds(pairs, (const uint32_t *)device, headroom, passed_device, rows), "blocks_any_exceeds");
+        need_cuda(blocks_any_exceeds(pairs, (const uint32_t *)device, headroom, passed_device, rows),
+                  "blocks_any_exceeds");
         need_cuda(cudaDeviceSynchronize(), "blocks_any_exceeds");
         need_cuda(cudaMemcpy(passed, passed_device, (size_t)rows, cudaMemcpyDeviceToHost), "download");
         for (int row = 0; row < rows; row++) {
@@ -304,14 +309,15 @@ static void test_elect(void)
         }
         both += of_warp == 1;
     }
-    check(both == BLOCKS_ELECTORS / 32 && others == 0, "one thread is elected twice in %d of %d warps, %d others once", both,
-          BLOCKS_ELECTORS / 32, others);
+    check(both == BLOCKS_ELECTORS / 32 && others == 0, "one thread is elected twice in %d of %d warps, %d others once",
+          both, BLOCKS_ELECTORS / 32, others);
     need_cuda(cudaFree(device), "cudaFree");
 }
 
 static void test_bar_sync_unaligned(void)
 {
-    int numbers[BLOCKS_MEETINGS][32], *in = device_alloc(sizeof numbers), *out = device_alloc(sizeof numbers), wrong = 0;
+    int numbers[BLOCKS_MEETINGS][32], *in = device_alloc(sizeof numbers), *out = device_alloc(sizeof numbers),
+                                      wrong = 0;
 
     for (int i = 0; i < BLOCKS_MEETINGS * 32; i++)
         numbers[i / 32][i % 32] = 1000 + i;
@@ -321,7 +327,8 @@ static void test_bar_sync_unaligned(void)
     need_cuda(cudaMemcpy(numbers, out, sizeof numbers, cudaMemcpyDeviceToHost), "download");
     for (int i = 0; i < BLOCKS_MEETINGS * 32; i++)
         wrong += numbers[i / 32][i % 32] != 1000 + i / 32 * 32 + 31 - i % 32;
-    check(wrong == 0, "what one warp leaves for another at a barrier: %d of %d numbers are others", wrong, BLOCKS_MEETINGS * 32);
+    check(wrong == 0, "what one warp leaves for another at a barrier: %d of %d numbers are others", wrong,
+          BLOCKS_MEETINGS * 32);
     need_cuda(cudaFree(in), "cudaFree");
     need_cuda(cudaFree(out), "cudaFree");
 }
@@ -371,8 +378,10 @@ int main(void)
         test_ping_pong(warpgroups);
     for (int way = 0; way < 4; way++)
         test_any_exceeds(way / 2 ? ATTN_BF16 : ATTN_FP16, way % 2 ? 32 : 16);
-    static const int divisors[] = {1, 2, 3, 5, 6, 7, 12, 16, 31, 33, 127, 128, 641, 1000, 16383, 65535, 65536, 65537, 1 << 20,
-                                   715827883, 1 << 30, INT32_MAX - 1, INT32_MAX};
+    static const int divisors[] = {
+        1,        2,   3,    5,     6,     7,     12,    16,      31,        33,      127,
+        128,      641, 1000, 16383, 65535, 65536, 65537, 1 << 20, 715827883, 1 << 30, INT32_MAX - 1,
+        INT32_MAX};
     for (size_t i = 0; i < sizeof divisors / sizeof *divisors; i++)
         test_divide(divisors[i]);
     test_elect();

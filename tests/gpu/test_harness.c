@@ -55,8 +55,9 @@ static void test_fill(void)
 /* Random bits of floats whose exponents reach denormals, ties and overflow of both 16-bit types. */
 static float wild_float(int i)
 {
-    static const float special[] = {0, -0.0f, 1, INFINITY, -INFINITY, 65504, 65519.9f, 65520, 0x1p-24f, 0x1p-25f,
-                                    0x1.8p-25f, 0x1.002p0f, 0x1.006p0f, 0x1.01p0f, 0x1.03p0f, 3.4e38f};
+    static const float special[] = {0,          -0.0f,     1,         INFINITY, -INFINITY,  65504,
+                                    65519.9f,   65520,     0x1p-24f,  0x1p-25f, 0x1.8p-25f, 0x1.002p0f,
+                                    0x1.006p0f, 0x1.01p0f, 0x1.03p0f, 3.4e38f};
     if (i < (int)(sizeof special / sizeof special[0]))
         return special[i];
     uint32_t bits = random32();
@@ -136,8 +137,8 @@ static void test_pattern(unsigned long long *counter)
             host[64 + offset + first] ^= 1;
             host[64 + offset + last] ^= 128;
             need_cuda(cudaMemcpy(device, host, SPACE, cudaMemcpyHostToDevice), "upload");
-            wrong_counts += mismatches(device + 64 + offset, sizes[i], PATTERN, counter) !=
-                            (first / 4 == last / 4 ? 1u : 2u);
+            wrong_counts +=
+                mismatches(device + 64 + offset, sizes[i], PATTERN, counter) != (first / 4 == last / 4 ? 1u : 2u);
         }
     check(wrong_bytes == 0, "pattern: %d wrong bytes in %d cases of offset and size", wrong_bytes, cases);
     check(wrong_counts == 0, "count_mismatch: %d wrong counts in %d cases", wrong_counts, cases);
@@ -148,9 +149,9 @@ static void test_pattern(unsigned long long *counter)
 static unsigned long long hash_of(const struct mirror *m, unsigned long long *counter)
 {
     need_cuda(cudaMemset(counter, 0, sizeof *counter), "cudaMemset");
-    need_launch(harness_hash(m->device, attn_dtype_bytes(m->dtype), m->batch, m->heads, m->len, m->head_dim, counter,
-                             NULL),
-                "harness_hash");
+    need_launch(
+        harness_hash(m->device, attn_dtype_bytes(m->dtype), m->batch, m->heads, m->len, m->head_dim, counter, NULL),
+        "harness_hash");
     return read_counter(counter);
 }
 
@@ -291,8 +292,9 @@ static void make_compare_case(struct mirror *x, float *ref, float *abs_product, 
             ref[i] = -INFINITY;
         }
         const int64_t row = i / d, b = row / x->len / x->heads, h = row / x->len % x->heads;
-        fill_store(x->host.data, x->dtype, b * x->host.stride_batch + h * x->host.stride_head +
-                                               row % x->len * x->host.stride_row + i % d, value);
+        fill_store(x->host.data, x->dtype,
+                   b * x->host.stride_batch + h * x->host.stride_head + row % x->len * x->host.stride_row + i % d,
+                   value);
     }
 }
 
@@ -308,8 +310,8 @@ static void test_compare_case(enum attn_dtype dtype, enum attn_layout layout, in
     float *device_ref = device_alloc(bytes), *device_abs = device_alloc(bytes);
     need_cuda(cudaMemcpy(device_ref, ref, bytes, cudaMemcpyHostToDevice), "upload");
     need_cuda(cudaMemcpy(device_abs, abs_product, bytes, cudaMemcpyHostToDevice), "upload");
-    struct compare_job job = {x.host, dtype, ref, with_abs ? abs_product : NULL, 2, 3, len, d, .rtol = 0.01,
-                              .atol_abs = 0.0002};
+    struct compare_job job = {
+        x.host, dtype, ref, with_abs ? abs_product : NULL, 2, 3, len, d, .rtol = 0.01, .atol_abs = 0.0002};
     *(absolute ? &job.atol_absolute : &job.atol_rms) = absolute ? 1e-3 : 0.05;
     struct compare_block *want = host_alloc(block_bytes), *got = host_alloc(block_bytes),
                          *again = host_alloc(block_bytes), *device_blocks = device_alloc(block_bytes);

@@ -60,8 +60,8 @@ struct bench {
 
 static float **output_slot(struct reference_outputs *out, int i)
 {
-    float **const slots[] = {&out->o, &out->lse, &out->dq, &out->dk, &out->dv,
-                             &out->o_abs, NULL, &out->dq_abs, &out->dk_abs, &out->dv_abs};
+    float **const slots[] = {&out->o,     &out->lse, &out->dq,     &out->dk,     &out->dv,
+                             &out->o_abs, NULL,      &out->dq_abs, &out->dk_abs, &out->dv_abs};
     return slots[i];
 }
 static const char *const output_names[] = {"o", "lse", "dq", "dk", "dv", "|o|", "", "|dq|", "|dk|", "|dv|"};
@@ -227,8 +227,7 @@ static void check_judge_modes(struct bench *b)
 /* Two heads of a group whose rows do not fit into one block of s: the second block starts inside the second head. */
 static void test_judge_blocks(void)
 {
-    const struct shape shape =
-        SHAPE("two blocks of rows", BF16, BSHD, 1, 2, 1, 4100, 16400, 8, true, -1, -1, NORMAL);
+    const struct shape shape = SHAPE("two blocks of rows", BF16, BSHD, 1, 2, 1, 4100, 16400, 8, true, -1, -1, NORMAL);
     struct bench b = bench_create(&shape.problem, shape.dist);
     struct attn_message why = {""};
     need(oracle_attention(&b.problem, ATTN_BWD, &b.host, &b.oracle, ORACLE_THREADS, &why) == ATTN_OK, why.text);
@@ -239,7 +238,10 @@ static void test_judge_blocks(void)
 
 /* ---- naive ------------------------------------------------------------------------------------------------------ */
 
-struct passes { int count; char names[160]; };
+struct passes {
+    int count;
+    char names[160];
+};
 
 static void note_pass(void *context, const char *name)
 {
@@ -316,8 +318,8 @@ static bool run_naive(const struct bench *b, const struct attn_device *device, e
     need(attn_naive_cuda.accepts(&request, &why) == ATTN_OK, why.text);
     const size_t bytes = attn_naive_cuda.workspace_bytes(&request);
     struct passes passes = {0, ""};
-    struct attn_run run = {.workspace = device_alloc(bytes), .workspace_bytes = bytes, .pass = note_pass,
-                           .pass_context = &passes};
+    struct attn_run run = {
+        .workspace = device_alloc(bytes), .workspace_bytes = bytes, .pass = note_pass, .pass_context = &passes};
     need_cuda(cudaMemset(run.workspace, 0xFF, bytes), "cudaMemset");
     need(attn_naive_cuda.prepare(&request, &b->device, &run.plan, &why) == ATTN_OK, why.text);
     need(attn_naive_cuda.launch(&request, &b->device, &run, &why) == ATTN_OK, why.text);
@@ -391,14 +393,15 @@ static void check_naive(struct bench *b, const struct attn_device *device, const
 /* Every kernel of the table of row lengths, its last length and one more, forward and backward. */
 static void test_naive_row_lengths(const struct attn_device *device)
 {
-    static const int64_t lengths[] = {7, 8, 9, 256, 257, 512, 600, 1024, 1025, 2048, 2049, 4096, 4100,
-                                      8192, 8193, 16384, 16385, 32768, 32769}; /* fp32's limits are half of these */
+    static const int64_t lengths[] = {
+        7,    8,    9,    256,  257,  512,   600,   1024,  1025, 2048,
+        2049, 4096, 4100, 8192, 8193, 16384, 16385, 32768, 32769}; /* fp32's limits are half of these */
     for (int i = 0; i < (int)(sizeof lengths / sizeof lengths[0]); i++)
         for (int dtype = ATTN_FP32; dtype <= ATTN_BF16; dtype++) {
             if (dtype == ATTN_FP16 && i % 2)
                 continue; /* the 16-bit types share their table of lengths: bf16 takes all, fp16 every other */
-            const struct attn_problem p = {1, 2, 2, 5, lengths[i], 32, (enum attn_dtype)dtype, ATTN_BSHD, i % 3 == 0,
-                                           -1, -1, 0, 0};
+            const struct attn_problem p = {1,         2,          2,  5,  lengths[i], 32, (enum attn_dtype)dtype,
+                                           ATTN_BSHD, i % 3 == 0, -1, -1, 0,          0};
             struct bench b = bench_create(&p, FILL_NORMAL);
             struct attn_message why = {""};
             need(oracle_attention(&b.problem, ATTN_BWD, &b.host, &b.oracle, 2, &why) == ATTN_OK, why.text);

@@ -112,8 +112,10 @@ static inline const char *help_or(const char *text, const char *otherwise) { ret
 
 static inline void help_put_header(FILE *file, const char *device, const char *policy)
 {
-    fprintf(file, "{\"type\":\"header\",\"schema\":1,\"run_id\":\"run1\",\"command_line\":\"fabench --seqlen 128\","
-                  "\"device\":{%s},\"policy\":{%s}}\n", device, policy);
+    fprintf(file,
+            "{\"type\":\"header\",\"schema\":1,\"run_id\":\"run1\",\"command_line\":\"fabench --seqlen 128\","
+            "\"device\":{%s},\"policy\":{%s}}\n",
+            device, policy);
 }
 
 #define HELP_DEVICE "\"name\":\"Fake GPU\",\"driver\":\"580.65\",\"power_limit_w\":700"
@@ -124,17 +126,22 @@ static inline void help_put_row(FILE *file, const struct help_row *r)
     const char *impl = help_or(r->impl, "fused_fake"), *status = help_or(r->status, "ok");
     const int n = r->n ? r->n : 128;
     const double ms = r->time_ms == 0 ? 1 : r->time_ms;
-    fprintf(file, "{\"type\":\"row\",\"schema\":1,\"run_id\":\"%s\",\"method\":\"3\",\"device\":\"%s\","
-                  "\"driver\":\"580.65\",\"impl\":\"%s\",\"asked\":\"%s\",\"mode\":\"%s\",\"dtype\":\"fp32\","
-                  "\"causal\":1,\"batch\":1,\"q_heads\":1,\"kv_heads\":1,\"q_len\":%d,\"kv_len\":%d,\"head_dim\":64,"
-                  "\"layout\":\"bshd\",\"window_left\":-1,\"window_right\":-1,\"dropout\":0,\"scale\":0.125,\"dist\":\"normal\",\"seed\":1,\"l2\":\"cold\",\"status\":\"%s\",\"check\":\"%s\"",
+    fprintf(file,
+            "{\"type\":\"row\",\"schema\":1,\"run_id\":\"%s\",\"method\":\"3\",\"device\":\"%s\","
+            "\"driver\":\"580.65\",\"impl\":\"%s\",\"asked\":\"%s\",\"mode\":\"%s\",\"dtype\":\"fp32\","
+            "\"causal\":1,\"batch\":1,\"q_heads\":1,\"kv_heads\":1,\"q_len\":%d,\"kv_len\":%d,\"head_dim\":64,"
+            "\"layout\":\"bshd\",\"window_left\":-1,\"window_right\":-1,\"dropout\":0,\"scale\":0.125,\"dist\":"
+            "\"normal\",\"seed\":1,\"l2\":\"cold\",\"status\":\"%s\",\"check\":\"%s\"",
             help_or(r->run_id, "run1"), help_or(r->device, "Fake GPU"), impl, help_or(r->asked, impl),
             help_or(r->mode, "fwd"), n, n, status, help_or(r->check, strcmp(status, "ok") ? "off" : "pass"));
     if (strcmp(status, "ok") == 0 && ms > 0)
-        fprintf(file, ",\"samples\":30,\"time_ms\":%.9g,\"time_ms_ci_lo\":%.9g,\"time_ms_ci_hi\":%.9g,"
-                      "\"throttled_pct\":%g", ms, ms * 0.999, ms * 1.001, r->throttled_pct);
+        fprintf(file,
+                ",\"samples\":30,\"time_ms\":%.9g,\"time_ms_ci_lo\":%.9g,\"time_ms_ci_hi\":%.9g,"
+                "\"throttled_pct\":%g",
+                ms, ms * 0.999, ms * 1.001, r->throttled_pct);
     if (r->share > 0)
-        fprintf(file, ",\"pct_of_gemm\":%.9g,\"gemm_tflops\":%.9g", r->share, r->gemm_tflops > 0 ? r->gemm_tflops : 700);
+        fprintf(file, ",\"pct_of_gemm\":%.9g,\"gemm_tflops\":%.9g", r->share,
+                r->gemm_tflops > 0 ? r->gemm_tflops : 700);
     fprintf(file, "%s}\n", help_or(r->more, ""));
 }
 

@@ -18,18 +18,18 @@ enum { TILE = 64, MAX_HEAD_DIM = 128 };
 
 enum fault {
     RIGHT,
-    INVERTED_MASK,    /* a causal row sees the keys that it must not see */
-    DIAGONAL,         /* a causal row sees one key too many */
-    SCALE,            /* scale times 1.01 */
-    LAST_TILE,        /* the last 128 keys are skipped; their dK and dV stay unwritten */
-    LAST_ROWS,        /* the last 64 rows of O, LSE and dQ stay unwritten */
-    STALE,            /* only the first launch after prepare writes */
-    LAZY,             /* only the first two do: the checked one and one of the timed ones */
-    NAN_ROW,          /* the middle row of the last head of O or dQ is NaN */
-    HEADS,            /* heads 0 and 1 change places in every output */
-    PAST_END,         /* writes one element behind O or dV */
-    DK,               /* dK times 1.01 */
-    NONDETERMINISTIC  /* O and dQ change in the last bits from launch to launch, although promised as deterministic */
+    INVERTED_MASK,   /* a causal row sees the keys that it must not see */
+    DIAGONAL,        /* a causal row sees one key too many */
+    SCALE,           /* scale times 1.01 */
+    LAST_TILE,       /* the last 128 keys are skipped; their dK and dV stay unwritten */
+    LAST_ROWS,       /* the last 64 rows of O, LSE and dQ stay unwritten */
+    STALE,           /* only the first launch after prepare writes */
+    LAZY,            /* only the first two do: the checked one and one of the timed ones */
+    NAN_ROW,         /* the middle row of the last head of O or dQ is NaN */
+    HEADS,           /* heads 0 and 1 change places in every output */
+    PAST_END,        /* writes one element behind O or dV */
+    DK,              /* dK times 1.01 */
+    NONDETERMINISTIC /* O and dQ change in the last bits from launch to launch, although promised as deterministic */
 };
 
 /* Arguments shared by all functions of a launch. */
@@ -38,9 +38,9 @@ struct work {
     const struct attn_tensors *t;
     enum fault fault;
     float scale;
-    int64_t keys;     /* number of keys that are read */
-    unsigned call;    /* number of this launch since prepare */
-    float *delta;     /* [batch, q_heads, q_len] */
+    int64_t keys;  /* number of keys that are read */
+    unsigned call; /* number of this launch since prepare */
+    float *delta;  /* [batch, q_heads, q_len] */
 };
 
 /* A block of up to 64 rows of a tensor as contiguous floats, filled up with zeros to TILE x padded head_dim. */
@@ -57,8 +57,9 @@ static int64_t padded(int64_t head_dim) { return (head_dim + TILE - 1) / TILE * 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
 __attribute__((target_clones("fma", "default")))
 #endif
-static void tile_multiply(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_k, const float *b,
-                          int64_t b_row, int64_t k_count, bool accumulate)
+static void
+tile_multiply(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_k, const float *b, int64_t b_row,
+              int64_t k_count, bool accumulate)
 {
     for (int64_t m = 0; m < TILE; m++) {
         float sum[TILE];
@@ -321,8 +322,8 @@ static enum attn_status prepare(const struct attn_request *request, const struct
     return *plan ? ATTN_OK : ATTN_NO_MEMORY;
 }
 
-static enum attn_status launch(enum fault fault, const struct attn_request *request,
-                               const struct attn_tensors *tensors, const struct attn_run *run)
+static enum attn_status launch(enum fault fault, const struct attn_request *request, const struct attn_tensors *tensors,
+                               const struct attn_run *run)
 {
     const struct attn_problem *p = request->problem;
     struct work w = {.p = p, .t = tensors, .fault = fault, .scale = p->scale, .keys = p->kv_len};
@@ -373,8 +374,8 @@ static size_t workspace_bytes(const struct attn_request *request)
 }
 
 #define LAUNCH(function, fault)                                                                                        \
-    static enum attn_status function(const struct attn_request *request, const struct attn_tensors *tensors,          \
-                                     const struct attn_run *run, struct attn_message *why)                            \
+    static enum attn_status function(const struct attn_request *request, const struct attn_tensors *tensors,           \
+                                     const struct attn_run *run, struct attn_message *why)                             \
     {                                                                                                                  \
         (void)why;                                                                                                     \
         return launch(fault, request, tensors, run);                                                                   \
@@ -414,8 +415,14 @@ static enum attn_status accepts_any_order(const struct attn_request *request, st
 
 static const struct attn_impl table[] = {
     ROW("right_cpu", "right: plain tiled fp32 attention", launch_right),
-    {.abi = ATTN_ABI, .name = "unordered_cpu", .summary = "right, but for --deterministic", .platform = ATTN_CPU,
-     .accepts = accepts_any_order, .workspace_bytes = workspace_bytes, .prepare = prepare, .launch = launch_right,
+    {.abi = ATTN_ABI,
+     .name = "unordered_cpu",
+     .summary = "right, but for --deterministic",
+     .platform = ATTN_CPU,
+     .accepts = accepts_any_order,
+     .workspace_bytes = workspace_bytes,
+     .prepare = prepare,
+     .launch = launch_right,
      .release = free},
     ROW("wrong_inverted_mask", "wrong: causal mask inverted", launch_inverted_mask),
     ROW("wrong_diagonal", "wrong: causal diagonal off by one", launch_diagonal),

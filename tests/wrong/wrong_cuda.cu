@@ -52,8 +52,7 @@ __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162f
 __device__ __forceinline__ void from_float(__half *to, float x) { *to = __float2half_rn(x); }
 __device__ __forceinline__ void from_float(__nv_bfloat16 *to, float x) { *to = __float2bfloat16_rn(x); }
 
-template <typename T>
-__device__ __forceinline__ T *row_of(const struct attn_tensor &t, int64_t b, int64_t h, int64_t i)
+template <typename T> __device__ __forceinline__ T *row_of(const struct attn_tensor &t, int64_t b, int64_t h, int64_t i)
 {
     return (T *)t.data + b * t.stride_batch + h * t.stride_head + i * t.stride_row;
 }
@@ -130,8 +129,8 @@ __device__ bool is_stale(const struct arguments &a)
 
 /* Stores one row fragment of O or dQ, with the faults of the store. */
 template <typename T>
-__device__ void store_query_row(const struct arguments &a, const struct attn_tensor &t, int64_t b, int64_t h,
-                                int64_t i, const float *values, float factor)
+__device__ void store_query_row(const struct arguments &a, const struct attn_tensor &t, int64_t b, int64_t h, int64_t i,
+                                const float *values, float factor)
 {
     if (i >= a.p.q_len || (a.fault == LAST_ROWS && i >= a.p.q_len - TILE))
         return;
@@ -345,9 +344,11 @@ static void release(void *plan) { cudaFree(plan); }
 template <typename T>
 static cudaError_t enqueue(const struct arguments &a, enum attn_mode mode, unsigned *calls, cudaStream_t stream)
 {
-    const int forward_bytes = 4 * TILE_FLOATS * (int)sizeof(float), backward_bytes = 6 * TILE_FLOATS * (int)sizeof(float);
+    const int forward_bytes = 4 * TILE_FLOATS * (int)sizeof(float),
+              backward_bytes = 6 * TILE_FLOATS * (int)sizeof(float);
     const unsigned batch = (unsigned)a.p.batch, heads = (unsigned)a.p.q_heads, kv_heads = (unsigned)a.p.kv_heads;
-    const unsigned row_tiles = (unsigned)((a.p.q_len + TILE - 1) / TILE), key_tiles = (unsigned)((a.keys + TILE - 1) / TILE);
+    const unsigned row_tiles = (unsigned)((a.p.q_len + TILE - 1) / TILE),
+                   key_tiles = (unsigned)((a.keys + TILE - 1) / TILE);
     cudaError_t error;
     if (mode == ATTN_FWD) {
         error = cudaFuncSetAttribute(forward_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, forward_bytes);
@@ -378,9 +379,8 @@ static cudaError_t enqueue(const struct arguments &a, enum attn_mode mode, unsig
     return cudaGetLastError();
 }
 
-static enum attn_status launch(enum fault fault, const struct attn_request *request,
-                               const struct attn_tensors *tensors, const struct attn_run *run,
-                               struct attn_message *why)
+static enum attn_status launch(enum fault fault, const struct attn_request *request, const struct attn_tensors *tensors,
+                               const struct attn_run *run, struct attn_message *why)
 {
     struct arguments a = {};
     a.p = *request->problem;
@@ -424,8 +424,8 @@ static size_t workspace_bytes(const struct attn_request *request)
 }
 
 #define LAUNCH(function, fault)                                                                                        \
-    static enum attn_status function(const struct attn_request *request, const struct attn_tensors *tensors,          \
-                                     const struct attn_run *run, struct attn_message *why)                            \
+    static enum attn_status function(const struct attn_request *request, const struct attn_tensors *tensors,           \
+                                     const struct attn_run *run, struct attn_message *why)                             \
     {                                                                                                                  \
         return launch(fault, request, tensors, run, why);                                                              \
     }

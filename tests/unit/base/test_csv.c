@@ -186,11 +186,23 @@ static void a_long_path_is_cut_in_its_middle(void **state)
 static void cells_are_quoted_where_needed(void **state)
 {
     (void)state;
-    static const struct { const char *cell, *written; } cases[] = {
-        {"", ""},         {"a b", "a b"},       {"a,b", "\"a,b\""},
-        {"\"", "\"\"\"\""}, {"say \"x\"", "\"say \"\"x\"\"\""},
-        {"#1", "\"#1\""}, {" a", "\" a\""},     {"a ", "\"a \""},      {"two\nlines", "two lines"}, {"\xFF", "?"},
-        {"x;y", "x;y"},   {"it's", "it's"},     {"\r\n", "\"  \""},    {"\xC3\xA9", "\xC3\xA9"},
+    static const struct {
+        const char *cell, *written;
+    } cases[] = {
+        {"", ""},
+        {"a b", "a b"},
+        {"a,b", "\"a,b\""},
+        {"\"", "\"\"\"\""},
+        {"say \"x\"", "\"say \"\"x\"\"\""},
+        {"#1", "\"#1\""},
+        {" a", "\" a\""},
+        {"a ", "\"a \""},
+        {"two\nlines", "two lines"},
+        {"\xFF", "?"},
+        {"x;y", "x;y"},
+        {"it's", "it's"},
+        {"\r\n", "\"  \""},
+        {"\xC3\xA9", "\xC3\xA9"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct csv_row row = {0};

@@ -15,12 +15,13 @@ static void a_file_to_be_written(void **state)
     assert_true(path_takes_file(help_write("there.csv", "x"), NULL, &why));
     assert_string_equal(help_read(help_path("there.csv")), "x");
     assert_true(path_takes_file("/dev/null", NULL, &why));
-    static const struct { const char *path, *words; } refused[] = {
-        {"", "must name a file"},
-        {"/tmp", "is a directory; must be a file, or - for stdout"},
-        {"/tmp/absent/", "names a directory; must be a file, or - for stdout"},
-        {"/absent/x.csv", "the directory /absent does not exist"},
-        {"/dev/null/x.csv", "cannot be written (Not a directory)"}};
+    static const struct {
+        const char *path, *words;
+    } refused[] = {{"", "must name a file"},
+                   {"/tmp", "is a directory; must be a file, or - for stdout"},
+                   {"/tmp/absent/", "names a directory; must be a file, or - for stdout"},
+                   {"/absent/x.csv", "the directory /absent does not exist"},
+                   {"/dev/null/x.csv", "cannot be written (Not a directory)"}};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         assert_false(path_takes_file(refused[i].path, NULL, &why));
         assert_string_equal(why.text, refused[i].words);
@@ -154,9 +155,9 @@ static void folders_are_made(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_to_be_written),  cmocka_unit_test(a_file_in_a_folder_to_be),
+        cmocka_unit_test(a_file_to_be_written),   cmocka_unit_test(a_file_in_a_folder_to_be),
         cmocka_unit_test(a_folder_to_be_written), cmocka_unit_test(what_is_to_be_read),
-        cmocka_unit_test(without_the_right),     cmocka_unit_test(the_same_file),
-        cmocka_unit_test(what_is_removed),       cmocka_unit_test(folders_are_made)};
+        cmocka_unit_test(without_the_right),      cmocka_unit_test(the_same_file),
+        cmocka_unit_test(what_is_removed),        cmocka_unit_test(folders_are_made)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }

@@ -425,14 +425,14 @@ static void awake_clock(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exit_code),          cmocka_unit_test(signals),
-        cmocka_unit_test(time_limit),         cmocka_unit_test(stopped_by_tick),
+        cmocka_unit_test(exit_code),           cmocka_unit_test(signals),
+        cmocka_unit_test(time_limit),          cmocka_unit_test(stopped_by_tick),
         cmocka_unit_test(end_is_seen_at_once), cmocka_unit_test(without_pidfd),
-        cmocka_unit_test(output_is_captured), cmocka_unit_test(function_writes_pipe),
-        cmocka_unit_test(redirected),         cmocka_unit_test(grandchild_keeps_pipe),
-        cmocka_unit_test(group_is_killed),    cmocka_unit_test(missing_program),
-        cmocka_unit_test(ignored_sigchld),    cmocka_unit_test(cannot_be_killed),
-        cmocka_unit_test(interrupted),        cmocka_unit_test(dies_with_parent),
+        cmocka_unit_test(output_is_captured),  cmocka_unit_test(function_writes_pipe),
+        cmocka_unit_test(redirected),          cmocka_unit_test(grandchild_keeps_pipe),
+        cmocka_unit_test(group_is_killed),     cmocka_unit_test(missing_program),
+        cmocka_unit_test(ignored_sigchld),     cmocka_unit_test(cannot_be_killed),
+        cmocka_unit_test(interrupted),         cmocka_unit_test(dies_with_parent),
         cmocka_unit_test(awake_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,7 +159,8 @@ static void batches_of_rounds(void **state)
     assert_true(isinf(stats_paired_half_width_pct(a, b, 19)));
     for (int i = 0; i < 40; i++)
         a[i] = b[i] * exp(0.01 * (i / 4)); /* batch means 0, 0.01 .. 0.09: s = 0.0302765 */
-    assert_near(stats_paired_half_width_pct(a, b, 40), 100 * stats_t_quantile(0.975, 9) * 0.01 * sqrt(82.5 / 9) / sqrt(10));
+    assert_near(stats_paired_half_width_pct(a, b, 40),
+                100 * stats_t_quantile(0.975, 9) * 0.01 * sqrt(82.5 / 9) / sqrt(10));
     for (int i = 0; i < 40; i++)
         a[i] = b[i] * (i % 2 ? 1.1 : 1 / 1.1); /* averages out within every batch */
     assert_true(stats_paired_half_width_pct(a, b, 40) < 1e-10);
@@ -218,9 +219,13 @@ static void a_million_samples(void **state)
 static void t_quantiles(void **state)
 {
     (void)state;
-    static const struct { double probability; int freedom; double quantile; } table[] = {
-        {0.95, 1, 6.313752}, {0.99, 1, 31.820516}, {0.95, 4, 2.131847},  {0.99, 4, 3.746947}, {0.995, 5, 4.032143},
-        {0.95, 11, 1.795885}, {0.99, 11, 2.718079}, {0.9995, 10, 4.586894}, {0.975, 30, 2.042272}, {0.5, 7, 0}};
+    static const struct {
+        double probability;
+        int freedom;
+        double quantile;
+    } table[] = {{0.95, 1, 6.313752},   {0.99, 1, 31.820516}, {0.95, 4, 2.131847},  {0.99, 4, 3.746947},
+                 {0.995, 5, 4.032143},  {0.95, 11, 1.795885}, {0.99, 11, 2.718079}, {0.9995, 10, 4.586894},
+                 {0.975, 30, 2.042272}, {0.5, 7, 0}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         assert_true(fabs(stats_t_quantile(table[i].probability, table[i].freedom) - table[i].quantile) < 1e-5);
 }

@@ -109,13 +109,21 @@ static void no_memory_ends_the_program(void **state)
 static void words_are_quoted_where_a_shell_needs_it(void **state)
 {
     (void)state;
-    static const struct { const char *word, *quoted; } cases[] = {
-        {"fabench", "fabench"},       {"--impl-lib=/a/b.so", "--impl-lib=/a/b.so"},
-        {"16k:64k:*2", "'16k:64k:*2'"}, {"", "''"},
-        {"two words", "'two words'"}, {"it's", "'it'\\''s'"},
-        {"'", "''\\'''"},             {"a\\b", "'a\\b'"},
-        {"$HOME", "'$HOME'"},         {"~", "'~'"},
-        {"new\nline", "'new\nline'"}, {"\xC3\xA9", "'\xC3\xA9'"},
+    static const struct {
+        const char *word, *quoted;
+    } cases[] = {
+        {"fabench", "fabench"},
+        {"--impl-lib=/a/b.so", "--impl-lib=/a/b.so"},
+        {"16k:64k:*2", "'16k:64k:*2'"},
+        {"", "''"},
+        {"two words", "'two words'"},
+        {"it's", "'it'\\''s'"},
+        {"'", "''\\'''"},
+        {"a\\b", "'a\\b'"},
+        {"$HOME", "'$HOME'"},
+        {"~", "'~'"},
+        {"new\nline", "'new\nline'"},
+        {"\xC3\xA9", "'\xC3\xA9'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct text text = {0};
@@ -197,10 +205,19 @@ static void a_shell_reads_the_same_words(void **state)
 static void lines_by_hand(void **state)
 {
     (void)state;
-    static const struct { const char *line; int count; const char *words[3]; } cases[] = {
-        {"", 0, {NULL}},          {"   ", 0, {NULL}},          {"''", 1, {""}},
-        {"a  b ", 2, {"a", "b"}}, {" a '' b", 3, {"a", "", "b"}}, {"a'b c'd", 1, {"ab cd"}},
-        {"a\\ b", 1, {"a b"}},    {"\\'", 1, {"'"}},
+    static const struct {
+        const char *line;
+        int count;
+        const char *words[3];
+    } cases[] = {
+        {"", 0, {NULL}},
+        {"   ", 0, {NULL}},
+        {"''", 1, {""}},
+        {"a  b ", 2, {"a", "b"}},
+        {" a '' b", 3, {"a", "", "b"}},
+        {"a'b c'd", 1, {"ab cd"}},
+        {"a\\ b", 1, {"a b"}},
+        {"\\'", 1, {"'"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct name_list words = {0};
@@ -229,14 +246,16 @@ static void an_open_quote_is_refused(void **state)
 static void cleaning(void **state)
 {
     (void)state;
-    static const struct { const char *from, *clean; } cases[] = {
+    static const struct {
+        const char *from, *clean;
+    } cases[] = {
         {"", ""},
         {"plain", "plain"},
         {"a\tb\nc\x7F", "a b c "},
         {"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
         {"\xFF\xC3x", "??x"},
-        {"\xC0\x80", "??"},         /* an overlong NUL */
-        {"\xED\xA0\x80", "???"},   /* a surrogate */
+        {"\xC0\x80", "??"},      /* an overlong NUL */
+        {"\xED\xA0\x80", "???"}, /* a surrogate */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char clean[32];

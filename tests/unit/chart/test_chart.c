@@ -117,10 +117,7 @@ static int draw(const struct record_file *files, int count, enum plot_format for
     return result;
 }
 
-static bool has_gnuplot(void)
-{
-    return system("command -v gnuplot >/dev/null 2>&1") == 0;
-}
+static bool has_gnuplot(void) { return system("command -v gnuplot >/dev/null 2>&1") == 0; }
 
 /* Prints a note where a test needs gnuplot and it is not installed. */
 #define NEED_GNUPLOT()                                                                                                 \
@@ -232,10 +229,10 @@ static void gaps_repeats_and_strangers(void **state)
     struct chart_set set;
     struct chart_point *points;
     make_file(&file, "x.jsonl", 9);
-    file.rows[1].status = STATUS_OOM;       /* 2k did not run: a gap */
-    file.rows[3].check = CHECKED_FAIL;       /* 8k failed: the line breaks behind it too */
-    FILL(file.rows[5].impl, "null");        /* no speed of its own */
-    file.rows[6].key.mode = -1;             /* a record that does not say */
+    file.rows[1].status = STATUS_OOM;  /* 2k did not run: a gap */
+    file.rows[3].check = CHECKED_FAIL; /* 8k failed: the line breaks behind it too */
+    FILL(file.rows[5].impl, "null");   /* no speed of its own */
+    file.rows[6].key.mode = -1;        /* a record that does not say */
     file.rows[7].key.dtype = -1;
     file.rows[8].key.q_len = file.rows[8].key.kv_len = 1024; /* 1k again: the later row counts */
     file.rows[8].time_ms = 500;
@@ -552,8 +549,12 @@ static void named_files_have_colors_of_their_own(void **state)
 static void gnuplot_draws_everything(void **state)
 {
     (void)state;
-    static const char *const names[] = {"tflops-bf16", "speedup-bf16", "memory-bf16", "error-bf16",
-                                        "tflops-fwd-causal-d64-bf16", "tflops-bwd-causal-d128-fp16"};
+    static const char *const names[] = {"tflops-bf16",
+                                        "speedup-bf16",
+                                        "memory-bf16",
+                                        "error-bf16",
+                                        "tflops-fwd-causal-d64-bf16",
+                                        "tflops-bwd-causal-d128-fp16"};
     struct record_file files[2];
     NEED_GNUPLOT();
     load("sweep_gpu.jsonl", &files[0]);

@@ -64,7 +64,8 @@ static void good_files(void **state)
     overlay_free(&overlay);
     /* Other orders, other columns, quotes, a last line without its end. */
     assert_true(read_text("tflops,note,head_dim,q_len,causal,dtype,mode,impl,l2\n"
-                          "1.5,\"a, \"\"b\"\"\",64,1k,0,fp16,bwd,\"x_1\",cold", &overlay));
+                          "1.5,\"a, \"\"b\"\"\",64,1k,0,fp16,bwd,\"x_1\",cold",
+                          &overlay));
     assert_string_equal(overlay.source, "");
     assert_string_equal(overlay.points[0].impl, "x_1");
     assert_string_equal(overlay.points[0].l2, "cold");
@@ -79,7 +80,7 @@ static void bad_files(void **state)
     refused("# only words\n", "no line of names");
     refused(NAMES, "line 1: not a file of published points: it holds names and no point");
     refused("impl,mode,dtype,causal,q_len,head_dim\nx,fwd,bf16,0,1,8\n", "line 1: not a file of published points: its "
-                                                                       "line of names has no column tflops");
+                                                                         "line of names has no column tflops");
     refused("impl,impl,mode,dtype,causal,q_len,head_dim,tflops\n", "the column impl occurs twice");
     refused(NAMES "fa3,fwd,bf16,0,1024,64\n", "line 2: has 6 cells, the line of names has 7");
     refused(NAMES "fa3,fwd,bf16,0,1024,64,1,2\n", "has 8 cells");
@@ -148,8 +149,8 @@ static void the_published_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_files),          cmocka_unit_test(bad_files),
-        cmocka_unit_test(long_lines),          cmocka_unit_test(stands_beside_its_problem),
+        cmocka_unit_test(good_files),         cmocka_unit_test(bad_files),
+        cmocka_unit_test(long_lines),         cmocka_unit_test(stands_beside_its_problem),
         cmocka_unit_test(the_published_file),
     };
     return cmocka_run_group_tests(tests, begin, end);

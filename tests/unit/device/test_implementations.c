@@ -60,7 +60,9 @@ static void built_in_and_loaded(void **state)
 static void libraries_that_are_refused(void **state)
 {
     (void)state;
-    static const struct { const char *name, *words; } refused[] = {
+    static const struct {
+        const char *name, *words;
+    } refused[] = {
         {"absent", "cannot open shared object file"},
         {"bad_no_symbol", "does not export fabench_impls (see kernels/attention.h)"},
         {"bad_abi_table", "does not support ABI 1 of this program"},
@@ -119,8 +121,10 @@ static void chosen_by_name(void **state)
     assert_string_equal(slots[1].name, "fused");
     assert_false(slots[0].is_named);
     assert_null(slots[1].impl); /* each problem decides */
-    assert_int_equal(select_names(&impls, (const char *[]){"fused_cpu", "fused_cpu:portable", "naive:deterministic",
-                                                           NULL}, slots, &count), EXIT_OK);
+    assert_int_equal(select_names(&impls,
+                                  (const char *[]){"fused_cpu", "fused_cpu:portable", "naive:deterministic", NULL},
+                                  slots, &count),
+                     EXIT_OK);
     assert_int_equal(count, 3);
     assert_true(slots[1].is_named);
     assert_ptr_equal(slots[1].impl, slots[0].impl);
@@ -136,15 +140,16 @@ static void names_that_are_refused(void **state)
     struct impl_slot slots[IMPL_MAX_SLOTS];
     int count = 0;
     (void)state;
-    static const struct { const char *names[3], *words; } refused[] = {
-        {{"nobody"}, "--impl nobody: unknown implementation; 'fabench list' shows all"},
-        {{"fused_cpo"}, "--impl fused_cpo: unknown implementation, did you mean fused_cpu?"},
-        {{"naive", "naive"}, "--impl: naive twice"},
-        {{"naive:fast"}, "--impl naive:fast: naive has no variants"},
-        {{"fused_cpu:portible"}, "unknown variant, did you mean fused_cpu:portable?"},
-        {{"fused_cpu:zzzzzzzzzz"}, "--impl fused_cpu:zzzzzzzzzz: unknown variant; 'fabench list' shows all"},
-        {{"fused:portable"}, "--impl fused:portable: what follows the colon belongs to a kernel; name it"},
-        {{"a_name_of_more_than_39_characters_is_no_name"}, ": longer than 39 characters"}};
+    static const struct {
+        const char *names[3], *words;
+    } refused[] = {{{"nobody"}, "--impl nobody: unknown implementation; 'fabench list' shows all"},
+                   {{"fused_cpo"}, "--impl fused_cpo: unknown implementation, did you mean fused_cpu?"},
+                   {{"naive", "naive"}, "--impl: naive twice"},
+                   {{"naive:fast"}, "--impl naive:fast: naive has no variants"},
+                   {{"fused_cpu:portible"}, "unknown variant, did you mean fused_cpu:portable?"},
+                   {{"fused_cpu:zzzzzzzzzz"}, "--impl fused_cpu:zzzzzzzzzz: unknown variant; 'fabench list' shows all"},
+                   {{"fused:portable"}, "--impl fused:portable: what follows the colon belongs to a kernel; name it"},
+                   {{"a_name_of_more_than_39_characters_is_no_name"}, ": longer than 39 characters"}};
     assert_int_equal(load(NULL, &impls), EXIT_OK);
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         assert_int_equal(select_names(&impls, refused[i].names, slots, &count), EXIT_USAGE);
@@ -165,8 +170,16 @@ static void names_that_are_refused(void **state)
 /* `fused` is the first kernel of ours that accepts the problem; a variant and "deterministic" go into the request. */
 static void a_slot_and_a_problem(void **state)
 {
-    struct attn_problem p = {.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 64, .kv_len = 64, .head_dim = 64,
-                             .dtype = ATTN_FP32, .layout = ATTN_BSHD, .window_left = -1, .window_right = -1,
+    struct attn_problem p = {.batch = 1,
+                             .q_heads = 1,
+                             .kv_heads = 1,
+                             .q_len = 64,
+                             .kv_len = 64,
+                             .head_dim = 64,
+                             .dtype = ATTN_FP32,
+                             .layout = ATTN_BSHD,
+                             .window_left = -1,
+                             .window_right = -1,
                              .scale = 0.125f};
     const struct attn_device device = {.platform = ATTN_CPU, .threads = 1};
     struct attn_request request = {.problem = &p, .device = &device, .mode = ATTN_FWD};
@@ -177,7 +190,8 @@ static void a_slot_and_a_problem(void **state)
     (void)state;
     assert_int_equal(load(NULL, &impls), EXIT_OK);
     assert_int_equal(select_names(&impls, (const char *[]){"fused", "fused_cpu:portable", "naive:deterministic", NULL},
-                                  slots, &count), EXIT_OK);
+                                  slots, &count),
+                     EXIT_OK);
     const struct attn_impl *fused = impl_resolve(&slots[0], &request, &why);
     assert_non_null(fused);
     assert_string_equal(fused->name, "fused_cpu");

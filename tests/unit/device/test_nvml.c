@@ -82,20 +82,22 @@ static void everything_there(void **state)
 static void identity_field_by_field(void **state)
 {
     (void)state;
-    static const struct { enum fake_function function; const char *field; } fields[] = {
-        {FAKE_DRIVER, "driver"},
-        {FAKE_VERSION, "nvml_version"},
-        {FAKE_UUID, "uuid"},
-        {FAKE_VBIOS, "vbios"},
-        {FAKE_POWER_LIMIT, "power_limit_w"},
-        {FAKE_DEFAULT_LIMIT, "default_power_limit_w"},
-        {FAKE_ECC, "ecc"},
-        {FAKE_MIG, "mig"},
-        {FAKE_PERSISTENCE, "persistence"},
-        {FAKE_MAX_CLOCK, "max_sm_clock_mhz"},
-        {FAKE_APP_CLOCK, "application_sm_clock_mhz"},
-        {FAKE_DEFAULT_APP_CLOCK, "default_application_sm_clock_mhz"},
-        {FAKE_PROCESSES, "other_processes"}};
+    static const struct {
+        enum fake_function function;
+        const char *field;
+    } fields[] = {{FAKE_DRIVER, "driver"},
+                  {FAKE_VERSION, "nvml_version"},
+                  {FAKE_UUID, "uuid"},
+                  {FAKE_VBIOS, "vbios"},
+                  {FAKE_POWER_LIMIT, "power_limit_w"},
+                  {FAKE_DEFAULT_LIMIT, "default_power_limit_w"},
+                  {FAKE_ECC, "ecc"},
+                  {FAKE_MIG, "mig"},
+                  {FAKE_PERSISTENCE, "persistence"},
+                  {FAKE_MAX_CLOCK, "max_sm_clock_mhz"},
+                  {FAKE_APP_CLOCK, "application_sm_clock_mhz"},
+                  {FAKE_DEFAULT_APP_CLOCK, "default_application_sm_clock_mhz"},
+                  {FAKE_PROCESSES, "other_processes"}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         whole(NULL);
         fake->status[fields[i].function] = i % 2 ? 4 : 3;
@@ -285,8 +287,13 @@ static void not_used_means_empty(void **state)
 
 static struct nvml_reading reading(double time_ms, double power_w, double energy_j)
 {
-    return (struct nvml_reading){.time_ms = time_ms, .power_w = power_w, .energy_j = energy_j, .sm_clock_mhz = 1000,
-                                 .temp_c = 50, .power_cap_ns = NAN, .throttle_ns = NAN};
+    return (struct nvml_reading){.time_ms = time_ms,
+                                 .power_w = power_w,
+                                 .energy_j = energy_j,
+                                 .sm_clock_mhz = 1000,
+                                 .temp_c = 50,
+                                 .power_cap_ns = NAN,
+                                 .throttle_ns = NAN};
 }
 
 static void energy_of_a_ramp(void **state)

@@ -34,7 +34,9 @@ static int remove_dir(void **state)
 static struct plan_item item_of(enum attn_dtype dtype, uint64_t seed)
 {
     return (struct plan_item){.problem = {2, 4, 2, 5, 7, 16, dtype, ATTN_BSHD, false, -1, -1, 0.25f, 0},
-                              .mode = ATTN_FWD, .dist = FILL_NORMAL, .seed = seed};
+                              .mode = ATTN_FWD,
+                              .dist = FILL_NORMAL,
+                              .seed = seed};
 }
 
 static json_t *description(void)
@@ -50,9 +52,8 @@ static json_t *row_of(json_t *root, const char *tensor)
 {
     size_t i;
     json_t *row;
-    json_array_foreach(json_object_get(root, "tensors"), i, row)
-        if (!strcmp(json_string_value(json_object_get(row, "tensor")), tensor))
-            return row;
+    json_array_foreach(json_object_get(root, "tensors"), i,
+                       row) if (!strcmp(json_string_value(json_object_get(row, "tensor")), tensor)) return row;
     fail_msg("no row of %s", tensor);
     return NULL;
 }

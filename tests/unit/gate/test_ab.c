@@ -26,7 +26,8 @@ static void ab(const char *old_settings, const char *new_settings, const char *m
     snprintf(old, sizeof old, "%s", help_path("old"));
     snprintf(new, sizeof new, "%s", help_path("new"));
     snprintf(runs, sizeof runs, "%s", help_path("runs"));
-    char *words[] = {"fabench", "ab", old, new, "--device", "cpu", "--pairs", "2,3", "--out", runs, (char *)(uintptr_t)more};
+    char *words[] = {
+        "fabench", "ab", old, new, "--device", "cpu", "--pairs", "2,3", "--out", runs, (char *)(uintptr_t)more};
     struct options o;
     bool done = false;
     help_write("old.conf", old_settings);
@@ -63,8 +64,8 @@ static void the_same_twice(void **state)
     assert_int_equal(count(log_new, "\n"), 3);
     assert_int_equal(count(log_old, "--check=full"), 1);
     assert_int_equal(count(log_old, "--check=off"), 2);
-    assert_int_equal(count(log_old, "--preset=quick"), 3); /* no preset on the command line */
-    assert_int_equal(count(log_old, "--points="), 0);      /* all points are undecided */
+    assert_int_equal(count(log_old, "--preset=quick"), 3);             /* no preset on the command line */
+    assert_int_equal(count(log_old, "--points="), 0);                  /* all points are undecided */
     assert_int_equal(access(help_path("runs/03-OLD.jsonl"), F_OK), 0); /* ABBA: OLD NEW, NEW OLD */
     assert_int_equal(access(help_path("runs/04-NEW.jsonl"), F_OK), 0);
     assert_int_equal(access(help_path("runs/05-NEW.jsonl"), F_OK), 0);
@@ -74,19 +75,22 @@ static void the_same_twice(void **state)
 static void verdicts_and_codes(void **state)
 {
     (void)state;
-    static const struct { const char *old, *new, *verdict; int code; const char *words; } cases[] = {
-        {"", "times=(1.0 2.4 3.0) shares=(50 33.3 30)", "REGRESS", 3, "REGRESSION: 1 slower of 3"},
-        {"", "times=(0.8 2.0 3.0) shares=(62.5 40 30)", "IMPROVE", 0, "IMPROVE"},
-        {"shares=()", "shares=() times=(1.0 2.4 3.0)", "REGRESS", 3, "REGRESSION"},
-        {"", "control_share=15 times=(1.0 2.4 3.0) shares=(50 33.3 30)", "INCONCLUSIVE", 4, "CHANGED"},
-        {"", "throttled=7", "INCONCLUSIVE", 4, "thermal slowdown"},
-        {"", "checks=(pass fail pass)", "FAIL", 1, "NEW fails its check: o is 7.5 times its bound"},
-        {"checks=(pass fail pass)", "", "FIXED", 0, "OLD fails its check, NEW passes"},
-        {"", "statuses=(ok unsupported ok)", "LOST", 3, "unsupported on purpose"},
-        {"statuses=(ok unsupported ok)", "", "NEW", 0, "NEW"},
-        {"", "statuses=(ok error ok)", "ERROR", 6, "error on purpose"},
-        {"impl=fused_ancient", "impl=fused_modern", "pass", 0, "all 3 pass"},
-        {"", "control=", "pass", 0, "gemm"}};
+    static const struct {
+        const char *old, *new, *verdict;
+        int code;
+        const char *words;
+    } cases[] = {{"", "times=(1.0 2.4 3.0) shares=(50 33.3 30)", "REGRESS", 3, "REGRESSION: 1 slower of 3"},
+                 {"", "times=(0.8 2.0 3.0) shares=(62.5 40 30)", "IMPROVE", 0, "IMPROVE"},
+                 {"shares=()", "shares=() times=(1.0 2.4 3.0)", "REGRESS", 3, "REGRESSION"},
+                 {"", "control_share=15 times=(1.0 2.4 3.0) shares=(50 33.3 30)", "INCONCLUSIVE", 4, "CHANGED"},
+                 {"", "throttled=7", "INCONCLUSIVE", 4, "thermal slowdown"},
+                 {"", "checks=(pass fail pass)", "FAIL", 1, "NEW fails its check: o is 7.5 times its bound"},
+                 {"checks=(pass fail pass)", "", "FIXED", 0, "OLD fails its check, NEW passes"},
+                 {"", "statuses=(ok unsupported ok)", "LOST", 3, "unsupported on purpose"},
+                 {"statuses=(ok unsupported ok)", "", "NEW", 0, "NEW"},
+                 {"", "statuses=(ok error ok)", "ERROR", 6, "error on purpose"},
+                 {"impl=fused_ancient", "impl=fused_modern", "pass", 0, "all 3 pass"},
+                 {"", "control=", "pass", 0, "gemm"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char line[40];
         ab(cases[i].old, cases[i].new, NULL);
@@ -114,7 +118,11 @@ static void more_pairs_of_open_points(void **state)
 static void programs_that_cannot_be_compared(void **state)
 {
     (void)state;
-    static const struct { const char *old, *new; int code; const char *words; } cases[] = {
+    static const struct {
+        const char *old, *new;
+        int code;
+        const char *words;
+    } cases[] = {
         {"", "method=2", 5, "timing method '2', the first with '1': they cannot be compared"},
         {"", "device=\"Another GPU\"", 5, "device 'Another GPU', the first with 'Fake GPU'"},
         {"", "schema=999", 5, "wrote no record that this program reads"},
@@ -139,14 +147,22 @@ static void programs_that_cannot_be_compared(void **state)
 static void verdicts_of_checked_runs(void **state)
 {
     (void)state;
-    static const struct { enum ab_outcome old, new; int verdict; } cases[] = {
-        {OUTCOME_PASS, OUTCOME_PASS, VERDICT_PASS},       {OUTCOME_FAIL, OUTCOME_PASS, VERDICT_FIXED},
-        {OUTCOME_ERROR, OUTCOME_PASS, VERDICT_FIXED},     {OUTCOME_REFUSED, OUTCOME_PASS, VERDICT_NEW},
-        {OUTCOME_NONE, OUTCOME_PASS, VERDICT_NEW},        {OUTCOME_PASS, OUTCOME_FAIL, VERDICT_FAIL},
-        {OUTCOME_FAIL, OUTCOME_FAIL, VERDICT_FAIL},       {OUTCOME_PASS, OUTCOME_ERROR, VERDICT_ERROR},
-        {OUTCOME_REFUSED, OUTCOME_ERROR, VERDICT_ERROR},  {OUTCOME_PASS, OUTCOME_REFUSED, VERDICT_LOST},
-        {OUTCOME_FAIL, OUTCOME_NONE, VERDICT_LOST},       {OUTCOME_REFUSED, OUTCOME_REFUSED, -1},
-        {OUTCOME_NONE, OUTCOME_REFUSED, -1}};
+    static const struct {
+        enum ab_outcome old, new;
+        int verdict;
+    } cases[] = {{OUTCOME_PASS, OUTCOME_PASS, VERDICT_PASS},
+                 {OUTCOME_FAIL, OUTCOME_PASS, VERDICT_FIXED},
+                 {OUTCOME_ERROR, OUTCOME_PASS, VERDICT_FIXED},
+                 {OUTCOME_REFUSED, OUTCOME_PASS, VERDICT_NEW},
+                 {OUTCOME_NONE, OUTCOME_PASS, VERDICT_NEW},
+                 {OUTCOME_PASS, OUTCOME_FAIL, VERDICT_FAIL},
+                 {OUTCOME_FAIL, OUTCOME_FAIL, VERDICT_FAIL},
+                 {OUTCOME_PASS, OUTCOME_ERROR, VERDICT_ERROR},
+                 {OUTCOME_REFUSED, OUTCOME_ERROR, VERDICT_ERROR},
+                 {OUTCOME_PASS, OUTCOME_REFUSED, VERDICT_LOST},
+                 {OUTCOME_FAIL, OUTCOME_NONE, VERDICT_LOST},
+                 {OUTCOME_REFUSED, OUTCOME_REFUSED, -1},
+                 {OUTCOME_NONE, OUTCOME_REFUSED, -1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct ab_config c = {.outcome = {cases[i].old, cases[i].new}};
         assert_int_equal(ab_untimed_verdict(&c), cases[i].verdict);
@@ -167,9 +183,9 @@ static int copy_fake_programs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_twice),         cmocka_unit_test(verdicts_and_codes),
-        cmocka_unit_test(more_pairs_of_open_points), cmocka_unit_test(programs_that_cannot_be_compared),
-        cmocka_unit_test(verdicts_of_checked_runs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_twice), cmocka_unit_test(verdicts_and_codes),
+                                       cmocka_unit_test(more_pairs_of_open_points),
+                                       cmocka_unit_test(programs_that_cannot_be_compared),
+                                       cmocka_unit_test(verdicts_of_checked_runs)};
     return cmocka_run_group_tests(tests, copy_fake_programs, help_remove_folder);
 }

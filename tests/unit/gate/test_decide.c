@@ -60,9 +60,9 @@ enum reference { CONTROL_AND_GEMM, CONTROL_ONLY, GEMM_ONLY, NO_REFERENCE };
 
 struct scenario {
     enum reference reference;
-    double shift[CONFIGS]; /* of NEW, in logarithms */
-    double drift;        /* of everything in plain time over pairs_max pairs, in logarithms */
-    double drift_ratio;  /* likewise of the ratio to the control: what pairing does not remove */
+    double shift[CONFIGS];         /* of NEW, in logarithms */
+    double drift;                  /* of everything in plain time over pairs_max pairs, in logarithms */
+    double drift_ratio;            /* likewise of the ratio to the control: what pairing does not remove */
     double control_shift[CONFIGS]; /* of the reference in NEW, in logarithms */
     bool has_steady_gemm;
 };
@@ -306,7 +306,8 @@ static void no_verdict_against_the_cross_check(void **state)
     (void)state;
     bool no;
     assert_int_equal(with_cross_check(0.04, 0.04, 0.001, 5, &no), DECIDE_REGRESS);
-    assert_int_equal(with_cross_check(0.04, 0, 0.05, 5, &no), DECIDE_REGRESS); /* the cross-check is too noisy to contradict */
+    assert_int_equal(with_cross_check(0.04, 0, 0.05, 5, &no),
+                     DECIDE_REGRESS); /* the cross-check is too noisy to contradict */
     assert_false(no);
     assert_int_equal(with_cross_check(0.04, 0, 0.001, 8, &no), DECIDE_OPEN); /* the control changed, not the kernel */
     assert_true(no);
@@ -443,7 +444,8 @@ static int read_spreads(void **state)
         if (line[0] == '#')
             continue;
         if (!has_names) {
-            has_names = strcmp(line, "configuration,processes,sd_log_time_pct,sd_log_ratio_pct,sd_log_control_pct\n") == 0;
+            has_names =
+                strcmp(line, "configuration,processes,sd_log_time_pct,sd_log_ratio_pct,sd_log_control_pct\n") == 0;
             if (!has_names)
                 break;
             continue;

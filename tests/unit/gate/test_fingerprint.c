@@ -50,7 +50,9 @@ static void two_of_a_kind(void **state)
 static void two_that_differ(void **state)
 {
     (void)state;
-    static const struct { const char *device[2], *policy[2], *words; } cases[] = {
+    static const struct {
+        const char *device[2], *policy[2], *words;
+    } cases[] = {
         {{"\"name\":\"A\"", "\"name\":\"B\""}, {"", ""}, "the baseline's device is \"A\", the current one's \"B\""},
         {{"\"name\":\"A\"", ""}, {"", ""}, "the baseline's device is \"A\", the current one's absent"},
         {{"\"arch\":\"sm_90\"", "\"arch\":\"sm_80\""}, {"", ""}, "architecture is \"sm_90\""},
@@ -63,7 +65,9 @@ static void two_that_differ(void **state)
         {{"", ""}, {"\"method\":\"2\"", "\"method\":\"3\""}, "timing method is \"2\""},
         {{"", ""}, {"\"clocks\":\"x\"", "\"clocks\":\"y\""}, "clock policy is \"x\""},
         {{"", ""}, {"\"l2\":\"cold\"", "\"l2\":\"hot\""}, "cache policy is \"cold\""},
-        {{"", ""}, {"\"round_members\":[\"a\"]", "\"round_members\":[\"a\",\"b\"]"}, "members of the rounds is [\"a\"]"}};
+        {{"", ""},
+         {"\"round_members\":[\"a\"]", "\"round_members\":[\"a\",\"b\"]"},
+         "members of the rounds is [\"a\"]"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_false(match(cases[i].device[0], cases[i].policy[0], cases[i].device[1], cases[i].policy[1]));
         assert_has(why.text, cases[i].words);
@@ -111,8 +115,8 @@ static void several_headers(void **state)
         assert_non_null(out);
         help_put_header(out, HELP_DEVICE, HELP_POLICY);
         help_put_row(out, &(struct help_row){0});
-        help_put_header(out, HELP_DEVICE, is_other ? "\"method\":\"3\",\"l2\":\"hot\",\"round_members\":[\"fused\"]"
-                                                   : HELP_POLICY);
+        help_put_header(out, HELP_DEVICE,
+                        is_other ? "\"method\":\"3\",\"l2\":\"hot\",\"round_members\":[\"fused\"]" : HELP_POLICY);
         fclose(out);
         struct record_file file = read_file(path);
         assert_int_equal(fingerprint_is_uniform(&file, &why), !is_other);
@@ -124,7 +128,7 @@ static void several_headers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(two_of_a_kind), cmocka_unit_test(two_that_differ),
-                                       cmocka_unit_test(each_configuration_once), cmocka_unit_test(rows_of_another_kind),
-                                       cmocka_unit_test(several_headers)};
+                                       cmocka_unit_test(each_configuration_once),
+                                       cmocka_unit_test(rows_of_another_kind), cmocka_unit_test(several_headers)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }

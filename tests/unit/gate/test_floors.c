@@ -20,19 +20,20 @@ static struct record_file file_of(const struct help_row *rows, int count)
 static void files_that_are_refused(void **state)
 {
     (void)state;
-    static const struct { const char *text, *words; } refused[] = {
-        {"", ": has no floors"},
-        {"# only a comment\n\nmode,min_tflops\n", ": has no floors"},
-        {"mode,q_len\nfwd,1\n", ", line 1: must name columns, one of them a minimum as min_tflops"},
-        {"mode,speed\nfwd,1\n", ", line 1: 'speed' is no column of the records"},
-        {"mode,min_speed\nfwd,1\n", ", line 1: 'min_speed' is no min_ and a measured column of the records"},
-        {"mode,min_impl\nfwd,1\n", ", line 1: 'min_impl' is no min_ and a measured column of the records"},
-        {"mode,min_tflops\n\nfwd\n", ", line 3: has 1 cells, its first line 2"},
-        {"mode,min_tflops\nfwd,1,2\n", ", line 2: has 3 cells, its first line 2"},
-        {"mode,min_tflops\nfwd,fast\n", ", line 2: 'fast' is no number"},
-        {"q_len,min_tflops\n1.5,1\n", ", line 2: '1.5' is no number"},
-        {"mode,min_tflops\nfwd,\n", ", line 2: has no minimum"},
-        {"mode,min_tflops\n\"fwd,1\n", ", line 2: a quote stays open"}};
+    static const struct {
+        const char *text, *words;
+    } refused[] = {{"", ": has no floors"},
+                   {"# only a comment\n\nmode,min_tflops\n", ": has no floors"},
+                   {"mode,q_len\nfwd,1\n", ", line 1: must name columns, one of them a minimum as min_tflops"},
+                   {"mode,speed\nfwd,1\n", ", line 1: 'speed' is no column of the records"},
+                   {"mode,min_speed\nfwd,1\n", ", line 1: 'min_speed' is no min_ and a measured column of the records"},
+                   {"mode,min_impl\nfwd,1\n", ", line 1: 'min_impl' is no min_ and a measured column of the records"},
+                   {"mode,min_tflops\n\nfwd\n", ", line 3: has 1 cells, its first line 2"},
+                   {"mode,min_tflops\nfwd,1,2\n", ", line 2: has 3 cells, its first line 2"},
+                   {"mode,min_tflops\nfwd,fast\n", ", line 2: 'fast' is no number"},
+                   {"q_len,min_tflops\n1.5,1\n", ", line 2: '1.5' is no number"},
+                   {"mode,min_tflops\nfwd,\n", ", line 2: has no minimum"},
+                   {"mode,min_tflops\n\"fwd,1\n", ", line 2: a quote stays open"}};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         char wanted[200];
         why.text[0] = 0;
@@ -53,7 +54,8 @@ static void met_and_missed(void **state)
     struct floors *f = read_text("# least values\n mode , q_len,impl,min_pct_of_gemm,min_time_ms\n\n"
                                  "fwd,128,fused,50,\nfwd,256,fused_fake,40.5,0.5\r\n");
     assert_non_null(f);
-    assert_int_equal(floors_check(f, &file.rows[3], missed, sizeof missed), FLOORS_NO_MATCH); /* no line of its length */
+    assert_int_equal(floors_check(f, &file.rows[3], missed, sizeof missed),
+                     FLOORS_NO_MATCH); /* no line of its length */
     assert_false(floors_are_matched(f, &why));
     assert_has(why.text, "floors.csv, line 4: no row of the current record matches it");
     assert_int_equal(floors_check(f, &file.rows[0], missed, sizeof missed), FLOORS_MET); /* equal to the minimum */
@@ -73,11 +75,13 @@ static void rows_that_a_line_selects(void **state)
 {
     (void)state;
     const struct help_row rows[] = {{0}, {.impl = "naive"}, {.impl = "flash"}, {.mode = "bwd"}};
-    static const struct { const char *text; bool selected[4]; } cases[] = {
-        {"impl,min_time_ms\nfused,0.5\n", {true, false, false, true}},
-        {"impl,min_time_ms\n\"naive\",0.5\n", {false, true, false, false}},
-        {"impl,mode,min_time_ms\n,bwd,0.5\n", {false, false, false, true}},
-        {"scale,mode,min_time_ms\n,,0.5\n", {true, true, true, true}}};
+    static const struct {
+        const char *text;
+        bool selected[4];
+    } cases[] = {{"impl,min_time_ms\nfused,0.5\n", {true, false, false, true}},
+                 {"impl,min_time_ms\n\"naive\",0.5\n", {false, true, false, false}},
+                 {"impl,mode,min_time_ms\n,bwd,0.5\n", {false, false, false, true}},
+                 {"scale,mode,min_time_ms\n,,0.5\n", {true, true, true, true}}};
     struct record_file file = file_of(rows, 4);
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct floors *f = read_text(cases[c].text);

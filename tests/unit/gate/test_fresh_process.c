@@ -195,10 +195,12 @@ static void two_folders(void **state)
     snprintf(same, sizeof same, "%s:%s/.", folder, folder);
     snprintf(half, sizeof half, "/no/such/folder:%s", second);
     assert_int_equal(mkdir(second, 0700), 0);
-    const struct { const char *mine, *theirs; int code; } cases[] = {
-        {both, folder, EXIT_INTERRUPTED}, {both, second, EXIT_INTERRUPTED}, {folder, both, EXIT_INTERRUPTED},
-        {second, both, EXIT_INTERRUPTED}, {folder, second, EXIT_OK},        {half, both, EXIT_INTERRUPTED},
-        {same, folder, EXIT_INTERRUPTED}};
+    const struct {
+        const char *mine, *theirs;
+        int code;
+    } cases[] = {{both, folder, EXIT_INTERRUPTED}, {both, second, EXIT_INTERRUPTED}, {folder, both, EXIT_INTERRUPTED},
+                 {second, both, EXIT_INTERRUPTED}, {folder, second, EXIT_OK},        {half, both, EXIT_INTERRUPTED},
+                 {same, folder, EXIT_INTERRUPTED}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         setenv("FABENCH_LOCK_DIR", cases[i].mine, 1);
         assert_int_equal(device_lock("0000:03:00.0", at_once, &hold), EXIT_OK);
@@ -230,8 +232,12 @@ static int leave(void **state)
 {
     (void)state;
     char path[100];
-    static const char *const names[] = {"out", "err", "fabench-0000-01-00.0.lock", "fabench-0000-02-00.0.lock",
-                                        "fabench-0000-03-00.0.lock", "second/fabench-0000-03-00.0.lock"};
+    static const char *const names[] = {"out",
+                                        "err",
+                                        "fabench-0000-01-00.0.lock",
+                                        "fabench-0000-02-00.0.lock",
+                                        "fabench-0000-03-00.0.lock",
+                                        "second/fabench-0000-03-00.0.lock"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         unlink(path);
@@ -243,9 +249,10 @@ static int leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ends_and_words), cmocka_unit_test(silence),    cmocka_unit_test(slow_but_not_silent),
-        cmocka_unit_test(not_a_program),  cmocka_unit_test(one_holder), cmocka_unit_test(two_folders),
-        cmocka_unit_test(no_folder),      cmocka_unit_test(writes_without_end),
+        cmocka_unit_test(ends_and_words),      cmocka_unit_test(silence),
+        cmocka_unit_test(slow_but_not_silent), cmocka_unit_test(not_a_program),
+        cmocka_unit_test(one_holder),          cmocka_unit_test(two_folders),
+        cmocka_unit_test(no_folder),           cmocka_unit_test(writes_without_end),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

@@ -63,9 +63,17 @@ static void one_configuration_each(void **state)
         {{.share = 50}, {.time_ms = 0.9, .share = 56}, "IMPROVE", 0, ""},
         {{.share = 50}, {.time_ms = 1.06, .share = 50, .gemm_tflops = 690}, "pass", 0, "the device was slower"},
         {{.share = 50}, {.time_ms = 1.2, .share = 50, .gemm_tflops = 583}, "INCONCLUSIVE", 4, "the GEMM changed by"},
-        {{.share = 50}, {.time_ms = 1.1, .share = 45, .throttled_pct = 30}, "INCONCLUSIVE", 4, "under thermal slowdown"},
+        {{.share = 50},
+         {.time_ms = 1.1, .share = 45, .throttled_pct = 30},
+         "INCONCLUSIVE",
+         4,
+         "under thermal slowdown"},
         {{0}, {.time_ms = 1.1}, "REGRESS", 3, "by its time alone: no GEMM ceiling here"},
-        {{0}, {.check = "fail", .more = ",\"err_tensor\":\"o\",\"err_used\":7.5"}, "FAIL", 1, "o is 7.5 times its bound"},
+        {{0},
+         {.check = "fail", .more = ",\"err_tensor\":\"o\",\"err_used\":7.5"},
+         "FAIL",
+         1,
+         "o is 7.5 times its bound"},
         {{.check = "fail"}, {0}, "FIXED", 0, "the baseline's check failed"},
         {{0}, {.status = "unsupported", .more = ",\"reason\":\"not d64\""}, "LOST", 3, "unsupported: not d64"},
         {{0}, {.status = "oom"}, "LOST", 3, "oom"},
@@ -105,7 +113,8 @@ static void rows_that_are_not_judged(void **state)
 {
     (void)state;
     const struct help_row was[] = {{.share = 50}, {.impl = "cudnn", .share = 80}, {.impl = "null"}};
-    const struct help_row now[] = {{.share = 50}, {.impl = "cudnn", .time_ms = 2, .share = 40}, {.impl = "null", .time_ms = 9}};
+    const struct help_row now[] = {
+        {.share = 50}, {.impl = "cudnn", .time_ms = 2, .share = 40}, {.impl = "null", .time_ms = 9}};
     gate(was, 3, now, 3);
     assert_int_equal(code, EXIT_OK);
     assert_int_equal(verdict_lines(), 1);
@@ -117,7 +126,10 @@ static void rows_without_a_baseline(void **state)
 {
     (void)state;
     const struct help_row was[] = {{0}};
-    const struct help_row now[] = {{0}, {.n = 256}, {.n = 512, .status = "unsupported"}, {.n = 1024, .status = "error"},
+    const struct help_row now[] = {{0},
+                                   {.n = 256},
+                                   {.n = 512, .status = "unsupported"},
+                                   {.n = 1024, .status = "error"},
                                    {.impl = "naive", .check = "off"}};
     gate(was, 1, now, 4);
     assert_int_equal(code, EXIT_DEVICE);
@@ -152,7 +164,8 @@ static void floors(void **state)
     (void)state;
     const struct help_row now[] = {{.share = 50}, {.n = 256, .share = 40}};
     help_record("now.jsonl", now, 2);
-    snprintf(path, sizeof path, "%s", help_write("floors.csv", "q_len,impl,min_pct_of_gemm\n128,fused,49\n256,fused,41\n"));
+    snprintf(path, sizeof path, "%s",
+             help_write("floors.csv", "q_len,impl,min_pct_of_gemm\n128,fused,49\n256,fused,41\n"));
     gate_with((const char *const[4]){"--floors", path});
     assert_int_equal(code, EXIT_REGRESSION);
     assert_has(verdicts, "\nFLOOR,");
@@ -206,15 +219,16 @@ static void nothing_in_common(void **state)
     help_record("now.jsonl", &now, 1);
     gate_with((const char *const[4]){"--baseline", base, "--subset"});
     assert_int_equal(code, EXIT_NOT_COMPARABLE);
-    assert_has(said, "gate: no configuration of the baseline is in the current record; the baseline was made by: fabench --seqlen 128");
+    assert_has(said, "gate: no configuration of the baseline is in the current record; the baseline was made by: "
+                     "fabench --seqlen 128");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_configuration_each),           cmocka_unit_test(refused_in_both),
-        cmocka_unit_test(rows_that_are_not_judged),       cmocka_unit_test(rows_without_a_baseline),
-        cmocka_unit_test(options_that_select_a_subset),     cmocka_unit_test(floors),
+        cmocka_unit_test(one_configuration_each),          cmocka_unit_test(refused_in_both),
+        cmocka_unit_test(rows_that_are_not_judged),        cmocka_unit_test(rows_without_a_baseline),
+        cmocka_unit_test(options_that_select_a_subset),    cmocka_unit_test(floors),
         cmocka_unit_test(records_that_cannot_be_compared), cmocka_unit_test(nothing_in_common)};
     unsetenv("GITHUB_ACTIONS");
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);

@@ -16,8 +16,14 @@
 
 static struct verdict_line line(enum verdict verdict, const char *label, double change)
 {
-    struct verdict_line l = {.verdict = verdict, .from_ms = 1, .to_ms = 1 + change / 100, .change_pct = change,
-                             .low_pct = NAN, .high_pct = NAN, .relative_change_pct = NAN, .impl = "fused"};
+    struct verdict_line l = {.verdict = verdict,
+                             .from_ms = 1,
+                             .to_ms = 1 + change / 100,
+                             .change_pct = change,
+                             .low_pct = NAN,
+                             .high_pct = NAN,
+                             .relative_change_pct = NAN,
+                             .impl = "fused"};
     snprintf(l.configuration, sizeof l.configuration, "%s", label);
     return l;
 }
@@ -63,10 +69,12 @@ static void worst_first(void **state)
 static void exit_codes(void **state)
 {
     (void)state;
-    static const struct { enum verdict verdict; int code; } codes[] = {
-        {VERDICT_ERROR, 6}, {VERDICT_FAIL, 1},         {VERDICT_LOST, 3}, {VERDICT_FLOOR, 3},   {VERDICT_REGRESS, 3},
-        {VERDICT_ABSENT, 5}, {VERDICT_INCONCLUSIVE, 4}, {VERDICT_PASS, 0}, {VERDICT_IMPROVE, 0}, {VERDICT_FIXED, 0},
-        {VERDICT_NEW, 0}};
+    static const struct {
+        enum verdict verdict;
+        int code;
+    } codes[] = {{VERDICT_ERROR, 6},   {VERDICT_FAIL, 1},   {VERDICT_LOST, 3},         {VERDICT_FLOOR, 3},
+                 {VERDICT_REGRESS, 3}, {VERDICT_ABSENT, 5}, {VERDICT_INCONCLUSIVE, 4}, {VERDICT_PASS, 0},
+                 {VERDICT_IMPROVE, 0}, {VERDICT_FIXED, 0},  {VERDICT_NEW, 0}};
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         assert_int_equal(verdict_exit(codes[i].verdict), codes[i].code);
     struct verdict_line both[] = {line(VERDICT_INCONCLUSIVE, "a", 0), line(VERDICT_ABSENT, "b", 0)};
@@ -84,8 +92,12 @@ static void the_terminal(void **state)
     lines[0].pairs = 6;
     lines[1].to_ms = NAN;
     snprintf(lines[1].why, sizeof lines[1].why, "NEW refuses: %0150d", 0);
-    const struct verdict_report r = {.view = VERDICTS_AB, .lines = lines, .count = 2, .control = "quiet",
-                                     .summary = "REGRESSION: of two", .exit_code = 3};
+    const struct verdict_report r = {.view = VERDICTS_AB,
+                                     .lines = lines,
+                                     .count = 2,
+                                     .control = "quiet",
+                                     .summary = "REGRESSION: of two",
+                                     .exit_code = 3};
     const char *text = caught(print_110, &r);
     assert_has(text, "REGRESS       bwd causal d128 16k bf16");
     assert_has(text, "+3.4 %");
@@ -103,8 +115,8 @@ static void soft_exit(void **state)
 {
     (void)state;
     struct verdict_line one = line(VERDICT_INCONCLUSIVE, "a", 1);
-    const struct verdict_report r = {.view = VERDICTS_GATE, .lines = &one, .count = 1, .summary = "INCONCLUSIVE: x",
-                                     .soft_code = 4};
+    const struct verdict_report r = {
+        .view = VERDICTS_GATE, .lines = &one, .count = 1, .summary = "INCONCLUSIVE: x", .soft_code = 4};
     assert_has(caught(print_110, &r), "exit 0: --soft replaced 4 (INCONCLUSIVE)");
     setenv("GITHUB_ACTIONS", "true", 1);
     const char *text = caught(verdicts_annotate, &r);
@@ -119,8 +131,8 @@ static void annotations_are_one_line_each(void **state)
     (void)state;
     struct verdict_line lines[] = {line(VERDICT_FAIL, "fwd full   d64  1k", NAN), line(VERDICT_PASS, "b", 0)};
     strcpy(lines[0].why, "two\nlines: 100 %");
-    const struct verdict_report r = {.view = VERDICTS_AB, .lines = lines, .count = 2, .summary = "CHECK FAILED: x",
-                                     .exit_code = 1};
+    const struct verdict_report r = {
+        .view = VERDICTS_AB, .lines = lines, .count = 2, .summary = "CHECK FAILED: x", .exit_code = 1};
     setenv("GITHUB_ACTIONS", "true", 1);
     const char *text = caught(verdicts_annotate, &r);
     unsetenv("GITHUB_ACTIONS");
@@ -213,9 +225,13 @@ static void keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(worst_first), cmocka_unit_test(exit_codes),  cmocka_unit_test(the_terminal),
-        cmocka_unit_test(soft_exit),    cmocka_unit_test(annotations_are_one_line_each),
-        cmocka_unit_test(files),       cmocka_unit_test(keys),
+        cmocka_unit_test(worst_first),
+        cmocka_unit_test(exit_codes),
+        cmocka_unit_test(the_terminal),
+        cmocka_unit_test(soft_exit),
+        cmocka_unit_test(annotations_are_one_line_each),
+        cmocka_unit_test(files),
+        cmocka_unit_test(keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

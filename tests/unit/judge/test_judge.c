@@ -14,7 +14,10 @@
 
 enum { BATCH = 2, HEADS = 2, LEN = 200, DIM = 64, COUNT = BATCH * HEADS * LEN * DIM };
 
-struct fixture { float *x, *ref, *abs; int64_t queries; };
+struct fixture {
+    float *x, *ref, *abs;
+    int64_t queries;
+};
 
 /* A reference of normal values and an output with a relative error of 1e-4, far inside every fp16 bound. */
 static struct fixture make(void)
@@ -41,14 +44,26 @@ static void discard(struct fixture *f)
 
 static bool judge(const struct fixture *f, double naive, double atol, double rtol, struct record_tensor *verdict)
 {
-    struct judge_input in = {.tensor = TENSOR_DK, .batch = BATCH, .heads = HEADS, .len = LEN, .head_dim = DIM,
+    struct judge_input in = {.tensor = TENSOR_DK,
+                             .batch = BATCH,
+                             .heads = HEADS,
+                             .len = LEN,
+                             .head_dim = DIM,
                              .independent_rows = f->queries,
                              .naive_max_abs_err = naive,
                              .bounds = judge_bounds_for(TENSOR_DK, ATTN_FP16, ATTN_BWD, false, atol, rtol, 0.05)};
-    struct compare_job job = {.x = {f->x, HEADS * LEN * DIM, LEN * DIM, DIM}, .dtype = ATTN_FP32, .ref = f->ref,
-                              .abs = f->abs, .batch = BATCH, .heads = HEADS, .len = LEN, .head_dim = DIM,
-                              .atol_absolute = in.bounds.atol_absolute, .atol_rms = in.bounds.atol_rms,
-                              .atol_abs = in.bounds.atol_abs, .rtol = in.bounds.rtol};
+    struct compare_job job = {.x = {f->x, HEADS * LEN * DIM, LEN * DIM, DIM},
+                              .dtype = ATTN_FP32,
+                              .ref = f->ref,
+                              .abs = f->abs,
+                              .batch = BATCH,
+                              .heads = HEADS,
+                              .len = LEN,
+                              .head_dim = DIM,
+                              .atol_absolute = in.bounds.atol_absolute,
+                              .atol_rms = in.bounds.atol_rms,
+                              .atol_abs = in.bounds.atol_abs,
+                              .rtol = in.bounds.rtol};
     struct compare_block blocks[BATCH * HEADS * 4];
     assert_int_equal(compare_blocks_per_head(LEN), 4);
     compare_blocks_cpu(&job, blocks, 2);
@@ -203,7 +218,8 @@ static double gain_error_of_one_query(uint64_t *seed)
     enum { KEYS = 257, HEAD_DIM = 64 };
     double dot = 0, norm = 0;
     for (int head = 0; head < 2; head++) {
-        double q[HEAD_DIM], dout[HEAD_DIM], o[HEAD_DIM] = {0}, p[KEYS], dp[KEYS] = {0}, sum = 0, d = 0, d_rounded = 0, q2 = 0;
+        double q[HEAD_DIM], dout[HEAD_DIM], o[HEAD_DIM] = {0}, p[KEYS], dp[KEYS] = {0}, sum = 0, d = 0, d_rounded = 0,
+                                            q2 = 0;
         for (int c = 0; c < HEAD_DIM; c++) {
             q[c] = normal(seed);
             q2 += q[c] * q[c];

@@ -28,10 +28,7 @@ struct candidate {
 static struct candidate candidates[8];
 static size_t candidate_count;
 
-static struct attn_device cpu(int threads)
-{
-    return (struct attn_device){.platform = ATTN_CPU, .threads = threads};
-}
+static struct attn_device cpu(int threads) { return (struct attn_device){.platform = ATTN_CPU, .threads = threads}; }
 
 static int find_candidates(void **state)
 {
@@ -283,10 +280,7 @@ static void check(struct data *x, const struct candidate *c, int threads, double
     free(got);
 }
 
-static bool takes_windows(const struct candidate *c)
-{
-    return c->impl == &attn_fused_cpu;
-}
+static bool takes_windows(const struct candidate *c) { return c->impl == &attn_fused_cpu; }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
@@ -320,19 +314,28 @@ static void golden_vectors(void **state)
 static void hard_shapes(void **state)
 {
     (void)state;
-    static const int64_t lengths[][2] = {
-        {1, 1},   {1, 131},  {131, 1},   {2, 3},     {47, 49},   {48, 48},  {49, 47},  {63, 63},  {64, 64},   {65, 65},
-        {95, 97}, {96, 96},  {97, 95},   {113, 113}, {127, 129}, {128, 64}, {64, 128}, {37, 131}, {131, 37},
-        {257, 193}};
+    static const int64_t lengths[][2] = {{1, 1},     {1, 131},  {131, 1},  {2, 3},    {47, 49},  {48, 48},  {49, 47},
+                                         {63, 63},   {64, 64},  {65, 65},  {95, 97},  {96, 96},  {97, 95},  {113, 113},
+                                         {127, 129}, {128, 64}, {64, 128}, {37, 131}, {131, 37}, {257, 193}};
     static const int64_t dims[] = {8, 64, 72, 128};
     unsigned count = 0;
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
         for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
             for (int causal = 0; causal < 2; causal++, count++) {
                 const int64_t heads = count % 3 == 0 ? 4 : count % 3, kv_heads = count % 3 == 0 ? 2 : 1;
-                const struct attn_problem p = {1 + count % 2, heads, kv_heads, lengths[l][0], lengths[l][1], dims[d],
-                                               ATTN_FP32, count % 2 ? ATTN_BSHD : ATTN_BHSD, causal != 0, -1, -1,
-                                               1 / sqrtf((float)dims[d]), 0};
+                const struct attn_problem p = {1 + count % 2,
+                                               heads,
+                                               kv_heads,
+                                               lengths[l][0],
+                                               lengths[l][1],
+                                               dims[d],
+                                               ATTN_FP32,
+                                               count % 2 ? ATTN_BSHD : ATTN_BHSD,
+                                               causal != 0,
+                                               -1,
+                                               -1,
+                                               1 / sqrtf((float)dims[d]),
+                                               0};
                 struct data *x = data_new(&p, FILL_NORMAL, count % 5 == 0);
                 for (size_t c = 0; c < candidate_count; c++)
                     check(x, &candidates[c], 1 + (int)(count + c) % 4, 1);
@@ -345,8 +348,8 @@ static void every_head_dim(void **state)
 {
     (void)state;
     for (int64_t d = 8; d <= 256; d += 8) {
-        const struct attn_problem p = {1, 2, 1, 70, 50, d, ATTN_FP32, d % 16 ? ATTN_BSHD : ATTN_BHSD, true, -1, -1,
-                                       1 / sqrtf((float)d), 0};
+        const struct attn_problem p = {
+            1, 2, 1, 70, 50, d, ATTN_FP32, d % 16 ? ATTN_BSHD : ATTN_BHSD, true, -1, -1, 1 / sqrtf((float)d), 0};
         struct data *x = data_new(&p, FILL_NORMAL, d % 24 == 0);
         for (size_t c = 0; c < candidate_count; c++)
             check(x, &candidates[c], 2, 1);
@@ -367,8 +370,19 @@ static void windows_and_scales(void **state)
                  {130, 130, -1, 9, false, 0.125f}, {100, 100, -1, -1, true, -0.3f},  {100, 100, -1, -1, false, 0.0f},
                  {100, 70, -1, -1, true, 1.0f}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct attn_problem p = {1, 2, 1, cases[i].q_len, cases[i].kv_len, 64, ATTN_FP32, ATTN_BHSD,
-                                       cases[i].causal, cases[i].left, cases[i].right, cases[i].scale, 0};
+        const struct attn_problem p = {1,
+                                       2,
+                                       1,
+                                       cases[i].q_len,
+                                       cases[i].kv_len,
+                                       64,
+                                       ATTN_FP32,
+                                       ATTN_BHSD,
+                                       cases[i].causal,
+                                       cases[i].left,
+                                       cases[i].right,
+                                       cases[i].scale,
+                                       0};
         struct data *x = data_new(&p, FILL_NORMAL, false);
         for (size_t c = 0; c < candidate_count; c++)
             if ((cases[i].left < 0 && cases[i].right < 0) || takes_windows(&candidates[c]))
@@ -385,12 +399,12 @@ static void hard_inputs(void **state)
     static const struct {
         enum fill_dist dist;
         double loose;
-    } cases[] = {{FILL_SHARP, 1}, {FILL_HUGE, 20}, {FILL_CONSTANT, 1}, {FILL_TINY, 1}, {FILL_ZEROS, 1},
-                 {FILL_UNIFORM, 1}};
+    } cases[] = {{FILL_SHARP, 1}, {FILL_HUGE, 20}, {FILL_CONSTANT, 1},
+                 {FILL_TINY, 1},  {FILL_ZEROS, 1}, {FILL_UNIFORM, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int64_t d = 64; d <= 128; d *= 2) {
-            const struct attn_problem p = {1, 2, 2, 200, 260, d, ATTN_FP32, ATTN_BSHD, d == 64, -1, -1,
-                                           1 / sqrtf((float)d), 0};
+            const struct attn_problem p = {
+                1, 2, 2, 200, 260, d, ATTN_FP32, ATTN_BSHD, d == 64, -1, -1, 1 / sqrtf((float)d), 0};
             struct data *x = data_new(&p, cases[i].dist, false);
             for (size_t c = 0; c < candidate_count; c++)
                 check(x, &candidates[c], 2, cases[i].loose);
@@ -402,8 +416,9 @@ static void long_rows_stay_accurate(void **state)
 {
     (void)state;
     for (int causal = 0; causal < 2; causal++) {
-        const struct attn_problem p = {1, 1, 1, 1024, 1024, causal ? 64 : 128, ATTN_FP32, ATTN_BSHD, causal != 0, -1,
-                                       -1, causal ? 0.125f : 0.088388346f, 0};
+        const struct attn_problem p = {1,         1,         1,           1024, 1024, causal ? 64 : 128,
+                                       ATTN_FP32, ATTN_BSHD, causal != 0, -1,   -1,   causal ? 0.125f : 0.088388346f,
+                                       0};
         struct data *x = data_new(&p, FILL_NORMAL, false);
         for (size_t c = 0; c < candidate_count; c++)
             check(x, &candidates[c], 2, 0.2);
@@ -462,7 +477,7 @@ static void nan_is_not_hidden(void **state)
     const struct attn_problem p = {1, 1, 1, 130, 130, 64, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.125f, 0};
     for (size_t c = 0; c < candidate_count; c++) {
         struct data *x = data_new(&p, FILL_NORMAL, false);
-        *element(x, 0, 70, 3) = NAN; /* a row of Q: this row of O */
+        *element(x, 0, 70, 3) = NAN;  /* a row of Q: this row of O */
         *element(x, 4, 100, 5) = NAN; /* a row of K: the rows that see it */
         launch(x, &candidates[c], ATTN_FWD, 2);
         for (int64_t row = 0; row < 130; row++) {
@@ -583,8 +598,8 @@ static void naive_names_its_passes(void **state)
         float workspace[20 * 30];
         char seen[256] = "";
         struct attn_message why;
-        struct attn_run run = {.workspace = workspace, .workspace_bytes = sizeof workspace, .pass = count_pass,
-                               .pass_context = seen};
+        struct attn_run run = {
+            .workspace = workspace, .workspace_bytes = sizeof workspace, .pass = count_pass, .pass_context = seen};
         assert_int_equal(attn_naive_cpu.prepare(&request, &x->t, &run.plan, &why), ATTN_OK);
         assert_int_equal(attn_naive_cpu.plan_bytes(&request, run.plan), mode == ATTN_BWD ? sizeof workspace : 0);
         assert_int_equal(attn_naive_cpu.launch(&request, &x->t, &run, &why), ATTN_OK);

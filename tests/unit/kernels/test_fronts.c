@@ -9,14 +9,23 @@
 #include "kernels/sm90/fused_sm90.h"
 
 /* Of an H200. */
-static const struct attn_device h200 = {.platform = ATTN_CUDA, .sm = 90, .multiprocessors = 132,
-                                        .smem_per_block_bytes = 232448, .l2_bytes = 60 << 20};
+static const struct attn_device h200 = {
+    .platform = ATTN_CUDA, .sm = 90, .multiprocessors = 132, .smem_per_block_bytes = 232448, .l2_bytes = 60 << 20};
 
 static struct attn_problem self_attention(int64_t batch, int64_t heads, int64_t len, int64_t head_dim, bool causal)
 {
-    return (struct attn_problem){.batch = batch, .q_heads = heads, .kv_heads = heads, .q_len = len, .kv_len = len,
-                                 .head_dim = head_dim, .dtype = ATTN_FP16, .layout = ATTN_BSHD, .causal = causal,
-                                 .window_left = -1, .window_right = -1, .scale = 0.125f};
+    return (struct attn_problem){.batch = batch,
+                                 .q_heads = heads,
+                                 .kv_heads = heads,
+                                 .q_len = len,
+                                 .kv_len = len,
+                                 .head_dim = head_dim,
+                                 .dtype = ATTN_FP16,
+                                 .layout = ATTN_BSHD,
+                                 .causal = causal,
+                                 .window_left = -1,
+                                 .window_right = -1,
+                                 .scale = 0.125f};
 }
 
 static const char *chosen(struct attn_problem p, enum attn_mode mode)
@@ -81,8 +90,8 @@ static void few_tiles_are_spread(void **state)
 static void refused(struct attn_problem p, struct attn_device device, const char *variant, const char *sentence)
 {
     for (int mode = ATTN_FWD; mode <= ATTN_BWD; mode++) {
-        const struct attn_request request = {.problem = &p, .device = &device, .mode = (enum attn_mode)mode,
-                                             .variant = variant};
+        const struct attn_request request = {
+            .problem = &p, .device = &device, .mode = (enum attn_mode)mode, .variant = variant};
         struct attn_message why = {""};
         assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
         if (!strstr(why.text, sentence))

@@ -127,8 +127,16 @@ static void variants_of_both_directions(void **state)
 static void launches_what_it_accepts(void **state)
 {
     static float memory[64 * 4];
-    const struct attn_problem p = {.batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = 1, .head_dim = 64,
-                                   .dtype = ATTN_FP16, .window_left = -1, .window_right = -1, .scale = 1.0f};
+    const struct attn_problem p = {.batch = 1,
+                                   .q_heads = 1,
+                                   .kv_heads = 1,
+                                   .q_len = 1,
+                                   .kv_len = 1,
+                                   .head_dim = 64,
+                                   .dtype = ATTN_FP16,
+                                   .window_left = -1,
+                                   .window_right = -1,
+                                   .scale = 1.0f};
     struct attn_device device = {.platform = ATTN_CUDA, .sm = 75, .smem_per_block_bytes = 232448};
     const struct attn_request request = {.problem = &p, .device = &device, .mode = ATTN_FWD};
     const struct attn_tensor tensor = {.data = memory, .stride_row = 64};

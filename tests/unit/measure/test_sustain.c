@@ -58,8 +58,8 @@ static enum attn_status run(double lead_s, double seconds, struct sustain_result
     struct backend be = {.ops = &fake_ops};
     struct attn_message why = {""};
     const struct launcher launcher = {.impl = NULL};
-    const struct sustain_plan plan = {.lead_s = lead_s, .seconds = seconds, .pass_ms = 50,
-                                      .before_batch = before_batch};
+    const struct sustain_plan plan = {
+        .lead_s = lead_s, .seconds = seconds, .pass_ms = 50, .before_batch = before_batch};
     return sustain_run(&be, &launcher, &plan, result, &why);
 }
 
@@ -127,10 +127,15 @@ static struct record_row row_of(const char *check, const struct sustain_result *
 
 static struct sustain_result region(double counter_j, double integral_j)
 {
-    return (struct sustain_result){.seconds = 10, .passes = 1000,
-                                   .telemetry = {.seconds = 10.1, .sm_clock_mhz = 1600, .temp_c = 60,
-                                                 .power_capped_pct = 99, .throttled_pct = 0,
-                                                 .energy_counter_j = counter_j, .energy_integral_j = integral_j}};
+    return (struct sustain_result){.seconds = 10,
+                                   .passes = 1000,
+                                   .telemetry = {.seconds = 10.1,
+                                                 .sm_clock_mhz = 1600,
+                                                 .temp_c = 60,
+                                                 .power_capped_pct = 99,
+                                                 .throttled_pct = 0,
+                                                 .energy_counter_j = counter_j,
+                                                 .energy_integral_j = integral_j}};
 }
 
 static bool near(double a, double b) { return fabs(a / b - 1) < 1e-12; }
@@ -205,9 +210,10 @@ static void keep_row(void *context, int slot, const struct record_row *row)
 
 static enum attn_status run_problem(unsigned *stages, struct attn_message *why, int *failed)
 {
-    char *words[] = {"fabench",   "--device", "cpu", "--seqlen",      "64", "--d",       "64", "--batch",
-                     "1",         "--heads",  "1",   "--mode",        "fwd", "--causal", "--impl", "naive,fused",
-                     "--samples", "6",        "--warmup-ms", "0",     "--min-time-ms", "1", "--max-noise", "100%"};
+    char *words[] = {"fabench", "--device",    "cpu",       "--seqlen", "64",          "--d", "64",
+                     "--batch", "1",           "--heads",   "1",        "--mode",      "fwd", "--causal",
+                     "--impl",  "naive,fused", "--samples", "6",        "--warmup-ms", "0",   "--min-time-ms",
+                     "1",       "--max-noise", "100%"};
     struct options o;
     struct session s;
     bool done = false;
@@ -215,10 +221,16 @@ static enum attn_status run_problem(unsigned *stages, struct attn_message *why, 
     assert_int_equal(session_open(&o, "test", false, &s), EXIT_OK);
     assert_true(nvml_open(FAKE_BUS_ID, s.nvml_problem, sizeof s.nvml_problem));
     s.plan.sustain_s = 0.02; /* shorter than the option takes */
-    const struct case_setting setting = {.backend = &s.backend, .options = &o, .plan = &s.plan, .facts = &s.facts,
-                                         .slots = s.slots, .slot_count = s.slot_count, .timed = true, .use_nvml = true,
-                                         .hooks = {.context = stages, .stage = on_stage, .interrupted = never,
-                                                   .row = keep_row}};
+    const struct case_setting setting = {
+        .backend = &s.backend,
+        .options = &o,
+        .plan = &s.plan,
+        .facts = &s.facts,
+        .slots = s.slots,
+        .slot_count = s.slot_count,
+        .timed = true,
+        .use_nvml = true,
+        .hooks = {.context = stages, .stage = on_stage, .interrupted = never, .row = keep_row}};
     const enum attn_status status = case_run(&setting, 0, 0, 0, failed, why);
     session_close(&s);
     options_free(&o);

@@ -29,24 +29,35 @@ static struct options parse(const char *line)
 
 static struct problem_key a_problem(void)
 {
-    const struct attn_problem p = {.batch = 2, .q_heads = 16, .kv_heads = 4, .q_len = 1000, .kv_len = 2048,
-                                   .head_dim = 128, .dtype = ATTN_BF16, .layout = ATTN_BHSD, .causal = true,
-                                   .window_left = -1, .window_right = -1, .scale = 0.25f};
+    const struct attn_problem p = {.batch = 2,
+                                   .q_heads = 16,
+                                   .kv_heads = 4,
+                                   .q_len = 1000,
+                                   .kv_len = 2048,
+                                   .head_dim = 128,
+                                   .dtype = ATTN_BF16,
+                                   .layout = ATTN_BHSD,
+                                   .causal = true,
+                                   .window_left = -1,
+                                   .window_right = -1,
+                                   .scale = 0.25f};
     return problem_key_of(&p, ATTN_BWD, FILL_SHARP, 77, L2_HOT);
 }
 
 static void repro_has_what_rows_depend_on(void **state)
 {
     (void)state;
-    struct options o = parse("fabench --preset quick --seqlen 1k,4k --total-tokens 8k --hidden 1024 --check sample --atol 0.5 "
-                             "--warmup-ms 7 --samples 9 --timeout-s 3 --sustain-s 2 --deterministic --device cpu --out x "
-                             "--csv y.csv --plot none --quiet --impl naive,fused");
+    struct options o =
+        parse("fabench --preset quick --seqlen 1k,4k --total-tokens 8k --hidden 1024 --check sample --atol 0.5 "
+              "--warmup-ms 7 --samples 9 --timeout-s 3 --sustain-s 2 --deterministic --device cpu --out x "
+              "--csv y.csv --plot none --quiet --impl naive,fused");
     const struct problem_key key = a_problem();
     char *repro = options_repro(&o, COMMAND_SWEEP, "fabench", "fused_cpu", &key);
-    assert_string_equal(repro, "fabench --preset quick --check sample --atol 0.5 --warmup-ms 7 --samples 9 --timeout-s 3 "
-                               "--sustain-s 2 --deterministic --device cpu --impl fused_cpu --mode bwd --dtype bf16 "
-                               "--causal=yes --batch 2 --heads 16 --kv-heads 4 --seqlen 1000 --kv-len 2048 --d 128 "
-                               "--layout bhsd --scale 0.25 --dist sharp --seed 77 --l2 hot");
+    assert_string_equal(repro,
+                        "fabench --preset quick --check sample --atol 0.5 --warmup-ms 7 --samples 9 --timeout-s 3 "
+                        "--sustain-s 2 --deterministic --device cpu --impl fused_cpu --mode bwd --dtype bf16 "
+                        "--causal=yes --batch 2 --heads 16 --kv-heads 4 --seqlen 1000 --kv-len 2048 --d 128 "
+                        "--layout bhsd --scale 0.25 --dist sharp --seed 77 --l2 hot");
     struct options again = parse(repro);
     assert_int_equal(again.batch, 2);
     assert_true(again.deterministic);

@@ -114,8 +114,10 @@ static const struct value_case {
      "--preset cii: must be quick, paper, ci, acceptance or full; did you mean ci"},
     {"--dump new --dump-dtype fp32", FIELD(dump_dtype), &dump_fp32, "--dump new --dump-dtype bf16",
      "--dump-dtype bf16: must be native or fp32"},
-    {"--sustain-s 60", FIELD(sustain_s), &sixty, "--sustain-s 3601", "--sustain-s 3601: must be a number from 0 to 3600"},
-    {"--sustain-s 0", FIELD(sustain_s), &nothing, "--sustain-s nan", "--sustain-s nan: must be a number from 0 to 3600"},
+    {"--sustain-s 60", FIELD(sustain_s), &sixty, "--sustain-s 3601",
+     "--sustain-s 3601: must be a number from 0 to 3600"},
+    {"--sustain-s 0", FIELD(sustain_s), &nothing, "--sustain-s nan",
+     "--sustain-s nan: must be a number from 0 to 3600"},
     {"--mode bwd", FIELD(modes), only_bwd, "--mode fwd,both",
      "--mode fwd,both: must be fwd or bwd, several with commas"},
     {"--mode=bwd", FIELD(mode_given), &yes, "--mode fwd,",
@@ -429,17 +431,20 @@ static void commands(void **state)
     static const struct {
         const char *name;
         enum command command;
-    } good[] = {{"sweep", COMMAND_SWEEP}, {"verify", COMMAND_VERIFY}, {"info", COMMAND_INFO}, {"list", COMMAND_LIST},
-               {"selftest", COMMAND_SELFTEST}};
+    } good[] = {{"sweep", COMMAND_SWEEP},
+                {"verify", COMMAND_VERIFY},
+                {"info", COMMAND_INFO},
+                {"list", COMMAND_LIST},
+                {"selftest", COMMAND_SELFTEST}};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         taken(good[i].name);
         assert_int_equal(options.command, good[i].command);
     }
     refused("verfy", "verfy: no such command; did you mean verify");
-    refused("frob --d 64",
-            "frob: no such command; must be verify, gate, ab, report, plot, info, list or selftest, or no word for the sweep");
-    refused("''",
-            "'': no such command; must be verify, gate, ab, report, plot, info, list or selftest, or no word for the sweep");
+    refused("frob --d 64", "frob: no such command; must be verify, gate, ab, report, plot, info, list or selftest, or "
+                           "no word for the sweep");
+    refused("''", "'': no such command; must be verify, gate, ab, report, plot, info, list or selftest, or no word for "
+                  "the sweep");
     refused("--d 64 verify", "verify: a command is the first word, before the options");
     refused("--d 64 128", "128: sweep takes no such argument; lists are written with commas, as 64,128");
     refused("verify a.jsonl", "a.jsonl: verify takes no such argument; lists are written with commas, as 64,128");
@@ -481,8 +486,10 @@ static void plot_takes_files(void **state)
     refused("report", "report: needs record files, as in fabench report H200=a.jsonl B200=b.jsonl");
     refused("report a.jsonl --plot png", "--plot png: must be svg (within the HTML page) or none");
     refused("report a.jsonl --price ''", "--price '': must not be empty");
-    refused("report a.jsonl --plot none --overlay file", "--overlay file: cannot be used with --plot none; must be left out");
-    refused("plot a.jsonl --overlay absent", "--overlay absent: must be a file that exists (No such file or directory)");
+    refused("report a.jsonl --plot none --overlay file",
+            "--overlay file: cannot be used with --plot none; must be left out");
+    refused("plot a.jsonl --overlay absent",
+            "--overlay absent: must be a file that exists (No such file or directory)");
     refused("plot a.jsonl --overlay dir", "--overlay dir: is a directory; must be a file");
     refused("--overlay file --out none",
             "--overlay file: cannot be used with --out none, where no chart is drawn; must be left out");
@@ -526,7 +533,8 @@ static void deciding_options(void **state)
 static void ab_takes_two_sides(void **state)
 {
     (void)state;
-    taken("ab old new --mode bwd --causal --d=128 --impl fused --device cuda:1 --pairs 3,7 --out none --quiet --l2 hot");
+    taken(
+        "ab old new --mode bwd --causal --d=128 --impl fused --device cuda:1 --pairs 3,7 --out none --quiet --l2 hot");
     assert_int_equal(options.command, COMMAND_AB);
     assert_names(&options.files, "old,new,");
     assert_names(&options.impls, "fused,");
@@ -572,8 +580,8 @@ static void a_recorded_line_comes_back(void **state)
 {
     (void)state;
     struct options again;
-    assert_int_equal(options_parse_line("fabench --d 64,128 --out '/no such/it'\\''s' --causal --variant 'a b'", &again),
-                     EXIT_OK);
+    assert_int_equal(
+        options_parse_line("fabench --d 64,128 --out '/no such/it'\\''s' --causal --variant 'a b'", &again), EXIT_OK);
     assert_null(again.out_dir);
     assert_string_equal(again.variant, "a b");
     assert_names(&again.sweep_words, "--d=64,128,--causal,--variant=a b,");

@@ -24,7 +24,8 @@ static void pairs_that_contradict(void **state)
     taken("--heads 2 --total-tokens 1k");
     taken("--preset paper --d 64 --seqlen 1k --samples 5 --max-noise 2% --warmup-ms 1");
     refused("--quiet --verbose", "--quiet: cannot be used with --verbose; give one of them");
-    refused("--check off --rtol 0.1", "--rtol 0.1: cannot be used with --check off; must be left out, or --check full|sample");
+    refused("--check off --rtol 0.1",
+            "--rtol 0.1: cannot be used with --check off; must be left out, or --check full|sample");
     refused("--atol 1 --rtol 0.1 --check off",
             "--atol 1: cannot be used with --check off; must be left out, or --check full|sample");
     refused("--out none --plot png", "--plot png: cannot be used with --out none; must be term or none");

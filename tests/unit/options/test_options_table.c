@@ -60,9 +60,7 @@ static void wrong_values(void **state)
         case KIND_TEXT:
         case KIND_TEXTS:
         case KIND_OUT_FILE:
-        case KIND_OUT_DIR:
-            refuses(def, "");
-            break;
+        case KIND_OUT_DIR: refuses(def, ""); break;
         case KIND_LIBRARY:
         case KIND_IN_DIR:
         case KIND_IN_FILE:

@@ -128,7 +128,8 @@ static void lengths_are_crossed(void **state)
 {
     (void)state;
     struct plan plan = plan_of("fabench --mode fwd --causal --d 64 --seqlen 1,2k --kv-len 64,100 --batch 3 --heads 6 "
-                               "--kv-heads 2", ATTN_CUDA);
+                               "--kv-heads 2",
+                               ATTN_CUDA);
     assert_int_equal(plan.count, 4);
     assert_int_equal(plan.items[1].problem.q_len, 1);
     assert_int_equal(plan.items[1].problem.kv_len, 100);
@@ -175,8 +176,9 @@ static void input_is_for_tensors_of_one_shape(void **state)
 static void repro_makes_the_same_problem(void **state)
 {
     (void)state;
-    struct options o = parse("fabench --mode bwd --causal=both --d 64,128 --seqlen 1k,3000 --kv-len 2k --hidden 1024 "
-                             "--kv-heads 4 --layout bhsd --dist sharp --seed 77 --deterministic --dtype bf16 --scale 0.3");
+    struct options o =
+        parse("fabench --mode bwd --causal=both --d 64,128 --seqlen 1k,3000 --kv-len 2k --hidden 1024 "
+              "--kv-heads 4 --layout bhsd --dist sharp --seed 77 --deterministic --dtype bf16 --scale 0.3");
     struct plan plan;
     assert_int_equal(plan_make(&o, ATTN_CUDA, &plan), EXIT_OK);
     assert_int_equal(plan.count, 8);
@@ -218,8 +220,14 @@ static void verify_has_the_hard_shapes(void **state)
 static void flops_follow_the_convention(void **state)
 {
     (void)state;
-    struct attn_problem p = {.batch = 2, .q_heads = 3, .kv_heads = 3, .q_len = 1024, .kv_len = 1024, .head_dim = 64,
-                             .window_left = -1, .window_right = -1};
+    struct attn_problem p = {.batch = 2,
+                             .q_heads = 3,
+                             .kv_heads = 3,
+                             .q_len = 1024,
+                             .kv_len = 1024,
+                             .head_dim = 64,
+                             .window_left = -1,
+                             .window_right = -1};
     const double full = 4.0 * 2 * 3 * 64 * 1024 * 1024;
     assert_true(problem_flops(&p, ATTN_FWD) == full);
     assert_true(problem_flops(&p, ATTN_BWD) == 2.5 * full);

@@ -14,7 +14,8 @@
 static char *line_of(const char *device, const char *clocks)
 {
     char *text = xasprintf("{\"device\": {\"name\": \"Board\"%s}, \"tool\": {\"version\": \"1.2.3\", \"commit\": "
-                           "\"0123456789abcdef\"}, \"policy\": {\"clocks\": \"%s\"}}", device, clocks);
+                           "\"0123456789abcdef\"}, \"policy\": {\"clocks\": \"%s\"}}",
+                           device, clocks);
     json_t *header = json_loads(text, 0, NULL);
     assert_non_null(header);
     char *line = header_line(header);
@@ -35,7 +36,8 @@ static void what_the_header_says(void **state)
     (void)state;
     is("", "unknown", "Board 0 GiB | fabench 1.2.3 (0123456789ab)");
     is(", \"memory_gb\": 150.3, \"power_limit_w\": 700.0, \"ecc\": true, \"driver\": \"580.65\", "
-       "\"other_processes\": 0", "free",
+       "\"other_processes\": 0",
+       "free",
        "Board 140 GiB, 700 W, ECC on, driver 580.65, clocks free, no other process | fabench 1.2.3 "
        "(0123456789ab)");
     is(", \"memory_gb\": 17.2, \"threads\": 8, \"ecc\": false, \"other_processes\": 1", "unknown",

@@ -74,22 +74,49 @@ static void spit(const char *path, const char *text, size_t bytes)
 /* Every field has a different value, so that swapped columns are detected. */
 static void fill_row(struct record_row *row)
 {
-    char *const texts[] = {row->run_id, row->time_utc, row->commit,      row->device, row->driver, row->cuda,
-                           row->cudnn,  row->impl,     row->variant,     row->reason, row->stop,   row->peer,
-                           row->worst,  row->err_tensor, row->asked, row->energy_source};
-    double *const reals[] = {&row->key.dropout,      &row->key.scale,        &row->time_ms,          &row->time_ms_ci_lo,
-                             &row->time_ms_ci_hi, &row->time_ms_min,  &row->noise_pct,        &row->flops,
-                             &row->tflops,       &row->tflops_sustained, &row->gemm_tflops,  &row->pct_of_gemm,
-                             &row->speedup_vs_naive, &row->speedup_vs_peer, &row->min_gb,    &row->workspace_mb,
-                             &row->max_abs_err,  &row->rel_rms_err,  &row->err_ratio,        &row->err_used,
-                             &row->atol,         &row->rtol,         &row->sm_clock_mhz,     &row->temp_c,
-                             &row->power_capped_pct, &row->throttled_pct, &row->power_w,     &row->energy_j,
-                             &row->tflops_per_w, &row->power_limit_w, &row->sustain_s,          &row->energy_counter_j,
-                             &row->energy_integral_j, &row->sustain_sm_clock_mhz, &row->sustain_temp_c,
-                             &row->sustain_power_capped_pct, &row->sustain_throttled_pct};
-    int64_t *const counts[] = {&row->key.causal,   &row->key.batch,       &row->key.q_heads,      &row->key.kv_heads, &row->key.q_len,
-                               &row->key.kv_len,   &row->key.head_dim,    &row->key.window_left,  &row->key.window_right, &row->key.seed,
-                               &row->sustain_passes};
+    char *const texts[] = {row->run_id, row->time_utc,   row->commit,  row->device,       row->driver, row->cuda,
+                           row->cudnn,  row->impl,       row->variant, row->reason,       row->stop,   row->peer,
+                           row->worst,  row->err_tensor, row->asked,   row->energy_source};
+    double *const reals[] = {&row->key.dropout,
+                             &row->key.scale,
+                             &row->time_ms,
+                             &row->time_ms_ci_lo,
+                             &row->time_ms_ci_hi,
+                             &row->time_ms_min,
+                             &row->noise_pct,
+                             &row->flops,
+                             &row->tflops,
+                             &row->tflops_sustained,
+                             &row->gemm_tflops,
+                             &row->pct_of_gemm,
+                             &row->speedup_vs_naive,
+                             &row->speedup_vs_peer,
+                             &row->min_gb,
+                             &row->workspace_mb,
+                             &row->max_abs_err,
+                             &row->rel_rms_err,
+                             &row->err_ratio,
+                             &row->err_used,
+                             &row->atol,
+                             &row->rtol,
+                             &row->sm_clock_mhz,
+                             &row->temp_c,
+                             &row->power_capped_pct,
+                             &row->throttled_pct,
+                             &row->power_w,
+                             &row->energy_j,
+                             &row->tflops_per_w,
+                             &row->power_limit_w,
+                             &row->sustain_s,
+                             &row->energy_counter_j,
+                             &row->energy_integral_j,
+                             &row->sustain_sm_clock_mhz,
+                             &row->sustain_temp_c,
+                             &row->sustain_power_capped_pct,
+                             &row->sustain_throttled_pct};
+    int64_t *const counts[] = {&row->key.causal,       &row->key.batch,  &row->key.q_heads,   &row->key.kv_heads,
+                               &row->key.q_len,        &row->key.kv_len, &row->key.head_dim,  &row->key.window_left,
+                               &row->key.window_right, &row->key.seed,   &row->sustain_passes};
     memset(row, 0, sizeof *row);
     record_row_clear(row);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
@@ -197,7 +224,7 @@ static void row_survives_file(void **state)
     fill_row(&row);
     row.time_ms = 0.1 + 0.2; /* needs 17 digits */
     row.tflops = 1e300;
-    row.power_w = 700;       /* a whole number */
+    row.power_w = 700; /* a whole number */
     record_row_clear(&empty);
     assert_int_equal(record_write(writer, &row), 0);
     char *text = slurp(path_of("a.jsonl")); /* on disk before the file is closed */
@@ -269,12 +296,14 @@ static void text_is_made_utf8(void **state)
 {
     (void)state;
     char text[16];
-    const struct { const char *from, *to; } cases[] = {
+    const struct {
+        const char *from, *to;
+    } cases[] = {
         {"plain", "plain"},
-        {"\xe2\x82\xac 5", "\xe2\x82\xac 5"},   /* three bytes */
+        {"\xe2\x82\xac 5", "\xe2\x82\xac 5"},     /* three bytes */
         {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"}, /* four */
         {"\xed\xa0\x80", "???"},                  /* a surrogate */
-        {"\xc0\xaf", "??"},                        /* overlong */
+        {"\xc0\xaf", "??"},                       /* overlong */
         {"cut \xe2\x82", "cut ??"},
         {"a\r\nb\x7f", "a  b "},
         {"123456789012345678", "123456789012345"},
@@ -409,7 +438,9 @@ static void cut_file_is_readable(void **state)
 static void what_is_no_record_file_is_refused(void **state)
 {
     (void)state;
-    const struct { const char *text, *sentence; } cases[] = {
+    const struct {
+        const char *text, *sentence;
+    } cases[] = {
         {"", "it is empty"},
         {"\n\n", "it is empty"},
         {"impl,time_ms\nnaive,2\n", "line 1 is not a JSON object"},
@@ -429,7 +460,8 @@ static void what_is_no_record_file_is_refused(void **state)
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"impl\":5}\n", "\"impl\" must be text"},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"mode\":\"sideways\"}\n", "\"mode\" must be one of"},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"status\":\"\"}\n", "\"status\" must be one of"},
-        {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"method\":\"sideways\"}\n", "\"method\" must be short"},
+        {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"method\":\"sideways\"}\n",
+         "\"method\" must be short"},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"time_ms\":[]}\n", "\"time_ms\" must be a number"},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"samples\":2,\"samples_ms\":[1]}\n", "\"samples_ms\""},
         {"{\"type\":\"header\",\"schema\":1}\n{\"type\":\"row\",\"samples_ms\":[1]}\n", "\"samples_ms\""},

@@ -20,9 +20,9 @@
 #define GOLDEN_DIR "tests/golden"
 #endif
 
-static const char *const golden_names[] = {
-    "cross_short_q", "d16",          "gqa_4_2",           "mha_d128",   "mha_d64_causal",
-    "one_token",     "ragged_prime", "scale_half_triton", "window_16_0"};
+static const char *const golden_names[] = {"cross_short_q",  "d16",       "gqa_4_2",      "mha_d128",
+                                           "mha_d64_causal", "one_token", "ragged_prime", "scale_half_triton",
+                                           "window_16_0"};
 enum { GOLDEN_CASES = sizeof golden_names / sizeof *golden_names };
 
 /* Contiguous [batch, heads, len, head_dim]. */

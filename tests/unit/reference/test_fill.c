@@ -67,8 +67,8 @@ static void distributions_and_gains(void **state)
         enum fill_dist dist;
         enum fill_tensor tensor;
         float gain;
-    } normal[] = {{FILL_CONSTANT, FILL_Q, 1},  {FILL_CONSTANT, FILL_DO, 1}, {FILL_SHARP, FILL_Q, 8},
-                  {FILL_SHARP, FILL_K, 1},     {FILL_HUGE, FILL_Q, 256},    {FILL_HUGE, FILL_V, 1},
+    } normal[] = {{FILL_CONSTANT, FILL_Q, 1},    {FILL_CONSTANT, FILL_DO, 1},    {FILL_SHARP, FILL_Q, 8},
+                  {FILL_SHARP, FILL_K, 1},       {FILL_HUGE, FILL_Q, 256},       {FILL_HUGE, FILL_V, 1},
                   {FILL_TINY, FILL_Q, 0x1p-20f}, {FILL_TINY, FILL_DO, 0x1p-20f}, {FILL_NORMAL, FILL_GEMM, 1}};
     for (size_t i = 0; i < sizeof normal / sizeof *normal; i++) {
         fill_table(normal[i].dist, normal[i].tensor, table, &gain);
@@ -143,7 +143,7 @@ static void element_depends_on_seed_tensor_and_index_alone(void **state)
         untouched += wide[i] == 12345.0f;
     assert_int_equal(untouched, BATCH * LEN * GAP);
     assert_true(same_seed < 4 && same_tensor < 4);
-    assert_int_equal(fill_random16(0, 0, 0), 0); /* the finaliser of 0 */
+    assert_int_equal(fill_random16(0, 0, 0), 0);                               /* the finaliser of 0 */
     assert_int_equal(fill_random16(42, FILL_V, UINT64_C(5000000000)), 0x44f3); /* these two: computed in Python */
     assert_int_equal(fill_random16(UINT64_MAX, FILL_DO, UINT64_C(8589934599)), 0xcdb6);
 }

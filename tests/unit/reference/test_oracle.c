@@ -107,8 +107,8 @@ static void assert_same_bits(const struct attn_problem *p, const struct referenc
     const struct {
         const float *a, *b;
         int64_t count;
-    } all[] = {{a->o, b->o, n.q},           {a->lse, b->lse, n.rows},     {a->dq, b->dq, n.q},
-               {a->dk, b->dk, n.k},         {a->dv, b->dv, n.k},          {a->o_abs, b->o_abs, n.q},
+    } all[] = {{a->o, b->o, n.q},           {a->lse, b->lse, n.rows},    {a->dq, b->dq, n.q},
+               {a->dk, b->dk, n.k},         {a->dv, b->dv, n.k},         {a->o_abs, b->o_abs, n.q},
                {a->dq_abs, b->dq_abs, n.q}, {a->dk_abs, b->dk_abs, n.k}, {a->dv_abs, b->dv_abs, n.k}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         assert_memory_equal(all[i].a, all[i].b, (size_t)all[i].count * sizeof(float));
@@ -122,8 +122,10 @@ static void golden_vectors(void **state)
     for (int i = 0; i < GOLDEN_CASES; i++) {
         struct golden g = golden_load(golden_names[i]);
         const struct attn_problem *p = &g.problem;
-        const struct attn_tensors t = {.q = tensor(p, g.q, false), .k = tensor(p, g.k, true),
-                                       .v = tensor(p, g.v, true), .dout = tensor(p, g.dout, false)};
+        const struct attn_tensors t = {.q = tensor(p, g.q, false),
+                                       .k = tensor(p, g.k, true),
+                                       .v = tensor(p, g.v, true),
+                                       .dout = tensor(p, g.dout, false)};
         const struct sizes n = sizes_of(p);
         struct reference_outputs out = run(p, &t, 2);
         assert_near(golden_names[i], "o", out.o, g.o, n.q, 1e-6, 1e-6);
@@ -228,7 +230,7 @@ static const struct attn_problem problems[] = {
     {1, 1, 1, 1, 1, 8, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.5f, 0},
     {2, 4, 2, 19, 31, 24, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.2f, 0},
     {1, 3, 1, 150, 41, 16, ATTN_FP16, ATTN_BHSD, true, -1, -1, 0.25f, 0}, /* rows that see nothing */
-    {1, 2, 2, 40, 600, 8, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.3f, 0}, /* many blocks of keys */
+    {1, 2, 2, 40, 600, 8, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.3f, 0},  /* many blocks of keys */
     {1, 2, 1, 70, 70, 12, ATTN_FP32, ATTN_BHSD, false, 5, 3, -0.4f, 0},
     {1, 1, 1, 33, 65, 8, ATTN_FP32, ATTN_BHSD, false, 0, 0, 1.0f, 0},
     {1, 1, 1, 65, 33, 8, ATTN_FP32, ATTN_BHSD, true, 4, -1, 0.35f, 0},
@@ -314,8 +316,8 @@ static void forward_is_the_forward_of_backward_and_abs_may_be_absent(void **stat
     assert_int_equal(oracle_attention(&p, ATTN_FWD, &t, &forward, 2, &why), ATTN_OK);
     assert_memory_equal(forward.o, all.o, (size_t)n.q * sizeof(float));
     assert_memory_equal(forward.lse, all.lse, (size_t)n.rows * sizeof(float));
-    struct reference_outputs bare = {.o = floats(n.q), .lse = floats(n.rows), .dq = floats(n.q), .dk = floats(n.k),
-                                     .dv = floats(n.k)};
+    struct reference_outputs bare = {
+        .o = floats(n.q), .lse = floats(n.rows), .dq = floats(n.q), .dk = floats(n.k), .dv = floats(n.k)};
     assert_int_equal(oracle_attention(&p, ATTN_BWD, &t, &bare, 2, &why), ATTN_OK);
     assert_memory_equal(bare.dq, all.dq, (size_t)n.q * sizeof(float));
     assert_memory_equal(bare.dk, all.dk, (size_t)n.k * sizeof(float));

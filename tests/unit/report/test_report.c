@@ -162,7 +162,7 @@ static void ties_are_ties(void **state)
     add_fwd(0, "a", 200);
     add_fwd(0, "b", 197); /* 195.03 .. 198.97 against 198 .. 202 */
     add_fwd(0, "c", 190);
-    add_fwd(1, "a", 203);  /* overlaps 200's interval */
+    add_fwd(1, "a", 203); /* overlaps 200's interval */
     add_fwd(2, "a", 180);
     make(3, 3);
     const struct report_figure *first = report_figure_at(&report, 0, 0);
@@ -242,7 +242,7 @@ static void set_is_the_published_one(void **state)
 #define ALTERED(change)                                                                                                \
     do {                                                                                                               \
         struct record_row other = *row;                                                                                \
-        other.key.change;                                                                                                  \
+        other.key.change;                                                                                              \
         assert_int_equal(report_set_index(&other), -1);                                                                \
     } while (0)
     ALTERED(batch = 2);
@@ -377,7 +377,8 @@ static void lengths_of_naive(void **state)
     add(0, "a", "bwd", 0, 64, 16384, 50);
     make(1, 1);
     keep(report_naive_text(&report, 0), text, sizeof text);
-    assert_string_equal(text, "fwd: fits at every measured length, up to 4k; bwd: no longer fits at 16k (needs 34 GiB)");
+    assert_string_equal(text,
+                        "fwd: fits at every measured length, up to 4k; bwd: no longer fits at 16k (needs 34 GiB)");
     assert_true(report_figure_at(&report, 0, 0)->has_naive);
     assert_near(report_figure_at(&report, 0, 0)->naive_workspace_mb, 4096);
     assert_true(report_figure_at(&report, 1, 0)->naive_is_oom);
@@ -396,8 +397,8 @@ static char *page_of(bool as_csv)
     if (as_csv) {
         report_write_csv(&report, out);
     } else {
-        struct page *d = report_page(&report, &(struct report_charts){.is_gnuplot_absent = true, .was_asked = true},
-                                         NULL);
+        struct page *d =
+            report_page(&report, &(struct report_charts){.is_gnuplot_absent = true, .was_asked = true}, NULL);
         page_write_markdown(d, out, true);
         page_close(d);
     }
@@ -436,7 +437,8 @@ static void page_contents(void **state)
     free(text);
     text = page_of(true);
     assert_in(text, "label,device,group,", true);
-    assert_in(text, "L0,A GPU,1,fwd,bf16,0,4,32,32,4096,4096,64,-1,-1,bshd,normal,cold,1,1,a,,100,99,101,1,,2,0,", true);
+    assert_in(text, "L0,A GPU,1,fwd,bf16,0,4,32,32,4096,4096,64,-1,-1,bshd,normal,cold,1,1,a,,100,99,101,1,,2,0,",
+              true);
     assert_in(text, ",20000,EUR,0.005\n", true);
     free(text);
     files[1].rows[0].key.dtype = ATTN_FP16; /* one row less in common */
@@ -458,10 +460,11 @@ static void write_record(int i, const char *device, const char *run, const char 
     FILE *out = fopen(data[i], "w");
     assert_non_null(out);
     fprintf(out, "{\"type\":\"header\",\"schema\":1,\"synthetic\":true}\n");
-    fprintf(out, "{\"type\":\"row\",\"schema\":1,\"run_id\":\"%s\",\"method\":\"%s\",\"commit\":\"c%d\","
-                 "\"device\":\"%s\",\"arch\":\"sm_90\",\"impl\":\"a\",\"mode\":\"fwd\",\"dtype\":\"bf16\",\"causal\":0,"
-                 "\"batch\":1,\"q_heads\":1,\"kv_heads\":1,\"q_len\":64,\"kv_len\":64,\"head_dim\":64,"
-                 "\"status\":\"ok\",\"check\":\"pass\",\"time_ms\":1.0,\"flops\":1e9,\"tflops\":1.0}\n",
+    fprintf(out,
+            "{\"type\":\"row\",\"schema\":1,\"run_id\":\"%s\",\"method\":\"%s\",\"commit\":\"c%d\","
+            "\"device\":\"%s\",\"arch\":\"sm_90\",\"impl\":\"a\",\"mode\":\"fwd\",\"dtype\":\"bf16\",\"causal\":0,"
+            "\"batch\":1,\"q_heads\":1,\"kv_heads\":1,\"q_len\":64,\"kv_len\":64,\"head_dim\":64,"
+            "\"status\":\"ok\",\"check\":\"pass\",\"time_ms\":1.0,\"flops\":1e9,\"tflops\":1.0}\n",
             run, method, i, device);
     assert_int_equal(fclose(out), 0);
 }
@@ -514,9 +517,22 @@ static void labels_and_prices(void **state)
     assert_true(isnan(read.labels[1].price));
     assert_string_equal(read.currency, "EUR");
     report_input_free(&read);
-    static const char *const bad_prices[] = {"A", "=1EUR", "A=", "A=EUR", "A=0EUR", "A=-5EUR", "A=1e3EUR", "A=31000",
-                                             "A=31,000EUR", "A=31000eur", "A=31000 EUR", "A=nanEUR", "A=infUSD",
-                                             "A=1.2.3EUR", "B=31000EUR", "A =31000EUR",
+    static const char *const bad_prices[] = {"A",
+                                             "=1EUR",
+                                             "A=",
+                                             "A=EUR",
+                                             "A=0EUR",
+                                             "A=-5EUR",
+                                             "A=1e3EUR",
+                                             "A=31000",
+                                             "A=31,000EUR",
+                                             "A=31000eur",
+                                             "A=31000 EUR",
+                                             "A=nanEUR",
+                                             "A=infUSD",
+                                             "A=1.2.3EUR",
+                                             "B=31000EUR",
+                                             "A =31000EUR",
                                              "A=99999999999999999999999999999999999EUR"};
     for (size_t i = 0; i < sizeof bad_prices / sizeof bad_prices[0]; i++) {
         STATUS(EXIT_USAGE, bad_prices[i], first);

@@ -147,7 +147,7 @@ static void cut_write(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(never_torn), cmocka_unit_test(writer_killed), cmocka_unit_test(cut_write)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(never_torn), cmocka_unit_test(writer_killed),
+                                       cmocka_unit_test(cut_write)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

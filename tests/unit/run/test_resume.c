@@ -14,8 +14,10 @@ static struct options options;
 static struct plan plan;
 static void make_plan(const char *lengths)
 {
-    char *words[] = {"fabench", "--device", "cpu", "--seqlen", (char *)(uintptr_t)lengths, "--d", "64", "--batch", "1",
-                     "--heads", "1", "--mode", "fwd", "--causal", "--out", help_folder};
+    char *words[] = {"fabench",  "--device", "cpu",     "--seqlen", (char *)(uintptr_t)lengths,
+                     "--d",      "64",       "--batch", "1",        "--heads",
+                     "1",        "--mode",   "fwd",     "--causal", "--out",
+                     help_folder};
     bool done = false;
     assert_int_equal(options_parse(sizeof words / sizeof *words, words, &options, &done), EXIT_OK);
     assert_int_equal(plan_make(&options, ATTN_CPU, &plan), EXIT_OK);
@@ -47,8 +49,8 @@ static void rows_find_their_places(void **state)
     assert_int_equal(plan.count, 3);
     assert_true(match(NULL, 0, done, companions)); /* a header alone */
     assert_int_equal(done[0] | done[1] | done[2] | companions[0] | companions[1] | companions[2], 0);
-    const struct help_row rows[] = {{.impl = "naive", .n = 64}, {.impl = "fused_cpu", .asked = "fused", .n = 64},
-                                    {.impl = "naive", .n = 128}};
+    const struct help_row rows[] = {
+        {.impl = "naive", .n = 64}, {.impl = "fused_cpu", .asked = "fused", .n = 64}, {.impl = "naive", .n = 128}};
     assert_true(match(rows, 3, done, companions));
     assert_int_equal(done[0], NAIVE | FUSED);
     assert_int_equal(companions[0], 0); /* that problem is whole: nobody runs again */
@@ -85,7 +87,10 @@ static void rows_of_other_runs(void **state)
     unsigned done[2];
     (void)state;
     make_plan("64,128");
-    static const struct { struct help_row row; const char *words; } refused[] = {
+    static const struct {
+        struct help_row row;
+        const char *words;
+    } refused[] = {
         {{.impl = "naive", .n = 512}, "row 2 (naive fwd d64 n=512) is not part of what these options run"},
         {{.impl = "naive", .n = 64, .mode = "bwd"}, "row 2 (naive bwd d64 n=64) is not part of what these options run"},
         {{.impl = "cudnn", .n = 64}, "row 2 (cudnn fwd d64 n=64) is of an implementation that was not asked for"},
@@ -102,18 +107,19 @@ static void rows_of_other_runs(void **state)
 static void headers_that_fit(void **state)
 {
     (void)state;
-    static const struct { const char *object, *key, *was, *is, *words; } cases[] = {
-        {"device", "name", "\"A\"", "\"A\"", NULL},
-        {"device", "name", "\"A\"", "\"B\"", "is of another run: its device.name is \"A\", here it is \"B\""},
-        {"device", "uuid", "\"A\"", "\"B\"", "device.uuid"},
-        {"device", "driver", "\"580.1\"", "\"580.2\"", "device.driver"},
-        {"tool", "commit", "\"abc\"", "\"abd\"", "tool.commit"},
-        {"policy", "options", "\"--d 64\"", "\"--d 128\"", "policy.options"},
-        {"policy", "timeout_s", "120", "60", "its policy.timeout_s is 120, here it is 60"},
-        {"policy", "round_members", "[\"fused\"]", "[\"fused\",\"naive\"]", "policy.round_members"},
-        {"environment", "OMP_NUM_THREADS", "\"2\"", "\"4\"", "environment.OMP_NUM_THREADS"},
-        {"environment", "LANG", "\"C\"", "\"de\"", NULL}, /* times do not depend on it */
-        {"device", "clock_mhz", "1500", "1600", NULL}};
+    static const struct {
+        const char *object, *key, *was, *is, *words;
+    } cases[] = {{"device", "name", "\"A\"", "\"A\"", NULL},
+                 {"device", "name", "\"A\"", "\"B\"", "is of another run: its device.name is \"A\", here it is \"B\""},
+                 {"device", "uuid", "\"A\"", "\"B\"", "device.uuid"},
+                 {"device", "driver", "\"580.1\"", "\"580.2\"", "device.driver"},
+                 {"tool", "commit", "\"abc\"", "\"abd\"", "tool.commit"},
+                 {"policy", "options", "\"--d 64\"", "\"--d 128\"", "policy.options"},
+                 {"policy", "timeout_s", "120", "60", "its policy.timeout_s is 120, here it is 60"},
+                 {"policy", "round_members", "[\"fused\"]", "[\"fused\",\"naive\"]", "policy.round_members"},
+                 {"environment", "OMP_NUM_THREADS", "\"2\"", "\"4\"", "environment.OMP_NUM_THREADS"},
+                 {"environment", "LANG", "\"C\"", "\"de\"", NULL}, /* times do not depend on it */
+                 {"device", "clock_mhz", "1500", "1600", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         json_t *headers[2];
         for (int h = 0; h < 2; h++) {
@@ -164,8 +170,8 @@ static void the_file_is_opened(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_find_their_places), cmocka_unit_test(a_problem_twice), cmocka_unit_test(rows_of_other_runs),
-        cmocka_unit_test(headers_that_fit),       cmocka_unit_test(the_file_is_opened)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_find_their_places), cmocka_unit_test(a_problem_twice),
+                                       cmocka_unit_test(rows_of_other_runs), cmocka_unit_test(headers_that_fit),
+                                       cmocka_unit_test(the_file_is_opened)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }

@@ -25,9 +25,16 @@ static json_t *header_with(const struct nvml_identity *nvml, const char *problem
     bool done = false;
     assert_int_equal(options_parse(sizeof words / sizeof *words, words, &o, &done), EXIT_OK);
     assert_int_equal(session_open(&o, "test", false, &s), EXIT_OK);
-    const struct header_input in = {.options = &o, .plan = &s.plan, .facts = &s.facts, .backend = &s.backend,
-                                    .nvml = nvml, .nvml_problem = problem, .clocks = clocks, .slots = s.slots,
-                                    .slot_count = s.slot_count, .copy_gbps = NAN};
+    const struct header_input in = {.options = &o,
+                                    .plan = &s.plan,
+                                    .facts = &s.facts,
+                                    .backend = &s.backend,
+                                    .nvml = nvml,
+                                    .nvml_problem = problem,
+                                    .clocks = clocks,
+                                    .slots = s.slots,
+                                    .slot_count = s.slot_count,
+                                    .copy_gbps = NAN};
     json_t *header = header_make(&in);
     plan_free(&s.plan); /* not session_close: it would close the NVML of the test */
     impls_free(&s.impls);
@@ -96,8 +103,8 @@ static void nothing_there(void **state)
     (void)state;
     const struct nvml_identity unknown = nvml_identity_unknown();
     json_t *header = header_with(&unknown, "libnvidia-ml.so.1 not found", "unknown");
-    static const char *const empty[] = {"vbios", "uuid", "power_limit_w", "ecc", "mig", "persistence",
-                                        "other_processes"};
+    static const char *const empty[] = {"vbios", "uuid",        "power_limit_w",  "ecc",
+                                        "mig",   "persistence", "other_processes"};
     for (size_t i = 0; i < sizeof empty / sizeof *empty; i++)
         assert_null(at(header, "device", empty[i]));
     assert_string_equal(absent(header, "all"), "libnvidia-ml.so.1 not found");

@@ -111,8 +111,8 @@ static void attention(const struct attn_problem *p, enum attn_mode mode, sees ma
     free(dv);
 }
 
-static enum attn_status attend(void *context, const struct attn_problem *p, enum attn_mode mode,
-                               struct host_tensors *t, struct attn_message *why)
+static enum attn_status attend(void *context, const struct attn_problem *p, enum attn_mode mode, struct host_tensors *t,
+                               struct attn_message *why)
 {
     (void)why;
     ++*(int *)context;
@@ -122,8 +122,15 @@ static enum attn_status attend(void *context, const struct attn_problem *p, enum
 
 static struct attn_problem problem_of(bool causal)
 {
-    return (struct attn_problem){.batch = 1, .q_heads = HEADS, .kv_heads = HEADS, .q_len = LEN, .kv_len = LEN,
-                                 .head_dim = DIM, .causal = causal, .window_left = -1, .window_right = -1,
+    return (struct attn_problem){.batch = 1,
+                                 .q_heads = HEADS,
+                                 .kv_heads = HEADS,
+                                 .q_len = LEN,
+                                 .kv_len = LEN,
+                                 .head_dim = DIM,
+                                 .causal = causal,
+                                 .window_left = -1,
+                                 .window_right = -1,
                                  .scale = 0.35f};
 }
 
@@ -261,7 +268,10 @@ static void faults_by_hand_change_what_they_say_and_nothing_else(void **state)
 
 /* ---- the verdict ----------------------------------------------------------------------------------------------------- */
 
-struct said { struct record_tensor tensors[3]; double by_rule[3][JUDGE_RULES]; };
+struct said {
+    struct record_tensor tensors[3];
+    double by_rule[3][JUDGE_RULES];
+};
 
 /* dq dk dv, every rule at a tenth of its bound. */
 static struct said nothing_said(void)
@@ -438,8 +448,12 @@ static void the_plan_has_every_dtype_mask_and_length(void **state)
     }
     assert_int_equal(seen, 0xFFFFFF);
     plan_free(&plan);
-    o = (struct options){.modes = {false, true}, .causal = {false, true}, .dtypes_given = true, .heads = 4,
-                         .dtypes = {[ATTN_BF16] = true}, .q_lens = {lens, 1}};
+    o = (struct options){.modes = {false, true},
+                         .causal = {false, true},
+                         .dtypes_given = true,
+                         .heads = 4,
+                         .dtypes = {[ATTN_BF16] = true},
+                         .q_lens = {lens, 1}};
     assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
     assert_int_equal(plan.count, 1);
     assert_int_equal(plan.items[0].problem.dtype, ATTN_BF16);
@@ -479,9 +493,10 @@ static void the_command_names_what_was_tried(void **state)
     char *line = selftest_repro(&o, &item, "one");
     struct name_list words = {0};
     assert_true(text_split_shell(line, &words));
-    const char *const expected[] = {"fabench", "selftest", "--impl-lib", first, "--impl-lib", second, "--device", "cpu",
-                                    "--impl", "one", "--mode", "bwd", "--dtype", "fp32", "--causal=yes", "--heads", "3",
-                                    "--seqlen", "300", "--d", "8", "--dist", "constant", "--seed", "7"};
+    const char *const expected[] = {
+        "fabench", "selftest", "--impl-lib", first,     "--impl-lib", second,         "--device", "cpu", "--impl",
+        "one",     "--mode",   "bwd",        "--dtype", "fp32",       "--causal=yes", "--heads",  "3",   "--seqlen",
+        "300",     "--d",      "8",          "--dist",  "constant",   "--seed",       "7"};
     assert_int_equal(words.count, sizeof expected / sizeof expected[0]);
     for (int i = 0; i < words.count; i++)
         assert_string_equal(words.names[i], expected[i]);

@@ -177,8 +177,9 @@ static void sustained_regions(void **state)
     table_close(t, NULL, 44.2, EXIT_OK);
     char *text = end(&c);
     assert_width(text, 110);
-    assert_has(text, "          sustained 10 s: 628.8 TFLOPS (-4.0%), 699 W, 2.92 J/pass, 0.90 TFLOPS/W, 1605 MHz, capped "
-                     "99%, 66 C\n");
+    assert_has(text,
+               "          sustained 10 s: 628.8 TFLOPS (-4.0%), 699 W, 2.92 J/pass, 0.90 TFLOPS/W, 1605 MHz, capped "
+               "99%, 66 C\n");
     assert_has(text, "throttled 3%");
     assert_has(text, "sustained: 2 rows; the device's energy counter is within 1.4 % of integrated power\n");
     assert_has(text, "clocks moved from 1605 to 1725 MHz; to lock them, as root:\n"
@@ -407,7 +408,11 @@ static void verify_shows_shapes(void **state)
 static void verdicts_are_told_apart(void **state)
 {
     (void)state;
-    const struct { const char *status, *check; int exit_code; const char *verdict; } cases[] = {
+    const struct {
+        const char *status, *check;
+        int exit_code;
+        const char *verdict;
+    } cases[] = {
         {"ok", "pass", EXIT_OK, "PASS: 1 of 1 rows"},
         {"ok", "off", EXIT_OK, "NOT CHECKED: 1 of 1 rows"},
         {"ok", "pass", EXIT_INTERRUPTED, "INTERRUPTED: 1 row is whole"},
@@ -512,10 +517,10 @@ static void widest_values_fit(void **state)
                 if (i == 4)
                     row.reason[0] = '\0';
                 free(row.repro);
-                row.repro = strdup(
-                     "fabench --impl a_plugin_kernel_with_a_name_of_39_chars --impl-lib './my kernels/lib.so' "
-                     "--mode bwd --causal --d 256 --seqlen 131071 --kv-len 131069 --dtype bf16 --seed 1 "
-                     "--batch 131072 --heads 128 --kv-heads 16 --layout bhsd");
+                row.repro =
+                    strdup("fabench --impl a_plugin_kernel_with_a_name_of_39_chars --impl-lib './my kernels/lib.so' "
+                           "--mode bwd --causal --d 256 --seqlen 131071 --kv-len 131069 --dtype bf16 --seed 1 "
+                           "--batch 131072 --heads 128 --kv-heads 16 --layout bhsd");
                 if (i == 5)
                     row.check = CHECKED_OFF;
                 table_row(t, &row);
@@ -602,8 +607,16 @@ static void text_is_shortened_at_characters(void **state)
 {
     (void)state;
     char text[32];
-    const struct { const char *from; int limit; const char *to; } cases[] = {
-        {"hello", 5, "hello"}, {"hello!", 5, "he..."}, {"hello!", 3, "hel"}, {"hello!", 0, ""}, {"hello!", -1, ""},
+    const struct {
+        const char *from;
+        int limit;
+        const char *to;
+    } cases[] = {
+        {"hello", 5, "hello"},
+        {"hello!", 5, "he..."},
+        {"hello!", 3, "hel"},
+        {"hello!", 0, ""},
+        {"hello!", -1, ""},
         {"\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 5, "\xc3\xa9\xc3\xa9..."},
         {"\xc3\xa9\xc3\xa9", 2, "\xc3\xa9\xc3\xa9"},
     };
