@@ -8,9 +8,10 @@
 #   test      the GPU tests, `fabench selftest` and `fabench verify`, the latter also --deterministic and with every tile
 #   sanitize  compute-sanitizer memcheck and synccheck over `fabench verify --preset quick`, also --deterministic and with
 #             every tile of the forward, and racecheck over the rings of gpu_test_blocks
-#   racecheck, racecheck-fwd, racecheck-det
-#             racecheck over `fabench verify --preset quick` of our fused kernels in bf16, of every tile of their forward, of
-#             their deterministic backward: it makes a launch take seconds
+#   racecheck      racecheck over `fabench verify --preset quick` of our fused kernels in bf16
+#   racecheck-fwd  racecheck over every tile of their forward
+#   racecheck-det  racecheck over their deterministic backward
+#             three stages, because a launch under racecheck takes seconds
 #   sweep     the paper sweep in fp16 and bf16: naive, fused, cudnn
 #   repeat    sixteen points at 4K and 16K twice, in fresh processes: % of GEMM must agree within 1 %
 #   energy    one sustained region of 60 s: the device's energy counter and the integrated power must agree within 5 %

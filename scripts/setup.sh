@@ -81,8 +81,8 @@ missing_packages() {
     [ -e /usr/include/cmocka.h ] || pkg-config --exists cmocka 2>/dev/null || echo libcmocka-dev
     have gnuplot || echo gnuplot-nox
     has_library libopenblas.so.0 || echo libopenblas0-pthread
+    have python3 || echo python3 # for the test unit_rooms and the scripts in Python; the program does not use it
     if needs_wheels; then
-        have python3 || echo python3
         python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
     fi
 }

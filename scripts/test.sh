@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs every test that this machine can run: scripts/test.sh
 #
-# Unit tests and the command line end to end, then the same under AddressSanitizer and UndefinedBehaviorSanitizer on the
-# CPU. With a GPU: the build of the preset release, as scripts/run.sh makes it, and the GPU tests. Without one: the preset
-# one-arch, device code for sm_80 and sm_90a alone, because code for sm_90 would be compiled and not run. The long lengths
-# of the self-test and of the wrong kernels are scripts/nightly.sh's. Last, scripts/format.sh --check.
+# 1. The unit tests and the end-to-end tests of the command line. On a machine with a GPU they test the preset release, which
+#    scripts/run.sh also builds. Without a GPU they test the preset one-arch: its device code is for sm_80 and sm_90a only,
+#    which compiles faster; no device code can run there.
+# 2. On a machine with a GPU, the GPU tests.
+# 3. The tests of step 1 again, on the CPU under AddressSanitizer and UndefinedBehaviorSanitizer.
+# 4. scripts/format.sh --check.
+#
+# On the CPU the self-test and the wrong kernels at 16K take too long for this: scripts/nightly.sh runs them.
 set -euo pipefail
 case ${1:-} in
 --help | -h)

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Exit codes of DESIGN section 4. */
+/* Exit codes of section 4 of docs/design.md. */
 enum exit_code {
     EXIT_OK = 0,
     EXIT_CHECK_FAILED = 1,

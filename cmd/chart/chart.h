@@ -1,5 +1,5 @@
 /* Charts from records with gnuplot: for each one a self-contained .gp script and a .dat file beside the image.
- * DESIGN section 8. Without gnuplot, scripts and data are written, and one line on stderr says so. */
+ * section 8 of docs/design.md. Without gnuplot, scripts and data are written, and one line on stderr says so. */
 #ifndef FABENCH_CHART_H
 #define FABENCH_CHART_H
 

@@ -3,7 +3,7 @@
  * The file is CSV. Lines that begin with '#' are comments; the first comment is the source of the figures and is
  * printed with every chart that shows one. The line of column names must have impl, mode, dtype, causal, q_len,
  * head_dim and tflops; where it has batch, q_heads, kv_len, layout, dist or l2, a point is drawn only with rows of the
- * same value. Other columns are ignored. FLOPs are counted as DESIGN section 3 does. */
+ * same value. Other columns are ignored. FLOPs are counted as section 3 of docs/design.md does. */
 #ifndef FABENCH_OVERLAY_H
 #define FABENCH_OVERLAY_H
 

@@ -1,4 +1,5 @@
-/* `fabench ab OLD NEW` compares two builds, programs or kernel libraries, on this device now (DESIGN section 9).
+/* `fabench ab OLD NEW` compares two builds, programs or kernel libraries, on this device now
+ * (section 9 of docs/design.md).
  *
  *   1. Each build runs once with the full check. This shows which configurations each build runs, and which it gets
  *      right.

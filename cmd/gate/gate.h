@@ -1,4 +1,5 @@
-/* `fabench gate` compares a stored baseline with a stored record, or with a new measurement (DESIGN section 9).
+/* `fabench gate` compares a stored baseline with a stored record, or with a new measurement
+ * (section 9 of docs/design.md).
  *
  * First the conditions of both are compared (cmd/gate/fingerprint.h). Then each configuration is compared by its raw
  * time and by its time relative to the GEMM ceiling (decide_gate), and with the minima of --floors. One line for each

@@ -1,5 +1,5 @@
 /* Decides whether one output tensor is correct, from the block sums of reference/compare.h. Arithmetic only: no device,
- * no allocation. Rules and bounds are those of DESIGN section 6; docs/judging.md describes their calibration. */
+ * no allocation. The rules are in section 6 of docs/design.md, bounds and calibration in docs/judging.md. */
 #ifndef FABENCH_JUDGE_H
 #define FABENCH_JUDGE_H
 

@@ -31,6 +31,7 @@ const struct named_text option_presets[] = {
 
 const struct named_text option_variables[] = {
     {"FABENCH_OUT_ROOT", "the folder in which default folders of --out are made, instead of fabench-out"},
+    {"FABENCH_CUBLAS", "the cuBLAS library to load, or a folder with it"},
     {"FABENCH_CUDNN", "the cuDNN library to load, or a folder with it"},
     {"FABENCH_BLAS", "the BLAS library to load on the CPU"},
     {"FABENCH_NVML", "the NVML library to load"},

@@ -33,7 +33,8 @@ struct plan {
  * tensors of more than one shape). */
 int plan_make(const struct options *, enum attn_platform, struct plan *);
 
-/* The hard shapes of `verify` (DESIGN section 6), in dtypes, masks and modes of the options; plan_verify.c. */
+/* The hard shapes of `verify` (section 6 of docs/design.md), in dtypes, masks and modes of the options;
+ * plan_verify.c. */
 int plan_make_verify(const struct options *, enum attn_platform, struct plan *);
 
 /* The problems of `selftest`: batch 1, few heads, every dtype. */

@@ -1,4 +1,4 @@
-/* The hard shapes of `fabench verify`: what real kernels got wrong (DESIGN section 6). */
+/* The hard shapes of `fabench verify`: what real kernels got wrong (section 6 of docs/design.md). */
 #include "cmd/plan/plan.h"
 
 #include <math.h>

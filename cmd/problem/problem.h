@@ -11,7 +11,7 @@ const char *problem_tensor_name(enum problem_tensor); /* o lse dq dk dv */
 /* Visible (row, key) pairs of one head. The papers' convention counts a causal square as exactly half. */
 double problem_visible_pairs(const struct attn_problem *);
 
-/* DESIGN section 3: fwd 4 * batch * q_heads * head_dim * visible pairs, bwd 2.5 times that. */
+/* Section 3 of docs/design.md: fwd 4 * batch * q_heads * head_dim * visible pairs, bwd 2.5 times that. */
 double problem_flops(const struct attn_problem *, enum attn_mode);
 
 /* Bytes of memory traffic when each input is read once and each output is written once. */

@@ -1,4 +1,4 @@
-/* The list of columns. DESIGN section 7. */
+/* The tables of columns, made from the lists of record_list.h. Section 7 of docs/design.md describes the columns. */
 #include "cmd/record/record_column.h"
 
 #include <string.h>

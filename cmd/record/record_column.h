@@ -1,5 +1,5 @@
-/* The one list of columns, for JSONL, CSV, the terminal table and the floors of a gate. record_list.h says how
- * one is added. */
+/* The table of columns that JSONL, CSV, the terminal table and the floors of a gate are made with. It is made from the
+ * list in record_list.h, which says how a column is added. */
 #ifndef FABENCH_RECORD_COLUMN_H
 #define FABENCH_RECORD_COLUMN_H
 

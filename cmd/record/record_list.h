@@ -1,6 +1,6 @@
 /* The one list of a row's columns: the fields of struct record_row (record_row.h) and the table behind JSONL, CSV, terminal
  * and floors (record_column.c) are both made from it. A new column is one line here, at the end, and the statement that
- * gives it a value (cmd/run/row.c). Units are in the comments and, where there is one, in the name. An attribute of the
+ * gives it a value (cmd/run/row.c, cmd/run/case_run.c). Units are in the comments and, where there is one, in the name. An attribute of the
  * problem is a row of cmd/problem/problem_key.c instead.
  *
  * X(kind, field, extra, views): TEXT is a char array of `extra` bytes, STRING an owned char *, COUNT an int64_t, REAL a

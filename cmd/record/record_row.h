@@ -1,4 +1,5 @@
-/* One row of a record: the problem, how the case ended, and what was measured. DESIGN section 7 has the columns. */
+/* One row of a record: the problem, how the case ended, and what was measured. Section 7 of docs/design.md has the
+ * columns. */
 #ifndef FABENCH_RECORD_ROW_H
 #define FABENCH_RECORD_ROW_H
 
@@ -30,7 +31,7 @@ struct record_tensor {
     double max_abs_err, rel_rms_err, rel_rms_bound, block_rms_err, gain_err, err_ratio, used;
     char rule[24];     /* the rule nearest its bound: nonfinite element rms block_rms gain naive lse */
     char worst[64];    /* "dk[0,3,127,64]" */
-    char failure[512]; /* the FAIL sentence of DESIGN section 6, empty when it passed */
+    char failure[512]; /* the FAIL sentence of section 6 of docs/design.md, empty when it passed */
 };
 
 struct record_pass {

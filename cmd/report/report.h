@@ -1,4 +1,5 @@
-/* `fabench report [LABEL=]A.jsonl ...` compares devices or commits, from their records alone (DESIGN section 9). */
+/* `fabench report [LABEL=]A.jsonl ...` compares devices or commits, from their records alone
+ * (section 9 of docs/design.md). */
 #ifndef FABENCH_REPORT_H
 #define FABENCH_REPORT_H
 

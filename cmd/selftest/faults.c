@@ -1,4 +1,4 @@
-/* The faults of DESIGN section 6. */
+/* The faults of `fabench selftest` (section 6 of docs/design.md; docs/judging.md lists them). */
 #include "cmd/selftest/faults.h"
 
 #include <math.h>

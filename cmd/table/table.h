@@ -1,4 +1,4 @@
-/* The terminal table and the summary under it (DESIGN section 4): at most 110 columns wide, a narrow
+/* The terminal table and the summary under it (section 4 of docs/design.md): at most 110 columns wide, a narrow
  * form under 100, rows grouped by problem, verdict next to speed. */
 #ifndef FABENCH_TABLE_H
 #define FABENCH_TABLE_H
