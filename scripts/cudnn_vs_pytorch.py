@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares fabench's peer `cudnn` with PyTorch's own cuDNN attention operator on the same problems.
 
-Both must call the same library on the same shapes, strides and kind of data, so their speeds should agree; a peer that
-is slower than the framework's would flatter every kernel that is compared with it. Needs PyTorch with CUDA.
+Both must call the same library on the same shapes, strides and kind of data, so their speeds should agree; with a peer
+that is slower than the framework's, every kernel compared with it would look better than it is. Needs PyTorch with CUDA.
 
     scripts/cudnn_vs_pytorch.py --fabench build/release/fabench          every point live: PyTorch, fabench, PyTorch
     scripts/cudnn_vs_pytorch.py --records RECORD.jsonl                       PyTorch now against recorded rows
@@ -13,8 +13,8 @@ its three ratios counts. Records have no such pairing; they are only as good as 
 
 Problems: 16384 tokens and a hidden size of 2048 in all (batch = tokens / length, heads = hidden / head_dim), layout
 batch-length-heads-head_dim. A PyTorch sample is one replay of a CUDA graph of the operator between two events, after a
-write to a buffer of twice the L2, in turn with an 8192^3 GEMM as in fabench's rounds: near the power cap the company a
-kernel keeps moves its clock (without the GEMM, PyTorch's figures were 7 % higher on an H200). The figure is the median of
+write to a buffer of twice the L2, in turn with an 8192^3 GEMM as in fabench's rounds: near the power cap the other work of
+the rounds changes a kernel's clock (without the GEMM, PyTorch's figures were 7 % higher on an H200). The figure is the median of
 the samples after a warm-up by time.
 
 Exit codes: 0 every ratio reaches the minimum, 1 some do not, 2 usage, 5 not comparable (different libraries, no rows),

@@ -4,7 +4,7 @@
 #
 #   scripts/nightly.sh          exit 0: all passed
 #
-# Everything that is said goes to build/release/ctest-nightly.log, too.
+# All output is also written to build/release/ctest-nightly.log.
 set -euo pipefail
 case ${1:-} in
 --help | -h)
