@@ -11,12 +11,13 @@
  * Visibility. With shift = kv_len - q_len, row i sees key j iff
  *   (not causal or j <= i + shift) and (window_left < 0 or j >= i + shift - window_left)
  *                                  and (window_right < 0 or j <= i + shift + window_right).
- * A row that sees no key has O = 0, LSE = -inf and no gradient.
+ * A row that sees no key has O = 0 and LSE = -inf; its row of dQ is 0, and it adds nothing to dK and dV.
  *
  * Heads. kv_heads divides q_heads; query head h reads kv head h / (q_heads / kv_heads); dK and dV sum over the group.
  *
- * Ownership. The caller owns every buffer. A launch gets pointers, workspace and a stream, allocates nothing, waits
- * for nothing and keeps no state; what must live longer (a vendor's plan) is made by `prepare` and freed by `release`.
+ * Ownership. The caller owns every buffer. A launch gets pointers, workspace and, on CUDA, a stream; it allocates no
+ * memory and keeps no state. On CUDA it enqueues its work and does not wait for it; on the CPU the work is done when it
+ * returns. What must live longer than a launch (a vendor's plan) is made by `prepare` and freed by `release`.
  */
 #ifndef FABENCH_ATTENTION_H
 #define FABENCH_ATTENTION_H
@@ -112,7 +113,7 @@ enum attn_status {
 
 /* One tile configuration, as `fabench list` shows it and `--variant` names it. */
 struct attn_variant {
-    const char *name;    /* "d128_causal_m128n64" */
+    const char *name;    /* "fwd_d128_m128n128_s2" */
     const char *summary; /* "128 x 64 tile, 4 warps, 2 stages, 96 KB shared memory" */
 };
 
@@ -131,13 +132,13 @@ struct attn_impl {
     size_t (*workspace_bytes)(const struct attn_request *);
     /* Device bytes that this plan owns; they count as workspace in the records. NULL = 0. */
     size_t (*plan_bytes)(const struct attn_request *, const void *plan);
-    /* The name of the variant that launch would run; NULL pointer where there is only one way. */
+    /* The name of the variant that launch would run. This pointer is NULL where there are no variants. */
     const char *(*variant)(const struct attn_request *);
     /* Builds *plan outside the timing, from the strides (and alignments) of `tensors`, whose inputs are filled. May
      * allocate and run on the device; has finished when it returns. */
     enum attn_status (*prepare)(const struct attn_request *, const struct attn_tensors *, void **plan,
                                 struct attn_message *why);
-    /* Enqueues the whole computation on run->stream (CUDA) or finishes it (CPU). */
+    /* CUDA: enqueues the whole computation on run->stream. CPU: computes it, and returns when it is done. */
     enum attn_status (*launch)(const struct attn_request *, const struct attn_tensors *, const struct attn_run *,
                                struct attn_message *why);
     void (*release)(void *plan);         /* frees what prepare made; required when prepare is given */
@@ -149,7 +150,8 @@ struct attn_impl {
 const struct attn_impl *fabench_impls(int abi);
 typedef const struct attn_impl *(*fabench_impls_function)(int abi);
 
-/* Every implementation built into this library, in the order of the table, terminated by NULL. */
+/* The fused kernels of this build, ended by NULL. The order is the preference: `--impl fused` runs the first one that
+ * accepts. Naive implementations and peers are not among them. */
 const struct attn_impl *const *attn_registry(void);
 
 static inline size_t attn_dtype_bytes(enum attn_dtype dtype) { return dtype == ATTN_FP32 ? 4 : 2; }

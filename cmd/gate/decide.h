@@ -39,13 +39,15 @@ struct decide_rules {
     double error_pass;        /* one-sided error of a pass */
     double control_paired;    /* largest change of the control relative to the GEMM */
     double control_raw;       /* largest change of the control in plain time */
-    double throttled_pct;     /* per cent of the time in thermal or brake slowdown; above it the pair is repeated */
+    double throttled_pct;     /* largest share of the time in thermal or brake slowdown, per cent; above it `ab` repeats
+                                 the pair, and `gate` does not call a configuration slower */
     int repeats_max;          /* largest number of repeated pairs */
     /* Timing options of a process of `ab` that the user did not set. */
     double preheat_s, warmup_ms, min_time_ms;
     int samples;
     double gate_delta; /* of `gate`: a slowdown up to this passes */
-    double gate_gemm;  /* of `gate`: largest change of the GEMM with which a loss in one measure alone passes */
+    double gate_gemm;  /* of `gate`: largest change of the GEMM's time. A configuration that is slower either in time or
+                          relative to the GEMM, but not in both, passes up to it and is inconclusive above it */
 };
 extern const struct decide_rules decide_defaults;
 
@@ -75,9 +77,11 @@ struct decide_series {
 };
 
 /* One configuration. A control that changes in this configuration alone can make an unchanged kernel look slower, or
- * hide that a kernel became slower. Therefore a verdict is not given when the cross-check contradicts it: when it rules
- * out the slowdown or speed-up of delta that the verdict claims, or shows a slowdown where the verdict is a pass. Such
- * a configuration stays open, and is inconclusive at the end. */
+ * hide that a kernel became slower. Therefore a verdict is held back while the cross-check contradicts it:
+ *   - a regression, when the upper bound of the cross-check is below a slowdown of delta;
+ *   - an improvement, when its lower bound is above a speed-up of delta;
+ *   - a pass, when its mean is a slowdown above delta and its lower bound is above 0.
+ * The configuration stays open meanwhile, and is inconclusive if this is so at the end. */
 struct decide_config {
     struct decide_series change, cross_check;
     enum decide_state state;

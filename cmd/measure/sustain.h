@@ -9,8 +9,7 @@
 #include "cmd/device/backend.h"
 #include "cmd/device/telemetry.h"
 
-/* Seconds and milliseconds. The energy counter of the device is updated only every 0.1 s or less often: shorter regions
- * would measure its steps. */
+/* The length of the lead in seconds, and of a batch in milliseconds. */
 #define SUSTAIN_LEAD_S 0.5
 #define SUSTAIN_BATCH_MS 200.0
 

@@ -1,7 +1,8 @@
-/* The one list of a row's columns: the fields of struct record_row (record_row.h) and the table behind JSONL, CSV, terminal
- * and floors (record_column.c) are both made from it. A new column is one line here, at the end, and the statement that
- * gives it a value (cmd/run/row.c, cmd/run/case_run.c). Units are in the comments and, where there is one, in the name. An attribute of the
- * problem is a row of cmd/problem/problem_key.c instead.
+/* The one list of a row's columns: the fields of struct record_row (record_row.h) and the table behind JSONL, CSV,
+ * terminal and floors (record_column.c) are both made from it. A new column is one line here, at the end, and the
+ * statement that gives it a value: in cmd/run/row.c what follows from options, samples and telemetry, in
+ * cmd/run/case_run.c what is known only while the problem runs. Units are in the comments and, where there is one, in
+ * the name. An attribute of the problem is a row of cmd/problem/problem_key.c instead.
  *
  * X(kind, field, extra, views): TEXT is a char array of `extra` bytes, STRING an owned char *, COUNT an int64_t, REAL a
  * double, NAME an int that indexes the names `extra`. Views: FILES = CSV and JSONL, TABLE also the sweep's table, EVERY
@@ -32,7 +33,7 @@
     X(NAME, check_scope, problem_scope_names, EVERY) /* check_scope: how much was compared */                          \
     X(TEXT, reason, 512, EVERY)                      /* why it did not run, or failed */                               \
     X(COUNT, samples, 0, FILES)                      /* number of time samples */                                      \
-    X(TEXT, stop, 16, FILES)                         /* why sampling ended: noise, limit, samples */                   \
+    X(TEXT, stop, 16, FILES)                         /* why sampling ended: noise, limit (cmd/measure/rounds.h) */     \
     X(REAL, time_ms, 0, TABLE)                       /* ms; median of the samples */                                   \
     X(REAL, time_ms_ci_lo, 0, TABLE)                 /* ms; lower end of the 95 % interval of the median */            \
     X(REAL, time_ms_ci_hi, 0, TABLE)                 /* ms; its upper end */                                           \

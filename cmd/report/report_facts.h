@@ -12,9 +12,10 @@ struct report_fact {
 extern const struct report_fact report_facts[];
 extern const int report_fact_count;
 
-/* The caller frees the texts. label, fact: indices. */
+/* Of the functions below: `label` is an index into report.input->labels, and the caller frees the text. */
 
-/* The fact in the records of the label; different values of several files are joined by "; ". "" = not recorded. */
+/* The value of report_facts[fact] in the records of the label; different values of several files are joined by "; ".
+ * "" = not recorded. */
 char *report_fact_text(const struct report *, int label, int fact);
 
 /* Notes for the heading of the label: "portable path: fused_sm80 on sm_90", "without the peer cudnn", "2 of 60 rows

@@ -27,8 +27,7 @@ struct report_input {
 /* Reads the files of the command line and sorts them by label. Returns EXIT_OK, or after a message on stderr
  *   EXIT_USAGE           for a wrong label or price, and a file that is given twice;
  *   EXIT_NOT_COMPARABLE  for a file that cannot be read, has nothing to report, holds several devices or methods, or
- *   holds a
- *                        run that another file holds, and for files of different devices under one label.
+ *                        holds a run that another file holds, and for files of different devices under one label.
  * A cut last line is a warning. The caller calls report_input_free in every case. */
 int report_input_read(const struct options *, struct report_input *);
 void report_input_free(struct report_input *);

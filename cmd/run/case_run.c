@@ -1,4 +1,10 @@
-/* buffers -> (poison, run, check) -> rounds -> check -> rows, for one problem. */
+/* One problem from its buffers to its rows:
+ *   1. inputs and reference (cmd/run/check.c);
+ *   2. each implementation: outputs are poisoned, that is filled with NaN, so that an element which is not written does
+ *      not pass for a result of an earlier launch; one launch; the check;
+ *   3. rounds of timed launches (cmd/measure/rounds.h), then sustained regions (cmd/measure/sustain.h);
+ *   4. the outputs of the last timed launch are checked, and those of one more launch into poisoned outputs;
+ *   5. the rows. */
 #include "cmd/run/case_run.h"
 
 #include <math.h>

@@ -279,7 +279,8 @@ static double in_flight_s(struct supervisor *s)
 static bool is_over_limit(struct supervisor *s)
 {
     const double elapsed_s = in_flight_s(s);
-    /* No limit for the float64 oracle: it takes minutes on long problems, and cannot hang. */
+    /* Slot -1 is the work that belongs to no implementation. On the CPU most of it is the float64 oracle, which takes
+     * minutes on long problems. It waits for nothing that could fail to answer, so that it has no limit. */
     if (s->now.slot < 0 && !strcmp(s->facts.device.arch, "cpu"))
         return false;
     const double limit_s = s->options->timeout_s + (s->now.stage == STAGE_PREPARE ? PREPARE_EXTRA_S : 0);

@@ -14,8 +14,8 @@
  * Operands in shared memory are panels: rows of 128 bytes (64 elements) with the 128B swizzle (ldmatrix.cuh), each
  * panel on a 1024-byte boundary. Seen from the product a panel is
  *   k-major  - its rows are rows of A or columns of B, 64 k wide: 16 k further is 32 bytes further;
- *   mn-major - its rows are k, 64 rows of A or columns of B wide ("transposed"): 16 k further is 2048 bytes further, the
- *              next 64 columns are a panel further. */
+ *   mn-major - its rows are k, 64 rows of A or columns of B wide ("transposed"): 16 k further is 2048 bytes further,
+ *              the next 64 columns are a panel further. */
 #pragma once
 #include <cstdint>
 #include <cuda_bf16.h>

@@ -145,7 +145,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
     /* Whether the next step is loaded before the last pass's additions. At head_dim 64 its stage is not free that
      * early; deterministic, nothing is added there. */
     constexpr bool LOADS_FIRST = Tile::HEAD_DIM == 128 && !DETERMINISTIC;
-    const WorkTile work = smem.work; /* a copy: reading shared memory at every use costs 2 to 7 % at head_dim 128 */
+    const WorkTile work = smem.work; /* a copy in registers: reading shared memory at every use takes time */
     const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES, steps = work.steps;
     /* Operands of wgmma: K, and dS of the first buffer. */
     const uint32_t k = keep_uniform(wgmma_mn_major(shared_address(smem.k), S::KV_PANEL_BYTES));

@@ -200,8 +200,8 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
         if (--tile < first_tile)
             tile = params.q_tiles - 1;
     };
-    /* Goes to the next step, from this one on, whose queries see any of these keys, and waits for its data. The
-     * steps in between, at most one for each head that has others, are left to skip_steps. */
+    /* Goes on to the first step, the current one included, whose queries see any of the warpgroup's keys, and waits for
+     * its data. The steps that it passes over are given their zeros by skip_steps later. */
     const auto wait_next_visible = [&] {
         while (step < steps && tile < first_visible_tile)
             advance();
@@ -241,8 +241,8 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
         else
             finish_dv(dv, p_ds);
         wgmma_hold(s);
-        /* DS_FIRST: in place, as dV still runs and registers are few. Else apart, which the assembler schedules
-         * better. */
+        /* dP - D. DS_FIRST: it replaces dP, as dV still runs and needs P, and no registers are left. Otherwise it has
+         * registers of its own, which leaves the assembler more freedom in the order of instructions. */
         float own[S::SCORES];
         float(&difference)[S::SCORES] = S::DS_FIRST ? s : own;
         compute_ds<T, !S::DS_FIRST>(p_ds, difference, s, stats_address(smem, stage, 1, lane), neg_delta);

@@ -41,7 +41,9 @@ template <typename Tile> struct Traits {
     static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
     static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2; /* as many as there is room for */
     static constexpr int SEMAPHORE_TILES = 128 / Tile::Q_TILE;      /* share a semaphore: each release costs a fence */
-    /* Whether dS is stored before S of the next step is started (see kv_warpgroup). The other order costs 2 to 3 %. */
+    /* The order within a step of kv_warpgroup, which in both cases stores dS before it starts S of the next step. True:
+     * dP - D is computed while dV still runs, and dS is announced (arrive_ds_full) before S is started. False: dV is
+     * waited for first, and dS is announced after S has been started. */
     static constexpr bool DS_FIRST = Tile::HEAD_DIM == 128;
     static_assert(Tile::HEAD_DIM * Tile::Q_TILE == TILE_FLOATS, "a tile of dQ is two passes");
     static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");

@@ -19,9 +19,11 @@ static int64_t row_tiles_of(const struct attn_problem *p, const struct fused_sm9
     return (p->q_len + tile->block_m - 1) / tile->block_m;
 }
 
-/* Until when the last multiprocessor is busy, in rows times keys times their cost. Full tiles take the same time each
- * and are dealt out evenly. Of causal tiles, whose warpgroups read on to the end of the block that their diagonal is
- * in, the longest comes first and the others fill the gaps, as far as they are shorter than it. */
+/* The time until the last multiprocessor has finished, in rows times keys times cost.
+ * Full: all tiles take the same time, and the multiprocessor with the most tiles finishes last.
+ * Causal: tiles differ, and the longest ones are taken first. The time is the largest of three: that of the longest
+ * tile; the average of the multiprocessors (a row reads, beyond the keys that it sees, half a block more on average);
+ * as many of the shortest tiles as the multiprocessor with the most tiles has. */
 static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_fwd_tile *tile = (const void *)common;

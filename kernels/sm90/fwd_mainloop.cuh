@@ -108,7 +108,7 @@ __device__ __forceinline__ void mask_block(float (&s)[Traits<Tile>::SCORES], con
     mask_scores(s, limit);
 }
 
-/* The same, and on to the next stage. */
+/* Releases the stage of `state` (see release) and goes on to the next one. */
 template <int STAGES>
 __device__ __forceinline__ void release_and_advance(const uint64_t (&empty)[STAGES], PipelineState<STAGES> &state)
 {
@@ -132,9 +132,10 @@ __device__ __forceinline__ void softmax_of_block(uint32_t (&p)[Traits<Tile>::SCO
     }
 }
 
-/* AFTER_EXP waits here for the V of the next block, see the head of fused_sm90_fwd.cu. BEFORE_EXP does not wait, as
- * there is at least one tile, but the assembler does not know that: in both cases this is a branch which keeps it from
- * moving the wait for O up before the row max. */
+/* A branch between the products of a block and the wait for O. The assembler moves a wait for wgmma up to the start of
+ * its basic block, which would be too early (see the head of fused_sm90_fwd.cu).
+ * AFTER_EXP waits here for the V of the next block. BEFORE_EXP never waits here: params.tiles is at least 1, but the
+ * assembler cannot know that and keeps the branch. */
 template <typename Tile>
 __device__ __forceinline__ void wait_for_next_v(SharedStorage<Tile> &smem, const PipelineState<Tile::STAGES> &v,
                                                 const Params &params)

@@ -59,9 +59,9 @@ __device__ __forceinline__ WorkTile load_prologue(SharedStorage<Tile> &smem, con
     return tile;
 }
 
-/* Q and K of all tiles. The next tile is taken from the counter two blocks of keys before the end of a tile: early
- * enough to hide the latency, and not earlier, as a block that takes a tile early may not be the first one that is free
- * for it. */
+/* Q and K of all tiles. The number of the next tile is taken from the counter before the last two blocks of keys of a
+ * tile are loaded: early enough to hide the latency of the counter. It is not taken earlier, so that thread blocks take
+ * tiles in about the order in which they finish their last ones. */
 template <typename Tile> __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Params &params)
 {
     PipelineState<Q_STAGES> q;
