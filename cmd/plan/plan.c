@@ -91,8 +91,10 @@ static int shape_of(const struct options *o, const struct preset_values *preset,
     p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)head_dim)) : (float)o->scale;
     p->layout = o->layout;
     p->window_left = p->window_right = -1;
-    if (p->q_heads % p->kv_heads) {
-        log_error("--kv-heads %lld: must divide --heads %lld", (long long)p->kv_heads, (long long)p->q_heads);
+    if (p->q_heads %
+        p->kv_heads) { /* with --heads or --hidden the parser has refused it (cmd/options/options_rules.c) */
+        log_error("--kv-heads %lld: must divide the %lld query heads of head dim %lld; --heads sets their number",
+                  (long long)p->kv_heads, (long long)p->q_heads, (long long)head_dim);
         return EXIT_USAGE;
     }
     if (!shape_fits(p)) {

@@ -1,13 +1,6 @@
 /* Options -> problems: the grids of the presets, the papers' convention, refusals, and the repro command, which must
  * make the same problem again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit_help.h"
 
 #include "cmd/base/log.h"
 #include "cmd/plan/plan.h"
@@ -138,11 +131,9 @@ static void lengths_are_crossed(void **state)
     plan_free(&plan);
 }
 
-/* The convention makes heads from the head dim, so only the plan can see that kv heads do not divide them. */
 static void refusals(void **state)
 {
     static const char *const lines[] = {
-        "fabench --d 128 --kv-heads 3",
         "fabench --profile",
         "fabench --input /tmp",                        /* several head dims and lengths */
         "fabench --input /tmp --d 64 --seqlen 1k,2k",  /* several lengths, and with them batches */
@@ -158,6 +149,23 @@ static void refusals(void **state)
         assert_int_equal(plan.count, 0);
         options_free(&o);
     }
+}
+
+/* The preset's convention makes heads from the head dim, so only the plan can see that kv heads do not divide them. The
+ * sentence is said once, and of the options it names only the one that was given as wrong. */
+static void kv_heads_that_do_not_divide(void **state)
+{
+    (void)state;
+    struct options o = parse("fabench --kv-heads 3 --dtype fp16,bf16");
+    struct plan plan;
+    help_listen();
+    const int code = plan_make(&o, ATTN_CUDA, &plan);
+    const char *said = help_said();
+    assert_int_equal(code, EXIT_USAGE);
+    assert_string_equal(said,
+                        "fabench: --kv-heads 3: must divide the 32 query heads of head dim 64; --heads sets their "
+                        "number\n");
+    options_free(&o);
 }
 
 /* One set of tensors serves every mode, mask and dtype. */
@@ -266,10 +274,11 @@ int main(void)
         cmocka_unit_test(explicit_options_win_over_the_preset),
         cmocka_unit_test(lengths_are_crossed),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(kv_heads_that_do_not_divide),
         cmocka_unit_test(input_is_for_tensors_of_one_shape),
         cmocka_unit_test(repro_makes_the_same_problem),
         cmocka_unit_test(verify_has_the_hard_shapes),
         cmocka_unit_test(flops_follow_the_convention),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
