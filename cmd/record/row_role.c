@@ -16,4 +16,4 @@ enum impl_role role_of_name(const char *impl)
 
 const char *role_name(enum impl_role role) { return names[role]; }
 
-bool role_is_fused(const char *impl) { return strncmp(impl, "fused", 5) == 0; }
+bool role_is_fused(const char *impl) { return strncmp(impl, "fused_", 6) == 0; }

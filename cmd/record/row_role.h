@@ -11,7 +11,7 @@ enum impl_role role_of_name(const char *impl);
 /* The name of the only implementation in a role: "naive", "cudnn", "null". */
 const char *role_name(enum impl_role);
 
-/* True for a kernel of this program that `--impl fused` may choose. */
+/* True for a kernel of this program that `--impl fused` may choose: their names begin with "fused_". */
 bool role_is_fused(const char *impl);
 
 #endif
