@@ -27,7 +27,7 @@ struct gate {
     int measured_code; /* exit code of the measuring process that no row explains; EXIT_OK with --current */
     int unchecked;     /* rows that ran without a check */
     double gemm_sum, control_time_sum, control_relative_sum;
-    int gemm_count, control_count;
+    int gemm_count, control_count, control_relative_count;
 };
 
 /* ---- reading ---- */
@@ -195,8 +195,11 @@ static void add_control(struct gate *g, const struct record_row *was, const stru
     if (!record_row_is_timed(was) || !record_row_is_timed(now))
         return;
     g->control_time_sum += log(now->time_ms / was->time_ms);
-    g->control_relative_sum += log(was->pct_of_gemm / now->pct_of_gemm);
     g->control_count++;
+    if (was->pct_of_gemm > 0 && now->pct_of_gemm > 0) {
+        g->control_relative_sum += log(was->pct_of_gemm / now->pct_of_gemm);
+        g->control_relative_count++;
+    }
 }
 
 /* Did the command line select problems or implementations? Only then may configurations of the baseline be missing;
@@ -378,6 +381,22 @@ static int compare(struct gate *g)
     return EXIT_NOT_COMPARABLE;
 }
 
+/* The change of the peer over all its configurations; relative to the GEMM over those where it was measured. */
+static void describe_control(const struct gate *g, char *text, size_t size)
+{
+    const int all = g->control_count, relative = g->control_relative_count;
+    const double time = per_cent(g->control_time_sum / all);
+    const double against_gemm = per_cent(g->control_relative_sum / fmax(1, relative));
+    if (relative == 0)
+        snprintf(text, size, "cudnn, not judged: time %+.1f %% (geomean of %d)", time, all);
+    else if (relative == all)
+        snprintf(text, size, "cudnn, not judged: time %+.1f %%, against the GEMM %+.1f %% (geomeans of %d)", time,
+                 against_gemm, all);
+    else
+        snprintf(text, size, "cudnn, not judged: time %+.1f %% (geomean of %d), against the GEMM %+.1f %% (of %d)",
+                 time, all, against_gemm, relative);
+}
+
 int gate_run(const struct options *o)
 {
     struct gate g = {.options = o, .rules = decide_defaults};
@@ -394,10 +413,7 @@ int gate_run(const struct options *o)
         code = (int)exit_worst((enum exit_code)code, (enum exit_code)verdicts_exit(g.lines, g.count));
         code = (int)exit_worst((enum exit_code)code, (enum exit_code)g.measured_code);
         if (g.control_count) {
-            snprintf(control, sizeof control,
-                     "cudnn, not judged: time %+.1f %%, against the GEMM %+.1f %% (geomeans of %d)",
-                     per_cent(g.control_time_sum / g.control_count), per_cent(g.control_relative_sum / g.control_count),
-                     g.control_count);
+            describe_control(&g, control, sizeof control);
             r.control = control;
         }
         r.lines = g.lines;

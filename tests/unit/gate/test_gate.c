@@ -121,6 +121,24 @@ static void rows_that_are_not_judged(void **state)
     assert_has(said, "cudnn, not judged: time +100.0 %, against the GEMM +100.0 % (geomeans of 1)");
 }
 
+/* Where the GEMM was not measured the line of the control says nothing about it. */
+static void control_without_a_gemm(void **state)
+{
+    (void)state;
+    const struct help_row was[] = {
+        {.share = 50}, {.impl = "cudnn"}, {.impl = "cudnn", .n = 256, .share = 80}, {.share = 50, .n = 256}};
+    const struct help_row now[] = {{.share = 50},
+                                   {.impl = "cudnn", .time_ms = 2},
+                                   {.impl = "cudnn", .n = 256, .time_ms = 2, .share = 40},
+                                   {.share = 50, .n = 256}};
+    gate(was, 2, now, 2);
+    assert_int_equal(code, EXIT_OK);
+    assert_has(said, "cudnn, not judged: time +100.0 % (geomean of 1)\n");
+    assert_null(strstr(said, "nan"));
+    gate(was, 4, now, 4);
+    assert_has(said, "cudnn, not judged: time +100.0 % (geomean of 2), against the GEMM +100.0 % (of 1)\n");
+}
+
 /* Failed checks and errors count also where the baseline has no such row; refused rows do not. */
 static void rows_without_a_baseline(void **state)
 {
@@ -225,11 +243,15 @@ static void nothing_in_common(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_configuration_each),          cmocka_unit_test(refused_in_both),
-        cmocka_unit_test(rows_that_are_not_judged),        cmocka_unit_test(rows_without_a_baseline),
-        cmocka_unit_test(options_that_select_a_subset),    cmocka_unit_test(floors),
-        cmocka_unit_test(records_that_cannot_be_compared), cmocka_unit_test(nothing_in_common)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_configuration_each),
+                                       cmocka_unit_test(refused_in_both),
+                                       cmocka_unit_test(rows_that_are_not_judged),
+                                       cmocka_unit_test(control_without_a_gemm),
+                                       cmocka_unit_test(rows_without_a_baseline),
+                                       cmocka_unit_test(options_that_select_a_subset),
+                                       cmocka_unit_test(floors),
+                                       cmocka_unit_test(records_that_cannot_be_compared),
+                                       cmocka_unit_test(nothing_in_common)};
     unsetenv("GITHUB_ACTIONS");
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
