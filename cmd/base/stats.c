@@ -145,7 +145,8 @@ double stats_geomean(const double *values, int64_t count)
     return exp(sum / (double)count);
 }
 
-/* P(|T| < t). The closed form for whole degrees of freedom: a finite series in the cosine of atan(t / sqrt(freedom)). */
+/* P(|T| < t). The closed form for whole degrees of freedom: a finite series in the cosine of
+ * atan(t / sqrt(freedom)). */
 static double t_inside(double t, int freedom)
 {
     static const double pi = 3.14159265358979323846;

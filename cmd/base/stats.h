@@ -13,10 +13,10 @@ struct stats {
 /* Samples need not be sorted and stay as they are. count >= 1. */
 struct stats stats_of(const double *samples, int64_t count);
 
-/* The ratio of two members of the same rounds: the geometric mean of numerator[i] / denominator[i] without the twentieth
- * (rounded up, none below 5 rounds) at either end. Not the median: a GPU at its power limit alternates between two
- * speeds about once a second, and the median of such a bimodal sample is one or the other by chance. Two runs of 48
- * points on an H200 differed by at most 1.6 % with the median and 0.8 % with this mean. */
+/* The ratio of two members of the same rounds: the geometric mean of numerator[i] / denominator[i] without the
+ * twentieth (rounded up, none below 5 rounds) at either end. Not the median: a GPU at its power limit alternates
+ * between two speeds about once a second, and the median of such a bimodal sample is one or the other by chance. Two
+ * runs of 48 points on an H200 differed by at most 1.6 % with the median and 0.8 % with this mean. */
 double stats_paired_ratio(const double *numerator, const double *denominator, int64_t count);
 
 /* The uncertainty of that ratio when rounds are not independent: half-width of its 95 % interval in per cent, from the

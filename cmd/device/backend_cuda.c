@@ -1,4 +1,5 @@
-/* A CUDA device: runtime API calls and the kernels of reference/harness/harness_cuda.h. One stream, everything in order on it. */
+/* A CUDA device: runtime API calls and the kernels of reference/harness/harness_cuda.h. One stream, everything in order
+ * on it. */
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 #include <math.h>

@@ -40,8 +40,8 @@ struct tensor_set {
     struct buffer lse;
 };
 
-/* Inputs of a mode: q k v (fwd), q k v o lse dout (bwd; o and lse are filled by the reference). Filled from the seed or,
- * with input_dir, from <input_dir>/{q,k,v,do}.npy. */
+/* Inputs of a mode: q k v (fwd), q k v o lse dout (bwd; o and lse are filled by the reference). Filled from the seed
+ * or, with input_dir, from <input_dir>/{q,k,v,do}.npy. */
 enum attn_status inputs_make(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
                              struct attn_message *why);
 /* Checks before any work that the files of <input_dir> have the item's shapes and finite values in its dtype. False

@@ -1,4 +1,5 @@
-/* A row as a JSON object and back. Empty means not measured: NaN in the struct, an absent key in JSONL, an empty CSV cell. */
+/* A row as a JSON object and back. Empty means not measured: NaN in the struct, an absent key in JSONL, an empty CSV
+ * cell. */
 #ifndef FABENCH_RECORD_H
 #define FABENCH_RECORD_H
 

@@ -40,7 +40,7 @@ struct tested_problem {
     bool io_failed; /* a row could not be written: the self-test ends */
 };
 
-/* ---- launches that may hang ------------------------------------------------------------------------------------------ */
+/* ---- launches that may hang ---- */
 
 static char timeout_message[160]; /* the message of on_alarm, which must not call printf itself */
 
@@ -63,7 +63,7 @@ static void set_limit(double limit_s, const char *impl)
     setitimer(ITIMER_REAL, &limit, NULL);
 }
 
-/* ---- implementations --------------------------------------------------------------------------------------------- */
+/* ---- implementations ---- */
 
 static const struct attn_impl *naive_of(const struct session *s)
 {
@@ -99,7 +99,7 @@ static bool choose_implementation(struct tested_problem *t, const struct impl_sl
     return false;
 }
 
-/* ---- the kernel as a function on host tensors -------------------------------------------------------------------------- */
+/* ---- the kernel as a function on host tensors ---- */
 
 struct run_memory {
     struct tensor_set inputs, outputs;
@@ -163,7 +163,7 @@ static enum attn_status attend(void *context, const struct attn_problem *problem
     return impl ? compute(t, impl, problem, mode, tensors, why) : ATTN_UNSUPPORTED;
 }
 
-/* ---- between kernel and judge -------------------------------------------------------------------------------------------- */
+/* ---- between kernel and judge ---- */
 
 /* Fills the outputs as a launch with this fault would have; fault NULL = as a correct one. */
 static enum attn_status store_result(const struct tested_problem *t, const struct fault *fault, int tensor,
@@ -247,7 +247,7 @@ static void report(struct tested_problem *t, const struct selftest_verdict *verd
     record_row_free(&row);
 }
 
-/* ---- one problem ----------------------------------------------------------------------------------------------------------- */
+/* ---- one problem ---- */
 
 /* Measures naive's error, which rule 5 needs, where naive takes the dtype, fits into memory and passes. */
 static enum attn_status measure_naive(struct tested_problem *t, struct attn_message *why)
@@ -375,7 +375,7 @@ static bool try_problem(struct tested_problem *t, const struct impl_slot *slot)
     return status != ATTN_ERROR;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------------------ */
+/* ---- all of them ---- */
 
 static int run_all(struct session *s, const struct options *o, struct selftest_report *report)
 {

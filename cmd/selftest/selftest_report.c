@@ -58,7 +58,7 @@ static const char *paint(const struct selftest_report *r, bool is_good)
 }
 static const char *unpaint(const struct selftest_report *r) { return r->color ? "\033[0m" : ""; }
 
-/* ---- deciding -------------------------------------------------------------------------------------------------------- */
+/* ---- deciding ---- */
 
 void selftest_decide(const struct fault *fault, int tensor, enum attn_mode mode, const struct record_tensor *tensors,
                      int count, double (*by_rule)[JUDGE_RULES], struct selftest_verdict *v)
@@ -96,7 +96,7 @@ void selftest_decide(const struct fault *fault, int tensor, enum attn_mode mode,
     v->is_good = fault ? v->strength > 1 : passes;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------ */
+/* ---- rows ---- */
 
 static json_t *named_rules(const struct fault *fault, enum attn_mode mode)
 {
@@ -131,7 +131,7 @@ static int write_row(const struct selftest_report *r, const struct selftest_verd
     return EXIT_IO;
 }
 
-/* ---- one problem ----------------------------------------------------------------------------------------------------- */
+/* ---- one problem ---- */
 
 struct selftest_report *selftest_report_open(FILE *out, bool color, bool verbose, struct record_writer *writer)
 {
@@ -264,7 +264,7 @@ void selftest_report_absent(struct selftest_report *r, const struct plan_item *i
     print(r, "%-29s not run: %s\n", problem_print(&item->problem, item->mode, name, sizeof name), reason);
 }
 
-/* ---- the matrix ------------------------------------------------------------------------------------------------------ */
+/* ---- the matrix ---- */
 
 static void print_line(const struct selftest_report *r, const char *name, const struct tally *t, unsigned named)
 {

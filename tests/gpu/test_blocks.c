@@ -58,7 +58,8 @@ static void test_multiply(enum blocks_operands operands, enum attn_dtype dtype, 
     need_cuda(cudaFree(c_device), "cudaFree");
 }
 
-/* A box that begins at `row` of a tensor of `len` rows: its rows arrive, zeros beyond, and nothing is written beyond. */
+/* A box that begins at `row` of a tensor of `len` rows: its rows arrive, zeros beyond, and nothing is written
+ * beyond. */
 static void test_copy_box(int64_t len, int row, int rows)
 {
     const struct attn_problem problem = {.batch = 2, .head_dim = 128, .dtype = ATTN_FP16};

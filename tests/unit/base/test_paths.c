@@ -1,4 +1,5 @@
-/* Questions about paths (cmd/base/paths.h): what can be written and read, what is the same file, what is removed and made. */
+/* Questions about paths (cmd/base/paths.h): what can be written and read, what is the same file, what is removed and
+ * made. */
 #include "tests/unit/unit_help.h"
 
 #include <sys/stat.h>

@@ -40,8 +40,8 @@ static void tiles_follow_head_dim_and_length(void **state)
 {
     (void)state;
     assert_string_equal(chosen(self_attention(4, 16, 4096, 128, true), ATTN_FWD), "fwd_d128_m128n128_s2");
-    /* Blocks of 128 keys go past the diagonal of causal rows; full ones are 2752 tiles of 192 rows in 21 rounds, of 256 rows
-     * 2048 in 16, with more rows in all. */
+    /* Blocks of 128 keys go past the diagonal of causal rows; full ones are 2752 tiles of 192 rows in 21 rounds, of 256
+     * rows 2048 in 16, with more rows in all. */
     assert_string_equal(chosen(self_attention(1, 32, 16384, 64, true), ATTN_FWD), "fwd_d64_m256n64_s5");
     assert_string_equal(chosen(self_attention(1, 32, 16384, 64, false), ATTN_FWD), "fwd_d64_m192n128_s3");
     /* Of 1024 rows 192 pad an eighth. */
@@ -65,12 +65,13 @@ static void few_tiles_are_spread(void **state)
     /* 128 of 64, one each; of 128 rows there would be 64. */
     assert_string_equal(chosen(self_attention(1, 8, 1024, 64, false), ATTN_FWD), "fwd_d64_m64n128_s5_k2");
     assert_string_equal(chosen(self_attention(1, 4, 2048, 64, false), ATTN_FWD), "fwd_d64_m64n128_s5_k2");
-    /* Causal, the longest tile is the time unless there are short ones enough to fill the gaps: 288 and 272 of 64 rows. */
+    /* Causal, the longest tile is the time unless there are short ones enough to fill the gaps: 288 and 272 of 64
+     * rows. */
     assert_string_equal(chosen(self_attention(1, 9, 2048, 64, true), ATTN_FWD), "fwd_d64_m64n128_s5_k2");
     assert_string_equal(chosen(self_attention(1, 17, 1024, 64, true), ATTN_FWD), "fwd_d64_m64n128_s5_k2");
     assert_string_equal(chosen(self_attention(1, 8, 4096, 64, true), ATTN_FWD), "fwd_d64_m128n128_s3_k2");
-    /* The same with head_dim 128: 64 rows where 128 of them leave multiprocessors without work or, causal, with the longest
-     * tile alone. */
+    /* The same with head_dim 128: 64 rows where 128 of them leave multiprocessors without work or, causal, with the
+     * longest tile alone. */
     assert_string_equal(chosen(self_attention(1, 8, 1024, 128, false), ATTN_FWD), "fwd_d128_m64n128_s2_k2");
     assert_string_equal(chosen(self_attention(1, 8, 2048, 128, true), ATTN_FWD), "fwd_d128_m64n128_s2_k2");
     assert_string_equal(chosen(self_attention(1, 8, 2048, 128, false), ATTN_FWD), "fwd_d128_m128n128_s2");
@@ -81,7 +82,8 @@ static void few_tiles_are_spread(void **state)
     assert_string_equal(chosen(p, ATTN_FWD), "fwd_d64_m128n128_s3_k2");
     p.kv_len = 1;
     assert_non_null(chosen(p, ATTN_FWD));
-    /* Long keys before short queries, all tiles about as long: 144 of 256 rows would be two for some, 288 of 128 are three. */
+    /* Long keys before short queries, all tiles about as long: 144 of 256 rows would be two for some, 288 of 128 are
+     * three. */
     p = self_attention(1, 144, 256, 64, true);
     p.kv_len = 16384;
     assert_string_equal(chosen(p, ATTN_FWD), "fwd_d64_m128n128_s3_k2");

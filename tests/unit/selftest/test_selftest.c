@@ -266,7 +266,7 @@ static void faults_by_hand_change_what_they_say_and_nothing_else(void **state)
     host_tensors_free(&dk);
 }
 
-/* ---- the verdict ----------------------------------------------------------------------------------------------------- */
+/* ---- the verdict ---- */
 
 struct said {
     struct record_tensor tensors[3];
@@ -387,7 +387,7 @@ static void one_that_gets_through_spoils_all(void **state)
     assert_false(report_of(0, 0, true)); /* nothing was tried */
 }
 
-/* ---- around it -------------------------------------------------------------------------------------------------------- */
+/* ---- around it ---- */
 
 static void host_tensors_go_there_and_back(void **state)
 {
