@@ -55,59 +55,63 @@ enum attn_status buffer_guards_broken(struct backend *be, const struct buffer *b
     return ATTN_OK;
 }
 
-struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum tensor_index index)
+struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum problem_tensor tensor)
 {
-    const bool is_kv = index == INDEX_K || index == INDEX_V || index == INDEX_DK || index == INDEX_DV;
-    return (struct tensor_shape){p->batch, is_kv ? p->kv_heads : p->q_heads, is_kv ? p->kv_len : p->q_len, p->head_dim};
+    const bool is_kv = tensor == TENSOR_K || tensor == TENSOR_V || tensor == TENSOR_DK || tensor == TENSOR_DV;
+    return (struct tensor_shape){p->batch, is_kv ? p->kv_heads : p->q_heads, is_kv ? p->kv_len : p->q_len,
+                                 tensor == TENSOR_LSE ? 1 : p->head_dim};
 }
 
-struct attn_tensor *tensor_of(struct attn_tensors *t, enum tensor_index index)
+enum attn_dtype tensor_dtype_of(const struct attn_problem *p, enum problem_tensor tensor)
 {
-    struct attn_tensor *const all[INDEX_COUNT] = {&t->q, &t->k, &t->v, &t->o, &t->dout, &t->dq, &t->dk, &t->dv};
-    return all[index];
+    return tensor == TENSOR_LSE ? ATTN_FP32 : p->dtype;
 }
 
-const char *tensor_index_name(enum tensor_index index)
+/* NULL for LSE, which has no strides. */
+static struct attn_tensor *strided(struct attn_tensors *t, enum problem_tensor tensor)
 {
-    static const char *const names[INDEX_COUNT] = {"q", "k", "v", "o", "do", "dq", "dk", "dv"};
-    return names[index];
+    struct attn_tensor *const all[TENSOR_COUNT] = {
+        [TENSOR_Q] = &t->q,     [TENSOR_K] = &t->k,   [TENSOR_V] = &t->v,   [TENSOR_O] = &t->o,
+        [TENSOR_DO] = &t->dout, [TENSOR_DQ] = &t->dq, [TENSOR_DK] = &t->dk, [TENSOR_DV] = &t->dv,
+    };
+    return all[tensor];
 }
 
-static struct attn_tensor strides_of(const struct plan_item *item, enum tensor_index index)
+struct attn_tensor tensor_of(const struct attn_problem *p, const struct attn_tensors *t, enum problem_tensor tensor)
 {
-    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
+    struct attn_tensors copy = *t;
+    const struct attn_tensor *found = strided(&copy, tensor);
+    return found ? *found : (struct attn_tensor){copy.lse, p->q_heads * p->q_len, p->q_len, 1};
+}
+
+static struct attn_tensor strides_of(const struct plan_item *item, enum problem_tensor tensor)
+{
+    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
     struct attn_tensor t = problem_strides(item->problem.layout, s.heads, s.len, s.head_dim);
     t.stride_batch += item->batch_gap;
     return t;
 }
 
-static size_t bytes_of(const struct plan_item *item, enum tensor_index index)
+static size_t bytes_of(const struct plan_item *item, enum problem_tensor tensor)
 {
-    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
-    const struct attn_tensor t = strides_of(item, index);
-    return (size_t)problem_extent(&t, s.batch, s.heads, s.len, s.head_dim) * attn_dtype_bytes(item->problem.dtype);
+    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
+    const struct attn_tensor t = strides_of(item, tensor);
+    const int64_t elements =
+        tensor == TENSOR_LSE ? s.batch * s.heads * s.len : problem_extent(&t, s.batch, s.heads, s.len, s.head_dim);
+    return (size_t)elements * attn_dtype_bytes(tensor_dtype_of(&item->problem, tensor));
 }
 
-static size_t lse_bytes(const struct plan_item *item)
-{
-    return (size_t)(item->problem.batch * item->problem.q_heads * item->problem.q_len) * sizeof(float);
-}
-
-static enum attn_status make_tensor(struct backend *be, const struct plan_item *item, enum tensor_index index,
+static enum attn_status make_tensor(struct backend *be, const struct plan_item *item, enum problem_tensor tensor,
                                     struct tensor_set *set, struct attn_message *why)
 {
-    TRY(buffer_alloc(be, bytes_of(item, index), &set->buffers[index], why));
-    struct attn_tensor *tensor = tensor_of(&set->tensors, index);
-    *tensor = strides_of(item, index);
-    tensor->data = set->buffers[index].data;
-    return ATTN_OK;
-}
-
-static enum attn_status make_lse(struct backend *be, const struct plan_item *item, struct tensor_set *set,
-                                 struct attn_message *why)
-{
-    TRY(buffer_alloc(be, lse_bytes(item), &set->lse, why));
-    set->tensors.lse = set->lse.data;
+    TRY(buffer_alloc(be, bytes_of(item, tensor), &set->buffers[tensor], why));
+    struct attn_tensor *to = strided(&set->tensors, tensor);
+    if (to) {
+        *to = strides_of(item, tensor);
+        to->data = set->buffers[tensor].data;
+    } else {
+        set->tensors.lse = set->buffers[tensor].data;
+    }
     return ATTN_OK;
 }
 
@@ -120,11 +124,11 @@ static bool is_finite_in(const struct npy *file, int64_t element, enum attn_dtyp
 }
 
 /* Reads <dir>/<tensor>.npy and compares its shape with the problem's. */
-static bool read_input(const struct plan_item *item, enum tensor_index index, const char *dir, struct npy *file,
+static bool read_input(const struct plan_item *item, enum problem_tensor tensor, const char *dir, struct npy *file,
                        struct attn_message *why)
 {
-    char *path = xasprintf("%s/%s.npy", dir, tensor_index_name(index));
-    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
+    char *path = xasprintf("%s/%s.npy", dir, problem_tensor_name(tensor));
+    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
     const int64_t want[4] = {s.batch, s.heads, s.len, s.head_dim};
     bool fits = read_npy(path, file, why);
     if (fits && (file->dims != 4 || memcmp(file->shape, want, sizeof want))) {
@@ -146,7 +150,7 @@ static bool read_input(const struct plan_item *item, enum tensor_index index, co
 
 bool inputs_readable(const struct plan_item *item, const char *input_dir, struct attn_message *why)
 {
-    static const enum tensor_index inputs[] = {INDEX_Q, INDEX_K, INDEX_V, INDEX_DO};
+    static const enum problem_tensor inputs[] = {TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_DO};
     for (int i = 0; i < (item->mode == ATTN_FWD ? 3 : 4); i++) {
         struct npy file;
         if (!read_input(item, inputs[i], input_dir, &file, why))
@@ -157,24 +161,24 @@ bool inputs_readable(const struct plan_item *item, const char *input_dir, struct
 }
 
 /* Copies the file's elements into the tensor's memory layout, rounded to the problem's dtype. */
-static enum attn_status upload_npy(struct backend *be, const struct plan_item *item, enum tensor_index index,
+static enum attn_status upload_npy(struct backend *be, const struct plan_item *item, enum problem_tensor tensor,
                                    const char *dir, struct tensor_set *set, struct attn_message *why)
 {
     struct npy file;
-    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
-    const struct attn_tensor *t = tensor_of(&set->tensors, index);
-    if (!read_input(item, index, dir, &file, why))
+    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
+    const struct attn_tensor t = tensor_of(&item->problem, &set->tensors, tensor);
+    const struct buffer *buffer = &set->buffers[tensor];
+    if (!read_input(item, tensor, dir, &file, why))
         return ATTN_ERROR;
-    void *host = xcalloc(1, set->buffers[index].bytes);
+    void *host = xcalloc(1, buffer->bytes);
     int64_t n = 0;
     for (int64_t b = 0; b < s.batch; b++)
         for (int64_t h = 0; h < s.heads; h++)
             for (int64_t i = 0; i < s.len; i++)
                 for (int64_t c = 0; c < s.head_dim; c++, n++)
-                    fill_store(host, item->problem.dtype,
-                               b * t->stride_batch + h * t->stride_head + i * t->stride_row + c,
+                    fill_store(host, item->problem.dtype, b * t.stride_batch + h * t.stride_head + i * t.stride_row + c,
                                fill_load(file.data, npy_dtypes[file.type], n));
-    const enum attn_status status = be->ops->upload(be, set->buffers[index].data, host, set->buffers[index].bytes, why);
+    const enum attn_status status = be->ops->upload(be, buffer->data, host, buffer->bytes, why);
     free(host);
     npy_free(&file);
     return status;
@@ -186,7 +190,7 @@ static enum attn_status plant_peaks(struct backend *be, const struct plan_item *
 {
     const struct attn_problem *p = &item->problem;
     const struct attn_tensor *q = &set->tensors.q, *k = &set->tensors.k;
-    const struct buffer *q_buffer = &set->buffers[INDEX_Q], *k_buffer = &set->buffers[INDEX_K];
+    const struct buffer *q_buffer = &set->buffers[TENSOR_Q], *k_buffer = &set->buffers[TENSOR_K];
     char *q_host = xmalloc(q_buffer->bytes), *k_host = xmalloc(k_buffer->bytes);
     enum attn_status status = be->ops->download(be, q_host, q_buffer->data, q_buffer->bytes, why);
     if (status == ATTN_OK)
@@ -208,32 +212,32 @@ static enum attn_status plant_peaks(struct backend *be, const struct plan_item *
     return status;
 }
 
-static enum attn_status fill_input(struct backend *be, const struct plan_item *item, enum tensor_index index,
+static enum attn_status fill_input(struct backend *be, const struct plan_item *item, enum problem_tensor tensor,
                                    enum fill_tensor id, const char *input_dir, struct tensor_set *set,
                                    struct attn_message *why)
 {
-    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
-    TRY(make_tensor(be, item, index, set, why));
+    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
+    TRY(make_tensor(be, item, tensor, set, why));
     if (input_dir)
-        return upload_npy(be, item, index, input_dir, set, why);
-    return be->ops->fill(be, *tensor_of(&set->tensors, index), item->problem.dtype, s.batch, s.heads, s.len, s.head_dim,
-                         item->seed, item->dist, id, why);
+        return upload_npy(be, item, tensor, input_dir, set, why);
+    return be->ops->fill(be, tensor_of(&item->problem, &set->tensors, tensor), item->problem.dtype, s.batch, s.heads,
+                         s.len, s.head_dim, item->seed, item->dist, id, why);
 }
 
 enum attn_status inputs_make(struct backend *be, const struct plan_item *item, const char *input_dir,
                              struct tensor_set *set, struct attn_message *why)
 {
     memset(set, 0, sizeof *set);
-    TRY(fill_input(be, item, INDEX_Q, FILL_Q, input_dir, set, why));
-    TRY(fill_input(be, item, INDEX_K, FILL_K, input_dir, set, why));
-    TRY(fill_input(be, item, INDEX_V, FILL_V, input_dir, set, why));
+    TRY(fill_input(be, item, TENSOR_Q, FILL_Q, input_dir, set, why));
+    TRY(fill_input(be, item, TENSOR_K, FILL_K, input_dir, set, why));
+    TRY(fill_input(be, item, TENSOR_V, FILL_V, input_dir, set, why));
     if (item->dist == FILL_PEAK && !input_dir)
         TRY(plant_peaks(be, item, set, why));
     if (item->mode == ATTN_FWD)
         return ATTN_OK;
-    TRY(fill_input(be, item, INDEX_DO, FILL_DO, input_dir, set, why));
-    TRY(make_tensor(be, item, INDEX_O, set, why));
-    return make_lse(be, item, set, why);
+    TRY(fill_input(be, item, TENSOR_DO, FILL_DO, input_dir, set, why));
+    TRY(make_tensor(be, item, TENSOR_O, set, why));
+    return make_tensor(be, item, TENSOR_LSE, set, why);
 }
 
 enum attn_status outputs_make(struct backend *be, const struct plan_item *item, const struct tensor_set *inputs,
@@ -241,85 +245,55 @@ enum attn_status outputs_make(struct backend *be, const struct plan_item *item, 
 {
     memset(set, 0, sizeof *set);
     set->tensors = inputs->tensors;
-    if (item->mode == ATTN_FWD) {
-        TRY(make_tensor(be, item, INDEX_O, set, why));
-        TRY(make_lse(be, item, set, why));
-    } else {
-        TRY(make_tensor(be, item, INDEX_DQ, set, why));
-        TRY(make_tensor(be, item, INDEX_DK, set, why));
-        TRY(make_tensor(be, item, INDEX_DV, set, why));
-    }
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
+    for (int i = 0; i < count; i++)
+        TRY(make_tensor(be, item, outputs[i], set, why));
     return outputs_poison(be, set, why);
 }
 
 enum attn_status outputs_poison(struct backend *be, struct tensor_set *set, struct attn_message *why)
 {
-    for (int i = 0; i < INDEX_COUNT; i++)
+    for (int i = 0; i < TENSOR_COUNT; i++)
         if (set->buffers[i].base)
             TRY(be->ops->pattern(be, set->buffers[i].data, set->buffers[i].bytes, POISON_PATTERN, why));
-    if (set->lse.base)
-        TRY(be->ops->pattern(be, set->lse.data, set->lse.bytes, POISON_PATTERN, why));
     return ATTN_OK;
 }
 
 void tensor_set_free(struct backend *be, struct tensor_set *set)
 {
-    for (int i = 0; i < INDEX_COUNT; i++)
+    for (int i = 0; i < TENSOR_COUNT; i++)
         buffer_free(be, &set->buffers[i]);
-    buffer_free(be, &set->lse);
-}
-
-static enum attn_status hash_index(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
-                                   enum tensor_index index, uint64_t *hash, struct attn_message *why)
-{
-    struct attn_tensors tensors = set->tensors;
-    const struct tensor_shape s = tensor_shape_of(&item->problem, index);
-    return be->ops->hash(be, *tensor_of(&tensors, index), attn_dtype_bytes(item->problem.dtype), s.batch, s.heads,
-                         s.len, s.head_dim, hash, why);
-}
-
-static enum attn_status hash_lse(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
-                                 uint64_t *hash, struct attn_message *why)
-{
-    const struct attn_problem *p = &item->problem;
-    const struct attn_tensor lse = {set->tensors.lse, p->q_heads * p->q_len, p->q_len, 1};
-    return be->ops->hash(be, lse, sizeof(float), p->batch, p->q_heads, p->q_len, 1, hash, why);
 }
 
 enum attn_status inputs_hash(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
                              uint64_t *hash, struct attn_message *why)
 {
     *hash = 0;
-    for (int i = 0; i < INDEX_COUNT; i++) {
+    for (int i = 0; i < TENSOR_COUNT; i++) {
         uint64_t one = 0;
         if (!set->buffers[i].base)
             continue;
-        TRY(hash_index(be, item, set, (enum tensor_index)i, &one, why));
-        *hash = *hash * 31 + one;
-    }
-    if (set->lse.base) {
-        uint64_t one = 0;
-        TRY(hash_lse(be, item, set, &one, why));
+        TRY(tensor_hash(be, item, set, (enum problem_tensor)i, &one, why));
         *hash = *hash * 31 + one;
     }
     return ATTN_OK;
 }
 
-enum attn_status output_hash(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+enum attn_status tensor_hash(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
                              enum problem_tensor tensor, uint64_t *hash, struct attn_message *why)
 {
-    static const enum tensor_index index[TENSOR_COUNT] = {
-        [TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ, [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
-    if (tensor == TENSOR_LSE)
-        return hash_lse(be, item, set, hash, why);
-    return hash_index(be, item, set, index[tensor], hash, why);
+    const struct attn_problem *p = &item->problem;
+    const struct tensor_shape s = tensor_shape_of(p, tensor);
+    return be->ops->hash(be, tensor_of(p, &set->tensors, tensor), attn_dtype_bytes(tensor_dtype_of(p, tensor)), s.batch,
+                         s.heads, s.len, s.head_dim, hash, why);
 }
 
 double tensor_set_bytes(const struct plan_item *item)
 {
-    double bytes = (double)lse_bytes(item);
-    const int last = item->mode == ATTN_FWD ? INDEX_O : INDEX_DV;
+    double bytes = (double)bytes_of(item, TENSOR_LSE);
+    const int last = item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DV;
     for (int i = 0; i <= last; i++)
-        bytes += (double)bytes_of(item, (enum tensor_index)i);
+        bytes += (double)bytes_of(item, (enum problem_tensor)i);
     return bytes;
 }

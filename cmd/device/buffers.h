@@ -24,20 +24,19 @@ void buffer_free(struct backend *, struct buffer *);
 enum attn_status buffer_guards_broken(struct backend *, const struct buffer *, uint64_t *words,
                                       struct attn_message *why);
 
-/* The shape of tensor number `index` (0..7: q k v o dout dq dk dv) of a problem. */
-enum tensor_index { INDEX_Q, INDEX_K, INDEX_V, INDEX_O, INDEX_DO, INDEX_DQ, INDEX_DK, INDEX_DV, INDEX_COUNT };
 struct tensor_shape {
-    int64_t batch, heads, len, head_dim;
+    int64_t batch, heads, len, head_dim; /* head_dim is 1 for LSE */
 };
-struct tensor_shape tensor_shape_of(const struct attn_problem *, enum tensor_index);
-struct attn_tensor *tensor_of(struct attn_tensors *, enum tensor_index);
-const char *tensor_index_name(enum tensor_index);
+struct tensor_shape tensor_shape_of(const struct attn_problem *, enum problem_tensor);
+/* The type of its elements: the problem's, or fp32 for LSE. */
+enum attn_dtype tensor_dtype_of(const struct attn_problem *, enum problem_tensor);
+/* Where the tensor lies. */
+struct attn_tensor tensor_of(const struct attn_problem *, const struct attn_tensors *, enum problem_tensor);
 
 /* A set of buffers for some tensors of one problem, with the tensors that point into them. */
 struct tensor_set {
     struct attn_tensors tensors;
-    struct buffer buffers[INDEX_COUNT];
-    struct buffer lse;
+    struct buffer buffers[TENSOR_COUNT]; /* by enum problem_tensor */
 };
 
 /* Inputs of a mode: q k v (fwd), q k v o lse dout (bwd; o and lse are filled by the reference). Filled from the seed
@@ -59,8 +58,8 @@ void tensor_set_free(struct backend *, struct tensor_set *);
 /* Hash of every element of the inputs; a launch must not change it. */
 enum attn_status inputs_hash(struct backend *, const struct plan_item *, const struct tensor_set *, uint64_t *hash,
                              struct attn_message *why);
-/* Hash of one output tensor. */
-enum attn_status output_hash(struct backend *, const struct plan_item *, const struct tensor_set *, enum problem_tensor,
+/* Hash of one tensor. */
+enum attn_status tensor_hash(struct backend *, const struct plan_item *, const struct tensor_set *, enum problem_tensor,
                              uint64_t *hash, struct attn_message *why);
 
 /* Bytes of inputs and of one set of outputs, for --dry-run and for the out-of-memory sentence. */

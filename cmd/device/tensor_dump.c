@@ -64,14 +64,15 @@ static enum attn_status describe(const struct dump *d, const char *name, const s
     return ATTN_ERROR;
 }
 
-static enum attn_status dump_tensor(const struct dump *d, enum tensor_index index, struct attn_message *why)
+static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor tensor, struct attn_message *why)
 {
-    const struct tensor_shape s = tensor_shape_of(&d->item->problem, index);
-    struct attn_tensors tensors = d->set->tensors;
-    const struct attn_tensor *t = tensor_of(&tensors, index);
-    const struct buffer *buffer = &d->set->buffers[index];
-    const enum attn_dtype from = d->item->problem.dtype, to = d->dtype == DUMP_FP32 ? ATTN_FP32 : from;
-    struct npy file = {.dims = 4, .shape = {s.batch, s.heads, s.len, s.head_dim}, .type = storage[to].type};
+    const struct attn_problem *p = &d->item->problem;
+    const struct tensor_shape s = tensor_shape_of(p, tensor);
+    const struct attn_tensor t = tensor_of(p, &d->set->tensors, tensor);
+    const struct buffer *buffer = &d->set->buffers[tensor];
+    const enum attn_dtype from = tensor_dtype_of(p, tensor), to = d->dtype == DUMP_FP32 ? ATTN_FP32 : from;
+    struct npy file = {
+        .dims = tensor == TENSOR_LSE ? 3 : 4, .shape = {s.batch, s.heads, s.len, s.head_dim}, .type = storage[to].type};
     file.bytes = (size_t)(s.batch * s.heads * s.len * s.head_dim) * attn_dtype_bytes(to);
     file.data = xmalloc(file.bytes);
     void *host = xmalloc(buffer->bytes);
@@ -80,7 +81,7 @@ static enum attn_status dump_tensor(const struct dump *d, enum tensor_index inde
     for (int64_t b = 0; b < s.batch && status == ATTN_OK; b++)
         for (int64_t h = 0; h < s.heads; h++)
             for (int64_t i = 0; i < s.len; i++, n += s.head_dim) {
-                const int64_t row = b * t->stride_batch + h * t->stride_head + i * t->stride_row;
+                const int64_t row = b * t.stride_batch + h * t.stride_head + i * t.stride_row;
                 const size_t bytes = attn_dtype_bytes(from);
                 if (from == to)
                     memcpy((char *)file.data + (size_t)n * bytes, (char *)host + (size_t)row * bytes,
@@ -90,25 +91,10 @@ static enum attn_status dump_tensor(const struct dump *d, enum tensor_index inde
                         ((float *)file.data)[n + c] = fill_load(host, from, row + c);
             }
     if (status == ATTN_OK)
-        status = write_npy(d, tensor_index_name(index), &file, why);
+        status = write_npy(d, problem_tensor_name(tensor), &file, why);
     if (status == ATTN_OK)
-        status = describe(d, tensor_index_name(index), &file, from, to, why);
+        status = describe(d, problem_tensor_name(tensor), &file, from, to, why);
     free(host);
-    npy_free(&file);
-    return status;
-}
-
-static enum attn_status dump_lse(const struct dump *d, struct attn_message *why)
-{
-    const struct attn_problem *p = &d->item->problem;
-    struct npy file = {.dims = 3, .shape = {p->batch, p->q_heads, p->q_len}, .type = NPY_FLOAT32};
-    file.bytes = d->set->lse.bytes;
-    file.data = xmalloc(file.bytes);
-    enum attn_status status = d->backend->ops->download(d->backend, file.data, d->set->lse.data, file.bytes, why);
-    if (status == ATTN_OK)
-        status = write_npy(d, "lse", &file, why);
-    if (status == ATTN_OK)
-        status = describe(d, "lse", &file, ATTN_FP32, ATTN_FP32, why);
     npy_free(&file);
     return status;
 }
@@ -136,11 +122,9 @@ enum attn_status tensor_set_dump(struct backend *be, const struct plan_item *ite
 {
     const struct dump d = {be, item, set, dir, dtype, json_array()};
     enum attn_status status = ATTN_OK;
-    for (int i = 0; i < INDEX_COUNT && status == ATTN_OK; i++)
+    for (int i = 0; i < TENSOR_COUNT && status == ATTN_OK; i++)
         if (set->buffers[i].base)
-            status = dump_tensor(&d, (enum tensor_index)i, why);
-    if (status == ATTN_OK && set->lse.base)
-        status = dump_lse(&d, why);
+            status = dump_tensor(&d, (enum problem_tensor)i, why);
     if (status == ATTN_OK)
         status = write_description(&d, why);
     json_decref(d.files);

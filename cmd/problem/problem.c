@@ -2,14 +2,36 @@
 #include "cmd/problem/problem.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "cmd/base/numbers.h"
 #include "cmd/problem/names.h"
 
-const char *problem_tensor_name(enum problem_tensor tensor)
+static const struct {
+    const char *name, *title;
+    unsigned bit; /* enum attn_output */
+} tensors[TENSOR_COUNT] = {
+    [TENSOR_Q] = {"q", "Q", 0},          [TENSOR_K] = {"k", "K", 0},          [TENSOR_V] = {"v", "V", 0},
+    [TENSOR_O] = {"o", "O", ATTN_O},     [TENSOR_DO] = {"do", "dO", 0},       [TENSOR_DQ] = {"dq", "dQ", ATTN_DQ},
+    [TENSOR_DK] = {"dk", "dK", ATTN_DK}, [TENSOR_DV] = {"dv", "dV", ATTN_DV}, [TENSOR_LSE] = {"lse", "LSE", ATTN_LSE},
+};
+
+const char *problem_tensor_name(enum problem_tensor tensor) { return tensors[tensor].name; }
+unsigned problem_tensor_bit(enum problem_tensor tensor) { return tensors[tensor].bit; }
+
+const char *problem_tensor_title(const char *name)
 {
-    static const char *const names[TENSOR_COUNT] = {"o", "lse", "dq", "dk", "dv"};
-    return names[tensor];
+    for (int t = 0; t < TENSOR_COUNT; t++)
+        if (strcmp(tensors[t].name, name) == 0)
+            return tensors[t].title;
+    return name;
+}
+
+const enum problem_tensor *problem_outputs(enum attn_mode mode, int *count)
+{
+    static const enum problem_tensor forward[] = {TENSOR_O, TENSOR_LSE}, backward[] = {TENSOR_DQ, TENSOR_DK, TENSOR_DV};
+    *count = mode == ATTN_FWD ? 2 : 3;
+    return mode == ATTN_FWD ? forward : backward;
 }
 
 double problem_visible_pairs(const struct attn_problem *p)

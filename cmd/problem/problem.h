@@ -4,9 +4,25 @@
 
 #include "kernels/attention.h"
 
-/* Output tensors in the order they are judged. */
-enum problem_tensor { TENSOR_O, TENSOR_LSE, TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_COUNT };
-const char *problem_tensor_name(enum problem_tensor); /* o lse dq dk dv */
+/* The tensors of a problem. Those before TENSOR_LSE are [batch, heads, len, head_dim] in the problem's dtype; LSE is
+ * [batch, q_heads, q_len] in fp32. */
+enum problem_tensor {
+    TENSOR_Q,
+    TENSOR_K,
+    TENSOR_V,
+    TENSOR_O,
+    TENSOR_DO,
+    TENSOR_DQ,
+    TENSOR_DK,
+    TENSOR_DV,
+    TENSOR_LSE,
+    TENSOR_COUNT
+};
+const char *problem_tensor_name(enum problem_tensor); /* as in records and in file names: q k v o do dq dk dv lse */
+const char *problem_tensor_title(const char *name);   /* for people: "dk" -> "dK"; the name itself where it is none */
+unsigned problem_tensor_bit(enum problem_tensor);     /* its enum attn_output; 0 = never an output */
+/* The outputs of a mode in the order in which they are judged: o lse, or dq dk dv. */
+const enum problem_tensor *problem_outputs(enum attn_mode, int *count);
 
 /* Visible (row, key) pairs of one head. The papers' convention counts a causal square as exactly half. */
 double problem_visible_pairs(const struct attn_problem *);

@@ -27,12 +27,15 @@ enum record_check { CHECKED_NONE = -1, CHECKED_PASS, CHECKED_FAIL, CHECKED_OFF }
 /* Errors of one output tensor. The JSONL has those of all tensors; the row's error columns are those of the worst
  * one. */
 struct record_tensor {
-    char name[8]; /* o lse dq dk dv */
+    char name[8]; /* o lse dq dk dv; or what else a launch changed: an input, wksp (the workspace) */
     double max_abs_err, rel_rms_err, rel_rms_bound, block_rms_err, gain_err, err_ratio, used;
     char rule[24];     /* the rule nearest its bound: nonfinite element rms block_rms gain naive lse */
     char worst[64];    /* "dk[0,3,127,64]" */
     char failure[512]; /* the FAIL sentence of section 6 of docs/design.md, empty when it passed */
 };
+
+/* Of a row: the outputs, and findings about other tensors. */
+enum { RECORD_TENSORS_MAX = 5 };
 
 struct record_pass {
     char name[16];
@@ -59,7 +62,7 @@ struct record_row {
 
     /* In JSONL alone, as lists. */
     double *samples_ms; /* `samples` of them */
-    struct record_tensor tensors[5];
+    struct record_tensor tensors[RECORD_TENSORS_MAX];
     int tensor_count;
     struct record_pass passes[8];
     int pass_count;

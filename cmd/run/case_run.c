@@ -33,7 +33,7 @@ struct contender {
     struct launcher launcher;
     bool prepared, runs; /* runs: launched once without failing, goes into the rounds */
     uint64_t first_hash[TENSOR_COUNT];
-    struct record_tensor tensors[TENSOR_COUNT];
+    struct record_tensor tensors[RECORD_TENSORS_MAX];
     int tensor_count;
     struct sustain_result sustained;
     struct record_row row;
@@ -87,12 +87,6 @@ static void send_row(const struct problem_run *run, struct contender *c)
     c->runs = false;
 }
 
-static void first_and_last(enum attn_mode mode, int *first, int *last)
-{
-    *first = mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ;
-    *last = mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV;
-}
-
 /* ---- one contender: memory, plan, first launch ---- */
 
 static enum attn_status prepare(struct problem_run *run, struct contender *c, struct attn_message *why)
@@ -133,7 +127,7 @@ static void free_contender(struct problem_run *run, struct contender *c)
 static enum attn_status judge_outputs(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     const struct options *o = run->setting->options;
-    struct record_tensor now[TENSOR_COUNT];
+    struct record_tensor now[RECORD_TENSORS_MAX];
     int count = 0;
     const struct check_request request = {.item = run->item,
                                           .reference = &run->reference,
@@ -165,26 +159,26 @@ static enum attn_status judge_outputs(struct problem_run *run, struct contender 
 static enum attn_status check_repeats(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
-    int first, last;
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(run->item->mode, &count);
     const unsigned promised = c->request.deterministic ? c->impl->repeatable_deterministic[run->item->mode]
                                                        : c->impl->repeatable[run->item->mode];
-    first_and_last(run->item->mode, &first, &last);
     for (int64_t n = 0; n < run->item->repeats; n++) {
         TRY(outputs_poison(be, &c->outputs, why));
         report_stage(run, STAGE_CHECK, c->slot);
         TRY(be->ops->launch(be, &c->launcher, why));
-        for (int t = first; t <= last; t++) {
+        for (int i = 0; i < count; i++) {
+            const char *name = problem_tensor_name(outputs[i]);
             uint64_t hash = 0;
             char sentence[160];
-            if (!(promised & 1u << t))
+            if (!(promised & problem_tensor_bit(outputs[i])))
                 continue;
-            TRY(output_hash(be, run->item, &c->outputs, (enum problem_tensor)t, &hash, why));
-            if (hash == c->first_hash[t])
+            TRY(tensor_hash(be, run->item, &c->outputs, outputs[i], &hash, why));
+            if (hash == c->first_hash[outputs[i]])
                 continue;
-            snprintf(sentence, sizeof sentence, "%s: promised bit-equal over runs, differs in run %lld",
-                     problem_tensor_name((enum problem_tensor)t), (long long)n + 2);
-            check_add_finding(c->tensors, &c->tensor_count, problem_tensor_name((enum problem_tensor)t), "repeat",
-                              sentence);
+            snprintf(sentence, sizeof sentence, "%s: promised bit-equal over runs, differs in run %lld", name,
+                     (long long)n + 2);
+            check_add_finding(c->tensors, &c->tensor_count, name, "repeat", sentence);
         }
     }
     return ATTN_OK;
@@ -216,19 +210,19 @@ static enum attn_status dump(struct problem_run *run, struct contender *c, struc
 static enum attn_status launch_first(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
-    int first, last;
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(run->item->mode, &count);
     report_stage(run, STAGE_CHECK, c->slot);
     TRY(be->ops->launch(be, &c->launcher, why));
     c->runs = true;
     if (role_of(run, c) == ROLE_NULL) /* it writes no output */
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
-    first_and_last(run->item->mode, &first, &last);
-    for (int t = first; t <= last; t++)
-        TRY(output_hash(be, run->item, &c->outputs, (enum problem_tensor)t, &c->first_hash[t], why));
+    for (int i = 0; i < count; i++)
+        TRY(tensor_hash(be, run->item, &c->outputs, outputs[i], &c->first_hash[outputs[i]], why));
     if (role_of(run, c) == ROLE_NAIVE && check_passed(c->tensors, c->tensor_count))
-        for (int i = 0; i < c->tensor_count; i++)
-            run->reference.max_abs_err[first + i] = c->tensors[i].max_abs_err;
+        for (int i = 0; i < c->tensor_count; i++) /* where all passed these are the outputs alone */
+            run->reference.max_abs_err[outputs[i]] = c->tensors[i].max_abs_err;
     if (run->setting->options->dump_dir && dump(run, c, why) != ATTN_OK) {
         log_error("--dump: %s", why->text);
         run->setting->hooks.io_failed(run->setting->hooks.context);

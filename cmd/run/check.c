@@ -142,39 +142,31 @@ static void peek(void *context, int64_t b, int64_t h, int64_t row, int64_t col, 
 static struct compare_job job_of(const struct check_request *request, const struct check_view *view,
                                  enum problem_tensor tensor, const struct judge_bounds *bounds)
 {
-    static const enum tensor_index index[TENSOR_COUNT] = {
-        [TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ, [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
     const struct reference_outputs *r = &view->reference;
-    const float *const refs[TENSOR_COUNT] = {r->o, r->lse, r->dq, r->dk, r->dv};
-    const float *const products[TENSOR_COUNT] = {r->o_abs, NULL, r->dq_abs, r->dk_abs, r->dv_abs};
+    const float *const refs[TENSOR_COUNT] = {
+        [TENSOR_O] = r->o, [TENSOR_LSE] = r->lse, [TENSOR_DQ] = r->dq, [TENSOR_DK] = r->dk, [TENSOR_DV] = r->dv};
+    const float *const products[TENSOR_COUNT] = {
+        [TENSOR_O] = r->o_abs, [TENSOR_DQ] = r->dq_abs, [TENSOR_DK] = r->dk_abs, [TENSOR_DV] = r->dv_abs};
     const struct attn_problem *p = &view->problem;
+    const struct tensor_shape shape = tensor_shape_of(p, tensor);
     struct compare_job job = {.ref = refs[tensor],
                               .abs = products[tensor],
-                              .batch = p->batch,
+                              .dtype = tensor_dtype_of(p, tensor),
+                              .batch = shape.batch,
+                              .heads = shape.heads,
+                              .len = shape.len,
+                              .head_dim = shape.head_dim,
                               .atol_absolute = bounds->atol_absolute,
                               .atol_rms = bounds->atol_rms,
                               .atol_abs = bounds->atol_abs,
                               .rtol = bounds->rtol};
     if (tensor == TENSOR_LSE) {
-        const struct attn_problem *whole = &request->item->problem;
-        job.x.stride_batch = whole->q_heads * whole->q_len;
-        job.x.stride_head = whole->q_len;
-        job.x.stride_row = 1;
-        job.x.data = request->outputs->tensors.lse + view->batch_offset * job.x.stride_batch +
-                     view->q_head_offset * job.x.stride_head;
-        job.dtype = ATTN_FP32;
-        job.heads = p->q_heads;
-        job.len = p->q_len;
-        job.head_dim = 1;
+        job.x = tensor_of(&request->item->problem, &request->outputs->tensors, tensor); /* strides of the whole LSE */
+        job.x.data = element_at(&job.x, job.dtype, view->batch_offset, view->q_head_offset);
         return job;
     }
-    const struct tensor_shape shape = tensor_shape_of(p, index[tensor]);
-    struct attn_tensors tensors = view_tensors(&request->outputs->tensors, view);
-    job.x = *tensor_of(&tensors, index[tensor]);
-    job.dtype = p->dtype;
-    job.heads = shape.heads;
-    job.len = shape.len;
-    job.head_dim = shape.head_dim;
+    const struct attn_tensors tensors = view_tensors(&request->outputs->tensors, view);
+    job.x = tensor_of(p, &tensors, tensor);
     return job;
 }
 
@@ -217,26 +209,20 @@ static enum attn_status judge_view(struct backend *be, const struct check_reques
     return status;
 }
 
-static void judged_tensors(enum attn_mode mode, int *first, int *last)
-{
-    *first = mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ;
-    *last = mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV;
-}
-
 /* The rms of each reference of a view, by comparing it with zeros: one row of them, with strides of 0. Fails where the
  * reference is not finite, because results could not be judged there. */
 static enum attn_status measure_rms(struct backend *be, const struct plan_item *item, struct check_view *view,
                                     void *zeros, struct attn_message *why)
 {
-    const struct tensor_set no_outputs = {.lse = {0}};
+    const struct tensor_set no_outputs = {.buffers = {{0}}};
     const struct check_request request = {.item = item, .outputs = &no_outputs};
     const struct judge_bounds none = {0};
-    int first, last;
-    judged_tensors(item->mode, &first, &last);
-    for (int t = first; t <= last; t++) {
-        if (t == TENSOR_LSE)
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
+    for (int i = 0; i < count; i++) {
+        if (outputs[i] == TENSOR_LSE)
             continue; /* LSE has an absolute bound, and -inf is legal there */
-        struct compare_job job = job_of(&request, view, (enum problem_tensor)t, &none);
+        struct compare_job job = job_of(&request, view, outputs[i], &none);
         const double elements = (double)job.batch * (double)job.heads * (double)job.len * (double)job.head_dim;
         job.dtype = ATTN_FP32;
         job.x = (struct attn_tensor){.data = zeros};
@@ -246,12 +232,12 @@ static enum attn_status measure_rms(struct backend *be, const struct plan_item *
         for (int64_t n = 0; n < block_count(&job) && status == ATTN_OK; n++)
             not_finite += blocks[n].nonfinite;
         if (status == ATTN_OK)
-            view->rms[t] = judge_reference_rms(blocks, block_count(&job), elements);
+            view->rms[outputs[i]] = judge_reference_rms(blocks, block_count(&job), elements);
         free(blocks);
         TRY(status);
         if (not_finite) {
             snprintf(why->text, sizeof why->text, "the reference's %s has %lld values that are not finite",
-                     problem_tensor_name((enum problem_tensor)t), (long long)not_finite);
+                     problem_tensor_name(outputs[i]), (long long)not_finite);
             return ATTN_ERROR;
         }
     }
@@ -307,17 +293,17 @@ void check_reference_free(struct backend *be, struct check_reference *reference)
 enum attn_status check_outputs(struct backend *be, const struct check_request *request, struct record_tensor *tensors,
                                int *count, struct attn_message *why)
 {
-    int first, last;
-    judged_tensors(request->item->mode, &first, &last);
+    int output_count;
+    const enum problem_tensor *outputs = problem_outputs(request->item->mode, &output_count);
     *count = 0;
     if (request->reference->count == 0)
         return ATTN_OK;
-    for (int t = first; t <= last; t++) {
+    for (int i = 0; i < output_count; i++) {
         struct record_tensor *into = &tensors[*count];
         for (int v = 0; v < request->reference->count; v++) {
             struct record_tensor verdict;
             double by_rule[JUDGE_RULES];
-            TRY(judge_view(be, request, &request->reference->views[v], (enum problem_tensor)t, &verdict, by_rule, why));
+            TRY(judge_view(be, request, &request->reference->views[v], outputs[i], &verdict, by_rule, why));
             for (int r = 0; request->by_rule && r < JUDGE_RULES; r++)
                 request->by_rule[*count][r] = v == 0 ? by_rule[r] : fmax(request->by_rule[*count][r], by_rule[r]);
             if (v == 0)
@@ -336,18 +322,12 @@ enum attn_status check_untouched(struct backend *be, const struct plan_item *ite
 {
     char sentence[256];
     uint64_t words = 0, hash = 0;
-    for (int i = 0; i <= INDEX_COUNT + 1; i++) {
-        /* The buffer of a tensor, among the outputs of the launch and the inputs. */
-        const struct buffer *buffer = i == INDEX_COUNT + 1 ? around->workspace
-                                      : i == INDEX_COUNT   ? &around->outputs->lse
-                                                           : &around->outputs->buffers[i];
-        if (i < INDEX_COUNT && !buffer->base)
+    for (int i = 0; i <= TENSOR_COUNT; i++) {
+        const bool is_workspace = i == TENSOR_COUNT;
+        const struct buffer *buffer = is_workspace ? around->workspace : &around->outputs->buffers[i];
+        if (!is_workspace && !buffer->base)
             buffer = &around->inputs->buffers[i];
-        if (i == INDEX_COUNT && !buffer->base)
-            buffer = &around->inputs->lse;
-        const char *name = i < INDEX_COUNT    ? tensor_index_name((enum tensor_index)i)
-                           : i == INDEX_COUNT ? "lse"
-                                              : "wksp";
+        const char *name = is_workspace ? "wksp" : problem_tensor_name((enum problem_tensor)i);
         if (!buffer->base)
             continue;
         TRY(buffer_guards_broken(be, buffer, &words, why));
@@ -365,13 +345,13 @@ enum attn_status check_untouched(struct backend *be, const struct plan_item *ite
 
 double check_smallest_rms(const struct check_reference *reference, enum attn_mode mode)
 {
-    int first, last;
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(mode, &count);
     double smallest = INFINITY;
-    judged_tensors(mode, &first, &last);
     for (int v = 0; v < reference->count; v++)
-        for (int t = first; t <= last; t++)
-            if (t != TENSOR_LSE)
-                smallest = fmin(smallest, reference->views[v].rms[t]);
+        for (int i = 0; i < count; i++)
+            if (outputs[i] != TENSOR_LSE)
+                smallest = fmin(smallest, reference->views[v].rms[outputs[i]]);
     return smallest;
 }
 
@@ -390,8 +370,8 @@ void check_add_finding(struct record_tensor *tensors, int *count, const char *te
     while (at < *count && strcmp(tensors[at].name, tensor))
         at++;
     if (at == *count) {
-        if (*count == TENSOR_COUNT)
-            at = TENSOR_COUNT - 1;
+        if (*count == RECORD_TENSORS_MAX)
+            at = RECORD_TENSORS_MAX - 1;
         else
             (*count)++;
         memset(&tensors[at], 0, sizeof tensors[at]);

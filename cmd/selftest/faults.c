@@ -35,19 +35,12 @@ static void give(const float *part, float *whole, int64_t heads, int64_t len, in
                 whole[(h * len + row_at(rows, i)) * dim + c] += part[(h * rows->count + i) * dim + c];
 }
 
-static void outputs_of(enum attn_mode mode, enum problem_tensor *first, enum problem_tensor *last)
-{
-    *first = mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ;
-    *last = mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV;
-}
-
 static void clear_outputs(const struct fault_job *job, struct host_tensors *wrong)
 {
-    enum problem_tensor first, last;
-    outputs_of(job->mode, &first, &last);
-    for (int t = (int)first; t <= (int)last; t++)
-        memset(host_tensors_output(wrong, (enum problem_tensor)t), 0,
-               (size_t)host_tensors_elements(job->problem, (enum problem_tensor)t) * sizeof(float));
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(job->mode, &count);
+    for (int i = 0; i < count; i++)
+        memset(wrong->at[outputs[i]], 0, (size_t)host_tensors_elements(job->problem, outputs[i]) * sizeof(float));
 }
 
 /* Attention of some query rows over some keys, added to the outputs. Backward gets the correct O and LSE, as a kernel
@@ -55,7 +48,7 @@ static void clear_outputs(const struct fault_job *job, struct host_tensors *wron
 static enum attn_status add_part(const struct fault_job *job, struct attn_problem part, struct rows q, struct rows kv,
                                  struct host_tensors *wrong, struct attn_message *why)
 {
-    static const enum tensor_index of_q[] = {INDEX_Q, INDEX_O, INDEX_DO}, of_kv[] = {INDEX_K, INDEX_V};
+    static const enum problem_tensor of_q[] = {TENSOR_Q, TENSOR_O, TENSOR_DO}, of_kv[] = {TENSOR_K, TENSOR_V};
     const struct attn_problem *p = job->problem;
     const int64_t q_heads = p->batch * p->q_heads, kv_heads = p->batch * p->kv_heads, dim = p->head_dim;
     part.q_len = q.count;
@@ -66,15 +59,15 @@ static enum attn_status add_part(const struct fault_job *job, struct attn_proble
     for (int i = 0; i < 2; i++)
         take(t.at[of_kv[i]], job->correct->at[of_kv[i]], kv_heads, p->kv_len, dim, &kv);
     if (job->mode == ATTN_BWD)
-        take(t.lse, job->correct->lse, q_heads, p->q_len, 1, &q);
+        take(t.at[TENSOR_LSE], job->correct->at[TENSOR_LSE], q_heads, p->q_len, 1, &q);
     const enum attn_status status = job->attend(job->context, &part, job->mode, &t, why);
     if (status == ATTN_OK && job->mode == ATTN_FWD) {
-        give(t.at[INDEX_O], wrong->at[INDEX_O], q_heads, p->q_len, dim, &q);
-        give(t.lse, wrong->lse, q_heads, p->q_len, 1, &q);
+        give(t.at[TENSOR_O], wrong->at[TENSOR_O], q_heads, p->q_len, dim, &q);
+        give(t.at[TENSOR_LSE], wrong->at[TENSOR_LSE], q_heads, p->q_len, 1, &q);
     } else if (status == ATTN_OK) {
-        give(t.at[INDEX_DQ], wrong->at[INDEX_DQ], q_heads, p->q_len, dim, &q);
-        give(t.at[INDEX_DK], wrong->at[INDEX_DK], kv_heads, p->kv_len, dim, &kv);
-        give(t.at[INDEX_DV], wrong->at[INDEX_DV], kv_heads, p->kv_len, dim, &kv);
+        give(t.at[TENSOR_DQ], wrong->at[TENSOR_DQ], q_heads, p->q_len, dim, &q);
+        give(t.at[TENSOR_DK], wrong->at[TENSOR_DK], kv_heads, p->kv_len, dim, &kv);
+        give(t.at[TENSOR_DV], wrong->at[TENSOR_DV], kv_heads, p->kv_len, dim, &kv);
     }
     host_tensors_free(&t);
     return status;
@@ -150,7 +143,7 @@ static enum attn_status nan_row(const struct fault_job *job, enum problem_tensor
     (void)why;
     const struct attn_problem *p = job->problem;
     const int64_t dim = tensor == TENSOR_LSE ? 1 : p->head_dim;
-    float *row = host_tensors_output(wrong, tensor) + p->q_len / 2 * dim;
+    float *row = wrong->at[tensor] + p->q_len / 2 * dim;
     for (int64_t c = 0; c < dim; c++)
         row[c] = NAN;
     return ATTN_OK;
@@ -162,17 +155,16 @@ static enum attn_status swapped_heads(const struct fault_job *job, enum problem_
     (void)tensor;
     (void)why;
     const struct attn_problem *p = job->problem;
-    enum problem_tensor first, last;
-    outputs_of(job->mode, &first, &last);
-    for (int t = (int)first; t <= (int)last; t++) {
-        const bool is_kv = t == TENSOR_DK || t == TENSOR_DV;
-        const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
-        const int64_t head = (is_kv ? p->kv_len : p->q_len) * (t == TENSOR_LSE ? 1 : p->head_dim);
-        float *a = host_tensors_output(wrong, (enum problem_tensor)t), *b = a + (heads - 1) * head;
-        for (int64_t i = 0; i < head; i++) {
-            const float held = a[i];
-            a[i] = b[i];
-            b[i] = held;
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(job->mode, &count);
+    for (int i = 0; i < count; i++) {
+        const struct tensor_shape shape = tensor_shape_of(p, outputs[i]);
+        const int64_t head = shape.len * shape.head_dim;
+        float *a = wrong->at[outputs[i]], *b = a + (shape.heads - 1) * head;
+        for (int64_t n = 0; n < head; n++) {
+            const float held = a[n];
+            a[n] = b[n];
+            b[n] = held;
         }
     }
     return ATTN_OK;
@@ -182,7 +174,7 @@ static enum attn_status dk_off(const struct fault_job *job, enum problem_tensor 
                                struct attn_message *why)
 {
     (void)why;
-    float *dk = host_tensors_output(wrong, tensor);
+    float *dk = wrong->at[tensor];
     for (int64_t i = 0; i < host_tensors_elements(job->problem, tensor); i++)
         dk[i] *= 1.01f;
     return ATTN_OK;

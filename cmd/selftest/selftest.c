@@ -170,21 +170,18 @@ static enum attn_status store_result(const struct tested_problem *t, const struc
                                      const struct host_tensors *result, struct tensor_set *outputs,
                                      struct attn_message *why)
 {
-    static const enum tensor_index index[TENSOR_COUNT] = {
-        [TENSOR_O] = INDEX_O, [TENSOR_DQ] = INDEX_DQ, [TENSOR_DK] = INDEX_DK, [TENSOR_DV] = INDEX_DV};
     struct backend *be = &t->session->backend;
     TRY(host_tensors_write(be, t->item, result, outputs, why));
     if (!fault || fault->way == FAULT_RESULT)
         return ATTN_OK;
-    const bool is_lse = tensor == TENSOR_LSE;
     if (fault->way == FAULT_STALE) {
         struct tensor_set written = *outputs; /* all but one output; a copy that does not own its buffers */
-        *(is_lse ? &written.lse : &written.buffers[index[tensor]]) = (struct buffer){0};
+        written.buffers[tensor] = (struct buffer){0};
         TRY(outputs_poison(be, outputs, why));
         return host_tensors_write(be, t->item, result, &written, why);
     }
-    const struct buffer *buffer = is_lse ? &outputs->lse : &outputs->buffers[index[tensor]];
-    const enum attn_dtype dtype = is_lse ? ATTN_FP32 : t->item->problem.dtype;
+    const struct buffer *buffer = &outputs->buffers[tensor];
+    const enum attn_dtype dtype = tensor_dtype_of(&t->item->problem, (enum problem_tensor)tensor);
     unsigned char one[4];
     fill_store(one, dtype, 0, 1);
     return be->ops->upload(be, (char *)buffer->data + buffer->bytes, one, attn_dtype_bytes(dtype), why);
@@ -197,8 +194,8 @@ static enum attn_status judge_result(struct tested_problem *t, const struct attn
 {
     struct backend *be = &t->session->backend;
     const struct buffer no_workspace = {0};
-    struct record_tensor tensors[TENSOR_COUNT];
-    double by_rule[TENSOR_COUNT][JUDGE_RULES];
+    struct record_tensor tensors[RECORD_TENSORS_MAX];
+    double by_rule[RECORD_TENSORS_MAX][JUDGE_RULES];
     int count = 0;
     const struct check_request request = {.item = t->item,
                                           .reference = &t->reference,
@@ -225,7 +222,7 @@ static enum attn_status judge(struct tested_problem *t, const struct attn_impl *
                               int tensor, const struct host_tensors *result, struct selftest_verdict *verdict,
                               struct attn_message *why)
 {
-    struct tensor_set outputs = {.lse = {0}};
+    struct tensor_set outputs = {.buffers = {{0}}};
     const enum attn_status status = judge_result(t, impl, fault, tensor, result, &outputs, verdict, why);
     tensor_set_free(&t->session->backend, &outputs);
     return status;
@@ -264,10 +261,11 @@ static enum attn_status measure_naive(struct tested_problem *t, struct attn_mess
     enum attn_status status = compute(t, naive, &item->problem, item->mode, &result, why);
     if (status == ATTN_OK)
         status = judge(t, naive, NULL, -1, &result, &verdict, why);
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
     if (status == ATTN_OK && verdict.is_good)
-        for (int i = 0; i < verdict.tensor_count; i++)
-            t->reference.max_abs_err[(item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ) + i] =
-                verdict.tensors[i].max_abs_err;
+        for (int i = 0; i < count; i++)
+            t->reference.max_abs_err[outputs[i]] = verdict.tensors[i].max_abs_err;
     host_tensors_free(&result);
     return status == ATTN_NO_MEMORY ? ATTN_OK : status;
 }
@@ -293,18 +291,17 @@ static enum attn_status inject(struct tested_problem *t, const struct fault *fau
 
 static enum attn_status inject_all(struct tested_problem *t, struct attn_message *why)
 {
-    int count;
+    int count, output_count;
     const struct fault *faults = fault_table(&count);
-    const int first = t->item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ;
-    const int last = t->item->mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV;
+    const enum problem_tensor *outputs = problem_outputs(t->item->mode, &output_count);
     for (int i = 0; i < count; i++) {
         const struct fault *fault = &faults[i];
         if (!fault_applies(fault, &t->item->problem, t->item->mode))
             continue;
         if (!fault->each_output)
             TRY(inject(t, fault, fault->in_one ? (int)fault->tensor : -1, why));
-        for (int tensor = first; fault->each_output && tensor <= last; tensor++)
-            TRY(inject(t, fault, tensor, why));
+        for (int n = 0; fault->each_output && n < output_count; n++)
+            TRY(inject(t, fault, (int)outputs[n], why));
     }
     return ATTN_OK;
 }

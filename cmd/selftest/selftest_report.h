@@ -15,7 +15,7 @@ struct selftest_verdict {
     double strength;           /* fault: the largest share among its named rules; right result: among all rules */
     enum judge_rule strongest; /* the rule with that share */
     bool is_good;              /* fault: caught by a named rule; right result: passes */
-    struct record_tensor tensors[TENSOR_COUNT];
+    struct record_tensor tensors[RECORD_TENSORS_MAX];
     int tensor_count;
 };
 

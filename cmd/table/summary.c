@@ -14,15 +14,6 @@
 #include "cmd/base/wrap.h"
 #include "cmd/record/row_role.h"
 
-const char *summary_tensor_name(const char *name)
-{
-    static const char *const names[][2] = {{"o", "O"}, {"lse", "LSE"}, {"dq", "dQ"}, {"dk", "dK"}, {"dv", "dV"}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i][0], name) == 0)
-            return names[i][1];
-    return name;
-}
-
 void summary_begin(struct summary *s, const char *peer)
 {
     memset(s, 0, sizeof *s);

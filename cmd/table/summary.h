@@ -46,7 +46,4 @@ void summary_add(struct summary *, const struct record_row *);
 void summary_print(const struct summary *, FILE *out, int width, bool color, const char *records_dir, double elapsed_s,
                    int exit_code);
 
-/* The usual name of a tensor: "dk" -> "dK", "lse" -> "LSE". */
-const char *summary_tensor_name(const char *name);
-
 #endif

@@ -14,6 +14,7 @@
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
 #include "cmd/base/wrap.h"
+#include "cmd/problem/problem.h"
 #include "cmd/record/record_column.h"
 #include "cmd/table/summary.h"
 
@@ -167,15 +168,15 @@ static void print_error(struct table *t, const struct record_row *row, char *cel
     if (isnan(row->err_used))
         put(cell, "-");
     else if (!(row->err_used < 999))
-        put(cell, ">999 %s", summary_tensor_name(row->err_tensor));
+        put(cell, ">999 %s", problem_tensor_title(row->err_tensor));
     else if (row->err_used > 0 && row->err_used < 0.0005)
-        put(cell, "%.0e %s", row->err_used, summary_tensor_name(row->err_tensor));
+        put(cell, "%.0e %s", row->err_used, problem_tensor_title(row->err_tensor));
     else
         put(cell, "%.*f %s",
             row->err_used < 0.0995  ? 3
             : row->err_used < 9.995 ? 2
                                     : 0,
-            row->err_used, summary_tensor_name(row->err_tensor));
+            row->err_used, problem_tensor_title(row->err_tensor));
 }
 
 static void print_clock(struct table *t, const struct record_row *row, char *cell)

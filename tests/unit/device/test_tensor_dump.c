@@ -89,7 +89,7 @@ static void what_was_written_comes_back(void **state)
         if (!inputs_readable(&other, dir, &why))
             fail_msg("%s", why.text);
         assert_int_equal(inputs_make(&be, &other, dir, &again, &why), ATTN_OK);
-        for (int i = INDEX_Q; i <= INDEX_V; i++) {
+        for (int i = TENSOR_Q; i <= TENSOR_V; i++) {
             assert_int_equal(again.buffers[i].bytes, set.buffers[i].bytes);
             assert_memory_equal(again.buffers[i].data, set.buffers[i].data, set.buffers[i].bytes);
         }

@@ -69,14 +69,14 @@ static void forward_row(const struct attn_problem *p, sees mask, int64_t i, cons
 static void backward_row(const struct attn_problem *p, sees mask, int64_t i, const struct host_tensors *t, int64_t at,
                          int64_t keys_at, double *dk, double *dv)
 {
-    const float *q = t->at[INDEX_Q] + at * DIM, *dout = t->at[INDEX_DO] + at * DIM;
-    const double delta = dot(dout, t->at[INDEX_O] + at * DIM);
+    const float *q = t->at[TENSOR_Q] + at * DIM, *dout = t->at[TENSOR_DO] + at * DIM;
+    const double delta = dot(dout, t->at[TENSOR_O] + at * DIM);
     double dq[DIM] = {0};
     for (int64_t j = 0; j < p->kv_len; j++) {
-        const float *k = t->at[INDEX_K] + (keys_at + j) * DIM, *v = t->at[INDEX_V] + (keys_at + j) * DIM;
+        const float *k = t->at[TENSOR_K] + (keys_at + j) * DIM, *v = t->at[TENSOR_V] + (keys_at + j) * DIM;
         if (!mask(p, i, j))
             continue;
-        const double weight = exp((double)p->scale * dot(q, k) - (double)t->lse[at]);
+        const double weight = exp((double)p->scale * dot(q, k) - (double)t->at[TENSOR_LSE][at]);
         const double ds = weight * (dot(dout, v) - delta) * (double)p->scale;
         for (int c = 0; c < DIM; c++) {
             dq[c] += ds * (double)k[c];
@@ -85,7 +85,7 @@ static void backward_row(const struct attn_problem *p, sees mask, int64_t i, con
         }
     }
     for (int c = 0; c < DIM; c++)
-        t->at[INDEX_DQ][at * DIM + c] = (float)dq[c];
+        t->at[TENSOR_DQ][at * DIM + c] = (float)dq[c];
 }
 
 static void attention(const struct attn_problem *p, enum attn_mode mode, sees mask, struct host_tensors *t)
@@ -97,14 +97,14 @@ static void attention(const struct attn_problem *p, enum attn_mode mode, sees ma
         for (int64_t i = 0; i < p->q_len; i++) {
             const int64_t at = h * p->q_len + i, keys_at = h * p->kv_len;
             if (mode == ATTN_FWD)
-                forward_row(p, mask, i, t->at[INDEX_Q] + at * DIM, t->at[INDEX_K] + keys_at * DIM,
-                            t->at[INDEX_V] + keys_at * DIM, t->at[INDEX_O] + at * DIM, &t->lse[at]);
+                forward_row(p, mask, i, t->at[TENSOR_Q] + at * DIM, t->at[TENSOR_K] + keys_at * DIM,
+                            t->at[TENSOR_V] + keys_at * DIM, t->at[TENSOR_O] + at * DIM, &t->at[TENSOR_LSE][at]);
             else
                 backward_row(p, mask, i, t, at, keys_at, dk, dv);
         }
         for (int64_t n = 0; mode == ATTN_BWD && n < p->kv_len * DIM; n++) {
-            t->at[INDEX_DK][h * p->kv_len * DIM + n] = (float)dk[n];
-            t->at[INDEX_DV][h * p->kv_len * DIM + n] = (float)dv[n];
+            t->at[TENSOR_DK][h * p->kv_len * DIM + n] = (float)dk[n];
+            t->at[TENSOR_DV][h * p->kv_len * DIM + n] = (float)dv[n];
         }
     }
     free(dk);
@@ -139,7 +139,7 @@ static struct host_tensors correct_of(const struct attn_problem *p, enum attn_mo
 {
     struct host_tensors t = host_tensors_make(p, ATTN_BWD);
     float *table = malloc(FILL_TABLE_SIZE * sizeof *table), gain;
-    const enum tensor_index inputs[] = {INDEX_Q, INDEX_K, INDEX_V, INDEX_DO};
+    const enum problem_tensor inputs[] = {TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_DO};
     fill_table(FILL_NORMAL, FILL_Q, table, &gain);
     for (int i = 0; i < 4; i++)
         for (int n = 0; n < HEADS * LEN * DIM; n++)
@@ -165,12 +165,13 @@ static const struct fault *fault_called(const char *name)
 static void same_outputs(const struct attn_problem *p, enum attn_mode mode, const struct host_tensors *a,
                          const struct host_tensors *b, const char *name)
 {
-    for (int t = mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ; t <= (mode == ATTN_FWD ? TENSOR_LSE : TENSOR_DV); t++) {
-        const float *x = host_tensors_output(a, (enum problem_tensor)t);
-        const float *y = host_tensors_output(b, (enum problem_tensor)t);
-        for (int64_t i = 0; i < host_tensors_elements(p, (enum problem_tensor)t); i++)
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(mode, &count);
+    for (int n = 0; n < count; n++) {
+        const float *x = a->at[outputs[n]], *y = b->at[outputs[n]];
+        for (int64_t i = 0; i < host_tensors_elements(p, outputs[n]); i++)
             if (!(x[i] == y[i] || fabsf(x[i] - y[i]) <= 1e-5f + 1e-4f * fabsf(y[i])))
-                fail_msg("%s: %s[%lld] is %g, not %g", name, problem_tensor_name((enum problem_tensor)t), (long long)i,
+                fail_msg("%s: %s[%lld] is %g, not %g", name, problem_tensor_name(outputs[n]), (long long)i,
                          (double)x[i], (double)y[i]);
     }
 }
@@ -249,16 +250,18 @@ static void faults_by_hand_change_what_they_say_and_nothing_else(void **state)
     for (int64_t i = 0; i < HEADS * head; i++) {
         const bool is_nan_row = i / DIM == LEN / 2;
         const int64_t other = i / head == 1 ? i : i < head ? i + 2 * head : i - 2 * head;
-        assert_int_equal(isnan(nan.at[INDEX_DV][i]) != 0, is_nan_row);
-        assert_true(is_nan_row || nan.at[INDEX_DV][i] == correct.at[INDEX_DV][i]);
-        assert_true(swapped.at[INDEX_DK][i] == correct.at[INDEX_DK][other]);
-        assert_true(swapped.at[INDEX_O][i] == correct.at[INDEX_O][i]); /* an input of the backward pass */
-        assert_true(swapped_forward.at[INDEX_O][i] == correct.at[INDEX_O][other]);
-        assert_true(dk.at[INDEX_DK][i] == correct.at[INDEX_DK][i] * 1.01f);
-        assert_true(dk.at[INDEX_DQ][i] == correct.at[INDEX_DQ][i] && dk.at[INDEX_DV][i] == correct.at[INDEX_DV][i]);
+        assert_int_equal(isnan(nan.at[TENSOR_DV][i]) != 0, is_nan_row);
+        assert_true(is_nan_row || nan.at[TENSOR_DV][i] == correct.at[TENSOR_DV][i]);
+        assert_true(swapped.at[TENSOR_DK][i] == correct.at[TENSOR_DK][other]);
+        assert_true(swapped.at[TENSOR_O][i] == correct.at[TENSOR_O][i]); /* an input of the backward pass */
+        assert_true(swapped_forward.at[TENSOR_O][i] == correct.at[TENSOR_O][other]);
+        assert_true(dk.at[TENSOR_DK][i] == correct.at[TENSOR_DK][i] * 1.01f);
+        assert_true(dk.at[TENSOR_DQ][i] == correct.at[TENSOR_DQ][i] && dk.at[TENSOR_DV][i] == correct.at[TENSOR_DV][i]);
     }
     for (int64_t i = 0; i < HEADS * LEN; i++)
-        assert_true(swapped_forward.lse[i] == correct.lse[i / LEN == 1 ? i : i < LEN ? i + 2 * LEN : i - 2 * LEN]);
+        assert_true(swapped_forward.at[TENSOR_LSE][i] == correct.at[TENSOR_LSE][i / LEN == 1 ? i
+                                                                                : i < LEN    ? i + 2 * LEN
+                                                                                             : i - 2 * LEN]);
     host_tensors_free(&correct);
     host_tensors_free(&nan);
     host_tensors_free(&swapped);
@@ -408,22 +411,22 @@ static void host_tensors_go_there_and_back(void **state)
             struct host_tensors t = host_tensors_make(&item.problem, ATTN_BWD);
             struct host_tensors back = host_tensors_make(&item.problem, ATTN_BWD);
             for (int64_t i = 0; i < host_tensors_elements(&item.problem, TENSOR_DK); i++)
-                t.at[INDEX_DQ][i] = t.at[INDEX_DK][i] = t.at[INDEX_DV][i] = (float)(i % 101) - 50;
+                t.at[TENSOR_DQ][i] = t.at[TENSOR_DK][i] = t.at[TENSOR_DV][i] = (float)(i % 101) - 50;
             assert_int_equal(host_tensors_write(&be, &item, &t, &outputs, &why), ATTN_OK);
             assert_int_equal(host_tensors_read(&be, &item, &outputs, &back, &why), ATTN_OK);
-            assert_memory_equal(t.at[INDEX_DK], back.at[INDEX_DK],
+            assert_memory_equal(t.at[TENSOR_DK], back.at[TENSOR_DK],
                                 (size_t)host_tensors_elements(&item.problem, TENSOR_DK) * sizeof(float));
             /* The gap between the batches still holds its poison, the guards are whole. */
             const struct attn_tensor *dq = &outputs.tensors.dq;
             const int64_t gap = dq->stride_batch - 1;
             assert_true(isnan(fill_load(dq->data, item.problem.dtype, gap)));
             uint64_t words = 1;
-            assert_int_equal(buffer_guards_broken(&be, &outputs.buffers[INDEX_DV], &words, &why), ATTN_OK);
+            assert_int_equal(buffer_guards_broken(&be, &outputs.buffers[TENSOR_DV], &words, &why), ATTN_OK);
             assert_int_equal(words, 0);
             /* Element (1, 2, 7, 3) lies where the strides say. */
             const int64_t packed = ((1 * HEADS + 2) * LEN + 7) * DIM + 3;
             const int64_t strided = dq->stride_batch + 2 * dq->stride_head + 7 * dq->stride_row + 3;
-            assert_true(fill_load(dq->data, item.problem.dtype, strided) == t.at[INDEX_DQ][packed]);
+            assert_true(fill_load(dq->data, item.problem.dtype, strided) == t.at[TENSOR_DQ][packed]);
             host_tensors_free(&t);
             host_tensors_free(&back);
             tensor_set_free(&be, &inputs);
