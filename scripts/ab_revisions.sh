@@ -3,9 +3,9 @@
 #
 #   scripts/ab_revisions.sh OLD [NEW] [options of fabench ab]
 #
-# OLD and NEW are anything that git names (main, HEAD~3, v0.1, a hash). Without NEW (the next word is an option, or there
-# is none) it is the working tree as it is. Revisions are built once, in build/revisions/<commit>/; the exit code is that
-# of fabench ab. `--` ends the revisions where an argument could be taken for one.
+# OLD and NEW are anything that git names (main, HEAD~3, v0.1, a hash). Without NEW (the next word is an option, or
+# there is none) it is the working tree as it is. Revisions are built once, in build/revisions/<commit>/; the exit code
+# is that of fabench ab. `--` ends the revisions where an argument could be taken for one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD

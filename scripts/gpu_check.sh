@@ -5,9 +5,10 @@
 #   scripts/gpu_check.sh [--out DIR] [STAGE...|all]
 #
 #   build     builds the release preset (skipped where FABENCH_BUILD names a folder that is built already)
-#   test      the GPU tests, `fabench selftest` and `fabench verify`, the latter also --deterministic and with every tile
-#   sanitize  compute-sanitizer memcheck and synccheck over `fabench verify --preset quick`, also --deterministic and with
-#             every tile of the forward, and racecheck over the rings of gpu_test_blocks
+#   test      the GPU tests, `fabench selftest` and `fabench verify`, the latter also --deterministic and with every
+#             tile
+#   sanitize  compute-sanitizer memcheck and synccheck over `fabench verify --preset quick`, also --deterministic
+#             and with every tile of the forward, and racecheck over the rings of gpu_test_blocks
 #   racecheck      racecheck over `fabench verify --preset quick` of our fused kernels in bf16
 #   racecheck-fwd  racecheck over every tile of their forward
 #   racecheck-det  racecheck over their deterministic backward
@@ -89,7 +90,8 @@ build_stage() {
 # Our fused kernels that run on this device, separated by commas.
 fused_here() {
     "$fabench" list --device cuda:0 | awk '/^fused_[a-z0-9]+ +cuda/ { name = $1 }
-        / runs here/ && name != "" { printf "%s%s", sep, name; sep = ","; name = "" } /^[a-z]/ && $1 != name { name = "" }'
+        / runs here/ && name != "" { printf "%s%s", sep, name; sep = ","; name = "" }
+        /^[a-z]/ && $1 != name { name = "" }'
 }
 
 # Their tiles, as --impl takes them, a line each.
@@ -131,10 +133,11 @@ test_stage() {
     done
 }
 
-# Counts racecheck's reports of the kind that the head of kernels/sm90/fused_sm90_bwd.cu explains, what one lane gives back for its
-# warp: there the slots of statistics, in the forward which work tile a stage of Q holds (`smem.work_tile`, by its lines in the
-# sources). Fails where there is any other, or no closing line. (A wait for work_tile_full or q_empty left out would be the same
-# pair: that the tests of results have to find, as the work tile is read before everything else of it and says where it is.)
+# Counts racecheck's reports of the kind that the head of kernels/sm90/fused_sm90_bwd.cu explains, what one lane gives
+# back for its warp: there the slots of statistics, in the forward which work tile a stage of Q holds (`smem.work_tile`,
+# by its lines in the sources). Fails where there is any other, or no closing line. (A wait for work_tile_full or
+# q_empty left out would be the same pair: that the tests of results have to find, as the work tile is read before
+# everything else of it and says where it is.)
 reports_explained() {
     local places
     places=$(grep -n 'smem\.work_tile\[' kernels/sm90/fused_sm90_fwd.cu kernels/sm90/fwd_producer.cuh |
@@ -149,15 +152,16 @@ reports_explained() {
             exit others > 0 || !ended }' "$1"
 }
 
-# Racecheck over gpu_test_blocks, which has such patterns alone: of the rings it reports those that one lane gives back for its
-# warp, plain stores or copy engine. The ping-pong of warpgroups is not judged: racecheck reports it with bar.arrive and, as was
-# tried, with bar.sync, for a reason that is not known. The test's values show that it is correct, as a warp is late at each step.
-# Any other report is a failure.
+# Racecheck over gpu_test_blocks, which has such patterns alone: of the rings it reports those that one lane gives back
+# for its warp, plain stores or copy engine. The ping-pong of warpgroups is not judged: racecheck reports it with
+# bar.arrive and, as was tried, with bar.sync, for a reason that is not known. The test's values show that it is
+# correct, as a warp is late at each step. Any other report is a failure.
 rings_explained() {
     awk '/Race reported between/ { reports++; ping_pong = /::ping_pong\(/
             if (!ping_pong && !/ring<\(bool\)[01], \(bool\)1>/) { print; others++ } }
         /^=+ +and .* access at / && ping_pong && !/::ping_pong\(/ { print; others++ }
-        /^=+ +and .* access at / && !ping_pong && !/(ring<\(bool\)0, \(bool\)1>|device::bulk_load)\(/ { print; others++ }
+        /^=+ +and .* access at / && !ping_pong &&
+            !/(ring<\(bool\)0, \(bool\)1>|device::bulk_load)\(/ { print; others++ }
         /RACECHECK SUMMARY/ { print; ended = 1 }
         END { printf "%d reports, %d lines of another kind than the explained one\n", reports, others
             exit others > 0 || !ended }' "$1"
@@ -191,7 +195,7 @@ kernels() {
     options=(--dtype bf16)
     case $1 in
     chosen) options+=(--impl "$(fused_here)") ;;
-    fwd) options+=(--mode fwd --impl "$(tiles_here | grep :fwd_ | paste -sd,)") ;; # small shapes choose a few of them only
+    fwd) options+=(--mode fwd --impl "$(tiles_here | grep :fwd_ | paste -sd,)") ;; # small shapes choose only a few
     det) options+=(--mode bwd --deterministic --impl "$(fused_here)") ;;           # kernels of its own
     esac
 }
@@ -256,13 +260,15 @@ repeat_stage() {
 energies_agree() {
     grep -E '"type": *"row"' "$1" | awk '
         function value(name) {
-            return match($0, "\"" name "\": *[0-9.e+-]+") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0 : 0
+            if (!match($0, "\"" name "\": *[0-9.e+-]+")) return 0
+            return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0
         }
         { counter = value("energy_counter_j"); integral = value("energy_integral_j"); rows++
             if (counter <= 0 || integral <= 0) { print "a row without both energies"; bad++; next }
             change = 100 * (counter / integral - 1)
             if (change > 5 || change < -5) bad++
-            printf "counter %.1f J, integrated power %.1f J, %+.2f %%, over %.1f s\n", counter, integral, change, value("sustain_s") }
+            printf "counter %.1f J, integrated power %.1f J, %+.2f %%, over %.1f s\n", counter, integral, change,
+                value("sustain_s") }
         END { exit rows == 0 || bad > 0 }'
 }
 

@@ -7,9 +7,9 @@
 #
 # Runs `fabench ab` of the program against itself with N processes (10 unless given; even), so that a process is exactly
 # what ab measures with (preset ci unless other options are given); or takes the records of such a run, which
-# `fabench ab --out DIR` left. Prints for each configuration the standard deviation between processes, in per cent, of the
-# logarithm of: its time; its ratio to the control within rounds, which is what ab compares; the control's to the GEMM.
-# Writes them to FILE.csv (build/spread.csv unless given). To make the simulation use it:
+# `fabench ab --out DIR` left. Prints for each configuration the standard deviation between processes, in per cent, of
+# the logarithm of: its time; its ratio to the control within rounds, which is what ab compares; the control's to the
+# GEMM. Writes them to FILE.csv (build/spread.csv unless given). To make the simulation use it:
 #
 #   scripts/measure_spread.sh --out tests/unit/data/spread.csv && build/release/tests/test_decide
 #

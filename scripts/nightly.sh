@@ -29,6 +29,7 @@ fi
 build_preset release
 echo "nightly: log: $PWD/$log"
 code=0
-ctest --test-dir build/release -L nightly --no-tests=error --output-on-failure -j "$(nproc)" 2>&1 | tee "$log" || code=$?
+ctest --test-dir build/release -L nightly --no-tests=error --output-on-failure -j "$(nproc)" 2>&1 |
+    tee "$log" || code=$?
 echo "nightly: $([ $code -eq 0 ] && echo passed || echo FAILED), log: $PWD/$log"
 exit $code

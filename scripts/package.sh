@@ -8,8 +8,8 @@
 #   --without-cuda   pack a program that was built without CUDA, for CPUs alone; refused otherwise
 #
 # Sets up and builds the release preset, or takes the build folder that FABENCH_BUILD names. The archive is
-# fabench-<version>-<commit>-linux-<machine>.tar.gz: the program, cuBLAS, the CUDA runtime, NVRTC, cuDNN where one is found
-# (FABENCH_CUDNN, .deps/cudnn, beside cuBLAS, the loader's path), the licences of all of them, and acceptance.sh.
+# fabench-<version>-<commit>-linux-<machine>.tar.gz: the program, cuBLAS, the CUDA runtime, NVRTC, cuDNN where one is
+# found (FABENCH_CUDNN, .deps/cudnn, beside cuBLAS, the loader's path), the licences of all of them, and acceptance.sh.
 # Exit: 0, 1 where it cannot be packed, 2 usage.
 set -euo pipefail
 started_in=$PWD
@@ -70,8 +70,8 @@ cmake --install "$build" --component program --prefix "$stage" --strip >/dev/nul
 # The library folder of the toolkit, where the program looks too.
 toolkit_folder=$(sed -n 's/^CUDA_CUDART:[^=]*=\(.*\)\/[^/]*$/\1/p' "$build/CMakeCache.txt" | head -n 1)
 
-# folder_of_cublas: where FABENCH_CUBLAS, a file or a folder around it, says that the library lies; nothing where it is not
-# set. The program opens it at run time, so ldd does not tell.
+# folder_of_cublas: where FABENCH_CUBLAS, a file or a folder around it, says that the library lies; nothing where it is
+# not set. The program opens it at run time, so ldd does not tell.
 folder_of_cublas() {
     local folder named=${FABENCH_CUBLAS:-}
     if [ -n "$named" ] && [ ! -d "$named" ]; then named=$(dirname "$named"); fi
@@ -156,9 +156,11 @@ if [ "$has_cuda" -eq 1 ]; then
     # Every library that the program and its libraries need must be in the package or belong to the C library.
     missing=$(for file in "$stage/bin/fabench" "$stage"/lib/*.so*; do
         LD_LIBRARY_PATH=$stage/lib:$stage/lib/zlib ldd "$file" 2>/dev/null
-    done | sed -n 's/ (0x[0-9a-f]*)$//; s/^[[:space:]]*\([^ ]*\) => \(.*\)/\1 \2/p' | sort -u | while read -r library where; do
+    done | sed -n 's/ (0x[0-9a-f]*)$//; s/^[[:space:]]*\([^ ]*\) => \(.*\)/\1 \2/p' | sort -u |
+        while read -r library where; do
         case $where in
-        "$stage"/* | *libc.so.6 | *libm.so.6 | *libdl.so.2 | *libpthread.so.0 | *librt.so.1 | *libgcc_s.so.1 | *libstdc++.so.6) ;;
+        "$stage"/* | *libc.so.6 | *libm.so.6 | *libdl.so.2 | *libpthread.so.0 | *librt.so.1) ;;
+        *libgcc_s.so.1 | *libstdc++.so.6) ;;
         *) echo "$library" ;;
         esac
     done | sort -u)
@@ -175,7 +177,8 @@ done
     echo "What is in this package that is not fabench, and under whose terms"
     echo
     if [ "$has_cuda" -eq 1 ]; then
-        echo "lib/ holds NVIDIA's cuBLAS, CUDA runtime and NVRTC, unchanged. NVIDIA's license for the CUDA toolkit names"
+        echo "lib/ holds NVIDIA's cuBLAS, CUDA runtime and NVRTC, unchanged." \
+            "NVIDIA's license for the CUDA toolkit names"
         echo "them among what may be passed on with an application: https://docs.nvidia.com/cuda/eula/"
         if [ -e "$stage/lib/libcudnn.so.9" ]; then
             echo "It holds zlib (zlib license), and cuDNN, unchanged, under the license of cuDNN:"

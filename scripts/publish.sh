@@ -3,15 +3,16 @@
 #
 #   scripts/publish.sh [--what NAME] DIR...
 #
-# DIR is what a run wrote (run.jsonl). The record becomes results/<device>/<utcdate>-<commit>-<what>.jsonl; its charts of
-# speed (tflops-<dtype>.svg, sustained-<dtype>.svg) go to the folder of the same name. <what> is the preset unless --what
-# says otherwise.
-# An older record of the same device and kind is removed: git history keeps it. Single samples (samples_ms) are left out of
-# the published record; their number, median, interval, minimum and noise stay. `fabench plot RECORD` draws every chart.
+# DIR is what a run wrote (run.jsonl). The record becomes results/<device>/<utcdate>-<commit>-<what>.jsonl; its charts
+# of speed (tflops-<dtype>.svg, sustained-<dtype>.svg) go to the folder of the same name. <what> is the preset unless
+# --what says otherwise.
+# An older record of the same device and kind is removed: git history keeps it. Single samples (samples_ms) are left out
+# of the published record; their number, median, interval, minimum and noise stay. `fabench plot RECORD` draws every
+# chart.
 #
-# Refused: a record that is synthetic, cut, without a commit, older than the published one, or with a row that failed, was
-# not checked, or ended in an error or a timeout. Nothing is published unless every record passes. FABENCH names the program
-# (build/release/fabench), FABENCH_RESULTS the folder (results).
+# Refused: a record that is synthetic, cut, without a commit, older than the published one, or with a row that failed,
+# was not checked, or ended in an error or a timeout. Nothing is published unless every record passes. FABENCH names the
+# program (build/release/fabench), FABENCH_RESULTS the folder (results).
 set -euo pipefail
 started_in=$PWD
 cd "$(dirname "$0")/.."
@@ -26,7 +27,10 @@ usage() { echo "usage: scripts/publish.sh [--what NAME] DIR..." >&2; exit 2; }
 
 if [ "${1:-}" = --what ]; then
     what=${2:-}
-    [[ $what =~ ^[a-z0-9][a-z0-9_-]*$ ]] || { echo "publish: --what $what: must be made of a-z, 0-9, - and _" >&2; exit 2; }
+    [[ $what =~ ^[a-z0-9][a-z0-9_-]*$ ]] || {
+        echo "publish: --what $what: must be made of a-z, 0-9, - and _" >&2
+        exit 2
+    }
     shift 2
 fi
 [ $# -gt 0 ] || usage
@@ -70,8 +74,9 @@ name_of() {
     echo "$device/$date-${commit:0:10}-${what:-$(text preset <<<"$header")}"
 }
 
-# published RECORD: the record as it is published. Its header is without what names one machine and no measurement depends
-# on: the folders of the command line, the suffix of the kernel's version, the board's UUID. Its rows are without samples_ms.
+# published RECORD: the record as it is published. Its header is without what names one machine and no measurement
+# depends on: the folders of the command line, the suffix of the kernel's version, the board's UUID. Its rows are
+# without samples_ms.
 published() {
     sed -E '1{
         s#("command_line": *")([^ "]*/)?#\1#

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Renews results/report/ from the published records: of each device and kind (results/<device>/<date>-<commit>-<what>.jsonl)
-# the newest one, side by side, with the published figures of others in the charts. What is kept is the page in Markdown, its
-# charts as SVG and its table as CSV.
+# Renews results/report/ from the published records: of each device and kind
+# (results/<device>/<date>-<commit>-<what>.jsonl) the newest one, side by side, with the published figures of others in
+# the charts. What is kept is the page in Markdown, its charts as SVG and its table as CSV.
 #
 #   scripts/report.sh
 #
@@ -19,11 +19,13 @@ arguments=()
 
 # newest FOLDER: adds the newest record of each kind there, as a label of the device.
 newest() {
-    local folder=$1 what
+    local folder=$1 what record
     while read -r what; do
         [ "$what" != selftest ] || continue # times nothing
-        arguments+=("$(basename "${folder^^}") $what=$(find "$folder" -maxdepth 1 -name "[0-9]*-*-$what.jsonl" | sort | tail -n 1)")
-    done < <(find "$folder" -maxdepth 1 -name '[0-9]*-*-*.jsonl' -printf '%f\n' | sed 's/^[0-9]*-[^-]*-//; s/\.jsonl$//' | sort -ru)
+        record=$(find "$folder" -maxdepth 1 -name "[0-9]*-*-$what.jsonl" | sort | tail -n 1)
+        arguments+=("$(basename "${folder^^}") $what=$record")
+    done < <(find "$folder" -maxdepth 1 -name '[0-9]*-*-*.jsonl' -printf '%f\n' |
+        sed 's/^[0-9]*-[^-]*-//; s/\.jsonl$//' | sort -ru)
 }
 
 for folder in "$results"/*/; do

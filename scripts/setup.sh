@@ -215,8 +215,8 @@ choose_cuda() {
 # True when cuDNN's header exists, in the toolkit, the system or an earlier download.
 has_cudnn_header() {
     local folder
-    for folder in "$(dirname "$nvcc")/../include" /usr/local/cuda/include /usr/include "/usr/include/$(uname -m)-linux-gnu" \
-        "$deps/cudnn-frontend/include"; do
+    for folder in "$(dirname "$nvcc")/../include" /usr/local/cuda/include /usr/include \
+        "/usr/include/$(uname -m)-linux-gnu" "$deps/cudnn-frontend/include"; do
         [ ! -e "$folder/cudnn.h" ] || return 0
     done
     return 1

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs every test that this machine can run: scripts/test.sh
 #
-# 1. The unit tests and the end-to-end tests of the command line. On a machine with a GPU they test the preset release, which
-#    scripts/run.sh also builds. Without a GPU they test the preset one-arch: its device code is for sm_80 and sm_90a only,
-#    which compiles faster; no device code can run there.
+# 1. The unit tests and the end-to-end tests of the command line. On a machine with a GPU they test the preset release,
+#    which scripts/run.sh also builds. Without a GPU they test the preset one-arch: its device code is for sm_80 and
+#    sm_90a only, which compiles faster; no device code can run there.
 # 2. On a machine with a GPU, the GPU tests.
 # 3. The tests of step 1 again, on the CPU under AddressSanitizer and UndefinedBehaviorSanitizer.
 # 4. scripts/format.sh --check.
@@ -39,7 +39,9 @@ suite() {
     summary+=("$name: $(grep -E 'tests passed|tests failed|No tests' "$log" | tail -1)")
 }
 
-has_gpu() { [ -e /dev/nvidia0 ] || [ -e /dev/dxg ] || { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }; }
+has_gpu() {
+    [ -e /dev/nvidia0 ] || [ -e /dev/dxg ] || { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }
+}
 
 scripts/setup.sh
 if grep -q FABENCH_TESTS=OFF .deps/setup.env; then

@@ -38,7 +38,8 @@ struct check_request {
     double (*by_rule)[JUDGE_RULES]; /* of each tensor: shares of the bounds as in judge_input; may be NULL */
 };
 
-/* Judges every output tensor; fills tensors[] (up to RECORD_TENSORS_MAX) and *count. tensors[].used holds the verdict. */
+/* Judges every output tensor; fills tensors[] (up to RECORD_TENSORS_MAX) and *count. tensors[].used holds the
+ * verdict. */
 enum attn_status check_outputs(struct backend *, const struct check_request *, struct record_tensor *tensors,
                                int *count, struct attn_message *why);
 

@@ -22,6 +22,8 @@ must_build .
 # First the judge itself: it must find results that are wrong in ten known ways.
 fabench selftest --device cpu --seqlen 1k --jsonl "$out/selftest.jsonl"
 # Hard shapes; all of them without --preset quick.
-fabench verify --preset quick --device cpu --impl-lib "$cpu_library" --impl "$cpu_impl" "${cpu_verify[@]}" --out "$out/verify"
+fabench verify --preset quick --device cpu --impl-lib "$cpu_library" --impl "$cpu_impl" "${cpu_verify[@]}" \
+    --out "$out/verify"
 # One sweep with times. On a shared machine the times mean little, but the errors do not depend on it.
-fabench --device cpu --impl-lib "$cpu_library" --impl "$cpu_impl,fused" "${cpu_options[@]}" --out "$out/sweep" --plot none
+fabench --device cpu --impl-lib "$cpu_library" --impl "$cpu_impl,fused" "${cpu_options[@]}" --out "$out/sweep" \
+    --plot none

@@ -46,7 +46,8 @@ ab)
     must_build "$old"
     must_build .
     fabench verify --device "$device" --impl-lib "$library" --impl "$impl" "${verify[@]}" --out "$out/verify"
-    fabench ab "$old/$library" "$library" --impl "$impl" "${options[@]}" --device "$device" --junit "$out/ab.xml" --out "$out/ab"
+    fabench ab "$old/$library" "$library" --impl "$impl" "${options[@]}" --device "$device" --junit "$out/ab.xml" \
+        --out "$out/ab"
     ;;
 baseline)
     [ $# -eq 1 ] || usage

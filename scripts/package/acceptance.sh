@@ -4,8 +4,8 @@
 #   ./acceptance.sh [--device cuda:1] [other options of fabench]
 #
 # Takes about ten minutes. Everything lies in fabench-acceptance-<utc>/ in the folder where it is started, and in
-# fabench-acceptance-<utc>.tar.gz. The exit code is fabench's: 0 measured and every result checked, 1 a result was wrong,
-# 2 options, 6 no usable GPU, 7 files.
+# fabench-acceptance-<utc>.tar.gz. The exit code is fabench's: 0 measured and every result checked, 1 a result was
+# wrong, 2 options, 6 no usable GPU, 7 files.
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 7
 preset="--preset acceptance"
 device= # of info: the device that is measured

@@ -250,8 +250,8 @@ run ab "$paced/libpaced_0.so" "$paced/libpaced_lost.so" $(printf '%s ' "${tiny[@
 expect_code 3
 expect "backward is lost" test "$(grep -c '^LOST,bwd' libraries/verdicts.csv)" -eq 2
 closer=$(sed '1,/to measure the first line again:/d' out | tr -d '\n\\' | tr -s ' ')
-for words in "--impl paced_cpu" "--mode bwd" "--causal=yes" "--d 64" "--seqlen (64|128)" "--layout bshd" "--seed 1" "--l2 hot" \
-    "--device cpu"; do
+for words in "--impl paced_cpu" "--mode bwd" "--causal=yes" "--d 64" "--seqlen (64|128)" "--layout bshd" "--seed 1" \
+    "--l2 hot" "--device cpu"; do
     expect "a command that compares that case again, with $words" grep -qE -- " $words( |\$)" <<<"$closer"
 done
 eval "run ${closer#*fabench } --pairs 2,3"

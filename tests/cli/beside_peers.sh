@@ -14,8 +14,11 @@ fa3,X,fwd,bf16,0,1,16,16,8192,8192,128,bshd,normal,cold,90,200
 CSV
 # record FILE CAUSAL RATIO [CHECK]: appends a row.
 record() {
-    printf '{"type":"row","impl":"mine","mode":"fwd","dtype":"bf16","causal":%s,"batch":4,"q_heads":16,"kv_heads":16,"q_len":4096,"kv_len":4096,"head_dim":128,"layout":"bshd","dist":"normal","l2":"cold","check":"%s","peer":"cudnn","speedup_vs_peer":%s}\n' \
-        "$2" "${4:-pass}" "$3" >>"$1"
+    {
+        printf '{"type":"row","impl":"mine","mode":"fwd","dtype":"bf16","causal":%s,"batch":4,"q_heads":16,' "$2"
+        printf '"kv_heads":16,"q_len":4096,"kv_len":4096,"head_dim":128,"layout":"bshd","dist":"normal","l2":"cold",'
+        printf '"check":"%s","peer":"cudnn","speedup_vs_peer":%s}\n' "${4:-pass}" "$3"
+    } >>"$1"
 }
 beside() {
     what="beside_peers.py $*"

@@ -6,7 +6,8 @@
 command -v cmake >/dev/null && command -v git >/dev/null || skip "no cmake or no git"
 build=${FABENCH_BUILD:-$(dirname "$fabench")}
 export HOME=$tmp/home GIT_CONFIG_NOSYSTEM=1
-export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@example.org GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@example.org
+export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@example.org GIT_COMMITTER_NAME=test \
+    GIT_COMMITTER_EMAIL=test@example.org
 unset FABENCH_PREFIX FABENCH_CI_OUT FABENCH_DEVICE
 mkdir -p "$HOME/src"
 ln -s "$root" "$HOME/src/fabench"

@@ -57,10 +57,12 @@ expect_code 6
 expect "a reason" grep -qiE 'fp32|fp16' out err
 
 # Out of memory: a row that says how much it would need.
-run --device cpu --seqlen 256k --d 64 --batch 1 --heads 1 --causal --mode fwd --impl naive --check off --out none --csv -
+run --device cpu --seqlen 256k --d 64 --batch 1 --heads 1 --causal --mode fwd --impl naive --check off --out none \
+    --csv -
 expect_code 6
 expect "status oom, not '$(csv_cell out 1 status)'" test "$(csv_cell out 1 status)" = oom
-expect "the bytes in the reason, not '$(csv_cell out 1 reason)'" grep -qE '[0-9].*(B|byte)' <<<"$(csv_cell out 1 reason)"
+expect "the bytes in the reason, not '$(csv_cell out 1 reason)'" grep -qE '[0-9].*(B|byte)' \
+    <<<"$(csv_cell out 1 reason)"
 
 run verify --device cpu --preset quick
 expect_code 0

@@ -81,7 +81,8 @@ expect_code 0
 expect_stdout '^2 kernels compared, 0 differ$'
 
 # Not a change: another file, another place in it, other symbols' addresses, a new name of a type or a function.
-for same in hash=12345678 file=scheduler at=0080 symbol=0x18 address=0x01000600ff027b82 parameter=10Parameters added=4plus; do
+for same in hash=12345678 file=scheduler at=0080 symbol=0x18 address=0x01000600ff027b82 parameter=10Parameters \
+    added=4plus; do
     (declare "$same" && listing new)
     compare old new
     expect_code 0

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What the assembler said about the sm_90a kernels when they were built: no register spills, no products of wgmma that it
-# serialises, no setmaxnreg that it ignores. These cost speed without an error, and another compiler may decide
+# What the assembler said about the sm_90a kernels when they were built: no register spills, no products of wgmma that
+# it serialises, no setmaxnreg that it ignores. These cost speed without an error, and another compiler may decide
 # otherwise: with the compiler that the kernels were measured with they fail the test, with any other they are only
 # printed.
 #
-# The build lists the objects and their compiler's version in <build>/compiler_reports.txt, and keeps the report of each in
-# OBJECT.report (scripts/keep_compiler_report.sh). Every kernel that an object registers must be in its report.
+# The build lists the objects and their compiler's version in <build>/compiler_reports.txt, and keeps the report of each
+# in OBJECT.report (scripts/keep_compiler_report.sh). Every kernel that an object registers must be in its report.
 . "$(dirname "$0")/lib.sh"
 measured_with=13.0
 
@@ -67,7 +67,8 @@ judge "$sample"
 expect "it to be seen" test -n "$problems"
 tried "without one kernel's lines" '0,/bytes spill stores/{/bytes spill stores/d}' problems
 tried "with a spill" '0,/ 0 bytes spill stores/s/ 0 bytes spill stores/ 8 bytes spill stores/' losses
-tried "of products that are serialised" '$a ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized' losses
+tried "of products that are serialised" \
+    '$a ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized' losses
 tried "of a setmaxnreg that is ignored" '$a ptxas info    : (C7508) setmaxnreg ignored' losses
 
 # ---- the kernels ----

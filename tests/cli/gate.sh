@@ -12,7 +12,10 @@ record() {
     ./fake --check=full "--impl=${3:-fused},naive" >"$1"
 }
 # verdict N IMPL: of the last run with --out verdicts.
-verdict() { awk -F, -v n="$1" -v impl="$2" '{ split($2, word, " "); if (word[4] == n && $3 == impl) print $1 }' verdicts/verdicts.csv; }
+verdict() {
+    awk -F, -v n="$1" -v impl="$2" '{ split($2, word, " "); if (word[4] == n && $3 == impl) print $1 }' \
+        verdicts/verdicts.csv
+}
 gate() { run gate --out verdicts "$@"; }
 
 record base.jsonl ''
@@ -162,7 +165,8 @@ gate --baseline same.jsonl --current untimed.jsonl
 expect_code 4
 expect_stdout 'it has no time in the current record'
 # Runs that were put together must be of one policy.
-sed 's/"l2":"cold","round_members"/"l2":"hot","round_members"/; /"type":"row"/d' base.jsonl | cat base.jsonl - >policies.jsonl
+sed 's/"l2":"cold","round_members"/"l2":"hot","round_members"/; /"type":"row"/d' base.jsonl | cat base.jsonl - \
+    >policies.jsonl
 gate --baseline policies.jsonl --current same.jsonl
 expect_code 5
 expect_sentence 'policies.jsonl is mixed: the cache policy of its first run is "cold", that of another run is "hot"'
@@ -275,7 +279,8 @@ gate --baseline line.jsonl --device cpu
 expect_code 5
 expect_stderr 'cannot be used here'
 # Words that choose no problem excuse no case that is missing.
-sed 's/"command_line":"[^"]*"/"command_line":"fabench --device cpu --impl fused --seqlen 64 --d 64 --batch 1 --heads 1 --causal --samples 6 --min-time-ms 1 --warmup-ms 0 --max-noise 100% --l2 hot"/' \
+line="fabench --device cpu --impl fused --seqlen 64 --d 64 --batch 1 --heads 1 --causal --samples 6 --min-time-ms 1"
+sed "s/\"command_line\":\"[^\"]*\"/\"command_line\":\"$line --warmup-ms 0 --max-noise 100% --l2 hot\"/" \
     now.jsonl >shrunk.jsonl
 gate --baseline shrunk.jsonl --device cpu --timeout-s 30 --preheat-s 0 --delta 50%
 expect_code 5

@@ -3,8 +3,8 @@
 . "$(dirname "$0")/lib.sh"
 
 # Many cases of some tenths of a second each.
-long=(--device cpu --seqlen 64:4096:+64 --d 64 --batch 1 --heads 1 --impl fused --warmup-ms 10 --min-time-ms 200 --samples 6
-    --max-noise 100%)
+long=(--device cpu --seqlen 64:4096:+64 --d 64 --batch 1 --heads 1 --impl fused --warmup-ms 10 --min-time-ms 200
+    --samples 6 --max-noise 100%)
 
 # interrupted SIGNAL: starts the sweep, waits for the third row on disk, signals the program (not its children).
 interrupted() {

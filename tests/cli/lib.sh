@@ -34,13 +34,14 @@ copy_fake() {
     done
 }
 
-# small ARGUMENT...: fills the array `small` with one small problem on the CPU, timed briefly, nothing written, where the
-# arguments do not say otherwise (the program takes an option once), then the arguments. With a hot cache: emptying a cache
-# of 320 MB before each sample takes ten times as long as all else; example_plugin.sh and npy.sh run with a cold one, and
-# those that set small_l2=cold.
+# small ARGUMENT...: fills the array `small` with one small problem on the CPU, timed briefly, nothing written, where
+# the arguments do not say otherwise (the program takes an option once), then the arguments. With a hot cache: emptying
+# a cache of 320 MB before each sample takes ten times as long as all else; example_plugin.sh and npy.sh run with a cold
+# one, and those that set small_l2=cold.
 small() {
     local default name defaults=("--device cpu" "--seqlen 128" "--d 64" "--batch 1" "--heads 1" "--causal" "--mode fwd"
-        "--impl fused" "--warmup-ms 0" "--min-time-ms 1" "--samples 6" "--max-noise 100%" "--l2 ${small_l2:-hot}" "--out none")
+        "--impl fused" "--warmup-ms 0" "--min-time-ms 1" "--samples 6" "--max-noise 100%"
+        "--l2 ${small_l2:-hot}" "--out none")
     small=()
     for default in "${defaults[@]}"; do
         name=${default% *}
@@ -100,7 +101,9 @@ expect_no_stderr() { checks=$((checks + 1)); [ ! -s "$tmp/err" ] || fail "expect
 expect_file() { checks=$((checks + 1)); [ -s "$1" ] || fail "expected a file $1 with something in it"; }
 
 # True when this process is running; a zombie is not.
-is_running() { [ -n "${1:-}" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ] && kill -0 "$1" 2>/dev/null; }
+is_running() {
+    [ -n "${1:-}" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ] && kill -0 "$1" 2>/dev/null
+}
 is_gone() { ! is_running "$1"; }
 
 # csv_cell FILE ROW COLUMN: a cell of a CSV file, row 1 being the first under the column names (RFC 4180 quoting).
@@ -132,7 +135,10 @@ csv_widths() {
 rows() { grep -E '"type": *"row"' "$1" | grep -E -- "${2:-.}"; }
 
 # row_value KEY: the value of a key of the row on stdin, without quotes; keys of the row itself, before its tensors.
-row_value() { sed 's/"tensors": *\[.*//' | grep -oE "\"$1\": *(\"([^\"\\\\]|\\\\.)*\"|[^,}]*)" | head -1 | sed -E "s/^\"$1\": *//; s/^\"//; s/\"\$//"; }
+row_value() {
+    sed 's/"tensors": *\[.*//' | grep -oE "\"$1\": *(\"([^\"\\\\]|\\\\.)*\"|[^,}]*)" | head -1 |
+        sed -E "s/^\"$1\": *//; s/^\"//; s/\"\$//"
+}
 
 # tensor_entry NAME: the object of one tensor of the row on stdin.
 tensor_entry() { grep -oE "\{\"name\": *\"$1\"[^{}]*\}"; }

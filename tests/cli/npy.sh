@@ -2,8 +2,8 @@
 # --dump writes the tensors, --input reads them back: same inputs, same verdict; what is no fitting .npy is refused.
 . "$(dirname "$0")/lib.sh"
 
-shape=(--device cpu --seqlen 96 --kv-len 160 --d 64 --batch 2 --heads 4 --kv-heads 2 --impl fused --warmup-ms 0 --min-time-ms 1
-    --samples 6 --max-noise 100% --out none --plot none)
+shape=(--device cpu --seqlen 96 --kv-len 160 --d 64 --batch 2 --heads 4 --kv-heads 2 --impl fused --warmup-ms 0
+    --min-time-ms 1 --samples 6 --max-noise 100% --out none --plot none)
 
 run "${shape[@]}" --mode bwd --causal --seed 7 --dump dumped
 expect_code 0

@@ -45,7 +45,9 @@ fi
 unpacked=$(echo "$tmp/an empty folder"/fabench-*)
 expect "one folder in it" test -d "$unpacked"
 cd "$unpacked" || exit 1
-for file in acceptance.sh fabench bin/fabench README.txt PACKAGE.txt LICENSES/NOTICE.txt SHA256SUMS; do expect_file $file; done
+for file in acceptance.sh fabench bin/fabench README.txt PACKAGE.txt LICENSES/NOTICE.txt SHA256SUMS; do
+    expect_file $file
+done
 expect "sums that are right" sh -c 'sha256sum --quiet -c SHA256SUMS'
 expect "a README without gaps" sh -c "! grep -q '@' README.txt && grep -qE 'glibc 2\.[0-9]+ or' README.txt"
 expect "no path of this machine in the program's search path" sh -c \

@@ -56,7 +56,8 @@ breaks() { # breaks NAME STATUS REGEX
     expect "four rows" test "$(rows run.jsonl | wc -l)" -eq 4
     expect "its rows with status $2" test "$(rows run.jsonl "\"impl\": *\"$1\"" | grep -cE "\"status\": *\"$2\"")" -eq 2
     expect "a reason like $3" sh -c "grep -E '\"impl\": *\"$1\"' run.jsonl | grep -qiE '\"reason\": *\"[^\"]*($3)'"
-    expect "the other's rows ok and checked" test "$(rows run.jsonl '"impl": *"fused' | grep -E '"status": *"ok"' | grep -cE '"check": *"pass"')" -eq 2
+    expect "the other's rows ok and checked" test \
+        "$(rows run.jsonl '"impl": *"fused' | grep -E '"status": *"ok"' | grep -cE '"check": *"pass"')" -eq 2
     expect "no time for it" test -z "$(csv_cell run.csv 1 time_ms)"
 }
 breaks bad_fault error 'signal|segmentation|ended with code' # a code where a sanitizer handles it

@@ -17,7 +17,8 @@ run_publish() {
 run_publish run_dir
 expect_code 0
 record=$(find results -name '*.jsonl')
-expect "results/cpu/<date>-<commit>-<what>.jsonl, not $record" grep -qE '^results/cpu/20[0-9]{6}-0123456789-[a-z0-9]+\.jsonl$' <<<"$record"
+expect "results/cpu/<date>-<commit>-<what>.jsonl, not $record" grep \
+    -qE '^results/cpu/20[0-9]{6}-0123456789-[a-z0-9]+\.jsonl$' <<<"$record"
 expect "nothing but the charts of speed" test -z "$(find "${record%.jsonl}" -type f ! -name 'tflops-fp32.svg')"
 if command -v gnuplot >/dev/null; then
     expect_file "${record%.jsonl}/tflops-fp32.svg"
@@ -37,7 +38,8 @@ run plot "$record" --out again # it is still a record
 expect_code 0
 expect "no folder of this machine in the header" sh -c "! head -n 1 '$record' | grep -qF '$tmp'"
 
-# An older record of the same device and kind is replaced, with its charts; a newer one is not; nor one of the same name.
+# An older record of the same device and kind is replaced, with its charts; a newer one is not; nor one of the same
+# name.
 kind=${record##*-}
 old=results/cpu/20200101-abcdef0123-$kind new=results/cpu/20990101-abcdef0123-$kind
 cp "$record" "$old"

@@ -13,7 +13,8 @@ expect "a script and data for each mode" test "$(find charts -name 'tflops-*-cau
 if command -v gnuplot >/dev/null; then
     expect "images" test "$(find charts -name 'tflops-*-causal-d64-fp32.svg' -size +1k | wc -l)" -eq 2
     script=$(find charts -name 'tflops-*.gp' | head -1)
-    expect "a script that runs by itself" sh -c "cd charts && rm -f *.svg && gnuplot '$(basename "$script")' && ls *.svg >/dev/null"
+    expect "a script that runs by itself" sh -c \
+        "cd charts && rm -f *.svg && gnuplot '$(basename "$script")' && ls *.svg >/dev/null"
     run plot a.jsonl --plot png --out charts
     expect_code 0
     expect "a PNG" test -n "$(find charts -name '*.png' -size +1k)"

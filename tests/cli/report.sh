@@ -25,12 +25,15 @@ expect "an implementation that ran" grep -qE '^(fused_cpu|naive)$' <<<"$(csv_cel
 expect "the price" test "$(csv_cell page/report.csv 2 price)" = 2500.5
 expect "the currency" test "$(csv_cell page/report.csv 1 currency)" = EUR
 expect "a rank" grep -qE '^[12]$' <<<"$(csv_cell page/report.csv 1 rank)"
-expect "a figure that is a row's" sh -c "grep -q '\"tflops\": *$(csv_cell page/report.csv 1 tflops | cut -c1-8)' a.jsonl"
-expect "the page to need no other file" sh -c "! grep -qE '<(script|link|img|iframe)|src=|url\((.http|http)' page/report.html"
+expect "a figure that is a row's" sh -c \
+    "grep -q '\"tflops\": *$(csv_cell page/report.csv 1 tflops | cut -c1-8)' a.jsonl"
+expect "the page to need no other file" sh -c \
+    "! grep -qE '<(script|link|img|iframe)|src=|url\((.http|http)' page/report.html"
 expect "the labels in it" grep -q '<th>Two</th>' page/report.html
 if command -v gnuplot >/dev/null; then
     expect "svg charts in the page" test "$(grep -c '<svg' page/report.html)" -eq 3
-    expect "names of each chart of their own" test "$(grep -oE "id=['\"][^'\"]*" page/report.html | sort | uniq -d | wc -l)" -eq 0
+    expect "names of each chart of their own" test \
+        "$(grep -oE "id=['\"][^'\"]*" page/report.html | sort | uniq -d | wc -l)" -eq 0
     expect "the charts beside it" test "$(find page -name '*.svg' | wc -l)" -eq 3
 fi
 expect "nothing half-written" test -z "$(find page -name '*.new')"
@@ -207,7 +210,8 @@ renew
 expect "the other device's" test "$label" = "SOME-GPU paper"
 expect "without the CPU's" sh -c "! grep -q CPU published/report/report.csv"
 expect "the newest of the two" grep -q '^| records.*20260102-0123456789-paper.jsonl' published/report/report.md
-expect "nothing but page, table and charts" test -z "$(find published/report -type f ! -name 'report.*' ! -name '*.svg')"
+expect "nothing but page, table and charts" test -z \
+    "$(find published/report -type f ! -name 'report.*' ! -name '*.svg')"
 expect "the page in Markdown alone" test ! -e published/report/report.html
 
 finish

@@ -29,7 +29,8 @@ resumed() {
     expect "one header" test "$(grep -c '"type": *"header"' part/run.jsonl)" -eq 1
     expect "a CSV of as many rows" test "$(wc -l <part/run.csv)" -eq 13
     expect "the CSV's rows as wide as its first line" test "$(csv_widths part/run.csv | wc -l)" -eq 1
-    [ "$1" -eq 1 ] || expect "the kept rows in the CSV as they were" test "$(sed -n "2,$1p" part/run.csv)" = "$(sed -n "2,$1p" whole/run.csv)"
+    [ "$1" -eq 1 ] || expect "the kept rows in the CSV as they were" test "$(sed -n "2,$1p" part/run.csv)" = \
+        "$(sed -n "2,$1p" whole/run.csv)"
     expect_stderr "$(($1 - 1)) of 12 rows are there"
     expect_stdout '12 of 12 rows checked'
     # A row is still compared with implementations whose rows were lost by the cut.
@@ -124,7 +125,8 @@ head -c 100 whole/run.jsonl >stump.jsonl
 refused 'not a record file' stump.jsonl "${same[@]}"
 sed 's/"schema":1/"schema":999/' half.jsonl >schema.jsonl
 refused 'schema 999' schema.jsonl "${same[@]}"
-refused 'policy.options is .*64,128,192.* here it is .*64,128' half.jsonl --impl naive,fused --mode fwd,bwd --seqlen 64,128
+refused 'policy.options is .*64,128,192.* here it is .*64,128' half.jsonl --impl naive,fused --mode fwd,bwd \
+    --seqlen 64,128
 refused 'policy.options' half.jsonl "${same[@]}" --seed 2
 refused 'policy.(options|sustain)' half.jsonl "${same[@]}" --sustain-s 2
 sed '1s/"commit":"[^"]*"/"commit":"0123456789ab"/' half.jsonl >commit.jsonl

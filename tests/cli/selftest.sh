@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every fault between kernel and judge is caught on the CPU: all dtypes, directions and masks at 1K; and the self-test can
-# fail. With the argument 16k: causal at 16K alone, which takes minutes (nightly_selftest).
+# Every fault between kernel and judge is caught on the CPU: all dtypes, directions and masks at 1K; and the self-test
+# can fail. With the argument 16k: causal at 16K alone, which takes minutes (nightly_selftest).
 . "$(dirname "$0")/lib.sh"
 
 limit_s=3000
@@ -30,7 +30,8 @@ expect "a right result of every problem" test "$(fault_rows st.jsonl | grep -c '
 expect "none that got through" test "$(fault_rows st.jsonl | grep -c '"caught": *false')" -eq 0
 for dtype in fp16 bf16 fp32; do
     for mode in fwd bwd; do
-        expect "$dtype $mode" test "$(fault_rows st.jsonl | grep -E "\"mode\": *\"$mode\"" | grep -cE "\"dtype\": *\"$dtype\"")" -ge 20
+        expect "$dtype $mode" test \
+            "$(fault_rows st.jsonl | grep -E "\"mode\": *\"$mode\"" | grep -cE "\"dtype\": *\"$dtype\"")" -ge 20
     done
 done
 what="fault rows are no rows to other commands"
@@ -52,17 +53,20 @@ expect_stdout '^  one element past the end in dv: guard\*'
 run selftest --device cpu --seqlen 256 --dtype fp16 --mode fwd --causal --dist zeros --jsonl through.jsonl
 expect_code 7
 expect_stdout '^NOT CAUGHT: scale off by 1 %: rule lse at 0 of its bound; again:$'
-expect_stdout '^  fabench selftest --device cpu --mode fwd --dtype fp16 --causal=yes --heads 2 --seqlen 256 --d 64 --dist '
+expect_stdout \
+    '^  fabench selftest --device cpu --mode fwd --dtype fp16 --causal=yes --heads 2 --seqlen 256 --d 64 --dist '
 expect "no line over 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
 expect_stdout '^FAILED: 6 of 12'
 expect "rows that say so" grep -qE '"fault": *"swapped heads".*"caught": *false' through.jsonl
 # A kernel whose own result is wrong: faults are not tested, because catching them would prove nothing.
-run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scale
+run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" \
+    --impl wrong_scale
 expect_code 7
 expect_stdout 'the right result FAILS its check:$'
 expect_stdout '^  (o|lse) b=0 '
 expect_stdout '^FAILED: 0 of 0'
-run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" --impl right_cpu
+run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" \
+    --impl right_cpu
 expect_code 0
 # Two libraries with long paths: their names are whole in the command that a row gives, and the shell reads it.
 long="$tmp/$(printf 'p%.0s' {1..70})'s"
@@ -83,7 +87,8 @@ run selftest --device cpu --seqlen 256 --d 256 --dtype fp32 --impl-lib "$plugins
 expect_code 6
 expect_stdout 'not run: takes head dims up to 128'
 expect_stdout '^INCOMPLETE: 0 of 0'
-for arguments in "--impl null" "--seqlen 255" "--heads 1" "--batch 2" "--impl nobody" "--jsonl /absent/x.jsonl" "word"; do
+for arguments in "--impl null" "--seqlen 255" "--heads 1" "--batch 2" "--impl nobody" "--jsonl /absent/x.jsonl" \
+    "word"; do
     # shellcheck disable=SC2086 # words
     run selftest --device cpu $arguments
     expect_code 2

@@ -3,9 +3,11 @@
 . "$(dirname "$0")/lib.sh"
 
 columns=schema,run_id,time_utc,commit,method,device,arch,driver,cuda,cudnn,impl,variant,mode,dtype,causal,batch,q_heads
-columns+=,kv_heads,q_len,kv_len,head_dim,layout,window_left,window_right,dropout,scale,dist,seed,l2,status,check,check_scope
+columns+=,kv_heads,q_len,kv_len,head_dim,layout,window_left,window_right,dropout,scale,dist,seed,l2,status,check
+columns+=,check_scope
 columns+=,reason,samples,stop,time_ms,time_ms_ci_lo,time_ms_ci_hi,time_ms_min,noise_pct,flops,tflops,tflops_sustained
-columns+=,gemm_tflops,pct_of_gemm,speedup_vs_naive,peer,speedup_vs_peer,min_gb,workspace_mb,max_abs_err,rel_rms_err,err_ratio
+columns+=,gemm_tflops,pct_of_gemm,speedup_vs_naive,peer,speedup_vs_peer,min_gb,workspace_mb,max_abs_err,rel_rms_err
+columns+=,err_ratio
 columns+=,err_used,err_tensor,worst,atol,rtol,sm_clock_mhz,temp_c,power_capped_pct,throttled_pct,power_w,energy_j
 columns+=,tflops_per_w,power_limit_w,repro
 

@@ -13,13 +13,15 @@ for impl in naive fused_cpu; do
     expect "at least 2 s of $impl" awk -v s="$(row_value sustain_s <<<"$row")" 'BEGIN { exit !(s >= 2) }'
     expect "TFLOPS from passes and seconds" awk -v s="$(row_value sustain_s <<<"$row")" \
         -v n="$(row_value sustain_passes <<<"$row")" -v f="$(row_value flops <<<"$row")" \
-        -v t="$(row_value tflops_sustained <<<"$row")" 'BEGIN { e = f * n / s / 1e12; exit !(t > 0.999 * e && t < 1.001 * e) }'
+        -v t="$(row_value tflops_sustained <<<"$row")" \
+        'BEGIN { e = f * n / s / 1e12; exit !(t > 0.999 * e && t < 1.001 * e) }'
     for empty in power_w energy_j tflops_per_w energy_source sm_clock_mhz; do
         expect "no $empty of $impl" test -z "$(row_value $empty <<<"$row")"
     done
 done
 expect "no region of null" test -z "$(rows out_dir/run.jsonl '"impl":"null"' | row_value sustain_s)"
-expect "the CSV's column" test -n "$(csv_cell out_dir/run.csv 1 tflops_sustained)" -a -z "$(csv_cell out_dir/run.csv 1 power_w)"
+expect "the CSV's column" test -n "$(csv_cell out_dir/run.csv 1 tflops_sustained)" -a \
+    -z "$(csv_cell out_dir/run.csv 1 power_w)"
 expect "the reason in the header" grep -q '"telemetry":{"absent":{"all":"the device is the CPU"}}' out_dir/run.jsonl
 expect "the policy in the header" grep -q '"sustain_s":2.0' out_dir/run.jsonl
 expect "a repro that sustains" grep -q -- '--sustain-s 2' out_dir/run.jsonl
@@ -27,13 +29,15 @@ expect "a repro that sustains" grep -q -- '--sustain-s 2' out_dir/run.jsonl
 # Without it: burst figures alone, and no word about regions on a CPU.
 run_small --jsonl burst.jsonl
 expect_code 0
-expect "no sustained figure" test -z "$(rows burst.jsonl | row_value tflops_sustained)$(rows burst.jsonl | row_value sustain_s)"
+expect "no sustained figure" test -z \
+    "$(rows burst.jsonl | row_value tflops_sustained)$(rows burst.jsonl | row_value sustain_s)"
 expect "nothing about it in the table" sh -c "! grep -q sustain out"
 
 # A wrong kernel gets no sustained region, because its speed is not reported.
 run_small --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scale --sustain-s 2 --jsonl wrong.jsonl
 expect_code 1
-expect "a failed row without sustained figures" test -z "$(rows wrong.jsonl | row_value tflops_sustained)$(rows wrong.jsonl | row_value sustain_s)"
+expect "a failed row without sustained figures" test -z \
+    "$(rows wrong.jsonl | row_value tflops_sustained)$(rows wrong.jsonl | row_value sustain_s)"
 
 # Ctrl-C in a region ends it at once; the row in flight is not there.
 what="fabench --sustain-s 600, then SIGINT"

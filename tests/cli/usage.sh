@@ -74,10 +74,11 @@ refused '--help grops: .*gates' --help=grops
 run --help
 expect_code 0
 expect_no_stderr
-for word in --mode --causal --d --headdim --seqlen --kv-len --dtype --impl --impl-lib --variant --deterministic --total-tokens \
-    --hidden --batch --heads --kv-heads --layout --scale --dist --seed --device --check --atol --rtol --warmup-ms --min-time-ms \
-    --samples --max-noise --timeout-s --sustain-s --l2 --out --resume --csv --jsonl --plot --columns --preset --input --dump --dump-dtype --profile --dry-run --overlay \
-    --verbose --quiet --color --version --help; do
+for word in --mode --causal --d --headdim --seqlen --kv-len --dtype --impl --impl-lib --variant --deterministic \
+    --total-tokens --hidden --batch --heads --kv-heads --layout --scale --dist --seed --device --check --atol --rtol \
+    --warmup-ms --min-time-ms --samples --max-noise --timeout-s --sustain-s --l2 --out --resume --csv --jsonl --plot \
+    --columns --preset --input --dump --dump-dtype --profile --dry-run --overlay --verbose --quiet --color --version \
+    --help; do
     expect_stdout "(^|[ ,|])$word([ ,|=[]|\$)"
 done
 expect "at most 60 lines of at most 110 columns" awk 'length > 110 { exit 1 } END { exit NR > 60 }' "$tmp/out"

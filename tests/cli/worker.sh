@@ -24,14 +24,15 @@ expect_code 6
 expect "three rows" test "$(rows run.jsonl | wc -l)" -eq 3
 expect "the first ok" test "$(rows run.jsonl | sed -n 1p | row_value status)" = ok
 expect "the second an error" test "$(rows run.jsonl | sed -n 2p | row_value status)" = error
-expect "the second with a reason" sh -c "grep -E '\"status\": *\"error\"' run.jsonl | grep -qiE '\"reason\": *\"[^\"]*(signal|killed)'"
+expect "the second with a reason" sh -c \
+    "grep -E '\"status\": *\"error\"' run.jsonl | grep -qiE '\"reason\": *\"[^\"]*(signal|killed)'"
 expect "no time in a row that ended so" test -z "$(csv_cell run.csv 2 time_ms)$(csv_cell run.csv 2 tflops)"
 expect "the third ok" test "$(rows run.jsonl | sed -n 3p | row_value status)" = ok
 expect "the third checked" test "$(rows run.jsonl | sed -n 3p | row_value check)" = pass
 
 # Killing the supervisor does not leave its worker behind.
-"$fabench" --device cpu --seqlen 8192 --d 64 --batch 1 --heads 4 --mode bwd --impl fused --out none --plot none >out 2>err \
-    </dev/null &
+"$fabench" --device cpu --seqlen 8192 --d 64 --batch 1 --heads 4 --mode bwd --impl fused --out none --plot none \
+    >out 2>err </dev/null &
 supervisor=$!
 what="killing the supervisor"
 waited=0

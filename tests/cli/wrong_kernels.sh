@@ -23,8 +23,8 @@ right=right_$platform
 l2=cold
 [ "$platform" = cuda ] || l2=hot # to empty a large cache of a CPU takes longer than these runs
 library=$plugins/libwrong_$platform.so
-common=(--device "$device" --d 64 --batch 1 --causal --warmup-ms 0 --min-time-ms 0 --samples 1 --timeout-s 300 --l2 $l2 --out none
-    --plot none --impl-lib "$library" --jsonl run.jsonl --csv run.csv)
+common=(--device "$device" --d 64 --batch 1 --causal --warmup-ms 0 --min-time-ms 0 --samples 1 --timeout-s 300
+    --l2 $l2 --out none --plot none --impl-lib "$library" --jsonl run.jsonl --csv run.csv)
 
 # run_faults MODE HEADS IMPL...: one run of all of them; the exit code must be 1.
 run_faults() {
@@ -166,7 +166,8 @@ done
 n=1024
 dtype=${dtypes[0]}
 run_faults bwd 1 naive wrong_dk fused "$right"
-expect "only the wrong one to fail" test "$(for i in 1 2 3 4; do csv_cell run.csv $i check; done | tr '\n' ' ')" = "pass fail pass pass "
+expect "only the wrong one to fail" test "$(for i in 1 2 3 4; do csv_cell run.csv $i check; done | tr '\n' ' ')" = \
+    "pass fail pass pass "
 
 # A fault that a loose tolerance would hide is still found by the norms.
 run "${common[@]}" --dtype "$dtype" --impl wrong_scale --mode fwd --heads 1 --seqlen $n --atol 1 --rtol 1

@@ -1,5 +1,5 @@
-/* The table of tensors (cmd/problem/problem.h): their names, their bits in attn_impl.repeatable, and which of them a mode
- * writes. */
+/* The table of tensors (cmd/problem/problem.h): their names, their bits in attn_impl.repeatable, and which of them a
+ * mode writes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
