@@ -17,9 +17,9 @@
 #   repeat    sixteen points at 4K and 16K twice, in fresh processes: % of GEMM must agree within 1 %
 #   energy    one sustained region of 60 s: the device's energy counter and the integrated power must agree within 5 %
 #
-# The output and the files of a stage are in DIR/gpu-check/<stage>/ (DIR is build/ unless given), and those of all stages
-# in DIR/gpu-check-<utc>.tar.gz. Stages may be run in separate calls with one DIR. The exit code is the worst of the
-# stages in fabench's order: 7, 6, 1, then any other.
+# The output and the files of a stage are in DIR/gpu-check/<stage>/ (DIR is build/ unless given), and those of all
+# stages in DIR/gpu-check-<utc>.tar.gz. Stages may be run in separate calls with one DIR. The exit code is the worst of
+# the stages in fabench's order: 7, 6, 1, then any other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

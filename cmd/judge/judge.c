@@ -1,4 +1,5 @@
-/* Rules 1 to 6 of docs/design.md, section 6, computed from block sums. Every comparison is written so that NaN fails. */
+/* Rules 1 to 6 of docs/design.md, section 6, computed from block sums. Every comparison is written so that NaN
+ * fails. */
 #include "cmd/judge/judge.h"
 
 #include <float.h>

@@ -98,7 +98,7 @@ CPU_INLINE void block_product(int vectors, bool by_columns, const float *a, int6
 }
 
 /* C = A B for one panel of `vectors` vectors. Scores are sums over head_dim; at huge logits their rounding is most of
- * the error of P, and short partial sums make it two to three times smaller for 2 % of the time. */
+ * the error of P, and short partial sums make it smaller (docs/kernels/cpu.md). */
 CPU_INLINE void panel_rows(int vectors, const struct product *p, const float *b, float *c)
 {
     for (int64_t i = 0; i < p->m; i += BLOCK_M)

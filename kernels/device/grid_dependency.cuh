@@ -1,11 +1,12 @@
 /* Kernels of one stream that overlap, sm_90 and newer. PTX ISA, "Parallel Synchronization and Communication
- * Instructions: griddepcontrol". A kernel that is launched with programmatic stream serialization may start once every
- * block of the one before has let it, or has ended; without that attribute both do nothing. */
+ * Instructions: griddepcontrol". A kernel that is launched with the attribute for programmatic stream serialization
+ * may start once every block of the kernel before it has called grid_let_next_start or has ended. Without the
+ * attribute both functions do nothing. */
 #pragma once
 
 namespace device {
 
-/* The next kernel's blocks may start. What this block writes is visible to them only after their wait. */
+/* Lets the next kernel's blocks start. They see what this block writes only after grid_wait_for_last. */
 __device__ __forceinline__ void grid_let_next_start()
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

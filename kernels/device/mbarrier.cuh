@@ -2,8 +2,8 @@
  * Communication Instructions: mbarrier".
  *
  * A barrier's phase ends when all expected arrivals and bytes are in; phases have parity 0, 1, 0, ... A waiter names
- * the parity of the phase whose end it awaits; waiting for parity 1 of a fresh barrier returns at once, which is how
- * the first pass over empty buffers gets through. */
+ * the parity of the phase whose end it waits for. Waiting for parity 1 of a barrier that was just initialised returns
+ * at once: a producer does not wait for buffers that nobody has used yet. */
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-/* Values whose origin the compiler may not look through. Emits no instruction. */
+/* Values of which the compiler does not know how they were computed. No instructions are emitted. */
 #pragma once
 
 namespace device {
@@ -10,8 +10,8 @@ template <typename T> __device__ __forceinline__ void keep_pointer(const T *&poi
     asm volatile("" : "+l"(pointer));
 }
 
-/* The same number, of which the compiler does not know that it is the same: what is computed from it is computed
- * again instead of being held in registers all the while. */
+/* Returns x, which the compiler does not know: it computes again what follows from the result, instead of keeping it in
+ * registers from an earlier use of x. */
 __device__ __forceinline__ int forget(int x)
 {
     asm volatile("" : "+r"(x));

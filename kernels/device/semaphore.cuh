@@ -14,8 +14,8 @@
 namespace device {
 
 /* Waits until the warp's additions under `held` are done, adds 1 to `held`, and returns whether `next` is at `count`.
- * Either may be NULL: nothing to release, nothing to test. One call does both because they share the fence, which costs
- * more than all the rest. */
+ * Either may be NULL: nothing to release, nothing to test. One call does both because they share one fence, which takes
+ * longer than everything else here. */
 __device__ __forceinline__ bool semaphore_release_and_test(int *held, const int *next, int count)
 {
     bool is_open = false;

@@ -36,11 +36,11 @@ template <typename Tile> struct Traits {
     static constexpr int KV_REGISTERS = 216, DQ_REGISTERS = 72;
     static constexpr int PASSES = 2, LAST_PASS = PASSES - 1; /* of 64 x 64 in dQ */
     static constexpr int PASS_FLOATS = TILE_FLOATS / PASSES;
-    /* The copy engine adds the passes of dQ to dq_sum; at head_dim 64 the last pass is added from registers instead,
-     * which is faster than either way alone. */
+    /* The copy engine adds the passes of dQ to dq_sum; at head_dim 64 the last pass is added from registers
+     * instead. */
     static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
     static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2; /* as many as there is room for */
-    static constexpr int SEMAPHORE_TILES = 128 / Tile::Q_TILE;      /* share a semaphore: each release costs a fence */
+    static constexpr int SEMAPHORE_TILES = 128 / Tile::Q_TILE; /* that share a semaphore, to execute fewer fences */
     /* The order within a step of kv_warpgroup, which in both cases stores dS before it starts S of the next step. True:
      * dP - D is computed while dV still runs, and dS is announced (arrive_ds_full) before S is started. False: dV is
      * waited for first, and dS is announced after S has been started. */

@@ -80,9 +80,9 @@ static enum attn_status encode_maps(const struct attn_problem *p, const struct a
     return status;
 }
 
-/* KV heads whose blocks run at the same time: so few that Q, dO and dq_sum are still in the L2 when the next block
- * of keys comes; so many that where blocks differ in length the short ones fill the gaps; by default 8 query heads
- * if full, 16 if causal. Deterministic, causal blocks of more heads wait less for each other.
+/* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum are still in the L2 when the next
+ * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps,
+ * and still more if these are deterministic as well, because then blocks of one head wait for each other.
  * docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19. */
 static int section_heads(const struct fused_sm90_bwd_params *params)
 {

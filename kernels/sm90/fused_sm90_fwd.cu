@@ -82,7 +82,8 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             break;
         if constexpr (S::SKIPS_BLOCKS) /* the last rows of a causal tile have the most keys: rotate */
             row_group = row_group + 1 == S::ROW_GROUPS ? 0 : row_group + 1;
-        /* The same number twice; the order of the additions changes the schedule of the main loop (1 % of its time). */
+        /* Both expressions have the same value. Which one is written decides the assembler's schedule of the main loop
+         * (docs/kernels/sm90_fwd.md). */
         const int thread_row = S::SKIPS_BLOCKS ? row_group * 64 + row_in_group : own_row;
         const int first_row = tile.first_row + row_group * 64;
         const int first_masked = first_masked_block<Tile>(params, first_row, first_key, shift);
@@ -103,8 +104,9 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
 
         if constexpr (S::SKIPS_BLOCKS) { /* blocks that none of these rows sees */
             const int last = last_seen_block<Tile>(params, first_row, first_key, shift);
-            /* With ping-pong not unrolled: its code lies between instructions that are fetched at the start. Without,
-             * it is unrolled: otherwise causal 192 x 128 reads a special register in every step of the main loop. */
+            /* With ping-pong the loop is not unrolled, to keep the code that is fetched at the start short. Without it
+             * the loop is unrolled because of what the assembler then does in the main loop (docs/kernels/sm90_fwd.md).
+             */
 #pragma unroll(PING_PONG ? 1 : 2)
             for (; n > last; --n) {
                 if constexpr (PING_PONG) {

@@ -15,8 +15,8 @@
 
 namespace sm90_fwd {
 
-/* Issues S = Q K^T. A wgmma_fence that follows the last access to its registers comes before it. Some steps of Q are in
- * registers: with 64 keys a product would otherwise be limited by what it reads from shared memory. */
+/* Issues S = Q K^T. The caller has executed wgmma_fence after the last access to the registers. Q_REGISTER_STEPS steps
+ * of Q come from registers: with 64 keys a product is limited by what it reads from shared memory. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void start_scores(float (&s)[Traits<Tile>::SCORES],
                                              uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4], uint32_t q,
@@ -35,7 +35,7 @@ __device__ __forceinline__ void start_scores(float (&s)[Traits<Tile>::SCORES],
     wgmma_commit();
 }
 
-/* Issues O += P V, after a fence likewise. */
+/* Issues O += P V; the caller has executed wgmma_fence here, too. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void start_output(float (&o)[Traits<Tile>::OUTPUTS], uint32_t (&p)[Traits<Tile>::SCORES / 2],
                                              uint32_t v)
@@ -176,7 +176,7 @@ __device__ __forceinline__ void first_block(SharedStorage<Tile> &smem, const Par
                                             const Operand &k_operand, const Mask &mask, int first_masked, int n)
 {
     mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
-    if (PING_PONG && unreleased_q == NULL) /* the block's first products: issued at once they would all end late */
+    if (PING_PONG && unreleased_q == NULL) /* first products of the block: issued together, all would end late */
         ping_pong_wait<Tile>(consumer);
     hold_q<Tile>(q_fragments);
     wgmma_fence();

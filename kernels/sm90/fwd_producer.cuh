@@ -46,8 +46,8 @@ __device__ __forceinline__ void publish_work_tile(SharedStorage<Tile> &smem, int
 }
 
 /* The prologue's loads: the first Q, K and V, into stages that nobody has used. They are issued while the barriers are
- * being initialised, not in the producers, whose instructions would have to be fetched first. Returns the block's first
- * tile. */
+ * being initialised and not in the producers, whose instructions have to be fetched from memory first. Returns the
+ * block's first tile. */
 template <typename Tile>
 __device__ __forceinline__ WorkTile load_prologue(SharedStorage<Tile> &smem, const Params &params)
 {
@@ -99,8 +99,8 @@ template <typename Tile> __device__ __forceinline__ void produce_qk(SharedStorag
     publish_work_tile(smem, q.stage, {0, 0, 0, 0}); /* there are no more */
 }
 
-/* V of all tiles, which it learns of as the consumers do, but without waiting for Q. It is a thread of another warp
- * than produce_qk, so that the two take issue slots from the consumers of two scheduler partitions and not of one. */
+/* V of all tiles. It waits for the number of the next tile as the consumers do, but not for Q. It runs in another warp
+ * than produce_qk, so that the two use issue slots of two scheduler partitions of the multiprocessor and not of one. */
 template <typename Tile> __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Params &params)
 {
     PipelineState<Q_STAGES> q;

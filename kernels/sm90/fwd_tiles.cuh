@@ -51,8 +51,8 @@ template <typename Tile> struct Traits {
     static constexpr int EXCHANGE_BUFFERS = PANELS == 1 ? Q_STAGES : 1; /* for head_dim 128 only one fits */
     static constexpr int Q_FRAGMENTS =
         Tile::Q_REGISTER_STEPS > 0 ? Tile::Q_REGISTER_STEPS : 1; /* arrays are not empty */
-    /* LSE and 1 / row sum are computed while the last product runs. Not for head_dim 64 without splits: it changes the
-     * assembler's schedule of the main loop, which made 192 x 128 slower. */
+    /* Whether LSE and 1 / row sum are computed while the last product runs. Not for head_dim 64 without splits, because
+     * of the assembler's schedule of the main loop (docs/kernels/sm90_fwd.md). */
     static constexpr bool FINALIZES_EARLY = Tile::KEY_SPLITS == 2 || Tile::HEAD_DIM == 128;
     static constexpr bool SKIPS_BLOCKS = KEYS < Tile::BLOCK_M; /* a warpgroup skips blocks that none of its rows sees */
     /* setmaxnreg takes multiples of 8; the sum over all threads is what __launch_bounds__ gives at launch. */
