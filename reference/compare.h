@@ -5,6 +5,7 @@
 #define FABENCH_COMPARE_H
 
 #include "kernels/attention.h"
+#include "reference/harness/signs.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +39,7 @@ struct compare_job {
     /* bound of an element: atol_row + rtol |ref| with
      *   atol_row = atol_absolute + max(atol_rms * rms(ref row), atol_abs * rms(abs row)) */
     double atol_absolute, atol_rms, atol_abs, rtol;
+    struct column_signs signs; /* columns of the reference that are compared with the other sign */
 };
 
 static inline int64_t compare_blocks_per_head(int64_t len)

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(COMPARE_WARPS * 32, 2)
             const T *const x = static_cast<const T *>(job.x.data) + row_offset(job.x, job.heads, job.len, global_row);
             const double atol = row_atol(job, from, lane);
             for (int64_t c = lane; c < job.head_dim; c += 32) {
-                const float ref = job.ref[from + c];
+                const float ref = column_is_negated(&job.signs, c) ? -job.ref[from + c] : job.ref[from + c];
                 merge(&mine, compare_element(atol + job.rtol * fabs((double)ref), to_float(x[c]), ref,
                                              job.abs ? job.abs[from + c] : 0, row, (int32_t)(row * job.head_dim + c)));
             }

@@ -25,6 +25,22 @@ struct launcher {
     void *graph; /* set by backend_capture, freed by backend_uncapture */
 };
 
+/* What is digested of one tensor: its elements after a change of these signs. */
+struct digest_job {
+    struct attn_tensor tensor;
+    size_t element_bytes; /* 2 or 4 */
+    int64_t batch, heads, len, head_dim;
+    struct column_signs signs;
+};
+
+/* hash: equal for equal elements at equal positions, zeros without their sign; comparable on one device only.
+ * all_set: elements whose bits are all set, as POISON_PATTERN leaves them. */
+struct digest {
+    uint64_t hash, all_set;
+};
+
+enum { DIGEST_MAX = 8 };
+
 struct backend {
     const struct backend_ops *ops;
     struct attn_device device;
@@ -44,12 +60,16 @@ struct backend_ops {
                              struct attn_message *why);
     enum attn_status (*round)(struct backend *, const float *from, struct attn_tensor to, enum attn_dtype,
                               int64_t batch, int64_t heads, int64_t len, int64_t head_dim, struct attn_message *why);
+    /* Enqueues and does not wait, as does flip, which changes the signs of these columns. */
     enum attn_status (*pattern)(struct backend *, void *buffer, size_t bytes, uint32_t pattern,
                                 struct attn_message *why);
     enum attn_status (*count_mismatch)(struct backend *, const void *buffer, size_t bytes, uint32_t pattern,
                                        uint64_t *mismatches, struct attn_message *why);
-    enum attn_status (*hash)(struct backend *, struct attn_tensor, size_t element_bytes, int64_t batch, int64_t heads,
-                             int64_t len, int64_t head_dim, uint64_t *hash, struct attn_message *why);
+    enum attn_status (*flip)(struct backend *, struct attn_tensor, size_t element_bytes, int64_t batch, int64_t heads,
+                             int64_t len, int64_t head_dim, const struct column_signs *, struct attn_message *why);
+    /* Digests of at most DIGEST_MAX tensors. */
+    enum attn_status (*digest)(struct backend *, const struct digest_job *, int count, struct digest *digests,
+                               struct attn_message *why);
     /* blocks: host memory. */
     enum attn_status (*compare)(struct backend *, const struct compare_job *, struct compare_block *blocks,
                                 struct attn_message *why);

@@ -121,24 +121,60 @@ static enum attn_status cpu_count_mismatch(struct backend *be, const void *buffe
     return ATTN_OK;
 }
 
-static enum attn_status cpu_hash(struct backend *be, struct attn_tensor t, size_t element_bytes, int64_t batch,
-                                 int64_t heads, int64_t len, int64_t head_dim, uint64_t *hash, struct attn_message *why)
+/* Offset of row `row` of the rows of all heads of all batches, counted in the order [batch, heads, len]. */
+static int64_t row_offset(const struct attn_tensor *t, int64_t heads, int64_t len, int64_t row)
+{
+    return row / len / heads * t->stride_batch + row / len % heads * t->stride_head + row % len * t->stride_row;
+}
+
+static enum attn_status cpu_flip(struct backend *be, struct attn_tensor t, size_t element_bytes, int64_t batch,
+                                 int64_t heads, int64_t len, int64_t head_dim, const struct column_signs *signs,
+                                 struct attn_message *why)
 {
     (void)be;
     (void)why;
-    *hash = 0;
-    uint64_t index = 0;
-    for (int64_t b = 0; b < batch; b++)
-        for (int64_t h = 0; h < heads; h++)
-            for (int64_t i = 0; i < len; i++)
-                for (int64_t c = 0; c < head_dim; c++, index++) {
-                    uint32_t bits = 0;
-                    const int64_t at = b * t.stride_batch + h * t.stride_head + i * t.stride_row + c;
-                    memcpy(&bits, (const char *)t.data + (size_t)at * element_bytes, element_bytes);
-                    uint64_t z = (index << 32 ^ index >> 32 ^ bits) * 0xBF58476D1CE4E5B9ull;
-                    z = (z ^ (z >> 29)) * 0x94D049BB133111EBull;
-                    *hash += z ^ (z >> 32);
-                }
+    uint32_t masks[SIGNS_COLUMNS];
+    for (int64_t c = 0; c < head_dim; c++)
+        masks[c] = column_is_negated(signs, c) ? sign_bit(element_bytes) : 0;
+    for (int64_t row = 0; row < batch * heads * len; row++) {
+        const int64_t at = row_offset(&t, heads, len, row);
+        for (int64_t c = 0; c < head_dim; c++)
+            if (element_bytes == 2)
+                ((uint16_t *)t.data)[at + c] ^= (uint16_t)masks[c];
+            else
+                ((uint32_t *)t.data)[at + c] ^= masks[c];
+    }
+    return ATTN_OK;
+}
+
+static void digest_row(const struct digest_job *job, const uint32_t *masks, int64_t row, struct digest *digest)
+{
+    const uint32_t sign = sign_bit(job->element_bytes), all = sign | (sign - 1);
+    const int64_t at = row_offset(&job->tensor, job->heads, job->len, row);
+    for (int64_t c = 0; c < job->head_dim; c++) {
+        const uint32_t value = job->element_bytes == 2 ? ((const uint16_t *)job->tensor.data)[at + c]
+                                                       : ((const uint32_t *)job->tensor.data)[at + c];
+        const uint32_t bits = value ^ masks[c];
+        digest->all_set += value == all;
+        uint64_t z = ((uint64_t)(row * job->head_dim + c) << 32 | (bits & ~sign ? bits : 0)) * 0xBF58476D1CE4E5B9ull;
+        z = (z ^ (z >> 29)) * 0x94D049BB133111EBull;
+        digest->hash += z ^ (z >> 32);
+    }
+}
+
+static enum attn_status cpu_digest(struct backend *be, const struct digest_job *jobs, int count, struct digest *digests,
+                                   struct attn_message *why)
+{
+    (void)be;
+    (void)why;
+    for (int i = 0; i < count; i++) {
+        uint32_t masks[SIGNS_COLUMNS];
+        digests[i] = (struct digest){0, 0};
+        for (int64_t c = 0; c < jobs[i].head_dim; c++)
+            masks[c] = column_is_negated(&jobs[i].signs, c) ? sign_bit(jobs[i].element_bytes) : 0;
+        for (int64_t row = 0; row < jobs[i].batch * jobs[i].heads * jobs[i].len; row++)
+            digest_row(&jobs[i], masks, row, &digests[i]);
+    }
     return ATTN_OK;
 }
 
@@ -273,7 +309,8 @@ static const struct backend_ops cpu_ops = {
     .round = cpu_round,
     .pattern = cpu_pattern,
     .count_mismatch = cpu_count_mismatch,
-    .hash = cpu_hash,
+    .flip = cpu_flip,
+    .digest = cpu_digest,
     .compare = cpu_compare,
     .reference_workspace = cpu_reference_workspace,
     .reference = cpu_reference,

@@ -39,7 +39,9 @@ struct cuda_state {
     void *flush;
     size_t flush_bytes;
     float *tables[TABLE_KINDS][FILL_GEMM + 1]; /* quantile tables in device memory, by (dist, tensor) */
-    unsigned long long *counter;               /* 8 bytes of device memory for sums */
+    unsigned long long *counters;              /* device memory for the sums of 2 * DIGEST_MAX counters */
+    void *blocks;                              /* device memory for the results of a comparison, kept between calls */
+    size_t blocks_bytes;
     struct harness_gemm *gemm[3];
 };
 
@@ -84,7 +86,8 @@ static void cuda_close(struct backend *be)
     if (s->stop)
         cudaEventDestroy(s->stop);
     cudaFree(s->flush);
-    cudaFree(s->counter);
+    cudaFree(s->counters);
+    cudaFree(s->blocks);
     cudaFreeHost(s->gate);
     if (s->stream)
         cudaStreamDestroy(s->stream);
@@ -173,13 +176,13 @@ static enum attn_status cuda_pattern(struct backend *be, void *buffer, size_t by
                                      struct attn_message *why)
 {
     TRY_CUDA(harness_pattern(buffer, bytes, pattern, state_of(be)->stream));
-    return synchronize(be, "poisoning a buffer", why);
+    return ATTN_OK;
 }
 
 static enum attn_status read_counter(struct backend *be, uint64_t *value, struct attn_message *why)
 {
     unsigned long long counted = 0;
-    const enum attn_status status = cuda_download(be, &counted, state_of(be)->counter, sizeof counted, why);
+    const enum attn_status status = cuda_download(be, &counted, state_of(be)->counters, sizeof counted, why);
     *value = counted;
     return status;
 }
@@ -188,35 +191,62 @@ static enum attn_status cuda_count_mismatch(struct backend *be, const void *buff
                                             uint64_t *mismatches, struct attn_message *why)
 {
     struct cuda_state *s = be->state;
-    TRY_CUDA(cudaMemsetAsync(s->counter, 0, sizeof *s->counter, s->stream));
-    TRY_CUDA(harness_count_mismatch(buffer, bytes, pattern, s->counter, s->stream));
+    TRY_CUDA(cudaMemsetAsync(s->counters, 0, sizeof *s->counters, s->stream));
+    TRY_CUDA(harness_count_mismatch(buffer, bytes, pattern, s->counters, s->stream));
     return read_counter(be, mismatches, why);
 }
 
-static enum attn_status cuda_hash(struct backend *be, struct attn_tensor tensor, size_t element_bytes, int64_t batch,
-                                  int64_t heads, int64_t len, int64_t head_dim, uint64_t *hash,
+static enum attn_status cuda_flip(struct backend *be, struct attn_tensor tensor, size_t element_bytes, int64_t batch,
+                                  int64_t heads, int64_t len, int64_t head_dim, const struct column_signs *signs,
                                   struct attn_message *why)
 {
+    TRY_CUDA(harness_flip(tensor, element_bytes, batch, heads, len, head_dim, signs, state_of(be)->stream));
+    return ATTN_OK;
+}
+
+static enum attn_status cuda_digest(struct backend *be, const struct digest_job *jobs, int count,
+                                    struct digest *digests, struct attn_message *why)
+{
     struct cuda_state *s = be->state;
-    TRY_CUDA(cudaMemsetAsync(s->counter, 0, sizeof *s->counter, s->stream));
-    TRY_CUDA(harness_hash(tensor, element_bytes, batch, heads, len, head_dim, s->counter, s->stream));
-    return read_counter(be, hash, why);
+    unsigned long long sums[2 * DIGEST_MAX];
+    TRY_CUDA(cudaMemsetAsync(s->counters, 0, sizeof sums, s->stream));
+    for (int i = 0; i < count; i++) {
+        const struct digest_job *job = &jobs[i];
+        TRY_CUDA(harness_digest(job->tensor, job->element_bytes, job->batch, job->heads, job->len, job->head_dim,
+                                &job->signs, &s->counters[2 * i], s->stream));
+    }
+    const enum attn_status status = cuda_download(be, sums, s->counters, sizeof sums, why);
+    for (int i = 0; i < count; i++)
+        digests[i] = (struct digest){sums[2 * i], sums[2 * i + 1]};
+    return status;
+}
+
+/* Device memory of at least `bytes` for the results of a comparison. It is kept, because an allocation waits for the
+ * device. */
+static enum attn_status room_for_blocks(struct backend *be, size_t bytes, struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    if (bytes <= s->blocks_bytes)
+        return ATTN_OK;
+    cudaFree(s->blocks);
+    s->blocks = NULL;
+    s->blocks_bytes = 0;
+    const enum attn_status status = cuda_alloc(be, bytes, &s->blocks, why);
+    if (status == ATTN_OK)
+        s->blocks_bytes = bytes;
+    return status;
 }
 
 static enum attn_status cuda_compare(struct backend *be, const struct compare_job *job, struct compare_block *blocks,
                                      struct attn_message *why)
 {
+    struct cuda_state *s = be->state;
     const size_t bytes = (size_t)(job->batch * job->heads * compare_blocks_per_head(job->len)) * sizeof *blocks;
-    void *device_blocks = NULL;
-    enum attn_status status = cuda_alloc(be, bytes, &device_blocks, why);
+    const enum attn_status status = room_for_blocks(be, bytes, why);
     if (status != ATTN_OK)
         return status;
-    status =
-        failed(why, "compare_blocks_cuda", (cudaError_t)compare_blocks_cuda(job, device_blocks, state_of(be)->stream));
-    if (status == ATTN_OK)
-        status = cuda_download(be, blocks, device_blocks, bytes, why);
-    cuda_release(be, device_blocks);
-    return status;
+    TRY_CUDA(compare_blocks_cuda(job, s->blocks, s->stream));
+    return cuda_download(be, blocks, s->blocks, bytes, why);
 }
 
 static size_t cuda_reference_workspace(struct backend *be, const struct attn_problem *p, enum attn_mode mode)
@@ -447,7 +477,8 @@ static const struct backend_ops cuda_ops = {
     .round = cuda_round,
     .pattern = cuda_pattern,
     .count_mismatch = cuda_count_mismatch,
-    .hash = cuda_hash,
+    .flip = cuda_flip,
+    .digest = cuda_digest,
     .compare = cuda_compare,
     .reference_workspace = cuda_reference_workspace,
     .reference = cuda_reference,
@@ -501,7 +532,7 @@ static enum attn_status open_resources(struct backend *be, struct attn_message *
         TRY_CUDA(cudaEventCreate(&s->pass_events[i]));
     TRY_CUDA(cudaHostAlloc((void **)&s->gate, sizeof *s->gate, cudaHostAllocMapped));
     TRY_CUDA(cudaHostGetDevicePointer((void **)&s->gate_device, s->gate, 0));
-    TRY_CUDA(cudaMalloc((void **)&s->counter, sizeof *s->counter));
+    TRY_CUDA(cudaMalloc((void **)&s->counters, 2 * DIGEST_MAX * sizeof *s->counters));
     s->flush_bytes = 2 * be->device.l2_bytes;
     TRY_CUDA(cudaMalloc(&s->flush, s->flush_bytes));
     /* Not zeros, which draw less power than any data. */

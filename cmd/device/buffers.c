@@ -31,9 +31,19 @@ enum attn_status buffer_alloc(struct backend *be, size_t bytes, struct buffer *b
     TRY(be->ops->alloc(be, 2 * (size_t)GUARD_BYTES + rounded(bytes), &buffer->base, why));
     buffer->data = (char *)buffer->base + GUARD_BYTES;
     buffer->bytes = bytes;
+    if (bytes % 4)
+        TRY(be->ops->pattern(be, (char *)buffer->data + bytes / 4 * 4, 4, CANARY_PATTERN, why));
+    return buffer_guard(be, buffer, why);
+}
+
+enum attn_status buffer_guard(struct backend *be, const struct buffer *buffer, struct attn_message *why)
+{
+    const size_t end = (buffer->bytes + 3) / 4 * 4; /* the data may end inside a word; those bytes are not checked */
+    if (!buffer->base)
+        return ATTN_OK;
     TRY(be->ops->pattern(be, buffer->base, GUARD_BYTES, CANARY_PATTERN, why));
-    const size_t end = bytes / 4 * 4; /* the data may end inside a word; those bytes are not checked */
-    return be->ops->pattern(be, (char *)buffer->data + end, rounded(bytes) - end + GUARD_BYTES, CANARY_PATTERN, why);
+    return be->ops->pattern(be, (char *)buffer->data + end, rounded(buffer->bytes) - end + GUARD_BYTES, CANARY_PATTERN,
+                            why);
 }
 
 void buffer_free(struct backend *be, struct buffer *buffer)
@@ -52,6 +62,21 @@ enum attn_status buffer_guards_broken(struct backend *be, const struct buffer *b
     TRY(be->ops->count_mismatch(be, (char *)buffer->data + end, rounded(buffer->bytes) - end + GUARD_BYTES,
                                 CANARY_PATTERN, &behind, why));
     *words = before + behind;
+    return ATTN_OK;
+}
+
+enum attn_status buffer_overrun(struct backend *be, const struct buffer *buffer, bool *is_overrun,
+                                struct attn_message *why)
+{
+    enum { END_BYTES = 64 };
+    uint64_t before = 0, behind = 0;
+    *is_overrun = false;
+    if (!buffer->base)
+        return ATTN_OK;
+    const char *end = (const char *)buffer->data + rounded(buffer->bytes) + GUARD_BYTES;
+    TRY(be->ops->count_mismatch(be, buffer->base, END_BYTES, CANARY_PATTERN, &before, why));
+    TRY(be->ops->count_mismatch(be, end - END_BYTES, END_BYTES, CANARY_PATTERN, &behind, why));
+    *is_overrun = before || behind;
     return ATTN_OK;
 }
 
@@ -217,7 +242,6 @@ static enum attn_status fill_input(struct backend *be, const struct plan_item *i
                                    struct attn_message *why)
 {
     const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
-    TRY(make_tensor(be, item, tensor, set, why));
     if (input_dir)
         return upload_npy(be, item, tensor, input_dir, set, why);
     return be->ops->fill(be, tensor_of(&item->problem, &set->tensors, tensor), item->problem.dtype, s.batch, s.heads,
@@ -227,17 +251,28 @@ static enum attn_status fill_input(struct backend *be, const struct plan_item *i
 enum attn_status inputs_make(struct backend *be, const struct plan_item *item, const char *input_dir,
                              struct tensor_set *set, struct attn_message *why)
 {
+    static const enum problem_tensor needed[] = {TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_DO, TENSOR_O, TENSOR_LSE};
     memset(set, 0, sizeof *set);
+    for (int i = 0; i < (item->mode == ATTN_FWD ? 3 : 6); i++)
+        TRY(make_tensor(be, item, needed[i], set, why));
+    return inputs_fill(be, item, input_dir, set, why);
+}
+
+enum attn_status inputs_fill(struct backend *be, const struct plan_item *item, const char *input_dir,
+                             struct tensor_set *set, struct attn_message *why)
+{
     TRY(fill_input(be, item, TENSOR_Q, FILL_Q, input_dir, set, why));
     TRY(fill_input(be, item, TENSOR_K, FILL_K, input_dir, set, why));
     TRY(fill_input(be, item, TENSOR_V, FILL_V, input_dir, set, why));
     if (item->dist == FILL_PEAK && !input_dir)
         TRY(plant_peaks(be, item, set, why));
-    if (item->mode == ATTN_FWD)
-        return ATTN_OK;
-    TRY(fill_input(be, item, TENSOR_DO, FILL_DO, input_dir, set, why));
-    TRY(make_tensor(be, item, TENSOR_O, set, why));
-    return make_tensor(be, item, TENSOR_LSE, set, why);
+    return item->mode == ATTN_FWD ? ATTN_OK : input_fill_dout(be, item, input_dir, set, why);
+}
+
+enum attn_status input_fill_dout(struct backend *be, const struct plan_item *item, const char *input_dir,
+                                 struct tensor_set *set, struct attn_message *why)
+{
+    return fill_input(be, item, TENSOR_DO, FILL_DO, input_dir, set, why);
 }
 
 enum attn_status outputs_make(struct backend *be, const struct plan_item *item, const struct tensor_set *inputs,
@@ -260,33 +295,114 @@ enum attn_status outputs_poison(struct backend *be, struct tensor_set *set, stru
     return ATTN_OK;
 }
 
+enum attn_status tensor_set_overrun(struct backend *be, const struct tensor_set *set, bool *is_overrun,
+                                    struct attn_message *why)
+{
+    *is_overrun = false;
+    for (int i = 0; i < TENSOR_COUNT; i++) {
+        bool is_one = false;
+        TRY(buffer_overrun(be, &set->buffers[i], &is_one, why));
+        *is_overrun |= is_one;
+    }
+    return ATTN_OK;
+}
+
+enum attn_status tensor_set_guard(struct backend *be, const struct tensor_set *set, struct attn_message *why)
+{
+    for (int i = 0; i < TENSOR_COUNT; i++)
+        TRY(buffer_guard(be, &set->buffers[i], why));
+    return ATTN_OK;
+}
+
 void tensor_set_free(struct backend *be, struct tensor_set *set)
 {
     for (int i = 0; i < TENSOR_COUNT; i++)
         buffer_free(be, &set->buffers[i]);
 }
 
-enum attn_status inputs_hash(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
-                             uint64_t *hash, struct attn_message *why)
+struct column_signs tensor_signs(const struct input_signs *signs, enum problem_tensor tensor)
 {
-    *hash = 0;
-    for (int i = 0; i < TENSOR_COUNT; i++) {
-        uint64_t one = 0;
-        if (!set->buffers[i].base)
-            continue;
-        TRY(tensor_hash(be, item, set, (enum problem_tensor)i, &one, why));
-        *hash = *hash * 31 + one;
+    static const struct column_signs none;
+    switch (tensor) {
+    case TENSOR_Q:
+    case TENSOR_K:
+    case TENSOR_DQ:
+    case TENSOR_DK: return signs->qk;
+    case TENSOR_LSE:
+    case TENSOR_COUNT: return none;
+    default: return signs->v;
     }
+}
+
+static struct column_signs difference(const struct column_signs *a, const struct column_signs *b)
+{
+    struct column_signs changed;
+    for (size_t i = 0; i < sizeof changed.negated / sizeof changed.negated[0]; i++)
+        changed.negated[i] = a->negated[i] ^ b->negated[i];
+    return changed;
+}
+
+enum attn_status inputs_change_signs(struct backend *be, const struct plan_item *item, struct tensor_set *inputs,
+                                     const struct input_signs *to, struct attn_message *why)
+{
+    const struct attn_problem *p = &item->problem;
+    for (enum problem_tensor t = TENSOR_Q; t < TENSOR_LSE; t++) {
+        if (!inputs->buffers[t].base)
+            continue;
+        const struct column_signs now = tensor_signs(&inputs->signs, t), wanted = tensor_signs(to, t);
+        const struct column_signs change = difference(&now, &wanted);
+        const struct tensor_shape s = tensor_shape_of(p, t);
+        TRY(be->ops->flip(be, tensor_of(p, &inputs->tensors, t), attn_dtype_bytes(p->dtype), s.batch, s.heads, s.len,
+                          s.head_dim, &change, why));
+    }
+    inputs->signs = *to;
     return ATTN_OK;
 }
 
-enum attn_status tensor_hash(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
-                             enum problem_tensor tensor, uint64_t *hash, struct attn_message *why)
+static struct digest_job digest_job_of(const struct plan_item *item, const struct tensor_set *set,
+                                       enum problem_tensor tensor)
 {
     const struct attn_problem *p = &item->problem;
     const struct tensor_shape s = tensor_shape_of(p, tensor);
-    return be->ops->hash(be, tensor_of(p, &set->tensors, tensor), attn_dtype_bytes(tensor_dtype_of(p, tensor)), s.batch,
-                         s.heads, s.len, s.head_dim, hash, why);
+    return (struct digest_job){.tensor = tensor_of(p, &set->tensors, tensor),
+                               .element_bytes = attn_dtype_bytes(tensor_dtype_of(p, tensor)),
+                               .batch = s.batch,
+                               .heads = s.heads,
+                               .len = s.len,
+                               .head_dim = s.head_dim,
+                               .signs = tensor_signs(&set->signs, tensor)};
+}
+
+enum attn_status inputs_hash(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                             uint64_t *hash, struct attn_message *why)
+{
+    struct digest_job jobs[DIGEST_MAX];
+    struct digest digests[DIGEST_MAX];
+    int count = 0;
+    for (enum problem_tensor t = TENSOR_Q; t < TENSOR_COUNT; t++)
+        if (set->buffers[t].base)
+            jobs[count++] = digest_job_of(item, set, t);
+    TRY(be->ops->digest(be, jobs, count, digests, why));
+    *hash = 0;
+    for (int i = 0; i < count; i++)
+        *hash = *hash * 31 + digests[i].hash;
+    return ATTN_OK;
+}
+
+enum attn_status outputs_digest(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                                struct digest digests[TENSOR_COUNT], struct attn_message *why)
+{
+    struct digest_job jobs[DIGEST_MAX];
+    struct digest in_order[DIGEST_MAX];
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
+    memset(digests, 0, TENSOR_COUNT * sizeof *digests);
+    for (int i = 0; i < count; i++)
+        jobs[i] = digest_job_of(item, set, outputs[i]);
+    TRY(be->ops->digest(be, jobs, count, in_order, why));
+    for (int i = 0; i < count; i++)
+        digests[outputs[i]] = in_order[i];
+    return ATTN_OK;
 }
 
 double tensor_set_bytes(const struct plan_item *item)

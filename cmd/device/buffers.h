@@ -20,6 +20,10 @@ struct buffer {
 
 enum attn_status buffer_alloc(struct backend *, size_t bytes, struct buffer *, struct attn_message *why);
 void buffer_free(struct backend *, struct buffer *);
+/* True when the outer ends of its guards have changed, too: then memory of others may have. */
+enum attn_status buffer_overrun(struct backend *, const struct buffer *, bool *is_overrun, struct attn_message *why);
+/* Writes the guards again; nothing for a buffer without memory. */
+enum attn_status buffer_guard(struct backend *, const struct buffer *, struct attn_message *why);
 /* Counts the 32-bit words of both guards, and of the padding after the data, that no longer hold the canary. */
 enum attn_status buffer_guards_broken(struct backend *, const struct buffer *, uint64_t *words,
                                       struct attn_message *why);
@@ -33,9 +37,16 @@ enum attn_dtype tensor_dtype_of(const struct attn_problem *, enum problem_tensor
 /* Where the tensor lies. */
 struct attn_tensor tensor_of(const struct attn_problem *, const struct attn_tensors *, enum problem_tensor);
 
-/* A set of buffers for some tensors of one problem, with the tensors that point into them. */
+/* The columns that have changed sign since the inputs were filled: of Q and K, and of V, O and dO. */
+struct input_signs {
+    struct column_signs qk, v;
+};
+
+/* A set of buffers for some tensors of one problem, with the tensors that point into them. `signs`: of inputs as they
+ * are now, of outputs as the inputs were at the launch that wrote them (its caller copies them). */
 struct tensor_set {
     struct attn_tensors tensors;
+    struct input_signs signs;
     struct buffer buffers[TENSOR_COUNT]; /* by enum problem_tensor */
 };
 
@@ -43,6 +54,12 @@ struct tensor_set {
  * or, with input_dir, from <input_dir>/{q,k,v,do}.npy. */
 enum attn_status inputs_make(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
                              struct attn_message *why);
+/* The same values again into the memory that inputs_make has allocated; not o and lse. */
+enum attn_status inputs_fill(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
+                             struct attn_message *why);
+/* The same for dO alone. */
+enum attn_status input_fill_dout(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
+                                 struct attn_message *why);
 /* Checks before any work that the files of <input_dir> have the item's shapes and finite values in its dtype. False
  * with a sentence naming the file. */
 bool inputs_readable(const struct plan_item *, const char *input_dir, struct attn_message *why);
@@ -52,15 +69,27 @@ bool inputs_readable(const struct plan_item *, const char *input_dir, struct att
 enum attn_status outputs_make(struct backend *, const struct plan_item *, const struct tensor_set *inputs,
                               struct tensor_set *outputs, struct attn_message *why);
 enum attn_status outputs_poison(struct backend *, struct tensor_set *, struct attn_message *why);
+/* True when buffer_overrun is of one of its buffers. */
+enum attn_status tensor_set_overrun(struct backend *, const struct tensor_set *, bool *is_overrun,
+                                    struct attn_message *why);
+/* Writes the guards of every buffer this set owns again. */
+enum attn_status tensor_set_guard(struct backend *, const struct tensor_set *, struct attn_message *why);
 /* Frees the buffers this set owns. */
 void tensor_set_free(struct backend *, struct tensor_set *);
 
-/* Hash of every element of the inputs; a launch must not change it. */
+/* Changes the signs of random columns, so that `to` are those that differ from the inputs as they were filled; enqueues.
+ * reference/harness/signs.h says what follows for the outputs. */
+enum attn_status inputs_change_signs(struct backend *, const struct plan_item *, struct tensor_set *inputs,
+                                     const struct input_signs *to, struct attn_message *why);
+/* The columns of a tensor that have the other sign when the inputs have these. */
+struct column_signs tensor_signs(const struct input_signs *, enum problem_tensor);
+
+/* Hash of every element of the inputs without the change of signs; a launch must not change it. */
 enum attn_status inputs_hash(struct backend *, const struct plan_item *, const struct tensor_set *, uint64_t *hash,
                              struct attn_message *why);
-/* Hash of one tensor. */
-enum attn_status tensor_hash(struct backend *, const struct plan_item *, const struct tensor_set *, enum problem_tensor,
-                             uint64_t *hash, struct attn_message *why);
+/* Digests of the outputs of a mode, each without its change of signs, by enum problem_tensor. */
+enum attn_status outputs_digest(struct backend *, const struct plan_item *, const struct tensor_set *,
+                                struct digest digests[TENSOR_COUNT], struct attn_message *why);
 
 /* Bytes of inputs and of one set of outputs, for --dry-run and for the out-of-memory sentence. */
 double tensor_set_bytes(const struct plan_item *);

@@ -7,6 +7,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/stats.h"
+#include "cmd/device/status.h"
 
 void rounds_order(int count, int64_t round, int *order)
 {
@@ -26,15 +27,15 @@ static enum attn_status one_round(struct backend *be, struct rounds_member *memb
     for (int i = 0; i < count; i++) {
         const int m = order[i];
         double time_ms = 0;
-        if (!plan->before_sample(plan->context, m)) {
-            result->interrupted = true;
+        result->failed_member = m;
+        if (!plan->cold)
+            TRY(be->ops->repeat(be, &members[m].launcher, 1, why));
+        TRY(plan->before_sample(plan->context, m, &result->interrupted, why));
+        if (result->interrupted)
             return ATTN_OK;
-        }
-        const enum attn_status status = be->ops->sample(be, &members[m].launcher, plan->cold, &time_ms, why);
-        if (status != ATTN_OK) {
-            result->failed_member = m;
-            return status;
-        }
+        TRY(be->ops->sample(be, &members[m].launcher, plan->cold, &time_ms, why));
+        if (plan->after_sample)
+            TRY(plan->after_sample(plan->context, m, why));
         if (index >= 0)
             members[m].samples_ms[index] = time_ms;
     }

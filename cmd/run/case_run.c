@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "cmd/record/row_role.h"
-#include "cmd/run/check.h"
+#include "cmd/run/work.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
@@ -31,8 +31,9 @@ struct contender {
     struct tensor_set outputs;
     struct buffer workspace;
     struct launcher launcher;
-    bool prepared, runs; /* runs: launched once without failing, goes into the rounds */
-    uint64_t first_hash[TENSOR_COUNT];
+    bool prepared, runs;               /* runs: launched once without failing, goes into the rounds */
+    struct digest first[TENSOR_COUNT]; /* of the first launch, by enum problem_tensor */
+    struct work_member work;
     struct record_tensor tensors[RECORD_TENSORS_MAX];
     int tensor_count;
     struct sustain_result sustained;
@@ -50,6 +51,8 @@ struct problem_run {
     struct contender contenders[IMPL_MAX_SLOTS];
     int count;
     const int *member_slots;
+    struct contender *const *member_contenders; /* NULL: a member without outputs to compare */
+    struct work work;
     int sustained_slot; /* slot of the current sustained region */
 };
 
@@ -123,18 +126,30 @@ static void free_contender(struct problem_run *run, struct contender *c)
 
 /* ---- verdicts ---- */
 
+static struct check_request check_request_of(const struct problem_run *run, const struct contender *c)
+{
+    return (struct check_request){.item = run->item,
+                                  .reference = &run->reference,
+                                  .outputs = &c->outputs,
+                                  .is_naive = role_of(run, c) == ROLE_NAIVE,
+                                  .atol = run->setting->options->atol,
+                                  .rtol = run->setting->options->rtol};
+}
+
+/* The tensors whose bits the implementation promises to repeat. */
+static unsigned promised_tensors(const struct problem_run *run, const struct contender *c)
+{
+    return c->request.deterministic ? c->impl->repeatable_deterministic[run->item->mode]
+                                    : c->impl->repeatable[run->item->mode];
+}
+
 /* Judges the outputs and adds the verdict to those of earlier launches. */
 static enum attn_status judge_outputs(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     const struct options *o = run->setting->options;
     struct record_tensor now[RECORD_TENSORS_MAX];
     int count = 0;
-    const struct check_request request = {.item = run->item,
-                                          .reference = &run->reference,
-                                          .outputs = &c->outputs,
-                                          .is_naive = role_of(run, c) == ROLE_NAIVE,
-                                          .atol = o->atol,
-                                          .rtol = o->rtol};
+    const struct check_request request = check_request_of(run, c);
     TRY(check_outputs(run->setting->backend, &request, now, &count, why));
     if (c->tensor_count == 0) {
         memcpy(c->tensors, now, sizeof now);
@@ -161,20 +176,18 @@ static enum attn_status check_repeats(struct problem_run *run, struct contender 
     struct backend *be = run->setting->backend;
     int count;
     const enum problem_tensor *outputs = problem_outputs(run->item->mode, &count);
-    const unsigned promised = c->request.deterministic ? c->impl->repeatable_deterministic[run->item->mode]
-                                                       : c->impl->repeatable[run->item->mode];
+    const unsigned promised = promised_tensors(run, c);
     for (int64_t n = 0; n < run->item->repeats; n++) {
         TRY(outputs_poison(be, &c->outputs, why));
         report_stage(run, STAGE_CHECK, c->slot);
         TRY(be->ops->launch(be, &c->launcher, why));
+        struct digest now[TENSOR_COUNT];
+        TRY(outputs_digest(be, run->item, &c->outputs, now, why));
         for (int i = 0; i < count; i++) {
-            const char *name = problem_tensor_name(outputs[i]);
-            uint64_t hash = 0;
+            const enum problem_tensor t = outputs[i];
+            const char *name = problem_tensor_name(t);
             char sentence[160];
-            if (!(promised & problem_tensor_bit(outputs[i])))
-                continue;
-            TRY(tensor_hash(be, run->item, &c->outputs, outputs[i], &hash, why));
-            if (hash == c->first_hash[outputs[i]])
+            if (!(promised & problem_tensor_bit(t)) || now[t].hash == c->first[t].hash)
                 continue;
             snprintf(sentence, sizeof sentence, "%s: promised bit-equal over runs, differs in run %lld", name,
                      (long long)n + 2);
@@ -218,8 +231,7 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
     if (role_of(run, c) == ROLE_NULL) /* it writes no output */
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
-    for (int i = 0; i < count; i++)
-        TRY(tensor_hash(be, run->item, &c->outputs, outputs[i], &c->first_hash[outputs[i]], why));
+    TRY(outputs_digest(be, run->item, &c->outputs, c->first, why));
     if (role_of(run, c) == ROLE_NAIVE && check_passed(c->tensors, c->tensor_count))
         for (int i = 0; i < c->tensor_count; i++) /* where all passed these are the outputs alone */
             run->reference.max_abs_err[outputs[i]] = c->tensors[i].max_abs_err;
@@ -287,11 +299,20 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
 
 /* ---- rounds ---- */
 
-static bool before_sample(void *context, int member)
+static enum attn_status before_sample(void *context, int member, bool *stop, struct attn_message *why)
 {
-    const struct problem_run *run = context;
+    struct problem_run *run = context;
+    struct contender *c = run->member_contenders[member];
     report_stage(run, STAGE_TIME, run->member_slots[member]);
-    return !run->setting->hooks.interrupted(run->setting->hooks.context);
+    *stop = run->setting->hooks.interrupted(run->setting->hooks.context);
+    return *stop || !c ? ATTN_OK : work_change(&run->work, &c->outputs, why);
+}
+
+static enum attn_status after_sample(void *context, int member, struct attn_message *why)
+{
+    struct problem_run *run = context;
+    struct contender *c = run->member_contenders[member];
+    return c ? work_compare(&run->work, &c->work, why) : ATTN_OK;
 }
 
 /* Samples are discarded when the device was lost meanwhile. */
@@ -310,9 +331,27 @@ static bool before_batch(void *context)
     return !run->setting->hooks.interrupted(run->setting->hooks.context);
 }
 
-/* Runs the sustained region of every contender that passed its checks so far; not of `null`, which computes nothing. */
+/* Takes the speed of a sustained region away when its launches were faster than those of the rounds without a reason. */
+static void check_sustained(const struct problem_run *run, struct contender *c, double median_ms,
+                            const struct telemetry_region *rounds)
+{
+    struct sustain_result *s = &c->sustained;
+    const double least_share = work_least_sustained_share(problem_min_bytes(&run->item->problem, run->item->mode),
+                                                          (double)run->setting->backend->device.l2_bytes, median_ms,
+                                                          rounds->sm_clock_mhz, s->telemetry.sm_clock_mhz);
+    if (s->passes <= 0 || s->seconds * 1e3 / (double)s->passes >= least_share * median_ms)
+        return;
+    log_warn("%s: a launch took %.4g ms under sustained load and %.4g ms in the rounds, less than %.0f %% of it: no "
+             "sustained figures",
+             c->row.impl, s->seconds * 1e3 / (double)s->passes, median_ms, 100 * least_share);
+    s->passes = 0;
+}
+
+/* Runs the sustained region of every contender that passed its checks so far; not of `null`, which computes nothing. Its
+ * last outputs are judged after all regions. */
 static enum attn_status sustain_all(struct problem_run *run, const struct rounds_member *members, int64_t rounds,
-                                    int *failed, bool *interrupted, struct attn_message *why)
+                                    const struct telemetry_region *around, int *failed, bool *interrupted,
+                                    struct attn_message *why)
 {
     struct sustain_plan plan = {.lead_s = SUSTAIN_LEAD_S,
                                 .seconds = run->setting->plan->sustain_s,
@@ -328,8 +367,10 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
             (c->tensor_count && !check_passed(c->tensors, c->tensor_count)))
             continue;
         *failed = run->sustained_slot = c->slot;
+        TRY(work_change(&run->work, &c->outputs, why));
         TRY(sustain_run(run->setting->backend, &c->launcher, &plan, &c->sustained, why));
         TRY(check_device_present(&c->sustained.telemetry, why));
+        check_sustained(run, c, stats_of(members[m - 1].samples_ms, rounds).median, around);
         *interrupted = c->sustained.interrupted;
     }
     return ATTN_OK;
@@ -359,8 +400,8 @@ static void check_row(const struct problem_run *run, struct contender *c)
     row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, applied.rtol);
 }
 
-/* Checks the outputs of the last timed launch; then launches once more in the same way into poisoned outputs and checks
- * these, so that the checked values cannot come from an earlier launch. */
+/* Judges the outputs of the last timed launch (of the sustained region, where there was one); then those of one more
+ * sample, which is taken as all others were. */
 static enum attn_status judge_timed_path(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
@@ -368,7 +409,7 @@ static enum attn_status judge_timed_path(struct problem_run *run, struct contend
     if (role_of(run, c) == ROLE_NULL)
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
-    TRY(outputs_poison(be, &c->outputs, why));
+    TRY(work_change(&run->work, &c->outputs, why));
     TRY(be->ops->sample(be, &c->launcher, run->setting->options->l2 == L2_COLD, &ignored_ms, why));
     return judge_outputs(run, c, why);
 }
@@ -387,8 +428,9 @@ static enum attn_status time_passes(struct problem_run *run, struct contender *c
 }
 
 /* Captures every contender in a graph and lists them, and then the GEMM, as members of the rounds. */
-static enum attn_status make_members(struct problem_run *run, struct rounds_member *members, int *slots, int *count,
-                                     struct attn_request *gemm_request, double *gemm_flops, struct attn_message *why)
+static enum attn_status make_members(struct problem_run *run, struct rounds_member *members, int *slots,
+                                     struct contender **contenders, int *count, struct attn_request *gemm_request,
+                                     double *gemm_flops, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
     *count = 0;
@@ -404,6 +446,14 @@ static enum attn_status make_members(struct problem_run *run, struct rounds_memb
                  : c->launcher.graph             ? "graph"
                                                  : "direct");
         slots[*count] = c->slot;
+        contenders[*count] = role_of(run, c) == ROLE_NULL ? NULL : c;
+        c->work = (struct work_member){.launcher = &c->launcher,
+                                       .outputs = &c->outputs,
+                                       .check = check_request_of(run, c),
+                                       .first = c->first,
+                                       .promised = promised_tensors(run, c),
+                                       .tensors = c->tensors,
+                                       .tensor_count = &c->tensor_count};
         members[(*count)++] = (struct rounds_member){.launcher = c->launcher};
     }
     if (*count == 0)
@@ -417,6 +467,7 @@ static enum attn_status make_members(struct problem_run *run, struct rounds_memb
     }
     *gemm_request = run->contenders[0].request;
     slots[*count] = -1;
+    contenders[*count] = NULL;
     members[(*count)++] = (struct rounds_member){.launcher = {.request = gemm_request}};
     return ATTN_OK;
 }
@@ -425,13 +476,14 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
 {
     const struct case_setting *s = run->setting;
     struct rounds_member members[IMPL_MAX_SLOTS + 1];
+    struct contender *contenders[IMPL_MAX_SLOTS + 1];
     int slots[IMPL_MAX_SLOTS + 1], count = 0;
     struct attn_request gemm_request;
     struct rounds_result result = {0};
     struct row_baselines baselines = {.gemm_flops = 0};
     struct telemetry telemetry;
     *failed = -1;
-    TRY(make_members(run, members, slots, &count, &gemm_request, &baselines.gemm_flops, why));
+    TRY(make_members(run, members, slots, contenders, &count, &gemm_request, &baselines.gemm_flops, why));
     if (count == 0)
         return ATTN_OK;
     const struct rounds_plan plan = {.warmup_ms = fmax(s->plan->warmup_ms, s->is_first ? s->plan->preheat_ms : 0),
@@ -441,8 +493,11 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
                                      .samples = s->plan->samples,
                                      .cold = s->options->l2 == L2_COLD,
                                      .before_sample = before_sample,
+                                     .after_sample = after_sample,
                                      .context = run};
     run->member_slots = slots;
+    run->member_contenders = contenders;
+    work_begin(&run->work, s->backend, run->item, &run->inputs, plan.cold, s->options->input_dir != NULL);
     telemetry_begin(&telemetry, s->use_nvml);
     enum attn_status status = rounds_run(s->backend, members, count, &plan, &result, why);
     const struct telemetry_region around = telemetry_end(&telemetry);
@@ -451,7 +506,7 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
     else
         status = check_device_present(&around, why); /* of no single implementation: *failed is -1 */
     if (status == ATTN_OK && !result.interrupted && s->plan->sustain_s > 0)
-        status = sustain_all(run, members, result.rounds, failed, &result.interrupted, why);
+        status = sustain_all(run, members, result.rounds, &around, failed, &result.interrupted, why);
     const bool has_gemm = count && !members[count - 1].launcher.impl;
     baselines.gemm_ms = has_gemm ? members[count - 1].samples_ms : NULL;
     for (int i = 0; i < run->count && status == ATTN_OK && !result.interrupted; i++) {
@@ -463,6 +518,14 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
         status = judge_timed_path(run, c, why);
         if (status == ATTN_OK && s->options->verbose)
             status = time_passes(run, c, why);
+    }
+    for (int m = 0; m < count && status == ATTN_OK && !result.interrupted; m++) {
+        if (!contenders[m])
+            continue;
+        *failed = slots[m];
+        report_stage(run, STAGE_CHECK, slots[m]);
+        status = work_on_new_values(&run->work, &contenders[m]->work,
+                                    stats_of(members[m].samples_ms, result.rounds).median, why);
     }
     if (status == ATTN_OK && !result.interrupted) { /* after all checks: failed rows are not compared */
         baselines.naive_ms = samples_of(run, members, ROLE_NAIVE);

@@ -136,6 +136,8 @@ static void peek(void *context, int64_t b, int64_t h, int64_t row, int64_t col, 
         *got = fill_load(bytes, job->dtype, 0);
     if (from->be->ops->download(from->be, want, job->ref + ref_at, sizeof *want, &ignored) != ATTN_OK)
         *want = NAN;
+    if (column_is_negated(&job->signs, col))
+        *want = -*want;
 }
 
 /* The comparison of one tensor of one view. */
@@ -159,7 +161,8 @@ static struct compare_job job_of(const struct check_request *request, const stru
                               .atol_absolute = bounds->atol_absolute,
                               .atol_rms = bounds->atol_rms,
                               .atol_abs = bounds->atol_abs,
-                              .rtol = bounds->rtol};
+                              .rtol = bounds->rtol,
+                              .signs = tensor_signs(&request->outputs->signs, tensor)};
     if (tensor == TENSOR_LSE) {
         job.x = tensor_of(&request->item->problem, &request->outputs->tensors, tensor); /* strides of the whole LSE */
         job.x.data = element_at(&job.x, job.dtype, view->batch_offset, view->q_head_offset);
@@ -175,38 +178,82 @@ static int64_t block_count(const struct compare_job *job)
     return job->batch * job->heads * compare_blocks_per_head(job->len);
 }
 
-static enum attn_status judge_view(struct backend *be, const struct check_request *request,
-                                   const struct check_view *view, enum problem_tensor tensor,
-                                   struct record_tensor *verdict, double *by_rule, struct attn_message *why)
+/* What judge_tensor needs for a job of a view. */
+static struct judge_input judge_input_of(const struct check_request *request, const struct check_view *view,
+                                         enum problem_tensor tensor)
 {
     const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
     const struct attn_problem *p = &view->problem;
     const int64_t q_rows = p->batch * p->q_heads * p->q_len, kv_rows = p->batch * p->kv_heads * p->kv_len;
-    struct judge_input in = {
+    return (struct judge_input){
         .tensor = tensor,
         .batch_offset = view->batch_offset,
         .head_offset = is_kv ? view->kv_head_offset : view->q_head_offset,
         .independent_rows = is_kv && kv_rows < q_rows ? kv_rows : q_rows,
         .naive_max_abs_err = request->is_naive ? NAN : request->reference->max_abs_err[tensor],
         .peek = peek,
-        .by_rule = by_rule,
         .bounds = judge_bounds_for(tensor, p->dtype, request->item->mode, request->is_naive, request->atol,
                                    request->rtol, view->rms[tensor]),
     };
-    const struct compare_job job = job_of(request, view, tensor, &in.bounds);
-    struct peek_context context = {be, &job};
-    struct compare_block *memory = xmalloc((unsigned long)block_count(&job) * sizeof *memory);
-    in.batch = job.batch;
-    in.heads = job.heads;
-    in.len = job.len;
-    in.head_dim = job.head_dim;
-    in.blocks = memory;
-    in.peek_context = &context;
-    const enum attn_status status = be->ops->compare(be, &job, memory, why);
+}
+
+/* Compares a job and judges it. */
+static enum attn_status judge_job(struct backend *be, const struct compare_job *job, struct judge_input *in,
+                                  struct record_tensor *verdict, struct attn_message *why)
+{
+    struct peek_context context = {be, job};
+    struct compare_block *memory = xmalloc((unsigned long)block_count(job) * sizeof *memory);
+    in->batch = job->batch;
+    in->heads = job->heads;
+    in->len = job->len;
+    in->head_dim = job->head_dim;
+    in->blocks = memory;
+    in->peek_context = &context;
+    const enum attn_status status = be->ops->compare(be, job, memory, why);
     if (status == ATTN_OK)
-        judge_tensor(&in, verdict);
+        judge_tensor(in, verdict);
     free(memory);
     return status;
+}
+
+static enum attn_status judge_view(struct backend *be, const struct check_request *request,
+                                   const struct check_view *view, enum problem_tensor tensor,
+                                   struct record_tensor *verdict, double *by_rule, struct attn_message *why)
+{
+    struct judge_input in = judge_input_of(request, view, tensor);
+    const struct compare_job job = job_of(request, view, tensor, &in.bounds);
+    in.by_rule = by_rule;
+    return judge_job(be, &job, &in, verdict, why);
+}
+
+/* For a block of rows: rule 3 in its form for blocks, without rules 4 and 5, which need the whole tensor. (An error in gain
+ * is never above the rms error.) */
+static void judge_rows_only(struct judge_input *in)
+{
+    in->bounds.rms = in->bounds.gain = in->bounds.block_rms;
+    in->naive_max_abs_err = NAN;
+}
+
+enum attn_status check_block_of_rows(struct backend *be, const struct check_request *request,
+                                     const struct check_view *view, enum problem_tensor tensor,
+                                     const struct check_rows *rows, struct record_tensor *verdict,
+                                     struct attn_message *why)
+{
+    struct judge_input in = judge_input_of(request, view, tensor);
+    judge_rows_only(&in);
+    struct compare_job job = job_of(request, view, tensor, &in.bounds);
+    const int64_t first = rows->block * COMPARE_BLOCK_ROWS, left = job.len - first;
+    const int64_t size = (int64_t)attn_dtype_bytes(job.dtype);
+    const int64_t reference_row = (rows->batch * job.heads + rows->head) * job.len + first;
+    job.x.data = (char *)job.x.data +
+                 (rows->batch * job.x.stride_batch + rows->head * job.x.stride_head + first * job.x.stride_row) * size;
+    job.ref += reference_row * job.head_dim;
+    job.abs = job.abs ? job.abs + reference_row * job.head_dim : NULL;
+    job.batch = job.heads = 1;
+    job.len = left < COMPARE_BLOCK_ROWS ? left : COMPARE_BLOCK_ROWS;
+    in.batch_offset += rows->batch;
+    in.head_offset += rows->head;
+    return judge_job(be, &job, &in, verdict, why);
 }
 
 /* The rms of each reference of a view, by comparing it with zeros: one row of them, with strides of 0. Fails where the
@@ -281,6 +328,66 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
         TRY(run_reference(be, &view->problem, item->mode, &tensors, &view->reference, why));
     }
     return measure_references(be, item, reference, why);
+}
+
+/* The last rows of one head as a problem of its own, with the same keys. */
+static struct check_view last_rows_of(const struct attn_problem *p, int64_t batch, int64_t head)
+{
+    struct check_view view = {.problem = *p, .batch_offset = batch, .q_head_offset = head};
+    view.kv_head_offset = head / (p->q_heads / p->kv_heads);
+    view.problem.batch = view.problem.q_heads = view.problem.kv_heads = 1;
+    view.problem.q_len = p->q_len < COMPARE_BLOCK_ROWS ? p->q_len : COMPARE_BLOCK_ROWS;
+    return view;
+}
+
+/* Moves the tensors with a row for each query to the row `first`. */
+static void skip_rows(struct attn_tensors *t, enum attn_dtype dtype, int64_t first)
+{
+    struct attn_tensor *const of_q[] = {&t->q, &t->o, &t->dout, &t->dq};
+    for (int i = 0; i < 4; i++)
+        if (of_q[i]->data)
+            of_q[i]->data = (char *)of_q[i]->data + first * of_q[i]->stride_row * (int64_t)attn_dtype_bytes(dtype);
+}
+
+static enum attn_status judge_last_rows(struct backend *be, const struct check_request *request,
+                                        struct check_view *view, int64_t first_row, struct record_tensor *tensors,
+                                        int *count, struct attn_message *why)
+{
+    int outputs_count;
+    const enum problem_tensor *outputs = problem_outputs(request->item->mode, &outputs_count);
+    for (int i = 0; i < outputs_count; i++) {
+        if (outputs[i] == TENSOR_DK || outputs[i] == TENSOR_DV)
+            continue; /* sums over all rows */
+        struct judge_input in = judge_input_of(request, view, outputs[i]);
+        struct compare_job job = job_of(request, view, outputs[i], &in.bounds);
+        judge_rows_only(&in);
+        job.x.data = (char *)job.x.data + first_row * job.x.stride_row * (int64_t)attn_dtype_bytes(job.dtype);
+        TRY(judge_job(be, &job, &in, &tensors[(*count)++], why));
+    }
+    return ATTN_OK;
+}
+
+enum attn_status check_last_rows(struct backend *be, const struct check_request *request,
+                                 const struct tensor_set *inputs, int64_t batch, int64_t head,
+                                 struct record_tensor *tensors, int *count, struct attn_message *why)
+{
+    const struct plan_item *item = request->item;
+    struct check_reference rows = {.count = 1};
+    struct check_view *view = &rows.views[0];
+    *view = last_rows_of(&item->problem, batch, head);
+    const int64_t first_row = item->problem.q_len - view->problem.q_len;
+    struct attn_tensors tensors_here = view_tensors(&inputs->tensors, view);
+    skip_rows(&tensors_here, item->problem.dtype, first_row);
+    *count = 0;
+    TRY(be->ops->alloc(be, place_outputs(&view->problem, item->mode, true, &view->reference, NULL), &rows.memory, why));
+    place_outputs(&view->problem, item->mode, true, &view->reference, rows.memory);
+    enum attn_status status = run_reference(be, &view->problem, item->mode, &tensors_here, &view->reference, why);
+    if (status == ATTN_OK)
+        status = measure_references(be, item, &rows, why);
+    if (status == ATTN_OK)
+        status = judge_last_rows(be, request, view, first_row, tensors, count, why);
+    be->ops->release(be, rows.memory);
+    return status;
 }
 
 void check_reference_free(struct backend *be, struct check_reference *reference)

@@ -43,6 +43,22 @@ struct check_request {
 enum attn_status check_outputs(struct backend *, const struct check_request *, struct record_tensor *tensors,
                                int *count, struct attn_message *why);
 
+/* A block of COMPARE_BLOCK_ROWS rows of one head; batch and head within the view. */
+struct check_rows {
+    int64_t batch, head, block;
+};
+
+/* Judges one block of rows of an output by rules 1, 2 and 3. */
+enum attn_status check_block_of_rows(struct backend *, const struct check_request *, const struct check_view *,
+                                     enum problem_tensor, const struct check_rows *, struct record_tensor *verdict,
+                                     struct attn_message *why);
+
+/* Computes the reference of the last rows (at most COMPARE_BLOCK_ROWS) of one query head from the inputs as they are now,
+ * and judges O and LSE of a forward, dQ of a backward, by rules 1, 2 and 3. */
+enum attn_status check_last_rows(struct backend *, const struct check_request *, const struct tensor_set *inputs,
+                                 int64_t batch, int64_t head, struct record_tensor *tensors, int *count,
+                                 struct attn_message *why);
+
 /* The smallest rms of a judged reference (LSE apart): an absolute tolerance near it makes the check meaningless. */
 double check_smallest_rms(const struct check_reference *, enum attn_mode);
 

@@ -1,5 +1,5 @@
-/* The harness' own kernels, see reference/harness/harness_cuda.h: inputs, fill patterns and their check, hashes, the
- * stream gate and the flush of the L2. Plain grid-stride loops: none runs inside a timed region, except the end of the
+/* The harness' own kernels, see reference/harness/harness_cuda.h: inputs, fill patterns and their check, signs, digests,
+ * the stream gate and the flush of the L2. Plain grid-stride loops: none runs inside a timed region, except the end of the
  * gate. */
 #include "reference/harness/harness_cuda.h"
 
@@ -7,7 +7,8 @@
 #include "kernels/device/globaltimer.cuh"
 #include "reference/rows.cuh"
 
-enum { HARNESS_THREADS = 256, HARNESS_BLOCKS = 8192 };
+/* DIGEST_BLOCKS: few, because each of them ends with two atomic additions to one address. */
+enum { HARNESS_THREADS = 256, HARNESS_BLOCKS = 8192, DIGEST_BLOCKS = 2048 };
 
 static unsigned blocks_for(int64_t items)
 {
@@ -153,33 +154,159 @@ int harness_count_mismatch(const void *buffer, size_t bytes, uint32_t pattern, u
     return cudaGetLastError();
 }
 
-/* A sum of hashed (position, bits) pairs: equal for equal tensors, different with high probability otherwise. */
-template <typename Bits>
-__global__ void hash_kernel(struct attn_tensor tensor, struct extent extent, unsigned long long *hash)
+/* What one thread reads and writes at once in a tensor whose rows consist of whole aligned vectors of 16 bytes: `columns`
+ * elements. In other tensors single elements. */
+struct row_vectors {
+    int64_t per_row, count;
+    int columns;
+};
+
+static struct row_vectors vectors_of(const struct attn_tensor *tensor, size_t element_bytes,
+                                     const struct extent *extent)
 {
-    unsigned long long sum = 0;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < extent.elements;
-         i += (int64_t)gridDim.x * blockDim.x) {
-        const uint64_t bits = static_cast<const Bits *>(tensor.data)[element_offset(tensor, extent, i)];
-        uint64_t z = (uint64_t)i * 0x9E3779B97F4A7C15ull + (bits + 1) * 0xD1B54A32D192ED03ull;
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-        sum += z ^ (z >> 31);
-    }
-    add_block(sum, hash);
+    const int columns = (int)(16 / element_bytes);
+    const bool whole = (uintptr_t)tensor->data % 16 == 0 && extent->head_dim % columns == 0 &&
+                       tensor->stride_row % columns == 0 && tensor->stride_head % columns == 0 &&
+                       tensor->stride_batch % columns == 0;
+    const struct row_vectors vectors = {whole ? extent->head_dim / columns : extent->head_dim,
+                                        whole ? extent->elements / columns : extent->elements, whole ? columns : 1};
+    return vectors;
 }
 
-int harness_hash(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
-                 int64_t head_dim, unsigned long long *hash, void *stream)
+/* The 16 bytes that vector number `vector` of a row is XORed with to change its signs. */
+template <typename Bits> __device__ __forceinline__ uint4 sign_mask(const struct column_signs &signs, int64_t vector)
 {
-    const struct extent extent = extent_of(batch, heads, len, head_dim);
-    const unsigned grid = blocks_for(extent.elements);
-    if (element_bytes == 2)
-        hash_kernel<uint16_t><<<grid, HARNESS_THREADS, 0, (cudaStream_t)stream>>>(tensor, extent, hash);
-    else if (element_bytes == 4)
-        hash_kernel<uint32_t><<<grid, HARNESS_THREADS, 0, (cudaStream_t)stream>>>(tensor, extent, hash);
-    else
+    const int columns = 16 / (int)sizeof(Bits);
+    const int64_t column = vector * columns;
+    const uint32_t bits = signs.negated[column / 32 % (SIGNS_COLUMNS / 32)] >> (column % 32);
+    uint32_t words[4];
+    for (int w = 0; w < 4; w++)
+        words[w] =
+            sizeof(Bits) == 4 ? (bits >> w & 1) << 31 : (bits >> 2 * w & 1) << 15 | (bits >> (2 * w + 1) & 1) << 31;
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+template <typename Bits>
+__global__ void flip_kernel(struct attn_tensor tensor, struct extent extent, struct row_vectors vectors,
+                            struct column_signs signs)
+{
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < vectors.count;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        const int64_t row = quotient(i, vectors.per_row), in_row = i - row * vectors.per_row;
+        Bits *const at = static_cast<Bits *>(tensor.data) + row_offset(tensor, extent.heads, extent.len, row) +
+                         in_row * vectors.columns;
+        if (vectors.columns == 1) {
+            *at ^= column_is_negated(&signs, in_row) ? (Bits)sign_bit(sizeof(Bits)) : (Bits)0;
+            continue;
+        }
+        uint4 *const vector = reinterpret_cast<uint4 *>(at);
+        const uint4 mask = sign_mask<Bits>(signs, in_row);
+        uint4 value = *vector;
+        value.x ^= mask.x;
+        value.y ^= mask.y;
+        value.z ^= mask.z;
+        value.w ^= mask.w;
+        *vector = value;
+    }
+}
+
+int harness_flip(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
+                 int64_t head_dim, const struct column_signs *signs, void *stream)
+{
+    if (element_bytes != 2 && element_bytes != 4)
         return cudaErrorInvalidValue;
+    const struct extent extent = extent_of(batch, heads, len, head_dim);
+    const struct row_vectors vectors = vectors_of(&tensor, element_bytes, &extent);
+    const unsigned grid = blocks_for(vectors.count);
+    if (element_bytes == 2)
+        flip_kernel<uint16_t><<<grid, HARNESS_THREADS, 0, (cudaStream_t)stream>>>(tensor, extent, vectors, *signs);
+    else
+        flip_kernel<uint32_t><<<grid, HARNESS_THREADS, 0, (cudaStream_t)stream>>>(tensor, extent, vectors, *signs);
+    return cudaGetLastError();
+}
+
+/* A word of one or two elements: its signs changed by `mask`, and zeros without a sign. */
+template <typename Bits> __device__ __forceinline__ uint32_t canonical(uint32_t word, uint32_t mask)
+{
+    word ^= mask;
+    if (sizeof(Bits) == 4)
+        return word << 1 == 0 ? 0 : word;
+    const uint32_t low = word & 0xffffu, high = word >> 16;
+    return ((low & 0x7fffu) == 0 ? 0 : low) | ((high & 0x7fffu) == 0 ? 0 : high) << 16;
+}
+
+/* The number of elements in a word whose bits are all set. */
+template <typename Bits> __device__ __forceinline__ unsigned all_set(uint32_t word)
+{
+    return sizeof(Bits) == 4 ? word == 0xffffffffu : (word >> 16 == 0xffffu) + ((word & 0xffffu) == 0xffffu);
+}
+
+__device__ __forceinline__ uint64_t mixed(uint64_t position, uint64_t low, uint64_t high)
+{
+    uint64_t z = (position * 0x9E3779B97F4A7C15ull ^ low) * 0xD1B54A32D192ED03ull;
+    z = ((z ^ z >> 32) + high) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ z >> 29) * 0x94D049BB133111EBull;
+    return z ^ z >> 32;
+}
+
+/* The sum of `value` over the threads of the block, added to *sum by one of them. Integer addition, so the order does
+ * not matter. */
+__device__ __forceinline__ void add_threads(unsigned long long value, unsigned long long *sum)
+{
+    __shared__ unsigned long long warps[HARNESS_THREADS / 32];
+    for (int lane = 16; lane > 0; lane >>= 1)
+        value += __shfl_xor_sync(0xffffffffu, value, lane);
+    if (threadIdx.x % 32 == 0)
+        warps[threadIdx.x / 32] = value;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int w = 1; w < HARNESS_THREADS / 32; w++)
+            value += warps[w];
+        if (value != 0)
+            atomicAdd(sum, value);
+    }
+    __syncthreads();
+}
+
+template <typename Bits>
+__global__ void digest_kernel(struct attn_tensor tensor, struct extent extent, struct row_vectors vectors,
+                              struct column_signs signs, unsigned long long *digest)
+{
+    unsigned long long hash = 0, poisoned = 0;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < vectors.count;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        const int64_t row = quotient(i, vectors.per_row), in_row = i - row * vectors.per_row;
+        const Bits *const at = static_cast<const Bits *>(tensor.data) +
+                               row_offset(tensor, extent.heads, extent.len, row) + in_row * vectors.columns;
+        if (vectors.columns == 1) {
+            const Bits negate = column_is_negated(&signs, in_row) ? (Bits)sign_bit(sizeof(Bits)) : (Bits)0;
+            poisoned += *at == (Bits) ~(Bits)0;
+            hash += mixed((uint64_t)i, canonical<Bits>(*at, negate), 0);
+            continue;
+        }
+        const uint4 value = *reinterpret_cast<const uint4 *>(at), mask = sign_mask<Bits>(signs, in_row);
+        poisoned += all_set<Bits>(value.x) + all_set<Bits>(value.y) + all_set<Bits>(value.z) + all_set<Bits>(value.w);
+        const uint64_t low = (uint64_t)canonical<Bits>(value.y, mask.y) << 32 | canonical<Bits>(value.x, mask.x);
+        const uint64_t high = (uint64_t)canonical<Bits>(value.w, mask.w) << 32 | canonical<Bits>(value.z, mask.z);
+        hash += mixed((uint64_t)i, low, high);
+    }
+    add_threads(hash, &digest[0]);
+    add_threads(poisoned, &digest[1]);
+}
+
+int harness_digest(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
+                   int64_t head_dim, const struct column_signs *signs, unsigned long long *digest, void *stream)
+{
+    if (element_bytes != 2 && element_bytes != 4)
+        return cudaErrorInvalidValue;
+    const struct extent extent = extent_of(batch, heads, len, head_dim);
+    const struct row_vectors vectors = vectors_of(&tensor, element_bytes, &extent);
+    const unsigned wanted = blocks_for(vectors.count), grid = wanted < DIGEST_BLOCKS ? wanted : DIGEST_BLOCKS;
+    const cudaStream_t s = (cudaStream_t)stream;
+    if (element_bytes == 2)
+        digest_kernel<uint16_t><<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, vectors, *signs, digest);
+    else
+        digest_kernel<uint32_t><<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, vectors, *signs, digest);
     return cudaGetLastError();
 }
 

@@ -4,6 +4,7 @@
 #define FABENCH_HARNESS_CUDA_H
 
 #include "kernels/attention.h"
+#include "reference/harness/signs.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,10 +30,16 @@ int harness_pattern(void *buffer, size_t bytes, uint32_t pattern, void *stream);
 int harness_count_mismatch(const void *buffer, size_t bytes, uint32_t pattern, unsigned long long *mismatches,
                            void *stream);
 
-/* Adds to *hash (device memory, zeroed by the caller) a value that depends on every bit and its position in the
- * tensor, not on the order of summation. element_bytes is 2 or 4. */
-int harness_hash(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
-                 int64_t head_dim, unsigned long long *hash, void *stream);
+/* Changes the sign of every element in the columns that are set in `signs`. element_bytes is 2 or 4. */
+int harness_flip(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
+                 int64_t head_dim, const struct column_signs *signs, void *stream);
+
+/* Adds to digest[0] (device memory, both zeroed by the caller) a hash of every element and its position in the tensor,
+ * which does not depend on the order of summation, and to digest[1] the number of elements whose bits are all set. The
+ * hash is of the elements after a change of the signs in `signs`, and of zeros without their sign. element_bytes is 2 or
+ * 4. */
+int harness_digest(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
+                   int64_t head_dim, const struct column_signs *signs, unsigned long long *digest, void *stream);
 
 /* The stream gate: a one-thread kernel that spins until *open (host-mapped memory, volatile) is non-zero, or until
  * limit_ns of %globaltimer have passed; then it writes 1 to *timed_out (host-mapped) so that the caller can tell.

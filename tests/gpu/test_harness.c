@@ -146,13 +146,23 @@ static void test_pattern(unsigned long long *counter)
     need_cuda(cudaFree(device), "cudaFree");
 }
 
-static unsigned long long hash_of(const struct mirror *m, unsigned long long *counter)
+/* The digest under a change of signs; *all_set may be NULL. */
+static unsigned long long signed_hash_of(const struct mirror *m, const struct column_signs *signs,
+                                         unsigned long long *counters, unsigned long long *all_set)
 {
-    need_cuda(cudaMemset(counter, 0, sizeof *counter), "cudaMemset");
-    need_launch(
-        harness_hash(m->device, attn_dtype_bytes(m->dtype), m->batch, m->heads, m->len, m->head_dim, counter, NULL),
-        "harness_hash");
-    return read_counter(counter);
+    need_cuda(cudaMemset(counters, 0, 2 * sizeof *counters), "cudaMemset");
+    need_launch(harness_digest(m->device, attn_dtype_bytes(m->dtype), m->batch, m->heads, m->len, m->head_dim, signs,
+                               counters, NULL),
+                "harness_digest");
+    if (all_set)
+        *all_set = read_counter(counters + 1);
+    return read_counter(counters);
+}
+
+static unsigned long long hash_of(const struct mirror *m, unsigned long long *counters)
+{
+    static const struct column_signs none;
+    return signed_hash_of(m, &none, counters, NULL);
 }
 
 static void flip_bit(const struct mirror *m, size_t byte, int bit)
@@ -194,6 +204,51 @@ static void test_hash(unsigned long long *counter)
         free(table);
         mirror_free(&m);
         mirror_free(&other);
+    }
+}
+
+/* Signs of columns: the device against the host, element by element; the digest without the change is the digest before
+ * it, whatever the signs of zeros; elements whose bits are all set are counted. Head dims with whole vectors and without. */
+static void test_signs(unsigned long long *counters)
+{
+    static const int head_dims[] = {8, 20, 64, 256};
+    for (int n = 0; n < 4 * 3; n++) {
+        const int head_dim = head_dims[n % 4];
+        struct mirror m = mirror_create(n % 2 ? ATTN_BSHD : ATTN_BHSD, (enum attn_dtype)(n / 4), 2, 3, 50, head_dim);
+        const size_t size = attn_dtype_bytes(m.dtype);
+        float *table = host_alloc(FILL_TABLE_SIZE * sizeof *table), gain;
+        struct column_signs signs;
+        for (int i = 0; i < SIGNS_COLUMNS / 32; i++)
+            signs.negated[i] = random32();
+        fill_table(FILL_NORMAL, FILL_Q, table, &gain);
+        fill_tensor_host(m.host, m.dtype, 2, 3, 50, head_dim, 5, FILL_Q, table, gain);
+        memset((char *)m.host.data + 7 * size, 0, size);
+        memset((char *)m.host.data + 11 * size, 0xff, size);
+        mirror_upload(&m);
+        unsigned long long all_set = 0;
+        const unsigned long long before = signed_hash_of(&m, &(struct column_signs){{0}}, counters, &all_set);
+        need_launch(harness_flip(m.device, size, 2, 3, 50, head_dim, &signs, NULL), "harness_flip");
+        const unsigned long long after = signed_hash_of(&m, &signs, counters, NULL);
+        unsigned char *got = host_alloc(m.bytes);
+        need_cuda(cudaMemcpy(got, m.device.data, m.bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        int wrong = 0;
+        for (size_t at = 0; at < m.bytes / size; at++) {
+            const uint32_t mask = column_is_negated(&signs, (int64_t)at % head_dim) ? sign_bit(size) : 0;
+            uint32_t want = 0, have = 0;
+            memcpy(&want, (const char *)m.host.data + at * size, size);
+            memcpy(&have, got + at * size, size);
+            wrong += (want ^ mask) != have;
+        }
+        check(wrong == 0, "signs %s d%d: %d elements differ from the host", dtype_text(m.dtype), head_dim, wrong);
+        check(before == after, "signs %s d%d: the digest without the change is the one before", dtype_text(m.dtype),
+              head_dim);
+        check(after != hash_of(&m, counters), "signs %s d%d: the digest sees the change", dtype_text(m.dtype),
+              head_dim);
+        check(all_set == 1, "signs %s d%d: %llu elements with all bits set, 1 expected", dtype_text(m.dtype), head_dim,
+              all_set);
+        free(got);
+        free(table);
+        mirror_free(&m);
     }
 }
 
@@ -395,11 +450,12 @@ static void test_gemm(void)
 int main(void)
 {
     (void)check_device();
-    unsigned long long *counter = device_alloc(sizeof *counter);
+    unsigned long long *counter = device_alloc(2 * sizeof *counter);
     test_fill();
     test_round();
     test_pattern(counter);
     test_hash(counter);
+    test_signs(counter);
     test_flush();
     test_gate();
     test_compare();

@@ -252,18 +252,19 @@ static void note_pass(void *context, const char *name)
 
 static unsigned long long output_hash(const struct bench *b, enum attn_mode mode)
 {
-    unsigned long long *counter = device_alloc(sizeof *counter), value;
-    need_cuda(cudaMemset(counter, 0, sizeof *counter), "cudaMemset");
+    static const struct column_signs none;
+    unsigned long long *counter = device_alloc(2 * sizeof *counter), value;
+    need_cuda(cudaMemset(counter, 0, 2 * sizeof *counter), "cudaMemset");
     for (int i = 0; i < TENSORS; i++) {
         const struct mirror *m = &b->tensor[i];
         if (mode == ATTN_FWD ? i == O : i == DQ || i == DK || i == DV)
-            need_cuda((cudaError_t)harness_hash(m->device, attn_dtype_bytes(m->dtype), m->batch, m->heads, m->len,
-                                                m->head_dim, counter, NULL),
-                      "harness_hash");
+            need_cuda((cudaError_t)harness_digest(m->device, attn_dtype_bytes(m->dtype), m->batch, m->heads, m->len,
+                                                  m->head_dim, &none, counter, NULL),
+                      "harness_digest");
     }
     if (mode == ATTN_FWD) {
         const struct attn_tensor lse = {b->device_lse, 0, 0, 1};
-        need_cuda((cudaError_t)harness_hash(lse, 4, 1, 1, b->elements[1], 1, counter, NULL), "harness_hash");
+        need_cuda((cudaError_t)harness_digest(lse, 4, 1, 1, b->elements[1], 1, &none, counter, NULL), "harness_digest");
     }
     need_cuda(cudaMemcpy(&value, counter, sizeof value, cudaMemcpyDeviceToHost), "download");
     need_cuda(cudaFree(counter), "cudaFree");

@@ -39,11 +39,13 @@ static enum attn_status fake_sample(struct backend *be, const struct launcher *l
     return ATTN_OK;
 }
 
-static bool before_sample(void *context, int member)
+static enum attn_status before_sample(void *context, int member, bool *stop, struct attn_message *why)
 {
     (void)context;
+    (void)why;
     assert_in_range(member, 0, MEMBERS - 1);
-    return sample_count != stop_at;
+    *stop = sample_count == stop_at;
+    return ATTN_OK;
 }
 
 static const struct backend_ops fake_ops = {.sample = fake_sample};
