@@ -301,7 +301,7 @@ int harness_digest(struct attn_tensor tensor, size_t element_bytes, int64_t batc
         return cudaErrorInvalidValue;
     const struct extent extent = extent_of(batch, heads, len, head_dim);
     const struct row_vectors vectors = vectors_of(&tensor, element_bytes, &extent);
-    const unsigned wanted = blocks_for(vectors.count), grid = wanted < DIGEST_BLOCKS ? wanted : DIGEST_BLOCKS;
+    const unsigned wanted = blocks_for(vectors.count), limit = DIGEST_BLOCKS, grid = wanted < limit ? wanted : limit;
     const cudaStream_t s = (cudaStream_t)stream;
     if (element_bytes == 2)
         digest_kernel<uint16_t><<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, vectors, *signs, digest);
