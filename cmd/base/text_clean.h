@@ -1,5 +1,5 @@
-/* Text that can be shown anywhere: no control characters, valid UTF-8. Needs no memory and no other module, so that messages
- * on stderr can use it. */
+/* Text that can be shown anywhere: no control characters, valid UTF-8. Needs no memory and no other module, so that
+ * messages on stderr can use it. */
 #ifndef FABENCH_BASE_TEXT_CLEAN_H
 #define FABENCH_BASE_TEXT_CLEAN_H
 

@@ -119,10 +119,11 @@ int decide_exit(const struct decide_run *);
 /* ---- gate: one stored run against another ---- */
 
 /* A stored run is one process, and its samples are all that is known of its noise: the 95 % interval of the median. In
- * logarithms, half of its width divided by 1.96 is the standard error of the median. The interval is the distance of two
- * order statistics about 1.96 sqrt(n) ranks apart, so the error itself is known about as well as one with sqrt(n) degrees
- * of freedom; those of a difference follow from Welch and Satterthwaite. A regression needs a lower bound by Student's t
- * above 0. The error of 1 % is divided by the number of configurations compared (Bonferroni), as in `ab`. */
+ * logarithms, half of its width divided by 1.96 is the standard error of the median. The interval is the distance of
+ * two order statistics about 1.96 sqrt(n) ranks apart, so the error itself is known about as well as one with sqrt(n)
+ * degrees of freedom; those of a difference follow from Welch and Satterthwaite. A regression needs a lower bound by
+ * Student's t above 0. The error of 1 % is divided by the number of configurations compared (Bonferroni), as in
+ * `ab`. */
 struct decide_stored {
     double time_ms, ci_lo_ms, ci_hi_ms, pct_of_gemm, gemm_tflops, throttled_pct; /* NaN = not measured */
     int64_t samples;

@@ -1,5 +1,5 @@
-/* Do the figures of a record agree with one another? A record is a file that anybody can edit, join or cut; gate, ab and
- * report ask here before they compare anything. A record of this program always agrees. */
+/* Do the figures of a record agree with one another? A record is a file that anybody can edit, join or cut; gate, ab
+ * and report ask here before they compare anything. A record of this program agrees, within the limits below. */
 #ifndef FABENCH_RECORD_FIGURES_H
 #define FABENCH_RECORD_FIGURES_H
 
@@ -8,9 +8,9 @@
 /* Largest relative differences between a figure and what the other figures make of it, in per cent.
  *
  * pct_of_gemm is a mean over rounds, time_ms and gemm_tflops are medians; the two differ where the clock alternates
- * between two speeds. In 5472 rows of 45 published records the largest difference was 4.0 % (noise_pct 17.9), and 2.3 %
- * where noise_pct is below 6: the limit is half of noise_pct, at least 3 % and at most 10 %. A mean over fewer than 6
- * rounds has no such history; single samples under a power cap vary by 20 %. */
+ * between two speeds. In the 5472 rows of 45 record files in the history of results/ the largest difference is 4.0 %
+ * (noise_pct 17.9), and 2.3 % where noise_pct is below 6: the limit is half of noise_pct, at least 3 % and at most
+ * 10 %. A mean over fewer than 6 rounds has no such history; single samples under a power cap vary by 20 %. */
 #define RECORD_TFLOPS_LIMIT_PCT 0.1
 #define RECORD_SHARE_LIMIT_PCT 3.0
 #define RECORD_SHARE_LIMIT_MOST_PCT 10.0

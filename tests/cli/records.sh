@@ -89,9 +89,9 @@ def hostile(value, key=""):
     words = ("type", "status", "check", "check_scope", "mode", "dtype", "layout", "dist", "l2", "method")
     if not isinstance(value, str) or key in words:
         return value
-    short = {"arch": 16, "driver": 24, "cuda": 16, "cudnn": 16, "stop": 16, "launch": 8, "err_tensor": 8, "name": 8, "time_utc": 24}
-    room = short.get(key, 40)
-    return (ESCAPE + value)[: room - 2] # ESCAPE has a character of two bytes
+    short = {"driver": 24, "time_utc": 24, "launch": 8, "err_tensor": 8, "name": 8}
+    room = short.get(key, 16 if key in ("arch", "cuda", "cudnn", "stop") else 40)
+    return (ESCAPE + value)[: room - 2]  # ESCAPE has a character of two bytes
 
 
 for line in open(sys.argv[1]):
