@@ -7,6 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/base/text_clean.h"
+
+enum { MESSAGE_BYTES = 16384 };
+
 static bool quiet;
 static bool progress_shown;
 
@@ -22,12 +26,15 @@ enum exit_code exit_worst(enum exit_code a, enum exit_code b)
 
 void log_set_quiet(bool is_quiet) { quiet = is_quiet; }
 
+/* Messages name paths, options and texts of files, any of which may hold control characters. The buffer is no
+ * struct text: a message must not need memory. A longer message than that is cut. */
 static void say(const char *prefix, const char *format, va_list arguments)
 {
+    char raw[MESSAGE_BYTES], clean[MESSAGE_BYTES];
+    vsnprintf(raw, sizeof raw, format, arguments);
+    text_clean(raw, clean, sizeof clean);
     log_progress_clear();
-    fputs(prefix, stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    fprintf(stderr, "%s%s\n", prefix, clean);
 }
 
 void log_note(const char *format, ...)

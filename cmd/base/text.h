@@ -1,4 +1,4 @@
-/* Text: strings that grow, quoting for a shell, and removal of control characters and invalid UTF-8. */
+/* Text: strings that grow, quoting for a shell, and cleaned text (text_clean.h). */
 #ifndef FABENCH_BASE_TEXT_H
 #define FABENCH_BASE_TEXT_H
 
@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "cmd/base/name_list.h"
+#include "cmd/base/text_clean.h"
 
 /* A growing string. All zero ({0}) is the empty string. Functions that add end the program (exit 7) when memory is
  * exhausted, as xmalloc does. Added text must not point into the string itself, whose buffer may move. */
@@ -39,10 +40,7 @@ void text_free(struct text *);
  * quote is not closed. */
 bool text_split_shell(const char *line, struct name_list *words);
 
-/* One line of valid UTF-8 from any bytes: control characters become spaces, stray bytes '?'. Cut to `size` at the
- * border of a character. Records, tables and charts are written so. */
-void text_clean(const char *from, char *to, size_t size);
-/* The same without a length limit, added to a text. */
+/* The same as text_clean without a length limit, added to a text. */
 void text_add_clean(struct text *, const char *from);
 
 /* Copies the string where it fits into `size` bytes (at least 8); else its beginning and its end with "..." between

@@ -14,14 +14,17 @@
 #include "cmd/gate/fresh_process.h"
 #include "cmd/gate/verdicts.h"
 #include "cmd/options/options_line.h"
+#include "cmd/record/record_figures.h"
 #include "cmd/record/row_role.h"
 
 /* ---- the checked runs ---- */
 
 static enum ab_outcome outcome_of(const struct record_row *row)
 {
-    if (row->status == STATUS_OK)
-        return row->check == CHECKED_FAIL ? OUTCOME_FAIL : OUTCOME_PASS;
+    if (row->status == STATUS_OK && row->check == CHECKED_FAIL)
+        return OUTCOME_FAIL;
+    if (row->status == STATUS_OK) /* null writes nothing that can be checked */
+        return record_row_is_checked(row) || role_of_name(row->impl) == ROLE_NULL ? OUTCOME_PASS : OUTCOME_NONE;
     return record_row_is_broken(row) ? OUTCOME_ERROR : OUTCOME_REFUSED;
 }
 
@@ -89,6 +92,11 @@ static int take_checks(struct ab *a, int build, const struct record_file *record
             return EXIT_NOT_COMPARABLE;
         }
         c->outcome[build] = outcome_of(row);
+        if (c->outcome[build] == OUTCOME_NONE) {
+            log_error("ab %s: its record says nothing about the results of %s %s: they were not checked",
+                      a->setup.builds[build].path, c->impl, c->label);
+            return EXIT_NOT_COMPARABLE;
+        }
         reason_of(row, c->reason[build], sizeof c->reason[build]);
     }
     a->point_count = point + 1 > a->point_count ? point + 1 : a->point_count;

@@ -14,6 +14,7 @@
 #include "cmd/base/paths.h"
 #include "cmd/base/process.h"
 #include "cmd/gate/fresh_process.h"
+#include "cmd/record/record_figures.h"
 #include "cmd/record/row_role.h"
 
 /* `--version` needs no device and prints one line: a program that takes longer or prints more is not fabench. */
@@ -348,9 +349,13 @@ static int read_result(struct ab_setup *s, const struct ab_build *build, const s
                       s->process_count, why->text);
         return result->code == EXIT_DEVICE ? EXIT_DEVICE : EXIT_NOT_COMPARABLE;
     }
-    if (!records->cut)
+    if (records->cut)
+        log_error("ab %s %s: the record of process %d is cut", build->name, build->path, s->process_count);
+    else if (!record_file_agrees(records, why))
+        log_error("ab %s %s: the record of process %d is not used: %s", build->name, build->path, s->process_count,
+                  why->text);
+    else
         return compare_header(s, build, records->header);
-    log_error("ab %s %s: the record of process %d is cut", build->name, build->path, s->process_count);
     return EXIT_NOT_COMPARABLE;
 }
 

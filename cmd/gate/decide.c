@@ -197,8 +197,44 @@ int decide_exit(const struct decide_run *run)
 
 static double log_ratio(double over, double under) { return over > 0 && under > 0 ? log(over / under) : NAN; }
 
+static bool has_interval(const struct decide_stored *s)
+{
+    return s->samples > 0 && s->ci_lo_ms > 0 && s->ci_hi_ms >= s->ci_lo_ms;
+}
+
+/* The square of the standard error of log(median). */
+static double variance_of(const struct decide_stored *s)
+{
+    const double error = log(s->ci_hi_ms / s->ci_lo_ms) / (2 * 1.959964);
+    return error * error;
+}
+
+/* The lower bound of the change of the time. */
+static double lower_bound(const struct decide_rules *rules, const struct decide_stored *a,
+                          const struct decide_stored *b, int family)
+{
+    const double change = log(b->time_ms / a->time_ms), va = variance_of(a), vb = variance_of(b);
+    if (!(va + vb > 0))
+        return change;
+    const double freedom =
+        (va + vb) * (va + vb) / (va * va / sqrt((double)a->samples) + vb * vb / sqrt((double)b->samples));
+    const int whole = freedom < 1 ? 1 : freedom > 1000 ? 1000 : (int)freedom;
+    return change - stats_t_quantile(1 - rules->error_regress / (family > 1 ? family : 1), whole) * sqrt(va + vb);
+}
+
+/* Why a configuration that is slower by both measures is no regression, or REASON_NONE. */
+static enum decide_reason doubt_of(const struct decide_rules *rules, const struct decide_stored *baseline,
+                                   const struct decide_stored *current, int family)
+{
+    if (current->throttled_pct > rules->throttled_pct)
+        return REASON_THROTTLED;
+    if (!(current->ci_lo_ms > baseline->ci_hi_ms))
+        return REASON_NOISE;
+    return lower_bound(rules, baseline, current, family) > 0 ? REASON_NONE : REASON_FAMILY;
+}
+
 struct decide_gate decide_gate(const struct decide_rules *rules, const struct decide_stored *baseline,
-                               const struct decide_stored *current)
+                               const struct decide_stored *current, int family)
 {
     struct decide_gate g = {.state = DECIDE_PASS};
     g.time_change = log_ratio(current->time_ms, baseline->time_ms);
@@ -213,6 +249,11 @@ struct decide_gate decide_gate(const struct decide_rules *rules, const struct de
         g.state = DECIDE_INCONCLUSIVE;
         return g;
     }
+    if (!has_interval(baseline) || !has_interval(current)) {
+        g.state = DECIDE_INCONCLUSIVE;
+        g.reason = REASON_NO_INTERVAL;
+        return g;
+    }
     if (slower_raw != slower_relative) {
         g.reason = slower_raw ? REASON_RAW_ONLY : REASON_GEMM_ONLY;
         if (!(fabs(g.gemm_change) <= rules->gate_gemm)) {
@@ -222,14 +263,10 @@ struct decide_gate decide_gate(const struct decide_rules *rules, const struct de
         return g;
     }
     if (slower_raw) {
-        g.state = DECIDE_REGRESS;
-        if (current->throttled_pct > rules->throttled_pct) {
-            g.state = DECIDE_INCONCLUSIVE;
-            g.reason = REASON_THROTTLED;
-        } else if (current->ci_lo_ms <= baseline->ci_hi_ms) {
-            g.state = DECIDE_INCONCLUSIVE;
-            g.reason = REASON_NOISE;
-        }
+        const enum decide_reason doubt = doubt_of(rules, baseline, current, family);
+        g.state = doubt == REASON_NONE ? DECIDE_REGRESS : DECIDE_INCONCLUSIVE;
+        if (doubt != REASON_NONE)
+            g.reason = doubt;
     } else if (g.time_change < -rules->gate_delta && (!has_gemm || g.relative_change < -rules->gate_delta)) {
         g.state = DECIDE_IMPROVE;
     }

@@ -28,6 +28,7 @@
 #define FABENCH_DECIDE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { DECIDE_PAIRS_MAX = 64 };
 
@@ -45,7 +46,7 @@ struct decide_rules {
     /* Timing options of a process of `ab` that the user did not set. */
     double preheat_s, warmup_ms, min_time_ms;
     int samples;
-    double gate_delta; /* of `gate`: a slowdown up to this passes */
+    double gate_delta; /* of `gate`: a slowdown up to this passes; its error is error_regress too */
     double gate_gemm;  /* of `gate`: largest change of the GEMM's time. A configuration that is slower either in time or
                           relative to the GEMM, but not in both, passes up to it and is inconclusive above it */
 };
@@ -117,8 +118,15 @@ int decide_exit(const struct decide_run *);
 
 /* ---- gate: one stored run against another ---- */
 
+/* A stored run is one process, and its samples are all that is known of its noise: the 95 % interval of the median. In
+ * logarithms, half of its width divided by 1.96 is the standard error of the median. The interval is the distance of
+ * two order statistics about 1.96 sqrt(n) ranks apart, so the error itself is known about as well as one with sqrt(n)
+ * degrees of freedom; those of a difference follow from Welch and Satterthwaite. A regression needs a lower bound by
+ * Student's t above 0. The error of 1 % is divided by the number of configurations compared (Bonferroni), as in
+ * `ab`. */
 struct decide_stored {
     double time_ms, ci_lo_ms, ci_hi_ms, pct_of_gemm, gemm_tflops, throttled_pct; /* NaN = not measured */
+    int64_t samples;
 };
 enum decide_reason {
     REASON_NONE,
@@ -126,6 +134,8 @@ enum decide_reason {
     REASON_GEMM_ONLY,    /* slower relative to the GEMM, not in time: the GEMM was faster */
     REASON_GEMM_CHANGED, /* one of these two, and the GEMM changed by more than gate_gemm */
     REASON_NOISE,        /* the intervals of the medians overlap */
+    REASON_FAMILY,       /* they do not, but the lower bound for that many configurations is not above 0 */
+    REASON_NO_INTERVAL,  /* too few samples for an interval, on one side or both: nothing is decided */
     REASON_THROTTLED,
     REASON_NO_GEMM /* decided by its time alone */
 };
@@ -136,7 +146,8 @@ struct decide_gate {
      * NaN = not measured. */
     double time_change, relative_change, gemm_change;
 };
+/* family: the number of configurations that this gate compares. */
 struct decide_gate decide_gate(const struct decide_rules *, const struct decide_stored *baseline,
-                               const struct decide_stored *current);
+                               const struct decide_stored *current, int family);
 
 #endif

@@ -52,14 +52,22 @@ static bool read_names(struct floors *f, const struct csv_reader *r, struct reas
     return has_minimum || csv_refuse(r, why, "must name columns, one of them a minimum as min_tflops");
 }
 
+static bool is_word(const struct column *column, const char *cell)
+{
+    for (int i = 0; column->names[i]; i++)
+        if (strcmp(column->names[i], cell) == 0)
+            return true;
+    return !*cell;
+}
+
 static bool is_legal(const struct column *column, const char *cell)
 {
     double real;
     int64_t whole;
     switch (column->kind) {
     case FIELD_TEXT:
-    case FIELD_STRING:
-    case FIELD_NAME: return true;
+    case FIELD_STRING: return true;
+    case FIELD_NAME: return is_word(column, cell);
     case FIELD_COUNT: return !*cell || number_parse_count(cell, &whole);
     case FIELD_REAL: return !*cell || number_parse_real(cell, &real);
     }
@@ -78,7 +86,8 @@ static bool read_floor(struct floors *f, const struct csv_reader *r, struct reas
         name_list_add(&line->cells, r->cells[i]);
         has_minimum |= f->columns[i].is_minimum && *r->cells[i];
         if (!is_legal(f->columns[i].column, r->cells[i]))
-            return csv_refuse(r, why, "'%.60s' is no number", r->cells[i]);
+            return csv_refuse(r, why, "'%.60s' is no %s", r->cells[i],
+                              f->columns[i].column->kind == FIELD_NAME ? f->columns[i].column->name : "number");
     }
     return has_minimum || csv_refuse(r, why, "has no minimum");
 }

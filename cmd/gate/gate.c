@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cmd/record/record.h"
+#include "cmd/record/record_figures.h"
 #include "cmd/gate/decide.h"
 #include "cmd/gate/fingerprint.h"
 #include "cmd/gate/floors.h"
@@ -25,7 +26,7 @@ struct gate {
     int count;
     int not_requested; /* configurations of the baseline that the options left out */
     int measured_code; /* exit code of the measuring process that no row explains; EXIT_OK with --current */
-    int unchecked;     /* rows that ran without a check */
+    int family;        /* configurations whose times are compared */
     double gemm_sum, control_time_sum, control_relative_sum;
     int gemm_count, control_count, control_relative_count;
 };
@@ -73,7 +74,8 @@ static int read_all(struct gate *g, const char *folder)
         log_error("--floors: %s", why.text);
         return EXIT_NOT_COMPARABLE;
     }
-    if (code == EXIT_OK && o->baseline && !fingerprint_is_uniform(&g->baseline, &why)) {
+    if (code == EXIT_OK && o->baseline &&
+        (!fingerprint_is_uniform(&g->baseline, &why) || !record_file_agrees(&g->baseline, &why))) {
         log_error("%s", why.text);
         return EXIT_NOT_COMPARABLE;
     }
@@ -84,7 +86,7 @@ static int read_all(struct gate *g, const char *folder)
                           : gate_measure(o, o->baseline ? &g->baseline : NULL, folder, &g->current, &g->measured_code);
     if (code != EXIT_OK)
         return code;
-    if (!fingerprint_is_uniform(&g->current, &why) ||
+    if (!fingerprint_is_uniform(&g->current, &why) || !record_file_agrees(&g->current, &why) ||
         (o->baseline && !fingerprint_matches(&g->baseline, &g->current, &why))) {
         log_error("%s", why.text);
         return EXIT_NOT_COMPARABLE;
@@ -113,8 +115,21 @@ static const struct record_row *find_now(const struct gate *g, const struct reco
 
 static struct decide_stored stored(const struct record_row *r)
 {
-    return (struct decide_stored){r->time_ms,     r->time_ms_ci_lo, r->time_ms_ci_hi,
-                                  r->pct_of_gemm, r->gemm_tflops,   r->throttled_pct};
+    const bool has_interval = record_row_has_interval(r);
+    return (struct decide_stored){r->time_ms,
+                                  has_interval ? r->time_ms_ci_lo : NAN,
+                                  has_interval ? r->time_ms_ci_hi : NAN,
+                                  r->pct_of_gemm,
+                                  r->gemm_tflops,
+                                  r->throttled_pct,
+                                  has_interval ? r->samples : 0};
+}
+
+/* Are the times of this configuration of the baseline compared? */
+static bool is_compared(const struct record_row *was, const struct record_row *now)
+{
+    return now && is_judged(was) && record_row_is_checked(was) && record_row_is_checked(now) &&
+           record_row_is_timed(was) && record_row_is_timed(now);
 }
 
 static struct verdict_line *new_line(struct gate *g, const struct record_row *row)
@@ -136,7 +151,7 @@ static struct verdict_line *new_line(struct gate *g, const struct record_row *ro
 
 static double per_cent(double logarithm) { return 100 * expm1(logarithm); }
 
-static void describe_times(const struct decide_gate *d, struct verdict_line *line)
+static void describe_times(const struct gate *g, const struct decide_gate *d, struct verdict_line *line)
 {
     const double gemm_pct = per_cent(d->gemm_change);
     char *const why = line->why;
@@ -154,6 +169,13 @@ static void describe_times(const struct decide_gate *d, struct verdict_line *lin
         snprintf(why, size, "the GEMM changed by %+.1f %%: too much to separate the device from the kernel", gemm_pct);
         break;
     case REASON_NOISE: snprintf(why, size, "the intervals of the medians overlap"); break;
+    case REASON_FAMILY:
+        snprintf(why, size, "too noisy: the lower 99 %% bound of the change, for %d configuration%s, is below 0",
+                 g->family, g->family == 1 ? "" : "s");
+        break;
+    case REASON_NO_INTERVAL:
+        snprintf(why, size, "too few samples for an interval: it takes at least 6, in both records");
+        break;
     case REASON_THROTTLED: snprintf(why, size, "measured under thermal slowdown"); break;
     case REASON_NO_GEMM:
         snprintf(why, size, d->state == DECIDE_PASS ? "" : "by its time alone: no GEMM ceiling here");
@@ -187,6 +209,21 @@ static bool fill_failure(const struct record_row *now, const struct record_row *
                  now->reason);
     }
     line->from_ms = was ? was->time_ms : NAN;
+    return true;
+}
+
+/* Fills the line of a row that ran, or whose baseline ran, without a check that it passed. False when both are checked,
+ * or the baseline is known to have failed. */
+static bool fill_unchecked(const struct record_row *now, const struct record_row *was, struct verdict_line *line)
+{
+    const bool now_is = record_row_is_checked(now);
+    if (now_is && (!was || was->status != STATUS_OK || was->check == CHECKED_FAIL || record_row_is_checked(was)))
+        return false;
+    line->verdict = VERDICT_UNCHECKED;
+    line->from_ms = was ? was->time_ms : NAN;
+    line->to_ms = now->time_ms;
+    snprintf(line->why, sizeof line->why, "its results were not checked in the %s",
+             now_is ? "baseline" : "current record");
     return true;
 }
 
@@ -265,8 +302,7 @@ static void compare_row(struct gate *g, const struct record_row *was)
     if (!ran && now->status != STATUS_OK && now->status != STATUS_ERROR && now->status != STATUS_TIMEOUT)
         return; /* refused in both */
     struct verdict_line *line = new_line(g, now);
-    g->unchecked += now->check == CHECKED_OFF;
-    if (fill_failure(now, ran ? was : NULL, line))
+    if (fill_failure(now, ran ? was : NULL, line) || fill_unchecked(now, was, line))
         return;
     line->to_ms = now->time_ms;
     if (!record_row_is_timed(was) || !record_row_is_timed(now)) {
@@ -275,10 +311,10 @@ static void compare_row(struct gate *g, const struct record_row *was)
         return;
     }
     const struct decide_stored before = stored(was), after = stored(now);
-    const struct decide_gate d = decide_gate(&g->rules, &before, &after);
+    const struct decide_gate d = decide_gate(&g->rules, &before, &after, g->family);
     line->from_ms = was->time_ms;
-    line->verdict = verdicts[d.state];
-    describe_times(&d, line);
+    line->verdict = d.reason == REASON_NO_INTERVAL ? VERDICT_UNDECIDED : verdicts[d.state];
+    describe_times(g, &d, line);
     if (strcmp(now->impl, was->impl) != 0) {
         const size_t used = strlen(line->why);
         snprintf(line->why + used, sizeof line->why - used, "%swas %s", used ? "; " : "", was->impl);
@@ -308,8 +344,7 @@ static void compare_others(struct gate *g)
         if (!is_judged(row) || line_of(g, row) || !(is_wrong || (is_ok && g->options->baseline)))
             continue;
         struct verdict_line *line = new_line(g, row);
-        g->unchecked += is_ok && row->check == CHECKED_OFF;
-        if (fill_failure(row, NULL, line))
+        if (fill_failure(row, NULL, line) || fill_unchecked(row, NULL, line))
             continue;
         line->to_ms = row->time_ms;
         line->verdict = VERDICT_NEW;
@@ -330,11 +365,15 @@ static void compare_floors(struct gate *g)
         if (!line) {
             line = new_line(g, row);
             line->to_ms = row->time_ms;
-            g->unchecked += row->check == CHECKED_OFF;
-            if (fill_failure(row, NULL, line))
+            if (fill_failure(row, NULL, line) || fill_unchecked(row, NULL, line))
                 continue;
         }
-        if (answer == FLOORS_MISSED && line->verdict > VERDICT_FLOOR) {
+        if (answer == FLOORS_NO_MATCH || line->verdict <= VERDICT_FLOOR || line->verdict == VERDICT_UNCHECKED)
+            continue;
+        if (record_row_is_timed(row) && !record_row_has_interval(row)) {
+            line->verdict = VERDICT_UNDECIDED;
+            snprintf(line->why, sizeof line->why, "too few samples for an interval: it takes at least 6");
+        } else if (answer == FLOORS_MISSED) {
             line->verdict = VERDICT_FLOOR;
             snprintf(line->why, sizeof line->why, "%s", missed);
         }
@@ -345,23 +384,23 @@ static void compare_floors(struct gate *g)
 
 static void describe_summary(const struct gate *g, int code, char *text, size_t size)
 {
-    char counts[200], gemm[60] = "", asked[100] = "", unchecked[60] = "";
+    char counts[200], gemm[60] = "", asked[100] = "";
     if (g->gemm_count)
         snprintf(gemm, sizeof gemm, "; GEMM time %+.1f %%", per_cent(g->gemm_sum / g->gemm_count));
     if (g->not_requested)
         snprintf(asked, sizeof asked, "; %d more of the baseline %s", g->not_requested,
                  g->options->current ? "are not in this record" : "were not asked for");
-    if (g->unchecked)
-        snprintf(unchecked, sizeof unchecked, "; NOT CHECKED: %d", g->unchecked);
-    snprintf(text, size, "%s: %s%s%s%s", verdict_state(code),
-             g->count ? verdicts_count(g->lines, g->count, counts, sizeof counts) : "nothing was compared", gemm, asked,
-             unchecked);
+    snprintf(text, size, "%s: %s%s%s", verdict_state(code),
+             g->count ? verdicts_count(g->lines, g->count, counts, sizeof counts) : "nothing was compared", gemm,
+             asked);
 }
 
 static int compare(struct gate *g)
 {
     struct attn_message why = {""};
     g->lines = xcalloc((unsigned long)(g->baseline.count + g->current.count + 1), sizeof *g->lines);
+    for (int i = 0; i < g->baseline.count; i++)
+        g->family += is_compared(&g->baseline.rows[i], find_now(g, &g->baseline.rows[i]));
     for (int i = 0; i < g->baseline.count; i++)
         compare_row(g, &g->baseline.rows[i]);
     if (g->floors)

@@ -22,6 +22,8 @@ static const struct {
     [VERDICT_FLOOR] = {"FLOOR", "below a floor", EXIT_REGRESSION, "31"},
     [VERDICT_REGRESS] = {"REGRESS", "slower", EXIT_REGRESSION, "31"},
     [VERDICT_ABSENT] = {"ABSENT", "absent", EXIT_NOT_COMPARABLE, "33"},
+    [VERDICT_UNCHECKED] = {"UNCHECKED", "not checked", EXIT_NOT_COMPARABLE, "33"},
+    [VERDICT_UNDECIDED] = {"UNDECIDED", "without an interval", EXIT_INCONCLUSIVE, "33"},
     [VERDICT_INCONCLUSIVE] = {"INCONCLUSIVE", "undecided", EXIT_INCONCLUSIVE, "33"},
     [VERDICT_PASS] = {"pass", NULL, EXIT_OK, "32"},
     [VERDICT_IMPROVE] = {"IMPROVE", "faster", EXIT_OK, "32"},

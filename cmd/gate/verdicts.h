@@ -17,6 +17,8 @@ enum verdict {
     VERDICT_FLOOR,        /* below an absolute floor: 3 */
     VERDICT_REGRESS,      /* 3 */
     VERDICT_ABSENT,       /* in the baseline, not measured: 5 */
+    VERDICT_UNCHECKED,    /* its results, or those of the baseline, were not checked: 5 */
+    VERDICT_UNDECIDED,    /* gate: too few samples for an interval, so nothing is decided: 4 */
     VERDICT_INCONCLUSIVE, /* 4 */
     VERDICT_PASS,
     VERDICT_IMPROVE,

@@ -34,17 +34,28 @@ const enum problem_tensor *problem_outputs(enum attn_mode mode, int *count)
     return mode == ATTN_FWD ? forward : backward;
 }
 
+/* The sum of clamp(x, 0, most) over the whole numbers x <= last. */
+static double sum_clamped(double last, double most)
+{
+    const double rising = last < most ? last : most;
+    return last <= 0 ? 0 : 0.5 * rising * (rising + 1) + (last - rising) * most;
+}
+
+/* The number of keys up to `offset` behind the diagonal, summed over the rows. */
+static double keys_up_to(const struct attn_problem *p, double offset)
+{
+    const double last = (double)p->kv_len + offset;
+    return sum_clamped(last, (double)p->kv_len) - sum_clamped(last - (double)p->q_len, (double)p->kv_len);
+}
+
 double problem_visible_pairs(const struct attn_problem *p)
 {
     if (p->causal && p->q_len == p->kv_len && p->window_left < 0)
         return 0.5 * (double)p->q_len * (double)p->kv_len;
-    double pairs = 0;
-    for (int64_t i = 0; i < p->q_len; i++) {
-        int64_t first, last;
-        attn_visible(p, i, &first, &last);
-        pairs += last >= first ? (double)(last - first + 1) : 0;
-    }
-    return pairs;
+    /* attn_visible, summed over the rows: the keys up to the last visible one, less those before the first. */
+    const int64_t after = p->causal ? 0 : p->window_right;
+    const double up_to_last = after < 0 ? (double)p->q_len * (double)p->kv_len : keys_up_to(p, (double)after);
+    return up_to_last - (p->window_left < 0 ? 0 : keys_up_to(p, -1 - (double)p->window_left));
 }
 
 double problem_flops(const struct attn_problem *p, enum attn_mode mode)

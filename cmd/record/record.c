@@ -74,14 +74,21 @@ static void append(json_t *array, json_t *value)
     FABENCH_ASSERT(json_array_append_new(array, record_must(value)) == 0, "%s", "");
 }
 
+/* The text without control characters; the caller frees it. */
+static char *clean_copy(const char *value)
+{
+    const size_t size = strlen(value) + 1;
+    char *text = xmalloc(size);
+    text_clean(value, text, size);
+    return text;
+}
+
 /* Text of any length; NULL and "" are left out. */
 static void set_string(json_t *object, const char *key, const char *value)
 {
     if (!value || !*value)
         return;
-    const size_t size = strlen(value) + 1;
-    char *text = xmalloc(size);
-    text_clean(value, text, size);
+    char *text = clean_copy(value);
     set(object, key, json_string(text));
     free(text);
 }
@@ -172,11 +179,11 @@ static bool columns_from_json(struct column_list list, void *base, const json_t 
             else if (json_string_length(value) >= column->size)
                 wanted = "short enough for this program";
             else
-                memcpy(field, json_string_value(value), json_string_length(value) + 1);
+                text_clean(json_string_value(value), field, column->size);
             break;
         case FIELD_STRING:
             if (json_is_string(value))
-                *(char **)field = xstrdup(json_string_value(value));
+                *(char **)field = clean_copy(json_string_value(value));
             else
                 wanted = "text";
             break;

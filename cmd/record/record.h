@@ -20,8 +20,8 @@ bool record_row_is_timed(const struct record_row *);
 bool record_row_is_broken(const struct record_row *);
 
 /* Converts a row to a JSON object (the caller owns the reference) and back (unknown keys are ignored, missing ones are
- * "not measured"). record_row_parse returns false with a sentence when a key has the wrong type or the schema version
- * differs. */
+ * "not measured"; control characters of texts become spaces in both directions). record_row_parse returns false with a
+ * sentence when a key has the wrong type or the schema version differs. */
 json_t *record_row_json(const struct record_row *);
 bool record_row_parse(const json_t *, struct record_row *, char *why, size_t why_size);
 

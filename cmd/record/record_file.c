@@ -419,6 +419,22 @@ static bool is_blank(const struct line_reader *reader)
     return true;
 }
 
+/* Cleans every text in a header, at any depth: a header is shown on the terminal and in charts as rows are. */
+static void clean_texts(json_t *value)
+{
+    const char *key;
+    size_t index;
+    json_t *member;
+    if (json_is_string(value)) {
+        struct text clean = {0};
+        text_add_clean(&clean, json_string_value(value));
+        FABENCH_ASSERT(json_string_set(value, text_string(&clean)) == 0, "%s", "clean text");
+        text_free(&clean);
+    }
+    json_object_foreach(value, key, member) clean_texts(member);
+    json_array_foreach(value, index, member) clean_texts(member);
+}
+
 /* Checks a header; later headers, in files that were joined, must pass too. */
 static bool take_header(struct record_file *file, json_t *object, char *why, size_t why_size)
 {
@@ -429,6 +445,7 @@ static bool take_header(struct record_file *file, json_t *object, char *why, siz
     }
     if (!record_schema_is_ours(json_integer_value(schema), why, why_size))
         return false;
+    clean_texts(object);
     if (!file->header) {
         file->header = json_incref(object);
         return true;

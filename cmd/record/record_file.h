@@ -35,7 +35,8 @@ int record_close(struct record_writer *); /* flushes, syncs files to disk, and r
 bool record_columns_valid(const char *columns, struct attn_message *why);
 
 /* Reads a complete record file into memory. Returns false with a sentence when it cannot be read, is not a record file,
- * or has another schema. A cut last line is ignored and `cut` set. */
+ * or has another schema. A cut last line is ignored and `cut` set. Texts come cleaned (text_clean): escape sequences of
+ * a record reach no terminal, chart or page. Figures come as they are written: record_file_agrees compares them. */
 struct record_file {
     char *path;
     json_t *header;

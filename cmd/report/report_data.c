@@ -8,6 +8,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/stats.h"
+#include "cmd/record/record_figures.h"
 #include "cmd/record/row_role.h"
 
 static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
@@ -138,11 +139,12 @@ static void fill_figure(const struct record_row *const *rows, int count, struct 
     copy_row(rows[count - 1], &figure->best);
     for (size_t i = 0; i < sizeof median_fields / sizeof median_fields[0]; i++)
         *(double *)((char *)&figure->best + median_fields[i]) = median_of(rows, count, median_fields[i]);
-    figure->is_there = true;
+    figure->is_there = figure->has_interval = true;
     figure->file_count = count;
     figure->lo = figure->least = INFINITY;
     figure->hi = figure->most = 0;
     for (int i = 0; i < count; i++) {
+        figure->has_interval &= record_row_has_interval(rows[i]);
         figure->lo = fmin(figure->lo, fmin(rows[i]->tflops, tflops_at(rows[i], rows[i]->time_ms_ci_hi)));
         figure->hi = fmax(figure->hi, fmax(rows[i]->tflops, tflops_at(rows[i], rows[i]->time_ms_ci_lo)));
         figure->least = fmin(figure->least, rows[i]->tflops);
@@ -189,6 +191,12 @@ static void add_tie(struct report_figure *figure, const char *impl)
 
 enum { IMPLS_MAX = 64 };
 
+/* Is the whole interval of a above that of b? A figure without an interval is above none. */
+static bool is_above(const struct report_figure *a, const struct report_figure *b)
+{
+    return a->has_interval && b->has_interval && a->lo > b->hi;
+}
+
 /* The best of all implementations at a point, over the given files of one label. */
 static void make_figure(const struct report_input *in, const int *files, int file_count,
                         const struct record_row *problem, struct report_figure *figure)
@@ -228,7 +236,7 @@ static void make_figure(const struct report_input *in, const int *files, int fil
         figure->naive_is_oom = counts.naive_is_oom;
         figure->naive_workspace_mb = counts.naive_workspace_mb;
         for (int i = 0; i < impl_count; i++)
-            if (i != best && candidates[i].is_there && candidates[i].hi >= figure->lo)
+            if (i != best && candidates[i].is_there && !is_above(figure, &candidates[i]))
                 add_tie(figure, impls[i]);
     }
     free(candidates);
@@ -251,12 +259,12 @@ static void rank_point(const struct report *r, int point)
     for (int i = 0; i < count && there > 1; i++) {
         row[i].rank = row[i].is_there ? 1 : 0;
         for (int k = 0; k < count && row[i].is_there; k++)
-            row[i].rank += row[k].is_there && row[k].lo > row[i].hi;
+            row[i].rank += row[k].is_there && is_above(&row[k], &row[i]);
     }
     for (int i = 0; i < count && there > 1; i++)
         for (int k = 0; k < count; k++)
             row[i].is_tied |= k != i && row[i].is_there && row[k].is_there && row[k].rank == row[i].rank &&
-                              row[k].lo <= row[i].hi && row[i].lo <= row[k].hi;
+                              !is_above(&row[i], &row[k]) && !is_above(&row[k], &row[i]);
 }
 
 /* ---- over points ---- */

@@ -17,6 +17,7 @@ enum { REPORT_SET_POINTS = 16 };
 struct report_figure {
     bool is_there;
     struct record_row best; /* without samples; its time and interval are computed from tflops */
+    bool has_interval;      /* false: too few samples in a file; then it ties with every other figure */
     double lo, hi;          /* TFLOPS: the lowest and highest end of the 95 % intervals of the files */
     int file_count;
     double least, most; /* lowest and highest TFLOPS of the files */

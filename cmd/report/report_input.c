@@ -11,6 +11,7 @@
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
 #include "cmd/base/text.h"
+#include "cmd/record/record_figures.h"
 #include "cmd/record/row_role.h"
 
 static const char label_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._+()@:-";
@@ -23,8 +24,8 @@ struct argument {
 
 bool report_row_is_valid(const struct record_row *row)
 {
-    return row->status == STATUS_OK && row->check == CHECKED_PASS && role_of_name(row->impl) != ROLE_NULL &&
-           row->impl[0] && isfinite(row->tflops) && row->tflops > 0 && isfinite(row->time_ms) && row->time_ms > 0;
+    return record_row_is_checked(row) && role_of_name(row->impl) != ROLE_NULL && row->impl[0] &&
+           isfinite(row->tflops) && row->tflops > 0 && isfinite(row->time_ms) && row->time_ms > 0;
 }
 
 /* ---- arguments ---- */
@@ -121,6 +122,10 @@ static bool read_files(const struct argument *arguments, struct report_input *in
         struct attn_message why = {""};
         struct record_file *file = &input->files[i];
         if (!record_read(arguments[i].path, file, &why)) {
+            log_error("%s", why.text);
+            return false;
+        }
+        if (!record_file_agrees(file, &why)) {
             log_error("%s", why.text);
             return false;
         }

@@ -150,6 +150,28 @@ expect_code 6
 expect_stderr 'signal 11'
 fakes '' 'run_instead="head -c 300 runs/01-OLD-check.jsonl"'
 expect_code 5
+# A record that contradicts itself, of the checking process and of a measuring one; one that was not checked.
+edited() { # edited SED-SCRIPT: the stand-in's own record, edited
+    printf '#!/bin/sh\n./fake_new "$@" | sed -E '"'%s'"'\n' "$1" >edited
+    chmod +x edited
+}
+copy_fake fake_new
+for script in 's/("tflops":)[^,]*/\1999/' 's/("err_used":)[^,}]*/\17/' 's/"check":"pass",//' \
+    's/("time_ms":)[^,]*/\11e308/'; do
+    edited "$script"
+    echo 'noise=0' >fake_new.conf
+    run ab ./old ./edited --device cpu --pairs 2,2
+    expect_code 5
+    expect_stderr 'NEW ./edited: the record of process 2 is not used: .*02-NEW-check.jsonl, row 1 \(fwd full .*\): it'
+done
+edited 's/"check":"pass"/"check":"off"/'
+run ab ./old ./edited --device cpu --pairs 2,2
+expect_code 5
+expect_stderr 'ab ./edited: its record says nothing about the results of fused fwd full .*: they were not checked'
+edited '/"check":"off"/s/("tflops":)[^,]*/\1999/'
+run ab ./old ./edited --device cpu --pairs 2,2
+expect_code 5
+expect_stderr 'the record of process [34] is not used: .*its tflops is 999'
 fakes 'always_instead="echo fabench: --points: no such option >&2; exit 2"' ''
 expect_code 5
 expect_stderr 'OLD .*refuses these options: --points'

@@ -82,7 +82,7 @@ GITHUB_ACTIONS=true gate --baseline base.jsonl --current slow.jsonl
 expect_stdout '^::error title=fabench gate%3A REGRESS fwd full d64 256 fp16::fused_fake '
 
 # Slower in plain time only: caused by the device, while the GEMM changed by 3 % at most.
-record warm.jsonl 'clock=1.029; times=(1.0 2.05 3.0)'
+record warm.jsonl 'clock=1.029; times=(1.0 2.05 3.0) shares=(50 39.03 30)'
 gate --baseline base.jsonl --current warm.jsonl
 expect_code 0
 expect_stdout 'the device was slower'
@@ -186,8 +186,88 @@ expect_code 0
 expect_stdout '4 more of the baseline are not in this record'
 sed 's/"check":"pass"/"check":"off"/' same.jsonl >unchecked.jsonl
 gate --baseline base.jsonl --current unchecked.jsonl
-expect_code 0
-expect_stdout 'NOT CHECKED: 6'
+expect_code 5
+expect_stdout '^NOT COMPARABLE: 6 not checked of 6'
+expect "not checked" test "$(verdict 256 fused_fake)" = UNCHECKED
+gate --baseline unchecked.jsonl --current same.jsonl
+expect_code 5
+expect_stdout 'not checked in the baseline'
+printf 'q_len,impl,min_time_ms\n128,fused,0.001\n' >any.csv
+gate --floors any.csv --current unchecked.jsonl
+expect_code 5
+
+# Too few samples for an interval decide nothing, whatever the times say.
+alone='s/"samples":30/"samples":1/; s/"time_ms_ci_lo":[^,]*,"time_ms_ci_hi":[^,]*,//'
+sed -E "$alone" same.jsonl >single.jsonl
+sed -E "$alone" slow.jsonl >single_slow.jsonl
+for pair in "base single" "single base" "single single" "base single_slow"; do
+    gate --baseline "${pair% *}.jsonl" --current "${pair#* }.jsonl"
+    expect_code 4
+    expect "undecided" test "$(verdict 256 fused_fake)" = UNDECIDED
+    expect "no pass" test "$(grep -c ^pass verdicts/verdicts.csv)" -eq 0
+done
+gate --floors any.csv --current single.jsonl
+expect_code 4
+expect_stdout '^UNDECIDED '
+expect_stdout 'too few samples for an interval'
+
+# ---- records that contradict themselves: 5 and a sentence with the file, the row and both figures ----
+forged() { # forged REGEX SED-SCRIPT: as the current record, as the baseline, and under floors alone
+    sed -E "$2" base.jsonl >forged.jsonl
+    expect "an edited record" sh -c '! cmp -s base.jsonl forged.jsonl'
+    for files in "--baseline base.jsonl --current forged.jsonl" "--baseline forged.jsonl --current base.jsonl" \
+        "--floors any.csv --current forged.jsonl"; do
+        # shellcheck disable=SC2086 # words
+        gate $files
+        expect_code 5
+        expect_sentence "forged.jsonl.*$1"
+        expect_stdout '^NOT COMPARABLE: nothing was compared'
+    done
+}
+of_row=', row 3 \(fwd full +d64 +256 fp16 of fused_fake\): '
+forged "$of_row"'it has no check' '4s/"check":"pass",//'
+forged "$of_row"'it has no check' '4s/"check":"pass"/"check":null/'
+forged 'line 4: "check" must be one of the words' '4s/"check":"pass"/"check":"PASS"/'
+forged 'line 4: "check" must be one of the words' '4s/"check":"pass"/"check":"ok"/'
+forged "$of_row"'it has no status' '4s/"status":"ok",//'
+forged 'line 4: "status" must be one of the words' '4s/"status":"ok"/"status":"fine"/'
+forged ', row 3 \( full .*it has no mode' '4s/"mode":"fwd",//'
+forged 'line 4: "dtype" must be one of the words' '4s/"dtype":"fp16"/"dtype":"fp99"/'
+forged "$of_row"'its check is pass, without an err_used' '4s/,"err_used":[^,}]*//'
+forged "$of_row"'its check is pass, its err_used 1.5;' '4s/("err_used":)[^,}]*/\11.5/'
+times='("time_ms":)[^,]*(,"time_ms_ci_lo":)[^,]*(,"time_ms_ci_hi":)[^,]*'
+twice='\14\23.99\34.01' # 2 ms before
+forged "$of_row"'its tflops is 0.00838861, its shape and its time_ms 4 make 0.0041943' "4s/$times/$twice/"
+forged "$of_row"'its pct_of_gemm is 40, its shape, its time_ms 4 and gemm_tflops 0.02097.. make 20$' \
+    "4s/$times/$twice/; 4s/(\"tflops\":)[^,]*/\10.004194304/"
+forged "$of_row"'its pct_of_gemm is 40, its shape, its time_ms 4 and' "4s/$times/$twice/; 4s/,\"tflops\":[^,]*//"
+forged "$of_row"'its time_ms is 1e\+308' '4s/("time_ms":)[^,]*/\11e308/'
+forged "$of_row"'its time_ms is 0;' '4s/("time_ms":)[^,]*/\10/'
+forged "$of_row"'its time_ms is -2;' '4s/("time_ms":)[^,]*/\1-2/'
+forged 'line 4: ' '4s/("time_ms":)[^,]*/\1inf/'
+forged 'line 4: ' '4s/("time_ms":)[^,]*/\1NaN/'
+forged 'line 4: ' '4s/("time_ms":)[^,]*/\11e400/'
+forged "$of_row"'its time_ms is 2, outside of its interval' \
+    '4s/("time_ms_ci_lo":)[^,]*/\13/; 4s/("time_ms_ci_hi":)[^,]*/\14/'
+
+# Escape sequences of a record are shown as spaces, in verdicts, messages and files.
+escape='\\u001b]0;x\\u0007\\u009b31m'
+sed "s/fused_fake/fused_$escape/; s/\"run_id\":\"[^\"]*\"/\"run_id\":\"$escape\"/" error.jsonl |
+    sed "s/on purpose/$escape/; s/\"command_line\":\"[^\"]*\"/\"command_line\":\"$escape\"/" >hostile.jsonl
+sed "s/\"Fake GPU\"/\"$escape\"/" hostile.jsonl >hostile_device.jsonl
+cat hostile.jsonl <(sed 1d hostile.jsonl) >hostile_twice.jsonl
+control='[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]'
+for pair in "base hostile" "hostile base" "hostile hostile" "hostile_device base" "hostile_twice base" \
+    "hostile stranger"; do
+    GITHUB_ACTIONS=true gate --baseline "${pair% *}.jsonl" --current "${pair#* }.jsonl" \
+        --junit hostile.xml --color always
+    sed -i -E 's/\x1b\[[0-9]+m//g' out # the colours of the program itself
+    for file in out err hostile.xml verdicts/verdicts.csv; do
+        [ -e "$file" ] || continue
+        expect "no control byte in $file of $pair" sh -c "! LC_ALL=C grep -qP '$control' $file"
+    done
+done
+expect "the text itself" grep -q 'fused_ \]0;x' out verdicts/verdicts.csv
 
 # ---- what cannot be compared: 5 and a sentence ----
 refused() { # refused REGEX BASELINE CURRENT
@@ -253,6 +333,8 @@ bad_floors "bad.csv, line 1: 'min_speed'" 'mode,min_speed\nfwd,1\n'
 bad_floors "bad.csv, line 1: must name columns" 'mode,q_len\nfwd,1\n'
 bad_floors 'bad.csv, line 2: has 1 cells, its first line 2' 'mode,min_tflops\nfwd\n'
 bad_floors "bad.csv, line 2: 'fast' is no number" 'mode,min_tflops\nfwd,fast\n'
+bad_floors "bad.csv, line 2: 'both' is no mode" 'mode,min_tflops\nboth,1\n'
+bad_floors "bad.csv, line 2: 'ok' is no check" 'check,min_tflops\nok,1\n'
 bad_floors 'bad.csv, line 2: has no minimum' 'mode,min_tflops\nfwd,\n'
 bad_floors 'bad.csv, line 2: no row' 'mode,min_time_ms\nbwd,1\n'
 gate --floors absent.csv --current base.jsonl

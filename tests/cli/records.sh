@@ -72,4 +72,55 @@ unreadable folder.jsonl
 (sed -n 1p a.jsonl; echo '{"type": "row", "broken'; sed -n 2p a.jsonl) >middle.jsonl
 run plot middle.jsonl --out charts_bad
 expect "a broken line in the middle to be said" test -s err
+
+# Escape sequences in every text of a record: nothing of them reaches the terminal, a page, a chart or its script.
+python3 - a.jsonl >hostile.jsonl <<'EOF'
+import json
+import sys
+
+ESCAPE = "\x1b]0;x\x07\x9bm"
+
+
+def hostile(value, key=""):
+    if isinstance(value, dict):
+        return {k: hostile(v, k) for k, v in value.items()}
+    if isinstance(value, list):
+        return [hostile(v, key) for v in value]
+    words = ("type", "status", "check", "check_scope", "mode", "dtype", "layout", "dist", "l2", "method")
+    if not isinstance(value, str) or key in words:
+        return value
+    short = {"driver": 24, "time_utc": 24, "launch": 8, "err_tensor": 8, "name": 8}
+    room = short.get(key, 16 if key in ("arch", "cuda", "cudnn", "stop") else 40)
+    return (ESCAPE + value)[: room - 2]  # ESCAPE has a character of two bytes
+
+
+for line in open(sys.argv[1]):
+    print(json.dumps(hostile(json.loads(line))))
+EOF
+expect "escapes in the record" grep -q '\\u001b' hostile.jsonl
+clean() { # clean FILE...
+    local file
+    for file in "$@"; do
+        expect "no control byte in $file" sh -c "! LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' '$file'"
+    done
+}
+run plot hostile.jsonl --plot term --color never
+expect_code 0
+expect_stdout ' \]0;x'
+clean out err
+run plot hostile.jsonl --out charts_hostile
+expect_code 0
+clean out err charts_hostile/*.gp charts_hostile/*.dat
+[ -z "$(find charts_hostile -name '*.svg')" ] || clean charts_hostile/*.svg
+run report hostile.jsonl --out page_hostile --color never
+expect_code 0
+clean out err page_hostile/*.md page_hostile/*.csv page_hostile/*.html
+sed 's/"status": *"[a-z]*"/"status": "\\u001b]0;x\\u0007"/' hostile.jsonl >hostile_word.jsonl
+run plot hostile_word.jsonl --plot term
+expect_code 5
+clean out err
+printf '{"type":"header","schema":1}\n{"type":"row" \033]0;x\007}\n' >hostile_json.jsonl
+run plot hostile_json.jsonl --plot term
+expect_code 5
+clean out err
 finish

@@ -121,6 +121,23 @@ refused 5 'garbage.jsonl' a.jsonl garbage.jsonl
 refused 5 'header.jsonl: holds no row that was timed and passed' header.jsonl
 refused 5 'schema 999' schema.jsonl
 refused 5 'unchecked.jsonl: .*0 failed, 16 not checked' unchecked.jsonl
+# Figures that contradict one another; the other rows do not help.
+forged() { # forged REGEX SED-SCRIPT: the third line, which is the second row
+    sed -E "3{$2}" a.jsonl >forged.jsonl
+    expect "an edited record" sh -c '! cmp -s a.jsonl forged.jsonl'
+    refused 5 "forged.jsonl.*$1" forged.jsonl
+    refused 5 "forged.jsonl.*$1" A=b.jsonl B=forged.jsonl
+}
+forged ', row 2 \(.*: it has no check' 's/"check": *"pass",//'
+forged ', row 2 \(.*: it has no check' 's/"check": *"pass"/"check":null/'
+forged 'line 3: "check" must be' 's/"check": *"pass"/"check":"PASS"/'
+forged ', row 2 \(.*: it has no status' 's/"status": *"ok",//'
+forged ', row 2 \(.*: its check is pass, without an err_used' 's/"err_used": *[^,]*,//'
+forged ', row 2 \(.*: its tflops is .*, its shape and its time_ms .* make' 's/("tflops": *)[^,]*/\17/'
+forged ', row 2 \(.*: its flops are .*, its shape makes' 's/("flops": *)[^,]*/\17/'
+forged ', row 2 \(.*: its time_ms is 1e\+308; must be from' 's/("time_ms": *)[^,]*/\11e308/'
+forged ', row 2 \(.*: its time_ms is 0; must be from' 's/("time_ms": *)[^,]*/\10/'
+forged 'line 3' 's/("time_ms": *)[^,]*/\1inf/'
 refused 5 'mixed.jsonl: holds rows of .* and of Another' mixed.jsonl
 refused 5 'methods.jsonl: holds rows of timing method' methods.jsonl
 refused 5 'copy.jsonl: holds run .*in a.jsonl too' a.jsonl copy.jsonl

@@ -3,14 +3,14 @@
  * newlines, where a value is a word, a text in double quotes (\" is a quote in it), or a list: (1.0 2.0 3.0).
  *
  *   times=(1.0 2.0 3.0)   milliseconds of each problem of its plan (lengths 128, 256, 512, ...)
- *   shares=(50 40 30)     pct_of_gemm of each; empty = a device without a GEMM
+ *   shares=(50 40 30)     pct_of_gemm of each; empty = a device without a GEMM; gemm_tflops follows from it
  *   overs=(2.5 2.5 2.5)   times as fast as the control, naive; empty = the record does not say
  *   statuses=(ok ok ok)   or unsupported, error
  *   checks=(pass pass pass)
  *   noise=0.2             largest deviation of a process, per cent; a fixed sequence
  *   shifts=(0 0.6 0)      added to the time of each problem times -1, 0, 1, -1, ... of process 0, 1, 2, 3, ...
  *   gemm_shift=0.05       likewise of all shares, relative
- *   device method schema gemm throttled impl control control_share version
+ *   device method schema throttled impl control control_share version
  *                         facts of the record; control empty = an implementation that is refused
  *   clock=1.0             factor of the times that shares do not show
  *   sleep_s=0             seconds before any answer, --version included
@@ -39,7 +39,7 @@ struct list {
 static struct list times = {{"1.0", "2.0", "3.0"}, 3}, shares = {{"50", "40", "30"}, 3}, overs, shifts,
                    statuses = {{"ok", "ok", "ok"}, 3}, checks = {{"pass", "pass", "pass"}, 3};
 static char noise[TEXT_BYTES] = "0.2", gemm_shift[TEXT_BYTES] = "0", device[TEXT_BYTES] = "Fake GPU",
-            method[TEXT_BYTES] = "1", schema[TEXT_BYTES] = "1", gemm[TEXT_BYTES] = "700", throttled[TEXT_BYTES] = "0",
+            method[TEXT_BYTES] = "1", schema[TEXT_BYTES] = "1", throttled[TEXT_BYTES] = "0",
             impl[TEXT_BYTES] = "fused_fake", control[TEXT_BYTES] = "naive", control_share[TEXT_BYTES] = "20",
             version[TEXT_BYTES] = "fabench 9.9 (fake)", clock_factor[TEXT_BYTES] = "1.0", sleep_s[TEXT_BYTES] = "0",
             run[TEXT_BYTES], run_instead[TEXT_BYTES], always_instead[TEXT_BYTES];
@@ -48,28 +48,14 @@ static const struct {
     const char *name;
     struct list *list; /* one of the two */
     char *text;
-} settings[] = {{"times", &times, NULL},
-                {"shares", &shares, NULL},
-                {"overs", &overs, NULL},
-                {"shifts", &shifts, NULL},
-                {"statuses", &statuses, NULL},
-                {"checks", &checks, NULL},
-                {"noise", NULL, noise},
-                {"gemm_shift", NULL, gemm_shift},
-                {"device", NULL, device},
-                {"method", NULL, method},
-                {"schema", NULL, schema},
-                {"gemm", NULL, gemm},
-                {"throttled", NULL, throttled},
-                {"impl", NULL, impl},
-                {"control", NULL, control},
-                {"control_share", NULL, control_share},
-                {"version", NULL, version},
-                {"clock", NULL, clock_factor},
-                {"sleep_s", NULL, sleep_s},
-                {"run", NULL, run},
-                {"run_instead", NULL, run_instead},
-                {"always_instead", NULL, always_instead}};
+} settings[] = {
+    {"times", &times, NULL},    {"shares", &shares, NULL},          {"overs", &overs, NULL},
+    {"shifts", &shifts, NULL},  {"statuses", &statuses, NULL},      {"checks", &checks, NULL},
+    {"noise", NULL, noise},     {"gemm_shift", NULL, gemm_shift},   {"device", NULL, device},
+    {"method", NULL, method},   {"schema", NULL, schema},           {"throttled", NULL, throttled},
+    {"impl", NULL, impl},       {"control", NULL, control},         {"control_share", NULL, control_share},
+    {"version", NULL, version}, {"clock", NULL, clock_factor},      {"sleep_s", NULL, sleep_s},
+    {"run", NULL, run},         {"run_instead", NULL, run_instead}, {"always_instead", NULL, always_instead}};
 
 __attribute__((noreturn, format(printf, 1, 2))) static void stop(const char *format, ...)
 {
@@ -197,6 +183,7 @@ static void print_row(const struct result *r, int count, int n)
 {
     const int step = (count * 7919 + n * 31 + (int)strlen(r->impl)) % 13 - 6; /* -6 to 6 */
     const double factor = 1 + number(noise) / 100 * step / 6, ms = r->time_ms * number(clock_factor) * factor;
+    const double flops = 4.0 * 64 * n * n, share = number(r->share) * r->share_factor / factor;
     printf(
         "{\"type\":\"row\",\"schema\":%s,\"run_id\":\"fake%d\",\"method\":\"%s\",\"device\":\"%s\",\"driver\":\"1.2\",",
         schema, count, method, device);
@@ -214,9 +201,12 @@ static void print_row(const struct result *r, int count, int n)
     printf(",\"check\":\"%s\",\"samples\":30,\"time_ms\":%.9g,\"time_ms_ci_lo\":%.9g,\"time_ms_ci_hi\":%.9g,"
            "\"throttled_pct\":%s,\"sm_clock_mhz\":1500",
            r->check, ms, ms * 0.999, ms * 1.001, throttled);
+    if (strcmp(r->check, "fail") != 0)
+        printf(",\"tflops\":%.9g", flops / ms * 1e-9);
+    if (strcmp(r->check, "pass") == 0)
+        printf(",\"err_used\":0.5");
     if (*r->share)
-        printf(",\"pct_of_gemm\":%.9g,\"gemm_tflops\":%.9g", number(r->share) * r->share_factor / factor,
-               number(gemm) / number(clock_factor));
+        printf(",\"pct_of_gemm\":%.9g,\"gemm_tflops\":%.9g", share, flops / ms * 1e-9 / share * 100);
     if (*r->over)
         printf(",\"speedup_vs_naive\":%.9g", number(r->over) / factor);
     if (strcmp(r->check, "fail") == 0)

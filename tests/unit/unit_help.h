@@ -102,8 +102,11 @@ struct help_row {
     const char *device;         /* Fake GPU */
     int n;                      /* q_len and kv_len: 128 */
     double time_ms;             /* 1; negative = not measured */
+    double half_width_pct;      /* of its interval: 0.1 */
+    int samples;                /* 30; fewer than 6 have no interval */
     double share;               /* pct_of_gemm; not measured */
-    double gemm_tflops;         /* 700 where there is a share */
+    double tflops, gemm_tflops; /* what shape, time and share make */
+    double err_used;            /* 0.5 where check is pass; negative = absent */
     double throttled_pct;       /* 0 */
     const char *more;           /* further keys, as ",\"reason\":\"...\"" */
 };
@@ -125,7 +128,11 @@ static inline void help_put_row(FILE *file, const struct help_row *r)
 {
     const char *impl = help_or(r->impl, "fused_fake"), *status = help_or(r->status, "ok");
     const int n = r->n ? r->n : 128;
-    const double ms = r->time_ms == 0 ? 1 : r->time_ms;
+    const double ms = r->time_ms == 0 ? 1 : r->time_ms, half = r->half_width_pct > 0 ? r->half_width_pct / 100 : 0.001;
+    const double flops = (strcmp(help_or(r->mode, "fwd"), "bwd") ? 1 : 2.5) * 4 * 64 * 0.5 * n * n;
+    const double tflops = r->tflops > 0 ? r->tflops : flops / ms * 1e-9;
+    const char *check = help_or(r->check, strcmp(status, "ok") ? "off" : "pass");
+    const int samples = r->samples ? r->samples : 30;
     fprintf(file,
             "{\"type\":\"row\",\"schema\":1,\"run_id\":\"%s\",\"method\":\"3\",\"device\":\"%s\","
             "\"driver\":\"580.65\",\"impl\":\"%s\",\"asked\":\"%s\",\"mode\":\"%s\",\"dtype\":\"fp32\","
@@ -133,15 +140,17 @@ static inline void help_put_row(FILE *file, const struct help_row *r)
             "\"layout\":\"bshd\",\"window_left\":-1,\"window_right\":-1,\"dropout\":0,\"scale\":0.125,\"dist\":"
             "\"normal\",\"seed\":1,\"l2\":\"cold\",\"status\":\"%s\",\"check\":\"%s\"",
             help_or(r->run_id, "run1"), help_or(r->device, "Fake GPU"), impl, help_or(r->asked, impl),
-            help_or(r->mode, "fwd"), n, n, status, help_or(r->check, strcmp(status, "ok") ? "off" : "pass"));
+            help_or(r->mode, "fwd"), n, n, status, check);
     if (strcmp(status, "ok") == 0 && ms > 0)
-        fprintf(file,
-                ",\"samples\":30,\"time_ms\":%.9g,\"time_ms_ci_lo\":%.9g,\"time_ms_ci_hi\":%.9g,"
-                "\"throttled_pct\":%g",
-                ms, ms * 0.999, ms * 1.001, r->throttled_pct);
+        fprintf(file, ",\"samples\":%d,\"time_ms\":%.9g,\"flops\":%.9g,\"tflops\":%.9g,\"throttled_pct\":%g", samples,
+                ms, flops, tflops, r->throttled_pct);
+    if (strcmp(status, "ok") == 0 && ms > 0 && samples >= 6)
+        fprintf(file, ",\"time_ms_ci_lo\":%.9g,\"time_ms_ci_hi\":%.9g", ms * (1 - half), ms * (1 + half));
+    if (strcmp(check, "pass") == 0 && r->err_used >= 0)
+        fprintf(file, ",\"err_used\":%g", r->err_used > 0 ? r->err_used : 0.5);
     if (r->share > 0)
         fprintf(file, ",\"pct_of_gemm\":%.9g,\"gemm_tflops\":%.9g", r->share,
-                r->gemm_tflops > 0 ? r->gemm_tflops : 700);
+                r->gemm_tflops > 0 ? r->gemm_tflops : flops / ms * 1e-9 / r->share * 100);
     fprintf(file, "%s}\n", help_or(r->more, ""));
 }
 

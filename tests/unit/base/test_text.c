@@ -254,6 +254,13 @@ static void cleaning(void **state)
         {"a\tb\nc\x7F", "a b c "},
         {"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
         {"\xFF\xC3x", "??x"},
+        {"\x1B]0;title\x07x", " ]0;title x"},
+        {"\x1B[31m\xC2\x9B"
+         "2J\xC2\xA0",
+         " [31m  2J\xC2\xA0"}, /* CSI in both forms; U+00A0 is no control */
+        {"\x9B"
+         "2J",
+         "?2J"},
         {"\xC0\x80", "??"},      /* an overlong NUL */
         {"\xED\xA0\x80", "???"}, /* a surrogate */
     };

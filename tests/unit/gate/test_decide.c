@@ -27,6 +27,7 @@
 
 #include "cmd/gate/decide.h"
 #include "cmd/base/log.h"
+#include "cmd/base/stats.h"
 
 #define TAIL_SHARE 0.05
 #define TAIL_MEAN 0.01
@@ -382,9 +383,9 @@ static void differences(void **state)
 
 static struct decide_gate gated(double time, double share, double gemm)
 {
-    const struct decide_stored from = {10, 9.99, 10.01, 50, 700, 0};
-    const struct decide_stored to = {10 * time, 9.99 * time, 10.01 * time, 50 * share, 700 * gemm, 0};
-    return decide_gate(&decide_defaults, &from, &to);
+    const struct decide_stored from = {10, 9.99, 10.01, 50, 700, 0, 30};
+    const struct decide_stored to = {10 * time, 9.99 * time, 10.01 * time, 50 * share, 700 * gemm, 0, 30};
+    return decide_gate(&decide_defaults, &from, &to, 1);
 }
 
 static void gate_by_hand(void **state)
@@ -409,26 +410,118 @@ static void gate_by_hand(void **state)
 static void gate_without_certainty(void **state)
 {
     (void)state;
-    const struct decide_stored base = {10, 9.9, 10.1, 50, 700, 0};
-    struct decide_stored now = {10.7, 10.05, 11.5, 46, 700, 0};
-    assert_int_equal(decide_gate(&decide_defaults, &base, &now).state, DECIDE_INCONCLUSIVE);
-    assert_int_equal(decide_gate(&decide_defaults, &base, &now).reason, REASON_NOISE);
+    const struct decide_stored base = {10, 9.9, 10.1, 50, 700, 0, 30};
+    struct decide_stored now = {10.7, 10.05, 11.5, 46, 700, 0, 30};
+    assert_int_equal(decide_gate(&decide_defaults, &base, &now, 1).state, DECIDE_INCONCLUSIVE);
+    assert_int_equal(decide_gate(&decide_defaults, &base, &now, 1).reason, REASON_NOISE);
     now.ci_lo_ms = 10.6;
-    assert_int_equal(decide_gate(&decide_defaults, &base, &now).state, DECIDE_REGRESS);
+    assert_int_equal(decide_gate(&decide_defaults, &base, &now, 1).state, DECIDE_REGRESS);
     now.throttled_pct = 5;
-    assert_int_equal(decide_gate(&decide_defaults, &base, &now).reason, REASON_THROTTLED);
+    assert_int_equal(decide_gate(&decide_defaults, &base, &now, 1).reason, REASON_THROTTLED);
     now.time_ms = NAN;
-    assert_int_equal(decide_gate(&decide_defaults, &base, &now).state, DECIDE_INCONCLUSIVE);
+    assert_int_equal(decide_gate(&decide_defaults, &base, &now, 1).state, DECIDE_INCONCLUSIVE);
 }
 
 static void gate_on_a_device_without_a_gemm(void **state)
 {
     (void)state;
-    const struct decide_stored base = {10, 9.9, 10.1, NAN, NAN, NAN}, slow = {10.7, 10.6, 10.8, NAN, NAN, NAN};
-    const struct decide_gate g = decide_gate(&decide_defaults, &base, &slow);
+    const struct decide_stored base = {10, 9.9, 10.1, NAN, NAN, NAN, 30};
+    const struct decide_stored slow = {10.7, 10.6, 10.8, NAN, NAN, NAN, 30};
+    const struct decide_gate g = decide_gate(&decide_defaults, &base, &slow, 1);
     assert_int_equal(g.state, DECIDE_REGRESS);
     assert_int_equal(g.reason, REASON_NO_GEMM);
-    assert_int_equal(decide_gate(&decide_defaults, &base, &base).state, DECIDE_PASS);
+    assert_int_equal(decide_gate(&decide_defaults, &base, &base, 1).state, DECIDE_PASS);
+}
+
+/* Without an interval on either side nothing is decided, whichever way the times differ. */
+static void gate_without_an_interval(void **state)
+{
+    (void)state;
+    const struct decide_stored whole = {10, 9.9, 10.1, 50, 700, 0, 30}, single = {10, NAN, NAN, 50, 700, 0, 1};
+    const struct decide_stored slow = {20, NAN, NAN, 25, 700, 0, 1};
+    const struct decide_stored *const pairs[][2] = {
+        {&single, &single}, {&single, &whole}, {&whole, &single}, {&whole, &slow}, {&slow, &whole}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        const struct decide_gate g = decide_gate(&decide_defaults, pairs[i][0], pairs[i][1], 1);
+        assert_int_equal(g.state, DECIDE_INCONCLUSIVE);
+        assert_int_equal(g.reason, REASON_NO_INTERVAL);
+    }
+}
+
+/* The same change is a regression of one configuration, and noise among many. */
+static void gate_by_the_number_of_configurations(void **state)
+{
+    (void)state;
+    const struct decide_stored base = {10, 9.8, 10.2, NAN, NAN, NAN, 30}, slow = {10.6, 10.4, 10.8, NAN, NAN, NAN, 30};
+    assert_int_equal(decide_gate(&decide_defaults, &base, &slow, 1).state, DECIDE_REGRESS);
+    const struct decide_gate g = decide_gate(&decide_defaults, &base, &slow, 80);
+    assert_int_equal(g.state, DECIDE_INCONCLUSIVE);
+    assert_int_equal(g.reason, REASON_FAMILY);
+    /* Standard errors 0.0102 and 0.0169, together 0.0197; 9.0 degrees of freedom, t(0.99, 9) = 2.821: the bound of
+     * 0.0583 is 0.0027. With 0.0179 it is 0.0206, 8.7 degrees, t(0.99, 8) = 2.896: the bound of 0.0535 is -0.006. */
+    const struct decide_stored sure = {10.6, 10.25, 10.95, NAN, NAN, NAN, 30};
+    const struct decide_stored unsure = {10.55, 10.21, 10.95, NAN, NAN, NAN, 30};
+    assert_int_equal(decide_gate(&decide_defaults, &base, &sure, 1).state, DECIDE_REGRESS);
+    assert_int_equal(decide_gate(&decide_defaults, &base, &unsure, 1).reason, REASON_FAMILY);
+    /* samples without any spread are as sure as they can be */
+    const struct decide_stored still = {10, 10, 10, NAN, NAN, NAN, 30}, later = {11, 11, 11, NAN, NAN, NAN, 30};
+    assert_int_equal(decide_gate(&decide_defaults, &still, &later, 80).state, DECIDE_REGRESS);
+}
+
+enum { GATED = 80 };
+
+/* One stored run of a configuration: `samples` of them with this noise, a GEMM that does not change. */
+static struct decide_stored stored_run(double noise, double shift, int samples)
+{
+    double times[64];
+    for (int i = 0; i < samples; i++)
+        times[i] = 10 * exp(shift + noise * normal());
+    const struct stats s = stats_of(times, samples);
+    return (struct decide_stored){s.median, s.ci_lo, s.ci_hi, 50 * 10 / s.median, 700, 0, samples};
+}
+
+/* Gates of 80 configurations, the first of them slower by `shift`. Counts the gates that name another one, and those
+ * that name the first. */
+static void gate_many(double noise, double shift, int samples, int runs, int family, int *others, int *found)
+{
+    *others = *found = 0;
+    for (int run = 0; run < runs; run++) {
+        bool is_alarm = false;
+        for (int c = 0; c < GATED; c++) {
+            const struct decide_stored was = stored_run(noise, 0, samples);
+            const struct decide_stored now = stored_run(noise, c ? 0 : shift, samples);
+            const bool slower = decide_gate(&decide_defaults, &was, &now, family).state == DECIDE_REGRESS;
+            *found += c == 0 && slower;
+            is_alarm |= c && slower;
+        }
+        *others += is_alarm;
+    }
+    print_message("    noise %.1f %%, %d samples: %d of %d gates with a false alarm, %d name the first\n", 100 * noise,
+                  samples, *others, runs, *found);
+}
+
+/* Medians that are known to 2 %, with intervals that say so: 1.2533 / sqrt(n) of the noise of the samples. */
+static void gates_of_many_raise_no_alarm(void **state)
+{
+    (void)state;
+    static const int samples[] = {6, 10, 30, 60};
+    int others, found;
+    for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++) {
+        gate_many(0.02 * sqrt(samples[i]) / 1.2533, 0, samples[i], 1000, GATED, &others, &found);
+        assert_true(others + found <= 10);
+    }
+    gate_many(0.02 * sqrt(30) / 1.2533, 0, 30, 200, 1, &others, &found);
+    assert_true(others > 10); /* and without the number of configurations it would be more than 5 % */
+}
+
+/* Samples that vary by 2 %, as many as a sweep takes by default: a loss of 7 %, 2 % more than the limit. */
+static void a_loss_in_one_of_many_is_found(void **state)
+{
+    (void)state;
+    int others, found;
+    gate_many(0.02, log(1.07), decide_defaults.samples, 1000, GATED, &others, &found);
+    assert_true(found >= 950);
+    assert_true(others <= 10);
 }
 
 static int read_spreads(void **state)
@@ -478,6 +571,10 @@ int main(void)
         cmocka_unit_test(gate_by_hand),
         cmocka_unit_test(gate_without_certainty),
         cmocka_unit_test(gate_on_a_device_without_a_gemm),
+        cmocka_unit_test(gate_without_an_interval),
+        cmocka_unit_test(gate_by_the_number_of_configurations),
+        cmocka_unit_test(gates_of_many_raise_no_alarm),
+        cmocka_unit_test(a_loss_in_one_of_many_is_found),
     };
     return cmocka_run_group_tests(tests, read_spreads, NULL);
 }

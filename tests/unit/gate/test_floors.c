@@ -45,6 +45,20 @@ static void files_that_are_refused(void **state)
     assert_string_equal(why.text, "/absent/floors.csv: No such file or directory");
 }
 
+/* Words that no record has would choose no row, or, in a file of several lines, hide a floor. */
+static void words_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {{"mode,min_tflops\nboth,1\n", "'both' is no mode"},
+                                           {"dtype,min_tflops\nfp8,1\n", "'fp8' is no dtype"},
+                                           {"status,min_tflops\nOK,1\n", "'OK' is no status"},
+                                           {"check,min_tflops\nok,1\n", "'ok' is no check"}};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        assert_null(read_text(texts[i][0]));
+        assert_has(why.text, texts[i][1]);
+    }
+}
+
 static void met_and_missed(void **state)
 {
     char missed[200] = "";
@@ -98,7 +112,7 @@ static void rows_that_a_line_selects(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(files_that_are_refused), cmocka_unit_test(met_and_missed),
-                                       cmocka_unit_test(rows_that_a_line_selects)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(files_that_are_refused), cmocka_unit_test(words_that_are_none),
+                                       cmocka_unit_test(met_and_missed), cmocka_unit_test(rows_that_a_line_selects)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }

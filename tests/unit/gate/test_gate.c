@@ -57,33 +57,44 @@ static void one_configuration_each(void **state)
         const char *verdict;
         int code;
         const char *why;
-    } cases[] = {
-        {{.share = 50}, {.share = 50}, "pass", 0, ""},
-        {{.share = 50}, {.time_ms = 1.1, .share = 45}, "REGRESS", 3, "GEMM time"},
-        {{.share = 50}, {.time_ms = 0.9, .share = 56}, "IMPROVE", 0, ""},
-        {{.share = 50}, {.time_ms = 1.06, .share = 50, .gemm_tflops = 690}, "pass", 0, "the device was slower"},
-        {{.share = 50}, {.time_ms = 1.2, .share = 50, .gemm_tflops = 583}, "INCONCLUSIVE", 4, "the GEMM changed by"},
-        {{.share = 50},
-         {.time_ms = 1.1, .share = 45, .throttled_pct = 30},
-         "INCONCLUSIVE",
-         4,
-         "under thermal slowdown"},
-        {{0}, {.time_ms = 1.1}, "REGRESS", 3, "by its time alone: no GEMM ceiling here"},
-        {{0},
-         {.check = "fail", .more = ",\"err_tensor\":\"o\",\"err_used\":7.5"},
-         "FAIL",
-         1,
-         "o is 7.5 times its bound"},
-        {{.check = "fail"}, {0}, "FIXED", 0, "the baseline's check failed"},
-        {{0}, {.status = "unsupported", .more = ",\"reason\":\"not d64\""}, "LOST", 3, "unsupported: not d64"},
-        {{0}, {.status = "oom"}, "LOST", 3, "oom"},
-        {{0}, {.status = "error", .more = ",\"reason\":\"it broke\""}, "ERROR", 6, "error: it broke"},
-        {{0}, {.status = "timeout"}, "ERROR", 6, "timeout"},
-        {{.status = "unsupported"}, {0}, "NEW", 0, "the baseline: unsupported"},
-        {{0}, {.n = 512}, "ABSENT", 5, "in the baseline, not in the current record"},
-        {{.time_ms = -1}, {0}, "INCONCLUSIVE", 4, "it has no time in the baseline"},
-        {{0}, {.time_ms = -1}, "INCONCLUSIVE", 4, "it has no time in the current record"},
-        {{.asked = "fused"}, {.impl = "fused_newer", .asked = "fused"}, "pass", 0, "was fused_fake"}};
+    } cases[] = {{{.share = 50}, {.share = 50}, "pass", 0, ""},
+                 {{.share = 50}, {.time_ms = 1.1, .share = 45}, "REGRESS", 3, "GEMM time"},
+                 {{.share = 50}, {.time_ms = 0.9, .share = 56}, "IMPROVE", 0, ""},
+                 {{.share = 50}, {.time_ms = 1.06, .share = 48.5}, "pass", 0, "the device was slower"},
+                 {{.share = 50}, {.time_ms = 1.2, .share = 50}, "INCONCLUSIVE", 4, "the GEMM changed by"},
+                 {{.share = 50},
+                  {.time_ms = 1.1, .share = 45, .throttled_pct = 30},
+                  "INCONCLUSIVE",
+                  4,
+                  "under thermal slowdown"},
+                 {{0}, {.time_ms = 1.1}, "REGRESS", 3, "by its time alone: no GEMM ceiling here"},
+                 {{0},
+                  {.check = "fail", .more = ",\"err_tensor\":\"o\",\"err_used\":7.5"},
+                  "FAIL",
+                  1,
+                  "o is 7.5 times its bound"},
+                 {{.check = "fail"}, {0}, "FIXED", 0, "the baseline's check failed"},
+                 {{0}, {.status = "unsupported", .more = ",\"reason\":\"not d64\""}, "LOST", 3, "unsupported: not d64"},
+                 {{0}, {.status = "oom"}, "LOST", 3, "oom"},
+                 {{0}, {.status = "error", .more = ",\"reason\":\"it broke\""}, "ERROR", 6, "error: it broke"},
+                 {{0}, {.status = "timeout"}, "ERROR", 6, "timeout"},
+                 {{.status = "unsupported"}, {0}, "NEW", 0, "the baseline: unsupported"},
+                 {{0}, {.n = 512}, "ABSENT", 5, "in the baseline, not in the current record"},
+                 {{.time_ms = -1}, {0}, "INCONCLUSIVE", 4, "it has no time in the baseline"},
+                 {{0}, {.time_ms = -1}, "INCONCLUSIVE", 4, "it has no time in the current record"},
+                 {{0}, {.check = "off"}, "UNCHECKED", 5, "its results were not checked in the current record"},
+                 {{.check = "off"}, {0}, "UNCHECKED", 5, "its results were not checked in the baseline"},
+                 {{.check = "off"}, {.time_ms = 0.5}, "UNCHECKED", 5, "in the baseline"},
+                 {{0}, {.samples = 1}, "UNDECIDED", 4, "too few samples for an interval"},
+                 {{.samples = 5}, {0}, "UNDECIDED", 4, "too few samples for an interval"},
+                 {{0}, {.samples = 1, .time_ms = 2}, "UNDECIDED", 4, "too few samples for an interval"},
+                 {{.half_width_pct = 1}, {.time_ms = 1.1, .half_width_pct = 1}, "REGRESS", 3, "by its time alone"},
+                 {{.half_width_pct = 2.7},
+                  {.time_ms = 1.06, .half_width_pct = 2.7},
+                  "INCONCLUSIVE",
+                  4,
+                  "too noisy: the lower 99 % bound of the change, for 2 configurations, is below 0"},
+                 {{.asked = "fused"}, {.impl = "fused_newer", .asked = "fused"}, "pass", 0, "was fused_fake"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct help_row other = {.impl = "naive", .n = 256};
         const struct help_row was[] = {cases[i].was, other}, now[] = {cases[i].now, other};
@@ -155,7 +166,24 @@ static void rows_without_a_baseline(void **state)
     assert_has(verdicts, "\nNEW,");
     assert_has(verdicts, "not in the baseline");
     gate(was, 1, now, 5);
-    assert_has(said, "; NOT CHECKED: 1");
+    assert_has(verdicts, "\nUNCHECKED,");
+    assert_has(said, "1 not checked");
+}
+
+/* A record that contradicts itself is not compared at all, on either side. */
+static void figures_that_contradict(void **state)
+{
+    (void)state;
+    const struct help_row good[] = {{0}, {.n = 256, .share = 50}};
+    const struct help_row bad[] = {{0}, {.n = 256, .time_ms = 2, .tflops = 0.008388608, .share = 50}};
+    for (int is_baseline = 0; is_baseline < 2; is_baseline++) {
+        gate(is_baseline ? bad : good, 2, is_baseline ? good : bad, 2);
+        assert_int_equal(code, EXIT_NOT_COMPARABLE);
+        assert_int_equal(verdict_lines(), 0);
+        assert_has(said, is_baseline ? "base.jsonl, row 2 (" : "now.jsonl, row 2 (");
+        assert_has(said, "its tflops is 0.00838861, its shape and its time_ms 2 make 0.0041943");
+        assert_has(said, "NOT COMPARABLE: nothing was compared");
+    }
 }
 
 static void options_that_select_a_subset(void **state)
@@ -243,15 +271,12 @@ static void nothing_in_common(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_configuration_each),
-                                       cmocka_unit_test(refused_in_both),
-                                       cmocka_unit_test(rows_that_are_not_judged),
-                                       cmocka_unit_test(control_without_a_gemm),
-                                       cmocka_unit_test(rows_without_a_baseline),
-                                       cmocka_unit_test(options_that_select_a_subset),
-                                       cmocka_unit_test(floors),
-                                       cmocka_unit_test(records_that_cannot_be_compared),
-                                       cmocka_unit_test(nothing_in_common)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_configuration_each),          cmocka_unit_test(refused_in_both),
+        cmocka_unit_test(rows_that_are_not_judged),        cmocka_unit_test(control_without_a_gemm),
+        cmocka_unit_test(rows_without_a_baseline),         cmocka_unit_test(figures_that_contradict),
+        cmocka_unit_test(options_that_select_a_subset),    cmocka_unit_test(floors),
+        cmocka_unit_test(records_that_cannot_be_compared), cmocka_unit_test(nothing_in_common)};
     unsetenv("GITHUB_ACTIONS");
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }

@@ -72,9 +72,10 @@ static void exit_codes(void **state)
     static const struct {
         enum verdict verdict;
         int code;
-    } codes[] = {{VERDICT_ERROR, 6},   {VERDICT_FAIL, 1},   {VERDICT_LOST, 3},         {VERDICT_FLOOR, 3},
-                 {VERDICT_REGRESS, 3}, {VERDICT_ABSENT, 5}, {VERDICT_INCONCLUSIVE, 4}, {VERDICT_PASS, 0},
-                 {VERDICT_IMPROVE, 0}, {VERDICT_FIXED, 0},  {VERDICT_NEW, 0}};
+    } codes[] = {{VERDICT_ERROR, 6},     {VERDICT_FAIL, 1},      {VERDICT_LOST, 3},         {VERDICT_FLOOR, 3},
+                 {VERDICT_REGRESS, 3},   {VERDICT_ABSENT, 5},    {VERDICT_INCONCLUSIVE, 4}, {VERDICT_PASS, 0},
+                 {VERDICT_UNCHECKED, 5}, {VERDICT_UNDECIDED, 4}, {VERDICT_IMPROVE, 0},      {VERDICT_FIXED, 0},
+                 {VERDICT_NEW, 0}};
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         assert_int_equal(verdict_exit(codes[i].verdict), codes[i].code);
     struct verdict_line both[] = {line(VERDICT_INCONCLUSIVE, "a", 0), line(VERDICT_ABSENT, "b", 0)};

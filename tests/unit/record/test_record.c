@@ -507,6 +507,52 @@ static void what_is_unknown_is_left_alone(void **state)
     record_file_free(&file);
 }
 
+/* Every text of a row, of its tensors and of the header, with the two forms of an escape sequence in it. */
+static void escapes_are_read_as_spaces(void **state)
+{
+    (void)state;
+#define HOSTILE "\\u001b]0;x\\u0007\\u009bm"
+    const char clean[] = " ]0;x   m";
+    const struct column_list list = record_columns();
+    char text[8192], sentence[512];
+    struct record_file file;
+    int texts = 0;
+    size_t used =
+        (size_t)snprintf(text, sizeof text,
+                         "{\"type\":\"header\",\"schema\":1,\"device\":{\"name\":\"" HOSTILE
+                         "\"},\"policy\":{\"round_members\":[\"" HOSTILE "\"]}}\n{\"type\":\"row\",\"schema\":1");
+    for (int i = 0; i < list.count; i++)
+        if (list.columns[i].kind == FIELD_TEXT || list.columns[i].kind == FIELD_STRING)
+            used +=
+                (size_t)snprintf(text + used, sizeof text - used, ",\"%s\":\"%s\"", list.columns[i].name,
+                                 list.columns[i].kind == FIELD_TEXT && list.columns[i].size < 20 ? "\\u001b" : HOSTILE);
+    used += (size_t)snprintf(text + used, sizeof text - used,
+                             ",\"tensors\":[{\"name\":\"\\u001b\",\"rule\":\"" HOSTILE "\",\"worst\":\"" HOSTILE
+                             "\",\"failure\":\"" HOSTILE "\"}],\"passes\":[{\"name\":\"\\u001b[m\"}]}\n");
+    assert_true(used < sizeof text);
+    assert_true(read_text(text, used, &file, sentence));
+    for (int i = 0; i < list.count; i++) {
+        const struct column *column = &list.columns[i];
+        const void *field = record_field(column, &file.rows[0]);
+        if (column->kind != FIELD_TEXT && column->kind != FIELD_STRING)
+            continue;
+        assert_string_equal(column->kind == FIELD_STRING ? *(char *const *)field : field,
+                            column->kind == FIELD_TEXT && column->size < 20 ? " " : clean);
+        texts++;
+    }
+    assert_true(texts >= 18);
+    assert_string_equal(file.rows[0].tensors[0].name, " ");
+    assert_string_equal(file.rows[0].tensors[0].rule, clean);
+    assert_string_equal(file.rows[0].tensors[0].worst, clean);
+    assert_string_equal(file.rows[0].tensors[0].failure, clean);
+    assert_string_equal(file.rows[0].passes[0].name, " [m");
+    const json_t *device = json_object_get(file.header, "device"), *policy = json_object_get(file.header, "policy");
+    assert_string_equal(json_string_value(json_object_get(device, "name")), clean);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(policy, "round_members"), 0)), clean);
+    record_file_free(&file);
+#undef HOSTILE
+}
+
 static void many_rows_are_read(void **state)
 {
     (void)state;
@@ -567,6 +613,7 @@ int main(void)
         cmocka_unit_test(cut_file_is_readable),
         cmocka_unit_test(what_is_no_record_file_is_refused),
         cmocka_unit_test(what_is_unknown_is_left_alone),
+        cmocka_unit_test(escapes_are_read_as_spaces),
         cmocka_unit_test(many_rows_are_read),
         cmocka_unit_test(long_paths_are_told_apart),
     };

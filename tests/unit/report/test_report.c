@@ -87,6 +87,8 @@ static struct record_row *add(int file, const char *impl, const char *mode, int 
     strcpy(row->method, "1");
     row->status = STATUS_OK;
     row->check = CHECKED_PASS;
+    row->err_used = 0.5;
+    row->samples = 30;
     strcpy(row->peer, "cudnn");
     row->key.causal = causal;
     row->key.batch = 16384 / q_len;
@@ -176,6 +178,26 @@ static void ties_are_ties(void **state)
     assert_false(report_figure_at(&report, 0, 2)->is_tied);
     assert_int_equal(report.summaries[1].tied_points, 1);
     assert_int_equal(report.summaries[1].best_points, 0);
+}
+
+/* A single sample decides nothing: it ties with whatever is beside it, at a label and between labels. */
+static void without_an_interval_all_is_a_tie(void **state)
+{
+    (void)state;
+    add_fwd(0, "a", 100);
+    add_fwd(0, "slower", 50)->samples = 1;
+    add_fwd(1, "a", 300)->samples = 1;
+    struct record_row *open = add_fwd(2, "a", 40);
+    open->time_ms_ci_lo = open->time_ms_ci_hi = NAN;
+    make(3, 3);
+    const struct report_figure *first = report_figure_at(&report, 0, 0);
+    assert_near(first->best.tflops, 100);
+    assert_string_equal(first->ties, "slower");
+    for (int l = 0; l < 3; l++) {
+        assert_int_equal(report_figure_at(&report, 0, l)->rank, 1);
+        assert_true(report_figure_at(&report, 0, l)->is_tied);
+        assert_int_equal(report_figure_at(&report, 0, l)->has_interval, l == 0);
+    }
 }
 
 static void last_row_of_a_case_counts(void **state)
@@ -464,7 +486,8 @@ static void write_record(int i, const char *device, const char *run, const char 
             "{\"type\":\"row\",\"schema\":1,\"run_id\":\"%s\",\"method\":\"%s\",\"commit\":\"c%d\","
             "\"device\":\"%s\",\"arch\":\"sm_90\",\"impl\":\"a\",\"mode\":\"fwd\",\"dtype\":\"bf16\",\"causal\":0,"
             "\"batch\":1,\"q_heads\":1,\"kv_heads\":1,\"q_len\":64,\"kv_len\":64,\"head_dim\":64,"
-            "\"status\":\"ok\",\"check\":\"pass\",\"time_ms\":1.0,\"flops\":1e9,\"tflops\":1.0}\n",
+            "\"status\":\"ok\",\"check\":\"pass\",\"err_used\":0.5,\"time_ms\":1.0,\"flops\":1048576,"
+            "\"tflops\":0.001048576}\n",
             run, method, i, device);
     assert_int_equal(fclose(out), 0);
 }
@@ -569,6 +592,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(best_is_checked, begin, finish),
         cmocka_unit_test_setup_teardown(ties_are_ties, begin, finish),
+        cmocka_unit_test_setup_teardown(without_an_interval_all_is_a_tie, begin, finish),
         cmocka_unit_test_setup_teardown(last_row_of_a_case_counts, begin, finish),
         cmocka_unit_test_setup_teardown(geomean_needs_the_whole_set, begin, finish),
         cmocka_unit_test_setup_teardown(sustained_is_not_burst, begin, finish),

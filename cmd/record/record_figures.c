@@ -1,0 +1,163 @@
+/* Compares the figures of each row. All comparisons are written so that NaN does not agree. */
+#include "cmd/record/record_figures.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "cmd/base/paths.h"
+#include "cmd/problem/problem.h"
+#include "cmd/record/row_role.h"
+
+enum { INTERVAL_SAMPLES = 6 };
+
+bool record_row_is_checked(const struct record_row *row)
+{
+    return row->status == STATUS_OK && row->check == CHECKED_PASS && row->err_used >= 0 && row->err_used <= 1;
+}
+
+bool record_row_has_interval(const struct record_row *row)
+{
+    return row->samples >= INTERVAL_SAMPLES && row->time_ms_ci_lo > 0 && row->time_ms_ci_hi >= row->time_ms_ci_lo;
+}
+
+static bool is_time(double ms) { return ms >= RECORD_TIME_LEAST_MS && ms <= RECORD_TIME_MOST_MS; }
+
+static bool is_near(double a, double b, double limit_pct) { return fabs(a / b - 1) <= limit_pct / 100; }
+
+static bool has_words(const struct record_row *row, struct reason *why)
+{
+    const char *const missing = row->status < 0                              ? "status"
+                                : row->key.mode < 0                          ? "mode"
+                                : row->key.dtype < 0                         ? "dtype"
+                                : row->status == STATUS_OK && row->check < 0 ? "check"
+                                                                             : NULL;
+    if (missing)
+        snprintf(why->text, sizeof why->text, "it has no %s", missing);
+    return !missing;
+}
+
+static bool check_agrees(const struct record_row *row, struct reason *why)
+{
+    if (row->check != CHECKED_PASS)
+        return true;
+    if (isnan(row->err_used))
+        snprintf(why->text, sizeof why->text, "its check is pass, without an err_used");
+    else if (!record_row_is_checked(row))
+        snprintf(why->text, sizeof why->text, "its check is pass, its err_used %.6g; must be from 0 to 1",
+                 row->err_used);
+    else
+        return true;
+    return false;
+}
+
+static bool times_agree(const struct record_row *row, struct reason *why)
+{
+    const struct {
+        const char *name;
+        double ms;
+    } times[] = {{"time_ms", row->time_ms},
+                 {"time_ms_ci_lo", row->time_ms_ci_lo},
+                 {"time_ms_ci_hi", row->time_ms_ci_hi},
+                 {"time_ms_min", row->time_ms_min}};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+        if (!isnan(times[i].ms) && !is_time(times[i].ms)) {
+            snprintf(why->text, sizeof why->text, "its %s is %.6g; must be from %g to %g", times[i].name, times[i].ms,
+                     RECORD_TIME_LEAST_MS, RECORD_TIME_MOST_MS);
+            return false;
+        }
+    if (!(row->time_ms < row->time_ms_ci_lo) && !(row->time_ms > row->time_ms_ci_hi))
+        return true;
+    snprintf(why->text, sizeof why->text, "its time_ms is %.6g, outside of its interval %.6g to %.6g", row->time_ms,
+             row->time_ms_ci_lo, row->time_ms_ci_hi);
+    return false;
+}
+
+/* An absent window is unbounded, and so is one that is longer than any length. */
+static int64_t window_of(int64_t keys) { return keys < 0 || keys > INT32_MAX ? -1 : keys; }
+
+/* The FLOPs of the shape in the row; NaN where the shape is none. */
+static double flops_of_shape(const struct problem_key *k)
+{
+    const int64_t sizes[] = {k->batch, k->q_heads, k->q_len, k->kv_len, k->head_dim};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i] < 1 || sizes[i] > INT32_MAX)
+            return NAN;
+    const struct attn_problem problem = {.batch = k->batch,
+                                         .q_heads = k->q_heads,
+                                         .q_len = k->q_len,
+                                         .kv_len = k->kv_len,
+                                         .head_dim = k->head_dim,
+                                         .causal = k->causal == 1,
+                                         .window_left = window_of(k->window_left),
+                                         .window_right = window_of(k->window_right)};
+    return problem_flops(&problem, (enum attn_mode)k->mode);
+}
+
+static bool speeds_agree(const struct record_row *row, double flops, struct reason *why)
+{
+    const double tflops = flops / row->time_ms * 1e-9;
+    if (!isnan(row->flops) && !is_near(row->flops, flops, RECORD_TFLOPS_LIMIT_PCT))
+        snprintf(why->text, sizeof why->text, "its flops are %.6g, its shape makes %.6g", row->flops, flops);
+    else if (!isnan(row->tflops) && !is_near(row->tflops, tflops, RECORD_TFLOPS_LIMIT_PCT))
+        snprintf(why->text, sizeof why->text, "its tflops is %.6g, its shape and its time_ms %.6g make %.6g",
+                 row->tflops, row->time_ms, tflops);
+    else
+        return true;
+    return false;
+}
+
+static double share_limit_pct(const struct record_row *row)
+{
+    if (row->samples < INTERVAL_SAMPLES)
+        return RECORD_SHARE_LIMIT_FEW_PCT;
+    return fmin(fmax(RECORD_SHARE_LIMIT_PCT, row->noise_pct / 2), RECORD_SHARE_LIMIT_MOST_PCT); /* fmax ignores NaN */
+}
+
+static bool share_agrees(const struct record_row *row, double flops, struct reason *why)
+{
+    const double tflops = flops / row->time_ms * 1e-9, share = 100 * tflops / row->gemm_tflops;
+    if (isnan(row->pct_of_gemm))
+        return true;
+    if (isnan(row->gemm_tflops))
+        snprintf(why->text, sizeof why->text, "its pct_of_gemm is %.6g, without a gemm_tflops", row->pct_of_gemm);
+    else if (!(row->gemm_tflops > 0) || !is_near(row->pct_of_gemm, share, share_limit_pct(row)))
+        snprintf(why->text, sizeof why->text,
+                 "its pct_of_gemm is %.6g, its shape, its time_ms %.6g and gemm_tflops %.6g make %.6g",
+                 row->pct_of_gemm, row->time_ms, row->gemm_tflops, share);
+    else
+        return true;
+    return false;
+}
+
+static bool row_agrees(const struct record_row *row, struct reason *why)
+{
+    if (!has_words(row, why))
+        return false;
+    if (row->status != STATUS_OK || role_of_name(row->impl) == ROLE_NULL)
+        return true;
+    if (!check_agrees(row, why) || !times_agree(row, why))
+        return false;
+    if (isnan(row->time_ms))
+        return true;
+    const double flops = flops_of_shape(&row->key);
+    if (!isnan(flops))
+        return speeds_agree(row, flops, why) && share_agrees(row, flops, why);
+    snprintf(why->text, sizeof why->text, "it has a time_ms, and no shape to compute FLOPs from");
+    return false;
+}
+
+bool record_file_agrees(const struct record_file *file, struct attn_message *why)
+{
+    for (int i = 0; i < file->count; i++) {
+        const struct record_row *row = &file->rows[i];
+        struct reason reason;
+        char label[PROBLEM_LABEL_SIZE];
+        if (row_agrees(row, &reason))
+            continue;
+        snprintf(why->text, sizeof why->text, "%s, row %d (%s of %s): %.180s", path_shown(file->path).text, i + 1,
+                 problem_key_label(&row->key, label, sizeof label), row->impl[0] ? row->impl : "no implementation",
+                 reason.text);
+        return false;
+    }
+    return true;
+}
