@@ -11,6 +11,8 @@
 static FILE *real_stderr;
 static int files[FUZZ_FILES];
 static char paths[FUZZ_FILES][40];
+static char folder[] = "/tmp/fabench-fuzz-XXXXXX";
+static const char *const *links; /* in the folder */
 
 _Noreturn void fuzz_fail(const char *file, int line, const char *condition)
 {
@@ -57,6 +59,31 @@ const char *fuzz_put(int file, const void *bytes, size_t size)
 {
     FUZZ_CHECK(ftruncate(files[file], 0) == 0 && pwrite(files[file], bytes, size, 0) == (ssize_t)size);
     return paths[file];
+}
+
+static char *path_of(const char *name) { return xasprintf("%s/%s", folder, name); }
+
+static void remove_folder(void)
+{
+    for (int i = 0; links[i]; i++) {
+        char *path = path_of(links[i]);
+        unlink(path);
+        free(path);
+    }
+    rmdir(folder);
+}
+
+const char *fuzz_folder(const char *const *names)
+{
+    FUZZ_CHECK(!links && mkdtemp(folder));
+    links = names;
+    FUZZ_CHECK(atexit(remove_folder) == 0);
+    for (int i = 0; links[i]; i++) {
+        char *path = path_of(links[i]);
+        FUZZ_CHECK(symlink("/dev/null", path) == 0);
+        free(path);
+    }
+    return folder;
 }
 
 char *fuzz_string(const uint8_t *data, size_t size)

@@ -10,13 +10,14 @@
 static void put_part(int file, struct fuzz_input part) { fuzz_put(file, part.data, part.size); }
 
 /* The options of `gate` with or without --floors. */
-static struct options options_of(bool has_floors)
+static struct options options_of(const char *folder, bool has_floors)
 {
     struct options o;
     bool done;
     char *words[] = {xstrdup("fabench"),
                      xstrdup("gate"),
-                     xstrdup("--out=none"),
+                     xasprintf("--out=%s", folder),
+                     xstrdup("--junit=/dev/null"),
                      xasprintf("--baseline=%s", fuzz_path(0)),
                      xasprintf("--current=%s", fuzz_path(1)),
                      xstrdup("--subset"),
@@ -33,8 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct options plain, with_floors;
     struct fuzz_input rest = {data, size};
     if (!plain.baseline) {
-        plain = options_of(false);
-        with_floors = options_of(true);
+        static const char *const names[] = {"verdicts.csv", NULL};
+        const char *const folder = fuzz_folder(names);
+        plain = options_of(folder, false);
+        with_floors = options_of(folder, true);
         plain.is_subset = false;
         FUZZ_CHECK(setenv("GITHUB_ACTIONS", "true", 1) == 0);
     }
