@@ -12,7 +12,7 @@ static struct options options_of(int files)
 {
     struct options o;
     bool done;
-    char *words[] = {xstrdup("fabench"),   xstrdup("report"),   xstrdup("--plot=none"),
+    char *words[] = {xstrdup("fabench"),    xstrdup("report"),     xstrdup("--plot=none"),
                      xstrdup("--out=none"), xstrdup(fuzz_path(0)), xstrdup(fuzz_path(1))};
     enum { WORDS = sizeof words / sizeof *words };
     FUZZ_CHECK(options_parse(WORDS - 2 + files, words, &o, &done) == EXIT_OK);

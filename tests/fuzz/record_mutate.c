@@ -30,11 +30,20 @@ static size_t pick(size_t limit)
 
 static json_t *edge_value(void)
 {
-    static const char *const words[] = {"",      "ok",    "oom",  "skipped", "error",     "timeout", "pass",
-                                        "fail",  "off",   "fwd",  "bwd",     "fp32",      "bf16",    "naive",
-                                        "cudnn", "null",  "x",    "fused",   "fused_cpu", "header",  "row",
-                                        "%s%n",  "\x1b[", "\n,\"", "|<&>'",  "0123456789012345678901234567890123456789"};
-    static const double reals[] = {0,      1,      -1,   0.5,  2.5,     1e-300, 1e300, 1.7976931348623157e308,
+    static const char *const words[] = {"",          "ok",
+                                        "oom",       "skipped",
+                                        "error",     "timeout",
+                                        "pass",      "fail",
+                                        "off",       "fwd",
+                                        "bwd",       "fp32",
+                                        "bf16",      "naive",
+                                        "cudnn",     "null",
+                                        "x",         "fused",
+                                        "fused_cpu", "header",
+                                        "row",       "%s%n",
+                                        "\x1b[",     "\n,\"",
+                                        "|<&>'",     "0123456789012345678901234567890123456789"};
+    static const double reals[] = {0,      1,      -1,   0.5,  2.5,         1e-300, 1e300, 1.7976931348623157e308,
                                    5e-324, -0.001, 1e18, 1e19, 2147483648.0};
     static const json_int_t counts[] = {0, 1, -1, 2, 64, 128, 4096, 1 << 20, 2147483647, INT64_MAX, INT64_MIN};
     switch (pick(8)) {
