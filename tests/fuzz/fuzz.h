@@ -23,7 +23,8 @@ enum { FUZZ_FILES = 3 };
 const char *fuzz_path(int file);
 const char *fuzz_put(int file, const void *bytes, size_t size);
 
-/* A new folder whose `names` (NULL ends them) are links to /dev/null, for writers that take a folder; removed at exit. */
+/* A new folder whose `names` (NULL ends them) are links to /dev/null, for writers that take a folder. It is removed at
+ * exit. */
 const char *fuzz_folder(const char *const *names);
 
 /* The input as a string: a copy up to its first NUL byte, which the caller frees. */

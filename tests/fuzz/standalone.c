@@ -1,5 +1,5 @@
-/* Runs a fuzz target over files: standalone FILE-OR-FOLDER... The corpus is a regression test wherever libFuzzer is not.
- * Exit code 0 when all were run, 2 when an argument cannot be read or holds no file. */
+/* Runs a fuzz target over files: fuzz_<target> FILE-OR-FOLDER... The corpus is a regression test wherever libFuzzer is
+ * not. Exit code 0 when all were run, 2 when an argument cannot be read or holds no file. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
