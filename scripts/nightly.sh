@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # The tests that take too long for every change (ctest label nightly): the self-test and the wrong kernels at 16K on the
-# CPU, and with a GPU the wrong kernels at 16K on it. Builds the whole preset release first, all architectures.
+# CPU, and with a GPU the wrong kernels at 16K on it. Builds the whole preset release first, all architectures. Then,
+# where clang has libFuzzer, each target of tests/fuzz runs for 60 s (preset fuzz, label fuzz).
 #
 #   scripts/nightly.sh          exit 0: all passed
 #
-# All output is also written to build/release/ctest-nightly.log.
+# All output is also written to build/release/ctest-nightly.log and build/fuzz/ctest-fuzz.log. An input that failed
+# stays in build/fuzz/tests/fuzz/found/; it is added to tests/fuzz/corpus/ with its correction.
 set -euo pipefail
 case ${1:-} in
 --help | -h)
@@ -31,5 +33,20 @@ echo "nightly: log: $PWD/$log"
 code=0
 ctest --test-dir build/release -L nightly --no-tests=error --output-on-failure -j "$(nproc)" 2>&1 |
     tee "$log" || code=$?
-echo "nightly: $([ $code -eq 0 ] && echo passed || echo FAILED), log: $PWD/$log"
+
+# A program of clang with libFuzzer, compiled and linked: several distributions leave its runtime out of their package.
+has_libfuzzer() {
+    command -v clang >/dev/null &&
+        echo 'int LLVMFuzzerTestOneInput(const unsigned char *data, unsigned long size) { return data && size > 9; }' |
+        clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null
+}
+if has_libfuzzer; then
+    fuzz_log=build/fuzz/ctest-fuzz.log
+    build_preset fuzz fuzz
+    ctest --test-dir build/fuzz -L fuzz --no-tests=error --output-on-failure -j "$(nproc)" 2>&1 |
+        tee "$fuzz_log" || code=$?
+else
+    echo "nightly: no clang with libFuzzer here: the targets of tests/fuzz were not run with inputs of their own"
+fi
+echo "nightly: $([ $code -eq 0 ] && echo passed || echo FAILED), log: $PWD/$log${fuzz_log:+, $PWD/$fuzz_log}"
 exit $code

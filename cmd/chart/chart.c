@@ -130,7 +130,8 @@ static void print_bars(const struct chart_set *set, const struct chart_panel *pa
     fprintf(out, "%s %s, TFLOPS\n", chart_panel_title(panel, title, sizeof title), problem_dtype_name(panel->dtype));
     for (int i = 0; i < count; i++) {
         char label[200];
-        const int length = most > 0 ? (int)(bars[i].value / most * room + 0.5) : 0;
+        /* A value below 0 (a record may hold any number) has no bar. */
+        const int length = most > 0 && bars[i].value > 0 ? (int)(bars[i].value / most * room + 0.5) : 0;
         const char fill = bars[i].is_failed                            ? 'x'
                           : bars[i].is_published                       ? '.'
                           : strcmp(bars[i].label, "GEMM ceiling") == 0 ? '-'

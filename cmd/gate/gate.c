@@ -205,7 +205,8 @@ static bool fill_failure(const struct record_row *now, const struct record_row *
                 break;
             }
     } else {
-        snprintf(line->why, sizeof line->why, "%s%s%s", record_status_names[now->status], now->reason[0] ? ": " : "",
+        snprintf(line->why, sizeof line->why, "%s%s%s",
+                 now->status < 0 ? "has no status" : record_status_names[now->status], now->reason[0] ? ": " : "",
                  now->reason);
     }
     line->from_ms = was ? was->time_ms : NAN;

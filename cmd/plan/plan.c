@@ -42,7 +42,9 @@ static const struct preset_values presets_cpu[] = {
 
 void plan_add(struct plan *plan, const struct plan_item *item)
 {
-    plan->items = xrealloc(plan->items, (unsigned long)(plan->count + 1) * sizeof *plan->items);
+    const bool is_full = (plan->count & (plan->count - 1)) == 0; /* there is room for the next power of two */
+    if (is_full)
+        plan->items = xrealloc(plan->items, (plan->count ? 2 * (unsigned long)plan->count : 1) * sizeof *plan->items);
     plan->items[plan->count++] = *item;
 }
 

@@ -460,7 +460,7 @@ static bool take_row(struct record_file *file, int *room, const json_t *object, 
 {
     if (file->count == *room) {
         FABENCH_ASSERT(*room < INT_MAX / 2, "%d rows", file->count);
-        *room = *room ? 2 * *room : 64;
+        *room = *room ? 2 * *room : 8;
         file->rows = xrealloc(file->rows, (unsigned long)*room * sizeof *file->rows);
     }
     struct record_row *row = &file->rows[file->count];
