@@ -4,6 +4,8 @@
 . "$(dirname "$0")/lib.sh"
 harmful=${FABENCH_NEIGHBOURS:-$(dirname "$fabench")/tests/neighbours/libneighbours_cpu.so}
 [ -e "$harmful" ] || { echo "no plugin at $harmful"; exit 1; }
+# One thread each: with as many threads as cores in several libraries, times on a busy machine vary by a factor of 100.
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 # beside NAME [ARGUMENT...]: two cases with naive, our kernel and another library's beside bad_NAME; the others' rows.
 beside() {

@@ -199,7 +199,7 @@ LAUNCH(umask)
 LAUNCH(environment)
 {
     UNUSED;
-    setenv("OMP_NUM_THREADS", "1", 1);
+    setenv("OMP_NUM_THREADS", "7", 1);
 }
 LAUNCH(output)
 {
