@@ -18,6 +18,8 @@
  * Ownership. The caller owns every buffer. A launch gets pointers, workspace and, on CUDA, a stream; it allocates no
  * memory and keeps no state. On CUDA it enqueues its work and does not wait for it; on the CPU the work is done when it
  * returns. What must live longer than a launch (a vendor's plan) is made by `prepare` and freed by `release`.
+ * No function changes what the process shares: rounding, locale, signals, open files, working folder, environment. None
+ * leaves threads at work or child processes behind.
  */
 #ifndef FABENCH_ATTENTION_H
 #define FABENCH_ATTENTION_H

@@ -1,11 +1,13 @@
 /* fork, exec, poll, kill, wait. */
 #include "cmd/base/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -21,22 +23,77 @@ enum { END_POLL_MS = 20 };
 /* ---- interrupts ---- */
 
 static volatile sig_atomic_t interrupts;
+static volatile sig_atomic_t untrusted;       /* number of the untrusted child and its group, 0 = none */
+static volatile sig_atomic_t signal_of_child; /* the last signal that it sent */
 
-static void on_signal(int number)
+/* A sender that has ended and was reaped counts as a process of the user: the `kill` of a shell is gone at once. */
+static bool is_of_child(const siginfo_t *info)
 {
-    (void)number;
-    interrupts++;
+    const bool was_sent = info->si_code == SI_USER || info->si_code == SI_QUEUE || info->si_code == SI_TKILL;
+    return untrusted > 0 && was_sent && (info->si_pid == untrusted || getpgid(info->si_pid) == untrusted);
+}
+
+/* Ctrl-Z does not reach the group of the child. */
+static void stop_with_child(void)
+{
+    const pid_t group = untrusted;
+    if (group > 0)
+        kill(-group, SIGSTOP);
+    raise(SIGSTOP);
+    if (group > 0 && group == untrusted)
+        kill(-group, SIGCONT);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    const int error = errno;
+    (void)context;
+    if (is_of_child(info)) {
+        signal_of_child = number;
+    } else if (number == SIGINT || number == SIGTERM) {
+        interrupts++;
+    } else if (number == SIGTSTP || number == SIGTTIN || number == SIGTTOU) {
+        stop_with_child();
+    } else { /* its default effect, as soon as this function returns */
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    errno = error;
+}
+
+/* Signals whose default effect would end or stop this process, and that no fault of its own raises. */
+static bool is_guarded(int number)
+{
+    static const int others[] = {SIGHUP,  SIGQUIT, SIGABRT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM,
+                                 SIGPROF, SIGPOLL, SIGXCPU, SIGTSTP, SIGTTIN, SIGTTOU};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (number == others[i])
+            return true;
+    return number >= SIGRTMIN && number <= SIGRTMAX;
 }
 
 void process_catch_interrupts(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO}, before;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    for (int number = 1; number <= SIGRTMAX; number++)
+        if (is_guarded(number) && sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            sigaction(number, &action, NULL);
+}
+
+/* In a child: what on_signal handles has its default effect again. */
+static void release_signals(void)
+{
+    struct sigaction now;
+    for (int number = 1; number <= SIGRTMAX; number++)
+        if (sigaction(number, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_signal)
+            signal(number, SIG_DFL);
 }
 
 bool process_is_interrupted(void) { return interrupts > 0; }
+int process_signal_of_child(void) { return signal_of_child; }
 
 /* ---- starting ---- */
 
@@ -68,10 +125,16 @@ static void execute(const struct process_request *request, int pipe_end, int rep
     _exit(write(report, &error, sizeof error) == sizeof error ? 127 : 126);
 }
 
+static bool has_group(const struct process_request *request) { return request->own_group || request->untrusted; }
+
 static void run_child(const struct process_request *request, pid_t parent, int pipe_end, int report)
 {
-    if (request->own_group)
+    if (has_group(request))
         setpgid(0, 0);
+    if (request->untrusted) {
+        release_signals();
+        signal(SIGTTOU, SIG_IGN); /* a process group in the background may write to the terminal */
+    }
     prctl(PR_SET_PDEATHSIG, request->argv ? SIGTERM : SIGKILL);
     if (getppid() != parent) /* the parent ended before prctl */
         _exit(126);
@@ -109,26 +172,41 @@ static int open_watch_file(pid_t pid)
 #endif
 }
 
+/* fork. A signal that an untrusted child sends at once waits until its number is known here. */
+static pid_t fork_unseen(bool is_untrusted)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    const pid_t pid = fork();
+    if (is_untrusted && pid >= 0) {
+        signal_of_child = 0;
+        untrusted = pid; /* in the child 0, none */
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return pid;
+}
+
 int process_start(const struct process_request *request, struct process *p)
 {
     enum { PIPE_READ, PIPE_WRITE, REPORT_READ, REPORT_WRITE, FILES };
     int files[FILES] = {-1, -1, -1, -1};
     const pid_t parent = getpid();
-    *p = (struct process){.pid = -1, .watch_file = -1, .pipe = -1, .has_group = request->own_group};
+    *p = (struct process){.pid = -1, .watch_file = -1, .pipe = -1, .has_group = has_group(request)};
     struct sigaction action;
     if (sigaction(SIGCHLD, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
         signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would discard the exit status of children */
     fflush(NULL);
     if ((!request->has_pipe || pipe2(&files[PIPE_READ], O_CLOEXEC) == 0) &&
         (!request->argv || pipe2(&files[REPORT_READ], O_CLOEXEC) == 0))
-        p->pid = fork();
+        p->pid = fork_unseen(request->untrusted);
     if (p->pid == 0) {
         close_files((int[]){files[PIPE_READ], files[REPORT_READ]}, 2);
         run_child(request, parent, files[PIPE_WRITE], files[REPORT_WRITE]);
     }
     int error = p->pid < 0 ? errno : 0;
     close_files((int[]){files[PIPE_WRITE], files[REPORT_WRITE]}, 2);
-    if (p->pid > 0 && request->own_group)
+    if (p->pid > 0 && has_group(request))
         setpgid(p->pid, p->pid); /* called in parent and child, because either may run first */
     if (p->pid > 0 && request->argv && (error = read_exec_error(files[REPORT_READ])) != 0)
         while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR) {
@@ -247,6 +325,8 @@ void process_watch(struct process *p, const struct process_watch *w, struct proc
         if (p->has_group)
             send_signal(p, SIGKILL); /* the remaining processes of its group */
         drain_pipe(p, w);
+        if (untrusted == p->pid)
+            untrusted = 0; /* before its number can be given to another process */
         while (waitpid(p->pid, &state, 0) < 0 && errno == EINTR) {
         }
         r->end = t.killed > 0 ? t.killed_for : WIFSIGNALED(state) ? PROCESS_SIGNALLED : PROCESS_EXITED;
@@ -273,6 +353,60 @@ char *process_describe(const struct process_result *r, char *buffer, size_t size
     case PROCESS_STUCK: snprintf(buffer, size, "cannot be killed"); break;
     }
     return buffer;
+}
+
+/* ---- what children leave behind ---- */
+
+void process_adopt_orphans(void) { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+bool process_has_children(void)
+{
+    siginfo_t info;
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* The parent of a process, 0 when it has ended or is a zombie. The name, in parentheses, may hold any character. */
+static pid_t parent_of(const char *pid)
+{
+    char path[64], text[512];
+    int parent = 0;
+    char state = 'Z';
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    const char *end = strrchr(text, ')');
+    return end && sscanf(end + 1, " %c %d", &state, &parent) == 2 && state != 'Z' ? parent : 0;
+}
+
+static void kill_children(void)
+{
+    DIR *all = opendir("/proc");
+    const pid_t self = getpid();
+    for (struct dirent *entry; all && (entry = readdir(all)) != NULL;) {
+        const long pid = strtol(entry->d_name, NULL, 10);
+        if (pid > 0 && parent_of(entry->d_name) == self)
+            kill((pid_t)pid, SIGKILL);
+    }
+    if (all)
+        closedir(all);
+}
+
+int process_end_children(void)
+{
+    const double started_ms = clock_ms();
+    int count = 0;
+    while (process_has_children() && clock_ms() - started_ms < 1e3 * PROCESS_DRAIN_LIMIT_S) {
+        int state = 0;
+        kill_children(); /* in each turn: what they leave behind becomes a child of this process */
+        while (waitpid(-1, &state, WNOHANG) > 0)
+            count += WIFSIGNALED(state) && WTERMSIG(state) == SIGKILL;
+        if (process_has_children())
+            poll(NULL, 0, 1);
+    }
+    return count;
 }
 
 /* ---- shared memory ---- */

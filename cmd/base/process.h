@@ -22,6 +22,9 @@ struct process_request {
     int in, out, err; /* the program's descriptors: 0 = this process's own, PROCESS_NO_FILE, or any other open one */
     bool has_pipe;    /* process.pipe reads what the child writes: a program's stdout, or the function's `pipe` */
     bool own_group;   /* starts a process group: signals and the final kill reach its children too */
+    /* A function that runs code of others: it has a group of its own, and a signal that the group sends to this process
+     * is no interrupt (process_signal_of_child). It is stopped and continued with this process. One at a time. */
+    bool untrusted;
 };
 
 struct process {
@@ -79,11 +82,30 @@ void process_watch(struct process *, const struct process_watch *, struct proces
 /* "ended with code 6", "died of signal 11 (Segmentation fault)", "took longer than 5 s, the limit, and was killed" */
 char *process_describe(const struct process_result *, char *buffer, size_t size);
 
-/* ---- interrupts and shared memory ---- */
+/* ---- interrupts ---- */
 
-/* From now on SIGINT and SIGTERM are counted instead of ending the program, and SIGPIPE is ignored. */
+/* From now on SIGINT and SIGTERM are counted instead of ending the program, and SIGPIPE is ignored. Every other signal
+ * that can be caught keeps its effect, unless an untrusted child sent it. */
 void process_catch_interrupts(void);
 bool process_is_interrupted(void);
+
+/* The last signal that the untrusted child, or a process of its group, has sent to this process since it was started;
+ * 0 = none. SIGKILL and SIGSTOP cannot be caught. */
+int process_signal_of_child(void);
+
+/* ---- what children leave behind ---- */
+
+/* From now on a descendant whose parent ends becomes a child of this process. */
+void process_adopt_orphans(void);
+
+/* Children that this process has, running or not reaped: also those that a shell had before it became this program. */
+bool process_has_children(void);
+
+/* Kills every child of this process, and with process_adopt_orphans their descendants, and reaps them. Returns how many
+ * of them were still running. Only where no child is to go on. */
+int process_end_children(void);
+
+/* ---- shared memory ---- */
 
 /* Zeroed memory that this process shares with children that it starts later; NULL with errno. */
 void *process_share(size_t bytes);

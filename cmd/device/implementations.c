@@ -18,6 +18,14 @@ static const struct attn_impl *find(const struct impls *impls, const char *name,
     return NULL;
 }
 
+static bool is_loaded(const struct impls *impls, const struct attn_impl *impl)
+{
+    for (int i = 0; i < impls->built_in; i++)
+        if (impls->all[i] == impl)
+            return false;
+    return impl != NULL;
+}
+
 static void add(struct impls *impls, const struct attn_impl *impl, enum impl_role role)
 {
     impls->roles = xrealloc(impls->roles, (unsigned long)(impls->count + 1) * sizeof *impls->roles);
@@ -114,6 +122,7 @@ int impls_load(const struct name_list *libraries, struct impls *impls)
     for (const struct reference_row *row = references; row->impl; row++)
         if (row->role != ROLE_NAIVE)
             add(impls, row->impl, row->role);
+    impls->built_in = impls->count;
     int status = EXIT_OK;
     for (int i = 0; i < libraries->count && status == EXIT_OK; i++)
         status = load(impls, libraries->names[i]);
@@ -210,6 +219,7 @@ int impls_select(const struct impls *impls, const struct name_list *names, enum 
         snprintf(base, sizeof base, "%.*s", (int)strcspn(name, ":"), name);
         slot->impl = find(impls, base, (int)platform);
         slot->role = slot->impl ? impls_role(impls, slot->impl) : ROLE_KERNEL;
+        slot->is_loaded = is_loaded(impls, slot->impl);
         if (!check_variant(slot))
             return EXIT_USAGE;
         const bool is_alias = !strcmp(name, "fused");

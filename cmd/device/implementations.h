@@ -8,8 +8,8 @@
 struct impls {
     const struct attn_impl **all; /* owned array; the implementations live in the program or a library */
     enum impl_role *roles;        /* role of each, owned */
-    int count;
-    void **libraries; /* dlopen handles, kept open for the life of the process */
+    int count, built_in;          /* the first built_in ones are the program's own */
+    void **libraries;             /* dlopen handles, kept open for the life of the process */
     int library_count;
 };
 
@@ -27,6 +27,7 @@ struct impl_slot {
     bool is_named;                /* named by the user: it is an error when it runs on no problem */
     const struct attn_impl *impl; /* NULL for "fused" */
     enum impl_role role;
+    bool is_loaded; /* of a library of --impl-lib */
 };
 enum { IMPL_MAX_SLOTS = 32 };
 

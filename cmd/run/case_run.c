@@ -90,6 +90,18 @@ static void send_row(const struct problem_run *run, struct contender *c)
     c->runs = false;
 }
 
+static bool is_loaded(const struct problem_run *run, const struct contender *c)
+{
+    return run->setting->slots[c->slot].is_loaded;
+}
+
+/* After every function of an implementation, before anything of this program runs. */
+static void after_call(const struct problem_run *run)
+{
+    if (run->setting->hooks.returned)
+        run->setting->hooks.returned(run->setting->hooks.context);
+}
+
 /* ---- one contender: memory, plan, first launch ---- */
 
 static enum attn_status prepare(struct problem_run *run, struct contender *c, struct attn_message *why)
@@ -122,6 +134,88 @@ static void free_contender(struct problem_run *run, struct contender *c)
     tensor_set_free(be, &c->outputs);
     buffer_free(be, &c->workspace);
     record_row_free(&c->row);
+}
+
+/* ---- neighbours ---- */
+
+/* The check columns, with the relative tolerance that was applied. */
+static void check_row(const struct problem_run *run, struct contender *c)
+{
+    const struct options *o = run->setting->options;
+    const struct judge_bounds applied =
+        judge_bounds_for(run->item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ, run->item->problem.dtype, run->item->mode,
+                         role_of(run, c) == ROLE_NAIVE, o->atol, o->rtol, 0);
+    row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, applied.rtol);
+}
+
+/* Does not return when loaded implementations are to run in workers of their own. */
+static void suspect(const struct problem_run *run, const struct contender *c, const char *what)
+{
+    char sentence[400];
+    const char *name = impl_recorded_name(&run->setting->slots[c->slot], c->impl);
+    snprintf(sentence, sizeof sentence, is_loaded(run, c) ? "%s: %.300s" : "when %s was checked: %.300s", name, what);
+    run->setting->hooks.apart(run->setting->hooks.context, c->slot, sentence);
+}
+
+/* Who has changed what surrounds the launch of c, when suspect() has returned: a worker holds one loaded implementation
+ * then, or none. */
+static struct contender *breaker(struct problem_run *run, struct contender *c)
+{
+    for (int i = 0; i < run->count; i++)
+        if (is_loaded(run, &run->contenders[i]))
+            return &run->contenders[i];
+    return c;
+}
+
+/* Guards and inputs as they were, so that what comes next is judged by what it does itself. */
+static enum attn_status restore_surroundings(struct problem_run *run, struct attn_message *why)
+{
+    struct backend *be = run->setting->backend;
+    TRY(tensor_set_guard(be, &run->inputs, why));
+    for (int i = 0; i < run->count; i++) {
+        TRY(tensor_set_guard(be, &run->contenders[i].outputs, why));
+        TRY(buffer_guard(be, &run->contenders[i].workspace, why));
+    }
+    run->inputs.signs = (struct input_signs){0};
+    TRY(inputs_fill(be, run->item, run->setting->options->input_dir, &run->inputs, why));
+    TRY(check_forward_inputs(be, run->item, &run->inputs, why));
+    return inputs_hash(be, run->item, &run->inputs, &run->inputs_hash, why);
+}
+
+/* A loaded implementation that wrote through its guards gets its row now, without a time: what it wrote behind them may
+ * end this process at any later step. */
+static enum attn_status end_overrun(struct problem_run *run, struct contender *c, struct attn_message *why)
+{
+    struct backend *be = run->setting->backend;
+    bool outputs = false, inputs = false, workspace = false;
+    TRY(tensor_set_overrun(be, &c->outputs, &outputs, why));
+    TRY(tensor_set_overrun(be, &run->inputs, &inputs, why));
+    TRY(buffer_overrun(be, &c->workspace, &workspace, why));
+    if (!is_loaded(run, c) || !(outputs || inputs || workspace))
+        return ATTN_OK;
+    check_row(run, c);
+    row_end(&c->row, STATUS_OK, "");
+    send_row(run, c);
+    run->setting->hooks.renew(run->setting->hooks.context);
+    return ATTN_OK;
+}
+
+/* Guards of every buffer and the inputs after a launch of c. */
+static enum attn_status check_surroundings(struct problem_run *run, struct contender *c, struct attn_message *why)
+{
+    struct record_tensor found[RECORD_TENSORS_MAX];
+    int count = 0;
+    const struct check_surroundings around = {
+        .inputs = &run->inputs, .outputs = &c->outputs, .workspace = &c->workspace, .inputs_hash = run->inputs_hash};
+    TRY(check_untouched(run->setting->backend, run->item, &around, found, &count, why));
+    if (count == 0)
+        return ATTN_OK;
+    suspect(run, c, found[0].failure);
+    struct contender *who = breaker(run, c);
+    for (int i = 0; i < count; i++)
+        check_add_finding(who->tensors, &who->tensor_count, found[i].name, found[i].rule, found[i].failure);
+    TRY(end_overrun(run, who, why));
+    return restore_surroundings(run, why);
 }
 
 /* ---- verdicts ---- */
@@ -163,11 +257,11 @@ static enum attn_status judge_outputs(struct problem_run *run, struct contender 
         for (int i = 0; i < count; i++)
             judge_merge(&c->tensors[i], &now[i]);
     }
-    const struct check_surroundings around = {
-        .inputs = &run->inputs, .outputs = &c->outputs, .workspace = &c->workspace, .inputs_hash = run->inputs_hash};
-    return run->reference.count
-               ? check_untouched(run->setting->backend, run->item, &around, c->tensors, &c->tensor_count, why)
-               : ATTN_OK;
+    if (run->reference.count)
+        TRY(check_surroundings(run, c, why));
+    if (!is_loaded(run, c) && !check_passed(c->tensors, c->tensor_count))
+        suspect(run, c, "a wrong result");
+    return ATTN_OK;
 }
 
 /* Launches again into poisoned outputs; every tensor that is promised as deterministic must be bit-equal. */
@@ -180,7 +274,9 @@ static enum attn_status check_repeats(struct problem_run *run, struct contender 
     for (int64_t n = 0; n < run->item->repeats; n++) {
         TRY(outputs_poison(be, &c->outputs, why));
         report_stage(run, STAGE_CHECK, c->slot);
-        TRY(be->ops->launch(be, &c->launcher, why));
+        const enum attn_status status = be->ops->launch(be, &c->launcher, why);
+        after_call(run);
+        TRY(status);
         struct digest now[TENSOR_COUNT];
         TRY(outputs_digest(be, run->item, &c->outputs, now, why));
         for (int i = 0; i < count; i++) {
@@ -226,7 +322,9 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
     int count;
     const enum problem_tensor *outputs = problem_outputs(run->item->mode, &count);
     report_stage(run, STAGE_CHECK, c->slot);
-    TRY(be->ops->launch(be, &c->launcher, why));
+    const enum attn_status status = be->ops->launch(be, &c->launcher, why);
+    after_call(run);
+    TRY(status);
     c->runs = true;
     if (role_of(run, c) == ROLE_NULL) /* it writes no output */
         return ATTN_OK;
@@ -264,6 +362,7 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
                                        .variant = s->options->variant};
     report_stage(run, STAGE_PREPARE, slot);
     c->impl = impl_resolve(&s->slots[slot], &c->request, why);
+    after_call(run);
     row_begin(&c->row, s->options, s->facts, run->item, s->slots[slot].name,
               impl_recorded_name(&s->slots[slot], c->impl));
     if (!c->impl) {
@@ -276,9 +375,11 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
         send_row(run, c);
         return ATTN_OK;
     }
+    report_stage(run, STAGE_PREPARE, slot);
     const char *variant = c->impl->variant ? c->impl->variant(&c->request) : NULL;
     snprintf(c->row.variant, sizeof c->row.variant, "%s", variant ? variant : "");
     enum attn_status status = prepare(run, c, why);
+    after_call(run);
     if (status == ATTN_OK)
         status = launch_first(run, c, why);
     if (status == ATTN_NO_MEMORY || status == ATTN_UNSUPPORTED) {
@@ -312,6 +413,8 @@ static enum attn_status after_sample(void *context, int member, struct attn_mess
 {
     struct problem_run *run = context;
     struct contender *c = run->member_contenders[member];
+    if (c && is_loaded(run, c))
+        after_call(run);
     return c ? work_compare(&run->work, &c->work, why) : ATTN_OK;
 }
 
@@ -368,7 +471,9 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
             continue;
         *failed = run->sustained_slot = c->slot;
         TRY(work_change(&run->work, &c->outputs, why));
-        TRY(sustain_run(run->setting->backend, &c->launcher, &plan, &c->sustained, why));
+        const enum attn_status status = sustain_run(run->setting->backend, &c->launcher, &plan, &c->sustained, why);
+        after_call(run);
+        TRY(status);
         TRY(check_device_present(&c->sustained.telemetry, why));
         check_sustained(run, c, stats_of(members[m - 1].samples_ms, rounds).median, around);
         *interrupted = c->sustained.interrupted;
@@ -390,16 +495,6 @@ static const double *samples_of(const struct problem_run *run, const struct roun
     return NULL;
 }
 
-/* The check columns, with the relative tolerance that was applied. */
-static void check_row(const struct problem_run *run, struct contender *c)
-{
-    const struct options *o = run->setting->options;
-    const struct judge_bounds applied =
-        judge_bounds_for(run->item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ, run->item->problem.dtype, run->item->mode,
-                         role_of(run, c) == ROLE_NAIVE, o->atol, o->rtol, 0);
-    row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, applied.rtol);
-}
-
 /* Judges the outputs of the last timed launch (of the sustained region, where there was one); then those of one more
  * sample, which is taken as all others were. */
 static enum attn_status judge_timed_path(struct problem_run *run, struct contender *c, struct attn_message *why)
@@ -410,7 +505,11 @@ static enum attn_status judge_timed_path(struct problem_run *run, struct contend
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
     TRY(work_change(&run->work, &c->outputs, why));
-    TRY(be->ops->sample(be, &c->launcher, run->setting->options->l2 == L2_COLD, &ignored_ms, why));
+    report_stage(run, STAGE_CHECK, c->slot);
+    const enum attn_status status =
+        be->ops->sample(be, &c->launcher, run->setting->options->l2 == L2_COLD, &ignored_ms, why);
+    after_call(run);
+    TRY(status);
     return judge_outputs(run, c, why);
 }
 
@@ -419,7 +518,10 @@ static enum attn_status time_passes(struct problem_run *run, struct contender *c
     struct backend *be = run->setting->backend;
     char names[8][16];
     double times_ms[8];
-    TRY(be->ops->passes(be, &c->launcher, 8, names, times_ms, &c->row.pass_count, why));
+    report_stage(run, STAGE_CHECK, c->slot);
+    const enum attn_status status = be->ops->passes(be, &c->launcher, 8, names, times_ms, &c->row.pass_count, why);
+    after_call(run);
+    TRY(status);
     for (int i = 0; i < c->row.pass_count; i++) {
         snprintf(c->row.passes[i].name, sizeof c->row.passes[i].name, "%s", names[i]);
         c->row.passes[i].time_ms = times_ms[i];
@@ -501,6 +603,7 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
     telemetry_begin(&telemetry, s->use_nvml);
     enum attn_status status = rounds_run(s->backend, members, count, &plan, &result, why);
     const struct telemetry_region around = telemetry_end(&telemetry);
+    after_call(run);
     if (status != ATTN_OK)
         *failed = slots[result.failed_member];
     else

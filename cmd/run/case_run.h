@@ -23,6 +23,14 @@ struct case_hooks {
     void (*io_failed)(void *context);
     /* Receives a finished row, which case_run owns. */
     void (*row)(void *context, int slot, const struct record_row *);
+    /* A function of the implementation of the last stage has returned. */
+    void (*returned)(void *context);
+    /* Something is wrong that `slot` has done, or, where that is an implementation of the program itself, perhaps a
+     * loaded one that was called before: these are to run in workers of their own. Returns only where none is left of
+     * whom that can be asked. */
+    void (*apart)(void *context, int slot, const char *sentence);
+    /* The memory of this process cannot be trusted any more: the next cases are for another worker. Does not return. */
+    void (*renew)(void *context);
 };
 
 struct case_setting {

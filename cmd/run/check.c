@@ -98,9 +98,11 @@ static enum attn_status run_reference(struct backend *be, const struct attn_prob
 }
 
 /* Backward's inputs o and lse, from the whole forward. */
-static enum attn_status forward_inputs(struct backend *be, const struct plan_item *item, struct tensor_set *inputs,
-                                       struct attn_message *why)
+enum attn_status check_forward_inputs(struct backend *be, const struct plan_item *item, struct tensor_set *inputs,
+                                      struct attn_message *why)
 {
+    if (item->mode != ATTN_BWD)
+        return ATTN_OK;
     const struct attn_problem *p = &item->problem;
     struct reference_outputs out = {0};
     void *memory = NULL;
@@ -311,8 +313,7 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
     memset(reference, 0, sizeof *reference);
     for (int i = 0; i < TENSOR_COUNT; i++)
         reference->max_abs_err[i] = NAN;
-    if (item->mode == ATTN_BWD)
-        TRY(forward_inputs(be, item, inputs, why));
+    TRY(check_forward_inputs(be, item, inputs, why));
     make_views(&item->problem, scope, reference);
     size_t bytes = 0;
     for (int i = 0; i < reference->count; i++)

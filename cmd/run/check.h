@@ -27,6 +27,9 @@ struct check_reference {
  * become the inputs' o and lse. */
 enum attn_status check_reference_make(struct backend *, const struct plan_item *, enum check_scope,
                                       struct tensor_set *inputs, struct check_reference *, struct attn_message *why);
+/* The first step of it alone, for inputs that were filled again; nothing for forward. */
+enum attn_status check_forward_inputs(struct backend *, const struct plan_item *, struct tensor_set *inputs,
+                                      struct attn_message *why);
 void check_reference_free(struct backend *, struct check_reference *);
 
 struct check_request {

@@ -12,11 +12,14 @@ struct progress_state {
     int slot;        /* of the implementations, -1 = the harness itself */
     int stage;       /* enum case_stage */
     double since_ms; /* clock_ms() when the step, or the sample in it, began */
+    unsigned called; /* bits of the slots of loaded libraries whose functions this worker has called */
+    int lost_pipe;   /* 1: the worker ended because its record pipe was closed in this step */
     char impl[40];   /* what the slot resolved to, "" when that is not known */
 };
 
 /* Two copies of the state, each with a sequence number that is odd while it is written. The worker writes the copy that
  * is not current and then makes it current, so that a write that is cut leaves the last whole state in place. */
+enum { PROGRESS_SLOTS = 32 };
 enum { PROGRESS_WORDS = (sizeof(struct progress_state) + 7) / 8 };
 struct progress_copy {
     atomic_uint sequence;
@@ -26,6 +29,8 @@ struct progress {
     atomic_uint written; /* number of states written; the last one is in copies[written % 2] */
     atomic_bool stop;    /* the supervisor asks the worker to end after the sample in flight */
     struct progress_copy copies[2];
+    /* What has been said of each slot (cmd/run/neighbours.c), so that later workers do not say it again. */
+    atomic_uint told[PROGRESS_SLOTS];
 };
 
 /* Shared with children that are started later; NULL with errno. Its state is {.item = -1, .slot = -1}. */

@@ -26,6 +26,7 @@ enum { TICK_MS = 100 };
 struct slot_state {
     char name[40];
     bool named, has_run;
+    bool loaded; /* of a library of --impl-lib */
 };
 
 struct supervisor {
@@ -41,13 +42,19 @@ struct supervisor {
     struct slot_state slots[IMPL_MAX_SLOTS];
     int slot_count;
     unsigned *done;        /* slots of each item that have their row; NULL until the first hello */
+    unsigned *ran;         /* those whose row is ok */
+    unsigned *skip;        /* those without a row from the current worker */
+    unsigned *rerun;       /* those that it runs nevertheless, to compare with */
+    unsigned apart;        /* loaded slots that run in workers of their own from now on */
+    int apart_now;         /* the one of them for which the current worker is, -1 = for all others */
     int item;              /* the first one that is not complete */
-    int items_kept;        /* number of items that were complete before this run */
+    int rows, rows_kept;   /* rows that there are, and that there were before this run */
     json_t *header;        /* of the first hello */
     struct resume *resume; /* the record that is continued, or NULL */
     int exit_code;
     double started_ms;
-    bool finished; /* a message `done` or `fatal` was read */
+    bool finished; /* no other worker is to be started */
+    bool ended;    /* the worker said that it has run all that it was to run */
     bool reported; /* the worker said how it failed */
 };
 
@@ -58,6 +65,7 @@ static unsigned all_slots(const struct supervisor *s) { return (unsigned)((UINT6
 static void mark_done(struct supervisor *s, int item, int slot)
 {
     s->done[item] |= 1u << slot;
+    s->rows++;
     while (s->item < s->plan.count && s->done[s->item] == all_slots(s))
         s->item++;
 }
@@ -81,6 +89,8 @@ static void handle_row(struct supervisor *s, int item, int slot, const struct re
     apply_row(s, slot, row);
     if (s->outputs)
         worsen(s, run_outputs_add(s->outputs, row));
+    if (row->status == STATUS_OK)
+        s->ran[item] |= 1u << slot;
     mark_done(s, item, slot);
 }
 
@@ -96,7 +106,8 @@ static void update_progress(struct supervisor *s)
 static void handle_failure(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
 {
     struct record_row row;
-    if (item < s->item || item >= s->plan.count || (slot >= 0 && s->done[item] & 1u << slot)) {
+    if (item < 0 || item >= s->plan.count || s->done[item] == all_slots(s) ||
+        (slot >= 0 && s->done[item] & 1u << slot)) {
         log_error("%s: after its row was complete: %s", slot >= 0 ? s->slots[slot].name : "harness", reason);
         worsen(s, EXIT_DEVICE);
         return;
@@ -115,6 +126,68 @@ static void handle_failure(struct supervisor *s, int item, int slot, enum record
     }
 }
 
+/* ---- who has done it ---- */
+
+static unsigned loaded_slots(const struct supervisor *s)
+{
+    unsigned loaded = 0;
+    for (int i = 0; i < s->slot_count; i++)
+        loaded |= s->slots[i].loaded ? 1u << i : 0;
+    return loaded;
+}
+
+/* From now on each of these loaded slots has workers of its own. */
+static void run_apart(struct supervisor *s, unsigned slots, const char *why)
+{
+    char names[512] = "";
+    for (int i = 0; i < s->slot_count; i++)
+        if (slots & 1u << i)
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", names[0] ? ", " : "",
+                     s->slots[i].name);
+    log_warn("%s; from now on in a worker process of its own: %s", why, names);
+    s->apart |= slots & loaded_slots(s);
+}
+
+/* A worker failed in a step of `slot`. It is that slot's failure where no other loaded one was called before in this
+ * worker. In the worker of one loaded slot it is this one's, because the others have run to their ends without it.
+ * Otherwise it is not known whose it is: no row is made, and the loaded ones run apart. */
+static void blame(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
+{
+    const unsigned others = s->now.called & loaded_slots(s) & ~(slot >= 0 ? 1u << slot : 0);
+    const bool has_row = slot >= 0 && s->done[item] & 1u << slot;
+    char sentence[512];
+    const bool is_sure = s->now.lost_pipe && slot >= 0 && s->slots[slot].loaded; /* seen when its function returned */
+    if (s->apart_now >= 0 && slot != s->apart_now && !(s->done[item] & 1u << s->apart_now)) {
+        snprintf(sentence, sizeof sentence, "%.300s, in a step of %s, which ran to its end without this implementation",
+                 reason, slot >= 0 ? s->slots[slot].name : "the harness");
+        handle_failure(s, item, s->apart_now, status, sentence);
+    } else if (s->apart_now < 0 && others && !has_row && !is_sure) {
+        snprintf(sentence, sizeof sentence, "%s: %.300s, perhaps because of another implementation",
+                 slot >= 0 ? s->slots[slot].name : "harness", reason);
+        run_apart(s, s->now.called, sentence);
+    } else {
+        handle_failure(s, item, slot, status, reason);
+    }
+}
+
+/* The next worker's slots: first all that can run together, then each of the others beside the program's own, which are
+ * run again without rows. */
+static void choose_slots(struct supervisor *s)
+{
+    unsigned missing = 0;
+    s->apart_now = -1;
+    if (!s->done)
+        return;
+    for (int i = 0; i < s->plan.count; i++)
+        missing |= all_slots(s) & ~s->done[i];
+    for (int i = 0; i < s->slot_count && !(missing & ~s->apart) && s->apart_now < 0; i++)
+        s->apart_now = missing & 1u << i ? i : -1;
+    for (int i = 0; i < s->plan.count; i++) {
+        s->skip[i] = s->done[i] | (s->apart_now < 0 ? s->apart : all_slots(s) & ~(1u << s->apart_now));
+        s->rerun[i] = s->apart_now < 0 ? 0 : s->ran[i] & ~loaded_slots(s);
+    }
+}
+
 /* Sends the rows that the record has already to every output but the record. */
 static void show_kept_rows(struct supervisor *s)
 {
@@ -123,7 +196,7 @@ static void show_kept_rows(struct supervisor *s)
     struct attn_message why;
     for (int i = 0; i < s->slot_count; i++)
         names[i] = s->slots[i].name;
-    FABENCH_ASSERT(resume_match(s->resume, &s->plan, names, s->slot_count, s->done, NULL, &why), "%s", why.text);
+    FABENCH_ASSERT(resume_match(s->resume, &s->plan, names, s->slot_count, s->done, s->ran, &why), "%s", why.text);
     for (int i = 0; i < file->count; i++) {
         for (int slot = 0; slot < s->slot_count; slot++)
             if (!strcmp(names[slot], file->rows[i].asked))
@@ -132,7 +205,7 @@ static void show_kept_rows(struct supervisor *s)
     }
     while (s->item < s->plan.count && s->done[s->item] == all_slots(s))
         s->item++;
-    s->items_kept = s->item;
+    s->rows = s->rows_kept = file->count;
     log_note("%s: %d of %d rows are there%s; the rest is run", file->path, file->count, s->plan.count * s->slot_count,
              file->cut ? ", a cut line is dropped" : "");
 }
@@ -148,12 +221,15 @@ static void handle_hello(struct supervisor *s, const json_t *message)
         const json_t *slot = json_array_get(slots, (size_t)i);
         snprintf(s->slots[i].name, sizeof s->slots[i].name, "%s", json_string_value(json_object_get(slot, "name")));
         s->slots[i].named = json_is_true(json_object_get(slot, "named"));
+        s->slots[i].loaded = json_is_true(json_object_get(slot, "loaded"));
     }
     worker_facts_parse(json_object_get(message, "facts"), &s->facts);
     const int planned = s->options->command == COMMAND_VERIFY ? plan_make_verify(s->options, platform, &s->plan)
                                                               : plan_make(s->options, platform, &s->plan);
     FABENCH_ASSERT(planned == EXIT_OK, "the worker's plan was legal");
-    s->done = xcalloc((unsigned long)s->plan.count, sizeof *s->done);
+    unsigned **const masks[] = {&s->done, &s->ran, &s->skip, &s->rerun};
+    for (int i = 0; i < 4; i++)
+        *masks[i] = xcalloc((unsigned long)s->plan.count, sizeof **masks[i]);
     s->header = json_incref(json_object_get(message, "header"));
     s->outputs = run_outputs_open(s->options, s->header, s->resume);
     if (!s->outputs) { /* rows cannot be written: the worker may stop */
@@ -188,7 +264,13 @@ static void handle_message(struct supervisor *s, const char *line)
     } else if (!strcmp(kind, "failed")) {
         s->reported = true;
         update_progress(s); /* the worker's current step, for the failed implementation's name */
-        handle_failure(s, item, slot, STATUS_ERROR, json_string_value(json_object_get(message, "reason")));
+        blame(s, item, slot, STATUS_ERROR, json_string_value(json_object_get(message, "reason")));
+    } else if (!strcmp(kind, "apart")) {
+        s->reported = true;
+        run_apart(s, (unsigned)json_integer_value(json_object_get(message, "slots")),
+                  json_string_value(json_object_get(message, "reason")));
+    } else if (!strcmp(kind, "renew")) {
+        s->reported = true;
     } else if (!strcmp(kind, "io")) {
         worsen(s, EXIT_IO);
     } else if (!strcmp(kind, "fatal")) {
@@ -198,7 +280,7 @@ static void handle_message(struct supervisor *s, const char *line)
         else
             worsen(s, EXIT_DEVICE); /* a later worker could not open what the first one could */
     } else if (!strcmp(kind, "done")) {
-        s->finished = true;
+        s->ended = true;
     }
     json_decref(message);
 }
@@ -218,7 +300,9 @@ static int run_worker(void *context, int pipe)
     const struct supervisor *s = context;
     const struct worker_task task = {.options = s->options,
                                      .run_id = s->run_id,
-                                     .done = s->done,
+                                     .done = s->done ? s->skip : NULL,
+                                     .rerun = s->rerun,
+                                     .apart = s->apart_now,
                                      .header = s->header,
                                      .resume = s->resume,
                                      .is_first = s->outputs == NULL,
@@ -259,9 +343,9 @@ static void show_progress(const struct supervisor *s)
     if (!s->outputs || p->item < 0 || p->item >= s->plan.count)
         return;
     const double elapsed_s = (clock_ms() - s->started_ms) * 1e-3;
-    if (p->item > s->items_kept)
+    if (s->rows > s->rows_kept)
         snprintf(left, sizeof left, ", about %.0f s left",
-                 elapsed_s / (p->item - s->items_kept) * (s->plan.count - p->item));
+                 elapsed_s / (s->rows - s->rows_kept) * (s->plan.count * s->slot_count - s->rows));
     problem_print(&s->plan.items[p->item].problem, s->plan.items[p->item].mode, problem, sizeof problem);
     log_progress("[%d/%d] %s: %s %s%s", p->item + 1, s->plan.count, problem,
                  p->slot >= 0 && p->slot < s->slot_count ? s->slots[p->slot].name : "harness",
@@ -296,7 +380,7 @@ static bool check_worker(void *context)
     if (process_is_interrupted() || s->exit_code == EXIT_IO)
         atomic_store(&s->progress->stop, true);
     show_progress(s);
-    return !is_over_limit(s) || process_is_interrupted();
+    return (!is_over_limit(s) && !process_signal_of_child()) || process_is_interrupted();
 }
 
 /* Reports how the worker ended, when it sent no message about it. */
@@ -308,10 +392,19 @@ static void report_end(struct supervisor *s, const struct process_result *result
         s->finished = true;
         worsen(s, EXIT_DEVICE);
     }
-    if (s->finished || s->reported || process_is_interrupted())
+    const int sent = process_signal_of_child();
+    if (sent && (s->reported || s->ended))
+        log_warn("a worker process sent the supervisor signal %d (%s): ignored", sent, strsignal(sent));
+    if (s->finished || s->reported || s->ended || process_is_interrupted())
         return;
-    const bool is_timeout = result->end == PROCESS_STOPPED;
-    if (is_timeout)
+    const bool is_timeout = result->end == PROCESS_STOPPED && !sent;
+    if (s->now.lost_pipe)
+        snprintf(reason, sizeof reason, "the worker process lost its record pipe %s: file descriptors were closed",
+                 case_stage_when(s->now.stage));
+    else if (sent)
+        snprintf(reason, sizeof reason, "the worker process sent the supervisor signal %d (%s) %s: killed", sent,
+                 strsignal(sent), case_stage_when(s->now.stage));
+    else if (is_timeout)
         snprintf(reason, sizeof reason, "no answer for %.0f s %s: killed", in_flight_s(s),
                  case_stage_when(s->now.stage));
     else
@@ -323,14 +416,14 @@ static void report_end(struct supervisor *s, const struct process_result *result
         s->finished = true;
         return;
     }
-    handle_failure(s, s->now.item, s->now.slot, is_timeout ? STATUS_TIMEOUT : STATUS_ERROR, reason);
+    blame(s, s->now.item, s->now.slot, is_timeout ? STATUS_TIMEOUT : STATUS_ERROR, reason);
 }
 
 /* One worker from start to end. False when it could not be started. */
 static bool run_one_worker(struct supervisor *s)
 {
     struct input input = {.supervisor = s};
-    const struct process_request request = {.function = run_worker, .context = s, .has_pipe = true};
+    const struct process_request request = {.function = run_worker, .context = s, .has_pipe = true, .untrusted = true};
     const struct process_watch watch = {
         .tick_ms = TICK_MS, .tick = check_worker, .read = receive_messages, .context = &input};
     struct process worker;
@@ -339,13 +432,17 @@ static bool run_one_worker(struct supervisor *s)
     s->clock = (struct awake_clock){0};
     s->paused_before_ms = 0;
     progress_reset(s->progress, &s->now, process_is_interrupted());
-    s->finished = s->reported = false;
+    choose_slots(s);
+    const bool keeps_children = process_has_children(); /* of the shell that became this program */
+    s->finished = s->reported = s->ended = false;
     const int error = process_start(&request, &worker);
     if (error) {
         log_error("a worker process cannot be started: %s", strerror(error));
         return false;
     }
     process_watch(&worker, &watch, &result);
+    if (result.end != PROCESS_STUCK && !keeps_children)
+        process_end_children();
     if (result.end == PROCESS_STUCK)
         log_error("the worker process %d cannot be killed: it hangs in the driver", (int)worker.pid);
     report_end(s, &result);
@@ -355,11 +452,14 @@ static bool run_one_worker(struct supervisor *s)
 
 static void run_workers(struct supervisor *s)
 {
+    int rows;
     do {
+        rows = s->rows;
         if (!run_one_worker(s)) {
             worsen(s, EXIT_IO);
             return;
         }
+        s->finished |= s->ended && s->rows == rows; /* another one would come no further */
     } while (!s->finished && !process_is_interrupted() && s->item < s->plan.count && s->exit_code != EXIT_IO);
 }
 
@@ -391,6 +491,7 @@ int supervisor_run(const struct options *options)
         return EXIT_IO;
     }
     process_catch_interrupts();
+    process_adopt_orphans();
     clock_gettime(CLOCK_REALTIME, &t);
     snprintf(s.run_id, sizeof s.run_id, "%08llx%05lx%05x", (unsigned long long)t.tv_sec, (unsigned long)t.tv_nsec >> 12,
              (unsigned)getpid());
@@ -419,6 +520,9 @@ int supervisor_run(const struct options *options)
     if (s.resume)
         resume_close(s.resume);
     free(s.done);
+    free(s.ran);
+    free(s.skip);
+    free(s.rerun);
     json_decref(s.header);
     plan_free(&s.plan);
     progress_close(s.progress);

@@ -12,11 +12,14 @@
 #include "cmd/base/log.h"
 #include "cmd/base/text.h"
 #include "cmd/record/header.h"
+#include "cmd/run/neighbours.h"
 #include "cmd/run/run_header.h"
 #include "cmd/run/session.h"
 
 struct worker {
     const struct worker_task *task;
+    const struct session *session;
+    struct neighbours *neighbours; /* NULL before the first case */
     FILE *pipe;
     int item;
     bool has_timed; /* a row with a time was sent */
@@ -56,22 +59,66 @@ void worker_facts_parse(const json_t *object, struct run_facts *f)
     f->power_limit_w = limit ? json_number_value(limit) : NAN;
 }
 
-/* Sends the message and releases its reference. Ends the worker when the supervisor is gone. */
+/* Sends the message and releases its reference. Ends the worker when the supervisor is gone, or the pipe. */
 static void send_message(struct worker *w, json_t *message)
 {
     const bool sent =
         json_dumpf(message, w->pipe, JSON_COMPACT) == 0 && fputc('\n', w->pipe) != EOF && fflush(w->pipe) == 0;
     json_decref(message);
-    if (!sent)
-        _exit(EXIT_IO);
+    if (sent)
+        return;
+    struct progress_state now;
+    if (progress_read(w->task->progress, &now)) {
+        now.lost_pipe = 1;
+        progress_write(w->task->progress, &now);
+    }
+    _exit(EXIT_IO);
 }
 
 static void on_stage(void *context, enum case_stage stage, int slot, const char *impl)
 {
     struct worker *w = context;
-    struct progress_state now = {.item = w->item, .slot = slot, .stage = (int)stage, .since_ms = clock_ms()};
+    struct progress_state now = {.item = w->item, .slot = slot, .stage = (int)stage};
+    if (w->neighbours) {
+        neighbours_enter(w->neighbours, stage, slot, impl);
+        now.called = neighbours_called(w->neighbours);
+    }
+    now.since_ms = clock_ms();
     snprintf(now.impl, sizeof now.impl, "%s", impl);
     progress_write(w->task->progress, &now);
+}
+
+/* Does not return when slots are to run in workers of their own. */
+static void on_apart(void *context, int slot, const char *sentence)
+{
+    struct worker *w = context;
+    char reason[512];
+    const unsigned called = neighbours_called(w->neighbours);
+    const unsigned slots = slot >= 0 && w->session->slots[slot].is_loaded ? 1u << slot : called;
+    if (w->task->apart >= 0 || w->session->slot_count == 1 || !slots)
+        return;
+    text_clean(sentence, reason, sizeof reason);
+    send_message(w, json_pack("{s:s, s:i, s:I, s:s}", "msg", "apart", "item", w->item, "slots", (json_int_t)slots,
+                              "reason", reason));
+    _exit(EXIT_OK); /* what these slots have changed in this process is not known */
+}
+
+static void on_renew(void *context)
+{
+    send_message(context, json_pack("{s:s}", "msg", "renew"));
+    _exit(EXIT_OK);
+}
+
+static void on_returned(void *context)
+{
+    struct worker *w = context;
+    char sentence[160];
+    neighbours_leave(w->neighbours);
+    const int slot = neighbours_runaway(w->neighbours);
+    if (slot < 0)
+        return;
+    snprintf(sentence, sizeof sentence, "threads of %s go on", w->session->slots[slot].name);
+    on_apart(w, slot, sentence);
 }
 
 static bool on_interrupted(void *context)
@@ -112,8 +159,8 @@ static void send_hello(struct worker *w, const struct session *s, json_t *header
 {
     json_t *slots = json_array();
     for (int i = 0; i < s->slot_count; i++)
-        json_array_append_new(slots,
-                              json_pack("{s:s, s:b}", "name", s->slots[i].name, "named", (int)s->slots[i].is_named));
+        json_array_append_new(slots, json_pack("{s:s, s:b, s:b}", "name", s->slots[i].name, "named",
+                                               (int)s->slots[i].is_named, "loaded", (int)s->slots[i].is_loaded));
     send_message(w, json_pack("{s:s, s:i, s:o, s:o, s:o}", "msg", "hello", "platform", (int)s->backend.device.platform,
                               "slots", slots, "header", header, "facts", worker_facts_json(&s->facts)));
 }
@@ -136,6 +183,8 @@ static int find_done(const struct worker *w, const struct session *s, const json
     }
     if (task->done)
         memcpy(done, task->done, (size_t)s->plan.count * sizeof *done);
+    if (task->rerun)
+        memcpy(rerun, task->rerun, (size_t)s->plan.count * sizeof *rerun);
     if (!task->resume || !task->is_first)
         return EXIT_OK;
     if (resume_fits(task->resume, header, &why) &&
@@ -173,6 +222,7 @@ int worker_run(const struct worker_task *task)
     struct session session;
     signal(SIGINT, SIG_IGN); /* the supervisor decides, by progress->stop */
     signal(SIGTERM, SIG_DFL);
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout carries records: what a library prints does not belong there */
     on_stage(&w, STAGE_PREPARE, -1, "");
     w.pipe = fdopen(task->pipe, "w");
     if (!w.pipe)
@@ -191,22 +241,30 @@ int worker_run(const struct worker_task *task)
         return opened;
     }
     send_hello(&w, &session, header);
-    struct case_setting setting = {
-        .backend = &session.backend,
-        .options = task->options,
-        .plan = &session.plan,
-        .facts = &session.facts,
-        .slots = session.slots,
-        .slot_count = session.slot_count,
-        .timed = task->options->command == COMMAND_SWEEP,
-        .use_nvml = session.nvml_problem[0] == 0,
-        .hooks = {
-            .context = &w, .stage = on_stage, .interrupted = on_interrupted, .io_failed = on_io_failed, .row = on_row}};
+    struct case_setting setting = {.backend = &session.backend,
+                                   .options = task->options,
+                                   .plan = &session.plan,
+                                   .facts = &session.facts,
+                                   .slots = session.slots,
+                                   .slot_count = session.slot_count,
+                                   .timed = task->options->command == COMMAND_SWEEP,
+                                   .use_nvml = session.nvml_problem[0] == 0,
+                                   .hooks = {.context = &w,
+                                             .stage = on_stage,
+                                             .interrupted = on_interrupted,
+                                             .io_failed = on_io_failed,
+                                             .row = on_row,
+                                             .returned = on_returned,
+                                             .apart = on_apart,
+                                             .renew = on_renew}};
+    w.session = &session;
+    w.neighbours = neighbours_open(task->progress, session.slots, task->pipe);
     run_items(&w, &session, &setting, done, rerun);
     on_stage(&w, STAGE_IDLE, -1, "");
     send_message(&w, json_pack("{s:s}", "msg", "done"));
     free(done);
     free(rerun);
+    neighbours_close(w.neighbours);
     session_close(&session);
     fclose(w.pipe);
     return EXIT_OK;

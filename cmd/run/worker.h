@@ -4,6 +4,9 @@
  * Messages: {"msg":"hello","platform":0|1,"slots":[{"name":..,"named":true}],"header":{..},"facts":{..}}
  *           {"msg":"row","item":i,"slot":j,"row":{..}}
  *           {"msg":"failed","item":i,"slot":j,"reason":".."}   the device is in doubt, the worker ends
+ *           {"msg":"apart","item":i,"slots":m,"reason":".."}   the loaded slots of these bits are to run in workers of
+ *                                                              their own, the others again without them; this one ends
+ *           {"msg":"renew"}            its memory cannot be trusted, it ends; another worker goes on
  *           {"msg":"io"}               a file could not be written; the sentence is on stderr already
  *           {"msg":"fatal","exit":n}   nothing (more) can run; the sentence is on stderr already
  *           {"msg":"done"} */
@@ -20,8 +23,10 @@
 struct worker_task {
     const struct options *options;
     const char *run_id;
-    const unsigned *done; /* slots of each item that have their row already; NULL for the first worker */
-    const json_t *header; /* header of the first worker, NULL for that one: a later one must find the same device */
+    const unsigned *done;  /* slots of each item that get no row here; NULL for the first worker */
+    const unsigned *rerun; /* those that are run nevertheless, without a row, to compare with; NULL = none */
+    int apart;             /* the loaded slot for which this worker is, -1 = for all that can run together */
+    const json_t *header;  /* header of the first worker, NULL for that one: a later one must find the same device */
     const struct resume *resume; /* the record that the first worker continues, or NULL */
     bool is_first;               /* the first worker: measures the copy ceiling and reports the chosen device */
     int pipe;

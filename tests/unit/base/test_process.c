@@ -422,6 +422,166 @@ static void awake_clock(void **state)
     assert_int_equal((int)c.paused_ms, 40000);
 }
 
+/* ---- an untrusted child ---- */
+
+/* In a process of its own, because the handlers stay: what `child` does to it must not end it. */
+static void survive(int (*child)(void *, int), void *context, int wanted_signal, bool wanted_interrupt)
+{
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct process_request request = {.function = child, .context = context, .untrusted = true};
+        struct process p;
+        struct process_result r;
+        signal(SIGABRT, SIG_DFL); /* cmocka catches it */
+        process_catch_interrupts();
+        if (process_start(&request, &p) != 0)
+            _exit(2);
+        process_watch(&p, &(struct process_watch){.limit_s = 20}, &r);
+        if (process_signal_of_child() != wanted_signal)
+            _exit(3);
+        _exit(process_is_interrupted() == wanted_interrupt ? 0 : 4);
+    }
+    int state = 0;
+    assert_int_equal(waitpid(pid, &state, 0), pid);
+    assert_true(WIFEXITED(state));
+    assert_int_equal(WEXITSTATUS(state), 0);
+}
+
+static int signal_parent(void *context, int pipe)
+{
+    (void)pipe;
+    kill(getppid(), *(const int *)context);
+    return 0;
+}
+
+/* Sent by a process that the child has started. */
+static int signal_grandparent(void *context, int pipe)
+{
+    (void)pipe;
+    const pid_t to = getppid(), pid = fork();
+    if (pid == 0) {
+        kill(to, *(const int *)context);
+        sleep_ms(200);
+        _exit(0);
+    }
+    return waitpid(pid, NULL, 0) == pid ? 0 : 1;
+}
+
+static int signal_group(void *context, int pipe)
+{
+    (void)pipe;
+    kill(0, *(const int *)context);
+    return 0;
+}
+
+static void signals_of_child(void **state)
+{
+    (void)state;
+    int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGALRM, SIGABRT, SIGTSTP, SIGRTMIN + 1};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        survive(signal_parent, &numbers[i], numbers[i], false);
+    survive(signal_grandparent, &numbers[0], numbers[0], false);
+    survive(signal_group, &numbers[0], 0, false);
+}
+
+static int signal_as_user(void *context, int pipe)
+{
+    char command[64], shell[] = "sh", dash_c[] = "-c", *argv[] = {shell, dash_c, command, NULL};
+    (void)pipe;
+    (void)context;
+    snprintf(command, sizeof command, "kill -TERM %d", (int)getppid());
+    setpgid(0, 0);
+    if (fork() == 0) {
+        setpgid(0, 0); /* not of the child's group: what a user's shell does */
+        execvp(argv[0], argv);
+        _exit(126);
+    }
+    sleep_ms(300);
+    return 0;
+}
+
+static void signals_of_others(void **state)
+{
+    (void)state;
+    survive(signal_as_user, NULL, 0, true);
+}
+
+static int count_up(void *context, int pipe)
+{
+    volatile int *count = context;
+    (void)pipe;
+    for (;; sleep_ms(5))
+        ++*count;
+    return 0;
+}
+
+/* Ctrl-Z stops both, `fg` lets both go on. */
+static void stopped_together(void **state)
+{
+    (void)state;
+    volatile int *count = process_share(sizeof *count);
+    int status = 0;
+    assert_non_null(count);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct process_request request = {.function = count_up, .context = (void *)count, .untrusted = true};
+        struct process p;
+        struct process_result r;
+        process_catch_interrupts();
+        if (process_start(&request, &p) == 0)
+            process_watch(&p, &(struct process_watch){.limit_s = 60}, &r);
+        _exit(0);
+    }
+    for (int i = 0; i < 1000 && *count == 0; i++)
+        sleep_ms(10);
+    assert_true(*count > 0);
+    assert_int_equal(kill(pid, SIGTSTP), 0);
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+    sleep_ms(50);
+    const int stopped_at = *count;
+    sleep_ms(200);
+    assert_int_equal(*count, stopped_at);
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    for (int i = 0; i < 1000 && *count == stopped_at; i++)
+        sleep_ms(10);
+    assert_true(*count > stopped_at);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    process_unshare((void *)count, sizeof *count);
+}
+
+/* Children and what they have left behind, in sessions of their own. */
+static void children_are_ended(void **state)
+{
+    (void)state;
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        process_adopt_orphans();
+        if (process_has_children() || process_end_children() != 0)
+            _exit(2);
+        for (int i = 0; i < 3; i++)
+            if (fork() == 0) {
+                setsid();
+                if (i > 0 && fork() > 0)
+                    _exit(0);
+                for (;;)
+                    pause();
+            }
+        sleep_ms(100);
+        if (!process_has_children() || process_end_children() != 3)
+            _exit(3);
+        _exit(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD ? 0 : 4);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,7 +593,9 @@ int main(void)
         cmocka_unit_test(group_is_killed),     cmocka_unit_test(missing_program),
         cmocka_unit_test(ignored_sigchld),     cmocka_unit_test(cannot_be_killed),
         cmocka_unit_test(interrupted),         cmocka_unit_test(dies_with_parent),
-        cmocka_unit_test(awake_clock),
+        cmocka_unit_test(awake_clock),         cmocka_unit_test(signals_of_child),
+        cmocka_unit_test(signals_of_others),   cmocka_unit_test(stopped_together),
+        cmocka_unit_test(children_are_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
