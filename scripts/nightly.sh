@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The tests that take too long for every change (ctest label nightly): the self-test and the wrong kernels at 16K on the
-# CPU, and with a GPU the wrong kernels at 16K on it. Builds the whole preset release first, all architectures. Then,
-# where clang has libFuzzer, each target of tests/fuzz runs for 60 s (preset fuzz, label fuzz).
+# The tests that take too long for every change (ctest label nightly): on the CPU the self-test and the wrong kernels
+# at 16K and the plugins that lie with a cold cache, and with a GPU the wrong kernels at 16K on it. Builds the whole
+# preset release first, all architectures. Then, where clang has libFuzzer, each target of tests/fuzz runs for 60 s
+# (preset fuzz, label fuzz).
 #
 #   scripts/nightly.sh          exit 0: all passed
 #

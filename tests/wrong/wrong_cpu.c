@@ -1,8 +1,10 @@
 /* CPU implementations that are wrong on purpose, loaded with --impl-lib, and one that is right.
  *
- * All of them are one plain tiled fp32 attention (64 x 64 tiles, online softmax, recomputation in backward) with one
- * hook for each fault, so that a wrong one differs from the right one by its fault alone. The judge must reject every
- * wrong one and pass `right_cpu`, at 1K and at 16K. wrong_cuda.cu has the same names and faults for CUDA.
+ * All of them are one plain tiled attention in fp32 arithmetic on fp32 or bf16 tensors (64 x 64 tiles, online softmax,
+ * recomputation in backward) with one hook for each fault, so that a wrong one differs from the right one by its fault
+ * alone. The judge must reject every
+ * wrong one, but for those whose fault is smaller than the rounding of bf16, and pass `right_cpu`; verdicts.txt has
+ * each verdict. wrong_cuda.cu has the first of these faults, up to NONDETERMINISTIC, for CUDA.
  *
  * Forward, per block of 64 rows:  S = Q K^T, P = exp(S - m), O += P V.
  * Backward, first pass per block of 64 rows:  dQ += dS K; second pass per block of 64 keys:  dV += P^T dO,
@@ -18,18 +20,51 @@ enum { TILE = 64, MAX_HEAD_DIM = 128 };
 
 enum fault {
     RIGHT,
-    INVERTED_MASK,   /* a causal row sees the keys that it must not see */
-    DIAGONAL,        /* a causal row sees one key too many */
-    SCALE,           /* scale times 1.01 */
-    LAST_TILE,       /* the last 128 keys are skipped; their dK and dV stay unwritten */
-    LAST_ROWS,       /* the last 64 rows of O, LSE and dQ stay unwritten */
-    STALE,           /* only the first launch after prepare writes */
-    LAZY,            /* only the first two do: the checked one and one of the timed ones */
-    NAN_ROW,         /* the middle row of the last head of O or dQ is NaN */
-    HEADS,           /* heads 0 and 1 change places in every output */
-    PAST_END,        /* writes one element behind O or dV */
-    DK,              /* dK times 1.01 */
-    NONDETERMINISTIC /* O and dQ change in the last bits from launch to launch, although promised as deterministic */
+    INVERTED_MASK,    /* a causal row sees the keys that it must not see */
+    DIAGONAL,         /* a causal row sees one key too many */
+    SCALE,            /* scale times 1.01 */
+    LAST_TILE,        /* the last 128 keys are skipped; their dK and dV stay unwritten */
+    LAST_ROWS,        /* the last 64 rows of O, LSE and dQ stay unwritten */
+    STALE,            /* only the first launch after prepare writes */
+    LAZY,             /* only the first two do: the checked one and one of the timed ones */
+    NAN_ROW,          /* the middle row of the last head of O or dQ is NaN */
+    HEADS,            /* heads 0 and 1 change places in every output */
+    PAST_END,         /* writes one element behind O or dV */
+    DK,               /* dK times 1.01 */
+    NONDETERMINISTIC, /* O and dQ change in the last bits from launch to launch, although promised as deterministic */
+    DIAGONAL_SHORT,   /* a causal row does not see its last key */
+    TOP_LEFT,         /* the causal diagonal begins at key 0 where there are more keys than rows */
+    MASK_ZERO,        /* masked logits count as 0 in the tiles on the diagonal */
+    LAST_KEY,         /* the very last key is not read */
+    TAIL_TILE,        /* the last tile of keys is not read where it is not full */
+    KV_HEAD,          /* query head h reads kv head h modulo kv_heads */
+    BATCH,            /* batch 1 reads the keys of batch 0 */
+    HEAD_DIM_TAIL,    /* the last 8 columns of Q K^T are not summed */
+    SCALE_PERMILLE,   /* scale times 1.001 */
+    NO_MAX,           /* the largest logit is not subtracted */
+    NO_RESCALE,       /* O is not rescaled when the largest logit changes */
+    SUM_NO_RESCALE,   /* the sum of P is not */
+    LSE_LOG2,         /* LSE is a logarithm to base 2 */
+    LSE_NO_SCALE,     /* LSE of logits without the scale */
+    LSE_MAX,          /* LSE is the largest logit */
+    LSE_ROW,          /* LSE of the row before */
+    P_BF16,           /* P is rounded to bf16 before it is multiplied */
+    SUM_BF16,         /* sums over tiles are kept in bf16 */
+    EXP_COARSE,       /* an exponential that is off by up to 0.3 % */
+    STALE_ROWS,       /* the last 3 rows of O or dQ are those of the tile before */
+    LAYOUT,           /* O is written as bhsd where bshd is asked, and the other way round */
+    ONE_ELEMENT,      /* one element of O or dQ is off by 10 % */
+    GAIN,             /* O times 1.0005 */
+    SIGN_ROW,         /* one row of O or dQ has the wrong sign */
+    DQ_TILE,          /* dQ lacks the second tile of keys */
+    DQ_LOST,          /* dQ lacks it in every third launch only */
+    DQ_NO_SCALE,      /* dQ lacks the scale */
+    DK_NO_SCALE,      /* dK lacks the scale */
+    DKDV_TILE,        /* dK and dV change places in the second tile of keys */
+    DELTA_ROW,        /* D of the row before */
+    DELTA_NONE,       /* D is 0 */
+    GROUP_FIRST,      /* dK and dV of the first query head of a group only */
+    DK_ROW_TILE       /* dK lacks the last row tile where it is not full */
 };
 
 /* Arguments shared by all functions of a launch. */
@@ -47,6 +82,23 @@ struct work {
 struct block {
     float data[TILE * MAX_HEAD_DIM];
 };
+
+/* Rounds to the nearest bf16. */
+static float to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+/* exp(x) as 2^n times a parabola: off by up to 0.3 %. */
+static float coarse_exp(float x)
+{
+    const float y = x * 1.44269504f, n = floorf(y), f = y - n;
+    return x < -80 ? 0 : ldexpf(1.0f + f * (0.6565f + 0.3435f * f), (int)n);
+}
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -75,18 +127,42 @@ tile_multiply(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_
     }
 }
 
-static float *row_of(const struct attn_tensor *t, int64_t b, int64_t h, int64_t i)
+/* Index of the first element of a row. */
+static int64_t row_at(const struct attn_tensor *t, int64_t b, int64_t h, int64_t i)
 {
-    return (float *)t->data + b * t->stride_batch + h * t->stride_head + i * t->stride_row;
+    return b * t->stride_batch + h * t->stride_head + i * t->stride_row;
 }
 
-static void load_block(struct block *to, const struct attn_tensor *from, int64_t b, int64_t h, int64_t row,
-                       int64_t rows, int64_t head_dim)
+static float load(const struct work *w, const struct attn_tensor *t, int64_t at)
+{
+    if (w->p->dtype == ATTN_FP32)
+        return ((const float *)t->data)[at];
+    const uint32_t bits = (uint32_t)((const uint16_t *)t->data)[at] << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void store(const struct work *w, const struct attn_tensor *t, int64_t at, float value)
+{
+    if (w->p->dtype == ATTN_FP32) {
+        ((float *)t->data)[at] = value;
+        return;
+    }
+    uint32_t bits;
+    value = isnan(value) ? value : to_bf16(value);
+    memcpy(&bits, &value, sizeof bits);
+    ((uint16_t *)t->data)[at] = (uint16_t)(bits >> 16);
+}
+
+static void load_block(const struct work *w, struct block *to, const struct attn_tensor *from, int64_t b, int64_t h,
+                       int64_t row, int64_t rows, int64_t head_dim)
 {
     const int64_t d = padded(head_dim);
     memset(to->data, 0, sizeof(float) * (size_t)(TILE * d));
     for (int64_t i = 0; i < rows; i++)
-        memcpy(&to->data[i * d], row_of(from, b, h, row + i), sizeof(float) * (size_t)head_dim);
+        for (int64_t c = 0; c < head_dim; c++)
+            to->data[i * d + c] = load(w, from, row_at(from, b, h, row + i) + c);
 }
 
 static void transpose_block(struct block *to, const struct block *from, int64_t d)
@@ -106,6 +182,10 @@ static void visible(const struct work *w, int64_t i, int64_t *first, int64_t *la
     }
     if (w->p->causal && w->fault == DIAGONAL)
         *last = smaller(*last + 1, w->p->kv_len - 1);
+    if (w->p->causal && w->fault == DIAGONAL_SHORT)
+        *last -= 1;
+    if (w->p->causal && w->fault == TOP_LEFT)
+        *last = smaller(i, w->p->kv_len - 1);
     if (*first < 0)
         *first = 0;
     *last = smaller(*last, w->keys - 1);
@@ -126,6 +206,30 @@ static int64_t output_head(const struct work *w, int64_t h, int64_t heads)
     return w->fault == HEADS && heads > 1 && h < 2 ? 1 - h : h;
 }
 
+/* The kv head that query head h reads. */
+static int64_t kv_head(const struct work *w, int64_t h)
+{
+    return w->fault == KV_HEAD ? h % w->p->kv_heads : h / (w->p->q_heads / w->p->kv_heads);
+}
+
+/* The batch whose keys are read for batch b. */
+static int64_t key_batch(const struct work *w, int64_t b) { return w->fault == BATCH && b == 1 ? 0 : b; }
+
+/* Columns of Q and K that are summed into S. */
+static int64_t summed_columns(const struct work *w, int64_t d)
+{
+    return w->fault == HEAD_DIM_TAIL ? w->p->head_dim - 8 : d;
+}
+
+static float exponential(const struct work *w, float x) { return w->fault == EXP_COARSE ? coarse_exp(x) : expf(x); }
+
+/* After each tile: what the fault leaves of a sum over tiles. */
+static void keep_sum(const struct work *w, float *sum, int64_t count)
+{
+    for (int64_t n = 0; n < count && w->fault == SUM_BF16; n++)
+        sum[n] = to_bf16(sum[n]);
+}
+
 static bool skips_row(const struct work *w, int64_t i) { return w->fault == LAST_ROWS && i >= w->p->q_len - TILE; }
 
 /* The value that is stored for an element of O or dQ. */
@@ -135,6 +239,10 @@ static float faulty(const struct work *w, int64_t h, int64_t i, float value)
         return NAN;
     if (w->fault == NONDETERMINISTIC && w->call % 2)
         return nextafterf(value, INFINITY);
+    if (w->fault == GAIN)
+        return value * 1.0005f;
+    if (w->fault == SIGN_ROW && h == w->p->q_heads - 1 && i == w->p->q_len / 2)
+        return -value;
     return value;
 }
 
@@ -147,20 +255,23 @@ static void softmax_step(const struct work *w, float *s, float *out, int64_t d, 
         visible(w, row + i, &first, &last);
         float *si = &s[i * TILE], new_max = max[i];
         for (int64_t j = 0; j < TILE; j++) {
-            si[j] = key + j >= first && key + j <= last ? si[j] * w->scale : -INFINITY;
-            new_max = fmaxf(new_max, si[j]);
+            const bool seen = key + j >= first && key + j <= last;
+            si[j] = seen ? si[j] * w->scale : w->fault == MASK_ZERO && key + j < w->keys ? 0 : -INFINITY;
+            new_max = w->fault == NO_MAX ? 0 : fmaxf(new_max, si[j]);
         }
         if (new_max == -INFINITY) {
             memset(si, 0, sizeof(float) * TILE);
             continue;
         }
-        const float correction = expf(max[i] - new_max);
-        float row_sum = sum[i] * correction;
+        const float correction = w->fault == NO_MAX ? 1 : exponential(w, max[i] - new_max);
+        float row_sum = w->fault == SUM_NO_RESCALE ? sum[i] : sum[i] * correction;
         for (int64_t j = 0; j < TILE; j++) {
-            si[j] = si[j] == -INFINITY ? 0 : expf(si[j] - new_max);
+            si[j] = si[j] == -INFINITY ? 0 : exponential(w, si[j] - new_max);
             row_sum += si[j];
+            if (w->fault == P_BF16)
+                si[j] = to_bf16(si[j]);
         }
-        for (int64_t c = 0; c < d; c++)
+        for (int64_t c = 0; c < d && w->fault != NO_RESCALE; c++)
             out[i * d + c] *= correction;
         max[i] = new_max;
         sum[i] = row_sum;
@@ -169,37 +280,77 @@ static void softmax_step(const struct work *w, float *s, float *out, int64_t d, 
         memset(&s[i * TILE], 0, sizeof(float) * TILE);
 }
 
+/* LSE of a row with these results of the online softmax. */
+static float lse_of(const struct work *w, float max, float sum)
+{
+    if (!(sum > 0))
+        return -INFINITY;
+    switch (w->fault) {
+    case LSE_LOG2: return (max + logf(sum)) * 1.44269504f;
+    case LSE_NO_SCALE: return max / w->scale + logf(sum);
+    case LSE_MAX: return max;
+    default: return max + logf(sum);
+    }
+}
+
+/* Index in O of row i. */
+static int64_t output_at(const struct work *w, int64_t b, int64_t h, int64_t i)
+{
+    const struct attn_problem *p = w->p;
+    struct attn_tensor t = w->t->o;
+    if (w->fault == LAYOUT) {
+        const bool is_bshd = p->layout == ATTN_BSHD;
+        t.stride_head = is_bshd ? p->q_len * p->head_dim : p->head_dim;
+        t.stride_row = is_bshd ? p->head_dim : p->q_heads * p->head_dim;
+    }
+    return row_at(&t, b, h, i);
+}
+
+/* ONE_ELEMENT: adds 10 % to the first element of the middle row of head 0. */
+static void spoil_element(const struct work *w, const struct attn_tensor *t, int64_t b, int64_t h)
+{
+    const int64_t at = row_at(t, b, h, w->p->q_len / 2);
+    const float first = load(w, t, at), second = load(w, t, at + 1);
+    store(w, t, at, first + 0.1f * fmaxf(fabsf(first), fabsf(second)));
+}
+
 static void forward_rows(const struct work *w, int64_t b, int64_t h, int64_t row)
 {
     const struct attn_problem *p = w->p;
     const int64_t d = padded(p->head_dim), rows = smaller(TILE, p->q_len - row);
-    const int64_t kv = h / (p->q_heads / p->kv_heads), to_head = output_head(w, h, p->q_heads);
+    const int64_t kv = kv_head(w, h), kv_b = key_batch(w, b), to_head = output_head(w, h, p->q_heads);
     struct block q, k, v, out;
     float s[TILE * TILE], max[TILE], sum[TILE];
     memset(out.data, 0, sizeof out.data);
     for (int i = 0; i < TILE; i++) {
-        max[i] = -INFINITY;
+        max[i] = w->fault == NO_MAX ? 0 : -INFINITY;
         sum[i] = 0;
     }
-    load_block(&q, &w->t->q, b, h, row, rows, p->head_dim);
+    load_block(w, &q, &w->t->q, b, h, row, rows, p->head_dim);
     for (int64_t key = 0; key < w->keys; key += TILE) {
         const int64_t keys = smaller(TILE, w->keys - key);
         if (!any_visible(w, row, rows, key, keys))
             continue;
-        load_block(&v, &w->t->k, b, kv, key, keys, p->head_dim);
+        load_block(w, &v, &w->t->k, kv_b, kv, key, keys, p->head_dim);
         transpose_block(&k, &v, d);
-        load_block(&v, &w->t->v, b, kv, key, keys, p->head_dim);
-        tile_multiply(s, TILE, q.data, d, 1, k.data, TILE, d, false);
+        load_block(w, &v, &w->t->v, b, kv, key, keys, p->head_dim);
+        tile_multiply(s, TILE, q.data, d, 1, k.data, TILE, summed_columns(w, d), false);
         softmax_step(w, s, out.data, d, max, sum, row, rows, key);
         for (int64_t c = 0; c < d; c += TILE)
             tile_multiply(&out.data[c], d, s, TILE, 1, &v.data[c], d, TILE, true);
+        keep_sum(w, out.data, TILE * d);
     }
     for (int64_t i = 0; i < rows && !skips_row(w, row + i); i++) {
         const float factor = sum[i] > 0 ? 1 / sum[i] : 0;
-        float *o = row_of(&w->t->o, b, to_head, row + i);
+        float *lse = &w->t->lse[(b * p->q_heads + to_head) * p->q_len + row];
         for (int64_t c = 0; c < p->head_dim; c++)
-            o[c] = faulty(w, h, row + i, out.data[i * d + c] * factor);
-        w->t->lse[(b * p->q_heads + to_head) * p->q_len + row + i] = sum[i] > 0 ? max[i] + logf(sum[i]) : -INFINITY;
+            store(w, &w->t->o, output_at(w, b, to_head, row + i) + c,
+                  faulty(w, h, row + i, out.data[i * d + c] * factor));
+        if (w->fault == ONE_ELEMENT && h == 0 && row + i == p->q_len / 2)
+            spoil_element(w, &w->t->o, b, to_head);
+        lse[i] = lse_of(w, max[i], sum[i]);
+        if (w->fault == LSE_ROW && i > 0)
+            lse[i] = lse_of(w, max[i - 1], sum[i - 1]);
     }
 }
 
@@ -208,11 +359,11 @@ static void delta_rows(const struct work *w, int64_t b, int64_t h, int64_t row)
 {
     const struct attn_problem *p = w->p;
     for (int64_t i = row; i < smaller(row + TILE, p->q_len); i++) {
-        const float *dout = row_of(&w->t->dout, b, h, i), *o = row_of(&w->t->o, b, h, i);
+        const int64_t dout = row_at(&w->t->dout, b, h, i), o = row_at(&w->t->o, b, h, i);
         float sum = 0;
         for (int64_t c = 0; c < p->head_dim; c++)
-            sum += dout[c] * o[c];
-        w->delta[(b * p->q_heads + h) * p->q_len + i] = sum;
+            sum += load(w, &w->t->dout, dout + c) * load(w, &w->t->o, o + c);
+        w->delta[(b * p->q_heads + h) * p->q_len + i] = w->fault == DELTA_NONE ? 0 : sum;
     }
 }
 
@@ -227,80 +378,108 @@ static void gradient_step(const struct work *w, float *s, float *dp, int64_t b, 
             const int64_t at = (b * w->p->q_heads + h) * w->p->q_len + row + i;
             visible(w, row + i, &first, &last);
             lse = w->t->lse[at];
-            delta = w->delta[at];
+            delta = w->delta[w->fault == DELTA_ROW && row + i > 0 ? at - 1 : at];
         }
         for (int64_t j = 0; j < TILE; j++) {
             const bool seen = key + j >= first && key + j <= last && lse != -INFINITY;
-            const float probability = seen ? expf(s[i * TILE + j] * w->scale - lse) : 0;
-            s[i * TILE + j] = probability;
+            const float probability = seen ? exponential(w, s[i * TILE + j] * w->scale - lse) : 0;
+            s[i * TILE + j] = w->fault == P_BF16 ? to_bf16(probability) : probability;
             dp[i * TILE + j] = probability * (dp[i * TILE + j] - delta) * w->scale;
         }
     }
+}
+
+/* Is the second tile of keys left out of dQ in this launch? */
+static bool skips_dq(const struct work *w, int64_t key)
+{
+    return key == TILE && (w->fault == DQ_TILE || (w->fault == DQ_LOST && w->call % 3 == 2));
 }
 
 static void dq_rows(const struct work *w, int64_t b, int64_t h, int64_t row)
 {
     const struct attn_problem *p = w->p;
     const int64_t d = padded(p->head_dim), rows = smaller(TILE, p->q_len - row);
-    const int64_t kv = h / (p->q_heads / p->kv_heads), to_head = output_head(w, h, p->q_heads);
+    const int64_t kv = kv_head(w, h), kv_b = key_batch(w, b), to_head = output_head(w, h, p->q_heads);
+    const float dq_factor = w->fault == DQ_NO_SCALE ? 1 / w->scale : 1.0f;
     struct block q, dout, k, transposed, dq;
     float s[TILE * TILE], dp[TILE * TILE];
     memset(dq.data, 0, sizeof dq.data);
-    load_block(&q, &w->t->q, b, h, row, rows, p->head_dim);
-    load_block(&dout, &w->t->dout, b, h, row, rows, p->head_dim);
+    load_block(w, &q, &w->t->q, b, h, row, rows, p->head_dim);
+    load_block(w, &dout, &w->t->dout, b, h, row, rows, p->head_dim);
     for (int64_t key = 0; key < w->keys; key += TILE) {
         const int64_t keys = smaller(TILE, w->keys - key);
-        if (!any_visible(w, row, rows, key, keys))
+        if (!any_visible(w, row, rows, key, keys) || skips_dq(w, key))
             continue;
-        load_block(&k, &w->t->v, b, kv, key, keys, p->head_dim);
+        load_block(w, &k, &w->t->v, b, kv, key, keys, p->head_dim);
         transpose_block(&transposed, &k, d);
         tile_multiply(dp, TILE, dout.data, d, 1, transposed.data, TILE, d, false);
-        load_block(&k, &w->t->k, b, kv, key, keys, p->head_dim);
+        load_block(w, &k, &w->t->k, kv_b, kv, key, keys, p->head_dim);
         transpose_block(&transposed, &k, d);
-        tile_multiply(s, TILE, q.data, d, 1, transposed.data, TILE, d, false);
+        tile_multiply(s, TILE, q.data, d, 1, transposed.data, TILE, summed_columns(w, d), false);
         gradient_step(w, s, dp, b, h, row, rows, key);
         for (int64_t c = 0; c < d; c += TILE)
             tile_multiply(&dq.data[c], d, dp, TILE, 1, &k.data[c], d, TILE, true);
+        keep_sum(w, dq.data, TILE * d);
     }
     for (int64_t i = 0; i < rows && !skips_row(w, row + i); i++)
         for (int64_t c = 0; c < p->head_dim; c++)
-            row_of(&w->t->dq, b, to_head, row + i)[c] = faulty(w, h, row + i, dq.data[i * d + c]);
+            store(w, &w->t->dq, row_at(&w->t->dq, b, to_head, row + i) + c,
+                  faulty(w, h, row + i, dq.data[i * d + c] * dq_factor));
+    if (w->fault == ONE_ELEMENT && h == 0 && p->q_len / 2 / TILE == row / TILE)
+        spoil_element(w, &w->t->dq, b, to_head);
 }
 
 static void dkdv_keys(const struct work *w, int64_t b, int64_t kv, int64_t key)
 {
     const struct attn_problem *p = w->p;
     const int64_t d = padded(p->head_dim), keys = smaller(TILE, w->keys - key), group = p->q_heads / p->kv_heads;
-    const float dk_factor = w->fault == DK ? 1.01f : 1.0f;
+    const float dk_factor = w->fault == DK ? 1.01f : w->fault == DK_NO_SCALE ? 1 / w->scale : 1.0f;
+    const int64_t first_head = w->fault == KV_HEAD ? kv : kv * group, head_step = w->fault == KV_HEAD ? p->kv_heads : 1;
+    const int64_t heads = w->fault == GROUP_FIRST ? 1 : group;
     struct block k, v, q, dout, dk, dv;
     float s[TILE * TILE], dp[TILE * TILE];
     memset(dk.data, 0, sizeof dk.data);
     memset(dv.data, 0, sizeof dv.data);
-    load_block(&q, &w->t->k, b, kv, key, keys, p->head_dim);
+    load_block(w, &q, &w->t->k, key_batch(w, b), kv, key, keys, p->head_dim);
     transpose_block(&k, &q, d);
-    load_block(&q, &w->t->v, b, kv, key, keys, p->head_dim);
+    load_block(w, &q, &w->t->v, b, kv, key, keys, p->head_dim);
     transpose_block(&v, &q, d);
-    for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+    for (int64_t n = 0; n < heads; n++)
         for (int64_t row = 0; row < p->q_len; row += TILE) {
-            const int64_t rows = smaller(TILE, p->q_len - row);
-            if (!any_visible(w, row, rows, key, keys))
+            const int64_t rows = smaller(TILE, p->q_len - row), h = first_head + n * head_step;
+            if (!any_visible(w, row, rows, key, keys) || (w->fault == DK_ROW_TILE && rows < TILE))
                 continue;
-            load_block(&q, &w->t->q, b, h, row, rows, p->head_dim);
-            load_block(&dout, &w->t->dout, b, h, row, rows, p->head_dim);
-            tile_multiply(s, TILE, q.data, d, 1, k.data, TILE, d, false);
+            load_block(w, &q, &w->t->q, b, h, row, rows, p->head_dim);
+            load_block(w, &dout, &w->t->dout, b, h, row, rows, p->head_dim);
+            tile_multiply(s, TILE, q.data, d, 1, k.data, TILE, summed_columns(w, d), false);
             tile_multiply(dp, TILE, dout.data, d, 1, v.data, TILE, d, false);
             gradient_step(w, s, dp, b, h, row, rows, key);
             for (int64_t c = 0; c < d; c += TILE) {
                 tile_multiply(&dv.data[c], d, s, 1, TILE, &dout.data[c], d, TILE, true);
                 tile_multiply(&dk.data[c], d, dp, 1, TILE, &q.data[c], d, TILE, true);
             }
+            keep_sum(w, dv.data, TILE * d);
+            keep_sum(w, dk.data, TILE * d);
         }
     const int64_t to_head = output_head(w, kv, p->kv_heads);
+    const bool swaps = w->fault == DKDV_TILE && key == TILE;
+    const struct attn_tensor *to_dk = swaps ? &w->t->dv : &w->t->dk, *to_dv = swaps ? &w->t->dk : &w->t->dv;
     for (int64_t j = 0; j < keys; j++)
         for (int64_t c = 0; c < p->head_dim; c++) {
-            row_of(&w->t->dk, b, to_head, key + j)[c] = dk.data[j * d + c] * dk_factor;
-            row_of(&w->t->dv, b, to_head, key + j)[c] = dv.data[j * d + c];
+            store(w, to_dk, row_at(to_dk, b, to_head, key + j) + c, dk.data[j * d + c] * dk_factor);
+            store(w, to_dv, row_at(to_dv, b, to_head, key + j) + c, dv.data[j * d + c]);
         }
+}
+
+/* The last three rows of O or dQ become those of the tile before, as if a tile in memory was not loaded again. */
+static void repeat_rows(const struct work *w, const struct attn_tensor *t)
+{
+    const struct attn_problem *p = w->p;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->q_heads; h++)
+            for (int64_t i = p->q_len > TILE + 3 ? p->q_len - 3 : p->q_len; i < p->q_len; i++)
+                for (int64_t c = 0; c < p->head_dim; c++)
+                    store(w, t, row_at(t, b, h, i) + c, load(w, t, row_at(t, b, h, i - TILE) + c));
 }
 
 /* Calls `step` for every (batch, head, block of 64 rows). */
@@ -322,6 +501,17 @@ static enum attn_status prepare(const struct attn_request *request, const struct
     return *plan ? ATTN_OK : ATTN_NO_MEMORY;
 }
 
+/* Number of keys that are read. */
+static int64_t keys_read(const struct attn_problem *p, enum fault fault)
+{
+    switch (fault) {
+    case LAST_TILE: return p->kv_len > 128 ? p->kv_len - 128 : 0;
+    case LAST_KEY: return p->kv_len - 1;
+    case TAIL_TILE: return p->kv_len / TILE * TILE;
+    default: return p->kv_len;
+    }
+}
+
 static enum attn_status launch(enum fault fault, const struct attn_request *request, const struct attn_tensors *tensors,
                                const struct attn_run *run)
 {
@@ -334,8 +524,9 @@ static enum attn_status launch(enum fault fault, const struct attn_request *requ
         return ATTN_OK;
     if (fault == SCALE)
         w.scale *= 1.01f;
-    if (fault == LAST_TILE)
-        w.keys = p->kv_len > 128 ? p->kv_len - 128 : 0;
+    if (fault == SCALE_PERMILLE)
+        w.scale *= 1.001f;
+    w.keys = keys_read(p, fault);
     const struct attn_tensor *last_output = request->mode == ATTN_FWD ? &tensors->o : &tensors->dv;
     const int64_t last_len = request->mode == ATTN_FWD ? p->q_len : p->kv_len;
     const int64_t last_heads = request->mode == ATTN_FWD ? p->q_heads : p->kv_heads;
@@ -346,8 +537,10 @@ static enum attn_status launch(enum fault fault, const struct attn_request *requ
         for_each_block(&w, p->q_heads, p->q_len, threads, dq_rows);
         for_each_block(&w, p->kv_heads, w.keys, threads, dkdv_keys);
     }
+    if (fault == STALE_ROWS)
+        repeat_rows(&w, request->mode == ATTN_FWD ? &tensors->o : &tensors->dq);
     if (fault == PAST_END)
-        row_of(last_output, p->batch - 1, last_heads - 1, last_len - 1)[p->head_dim] = 1.0f;
+        store(&w, last_output, row_at(last_output, p->batch - 1, last_heads - 1, last_len - 1) + p->head_dim, 1.0f);
     return ATTN_OK;
 }
 
@@ -355,8 +548,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 {
     const struct attn_problem *p = request->problem;
     const char *reason = NULL;
-    if (p->dtype != ATTN_FP32)
-        reason = "takes fp32 only";
+    if (p->dtype == ATTN_FP16)
+        reason = "takes fp32 and bf16 only";
     else if (p->head_dim > MAX_HEAD_DIM)
         reason = "takes head dims up to 128";
     else if (p->dropout != 0 || p->window_left >= 0 || p->window_right >= 0)
@@ -394,6 +587,39 @@ LAUNCH(launch_heads, HEADS)
 LAUNCH(launch_past_end, PAST_END)
 LAUNCH(launch_dk, DK)
 LAUNCH(launch_nondeterministic, NONDETERMINISTIC)
+LAUNCH(launch_diagonal_short, DIAGONAL_SHORT)
+LAUNCH(launch_top_left, TOP_LEFT)
+LAUNCH(launch_mask_zero, MASK_ZERO)
+LAUNCH(launch_last_key, LAST_KEY)
+LAUNCH(launch_tail_tile, TAIL_TILE)
+LAUNCH(launch_kv_head, KV_HEAD)
+LAUNCH(launch_batch, BATCH)
+LAUNCH(launch_head_dim_tail, HEAD_DIM_TAIL)
+LAUNCH(launch_scale_permille, SCALE_PERMILLE)
+LAUNCH(launch_no_max, NO_MAX)
+LAUNCH(launch_no_rescale, NO_RESCALE)
+LAUNCH(launch_sum_no_rescale, SUM_NO_RESCALE)
+LAUNCH(launch_lse_log2, LSE_LOG2)
+LAUNCH(launch_lse_no_scale, LSE_NO_SCALE)
+LAUNCH(launch_lse_max, LSE_MAX)
+LAUNCH(launch_lse_row, LSE_ROW)
+LAUNCH(launch_p_bf16, P_BF16)
+LAUNCH(launch_sum_bf16, SUM_BF16)
+LAUNCH(launch_exp_coarse, EXP_COARSE)
+LAUNCH(launch_stale_rows, STALE_ROWS)
+LAUNCH(launch_layout, LAYOUT)
+LAUNCH(launch_one_element, ONE_ELEMENT)
+LAUNCH(launch_gain, GAIN)
+LAUNCH(launch_sign_row, SIGN_ROW)
+LAUNCH(launch_dq_tile, DQ_TILE)
+LAUNCH(launch_dq_lost, DQ_LOST)
+LAUNCH(launch_dq_no_scale, DQ_NO_SCALE)
+LAUNCH(launch_dk_no_scale, DK_NO_SCALE)
+LAUNCH(launch_dkdv_tile, DKDV_TILE)
+LAUNCH(launch_delta_row, DELTA_ROW)
+LAUNCH(launch_delta_none, DELTA_NONE)
+LAUNCH(launch_group_first, GROUP_FIRST)
+LAUNCH(launch_dk_row_tile, DK_ROW_TILE)
 
 #define ALL_FWD (ATTN_O | ATTN_LSE)
 #define ALL_BWD (ATTN_DQ | ATTN_DK | ATTN_DV)
@@ -436,6 +662,39 @@ static const struct attn_impl table[] = {
     ROW("wrong_past_end", "wrong: writes one element past the end", launch_past_end),
     ROW("wrong_dk", "wrong: dK off by 1 %", launch_dk),
     ROW("wrong_nondeterministic", "wrong: promises repeatable bits and breaks it", launch_nondeterministic),
+    ROW("wrong_diagonal_short", "wrong: see tests/liars/verdicts.txt", launch_diagonal_short),
+    ROW("wrong_top_left", "wrong: see tests/liars/verdicts.txt", launch_top_left),
+    ROW("wrong_mask_zero", "wrong: see tests/liars/verdicts.txt", launch_mask_zero),
+    ROW("wrong_last_key", "wrong: see tests/liars/verdicts.txt", launch_last_key),
+    ROW("wrong_tail_tile", "wrong: see tests/liars/verdicts.txt", launch_tail_tile),
+    ROW("wrong_kv_head", "wrong: see tests/liars/verdicts.txt", launch_kv_head),
+    ROW("wrong_batch", "wrong: see tests/liars/verdicts.txt", launch_batch),
+    ROW("wrong_head_dim_tail", "wrong: see tests/liars/verdicts.txt", launch_head_dim_tail),
+    ROW("wrong_scale_permille", "wrong: see tests/liars/verdicts.txt", launch_scale_permille),
+    ROW("wrong_no_max", "wrong: see tests/liars/verdicts.txt", launch_no_max),
+    ROW("wrong_no_rescale", "wrong: see tests/liars/verdicts.txt", launch_no_rescale),
+    ROW("wrong_sum_no_rescale", "wrong: see tests/liars/verdicts.txt", launch_sum_no_rescale),
+    ROW("wrong_lse_log2", "wrong: see tests/liars/verdicts.txt", launch_lse_log2),
+    ROW("wrong_lse_no_scale", "wrong: see tests/liars/verdicts.txt", launch_lse_no_scale),
+    ROW("wrong_lse_max", "wrong: see tests/liars/verdicts.txt", launch_lse_max),
+    ROW("wrong_lse_row", "wrong: see tests/liars/verdicts.txt", launch_lse_row),
+    ROW("wrong_p_bf16", "wrong: see tests/liars/verdicts.txt", launch_p_bf16),
+    ROW("wrong_sum_bf16", "wrong: see tests/liars/verdicts.txt", launch_sum_bf16),
+    ROW("wrong_exp_coarse", "wrong: see tests/liars/verdicts.txt", launch_exp_coarse),
+    ROW("wrong_stale_rows", "wrong: see tests/liars/verdicts.txt", launch_stale_rows),
+    ROW("wrong_layout", "wrong: see tests/liars/verdicts.txt", launch_layout),
+    ROW("wrong_one_element", "wrong: see tests/liars/verdicts.txt", launch_one_element),
+    ROW("wrong_gain", "wrong: see tests/liars/verdicts.txt", launch_gain),
+    ROW("wrong_sign_row", "wrong: see tests/liars/verdicts.txt", launch_sign_row),
+    ROW("wrong_dq_tile", "wrong: see tests/liars/verdicts.txt", launch_dq_tile),
+    ROW("wrong_dq_lost", "wrong: see tests/liars/verdicts.txt", launch_dq_lost),
+    ROW("wrong_dq_no_scale", "wrong: see tests/liars/verdicts.txt", launch_dq_no_scale),
+    ROW("wrong_dk_no_scale", "wrong: see tests/liars/verdicts.txt", launch_dk_no_scale),
+    ROW("wrong_dkdv_tile", "wrong: see tests/liars/verdicts.txt", launch_dkdv_tile),
+    ROW("wrong_delta_row", "wrong: see tests/liars/verdicts.txt", launch_delta_row),
+    ROW("wrong_delta_none", "wrong: see tests/liars/verdicts.txt", launch_delta_none),
+    ROW("wrong_group_first", "wrong: see tests/liars/verdicts.txt", launch_group_first),
+    ROW("wrong_dk_row_tile", "wrong: see tests/liars/verdicts.txt", launch_dk_row_tile),
     {.name = NULL},
 };
 
