@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
-# Checks the kernel's results. Needs no GPU. Exit 0, or fabench's code (1: a check failed, 7: the self-test of fabench
-# failed), or 5: the kernel does not build.
+# ci/check.sh: checks the kernel's results. Needs no GPU. Exit 0, or fabench's code (1: a check failed, 7: the
+# self-test of fabench failed), or 5: the kernel does not build.
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+esac
 . "$(dirname "$0")/settings.sh"
 export PATH=$fabench_prefix/bin:$PATH
 mkdir -p "$out"
