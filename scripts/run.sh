@@ -22,7 +22,7 @@ root=$PWD
 is_new=1
 [ ! -x build/release/fabench ] || is_new=0
 scripts/setup.sh
-build_preset release fabench
+build_preset release fabench fabench_pages # pages: for cmake --install
 if [ $is_new -eq 1 ]; then
     echo "run: built $root/build/release/fabench; to type fabench in this shell: export PATH=$(printf %q "$root/build/release"):\$PATH" >&2
 fi

@@ -11,10 +11,8 @@
 void junit_add(struct junit *j, const char *class_name, const char *name, enum junit_result result, const char *message)
 {
     j->cases = xrealloc(j->cases, (unsigned long)(j->count + 1) * sizeof *j->cases);
-    j->cases[j->count++] = (struct junit_case){.class_name = xstrdup(class_name),
-                                               .name = xstrdup(name),
-                                               .message = xstrdup(message),
-                                               .result = result};
+    j->cases[j->count++] = (struct junit_case){
+        .class_name = xstrdup(class_name), .name = xstrdup(name), .message = xstrdup(message), .result = result};
 }
 
 int junit_count(const struct junit *j, enum junit_result result)
@@ -40,8 +38,10 @@ static void put_xml(FILE *out, const char *text)
 
 static void put_case(FILE *out, const struct junit_case *c)
 {
-    static const char *const elements[] = {
-        [JUNIT_PASSED] = "system-out", [JUNIT_SKIPPED] = "skipped", [JUNIT_FAILED] = "failure", [JUNIT_ERROR] = "error"};
+    static const char *const elements[] = {[JUNIT_PASSED] = "system-out",
+                                           [JUNIT_SKIPPED] = "skipped",
+                                           [JUNIT_FAILED] = "failure",
+                                           [JUNIT_ERROR] = "error"};
     fputs("    <testcase classname=\"", out);
     put_xml(out, c->class_name);
     fputs("\" name=\"", out);

@@ -26,10 +26,10 @@ must_build() {
 
 must_build .
 # First the judge itself: it must find results that are wrong in ten known ways.
-fabench selftest --device cpu --seqlen 1k --jsonl "$out/selftest.jsonl"
+fabench selftest --device cpu --seqlen 1k --jsonl "$out/selftest.jsonl" --junit "$out/selftest.xml"
 # Hard shapes; all of them without --preset quick.
 fabench verify --preset quick --device cpu --impl-lib "$cpu_library" --impl "$cpu_impl" "${cpu_verify[@]}" \
-    --out "$out/verify"
+    --out "$out/verify" --junit "$out/verify.xml"
 # One sweep with times. On a shared machine the times mean little, but the errors do not depend on it.
 fabench --device cpu --impl-lib "$cpu_library" --impl "$cpu_impl,fused" "${cpu_options[@]}" --out "$out/sweep" \
     --plot none

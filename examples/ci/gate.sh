@@ -51,7 +51,8 @@ ab)
     git worktree add --quiet --detach "$old" "$2"
     must_build "$old"
     must_build .
-    fabench verify --device "$device" --impl-lib "$library" --impl "$impl" "${verify[@]}" --out "$out/verify"
+    fabench verify --device "$device" --impl-lib "$library" --impl "$impl" "${verify[@]}" --out "$out/verify" \
+        --junit "$out/verify.xml"
     fabench ab "$old/$library" "$library" --impl "$impl" "${options[@]}" --device "$device" --junit "$out/ab.xml" \
         --out "$out/ab"
     ;;

@@ -27,14 +27,15 @@ static void a_file(void **state)
     assert_true(junit_write(&junit, "fabench verify", "1 < 2", path));
     char *text = read_all(path);
     assert_string_equal(
-        text, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
-              "  <testsuite name=\"fabench verify\" tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\">\n"
-              "    <testcase classname=\"fabench.mine\" name=\"fwd &lt;full&gt; &quot;d64&quot;\"><system-out>"
-              "</system-out></testcase>\n"
-              "    <testcase classname=\"fabench.mine\" name=\"bwd\"><failure message=\"dk &amp; dv  fail\"/></testcase>\n"
-              "    <testcase classname=\"fabench.mine\" name=\"bwd 2\"><error message=\"timeout\"/></testcase>\n"
-              "    <testcase classname=\"fabench.other\" name=\"fwd\"><skipped message=\"no\"/></testcase>\n"
-              "    <system-out>1 &lt; 2</system-out>\n  </testsuite>\n</testsuites>\n");
+        text,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
+        "  <testsuite name=\"fabench verify\" tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\">\n"
+        "    <testcase classname=\"fabench.mine\" name=\"fwd &lt;full&gt; &quot;d64&quot;\"><system-out>"
+        "</system-out></testcase>\n"
+        "    <testcase classname=\"fabench.mine\" name=\"bwd\"><failure message=\"dk &amp; dv  fail\"/></testcase>\n"
+        "    <testcase classname=\"fabench.mine\" name=\"bwd 2\"><error message=\"timeout\"/></testcase>\n"
+        "    <testcase classname=\"fabench.other\" name=\"fwd\"><skipped message=\"no\"/></testcase>\n"
+        "    <system-out>1 &lt; 2</system-out>\n  </testsuite>\n</testsuites>\n");
     free(text);
     junit_free(&junit);
     assert_int_equal(junit.count, 0);

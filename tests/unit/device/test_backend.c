@@ -16,9 +16,10 @@ static void no_device(void **state)
     static const char insufficient[] = "CUDA driver version is insufficient for CUDA runtime version";
     assert_said(0, 13000, insufficient,
                 "no CUDA device: this machine has no NVIDIA driver, or libcuda.so.1 is not where the loader looks");
-    assert_said(12080, 13000, insufficient,
-                "no CUDA device: the driver here serves CUDA 12.8 at most, and this program was built with CUDA 13.0; a "
-                "newer driver, or a build with an older toolkit, is needed");
+    assert_said(
+        12080, 13000, insufficient,
+        "no CUDA device: the driver here serves CUDA 12.8 at most, and this program was built with CUDA 13.0; a "
+        "newer driver, or a build with an older toolkit, is needed");
     assert_said(13000, 13000, "none visible", "no CUDA device: none visible");
     assert_said(13010, 12040, "out of memory", "no CUDA device: out of memory");
 }

@@ -87,12 +87,15 @@ static void the_recorded_folder_is_last(void **state)
     (void)state;
     found(NULL, NULL, FAKE_CUDNN_FOLDER);
     found("", "", folder_above());
-    refused(NULL, NULL, "/moved/.deps/cudnn",
-            "libfake_cudnn.so.9 not found (looked in the loader's path and in /moved/.deps/cudnn, where it was when this "
-            "program was built; set FABENCH_CUDNN to its path)");
+    refused(
+        NULL, NULL, "/moved/.deps/cudnn",
+        "libfake_cudnn.so.9 not found (looked in the loader's path and in /moved/.deps/cudnn, where it was when this "
+        "program was built; set FABENCH_CUDNN to its path)");
     refused(NULL, NULL, "tests", "not found (looked in the loader's path and in tests, where it was");
-    refused(NULL, NULL, "", "libfake_cudnn.so.9 not found (looked in the loader's path; set FABENCH_CUDNN to its path)");
-    refused(NULL, NULL, NULL, "libfake_cudnn.so.9 not found (looked in the loader's path; set FABENCH_CUDNN to its path)");
+    refused(NULL, NULL, "",
+            "libfake_cudnn.so.9 not found (looked in the loader's path; set FABENCH_CUDNN to its path)");
+    refused(NULL, NULL, NULL,
+            "libfake_cudnn.so.9 not found (looked in the loader's path; set FABENCH_CUDNN to its path)");
 }
 
 int main(void)
