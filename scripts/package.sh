@@ -44,7 +44,8 @@ build=${FABENCH_BUILD:-build/release}
 if [ -z "${FABENCH_BUILD:-}" ]; then
     # shellcheck source=scripts/build.bash
     . scripts/build.bash
-    [ $without_cuda -eq 1 ] || export FABENCH_CUDA=${FABENCH_CUDA:-TOOLKIT} # the machine that it is made for has a driver
+    # The machine that the package is made for has a driver.
+    [ $without_cuda -eq 1 ] || export FABENCH_CUDA=${FABENCH_CUDA:-TOOLKIT}
     scripts/setup.sh
     build_preset release fabench
 fi

@@ -24,7 +24,8 @@ is_new=1
 scripts/setup.sh
 build_preset release fabench fabench_pages # pages: for cmake --install
 if [ $is_new -eq 1 ]; then
-    echo "run: built $root/build/release/fabench; to type fabench in this shell: export PATH=$(printf %q "$root/build/release"):\$PATH" >&2
+    echo "run: built $root/build/release/fabench; to type fabench in this shell:" \
+        "export PATH=$(printf %q "$root/build/release"):\$PATH" >&2
 fi
 if [ -e .deps/setup.env ]; then
     # shellcheck source=/dev/null

@@ -35,8 +35,8 @@ struct selftest_problem {
 struct selftest_report;
 
 /* out: where the text goes, NULL = nowhere. verbose: a line for each fault, too. max_failures: results with the wrong
- * verdict that are printed; the rest are counted. writer: for rows, NULL = none; junit: for test cases, NULL = none; the
- * caller owns both. */
+ * verdict that are printed; the rest are counted. writer: for rows, NULL = none; junit: for test cases, NULL = none;
+ * the caller owns both. */
 struct selftest_report *selftest_report_open(FILE *out, bool color, bool verbose, int64_t max_failures,
                                              struct record_writer *writer, struct junit *junit);
 void selftest_report_heading(struct selftest_report *, const char *device_line, int problems);

@@ -152,8 +152,8 @@ void *open_any(struct attn_message *why)
     return cudnn_library_open(&places, why);
 }
 
-/* cuDNN opens NVRTC by bare name. Where the loader would not find it, the one of the toolkit that this program was built
- * with is opened first; where that is gone, cuDNN's own error names it. */
+/* cuDNN opens NVRTC by bare name. Where the loader would not find it, the one of the toolkit that this program was
+ * built with is opened first; where that is gone, cuDNN's own error names it. */
 void open_nvrtc(void)
 {
     char file[PATH_SIZE];

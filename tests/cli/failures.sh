@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What a broken kernel leaves: a limited number of printed failures, JUnit files of verify and selftest, and a self-test of a
-# kernel that has one direction alone.
+# What a broken kernel leaves: a limited number of printed failures, JUnit files of verify and selftest, and a self-test
+# of a kernel that has one direction alone.
 . "$(dirname "$0")/lib.sh"
 
 wrong=(--device cpu --impl-lib "$plugins/libwrong_cpu.so")
+shapes=(--preset quick --dtype fp32 --mode fwd --repeats 0)
 is_xml() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
 count() { grep -c -- "$1" "$2"; }
 
 # verify: every row fails; three are printed, all are in the record and in the JUnit file.
-run verify --preset quick --dtype fp32 --mode fwd "${wrong[@]}" --impl wrong_scale --repeats 0 --out run --junit verify.xml \
-    --max-failures 3
+run verify "${shapes[@]}" "${wrong[@]}" --impl wrong_scale --out run --junit verify.xml --max-failures 3
 expect_code 1
 failed=$(rows run/run.jsonl '"check": *"fail"' | wc -l)
 expect "more than three failures" test "$failed" -gt 3
@@ -20,16 +20,18 @@ expect_stdout "^FAILED: $failed of "
 expect "well-formed XML" is_xml verify.xml
 expect "a command without the limit" sh -c '! grep -q -- --max-failures verify.xml'
 expect "a failure for each" test "$(count '<failure message=' verify.xml)" -eq "$failed"
-expect "the number of failures in the head" grep -q "<testsuite name=\"fabench verify\" tests=\"$(rows run/run.jsonl | wc -l)\" failures=\"$failed\" " verify.xml
-expect "where it fails, and the command" grep -qE '<failure message="FAIL o .*; again: fabench --' verify.xml
-expect "test cases with different names" test "$(grep -o 'classname=.* name="[^"]*"' verify.xml | sort | uniq -d | wc -l)" -eq 0
+head="<testsuite name=\"fabench verify\" tests=\"$(rows run/run.jsonl | wc -l)\" failures=\"$failed\" "
+expect "the numbers in the head" grep -qF "$head" verify.xml
+expect "where it fails, and the command" grep -qE '<failure message="o b=.* rule .*; again: fabench --' verify.xml
+names=$(grep -o 'classname=.* name="[^"]*"' verify.xml | sort | uniq -d)
+expect "test cases with different names, not twice: $names" test -z "$names"
 
 # The default limit; none at all; a kernel that passes.
-run verify --preset quick --dtype fp32 --mode fwd "${wrong[@]}" --impl wrong_scale --repeats 0 --out none --max-failures 0
+run verify "${shapes[@]}" "${wrong[@]}" --impl wrong_scale --out none --max-failures 0
 expect_code 1
 expect "no failure printed" test "$(count '^FAIL ' out)" -eq 0
 expect_stdout "^$failed failures, the first 0 are shown \(--max-failures\); all of them are counted\$"
-run verify --preset quick --dtype fp32 --mode fwd "${wrong[@]}" --impl right_cpu --repeats 0 --out none --junit verify.xml
+run verify "${shapes[@]}" "${wrong[@]}" --impl right_cpu --out none --junit verify.xml
 expect_code 0
 expect "no failure, no error" grep -qE 'failures="0" errors="0"' verify.xml
 expect "no count of failures" sh -c '! grep -q max-failures out'
@@ -62,7 +64,8 @@ one=(--device cpu --seqlen 256 --dtype fp32 --causal)
 run selftest "${one[@]}" --mode fwd --junit selftest.xml
 expect_code 0
 expect "well-formed XML" is_xml selftest.xml
-expect "no failure" grep -qE '<testsuite name="fabench selftest" tests="[1-9][0-9]*" failures="0" errors="0"' selftest.xml
+suite='<testsuite name="fabench selftest" tests="[1-9][0-9]*" failures="0" errors="0"'
+expect "no failure" grep -qE "$suite" selftest.xml
 expect "a fault by its name" grep -q 'name="fwd causal d=64 n=256 fp32: stale output in lse"' selftest.xml
 run selftest "${one[@]}" --mode fwd --dist zeros --junit selftest.xml --max-failures 2
 expect_code 7

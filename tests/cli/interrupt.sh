@@ -31,7 +31,8 @@ interrupted() {
     expect "only whole rows in the CSV" test "$(csv_widths out_dir/run.csv | wc -l)" -eq 1
     expect "fewer rows than cases" test "$(rows out_dir/run.jsonl | wc -l)" -lt 128
     expect_stderr '[Ii]nterrupted'
-    expect "the command that runs the rest" test "$(joined_next)" = "fabench ${long[*]} --plot none --out out_dir --resume"
+    local rest="fabench ${long[*]} --plot none --out out_dir --resume"
+    expect "the command that runs the rest" test "$(joined_next)" = "$rest"
 }
 
 # The command behind "next:", which may have several lines.

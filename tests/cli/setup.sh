@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What scripts/setup.sh writes for the build, and what CMake makes of it: CUDA only where there is a driver or it is asked
-# for, the folder of a cuDNN that set-up brought, warnings as errors for developers alone. Nothing is downloaded or
-# installed: a toolkit and cuDNN are made up, and pip and apt-get are stand-ins that fail.
+# What scripts/setup.sh writes for the build, and what CMake makes of it: CUDA only where there is a driver or it is
+# asked for, the folder of a cuDNN that set-up brought, warnings as errors for developers alone. Nothing is downloaded
+# or installed: a toolkit and cuDNN are made up, pip has no index, and apt-get is a stand-in that fails.
 . "$(dirname "$0")/lib.sh"
 
 command -v cmake >/dev/null || skip "no cmake"
