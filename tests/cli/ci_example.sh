@@ -32,7 +32,7 @@ run_block 1 "$HOME"
 expect_code 0
 cd "$HOME/mykernel" || exit 1
 expect "a clean repository" test -z "$(git status --porcelain)"
-expect "two commits, which step 4 compares" git rev-parse --quiet --verify HEAD~1
+expect "two commits, which step 4 compares" git cat-file -e HEAD~1
 
 run_block 2 .
 expect_code 0
