@@ -2,11 +2,13 @@
 #include "cmd/commands.h"
 
 #include "cmd/base/log.h"
+#include "cmd/base/paths.h"
 #include "cmd/chart/overlay.h"
 #include "cmd/chart/plot.h"
 #include "cmd/gate/ab.h"
 #include "cmd/gate/gate.h"
 #include "cmd/inspect/inspect.h"
+#include "cmd/options/options_help.h"
 #include "cmd/record/record_file.h"
 #include "cmd/report/report.h"
 #include "cmd/run/supervisor.h"
@@ -34,11 +36,14 @@ static int run_sweep(const struct options *o, const struct overlay *overlay)
     (void)overlay;
     if (o->dry_run)
         return supervisor_call(o, "--dry-run", inspect_dry_run, 120);
+    if (o->junit_path && !path_discard(o->junit_path)) /* a run that ends early leaves no file of an earlier one */
+        return EXIT_IO;
     if (o->profile)
         return inspect_profile(o); /* in this process: profilers do not follow a fork */
     return supervisor_run(o);
 }
 
+static int help(const struct options *o) { return options_print_help_on(&o->files) ? EXIT_OK : EXIT_USAGE; }
 static int sweep(const struct options *o) { return with_overlay(o, run_sweep); }
 static int plot(const struct options *o) { return with_overlay(o, plot_run); }
 static int report(const struct options *o) { return with_overlay(o, report_run); }
@@ -59,6 +64,7 @@ static const struct {
     [COMMAND_INFO] = {inspect_info, .in_child = true, .limit_s = 120},
     [COMMAND_LIST] = {inspect_list, .in_child = true, .limit_s = 120},
     [COMMAND_SELFTEST] = {selftest_run, .in_child = true},
+    [COMMAND_HELP] = {help},
 };
 
 int command_run(const struct options *o)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/program.h"
 #include "cmd/commands.h"
 #include "cmd/options/options_parse.h"
 
@@ -19,6 +20,7 @@ int main(int argc, char **argv)
 {
     struct options options;
     bool done = false;
+    program_set_name(argv[0]);
     int status = options_parse(argc, argv, &options, &done);
     if (status == EXIT_OK && !done) {
         log_set_quiet(options.quiet);

@@ -7,6 +7,12 @@
 # there is none) it is the working tree as it is. Revisions are built once, in build/revisions/<commit>/; the exit code
 # is that of fabench ab. `--` ends the revisions where an argument could be taken for one.
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+esac
 cd "$(dirname "$0")/.."
 root=$PWD
 # shellcheck source=scripts/build.bash

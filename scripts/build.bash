@@ -4,6 +4,8 @@
 
 # build_preset PRESET TARGET...: configures build/PRESET where its folder is not configured as set-up says, and builds
 # the targets (all of them when none is named). A first build shows its progress on stderr, a later one only errors.
+# FABENCH_CUDA and FABENCH_WERROR, where set, are the options of CMakeLists.txt of these names; a folder keeps what it was
+# configured with once.
 build_preset() {
     local preset=$1 folder=build/$1 built log wanted launcher language name cmake_arguments=() target_arguments=()
     shift
@@ -12,6 +14,9 @@ build_preset() {
         . .deps/setup.env
         cmake_arguments=("${fabench_cmake_arguments[@]}")
     fi
+    # The preset asan has its own.
+    [ -z "${FABENCH_CUDA:-}" ] || [ "$preset" = asan ] || cmake_arguments+=("-DFABENCH_CUDA=$FABENCH_CUDA")
+    [ -z "${FABENCH_WERROR:-}" ] || cmake_arguments+=("-DFABENCH_WERROR=$FABENCH_WERROR")
     # A compiler cache where there is one, or what the environment names; an empty value where there is none, so that a
     # cache that was removed since the last build is not looked for.
     launcher=$(command -v ccache || true)

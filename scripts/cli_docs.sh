@@ -3,6 +3,16 @@
 #
 # FABENCH is the program (build/release/fabench), which must be built from the sources as they are now.
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+?*)
+    echo "cli_docs: $1: takes no arguments but --help" >&2
+    exit 2
+    ;;
+esac
 cd "$(dirname "$0")/.."
 page=$("${FABENCH:-build/release/fabench}" --help=markdown)
 printf '%s\n' "$page" >docs/cli.md

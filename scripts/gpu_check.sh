@@ -21,6 +21,12 @@
 # stages in DIR/gpu-check-<utc>.tar.gz. Stages may be run in separate calls with one DIR. The exit code is the worst of
 # the stages in fabench's order: 7, 6, 1, then any other.
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+esac
 cd "$(dirname "$0")/.."
 
 stage_limit_s=470

@@ -15,6 +15,12 @@
 #
 # FABENCH names the program (build/release/fabench unless set).
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+esac
 cd "$(dirname "$0")/.."
 
 processes=10

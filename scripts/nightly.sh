@@ -23,6 +23,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=scripts/build.bash
 . scripts/build.bash
 
+export FABENCH_CUDA=${FABENCH_CUDA:-TOOLKIT} # wherever there is a toolkit
 log=build/release/ctest-nightly.log
 scripts/setup.sh
 if grep -q FABENCH_TESTS=OFF .deps/setup.env; then

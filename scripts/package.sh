@@ -12,6 +12,12 @@
 # found (FABENCH_CUDNN, .deps/cudnn, beside cuBLAS, the loader's path), the licences of all of them, and acceptance.sh.
 # Exit: 0, 1 where it cannot be packed, 2 usage.
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+esac
 started_in=$PWD
 cd "$(dirname "$0")/.."
 
@@ -38,6 +44,8 @@ build=${FABENCH_BUILD:-build/release}
 if [ -z "${FABENCH_BUILD:-}" ]; then
     # shellcheck source=scripts/build.bash
     . scripts/build.bash
+    # The machine that the package is made for has a driver.
+    [ $without_cuda -eq 1 ] || export FABENCH_CUDA=${FABENCH_CUDA:-TOOLKIT}
     scripts/setup.sh
     build_preset release fabench
 fi

@@ -14,6 +14,12 @@
 # was not checked, or ended in an error or a timeout. Nothing is published unless every record passes. FABENCH names the
 # program (build/release/fabench), FABENCH_RESULTS the folder (results).
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+esac
 started_in=$PWD
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/charts.bash

@@ -8,6 +8,16 @@
 # FABENCH names the program (build/release/fabench), FABENCH_RESULTS the folder (results). When devices cannot be
 # compared (exit 5 of fabench), the page is written and says so.
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+?*)
+    echo "report: $1: takes no arguments but --help" >&2
+    exit 2
+    ;;
+esac
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/charts.bash
 . scripts/charts.bash

@@ -7,13 +7,25 @@
 #
 # 1. The distribution's packages, only those that are missing, by apt (with sudo where not root).
 # 2. CUDA: an installed toolkit >= 12.4 ($CUDACXX, $CUDA_HOME, $CUDA_PATH, PATH, /usr/local/cuda*). Where a GPU driver
-#    is present but no toolkit, NVIDIA's toolkit wheels from PyPI go into .deps/cuda. With neither: no CUDA.
+#    is present but no toolkit, NVIDIA's toolkit wheels from PyPI go into .deps/cuda. Without a driver the build is
+#    without CUDA, except where FABENCH_CUDA is ON or TOOLKIT (scripts/build.bash).
 # 3. For a build with CUDA, the headers of cuDNN's frontend from PyPI go into .deps/cudnn-frontend; where there is a
 #    driver but no cudnn.h, cuDNN's own wheel follows: its headers beside the frontend's, its libraries to .deps/cudnn.
 # For each part that cannot be installed it prints one line and continues.
 #
 # Test hook: FABENCH_SETUP_PRETEND_DRIVER=13000 acts as if there were no toolkit and a driver for CUDA 13.0.
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+--again | '') ;;
+*)
+    echo "setup: $1: no such option; --again or none" >&2
+    exit 2
+    ;;
+esac
 cd "$(dirname "$0")/.."
 
 deps=$PWD/.deps
@@ -39,6 +51,9 @@ has_driver() {
     [ -n "${FABENCH_SETUP_PRETEND_DRIVER:-}" ] || [ -e /proc/driver/nvidia/version ] || have nvidia-smi ||
         [ -e /usr/lib/wsl/lib/libcuda.so.1 ] || has_library libcuda.so.1
 }
+
+# True where a toolkit, if there is one, is built with.
+wants_cuda() { has_driver || [ "${FABENCH_CUDA:-}" = ON ] || [ "${FABENCH_CUDA:-}" = TOOLKIT ]; }
 
 # Prints "major minor" of a toolkit's nvcc.
 nvcc_version() { "$1" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p'; }
@@ -66,7 +81,8 @@ facts() {
     uname -m
     cat /etc/os-release 2>/dev/null || true
     echo "$PWD"
-    has_driver && echo driver
+    ! has_driver || echo driver
+    ! wants_cuda || [ -e "$deps/cudnn-frontend/include/cudnn_frontend.h" ] || echo "headers of cuDNN's frontend wanted"
     nvcc_candidates | while read -r nvcc; do [ ! -x "$nvcc" ] || stat -L -c '%n %s %Y' "$nvcc"; done
 }
 
@@ -89,7 +105,7 @@ missing_packages() {
 
 needs_wheels() {
     if [ -n "$(find_toolkit)" ]; then
-        [ ! -e "$deps/cudnn-frontend/include/cudnn_frontend.h" ]
+        wants_cuda && [ ! -e "$deps/cudnn-frontend/include/cudnn_frontend.h" ]
     else
         has_driver
     fi
@@ -195,7 +211,10 @@ install_cuda_wheels() {
 # Sets nvcc to the compiler to use, empty for a build without CUDA.
 choose_cuda() {
     nvcc=$(find_toolkit)
-    [ -z "$nvcc" ] || return 0
+    if [ -n "$nvcc" ]; then
+        wants_cuda || say "no GPU driver: building without CUDA (FABENCH_CUDA=ON builds with it)"
+        return 0
+    fi
     if ! has_driver; then
         say "no CUDA toolkit >= 12.4 and no GPU driver: building without CUDA"
         return 0
@@ -225,7 +244,7 @@ has_cudnn_header() {
 # The frontend is headers only. It needs cudnn.h too; the library itself is opened at run time, by fabench.
 choose_cudnn() {
     local fetched=$deps/fetch.cudnn headers=$deps/cudnn-frontend/include major
-    [ -n "$nvcc" ] || return 0
+    [ -n "$nvcc" ] && wants_cuda || return 0
     if [ ! -e "$headers/cudnn_frontend.h" ]; then
         if fetch_wheels "$fetched" "$cudnn_frontend_wheel" && [ -e "$fetched/include/cudnn_frontend.h" ]; then
             rm -rf "$deps/cudnn-frontend"
@@ -270,6 +289,11 @@ write_environment() {
     else
         cmake_arguments+=(-DFABENCH_CUDNN_FRONTEND_DIR=)
     fi
+    if [ -n "${FABENCH_SETUP_PRETEND_DRIVER:-}" ] && [ -n "$nvcc" ]; then # CMake sees no driver
+        cmake_arguments+=(-DFABENCH_CUDA=ON)
+    fi
+    # Where the installed program finds it without the settings below.
+    [ ! -e "$deps/cudnn/lib/libcudnn.so.9" ] || cmake_arguments+=("-DFABENCH_CUDNN_DIR=$deps/cudnn")
     if [ ! -e /usr/include/cmocka.h ] && ! pkg-config --exists cmocka 2>/dev/null; then
         cmake_arguments+=(-DFABENCH_TESTS=OFF)
     fi

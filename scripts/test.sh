@@ -8,6 +8,8 @@
 # 3. The tests of step 1 again, on the CPU under AddressSanitizer and UndefinedBehaviorSanitizer.
 # 4. scripts/format.sh --check.
 #
+# CUDA code is built wherever there is a toolkit, and warnings are errors. FABENCH_CUDA and FABENCH_WERROR, where set,
+# decide this instead (scripts/build.bash).
 # On the CPU the self-test and the wrong kernels at 16K take too long for this: scripts/nightly.sh runs them.
 set -euo pipefail
 case ${1:-} in
@@ -43,6 +45,7 @@ has_gpu() {
     [ -e /dev/nvidia0 ] || [ -e /dev/dxg ] || { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }
 }
 
+export FABENCH_CUDA=${FABENCH_CUDA:-TOOLKIT} FABENCH_WERROR=${FABENCH_WERROR:-ON}
 scripts/setup.sh
 if grep -q FABENCH_TESTS=OFF .deps/setup.env; then
     echo "test: cmocka is missing and could not be installed; see .deps/setup.log" >&2

@@ -45,6 +45,16 @@ char *name_list_join(const struct name_list *list)
     return text;
 }
 
+void name_list_remove(struct name_list *list, int at, int count)
+{
+    FABENCH_ASSERT(at >= 0 && count >= 0 && at + count <= list->count, "%d names at %d of %d", count, at, list->count);
+    for (int i = at; i < at + count; i++)
+        free(list->names[i]);
+    for (int i = at + count; i < list->count; i++)
+        list->names[i - count] = list->names[i];
+    list->count -= count;
+}
+
 bool name_list_has(const struct name_list *list, const char *name)
 {
     for (int i = 0; i < list->count; i++)

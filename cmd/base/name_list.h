@@ -13,7 +13,8 @@ struct name_list {
 void name_list_add(struct name_list *, const char *name);
 void name_list_add_part(struct name_list *, const char *name, size_t length); /* the first `length` bytes of name */
 __attribute__((format(printf, 2, 3))) void name_list_print(struct name_list *, const char *format, ...);
-char *name_list_join(const struct name_list *); /* "a,b,c"; the caller frees it */
+char *name_list_join(const struct name_list *);               /* "a,b,c"; the caller frees it */
+void name_list_remove(struct name_list *, int at, int count); /* `count` names from index `at` */
 bool name_list_has(const struct name_list *, const char *name);
 
 /* The names as an array that ends with NULL, as exec takes it. Owned by the list; valid until the list changes. */

@@ -5,6 +5,20 @@
 
 #include "cmd/base/log.h"
 
+void backend_say_no_device(int driver, int runtime, const char *error, struct attn_message *why)
+{
+    if (driver == 0)
+        snprintf(why->text, sizeof why->text,
+                 "no CUDA device: this machine has no NVIDIA driver, or libcuda.so.1 is not where the loader looks");
+    else if (driver / 1000 < runtime / 1000)
+        snprintf(why->text, sizeof why->text,
+                 "no CUDA device: the driver here serves CUDA %d.%d at most, and this program was built with CUDA "
+                 "%d.%d; a newer driver, or a build with an older toolkit, is needed",
+                 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    else
+        snprintf(why->text, sizeof why->text, "no CUDA device: %s", error);
+}
+
 enum attn_status backend_open(struct backend *be, enum device_choice choice, int ordinal, struct attn_message *why)
 {
     struct attn_message reason = {""};

@@ -102,6 +102,11 @@ struct backend_ops {
  * ATTN_OK with a note in `why`. ATTN_ERROR with a sentence when the requested device is not usable. */
 enum attn_status backend_open(struct backend *, enum device_choice, int ordinal, struct attn_message *why);
 
+/* The sentence for a machine where no CUDA device can be used. driver: the CUDA version that the driver serves, 0 =
+ * there is no driver; runtime: the one this program was built with; both 1000 * major + 10 * minor. error: the words of
+ * the CUDA runtime, which stand where the two versions are not the cause. */
+void backend_say_no_device(int driver, int runtime, const char *error, struct attn_message *why);
+
 enum attn_status backend_open_cpu(struct backend *, struct attn_message *why);
 enum attn_status backend_open_cuda(struct backend *, int ordinal, struct attn_message *why);
 

@@ -547,8 +547,10 @@ enum attn_status backend_open_cuda(struct backend *be, int ordinal, struct attn_
     memset(be, 0, sizeof *be);
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count == 0) {
-        snprintf(why->text, sizeof why->text, "no CUDA device: %s",
-                 error == cudaSuccess ? "none visible" : cudaGetErrorString(error));
+        int driver = 0;
+        cudaDriverGetVersion(&driver); /* 0 where there is none */
+        backend_say_no_device(driver, CUDART_VERSION, error == cudaSuccess ? "none visible" : cudaGetErrorString(error),
+                              why);
         cudaGetLastError();
         return ATTN_ERROR;
     }

@@ -9,6 +9,7 @@
 #include "cmd/gate/ab_report.h"
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
+#include "cmd/base/program.h"
 #include "cmd/base/process.h"
 #include "cmd/base/text.h"
 #include "cmd/gate/fresh_process.h"
@@ -52,7 +53,7 @@ static struct ab_config *find_config(struct ab *a, const struct problem_key *key
 static char *make_repro(const struct ab_setup *s, const struct record_row *r, const char *impl)
 {
     struct text command = {0};
-    text_add(&command, "fabench ab");
+    text_add(&command, "%s ab", program_name());
     for (int build = 0; build < AB_BUILDS; build++)
         text_add_shell_word(&command, s->builds[build].path);
     char *repro = options_repro(s->options, COMMAND_AB, text_string(&command), impl, &r->key);

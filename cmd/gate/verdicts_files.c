@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cmd/base/csv.h"
+#include "cmd/base/junit.h"
 #include "cmd/base/log.h"
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
@@ -100,77 +101,38 @@ static bool finish(FILE *out, const char *path)
     return written && closed;
 }
 
-/* Control characters are not legal in XML 1.0. */
-static void put_xml(FILE *out, const char *text)
-{
-    for (; *text; text++)
-        switch (*text) {
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '&': fputs("&amp;", out); break;
-        case '"': fputs("&quot;", out); break;
-        default: fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
-        }
-}
-
-static void put_test(FILE *out, const struct verdict_report *r, const struct verdict_line *line)
+static void add_test(struct junit *junit, const struct verdict_report *r, const struct verdict_line *line)
 {
     char label[PROBLEM_LABEL_SIZE];
     const int code = verdict_exit(line->verdict);
-    const bool is_soft = r->exit_code == EXIT_OK;
-    const char *element = code == EXIT_OK       ? "system-out"
-                          : is_soft             ? "skipped"
-                          : code == EXIT_DEVICE ? "error"
-                                                : "failure";
     collapse_spaces(line->configuration, label, sizeof label);
-    char *text = describe(line);
-    fputs("    <testcase classname=\"fabench.", out);
-    put_xml(out, line->impl);
-    fputs("\" name=\"", out);
-    put_xml(out, label);
-    fprintf(out, "\"><%s", element);
-    if (code != EXIT_OK) {
-        fprintf(out, " message=\"%s ", verdict_name(line->verdict));
-        put_xml(out, text);
-        fputs("\"/>", out);
-    } else {
-        fprintf(out, ">%s ", verdict_name(line->verdict));
-        put_xml(out, text);
-        fprintf(out, "</%s>", element);
-    }
-    fputs("</testcase>\n", out);
+    char *text = describe(line), *class_name = xasprintf("fabench.%s", line->impl);
+    char *message = xasprintf("%s %s", verdict_name(line->verdict), text);
+    junit_add(junit, class_name, label,
+              code == EXIT_OK           ? JUNIT_PASSED
+              : r->exit_code == EXIT_OK ? JUNIT_SKIPPED /* --soft */
+              : code == EXIT_DEVICE     ? JUNIT_ERROR
+                                        : JUNIT_FAILED,
+              message);
+    free(message);
+    free(class_name);
     free(text);
 }
 
 bool verdicts_junit(const struct verdict_report *r, const char *path)
 {
-    int failures = 0, errors = 0, skipped = 0;
-    for (int i = 0; i < r->count; i++) {
-        const int code = verdict_exit(r->lines[i].verdict);
-        skipped += code != EXIT_OK && r->exit_code == EXIT_OK;
-        errors += code == EXIT_DEVICE && r->exit_code != EXIT_OK;
-        failures += code != EXIT_OK && code != EXIT_DEVICE && r->exit_code != EXIT_OK;
-    }
-    /* Where the run failed and none of its lines did, the reason is reported as a test case of its own. */
-    const bool has_own = r->exit_code != EXIT_OK && failures + errors == 0;
-    FILE *out = fopen(path, "we");
-    if (!out)
-        return finish(NULL, path);
-    const char *command = r->view == VERDICTS_AB ? "ab" : "gate";
-    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n", out);
-    fprintf(out, "  <testsuite name=\"fabench %s\" tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\">\n",
-            command, r->count + has_own, failures, errors + has_own, skipped);
+    struct junit junit = {0};
+    const char *const command = r->view == VERDICTS_AB ? "ab" : "gate";
     for (int i = 0; i < r->count; i++)
-        put_test(out, r, &r->lines[i]);
-    if (has_own) {
-        fprintf(out, "    <testcase classname=\"fabench\" name=\"%s\"><error message=\"", command);
-        put_xml(out, r->summary);
-        fputs("\"/></testcase>\n", out);
-    }
-    fputs("    <system-out>", out);
-    put_xml(out, r->summary);
-    fputs("</system-out>\n  </testsuite>\n</testsuites>\n", out);
-    return finish(out, path);
+        add_test(&junit, r, &r->lines[i]);
+    /* Where the run failed and none of its lines did, the reason is reported as a test case of its own. */
+    if (r->exit_code != EXIT_OK && junit_count(&junit, JUNIT_FAILED) + junit_count(&junit, JUNIT_ERROR) == 0)
+        junit_add(&junit, "fabench", command, JUNIT_ERROR, r->summary);
+    char *suite = xasprintf("fabench %s", command);
+    const bool is_written = junit_write(&junit, suite, r->summary, path);
+    free(suite);
+    junit_free(&junit);
+    return is_written;
 }
 
 static void add_verdict(struct csv_row *row, const struct verdict_line *line)

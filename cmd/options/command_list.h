@@ -16,7 +16,8 @@
     COMMAND(PLOT, "plot", "A.jsonl ... ", true, "charts from records, no device needed")                               \
     COMMAND(INFO, "info", "", false, "device, limits, clocks, power, versions, measured ceilings")                     \
     COMMAND(LIST, "list", "", false, "implementations: what each accepts, why each refuses here")                      \
-    COMMAND(SELFTEST, "selftest", "", false, "puts faults into right results; the judge must catch each")
+    COMMAND(SELFTEST, "selftest", "", false, "puts faults into right results; the judge must catch each")              \
+    COMMAND(HELP, "help", "[COMMAND] ", true, "this page, or the options of one command")
 
 #define COMMAND_ID(id, ...) COMMAND_##id,
 enum command { COMMAND_LIST(COMMAND_ID) };

@@ -74,6 +74,7 @@ struct options {
     struct int_list points;  /* run only these problems of the plan, numbered from 0; not given: all */
     /* gate and ab */
     char *baseline, *current, *floors, *junit_path; /* NULL = not given */
+    int64_t max_failures;                           /* failures that are printed */
     bool is_subset;
     bool soft[2];                 /* indexed by enum soft_code */
     double delta_pct;             /* NaN = not given: 2 of ab, 5 of gate */

@@ -39,12 +39,17 @@ static const char last[] = "        esac\n"
                            "}\n"
                            "complete -o filenames -F _fabench fabench\n";
 
-static void put_commands(const char *separator, bool only_those_with_words)
+static bool takes_files(const struct command_def *command)
+{
+    return command->takes_words && command->command != COMMAND_HELP;
+}
+
+static void put_commands(const char *separator, bool only_those_with_files)
 {
     const char *between = "";
     for (int i = 0; i < COMMAND_COUNT; i++)
-        if (command_table[i].takes_words || !only_those_with_words) {
-            printf("%s%s%s", between, only_those_with_words ? "*:" : "", command_table[i].name);
+        if (takes_files(&command_table[i]) || !only_those_with_files) {
+            printf("%s%s%s", between, only_those_with_files ? "*:" : "", command_table[i].name);
             between = separator;
         }
 }
@@ -121,5 +126,7 @@ void options_print_bash(void)
     fputs("        ", stdout);
     put_commands(" | ", true);
     puts(") mapfile -t -O \"${#COMPREPLY[@]}\" COMPREPLY < <(compgen -f -- \"$word\") ;;");
+    printf("        *:%s) mapfile -t COMPREPLY < <(compgen -W \"$commands $options\" -- \"$word\") ;;\n",
+           command_table[COMMAND_HELP].name);
     fputs(last, stdout);
 }

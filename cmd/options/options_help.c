@@ -174,6 +174,31 @@ bool options_print_help(const struct command_def *command, bool is_named, const 
     return refuse_topic(topic);
 }
 
+static bool refuse_help(const char *word)
+{
+    const char *names[COMMAND_COUNT];
+    char legal[120];
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        names[i] = command_table[i].name;
+    const char *const nearest = nearest_name(word, names, COMMAND_COUNT);
+    return options_refuse("help", word, "no such command; %s%s", nearest ? "did you mean " : "must be ",
+                          nearest ? nearest : option_join_names(names, COMMAND_COUNT, legal, sizeof legal));
+}
+
+bool options_print_help_on(const struct name_list *words)
+{
+    const char *const word = words->count ? words->names[0] : NULL;
+    if (words->count > 1)
+        return options_refuse("help", words->names[1], "one command at a time");
+    for (int i = 0; word && i < COMMAND_COUNT; i++)
+        if (strcmp(word, command_table[i].name) == 0)
+            return options_print_help(&command_table[i], true, NULL);
+    bool is_topic = !word || strcmp(word, "all") == 0;
+    for (int i = 0; word && i < GROUP_COUNT; i++)
+        is_topic = is_topic || strcmp(word, option_groups[i].name) == 0;
+    return is_topic ? options_print_help(&command_table[0], false, word) : refuse_help(word);
+}
+
 void options_print_version(void)
 {
     printf("fabench %s (%s)\nbuilt: %s; for %s; %s; implementations of ABI %d\n", build_version(), build_commit(),

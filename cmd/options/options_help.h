@@ -8,6 +8,8 @@
  * `markdown`, `man` and `bash`, the generated pages. When a command was typed, only its options are printed. Returns
  * false, after a sentence on stderr, for an unknown topic. */
 bool options_print_help(const struct command_def *, bool is_named, const char *topic);
+/* `fabench help`: the words after it name a command, or a topic as of --help; none = one screen. */
+bool options_print_help_on(const struct name_list *words);
 void options_print_version(void);
 
 #endif

@@ -15,6 +15,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/nearest.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/program.h"
 #include "cmd/options/options_help.h"
 #include "cmd/options/options_line.h"
 #include "cmd/options/options_refuse.h"
@@ -41,8 +42,8 @@ static bool refuse_option(const struct parse *p, const char *word, int length)
     snprintf(name, sizeof name, "%.*s", length > 80 ? 80 : length, word);
     const char *nearest = nearest_name(name, names, count);
     free(names);
-    return options_refuse(name, NULL, "no such option; %s%s", nearest ? "did you mean " : "see fabench --help",
-                          nearest ? nearest : "");
+    return nearest ? options_refuse(name, NULL, "no such option; did you mean %s", nearest)
+                   : options_refuse(name, NULL, "no such option; see %s --help", program_name());
 }
 
 static bool refuse_command(const char *word)
@@ -280,6 +281,44 @@ static void apply_defaults(struct options *o)
     }
 }
 
+/* One option's field, by the kind of its row. Two rows may have one field, so what is freed is also zeroed. */
+static void free_value(struct options *o, const struct option_def *def)
+{
+    void *const field = (char *)o + def->offset;
+    switch (def->kind) {
+    case KIND_COUNT_LIST: {
+        struct int_list *const list = field;
+        free(list->values);
+        *list = (struct int_list){NULL, 0};
+        return;
+    }
+    case KIND_NAMES:
+    case KIND_LIBRARY:
+    case KIND_TEXTS: name_list_free(field); return;
+    case KIND_TEXT:
+    case KIND_OUT_FILE:
+    case KIND_OUT_DIR:
+    case KIND_IN_DIR:
+    case KIND_IN_FILE: {
+        char **const text = field;
+        free(*text);
+        *text = NULL;
+        return;
+    }
+    case KIND_FLAG:
+    case KIND_CHOICE:
+    case KIND_CHOICE_SET:
+    case KIND_CAUSAL:
+    case KIND_NO_CAUSAL:
+    case KIND_COUNT:
+    case KIND_REAL:
+    case KIND_PERCENT:
+    case KIND_DEVICE:
+    case KIND_HELP:
+    case KIND_VERSION: return;
+    }
+}
+
 /* ---- Words ---- */
 
 static bool is_option_word(const struct parse *p, const char *word)
@@ -299,20 +338,43 @@ static bool check_command(const struct parse *p, const struct option_def *def, c
     return options_refuse(name, NULL, "is not an option of %s, only of %s", p->command->name, takers);
 }
 
-/* An option is given once, so that a long command line cannot hide a change; --impl-lib and --price are repeatable. */
-static bool check_repeated(const struct parse *p, const struct option_def *def, const char *name, const char *value)
+/* Takes an option out of what keep_for_sweeps noted. */
+static void drop_kept(struct options *o, const struct option_def *def)
 {
-    const bool is_list = def->kind == KIND_COUNT_LIST || def->kind == KIND_CHOICE_SET || def->kind == KIND_NAMES;
+    const size_t length = strlen(def->name);
+    for (int i = o->given.count - 2; i >= 0; i -= 2)
+        if (strcmp(o->given.names[i], def->name) == 0)
+            name_list_remove(&o->given, i, 2);
+    for (int i = o->sweep_words.count - 1; i >= 0; i--)
+        if (strncmp(o->sweep_words.names[i], def->name, length) == 0 && strchr("=", o->sweep_words.names[i][length]))
+            name_list_remove(&o->sweep_words, i, 1);
+}
+
+/* An option that is given again replaces what was given before, a list as a whole, so that a script can put options
+ * behind its own; --impl-lib and --price are repeatable. False, after a sentence, for --causal and --no-causal. */
+static bool replace_earlier(struct parse *p, const struct option_def *def, const char *name)
+{
     for (int i = 0; i < option_count && def->kind != KIND_LIBRARY && def->kind != KIND_TEXTS; i++) {
         if (!p->value[i] || option_table[i].offset != def->offset)
             continue;
         if (&option_table[i] != def)
             return options_refuse(name, NULL, "cannot be used with %s; both masks are --causal=both",
                                   option_table[i].name);
-        return options_refuse(name, *value ? value : NULL, "%s was given before; %s", option_table[i].name,
-                              is_list ? "a list is written with commas" : "give it once");
+        if (!p->replaced[i])
+            p->replaced[i] = p->value[i];
+        free_value(p->o, def);
+        drop_kept(p->o, def);
     }
     return true;
+}
+
+/* --verbose: which options were given more than once. */
+static void note_replaced(const struct parse *p)
+{
+    for (int i = 0; i < option_count; i++)
+        if (p->replaced[i] && strcmp(p->replaced[i], p->value[i]) != 0)
+            log_note("%s was given more than once: the last one holds, %s", option_table[i].name,
+                     *p->value[i] ? p->value[i] : "without a value");
 }
 
 /* The word after an option that needs a value, or NULL after a sentence. */
@@ -372,7 +434,7 @@ static bool parse_option(struct parse *p, int argc, char **argv, int *index, boo
             return false;
         ++*index;
     }
-    if (!check_repeated(p, def, name, value))
+    if (!replace_earlier(p, def, name))
         return false;
     p->value[def - option_table] = value;
     if (p->is_replay && def->group == GROUP_OUTPUT)
@@ -427,44 +489,6 @@ static bool parse_words(struct parse *p, int argc, char **argv, bool *done)
 
 /* ---- The whole ---- */
 
-/* One option's field, by the kind of its row. Two rows may have one field, so what is freed is also zeroed. */
-static void free_value(struct options *o, const struct option_def *def)
-{
-    void *const field = (char *)o + def->offset;
-    switch (def->kind) {
-    case KIND_COUNT_LIST: {
-        struct int_list *const list = field;
-        free(list->values);
-        *list = (struct int_list){NULL, 0};
-        return;
-    }
-    case KIND_NAMES:
-    case KIND_LIBRARY:
-    case KIND_TEXTS: name_list_free(field); return;
-    case KIND_TEXT:
-    case KIND_OUT_FILE:
-    case KIND_OUT_DIR:
-    case KIND_IN_DIR:
-    case KIND_IN_FILE: {
-        char **const text = field;
-        free(*text);
-        *text = NULL;
-        return;
-    }
-    case KIND_FLAG:
-    case KIND_CHOICE:
-    case KIND_CHOICE_SET:
-    case KIND_CAUSAL:
-    case KIND_NO_CAUSAL:
-    case KIND_COUNT:
-    case KIND_REAL:
-    case KIND_PERCENT:
-    case KIND_DEVICE:
-    case KIND_HELP:
-    case KIND_VERSION: return;
-    }
-}
-
 void options_free(struct options *o)
 {
     for (int i = 0; i < option_count; i++)
@@ -477,12 +501,12 @@ void options_free(struct options *o)
     memset(o, 0, sizeof *o);
 }
 
-/* An array for parse.value where no option was given yet. The caller frees it. */
+/* An array for parse.value or parse.replaced where no option was given yet. The caller frees it. */
 static const char **new_values(void) { return xcalloc((unsigned long)option_count, sizeof(const char *)); }
 
 int options_parse(int argc, char **argv, struct options *o, bool *done)
 {
-    struct parse p = {.o = o, .command = &command_table[0], .value = new_values()};
+    struct parse p = {.o = o, .command = &command_table[0], .value = new_values(), .replaced = new_values()};
     *done = false;
     memset(o, 0, sizeof *o);
     apply_defaults(o);
@@ -490,7 +514,10 @@ int options_parse(int argc, char **argv, struct options *o, bool *done)
     const bool good = parse_words(&p, argc, argv, done) && (*done || options_check(&p));
     if (good && !*done)
         o->deciding = options_deciding(o);
+    if (good && !*done && o->verbose)
+        note_replaced(&p);
     free(p.value);
+    free(p.replaced);
     if (!good) {
         options_free(o);
         return EXIT_USAGE;
@@ -509,7 +536,8 @@ int options_parse_line(const char *command_line, struct options *o)
 {
     struct name_list words = {0};
     bool done = false;
-    struct parse p = {.o = o, .command = &command_table[0], .value = new_values(), .is_replay = true};
+    struct parse p = {
+        .o = o, .command = &command_table[0], .value = new_values(), .replaced = new_values(), .is_replay = true};
     memset(o, 0, sizeof *o);
     apply_defaults(o);
     const bool good = text_split_shell(command_line, &words) && words.count > 0 &&
@@ -517,6 +545,7 @@ int options_parse_line(const char *command_line, struct options *o)
                       o->command == COMMAND_SWEEP;
     name_list_free(&words);
     free(p.value);
+    free(p.replaced);
     if (!good)
         options_free(o);
     return good ? EXIT_OK : EXIT_USAGE;

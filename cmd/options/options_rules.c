@@ -7,6 +7,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
+#include "cmd/base/program.h"
 #include "cmd/options/options.h"
 #include "cmd/options/options_refuse.h"
 #include "cmd/options/options_rules.h"
@@ -198,8 +199,8 @@ static bool check_ab(const struct parse *p)
 {
     const struct options *o = p->o;
     if (o->files.count != 2)
-        return options_refuse("ab", NULL, "needs two programs or two libraries, as in fabench ab OLD NEW; there %s %d",
-                              o->files.count == 1 ? "is" : "are", o->files.count);
+        return options_refuse("ab", NULL, "needs two programs or two libraries, as in %s ab OLD NEW; there %s %d",
+                              program_name(), o->files.count == 1 ? "is" : "are", o->files.count);
     if (o->pairs.count > 2 || (o->pairs.count == 2 && o->pairs.values[0] > o->pairs.values[1]))
         return options_refuse("--pairs", typed(p, "--pairs"), "must be the least and the most, as 5,12");
     static const char *const outputs[] = {"verdicts.csv"};
@@ -210,7 +211,7 @@ static bool check_plot(const struct parse *p)
 {
     const struct options *o = p->o;
     if (!o->files.count)
-        return options_refuse("plot", NULL, "needs the record files to draw, as in fabench plot run.jsonl");
+        return options_refuse("plot", NULL, "needs the record files to draw, as in %s plot run.jsonl", program_name());
     if (o->plot == PLOT_NONE)
         return options_refuse("--plot", "none", "draws nothing; must be svg, png or term");
     if (o->out_dir && strcmp(o->out_dir, "none") == 0 && o->plot != PLOT_TERM)
@@ -222,7 +223,8 @@ static bool check_report(const struct parse *p)
 {
     const struct options *o = p->o;
     if (!o->files.count)
-        return options_refuse("report", NULL, "needs record files, as in fabench report H200=a.jsonl B200=b.jsonl");
+        return options_refuse("report", NULL, "needs record files, as in %s report H200=a.jsonl B200=b.jsonl",
+                              program_name());
     if (o->plot != PLOT_SVG && o->plot != PLOT_NONE)
         return options_refuse("--plot", typed(p, "--plot"), "must be svg (within the HTML page) or none");
     return true;
@@ -246,7 +248,12 @@ bool options_check(const struct parse *p)
     struct reason why;
     if (o->junit_path && (strcmp(o->junit_path, "-") == 0 || !path_takes_file(o->junit_path, o->out_dir, &why)))
         return options_refuse("--junit", o->junit_path, "%s",
-                              strcmp(o->junit_path, "-") ? why.text : "must be a file: stdout has the verdicts");
+                              strcmp(o->junit_path, "-") ? why.text : "must be a file: stdout has the results");
+    const char *const records[] = {o->csv_path, o->jsonl_path};
+    for (int i = 0; i < 2 && o->junit_path; i++)
+        if (records[i] && path_is_same(records[i], o->junit_path))
+            return options_refuse("--junit", o->junit_path, "is the file of %s; must be another one",
+                                  i ? "--jsonl" : "--csv");
     if (o->overlay_path && o->plot == PLOT_NONE)
         return options_refuse("--overlay", o->overlay_path, "cannot be used with --plot none; must be left out");
     const bool is_good = o->command == COMMAND_GATE     ? check_gate(p)

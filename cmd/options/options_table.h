@@ -63,9 +63,10 @@ extern const int option_count;
 struct parse {
     struct options *o;
     const struct command_def *command;
-    bool is_named;      /* the command was typed */
-    bool is_replay;     /* parses another run's command line: its outputs are ignored */
-    const char **value; /* value of each row of the table, as typed, "" for a flag; NULL = not given */
+    bool is_named;         /* the command was typed */
+    bool is_replay;        /* parses another run's command line: its outputs are ignored */
+    const char **value;    /* value of each row of the table, as typed, "" for a flag; NULL = not given */
+    const char **replaced; /* the first value of an option that was given again; NULL = given once at most */
 };
 
 /* The row whose name or alias is word[0, length), preferably one of this command; NULL when there is none. */

@@ -18,7 +18,7 @@ const struct named_text option_exit_codes[] = {
     {"5", "not comparable: a record that is absent, unreadable or of other conditions"},
     {"6", "no usable device, a CUDA error, a timeout, or a named implementation that ran nowhere"},
     {"7", "a file cannot be read or written, an internal error, or selftest failed"},
-    {"130", "interrupted with Ctrl-C; the rows until then are complete"},
+    {"130", "interrupted with Ctrl-C; the rows until then are complete, --resume runs the rest"},
     {NULL, NULL}};
 
 const struct named_text option_presets[] = {
@@ -36,6 +36,7 @@ const struct named_text option_variables[] = {
     {"FABENCH_BLAS", "the BLAS library to load on the CPU"},
     {"FABENCH_NVML", "the NVML library to load"},
     {"FABENCH_LOCK_DIR", "the folder of the files with which ab and gate lock a device"},
+    {"FABENCH_CALLED_AS", "how hints name the program, instead of as it was called; scripts/run.sh sets it"},
     {"COLUMNS", "width of the output where stdout is not a terminal"},
     {"NO_COLOR", "if set, no colours unless --color always"},
     {"TMPDIR", "the folder of the temporary files of ab and gate"},

@@ -55,6 +55,8 @@ bool record_row_is_broken(const struct record_row *r)
     return r->status == STATUS_ERROR || r->status == STATUS_TIMEOUT;
 }
 
+bool record_row_failed(const struct record_row *r) { return record_row_is_broken(r) || r->check == CHECKED_FAIL; }
+
 json_t *record_must(json_t *value)
 {
     if (!value) {

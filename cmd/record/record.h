@@ -18,6 +18,8 @@ bool record_row_is_timed(const struct record_row *);
 
 /* True for a row whose case ended in an error or a timeout. */
 bool record_row_is_broken(const struct record_row *);
+/* True for these and for a row that failed its check. */
+bool record_row_failed(const struct record_row *);
 
 /* Converts a row to a JSON object (the caller owns the reference) and back (unknown keys are ignored, missing ones are
  * "not measured"; control characters of texts become spaces in both directions). record_row_parse returns false with a

@@ -2,15 +2,19 @@
 #include "cmd/run/outputs.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cmd/base/junit.h"
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
+#include "cmd/base/program.h"
 #include "cmd/base/terminal.h"
+#include "cmd/base/text.h"
 #include "cmd/chart/chart.h"
 #include "cmd/record/header.h"
 #include "cmd/record/row_role.h"
@@ -148,6 +152,7 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
             table_convention(s->table, s->convention);
         }
         table_clocks(s->table, free_clocks_of(header));
+        table_max_failures(s->table, o->max_failures);
         free(line);
     }
     return s;
@@ -210,6 +215,89 @@ static int draw(struct run_outputs *s)
     return status;
 }
 
+/* The command that runs the rest of an interrupted sweep: this one again, with the folder that it chose itself and
+ * --resume. The caller frees it. NULL where nothing can be resumed: no record in a file, or no sweep. */
+static char *resume_command(const struct run_outputs *s)
+{
+    const struct options *o = s->options;
+    struct name_list words = {0};
+    struct text command = {0};
+    const bool has_record = o->jsonl_path ? !is_stdout(o->jsonl_path) : s->dir != NULL;
+    if (o->command != COMMAND_SWEEP || !has_record || !text_split_shell(o->command_line, &words))
+        return NULL;
+    text_add(&command, "%s", program_name());
+    for (int i = 1; i < words.count; i++)
+        text_add_shell_word(&command, words.names[i]);
+    if (!o->out_dir && s->dir) {
+        text_add_shell_word(&command, "--out");
+        text_add_shell_word(&command, s->dir);
+    }
+    if (!o->resume)
+        text_add_shell_word(&command, "--resume");
+    name_list_free(&words);
+    return text_take(&command);
+}
+
+static void tell_resume(struct run_outputs *s)
+{
+    char *command = resume_command(s);
+    if (command && s->table)
+        table_next(s->table, command);
+    else if (command)
+        log_note("next: %s", command);
+    free(command);
+}
+
+/* Adds one row as a test case: what failed, why it did not run, and the command that makes it again. */
+static void add_junit_case(struct junit *junit, const struct record_row *row)
+{
+    const bool is_broken = record_row_is_broken(row);
+    char *class_name = xasprintf("fabench.%s", row->impl);
+    struct text message = {0};
+    const enum junit_result result = is_broken                    ? JUNIT_ERROR
+                                     : row->check == CHECKED_FAIL ? JUNIT_FAILED
+                                     : row->status != STATUS_OK   ? JUNIT_SKIPPED
+                                                                  : JUNIT_PASSED;
+    if (row->status != STATUS_OK)
+        text_add(&message, "%s: ", record_status_names[row->status]);
+    text_add(&message, "%s", row->reason);
+    for (int i = 0; i < row->tensor_count && result == JUNIT_FAILED; i++)
+        if (!(row->tensors[i].used <= 1)) {
+            text_separate(&message, "; ");
+            text_add(&message, "%s", row->tensors[i].failure[0] ? row->tensors[i].failure : row->tensors[i].name);
+        }
+    if (row->repro && (result == JUNIT_FAILED || is_broken)) {
+        text_separate(&message, "; ");
+        text_add(&message, "again: %s", row->repro);
+    }
+    if (result == JUNIT_PASSED && isfinite(row->err_used))
+        text_add(&message, "%s at %.2g of its bound", row->err_tensor, row->err_used);
+    char *problem = problem_key_options(&row->key); /* in words, no two problems have the same */
+    junit_add(junit, class_name, problem + strspn(problem, " "), result, text_string(&message));
+    free(problem);
+    free(class_name);
+    text_free(&message);
+}
+
+static bool write_junit(const struct run_outputs *s, int exit_code)
+{
+    struct junit junit = {0};
+    int failed = 0;
+    for (int i = 0; i < s->rows.count; i++) {
+        add_junit_case(&junit, &s->rows.rows[i]);
+        failed += record_row_failed(&s->rows.rows[i]);
+    }
+    char *summary = xasprintf("%d of %d rows failed, exit %d", failed, s->rows.count, exit_code);
+    if (exit_code != EXIT_OK && failed == 0) /* the run failed, and no row says so */
+        junit_add(&junit, "fabench", command_table[s->options->command].name, JUNIT_ERROR, summary);
+    char *suite = xasprintf("fabench %s", command_table[s->options->command].name);
+    const bool is_written = junit_write(&junit, suite, summary, s->options->junit_path);
+    free(suite);
+    free(summary);
+    junit_free(&junit);
+    return is_written;
+}
+
 int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
 {
     int status = exit_code;
@@ -224,6 +312,10 @@ int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
     log_progress_clear();
     if (exit_code != EXIT_INTERRUPTED)
         status = exit_worst(status, draw(s));
+    else
+        tell_resume(s);
+    if (s->options->junit_path && !write_junit(s, status))
+        status = exit_worst(status, EXIT_IO);
     if (s->table)
         table_close(s->table, s->dir, elapsed_s, status);
     record_file_free(&s->rows);

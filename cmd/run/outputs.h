@@ -19,7 +19,7 @@ int run_outputs_show(struct run_outputs *, const struct record_row *);
 /* Writes one new row to every output; it is in the file when this returns. EXIT_OK, or EXIT_IO after a sentence. */
 int run_outputs_add(struct run_outputs *, const struct record_row *);
 
-/* Closes the files, prints the summary, draws the charts; the worse of exit_code and an error here. */
+/* Closes the files, prints the summary, draws the charts, writes --junit; the worse of exit_code and an error here. */
 int run_outputs_close(struct run_outputs *, double elapsed_s, int exit_code);
 
 #endif

@@ -52,6 +52,7 @@ struct supervisor {
     json_t *header;        /* of the first hello */
     struct resume *resume; /* the record that is continued, or NULL */
     int exit_code;
+    int64_t broken_rows; /* that ended in an error or a timeout */
     double started_ms;
     bool finished; /* no other worker is to be started */
     bool ended;    /* the worker said that it has run all that it was to run */
@@ -70,13 +71,14 @@ static void mark_done(struct supervisor *s, int item, int slot)
         s->item++;
 }
 
-/* The exit code after a row, and the error message of a row that failed. */
+/* The exit code after a row, and the error message of a row that failed, of --max-failures rows at most. */
 static void apply_row(struct supervisor *s, int slot, const struct record_row *row)
 {
     if (row->status == STATUS_OK)
         s->slots[slot].has_run = true;
     if (record_row_is_broken(row)) {
-        log_error("%s: %s: %s", row->impl, record_status_names[row->status], row->reason);
+        if (s->broken_rows++ < s->options->max_failures)
+            log_error("%s: %s: %s", row->impl, record_status_names[row->status], row->reason);
         worsen(s, EXIT_DEVICE);
     }
     if (row->check == CHECKED_FAIL)
@@ -511,12 +513,15 @@ int supervisor_run(const struct options *options)
     else if (s.outputs && s.exit_code != EXIT_IO)
         check_all_ran(&s);
     int code = s.exit_code;
+    if (s.broken_rows > options->max_failures)
+        log_error("%lld more rows ended in an error or a timeout (--max-failures)",
+                  (long long)(s.broken_rows - options->max_failures));
+    if (process_is_interrupted())
+        log_note("interrupted; the rows so far are complete");
     if (s.outputs)
         code = run_outputs_close(s.outputs, (clock_ms() - s.started_ms) * 1e-3, s.exit_code);
-    if (process_is_interrupted()) {
+    if (process_is_interrupted())
         code = exit_worst(code, EXIT_INTERRUPTED);
-        log_note("interrupted; the rows so far are complete");
-    }
     if (s.resume)
         resume_close(s.resume);
     free(s.done);

@@ -12,6 +12,7 @@
 
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
+#include "cmd/base/paths.h"
 #include "cmd/base/terminal.h"
 #include "cmd/device/status.h"
 #include "cmd/options/options_line.h"
@@ -339,13 +340,31 @@ char *selftest_repro(const struct options *o, const struct plan_item *item, cons
     return options_repro(o, COMMAND_SELFTEST, "fabench selftest", o->impls.count ? impl : NULL, &key);
 }
 
+/* True for an implementation that was named, that takes this problem in the other direction only, and of which this
+ * direction was not asked. */
+static bool lacks_direction(const struct tested_problem *t, const struct impl_slot *slot)
+{
+    struct tested_problem other = *t;
+    struct plan_item item = *t->item;
+    struct attn_message ignored;
+    if (!slot || t->options->mode_given)
+        return false;
+    item.mode = item.mode == ATTN_FWD ? ATTN_BWD : ATTN_FWD;
+    other.item = &item;
+    return choose_implementation(&other, slot, &ignored);
+}
+
 /* Tests one problem with one implementation and frees all memory. False when the device may be in an error state. */
 static bool try_problem(struct tested_problem *t, const struct impl_slot *slot)
 {
     struct attn_message why = {""};
     char name[80];
     if (!choose_implementation(t, slot, &why)) {
-        selftest_report_absent(t->report, t->item, why.text);
+        if (lacks_direction(t, slot)) {
+            selftest_report_no_direction(t->report, t->item, slot->name, why.text);
+            return true;
+        }
+        selftest_report_absent(t->report, t->item, slot ? slot->name : "any", why.text);
         log_error("selftest: %s: %s", problem_print(&t->item->problem, t->item->mode, name, sizeof name), why.text);
         t->exit_code = exit_worst(t->exit_code, EXIT_DEVICE);
         return true;
@@ -361,7 +380,7 @@ static bool try_problem(struct tested_problem *t, const struct impl_slot *slot)
     if (status == ATTN_OK) {
         selftest_report_end(t->report);
     } else {
-        selftest_report_absent(t->report, t->item, why.text);
+        selftest_report_absent(t->report, t->item, t->impl->name, why.text);
         log_error("selftest: %s: %s", problem_print(&t->item->problem, t->item->mode, name, sizeof name), why.text);
         t->exit_code = exit_worst(t->exit_code, EXIT_DEVICE);
     }
@@ -405,6 +424,17 @@ static bool all_compute(const struct session *s, const struct options *o)
     return true;
 }
 
+static int write_junit(struct junit *junit, int code, const char *path)
+{
+    const int failed = junit_count(junit, JUNIT_FAILED) + junit_count(junit, JUNIT_ERROR);
+    char *summary = xasprintf("%d of %d tests failed, exit %d", failed, junit->count, code);
+    if (code != EXIT_OK && failed == 0) /* the self-test failed, and no test case says so */
+        junit_add(junit, "fabench", "selftest", JUNIT_ERROR, summary);
+    const bool is_written = junit_write(junit, "fabench selftest", summary, path);
+    free(summary);
+    return is_written ? EXIT_OK : EXIT_IO;
+}
+
 int selftest_run(const struct options *o)
 {
     struct session s;
@@ -413,6 +443,8 @@ int selftest_run(const struct options *o)
     char run_id[40];
     const double started_ms = clock_ms();
     snprintf(run_id, sizeof run_id, "%08llx%05x", (unsigned long long)time(NULL), (unsigned)getpid());
+    if (o->junit_path && !path_discard(o->junit_path)) /* a run that ends early leaves no file of an earlier one */
+        return EXIT_IO;
     int status = session_open(o, run_id, true, &s);
     if (status != EXIT_OK)
         return status;
@@ -437,8 +469,10 @@ int selftest_run(const struct options *o)
     }
     if (status == EXIT_OK) {
         const bool is_stream = o->jsonl_path && !strcmp(o->jsonl_path, "-");
+        struct junit junit = {0};
         struct selftest_report *report =
-            selftest_report_open(is_stream ? NULL : stdout, terminal_color(o->color), o->verbose, writer);
+            selftest_report_open(is_stream ? NULL : stdout, terminal_color(o->color), o->verbose, o->max_failures,
+                                 writer, o->junit_path ? &junit : NULL);
         selftest_report_heading(report, line, s.plan.count);
         status = run_all(&s, o, report);
         const int error = writer ? record_close(writer) : 0;
@@ -448,6 +482,9 @@ int selftest_run(const struct options *o)
         }
         if (status == EXIT_OK && !selftest_report_is_good(report))
             status = EXIT_IO;
+        if (o->junit_path)
+            status = exit_worst(status, write_junit(&junit, status, o->junit_path));
+        junit_free(&junit);
         selftest_report_close(report, 1e-3 * (clock_ms() - started_ms), o->jsonl_path, status);
     }
     free(line);

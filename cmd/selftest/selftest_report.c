@@ -9,6 +9,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/program.h"
 #include "cmd/options/options.h"
 #include "cmd/base/wrap.h"
 
@@ -25,7 +26,11 @@ struct tally {
 struct selftest_report {
     FILE *out;
     bool color, verbose;
+    int64_t failures, max_failures; /* results with the wrong verdict; how many of them are printed */
     struct record_writer *writer;
+    struct junit *junit;
+    char lacking[4][160]; /* "mine has no bwd: reason", each once */
+    int lacking_count;
     struct selftest_problem problem;
     struct tally faults[FAULTS_MAX], correct;
     /* Of the current problem. */
@@ -46,9 +51,11 @@ __attribute__((format(printf, 2, 3))) static void print(const struct selftest_re
 
 static void print_wrapped(const struct selftest_report *r, const char *text, bool is_command)
 {
-    if (r->out && is_command)
-        wrap_command(r->out, WIDTH, 2, text);
-    else if (r->out)
+    if (r->out && is_command) {
+        char *command = program_command(text);
+        wrap_command(r->out, WIDTH, 2, command);
+        free(command);
+    } else if (r->out)
         wrap_words(r->out, WIDTH, 2, 4, text);
 }
 
@@ -133,13 +140,16 @@ static int write_row(const struct selftest_report *r, const struct selftest_verd
 
 /* ---- one problem ---- */
 
-struct selftest_report *selftest_report_open(FILE *out, bool color, bool verbose, struct record_writer *writer)
+struct selftest_report *selftest_report_open(FILE *out, bool color, bool verbose, int64_t max_failures,
+                                             struct record_writer *writer, struct junit *junit)
 {
     struct selftest_report *r = xcalloc(1, sizeof *r);
     r->out = out;
     r->color = color;
     r->verbose = verbose;
+    r->max_failures = max_failures;
     r->writer = writer;
+    r->junit = junit;
     r->correct.nearest = -1;
     for (int i = 0; i < FAULTS_MAX; i++)
         r->faults[i].nearest = INFINITY;
@@ -203,9 +213,39 @@ static void print_verdict(const struct selftest_report *r, const struct selftest
     print(r, "\n");
 }
 
+static void add_case(const struct selftest_report *r, const struct plan_item *item, const char *impl, const char *what,
+                     enum junit_result result, const char *message)
+{
+    char problem[64], *class_name = xasprintf("fabench.selftest.%s", impl);
+    char *name = xasprintf("%s: %s", problem_print(&item->problem, item->mode, problem, sizeof problem), what);
+    junit_add(r->junit, class_name, name, result, message);
+    free(name);
+    free(class_name);
+}
+
+static void add_verdict_case(const struct selftest_report *r, const struct selftest_verdict *v)
+{
+    char used[16], *what, *message;
+    if (v->fault)
+        what = xasprintf("%s%s%s", v->fault->name, v->tensor >= 0 ? " in " : "",
+                         v->tensor >= 0 ? problem_tensor_name((enum problem_tensor)v->tensor) : "");
+    else
+        what = xstrdup("the right result");
+    const char *const verdict = v->fault ? (v->is_good ? "caught" : "not caught") : v->is_good ? "passes" : "fails";
+    message = xasprintf("%s: rule %s at %s of its bound%s%s", verdict, judge_rule_name(v->strongest),
+                        share(v->strength, used, sizeof used),
+                        v->is_good ? "" : "; again: ", v->is_good ? "" : r->problem.repro);
+    add_case(r, r->problem.item, r->problem.impl, what, v->is_good ? JUNIT_PASSED : JUNIT_FAILED, message);
+    free(message);
+    free(what);
+}
+
 int selftest_report_add(struct selftest_report *r, const struct selftest_verdict *v, const struct record_row *row)
 {
     char text[16];
+    const bool is_shown = !v->is_good && r->failures++ < r->max_failures;
+    if (r->junit)
+        add_verdict_case(r, v);
     if (!v->fault) {
         const struct record_tensor *worst = &v->tensors[0];
         for (int i = 1; i < v->tensor_count; i++)
@@ -215,7 +255,7 @@ int selftest_report_add(struct selftest_report *r, const struct selftest_verdict
         r->correct_used = worst->used;
         snprintf(r->correct_text, sizeof r->correct_text, "%s %s %s",
                  v->is_good ? share(worst->used, text, sizeof text) : "FAIL", worst->name, worst->rule);
-        if (!v->is_good) {
+        if (is_shown) {
             print(r, "%sthe right result FAILS its check%s:\n", paint(r, false), unpaint(r));
             print_wrapped(r, worst->failure, false);
         }
@@ -234,7 +274,7 @@ int selftest_report_add(struct selftest_report *r, const struct selftest_verdict
     }
     if (r->verbose)
         print_verdict(r, v);
-    if (!v->is_good) {
+    if (is_shown) {
         print(r, "%sNOT CAUGHT%s: %s%s%s: rule %s at %s of its bound; again:\n", paint(r, false), unpaint(r),
               v->fault->name, v->tensor >= 0 ? " in " : "",
               v->tensor >= 0 ? problem_tensor_name((enum problem_tensor)v->tensor) : "", judge_rule_name(v->strongest),
@@ -258,10 +298,34 @@ void selftest_report_end(struct selftest_report *r)
         fflush(r->out);
 }
 
-void selftest_report_absent(struct selftest_report *r, const struct plan_item *item, const char *reason)
+static void print_absent(const struct selftest_report *r, const struct plan_item *item, const char *reason)
 {
     char name[64];
     print(r, "%-29s not run: %s\n", problem_print(&item->problem, item->mode, name, sizeof name), reason);
+}
+
+void selftest_report_absent(struct selftest_report *r, const struct plan_item *item, const char *impl,
+                            const char *reason)
+{
+    print_absent(r, item, reason);
+    if (r->junit)
+        add_case(r, item, impl, "not run", JUNIT_ERROR, reason);
+}
+
+void selftest_report_no_direction(struct selftest_report *r, const struct plan_item *item, const char *impl,
+                                  const char *reason)
+{
+    char line[sizeof r->lacking[0]];
+    print_absent(r, item, reason);
+    if (r->junit)
+        add_case(r, item, impl, "not run", JUNIT_SKIPPED, reason);
+    snprintf(line, sizeof line, "%s: the %s was not tested: %s", impl, item->mode == ATTN_FWD ? "forward" : "backward",
+             reason);
+    for (int i = 0; i < r->lacking_count; i++)
+        if (strcmp(r->lacking[i], line) == 0)
+            return;
+    if (r->lacking_count < (int)(sizeof r->lacking / sizeof r->lacking[0]))
+        memcpy(r->lacking[r->lacking_count++], line, sizeof line);
 }
 
 /* ---- the matrix ---- */
@@ -341,6 +405,11 @@ void selftest_report_close(struct selftest_report *r, double elapsed_s, const ch
             }
         print(r, "%s", untried ? "\n" : "");
     }
+    for (int i = 0; i < r->lacking_count; i++)
+        print(r, "%s\n", r->lacking[i]);
+    if (r->failures > r->max_failures)
+        print(r, "%lld failures, the first %lld are shown (--max-failures)\n", (long long)r->failures,
+              (long long)r->max_failures);
     if (jsonl_path && strcmp(jsonl_path, "-"))
         print(r, "rows: %s\n", jsonl_path);
     print(r, "%s%s%s: %d of %d faults caught by their rules, %d of %d right results pass; %.0f s, exit %d\n",

@@ -2,6 +2,7 @@
 #ifndef FABENCH_SELFTEST_REPORT_H
 #define FABENCH_SELFTEST_REPORT_H
 
+#include "cmd/base/junit.h"
 #include "cmd/selftest/faults.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_file.h"
@@ -33,16 +34,22 @@ struct selftest_problem {
 
 struct selftest_report;
 
-/* out: where the text goes, NULL = nowhere. verbose: a line for each fault, too. writer: for rows, NULL = none; the
- * caller owns it. */
-struct selftest_report *selftest_report_open(FILE *out, bool color, bool verbose, struct record_writer *writer);
+/* out: where the text goes, NULL = nowhere. verbose: a line for each fault, too. max_failures: results with the wrong
+ * verdict that are printed; the rest are counted. writer: for rows, NULL = none; junit: for test cases, NULL = none;
+ * the caller owns both. */
+struct selftest_report *selftest_report_open(FILE *out, bool color, bool verbose, int64_t max_failures,
+                                             struct record_writer *writer, struct junit *junit);
 void selftest_report_heading(struct selftest_report *, const char *device_line, int problems);
 /* Add the verdicts of one problem between begin and end. add: EXIT_OK, or EXIT_IO after a sentence. */
 void selftest_report_begin(struct selftest_report *, const struct selftest_problem *);
 int selftest_report_add(struct selftest_report *, const struct selftest_verdict *, const struct record_row *);
 void selftest_report_end(struct selftest_report *);
 /* A problem that could not be run: a line with the reason. */
-void selftest_report_absent(struct selftest_report *, const struct plan_item *, const char *reason);
+void selftest_report_absent(struct selftest_report *, const struct plan_item *, const char *impl, const char *reason);
+/* The same for a direction that the implementation lacks and nobody asked for: the last lines say so, and it is no
+ * failure. */
+void selftest_report_no_direction(struct selftest_report *, const struct plan_item *, const char *impl,
+                                  const char *reason);
 /* True when there were faults, every fault was caught, and every right result passed. */
 bool selftest_report_is_good(const struct selftest_report *);
 /* The matrix and the last line; frees. */

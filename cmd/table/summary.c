@@ -2,12 +2,14 @@
 #include "cmd/table/summary.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/program.h"
 #include "cmd/base/text.h"
 #include "cmd/measure/sustain.h"
 #include "cmd/device/telemetry.h"
@@ -21,6 +23,7 @@ void summary_begin(struct summary *s, const char *peer)
     s->nearest_used = s->capped_pct = s->throttled_pct = s->power_limit_w = NAN;
     s->temp_low_c = s->temp_high_c = s->clock_low_mhz = s->clock_high_mhz = NAN;
     s->capped_q_len = s->throttled_q_len = INT64_MIN;
+    s->max_failures = INT_MAX;
 }
 
 static void count_row(struct summary *s, const struct record_row *row)
@@ -153,6 +156,7 @@ static void add_device(struct summary *s, const struct record_row *row)
 void summary_add(struct summary *s, const struct record_row *row)
 {
     count_row(s, row);
+    s->failures += record_row_failed(row);
     if (row->status != STATUS_OK)
         return;
     add_ratios(s, row);
@@ -307,8 +311,15 @@ static void free_entries(struct dirent **entries, int count)
     free(entries);
 }
 
-/* The files that are in the folder, and a command that draws the record among them. */
-static void print_records(const char *dir, FILE *out, int width)
+static void print_next(const char *command, FILE *out, int width)
+{
+    char *line = xasprintf("next: %s", command);
+    wrap_command(out, width, 0, line);
+    free(line);
+}
+
+/* The files that are in the folder, and a command that draws the record among them, where draws. */
+static void print_records(const char *dir, bool draws, FILE *out, int width)
 {
     struct dirent **entries = NULL;
     struct text line = {0};
@@ -331,9 +342,14 @@ static void print_records(const char *dir, FILE *out, int width)
     if (count >= 0)
         free_entries(entries, count);
     print_line(&line, out, width, 0, 2);
-    if (record) {
-        text_add(&line, "next: fabench plot %s%s%s --plot term", dir, slash, record);
-        print_line(&line, out, width, 0, 2);
+    if (record && draws) {
+        char *path = xasprintf("%s%s%s", dir, slash, record);
+        text_add(&line, "%s plot", program_name());
+        text_add_shell_word(&line, path);
+        text_add(&line, " --plot term");
+        print_next(text_string(&line), out, width);
+        text_free(&line);
+        free(path);
     }
     free(record);
 }
@@ -375,7 +391,14 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
     print_clocks(s, out, width);
     print_sustained(s, out, width);
     if (records_dir)
-        print_records(records_dir, out, width);
+        print_records(records_dir, !s->next, out, width);
+    if (s->next)
+        print_next(s->next, out, width);
+    if (s->failures > s->max_failures) {
+        text_add(&line, "%d failures, the first %d are shown (--max-failures); ", s->failures, s->max_failures);
+        text_add(&line, records_dir ? "the record has all of them" : "all of them are counted");
+        print_line(&line, out, width, 0, 2);
+    }
     const char *paint = verdict(s, exit_code, &line);
     if (elapsed_s < 9.95)
         text_add(&end, "%.1f s, exit %d", elapsed_s, exit_code);

@@ -39,6 +39,8 @@ struct summary {
     double energy_apart_pct;           /* largest difference of counter and integral, signed */
     struct summary_gemm gemms[SUMMARY_DTYPES_MAX];
     int gemm_count;
+    int failures, max_failures; /* rows that failed their check or did not finish; how many of them are shown */
+    const char *next;           /* the command to go on with; NULL = the one that draws the record */
 };
 
 void summary_begin(struct summary *, const char *peer);

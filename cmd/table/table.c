@@ -6,12 +6,14 @@
 #include "cmd/table/table.h"
 
 #include <math.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/program.h"
 #include "cmd/base/text.h"
 #include "cmd/base/wrap.h"
 #include "cmd/problem/problem.h"
@@ -34,7 +36,7 @@ struct table {
     FILE *out;
     int width, gap;
     bool color, is_verify;
-    char *peer, *convention;
+    char *peer, *convention, *next;
     const struct spec *columns[COLUMNS_MAX];
     int widths[COLUMNS_MAX], column_count;
     char group[400];       /* the heading printed last */
@@ -289,6 +291,18 @@ void table_convention(struct table *t, const char *words)
 void table_clocks(struct table *t, const char *pci_bus_id)
 {
     snprintf(t->summary.free_clocks_of, sizeof t->summary.free_clocks_of, "%s", pci_bus_id ? pci_bus_id : "");
+}
+
+void table_max_failures(struct table *t, int64_t most)
+{
+    t->summary.max_failures = most < INT_MAX ? (int)most : INT_MAX;
+}
+
+void table_next(struct table *t, const char *command)
+{
+    free(t->next);
+    t->next = xstrdup(command);
+    t->summary.next = t->next;
 }
 
 void table_header_line(struct table *t, const char *line)
@@ -552,9 +566,10 @@ static void print_failure(struct table *t, const struct record_row *row)
         fprintf(t->out, "  Again, with the tensors as .npy:\n");
     }
     if (row->repro) {
-        char *command = xasprintf("%s --dump bad/", row->repro);
+        char *again = program_command(row->repro), *command = xasprintf("%s --dump bad/", again);
         wrap_command(t->out, t->width, 2, command);
         free(command);
+        free(again);
     }
 }
 
@@ -595,7 +610,7 @@ static void print_sustained(struct table *t, const struct record_row *row)
     wrap_words(t->out, t->width, 10, 12, text);
 }
 
-void table_row(struct table *t, const struct record_row *row)
+static void print_row(struct table *t, const struct record_row *row)
 {
     char cells[COLUMNS_MAX][CELL_SIZE], problem[sizeof t->problem];
     if (!t->is_verify)
@@ -628,7 +643,14 @@ void table_row(struct table *t, const struct record_row *row)
         print_passes(t, row);
     if (isfinite(row->sustain_s))
         print_sustained(t, row);
-    if (row->check == CHECKED_FAIL)
+}
+
+void table_row(struct table *t, const struct record_row *row)
+{
+    const bool is_shown = !record_row_failed(row) || t->summary.failures < t->summary.max_failures;
+    if (is_shown || !t->is_verify)
+        print_row(t, row);
+    if (is_shown && row->check == CHECKED_FAIL)
         print_failure(t, row);
     fflush(t->out);
     summary_add(&t->summary, row);
@@ -639,5 +661,6 @@ void table_close(struct table *t, const char *records_dir, double elapsed_s, int
     summary_print(&t->summary, t->out, t->width, t->color, records_dir, elapsed_s, exit_code);
     free(t->peer);
     free(t->convention);
+    free(t->next);
     free(t);
 }

@@ -16,6 +16,11 @@ void table_convention(struct table *, const char *words);
 /* The device's name for nvidia-smi, when its clocks are not locked: if they changed, the summary says how to lock
  * them. */
 void table_clocks(struct table *, const char *pci_bus_id);
+/* At most this many failures are printed in full, all of them where it was not called. Of the others verify prints
+ * nothing and a sweep the row alone; the summary says how many there are. */
+void table_max_failures(struct table *, int64_t);
+/* The command to go on with, which the summary prints instead of the one that draws the record. */
+void table_next(struct table *, const char *command);
 /* Prints a group heading first when mode, causal, d, dtype or another fact of the group changes. */
 void table_row(struct table *, const struct record_row *);
 /* Prints the summary: rows checked and passed, geomean over the peer and over naive per fused implementation, the

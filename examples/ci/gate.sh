@@ -10,6 +10,12 @@
 # Two `ab` or `gate` on one GPU wait for each other (fabench's lock); `verify` and `baseline` do not: measure a baseline
 # while nothing else runs on the GPU.
 set -euo pipefail
+case ${1:-} in
+--help | -h)
+    sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'
+    exit 0
+    ;;
+esac
 . "$(dirname "$0")/settings.sh"
 export PATH=$fabench_prefix/bin:$PATH
 baseline=$(dirname "$0")/baseline.jsonl
@@ -45,7 +51,8 @@ ab)
     git worktree add --quiet --detach "$old" "$2"
     must_build "$old"
     must_build .
-    fabench verify --device "$device" --impl-lib "$library" --impl "$impl" "${verify[@]}" --out "$out/verify"
+    fabench verify --device "$device" --impl-lib "$library" --impl "$impl" "${verify[@]}" --out "$out/verify" \
+        --junit "$out/verify.xml"
     fabench ab "$old/$library" "$library" --impl "$impl" "${options[@]}" --device "$device" --junit "$out/ab.xml" \
         --out "$out/ab"
     ;;

@@ -28,7 +28,6 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <link.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cinttypes>
@@ -43,6 +42,7 @@
 #include <unordered_map>
 
 #include "reference/cublas_library.h"
+#include "reference/peers/cudnn_library.h"
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB /* no graph is written or read back */
@@ -109,19 +109,6 @@ template <typename Body> enum attn_status without_exceptions(struct attn_message
 
 /* ---- the library ------------------------------------------------------------------------------------------------ */
 
-/* The library's file for a path that names it or a folder around it. */
-bool resolve_path(const char *path, char file[PATH_SIZE])
-{
-    static const char *const inside[] = {"libcudnn.so.9", "lib/libcudnn.so.9", "nvidia/cudnn/lib/libcudnn.so.9"};
-    struct stat status;
-    if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
-        return snprintf(file, PATH_SIZE, "%s", path) < PATH_SIZE;
-    for (const char *name : inside)
-        if (snprintf(file, PATH_SIZE, "%s/%s", path, name) < PATH_SIZE && stat(file, &status) == 0)
-            return true;
-    return false;
-}
-
 /* "folder of the loaded file that holds address" + tail; false where that is no file in a folder. */
 bool beside(const void *address, const char *tail, char file[PATH_SIZE])
 {
@@ -159,37 +146,22 @@ bool name_cuda_runtime(const void *address_in_cudnn, const void *address_in_cubl
            (beside(address_in_cudnn, own_folder, file) && use_cuda_runtime(file));
 }
 
-void *open_named(const char *origin, const char *path, struct attn_message *why)
-{
-    char file[PATH_SIZE];
-    if (!resolve_path(path, file)) {
-        fail(why, ATTN_UNSUPPORTED, "%s%s: no libcudnn.so.9 in this folder, its lib or its nvidia/cudnn/lib", origin,
-             path);
-        return nullptr;
-    }
-    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-        fail(why, ATTN_UNSUPPORTED, "%s%s cannot be loaded: %s", origin, path, dlerror());
-    return handle;
-}
-
 void *open_any(struct attn_message *why)
 {
-    const char *environment = getenv("FABENCH_CUDNN");
-    if (chosen_path[0])
-        return open_named("", chosen_path, why);
-    if (environment && environment[0])
-        return open_named("FABENCH_CUDNN=", environment, why);
-    void *handle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    if (!handle) {
-        const char *reason = dlerror();
-        if (reason && strstr(reason, "No such file"))
-            fail(why, ATTN_UNSUPPORTED,
-                 "libcudnn.so.9 not found (looked in the loader's path; set FABENCH_CUDNN to its path)");
-        else
-            fail(why, ATTN_UNSUPPORTED, "libcudnn.so.9 cannot be loaded: %s", reason ? reason : "no reason given");
-    }
-    return handle;
+    const struct cudnn_places places = {"libcudnn.so.9", chosen_path, getenv("FABENCH_CUDNN"), FABENCH_CUDNN_FOLDER};
+    return cudnn_library_open(&places, why);
+}
+
+/* cuDNN opens NVRTC by bare name. Where the loader would not find it, the one of the toolkit that this program was
+ * built with is opened first; where that is gone, cuDNN's own error names it. */
+void open_nvrtc(void)
+{
+    char file[PATH_SIZE];
+    const int major = CUDART_VERSION / 1000;
+    snprintf(file, sizeof file, "libnvrtc.so.%d", major);
+    if (!dlopen(file, RTLD_LAZY | RTLD_LOCAL) &&
+        snprintf(file, sizeof file, "%s/libnvrtc.so.%d", FABENCH_TOOLKIT_LIBRARIES, major) < PATH_SIZE)
+        dlopen(file, RTLD_LAZY | RTLD_LOCAL);
 }
 
 /* Opens one of cuDNN's parts from the folder of the library itself; see the head of this file. A part that is not
@@ -223,6 +195,7 @@ struct library open_library(void)
     void *handle = open_any(&result.why);
     if (!handle)
         return result;
+    open_nvrtc();
     open_part(handle, "graph"); /* cudnnGetVersion calls it */
     const auto version = reinterpret_cast<size_t (*)(void)>(dlsym(handle, "cudnnGetVersion"));
     const size_t number = version ? version() : 0;

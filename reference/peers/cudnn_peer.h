@@ -1,9 +1,10 @@
 /* The peer `cudnn`: NVIDIA's attention through the cuDNN graph API, found at run time.
  *
  * The program neither links cuDNN nor needs it to start. The library is opened at its first use: the path given to
- * cudnn_peer_set_library, else the environment variable FABENCH_CUDNN, else "libcudnn.so.9" by the loader's own search.
- * A path may name the library, its folder, or a Python site-packages folder that holds nvidia/cudnn/lib. A path that
- * was named and does not work is not replaced by another library.
+ * cudnn_peer_set_library, else the environment variable FABENCH_CUDNN, else "libcudnn.so.9" by the loader's own search,
+ * else the folder where set-up had put it when the program was built (FABENCH_CUDNN_DIR of CMakeLists.txt). A path may
+ * name the library, its folder, or a Python site-packages folder that holds nvidia/cudnn/lib. A path that was named and
+ * does not work is not replaced by another library.
  */
 #ifndef FABENCH_CUDNN_PEER_H
 #define FABENCH_CUDNN_PEER_H

@@ -264,11 +264,8 @@ run ab "$fabench" "$fabench" "${tiny[@]}" --out real --soft 4
 expect "a verdict: 0 or 3" test "$code" -eq 0 -o "$code" -eq 3
 expect "two configurations" test "$(wc -l <real/verdicts.csv)" -eq 3
 expect "the kernel under its own name in the records" grep -q '"impl":"fused_cpu"' real/03-OLD.jsonl
-run ab "$paced/libpaced_0.so" "$paced/libpaced_lost.so" "${tiny[@]}" --out libraries --mode bwd
-expect_code 2 # --mode twice
-tiny=("${tiny[@]/--mode/}")
-tiny=("${tiny[@]/fwd/--mode=fwd,bwd}")
-run ab "$paced/libpaced_0.so" "$paced/libpaced_lost.so" $(printf '%s ' "${tiny[@]}") --out libraries
+tiny+=(--mode fwd,bwd) # instead of the earlier one
+run ab "$paced/libpaced_0.so" "$paced/libpaced_lost.so" "${tiny[@]}" --out libraries
 expect_code 3
 expect "backward is lost" test "$(grep -c '^LOST,bwd' libraries/verdicts.csv)" -eq 2
 closer=$(sed '1,/to measure the first line again:/d' out | tr -d '\n\\' | tr -s ' ')

@@ -32,6 +32,7 @@ run_block 1 "$HOME"
 expect_code 0
 cd "$HOME/mykernel" || exit 1
 expect "a clean repository" test -z "$(git status --porcelain)"
+expect "two commits, which step 4 compares" git cat-file -e HEAD~1
 
 run_block 2 .
 expect_code 0
@@ -39,6 +40,8 @@ expect_stdout '^PASS: 156 of 156 faults caught'
 expect_stdout '^PASS: [0-9]+ of [0-9]+ rows'
 expect_stdout 'plugin_cpu .* pass '
 expect_file fabench-ci/selftest.jsonl
+expect_file fabench-ci/selftest.xml
+expect_file fabench-ci/verify.xml
 expect_file fabench-ci/sweep/run.csv
 expect_file fabench-ci/verify/run.jsonl
 
@@ -46,12 +49,19 @@ run_block 3 .
 expect_code 0
 expect_stdout '^exit 1$'
 expect_stdout '^FAIL plugin_cpu '
+expect "20 failures at most" test "$(grep -c '^FAIL plugin_cpu ' "$tmp/out")" -eq 20
+expect_stdout '^[0-9]+ failures, the first 20 are shown \(--max-failures\); the record has all of them$'
 expect "the kernel to be as it was" git diff --quiet
 
-# The workflow files call what is there, and nothing else of ours.
+# The workflow files call what is there, and nothing else of ours; fabench is built only where it is missing.
 what="examples/ci/*.yml"
 for script in $(grep -ohE 'ci/[a-z]+\.sh' .github/workflows/*.yml | sort -u); do
     expect "$script, executable" test -x "$script"
+done
+for file in .github/workflows/*.yml; do
+    builds=$(grep -c 'name: Build fabench' "$file")
+    conditions=$(grep -A1 'name: Build fabench' "$file" | grep -c 'if: steps.fabench.outputs.')
+    expect "no build without a condition in $file" test "$builds" -eq "$conditions"
 done
 for word in ab gate; do
     expect "gate.sh to know $word, which a workflow asks for" grep -q "^$word)" ci/gate.sh
@@ -70,6 +80,19 @@ code=0
 ci/gate.sh ab nothing >"$tmp/out" 2>"$tmp/err" || code=$?
 expect_code 2
 expect_stderr 'nothing: no such revision'
+# Step 4 with the two commits of step 2; a stand-in measures, because that takes minutes.
+cp -r "$HOME/fabench" "$HOME/stand-in"
+cat >"$HOME/stand-in/bin/fabench" <<'END'
+#!/bin/sh
+echo "$*"
+[ "$1" != ab ] || { [ -e "$2" ] && [ -e "$3" ]; }
+END
+what="FABENCH_DEVICE=cpu ci/gate.sh ab HEAD~1"
+code=0
+FABENCH_PREFIX=$HOME/stand-in FABENCH_DEVICE=cpu ci/gate.sh ab HEAD~1 >"$tmp/out" 2>"$tmp/err" || code=$?
+expect_code 0
+expect_stdout '^verify .*--junit fabench-ci/verify.xml$'
+expect_stdout '^ab /.*/build/plugin_cpu.so build/plugin_cpu.so '
 what="FABENCH_DEVICE=cpu ci/gate.sh baseline"
 code=0
 FABENCH_DEVICE=cpu ci/gate.sh baseline >"$tmp/out" 2>"$tmp/err" || code=$?

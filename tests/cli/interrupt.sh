@@ -31,10 +31,38 @@ interrupted() {
     expect "only whole rows in the CSV" test "$(csv_widths out_dir/run.csv | wc -l)" -eq 1
     expect "fewer rows than cases" test "$(rows out_dir/run.jsonl | wc -l)" -lt 128
     expect_stderr '[Ii]nterrupted'
+    local rest="fabench ${long[*]} --plot none --out out_dir --resume"
+    expect "the command that runs the rest" test "$(joined_next)" = "$rest"
 }
+
+# The command behind "next:", which may have several lines.
+joined_next() { sed -n '/^next: /,/[^\\]$/p' out | sed 's/^next: //; s/\\$//' | tr -s '\n ' ' ' | sed 's/ $//'; }
 
 interrupted INT
 interrupted TERM
+
+# That command, of a run that chose its folder itself: it takes up that folder's record.
+what="the command that runs the rest"
+export FABENCH_OUT_ROOT="$tmp/my runs"
+# shellcheck disable=SC2034 # the next command reads it
+FABENCH_CALLED_AS=$fabench "$fabench" "${long[@]}" --plot none >out 2>err </dev/null &
+pid=$!
+for ((waited = 0; waited < 300; waited++)); do
+    [ "$(cat my\ runs/*/run.jsonl 2>/dev/null | wc -l)" -lt 3 ] || break
+    sleep 0.1
+done
+kill -s INT $pid
+wait $pid
+eval "$(joined_next) >out 2>err </dev/null &"
+pid=$!
+for ((waited = 0; waited < 300; waited++)); do
+    ! grep -q 'rows are there' err || break
+    sleep 0.1
+done
+expect_stderr 'my runs/.*/run.jsonl: [2-9] of [0-9]+ rows are there; the rest is run'
+kill -s INT $pid
+wait $pid
+unset FABENCH_OUT_ROOT
 
 # The file of an interrupted run draws.
 run plot out_dir/run.jsonl --plot term

@@ -20,6 +20,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1 # what a run writes by itself must not land in the checkout
 unset FABENCH_OUT_ROOT
+export FABENCH_CALLED_AS=fabench # in hints, wherever the program lies
 # Sanitizer builds: a refused allocation is tested and must not end the program.
 export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}

@@ -38,7 +38,6 @@ refused '--kv-heads 3.*divide.*--heads 8' --heads 8 --kv-heads 3
 refused '--kv-heads 5.*divide' --device cpu --kv-heads 5
 refused 'too large' --batch 2000000000 --heads 2000000000 --seqlen 2000000000
 refused 'too large' --device cpu --heads 1 --seqlen 2147483647 --d 256 --kv-len 2147483647 --batch 4096
-refused '--batch.*given before' --batch 1 --batch 2
 refused '--batch.*--total-tokens' --batch 2 --total-tokens 16k
 refused '--heads.*--hidden' --heads 2 --hidden 2048
 refused '--max-noise' --max-noise -1%

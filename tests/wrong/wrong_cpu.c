@@ -11,6 +11,7 @@
  * dK += dS^T Q. Every tile product is the one loop of tile_multiply.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -639,8 +640,25 @@ static enum attn_status accepts_any_order(const struct attn_request *request, st
     return ATTN_UNSUPPORTED;
 }
 
+static enum attn_status accepts_forward(const struct attn_request *request, struct attn_message *why)
+{
+    if (request->mode == ATTN_FWD)
+        return accepts(request, why);
+    snprintf(why->text, sizeof why->text, "forward_cpu: has no backward");
+    return ATTN_UNSUPPORTED;
+}
+
 static const struct attn_impl table[] = {
     ROW("right_cpu", "right: plain tiled fp32 attention", launch_right),
+    {.abi = ATTN_ABI,
+     .name = "forward_cpu",
+     .summary = "right, forward alone",
+     .platform = ATTN_CPU,
+     .accepts = accepts_forward,
+     .workspace_bytes = workspace_bytes,
+     .prepare = prepare,
+     .launch = launch_right,
+     .release = free},
     {.abi = ATTN_ABI,
      .name = "unordered_cpu",
      .summary = "right, but for --deterministic",

@@ -40,11 +40,34 @@ static void found(void **state)
     name_list_free(&list);
 }
 
+static void removed(void **state)
+{
+    (void)state;
+    struct name_list list = {0};
+    for (int i = 0; i < 5; i++)
+        name_list_print(&list, "%d", i);
+    name_list_remove(&list, 1, 2);
+    assert_int_equal(list.count, 3);
+    char *text = name_list_join(&list);
+    assert_string_equal(text, "0,3,4");
+    free(text);
+    name_list_remove(&list, 2, 1);
+    name_list_remove(&list, 0, 0);
+    name_list_add(&list, "end");
+    text = name_list_join(&list);
+    assert_string_equal(text, "0,3,end");
+    free(text);
+    name_list_remove(&list, 0, 3);
+    assert_int_equal(list.count, 0);
+    name_list_free(&list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(joined),
         cmocka_unit_test(found),
+        cmocka_unit_test(removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

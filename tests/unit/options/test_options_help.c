@@ -105,6 +105,19 @@ static void all_has_everything(void **state)
     assert_false(has("--baseline") || has("--price") || has("fabench gate"));
 }
 
+/* True when some row of the group is printed as this line; rows of different groups may have one name. */
+static bool is_in_group(const char *line, enum option_group group)
+{
+    for (int i = 0; i < option_count; i++) {
+        char syntax[120] = "  ";
+        option_syntax(&option_table[i], syntax + 2, sizeof syntax - 3);
+        strcat(syntax, "\n");
+        if (option_table[i].group == group && !option_table[i].is_hidden && strcmp(syntax, line) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void groups(void **state)
 {
     (void)state;
@@ -117,7 +130,7 @@ static void groups(void **state)
             const struct option_def *def = &option_table[i];
             option_syntax(def, syntax + 2, sizeof syntax - 3);
             strcat(syntax, "\n");
-            if (has(syntax) != ((int)def->group == group && !def->is_hidden))
+            if (has(syntax) != is_in_group(syntax, (enum option_group)group))
                 fail_msg("%s and %s", line, syntax);
         }
     }

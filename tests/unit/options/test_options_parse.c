@@ -164,6 +164,8 @@ static const struct value_case {
     {"--rtol 1.5", FIELD(rtol), &one_and_half, "--rtol -0.1", "--rtol -0.1: must be a number from 0 to 1000000"},
     {"verify --repeats 7", FIELD(repeats), &seven, "verify --repeats 1.5",
      "--repeats 1.5: must be a whole number from 0 to 1000000"},
+    {"selftest --max-failures 7", FIELD(max_failures), &seven, "verify --max-failures -1",
+     "--max-failures -1: must be a whole number from 0 to 1000000"},
     {"--warmup-ms 0", FIELD(warmup_ms), &nothing, "--warmup-ms inf",
      "--warmup-ms inf: must be a number from 0 to 3600000"},
     {"--min-time-ms 1.5", FIELD(min_time_ms), &one_and_half, "--min-time-ms 1s",
@@ -363,12 +365,41 @@ static void causal_never_eats_a_word(void **state)
 static void repeated_options(void **state)
 {
     (void)state;
-    refused("--d 64 --d 128", "--d 128: --d was given before; a list is written with commas");
-    refused("--seqlen 64 -n 128", "-n 128: --seqlen was given before; a list is written with commas");
-    refused("--seed 1 --seed 1", "--seed 1: --seed was given before; give it once");
-    refused("--causal --causal=no", "--causal no: --causal was given before; give it once");
-    refused("--verbose --verbose", "--verbose: --verbose was given before; give it once");
-    refused("--device cpu --device cuda:0", "--device cuda:0: --device was given before; give it once");
+    taken("--d 64,128 --d 256");
+    assert_list(&options.head_dims, "256,");
+    assert_int_equal(options.given.count, 2);
+    assert_string_equal(options.given.names[1], "256");
+    assert_names(&options.sweep_words, "--d=256,");
+    assert_string_equal(options.deciding, "--d 256");
+    taken("--seqlen 64 --d 32 -n 128");
+    assert_list(&options.q_lens, "128,");
+    assert_names(&options.sweep_words, "--d=32,--seqlen=128,");
+    taken("--impl naive,fused --impl null");
+    assert_names(&options.impls, "null,");
+    taken("--seed 1 --seed 7 --seed 5");
+    assert_int_equal(options.seed, 5);
+    assert_int_equal(options.given.count, 2);
+    taken("--mode fwd --mode bwd");
+    assert_true(options.modes[ATTN_BWD] && !options.modes[ATTN_FWD]);
+    taken("--causal --causal=no");
+    assert_true(options.causal[0] && !options.causal[1]);
+    taken("--causal=no --causal");
+    assert_true(options.causal[1] && !options.causal[0]);
+    taken("--verbose --verbose");
+    assert_true(options.verbose);
+    taken("--device cuda:3 --device cpu");
+    assert_int_equal(options.device, DEVICE_CPU);
+    taken("--out a --out b");
+    assert_string_equal(options.out_dir, "b");
+    /* What is wrong stays wrong, wherever it stands. */
+    refused("--d 7 --d 64", "--d 7: must be a multiple of 8 from 8 to 256");
+    refused("--d 64 --d 7", "--d 7: must be a multiple of 8 from 8 to 256");
+    /* Options of one kind of value are kept apart from others whose names begin alike. */
+    taken("--dump-dtype fp32 --dump x --dump y");
+    assert_string_equal(options.dump_dir, "y");
+    assert_int_equal(options.dump_dtype, DUMP_FP32);
+    taken("--preset quick --samples 5 --samples 9 --sustain-s 3");
+    assert_names(&options.sweep_words, "--preset=quick,--samples=9,--sustain-s=3,");
 }
 
 /* ---- Unknown words ----------------------------------------------------------------------------------------------- */
@@ -441,10 +472,10 @@ static void commands(void **state)
         assert_int_equal(options.command, good[i].command);
     }
     refused("verfy", "verfy: no such command; did you mean verify");
-    refused("frob --d 64", "frob: no such command; must be verify, gate, ab, report, plot, info, list or selftest, or "
-                           "no word for the sweep");
-    refused("''", "'': no such command; must be verify, gate, ab, report, plot, info, list or selftest, or no word for "
-                  "the sweep");
+    refused("frob --d 64", "frob: no such command; must be verify, gate, ab, report, plot, info, list, selftest or "
+                           "help, or no word for the sweep");
+    refused("''", "'': no such command; must be verify, gate, ab, report, plot, info, list, selftest or help, or no "
+                  "word for the sweep");
     refused("--d 64 verify", "verify: a command is the first word, before the options");
     refused("--d 64 128", "128: sweep takes no such argument; lists are written with commas, as 64,128");
     refused("verify a.jsonl", "a.jsonl: verify takes no such argument; lists are written with commas, as 64,128");
@@ -548,7 +579,7 @@ static void ab_takes_two_sides(void **state)
     refused("ab old new newer", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there are 3");
     refused("ab a b --pairs 7,3", "--pairs 7,3: must be the least and the most, as 5,12");
     refused("ab a b --pairs 1,3", "--pairs 1,3: 1 is not allowed; each must be a whole number from 2 to 64");
-    refused("ab a b --junit -", "--junit -: must be a file: stdout has the verdicts");
+    refused("ab a b --junit -", "--junit -: must be a file: stdout has the results");
     refused("ab a b --junit dir", "--junit dir: is a directory; must be a file, or - for stdout");
     refused("ab a b --check off", "--check: is not an option of ab, only of sweep, verify, gate");
     refused("ab a b --baseline x", "--baseline: is not an option of ab, only of gate");

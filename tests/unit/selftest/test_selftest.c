@@ -360,7 +360,7 @@ static bool report_of(int good_faults, int bad_faults, bool correct_passes)
     struct selftest_verdict v;
     const struct plan_item item = {.problem = problem_of(true), .mode = ATTN_BWD};
     const struct selftest_problem problem = {&item, "made_up", ATTN_FP32, "fabench selftest"};
-    struct selftest_report *r = selftest_report_open(NULL, false, false, NULL);
+    struct selftest_report *r = selftest_report_open(NULL, false, false, 20, NULL, NULL);
     selftest_report_heading(r, "made up", 1);
     selftest_report_begin(r, &problem);
     for (int i = 0; i < good_faults + bad_faults; i++) {

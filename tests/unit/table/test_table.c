@@ -405,6 +405,61 @@ static void verify_shows_shapes(void **state)
     record_row_free(&row);
 }
 
+static int lines_with(const char *text, const char *word)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at += strlen(word))
+        count++;
+    return count;
+}
+
+/* Of five failures two are shown; the rest is a count, and a sweep keeps their rows. */
+static void failures_are_limited(void **state)
+{
+    (void)state;
+    for (int verify = 0; verify < 2; verify++) {
+        struct capture c;
+        struct record_row row = {0};
+        struct table *t = begin(&c, 110, false, "cudnn", verify);
+        table_max_failures(t, 2);
+        for (int i = 0; i < 5; i++) {
+            a_row(&row, "fused_sm90", 1024 * (i + 1));
+            if (i != 1)
+                fail_row(&row);
+            table_row(t, &row);
+        }
+        a_row(&row, "fused_sm90", 8192);
+        row.status = STATUS_TIMEOUT;
+        row.check = -1;
+        FILL(row.reason, "no answer");
+        table_row(t, &row);
+        table_close(t, "/nowhere", 1, EXIT_CHECK_FAILED);
+        char *text = end(&c);
+        assert_int_equal(lines_with(text, "\nFAIL fused_sm90 "), 2);
+        assert_int_equal(lines_with(text, "no answer"), verify ? 0 : 1);
+        assert_has(text, "5 failures, the first 2 are shown (--max-failures); the record has all of them\n");
+        assert_has(text, "FAILED: 4 of 6 rows");
+        free(text);
+        record_row_free(&row);
+    }
+}
+
+static void next_command(void **state)
+{
+    (void)state;
+    struct capture c;
+    struct record_row row = {0};
+    struct table *t = begin(&c, 110, false, "cudnn", false);
+    a_row(&row, "mine", 1024);
+    table_row(t, &row);
+    table_next(t, "fabench --d 64 --out 'a b' --resume");
+    table_close(t, NULL, 1, EXIT_INTERRUPTED);
+    char *text = end(&c);
+    assert_has(text, "\nnext: fabench --d 64 --out 'a b' --resume\n");
+    free(text);
+    record_row_free(&row);
+}
+
 static void verdicts_are_told_apart(void **state)
 {
     (void)state;
@@ -659,6 +714,8 @@ int main(void)
         cmocka_unit_test(empty_columns_are_left_out),
         cmocka_unit_test(headings_follow_the_problem),
         cmocka_unit_test(verify_shows_shapes),
+        cmocka_unit_test(failures_are_limited),
+        cmocka_unit_test(next_command),
         cmocka_unit_test(verdicts_are_told_apart),
         cmocka_unit_test(unchecked_is_said),
         cmocka_unit_test(widest_values_fit),

@@ -1,0 +1,92 @@
+/* The elements that JUnit files have in common. */
+#include "cmd/base/junit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+
+void junit_add(struct junit *j, const char *class_name, const char *name, enum junit_result result, const char *message)
+{
+    j->cases = xrealloc(j->cases, (unsigned long)(j->count + 1) * sizeof *j->cases);
+    j->cases[j->count++] = (struct junit_case){
+        .class_name = xstrdup(class_name), .name = xstrdup(name), .message = xstrdup(message), .result = result};
+}
+
+int junit_count(const struct junit *j, enum junit_result result)
+{
+    int count = 0;
+    for (int i = 0; i < j->count; i++)
+        count += j->cases[i].result == result;
+    return count;
+}
+
+/* Control characters are not legal in XML 1.0. */
+static void put_xml(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        switch (*text) {
+        case '<': fputs("&lt;", out); break;
+        case '>': fputs("&gt;", out); break;
+        case '&': fputs("&amp;", out); break;
+        case '"': fputs("&quot;", out); break;
+        default: fputc((unsigned char)*text < 0x20 ? ' ' : *text, out);
+        }
+}
+
+static void put_case(FILE *out, const struct junit_case *c)
+{
+    static const char *const elements[] = {[JUNIT_PASSED] = "system-out",
+                                           [JUNIT_SKIPPED] = "skipped",
+                                           [JUNIT_FAILED] = "failure",
+                                           [JUNIT_ERROR] = "error"};
+    fputs("    <testcase classname=\"", out);
+    put_xml(out, c->class_name);
+    fputs("\" name=\"", out);
+    put_xml(out, c->name);
+    fprintf(out, "\"><%s", elements[c->result]);
+    if (c->result == JUNIT_PASSED) {
+        fputc('>', out);
+        put_xml(out, c->message);
+        fprintf(out, "</%s>", elements[c->result]);
+    } else {
+        fputs(" message=\"", out);
+        put_xml(out, c->message);
+        fputs("\"/>", out);
+    }
+    fputs("</testcase>\n", out);
+}
+
+bool junit_write(const struct junit *j, const char *suite, const char *summary, const char *path)
+{
+    FILE *out = fopen(path, "we");
+    if (out) {
+        fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"", out);
+        put_xml(out, suite);
+        fprintf(out, "\" tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\">\n", j->count,
+                junit_count(j, JUNIT_FAILED), junit_count(j, JUNIT_ERROR), junit_count(j, JUNIT_SKIPPED));
+        for (int i = 0; i < j->count; i++)
+            put_case(out, &j->cases[i]);
+        fputs("    <system-out>", out);
+        put_xml(out, summary);
+        fputs("</system-out>\n  </testsuite>\n</testsuites>\n", out);
+    }
+    const bool is_written = out && !ferror(out);
+    const bool is_closed = out && fclose(out) == 0;
+    if (!is_written || !is_closed)
+        log_error("%s: cannot be written: %s", path, strerror(errno));
+    return is_written && is_closed;
+}
+
+void junit_free(struct junit *j)
+{
+    for (int i = 0; i < j->count; i++) {
+        free(j->cases[i].class_name);
+        free(j->cases[i].name);
+        free(j->cases[i].message);
+    }
+    free(j->cases);
+    *j = (struct junit){0};
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# What a broken kernel leaves: a limited number of printed failures, JUnit files of verify and selftest, and a self-test
+# of a kernel that has one direction alone.
+. "$(dirname "$0")/lib.sh"
+
+wrong=(--device cpu --impl-lib "$plugins/libwrong_cpu.so")
+shapes=(--preset quick --dtype fp32 --mode fwd --repeats 0)
+is_xml() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
+count() { grep -c -- "$1" "$2"; }
+
+# verify: every row fails; three are printed, all are in the record and in the JUnit file.
+run verify "${shapes[@]}" "${wrong[@]}" --impl wrong_scale --out run --junit verify.xml --max-failures 3
+expect_code 1
+failed=$(rows run/run.jsonl '"check": *"fail"' | wc -l)
+expect "more than three failures" test "$failed" -gt 3
+expect "three of them printed" test "$(count '^FAIL wrong_scale' out)" -eq 3
+expect "three rows that fail in the table" test "$(count ' FAIL ' out)" -eq 3
+expect_stdout "^$failed failures, the first 3 are shown \(--max-failures\); the record has all of them\$"
+expect_stdout "^FAILED: $failed of "
+expect "well-formed XML" is_xml verify.xml
+expect "a command without the limit" sh -c '! grep -q -- --max-failures verify.xml'
+expect "a failure for each" test "$(count '<failure message=' verify.xml)" -eq "$failed"
+head="<testsuite name=\"fabench verify\" tests=\"$(rows run/run.jsonl | wc -l)\" failures=\"$failed\" "
+expect "the numbers in the head" grep -qF "$head" verify.xml
+expect "where it fails, and the command" grep -qE '<failure message="o b=.* rule .*; again: fabench --' verify.xml
+names=$(grep -o 'classname=.* name="[^"]*"' verify.xml | sort | uniq -d)
+expect "test cases with different names, not twice: $names" test -z "$names"
+
+# The default limit; none at all; a kernel that passes.
+run verify "${shapes[@]}" "${wrong[@]}" --impl wrong_scale --out none --max-failures 0
+expect_code 1
+expect "no failure printed" test "$(count '^FAIL ' out)" -eq 0
+expect_stdout "^$failed failures, the first 0 are shown \(--max-failures\); all of them are counted\$"
+run verify "${shapes[@]}" "${wrong[@]}" --impl right_cpu --out none --junit verify.xml
+expect_code 0
+expect "no failure, no error" grep -qE 'failures="0" errors="0"' verify.xml
+expect "no count of failures" sh -c '! grep -q max-failures out'
+
+# A sweep keeps the rows, whose times count, and limits what is said below them and on stderr.
+run_small "${wrong[@]}" --impl wrong_scale --seqlen 64,128,192 --max-failures 1
+expect_code 1
+expect "three rows" test "$(count ' FAIL ' out)" -eq 3
+expect "one failure in full" test "$(count '^FAIL wrong_scale' out)" -eq 1
+run_small --impl-lib "$plugins/libbad_fault.so" --impl bad_fault --seqlen 64,128,192 --max-failures 1
+expect_code 6
+expect_stderr '2 more rows ended in an error or a timeout'
+
+# A file of an earlier run is gone when a run ends before its first result.
+run verify --device cuda:1000 --junit verify.xml --out none
+expect_code 6
+expect "no file of the earlier run" test ! -e verify.xml
+run verify --device cpu --junit -
+expect_code 2
+expect_sentence '--junit -: must be a file'
+run verify --device cpu --junit same --jsonl same
+expect_code 2
+expect_sentence '--junit same: is the file of --jsonl'
+run --device cpu --junit x.xml
+expect_code 2
+expect_sentence '--junit: is not an option of sweep, only of verify, gate, ab, selftest'
+
+# selftest: a test case for each fault and each right result.
+one=(--device cpu --seqlen 256 --dtype fp32 --causal)
+run selftest "${one[@]}" --mode fwd --junit selftest.xml
+expect_code 0
+expect "well-formed XML" is_xml selftest.xml
+suite='<testsuite name="fabench selftest" tests="[1-9][0-9]*" failures="0" errors="0"'
+expect "no failure" grep -qE "$suite" selftest.xml
+expect "a fault by its name" grep -q 'name="fwd causal d=64 n=256 fp32: stale output in lse"' selftest.xml
+run selftest "${one[@]}" --mode fwd --dist zeros --junit selftest.xml --max-failures 2
+expect_code 7
+expect "two of them printed" test "$(count '^NOT CAUGHT' out)" -eq 2
+expect_stdout '^6 failures, the first 2 are shown'
+expect "all of them in the file" test "$(count '<failure message="not caught' selftest.xml)" -eq 6
+
+# A kernel without a backward: its forward is tested, which is said; asked for the backward, it is an error.
+run selftest "${one[@]}" "${wrong[@]:2}" --impl forward_cpu --junit selftest.xml
+expect_code 0
+expect_no_stderr
+expect_stdout '^bwd causal d=64 n=256 fp32 +not run: forward_cpu: has no backward'
+expect_stdout '^forward_cpu: the backward was not tested: '
+expect_stdout '^PASS: [1-9]'
+expect "a test that was left out" test "$(count '<skipped message=' selftest.xml)" -eq 1
+run selftest "${one[@]}" "${wrong[@]:2}" --impl forward_cpu --mode bwd
+expect_code 6
+expect_stderr 'selftest: .*has no backward'
+finish
