@@ -77,8 +77,8 @@ enum attn_status tensor_set_guard(struct backend *, const struct tensor_set *, s
 /* Frees the buffers this set owns. */
 void tensor_set_free(struct backend *, struct tensor_set *);
 
-/* Changes the signs of random columns, so that `to` are those that differ from the inputs as they were filled; enqueues.
- * reference/harness/signs.h says what follows for the outputs. */
+/* Changes the signs of random columns, so that `to` are those that differ from the inputs as they were filled;
+ * enqueues. reference/harness/signs.h says what follows for the outputs. */
 enum attn_status inputs_change_signs(struct backend *, const struct plan_item *, struct tensor_set *inputs,
                                      const struct input_signs *to, struct attn_message *why);
 /* The columns of a tensor that have the other sign when the inputs have these. */

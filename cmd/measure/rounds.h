@@ -6,9 +6,9 @@
  * The steps of a sample: before_sample (which changes the inputs and fills the outputs with a pattern, cmd/run/work.h),
  * close the stream gate, flush L2 (cold), start event, one launch (a graph replay where the implementation can be
  * captured), stop event, open the gate, wait, after_sample. On the CPU: flush caches, read the monotonic clock, launch,
- * read the clock again. Without the flush (hot) a launch that is not measured comes before before_sample, so that caches
- * hold what a launch leaves there, inputs and outputs included.
- * Warm-up runs the same rounds, unrecorded, for warmup_ms. Sampling ends
+ * read the clock again. Without the flush (hot) a launch that is not measured comes before before_sample, so that
+ * caches hold what a launch leaves there, inputs and outputs included. Warm-up runs the same rounds, unrecorded, for
+ * warmup_ms. Sampling ends
  *   "noise"  after >= samples rounds and >= min_time_ms, when the 95 % intervals of every member's median and of its
  *            ratio to the last member (stats_paired_half_width_pct) have half-widths within max_noise_pct;
  *   "limit"  after >= samples rounds and 8 x min_time_ms, or at the time limit with fewer rounds.
@@ -16,8 +16,8 @@
  * The time of a member is the median of its samples; the ratio of two members is stats_paired_ratio over the rounds
  * (since version 2; before, the median of the ratios). Up to version 2 the order was only rotated, so that a member
  * always followed the same other member: the same kernel, measured as two members, differed by 1.3 % for launches of 20
- * us and by 0.4 % for 100 us. Up to version 3 the inputs and the contents of the outputs were those of the launch before,
- * so that a launch could do less than a first one. */
+ * us and by 0.4 % for 100 us. Up to version 3 the inputs and the contents of the outputs were those of the launch
+ * before, so that a launch could do less than a first one. */
 #ifndef FABENCH_ROUNDS_H
 #define FABENCH_ROUNDS_H
 
@@ -33,8 +33,8 @@ struct rounds_plan {
     double warmup_ms, min_time_ms, max_noise_pct, limit_ms;
     int64_t samples;
     bool cold;
-    /* Called with the member's index before each sample, outside the clock: here its inputs and outputs are changed. Sets
-     * *stop to end the rounds as interrupted. */
+    /* Called with the member's index before each sample, outside the clock: here its inputs and outputs are changed.
+     * Sets *stop to end the rounds as interrupted. */
     enum attn_status (*before_sample)(void *context, int member, bool *stop, struct attn_message *why);
     /* Called after each sample, outside the clock: here its outputs are looked at. May be NULL. */
     enum attn_status (*after_sample)(void *context, int member, struct attn_message *why);

@@ -434,7 +434,8 @@ static bool before_batch(void *context)
     return !run->setting->hooks.interrupted(run->setting->hooks.context);
 }
 
-/* Takes the speed of a sustained region away when its launches were faster than those of the rounds without a reason. */
+/* Takes the speed of a sustained region away when its launches were faster than those of the rounds without a reason.
+ */
 static void check_sustained(const struct problem_run *run, struct contender *c, double median_ms,
                             const struct telemetry_region *rounds)
 {
@@ -450,8 +451,8 @@ static void check_sustained(const struct problem_run *run, struct contender *c, 
     s->passes = 0;
 }
 
-/* Runs the sustained region of every contender that passed its checks so far; not of `null`, which computes nothing. Its
- * last outputs are judged after all regions. */
+/* Runs the sustained region of every contender that passed its checks so far; not of `null`, which computes nothing.
+ * Its last outputs are judged after all regions. */
 static enum attn_status sustain_all(struct problem_run *run, const struct rounds_member *members, int64_t rounds,
                                     const struct telemetry_region *around, int *failed, bool *interrupted,
                                     struct attn_message *why)

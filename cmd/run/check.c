@@ -228,8 +228,8 @@ static enum attn_status judge_view(struct backend *be, const struct check_reques
     return judge_job(be, &job, &in, verdict, why);
 }
 
-/* For a block of rows: rule 3 in its form for blocks, without rules 4 and 5, which need the whole tensor. (An error in gain
- * is never above the rms error.) */
+/* For a block of rows: rule 3 in its form for blocks, without rules 4 and 5, which need the whole tensor. (An error in
+ * gain is never above the rms error.) */
 static void judge_rows_only(struct judge_input *in)
 {
     in->bounds.rms = in->bounds.gain = in->bounds.block_rms;

@@ -56,8 +56,8 @@ enum attn_status check_block_of_rows(struct backend *, const struct check_reques
                                      enum problem_tensor, const struct check_rows *, struct record_tensor *verdict,
                                      struct attn_message *why);
 
-/* Computes the reference of the last rows (at most COMPARE_BLOCK_ROWS) of one query head from the inputs as they are now,
- * and judges O and LSE of a forward, dQ of a backward, by rules 1, 2 and 3. */
+/* Computes the reference of the last rows (at most COMPARE_BLOCK_ROWS) of one query head from the inputs as they are
+ * now, and judges O and LSE of a forward, dQ of a backward, by rules 1, 2 and 3. */
 enum attn_status check_last_rows(struct backend *, const struct check_request *, const struct tensor_set *inputs,
                                  int64_t batch, int64_t head, struct record_tensor *tensors, int *count,
                                  struct attn_message *why);

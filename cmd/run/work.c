@@ -157,8 +157,8 @@ static enum attn_status fill_new(struct work *work, uint64_t seed, struct attn_m
     return inputs_fill(work->backend, &item, NULL, work->inputs, why);
 }
 
-/* One timed launch after the inputs have been changed: on new values of this seed, or (seed 0) on the inputs as they are
- * with new signs, as in the rounds. */
+/* One timed launch after the inputs have been changed: on new values of this seed, or (seed 0) on the inputs as they
+ * are with new signs, as in the rounds. */
 static enum attn_status timed_launch(struct work *work, struct work_member *m, uint64_t seed, double *time_ms,
                                      struct attn_message *why)
 {
@@ -177,8 +177,8 @@ static enum attn_status timed_launch(struct work *work, struct work_member *m, u
     return be->ops->sample(be, m->launcher, work->cold, time_ms, why);
 }
 
-/* Judges a launch on new values, and compares its time with the rounds'. Where the device is slower now than it was in the
- * rounds, launches of both kinds in turn show it. */
+/* Judges a launch on new values, and compares its time with the rounds'. Where the device is slower now than it was in
+ * the rounds, launches of both kinds in turn show it. */
 static enum attn_status try_new_values(struct work *work, struct work_member *m, double median_ms,
                                        struct attn_message *why)
 {

@@ -1,13 +1,13 @@
-/* Whether a timed launch did its work. Before every sample, outside the clock, the inputs get random signs that no launch
- * has seen (reference/harness/signs.h) and the outputs are filled with a pattern, so that a launch can neither leave the
- * results of an earlier one in place nor copy stored ones. After as many samples as cost at most WORK_SHARE of the time,
- * the outputs are compared: tensors that the implementation promises as repeatable bit for bit with its first launch, the
- * others by rules 1, 2 and 3 in a random block of rows; and no element may hold the pattern. The samples to compare are
- * chosen at random, so that an implementation cannot know them.
+/* Whether a timed launch did its work. Before every sample, outside the clock, the inputs get random signs that no
+ * launch has seen (reference/harness/signs.h) and the outputs are filled with a pattern, so that a launch can neither
+ * leave the results of an earlier one in place nor copy stored ones. After as many samples as cost at most WORK_SHARE
+ * of the time, the outputs are compared: tensors that the implementation promises as repeatable bit for bit with its
+ * first launch, the others by rules 1, 2 and 3 in a random block of rows; and no element may hold the pattern. The
+ * samples to compare are chosen at random, so that an implementation cannot know them.
  *
  * At the end of a problem each implementation gets values that no launch has seen, in launches that are timed as the
- * samples were: their outputs must be right, and they must not take much longer than the median of the rounds. So results
- * that are stored by values without their signs do not help either.
+ * samples were: their outputs must be right, and they must not take much longer than the median of the rounds. So
+ * results that are stored by values without their signs do not help either.
  *
  * docs/judging.md says what this costs. */
 #ifndef FABENCH_WORK_H
@@ -20,9 +20,10 @@
 #define WORK_SHARE 0.05
 enum { WORK_ALWAYS = 4 };
 
-/* A launch on new values may take this many times the median of the rounds and WORK_EXTRA_MS. Where it takes longer, up to
- * WORK_TRIES such launches, each on other values, and as many on the values of the rounds are taken in turn: the least of
- * the one kind is compared with the most of the other, so that a machine that has other work to do makes no failure. */
+/* A launch on new values may take this many times the median of the rounds and WORK_EXTRA_MS. Where it takes longer, up
+ * to WORK_TRIES such launches, each on other values, and as many on the values of the rounds are taken in turn: the
+ * least of the one kind is compared with the most of the other, so that a machine that has other work to do makes no
+ * failure. */
 #define WORK_FACTOR 1.5
 #define WORK_EXTRA_MS 0.02
 enum { WORK_TRIES = 12 };
@@ -59,14 +60,14 @@ enum attn_status work_change(struct work *, struct tensor_set *outputs, struct a
 /* Compares the outputs of the sample just taken, or leaves it out; adds a finding of the rule "work" to its tensors. */
 enum attn_status work_compare(struct work *, struct work_member *, struct attn_message *why);
 
-/* Timed launches on new values; median_ms: of the rounds. Afterwards the inputs are as they were filled, without changed
- * signs. Adds a finding of the rule "work". Nothing for inputs from files. */
+/* Timed launches on new values; median_ms: of the rounds. Afterwards the inputs are as they were filled, without
+ * changed signs. Adds a finding of the rule "work". Nothing for inputs from files. */
 enum attn_status work_on_new_values(struct work *, struct work_member *, double median_ms, struct attn_message *why);
 
 /* The least time of a launch in a sustained region, as a share of the burst median. 0.95 of the same number of clock
  * cycles; 0.5 where there is a reason for more speed: a problem that the L2 cache holds, a launch that is so short that
- * the next one overlaps its beginning or end, a device whose cache or clock is not known. Clocks in MHz, NaN = not known.
- */
+ * the next one overlaps its beginning or end, a device whose cache or clock is not known. Clocks in MHz, NaN = not
+ * known. */
 double work_least_sustained_share(double bytes, double l2_bytes, double median_ms, double burst_clock_mhz,
                                   double sustained_clock_mhz);
 
