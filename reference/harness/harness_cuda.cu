@@ -1,6 +1,6 @@
-/* The harness' own kernels, see reference/harness/harness_cuda.h: inputs, fill patterns and their check, signs, digests,
- * the stream gate and the flush of the L2. Plain grid-stride loops: none runs inside a timed region, except the end of the
- * gate. */
+/* The harness' own kernels, see reference/harness/harness_cuda.h: inputs, fill patterns and their check, signs,
+ * digests, the stream gate and the flush of the L2. Plain grid-stride loops: none runs inside a timed region, except
+ * the end of the gate. */
 #include "reference/harness/harness_cuda.h"
 
 #include "reference/harness/fill.h"
@@ -154,8 +154,8 @@ int harness_count_mismatch(const void *buffer, size_t bytes, uint32_t pattern, u
     return cudaGetLastError();
 }
 
-/* What one thread reads and writes at once in a tensor whose rows consist of whole aligned vectors of 16 bytes: `columns`
- * elements. In other tensors single elements. */
+/* What one thread reads and writes at once in a tensor whose rows consist of whole aligned vectors of 16 bytes:
+ * `columns` elements. In other tensors single elements. */
 struct row_vectors {
     int64_t per_row, count;
     int columns;

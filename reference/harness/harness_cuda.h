@@ -36,8 +36,8 @@ int harness_flip(struct attn_tensor tensor, size_t element_bytes, int64_t batch,
 
 /* Adds to digest[0] (device memory, both zeroed by the caller) a hash of every element and its position in the tensor,
  * which does not depend on the order of summation, and to digest[1] the number of elements whose bits are all set. The
- * hash is of the elements after a change of the signs in `signs`, and of zeros without their sign. element_bytes is 2 or
- * 4. */
+ * hash is of the elements after a change of the signs in `signs`, and of zeros without their sign. element_bytes is 2
+ * or 4. */
 int harness_digest(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
                    int64_t head_dim, const struct column_signs *signs, unsigned long long *digest, void *stream);
 

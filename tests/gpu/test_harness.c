@@ -208,7 +208,8 @@ static void test_hash(unsigned long long *counter)
 }
 
 /* Signs of columns: the device against the host, element by element; the digest without the change is the digest before
- * it, whatever the signs of zeros; elements whose bits are all set are counted. Head dims with whole vectors and without. */
+ * it, whatever the signs of zeros; elements whose bits are all set are counted. Head dims with whole vectors and
+ * without. */
 static void test_signs(unsigned long long *counters)
 {
     static const int head_dims[] = {8, 20, 64, 256};
