@@ -2,7 +2,8 @@
  *
  * All of them are one plain tiled fp32 attention (64 x 64 tiles, online softmax, recomputation in backward) with one
  * hook for each fault, so that a wrong one differs from the right one by its fault alone. The judge must reject every
- * wrong one and pass `right_cpu`, at 1K and at 16K. wrong_cuda.cu has the same names and faults for CUDA.
+ * wrong one and pass `right_cpu`, at 1K and at 16K. wrong_cuda.cu has the same names and faults for CUDA,
+ * but for wrong_lse, whose fault is within the bound of 16-bit inputs.
  *
  * Forward, per block of 64 rows:  S = Q K^T, P = exp(S - m), O += P V.
  * Backward, first pass per block of 64 rows:  dQ += dS K; second pass per block of 64 keys:  dV += P^T dO,
@@ -29,6 +30,7 @@ enum fault {
     HEADS,           /* heads 0 and 1 change places in every output */
     PAST_END,        /* writes one element behind O or dV */
     DK,              /* dK times 1.01 */
+    LSE,             /* every LSE is 3e-4 too large: too much where the inputs are fp32, not where they have 16 bits */
     NONDETERMINISTIC /* O and dQ change in the last bits from launch to launch, although promised as deterministic */
 };
 
@@ -199,7 +201,9 @@ static void forward_rows(const struct work *w, int64_t b, int64_t h, int64_t row
         float *o = row_of(&w->t->o, b, to_head, row + i);
         for (int64_t c = 0; c < p->head_dim; c++)
             o[c] = faulty(w, h, row + i, out.data[i * d + c] * factor);
-        w->t->lse[(b * p->q_heads + to_head) * p->q_len + row + i] = sum[i] > 0 ? max[i] + logf(sum[i]) : -INFINITY;
+        const float shift = w->fault == LSE ? 3e-4f : 0;
+        w->t->lse[(b * p->q_heads + to_head) * p->q_len + row + i] =
+            sum[i] > 0 ? max[i] + logf(sum[i]) + shift : -INFINITY;
     }
 }
 
@@ -393,6 +397,7 @@ LAUNCH(launch_nan_row, NAN_ROW)
 LAUNCH(launch_heads, HEADS)
 LAUNCH(launch_past_end, PAST_END)
 LAUNCH(launch_dk, DK)
+LAUNCH(launch_lse, LSE)
 LAUNCH(launch_nondeterministic, NONDETERMINISTIC)
 
 #define ALL_FWD (ATTN_O | ATTN_LSE)
@@ -435,6 +440,7 @@ static const struct attn_impl table[] = {
     ROW("wrong_heads", "wrong: heads 0 and 1 swapped", launch_heads),
     ROW("wrong_past_end", "wrong: writes one element past the end", launch_past_end),
     ROW("wrong_dk", "wrong: dK off by 1 %", launch_dk),
+    ROW("wrong_lse", "wrong: LSE off by 3e-4", launch_lse),
     ROW("wrong_nondeterministic", "wrong: promises repeatable bits and breaks it", launch_nondeterministic),
     {.name = NULL},
 };
