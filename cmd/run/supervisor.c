@@ -13,6 +13,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/paths.h"
 #include "cmd/base/process.h"
 #include "cmd/problem/problem.h"
 #include "cmd/run/outputs.h"
@@ -93,7 +94,9 @@ static void update_progress(struct supervisor *s)
         s->paused_before_ms = s->clock.paused_ms;
 }
 
-static void handle_failure(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
+/* signal: the one that ended the worker, 0 = none. */
+static void handle_failure(struct supervisor *s, int item, int slot, enum record_status status, int signal,
+                           const char *reason)
 {
     struct record_row row;
     if (item < s->item || item >= s->plan.count || (slot >= 0 && s->done[item] & 1u << slot)) {
@@ -110,6 +113,8 @@ static void handle_failure(struct supervisor *s, int item, int slot, enum record
         row_begin(&row, s->options, &s->facts, &s->plan.items[item], s->slots[i].name,
                   in_flight ? s->now.impl : s->slots[i].name);
         row_end(&row, status, reason);
+        if (signal)
+            row.worker_signal = signal;
         handle_row(s, item, i, &row);
         record_row_free(&row);
     }
@@ -133,6 +138,10 @@ static void show_kept_rows(struct supervisor *s)
     while (s->item < s->plan.count && s->done[s->item] == all_slots(s))
         s->item++;
     s->items_kept = s->item;
+    const int killed = s->resume->killed.count;
+    if (killed)
+        log_note("%s: %d row%s whose process was killed %s run again", file->path, killed, killed == 1 ? "" : "s",
+                 killed == 1 ? "is" : "are");
     log_note("%s: %d of %d rows are there%s; the rest is run", file->path, file->count, s->plan.count * s->slot_count,
              file->cut ? ", a cut line is dropped" : "");
 }
@@ -188,7 +197,7 @@ static void handle_message(struct supervisor *s, const char *line)
     } else if (!strcmp(kind, "failed")) {
         s->reported = true;
         update_progress(s); /* the worker's current step, for the failed implementation's name */
-        handle_failure(s, item, slot, STATUS_ERROR, json_string_value(json_object_get(message, "reason")));
+        handle_failure(s, item, slot, STATUS_ERROR, 0, json_string_value(json_object_get(message, "reason")));
     } else if (!strcmp(kind, "io")) {
         worsen(s, EXIT_IO);
     } else if (!strcmp(kind, "fatal")) {
@@ -323,7 +332,8 @@ static void report_end(struct supervisor *s, const struct process_result *result
         s->finished = true;
         return;
     }
-    handle_failure(s, s->now.item, s->now.slot, is_timeout ? STATUS_TIMEOUT : STATUS_ERROR, reason);
+    handle_failure(s, s->now.item, s->now.slot, is_timeout ? STATUS_TIMEOUT : STATUS_ERROR,
+                   result->end == PROCESS_SIGNALLED ? result->code : 0, reason);
 }
 
 /* One worker from start to end. False when it could not be started. */
@@ -401,8 +411,13 @@ int supervisor_run(const struct options *options)
             return opened;
         }
         const char *run_id = json_string_value(json_object_get(resume.file.header, "run_id"));
-        snprintf(s.run_id, sizeof s.run_id, "%s", run_id ? run_id : "");
-        s.resume = &resume;
+        if (resume.file.header) {
+            snprintf(s.run_id, sizeof s.run_id, "%s", run_id ? run_id : "");
+            s.resume = &resume;
+        } else {
+            log_note("%s: no header yet; the run begins anew", path_shown(resume.file.path).text);
+            resume_close(&resume);
+        }
     }
     run_workers(&s);
     if (process_is_interrupted())
