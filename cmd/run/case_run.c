@@ -398,6 +398,8 @@ static void check_row(const struct problem_run *run, struct contender *c)
         judge_bounds_for(run->item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ, run->item->problem.dtype, run->item->mode,
                          role_of(run, c) == ROLE_NAIVE, o->atol, o->rtol, 0);
     row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, applied.rtol);
+    if (c->row.check == CHECKED_FAIL)
+        row_failure_repro(&c->row, o, run->item);
 }
 
 /* Judges the outputs of the last timed launch (of the sustained region, where there was one); then those of one more
