@@ -15,8 +15,8 @@
 #include "cmd/record/record_file.h"
 
 struct resume {
-    struct record_file file;      /* header and whole rows */
-    struct record_writer *writer; /* locked; nothing is changed before record_continue */
+    struct record_file file;       /* header and whole rows */
+    struct record_writer *writer;  /* locked; nothing is changed before record_continue */
     struct record_old_rows killed; /* rows that are run again; they are not in `file` */
 };
 

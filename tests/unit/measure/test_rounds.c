@@ -242,7 +242,8 @@ static void samples_below_the_clocks_step_are_no_time(void **state)
     assert_int_equal(run_with_steps_of(1, &member), ATTN_OK);
     assert_int_equal(run_with_steps_of(1.5, &member), ATTN_ERROR); /* a third of the first one's samples are 0 */
     assert_int_equal(member, 0);
-    assert_non_null(strstr(last_reason.text, " of 40 samples took 0 ms: the clock stands still, or its steps are longer"));
+    assert_non_null(
+        strstr(last_reason.text, " of 40 samples took 0 ms: the clock stands still, or its steps are longer"));
     assert_int_equal(run_with_steps_of(1e9, &member), ATTN_ERROR); /* a clock of the device that does not move */
     assert_non_null(strstr(last_reason.text, "40 of 40 samples took 0 ms"));
 }

@@ -9,7 +9,8 @@
 /* One forward problem of these options, and a row of it that failed: by `rule` in O, with this ratio to naive's error. */
 static char *repro_of(const char *command, const char *impl, const char *rule, double err_ratio)
 {
-    char *words[] = {"fabench", (char *)(uintptr_t)command, "--mode", "fwd", "--causal", "--dtype", "bf16", "--d", "64"};
+    char *words[] = {"fabench", (char *)(uintptr_t)command, "--mode", "fwd", "--causal", "--dtype", "bf16", "--d",
+                     "64"};
     const bool is_verify = strcmp(command, "verify") == 0;
     struct options options;
     struct plan plan;
