@@ -250,21 +250,12 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
 char *plan_repro(const struct options *o, const struct plan_item *item, const char *impl)
 {
     if (item->batch_gap) /* a shape that comes from verify alone */
-        return plan_repro_verify(o, item, impl);
+        return plan_repro_verify(o, impl);
     const struct problem_key key = problem_key_of(&item->problem, item->mode, item->dist, item->seed, o->l2);
     return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
 }
 
-char *plan_repro_verify(const struct options *o, const struct plan_item *item, const char *impl)
+char *plan_repro_verify(const struct options *o, const char *impl)
 {
-    const struct attn_problem *p = &item->problem;
-    struct problem_key key;
-    problem_key_clear(&key);
-    key.mode = item->mode;
-    key.causal = p->causal;
-    key.head_dim = p->head_dim;
-    key.dtype = p->dtype;
-    key.scale = (double)p->scale;
-    key.seed = (int64_t)o->seed; /* from which the shapes' own seeds follow */
-    return options_repro(o, COMMAND_VERIFY, "fabench verify", impl, &key);
+    return options_repro(o, COMMAND_VERIFY, "fabench verify", impl, NULL);
 }

@@ -58,17 +58,15 @@ static const struct hard_shape shapes[] = {
     {2, 2, 2, 130, 130, FILL_NORMAL, ATTN_BSHD, false, true, (INT64_C(1) << 31) + 64},
 };
 
-/* number: of the case in a plan without options, from 0. The seed follows from it, so that fewer modes, masks, dtypes or
- * shapes leave the inputs of the others as they are. */
 static void add_shape(const struct options *o, const struct hard_shape *shape, enum attn_dtype dtype,
-                      enum attn_mode mode, bool causal, int64_t head_dim, int64_t number, struct plan *plan)
+                      enum attn_mode mode, bool causal, int64_t head_dim, struct plan *plan)
 {
     struct plan_item item = {.mode = mode,
                              .dist = shape->dist,
                              .batch_gap = shape->batch_gap,
                              .deterministic = o->deterministic,
                              .repeats = o->repeats};
-    item.seed = (o->seed + (uint64_t)number) & INT64_MAX;
+    item.seed = (o->seed + (uint64_t)plan->count) & INT64_MAX; /* what --seed takes */
     struct attn_problem *p = &item.problem;
     p->batch = shape->batch;
     p->q_heads = shape->q_heads;
@@ -82,19 +80,6 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, e
     p->window_left = p->window_right = -1;
     p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)head_dim)) : (float)o->scale;
     plan_add(plan, &item);
-}
-
-/* The number of a shape's first case: each has one for two modes, two masks and two head dims, all of fp16 before those
- * of bf16. */
-static int64_t first_number(size_t shape, enum attn_dtype dtype, enum attn_platform platform)
-{
-    int64_t before = 0, all = 0;
-    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
-        const int64_t cases = platform == ATTN_CPU && shapes[s].cuda_only ? 0 : 8;
-        all += cases;
-        before += s < shape ? cases : 0;
-    }
-    return before + (platform == ATTN_CUDA && dtype == ATTN_BF16 ? all : 0);
 }
 
 int plan_make_verify(const struct options *o, enum attn_platform platform, struct plan *plan)
@@ -120,12 +105,10 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
                 const enum attn_mode mode = (enum attn_mode)(i & 1);
                 const bool causal = i >> 1 & 1;
                 const int count = o->head_dims.count ? o->head_dims.count : 2;
-                for (int d = 0; d < count; d++) {
-                    const int64_t head_dim = o->head_dims.count ? o->head_dims.values[d] : head_dims[d];
-                    const int64_t number = first_number(s, dtypes[t], platform) + 2 * i + (head_dim == head_dims[1]);
+                for (int d = 0; d < count; d++)
                     if (o->modes[mode] && o->causal[causal])
-                        add_shape(o, &shapes[s], dtypes[t], mode, causal, head_dim, number, plan);
-                }
+                        add_shape(o, &shapes[s], dtypes[t], mode, causal,
+                                  o->head_dims.count ? o->head_dims.values[d] : head_dims[d], plan);
             }
         }
     }

@@ -219,7 +219,6 @@ static void verify_has_the_hard_shapes(void **state)
         assert_int_equal(item->repeats, 7);
         if (i > 0)
             assert_int_not_equal(item->seed, plan.items[i - 1].seed);
-        assert_int_equal(item->seed, 1 + i);
     }
     assert_true(blind && one && gqa && far && huge);
     plan_free(&plan);
@@ -237,8 +236,8 @@ static void verify_makes_the_same_case_again(void **state)
             struct options o = parse(lines[n]);
             struct plan plan, again;
             assert_int_equal(plan_make_verify(&o, (enum attn_platform)platform, &plan), EXIT_OK);
-            for (int i = 0; i < plan.count; i++) {
-                char *command = plan_repro_verify(&o, &plan.items[i], "naive");
+            for (int i = 0; i < plan.count; i += 7) {
+                char *command = plan_repro_verify(&o, "naive");
                 struct options narrow = parse(command);
                 int found = 0;
                 assert_int_equal(plan_make_verify(&narrow, (enum attn_platform)platform, &again), EXIT_OK);

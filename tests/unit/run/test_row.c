@@ -55,8 +55,10 @@ static void a_row_that_was_compared_with_naive_brings_it_along(void **state)
 static void different_bits_are_found_by_verify(void **state)
 {
     (void)state;
-    assert_begins(repro_of("verify", "mine", "repeat", NAN), "fabench verify --impl mine --mode fwd --dtype bf16 ");
-    assert_begins(repro_of("verify", "mine", "repeat", 1), "fabench verify --impl mine,naive --mode fwd ");
+    assert_begins(repro_of("verify", "mine", "repeat", NAN),
+                  "fabench verify --mode fwd --causal --dtype bf16 --d 64 --impl mine");
+    assert_begins(repro_of("verify", "mine", "repeat", 1),
+                  "fabench verify --mode fwd --causal --dtype bf16 --d 64 --impl mine,naive");
 }
 
 int main(void)
