@@ -20,8 +20,8 @@ const char *judge_rule_name(enum judge_rule rule)
 static const double USED_MAX = 999;
 
 /* rms[] is indexed by attn_mode.
- * lse: of rule 6. An LSE is stored in fp32 whatever the dtype is; where the inputs are fp32 too, nothing on the way to it
- * is rounded to 16 bits.
+ * lse: of rule 6. An LSE is stored in fp32 whatever the dtype is; where the inputs are fp32 too, nothing on the way to
+ * it is rounded to 16 bits.
  * eps: the machine epsilon of the dtype (for fp32 eight times its rounding unit, because the arithmetic is not wider
  * than the dtype).
  * tiny: four times the smallest number above 0 of the dtype; smaller terms are lost before they are summed.

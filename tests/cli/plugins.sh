@@ -72,7 +72,8 @@ run_small --impl-lib "$plugins/libbad_workspace.so" --impl bad_workspace,fused -
 expect_code 6
 expect "nine rows oom" test "$(rows run.jsonl '"impl": *"bad_workspace"' | grep -cE '"status": *"oom"')" -eq 9
 for bytes in 18446744073709551615 18446744073709543423; do
-    expect "a reason with $bytes" grep -qF "\"reason\":\"$bytes bytes are more than any memory has; workspace 16384.00 PiB\"" run.jsonl
+    reason="$bytes bytes are more than any memory has; workspace 16384.00 PiB"
+    expect "a reason with $bytes" grep -qF "\"reason\":\"$reason\"" run.jsonl
 done
 expect "the other's rows ok and checked" test "$(rows run.jsonl '"impl": *"fused' | grep -cE '"check": *"pass"')" -eq 9
 run_small --impl-lib "$plugins/libbad_workspace.so" --impl bad_workspace --seqlen 1 --dry-run

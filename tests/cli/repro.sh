@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `repro` is the whole command: 200 rows of random sweeps, and some of verify, are made again by the command that they
-# name. The new row must have the same key and the same verdict, to the last digit of every error.
+# name. The new row must have the same key and the same verdict. Its errors need not be the same: a part of the check
+# runs on values that are drawn anew in each run.
 #
 #   repro.sh [SEED]    of the random options; 1 where not given
 . "$(dirname "$0")/lib.sh"
@@ -56,8 +57,8 @@ random_sweep() {
     maybe 90 --dtype fp32 fp32 fp32 fp16,fp32
     maybe 50 --check full sample off
     if [ "$picked" != off ]; then
-        maybe 20 --atol 0 1e-7 0.5
-        maybe 20 --rtol 1e-7 0.5
+        maybe 20 --atol 0.1 0.5
+        maybe 20 --rtol 0.1 0.5
     fi
     maybe 20 --deterministic ""
     maybe 15 --variant avx2 portable no_such_tile
@@ -71,13 +72,12 @@ random_sweep() {
     line+=(--device cpu --impl-lib "$library" --warmup-ms 0 --min-time-ms 0 --max-noise 100% --l2 "$picked")
 }
 
-# What must be as before: every field but those of time and of this run. A row that passed may lack the ratio to naive,
-# which needs not be there again.
+# What must be as before: every field but those of time, of this run, and of the errors.
 lasting() {
-    sed -E 's/"(run_id|time_utc|stop|launch|asked|repro)":"([^"\\]|\\.)*",?//g
+    sed -E 's/"(run_id|time_utc|stop|launch|asked|repro|err_tensor|worst)":"([^"\\]|\\.)*",?//g
         s/"(samples|time_ms|time_ms_ci_lo|time_ms_ci_hi|time_ms_min|noise_pct|tflops|speedup_vs_naive)":[^,}]*,?//g
-        s/"samples_ms":\[[^]]*\],?//; s/,+\}/}/g
-        /"check":"fail"/!s/"err_ratio":[^,}]*,?//g'
+        s/"(max_abs_err|rel_rms_err|err_ratio|err_used)":[^,}]*,?//g
+        s/"(tensors|samples_ms)":\[.*/}/; s/,+\}/}/g'
 }
 
 # keep FILE: adds its rows to the list of those that are made again.
@@ -99,21 +99,21 @@ while [ "$(wc -l <all.jsonl)" -lt $rows_wanted ]; do
     esac
 done
 # With inputs from files.
-run --device cpu --mode bwd --causal --d 16 --seqlen 20 --kv-len 30 --batch 1 --heads 2 --impl fused --warmup-ms 0 --min-time-ms 0 \
-    --samples 1 --l2 hot --out none --plot none --dump "a folder/dump"
+shape=(--device cpu --d 16 --seqlen 20 --kv-len 30 --batch 1 --heads 2 --warmup-ms 0 --min-time-ms 0 --samples 1
+    --l2 hot --out none --plot none)
+run "${shape[@]}" --mode bwd --causal --impl fused --dump "a folder/dump"
 expect_code 0
 inputs=("a folder/dump"/*)
-run --device cpu --mode fwd,bwd --causal=both --d 16 --seqlen 20 --kv-len 30 --batch 1 --heads 2 --impl naive,fused --warmup-ms 0 \
-    --min-time-ms 0 --samples 1 --l2 hot --out none --plot none --jsonl run.jsonl --input "${inputs[0]}"
+run "${shape[@]}" --mode fwd,bwd --causal=both --impl naive,fused --jsonl run.jsonl --input "${inputs[0]}"
 expect_code 0
 keep run.jsonl
 # Shapes of verify, which a sweep makes again, and broken promises, which verify alone finds.
-run verify --device cpu --preset quick --d 8,64 --mode fwd --no-causal --seed 9223372036854775807 --scale 0.3 --impl fused \
-    --out none --jsonl run.jsonl
+run verify --device cpu --preset quick --d 8,64 --mode fwd --no-causal --seed 9223372036854775807 --scale 0.3 \
+    --impl fused --out none --jsonl run.jsonl
 expect_code 0
 rows run.jsonl | sed -n '1~4p' >>all.jsonl
-run verify --device cpu --preset quick --d 8 --mode bwd --causal --seed 5 --scale 1e-6 --repeats 2 --impl-lib "$library" \
-    --impl naive,wrong_nondeterministic --out none --jsonl run.jsonl
+run verify --device cpu --preset quick --d 8 --mode bwd --causal --seed 5 --scale 1e-6 --repeats 2 \
+    --impl-lib "$library" --impl naive,wrong_nondeterministic --out none --jsonl run.jsonl
 expect_code 1
 rows run.jsonl '"rule":"repeat"' | sed -n '1~3p' >>all.jsonl
 expect "rows whose bits differed" grep -q '"rule":"repeat"' all.jsonl
@@ -143,11 +143,14 @@ while IFS=: read -r file row; do
 done <missing
 
 # The choice was wide enough, and a row that failed beside naive brings it along.
-for word in '"check":"fail"' '"check":"off"' '"status":"unsupported"' '"status":"ok"' '"mode":"bwd"' '"layout":"bhsd"' \
-    '"dist":"peak"' '"l2":"cold"' '"scale":9.99' '"seed":9223372036854775807' '"check_scope":"sample"'; do
+for word in '"check":"fail"' '"check":"off"' '"status":"unsupported"' '"status":"ok"' '"mode":"bwd"' \
+    '"layout":"bhsd"' '"dist":"peak"' '"l2":"cold"' '"scale":9.99' '"seed":9223372036854775807' \
+    '"check_scope":"sample"'; do
     expect "a row with $word" grep -q "$word" all.jsonl
 done
-expect "failed rows that were compared with naive" grep -q '"check":"fail".*"err_ratio"' all.jsonl
-expect "naive in each of their commands" test "$(grep '"check":"fail".*"err_ratio"' all.jsonl | grep -cv -- '--impl [a-z_:]*,naive ')" -eq 0
-expect "naive in no other one beside another" test "$(grep -v '"check":"fail"' all.jsonl | grep -c -- '--impl [a-z_:]*,naive ')" -eq 0
+brings='--impl [a-z_:]*,naive[ "]'
+grep '"check":"fail".*"err_ratio"' all.jsonl | grep -v '"impl":"naive"' >compared
+expect "failed rows that were compared with naive" test -s compared
+expect "naive in each of their commands" test "$(grep -cv -- "$brings" compared)" -eq 0
+expect "naive in no other command" test "$(grep -v '"check":"fail"' all.jsonl | grep -c -- "$brings")" -eq 0
 finish

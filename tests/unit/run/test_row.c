@@ -6,7 +6,8 @@
 #include "cmd/record/record.h"
 #include "cmd/run/row.h"
 
-/* One forward problem of these options, and a row of it that failed: by `rule` in O, with this ratio to naive's error. */
+/* One forward problem of these options, and a row of it that failed: by `rule` in O, with this ratio to naive's
+ * error. */
 static char *repro_of(const char *command, const char *impl, const char *rule, double err_ratio)
 {
     char *words[] = {"fabench", (char *)(uintptr_t)command, "--mode", "fwd", "--causal", "--dtype", "bf16", "--d",
