@@ -9,6 +9,7 @@
  * The other commands: gate and ab (gate/), report, plot (chart/), info and list (inspect/), selftest. commands.c says
  * which function each one runs.
  */
+#include <signal.h>
 #include <stdio.h>
 
 #include "cmd/base/log.h"
@@ -21,6 +22,7 @@ int main(int argc, char **argv)
     struct options options;
     bool done = false;
     program_set_name(argv[0]);
+    signal(SIGXFSZ, SIG_IGN); /* a file at its limit of size (ulimit -f) is a write error then, as on a full disk */
     int status = options_parse(argc, argv, &options, &done);
     if (status == EXIT_OK && !done) {
         log_set_quiet(options.quiet);

@@ -111,6 +111,7 @@ static bool redirect(int file, int target)
 static void execute(const struct process_request *request, int pipe_end, int report)
 {
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     const int out = request->has_pipe ? pipe_end : request->out;

@@ -83,6 +83,9 @@ struct backend_ops {
      * be captured has no graph; this is not an error. */
     enum attn_status (*capture)(struct backend *, struct launcher *, struct attn_message *why);
     void (*uncapture)(struct backend *, struct launcher *);
+    /* Allocates the buffer that flushes the caches before a cold sample, once. A cold sample does it where this was not
+     * called before; a run calls it first, so that its problems find the memory as it will be when they are timed. */
+    enum attn_status (*make_flush)(struct backend *, struct attn_message *why);
     /* One sample: [flush L2 when cold,] start, launch, stop; waits; milliseconds. */
     enum attn_status (*sample)(struct backend *, const struct launcher *, bool cold, double *time_ms,
                                struct attn_message *why);

@@ -10,12 +10,13 @@
 #include "cmd/device/backend.h"
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
+#include "cmd/device/status.h"
 
 /* The caches are flushed by reading a buffer of twice the size of the last-level cache, and of at least this size. */
 enum { FLUSH_BYTES_MIN = 64 << 20 };
 
 struct cpu_state {
-    unsigned char *flush;
+    unsigned char *flush; /* NULL until a cold sample is asked for */
     size_t flush_bytes;
 };
 
@@ -223,10 +224,26 @@ static void cpu_uncapture(struct backend *be, struct launcher *l)
     (void)l;
 }
 
+static enum attn_status cpu_make_flush(struct backend *be, struct attn_message *why)
+{
+    struct cpu_state *state = be->state;
+    const long l3_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (state->flush)
+        return ATTN_OK;
+    state->flush_bytes = l3_bytes > FLUSH_BYTES_MIN / 2 ? 2 * (size_t)l3_bytes : FLUSH_BYTES_MIN;
+    state->flush = calloc(1, state->flush_bytes);
+    if (state->flush)
+        return ATTN_OK;
+    snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes to flush the caches with", state->flush_bytes);
+    return ATTN_NO_MEMORY;
+}
+
 static enum attn_status cpu_sample(struct backend *be, const struct launcher *l, bool cold, double *time_ms,
                                    struct attn_message *why)
 {
     struct cpu_state *state = be->state;
+    if (cold)
+        TRY(cpu_make_flush(be, why));
     if (cold)
         for (size_t i = 0; i < state->flush_bytes; i += 64)
             ((volatile unsigned char *)state->flush)[i]++;
@@ -317,6 +334,7 @@ static const struct backend_ops cpu_ops = {
     .launch = cpu_launch,
     .capture = cpu_capture,
     .uncapture = cpu_uncapture,
+    .make_flush = cpu_make_flush,
     .sample = cpu_sample,
     .repeat = cpu_repeat,
     .passes = cpu_passes,
@@ -346,16 +364,9 @@ static void cpu_name(char *name, size_t size)
 
 enum attn_status backend_open_cpu(struct backend *be, struct attn_message *why)
 {
+    (void)why;
     memset(be, 0, sizeof *be);
     struct cpu_state *state = xcalloc(1, sizeof *state);
-    const long l3_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    state->flush_bytes = l3_bytes > FLUSH_BYTES_MIN / 2 ? 2 * (size_t)l3_bytes : FLUSH_BYTES_MIN;
-    state->flush = calloc(1, state->flush_bytes);
-    if (!state->flush) {
-        snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", state->flush_bytes);
-        free(state);
-        return ATTN_NO_MEMORY;
-    }
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     const char *limit = getenv("OMP_NUM_THREADS");

@@ -28,6 +28,10 @@ static size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 enum attn_status buffer_alloc(struct backend *be, size_t bytes, struct buffer *buffer, struct attn_message *why)
 {
     memset(buffer, 0, sizeof *buffer);
+    if (bytes > SIZE_MAX / 2) { /* such a size, perhaps a negative number in a plugin, would overflow with the guards */
+        snprintf(why->text, sizeof why->text, "%zu bytes are more than any memory has", bytes);
+        return ATTN_NO_MEMORY;
+    }
     TRY(be->ops->alloc(be, 2 * (size_t)GUARD_BYTES + rounded(bytes), &buffer->base, why));
     buffer->data = (char *)buffer->base + GUARD_BYTES;
     buffer->bytes = bytes;

@@ -12,7 +12,8 @@
 #define CANARY_PATTERN 0xFFC1FFC1u /* content of the guards before and after every buffer */
 enum { GUARD_BYTES = 4096 };
 
-/* A device allocation of GUARD_BYTES + bytes rounded up to 256 + GUARD_BYTES; data points behind the first guard. */
+/* A device allocation of GUARD_BYTES + bytes rounded up to 256 + GUARD_BYTES; data points behind the first guard. A
+ * size that no memory has is refused with ATTN_NO_MEMORY and a sentence. */
 struct buffer {
     void *base, *data;
     size_t bytes;

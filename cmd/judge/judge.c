@@ -20,6 +20,8 @@ const char *judge_rule_name(enum judge_rule rule)
 static const double USED_MAX = 999;
 
 /* rms[] is indexed by attn_mode.
+ * lse: of rule 6. An LSE is stored in fp32 whatever the dtype is; where the inputs are fp32 too, nothing on the way to
+ * it is rounded to 16 bits.
  * eps: the machine epsilon of the dtype (for fp32 eight times its rounding unit, because the arithmetic is not wider
  * than the dtype).
  * tiny: four times the smallest number above 0 of the dtype; smaller terms are lost before they are summed.
@@ -27,19 +29,25 @@ static const double USED_MAX = 999;
  * fused backward, which recomputes P from an LSE rounded to fp32, is necessarily less exact than naive, which reads its
  * P. */
 struct dtype_bounds {
-    double atol_rms, rtol, rms[2], gain, eps, tiny, ulp;
+    double atol_rms, rtol, rms[2], gain, eps, tiny, ulp, lse;
 };
 
 static const struct dtype_bounds dtype_bounds[] = {
-    [ATTN_FP32] = {1e-3, 1e-3, {1e-4, 2e-4}, 1e-4, 0x1p-21, 0x1p-124, 0},
-    [ATTN_FP16] = {0.01, 1e-2, {8e-4, 1.2e-3}, 1e-3, 0x1p-10, 0x1p-22, 0x1p-10},
-    [ATTN_BF16] = {0.05, 1e-2, {5e-3, 8e-3}, 1e-3, 0x1p-7, 0x1p-124, 0x1p-7},
+    [ATTN_FP32] = {1e-3, 1e-3, {1e-4, 2e-4}, 1e-4, 0x1p-21, 0x1p-124, 0, 1e-4},
+    [ATTN_FP16] = {0.01, 1e-2, {8e-4, 1.2e-3}, 1e-3, 0x1p-10, 0x1p-22, 0x1p-10, 1e-3},
+    [ATTN_BF16] = {0.05, 1e-2, {5e-3, 8e-3}, 1e-3, 0x1p-7, 0x1p-124, 0x1p-7, 1e-3},
 };
 
 /* Rule 6. */
-static struct judge_bounds lse_bounds(const struct dtype_bounds *d, bool doubled)
+static struct judge_bounds lse_bounds(const struct dtype_bounds *d, enum attn_dtype dtype, bool doubled,
+                                      double reference_rms)
 {
-    struct judge_bounds lse = {.atol_absolute = doubled ? 2e-3 : 1e-3};
+    if (dtype == ATTN_FP32)
+        /* A logit is a sum over head_dim in fp32; its error is a few rounding units of its largest terms. These can be
+         * larger than the LSE of their own row, therefore the rms of all rows counts too. Inputs that are normal(0, 1)
+         * have an LSE of about ln(kv_len), and this adds a tenth to the bound. */
+        return (struct judge_bounds){.atol_absolute = d->lse + 2 * d->eps * reference_rms, .rtol = d->eps};
+    struct judge_bounds lse = {.atol_absolute = doubled ? 2 * d->lse : d->lse};
     if (doubled) {
         /* naive rounds S to the dtype, and with it the largest logit m: an error of up to eps / 2 * |m|. |m| is at most
          * |LSE| + ln(kv_len), and ln(kv_len) is below 16. */
@@ -55,7 +63,7 @@ struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype
     const struct dtype_bounds *d = &dtype_bounds[dtype];
     const double factor = doubled ? 2 : 1;
     if (tensor == TENSOR_LSE)
-        return lse_bounds(d, doubled && dtype != ATTN_FP32);
+        return lse_bounds(d, dtype, doubled, reference_rms);
     struct judge_bounds b = {.rtol = (isnan(rtol) ? d->rtol : rtol) * factor,
                              .ulp = d->ulp,
                              .rms = d->rms[mode] * factor,

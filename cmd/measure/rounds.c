@@ -1,6 +1,7 @@
 /* Interleaved sampling: the order of the members, the rounds, and the rule that ends them. */
 #include "cmd/measure/rounds.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,39 @@ static bool is_noise_low(const struct rounds_member *members, int count, int64_t
     return true;
 }
 
+/* Rounds after which a clock that shows the time of their start stands still. */
+enum { STANDING_ROUNDS = 1000 };
+
+/* True when the clock has moved since start_ms, or there were too few rounds to say. */
+static bool does_clock_move(double start_ms, int64_t rounds, struct attn_message *why)
+{
+    if (rounds < STANDING_ROUNDS || clock_ms() > start_ms)
+        return true;
+    snprintf(why->text, sizeof why->text, "the clock stands still: it has shown the same time for %lld rounds",
+             (long long)rounds);
+    return false;
+}
+
+/* Samples of 0 ms were not measured: the clock stands still, or its steps are longer than a launch, and then all other
+ * samples are whole steps. One in ten may be 0, so that a clock that rarely stumbles costs no row. */
+static bool are_samples_timed(const struct rounds_member *members, int count, struct rounds_result *result,
+                              struct attn_message *why)
+{
+    for (int m = 0; m < count; m++) {
+        int64_t empty = 0;
+        for (int64_t r = 0; r < result->rounds; r++)
+            empty += !(members[m].samples_ms[r] > 0);
+        if (empty <= result->rounds / 10)
+            continue;
+        snprintf(why->text, sizeof why->text,
+                 "%lld of %lld samples took 0 ms: the clock stands still, or its steps are longer than the launch",
+                 (long long)empty, (long long)result->rounds);
+        result->failed_member = m;
+        return false;
+    }
+    return true;
+}
+
 enum attn_status rounds_run(struct backend *be, struct rounds_member *members, int count,
                             const struct rounds_plan *plan, struct rounds_result *result, struct attn_message *why)
 {
@@ -68,8 +102,11 @@ enum attn_status rounds_run(struct backend *be, struct rounds_member *members, i
     int *order = xmalloc((unsigned long)count * sizeof *order);
     memset(result, 0, sizeof *result);
     const double begin = clock_ms();
-    for (int64_t r = 0; status == ATTN_OK && clock_ms() - begin < plan->warmup_ms && !result->interrupted; r++)
+    for (int64_t r = 0; status == ATTN_OK && clock_ms() - begin < plan->warmup_ms && !result->interrupted; r++) {
         status = one_round(be, members, count, r, order, plan, -1, result, why);
+        if (status == ATTN_OK && !does_clock_move(begin, r + 1, why))
+            status = ATTN_ERROR;
+    }
     const double start = clock_ms();
     while (status == ATTN_OK && !result->interrupted && !result->stop) {
         if (result->rounds == capacity) {
@@ -79,6 +116,8 @@ enum attn_status rounds_run(struct backend *be, struct rounds_member *members, i
                     xrealloc(members[m].samples_ms, (unsigned long)capacity * sizeof *members[m].samples_ms);
         }
         status = one_round(be, members, count, result->rounds, order, plan, result->rounds, result, why);
+        if (status == ATTN_OK && !does_clock_move(start, result->rounds + 1, why))
+            status = ATTN_ERROR;
         if (status != ATTN_OK || result->interrupted)
             break;
         result->rounds++;
@@ -93,5 +132,7 @@ enum attn_status rounds_run(struct backend *be, struct rounds_member *members, i
         }
     }
     free(order);
+    if (status == ATTN_OK && !result->interrupted && !are_samples_timed(members, count, result, why))
+        return ATTN_ERROR;
     return status;
 }

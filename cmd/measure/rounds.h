@@ -12,6 +12,7 @@
  *   "noise"  after >= samples rounds and >= min_time_ms, when the 95 % intervals of every member's median and of its
  *            ratio to the last member (stats_paired_half_width_pct) have half-widths within max_noise_pct;
  *   "limit"  after >= samples rounds and 8 x min_time_ms, or at the time limit with fewer rounds.
+ * A clock that does not move for 1000 rounds, or more than a tenth of a member's samples at 0 ms, are an error.
  *
  * The time of a member is the median of its samples; the ratio of two members is stats_paired_ratio over the rounds
  * (since version 2; before, the median of the ratios). Up to version 2 the order was only rotated, so that a member

@@ -236,7 +236,7 @@ const struct option_def option_table[] = {
     {"--resume", NULL, KIND_FLAG, AT(resume), .help = "continue the record in --out or --jsonl", .group = GROUP_OUTPUT,
      .commands = FOR_SWEEP,
      .detail = "Continues the record in --out or --jsonl that an interrupted sweep left; rows in it are not measured "
-               "again."},
+               "again, except those whose process was killed."},
     {"--csv", NULL, KIND_OUT_FILE, AT(csv_path), .unit = "PATH", .group = GROUP_OUTPUT, .commands = FOR_RUNS,
      .is_joined = true, .detail = "The rows as CSV; - is stdout. The default is run.csv in the folder of --out."},
     {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "records; - = stdout [in the --out DIR]",

@@ -251,17 +251,13 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
 
 char *plan_repro(const struct options *o, const struct plan_item *item, const char *impl)
 {
-    const struct attn_problem *p = &item->problem;
-    if (!item->batch_gap) {
-        const struct problem_key key = problem_key_of(p, item->mode, item->dist, item->seed, o->l2);
-        return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
-    }
-    /* This shape comes from verify alone, with others of the same mode, mask, head dim and dtype. */
-    struct problem_key key;
-    problem_key_clear(&key);
-    key.mode = item->mode;
-    key.causal = p->causal;
-    key.head_dim = p->head_dim;
-    key.dtype = p->dtype;
-    return options_repro(o, COMMAND_VERIFY, "fabench verify", impl, &key);
+    if (item->batch_gap) /* a shape that comes from verify alone */
+        return plan_repro_verify(o, impl);
+    const struct problem_key key = problem_key_of(&item->problem, item->mode, item->dist, item->seed, o->l2);
+    return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
+}
+
+char *plan_repro_verify(const struct options *o, const char *impl)
+{
+    return options_repro(o, COMMAND_VERIFY, "fabench verify", impl, NULL);
 }

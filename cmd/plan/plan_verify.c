@@ -66,7 +66,7 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, e
                              .batch_gap = shape->batch_gap,
                              .deterministic = o->deterministic,
                              .repeats = o->repeats};
-    item.seed = o->seed + (uint64_t)plan->count;
+    item.seed = (o->seed + (uint64_t)plan->count) & INT64_MAX; /* what --seed takes */
     struct attn_problem *p = &item.problem;
     p->batch = shape->batch;
     p->q_heads = shape->q_heads;

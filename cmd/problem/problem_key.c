@@ -84,6 +84,17 @@ struct problem_key problem_key_of(const struct attn_problem *p, enum attn_mode m
                                 .l2 = l2};
 }
 
+/* The shortest text that gives the same float: "1e-06", which an option takes, not the "9.99999997e-07" below its least
+ * value. */
+static void print_float(double value, char *buffer, size_t size)
+{
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(buffer, size, "%.*g", digits, value);
+        if (strtof(buffer, NULL) == (float)value)
+            return;
+    }
+}
+
 const char *problem_field_text(const struct problem_field *field, const struct problem_key *key, char *buffer,
                                size_t size)
 {
@@ -94,7 +105,7 @@ const char *problem_field_text(const struct problem_field *field, const struct p
     else if (field->kind == PROBLEM_COUNT && *(const int64_t *)value != INT64_MIN)
         snprintf(buffer, size, "%" PRId64, *(const int64_t *)value);
     else if (field->kind == PROBLEM_REAL && !isnan(*(const double *)value))
-        snprintf(buffer, size, "%.9g", *(const double *)value);
+        print_float(*(const double *)value, buffer, size);
     return buffer;
 }
 

@@ -194,6 +194,20 @@ struct record_writer *record_open_jsonl(const char *path, const json_t *header, 
     return writer;
 }
 
+/* True for an empty file, and for one whose only line is the cut beginning of a header. */
+static bool is_headless(int fd)
+{
+    static const char begin[] = "{\"type\":\"header\"";
+    char text[1 << 16];
+    const ssize_t got = pread(fd, text, sizeof text, 0);
+    if (got <= 0 || (size_t)got == sizeof text || memchr(text, '\n', (size_t)got))
+        return got == 0;
+    const size_t common = (size_t)got < sizeof begin - 1 ? (size_t)got : sizeof begin - 1;
+    json_t *object = json_loadb(text, (size_t)got, 0, NULL);
+    json_decref(object);
+    return !object && memcmp(text, begin, common) == 0;
+}
+
 struct record_writer *record_reopen_jsonl(const char *path, struct record_file *file, struct attn_message *why)
 {
     struct record_writer *writer = open_writer(path, O_RDWR, why);
@@ -201,7 +215,11 @@ struct record_writer *record_reopen_jsonl(const char *path, struct record_file *
         return NULL;
     if (!writer->is_regular)
         refuse_path(path, "is not a regular file", why);
-    else if (record_read(path, file, why)) {
+    else if (is_headless(writer->fd)) {
+        memset(file, 0, sizeof *file);
+        file->path = xstrdup(path);
+        return writer;
+    } else if (record_read(path, file, why)) {
         writer->whole_bytes = file->whole_bytes;
         writer->lacks_newline = !file->is_ended;
         return writer;
@@ -210,9 +228,12 @@ struct record_writer *record_reopen_jsonl(const char *path, struct record_file *
     return NULL;
 }
 
-int record_continue(struct record_writer *writer, const json_t *note)
+int record_continue(struct record_writer *writer, const struct record_old_rows *old, const json_t *note)
 {
     struct text line = {0};
+    for (int i = 0; i < old->count; i++)
+        if (pwrite(writer->fd, "old", 3, old->types_at[i]) != 3)
+            return writer->error = errno;
     if (ftruncate(writer->fd, writer->whole_bytes) != 0 || lseek(writer->fd, writer->whole_bytes, SEEK_SET) < 0)
         return writer->error = errno;
     if (writer->lacks_newline)
@@ -380,6 +401,7 @@ struct line_reader {
     FILE *in;
     char *text;
     size_t bytes, room;
+    int64_t begin;  /* offset of the line's first byte */
     int64_t offset; /* offset of the byte after the line */
     int64_t number; /* number of the line in `text`, from 1 */
     bool is_ended;  /* ended by a newline, not by the end of the file */
@@ -392,6 +414,7 @@ static enum line_result read_line(struct line_reader *reader)
     int c;
     reader->bytes = 0;
     reader->is_ended = false;
+    reader->begin = reader->offset;
     while ((c = getc_unlocked(reader->in)) != EOF && c != '\n') {
         if (reader->bytes == LINE_LIMIT_BYTES)
             return LINE_TOO_LONG;
@@ -456,12 +479,23 @@ static bool take_header(struct record_file *file, json_t *object, char *why, siz
     return true;
 }
 
-static bool take_row(struct record_file *file, int *room, const json_t *object, char *why, size_t why_size)
+/* Offset of the word row in a line that begins with {"type":"row", or -1. */
+static int64_t type_at(const struct line_reader *reader)
+{
+    static const char begin[] = "{\"type\":\"row\"";
+    if (reader->bytes < sizeof begin - 1 || memcmp(reader->text, begin, sizeof begin - 1))
+        return -1;
+    return reader->begin + (int64_t)sizeof begin - 1 - 4;
+}
+
+static bool take_row(struct record_file *file, int *room, const json_t *object, int64_t type, char *why,
+                     size_t why_size)
 {
     if (file->count == *room) {
         FABENCH_ASSERT(*room < INT_MAX / 2, "%d rows", file->count);
         *room = *room ? 2 * *room : 8;
         file->rows = xrealloc(file->rows, (unsigned long)*room * sizeof *file->rows);
+        file->types_at = xrealloc(file->types_at, (unsigned long)*room * sizeof *file->types_at);
     }
     struct record_row *row = &file->rows[file->count];
     memset(row, 0, sizeof *row);
@@ -469,12 +503,12 @@ static bool take_row(struct record_file *file, int *room, const json_t *object, 
         record_row_free(row);
         return false;
     }
-    file->count++;
+    file->types_at[file->count++] = type;
     return true;
 }
 
 /* Handles one parsed line. Objects of an unknown type are skipped. */
-static bool take_object(struct record_file *file, int *room, json_t *object, char *why, size_t why_size)
+static bool take_object(struct record_file *file, int *room, json_t *object, int64_t at, char *why, size_t why_size)
 {
     const char *type = json_string_value(json_object_get(object, "type"));
     const bool is_header = type && strcmp(type, "header") == 0;
@@ -488,7 +522,7 @@ static bool take_object(struct record_file *file, int *room, json_t *object, cha
     }
     if (is_header)
         return take_header(file, object, why, why_size);
-    return strcmp(type, "row") != 0 || take_row(file, room, object, why, why_size);
+    return strcmp(type, "row") != 0 || take_row(file, room, object, at, why, why_size);
 }
 
 static bool read_lines(struct line_reader *reader, struct record_file *file, char *why, size_t why_size)
@@ -524,7 +558,7 @@ static bool read_lines(struct line_reader *reader, struct record_file *file, cha
                      reader->is_ended ? "" : ", or was cut");
             return false;
         }
-        const bool good = object && take_object(file, &room, object, reason, sizeof reason);
+        const bool good = object && take_object(file, &room, object, type_at(reader), reason, sizeof reason);
         if (!good)
             snprintf(why, why_size, "line %lld: %s", (long long)reader->number, object ? reason : error.text);
         json_decref(object);
@@ -565,6 +599,7 @@ void record_file_free(struct record_file *file)
     for (int i = 0; i < file->count; i++)
         record_row_free(&file->rows[i]);
     free(file->rows);
+    free(file->types_at);
     free(file->path);
     json_decref(file->header);
     json_decref(file->later_headers);

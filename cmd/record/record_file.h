@@ -21,11 +21,18 @@ struct record_writer;
 struct record_writer *record_open_jsonl(const char *path, const json_t *header, struct attn_message *why);
 struct record_writer *record_open_csv(const char *path, const char *columns, struct attn_message *why);
 /* Opens a record file to append to it: locks it, reads it into *file (record_read), and returns a writer positioned
- * after the last complete line. The file does not change before record_continue. */
+ * after the last complete line. The file does not change before record_continue. A file that is empty, or has nothing
+ * but the cut line of a header, is no error here: file->header is then NULL. */
 struct record_file;
 struct record_writer *record_reopen_jsonl(const char *path, struct record_file *, struct attn_message *why);
-/* Truncates a cut last line and appends `note`, an object with its own "type". Returns 0, or an errno. */
-int record_continue(struct record_writer *, const json_t *note);
+/* Rows to be replaced by later ones: the offsets of the word "row" in their lines (record_file.types_at). */
+struct record_old_rows {
+    int64_t *types_at; /* owned by whoever filled it */
+    int count;
+};
+/* Changes the type of the old rows from "row" to "old", which readers skip, truncates a cut last line and appends
+ * `note`, an object with its own "type". Returns 0, or an errno. */
+int record_continue(struct record_writer *, const struct record_old_rows *, const json_t *note);
 int record_write(struct record_writer *, const struct record_row *);
 int record_write_json(struct record_writer *, const json_t *); /* an object of another type, into a JSONL file */
 int record_close(struct record_writer *); /* flushes, syncs files to disk, and returns the last error */
@@ -42,6 +49,7 @@ struct record_file {
     json_t *header;
     json_t *later_headers; /* array of the other headers and notes, in joined or resumed files; NULL = none */
     struct record_row *rows;
+    int64_t *types_at; /* of each row: offset of the word row in its line's {"type":"row", or -1 for another order */
     int count;
     bool cut;
     int64_t whole_bytes; /* offset of the end of the last complete line */

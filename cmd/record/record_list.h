@@ -77,6 +77,7 @@
     X(REAL, sustain_sm_clock_mhz, 0, RECORD_JSONL) /* MHz; mean over the region */                                     \
     X(REAL, sustain_temp_c, 0, RECORD_JSONL)       /* degrees Celsius; at its end */                                   \
     X(REAL, sustain_power_capped_pct, 0, RECORD_JSONL) /* %; share of the region under the power cap */                \
-    X(REAL, sustain_throttled_pct, 0, RECORD_JSONL)    /* %; share of the region in slowdown or brake */
+    X(REAL, sustain_throttled_pct, 0, RECORD_JSONL)    /* %; share of the region in slowdown or brake */               \
+    X(COUNT, worker_signal, 0, RECORD_JSONL) /* the signal that ended the process of the case, which has no result */
 
 #endif

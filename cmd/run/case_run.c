@@ -146,6 +146,8 @@ static void check_row(const struct problem_run *run, struct contender *c)
         judge_bounds_for(run->item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ, run->item->problem.dtype, run->item->mode,
                          role_of(run, c) == ROLE_NAIVE, o->atol, o->rtol, 0);
     row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, applied.rtol);
+    if (c->row.check == CHECKED_FAIL)
+        row_failure_repro(&c->row, o, run->item);
 }
 
 /* Does not return when loaded implementations are to run in workers of their own. */
@@ -409,6 +411,8 @@ static enum attn_status before_sample(void *context, int member, bool *stop, str
     return *stop || !c ? ATTN_OK : work_change(&run->work, &c->outputs, why);
 }
 
+static void launched(void *context) { after_call(context); }
+
 static enum attn_status after_sample(void *context, int member, struct attn_message *why)
 {
     struct problem_run *run = context;
@@ -601,6 +605,8 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
     run->member_slots = slots;
     run->member_contenders = contenders;
     work_begin(&run->work, s->backend, run->item, &run->inputs, plan.cold, s->options->input_dir != NULL);
+    run->work.launched = launched;
+    run->work.context = run;
     telemetry_begin(&telemetry, s->use_nvml);
     enum attn_status status = rounds_run(s->backend, members, count, &plan, &result, why);
     const struct telemetry_region around = telemetry_end(&telemetry);

@@ -78,7 +78,7 @@ static bool continue_record(struct run_outputs *s, struct resume *resume, const 
         json_object_set(note, "other_processes", others);
     s->jsonl = resume->writer;
     resume->writer = NULL;
-    const int error = record_continue(s->jsonl, note);
+    const int error = record_continue(s->jsonl, &resume->killed, note);
     json_decref(note);
     if (error)
         snprintf(why->text, sizeof why->text, "%s: %s", path_shown(resume->file.path).text, strerror(error));

@@ -1,6 +1,7 @@
 /* Compares a record with the run that continues it. */
 #include "cmd/run/resume.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,34 @@
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 
+/* Signals that an administrator, a batch system or the kernel out of memory sends; a fault of the program itself raises
+ * others. */
+static bool is_killed_from_outside(const struct record_row *row)
+{
+    return row->status == STATUS_ERROR &&
+           (row->worker_signal == SIGKILL || row->worker_signal == SIGTERM || row->worker_signal == SIGHUP);
+}
+
+/* Moves the killed rows from r->file to r->killed. */
+static void take_out_killed(struct resume *r)
+{
+    struct record_file *file = &r->file;
+    const char *run_id = json_string_value(json_object_get(file->header, "run_id"));
+    int kept = 0;
+    r->killed.types_at = xmalloc((unsigned long)(file->count + 1) * sizeof *r->killed.types_at);
+    for (int i = 0; i < file->count; i++) {
+        const bool is_ours = run_id && !strcmp(file->rows[i].run_id, run_id); /* others are refused by resume_match */
+        if (is_ours && is_killed_from_outside(&file->rows[i]) && file->types_at[i] >= 0) {
+            r->killed.types_at[r->killed.count++] = file->types_at[i];
+            record_row_free(&file->rows[i]);
+            continue;
+        }
+        file->types_at[kept] = file->types_at[i];
+        file->rows[kept++] = file->rows[i];
+    }
+    file->count = kept;
+}
+
 int resume_open(struct resume *r, const struct options *o)
 {
     struct attn_message why = {""};
@@ -16,8 +45,10 @@ int resume_open(struct resume *r, const struct options *o)
     memset(r, 0, sizeof *r);
     r->writer = record_reopen_jsonl(path, &r->file, &why);
     free(path);
-    if (r->writer)
+    if (r->writer) {
+        take_out_killed(r);
         return EXIT_OK;
+    }
     log_error("--resume: %s", why.text);
     return EXIT_NOT_COMPARABLE;
 }
@@ -27,6 +58,7 @@ void resume_close(struct resume *r)
     if (r->writer)
         record_close(r->writer);
     record_file_free(&r->file);
+    free(r->killed.types_at);
     memset(r, 0, sizeof *r);
 }
 

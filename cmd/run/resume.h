@@ -1,5 +1,8 @@
 /* --resume: continues a record file. Its complete rows are kept and not run again, a cut last line is removed, and the
- * missing cases of the plan are run and appended with the same run_id. Refused (exit 5) when the file is no record,
+ * missing cases of the plan are run and appended with the same run_id. A row whose process was killed from outside
+ * (status error, worker_signal KILL, TERM or HUP) says nothing about its case, which is run again. Rows of every other
+ * status are kept: a crash, a hang or lack of memory would only happen again. A file that is empty, or holds nothing
+ * but the cut line of a header, is begun anew. Refused (exit 5) when the file is no record,
  * when device, build, policy or options differ from the header's, and when a row is not of this run or occurs twice.
  * The file is locked from the moment it is read, so that two runs cannot both append. The CSV is written again from the
  * rows. */
@@ -12,11 +15,13 @@
 #include "cmd/record/record_file.h"
 
 struct resume {
-    struct record_file file;      /* header and whole rows */
-    struct record_writer *writer; /* locked; nothing is changed before record_continue */
+    struct record_file file;       /* header and whole rows */
+    struct record_writer *writer;  /* locked; nothing is changed before record_continue */
+    struct record_old_rows killed; /* rows that are run again; they are not in `file` */
 };
 
-/* EXIT_OK, or a code after a sentence on stderr. The file is --jsonl's, else run.jsonl in the --out folder. */
+/* EXIT_OK, or a code after a sentence on stderr. The file is --jsonl's, else run.jsonl in the --out folder.
+ * file.header is NULL where there is nothing to continue. */
 int resume_open(struct resume *, const struct options *);
 void resume_close(struct resume *);
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -116,6 +117,20 @@ void row_sustained(struct record_row *row, const struct sustain_result *s)
     row->tflops_sustained = row->flops * (double)s->passes / s->seconds * 1e-12;
     if (row->power_w > 0)
         row->tflops_per_w = row->tflops_sustained / row->power_w;
+}
+
+void row_failure_repro(struct record_row *row, const struct options *o, const struct plan_item *item)
+{
+    const char *naive = role_name(ROLE_NAIVE);
+    bool beside_naive = false, by_repeats = false;
+    for (int i = 0; i < row->tensor_count; i++) {
+        beside_naive |= !isnan(row->tensors[i].err_ratio) && strcmp(row->impl, naive);
+        by_repeats |= !strcmp(row->tensors[i].rule, "repeat");
+    }
+    char *impls = beside_naive ? xasprintf("%s,%s", row->impl, naive) : xstrdup(row->impl);
+    free(row->repro);
+    row->repro = by_repeats ? plan_repro_verify(o, impls) : plan_repro(o, item, impls);
+    free(impls);
 }
 
 /* Among tensors with equal shares of their bounds, one with values that are not finite (not written) is named first. */

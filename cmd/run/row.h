@@ -42,4 +42,8 @@ void row_sustained(struct record_row *, const struct sustain_result *);
 void row_check(struct record_row *, const struct record_tensor *, int count, enum check_scope, double atol,
                double rtol);
 
+/* Changes the repro of a row that failed its check, so that it fails again. It brings naive along where the row was
+ * compared with it, and is a verify command where the bits of repeated launches differed. */
+void row_failure_repro(struct record_row *, const struct options *, const struct plan_item *);
+
 #endif

@@ -90,6 +90,12 @@ static bool are_inputs_readable(const struct plan *plan, const char *input_dir, 
     return true;
 }
 
+/* True when samples are taken with a cold L2. */
+static bool flushes_caches(const struct options *o)
+{
+    return o->command == COMMAND_SWEEP && o->l2 == L2_COLD && !o->dry_run && !o->profile;
+}
+
 int session_open(const struct options *o, const char *run_id, bool say_choice, struct session *s)
 {
     struct attn_message why = {""};
@@ -117,6 +123,10 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
     if (status == EXIT_OK && o->input_dir && !are_inputs_readable(&s->plan, o->input_dir, &why)) {
         log_error("--input: %s", why.text);
         status = EXIT_IO;
+    }
+    if (status == EXIT_OK && flushes_caches(o) && s->backend.ops->make_flush(&s->backend, &why) != ATTN_OK) {
+        log_error("--l2 cold: %s", why.text);
+        status = EXIT_DEVICE;
     }
     if (status != EXIT_OK) {
         session_close(s);

@@ -13,6 +13,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/paths.h"
 #include "cmd/base/process.h"
 #include "cmd/problem/problem.h"
 #include "cmd/run/outputs.h"
@@ -57,6 +58,7 @@ struct supervisor {
     bool finished; /* no other worker is to be started */
     bool ended;    /* the worker said that it has run all that it was to run */
     bool reported; /* the worker said how it failed */
+    bool garbled;  /* a message cannot be the worker's: something else wrote into its pipe, and it is killed */
 };
 
 static void worsen(struct supervisor *s, int code) { s->exit_code = exit_worst(s->exit_code, code); }
@@ -105,7 +107,9 @@ static void update_progress(struct supervisor *s)
         s->paused_before_ms = s->clock.paused_ms;
 }
 
-static void handle_failure(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
+/* signal: the one that ended the worker, 0 = none. */
+static void handle_failure(struct supervisor *s, int item, int slot, enum record_status status, int signal,
+                           const char *reason)
 {
     struct record_row row;
     if (item < 0 || item >= s->plan.count || s->done[item] == all_slots(s) ||
@@ -123,6 +127,8 @@ static void handle_failure(struct supervisor *s, int item, int slot, enum record
         row_begin(&row, s->options, &s->facts, &s->plan.items[item], s->slots[i].name,
                   in_flight ? s->now.impl : s->slots[i].name);
         row_end(&row, status, reason);
+        if (signal)
+            row.worker_signal = signal;
         handle_row(s, item, i, &row);
         record_row_free(&row);
     }
@@ -153,7 +159,7 @@ static void run_apart(struct supervisor *s, unsigned slots, const char *why)
 /* A worker failed in a step of `slot`. It is that slot's failure where no other loaded one was called before in this
  * worker. In the worker of one loaded slot it is this one's, because the others have run to their ends without it.
  * Otherwise it is not known whose it is: no row is made, and the loaded ones run apart. */
-static void blame(struct supervisor *s, int item, int slot, enum record_status status, const char *reason)
+static void blame(struct supervisor *s, int item, int slot, enum record_status status, int signal, const char *reason)
 {
     const unsigned others = s->now.called & loaded_slots(s) & ~(slot >= 0 ? 1u << slot : 0);
     const bool has_row = slot >= 0 && s->done[item] & 1u << slot;
@@ -162,13 +168,13 @@ static void blame(struct supervisor *s, int item, int slot, enum record_status s
     if (s->apart_now >= 0 && slot != s->apart_now && !(s->done[item] & 1u << s->apart_now)) {
         snprintf(sentence, sizeof sentence, "%.300s, in a step of %s, which ran to its end without this implementation",
                  reason, slot >= 0 ? s->slots[slot].name : "the harness");
-        handle_failure(s, item, s->apart_now, status, sentence);
+        handle_failure(s, item, s->apart_now, status, signal, sentence);
     } else if (s->apart_now < 0 && others && !has_row && !is_sure) {
         snprintf(sentence, sizeof sentence, "%s: %.300s, perhaps because of another implementation",
                  slot >= 0 ? s->slots[slot].name : "harness", reason);
         run_apart(s, s->now.called, sentence);
     } else {
-        handle_failure(s, item, slot, status, reason);
+        handle_failure(s, item, slot, status, signal, reason);
     }
 }
 
@@ -208,6 +214,10 @@ static void show_kept_rows(struct supervisor *s)
     while (s->item < s->plan.count && s->done[s->item] == all_slots(s))
         s->item++;
     s->rows = s->rows_kept = file->count;
+    const int killed = s->resume->killed.count;
+    if (killed)
+        log_note("%s: %d row%s whose process was killed %s run again", file->path, killed, killed == 1 ? "" : "s",
+                 killed == 1 ? "is" : "are");
     log_note("%s: %d of %d rows are there%s; the rest is run", file->path, file->count, s->plan.count * s->slot_count,
              file->cut ? ", a cut line is dropped" : "");
 }
@@ -243,30 +253,45 @@ static void handle_hello(struct supervisor *s, const json_t *message)
     }
 }
 
+/* A row that the current worker may send: of a case and slot that have none yet. */
+static bool is_expected_row(const struct supervisor *s, int item, int slot)
+{
+    return s->outputs && item >= 0 && item < s->plan.count && slot >= 0 && slot < s->slot_count &&
+           !(s->done[item] & 1u << slot);
+}
+
+static void handle_row_message(struct supervisor *s, int item, int slot, const json_t *json)
+{
+    struct record_row row;
+    char why[128];
+    memset(&row, 0, sizeof row);
+    if (is_expected_row(s, item, slot) && record_row_parse(json, &row, why, sizeof why))
+        handle_row(s, item, slot, &row);
+    else
+        s->garbled = true;
+    record_row_free(&row);
+}
+
 static void handle_message(struct supervisor *s, const char *line)
 {
     json_error_t error;
-    json_t *message = json_loads(line, 0, &error);
+    json_t *message = s->garbled ? NULL : json_loads(line, 0, &error);
     const char *kind = json_string_value(json_object_get(message, "msg"));
     const int item = (int)json_integer_value(json_object_get(message, "item"));
     const int slot = (int)json_integer_value(json_object_get(message, "slot"));
     if (!kind) {
-        json_decref(message); /* an incomplete line of a worker that died */
+        s->garbled = true;
+        json_decref(message);
         return;
     }
     if (!strcmp(kind, "hello")) {
         handle_hello(s, message);
     } else if (!strcmp(kind, "row")) {
-        struct record_row row;
-        char why[128];
-        memset(&row, 0, sizeof row);
-        FABENCH_ASSERT(record_row_parse(json_object_get(message, "row"), &row, why, sizeof why), "%s", why);
-        handle_row(s, item, slot, &row);
-        record_row_free(&row);
+        handle_row_message(s, item, slot, json_object_get(message, "row"));
     } else if (!strcmp(kind, "failed")) {
         s->reported = true;
         update_progress(s); /* the worker's current step, for the failed implementation's name */
-        blame(s, item, slot, STATUS_ERROR, json_string_value(json_object_get(message, "reason")));
+        blame(s, item, slot, STATUS_ERROR, 0, json_string_value(json_object_get(message, "reason")));
     } else if (!strcmp(kind, "apart")) {
         s->reported = true;
         run_apart(s, (unsigned)json_integer_value(json_object_get(message, "slots")),
@@ -382,7 +407,7 @@ static bool check_worker(void *context)
     if (process_is_interrupted() || s->exit_code == EXIT_IO)
         atomic_store(&s->progress->stop, true);
     show_progress(s);
-    return (!is_over_limit(s) && !process_signal_of_child()) || process_is_interrupted();
+    return (!is_over_limit(s) && !process_signal_of_child() && !s->garbled) || process_is_interrupted();
 }
 
 /* Reports how the worker ended, when it sent no message about it. */
@@ -399,8 +424,11 @@ static void report_end(struct supervisor *s, const struct process_result *result
         log_warn("a worker process sent the supervisor signal %d (%s): ignored", sent, strsignal(sent));
     if (s->finished || s->reported || s->ended || process_is_interrupted())
         return;
-    const bool is_timeout = result->end == PROCESS_STOPPED && !sent;
-    if (s->now.lost_pipe)
+    const bool is_timeout = result->end == PROCESS_STOPPED && !sent && !s->garbled;
+    if (s->garbled)
+        snprintf(reason, sizeof reason, "something wrote into the record pipe of the worker process %s: killed",
+                 case_stage_when(s->now.stage));
+    else if (s->now.lost_pipe)
         snprintf(reason, sizeof reason, "the worker process lost its record pipe %s: file descriptors were closed",
                  case_stage_when(s->now.stage));
     else if (sent)
@@ -418,7 +446,8 @@ static void report_end(struct supervisor *s, const struct process_result *result
         s->finished = true;
         return;
     }
-    blame(s, s->now.item, s->now.slot, is_timeout ? STATUS_TIMEOUT : STATUS_ERROR, reason);
+    blame(s, s->now.item, s->now.slot, is_timeout ? STATUS_TIMEOUT : STATUS_ERROR,
+          result->end == PROCESS_SIGNALLED ? result->code : 0, reason);
 }
 
 /* One worker from start to end. False when it could not be started. */
@@ -436,7 +465,7 @@ static bool run_one_worker(struct supervisor *s)
     progress_reset(s->progress, &s->now, process_is_interrupted());
     choose_slots(s);
     const bool keeps_children = process_has_children(); /* of the shell that became this program */
-    s->finished = s->reported = s->ended = false;
+    s->finished = s->reported = s->ended = s->garbled = false;
     const int error = process_start(&request, &worker);
     if (error) {
         log_error("a worker process cannot be started: %s", strerror(error));
@@ -504,8 +533,13 @@ int supervisor_run(const struct options *options)
             return opened;
         }
         const char *run_id = json_string_value(json_object_get(resume.file.header, "run_id"));
-        snprintf(s.run_id, sizeof s.run_id, "%s", run_id ? run_id : "");
-        s.resume = &resume;
+        if (resume.file.header) {
+            snprintf(s.run_id, sizeof s.run_id, "%s", run_id ? run_id : "");
+            s.resume = &resume;
+        } else {
+            log_note("%s: no header yet; the run begins anew", path_shown(resume.file.path).text);
+            resume_close(&resume);
+        }
     }
     run_workers(&s);
     if (process_is_interrupted())

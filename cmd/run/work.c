@@ -174,7 +174,9 @@ static enum attn_status timed_launch(struct work *work, struct work_member *m, u
     } else {
         TRY(work_change(work, m->outputs, why));
     }
-    return be->ops->sample(be, m->launcher, work->cold, time_ms, why);
+    const enum attn_status status = be->ops->sample(be, m->launcher, work->cold, time_ms, why);
+    work->launched(work->context);
+    return status;
 }
 
 /* Judges a launch on new values, and compares its time with the rounds'. Where the device is slower now than it was in

@@ -34,6 +34,9 @@ struct work {
     struct tensor_set *inputs;
     bool cold;
     bool has_files; /* the inputs are the user's: no other values take their place */
+    /* Called after each launch of work_on_new_values, with `context`: puts the state of the process back. */
+    void (*launched)(void *context);
+    void *context;
     uint64_t random;
     double began_ms, compared_ms;
 };

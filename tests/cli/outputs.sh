@@ -60,6 +60,34 @@ if [ -c /dev/full ]; then
     expect_code 7
 fi
 
+# A file at the limit of its size is a full disk: the rows before it are whole, and --resume runs the rest.
+limited=(--seqlen 16,32,48,64,80,96,112,128 --mode fwd,bwd --plot none --out limited)
+what="ulimit -f 8; fabench ${limited[*]}"
+small "${limited[@]}"
+code=0
+(ulimit -f 8; exec "$fabench" "${small[@]}") >out 2>err </dev/null || code=$?
+expect_code 7
+expect_stderr '^fabench: a record could not be written: File too large$'
+kept=$(rows limited/run.jsonl | wc -l)
+expect "some rows of 16, not $kept" test "$kept" -gt 0 -a "$kept" -lt 16
+expect "every line of the record whole" test "$(grep -cvE '^\{"type":"(header|row)".*\}$' limited/run.jsonl)" -eq 0
+run_small "${limited[@]}" --resume
+expect_code 0
+expect_stderr "$kept of 16 rows are there"
+expect "16 rows" test "$(rows limited/run.jsonl | wc -l)" -eq 16
+for stream in --csv --jsonl; do # a limit that is met on stdout
+    what="ulimit -f 1; fabench $stream - >file"
+    code=0
+    small --seqlen 16,32,48,64 $stream -
+    (ulimit -f 1; exec "$fabench" "${small[@]}") >file.out 2>err </dev/null || code=$?
+    expect_code 7
+    expect_stderr '^fabench: '
+done
+code=0
+what="ulimit -f 1; fabench --help=all >file"
+(ulimit -f 1; exec "$fabench" --help=all) >file.out 2>err </dev/null || code=$?
+expect_code 7
+
 # When the reader of stdout ends, the run fails with a message.
 what="fabench --csv - | head -1"
 code=0

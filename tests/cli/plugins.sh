@@ -66,6 +66,19 @@ breaks bad_error error 'failed on purpose'
 began=$SECONDS
 breaks bad_hang timeout 'no answer for 5 s'
 expect "two timeouts of 5 s to take less than 60 s" test $((SECONDS - began)) -lt 60
+# A workspace of almost 2^64 bytes, whose size with the guards would be a small number again.
+rm -f run.jsonl
+run_small --impl-lib "$plugins/libbad_workspace.so" --impl bad_workspace,fused --seqlen 1:9:+1 --jsonl "$tmp/run.jsonl"
+expect_code 6
+expect "nine rows oom" test "$(rows run.jsonl '"impl": *"bad_workspace"' | grep -cE '"status": *"oom"')" -eq 9
+for bytes in 18446744073709551615 18446744073709543423; do
+    reason="$bytes bytes are more than any memory has; workspace 16384.00 PiB"
+    expect "a reason with $bytes" grep -qF "\"reason\":\"$reason\"" run.jsonl
+done
+expect "the other's rows ok and checked" test "$(rows run.jsonl '"impl": *"fused' | grep -cE '"check": *"pass"')" -eq 9
+run_small --impl-lib "$plugins/libbad_workspace.so" --impl bad_workspace --seqlen 1 --dry-run
+expect_code 0
+expect_stdout 'bad_workspace +workspace 16384.00 PiB'
 # A process that ends after its row is complete: reported, and no row is run twice or lost.
 rm -f run.jsonl
 began=$SECONDS

@@ -70,6 +70,55 @@ run_small "${sweep[@]}" --jsonl hole.jsonl --resume
 expect_code 0
 expect "the same cases" test "$(keys hole.jsonl)" = "$(keys whole/run.jsonl)"
 
+# A record without a header yet is begun anew: an empty file, or one whose first line was cut.
+for bytes in 0 3 100 400; do
+    rm -rf new
+    mkdir new
+    head -c $bytes whole/run.jsonl >new/run.jsonl
+    run_small "${sweep[@]}" --out new --resume
+    expect_code 0
+    expect_stderr 'no header yet; the run begins anew'
+    expect "the same cases" test "$(keys new/run.jsonl)" = "$(keys whole/run.jsonl)"
+    expect "a header, first" test "$(grep -n '"type": *"header"' new/run.jsonl | cut -d: -f1)" = 1
+    expect "no line but this and the rows" test "$(wc -l <new/run.jsonl)" -eq 13
+done
+
+# Rows whose process was killed from outside are run again, once for each --resume; their lines become old ones.
+killed=(--impl-lib "$plugins/libbad_killed.so" --impl bad_killed,fused --seqlen 64,128 --plot none --out killed)
+: >kill-me
+run_small "${killed[@]}"
+expect_code 6
+cp killed/run.jsonl first.jsonl
+expect "two rows that were killed" test "$(rows killed/run.jsonl '"status":"error".*"worker_signal":9' | wc -l)" -eq 2
+run_small "${killed[@]}" --resume
+expect_code 6
+expect_stderr '2 rows whose process was killed are run again'
+expect "two rows that were killed" test "$(rows killed/run.jsonl '"worker_signal":9' | wc -l)" -eq 2
+rm kill-me
+run_small "${killed[@]}" --resume
+expect_code 1 # it writes nothing
+expect_stderr '2 of 4 rows are there; the rest is run'
+expect "four rows" test "$(rows killed/run.jsonl | wc -l)" -eq 4
+expect "all ok" test "$(rows killed/run.jsonl '"status":"ok"' | wc -l)" -eq 4
+expect "four old lines" test "$(grep -c '^{"type":"old",.*"worker_signal":9' killed/run.jsonl)" -eq 4
+head -n "$(wc -l <first.jsonl)" killed/run.jsonl | sed 's/"type":"old"/"type":"row"/' >kept.jsonl
+expect "the first lines as they were, but for that word" cmp -s first.jsonl kept.jsonl
+cp killed/run.jsonl last.jsonl
+run_small "${killed[@]}" --resume
+expect_code 1
+expect "nothing to run again" test "$(rows killed/run.jsonl)" = "$(rows last.jsonl)"
+
+# Rows of a crash and of a hang are kept: they would only crash and hang again.
+for fault in fault hang; do
+    crashed=(--impl-lib "$plugins/libbad_$fault.so" --impl "bad_$fault,fused" --timeout-s 1 --plot none --out $fault)
+    run_small "${crashed[@]}"
+    expect_code 6
+    cp $fault/run.jsonl last.jsonl
+    run_small "${crashed[@]}" --resume
+    expect_code 6
+    expect "the rows as they were" test "$(rows $fault/run.jsonl)" = "$(rows last.jsonl)"
+done
+
 # A failed row stays, and so does its exit code.
 sed '3s/"check":"pass"/"check":"fail"/' whole/run.jsonl | head -n 5 >failed.jsonl
 run_small "${sweep[@]}" --jsonl failed.jsonl --resume
@@ -117,12 +166,12 @@ refused() { # refused REGEX FILE ARGUMENT...
 head -n 6 whole/run.jsonl >half.jsonl
 same=(--impl naive,fused --mode fwd,bwd --seqlen 64,128,192)
 refused 'absent.jsonl: No such file' absent.jsonl "${same[@]}"
-: >empty.jsonl
-refused 'empty' empty.jsonl "${same[@]}"
 echo 'not json' >garbage.jsonl
 refused 'not a record file' garbage.jsonl "${same[@]}"
-head -c 100 whole/run.jsonl >stump.jsonl
-refused 'not a record file' stump.jsonl "${same[@]}"
+printf '{"type":"head of a letter' >letter.json
+refused 'not a record file' letter.json "${same[@]}"
+printf '\n' >blank.jsonl
+refused 'empty' blank.jsonl "${same[@]}"
 sed 's/"schema":1/"schema":999/' half.jsonl >schema.jsonl
 refused 'schema 999' schema.jsonl "${same[@]}"
 refused 'policy.options is .*64,128,192.* here it is .*64,128' half.jsonl --impl naive,fused --mode fwd,bwd \

@@ -169,6 +169,15 @@ run_faults bwd 1 naive wrong_dk fused "$right"
 expect "only the wrong one to fail" test "$(for i in 1 2 3 4; do csv_cell run.csv $i check; done | tr '\n' ' ')" = \
     "pass fail pass pass "
 
+# An LSE whose error is three times what fp32 inputs allow, and a third of what 16-bit inputs do.
+if [ "$platform" = cpu ]; then
+    run_faults fwd 1 "$right" wrong_lse
+    right "$right"
+    wrong lse lse+
+    says 'by rule lse, [23](\.[0-9]+)? x its bound'
+    passes o
+fi
+
 # A fault that a loose tolerance would hide is still found by the norms.
 run "${common[@]}" --dtype "$dtype" --impl wrong_scale --mode fwd --heads 1 --seqlen $n --atol 1 --rtol 1
 expect_code 1

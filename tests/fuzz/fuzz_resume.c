@@ -44,7 +44,7 @@ static void go_on(struct resume *r)
     struct record_file again;
     struct attn_message why = {""};
     json_t *note = json_pack("{s:s}", "type", "note");
-    FUZZ_CHECK(record_continue(r->writer, note) == 0);
+    FUZZ_CHECK(record_continue(r->writer, &r->killed, note) == 0);
     FUZZ_CHECK(record_read(fuzz_path(0), &again, &why) && again.count == r->file.count && !again.cut);
     record_file_free(&again);
     json_decref(note);
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!plan.count)
         make_plan();
     fuzz_put(0, data, size);
-    if (resume_open(&r, &options) == EXIT_OK) {
+    if (resume_open(&r, &options) == EXIT_OK && r.file.header) {
         FUZZ_CHECK(resume_fits(&r, r.file.header, &why));
         if (resume_match(&r, &plan, slots, SLOTS, done, rerun, &why))
             FUZZ_CHECK(((done[0] | rerun[0] | done[1] | rerun[1]) >> SLOTS) == 0);

@@ -12,14 +12,19 @@
  *  11 letters     a name with letters that no name may have
  *  12 no_launch   a row without a launch function
  *  13 variant     a variant of a name that the program keeps for its own
+ *  14 workspace   asks for 2^64 - 1 bytes of workspace at length 1, and for 1 KiB less with each token more
+ *  15 killed      while the working folder has a file kill-me, launch ends the process as if it was killed from outside
  */
+#include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/attention.h"
 
 #ifndef BAD_KIND
-#error "BAD_KIND must be 1 to 13"
+#error "BAD_KIND must be 1 to 15"
 #endif
 
 #if BAD_KIND == 1
@@ -55,7 +60,11 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 static size_t workspace_bytes(const struct attn_request *request)
 {
     (void)request;
+#if BAD_KIND == 14
+    return SIZE_MAX - 1024 * (size_t)(request->problem->q_len - 1);
+#else
     return 0;
+#endif
 }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
@@ -73,6 +82,9 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 #elif BAD_KIND == 7
     strcpy(why->text, "the launch failed on purpose");
     return ATTN_ERROR;
+#elif BAD_KIND == 15
+    if (access("kill-me", F_OK) == 0)
+        raise(SIGKILL);
 #endif
     return ATTN_OK;
 }
@@ -96,6 +108,10 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 #define ROW_NAME "bad_no_launch"
 #elif BAD_KIND == 13
 #define ROW_NAME "bad_variant"
+#elif BAD_KIND == 14
+#define ROW_NAME "bad_workspace"
+#elif BAD_KIND == 15
+#define ROW_NAME "bad_killed"
 #else
 #define ROW_NAME "bad_error"
 #endif

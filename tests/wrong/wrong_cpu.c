@@ -32,6 +32,7 @@ enum fault {
     HEADS,            /* heads 0 and 1 change places in every output */
     PAST_END,         /* writes one element behind O or dV */
     DK,               /* dK times 1.01 */
+    LSE,              /* every LSE is 3e-4 too large: too much where the inputs are fp32, not where they have 16 bits */
     NONDETERMINISTIC, /* O and dQ change in the last bits from launch to launch, although promised as deterministic */
     DIAGONAL_SHORT,   /* a causal row does not see its last key */
     TOP_LEFT,         /* the causal diagonal begins at key 0 where there are more keys than rows */
@@ -350,6 +351,8 @@ static void forward_rows(const struct work *w, int64_t b, int64_t h, int64_t row
         if (w->fault == ONE_ELEMENT && h == 0 && row + i == p->q_len / 2)
             spoil_element(w, &w->t->o, b, to_head);
         lse[i] = lse_of(w, max[i], sum[i]);
+        if (w->fault == LSE)
+            lse[i] += 3e-4f;
         if (w->fault == LSE_ROW && i > 0)
             lse[i] = lse_of(w, max[i - 1], sum[i - 1]);
     }
@@ -587,6 +590,7 @@ LAUNCH(launch_nan_row, NAN_ROW)
 LAUNCH(launch_heads, HEADS)
 LAUNCH(launch_past_end, PAST_END)
 LAUNCH(launch_dk, DK)
+LAUNCH(launch_lse, LSE)
 LAUNCH(launch_nondeterministic, NONDETERMINISTIC)
 LAUNCH(launch_diagonal_short, DIAGONAL_SHORT)
 LAUNCH(launch_top_left, TOP_LEFT)
@@ -679,6 +683,7 @@ static const struct attn_impl table[] = {
     ROW("wrong_heads", "wrong: heads 0 and 1 swapped", launch_heads),
     ROW("wrong_past_end", "wrong: writes one element past the end", launch_past_end),
     ROW("wrong_dk", "wrong: dK off by 1 %", launch_dk),
+    ROW("wrong_lse", "wrong: LSE off by 3e-4", launch_lse),
     ROW("wrong_nondeterministic", "wrong: promises repeatable bits and breaks it", launch_nondeterministic),
     ROW("wrong_diagonal_short", "wrong: see tests/liars/verdicts.txt", launch_diagonal_short),
     ROW("wrong_top_left", "wrong: see tests/liars/verdicts.txt", launch_top_left),

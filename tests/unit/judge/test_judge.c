@@ -327,6 +327,26 @@ static void bounds_are_the_documented_ones(void **state)
     assert_true(lse.atol_absolute == 1e-3 && lse.rms == 0 && lse.rtol == 0);
 }
 
+static struct judge_bounds lse_bounds(enum attn_dtype dtype, bool doubled, double reference_rms)
+{
+    return judge_bounds_for(TENSOR_LSE, dtype, ATTN_FWD, doubled, NAN, NAN, reference_rms);
+}
+
+/* Ten times tighter in fp32. It grows with the size of the logits, whose sums are rounded to fp32. */
+static void lse_is_bounded_by_dtype(void **state)
+{
+    (void)state;
+    assert_true(lse_bounds(ATTN_FP32, false, 0).atol_absolute == 1e-4);
+    assert_true(lse_bounds(ATTN_FP32, true, 0).atol_absolute == 1e-4);
+    const struct judge_bounds normal = lse_bounds(ATTN_FP32, false, 7), huge = lse_bounds(ATTN_FP32, false, 700);
+    assert_true(normal.atol_absolute + 7 * normal.rtol < 1.11e-4);
+    assert_true(huge.atol_absolute + 700 * huge.rtol > 1e-3);
+    for (enum attn_dtype dtype = ATTN_FP16; dtype <= ATTN_BF16; dtype++) {
+        assert_true(lse_bounds(dtype, false, 700).atol_absolute == 1e-3 && lse_bounds(dtype, false, 700).rtol == 0);
+        assert_true(lse_bounds(dtype, true, 700).atol_absolute > 2e-3 && lse_bounds(dtype, true, 700).rtol > 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +363,7 @@ int main(void)
         cmocka_unit_test(zero_reference_has_a_floor),
         cmocka_unit_test(users_tolerance_is_literal),
         cmocka_unit_test(bounds_are_the_documented_ones),
+        cmocka_unit_test(lse_is_bounded_by_dtype),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

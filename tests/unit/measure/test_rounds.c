@@ -8,6 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cmd/measure/rounds.h"
 #include "cmd/run/row.h"
@@ -18,6 +21,20 @@ enum { MEMBERS = 3, LOG_SIZE = 1 << 16 };
 static struct attn_request requests[MEMBERS];
 static int sampled[LOG_SIZE], sample_count, fail_at, stop_at;
 static double spread, swing;
+
+/* The steps of the clock that times the samples, in ms; 0 = none. */
+static double step_ms;
+
+/* The program's own clock: the system's, or one that stands still. */
+static bool is_clock_still;
+int clock_gettime(clockid_t id, struct timespec *time)
+{
+    static struct timespec last;
+    if (!is_clock_still && syscall(SYS_clock_gettime, id, &last) != 0)
+        return -1;
+    *time = last;
+    return 0;
+}
 
 static int member_of(const struct launcher *l) { return (int)(l->request - requests); }
 
@@ -33,6 +50,10 @@ static enum attn_status fake_sample(struct backend *be, const struct launcher *l
     *time_ms = (member_of(l) + 1) * (1 + spread * (sample_count % 7 - 3));
     if (member_of(l) == 0 && sample_count / MEMBERS % 40 < 10) /* ten consecutive slow rounds of 40 */
         *time_ms *= 1 + swing;
+    if (step_ms > 0) { /* the difference of two readings, from a beginning anywhere within a step */
+        const double begin_ms = step_ms * fmod(sample_count * 0.618, 1);
+        *time_ms = step_ms * (floor((begin_ms + *time_ms) / step_ms) - floor(begin_ms / step_ms));
+    }
     if (sample_count < LOG_SIZE)
         sampled[sample_count] = member_of(l);
     sample_count++;
@@ -50,16 +71,18 @@ static enum attn_status before_sample(void *context, int member, bool *stop, str
 
 static const struct backend_ops fake_ops = {.sample = fake_sample};
 
+/* What the last call of run said. */
+static struct attn_message last_reason;
+
 static enum attn_status run(struct rounds_plan plan, struct rounds_member *members, struct rounds_result *result)
 {
     struct backend be = {.ops = &fake_ops};
-    struct attn_message why = {""};
     memset(members, 0, MEMBERS * sizeof *members);
     for (int m = 0; m < MEMBERS; m++)
         members[m].launcher.request = &requests[m];
     plan.cold = true;
     plan.before_sample = before_sample;
-    return rounds_run(&be, members, MEMBERS, &plan, result, &why);
+    return rounds_run(&be, members, MEMBERS, &plan, result, &last_reason);
 }
 
 static int reset(void **state)
@@ -67,7 +90,8 @@ static int reset(void **state)
     (void)state;
     sample_count = 0;
     fail_at = stop_at = -1;
-    spread = swing = 0;
+    spread = swing = step_ms = 0;
+    is_clock_still = false;
     return 0;
 }
 
@@ -196,6 +220,52 @@ static void a_failing_member_is_named(void **state)
     discard(members);
 }
 
+/* Members take 1, 2 and 3 ms. */
+static enum attn_status run_with_steps_of(double ms, int *failed_member)
+{
+    struct rounds_member members[MEMBERS];
+    struct rounds_result result;
+    const struct rounds_plan plan = {.samples = 40, .max_noise_pct = 100, .limit_ms = 1e6};
+    reset(NULL);
+    step_ms = ms;
+    const enum attn_status status = run(plan, members, &result);
+    *failed_member = result.failed_member;
+    discard(members);
+    return status;
+}
+
+static void samples_below_the_clocks_step_are_no_time(void **state)
+{
+    (void)state;
+    int member = -1;
+    assert_int_equal(run_with_steps_of(0.01, &member), ATTN_OK);
+    assert_int_equal(run_with_steps_of(1, &member), ATTN_OK);
+    assert_int_equal(run_with_steps_of(1.5, &member), ATTN_ERROR); /* a third of the first one's samples are 0 */
+    assert_int_equal(member, 0);
+    assert_non_null(
+        strstr(last_reason.text, " of 40 samples took 0 ms: the clock stands still, or its steps are longer"));
+    assert_int_equal(run_with_steps_of(1e9, &member), ATTN_ERROR); /* a clock of the device that does not move */
+    assert_non_null(strstr(last_reason.text, "40 of 40 samples took 0 ms"));
+}
+
+/* Neither the warm-up nor the samples would end, since both are limited by time. */
+static void a_clock_that_stands_still_ends_the_rounds(void **state)
+{
+    (void)state;
+    struct rounds_member members[MEMBERS];
+    struct rounds_result result;
+    const struct rounds_plan plans[] = {{.samples = 30, .max_noise_pct = 1, .limit_ms = 1e6, .warmup_ms = 1},
+                                        {.samples = 30, .max_noise_pct = 1, .limit_ms = 1e6, .min_time_ms = 1}};
+    for (int i = 0; i < 2; i++) {
+        is_clock_still = true;
+        const enum attn_status status = run(plans[i], members, &result);
+        is_clock_still = false;
+        assert_int_equal(status, ATTN_ERROR);
+        assert_string_equal(last_reason.text, "the clock stands still: it has shown the same time for 1000 rounds");
+        discard(members);
+    }
+}
+
 /* A drift that affects whole rounds does not change ratios within rounds; a failed row has times but no TFLOPS. */
 static void ratios_are_paired_and_failure_has_no_speed(void **state)
 {
@@ -238,6 +308,8 @@ int main(void)
         cmocka_unit_test_setup(slow_periods_are_noise, reset),
         cmocka_unit_test_setup(the_time_limit_cuts_even_few_samples, reset),
         cmocka_unit_test_setup(a_failing_member_is_named, reset),
+        cmocka_unit_test_setup(samples_below_the_clocks_step_are_no_time, reset),
+        cmocka_unit_test_setup(a_clock_that_stands_still_ends_the_rounds, reset),
         cmocka_unit_test(ratios_are_paired_and_failure_has_no_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -225,6 +225,34 @@ static void verify_has_the_hard_shapes(void **state)
     options_free(&o);
 }
 
+/* A repro as a verify command makes the same case again, among others, wherever the seed begins. */
+static void verify_makes_the_same_case_again(void **state)
+{
+    static const char *const lines[] = {"fabench verify", "fabench verify --seed 9223372036854775800 --scale 1e-6",
+                                        "fabench verify --preset quick --mode bwd --dtype bf16 --d 128,8 --seed 0"};
+    (void)state;
+    for (size_t n = 0; n < sizeof lines / sizeof lines[0]; n++)
+        for (int platform = ATTN_CPU; platform <= ATTN_CUDA; platform++) {
+            struct options o = parse(lines[n]);
+            struct plan plan, again;
+            assert_int_equal(plan_make_verify(&o, (enum attn_platform)platform, &plan), EXIT_OK);
+            for (int i = 0; i < plan.count; i += 7) {
+                char *command = plan_repro_verify(&o, "naive");
+                struct options narrow = parse(command);
+                int found = 0;
+                assert_int_equal(plan_make_verify(&narrow, (enum attn_platform)platform, &again), EXIT_OK);
+                for (int j = 0; j < again.count; j++)
+                    found += memcmp(&again.items[j], &plan.items[i], sizeof again.items[j]) == 0;
+                assert_int_equal(found, 1);
+                plan_free(&again);
+                options_free(&narrow);
+                free(command);
+            }
+            plan_free(&plan);
+            options_free(&o);
+        }
+}
+
 static void flops_follow_the_convention(void **state)
 {
     (void)state;
@@ -278,6 +306,7 @@ int main(void)
         cmocka_unit_test(input_is_for_tensors_of_one_shape),
         cmocka_unit_test(repro_makes_the_same_problem),
         cmocka_unit_test(verify_has_the_hard_shapes),
+        cmocka_unit_test(verify_makes_the_same_case_again),
         cmocka_unit_test(flops_follow_the_convention),
     };
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);

@@ -114,9 +114,9 @@ static void fill_row(struct record_row *row)
                              &row->sustain_temp_c,
                              &row->sustain_power_capped_pct,
                              &row->sustain_throttled_pct};
-    int64_t *const counts[] = {&row->key.causal,       &row->key.batch,  &row->key.q_heads,   &row->key.kv_heads,
-                               &row->key.q_len,        &row->key.kv_len, &row->key.head_dim,  &row->key.window_left,
-                               &row->key.window_right, &row->key.seed,   &row->sustain_passes};
+    int64_t *const counts[] = {&row->key.causal,       &row->key.batch,  &row->key.q_heads,    &row->key.kv_heads,
+                               &row->key.q_len,        &row->key.kv_len, &row->key.head_dim,   &row->key.window_left,
+                               &row->key.window_right, &row->key.seed,   &row->sustain_passes, &row->worker_signal};
     memset(row, 0, sizeof *row);
     record_row_clear(row);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
