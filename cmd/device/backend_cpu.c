@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -14,6 +15,10 @@
 
 /* The caches are flushed by reading a buffer of twice the size of the last-level cache, and of at least this size. */
 enum { FLUSH_BYTES_MIN = 64 << 20 };
+
+/* Unused memory before and behind each buffer (the size of all lies at its start), so that an implementation that
+ * writes too far does not hit the heap of this program. Pages that nobody touches cost nothing. */
+#define MARGIN_BYTES ((size_t)1 << 16)
 
 struct cpu_state {
     unsigned char *flush; /* NULL until a cold sample is asked for */
@@ -52,18 +57,28 @@ static enum attn_status cpu_alloc(struct backend *be, size_t bytes, void **point
         snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", bytes);
         return ATTN_NO_MEMORY;
     }
-    const size_t rounded = (bytes + 255) / 256 * 256;
-    if (posix_memalign(pointer, 256, rounded ? rounded : 256) == 0)
-        return ATTN_OK;
+    if (bytes <= SIZE_MAX - 2 * MARGIN_BYTES) {
+        const size_t total = bytes + 2 * MARGIN_BYTES;
+        void *base = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base != MAP_FAILED) {
+            memcpy(base, &total, sizeof total);
+            *pointer = (char *)base + MARGIN_BYTES;
+            return ATTN_OK;
+        }
+    }
     snprintf(why->text, sizeof why->text, "out of host memory: %zu bytes", bytes);
-    *pointer = NULL;
     return ATTN_NO_MEMORY;
 }
 
 static void cpu_release(struct backend *be, void *pointer)
 {
     (void)be;
-    free(pointer);
+    size_t total = 0;
+    if (!pointer)
+        return;
+    void *base = (char *)pointer - MARGIN_BYTES;
+    memcpy(&total, base, sizeof total);
+    FABENCH_ASSERT(munmap(base, total) == 0, "the size of a buffer was overwritten");
 }
 
 static enum attn_status cpu_copy(struct backend *be, void *to, const void *from, size_t bytes, struct attn_message *why)

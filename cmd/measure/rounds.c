@@ -19,6 +19,32 @@ void rounds_order(int count, int64_t round, int *order)
     }
 }
 
+static void launched(const struct rounds_plan *plan, int member)
+{
+    if (plan->after_launch)
+        plan->after_launch(plan->context, member);
+}
+
+static enum attn_status one_sample(struct backend *be, struct launcher *launcher, int member,
+                                   const struct rounds_plan *plan, double *time_ms, bool *interrupted,
+                                   struct attn_message *why)
+{
+    *interrupted = !plan->enter(plan->context, member);
+    if (!plan->cold && !*interrupted) {
+        const enum attn_status warmed = be->ops->repeat(be, launcher, 1, why);
+        launched(plan, member);
+        TRY(warmed);
+        *interrupted = !plan->enter(plan->context, member);
+    }
+    if (*interrupted)
+        return ATTN_OK;
+    TRY(plan->before_sample(plan->context, member, why));
+    const enum attn_status sampled = be->ops->sample(be, launcher, plan->cold, time_ms, why);
+    launched(plan, member);
+    TRY(sampled);
+    return plan->after_sample ? plan->after_sample(plan->context, member, why) : ATTN_OK;
+}
+
 /* Takes one sample of every member into samples_ms[index]; index < 0: warm-up, not stored. order: room for `count`. */
 static enum attn_status one_round(struct backend *be, struct rounds_member *members, int count, int64_t round,
                                   int *order, const struct rounds_plan *plan, int64_t index,
@@ -29,14 +55,9 @@ static enum attn_status one_round(struct backend *be, struct rounds_member *memb
         const int m = order[i];
         double time_ms = 0;
         result->failed_member = m;
-        if (!plan->cold)
-            TRY(be->ops->repeat(be, &members[m].launcher, 1, why));
-        TRY(plan->before_sample(plan->context, m, &result->interrupted, why));
+        TRY(one_sample(be, &members[m].launcher, m, plan, &time_ms, &result->interrupted, why));
         if (result->interrupted)
             return ATTN_OK;
-        TRY(be->ops->sample(be, &members[m].launcher, plan->cold, &time_ms, why));
-        if (plan->after_sample)
-            TRY(plan->after_sample(plan->context, m, why));
         if (index >= 0)
             members[m].samples_ms[index] = time_ms;
     }

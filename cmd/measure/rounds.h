@@ -34,10 +34,14 @@ struct rounds_plan {
     double warmup_ms, min_time_ms, max_noise_pct, limit_ms;
     int64_t samples;
     bool cold;
-    /* Called with the member's index before each sample, outside the clock: here its inputs and outputs are changed.
-     * Sets *stop to end the rounds as interrupted. */
-    enum attn_status (*before_sample)(void *context, int member, bool *stop, struct attn_message *why);
-    /* Called after each sample, outside the clock: here its outputs are looked at. May be NULL. */
+    /* All are called with the member's index, outside the clock.
+     * enter: a launch of the member follows; false ends the rounds as interrupted.
+     * before_sample: changes its inputs and outputs.
+     * after_launch: right after each of its launches, measured or not; may be NULL.
+     * after_sample: looks at what the sample wrote; may be NULL. */
+    bool (*enter)(void *context, int member);
+    enum attn_status (*before_sample)(void *context, int member, struct attn_message *why);
+    void (*after_launch)(void *context, int member);
     enum attn_status (*after_sample)(void *context, int member, struct attn_message *why);
     void *context;
 };

@@ -53,7 +53,7 @@ struct problem_run {
     const int *member_slots;
     struct contender *const *member_contenders; /* NULL: a member without outputs to compare */
     struct work work;
-    int sustained_slot; /* slot of the current sustained region */
+    int current_slot; /* of the sustained region, or of the launches on new values */
 };
 
 static enum impl_role role_of(const struct problem_run *run, const struct contender *c)
@@ -402,23 +402,39 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
 
 /* ---- rounds ---- */
 
-static enum attn_status before_sample(void *context, int member, bool *stop, struct attn_message *why)
+static bool enter_sample(void *context, int member)
+{
+    const struct problem_run *run = context;
+    report_stage(run, STAGE_TIME, run->member_slots[member]);
+    return !run->setting->hooks.interrupted(run->setting->hooks.context);
+}
+
+static enum attn_status before_sample(void *context, int member, struct attn_message *why)
 {
     struct problem_run *run = context;
     struct contender *c = run->member_contenders[member];
-    report_stage(run, STAGE_TIME, run->member_slots[member]);
-    *stop = run->setting->hooks.interrupted(run->setting->hooks.context);
-    return *stop || !c ? ATTN_OK : work_change(&run->work, &c->outputs, why);
+    return c ? work_change(&run->work, &c->outputs, why) : ATTN_OK;
 }
 
-static void launched(void *context) { after_call(context); }
+static void after_launch(void *context, int member)
+{
+    const struct problem_run *run = context;
+    const struct contender *c = run->member_contenders[member];
+    if (c && is_loaded(run, c))
+        after_call(run);
+}
+
+static void launched(void *context)
+{
+    const struct problem_run *run = context;
+    after_call(run);
+    report_stage(run, STAGE_CHECK, run->current_slot); /* another launch may follow */
+}
 
 static enum attn_status after_sample(void *context, int member, struct attn_message *why)
 {
     struct problem_run *run = context;
     struct contender *c = run->member_contenders[member];
-    if (c && is_loaded(run, c))
-        after_call(run);
     return c ? work_compare(&run->work, &c->work, why) : ATTN_OK;
 }
 
@@ -434,7 +450,7 @@ static enum attn_status check_device_present(const struct telemetry_region *regi
 static bool before_batch(void *context)
 {
     const struct problem_run *run = context;
-    report_stage(run, STAGE_SUSTAIN, run->sustained_slot);
+    report_stage(run, STAGE_SUSTAIN, run->current_slot);
     return !run->setting->hooks.interrupted(run->setting->hooks.context);
 }
 
@@ -474,7 +490,7 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
         if (role_of(run, c) == ROLE_NULL || run->rerun & 1u << c->slot ||
             (c->tensor_count && !check_passed(c->tensors, c->tensor_count)))
             continue;
-        *failed = run->sustained_slot = c->slot;
+        *failed = run->current_slot = c->slot;
         TRY(work_change(&run->work, &c->outputs, why));
         const enum attn_status status = sustain_run(run->setting->backend, &c->launcher, &plan, &c->sustained, why);
         after_call(run);
@@ -599,7 +615,9 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
                                      .limit_ms = s->options->timeout_s * 1e3,
                                      .samples = s->plan->samples,
                                      .cold = s->options->l2 == L2_COLD,
+                                     .enter = enter_sample,
                                      .before_sample = before_sample,
+                                     .after_launch = after_launch,
                                      .after_sample = after_sample,
                                      .context = run};
     run->member_slots = slots;
@@ -632,7 +650,7 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
     for (int m = 0; m < count && status == ATTN_OK && !result.interrupted; m++) {
         if (!contenders[m])
             continue;
-        *failed = slots[m];
+        *failed = run->current_slot = slots[m];
         report_stage(run, STAGE_CHECK, slots[m]);
         status = work_on_new_values(&run->work, &contenders[m]->work,
                                     stats_of(members[m].samples_ms, result.rounds).median, why);

@@ -150,12 +150,13 @@ static void check_process(struct neighbours *n, bool has_stuck_streams)
 static void tell_changes(struct neighbours *n, unsigned changed, unsigned stuck)
 {
     const bool is_one = (n->called & (n->called - 1)) == 0;
-    for (int i = 0; i < PROCESS_PARTS; i++)
-        if (changed & 1u << i && is_news(n, 1u << i))
-            log_warn("%s changed %s of the worker process: %s",
-                     n->handlers_due && !is_one && 1u << i == PART_SIGNAL_HANDLERS ? "a loaded implementation"
-                                                                                   : n->impl,
-                     process_part_name(i), stuck & 1u << i ? "this cannot be put back" : "put back");
+    for (int i = 0; i < PROCESS_PARTS; i++) {
+        const unsigned bit = 1u << i;
+        const bool is_of_some = n->handlers_due && !is_one && bit == PART_SIGNAL_HANDLERS;
+        if (changed & bit && (is_of_some ? !(atomic_fetch_or(&n->progress->told_of_some, bit) & bit) : is_news(n, bit)))
+            log_warn("%s changed %s of the worker process: %s", is_of_some ? "a loaded implementation" : n->impl,
+                     process_part_name(i), stuck & bit ? "this cannot be put back" : "put back");
+    }
 }
 
 static void put_back(struct neighbours *n, unsigned parts)

@@ -30,7 +30,7 @@ struct progress {
     atomic_bool stop;    /* the supervisor asks the worker to end after the sample in flight */
     struct progress_copy copies[2];
     /* What has been said of each slot (cmd/run/neighbours.c), so that later workers do not say it again. */
-    atomic_uint told[PROGRESS_SLOTS];
+    atomic_uint told[PROGRESS_SLOTS], told_of_some; /* of a slot; of one that is not known */
 };
 
 /* Shared with children that are started later; NULL with errno. Its state is {.item = -1, .slot = -1}. */

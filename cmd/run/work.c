@@ -164,8 +164,11 @@ static enum attn_status timed_launch(struct work *work, struct work_member *m, u
 {
     static const struct input_signs unchanged;
     struct backend *be = work->backend;
-    if (!work->cold)
-        TRY(be->ops->repeat(be, m->launcher, 1, why));
+    if (!work->cold) {
+        const enum attn_status warmed = be->ops->repeat(be, m->launcher, 1, why);
+        work->launched(work->context);
+        TRY(warmed);
+    }
     if (seed) {
         TRY(inputs_change_signs(be, work->item, work->inputs, &unchanged, why));
         TRY(fill_new(work, seed, why));

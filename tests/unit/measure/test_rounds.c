@@ -60,12 +60,18 @@ static enum attn_status fake_sample(struct backend *be, const struct launcher *l
     return ATTN_OK;
 }
 
-static enum attn_status before_sample(void *context, int member, bool *stop, struct attn_message *why)
+static bool enter(void *context, int member)
+{
+    (void)context;
+    assert_in_range(member, 0, MEMBERS - 1);
+    return sample_count != stop_at;
+}
+
+static enum attn_status before_sample(void *context, int member, struct attn_message *why)
 {
     (void)context;
     (void)why;
     assert_in_range(member, 0, MEMBERS - 1);
-    *stop = sample_count == stop_at;
     return ATTN_OK;
 }
 
@@ -81,6 +87,7 @@ static enum attn_status run(struct rounds_plan plan, struct rounds_member *membe
     for (int m = 0; m < MEMBERS; m++)
         members[m].launcher.request = &requests[m];
     plan.cold = true;
+    plan.enter = enter;
     plan.before_sample = before_sample;
     return rounds_run(&be, members, MEMBERS, &plan, result, &last_reason);
 }
