@@ -454,28 +454,30 @@ static bool before_batch(void *context)
     return !run->setting->hooks.interrupted(run->setting->hooks.context);
 }
 
-/* Takes the speed of a sustained region away when its launches were faster than those of the rounds without a reason.
- */
-static void check_sustained(const struct problem_run *run, struct contender *c, double median_ms,
-                            const struct telemetry_region *rounds)
+/* Takes the speed of a sustained region away when its launches were faster than launches that do their work. */
+static enum attn_status check_sustained(struct problem_run *run, struct contender *c, double median_ms,
+                                        struct attn_message *why)
 {
     struct sustain_result *s = &c->sustained;
-    const double least_share = work_least_sustained_share(problem_min_bytes(&run->item->problem, run->item->mode),
-                                                          (double)run->setting->backend->device.l2_bytes, median_ms,
-                                                          rounds->sm_clock_mhz, s->telemetry.sm_clock_mhz);
-    if (s->passes <= 0 || s->seconds * 1e3 / (double)s->passes >= least_share * median_ms)
-        return;
-    log_warn("%s: a launch took %.4g ms under sustained load and %.4g ms in the rounds, less than %.0f %% of it: no "
+    const double pass_ms = s->seconds * 1e3 / (double)s->passes;
+    bool is_possible = true;
+    double least_ms = 0;
+    if (s->passes <= 0)
+        return ATTN_OK;
+    TRY(work_sustained_is_possible(&run->work, &c->work, median_ms, pass_ms, &is_possible, &least_ms, why));
+    if (is_possible)
+        return ATTN_OK;
+    log_warn("%s: a launch took %.4g ms under sustained load, where one on new inputs takes at least %.4g ms: no "
              "sustained figures",
-             c->row.impl, s->seconds * 1e3 / (double)s->passes, median_ms, 100 * least_share);
+             c->row.impl, pass_ms, least_ms);
     s->passes = 0;
+    return ATTN_OK;
 }
 
 /* Runs the sustained region of every contender that passed its checks so far; not of `null`, which computes nothing.
  * Its last outputs are judged after all regions. */
 static enum attn_status sustain_all(struct problem_run *run, const struct rounds_member *members, int64_t rounds,
-                                    const struct telemetry_region *around, int *failed, bool *interrupted,
-                                    struct attn_message *why)
+                                    int *failed, bool *interrupted, struct attn_message *why)
 {
     struct sustain_plan plan = {.lead_s = SUSTAIN_LEAD_S,
                                 .seconds = run->setting->plan->sustain_s,
@@ -496,7 +498,6 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
         after_call(run);
         TRY(status);
         TRY(check_device_present(&c->sustained.telemetry, why));
-        check_sustained(run, c, stats_of(members[m - 1].samples_ms, rounds).median, around);
         *interrupted = c->sustained.interrupted;
     }
     return ATTN_OK;
@@ -634,7 +635,7 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
     else
         status = check_device_present(&around, why); /* of no single implementation: *failed is -1 */
     if (status == ATTN_OK && !result.interrupted && s->plan->sustain_s > 0)
-        status = sustain_all(run, members, result.rounds, &around, failed, &result.interrupted, why);
+        status = sustain_all(run, members, result.rounds, failed, &result.interrupted, why);
     const bool has_gemm = count && !members[count - 1].launcher.impl;
     baselines.gemm_ms = has_gemm ? members[count - 1].samples_ms : NULL;
     for (int i = 0; i < run->count && status == ATTN_OK && !result.interrupted; i++) {
@@ -652,8 +653,10 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
             continue;
         *failed = run->current_slot = slots[m];
         report_stage(run, STAGE_CHECK, slots[m]);
-        status = work_on_new_values(&run->work, &contenders[m]->work,
-                                    stats_of(members[m].samples_ms, result.rounds).median, why);
+        const double median_ms = stats_of(members[m].samples_ms, result.rounds).median;
+        status = check_sustained(run, contenders[m], median_ms, why);
+        if (status == ATTN_OK)
+            status = work_on_new_values(&run->work, &contenders[m]->work, median_ms, why);
     }
     if (status == ATTN_OK && !result.interrupted) { /* after all checks: failed rows are not compared */
         baselines.naive_ms = samples_of(run, members, ROLE_NAIVE);

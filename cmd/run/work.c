@@ -159,12 +159,12 @@ static enum attn_status fill_new(struct work *work, uint64_t seed, struct attn_m
 
 /* One timed launch after the inputs have been changed: on new values of this seed, or (seed 0) on the inputs as they
  * are with new signs, as in the rounds. */
-static enum attn_status timed_launch(struct work *work, struct work_member *m, uint64_t seed, double *time_ms,
-                                     struct attn_message *why)
+static enum attn_status timed_launch(struct work *work, struct work_member *m, uint64_t seed, bool cold,
+                                     double *time_ms, struct attn_message *why)
 {
     static const struct input_signs unchanged;
     struct backend *be = work->backend;
-    if (!work->cold) {
+    if (!cold) {
         const enum attn_status warmed = be->ops->repeat(be, m->launcher, 1, why);
         work->launched(work->context);
         TRY(warmed);
@@ -177,7 +177,7 @@ static enum attn_status timed_launch(struct work *work, struct work_member *m, u
     } else {
         TRY(work_change(work, m->outputs, why));
     }
-    const enum attn_status status = be->ops->sample(be, m->launcher, work->cold, time_ms, why);
+    const enum attn_status status = be->ops->sample(be, m->launcher, cold, time_ms, why);
     work->launched(work->context);
     return status;
 }
@@ -191,13 +191,13 @@ static enum attn_status try_new_values(struct work *work, struct work_member *m,
     for (int i = 0; i < WORK_TRIES; i++) {
         double time_ms = 0;
         const uint64_t seed = (next_random(work) >> 32) + 1;
-        TRY(timed_launch(work, m, seed, &time_ms, why));
+        TRY(timed_launch(work, m, seed, work->cold, &time_ms, why));
         new_ms = fmin(new_ms, time_ms);
         if (i == 0)
             TRY(judge_new_values(work, m, seed, why));
         if (has_failed(m) || new_ms <= WORK_FACTOR * other_ms + WORK_EXTRA_MS)
             return ATTN_OK;
-        TRY(timed_launch(work, m, 0, &time_ms, why));
+        TRY(timed_launch(work, m, 0, work->cold, &time_ms, why));
         other_ms = fmax(other_ms, time_ms);
     }
     char sentence[200];
@@ -221,11 +221,18 @@ enum attn_status work_on_new_values(struct work *work, struct work_member *m, do
                                         : inputs_fill(be, work->item, NULL, work->inputs, why);
 }
 
-double work_least_sustained_share(double bytes, double l2_bytes, double median_ms, double burst_clock_mhz,
-                                  double sustained_clock_mhz)
+enum attn_status work_sustained_is_possible(struct work *work, struct work_member *m, double median_ms, double pass_ms,
+                                            bool *is_possible, double *least_ms, struct attn_message *why)
 {
-    const double clocks = burst_clock_mhz / sustained_clock_mhz;
-    if (!(bytes > l2_bytes) || !(l2_bytes > 0) || !(median_ms >= 0.1) || !isfinite(clocks))
-        return 0.5;
-    return 0.95 * fmin(1, clocks);
+    const bool is_cpu = work->backend->device.platform == ATTN_CPU;
+    double hot_ms = INFINITY;
+    *least_ms = 0.95 * median_ms;
+    for (int i = 0; i < WORK_TRIES && pass_ms < *least_ms; i++) {
+        double time_ms = 0;
+        TRY(timed_launch(work, m, 0, false, &time_ms, why));
+        hot_ms = fmin(hot_ms, time_ms);
+        *least_ms = is_cpu ? 0.5 * hot_ms : 0.8 * hot_ms - WORK_OVERLAP_MS;
+    }
+    *is_possible = pass_ms >= *least_ms;
+    return ATTN_OK;
 }

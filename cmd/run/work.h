@@ -67,11 +67,12 @@ enum attn_status work_compare(struct work *, struct work_member *, struct attn_m
  * changed signs. Adds a finding of the rule "work". Nothing for inputs from files. */
 enum attn_status work_on_new_values(struct work *, struct work_member *, double median_ms, struct attn_message *why);
 
-/* The least time of a launch in a sustained region, as a share of the burst median. 0.95 of the same number of clock
- * cycles; 0.5 where there is a reason for more speed: a problem that the L2 cache holds, a launch that is so short that
- * the next one overlaps its beginning or end, a device whose cache or clock is not known. Clocks in MHz, NaN = not
- * known. */
-double work_least_sustained_share(double bytes, double l2_bytes, double median_ms, double burst_clock_mhz,
-                                  double sustained_clock_mhz);
+/* Whether launches of pass_ms each, in a sustained region, are as fast as launches that do their work can be. They are
+ * where that is at least 0.95 of the median of the rounds. Where it is less, the reason may be warm caches, or launches
+ * that overlap: launches with warm caches on inputs with new signs show it. A launch in the region must take 0.8 of the
+ * least of their times, less WORK_OVERLAP_MS (on a CPU 0.5 of it, as its times vary more). *least_ms: what it must take. */
+#define WORK_OVERLAP_MS 0.005
+enum attn_status work_sustained_is_possible(struct work *, struct work_member *, double median_ms, double pass_ms,
+                                            bool *is_possible, double *least_ms, struct attn_message *why);
 
 #endif

@@ -87,7 +87,8 @@ warned output 'changed standard input, output or error .*: put back'
 warned child 'left 1 child process behind: ended'
 warned daemon 'left 1 child process behind: ended'
 warned copies_itself 'left 1 child process behind: ended'
-expect "no other warning but of handlers: $(grep 'warning: ' err | tail -n +14)" test "$(grep -c 'warning: ' err)" -le 14
+expect "no other warning but of handlers: $(grep 'warning: ' err | tail -n +14)" \
+    test "$(grep -c 'warning: ' err)" -le 14
 beside spins
 expect_code 0
 expect "one warning of its thread" test "$(grep -cE "warning: $bad: 1 of its threads computed on" err)" -eq 1
