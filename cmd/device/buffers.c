@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/npy.h"
@@ -152,20 +153,33 @@ static bool is_finite_in(const struct npy *file, int64_t element, enum attn_dtyp
     return isfinite(fill_load(&rounded, dtype, 0));
 }
 
-/* Reads <dir>/<tensor>.npy and compares its shape with the problem's. */
+/* Reads a file and compares its shape with the tensor's. */
+static bool read_tensor(const struct plan_item *item, enum problem_tensor tensor, const char *path, struct npy *file,
+                        struct attn_message *why)
+{
+    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
+    const int64_t want[4] = {s.batch, s.heads, s.len, s.head_dim};
+    const int dims = tensor == TENSOR_LSE ? 3 : 4;
+    char last[32] = "";
+    if (!read_npy(path, file, why))
+        return false;
+    if (file->dims == dims && memcmp(file->shape, want, (size_t)dims * sizeof *want) == 0)
+        return true;
+    if (dims == 4)
+        snprintf(last, sizeof last, ", %lld", (long long)want[3]);
+    snprintf(why->text, sizeof why->text, "%.300s: its shape is not [%lld, %lld, %lld%s]", path, (long long)want[0],
+             (long long)want[1], (long long)want[2], last);
+    npy_free(file);
+    return false;
+}
+
+/* Reads <dir>/<tensor>.npy; its values must be finite. */
 static bool read_input(const struct plan_item *item, enum problem_tensor tensor, const char *dir, struct npy *file,
                        struct attn_message *why)
 {
     char *path = xasprintf("%s/%s.npy", dir, problem_tensor_name(tensor));
     const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
-    const int64_t want[4] = {s.batch, s.heads, s.len, s.head_dim};
-    bool fits = read_npy(path, file, why);
-    if (fits && (file->dims != 4 || memcmp(file->shape, want, sizeof want))) {
-        snprintf(why->text, sizeof why->text, "%s: its shape is not [%lld, %lld, %lld, %lld]", path, (long long)want[0],
-                 (long long)want[1], (long long)want[2], (long long)want[3]);
-        npy_free(file);
-        fits = false;
-    }
+    bool fits = read_tensor(item, tensor, path, file, why);
     for (int64_t i = 0; fits && i < s.batch * s.heads * s.len * s.head_dim; i++)
         if (!is_finite_in(file, i, item->problem.dtype)) {
             snprintf(why->text, sizeof why->text, "%s: element %lld is not finite in %s: no result could be judged",
@@ -189,28 +203,33 @@ bool inputs_readable(const struct plan_item *item, const char *input_dir, struct
     return true;
 }
 
-/* Copies the file's elements into the tensor's memory layout, rounded to the problem's dtype. */
-static enum attn_status upload_npy(struct backend *be, const struct plan_item *item, enum problem_tensor tensor,
-                                   const char *dir, struct tensor_set *set, struct attn_message *why)
+/* Copies the file's elements into the tensor's memory layout, rounded to its dtype, and frees the file. */
+static enum attn_status upload_file(struct backend *be, const struct plan_item *item, enum problem_tensor tensor,
+                                    struct npy *file, struct tensor_set *set, struct attn_message *why)
 {
-    struct npy file;
     const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
     const struct attn_tensor t = tensor_of(&item->problem, &set->tensors, tensor);
     const struct buffer *buffer = &set->buffers[tensor];
-    if (!read_input(item, tensor, dir, &file, why))
-        return ATTN_ERROR;
     void *host = xcalloc(1, buffer->bytes);
     int64_t n = 0;
     for (int64_t b = 0; b < s.batch; b++)
         for (int64_t h = 0; h < s.heads; h++)
             for (int64_t i = 0; i < s.len; i++)
                 for (int64_t c = 0; c < s.head_dim; c++, n++)
-                    fill_store(host, item->problem.dtype, b * t.stride_batch + h * t.stride_head + i * t.stride_row + c,
-                               fill_load(file.data, npy_dtypes[file.type], n));
+                    fill_store(host, tensor_dtype_of(&item->problem, tensor),
+                               b * t.stride_batch + h * t.stride_head + i * t.stride_row + c,
+                               fill_load(file->data, npy_dtypes[file->type], n));
     const enum attn_status status = be->ops->upload(be, buffer->data, host, buffer->bytes, why);
     free(host);
-    npy_free(&file);
+    npy_free(file);
     return status;
+}
+
+static enum attn_status upload_npy(struct backend *be, const struct plan_item *item, enum problem_tensor tensor,
+                                   const char *dir, struct tensor_set *set, struct attn_message *why)
+{
+    struct npy file;
+    return read_input(item, tensor, dir, &file, why) ? upload_file(be, item, tensor, &file, set, why) : ATTN_ERROR;
 }
 
 /* FILL_PEAK: row i of Q becomes 64 times the last key that a causal row i sees, on the host. */
@@ -289,6 +308,28 @@ enum attn_status outputs_make(struct backend *be, const struct plan_item *item, 
     for (int i = 0; i < count; i++)
         TRY(make_tensor(be, item, outputs[i], set, why));
     return outputs_poison(be, set, why);
+}
+
+enum attn_status outputs_read(struct backend *be, const struct plan_item *item, const char *dir, struct tensor_set *set,
+                              unsigned *found, struct attn_message *why)
+{
+    int count;
+    const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
+    *found = 0;
+    for (int i = 0; i < count; i++) {
+        struct npy file;
+        char *path = xasprintf("%s/%s.npy", dir, problem_tensor_name(outputs[i]));
+        const bool is_left_out = outputs[i] == TENSOR_LSE && access(path, F_OK) != 0;
+        const bool good = is_left_out || read_tensor(item, outputs[i], path, &file, why);
+        free(path);
+        if (!good)
+            return ATTN_UNSUPPORTED;
+        if (is_left_out)
+            continue;
+        TRY(upload_file(be, item, outputs[i], &file, set, why));
+        *found |= problem_tensor_bit(outputs[i]);
+    }
+    return ATTN_OK;
 }
 
 enum attn_status outputs_poison(struct backend *be, struct tensor_set *set, struct attn_message *why)

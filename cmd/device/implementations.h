@@ -28,6 +28,7 @@ struct impl_slot {
     const struct attn_impl *impl; /* NULL for "fused" */
     enum impl_role role;
     bool is_loaded; /* of a library of --impl-lib */
+    bool is_stored; /* results of --outputs (cmd/device/stored_outputs.h) */
 };
 enum { IMPL_MAX_SLOTS = 32 };
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/npy.h"
+#include "cmd/problem/problem_key.h"
 
 /* How a dtype is stored in a file. */
 static const struct {
@@ -24,6 +26,7 @@ struct dump {
     struct backend *backend;
     const struct plan_item *item;
     const struct tensor_set *set;
+    const struct dump_reference *reference; /* may be NULL */
     const char *dir;
     enum dump_dtype dtype;
     json_t *files; /* owned; an array */
@@ -42,7 +45,7 @@ static enum attn_status write_npy(const struct dump *d, const char *name, const 
 }
 
 /* A row of tensors.json: `computed` is the tensor's dtype, `stored` the one whose storage the file has. */
-static enum attn_status describe(const struct dump *d, const char *name, const struct npy *file,
+static enum attn_status describe(const struct dump *d, const char *tensor, const char *name, const struct npy *file,
                                  enum attn_dtype computed, enum attn_dtype stored, struct attn_message *why)
 {
     static const char *const dimensions[] = {"batch", "heads", "len", "head_dim"};
@@ -54,7 +57,7 @@ static enum attn_status describe(const struct dump *d, const char *name, const s
         json_array_append_new(shape, json_integer(file->shape[i]));
         json_array_append_new(meaning, json_string(dimensions[i]));
     }
-    json_t *row = json_pack("{s:s+, s:s, s:s, s:s, s:o, s:o, s:s}", "file", name, ".npy", "tensor", name, "dtype",
+    json_t *row = json_pack("{s:s+, s:s, s:s, s:s, s:o, s:o, s:s}", "file", name, ".npy", "tensor", tensor, "dtype",
                             problem_dtype_name(computed), "stored_as", storage[stored].text, "shape", shape,
                             "dimensions", meaning, "numpy", numpy);
     free(numpy);
@@ -62,6 +65,101 @@ static enum attn_status describe(const struct dump *d, const char *name, const s
         return ATTN_OK;
     snprintf(why->text, sizeof why->text, "tensors.json: out of memory");
     return ATTN_ERROR;
+}
+
+static bool is_output(enum attn_mode mode, enum problem_tensor tensor)
+{
+    int count;
+    bool is_one = false;
+    const enum problem_tensor *outputs = problem_outputs(mode, &count);
+    for (int i = 0; i < count; i++)
+        is_one |= outputs[i] == tensor;
+    return is_one;
+}
+
+static const float *part_of(const struct dump_part *part, enum problem_tensor tensor)
+{
+    const float *const all[TENSOR_COUNT] = {[TENSOR_O] = part->outputs.o,
+                                            [TENSOR_LSE] = part->outputs.lse,
+                                            [TENSOR_DQ] = part->outputs.dq,
+                                            [TENSOR_DK] = part->outputs.dk,
+                                            [TENSOR_DV] = part->outputs.dv};
+    return all[tensor];
+}
+
+/* Copies the elements of one part to their place in the whole tensor. */
+static enum attn_status copy_part(const struct dump *d, const struct dump_part *part, enum problem_tensor tensor,
+                                  const struct tensor_shape *whole, float *to, struct attn_message *why)
+{
+    const struct tensor_shape s = tensor_shape_of(&part->problem, tensor);
+    const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
+    const int64_t first_head = is_kv ? part->kv_head_offset : part->q_head_offset, head = s.len * s.head_dim;
+    const size_t bytes = (size_t)(s.batch * s.heads * head) * sizeof(float);
+    float *host = xmalloc(bytes);
+    const enum attn_status status = d->backend->ops->download(d->backend, host, part_of(part, tensor), bytes, why);
+    for (int64_t b = 0; b < s.batch && status == ATTN_OK; b++)
+        memcpy(to + ((part->batch_offset + b) * whole->heads + first_head) * head, host + b * s.heads * head,
+               (size_t)(s.heads * head) * sizeof(float));
+    free(host);
+    return status;
+}
+
+/* The reference's tensor, NaN where there is no part of it; the caller frees file->data. */
+static enum attn_status read_reference(const struct dump *d, enum problem_tensor tensor, struct npy *file,
+                                       struct attn_message *why)
+{
+    const struct tensor_shape s = tensor_shape_of(&d->item->problem, tensor);
+    const int64_t elements = s.batch * s.heads * s.len * s.head_dim;
+    enum attn_status status = ATTN_OK;
+    *file = (struct npy){.dims = tensor == TENSOR_LSE ? 3 : 4,
+                         .shape = {s.batch, s.heads, s.len, s.head_dim},
+                         .type = NPY_FLOAT32,
+                         .bytes = (size_t)elements * sizeof(float)};
+    float *values = file->data = xmalloc(file->bytes);
+    for (int64_t i = 0; i < elements; i++)
+        values[i] = NAN;
+    for (int i = 0; i < d->reference->count && status == ATTN_OK; i++)
+        status = copy_part(d, &d->reference->parts[i], tensor, &s, values, why);
+    return status;
+}
+
+/* Writes the file as <tensor>_<suffix>.npy and describes it. */
+static enum attn_status write_beside(const struct dump *d, enum problem_tensor tensor, const char *suffix,
+                                     const struct npy *file, struct attn_message *why)
+{
+    char *name = xasprintf("%s_%s", problem_tensor_name(tensor), suffix);
+    enum attn_status status = write_npy(d, name, file, why);
+    if (status == ATTN_OK)
+        status = describe(d, problem_tensor_name(tensor), name, file, ATTN_FP32, ATTN_FP32, why);
+    free(name);
+    return status;
+}
+
+static enum attn_status write_reference(const struct dump *d, enum problem_tensor tensor, struct attn_message *why)
+{
+    struct npy file;
+    enum attn_status status = read_reference(d, tensor, &file, why);
+    if (status == ATTN_OK)
+        status = write_beside(d, tensor, "reference", &file, why);
+    npy_free(&file);
+    return status;
+}
+
+/* result: the tensor as its file has it. */
+static enum attn_status write_difference(const struct dump *d, enum problem_tensor tensor, const struct npy *result,
+                                         enum attn_dtype dtype, struct attn_message *why)
+{
+    struct npy file;
+    enum attn_status status = read_reference(d, tensor, &file, why);
+    float *values = file.data;
+    for (size_t i = 0; i < file.bytes / sizeof(float) && status == ATTN_OK; i++) {
+        const float got = fill_load(result->data, dtype, (int64_t)i);
+        values[i] = got == values[i] ? 0 : got - values[i]; /* equal infinities have no difference */
+    }
+    if (status == ATTN_OK)
+        status = write_beside(d, tensor, "difference", &file, why);
+    npy_free(&file);
+    return status;
 }
 
 static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor tensor, struct attn_message *why)
@@ -93,17 +191,40 @@ static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor te
     if (status == ATTN_OK)
         status = write_npy(d, problem_tensor_name(tensor), &file, why);
     if (status == ATTN_OK)
-        status = describe(d, problem_tensor_name(tensor), &file, from, to, why);
+        status = describe(d, problem_tensor_name(tensor), problem_tensor_name(tensor), &file, from, to, why);
+    if (status == ATTN_OK && is_output(d->item->mode, tensor) && d->reference && d->reference->count)
+        status = write_difference(d, tensor, &file, to, why);
     free(host);
     npy_free(&file);
     return status;
+}
+
+/* The fields of the problem that a plan is made from again. */
+static json_t *problem_of(const struct plan_item *item)
+{
+    const struct problem_key key = problem_key_of(&item->problem, item->mode, item->dist, item->seed, L2_COLD);
+    json_t *object = json_object();
+    for (int i = 0; i < problem_field_count; i++) {
+        const struct problem_field *field = &problem_fields[i];
+        const void *value = (const char *)&key + field->offset;
+        json_t *written = field->kind == PROBLEM_NAME    ? json_string(field->names[*(const int *)value])
+                          : field->kind == PROBLEM_COUNT ? json_integer(*(const int64_t *)value)
+                                                         : json_real(*(const double *)value);
+        if (strcmp(field->name, "l2") != 0) /* of the measurement */
+            json_object_set_new(object, field->name, written);
+        else
+            json_decref(written);
+    }
+    if (item->batch_gap)
+        json_object_set_new(object, "batch_gap", json_integer(item->batch_gap));
+    return object;
 }
 
 /* Written to a temporary file and renamed, so that tensors.json is complete or absent. */
 static enum attn_status write_description(const struct dump *d, struct attn_message *why)
 {
     char *path = xasprintf("%s/tensors.json", d->dir), *draft = xasprintf("%s.%ld.tmp", path, (long)getpid());
-    json_t *root = json_pack("{s:O}", "tensors", d->files);
+    json_t *root = json_pack("{s:o, s:O}", "problem", problem_of(d->item), "tensors", d->files);
     errno = 0;
     const bool good = json_dump_file(root, draft, JSON_INDENT(2)) == 0 && rename(draft, path) == 0;
     if (!good) {
@@ -118,13 +239,16 @@ static enum attn_status write_description(const struct dump *d, struct attn_mess
 }
 
 enum attn_status tensor_set_dump(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
-                                 const char *dir, enum dump_dtype dtype, struct attn_message *why)
+                                 const struct dump_reference *reference, const char *dir, enum dump_dtype dtype,
+                                 struct attn_message *why)
 {
-    const struct dump d = {be, item, set, dir, dtype, json_array()};
+    const struct dump d = {be, item, set, reference, dir, dtype, json_array()};
     enum attn_status status = ATTN_OK;
     for (int i = 0; i < TENSOR_COUNT && status == ATTN_OK; i++)
         if (set->buffers[i].base)
             status = dump_tensor(&d, (enum problem_tensor)i, why);
+        else if (is_output(item->mode, (enum problem_tensor)i) && reference && reference->count)
+            status = write_reference(&d, (enum problem_tensor)i, why);
     if (status == ATTN_OK)
         status = write_description(&d, why);
     json_decref(d.files);

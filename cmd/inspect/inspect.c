@@ -178,8 +178,11 @@ int inspect_dry_run(const struct options *o)
         /* Every implementation has its own outputs, which are at most as large as the inputs. */
         double total = tensor_set_bytes(item) * (1 + 0.5 * (s.slot_count - 1));
         problem_print(&item->problem, item->mode, name, sizeof name);
-        printf("%-38s batch %lld heads %lld/%lld\n", name, (long long)item->problem.batch,
-               (long long)item->problem.q_heads, (long long)item->problem.kv_heads);
+        if (o->command == COMMAND_VERIFY) /* the key has batch and heads in it, and --only takes it */
+            printf("%s\n", item->name);
+        else
+            printf("%-38s batch %lld heads %lld/%lld\n", name, (long long)item->problem.batch,
+                   (long long)item->problem.q_heads, (long long)item->problem.kv_heads);
         for (int j = 0; j < s.slot_count; j++) {
             struct attn_request request = {.problem = &item->problem,
                                            .device = &s.backend.device,

@@ -61,6 +61,7 @@ struct options {
     bool plot_given;
     char *columns;              /* NULL = the default columns; else comma-separated column names for the CSV */
     char *input_dir, *dump_dir; /* .npy in and out */
+    char *only, *outputs_dir;   /* verify: a problem's key or a part of it; results to judge. NULL = not given */
     enum dump_dtype dump_dtype; /* how --dump stores the tensors */
     bool profile, dry_run, verbose, quiet;
     enum color_choice color;

@@ -155,6 +155,8 @@ static bool check_outputs(const struct parse *p)
                               "cannot be used with --out none, where no chart is drawn; must be left out");
     if (o->input_dir && o->dump_dir && path_is_same(o->input_dir, o->dump_dir))
         return options_refuse("--dump", o->dump_dir, "is the directory of --input; must be another one");
+    if (o->outputs_dir && o->dump_dir && path_is_same(o->outputs_dir, o->dump_dir))
+        return options_refuse("--dump", o->dump_dir, "is the directory of --outputs; must be another one");
     if (o->dump_dtype != DUMP_NATIVE && !o->dump_dir)
         return options_refuse("--dump-dtype", "fp32", "needs --dump DIR, whose files it is about");
     return true;
@@ -205,6 +207,17 @@ static bool check_ab(const struct parse *p)
         return options_refuse("--pairs", typed(p, "--pairs"), "must be the least and the most, as 5,12");
     static const char *const outputs[] = {"verdicts.csv"};
     return check_input(o, "OLD", o->files.names[0], outputs, 1) && check_input(o, "NEW", o->files.names[1], outputs, 1);
+}
+
+/* --outputs launches nothing. */
+static bool check_stored(const struct parse *p)
+{
+    static const char *const of_launches[] = {"--repeats", "--impl-lib", "--variant", "--deterministic", "--preset"};
+    for (size_t i = 0; p->o->outputs_dir && i < sizeof of_launches / sizeof of_launches[0]; i++)
+        if (typed(p, of_launches[i]))
+            return options_refuse(of_launches[i], *typed(p, of_launches[i]) ? typed(p, of_launches[i]) : NULL,
+                                  "cannot be used with --outputs, where nothing is launched; must be left out");
+    return true;
 }
 
 static bool check_plot(const struct parse *p)
@@ -260,6 +273,7 @@ bool options_check(const struct parse *p)
                          : o->command == COMMAND_AB     ? check_ab(p)
                          : o->command == COMMAND_REPORT ? check_report(p)
                          : o->command == COMMAND_PLOT   ? check_plot(p)
+                         : o->command == COMMAND_VERIFY ? check_stored(p)
                                                         : true;
     return is_good && check_outputs(p) && check_problems(p);
 }

@@ -108,7 +108,13 @@ const struct option_def option_table[] = {
     {"--input", NULL, KIND_IN_DIR, AT(input_dir), .unit = "DIR", .help = "take the inputs from .npy files here",
      .commands = FOR_SWEEP,
      .detail = "Takes the inputs from .npy files in this folder, as --dump names them, rounded to the dtype of each "
-               "problem. Modes, masks and dtypes may differ, shapes may not."},
+               "problem. Modes, masks and dtypes may differ, shapes may not. A folder that --dump wrote, whole or one "
+               "of those in it, also brings its problems: without other options all of them run as they did."},
+
+    {"--only", NULL, KIND_TEXT, AT(only), .unit = "KEY", .help = "only the problem of this key, or with these words",
+     .commands = FOR_VERIFY,
+     .detail = "Only the problem whose key this is, or those whose keys have it as a part, as peak or bwd-causal. The "
+               "key names the problem's folder in --dump; --dry-run prints all of them."},
 
     {"--impl", NULL, KIND_NAMES, AT(impls), LATE("naive,fused,cudnn"), .unit = "NAME,...",
      .help = "fused = the best; or NAME:VARIANT", .group = GROUP_IMPL, .commands = FOR_RUNS,
@@ -153,6 +159,13 @@ const struct option_def option_table[] = {
     {"--repeats", NULL, KIND_COUNT, AT(repeats), .min = 0, .max = 1000000, .fallback = "5", .unit = "N",
      .help = "more runs, whose bits must agree", .group = GROUP_CHECK, .commands = FOR_VERIFY,
      .detail = "Runs after the first one; tensors that the implementation promises to repeat must have the same bits."},
+
+    {"--outputs", NULL, KIND_IN_DIR, AT(outputs_dir), .unit = "DIR", .help = "judge the results in these files instead",
+     .group = GROUP_CHECK, .commands = FOR_VERIFY,
+     .detail = "Judges results that another program has written, and launches nothing. DIR is a folder that --dump "
+               "wrote, or one of those in it; beside a problem's inputs each folder NAME holds the results of one "
+               "implementation, o.npy and lse.npy or dq.npy, dk.npy and dv.npy. Without --impl all are judged. "
+               "lse.npy may be absent. See examples/python."},
 
     {"--warmup-ms", NULL, KIND_REAL, AT(warmup_ms), .min = 0, .max = 3600000, LATE("500"), .unit = "X",
      .group = GROUP_MEASURE, .commands = FOR_SWEEP | FOR_GATES, .is_joined = true,
@@ -260,11 +273,13 @@ const struct option_def option_table[] = {
      .group = GROUP_OUTPUT, .commands = FOR_REPORT,
      .detail = "The price of one device with this label, for TFLOPS per price; may be given once for each label."},
     {"--dump", NULL, KIND_OUT_DIR, AT(dump_dir), .unit = "DIR", .help = "write the tensors as .npy files here",
-     .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
-     .detail = "Writes the inputs of each problem (in backward with the reference's O and LSE) and the results of each "
-               "implementation into this folder, and beside them a tensors.json that says what the files hold."},
+     .group = GROUP_OUTPUT, .commands = FOR_RUNS,
+     .detail = "Writes the inputs of each problem (in backward with the reference's O and LSE) with the reference's "
+               "results (o_reference.npy) into a folder of its own in this one, the results of each implementation "
+               "and their differences from the reference (o.npy, o_difference.npy) into a folder NAME in that, and "
+               "beside them a tensors.json that says what the problem is and what the files hold."},
     {"--dump-dtype", NULL, KIND_CHOICE, AT(dump_dtype), .choices = dump_dtype_names, .fallback = "native",
-     .help = "of these files: the tensors' own, or float32", .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
+     .help = "of these files: the tensors' own, or float32", .group = GROUP_OUTPUT, .commands = FOR_RUNS,
      .detail = "NumPy has no bfloat16: natively its bits are stored as 16-bit integers. float32 changes no value."},
     {"--max-failures", NULL, KIND_COUNT, AT(max_failures), .min = 0, .max = 1000000, .fallback = "20", .unit = "N",
      .help = "failures that are printed", .group = GROUP_OUTPUT, .commands = FOR_RUNS | FOR_SELFTEST,

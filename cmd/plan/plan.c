@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/text.h"
 #include "cmd/options/options_line.h"
 #include "cmd/problem/problem.h"
 
@@ -51,6 +53,7 @@ void plan_add(struct plan *plan, const struct plan_item *item)
 void plan_free(struct plan *plan)
 {
     free(plan->items);
+    name_list_free(&plan->folders);
     memset(plan, 0, sizeof *plan);
 }
 
@@ -70,12 +73,13 @@ static struct int_list list_or(const struct int_list *given, const char *text)
     return list;
 }
 
-static bool shape_fits(const struct attn_problem *p)
+bool plan_shape_fits(const struct attn_problem *p)
 {
     int64_t n = 0;
     const int64_t heads = p->q_heads, len = p->q_len > p->kv_len ? p->q_len : p->kv_len;
     return number_multiply(p->batch, heads, &n) && number_multiply(n, len, &n) && number_multiply(n, p->head_dim, &n) &&
-           n <= INT64_C(1) << 40 && len <= INT32_MAX && p->batch <= INT32_MAX && heads <= INT32_MAX;
+           n <= INT64_C(1) << 40 && len <= INT32_MAX && p->batch <= INT32_MAX && heads <= INT32_MAX && p->batch > 0 &&
+           p->q_len > 0 && p->kv_len > 0 && p->head_dim > 0 && heads > 0;
 }
 
 /* Adds one shape, with batch and heads by the papers' convention or as the user gave them. */
@@ -99,7 +103,7 @@ static int shape_of(const struct options *o, const struct preset_values *preset,
                   (long long)p->kv_heads, (long long)p->q_heads, (long long)head_dim);
         return EXIT_USAGE;
     }
-    if (!shape_fits(p)) {
+    if (!plan_shape_fits(p)) {
         log_error("batch %lld x heads %lld x length %lld x head dim %lld: more than 2^40 elements in one tensor",
                   (long long)p->batch, (long long)p->q_heads, (long long)(q_len > kv_len ? q_len : kv_len),
                   (long long)head_dim);
@@ -211,9 +215,57 @@ static int check_input_shapes(const struct plan *plan)
     return EXIT_OK;
 }
 
-int plan_make(const struct options *o, enum attn_platform platform, struct plan *plan)
+static bool asks_shape(const struct options *o)
+{
+    return o->q_lens.count || o->kv_lens.count || o->head_dims.count || o->batch || o->heads || o->kv_heads ||
+           o->hidden || o->total_tokens;
+}
+
+/* --input names what --dump wrote: its problems are the plan. A folder of tensors is any problem of their shape instead
+ * where the options ask for a shape. */
+static int add_input(const struct options *o, struct plan *plan)
+{
+    char *tensor = xasprintf("%s/q.npy", o->input_dir);
+    const bool is_of_any_problem = access(tensor, F_OK) == 0 && asks_shape(o);
+    free(tensor);
+    return is_of_any_problem ? EXIT_OK : plan_add_dump(o, "--input", o->input_dir, plan);
+}
+
+static void read_from(const char *folder, struct plan *plan)
+{
+    name_list_add(&plan->folders, folder);
+    for (int i = 0; i < plan->count; i++)
+        plan->items[i].folder = plan->folders.names[0];
+}
+
+/* The folder's name in --dump: "bwd-causal-d-128-n-16k-bf16". */
+static void name_items(struct plan *plan)
+{
+    for (int i = 0; i < plan->count; i++) {
+        struct plan_item *item = &plan->items[i];
+        problem_print(&item->problem, item->mode, item->name, sizeof item->name);
+        for (char *at = item->name; *at; at++)
+            *at = *at == ' ' || *at == '=' ? '-' : *at;
+    }
+}
+
+/* All combinations of the options. */
+static int cross_all(const struct options *o, enum attn_platform platform, enum preset preset,
+                     const struct preset_values *values, struct plan *plan)
 {
     static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32};
+    int status = EXIT_OK;
+    for (int t = 0; t < 3; t++)
+        for (int mode = 0; mode < 2; mode++)
+            for (int causal = 0; causal < 2; causal++)
+                if (status == EXIT_OK && dtype_wanted(o, platform, preset, dtypes[t]) && o->modes[mode])
+                    status = cross(o, preset, values, dtypes[t], (enum attn_mode)mode, causal, plan);
+    name_items(plan);
+    return status;
+}
+
+int plan_make(const struct options *o, enum attn_platform platform, struct plan *plan)
+{
     enum preset preset = o->preset;
     if (preset == PRESET_NONE)
         preset = platform == ATTN_CUDA ? PRESET_PAPER : PRESET_QUICK;
@@ -228,12 +280,12 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
     plan->preheat_ms = isnan(o->preheat_s) ? 0 : o->preheat_s * 1e3;
     plan->samples = o->samples ? o->samples : values->samples;
     plan->total_tokens = o->batch ? 0 : o->total_tokens ? o->total_tokens : values->total_tokens;
-    int status = EXIT_OK;
-    for (int t = 0; t < 3; t++)
-        for (int mode = 0; mode < 2; mode++)
-            for (int causal = 0; causal < 2; causal++)
-                if (status == EXIT_OK && dtype_wanted(o, platform, preset, dtypes[t]) && o->modes[mode])
-                    status = cross(o, preset, values, dtypes[t], (enum attn_mode)mode, causal, plan);
+    int status = o->input_dir ? add_input(o, plan) : EXIT_OK;
+    const bool is_dump = plan->count > 0;
+    if (is_dump)
+        plan->total_tokens = 0;
+    else if (status == EXIT_OK)
+        status = cross_all(o, platform, preset, values, plan);
     if (status == EXIT_OK && o->points.count)
         status = keep_points(o, plan);
     if (status == EXIT_OK && o->profile && plan->count != 1) {
@@ -242,8 +294,10 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
                   plan->count);
         status = EXIT_USAGE;
     }
-    if (status == EXIT_OK && o->input_dir)
+    if (status == EXIT_OK && o->input_dir && !is_dump)
         status = check_input_shapes(plan);
+    if (status == EXIT_OK && o->input_dir && !is_dump)
+        read_from(o->input_dir, plan);
     if (status != EXIT_OK)
         plan_free(plan);
     return status;
@@ -251,13 +305,20 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
 
 char *plan_repro(const struct options *o, const struct plan_item *item, const char *impl)
 {
-    if (item->batch_gap) /* a shape that comes from verify alone */
-        return plan_repro_verify(o, impl);
+    if (item->batch_gap || (item->folder && o->command == COMMAND_VERIFY)) /* which verify alone makes */
+        return plan_repro_verify(o, item, impl);
     const struct problem_key key = problem_key_of(&item->problem, item->mode, item->dist, item->seed, o->l2);
     return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
 }
 
-char *plan_repro_verify(const struct options *o, const char *impl)
+char *plan_repro_verify(const struct options *o, const struct plan_item *item, const char *impl)
 {
-    return options_repro(o, COMMAND_VERIFY, "fabench verify", impl, NULL);
+    char *command = options_repro(o, COMMAND_VERIFY, "fabench verify", impl, NULL);
+    if (o->only) /* is in it already */
+        return command;
+    struct text longer = {0};
+    text_add(&longer, "%s --only", command);
+    text_add_shell_word(&longer, item->name);
+    free(command);
+    return text_take(&longer);
 }

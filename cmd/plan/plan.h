@@ -13,7 +13,9 @@ struct plan_item {
     uint64_t seed;
     int64_t batch_gap; /* extra elements between batches, to get element offsets above 2^31; 0 = packed */
     bool deterministic;
-    int64_t repeats; /* verify: launches that must be bit-equal where promised; 0 = not checked */
+    int64_t repeats;    /* verify: launches that must be bit-equal where promised; 0 = not checked */
+    char name[112];     /* its key: names its folder in --dump, and --only selects by it; different for each item */
+    const char *folder; /* of .npy files that its inputs are read from, owned by the plan; NULL = made from the seed */
 };
 
 struct plan {
@@ -23,19 +25,29 @@ struct plan {
     double warmup_ms, min_time_ms, max_noise_pct;
     double preheat_ms; /* minimum warm-up of the first problem of a process */
     int64_t samples;
-    double sustain_s;     /* 0 = no sustained regions */
-    const char *preset;   /* name for the record */
-    int64_t total_tokens; /* batch = total_tokens / n; 0 where the user gave --batch */
+    double sustain_s;         /* 0 = no sustained regions */
+    const char *preset;       /* name for the record */
+    int64_t total_tokens;     /* batch = total_tokens / n; 0 where the user gave --batch, or a dump */
+    struct name_list folders; /* of the items, owned */
 };
 
 /* Fills *plan. EXIT_OK, or EXIT_USAGE with a sentence when a combination of options is illegal (kv-heads that do not
  * divide heads, products that overflow, more than 100000 problems, --profile with more than one problem, --input with
- * tensors of more than one shape). */
+ * tensors of more than one shape), or EXIT_IO for a dump in --input that cannot be read. */
 int plan_make(const struct options *, enum attn_platform, struct plan *);
 
 /* The hard shapes of `verify` (section 6 of docs/design.md), in dtypes, masks and modes of the options;
  * plan_verify.c. */
 int plan_make_verify(const struct options *, enum attn_platform, struct plan *);
+
+/* The problems that --dump wrote into `dir`: of each folder in it, or of itself, whose tensors.json describes a problem,
+ * those that the options ask for, in the order of their names. `option` (--input, --outputs) names it in sentences.
+ * Nothing is added where `dir` has no such folder. EXIT_OK, EXIT_IO for a tensors.json that cannot be used, EXIT_USAGE
+ * when the options leave none; plan_dump.c. */
+int plan_add_dump(const struct options *, const char *option, const char *dir, struct plan *);
+
+/* True when no tensor of the problem has more than 2^40 elements, nor a size that is not in 1..INT32_MAX. */
+bool plan_shape_fits(const struct attn_problem *);
 
 /* The problems of `selftest`: batch 1, few heads, every dtype. */
 int plan_make_selftest(const struct options *, struct plan *);
@@ -49,6 +61,6 @@ char *plan_repro(const struct options *, const struct plan_item *, const char *i
 
 /* The whole `verify` command, with this implementation alone, for a row that only verify makes. Fewer shapes would have
  * other seeds, which are counted along the plan. */
-char *plan_repro_verify(const struct options *, const char *impl);
+char *plan_repro_verify(const struct options *, const struct plan_item *, const char *impl);
 
 #endif

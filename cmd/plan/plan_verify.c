@@ -2,9 +2,11 @@
 #include "cmd/plan/plan.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/problem/problem.h"
 
 /* One shape; each is crossed with modes, masks, dtypes and head dims. */
 struct hard_shape {
@@ -58,6 +60,20 @@ static const struct hard_shape shapes[] = {
     {2, 2, 2, 130, 130, FILL_NORMAL, ATTN_BSHD, false, true, (INT64_C(1) << 31) + 64},
 };
 
+/* The name of a sweep and what may differ between the shapes: "bwd-full-d-64-n-257-fp16-b-1-h-2x2-peak-bshd". */
+static void name_item(struct plan_item *item)
+{
+    const struct attn_problem *p = &item->problem;
+    size_t used;
+    problem_print(p, item->mode, item->name, sizeof item->name);
+    used = strlen(item->name);
+    snprintf(item->name + used, sizeof item->name - used, " b=%lld h=%lldx%lld %s %s%s", (long long)p->batch,
+             (long long)p->q_heads, (long long)p->kv_heads, problem_dist_name(item->dist),
+             problem_layout_name(p->layout), item->batch_gap ? " far" : "");
+    for (char *at = item->name; *at; at++)
+        *at = *at == ' ' || *at == '=' ? '-' : *at;
+}
+
 static void add_shape(const struct options *o, const struct hard_shape *shape, enum attn_dtype dtype,
                       enum attn_mode mode, bool causal, int64_t head_dim, struct plan *plan)
 {
@@ -79,7 +95,57 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, e
     p->causal = causal;
     p->window_left = p->window_right = -1;
     p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)head_dim)) : (float)o->scale;
+    name_item(&item);
     plan_add(plan, &item);
+}
+
+/* True when the words of `part` follow each other in `name`; words have - between them. */
+static bool has_words(const char *name, const char *part)
+{
+    const size_t length = strlen(part);
+    for (const char *at = name; (at = strstr(at, part)); at++)
+        if ((at == name || at[-1] == '-') && (at[length] == '\0' || at[length] == '-'))
+            return true;
+    return false;
+}
+
+/* --only: removes all other problems. One that has the whole key is taken alone. */
+static int keep_only(const struct options *o, struct plan *plan)
+{
+    int kept = 0;
+    bool is_whole = false;
+    for (int i = 0; i < plan->count; i++)
+        is_whole |= strcmp(plan->items[i].name, o->only) == 0;
+    for (int i = 0; i < plan->count; i++)
+        if (is_whole ? strcmp(plan->items[i].name, o->only) == 0 : has_words(plan->items[i].name, o->only))
+            plan->items[kept++] = plan->items[i];
+    plan->count = kept;
+    if (kept)
+        return EXIT_OK;
+    log_error("--only %s: no problem has this key, nor these words in it; fabench verify --dry-run prints the keys%s",
+              o->only, o->outputs_dir ? " with the same --outputs" : ", and --dtype, --mode, --causal, --d add some");
+    return EXIT_USAGE;
+}
+
+/* The problems of --outputs. */
+static int make_outputs(const struct options *o, struct plan *plan)
+{
+    int status = plan_add_dump(o, "--outputs", o->outputs_dir, plan);
+    if (status == EXIT_OK && plan->count == 0) {
+        log_error("--outputs %s: neither it nor a folder in it has a tensors.json with a problem, as --dump writes it",
+                  o->outputs_dir);
+        status = EXIT_IO;
+    }
+    return status;
+}
+
+static int finish_plan(const struct options *o, int status, struct plan *plan)
+{
+    if (status == EXIT_OK && o->only)
+        status = keep_only(o, plan);
+    if (status != EXIT_OK)
+        plan_free(plan);
+    return status;
 }
 
 int plan_make_verify(const struct options *o, enum attn_platform platform, struct plan *plan)
@@ -94,6 +160,8 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
             "verify brings its own shapes: --seqlen, --kv-len, --batch, --heads and --kv-heads belong to the sweep");
         return EXIT_USAGE;
     }
+    if (o->outputs_dir)
+        return finish_plan(o, make_outputs(o, plan), plan);
     for (int t = 0; t < 3; t++) {
         const bool by_default = platform == ATTN_CPU ? dtypes[t] == ATTN_FP32 : dtypes[t] != ATTN_FP32;
         if (!(o->dtypes_given ? o->dtypes[dtypes[t]] : by_default))
@@ -112,5 +180,5 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
             }
         }
     }
-    return EXIT_OK;
+    return finish_plan(o, EXIT_OK, plan);
 }

@@ -7,6 +7,7 @@
  *   5. the rows. */
 #include "cmd/run/case_run.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
 #include "cmd/device/status.h"
+#include "cmd/device/stored_outputs.h"
 #include "cmd/device/tensor_dump.h"
 #include "cmd/measure/rounds.h"
 #include "cmd/base/stats.h"
@@ -179,7 +181,7 @@ static enum attn_status restore_surroundings(struct problem_run *run, struct att
         TRY(buffer_guard(be, &run->contenders[i].workspace, why));
     }
     run->inputs.signs = (struct input_signs){0};
-    TRY(inputs_fill(be, run->item, run->setting->options->input_dir, &run->inputs, why));
+    TRY(inputs_fill(be, run->item, run->item->folder, &run->inputs, why));
     TRY(check_forward_inputs(be, run->item, &run->inputs, why));
     return inputs_hash(be, run->item, &run->inputs, &run->inputs_hash, why);
 }
@@ -295,42 +297,74 @@ static enum attn_status check_repeats(struct problem_run *run, struct contender 
     return ATTN_OK;
 }
 
-/* --dump: inputs once per problem, outputs per implementation, below a folder named after the problem. */
+/* The reference for --dump: `parts` of it, at most CHECK_MAX_VIEWS. */
+static struct dump_reference dump_reference_of(const struct problem_run *run, struct dump_part *parts)
+{
+    for (int i = 0; i < run->reference.count; i++) {
+        const struct check_view *view = &run->reference.views[i];
+        parts[i] = (struct dump_part){.problem = view->problem,
+                                      .batch_offset = view->batch_offset,
+                                      .q_head_offset = view->q_head_offset,
+                                      .kv_head_offset = view->kv_head_offset,
+                                      .outputs = view->reference};
+    }
+    return (struct dump_reference){parts, run->reference.count};
+}
+
+/* --dump: inputs and reference once per problem, outputs per implementation, below a folder named after the problem. */
 static enum attn_status dump(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     const struct options *o = run->setting->options;
-    char name[96];
-    problem_print(&run->item->problem, run->item->mode, name, sizeof name);
-    for (char *at = name; *at; at++)
-        *at = *at == ' ' || *at == '=' ? '-' : *at;
-    char *problem_dir = xasprintf("%s/%s", o->dump_dir, name);
+    struct dump_part parts[CHECK_MAX_VIEWS];
+    const struct dump_reference reference = dump_reference_of(run, parts);
+    char *problem_dir = xasprintf("%s/%s", o->dump_dir, run->item->name);
     char *impl_dir = xasprintf("%s/%s", problem_dir, impl_recorded_name(&run->setting->slots[c->slot], c->impl));
     enum attn_status status = path_make_dirs(impl_dir) ? ATTN_OK : ATTN_ERROR;
     if (status != ATTN_OK)
         snprintf(why->text, sizeof why->text, "no folder to write to");
     if (status == ATTN_OK)
-        status = tensor_set_dump(run->setting->backend, run->item, &run->inputs, problem_dir, o->dump_dtype, why);
+        status = tensor_set_dump(run->setting->backend, run->item, &run->inputs, &reference, problem_dir, o->dump_dtype,
+                                 why);
     if (status == ATTN_OK)
-        status = tensor_set_dump(run->setting->backend, run->item, &c->outputs, impl_dir, o->dump_dtype, why);
+        status =
+            tensor_set_dump(run->setting->backend, run->item, &c->outputs, &reference, impl_dir, o->dump_dtype, why);
     free(problem_dir);
     free(impl_dir);
     return status;
 }
 
-/* The first launch, into poisoned outputs, and its verdict. */
+/* Takes the tensors that were not among the results of --outputs out of the verdict. */
+static void drop_unread(struct contender *c, unsigned found)
+{
+    int kept = 0;
+    for (int i = 0; i < c->tensor_count; i++)
+        if (found & problem_tensor_bit(TENSOR_LSE) || strcmp(c->tensors[i].name, problem_tensor_name(TENSOR_LSE)))
+            c->tensors[kept++] = c->tensors[i];
+    c->tensor_count = kept;
+}
+
+/* The first launch, into poisoned outputs, or the results of --outputs; and its verdict. */
 static enum attn_status launch_first(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
     int count;
     const enum problem_tensor *outputs = problem_outputs(run->item->mode, &count);
+    unsigned found = UINT_MAX;
+    bool is_bad = false;
     report_stage(run, STAGE_CHECK, c->slot);
-    const enum attn_status status = be->ops->launch(be, &c->launcher, why);
+    const struct impl_slot *slot = &run->setting->slots[c->slot];
+    const enum attn_status status = slot->is_stored
+                                        ? stored_outputs_read(be, run->item, slot, &c->outputs, &found, &is_bad, why)
+                                        : be->ops->launch(be, &c->launcher, why);
     after_call(run);
     TRY(status);
     c->runs = true;
-    if (role_of(run, c) == ROLE_NULL) /* it writes no output */
+    if (is_bad)
+        check_add_finding(c->tensors, &c->tensor_count, problem_tensor_name(outputs[0]), "file", why->text);
+    if (role_of(run, c) == ROLE_NULL || is_bad) /* there is no output */
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
+    drop_unread(c, found);
     TRY(outputs_digest(be, run->item, &c->outputs, c->first, why));
     if (role_of(run, c) == ROLE_NAIVE && check_passed(c->tensors, c->tensor_count))
         for (int i = 0; i < c->tensor_count; i++) /* where all passed these are the outputs alone */
@@ -623,7 +657,7 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
                                      .context = run};
     run->member_slots = slots;
     run->member_contenders = contenders;
-    work_begin(&run->work, s->backend, run->item, &run->inputs, plan.cold, s->options->input_dir != NULL);
+    work_begin(&run->work, s->backend, run->item, &run->inputs, plan.cold, run->item->folder != NULL);
     run->work.launched = launched;
     run->work.context = run;
     telemetry_begin(&telemetry, s->use_nvml);
@@ -699,7 +733,7 @@ static enum attn_status prepare_problem(struct problem_run *run, struct attn_mes
 {
     const struct case_setting *s = run->setting;
     report_stage(run, STAGE_PREPARE, -1);
-    TRY(inputs_make(s->backend, run->item, s->options->input_dir, &run->inputs, why));
+    TRY(inputs_make(s->backend, run->item, run->item->folder, &run->inputs, why));
     TRY(check_reference_make(s->backend, run->item, s->options->check, &run->inputs, &run->reference, why));
     return inputs_hash(s->backend, run->item, &run->inputs, &run->inputs_hash, why);
 }
@@ -774,7 +808,7 @@ enum attn_status case_profile(const struct case_setting *setting, struct attn_me
     struct problem_run *run = xcalloc(1, sizeof *run);
     run->setting = setting;
     run->item = &setting->plan->items[0];
-    TRY(inputs_make(be, run->item, setting->options->input_dir, &run->inputs, why));
+    TRY(inputs_make(be, run->item, run->item->folder, &run->inputs, why));
     /* Backward needs a plausible O and LSE: the reference's, computed outside the profiled range. */
     TRY(check_reference_make(be, run->item, CHECK_OFF, &run->inputs, &run->reference, why));
     struct contender *c = &run->contenders[run->count++];

@@ -129,7 +129,7 @@ void row_failure_repro(struct record_row *row, const struct options *o, const st
     }
     char *impls = beside_naive ? xasprintf("%s,%s", row->impl, naive) : xstrdup(row->impl);
     free(row->repro);
-    row->repro = by_repeats ? plan_repro_verify(o, impls) : plan_repro(o, item, impls);
+    row->repro = by_repeats ? plan_repro_verify(o, item, impls) : plan_repro(o, item, impls);
     free(impls);
 }
 

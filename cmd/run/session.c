@@ -9,6 +9,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/device/buffers.h"
+#include "cmd/device/stored_outputs.h"
 #include "cmd/device/telemetry.h"
 #include "cmd/record/header.h"
 
@@ -76,15 +77,15 @@ static bool may_fall_back(const struct options *o)
 
 /* Checks the files of --input for every problem of the plan. The problems differ only in mask, dtype and mode (see
  * plan_make), and backward reads all that forward reads, so each dtype and mode is checked only once. */
-static bool are_inputs_readable(const struct plan *plan, const char *input_dir, struct attn_message *why)
+static bool are_inputs_readable(const struct plan *plan, struct attn_message *why)
 {
     for (int i = 0; i < plan->count; i++) {
         const struct plan_item *item = &plan->items[i];
         bool seen = false;
         for (int j = 0; j < i && !seen; j++)
-            seen = plan->items[j].problem.dtype == item->problem.dtype &&
+            seen = plan->items[j].folder == item->folder && plan->items[j].problem.dtype == item->problem.dtype &&
                    (plan->items[j].mode == item->mode || plan->items[j].mode == ATTN_BWD);
-        if (!seen && !inputs_readable(item, input_dir, why))
+        if (item->folder && !seen && !inputs_readable(item, item->folder, why))
             return false;
     }
     return true;
@@ -114,14 +115,16 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
     if (why.text[0] && say_choice)
         log_note("%s", why.text);
     int status = impls_load(&o->impl_libs, &s->impls);
-    if (status == EXIT_OK)
+    if (status == EXIT_OK && !o->outputs_dir)
         status = impls_select(&s->impls, &o->impls, s->backend.device.platform, s->slots, &s->slot_count);
     if (status == EXIT_OK)
         status = o->command == COMMAND_VERIFY     ? plan_make_verify(o, s->backend.device.platform, &s->plan)
                  : o->command == COMMAND_SELFTEST ? plan_make_selftest(o, &s->plan)
                                                   : plan_make(o, s->backend.device.platform, &s->plan);
-    if (status == EXIT_OK && o->input_dir && !are_inputs_readable(&s->plan, o->input_dir, &why)) {
-        log_error("--input: %s", why.text);
+    if (status == EXIT_OK && o->outputs_dir)
+        status = stored_outputs_select(&s->plan, &o->impls, s->slots, &s->slot_count);
+    if (status == EXIT_OK && !are_inputs_readable(&s->plan, &why)) {
+        log_error("%s: %s", o->outputs_dir ? "--outputs" : "--input", why.text);
         status = EXIT_IO;
     }
     if (status == EXIT_OK && flushes_caches(o) && s->backend.ops->make_flush(&s->backend, &why) != ATTN_OK) {

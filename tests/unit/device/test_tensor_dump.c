@@ -85,7 +85,7 @@ static void what_was_written_comes_back(void **state)
         const struct plan_item other = item_of((enum attn_dtype)(n / 2), 4);
         struct tensor_set set, again;
         assert_int_equal(inputs_make(&be, &item, NULL, &set, &why), ATTN_OK);
-        assert_int_equal(tensor_set_dump(&be, &item, &set, dir, (enum dump_dtype)(n % 2), &why), ATTN_OK);
+        assert_int_equal(tensor_set_dump(&be, &item, &set, NULL, dir, (enum dump_dtype)(n % 2), &why), ATTN_OK);
         if (!inputs_readable(&other, dir, &why))
             fail_msg("%s", why.text);
         assert_int_equal(inputs_make(&be, &other, dir, &again, &why), ATTN_OK);
@@ -109,7 +109,7 @@ static void float32_has_the_values(void **state)
     const struct plan_item item = item_of(ATTN_BF16, 3);
     assert_int_equal(backend_open_cpu(&be, &why), ATTN_OK);
     assert_int_equal(inputs_make(&be, &item, NULL, &set, &why), ATTN_OK);
-    assert_int_equal(tensor_set_dump(&be, &item, &set, dir, DUMP_FP32, &why), ATTN_OK);
+    assert_int_equal(tensor_set_dump(&be, &item, &set, NULL, dir, DUMP_FP32, &why), ATTN_OK);
     struct npy file = read_file("k.npy");
     const struct attn_tensor *k = &set.tensors.k;
     assert_int_equal(file.type, NPY_FLOAT32);
@@ -139,7 +139,7 @@ static void the_files_are_described(void **state)
     assert_int_equal(inputs_make(&be, &item, NULL, &inputs, &why), ATTN_OK);
     assert_int_equal(outputs_make(&be, &item, &inputs, &outputs, &why), ATTN_OK);
 
-    assert_int_equal(tensor_set_dump(&be, &item, &inputs, dir, DUMP_NATIVE, &why), ATTN_OK);
+    assert_int_equal(tensor_set_dump(&be, &item, &inputs, NULL, dir, DUMP_NATIVE, &why), ATTN_OK);
     json_t *root = description(), *k = row_of(root, "k");
     assert_int_equal(json_array_size(json_object_get(root, "tensors")), 3);
     assert_text(k, "file", "k.npy");
@@ -154,7 +154,7 @@ static void the_files_are_described(void **state)
     json_decref(want);
     json_decref(root);
 
-    assert_int_equal(tensor_set_dump(&be, &item, &outputs, dir, DUMP_FP32, &why), ATTN_OK);
+    assert_int_equal(tensor_set_dump(&be, &item, &outputs, NULL, dir, DUMP_FP32, &why), ATTN_OK);
     root = description();
     assert_int_equal(json_array_size(json_object_get(root, "tensors")), 2);
     assert_text(row_of(root, "o"), "dtype", "bf16");

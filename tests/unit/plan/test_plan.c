@@ -237,7 +237,7 @@ static void verify_makes_the_same_case_again(void **state)
             struct plan plan, again;
             assert_int_equal(plan_make_verify(&o, (enum attn_platform)platform, &plan), EXIT_OK);
             for (int i = 0; i < plan.count; i += 7) {
-                char *command = plan_repro_verify(&o, "naive");
+                char *command = plan_repro_verify(&o, &plan.items[i], "naive");
                 struct options narrow = parse(command);
                 int found = 0;
                 assert_int_equal(plan_make_verify(&narrow, (enum attn_platform)platform, &again), EXIT_OK);

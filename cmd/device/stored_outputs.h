@@ -1,0 +1,19 @@
+/* verify --outputs: results that another program has written take the place of implementations. */
+#ifndef FABENCH_STORED_OUTPUTS_H
+#define FABENCH_STORED_OUTPUTS_H
+
+#include "cmd/device/implementations.h"
+#include "cmd/device/buffers.h"
+
+/* One slot for each folder of results beside the inputs of any problem of the plan, in the order of their names; with
+ * `names` for these alone. EXIT_OK, EXIT_USAGE with a sentence for a name that no problem has a folder of, or for more
+ * than IMPL_MAX_SLOTS folders, EXIT_IO where there is none. May be called once in a process. */
+int stored_outputs_select(const struct plan *, const struct name_list *names, struct impl_slot *slots, int *count);
+
+/* Reads the results of a slot into the outputs of the problem. ATTN_UNSUPPORTED where the problem has no folder of them.
+ * *bad: the files there cannot be used; then `why` says which and why, and the results count as wrong. `found`: see
+ * outputs_read (cmd/device/buffers.h). */
+enum attn_status stored_outputs_read(struct backend *, const struct plan_item *, const struct impl_slot *,
+                                     struct tensor_set *outputs, unsigned *found, bool *bad, struct attn_message *why);
+
+#endif

@@ -1,0 +1,182 @@
+/* The problems in folders that --dump wrote, from their tensors.json. */
+#include "cmd/plan/plan.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/base/log.h"
+#include "cmd/problem/problem_key.h"
+
+/* A dump's largest gap between batches: that of verify. */
+enum { GAP_MAX_BITS = 33 };
+
+/* True when the option was given. */
+static bool is_given(const struct options *o, const char *option)
+{
+    for (int i = 0; option && i + 1 < o->given.count; i += 2)
+        if (strcmp(o->given.names[i], option) == 0)
+            return true;
+    return false;
+}
+
+static bool is_in(const struct int_list *list, int64_t value)
+{
+    bool is_one = list->count == 0;
+    for (int i = 0; i < list->count; i++)
+        is_one |= list->values[i] == value;
+    return is_one;
+}
+
+/* True for a problem that the options do not exclude. */
+static bool is_wanted(const struct options *o, const struct plan_item *item)
+{
+    const struct attn_problem *p = &item->problem;
+    return o->modes[item->mode] && o->causal[p->causal] && (!o->dtypes_given || o->dtypes[p->dtype]) &&
+           is_in(&o->head_dims, p->head_dim) && is_in(&o->q_lens, p->q_len) && is_in(&o->kv_lens, p->kv_len) &&
+           (!o->batch || o->batch == p->batch) && (!o->heads || o->heads == p->q_heads) &&
+           (!o->kv_heads || o->kv_heads == p->kv_heads) && (isnan(o->scale) || (float)o->scale == p->scale) &&
+           (!is_given(o, "--layout") || o->layout == p->layout) && (!is_given(o, "--dist") || o->dist == item->dist) &&
+           (!is_given(o, "--seed") || o->seed == item->seed);
+}
+
+/* One field of the problem: numbers and names as JSON has them. False when it is absent or of another kind. */
+static bool read_field(const json_t *object, const struct problem_field *field, struct problem_key *key)
+{
+    const json_t *value = json_object_get(object, field->name);
+    void *to = (char *)key + field->offset;
+    switch (field->kind) {
+    case PROBLEM_NAME: return json_is_string(value) && problem_field_parse(field, json_string_value(value), key);
+    case PROBLEM_COUNT: *(int64_t *)to = json_integer_value(value); return json_is_integer(value);
+    case PROBLEM_REAL: *(double *)to = json_number_value(value); return json_is_number(value);
+    }
+    return false;
+}
+
+/* The item of a key that is complete. False when no command could have made it. */
+static bool item_of(const struct problem_key *key, int64_t batch_gap, struct plan_item *item)
+{
+    const bool is_legal =
+        key->mode >= 0 && key->dtype >= 0 && key->layout >= 0 && key->dist >= 0 && (key->causal | 1) == 1 &&
+        key->head_dim >= 8 && key->head_dim <= 256 && key->head_dim % 8 == 0 && key->kv_heads > 0 && key->q_heads > 0 &&
+        key->q_heads % key->kv_heads == 0 && key->window_left == -1 && key->window_right == -1 && !(key->dropout > 0) &&
+        key->scale >= 1e-30 && key->scale <= 1e30 && batch_gap >= 0 && batch_gap >> GAP_MAX_BITS == 0;
+    *item = (struct plan_item){.mode = (enum attn_mode)key->mode,
+                               .dist = (enum fill_dist)key->dist,
+                               .seed = (uint64_t)key->seed,
+                               .batch_gap = batch_gap,
+                               .problem = {.batch = key->batch,
+                                           .q_heads = key->q_heads,
+                                           .kv_heads = key->kv_heads,
+                                           .q_len = key->q_len,
+                                           .kv_len = key->kv_len,
+                                           .head_dim = key->head_dim,
+                                           .dtype = (enum attn_dtype)key->dtype,
+                                           .layout = (enum attn_layout)key->layout,
+                                           .causal = key->causal == 1,
+                                           .window_left = -1,
+                                           .window_right = -1,
+                                           .scale = (float)key->scale}};
+    return is_legal && plan_shape_fits(&item->problem);
+}
+
+/* Reads the object "problem" of a tensors.json. False with a sentence that names the file. */
+static bool read_problem(const json_t *object, const char *path, struct plan_item *item, struct attn_message *why)
+{
+    struct problem_key key;
+    problem_key_clear(&key);
+    key.dropout = 0;
+    for (int i = 0; i < problem_field_count; i++) {
+        const char *name = problem_fields[i].name;
+        if (strcmp(name, "l2") == 0 || strcmp(name, "dropout") == 0) /* no part of what tensors are */
+            continue;
+        if (!read_field(object, &problem_fields[i], &key)) {
+            snprintf(why->text, sizeof why->text, "%.300s: its problem has no legal '%s'", path, name);
+            return false;
+        }
+    }
+    const json_t *gap = json_object_get(object, "batch_gap");
+    if (item_of(&key, gap ? json_integer_value(gap) : 0, item))
+        return true;
+    snprintf(why->text, sizeof why->text, "%.300s: its problem is one that no command makes", path);
+    return false;
+}
+
+/* Adds the problem of one folder, if it has a tensors.json with one and the options want it; *found is set then. */
+static bool add_folder(const struct options *o, const char *folder, const char *name, struct plan *plan, int *found,
+                       struct attn_message *why)
+{
+    char *path = xasprintf("%s/tensors.json", folder);
+    json_error_t error;
+    json_t *root = access(path, F_OK) == 0 ? json_load_file(path, JSON_REJECT_DUPLICATES, &error) : NULL;
+    const json_t *problem = json_object_get(root, "problem");
+    struct plan_item item;
+    bool good = true;
+    if (!root && access(path, F_OK) == 0) {
+        snprintf(why->text, sizeof why->text, "%.300s: is not JSON: %.100s", path, error.text);
+        good = false;
+    } else if (problem) {
+        good = read_problem(problem, path, &item, why);
+        ++*found;
+        if (good && is_wanted(o, &item)) {
+            snprintf(item.name, sizeof item.name, "%s", name);
+            name_list_add(&plan->folders, folder);
+            item.folder = plan->folders.names[plan->folders.count - 1];
+            item.deterministic = o->deterministic;
+            plan_add(plan, &item);
+        }
+    }
+    json_decref(root);
+    free(path);
+    return good;
+}
+
+static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+
+/* The last part of a path, without slashes at its end; the caller frees it. */
+static char *last_part(const char *path)
+{
+    size_t end = strlen(path), begin;
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    for (begin = end; begin > 0 && path[begin - 1] != '/'; begin--)
+        ;
+    return xasprintf("%.*s", (int)(end - begin), path + begin);
+}
+
+int plan_add_dump(const struct options *o, const char *option, const char *dir, struct plan *plan)
+{
+    struct attn_message why = {""};
+    struct dirent **entries = NULL;
+    char *name = last_part(dir);
+    int found = 0;
+    bool good = add_folder(o, dir, name, plan, &found, &why);
+    free(name);
+    const int count = good && found == 0 ? scandir(dir, &entries, is_visible, alphasort) : 0;
+    if (count < 0) {
+        log_error("%s %s: cannot be read: %s", option, dir, strerror(errno));
+        return EXIT_IO;
+    }
+    for (int i = 0; i < count; i++) {
+        char *folder = xasprintf("%s/%s", dir, entries[i]->d_name);
+        if (good)
+            good = add_folder(o, folder, entries[i]->d_name, plan, &found, &why);
+        free(folder);
+        free(entries[i]);
+    }
+    free(entries);
+    if (!good) {
+        log_error("%s: %s", option, why.text);
+        return EXIT_IO;
+    }
+    if (found && plan->count == 0) {
+        log_error("%s %s: none of its %d problems is one that the other options ask for", option, dir, found);
+        return EXIT_USAGE;
+    }
+    return EXIT_OK;
+}
