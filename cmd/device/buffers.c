@@ -311,7 +311,7 @@ enum attn_status outputs_make(struct backend *be, const struct plan_item *item, 
 }
 
 enum attn_status outputs_read(struct backend *be, const struct plan_item *item, const char *dir, struct tensor_set *set,
-                              unsigned *found, struct attn_message *why)
+                              unsigned *found, enum problem_tensor *bad, struct attn_message *why)
 {
     int count;
     const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
@@ -319,6 +319,7 @@ enum attn_status outputs_read(struct backend *be, const struct plan_item *item, 
     for (int i = 0; i < count; i++) {
         struct npy file;
         char *path = xasprintf("%s/%s.npy", dir, problem_tensor_name(outputs[i]));
+        *bad = outputs[i];
         const bool is_left_out = outputs[i] == TENSOR_LSE && access(path, F_OK) != 0;
         const bool good = is_left_out || read_tensor(item, outputs[i], path, &file, why);
         free(path);

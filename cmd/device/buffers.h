@@ -71,9 +71,9 @@ enum attn_status outputs_make(struct backend *, const struct plan_item *, const 
                               struct tensor_set *outputs, struct attn_message *why);
 /* Results of another program: <dir>/{o,lse}.npy or {dq,dk,dv}.npy into the set's buffers, rounded to their dtypes; values
  * that are not finite are taken as they are. lse.npy may be absent. `found`: the attn_output bits of those that are there.
- * ATTN_UNSUPPORTED with a sentence that names the file where one is absent or does not fit. */
+ * ATTN_UNSUPPORTED with a sentence that names the file of the tensor `bad` where one is absent or does not fit. */
 enum attn_status outputs_read(struct backend *, const struct plan_item *, const char *dir, struct tensor_set *outputs,
-                              unsigned *found, struct attn_message *why);
+                              unsigned *found, enum problem_tensor *bad, struct attn_message *why);
 enum attn_status outputs_poison(struct backend *, struct tensor_set *, struct attn_message *why);
 /* True when buffer_overrun is of one of its buffers. */
 enum attn_status tensor_set_overrun(struct backend *, const struct tensor_set *, bool *is_overrun,

@@ -128,16 +128,18 @@ int stored_outputs_select(const struct plan *plan, const struct name_list *names
 }
 
 enum attn_status stored_outputs_read(struct backend *be, const struct plan_item *item, const struct impl_slot *slot,
-                                     struct tensor_set *outputs, unsigned *found, bool *bad, struct attn_message *why)
+                                     struct tensor_set *outputs, unsigned *found, const char **bad,
+                                     struct attn_message *why)
 {
     char *folder = xasprintf("%s/%s", item->folder, slot->name);
     enum attn_status status = ATTN_UNSUPPORTED;
-    *bad = false;
+    enum problem_tensor at = TENSOR_COUNT;
+    *bad = NULL;
     if (has_results(folder)) {
-        status = outputs_read(be, item, folder, outputs, found, why);
-        *bad = status == ATTN_UNSUPPORTED;
+        status = outputs_read(be, item, folder, outputs, found, &at, why);
+        *bad = status == ATTN_UNSUPPORTED ? problem_tensor_name(at) : NULL;
     } else {
-        snprintf(why->text, sizeof why->text, "%.400s: no results there", folder);
+        snprintf(why->text, sizeof why->text, "no results in its folder %s/", slot->name);
     }
     free(folder);
     return *bad ? ATTN_OK : status;

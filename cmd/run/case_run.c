@@ -350,18 +350,18 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
     int count;
     const enum problem_tensor *outputs = problem_outputs(run->item->mode, &count);
     unsigned found = UINT_MAX;
-    bool is_bad = false;
+    const char *bad = NULL;
     report_stage(run, STAGE_CHECK, c->slot);
     const struct impl_slot *slot = &run->setting->slots[c->slot];
     const enum attn_status status = slot->is_stored
-                                        ? stored_outputs_read(be, run->item, slot, &c->outputs, &found, &is_bad, why)
+                                        ? stored_outputs_read(be, run->item, slot, &c->outputs, &found, &bad, why)
                                         : be->ops->launch(be, &c->launcher, why);
     after_call(run);
     TRY(status);
     c->runs = true;
-    if (is_bad)
-        check_add_finding(c->tensors, &c->tensor_count, problem_tensor_name(outputs[0]), "file", why->text);
-    if (role_of(run, c) == ROLE_NULL || is_bad) /* there is no output */
+    if (bad)
+        check_add_finding(c->tensors, &c->tensor_count, bad, "file", why->text);
+    if (role_of(run, c) == ROLE_NULL || bad) /* there is no output */
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
     drop_unread(c, found);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +171,111 @@ static void the_files_are_described(void **state)
     be.ops->close(&be);
 }
 
+/* Beside an output its difference from the reference, NaN where there is no part of the reference; beside the inputs the
+ * reference itself. */
+static void the_reference_and_the_difference_are_written(void **state)
+{
+    (void)state;
+    enum { LEN = 5, DIM = 16, HEAD = LEN * DIM };
+    struct attn_message why = {""};
+    struct backend be;
+    struct tensor_set inputs, outputs;
+    const struct plan_item item = item_of(ATTN_FP32, 3); /* batch 2, 4 heads, bshd */
+    float o[2 * HEAD], lse[2 * LEN];
+    struct dump_part part = {.problem = item.problem, .batch_offset = 1, .q_head_offset = 2, .kv_head_offset = 1};
+    const struct dump_reference reference = {&part, 1};
+    part.problem.batch = part.problem.kv_heads = 1;
+    part.problem.q_heads = 2;
+    part.outputs = (struct reference_outputs){.o = o, .lse = lse};
+    for (int i = 0; i < 2 * HEAD; i++)
+        o[i] = (float)i;
+    for (int i = 0; i < 2 * LEN; i++)
+        lse[i] = i ? 1 : -INFINITY;
+    assert_int_equal(backend_open_cpu(&be, &why), ATTN_OK);
+    assert_int_equal(inputs_make(&be, &item, NULL, &inputs, &why), ATTN_OK);
+    assert_int_equal(outputs_make(&be, &item, &inputs, &outputs, &why), ATTN_OK);
+    const struct attn_tensor *to = &outputs.tensors.o;
+    for (int64_t h = 0; h < 4; h++)
+        for (int64_t i = 0; i < LEN; i++)
+            for (int64_t c = 0; c < DIM; c++)
+                ((float *)to->data)[to->stride_batch + h * to->stride_head + i * to->stride_row + c] = 1;
+    outputs.tensors.lse[(1 * 4 + 2) * LEN] = -INFINITY;
+    outputs.tensors.lse[(1 * 4 + 2) * LEN + 1] = 3;
+
+    assert_int_equal(tensor_set_dump(&be, &item, &inputs, &reference, dir, DUMP_NATIVE, &why), ATTN_OK);
+    struct npy file = read_file("o_reference.npy");
+    const float *values = file.data;
+    assert_int_equal(file.bytes, 2 * 4 * HEAD * sizeof(float));
+    for (int i = 0; i < 2 * 4 * HEAD; i++)
+        assert_true(i < 6 * HEAD ? isnan(values[i]) : values[i] == (float)(i - 6 * HEAD));
+    npy_free(&file);
+    json_t *root = description();
+    assert_int_equal(json_array_size(json_object_get(root, "tensors")), 5);
+    json_decref(root);
+
+    assert_int_equal(tensor_set_dump(&be, &item, &outputs, &reference, dir, DUMP_NATIVE, &why), ATTN_OK);
+    file = read_file("o_difference.npy");
+    values = file.data;
+    for (int i = 0; i < 2 * 4 * HEAD; i++)
+        assert_true(i < 6 * HEAD ? isnan(values[i]) : values[i] == (float)(1 - (i - 6 * HEAD)));
+    npy_free(&file);
+    file = read_file("lse_difference.npy");
+    values = file.data;
+    assert_int_equal(file.dims, 3);
+    assert_true(values[6 * LEN] == 0 && values[6 * LEN + 1] == 2 && isnan(values[6 * LEN + 2])); /* was poisoned */
+    npy_free(&file);
+    tensor_set_free(&be, &inputs);
+    tensor_set_free(&be, &outputs);
+    be.ops->close(&be);
+}
+
+/* What --outputs takes: LSE may be absent, other files may not, and shapes must fit. */
+static void results_are_read(void **state)
+{
+    (void)state;
+    struct attn_message why = {""};
+    struct backend be;
+    struct tensor_set inputs, outputs;
+    unsigned found = 0;
+    enum problem_tensor bad = TENSOR_COUNT;
+    char path[128];
+    const struct plan_item item = item_of(ATTN_FP16, 3);
+    struct npy file = {.dims = 4, .shape = {2, 4, 5, 16}, .type = NPY_FLOAT32, .bytes = 2 * 4 * 5 * 16 * sizeof(float)};
+    struct reason reason;
+    float *values = file.data = calloc(1, file.bytes);
+    values[0] = 0.1f;
+    values[1] = NAN;
+    values[16] = 7; /* the second row of the first head */
+    assert_int_equal(backend_open_cpu(&be, &why), ATTN_OK);
+    assert_int_equal(inputs_make(&be, &item, NULL, &inputs, &why), ATTN_OK);
+    assert_int_equal(outputs_make(&be, &item, &inputs, &outputs, &why), ATTN_OK);
+    assert_int_equal(outputs_read(&be, &item, dir, &outputs, &found, &bad, &why), ATTN_UNSUPPORTED);
+    assert_non_null(strstr(why.text, "o.npy: cannot be opened"));
+    snprintf(path, sizeof path, "%s/o.npy", dir);
+    assert_true(npy_write(path, &file, &reason));
+    assert_int_equal(outputs_read(&be, &item, dir, &outputs, &found, &bad, &why), ATTN_OK);
+    assert_int_equal(found, ATTN_O);
+    const struct attn_tensor *o = &outputs.tensors.o;
+    assert_true(fill_load(o->data, ATTN_FP16, 0) == 0.0999755859375f); /* rounded to fp16 */
+    assert_true(isnan(fill_load(o->data, ATTN_FP16, 1)));
+    assert_true(fill_load(o->data, ATTN_FP16, o->stride_row) == 7);
+    snprintf(path, sizeof path, "%s/lse.npy", dir);
+    assert_true(npy_write(path, &file, &reason));
+    assert_int_equal(outputs_read(&be, &item, dir, &outputs, &found, &bad, &why), ATTN_UNSUPPORTED);
+    assert_non_null(strstr(why.text, "lse.npy: its shape is not [2, 4, 5]"));
+    assert_int_equal(bad, TENSOR_LSE);
+    file.dims = 3;
+    file.bytes = 2 * 4 * 5 * sizeof(float);
+    assert_true(npy_write(path, &file, &reason));
+    assert_int_equal(outputs_read(&be, &item, dir, &outputs, &found, &bad, &why), ATTN_OK);
+    assert_int_equal(found, ATTN_O | ATTN_LSE);
+    assert_true(isnan(outputs.tensors.lse[1]));
+    npy_free(&file);
+    tensor_set_free(&be, &inputs);
+    tensor_set_free(&be, &outputs);
+    be.ops->close(&be);
+}
+
 static void a_folder_that_is_not_there_is_a_sentence(void **state)
 {
     (void)state;
@@ -179,7 +285,7 @@ static void a_folder_that_is_not_there_is_a_sentence(void **state)
     const struct plan_item item = item_of(ATTN_FP32, 3);
     assert_int_equal(backend_open_cpu(&be, &why), ATTN_OK);
     assert_int_equal(inputs_make(&be, &item, NULL, &set, &why), ATTN_OK);
-    assert_int_equal(tensor_set_dump(&be, &item, &set, "/nonexistent", DUMP_NATIVE, &why), ATTN_ERROR);
+    assert_int_equal(tensor_set_dump(&be, &item, &set, NULL, "/nonexistent", DUMP_NATIVE, &why), ATTN_ERROR);
     assert_non_null(strstr(why.text, "/nonexistent/q.npy: cannot be written"));
     tensor_set_free(&be, &set);
     be.ops->close(&be);
@@ -191,6 +297,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_was_written_comes_back, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(float32_has_the_values, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_files_are_described, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(the_reference_and_the_difference_are_written, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(results_are_read, make_dir, remove_dir),
         cmocka_unit_test(a_folder_that_is_not_there_is_a_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

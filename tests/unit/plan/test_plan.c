@@ -253,6 +253,65 @@ static void verify_makes_the_same_case_again(void **state)
         }
 }
 
+/* Keys name folders and are what --only takes: no two are equal. */
+static void every_problem_has_a_key_of_its_own(void **state)
+{
+    static const char *const lines[] = {"fabench verify --dtype fp16,bf16,fp32", "fabench --preset full",
+                                        "fabench --seqlen 1k,1000 --kv-len 64,65"};
+    (void)state;
+    for (size_t n = 0; n < sizeof lines / sizeof lines[0]; n++) {
+        struct options o = parse(lines[n]);
+        struct plan plan;
+        assert_int_equal(n ? plan_make(&o, ATTN_CUDA, &plan) : plan_make_verify(&o, ATTN_CUDA, &plan), EXIT_OK);
+        for (int i = 0; i < plan.count; i++) {
+            assert_true(strlen(plan.items[i].name) + 1 < sizeof plan.items[i].name);
+            assert_int_equal(strcspn(plan.items[i].name, " =/"), strlen(plan.items[i].name));
+            for (int j = 0; j < i; j++)
+                if (strcmp(plan.items[i].name, plan.items[j].name) == 0)
+                    fail_msg("%s twice in %s", plan.items[i].name, lines[n]);
+        }
+        plan_free(&plan);
+        options_free(&o);
+    }
+}
+
+/* --only: the whole key, or words that follow each other in it. A problem's seed is that of the whole plan. */
+static void only_chooses_by_key(void **state)
+{
+    (void)state;
+    struct options all_options = parse("fabench verify");
+    struct plan all, some;
+    assert_int_equal(plan_make_verify(&all_options, ATTN_CUDA, &all), EXIT_OK);
+    for (int i = 0; i < all.count; i += 31) {
+        char line[200];
+        snprintf(line, sizeof line, "fabench verify --only %s", all.items[i].name);
+        struct options o = parse(line);
+        assert_int_equal(plan_make_verify(&o, ATTN_CUDA, &some), EXIT_OK);
+        assert_int_equal(some.count, 1);
+        assert_memory_equal(&some.items[0], &all.items[i], sizeof some.items[0]);
+        plan_free(&some);
+        options_free(&o);
+    }
+    struct options o = parse("fabench verify --only fwd-causal-d-64 --dtype fp16");
+    int expected = 0;
+    assert_int_equal(plan_make_verify(&o, ATTN_CUDA, &some), EXIT_OK);
+    for (int i = 0; i < all.count; i++)
+        expected += all.items[i].mode == ATTN_FWD && all.items[i].problem.causal &&
+                    all.items[i].problem.head_dim == 64 && all.items[i].problem.dtype == ATTN_FP16;
+    assert_int_equal(some.count, expected);
+    plan_free(&some);
+    options_free(&o);
+    static const char *const absent[] = {"fabench verify --only d-6", "fabench verify --only usal",
+                                         "fabench verify --only peak-bshd-x"};
+    for (size_t n = 0; n < sizeof absent / sizeof absent[0]; n++) {
+        o = parse(absent[n]);
+        assert_int_equal(plan_make_verify(&o, ATTN_CUDA, &some), EXIT_USAGE);
+        options_free(&o);
+    }
+    plan_free(&all);
+    options_free(&all_options);
+}
+
 static void flops_follow_the_convention(void **state)
 {
     (void)state;
@@ -297,6 +356,8 @@ int main(void)
         cmocka_unit_test(documented_example),
         cmocka_unit_test(cpu_defaults_to_quick),
         cmocka_unit_test(ci_has_twelve_points),
+        cmocka_unit_test(every_problem_has_a_key_of_its_own),
+        cmocka_unit_test(only_chooses_by_key),
         cmocka_unit_test(acceptance_is_sustained),
         cmocka_unit_test(points_choose_among_the_problems),
         cmocka_unit_test(explicit_options_win_over_the_preset),
