@@ -1,6 +1,9 @@
 /* Which function each command runs. */
 #include "cmd/commands.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/chart/overlay.h"
@@ -71,7 +74,10 @@ int command_run(const struct options *o)
 {
     struct attn_message why = {""};
     if (o->columns && !record_columns_valid(o->columns, &why)) {
-        log_error("--columns: %s", why.text);
+        char *all = record_columns_all();
+        const char *const last = strrchr(why.text, '?');
+        log_error("--columns: %s%s columns: %s", why.text, last && !last[1] ? " All" : "; all", all);
+        free(all);
         return EXIT_USAGE;
     }
     FABENCH_ASSERT(commands[o->command].run, "command %s has no function", command_table[o->command].name);

@@ -171,12 +171,14 @@ int inspect_dry_run(const struct options *o)
     const int status = session_open(o, "dry-run", true, &s);
     if (status != EXIT_OK)
         return status;
+    enum { DEFAULT_SLOTS = 3 }; /* naive, fused, cudnn */
+    const int slot_count = !s.is_plan_only ? s.slot_count : o->impls.count ? o->impls.count : DEFAULT_SLOTS;
     double peak_bytes = 0;
     for (int i = 0; i < s.plan.count; i++) {
         const struct plan_item *item = &s.plan.items[i];
         char name[96], bytes[32];
         /* Every implementation has its own outputs, which are at most as large as the inputs. */
-        double total = tensor_set_bytes(item) * (1 + 0.5 * (s.slot_count - 1));
+        double total = tensor_set_bytes(item) * (1 + 0.5 * (slot_count - 1));
         problem_print(&item->problem, item->mode, name, sizeof name);
         if (o->command == COMMAND_VERIFY) /* the key has batch and heads in it, and --only takes it */
             printf("%s\n", item->name);
@@ -201,19 +203,24 @@ int inspect_dry_run(const struct options *o)
             printf("    %-12s workspace %-11s %s\n", impl_recorded_name(&s.slots[j], impl),
                    number_print_bytes(workspace, bytes, sizeof bytes), variant ? variant : "");
         }
-        total += (double)s.backend.ops->reference_workspace(&s.backend, &item->problem, item->mode);
+        if (!s.is_plan_only)
+            total += (double)s.backend.ops->reference_workspace(&s.backend, &item->problem, item->mode);
         peak_bytes = fmax(peak_bytes, total);
     }
     char peak[32], have[32];
-    printf("%d problems x %d implementations, ", s.plan.count, s.slot_count);
+    printf("%d problems x %d implementations, ", s.plan.count, slot_count);
     if (o->command == COMMAND_VERIFY)
         printf("untimed");
     else
-        printf("about %.0f s and the references", s.plan.count * estimate_s(&s.plan, o, s.slot_count));
-    printf(
-        "; inputs, outputs and workspaces up to %s of %s (the reference's outputs and libraries' plans come on top)\n",
-        number_print_bytes(peak_bytes, peak, sizeof peak),
-        number_print_bytes((double)s.backend.ops->free_bytes(&s.backend), have, sizeof have));
+        printf("about %.0f s and the references", s.plan.count * estimate_s(&s.plan, o, slot_count));
+    number_print_bytes(peak_bytes, peak, sizeof peak);
+    number_print_bytes((double)s.backend.ops->free_bytes(&s.backend), have, sizeof have);
+    if (s.is_plan_only)
+        printf("; inputs and outputs up to %s (workspaces and the reference come on top)\n", peak);
+    else
+        printf("; inputs, outputs and workspaces up to %s of %s (the reference's outputs and libraries' plans come on "
+               "top)\n",
+               peak, have);
     session_close(&s);
     return EXIT_OK;
 }

@@ -28,6 +28,7 @@ struct problem_field {
     const char *name; /* of the column */
     enum problem_field_kind kind;
     size_t offset;                                  /* in struct problem_key */
+    const char *meaning;                            /* a few words */
     const char *const *names;                       /* of a PROBLEM_NAME, indexed by its value; NULL ends them */
     const char *option;                             /* option of a sweep that sets this value; NULL = none */
     bool (*is_default)(const struct problem_key *); /* then `repro` omits the option; NULL = never omitted */

@@ -5,17 +5,18 @@
 
 #include "cmd/base/log.h"
 
-#define FIELD(structure, kind, field, views)                                                                           \
+#define FIELD(structure, kind, field, views, ...)                                                                           \
     {                                                                                                                  \
-#field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views, NULL           \
+#field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views, NULL,          \
+            __VA_ARGS__                                                                                                \
     }
-#define COLUMN_TEXT(field, unused, views) FIELD(record_row, FIELD_TEXT, field, views),
-#define COLUMN_STRING(field, unused, views) FIELD(record_row, FIELD_STRING, field, views),
-#define COLUMN_COUNT(field, unused, views) FIELD(record_row, FIELD_COUNT, field, views),
-#define COLUMN_REAL(field, unused, views) FIELD(record_row, FIELD_REAL, field, views),
-#define COLUMN_NAME(field, names, views)                                                                               \
-    {#field, FIELD_NAME, offsetof(struct record_row, field), sizeof(int), views, names},
-#define COLUMN(kind, field, extra, views) COLUMN_##kind(field, extra, views)
+#define COLUMN_TEXT(field, unused, views, ...) FIELD(record_row, FIELD_TEXT, field, views, __VA_ARGS__),
+#define COLUMN_STRING(field, unused, views, ...) FIELD(record_row, FIELD_STRING, field, views, __VA_ARGS__),
+#define COLUMN_COUNT(field, unused, views, ...) FIELD(record_row, FIELD_COUNT, field, views, __VA_ARGS__),
+#define COLUMN_REAL(field, unused, views, ...) FIELD(record_row, FIELD_REAL, field, views, __VA_ARGS__),
+#define COLUMN_NAME(field, names, views, ...)                                                                          \
+    {#field, FIELD_NAME, offsetof(struct record_row, field), sizeof(int), views, names, __VA_ARGS__},
+#define COLUMN(kind, field, extra, views, ...) COLUMN_##kind(field, extra, views, __VA_ARGS__)
 
 enum {
     FILES = RECORD_CSV | RECORD_JSONL,
@@ -56,6 +57,9 @@ static struct column problem_column(const struct problem_field *field)
                             .kind = kinds[field->kind],
                             .views = EVERY,
                             .names = field->names,
+                            .unit = "",
+                            .meaning = field->meaning,
+                            .empty = EMPTY_NEVER,
                             .offset = offsetof(struct record_row, key) + field->offset};
     column.size = field->kind == PROBLEM_NAME ? sizeof(int) : 8;
     for (int i = 0; i < LENGTH(problem_views); i++)
@@ -83,18 +87,27 @@ struct column_list record_columns(void)
     return (struct column_list){columns, count};
 }
 
-#define TENSOR_TEXT(field) FIELD(record_tensor, FIELD_TEXT, field, RECORD_JSONL)
-#define TENSOR_REAL(field) FIELD(record_tensor, FIELD_REAL, field, RECORD_JSONL)
+#define TENSOR_TEXT(field, ...) FIELD(record_tensor, FIELD_TEXT, field, RECORD_JSONL, "", __VA_ARGS__)
+#define TENSOR_REAL(field, ...) FIELD(record_tensor, FIELD_REAL, field, RECORD_JSONL, "", __VA_ARGS__)
+#define EMPTY_OF_FINDING "no comparison: a guard, an input, other bits in another run, a file"
 static const struct column tensor_columns[] = {
-    TENSOR_TEXT(name),          TENSOR_REAL(max_abs_err), TENSOR_REAL(rel_rms_err), TENSOR_REAL(rel_rms_bound),
-    TENSOR_REAL(block_rms_err), TENSOR_REAL(gain_err),    TENSOR_REAL(err_ratio),   TENSOR_REAL(used),
-    TENSOR_TEXT(rule),          TENSOR_TEXT(worst),       TENSOR_TEXT(failure),
+    TENSOR_TEXT(name, "o, lse, dq, dk, dv; or what else a launch changed: an input, wksp (the workspace)", EMPTY_NEVER),
+    TENSOR_REAL(max_abs_err, "largest absolute error", EMPTY_OF_FINDING),
+    TENSOR_REAL(rel_rms_err, "rms(x - reference) / rms(reference)", "of lse, or " EMPTY_OF_FINDING),
+    TENSOR_REAL(rel_rms_bound, "its bound", "of lse, or " EMPTY_OF_FINDING),
+    TENSOR_REAL(block_rms_err, "the same of the worst 64 rows; their bound is twice that", "of lse, or " EMPTY_OF_FINDING),
+    TENSOR_REAL(gain_err, "|<x, reference> / <reference, reference> - 1|", "of lse, or " EMPTY_OF_FINDING),
+    TENSOR_REAL(err_ratio, "largest error / that of naive", "naive did not run beside it, or failed its check"),
+    TENSOR_REAL(used, "largest error / bound over the rules", EMPTY_NEVER),
+    TENSOR_TEXT(rule, "the rule nearest its bound: nonfinite, element, rms, block_rms, gain, naive, lse, ...", "all is 0"),
+    TENSOR_TEXT(worst, "its worst element, as dk[b,h,row,col]", EMPTY_OF_FINDING),
+    TENSOR_TEXT(failure, "what failed, and where", "it passed"),
 };
 enum { TENSOR_COLUMN_COUNT = sizeof tensor_columns / sizeof tensor_columns[0] };
 
 static const struct column pass_columns[] = {
-    FIELD(record_pass, FIELD_TEXT, name, RECORD_JSONL),
-    FIELD(record_pass, FIELD_REAL, time_ms, RECORD_JSONL),
+    FIELD(record_pass, FIELD_TEXT, name, RECORD_JSONL, "", "of the pass", EMPTY_NEVER),
+    FIELD(record_pass, FIELD_REAL, time_ms, RECORD_JSONL, "ms", "from one launch with time stamps", EMPTY_NEVER),
 };
 enum { PASS_COLUMN_COUNT = sizeof pass_columns / sizeof pass_columns[0] };
 

@@ -22,6 +22,9 @@ struct column {
     size_t offset, size;
     unsigned views;           /* bits of enum record_view */
     const char *const *names; /* of a FIELD_NAME; NULL ends them */
+    const char *unit;         /* "" = none */
+    const char *meaning;      /* a few words */
+    const char *empty;        /* to follow "empty when"; "never" */
 };
 
 enum { RECORD_COLUMNS_MAX = 128 };

@@ -295,6 +295,18 @@ static bool select_columns(const char *list, const struct column **selected, int
     return true;
 }
 
+char *record_columns_all(void)
+{
+    const struct column_list all = record_columns();
+    struct text names = {0};
+    for (int i = 0; i < all.count; i++)
+        if (all.columns[i].views & RECORD_CSV) {
+            text_separate(&names, ", ");
+            text_add(&names, "%s", all.columns[i].name);
+        }
+    return text_take(&names);
+}
+
 bool record_columns_valid(const char *list, struct attn_message *why)
 {
     const struct column *selected[RECORD_COLUMNS_MAX];

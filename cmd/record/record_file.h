@@ -40,6 +40,8 @@ int record_close(struct record_writer *); /* flushes, syncs files to disk, and r
 /* True when every name of the comma-separated list is a column. Else false with a sentence that names the wrong one and
  * the nearest column. */
 bool record_columns_valid(const char *columns, struct attn_message *why);
+/* The names of all columns of the CSV with commas, in their order; the caller frees it. */
+char *record_columns_all(void);
 
 /* Reads a complete record file into memory. Returns false with a sentence when it cannot be read, is not a record file,
  * or has another schema. A cut last line is ignored and `cut` set. Texts come cleaned (text_clean): escape sequences of

@@ -52,7 +52,7 @@ extern const char *const record_check_names[];  /* pass fail off */
 #define RECORD_FIELD_COUNT(field, unused) int64_t field;
 #define RECORD_FIELD_REAL(field, unused) double field;
 #define RECORD_FIELD_NAME(field, unused) int field;
-#define RECORD_FIELD(kind, field, extra, views) RECORD_FIELD_##kind(field, extra)
+#define RECORD_FIELD(kind, field, extra, ...) RECORD_FIELD_##kind(field, extra)
 
 /* One row. Not measured: NaN, INT64_MIN, -1 of a name, "", NULL. Owned: the STRING columns and samples_ms. */
 struct record_row {

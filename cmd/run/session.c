@@ -103,7 +103,14 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
     memset(s, 0, sizeof *s);
     const enum device_choice choice = !may_fall_back(o) && o->device == DEVICE_AUTO ? DEVICE_CUDA : o->device;
     const int ordinal = o->device == DEVICE_CUDA ? o->device_ordinal : 0;
-    if (backend_open(&s->backend, choice, ordinal, &why) != ATTN_OK) {
+    enum attn_status opened = backend_open(&s->backend, choice, ordinal, &why);
+    if (opened != ATTN_OK && o->dry_run && choice != o->device) {
+        log_note("%s: the plan of a GPU; no implementation was asked", why.text);
+        why.text[0] = 0;
+        s->is_plan_only = true;
+        opened = backend_open(&s->backend, DEVICE_CPU, 0, &why);
+    }
+    if (opened != ATTN_OK) {
         if (choice != o->device)
             log_error("preset %s needs a GPU: %s", option_preset_name(o->preset), why.text);
         else if (o->device == DEVICE_CUDA)
@@ -115,12 +122,12 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
     if (why.text[0] && say_choice)
         log_note("%s", why.text);
     int status = impls_load(&o->impl_libs, &s->impls);
-    if (status == EXIT_OK && !o->outputs_dir)
+    if (status == EXIT_OK && !o->outputs_dir && !s->is_plan_only)
         status = impls_select(&s->impls, &o->impls, s->backend.device.platform, s->slots, &s->slot_count);
     if (status == EXIT_OK)
         status = o->command == COMMAND_VERIFY     ? plan_make_verify(o, s->backend.device.platform, &s->plan)
                  : o->command == COMMAND_SELFTEST ? plan_make_selftest(o, &s->plan)
-                                                  : plan_make(o, s->backend.device.platform, &s->plan);
+                 : plan_make(o, s->is_plan_only ? ATTN_CUDA : s->backend.device.platform, &s->plan);
     if (status == EXIT_OK && o->outputs_dir)
         status = stored_outputs_select(&s->plan, &o->impls, s->slots, &s->slot_count);
     if (status == EXIT_OK && !are_inputs_readable(&s->plan, &why)) {

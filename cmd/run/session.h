@@ -15,6 +15,7 @@ struct session {
     struct impl_slot slots[IMPL_MAX_SLOTS];
     int slot_count;
     struct run_facts facts;
+    bool is_plan_only; /* --dry-run of a preset for GPUs where there is none: the plan of a GPU, no slots */
     struct nvml_identity nvml;
     char nvml_problem[128]; /* empty when NVML is there */
 };

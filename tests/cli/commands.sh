@@ -90,8 +90,20 @@ else
     expect_code 0
     expect "one line about the CPU" test "$(grep -ciE 'cpu' err)" -eq 1
     for preset in ci acceptance; do # these never fall back
-        run --preset $preset --dry-run
-        expect "preset $preset not to fall back (exit $code)" test "$code" -eq 6 -o "$code" -eq 2
+        run --preset $preset --samples 1 --out none
+        expect_code 6
+        expect_sentence "preset $preset needs a GPU"
     done
+    # Their plan needs none.
+    run --preset ci --dry-run
+    expect_code 0
+    expect_stderr 'the plan of a GPU; no implementation was asked'
+    expect "12 problems" test "$(grep -cE '^(fwd|bwd) .* bf16 +batch ' out)" -eq 12
+    expect_stdout '^12 problems x 3 implementations, about [0-9]+ s '
+    run --preset acceptance --dry-run --impl fused --mode fwd
+    expect_code 0
+    expect_stdout '^8 problems x 1 implementations, about [0-9]+ s '
+    run --preset ci --dry-run --device cuda:0
+    expect_code 6
 fi
 finish
