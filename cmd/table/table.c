@@ -94,17 +94,35 @@ static void print_b(struct table *t, const struct record_row *row, char *cell)
         put(cell, "%lld", (long long)row->key.batch);
 }
 
-enum { IMPL_COLUMNS = 14 }; /* largest width of the column */
+/* The column is at most IMPL_COLUMNS wide; NAME:VARIANT may take what is free beside it, up to VARIANT_COLUMNS. */
+enum { IMPL_COLUMNS = 14, VARIANT_COLUMNS = 24, VARIANT_END = 6 };
+
+/* Shortens NAME:VARIANT to `limit` columns, or to what keeps the name and VARIANT_END characters of the variant: it loses
+ * its middle, because variants of one implementation differ at their ends. Returns false where nothing can be left out;
+ * other names are cut at their end. */
+static bool shorten_impl(char *cell, int limit)
+{
+    const char *const colon = strchr(cell, ':');
+    const int length = (int)strlen(cell), head = colon ? (int)(colon - cell) + 1 : 0;
+    if (!colon) {
+        wrap_shorten(cell, limit);
+        return (int)strlen(cell) < length;
+    }
+    const int least = head + 2 + VARIANT_END, to = limit > least ? limit : least;
+    if (length <= to)
+        return false;
+    const int tail = to - head - 2;
+    memmove(cell + head + 2, cell + length - tail, (size_t)tail + 1);
+    memcpy(cell + head, "..", 2);
+    return true;
+}
 
 static void print_impl(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
     text_clean(row->impl, cell, CELL_SIZE);
-    const size_t length = strlen(cell);
-    if (strchr(cell, ':') && length > IMPL_COLUMNS) { /* variants of one implementation differ at the end */
-        memmove(cell + 2, cell + length - (IMPL_COLUMNS - 2), IMPL_COLUMNS - 1);
-        memcpy(cell, "..", 2);
-    }
+    if (strchr(cell, ':'))
+        shorten_impl(cell, VARIANT_COLUMNS);
 }
 
 static void print_ms(struct table *t, const struct record_row *row, char *cell)
@@ -421,15 +439,20 @@ static int place_cells(const struct table *t, char cells[][CELL_SIZE], int count
 static int print_cells(struct table *t, char cells[][CELL_SIZE], int count, int limit)
 {
     int starts[COLUMNS_MAX], column = 0, end;
+    bool is_least[COLUMNS_MAX] = {false}; /* cells that cannot be cut any more */
     while ((end = place_cells(t, cells, count, starts)) > limit) {
         int longest = -1;
         for (int i = 0; i < count; i++)
-            if (t->columns[i]->is_left && (longest < 0 || wrap_columns(cells[i]) > wrap_columns(cells[longest])))
+            if (t->columns[i]->is_left && !is_least[i] &&
+                (longest < 0 || wrap_columns(cells[i]) > wrap_columns(cells[longest])))
                 longest = i;
         if (longest < 0 || wrap_columns(cells[longest]) <= 8)
             break;
         const int cut = wrap_columns(cells[longest]) - (end - limit);
-        wrap_shorten(cells[longest], cut < 8 ? 8 : cut);
+        if (t->columns[longest]->print == print_impl)
+            is_least[longest] = !shorten_impl(cells[longest], cut < 8 ? 8 : cut);
+        else
+            wrap_shorten(cells[longest], cut < 8 ? 8 : cut);
     }
     for (int i = 0; i < count; i++) {
         const char *paint = cell_color(t, t->columns[i], cells[i]);
@@ -630,7 +653,7 @@ static void print_row(struct table *t, const struct record_row *row)
         cells[i][0] = '\0';
         if (has_run || t->columns[i]->is_left || t->columns[i]->print == print_n || t->columns[i]->print == print_b)
             t->columns[i]->print(t, row, cells[i]);
-        if (t->columns[i]->print == print_impl)
+        if (t->columns[i]->print == print_impl && !strchr(cells[i], ':'))
             wrap_shorten(cells[i], t->widths[i]);
     }
     if (has_run) {

@@ -640,6 +640,34 @@ static void rows_are_flushed(void **state)
     record_row_free(&row);
 }
 
+/* A variant loses its middle: the kernel's name stays, and two variants do not look alike. */
+static void variants_keep_their_kernel(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"fused_sm90:bwd_d64_k128q128_v4k0", "fused_sm90:bwd_d64_k128q128_v4k1",
+                                        "fused_sm80:fwd_d128_m128n64_s2"};
+    for (int n = 0; n < 11; n++) { /* the sweep's from 60 columns on, verify's, whose columns all stay, from 70 on */
+        const int width = n < 6 ? 60 + 10 * n : 70 + 10 * (n - 6);
+        struct capture c;
+        struct record_row row = {0};
+        struct table *t = begin(&c, width, false, "cudnn", n >= 6);
+        for (int i = 0; i < 3; i++) {
+            a_row(&row, names[i], 1024);
+            table_row(t, &row);
+            record_row_free(&row);
+        }
+        fflush(c.out);
+        assert_int_equal(count(c.text, "fused_sm90:"), 2);
+        assert_int_equal(count(c.text, "_v4k0 "), 1);
+        assert_int_equal(count(c.text, "_v4k1 "), 1);
+        assert_int_equal(count(c.text, "fused_sm80:"), 1);
+        assert_int_equal(count(c.text, "n64_s2 "), 1);
+        assert_width(c.text, width);
+        table_close(t, NULL, 1, EXIT_OK);
+        free(end(&c));
+    }
+}
+
 static void commands_can_be_pasted(void **state)
 {
     (void)state;
@@ -721,6 +749,7 @@ int main(void)
         cmocka_unit_test(widest_values_fit),
         cmocka_unit_test(synthetic_run_fits),
         cmocka_unit_test(rows_are_flushed),
+        cmocka_unit_test(variants_keep_their_kernel),
         cmocka_unit_test(commands_can_be_pasted),
         cmocka_unit_test(text_is_shortened_at_characters),
     };
