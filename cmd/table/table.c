@@ -95,11 +95,10 @@ static void print_b(struct table *t, const struct record_row *row, char *cell)
 }
 
 /* The column is at most IMPL_COLUMNS wide; NAME:VARIANT may take what is free beside it, up to VARIANT_COLUMNS. */
-enum { IMPL_COLUMNS = 14, VARIANT_COLUMNS = 24, VARIANT_END = 6 };
+enum { IMPL_COLUMNS = 14, VARIANT_COLUMNS = 24 };
 
-/* Shortens NAME:VARIANT to `limit` columns, or to what keeps the name and VARIANT_END characters of the variant: it loses
- * its middle, because variants of one implementation differ at their ends. Returns false where nothing can be left out;
- * other names are cut at their end. */
+/* Shortens a name to `limit` columns. NAME:VARIANT loses the middle, because variants of one implementation differ at
+ * their ends, but nothing of NAME. Returns false where there is nothing to leave out. */
 static bool shorten_impl(char *cell, int limit)
 {
     const char *const colon = strchr(cell, ':');
@@ -108,12 +107,15 @@ static bool shorten_impl(char *cell, int limit)
         wrap_shorten(cell, limit);
         return (int)strlen(cell) < length;
     }
-    const int least = head + 2 + VARIANT_END, to = limit > least ? limit : least;
+    const int to = limit > head ? limit : head, tail = to - head - 2;
     if (length <= to)
         return false;
-    const int tail = to - head - 2;
-    memmove(cell + head + 2, cell + length - tail, (size_t)tail + 1);
-    memcpy(cell + head, "..", 2);
+    if (tail > 0) {
+        memmove(cell + head + 2, cell + length - tail, (size_t)tail + 1);
+        memcpy(cell + head, "..", 2);
+    } else {
+        cell[head] = '\0';
+    }
     return true;
 }
 
