@@ -11,6 +11,7 @@
 #include "cmd/gate/ab.h"
 #include "cmd/gate/gate.h"
 #include "cmd/inspect/inspect.h"
+#include "cmd/inspect/reference_page.h"
 #include "cmd/options/options_help.h"
 #include "cmd/record/record_file.h"
 #include "cmd/report/report.h"
@@ -46,7 +47,15 @@ static int run_sweep(const struct options *o, const struct overlay *overlay)
     return supervisor_run(o);
 }
 
-static int help(const struct options *o) { return options_print_help_on(&o->files) ? EXIT_OK : EXIT_USAGE; }
+static int help(const struct options *o)
+{
+    if (o->files.count == 1 && strcmp(o->files.names[0], "reference") == 0) {
+        reference_page_print();
+        return EXIT_OK;
+    }
+    return options_print_help_on(&o->files) ? EXIT_OK : EXIT_USAGE;
+}
+
 static int sweep(const struct options *o) { return with_overlay(o, run_sweep); }
 static int plot(const struct options *o) { return with_overlay(o, plot_run); }
 static int report(const struct options *o) { return with_overlay(o, report_run); }

@@ -15,6 +15,7 @@ int stored_outputs_select(const struct plan *, const struct name_list *names, st
  * name of a tensor whose file cannot be used; then `why` says why, and the results count as wrong; else NULL. `found`: see
  * outputs_read (cmd/device/buffers.h). */
 enum attn_status stored_outputs_read(struct backend *, const struct plan_item *, const struct impl_slot *,
-                                     struct tensor_set *outputs, unsigned *found, const char **bad, struct attn_message *why);
+                                     struct tensor_set *outputs, unsigned *found, const char **bad,
+                                     struct attn_message *why);
 
 #endif

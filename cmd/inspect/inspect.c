@@ -157,9 +157,7 @@ int inspect_list(const struct options *o)
     return EXIT_OK;
 }
 
-/* Seconds that a problem will take: warm-up, rounds up to their limit, and as much again for memory and checks; then
- * the sustained regions. */
-static double estimate_s(const struct plan *plan, const struct options *o, int slot_count)
+double inspect_estimate_s(const struct plan *plan, const struct options *o, int slot_count)
 {
     const double sustained_s = plan->sustain_s > 0 ? slot_count * (plan->sustain_s + SUSTAIN_LEAD_S) : 0;
     return (plan->warmup_ms + fmin(8 * plan->min_time_ms, o->timeout_s * 1e3)) * 1.3e-3 + 0.3 + sustained_s;
@@ -212,7 +210,7 @@ int inspect_dry_run(const struct options *o)
     if (o->command == COMMAND_VERIFY)
         printf("untimed");
     else
-        printf("about %.0f s and the references", s.plan.count * estimate_s(&s.plan, o, slot_count));
+        printf("about %.0f s and the references", s.plan.count * inspect_estimate_s(&s.plan, o, slot_count));
     number_print_bytes(peak_bytes, peak, sizeof peak);
     number_print_bytes((double)s.backend.ops->free_bytes(&s.backend), have, sizeof have);
     if (s.is_plan_only)

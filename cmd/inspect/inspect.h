@@ -5,10 +5,15 @@
 #define FABENCH_INSPECT_H
 
 #include "cmd/options/options.h"
+#include "cmd/plan/plan.h"
 
 int inspect_info(const struct options *);
 int inspect_list(const struct options *);
 int inspect_dry_run(const struct options *);
 int inspect_profile(const struct options *);
+
+/* Seconds that a problem will take: warm-up, rounds up to their limit, and as much again for memory and checks; then
+ * the sustained regions. */
+double inspect_estimate_s(const struct plan *, const struct options *, int slot_count);
 
 #endif

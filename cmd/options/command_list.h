@@ -17,7 +17,7 @@
     COMMAND(INFO, "info", "", false, "device, limits, clocks, power, versions, measured ceilings")                     \
     COMMAND(LIST, "list", "", false, "implementations: what each accepts, why each refuses here")                      \
     COMMAND(SELFTEST, "selftest", "", false, "puts faults into right results; the judge must catch each")              \
-    COMMAND(HELP, "help", "[COMMAND] ", true, "this page, or the options of one command")
+    COMMAND(HELP, "help", "[COMMAND|reference] ", true, "this page, one command's options, or the reference page")
 
 #define COMMAND_ID(id, ...) COMMAND_##id,
 enum command { COMMAND_LIST(COMMAND_ID) };

@@ -5,7 +5,7 @@
 
 #include "cmd/base/log.h"
 
-#define FIELD(structure, kind, field, views, ...)                                                                           \
+#define FIELD(structure, kind, field, views, ...)                                                                      \
     {                                                                                                                  \
 #field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views, NULL,          \
             __VA_ARGS__                                                                                                \
@@ -95,11 +95,13 @@ static const struct column tensor_columns[] = {
     TENSOR_REAL(max_abs_err, "largest absolute error", EMPTY_OF_FINDING),
     TENSOR_REAL(rel_rms_err, "rms(x - reference) / rms(reference)", "of lse, or " EMPTY_OF_FINDING),
     TENSOR_REAL(rel_rms_bound, "its bound", "of lse, or " EMPTY_OF_FINDING),
-    TENSOR_REAL(block_rms_err, "the same of the worst 64 rows; their bound is twice that", "of lse, or " EMPTY_OF_FINDING),
+    TENSOR_REAL(block_rms_err, "the same of the worst 64 rows; their bound is twice that",
+                "of lse, or " EMPTY_OF_FINDING),
     TENSOR_REAL(gain_err, "|<x, reference> / <reference, reference> - 1|", "of lse, or " EMPTY_OF_FINDING),
     TENSOR_REAL(err_ratio, "largest error / that of naive", "naive did not run beside it, or failed its check"),
     TENSOR_REAL(used, "largest error / bound over the rules", EMPTY_NEVER),
-    TENSOR_TEXT(rule, "the rule nearest its bound: nonfinite, element, rms, block_rms, gain, naive, lse, ...", "all is 0"),
+    TENSOR_TEXT(rule, "the rule nearest its bound: nonfinite, element, rms, block_rms, gain, naive, lse, ...",
+                "all is 0"),
     TENSOR_TEXT(worst, "its worst element, as dk[b,h,row,col]", EMPTY_OF_FINDING),
     TENSOR_TEXT(failure, "what failed, and where", "it passed"),
 };

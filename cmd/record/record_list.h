@@ -37,58 +37,54 @@
 
 /* How the case ended, and what was measured. */
 #define RECORD_RESULT_COLUMNS(X)                                                                                       \
-    X(NAME, status, record_status_names, EVERY,                                                                        \
-      "", "how the case ended: ok, oom, unsupported, skipped, error, timeout", EMPTY_NEVER)                            \
-    X(NAME, check, record_check_names, EVERY,                                                                          \
-      "", "verdict on its results: pass, fail; off where they were not judged", EMPTY_NEVER)                           \
+    X(NAME, status, record_status_names, EVERY, "",                                                                    \
+      "how the case ended: ok, oom, unsupported, skipped, error, timeout", EMPTY_NEVER)                                \
+    X(NAME, check, record_check_names, EVERY, "",                                                                      \
+      "verdict on its results: pass, fail; off where they were not judged", EMPTY_NEVER)                               \
     X(NAME, check_scope, problem_scope_names, EVERY, "", "how much was compared: full, sample, off", EMPTY_NEVER)      \
     X(TEXT, reason, 512, EVERY, "", "why it did not run, or what failed", "nothing is to be said")                     \
     X(COUNT, samples, 0, FILES, "", "number of time samples", EMPTY_NOT_TIMED)                                         \
-    X(TEXT, stop, 16, FILES,                                                                                           \
-      "", "why sampling ended: noise, the intervals are narrow enough; limit, the time for it was over",               \
-      EMPTY_NOT_TIMED)                                                                                                 \
+    X(TEXT, stop, 16, FILES, "",                                                                                       \
+      "why sampling ended: noise, the intervals are narrow enough; limit, the time for it was over", EMPTY_NOT_TIMED)  \
     X(REAL, time_ms, 0, TABLE, "ms", "median of the samples", EMPTY_NOT_TIMED)                                         \
-    X(REAL, time_ms_ci_lo, 0, TABLE,                                                                                   \
-      "ms", "lower end of the 95 % interval of the median", "fewer than 6 samples, or not timed")                      \
+    X(REAL, time_ms_ci_lo, 0, TABLE, "ms", "lower end of the 95 % interval of the median",                             \
+      "fewer than 6 samples, or not timed")                                                                            \
     X(REAL, time_ms_ci_hi, 0, TABLE, "ms", "upper end of that interval", "fewer than 6 samples, or not timed")         \
     X(REAL, time_ms_min, 0, FILES, "ms", "the fastest sample", EMPTY_NOT_TIMED)                                        \
-    X(REAL, noise_pct, 0, FILES,                                                                                       \
-      "%", "(75th percentile - 25th percentile) / median of the samples", "fewer than 4 samples, or not timed")        \
+    X(REAL, noise_pct, 0, FILES, "%", "(75th percentile - 25th percentile) / median of the samples",                   \
+      "fewer than 4 samples, or not timed")                                                                            \
     X(REAL, flops, 0, FILES, "FLOP", "of one pass, by the convention of docs/design.md, section 3", EMPTY_NEVER)       \
     X(REAL, tflops, 0, TABLE, "1e12 FLOP/s", "flops / time_ms", "not timed, the check failed, or of null")             \
-    X(REAL, tflops_sustained, 0, FILES,                                                                                \
-      "1e12 FLOP/s", "speed over the sustained region", "without --sustain-s, or the check failed")                    \
-    X(REAL, gemm_tflops, 0, TABLE,                                                                                     \
-      "1e12 FLOP/s", "speed of the GEMM ceiling in the same rounds", "not timed, on the CPU, or no cuBLAS")            \
-    X(REAL, pct_of_gemm, 0, TABLE,                                                                                     \
-      "%", "tflops as a share of the GEMM ceiling; mean of the ratios within rounds",                                  \
+    X(REAL, tflops_sustained, 0, FILES, "1e12 FLOP/s", "speed over the sustained region",                              \
+      "without --sustain-s, or the check failed")                                                                      \
+    X(REAL, gemm_tflops, 0, TABLE, "1e12 FLOP/s", "speed of the GEMM ceiling in the same rounds",                      \
+      "not timed, on the CPU, or no cuBLAS")                                                                           \
+    X(REAL, pct_of_gemm, 0, TABLE, "%", "tflops as a share of the GEMM ceiling; mean of the ratios within rounds",     \
       "tflops or gemm_tflops is empty")                                                                                \
-    X(REAL, speedup_vs_naive, 0, TABLE,                                                                                \
-      "", "time of naive / time of this one; mean of the ratios within rounds",                                        \
+    X(REAL, speedup_vs_naive, 0, TABLE, "", "time of naive / time of this one; mean of the ratios within rounds",      \
       "naive did not run beside it or failed its check, or tflops is empty")                                           \
     X(TEXT, peer, 40, FILES, "", "whose speed speedup_vs_peer means", "no peer ran beside it and passed its check")    \
-    X(REAL, speedup_vs_peer, 0, TABLE,                                                                                 \
-      "", "time of the peer / time of this one; mean of the ratios within rounds", "peer or tflops is empty")          \
-    X(REAL, min_gb, 0, FILES,                                                                                          \
-      "1e9 bytes", "memory traffic when each input is read once and each output is written once", EMPTY_NEVER)         \
+    X(REAL, speedup_vs_peer, 0, TABLE, "", "time of the peer / time of this one; mean of the ratios within rounds",    \
+      "peer or tflops is empty")                                                                                       \
+    X(REAL, min_gb, 0, FILES, "1e9 bytes",                                                                             \
+      "memory traffic when each input is read once and each output is written once", EMPTY_NEVER)                      \
     X(REAL, workspace_mb, 0, FILES, "1e6 bytes", "workspace, and what the plan of a library holds", EMPTY_NOT_RUN)     \
     X(REAL, max_abs_err, 0, FILES, "", "largest absolute error of err_tensor", EMPTY_NOT_CHECKED)                      \
-    X(REAL, rel_rms_err, 0, EVERY,                                                                                     \
-      "", "rms(x - reference) / rms(reference) of err_tensor", "not checked, or err_tensor is lse")                    \
-    X(REAL, err_ratio, 0, FILES,                                                                                       \
-      "", "largest error of err_tensor / that of naive",                                                               \
+    X(REAL, rel_rms_err, 0, EVERY, "", "rms(x - reference) / rms(reference) of err_tensor",                            \
+      "not checked, or err_tensor is lse")                                                                             \
+    X(REAL, err_ratio, 0, FILES, "", "largest error of err_tensor / that of naive",                                    \
       "naive did not run beside it or failed its check, or not checked")                                               \
-    X(REAL, err_used, 0, EVERY,                                                                                        \
-      "", "largest error / bound, over rules and tensors: 1 is at the bound", EMPTY_NOT_CHECKED)                       \
+    X(REAL, err_used, 0, EVERY, "", "largest error / bound, over rules and tensors: 1 is at the bound",                \
+      EMPTY_NOT_CHECKED)                                                                                               \
     X(TEXT, err_tensor, 8, EVERY, "", "the tensor nearest its bound: o, lse, dq, dk, dv", EMPTY_NOT_CHECKED)           \
     X(TEXT, worst, 64, EVERY, "", "worst element of err_tensor, as dk[b,h,row,col]", EMPTY_NOT_CHECKED)                \
     X(REAL, atol, 0, FILES, "", "--atol, absolute tolerance of an element", "--atol was not given")                    \
     X(REAL, rtol, 0, FILES, "", "tolerance of an element relative to the reference", EMPTY_NOT_CHECKED)                \
-    X(REAL, sm_clock_mhz, 0, TABLE,                                                                                    \
-      "MHz", "mean clock over the rounds of the problem, which its rows share, as the next three", EMPTY_NO_NVML)      \
+    X(REAL, sm_clock_mhz, 0, TABLE, "MHz",                                                                             \
+      "mean clock over the rounds of the problem, which its rows share, as the next three", EMPTY_NO_NVML)             \
     X(REAL, temp_c, 0, TABLE, "degrees Celsius", "temperature at their end", EMPTY_NO_NVML)                            \
-    X(REAL, power_capped_pct, 0, TABLE,                                                                                \
-      "%", "share of their time in which the power limit held the clock down", EMPTY_NO_NVML)                          \
+    X(REAL, power_capped_pct, 0, TABLE, "%", "share of their time in which the power limit held the clock down",       \
+      EMPTY_NO_NVML)                                                                                                   \
     X(REAL, throttled_pct, 0, TABLE, "%", "share of their time in thermal slowdown or power brake", EMPTY_NO_NVML)     \
     X(REAL, power_w, 0, FILES, "W", "mean power over the sustained region", EMPTY_NO_SUSTAIN)                          \
     X(REAL, energy_j, 0, FILES, "J", "energy of one pass, over the sustained region", EMPTY_NO_SUSTAIN)                \
@@ -96,22 +92,22 @@
     X(REAL, power_limit_w, 0, TABLE, "W", "power limit of the device", "on the CPU, or without NVML")                  \
     X(STRING, repro, 0, EVERY, "", "the command that makes this row again", EMPTY_NEVER)                               \
     X(TEXT, launch, 8, RECORD_JSONL, "", "how it was launched: graph, direct, host", EMPTY_NOT_TIMED)                  \
-    X(TEXT, asked, 40, RECORD_JSONL,                                                                                   \
-      "", "the implementation as asked for: fused where impl says which one that was", EMPTY_NEVER)                    \
+    X(TEXT, asked, 40, RECORD_JSONL, "", "the implementation as asked for: fused where impl says which one that was",  \
+      EMPTY_NEVER)                                                                                                     \
     X(REAL, sustain_s, 0, RECORD_JSONL, "s", "length of the sustained region", "without --sustain-s")                  \
     X(COUNT, sustain_passes, 0, RECORD_JSONL, "", "launches in it", "without --sustain-s")                             \
-    X(TEXT, energy_source, 16, RECORD_JSONL,                                                                           \
-      "", "what energy_j and power_w are made from: counter, integral", EMPTY_NO_SUSTAIN)                              \
-    X(REAL, energy_counter_j, 0, RECORD_JSONL,                                                                         \
-      "J", "energy of the whole region by the counter of the device", EMPTY_NO_SUSTAIN)                                \
-    X(REAL, energy_integral_j, 0, RECORD_JSONL,                                                                        \
-      "J", "energy of the whole region by its power readings", EMPTY_NO_SUSTAIN)                                       \
+    X(TEXT, energy_source, 16, RECORD_JSONL, "", "what energy_j and power_w are made from: counter, integral",         \
+      EMPTY_NO_SUSTAIN)                                                                                                \
+    X(REAL, energy_counter_j, 0, RECORD_JSONL, "J", "energy of the whole region by the counter of the device",         \
+      EMPTY_NO_SUSTAIN)                                                                                                \
+    X(REAL, energy_integral_j, 0, RECORD_JSONL, "J", "energy of the whole region by its power readings",               \
+      EMPTY_NO_SUSTAIN)                                                                                                \
     X(REAL, sustain_sm_clock_mhz, 0, RECORD_JSONL, "MHz", "mean clock over the region", EMPTY_NO_SUSTAIN)              \
     X(REAL, sustain_temp_c, 0, RECORD_JSONL, "degrees Celsius", "temperature at its end", EMPTY_NO_SUSTAIN)            \
-    X(REAL, sustain_power_capped_pct, 0, RECORD_JSONL,                                                                 \
-      "%", "share of the region in which the power limit held the clock down", EMPTY_NO_SUSTAIN)                       \
-    X(REAL, sustain_throttled_pct, 0, RECORD_JSONL,                                                                    \
-      "%", "share of the region in thermal slowdown or power brake", EMPTY_NO_SUSTAIN)                                 \
+    X(REAL, sustain_power_capped_pct, 0, RECORD_JSONL, "%",                                                            \
+      "share of the region in which the power limit held the clock down", EMPTY_NO_SUSTAIN)                            \
+    X(REAL, sustain_throttled_pct, 0, RECORD_JSONL, "%", "share of the region in thermal slowdown or power brake",     \
+      EMPTY_NO_SUSTAIN)                                                                                                \
     X(COUNT, worker_signal, 0, RECORD_JSONL, "", "the signal that ended the process of the case", "no signal did")
 
 #endif

@@ -125,9 +125,10 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
     if (status == EXIT_OK && !o->outputs_dir && !s->is_plan_only)
         status = impls_select(&s->impls, &o->impls, s->backend.device.platform, s->slots, &s->slot_count);
     if (status == EXIT_OK)
-        status = o->command == COMMAND_VERIFY     ? plan_make_verify(o, s->backend.device.platform, &s->plan)
-                 : o->command == COMMAND_SELFTEST ? plan_make_selftest(o, &s->plan)
-                 : plan_make(o, s->is_plan_only ? ATTN_CUDA : s->backend.device.platform, &s->plan);
+        status = o->command == COMMAND_VERIFY ? plan_make_verify(o, s->backend.device.platform, &s->plan)
+                 : o->command == COMMAND_SELFTEST
+                     ? plan_make_selftest(o, &s->plan)
+                     : plan_make(o, s->is_plan_only ? ATTN_CUDA : s->backend.device.platform, &s->plan);
     if (status == EXIT_OK && o->outputs_dir)
         status = stored_outputs_select(&s->plan, &o->impls, s->slots, &s->slot_count);
     if (status == EXIT_OK && !are_inputs_readable(&s->plan, &why)) {
