@@ -25,23 +25,29 @@ static const struct named_text terms[] = {
     {"oracle", "the reference of the CPU, computed in float64"},
     {"naive", "the timed three-pass competitor: S and P stored in device memory in the I/O dtype"},
     {"fused", "a kernel that keeps S and P on the chip; as a name of --impl, the first of ours that takes the problem"},
-    {"peer", "an implementation by others in the same process, as cudnn; the columns peer and speedup_vs_peer say which"},
+    {"peer",
+     "an implementation by others in the same process, as cudnn; the columns peer and speedup_vs_peer say which"},
     {"baseline", "an earlier record that gate compares with"},
-    {"control", "what both sides of ab measure alike, as cudnn; a change of it is one of the device, not of the kernel"},
-    {"round", "one sample of every implementation of a problem and one of the GEMM ceiling, one after the other; ratios are "
-              "computed within rounds, so that a change of clock or temperature affects both sides"},
+    {"control",
+     "what both sides of ab measure alike, as cudnn; a change of it is one of the device, not of the kernel"},
+    {"round",
+     "one sample of every implementation of a problem and one of the GEMM ceiling, one after the other; ratios are "
+     "computed within rounds, so that a change of clock or temperature affects both sides"},
     {"sample", "the time of one launch, measured with CUDA events, or with a monotonic clock on the CPU"},
     {"burst", "figures of the rounds: short launches with pauses between them"},
-    {"sustained", "figures of a region of --sustain-s seconds of uninterrupted load of one implementation; never mixed with "
-                  "burst"},
-    {"ceiling", "GEMM ceiling: what the GPU reaches in the same rounds on plain work, cuBLAS 8192^3 in the dtype of the row; "
-                "%GEMM is the share of it"},
+    {"sustained",
+     "figures of a region of --sustain-s seconds of uninterrupted load of one implementation; never mixed with "
+     "burst"},
+    {"ceiling",
+     "GEMM ceiling: what the GPU reaches in the same rounds on plain work, cuBLAS 8192^3 in the dtype of the row; "
+     "%GEMM is the share of it"},
     {"capped", "the share of time in which the power limit held the clock down; normal for attention"},
     {"throttled", "the share of time in thermal slowdown or power brake; not normal"},
     {"cold, hot", "whether the L2 cache is overwritten before each sample (cold) or left as it was (hot)"},
     {"+-95%", "half the width of the 95 % interval of the median, as a share of it, by order statistics"},
     {"noise", "how far samples differ: noise_pct, and --max-noise, the half-width at which sampling ends"},
-    {"check", "the comparison of every result with the reference, before and after timing; docs/judging.md has the rules"},
+    {"check",
+     "the comparison of every result with the reference, before and after timing; docs/judging.md has the rules"},
     {"err/bound", "the largest error divided by its bound, over rules and tensors: 1 is at the bound"},
     {"geomean", "the geometric mean over the rows that both sides passed"},
     {"key", "the name of a problem: its folder in --dump, and what --only takes"},
@@ -52,12 +58,14 @@ static const struct named_text terms[] = {
 
 /* Of CMakeLists.txt. */
 static const struct named_text build_options[] = {
-    {"FABENCH_CUDA", "AUTO (default): CUDA code where there are a GPU driver and a toolkit of 12.4 or newer; TOOLKIT: where "
-                     "there is a toolkit; ON, OFF"},
+    {"FABENCH_CUDA",
+     "AUTO (default): CUDA code where there are a GPU driver and a toolkit of 12.4 or newer; TOOLKIT: where "
+     "there is a toolkit; ON, OFF"},
     {"FABENCH_TESTS", "ON (default): builds the tests, which need cmocka"},
     {"FABENCH_WERROR", "OFF (default): warnings are errors, as in the presets debug, one-arch and asan"},
-    {"FABENCH_CUDNN_DIR", "folder of cuDNN's libraries, where the program looks when the loader finds none and the variable "
-                          "FABENCH_CUDNN is not set"},
+    {"FABENCH_CUDNN_DIR",
+     "folder of cuDNN's libraries, where the program looks when the loader finds none and the variable "
+     "FABENCH_CUDNN is not set"},
     {"FABENCH_CUDNN_FRONTEND_DIR", "headers of the cuDNN frontend; without them there is no peer cudnn"},
     {"FABENCH_SANITIZE", "sanitizers for host code, as address,undefined"},
     {"FABENCH_FUZZ", "OFF (default): builds the fuzz targets for libFuzzer, which needs clang"},
@@ -128,7 +136,8 @@ static void print_dim(const struct plan_item *item, char *text, size_t size)
 
 static void put_preset(const struct named_text *preset, enum attn_platform platform)
 {
-    char program[] = "fabench", option[] = "--preset", *value = xstrdup(preset->name), *words[] = {program, option, value};
+    char program[] = "fabench", option[] = "--preset", *value = xstrdup(preset->name),
+         *words[] = {program, option, value};
     char problems[24], tokens[24], hidden[24], measured[80], time[60];
     struct options o;
     struct plan plan;
@@ -137,14 +146,16 @@ static void put_preset(const struct named_text *preset, enum attn_platform platf
     FABENCH_ASSERT(parsed == EXIT_OK && planned == EXIT_OK, "preset %s", preset->name);
     const struct attn_problem *p = &plan.items[0].problem;
     const double seconds = plan.count * inspect_estimate_s(&plan, &o, 3);
-    char *lengths = list_of(&plan, print_length), *dtypes = list_of(&plan, print_dtype), *dims = list_of(&plan, print_dim);
+    char *lengths = list_of(&plan, print_length), *dtypes = list_of(&plan, print_dtype),
+         *dims = list_of(&plan, print_dim);
     snprintf(problems, sizeof problems, "%d", plan.count);
     number_print_count(plan.total_tokens, tokens, sizeof tokens);
     number_print_count(p->q_heads * p->head_dim, hidden, sizeof hidden);
     snprintf(measured, sizeof measured, "%lld samples, %g ms, after %g ms", (long long)plan.samples, plan.min_time_ms,
              plan.warmup_ms);
     if (plan.sustain_s > 0)
-        snprintf(measured + strlen(measured), sizeof measured - strlen(measured), "; then %g s of load", plan.sustain_s);
+        snprintf(measured + strlen(measured), sizeof measured - strlen(measured), "; then %g s of load",
+                 plan.sustain_s);
     if (platform == ATTN_CPU && o.preset != PRESET_QUICK)
         snprintf(time, sizeof time, "hours: the problems are those of a GPU");
     else if (platform == ATTN_CPU)
@@ -152,7 +163,9 @@ static void put_preset(const struct named_text *preset, enum attn_platform platf
     else
         snprintf(time, sizeof time, seconds < 120 ? "%.0f s and the references" : "%.0f min and the references",
                  seconds < 120 ? seconds : seconds / 60);
-    put_row((const char *const[]){preset->name, preset->text, problems, lengths, dims, dtypes, tokens, hidden, measured, time}, 10);
+    put_row((const char *const[]){preset->name, preset->text, problems, lengths, dims, dtypes, tokens, hidden, measured,
+                                  time},
+            10);
     free(lengths);
     free(dtypes);
     free(dims);
@@ -164,12 +177,15 @@ static void put_preset(const struct named_text *preset, enum attn_platform platf
 static void put_presets(void)
 {
     static const char *const titles[] = {[ATTN_CUDA] = "On a GPU", [ATTN_CPU] = "On the CPU"};
-    printf("\n## Presets\n\nWhat `--preset` runs: both directions, with and without the causal mask where nothing else is said. "
-           "Options that\nare typed replace the values of the preset. Batch = tokens / length, heads = hidden / head dim. Measured: the "
-           "least number of samples\nof each implementation, the least time that they take together, the warm-up before "
-           "them; sampling goes on, for up to\neight times that time, until the intervals are within `--max-noise`. "
-           "The time on a GPU is the most that warm-up and\nsampling take with naive, fused and cudnn (the estimate of "
-           "`--dry-run`); the references come on top.\n");
+    printf(
+        "\n## Presets\n\nWhat `--preset` runs: both directions, with and without the causal mask where nothing else is "
+        "said. "
+        "Options that\nare typed replace the values of the preset. Batch = tokens / length, heads = hidden / head dim. "
+        "Measured: the "
+        "least number of samples\nof each implementation, the least time that they take together, the warm-up before "
+        "them; sampling goes on, for up to\neight times that time, until the intervals are within `--max-noise`. "
+        "The time on a GPU is the most that warm-up and\nsampling take with naive, fused and cudnn (the estimate of "
+        "`--dry-run`); the references come on top.\n");
     for (int platform = ATTN_CUDA; platform >= ATTN_CPU; platform--) {
         printf("\n### %s\n\n| preset | what | problems | lengths | head dims | dtype | tokens | hidden | "
                "measured | time |\n|---|---|---:|---|---|---|---|---|---|---|\n",
@@ -178,8 +194,9 @@ static void put_presets(void)
             if (platform == ATTN_CUDA || (strcmp(preset->name, "ci") && strcmp(preset->name, "acceptance")))
                 put_preset(preset, (enum attn_platform)platform);
     }
-    printf("\n`ci` and `acceptance` never run on the CPU unless `--device cpu` says so. `verify --preset quick` takes the "
-           "hard shapes\nthat end in a short time under a memory checker.\n");
+    printf(
+        "\n`ci` and `acceptance` never run on the CPU unless `--device cpu` says so. `verify --preset quick` takes the "
+        "hard shapes\nthat end in a short time under a memory checker.\n");
 }
 
 /* ---- columns ---- */
@@ -211,12 +228,14 @@ static void put_columns(const char *title, struct column_list list)
 void reference_page_print(void)
 {
     fputs("# Reference\n\n<!-- Made by scripts/cli_docs.sh from the program's tables: `fabench help reference`. -->\n\n"
-          "Every preset, column, term, build option and exit code. [cli.md](cli.md) has the commands, the options and the\n"
+          "Every preset, column, term, build option and exit code. [cli.md](cli.md) has the commands, the options and "
+          "the\n"
           "environment variables; [design.md](design.md) is the contract.\n",
           stdout);
     put_presets();
-    printf("\n## Columns\n\nAn empty cell was not measured; it is never 0, inf or nan. `--columns` chooses among those of "
-           "the CSV. table: also used\nby the table of a sweep on the terminal; verify: by that of verify.\n");
+    printf(
+        "\n## Columns\n\nAn empty cell was not measured; it is never 0, inf or nan. `--columns` chooses among those of "
+        "the CSV. table: also used\nby the table of a sweep on the terminal; verify: by that of verify.\n");
     put_columns("Of a row", record_columns());
     put_columns("Of each tensor of a row: the list `tensors` of the JSONL", record_tensor_columns);
     put_columns("Of each pass of a row, with --verbose: the list `passes` of the JSONL", record_pass_columns);

@@ -305,7 +305,7 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
 
 char *plan_repro(const struct options *o, const struct plan_item *item, const char *impl)
 {
-    if (item->batch_gap || (item->folder && o->command == COMMAND_VERIFY)) /* which verify alone makes */
+    if (item->folder ? o->command == COMMAND_VERIFY : item->batch_gap > 0) /* which verify alone makes */
         return plan_repro_verify(o, item, impl);
     const struct problem_key key = problem_key_of(&item->problem, item->mode, item->dist, item->seed, o->l2);
     return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);

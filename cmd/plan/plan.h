@@ -46,6 +46,10 @@ int plan_make_verify(const struct options *, enum attn_platform, struct plan *);
  * when the options leave none; plan_dump.c. */
 int plan_add_dump(const struct options *, const char *option, const char *dir, struct plan *);
 
+/* Reads the problem of one tensors.json; its name and folder are left empty. *has_problem is false where it has none, as
+ * that of an implementation's results in older dumps. False with a sentence that names the file. */
+bool plan_item_read(const char *path, struct plan_item *, bool *has_problem, struct attn_message *why);
+
 /* True when no tensor of the problem has more than 2^40 elements, nor a size that is not in 1..INT32_MAX. */
 bool plan_shape_fits(const struct attn_problem *);
 

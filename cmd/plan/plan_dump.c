@@ -107,31 +107,37 @@ static bool read_problem(const json_t *object, const char *path, struct plan_ite
     return false;
 }
 
-/* Adds the problem of one folder, if it has a tensors.json with one and the options want it; *found is set then. */
+bool plan_item_read(const char *path, struct plan_item *item, bool *has_problem, struct attn_message *why)
+{
+    json_error_t error;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    const json_t *problem = json_object_get(root, "problem");
+    bool good = root != NULL;
+    if (!root)
+        snprintf(why->text, sizeof why->text, "%.300s: is not JSON: %.100s", path, error.text);
+    else if (problem)
+        good = read_problem(problem, path, item, why);
+    *has_problem = good && problem;
+    json_decref(root);
+    return good;
+}
+
+/* Adds the problem of one folder, if it has a tensors.json with one and the options want it; *found counts it then. */
 static bool add_folder(const struct options *o, const char *folder, const char *name, struct plan *plan, int *found,
                        struct attn_message *why)
 {
     char *path = xasprintf("%s/tensors.json", folder);
-    json_error_t error;
-    json_t *root = access(path, F_OK) == 0 ? json_load_file(path, JSON_REJECT_DUPLICATES, &error) : NULL;
-    const json_t *problem = json_object_get(root, "problem");
     struct plan_item item;
-    bool good = true;
-    if (!root && access(path, F_OK) == 0) {
-        snprintf(why->text, sizeof why->text, "%.300s: is not JSON: %.100s", path, error.text);
-        good = false;
-    } else if (problem) {
-        good = read_problem(problem, path, &item, why);
-        ++*found;
-        if (good && is_wanted(o, &item)) {
-            snprintf(item.name, sizeof item.name, "%s", name);
-            name_list_add(&plan->folders, folder);
-            item.folder = plan->folders.names[plan->folders.count - 1];
-            item.deterministic = o->deterministic;
-            plan_add(plan, &item);
-        }
+    bool has_problem = false;
+    const bool good = access(path, F_OK) != 0 || plan_item_read(path, &item, &has_problem, why);
+    *found += has_problem;
+    if (has_problem && is_wanted(o, &item)) {
+        snprintf(item.name, sizeof item.name, "%s", name);
+        name_list_add(&plan->folders, folder);
+        item.folder = plan->folders.names[plan->folders.count - 1];
+        item.deterministic = o->deterministic;
+        plan_add(plan, &item);
     }
-    json_decref(root);
     free(path);
     return good;
 }

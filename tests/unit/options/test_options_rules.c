@@ -109,6 +109,15 @@ static void output_paths(void **state)
     refused("--input absent", "--input absent: must be a directory that exists (No such file or directory)");
     refused("--input file", "--input file: is not a directory");
     refused("--input dir --dump ./dir", "--dump ./dir: is the directory of --input; must be another one");
+    refused("verify --outputs absent", "--outputs absent: must be a directory that exists (No such file or directory)");
+    refused("verify --outputs dir --dump ./dir", "--dump ./dir: is the directory of --outputs; must be another one");
+    refused("verify --outputs dir --deterministic",
+            "--deterministic: cannot be used with --outputs, where nothing is launched; must be left out");
+    refused("verify --only ''", "--only '': must not be empty");
+    refused("--only peak", "--only: is not an option of sweep, only of verify");
+    taken("verify --outputs dir --dump new --only peak --impl mine");
+    assert_string_equal(options.outputs_dir, "dir");
+    assert_string_equal(options.only, "peak");
     refused("--dump-dtype fp32", "--dump-dtype fp32: needs --dump DIR, whose files it is about");
     assert_int_not_equal(access("new", F_OK), 0); /* asking makes nothing */
     assert_int_not_equal(access("x.csv", F_OK), 0);
