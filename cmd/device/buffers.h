@@ -69,9 +69,10 @@ bool inputs_readable(const struct plan_item *, const char *input_dir, struct att
  * `outputs->tensors` is complete for a launch. */
 enum attn_status outputs_make(struct backend *, const struct plan_item *, const struct tensor_set *inputs,
                               struct tensor_set *outputs, struct attn_message *why);
-/* Results of another program: <dir>/{o,lse}.npy or {dq,dk,dv}.npy into the set's buffers, rounded to their dtypes; values
- * that are not finite are taken as they are. lse.npy may be absent. `found`: the attn_output bits of those that are there.
- * ATTN_UNSUPPORTED with a sentence that names the file of the tensor `bad` where one is absent or does not fit. */
+/* Results of another program: <dir>/{o,lse}.npy or {dq,dk,dv}.npy into the set's buffers, rounded to their dtypes;
+ * values that are not finite are taken as they are. lse.npy may be absent. `found`: the attn_output bits of those that
+ * are there. ATTN_UNSUPPORTED with a sentence that names the file of the tensor `bad` where one is absent or does not
+ * fit. */
 enum attn_status outputs_read(struct backend *, const struct plan_item *, const char *dir, struct tensor_set *outputs,
                               unsigned *found, enum problem_tensor *bad, struct attn_message *why);
 enum attn_status outputs_poison(struct backend *, struct tensor_set *, struct attn_message *why);

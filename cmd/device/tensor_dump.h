@@ -4,8 +4,8 @@
 
 #include "cmd/device/buffers.h"
 
-/* A part of the reference's results: contiguous fp32 tensors of `problem` on the device, which begins at these sequences
- * and heads of the whole one. */
+/* A part of the reference's results: contiguous fp32 tensors of `problem` on the device, which begins at these
+ * sequences and heads of the whole one. */
 struct dump_part {
     struct attn_problem problem;
     int64_t batch_offset, q_head_offset, kv_head_offset;

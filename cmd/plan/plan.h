@@ -40,14 +40,14 @@ int plan_make(const struct options *, enum attn_platform, struct plan *);
  * plan_verify.c. */
 int plan_make_verify(const struct options *, enum attn_platform, struct plan *);
 
-/* The problems that --dump wrote into `dir`: of each folder in it, or of itself, whose tensors.json describes a problem,
- * those that the options ask for, in the order of their names. `option` (--input, --outputs) names it in sentences.
+/* The problems that --dump wrote into `dir`: of each folder in it, or of itself, whose tensors.json describes a
+ * problem, those that the options ask for, in the order of their names. `option` (--input, --outputs) names it in sentences.
  * Nothing is added where `dir` has no such folder. EXIT_OK, EXIT_IO for a tensors.json that cannot be used, EXIT_USAGE
  * when the options leave none; plan_dump.c. */
 int plan_add_dump(const struct options *, const char *option, const char *dir, struct plan *);
 
-/* Reads the problem of one tensors.json; its name and folder are left empty. *has_problem is false where it has none, as
- * that of an implementation's results in older dumps. False with a sentence that names the file. */
+/* Reads the problem of one tensors.json; its name and folder are left empty. *has_problem is false where it has none,
+ * as in older dumps. False with a sentence that names the file. */
 bool plan_item_read(const char *path, struct plan_item *, bool *has_problem, struct attn_message *why);
 
 /* True when no tensor of the problem has more than 2^40 elements, nor a size that is not in 1..INT32_MAX. */

@@ -20,7 +20,8 @@ for tensor in dq dk dv; do
 done
 run "${shape[@]}" --impl fused --check off --dump unchecked
 expect_code 0
-expect "no reference where none was made" test -z "$(find unchecked -name '*_reference.npy' -o -name '*_difference.npy')"
+expect "no reference where none was made" \
+    test -z "$(find unchecked -name '*_reference.npy' -o -name '*_difference.npy')"
 
 # --input takes the dump whole: the same problems with the same values, without options that say them again.
 timing=(--device cpu --warmup-ms 0 --min-time-ms 1 --samples 6 --max-noise 100% --l2 hot --out none)

@@ -31,8 +31,8 @@ what="the columns of the reference page"
 head -1 run.csv | tr -d '\r' | tr ',' '\n' >csv
 awk -F '\t' '$5 ~ /CSV/ { print $1 }' columns >csv_of_page
 same "columns of the CSV" csv csv_of_page
-rows run.jsonl | sed 's/"tensors": *\[.*//' | grep -oE '"[a-z_0-9]+":' | tr -d '":' | grep -vE '^(type|samples_ms|passes)$' \
-    >jsonl
+rows run.jsonl | sed 's/"tensors": *\[.*//' | grep -oE '"[a-z_0-9]+":' | tr -d '":' |
+    grep -vE '^(type|samples_ms|passes)$' >jsonl
 expect "many keys in a row" test "$(wc -l <jsonl)" -gt 30
 cut -f 1 columns >named
 expect "each key of a row: $(grep -vxFf named jsonl | tr '\n' ' ')" test -z "$(grep -vxFf named jsonl)"

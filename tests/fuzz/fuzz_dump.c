@@ -1,4 +1,4 @@
-/* The tensors.json of a dump: what is read is a problem whose sizes can be computed with, and whose options select it. */
+/* The tensors.json of a dump: what is read is a problem whose sizes can be computed with. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -171,8 +171,8 @@ static void the_files_are_described(void **state)
     be.ops->close(&be);
 }
 
-/* Beside an output its difference from the reference, NaN where there is no part of the reference; beside the inputs the
- * reference itself. */
+/* Beside an output its difference from the reference, NaN where there is no part of the reference; beside the inputs
+ * the reference itself. */
 static void the_reference_and_the_difference_are_written(void **state)
 {
     (void)state;
