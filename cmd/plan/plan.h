@@ -41,9 +41,9 @@ int plan_make(const struct options *, enum attn_platform, struct plan *);
 int plan_make_verify(const struct options *, enum attn_platform, struct plan *);
 
 /* The problems that --dump wrote into `dir`: of each folder in it, or of itself, whose tensors.json describes a
- * problem, those that the options ask for, in the order of their names. `option` (--input, --outputs) names it in sentences.
- * Nothing is added where `dir` has no such folder. EXIT_OK, EXIT_IO for a tensors.json that cannot be used, EXIT_USAGE
- * when the options leave none; plan_dump.c. */
+ * problem, those that the options ask for, in the order of their names. `option` (--input, --outputs) names it in
+ * sentences. Nothing is added where `dir` has no such folder. EXIT_OK, EXIT_IO for a tensors.json that cannot be used,
+ * EXIT_USAGE when the options leave none; plan_dump.c. */
 int plan_add_dump(const struct options *, const char *option, const char *dir, struct plan *);
 
 /* Reads the problem of one tensors.json; its name and folder are left empty. *has_problem is false where it has none,
