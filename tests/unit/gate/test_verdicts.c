@@ -23,6 +23,7 @@ static struct verdict_line line(enum verdict verdict, const char *label, double 
                              .low_pct = NAN,
                              .high_pct = NAN,
                              .relative_change_pct = NAN,
+                             .raw_change_pct = NAN,
                              .impl = "fused"};
     snprintf(l.configuration, sizeof l.configuration, "%s", label);
     return l;
