@@ -22,7 +22,7 @@ bool record_row_has_interval(const struct record_row *row)
 
 double record_row_half_width_pct(const struct record_row *row)
 {
-    return record_row_has_interval(row) && row->time_ms > 0
+    return row->time_ms_ci_lo > 0 && row->time_ms_ci_hi >= row->time_ms_ci_lo && row->time_ms > 0
                ? 50 * (row->time_ms_ci_hi - row->time_ms_ci_lo) / row->time_ms
                : NAN;
 }

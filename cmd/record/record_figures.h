@@ -26,7 +26,7 @@ bool record_row_is_checked(const struct record_row *);
 /* Does the row have a 95 % interval of its median time? Fewer than 6 samples have none. */
 bool record_row_has_interval(const struct record_row *);
 
-/* Half the width of that interval in per cent of the median; NaN where there is none. */
+/* Half the width of that interval, where the row has both ends, in per cent of the median; else NaN. */
 double record_row_half_width_pct(const struct record_row *);
 
 /* False with a sentence that names the file, the row and both figures when a row

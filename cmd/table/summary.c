@@ -324,9 +324,9 @@ static void print_next(const char *command, FILE *out, int width)
 static void print_records(const struct summary *s, const struct summary_files *files, FILE *out, int width)
 {
     struct text line = {0};
-    const char *const paths[] = {files->csv, files->jsonl};
     if (!files || (!files->dir && !files->csv && !files->jsonl))
         return;
+    const char *const paths[] = {files->csv, files->jsonl};
     text_add(&line, "records:");
     if (files->dir)
         text_add(&line, " %s%s", files->dir, files->dir[strlen(files->dir) - 1] == '/' ? "" : "/");
@@ -382,7 +382,7 @@ void summary_noise(const struct summary *s, struct text *line)
     const double load = summary_load();
     if (!s->noisy)
         return;
-    text_add(line, "NOISY: %d of %d rows, ", s->noisy, s->timed);
+    text_add(line, "NOISY: %d of %d, ", s->noisy, s->timed);
     if (isnan(s->worst_pct))
         text_add(line, "too few samples for an interval");
     else if (s->worst_pct > 999)
@@ -391,7 +391,7 @@ void summary_noise(const struct summary *s, struct text *line)
         text_add(line, "up to %.*f %%", s->worst_pct < 9.95 ? 1 : 0, s->worst_pct);
     text_add(line, " (asked: %.3g %%)", s->asked_pct);
     if (isfinite(load) && isfinite(s->load_before))
-        text_add(line, "; load %.1f before, %.1f after, on %ld CPUs", s->load_before, load,
+        text_add(line, "; load %.1f -> %.1f on %ld CPUs", s->load_before, load,
                  sysconf(_SC_NPROCESSORS_ONLN));
 }
 

@@ -64,7 +64,8 @@ void summary_print(const struct summary *, FILE *out, int width, bool color, con
 /* "PASS: 8 of 8 rows" and the like, without colour; true where it is PASS. The caller frees *text with text_free. */
 struct text;
 bool summary_verdict(const struct summary *, int exit_code, struct text *text);
-/* "NOISY: 5 of 8 rows, up to 47 % (asked: 0.5 %); load 0.9 before, 2.4 after, on 2 CPUs"; nothing where no row is. */
+/* "NOISY: 5 of 8, up to 47 % (asked: 0.5 %); load 0.9 -> 2.4 on 2 CPUs": rows, and the load of the machine when the run
+ * began and now; nothing where no row is noisy. */
 void summary_noise(const struct summary *, struct text *text);
 
 /* Is the interval of a timed row wider than asked, or is there none? False where asked_pct is NaN. */

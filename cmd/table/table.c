@@ -250,7 +250,7 @@ static const struct spec sweep_specs[] = {
     {"impl", "impl", 10, true, 0, print_impl},
     {"ms", "time_ms", 6, false, 0, print_ms},
     {"TFLOPS", "tflops", 6, false, 0, print_tflops},
-    {"+-95%", "time_ms_ci_hi", 6, false, 1, print_interval},
+    {"+-95%", "time_ms_ci_hi", 5, false, 1, print_interval},
     {"%GEMM", "pct_of_gemm", 5, false, 5, print_gemm},
     {"x naive", "speedup_vs_naive", 7, false, 4, print_naive},
     {"x peer", "speedup_vs_peer", 7, false, 3, print_peer},

@@ -15,7 +15,7 @@ expect_code 0
 expect_no_stderr
 for file in report.md report.html report.csv; do expect_file page/$file; done
 expect_stdout '^Comparable\?$'
-expect_stdout 'Yes: the 2 devices share problems'
+expect_stdout 'Yes: they share problems and conditions \(2 labels, boards not recorded, 2 records\)'
 expect_stdout '0 of 16 points'
 expect "no wider sentence than 110" test "$(wc -L <out)" -le 110
 expect "16 lines of figures" test "$(wc -l <page/report.csv)" -eq 17
