@@ -253,7 +253,16 @@ static double largest_speed(const struct chart_set *set)
         for (int i = 0; i < set->files[f].count; i++) {
             const struct record_row *row = &set->files[f].rows[i];
             if (is_chartable(row) && has_run(row)) /* fmax ignores NaN */
-                most = fmax(fmax(most, row->flops / row->time_ms * 1e-9), fmax(row->tflops_sustained, row->gemm_tflops));
+                most =
+                    fmax(fmax(most, row->flops / row->time_ms * 1e-9), fmax(row->tflops_sustained, row->gemm_tflops));
+        }
+    for (int p = 0; p < set->panel_count; p++)
+        for (int name = 0; name < set->overlay_count; name++) {
+            struct chart_point *points;
+            const int count = chart_overlay(set, &set->panels[p], name, &points);
+            for (int k = 0; k < count; k++)
+                most = fmax(most, points[k].value);
+            free(points);
         }
     return most;
 }
@@ -284,6 +293,7 @@ void chart_set_make(struct chart_set *set, const struct chart_input *input)
             add_panel(set, row);
         }
     }
+    set->unit_scale = 1;
     const bool is_small = largest_speed(set) < 1;
     set->unit = is_small ? "GFLOPS" : "TFLOPS";
     set->unit_scale = is_small ? 1000 : 1;

@@ -6,8 +6,8 @@
 const struct chart_kind_def chart_kinds[CHART_KIND_COUNT] = {
     [CHART_TFLOPS] =
         {"Attention speed", "",
-         "FLOPs: forward 4 d per visible pair and head, backward 2.5 x that. Bars: 95 % interval of the median.",
-         false, true},
+         "FLOPs: forward 4 d per visible pair and head, backward 2.5 x that. Bars: 95 % interval of the median.", false,
+         true},
     [CHART_SUSTAINED] =
         {"Sustained attention speed", ", sustained",
          "Over a region of --sustain-s that is each implementation's own; burst figures have a page of their own.",
@@ -20,8 +20,8 @@ const struct chart_kind_def chart_kinds[CHART_KIND_COUNT] = {
          "batch x n is fixed.",
          true, false},
     [CHART_ERROR] = {"Error against the reference", "rel. RMS error",
-                     "||x - ref|| / ||ref|| of the tensor nearest its bound; above the dashed line is a failure.",
-                     true, false},
+                     "||x - ref|| / ||ref|| of the tensor nearest its bound; above the dashed line is a failure.", true,
+                     false},
 };
 
 const char script_unity_style[] = "lc rgb '#000000' dt 2 lw 1.5";

@@ -24,7 +24,7 @@ struct script {
     const char *unit;   /* of speeds */
     bool is_text;       /* drawn with characters */
     int blocks, elements;
-    double zero_y; /* where a zero is drawn on a logarithmic axis; NaN = nowhere */
+    double zero_y;        /* where a zero is drawn on a logarithmic axis; NaN = nowhere */
     double low_y, high_y; /* of the axis; high_y 0: gnuplot chooses */
     int64_t least_n, most_n;
     bool *is_used;        /* series that drew something, for the key */

@@ -262,7 +262,8 @@ static int measure(struct ab *a, int build, const int *points, int point_count, 
         snprintf(left, sizeof left, ", about %.0f s to pair %d", a->pair_s * (a->rules.pairs_min - a->run.pairs),
                  a->rules.pairs_min);
     snprintf(progress, sizeof progress, "pair %d of %d..%d: %s, %d of %d problem%s%s", a->run.pairs + 1,
-             a->rules.pairs_min, a->rules.pairs_max, a->setup.builds[build].name, point_count, a->point_count, a->point_count == 1 ? "" : "s", left);
+             a->rules.pairs_min, a->rules.pairs_max, a->setup.builds[build].name, point_count, a->point_count,
+             a->point_count == 1 ? "" : "s", left);
     const struct ab_task task = {.build = build,
                                  .points = point_count < a->point_count ? points : NULL,
                                  .point_count = point_count,

@@ -55,9 +55,7 @@ static void describe_bound(const struct decide_config *decided, char *text, size
     case DECIDE_REGRESS: snprintf(text, size, ">= %+.1f (99%%)", per_cent(d->regress_low)); break;
     case DECIDE_IMPROVE: snprintf(text, size, "<= %+.1f (99%%)", per_cent(d->regress_high)); break;
     case DECIDE_PASS: snprintf(text, size, "<= %+.1f (95%%)", per_cent(d->pass_high)); break;
-    default:
-        snprintf(text, size, "%+.1f .. %+.1f (99%%)", per_cent(d->regress_low), per_cent(d->regress_high));
-        break;
+    default: snprintf(text, size, "%+.1f .. %+.1f (99%%)", per_cent(d->regress_low), per_cent(d->regress_high)); break;
     }
 }
 
@@ -100,8 +98,7 @@ static void describe_timed(const struct ab *a, const struct ab_config *c, struct
                                                  : against,
                  clocks, clocks[0] ? ", " : "");
         const size_t used = strlen(line->why);
-        snprintf(line->why + used, sizeof line->why - used, "spread %.1f %%",
-                 100 * decide_spread(d));
+        snprintf(line->why + used, sizeof line->why - used, "spread %.1f %%", 100 * decide_spread(d));
     } else if (line->verdict != VERDICT_PASS) {
         snprintf(line->why, sizeof line->why, "%s", clocks);
     }
@@ -111,8 +108,13 @@ static void describe_timed(const struct ab *a, const struct ab_config *c, struct
 static struct verdict_line *make_lines(const struct ab *a, int *count)
 {
     struct verdict_line *lines = xcalloc((unsigned long)(a->config_count + a->setup.lost.count + 1), sizeof *lines);
-    const struct verdict_line empty = {
-        .from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN, .relative_change_pct = NAN, .raw_change_pct = NAN};
+    const struct verdict_line empty = {.from_ms = NAN,
+                                       .to_ms = NAN,
+                                       .change_pct = NAN,
+                                       .low_pct = NAN,
+                                       .high_pct = NAN,
+                                       .relative_change_pct = NAN,
+                                       .raw_change_pct = NAN};
     *count = 0;
     for (int i = 0; i < a->config_count; i++) {
         const struct ab_config *c = &a->configs[i];
@@ -149,12 +151,12 @@ static void describe_control(const struct ab *a, char *text, size_t size)
     if (c->count < 2)
         snprintf(text, size, "none: nothing that is the same in OLD and NEW ran in both");
     else
-        snprintf(text, size, "%s, in both: %+.2f %% (%+.2f .. %+.2f), %d pairs, spread %.1f %%: %s", what,
-                 per_cent(c->mean), per_cent(c->regress_low), per_cent(c->regress_high), c->count,
-                 100 * decide_spread(c),
-                 decide_control_changed(&a->run)  ? "it CHANGED, the other results are not valid"
+        snprintf(text, size, "%s, in both, %s: %+.2f %% (%+.2f .. %+.2f), %d pairs, spread %.1f %%", what,
+                 decide_control_changed(&a->run)  ? "CHANGED, the other results are not valid"
                  : decide_control_stable(&a->run) ? "device and harness are stable"
-                                                  : "too noisy to say whether it changed");
+                                                  : "too noisy to say whether it changed",
+                 per_cent(c->mean), per_cent(c->regress_low), per_cent(c->regress_high), c->count,
+                 100 * decide_spread(c));
 }
 
 static void describe_summary(const struct ab *a, const struct verdict_report *r, int code, char *text, size_t size)
@@ -172,8 +174,8 @@ static void describe_summary(const struct ab *a, const struct verdict_report *r,
         snprintf(geomean, sizeof geomean, "; geomean %+.1f %% (%+.1f .. %+.1f)", per_cent(all.change.mean),
                  per_cent(all.change.pass_low), per_cent(all.change.pass_high));
     if (repeated)
-        snprintf(repeats, sizeof repeats, "; %d pair%s repeated (thermal slowdown)",
-                 repeated, repeated == 1 ? "" : "s");
+        snprintf(repeats, sizeof repeats, "; %d pair%s repeated (thermal slowdown)", repeated,
+                 repeated == 1 ? "" : "s");
     if (r->control && a->run.control.count > 1 && !decide_control_stable(&a->run) && !decide_control_changed(&a->run))
         snprintf(noise, sizeof noise, "; NOISY: the control varies by %.1f %% between pairs",
                  100 * decide_spread(&a->run.control));
@@ -181,8 +183,8 @@ static void describe_summary(const struct ab *a, const struct verdict_report *r,
         snprintf(text, size, "%s: nothing was compared", verdict_state(code));
         return;
     }
-    snprintf(text, size, "%s: %s%s%s%s", verdict_state(code),
-             verdicts_count(r->lines, r->count, counts, sizeof counts), geomean, repeats, noise);
+    snprintf(text, size, "%s: %s%s%s%s", verdict_state(code), verdicts_count(r->lines, r->count, counts, sizeof counts),
+             geomean, repeats, noise);
 }
 
 void ab_print_heading(const struct ab *a)

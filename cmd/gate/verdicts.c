@@ -178,7 +178,8 @@ static void print_line(const struct verdict_report *r, const struct verdict_line
 
 void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool color)
 {
-    const char *const ab[] = {"OLD ms", "NEW ms", "raw", r->decider ? r->decider : "vs control", "decided by, %", "pairs"};
+    const char *const ab[] = {"OLD ms",        "NEW ms", "raw", r->decider ? r->decider : "vs control",
+                              "decided by, %", "pairs"};
     static const char *const gate[] = {"was ms", "is ms", "time", "against GEMM"};
     const char *const *headings = r->view == VERDICTS_AB ? ab : gate;
     const int columns = r->view == VERDICTS_AB ? 6 : 4;
@@ -209,7 +210,7 @@ void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool c
     if (r->control && wrap_columns(r->control) <= width - 14) {
         fprintf(out, "%-12s  %s\n", "control", r->control);
     } else if (r->control) {
-        char *line = xasprintf("control: %s", r->control);
+        char *line = xasprintf("control %s", r->control);
         wrap_words(out, width, 0, 14, line);
         free(line);
     }

@@ -176,8 +176,8 @@ static void add_verdict(struct csv_row *row, const struct verdict_line *line)
 
 bool verdicts_csv(const struct verdict_report *r, const char *path)
 {
-    static const char *const names[] = {"verdict",    "configuration", "impl",     "from_ms",          "to_ms",
-                                        "change_pct", "low_pct",       "high_pct", "against_gemm_pct", "pairs",
+    static const char *const names[] = {"verdict",    "configuration",  "impl",      "from_ms",          "to_ms",
+                                        "change_pct", "low_pct",        "high_pct",  "against_gemm_pct", "pairs",
                                         "why",        "raw_change_pct", "decided_by"};
     struct csv_row row = {0};
     FILE *out = fopen(path, "we");

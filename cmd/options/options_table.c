@@ -277,8 +277,9 @@ const struct option_def option_table[] = {
      .detail = "Says more: below each row its samples and why sampling ended, the passes of naive; more on stderr."},
     {"--quiet", NULL, KIND_FLAG, AT(quiet), .help = "say more, or only warnings and errors", .group = GROUP_OUTPUT,
      .commands = FOR_ANY,
-     .detail = "Prints nothing but warnings and errors, on stderr: no table, summary or verdicts. What was asked for by "
-               "name is still printed: --csv -, --jsonl -, --plot term, report --out none, list, info, --dry-run."},
+     .detail =
+         "Prints nothing but warnings and errors, on stderr: no table, summary or verdicts. What was asked for by "
+         "name is still printed: --csv -, --jsonl -, --plot term, report --out none, list, info, --dry-run."},
     {"--color", NULL, KIND_CHOICE, AT(color), .choices = color_names, .fallback = "auto",
      .help = "colours on the terminal", .group = GROUP_OUTPUT, .commands = FOR_ANY,
      .detail = "Colours on the terminal. auto: where stdout is a terminal and NO_COLOR is not set."},

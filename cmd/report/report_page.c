@@ -164,7 +164,7 @@ static void put_conditions(struct page *page, const struct report *r)
 /* A column of the summary; omitted where no label has a value. */
 struct summary_column {
     const char *name;
-    size_t offset; /* of a double in struct report_summary */
+    size_t offset;                                         /* of a double in struct report_summary */
     enum { OF_SPEED, OF_PERCENT, OF_REAL, OF_CLOCK } kind; /* OF_SPEED: in the unit of the page */
 };
 
@@ -286,7 +286,8 @@ static void put_spread(struct page *page, const struct report *r, int l)
         page_item(page,
                   "%s: the geometric means of its files are from %.1f to %.1f %s, a spread of %.1f %% "
                   "%s.",
-                  label->name, s->file_least * r->unit_scale, s->file_most * r->unit_scale, r->unit, 100 * (s->file_most - s->file_least) / s->geomeans.tflops,
+                  label->name, s->file_least * r->unit_scale, s->file_most * r->unit_scale, r->unit,
+                  100 * (s->file_most - s->file_least) / s->geomeans.tflops,
                   boards == 1                   ? "between runs of one board"
                   : boards == label->file_count ? "between boards"
                                                 : "between runs or boards: the records do not say which");
@@ -317,10 +318,11 @@ static void put_summary(struct page *page, const struct report *r)
                       report_label_name(r, l), r->summaries[l].best_points, r->summaries[l].tied_points, shared,
                       shared == 1 ? "" : "s");
     }
-    page_text(page, "Sustained figures are of seconds of load (--sustain-s), burst figures of single launches; those of "
-                    "a column without either word are of burst. MHz is the median SM clock, capped the median share of "
-                    "time under the power cap, which is normal; throttled is the largest share of thermal and brake "
-                    "slowdown.");
+    page_text(page,
+              "Sustained figures are of seconds of load (--sustain-s), burst figures of single launches; those of "
+              "a column without either word are of burst. MHz is the median SM clock, capped the median share of "
+              "time under the power cap, which is normal; throttled is the largest share of thermal and brake "
+              "slowdown.");
     if (r->input->currency[0])
         put_prices(page, r);
 }
@@ -356,8 +358,8 @@ static void put_speed_charts(struct page *page, const struct report_charts *char
 
 static void put_beginning(struct page *page, const struct report *r)
 {
-    report_put_commits(page, r);
     report_put_verdict(page, r);
+    report_put_commits(page, r);
     page_heading(page, 2, "Comparable?");
     put_groups(page, r);
     put_warnings(page, r);

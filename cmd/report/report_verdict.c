@@ -107,8 +107,8 @@ static int fastest_of(const struct report *r, int group)
         for (int k = 0; k < r->input->label_count && is_best; k++) {
             if (k == l || r->summaries[k].group != group)
                 continue;
-            is_best = order == BY_SHARED ? compare(r, l, k).speed > 1
-                                         : geomean_by(r, l, order) > geomean_by(r, k, order);
+            is_best =
+                order == BY_SHARED ? compare(r, l, k).speed > 1 : geomean_by(r, l, order) > geomean_by(r, k, order);
         }
         if (is_best)
             best = l;
@@ -204,17 +204,17 @@ static void add_group(const struct report *r, int group, struct text *text)
         text_add(text, ";");
     }
     add_others(r, best, order, text);
+    int shared = 0;
+    for (int p = 0; p < r->point_count; p++)
+        shared += report_figure_at(r, p, best)->rank > 0;
+    text_add(text, " %s is alone in front at %d of the %d point%s that it shares, and tied there at %d.",
+             report_label_name(r, best), s->best_points, shared, shared == 1 ? "" : "s", s->tied_points);
     for (int l = 0; order == BY_BURST && l < r->input->label_count; l++) {
         char own[40];
         if (r->summaries[l].group == group && isfinite(r->summaries[l].geomeans.tflops_sustained))
             text_add(text, " %s has a sustained mean, %s, which not all have.", report_label_name(r, l),
                      speed(r, r->summaries[l].geomeans.tflops_sustained, own));
     }
-    int shared = 0;
-    for (int p = 0; p < r->point_count; p++)
-        shared += report_figure_at(r, p, best)->rank > 0;
-    text_add(text, " It is alone in front at %d of the %d point%s that it shares, and tied there at %d.", s->best_points,
-             shared, shared == 1 ? "" : "s", s->tied_points);
 }
 
 /* Which label gives the most speed for its price, where at least two have a price and a geometric mean. */
@@ -234,7 +234,8 @@ static void add_price(const struct report *r, struct text *text)
     char own[40];
     if (priced > 1)
         text_add(text, " %s gives the most for its price: %s %s %s per 1000 %s.", report_label_name(r, best),
-                 speed(r, 1000 * most, own), r->unit, order == BY_SUSTAINED ? "sustained" : "burst", r->input->currency);
+                 speed(r, 1000 * most, own), r->unit, order == BY_SUSTAINED ? "sustained" : "burst",
+                 r->input->currency);
 }
 
 static void add_checks(const struct report *r, struct text *text)
@@ -270,8 +271,9 @@ void report_put_verdict(struct page *page, const struct report *r)
     add_checks(r, &text);
     const char *words = text_string(&text);
     if (r->group_count > 1)
-        page_warning(page, "NOT COMPARABLE: the %d labels make %d groups that share no problem under the same "
-                           "conditions; nothing is ranked across them.",
+        page_warning(page,
+                     "NOT COMPARABLE: the %d labels make %d groups that share no problem under the same "
+                     "conditions; nothing is ranked across them.",
                      r->input->label_count, r->group_count);
     page_text(page, "%s", words + strspn(words, " "));
     text_free(&text);
@@ -295,9 +297,9 @@ void report_put_commits(struct page *page, const struct report *r)
             free(text);
     }
     if (is_mixed)
-        page_warning(page,
-                     "Measured by different commits of fabench: %s. A difference between them can be one of the program.",
-                     text_string(&line));
+        page_warning(
+            page, "Measured by different commits of fabench: %s. A difference between them can be one of the program.",
+            text_string(&line));
     free(first);
     text_free(&line);
 }

@@ -26,7 +26,7 @@ struct run_outputs {
     const struct options *options;
     struct table *table; /* NULL when stdout carries a record stream */
     struct record_writer *csv, *jsonl;
-    char *dir;               /* NULL with --out none */
+    char *dir;                   /* NULL with --out none */
     char *csv_path, *jsonl_path; /* of the files; NULL = none */
     int charts;                  /* drawn */
     struct record_file rows;     /* all rows so far, kept for the charts */
@@ -231,8 +231,8 @@ static int draw(struct run_outputs *s)
         status = EXIT_IO;
     }
     const struct chart_input input = {.files = &s->rows, .file_count = 1, .overlay = overlay.count ? &overlay : NULL};
-    status = exit_worst(status, charts_write(&input, s->dir, o->plot, terminal_width(), terminal_color(o->color),
-                                             &s->charts));
+    status = exit_worst(status,
+                        charts_write(&input, s->dir, o->plot, terminal_width(), terminal_color(o->color), &s->charts));
     overlay_free(&overlay);
     return status;
 }

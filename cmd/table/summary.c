@@ -391,13 +391,12 @@ void summary_noise(const struct summary *s, struct text *line)
         text_add(line, "up to %.*f %%", s->worst_pct < 9.95 ? 1 : 0, s->worst_pct);
     text_add(line, " (asked: %.3g %%)", s->asked_pct);
     if (isfinite(load) && isfinite(s->load_before))
-        text_add(line, "; load %.1f -> %.1f on %ld CPUs", s->load_before, load,
-                 sysconf(_SC_NPROCESSORS_ONLN));
+        text_add(line, "; load %.1f -> %.1f on %ld CPUs", s->load_before, load, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 static const char *paint_of(const char *verdict)
 {
-    return strncmp(verdict, "PASS", 4) == 0          ? "\033[32m"
+    return strncmp(verdict, "PASS", 4) == 0           ? "\033[32m"
            : strncmp(verdict, "NOT CHECKED", 11) == 0 ? "\033[33m"
                                                       : "\033[1;31m";
 }
@@ -422,9 +421,9 @@ static void print_end(const struct summary *s, FILE *out, int width, bool color,
         fprintf(out, "; %s%s%s", color ? "\033[33m" : "", text_string(&noise), color ? "\033[0m" : "");
     else if (noise.length)
         fprintf(out, "; %sNOISY: %d%s", color ? "\033[33m" : "", s->noisy, color ? "\033[0m" : "");
-    const int used = (int)line.length + (noise.length ? is_one_line ? 2 + (int)noise.length
-                                                                    : snprintf(NULL, 0, "; NOISY: %d", s->noisy)
-                                                      : 0);
+    const int used =
+        (int)line.length +
+        (noise.length ? is_one_line ? 2 + (int)noise.length : snprintf(NULL, 0, "; NOISY: %d", s->noisy) : 0);
     const int gap = width - used - (int)end.length;
     fprintf(out, "%*s%s\n", gap > 2 ? gap : 2, "", text_string(&end));
     text_free(&line);

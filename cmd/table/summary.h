@@ -51,7 +51,7 @@ struct summary {
      * noisy counts the timed rows whose interval is wider, or who have none; worst_pct is the widest, NaN = none. */
     double asked_pct, worst_pct;
     int timed, noisy;
-    double load_before; /* the machine's one-minute load when the run began, NaN = not known */
+    double load_before;         /* the machine's one-minute load when the run began, NaN = not known */
     int failures, max_failures; /* rows that failed their check or did not finish; how many of them are shown */
     const char *next;           /* the command to go on with; NULL = the one that draws the record */
 };

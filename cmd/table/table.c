@@ -405,7 +405,7 @@ static const char *cell_color(const struct table *t, const struct spec *spec, co
 {
     if (!t->color)
         return "";
-    return spec->print == print_check && is(cell, "FAIL")        ? "\033[1;31m"
+    return spec->print == print_check && is(cell, "FAIL")    ? "\033[1;31m"
            : spec->print == print_interval && cell[0] == '!' ? "\033[33m"
                                                              : "";
 }

@@ -136,10 +136,11 @@ static void records_are_not_replaced(void **state)
         file = fopen(path, "w");
         assert_non_null(file);
         assert_true(fputs("x", file) >= 0 && fclose(file) == 0);
-        snprintf(words, sizeof words,
-                 "--out held: holds the %s of an earlier run; must be another folder, or --resume continues the record, "
-                 "--overwrite replaces it",
-                 names[i]);
+        snprintf(
+            words, sizeof words,
+            "--out held: holds the %s of an earlier run; must be another folder, or --resume continues the record, "
+            "--overwrite replaces it",
+            names[i]);
         refused("--out held", words);
         refused_with("--out held/ --plot none", "an earlier run");
         snprintf(words, sizeof words,
@@ -149,7 +150,7 @@ static void records_are_not_replaced(void **state)
         taken("--out held --overwrite");
         taken("verify --out held --overwrite");
         taken("--out held --resume");
-        taken("--out held --dry-run"); /* writes nothing */
+        taken("--out held --dry-run");                   /* writes nothing */
         taken("--out held --jsonl a.jsonl --csv a.csv"); /* nor there */
         unlink(path);
     }

@@ -42,7 +42,8 @@ static void the_files_of_a_run(void **state)
     files.dir = "out/run/"; /* no slash twice */
     files.charts = 3;
     assert_has(printed(&files, 4), "records: out/run/ run.csv run.jsonl, 3 charts\n");
-    files = (struct summary_files){.dir = "out/run", .csv = "out/run/run.csv", .jsonl = "elsewhere.jsonl", .may_draw = true};
+    files = (struct summary_files){
+        .dir = "out/run", .csv = "out/run/run.csv", .jsonl = "elsewhere.jsonl", .may_draw = true};
     text = printed(&files, 4);
     assert_has(text, "records: out/run/ run.csv elsewhere.jsonl\n");
     assert_has(text, "next: fabench plot elsewhere.jsonl --plot term\n");
