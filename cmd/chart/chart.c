@@ -15,7 +15,7 @@
 /* State of the chart writer: whether gnuplot works, and what was written. */
 struct progress {
     bool is_absent;
-    int scripts, failures;
+    int scripts, images, failures;
 };
 
 static void make_page(const struct chart_set *set, const struct chart_page *page, const char *dir,
@@ -30,7 +30,7 @@ static void make_page(const struct chart_set *set, const struct chart_page *page
     if (progress->is_absent)
         return;
     switch (chart_run_page(dir, page->name, format)) {
-    case GNUPLOT_DONE: break;
+    case GNUPLOT_DONE: progress->images++; break;
     case GNUPLOT_ABSENT: progress->is_absent = true; break;
     case GNUPLOT_FAILED: progress->failures++; break;
     }
@@ -127,7 +127,8 @@ static void print_bars(const struct chart_set *set, const struct chart_panel *pa
     if (label_width > width / 3)
         label_width = width / 3;
     const int room = width - 7 - label_width - 1 - 11;
-    fprintf(out, "%s %s, TFLOPS\n", chart_panel_title(panel, title, sizeof title), problem_dtype_name(panel->dtype));
+    fprintf(out, "%s %s, %s\n", chart_panel_title(panel, title, sizeof title), problem_dtype_name(panel->dtype),
+            set->unit);
     for (int i = 0; i < count; i++) {
         char label[200];
         /* A value below 0 (a record may hold any number) has no bar. */
@@ -197,11 +198,13 @@ static void check_overlay(const struct chart_set *set)
                  set->overlay->count);
 }
 
-int charts_write(const struct chart_input *input, const char *dir, enum plot_format format, int width, bool color)
+int charts_write(const struct chart_input *input, const char *dir, enum plot_format format, int width, bool color,
+                 int *images)
 {
     struct chart_set set;
     struct progress progress = {0};
     int result = EXIT_OK;
+    *images = 0;
     if (format == PLOT_NONE)
         return EXIT_OK;
     chart_set_make(&set, input);
@@ -223,6 +226,7 @@ int charts_write(const struct chart_input *input, const char *dir, enum plot_for
                      "draws one",
                      progress.scripts, dir);
         result = progress.failures ? EXIT_IO : EXIT_OK;
+        *images = progress.images;
     }
     chart_set_free(&set);
     return result;

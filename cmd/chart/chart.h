@@ -9,7 +9,8 @@
 /* Writes tflops-<mode>-<full|causal>-d<d>-<dtype>.{gp,dat,svg|png} for every (mode, causal, d, dtype) with at least one
  * ok row, and speedup-, memory- and error- charts likewise, into dir. With several files there is one line per file and
  * implementation. Published points appear in the TFLOPS charts. PLOT_TERM prints the TFLOPS charts to stdout, width
- * columns wide (built-in bars where gnuplot is absent). Returns EXIT_OK, or EXIT_IO with a sentence on stderr. */
-int charts_write(const struct chart_input *, const char *dir, enum plot_format, int width, bool color);
+ * columns wide (built-in bars where gnuplot is absent). Returns EXIT_OK, or EXIT_IO with a sentence on stderr.
+ * *images: the number of images in dir that it drew; 0 with PLOT_TERM and without gnuplot. */
+int charts_write(const struct chart_input *, const char *dir, enum plot_format, int width, bool color, int *images);
 
 #endif

@@ -245,6 +245,28 @@ static void name_overlay(struct chart_set *set)
     }
 }
 
+/* The largest speed that a page of this set can show, in TFLOPS. */
+static double largest_speed(const struct chart_set *set)
+{
+    double most = 0;
+    for (int f = 0; f < set->file_count; f++)
+        for (int i = 0; i < set->files[f].count; i++) {
+            const struct record_row *row = &set->files[f].rows[i];
+            if (is_chartable(row) && has_run(row)) /* fmax ignores NaN */
+                most =
+                    fmax(fmax(most, row->flops / row->time_ms * 1e-9), fmax(row->tflops_sustained, row->gemm_tflops));
+        }
+    for (int p = 0; p < set->panel_count; p++)
+        for (int name = 0; name < set->overlay_count; name++) {
+            struct chart_point *points;
+            const int count = chart_overlay(set, &set->panels[p], name, &points);
+            for (int k = 0; k < count; k++)
+                most = fmax(most, points[k].value);
+            free(points);
+        }
+    return most;
+}
+
 void chart_set_make(struct chart_set *set, const struct chart_input *input)
 {
     const struct record_file *files = input->files;
@@ -271,6 +293,10 @@ void chart_set_make(struct chart_set *set, const struct chart_input *input)
             add_panel(set, row);
         }
     }
+    set->unit_scale = 1;
+    const bool is_small = largest_speed(set) < 1;
+    set->unit = is_small ? "GFLOPS" : "TFLOPS";
+    set->unit_scale = is_small ? 1000 : 1;
     if (set->panel_count)
         qsort(set->panels, (size_t)set->panel_count, sizeof *set->panels, compare_panels);
     if (set->series_count)
@@ -305,12 +331,12 @@ static const struct record_tensor *worst_tensor(const struct record_row *row)
     return worst;
 }
 
-static double value_of(enum chart_kind kind, const struct record_row *row)
+static double value_of(const struct chart_set *set, enum chart_kind kind, const struct record_row *row)
 {
     const struct record_tensor *worst;
     switch (kind) {
-    case CHART_TFLOPS: return row->flops / row->time_ms * 1e-9;
-    case CHART_SUSTAINED: return row->tflops_sustained;
+    case CHART_TFLOPS: return set->unit_scale * row->flops / row->time_ms * 1e-9;
+    case CHART_SUSTAINED: return set->unit_scale * row->tflops_sustained;
     case CHART_SPEEDUP: return row->speedup_vs_naive;
     case CHART_MEMORY: return row->workspace_mb;
     case CHART_ERROR:
@@ -374,11 +400,11 @@ int chart_points(const struct chart_set *set, const struct chart_panel *panel, c
                 continue; /* a gap, unless another row of this case ran */
             continue;
         }
-        point->value = value_of(kind, row); /* the last row of a case counts */
+        point->value = value_of(set, kind, row); /* the last row of a case counts */
         point->lo = point->hi = point->value;
         if (kind == CHART_TFLOPS && row->time_ms_ci_lo > 0 && row->time_ms_ci_hi > 0) {
-            point->lo = row->flops / row->time_ms_ci_hi * 1e-9;
-            point->hi = row->flops / row->time_ms_ci_lo * 1e-9;
+            point->lo = set->unit_scale * row->flops / row->time_ms_ci_hi * 1e-9;
+            point->hi = set->unit_scale * row->flops / row->time_ms_ci_lo * 1e-9;
         }
         point->is_failed = row->check == CHECKED_FAIL;
     }
@@ -392,7 +418,7 @@ int chart_ceiling(const struct chart_set *set, const struct chart_panel *panel, 
     for (int i = 0; i < set->files[file].count; i++) {
         const struct record_row *row = &set->files[file].rows[i];
         if (in_panel(panel, row) && has_run(row) && isfinite(row->gemm_tflops))
-            point_at(points, &count, row->key.q_len)->value = row->gemm_tflops;
+            point_at(points, &count, row->key.q_len)->value = set->unit_scale * row->gemm_tflops;
     }
     return sort_and_mark_gaps(*points, count);
 }
@@ -434,7 +460,7 @@ int chart_overlay(const struct chart_set *set, const struct chart_panel *panel, 
     for (int i = 0; i < set->overlay->count; i++) {
         const struct overlay_point *point = &set->overlay->points[i];
         if (is(point->impl, set->overlay_names[name]) && has_row_of_problem(set, panel, point))
-            point_at(points, &count, point->q_len)->value = point->tflops;
+            point_at(points, &count, point->q_len)->value = set->unit_scale * point->tflops;
     }
     return sort_and_mark_gaps(*points, count);
 }

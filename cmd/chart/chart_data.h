@@ -49,6 +49,9 @@ struct chart_set {
     struct chart_panel *panels; /* sorted: dtype, mode (fwd first), head_dim, mask (full first) */
     int panel_count;
     bool is_synthetic, has_unchecked;
+    /* The unit of speed: TFLOPS, or GFLOPS where every speed is below 1 TFLOPS. unit_scale: how many make 1 TFLOPS. */
+    const char *unit;
+    double unit_scale;
 };
 
 void chart_set_make(struct chart_set *, const struct chart_input *);
@@ -57,7 +60,7 @@ void chart_set_free(struct chart_set *);
 /* One point of a series. A failed point has the value that its time would give. */
 struct chart_point {
     int64_t n;
-    double value, lo, hi; /* the interval of the median; equal to value where there is none */
+    double value, lo, hi; /* speeds in chart_set.unit; the interval of the median; equal to value where there is none */
     bool is_failed;
     bool is_after_gap; /* a row between this point and the previous one did not run: the line is interrupted */
 };

@@ -52,7 +52,7 @@ static bool put_points(struct script *s, const struct chart_kind_def *kind, cons
             continue;
         if (!written)
             begin_block(s, "%s, %s%s: n, %s, low, high", title, label, is_failed ? ", failed its check" : "",
-                        chart_kind_name((enum chart_kind)(kind - chart_kinds)));
+                        kind->is_speed ? s->unit : chart_kind_name((enum chart_kind)(kind - chart_kinds)));
         else if (!is_failed && p->is_after_gap)
             fputc('\n', s->data);
         fprintf(s->data, "%lld,%.10g,%.10g,%.10g\n", (long long)p->n, y_of(s, kind, p->value), y_of(s, kind, p->lo),
@@ -148,8 +148,8 @@ static void add_overlay(struct script *s, const struct chart_set *set, const str
         char title[64], style[64], label[64];
         const int count = chart_overlay(set, panel, i, &points);
         if (count) {
-            begin_block(s, "%s, %s, published: n, tflops", chart_panel_title(panel, title, sizeof title),
-                        set->overlay_names[i]);
+            begin_block(s, "%s, %s, published: n, %s", chart_panel_title(panel, title, sizeof title),
+                        set->overlay_names[i], set->unit);
             for (int k = 0; k < count; k++)
                 fprintf(s->data, "%lld,%.10g\n", (long long)points[k].n, points[k].value);
             script_begin_element(s);
@@ -225,10 +225,33 @@ static void measure_y(struct script *s, const struct chart_set *set, const struc
     }
 }
 
+/* The end of a linear axis that all panels of a page share: what the highest of all points needs, and some room. */
+static double linear_top(const struct chart_set *set, const struct chart_page *page)
+{
+    double most = 0;
+    for (int p = 0; p < page->panel_count; p++) {
+        const int references = page->kind == CHART_TFLOPS ? set->file_count + set->overlay_count : 0;
+        for (int i = 0; i < set->series_count + references; i++) {
+            const int file = i - set->series_count, name = file - set->file_count;
+            struct chart_point *points;
+            const int count = file < 0   ? chart_points(set, &page->panels[p], &set->series[i], page->kind, &points)
+                              : name < 0 ? chart_ceiling(set, &page->panels[p], file, &points)
+                                         : chart_overlay(set, &page->panels[p], name, &points);
+            for (int k = 0; k < count; k++) /* the interval of a published point is not there */
+                most = fmax(most, fmax(points[k].value, file < 0 ? points[k].hi : NAN));
+            free(points);
+        }
+    }
+    return page->kind == CHART_SPEEDUP ? fmax(most, 1) : most;
+}
+
 static void put_y_axis(struct script *s, const struct chart_kind_def *kind)
 {
     if (!kind->has_log_y) {
-        fprintf(s->body, "set yrange [0:*]\n");
+        if (s->high_y > 0 && isfinite(s->high_y))
+            fprintf(s->body, "set yrange [0:%.10g]\n", s->high_y);
+        else
+            fprintf(s->body, "set yrange [0:*]\n");
         return;
     }
     fprintf(s->body, "set logscale y\nset yrange [%.10g:%.10g]\nset format y '%s'\n", s->low_y, s->high_y,
@@ -289,7 +312,8 @@ static void put_panel(struct script *s, const struct chart_set *set, const struc
         script_put_quoted(s->body, chart_panel_title(panel, title, sizeof title));
         fprintf(s->body, " offset 0,-0.5\n");
     }
-    fprintf(s->body, "set xlabel '%s'\nset ylabel '%s'\n", is_lowest ? "sequence length n" : "",
+    fprintf(s->body, "set xlabel '%s'\nset ylabel '%s%s'\n", is_lowest ? "sequence length n" : "",
+            column == 0 && chart_kinds[page->kind].is_speed ? set->unit : "",
             column == 0 ? chart_kinds[page->kind].y_label : "");
     s->elements = 0;
     if (page->kind == CHART_TFLOPS)
@@ -354,8 +378,11 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
     snprintf(source, sizeof source, "'%s.dat'", page->name);
     s.source = source;
     chart_length_range(set, page->panels[0].dtype, &s.least_n, &s.most_n);
+    s.unit = set->unit;
     if (kind->has_log_y)
         measure_y(&s, set, page);
+    else if (page->panel_count > 1)
+        s.high_y = fmin(linear_top(set, page) * 1.06, 1e300);
     put_head(&s, page, &l, format);
     put_x_axis(&s);
     put_y_axis(&s, kind);
@@ -423,10 +450,11 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
     enum gnuplot_result result = GNUPLOT_FAILED;
     open_script(&s, set);
     s.source = "$data";
+    s.unit = set->unit;
     s.is_text = true;
     chart_length_range(set, panel->dtype, &s.least_n, &s.most_n);
-    snprintf(text, sizeof text, "%s %s, TFLOPS over sequence length", chart_panel_title(panel, title, sizeof title),
-             problem_dtype_name(panel->dtype));
+    snprintf(text, sizeof text, "%s %s, %s over sequence length", chart_panel_title(panel, title, sizeof title),
+             problem_dtype_name(panel->dtype), set->unit);
     fprintf(s.body, "set terminal dumb size %d,%d noenhanced %s\nset datafile separator ','\nset title ", width, height,
             color ? "ansi256" : "mono");
     script_put_quoted(s.body, text);

@@ -5,23 +5,23 @@
 
 const struct chart_kind_def chart_kinds[CHART_KIND_COUNT] = {
     [CHART_TFLOPS] =
-        {"Attention speed", "TFLOPS",
-         "FLOPs: forward 4 d per visible pair and head, backward 2.5 x that. Bars: 95 % interval of the median.",
-         false},
+        {"Attention speed", "",
+         "FLOPs: forward 4 d per visible pair and head, backward 2.5 x that. Bars: 95 % interval of the median.", false,
+         true},
     [CHART_SUSTAINED] =
-        {"Sustained attention speed", "TFLOPS, sustained",
+        {"Sustained attention speed", ", sustained",
          "Over a region of --sustain-s that is each implementation's own; burst figures have a page of their own.",
-         false},
+         false, true},
     [CHART_SPEEDUP] = {"Speed-up over the naive three passes", "x naive",
-                       "Ratios within rounds; above the dashed line is faster than naive.", false},
+                       "Ratios within rounds; above the dashed line is faster than naive.", false, false},
     [CHART_MEMORY] =
         {"Workspace beside inputs and outputs", "workspace, MB",
          "1 MB = 1e6 bytes. Naive keeps S and P, O(N^2) per head; fused kernels keep O(N), which is flat where "
          "batch x n is fixed.",
-         true},
+         true, false},
     [CHART_ERROR] = {"Error against the reference", "rel. RMS error",
-                     "||x - ref|| / ||ref|| of the tensor nearest its bound; above the dashed line is a failure.",
-                     true},
+                     "||x - ref|| / ||ref|| of the tensor nearest its bound; above the dashed line is a failure.", true,
+                     false},
 };
 
 const char script_unity_style[] = "lc rgb '#000000' dt 2 lw 1.5";

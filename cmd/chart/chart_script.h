@@ -9,8 +9,9 @@
 
 /* What differs between the kinds of charts. */
 struct chart_kind_def {
-    const char *title, *y_label, *caption;
+    const char *title, *y_label, *caption; /* y_label of a speed: what follows the unit */
     bool has_log_y;
+    bool is_speed; /* in chart_set.unit */
 };
 extern const struct chart_kind_def chart_kinds[CHART_KIND_COUNT];
 
@@ -20,10 +21,11 @@ struct script {
     char *data_text, *body_text;
     size_t data_bytes, body_bytes;
     const char *source; /* 'name.dat' in quotes, or $data */
+    const char *unit;   /* of speeds */
     bool is_text;       /* drawn with characters */
     int blocks, elements;
-    double zero_y; /* where a zero is drawn on a logarithmic axis; NaN = nowhere */
-    double low_y, high_y;
+    double zero_y;        /* where a zero is drawn on a logarithmic axis; NaN = nowhere */
+    double low_y, high_y; /* of the axis; high_y 0: gnuplot chooses */
     int64_t least_n, most_n;
     bool *is_used;        /* series that drew something, for the key */
     bool *has_ceiling_of; /* files whose GEMM is drawn */

@@ -261,8 +261,9 @@ static int measure(struct ab *a, int build, const int *points, int point_count, 
     if (a->pair_s > 0 && a->run.pairs < a->rules.pairs_min)
         snprintf(left, sizeof left, ", about %.0f s to pair %d", a->pair_s * (a->rules.pairs_min - a->run.pairs),
                  a->rules.pairs_min);
-    snprintf(progress, sizeof progress, "pair %d of %d..%d: %s, %d of %d problems%s", a->run.pairs + 1,
-             a->rules.pairs_min, a->rules.pairs_max, a->setup.builds[build].name, point_count, a->point_count, left);
+    snprintf(progress, sizeof progress, "pair %d of %d..%d: %s, %d of %d problem%s%s", a->run.pairs + 1,
+             a->rules.pairs_min, a->rules.pairs_max, a->setup.builds[build].name, point_count, a->point_count,
+             a->point_count == 1 ? "" : "s", left);
     const struct ab_task task = {.build = build,
                                  .points = point_count < a->point_count ? points : NULL,
                                  .point_count = point_count,
@@ -323,6 +324,7 @@ static void take_pair(struct ab *a, const struct build_result results[AB_BUILDS]
         }
         const struct measurement *const from = &results[AB_OLD].configs[i], *const to = &results[AB_NEW].configs[i];
         d[c->series] = decide_difference(&from->value, &to->value, &is_paired);
+        c->basis = decide_basis_of(&from->value, &to->value);
         cross_check[c->series] = decide_cross_check(&from->value, &to->value);
         c->log_ms[AB_OLD] += log(from->value.time_ms);
         c->log_ms[AB_NEW] += log(to->value.time_ms);

@@ -46,6 +46,19 @@ static void describe_untimed(const struct ab_config *c, struct verdict_line *lin
     }
 }
 
+/* "within +0.9 (95 %)": the bound that decided, on the change in the column before it; without a decision the 99 %
+ * range. */
+static void describe_bound(const struct decide_config *decided, char *text, size_t size)
+{
+    const struct decide_series *d = &decided->change;
+    switch (decided->state) {
+    case DECIDE_REGRESS: snprintf(text, size, ">= %+.1f (99%%)", per_cent(d->regress_low)); break;
+    case DECIDE_IMPROVE: snprintf(text, size, "<= %+.1f (99%%)", per_cent(d->regress_high)); break;
+    case DECIDE_PASS: snprintf(text, size, "<= %+.1f (95%%)", per_cent(d->pass_high)); break;
+    default: snprintf(text, size, "%+.1f .. %+.1f (99%%)", per_cent(d->regress_low), per_cent(d->regress_high)); break;
+    }
+}
+
 static void describe_timed(const struct ab *a, const struct ab_config *c, struct verdict_line *line)
 {
     static const enum verdict verdicts[] = {
@@ -65,7 +78,9 @@ static void describe_timed(const struct ab *a, const struct ab_config *c, struct
     line->from_ms = exp(c->log_ms[AB_OLD] / d->count);
     line->to_ms = exp(c->log_ms[AB_NEW] / d->count);
     line->change_pct = per_cent(d->mean);
+    line->raw_change_pct = 100 * (line->to_ms / line->from_ms - 1);
     if (d->count > 1) {
+        describe_bound(decided, line->bound, sizeof line->bound);
         line->low_pct = per_cent(d->regress_low);
         line->high_pct = per_cent(d->regress_high);
     }
@@ -74,9 +89,6 @@ static void describe_timed(const struct ab *a, const struct ab_config *c, struct
         snprintf(clocks, sizeof clocks, fabs(change) < 0.5 ? "clocks equal (%+.1f %%)" : "clocks %+.1f %%", change);
     }
     if (line->verdict == VERDICT_INCONCLUSIVE) {
-        double squares = 0;
-        for (int i = 0; i < d->count; i++)
-            squares += (d->d[i] - d->mean) * (d->d[i] - d->mean);
         if (decided->is_contradicted)
             snprintf(against, sizeof against, "relative to the GEMM it is %+.1f %%, ",
                      per_cent(decided->cross_check.mean));
@@ -86,8 +98,7 @@ static void describe_timed(const struct ab *a, const struct ab_config *c, struct
                                                  : against,
                  clocks, clocks[0] ? ", " : "");
         const size_t used = strlen(line->why);
-        snprintf(line->why + used, sizeof line->why - used, "spread %.1f %%",
-                 d->count > 1 ? 100 * sqrt(squares / (d->count - 1)) : 0);
+        snprintf(line->why + used, sizeof line->why - used, "spread %.1f %%", 100 * decide_spread(d));
     } else if (line->verdict != VERDICT_PASS) {
         snprintf(line->why, sizeof line->why, "%s", clocks);
     }
@@ -97,8 +108,13 @@ static void describe_timed(const struct ab *a, const struct ab_config *c, struct
 static struct verdict_line *make_lines(const struct ab *a, int *count)
 {
     struct verdict_line *lines = xcalloc((unsigned long)(a->config_count + a->setup.lost.count + 1), sizeof *lines);
-    const struct verdict_line empty = {
-        .from_ms = NAN, .to_ms = NAN, .change_pct = NAN, .low_pct = NAN, .high_pct = NAN, .relative_change_pct = NAN};
+    const struct verdict_line empty = {.from_ms = NAN,
+                                       .to_ms = NAN,
+                                       .change_pct = NAN,
+                                       .low_pct = NAN,
+                                       .high_pct = NAN,
+                                       .relative_change_pct = NAN,
+                                       .raw_change_pct = NAN};
     *count = 0;
     for (int i = 0; i < a->config_count; i++) {
         const struct ab_config *c = &a->configs[i];
@@ -135,16 +151,18 @@ static void describe_control(const struct ab *a, char *text, size_t size)
     if (c->count < 2)
         snprintf(text, size, "none: nothing that is the same in OLD and NEW ran in both");
     else
-        snprintf(text, size, "%s, in both: %+.2f %% (%+.2f .. %+.2f), %d pairs: %s", what, per_cent(c->mean),
-                 per_cent(c->regress_low), per_cent(c->regress_high), c->count,
-                 decide_control_changed(&a->run)  ? "it CHANGED, the other results are not valid"
+        snprintf(text, size, "%s, in both, %s: %+.2f %% (%+.2f .. %+.2f), %d pairs, spread %.1f %%", what,
+                 decide_control_changed(&a->run)  ? "CHANGED, the other results are not valid"
                  : decide_control_stable(&a->run) ? "device and harness are stable"
-                                                  : "too noisy to say that it did not change");
+                                                  : "too noisy to say whether it changed",
+                 per_cent(c->mean), per_cent(c->regress_low), per_cent(c->regress_high), c->count,
+                 100 * decide_spread(c));
 }
 
 static void describe_summary(const struct ab *a, const struct verdict_report *r, int code, char *text, size_t size)
 {
-    char counts[200], geomean[100] = "", repeats[80] = "";
+    char counts[200], geomean[100] = "", repeats[80] = "", noise[80] = "";
+    const int repeated = a->is_too_hot ? a->repeats - 1 : a->repeats;
     struct decide_config all = {.state = DECIDE_OPEN};
     struct decide_run run;
     decide_begin(&run, &a->rules, &all, 1, false);
@@ -155,36 +173,68 @@ static void describe_summary(const struct ab *a, const struct verdict_report *r,
     if (all.change.count > 1)
         snprintf(geomean, sizeof geomean, "; geomean %+.1f %% (%+.1f .. %+.1f)", per_cent(all.change.mean),
                  per_cent(all.change.pass_low), per_cent(all.change.pass_high));
-    if (a->repeats)
-        snprintf(repeats, sizeof repeats, "; %d pair%s repeated (thermal slowdown)",
-                 a->is_too_hot ? a->repeats - 1 : a->repeats, a->repeats == 1 ? "" : "s");
+    if (repeated)
+        snprintf(repeats, sizeof repeats, "; %d pair%s repeated (thermal slowdown)", repeated,
+                 repeated == 1 ? "" : "s");
+    if (r->control && a->run.control.count > 1 && !decide_control_stable(&a->run) && !decide_control_changed(&a->run))
+        snprintf(noise, sizeof noise, "; NOISY: the control varies by %.1f %% between pairs",
+                 100 * decide_spread(&a->run.control));
     if (r->count == 0) {
         snprintf(text, size, "%s: nothing was compared", verdict_state(code));
         return;
     }
-    snprintf(text, size, "%s: %s%s%s", verdict_state(code), verdicts_count(r->lines, r->count, counts, sizeof counts),
-             geomean, repeats);
+    snprintf(text, size, "%s: %s%s%s%s", verdict_state(code), verdicts_count(r->lines, r->count, counts, sizeof counts),
+             geomean, repeats, noise);
 }
 
 void ab_print_heading(const struct ab *a)
 {
+    if (a->setup.options->quiet)
+        return;
     const struct ab_setup *s = &a->setup;
     char *impls = name_list_join(&s->subjects);
     printf("%s | OLD %s%s%s%s | NEW %s%s%s%s\n", s->device, s->builds[AB_OLD].path,
            s->builds[AB_OLD].commit[0] ? " (" : "", s->builds[AB_OLD].commit, s->builds[AB_OLD].commit[0] ? ")" : "",
            s->builds[AB_NEW].path, s->builds[AB_NEW].commit[0] ? " (" : "", s->builds[AB_NEW].commit,
            s->builds[AB_NEW].commit[0] ? ")" : "");
-    printf("%s, %d configurations, checked once per build; ABBA, fresh processes, %d..%d pairs; limit %.3g %%\n", impls,
-           a->config_count, a->rules.pairs_min, a->rules.pairs_max, 100 * expm1(a->rules.delta));
+    printf("%s, %d configuration%s, OLD and NEW checked once each; ABBA, fresh processes, %d..%d pairs; "
+           "limit %.3g %%\n",
+           impls, a->config_count, a->config_count == 1 ? "" : "s", a->rules.pairs_min, a->rules.pairs_max,
+           100 * expm1(a->rules.delta));
     free(impls);
     fflush(stdout);
 }
 
+/* The name of the column that decides: "vs cudnn", "vs GEMM", or the plain time where nothing ran beside it; "vs
+ * control" where not all configurations are compared by the same. */
+static const char *name_decider(const struct ab *a, char *text, size_t size)
+{
+    enum decide_basis basis = BASIS_NONE;
+    bool is_mixed = false;
+    for (int i = 0; i < a->config_count; i++) {
+        const struct ab_config *c = &a->configs[i];
+        if (c->series < 0 || a->series[c->series].change.count == 0)
+            continue;
+        is_mixed |= basis != BASIS_NONE && basis != c->basis;
+        basis = c->basis;
+    }
+    if (!is_mixed && basis == BASIS_GEMM)
+        snprintf(text, size, "vs GEMM");
+    else if (!is_mixed && basis == BASIS_TIME)
+        snprintf(text, size, "time");
+    else if (!is_mixed && basis == BASIS_CONTROL && a->setup.control)
+        snprintf(text, size, "vs %s", a->setup.control);
+    else
+        snprintf(text, size, "vs control");
+    return text;
+}
+
 int ab_report(const struct ab *a, int code)
 {
-    char control[200];
+    char control[240], decider[64];
     struct verdict_report r = {.view = VERDICTS_AB};
     r.lines = make_lines(a, &r.count);
+    r.decider = name_decider(a, decider, sizeof decider);
     code = (int)exit_worst((enum exit_code)code, (enum exit_code)verdicts_exit(r.lines, r.count));
     if (a->timed_count && a->run.pairs) {
         describe_control(a, control, sizeof control);

@@ -18,6 +18,7 @@ struct ab_config {
     int series;                                   /* index in ab.series; -1 = not timed */
     double log_ms[AB_BUILDS], log_mhz[AB_BUILDS]; /* sums over the pairs that were used */
     int clocks;                                   /* number of terms in log_mhz */
+    enum decide_basis basis;                      /* what its pairs are compared by */
     char *repro;                                  /* owned */
 };
 

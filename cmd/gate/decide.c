@@ -29,15 +29,25 @@ const struct decide_rules decide_defaults = {
     .gate_gemm = 0.03,
 };
 
+enum decide_basis decide_basis_of(const struct decide_value *from, const struct decide_value *to)
+{
+    return from->speedup_vs_control > 0 && to->speedup_vs_control > 0 ? BASIS_CONTROL
+           : from->pct_of_gemm > 0 && to->pct_of_gemm > 0             ? BASIS_GEMM
+           : from->time_ms > 0 && to->time_ms > 0                     ? BASIS_TIME
+                                                                      : BASIS_NONE;
+}
+
 double decide_difference(const struct decide_value *from, const struct decide_value *to, bool *is_paired)
 {
-    *is_paired = true;
-    if (from->speedup_vs_control > 0 && to->speedup_vs_control > 0)
-        return log(from->speedup_vs_control) - log(to->speedup_vs_control);
-    if (from->pct_of_gemm > 0 && to->pct_of_gemm > 0)
-        return log(from->pct_of_gemm) - log(to->pct_of_gemm);
-    *is_paired = false;
-    return from->time_ms > 0 && to->time_ms > 0 ? log(to->time_ms) - log(from->time_ms) : NAN;
+    const enum decide_basis basis = decide_basis_of(from, to);
+    *is_paired = basis == BASIS_CONTROL || basis == BASIS_GEMM;
+    switch (basis) {
+    case BASIS_CONTROL: return log(from->speedup_vs_control) - log(to->speedup_vs_control);
+    case BASIS_GEMM: return log(from->pct_of_gemm) - log(to->pct_of_gemm);
+    case BASIS_TIME: return log(to->time_ms) - log(from->time_ms);
+    case BASIS_NONE: break;
+    }
+    return NAN;
 }
 
 double decide_cross_check(const struct decide_value *from, const struct decide_value *to)
@@ -59,15 +69,20 @@ double decide_mean(const double *values, int count)
     return used ? sum / used : NAN;
 }
 
+double decide_spread(const struct decide_series *s)
+{
+    double squares = 0;
+    for (int i = 0; i < s->count; i++)
+        squares += (s->d[i] - s->mean) * (s->d[i] - s->mean);
+    return s->count > 1 ? sqrt(squares / (s->count - 1)) : 0;
+}
+
 /* Adds a difference and updates mean and bounds. t_*: quantiles by number of pairs. */
 static void add(struct decide_series *s, double d, const double *t_regress, const double *t_pass)
 {
-    double squares = 0;
     s->d[s->count++] = d;
     s->mean = decide_mean(s->d, s->count);
-    for (int i = 0; i < s->count; i++)
-        squares += (s->d[i] - s->mean) * (s->d[i] - s->mean);
-    const double error = s->count > 1 ? sqrt(squares / (s->count - 1) / s->count) : INFINITY;
+    const double error = s->count > 1 ? decide_spread(s) / sqrt(s->count) : INFINITY;
     const double regress = s->count > 1 ? error * t_regress[s->count] : INFINITY;
     const double pass = s->count > 1 ? error * t_pass[s->count] : INFINITY;
     s->regress_low = s->mean - regress;
@@ -167,7 +182,8 @@ bool decide_control_changed(const struct decide_run *run)
 
 bool decide_control_stable(const struct decide_run *run)
 {
-    return run->control.count > 1 && fabs(run->control.mean) <= control_limit(run);
+    const struct decide_series *c = &run->control;
+    return c->count > 1 && c->pass_low >= -control_limit(run) && c->pass_high <= control_limit(run);
 }
 
 void decide_end(struct decide_run *run)

@@ -59,6 +59,10 @@ struct decide_value {
     double time_ms, pct_of_gemm;
     double speedup_vs_control; /* t_control / t */
 };
+/* What d is a difference of: the first of these that both have. */
+enum decide_basis { BASIS_CONTROL, BASIS_GEMM, BASIS_TIME, BASIS_NONE };
+enum decide_basis decide_basis_of(const struct decide_value *from, const struct decide_value *to);
+
 /* d of a pair (from: OLD, to: NEW), from the first of speedup_vs_control, pct_of_gemm and time_ms that both have. NaN
  * when there is none. *is_paired: true when d was computed from ratios within rounds. */
 double decide_difference(const struct decide_value *from, const struct decide_value *to, bool *is_paired);
@@ -68,6 +72,10 @@ double decide_cross_check(const struct decide_value *from, const struct decide_v
 
 /* Mean of the values that are not NaN; NaN when there are none. */
 double decide_mean(const double *values, int count);
+
+struct decide_series;
+/* The standard deviation between pairs, in logarithms; 0 with fewer than two. */
+double decide_spread(const struct decide_series *);
 
 /* The differences of the pairs so far, their mean, and its one-sided bounds: regress_* with the error of a regression,
  * pass_* with that of a pass. In logarithms. */
@@ -109,8 +117,8 @@ bool decide_needs_pair(const struct decide_run *);
 /* Ends the run: open configurations become inconclusive. If the control changed, so do all regressions and
  * improvements. */
 void decide_end(struct decide_run *);
-/* Changed: the mean is above its limit and significantly different from 0. Stable: the mean is within the limit.
- * Neither: not known. */
+/* Changed: the mean is above its limit and significantly different from 0. Stable: the mean is within the limit, and so
+ * are its 95 % bounds; a mean of pairs that differ widely says nothing. Neither: not known. */
 bool decide_control_changed(const struct decide_run *);
 bool decide_control_stable(const struct decide_run *);
 /* EXIT_OK, EXIT_REGRESSION or EXIT_INCONCLUSIVE; after decide_end. */

@@ -141,6 +141,7 @@ static struct verdict_line *new_line(struct gate *g, const struct record_row *ro
                                   .low_pct = NAN,
                                   .high_pct = NAN,
                                   .relative_change_pct = NAN,
+                                  .raw_change_pct = NAN,
                                   .verdict = VERDICT_PASS,
                                   .repro = row->repro,
                                   .row = row};

@@ -92,7 +92,10 @@ char *verdicts_count(const struct verdict_line *lines, int count, char *buffer, 
     for (int v = 0; v < VERDICT_COUNT; v++)
         if (counts[v] && verdicts[v].counted)
             text_add(&text, "%s%d %s", text.length ? ", " : "", counts[v], verdicts[v].counted);
-    text_add(&text, text.length ? " of %d" : "all %d pass", count);
+    if (!text.length && count == 1)
+        text_add(&text, "the only one passes");
+    else
+        text_add(&text, text.length ? " of %d" : "all %d pass", count);
     snprintf(buffer, size, "%s", text_string(&text));
     text_free(&text);
     return buffer;
@@ -124,15 +127,14 @@ static int fill_cells(const struct verdict_report *r, const struct verdict_line 
     int n = 0;
     print_ms(line->from_ms, cells[n++]);
     print_ms(line->to_ms, cells[n++]);
-    print_change(line->change_pct, cells[n++]);
     if (r->view == VERDICTS_GATE) {
+        print_change(line->change_pct, cells[n++]);
         print_change(line->relative_change_pct, cells[n++]);
         return n;
     }
-    if (isnan(line->low_pct) || isnan(line->high_pct))
-        strcpy(cells[n++], "-");
-    else
-        snprintf(cells[n++], CELL, "%+.1f .. %+.1f", line->low_pct, line->high_pct);
+    print_change(line->raw_change_pct, cells[n++]);
+    print_change(line->change_pct, cells[n++]);
+    snprintf(cells[n++], CELL, "%s", line->bound[0] ? line->bound : "-");
     if (line->pairs)
         snprintf(cells[n++], CELL, "%d", line->pairs);
     else
@@ -176,10 +178,11 @@ static void print_line(const struct verdict_report *r, const struct verdict_line
 
 void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool color)
 {
-    static const char *const ab[] = {"OLD ms", "NEW ms", "change", "99% bounds, %", "pairs"};
+    const char *const ab[] = {"OLD ms",        "NEW ms", "raw", r->decider ? r->decider : "vs control",
+                              "decided by, %", "pairs"};
     static const char *const gate[] = {"was ms", "is ms", "time", "against GEMM"};
     const char *const *headings = r->view == VERDICTS_AB ? ab : gate;
-    const int columns = r->view == VERDICTS_AB ? 5 : 4;
+    const int columns = r->view == VERDICTS_AB ? 6 : 4;
     int widths[COLUMNS_MAX], label_width = 13, impl_width = has_several_impls(r) ? 4 : 0;
     for (int i = 0; i < columns; i++)
         widths[i] = (int)strlen(headings[i]);
@@ -204,8 +207,13 @@ void verdicts_print(const struct verdict_report *r, FILE *out, int width, bool c
     }
     for (int i = 0; i < r->count; i++)
         print_line(r, &r->lines[i], widths, label_width, impl_width, out, width, color);
-    if (r->control)
+    if (r->control && wrap_columns(r->control) <= width - 14) {
         fprintf(out, "%-12s  %s\n", "control", r->control);
+    } else if (r->control) {
+        char *line = xasprintf("control %s", r->control);
+        wrap_words(out, width, 0, 14, line);
+        free(line);
+    }
     wrap_words(out, width, 0, 2, r->summary);
     if (r->soft_code)
         fprintf(out, "exit 0: --soft replaced %d (%s)\n", r->soft_code, verdict_state(r->soft_code));

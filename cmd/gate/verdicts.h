@@ -35,6 +35,8 @@ struct verdict_line {
     char configuration[PROBLEM_LABEL_SIZE], impl[40];
     double from_ms, to_ms, change_pct, low_pct, high_pct;
     double relative_change_pct; /* gate: change of the time relative to the GEMM */
+    double raw_change_pct;      /* ab: change of the plain time; change_pct is that which decides */
+    char bound[40];             /* ab: the bound that decided, "<= +0.9 (95%)"; "" = none */
     int pairs;                  /* ab: number of pairs; 0 = not timed */
     char why[320];
     const char *repro;            /* the command that measures this configuration alone; NULL = none; not owned */
@@ -47,6 +49,7 @@ struct verdict_report {
     enum verdict_view view;
     struct verdict_line *lines; /* of the caller; verdicts_sort orders them */
     int count;
+    const char *decider;      /* ab: heading of change_pct, as "vs cudnn"; NULL = "vs control"; not owned */
     const char *control;      /* the line of the control, NULL = none; not owned */
     char summary[400];        /* "REGRESSION: 1 slower of 12; ..." */
     int exit_code, soft_code; /* soft_code: the exit code that --soft replaced by 0; 0 = none */
@@ -56,12 +59,15 @@ struct verdict_report {
 void verdicts_sort(struct verdict_line *, int count);
 /* The worst exit code of the lines. */
 int verdicts_exit(const struct verdict_line *, int count);
-/* "1 slower, 1 lost, 2 undecided of 12"; "all 12 pass". */
+/* "1 slower, 1 lost, 2 undecided of 12"; "all 12 pass", "the only one passes". */
 char *verdicts_count(const struct verdict_line *, int count, char *buffer, size_t size);
 /* "PASS", "REGRESSION", "INCONCLUSIVE", ... of an exit code. */
 const char *verdict_state(int exit_code);
 
 void verdicts_print(const struct verdict_report *, FILE *, int width, bool color);
+/* For --quiet: a message on stderr for each line whose exit code is not 0, and one with the summary. Nothing where all
+ * passed. */
+void verdicts_say(const struct verdict_report *);
 /* GitHub workflow commands, one for each line that did not pass; only when GITHUB_ACTIONS is "true". */
 void verdicts_annotate(const struct verdict_report *, FILE *);
 /* Write a file. False after a message on stderr. */

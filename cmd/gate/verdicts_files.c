@@ -20,6 +20,8 @@ static char *describe(const struct verdict_line *line)
         text_add(&text, "%+.2f %%", line->change_pct);
     if (!isnan(line->low_pct))
         text_add(&text, " (%+.2f .. %+.2f)", line->low_pct, line->high_pct);
+    if (!isnan(line->raw_change_pct))
+        text_add(&text, ", raw time %+.2f %%", line->raw_change_pct);
     if (!isnan(line->relative_change_pct))
         text_add(&text, ", against the GEMM %+.2f %%", line->relative_change_pct);
     if (!isnan(line->from_ms) && !isnan(line->to_ms))
@@ -90,6 +92,26 @@ void verdicts_annotate(const struct verdict_report *r, FILE *out)
     fputc('\n', out);
 }
 
+/* ---- --quiet ---- */
+
+void verdicts_say(const struct verdict_report *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        const struct verdict_line *line = &r->lines[i];
+        char label[PROBLEM_LABEL_SIZE];
+        if (verdict_exit(line->verdict) == EXIT_OK)
+            continue;
+        collapse_spaces(line->configuration, label, sizeof label);
+        char *text = describe(line);
+        log_error("%s %s %s: %s", verdict_name(line->verdict), line->impl, label, text);
+        free(text);
+    }
+    if (r->exit_code != EXIT_OK)
+        log_error("%s", r->summary);
+    else if (r->soft_code)
+        log_warn("%s; exit 0: --soft replaced %d", r->summary, r->soft_code);
+}
+
 /* ---- files ---- */
 
 static bool finish(FILE *out, const char *path)
@@ -148,13 +170,15 @@ static void add_verdict(struct csv_row *row, const struct verdict_line *line)
         csv_add_real(row, numbers[i], 6);
     csv_add_count(row, line->pairs ? line->pairs : INT64_MIN);
     csv_add(row, line->why);
+    csv_add_real(row, line->raw_change_pct, 6);
+    csv_add(row, line->bound);
 }
 
 bool verdicts_csv(const struct verdict_report *r, const char *path)
 {
-    static const char *const names[] = {"verdict",    "configuration", "impl",     "from_ms",          "to_ms",
-                                        "change_pct", "low_pct",       "high_pct", "against_gemm_pct", "pairs",
-                                        "why"};
+    static const char *const names[] = {"verdict",    "configuration",  "impl",      "from_ms",          "to_ms",
+                                        "change_pct", "low_pct",        "high_pct",  "against_gemm_pct", "pairs",
+                                        "why",        "raw_change_pct", "decided_by"};
     struct csv_row row = {0};
     FILE *out = fopen(path, "we");
     if (!out)
@@ -179,7 +203,10 @@ int verdicts_output(struct verdict_report *r, int code, const struct options *o,
         r->soft_code = code;
         r->exit_code = EXIT_OK;
     }
-    verdicts_print(r, stdout, terminal_width(), terminal_color(o->color));
+    if (o->quiet)
+        verdicts_say(r);
+    else
+        verdicts_print(r, stdout, terminal_width(), terminal_color(o->color));
     verdicts_annotate(r, stdout);
     bool written = !o->junit_path || verdicts_junit(r, o->junit_path);
     if (folder) {

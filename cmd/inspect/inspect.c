@@ -206,7 +206,8 @@ int inspect_dry_run(const struct options *o)
         peak_bytes = fmax(peak_bytes, total);
     }
     char peak[32], have[32];
-    printf("%d problems x %d implementations, ", s.plan.count, slot_count);
+    printf("%d problem%s x %d implementation%s, ", s.plan.count, s.plan.count == 1 ? "" : "s", slot_count,
+           slot_count == 1 ? "" : "s");
     if (o->command == COMMAND_VERIFY)
         printf("untimed");
     else

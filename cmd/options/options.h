@@ -70,6 +70,7 @@ struct options {
     struct name_list prices; /* LABEL=AMOUNT and currency, as typed; report checks them */
     char *overlay_path;      /* published points for the charts; NULL = not given */
     bool resume;             /* continue the record file of --jsonl or --out */
+    bool overwrite;          /* replace the record in the folder of --out */
     char *deciding;          /* the options that the rows depend on, as typed, in the order of the table */
     double preheat_s;        /* NaN = not given: 0, and 3 in the processes of ab and gate */
     struct int_list points;  /* run only these problems of the plan, numbered from 0; not given: all */

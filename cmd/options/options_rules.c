@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
@@ -116,6 +117,33 @@ static bool check_problems(const struct parse *p)
     return true;
 }
 
+/* A run into a folder that holds a record would replace it. A new name instead would leave the old record where the
+ * next command looks for the new one, so the run is refused before it measures. Files that --csv and --jsonl name are
+ * replaced, as any output file that is named. */
+static bool check_overwrite(const struct options *o)
+{
+    const struct {
+        const char *name, *given;
+    } files[] = {{"run.jsonl", o->jsonl_path}, {"run.csv", o->csv_path}};
+    if (o->overwrite && o->resume)
+        return options_refuse("--overwrite", NULL, "cannot be used with --resume; give one of them");
+    if (o->overwrite || o->resume || o->dry_run || o->profile || !o->out_dir || strcmp(o->out_dir, "none") == 0 ||
+        (o->command != COMMAND_SWEEP && o->command != COMMAND_VERIFY))
+        return true;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        struct stat info;
+        char *path = xasprintf("%s/%s", o->out_dir, files[i].name);
+        const bool is_there = !files[i].given && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
+        free(path);
+        if (is_there)
+            return options_refuse("--out", o->out_dir, "holds the %s of an earlier run; must be another folder, or %s",
+                                  files[i].name,
+                                  o->command == COMMAND_SWEEP ? "--resume continues the record, --overwrite replaces it"
+                                                              : "--overwrite replaces it");
+    }
+    return true;
+}
+
 static bool check_outputs(const struct parse *p)
 {
     const struct options *o = p->o;
@@ -141,6 +169,8 @@ static bool check_outputs(const struct parse *p)
     }
     if (o->csv_path && o->jsonl_path && path_is_same(o->csv_path, o->jsonl_path))
         return options_refuse("--jsonl", o->jsonl_path, "is the file of --csv; must be another one");
+    if (!check_overwrite(o))
+        return false;
     if (o->resume && (o->jsonl_path ? strcmp(o->jsonl_path, "-") == 0 : !has_dir))
         return options_refuse("--resume", NULL,
                               "needs the record to continue: the --out DIR or the --jsonl PATH of "

@@ -250,6 +250,10 @@ const struct option_def option_table[] = {
      .commands = FOR_SWEEP,
      .detail = "Continues the record in --out or --jsonl that an interrupted sweep left; rows in it are not measured "
                "again, except those whose process was killed."},
+    {"--overwrite", NULL, KIND_FLAG, AT(overwrite), .help = "replace the record in --out", .group = GROUP_OUTPUT,
+     .commands = FOR_RUNS,
+     .detail = "Replaces the record and the CSV that the folder of --out holds. Without it, or --resume, a run into a "
+               "folder that holds a record ends with 2 before it measures."},
     {"--csv", NULL, KIND_OUT_FILE, AT(csv_path), .unit = "PATH", .group = GROUP_OUTPUT, .commands = FOR_RUNS,
      .is_joined = true, .detail = "The rows as CSV; - is stdout. The default is run.csv in the folder of --out."},
     {"--jsonl", NULL, KIND_OUT_FILE, AT(jsonl_path), .unit = "PATH", .help = "records; - = stdout [in the --out DIR]",
@@ -285,9 +289,12 @@ const struct option_def option_table[] = {
      .help = "failures that are printed", .group = GROUP_OUTPUT, .commands = FOR_RUNS | FOR_SELFTEST,
      .detail = "At most this many failures are printed; the rest are counted. The record has all of them."},
     {"--verbose", NULL, KIND_FLAG, AT(verbose), .group = GROUP_OUTPUT, .commands = FOR_ANY, .is_joined = true,
-     .detail = "Says more on stderr."},
+     .detail = "Says more: below each row its samples and why sampling ended, the passes of naive; more on stderr."},
     {"--quiet", NULL, KIND_FLAG, AT(quiet), .help = "say more, or only warnings and errors", .group = GROUP_OUTPUT,
-     .commands = FOR_ANY, .detail = "Only warnings and errors on stderr."},
+     .commands = FOR_ANY,
+     .detail =
+         "Prints nothing but warnings and errors, on stderr: no table, summary or verdicts. What was asked for by "
+         "name is still printed: --csv -, --jsonl -, --plot term, report --out none, list, info, --dry-run."},
     {"--color", NULL, KIND_CHOICE, AT(color), .choices = color_names, .fallback = "auto",
      .help = "colours on the terminal", .group = GROUP_OUTPUT, .commands = FOR_ANY,
      .detail = "Colours on the terminal. auto: where stdout is a terminal and NO_COLOR is not set."},

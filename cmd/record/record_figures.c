@@ -20,6 +20,13 @@ bool record_row_has_interval(const struct record_row *row)
     return row->samples >= INTERVAL_SAMPLES && row->time_ms_ci_lo > 0 && row->time_ms_ci_hi >= row->time_ms_ci_lo;
 }
 
+double record_row_half_width_pct(const struct record_row *row)
+{
+    return row->time_ms_ci_lo > 0 && row->time_ms_ci_hi >= row->time_ms_ci_lo && row->time_ms > 0
+               ? 50 * (row->time_ms_ci_hi - row->time_ms_ci_lo) / row->time_ms
+               : NAN;
+}
+
 static bool is_time(double ms) { return ms >= RECORD_TIME_LEAST_MS && ms <= RECORD_TIME_MOST_MS; }
 
 static bool is_near(double a, double b, double limit_pct) { return fabs(a / b - 1) <= limit_pct / 100; }

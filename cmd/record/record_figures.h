@@ -26,6 +26,9 @@ bool record_row_is_checked(const struct record_row *);
 /* Does the row have a 95 % interval of its median time? Fewer than 6 samples have none. */
 bool record_row_has_interval(const struct record_row *);
 
+/* Half the width of that interval, where the row has both ends, in per cent of the median; else NaN. */
+double record_row_half_width_pct(const struct record_row *);
+
 /* False with a sentence that names the file, the row and both figures when a row
  *   - lacks status, mode, dtype, or its check where it ran (other words than those of the enums are no record);
  *   - says that it passed, without an err_used from 0 to 1;

@@ -115,7 +115,7 @@ static int draw_kind(const struct report *r, int group, enum chart_kind kind, co
 
 static int draw(const struct report *r, const struct overlay *overlay, const char *dir, struct report_charts *charts)
 {
-    static const enum chart_kind kinds[] = {CHART_TFLOPS, CHART_SUSTAINED, CHART_SPEEDUP, CHART_MEMORY};
+    static const enum chart_kind kinds[] = {CHART_SUSTAINED, CHART_TFLOPS, CHART_SPEEDUP, CHART_MEMORY};
     int status = EXIT_OK;
     charts->was_asked = true;
     for (int g = 0; g < r->group_count; g++)

@@ -381,9 +381,10 @@ static void count_rows(const struct report *r, int label, struct report_counts *
 static void summarize(const struct report *r, int label, struct report_summary *summary)
 {
     double *capped = xcalloc((unsigned long)r->point_count + 1, sizeof *capped);
-    int capped_count = 0;
+    double *clocks = xcalloc((unsigned long)r->point_count + 1, sizeof *clocks);
+    int capped_count = 0, clock_count = 0;
     summary->geomeans = geomeans_of_label(r, label);
-    summary->capped_pct = summary->throttled_pct = NAN;
+    summary->capped_pct = summary->throttled_pct = summary->clock_mhz = NAN;
     spread_files(r, label, summary);
     count_rows(r, label, &summary->counts);
     for (int p = 0; p < r->point_count; p++) {
@@ -395,16 +396,31 @@ static void summarize(const struct report *r, int label, struct report_summary *
         summary->tied_points += figure->rank == 1 && figure->is_tied;
         if (isfinite(figure->best.power_capped_pct))
             capped[capped_count++] = figure->best.power_capped_pct;
+        if (isfinite(figure->best.sm_clock_mhz))
+            clocks[clock_count++] = figure->best.sm_clock_mhz;
         if (isfinite(figure->best.throttled_pct))
             summary->throttled_pct =
                 fmax(isnan(summary->throttled_pct) ? 0 : summary->throttled_pct, figure->best.throttled_pct);
     }
     if (capped_count)
         summary->capped_pct = stats_of(capped, capped_count).median;
+    if (clock_count)
+        summary->clock_mhz = stats_of(clocks, clock_count).median;
     free(capped);
+    free(clocks);
 }
 
 /* ---- the report ---- */
+
+static void choose_unit(struct report *r)
+{
+    double most = 0;
+    for (int i = 0; i < r->point_count * r->input->label_count; i++)
+        if (r->figures[i].is_there) /* fmax ignores NaN */
+            most = fmax(most, fmax(r->figures[i].best.tflops, r->figures[i].best.tflops_sustained));
+    r->unit = most < 1 ? "GFLOPS" : "TFLOPS";
+    r->unit_scale = most < 1 ? 1000 : 1;
+}
 
 void report_make(struct report *r, const struct report_input *input)
 {
@@ -422,6 +438,7 @@ void report_make(struct report *r, const struct report_input *input)
     }
     for (int l = 0; l < labels; l++)
         summarize(r, l, &r->summaries[l]);
+    choose_unit(r);
 }
 
 void report_free(struct report *r)

@@ -51,6 +51,7 @@ struct report_summary {
     double file_least, file_most; /* geomeans of the files that hold the whole set; NaN if fewer than two do */
     struct report_counts counts;
     double capped_pct, throttled_pct;     /* median, and largest, over the figures; NaN = not measured */
+    double clock_mhz;                     /* median over the figures; NaN = not measured */
     int group;                            /* labels of a group share points, directly or through other labels */
     int points, best_points, tied_points; /* figures; those that rank 1 alone; those that rank 1 in a tie */
 };
@@ -61,6 +62,8 @@ struct report {
     int point_count;
     struct report_figure *figures;    /* [point * label_count + label] */
     struct report_summary *summaries; /* by label */
+    const char *unit;                 /* of speed on the page: TFLOPS, or GFLOPS where no figure reaches 1 TFLOPS */
+    double unit_scale;                /* how many of them make 1 TFLOPS; the CSV has TFLOPS always */
     int group_count;
 };
 

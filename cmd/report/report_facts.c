@@ -163,6 +163,14 @@ char *report_fact_text(const struct report *r, int label, int fact)
     return text_take(&text);
 }
 
+char *report_commit_text(const struct report *r, int label) { return report_fact_text(r, label, FACT_COMMIT); }
+char *report_power_limit_text(const struct report *r, int label)
+{
+    return report_fact_text(r, label, FACT_POWER_LIMIT);
+}
+char *report_memory_text(const struct report *r, int label) { return report_fact_text(r, label, FACT_MEMORY); }
+bool report_fact_is_commit(int fact) { return fact == FACT_COMMIT; }
+
 static const char *uuid_of(const struct record_file *file)
 {
     return text_of(json_object_get(file->header, "device"), "uuid");
@@ -183,6 +191,21 @@ int report_boards(const struct report *r, int label)
         }
     }
     return is_one ? 1 : are_many ? l->file_count : 0;
+}
+
+int report_all_boards(const struct report *r)
+{
+    int boards = 0;
+    for (int f = 0; f < r->input->file_count; f++) {
+        const char *uuid = uuid_of(&r->input->files[f]);
+        bool is_new = true;
+        if (!*uuid)
+            return 0;
+        for (int k = 0; k < f; k++)
+            is_new &= !is(uuid, uuid_of(&r->input->files[k]));
+        boards += is_new;
+    }
+    return boards;
 }
 
 /* ---- notes ---- */

@@ -12,6 +12,7 @@
 #include "cmd/report/report_facts.h"
 #include "cmd/report/report_groups.h"
 #include "cmd/report/report_tables.h"
+#include "cmd/report/report_verdict.h"
 
 static const char title[] = "Attention: devices side by side";
 
@@ -37,7 +38,7 @@ static void put_differences(struct page *page, const struct report *r)
 {
     for (int fact = 0; fact < report_fact_count; fact++) {
         struct text line = {0};
-        if (!differs(r, fact))
+        if (!differs(r, fact) || report_fact_is_commit(fact)) /* the commit is said under the heading */
             continue;
         for (int l = 0; l < r->input->label_count; l++) {
             char *text = report_fact_text(r, l, fact);
@@ -53,20 +54,23 @@ static void put_differences(struct page *page, const struct report *r)
 static void put_groups(struct page *page, const struct report *r)
 {
     const int count = r->input->label_count;
-    char text[600];
+    char text[600], *extent = report_extent(r);
     if (count == 1) {
-        page_text(page, "One device: there is nothing to compare.");
+        page_text(page, "There is nothing to compare (%s).", extent);
+        free(extent);
         return;
     }
     if (r->group_count == 1) {
         page_text(page,
-                  "Yes: the %d devices share problems and conditions. They are compared only where both have a "
-                  "figure for the same problem; where intervals overlap it is a tie.",
-                  count);
+                  "Yes: they share problems and conditions (%s). They are compared only where both have a figure for "
+                  "the same problem; where intervals overlap it is a tie.",
+                  extent);
+        free(extent);
         put_differences(page, r);
         return;
     }
-    page_warning(page, "NOT COMPARABLE: nothing below compares devices of different groups.");
+    page_text(page, "No (%s): nothing below compares devices of different groups.", extent);
+    free(extent);
     for (int g = 0; g < r->group_count; g++) {
         struct text names = {0};
         for (int l = 0; l < count; l++)
@@ -98,8 +102,8 @@ static void put_warnings(struct page *page, const struct report *r)
             page_item(page, "%s: %s.", label->name, notes);
         free(notes);
         if (s->counts.repeated)
-            page_item(page, "%s: %d rows were measured again later in the same file; the last one counts.", label->name,
-                      s->counts.repeated);
+            page_item(page, "%s: %d row%s measured again later in the same file; the last one counts.", label->name,
+                      s->counts.repeated, s->counts.repeated == 1 ? " was" : "s were");
         for (int f = 0; f < label->file_count; f++)
             if (r->input->files[label->files[f]].cut)
                 page_item(page, "%s: %s ends in a cut line and is read up to there.", label->name,
@@ -160,23 +164,25 @@ static void put_conditions(struct page *page, const struct report *r)
 /* A column of the summary; omitted where no label has a value. */
 struct summary_column {
     const char *name;
-    size_t offset; /* of a double in struct report_summary */
-    bool is_percent;
+    size_t offset;                                         /* of a double in struct report_summary */
+    enum { OF_SPEED, OF_PERCENT, OF_REAL, OF_CLOCK } kind; /* OF_SPEED: in the unit of the page */
 };
 
-#define OF_GEOMEANS(name, field, is_percent)                                                                           \
+#define OF_GEOMEANS(name, field, kind)                                                                                 \
     {                                                                                                                  \
-        name, offsetof(struct report_summary, geomeans.field), is_percent                                              \
+        name, offsetof(struct report_summary, geomeans.field), kind                                                    \
     }
 static const struct summary_column summary_columns[] = {
-    OF_GEOMEANS("fwd", tflops_fwd, false),
-    OF_GEOMEANS("bwd", tflops_bwd, false),
-    OF_GEOMEANS("sustained", tflops_sustained, false),
-    OF_GEOMEANS("% of GEMM", pct_of_gemm, true),
-    OF_GEOMEANS("x naive", speedup_vs_naive, false),
-    OF_GEOMEANS("TFLOPS/W", tflops_per_w, false),
-    {"capped", offsetof(struct report_summary, capped_pct), true},
-    {"throttled", offsetof(struct report_summary, throttled_pct), true},
+    OF_GEOMEANS("sustained", tflops_sustained, OF_SPEED),
+    OF_GEOMEANS("burst", tflops, OF_SPEED),
+    OF_GEOMEANS("burst fwd", tflops_fwd, OF_SPEED),
+    OF_GEOMEANS("burst bwd", tflops_bwd, OF_SPEED),
+    OF_GEOMEANS("% of GEMM", pct_of_gemm, OF_PERCENT),
+    OF_GEOMEANS("x naive", speedup_vs_naive, OF_REAL),
+    OF_GEOMEANS("TFLOPS/W", tflops_per_w, OF_REAL),
+    {"MHz", offsetof(struct report_summary, clock_mhz), OF_CLOCK},
+    {"capped", offsetof(struct report_summary, capped_pct), OF_PERCENT},
+    {"throttled", offsetof(struct report_summary, throttled_pct), OF_PERCENT},
 };
 enum { SUMMARY_COLUMNS = sizeof summary_columns / sizeof summary_columns[0] };
 
@@ -189,15 +195,20 @@ static void put_geomean_row(struct page *page, const struct report *r, int l, co
 {
     const struct report_summary *s = &r->summaries[l];
     page_cell(page, CELL_STRONG, "%s", report_label_name(r, l));
-    if (isfinite(s->geomeans.tflops))
-        report_cell_real(page, CELL_STRONG, s->geomeans.tflops);
-    else
+    if (!isfinite(s->geomeans.tflops)) /* the columns of speed need the whole set */
         page_cell(page, CELL_PLAIN, "%d of %d points", s->geomeans.points, REPORT_SET_POINTS);
+    else
+        page_cell(page, CELL_PLAIN, "all %d", REPORT_SET_POINTS);
     for (int c = 0; c < SUMMARY_COLUMNS; c++) {
-        if (is_shown[c] && summary_columns[c].is_percent)
-            report_cell_percent(page, summary_value(s, c));
-        else if (is_shown[c])
-            report_cell_real(page, CELL_PLAIN, summary_value(s, c));
+        const double value = summary_value(s, c);
+        if (!is_shown[c])
+            continue;
+        switch (summary_columns[c].kind) {
+        case OF_SPEED: report_cell_real(page, c < 2 ? CELL_STRONG : CELL_PLAIN, value * r->unit_scale); break;
+        case OF_PERCENT: report_cell_percent(page, value); break;
+        case OF_REAL: report_cell_real(page, CELL_PLAIN, value); break;
+        case OF_CLOCK: page_cell(page, CELL_PLAIN, isfinite(value) ? "%.0f" : "", value); break;
+        }
     }
     page_cell(page, s->counts.fail ? CELL_BAD : CELL_PLAIN, "%d of %d", s->counts.pass, s->counts.rows);
 }
@@ -213,8 +224,8 @@ static void put_geomeans(struct page *page, const struct report *r)
             strcat(alignment, "r");
     }
     page_table(page, strcat(alignment, "r"));
-    page_cell(page, CELL_PLAIN, "%s", "");
-    page_cell(page, CELL_PLAIN, "TFLOPS");
+    page_cell(page, CELL_PLAIN, "%s", r->unit);
+    page_cell(page, CELL_PLAIN, "of the set");
     for (int c = 0; c < SUMMARY_COLUMNS; c++)
         if (is_shown[c])
             page_cell(page, CELL_PLAIN, "%s", summary_columns[c].name);
@@ -223,20 +234,28 @@ static void put_geomeans(struct page *page, const struct report *r)
         put_geomean_row(page, r, l, is_shown);
 }
 
-/* TFLOPS per 1000 units of the currency. The CSV has TFLOPS per unit; in the table these numbers would be too small to
- * read. */
+static void put_memory(struct page *page, const struct report *r, int label)
+{
+    char *memory = report_memory_text(r, label);
+    page_cell(page, CELL_PLAIN, "%s", memory);
+    free(memory);
+}
+
+/* Speed per 1000 units of the currency, and the memory that comes with it. The CSV has TFLOPS per unit; in the table
+ * these numbers would be too small to read. */
 static void put_prices(struct page *page, const struct report *r)
 {
     const char *currency = r->input->currency;
     bool has_sustained = false;
     for (int l = 0; l < r->input->label_count; l++)
         has_sustained |= isfinite(r->summaries[l].geomeans.tflops_sustained);
-    page_table(page, has_sustained ? "lrrr" : "lrr");
+    page_table(page, has_sustained ? "lrrrr" : "lrrr");
     page_cell(page, CELL_PLAIN, "%s", "");
     page_cell(page, CELL_PLAIN, "price, %s", currency);
-    page_cell(page, CELL_PLAIN, "TFLOPS per 1000 %s", currency);
+    page_cell(page, CELL_PLAIN, "memory");
     if (has_sustained)
-        page_cell(page, CELL_PLAIN, "sustained per 1000 %s", currency);
+        page_cell(page, CELL_PLAIN, "sustained %s per 1000 %s", r->unit, currency);
+    page_cell(page, CELL_PLAIN, "burst %s per 1000 %s", r->unit, currency);
     for (int l = 0; l < r->input->label_count; l++) {
         const double price = r->input->labels[l].price;
         const struct report_geomeans *g = &r->summaries[l].geomeans;
@@ -245,13 +264,14 @@ static void put_prices(struct page *page, const struct report *r)
             page_cell(page, CELL_PLAIN, "%.*f", price == floor(price) ? 0 : 2, price);
         else
             page_cell(page, CELL_PLAIN, "%s", "");
-        report_cell_real(page, CELL_STRONG, 1000 * g->tflops / price);
+        put_memory(page, r, l);
         if (has_sustained)
-            report_cell_real(page, CELL_PLAIN, 1000 * g->tflops_sustained / price);
+            report_cell_real(page, CELL_STRONG, r->unit_scale * 1000 * g->tflops_sustained / price);
+        report_cell_real(page, CELL_STRONG, r->unit_scale * 1000 * g->tflops / price);
     }
     page_text(page,
-              "Prices are from the command line, for one device. The other columns are geometric means divided by "
-              "the price in 1000 %s.",
+              "Prices are from the command line, for one device. The last columns are geometric means divided by the "
+              "price in 1000 %s; memory is that of one device.",
               currency);
 }
 
@@ -264,9 +284,10 @@ static void put_spread(struct page *page, const struct report *r, int l)
         return;
     if (isfinite(s->file_least))
         page_item(page,
-                  "%s: the geometric means of its files are from %.1f to %.1f TFLOPS, a spread of %.1f %% "
+                  "%s: the geometric means of its files are from %.1f to %.1f %s, a spread of %.1f %% "
                   "%s.",
-                  label->name, s->file_least, s->file_most, 100 * (s->file_most - s->file_least) / s->geomeans.tflops,
+                  label->name, s->file_least * r->unit_scale, s->file_most * r->unit_scale, r->unit,
+                  100 * (s->file_most - s->file_least) / s->geomeans.tflops,
                   boards == 1                   ? "between runs of one board"
                   : boards == label->file_count ? "between boards"
                                                 : "between runs or boards: the records do not say which");
@@ -285,6 +306,7 @@ static void put_summary(struct page *page, const struct report *r)
               "Where a point of the set is missing there is no mean.",
               REPORT_SET_WORDS);
     put_geomeans(page, r);
+    report_put_reasons(page, r);
     for (int l = 0; l < r->input->label_count; l++)
         put_spread(page, r, l);
     for (int l = 0; l < r->input->label_count; l++) {
@@ -292,12 +314,15 @@ static void put_summary(struct page *page, const struct report *r)
         for (int p = 0; p < r->point_count; p++)
             shared += report_figure_at(r, p, l)->rank > 0;
         if (shared)
-            page_item(page, "%s: fastest at %d and tied for fastest at %d of the %d points it shares.",
-                      report_label_name(r, l), r->summaries[l].best_points, r->summaries[l].tied_points, shared);
+            page_item(page, "%s: fastest at %d and tied for fastest at %d of the %d point%s it shares.",
+                      report_label_name(r, l), r->summaries[l].best_points, r->summaries[l].tied_points, shared,
+                      shared == 1 ? "" : "s");
     }
-    page_text(page, "TFLOPS are burst figures unless the column says sustained. Capped is the median share of time "
-                    "under the power cap, which is normal; throttled is the largest share of thermal and brake "
-                    "slowdown.");
+    page_text(page,
+              "Sustained figures are of seconds of load (--sustain-s), burst figures of single launches; those of "
+              "a column without either word are of burst. MHz is the median SM clock, capped the median share of "
+              "time under the power cap, which is normal; throttled is the largest share of thermal and brake "
+              "slowdown.");
     if (r->input->currency[0])
         put_prices(page, r);
 }
@@ -333,6 +358,8 @@ static void put_speed_charts(struct page *page, const struct report_charts *char
 
 static void put_beginning(struct page *page, const struct report *r)
 {
+    report_put_verdict(page, r);
+    report_put_commits(page, r);
     page_heading(page, 2, "Comparable?");
     put_groups(page, r);
     put_warnings(page, r);

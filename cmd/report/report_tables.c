@@ -54,10 +54,10 @@ static void cell_length(struct page *page, const struct record_row *row)
 }
 
 /* "655.0 ± 0.3 %": half the width of the interval, relative to the figure. */
-static void cell_figure(struct page *page, const struct report_figure *f)
+static void cell_figure(struct page *page, const struct report *r, const struct report_figure *f)
 {
     char text[40];
-    number_print_short(f->best.tflops, text, sizeof text);
+    number_print_short(f->best.tflops * r->unit_scale, text, sizeof text);
     if (f->rank == 1 && f->is_tied)
         page_cell(page, CELL_STRONG, "tie %s ± %.1f %%", text, 50 * (f->hi - f->lo) / f->best.tflops);
     else
@@ -87,10 +87,11 @@ void report_put_comparison(struct page *page, const struct report *r, int group)
             columns++;
         }
     if (columns > 1 && shared) {
-        page_heading(page, 2, "Side by side%s", r->group_count > 1 ? " (within a group)" : "");
-        page_text(page, "TFLOPS of the best implementation that passed its check, and its name; ± half of the 95 %% "
-                        "interval of the median. Bold: the fastest; tie: the intervals of the fastest overlap. "
-                        "Empty: not measured.");
+        page_heading(page, 2, "Side by side, burst%s", r->group_count > 1 ? " (within a group)" : "");
+        page_text(page,
+                  "%s of the best implementation that passed its check, and its name; ± half of the 95 %% interval of "
+                  "the median. Bold: the fastest; tie: the intervals of the fastest overlap. Empty: not measured.",
+                  r->unit);
     }
     for (int p = 0; p < r->point_count && columns > 1; p++) {
         const struct record_row *row = r->points[p].row;
@@ -118,7 +119,7 @@ void report_put_comparison(struct page *page, const struct report *r, int group)
             if (r->summaries[l].group != group)
                 continue;
             if (f->is_there)
-                cell_figure(page, f);
+                cell_figure(page, r, f);
             else
                 page_cell(page, CELL_PLAIN, "%s", "");
             page_cell(page, CELL_PLAIN, "%s", f->is_there ? f->best.impl : "");
@@ -147,6 +148,7 @@ static const struct device_column device_columns[] = {
     COLUMN("capped", power_capped_pct, true),     COLUMN("throttled", throttled_pct, true),
     COLUMN("workspace MB", workspace_mb, false),  COLUMN("err/bound", err_used, false),
 };
+enum { SUSTAINED_COLUMN = 0 }; /* stands before the burst figure */
 enum { DEVICE_COLUMNS = sizeof device_columns / sizeof device_columns[0] };
 
 static double value_at(const struct report_figure *f, int column)
@@ -164,14 +166,16 @@ static void put_device_line(struct page *page, const struct report *r, int label
     page_cell(page, CELL_PLAIN, "%lld", (long long)row->key.head_dim);
     cell_length(page, row);
     page_cell(page, CELL_PLAIN, "%s%s%s%s", f->best.impl, f->ties[0] ? " (tie: " : "", f->ties, f->ties[0] ? ")" : "");
-    page_cell(page, CELL_STRONG, "%s", number_print_short(f->best.tflops, text, sizeof text));
+    if (is_shown[SUSTAINED_COLUMN])
+        report_cell_real(page, CELL_STRONG, r->unit_scale * f->best.tflops_sustained);
+    page_cell(page, CELL_STRONG, "%s", number_print_short(r->unit_scale * f->best.tflops, text, sizeof text));
     page_cell(page, CELL_PLAIN, "%.1f %%", 50 * (f->hi - f->lo) / f->best.tflops);
     if (has_spread && f->file_count > 1)
         page_cell(page, CELL_PLAIN, "%.1f %% of %d", 100 * (f->most - f->least) / f->best.tflops, f->file_count);
     else if (has_spread)
         page_cell(page, CELL_PLAIN, "%s", "");
     for (int c = 0; c < DEVICE_COLUMNS; c++) {
-        if (!is_shown[c])
+        if (!is_shown[c] || c == SUSTAINED_COLUMN)
             continue;
         if (device_columns[c].is_percent)
             report_cell_percent(page, value_at(f, c));
@@ -203,16 +207,20 @@ static void put_device_tables(struct page *page, const struct report *r, int lab
             continue;
         describe_conditions(r->points[p].row, here, sizeof here);
         if (strcmp(here, last) != 0) {
-            static const char *const first[] = {"mask", "d", "n", "best", "TFLOPS", "±"};
+            static const char *const first[] = {"mask", "d", "n", "best"};
             snprintf(last, sizeof last, "%s", here);
             page_heading(page, 3, "%s: %s", report_label_name(r, label), here);
             page_table(page, alignment);
             for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
                 page_cell(page, CELL_PLAIN, "%s", first[i]);
+            if (is_shown[SUSTAINED_COLUMN])
+                page_cell(page, CELL_PLAIN, "sustained %s", r->unit);
+            page_cell(page, CELL_PLAIN, "burst %s", r->unit);
+            page_cell(page, CELL_PLAIN, "±");
             if (has_spread)
                 page_cell(page, CELL_PLAIN, "between files");
             for (int c = 0; c < DEVICE_COLUMNS; c++)
-                if (is_shown[c])
+                if (is_shown[c] && c != SUSTAINED_COLUMN)
                     page_cell(page, CELL_PLAIN, "%s", device_columns[c].name);
             if (has_naive)
                 page_cell(page, CELL_PLAIN, "naive MB");

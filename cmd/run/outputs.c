@@ -19,15 +19,18 @@
 #include "cmd/record/header.h"
 #include "cmd/record/row_role.h"
 #include "cmd/run/resume.h"
+#include "cmd/table/summary.h"
 #include "cmd/table/table.h"
 
 struct run_outputs {
     const struct options *options;
     struct table *table; /* NULL when stdout carries a record stream */
     struct record_writer *csv, *jsonl;
-    char *dir;               /* NULL with --out none */
-    struct record_file rows; /* all rows so far, kept for the charts */
-    char convention[32];     /* "16384 tokens" for the table's headings */
+    char *dir;                   /* NULL with --out none */
+    char *csv_path, *jsonl_path; /* of the files; NULL = none */
+    int charts;                  /* drawn */
+    struct record_file rows;     /* all rows so far, kept for the charts */
+    char convention[32];         /* "16384 tokens" for the table's headings */
 };
 
 /* The folder of this run (owned), or NULL with --out none. */
@@ -89,19 +92,17 @@ static bool open_files(struct run_outputs *s, const json_t *header, struct resum
 {
     const struct options *o = s->options;
     struct attn_message why = {""};
-    char *csv_path = o->csv_path ? xstrdup(o->csv_path) : s->dir ? xasprintf("%s/run.csv", s->dir) : NULL;
-    char *jsonl_path = o->jsonl_path ? xstrdup(o->jsonl_path) : s->dir ? xasprintf("%s/run.jsonl", s->dir) : NULL;
+    s->csv_path = o->csv_path ? xstrdup(o->csv_path) : s->dir ? xasprintf("%s/run.csv", s->dir) : NULL;
+    s->jsonl_path = o->jsonl_path ? xstrdup(o->jsonl_path) : s->dir ? xasprintf("%s/run.jsonl", s->dir) : NULL;
     bool opened = true;
-    if (csv_path)
-        opened = (s->csv = record_open_csv(csv_path, o->columns, &why)) != NULL;
+    if (s->csv_path)
+        opened = (s->csv = record_open_csv(s->csv_path, o->columns, &why)) != NULL;
     if (opened && resume)
         opened = continue_record(s, resume, header, &why);
-    else if (opened && jsonl_path)
-        opened = (s->jsonl = record_open_jsonl(jsonl_path, header, &why)) != NULL;
+    else if (opened && s->jsonl_path)
+        opened = (s->jsonl = record_open_jsonl(s->jsonl_path, header, &why)) != NULL;
     if (!opened)
         log_error("%s", why.text);
-    free(csv_path);
-    free(jsonl_path);
     return opened;
 }
 
@@ -122,7 +123,23 @@ static const char *free_clocks_of(const json_t *header)
     return clocks && !strcmp(clocks, "unlocked") ? json_string_value(header_value(header, "device.pci_bus_id")) : NULL;
 }
 
+/* A regular file, which can be read again: not stdout, a device or a pipe. */
+static bool is_file(const char *path)
+{
+    struct stat info;
+    return path && strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
+
+static void free_outputs(struct run_outputs *s)
+{
+    free(s->csv_path);
+    free(s->jsonl_path);
+    free(s->dir);
+    record_file_free(&s->rows);
+    free(s);
+}
 
 struct run_outputs *run_outputs_open(const struct options *o, const json_t *header, struct resume *resume)
 {
@@ -136,15 +153,19 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
             record_close(s->csv);
         if (s->jsonl)
             record_close(s->jsonl);
-        free(s->dir);
-        record_file_free(&s->rows);
-        free(s);
+        free_outputs(s);
         return NULL;
     }
     if (!is_stdout(o->csv_path) && !is_stdout(o->jsonl_path)) {
         char *line = header_line(header);
-        s->table = table_open(stdout, terminal_width(), terminal_color(o->color), peer_of(header),
-                              o->command == COMMAND_VERIFY);
+        const json_t *asked = header_value(header, "policy.max_noise_pct");
+        s->table = table_open(o->quiet ? stderr : stdout, terminal_width(), !o->quiet && terminal_color(o->color),
+                              peer_of(header), o->command == COMMAND_VERIFY);
+        if (o->quiet)
+            table_quiet(s->table);
+        if (o->verbose)
+            table_verbose(s->table);
+        table_noise(s->table, json_is_number(asked) ? json_number_value(asked) : NAN);
         table_header_line(s->table, line);
         const json_t *tokens = header_value(header, "policy.total_tokens");
         if (tokens) {
@@ -210,7 +231,8 @@ static int draw(struct run_outputs *s)
         status = EXIT_IO;
     }
     const struct chart_input input = {.files = &s->rows, .file_count = 1, .overlay = overlay.count ? &overlay : NULL};
-    status = exit_worst(status, charts_write(&input, s->dir, o->plot, terminal_width(), terminal_color(o->color)));
+    status = exit_worst(status,
+                        charts_write(&input, s->dir, o->plot, terminal_width(), terminal_color(o->color), &s->charts));
     overlay_free(&overlay);
     return status;
 }
@@ -227,7 +249,8 @@ static char *resume_command(const struct run_outputs *s)
         return NULL;
     text_add(&command, "%s", program_name());
     for (int i = 1; i < words.count; i++)
-        text_add_shell_word(&command, words.names[i]);
+        if (strcmp(words.names[i], "--overwrite") != 0) /* the record is continued now */
+            text_add_shell_word(&command, words.names[i]);
     if (!o->out_dir && s->dir) {
         text_add_shell_word(&command, "--out");
         text_add_shell_word(&command, s->dir);
@@ -316,10 +339,15 @@ int run_outputs_close(struct run_outputs *s, double elapsed_s, int exit_code)
         tell_resume(s);
     if (s->options->junit_path && !write_junit(s, status))
         status = exit_worst(status, EXIT_IO);
-    if (s->table)
-        table_close(s->table, s->dir, elapsed_s, status);
-    record_file_free(&s->rows);
-    free(s->dir);
-    free(s);
+    if (s->table) {
+        const struct options *o = s->options;
+        const struct summary_files files = {.dir = s->dir,
+                                            .csv = is_file(s->csv_path) ? s->csv_path : NULL,
+                                            .jsonl = is_file(s->jsonl_path) ? s->jsonl_path : NULL,
+                                            .charts = s->charts,
+                                            .may_draw = o->command == COMMAND_SWEEP && o->plot != PLOT_TERM};
+        table_close(s->table, &files, elapsed_s, status);
+    }
+    free_outputs(s);
     return status;
 }

@@ -471,8 +471,8 @@ int selftest_run(const struct options *o)
         const bool is_stream = o->jsonl_path && !strcmp(o->jsonl_path, "-");
         struct junit junit = {0};
         struct selftest_report *report =
-            selftest_report_open(is_stream ? NULL : stdout, terminal_color(o->color), o->verbose, o->max_failures,
-                                 writer, o->junit_path ? &junit : NULL);
+            selftest_report_open(is_stream || o->quiet ? NULL : stdout, terminal_color(o->color), o->verbose,
+                                 o->max_failures, writer, o->junit_path ? &junit : NULL);
         selftest_report_heading(report, line, s.plan.count);
         status = run_all(&s, o, report);
         const int error = writer ? record_close(writer) : 0;

@@ -412,11 +412,12 @@ void selftest_report_close(struct selftest_report *r, double elapsed_s, const ch
               (long long)r->max_failures);
     if (jsonl_path && strcmp(jsonl_path, "-"))
         print(r, "rows: %s\n", jsonl_path);
-    print(r, "%s%s%s: %d of %d faults caught by their rules, %d of %d right results pass; %.0f s, exit %d\n",
-          paint(r, exit_code == EXIT_OK),
-          exit_code == EXIT_OK   ? "PASS"
-          : exit_code == EXIT_IO ? "FAILED"
-                                 : "INCOMPLETE",
-          unpaint(r), caught, injected, r->correct.good, r->correct.injected, elapsed_s, exit_code);
+    const char *const verdict = exit_code == EXIT_OK ? "PASS" : exit_code == EXIT_IO ? "FAILED" : "INCOMPLETE";
+    char *counts = xasprintf("%d of %d faults caught by their rules, %d of %d right results pass; %.0f s, exit %d",
+                             caught, injected, r->correct.good, r->correct.injected, elapsed_s, exit_code);
+    print(r, "%s%s%s: %s\n", paint(r, exit_code == EXIT_OK), verdict, unpaint(r), counts);
+    if (!r->out && exit_code != EXIT_OK)
+        log_error("selftest: %s: %s", verdict, counts);
+    free(counts);
     free(r);
 }

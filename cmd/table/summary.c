@@ -1,11 +1,11 @@
 /* Adds up the rows of a run and prints the sums. */
 #include "cmd/table/summary.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
@@ -14,6 +14,7 @@
 #include "cmd/measure/sustain.h"
 #include "cmd/device/telemetry.h"
 #include "cmd/base/wrap.h"
+#include "cmd/record/record_figures.h"
 #include "cmd/record/row_role.h"
 
 void summary_begin(struct summary *s, const char *peer)
@@ -24,6 +25,8 @@ void summary_begin(struct summary *s, const char *peer)
     s->temp_low_c = s->temp_high_c = s->clock_low_mhz = s->clock_high_mhz = NAN;
     s->capped_q_len = s->throttled_q_len = INT64_MIN;
     s->max_failures = INT_MAX;
+    s->asked_pct = s->worst_pct = NAN;
+    s->load_before = summary_load();
 }
 
 static void count_row(struct summary *s, const struct record_row *row)
@@ -153,6 +156,18 @@ static void add_device(struct summary *s, const struct record_row *row)
     }
 }
 
+static void add_noise(struct summary *s, const struct record_row *row)
+{
+    const double half_pct = record_row_half_width_pct(row);
+    if (!isfinite(row->time_ms) || role_of_name(row->impl) == ROLE_NULL)
+        return;
+    s->timed++;
+    if (!summary_is_noisy(row, s->asked_pct))
+        return;
+    s->noisy++;
+    s->worst_pct = fmax(s->worst_pct, half_pct); /* fmax ignores NaN on either side */
+}
+
 void summary_add(struct summary *s, const struct record_row *row)
 {
     count_row(s, row);
@@ -163,6 +178,7 @@ void summary_add(struct summary *s, const struct record_row *row)
     add_nearest(s, row);
     add_device(s, row);
     add_sustained(s, row);
+    add_noise(s, row);
 }
 
 /* Prints the text as wrap_words does and frees it. */
@@ -288,27 +304,13 @@ static void print_sustained(const struct summary *s, FILE *out, int width)
         print_line(&line, out, width, 0, 2);
 }
 
-static bool ends_with(const char *text, const char *end)
+/* The path without the folder where it lies in it. */
+static const char *within(const char *dir, const char *path)
 {
-    const size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-static int is_record_file(const struct dirent *entry)
-{
-    return ends_with(entry->d_name, ".jsonl") || ends_with(entry->d_name, ".csv");
-}
-
-static int is_chart(const struct dirent *entry)
-{
-    return ends_with(entry->d_name, ".svg") || ends_with(entry->d_name, ".png");
-}
-
-static void free_entries(struct dirent **entries, int count)
-{
-    for (int i = 0; i < count; i++)
-        free(entries[i]);
-    free(entries);
+    const size_t length = dir ? strlen(dir) : 0;
+    if (!length || strncmp(path, dir, length) != 0)
+        return path;
+    return path[length] == '/' ? path + length + 1 : dir[length - 1] == '/' ? path + length : path;
 }
 
 static void print_next(const char *command, FILE *out, int width)
@@ -318,43 +320,32 @@ static void print_next(const char *command, FILE *out, int width)
     free(line);
 }
 
-/* The files that are in the folder, and a command that draws the record among them, where draws. */
-static void print_records(const char *dir, bool draws, FILE *out, int width)
+/* The files that this run wrote, and the command that draws its record where there is something to draw. */
+static void print_records(const struct summary *s, const struct summary_files *files, FILE *out, int width)
 {
-    struct dirent **entries = NULL;
     struct text line = {0};
-    const char *slash = ends_with(dir, "/") ? "" : "/";
-    char *record = NULL;
-    text_add(&line, "records: %s%s", dir, slash);
-    int count = scandir(dir, &entries, is_record_file, alphasort);
-    for (int i = 0; i < count; i++) {
-        text_add(&line, " %s", entries[i]->d_name);
-        if (ends_with(entries[i]->d_name, ".jsonl")) {
-            free(record);
-            record = xstrdup(entries[i]->d_name);
-        }
-    }
-    if (count >= 0)
-        free_entries(entries, count);
-    count = scandir(dir, &entries, is_chart, alphasort);
-    if (count > 0)
-        text_add(&line, ", %d chart%s", count, count == 1 ? "" : "s");
-    if (count >= 0)
-        free_entries(entries, count);
+    if (!files || (!files->dir && !files->csv && !files->jsonl))
+        return;
+    const char *const paths[] = {files->csv, files->jsonl};
+    text_add(&line, "records:");
+    if (files->dir)
+        text_add(&line, " %s%s", files->dir, files->dir[strlen(files->dir) - 1] == '/' ? "" : "/");
+    for (int i = 0; i < 2; i++)
+        if (paths[i])
+            text_add(&line, " %s", within(files->dir, paths[i]));
+    if (files->charts)
+        text_add(&line, ", %d chart%s", files->charts, files->charts == 1 ? "" : "s");
     print_line(&line, out, width, 0, 2);
-    if (record && draws) {
-        char *path = xasprintf("%s%s%s", dir, slash, record);
-        text_add(&line, "%s plot", program_name());
-        text_add_shell_word(&line, path);
-        text_add(&line, " --plot term");
-        print_next(text_string(&line), out, width);
-        text_free(&line);
-        free(path);
-    }
-    free(record);
+    if (!files->jsonl || !files->may_draw || !s->timed || s->next)
+        return;
+    text_add(&line, "%s plot", program_name());
+    text_add_shell_word(&line, files->jsonl);
+    text_add(&line, " --plot term");
+    print_next(text_string(&line), out, width);
+    text_free(&line);
 }
 
-static const char *verdict(const struct summary *s, int exit_code, struct text *line)
+bool summary_verdict(const struct summary *s, int exit_code, struct text *line)
 {
     const int ran = s->pass + s->fail + s->off + s->null;
     if (s->fail)
@@ -367,20 +358,83 @@ static const char *verdict(const struct summary *s, int exit_code, struct text *
         text_add(line, "NOTHING RAN: 0 of %d rows", s->rows);
     else if (exit_code != EXIT_OK)
         text_add(line, "INCOMPLETE: %d of %d rows ran", ran, s->rows);
-    else if (s->off) {
+    else if (s->off)
         text_add(line, "NOT CHECKED: %d of %d rows", s->off, s->rows);
-        return "\033[33m";
-    } else {
+    else
         text_add(line, "PASS: %d of %d rows", s->pass, s->rows);
-        return "\033[32m";
-    }
-    return "\033[1;31m";
+    return strncmp(text_string(line), "PASS", 4) == 0;
 }
 
-void summary_print(const struct summary *s, FILE *out, int width, bool color, const char *records_dir, double elapsed_s,
-                   int exit_code)
+double summary_load(void)
 {
-    struct text line = {0}, end = {0};
+    double load;
+    return getloadavg(&load, 1) == 1 ? load : NAN;
+}
+
+bool summary_is_noisy(const struct record_row *row, double asked_pct)
+{
+    return row->status == STATUS_OK && isfinite(row->time_ms) && isfinite(asked_pct) &&
+           !(record_row_half_width_pct(row) <= asked_pct * (1 + 1e-9)); /* NaN: too few samples for an interval */
+}
+
+void summary_noise(const struct summary *s, struct text *line)
+{
+    const double load = summary_load();
+    if (!s->noisy)
+        return;
+    text_add(line, "NOISY: %d of %d, ", s->noisy, s->timed);
+    if (isnan(s->worst_pct))
+        text_add(line, "too few samples for an interval");
+    else if (s->worst_pct > 999)
+        text_add(line, "over 999 %%");
+    else
+        text_add(line, "up to %.*f %%", s->worst_pct < 9.95 ? 1 : 0, s->worst_pct);
+    text_add(line, " (asked: %.3g %%)", s->asked_pct);
+    if (isfinite(load) && isfinite(s->load_before))
+        text_add(line, "; load %.1f -> %.1f on %ld CPUs", s->load_before, load, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+static const char *paint_of(const char *verdict)
+{
+    return strncmp(verdict, "PASS", 4) == 0           ? "\033[32m"
+           : strncmp(verdict, "NOT CHECKED", 11) == 0 ? "\033[33m"
+                                                      : "\033[1;31m";
+}
+
+/* The last line: the verdict, what is noisy, time and exit code; in two lines where the width is too small. */
+static void print_end(const struct summary *s, FILE *out, int width, bool color, double elapsed_s, int exit_code)
+{
+    struct text line = {0}, noise = {0}, end = {0};
+    summary_verdict(s, exit_code, &line);
+    summary_noise(s, &noise);
+    if (elapsed_s < 9.95)
+        text_add(&end, "%.1f s, exit %d", elapsed_s, exit_code);
+    else if (elapsed_s < 120)
+        text_add(&end, "%.0f s, exit %d", elapsed_s, exit_code);
+    else
+        text_add(&end, "%d min %02d s, exit %d", (int)(elapsed_s / 60), (int)elapsed_s % 60, exit_code);
+    const bool is_one_line = line.length + noise.length + end.length + 4 <= (size_t)width;
+    if (noise.length && !is_one_line)
+        wrap_words(out, width, 0, 2, text_string(&noise));
+    fprintf(out, "%s%s%s", color ? paint_of(text_string(&line)) : "", text_string(&line), color ? "\033[0m" : "");
+    if (noise.length && is_one_line)
+        fprintf(out, "; %s%s%s", color ? "\033[33m" : "", text_string(&noise), color ? "\033[0m" : "");
+    else if (noise.length)
+        fprintf(out, "; %sNOISY: %d%s", color ? "\033[33m" : "", s->noisy, color ? "\033[0m" : "");
+    const int used =
+        (int)line.length +
+        (noise.length ? is_one_line ? 2 + (int)noise.length : snprintf(NULL, 0, "; NOISY: %d", s->noisy) : 0);
+    const int gap = width - used - (int)end.length;
+    fprintf(out, "%*s%s\n", gap > 2 ? gap : 2, "", text_string(&end));
+    text_free(&line);
+    text_free(&noise);
+    text_free(&end);
+}
+
+void summary_print(const struct summary *s, FILE *out, int width, bool color, const struct summary_files *files,
+                   double elapsed_s, int exit_code)
+{
+    struct text line = {0};
     print_counts(s, out, width);
     print_ratios(s, out, width);
     if (isfinite(s->nearest_used)) {
@@ -390,26 +444,14 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
     print_device(s, out, width);
     print_clocks(s, out, width);
     print_sustained(s, out, width);
-    if (records_dir)
-        print_records(records_dir, !s->next, out, width);
+    print_records(s, files, out, width);
     if (s->next)
         print_next(s->next, out, width);
     if (s->failures > s->max_failures) {
         text_add(&line, "%d failures, the first %d are shown (--max-failures); ", s->failures, s->max_failures);
-        text_add(&line, records_dir ? "the record has all of them" : "all of them are counted");
+        text_add(&line, files && files->jsonl ? "the record has all of them" : "all of them are counted");
         print_line(&line, out, width, 0, 2);
     }
-    const char *paint = verdict(s, exit_code, &line);
-    if (elapsed_s < 9.95)
-        text_add(&end, "%.1f s, exit %d", elapsed_s, exit_code);
-    else if (elapsed_s < 120)
-        text_add(&end, "%.0f s, exit %d", elapsed_s, exit_code);
-    else
-        text_add(&end, "%d min %02d s, exit %d", (int)(elapsed_s / 60), (int)elapsed_s % 60, exit_code);
-    const int gap = width - (int)line.length - (int)end.length;
-    fprintf(out, "%s%s%s%*s%s\n", color ? paint : "", text_string(&line), color ? "\033[0m" : "", gap > 2 ? gap : 2, "",
-            text_string(&end));
-    text_free(&line);
-    text_free(&end);
+    print_end(s, out, width, color, elapsed_s, exit_code);
     fflush(out);
 }

@@ -1,5 +1,5 @@
 /* The summary under the table: number of checked rows, geometric means, the element nearest its bound, telemetry, the
- * record files, the verdict. Rows are added one by one and not kept, so that memory does not grow with the run. */
+ * record files, the verdict and the noise. Rows are added one by one and not kept, so that memory does not grow with the run. */
 #ifndef FABENCH_SUMMARY_H
 #define FABENCH_SUMMARY_H
 
@@ -18,6 +18,14 @@ struct summary_impl {
 struct summary_gemm {
     int dtype; /* attn_dtype */
     double first_tflops, last_tflops;
+};
+
+/* What a run left in files; where a function takes a pointer, NULL = nothing. Paths are as the user would type them; NULL = none, or stdout. charts: drawn by this run.
+ * may_draw: a chart on the terminal is a step that makes sense after this run. */
+struct summary_files {
+    const char *dir, *csv, *jsonl;
+    int charts;
+    bool may_draw;
 };
 
 struct summary {
@@ -39,13 +47,31 @@ struct summary {
     double energy_apart_pct;           /* largest difference of counter and integral, signed */
     struct summary_gemm gemms[SUMMARY_DTYPES_MAX];
     int gemm_count;
+    /* Noise: asked_pct is the half-width that was asked for (--max-noise), NaN = it is not known and noise is not said.
+     * noisy counts the timed rows whose interval is wider, or who have none; worst_pct is the widest, NaN = none. */
+    double asked_pct, worst_pct;
+    int timed, noisy;
+    double load_before;         /* the machine's one-minute load when the run began, NaN = not known */
     int failures, max_failures; /* rows that failed their check or did not finish; how many of them are shown */
     const char *next;           /* the command to go on with; NULL = the one that draws the record */
 };
 
 void summary_begin(struct summary *, const char *peer);
 void summary_add(struct summary *, const struct record_row *);
-void summary_print(const struct summary *, FILE *out, int width, bool color, const char *records_dir, double elapsed_s,
-                   int exit_code);
+void summary_print(const struct summary *, FILE *out, int width, bool color, const struct summary_files *,
+                   double elapsed_s, int exit_code);
+
+/* "PASS: 8 of 8 rows" and the like, without colour; true where it is PASS. The caller frees *text with text_free. */
+struct text;
+bool summary_verdict(const struct summary *, int exit_code, struct text *text);
+/* "NOISY: 5 of 8, up to 47 % (asked: 0.5 %); load 0.9 -> 2.4 on 2 CPUs": rows, and the load of the machine when the run
+ * began and now; nothing where no row is noisy. */
+void summary_noise(const struct summary *, struct text *text);
+
+/* Is the interval of a timed row wider than asked, or is there none? False where asked_pct is NaN. */
+bool summary_is_noisy(const struct record_row *, double asked_pct);
+
+/* The machine's load over the last minute; NaN = not known. */
+double summary_load(void);
 
 #endif

@@ -18,6 +18,7 @@
 #include "cmd/base/wrap.h"
 #include "cmd/problem/problem.h"
 #include "cmd/record/record_column.h"
+#include "cmd/record/record_figures.h"
 #include "cmd/table/summary.h"
 
 enum { WIDTH_MAX = 110, WIDTH_MIN = 40, COLUMNS_MAX = 16, CELL_SIZE = 80, REASON_MIN = 20 };
@@ -35,7 +36,7 @@ struct spec {
 struct table {
     FILE *out;
     int width, gap;
-    bool color, is_verify;
+    bool color, is_verify, is_verbose, is_quiet;
     char *peer, *convention, *next;
     const struct spec *columns[COLUMNS_MAX];
     int widths[COLUMNS_MAX], column_count;
@@ -144,14 +145,14 @@ static void print_tflops(struct table *t, const struct record_row *row, char *ce
 
 static void print_interval(struct table *t, const struct record_row *row, char *cell)
 {
-    (void)t;
-    const double half = (row->time_ms_ci_hi - row->time_ms_ci_lo) / 2 / row->time_ms * 100;
+    const double half = record_row_half_width_pct(row);
+    const char *mark = summary_is_noisy(row, t->summary.asked_pct) ? "!" : "";
     if (!isfinite(half))
-        put(cell, "-");
+        put(cell, "%s-", mark);
     else if (half > 999)
-        put(cell, ">999%%");
+        put(cell, "%s>999%%", mark);
     else
-        put(cell, "%.*f%%", half < 9.95 ? 1 : 0, half);
+        put(cell, "%s%.*f%%", mark, half < 9.95 ? 1 : 0, half);
 }
 
 static void print_gemm(struct table *t, const struct record_row *row, char *cell)
@@ -269,7 +270,7 @@ static const struct spec sweep_specs[] = {
     {"impl", "impl", 10, true, 0, print_impl},
     {"ms", "time_ms", 6, false, 0, print_ms},
     {"TFLOPS", "tflops", 6, false, 0, print_tflops},
-    {"+-95%", "time_ms_ci_hi", 5, false, 6, print_interval},
+    {"+-95%", "time_ms_ci_hi", 5, false, 1, print_interval},
     {"%GEMM", "pct_of_gemm", 5, false, 5, print_gemm},
     {"x naive", "speedup_vs_naive", 7, false, 4, print_naive},
     {"x peer", "speedup_vs_peer", 7, false, 3, print_peer},
@@ -318,6 +319,10 @@ void table_max_failures(struct table *t, int64_t most)
     t->summary.max_failures = most < INT_MAX ? (int)most : INT_MAX;
 }
 
+void table_noise(struct table *t, double asked_pct) { t->summary.asked_pct = asked_pct; }
+void table_verbose(struct table *t) { t->is_verbose = true; }
+void table_quiet(struct table *t) { t->is_quiet = true; }
+
 void table_next(struct table *t, const char *command)
 {
     free(t->next);
@@ -327,6 +332,8 @@ void table_next(struct table *t, const char *command)
 
 void table_header_line(struct table *t, const char *line)
 {
+    if (t->is_quiet)
+        return;
     wrap_words(t->out, t->width, 0, 2, line);
     fflush(t->out);
 }
@@ -416,7 +423,11 @@ static void choose_columns(struct table *t, const struct record_row *row)
 
 static const char *cell_color(const struct table *t, const struct spec *spec, const char *cell)
 {
-    return t->color && spec->print == print_check && is(cell, "FAIL") ? "\033[1;31m" : "";
+    if (!t->color)
+        return "";
+    return spec->print == print_check && is(cell, "FAIL")    ? "\033[1;31m"
+           : spec->print == print_interval && cell[0] == '!' ? "\033[33m"
+                                                             : "";
 }
 
 /* Sets where each of the first `count` cells begins (-1: it is empty); returns the column after the last text. A wide
@@ -609,6 +620,18 @@ static void print_passes(struct table *t, const struct record_row *row)
     wrap_words(t->out, t->width, 10, 12, text);
 }
 
+/* --verbose: how many samples the time is made of, and why sampling ended. */
+static void print_samples(struct table *t, const struct record_row *row)
+{
+    struct text text = {0};
+    text_add(&text, "%s: %lld sample%s, stop: %s", row->impl, (long long)row->samples, row->samples == 1 ? "" : "s",
+             row->stop[0] ? row->stop : "not recorded");
+    if (is(row->stop, "limit"))
+        text_add(&text, " (the time limit of the sampling; the intervals asked for were not reached)");
+    wrap_words(t->out, t->width, 10, 12, text_string(&text));
+    text_free(&text);
+}
+
 /* The figures of the implementation's sustained region, below its burst figures and compared with them. */
 static void print_sustained(struct table *t, const struct record_row *row)
 {
@@ -664,16 +687,29 @@ static void print_row(struct table *t, const struct record_row *row)
     } else {
         print_reason(t, row, cells);
     }
+    if (t->is_verbose && has_run && row->samples > 0)
+        print_samples(t, row);
     if (row->pass_count)
         print_passes(t, row);
     if (isfinite(row->sustain_s))
         print_sustained(t, row);
 }
 
+/* --quiet: a row that did not finish is an error, which its reason explains. */
+static void say_broken(const struct record_row *row, bool is_shown)
+{
+    char label[PROBLEM_LABEL_SIZE];
+    if (is_shown && record_row_is_broken(row))
+        log_error("%s %s: %s: %s", row->impl, problem_key_label(&row->key, label, sizeof label),
+                  record_status_names[row->status], row->reason);
+}
+
 void table_row(struct table *t, const struct record_row *row)
 {
     const bool is_shown = !record_row_failed(row) || t->summary.failures < t->summary.max_failures;
-    if (is_shown || !t->is_verify)
+    if (t->is_quiet)
+        say_broken(row, is_shown);
+    else if (is_shown || !t->is_verify)
         print_row(t, row);
     if (is_shown && row->check == CHECKED_FAIL)
         print_failure(t, row);
@@ -681,9 +717,28 @@ void table_row(struct table *t, const struct record_row *row)
     summary_add(&t->summary, row);
 }
 
-void table_close(struct table *t, const char *records_dir, double elapsed_s, int exit_code)
+/* --quiet: the last line alone, where it is no PASS or some row is noisy. */
+static void say_end(const struct summary *s, int exit_code)
 {
-    summary_print(&t->summary, t->out, t->width, t->color, records_dir, elapsed_s, exit_code);
+    struct text verdict = {0}, noise = {0};
+    const bool is_pass = summary_verdict(s, exit_code, &verdict);
+    summary_noise(s, &noise);
+    if (!is_pass && exit_code != EXIT_OK)
+        log_error("%s; exit %d", text_string(&verdict), exit_code);
+    else if (!is_pass)
+        log_warn("%s", text_string(&verdict));
+    if (noise.length)
+        log_warn("%s", text_string(&noise));
+    text_free(&verdict);
+    text_free(&noise);
+}
+
+void table_close(struct table *t, const struct summary_files *files, double elapsed_s, int exit_code)
+{
+    if (t->is_quiet)
+        say_end(&t->summary, exit_code);
+    else
+        summary_print(&t->summary, t->out, t->width, t->color, files, elapsed_s, exit_code);
     free(t->peer);
     free(t->convention);
     free(t->next);

@@ -19,13 +19,22 @@ void table_clocks(struct table *, const char *pci_bus_id);
 /* At most this many failures are printed in full, all of them where it was not called. Of the others verify prints
  * nothing and a sweep the row alone; the summary says how many there are. */
 void table_max_failures(struct table *, int64_t);
+/* The half-width of the 95 % interval that was asked for, in per cent (--max-noise): rows whose interval is wider are
+ * marked with `!` and counted in the last line. NaN = not known, nothing is marked. */
+void table_noise(struct table *, double asked_pct);
+/* --verbose: below each row the number of samples and why sampling ended. */
+void table_verbose(struct table *);
+/* --quiet: only failures, rows that did not finish, and at the end what is no PASS or noisy; as messages on stderr. */
+void table_quiet(struct table *);
 /* The command to go on with, which the summary prints instead of the one that draws the record. */
 void table_next(struct table *, const char *command);
 /* Prints a group heading first when mode, causal, d, dtype or another fact of the group changes. */
 void table_row(struct table *, const struct record_row *);
 /* Prints the summary: rows checked and passed, geomean over the peer and over naive per fused implementation, the
  * element nearest its bound, telemetry (power-capped, throttled, temperature and GEMM range), where the
- * records are, and the verdict line (PASS, FAILED: n of m rows, NOT CHECKED). elapsed_s and exit code end it. */
-void table_close(struct table *, const char *records_dir, double elapsed_s, int exit_code);
+ * records are, and the verdict line (PASS, FAILED: n of m rows, NOT CHECKED) with the number of noisy rows and the
+ * machine's load. elapsed_s and exit code end it. */
+struct summary_files;
+void table_close(struct table *, const struct summary_files *, double elapsed_s, int exit_code);
 
 #endif

@@ -29,7 +29,7 @@ must_build .
 fabench selftest --device cpu --seqlen 1k --jsonl "$out/selftest.jsonl" --junit "$out/selftest.xml"
 # Hard shapes; all of them without --preset quick.
 fabench verify --preset quick --device cpu --impl-lib "$cpu_library" --impl "$cpu_impl" "${cpu_verify[@]}" \
-    --out "$out/verify" --junit "$out/verify.xml"
+    --out "$out/verify" --overwrite --junit "$out/verify.xml"
 # One sweep with times. On a shared machine the times mean little, but the errors do not depend on it.
 fabench --device cpu --impl-lib "$cpu_library" --impl "$cpu_impl,fused" "${cpu_options[@]}" --out "$out/sweep" \
-    --plot none
+    --overwrite --plot none

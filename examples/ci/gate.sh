@@ -52,15 +52,18 @@ ab)
     must_build "$old"
     must_build .
     fabench verify --device "$device" --impl-lib "$library" --impl "$impl" "${verify[@]}" --out "$out/verify" \
-        --junit "$out/verify.xml"
-    fabench ab "$old/$library" "$library" --impl "$impl" "${options[@]}" --device "$device" --junit "$out/ab.xml" \
+        --overwrite --junit "$out/verify.xml"
+    # Kept, because the worktree goes away, and with it the command that fabench prints to measure a line again.
+    mkdir -p "$out/old"
+    cp "$old/$library" "$out/old/"
+    fabench ab "$out/old/${library##*/}" "$library" --impl "$impl" "${options[@]}" --device "$device" --junit "$out/ab.xml" \
         --out "$out/ab"
     ;;
 baseline)
     [ $# -eq 1 ] || usage
     must_build .
     fabench --impl-lib "$library" --impl "$impl" "${options[@]}" --preheat-s 3 --device "$device" \
-        --out "$out/baseline" --jsonl "$baseline"
+        --out "$out/baseline" --overwrite --jsonl "$baseline"
     ;;
 gate)
     [ $# -eq 1 ] || usage

@@ -92,7 +92,7 @@ code=0
 FABENCH_PREFIX=$HOME/stand-in FABENCH_DEVICE=cpu ci/gate.sh ab HEAD~1 >"$tmp/out" 2>"$tmp/err" || code=$?
 expect_code 0
 expect_stdout '^verify .*--junit fabench-ci/verify.xml$'
-expect_stdout '^ab /.*/build/plugin_cpu.so build/plugin_cpu.so '
+expect_stdout '^ab fabench-ci/old/plugin_cpu.so build/plugin_cpu.so '
 what="FABENCH_DEVICE=cpu ci/gate.sh baseline"
 code=0
 FABENCH_DEVICE=cpu ci/gate.sh baseline >"$tmp/out" 2>"$tmp/err" || code=$?

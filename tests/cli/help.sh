@@ -72,7 +72,7 @@ expect "the path in it, not: $hint" test "$hint" = "'./my tools/fabench' plot ru
 expect "a command that works" bash -c "$hint >plot.out"
 run_small --frobnicate
 expect_sentence "see $fabench --help"
-FABENCH_CALLED_AS=./scripts/run.sh run_small --out run --plot none
+FABENCH_CALLED_AS=./scripts/run.sh run_small --out run --overwrite --plot none
 expect_stdout '^next: ./scripts/run.sh plot run/run.jsonl --plot term$'
 run_small --impl-lib "$plugins/libwrong_cpu.so" --impl wrong_scale
 expect_code 1

@@ -15,7 +15,7 @@ expect_code 0
 expect_no_stderr
 for file in report.md report.html report.csv; do expect_file page/$file; done
 expect_stdout '^Comparable\?$'
-expect_stdout 'Yes: the 2 devices share problems'
+expect_stdout 'Yes: they share problems and conditions \(2 labels, boards not recorded, 2 records\)'
 expect_stdout '0 of 16 points'
 expect "no wider sentence than 110" test "$(wc -L <out)" -le 110
 expect "16 lines of figures" test "$(wc -l <page/report.csv)" -eq 17
@@ -186,16 +186,16 @@ printf '# a table in a paper\n%s\nfa3,fwd,fp32,1,128,64,0.5\nfa3,fwd,fp32,1,4096
 run report A=a.jsonl --overlay points.csv --out overlaid
 expect_code 0
 expect_no_stderr
-expect "the point in the data" grep -q '^128,0.5$' overlaid/tflops-fp32.dat
+expect "the point in the data" grep -q '^128,500$' overlaid/tflops-fp32.dat
 expect "not the one of a length that no row has" sh -c "! grep -q '4096' overlaid/tflops-fp32.dat"
 expect "its source" grep -q 'a table in a paper' overlaid/report.html
 expect "no rank for it" sh -c "! grep -q fa3 overlaid/report.csv"
 run plot a.jsonl --overlay points.csv --out plotted
 expect_code 0
-expect "the point in the data" grep -q '^128,0.5$' plotted/tflops-fp32.dat
+expect "the point in the data" grep -q '^128,500$' plotted/tflops-fp32.dat
 run_small --seqlen 128 --out swept --overlay points.csv
 expect_code 0
-expect "the point in the data" grep -q '^128,0.5$' swept/tflops-fp32.dat
+expect "the point in the data" grep -q '^128,500$' swept/tflops-fp32.dat
 printf '%s\nfa3,fwd,fp32,1,5,64,0.5\n' $names >elsewhere.csv
 run plot a.jsonl --overlay elsewhere.csv --out plotted
 expect_code 0

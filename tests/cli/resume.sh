@@ -139,7 +139,7 @@ done
 run "${long[@]}" --resume
 expect_code 5
 expect_sentence 'another run is writing it'
-run "${long[@]}"
+run "${long[@]}" --overwrite
 expect_code 7
 expect_stderr 'another run is writing it'
 kill -INT $pid

@@ -42,8 +42,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < set.panel_count && i < 4; i++)
         draw(&set, &set.panels[i]);
     chart_set_free(&set);
+    int images = 0;
     if (size % 64 == 0) /* not always: it looks for gnuplot in a child process, which takes longer than all the rest */
-        FUZZ_CHECK(charts_write(&input, NULL, PLOT_TERM, 80, false) == EXIT_OK);
+        FUZZ_CHECK(charts_write(&input, NULL, PLOT_TERM, 80, false, &images) == EXIT_OK);
     overlay_free(&overlay);
     record_file_free(&file);
     return 0;

@@ -36,7 +36,7 @@ static void show(const struct record_file *file)
     table_convention(table, "16384 tokens");
     for (int i = 0; i < file->count; i++)
         table_row(table, &file->rows[i]);
-    table_close(table, "folder", 1, EXIT_OK);
+    table_close(table, NULL, 1, EXIT_OK);
 }
 
 static void go_on(struct resume *r)

@@ -94,6 +94,8 @@ static void load(const char *name, struct record_file *file)
 
 static const struct overlay *overlay; /* for draw; NULL = none */
 
+static int images; /* drawn by the last draw */
+
 /* Runs charts_write with stdout and stderr going to files in the folder. */
 static int draw(const struct record_file *files, int count, enum plot_format format, int width)
 {
@@ -106,7 +108,7 @@ static int draw(const struct record_file *files, int count, enum plot_format for
     dup2(to_out, STDOUT_FILENO);
     dup2(to_err, STDERR_FILENO);
     const struct chart_input input = {.files = files, .file_count = count, .overlay = overlay};
-    const int result = charts_write(&input, folder, format, width, false);
+    const int result = charts_write(&input, folder, format, width, false, &images);
     fflush(stdout);
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
@@ -384,7 +386,7 @@ static void absent_gnuplot_leaves_scripts(void **state)
     assert_has(text, "SYNTHETIC DATA'");
     free(text);
     text = slurp("tflops-bwd-causal-d128-bf16.dat");
-    assert_has(text, "\n\n\n# bwd causal d=128, fused_sm80, failed its check: n, tflops, low, high\n16384,");
+    assert_has(text, "\n\n\n# bwd causal d=128, fused_sm80, failed its check: n, TFLOPS, low, high\n16384,");
     free(text);
     text = slurp("error-bf16.gp");
     assert_has(text, "set logscale y\nset yrange [0.001:0.1]");
@@ -474,7 +476,7 @@ static void published_points_are_drawn_apart(void **state)
     overlay = &published;
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
     char *text = slurp("tflops-fp16.dat");
-    assert_has(text, "fa3, published: n, tflops\n1024,777\n");
+    assert_has(text, "fa3, published: n, TFLOPS\n1024,777\n");
     assert_lacks(text, "888"); /* another batch */
     assert_lacks(text, "999"); /* a length that no row has */
     assert_lacks(text, "fa2"); /* a direction that was not run */
@@ -519,6 +521,59 @@ static void sustained_is_not_burst(void **state)
     free(text);
     text = slurp("tflops-fp16.dat");
     assert_lacks(text, "123,");
+    free(text);
+    record_file_free(&file);
+}
+
+/* A device below 1 TFLOPS is drawn in GFLOPS; a GEMM or a row above it is enough for TFLOPS. */
+static void units_fit(void **state)
+{
+    struct record_file file;
+    (void)state;
+    make_file(&file, "a.jsonl", 2);
+    for (int i = 0; i < 2; i++) {
+        file.rows[i].flops = 1e9;
+        file.rows[i].time_ms = 4; /* 0.00025 TFLOPS */
+        file.rows[i].time_ms_ci_lo = file.rows[i].time_ms_ci_hi = 4;
+        file.rows[i].gemm_tflops = NAN;
+    }
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *text = slurp("tflops-fp16.dat");
+    assert_has(text, ": n, GFLOPS, low, high\n1024,250,250,250\n");
+    free(text);
+    text = slurp("tflops-fp16.gp");
+    assert_has(text, "set ylabel 'GFLOPS'\n");
+    assert_lacks(text, "TFLOPS'");
+    free(text);
+    file.rows[0].gemm_tflops = 2;
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    text = slurp("tflops-fp16.gp");
+    assert_has(text, "set ylabel 'TFLOPS'\n");
+    free(text);
+    text = slurp("tflops-fp16.dat");
+    assert_has(text, "1024,0.25,");
+    free(text);
+    record_file_free(&file);
+}
+
+/* The panels of one page share one axis, which holds the highest point of all. */
+static void one_axis_a_page(void **state)
+{
+    struct record_file file;
+    (void)state;
+    make_file(&file, "a.jsonl", 2);
+    file.rows[1].key.causal = !file.rows[0].key.causal; /* another panel, four times as fast */
+    file.rows[0].flops = file.rows[1].flops = 1e12;
+    file.rows[0].time_ms = file.rows[0].time_ms_ci_lo = file.rows[0].time_ms_ci_hi = 10; /* 100 TFLOPS */
+    file.rows[1].time_ms = file.rows[1].time_ms_ci_hi = 2.5;
+    file.rows[1].time_ms_ci_lo = 2; /* up to 500 */
+    file.rows[0].gemm_tflops = file.rows[1].gemm_tflops = NAN;
+    assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
+    char *text = slurp("tflops-fp16.gp");
+    assert_has(text, "\nset yrange [0:530]\n");
+    const char *again = strstr(text, "set yrange");
+    assert_non_null(again);
+    assert_has(strstr(again + 1, "set yrange"), "set yrange [0:1]"); /* next is the frame around all panels */
     free(text);
     record_file_free(&file);
 }
@@ -730,6 +785,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(gnuplot_draws_everything, begin, finish),
         cmocka_unit_test_setup_teardown(published_points_are_drawn_apart, begin, finish),
         cmocka_unit_test_setup_teardown(sustained_is_not_burst, begin, finish),
+        cmocka_unit_test_setup_teardown(units_fit, begin, finish),
+        cmocka_unit_test_setup_teardown(one_axis_a_page, begin, finish),
         cmocka_unit_test_setup_teardown(named_files_have_colors_of_their_own, begin, finish),
         cmocka_unit_test_setup_teardown(scripts_stand_alone, begin, finish),
         cmocka_unit_test_setup_teardown(edge_shapes_are_drawn, begin, finish),

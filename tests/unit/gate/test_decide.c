@@ -337,6 +337,35 @@ static void the_end_of_an_open_run(void **state)
     assert_int_equal(decide_exit(&run), EXIT_INCONCLUSIVE);
 }
 
+/* A control whose mean is near 0 while its pairs differ by 35 % is not stable: nothing is known of it. */
+static void a_wide_spread_is_not_stable(void **state)
+{
+    (void)state;
+    for (int wide = 0; wide < 2; wide++) {
+        const double step = wide ? 0.35 : 0.002;
+        struct decide_config one;
+        struct decide_run run;
+        decide_begin(&run, &decide_defaults, &one, 1, true);
+        for (int k = 0; k < 6; k++)
+            decide_pair(&run, (double[]){0}, NULL, k % 2 ? step : -step);
+        assert_true(fabs(run.control.mean) < 1e-9);
+        assert_true(fabs(decide_spread(&run.control) / (step * sqrt(6.0 / 5)) - 1) < 1e-9);
+        assert_false(decide_control_changed(&run));
+        assert_int_equal(decide_control_stable(&run), !wide);
+    }
+}
+
+static void what_decides(void **state)
+{
+    (void)state;
+    const struct decide_value all = {1, 50, 2}, no_control = {1, 50, NAN}, time_only = {1, NAN, NAN},
+                              none = {NAN, NAN, NAN};
+    assert_int_equal(decide_basis_of(&all, &all), BASIS_CONTROL);
+    assert_int_equal(decide_basis_of(&all, &no_control), BASIS_GEMM);
+    assert_int_equal(decide_basis_of(&time_only, &all), BASIS_TIME);
+    assert_int_equal(decide_basis_of(&none, &all), BASIS_NONE);
+}
+
 static void nothing_measured_is_inconclusive(void **state)
 {
     (void)state;
@@ -566,6 +595,8 @@ int main(void)
         cmocka_unit_test(three_per_cent_in_one_configuration_are_found),
         cmocka_unit_test(drift_raises_no_alarm),
         cmocka_unit_test(a_control_that_changed_is_4_and_never_3),
+        cmocka_unit_test(a_wide_spread_is_not_stable),
+        cmocka_unit_test(what_decides),
         cmocka_unit_test(a_control_that_changed_in_one_configuration_decides_nothing_there),
         cmocka_unit_test(no_verdict_against_the_cross_check),
         cmocka_unit_test(gate_by_hand),

@@ -23,6 +23,7 @@ static struct verdict_line line(enum verdict verdict, const char *label, double 
                              .low_pct = NAN,
                              .high_pct = NAN,
                              .relative_change_pct = NAN,
+                             .raw_change_pct = NAN,
                              .impl = "fused"};
     snprintf(l.configuration, sizeof l.configuration, "%s", label);
     return l;
@@ -63,7 +64,7 @@ static void worst_first(void **state)
     assert_int_equal(verdicts_exit(lines, 8), EXIT_REGRESSION);
     assert_string_equal(verdicts_count(lines, 8, text, sizeof text),
                         "1 lost, 2 slower, 1 undecided, 1 faster, 1 fixed of 8");
-    assert_string_equal(verdicts_count(&lines[4], 1, text, sizeof text), "all 1 pass");
+    assert_string_equal(verdicts_count(&lines[4], 1, text, sizeof text), "the only one passes");
 }
 
 static void exit_codes(void **state)
@@ -90,19 +91,24 @@ static void the_terminal(void **state)
                                    line(VERDICT_LOST, "fwd full   d64  1k  fp16", NAN)};
     lines[0].low_pct = 2.6;
     lines[0].high_pct = 4.2;
+    lines[0].raw_change_pct = -1.5;
+    strcpy(lines[0].bound, ">= +2.6 (99%)");
     lines[0].pairs = 6;
     lines[1].to_ms = NAN;
     snprintf(lines[1].why, sizeof lines[1].why, "NEW refuses: %0150d", 0);
     const struct verdict_report r = {.view = VERDICTS_AB,
                                      .lines = lines,
                                      .count = 2,
+                                     .decider = "vs cudnn",
                                      .control = "quiet",
                                      .summary = "REGRESSION: of two",
                                      .exit_code = 3};
     const char *text = caught(print_110, &r);
     assert_has(text, "REGRESS       bwd causal d128 16k bf16");
     assert_has(text, "+3.4 %");
-    assert_has(text, "+2.6 .. +4.2");
+    /* The change that decides stands under its own name, beside the raw one and the bound that decided. */
+    assert_has(text, "     raw  vs cudnn  decided by, %  pairs  why\n");
+    assert_has(text, "  -1.5 %    +3.4 %  >= +2.6 (99%)      6\n");
     assert_has(text, "\n              NEW refuses:"); /* a long reason goes to the next line */
     assert_has(text, "\ncontrol       quiet\n");
     assert_has(text, "\nREGRESSION: of two\n");
@@ -180,8 +186,9 @@ static void files(void **state)
     assert_true(verdicts_csv(&r, path));
     text = file_text(path);
     assert_has(text, "verdict,configuration,impl,from_ms,to_ms,change_pct,");
+    assert_has(text, ",pairs,why,raw_change_pct,decided_by\n"); /* new columns at the end */
     assert_has(text, "\nREGRESS,bwd causal d128 16k,fused,1,1.03,3,,,,,\"<\"\"a\"\" & b>");
-    assert_has(text, "\nERROR,c,fused,1,,,,,,,\n");
+    assert_has(text, "\nERROR,c,fused,1,,,,,,,,,\n");
     unlink(path);
 }
 

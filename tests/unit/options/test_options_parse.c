@@ -191,6 +191,7 @@ static const struct value_case {
      "--subset: is for a --baseline and a --current record"},
     {"--profile", FIELD(profile), &yes, "--profile=no", "--profile no: takes no value"},
     {"--dry-run", FIELD(dry_run), &yes, "--dry-run=1", "--dry-run 1: takes no value"},
+    {"--overwrite", FIELD(overwrite), &yes, "--overwrite=1", "--overwrite 1: takes no value"},
     {"--verbose", FIELD(verbose), &yes, "--verbose=2", "--verbose 2: takes no value"},
     {"--quiet", FIELD(quiet), &yes, "--quiet=", "--quiet '': takes no value"},
     {"--color never", FIELD(color), &never, "--color on", "--color on: must be auto, always or never"},

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/unit/options/options_run.h"
@@ -127,6 +128,45 @@ static void output_paths(void **state)
 }
 
 /* Root may write everywhere: the test becomes nobody for a moment. */
+/* A folder of --out that holds a record: only --resume and --overwrite may write into it. */
+static void records_are_not_replaced(void **state)
+{
+    static const char *const names[] = {"run.jsonl", "run.csv"};
+    (void)state;
+    assert_int_equal(mkdir("held", 0755), 0);
+    taken("--out held"); /* empty */
+    for (int i = 0; i < 2; i++) {
+        char path[40], words[300];
+        snprintf(path, sizeof path, "held/%s", names[i]);
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        assert_int_equal(fclose(file), 0);
+        taken("--out held"); /* an empty file is no record */
+        file = fopen(path, "w");
+        assert_non_null(file);
+        assert_true(fputs("x", file) >= 0 && fclose(file) == 0);
+        snprintf(
+            words, sizeof words,
+            "--out held: holds the %s of an earlier run; must be another folder, or --resume continues the record, "
+            "--overwrite replaces it",
+            names[i]);
+        refused("--out held", words);
+        refused_with("--out held/ --plot none", "an earlier run");
+        snprintf(words, sizeof words,
+                 "--out held: holds the %s of an earlier run; must be another folder, or --overwrite replaces it",
+                 names[i]);
+        refused("verify --out held", words);
+        taken("--out held --overwrite");
+        taken("verify --out held --overwrite");
+        taken("--out held --resume");
+        taken("--out held --dry-run");                   /* writes nothing */
+        taken("--out held --jsonl a.jsonl --csv a.csv"); /* nor there */
+        unlink(path);
+    }
+    refused("--out held --resume --overwrite", "--overwrite: cannot be used with --resume; give one of them");
+    rmdir("held");
+}
+
 static void unwritable_paths(void **state)
 {
     (void)state;
@@ -340,6 +380,7 @@ int main(void)
         cmocka_unit_test(products_that_overflow),
         cmocka_unit_test(outputs_to_stdout),
         cmocka_unit_test(output_paths),
+        cmocka_unit_test(records_are_not_replaced),
         cmocka_unit_test(unwritable_paths),
         cmocka_unit_test(hostile_values_stay_on_one_line),
         cmocka_unit_test(command_line_is_quoted),

@@ -14,10 +14,10 @@ static struct options options;
 static struct plan plan;
 static void make_plan(const char *lengths)
 {
-    char *words[] = {"fabench",  "--device", "cpu",     "--seqlen", (char *)(uintptr_t)lengths,
-                     "--d",      "64",       "--batch", "1",        "--heads",
-                     "1",        "--mode",   "fwd",     "--causal", "--out",
-                     help_folder};
+    char *words[] = {"fabench",   "--device", "cpu",     "--seqlen", (char *)(uintptr_t)lengths,
+                     "--d",       "64",       "--batch", "1",        "--heads",
+                     "1",         "--mode",   "fwd",     "--causal", "--out",
+                     help_folder, "--resume"};
     bool done = false;
     assert_int_equal(options_parse(sizeof words / sizeof *words, words, &options, &done), EXIT_OK);
     assert_int_equal(plan_make(&options, ATTN_CPU, &plan), EXIT_OK);

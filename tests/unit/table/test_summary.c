@@ -1,59 +1,121 @@
 /* The end of a run's output (cmd/table/summary.h): the files in its folder, and what to type next. */
 #include "tests/unit/unit_help.h"
 
-#include <sys/stat.h>
+#include <math.h>
 
 #include "cmd/table/summary.h"
 
-/* What summary_print says of an empty run with records in this folder. */
-static const char *printed(const char *folder)
+/* What summary_print says at the end of this run, which left these files. */
+static const char *printed_of(const struct summary *s, const struct summary_files *files)
 {
     static char text[4096];
-    struct summary s;
     FILE *out = tmpfile();
     assert_non_null(out);
-    summary_begin(&s, NULL);
-    summary_print(&s, out, 110, false, folder, 1.5, 0);
+    summary_print(s, out, 110, false, files, 1.5, 0);
     rewind(out);
     text[fread(text, 1, sizeof text - 1, out)] = 0;
     fclose(out);
     return text;
 }
 
-static void the_files_of_a_run(void **state)
+/* The end of a run with `timed` rows. */
+static const char *printed(const struct summary_files *files, int timed)
 {
-    char words[300];
-    (void)state;
-    assert_int_equal(mkdir(help_path("run"), 0777), 0);
-    const char *text = printed(help_path("run")); /* nothing in it */
-    assert_has(text, "/run/\n");
-    assert_null(strstr(text, "next:"));
-    help_write("run/run.csv", "x");
-    help_write("run/notes.txt", "x");
-    text = printed(help_path("run")); /* no record that could be drawn */
-    assert_has(text, "/run/ run.csv\n");
-    assert_null(strstr(text, "next:"));
-    help_write("run/run.jsonl", "x");
-    help_write("run/tflops.svg", "x");
-    text = printed(help_path("run"));
-    assert_has(text, "/run/ run.csv run.jsonl, 1 chart\n");
-    snprintf(words, sizeof words, "next: fabench plot %s/run.jsonl --plot term\n", help_path("run"));
-    assert_has(text, words);
-    snprintf(words, sizeof words, "next: fabench plot %s/run.jsonl --plot term\n", help_path("run"));
-    assert_has(printed(help_path("run/")), words); /* no slash twice */
+    struct summary s;
+    summary_begin(&s, NULL);
+    s.timed = timed;
+    return printed_of(&s, files);
 }
 
-static void no_folder(void **state)
+static void the_files_of_a_run(void **state)
 {
     (void)state;
-    assert_null(strstr(printed(NULL), "records:"));
-    const char *text = printed("/absent"); /* the folder is gone: no crash */
-    assert_has(text, "records: /absent/\n");
-    assert_has(text, "1.5 s, exit 0");
+    struct summary_files files = {.dir = "out/run", .csv = "out/run/run.csv", .may_draw = true};
+    const char *text = printed(&files, 4); /* no record that could be drawn */
+    assert_has(text, "records: out/run/ run.csv\n");
+    assert_null(strstr(text, "next:"));
+    files.jsonl = "out/run/run.jsonl";
+    files.charts = 1;
+    text = printed(&files, 4);
+    assert_has(text, "records: out/run/ run.csv run.jsonl, 1 chart\n");
+    assert_has(text, "next: fabench plot out/run/run.jsonl --plot term\n");
+    files.dir = "out/run/"; /* no slash twice */
+    files.charts = 3;
+    assert_has(printed(&files, 4), "records: out/run/ run.csv run.jsonl, 3 charts\n");
+    files = (struct summary_files){
+        .dir = "out/run", .csv = "out/run/run.csv", .jsonl = "elsewhere.jsonl", .may_draw = true};
+    text = printed(&files, 4);
+    assert_has(text, "records: out/run/ run.csv elsewhere.jsonl\n");
+    assert_has(text, "next: fabench plot elsewhere.jsonl --plot term\n");
+}
+
+static void nothing_to_draw(void **state)
+{
+    (void)state;
+    struct summary_files files = {.dir = "run", .jsonl = "run/run.jsonl", .may_draw = true};
+    assert_null(strstr(printed(&files, 0), "next:")); /* no row has a time */
+    files.may_draw = false;                           /* verify, or a run that drew on the terminal */
+    assert_null(strstr(printed(&files, 4), "next:"));
+    assert_null(strstr(printed(NULL, 4), "next:"));
+    assert_null(strstr(printed(NULL, 4), "records:"));
+    assert_has(printed(NULL, 4), "1.5 s, exit 0");
+}
+
+static struct record_row a_row(double half_pct, int64_t samples)
+{
+    struct record_row row = {0};
+    record_row_clear(&row);
+    row.status = STATUS_OK;
+    row.check = CHECKED_PASS;
+    snprintf(row.impl, sizeof row.impl, "mine");
+    row.time_ms = 100;
+    row.samples = samples;
+    if (samples >= 6) {
+        row.time_ms_ci_lo = fmax(100 - half_pct, 1e-3);
+        row.time_ms_ci_hi = 100 + half_pct;
+    }
+    return row;
+}
+
+/* A PASS over rows that are noisier than asked says so in the same line, with the load of the machine. */
+static void noise_is_said(void **state)
+{
+    const double halves[] = {0.2, 0.5, 0.6, 47};
+    struct summary s;
+    (void)state;
+    summary_begin(&s, NULL);
+    s.asked_pct = 0.5;
+    s.load_before = 1.25;
+    for (int i = 0; i < 2; i++) {
+        const struct record_row row = a_row(halves[i], 30);
+        assert_false(summary_is_noisy(&row, s.asked_pct));
+        summary_add(&s, &row);
+    }
+    const char *text = printed_of(&s, NULL);
+    assert_has(text, "PASS: 2 of 2 rows ");
+    assert_null(strstr(text, "NOISY"));
+    for (int i = 2; i < 4; i++) {
+        const struct record_row row = a_row(halves[i], 30);
+        assert_true(summary_is_noisy(&row, s.asked_pct));
+        assert_false(summary_is_noisy(&row, NAN)); /* not known what was asked */
+        summary_add(&s, &row);
+    }
+    text = printed_of(&s, NULL);
+    assert_has(text, "PASS: 4 of 4 rows; NOISY: 2 of 4, up to 47 % (asked: 0.5 %); load 1.2 -> ");
+    assert_has(text, " CPUs");
+    const struct record_row wild = a_row(100000, 30), few = a_row(0, 3);
+    summary_add(&s, &wild);
+    assert_has(printed_of(&s, NULL), "NOISY: 3 of 5, over 999 % (asked");
+    assert_true(summary_is_noisy(&few, 100)); /* too few samples: how noisy is not known */
+    summary_begin(&s, NULL);
+    s.asked_pct = 0.5;
+    summary_add(&s, &few);
+    assert_has(printed_of(&s, NULL), "NOISY: 1 of 1, too few samples for an interval (asked: 0.5 %)");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_files_of_a_run), cmocka_unit_test(no_folder)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_files_of_a_run), cmocka_unit_test(nothing_to_draw),
+                                       cmocka_unit_test(noise_is_said)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }

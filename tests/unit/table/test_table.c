@@ -11,6 +11,7 @@
 
 #include "cmd/record/record_file.h"
 #include "cmd/base/log.h"
+#include "cmd/table/summary.h"
 #include "cmd/table/table.h"
 #include "cmd/base/wrap.h"
 
@@ -433,7 +434,7 @@ static void failures_are_limited(void **state)
         row.check = -1;
         FILL(row.reason, "no answer");
         table_row(t, &row);
-        table_close(t, "/nowhere", 1, EXIT_CHECK_FAILED);
+        table_close(t, &(struct summary_files){.dir = "/nowhere", .jsonl = "/nowhere/run.jsonl"}, 1, EXIT_CHECK_FAILED);
         char *text = end(&c);
         assert_int_equal(lines_with(text, "\nFAIL fused_sm90 "), 2);
         assert_int_equal(lines_with(text, "no answer"), verify ? 0 : 1);
@@ -525,6 +526,65 @@ static void unchecked_is_said(void **state)
     record_row_free(&row);
 }
 
+/* A row that is noisier than asked is marked; --verbose says of each row how it was sampled. */
+static void noise_is_marked(void **state)
+{
+    (void)state;
+    struct capture c;
+    struct record_row row = {0};
+    struct table *t = begin(&c, 110, true, "cudnn", false);
+    table_noise(t, 0.5);
+    table_verbose(t);
+    a_row(&row, "calm", 1024);
+    row.samples = 30;
+    FILL(row.stop, "noise");
+    table_row(t, &row);
+    a_row(&row, "wild", 1024);
+    row.samples = 30;
+    row.time_ms_ci_lo = 0.53 * row.time_ms;
+    row.time_ms_ci_hi = 1.47 * row.time_ms;
+    FILL(row.stop, "limit");
+    table_row(t, &row);
+    table_close(t, NULL, 1, EXIT_OK);
+    char *text = end(&c);
+    assert_has(text, "  \033[33m!47%\033[0m  ");
+    assert_has(text, "   0.4%  ");
+    assert_lacks(text, "!0.4%");
+    assert_has(text, "          calm: 30 samples, stop: noise\n");
+    assert_has(text, "          wild: 30 samples, stop: limit (the time limit of the sampling; ");
+    assert_has(text, "\033[32mPASS: 2 of 2 rows\033[0m; \033[33mNOISY: 1 of 2, up to 47 % (asked: 0.5 %)");
+    free(text);
+    record_row_free(&row);
+}
+
+/* --quiet: nothing of a row that passed. */
+static void quiet_says_failures_alone(void **state)
+{
+    (void)state;
+    struct capture c;
+    struct record_row row = {0};
+    struct table *t = begin(&c, 110, false, "cudnn", false);
+    table_quiet(t);
+    table_header_line(t, "NVIDIA H200 141 GB");
+    a_row(&row, "good", 1024);
+    table_row(t, &row);
+    table_close(t, NULL, 1, EXIT_OK);
+    char *text = end(&c);
+    assert_string_equal(text, "");
+    free(text);
+    t = begin(&c, 110, false, "cudnn", false);
+    table_quiet(t);
+    a_row(&row, "wrong", 1024);
+    fail_row(&row);
+    table_row(t, &row);
+    table_close(t, NULL, 1, EXIT_CHECK_FAILED);
+    text = end(&c);
+    assert_int_equal(strncmp(text, "FAIL wrong ", 11), 0);
+    assert_lacks(text, "rows checked");
+    free(text);
+    record_row_free(&row);
+}
+
 /* The widest plausible numbers, at every terminal width. */
 static void widest_values_fit(void **state)
 {
@@ -604,7 +664,10 @@ static void synthetic_run_fits(void **state)
         struct table *t = begin(&c, widths[i], i % 2, "cudnn", false);
         for (int k = 0; k < file.count; k++)
             table_row(t, &file.rows[k]);
-        table_close(t, TEST_DATA_DIR, 44, EXIT_CHECK_FAILED);
+        table_close(
+            t,
+            &(struct summary_files){.dir = TEST_DATA_DIR, .jsonl = TEST_DATA_DIR "/sweep_gpu.jsonl", .may_draw = true},
+            44, EXIT_CHECK_FAILED);
         char *text = end(&c);
         assert_width(text, widths[i]);
         assert_int_equal(count(text, "FAIL"), 1 + 1 + 1 + 1); /* the row, its paragraph, the count, the verdict */
@@ -748,6 +811,8 @@ int main(void)
         cmocka_unit_test(next_command),
         cmocka_unit_test(verdicts_are_told_apart),
         cmocka_unit_test(unchecked_is_said),
+        cmocka_unit_test(noise_is_marked),
+        cmocka_unit_test(quiet_says_failures_alone),
         cmocka_unit_test(widest_values_fit),
         cmocka_unit_test(synthetic_run_fits),
         cmocka_unit_test(rows_are_flushed),
