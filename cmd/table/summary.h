@@ -1,5 +1,6 @@
 /* The summary under the table: number of checked rows, geometric means, the element nearest its bound, telemetry, the
- * record files, the verdict and the noise. Rows are added one by one and not kept, so that memory does not grow with the run. */
+ * record files, the verdict and the noise. Rows are added one by one and not kept, so that memory does not grow with
+ * the run. */
 #ifndef FABENCH_SUMMARY_H
 #define FABENCH_SUMMARY_H
 
@@ -20,8 +21,9 @@ struct summary_gemm {
     double first_tflops, last_tflops;
 };
 
-/* What a run left in files; where a function takes a pointer, NULL = nothing. Paths are as the user would type them; NULL = none, or stdout. charts: drawn by this run.
- * may_draw: a chart on the terminal is a step that makes sense after this run. */
+/* What a run left in files; where a function takes a pointer, NULL = nothing. Paths are as the user would type them;
+ * NULL = none, or stdout. charts: drawn by this run. may_draw: a chart on the terminal is a step that makes sense after
+ * this run. */
 struct summary_files {
     const char *dir, *csv, *jsonl;
     int charts;

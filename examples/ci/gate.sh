@@ -56,8 +56,8 @@ ab)
     # Kept, because the worktree goes away, and with it the command that fabench prints to measure a line again.
     mkdir -p "$out/old"
     cp "$old/$library" "$out/old/"
-    fabench ab "$out/old/${library##*/}" "$library" --impl "$impl" "${options[@]}" --device "$device" --junit "$out/ab.xml" \
-        --out "$out/ab"
+    fabench ab "$out/old/${library##*/}" "$library" --impl "$impl" "${options[@]}" --device "$device" \
+        --junit "$out/ab.xml" --out "$out/ab"
     ;;
 baseline)
     [ $# -eq 1 ] || usage

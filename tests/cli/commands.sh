@@ -102,7 +102,7 @@ else
     expect_stdout '^12 problems x 3 implementations, about [0-9]+ s '
     run --preset acceptance --dry-run --impl fused --mode fwd
     expect_code 0
-    expect_stdout '^8 problems x 1 implementations, about [0-9]+ s '
+    expect_stdout '^8 problems x 1 implementation, about [0-9]+ s '
     run --preset ci --dry-run --device cuda:0
     expect_code 6
 fi

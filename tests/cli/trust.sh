@@ -6,7 +6,8 @@
 noisy=(--max-noise 0.001% --samples 20 --impl naive,fused --timeout-s 10)
 run_small "${noisy[@]}" --verbose
 expect_code 0
-expect_stdout '^PASS: 2 of 2 rows; NOISY: [12] of 2, (up to [0-9.]+|over 999) % \(asked: 0.001 %\); load [0-9.]+ -> [0-9.]+ on [0-9]+ CPUs'
+noise='(up to [0-9.]+|over 999) % \(asked: 0.001 %\)'
+expect_stdout "^PASS: 2 of 2 rows; NOISY: [12] of 2, $noise; load [0-9.]+ -> [0-9.]+ on [0-9]+ CPUs"
 expect_stdout '^ .* !(>999|[0-9.]+)% '
 expect_stdout 'naive: [0-9]+ samples, stop: limit'
 run_small --impl naive,fused # asked for 100 %
