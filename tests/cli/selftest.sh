@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every fault between kernel and judge and every lie about work is caught on the CPU: all dtypes, directions and masks at
-# 1K; and the self-test can fail. With the argument 16k: causal at 16K alone, which takes minutes (nightly_selftest).
+# Every fault between kernel and judge and every lie about work is caught on the CPU: all dtypes, directions and masks
+# at 1K; and the self-test can fail. With the argument 16k: causal at 16K alone, which takes minutes (nightly_selftest).
 . "$(dirname "$0")/lib.sh"
 
 limit_s=3000
