@@ -312,7 +312,7 @@ static enum attn_status inject_all(struct tested_problem *t, struct attn_message
 
 /* ---- lies about work ---- */
 
-enum { LIE_MAX_LEN = 512 }; /* a lie shows at any length */
+enum { LIE_LEN = FAULT_MIN_LEN }; /* a lie shows at any length, and this is the shortest of the self-test */
 
 static void limit_call(void *context, bool begins)
 {
@@ -354,7 +354,7 @@ static enum attn_status lie_about_work(struct tested_problem *t, struct attn_mes
     t->has_lied[t->slot][item.mode] = true;
     const struct attn_request request = {.problem = p, .device = &job.backend->device, .mode = item.mode};
     p->dtype = t->computed;
-    p->q_len = p->kv_len = p->q_len < LIE_MAX_LEN ? p->q_len : LIE_MAX_LEN;
+    p->q_len = p->kv_len = LIE_LEN;
     if (t->impl->accepts(&request, why) != ATTN_OK)
         p->q_len = p->kv_len = t->item->problem.q_len;
     const enum attn_status status = lies_run(&job, why);
