@@ -544,9 +544,9 @@ void selftest_report_close(struct selftest_report *r, double elapsed_s, const ch
     if (jsonl_path && strcmp(jsonl_path, "-"))
         print(r, "rows: %s\n", jsonl_path);
     const char *const verdict = exit_code == EXIT_OK ? "PASS" : exit_code == EXIT_IO ? "FAILED" : "INCOMPLETE";
-    char *counts = xasprintf(
-        "%d of %d faults and %d of %d lies about work caught, %d of %d right results pass; %.0f s, exit %d", caught,
-        injected, lies_caught, lies, r->correct.good, r->correct.injected, elapsed_s, exit_code);
+    char *counts =
+        xasprintf("%d of %d faults and %d of %d lies about work caught, %d of %d right results pass; %.0f s, exit %d",
+                  caught, injected, lies_caught, lies, r->correct.good, r->correct.injected, elapsed_s, exit_code);
     print(r, "%s%s%s: %s\n", paint(r, exit_code == EXIT_OK), verdict, unpaint(r), counts);
     if (!r->out && exit_code != EXIT_OK)
         log_error("selftest: %s: %s", verdict, counts);
