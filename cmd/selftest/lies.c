@@ -371,8 +371,9 @@ enum attn_status lies_run(const struct lies_job *job, struct attn_message *why)
     s.ops.repeat = repeat;
     s.ops.sample = sample;
     s.backend.ops = &s.ops;
+    s.backend.device.threads = 1; /* waiting for other threads would cost more than they save in so short a launch */
     s.requests[0] = s.requests[1] =
-        (struct attn_request){.problem = &job->item->problem, .device = &job->backend->device, .mode = job->item->mode};
+        (struct attn_request){.problem = &job->item->problem, .device = &s.backend.device, .mode = job->item->mode};
     const enum attn_status status = run_all(&s, why);
     if (s.is_prepared)
         job->impl->release(s.plan);
