@@ -1,4 +1,5 @@
-/* For each problem: computes the right result, makes every wrong one from it, and has the judge check all of them. */
+/* For each problem: computes the right result, makes every wrong one from it, and has the judge check all of them. For
+ * the first problem of each direction: lies about work. */
 #include "cmd/selftest/selftest.h"
 
 #include <math.h>
@@ -38,7 +39,9 @@ struct tested_problem {
     struct selftest_report *report;
     char *repro; /* the command that tests this problem again */
     int exit_code;
-    bool io_failed; /* a row could not be written: the self-test ends */
+    int slot;                         /* of --impl, 0 without it */
+    bool has_lied[IMPL_MAX_SLOTS][2]; /* by slot and enum attn_mode: lies about work were tried */
+    bool io_failed;                   /* a row could not be written: the self-test ends */
 };
 
 /* ---- launches that may hang ---- */
@@ -245,7 +248,7 @@ static void report(struct tested_problem *t, const struct selftest_verdict *verd
     record_row_free(&row);
 }
 
-/* ---- one problem ---- */
+/* ---- the faults of one problem ---- */
 
 /* Measures naive's error, which rule 5 needs, where naive takes the dtype, fits into memory and passes. */
 static enum attn_status measure_naive(struct tested_problem *t, struct attn_message *why)
@@ -307,6 +310,60 @@ static enum attn_status inject_all(struct tested_problem *t, struct attn_message
     return ATTN_OK;
 }
 
+/* ---- lies about work ---- */
+
+enum { LIE_LEN = FAULT_MIN_LEN }; /* a lie shows at any length, and this is the shortest of the self-test */
+
+static void limit_call(void *context, bool begins)
+{
+    const struct tested_problem *t = context;
+    set_limit(begins ? t->options->timeout_s : 0, t->impl->name);
+}
+
+static void report_lie(void *context, const struct lie_verdict *verdict)
+{
+    struct tested_problem *t = context;
+    struct record_row row;
+    row_begin(&row, t->options, &t->session->facts, verdict->item, t->asked, t->impl->name);
+    row_check(&row, verdict->tensors, verdict->tensor_count, CHECK_FULL, NAN, NAN);
+    row_end(&row, STATUS_OK, "");
+    row.method[0] = row.launch[0] = 0; /* no time is reported */
+    row.key.l2 = -1;
+    free(row.repro);
+    row.repro = selftest_repro(t->options, verdict->item, t->impl->name);
+    t->io_failed = selftest_report_add_lie(t->report, verdict, &row) != EXIT_OK || t->io_failed;
+    if (!verdict->is_good || t->io_failed)
+        t->exit_code = exit_worst(t->exit_code, EXIT_IO);
+    record_row_free(&row);
+}
+
+/* Lies about the work of this implementation, once for each direction, in the dtype that it computes in. */
+static enum attn_status lie_about_work(struct tested_problem *t, struct attn_message *why)
+{
+    struct plan_item item = *t->item;
+    struct attn_problem *p = &item.problem;
+    const struct lies_job job = {.backend = &t->session->backend,
+                                 .item = &item,
+                                 .impl = t->impl,
+                                 .is_naive = impls_role(&t->session->impls, t->impl) == ROLE_NAIVE,
+                                 .calling = limit_call,
+                                 .found = report_lie,
+                                 .context = t};
+    if (t->has_lied[t->slot][item.mode])
+        return ATTN_OK;
+    t->has_lied[t->slot][item.mode] = true;
+    const struct attn_request request = {.problem = p, .device = &job.backend->device, .mode = item.mode};
+    p->dtype = t->computed;
+    p->q_len = p->kv_len = LIE_LEN;
+    if (t->impl->accepts(&request, why) != ATTN_OK)
+        p->q_len = p->kv_len = t->item->problem.q_len;
+    const enum attn_status status = lies_run(&job, why);
+    limit_call(t, false);
+    return status;
+}
+
+/* ---- one problem ---- */
+
 static enum attn_status run_problem(struct tested_problem *t, struct attn_message *why)
 {
     struct backend *be = &t->session->backend;
@@ -321,7 +378,10 @@ static enum attn_status run_problem(struct tested_problem *t, struct attn_messag
     TRY(judge(t, t->impl, NULL, -1, &t->correct, &verdict, why));
     report(t, &verdict);
     /* When the right result fails, faults are not tested: their failure would prove nothing. */
-    return verdict.is_good ? inject_all(t, why) : ATTN_OK;
+    if (!verdict.is_good)
+        return ATTN_OK;
+    TRY(inject_all(t, why));
+    return lie_about_work(t, why);
 }
 
 char *selftest_repro(const struct options *o, const struct plan_item *item, const char *impl)
@@ -402,6 +462,7 @@ static int run_all(struct session *s, const struct options *o, struct selftest_r
         for (int slot = 0; slot < slots && goes_on; slot++) {
             char name[80];
             t.item = &s->plan.items[i];
+            t.slot = slot;
             log_progress("[%d/%d] %s", i + 1, s->plan.count,
                          problem_print(&t.item->problem, t.item->mode, name, sizeof name));
             goes_on = try_problem(&t, o->impls.count ? &s->slots[slot] : NULL) && !t.io_failed;

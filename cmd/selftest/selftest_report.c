@@ -13,7 +13,7 @@
 #include "cmd/options/options.h"
 #include "cmd/base/wrap.h"
 
-enum { FAULTS_MAX = 32, NAME_WIDTH = 24, WIDTH = 108 };
+enum { FAULTS_MAX = 32, LIES_MAX = 16, NAME_WIDTH = 24, LIE_WIDTH = 26, WIDTH = 108 };
 
 /* A line of the matrix: one fault (or, in the last slot, the right result) over all problems. */
 struct tally {
@@ -21,6 +21,12 @@ struct tally {
     bool applies[RULE_COUNT]; /* whether the rule applied at least once */
     double nearest;           /* fault: the smallest strength; right result: the largest */
     char where[80];
+};
+
+/* A line of the table of lies: one lie or, in the last slot, honest launches. */
+struct lie_tally {
+    int tried, good, timed, idle;
+    char found_by[24]; /* the rule of the last finding, empty where there was none */
 };
 
 struct selftest_report {
@@ -33,6 +39,7 @@ struct selftest_report {
     int lacking_count;
     struct selftest_problem problem;
     struct tally faults[FAULTS_MAX], correct;
+    struct lie_tally lies[LIES_MAX], honest;
     /* Of the current problem. */
     double correct_used, least;
     char correct_text[40], least_text[64];
@@ -103,6 +110,16 @@ void selftest_decide(const struct fault *fault, int tensor, enum attn_mode mode,
     v->is_good = fault ? v->strength > 1 : passes;
 }
 
+/* NULL where there is none. */
+static const struct record_tensor *worst_tensor(const struct record_tensor *tensors, int count)
+{
+    const struct record_tensor *worst = count > 0 ? tensors : NULL;
+    for (int i = 1; i < count; i++)
+        if (!(tensors[i].used <= worst->used))
+            worst = &tensors[i];
+    return worst;
+}
+
 /* ---- rows ---- */
 
 static json_t *named_rules(const struct fault *fault, enum attn_mode mode)
@@ -112,6 +129,16 @@ static json_t *named_rules(const struct fault *fault, enum attn_mode mode)
         if (fault->rules[mode] & 1u << r)
             json_array_append_new(list, json_string(judge_rule_name((enum judge_rule)r)));
     return list;
+}
+
+static int write_object(const struct selftest_report *r, json_t *object)
+{
+    const int error = record_write_json(r->writer, object);
+    json_decref(object);
+    if (error == 0)
+        return EXIT_OK;
+    log_error("--jsonl: %s", strerror(error));
+    return EXIT_IO;
 }
 
 static int write_row(const struct selftest_report *r, const struct selftest_verdict *v, const struct record_row *row)
@@ -130,12 +157,24 @@ static int write_row(const struct selftest_report *r, const struct selftest_verd
         if (isfinite(v->used[i]))
             json_object_set_new(used, judge_rule_name((enum judge_rule)i), json_real(v->used[i]));
     FABENCH_ASSERT(json_object_set_new(object, "used", used) == 0, "%s", "a row of the self-test");
-    const int error = record_write_json(r->writer, object);
-    json_decref(object);
-    if (error == 0)
-        return EXIT_OK;
-    log_error("--jsonl: %s", strerror(error));
-    return EXIT_IO;
+    return write_object(r, object);
+}
+
+static int write_lie_row(const struct selftest_report *r, const struct lie_verdict *v, const struct record_row *row)
+{
+    json_t *object = record_row_json(row), *used = json_object();
+    json_object_set_new(object, "type", json_string("fault"));
+    json_object_set_new(object, "computed", json_string(problem_dtype_name(v->item->problem.dtype)));
+    json_object_set_new(object, "fault", json_string(v->lie ? lie_name(v->lie) : "none"));
+    if (v->lie)
+        json_object_set_new(object, "caught", json_boolean(v->is_good));
+    json_object_set_new(object, "timed_launches", json_integer(v->timed));
+    json_object_set_new(object, "without_work", json_integer(v->idle));
+    const struct record_tensor *worst = worst_tensor(v->tensors, v->tensor_count);
+    if (worst && isfinite(worst->used))
+        json_object_set_new(used, worst->rule, json_real(worst->used));
+    FABENCH_ASSERT(json_object_set_new(object, "used", used) == 0, "%s", "a row of the self-test");
+    return write_object(r, object);
 }
 
 /* ---- one problem ---- */
@@ -284,6 +323,63 @@ int selftest_report_add(struct selftest_report *r, const struct selftest_verdict
     return r->writer ? write_row(r, v, row) : EXIT_OK;
 }
 
+/* ---- lies about work ---- */
+
+static void add_lie_case(const struct selftest_report *r, const struct lie_verdict *v, const char *impl,
+                         const char *repro)
+{
+    const struct record_tensor *worst = worst_tensor(v->tensors, v->tensor_count);
+    char *message =
+        xasprintf("%s: %d timed launches, %d without work; rule %s%s%s",
+                  v->lie ? (v->is_good ? "caught" : "not caught") : (v->is_good ? "passes" : "fails"), v->timed,
+                  v->idle, worst ? worst->rule : "none", v->is_good ? "" : "; again: ", v->is_good ? "" : repro);
+    add_case(r, v->item, impl, v->lie ? lie_name(v->lie) : "honest launches", v->is_good ? JUNIT_PASSED : JUNIT_FAILED,
+             message);
+    free(message);
+}
+
+static void print_lie_failure(const struct selftest_report *r, const struct lie_verdict *v, const char *repro)
+{
+    const struct record_tensor *worst = worst_tensor(v->tensors, v->tensor_count);
+    if (v->lie) {
+        print(r, "%sNOT CAUGHT%s: %s: %d timed launches, %d without work; again:\n", paint(r, false), unpaint(r),
+              lie_name(v->lie), v->timed, v->idle);
+        print_wrapped(r, repro, true);
+        return;
+    }
+    print(r, "%shonest launches FAIL%s:\n", paint(r, false), unpaint(r));
+    print_wrapped(r, worst ? worst->failure : "nothing was checked", false);
+}
+
+static struct lie_tally *tally_of(struct selftest_report *r, const struct lie *lie)
+{
+    int index = 0;
+    while (lie_at(index) && lie_at(index) != lie)
+        index++;
+    FABENCH_ASSERT(index < LIES_MAX, "lie %d", index);
+    return lie ? &r->lies[index] : &r->honest;
+}
+
+int selftest_report_add_lie(struct selftest_report *r, const struct lie_verdict *v, const struct record_row *row)
+{
+    struct lie_tally *t = tally_of(r, v->lie);
+    const struct record_tensor *worst = worst_tensor(v->tensors, v->tensor_count);
+    t->tried++;
+    t->good += v->is_good;
+    t->timed += v->timed;
+    t->idle += v->idle;
+    if (worst && !(worst->used <= 1))
+        snprintf(t->found_by, sizeof t->found_by, "%s", worst->rule);
+    if (r->junit)
+        add_lie_case(r, v, row->impl, row->repro);
+    if (r->verbose)
+        print(r, "  %s: %d timed launches, %d without work; %s\n", v->lie ? lie_name(v->lie) : "honest launches",
+              v->timed, v->idle, worst && !(worst->used <= 1) ? worst->failure : "no finding");
+    if (!v->is_good && r->failures++ < r->max_failures)
+        print_lie_failure(r, v, row->repro);
+    return r->writer ? write_lie_row(r, v, row) : EXIT_OK;
+}
+
 void selftest_report_end(struct selftest_report *r)
 {
     char name[64], who[64], caught[16];
@@ -371,6 +467,36 @@ static void print_matrix(const struct selftest_report *r)
     print(r, "How many results broke a rule; * the rule meant for the fault; . none; - does not apply.\n");
 }
 
+static void print_lie_line(const struct selftest_report *r, const char *name, const struct lie_tally *t)
+{
+    char cell[24];
+    snprintf(cell, sizeof cell, "%d/%d", t->good, t->tried);
+    print(r, "%-*s %5d  %5d  %12d  %-9s  %s%6s%s\n", LIE_WIDTH, name, t->tried, t->timed, t->idle,
+          t->found_by[0] ? t->found_by : "-", paint(r, t->good == t->tried), cell, unpaint(r));
+}
+
+static void print_lies(const struct selftest_report *r)
+{
+    print(r, "\n%-*s %5s  %5s  %12s  %-9s  %6s\n", LIE_WIDTH, "lie about work", "tries", "timed", "without work",
+          "found by", "caught");
+    for (int i = 0; lie_at(i); i++)
+        print_lie_line(r, lie_name(lie_at(i)), &r->lies[i]);
+    print(r, "%-*s %5s  %5s  %12s  %-9s  %6s\n", LIE_WIDTH, "", "", "", "", "", "passed");
+    print_lie_line(r, "honest launches", &r->honest);
+    print(
+        r,
+        "Timed launches, and those that did not compute. A lie that had to compute at each of them is caught, too.\n");
+}
+
+static void count_lies(const struct selftest_report *r, int *tried, int *caught)
+{
+    *tried = *caught = 0;
+    for (int i = 0; lie_at(i); i++) {
+        *tried += r->lies[i].tried;
+        *caught += r->lies[i].good;
+    }
+}
+
 static void count_all(const struct selftest_report *r, int *injected, int *caught, int *untried)
 {
     int count;
@@ -385,16 +511,19 @@ static void count_all(const struct selftest_report *r, int *injected, int *caugh
 
 bool selftest_report_is_good(const struct selftest_report *r)
 {
-    int injected, caught, untried;
+    int injected, caught, untried, lies, lies_caught;
     count_all(r, &injected, &caught, &untried);
-    return injected > 0 && caught == injected && r->correct.good == r->correct.injected;
+    count_lies(r, &lies, &lies_caught);
+    return injected > 0 && caught == injected && r->correct.good == r->correct.injected && lies_caught == lies &&
+           r->honest.good == r->honest.tried;
 }
 
 void selftest_report_close(struct selftest_report *r, double elapsed_s, const char *jsonl_path, int exit_code)
 {
-    int count, injected, caught, untried;
+    int count, injected, caught, untried, lies, lies_caught;
     const struct fault *faults = fault_table(&count);
     count_all(r, &injected, &caught, &untried);
+    count_lies(r, &lies, &lies_caught);
     if (injected > 0) {
         print_matrix(r);
         const char *separator = "not tried by these options: ";
@@ -405,6 +534,8 @@ void selftest_report_close(struct selftest_report *r, double elapsed_s, const ch
             }
         print(r, "%s", untried ? "\n" : "");
     }
+    if (r->honest.tried > 0)
+        print_lies(r);
     for (int i = 0; i < r->lacking_count; i++)
         print(r, "%s\n", r->lacking[i]);
     if (r->failures > r->max_failures)
@@ -413,8 +544,9 @@ void selftest_report_close(struct selftest_report *r, double elapsed_s, const ch
     if (jsonl_path && strcmp(jsonl_path, "-"))
         print(r, "rows: %s\n", jsonl_path);
     const char *const verdict = exit_code == EXIT_OK ? "PASS" : exit_code == EXIT_IO ? "FAILED" : "INCOMPLETE";
-    char *counts = xasprintf("%d of %d faults caught by their rules, %d of %d right results pass; %.0f s, exit %d",
-                             caught, injected, r->correct.good, r->correct.injected, elapsed_s, exit_code);
+    char *counts =
+        xasprintf("%d of %d faults and %d of %d lies about work caught, %d of %d right results pass; %.0f s, exit %d",
+                  caught, injected, lies_caught, lies, r->correct.good, r->correct.injected, elapsed_s, exit_code);
     print(r, "%s%s%s: %s\n", paint(r, exit_code == EXIT_OK), verdict, unpaint(r), counts);
     if (!r->out && exit_code != EXIT_OK)
         log_error("selftest: %s: %s", verdict, counts);

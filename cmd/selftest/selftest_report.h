@@ -1,9 +1,11 @@
-/* What `selftest` found: a line for each problem, the matrix of faults and rules, and the rows of --jsonl. */
+/* What `selftest` found: a line for each problem, the matrix of faults and rules, the table of lies
+ * about work, and the rows of --jsonl. */
 #ifndef FABENCH_SELFTEST_REPORT_H
 #define FABENCH_SELFTEST_REPORT_H
 
 #include "cmd/base/junit.h"
 #include "cmd/selftest/faults.h"
+#include "cmd/selftest/lies.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_file.h"
 #include "cmd/run/row.h"
@@ -44,15 +46,17 @@ void selftest_report_heading(struct selftest_report *, const char *device_line, 
 void selftest_report_begin(struct selftest_report *, const struct selftest_problem *);
 int selftest_report_add(struct selftest_report *, const struct selftest_verdict *, const struct record_row *);
 void selftest_report_end(struct selftest_report *);
+/* Adds what was found about a lie, or about honest launches; at any time. EXIT_OK, or EXIT_IO after a sentence. */
+int selftest_report_add_lie(struct selftest_report *, const struct lie_verdict *, const struct record_row *);
 /* A problem that could not be run: a line with the reason. */
 void selftest_report_absent(struct selftest_report *, const struct plan_item *, const char *impl, const char *reason);
 /* The same for a direction that the implementation lacks and nobody asked for: the last lines say so, and it is no
  * failure. */
 void selftest_report_no_direction(struct selftest_report *, const struct plan_item *, const char *impl,
                                   const char *reason);
-/* True when there were faults, every fault was caught, and every right result passed. */
+/* True when there were faults, every fault and every lie was caught, and every right result passed. */
 bool selftest_report_is_good(const struct selftest_report *);
-/* The matrix and the last line; frees. */
+/* The matrix, the table of lies and the last line; frees. */
 void selftest_report_close(struct selftest_report *, double elapsed_s, const char *jsonl_path, int exit_code);
 
 #endif

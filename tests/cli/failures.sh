@@ -59,7 +59,7 @@ run --device cpu --junit x.xml
 expect_code 2
 expect_sentence '--junit: is not an option of sweep, only of verify, gate, ab, selftest'
 
-# selftest: a test case for each fault and each right result.
+# selftest: a test case for each fault, each lie about work and each right result.
 one=(--device cpu --seqlen 256 --dtype fp32 --causal)
 run selftest "${one[@]}" --mode fwd --junit selftest.xml
 expect_code 0
@@ -67,11 +67,12 @@ expect "well-formed XML" is_xml selftest.xml
 suite='<testsuite name="fabench selftest" tests="[1-9][0-9]*" failures="0" errors="0"'
 expect "no failure" grep -qE "$suite" selftest.xml
 expect "a fault by its name" grep -q 'name="fwd causal d=64 n=256 fp32: stale output in lse"' selftest.xml
+expect "a lie by its name" grep -q 'name="fwd causal d=64 n=256 fp32: every second call"' selftest.xml
 run selftest "${one[@]}" --mode fwd --dist zeros --junit selftest.xml --max-failures 2
 expect_code 7
 expect "two of them printed" test "$(count '^NOT CAUGHT' out)" -eq 2
-expect_stdout '^6 failures, the first 2 are shown'
-expect "all of them in the file" test "$(count '<failure message="not caught' selftest.xml)" -eq 6
+expect_stdout '^8 failures, the first 2 are shown'
+expect "all of them in the file" test "$(count '<failure message="not caught' selftest.xml)" -eq 8
 
 # A kernel without a backward: its forward is tested, which is said; asked for the backward, it is an error.
 run selftest "${one[@]}" "${wrong[@]:2}" --impl forward_cpu --junit selftest.xml

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Every fault between kernel and judge is caught on the CPU: all dtypes, directions and masks at 1K; and the self-test
-# can fail. With the argument 16k: causal at 16K alone, which takes minutes (nightly_selftest).
+# Every fault between kernel and judge and every lie about work is caught on the CPU: all dtypes, directions and masks
+# at 1K; and the self-test can fail. With the argument 16k: causal at 16K alone, which takes minutes (nightly_selftest).
 . "$(dirname "$0")/lib.sh"
 
 limit_s=3000
 if [ "${1:-}" = 16k ]; then
     run selftest --device cpu --seqlen 16k --causal
     expect_code 0
-    expect_stdout '^PASS: 84 of 84 faults caught by their rules, 6 of 6 right results pass'
+    expect_stdout '^PASS: 84 of 84 faults and 14 of 14 lies about work caught, 6 of 6 right results pass'
     expect_stdout '^bwd causal d=64 n=16k bf16 '
     finish
     exit
@@ -15,6 +15,8 @@ fi
 limit_s=300
 faults=("inverted mask" "diagonal off by one" "missing scale" "scale off by 1 %" "last tile skipped" "stale output"
     "NaN row" "swapped heads" "one element past the end" "dK off by 1 %")
+lies=("lazy on valid output" "cached by input hash" "first result, right signs" "every second call" "only while checked"
+    "one launch left out" "first of two streams")
 fault_rows() { grep -E '"type": *"fault"' "$1"; }
 
 run selftest --device cpu --seqlen 1k --jsonl st.jsonl
@@ -23,10 +25,26 @@ expect_no_stderr
 for fault in "${faults[@]}"; do
     expect_stdout "^$fault +[1-9]"
 done
-expect_stdout '^PASS: 156 of 156 faults caught by their rules, 12 of 12 right results pass'
+expect_stdout '^PASS: 156 of 156 faults and 14 of 14 lies about work caught, 12 of 12 right results pass'
+# Lies about work, once forward and once backward. The lazy one finds no outputs of an earlier launch: it computes each
+# time. All others leave work undone and are found.
+for lie in "${lies[@]:1}"; do
+    expect_stdout "^$lie +2 +[0-9]+ +[1-9][0-9]* +[a-z_]+ +2/2$"
+done
+expect_stdout "^${lies[0]} +2 +[1-9][0-9]* +0 +- +2/2$"
+expect_stdout '^honest launches +2 +[1-9][0-9]* +0 +- +2/2$'
+expect "no line over 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
 expect "a header" grep -qE '^\{"type": *"header".*"command": *"selftest"' st.jsonl
-expect "a row for each result" test "$(fault_rows st.jsonl | wc -l)" -eq 168
-expect "a right result of every problem" test "$(fault_rows st.jsonl | grep -c '"fault": *"none"')" -eq 12
+expect "a row for each result and each lie" test "$(fault_rows st.jsonl | wc -l)" -eq $((168 + 2 * 8))
+expect "a right result of every problem, honest launches of each direction" \
+    test "$(fault_rows st.jsonl | grep -c '"fault": *"none"')" -eq $((12 + 2))
+for lie in "${lies[@]}"; do
+    expect "$lie" test "$(fault_rows st.jsonl | grep -F "\"$lie\"" | grep -c '"caught": *true')" -eq 2
+done
+expect "lazy: each launch computed" test "$(fault_rows st.jsonl | grep -F "\"${lies[0]}\"" |
+    grep -E '"check": *"pass"' | grep -cE '"without_work": *0\b')" -eq 2
+expect "the others: some did not, and the check failed" test "$(fault_rows st.jsonl | grep -E '"caught": *true' |
+    grep -E '"check": *"fail"' | grep -cE '"without_work": *[1-9]')" -eq 12
 expect "none that got through" test "$(fault_rows st.jsonl | grep -c '"caught": *false')" -eq 0
 for dtype in fp16 bf16 fp32; do
     for mode in fwd bwd; do
@@ -56,7 +74,8 @@ expect_stdout '^NOT CAUGHT: scale off by 1 %: rule lse at 0 of its bound; again:
 expect_stdout \
     '^  fabench selftest --device cpu --mode fwd --dtype fp16 --causal=yes --heads 2 --seqlen 256 --d 64 --dist '
 expect "no line over 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
-expect_stdout '^FAILED: 6 of 12'
+expect_stdout '^FAILED: 6 of 12 faults and 5 of 7 lies about work caught'
+expect_stdout '^NOT CAUGHT: cached by input hash: [1-9][0-9]* timed launches, [1-9][0-9]* without work; again:$'
 expect "rows that say so" grep -qE '"fault": *"swapped heads".*"caught": *false' through.jsonl
 # A kernel whose own result is wrong: faults are not tested, because catching them would prove nothing.
 run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" \
@@ -64,7 +83,7 @@ run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-l
 expect_code 7
 expect_stdout 'the right result FAILS its check:$'
 expect_stdout '^  (o|lse) b=0 '
-expect_stdout '^FAILED: 0 of 0'
+expect_stdout '^FAILED: 0 of 0 faults and 0 of 0 lies'
 run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$plugins/libwrong_cpu.so" \
     --impl right_cpu
 expect_code 0

@@ -390,6 +390,169 @@ static void one_that_gets_through_spoils_all(void **state)
     assert_false(report_of(0, 0, true)); /* nothing was tried */
 }
 
+/* ---- lies about work ---- */
+
+static struct lie_verdict lie_verdict_of(const struct lie *lie, int timed, int idle, double used, bool was_idle)
+{
+    struct lie_verdict v = {.lie = lie, .timed = timed, .idle = idle, .tensor_count = 1};
+    strcpy(v.tensors[0].name, "o");
+    strcpy(v.tensors[0].rule, used > 1 ? "work" : "element");
+    v.tensors[0].used = used;
+    lie_decide(&v, was_idle);
+    return v;
+}
+
+static bool is_lie_caught(const char *name, int idle, double used, bool was_idle)
+{
+    int i = 0;
+    while (lie_at(i) && strcmp(lie_name(lie_at(i)), name))
+        i++;
+    assert_non_null(lie_at(i));
+    return lie_verdict_of(lie_at(i), 9, idle, used, was_idle).is_good;
+}
+
+static void a_lie_is_caught_by_a_finding_or_has_computed(void **state)
+{
+    (void)state;
+    assert_true(is_lie_caught("every second call", 4, 999, false));
+    assert_false(is_lie_caught("every second call", 4, 0.5, false)); /* it keeps its time */
+    assert_false(is_lie_caught("every second call", 0, 0.5, false)); /* it did not lie: nothing is shown */
+    assert_false(is_lie_caught("every second call", 0, 999, false)); /* found, though each launch computed */
+    assert_true(is_lie_caught("lazy on valid output", 0, 0.5, true));
+    assert_false(is_lie_caught("lazy on valid output", 0, 0.5, false)); /* it never returned early: it is no lie */
+    assert_false(is_lie_caught("lazy on valid output", 0, 999, true));
+    assert_false(is_lie_caught("lazy on valid output", 1, 0.5, true));
+    assert_true(is_lie_caught("lazy on valid output", 1, 999, true));
+    assert_true(lie_verdict_of(NULL, 9, 0, 0.5, false).is_good);
+    assert_false(lie_verdict_of(NULL, 9, 0, 1.5, false).is_good);
+    assert_false(lie_verdict_of(NULL, 9, 0, (double)NAN, false).is_good);
+    struct lie_verdict unchecked = {.timed = 9};
+    lie_decide(&unchecked, false);
+    assert_false(unchecked.is_good);
+}
+
+static const struct attn_impl *cpu_kernel(void)
+{
+    const struct attn_impl *const *kernels = attn_registry();
+    while (*kernels && (*kernels)->platform != ATTN_CPU)
+        kernels++;
+    assert_non_null(*kernels);
+    return *kernels;
+}
+
+static int launches;
+static bool writes_nothing;
+
+static enum attn_status counted(const struct attn_request *request, const struct attn_tensors *t,
+                                const struct attn_run *run, struct attn_message *why)
+{
+    launches++;
+    return writes_nothing ? ATTN_OK : cpu_kernel()->launch(request, t, run, why);
+}
+
+struct found {
+    struct lie_verdict verdicts[16];
+    int count, depth;
+};
+
+static void calling(void *context, bool begins)
+{
+    struct found *found = context;
+    found->depth += begins ? 1 : -1;
+    assert_true(found->depth == 0 || found->depth == 1);
+}
+
+static void keep(void *context, const struct lie_verdict *v)
+{
+    struct found *found = context;
+    assert_true(found->count < 16);
+    found->verdicts[found->count++] = *v;
+}
+
+/* The way of the lies with a kernel of this program on the CPU. */
+static struct found lies_of(enum attn_mode mode)
+{
+    struct found found = {.count = 0};
+    struct backend be;
+    struct attn_message why = {""};
+    struct attn_impl impl = *cpu_kernel();
+    assert_int_equal(backend_open_cpu(&be, &why), ATTN_OK);
+    const struct plan_item item = {.problem = problem_of(true), .mode = mode, .seed = 4};
+    impl.launch = counted;
+    const struct lies_job job = {
+        .backend = &be, .item = &item, .impl = &impl, .calling = calling, .found = keep, .context = &found};
+    launches = 0;
+    if (lies_run(&job, &why) != ATTN_OK)
+        fail_msg("%s", why.text);
+    assert_int_equal(found.depth, 0);
+    be.ops->close(&be);
+    return found;
+}
+
+static void each_lie_goes_the_way_of_a_timed_kernel(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode < 2; mode++) {
+        const struct found found = lies_of((enum attn_mode)mode);
+        const struct lie_verdict *honest = &found.verdicts[0];
+        int computed = 0;
+        assert_true(honest->lie == NULL && honest->is_good && honest->idle == 0 && honest->timed > LIE_SAMPLES);
+        for (int i = 0; i < found.count; i++) {
+            const struct lie_verdict *v = &found.verdicts[i];
+            const char *name = i ? lie_name(v->lie) : "honest";
+            if (!v->is_good || v->timed <= LIE_SAMPLES)
+                fail_msg("%s: %d timed launches, %d without work", name, v->timed, v->idle);
+            if (i > 0)
+                assert_ptr_equal(v->lie, lie_at(i - 1));
+            if (i > 0 && strcmp(name, "lazy on valid output"))
+                assert_true(v->idle > 0);
+            computed += v->timed - v->idle;
+        }
+        assert_null(lie_at(found.count - 1));
+        assert_true(launches >= computed + found.count); /* the kernel was called, and in each checked launch */
+    }
+}
+
+static void a_kernel_that_is_wrong_proves_nothing_about_lies(void **state)
+{
+    (void)state;
+    writes_nothing = true;
+    const struct found found = lies_of(ATTN_FWD);
+    writes_nothing = false;
+    assert_int_equal(found.count, 1);
+    assert_null(found.verdicts[0].lie);
+    assert_false(found.verdicts[0].is_good);
+}
+
+static bool report_with_lie(const struct lie *lie, int idle, double used)
+{
+    struct said s = nothing_said();
+    struct selftest_verdict v;
+    const struct plan_item item = {.problem = problem_of(true), .mode = ATTN_BWD};
+    const struct selftest_problem problem = {&item, "made_up", ATTN_FP32, "fabench selftest"};
+    struct selftest_report *r = selftest_report_open(NULL, false, false, 20, NULL, NULL);
+    struct record_row row = {.repro = NULL};
+    selftest_report_begin(r, &problem);
+    say(&s, 1, RULE_GAIN, 9);
+    selftest_decide(fault_called("dK off by 1 %"), TENSOR_DK, ATTN_BWD, s.tensors, 3, s.by_rule, &v);
+    assert_int_equal(selftest_report_add(r, &v, NULL), EXIT_OK);
+    struct lie_verdict found = lie_verdict_of(lie, 9, idle, used, false);
+    found.item = &item;
+    assert_int_equal(selftest_report_add_lie(r, &found, &row), EXIT_OK);
+    const bool good = selftest_report_is_good(r);
+    selftest_report_close(r, 0, NULL, good ? EXIT_OK : EXIT_IO);
+    return good;
+}
+
+static void a_lie_that_gets_through_spoils_all(void **state)
+{
+    (void)state;
+    assert_true(report_with_lie(lie_at(1), 9, 999));
+    assert_false(report_with_lie(lie_at(1), 9, 0.5));
+    assert_true(report_with_lie(NULL, 0, 0.5));
+    assert_false(report_with_lie(NULL, 0, 999));
+}
+
 /* ---- around it ---- */
 
 static void host_tensors_go_there_and_back(void **state)
@@ -519,6 +682,10 @@ int main(void)
         cmocka_unit_test(a_broken_guard_is_one_of_its_tensor),
         cmocka_unit_test(the_right_result_must_pass),
         cmocka_unit_test(one_that_gets_through_spoils_all),
+        cmocka_unit_test(a_lie_is_caught_by_a_finding_or_has_computed),
+        cmocka_unit_test(each_lie_goes_the_way_of_a_timed_kernel),
+        cmocka_unit_test(a_kernel_that_is_wrong_proves_nothing_about_lies),
+        cmocka_unit_test(a_lie_that_gets_through_spoils_all),
         cmocka_unit_test(host_tensors_go_there_and_back),
         cmocka_unit_test(the_plan_has_every_dtype_mask_and_length),
         cmocka_unit_test(every_fault_names_a_rule),
