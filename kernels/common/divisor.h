@@ -1,5 +1,5 @@
 /* A divisor that the host knows before a kernel starts, prepared for division without an integer division instruction
- * (kernels/device/divide.cuh): a product and a shift. Granlund and Montgomery 1994, theorem 4.2. C and CUDA C++. */
+ * (kernels/device/arithmetic.cuh): a product and a shift. Granlund and Montgomery 1994, theorem 4.2. C and CUDA C++. */
 #ifndef FABENCH_DIVISOR_H
 #define FABENCH_DIVISOR_H
 

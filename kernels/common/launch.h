@@ -18,7 +18,7 @@ struct attn_launch {
     size_t smem_bytes;      /* dynamic shared memory of a block */
     bool is_pass;           /* run->pass is called first, with the name */
     bool overlaps_previous; /* may start before the previous kernel of the stream has ended: it waits for it itself
-                                (kernels/device/grid_dependency.cuh). Not where run->pass is there: passes are timed. */
+                                (kernels/device/grid_order.cuh). Not where run->pass is there: passes are timed. */
 };
 
 /* Raises the kernel's limit of shared memory where needed, launches it with a copy of *params, says what went wrong. */

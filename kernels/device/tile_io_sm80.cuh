@@ -2,8 +2,8 @@
  * 16 bytes of a thread at a time, sm_80 and newer. */
 #pragma once
 #include <cstdint>
-#include "kernels/device/cp_async.cuh"
-#include "kernels/device/shared_memory.cuh"
+#include "kernels/device/copies_sm80.cuh"
+#include "kernels/device/memory.cuh"
 #include "kernels/device/warp_gemm_sm80.cuh"
 
 namespace device {

@@ -12,11 +12,9 @@
  * Every loop loads the fragments of the next step before the products of this one. */
 #pragma once
 #include <cstdint>
-#include "kernels/device/ldmatrix.cuh"
-#include "kernels/device/mma_sm80.cuh"
-#include "kernels/device/pack.cuh"
-#include "kernels/device/shared_memory.cuh"
-#include "kernels/device/stmatrix.cuh"
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/memory.cuh"
+#include "kernels/device/warp_matrix.cuh"
 
 namespace device {
 

@@ -11,7 +11,7 @@
  * the last n commits. In between nothing may touch C, nor A's registers. wgmma_hold after the wait (and before the
  * fence, where registers were written) keeps the compiler from moving such touches across.
  *
- * Operands in shared memory are panels: rows of 128 bytes (64 elements) with the 128B swizzle (ldmatrix.cuh), each
+ * Operands in shared memory are panels: rows of 128 bytes (64 elements) with the 128B swizzle (warp_matrix.cuh), each
  * panel on a 1024-byte boundary. Seen from the product a panel is
  *   k-major  - its rows are rows of A or columns of B, 64 k wide: 16 k further is 32 bytes further;
  *   mn-major - its rows are k, 64 rows of A or columns of B wide ("transposed"): 16 k further is 2048 bytes further,

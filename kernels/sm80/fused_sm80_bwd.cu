@@ -33,9 +33,9 @@
 
 #include <climits>
 
-#include "kernels/device/bar_sync.cuh"
-#include "kernels/device/exp2.cuh"
-#include "kernels/device/red_add.cuh"
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/memory.cuh"
 #include "kernels/device/tile_io_sm80.cuh"
 
 namespace sm80_bwd {

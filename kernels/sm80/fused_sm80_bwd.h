@@ -25,7 +25,7 @@ struct fused_sm80_bwd_params {
     float *stats;          /* [batch * q_heads, q_rows / q_tile, 2, q_tile]: lse2 = LSE * log2 e, +inf for rows that see
                               no key and for rows that pad; -D = -rowsum(dO * O) */
     float *dq_sum;         /* [batch * q_heads, q_rows * head_dim]: dQ / scale in fp32, tile by tile in quads
-                              (kernels/device/red_add.cuh). NULL where a kernel of its own computes dQ */
+                              (kernels/device/memory.cuh). NULL where a kernel of its own computes dQ */
     int64_t q_rows;        /* q_len rounded up to SM80_BWD_ROW_STEP */
     int64_t shift;         /* kv_len - q_len */
     int64_t kv_head_count; /* batch * kv_heads */

@@ -14,8 +14,7 @@
  *   loop: wait for stage i, barrier, start loading stage i + 1, S = Q K^T, dP = dO V^T, dS, dQ += dS K */
 #include "kernels/sm80/fused_sm80_bwd.h"
 
-#include "kernels/device/dot8.cuh"
-#include "kernels/device/exp2.cuh"
+#include "kernels/device/arithmetic.cuh"
 #include "kernels/device/tile_io_sm80.cuh"
 
 namespace sm80_bwd {

@@ -34,14 +34,11 @@
 
 #include <cmath>
 
-#include "kernels/device/cp_async.cuh"
-#include "kernels/device/exp2.cuh"
-#include "kernels/device/mma_sm80.cuh"
-#include "kernels/device/opaque.cuh"
-#include "kernels/device/pack.cuh"
-#include "kernels/device/panel_sm80.cuh"
-#include "kernels/device/softmax_sm80.cuh"
-#include "kernels/device/tile_copy_sm80.cuh"
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/copies_sm80.cuh"
+#include "kernels/device/registers.cuh"
+#include "kernels/device/softmax.cuh"
+#include "kernels/device/warp_matrix.cuh"
 
 namespace {
 

@@ -2,16 +2,11 @@
  * dQ = dS K from the dS of the KV warpgroups and adds it to the sums in device memory. */
 #pragma once
 
-#include "kernels/device/bulk.cuh"
-#include "kernels/device/elect.cuh"
-#include "kernels/device/grid_dependency.cuh"
-#include "kernels/device/mbarrier.cuh"
-#include "kernels/device/pipeline_state.cuh"
-#include "kernels/device/red_add.cuh"
-#include "kernels/device/semaphore.cuh"
-#include "kernels/device/shared_memory.cuh"
-#include "kernels/device/tma.cuh"
-#include "kernels/device/uniform.cuh"
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/copy_engine.cuh"
+#include "kernels/device/grid_order.cuh"
+#include "kernels/device/memory.cuh"
+#include "kernels/device/registers.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/sm90/bwd_tiles.cuh"
 

@@ -3,13 +3,11 @@
  * accumulator (wgmma.cuh). */
 #pragma once
 
-#include "kernels/device/exp2.cuh"
-#include "kernels/device/ldmatrix.cuh"
-#include "kernels/device/mbarrier.cuh"
-#include "kernels/device/pack.cuh"
-#include "kernels/device/shared_memory.cuh"
-#include "kernels/device/stmatrix.cuh"
-#include "kernels/device/tma.cuh"
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/copy_engine.cuh"
+#include "kernels/device/memory.cuh"
+#include "kernels/device/warp_matrix.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/sm90/bwd_tiles.cuh"
 

@@ -3,9 +3,8 @@
 #pragma once
 #include <climits>
 
-#include "kernels/device/opaque.cuh"
-#include "kernels/device/pipeline_state.cuh"
-#include "kernels/device/uniform.cuh"
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/registers.cuh"
 #include "kernels/sm90/bwd_kv_math.cuh"
 
 namespace sm90_bwd {

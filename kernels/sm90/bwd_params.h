@@ -30,7 +30,7 @@ struct fused_sm90_bwd_params {
     float *stats;       /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf for rows that see no key or that pad; -D =
                             -rowsum(dO * O) */
     float *dq_sum;      /* dQ / scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in
-                            the order of its accumulator registers (kernels/device/red_add.cuh) */
+                            the order of its accumulator registers (kernels/device/memory.cuh) */
     int *dq_semaphores; /* [tiles][SM90_BWD_TILE_SEMAPHORES]: how many blocks of keys have added their part to a warp's
                             slabs. Tiles that share a semaphore use that of the first of them. NULL: additions go in any
                             order */

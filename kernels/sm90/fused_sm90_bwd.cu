@@ -35,9 +35,9 @@
  * docs/kernels/sm90_bwd.md. */
 #include "kernels/sm90/bwd_params.h"
 
-#include "kernels/device/grid_dependency.cuh"
-#include "kernels/device/mbarrier.cuh"
-#include "kernels/device/setmaxnreg.cuh"
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/grid_order.cuh"
+#include "kernels/device/registers.cuh"
 #include "kernels/sm90/bwd_dq_warpgroup.cuh"
 #include "kernels/sm90/bwd_kv_warpgroup.cuh"
 

@@ -3,12 +3,10 @@
  * writes it through shared memory as 16 rows of 128 bytes. */
 #include "kernels/sm90/bwd_params.h"
 
-#include "kernels/device/grid_dependency.cuh"
-#include "kernels/device/ldmatrix.cuh"
-#include "kernels/device/pack.cuh"
-#include "kernels/device/red_add.cuh"
-#include "kernels/device/shared_memory.cuh"
-#include "kernels/device/stmatrix.cuh"
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/grid_order.cuh"
+#include "kernels/device/memory.cuh"
+#include "kernels/device/warp_matrix.cuh"
 #include "kernels/sm90/bwd_rows.cuh"
 
 namespace sm90_bwd {

@@ -7,8 +7,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "kernels/device/dot8.cuh"
-#include "kernels/device/grid_dependency.cuh"
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/grid_order.cuh"
 #include "kernels/sm90/bwd_rows.cuh"
 
 namespace sm90_bwd {

@@ -32,14 +32,10 @@
  * Files: fwd_scheduler.cuh (order of work tiles), fwd_tiles.cuh (tiles, shared memory), fwd_producer.cuh,
  * fwd_mainloop.cuh, fwd_softmax.cuh, fwd_epilogue.cuh, fused_sm90_fwd_host.c (choice of the tile, launch).
  * Measurements: docs/kernels/sm90_fwd.md. */
-#include "kernels/device/bar_sync.cuh"
-#include "kernels/device/elect.cuh"
-#include "kernels/device/mbarrier.cuh"
-#include "kernels/device/pipeline_state.cuh"
-#include "kernels/device/setmaxnreg.cuh"
-#include "kernels/device/shared_memory.cuh"
-#include "kernels/device/tma.cuh"
-#include "kernels/device/uniform.cuh"
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/copy_engine.cuh"
+#include "kernels/device/memory.cuh"
+#include "kernels/device/registers.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/sm90/fused_sm90.h"
 #include "kernels/sm90/fwd_epilogue.cuh"

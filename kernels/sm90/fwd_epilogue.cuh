@@ -8,11 +8,10 @@
  * tile before. */
 #pragma once
 
-#include "kernels/device/bar_sync.cuh"
-#include "kernels/device/elect.cuh"
-#include "kernels/device/panel_sm80.cuh"
-#include "kernels/device/stmatrix.cuh"
-#include "kernels/device/tma.cuh"
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/copy_engine.cuh"
+#include "kernels/device/registers.cuh"
+#include "kernels/device/warp_matrix.cuh"
 #include "kernels/sm90/fwd_softmax.cuh"
 #include "kernels/sm90/fwd_tiles.cuh"
 

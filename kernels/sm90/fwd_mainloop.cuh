@@ -1,14 +1,12 @@
 /* The main loop of the sm_90 forward: what a consumer warpgroup does for one block of keys. */
 #pragma once
 
-#include "kernels/device/bar_sync.cuh"
-#include "kernels/device/elect.cuh"
-#include "kernels/device/ldmatrix.cuh"
-#include "kernels/device/mbarrier.cuh"
-#include "kernels/device/pipeline_state.cuh"
-#include "kernels/device/shared_memory.cuh"
-#include "kernels/device/softmax_sm90.cuh"
-#include "kernels/device/tma.cuh"
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/copy_engine.cuh"
+#include "kernels/device/memory.cuh"
+#include "kernels/device/registers.cuh"
+#include "kernels/device/softmax.cuh"
+#include "kernels/device/warp_matrix.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/sm90/fwd_softmax.cuh"
 #include "kernels/sm90/fwd_tiles.cuh"

@@ -1,10 +1,9 @@
 /* The producers of the sm_90 forward: two threads in two warps that issue TMA loads, one of Q and K, the other of V. */
 #pragma once
 
-#include "kernels/device/mbarrier.cuh"
-#include "kernels/device/pipeline_state.cuh"
-#include "kernels/device/shared_memory.cuh"
-#include "kernels/device/tma.cuh"
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/copy_engine.cuh"
+#include "kernels/device/memory.cuh"
 #include "kernels/sm90/fwd_tiles.cuh"
 
 namespace sm90_fwd {

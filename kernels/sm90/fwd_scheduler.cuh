@@ -9,7 +9,7 @@
  * (produce_qk in fwd_producer.cuh). */
 #pragma once
 
-#include "kernels/device/divide.cuh"
+#include "kernels/device/arithmetic.cuh"
 #include "kernels/sm90/fwd_params.h"
 
 namespace sm90_fwd {

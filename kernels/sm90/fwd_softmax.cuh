@@ -10,10 +10,8 @@
 #include <cfloat>
 #include <type_traits>
 
-#include "kernels/device/exp2.cuh"
-#include "kernels/device/pack.cuh"
-#include "kernels/device/softmax_sm80.cuh"
-#include "kernels/device/softmax_sm90.cuh"
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/softmax.cuh"
 
 namespace sm90_fwd {
 

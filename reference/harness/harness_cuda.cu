@@ -4,7 +4,7 @@
 #include "reference/harness/harness_cuda.h"
 
 #include "reference/harness/fill.h"
-#include "kernels/device/globaltimer.cuh"
+#include "kernels/device/registers.cuh"
 #include "reference/rows.cuh"
 
 /* DIGEST_BLOCKS: few, because each of them ends with two atomic additions to one address. */

@@ -5,8 +5,7 @@
  * block works on one. Rows that are too long for every instance of the kernels are read twice. */
 #include "reference/naive/naive_rows.h"
 
-#include "kernels/device/exp2.cuh"
-#include "kernels/device/pack.cuh"
+#include "kernels/device/arithmetic.cuh"
 #include "reference/rows.cuh"
 #include "reference/status.h"
 

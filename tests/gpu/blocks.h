@@ -66,7 +66,7 @@ cudaError_t blocks_add_in_order(int blocks, int tiles, const float *in, float *s
 cudaError_t blocks_ping_pong(int warpgroups, int steps, uint32_t *last, int *order);
 
 /* exceeded[i] = whether one of the two 16-bit numbers of any p[i][pairs] is above the bound
- * (kernels/device/softmax_sm90.cuh), for `count` rows; `pairs` is 16 or 32. */
+ * (kernels/device/softmax.cuh), for `count` rows; `pairs` is 16 or 32. */
 cudaError_t blocks_any_exceeds(int pairs, const uint32_t *p, uint32_t headroom, bool *exceeded, int count);
 
 #ifdef __cplusplus

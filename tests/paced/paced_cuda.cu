@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "kernels/device/globaltimer.cuh"
+#include "kernels/device/registers.cuh"
 #include "tests/paced/paced.h"
 
 enum { STAMP_BYTES = 256 };

@@ -1,13 +1,42 @@
+/* Barriers within a thread block, and the circular buffers that they guard. */
+#pragma once
+#include <cstdint>
+
+namespace device {
+
+/* ---- some warps of a block ---- */
+
+/* A barrier of some warps of a thread block. PTX ISA, "Parallel Synchronization and Communication Instructions:
+ * bar, barrier". Barrier 0 is __syncthreads. */
+
+/* Waits until `threads` threads (a multiple of 32, whole warps) are at barrier `id` (1..15); orders shared memory
+ * between them. */
+__device__ __forceinline__ void bar_sync(uint32_t id, uint32_t threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/* The same for warps that reach the barrier at different instructions. bar.sync is barrier.sync.aligned, which requires
+ * that all threads execute the same instruction; synccheck reports a kernel where they do not. */
+__device__ __forceinline__ void bar_sync_unaligned(uint32_t id, uint32_t threads)
+{
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/* Arrives at the barrier and goes on; those that wait there see what was written to shared memory before. */
+__device__ __forceinline__ void bar_arrive(uint32_t id, uint32_t threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/* ---- mbarrier ---- */
+
 /* Barriers in shared memory that count arrivals and bytes, sm_90 and newer. PTX ISA, "Parallel Synchronization and
  * Communication Instructions: mbarrier".
  *
  * A barrier's phase ends when all expected arrivals and bytes are in; phases have parity 0, 1, 0, ... A waiter names
  * the parity of the phase whose end it waits for. Waiting for parity 1 of a barrier that was just initialised returns
  * at once: a producer does not wait for buffers that nobody has used yet. */
-#pragma once
-#include <cstdint>
-
-namespace device {
 
 /* One thread, before anybody else touches the barrier: mbarrier_init_fence and a block barrier come after it. */
 __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals)
@@ -61,5 +90,25 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
                  "r"(parity)
                  : "memory");
 }
+
+/* ---- pipeline stages ---- */
+
+/* Where a producer or a consumer is in a circular buffer of pipeline stages in shared memory. Each stage has two
+ * barriers: `full` and `empty`. */
+
+/* The stage that is used next, and the parity of the phase to wait for: a consumer waits for `full` with `phase`, a
+ * producer for `empty` with `phase ^ 1`. */
+template <int STAGES> struct PipelineState {
+    int stage = 0;
+    uint32_t phase = 0;
+
+    __device__ __forceinline__ void advance()
+    {
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+};
 
 } // namespace device
