@@ -7,7 +7,7 @@
 #   scripts/nightly.sh          exit 0: all passed
 #
 # All output is also written to build/release/ctest-nightly.log and build/fuzz/ctest-fuzz.log. An input that failed
-# stays in build/fuzz/tests/fuzz/found/; it is added to tests/fuzz/corpus/ with its correction.
+# stays in build/fuzz/tests/fuzz/found/; it is added to tests/fuzz/corpus.txt with its correction.
 set -euo pipefail
 case ${1:-} in
 --help | -h)

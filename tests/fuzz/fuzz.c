@@ -53,6 +53,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) { return FUZZ_TARGET(data, size); }
+
 const char *fuzz_path(int file) { return paths[file]; }
 
 const char *fuzz_put(int file, const void *bytes, size_t size)

@@ -1,6 +1,7 @@
-/* Shared by the fuzz targets. Each fuzz_<target>.c defines LLVMFuzzerTestOneInput: it gives one input to readers of the
- * program and stops the process where one of their promises is broken. With clang, libFuzzer calls it (CMake option
- * FABENCH_FUZZ); otherwise standalone.c calls it once for each file of the corpus.
+/* Shared by the fuzz targets. A target is a function of targets_*.c: it gives one input to readers of the program and
+ * stops the process where one of their promises is broken. Each is a program of its own, where LLVMFuzzerTestOneInput
+ * is the target that CMake chose (FUZZ_TARGET). With clang, libFuzzer calls it (CMake option FABENCH_FUZZ); otherwise
+ * standalone.c calls it once for each input of the corpus.
  *
  * stdout and stderr of the program go to a sink: it stops the process when a control character other than a line end is
  * printed, because what a file holds must not reach a terminal as a command. */
@@ -13,6 +14,11 @@
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef int fuzz_target(const uint8_t *data, size_t size);
+fuzz_target fuzz_text, fuzz_options;                                      /* targets_text.c */
+fuzz_target fuzz_npy, fuzz_csv, fuzz_floors, fuzz_overlay, fuzz_dump;     /* targets_file.c */
+fuzz_target fuzz_record, fuzz_resume, fuzz_gate, fuzz_report, fuzz_chart; /* targets_record.c */
 
 /* Stops the process, with the condition on the real stderr. */
 #define FUZZ_CHECK(condition) ((condition) ? (void)0 : fuzz_fail(__FILE__, __LINE__, #condition))

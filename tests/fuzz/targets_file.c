@@ -1,0 +1,192 @@
+/* The targets that read a file on its own: .npy, CSV, floors, published figures, the tensors.json of a dump. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/csv.h"
+#include "cmd/base/log.h"
+#include "cmd/base/npy.h"
+#include "cmd/chart/overlay.h"
+#include "cmd/device/buffers.h"
+#include "cmd/gate/floors.h"
+#include "cmd/options/options_parse.h"
+#include "cmd/plan/plan.h"
+#include "tests/fuzz/fuzz.h"
+
+/* ---- fuzz_npy ---- */
+
+/* A .npy file. */
+
+static volatile unsigned sum_of_bytes; /* of the data, so that every byte is read */
+
+int fuzz_npy(const uint8_t *data, size_t size)
+{
+    struct npy npy;
+    struct reason why = {""};
+    if (!npy_read(fuzz_put(0, data, size), &npy, &why)) {
+        FUZZ_CHECK(why.text[0] && !npy.data);
+        return 0;
+    }
+    size_t bytes = npy.type == NPY_FLOAT32 ? 4 : 2;
+    FUZZ_CHECK(npy.dims >= 0 && npy.dims <= 4);
+    for (int i = 0; i < npy.dims; i++)
+        bytes *= (size_t)npy.shape[i];
+    FUZZ_CHECK(bytes == npy.bytes);
+    for (size_t i = 0; i < npy.bytes; i++)
+        sum_of_bytes += ((const unsigned char *)npy.data)[i];
+    npy_free(&npy);
+    return 0;
+}
+
+/* ---- fuzz_csv ---- */
+
+/* A CSV file, in a format that its first byte chooses; what was read is written, and read again as the same cells. */
+
+/* The cells of one row, cleaned as the writer cleans them, compared with a row that was read. */
+static void check_row(const struct csv_reader *is, const struct name_list *was)
+{
+    FUZZ_CHECK(is->count == was->count);
+    for (int i = 0; i < is->count; i++)
+        FUZZ_CHECK(strcmp(is->cells[i], was->names[i]) == 0);
+}
+
+static void add_row(const struct csv_reader *r, struct csv_row *row, struct name_list *cells)
+{
+    for (int i = 0; i < r->count; i++) {
+        struct text clean = {0};
+        text_add_clean(&clean, r->cells[i]);
+        name_list_add(cells, text_string(&clean));
+        csv_add(row, r->cells[i]);
+        text_free(&clean);
+    }
+    csv_end(row);
+}
+
+static void read_again(const struct csv_row *row, const struct name_list *rows, int count)
+{
+    struct csv_reader again;
+    struct reason why = {""};
+    const struct csv_format strict = {.comment = '#', .trims = true, .bytes_max = 1 << 30};
+    FUZZ_CHECK(csv_open(&again, fuzz_put(1, text_string(&row->text), row->text.length), strict, &why));
+    for (int i = 0; i < count; i++) {
+        FUZZ_CHECK(csv_next(&again, &why) == CSV_ROW);
+        check_row(&again, &rows[i]);
+    }
+    FUZZ_CHECK(csv_next(&again, &why) == CSV_END);
+    csv_close(&again);
+}
+
+int fuzz_csv(const uint8_t *data, size_t size)
+{
+    struct fuzz_input rest = {data, size};
+    const unsigned choice = fuzz_byte(&rest);
+    const struct csv_format format = {
+        .comment = choice & 1 ? '#' : '\0', .trims = (choice & 2) != 0, .bytes_max = choice & 4 ? 40 : 4096};
+    struct csv_reader reader;
+    struct csv_row row = {0};
+    struct name_list *rows = NULL;
+    struct reason why = {""};
+    enum csv_result result;
+    int count = 0;
+    FUZZ_CHECK(csv_open(&reader, fuzz_put(0, rest.data, rest.size), format, &why));
+    while ((result = csv_next(&reader, &why)) == CSV_ROW || result == CSV_COMMENT) {
+        if (result == CSV_COMMENT || (reader.count == 1 && !*reader.cells[0])) /* written, it would be a blank line */
+            continue;
+        rows = xrealloc(rows, (unsigned long)(count + 1) * sizeof *rows);
+        rows[count] = (struct name_list){0};
+        add_row(&reader, &row, &rows[count++]);
+    }
+    FUZZ_CHECK(result == CSV_END || why.text[0]);
+    csv_close(&reader);
+    read_again(&row, rows, count);
+    for (int i = 0; i < count; i++)
+        name_list_free(&rows[i]);
+    free(rows);
+    csv_free(&row);
+    return 0;
+}
+
+/* ---- fuzz_floors ---- */
+
+/* A file of floors, and its answers for rows with and without values. */
+
+static void check_floors(struct floors *floors, const struct record_row *row)
+{
+    char missed[200] = "";
+    const enum floors_result answer = floors_check(floors, row, missed, sizeof missed);
+    FUZZ_CHECK((answer == FLOORS_MISSED) == (missed[0] != '\0'));
+}
+
+int fuzz_floors(const uint8_t *data, size_t size)
+{
+    struct attn_message why = {""};
+    struct record_row row = {0};
+    struct floors *floors = floors_read(fuzz_put(0, data, size), &why);
+    if (!floors) {
+        FUZZ_CHECK(why.text[0]);
+        return 0;
+    }
+    record_row_clear(&row);
+    check_floors(floors, &row);
+    strcpy(row.impl, "fused_sm90");
+    row.key.mode = 0;
+    row.key.head_dim = 128;
+    row.key.q_len = 16384;
+    row.status = STATUS_OK;
+    row.tflops = row.time_ms = row.pct_of_gemm = 300;
+    row.repro = xstrdup("fabench --d 128");
+    check_floors(floors, &row);
+    floors_are_matched(floors, &why);
+    record_row_free(&row);
+    floors_free(floors);
+    return 0;
+}
+
+/* ---- fuzz_overlay ---- */
+
+/* A file of published figures. */
+
+int fuzz_overlay(const uint8_t *data, size_t size)
+{
+    struct overlay overlay;
+    struct record_row row = {0};
+    struct attn_message why = {""};
+    if (!overlay_read(fuzz_put(0, data, size), &overlay, &why)) {
+        FUZZ_CHECK(why.text[0] && !overlay.points);
+        return 0;
+    }
+    FUZZ_CHECK(overlay.count > 0);
+    for (int i = 0; i < overlay.count; i++) {
+        FUZZ_CHECK(overlay.points[i].tflops > 0 && isfinite(overlay.points[i].tflops));
+        overlay_fits(&overlay.points[i], &row);
+    }
+    overlay_free(&overlay);
+    return 0;
+}
+
+/* ---- fuzz_dump ---- */
+
+/* The tensors.json of a dump: what is read is a problem whose sizes can be computed with. */
+
+int fuzz_dump(const uint8_t *data, size_t size)
+{
+    struct plan_item item;
+    struct attn_message why = {""};
+    struct options o;
+    bool has_problem = false;
+    if (!plan_item_read(fuzz_put(0, data, size), &item, &has_problem, &why)) {
+        FUZZ_CHECK(why.text[0] && !has_problem);
+        return 0;
+    }
+    if (!has_problem)
+        return 0;
+    const struct attn_problem *p = &item.problem;
+    FUZZ_CHECK(plan_shape_fits(p) && p->q_heads % p->kv_heads == 0 && p->scale > 0 && !item.folder && !item.name[0]);
+    FUZZ_CHECK(tensor_set_bytes(&item) > 0);
+    FUZZ_CHECK(options_parse_line("fabench", &o) == 0);
+    char *repro = plan_repro(&o, &item, "naive");
+    FUZZ_CHECK(item.batch_gap || strstr(repro, " --mode "));
+    free(repro);
+    options_free(&o);
+    return 0;
+}
