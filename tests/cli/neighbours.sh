@@ -2,7 +2,7 @@
 # An implementation that harms the worker process which it shares with others: every other row is there, ok and checked,
 # under its own name; the row of the one that did it, or a warning, says what it did.
 . "$(dirname "$0")/lib.sh"
-harmful=${FABENCH_NEIGHBOURS:-$(dirname "$fabench")/tests/neighbours/libneighbours_cpu.so}
+harmful=${FABENCH_NEIGHBOURS:-$(dirname "$fabench")/tests/liars/libneighbours_cpu.so}
 [ -e "$harmful" ] || { echo "no plugin at $harmful"; exit 1; }
 # One thread each: with as many threads as cores in several libraries, times on a busy machine vary by a factor of 100.
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1

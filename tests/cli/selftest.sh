@@ -90,7 +90,7 @@ expect_code 0
 # Two libraries with long paths: their names are whole in the command that a row gives, and the shell reads it.
 long="$tmp/$(printf 'p%.0s' {1..70})'s"
 mkdir "$long"
-cp "$plugins/libwrong_cpu.so" "$plugins/../paced/libpaced_0.so" "$long"
+cp "$plugins/libwrong_cpu.so" "$plugins/../fake/libpaced_0.so" "$long"
 run selftest --device cpu --seqlen 256 --dtype fp32 --mode fwd --causal --impl-lib "$long/libwrong_cpu.so" \
     --impl-lib "$long/libpaced_0.so" --impl right_cpu --jsonl long.jsonl
 expect_code 0

@@ -1,5 +1,5 @@
 /* The CPU's half, and the table. */
-#include "tests/paced/paced.h"
+#include "tests/fake/paced.h"
 
 #include <stdio.h>
 #include <string.h>

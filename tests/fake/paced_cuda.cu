@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "kernels/device/registers.cuh"
-#include "tests/paced/paced.h"
+#include "tests/fake/paced.h"
 
 enum { STAMP_BYTES = 256 };
 
