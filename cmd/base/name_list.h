@@ -23,4 +23,10 @@ char **name_list_argv(struct name_list *);
 /* Empties it. */
 void name_list_free(struct name_list *);
 
+/* Finds the known name most similar to a mistyped one. */
+
+/* By edit distance (insert, delete, replace, swap two neighbours); NULL when none is similar enough. Leading dashes are
+ * ignored. */
+const char *nearest_name(const char *word, const char *const *names, int count);
+
 #endif

@@ -1,8 +1,9 @@
-/* The terminal on stdout: how wide it is, and whether it gets colour. */
+/* The terminal on stdout: how wide it is, whether it gets colour, and how text is laid out in its width. */
 #ifndef FABENCH_BASE_TERMINAL_H
 #define FABENCH_BASE_TERMINAL_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 enum color_choice { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
@@ -11,5 +12,21 @@ int terminal_width(void);
 
 /* AUTO: on a terminal, unless NO_COLOR is set. */
 bool terminal_color(enum color_choice);
+
+/* Sentences and commands laid out in a terminal of a given width. */
+
+/* Prints words on lines of at most `width` columns (a single longer word overflows): the first line begins behind
+ * `indent` spaces, the others behind `hang`. A newline ends it. */
+void wrap_words(FILE *, int width, int indent, int hang, const char *text);
+
+/* The same for a shell command, so that it can be copied into a shell: lines end in a backslash and break only at
+ * spaces outside quotes. */
+void wrap_command(FILE *, int width, int indent, const char *command);
+
+/* Cuts text to `limit` columns without splitting a character, and ends it with "..." where there is room for it. */
+void wrap_shorten(char *text, int limit);
+
+/* Columns that UTF-8 text takes, one for each character. */
+int wrap_columns(const char *text);
 
 #endif

@@ -8,8 +8,8 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
-#include "cmd/base/wrap.h"
 #include "cmd/chart/chart_gnuplot.h"
 
 /* State of the chart writer: whether gnuplot works, and what was written. */

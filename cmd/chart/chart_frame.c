@@ -6,7 +6,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/name_list.h"
-#include "cmd/base/wrap.h"
+#include "cmd/base/terminal.h"
 
 /* Geometry of a page in pixels. */
 enum {

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
-#include "cmd/base/wrap.h"
 #include "cmd/chart/chart_frame.h"
 #include "cmd/chart/chart_script.h"
 #include "cmd/record/row_role.h"

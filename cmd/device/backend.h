@@ -4,9 +4,10 @@
 #ifndef FABENCH_BACKEND_H
 #define FABENCH_BACKEND_H
 
-#include "reference/harness/fill.h"
 #include "cmd/options/options.h"
+#include "kernels/attention.h"
 #include "reference/compare.h"
+#include "reference/harness/fill.h"
 #include "reference/reference.h"
 
 /* Identity of the device, for the record header and every row. Strings are empty when unknown. */
@@ -112,5 +113,13 @@ void backend_say_no_device(int driver, int runtime, const char *error, struct at
 
 enum attn_status backend_open_cpu(struct backend *, struct attn_message *why);
 enum attn_status backend_open_cuda(struct backend *, int ordinal, struct attn_message *why);
+
+/* Returns the status of a call that did not succeed to the caller, whose `why` the call has filled. */
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const enum attn_status try_status = (call);                                                                    \
+        if (try_status != ATTN_OK)                                                                                     \
+            return try_status;                                                                                         \
+    } while (0)
 
 #endif

@@ -11,7 +11,6 @@
 #include "cmd/device/backend.h"
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
-#include "cmd/device/status.h"
 
 /* The caches are flushed by reading a buffer of twice the size of the last-level cache, and of at least this size. */
 enum { FLUSH_BYTES_MIN = 64 << 20 };

@@ -18,7 +18,6 @@
 #endif
 
 #include "cmd/device/backend.h"
-#include "cmd/device/status.h"
 #include "cmd/base/log.h"
 #include "reference/harness/harness_cuda.h"
 

@@ -9,7 +9,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/npy.h"
-#include "cmd/device/status.h"
+#include "cmd/device/backend.h"
 
 static const enum attn_dtype npy_dtypes[] = {
     [NPY_FLOAT32] = ATTN_FP32, [NPY_FLOAT16] = ATTN_FP16, [NPY_UINT16] = ATTN_BF16};

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/base/nearest.h"
+#include "cmd/base/name_list.h"
 #include "reference/registry.h"
 
 static const struct attn_impl *find(const struct impls *impls, const char *name, int platform)

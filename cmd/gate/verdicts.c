@@ -8,8 +8,8 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
+#include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
-#include "cmd/base/wrap.h"
 
 static const struct {
     const char *name, *counted; /* in the summary: "2 slower" */

@@ -8,7 +8,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/stats.h"
-#include "cmd/device/status.h"
+#include "cmd/device/backend.h"
 
 void rounds_order(int count, int64_t round, int *order)
 {

@@ -10,7 +10,7 @@
 #include "cmd/base/name_list.h"
 #include "cmd/base/terminal.h"
 #include "cmd/options/command_list.h"
-#include "cmd/problem/names.h"
+#include "cmd/problem/problem.h"
 
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
 enum dump_dtype { DUMP_NATIVE, DUMP_FP32 }; /* in their own dtype, or as float32 */

@@ -5,11 +5,9 @@
 #include <string.h>
 
 #include "cmd/base/build.h"
-#include "cmd/base/nearest.h"
-#include "cmd/base/wrap.h"
-#include "cmd/options/options_completion.h"
-#include "cmd/options/options_manual.h"
-#include "cmd/options/options_refuse.h"
+#include "cmd/base/name_list.h"
+#include "cmd/base/terminal.h"
+#include "cmd/options/options_rules.h"
 #include "cmd/options/options_text.h"
 
 #if defined(FABENCH_WITH_CUDNN)

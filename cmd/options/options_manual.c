@@ -1,5 +1,5 @@
 /* The manual as Markdown and as a man page. */
-#include "cmd/options/options_manual.h"
+#include "cmd/options/options_help.h"
 
 #include <stdio.h>
 #include <string.h>

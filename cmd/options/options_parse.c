@@ -13,17 +13,16 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/base/nearest.h"
+#include "cmd/base/name_list.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/paths.h"
 #include "cmd/base/program.h"
+#include "cmd/base/text.h"
 #include "cmd/options/options_help.h"
 #include "cmd/options/options_line.h"
-#include "cmd/options/options_refuse.h"
 #include "cmd/options/options_rules.h"
 #include "cmd/options/options_table.h"
 #include "cmd/options/options_text.h"
-#include "cmd/base/paths.h"
-#include "cmd/base/text.h"
 
 /* ---- Refusing ---- */
 

@@ -1,6 +1,10 @@
 /* Rules between options: sizes, outputs, and pairs that contradict each other. Errors that can be known from the
  * options alone are found here, before any measurement. */
+#include "cmd/options/options_rules.h"
+
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,8 +14,6 @@
 #include "cmd/base/paths.h"
 #include "cmd/base/program.h"
 #include "cmd/options/options.h"
-#include "cmd/options/options_refuse.h"
-#include "cmd/options/options_rules.h"
 
 /* Tensors and score matrices beyond these are refused, so that no product of sizes leaves 64 bits anywhere. */
 #define TENSOR_ELEMENTS_MAX ((int64_t)1 << 40)
@@ -306,4 +308,20 @@ bool options_check(const struct parse *p)
                          : o->command == COMMAND_VERIFY ? check_stored(p)
                                                         : true;
     return is_good && check_outputs(p) && check_problems(p);
+}
+
+bool options_refuse(const char *name, const char *value, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    int length = snprintf(text, sizeof text, "%.80s%s%s%.100s%s: ", name, value ? " " : "",
+                          value && !*value ? "''" : "", value ? value : "", value && strlen(value) > 100 ? "..." : "");
+    va_start(arguments, format);
+    vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
+    va_end(arguments);
+    for (char *at = text; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127)
+            *at = '?';
+    log_error("%s", text);
+    return false;
 }

@@ -336,3 +336,20 @@ bool option_is_preset(const struct option_def *def)
 }
 
 bool option_is_dtype(const struct option_def *def) { return def->choices == problem_dtype_names; }
+
+/* The names of the enums in struct options. */
+
+const char *const option_preset_names[] = {[PRESET_NONE] = "none",
+                                           [PRESET_QUICK] = "quick",
+                                           [PRESET_PAPER] = "paper",
+                                           [PRESET_CI] = "ci",
+                                           [PRESET_ACCEPTANCE] = "acceptance",
+                                           [PRESET_FULL] = "full",
+                                           NULL};
+
+const char *option_preset_name(enum preset preset) { return option_preset_names[preset]; }
+
+/* The commands as a table. */
+
+#define COMMAND_ROW(id, name, arguments, takes_words, summary) {name, arguments, takes_words, summary, COMMAND_##id},
+const struct command_def command_table[] = {COMMAND_LIST(COMMAND_ROW)};

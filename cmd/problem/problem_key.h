@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cmd/problem/names.h"
+#include "cmd/problem/problem.h"
 
 /* Value of an absent field: -1 where a comment names an enum, else INT64_MIN or NaN. */
 struct problem_key {

@@ -17,7 +17,7 @@
 
 #include "cmd/base/csv.h"
 #include "cmd/base/log.h"
-#include "cmd/base/nearest.h"
+#include "cmd/base/name_list.h"
 #include "cmd/base/paths.h"
 #include "cmd/base/text.h"
 #include "cmd/record/record.h"

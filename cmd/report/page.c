@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
-#include "cmd/base/wrap.h"
 #include "cmd/record/record.h"
 
 enum block_kind { BLOCK_HEADING, BLOCK_TEXT, BLOCK_WARNING, BLOCK_ITEM, BLOCK_CHART, BLOCK_TABLE };

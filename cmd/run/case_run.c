@@ -18,7 +18,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
-#include "cmd/device/status.h"
+#include "cmd/device/backend.h"
 #include "cmd/device/stored_outputs.h"
 #include "cmd/device/tensor_dump.h"
 #include "cmd/measure/rounds.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/device/status.h"
+#include "cmd/device/backend.h"
 
 static void *element_at(const struct attn_tensor *t, enum attn_dtype dtype, int64_t b, int64_t h)
 {

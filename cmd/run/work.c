@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "cmd/base/clock.h"
-#include "cmd/device/status.h"
+#include "cmd/device/backend.h"
 
 static const char rule_name[] = "work";
 

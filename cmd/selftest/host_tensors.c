@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/device/status.h"
+#include "cmd/device/backend.h"
 
 int64_t host_tensors_elements(const struct attn_problem *p, enum problem_tensor tensor)
 {

@@ -7,7 +7,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/stats.h"
-#include "cmd/device/status.h"
+#include "cmd/device/backend.h"
 #include "cmd/run/work.h"
 
 /* One implementation behind a lie; the plan of its launches. */

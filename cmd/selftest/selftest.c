@@ -15,7 +15,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/base/terminal.h"
-#include "cmd/device/status.h"
+#include "cmd/device/backend.h"
 #include "cmd/options/options_line.h"
 #include "cmd/record/header.h"
 #include "cmd/run/check.h"

@@ -10,8 +10,8 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/program.h"
+#include "cmd/base/terminal.h"
 #include "cmd/options/options.h"
-#include "cmd/base/wrap.h"
 
 enum { FAULTS_MAX = 32, LIES_MAX = 16, NAME_WIDTH = 24, LIE_WIDTH = 26, WIDTH = 108 };
 

@@ -13,7 +13,7 @@
 #include "cmd/base/text.h"
 #include "cmd/measure/sustain.h"
 #include "cmd/device/telemetry.h"
-#include "cmd/base/wrap.h"
+#include "cmd/base/terminal.h"
 #include "cmd/record/record_figures.h"
 #include "cmd/record/row_role.h"
 

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/base/nearest.h"
+#include "cmd/base/name_list.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
-#include "cmd/base/wrap.h"
 #include "cmd/options/options_line.h"
 #include "cmd/options/options_parse.h"
 #include "cmd/plan/plan.h"

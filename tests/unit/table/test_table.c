@@ -13,7 +13,7 @@
 #include "cmd/base/log.h"
 #include "cmd/table/summary.h"
 #include "cmd/table/table.h"
-#include "cmd/base/wrap.h"
+#include "cmd/base/terminal.h"
 
 /* The index of a word among the names of an enum; -1 for "" and words that are none. */
 static int index_of(const char *const *names, const char *word)
