@@ -2,10 +2,7 @@
 #include "reference/registry.h"
 
 #include "reference/harness/null_impl.h"
-#include "reference/naive/naive_cpu.h"
-#ifdef FABENCH_WITH_CUDA
-#include "reference/naive/naive_cuda.h"
-#endif
+#include "reference/naive/naive.h"
 #ifdef FABENCH_WITH_CUDNN
 #include "reference/peers/cudnn_peer.h"
 #endif

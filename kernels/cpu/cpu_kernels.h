@@ -1,6 +1,6 @@
-/* The inner routines of the CPU paths, one table per instruction set. kernels/cpu/tiles.h is their only source; each
- * tiles_*.c compiles it over the vector type of one instruction set, and the best table that this processor can run is
- * chosen at run time.
+/* The inner routines of the CPU paths, one table per instruction set. kernels/cpu/tiles.h is their only source; tiles.c
+ * compiles it over the vector type of each instruction set, and the best table that this processor can run is chosen at
+ * run time.
  */
 #ifndef FABENCH_CPU_KERNELS_H
 #define FABENCH_CPU_KERNELS_H

@@ -10,7 +10,7 @@
  * Layouts are expressed by leading dimensions, no tensor is copied. Each thread calls the BLAS for its own slice of
  * rows or keys, with one thread inside the BLAS: that works the same for any library, and no second pool of threads
  * competes for the cores. A head is cut into as many slices as there are threads for it. */
-#include "reference/naive/naive_cpu.h"
+#include "reference/naive/naive.h"
 
 #include <math.h>
 #include <omp.h>

@@ -18,7 +18,7 @@
  * prepare for backward reads Q and K on the legacy default stream and waits: they must be filled before, and a plan is
  * valid for these contents of Q and K only.
  */
-#include "reference/naive/naive_cuda.h"
+#include "reference/naive/naive.h"
 
 #include <cstdlib>
 

@@ -12,7 +12,7 @@
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/fused_cpu.h"
 #include "reference/blas.h"
-#include "reference/naive/naive_cpu.h"
+#include "reference/naive/naive.h"
 #include "reference/harness/null_impl.h"
 #include "reference/reference.h"
 
