@@ -1,10 +1,16 @@
-/* Questions about paths (cmd/base/paths.h): what can be written and read, what is the same file, what is removed and
- * made. */
+/* Paths of files, and the name of the program. */
 #include "tests/unit/unit_help.h"
 
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "cmd/base/paths.h"
+#include "cmd/base/program.h"
+
+/* ---- paths ---- */
+
+/* Questions about paths (cmd/base/paths.h): what can be written and read, what is the same file, what is removed and
+ * made. */
 
 static struct reason why;
 
@@ -153,7 +159,7 @@ static void folders_are_made(void **state)
     assert_false(made);
 }
 
-int main(void)
+static int paths_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_to_be_written),   cmocka_unit_test(a_file_in_a_folder_to_be),
@@ -162,3 +168,53 @@ int main(void)
         cmocka_unit_test(what_is_removed),        cmocka_unit_test(folders_are_made)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
+
+/* ---- program ---- */
+
+/* The name in hints: the variable of a calling script, argv[0], or the plain name; quoted for a shell. */
+
+static void assert_command(const char *line, const char *want)
+{
+    char *got = program_command(line);
+    assert_string_equal(got, want);
+    free(got);
+}
+
+static void names(void **state)
+{
+    (void)state;
+    unsetenv("FABENCH_CALLED_AS");
+    assert_string_equal(program_name(), "fabench");
+    program_set_name("build/release/fabench");
+    assert_string_equal(program_name(), "build/release/fabench");
+    program_set_name("/my tools/fabench");
+    assert_string_equal(program_name(), "'/my tools/fabench'");
+    setenv("FABENCH_CALLED_AS", "./scripts/run.sh", 1);
+    assert_string_equal(program_name(), "./scripts/run.sh");
+    setenv("FABENCH_CALLED_AS", "", 1);
+    assert_string_equal(program_name(), "'/my tools/fabench'");
+    program_set_name("");
+    assert_string_equal(program_name(), "fabench");
+    unsetenv("FABENCH_CALLED_AS");
+}
+
+static void commands(void **state)
+{
+    (void)state;
+    program_set_name("./fabench");
+    assert_command("fabench plot a.jsonl", "./fabench plot a.jsonl");
+    assert_command("fabench", "./fabench");
+    assert_command("fabench2 plot", "fabench2 plot");
+    assert_command("git log fabench", "git log fabench");
+    assert_command("", "");
+    program_set_name(NULL);
+    assert_command("fabench plot a.jsonl", "fabench plot a.jsonl");
+}
+
+static int program_tests(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(commands)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) { return paths_tests() + program_tests(); }

@@ -1,9 +1,14 @@
-/* The list of implementations (cmd/device/implementations.h): what libraries add and why some are refused, what --impl
- * chooses, what a slot means for a problem. */
+/* Implementations, and what is said without a device. */
 #include "tests/unit/unit_help.h"
 
 #include "cmd/base/log.h"
+#include "cmd/device/backend.h"
 #include "cmd/device/implementations.h"
+
+/* ---- implementations ---- */
+
+/* The list of implementations (cmd/device/implementations.h): what libraries add and why some are refused, what --impl
+ * chooses, what a slot means for a problem. */
 
 /* impls_load of one library, or of none; what it said is in `said`. */
 static const char *said;
@@ -210,7 +215,7 @@ static void a_slot_and_a_problem(void **state)
     impls_free(&impls);
 }
 
-int main(void)
+static int implementations_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(built_in_and_loaded), cmocka_unit_test(libraries_that_are_refused),
@@ -219,3 +224,36 @@ int main(void)
         cmocka_unit_test(a_slot_and_a_problem)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
+
+/* ---- backend ---- */
+
+/* What is said where no CUDA device can be used. */
+
+static void assert_said(int driver, int runtime, const char *error, const char *want)
+{
+    struct attn_message why = {""};
+    backend_say_no_device(driver, runtime, error, &why);
+    assert_string_equal(why.text, want);
+}
+
+static void no_device(void **state)
+{
+    (void)state;
+    static const char insufficient[] = "CUDA driver version is insufficient for CUDA runtime version";
+    assert_said(0, 13000, insufficient,
+                "no CUDA device: this machine has no NVIDIA driver, or libcuda.so.1 is not where the loader looks");
+    assert_said(
+        12080, 13000, insufficient,
+        "no CUDA device: the driver here serves CUDA 12.8 at most, and this program was built with CUDA 13.0; a "
+        "newer driver, or a build with an older toolkit, is needed");
+    assert_said(13000, 13000, "none visible", "no CUDA device: none visible");
+    assert_said(13010, 12040, "out of memory", "no CUDA device: out of memory");
+}
+
+static int backend_tests(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_device)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) { return implementations_tests() + backend_tests(); }

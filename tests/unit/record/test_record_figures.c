@@ -1,10 +1,19 @@
-/* Records whose figures do not agree (cmd/record/record_figures.h): each is refused in a sentence that names the file,
- * the row and both figures. What this program wrote is not refused. */
+/* What is derived from a record: whether its figures agree, the line of its header, the roles of its rows. */
 #include "tests/unit/unit_help.h"
 
 #include <glob.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "cmd/base/log.h"
+#include "cmd/record/header.h"
 #include "cmd/record/record_figures.h"
+#include "cmd/record/row_role.h"
+
+/* ---- record_figures ---- */
+
+/* Records whose figures do not agree (cmd/record/record_figures.h): each is refused in a sentence that names the file,
+ * the row and both figures. What this program wrote is not refused. */
 
 static struct attn_message why;
 
@@ -188,7 +197,7 @@ static void checked_and_with_an_interval(void **state)
     assert_false(record_row_has_interval(&row));
 }
 
-int main(void)
+static int record_figures_tests(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows_that_agree), cmocka_unit_test(rows_that_do_not),
                                        cmocka_unit_test(words_and_numbers_of_a_row),
@@ -196,3 +205,101 @@ int main(void)
                                        cmocka_unit_test(checked_and_with_an_interval)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
+
+/* ---- header ---- */
+
+/* The line above the table, from headers of any content. */
+
+/* `device`: what follows its name. */
+static char *line_of(const char *device, const char *clocks)
+{
+    char *text = xasprintf("{\"device\": {\"name\": \"Board\"%s}, \"tool\": {\"version\": \"1.2.3\", \"commit\": "
+                           "\"0123456789abcdef\"}, \"policy\": {\"clocks\": \"%s\"}}",
+                           device, clocks);
+    json_t *header = json_loads(text, 0, NULL);
+    assert_non_null(header);
+    char *line = header_line(header);
+    json_decref(header);
+    free(text);
+    return line;
+}
+
+static void is(const char *device, const char *clocks, const char *expected)
+{
+    char *line = line_of(device, clocks);
+    assert_string_equal(line, expected);
+    free(line);
+}
+
+static void what_the_header_says(void **state)
+{
+    (void)state;
+    is("", "unknown", "Board 0 GiB | fabench 1.2.3 (0123456789ab)");
+    is(", \"memory_gb\": 150.3, \"power_limit_w\": 700.0, \"ecc\": true, \"driver\": \"580.65\", "
+       "\"other_processes\": 0",
+       "free",
+       "Board 140 GiB, 700 W, ECC on, driver 580.65, clocks free, no other process | fabench 1.2.3 "
+       "(0123456789ab)");
+    is(", \"memory_gb\": 17.2, \"threads\": 8, \"ecc\": false, \"other_processes\": 1", "unknown",
+       "Board 16 GiB, 8 threads, ECC off, 1 other process | fabench 1.2.3 (0123456789ab)");
+    is(", \"other_processes\": 3", "unknown", "Board 0 GiB, 3 other processes | fabench 1.2.3 (0123456789ab)");
+}
+
+/* Values of any length stand there whole, and what follows them too. */
+static void long_values(void **state)
+{
+    (void)state;
+    char *line = line_of(", \"memory_gb\": 1e299, \"power_limit_w\": 1e200, "
+                         "\"driver\": \"a driver's name that is longer than twenty characters\"",
+                         "clocks of a description that is longer than twenty characters");
+    assert_true(strlen(line) > 500);
+    assert_non_null(strstr(line, ", driver a driver's name that is longer than twenty characters, clocks clocks of a "
+                                 "description that is longer than twenty characters | fabench 1.2.3 (0123456789ab)"));
+    free(line);
+}
+
+static int header_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_header_says),
+        cmocka_unit_test(long_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+/* ---- row_role ---- */
+
+/* The role of an implementation by its name (cmd/record/row_role.h). */
+
+static void only_whole_names_have_a_role(void **state)
+{
+    (void)state;
+    assert_int_equal(role_of_name("naive"), ROLE_NAIVE);
+    assert_int_equal(role_of_name("cudnn"), ROLE_PEER);
+    assert_int_equal(role_of_name("cudnn:deterministic"), ROLE_PEER);
+    assert_int_equal(role_of_name("null"), ROLE_NULL);
+    assert_int_equal(role_of_name("naive2"), ROLE_KERNEL);
+    assert_int_equal(role_of_name("cud"), ROLE_KERNEL);
+    assert_int_equal(role_of_name("fused_sm90"), ROLE_KERNEL);
+}
+
+static void fused_kernels_begin_with_fused_and_underscore(void **state)
+{
+    (void)state;
+    assert_true(role_is_fused("fused_sm90"));
+    assert_true(role_is_fused("fused_sm90:fwd_d128_m128n128_s2"));
+    assert_false(role_is_fused("fusedkernel"));
+    assert_false(role_is_fused("fused2_sm90"));
+    assert_false(role_is_fused("naive"));
+}
+
+static int row_role_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_whole_names_have_a_role),
+        cmocka_unit_test(fused_kernels_begin_with_fused_and_underscore),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) { return record_figures_tests() + header_tests() + row_role_tests(); }
