@@ -6,8 +6,8 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
+#include "cmd/chart/chart.h"
 #include "cmd/chart/overlay.h"
-#include "cmd/chart/plot.h"
 #include "cmd/gate/ab.h"
 #include "cmd/gate/gate.h"
 #include "cmd/inspect/inspect.h"

@@ -1,6 +1,6 @@
 /* Runs gnuplot as a child process, with files instead of pipes for input and output, so that neither can block the
  * other. */
-#include "cmd/chart/gnuplot.h"
+#include "cmd/chart/chart_gnuplot.h"
 
 #include <errno.h>
 #include <stdbool.h>

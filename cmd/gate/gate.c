@@ -11,7 +11,6 @@
 #include "cmd/gate/decide.h"
 #include "cmd/gate/fingerprint.h"
 #include "cmd/gate/floors.h"
-#include "cmd/gate/gate_measure.h"
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/gate/verdicts.h"

@@ -8,8 +8,19 @@
 #define FABENCH_GATE_H
 
 #include "cmd/options/options.h"
+#include "cmd/record/record.h"
+#include "cmd/record/record_file.h"
 
 /* The command. Returns the exit code. */
 int gate_run(const struct options *);
+
+/* Measures the current record for `gate`: runs one fresh process of this program under the lock of the device. It gets
+ * the options of the baseline's run; options of the command line replace them. */
+
+/* baseline: NULL with floors alone. folder: where current.jsonl is kept; NULL = it is not kept. Returns EXIT_OK, with
+ * *current filled (the caller frees it), or an exit code after a message on stderr. *ended is set, after a message, to
+ * the exit code of the process where that is EXIT_CHECK_FAILED or EXIT_DEVICE and no row of its record explains it. */
+int gate_measure(const struct options *, const struct record_file *baseline, const char *folder,
+                 struct record_file *current, int *ended);
 
 #endif

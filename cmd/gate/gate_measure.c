@@ -1,5 +1,5 @@
 /* Makes the command line of the measuring process, runs it and reads its record. */
-#include "cmd/gate/gate_measure.h"
+#include "cmd/gate/gate.h"
 
 #include <errno.h>
 #include <limits.h>

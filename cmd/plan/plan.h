@@ -57,7 +57,7 @@ bool plan_shape_fits(const struct attn_problem *);
 int plan_make_selftest(const struct options *, struct plan *);
 void plan_free(struct plan *);
 
-/* Appends one item; plan_verify.c and plan_selftest.c use it. */
+/* Appends one item; plan_verify.c uses it. */
 void plan_add(struct plan *, const struct plan_item *);
 
 /* The command that makes this case's row again; the caller frees it. impl may be NULL. */

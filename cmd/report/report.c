@@ -12,7 +12,7 @@
 #include "cmd/base/terminal.h"
 #include "cmd/chart/chart_gnuplot.h"
 #include "cmd/record/row_role.h"
-#include "cmd/report/report_groups.h"
+#include "cmd/report/report_data.h"
 #include "cmd/report/report_page.h"
 
 /* ---- charts ---- */

@@ -76,4 +76,11 @@ const struct report_figure *report_figure_at(const struct report *, int point, i
 /* The index of the problem of a row in the published set, -1 = outside. */
 int report_set_index(const struct record_row *);
 
+/* Puts labels that share a point into one group, also labels that are connected only through others. Fills
+ * summaries[].group and group_count. */
+void report_make_groups(struct report *);
+
+/* Writes why two labels share no point: "dtype fp32 against fp16, bf16; tokens 4096 against 16384". */
+void report_difference(const struct report *, int label, int other, char *text, size_t size);
+
 #endif

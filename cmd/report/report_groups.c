@@ -1,5 +1,5 @@
 /* Makes the groups by shared points, and finds the conditions in which labels differ. */
-#include "cmd/report/report_groups.h"
+#include "cmd/report/report_data.h"
 
 #include <math.h>
 #include <string.h>

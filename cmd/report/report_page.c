@@ -9,8 +9,8 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
+#include "cmd/report/report_data.h"
 #include "cmd/report/report_facts.h"
-#include "cmd/report/report_groups.h"
 #include "cmd/report/report_tables.h"
 #include "cmd/report/report_verdict.h"
 

@@ -79,4 +79,7 @@ static inline bool cpu_sees_all(const struct attn_problem *p, int64_t row0, int6
     return first <= col0 && col0 + cols - 1 <= last;
 }
 
+/* FlashAttention-2's algorithm on the CPU, over threads (fused_cpu.c). */
+extern const struct attn_impl attn_fused_cpu;
+
 #endif

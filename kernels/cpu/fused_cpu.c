@@ -12,7 +12,6 @@
  *
  * Memory: scratch for each thread, and for the backward a word for each row and for each tile of rows; nothing grows
  * with the square of the length. Speed: docs/kernels/cpu.md. */
-#include "kernels/cpu/fused_cpu.h"
 
 #include <math.h>
 #include <omp.h>

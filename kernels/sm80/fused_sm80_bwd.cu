@@ -25,7 +25,7 @@
  * for the other warp. Lane offsets stay apart from tile addresses (warp_gemm_sm80.cuh), so that the latter are
  * uniform.
  *
- * dq_sum lies in the order of the accumulators (red_add.cuh), so that a warp adds to whole lines. Rows without a key
+ * dq_sum lies in the order of the accumulators (memory.cuh), so that a warp adds to whole lines. Rows without a key
  * and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the diagonal are masked in a
  * second copy of the step that only boundary tiles run; a warp whose queries see none of its keys skips it. dK and
  * dV are sums of one block in a fixed order. Measurements: docs/kernels/sm80.md. */

@@ -18,7 +18,7 @@
  *
  *   | Q, O at the end | K stage 0 | K stage 1 | V stage 0 | V stage 1 |
  *
- * An array is panels of 64 columns, a panel is rows of 128 bytes with the 128B XOR swizzle (device/ldmatrix.cuh).
+ * An array is panels of 64 columns, a panel is rows of 128 bytes with the 128B XOR swizzle (device/warp_matrix.cuh).
  *
  * What must not be reordered: the copies of the next tile are issued between Q K^T and the row maxima, where the load
  * units are idle; the ex2 of 16 keys are issued before P V of the 16 keys before them. Measurements:

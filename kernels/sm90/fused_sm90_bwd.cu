@@ -27,7 +27,7 @@
  *   - A stage is released (empty) after dS of its step is announced: the proxy fence of the latter orders the reads of
  *     the statistics before the copy that overwrites them. compute-sanitizer's racecheck reports this pair, because it
  *     does not follow __syncwarp into an arrival by one lane; scripts/gpu_check.sh counts these reports.
- *   - Deterministic: blocks add to a tile of dQ in the order of their keys (semaphore.cuh). A block waits for blocks
+ *   - Deterministic: blocks add to a tile of dQ in the order of their keys (grid_order.cuh). A block waits for blocks
  *     with smaller numbers only, so blocks have to start in the order of their numbers, as they do.
  *
  * Masks: rows without a key and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the

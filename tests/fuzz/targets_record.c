@@ -10,7 +10,7 @@
 #include "cmd/options/options_parse.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_file.h"
-#include "cmd/report/report_groups.h"
+#include "cmd/report/report_data.h"
 #include "cmd/report/report_page.h"
 #include "cmd/run/resume.h"
 #include "cmd/table/table.h"

@@ -10,7 +10,6 @@
 
 #include "reference/harness/fill.h"
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/fused_cpu.h"
 #include "reference/blas.h"
 #include "reference/naive/naive.h"
 #include "reference/harness/null_impl.h"
