@@ -1,5 +1,5 @@
-/* The problems of `fabench verify`: hard shapes, what real kernels got wrong (section 6 of docs/design.md); and those of
- * `fabench selftest`. */
+/* The problems of `fabench verify`: hard shapes, what real kernels got wrong (section 6 of docs/design.md); and those
+ * of `fabench selftest`. */
 #include "cmd/plan/plan.h"
 
 #include <math.h>

@@ -29,9 +29,9 @@ __device__ __forceinline__ void grid_wait_for_last() { asm volatile("griddepcont
  * semaphore counts the warps that have finished with its piece of memory; the warp that is to be the n-th (from 0)
  * waits for n. PTX ISA, "Memory Consistency Model"; "ld.acquire", "fence.acq_rel".
  *
- * The sums are changed by the copy engine (copy_engine.cuh) or by reductions. All threads of a warp call these functions
- * and one acts: that of elect_one (registers.cuh), which has to be the thread that issues the warp's copies. Writes of
- * the other threads are ordered by a __syncwarp before a release and by one after a wait. */
+ * The sums are changed by the copy engine (copy_engine.cuh) or by reductions. All threads of a warp call these
+ * functions and one acts: that of elect_one (registers.cuh), which has to be the thread that issues the warp's copies.
+ * Writes of the other threads are ordered by a __syncwarp before a release and by one after a wait. */
 
 /* Waits until the warp's additions under `held` are done, adds 1 to `held`, and returns whether `next` is at `count`.
  * Either may be NULL: nothing to release, nothing to test. One call does both because they share one fence, which takes
