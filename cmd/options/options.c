@@ -7,6 +7,7 @@ const char *const option_preset_names[] = {[PRESET_NONE] = "none",
                                            [PRESET_CI] = "ci",
                                            [PRESET_ACCEPTANCE] = "acceptance",
                                            [PRESET_FULL] = "full",
+                                           [PRESET_DATA] = "data",
                                            NULL};
 
 const char *option_preset_name(enum preset preset) { return option_preset_names[preset]; }

@@ -27,6 +27,8 @@ const struct named_text option_presets[] = {
     {"ci", "12 points in bf16: lengths 1k, 4k and 16k, the causal mask at 1k and 16k"},
     {"acceptance", "lengths 4k and 16k in bf16, with 10 s of sustained load for each row"},
     {"full", "lengths 512 to 16k in fp16 and bf16"},
+    {"data", "lengths 4k and 16k in bf16 with six kinds of inputs: logit-std 1, 4 and 16, rising, falling, zeros; "
+             "smaller problems on a CPU"},
     {NULL, NULL}};
 
 const struct named_text option_variables[] = {
@@ -69,7 +71,7 @@ const char *option_legal_text(const struct option_def *def, char *buffer, size_t
         snprintf(buffer, size, "a multiple of %" PRId64 " from %g to %g", def->multiple, def->min, def->max);
     else if (def->kind == KIND_PERCENT)
         snprintf(buffer, size, "a percentage from %g%% to %g%%", def->min, def->max);
-    else if (def->kind == KIND_REAL)
+    else if (def->kind == KIND_REAL || def->kind == KIND_REAL_LIST)
         snprintf(buffer, size, "a number from %g to %.7g", def->min, def->max);
     else if (def->max > 9e18)
         snprintf(buffer, size, "a whole number from %g to %" PRId64, def->min, INT64_MAX);
@@ -77,7 +79,7 @@ const char *option_legal_text(const struct option_def *def, char *buffer, size_t
         snprintf(buffer, size, "a whole number from %g to %.0f", def->min, def->max);
     else
         snprintf(buffer, size, "%s", def->unit ? def->unit : "");
-    if (def->kind == KIND_CHOICE_SET)
+    if (def->kind == KIND_CHOICE_SET || def->kind == KIND_REAL_LIST)
         snprintf(buffer + strlen(buffer), size - strlen(buffer), ", several with commas");
     return buffer;
 }

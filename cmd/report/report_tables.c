@@ -36,11 +36,12 @@ static const char *mask_name(const struct record_row *row) { return row->key.cau
 /* The conditions that all lines of a table share: "fwd fp16, 16384 tokens, heads x d = 2048, bshd, N(0,1), L2 cold". */
 static void describe_conditions(const struct record_row *row, char *text, size_t size)
 {
+    char data[PROBLEM_DATA_SIZE];
     snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s", problem_mode_name(row->key.mode),
              problem_dtype_name(row->key.dtype), (double)row->key.batch * (double)row->key.q_len,
              (double)row->key.q_heads * (double)row->key.head_dim,
              row->key.kv_heads != row->key.q_heads ? " (grouped kv heads)" : "", problem_layout_name(row->key.layout),
-             row->key.dist == FILL_NORMAL ? "N(0,1)" : problem_dist_name(row->key.dist), problem_l2_name(row->key.l2),
+             problem_key_data(&row->key, data, sizeof data), problem_l2_name(row->key.l2),
              row->key.window_left >= 0 || row->key.window_right >= 0 ? ", windowed" : "");
 }
 

@@ -376,11 +376,14 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
     return run->item->repeats ? check_repeats(run, c, why) : ATTN_OK;
 }
 
-/* True for inputs on which naive cannot meet the bounds, because it rounds S to 16 bits. */
+/* True for inputs on which naive cannot meet the bounds, because it rounds S to 16 bits: large logits close to each
+ * other. docs/judging.md has the largest logit-std. */
 static bool beyond_naive(enum impl_role role, const struct plan_item *item)
 {
-    return role == ROLE_NAIVE && item->problem.dtype != ATTN_FP32 &&
-           (item->dist == FILL_SHARP || item->dist == FILL_HUGE);
+    const bool has_large_logits = item->logit_std > 0 ? item->logit_std > 2
+                                                      : item->dist == FILL_SHARP || item->dist == FILL_HUGE ||
+                                                            item->dist == FILL_RISING || item->dist == FILL_FALLING;
+    return role == ROLE_NAIVE && item->problem.dtype != ATTN_FP32 && has_large_logits;
 }
 
 /* Prepares the implementation of a slot. A refusal or lack of memory becomes a row; any other failure ends the
