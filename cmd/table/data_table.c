@@ -41,8 +41,7 @@ void data_table_add(struct data_table *t, const struct record_row *row)
         !(row->tflops > 0))
         return;
     if ((t->count & (t->count - 1)) == 0) /* there is room for the next power of two */
-        t->entries =
-            xrealloc(t->entries, (t->count ? 2 * (unsigned long)t->count : 1) * sizeof *t->entries);
+        t->entries = xrealloc(t->entries, (t->count ? 2 * (unsigned long)t->count : 1) * sizeof *t->entries);
     struct data_entry *entry = &t->entries[t->count++];
     memset(entry, 0, sizeof *entry);
     snprintf(entry->impl, sizeof entry->impl, "%s", row->impl);
@@ -212,7 +211,8 @@ void data_table_print(const struct data_table *t, FILE *out, int width)
             lines[line_count++].first = &t->entries[i];
     }
     snprintf(text, sizeof text,
-             "on other data, relative to the same problem on %s: geometric means over lengths and masks", short_name(base));
+             "on other data, relative to the same problem on %s: geometric means over lengths and masks",
+             short_name(base));
     wrap_words(out, width, 0, 2, text);
     print_part(t, lines, line_count, &kinds, FIGURE_SPEED, "speed", out, width);
     print_part(t, lines, line_count, &kinds, FIGURE_LEAST, "least speed", out, width);
