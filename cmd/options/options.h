@@ -41,6 +41,7 @@ struct options {
     bool dtypes_given, dtypes[3];    /* indexed by attn_dtype; not given: by device */
     struct name_list impls;          /* not given: naive,fused,cudnn that serve the device */
     struct name_list impl_libs;
+    char *peer;    /* whose speed speedup_vs_peer means; NULL = not given: cudnn */
     char *variant; /* NULL = not given */
     bool deterministic;
     int64_t total_tokens, hidden;   /* 0 = not given */

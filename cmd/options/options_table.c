@@ -43,12 +43,10 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
 
 const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("paper; quick on CPU"),
-     .unit = "quick|paper|ci|acceptance|full|data", .help = "problems, effort; other options win",
-     .commands = FOR_SWEEP,
+     .unit = "quick|paper|ci|acceptance|full|data", .help = "problems; other options win", .commands = FOR_SWEEP,
      .detail = "A set of problems and of measuring times, see Presets. Every other option overrides its part of it."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("ci; the baseline's"),
-     .unit = "quick|paper|ci|acceptance|full|data", .help = "problems, effort; other options win",
-     .commands = FOR_GATES,
+     .unit = "quick|paper|ci|acceptance|full|data", .help = "problems; other options win", .commands = FOR_GATES,
      .detail = "The preset of the processes that measure, see Presets. ab takes ci (quick with --device cpu), gate "
                "what the command line in the baseline says."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick", .help = "fewer shapes",
@@ -105,8 +103,8 @@ const struct option_def option_table[] = {
     {"--scale", NULL, KIND_REAL, AT(scale), .min = 1e-6, .max = 1e6, LATE("1/sqrt(d)"), .unit = "X",
      .help = "factor of Q K^T", .commands = FOR_RUNS | FOR_GATES, .detail = "The factor of Q K^T before the softmax."},
     {"--dist", NULL, KIND_CHOICE_SET, AT(dists), GIVEN(dists_given), .choices = problem_dist_names, .choices_shown = 3,
-     .fallback = "normal", .help = "also sharp, huge, peak, constant, tiny, rising, falling",
-     .commands = FOR_SWEEP | FOR_GATES, .detail = DIST_DETAIL},
+     .fallback = "normal", .help = "also sharp, huge, peak, rising, ...", .commands = FOR_SWEEP | FOR_GATES,
+     .detail = DIST_DETAIL},
     {"--dist", NULL, KIND_CHOICE, AT(dist), .choices = problem_dist_names, .choices_shown = 3, .fallback = "normal",
      .help = "inputs; also sharp, huge, peak, constant, tiny", .commands = FOR_SELFTEST, .detail = DIST_DETAIL},
     {"--logit-std", NULL, KIND_REAL_LIST, AT(logit_stds), .min = 0.001, .max = 1000, LATE("as drawn"), .unit = "X,...",
@@ -144,7 +142,12 @@ const struct option_def option_table[] = {
      .help = "shared library with more implementations; repeatable", .group = GROUP_IMPL,
      .commands = FOR_PROBLEMS | FOR_LIST,
      .detail = "A shared library with more implementations; may be given several times. See examples/plugin."},
-    {"--variant", NULL, KIND_TEXT, AT(variant), .unit = "NAME", .help = "tile configuration, named as in fabench list",
+    {"--peer", NULL, KIND_TEXT, AT(peer), LATE("cudnn"), .unit = "NAME", .group = GROUP_IMPL, .commands = FOR_SWEEP,
+     .is_joined = true,
+     .detail =
+         "The implementation that the columns peer and speedup_vs_peer, and x NAME in the table, compare with: any "
+         "of fabench list or of a library. It runs beside those of --impl where it is not one of them."},
+    {"--variant", NULL, KIND_TEXT, AT(variant), .unit = "NAME", .help = "whom x PEER means; tiles as list names them",
      .group = GROUP_IMPL, .commands = FOR_RUNS | FOR_GATES,
      .detail = "Forces one tile configuration, named as in fabench list, on all implementations."},
     {"--deterministic", NULL, KIND_FLAG, AT(deterministic), .help = "outputs with the same bits in every run",

@@ -62,6 +62,8 @@ int option_legal_choices(const struct option_def *def, const char *choices[OPTIO
     return count;
 }
 
+static const char several[] = ", several with commas";
+
 const char *option_legal_text(const struct option_def *def, char *buffer, size_t size)
 {
     const char *choices[OPTION_CHOICES_MAX];
@@ -80,7 +82,7 @@ const char *option_legal_text(const struct option_def *def, char *buffer, size_t
     else
         snprintf(buffer, size, "%s", def->unit ? def->unit : "");
     if (def->kind == KIND_CHOICE_SET || def->kind == KIND_REAL_LIST)
-        snprintf(buffer + strlen(buffer), size - strlen(buffer), ", several with commas");
+        snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s", several);
     return buffer;
 }
 
@@ -97,6 +99,9 @@ const char *option_values(const struct option_def *def, char *buffer, size_t siz
         buffer[0] = 0;
     if (def->kind == KIND_COUNT_LIST)
         snprintf(buffer + strlen(buffer), size - strlen(buffer), "; lists and ranges");
+    const bool takes_several = def->kind == KIND_CHOICE_SET || def->kind == KIND_REAL_LIST;
+    if (takes_several && strlen(buffer) > sizeof several) /* shorter, for the width of the help */
+        snprintf(strstr(buffer, several), sizeof several, "; lists");
     return buffer;
 }
 

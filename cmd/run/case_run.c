@@ -540,15 +540,21 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
     return ATTN_OK;
 }
 
-/* The samples of an implementation to compare with, if it ran and passed its check; else NULL. */
-static const double *samples_of(const struct problem_run *run, const struct rounds_member *members, enum impl_role role)
+/* The samples of an implementation to compare with, if it ran and passed its check; else NULL. `slot`: the name of its
+ * slot, or NULL for the first in this role. *name, where it is not NULL: what its row is called. */
+static const double *samples_of(const struct problem_run *run, const struct rounds_member *members, enum impl_role role,
+                                const char *slot, const char **name)
 {
     for (int i = 0, m = 0; i < run->count; i++) {
         const struct contender *c = &run->contenders[i];
         if (!c->runs)
             continue;
-        if (role_of(run, c) == role && check_passed(c->tensors, c->tensor_count))
+        const bool is_wanted = slot ? !strcmp(run->setting->slots[c->slot].name, slot) : role_of(run, c) == role;
+        if (is_wanted && check_passed(c->tensors, c->tensor_count)) {
+            if (name)
+                *name = c->row.impl;
             return members[m].samples_ms;
+        }
         m++;
     }
     return NULL;
@@ -696,9 +702,8 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
             status = work_on_new_values(&run->work, &contenders[m]->work, median_ms, why);
     }
     if (status == ATTN_OK && !result.interrupted) { /* after all checks: failed rows are not compared */
-        baselines.naive_ms = samples_of(run, members, ROLE_NAIVE);
-        baselines.peer_ms = samples_of(run, members, ROLE_PEER);
-        baselines.peer = baselines.peer_ms ? role_name(ROLE_PEER) : NULL;
+        baselines.naive_ms = samples_of(run, members, ROLE_NAIVE, NULL, NULL);
+        baselines.peer_ms = samples_of(run, members, ROLE_PEER, s->options->peer, &baselines.peer);
     }
     for (int i = 0, m = 0; i < run->count && status == ATTN_OK && !result.interrupted; i++) {
         struct contender *c = &run->contenders[i];

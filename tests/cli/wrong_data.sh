@@ -28,7 +28,7 @@ for dtype in bf16 fp32; do
     verdicts $dtype fwd "--dist rising" "${fwd[@]}" last_key last_tile no_rescale sum_no_rescale
     verdicts $dtype fwd "--dist falling" "${fwd[@]}"
     verdicts $dtype fwd "--logit-std 16" scale head_dim_tail heads stale_rows no_rescale sum_no_rescale lse_max
-    verdicts $dtype bwd "--dist rising" "${bwd[@]}" dq_tile sign_row one_element dk
+    verdicts $dtype bwd "--dist rising" "${bwd[@]}" dq_tile sign_row dk
     verdicts $dtype bwd "--dist falling" "${bwd[@]}" sign_row
     verdicts $dtype bwd "--logit-std 16" scale heads delta_row delta_none dkdv_tile dq_tile
 done

@@ -49,6 +49,7 @@ static void wrong_values(void **state)
         case KIND_COUNT:
         case KIND_COUNT_LIST:
         case KIND_REAL:
+        case KIND_REAL_LIST:
         case KIND_PERCENT:
             assert_true(def->max > def->min);
             snprintf(beyond, sizeof beyond, "%.0f", def->max * 2 + 1);
