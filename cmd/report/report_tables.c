@@ -1,4 +1,5 @@
 /* Makes the tables of figures point by point: the devices compared, and each device alone. */
+#include "cmd/record/record_figures.h"
 #include "cmd/report/report_tables.h"
 
 #include <math.h>
@@ -136,24 +137,36 @@ struct device_column {
     const char *name;
     size_t offset; /* of a double in struct record_row */
     bool is_percent;
+    const char *over; /* the speed over this implementation instead of a field; NULL = the field */
 };
 
 #define COLUMN(name, field, is_percent)                                                                                \
     {                                                                                                                  \
-        name, offsetof(struct record_row, field), is_percent                                                           \
+        name, offsetof(struct record_row, field), is_percent, NULL                                                     \
     }
 static const struct device_column device_columns[] = {
-    COLUMN("sustained", tflops_sustained, false), COLUMN("% of GEMM", pct_of_gemm, true),
-    COLUMN("x naive", speedup_vs_naive, false),   COLUMN("TFLOPS/W", tflops_per_w, false),
-    COLUMN("J per pass", energy_j, false),        COLUMN("MHz", sm_clock_mhz, false),
-    COLUMN("capped", power_capped_pct, true),     COLUMN("throttled", throttled_pct, true),
-    COLUMN("workspace MB", workspace_mb, false),  COLUMN("err/bound", err_used, false),
+    COLUMN("sustained", tflops_sustained, false),
+    COLUMN("% of GEMM", pct_of_gemm, true),
+    COLUMN("x naive", speedup_vs_naive, false),
+    {"x cudnn", 0, false, "cudnn"},
+    {"x fa3", 0, false, "fa3"},
+    COLUMN("TFLOPS/W", tflops_per_w, false),
+    COLUMN("J per pass", energy_j, false),
+    COLUMN("MHz", sm_clock_mhz, false),
+    COLUMN("capped", power_capped_pct, true),
+    COLUMN("throttled", throttled_pct, true),
+    COLUMN("workspace MB", workspace_mb, false),
+    COLUMN("err/bound", err_used, false),
 };
 enum { SUSTAINED_COLUMN = 0 }; /* stands before the burst figure */
 enum { DEVICE_COLUMNS = sizeof device_columns / sizeof device_columns[0] };
 
 static double value_at(const struct report_figure *f, int column)
 {
+    if (device_columns[column].over)
+        return strcmp(f->best.impl, device_columns[column].over) == 0
+                   ? NAN
+                   : record_speedup_over(&f->best, device_columns[column].over);
     return *(const double *)((const char *)&f->best + device_columns[column].offset);
 }
 

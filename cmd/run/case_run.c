@@ -639,6 +639,29 @@ static enum attn_status make_members(struct problem_run *run, struct rounds_memb
     return ATTN_OK;
 }
 
+/* The column speedups of contender number `index`, whose row has its figures: nothing for a row without TFLOPS. */
+static void put_speedups(struct problem_run *run, const struct rounds_member *members, int64_t rounds, int index)
+{
+    struct contender *own = &run->contenders[index];
+    const double *own_ms = own->row.samples_ms;
+    size_t used = 0;
+    for (int i = 0, m = 0; i < run->count && isfinite(own->row.tflops); i++) {
+        const struct contender *other = &run->contenders[i];
+        char word[80];
+        if (!other->runs)
+            continue;
+        const double *other_ms = members[m++].samples_ms;
+        if (i == index || role_of(run, other) == ROLE_NULL || !check_passed(other->tensors, other->tensor_count))
+            continue;
+        const int length = snprintf(word, sizeof word, "%s%s=%.6g", used ? " " : "", other->row.impl,
+                                    stats_paired_ratio(other_ms, own_ms, rounds));
+        if (used + (size_t)length >= sizeof own->row.speedups)
+            return; /* whole words only */
+        memcpy(own->row.speedups + used, word, (size_t)length + 1);
+        used += (size_t)length;
+    }
+}
+
 static enum attn_status time_all(struct problem_run *run, int *failed, struct attn_message *why)
 {
     const struct case_setting *s = run->setting;
@@ -711,6 +734,7 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
             continue;
         check_row(run, c);
         row_times(&c->row, members[m++].samples_ms, result.rounds, result.stop, &baselines);
+        put_speedups(run, members, result.rounds, i);
         row_telemetry(&c->row, &around);
         row_sustained(&c->row, &c->sustained);
         row_end(&c->row, STATUS_OK, "");
