@@ -259,7 +259,9 @@ attn_status backward(const attn_request *request, const attn_tensors *t, const a
 bool is_aligned(const attn_tensor &t)
 {
     return ((uintptr_t)t.data | (uintptr_t)(t.stride_batch * 2) | (uintptr_t)(t.stride_head * 2) |
-            (uintptr_t)(t.stride_row * 2)) % 16 == 0;
+            (uintptr_t)(t.stride_row * 2)) %
+               16 ==
+           0;
 }
 
 attn_status launch(const attn_request *request, const attn_tensors *t, const attn_run *run, attn_message *why)
