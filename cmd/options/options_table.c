@@ -103,12 +103,11 @@ const struct option_def option_table[] = {
     {"--scale", NULL, KIND_REAL, AT(scale), .min = 1e-6, .max = 1e6, LATE("1/sqrt(d)"), .unit = "X",
      .help = "factor of Q K^T", .commands = FOR_RUNS | FOR_GATES, .detail = "The factor of Q K^T before the softmax."},
     {"--dist", NULL, KIND_CHOICE_SET, AT(dists), GIVEN(dists_given), .choices = problem_dist_names, .choices_shown = 3,
-     .fallback = "normal", .help = "also sharp, huge, peak, rising, ...", .commands = FOR_SWEEP | FOR_GATES,
-     .detail = DIST_DETAIL},
+     .fallback = "normal", .is_joined = true, .commands = FOR_SWEEP | FOR_GATES, .detail = DIST_DETAIL},
     {"--dist", NULL, KIND_CHOICE, AT(dist), .choices = problem_dist_names, .choices_shown = 3, .fallback = "normal",
      .help = "inputs; also sharp, huge, peak, constant, tiny", .commands = FOR_SELFTEST, .detail = DIST_DETAIL},
     {"--logit-std", NULL, KIND_REAL_LIST, AT(logit_stds), .min = 0.001, .max = 1000, LATE("as drawn"), .unit = "X,...",
-     .help = "scales Q: standard deviation of the logits", .commands = FOR_SWEEP | FOR_GATES,
+     .help = "inputs, size of their logits", .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Scales Q so that the logits, scale Q K^T, have this standard deviation; with normal inputs and the "
                "default scale it is 1 as drawn. For the distributions normal, uniform, sharp and huge; each value with "
                "each of them."},

@@ -371,8 +371,8 @@ char *plan_repro(const struct options *o, const struct plan_item *item, const ch
 {
     if (item->folder ? o->command == COMMAND_VERIFY : item->batch_gap > 0) /* which verify alone makes */
         return plan_repro_verify(o, item, impl);
-    const struct problem_key key = problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed,
-                                                  o->l2);
+    const struct problem_key key =
+        problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed, o->l2);
     return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
 }
 

@@ -180,7 +180,6 @@ static void speed_and_error_by_inputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_files_of_a_run), cmocka_unit_test(nothing_to_draw),
-                                       cmocka_unit_test(noise_is_said),
-                                       cmocka_unit_test(speed_and_error_by_inputs)};
+                                       cmocka_unit_test(noise_is_said), cmocka_unit_test(speed_and_error_by_inputs)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
