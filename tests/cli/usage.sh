@@ -50,7 +50,7 @@ refused '--device' --device cuda:x
 refused '--preset' --preset papr
 refused '--csv -.*|--jsonl -.*' --csv - --jsonl -
 small --csv - --columns tflop
-refused '--columns: tflop: no such column, did you mean tflops\? All columns: schema, .* tflops, .*, repro$' \
+refused '--columns: tflop: no such column, did you mean tflops\? All columns: schema, .* tflops, .*, repro, logit_std$' \
     "${small[@]}"
 refused '--impl.*naive' --device cpu --impl naiv
 refused '--sustain-s 1.5: .*from 2' --sustain-s 1.5
@@ -76,7 +76,8 @@ expect_code 0
 expect_no_stderr
 for word in --mode --causal --d --headdim --seqlen --kv-len --dtype --impl --impl-lib --variant --deterministic \
     --total-tokens --hidden --batch --heads --kv-heads --layout --scale --dist --logit-std --seed --device --check \
-    --atol --rtol --peer --warmup-ms --min-time-ms --samples --max-noise --timeout-s --sustain-s --l2 --out --resume --csv --jsonl --plot \
+    --atol --rtol --peer --warmup-ms --min-time-ms --samples --max-noise --timeout-s --sustain-s --l2 --out \
+    --resume --csv --jsonl --plot \
     --columns --preset --input --dump --dump-dtype --profile --dry-run --overlay --verbose --quiet --color --version \
     --help; do
     expect_stdout "(^|[ ,|])$word([ ,|=[]|\$)"

@@ -1,6 +1,6 @@
 /* Honest 16-bit arithmetic must pass the judge on every kind of inputs of the preset `data`. The model is that of the
- * fused kernels with 16-bit matrix instructions (FlashAttention-2 and -3, cuDNN, ours): products of 16-bit numbers summed
- * in fp32, P = exp(S - max) or exp(S - LSE) in fp32 and rounded to the dtype before it is multiplied, dS made from P
+ * fused kernels with 16-bit matrix instructions (FlashAttention-2 and -3, cuDNN, ours): products of 16-bit numbers
+ * summed in fp32, P = exp(S - max) or exp(S - LSE) in fp32 and rounded to the dtype before it is multiplied, dS from P
  * before that rounding and rounded itself, outputs rounded once. Tiles of keys run from the last to the first. */
 #include <setjmp.h>
 #include <stdarg.h>
