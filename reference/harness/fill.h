@@ -43,7 +43,7 @@ FILL_FUNCTION uint32_t fill_random16(uint64_t seed, uint32_t tensor_id, uint64_t
     return (uint32_t)((z ^ (z >> 31)) >> 48);
 }
 
-/* What the first column of a tensor holds: what was drawn, the number `top`, or a ramp over the rows between 0 and it. */
+/* What the first column of a tensor holds: what was drawn, the number `top`, or a ramp over the rows from 0 to it. */
 enum fill_first { FILL_FIRST_DRAWN, FILL_FIRST_CONSTANT, FILL_FIRST_RISING, FILL_FIRST_FALLING };
 struct fill_column {
     enum fill_first kind;
