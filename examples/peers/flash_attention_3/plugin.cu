@@ -1,16 +1,13 @@
 /* FlashAttention-3 as an implementation for `fabench --impl-lib`: fills the parameters of its kernels from a request.
  *
- * This file has no code of FlashAttention. It includes flash.h of the user's checkout (folder hopper), which
- * declares the
- * parameters and the kernels' entry points; CMakeLists.txt compiles these from the same checkout. Tested with its
- * commit
- * 0251105a.
+ * This file has no code of FlashAttention. It includes flash.h of the user's checkout (folder hopper), which declares
+ * the parameters and the kernels' entry points; CMakeLists.txt compiles these from the same checkout. Written for its
+ * commit 0251105a.
  *
  * Facts of that interface: strides are in elements, the last dimension is contiguous, pointers and strides are
- * multiples
- * of 16 bytes (TMA). LSE is fp32 [batch, heads, q_len], natural logarithm. A causal mask is a window with 0 keys on the
- * right and no end on the left; "no end" is the length - 1. Forward under a mask counts its tiles in one int that must
- * be 0. Backward needs fp32 accumulators and semaphores whose sizes follow from the tile of the kernel.
+ * multiples of 16 bytes (TMA). LSE is fp32 [batch, heads, q_len], natural logarithm. A causal mask is a window with 0
+ * keys on the right and no end on the left; "no end" is the length - 1. Forward under a mask counts its tiles in one
+ * int that must be 0. Backward needs fp32 accumulators and semaphores whose sizes follow from the tile of the kernel.
  */
 #include <fabench/attention.h>
 
