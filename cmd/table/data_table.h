@@ -1,6 +1,6 @@
 /* The closing table of a run over several kinds of inputs (--logit-std, --dist): by how much the speed and the error of
- * each implementation depend on the data. A row is compared with the row of the same problem on the first kind of inputs
- * that the run has for it; its ratios are averaged geometrically over the lengths, masks and dtypes of an
+ * each implementation depend on the data. A row is compared with the row of the same problem on the first kind of
+ * inputs that the run has for it; its ratios are averaged geometrically over the lengths, masks and dtypes of an
  * implementation, direction and head dim. */
 #ifndef FABENCH_DATA_TABLE_H
 #define FABENCH_DATA_TABLE_H
