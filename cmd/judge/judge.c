@@ -100,7 +100,7 @@ void judge_floor_of_sums(struct judge_bounds *b, enum problem_tensor tensor, enu
         b->atol_element = 2 * dtype_bounds[dtype].eps;
     } else {
         /* S is a sum of head_dim terms, of which each addition rounds to half a unit, 2^-24, of a partial sum as large
-         * as the logit; P and dS have that relative error. Six standard deviations, 2^-23 / sqrt(12) for an addition. */
+         * as the logit; P and dS have that relative error. Six standard deviations of 2^-23 / sqrt(12) each. */
         b->atol_element = 6 * 0x1p-23 * sqrt((double)head_dim / 12) * fmax(1, largest_lse);
     }
     if (doubled)
