@@ -22,9 +22,9 @@ struct compare_block {
     double err_dot; /* sum (x - ref) * ref */
     float max_abs_err;
     float max_abs_x;
-    float max_used;      /* max |x - ref| / (atol_row + rtol |ref|); +inf where the bound is 0 and the error is not */
+    float max_used;      /* max |x - ref| / bound of the element; +inf where the bound is 0 and the error is not */
     int32_t max_used_at; /* row_in_block * head_dim + col of that element, -1 when the block has no finite pair */
-    int32_t bad;         /* elements with !(|x - ref| <= atol_row + rtol |ref|), non-finite mismatches included */
+    int32_t bad;         /* elements with !(|x - ref| <= bound of the element), non-finite mismatches included */
     int32_t first_bad_row, last_bad_row; /* within the block, -1 when none */
     int32_t nonfinite; /* elements whose finiteness, infinity's sign or NaN-ness differs from the reference's */
     int32_t first_nonfinite_at; /* like max_used_at, -1 when none */
@@ -36,9 +36,9 @@ struct compare_job {
     enum attn_dtype dtype;
     const float *ref, *abs; /* contiguous fp32; abs may be NULL */
     int64_t batch, heads, len, head_dim;
-    /* bound of an element: atol_row + rtol |ref| with
+    /* bound of an element: max(atol_row, atol_element * abs) + rtol |ref| with
      *   atol_row = atol_absolute + max(atol_rms * rms(ref row), atol_abs * rms(abs row)) */
-    double atol_absolute, atol_rms, atol_abs, rtol;
+    double atol_absolute, atol_rms, atol_abs, atol_element, rtol;
     struct column_signs signs; /* columns of the reference that are compared with the other sign */
 };
 

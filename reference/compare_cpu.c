@@ -57,8 +57,10 @@ static void compare_row(const struct compare_job *job, struct compare_block *blo
         job->atol_absolute + fmax(job->atol_rms * sqrt(ref2 / (double)d), job->atol_abs * sqrt(abs2 / (double)d));
     for (int64_t c = 0; c < d; c++) {
         const float ref = column_is_negated(&job->signs, c) ? -job->ref[from + c] : job->ref[from + c];
-        element(block, atol + job->rtol * fabs((double)ref), fill_load(job->x.data, job->dtype, x_from + c), ref,
-                job->abs ? job->abs[from + c] : 0, row, (int32_t)(row * d + c));
+        const float a = job->abs ? job->abs[from + c] : 0;
+        const double own = isfinite(a) ? fmax(atol, job->atol_element * (double)a) : atol;
+        element(block, own + job->rtol * fabs((double)ref), fill_load(job->x.data, job->dtype, x_from + c), ref, a, row,
+                (int32_t)(row * d + c));
     }
 }
 

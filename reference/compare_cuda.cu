@@ -123,8 +123,10 @@ __global__ void __launch_bounds__(COMPARE_WARPS * 32, 2)
             const double atol = row_atol(job, from, lane);
             for (int64_t c = lane; c < job.head_dim; c += 32) {
                 const float ref = column_is_negated(&job.signs, c) ? -job.ref[from + c] : job.ref[from + c];
-                merge(&mine, compare_element(atol + job.rtol * fabs((double)ref), to_float(x[c]), ref,
-                                             job.abs ? job.abs[from + c] : 0, row, (int32_t)(row * job.head_dim + c)));
+                const float a = job.abs ? job.abs[from + c] : 0;
+                const double own = isfinite(a) ? fmax(atol, job.atol_element * (double)a) : atol;
+                merge(&mine, compare_element(own + job.rtol * fabs((double)ref), to_float(x[c]), ref, a, row,
+                                             (int32_t)(row * job.head_dim + c)));
             }
         }
         for (int other = 16; other > 0; other >>= 1)

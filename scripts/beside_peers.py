@@ -20,7 +20,7 @@ import statistics
 import sys
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../results/published/h200_peers.csv")
-PROBLEM = ("mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "kv_len", "head_dim", "layout", "dist", "l2")
+PROBLEM = ("mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "kv_len", "head_dim", "layout", "dist", "logit_std", "l2")
 
 
 class Failure(Exception):

@@ -10,7 +10,8 @@ beside it.
 
 One line per direction, mask and head_dim, bf16, in the default convention (16384 tokens, heads x head_dim = 2048, cold
 L2, normal inputs): TFLOPS of the fastest of our fused implementations that passed its check, its share of the GEMM
-ceiling and its ratio to cudnn from the same rounds, and the largest share of an error bound that it used at any length.
+ceiling and its speed over cudnn and, where it ran beside, over fa3 from the same rounds, and the largest share of an error
+bound that it used at any length. Sustained figures come from the newest record that has them.
 """
 
 import argparse
@@ -24,6 +25,7 @@ SCHEMA = 1
 DTYPE = "bf16"
 LENGTHS = (1024, 4096, 16384)
 LONGEST = LENGTHS[-1]
+PEERS = ("cudnn", "fa3")
 TOKENS, HIDDEN = 16384, 2048
 
 
@@ -73,6 +75,7 @@ def is_ours(row):
         and row.get("batch", 0) * row.get("q_len", 0) == TOKENS
         and row.get("q_heads", 0) * row.get("head_dim", 0) == HIDDEN
         and row.get("dist") == "normal"
+        and row.get("logit_std") is None
         and row.get("l2") == "cold"
         and row.get("window_left", -1) < 0
         and row.get("window_right", -1) < 0
@@ -108,10 +111,37 @@ def number(row, name, form):
     return form.format(row[name]) if row is not None and row.get(name) is not None else ""
 
 
+def speed_over(row, impl):
+    """The row's speed over another implementation of the same rounds; None where the record does not have it."""
+    words = dict(word.split("=") for word in (row or {}).get("speedups", "").split())
+    if impl in words:
+        return float(words[impl])
+    return row.get("speedup_vs_peer") if row is not None and row.get("peer") == impl else None
+
+
+def newest_sustained(rows, line):
+    """The newest sustained TFLOPS at LONGEST of the implementation in this line, from whatever record has it."""
+    known = [row for row in rows if row["impl"] == line["impl"] and row["q_len"] == LONGEST
+             and all(row.get(name) == line.get(name) for name in ("mode", "causal", "head_dim", "layout"))
+             and row.get("tflops_sustained") is not None]
+    return max(known, key=lambda row: row.get("time_utc", "")) if known else None
+
+
 def together(rows, name):
     """The values of a column, newest first, as one text."""
     rows = sorted(rows, key=lambda row: row.get("time_utc", ""), reverse=True)
     return ", ".join(dict.fromkeys(str(row[name]) for row in rows if row.get(name)))
+
+
+def sustained_words(sustained):
+    """Where the column of sustained figures comes from."""
+    rows = [row for row in sustained.values() if row]
+    if not rows:
+        return ""
+    seconds = sorted({round(row["sustain_s"]) for row in rows if row.get("sustain_s")})
+    files = ", ".join(f"`{path}`" for path in sorted({row["file"] for row in rows}))
+    length = f" of {' or '.join(map(str, seconds))} s" if seconds else ""
+    return f"; sustained: over load{length}, from {files} at commit {together(rows, 'commit')}"
 
 
 def render(rows):
@@ -124,18 +154,23 @@ def render(rows):
     table = fastest(rows_of_newest_record(rows))
     used = [row for line in table.values() for row in line.values()]
     name = devices[0].removeprefix("NVIDIA ") if hasattr(str, "removeprefix") else devices[0]
-    text = [
-        f"| {name}, {DTYPE}, TFLOPS | " + " | ".join(f"{n // 1024}k" for n in LENGTHS)
-        + f" | % GEMM at {LONGEST // 1024}k | x cudnn at {LONGEST // 1024}k | error / bound |",
-        "|---|" + "---:|" * (len(LENGTHS) + 3),
-    ]
+    peers = [peer for peer in PEERS if any(speed_over(row, peer) for row in used)]
+    sustained = {key: newest_sustained(rows, line[LONGEST]) if LONGEST in line else None for key, line in table.items()}
+    has_sustained = any(sustained.values())
+    at = f" at {LONGEST // 1024}k"
+    headings = [f"{n // 1024}k" for n in LENGTHS] + [f"sustained{at}"] * has_sustained
+    headings += [f"% GEMM{at}"] + [f"x {peer}{at}" for peer in peers] + ["error / bound"]
+    text = [f"| {name}, {DTYPE}, TFLOPS | " + " | ".join(headings) + " |", "|---|" + "---:|" * len(headings)]
     for mode, causal, head_dim in sorted(table, key=lambda key: (key[0] != "fwd", key[1], key[2])):
         line = table[mode, causal, head_dim]
         longest = line.get(LONGEST)
         errors = [row["err_used"] for row in line.values() if row.get("err_used") is not None]
         cells = [f"{mode} {'causal' if causal else 'full'} d{head_dim}"]
         cells += [number(line.get(n), "tflops", "{:.0f}") for n in LENGTHS]
-        cells += [number(longest, "pct_of_gemm", "{:.0f}"), number(longest, "speedup_vs_peer", "{:.2f}")]
+        cells += [number(sustained[mode, causal, head_dim], "tflops_sustained", "{:.0f}")] * has_sustained
+        cells += [number(longest, "pct_of_gemm", "{:.0f}")]
+        speeds = [speed_over(longest, peer) for peer in peers]
+        cells += [f"{speed:.2f}" if speed else "" for speed in speeds]
         cells += [f"{max(errors):.2f}" if errors else ""]
         text.append("| " + " | ".join(cells) + " |")
     versions = [devices[0]]
@@ -152,7 +187,7 @@ def render(rows):
         "",
         f"{', '.join(versions)}; {measured}, "
         + (dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}")
-        + f". {TOKENS} tokens, heads x head_dim = {HIDDEN}, cold L2, inputs N(0,1), burst. Every figure is of a row "
+        + f". {TOKENS} tokens, heads x head_dim = {HIDDEN}, cold L2, inputs N(0,1), burst{sustained_words(sustained)}. Every figure is of a row "
         "that passed its check; error / bound is the largest of all lengths. From " + files
         + " by `scripts/readme_table.py`.",
     ]

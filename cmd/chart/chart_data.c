@@ -149,19 +149,30 @@ static void label_files(struct chart_set *set)
     }
 }
 
-static void label_series(const struct chart_set *set, struct chart_series *series)
+/* ", kv 4096", and the inputs where the set has several kinds of them. */
+static void describe_series(const struct chart_set *set, const struct chart_series *series, char *text, size_t size)
 {
-    char kv[40] = "", file[100];
-    text_cut_middle(set->file_labels[series->file], file, sizeof file);
+    bool has_others = false;
+    char kv[40] = "";
+    for (int i = 0; i < set->series_count; i++)
+        has_others |= !is(set->series[i].data, series->data);
     if (series->kv_len)
         snprintf(kv, sizeof kv, ", kv %lld", (long long)series->kv_len);
+    snprintf(text, size, "%s%s%s", kv, has_others ? ", " : "", has_others ? series->data : "");
+}
+
+static void label_series(const struct chart_set *set, struct chart_series *series)
+{
+    char what[40 + PROBLEM_DATA_SIZE], file[100];
+    text_cut_middle(set->file_labels[series->file], file, sizeof file);
+    describe_series(set, series, what, sizeof what);
     if (set->is_by_file)
         snprintf(series->label, sizeof series->label, "%s%s%s", file,
-                 role_of_name(series->impl) == ROLE_NAIVE ? ", naive" : "", kv);
+                 role_of_name(series->impl) == ROLE_NAIVE ? ", naive" : "", what);
     else if (set->file_count > 1)
-        snprintf(series->label, sizeof series->label, "%s%s, %s", series->impl, kv, file);
+        snprintf(series->label, sizeof series->label, "%s%s, %s", series->impl, what, file);
     else
-        snprintf(series->label, sizeof series->label, "%s%s", series->impl, kv);
+        snprintf(series->label, sizeof series->label, "%s%s", series->impl, what);
 }
 
 /* ---- the set ---- */
@@ -173,7 +184,9 @@ static int64_t series_kv_len(const struct record_row *row)
 
 static bool in_series(const struct chart_series *series, const struct record_row *row)
 {
-    return is(row->impl, series->impl) && series_kv_len(row) == series->kv_len;
+    char data[PROBLEM_DATA_SIZE];
+    return is(row->impl, series->impl) && series_kv_len(row) == series->kv_len &&
+           is(problem_key_data(&row->key, data, sizeof data), series->data);
 }
 
 static void add_series(struct chart_set *set, int file, const struct record_row *row)
@@ -186,6 +199,7 @@ static void add_series(struct chart_set *set, int file, const struct record_row 
     memset(series, 0, sizeof *series);
     series->file = file;
     series->kv_len = series_kv_len(row);
+    problem_key_data(&row->key, series->data, sizeof series->data);
     snprintf(series->impl, sizeof series->impl, "%s", row->impl);
 }
 
@@ -227,7 +241,9 @@ static int compare_series(const void *left, const void *right)
         return strcmp(a->impl, b->impl);
     if (a->file != b->file)
         return a->file - b->file;
-    return (a->kv_len > b->kv_len) - (a->kv_len < b->kv_len);
+    if (a->kv_len != b->kv_len)
+        return (a->kv_len > b->kv_len) - (a->kv_len < b->kv_len);
+    return strcmp(a->data, b->data);
 }
 
 static void name_overlay(struct chart_set *set)
@@ -520,7 +536,7 @@ static void merge_count(int64_t *common, int64_t value) { *common = *common == -
 
 struct condition_facts {
     int64_t tokens, batch, heads, kv_heads, hidden, head_dim;
-    char dist[12], l2[8], layout[8];
+    char data[PROBLEM_DATA_SIZE], l2[8], layout[8];
 };
 
 static int64_t product(int64_t a, int64_t b)
@@ -532,13 +548,14 @@ static int64_t product(int64_t a, int64_t b)
 static void merge_condition(void *context, const struct record_row *row)
 {
     struct condition_facts *words = context;
+    char data[PROBLEM_DATA_SIZE];
     merge_count(&words->tokens, product(row->key.batch, row->key.q_len));
     merge_count(&words->batch, row->key.batch);
     merge_count(&words->heads, row->key.q_heads);
     merge_count(&words->kv_heads, row->key.kv_heads);
     merge_count(&words->hidden, product(row->key.q_heads, row->key.head_dim));
     merge_count(&words->head_dim, row->key.head_dim);
-    merge_text(words->dist, sizeof words->dist, problem_dist_name(row->key.dist));
+    merge_text(words->data, sizeof words->data, problem_key_data(&row->key, data, sizeof data));
     merge_text(words->l2, sizeof words->l2, problem_l2_name(row->key.l2));
     merge_text(words->layout, sizeof words->layout, problem_layout_name(row->key.layout));
 }
@@ -563,7 +580,7 @@ void chart_condition_text(const struct chart_set *set, int dtype, char *text, si
     else
         text_add(&problem, ", heads vary");
     snprintf(text, size, "%s, %s%s%s%s%s, inputs %s", problem_dtype_name(dtype), text_string(&problem),
-             w.layout[0] ? ", " : "", w.layout, w.l2[0] ? ", L2 " : "", w.l2, is(w.dist, "normal") ? "N(0,1)" : w.dist);
+             w.layout[0] ? ", " : "", w.layout, w.l2[0] ? ", L2 " : "", w.l2, w.data);
     text_free(&problem);
 }
 

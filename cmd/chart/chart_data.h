@@ -24,7 +24,8 @@ struct chart_input {
 struct chart_series {
     int file;
     char impl[40];
-    int64_t kv_len; /* kv_len where it is not q_len, else 0 */
+    int64_t kv_len;               /* kv_len where it is not q_len, else 0 */
+    char data[PROBLEM_DATA_SIZE]; /* the inputs, as problem_key_data says */
     char label[200];
     const char *color; /* "#0072B2" */
     int point, dash;   /* gnuplot's numbers: filled point (its hollow twin is point - 1), dash type */

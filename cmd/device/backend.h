@@ -57,7 +57,7 @@ struct backend_ops {
     enum attn_status (*upload)(struct backend *, void *to, const void *from, size_t bytes, struct attn_message *why);
     enum attn_status (*download)(struct backend *, void *to, const void *from, size_t bytes, struct attn_message *why);
     enum attn_status (*fill)(struct backend *, struct attn_tensor, enum attn_dtype, int64_t batch, int64_t heads,
-                             int64_t len, int64_t head_dim, uint64_t seed, enum fill_dist, enum fill_tensor,
+                             int64_t len, int64_t head_dim, const struct fill_spec *, enum fill_tensor,
                              struct attn_message *why);
     enum attn_status (*round)(struct backend *, const float *from, struct attn_tensor to, enum attn_dtype,
                               int64_t batch, int64_t heads, int64_t len, int64_t head_dim, struct attn_message *why);

@@ -89,14 +89,17 @@ static enum attn_status cpu_copy(struct backend *be, void *to, const void *from,
 }
 
 static enum attn_status cpu_fill(struct backend *be, struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch,
-                                 int64_t heads, int64_t len, int64_t head_dim, uint64_t seed, enum fill_dist dist,
+                                 int64_t heads, int64_t len, int64_t head_dim, const struct fill_spec *spec,
                                  enum fill_tensor id, struct attn_message *why)
 {
     (void)be;
     (void)why;
     float *table = xmalloc(FILL_TABLE_SIZE * sizeof *table), gain;
-    fill_table(dist, id, table, &gain);
-    fill_tensor_host(tensor, dtype, batch, heads, len, head_dim, seed, id, table, gain);
+    fill_table(spec->dist, id, table, &gain);
+    if (id == FILL_Q && spec->logit_std > 0)
+        gain = fill_logit_gain(spec, head_dim);
+    fill_tensor_host(tensor, dtype, batch, heads, len, head_dim, spec->seed, id, table, gain);
+    fill_first_column_host(tensor, dtype, batch, heads, len, fill_first_column(spec->dist, id, head_dim));
     free(table);
     return ATTN_OK;
 }

@@ -25,7 +25,7 @@
  * this limit. */
 #define GATE_LIMIT_NS UINT64_C(2000000000)
 
-enum { TABLE_KINDS = FILL_PEAK + 1, PASSES_MAX = 8 };
+enum { TABLE_KINDS = FILL_DISTS, PASSES_MAX = 8 };
 
 struct gate {
     volatile int open, timed_out;
@@ -153,14 +153,20 @@ static enum attn_status quantiles(struct backend *be, enum fill_dist dist, enum 
 }
 
 static enum attn_status cuda_fill(struct backend *be, struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch,
-                                  int64_t heads, int64_t len, int64_t head_dim, uint64_t seed, enum fill_dist dist,
+                                  int64_t heads, int64_t len, int64_t head_dim, const struct fill_spec *spec,
                                   enum fill_tensor id, struct attn_message *why)
 {
     float *table = NULL, gain = 1;
-    const enum attn_status status = quantiles(be, dist, id, &table, &gain, why);
+    const struct fill_column column = fill_first_column(spec->dist, id, head_dim);
+    const enum attn_status status = quantiles(be, spec->dist, id, &table, &gain, why);
     if (status != ATTN_OK)
         return status;
-    TRY_CUDA(harness_fill(tensor, dtype, batch, heads, len, head_dim, seed, id, gain, table, state_of(be)->stream));
+    if (id == FILL_Q && spec->logit_std > 0)
+        gain = fill_logit_gain(spec, head_dim);
+    TRY_CUDA(
+        harness_fill(tensor, dtype, batch, heads, len, head_dim, spec->seed, id, gain, table, state_of(be)->stream));
+    if (column.kind != FILL_FIRST_DRAWN)
+        TRY_CUDA(harness_fill_first_column(tensor, dtype, batch, heads, len, column, state_of(be)->stream));
     return synchronize(be, "filling an input", why);
 }
 

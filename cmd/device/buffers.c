@@ -265,10 +265,12 @@ static enum attn_status fill_input(struct backend *be, const struct plan_item *i
                                    struct attn_message *why)
 {
     const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
+    const struct fill_spec spec = {
+        .dist = item->dist, .seed = item->seed, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
     if (input_dir)
         return upload_npy(be, item, tensor, input_dir, set, why);
     return be->ops->fill(be, tensor_of(&item->problem, &set->tensors, tensor), item->problem.dtype, s.batch, s.heads,
-                         s.len, s.head_dim, item->seed, item->dist, id, why);
+                         s.len, s.head_dim, &spec, id, why);
 }
 
 enum attn_status inputs_make(struct backend *be, const struct plan_item *item, const char *input_dir,

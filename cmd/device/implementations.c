@@ -8,6 +8,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/name_list.h"
+#include "cmd/base/text.h"
 #include "reference/registry.h"
 
 static const struct attn_impl *find(const struct impls *impls, const char *name, int platform)
@@ -246,6 +247,44 @@ int impls_select(const struct impls *impls, const struct name_list *names, enum 
 const char *impl_recorded_name(const struct impl_slot *slot, const struct attn_impl *impl)
 {
     return variant_of(slot) || !impl ? slot->name : impl->name;
+}
+
+/* "--peer x: no implementation on the CPU; must be one of fused, naive, fused_cpu, ...". */
+static int unknown_peer(const struct impls *impls, const char *peer, enum attn_platform platform)
+{
+    struct text names = {0};
+    text_add(&names, "fused");
+    for (int i = 0; i < impls->count; i++)
+        if (impls->all[i]->platform == platform)
+            text_add(&names, ", %s", impls->all[i]->name);
+    log_error("--peer %.80s: no implementation on %s has this name; must be one of %s", peer,
+              platform == ATTN_CUDA ? "CUDA" : "the CPU", text_string(&names));
+    text_free(&names);
+    return EXIT_USAGE;
+}
+
+int impls_add_peer(const struct impls *impls, const char *peer, enum attn_platform platform, struct impl_slot *slots,
+                   int *count)
+{
+    char base[sizeof slots->name];
+    struct name_list one = {0};
+    int added = 0;
+    snprintf(base, sizeof base, "%.*s", (int)strcspn(peer, ":"), peer);
+    if (strlen(peer) >= sizeof slots->name || (strcmp(peer, "fused") != 0 && !find(impls, base, (int)platform)))
+        return unknown_peer(impls, peer, platform);
+    for (int i = 0; i < *count; i++)
+        if (strcmp(slots[i].name, peer) == 0)
+            return EXIT_OK;
+    if (*count == IMPL_MAX_SLOTS) {
+        log_error("--peer %s: it would be implementation %d, at most %d run together", peer, *count + 1,
+                  IMPL_MAX_SLOTS);
+        return EXIT_USAGE;
+    }
+    name_list_add(&one, peer);
+    const int status = impls_select(impls, &one, platform, &slots[*count], &added);
+    name_list_free(&one);
+    *count += status == EXIT_OK ? added : 0;
+    return status;
 }
 
 const struct attn_impl *impl_resolve(const struct impl_slot *slot, struct attn_request *request,

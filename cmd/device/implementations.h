@@ -36,6 +36,10 @@ enum { IMPL_MAX_SLOTS = 32 };
 int impls_select(const struct impls *, const struct name_list *names, enum attn_platform, struct impl_slot *slots,
                  int *count);
 
+/* Appends a slot for --peer where no slot has this name. EXIT_OK, or EXIT_USAGE with a sentence that lists the names of
+ * this platform. */
+int impls_add_peer(const struct impls *, const char *peer, enum attn_platform, struct impl_slot *slots, int *count);
+
 /* The implementation of a slot for this request; for "fused" the first of our fused kernels that accepts it. Sets the
  * request's variant or deterministic flag where the slot gives one. NULL with the reason when it (or every fused
  * kernel) refuses. */

@@ -202,7 +202,8 @@ static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor te
 /* The fields of the problem that a plan is made from again. */
 static json_t *problem_of(const struct plan_item *item)
 {
-    const struct problem_key key = problem_key_of(&item->problem, item->mode, item->dist, item->seed, L2_COLD);
+    const struct problem_key key =
+        problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed, L2_COLD);
     json_t *object = json_object();
     for (int i = 0; i < problem_field_count; i++) {
         const struct problem_field *field = &problem_fields[i];

@@ -88,6 +88,25 @@ struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype
     return b;
 }
 
+void judge_floor_of_sums(struct judge_bounds *b, enum problem_tensor tensor, enum attn_dtype dtype, bool doubled,
+                         int64_t head_dim, double largest_lse)
+{
+    if (tensor != TENSOR_DQ && tensor != TENSOR_DK)
+        return;
+    if (dtype != ATTN_FP32) {
+        /* The terms dS_ij K_jc are rounded to half a unit each, and D with O: independent errors, whose standard
+         * deviation together is at most sqrt(2/3) * eps / 2 of the product over absolute values, and 0.3 eps on average
+         * over mantissas. Five to seven of them. */
+        b->atol_element = 2 * dtype_bounds[dtype].eps;
+    } else {
+        /* S is a sum of head_dim terms, of which each addition rounds to half a unit, 2^-24, of a partial sum as large
+         * as the logit; P and dS have that relative error. Six standard deviations of 2^-23 / sqrt(12) each. */
+        b->atol_element = 6 * 0x1p-23 * sqrt((double)head_dim / 12) * fmax(1, largest_lse);
+    }
+    if (doubled)
+        b->atol_element *= 2;
+}
+
 /* The largest error / bound so far in one tensor, where it is, and the largest of each rule. */
 struct worst_share {
     double used;

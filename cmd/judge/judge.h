@@ -24,9 +24,10 @@ enum judge_rule {
 const char *judge_rule_name(enum judge_rule); /* nonfinite element rms block_rms gain naive lse guard */
 
 struct judge_bounds {
-    /* Rule 2: |x - ref| <= atol_absolute + max(atol_rms * rms(ref row), atol_abs * rms(abs row)) + rtol |ref|, where
-     * "abs" is the product over absolute values of reference/reference.h. */
-    double rtol, atol_rms, atol_abs, atol_absolute;
+    /* Rule 2: |x - ref| <= rtol |ref| + max(atol_row, atol_element * abs), with
+     *   atol_row = atol_absolute + max(atol_rms * rms(ref row), atol_abs * rms(abs row)),
+     * where "abs" is the product over absolute values of reference/reference.h. */
+    double rtol, atol_rms, atol_abs, atol_element, atol_absolute;
     /* Rules 3 and 4, relative to a norm that is never below norm_abs * ||abs|| nor norm_floor * sqrt(elements);
      * 0 = not applied (LSE). */
     double rms, block_rms, gain, norm_abs, norm_floor;
@@ -37,6 +38,12 @@ struct judge_bounds {
  * */
 struct judge_bounds judge_bounds_for(enum problem_tensor, enum attn_dtype, enum attn_mode, bool doubled, double atol,
                                      double rtol, double reference_rms);
+
+/* What one element of dQ or dK may be off because of the rounding of the terms that it is a sum of
+ * (docs/judging.md): sets atol_element, for default tolerances. Nothing for other tensors. largest_lse: the largest
+ * |LSE| of the problem, which stands for the logits of the keys that have weight. */
+void judge_floor_of_sums(struct judge_bounds *, enum problem_tensor, enum attn_dtype, bool doubled, int64_t head_dim,
+                         double largest_lse);
 
 struct judge_input {
     enum problem_tensor tensor;

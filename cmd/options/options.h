@@ -14,7 +14,7 @@
 
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
 enum dump_dtype { DUMP_NATIVE, DUMP_FP32 }; /* in their own dtype, or as float32 */
-enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL };
+enum preset { PRESET_NONE, PRESET_QUICK, PRESET_PAPER, PRESET_CI, PRESET_ACCEPTANCE, PRESET_FULL, PRESET_DATA };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum soft_code { SOFT_INCONCLUSIVE, SOFT_NOT_COMPARABLE }; /* 4, 5 */
 
@@ -22,6 +22,11 @@ struct int_list {
     int64_t *values;
     int count;
 }; /* count 0 = not given */
+
+struct real_list {
+    double *values;
+    int count;
+}; /* likewise */
 
 /* Every field has its final value except where a comment says "not given": those depend on the device or the preset,
  * and plan_make (cmd/plan/plan.h) resolves them. The struct owns all memory; options_free (options_parse.h) frees
@@ -36,13 +41,16 @@ struct options {
     bool dtypes_given, dtypes[3];    /* indexed by attn_dtype; not given: by device */
     struct name_list impls;          /* not given: naive,fused,cudnn that serve the device */
     struct name_list impl_libs;
+    char *peer;    /* whose speed speedup_vs_peer means; NULL = not given: cudnn */
     char *variant; /* NULL = not given */
     bool deterministic;
     int64_t total_tokens, hidden;   /* 0 = not given */
     int64_t batch, heads, kv_heads; /* 0 = not given */
     enum attn_layout layout;
-    double scale; /* NaN = not given: 1/sqrt(head_dim) */
-    enum fill_dist dist;
+    double scale;                        /* NaN = not given: 1/sqrt(head_dim) */
+    bool dists_given, dists[FILL_DISTS]; /* indexed by fill_dist; not given: normal, or those of the preset */
+    enum fill_dist dist;                 /* of selftest */
+    struct real_list logit_stds;         /* not given: as drawn, or those of the preset */
     uint64_t seed;
     enum device_choice device;
     int device_ordinal; /* with DEVICE_CUDA */
@@ -90,7 +98,7 @@ struct options {
 #define SUSTAIN_MIN_S 2.0
 
 /* Names of the enums, as typed on the command line and written in records; NULL ends each list. */
-extern const char *const option_preset_names[]; /* preset: none quick paper ci acceptance full */
+extern const char *const option_preset_names[]; /* preset: none quick paper ci acceptance full data */
 const char *option_preset_name(enum preset);
 
 #endif

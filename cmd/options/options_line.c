@@ -1,6 +1,7 @@
 /* Writes every command line that the program prints or records. */
 #include "cmd/options/options_line.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +74,9 @@ char *options_repro(const struct options *o, enum command taker, const char *com
         char *problem = problem_key_options(key);
         text_add(&line, "%s", problem);
         free(problem);
+        /* What `repro` leaves out as the default is not that of the preset data. */
+        if (o->preset == PRESET_DATA && key->dist == FILL_NORMAL && isnan(key->logit_std))
+            add_option(&line, "--dist", problem_dist_name(FILL_NORMAL));
     }
     return text_take(&line);
 }

@@ -218,6 +218,24 @@ static bool parse_number(const struct option_def *def, const char *name, const c
     return options_refuse(name, value, "must be %s", option_legal_text(def, legal, sizeof legal));
 }
 
+/* Numbers with commas, each in the range of the option. */
+static bool parse_real_list(const struct option_def *def, const char *name, const char *value, struct real_list *list)
+{
+    char legal[160], word[64];
+    for (const char *item = value;; item++) {
+        const size_t length = strcspn(item, ",");
+        double real = NAN;
+        snprintf(word, sizeof word, "%.*s", length < sizeof word ? (int)length : 0, item);
+        if (!number_parse_real(word, &real) || !(real >= def->min && real <= def->max))
+            return options_refuse(name, value, "must be %s", option_legal_text(def, legal, sizeof legal));
+        list->values = xrealloc(list->values, (unsigned long)(list->count + 1) * sizeof *list->values);
+        list->values[list->count++] = real;
+        item += length;
+        if (!*item)
+            return true;
+    }
+}
+
 /* One option into its field. `name` is the option as the user wrote it. */
 static bool parse_value(struct options *o, const struct option_def *def, const char *name, const char *value)
 {
@@ -244,6 +262,7 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
         o->causal[1] = false;
         return true;
     case KIND_COUNT_LIST: return parse_count_list(def, name, value, field);
+    case KIND_REAL_LIST: return parse_real_list(def, name, value, field);
     case KIND_COUNT:
     case KIND_REAL:
     case KIND_PERCENT: return parse_number(def, name, value, field);
@@ -289,6 +308,12 @@ static void free_value(struct options *o, const struct option_def *def)
         struct int_list *const list = field;
         free(list->values);
         *list = (struct int_list){NULL, 0};
+        return;
+    }
+    case KIND_REAL_LIST: {
+        struct real_list *const list = field;
+        free(list->values);
+        *list = (struct real_list){NULL, 0};
         return;
     }
     case KIND_NAMES:

@@ -94,6 +94,35 @@ static bool check_size(const struct parse *p, int64_t q_len, int64_t kv_len, int
                           batch, heads, q_len, kv_len);
 }
 
+/* --logit-std scales what is drawn: there must be something drawn to scale. */
+static bool check_logit_std(const struct parse *p)
+{
+    const struct options *o = p->o;
+    if (!o->logit_stds.count)
+        return true;
+    if (o->input_dir)
+        return options_refuse("--logit-std", typed(p, "--logit-std"),
+                              "cannot be used with --input, whose tensors are taken as they are");
+    for (int dist = 0; dist < FILL_DISTS; dist++)
+        if (o->dists[dist] && !fill_takes_logit_std((enum fill_dist)dist))
+            return options_refuse("--logit-std", typed(p, "--logit-std"),
+                                  "cannot be used with --dist %s; it is for normal, uniform, sharp and huge",
+                                  problem_dist_name(dist));
+    return true;
+}
+
+/* --input has one set of tensors: one distribution at most, whose name nothing would use. */
+static bool check_dists(const struct parse *p)
+{
+    int count = 0;
+    for (int dist = 0; dist < FILL_DISTS; dist++)
+        count += p->o->dists[dist];
+    if (p->o->input_dir && count > 1)
+        return options_refuse("--dist", typed(p, "--dist"),
+                              "cannot be a list with --input, which has one set of tensors");
+    return true;
+}
+
 /* The sizes with the longest default lengths where none were given; the presets' are among them. */
 static bool check_problems(const struct parse *p)
 {
@@ -307,7 +336,7 @@ bool options_check(const struct parse *p)
                          : o->command == COMMAND_PLOT   ? check_plot(p)
                          : o->command == COMMAND_VERIFY ? check_stored(p)
                                                         : true;
-    return is_good && check_outputs(p) && check_problems(p);
+    return is_good && check_outputs(p) && check_dists(p) && check_logit_std(p) && check_problems(p);
 }
 
 bool options_refuse(const char *name, const char *value, const char *format, ...)

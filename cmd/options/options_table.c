@@ -32,16 +32,21 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
     "Head dimensions. Any multiple of 8 up to 256 is taken here; an implementation may refuse some, and then says "    \
     "why."
 #define DTYPE_DETAIL "Types of Q, K, V, the output and the gradients."
+#define DIST_DETAIL                                                                                                    \
+    "Distribution of the inputs. normal: mean 0, variance 1; uniform: from -1 to 1; zeros; sharp: Q times 8, a few "   \
+    "keys win; huge: Q times 256, one key wins; peak: each query is 64 times one key; constant: V is 1 everywhere, "   \
+    "so that dQ and dK are 0; tiny: all times 2^-20, denormals in fp16; rising, falling: normal, but the logits grow " \
+    "or fall by 60 from the first key to the last."
 #define CHECK_DETAIL                                                                                                   \
     "Compares the results with an fp32 reference before and after the timing. full: every element; sample: the "       \
     "query heads of the first and of the last pair of sequence and key head; "
 
 const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("paper; quick on CPU"),
-     .unit = "quick|paper|ci|acceptance|full", .help = "problems, effort; other options win", .commands = FOR_SWEEP,
+     .unit = "quick|paper|ci|acceptance|full|data", .help = "problems; other options win", .commands = FOR_SWEEP,
      .detail = "A set of problems and of measuring times, see Presets. Every other option overrides its part of it."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = option_preset_names, LATE("ci; the baseline's"),
-     .unit = "quick|paper|ci|acceptance|full", .help = "problems, effort; other options win", .commands = FOR_GATES,
+     .unit = "quick|paper|ci|acceptance|full|data", .help = "problems; other options win", .commands = FOR_GATES,
      .detail = "The preset of the processes that measure, see Presets. ab takes ci (quick with --device cpu), gate "
                "what the command line in the baseline says."},
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick", .help = "fewer shapes",
@@ -97,11 +102,15 @@ const struct option_def option_table[] = {
                "(d)."},
     {"--scale", NULL, KIND_REAL, AT(scale), .min = 1e-6, .max = 1e6, LATE("1/sqrt(d)"), .unit = "X",
      .help = "factor of Q K^T", .commands = FOR_RUNS | FOR_GATES, .detail = "The factor of Q K^T before the softmax."},
+    {"--dist", NULL, KIND_CHOICE_SET, AT(dists), GIVEN(dists_given), .choices = problem_dist_names, .choices_shown = 3,
+     .fallback = "normal", .is_joined = true, .commands = FOR_SWEEP | FOR_GATES, .detail = DIST_DETAIL},
     {"--dist", NULL, KIND_CHOICE, AT(dist), .choices = problem_dist_names, .choices_shown = 3, .fallback = "normal",
-     .help = "inputs; also sharp, huge, peak, constant, tiny", .commands = FOR_SWEEP | FOR_GATES | FOR_SELFTEST,
-     .detail = "Distribution of the inputs. normal: mean 0, variance 1; uniform: from -1 to 1; zeros; sharp: Q times "
-               "8, a few keys win; huge: Q times 256, one key wins; peak: each query is 64 times one key; constant: V "
-               "is 1 everywhere, so that dQ and dK are 0; tiny: all times 2^-20, denormals in fp16."},
+     .help = "inputs; also sharp, huge, peak, constant, tiny", .commands = FOR_SELFTEST, .detail = DIST_DETAIL},
+    {"--logit-std", NULL, KIND_REAL_LIST, AT(logit_stds), .min = 0.001, .max = 1000, LATE("as drawn"), .unit = "X,...",
+     .help = "inputs, size of their logits", .commands = FOR_SWEEP | FOR_GATES,
+     .detail = "Scales Q so that the logits, scale Q K^T, have this standard deviation; with normal inputs and the "
+               "default scale it is 1 as drawn. For the distributions normal, uniform, sharp and huge; each value with "
+               "each of them."},
     {"--seed", NULL, KIND_COUNT, AT(seed), .min = 0, .max = 9223372036854775807.0, .fallback = "1", .unit = "N",
      .help = "random seed of the inputs", .commands = FOR_PROBLEMS,
      .detail = "Random seed of the inputs; the same seed gives the same inputs on every machine."},
@@ -132,7 +141,12 @@ const struct option_def option_table[] = {
      .help = "shared library with more implementations; repeatable", .group = GROUP_IMPL,
      .commands = FOR_PROBLEMS | FOR_LIST,
      .detail = "A shared library with more implementations; may be given several times. See examples/plugin."},
-    {"--variant", NULL, KIND_TEXT, AT(variant), .unit = "NAME", .help = "tile configuration, named as in fabench list",
+    {"--peer", NULL, KIND_TEXT, AT(peer), LATE("cudnn"), .unit = "NAME", .group = GROUP_IMPL, .commands = FOR_SWEEP,
+     .is_joined = true,
+     .detail =
+         "The implementation that the columns peer and speedup_vs_peer, and x NAME in the table, compare with: any "
+         "of fabench list or of a library. It runs beside those of --impl where it is not one of them."},
+    {"--variant", NULL, KIND_TEXT, AT(variant), .unit = "NAME", .help = "whom x PEER means; tiles as list names them",
      .group = GROUP_IMPL, .commands = FOR_RUNS | FOR_GATES,
      .detail = "Forces one tile configuration, named as in fabench list, on all implementations."},
     {"--deterministic", NULL, KIND_FLAG, AT(deterministic), .help = "outputs with the same bits in every run",
@@ -345,6 +359,7 @@ const char *const option_preset_names[] = {[PRESET_NONE] = "none",
                                            [PRESET_CI] = "ci",
                                            [PRESET_ACCEPTANCE] = "acceptance",
                                            [PRESET_FULL] = "full",
+                                           [PRESET_DATA] = "data",
                                            NULL};
 
 const char *option_preset_name(enum preset preset) { return option_preset_names[preset]; }

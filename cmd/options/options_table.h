@@ -13,6 +13,7 @@ enum option_kind {
     KIND_COUNT,      /* int64_t or uint64_t */
     KIND_COUNT_LIST, /* struct int_list */
     KIND_REAL,       /* double */
+    KIND_REAL_LIST,  /* struct real_list, comma-separated */
     KIND_PERCENT,    /* double */
     KIND_NAMES,      /* struct name_list, comma-separated */
     KIND_LIBRARY,    /* struct name_list, one path each time */

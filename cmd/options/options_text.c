@@ -27,6 +27,8 @@ const struct named_text option_presets[] = {
     {"ci", "12 points in bf16: lengths 1k, 4k and 16k, the causal mask at 1k and 16k"},
     {"acceptance", "lengths 4k and 16k in bf16, with 10 s of sustained load for each row"},
     {"full", "lengths 512 to 16k in fp16 and bf16"},
+    {"data", "lengths 4k and 16k in bf16 with six kinds of inputs: logit-std 1, 4 and 16, rising, falling, zeros; "
+             "smaller problems on a CPU"},
     {NULL, NULL}};
 
 const struct named_text option_variables[] = {
@@ -60,6 +62,8 @@ int option_legal_choices(const struct option_def *def, const char *choices[OPTIO
     return count;
 }
 
+static const char several[] = ", several with commas";
+
 const char *option_legal_text(const struct option_def *def, char *buffer, size_t size)
 {
     const char *choices[OPTION_CHOICES_MAX];
@@ -69,7 +73,7 @@ const char *option_legal_text(const struct option_def *def, char *buffer, size_t
         snprintf(buffer, size, "a multiple of %" PRId64 " from %g to %g", def->multiple, def->min, def->max);
     else if (def->kind == KIND_PERCENT)
         snprintf(buffer, size, "a percentage from %g%% to %g%%", def->min, def->max);
-    else if (def->kind == KIND_REAL)
+    else if (def->kind == KIND_REAL || def->kind == KIND_REAL_LIST)
         snprintf(buffer, size, "a number from %g to %.7g", def->min, def->max);
     else if (def->max > 9e18)
         snprintf(buffer, size, "a whole number from %g to %" PRId64, def->min, INT64_MAX);
@@ -77,8 +81,8 @@ const char *option_legal_text(const struct option_def *def, char *buffer, size_t
         snprintf(buffer, size, "a whole number from %g to %.0f", def->min, def->max);
     else
         snprintf(buffer, size, "%s", def->unit ? def->unit : "");
-    if (def->kind == KIND_CHOICE_SET)
-        snprintf(buffer + strlen(buffer), size - strlen(buffer), ", several with commas");
+    if (def->kind == KIND_CHOICE_SET || def->kind == KIND_REAL_LIST)
+        snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s", several);
     return buffer;
 }
 
@@ -95,6 +99,9 @@ const char *option_values(const struct option_def *def, char *buffer, size_t siz
         buffer[0] = 0;
     if (def->kind == KIND_COUNT_LIST)
         snprintf(buffer + strlen(buffer), size - strlen(buffer), "; lists and ranges");
+    const bool takes_several = def->kind == KIND_CHOICE_SET || def->kind == KIND_REAL_LIST;
+    if (takes_several && strlen(buffer) > sizeof several) /* shorter, for the width of the help */
+        snprintf(strstr(buffer, several), sizeof several, "; lists");
     return buffer;
 }
 

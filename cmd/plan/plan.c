@@ -1,4 +1,4 @@
-/* Options x presets -> problems. Order: dtype, mode, mask, head_dim, lengths. */
+/* Options x presets -> problems. Order: dtype, mode, mask, head_dim, inputs, lengths. */
 #include "cmd/plan/plan.h"
 
 #include <math.h>
@@ -32,6 +32,7 @@ static const struct preset_values presets_cuda[] = {
     [PRESET_CI] = {"ci", "1k,4k,16k", 16384, 2048, 500, 500, 0.5, 30, 0},
     [PRESET_ACCEPTANCE] = {"acceptance", "4k,16k", 16384, 2048, 500, 500, 0.5, 30, 10},
     [PRESET_FULL] = {"full", "512:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_DATA] = {"data", "4k,16k", 16384, 2048, 200, 300, 0.5, 30, 0},
 };
 
 static const struct preset_values presets_cpu[] = {
@@ -40,6 +41,7 @@ static const struct preset_values presets_cpu[] = {
     [PRESET_CI] = {"ci", "1k,4k,16k", 16384, 2048, 500, 500, 0.5, 30, 0},
     [PRESET_ACCEPTANCE] = {"acceptance", "4k,16k", 16384, 2048, 500, 500, 0.5, 30, 10},
     [PRESET_FULL] = {"full", "512:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_DATA] = {"data", "1k", 1024, 128, 20, 100, 0.5, 6, 0},
 };
 
 void plan_add(struct plan *plan, const struct plan_item *item)
@@ -121,39 +123,100 @@ static bool mask_wanted(const struct options *o, enum preset preset, bool causal
     return o->causal[causal];
 }
 
-static int cross(const struct options *o, enum preset preset, const struct preset_values *values, enum attn_dtype dtype,
-                 enum attn_mode mode, bool causal, struct plan *plan)
+/* One kind of inputs. */
+struct plan_data {
+    enum fill_dist dist;
+    double logit_std; /* 0 = as drawn */
+};
+
+/* The kinds of inputs of the options or the preset; the caller frees them. */
+static struct plan_data *data_of(const struct options *o, enum preset preset, int *count)
 {
-    struct int_list dims = list_or(&o->head_dims, "64,128");
+    static const struct plan_data of_preset[] = {{FILL_NORMAL, 1}, {FILL_NORMAL, 4},  {FILL_NORMAL, 16},
+                                                 {FILL_RISING, 0}, {FILL_FALLING, 0}, {FILL_ZEROS, 0}};
+    static const double as_drawn[] = {0};
+    const int std_count = o->logit_stds.count ? o->logit_stds.count : 1;
+    struct plan_data *data = xcalloc((unsigned long)FILL_DISTS * (unsigned long)std_count, sizeof *data);
+    *count = 0;
+    if (preset == PRESET_DATA && !o->dists_given && !o->logit_stds.count && !o->input_dir) {
+        memcpy(data, of_preset, sizeof of_preset);
+        *count = (int)(sizeof of_preset / sizeof of_preset[0]);
+        return data;
+    }
+    for (int dist = 0; dist < FILL_DISTS; dist++)
+        for (int s = 0; s < std_count && o->dists[dist]; s++)
+            data[(*count)++] =
+                (struct plan_data){(enum fill_dist)dist, (o->logit_stds.count ? o->logit_stds.values : as_drawn)[s]};
+    return data;
+}
+
+/* Refuses a logit-std for which Q would leave fp16, whose largest number is 65504, and normal inputs reach 4.4. */
+static int check_range(const struct plan_item *item)
+{
+    const struct fill_spec spec = {
+        .dist = item->dist, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
+    const double gain = item->logit_std > 0 ? (double)fill_logit_gain(&spec, item->problem.head_dim) : 1;
+    const double largest = item->dist == FILL_UNIFORM ? 1 : 4.4;
+    if (item->problem.dtype != ATTN_FP16 || gain * largest < 65504)
+        return EXIT_OK;
+    log_error(
+        "--logit-std %g: with a scale of %g Q is multiplied by %.3g and leaves the range of fp16; a larger --scale "
+        "or another --dtype does not",
+        item->logit_std, (double)item->problem.scale, gain);
+    return EXIT_USAGE;
+}
+
+/* All lengths of one head dim and kind of inputs; `item` has dtype, mode and mask. */
+static int cross_lengths(const struct options *o, enum preset preset, const struct preset_values *values,
+                         int64_t head_dim, struct plan_item item, struct plan *plan)
+{
     struct int_list lens = list_or(&o->q_lens, values->seqlens);
     int status = EXIT_OK;
-    for (int d = 0; d < dims.count && status == EXIT_OK; d++)
-        for (int n = 0; n < lens.count && status == EXIT_OK; n++) {
-            if (!mask_wanted(o, preset, causal, lens.values[n]))
-                continue;
-            const int kv_count = o->kv_lens.count ? o->kv_lens.count : 1;
-            for (int k = 0; k < kv_count && status == EXIT_OK; k++) {
-                struct plan_item item = {
-                    .mode = mode, .dist = o->dist, .seed = o->seed, .deterministic = o->deterministic};
-                item.problem.dtype = dtype;
-                item.problem.causal = causal;
-                status = shape_of(o, values, dims.values[d], lens.values[n],
-                                  o->kv_lens.count ? o->kv_lens.values[k] : lens.values[n], &item.problem);
-                if (status == EXIT_OK && plan->count >= PLAN_MAX_ITEMS) {
-                    log_error("the lists make more than %d problems", PLAN_MAX_ITEMS);
-                    status = EXIT_USAGE;
-                }
-                if (status == EXIT_OK)
-                    plan_add(plan, &item);
+    for (int n = 0; n < lens.count && status == EXIT_OK; n++) {
+        if (!mask_wanted(o, preset, item.problem.causal, lens.values[n]))
+            continue;
+        const int kv_count = o->kv_lens.count ? o->kv_lens.count : 1;
+        for (int k = 0; k < kv_count && status == EXIT_OK; k++) {
+            status = shape_of(o, values, head_dim, lens.values[n],
+                              o->kv_lens.count ? o->kv_lens.values[k] : lens.values[n], &item.problem);
+            if (status == EXIT_OK && plan->count >= PLAN_MAX_ITEMS) {
+                log_error("the lists make more than %d problems", PLAN_MAX_ITEMS);
+                status = EXIT_USAGE;
             }
+            if (status == EXIT_OK)
+                status = check_range(&item);
+            if (status == EXIT_OK)
+                plan_add(plan, &item);
         }
-    free(dims.values);
+    }
     free(lens.values);
     return status;
 }
 
-/* Which dtypes run: the user's, else the device's (fp16 on CUDA, fp32 on the CPU; bf16 in ci and acceptance; both
- * 16-bit in full). */
+static int cross(const struct options *o, enum preset preset, const struct preset_values *values, enum attn_dtype dtype,
+                 enum attn_mode mode, bool causal, struct plan *plan)
+{
+    struct int_list dims = list_or(&o->head_dims, "64,128");
+    int status = EXIT_OK, data_count = 0;
+    struct plan_data *data = data_of(o, preset, &data_count);
+    for (int d = 0; d < dims.count && status == EXIT_OK; d++)
+        for (int i = 0; i < data_count && status == EXIT_OK; i++) {
+            struct plan_item item = {.mode = mode,
+                                     .dist = data[i].dist,
+                                     .logit_std = data[i].logit_std,
+                                     .seed = o->seed,
+                                     .deterministic = o->deterministic};
+            item.problem.dtype = dtype;
+            item.problem.causal = causal;
+            status = cross_lengths(o, preset, values, dims.values[d], item, plan);
+        }
+    free(data);
+    free(dims.values);
+    return status;
+}
+
+/* Which dtypes run: the user's, else the device's (fp16 on CUDA, fp32 on the CPU; bf16 in ci, acceptance and data;
+ * both 16-bit in full). */
 static bool dtype_wanted(const struct options *o, enum attn_platform platform, enum preset preset,
                          enum attn_dtype dtype)
 {
@@ -163,7 +226,8 @@ static bool dtype_wanted(const struct options *o, enum attn_platform platform, e
         return dtype == ATTN_FP32;
     if (preset == PRESET_FULL)
         return dtype != ATTN_FP32;
-    return dtype == (preset == PRESET_CI || preset == PRESET_ACCEPTANCE ? ATTN_BF16 : ATTN_FP16);
+    const bool takes_bf16 = preset == PRESET_CI || preset == PRESET_ACCEPTANCE || preset == PRESET_DATA;
+    return dtype == (takes_bf16 ? ATTN_BF16 : ATTN_FP16);
 }
 
 /* --points: removes all other problems from the plan. */
@@ -307,7 +371,8 @@ char *plan_repro(const struct options *o, const struct plan_item *item, const ch
 {
     if (item->folder ? o->command == COMMAND_VERIFY : item->batch_gap > 0) /* which verify alone makes */
         return plan_repro_verify(o, item, impl);
-    const struct problem_key key = problem_key_of(&item->problem, item->mode, item->dist, item->seed, o->l2);
+    const struct problem_key key =
+        problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed, o->l2);
     return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
 }
 

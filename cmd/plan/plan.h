@@ -10,6 +10,7 @@ struct plan_item {
     struct attn_problem problem;
     enum attn_mode mode;
     enum fill_dist dist;
+    double logit_std; /* standard deviation that Q is scaled to give the logits; 0 = as drawn */
     uint64_t seed;
     int64_t batch_gap; /* extra elements between batches, to get element offsets above 2^31; 0 = packed */
     bool deterministic;

@@ -41,7 +41,7 @@ static bool is_wanted(const struct options *o, const struct plan_item *item)
            is_in(&o->head_dims, p->head_dim) && is_in(&o->q_lens, p->q_len) && is_in(&o->kv_lens, p->kv_len) &&
            (!o->batch || o->batch == p->batch) && (!o->heads || o->heads == p->q_heads) &&
            (!o->kv_heads || o->kv_heads == p->kv_heads) && (isnan(o->scale) || (float)o->scale == p->scale) &&
-           (!is_given(o, "--layout") || o->layout == p->layout) && (!is_given(o, "--dist") || o->dist == item->dist) &&
+           (!is_given(o, "--layout") || o->layout == p->layout) && (!o->dists_given || o->dists[item->dist]) &&
            (!is_given(o, "--seed") || o->seed == item->seed);
 }
 
@@ -68,6 +68,7 @@ static bool item_of(const struct problem_key *key, int64_t batch_gap, struct pla
         key->scale >= 1e-30 && key->scale <= 1e30 && batch_gap >= 0 && batch_gap >> GAP_MAX_BITS == 0;
     *item = (struct plan_item){.mode = (enum attn_mode)key->mode,
                                .dist = (enum fill_dist)key->dist,
+                               .logit_std = key->logit_std > 0 ? key->logit_std : 0,
                                .seed = (uint64_t)key->seed,
                                .batch_gap = batch_gap,
                                .problem = {.batch = key->batch,
@@ -94,6 +95,8 @@ static bool read_problem(const json_t *object, const char *path, struct plan_ite
     for (int i = 0; i < problem_field_count; i++) {
         const char *name = problem_fields[i].name;
         if (strcmp(name, "l2") == 0 || strcmp(name, "dropout") == 0) /* no part of what tensors are */
+            continue;
+        if (strcmp(name, "logit_std") == 0 && !json_object_get(object, name)) /* as drawn */
             continue;
         if (!read_field(object, &problem_fields[i], &key)) {
             snprintf(why->text, sizeof why->text, "%.300s: its problem has no legal '%s'", path, name);

@@ -113,10 +113,17 @@ int64_t problem_extent(const struct attn_tensor *t, int64_t batch, int64_t heads
 const char *const problem_mode_names[] = {[ATTN_FWD] = "fwd", [ATTN_BWD] = "bwd", NULL};
 const char *const problem_dtype_names[] = {[ATTN_FP32] = "fp32", [ATTN_FP16] = "fp16", [ATTN_BF16] = "bf16", NULL};
 const char *const problem_layout_names[] = {[ATTN_BSHD] = "bshd", [ATTN_BHSD] = "bhsd", NULL};
-const char *const problem_dist_names[] = {
-    [FILL_NORMAL] = "normal", [FILL_UNIFORM] = "uniform", [FILL_ZEROS] = "zeros",
-    [FILL_SHARP] = "sharp",   [FILL_HUGE] = "huge",       [FILL_CONSTANT] = "constant",
-    [FILL_TINY] = "tiny",     [FILL_PEAK] = "peak",       NULL};
+const char *const problem_dist_names[] = {[FILL_NORMAL] = "normal",
+                                          [FILL_UNIFORM] = "uniform",
+                                          [FILL_ZEROS] = "zeros",
+                                          [FILL_SHARP] = "sharp",
+                                          [FILL_HUGE] = "huge",
+                                          [FILL_CONSTANT] = "constant",
+                                          [FILL_TINY] = "tiny",
+                                          [FILL_PEAK] = "peak",
+                                          [FILL_RISING] = "rising",
+                                          [FILL_FALLING] = "falling",
+                                          NULL};
 const char *const problem_l2_names[] = {[L2_COLD] = "cold", [L2_HOT] = "hot", NULL};
 const char *const problem_scope_names[] = {[CHECK_FULL] = "full", [CHECK_SAMPLE] = "sample", [CHECK_OFF] = "off", NULL};
 

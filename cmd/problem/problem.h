@@ -55,7 +55,7 @@ enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF }; /* how much of a resul
 extern const char *const problem_mode_names[];   /* attn_mode: fwd bwd */
 extern const char *const problem_dtype_names[];  /* attn_dtype: fp32 fp16 bf16 */
 extern const char *const problem_layout_names[]; /* attn_layout: bshd bhsd */
-extern const char *const problem_dist_names[];   /* fill_dist: normal uniform zeros sharp huge constant tiny peak */
+extern const char *const problem_dist_names[];   /* fill_dist: normal uniform zeros sharp ... rising falling */
 extern const char *const problem_l2_names[];     /* l2_policy: cold hot */
 extern const char *const problem_scope_names[];  /* check_scope: full sample off */
 

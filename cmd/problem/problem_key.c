@@ -52,6 +52,8 @@ const struct problem_field problem_fields[] = {
     {FIELD(seed, PROBLEM_COUNT), .meaning = "random seed of the inputs", .option = "--seed"},
     {NAMED(l2), .meaning = "L2 cache before each sample: cold, hot", .option = "--l2", .is_default = is_cold,
      .is_compared = true},
+    {FIELD(logit_std, PROBLEM_REAL), .meaning = "standard deviation of the logits, to which Q is scaled",
+     .option = "--logit-std", .is_compared = true},
 };
 const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
 
@@ -72,8 +74,8 @@ void problem_key_clear(struct problem_key *key)
     }
 }
 
-struct problem_key problem_key_of(const struct attn_problem *p, enum attn_mode mode, enum fill_dist dist, uint64_t seed,
-                                  enum l2_policy l2)
+struct problem_key problem_key_of(const struct attn_problem *p, enum attn_mode mode, enum fill_dist dist,
+                                  double logit_std, uint64_t seed, enum l2_policy l2)
 {
     return (struct problem_key){.mode = mode,
                                 .dtype = p->dtype,
@@ -91,7 +93,19 @@ struct problem_key problem_key_of(const struct attn_problem *p, enum attn_mode m
                                 .scale = (double)p->scale,
                                 .dist = dist,
                                 .seed = (int64_t)seed,
-                                .l2 = l2};
+                                .l2 = l2,
+                                .logit_std = logit_std > 0 ? logit_std : NAN};
+}
+
+char *problem_key_data(const struct problem_key *key, char *buffer, size_t size)
+{
+    const char *name = key->dist == FILL_NORMAL    ? "N(0,1)"
+                       : key->dist == FILL_UNIFORM ? "U(-1,1)"
+                                                   : problem_dist_name(key->dist);
+    snprintf(buffer, size, "%s", name);
+    if (!isnan(key->logit_std))
+        snprintf(buffer, size, "%s with logit-std %.9g", name, key->logit_std);
+    return buffer;
 }
 
 /* The shortest text that gives the same float: "1e-06", which an option takes, not the "9.99999997e-07" below its least

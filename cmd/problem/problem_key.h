@@ -19,7 +19,8 @@ struct problem_key {
     double dropout, scale;
     int dist; /* fill_dist */
     int64_t seed;
-    int l2; /* l2_policy */
+    int l2;           /* l2_policy */
+    double logit_std; /* standard deviation that Q is scaled to give the logits; absent = as drawn */
 };
 
 enum problem_field_kind { PROBLEM_NAME, PROBLEM_COUNT, PROBLEM_REAL }; /* int with names, int64_t, double */
@@ -40,8 +41,13 @@ extern const int problem_field_count;
 
 void problem_key_clear(struct problem_key *); /* everything absent */
 
-struct problem_key problem_key_of(const struct attn_problem *, enum attn_mode, enum fill_dist, uint64_t seed,
-                                  enum l2_policy);
+/* logit_std: 0 = as drawn. */
+struct problem_key problem_key_of(const struct attn_problem *, enum attn_mode, enum fill_dist, double logit_std,
+                                  uint64_t seed, enum l2_policy);
+
+/* What the inputs are, for people: "N(0,1)", "U(-1,1)", "rising", "N(0,1) with logit-std 4"; "" when it is absent. */
+enum { PROBLEM_DATA_SIZE = 48 };
+char *problem_key_data(const struct problem_key *, char *buffer, size_t size);
 
 /* The value as records, floors and `repro` write it; "" when it is absent. */
 const char *problem_field_text(const struct problem_field *, const struct problem_key *, char *buffer, size_t size);

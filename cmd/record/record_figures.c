@@ -3,7 +3,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
 #include "cmd/problem/problem.h"
 #include "cmd/record/row_role.h"
@@ -167,4 +169,21 @@ bool record_file_agrees(const struct record_file *file, struct attn_message *why
         return false;
     }
     return true;
+}
+
+double record_speedup_over(const struct record_row *row, const char *impl)
+{
+    const size_t length = strlen(impl);
+    for (const char *word = row->speedups; *word;) {
+        const size_t size = strcspn(word, " ");
+        char text[40];
+        double speed = NAN;
+        if (size > length + 1 && strncmp(word, impl, length) == 0 && word[length] == '=') {
+            snprintf(text, sizeof text, "%.*s", size - length - 1 < sizeof text ? (int)(size - length - 1) : 0,
+                     word + length + 1);
+            return number_parse_real(text, &speed) && speed > 0 ? speed : NAN;
+        }
+        word += size + (word[size] == ' ');
+    }
+    return strcmp(row->peer, impl) == 0 ? row->speedup_vs_peer : NAN;
 }

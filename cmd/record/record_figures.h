@@ -38,4 +38,8 @@ double record_row_half_width_pct(const struct record_row *);
  * What is absent was not measured and is not compared. Of `null`, which computes nothing, only the words count. */
 bool record_file_agrees(const struct record_file *, struct attn_message *why);
 
+/* The speed of a row over an implementation of the same rounds, from the column speedups, or from speedup_vs_peer where
+ * that is the peer; NaN where the row has neither. */
+double record_speedup_over(const struct record_row *, const char *impl);
+
 #endif

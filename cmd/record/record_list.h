@@ -108,6 +108,9 @@
       "share of the region in which the power limit held the clock down", EMPTY_NO_SUSTAIN)                            \
     X(REAL, sustain_throttled_pct, 0, RECORD_JSONL, "%", "share of the region in thermal slowdown or power brake",     \
       EMPTY_NO_SUSTAIN)                                                                                                \
-    X(COUNT, worker_signal, 0, RECORD_JSONL, "", "the signal that ended the process of the case", "no signal did")
+    X(COUNT, worker_signal, 0, RECORD_JSONL, "", "the signal that ended the process of the case", "no signal did")     \
+    X(TEXT, speedups, 512, RECORD_JSONL, "",                                                                           \
+      "speed over each other implementation of the rounds that passed, as cudnn=1.31 fa3=1.14; paired",                \
+      "tflops is empty")
 
 #endif

@@ -70,6 +70,7 @@ static void add_figures(struct csv_row *line, const struct report *r, int point,
     csv_add_real(line, price, DIGITS);
     csv_add(line, isfinite(price) ? r->input->currency : "");
     csv_add_real(line, f->best.tflops / price, DIGITS);
+    csv_add_real(line, r->points[point].row->key.logit_std, DIGITS);
 }
 
 static void add_names(struct csv_row *line)
@@ -81,8 +82,8 @@ static void add_names(struct csv_row *line)
     static const char *const figures[] = {
         "impl", "tied_impls", "tflops", "tflops_ci_lo", "tflops_ci_hi", "files", "spread_between_files_pct",
         "rank", "is_tied"};
-    static const char *const more[] = {"naive_status", "naive_workspace_mb", "price", "currency",
-                                       "tflops_per_currency_unit"};
+    static const char *const more[] = {"naive_status", "naive_workspace_mb",       "price",
+                                       "currency",     "tflops_per_currency_unit", "logit_std"};
     add_texts(line, conditions, sizeof conditions / sizeof conditions[0]);
     add_texts(line, figures, sizeof figures / sizeof figures[0]);
     for (int i = 0; i < REALS; i++)

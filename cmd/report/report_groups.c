@@ -45,6 +45,7 @@ static const char *const condition_names[CONDITIONS] = {
 static const char *condition_value(int which, const struct record_row *row, char *text, size_t size)
 {
     const char *word = "";
+    char data[PROBLEM_DATA_SIZE];
     double number = NAN;
     switch (which) {
     case 0: word = problem_dtype_name(row->key.dtype); break;
@@ -55,7 +56,7 @@ static const char *condition_value(int which, const struct record_row *row, char
     case 5: word = problem_mode_name(row->key.mode); break;
     case 6: word = row->key.causal ? "causal" : "full"; break;
     case 7: word = problem_layout_name(row->key.layout); break;
-    case 8: word = problem_dist_name(row->key.dist); break;
+    case 8: word = problem_key_data(&row->key, data, sizeof data); break;
     case 9: word = problem_l2_name(row->key.l2); break;
     default: word = row->method; break;
     }

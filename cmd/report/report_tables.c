@@ -1,4 +1,5 @@
 /* Makes the tables of figures point by point: the devices compared, and each device alone. */
+#include "cmd/record/record_figures.h"
 #include "cmd/report/report_tables.h"
 
 #include <math.h>
@@ -36,11 +37,12 @@ static const char *mask_name(const struct record_row *row) { return row->key.cau
 /* The conditions that all lines of a table share: "fwd fp16, 16384 tokens, heads x d = 2048, bshd, N(0,1), L2 cold". */
 static void describe_conditions(const struct record_row *row, char *text, size_t size)
 {
+    char data[PROBLEM_DATA_SIZE];
     snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s", problem_mode_name(row->key.mode),
              problem_dtype_name(row->key.dtype), (double)row->key.batch * (double)row->key.q_len,
              (double)row->key.q_heads * (double)row->key.head_dim,
              row->key.kv_heads != row->key.q_heads ? " (grouped kv heads)" : "", problem_layout_name(row->key.layout),
-             row->key.dist == FILL_NORMAL ? "N(0,1)" : problem_dist_name(row->key.dist), problem_l2_name(row->key.l2),
+             problem_key_data(&row->key, data, sizeof data), problem_l2_name(row->key.l2),
              row->key.window_left >= 0 || row->key.window_right >= 0 ? ", windowed" : "");
 }
 
@@ -135,24 +137,36 @@ struct device_column {
     const char *name;
     size_t offset; /* of a double in struct record_row */
     bool is_percent;
+    const char *over; /* the speed over this implementation instead of a field; NULL = the field */
 };
 
 #define COLUMN(name, field, is_percent)                                                                                \
     {                                                                                                                  \
-        name, offsetof(struct record_row, field), is_percent                                                           \
+        name, offsetof(struct record_row, field), is_percent, NULL                                                     \
     }
 static const struct device_column device_columns[] = {
-    COLUMN("sustained", tflops_sustained, false), COLUMN("% of GEMM", pct_of_gemm, true),
-    COLUMN("x naive", speedup_vs_naive, false),   COLUMN("TFLOPS/W", tflops_per_w, false),
-    COLUMN("J per pass", energy_j, false),        COLUMN("MHz", sm_clock_mhz, false),
-    COLUMN("capped", power_capped_pct, true),     COLUMN("throttled", throttled_pct, true),
-    COLUMN("workspace MB", workspace_mb, false),  COLUMN("err/bound", err_used, false),
+    COLUMN("sustained", tflops_sustained, false),
+    COLUMN("% of GEMM", pct_of_gemm, true),
+    COLUMN("x naive", speedup_vs_naive, false),
+    {"x cudnn", 0, false, "cudnn"},
+    {"x fa3", 0, false, "fa3"},
+    COLUMN("TFLOPS/W", tflops_per_w, false),
+    COLUMN("J per pass", energy_j, false),
+    COLUMN("MHz", sm_clock_mhz, false),
+    COLUMN("capped", power_capped_pct, true),
+    COLUMN("throttled", throttled_pct, true),
+    COLUMN("workspace MB", workspace_mb, false),
+    COLUMN("err/bound", err_used, false),
 };
 enum { SUSTAINED_COLUMN = 0 }; /* stands before the burst figure */
 enum { DEVICE_COLUMNS = sizeof device_columns / sizeof device_columns[0] };
 
 static double value_at(const struct report_figure *f, int column)
 {
+    if (device_columns[column].over)
+        return strcmp(f->best.impl, device_columns[column].over) == 0
+                   ? NAN
+                   : record_speedup_over(&f->best, device_columns[column].over);
     return *(const double *)((const char *)&f->best + device_columns[column].offset);
 }
 

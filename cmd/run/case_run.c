@@ -376,11 +376,14 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
     return run->item->repeats ? check_repeats(run, c, why) : ATTN_OK;
 }
 
-/* True for inputs on which naive cannot meet the bounds, because it rounds S to 16 bits. */
+/* True for inputs on which naive cannot meet the bounds, because it rounds S to 16 bits: large logits close to each
+ * other. docs/judging.md has the largest logit-std. */
 static bool beyond_naive(enum impl_role role, const struct plan_item *item)
 {
-    return role == ROLE_NAIVE && item->problem.dtype != ATTN_FP32 &&
-           (item->dist == FILL_SHARP || item->dist == FILL_HUGE);
+    const bool has_large_logits = item->logit_std > 0 ? item->logit_std > 2
+                                                      : item->dist == FILL_SHARP || item->dist == FILL_HUGE ||
+                                                            item->dist == FILL_RISING || item->dist == FILL_FALLING;
+    return role == ROLE_NAIVE && item->problem.dtype != ATTN_FP32 && has_large_logits;
 }
 
 /* Prepares the implementation of a slot. A refusal or lack of memory becomes a row; any other failure ends the
@@ -537,15 +540,21 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
     return ATTN_OK;
 }
 
-/* The samples of an implementation to compare with, if it ran and passed its check; else NULL. */
-static const double *samples_of(const struct problem_run *run, const struct rounds_member *members, enum impl_role role)
+/* The samples of an implementation to compare with, if it ran and passed its check; else NULL. `slot`: the name of its
+ * slot, or NULL for the first in this role. *name, where it is not NULL: what its row is called. */
+static const double *samples_of(const struct problem_run *run, const struct rounds_member *members, enum impl_role role,
+                                const char *slot, const char **name)
 {
     for (int i = 0, m = 0; i < run->count; i++) {
         const struct contender *c = &run->contenders[i];
         if (!c->runs)
             continue;
-        if (role_of(run, c) == role && check_passed(c->tensors, c->tensor_count))
+        const bool is_wanted = slot ? !strcmp(run->setting->slots[c->slot].name, slot) : role_of(run, c) == role;
+        if (is_wanted && check_passed(c->tensors, c->tensor_count)) {
+            if (name)
+                *name = c->row.impl;
             return members[m].samples_ms;
+        }
         m++;
     }
     return NULL;
@@ -630,6 +639,29 @@ static enum attn_status make_members(struct problem_run *run, struct rounds_memb
     return ATTN_OK;
 }
 
+/* The column speedups of contender number `index`, whose row has its figures: nothing for a row without TFLOPS. */
+static void put_speedups(struct problem_run *run, const struct rounds_member *members, int64_t rounds, int index)
+{
+    struct contender *own = &run->contenders[index];
+    const double *own_ms = own->row.samples_ms;
+    size_t used = 0;
+    for (int i = 0, m = 0; i < run->count && isfinite(own->row.tflops); i++) {
+        const struct contender *other = &run->contenders[i];
+        char word[80];
+        if (!other->runs)
+            continue;
+        const double *other_ms = members[m++].samples_ms;
+        if (i == index || role_of(run, other) == ROLE_NULL || !check_passed(other->tensors, other->tensor_count))
+            continue;
+        const int length = snprintf(word, sizeof word, "%s%s=%.6g", used ? " " : "", other->row.impl,
+                                    stats_paired_ratio(other_ms, own_ms, rounds));
+        if (used + (size_t)length >= sizeof own->row.speedups)
+            return; /* whole words only */
+        memcpy(own->row.speedups + used, word, (size_t)length + 1);
+        used += (size_t)length;
+    }
+}
+
 static enum attn_status time_all(struct problem_run *run, int *failed, struct attn_message *why)
 {
     const struct case_setting *s = run->setting;
@@ -693,9 +725,8 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
             status = work_on_new_values(&run->work, &contenders[m]->work, median_ms, why);
     }
     if (status == ATTN_OK && !result.interrupted) { /* after all checks: failed rows are not compared */
-        baselines.naive_ms = samples_of(run, members, ROLE_NAIVE);
-        baselines.peer_ms = samples_of(run, members, ROLE_PEER);
-        baselines.peer = baselines.peer_ms ? role_name(ROLE_PEER) : NULL;
+        baselines.naive_ms = samples_of(run, members, ROLE_NAIVE, NULL, NULL);
+        baselines.peer_ms = samples_of(run, members, ROLE_PEER, s->options->peer, &baselines.peer);
     }
     for (int i = 0, m = 0; i < run->count && status == ATTN_OK && !result.interrupted; i++) {
         struct contender *c = &run->contenders[i];
@@ -703,6 +734,7 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
             continue;
         check_row(run, c);
         row_times(&c->row, members[m++].samples_ms, result.rounds, result.stop, &baselines);
+        put_speedups(run, members, result.rounds, i);
         row_telemetry(&c->row, &around);
         row_sustained(&c->row, &c->sustained);
         row_end(&c->row, STATUS_OK, "");

@@ -163,6 +163,7 @@ static struct compare_job job_of(const struct check_request *request, const stru
                               .atol_absolute = bounds->atol_absolute,
                               .atol_rms = bounds->atol_rms,
                               .atol_abs = bounds->atol_abs,
+                              .atol_element = bounds->atol_element,
                               .rtol = bounds->rtol,
                               .signs = tensor_signs(&request->outputs->signs, tensor)};
     if (tensor == TENSOR_LSE) {
@@ -187,7 +188,7 @@ static struct judge_input judge_input_of(const struct check_request *request, co
     const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
     const struct attn_problem *p = &view->problem;
     const int64_t q_rows = p->batch * p->q_heads * p->q_len, kv_rows = p->batch * p->kv_heads * p->kv_len;
-    return (struct judge_input){
+    struct judge_input in = {
         .tensor = tensor,
         .batch_offset = view->batch_offset,
         .head_offset = is_kv ? view->kv_head_offset : view->q_head_offset,
@@ -197,6 +198,9 @@ static struct judge_input judge_input_of(const struct check_request *request, co
         .bounds = judge_bounds_for(tensor, p->dtype, request->item->mode, request->is_naive, request->atol,
                                    request->rtol, view->rms[tensor]),
     };
+    if (isnan(request->atol))
+        judge_floor_of_sums(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
+    return in;
 }
 
 /* Compares a job and judges it. */
@@ -264,6 +268,22 @@ enum attn_status check_block_of_rows(struct backend *be, const struct check_requ
     return judge_job(be, &job, &in, verdict, why);
 }
 
+/* The largest finite |LSE| of a view, by comparing it with zeros. */
+static enum attn_status measure_lse(struct backend *be, const struct check_request *request, struct check_view *view,
+                                    void *zeros, struct attn_message *why)
+{
+    const struct judge_bounds none = {0};
+    struct compare_job job = job_of(request, view, TENSOR_LSE, &none);
+    job.x = (struct attn_tensor){.data = zeros};
+    struct compare_block *blocks = xmalloc((unsigned long)block_count(&job) * sizeof *blocks);
+    const enum attn_status status = be->ops->compare(be, &job, blocks, why);
+    view->largest_lse = 0;
+    for (int64_t n = 0; n < block_count(&job) && status == ATTN_OK; n++)
+        view->largest_lse = fmax(view->largest_lse, (double)blocks[n].max_abs_err);
+    free(blocks);
+    return status;
+}
+
 /* The rms of each reference of a view, by comparing it with zeros: one row of them, with strides of 0. Fails where the
  * reference is not finite, because results could not be judged there. */
 static enum attn_status measure_rms(struct backend *be, const struct plan_item *item, struct check_view *view,
@@ -274,6 +294,7 @@ static enum attn_status measure_rms(struct backend *be, const struct plan_item *
     const struct judge_bounds none = {0};
     int count;
     const enum problem_tensor *outputs = problem_outputs(item->mode, &count);
+    TRY(measure_lse(be, &request, view, zeros, why));
     for (int i = 0; i < count; i++) {
         struct compare_job job = job_of(&request, view, outputs[i], &none);
         const double elements = (double)job.batch * (double)job.heads * (double)job.len * (double)job.head_dim;

@@ -14,6 +14,7 @@ struct check_view {
     struct attn_problem problem;
     struct reference_outputs reference; /* device memory */
     double rms[TENSOR_COUNT];           /* of each judged reference */
+    double largest_lse;                 /* the largest finite |LSE|; 0 when there is none */
 };
 
 struct check_reference {

@@ -36,7 +36,7 @@ void row_begin(struct record_row *row, const struct options *o, const struct run
     PUT(row->cudnn, facts->cudnn);
     PUT(row->impl, impl);
     PUT(row->asked, asked);
-    row->key = problem_key_of(p, item->mode, item->dist, item->seed, o->l2);
+    row->key = problem_key_of(p, item->mode, item->dist, item->logit_std, item->seed, o->l2);
     row->status = STATUS_SKIPPED;
     row->check = CHECKED_OFF;
     row->check_scope = o->check;

@@ -179,7 +179,10 @@ void summary_add(struct summary *s, const struct record_row *row)
     add_device(s, row);
     add_sustained(s, row);
     add_noise(s, row);
+    data_table_add(&s->data, row);
 }
+
+void summary_end(struct summary *s) { data_table_free(&s->data); }
 
 /* Prints the text as wrap_words does and frees it. */
 static void print_line(struct text *line, FILE *out, int width, int indent, int hang)
@@ -435,6 +438,7 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
                    double elapsed_s, int exit_code)
 {
     struct text line = {0};
+    data_table_print(&s->data, out, width);
     print_counts(s, out, width);
     print_ratios(s, out, width);
     if (isfinite(s->nearest_used)) {

@@ -1,10 +1,11 @@
 /* The summary under the table: number of checked rows, geometric means, the element nearest its bound, telemetry, the
- * record files, the verdict and the noise. Rows are added one by one and not kept, so that memory does not grow with
- * the run. */
+ * record files, the verdict and the noise. Rows are added one by one; only what the
+ * table of inputs needs of them is kept. */
 #ifndef FABENCH_SUMMARY_H
 #define FABENCH_SUMMARY_H
 
 #include "cmd/record/record.h"
+#include "cmd/table/data_table.h"
 
 enum { SUMMARY_IMPLS_MAX = 32, SUMMARY_DTYPES_MAX = 4 };
 
@@ -55,6 +56,7 @@ struct summary {
     int timed, noisy;
     double load_before;         /* the machine's one-minute load when the run began, NaN = not known */
     int failures, max_failures; /* rows that failed their check or did not finish; how many of them are shown */
+    struct data_table data;     /* owned; summary_end frees it */
     const char *next;           /* the command to go on with; NULL = the one that draws the record */
 };
 
@@ -75,5 +77,8 @@ bool summary_is_noisy(const struct record_row *, double asked_pct);
 
 /* The machine's load over the last minute; NaN = not known. */
 double summary_load(void);
+
+/* Frees what was kept. */
+void summary_end(struct summary *);
 
 #endif

@@ -486,16 +486,12 @@ static void print_headings(struct table *t)
     fputc('\n', t->out);
 }
 
-static const char *dist_words(int dist)
-{
-    return dist == FILL_NORMAL ? "N(0,1)" : dist == FILL_UNIFORM ? "U(-1,1)" : problem_dist_name(dist);
-}
-
 /* What all rows of a group share. A change of any of it begins a new group. */
 static void describe_group(const struct table *t, const struct record_row *row, char *text, size_t size)
 {
-    char mask[CELL_SIZE], heads[80];
+    char mask[CELL_SIZE], heads[80], data[PROBLEM_DATA_SIZE];
     format_mask(row, mask);
+    problem_key_data(&row->key, data, sizeof data);
     if (row->key.q_heads == row->key.kv_heads)
         snprintf(heads, sizeof heads, "%lld head%s", (long long)row->key.q_heads, row->key.q_heads == 1 ? "" : "s");
     else
@@ -503,7 +499,7 @@ static void describe_group(const struct table *t, const struct record_row *row, 
     snprintf(text, size, "%s %s d=%lld %s%s%s, %s%s%s%s%s%s%s, burst", problem_mode_name(row->key.mode), mask,
              (long long)row->key.head_dim, problem_dtype_name(row->key.dtype), t->convention ? ", " : "",
              t->convention ? t->convention : "", heads, row->key.l2 >= 0 ? ", L2 " : "", problem_l2_name(row->key.l2),
-             row->key.layout == ATTN_BHSD ? ", bhsd" : "", row->key.dist >= 0 ? ", " : "", dist_words(row->key.dist),
+             row->key.layout == ATTN_BHSD ? ", bhsd" : "", data[0] ? ", " : "", data,
              row->key.dropout > 0 ? ", dropout" : "");
 }
 
@@ -739,6 +735,7 @@ void table_close(struct table *t, const struct summary_files *files, double elap
         say_end(&t->summary, exit_code);
     else
         summary_print(&t->summary, t->out, t->width, t->color, files, elapsed_s, exit_code);
+    summary_end(&t->summary);
     free(t->peer);
     free(t->convention);
     free(t->next);

@@ -86,9 +86,48 @@ void fill_table(enum fill_dist dist, enum fill_tensor tensor, float *table, floa
     case FILL_HUGE: *gain = tensor == FILL_Q ? 256.0f : 1.0f; break;
     case FILL_TINY: *gain = 0x1p-20f; break;
     case FILL_NORMAL:
-    case FILL_PEAK: break;
+    case FILL_PEAK:
+    case FILL_RISING:
+    case FILL_FALLING:
+    case FILL_DISTS: break;
     }
     fill_normal(table);
+}
+
+bool fill_takes_logit_std(enum fill_dist dist)
+{
+    return dist == FILL_NORMAL || dist == FILL_UNIFORM || dist == FILL_SHARP || dist == FILL_HUGE;
+}
+
+float fill_logit_gain(const struct fill_spec *spec, int64_t head_dim)
+{
+    const double root = sqrt((double)head_dim);
+    const bool has_default_scale = (float)spec->scale == (float)(1 / root);
+    /* Uniform numbers in [-1, 1) have a variance of 1/3, and so a product of two of them a deviation of 1/3. */
+    const double deviation = spec->dist == FILL_UNIFORM ? 1.0 / 3 : 1;
+    return (float)(spec->logit_std / (has_default_scale ? deviation : deviation * spec->scale * root));
+}
+
+struct fill_column fill_first_column(enum fill_dist dist, enum fill_tensor tensor, int64_t head_dim)
+{
+    const bool is_ramp = (dist == FILL_RISING || dist == FILL_FALLING) && (tensor == FILL_Q || tensor == FILL_K);
+    if (!is_ramp)
+        return (struct fill_column){FILL_FIRST_DRAWN, 0};
+    if (tensor == FILL_Q)
+        return (struct fill_column){FILL_FIRST_CONSTANT, 8};
+    return (struct fill_column){dist == FILL_RISING ? FILL_FIRST_RISING : FILL_FIRST_FALLING,
+                                60 * sqrt((double)head_dim) / 8};
+}
+
+void fill_first_column_host(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,
+                            struct fill_column column)
+{
+    for (int64_t b = 0; b < batch && column.kind != FILL_FIRST_DRAWN; b++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t row = 0; row < len; row++)
+                fill_store(tensor.data, dtype,
+                           b * tensor.stride_batch + h * tensor.stride_head + row * tensor.stride_row,
+                           fill_column_value(column, row, len));
 }
 
 void fill_tensor_host(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,

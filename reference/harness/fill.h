@@ -16,8 +16,12 @@ enum fill_dist {
     FILL_HUGE,     /* normal, Q times 256: one key has nearly all of P, logits far outside exp's range */
     FILL_CONSTANT, /* normal, but V is 1 in every row: dQ and dK are exactly 0 */
     FILL_TINY,     /* normal times 2^-20: 16-bit denormals */
-    FILL_PEAK      /* normal, but Q's rows are 64 times the key on their diagonal (cmd/device/buffers.c writes them):
+    FILL_PEAK,     /* normal, but Q's rows are 64 times the key on their diagonal (cmd/device/buffers.c writes them):
                       in every row one logit exceeds all others by hundreds, also where S is rounded to 16 bits */
+    FILL_RISING, /* normal, but Q's first column is 8 and K's a ramp from 0 to 60 sqrt(head_dim) / 8 over the keys: with
+                      the default scale the logits grow by 60 from the first key to the last */
+    FILL_FALLING, /* the ramp reversed: they fall by 60 */
+    FILL_DISTS    /* how many there are */
 };
 
 /* Number of the tensor; part of the random counter. */
@@ -39,7 +43,47 @@ FILL_FUNCTION uint32_t fill_random16(uint64_t seed, uint32_t tensor_id, uint64_t
     return (uint32_t)((z ^ (z >> 31)) >> 48);
 }
 
+/* What the first column of a tensor holds: what was drawn, the number `top`, or a ramp over the rows from 0 to it. */
+enum fill_first { FILL_FIRST_DRAWN, FILL_FIRST_CONSTANT, FILL_FIRST_RISING, FILL_FIRST_FALLING };
+struct fill_column {
+    enum fill_first kind;
+    double top;
+};
+
+/* Its value in a row of `len` rows: one product and one quotient in double, rounded once, so that no compiler can make
+ * other bits of it. */
+FILL_FUNCTION float fill_column_value(struct fill_column column, int64_t row, int64_t len)
+{
+    const double step = (double)(column.kind == FILL_FIRST_FALLING ? len - 1 - row : row);
+    if (column.kind == FILL_FIRST_CONSTANT || len == 1)
+        return column.kind == FILL_FIRST_CONSTANT ? (float)column.top : 0.0f;
+    return (float)(column.top * step / (double)(len - 1));
+}
+
 #ifndef __cplusplus
+/* What the inputs of a problem are made from. */
+struct fill_spec {
+    enum fill_dist dist;
+    uint64_t seed;
+    double logit_std; /* standard deviation of the logits; 0 = as drawn */
+    double scale;     /* of the softmax */
+};
+
+/* Can the logits of this distribution be given a standard deviation? They are sums over columns of products of numbers
+ * drawn independently, which Q's gain multiplies: normal, uniform, sharp and huge. */
+bool fill_takes_logit_std(enum fill_dist);
+
+/* The factor of Q's table with which the logits have the standard deviation spec->logit_std, instead of the gain of
+ * fill_table. With the default scale and normal inputs exactly logit_std. */
+float fill_logit_gain(const struct fill_spec *, int64_t head_dim);
+
+/* The first column of one tensor of a distribution. */
+struct fill_column fill_first_column(enum fill_dist, enum fill_tensor, int64_t head_dim);
+
+/* Writes it over what was drawn; nothing for FILL_FIRST_DRAWN. */
+void fill_first_column_host(struct attn_tensor, enum attn_dtype, int64_t batch, int64_t heads, int64_t len,
+                            struct fill_column);
+
 /* The quantile table of a distribution (normal for all but uniform, zeros and constant's V) and the gain that
  * multiplies it, for one tensor. table: FILL_TABLE_SIZE floats. */
 void fill_table(enum fill_dist, enum fill_tensor, float *table, float *gain);

@@ -64,6 +64,30 @@ int harness_fill(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch
 }
 
 template <typename T>
+__global__ void first_column_kernel(struct attn_tensor tensor, int64_t heads, int64_t len, int64_t rows,
+                                    struct fill_column column)
+{
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < rows; i += (int64_t)gridDim.x * blockDim.x)
+        static_cast<T *>(tensor.data)[row_offset(tensor, heads, len, i)] =
+            from_float<T>(fill_column_value(column, i - quotient(i, len) * len, len));
+}
+
+int harness_fill_first_column(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads,
+                              int64_t len, struct fill_column column, void *stream)
+{
+    const int64_t rows = batch * heads * len;
+    const unsigned grid = blocks_for(rows);
+    const cudaStream_t s = (cudaStream_t)stream;
+    if (dtype == ATTN_FP16)
+        first_column_kernel<__half><<<grid, HARNESS_THREADS, 0, s>>>(tensor, heads, len, rows, column);
+    else if (dtype == ATTN_BF16)
+        first_column_kernel<__nv_bfloat16><<<grid, HARNESS_THREADS, 0, s>>>(tensor, heads, len, rows, column);
+    else
+        first_column_kernel<float><<<grid, HARNESS_THREADS, 0, s>>>(tensor, heads, len, rows, column);
+    return cudaGetLastError();
+}
+
+template <typename T>
 __global__ void round_kernel(const float *__restrict__ from, struct attn_tensor to, struct extent extent)
 {
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < extent.elements;

@@ -4,6 +4,7 @@
 #define FABENCH_HARNESS_CUDA_H
 
 #include "kernels/attention.h"
+#include "reference/harness/fill.h"
 #include "reference/harness/signs.h"
 
 #ifdef __cplusplus
@@ -18,6 +19,10 @@ extern "C" {
 int harness_fill(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,
                  int64_t head_dim, uint64_t seed, uint32_t tensor_id, float gain, const float *quantile_table,
                  void *stream);
+
+/* Writes fill_column_value of fill.h into the first column of every row, rounded likewise. */
+int harness_fill_first_column(struct attn_tensor tensor, enum attn_dtype dtype, int64_t batch, int64_t heads,
+                              int64_t len, struct fill_column column, void *stream);
 
 /* Rounds a contiguous fp32 [batch, heads, len, head_dim] into a strided tensor. */
 int harness_round(const float *from, struct attn_tensor to, enum attn_dtype dtype, int64_t batch, int64_t heads,

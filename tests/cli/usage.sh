@@ -50,7 +50,7 @@ refused '--device' --device cuda:x
 refused '--preset' --preset papr
 refused '--csv -.*|--jsonl -.*' --csv - --jsonl -
 small --csv - --columns tflop
-refused '--columns: tflop: no such column, did you mean tflops\? All columns: schema, .* tflops, .*, repro$' \
+refused '--columns: tflop: no such column, did you mean tflops\? All columns: schema, .* logit_std$' \
     "${small[@]}"
 refused '--impl.*naive' --device cpu --impl naiv
 refused '--sustain-s 1.5: .*from 2' --sustain-s 1.5
@@ -75,8 +75,9 @@ run --help
 expect_code 0
 expect_no_stderr
 for word in --mode --causal --d --headdim --seqlen --kv-len --dtype --impl --impl-lib --variant --deterministic \
-    --total-tokens --hidden --batch --heads --kv-heads --layout --scale --dist --seed --device --check --atol --rtol \
-    --warmup-ms --min-time-ms --samples --max-noise --timeout-s --sustain-s --l2 --out --resume --csv --jsonl --plot \
+    --total-tokens --hidden --batch --heads --kv-heads --layout --scale --dist --logit-std --seed --device --check \
+    --atol --rtol --peer --warmup-ms --min-time-ms --samples --max-noise --timeout-s --sustain-s --l2 --out \
+    --resume --csv --jsonl --plot \
     --columns --preset --input --dump --dump-dtype --profile --dry-run --overlay --verbose --quiet --color --version \
     --help; do
     expect_stdout "(^|[ ,|])$word([ ,|=[]|\$)"
@@ -93,6 +94,14 @@ for command in sweep verify gate ab report plot info list selftest; do
     expect_stdout '^Exit codes$'
     expect "the long help of $command within 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
 done
+# A logit-std that is none, inputs that have none, a peer that is not there.
+for value in 0 -1 nan 1e9 ''; do refused "--logit-std" --device cpu --logit-std="$value"; done
+for dist in zeros constant peak rising; do
+    refused "--logit-std 4: cannot be used with --dist $dist" --device cpu --logit-std 4 --dist $dist
+done
+refused '--logit-std 4: cannot be used with --input' --device cpu --logit-std 4 --input "$tmp"
+refused '--peer mine: .*must be one of fused, naive, fused_cpu' --device cpu --peer mine --seqlen 64
+
 run --help=measure
 expect_code 0
 expect_stdout '^  --max-noise P%$'

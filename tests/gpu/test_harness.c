@@ -23,25 +23,33 @@ static void need_launch(int error, const char *what)
 
 static void test_fill(void)
 {
-    static const enum fill_dist dists[] = {FILL_NORMAL, FILL_UNIFORM, FILL_SHARP, FILL_HUGE, FILL_TINY};
+    static const enum fill_dist dists[] = {FILL_NORMAL, FILL_UNIFORM, FILL_SHARP,  FILL_HUGE,
+                                           FILL_TINY,   FILL_RISING,  FILL_FALLING};
     float *table = host_alloc(FILL_TABLE_SIZE * sizeof *table);
     float *device_table = device_alloc(FILL_TABLE_SIZE * sizeof *table);
     for (int dtype = ATTN_FP32; dtype <= ATTN_BF16; dtype++)
-        for (int i = 0; i < 5; i++) {
+        for (int i = 0; i < 14; i++) { /* Q and K of each */
+            const enum fill_tensor id = i % 2 ? FILL_K : FILL_Q;
+            const enum fill_dist dist = dists[i / 2];
+            const struct fill_column column = fill_first_column(dist, id, 29);
             float gain;
-            fill_table(dists[i], FILL_Q, table, &gain);
+            fill_table(dist, id, table, &gain);
             need_cuda(cudaMemcpy(device_table, table, FILL_TABLE_SIZE * sizeof *table, cudaMemcpyHostToDevice),
                       "upload");
             /* Odd extents, and a gap of 3 elements behind every row that must stay as it is. */
             struct mirror m = mirror_strided((enum attn_dtype)dtype, 3, 5, 37, 29, 37 * 5 * 32, 32, 5 * 32);
             memset(m.host.data, 0xA5, m.bytes);
             mirror_upload(&m);
-            need_launch(harness_fill(m.device, m.dtype, 3, 5, 37, 29, 1234567, FILL_Q, gain, device_table, NULL),
+            need_launch(harness_fill(m.device, m.dtype, 3, 5, 37, 29, 1234567, id, gain, device_table, NULL),
                         "harness_fill");
+            if (column.kind != FILL_FIRST_DRAWN)
+                need_launch(harness_fill_first_column(m.device, m.dtype, 3, 5, 37, column, NULL),
+                            "harness_fill_first_column");
             void *want = host_alloc(m.bytes);
             memset(want, 0xA5, m.bytes);
-            fill_tensor_host((struct attn_tensor){want, 37 * 5 * 32, 32, 5 * 32}, m.dtype, 3, 5, 37, 29, 1234567,
-                             FILL_Q, table, gain);
+            const struct attn_tensor x = {want, 37 * 5 * 32, 32, 5 * 32};
+            fill_tensor_host(x, m.dtype, 3, 5, 37, 29, 1234567, id, table, gain);
+            fill_first_column_host(x, m.dtype, 3, 5, 37, column);
             mirror_download(&m);
             check(memcmp(want, m.host.data, m.bytes) == 0, "fill %s dist %d: device and host bit-equal",
                   dtype_text(m.dtype), i);
@@ -366,8 +374,17 @@ static void test_compare_case(enum attn_dtype dtype, enum attn_layout layout, in
     float *device_ref = device_alloc(bytes), *device_abs = device_alloc(bytes);
     need_cuda(cudaMemcpy(device_ref, ref, bytes, cudaMemcpyHostToDevice), "upload");
     need_cuda(cudaMemcpy(device_abs, abs_product, bytes, cudaMemcpyHostToDevice), "upload");
-    struct compare_job job = {
-        x.host, dtype, ref, with_abs ? abs_product : NULL, 2, 3, len, d, .rtol = 0.01, .atol_abs = 0.0002};
+    struct compare_job job = {x.host,
+                              dtype,
+                              ref,
+                              with_abs ? abs_product : NULL,
+                              2,
+                              3,
+                              len,
+                              d,
+                              .rtol = 0.01,
+                              .atol_abs = 0.0002,
+                              .atol_element = 0.0003};
     *(absolute ? &job.atol_absolute : &job.atol_rms) = absolute ? 1e-3 : 0.05;
     struct compare_block *want = host_alloc(block_bytes), *got = host_alloc(block_bytes),
                          *again = host_alloc(block_bytes), *device_blocks = device_alloc(block_bytes);

@@ -85,7 +85,7 @@ static void all_has_everything(void **state)
         if (def->fallback && (snprintf(text, sizeof text, "default:  %s\n", def->fallback), !has(text)))
             fail_msg("--help=all lacks %s", text);
     }
-    assert_true(has("normal, uniform, zeros, sharp, huge, constant, tiny or peak"));
+    assert_true(has("normal, uniform, zeros, sharp, huge, constant, tiny, peak, rising or falling"));
     assert_true(has("commands: sweep, verify, gate, ab, selftest\n"));
     assert_true(has("Exit codes\n  0  ") && has("\n  130 "));
     assert_true(has("Presets\n  quick "));
@@ -234,7 +234,7 @@ static void bash_completion(void **state)
     completes("fabench --causal --see", "--seed");
     completes("fabench verify --check ''", "full sample");
     completes("fabench sweep --check ''", "full sample off");
-    completes("fabench --preset ''", "quick paper ci acceptance full");
+    completes("fabench --preset ''", "quick paper ci acceptance full data");
     completes("fabench --help = g", "gates");
     completes("fabench -h = a", "all");
     completes("fabench --d 6", "");

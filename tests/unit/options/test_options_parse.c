@@ -96,6 +96,7 @@ static const bool yes = true, only_bwd[2] = {false, true}, only_full[2] = {true,
 static const enum preset ci = PRESET_CI;
 static const enum attn_layout bhsd = ATTN_BHSD;
 static const enum fill_dist sharp = FILL_SHARP;
+static const bool slopes[FILL_DISTS] = {[FILL_RISING] = true, [FILL_FALLING] = true};
 static const enum device_choice cuda = DEVICE_CUDA, cpu = DEVICE_CPU;
 static const enum check_scope off = CHECK_OFF, sample = CHECK_SAMPLE;
 static const enum l2_policy hot = L2_HOT;
@@ -111,7 +112,7 @@ static const struct value_case {
     const char *illegal, *sentence;
 } value_cases[] = {
     {"--preset ci", FIELD(preset), &ci, "--preset cii",
-     "--preset cii: must be quick, paper, ci, acceptance or full; did you mean ci"},
+     "--preset cii: must be quick, paper, ci, acceptance, full or data; did you mean ci"},
     {"--dump new --dump-dtype fp32", FIELD(dump_dtype), &dump_fp32, "--dump new --dump-dtype bf16",
      "--dump-dtype bf16: must be native or fp32"},
     {"--sustain-s 60", FIELD(sustain_s), &sixty, "--sustain-s 3601",
@@ -148,8 +149,14 @@ static const struct value_case {
     {"--heads 5 --kv-heads 5", FIELD(kv_heads), &five, "--kv-heads 1.0",
      "--kv-heads 1.0: must be a whole number from 1 to 2147483647"},
     {"--layout bhsd", FIELD(layout), &bhsd, "--layout bhds", "--layout bhds: must be bshd or bhsd; did you mean bhsd"},
-    {"--dist sharp", FIELD(dist), &sharp, "--dist gauss",
-     "--dist gauss: must be normal, uniform, zeros, sharp, huge, constant, tiny or peak"},
+    {"--dist falling,rising", FIELD(dists), slopes, "--dist gauss",
+     "--dist gauss: must be normal, uniform, zeros, sharp, huge, constant, tiny, peak, rising or falling, several with "
+     "commas"},
+    {"--dist normal", FIELD(dists_given), &yes, "--dist normal,",
+     "--dist normal,: an item of the list is empty; must be normal, uniform, zeros, sharp, huge, constant, tiny, peak, "
+     "rising or falling, several with commas"},
+    {"selftest --dist sharp", FIELD(dist), &sharp, "selftest --dist sharp,huge",
+     "--dist sharp,huge: must be normal, uniform, zeros, sharp, huge, constant, tiny, peak, rising or falling"},
     {"--seed 0", FIELD(seed), &zero_seed, "--seed -1",
      "--seed -1: must be a whole number from 0 to 9223372036854775807"},
     {"--deterministic", FIELD(deterministic), &yes, "--deterministic=1", "--deterministic 1: takes no value"},
@@ -261,9 +268,31 @@ static void lists(void **state)
     refused("--impl Naive", "--impl Naive: must be names of a-z, 0-9 and _ with commas, as naive,fused");
 }
 
+static void lists_of_numbers(void **state)
+{
+    (void)state;
+    taken("--logit-std 1,4,0.5 --dist normal,uniform");
+    assert_int_equal(options.logit_stds.count, 3);
+    assert_true(options.logit_stds.values[1] == 4 && options.logit_stds.values[2] == 0.5);
+    taken("--logit-std 2 --logit-std 3"); /* the last one holds */
+    assert_int_equal(options.logit_stds.count, 1);
+    assert_true(options.logit_stds.values[0] == 3);
+    static const char *const wrong[] = {"0", "-1", "nan", "inf", "1e9", "1,0", "1,,2", "1,", "''", "4x"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char line[80], sentence[200];
+        snprintf(line, sizeof line, "--logit-std %s", wrong[i]);
+        snprintf(sentence, sizeof sentence, "--logit-std %s: must be a number from 0.001 to 1000, several with commas",
+                 wrong[i]);
+        refused(line, sentence);
+    }
+}
+
 static void texts(void **state)
 {
     (void)state;
+    taken("--peer mine");
+    assert_string_equal(options.peer, "mine");
+    refused("--peer ''", "--peer '': must not be empty");
     taken("--variant d128_causal --columns impl,time_ms --out none --csv run.csv --jsonl dir/run.jsonl --input dir "
           "--dump new/deep --impl-lib file --impl-lib readonly");
     assert_string_equal(options.variant, "d128_causal");
@@ -625,7 +654,7 @@ static void a_recorded_line_comes_back(void **state)
 static void not_in_this_version(void **state)
 {
     (void)state;
-    refused("--preset none", "--preset none: must be quick, paper, ci, acceptance or full");
+    refused("--preset none", "--preset none: must be quick, paper, ci, acceptance, full or data");
     refused("--dtype fp16,fp8_e4m3",
             "--dtype fp16,fp8_e4m3: no kernel takes fp8 yet; must be fp32, fp16 or bf16, several "
             "with commas");
@@ -637,6 +666,7 @@ int main(void)
         cmocka_unit_test(defaults),
         cmocka_unit_test(values_in_memory),
         cmocka_unit_test(lists),
+        cmocka_unit_test(lists_of_numbers),
         cmocka_unit_test(texts),
         cmocka_unit_test(every_option_is_tested),
         cmocka_unit_test(missing_values),

@@ -24,6 +24,18 @@ static void pairs_that_contradict(void **state)
     taken("--batch 2 --hidden 1k");
     taken("--heads 2 --total-tokens 1k");
     taken("--preset paper --d 64 --seqlen 1k --samples 5 --max-noise 2% --warmup-ms 1");
+    refused("--logit-std 4 --dist zeros",
+            "--logit-std 4: cannot be used with --dist zeros; it is for normal, uniform, sharp and huge");
+    refused("--dist normal,peak --logit-std 4",
+            "--logit-std 4: cannot be used with --dist peak; it is for normal, uniform, sharp and huge");
+    refused("--dist constant --logit-std 1,4",
+            "--logit-std 1,4: cannot be used with --dist constant; it is for normal, uniform, sharp and huge");
+    refused("--dist rising --logit-std 4",
+            "--logit-std 4: cannot be used with --dist rising; it is for normal, uniform, sharp and huge");
+    refused("--input . --logit-std 4",
+            "--logit-std 4: cannot be used with --input, whose tensors are taken as they are");
+    refused("--input . --dist normal,zeros",
+            "--dist normal,zeros: cannot be a list with --input, which has one set of tensors");
     refused("--quiet --verbose", "--quiet: cannot be used with --verbose; give one of them");
     refused("--check off --rtol 0.1",
             "--rtol 0.1: cannot be used with --check off; must be left out, or --check full|sample");

@@ -57,6 +57,7 @@ static void wrong_values(void **state)
         case KIND_COUNT:
         case KIND_COUNT_LIST:
         case KIND_REAL:
+        case KIND_REAL_LIST:
         case KIND_PERCENT:
             assert_true(def->max > def->min);
             snprintf(beyond, sizeof beyond, "%.0f", def->max * 2 + 1);
@@ -175,7 +176,7 @@ static struct problem_key a_problem(void)
                                    .window_left = -1,
                                    .window_right = -1,
                                    .scale = 0.25f};
-    return problem_key_of(&p, ATTN_BWD, FILL_SHARP, 77, L2_HOT);
+    return problem_key_of(&p, ATTN_BWD, FILL_SHARP, 0, 77, L2_HOT);
 }
 
 static void repro_has_what_rows_depend_on(void **state)

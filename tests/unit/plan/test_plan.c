@@ -349,10 +349,86 @@ static void points_choose_among_the_problems(void **state)
     options_free(&o);
 }
 
+/* Six kinds of inputs, in the order of the closing table; typed options replace them. */
+static void kinds_of_inputs(void **state)
+{
+    (void)state;
+    static const struct {
+        enum fill_dist dist;
+        double logit_std;
+    } want[] = {{FILL_NORMAL, 1}, {FILL_NORMAL, 4},  {FILL_NORMAL, 16},
+                {FILL_RISING, 0}, {FILL_FALLING, 0}, {FILL_ZEROS, 0}};
+    struct plan plan = plan_of("fabench --preset data --mode fwd --causal --d 64", ATTN_CUDA);
+    assert_int_equal(plan.count, 12);
+    for (int i = 0; i < plan.count; i++) {
+        assert_int_equal(plan.items[i].dist, want[i / 2].dist);
+        assert_true(plan.items[i].logit_std == want[i / 2].logit_std);
+        assert_int_equal(plan.items[i].problem.q_len, i % 2 ? 16384 : 4096);
+        assert_int_equal(plan.items[i].problem.dtype, ATTN_BF16);
+    }
+    plan_free(&plan);
+    plan = plan_of("fabench --preset data", ATTN_CUDA);
+    assert_int_equal(plan.count, 96);
+    plan_free(&plan);
+    plan = plan_of("fabench --preset data", ATTN_CPU);
+    assert_int_equal(plan.count, 48);
+    assert_int_equal(plan.items[0].problem.dtype, ATTN_FP32);
+    plan_free(&plan);
+    plan = plan_of("fabench --dist normal,uniform --logit-std 1,2 -n 1k --mode fwd --causal --d 64", ATTN_CUDA);
+    assert_int_equal(plan.count, 4);
+    assert_true(plan.items[2].dist == FILL_UNIFORM && plan.items[3].logit_std == 2);
+    plan_free(&plan);
+    plan = plan_of("fabench --preset data --dist rising --mode fwd --causal --d 64", ATTN_CUDA);
+    assert_int_equal(plan.count, 2);
+    plan_free(&plan);
+}
+
+/* `repro` makes each problem of the preset again, alone. */
+static void repro_of_kinds(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"fabench --preset data --mode fwd --causal --d 64 -n 1k",
+                                        "fabench --preset data --dist normal --mode fwd --causal --d 64 -n 1k",
+                                        "fabench --dist sharp --logit-std 0.25,3 --mode bwd --causal --d 64 -n 1k"};
+    for (int l = 0; l < 3; l++) {
+        struct options o = parse(lines[l]);
+        struct plan plan;
+        assert_int_equal(plan_make(&o, ATTN_CUDA, &plan), EXIT_OK);
+        for (int i = 0; i < plan.count; i++) {
+            char *line = plan_repro(&o, &plan.items[i], NULL);
+            struct plan again = plan_of(line, ATTN_CUDA);
+            assert_int_equal(again.count, 1);
+            assert_int_equal(again.items[0].dist, plan.items[i].dist);
+            assert_true(again.items[0].logit_std == plan.items[i].logit_std);
+            plan_free(&again);
+            free(line);
+        }
+        plan_free(&plan);
+        options_free(&o);
+    }
+}
+
+/* Numbers that the dtype does not have are refused before anything runs. */
+static void logit_std_beyond_fp16(void **state)
+{
+    (void)state;
+    struct plan plan;
+    struct options o = parse("fabench --logit-std 100 --scale 0.000001 --dtype fp16");
+    assert_int_equal(plan_make(&o, ATTN_CUDA, &plan), EXIT_USAGE);
+    options_free(&o);
+    o = parse("fabench --logit-std 100 --scale 0.000001 --dtype bf16");
+    assert_int_equal(plan_make(&o, ATTN_CUDA, &plan), EXIT_OK);
+    plan_free(&plan);
+    options_free(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paper_grid_is_the_default_on_cuda),
+        cmocka_unit_test(kinds_of_inputs),
+        cmocka_unit_test(repro_of_kinds),
+        cmocka_unit_test(logit_std_beyond_fp16),
         cmocka_unit_test(documented_example),
         cmocka_unit_test(cpu_defaults_to_quick),
         cmocka_unit_test(ci_has_twelve_points),

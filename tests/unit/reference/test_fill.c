@@ -279,9 +279,82 @@ static void load_and_store_count_in_elements(void **state)
     assert_true(fill_load(half, ATTN_FP16, 2) == 1.5f && fill_load(half, ATTN_BF16, 0) == -2.0f);
 }
 
+/* The logits have the standard deviation that was asked for, whatever the scale; 1 is what is drawn, bit for bit. */
+static void logits_have_the_deviation(void **state)
+{
+    (void)state;
+    enum { LEN = 128 };
+    static const struct {
+        enum fill_dist dist;
+        int64_t d;
+        double scale, logit_std;
+    } cases[] = {{FILL_NORMAL, 64, 0.125, 4},
+                 {FILL_NORMAL, 128, 0.5, 16},
+                 {FILL_UNIFORM, 64, 0.125, 1},
+                 {FILL_SHARP, 64, 0.125, 2},
+                 {FILL_HUGE, 128, 0.01, 0.25}};
+    static float q[LEN * 128], k[LEN * 128];
+    float gain;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int64_t d = cases[i].d;
+        const struct fill_spec spec = {
+            .dist = cases[i].dist, .seed = 5, .logit_std = cases[i].logit_std, .scale = cases[i].scale};
+        assert_true(fill_takes_logit_std(cases[i].dist));
+        fill_table(cases[i].dist, FILL_K, table, &gain);
+        fill_tensor_host(tensor_of(k, 1, LEN, d, ATTN_BHSD), ATTN_FP32, 1, 1, LEN, d, 5, FILL_K, table, gain);
+        fill_table(cases[i].dist, FILL_Q, table, &gain);
+        fill_tensor_host(tensor_of(q, 1, LEN, d, ATTN_BHSD), ATTN_FP32, 1, 1, LEN, d, 5, FILL_Q, table,
+                         fill_logit_gain(&spec, d));
+        double sum2 = 0;
+        for (int64_t r = 0; r < LEN; r++)
+            for (int64_t j = 0; j < LEN; j++) {
+                double s = 0;
+                for (int64_t c = 0; c < d; c++)
+                    s += (double)q[r * d + c] * (double)k[j * d + c];
+                sum2 += cases[i].scale * s * cases[i].scale * s;
+            }
+        assert_true(fabs(sqrt(sum2) / LEN / cases[i].logit_std - 1) < 0.03);
+    }
+    const struct fill_spec as_drawn = {.dist = FILL_NORMAL, .logit_std = 1, .scale = (double)(float)(1 / sqrt(128.0))};
+    assert_true(fill_logit_gain(&as_drawn, 128) == 1.0f);
+    static const enum fill_dist others[] = {FILL_ZEROS, FILL_CONSTANT, FILL_TINY, FILL_PEAK, FILL_RISING, FILL_FALLING};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(fill_takes_logit_std(others[i]));
+}
+
+/* K's first column is the ramp, Q's is 8, the rest is what normal inputs are; V and dO too. */
+static void ramps_are_in_the_first_columns(void **state)
+{
+    (void)state;
+    enum { LEN = 31, D = 16, COUNT = LEN * D };
+    float want[COUNT], got[COUNT], gain;
+    for (int falling = 0; falling < 2; falling++)
+        for (int t = FILL_Q; t <= FILL_DO; t++) {
+            const enum fill_dist dist = falling ? FILL_FALLING : FILL_RISING;
+            const struct attn_tensor x = tensor_of(got, 1, LEN, D, ATTN_BHSD);
+            fill_table(FILL_NORMAL, (enum fill_tensor)t, table, &gain);
+            fill_tensor_host(tensor_of(want, 1, LEN, D, ATTN_BHSD), ATTN_FP32, 1, 1, LEN, D, 9, (enum fill_tensor)t,
+                             table, gain);
+            fill_table(dist, (enum fill_tensor)t, table, &gain);
+            fill_tensor_host(x, ATTN_FP32, 1, 1, LEN, D, 9, (enum fill_tensor)t, table, gain);
+            fill_first_column_host(x, ATTN_FP32, 1, 1, LEN, fill_first_column(dist, (enum fill_tensor)t, D));
+            for (int row = 0; row < LEN; row++) {
+                if (t == FILL_Q)
+                    want[row * D] = 8;
+                if (t == FILL_K) /* 60 sqrt(16) / 8 = 30, and 30 steps */
+                    want[row * D] = (float)(falling ? LEN - 1 - row : row);
+            }
+            assert_memory_equal(want, got, sizeof want);
+        }
+    const struct fill_column one_key = fill_first_column(FILL_RISING, FILL_K, D);
+    assert_true(fill_column_value(one_key, 0, 1) == 0.0f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_have_the_deviation),
+        cmocka_unit_test(ramps_are_in_the_first_columns),
         cmocka_unit_test(normal_table_has_these_bits_everywhere),
         cmocka_unit_test(normal_table_inverts_the_distribution),
         cmocka_unit_test(distributions_and_gains),

@@ -460,7 +460,7 @@ static void page_contents(void **state)
     assert_in(text, "label,device,group,", true);
     assert_in(text, "L0,A GPU,1,fwd,bf16,0,4,32,32,4096,4096,64,-1,-1,bshd,normal,cold,1,1,a,,100,99,101,1,,2,0,",
               true);
-    assert_in(text, ",20000,EUR,0.005\n", true);
+    assert_in(text, ",20000,EUR,0.005,\n", true);
     free(text);
     files[1].rows[0].key.dtype = ATTN_FP16; /* one row less in common */
     files[1].count = 1;

@@ -113,9 +113,73 @@ static void noise_is_said(void **state)
     assert_has(printed_of(&s, NULL), "NOISY: 1 of 1, too few samples for an interval (asked: 0.5 %)");
 }
 
+/* Adds a row of 1 ms per TFLOP at `tflops` with one error. */
+static void add_row(struct data_table *t, const char *impl, int64_t q_len, enum fill_dist dist, double logit_std,
+                    double tflops, double error)
+{
+    struct record_row row;
+    memset(&row, 0, sizeof row);
+    record_row_clear(&row);
+    snprintf(row.impl, sizeof row.impl, "%s", impl);
+    row.status = STATUS_OK;
+    row.check = tflops > 0 ? CHECKED_PASS : CHECKED_FAIL;
+    row.key.mode = ATTN_FWD;
+    row.key.head_dim = 64;
+    row.key.q_len = q_len;
+    row.key.dist = dist;
+    row.key.logit_std = logit_std;
+    row.tflops = tflops;
+    row.tensor_count = 2;
+    snprintf(row.tensors[0].name, sizeof row.tensors[0].name, "o");
+    snprintf(row.tensors[1].name, sizeof row.tensors[1].name, "lse");
+    row.tensors[0].rel_rms_err = error;
+    row.tensors[1].rel_rms_err = 1000 * error; /* LSE has another rule and is left out */
+    data_table_add(t, &row);
+}
+
+static const char *data_text(const struct data_table *t)
+{
+    static char text[4096];
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    data_table_print(t, out, 110);
+    rewind(out);
+    text[fread(text, 1, sizeof text - 1, out)] = 0;
+    fclose(out);
+    return text;
+}
+
+static void speed_and_error_by_inputs(void **state)
+{
+    (void)state;
+    struct data_table t = {0};
+    add_row(&t, "a", 1024, FILL_NORMAL, 1, 100, 1e-3);
+    assert_string_equal(data_text(&t), ""); /* one kind: nothing to compare */
+    add_row(&t, "a", 4096, FILL_NORMAL, 1, 200, 1e-3);
+    add_row(&t, "a", 1024, FILL_NORMAL, 16, 40, 1e-3);
+    add_row(&t, "a", 4096, FILL_NORMAL, 16, 180, 4e-3);
+    add_row(&t, "a", 1024, FILL_ZEROS, NAN, 150, 0); /* no error: no ratio of errors */
+    add_row(&t, "b", 1024, FILL_NORMAL, 1, 10, 1e-3);
+    add_row(&t, "b", 1024, FILL_NORMAL, 16, -1, 1e-3); /* a failed row counts nowhere */
+    add_row(&t, "b", 1024, FILL_ZEROS, NAN, 10, 0);
+    assert_string_equal(data_text(&t),
+                        "on other data, relative to the same problem on logit-std 1: geometric means over lengths and "
+                        "masks\n"
+                        "speed                         logit-std 16    zeros\n"
+                        "  a fwd d64                           0.60     1.50\n"
+                        "  b fwd d64                              -     1.00\n"
+                        "least speed                   logit-std 16    zeros\n"
+                        "  a fwd d64                           0.40     1.50\n"
+                        "  b fwd d64                              -     1.00\n"
+                        "relative RMS error            logit-std 16    zeros\n"
+                        "  a fwd d64                           2.00        -\n"
+                        "  b fwd d64                              -        -\n");
+    data_table_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_files_of_a_run), cmocka_unit_test(nothing_to_draw),
-                                       cmocka_unit_test(noise_is_said)};
+                                       cmocka_unit_test(noise_is_said), cmocka_unit_test(speed_and_error_by_inputs)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Speed and error of one implementation over another's, point by point, from one or several records.
+
+    scripts/ratios.py RECORD.jsonl... --of NAME --over NAME[,NAME...] [--least X] [--mean X] [--error X]
+
+Speed: the geometric mean, without the 5 % at either end, of the ratios of samples that were taken in the same rounds, as
+the program's own speedup_vs_peer; above 1 is faster. Over several names: over the fastest of them at this point, in this
+record. With several records (fresh processes of one build) a point's figure is the median over the records that have
+it. Where the samples were taken out (scripts/publish.sh) the columns speedups and speedup_vs_peer are used. A point that
+lacks one of the named implementations is compared with the others.
+
+Error: the ratio of the relative RMS errors of each tensor (LSE apart), to the smallest of the named ones; below 1 is more
+exact. The largest of the tensors is printed.
+
+Rows that did not pass their check count on neither side. Exit codes: 0 every limit is met, 1 one is not, 2 usage, 5
+nothing to compare.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+
+PROBLEM = ("mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "kv_len", "head_dim", "layout",
+           "window_left", "window_right", "scale", "dist", "logit_std", "l2")
+
+
+class Failure(Exception):
+    """An error: a sentence for the user and the exit code."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+def rows_of(path):
+    """The rows of a record that passed their check, {problem: {impl: row}}; a case that is there twice counts as last."""
+    problems = {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(5, f"{path}: {error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines) and number > 1:  # a cut record is readable up to there
+                break
+            raise Failure(5, f"{path}: line {number}: {error.msg}") from error
+        if number == 1 and (not isinstance(row, dict) or row.get("type") != "header"):
+            raise Failure(5, f"{path}: not a record file")
+        if row.get("type") == "row" and row.get("status") == "ok" and row.get("check") == "pass":
+            problems.setdefault(tuple(row.get(name) for name in PROBLEM), {})[row.get("impl")] = row
+    return problems
+
+
+def paired(ours, theirs):
+    """Our speed over theirs from the same rounds; None where the record does not have it."""
+    mine, other = ours.get("samples_ms"), theirs.get("samples_ms")
+    if mine and other and len(mine) == len(other):
+        logs = sorted(math.log(b / a) for a, b in zip(mine, other))
+        cut = 0 if len(logs) < 5 else (len(logs) + 19) // 20
+        return math.exp(statistics.fmean(logs[cut:len(logs) - cut]))
+    words = dict(word.split("=") for word in ours.get("speedups", "").split())
+    if theirs["impl"] in words:
+        return float(words[theirs["impl"]])
+    return ours.get("speedup_vs_peer") if ours.get("peer") == theirs["impl"] else None
+
+
+def errors_of(row):
+    return {tensor["name"]: tensor["rel_rms_err"] for tensor in row.get("tensors", [])
+            if tensor.get("name") != "lse" and tensor.get("rel_rms_err") is not None}
+
+
+def error_ratios(ours, others):
+    """{tensor: our error over the smallest of theirs}, for tensors that have errors on both sides."""
+    ratios = {}
+    for name, error in errors_of(ours).items():
+        theirs = [errors_of(other).get(name) for other in others]
+        theirs = [value for value in theirs if value]
+        if error and theirs:
+            ratios[name] = error / min(theirs)
+    return ratios
+
+
+def collect(options):
+    """{problem: ([speed of each record], [fastest name], {tensor: [error ratio]})}"""
+    points = {}
+    for path in options.records:
+        for problem, by_impl in rows_of(path).items():
+            ours = by_impl.get(options.of)
+            others = [by_impl[name] for name in options.over if name in by_impl]
+            if ours is None or not others:
+                continue
+            ratios = [(paired(ours, other), other["impl"]) for other in others]
+            if any(ratio is None for ratio, _ in ratios):
+                continue
+            speed, fastest = min(ratios)
+            speeds, names, errors = points.setdefault(problem, ([], [], {}))
+            speeds.append(speed)
+            names.append(fastest)
+            for tensor, ratio in error_ratios(ours, others).items():
+                errors.setdefault(tensor, []).append(ratio)
+    return points
+
+
+def order(problem):
+    row = dict(zip(PROBLEM, problem))
+    return (row["mode"] != "fwd", row["dtype"], row["head_dim"], row["causal"], row["dist"] or "",
+            row["logit_std"] or 0, row["q_len"], str(problem))
+
+
+def name_of(problem):
+    row = dict(zip(PROBLEM, problem))
+    data = "" if row["dist"] == "normal" else f" {row['dist']}"
+    data += f" std {row['logit_std']:g}" if row["logit_std"] else ""
+    lengths = f"{row['q_len']}" + ("" if row["q_len"] == row["kv_len"] else f"x{row['kv_len']}")
+    return f"{row['mode']} {'causal' if row['causal'] else 'full':6} d{row['head_dim']:<3} {row['dtype']} n={lengths}{data}"
+
+
+def geomean(values):
+    return math.exp(statistics.fmean(math.log(value) for value in values))
+
+
+def compare(options):
+    points = collect(options)
+    if not points:
+        raise Failure(5, f"no point where {options.of} and one of {', '.join(options.over)} passed, with samples of the "
+                         "same rounds")
+    is_met, by_mode = True, {}
+    print(f"{options.of} over {', '.join(options.over)}")
+    print(f"{'':44} {'speed':>6}  {'fastest':12} {'records':>7}  largest error ratio")
+    for problem in sorted(points, key=order):
+        speeds, names, tensors = points[problem]
+        speed = statistics.median(speeds)
+        errors = {tensor: statistics.median(ratios) for tensor, ratios in tensors.items()}
+        worst = max(errors, key=errors.get) if errors else None
+        lacks = [text for text, lacking in (("speed", speed < options.least),
+                                            ("error", worst is not None and errors[worst] > options.error)) if lacking]
+        is_met = is_met and not lacks
+        modes = by_mode.setdefault(problem[0], ([], []))
+        modes[0].append(speed)
+        modes[1].extend(errors.values())
+        error = f"{errors[worst]:.3f} {worst}" if worst else "-"
+        mark = f"   limit: {', '.join(lacks)}" if lacks else ""
+        print(f"{name_of(problem):44} {speed:6.3f}  {statistics.mode(names):12} {len(speeds):7}  {error}{mark}")
+    for mode, (speeds, errors) in by_mode.items():
+        mean = geomean(speeds)
+        is_met = is_met and mean >= options.mean
+        text = f"; error ratio: geometric mean {geomean(errors):.3f}, largest {max(errors):.3f}" if errors else ""
+        print(f"{mode}: {len(speeds)} points, speed: geometric mean {mean:.3f}, least {min(speeds):.3f}{text}")
+    return 0 if is_met else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(usage="%(prog)s RECORD.jsonl... --of NAME --over NAME[,NAME...] [options]",
+                                     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", nargs="+", metavar="RECORD.jsonl")
+    parser.add_argument("--of", required=True, metavar="NAME")
+    parser.add_argument("--over", required=True, metavar="NAME,...", type=lambda text: text.split(","))
+    parser.add_argument("--least", type=float, default=0, help="least speed of a point")
+    parser.add_argument("--mean", type=float, default=0, help="least geometric mean of a direction")
+    parser.add_argument("--error", type=float, default=math.inf, help="largest error ratio of a tensor")
+    options = parser.parse_args()
+    try:
+        code = compare(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, as head, has what it wants
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+        return 0
+    except Failure as failure:
+        print(f"ratios: {failure}", file=sys.stderr)
+        return failure.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# --peer and scripts/ratios.py: whose speed a row is compared with, and speed and error between implementations.
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null || skip "no python3"
+
+# A peer that --impl does not name runs beside, and both rows say so.
+run --device cpu --mode fwd --causal --d 64 --seqlen 64 --batch 1 --heads 1 --samples 6 --min-time-ms 1 --warmup-ms 0 \
+    --l2 hot --out none --plot none --impl naive --peer fused_cpu --jsonl peer.jsonl
+expect_code 0
+expect_stdout 'x peer|x fused_cpu'
+expect "two rows" test "$(rows peer.jsonl | wc -l)" -eq 2
+expect "the peer in each" test "$(rows peer.jsonl | row_value peer | sort -u)" = fused_cpu
+expect "its own ratio is 1" test "$(rows peer.jsonl '"impl": *"fused_cpu"' | row_value speedup_vs_peer)" = 1.0
+expect "speedups name the other" grep -q '"speedups": *"fused_cpu=' peer.jsonl
+run --device cpu --seqlen 64 --impl naive,fused_cpu --peer naive --mode fwd --causal --d 64 --samples 2 --out none \
+    --min-time-ms 0 --warmup-ms 0 --l2 hot --jsonl naive.jsonl
+expect_code 0
+expect "both rows over naive" test "$(rows naive.jsonl '"peer": *"naive"' | wc -l)" -eq 2
+
+# record FILE: a header; row FILE IMPL SAMPLES ERROR [MORE]: a row of one problem.
+record() { echo '{"type":"header","schema":1}' >"$1"; }
+row() {
+    printf '{"type":"row","impl":"%s","status":"ok","check":"pass","mode":"fwd","dtype":"bf16","causal":1,' "$2" >>"$1"
+    printf '"batch":1,"q_heads":1,"kv_heads":1,"q_len":4096,"kv_len":4096,"head_dim":64,"layout":"bshd",' >>"$1"
+    printf '"dist":"normal","logit_std":4,"l2":"cold","tensors":[{"name":"o","rel_rms_err":%s},' "$4" >>"$1"
+    printf '{"name":"lse","rel_rms_err":7}]%s}\n' "${3:+,\"samples_ms\":[$3]}${5-}" >>"$1"
+}
+ratios() {
+    what="ratios.py $*"
+    code=0
+    python3 "$root/scripts/ratios.py" "$@" >out 2>err </dev/null || code=$?
+}
+
+# Within rounds: 2, 2, 8 times as fast; over the fastest of two; medians over records.
+record one.jsonl
+row one.jsonl a 1,2,1 1e-3
+row one.jsonl b 2,4,8 2e-3
+row one.jsonl c 8,8,8 5e-4
+ratios one.jsonl --of a --over b
+expect_code 0
+expect_stdout '^fwd causal d64  bf16 n=4096 std 4 +3\.175 +b +1 +0\.500 o$'
+ratios one.jsonl --of a --over b,c
+expect_stdout ' 3\.175 +b +1 +2\.000 o$'
+expect_stdout '^fwd: 1 points, speed: geometric mean 3\.175, least 3\.175; error ratio: geometric mean 2\.000'
+for speed in 5 7; do
+    record "$speed.jsonl"
+    row "$speed.jsonl" a '' 1e-3 ",\"speedups\":\"c=9 b=$speed\""
+    row "$speed.jsonl" b '' 1e-3
+done
+ratios one.jsonl 5.jsonl 7.jsonl --of a --over b
+expect_stdout ' 5\.000 +b +3 '
+ratios one.jsonl --of a --over b --least 4
+expect_code 1
+expect_stdout 'limit: speed'
+ratios one.jsonl --of a --over c --error 1.9
+expect_code 1
+expect_stdout 'limit: error'
+ratios one.jsonl --of a --over b --mean 3.2
+expect_code 1
+ratios one.jsonl --of a --over absent
+expect_code 5
+expect_stderr '^ratios: no point where a and one of absent passed'
+ratios absent.jsonl --of a --over b
+expect_code 5
+echo '{' >broken.jsonl
+ratios broken.jsonl --of a --over b
+expect_code 5
+finish
