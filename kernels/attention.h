@@ -13,6 +13,18 @@
  *                                  and (window_right < 0 or j <= i + shift + window_right).
  * A row that sees no key has O = 0 and LSE = -inf; its row of dQ is 0, and it adds nothing to dK and dV.
  *
+ * Beyond dense attention a problem may have the attributes of enum attn_attribute. An implementation names those that
+ * it computes and begins `accepts` with attn_check_attributes, which refuses all others: nothing is ever computed as if
+ * an attribute were absent. In a struct that is zeroed but for the fields of dense attention all of them are absent.
+ *   Softcap:   S = softcap * tanh(scale Q K^T / softcap), before the mask.
+ *   Dropout:   O = (P * M) V with M = 1 / (1 - dropout) for an element that is kept and 0 for one that is dropped; LSE is
+ *              without it. dV = (P * M)^T dO, dP = M * (dO V^T), D = rowsum(dO * O) as before.
+ *   Block mask: an element whose block of rows and keys has the value 0 is not visible, whatever the rest says.
+ *   Lengths:   of each sequence its own, packed one behind the other, or those of a cache (enum attn_lengths). Masks are
+ *              aligned to the bottom right of each sequence; rows and keys are counted from the beginning of their
+ *              sequence, which counts as the batch.
+ *   8 bits:    an element of Q, K, V is what is stored times its scale (enum attn_quant_scale).
+ *
  * Heads. kv_heads divides q_heads; query head h reads kv head h / (q_heads / kv_heads); dK and dV sum over the group.
  *
  * Ownership. The caller owns every buffer. A launch gets pointers, workspace and, on CUDA, a stream; it allocates no
@@ -27,31 +39,64 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Raised whenever a struct of this header changes. A library built for another number is refused. */
-#define ATTN_ABI 1
+#define ATTN_ABI 2
 
 enum attn_platform { ATTN_CPU = 0, ATTN_CUDA = 1 };
 enum attn_mode { ATTN_FWD = 0, ATTN_BWD = 1 };
-enum attn_dtype { ATTN_FP32 = 0, ATTN_FP16 = 1, ATTN_BF16 = 2 };
+enum attn_dtype { ATTN_FP32 = 0, ATTN_FP16 = 1, ATTN_BF16 = 2, ATTN_E4M3 = 3, ATTN_E5M2 = 4 };
 enum attn_layout { ATTN_BSHD = 0, ATTN_BHSD = 1 }; /* order of batch, len (s), heads, head_dim in memory */
 
-/* What attention is asked. Every length is >= 1 and <= INT32_MAX; products of them need 64 bits. */
+/* Whose lengths the sequences have. */
+enum attn_lengths {
+    ATTN_FIXED = 0,  /* all q_len and kv_len */
+    ATTN_PACKED = 1, /* their own: sequence b has the rows [cu_seqlens_q[b], cu_seqlens_q[b + 1]) of Q, O, dO, dQ and
+                        the rows [cu_seqlens_k[b], cu_seqlens_k[b + 1]) of K, V, dK, dV, which have no batch dimension;
+                        a length may be 0 */
+    ATTN_CACHE = 2   /* q_len new rows each, against the first seqused_k[b] keys of a cache; forward only. The keys of
+                        the new rows are the last ones of them. What is behind them holds anything, NaN too */
+};
+
+/* What the scales of 8-bit inputs are for. Arrays of fp32; 16-bit and fp32 inputs have none. */
+enum attn_quant_scale {
+    ATTN_SCALE_NONE = 0,
+    ATTN_SCALE_TENSOR = 1, /* one value for each of Q, K, V */
+    ATTN_SCALE_HEAD = 2,   /* [batch, kv_heads], also Q's: the query heads of a group share one */
+    ATTN_SCALE_BLOCK = 3   /* for each block of scale_block rows of a sequence: Q's [batch, q_heads, blocks of q_len],
+                              K's and V's [batch, kv_heads, blocks of kv_len]. ATTN_PACKED: [heads, total / scale_block +
+                              batch], where the blocks of sequence b begin at cu_seqlens[b] / scale_block + b */
+};
+
+/* What attention is asked. batch, heads and the longest lengths are >= 1 and <= INT32_MAX; products of them need 64
+ * bits. Behind `dropout` a field that is 0 says that its attribute is absent. */
 struct attn_problem {
-    int64_t batch, q_heads, kv_heads, q_len, kv_len, head_dim;
-    enum attn_dtype dtype;
+    int64_t batch, q_heads, kv_heads, q_len, kv_len, head_dim; /* q_len, kv_len: where they differ, the longest */
+    enum attn_dtype dtype;                                     /* of Q, K, V; see attn_output_dtype */
     enum attn_layout layout;
     bool causal;
     int64_t window_left, window_right; /* keys left and right of the diagonal, inclusive; -1 = unbounded */
     float scale;                       /* resolved: never 0 for "default" */
     float dropout;                     /* probability of dropping; 0 = none */
+    uint64_t dropout_seed;
+    float softcap;
+    enum attn_lengths lengths;
+    int64_t total_q, total_k;                   /* rows of packed Q and K; ATTN_PACKED */
+    int64_t page_size, pages;                   /* rows of a page, and pages in memory; ATTN_CACHE, 0 = contiguous */
+    int64_t mask_block, mask_batch, mask_heads; /* rows and keys of a block; 1 or batch; 1 or q_heads */
+    enum attn_dtype out_dtype;                  /* of O where dtype has 8 bits: fp16 or bf16 */
+    enum attn_quant_scale quant_scale;
+    int64_t scale_block;
 };
 
-/* One 4-d tensor [batch, heads, len, head_dim]; strides in elements, the last dimension is contiguous. */
+/* One 4-d tensor [batch, heads, len, head_dim]; strides in elements, the last dimension is contiguous. A packed tensor
+ * is [heads, total, head_dim]: its batch is 1 and stride_batch is not used. A paged cache is [pages, heads, page_size,
+ * head_dim]: stride_batch is the distance from page to page. */
 struct attn_tensor {
     void *data;
     int64_t stride_batch, stride_head, stride_row;
@@ -60,9 +105,14 @@ struct attn_tensor {
 /* Every tensor of a problem. Forward reads q k v and writes o lse. Backward reads q k v o lse dout and writes
  * dq dk dv. Unused ones have data == NULL. Device pointers on CUDA, host pointers on the CPU. */
 struct attn_tensors {
-    struct attn_tensor q, o, dout, dq; /* [batch, q_heads, q_len, head_dim] in problem.dtype */
-    struct attn_tensor k, v, dk, dv;   /* [batch, kv_heads, kv_len, head_dim] in problem.dtype */
-    float *lse;                        /* [batch, q_heads, q_len], fp32, contiguous */
+    struct attn_tensor q, o, dout, dq; /* [batch, q_heads, q_len, head_dim]; q in problem.dtype */
+    struct attn_tensor k, v, dk, dv;   /* [batch, kv_heads, kv_len, head_dim]; k and v in problem.dtype */
+    float *lse;                        /* [batch, q_heads, q_len], packed [q_heads, total_q]; fp32, contiguous */
+    const int32_t *cu_seqlens_q, *cu_seqlens_k; /* [batch + 1] each; ATTN_PACKED */
+    const int32_t *seqused_k;                   /* [batch]; ATTN_CACHE */
+    const int32_t *page_table;                  /* [batch, ceil(kv_len / page_size)]: numbers of pages */
+    const uint8_t *block_mask;                  /* [mask_batch, mask_heads, blocks of q_len, blocks of kv_len] */
+    const float *scale_q, *scale_k, *scale_v;   /* see enum attn_quant_scale */
 };
 
 /* Bits that name output tensors, for attn_impl.repeatable. */
@@ -87,6 +137,8 @@ struct attn_request {
     enum attn_mode mode;
     bool deterministic;  /* outputs must be bit-equal over runs */
     const char *variant; /* force this variant; NULL = the implementation chooses */
+    bool precise;        /* the more exact of two modes, of an implementation that has them */
+    int64_t splits;      /* parts into which the keys of a row are split; 0 = the implementation chooses */
 };
 
 /* What one launch gets beside the request and the tensors. */
@@ -119,6 +171,14 @@ struct attn_variant {
     const char *summary; /* "128 x 64 tile, 4 warps, 2 stages, 96 KB shared memory" */
 };
 
+/* What an implementation is to the others. */
+enum attn_role {
+    ATTN_ROLE_KERNEL = 0, /* what is measured: fused kernels of the program and of loaded libraries */
+    ATTN_ROLE_NAIVE = 1,  /* three passes; judged with doubled bounds, and rule 5 compares with its error */
+    ATTN_ROLE_PEER = 2,   /* an implementation of another project */
+    ATTN_ROLE_NOTHING = 3 /* computes nothing: has a time, but no result and no speed */
+};
+
 /* One implementation. Optional function pointers: plan_bytes, variant, prepare, release. */
 struct attn_impl {
     int abi;             /* ATTN_ABI of the header it was compiled with */
@@ -145,6 +205,7 @@ struct attn_impl {
                                struct attn_message *why);
     void (*release)(void *plan);         /* frees what prepare made; required when prepare is given */
     const struct attn_variant *variants; /* terminated by a row without a name; NULL = none to choose */
+    enum attn_role role;                 /* a loaded library's is ATTN_ROLE_KERNEL or ATTN_ROLE_PEER */
 };
 
 /* Exported by a library for --impl-lib: a table terminated by a row without a name, or NULL when it does not serve
@@ -156,7 +217,68 @@ typedef const struct attn_impl *(*fabench_impls_function)(int abi);
  * accepts. Naive implementations and peers are not among them. */
 const struct attn_impl *const *attn_registry(void);
 
-static inline size_t attn_dtype_bytes(enum attn_dtype dtype) { return dtype == ATTN_FP32 ? 4 : 2; }
+static inline bool attn_dtype_is_8_bit(enum attn_dtype dtype) { return dtype == ATTN_E4M3 || dtype == ATTN_E5M2; }
+
+static inline size_t attn_dtype_bytes(enum attn_dtype dtype)
+{
+    return dtype == ATTN_FP32 ? 4 : attn_dtype_is_8_bit(dtype) ? 1 : 2;
+}
+
+/* The type of O, dO and the gradients. */
+static inline enum attn_dtype attn_output_dtype(const struct attn_problem *p)
+{
+    return attn_dtype_is_8_bit(p->dtype) ? p->out_dtype : p->dtype;
+}
+
+/* What a request can ask beyond dense attention; one bit each. */
+enum attn_attribute {
+    ATTN_WITH_WINDOW = 1,
+    ATTN_WITH_DROPOUT = 2,
+    ATTN_WITH_SOFTCAP = 4,
+    ATTN_WITH_PACKED_LENGTHS = 8,
+    ATTN_WITH_CACHE = 16,
+    ATTN_WITH_PAGES = 32,
+    ATTN_WITH_BLOCK_MASK = 64,
+    ATTN_WITH_8_BIT = 128,
+    ATTN_WITH_PRECISE = 256,
+    ATTN_WITH_SPLITS = 512
+};
+
+/* The attributes that a request has. */
+static inline unsigned attn_attributes(const struct attn_request *request)
+{
+    const struct attn_problem *p = request->problem;
+    unsigned found = 0;
+    found |= p->window_left >= 0 || p->window_right >= 0 ? ATTN_WITH_WINDOW : 0;
+    found |= p->dropout != 0.0f ? ATTN_WITH_DROPOUT : 0;
+    found |= p->softcap != 0.0f ? ATTN_WITH_SOFTCAP : 0;
+    found |= p->lengths == ATTN_PACKED ? ATTN_WITH_PACKED_LENGTHS : 0;
+    found |= p->lengths == ATTN_CACHE ? ATTN_WITH_CACHE : 0;
+    found |= p->page_size != 0 ? ATTN_WITH_PAGES : 0;
+    found |= p->mask_block != 0 ? ATTN_WITH_BLOCK_MASK : 0;
+    found |= attn_dtype_is_8_bit(p->dtype) || p->quant_scale != ATTN_SCALE_NONE ? ATTN_WITH_8_BIT : 0;
+    found |= request->precise ? ATTN_WITH_PRECISE : 0;
+    found |= request->splits != 0 ? ATTN_WITH_SPLITS : 0;
+    return found;
+}
+
+/* Refuses, in words, a request with an attribute that is not among `known`, the attn_attribute bits of what the
+ * implementation computes. Every `accepts` begins with it. */
+static inline enum attn_status attn_check_attributes(const struct attn_request *request, unsigned known,
+                                                     struct attn_message *why)
+{
+    static const char *const names[] = {
+        "no window",       "no dropout",         "no softcap",    "no sequences of different lengths",
+        "no cache",        "no paged cache",     "no block mask", "no 8-bit inputs",
+        "no precise mode", "no number of splits"};
+    const unsigned unknown = attn_attributes(request) & ~known;
+    for (int i = 0; unknown != 0 && i < (int)(sizeof names / sizeof names[0]); i++)
+        if (unknown >> i & 1u) {
+            snprintf(why->text, sizeof why->text, "takes %s", names[i]);
+            return ATTN_UNSUPPORTED;
+        }
+    return ATTN_OK;
+}
 
 /* First and last visible key of row i (first > last when it sees none). One definition of the mask for all. */
 static inline void attn_visible(const struct attn_problem *p, int64_t row, int64_t *first, int64_t *last)

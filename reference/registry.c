@@ -7,20 +7,20 @@
 #include "reference/peers/cudnn_peer.h"
 #endif
 
-const struct reference_row *reference_registry(void)
+const struct attn_impl *const *reference_registry(void)
 {
-    static const struct reference_row table[] = {
+    static const struct attn_impl *const table[] = {
 #ifdef FABENCH_WITH_CUDA
-        {&attn_naive_cuda, ROLE_NAIVE},
+        &attn_naive_cuda,
 #endif
-        {&attn_naive_cpu, ROLE_NAIVE},
+        &attn_naive_cpu,
 #ifdef FABENCH_WITH_CUDNN
-        {&attn_cudnn, ROLE_PEER},
+        &attn_cudnn,
 #endif
 #ifdef FABENCH_WITH_CUDA
-        {&attn_null_cuda, ROLE_NULL},
+        &attn_null_cuda,
 #endif
-        {&attn_null_cpu, ROLE_NULL},    {NULL, ROLE_NULL},
+        &attn_null_cpu,   NULL,
     };
     return table;
 }

@@ -1,4 +1,4 @@
-/* The implementations that the kernels are measured against, and the role of each. */
+/* The implementations that the kernels are measured against: naive ones, peers and `null`. */
 #ifndef FABENCH_REFERENCE_REGISTRY_H
 #define FABENCH_REFERENCE_REGISTRY_H
 
@@ -8,19 +8,8 @@
 extern "C" {
 #endif
 
-enum impl_role {
-    ROLE_KERNEL, /* what is measured: our fused kernels and those of loaded libraries */
-    ROLE_NAIVE,  /* three passes; judged with doubled bounds, and rule 5 compares with its error */
-    ROLE_PEER,   /* an implementation of another project */
-    ROLE_NULL    /* computes nothing: has a time, but no result and no speed */
-};
-
-struct reference_row {
-    const struct attn_impl *impl; /* NULL ends the table */
-    enum impl_role role;          /* never ROLE_KERNEL */
-};
-
-const struct reference_row *reference_registry(void);
+/* Ended by NULL. */
+const struct attn_impl *const *reference_registry(void);
 
 #ifdef __cplusplus
 }

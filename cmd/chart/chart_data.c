@@ -26,8 +26,8 @@ static bool is(const char *text, const char *word) { return strcmp(text, word) =
 static bool is_chartable(const struct record_row *row)
 {
     return row->key.mode >= 0 && row->key.dtype >= 0 && (row->key.causal == 0 || row->key.causal == 1) &&
-           row->key.head_dim > 0 && row->key.q_len > 0 && row->key.kv_len > 0 && role_of_name(row->impl) != ROLE_NULL &&
-           row->impl[0];
+           row->key.head_dim > 0 && row->key.q_len > 0 && row->key.kv_len > 0 &&
+           role_of_name(row->impl) != ATTN_ROLE_NOTHING && row->impl[0];
 }
 
 static bool has_run(const struct record_row *row)
@@ -83,9 +83,9 @@ static void set_style(const struct chart_set *set, struct chart_series *series)
     if (set->is_by_file) {
         series->color = chart_file_color(series->file);
         series->point = file_styles[series->file % FILE_STYLES].point;
-        series->dash = role_of_name(series->impl) == ROLE_NAIVE ? 3
-                       : series->kv_len                         ? 4
-                                                                : 1 + 4 * (series->file >= FILE_STYLES);
+        series->dash = role_of_name(series->impl) == ATTN_ROLE_NAIVE ? 3
+                       : series->kv_len                              ? 4
+                                                                     : 1 + 4 * (series->file >= FILE_STYLES);
         return;
     }
     for (const struct chart_series *other = set->series; other < series; other++) {
@@ -168,7 +168,7 @@ static void label_series(const struct chart_set *set, struct chart_series *serie
     describe_series(set, series, what, sizeof what);
     if (set->is_by_file)
         snprintf(series->label, sizeof series->label, "%s%s%s", file,
-                 role_of_name(series->impl) == ROLE_NAIVE ? ", naive" : "", what);
+                 role_of_name(series->impl) == ATTN_ROLE_NAIVE ? ", naive" : "", what);
     else if (set->file_count > 1)
         snprintf(series->label, sizeof series->label, "%s%s, %s", series->impl, what, file);
     else
@@ -233,8 +233,8 @@ static int compare_panels(const void *left, const void *right)
 static int compare_series(const void *left, const void *right)
 {
     const struct chart_series *a = left, *b = right;
-    const int rank_a = role_of_name(a->impl) == ROLE_NAIVE ? 2 : !role_is_fused(a->impl);
-    const int rank_b = role_of_name(b->impl) == ROLE_NAIVE ? 2 : !role_is_fused(b->impl);
+    const int rank_a = role_of_name(a->impl) == ATTN_ROLE_NAIVE ? 2 : !role_is_fused(a->impl);
+    const int rank_b = role_of_name(b->impl) == ATTN_ROLE_NAIVE ? 2 : !role_is_fused(b->impl);
     if (rank_a != rank_b)
         return rank_a - rank_b;
     if (!is(a->impl, b->impl))
@@ -447,7 +447,7 @@ int chart_bound(const struct chart_set *set, const struct chart_panel *panel, bo
     for (int f = 0; f < set->file_count; f++)
         for (int i = 0; i < set->files[f].count; i++) {
             const struct record_row *row = &set->files[f].rows[i];
-            if (!in_panel(panel, row) || !has_run(row) || (role_of_name(row->impl) == ROLE_NAIVE) != of_naive)
+            if (!in_panel(panel, row) || !has_run(row) || (role_of_name(row->impl) == ATTN_ROLE_NAIVE) != of_naive)
                 continue;
             const struct record_tensor *worst = worst_tensor(row);
             if (worst)

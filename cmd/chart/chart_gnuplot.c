@@ -70,7 +70,7 @@ static void add_series(struct script *s, const struct chart_set *set, const stru
     struct chart_point *points;
     char title[64], label[sizeof series->label];
     const int count = chart_points(set, panel, series, which, &points);
-    if (which == CHART_SPEEDUP && role_of_name(series->impl) == ROLE_NAIVE) {
+    if (which == CHART_SPEEDUP && role_of_name(series->impl) == ATTN_ROLE_NAIVE) {
         free(points);
         return;
     }

@@ -27,20 +27,15 @@ static bool is_loaded(const struct impls *impls, const struct attn_impl *impl)
     return impl != NULL;
 }
 
-static void add(struct impls *impls, const struct attn_impl *impl, enum impl_role role)
+static void add(struct impls *impls, const struct attn_impl *impl)
 {
-    impls->roles = xrealloc(impls->roles, (unsigned long)(impls->count + 1) * sizeof *impls->roles);
-    impls->roles[impls->count] = role;
     impls->all = xrealloc(impls->all, (unsigned long)(impls->count + 1) * sizeof *impls->all);
     impls->all[impls->count++] = impl;
 }
 
-enum impl_role impls_role(const struct impls *impls, const struct attn_impl *impl)
+enum attn_role impls_role(const struct impls *impls, const struct attn_impl *impl)
 {
-    for (int i = 0; i < impls->count; i++)
-        if (impls->all[i] == impl)
-            return impls->roles[i];
-    return ROLE_KERNEL;
+    return is_loaded(impls, impl) ? ATTN_ROLE_KERNEL : impl->role;
 }
 
 /* NAME:deterministic sets request.deterministic for that slot alone, so that both modes of a kernel can run in the same
@@ -53,6 +48,8 @@ static const char *unusable(const struct impls *impls, const struct attn_impl *i
     static const char *const reserved[] = {"fused", "naive", "cudnn", "null", "gemm", "reference"};
     if (impl->abi != ATTN_ABI)
         return "was built for another ABI number";
+    if (impl->role != ATTN_ROLE_KERNEL && impl->role != ATTN_ROLE_PEER)
+        return "has a role that this program keeps for its own: it must be ATTN_ROLE_KERNEL or ATTN_ROLE_PEER";
     if (!impl->accepts || !impl->workspace_bytes || !impl->launch || (impl->prepare && !impl->release))
         return "lacks a required function";
     if (strlen(impl->name) >= sizeof((struct impl_slot *)0)->name ||
@@ -67,6 +64,27 @@ static const char *unusable(const struct impls *impls, const struct attn_impl *i
         if (!strcmp(v->name, DETERMINISTIC))
             return "has a variant of a name that this program keeps for its own";
     return NULL;
+}
+
+/* The highest ABI number below this program's that a library serves; 0 when there is none. */
+static int abi_of(fabench_impls_function function)
+{
+    for (int abi = ATTN_ABI - 1; abi > 0; abi--)
+        if (function(abi))
+            return abi;
+    return 0;
+}
+
+/* abi: of the library, 0 = not known. */
+static int refuse_abi(const char *path, int abi)
+{
+    char found[32] = "for another ABI";
+    if (abi > 0)
+        snprintf(found, sizeof found, "for ABI %d", abi);
+    log_error("--impl-lib %s: was built %s, this program has ABI %d: compile the library again with this program's "
+              "header fabench/attention.h, and begin its accepts with attn_check_attributes",
+              path, found, ATTN_ABI);
+    return EXIT_USAGE;
 }
 
 static int load(struct impls *impls, const char *path)
@@ -88,14 +106,10 @@ static int load(struct impls *impls, const char *path)
         return EXIT_USAGE;
     }
     const struct attn_impl *rows = function(ATTN_ABI);
-    if (!rows) {
-        log_error("--impl-lib %s: does not support ABI %d of this program", path, ATTN_ABI);
-        return EXIT_USAGE;
-    }
-    if (rows->abi != ATTN_ABI) { /* checked before the name, because another ABI may have another layout */
-        log_error("--impl-lib %s: its table has ABI %d, this program needs %d", path, rows->abi, ATTN_ABI);
-        return EXIT_USAGE;
-    }
+    if (!rows)
+        return refuse_abi(path, abi_of(function));
+    if (rows->abi != ATTN_ABI) /* checked before the name, because another ABI may have another layout */
+        return refuse_abi(path, rows->abi);
     if (!rows->name) {
         log_error("--impl-lib %s: its table is empty", path);
         return EXIT_USAGE;
@@ -106,7 +120,7 @@ static int load(struct impls *impls, const char *path)
             log_error("--impl-lib %s: implementation '%.40s' %s", path, rows->name, reason);
             return EXIT_USAGE;
         }
-        add(impls, rows, ROLE_KERNEL);
+        add(impls, rows);
     }
     return EXIT_OK;
 }
@@ -114,15 +128,15 @@ static int load(struct impls *impls, const char *path)
 int impls_load(const struct name_list *libraries, struct impls *impls)
 {
     memset(impls, 0, sizeof *impls);
-    const struct reference_row *const references = reference_registry();
-    for (const struct reference_row *row = references; row->impl; row++)
-        if (row->role == ROLE_NAIVE)
-            add(impls, row->impl, row->role);
+    const struct attn_impl *const *const references = reference_registry();
+    for (const struct attn_impl *const *impl = references; *impl; impl++)
+        if ((*impl)->role == ATTN_ROLE_NAIVE)
+            add(impls, *impl);
     for (const struct attn_impl *const *impl = attn_registry(); *impl; impl++)
-        add(impls, *impl, ROLE_KERNEL);
-    for (const struct reference_row *row = references; row->impl; row++)
-        if (row->role != ROLE_NAIVE)
-            add(impls, row->impl, row->role);
+        add(impls, *impl);
+    for (const struct attn_impl *const *impl = references; *impl; impl++)
+        if ((*impl)->role != ATTN_ROLE_NAIVE)
+            add(impls, *impl);
     impls->built_in = impls->count;
     int status = EXIT_OK;
     for (int i = 0; i < libraries->count && status == EXIT_OK; i++)
@@ -137,7 +151,6 @@ void impls_free(struct impls *impls)
     /* Libraries are never closed, because their threads and exit handlers may still run. */
     free(impls->libraries);
     free(impls->all);
-    free(impls->roles);
     memset(impls, 0, sizeof *impls);
 }
 
@@ -219,7 +232,7 @@ int impls_select(const struct impls *impls, const struct name_list *names, enum 
         snprintf(slot->name, sizeof slot->name, "%s", name);
         snprintf(base, sizeof base, "%.*s", (int)strcspn(name, ":"), name);
         slot->impl = find(impls, base, (int)platform);
-        slot->role = slot->impl ? impls_role(impls, slot->impl) : ROLE_KERNEL;
+        slot->role = slot->impl ? impls_role(impls, slot->impl) : ATTN_ROLE_KERNEL;
         slot->is_loaded = is_loaded(impls, slot->impl);
         if (!check_variant(slot))
             return EXIT_USAGE;

@@ -7,7 +7,6 @@
 
 struct impls {
     const struct attn_impl **all; /* owned array; the implementations live in the program or a library */
-    enum impl_role *roles;        /* role of each, owned */
     int count, built_in;          /* the first built_in ones are the program's own */
     void **libraries;             /* dlopen handles, kept open for the life of the process */
     int library_count;
@@ -18,15 +17,15 @@ struct impls {
 int impls_load(const struct name_list *libraries, struct impls *);
 void impls_free(struct impls *);
 
-/* The role of an implementation of this process. */
-enum impl_role impls_role(const struct impls *, const struct attn_impl *);
+/* The role of an implementation of this process; those of loaded libraries are kernels. */
+enum attn_role impls_role(const struct impls *, const struct attn_impl *);
 
 /* What a sweep runs: one slot per --impl name, or the defaults. */
 struct impl_slot {
     char name[40];                /* as given: "fused" (resolved for each problem), a name, or it with ":variant" */
     bool is_named;                /* named by the user: it is an error when it runs on no problem */
     const struct attn_impl *impl; /* NULL for "fused" */
-    enum impl_role role;
+    enum attn_role role;
     bool is_loaded; /* of a library of --impl-lib */
     bool is_stored; /* results of --outputs (cmd/device/stored_outputs.h) */
 };

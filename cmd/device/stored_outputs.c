@@ -103,7 +103,7 @@ static int make_slots(const struct name_list *names, const struct name_list *the
                                      .workspace_bytes = workspace_bytes,
                                      .launch = launch};
         /* The program alone has an implementation of this name. */
-        const enum impl_role role = strcmp(name, "naive") == 0 ? ROLE_NAIVE : ROLE_KERNEL;
+        const enum attn_role role = strcmp(name, "naive") == 0 ? ATTN_ROLE_NAIVE : ATTN_ROLE_KERNEL;
         slots[i] = (struct impl_slot){.is_named = is_named, .impl = &s->impl, .role = role, .is_stored = true};
         snprintf(slots[i].name, sizeof slots[i].name, "%s", name);
         *count = i + 1;

@@ -25,7 +25,7 @@ static enum ab_outcome outcome_of(const struct record_row *row)
     if (row->status == STATUS_OK && row->check == CHECKED_FAIL)
         return OUTCOME_FAIL;
     if (row->status == STATUS_OK) /* null writes nothing that can be checked */
-        return record_row_is_checked(row) || role_of_name(row->impl) == ROLE_NULL ? OUTCOME_PASS : OUTCOME_NONE;
+        return record_row_is_checked(row) || role_of_name(row->impl) == ATTN_ROLE_NOTHING ? OUTCOME_PASS : OUTCOME_NONE;
     return record_row_is_broken(row) ? OUTCOME_ERROR : OUTCOME_REFUSED;
 }
 
@@ -213,7 +213,7 @@ static int point_of(const struct ab *a, const struct problem_key *key)
 /* t_control / t, computed within rounds; NaN where the record does not have it. */
 static double speedup_vs_control(const struct ab_setup *s, const struct record_row *row)
 {
-    if (s->control && role_of_name(s->control) == ROLE_NAIVE)
+    if (s->control && role_of_name(s->control) == ATTN_ROLE_NAIVE)
         return row->speedup_vs_naive;
     return s->control && strcmp(s->control, row->peer) == 0 ? row->speedup_vs_peer : NAN;
 }

@@ -143,7 +143,7 @@ static int choose_of_libraries(struct ab_setup *s, const struct device_probe *ol
 
 static void choose_control(struct ab_setup *s)
 {
-    const char *candidate = role_name(strcmp(s->probe.lock_name, "cpu") == 0 ? ROLE_NAIVE : ROLE_PEER);
+    const char *candidate = role_name(strcmp(s->probe.lock_name, "cpu") == 0 ? ATTN_ROLE_NAIVE : ATTN_ROLE_PEER);
     s->control = name_list_has(&s->subjects, candidate) ? NULL : candidate;
 }
 
@@ -307,7 +307,7 @@ static int compare_header(struct ab_setup *s, const struct ab_build *build, cons
         /* The last one is compared only where it is the control. */
         {"cuDNN", json_string_value(json_object_get(device, "cudnn")), s->cudnn, sizeof s->cudnn},
     };
-    const bool has_cudnn = s->control && role_of_name(s->control) == ROLE_PEER;
+    const bool has_cudnn = s->control && role_of_name(s->control) == ATTN_ROLE_PEER;
     for (size_t i = 0; i < sizeof facts / sizeof facts[0] - !has_cudnn; i++) {
         const char *now = facts[i].now ? facts[i].now : "";
         if (!s->has_header) {

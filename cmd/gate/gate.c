@@ -49,8 +49,8 @@ static int read_whole(const char *path, struct record_file *file)
 /* A peer is the control, null measures the harness: neither is judged. */
 static bool is_judged(const struct record_row *row)
 {
-    const enum impl_role role = role_of_name(row->impl);
-    return role != ROLE_NULL && role != ROLE_PEER;
+    const enum attn_role role = role_of_name(row->impl);
+    return role != ATTN_ROLE_NOTHING && role != ATTN_ROLE_PEER;
 }
 
 static bool has_times(const struct record_file *file)
@@ -284,7 +284,7 @@ static void compare_row(struct gate *g, const struct record_row *was)
     const struct record_row *now = find_now(g, was);
     const bool ran = was->status == STATUS_OK;
     if (!is_judged(was)) {
-        if (now && role_of_name(was->impl) == ROLE_PEER)
+        if (now && role_of_name(was->impl) == ATTN_ROLE_PEER)
             add_control(g, was, now);
         return;
     }

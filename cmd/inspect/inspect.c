@@ -129,7 +129,17 @@ static void list_one(const struct session *s, const struct attn_impl *impl)
     const bool is_here = impl->platform == s->backend.device.platform;
     printf("%-12s %-4s %s\n", impl->name, impl->platform == ATTN_CUDA ? "cuda" : "cpu", impl->summary);
     for (int i = 0; is_here && i < 2; i++) {
-        struct attn_problem p = {1, 1, 1, 1024, 1024, 128, ATTN_FP16, ATTN_BSHD, true, -1, -1, 0.088f, 0};
+        struct attn_problem p = {.batch = 1,
+                                 .q_heads = 1,
+                                 .kv_heads = 1,
+                                 .q_len = 1024,
+                                 .kv_len = 1024,
+                                 .head_dim = 128,
+                                 .dtype = ATTN_FP16,
+                                 .causal = true,
+                                 .window_left = -1,
+                                 .window_right = -1,
+                                 .scale = 0.088f};
         p.dtype = impl->platform == ATTN_CPU ? ATTN_FP32 : ATTN_FP16;
         const struct attn_request request = {.problem = &p, .device = &s->backend.device, .mode = (enum attn_mode)i};
         struct attn_message why = {""};

@@ -142,7 +142,7 @@ static bool row_agrees(const struct record_row *row, struct reason *why)
 {
     if (!has_words(row, why))
         return false;
-    if (row->status != STATUS_OK || role_of_name(row->impl) == ROLE_NULL)
+    if (row->status != STATUS_OK || role_of_name(row->impl) == ATTN_ROLE_NOTHING)
         return true;
     if (!check_agrees(row, why) || !times_agree(row, why))
         return false;

@@ -3,17 +3,18 @@
 
 #include <string.h>
 
-static const char *const names[] = {[ROLE_NAIVE] = "naive", [ROLE_PEER] = "cudnn", [ROLE_NULL] = "null"};
+static const char *const names[] = {
+    [ATTN_ROLE_NAIVE] = "naive", [ATTN_ROLE_PEER] = "cudnn", [ATTN_ROLE_NOTHING] = "null"};
 
-enum impl_role role_of_name(const char *impl)
+enum attn_role role_of_name(const char *impl)
 {
     const size_t length = strcspn(impl, ":");
-    for (int role = ROLE_NAIVE; role <= ROLE_NULL; role++)
+    for (int role = ATTN_ROLE_NAIVE; role <= ATTN_ROLE_NOTHING; role++)
         if (strlen(names[role]) == length && strncmp(impl, names[role], length) == 0)
-            return (enum impl_role)role;
-    return ROLE_KERNEL;
+            return (enum attn_role)role;
+    return ATTN_ROLE_KERNEL;
 }
 
-const char *role_name(enum impl_role role) { return names[role]; }
+const char *role_name(enum attn_role role) { return names[role]; }
 
 bool role_is_fused(const char *impl) { return strncmp(impl, "fused_", 6) == 0; }

@@ -6,10 +6,10 @@
 #include "reference/registry.h"
 
 /* The role of an implementation by the name in a record; a variant (after a colon) is ignored. */
-enum impl_role role_of_name(const char *impl);
+enum attn_role role_of_name(const char *impl);
 
 /* The name of the only implementation in a role: "naive", "cudnn", "null". */
-const char *role_name(enum impl_role);
+const char *role_name(enum attn_role);
 
 /* True for a kernel of this program that `--impl fused` may choose: their names begin with "fused_". */
 bool role_is_fused(const char *impl);

@@ -55,7 +55,7 @@ static void make_chart_rows(const struct report *r, int group, bool is_naive_wan
             add_row(file, &f->best, "best");
             if (!is_naive_wanted || !isfinite(f->naive_workspace_mb))
                 continue;
-            add_row(file, &f->best, role_name(ROLE_NAIVE));
+            add_row(file, &f->best, role_name(ATTN_ROLE_NAIVE));
             file->rows[file->count - 1].workspace_mb = f->naive_workspace_mb;
         }
     }

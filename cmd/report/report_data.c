@@ -32,7 +32,7 @@ static int compare_problems(const struct record_row *a, const struct record_row 
 
 static bool is_attention(const struct record_row *row)
 {
-    return row->key.mode >= 0 && row->key.dtype >= 0 && row->impl[0] && role_of_name(row->impl) != ROLE_NULL &&
+    return row->key.mode >= 0 && row->key.dtype >= 0 && row->impl[0] && role_of_name(row->impl) != ATTN_ROLE_NOTHING &&
            row->key.q_len > 0 && row->key.kv_len > 0 && row->key.head_dim > 0;
 }
 
@@ -219,7 +219,7 @@ static void make_figure(const struct report_input *in, const int *files, int fil
             if (find_row(file, problem, row->impl) != row)
                 continue;
             figure->failed += row->check == CHECKED_FAIL;
-            if (role_of_name(row->impl) == ROLE_NAIVE)
+            if (role_of_name(row->impl) == ATTN_ROLE_NAIVE)
                 note_naive(row, figure);
         }
     }

@@ -326,7 +326,7 @@ static struct naive_lengths naive_lengths_of(const struct report *r, int label, 
     for (int f = 0; f < l->file_count; f++)
         for (int i = 0; i < r->input->files[l->files[f]].count; i++) {
             const struct record_row *row = &r->input->files[l->files[f]].rows[i];
-            if (role_of_name(row->impl) != ROLE_NAIVE || row->key.mode != (int)mode)
+            if (role_of_name(row->impl) != ATTN_ROLE_NAIVE || row->key.mode != (int)mode)
                 continue;
             if (report_row_is_valid(row) && row->key.q_len > lengths.longest_ok)
                 lengths.longest_ok = row->key.q_len;

@@ -24,7 +24,7 @@ struct argument {
 
 bool report_row_is_valid(const struct record_row *row)
 {
-    return record_row_is_checked(row) && role_of_name(row->impl) != ROLE_NULL && row->impl[0] &&
+    return record_row_is_checked(row) && role_of_name(row->impl) != ATTN_ROLE_NOTHING && row->impl[0] &&
            isfinite(row->tflops) && row->tflops > 0 && isfinite(row->time_ms) && row->time_ms > 0;
 }
 

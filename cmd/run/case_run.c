@@ -58,7 +58,7 @@ struct problem_run {
     int current_slot; /* of the sustained region, or of the launches on new values */
 };
 
-static enum impl_role role_of(const struct problem_run *run, const struct contender *c)
+static enum attn_role role_of(const struct problem_run *run, const struct contender *c)
 {
     return run->setting->slots[c->slot].role;
 }
@@ -146,7 +146,7 @@ static void check_row(const struct problem_run *run, struct contender *c)
     const struct options *o = run->setting->options;
     const struct judge_bounds applied =
         judge_bounds_for(run->item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ, run->item->problem.dtype, run->item->mode,
-                         role_of(run, c) == ROLE_NAIVE, o->atol, o->rtol, 0);
+                         role_of(run, c) == ATTN_ROLE_NAIVE, o->atol, o->rtol, 0);
     row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, applied.rtol);
     if (c->row.check == CHECKED_FAIL)
         row_failure_repro(&c->row, o, run->item);
@@ -229,7 +229,7 @@ static struct check_request check_request_of(const struct problem_run *run, cons
     return (struct check_request){.item = run->item,
                                   .reference = &run->reference,
                                   .outputs = &c->outputs,
-                                  .is_naive = role_of(run, c) == ROLE_NAIVE,
+                                  .is_naive = role_of(run, c) == ATTN_ROLE_NAIVE,
                                   .atol = run->setting->options->atol,
                                   .rtol = run->setting->options->rtol};
 }
@@ -361,12 +361,12 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
     c->runs = true;
     if (bad)
         check_add_finding(c->tensors, &c->tensor_count, bad, "file", why->text);
-    if (role_of(run, c) == ROLE_NULL || bad) /* there is no output */
+    if (role_of(run, c) == ATTN_ROLE_NOTHING || bad) /* there is no output */
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
     drop_unread(c, found);
     TRY(outputs_digest(be, run->item, &c->outputs, c->first, why));
-    if (role_of(run, c) == ROLE_NAIVE && check_passed(c->tensors, c->tensor_count))
+    if (role_of(run, c) == ATTN_ROLE_NAIVE && check_passed(c->tensors, c->tensor_count))
         for (int i = 0; i < c->tensor_count; i++) /* where all passed these are the outputs alone */
             run->reference.max_abs_err[outputs[i]] = c->tensors[i].max_abs_err;
     if (run->setting->options->dump_dir && dump(run, c, why) != ATTN_OK) {
@@ -378,12 +378,12 @@ static enum attn_status launch_first(struct problem_run *run, struct contender *
 
 /* True for inputs on which naive cannot meet the bounds, because it rounds S to 16 bits: large logits close to each
  * other. docs/judging.md has the largest logit-std. */
-static bool beyond_naive(enum impl_role role, const struct plan_item *item)
+static bool beyond_naive(enum attn_role role, const struct plan_item *item)
 {
     const bool has_large_logits = item->logit_std > 0 ? item->logit_std > 2
                                                       : item->dist == FILL_SHARP || item->dist == FILL_HUGE ||
                                                             item->dist == FILL_RISING || item->dist == FILL_FALLING;
-    return role == ROLE_NAIVE && item->problem.dtype != ATTN_FP32 && has_large_logits;
+    return role == ATTN_ROLE_NAIVE && item->problem.dtype != ATTN_FP32 && has_large_logits;
 }
 
 /* Prepares the implementation of a slot. A refusal or lack of memory becomes a row; any other failure ends the
@@ -526,7 +526,7 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
         if (!c->runs)
             continue;
         plan.pass_ms = stats_of(members[m++].samples_ms, rounds).median;
-        if (role_of(run, c) == ROLE_NULL || run->rerun & 1u << c->slot ||
+        if (role_of(run, c) == ATTN_ROLE_NOTHING || run->rerun & 1u << c->slot ||
             (c->tensor_count && !check_passed(c->tensors, c->tensor_count)))
             continue;
         *failed = run->current_slot = c->slot;
@@ -542,7 +542,7 @@ static enum attn_status sustain_all(struct problem_run *run, const struct rounds
 
 /* The samples of an implementation to compare with, if it ran and passed its check; else NULL. `slot`: the name of its
  * slot, or NULL for the first in this role. *name, where it is not NULL: what its row is called. */
-static const double *samples_of(const struct problem_run *run, const struct rounds_member *members, enum impl_role role,
+static const double *samples_of(const struct problem_run *run, const struct rounds_member *members, enum attn_role role,
                                 const char *slot, const char **name)
 {
     for (int i = 0, m = 0; i < run->count; i++) {
@@ -566,7 +566,7 @@ static enum attn_status judge_timed_path(struct problem_run *run, struct contend
 {
     struct backend *be = run->setting->backend;
     double ignored_ms = 0;
-    if (role_of(run, c) == ROLE_NULL)
+    if (role_of(run, c) == ATTN_ROLE_NOTHING)
         return ATTN_OK;
     TRY(judge_outputs(run, c, why));
     TRY(work_change(&run->work, &c->outputs, why));
@@ -613,7 +613,7 @@ static enum attn_status make_members(struct problem_run *run, struct rounds_memb
                  : c->launcher.graph             ? "graph"
                                                  : "direct");
         slots[*count] = c->slot;
-        contenders[*count] = role_of(run, c) == ROLE_NULL ? NULL : c;
+        contenders[*count] = role_of(run, c) == ATTN_ROLE_NOTHING ? NULL : c;
         c->work = (struct work_member){.launcher = &c->launcher,
                                        .outputs = &c->outputs,
                                        .check = check_request_of(run, c),
@@ -651,7 +651,7 @@ static void put_speedups(struct problem_run *run, const struct rounds_member *me
         if (!other->runs)
             continue;
         const double *other_ms = members[m++].samples_ms;
-        if (i == index || role_of(run, other) == ROLE_NULL || !check_passed(other->tensors, other->tensor_count))
+        if (i == index || role_of(run, other) == ATTN_ROLE_NOTHING || !check_passed(other->tensors, other->tensor_count))
             continue;
         const int length = snprintf(word, sizeof word, "%s%s=%.6g", used ? " " : "", other->row.impl,
                                     stats_paired_ratio(other_ms, own_ms, rounds));
@@ -725,8 +725,8 @@ static enum attn_status time_all(struct problem_run *run, int *failed, struct at
             status = work_on_new_values(&run->work, &contenders[m]->work, median_ms, why);
     }
     if (status == ATTN_OK && !result.interrupted) { /* after all checks: failed rows are not compared */
-        baselines.naive_ms = samples_of(run, members, ROLE_NAIVE, NULL, NULL);
-        baselines.peer_ms = samples_of(run, members, ROLE_PEER, s->options->peer, &baselines.peer);
+        baselines.naive_ms = samples_of(run, members, ATTN_ROLE_NAIVE, NULL, NULL);
+        baselines.peer_ms = samples_of(run, members, ATTN_ROLE_PEER, s->options->peer, &baselines.peer);
     }
     for (int i = 0, m = 0; i < run->count && status == ATTN_OK && !result.interrupted; i++) {
         struct contender *c = &run->contenders[i];
@@ -814,7 +814,7 @@ enum attn_status case_run(const struct case_setting *setting, int index, unsigne
     /* naive runs first, whatever the order of the list, because rule 5 compares the others with its error. */
     for (int n = 0; n < 2 * setting->slot_count && status == ATTN_OK; n++) {
         const int slot = n % setting->slot_count;
-        const bool is_first_pass = n < setting->slot_count, is_naive = setting->slots[slot].role == ROLE_NAIVE;
+        const bool is_first_pass = n < setting->slot_count, is_naive = setting->slots[slot].role == ATTN_ROLE_NAIVE;
         if (is_first_pass != is_naive || (done & ~run->rerun & 1u << slot) ||
             setting->hooks.interrupted(setting->hooks.context))
             continue;

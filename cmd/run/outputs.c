@@ -114,7 +114,7 @@ static const char *peer_of(const json_t *header)
     if (chosen)
         return chosen;
     for (size_t i = 0; i < json_array_size(members); i++)
-        if (role_of_name(json_string_value(json_array_get(members, i))) == ROLE_PEER)
+        if (role_of_name(json_string_value(json_array_get(members, i))) == ATTN_ROLE_PEER)
             return json_string_value(json_array_get(members, i));
     return NULL;
 }

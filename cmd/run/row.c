@@ -72,7 +72,7 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
         row->gemm_tflops = baselines->gemm_flops / stats_of(baselines->gemm_ms, count).median * 1e-9;
     PUT(row->peer, baselines->peer ? baselines->peer : "");
     /* No TFLOPS for a wrong result, nor for null, which computes nothing. */
-    if (row->check == CHECKED_FAIL || role_of_name(row->impl) == ROLE_NULL || !(s.median > 0))
+    if (row->check == CHECKED_FAIL || role_of_name(row->impl) == ATTN_ROLE_NOTHING || !(s.median > 0))
         return;
     row->tflops = row->flops / s.median * 1e-9;
     if (baselines->gemm_ms)
@@ -121,7 +121,7 @@ void row_sustained(struct record_row *row, const struct sustain_result *s)
 
 void row_failure_repro(struct record_row *row, const struct options *o, const struct plan_item *item)
 {
-    const char *naive = role_name(ROLE_NAIVE);
+    const char *naive = role_name(ATTN_ROLE_NAIVE);
     bool beside_naive = false, by_repeats = false;
     for (int i = 0; i < row->tensor_count; i++) {
         beside_naive |= !isnan(row->tensors[i].err_ratio) && strcmp(row->impl, naive);

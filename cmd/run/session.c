@@ -16,12 +16,22 @@
 /* The loaded cuDNN's version, from the peer's variant name "cudnn_9.19.0". */
 static void find_cudnn(const struct session *s, char *version, size_t size)
 {
-    const struct attn_problem problem = {1, 1, 1, 128, 128, 64, ATTN_FP16, ATTN_BSHD, false, -1, -1, 0.125f, 0};
+    const struct attn_problem problem = {.batch = 1,
+                                         .q_heads = 1,
+                                         .kv_heads = 1,
+                                         .q_len = 128,
+                                         .kv_len = 128,
+                                         .head_dim = 64,
+                                         .dtype = ATTN_FP16,
+                                         .window_left = -1,
+                                         .window_right = -1,
+                                         .scale = 0.125f};
     const struct attn_request request = {.problem = &problem, .device = &s->backend.device, .mode = ATTN_FWD};
     version[0] = 0;
     for (int i = 0; i < s->impls.count; i++) {
         const struct attn_impl *impl = s->impls.all[i];
-        if (s->impls.roles[i] != ROLE_PEER || !impl->variant || impl->platform != s->backend.device.platform)
+        if (impls_role(&s->impls, impl) != ATTN_ROLE_PEER || !impl->variant ||
+            impl->platform != s->backend.device.platform)
             continue;
         const char *variant = impl->variant(&request);
         if (variant && !strncmp(variant, "cudnn_", 6))

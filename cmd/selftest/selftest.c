@@ -72,7 +72,8 @@ static void set_limit(double limit_s, const char *impl)
 static const struct attn_impl *naive_of(const struct session *s)
 {
     for (int i = 0; i < s->impls.count; i++)
-        if (s->impls.roles[i] == ROLE_NAIVE && s->impls.all[i]->platform == s->backend.device.platform)
+        if (impls_role(&s->impls, s->impls.all[i]) == ATTN_ROLE_NAIVE &&
+            s->impls.all[i]->platform == s->backend.device.platform)
             return s->impls.all[i];
     return NULL;
 }
@@ -204,7 +205,7 @@ static enum attn_status judge_result(struct tested_problem *t, const struct attn
     const struct check_request request = {.item = t->item,
                                           .reference = &t->reference,
                                           .outputs = outputs,
-                                          .is_naive = impls_role(&t->session->impls, impl) == ROLE_NAIVE,
+                                          .is_naive = impls_role(&t->session->impls, impl) == ATTN_ROLE_NAIVE,
                                           .atol = NAN,
                                           .rtol = NAN,
                                           .by_rule = by_rule};
@@ -345,7 +346,7 @@ static enum attn_status lie_about_work(struct tested_problem *t, struct attn_mes
     const struct lies_job job = {.backend = &t->session->backend,
                                  .item = &item,
                                  .impl = t->impl,
-                                 .is_naive = impls_role(&t->session->impls, t->impl) == ROLE_NAIVE,
+                                 .is_naive = impls_role(&t->session->impls, t->impl) == ATTN_ROLE_NAIVE,
                                  .calling = limit_call,
                                  .found = report_lie,
                                  .context = t};
@@ -474,7 +475,7 @@ static int run_all(struct session *s, const struct options *o, struct selftest_r
 static bool all_compute(const struct session *s, const struct options *o)
 {
     for (int i = 0; i < s->slot_count && o->impls.count; i++) {
-        if (s->slots[i].role == ROLE_NULL)
+        if (s->slots[i].role == ATTN_ROLE_NOTHING)
             log_error("--impl null: computes nothing; must be one that does");
         else if (strchr(s->slots[i].name, ':'))
             log_error("--impl %s: selftest takes implementations, not their variants", s->slots[i].name);

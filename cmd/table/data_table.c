@@ -37,7 +37,7 @@ struct kinds {
 
 void data_table_add(struct data_table *t, const struct record_row *row)
 {
-    if (row->status != STATUS_OK || row->check == CHECKED_FAIL || role_of_name(row->impl) == ROLE_NULL ||
+    if (row->status != STATUS_OK || row->check == CHECKED_FAIL || role_of_name(row->impl) == ATTN_ROLE_NOTHING ||
         !(row->tflops > 0))
         return;
     if ((t->count & (t->count - 1)) == 0) /* there is room for the next power of two */

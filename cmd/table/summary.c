@@ -41,7 +41,7 @@ static void count_row(struct summary *s, const struct record_row *row)
         ++*statuses[row->status];
     if (row->status != STATUS_OK)
         return;
-    if (role_of_name(row->impl) == ROLE_NULL) { /* computes nothing, so there is nothing to check */
+    if (role_of_name(row->impl) == ATTN_ROLE_NOTHING) { /* computes nothing, so there is nothing to check */
         s->null++;
         return;
     }
@@ -59,8 +59,9 @@ static void count_row(struct summary *s, const struct record_row *row)
 static void add_ratios(struct summary *s, const struct record_row *row)
 {
     struct summary_impl *impl = NULL;
-    const enum impl_role role = role_of_name(row->impl);
-    if (role == ROLE_NAIVE || role == ROLE_NULL || strcmp(row->impl, s->peer) == 0 || row->check == CHECKED_FAIL)
+    const enum attn_role role = role_of_name(row->impl);
+    if (role == ATTN_ROLE_NAIVE || role == ATTN_ROLE_NOTHING || strcmp(row->impl, s->peer) == 0 ||
+        row->check == CHECKED_FAIL)
         return;
     for (int i = 0; i < s->impl_count; i++)
         if (strcmp(s->impls[i].name, row->impl) == 0)
@@ -84,7 +85,7 @@ static void add_ratios(struct summary *s, const struct record_row *row)
 
 static void add_nearest(struct summary *s, const struct record_row *row)
 {
-    const int rank = role_of_name(row->impl) == ROLE_NAIVE ? 2 : strcmp(row->impl, s->peer) == 0 ? 1 : 0;
+    const int rank = role_of_name(row->impl) == ATTN_ROLE_NAIVE ? 2 : strcmp(row->impl, s->peer) == 0 ? 1 : 0;
     if (row->check != CHECKED_PASS || !isfinite(row->err_used))
         return;
     if (isfinite(s->nearest_used) &&
@@ -159,7 +160,7 @@ static void add_device(struct summary *s, const struct record_row *row)
 static void add_noise(struct summary *s, const struct record_row *row)
 {
     const double half_pct = record_row_half_width_pct(row);
-    if (!isfinite(row->time_ms) || role_of_name(row->impl) == ROLE_NULL)
+    if (!isfinite(row->time_ms) || role_of_name(row->impl) == ATTN_ROLE_NOTHING)
         return;
     s->timed++;
     if (!summary_is_noisy(row, s->asked_pct))

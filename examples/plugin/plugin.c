@@ -110,10 +110,11 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
-    const struct attn_problem *p = request->problem;
-    if (p->dtype == ATTN_FP32 && p->dropout == 0)
-        return ATTN_OK;
-    snprintf(why->text, sizeof why->text, "takes fp32 without dropout");
+    /* Refuses everything beyond dense attention but windows, which attn_visible knows. */
+    const enum attn_status status = attn_check_attributes(request, ATTN_WITH_WINDOW, why);
+    if (status != ATTN_OK || request->problem->dtype == ATTN_FP32)
+        return status;
+    snprintf(why->text, sizeof why->text, "takes fp32");
     return ATTN_UNSUPPORTED;
 }
 

@@ -87,10 +87,13 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 {
     const struct attn_problem *p = request->problem;
     const char *reason = NULL;
+    const enum attn_status status = attn_check_attributes(request, ATTN_WITH_WINDOW, why);
+    if (status != ATTN_OK)
+        return status;
     if (request->mode != ATTN_FWD)
         reason = "forward only";
-    else if (p->dtype == ATTN_FP32 || p->dropout != 0)
-        reason = "takes fp16 and bf16 without dropout";
+    else if (p->dtype == ATTN_FP32)
+        reason = "takes fp16 and bf16";
     else if (p->head_dim > MAX_HEAD_DIM || blocks_of(p) > INT32_MAX)
         reason = "takes head dims up to 256 and 2^33 rows";
     if (!reason)

@@ -32,19 +32,16 @@ static enum attn_status check_shape(const struct attn_problem *p, struct attn_me
 enum attn_status attn_check_request(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    const enum attn_status status = check_shape(p, why);
+    enum attn_status status = attn_check_attributes(request, 0, why);
 
+    if (status == ATTN_OK)
+        status = check_shape(p, why);
     if (status != ATTN_OK)
         return status;
     if (request->device->platform != ATTN_CUDA)
         return attn_fail(why, ATTN_UNSUPPORTED, "runs on CUDA devices only");
     if (p->dtype != ATTN_FP16 && p->dtype != ATTN_BF16)
         return attn_fail(why, ATTN_UNSUPPORTED, "takes fp16 and bf16 only");
-    if (p->window_left >= 0 || p->window_right >= 0)
-        return attn_fail(why, ATTN_UNSUPPORTED, "takes no window (left %lld, right %lld)", (long long)p->window_left,
-                         (long long)p->window_right);
-    if (p->dropout != 0.0f)
-        return attn_fail(why, ATTN_UNSUPPORTED, "takes no dropout (%g)", (double)p->dropout);
     if (!(p->scale > 0.0f) || !isfinite(p->scale))
         return attn_fail(why, ATTN_UNSUPPORTED, "scale %g: takes finite scales above 0", (double)p->scale);
     return ATTN_OK;

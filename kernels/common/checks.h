@@ -15,8 +15,8 @@ enum attn_status attn_fail(struct attn_message *why, enum attn_status status, co
 #endif
     ;
 
-/* A CUDA device; fp16 or bf16, head_dim 64 or 128, no window, no dropout, a finite scale above 0, lengths from 1 to
- * 2^31 - 1, kv_heads divides q_heads. */
+/* No attribute beyond dense attention; a CUDA device; fp16 or bf16, head_dim 64 or 128, a finite scale above 0, lengths
+ * from 1 to 2^31 - 1, kv_heads divides q_heads. */
 enum attn_status attn_check_request(const struct attn_request *, struct attn_message *why);
 
 /* Every tensor that the mode uses is there, its pointer is on a 16-byte boundary (LSE: 4) and so is every stride of

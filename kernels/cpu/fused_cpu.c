@@ -48,12 +48,13 @@ static const struct cpu_kernels *find_kernels(const char *variant)
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
+    const enum attn_status status = attn_check_attributes(request, ATTN_WITH_WINDOW, why);
+    if (status != ATTN_OK)
+        return status;
     if (request->device->platform != ATTN_CPU)
         return attn_fail(why, ATTN_UNSUPPORTED, "runs on the CPU only");
     if (p->dtype != ATTN_FP32)
         return attn_fail(why, ATTN_UNSUPPORTED, "computes in fp32 only");
-    if (p->dropout != 0)
-        return attn_fail(why, ATTN_UNSUPPORTED, "has no dropout");
     if (p->head_dim < 8 || p->head_dim > 256 || p->head_dim % 8 != 0)
         return attn_fail(why, ATTN_UNSUPPORTED, "takes head dims that are multiples of 8 up to 256");
     if (request->variant && !find_kernels(request->variant)) {

@@ -203,9 +203,50 @@ uint16_t fill_to_bf16(float value)
 
 float fill_from_bf16(uint16_t value) { return float_of((uint32_t)value << 16); }
 
+/* An 8-bit type: bits of the mantissa, bias of the exponent, the code of its largest finite value. */
+struct small_float {
+    int mantissa, bias;
+    uint32_t largest;
+};
+
+static const struct small_float e4m3 = {3, 7, 0x7e}, e5m2 = {2, 15, 0x7b};
+
+static uint8_t to_small(float value, const struct small_float *type)
+{
+    const uint32_t bits = bits_of(value), sign = (bits >> 24) & 0x80u, magnitude = bits & 0x7fffffffu;
+    const int exponent = (int)(magnitude >> 23), drop = 23 - type->mantissa, least = 127 - type->bias;
+    if (magnitude > 0x7f800000u)
+        return (uint8_t)(sign | 0x7fu);
+    uint32_t code = 0;
+    if (exponent > least)
+        code = shift_to_even(magnitude - ((uint32_t)least << 23), drop);
+    else if (drop + 1 + least - exponent <= 25) /* a denormal, or half of the smallest one and more */
+        code = shift_to_even((magnitude & 0x7fffffu) | 0x800000u, drop + 1 + least - exponent);
+    return (uint8_t)(sign | (code < type->largest ? code : type->largest));
+}
+
+static float from_small(uint8_t value, const struct small_float *type)
+{
+    const uint32_t code = value & 0x7fu, mantissa = code & ((1u << type->mantissa) - 1);
+    const int exponent = (int)(code >> type->mantissa);
+    float magnitude = exponent
+                          ? ldexpf((float)(mantissa + (1u << type->mantissa)), exponent - type->bias - type->mantissa)
+                          : ldexpf((float)mantissa, 1 - type->bias - type->mantissa);
+    if (code > type->largest)
+        magnitude = type == &e5m2 && code == 0x7cu ? INFINITY : NAN;
+    return value & 0x80u ? -magnitude : magnitude;
+}
+
+uint8_t fill_to_e4m3(float value) { return to_small(value, &e4m3); }
+uint8_t fill_to_e5m2(float value) { return to_small(value, &e5m2); }
+float fill_from_e4m3(uint8_t value) { return from_small(value, &e4m3); }
+float fill_from_e5m2(uint8_t value) { return from_small(value, &e5m2); }
+
 float fill_load(const void *data, enum attn_dtype dtype, int64_t index)
 {
     switch (dtype) {
+    case ATTN_E4M3: return fill_from_e4m3(((const uint8_t *)data)[index]);
+    case ATTN_E5M2: return fill_from_e5m2(((const uint8_t *)data)[index]);
     case ATTN_FP16: return fill_from_fp16(((const uint16_t *)data)[index]);
     case ATTN_BF16: return fill_from_bf16(((const uint16_t *)data)[index]);
     case ATTN_FP32: break;
@@ -218,6 +259,8 @@ void fill_store(void *data, enum attn_dtype dtype, int64_t index, float value)
     switch (dtype) {
     case ATTN_FP16: ((uint16_t *)data)[index] = fill_to_fp16(value); return;
     case ATTN_BF16: ((uint16_t *)data)[index] = fill_to_bf16(value); return;
+    case ATTN_E4M3: ((uint8_t *)data)[index] = fill_to_e4m3(value); return;
+    case ATTN_E5M2: ((uint8_t *)data)[index] = fill_to_e5m2(value); return;
     case ATTN_FP32: break;
     }
     ((float *)data)[index] = value;

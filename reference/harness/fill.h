@@ -98,6 +98,13 @@ uint16_t fill_to_bf16(float);
 float fill_from_fp16(uint16_t);
 float fill_from_bf16(uint16_t);
 
+/* The 8-bit types of the OCP specification (OFP8, 2023): nearest even, and what is too large becomes the largest finite
+ * value, 448 or 57344, with its sign; NaN stays NaN. */
+uint8_t fill_to_e4m3(float);
+uint8_t fill_to_e5m2(float);
+float fill_from_e4m3(uint8_t);
+float fill_from_e5m2(uint8_t);
+
 /* Element access for any dtype. */
 float fill_load(const void *data, enum attn_dtype, int64_t index);
 void fill_store(void *data, enum attn_dtype, int64_t index, float value);

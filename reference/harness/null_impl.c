@@ -1,13 +1,11 @@
-/* `null` computes nothing: its row is what the harness itself costs per sample. It accepts every problem and promises
- * nothing, and does not touch the outputs. On CUDA its launch enqueues nothing, so the two events
+/* `null` computes nothing: its row is what the harness itself costs per sample. It accepts every problem, with whatever
+ * attributes, and promises nothing, and does not touch the outputs. On CUDA its launch enqueues nothing, so the two events
  * around a sample stand next to each other in the stream. */
 #include "reference/harness/null_impl.h"
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
-    (void)request;
-    (void)why;
-    return ATTN_OK;
+    return attn_check_attributes(request, ~0u, why);
 }
 
 static size_t workspace_bytes(const struct attn_request *request)
@@ -34,6 +32,7 @@ const struct attn_impl attn_null_cpu = {
     .accepts = accepts,
     .workspace_bytes = workspace_bytes,
     .launch = launch,
+    .role = ATTN_ROLE_NOTHING,
 };
 
 #ifdef FABENCH_WITH_CUDA
@@ -45,5 +44,6 @@ const struct attn_impl attn_null_cuda = {
     .accepts = accepts,
     .workspace_bytes = workspace_bytes,
     .launch = launch,
+    .role = ATTN_ROLE_NOTHING,
 };
 #endif

@@ -44,14 +44,13 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 {
     const struct attn_problem *p = request->problem;
     size_t bytes;
+    const enum attn_status status = attn_check_attributes(request, 0, why);
+    if (status != ATTN_OK)
+        return status;
     if (request->device->platform != ATTN_CPU)
         return refuse(why, "runs on the CPU only");
     if (p->dtype != ATTN_FP32)
         return refuse(why, "computes in fp32 only");
-    if (p->window_left >= 0 || p->window_right >= 0)
-        return refuse(why, "has no windows");
-    if (p->dropout != 0)
-        return refuse(why, "has no dropout");
     if (request->variant) {
         snprintf(why->text, sizeof why->text, "has no variant %.64s", request->variant);
         return ATTN_UNSUPPORTED;
@@ -322,4 +321,5 @@ const struct attn_impl attn_naive_cpu = {
     .prepare = prepare,
     .launch = launch,
     .release = release,
+    .role = ATTN_ROLE_NAIVE,
 };

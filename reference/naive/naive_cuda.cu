@@ -196,6 +196,9 @@ static enum attn_status naive_accepts(const struct attn_request *request, struct
 {
     const struct attn_problem *p = request->problem;
     size_t bytes;
+    const enum attn_status status = attn_check_attributes(request, 0, why);
+    if (status != ATTN_OK)
+        return status;
     if (request->device->platform != ATTN_CUDA)
         return status_fail(why, ATTN_UNSUPPORTED, "naive on CUDA needs a CUDA device");
     if (request->variant)
@@ -209,10 +212,6 @@ static enum attn_status naive_accepts(const struct attn_request *request, struct
     if (p->kv_heads < 1 || p->q_heads % p->kv_heads != 0)
         return status_fail(why, ATTN_UNSUPPORTED, "%lld kv heads do not divide %lld query heads",
                            (long long)p->kv_heads, (long long)p->q_heads);
-    if (p->window_left >= 0 || p->window_right >= 0)
-        return status_fail(why, ATTN_UNSUPPORTED, "naive takes no windows");
-    if (p->dropout != 0)
-        return status_fail(why, ATTN_UNSUPPORTED, "naive takes no dropout");
     if (!matrix_bytes(p, &bytes))
         return status_fail(why, ATTN_UNSUPPORTED, "naive's S would have more than 2^62 bytes");
     return cublas_library(why) ? ATTN_OK : ATTN_UNSUPPORTED;
@@ -322,6 +321,7 @@ static constexpr struct attn_impl naive_impl()
     impl.prepare = naive_prepare;
     impl.launch = naive_launch;
     impl.release = naive_release;
+    impl.role = ATTN_ROLE_NAIVE;
     return impl;
 }
 

@@ -358,6 +358,9 @@ enum attn_status accepts(const struct attn_request *request, struct attn_message
 {
     const struct attn_problem *p = request->problem;
     const struct library *library = loaded_library();
+    const enum attn_status status = attn_check_attributes(request, 0, why);
+    if (status != ATTN_OK)
+        return status;
     if (!library->usable) {
         *why = library->why;
         return ATTN_UNSUPPORTED;
@@ -371,10 +374,6 @@ enum attn_status accepts(const struct attn_request *request, struct attn_message
                     library->variant);
     if (p->dtype != ATTN_FP16 && p->dtype != ATTN_BF16)
         return fail(why, ATTN_UNSUPPORTED, "takes fp16 and bf16, not fp32");
-    if (p->dropout > 0)
-        return fail(why, ATTN_UNSUPPORTED, "dropout is not offered through this peer");
-    if (p->window_left >= 0 || p->window_right >= 0)
-        return fail(why, ATTN_UNSUPPORTED, "windows are not offered through this peer");
     if (p->causal && p->q_len > p->kv_len)
         return fail(why, ATTN_UNSUPPORTED,
                     "rows that see no key: causal with q_len %" PRId64 " > kv_len %" PRId64 ", undefined in cuDNN",
@@ -586,4 +585,5 @@ extern "C" const struct attn_impl attn_cudnn = {
     .launch = launch,
     .release = release,
     .variants = nullptr,
+    .role = ATTN_ROLE_PEER,
 };

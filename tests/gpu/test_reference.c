@@ -5,6 +5,7 @@
 #include "reference/naive/naive.h"
 #include "reference/harness/harness_cuda.h"
 #include "reference/reference.h"
+#include "tests/dense.h"
 
 enum { ORACLE_THREADS = 8, OUTPUT_COUNT = 5 };
 
@@ -16,7 +17,7 @@ struct shape {
 
 #define SHAPE(WHAT, DTYPE, LAYOUT, B, HQ, HKV, M, N, D, CAUSAL, LEFT, RIGHT, DIST)                                     \
     {                                                                                                                  \
-        WHAT, {B, HQ, HKV, M, N, D, ATTN_##DTYPE, ATTN_##LAYOUT, CAUSAL, LEFT, RIGHT, 0.0f, 0.0f}, FILL_##DIST         \
+        WHAT, DENSE(B, HQ, HKV, M, N, D, ATTN_##DTYPE, ATTN_##LAYOUT, CAUSAL, LEFT, RIGHT, 0.0f, 0.0f), FILL_##DIST    \
     }
 
 static const struct shape shapes[] = {
@@ -315,7 +316,7 @@ static bool run_naive(const struct bench *b, const struct attn_device *device, e
 {
     static const char *const names[] = {"scores softmax output ", "dv dp ds dq dk "};
     struct attn_message why = {""};
-    const struct attn_request request = {&b->problem, device, mode, true, NULL};
+    const struct attn_request request = {.problem = &b->problem, .device = device, .mode = mode, .deterministic = true};
     need(attn_naive_cuda.accepts(&request, &why) == ATTN_OK, why.text);
     const size_t bytes = attn_naive_cuda.workspace_bytes(&request);
     struct passes passes = {0, ""};
@@ -401,8 +402,8 @@ static void test_naive_row_lengths(const struct attn_device *device)
         for (int dtype = ATTN_FP32; dtype <= ATTN_BF16; dtype++) {
             if (dtype == ATTN_FP16 && i % 2)
                 continue; /* the 16-bit types share their table of lengths: bf16 takes all, fp16 every other */
-            const struct attn_problem p = {1,         2,          2,  5,  lengths[i], 32, (enum attn_dtype)dtype,
-                                           ATTN_BSHD, i % 3 == 0, -1, -1, 0,          0};
+            const struct attn_problem p =
+                DENSE(1, 2, 2, 5, lengths[i], 32, (enum attn_dtype)dtype, ATTN_BSHD, i % 3 == 0, -1, -1, 0, 0);
             struct bench b = bench_create(&p, FILL_NORMAL);
             struct attn_message why = {""};
             need(oracle_attention(&b.problem, ATTN_BWD, &b.host, &b.oracle, 2, &why) == ATTN_OK, why.text);
@@ -419,10 +420,10 @@ static bool refuses(const struct attn_request *request)
 
 static void test_naive_refusals(const struct attn_device *device)
 {
-    const struct attn_problem good = {2, 4, 2, 64, 64, 64, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0};
+    const struct attn_problem good = DENSE(2, 4, 2, 64, 64, 64, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
     struct attn_problem p = good;
     struct attn_device turing = *device;
-    struct attn_request request = {&p, device, ATTN_FWD, false, NULL};
+    struct attn_request request = {.problem = &p, .device = device, .mode = ATTN_FWD};
     int wrong = refuses(&request);
     p.window_left = 5;
     wrong += !refuses(&request);
@@ -453,10 +454,10 @@ static void test_naive_refusals(const struct attn_device *device)
 /* Too little workspace and too much memory are statuses, and the context survives them. */
 static void test_naive_failures(const struct attn_device *device)
 {
-    struct attn_problem p = {2, 2, 2, 64, 64, 64, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0};
+    struct attn_problem p = DENSE(2, 2, 2, 64, 64, 64, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
     struct bench b = bench_create(&p, FILL_NORMAL);
     struct attn_message why = {""};
-    struct attn_request request = {&b.problem, device, ATTN_FWD, false, NULL};
+    struct attn_request request = {.problem = &b.problem, .device = device, .mode = ATTN_FWD};
     struct attn_run run = {.workspace = b.device_lse, .workspace_bytes = 16};
     need(attn_naive_cuda.prepare(&request, &b.device, &run.plan, &why) == ATTN_OK, why.text);
     const bool small = attn_naive_cuda.launch(&request, &b.device, &run, &why) == ATTN_ERROR && why.text[0];
@@ -464,7 +465,7 @@ static void test_naive_failures(const struct attn_device *device)
     check(small, "naive says when its workspace is too small: %s", why.text);
     struct attn_problem big = b.problem;
     big.q_len = big.kv_len = 1 << 21; /* 32 TiB of P; fails before anything is read */
-    request = (struct attn_request){&big, device, ATTN_BWD, false, NULL};
+    request = (struct attn_request){.problem = &big, .device = device, .mode = ATTN_BWD};
     void *plan = &big;
     const enum attn_status status = attn_naive_cuda.prepare(&request, &b.device, &plan, &why);
     check(status == ATTN_NO_MEMORY && plan == NULL && cudaGetLastError() == cudaSuccess,
@@ -481,7 +482,7 @@ int main(void)
     for (int i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++) {
         struct bench b = bench_create(&shapes[i].problem, shapes[i].dist);
         struct attn_message why = {""};
-        const struct attn_request request = {&b.problem, &device, ATTN_FWD, false, NULL};
+        const struct attn_request request = {.problem = &b.problem, .device = &device, .mode = ATTN_FWD};
         need(oracle_attention(&b.problem, ATTN_BWD, &b.host, &b.oracle, ORACLE_THREADS, &why) == ATTN_OK, why.text);
         run_judge(&b, ATTN_BWD, &b.judge);
         check_judge(&b, shapes[i].what, shapes[i].dist == FILL_SHARP ? 4e-6 : 2e-6);

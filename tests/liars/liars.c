@@ -909,8 +909,7 @@ static enum attn_status timer(const struct call *c)
 
 static enum attn_status accepts_all(const struct attn_request *request, struct attn_message *why)
 {
-    (void)request, (void)why;
-    return ATTN_OK;
+    return attn_check_attributes(request, 0, why);
 }
 
 static enum attn_status always_fails(const struct call *c)
@@ -1018,9 +1017,10 @@ static void release(void *plan)
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    if (p->dtype == ATTN_FP32 && p->kv_len <= MAX_KEYS && p->window_left < 0 && p->window_right < 0)
-        return ATTN_OK;
-    strcpy(why->text, "takes fp32, up to 4096 keys, no windows");
+    const enum attn_status status = attn_check_attributes(request, 0, why);
+    if (status != ATTN_OK || (p->dtype == ATTN_FP32 && p->kv_len <= MAX_KEYS))
+        return status;
+    strcpy(why->text, "takes fp32, up to 4096 keys");
     return ATTN_UNSUPPORTED;
 }
 

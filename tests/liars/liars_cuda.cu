@@ -324,10 +324,11 @@ static enum attn_status launch(enum lie lie, const struct attn_request *request,
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    if (request->mode == ATTN_FWD && p->dtype != ATTN_FP32 && p->kv_len <= MAX_KEYS && p->window_left < 0 &&
-        p->window_right < 0 && p->dropout == 0 && p->batch <= 65535 && p->q_heads <= 65535)
-        return ATTN_OK;
-    snprintf(why->text, sizeof why->text, "takes fp16 and bf16, forward, up to 4096 keys, no windows, no dropout");
+    const enum attn_status status = attn_check_attributes(request, 0, why);
+    if (status != ATTN_OK || (request->mode == ATTN_FWD && p->dtype != ATTN_FP32 && p->kv_len <= MAX_KEYS &&
+                              p->batch <= 65535 && p->q_heads <= 65535))
+        return status;
+    snprintf(why->text, sizeof why->text, "takes fp16 and bf16, forward, up to 4096 keys");
     return ATTN_UNSUPPORTED;
 }
 

@@ -269,8 +269,9 @@ LAUNCH(ends_group)
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
-    if (request->mode == ATTN_FWD && request->problem->dtype == ATTN_FP32)
-        return ATTN_OK;
+    const enum attn_status status = attn_check_attributes(request, 0, why);
+    if (status != ATTN_OK || (request->mode == ATTN_FWD && request->problem->dtype == ATTN_FP32))
+        return status;
     strcpy(why->text, "computes forward in fp32 only");
     return ATTN_UNSUPPORTED;
 }

@@ -14,6 +14,8 @@
  *  13 variant     a variant of a name that the program keeps for its own
  *  14 workspace   asks for 2^64 - 1 bytes of workspace at length 1, and for 1 KiB less with each token more
  *  15 killed      while the working folder has a file kill-me, launch ends the process as if it was killed from outside
+ *  16 role        claims to be naive, which is judged with doubled bounds
+ *  17 abi_1       serves ABI 1 only, as a library that was built with the first version of the header
  */
 #include <signal.h>
 #include <stdint.h>
@@ -24,7 +26,7 @@
 #include "kernels/attention.h"
 
 #ifndef BAD_KIND
-#error "BAD_KIND must be 1 to 15"
+#error "BAD_KIND must be 1 to 17"
 #endif
 
 #if BAD_KIND == 1
@@ -40,6 +42,14 @@ const struct attn_impl *fabench_impls(int abi)
     return abi == ATTN_ABI + 1000 ? none : NULL;
 }
 
+#elif BAD_KIND == 17
+
+const struct attn_impl *fabench_impls(int abi)
+{
+    static const struct attn_impl none[1];
+    return abi == 1 ? none : NULL;
+}
+
 #elif BAD_KIND == 8
 
 const struct attn_impl *fabench_impls(int abi)
@@ -53,8 +63,7 @@ const struct attn_impl *fabench_impls(int abi)
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
-    (void)request, (void)why;
-    return ATTN_OK;
+    return attn_check_attributes(request, 0, why);
 }
 
 static size_t workspace_bytes(const struct attn_request *request)
@@ -112,6 +121,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 #define ROW_NAME "bad_workspace"
 #elif BAD_KIND == 15
 #define ROW_NAME "bad_killed"
+#elif BAD_KIND == 16
+#define ROW_NAME "bad_role"
 #else
 #define ROW_NAME "bad_error"
 #endif
@@ -152,6 +163,9 @@ static const struct attn_impl table[] = {
 #endif
 #if BAD_KIND == 13
      .variants = variants,
+#endif
+#if BAD_KIND == 16
+     .role = ATTN_ROLE_NAIVE,
 #endif
 #if BAD_KIND == 12
      .launch = NULL},

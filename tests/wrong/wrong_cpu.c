@@ -552,12 +552,13 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 {
     const struct attn_problem *p = request->problem;
     const char *reason = NULL;
+    const enum attn_status status = attn_check_attributes(request, 0, why);
+    if (status != ATTN_OK)
+        return status;
     if (p->dtype == ATTN_FP16)
         reason = "takes fp32 and bf16 only";
     else if (p->head_dim > MAX_HEAD_DIM)
         reason = "takes head dims up to 128";
-    else if (p->dropout != 0 || p->window_left >= 0 || p->window_right >= 0)
-        reason = "takes no windows and no dropout";
     if (!reason)
         return ATTN_OK;
     strcpy(why->text, reason);

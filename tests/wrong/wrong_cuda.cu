@@ -401,12 +401,13 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 {
     const struct attn_problem *p = request->problem;
     const char *reason = NULL;
+    const enum attn_status status = attn_check_attributes(request, 0, why);
+    if (status != ATTN_OK)
+        return status;
     if (p->dtype == ATTN_FP32)
         reason = "takes fp16 and bf16 only";
     else if (p->head_dim > MAX_HEAD_DIM)
         reason = "takes head dims up to 64";
-    else if (p->dropout != 0 || p->window_left >= 0 || p->window_right >= 0)
-        reason = "takes no windows and no dropout";
     else if (p->batch > 65535 || p->q_heads > 65535)
         reason = "takes at most 65535 heads and batches";
     else if (request->device->sm < 80 || request->device->smem_per_block_bytes < 6 * TILE_FLOATS * sizeof(float))

@@ -70,8 +70,12 @@ static void libraries_that_are_refused(void **state)
     } refused[] = {
         {"absent", "cannot open shared object file"},
         {"bad_no_symbol", "does not export fabench_impls (see kernels/attention.h)"},
-        {"bad_abi_table", "does not support ABI 1 of this program"},
-        {"bad_abi_row", "its table has ABI 1001, this program needs 1"},
+        {"bad_abi_table", "was built for another ABI, this program has ABI 2: compile the library again"},
+        {"bad_abi_row", "was built for ABI 1002, this program has ABI 2"},
+        {"bad_abi_1",
+         "was built for ABI 1, this program has ABI 2: compile the library again with this program's header "
+         "fabench/attention.h, and begin its accepts with attn_check_attributes"},
+        {"bad_role", "implementation 'bad_role' has a role that this program keeps for its own"},
         {"bad_empty", "its table is empty"},
         {"bad_reserved", "implementation 'cudnn' has a name that"},
         {"bad_letters", "implementation 'Bad-Letters' has a name that is not [a-z0-9_]+"},

@@ -14,6 +14,7 @@
 
 #include "cmd/base/npy.h"
 #include "cmd/device/tensor_dump.h"
+#include "tests/dense.h"
 
 static char dir[64];
 
@@ -34,7 +35,7 @@ static int remove_dir(void **state)
 
 static struct plan_item item_of(enum attn_dtype dtype, uint64_t seed)
 {
-    return (struct plan_item){.problem = {2, 4, 2, 5, 7, 16, dtype, ATTN_BSHD, false, -1, -1, 0.25f, 0},
+    return (struct plan_item){.problem = DENSE(2, 4, 2, 5, 7, 16, dtype, ATTN_BSHD, false, -1, -1, 0.25f, 0),
                               .mode = ATTN_FWD,
                               .dist = FILL_NORMAL,
                               .seed = seed};

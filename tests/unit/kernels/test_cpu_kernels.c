@@ -14,6 +14,7 @@
 #include "reference/naive/naive.h"
 #include "reference/harness/null_impl.h"
 #include "reference/reference.h"
+#include "tests/dense.h"
 
 /* Bounds of the relative RMS error in fp32, and what rounding may do relative to the product over absolute values. */
 static const double rms_bound[2] = {1e-5, 2e-5}, abs_floor = 3e-7;
@@ -36,11 +37,12 @@ static int find_candidates(void **state)
         candidates[candidate_count++] = (struct candidate){&attn_naive_cpu, NULL};
     else
         print_message("naive is not tested: %s\n", blas_problem());
-    const struct attn_problem p = {1, 1, 1, 1, 1, 8, ATTN_FP32, ATTN_BHSD, true, -1, -1, 1.0f, 0};
+    const struct attn_problem p = DENSE(1, 1, 1, 1, 1, 8, ATTN_FP32, ATTN_BHSD, true, -1, -1, 1.0f, 0);
     const struct attn_device device = cpu(1);
     for (const struct attn_variant *v = attn_fused_cpu.variants; v->name; v++) {
         struct attn_message why;
-        if (attn_fused_cpu.accepts(&(struct attn_request){&p, &device, ATTN_FWD, false, v->name}, &why) == ATTN_OK)
+        if (attn_fused_cpu.accepts(&(struct attn_request){.problem = &p, .device = &device, .variant = v->name},
+                                   &why) == ATTN_OK)
             candidates[candidate_count++] = (struct candidate){&attn_fused_cpu, v->name};
         else
             print_message("fused is not tested as %s\n", why.text);
@@ -194,7 +196,8 @@ static void data_free(struct data *x)
 static void launch(struct data *x, const struct candidate *c, enum attn_mode mode, int threads)
 {
     const struct attn_device device = cpu(threads);
-    const struct attn_request request = {&x->p, &device, mode, true, c->variant};
+    const struct attn_request request = {
+        .problem = &x->p, .device = &device, .mode = mode, .deterministic = true, .variant = c->variant};
     struct attn_message why = {""};
     if (c->impl->accepts(&request, &why) != ATTN_OK)
         fail_msg("%s refused: %s", c->impl->name, why.text);
@@ -322,19 +325,9 @@ static void hard_shapes(void **state)
         for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
             for (int causal = 0; causal < 2; causal++, count++) {
                 const int64_t heads = count % 3 == 0 ? 4 : count % 3, kv_heads = count % 3 == 0 ? 2 : 1;
-                const struct attn_problem p = {1 + count % 2,
-                                               heads,
-                                               kv_heads,
-                                               lengths[l][0],
-                                               lengths[l][1],
-                                               dims[d],
-                                               ATTN_FP32,
-                                               count % 2 ? ATTN_BSHD : ATTN_BHSD,
-                                               causal != 0,
-                                               -1,
-                                               -1,
-                                               1 / sqrtf((float)dims[d]),
-                                               0};
+                const struct attn_problem p =
+                    DENSE(1 + count % 2, heads, kv_heads, lengths[l][0], lengths[l][1], dims[d], ATTN_FP32,
+                          count % 2 ? ATTN_BSHD : ATTN_BHSD, causal != 0, -1, -1, 1 / sqrtf((float)dims[d]), 0);
                 struct data *x = data_new(&p, FILL_NORMAL, count % 5 == 0);
                 for (size_t c = 0; c < candidate_count; c++)
                     check(x, &candidates[c], 1 + (int)(count + c) % 4, 1);
@@ -347,8 +340,8 @@ static void every_head_dim(void **state)
 {
     (void)state;
     for (int64_t d = 8; d <= 256; d += 8) {
-        const struct attn_problem p = {
-            1, 2, 1, 70, 50, d, ATTN_FP32, d % 16 ? ATTN_BSHD : ATTN_BHSD, true, -1, -1, 1 / sqrtf((float)d), 0};
+        const struct attn_problem p =
+            DENSE(1, 2, 1, 70, 50, d, ATTN_FP32, d % 16 ? ATTN_BSHD : ATTN_BHSD, true, -1, -1, 1 / sqrtf((float)d), 0);
         struct data *x = data_new(&p, FILL_NORMAL, d % 24 == 0);
         for (size_t c = 0; c < candidate_count; c++)
             check(x, &candidates[c], 2, 1);
@@ -369,19 +362,8 @@ static void windows_and_scales(void **state)
                  {130, 130, -1, 9, false, 0.125f}, {100, 100, -1, -1, true, -0.3f},  {100, 100, -1, -1, false, 0.0f},
                  {100, 70, -1, -1, true, 1.0f}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct attn_problem p = {1,
-                                       2,
-                                       1,
-                                       cases[i].q_len,
-                                       cases[i].kv_len,
-                                       64,
-                                       ATTN_FP32,
-                                       ATTN_BHSD,
-                                       cases[i].causal,
-                                       cases[i].left,
-                                       cases[i].right,
-                                       cases[i].scale,
-                                       0};
+        const struct attn_problem p = DENSE(1, 2, 1, cases[i].q_len, cases[i].kv_len, 64, ATTN_FP32, ATTN_BHSD,
+                                            cases[i].causal, cases[i].left, cases[i].right, cases[i].scale, 0);
         struct data *x = data_new(&p, FILL_NORMAL, false);
         for (size_t c = 0; c < candidate_count; c++)
             if ((cases[i].left < 0 && cases[i].right < 0) || takes_windows(&candidates[c]))
@@ -402,8 +384,8 @@ static void hard_inputs(void **state)
                  {FILL_TINY, 1},  {FILL_ZEROS, 1}, {FILL_UNIFORM, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int64_t d = 64; d <= 128; d *= 2) {
-            const struct attn_problem p = {
-                1, 2, 2, 200, 260, d, ATTN_FP32, ATTN_BSHD, d == 64, -1, -1, 1 / sqrtf((float)d), 0};
+            const struct attn_problem p =
+                DENSE(1, 2, 2, 200, 260, d, ATTN_FP32, ATTN_BSHD, d == 64, -1, -1, 1 / sqrtf((float)d), 0);
             struct data *x = data_new(&p, cases[i].dist, false);
             for (size_t c = 0; c < candidate_count; c++)
                 check(x, &candidates[c], 2, cases[i].loose);
@@ -415,16 +397,15 @@ static void long_rows_stay_accurate(void **state)
 {
     (void)state;
     for (int causal = 0; causal < 2; causal++) {
-        const struct attn_problem p = {1,         1,         1,           1024, 1024, causal ? 64 : 128,
-                                       ATTN_FP32, ATTN_BSHD, causal != 0, -1,   -1,   causal ? 0.125f : 0.088388346f,
-                                       0};
+        const struct attn_problem p = DENSE(1, 1, 1, 1024, 1024, causal ? 64 : 128, ATTN_FP32, ATTN_BSHD, causal != 0,
+                                            -1, -1, causal ? 0.125f : 0.088388346f, 0);
         struct data *x = data_new(&p, FILL_NORMAL, false);
         for (size_t c = 0; c < candidate_count; c++)
             check(x, &candidates[c], 2, 0.2);
         data_free(x);
     }
     /* Many steps of the running maximum and sum, each of which could lose a little. */
-    const struct attn_problem p = {1, 1, 1, 70, 16384, 128, ATTN_FP32, ATTN_BSHD, false, -1, -1, 0.088388346f, 0};
+    const struct attn_problem p = DENSE(1, 1, 1, 70, 16384, 128, ATTN_FP32, ATTN_BSHD, false, -1, -1, 0.088388346f, 0);
     struct data *x = data_new(&p, FILL_NORMAL, false);
     for (size_t c = 0; c < candidate_count; c++)
         check(x, &candidates[c], 2, 0.2);
@@ -441,7 +422,7 @@ static void assert_same(struct data *x, int tensor, const float *before, const c
 static void bits_repeat(void **state)
 {
     (void)state;
-    const struct attn_problem p = {2, 4, 2, 300, 333, 72, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.11785113f, 0};
+    const struct attn_problem p = DENSE(2, 4, 2, 300, 333, 72, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.11785113f, 0);
     const int outputs[] = {1, 3, 6, 7};
     struct data *x = data_new(&p, FILL_NORMAL, false);
     for (size_t c = 0; c < candidate_count; c++) {
@@ -473,7 +454,7 @@ static void bits_repeat(void **state)
 static void nan_is_not_hidden(void **state)
 {
     (void)state;
-    const struct attn_problem p = {1, 1, 1, 130, 130, 64, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.125f, 0};
+    const struct attn_problem p = DENSE(1, 1, 1, 130, 130, 64, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.125f, 0);
     for (size_t c = 0; c < candidate_count; c++) {
         struct data *x = data_new(&p, FILL_NORMAL, false);
         *element(x, 0, 70, 3) = NAN;  /* a row of Q: this row of O */
@@ -494,7 +475,8 @@ static enum attn_status asks(const struct attn_impl *impl, struct attn_problem p
 {
     const struct attn_device device = cpu(1);
     struct attn_message why = {""};
-    const enum attn_status status = impl->accepts(&(struct attn_request){&p, &device, ATTN_FWD, false, variant}, &why);
+    const enum attn_status status =
+        impl->accepts(&(struct attn_request){.problem = &p, .device = &device, .variant = variant}, &why);
     if (status != ATTN_OK && !strstr(why.text, words))
         fail_msg("%s refuses with: %s", impl->name, why.text);
     return status;
@@ -503,7 +485,7 @@ static enum attn_status asks(const struct attn_impl *impl, struct attn_problem p
 static void refusals_say_why(void **state)
 {
     (void)state;
-    const struct attn_problem good = {1, 1, 1, 8, 8, 64, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.125f, 0};
+    const struct attn_problem good = DENSE(1, 1, 1, 8, 8, 64, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.125f, 0);
     const struct attn_impl *both[] = {&attn_naive_cpu, &attn_fused_cpu};
     for (int i = blas_library() ? 0 : 1; i < 2; i++) {
         struct attn_problem p = good;
@@ -517,7 +499,7 @@ static void refusals_say_why(void **state)
     }
     struct attn_problem p = good;
     p.window_left = 3;
-    assert_int_equal(asks(&attn_naive_cpu, p, NULL, "windows"), ATTN_UNSUPPORTED);
+    assert_int_equal(asks(&attn_naive_cpu, p, NULL, "no window"), ATTN_UNSUPPORTED);
     assert_int_equal(asks(&attn_fused_cpu, p, NULL, ""), ATTN_OK);
     p = good;
     p.q_len = p.kv_len = p.q_heads = p.kv_heads = INT32_MAX;
@@ -537,11 +519,11 @@ static int refusal_with_blas(const char *library, const char *words)
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        const struct attn_problem p = {1, 1, 1, 8, 8, 64, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.125f, 0};
+        const struct attn_problem p = DENSE(1, 1, 1, 8, 8, 64, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.125f, 0);
         const struct attn_device device = cpu(1);
         struct attn_message why = {""};
         setenv("FABENCH_BLAS", library, 1);
-        const struct attn_request request = {&p, &device, ATTN_FWD, false, NULL};
+        const struct attn_request request = {.problem = &p, .device = &device, .mode = ATTN_FWD};
         const enum attn_status status = attn_naive_cpu.accepts(&request, &why);
         _exit(status == ATTN_UNSUPPORTED && strstr(why.text, words) && !blas_library() ? 0 : 1);
     }
@@ -565,16 +547,17 @@ static void absent_blas_is_named(void **state)
 static void workspaces_grow_as_promised(void **state)
 {
     (void)state;
-    const struct attn_problem p = {1, 1, 1, 16384, 16384, 128, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.088388346f, 0};
+    const struct attn_problem p =
+        DENSE(1, 1, 1, 16384, 16384, 128, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.088388346f, 0);
     const struct attn_device device = cpu(2);
     for (enum attn_mode mode = ATTN_FWD; mode <= ATTN_BWD; mode++) {
-        const struct attn_request request = {&p, &device, mode, false, NULL};
+        const struct attn_request request = {.problem = &p, .device = &device, .mode = mode};
         const size_t naive = attn_naive_cpu.workspace_bytes(&request);
         assert_int_equal(naive, 16384ull * 16384 * 4);
         assert_true(attn_fused_cpu.workspace_bytes(&request) <= naive / 50);
         assert_int_equal(attn_null_cpu.workspace_bytes(&request), 0);
     }
-    assert_string_equal(attn_fused_cpu.variant(&(struct attn_request){&p, &device, ATTN_FWD, false, NULL}),
+    assert_string_equal(attn_fused_cpu.variant(&(struct attn_request){.problem = &p, .device = &device}),
                         cpu_kernels_best()->name);
 }
 
@@ -589,11 +572,11 @@ static void naive_names_its_passes(void **state)
     (void)state;
     if (!blas_library())
         skip();
-    const struct attn_problem p = {1, 1, 1, 20, 30, 16, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.25f, 0};
+    const struct attn_problem p = DENSE(1, 1, 1, 20, 30, 16, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.25f, 0);
     const struct attn_device device = cpu(2);
     struct data *x = data_new(&p, FILL_NORMAL, false);
     for (enum attn_mode mode = ATTN_FWD; mode <= ATTN_BWD; mode++) {
-        const struct attn_request request = {&p, &device, mode, false, NULL};
+        const struct attn_request request = {.problem = &p, .device = &device, .mode = mode};
         float workspace[20 * 30];
         char seen[256] = "";
         struct attn_message why;

@@ -274,13 +274,13 @@ static int header_tests(void)
 static void only_whole_names_have_a_role(void **state)
 {
     (void)state;
-    assert_int_equal(role_of_name("naive"), ROLE_NAIVE);
-    assert_int_equal(role_of_name("cudnn"), ROLE_PEER);
-    assert_int_equal(role_of_name("cudnn:deterministic"), ROLE_PEER);
-    assert_int_equal(role_of_name("null"), ROLE_NULL);
-    assert_int_equal(role_of_name("naive2"), ROLE_KERNEL);
-    assert_int_equal(role_of_name("cud"), ROLE_KERNEL);
-    assert_int_equal(role_of_name("fused_sm90"), ROLE_KERNEL);
+    assert_int_equal(role_of_name("naive"), ATTN_ROLE_NAIVE);
+    assert_int_equal(role_of_name("cudnn"), ATTN_ROLE_PEER);
+    assert_int_equal(role_of_name("cudnn:deterministic"), ATTN_ROLE_PEER);
+    assert_int_equal(role_of_name("null"), ATTN_ROLE_NOTHING);
+    assert_int_equal(role_of_name("naive2"), ATTN_ROLE_KERNEL);
+    assert_int_equal(role_of_name("cud"), ATTN_ROLE_KERNEL);
+    assert_int_equal(role_of_name("fused_sm90"), ATTN_ROLE_KERNEL);
 }
 
 static void fused_kernels_begin_with_fused_and_underscore(void **state)

@@ -264,6 +264,36 @@ static void rounding_is_to_nearest_even(void **state)
     assert_int_equal(fill_to_bf16(INFINITY), 0x7f80);
 }
 
+/* Every code of an 8-bit type is a fixed point; what lies between two codes goes to the nearer, a tie to the even one;
+ * beyond the largest everything is the largest. */
+static void eight_bits(uint8_t (*to)(float), float (*from)(uint8_t), uint8_t largest, float largest_value)
+{
+    assert_true(from(largest) == largest_value);
+    assert_int_equal(to(largest_value * 1.5f), largest);
+    assert_int_equal(to(-INFINITY), 0x80 | largest);
+    assert_true(isnan(from(to(NAN))) && isnan(from(0x7f)) && isnan(from(0xff)));
+    for (int code = 0; code <= largest; code++) {
+        const float x = from((uint8_t)code);
+        assert_true(isfinite(x) && to(x) == code && to(-x) == (0x80 | code) && from((uint8_t)(0x80 | code)) == -x);
+        if (code == largest)
+            continue;
+        const float next = from((uint8_t)(code + 1)), tie = 0.5f * (x + next); /* exact: both have few bits */
+        assert_true(next > x);
+        assert_int_equal(to(tie), code % 2 ? code + 1 : code);
+        assert_int_equal(to(nextafterf(tie, 0)), code);
+        assert_int_equal(to(nextafterf(tie, INFINITY)), code + 1);
+    }
+}
+
+static void the_8_bit_types(void **state)
+{
+    (void)state;
+    eight_bits(fill_to_e4m3, fill_from_e4m3, 0x7e, 448);
+    eight_bits(fill_to_e5m2, fill_from_e5m2, 0x7b, 57344);
+    assert_true(fill_from_e4m3(0x01) == 0x1p-9f && fill_from_e4m3(0x38) == 1 && fill_from_e4m3(0x39) == 1.125f);
+    assert_true(fill_from_e5m2(0x01) == 0x1p-16f && fill_from_e5m2(0x3c) == 1 && isinf(fill_from_e5m2(0x7c)));
+}
+
 static void load_and_store_count_in_elements(void **state)
 {
     (void)state;
@@ -277,6 +307,11 @@ static void load_and_store_count_in_elements(void **state)
     assert_int_equal(half[1], 0);
     assert_int_equal(half[2], 0x3e00);
     assert_true(fill_load(half, ATTN_FP16, 2) == 1.5f && fill_load(half, ATTN_BF16, 0) == -2.0f);
+    uint8_t small[3] = {0, 0, 0};
+    fill_store(small, ATTN_E4M3, 1, 1.125f);
+    fill_store(small, ATTN_E5M2, 2, -1.0f);
+    assert_true(small[0] == 0 && small[1] == 0x39 && small[2] == 0xbc);
+    assert_true(fill_load(small, ATTN_E4M3, 1) == 1.125f && fill_load(small, ATTN_E5M2, 2) == -1.0f);
 }
 
 /* The logits have the standard deviation that was asked for, whatever the scale; 1 is what is drawn, bit for bit. */
@@ -363,6 +398,7 @@ int main(void)
         cmocka_unit_test(fill_rounds_what_it_stores),
         cmocka_unit_test(every_16_bit_pattern_survives),
         cmocka_unit_test(rounding_is_to_nearest_even),
+        cmocka_unit_test(the_8_bit_types),
         cmocka_unit_test(load_and_store_count_in_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

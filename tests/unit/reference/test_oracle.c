@@ -6,6 +6,7 @@
 
 #include "reference/harness/fill.h"
 #include "reference/reference.h"
+#include "tests/dense.h"
 
 /* ---- problems and buffers ---------------------------------------------------------------------------------------- */
 
@@ -227,14 +228,14 @@ static void definition(const struct attn_problem *p, const struct attn_tensors *
 /* batch, q_heads, kv_heads, q_len, kv_len, head_dim, dtype, layout, causal, window_left, window_right, scale, dropout
  * */
 static const struct attn_problem problems[] = {
-    {1, 1, 1, 1, 1, 8, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.5f, 0},
-    {2, 4, 2, 19, 31, 24, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.2f, 0},
-    {1, 3, 1, 150, 41, 16, ATTN_FP16, ATTN_BHSD, true, -1, -1, 0.25f, 0}, /* rows that see nothing */
-    {1, 2, 2, 40, 600, 8, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.3f, 0},  /* many blocks of keys */
-    {1, 2, 1, 70, 70, 12, ATTN_FP32, ATTN_BHSD, false, 5, 3, -0.4f, 0},
-    {1, 1, 1, 33, 65, 8, ATTN_FP32, ATTN_BHSD, false, 0, 0, 1.0f, 0},
-    {1, 1, 1, 65, 33, 8, ATTN_FP32, ATTN_BHSD, true, 4, -1, 0.35f, 0},
-    {1, 1, 1, 17, 300, 7, ATTN_FP32, ATTN_BHSD, false, -1, 2, 0.0f, 0},
+    DENSE(1, 1, 1, 1, 1, 8, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.5f, 0),
+    DENSE(2, 4, 2, 19, 31, 24, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.2f, 0),
+    DENSE(1, 3, 1, 150, 41, 16, ATTN_FP16, ATTN_BHSD, true, -1, -1, 0.25f, 0), /* rows that see nothing */
+    DENSE(1, 2, 2, 40, 600, 8, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.3f, 0),  /* many blocks of keys */
+    DENSE(1, 2, 1, 70, 70, 12, ATTN_FP32, ATTN_BHSD, false, 5, 3, -0.4f, 0),
+    DENSE(1, 1, 1, 33, 65, 8, ATTN_FP32, ATTN_BHSD, false, 0, 0, 1.0f, 0),
+    DENSE(1, 1, 1, 65, 33, 8, ATTN_FP32, ATTN_BHSD, true, 4, -1, 0.35f, 0),
+    DENSE(1, 1, 1, 17, 300, 7, ATTN_FP32, ATTN_BHSD, false, -1, 2, 0.0f, 0),
 };
 
 static void definition_as_plain_loops(void **state)
@@ -266,7 +267,7 @@ static void definition_as_plain_loops(void **state)
 static void bits_do_not_depend_on_threads(void **state)
 {
     (void)state;
-    const struct attn_problem many = {2, 4, 2, 150, 600, 16, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.25f, 0};
+    const struct attn_problem many = DENSE(2, 4, 2, 150, 600, 16, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.25f, 0);
     struct attn_tensors t = tensors_new(&many, FILL_NORMAL);
     struct reference_outputs one = run(&many, &t, 1);
     const int threads[] = {2, 3, 4, 5, 9, 0};
@@ -282,7 +283,7 @@ static void bits_do_not_depend_on_threads(void **state)
 static void layouts_and_dtypes_are_only_ways_to_load(void **state)
 {
     (void)state;
-    struct attn_problem p = {2, 4, 2, 50, 60, 24, ATTN_BF16, ATTN_BSHD, true, 20, -1, 0.2f, 0}, plain = p;
+    struct attn_problem p = DENSE(2, 4, 2, 50, 60, 24, ATTN_BF16, ATTN_BSHD, true, 20, -1, 0.2f, 0), plain = p;
     struct attn_tensors t = tensors_new(&p, FILL_NORMAL);
     plain.dtype = ATTN_FP32;
     plain.layout = ATTN_BHSD;
@@ -307,7 +308,7 @@ static void layouts_and_dtypes_are_only_ways_to_load(void **state)
 static void forward_is_the_forward_of_backward_and_abs_may_be_absent(void **state)
 {
     (void)state;
-    const struct attn_problem p = {1, 2, 1, 40, 70, 16, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.25f, 0};
+    const struct attn_problem p = DENSE(1, 2, 1, 40, 70, 16, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.25f, 0);
     struct attn_tensors t = tensors_new(&p, FILL_NORMAL);
     struct reference_outputs all = run(&p, &t, 1);
     const struct sizes n = sizes_of(&p);
@@ -331,7 +332,7 @@ static void forward_is_the_forward_of_backward_and_abs_may_be_absent(void **stat
 static void hard_inputs(void **state)
 {
     (void)state;
-    const struct attn_problem p = {1, 1, 1, 90, 130, 32, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.17677669f, 0};
+    const struct attn_problem p = DENSE(1, 1, 1, 90, 130, 32, ATTN_FP32, ATTN_BHSD, true, -1, -1, 0.17677669f, 0);
     const struct sizes n = sizes_of(&p);
     struct attn_tensors t = tensors_new(&p, FILL_CONSTANT);
     struct reference_outputs out = run(&p, &t, 2);
@@ -364,7 +365,7 @@ static void too_little_memory_is_a_sentence(void **state)
 {
     (void)state;
     /* The request is refused by its size, before any tensor is touched. */
-    const struct attn_problem p = {1, 1, 1, 1, INT32_MAX, 1 << 30, ATTN_FP32, ATTN_BHSD, false, -1, -1, 1.0f, 0};
+    const struct attn_problem p = DENSE(1, 1, 1, 1, INT32_MAX, 1 << 30, ATTN_FP32, ATTN_BHSD, false, -1, -1, 1.0f, 0);
     const struct attn_tensors t = {.lse = NULL};
     const struct reference_outputs out = {.o = NULL};
     struct attn_message why = {""};
