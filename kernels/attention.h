@@ -217,6 +217,13 @@ typedef const struct attn_impl *(*fabench_impls_function)(int abi);
  * accepts. Naive implementations and peers are not among them. */
 const struct attn_impl *const *attn_registry(void);
 
+/* Functions for the host and, in CUDA code, for the device. */
+#if defined(__CUDACC__)
+#define ATTN_FUNCTION static __host__ __device__ inline
+#else
+#define ATTN_FUNCTION static inline
+#endif
+
 static inline bool attn_dtype_is_8_bit(enum attn_dtype dtype) { return dtype == ATTN_E4M3 || dtype == ATTN_E5M2; }
 
 static inline size_t attn_dtype_bytes(enum attn_dtype dtype)
@@ -292,6 +299,120 @@ static inline void attn_visible(const struct attn_problem *p, int64_t row, int64
         *last = diagonal + p->window_right;
     if (p->window_left >= 0 && diagonal - p->window_left > *first)
         *first = diagonal - p->window_left;
+}
+
+/* One sequence: its rows of Q are [q_first, q_first + q_len) of the tensor, its keys likewise; the batch dimension has
+ * not moved them where the lengths are not packed. Reads the arrays of lengths, so on CUDA not for the host. */
+struct attn_sequence {
+    int64_t q_first, q_len, k_first, kv_len;
+};
+
+ATTN_FUNCTION struct attn_sequence attn_sequence_at(const struct attn_problem *p, const struct attn_tensors *t,
+                                                    int64_t b)
+{
+    struct attn_sequence s = {0, p->q_len, 0, p->kv_len};
+    if (p->lengths == ATTN_PACKED) {
+        s.q_first = t->cu_seqlens_q[b];
+        s.q_len = t->cu_seqlens_q[b + 1] - s.q_first;
+        s.k_first = t->cu_seqlens_k[b];
+        s.kv_len = t->cu_seqlens_k[b + 1] - s.k_first;
+    } else if (p->lengths == ATTN_CACHE) {
+        s.kv_len = t->seqused_k[b];
+    }
+    return s;
+}
+
+/* The element where key `key` of sequence b begins in K or V, for kv head `head`. */
+ATTN_FUNCTION int64_t attn_key_offset(const struct attn_problem *p, const struct attn_tensors *t, struct attn_tensor x,
+                                      int64_t b, int64_t head, int64_t key)
+{
+    if (p->lengths == ATTN_CACHE && p->page_size > 0) {
+        const int64_t pages = (p->kv_len + p->page_size - 1) / p->page_size; /* of a sequence in the table */
+        return t->page_table[b * pages + key / p->page_size] * x.stride_batch + head * x.stride_head +
+               key % p->page_size * x.stride_row;
+    }
+    if (p->lengths == ATTN_PACKED)
+        return head * x.stride_head + (t->cu_seqlens_k[b] + key) * x.stride_row;
+    return b * x.stride_batch + head * x.stride_head + key * x.stride_row;
+}
+
+/* The same for row `row` of Q, O, dO or dQ. */
+ATTN_FUNCTION int64_t attn_row_offset(const struct attn_problem *p, const struct attn_tensors *t, struct attn_tensor x,
+                                      int64_t b, int64_t head, int64_t row)
+{
+    if (p->lengths == ATTN_PACKED)
+        return head * x.stride_head + (t->cu_seqlens_q[b] + row) * x.stride_row;
+    return b * x.stride_batch + head * x.stride_head + row * x.stride_row;
+}
+
+/* Where the scale of row `row` of sequence b lies in an array of scales: of Q with its q_heads heads, q_len and
+ * cu_seqlens_q and total_q, of K and V with theirs. group: query heads that share a scale of ATTN_SCALE_HEAD, 1 for K
+ * and V. */
+ATTN_FUNCTION int64_t attn_scale_index(const struct attn_problem *p, const int32_t *cu_seqlens, int64_t total,
+                                       int64_t heads, int64_t len, int64_t group, int64_t b, int64_t head, int64_t row)
+{
+    if (p->quant_scale == ATTN_SCALE_HEAD)
+        return b * (heads / group) + head / group;
+    if (p->quant_scale != ATTN_SCALE_BLOCK)
+        return 0;
+    if (p->lengths == ATTN_PACKED)
+        return head * (total / p->scale_block + p->batch) + cu_seqlens[b] / p->scale_block + b + row / p->scale_block;
+    return (b * heads + head) * ((len + p->scale_block - 1) / p->scale_block) + row / p->scale_block;
+}
+
+/* False where the block mask hides the key from the row. Without a mask, true. */
+ATTN_FUNCTION bool attn_block_is_visible(const struct attn_problem *p, const uint8_t *mask, int64_t b, int64_t head,
+                                         int64_t row, int64_t key)
+{
+    if (p->mask_block == 0)
+        return true;
+    const int64_t rows = (p->q_len + p->mask_block - 1) / p->mask_block;
+    const int64_t keys = (p->kv_len + p->mask_block - 1) / p->mask_block;
+    const int64_t plane = (p->mask_batch > 1 ? b : 0) * p->mask_heads + (p->mask_heads > 1 ? head : 0);
+    return mask[(plane * rows + row / p->mask_block) * keys + key / p->mask_block] != 0;
+}
+
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): a counter of four words becomes four random words. */
+ATTN_FUNCTION void attn_philox(uint32_t words[4], uint64_t key)
+{
+    uint32_t low = (uint32_t)key, high = (uint32_t)(key >> 32);
+    for (int round = 0; round < 10; round++, low += 0x9E3779B9u, high += 0xBB67AE85u) {
+        const uint64_t a = (uint64_t)0xD2511F53u * words[0], b = (uint64_t)0xCD9E8D57u * words[2];
+        const uint32_t second = words[1], fourth = words[3];
+        words[0] = (uint32_t)(b >> 32) ^ second ^ low;
+        words[1] = (uint32_t)b;
+        words[2] = (uint32_t)(a >> 32) ^ fourth ^ high;
+        words[3] = (uint32_t)a;
+    }
+}
+
+/* The 16 random bits of an element of S: row and key counted from the beginning of their sequence, whose number is
+ * `batch`, head the query head. Whatever the tiles, every kernel uses these (section 3 of docs/design.md).
+ * One call of attn_philox serves eight elements of a 16 x 16 block: the rows r and r + 8, r < 8, and the keys 2 c,
+ * 2 c + 1, 2 c + 8, 2 c + 9, c < 4: what a thread of mma.sync and wgmma holds of S. A thread of S^T needs the same
+ * halves of two calls, those of its neighbour, which computes the other one.
+ *   key      the seed
+ *   counter  4 * (key / 16) + c,  8 * (row / 16) + r,  head,  batch
+ *   bits     word 2 * (key % 2) + row / 8 % 2, its low half where key / 8 % 2 is 0 */
+ATTN_FUNCTION uint32_t attn_dropout_bits(uint64_t seed, int64_t batch, int64_t head, int64_t row, int64_t key)
+{
+    uint32_t words[4] = {(uint32_t)(key / 16 * 4 + key % 8 / 2), (uint32_t)(row / 16 * 8 + row % 8), (uint32_t)head,
+                         (uint32_t)batch};
+    attn_philox(words, seed);
+    return words[2 * (key % 2) + row / 8 % 2] >> (key / 8 % 2 ? 16 : 0) & 0xffffu;
+}
+
+/* An element is dropped where its bits are below this. */
+ATTN_FUNCTION uint32_t attn_dropout_threshold(float dropout) { return (uint32_t)(dropout * 65536.0f + 0.5f); }
+
+/* What P is multiplied with: 1 / (1 - dropout) or 0; 1 without dropout. */
+ATTN_FUNCTION float attn_dropout_factor(const struct attn_problem *p, int64_t batch, int64_t head, int64_t row,
+                                        int64_t key)
+{
+    if (p->dropout == 0.0f)
+        return 1.0f;
+    const uint32_t bits = attn_dropout_bits(p->dropout_seed, batch, head, row, key);
+    return bits < attn_dropout_threshold(p->dropout) ? 0.0f : 1.0f / (1.0f - p->dropout);
 }
 
 #ifdef __cplusplus

@@ -2,18 +2,21 @@
  *
  * Of each kv head, K, V and their transposes are converted to double once. Each block of rows of a query head is then
  * computed independently:
- *     1. scores     S = scale Q K^T, over the keys that the block sees
- *     2. softmax    P = softmax of the visible part of each row, LSE
- *     3. output     O = P V, |O| = P |V|
- *     4. gradients  dP = dO V^T, D = rowsum(dO * O), dS = P * (dP - D), dQ = scale dS K
+ *     1. scores     Q K^T, over the keys that the block sees
+ *     2. softmax    S = scale Q K^T, with a softcap c S = c tanh(scale Q K^T / c); P = softmax of the visible part of each
+ *                   row, LSE
+ *     3. output     O = (P * M) V, |O| = (P * M) |V|, where M is 1 without dropout
+ *     4. gradients  dP = M * (dO V^T), D = rowsum(dO * O), dS = P * (dP - D), times 1 - (S / c)^2 with a softcap,
+ *                   dQ = scale dS K
  *                   and the products over absolute values, dSa = P * sqrt(rowsum((dO * O)^2))
  * When LSE and D of all rows are known, each block of keys is independent too: for the rows that see it, it computes S,
- * P = exp(S - LSE), dP and dS again, and sums dV += P^T dO, dK += scale dS^T Q and their absolute values. That is a
+ * P = exp(S - LSE), dP and dS again, and sums dV += (P * M)^T dO, dK += scale dS^T Q and their absolute values. That is a
  * fifth more work than summing dK and dV in pass 4, but threads need not wait for each other.
  *
  * Loops are blocked for the caches and vector code is allowed; nothing else is optimised. Every sum has an order that
  * depends on the problem alone, so the result has the same bits for any number of threads. Memory is O(length). Threads
- * share (batch, kv head) pairs where there are enough of them, else the blocks of one.
+ * share (batch, kv head) pairs where there are enough of them, else the blocks of one. Every sequence of a batch is a
+ * problem of its own, with its own lengths; 8-bit inputs are multiplied by their scales where they are loaded.
  */
 #include "reference/reference.h"
 
@@ -115,7 +118,8 @@ static void multiply(const struct product *p, bool absolute)
 /* ---- one kv head and the query heads that share it --------------------------------------------------------------- */
 
 struct head {
-    const struct attn_problem *p;
+    const struct attn_problem *whole;
+    const struct attn_problem *p; /* the whole problem with the lengths of this sequence */
     const struct attn_tensors *t;
     const struct reference_outputs *out;
     enum attn_mode mode;
@@ -131,6 +135,7 @@ struct head {
 struct scratch {
     double *q, *dout, *o; /* [BLOCK_ROWS][d]; o is also where dQ is summed */
     double *s, *dp;       /* [BLOCK_ROWS][kv_len]: S then P then dSa, dP then dS */
+    double *kept;         /* [BLOCK_ROWS][kv_len]: P * M; s without dropout */
     double *sums[4];      /* dK, dV, |dK|, |dV| of a block: [BLOCK_KEYS][d] */
 };
 
@@ -138,7 +143,7 @@ struct scratch {
 static double scratch_doubles(const struct attn_problem *p)
 {
     const double n = (double)p->kv_len, d = (double)p->head_dim;
-    return BLOCK_ROWS * (3 * d + 2 * n) + 4 * BLOCK_KEYS * d;
+    return BLOCK_ROWS * (3 * d + (p->dropout != 0 ? 3 : 2) * n) + 4 * BLOCK_KEYS * d;
 }
 
 static double head_doubles(const struct attn_problem *p, int threads)
@@ -150,7 +155,7 @@ static double head_doubles(const struct attn_problem *p, int threads)
 static struct head head_state(double *memory, const struct attn_problem *p)
 {
     const size_t elements = (size_t)p->kv_len * (size_t)p->head_dim;
-    struct head h = {.p = p, .group = p->q_heads / p->kv_heads};
+    struct head h = {.whole = p, .group = p->q_heads / p->kv_heads};
     const size_t rows = (size_t)h.group * (size_t)p->q_len;
     h.k = memory;
     h.v = h.k + elements;
@@ -165,50 +170,83 @@ static struct head head_state(double *memory, const struct attn_problem *p)
 
 static struct scratch own_scratch(const struct head *h)
 {
-    const size_t n = (size_t)h->p->kv_len, d = (size_t)h->p->head_dim;
-    struct scratch x = {.q = h->scratch + (size_t)omp_get_thread_num() * (size_t)scratch_doubles(h->p)};
+    const size_t n = (size_t)h->whole->kv_len, d = (size_t)h->whole->head_dim;
+    struct scratch x = {.q = h->scratch + (size_t)omp_get_thread_num() * (size_t)scratch_doubles(h->whole)};
     x.dout = x.q + BLOCK_ROWS * d;
     x.o = x.dout + BLOCK_ROWS * d;
     x.s = x.o + BLOCK_ROWS * d;
     x.dp = x.s + BLOCK_ROWS * n;
-    x.sums[0] = x.dp + BLOCK_ROWS * n;
+    x.kept = h->whole->dropout != 0 ? x.dp + BLOCK_ROWS * n : x.s;
+    x.sums[0] = x.dp + (h->whole->dropout != 0 ? 2 : 1) * BLOCK_ROWS * n;
     for (int i = 1; i < 4; i++)
         x.sums[i] = x.sums[i - 1] + BLOCK_KEYS * d;
     return x;
 }
 
-static void load_row(const struct head *h, struct attn_tensor x, int64_t tensor_head, int64_t row, double *to)
+static void load_row(const struct head *h, struct attn_tensor x, enum attn_dtype dtype, int64_t from, float scale,
+                     double *to)
 {
-    const int64_t from = h->b * x.stride_batch + tensor_head * x.stride_head + row * x.stride_row;
     for (int64_t c = 0; c < h->p->head_dim; c++)
-        to[c] = (double)fill_load(x.data, h->p->dtype, from + c);
+        to[c] = (double)fill_load(x.data, dtype, from + c) * (double)scale;
 }
 
-static void load_rows(const struct head *h, struct attn_tensor x, int64_t tensor_head, int64_t row0, int64_t rows,
-                      double *to)
+/* Rows of dO. */
+static void load_dout(const struct head *h, int64_t tensor_head, int64_t row0, int64_t rows, double *to)
 {
+    const struct attn_tensor x = h->t->dout;
     for (int64_t i = 0; i < rows; i++)
-        load_row(h, x, tensor_head, row0 + i, to + i * h->p->head_dim);
+        load_row(h, x, attn_output_dtype(h->p), attn_row_offset(h->whole, h->t, x, h->b, tensor_head, row0 + i), 1,
+                 to + i * h->p->head_dim);
+}
+
+static void load_q(const struct head *h, int64_t tensor_head, int64_t row0, int64_t rows, double *to)
+{
+    const struct attn_problem *p = h->whole;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t scale = attn_scale_index(p, h->t->cu_seqlens_q, p->total_q, p->q_heads, p->q_len, h->group, h->b,
+                                               tensor_head, row0 + i + h->out->first_row);
+        load_row(h, h->t->q, p->dtype, attn_row_offset(p, h->t, h->t->q, h->b, tensor_head, row0 + i),
+                 h->t->scale_q ? h->t->scale_q[scale] : 1, to + i * p->head_dim);
+    }
 }
 
 static void load_key(const struct head *h, int64_t key)
 {
-    const int64_t n = h->p->kv_len, d = h->p->head_dim;
-    load_row(h, h->t->k, h->kv_head, key, h->k + key * d);
-    load_row(h, h->t->v, h->kv_head, key, h->v + key * d);
+    const struct attn_problem *p = h->whole;
+    const int64_t n = h->p->kv_len, d = p->head_dim;
+    const int64_t scale =
+        attn_scale_index(p, h->t->cu_seqlens_k, p->total_k, p->kv_heads, p->kv_len, 1, h->b, h->kv_head, key);
+    load_row(h, h->t->k, p->dtype, attn_key_offset(p, h->t, h->t->k, h->b, h->kv_head, key),
+             h->t->scale_k ? h->t->scale_k[scale] : 1, h->k + key * d);
+    load_row(h, h->t->v, p->dtype, attn_key_offset(p, h->t, h->t->v, h->b, h->kv_head, key),
+             h->t->scale_v ? h->t->scale_v[scale] : 1, h->v + key * d);
     for (int64_t c = 0; c < d; c++) {
         h->kt[c * n + key] = h->k[key * d + c];
         h->vt[c * n + key] = h->v[key * d + c];
     }
 }
 
-/* Stores rows of doubles times a factor as fp32; does nothing when `to` is NULL. */
-static void store_rows(const double *from, double factor, float *to, int64_t head, int64_t len, int64_t row0,
-                       int64_t rows, int64_t d)
+/* Where a row lies among all rows of the heads: outputs are [batch, heads, len], packed [heads, total]. */
+static int64_t place_of_row(const struct head *h, int64_t head, int64_t row)
+{
+    const struct attn_problem *p = h->whole;
+    return p->lengths == ATTN_PACKED ? head * p->total_q + h->t->cu_seqlens_q[h->b] + row
+                                     : (h->b * p->q_heads + head) * p->q_len + row;
+}
+
+static int64_t place_of_key(const struct head *h, int64_t key)
+{
+    const struct attn_problem *p = h->whole;
+    return p->lengths == ATTN_PACKED ? h->kv_head * p->total_k + h->t->cu_seqlens_k[h->b] + key
+                                     : (h->b * p->kv_heads + h->kv_head) * p->kv_len + key;
+}
+
+/* Stores rows of doubles times a factor as fp32, the first at `place`; does nothing when `to` is NULL. */
+static void store_rows(const double *from, double factor, float *to, int64_t place, int64_t rows, int64_t d)
 {
     if (!to)
         return;
-    float *at = to + (head * len + row0) * d;
+    float *at = to + place * d;
     for (int64_t i = 0; i < rows * d; i++)
         at[i] = (float)(factor * from[i]);
 }
@@ -274,34 +312,75 @@ static void add_to_keys(const struct head *h, const struct block *at, const doub
              absolute);
 }
 
+/* Every row's S from Q K^T, in place, for the keys of [lo, hi]; -infinity where the row does not see the key. */
+static void logits(const struct head *h, const struct block *at, double *s)
+{
+    const struct attn_problem *p = h->p;
+    const double scale = (double)p->scale, cap = (double)p->softcap;
+    for (int64_t i = 0; i < at->rows; i++, s += p->kv_len) {
+        int64_t first, last;
+        attn_visible(p, at->row0 + i, &first, &last);
+        for (int64_t j = at->lo; j <= at->hi; j++) {
+            s[j] = cap != 0 ? cap * tanh(scale * s[j] / cap) : scale * s[j];
+            if (j < first || j > last ||
+                !attn_block_is_visible(h->whole, h->t->block_mask, h->b, h->kv_head * h->group + at->g,
+                                       at->row0 + i + h->out->first_row, j))
+                s[j] = -INFINITY;
+        }
+    }
+}
+
 /* Pass 2. Keys of [lo, hi] that a row does not see get P = 0. */
 static void softmax_rows(const struct head *h, const struct block *at, double *s)
 {
     const struct attn_problem *p = h->p;
+    logits(h, at, s);
     for (int64_t i = 0; i < at->rows; i++, s += p->kv_len) {
-        int64_t first, last;
-        attn_visible(p, at->row0 + i, &first, &last);
         double max = -INFINITY, sum = 0;
-        for (int64_t j = first; j <= last; j++)
-            if (!((double)p->scale * s[j] <= max)) /* a NaN becomes the maximum, so that the whole row becomes NaN */
-                max = (double)p->scale * s[j];
+        for (int64_t j = at->lo; j <= at->hi; j++)
+            if (!(s[j] <= max)) /* a NaN becomes the maximum, so that the whole row becomes NaN */
+                max = s[j];
         for (int64_t j = at->lo; j <= at->hi; j++) {
-            s[j] = j >= first && j <= last ? exp((double)p->scale * s[j] - max) : 0;
+            s[j] = max == -INFINITY ? 0 : exp(s[j] - max);
             sum += s[j];
         }
-        for (int64_t j = first; j <= last; j++)
+        for (int64_t j = at->lo; j <= at->hi && sum != 0; j++)
             s[j] /= sum;
-        h->lse[at->g * p->q_len + at->row0 + i] = first <= last ? max + log(sum) : -INFINITY;
+        h->lse[at->g * p->q_len + at->row0 + i] = max == -INFINITY ? -INFINITY : max + log(sum);
     }
+}
+
+/* to = M * from, for dropout; `to` may be `from`. */
+static void drop(const struct head *h, const struct block *at, const double *from, double *to)
+{
+    const int64_t n = h->p->kv_len, head = h->kv_head * h->group + at->g + h->out->first_head;
+    if (h->p->dropout == 0)
+        return;
+    const double factor = 1 / (1 - (double)h->p->dropout);
+    for (int64_t i = 0; i < at->rows; i++)
+        for (int64_t j = at->lo; j <= at->hi; j++)
+            to[i * n + j] =
+                attn_dropout_factor(h->p, h->b + h->out->first_batch, head, at->row0 + i + h->out->first_row, j) != 0
+                    ? factor * from[i * n + j]
+                    : 0;
+}
+
+/* The derivative of S with respect to scale Q K^T, from P = exp(S - LSE); where P is 0, so is dS. */
+static double slope(const struct head *h, double p, double lse)
+{
+    const double cap = (double)h->p->softcap, share = cap != 0 && p != 0 ? (log(p) + lse) / cap : 0;
+    return 1 - share * share;
 }
 
 /* dS from dP in place, then dSa from P in place. */
 static void score_gradients(const struct head *h, const struct block *at, const struct scratch *x)
 {
     const int64_t first_row = at->g * h->p->q_len + at->row0, n = h->p->kv_len;
+    drop(h, at, x->dp, x->dp);
     for (int64_t i = 0; i < at->rows; i++)
         for (int64_t j = at->lo; j <= at->hi; j++)
-            x->dp[i * n + j] = x->s[i * n + j] * (x->dp[i * n + j] - h->dot[first_row + i]);
+            x->dp[i * n + j] = x->s[i * n + j] * (x->dp[i * n + j] - h->dot[first_row + i]) *
+                               slope(h, x->s[i * n + j], h->lse[first_row + i]);
 }
 
 static void absolute_gradients(const struct head *h, const struct block *at, const struct scratch *x)
@@ -309,15 +388,15 @@ static void absolute_gradients(const struct head *h, const struct block *at, con
     const int64_t first_row = at->g * h->p->q_len + at->row0, n = h->p->kv_len;
     for (int64_t i = 0; i < at->rows; i++)
         for (int64_t j = at->lo; j <= at->hi; j++)
-            x->s[i * n + j] *= h->spread[first_row + i];
+            x->s[i * n + j] *= h->spread[first_row + i] * slope(h, x->s[i * n + j], h->lse[first_row + i]);
 }
 
 /* Pass 4 of a block of rows: D and dQ. x->o holds O on entry. */
-static void row_gradients(const struct head *h, const struct block *at, const struct scratch *x, int64_t head)
+static void row_gradients(const struct head *h, const struct block *at, const struct scratch *x)
 {
     const struct attn_problem *p = h->p;
-    const int64_t d = p->head_dim;
-    load_rows(h, h->t->dout, h->kv_head * h->group + at->g, at->row0, at->rows, x->dout);
+    const int64_t d = p->head_dim, head = h->kv_head * h->group + at->g, place = place_of_row(h, head, at->row0);
+    load_dout(h, head, at->row0, at->rows, x->dout);
     for (int64_t i = 0; i < at->rows; i++) {
         double dot = 0, squares = 0;
         for (int64_t c = 0; c < d; c++) {
@@ -331,37 +410,38 @@ static void row_gradients(const struct head *h, const struct block *at, const st
     times_transposed(h, at, x->dout, h->vt, x->dp);
     score_gradients(h, at, x);
     times_rows(h, at, x->dp, h->k, x->o, false);
-    store_rows(x->o, (double)p->scale, h->out->dq, head, p->q_len, at->row0, at->rows, d);
+    store_rows(x->o, (double)p->scale, h->out->dq, place, at->rows, d);
     if (!h->out->dq_abs)
         return;
     absolute_gradients(h, at, x);
     times_rows(h, at, x->s, h->k, x->o, true);
-    store_rows(x->o, fabs((double)p->scale), h->out->dq_abs, head, p->q_len, at->row0, at->rows, d);
+    store_rows(x->o, fabs((double)p->scale), h->out->dq_abs, place, at->rows, d);
 }
 
 static void attend_rows(const struct head *h, int64_t g, int64_t row0)
 {
     const struct attn_problem *p = h->p;
     const struct scratch x = own_scratch(h);
-    const int64_t head = (h->b * p->q_heads) + h->kv_head * h->group + g, left = p->q_len - row0;
+    const int64_t head = h->kv_head * h->group + g, left = p->q_len - row0, place = place_of_row(h, head, row0);
     struct block at = {.g = g, .row0 = row0, .rows = left < BLOCK_ROWS ? left : BLOCK_ROWS};
     int64_t ignored;
     attn_visible(p, row0, &at.lo, &ignored);
     attn_visible(p, row0 + at.rows - 1, &ignored, &at.hi);
 
-    load_rows(h, h->t->q, h->kv_head * h->group + g, row0, at.rows, x.q);
+    load_q(h, head, row0, at.rows, x.q);
     times_transposed(h, &at, x.q, h->kt, x.s); /* 1 */
     softmax_rows(h, &at, x.s);                 /* 2 */
     for (int64_t i = 0; i < at.rows; i++)
-        h->out->lse[head * p->q_len + row0 + i] = (float)h->lse[g * p->q_len + row0 + i];
+        h->out->lse[place + i] = (float)h->lse[g * p->q_len + row0 + i];
+    drop(h, &at, x.s, x.kept);
     if (h->out->o_abs) { /* 3 */
-        times_rows(h, &at, x.s, h->v, x.o, true);
-        store_rows(x.o, 1, h->out->o_abs, head, p->q_len, row0, at.rows, p->head_dim);
+        times_rows(h, &at, x.kept, h->v, x.o, true);
+        store_rows(x.o, 1, h->out->o_abs, place, at.rows, p->head_dim);
     }
-    times_rows(h, &at, x.s, h->v, x.o, false);
-    store_rows(x.o, 1, h->out->o, head, p->q_len, row0, at.rows, p->head_dim);
+    times_rows(h, &at, x.kept, h->v, x.o, false);
+    store_rows(x.o, 1, h->out->o, place, at.rows, p->head_dim);
     if (h->mode == ATTN_BWD)
-        row_gradients(h, &at, &x, head); /* 4 */
+        row_gradients(h, &at, &x); /* 4 */
 }
 
 /* Adds the contribution of a block of rows to dK and dV of its keys. */
@@ -369,22 +449,22 @@ static void add_rows(const struct head *h, const struct block *at, const struct 
 {
     const struct attn_problem *p = h->p;
     const int64_t q_head = h->kv_head * h->group + at->g, n = p->kv_len;
-    load_rows(h, h->t->q, q_head, at->row0, at->rows, x->q);
-    load_rows(h, h->t->dout, q_head, at->row0, at->rows, x->dout);
+    load_q(h, q_head, at->row0, at->rows, x->q);
+    load_dout(h, q_head, at->row0, at->rows, x->dout);
     times_transposed(h, at, x->q, h->kt, x->s);
+    logits(h, at, x->s);
     for (int64_t i = 0; i < at->rows; i++) {
-        int64_t first, last;
-        attn_visible(p, at->row0 + i, &first, &last);
         const double lse = h->lse[at->g * p->q_len + at->row0 + i];
         for (int64_t j = at->lo; j <= at->hi; j++)
-            x->s[i * n + j] = j >= first && j <= last ? exp((double)p->scale * x->s[i * n + j] - lse) : 0;
+            x->s[i * n + j] = x->s[i * n + j] == -INFINITY ? 0 : exp(x->s[i * n + j] - lse);
     }
+    drop(h, at, x->s, x->kept);
     times_transposed(h, at, x->dout, h->vt, x->dp);
     score_gradients(h, at, x);
     add_to_keys(h, at, x->dp, x->q, x->sums[0], false);
-    add_to_keys(h, at, x->s, x->dout, x->sums[1], false);
+    add_to_keys(h, at, x->kept, x->dout, x->sums[1], false);
     if (h->out->dv_abs)
-        add_to_keys(h, at, x->s, x->dout, x->sums[3], true);
+        add_to_keys(h, at, x->kept, x->dout, x->sums[3], true);
     if (h->out->dk_abs) {
         absolute_gradients(h, at, x);
         add_to_keys(h, at, x->s, x->q, x->sums[2], true);
@@ -409,12 +489,12 @@ static void key_gradients(const struct head *h, int64_t key0)
             if (first <= at.hi && at.lo <= last)
                 add_rows(h, &at, &x);
         }
-    const int64_t head = h->b * p->kv_heads + h->kv_head;
+    const int64_t place = place_of_key(h, key0);
     const double scale = (double)p->scale;
-    store_rows(x.sums[0], scale, h->out->dk, head, p->kv_len, key0, keys, d);
-    store_rows(x.sums[1], 1, h->out->dv, head, p->kv_len, key0, keys, d);
-    store_rows(x.sums[2], fabs(scale), h->out->dk_abs, head, p->kv_len, key0, keys, d);
-    store_rows(x.sums[3], 1, h->out->dv_abs, head, p->kv_len, key0, keys, d);
+    store_rows(x.sums[0], scale, h->out->dk, place, keys, d);
+    store_rows(x.sums[1], 1, h->out->dv, place, keys, d);
+    store_rows(x.sums[2], fabs(scale), h->out->dk_abs, place, keys, d);
+    store_rows(x.sums[3], 1, h->out->dv_abs, place, keys, d);
 }
 
 static void attend_head(const struct head *h)
@@ -460,6 +540,11 @@ enum attn_status oracle_attention(const struct attn_problem *p, enum attn_mode m
         h.threads = inside;
         h.b = i / p->kv_heads;
         h.kv_head = i % p->kv_heads;
+        const struct attn_sequence sequence = attn_sequence_at(p, t, h.b);
+        struct attn_problem one = *p;
+        one.q_len = sequence.q_len;
+        one.kv_len = sequence.kv_len;
+        h.p = &one;
         attend_head(&h);
     }
     free(memory);

@@ -20,22 +20,26 @@
 extern "C" {
 #endif
 
-/* Contiguous fp32 [batch, heads, len, head_dim] (whatever the layout of the problem), owned by the caller, on the
+/* Contiguous fp32 [batch, heads, len, head_dim] (whatever the layout of the problem; [heads, total, head_dim] where the
+ * lengths are packed), owned by the caller, on the
  * device that computes. mode fwd fills o, lse, o_abs; mode bwd fills those too (its caller rounds o for the
  * implementations) and dq dk dv and their _abs. A NULL _abs pointer is not computed. */
 struct reference_outputs {
     float *o, *lse, *dq, *dk, *dv;
     float *o_abs, *dq_abs, *dk_abs, *dv_abs;
+    /* Where the problem lies in a larger one of which it is a part: its first sequence, query head and row there. Dropout
+     * counts from there, and so do the rows of the block mask and of the scales of Q. */
+    int64_t first_batch, first_head, first_row;
 };
 
-/* Float64 oracle: four passes, threads over (batch, kv head), no approximations. tensors: q k v (dout for bwd),
- * host pointers, any dtype, any strides, any head_dim, windows too. dropout must be 0.
+/* Float64 oracle: four passes, threads over (batch, kv head), no approximations. tensors: q k v (dout for bwd), and the
+ * arrays of the problem's attributes, host pointers, any dtype, any strides, any head_dim, every attribute.
  * Errors: ATTN_NO_MEMORY. */
 enum attn_status oracle_attention(const struct attn_problem *, enum attn_mode, const struct attn_tensors *,
                                   const struct reference_outputs *, int threads, struct attn_message *why);
 
 /* The same on CUDA in fp32 (no TF32), by blocks of rows so that no S-sized buffer exceeds 2 GiB. Device pointers.
- * Enqueues on `stream` (cudaStream_t) and does not wait. */
+ * Enqueues on `stream` (cudaStream_t) and does not wait. Refuses attributes beyond windows. */
 size_t reference_cuda_workspace_bytes(const struct attn_problem *, enum attn_mode);
 enum attn_status reference_cuda(const struct attn_problem *, enum attn_mode, const struct attn_tensors *,
                                 const struct reference_outputs *, void *workspace, size_t workspace_bytes, void *stream,

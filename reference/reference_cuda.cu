@@ -405,8 +405,12 @@ enum attn_status reference_cuda(const struct attn_problem *problem, enum attn_mo
                                 void *workspace, size_t workspace_bytes, void *stream, struct attn_message *why)
 {
     const struct blocking blocking = blocking_of(problem, mode);
-    if (problem->dropout != 0)
-        return status_fail(why, ATTN_UNSUPPORTED, "the reference takes no dropout");
+    struct attn_request request = {};
+    struct attn_message reason = {};
+    request.problem = problem;
+    request.mode = mode;
+    if (attn_check_attributes(&request, ATTN_WITH_WINDOW, &reason) != ATTN_OK)
+        return status_fail(why, ATTN_UNSUPPORTED, "the reference on CUDA %s", reason.text);
     if (workspace_bytes < blocking.total)
         return status_fail(why, ATTN_ERROR, "the reference needs %zu bytes of workspace, got %zu", blocking.total,
                            workspace_bytes);

@@ -171,8 +171,15 @@ static struct data *data_new(const struct attn_problem *p, enum fill_dist dist, 
     allocate(x, gaps);
     fill_inputs(x, dist, 5);
     const int64_t rows = rows_of(x, 0), q = rows * p->head_dim, k = rows_of(x, 4) * p->head_dim;
-    x->ref = (struct reference_outputs){zeros(q), zeros(rows), zeros(q), zeros(k), zeros(k),
-                                        zeros(q), zeros(q),    zeros(k), zeros(k)};
+    x->ref = (struct reference_outputs){.o = zeros(q),
+                                        .lse = zeros(rows),
+                                        .dq = zeros(q),
+                                        .dk = zeros(k),
+                                        .dv = zeros(k),
+                                        .o_abs = zeros(q),
+                                        .dq_abs = zeros(q),
+                                        .dk_abs = zeros(k),
+                                        .dv_abs = zeros(k)};
     struct attn_message why;
     assert_int_equal(oracle_attention(p, ATTN_BWD, &x->t, &x->ref, 2, &why), ATTN_OK);
     return x;

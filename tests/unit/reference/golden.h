@@ -1,6 +1,6 @@
 /* The golden vectors for tests that run from the root of the repository: tests/golden/<case>/case.json and one .npy per
  * tensor, made in float64 by PyTorch and stored as float32. The reader knows just what those files are: version 1.0,
- * '<f4', C order. Every deviation fails the test. */
+ * C order. Every deviation fails the test. */
 #ifndef FABENCH_TEST_GOLDEN_H
 #define FABENCH_TEST_GOLDEN_H
 
@@ -20,9 +20,9 @@
 #define GOLDEN_DIR "tests/golden"
 #endif
 
-static const char *const golden_names[] = {"cross_short_q",  "d16",       "gqa_4_2",      "mha_d128",
-                                           "mha_d64_causal", "one_token", "ragged_prime", "scale_half_triton",
-                                           "window_16_0"};
+static const char *const golden_names[] = {"cross_short_q",  "d16",         "gqa_4_2",        "mha_d128",
+                                           "mha_d64_causal", "one_token",   "ragged_prime",   "scale_half_triton",
+                                           "window_16_0",    "d256_causal", "d96_gqa_causal", "window_cross_5_3"};
 enum { GOLDEN_CASES = sizeof golden_names / sizeof *golden_names };
 
 /* Contiguous [batch, heads, len, head_dim]. */
@@ -51,22 +51,29 @@ static inline char *golden_file(const char *name, const char *file, size_t *byte
     return text;
 }
 
-static inline float *golden_npy(const char *name, const char *file, int64_t count)
+/* The elements of a file of this type ('<f4', '<i4', '|u1'), `bytes` each. */
+static inline void *golden_array(const char *name, const char *file, const char *type, size_t bytes, int64_t count)
 {
-    size_t bytes;
-    char *text = golden_file(name, file, &bytes);
-    assert_true(bytes > 10);
+    size_t size;
+    char quoted[16], *text = golden_file(name, file, &size);
+    assert_true(size > 10);
     assert_memory_equal(text, "\x93NUMPY\x01\x00", 8);
     const size_t header = 10u + (unsigned char)text[8] + 256u * (unsigned char)text[9];
-    assert_int_equal(bytes, header + (size_t)count * sizeof(float));
+    assert_int_equal(size, header + (size_t)count * bytes);
     text[header - 1] = '\0'; /* the newline that ends the header */
-    assert_non_null(strstr(text + 10, "'<f4'"));
+    snprintf(quoted, sizeof quoted, "'%s'", type);
+    assert_non_null(strstr(text + 10, quoted));
     assert_non_null(strstr(text + 10, "'fortran_order': False"));
-    float *data = malloc((size_t)count * sizeof *data);
+    void *data = malloc((size_t)count * bytes);
     assert_non_null(data);
-    memcpy(data, text + header, (size_t)count * sizeof *data);
+    memcpy(data, text + header, (size_t)count * bytes);
     free(text);
     return data;
+}
+
+static inline float *golden_npy(const char *name, const char *file, int64_t count)
+{
+    return golden_array(name, file, "<f4", sizeof(float), count);
 }
 
 static inline double golden_number(const char *json, const char *key)

@@ -33,8 +33,15 @@ static float *floats(int64_t count)
 static struct reference_outputs outputs_new(const struct attn_problem *p)
 {
     const struct sizes n = sizes_of(p);
-    return (struct reference_outputs){floats(n.q), floats(n.rows), floats(n.q), floats(n.k), floats(n.k),
-                                      floats(n.q), floats(n.q),    floats(n.k), floats(n.k)};
+    return (struct reference_outputs){.o = floats(n.q),
+                                      .lse = floats(n.rows),
+                                      .dq = floats(n.q),
+                                      .dk = floats(n.k),
+                                      .dv = floats(n.k),
+                                      .o_abs = floats(n.q),
+                                      .dq_abs = floats(n.q),
+                                      .dk_abs = floats(n.k),
+                                      .dv_abs = floats(n.k)};
 }
 
 static void outputs_free(struct reference_outputs *x)

@@ -1,0 +1,603 @@
+/* The float64 oracle beyond dense attention: against golden vectors, against the definition written as plain loops, and
+ * Philox4x32-10 with the layout of dropout. Runs from the root of the repository. */
+#include "tests/unit/reference/golden_family.h"
+
+#include "reference/harness/fill.h"
+#include "reference/reference.h"
+#include "tests/dense.h"
+
+/* Fresh and full of NaN, so that what nobody wrote shows. */
+static float *floats(int64_t count)
+{
+    float *data = malloc((size_t)(count + 1) * sizeof *data);
+    assert_non_null(data);
+    for (int64_t i = 0; i < count; i++)
+        data[i] = NAN;
+    return data;
+}
+
+static int64_t q_rows(const struct attn_problem *p)
+{
+    return p->q_heads * (p->lengths == ATTN_PACKED ? p->total_q : p->batch * p->q_len);
+}
+
+static int64_t k_rows(const struct attn_problem *p)
+{
+    return p->kv_heads * (p->lengths == ATTN_PACKED ? p->total_k : p->batch * p->kv_len);
+}
+
+enum { OUTPUTS = 9 };
+
+static void list_outputs(struct reference_outputs *x, float **list[OUTPUTS])
+{
+    float **const all[OUTPUTS] = {&x->o,     &x->lse,    &x->dq,     &x->dk,    &x->dv,
+                                  &x->o_abs, &x->dq_abs, &x->dk_abs, &x->dv_abs};
+    memcpy(list, all, sizeof all);
+}
+
+static int64_t output_elements(const struct attn_problem *p, int output)
+{
+    static const bool is_kv[OUTPUTS] = {false, false, false, true, true, false, false, true, true};
+    return output == 1 ? q_rows(p) : (is_kv[output] ? k_rows(p) : q_rows(p)) * p->head_dim;
+}
+
+static struct reference_outputs outputs_new(const struct attn_problem *p)
+{
+    struct reference_outputs x = {0};
+    float **list[OUTPUTS];
+    list_outputs(&x, list);
+    for (int i = 0; i < OUTPUTS; i++)
+        *list[i] = floats(output_elements(p, i));
+    return x;
+}
+
+static void outputs_free(struct reference_outputs *x)
+{
+    float **list[OUTPUTS];
+    list_outputs(x, list);
+    for (int i = 0; i < OUTPUTS; i++)
+        free(*list[i]);
+}
+
+static void run_oracle(const struct attn_problem *p, enum attn_mode mode, const struct attn_tensors *t,
+                       const struct reference_outputs *out, int threads)
+{
+    struct attn_message why = {""};
+    assert_int_equal(oracle_attention(p, mode, t, out, threads, &why), ATTN_OK);
+}
+
+/* ---- golden vectors ---------------------------------------------------------------------------------------------- */
+
+static void golden_vectors(void **state)
+{
+    (void)state;
+    for (int i = 0; i < GOLDEN_FAMILY_CASES; i++) {
+        struct golden_family g = golden_family_load(golden_family_names[i]);
+        const struct attn_problem *p = &g.problem;
+        struct reference_outputs out = outputs_new(p);
+        run_oracle(p, g.has_backward ? ATTN_BWD : ATTN_FWD, &g.in, &out, 2);
+        const bool packed = p->lengths == ATTN_PACKED;
+        const int64_t batch = packed ? 1 : p->batch, d = p->head_dim;
+        const int64_t q_len = packed ? p->total_q : p->q_len, kv_len = packed ? p->total_k : p->kv_len;
+        const struct {
+            const char *name;
+            float *got;
+            struct attn_tensor want;
+            int64_t heads, len, width;
+        } all[] = {{"o", out.o, g.want.o, p->q_heads, q_len, d},
+                   {"lse", out.lse, {g.want.lse, p->q_heads * q_len, q_len, 1}, p->q_heads, q_len, 1},
+                   {"dq", out.dq, g.want.dq, p->q_heads, q_len, d},
+                   {"dk", out.dk, g.want.dk, p->kv_heads, kv_len, d},
+                   {"dv", out.dv, g.want.dv, p->kv_heads, kv_len, d}};
+        for (int n = 0; n < (g.has_backward ? 5 : 2); n++) {
+            const struct attn_tensor got = {all[n].got, all[n].heads * all[n].len * all[n].width,
+                                            all[n].len * all[n].width, all[n].width};
+            const double rms = golden_rms(got, all[n].want, batch, all[n].heads, all[n].len, all[n].width);
+            if (!(rms <= 1e-6))
+                fail_msg("%s: %s has a relative RMS error of %.3g", golden_family_names[i], all[n].name, rms);
+        }
+        outputs_free(&out);
+        golden_family_free(&g);
+    }
+}
+
+/* ---- the definition ---------------------------------------------------------------------------------------------- */
+
+/* A problem of the tests: its tensors in fp32 or 8 bits, its arrays. */
+struct made {
+    struct attn_problem p;
+    struct attn_tensors t;
+    void *memory[16];
+    int count;
+};
+
+static void *keep(struct made *m, void *memory)
+{
+    assert_non_null(memory);
+    m->memory[m->count++] = memory;
+    return memory;
+}
+
+static uint32_t random_below(uint64_t *random, uint32_t count)
+{
+    return fill_random16(9, 77, ++*random) % count;
+}
+
+/* Contiguous; rows of the batch and of the heads as the lengths mean. */
+static struct attn_tensor make_tensor(struct made *m, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,
+                                      enum fill_tensor id)
+{
+    static float table[FILL_TABLE_SIZE];
+    float gain;
+    const int64_t d = m->p.head_dim;
+    struct attn_tensor t = {.stride_batch = heads * len * d, .stride_head = d, .stride_row = heads * d};
+    t.data = keep(m, malloc((size_t)(batch * heads * len * d + 1) * attn_dtype_bytes(dtype)));
+    fill_table(FILL_NORMAL, id, table, &gain);
+    fill_tensor_host(t, dtype, batch, heads, len, d, 3, id, table, gain);
+    return t;
+}
+
+static int32_t *make_lengths(struct made *m, uint64_t *random, int64_t longest, int64_t *total)
+{
+    int32_t *cu = keep(m, calloc((size_t)m->p.batch + 1, sizeof *cu));
+    for (int64_t b = 0; b < m->p.batch; b++) /* the first sequence is the longest, the second is empty */
+        cu[b + 1] = cu[b] + (int32_t)(b == 0 ? longest : b == 1 ? 0 : random_below(random, (uint32_t)longest + 1));
+    *total = cu[m->p.batch];
+    return cu;
+}
+
+static float *make_scales(struct made *m, uint64_t *random, int64_t count)
+{
+    float *scales = keep(m, malloc((size_t)count * sizeof *scales));
+    for (int64_t i = 0; i < count; i++)
+        scales[i] = 0.5f + (float)random_below(random, 1000) * 1e-3f;
+    return scales;
+}
+
+static void make_cache(struct made *m, uint64_t *random)
+{
+    struct attn_problem *p = &m->p;
+    const int64_t per = p->page_size ? (p->kv_len + p->page_size - 1) / p->page_size : 0;
+    int32_t *used = keep(m, malloc((size_t)p->batch * sizeof *used));
+    int32_t *table = keep(m, malloc((size_t)(p->batch * per + 1) * sizeof *table));
+    for (int64_t b = 0; b < p->batch; b++)
+        used[b] = (int32_t)(b == 0 ? p->kv_len : p->q_len + random_below(random, (uint32_t)(p->kv_len - p->q_len + 1)));
+    p->pages = p->batch * per;
+    for (int64_t i = 0; i < p->pages; i++) /* 7 and the number of pages have no common divisor */
+        table[i] = (int32_t)(7 * i % p->pages);
+    m->t.seqused_k = used;
+    m->t.page_table = per ? table : NULL;
+}
+
+static void make_mask(struct made *m, uint64_t *random)
+{
+    const struct attn_problem *p = &m->p;
+    const int64_t count = p->mask_batch * p->mask_heads * ((p->q_len + p->mask_block - 1) / p->mask_block) *
+                          ((p->kv_len + p->mask_block - 1) / p->mask_block);
+    uint8_t *mask = keep(m, malloc((size_t)count));
+    for (int64_t i = 0; i < count; i++)
+        mask[i] = random_below(random, 3) > 0;
+    m->t.block_mask = mask;
+}
+
+static struct made make(const struct attn_problem *problem)
+{
+    struct made m = {.p = *problem};
+    struct attn_problem *p = &m.p;
+    uint64_t random = 1;
+    int64_t batch = p->batch, kv_batch = p->batch, q_len = p->q_len, kv_len = p->kv_len;
+    if (p->lengths == ATTN_PACKED) {
+        m.t.cu_seqlens_q = make_lengths(&m, &random, p->q_len, &p->total_q);
+        m.t.cu_seqlens_k = make_lengths(&m, &random, p->kv_len, &p->total_k);
+        batch = kv_batch = 1;
+        q_len = p->total_q;
+        kv_len = p->total_k;
+    } else if (p->lengths == ATTN_CACHE) {
+        make_cache(&m, &random);
+        kv_batch = p->page_size ? p->pages : p->batch;
+        kv_len = p->page_size ? p->page_size : p->kv_len;
+    }
+    if (p->mask_block)
+        make_mask(&m, &random);
+    if (p->quant_scale) {
+        const int64_t per_block = p->scale_block ? p->scale_block : 1;
+        m.t.scale_q = make_scales(&m, &random, p->batch * p->q_heads * (p->q_len + p->total_q / per_block + 1));
+        m.t.scale_k = make_scales(&m, &random, p->batch * p->kv_heads * (p->kv_len + p->total_k / per_block + 1));
+        m.t.scale_v = make_scales(&m, &random, p->batch * p->kv_heads * (p->kv_len + p->total_k / per_block + 1));
+    }
+    m.t.q = make_tensor(&m, p->dtype, batch, p->q_heads, q_len, FILL_Q);
+    m.t.k = make_tensor(&m, p->dtype, kv_batch, p->kv_heads, kv_len, FILL_K);
+    m.t.v = make_tensor(&m, p->dtype, kv_batch, p->kv_heads, kv_len, FILL_V);
+    m.t.dout = make_tensor(&m, attn_output_dtype(p), batch, p->q_heads, q_len, FILL_DO);
+    return m;
+}
+
+static void made_free(struct made *m)
+{
+    for (int i = 0; i < m->count; i++)
+        free(m->memory[i]);
+}
+
+/* Row vectors of sequence b, dequantised. */
+static void row_of_q(const struct made *m, int64_t b, int64_t h, int64_t i, double *to)
+{
+    const struct attn_problem *p = &m->p;
+    const int64_t blocks = p->scale_block ? (p->q_len + p->scale_block - 1) / p->scale_block : 0;
+    double scale = 1;
+    if (p->quant_scale == ATTN_SCALE_TENSOR)
+        scale = (double)m->t.scale_q[0];
+    if (p->quant_scale == ATTN_SCALE_HEAD)
+        scale = (double)m->t.scale_q[b * p->kv_heads + h / (p->q_heads / p->kv_heads)];
+    if (p->quant_scale == ATTN_SCALE_BLOCK && p->lengths == ATTN_PACKED)
+        scale = (double)m->t.scale_q[h * (p->total_q / p->scale_block + p->batch) +
+                                     m->t.cu_seqlens_q[b] / p->scale_block + b + i / p->scale_block];
+    else if (p->quant_scale == ATTN_SCALE_BLOCK)
+        scale = (double)m->t.scale_q[(b * p->q_heads + h) * blocks + i / p->scale_block];
+    for (int64_t c = 0; c < p->head_dim; c++)
+        to[c] = scale * (double)fill_load(m->t.q.data, p->dtype, attn_row_offset(p, &m->t, m->t.q, b, h, i) + c);
+}
+
+static void row_of_key(const struct made *m, struct attn_tensor x, const float *scales, int64_t b, int64_t g, int64_t j,
+                       double *to)
+{
+    const struct attn_problem *p = &m->p;
+    const int64_t blocks = p->scale_block ? (p->kv_len + p->scale_block - 1) / p->scale_block : 0;
+    double scale = 1;
+    if (p->quant_scale == ATTN_SCALE_TENSOR)
+        scale = (double)scales[0];
+    if (p->quant_scale == ATTN_SCALE_HEAD)
+        scale = (double)scales[b * p->kv_heads + g];
+    if (p->quant_scale == ATTN_SCALE_BLOCK && p->lengths == ATTN_PACKED)
+        scale = (double)scales[g * (p->total_k / p->scale_block + p->batch) + m->t.cu_seqlens_k[b] / p->scale_block + b +
+                               j / p->scale_block];
+    else if (p->quant_scale == ATTN_SCALE_BLOCK)
+        scale = (double)scales[(b * p->kv_heads + g) * blocks + j / p->scale_block];
+    for (int64_t c = 0; c < p->head_dim; c++)
+        to[c] = scale * (double)fill_load(x.data, p->dtype, attn_key_offset(p, &m->t, x, b, g, j) + c);
+}
+
+static double dot(const double *x, const double *y, int64_t count)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < count; c++)
+        sum += x[c] * y[c];
+    return sum;
+}
+
+enum { MAX_DIM = 64 };
+
+/* One row: adds what it contributes to dk, dv and their _abs, of which row 0 is key 0 of its sequence and head. */
+static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i, struct attn_sequence at,
+                           double *rows[4], double *keys[4], double *lse)
+{
+    const struct attn_problem *p = &m->p;
+    const int64_t g = h / (p->q_heads / p->kv_heads), d = p->head_dim, shift = at.kv_len - at.q_len;
+    double q[MAX_DIM], k[MAX_DIM], v[MAX_DIM], dout[MAX_DIM], o[MAX_DIM] = {0}, spread2 = 0, sum = 0, max = -INFINITY;
+    double *s = malloc((size_t)(at.kv_len + 1) * sizeof *s);
+    assert_non_null(s);
+    row_of_q(m, b, h, i, q);
+    for (int64_t c = 0; c < d; c++)
+        dout[c] = (double)fill_load(m->t.dout.data, attn_output_dtype(p),
+                                    attn_row_offset(p, &m->t, m->t.dout, b, h, i) + c);
+    for (int64_t j = 0; j < at.kv_len; j++) {
+        bool sees = (!p->causal || j <= i + shift) && (p->window_left < 0 || j >= i + shift - p->window_left) &&
+                    (p->window_right < 0 || j <= i + shift + p->window_right);
+        if (p->mask_block) {
+            const int64_t rows_of_blocks = (p->q_len + p->mask_block - 1) / p->mask_block;
+            const int64_t blocks = (p->kv_len + p->mask_block - 1) / p->mask_block;
+            const int64_t plane = (p->mask_batch > 1 ? b * p->mask_heads : 0) + (p->mask_heads > 1 ? h : 0);
+            sees = sees && m->t.block_mask[(plane * rows_of_blocks + i / p->mask_block) * blocks + j / p->mask_block];
+        }
+        row_of_key(m, m->t.k, m->t.scale_k, b, g, j, k);
+        s[j] = (double)p->scale * dot(q, k, d);
+        if (p->softcap != 0)
+            s[j] = (double)p->softcap * tanh(s[j] / (double)p->softcap);
+        s[j] = sees ? s[j] : -INFINITY;
+        max = fmax(max, s[j]);
+    }
+    for (int64_t j = 0; j < at.kv_len && max != -INFINITY; j++)
+        sum += exp(s[j] - max);
+    *lse = max == -INFINITY ? -INFINITY : max + log(sum);
+    for (int64_t c = 0; c < d; c++)
+        rows[0][c] = rows[1][c] = rows[2][c] = rows[3][c] = 0;
+    for (int pass = 0; pass < 2 && max != -INFINITY; pass++) {
+        for (int64_t c = 0; c < d && pass == 1; c++) {
+            o[c] = rows[0][c];
+            spread2 += pow(dout[c] * o[c], 2);
+        }
+        for (int64_t j = 0; j < at.kv_len; j++) {
+            const double prob = exp(s[j] - *lse), drop = 65536 * (double)p->dropout - 0.5;
+            const bool is_dropped = p->dropout != 0 && attn_dropout_bits(p->dropout_seed, b, h, i, j) < drop;
+            const double factor = is_dropped ? 0 : 1 / (1 - (double)p->dropout);
+            row_of_key(m, m->t.v, m->t.scale_v, b, g, j, v);
+            row_of_key(m, m->t.k, m->t.scale_k, b, g, j, k);
+            const double inner = p->softcap != 0 && prob > 0 ? 1 - pow(s[j] / (double)p->softcap, 2) : 1;
+            const double ds = (double)p->scale * inner * prob * (factor * dot(dout, v, d) - dot(dout, o, d));
+            const double ds_abs = fabs((double)p->scale) * inner * prob * sqrt(spread2);
+            for (int64_t c = 0; c < d && pass == 0; c++) {
+                rows[0][c] += factor * prob * v[c];
+                rows[1][c] += factor * prob * fabs(v[c]);
+            }
+            for (int64_t c = 0; c < d && pass == 1; c++) {
+                rows[2][c] += ds * k[c];
+                rows[3][c] += ds_abs * fabs(k[c]);
+                keys[0][j * d + c] += ds * q[c];
+                keys[1][j * d + c] += factor * prob * dout[c];
+                keys[2][j * d + c] += ds_abs * fabs(q[c]);
+                keys[3][j * d + c] += factor * prob * fabs(dout[c]);
+            }
+        }
+    }
+    free(s);
+}
+
+static void store(float *to, int64_t place, const double *from, int64_t count)
+{
+    for (int64_t c = 0; c < count; c++)
+        to[place * count + c] = (float)from[c];
+}
+
+static void definition(const struct made *m, const struct reference_outputs *out)
+{
+    const struct attn_problem *p = &m->p;
+    const int64_t d = p->head_dim, group = p->q_heads / p->kv_heads;
+    double vectors[4][MAX_DIM], *rows[4] = {vectors[0], vectors[1], vectors[2], vectors[3]}, *keys[4];
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t g = 0; g < p->kv_heads; g++) {
+            const struct attn_sequence at = attn_sequence_at(p, &m->t, b);
+            const bool packed = p->lengths == ATTN_PACKED;
+            for (int n = 0; n < 4; n++)
+                assert_non_null(keys[n] = calloc((size_t)(at.kv_len * d + 1), sizeof **keys));
+            for (int64_t h = g * group; h < (g + 1) * group; h++)
+                for (int64_t i = 0; i < at.q_len; i++) {
+                    double lse;
+                    const int64_t place = packed ? h * p->total_q + at.q_first + i : (b * p->q_heads + h) * p->q_len + i;
+                    definition_row(m, b, h, i, at, rows, keys, &lse);
+                    out->lse[place] = (float)lse;
+                    store(out->o, place, rows[0], d);
+                    store(out->o_abs, place, rows[1], d);
+                    store(out->dq, place, rows[2], d);
+                    store(out->dq_abs, place, rows[3], d);
+                }
+            float *const to[] = {out->dk, out->dv, out->dk_abs, out->dv_abs};
+            for (int n = 0; n < 4; n++) {
+                for (int64_t j = 0; j < at.kv_len; j++)
+                    store(to[n], packed ? g * p->total_k + at.k_first + j : (b * p->kv_heads + g) * p->kv_len + j,
+                          keys[n] + j * d, d);
+                free(keys[n]);
+            }
+        }
+}
+
+static void assert_near(const char *where, int output, const float *x, const float *ref, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (x[i] == ref[i] || (isnan(x[i]) && isnan(ref[i]))) /* infinities; unused slots of a cache */
+            continue;
+        if (!(fabs((double)x[i] - (double)ref[i]) <= 1e-11 + 2e-7 * fabs((double)ref[i])))
+            fail_msg("%s: output %d [%lld] is %.9g, expected %.9g", where, output, (long long)i, (double)x[i],
+                     (double)ref[i]);
+    }
+}
+
+#define BASE(b, hq, hk, q, k, d, is_causal, left, right)                                                               \
+    .batch = b, .q_heads = hq, .kv_heads = hk, .q_len = q, .kv_len = k, .head_dim = d, .causal = is_causal,            \
+    .window_left = left, .window_right = right, .scale = 0.3f
+#define ANY BASE(3, 4, 2, 70, 90, 16, false, -1, -1)
+#define CAUSAL BASE(3, 4, 2, 70, 90, 16, true, -1, -1)
+#define DROPOUT .dropout = 0.3f, .dropout_seed = 0x123456789abcdefull
+#define PACKED .lengths = ATTN_PACKED
+#define MASK(rows, planes, heads) .mask_block = rows, .mask_batch = planes, .mask_heads = heads
+#define EIGHT(type, mode, block)                                                                                       \
+    .dtype = type, .out_dtype = ATTN_BF16, .quant_scale = ATTN_SCALE_##mode, .scale_block = block
+
+static const struct attn_problem problems[] = {
+    {CAUSAL, .softcap = 1.5f},
+    {BASE(1, 2, 1, 40, 33, 8, false, 5, 3), .softcap = 20},
+    {ANY, DROPOUT},
+    {CAUSAL, DROPOUT, .softcap = 2},
+    {BASE(2, 2, 2, 65, 40, 8, true, 9, -1), DROPOUT},
+    {ANY, MASK(16, 3, 4)},
+    {CAUSAL, MASK(32, 1, 1)},
+    {CAUSAL, MASK(64, 3, 1), DROPOUT},
+    {ANY, PACKED},
+    {CAUSAL, PACKED, DROPOUT},
+    {BASE(5, 2, 1, 70, 50, 8, true, 12, -1), PACKED, .softcap = 3},
+    {BASE(4, 2, 1, 50, 70, 8, false, 12, 4), PACKED, MASK(16, 4, 2)},
+    {ANY, EIGHT(ATTN_E4M3, TENSOR, 0)},
+    {CAUSAL, EIGHT(ATTN_E5M2, HEAD, 0)},
+    {CAUSAL, EIGHT(ATTN_E4M3, BLOCK, 32)},
+    {CAUSAL, EIGHT(ATTN_E4M3, BLOCK, 16), PACKED},
+    {CAUSAL, EIGHT(ATTN_E5M2, HEAD, 0), PACKED, DROPOUT},
+};
+
+static void definition_as_plain_loops(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < sizeof problems / sizeof *problems; n++) {
+        char where[32];
+        snprintf(where, sizeof where, "problem %zu", n);
+        struct made m = make(&problems[n]);
+        struct reference_outputs out = outputs_new(&m.p), other = outputs_new(&m.p), ref = outputs_new(&m.p);
+        float **a[OUTPUTS], **b[OUTPUTS], **r[OUTPUTS];
+        run_oracle(&m.p, ATTN_BWD, &m.t, &out, 1);
+        run_oracle(&m.p, ATTN_BWD, &m.t, &other, 5);
+        definition(&m, &ref);
+        list_outputs(&out, a);
+        list_outputs(&other, b);
+        list_outputs(&ref, r);
+        for (int i = 0; i < OUTPUTS; i++) {
+            assert_near(where, i, *a[i], *r[i], output_elements(&m.p, i));
+            assert_memory_equal(*a[i], *b[i], (size_t)output_elements(&m.p, i) * sizeof(float));
+        }
+        outputs_free(&out);
+        outputs_free(&other);
+        outputs_free(&ref);
+        made_free(&m);
+    }
+}
+
+/* Against a cache: paged, contiguous, ragged, 8-bit, with a window. What is behind the used keys is NaN. */
+static void caches(void **state)
+{
+    (void)state;
+    static const struct attn_problem all[] = {
+        {BASE(3, 4, 2, 1, 60, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16},
+        {BASE(4, 4, 1, 5, 61, 8, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 8, .softcap = 4},
+        {BASE(3, 2, 2, 3, 40, 8, false, -1, -1), .lengths = ATTN_CACHE},
+        {BASE(3, 2, 2, 3, 40, 8, true, 7, -1), .lengths = ATTN_CACHE, .page_size = 16, DROPOUT},
+        {BASE(3, 4, 2, 2, 50, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16, EIGHT(ATTN_E4M3, BLOCK, 32)},
+    };
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
+        struct made m = make(&all[n]);
+        const struct attn_problem *p = &m.p;
+        for (int64_t b = 0; b < p->batch; b++)
+            for (int64_t g = 0; g < p->kv_heads; g++)
+                for (int64_t j = m.t.seqused_k[b]; j < p->kv_len; j++)
+                    for (int64_t c = 0; c < p->head_dim; c++) {
+                        const int64_t at = attn_key_offset(p, &m.t, m.t.k, b, g, j) + c;
+                        fill_store(m.t.k.data, p->dtype, at, NAN);
+                        fill_store(m.t.v.data, p->dtype, at, NAN);
+                    }
+        char where[32];
+        snprintf(where, sizeof where, "cache %zu", n);
+        struct reference_outputs out = outputs_new(p), ref = outputs_new(p);
+        run_oracle(p, ATTN_FWD, &m.t, &out, 2);
+        definition(&m, &ref);
+        for (int64_t i = 0; i < q_rows(p); i++)
+            assert_true(isfinite(out.lse[i]));
+        assert_near(where, 0, out.o, ref.o, q_rows(p) * p->head_dim);
+        assert_near(where, 1, out.lse, ref.lse, q_rows(p));
+        assert_near(where, 5, out.o_abs, ref.o_abs, q_rows(p) * p->head_dim);
+        outputs_free(&out);
+        outputs_free(&ref);
+        made_free(&m);
+    }
+}
+
+/* A part of a problem, told where it lies, has the results of the whole. */
+static void a_part_counts_from_its_place(void **state)
+{
+    (void)state;
+    const struct attn_problem whole = {BASE(2, 4, 2, 70, 90, 16, true, -1, -1), DROPOUT, MASK(16, 1, 1)};
+    struct made m = make(&whole);
+    struct reference_outputs all = outputs_new(&m.p);
+    run_oracle(&m.p, ATTN_FWD, &m.t, &all, 2);
+    struct attn_problem part = m.p;
+    part.batch = part.q_heads = part.kv_heads = 1;
+    part.q_len = 20; /* the last rows, which see the same keys in a problem with fewer rows */
+    struct attn_tensors t = m.t;
+    t.q.data = (float *)t.q.data + t.q.stride_batch + 3 * t.q.stride_head + 50 * t.q.stride_row;
+    t.k.data = (float *)t.k.data + t.k.stride_batch + t.k.stride_head;
+    t.v.data = (float *)t.v.data + t.v.stride_batch + t.v.stride_head;
+    struct reference_outputs some = outputs_new(&part);
+    some.first_batch = 1;
+    some.first_head = 3;
+    some.first_row = 50;
+    run_oracle(&part, ATTN_FWD, &t, &some, 1);
+    const int64_t row = (1 * 4 + 3) * 70 + 50;
+    assert_near("part", 0, some.o, all.o + row * 16, 20 * 16);
+    assert_near("part", 1, some.lse, all.lse + row, 20);
+    outputs_free(&some);
+    outputs_free(&all);
+    made_free(&m);
+}
+
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
+
+/* The known answers that Random123, the generator's own library, publishes (kat_vectors, philox4x32-10). */
+static void philox_known_answers(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t counter[4], key[2], words[4];
+    } known[] = {
+        {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t n = 0; n < sizeof known / sizeof *known; n++) {
+        uint32_t words[4];
+        memcpy(words, known[n].counter, sizeof words);
+        attn_philox(words, (uint64_t)known[n].key[1] << 32 | known[n].key[0]);
+        assert_memory_equal(words, known[n].words, sizeof words);
+    }
+}
+
+/* Every half of every word of a call decides one element of a 16 x 16 block, and each element has one. */
+static void eight_elements_for_each_call(void **state)
+{
+    (void)state;
+    const uint64_t seed = 0xfedcba9876543210ull;
+    enum { BATCH = 7, HEAD = 5, ROW_BLOCK = 3, KEY_BLOCK = 11 };
+    int used[16][16] = {{0}};
+    for (int r = 0; r < 8; r++)
+        for (int c = 0; c < 4; c++) {
+            uint32_t words[4] = {4 * KEY_BLOCK + (uint32_t)c, 8 * ROW_BLOCK + (uint32_t)r, HEAD, BATCH};
+            attn_philox(words, seed);
+            for (int n = 0; n < 8; n++) {
+                const int word = n / 2, row = r + 8 * (word % 2), key = 2 * c + word / 2 + 8 * (n % 2);
+                assert_int_equal(attn_dropout_bits(seed, BATCH, HEAD, 16 * ROW_BLOCK + row, 16 * KEY_BLOCK + key),
+                                 words[word] >> 16 * (n % 2) & 0xffff);
+                used[row][key]++;
+            }
+        }
+    for (int i = 0; i < 256; i++)
+        assert_int_equal(used[i / 16][i % 16], 1);
+}
+
+/* The share that is dropped, of all elements and in every row, and that neighbours do not depend on each other: within 4
+ * sigma (5 where the largest of many rows is meant). */
+static void share_and_independence(void **state)
+{
+    (void)state;
+    enum { N = 1024 };
+    static const int lags[] = {1, 2, 4, 8, 16, 32, 64};
+    static uint8_t dropped[N][N], other[N];
+    const double p = 0.1;
+    const uint32_t threshold = attn_dropout_threshold((float)p);
+    double all = 0, heads = 0;
+    for (int i = 0; i < N; i++) {
+        double row = 0;
+        for (int j = 0; j < N; j++) {
+            dropped[i][j] = attn_dropout_bits(42, 1, 2, i, j) < threshold;
+            other[j] = attn_dropout_bits(42, 1, 3, i, j) < threshold;
+            row += dropped[i][j];
+            heads += dropped[i][j] && other[j];
+        }
+        all += row;
+        assert_true(fabs(row - N * p) <= 5 * sqrt(N * p * (1 - p)));
+    }
+    const double n = (double)N * N, sigma = sqrt(p * p * (1 - p * p) / n);
+    assert_true(fabs(all / n - p) <= 4 * sqrt(p * (1 - p) / n));
+    assert_true(fabs(heads / n - p * p) <= 4 * sigma);
+    for (int l = 0; l < 7; l++) {
+        double by_row = 0, by_key = 0;
+        for (int i = 0; i + lags[l] < N; i++)
+            for (int j = 0; j + lags[l] < N; j++) {
+                by_row += dropped[i][j] && dropped[i + lags[l]][j];
+                by_key += dropped[i][j] && dropped[i][j + lags[l]];
+            }
+        const double pairs = pow(N - lags[l], 2);
+        assert_true(fabs(by_row / pairs - p * p) <= 4 * sigma * N / (N - lags[l]));
+        assert_true(fabs(by_key / pairs - p * p) <= 4 * sigma * N / (N - lags[l]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_vectors),
+        cmocka_unit_test(definition_as_plain_loops),
+        cmocka_unit_test(caches),
+        cmocka_unit_test(a_part_counts_from_its_place),
+        cmocka_unit_test(philox_known_answers),
+        cmocka_unit_test(eight_elements_for_each_call),
+        cmocka_unit_test(share_and_independence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
