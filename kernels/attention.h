@@ -322,6 +322,14 @@ ATTN_FUNCTION struct attn_sequence attn_sequence_at(const struct attn_problem *p
     return s;
 }
 
+/* Where a row lies among the rows of LSE: [batch, q_heads, q_len], packed [q_heads, total_q]. */
+ATTN_FUNCTION int64_t attn_lse_index(const struct attn_problem *p, const struct attn_tensors *t, int64_t b,
+                                     int64_t head, int64_t row)
+{
+    return p->lengths == ATTN_PACKED ? head * p->total_q + t->cu_seqlens_q[b] + row
+                                     : (b * p->q_heads + head) * p->q_len + row;
+}
+
 /* The element where key `key` of sequence b begins in K or V, for kv head `head`. */
 ATTN_FUNCTION int64_t attn_key_offset(const struct attn_problem *p, const struct attn_tensors *t, struct attn_tensor x,
                                       int64_t b, int64_t head, int64_t key)

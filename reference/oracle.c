@@ -229,9 +229,7 @@ static void load_key(const struct head *h, int64_t key)
 /* Where a row lies among all rows of the heads: outputs are [batch, heads, len], packed [heads, total]. */
 static int64_t place_of_row(const struct head *h, int64_t head, int64_t row)
 {
-    const struct attn_problem *p = h->whole;
-    return p->lengths == ATTN_PACKED ? head * p->total_q + h->t->cu_seqlens_q[h->b] + row
-                                     : (h->b * p->q_heads + head) * p->q_len + row;
+    return attn_lse_index(h->whole, h->t, h->b, head, row);
 }
 
 static int64_t place_of_key(const struct head *h, int64_t key)

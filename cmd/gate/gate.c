@@ -244,10 +244,11 @@ static void add_control(struct gate *g, const struct record_row *was, const stru
  * options on timing do not allow it. */
 static bool selects_subset(const struct options *o)
 {
-    static const char *const selecting[] = {"--preset", "--mode",      "--causal",   "--no-causal",    "--d",
-                                            "--seqlen", "--kv-len",    "--dtype",    "--total-tokens", "--hidden",
-                                            "--batch",  "--heads",     "--kv-heads", "--layout",       "--scale",
-                                            "--dist",   "--logit-std", "--seed"};
+    static const char *const selecting[] = {
+        "--preset",   "--mode",        "--causal",       "--no-causal", "--d",           "--seqlen",
+        "--kv-len",   "--dtype",       "--total-tokens", "--hidden",    "--batch",       "--heads",
+        "--kv-heads", "--layout",      "--scale",        "--dist",      "--logit-std",   "--seed",
+        "--shape",    "--window-left", "--window-right", "--dropout",   "--dropout-seed"};
     for (int i = 0; i < o->sweep_words.count; i++) {
         const char *word = o->sweep_words.names[i];
         const size_t length = strcspn(word, "=");

@@ -11,6 +11,7 @@
 #include "cmd/base/terminal.h"
 #include "cmd/options/command_list.h"
 #include "cmd/problem/problem.h"
+#include "cmd/problem/problem_attributes.h"
 
 enum plot_format { PLOT_SVG, PLOT_PNG, PLOT_TERM, PLOT_NONE };
 enum dump_dtype { DUMP_NATIVE, DUMP_FP32 }; /* in their own dtype, or as float32 */
@@ -44,8 +45,12 @@ struct options {
     char *peer;    /* whose speed speedup_vs_peer means; NULL = not given: cudnn */
     char *variant; /* NULL = not given */
     bool deterministic;
-    int64_t total_tokens, hidden;   /* 0 = not given */
-    int64_t batch, heads, kv_heads; /* 0 = not given */
+    int64_t total_tokens, hidden;                /* 0 = not given */
+    struct int_list batches, heads, kv_heads;    /* not given: by tokens; by hidden; equal */
+    struct int_list shapes;                      /* query and key heads in turn, instead of heads and kv_heads */
+    struct int_list windows_left, windows_right; /* -1 = unbounded; not given: unbounded */
+    struct problem_attributes attributes;
+    int64_t selftest_heads; /* 0 = not given: 2 */
     enum attn_layout layout;
     double scale;                        /* NaN = not given: 1/sqrt(head_dim) */
     bool dists_given, dists[FILL_DISTS]; /* indexed by fill_dist; not given: normal, or those of the preset */

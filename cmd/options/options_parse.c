@@ -83,6 +83,65 @@ static bool parse_count_list(const struct option_def *def, const char *name, con
     return true;
 }
 
+static void list_add(struct int_list *list, int64_t value)
+{
+    list->values = xrealloc(list->values, (unsigned long)(list->count + 1) * sizeof *list->values);
+    list->values[list->count++] = value;
+}
+
+enum { PARTS_MAX = 4096, PART_BYTES = 32 };
+
+/* Windows: `none`, -1, or a number of keys; each once. */
+static bool parse_windows(const struct option_def *def, const char *name, const char *value, struct int_list *list)
+{
+    for (const char *item = value;; item++) {
+        const size_t length = strcspn(item, ",");
+        char word[PART_BYTES];
+        int64_t keys = -1;
+        bool is_known = false;
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), item);
+        if (strcmp(word, "none") != 0 && strcmp(word, "-1") != 0 &&
+            (!number_parse_count(word, &keys) || !count_is_legal(def, keys)))
+            return options_refuse(name, value,
+                                  "must be none (or -1), or whole numbers from 0 to 2147483647 with commas");
+        for (int i = 0; i < list->count; i++)
+            is_known |= list->values[i] == keys;
+        if (list->count == PARTS_MAX)
+            return options_refuse(name, value, "a list has at most %d values", PARTS_MAX);
+        if (!is_known)
+            list_add(list, keys);
+        item += length;
+        if (!*item)
+            return true;
+    }
+}
+
+/* Pairs of query heads and key heads: 32x8,64x8. */
+static bool parse_shapes(const char *name, const char *value, struct int_list *list)
+{
+    for (const char *item = value;; item++) {
+        const size_t length = strcspn(item, ",");
+        char word[2 * PART_BYTES], *cross;
+        int64_t heads[2] = {0, 0};
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), item);
+        if ((cross = strchr(word, 'x')) != NULL)
+            *cross = '\0';
+        if (!cross || !number_parse_count(word, &heads[0]) || !number_parse_count(cross + 1, &heads[1]) ||
+            heads[0] < 1 || heads[1] < 1 || heads[0] > INT32_MAX || heads[1] > INT32_MAX)
+            return options_refuse(name, value, "must be query x key heads with commas, as 32x8,64x8");
+        if (heads[0] % heads[1])
+            return options_refuse(name, value, "the %" PRId64 " key heads must divide the %" PRId64 " query heads",
+                                  heads[1], heads[0]);
+        if (list->count >= 2 * PARTS_MAX)
+            return options_refuse(name, value, "a list has at most %d values", PARTS_MAX);
+        list_add(list, heads[0]);
+        list_add(list, heads[1]);
+        item += length;
+        if (!*item)
+            return true;
+    }
+}
+
 /* The index of word[0, length) among the choices, or -1. */
 static int choice_index(const struct option_def *def, const char *word, size_t length)
 {
@@ -263,6 +322,8 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
         return true;
     case KIND_COUNT_LIST: return parse_count_list(def, name, value, field);
     case KIND_REAL_LIST: return parse_real_list(def, name, value, field);
+    case KIND_WINDOWS: return parse_windows(def, name, value, field);
+    case KIND_SHAPES: return parse_shapes(name, value, field);
     case KIND_COUNT:
     case KIND_REAL:
     case KIND_PERCENT: return parse_number(def, name, value, field);
@@ -304,7 +365,9 @@ static void free_value(struct options *o, const struct option_def *def)
 {
     void *const field = (char *)o + def->offset;
     switch (def->kind) {
-    case KIND_COUNT_LIST: {
+    case KIND_COUNT_LIST:
+    case KIND_WINDOWS:
+    case KIND_SHAPES: {
         struct int_list *const list = field;
         free(list->values);
         *list = (struct int_list){NULL, 0};

@@ -27,28 +27,60 @@ static const char *typed(const struct parse *p, const char *name)
     return p->value[def - option_table];
 }
 
+static int64_t largest_of(const struct int_list *list, int step)
+{
+    int64_t largest = 0;
+    for (int i = 0; i < list->count; i += step)
+        largest = list->values[i] > largest ? list->values[i] : largest;
+    return largest;
+}
+
+/* The most query heads of a problem of this head dim. */
 static int64_t heads_of(const struct options *o, int64_t head_dim)
 {
     const int64_t heads = (o->hidden ? o->hidden : 2048) / head_dim;
-    return o->heads ? o->heads : heads > 1 ? heads : 1;
+    if (o->shapes.count)
+        return largest_of(&o->shapes, 2);
+    return o->heads.count ? largest_of(&o->heads, 1) : heads > 1 ? heads : 1;
 }
 
 static bool check_heads(const struct parse *p, const struct int_list *dims)
 {
     const struct options *o = p->o;
     /* With neither of the two options the preset decides the number of heads, and plan_make checks it. */
-    if (!o->kv_heads || (!o->heads && !o->hidden))
+    if (!o->heads.count && !o->hidden)
         return true;
-    for (int i = 0; i < dims->count; i++) {
-        const int64_t heads = heads_of(o, dims->values[i]);
-        if (heads % o->kv_heads == 0)
-            continue;
-        if (o->heads)
-            return options_refuse("--kv-heads", typed(p, "--kv-heads"), "must divide --heads %s", typed(p, "--heads"));
-        return options_refuse("--kv-heads", typed(p, "--kv-heads"),
-                              "must divide the %" PRId64 " heads that --hidden %s makes of --d %" PRId64, heads,
-                              typed(p, "--hidden"), dims->values[i]);
+    for (int k = 0; k < o->kv_heads.count; k++) {
+        for (int i = 0; i < o->heads.count; i++)
+            if (o->heads.values[i] % o->kv_heads.values[k])
+                return options_refuse(
+                    "--kv-heads", typed(p, "--kv-heads"), "must divide --heads %s%s", typed(p, "--heads"),
+                    o->heads.count + o->kv_heads.count > 2 ? ", each of them; --shape takes pairs, as 32x8,64x8" : "");
+        for (int i = 0; i < dims->count && !o->heads.count; i++) {
+            const int64_t heads = heads_of(o, dims->values[i]);
+            if (heads % o->kv_heads.values[k])
+                return options_refuse("--kv-heads", typed(p, "--kv-heads"),
+                                      "must divide the %" PRId64 " heads that --hidden %s makes of --d %" PRId64, heads,
+                                      typed(p, "--hidden"), dims->values[i]);
+        }
     }
+    return true;
+}
+
+/* Windows and dropout. */
+static bool check_attributes(const struct parse *p)
+{
+    const struct options *o = p->o;
+    const double least = 1.0 / 65536;
+    if (o->causal_given && o->causal[1] && largest_of(&o->windows_right, 1) > 0)
+        return options_refuse("--window-right", typed(p, "--window-right"),
+                              "cannot be used with --causal, which ends at the diagonal; must be none or 0");
+    if (o->attributes.dropout > 0 && o->attributes.dropout < least)
+        return options_refuse("--dropout", typed(p, "--dropout"),
+                              "too small for the 16 bits that decide an element; must be 0, or from %.3g to 0.9999",
+                              least);
+    if (o->attributes.dropout_seed && o->attributes.dropout == 0)
+        return options_refuse("--dropout-seed", typed(p, "--dropout-seed"), "needs --dropout P, whose seed it is");
     return true;
 }
 
@@ -65,7 +97,7 @@ static bool check_size(const struct parse *p, int64_t q_len, int64_t kv_len, int
 {
     const struct options *o = p->o;
     const int64_t tokens = o->total_tokens ? o->total_tokens : 16384;
-    const int64_t batch = o->batch ? o->batch : tokens / q_len > 1 ? tokens / q_len : 1;
+    const int64_t batch = o->batches.count ? largest_of(&o->batches, 1) : tokens / q_len > 1 ? tokens / q_len : 1;
     const int64_t heads = heads_of(o, head_dim), longest = q_len > kv_len ? q_len : kv_len;
     const bool tensor_fits = product_is_within(TENSOR_ELEMENTS_MAX, batch, heads, longest, head_dim);
     if (tensor_fits && product_is_within(SCORE_ELEMENTS_MAX, batch, heads, q_len, kv_len))
@@ -73,8 +105,8 @@ static bool check_size(const struct parse *p, int64_t q_len, int64_t kv_len, int
     const struct {
         const char *name;
         int64_t value;
-    } causes[] = {{"--batch", batch},  {"--total-tokens", batch}, {"--heads", heads},
-                  {"--hidden", heads}, {"--seqlen", q_len},       {"--kv-len", kv_len}};
+    } causes[] = {{"--batch", batch}, {"--total-tokens", batch}, {"--heads", heads},  {"--hidden", heads},
+                  {"--shape", heads}, {"--seqlen", q_len},       {"--kv-len", kv_len}};
     const char *name = NULL;
     int64_t largest = 0;
     for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
@@ -131,13 +163,18 @@ static bool check_problems(const struct parse *p)
     const struct int_list dims = o->head_dims.count ? o->head_dims : (struct int_list){default_dims, 2};
     const struct int_list lens = o->q_lens.count ? o->q_lens : (struct int_list){default_lens, 2};
     int64_t longest_kv = 0;
-    if (o->batch && o->total_tokens)
+    if (o->batches.count && o->total_tokens)
         return options_refuse("--batch", typed(p, "--batch"), "cannot be used with --total-tokens %s; give one of them",
                               typed(p, "--total-tokens"));
-    if (o->heads && o->hidden)
+    if (o->heads.count && o->hidden)
         return options_refuse("--heads", typed(p, "--heads"), "cannot be used with --hidden %s; give one of them",
                               typed(p, "--hidden"));
-    if (!check_heads(p, &dims))
+    const char *const others[] = {"--heads", "--kv-heads", "--hidden"};
+    for (int i = 0; i < 3 && o->shapes.count; i++)
+        if (typed(p, others[i]))
+            return options_refuse("--shape", typed(p, "--shape"), "cannot be used with %s %s; give one of them",
+                                  others[i], typed(p, others[i]));
+    if (!check_heads(p, &dims) || !check_attributes(p))
         return false;
     for (int i = 0; i < o->kv_lens.count; i++)
         longest_kv = o->kv_lens.values[i] > longest_kv ? o->kv_lens.values[i] : longest_kv;

@@ -2,6 +2,7 @@
 #include "cmd/plan/plan.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "cmd/base/text.h"
 #include "cmd/options/options_line.h"
 #include "cmd/problem/problem.h"
+#include "cmd/problem/problem_key.h"
 
 enum { PLAN_MAX_ITEMS = 100000 };
 
@@ -84,31 +86,38 @@ bool plan_shape_fits(const struct attn_problem *p)
            p->q_len > 0 && p->kv_len > 0 && p->head_dim > 0 && heads > 0;
 }
 
-/* Adds one shape, with batch and heads by the papers' convention or as the user gave them. */
-static int shape_of(const struct options *o, const struct preset_values *preset, int64_t head_dim, int64_t q_len,
-                    int64_t kv_len, struct attn_problem *p)
+/* What one problem of a sweep is made from; 0 = by the papers' convention, or equal. */
+struct choice {
+    int64_t head_dim, q_len, kv_len, batch, q_heads, kv_heads, window_left, window_right;
+};
+
+/* Fills the shape, with batch and heads by the papers' convention or as the user gave them. */
+static int shape_of(const struct options *o, const struct preset_values *preset, const struct choice *c,
+                    struct attn_problem *p)
 {
     const int64_t tokens = o->total_tokens ? o->total_tokens : preset->total_tokens;
     const int64_t hidden = o->hidden ? o->hidden : preset->hidden;
-    p->head_dim = head_dim;
-    p->q_len = q_len;
-    p->kv_len = kv_len;
-    p->batch = o->batch ? o->batch : (tokens / q_len > 1 ? tokens / q_len : 1);
-    p->q_heads = o->heads ? o->heads : (hidden / head_dim > 1 ? hidden / head_dim : 1);
-    p->kv_heads = o->kv_heads ? o->kv_heads : p->q_heads;
-    p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)head_dim)) : (float)o->scale;
+    p->head_dim = c->head_dim;
+    p->q_len = c->q_len;
+    p->kv_len = c->kv_len ? c->kv_len : c->q_len;
+    p->batch = c->batch ? c->batch : (tokens / c->q_len > 1 ? tokens / c->q_len : 1);
+    p->q_heads = c->q_heads ? c->q_heads : (hidden / c->head_dim > 1 ? hidden / c->head_dim : 1);
+    p->kv_heads = c->kv_heads ? c->kv_heads : p->q_heads;
+    p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)c->head_dim)) : (float)o->scale;
     p->layout = o->layout;
-    p->window_left = p->window_right = -1;
+    p->window_left = c->window_left;
+    p->window_right = c->window_right;
+    problem_set_attributes(&o->attributes, p);
     if (p->q_heads %
         p->kv_heads) { /* with --heads or --hidden the parser has refused it (cmd/options/options_rules.c) */
         log_error("--kv-heads %lld: must divide the %lld query heads of head dim %lld; --heads sets their number",
-                  (long long)p->kv_heads, (long long)p->q_heads, (long long)head_dim);
+                  (long long)p->kv_heads, (long long)p->q_heads, (long long)c->head_dim);
         return EXIT_USAGE;
     }
     if (!plan_shape_fits(p)) {
         log_error("batch %lld x heads %lld x length %lld x head dim %lld: more than 2^40 elements in one tensor",
-                  (long long)p->batch, (long long)p->q_heads, (long long)(q_len > kv_len ? q_len : kv_len),
-                  (long long)head_dim);
+                  (long long)p->batch, (long long)p->q_heads, (long long)(p->q_len > p->kv_len ? p->q_len : p->kv_len),
+                  (long long)c->head_dim);
         return EXIT_USAGE;
     }
     return EXIT_OK;
@@ -166,28 +175,65 @@ static int check_range(const struct plan_item *item)
     return EXIT_USAGE;
 }
 
-/* All lengths of one head dim and kind of inputs; `item` has dtype, mode and mask. */
+/* One list of values, and the field of the choice that they go to. A pair list fills two fields. */
+struct axis {
+    const struct int_list *list;
+    int64_t *field, *second; /* second: of a list of pairs */
+};
+
+static int axis_length(const struct axis *axis)
+{
+    return axis->list->count ? axis->list->count / (axis->second ? 2 : 1) : 1; /* an empty list leaves the default */
+}
+
+static void axis_set(const struct axis *axis, int index)
+{
+    if (axis->list->count == 0)
+        return;
+    *axis->field = axis->list->values[axis->second ? 2 * index : index];
+    if (axis->second)
+        *axis->second = axis->list->values[2 * index + 1];
+}
+
+/* Sets the fields of the n-th combination; the last axis changes fastest. False when there are no more. */
+static bool choose(const struct axis *axes, int count, int64_t n)
+{
+    for (int i = count - 1; i >= 0; i--) {
+        const int length = axis_length(&axes[i]);
+        axis_set(&axes[i], (int)(n % length));
+        n /= length;
+    }
+    return n == 0;
+}
+
+/* All lengths, heads and windows of one head dim and kind of inputs; `item` has dtype, mode and mask. */
 static int cross_lengths(const struct options *o, enum preset preset, const struct preset_values *values,
                          int64_t head_dim, struct plan_item item, struct plan *plan)
 {
     struct int_list lens = list_or(&o->q_lens, values->seqlens);
+    struct choice c = {.head_dim = head_dim, .window_left = -1, .window_right = -1};
+    const struct axis axes[] = {{&lens, &c.q_len, NULL},
+                                {&o->kv_lens, &c.kv_len, NULL},
+                                {&o->batches, &c.batch, NULL},
+                                {&o->shapes, &c.q_heads, &c.kv_heads},
+                                {&o->heads, &c.q_heads, NULL},
+                                {&o->kv_heads, &c.kv_heads, NULL},
+                                {&o->windows_left, &c.window_left, NULL},
+                                {&o->windows_right, &c.window_right, NULL}};
     int status = EXIT_OK;
-    for (int n = 0; n < lens.count && status == EXIT_OK; n++) {
-        if (!mask_wanted(o, preset, item.problem.causal, lens.values[n]))
+    for (int64_t n = 0; status == EXIT_OK && choose(axes, (int)(sizeof axes / sizeof axes[0]), n); n++) {
+        /* A causal mask ends at the diagonal; with --causal the parser has refused such a window. */
+        if (!mask_wanted(o, preset, item.problem.causal, c.q_len) || (item.problem.causal && c.window_right > 0))
             continue;
-        const int kv_count = o->kv_lens.count ? o->kv_lens.count : 1;
-        for (int k = 0; k < kv_count && status == EXIT_OK; k++) {
-            status = shape_of(o, values, head_dim, lens.values[n],
-                              o->kv_lens.count ? o->kv_lens.values[k] : lens.values[n], &item.problem);
-            if (status == EXIT_OK && plan->count >= PLAN_MAX_ITEMS) {
-                log_error("the lists make more than %d problems", PLAN_MAX_ITEMS);
-                status = EXIT_USAGE;
-            }
-            if (status == EXIT_OK)
-                status = check_range(&item);
-            if (status == EXIT_OK)
-                plan_add(plan, &item);
+        status = shape_of(o, values, &c, &item.problem);
+        if (status == EXIT_OK && plan->count >= PLAN_MAX_ITEMS) {
+            log_error("the lists make more than %d problems", PLAN_MAX_ITEMS);
+            status = EXIT_USAGE;
         }
+        if (status == EXIT_OK)
+            status = check_range(&item);
+        if (status == EXIT_OK)
+            plan_add(plan, &item);
     }
     free(lens.values);
     return status;
@@ -281,8 +327,8 @@ static int check_input_shapes(const struct plan *plan)
 
 static bool asks_shape(const struct options *o)
 {
-    return o->q_lens.count || o->kv_lens.count || o->head_dims.count || o->batch || o->heads || o->kv_heads ||
-           o->hidden || o->total_tokens;
+    return o->q_lens.count || o->kv_lens.count || o->head_dims.count || o->batches.count || o->heads.count ||
+           o->kv_heads.count || o->shapes.count || o->hidden || o->total_tokens;
 }
 
 /* --input names what --dump wrote: its problems are the plan. A folder of tensors is any problem of their shape instead
@@ -302,12 +348,35 @@ static void read_from(const char *folder, struct plan *plan)
         plan->items[i].folder = plan->folders.names[0];
 }
 
-/* The folder's name in --dump: "bwd-causal-d-128-n-16k-bf16". */
-static void name_items(struct plan *plan)
+void plan_name_more(struct plan_item *item, const char *format, ...)
 {
+    const size_t used = strlen(item->name);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(item->name + used, sizeof item->name - used, format, arguments);
+    va_end(arguments);
+}
+
+void plan_name_attributes(struct plan_item *item)
+{
+    const struct problem_key key =
+        problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed, L2_COLD);
+    char extras[PROBLEM_LABEL_SIZE];
+    plan_name_more(item, "%s", problem_key_extras(&key, extras, sizeof extras));
+}
+
+/* The folder's name in --dump: "bwd-causal-d-128-n-16k-bf16". */
+static void name_items(const struct options *o, struct plan *plan)
+{
+    const bool has_lists = o->batches.count > 1 || o->heads.count > 1 || o->kv_heads.count > 1 || o->shapes.count > 2;
     for (int i = 0; i < plan->count; i++) {
         struct plan_item *item = &plan->items[i];
-        problem_print(&item->problem, item->mode, item->name, sizeof item->name);
+        const struct attn_problem *p = &item->problem;
+        problem_print(p, item->mode, item->name, sizeof item->name);
+        if (has_lists)
+            plan_name_more(item, " b=%lld h=%lldx%lld", (long long)p->batch, (long long)p->q_heads,
+                           (long long)p->kv_heads);
+        plan_name_attributes(item);
         for (char *at = item->name; *at; at++)
             *at = *at == ' ' || *at == '=' ? '-' : *at;
     }
@@ -324,7 +393,7 @@ static int cross_all(const struct options *o, enum attn_platform platform, enum 
             for (int causal = 0; causal < 2; causal++)
                 if (status == EXIT_OK && dtype_wanted(o, platform, preset, dtypes[t]) && o->modes[mode])
                     status = cross(o, preset, values, dtypes[t], (enum attn_mode)mode, causal, plan);
-    name_items(plan);
+    name_items(o, plan);
     return status;
 }
 
@@ -343,7 +412,7 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
     plan->sustain_s = isnan(o->sustain_s) ? values->sustain_s : o->sustain_s;
     plan->preheat_ms = isnan(o->preheat_s) ? 0 : o->preheat_s * 1e3;
     plan->samples = o->samples ? o->samples : values->samples;
-    plan->total_tokens = o->batch ? 0 : o->total_tokens ? o->total_tokens : values->total_tokens;
+    plan->total_tokens = o->batches.count ? 0 : o->total_tokens ? o->total_tokens : values->total_tokens;
     int status = o->input_dir ? add_input(o, plan) : EXIT_OK;
     const bool is_dump = plan->count > 0;
     if (is_dump)

@@ -15,7 +15,7 @@ struct plan_item {
     int64_t batch_gap; /* extra elements between batches, to get element offsets above 2^31; 0 = packed */
     bool deterministic;
     int64_t repeats;    /* verify: launches that must be bit-equal where promised; 0 = not checked */
-    char name[112];     /* its key: names its folder in --dump, and --only selects by it; different for each item */
+    char name[200];     /* its key: names its folder in --dump, and --only selects by it; different for each item */
     const char *folder; /* of .npy files that its inputs are read from, owned by the plan; NULL = made from the seed */
 };
 
@@ -57,6 +57,10 @@ bool plan_shape_fits(const struct attn_problem *);
 /* The problems of `selftest`: batch 1, few heads, every dtype. */
 int plan_make_selftest(const struct options *, struct plan *);
 void plan_free(struct plan *);
+
+/* Adds to the name of an item, like printf; and the attributes that are not the default, each after a space. */
+void plan_name_more(struct plan_item *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void plan_name_attributes(struct plan_item *);
 
 /* Appends one item; plan_verify.c uses it. */
 void plan_add(struct plan *, const struct plan_item *);

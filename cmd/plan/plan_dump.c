@@ -33,16 +33,42 @@ static bool is_in(const struct int_list *list, int64_t value)
     return is_one;
 }
 
+static bool is_shape(const struct int_list *shapes, const struct attn_problem *p)
+{
+    bool is_one = shapes->count == 0;
+    for (int i = 0; i + 1 < shapes->count; i += 2)
+        is_one |= shapes->values[i] == p->q_heads && shapes->values[i + 1] == p->kv_heads;
+    return is_one;
+}
+
+/* Attributes that were given on the command line have these values. */
+static bool has_attributes(const struct options *o, const struct attn_problem *p)
+{
+    struct attn_problem wanted = {.batch = 1};
+    problem_set_attributes(&o->attributes, &wanted);
+    const struct problem_key want = problem_key_of(&wanted, ATTN_FWD, FILL_NORMAL, 0, 0, L2_COLD);
+    const struct problem_key have = problem_key_of(p, ATTN_FWD, FILL_NORMAL, 0, 0, L2_COLD);
+    for (int i = 0; i < problem_field_count; i++) {
+        const struct problem_field *field = &problem_fields[i];
+        char a[40], b[40];
+        if ((field->absent || field->offset == offsetof(struct problem_key, dropout)) && is_given(o, field->option) &&
+            strcmp(problem_field_text(field, &want, a, sizeof a), problem_field_text(field, &have, b, sizeof b)) != 0)
+            return false;
+    }
+    return true;
+}
+
 /* True for a problem that the options do not exclude. */
 static bool is_wanted(const struct options *o, const struct plan_item *item)
 {
     const struct attn_problem *p = &item->problem;
     return o->modes[item->mode] && o->causal[p->causal] && (!o->dtypes_given || o->dtypes[p->dtype]) &&
            is_in(&o->head_dims, p->head_dim) && is_in(&o->q_lens, p->q_len) && is_in(&o->kv_lens, p->kv_len) &&
-           (!o->batch || o->batch == p->batch) && (!o->heads || o->heads == p->q_heads) &&
-           (!o->kv_heads || o->kv_heads == p->kv_heads) && (isnan(o->scale) || (float)o->scale == p->scale) &&
-           (!is_given(o, "--layout") || o->layout == p->layout) && (!o->dists_given || o->dists[item->dist]) &&
-           (!is_given(o, "--seed") || o->seed == item->seed);
+           is_in(&o->batches, p->batch) && is_in(&o->heads, p->q_heads) && is_in(&o->kv_heads, p->kv_heads) &&
+           is_shape(&o->shapes, p) && is_in(&o->windows_left, p->window_left) &&
+           is_in(&o->windows_right, p->window_right) && has_attributes(o, p) &&
+           (isnan(o->scale) || (float)o->scale == p->scale) && (!is_given(o, "--layout") || o->layout == p->layout) &&
+           (!o->dists_given || o->dists[item->dist]) && (!is_given(o, "--seed") || o->seed == item->seed);
 }
 
 /* One field of the problem: numbers and names as JSON has them. False when it is absent or of another kind. */
@@ -64,8 +90,10 @@ static bool item_of(const struct problem_key *key, int64_t batch_gap, struct pla
     const bool is_legal =
         key->mode >= 0 && key->dtype >= 0 && key->layout >= 0 && key->dist >= 0 && (key->causal | 1) == 1 &&
         key->head_dim >= 8 && key->head_dim <= 256 && key->head_dim % 8 == 0 && key->kv_heads > 0 && key->q_heads > 0 &&
-        key->q_heads % key->kv_heads == 0 && key->window_left == -1 && key->window_right == -1 && !(key->dropout > 0) &&
-        key->scale >= 1e-30 && key->scale <= 1e30 && batch_gap >= 0 && batch_gap >> GAP_MAX_BITS == 0;
+        key->q_heads % key->kv_heads == 0 && key->window_left >= -1 && key->window_left <= INT32_MAX &&
+        key->window_right >= -1 && key->window_right <= (key->causal ? 0 : INT32_MAX) && key->dropout >= 0 &&
+        key->dropout <= 0.9999 && key->scale >= 1e-30 && key->scale <= 1e30 && batch_gap >= 0 &&
+        batch_gap >> GAP_MAX_BITS == 0;
     *item = (struct plan_item){.mode = (enum attn_mode)key->mode,
                                .dist = (enum fill_dist)key->dist,
                                .logit_std = key->logit_std > 0 ? key->logit_std : 0,
@@ -80,9 +108,11 @@ static bool item_of(const struct problem_key *key, int64_t batch_gap, struct pla
                                            .dtype = (enum attn_dtype)key->dtype,
                                            .layout = (enum attn_layout)key->layout,
                                            .causal = key->causal == 1,
-                                           .window_left = -1,
-                                           .window_right = -1,
+                                           .window_left = key->window_left,
+                                           .window_right = key->window_right,
                                            .scale = (float)key->scale}};
+    const struct problem_attributes attributes = problem_attributes_of(key);
+    problem_set_attributes(&attributes, &item->problem);
     return is_legal && plan_shape_fits(&item->problem);
 }
 
@@ -94,7 +124,11 @@ static bool read_problem(const json_t *object, const char *path, struct plan_ite
     key.dropout = 0;
     for (int i = 0; i < problem_field_count; i++) {
         const char *name = problem_fields[i].name;
-        if (strcmp(name, "l2") == 0 || strcmp(name, "dropout") == 0) /* no part of what tensors are */
+        if (strcmp(name, "l2") == 0) /* no part of what tensors are */
+            continue;
+        const bool may_lack =
+            problem_fields[i].absent || problem_fields[i].offset == offsetof(struct problem_key, dropout);
+        if (may_lack && !json_object_get(object, name)) /* written before there was the attribute */
             continue;
         if (strcmp(name, "logit_std") == 0 && !json_object_get(object, name)) /* as drawn */
             continue;
@@ -103,6 +137,7 @@ static bool read_problem(const json_t *object, const char *path, struct plan_ite
             return false;
         }
     }
+    problem_key_complete(&key);
     const json_t *gap = json_object_get(object, "batch_gap");
     if (item_of(&key, gap ? json_integer_value(gap) : 0, item))
         return true;

@@ -8,6 +8,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/problem/problem.h"
+#include "cmd/problem/problem_key.h"
 
 /* One shape; each is crossed with modes, masks, dtypes and head dims. */
 struct hard_shape {
@@ -61,22 +62,42 @@ static const struct hard_shape shapes[] = {
     {2, 2, 2, 130, 130, FILL_NORMAL, ATTN_BSHD, false, true, (INT64_C(1) << 31) + 64},
 };
 
+/* Shapes beyond dense attention; each is crossed like the others. Windows are around the diagonal of the bottom right; a
+ * window to the right runs without the causal mask alone. */
+static const struct {
+    struct hard_shape shape;
+    int64_t window_left, window_right;
+    struct problem_attributes attributes;
+} family_shapes[] = {
+    /* One key, both edges in one tile, edges at and around tiles, rows that see nothing, a window beyond all keys. */
+    {{1, 2, 2, 129, 129, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 0, 0, {.dropout = 0}},
+    {{1, 4, 2, 190, 257, FILL_NORMAL, ATTN_BHSD, false, false, 0}, 5, 3, {.dropout = 0}},
+    {{1, 2, 1, 257, 300, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 127, -1, {.dropout = 0}},
+    {{1, 2, 2, 300, 300, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 128, 0, {.dropout = 0}},
+    {{2, 2, 2, 203, 113, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 16, -1, {.dropout = 0}},
+    {{1, 2, 2, 130, 130, FILL_NORMAL, ATTN_BSHD, false, false, 0}, INT32_MAX, 1, {.dropout = 0}},
+    {{1, 2, 2, 257, 257, FILL_PEAK, ATTN_BSHD, false, false, 0}, 64, -1, {.dropout = 0}},
+    /* Dropout, with grouped heads, several sequences, a window. */
+    {{2, 4, 2, 190, 190, FILL_NORMAL, ATTN_BSHD, true, false, 0}, -1, -1, {.dropout = 0.1, .dropout_seed = 3}},
+    {{1, 2, 2, 113, 203, FILL_NORMAL, ATTN_BHSD, false, false, 0}, -1, -1, {.dropout = 0.9, .dropout_seed = 1}},
+    {{1, 2, 1, 257, 257, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 32, -1, {.dropout = 0.5, .dropout_seed = 1}},
+};
+
 /* The name of a sweep and what may differ between the shapes: "bwd-full-d-64-n-257-fp16-b-1-h-2x2-peak-bshd". */
 static void name_item(struct plan_item *item)
 {
     const struct attn_problem *p = &item->problem;
-    size_t used;
     problem_print(p, item->mode, item->name, sizeof item->name);
-    used = strlen(item->name);
-    snprintf(item->name + used, sizeof item->name - used, " b=%lld h=%lldx%lld %s %s%s", (long long)p->batch,
-             (long long)p->q_heads, (long long)p->kv_heads, problem_dist_name(item->dist),
-             problem_layout_name(p->layout), item->batch_gap ? " far" : "");
+    plan_name_more(item, " b=%lld h=%lldx%lld %s %s%s", (long long)p->batch, (long long)p->q_heads,
+                   (long long)p->kv_heads, problem_dist_name(item->dist), problem_layout_name(p->layout),
+                   item->batch_gap ? " far" : "");
+    plan_name_attributes(item);
     for (char *at = item->name; *at; at++)
         *at = *at == ' ' || *at == '=' ? '-' : *at;
 }
 
-static void add_shape(const struct options *o, const struct hard_shape *shape, enum attn_dtype dtype,
-                      enum attn_mode mode, bool causal, int64_t head_dim, struct plan *plan)
+static void add_shape(const struct options *o, const struct hard_shape *shape, const struct attn_problem *beyond,
+                      enum attn_dtype dtype, enum attn_mode mode, bool causal, int64_t head_dim, struct plan *plan)
 {
     struct plan_item item = {.mode = mode,
                              .dist = shape->dist,
@@ -85,6 +106,7 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, e
                              .repeats = o->repeats};
     item.seed = (o->seed + (uint64_t)plan->count) & INT64_MAX; /* what --seed takes */
     struct attn_problem *p = &item.problem;
+    *p = *beyond;
     p->batch = shape->batch;
     p->q_heads = shape->q_heads;
     p->kv_heads = shape->kv_heads;
@@ -94,7 +116,6 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, e
     p->dtype = dtype;
     p->layout = shape->layout;
     p->causal = causal;
-    p->window_left = p->window_right = -1;
     p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)head_dim)) : (float)o->scale;
     name_item(&item);
     plan_add(plan, &item);
@@ -156,7 +177,7 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
     memset(plan, 0, sizeof *plan);
     plan->warmup_ms = plan->min_time_ms = plan->max_noise_pct = NAN; /* nothing is timed */
     plan->preset = o->preset == PRESET_QUICK ? "quick" : "verify";
-    if (o->q_lens.count || o->kv_lens.count || o->batch || o->heads || o->kv_heads) {
+    if (o->q_lens.count || o->kv_lens.count || o->batches.count || o->heads.count || o->kv_heads.count) {
         log_error(
             "verify brings its own shapes: --seqlen, --kv-len, --batch, --heads and --kv-heads belong to the sweep");
         return EXIT_USAGE;
@@ -167,16 +188,25 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         const bool by_default = platform == ATTN_CPU ? dtypes[t] == ATTN_FP32 : dtypes[t] != ATTN_FP32;
         if (!(o->dtypes_given ? o->dtypes[dtypes[t]] : by_default))
             continue;
-        for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
-            if ((o->preset == PRESET_QUICK && !shapes[s].quick) || (platform == ATTN_CPU && shapes[s].cuda_only))
+        const size_t dense = sizeof shapes / sizeof shapes[0],
+                     all = dense + sizeof family_shapes / sizeof family_shapes[0];
+        for (size_t s = 0; s < all; s++) {
+            const struct hard_shape *shape = s < dense ? &shapes[s] : &family_shapes[s - dense].shape;
+            struct attn_problem beyond = {.window_left = -1, .window_right = -1};
+            if (s >= dense) {
+                beyond.window_left = family_shapes[s - dense].window_left;
+                beyond.window_right = family_shapes[s - dense].window_right;
+                problem_set_attributes(&family_shapes[s - dense].attributes, &beyond);
+            }
+            if ((o->preset == PRESET_QUICK && !shape->quick) || (platform == ATTN_CPU && shape->cuda_only))
                 continue;
             for (int i = 0; i < 4; i++) {
                 const enum attn_mode mode = (enum attn_mode)(i & 1);
                 const bool causal = i >> 1 & 1;
                 const int count = o->head_dims.count ? o->head_dims.count : 2;
                 for (int d = 0; d < count; d++)
-                    if (o->modes[mode] && o->causal[causal])
-                        add_shape(o, &shapes[s], dtypes[t], mode, causal,
+                    if (o->modes[mode] && o->causal[causal] && !(causal && beyond.window_right > 0))
+                        add_shape(o, shape, &beyond, dtypes[t], mode, causal,
                                   o->head_dims.count ? o->head_dims.values[d] : head_dims[d], plan);
             }
         }
@@ -194,7 +224,8 @@ static void add_problem(const struct options *o, enum attn_dtype dtype, enum att
     struct plan_item item = {.mode = mode, .dist = o->dist, .seed = o->seed};
     struct attn_problem *p = &item.problem;
     p->batch = 1;
-    p->q_heads = p->kv_heads = o->heads ? o->heads : 2; /* at least two, because one fault swaps two heads */
+    p->q_heads = p->kv_heads =
+        o->selftest_heads ? o->selftest_heads : 2; /* at least two, because one fault swaps two heads */
     p->q_len = p->kv_len = len;
     p->head_dim = head_dim;
     p->dtype = dtype;

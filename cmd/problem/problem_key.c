@@ -13,6 +13,14 @@
 static bool has_equal_heads(const struct problem_key *k) { return k->kv_heads == k->q_heads; }
 static bool has_equal_lengths(const struct problem_key *k) { return k->kv_len == k->q_len; }
 static bool is_normal(const struct problem_key *k) { return k->dist == FILL_NORMAL; }
+static bool has_no_left(const struct problem_key *k) { return k->window_left < 0; }
+static bool has_no_right(const struct problem_key *k) { return k->window_right < 0; }
+static bool has_no_dropout(const struct problem_key *k) { return k->dropout == 0; }
+
+#define HAS_NO(kind, field, c_type, option, absent, words)                                                             \
+    static bool has_no_##field(const struct problem_key *k) { return k->field == absent; }
+PROBLEM_ATTRIBUTES(HAS_NO)
+
 static bool is_cold(const struct problem_key *k) { return k->l2 == L2_COLD; }
 
 static bool has_default_scale(const struct problem_key *k)
@@ -22,6 +30,10 @@ static bool has_default_scale(const struct problem_key *k)
 
 #define FIELD(field, type) .name = #field, .kind = type, .offset = offsetof(struct problem_key, field)
 #define NAMED(field) FIELD(field, PROBLEM_NAME), .names = problem_##field##_names
+
+#define ROW(type, field, c_type, option_name, value, words)                                                            \
+    {FIELD(field, PROBLEM_##type), .meaning = words, .option = option_name, .is_default = has_no_##field,              \
+     .is_compared = true,          .label = #field,  .absent = #value},
 
 /* In the order of the CSV's columns, which is part of the contract: new rows go to the end. */
 const struct problem_field problem_fields[] = {
@@ -41,10 +53,11 @@ const struct problem_field problem_fields[] = {
     {NAMED(layout), .meaning = "order of the dimensions in memory: bshd, bhsd (batch, s = length, heads, d)",
      .option = "--layout", .is_compared = true},
     {FIELD(window_left, PROBLEM_COUNT), .meaning = "keys of the window left of the diagonal; -1 = unbounded",
-     .is_compared = true},
+     .option = "--window-left", .is_default = has_no_left, .is_compared = true, .label = "left"},
     {FIELD(window_right, PROBLEM_COUNT), .meaning = "keys of the window right of it; -1 = unbounded",
-     .is_compared = true},
-    {FIELD(dropout, PROBLEM_REAL), .meaning = "probability of dropping; 0 = none", .is_compared = true},
+     .option = "--window-right", .is_default = has_no_right, .is_compared = true, .label = "right"},
+    {FIELD(dropout, PROBLEM_REAL), .meaning = "probability of dropping; 0 = none", .option = "--dropout",
+     .is_default = has_no_dropout, .is_compared = true, .label = "dropout"},
     {FIELD(scale, PROBLEM_REAL), .meaning = "factor of Q K^T", .option = "--scale", .is_default = has_default_scale,
      .is_compared = true},
     {NAMED(dist), .meaning = "distribution of the inputs, see --dist", .option = "--dist", .is_default = is_normal,
@@ -54,12 +67,20 @@ const struct problem_field problem_fields[] = {
      .is_compared = true},
     {FIELD(logit_std, PROBLEM_REAL), .meaning = "standard deviation of the logits, to which Q is scaled",
      .option = "--logit-std", .is_compared = true},
-};
+    PROBLEM_ATTRIBUTES(ROW)};
 const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
 
 static const void *field_of(const struct problem_field *field, const struct problem_key *key)
 {
     return (const char *)key + field->offset;
+}
+
+static bool is_absent(const struct problem_field *field, const struct problem_key *key)
+{
+    const void *value = field_of(field, key);
+    return field->kind == PROBLEM_NAME    ? *(const int *)value < 0
+           : field->kind == PROBLEM_COUNT ? *(const int64_t *)value == INT64_MIN
+                                          : isnan(*(const double *)value);
 }
 
 void problem_key_clear(struct problem_key *key)
@@ -73,6 +94,17 @@ void problem_key_clear(struct problem_key *key)
         }
     }
 }
+
+void problem_key_complete(struct problem_key *key)
+{
+    for (int i = 0; i < problem_field_count; i++)
+        if (problem_fields[i].absent && is_absent(&problem_fields[i], key))
+            FABENCH_ASSERT(problem_field_parse(&problem_fields[i], problem_fields[i].absent, key), "%s",
+                           problem_fields[i].name);
+}
+
+#define FROM_PROBLEM(kind, field, c_type, option, absent, words) .field = (PROBLEM_TYPE_##kind)p->field,
+#define INTO_PROBLEM(kind, field, c_type, option, absent, words) to->field = (c_type)from->field;
 
 struct problem_key problem_key_of(const struct attn_problem *p, enum attn_mode mode, enum fill_dist dist,
                                   double logit_std, uint64_t seed, enum l2_policy l2)
@@ -94,7 +126,8 @@ struct problem_key problem_key_of(const struct attn_problem *p, enum attn_mode m
                                 .dist = dist,
                                 .seed = (int64_t)seed,
                                 .l2 = l2,
-                                .logit_std = logit_std > 0 ? logit_std : NAN};
+                                .logit_std = logit_std > 0 ? logit_std : NAN,
+                                PROBLEM_ATTRIBUTES(FROM_PROBLEM)};
 }
 
 char *problem_key_data(const struct problem_key *key, char *buffer, size_t size)
@@ -106,6 +139,19 @@ char *problem_key_data(const struct problem_key *key, char *buffer, size_t size)
     if (!isnan(key->logit_std))
         snprintf(buffer, size, "%s with logit-std %.9g", name, key->logit_std);
     return buffer;
+}
+
+#define FROM_KEY(kind, field, c_type, option, absent, words) .field = key->field,
+
+struct problem_attributes problem_attributes_of(const struct problem_key *key)
+{
+    return (struct problem_attributes){.dropout = key->dropout, PROBLEM_ATTRIBUTES(FROM_KEY)};
+}
+
+void problem_set_attributes(const struct problem_attributes *from, struct attn_problem *to)
+{
+    to->dropout = (float)from->dropout;
+    PROBLEM_ATTRIBUTES(INTO_PROBLEM)
 }
 
 /* The shortest text that gives the same float: "1e-06", which an option takes, not the "9.99999997e-07" below its least
@@ -177,14 +223,6 @@ int problem_key_compare(const struct problem_key *a, const struct problem_key *b
     return 0;
 }
 
-static bool is_absent(const struct problem_field *field, const struct problem_key *key)
-{
-    const void *value = field_of(field, key);
-    return field->kind == PROBLEM_NAME    ? *(const int *)value < 0
-           : field->kind == PROBLEM_COUNT ? *(const int64_t *)value == INT64_MIN
-                                          : isnan(*(const double *)value);
-}
-
 bool problem_key_agrees(const struct problem_key *a, const struct problem_key *b)
 {
     for (int i = 0; i < problem_field_count; i++) {
@@ -195,6 +233,20 @@ bool problem_key_agrees(const struct problem_key *a, const struct problem_key *b
     return true;
 }
 
+char *problem_key_extras(const struct problem_key *key, char *buffer, size_t size)
+{
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (int i = 0; i < problem_field_count && used < size; i++) {
+        const struct problem_field *field = &problem_fields[i];
+        char value[40];
+        if (field->label && !is_absent(field, key) && !field->is_default(key))
+            used += (size_t)snprintf(buffer + used, size - used, " %s %s", field->label,
+                                     problem_field_text(field, key, value, sizeof value));
+    }
+    return buffer;
+}
+
 char *problem_key_label(const struct problem_key *key, char *buffer, size_t size)
 {
     char q[24], kv[24], lengths[56], dim[24];
@@ -202,8 +254,9 @@ char *problem_key_label(const struct problem_key *key, char *buffer, size_t size
     number_print_count(key->kv_len, kv, sizeof kv);
     snprintf(lengths, sizeof lengths, key->q_len == key->kv_len ? "%s" : "%sx%s", q, kv);
     snprintf(dim, sizeof dim, "d%" PRId64, key->head_dim);
-    snprintf(buffer, size, "%s %-6s %-4s %-3s %s", problem_mode_name(key->mode), key->causal == 1 ? "causal" : "full",
-             dim, lengths, problem_dtype_name(key->dtype));
+    const int used = snprintf(buffer, size, "%s %-6s %-4s %-3s %s", problem_mode_name(key->mode),
+                              key->causal == 1 ? "causal" : "full", dim, lengths, problem_dtype_name(key->dtype));
+    problem_key_extras(key, buffer + used, size - (size_t)used);
     return buffer;
 }
 

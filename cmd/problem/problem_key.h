@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "cmd/problem/problem.h"
+#include "cmd/problem/problem_attributes.h"
 
 /* Value of an absent field: -1 where a comment names an enum, else INT64_MIN or NaN. */
 struct problem_key {
@@ -21,6 +22,7 @@ struct problem_key {
     int64_t seed;
     int l2;           /* l2_policy */
     double logit_std; /* standard deviation that Q is scaled to give the logits; absent = as drawn */
+    PROBLEM_ATTRIBUTES(PROBLEM_ATTRIBUTE_FIELD)
 };
 
 enum problem_field_kind { PROBLEM_NAME, PROBLEM_COUNT, PROBLEM_REAL }; /* int with names, int64_t, double */
@@ -33,13 +35,22 @@ struct problem_field {
     const char *const *names;                       /* of a PROBLEM_NAME, indexed by its value; NULL ends them */
     const char *option;                             /* option of a sweep that sets this value; NULL = none */
     bool (*is_default)(const struct problem_key *); /* then `repro` omits the option; NULL = never omitted */
-    bool is_compared; /* rows that differ in it are different problems in a report (true for all but the seed) */
+    bool is_compared;   /* rows that differ in it are different problems in a report (true for all but the seed) */
+    const char *label;  /* word before its value in a label, where it is not the default; NULL = not in labels */
+    const char *absent; /* the value of rows that were written before there was this column; NULL = stays absent */
 };
 
 extern const struct problem_field problem_fields[];
 extern const int problem_field_count;
 
 void problem_key_clear(struct problem_key *); /* everything absent */
+
+/* Gives absent fields that are newer than the row which was read the value of a problem without them. */
+void problem_key_complete(struct problem_key *);
+
+/* The attributes in a key; and into a problem. */
+struct problem_attributes problem_attributes_of(const struct problem_key *);
+void problem_set_attributes(const struct problem_attributes *, struct attn_problem *);
 
 /* logit_std: 0 = as drawn. */
 struct problem_key problem_key_of(const struct attn_problem *, enum attn_mode, enum fill_dist, double logit_std,
@@ -61,9 +72,11 @@ int problem_key_compare(const struct problem_key *, const struct problem_key *, 
 /* True when the two are equal in every field that both have. */
 bool problem_key_agrees(const struct problem_key *, const struct problem_key *);
 
-/* "bwd causal d128 16k bf16", for people, in columns. */
-enum { PROBLEM_LABEL_SIZE = 96 };
+/* "bwd causal d128 16k bf16", for people, in columns; then what is not the default: "left 128 dropout 0.1". */
+enum { PROBLEM_LABEL_SIZE = 256 };
 char *problem_key_label(const struct problem_key *, char *buffer, size_t size);
+/* The last part alone, a space before each word; "" where everything is the default. */
+char *problem_key_extras(const struct problem_key *, char *buffer, size_t size);
 
 /* The options that select this problem, each with a space before it: " --mode fwd --causal=yes ...". The caller frees
  * it. */

@@ -515,6 +515,7 @@ static bool take_row(struct record_file *file, int *room, const json_t *object, 
         record_row_free(row);
         return false;
     }
+    problem_key_complete(&row->key);
     file->types_at[file->count++] = type;
     return true;
 }

@@ -651,7 +651,8 @@ static void put_speedups(struct problem_run *run, const struct rounds_member *me
         if (!other->runs)
             continue;
         const double *other_ms = members[m++].samples_ms;
-        if (i == index || role_of(run, other) == ATTN_ROLE_NOTHING || !check_passed(other->tensors, other->tensor_count))
+        if (i == index || role_of(run, other) == ATTN_ROLE_NOTHING ||
+            !check_passed(other->tensors, other->tensor_count))
             continue;
         const int length = snprintf(word, sizeof word, "%s%s=%.6g", used ? " " : "", other->row.impl,
                                     stats_paired_ratio(other_ms, own_ms, rounds));
@@ -760,7 +761,8 @@ static void send_verdicts(struct problem_run *run)
 
 /* ---- the problem ---- */
 
-/* Inputs and reference. When memory is too small for them, every implementation gets a row with the status oom. */
+/* Inputs and reference. When memory is too small for them, every implementation gets a row with the status oom; when the
+ * reference does not know an attribute of the problem, one with the status unsupported. */
 static enum attn_status prepare_problem(struct problem_run *run, struct attn_message *why)
 {
     const struct case_setting *s = run->setting;
@@ -778,7 +780,7 @@ static void free_problem(struct problem_run *run)
     tensor_set_free(run->setting->backend, &run->inputs);
 }
 
-static void send_all_oom(struct problem_run *run, unsigned done, const char *reason)
+static void send_all(struct problem_run *run, unsigned done, enum record_status status, const char *reason)
 {
     const struct case_setting *s = run->setting;
     for (int slot = 0; slot < s->slot_count; slot++) {
@@ -786,7 +788,7 @@ static void send_all_oom(struct problem_run *run, unsigned done, const char *rea
         if (done & 1u << slot)
             continue;
         row_begin(&c.row, s->options, s->facts, run->item, s->slots[slot].name, s->slots[slot].name);
-        row_end(&c.row, STATUS_OOM, reason);
+        row_end(&c.row, status, reason);
         send_row(run, &c);
         record_row_free(&c.row);
     }
@@ -806,7 +808,13 @@ enum attn_status case_run(const struct case_setting *setting, int index, unsigne
         struct attn_message reason;
         snprintf(reason.text, sizeof reason.text, "%.300s; inputs and outputs need %s, the reference more", why->text,
                  number_print_bytes(tensor_set_bytes(run->item), needs, sizeof needs));
-        send_all_oom(run, done, reason.text);
+        send_all(run, done, STATUS_OOM, reason.text);
+        free_problem(run);
+        free(run);
+        return ATTN_OK;
+    }
+    if (status == ATTN_UNSUPPORTED) { /* no reference: no result could be judged */
+        send_all(run, done, STATUS_UNSUPPORTED, why->text);
         free_problem(run);
         free(run);
         return ATTN_OK;

@@ -85,6 +85,14 @@ static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, b
     return used;
 }
 
+/* Where the view lies in the whole problem, from which dropout and masks count. */
+static void set_place(struct check_view *view, int64_t first_row)
+{
+    view->reference.first_batch = view->batch_offset;
+    view->reference.first_head = view->q_head_offset;
+    view->reference.first_row = first_row;
+}
+
 static enum attn_status run_reference(struct backend *be, const struct attn_problem *p, enum attn_mode mode,
                                       const struct attn_tensors *tensors, const struct reference_outputs *out,
                                       struct attn_message *why)
@@ -351,6 +359,7 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
         struct check_view *view = &reference->views[i];
         const struct attn_tensors tensors = view_tensors(&inputs->tensors, view);
         next += place_outputs(&view->problem, item->mode, true, &view->reference, next);
+        set_place(view, 0);
         TRY(run_reference(be, &view->problem, item->mode, &tensors, &view->reference, why));
     }
     return measure_references(be, item, reference, why);
@@ -407,6 +416,7 @@ enum attn_status check_last_rows(struct backend *be, const struct check_request 
     *count = 0;
     TRY(be->ops->alloc(be, place_outputs(&view->problem, item->mode, true, &view->reference, NULL), &rows.memory, why));
     place_outputs(&view->problem, item->mode, true, &view->reference, rows.memory);
+    set_place(view, first_row);
     enum attn_status status = run_reference(be, &view->problem, item->mode, &tensors_here, &view->reference, why);
     if (status == ATTN_OK)
         status = measure_references(be, item, &rows, why);

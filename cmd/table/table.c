@@ -489,18 +489,20 @@ static void print_headings(struct table *t)
 /* What all rows of a group share. A change of any of it begins a new group. */
 static void describe_group(const struct table *t, const struct record_row *row, char *text, size_t size)
 {
-    char mask[CELL_SIZE], heads[80], data[PROBLEM_DATA_SIZE];
+    char mask[CELL_SIZE], heads[80], extras[PROBLEM_LABEL_SIZE], data[PROBLEM_DATA_SIZE];
+    struct problem_key others = row->key;
+    others.window_left = others.window_right = -1; /* the mask has them */
     format_mask(row, mask);
+    problem_key_extras(&others, extras, sizeof extras);
     problem_key_data(&row->key, data, sizeof data);
     if (row->key.q_heads == row->key.kv_heads)
         snprintf(heads, sizeof heads, "%lld head%s", (long long)row->key.q_heads, row->key.q_heads == 1 ? "" : "s");
     else
         snprintf(heads, sizeof heads, "%lld/%lld heads", (long long)row->key.q_heads, (long long)row->key.kv_heads);
-    snprintf(text, size, "%s %s d=%lld %s%s%s, %s%s%s%s%s%s%s, burst", problem_mode_name(row->key.mode), mask,
+    snprintf(text, size, "%s %s d=%lld %s%s%s, %s%s%s%s%s%s%s%s, burst", problem_mode_name(row->key.mode), mask,
              (long long)row->key.head_dim, problem_dtype_name(row->key.dtype), t->convention ? ", " : "",
              t->convention ? t->convention : "", heads, row->key.l2 >= 0 ? ", L2 " : "", problem_l2_name(row->key.l2),
-             row->key.layout == ATTN_BHSD ? ", bhsd" : "", data[0] ? ", " : "", data,
-             row->key.dropout > 0 ? ", dropout" : "");
+             row->key.layout == ATTN_BHSD ? ", bhsd" : "", data[0] ? ", " : "", data, *extras ? "," : "", extras);
 }
 
 static void begin_group(struct table *t, const struct record_row *row)

@@ -7,10 +7,18 @@
 
 #include "kernels/attention.h"
 
+/* What the attributes of a problem need beyond the lengths of a sequence. */
+struct cpu_place {
+    const struct attn_problem *whole; /* with the longest lengths, by which a block mask is laid out */
+    const uint8_t *block_mask;
+    int64_t batch, head; /* of the whole problem; of a backward column the first query head */
+};
+
 /* Rows [row0, row0 + rows) of one query head against all their visible keys. Tensors point at their (batch, head);
  * strides are those of a row. */
 struct cpu_forward_tile {
-    const struct attn_problem *problem;
+    const struct attn_problem *problem; /* with the lengths of this sequence */
+    struct cpu_place place;
     const float *q, *k, *v;
     float *o, *lse;
     int64_t q_stride, k_stride, v_stride, o_stride;
@@ -21,11 +29,13 @@ struct cpu_forward_tile {
 /* Keys [col0, col0 + cols) of one kv head against all rows of the query heads that share it. q, dout, dq, lse and delta
  * point at the first head of the group; *_head is the distance to the next one. */
 struct cpu_backward_column {
-    const struct attn_problem *problem;
+    const struct attn_problem *problem; /* with the lengths of this sequence */
+    struct cpu_place place;
     const float *q, *dout, *lse, *delta; /* delta[row] = sum of dO * O */
     const float *k, *v;                  /* at (batch, kv head) */
     float *dq, *dk, *dv;
-    int64_t q_stride, dout_stride, dq_stride, q_head, dout_head, dq_head; /* lse and delta are contiguous */
+    int64_t q_stride, dout_stride, dq_stride, q_head, dout_head, dq_head;
+    int64_t lse_head; /* of lse and delta, whose rows lie together */
     int64_t k_stride, v_stride, dk_stride, dv_stride;
     int64_t group;      /* query heads per kv head */
     int64_t col0, cols; /* cols <= cpu_kernels.backward_cols */
@@ -58,6 +68,12 @@ static inline const struct cpu_kernels *cpu_kernels_best(void)
     if (!kernels)
         kernels = cpu_kernels_avx2();
     return kernels ? kernels : cpu_kernels_baseline();
+}
+
+/* Whether scores need more than the mask of attn_visible. */
+static inline bool cpu_has_attributes(const struct attn_problem *p)
+{
+    return p->dropout != 0.0f || p->softcap != 0.0f || p->mask_block != 0;
 }
 
 /* Keys that rows [row0, row0 + rows) may see: first key of the first row, last key of the last row (both grow with the

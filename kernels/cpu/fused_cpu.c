@@ -45,10 +45,14 @@ static const struct cpu_kernels *find_kernels(const char *variant)
     return NULL;
 }
 
+enum {
+    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK
+};
+
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    const enum attn_status status = attn_check_attributes(request, ATTN_WITH_WINDOW, why);
+    const enum attn_status status = attn_check_attributes(request, KNOWN, why);
     if (status != ATTN_OK)
         return status;
     if (request->device->platform != ATTN_CPU)
@@ -74,7 +78,7 @@ static const char *variant(const struct attn_request *request)
     return kernels ? kernels->name : NULL;
 }
 
-/* The workspace: delta [batch, q_heads, q_len] and dq_semaphore [batch, q_heads, row tiles] (both backward only), then
+/* The workspace: delta [batch, q_heads, q_len], as LSE, and dq_semaphore [batch, q_heads, row tiles] (both backward only), then
  * one scratch per thread, everything on multiples of 64 bytes. */
 struct layout {
     size_t delta_floats, semaphore_words, scratch_floats; /* scratch of one thread */
@@ -93,7 +97,8 @@ static struct layout workspace_layout(const struct attn_request *request, const 
     }
     const size_t heads = (size_t)p->batch * (size_t)p->q_heads;
     const size_t tiles = (size_t)((p->q_len + kernels->backward_rows - 1) / kernels->backward_rows);
-    layout.delta_floats = whole_cache_lines(heads * (size_t)p->q_len);
+    layout.delta_floats = whole_cache_lines(p->lengths == ATTN_PACKED ? (size_t)p->q_heads * (size_t)p->total_q
+                                                                      : heads * (size_t)p->q_len);
     layout.semaphore_words = whole_cache_lines(heads * tiles);
     layout.scratch_floats = whole_cache_lines(kernels->backward_scratch_floats(p->head_dim));
     return layout;
@@ -109,76 +114,131 @@ static size_t workspace_bytes(const struct attn_request *request)
     return (layout.delta_floats + layout.semaphore_words + scratch_floats) * sizeof(float);
 }
 
-static float *row_of(struct attn_tensor tensor, int64_t b, int64_t h, int64_t row)
+/* One call: the whole problem and its tensors. */
+struct call {
+    const struct attn_problem *p;
+    const struct attn_tensors *t;
+    const struct cpu_kernels *kernels;
+    const struct layout *layout;
+    int64_t group;
+};
+
+static float *row_of(const struct call *x, struct attn_tensor tensor, int64_t b, int64_t h, int64_t row)
 {
-    return (float *)tensor.data + b * tensor.stride_batch + h * tensor.stride_head + row * tensor.stride_row;
+    return (float *)tensor.data + attn_row_offset(x->p, x->t, tensor, b, h, row);
 }
 
-static void forward(const struct attn_problem *p, const struct attn_tensors *t, const struct cpu_kernels *kernels,
-                    const struct layout *layout, float *scratch)
+static float *key_of(const struct call *x, struct attn_tensor tensor, int64_t b, int64_t h, int64_t key)
 {
-    const int64_t step = kernels->forward_rows, tiles = (p->q_len + step - 1) / step;
-    const int64_t group = p->q_heads / p->kv_heads, tasks = p->batch * p->q_heads * tiles;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(layout->threads)
+    return (float *)tensor.data + attn_key_offset(x->p, x->t, tensor, b, h, key);
+}
+
+/* The problem with the lengths of sequence b. */
+static struct attn_problem sequence_of(const struct call *x, int64_t b)
+{
+    const struct attn_sequence at = attn_sequence_at(x->p, x->t, b);
+    struct attn_problem one = *x->p;
+    one.q_len = at.q_len;
+    one.kv_len = at.kv_len;
+    return one;
+}
+
+static struct cpu_place place_of(const struct call *x, int64_t b, int64_t head)
+{
+    return (struct cpu_place){x->p, x->t->block_mask, b, head};
+}
+
+/* Of every sequence as many tiles as the longest has; a shorter one has no work in the last of them. */
+static void forward(const struct call *x, float *scratch)
+{
+    const struct attn_problem *p = x->p;
+    const struct attn_tensors *t = x->t;
+    const int64_t step = x->kernels->forward_rows, tiles = (p->q_len + step - 1) / step;
+    const int64_t tasks = p->batch * p->q_heads * tiles;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(x->layout->threads)
     for (int64_t task = 0; task < tasks; task++) {
-        const int64_t head = task / tiles, b = head / p->q_heads, h = head % p->q_heads;
-        const int64_t row0 = (tiles - 1 - task % tiles) * step, left = p->q_len - row0;
-        kernels->forward_tile(&(struct cpu_forward_tile){
-            .problem = p,
-            .q = row_of(t->q, b, h, row0),
-            .k = row_of(t->k, b, h / group, 0),
-            .v = row_of(t->v, b, h / group, 0),
-            .o = row_of(t->o, b, h, row0),
-            .lse = t->lse + head * p->q_len + row0,
+        const int64_t b = task / tiles / p->q_heads, h = task / tiles % p->q_heads;
+        const struct attn_problem one = sequence_of(x, b);
+        const int64_t row0 = (tiles - 1 - task % tiles) * step, left = one.q_len - row0;
+        if (left <= 0)
+            continue;
+        x->kernels->forward_tile(&(struct cpu_forward_tile){
+            .problem = &one,
+            .place = place_of(x, b, h),
+            .q = row_of(x, t->q, b, h, row0),
+            .k = key_of(x, t->k, b, h / x->group, 0),
+            .v = key_of(x, t->v, b, h / x->group, 0),
+            .o = row_of(x, t->o, b, h, row0),
+            .lse = t->lse + attn_lse_index(p, t, b, h, row0),
             .q_stride = t->q.stride_row,
             .k_stride = t->k.stride_row,
             .v_stride = t->v.stride_row,
             .o_stride = t->o.stride_row,
             .row0 = row0,
             .rows = left < step ? left : step,
-            .scratch = scratch + (size_t)omp_get_thread_num() * layout->scratch_floats,
+            .scratch = scratch + (size_t)omp_get_thread_num() * x->layout->scratch_floats,
         });
     }
 }
 
-/* D, zeroed dQ and the first column of every tile of rows. */
-static void prepare_tile(const struct attn_problem *p, const struct attn_tensors *t, int64_t head, int64_t row0,
-                         int64_t rows, int64_t tile_cols, float *delta, int32_t *dq_semaphore)
+static int64_t row_tiles_of(const struct call *x, const struct attn_problem *p)
 {
-    const int64_t b = head / p->q_heads, h = head % p->q_heads;
-    for (int64_t i = 0; i < rows; i++) {
-        const float *o = row_of(t->o, b, h, row0 + i), *dout = row_of(t->dout, b, h, row0 + i);
-        double sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t c = 0; c < p->head_dim; c++)
-            sum += (double)o[c] * (double)dout[c];
-        delta[i] = (float)sum;
-        memset(row_of(t->dq, b, h, row0 + i), 0, (size_t)p->head_dim * sizeof(float));
-    }
-    int64_t first, last;
-    cpu_visible_columns(p, row0, rows, &first, &last);
-    *dq_semaphore = (int32_t)(first / tile_cols);
+    return (p->q_len + x->kernels->backward_rows - 1) / x->kernels->backward_rows;
 }
 
-static void backward_task(const struct attn_problem *p, const struct attn_tensors *t, const struct cpu_kernels *kernels,
-                          int64_t task, const float *delta, int32_t *dq_semaphore, float *scratch)
+/* The semaphores of the first query head of a group; those of the others follow, each with the tiles of its sequence. */
+static int64_t semaphore_place(const struct call *x, int64_t b, int64_t first_head)
 {
-    const int64_t step = kernels->backward_cols, cols_tiles = (p->kv_len + step - 1) / step;
-    const int64_t row_tiles = (p->q_len + kernels->backward_rows - 1) / kernels->backward_rows;
-    const int64_t b = task / cols_tiles / p->kv_heads, h = task / cols_tiles % p->kv_heads;
-    const int64_t group = p->q_heads / p->kv_heads, head = b * p->q_heads + h * group;
-    const int64_t col0 = task % cols_tiles * step, left = p->kv_len - col0;
-    kernels->backward_column(&(struct cpu_backward_column){
-        .problem = p,
-        .q = row_of(t->q, b, h * group, 0),
-        .dout = row_of(t->dout, b, h * group, 0),
-        .lse = t->lse + head * p->q_len,
-        .delta = delta + head * p->q_len,
-        .k = row_of(t->k, b, h, col0),
-        .v = row_of(t->v, b, h, col0),
-        .dq = row_of(t->dq, b, h * group, 0),
-        .dk = row_of(t->dk, b, h, col0),
-        .dv = row_of(t->dv, b, h, col0),
+    return (b * x->p->q_heads + first_head) * row_tiles_of(x, x->p);
+}
+
+/* D, zeroed dQ and the first column of every tile of rows. */
+static void prepare_tile(const struct call *x, int64_t b, int64_t h, int64_t tile, float *delta, int32_t *dq_semaphore)
+{
+    const struct attn_problem one = sequence_of(x, b);
+    const int64_t step = x->kernels->backward_rows, row0 = tile * step, left = one.q_len - row0;
+    const int64_t rows = left < step ? left : step;
+    if (left <= 0)
+        return;
+    for (int64_t i = row0; i < row0 + rows; i++) {
+        const float *o = row_of(x, x->t->o, b, h, i), *dout = row_of(x, x->t->dout, b, h, i);
+        double sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t c = 0; c < one.head_dim; c++)
+            sum += (double)o[c] * (double)dout[c];
+        delta[attn_lse_index(x->p, x->t, b, h, i)] = (float)sum;
+        memset(row_of(x, x->t->dq, b, h, i), 0, (size_t)one.head_dim * sizeof(float));
+    }
+    int64_t first, last;
+    cpu_visible_columns(&one, row0, rows, &first, &last);
+    dq_semaphore[semaphore_place(x, b, h - h % x->group) + h % x->group * row_tiles_of(x, &one) + tile] =
+        (int32_t)(first / x->kernels->backward_cols);
+}
+
+static void backward_task(const struct call *x, int64_t task, const float *delta, int32_t *dq_semaphore, float *scratch)
+{
+    const struct attn_problem *p = x->p;
+    const struct attn_tensors *t = x->t;
+    const int64_t step = x->kernels->backward_cols, cols_tiles = (p->kv_len + step - 1) / step;
+    const int64_t b = task / cols_tiles / p->kv_heads, h = task / cols_tiles % p->kv_heads, head = h * x->group;
+    const struct attn_problem one = sequence_of(x, b);
+    const int64_t col0 = task % cols_tiles * step, left = one.kv_len - col0;
+    const int64_t lse = attn_lse_index(p, t, b, head, 0);
+    if (left <= 0)
+        return;
+    x->kernels->backward_column(&(struct cpu_backward_column){
+        .problem = &one,
+        .place = place_of(x, b, head),
+        .q = row_of(x, t->q, b, head, 0),
+        .dout = row_of(x, t->dout, b, head, 0),
+        .lse = t->lse + lse,
+        .delta = delta + lse,
+        .lse_head = attn_lse_index(p, t, b, 1, 0) - attn_lse_index(p, t, b, 0, 0),
+        .k = key_of(x, t->k, b, h, col0),
+        .v = key_of(x, t->v, b, h, col0),
+        .dq = row_of(x, t->dq, b, head, 0),
+        .dk = key_of(x, t->dk, b, h, col0),
+        .dv = key_of(x, t->dv, b, h, col0),
         .q_stride = t->q.stride_row,
         .dout_stride = t->dout.stride_row,
         .dq_stride = t->dq.stride_row,
@@ -189,40 +249,37 @@ static void backward_task(const struct attn_problem *p, const struct attn_tensor
         .v_stride = t->v.stride_row,
         .dk_stride = t->dk.stride_row,
         .dv_stride = t->dv.stride_row,
-        .group = group,
+        .group = x->group,
         .col0 = col0,
         .cols = left < step ? left : step,
-        .dq_semaphore = dq_semaphore + head * row_tiles,
+        .dq_semaphore = dq_semaphore + semaphore_place(x, b, head),
         .scratch = scratch,
     });
 }
 
-static void backward(const struct attn_problem *p, const struct attn_tensors *t, const struct cpu_kernels *kernels,
-                     const struct layout *layout, float *workspace)
+static void backward(const struct call *x, float *workspace)
 {
+    const struct attn_problem *p = x->p;
     float *delta = workspace;
-    int32_t *dq_semaphore = (int32_t *)(void *)(workspace + layout->delta_floats);
-    float *scratch = workspace + layout->delta_floats + layout->semaphore_words;
-    const int64_t step = kernels->backward_rows, row_tiles = (p->q_len + step - 1) / step;
-    const int64_t prepared = p->batch * p->q_heads * row_tiles;
-    const int64_t tasks = p->batch * p->kv_heads * ((p->kv_len + kernels->backward_cols - 1) / kernels->backward_cols);
+    int32_t *dq_semaphore = (int32_t *)(void *)(workspace + x->layout->delta_floats);
+    float *scratch = workspace + x->layout->delta_floats + x->layout->semaphore_words;
+    const int64_t row_tiles = row_tiles_of(x, p), prepared = p->batch * p->q_heads * row_tiles;
+    const int64_t cols_tiles = (p->kv_len + x->kernels->backward_cols - 1) / x->kernels->backward_cols;
+    const int64_t tasks = p->batch * p->kv_heads * cols_tiles;
     int64_t next = 0;
-#pragma omp parallel num_threads(layout->threads)
+#pragma omp parallel num_threads(x->layout->threads)
     {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < prepared; i++) {
-            const int64_t head = i / row_tiles, row0 = i % row_tiles * step, left = p->q_len - row0;
-            prepare_tile(p, t, head, row0, left < step ? left : step, kernels->backward_cols,
-                         delta + head * p->q_len + row0, dq_semaphore + i);
-        }
-        float *own = scratch + (size_t)omp_get_thread_num() * layout->scratch_floats;
+        for (int64_t i = 0; i < prepared; i++)
+            prepare_tile(x, i / row_tiles / p->q_heads, i / row_tiles % p->q_heads, i % row_tiles, delta, dq_semaphore);
+        float *own = scratch + (size_t)omp_get_thread_num() * x->layout->scratch_floats;
         for (;;) {
             int64_t task;
 #pragma omp atomic capture
             task = next++;
             if (task >= tasks)
                 break;
-            backward_task(p, t, kernels, task, delta, dq_semaphore, own);
+            backward_task(x, task, delta, dq_semaphore, own);
         }
     }
 }
@@ -237,10 +294,12 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     if (status != ATTN_OK)
         return status;
     const struct layout layout = workspace_layout(request, kernels);
+    const struct attn_problem *p = request->problem;
+    const struct call call = {p, tensors, kernels, &layout, p->q_heads / p->kv_heads};
     if (request->mode == ATTN_FWD)
-        forward(request->problem, tensors, kernels, &layout, run->workspace);
+        forward(&call, run->workspace);
     else
-        backward(request->problem, tensors, kernels, &layout, run->workspace);
+        backward(&call, run->workspace);
     return ATTN_OK;
 }
 

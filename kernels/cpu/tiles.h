@@ -289,6 +289,32 @@ CPU_TARGET static void online_softmax(const struct forward *s, int64_t cols)
     }
 }
 
+/* Softcap and block mask, before the other masks: what is scaled afterwards is divided by the scale. */
+CPU_TARGET static void cap_scores(const struct forward *s, int64_t col0, int64_t cols)
+{
+    const struct cpu_forward_tile *t = s->tile;
+    const float cap = t->problem->softcap;
+    for (int64_t c = 0; c < cols; c++)
+        for (int64_t r = 0; r < t->rows; r++) {
+            float *at = s->st + c * FORWARD_ROWS + r;
+            if (cap != 0.0f)
+                *at = cap / s->scale * tanhf(s->scale * *at / cap);
+            if (!attn_block_is_visible(t->place.whole, t->place.block_mask, t->place.batch, t->place.head, t->row0 + r,
+                                       col0 + c))
+                *at = -INFINITY;
+        }
+}
+
+/* Dropout of the exponentials, whose sum has been taken. */
+CPU_TARGET static void drop_scores(const struct forward *s, int64_t col0, int64_t cols)
+{
+    const struct cpu_forward_tile *t = s->tile;
+    for (int64_t c = 0; c < cols; c++)
+        for (int64_t r = 0; r < t->rows; r++)
+            s->st[c * FORWARD_ROWS + r] *=
+                attn_dropout_factor(t->problem, t->place.batch, t->place.head, t->row0 + r, col0 + c);
+}
+
 CPU_TARGET static void forward_step(const struct forward *s, int64_t col0, int64_t cols)
 {
     const struct cpu_forward_tile *t = s->tile;
@@ -304,11 +330,15 @@ CPU_TARGET static void forward_step(const struct forward *s, int64_t col0, int64
                                     .b_panel = s->d * PANEL,
                                     .c = s->st,
                                     .c_stride = FORWARD_ROWS});
+    if (cpu_has_attributes(t->problem))
+        cap_scores(s, col0, cols);
     if (!cpu_sees_all(t->problem, t->row0, t->rows, col0, cols)) {
         visible_ranges(t->problem, t->row0, t->rows, s->lanes, col0, cols, s->low, s->high);
         mask_scores(s, cols);
     }
     online_softmax(s, cols);
+    if (t->problem->dropout != 0.0f)
+        drop_scores(s, col0, cols);
     multiply_columns(&(struct product){.m = s->padded_rows,
                                        .n = s->width,
                                        .k = cols,
@@ -430,6 +460,34 @@ CPU_TARGET static void score_gradients(const struct backward *s, const float *ls
     }
 }
 
+/* The same with softcap, dropout and a block mask: P becomes what is kept of it. Element by element. */
+CPU_TARGET static void attribute_gradients(const struct backward *s, int64_t head, const float *lse, const float *delta,
+                                           int64_t row0, int64_t rows)
+{
+    const struct cpu_backward_column *t = s->column;
+    const struct attn_problem *p = t->problem;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t first, last;
+        attn_visible(p, row0 + r, &first, &last);
+        for (int64_t c = 0; c < s->lanes; c++) {
+            float *p_at = s->p + r * BACKWARD_COLS + c, *ds_at = s->ds + r * BACKWARD_COLS + c;
+            const int64_t key = t->col0 + c;
+            if (c >= t->cols || key < first || key > last ||
+                !attn_block_is_visible(t->place.whole, t->place.block_mask, t->place.batch, t->place.head + head,
+                                       row0 + r, key)) {
+                *p_at = *ds_at = 0.0f;
+                continue;
+            }
+            const float share = p->softcap != 0.0f ? tanhf(p->scale * *p_at / p->softcap) : 0.0f;
+            const float logit = p->softcap != 0.0f ? p->softcap * share : p->scale * *p_at;
+            const float probability = expf(logit - lse[r]);
+            const float kept = attn_dropout_factor(p, t->place.batch, t->place.head + head, row0 + r, key);
+            *p_at = kept * probability;
+            *ds_at = probability * (kept * *ds_at - delta[r]) * (1.0f - share * share);
+        }
+    }
+}
+
 CPU_INLINE void wait_a_little(unsigned spins)
 {
 #if defined(__x86_64__)
@@ -463,7 +521,7 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
                                      int32_t *dq_semaphore)
 {
     const struct cpu_backward_column *t = s->column;
-    const int64_t q_len = t->problem->q_len, padded_rows = round_up(rows, BLOCK_M);
+    const int64_t padded_rows = round_up(rows, BLOCK_M);
     const struct view q = view_rows(t->q + head * t->q_head + row0 * t->q_stride, t->q_stride, rows, s->d, s->q_copy);
     const struct view dout =
         view_rows(t->dout + head * t->dout_head + row0 * t->dout_stride, t->dout_stride, rows, s->d, s->do_copy);
@@ -483,7 +541,11 @@ CPU_TARGET static void backward_step(const struct backward *s, int64_t head, int
     scores.b = s->vt;
     scores.c = s->ds;
     multiply_rows(&scores);
-    score_gradients(s, t->lse + head * q_len + row0, t->delta + head * q_len + row0, row0, rows);
+    const float *lse = t->lse + head * t->lse_head + row0, *delta = t->delta + head * t->lse_head + row0;
+    if (cpu_has_attributes(t->problem))
+        attribute_gradients(s, head, lse, delta, row0, rows);
+    else
+        score_gradients(s, lse, delta, row0, rows);
 
     struct product gradient = {.m = s->padded_cols,
                                .n = s->width,

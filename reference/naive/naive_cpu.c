@@ -7,6 +7,9 @@
  * "dv" dV = P^T dO, "dp" dP = dO V^T, "ds" dS = P * (dP - D) in place with D = sum(P dP) / sum(P), "dq" dQ = scale dS
  * K, "dk" dK = scale dS^T Q.
  *
+ * With dropout the plan has P * M beside P, for dV and D. With a softcap dS is multiplied by 1 - (S / softcap)^2, where S
+ * is ln P + LSE. Of packed sequences S is [q_heads, total_q, longest kv_len].
+ *
  * Layouts are expressed by leading dimensions, no tensor is copied. Each thread calls the BLAS for its own slice of
  * rows or keys, with one thread inside the BLAS: that works the same for any library, and no second pool of threads
  * competes for the cores. A head is cut into as many slices as there are threads for it. */
@@ -22,16 +25,23 @@
 #include "reference/blas.h"
 
 struct naive_plan {
-    float *p; /* [batch, q_heads, q_len, kv_len] */
+    float *p;    /* [batch, q_heads, q_len, kv_len] */
+    float *kept; /* P * M; p without dropout */
+};
+
+enum {
+    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK
 };
 
 /* Bytes of S for all heads; false when that is more than can be addressed. */
 static bool scores_bytes(const struct attn_problem *p, size_t *bytes)
 {
+    const bool packed = p->lengths == ATTN_PACKED;
     size_t n;
-    return !__builtin_mul_overflow((size_t)p->batch, (size_t)p->q_heads, &n) &&
-           !__builtin_mul_overflow(n, (size_t)p->q_len, &n) && !__builtin_mul_overflow(n, (size_t)p->kv_len, &n) &&
-           !__builtin_mul_overflow(n, sizeof(float), bytes) && *bytes <= PTRDIFF_MAX;
+    return !__builtin_mul_overflow(packed ? 1 : (size_t)p->batch, (size_t)p->q_heads, &n) &&
+           !__builtin_mul_overflow(n, packed ? (size_t)p->total_q : (size_t)p->q_len, &n) &&
+           !__builtin_mul_overflow(n, (size_t)p->kv_len, &n) && !__builtin_mul_overflow(n, sizeof(float), bytes) &&
+           *bytes <= PTRDIFF_MAX;
 }
 
 static enum attn_status refuse(struct attn_message *why, const char *sentence)
@@ -44,7 +54,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 {
     const struct attn_problem *p = request->problem;
     size_t bytes;
-    const enum attn_status status = attn_check_attributes(request, 0, why);
+    const enum attn_status status = attn_check_attributes(request, KNOWN, why);
     if (status != ATTN_OK)
         return status;
     if (request->device->platform != ATTN_CPU)
@@ -73,7 +83,7 @@ static size_t workspace_bytes(const struct attn_request *request)
 
 static size_t plan_bytes(const struct attn_request *request, const void *plan)
 {
-    return plan ? workspace_bytes(request) : 0;
+    return plan ? workspace_bytes(request) * (request->problem->dropout != 0 ? 2 : 1) : 0;
 }
 
 /* ---- slices ------------------------------------------------------------------------------------------------------ */
@@ -95,21 +105,10 @@ static struct slice slice_of(int64_t task, int64_t slices, int64_t len)
     return (struct slice){task / slices, from, (part + 1) * len / slices - from};
 }
 
-static float *row_of(struct attn_tensor tensor, int64_t b, int64_t h, int64_t row)
-{
-    return (float *)tensor.data + b * tensor.stride_batch + h * tensor.stride_head + row * tensor.stride_row;
-}
-
 /* BLAS checks that a leading dimension is not less than the width, also for a single row, where it is not used. */
 static int64_t leading(struct attn_tensor tensor, const struct attn_problem *p)
 {
     return tensor.stride_row > p->head_dim ? tensor.stride_row : p->head_dim;
-}
-
-static struct blas_operand rows_of(struct attn_tensor tensor, const struct attn_problem *p, int64_t b, int64_t h,
-                                   int64_t row, bool transposed)
-{
-    return (struct blas_operand){row_of(tensor, b, h, row), leading(tensor, p), transposed};
 }
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
@@ -137,6 +136,34 @@ static void begin(const struct passes *x, const char *name)
         x->run->pass(x->run->pass_context, name);
 }
 
+/* A row of Q, O, dO, dQ, a key of K, V, dK, dV, and a row of S. */
+static float *row_of(const struct passes *x, struct attn_tensor tensor, int64_t b, int64_t h, int64_t row)
+{
+    return (float *)tensor.data + attn_row_offset(x->p, x->t, tensor, b, h, row);
+}
+
+static float *key_of(const struct passes *x, struct attn_tensor tensor, int64_t b, int64_t h, int64_t key)
+{
+    return (float *)tensor.data + attn_key_offset(x->p, x->t, tensor, b, h, key);
+}
+
+static int64_t scores_of(const struct passes *x, int64_t b, int64_t h, int64_t row)
+{
+    return attn_lse_index(x->p, x->t, b, h, row) * x->p->kv_len;
+}
+
+static struct blas_operand operand(const struct passes *x, float *rows, struct attn_tensor tensor, bool transposed)
+{
+    return (struct blas_operand){rows, leading(tensor, x->p), transposed};
+}
+
+/* Zeros where a sequence has nothing to sum over. */
+static void clear_rows(const struct passes *x, float *rows, struct attn_tensor tensor, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        memset(rows + i * tensor.stride_row, 0, (size_t)x->p->head_dim * sizeof *rows);
+}
+
 /* s = alpha A B^T for all heads: A has q_len rows per query head, B kv_len rows per kv head. */
 static void all_pairs(const struct passes *x, float alpha, struct attn_tensor a, struct attn_tensor b, float *s)
 {
@@ -144,11 +171,14 @@ static void all_pairs(const struct passes *x, float alpha, struct attn_tensor a,
     const int64_t heads = p->batch * p->q_heads, slices = slices_per_head(heads, x->threads, p->q_len);
 #pragma omp parallel for schedule(dynamic) num_threads(x->threads)
     for (int64_t task = 0; task < heads * slices; task++) {
-        const struct slice at = slice_of(task, slices, p->q_len);
-        const int64_t batch = at.index / p->q_heads, h = at.index % p->q_heads;
-        blas_sgemm(at.count, p->kv_len, p->head_dim, alpha, rows_of(a, p, batch, h, at.from, false),
-                   rows_of(b, p, batch, h / x->group, 0, true), 0, s + (at.index * p->q_len + at.from) * p->kv_len,
-                   p->kv_len);
+        const int64_t batch = task / slices / p->q_heads, h = task / slices % p->q_heads;
+        const struct attn_sequence length = attn_sequence_at(p, x->t, batch);
+        const struct slice at = slice_of(task, slices, length.q_len);
+        if (at.count > 0 && length.kv_len > 0)
+            blas_sgemm(at.count, length.kv_len, p->head_dim, alpha,
+                       operand(x, row_of(x, a, batch, h, at.from), a, false),
+                       operand(x, key_of(x, b, batch, h / x->group, 0), b, true), 0,
+                       s + scores_of(x, batch, h, at.from), p->kv_len);
     }
 }
 
@@ -160,11 +190,16 @@ static void times_keys(const struct passes *x, float alpha, const float *s, stru
     const int64_t heads = p->batch * p->q_heads, slices = slices_per_head(heads, x->threads, p->q_len);
 #pragma omp parallel for schedule(dynamic) num_threads(x->threads)
     for (int64_t task = 0; task < heads * slices; task++) {
-        const struct slice at = slice_of(task, slices, p->q_len);
-        const int64_t batch = at.index / p->q_heads, h = at.index % p->q_heads;
-        blas_sgemm(at.count, p->head_dim, p->kv_len, alpha,
-                   (struct blas_operand){s + (at.index * p->q_len + at.from) * p->kv_len, p->kv_len, false},
-                   rows_of(b, p, batch, h / x->group, 0, false), 0, row_of(out, batch, h, at.from), leading(out, p));
+        const int64_t batch = task / slices / p->q_heads, h = task / slices % p->q_heads;
+        const struct attn_sequence length = attn_sequence_at(p, x->t, batch);
+        const struct slice at = slice_of(task, slices, length.q_len);
+        float *rows = row_of(x, out, batch, h, at.from);
+        if (at.count > 0 && length.kv_len > 0)
+            blas_sgemm(at.count, p->head_dim, length.kv_len, alpha,
+                       (struct blas_operand){s + scores_of(x, batch, h, at.from), p->kv_len, false},
+                       operand(x, key_of(x, b, batch, h / x->group, 0), b, false), 0, rows, leading(out, p));
+        else
+            clear_rows(x, rows, out, at.count);
     }
 }
 
@@ -176,56 +211,112 @@ static void times_rows(const struct passes *x, float alpha, const float *s, stru
     const int64_t heads = p->batch * p->kv_heads, slices = slices_per_head(heads, x->threads, p->kv_len);
 #pragma omp parallel for schedule(dynamic) num_threads(x->threads)
     for (int64_t task = 0; task < heads * slices; task++) {
-        const struct slice at = slice_of(task, slices, p->kv_len);
-        const int64_t batch = at.index / p->kv_heads, h = at.index % p->kv_heads;
+        const int64_t batch = task / slices / p->kv_heads, h = task / slices % p->kv_heads;
+        const struct attn_sequence length = attn_sequence_at(p, x->t, batch);
+        const struct slice at = slice_of(task, slices, length.kv_len);
+        float *keys = key_of(x, out, batch, h, at.from);
+        if (at.count == 0 || length.q_len == 0) {
+            clear_rows(x, keys, out, at.count);
+            continue;
+        }
         for (int64_t g = 0; g < x->group; g++) {
             const int64_t q_head = h * x->group + g;
-            const float *head = s + (batch * p->q_heads + q_head) * p->q_len * p->kv_len;
-            blas_sgemm(at.count, p->head_dim, p->q_len, alpha, (struct blas_operand){head + at.from, p->kv_len, true},
-                       rows_of(b, p, batch, q_head, 0, false), g == 0 ? 0.0f : 1.0f, row_of(out, batch, h, at.from),
+            blas_sgemm(at.count, p->head_dim, length.q_len, alpha,
+                       (struct blas_operand){s + scores_of(x, batch, q_head, 0) + at.from, p->kv_len, true},
+                       operand(x, row_of(x, b, batch, q_head, 0), b, false), g == 0 ? 0.0f : 1.0f, keys,
                        leading(out, p));
         }
     }
 }
 
-/* Pass 2. lse may be NULL. */
-static void softmax(const struct passes *x, float *s, float *lse)
+/* One row of the whole problem: its sequence, with the lengths of that sequence. */
+struct score_row {
+    int64_t b, h, row;
+    struct attn_problem one;
+    float *at; /* of S */
+};
+
+/* Row n of [batch, q_heads, q_len]; false where the sequence is shorter. */
+static bool score_row(const struct passes *x, int64_t n, float *s, struct score_row *r)
+{
+    const struct attn_problem *p = x->p;
+    *r = (struct score_row){n / p->q_len / p->q_heads, n / p->q_len % p->q_heads, n % p->q_len, *p, NULL};
+    const struct attn_sequence at = attn_sequence_at(p, x->t, r->b);
+    r->one.q_len = at.q_len;
+    r->one.kv_len = at.kv_len;
+    if (r->row >= at.q_len)
+        return false;
+    r->at = s + scores_of(x, r->b, r->h, r->row);
+    return true;
+}
+
+/* Softcap and block mask of the keys [first, last]; false when none of them is seen. */
+static bool cap_row(const struct passes *x, const struct score_row *r, int64_t first, int64_t last)
+{
+    const float cap = x->p->softcap;
+    bool sees = x->p->mask_block == 0 && first <= last;
+    for (int64_t j = first; j <= last && cap != 0.0f; j++)
+        r->at[j] = cap * tanhf(r->at[j] / cap);
+    for (int64_t j = first; j <= last && x->p->mask_block != 0; j++) {
+        const bool is_visible = attn_block_is_visible(x->p, x->t->block_mask, r->b, r->h, r->row, j);
+        r->at[j] = is_visible ? r->at[j] : -INFINITY;
+        sees |= is_visible;
+    }
+    return sees;
+}
+
+/* Pass 2. lse may be NULL. kept: where P * M goes; s, or a matrix of its own. */
+static void softmax(const struct passes *x, float *s, float *kept, float *lse)
 {
     const struct attn_problem *p = x->p;
     const struct cpu_kernels *kernels = cpu_kernels_best();
     const int64_t rows = p->batch * p->q_heads * p->q_len;
 #pragma omp parallel for schedule(static) num_threads(x->threads)
-    for (int64_t row = 0; row < rows; row++) {
-        float *at = s + row * p->kv_len;
+    for (int64_t n = 0; n < rows; n++) {
+        struct score_row r;
         int64_t first, last;
-        attn_visible(p, row % p->q_len, &first, &last);
-        /* Without windows the first visible key is 0, and last < 0 says that there is none. */
-        const int64_t seen = last + 1 > 0 ? last + 1 : 0;
-        const float row_lse = seen > 0 ? kernels->softmax_row(at, seen) : -INFINITY;
-        memset(at + seen, 0, (size_t)(p->kv_len - seen) * sizeof *at);
+        if (!score_row(x, n, s, &r))
+            continue;
+        attn_visible(&r.one, r.row, &first, &last);
+        const bool sees = cap_row(x, &r, first, last);
+        const int64_t from = sees ? first : 0, seen = sees ? last + 1 - first : 0, end = from + seen;
+        const float row_lse = sees ? kernels->softmax_row(r.at + from, seen) : -INFINITY;
+        memset(r.at, 0, (size_t)from * sizeof *r.at);
+        memset(r.at + end, 0, (size_t)(r.one.kv_len - end) * sizeof *r.at);
         if (lse)
-            lse[row] = row_lse;
+            lse[attn_lse_index(p, x->t, r.b, r.h, r.row)] = row_lse;
+        float *to = kept + (r.at - s);
+        for (int64_t j = 0; j < r.one.kv_len && p->dropout != 0.0f; j++)
+            to[j] = r.at[j] * attn_dropout_factor(p, r.b, r.h, r.row, j);
     }
 }
 
-static void score_gradients(const struct passes *x, const float *probabilities, float *dp)
+static void score_gradients(const struct passes *x, const struct naive_plan *plan, float *dp)
 {
     const struct attn_problem *p = x->p;
     const int64_t rows = p->batch * p->q_heads * p->q_len;
 #pragma omp parallel for schedule(static) num_threads(x->threads)
-    for (int64_t row = 0; row < rows; row++) {
-        const float *prob = probabilities + row * p->kv_len;
-        float *at = dp + row * p->kv_len;
-        float sum = 0, dot = 0;
+    for (int64_t n = 0; n < rows; n++) {
+        struct score_row r;
+        if (!score_row(x, n, dp, &r))
+            continue;
+        const float *prob = plan->p + (r.at - dp), *kept = plan->kept + (r.at - dp);
+        const bool drops = p->dropout != 0.0f;
+        float *at = r.at, sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
-        for (int64_t j = 0; j < p->kv_len; j++) {
+        for (int64_t j = 0; j < r.one.kv_len; j++) {
             sum += prob[j];
-            dot += prob[j] * at[j];
+            dot += kept[j] * at[j];
         }
         const float d = sum > 0 ? dot / sum : 0.0f;
 #pragma omp simd
-        for (int64_t j = 0; j < p->kv_len; j++)
-            at[j] = prob[j] * (at[j] - d);
+        for (int64_t j = 0; j < r.one.kv_len; j++)
+            at[j] = drops ? kept[j] * at[j] - prob[j] * d : prob[j] * (at[j] - d);
+        const float lse = x->t->lse[attn_lse_index(p, x->t, r.b, r.h, r.row)];
+        for (int64_t j = 0; j < r.one.kv_len && p->softcap != 0.0f; j++) {
+            const float share = prob[j] > 0 ? (logf(prob[j]) + lse) / p->softcap : 0.0f;
+            at[j] *= 1.0f - share * share;
+        }
     }
 }
 
@@ -249,17 +340,21 @@ static enum attn_status prepare(const struct attn_request *request, const struct
         return status;
     const size_t bytes = workspace_bytes(request);
     struct naive_plan *made = malloc(sizeof *made);
-    float *p = malloc(bytes);
-    if (!made || !p) {
+    const bool drops = request->problem->dropout != 0;
+    float *p = malloc(bytes), *kept = drops ? malloc(bytes) : p;
+    if (!made || !p || !kept) {
         free(made);
         free(p);
-        snprintf(why->text, sizeof why->text, "P needs %.1f GB of host memory", (double)bytes / 1e9);
+        if (kept != p)
+            free(kept);
+        snprintf(why->text, sizeof why->text, "P needs %.1f GB of host memory", (drops ? 2 : 1) * (double)bytes / 1e9);
         return ATTN_NO_MEMORY;
     }
     const struct passes x = passes_of(request, tensors, NULL);
     all_pairs(&x, request->problem->scale, tensors->q, tensors->k, p);
-    softmax(&x, p, NULL);
+    softmax(&x, p, kept, NULL);
     made->p = p;
+    made->kept = kept;
     *plan = made;
     return ATTN_OK;
 }
@@ -267,6 +362,8 @@ static enum attn_status prepare(const struct attn_request *request, const struct
 static void release(void *plan)
 {
     struct naive_plan *made = plan;
+    if (made && made->kept != made->p)
+        free(made->kept);
     if (made)
         free(made->p);
     free(made);
@@ -288,17 +385,17 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         begin(&x, "scores");
         all_pairs(&x, scale, t->q, t->k, s);
         begin(&x, "softmax");
-        softmax(&x, s, t->lse);
+        softmax(&x, s, s, t->lse);
         begin(&x, "output");
         times_keys(&x, 1, s, t->v, t->o);
         return ATTN_OK;
     }
     begin(&x, "dv");
-    times_rows(&x, 1, plan->p, t->dout, t->dv);
+    times_rows(&x, 1, plan->kept, t->dout, t->dv);
     begin(&x, "dp");
     all_pairs(&x, 1, t->dout, t->v, s);
     begin(&x, "ds");
-    score_gradients(&x, plan->p, s);
+    score_gradients(&x, plan, s);
     begin(&x, "dq");
     times_keys(&x, scale, s, t->k, t->dq);
     begin(&x, "dk");

@@ -40,6 +40,15 @@ refused 'too large' --batch 2000000000 --heads 2000000000 --seqlen 2000000000
 refused 'too large' --device cpu --heads 1 --seqlen 2147483647 --d 256 --kv-len 2147483647 --batch 4096
 refused '--batch.*--total-tokens' --batch 2 --total-tokens 16k
 refused '--heads.*--hidden' --heads 2 --hidden 2048
+refused '--window-left -2' --window-left -2
+refused '--window-left 1000000000000000000' --window-left 1000000000000000000
+refused '--window-right 5.*--causal' --window-right 5 --causal
+refused '--dropout 1:' --dropout 1
+refused '--dropout -0.1' --dropout -0.1
+refused '--dropout nan' --dropout nan
+refused '--dropout-seed 3.*--dropout' --dropout-seed 3
+refused '--shape 8x3.*divide' --shape 8x3
+refused '--shape 8x2.*--heads' --shape 8x2 --heads 4
 refused '--max-noise' --max-noise -1%
 refused '--samples' --samples 1.5
 refused '--timeout-s' --timeout-s nan
@@ -50,7 +59,7 @@ refused '--device' --device cuda:x
 refused '--preset' --preset papr
 refused '--csv -.*|--jsonl -.*' --csv - --jsonl -
 small --csv - --columns tflop
-refused '--columns: tflop: no such column, did you mean tflops\? All columns: schema, .* logit_std$' \
+refused '--columns: tflop: no such column, did you mean tflops\? All columns: schema, .* dropout_seed$' \
     "${small[@]}"
 refused '--impl.*naive' --device cpu --impl naiv
 refused '--sustain-s 1.5: .*from 2' --sustain-s 1.5

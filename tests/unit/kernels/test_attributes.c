@@ -86,7 +86,13 @@ static const struct {
     const char *name;
     enum attn_platform platform;
     unsigned known;
-} known[] = {{"fused_cpu", ATTN_CPU, ATTN_WITH_WINDOW}, {"null", ATTN_CPU, ~0u}, {"null", ATTN_CUDA, ~0u}};
+} known[] = {
+    {"fused_cpu", ATTN_CPU,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
+    {"naive", ATTN_CPU,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
+    {"null", ATTN_CPU, ~0u},
+    {"null", ATTN_CUDA, ~0u}};
 
 static unsigned known_of(const struct attn_impl *impl)
 {

@@ -289,8 +289,6 @@ static void check(struct data *x, const struct candidate *c, int threads, double
     free(got);
 }
 
-static bool takes_windows(const struct candidate *c) { return c->impl == &attn_fused_cpu; }
-
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static void golden_vectors(void **state)
@@ -313,8 +311,7 @@ static void golden_vectors(void **state)
         memcpy(x->ref.dk, g.dk, (size_t)k * sizeof(float));
         memcpy(x->ref.dv, g.dv, (size_t)k * sizeof(float));
         for (size_t c = 0; c < candidate_count; c++)
-            if (x->p.window_left < 0 || takes_windows(&candidates[c]))
-                check(x, &candidates[c], 2, 1);
+            check(x, &candidates[c], 2, 1);
         data_free(x);
         golden_free(&g);
     }
@@ -373,8 +370,7 @@ static void windows_and_scales(void **state)
                                             cases[i].causal, cases[i].left, cases[i].right, cases[i].scale, 0);
         struct data *x = data_new(&p, FILL_NORMAL, false);
         for (size_t c = 0; c < candidate_count; c++)
-            if ((cases[i].left < 0 && cases[i].right < 0) || takes_windows(&candidates[c]))
-                check(x, &candidates[c], 3, 1);
+            check(x, &candidates[c], 3, 1);
         check_guards(x, "windows");
         data_free(x);
     }
@@ -500,15 +496,11 @@ static void refusals_say_why(void **state)
         p.dtype = ATTN_BF16;
         assert_int_equal(asks(both[i], p, NULL, "fp32"), ATTN_UNSUPPORTED);
         p = good;
-        p.dropout = 0.1f;
-        assert_int_equal(asks(both[i], p, NULL, "dropout"), ATTN_UNSUPPORTED);
+        p.page_size = 16;
+        assert_int_equal(asks(both[i], p, NULL, "paged cache"), ATTN_UNSUPPORTED);
         assert_int_equal(asks(both[i], good, "nonsense", "nonsense"), ATTN_UNSUPPORTED);
     }
     struct attn_problem p = good;
-    p.window_left = 3;
-    assert_int_equal(asks(&attn_naive_cpu, p, NULL, "no window"), ATTN_UNSUPPORTED);
-    assert_int_equal(asks(&attn_fused_cpu, p, NULL, ""), ATTN_OK);
-    p = good;
     p.q_len = p.kv_len = p.q_heads = p.kv_heads = INT32_MAX;
     assert_int_equal(asks(&attn_naive_cpu, p, NULL, "addressed"), ATTN_UNSUPPORTED);
     p = good;

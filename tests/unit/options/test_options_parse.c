@@ -54,9 +54,10 @@ static void defaults(void **state)
     assert_false(options.deterministic);
     assert_int_equal(options.total_tokens, 0);
     assert_int_equal(options.hidden, 0);
-    assert_int_equal(options.batch, 0);
-    assert_int_equal(options.heads, 0);
-    assert_int_equal(options.kv_heads, 0);
+    assert_int_equal(options.batches.count, 0);
+    assert_int_equal(options.heads.count, 0);
+    assert_int_equal(options.kv_heads.count, 0);
+    assert_true(options.attributes.dropout == 0);
     assert_int_equal(options.layout, ATTN_BSHD);
     assert_true(isnan(options.scale));
     assert_int_equal(options.dist, FILL_NORMAL);
@@ -89,6 +90,8 @@ static void defaults(void **state)
 
 #define FIELD(member) offsetof(struct options, member), sizeof((struct options *)0)->member
 static const int64_t five = 5, seven = 7, four_k = 4096, big = 2147483647;
+static const int two_values = 2;
+static const double quarter = 0.25;
 static const uint64_t zero_seed = 0;
 static const double one_and_half = 1.5, sixty = 60, nothing = 0, half = 0.5;
 static const bool yes = true, only_bwd[2] = {false, true}, only_full[2] = {true, false}, both[2] = {true, true},
@@ -143,11 +146,27 @@ static const struct value_case {
      "--total-tokens 0: must be a whole number from 1 to 2147483647"},
     {"--hidden 4k", FIELD(hidden), &four_k, "--hidden 2e3",
      "--hidden 2e3: must be a whole number from 1 to 2147483647"},
-    {"--batch 5", FIELD(batch), &five, "--batch -1", "--batch -1: must be a whole number from 1 to 2147483647"},
-    {"--heads 5", FIELD(heads), &five, "--heads 2147483648",
+    {"--batch 5,7,5", FIELD(batches.count), &two_values, "--batch -1",
+     "--batch -1: \"-1\" is not a whole number (digits, k for 1024); must be a whole number from 1 to 2147483647, or a "
+     "list as 64,128 or 1k:16k:*2"},
+    {"--heads 5,6", FIELD(heads.count), &two_values, "--heads 2147483648",
      "--heads 2147483648: must be a whole number from 1 to 2147483647"},
-    {"--heads 5 --kv-heads 5", FIELD(kv_heads), &five, "--kv-heads 1.0",
-     "--kv-heads 1.0: must be a whole number from 1 to 2147483647"},
+    {"--heads 6 --kv-heads 3,2", FIELD(kv_heads.count), &two_values, "--kv-heads 0",
+     "--kv-heads 0: must be a whole number from 1 to 2147483647"},
+    {"--shape 8x2", FIELD(shapes.count), &two_values, "--shape 8x3",
+     "--shape 8x3: the 3 key heads must divide the 8 query heads"},
+    {"--shape 8x2", FIELD(shapes.count), &two_values, "--shape 8",
+     "--shape 8: must be query x key heads with commas, as 32x8,64x8"},
+    {"--window-left none,0", FIELD(windows_left.count), &two_values, "--window-left -2",
+     "--window-left -2: must be none (or -1), or whole numbers from 0 to 2147483647 with commas"},
+    {"--window-right -1,5", FIELD(windows_right.count), &two_values, "--window-right 1000000000000000000",
+     "--window-right 1000000000000000000: must be none (or -1), or whole numbers from 0 to 2147483647 with commas"},
+    {"--dropout 0.25", FIELD(attributes.dropout), &quarter, "--dropout 1",
+     "--dropout 1: must be a number from 0 to 0.9999"},
+    {"--dropout 0.25", FIELD(attributes.dropout), &quarter, "--dropout nan",
+     "--dropout nan: must be a number from 0 to 0.9999"},
+    {"--dropout 0.25 --dropout-seed 4k", FIELD(attributes.dropout_seed), &four_k, "--dropout=-0.1",
+     "--dropout -0.1: must be a number from 0 to 0.9999"},
     {"--layout bhsd", FIELD(layout), &bhsd, "--layout bhds", "--layout bhds: must be bshd or bhsd; did you mean bhsd"},
     {"--dist falling,rising", FIELD(dists), slopes, "--dist gauss",
      "--dist gauss: must be normal, uniform, zeros, sharp, huge, constant, tiny, peak, rising or falling, several with "
@@ -202,7 +221,7 @@ static const struct value_case {
     {"--verbose", FIELD(verbose), &yes, "--verbose=2", "--verbose 2: takes no value"},
     {"--quiet", FIELD(quiet), &yes, "--quiet=", "--quiet '': takes no value"},
     {"--color never", FIELD(color), &never, "--color on", "--color on: must be auto, always or never"},
-    {"--seqlen 2147483647 --kv-len 1 --heads 1 --d 8 --batch 1", FIELD(heads), &(const int64_t){1},
+    {"--seqlen 2147483647 --kv-len 1 --heads 1 --d 8 --batch 1", FIELD(heads.count), &(const int){1},
      "--seqlen 2147483648", "--seqlen 2147483648: must be a whole number from 1 to 2147483647"},
     {"--total-tokens 2147483647 --heads 1 --d 8 --kv-len 64", FIELD(total_tokens), &big, "--total-tokens ''",
      "--total-tokens '': must be a whole number from 1 to 2147483647"},
@@ -457,8 +476,8 @@ static void unknown_options(void **state)
         {"-x", "-x: no such option; see fabench --help"},
         {"-5", "-5: no such option; see fabench --help"},
         {"--frobnicate", "--frobnicate: no such option; see fabench --help"},
-        {"--window 5", "--window: no such option; see fabench --help"},
-        {"--dropout 0.1", "--dropout: no such option; see fabench --help"},
+        {"--windows 5", "--windows: no such option; see fabench --help"},
+        {"--dropoutt 0.1", "--dropoutt: no such option; did you mean --dropout"},
         {"--=5", "--: no such option; see fabench --help"},
         {"plot --seqln 5", "--seqln: no such option; see fabench --help"},
     };

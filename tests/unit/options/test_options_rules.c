@@ -86,6 +86,25 @@ static void products_that_overflow(void **state)
     refused_with("--total-tokens 1048576k -n 1 --kv-len 16k", "too large; batch 1073741824 x heads 32 x len 16384");
 }
 
+static void windows_heads_and_dropout(void **state)
+{
+    (void)state;
+    refused("--causal --window-right 5",
+            "--window-right 5: cannot be used with --causal, which ends at the diagonal; must be none or 0");
+    refused_with("--causal=both --window-right none,1", "--window-right none,1: cannot be used with --causal");
+    taken("--causal --window-right 0,none --window-left 7");
+    taken("--window-right 5");
+    taken("--no-causal --window-right 5");
+    refused("--heads 8,12 --kv-heads 4,8",
+            "--kv-heads 4,8: must divide --heads 8,12, each of them; --shape takes pairs, as 32x8,64x8");
+    refused("--shape 8x2 --kv-heads 4", "--shape 8x2: cannot be used with --kv-heads 4; give one of them");
+    refused("--shape 8x2 --hidden 512", "--shape 8x2: cannot be used with --hidden 512; give one of them");
+    refused_with("--shape 8x2,2147483647x1 --batch 4k", "--shape 8x2,2147483647x1: too large;");
+    refused("--dropout-seed 3", "--dropout-seed 3: needs --dropout P, whose seed it is");
+    refused("--dropout 1e-6",
+            "--dropout 1e-6: too small for the 16 bits that decide an element; must be 0, or from 1.53e-05 to 0.9999");
+}
+
 static void outputs_to_stdout(void **state)
 {
     (void)state;
@@ -390,6 +409,7 @@ int main(void)
         cmocka_unit_test(pairs_that_contradict),
         cmocka_unit_test(key_heads_divide_heads),
         cmocka_unit_test(products_that_overflow),
+        cmocka_unit_test(windows_heads_and_dropout),
         cmocka_unit_test(outputs_to_stdout),
         cmocka_unit_test(output_paths),
         cmocka_unit_test(records_are_not_replaced),

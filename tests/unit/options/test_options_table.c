@@ -56,13 +56,14 @@ static void wrong_values(void **state)
         switch (def->kind) {
         case KIND_COUNT:
         case KIND_COUNT_LIST:
+        case KIND_WINDOWS:
         case KIND_REAL:
         case KIND_REAL_LIST:
         case KIND_PERCENT:
             assert_true(def->max > def->min);
             snprintf(beyond, sizeof beyond, "%.0f", def->max * 2 + 1);
             refuses(def, beyond);
-            snprintf(beyond, sizeof beyond, "%.9f", def->min - 1);
+            snprintf(beyond, sizeof beyond, "%.9f", def->min - (def->kind == KIND_WINDOWS ? 2 : 1));
             refuses(def, beyond);
             refuses(def, "x");
             break;
@@ -76,6 +77,7 @@ static void wrong_values(void **state)
             refuses(def, "absent/nowhere");
             refuses(def, "");
             break;
+        case KIND_SHAPES:
         case KIND_FLAG:
         case KIND_NO_CAUSAL:
         case KIND_VERSION:
@@ -116,9 +118,9 @@ static void all_is_freed(void **state)
 {
     (void)state;
     static const char *const values[] = {
-        [KIND_COUNT_LIST] = "8,16", [KIND_NAMES] = "naive,fused", [KIND_LIBRARY] = "file",
-        [KIND_TEXT] = "text",       [KIND_OUT_FILE] = "new",      [KIND_OUT_DIR] = "dir",
-        [KIND_IN_DIR] = "dir",      [KIND_IN_FILE] = "file",      [KIND_TEXTS] = "a=1EUR"};
+        [KIND_COUNT_LIST] = "8,16", [KIND_WINDOWS] = "0,none", [KIND_SHAPES] = "4x2,8x8", [KIND_NAMES] = "naive,fused",
+        [KIND_LIBRARY] = "file",    [KIND_TEXT] = "text",      [KIND_OUT_FILE] = "new",   [KIND_OUT_DIR] = "dir",
+        [KIND_IN_DIR] = "dir",      [KIND_IN_FILE] = "file",   [KIND_TEXTS] = "a=1EUR"};
     const struct options zero = {.command = COMMAND_SWEEP};
     int count = 0;
     for (int i = 0; i < option_count; i++) {
@@ -194,7 +196,8 @@ static void repro_has_what_rows_depend_on(void **state)
                         "--causal=yes --batch 2 --heads 16 --kv-heads 4 --seqlen 1000 --kv-len 2048 --d 128 "
                         "--layout bhsd --scale 0.25 --dist sharp --seed 77 --l2 hot");
     struct options again = parse(repro);
-    assert_int_equal(again.batch, 2);
+    assert_int_equal(again.batches.count, 1);
+    assert_int_equal(again.batches.values[0], 2);
     assert_true(again.deterministic);
     char *second = options_repro(&again, COMMAND_SWEEP, "fabench", "fused_cpu", &key);
     assert_string_equal(repro, second);

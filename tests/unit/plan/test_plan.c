@@ -5,6 +5,7 @@
 #include "cmd/base/log.h"
 #include "cmd/plan/plan.h"
 #include "cmd/problem/problem.h"
+#include "cmd/problem/problem_key.h"
 #include "cmd/options/options_parse.h"
 
 static struct options parse(const char *line)
@@ -149,6 +150,68 @@ static void refusals(void **state)
         assert_int_equal(plan.count, 0);
         options_free(&o);
     }
+}
+
+/* Lists are crossed, pairs of --shape are not; a window to the right is for problems without a causal mask. */
+static void lists_of_heads_and_windows(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --mode fwd --d 64 -n 1k --no-causal --batch 1,2 --heads 8,16 --kv-heads 2,4 "
+                               "--window-left none,3 --dropout 0.5 --dropout-seed 9",
+                               ATTN_CUDA);
+    assert_int_equal(plan.count, 2 * 2 * 2 * 2);
+    for (int i = 0; i < plan.count; i++) {
+        const struct attn_problem *p = &plan.items[i].problem;
+        assert_int_equal(p->batch, i / 8 + 1);
+        assert_int_equal(p->q_heads, i / 4 % 2 ? 16 : 8);
+        assert_int_equal(p->kv_heads, i / 2 % 2 ? 4 : 2);
+        assert_int_equal(p->window_left, i % 2 ? 3 : -1);
+        assert_int_equal(p->window_right, -1);
+        assert_true(p->dropout == 0.5f && p->dropout_seed == 9);
+    }
+    plan_free(&plan);
+    plan = plan_of("fabench --mode fwd --d 64 -n 1k --shape 8x2,4x4 --window-right none,0,5", ATTN_CUDA);
+    assert_int_equal(plan.count, 2 * (3 + 2)); /* full with each window, causal without the last */
+    assert_int_equal(plan.items[0].problem.q_heads, 8);
+    assert_int_equal(plan.items[0].problem.kv_heads, 2);
+    assert_int_equal(plan.items[3].problem.q_heads, 4);
+    assert_int_equal(plan.items[3].problem.kv_heads, 4);
+    for (int i = 0; i < plan.count; i++)
+        assert_true(!plan.items[i].problem.causal || plan.items[i].problem.window_right <= 0);
+    plan_free(&plan);
+}
+
+/* A row's label says what is not the default, and its command makes the same problem. */
+static void windows_and_dropout_come_back(void **state)
+{
+    (void)state;
+    struct options o =
+        parse("fabench --mode bwd --d 64 -n 1k --no-causal --window-left 5 --window-right 0 --dropout 0.1 "
+              "--dropout-seed 3");
+    struct plan plan, again;
+    assert_int_equal(plan_make(&o, ATTN_CPU, &plan), EXIT_OK);
+    assert_int_equal(plan.count, 1);
+    const struct plan_item *item = &plan.items[0];
+    const struct problem_key key =
+        problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed, L2_COLD);
+    char label[PROBLEM_LABEL_SIZE], *repro = plan_repro(&o, item, "naive");
+    assert_string_equal(problem_key_label(&key, label, sizeof label),
+                        "bwd full   d64  1k  fp32 left 5 right 0 dropout 0.1 dropout_seed 3");
+    struct options other = parse(repro);
+    assert_int_equal(plan_make(&other, ATTN_CPU, &again), EXIT_OK);
+    assert_int_equal(again.count, 1);
+    const struct problem_key second = problem_key_of(&again.items[0].problem, again.items[0].mode, again.items[0].dist,
+                                                     again.items[0].logit_std, again.items[0].seed, L2_COLD);
+    assert_int_equal(problem_key_compare(&key, &second, false), 0);
+    struct problem_key old = key; /* as of a record from before there were these columns */
+    old.dropout_seed = INT64_MIN;
+    problem_key_complete(&old);
+    assert_int_equal(old.dropout_seed, 0);
+    free(repro);
+    plan_free(&plan);
+    plan_free(&again);
+    options_free(&o);
+    options_free(&other);
 }
 
 /* The preset's convention makes heads from the head dim, so only the plan can see that kv heads do not divide them. The
@@ -439,6 +502,8 @@ int main(void)
         cmocka_unit_test(explicit_options_win_over_the_preset),
         cmocka_unit_test(lengths_are_crossed),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(lists_of_heads_and_windows),
+        cmocka_unit_test(windows_and_dropout_come_back),
         cmocka_unit_test(kv_heads_that_do_not_divide),
         cmocka_unit_test(input_is_for_tensors_of_one_shape),
         cmocka_unit_test(repro_makes_the_same_problem),

@@ -164,10 +164,13 @@ static void fill_row(struct record_row *row)
     }
 }
 
-/* Byte for byte, but for what is behind a pointer. */
+/* Byte for byte, but for what is behind a pointer. A file gives columns that are newer than the format's first version
+ * the value of a problem without them. */
 static void assert_rows_equal(const struct record_row *a, const struct record_row *b)
 {
     struct record_row left = *a, right = *b;
+    problem_key_complete(&left.key);
+    problem_key_complete(&right.key);
     assert_int_equal(left.samples_ms != NULL, right.samples_ms != NULL);
     if (left.samples_ms)
         assert_memory_equal(left.samples_ms, right.samples_ms, (size_t)left.samples * sizeof(double));

@@ -62,9 +62,9 @@ static inline void golden_load_tensors(const char *name, struct golden_family *g
         struct attn_tensor *to;
         const char *file;
         bool is_kv;
-    } all[] = {{&g->in.q, "q.npy", false},      {&g->in.k, "k.npy", true},    {&g->in.v, "v.npy", true},
-               {&g->in.dout, "do.npy", false},  {&g->want.o, "o.npy", false}, {&g->want.dq, "dq.npy", false},
-               {&g->want.dk, "dk.npy", true},   {&g->want.dv, "dv.npy", true}};
+    } all[] = {{&g->in.q, "q.npy", false},     {&g->in.k, "k.npy", true},    {&g->in.v, "v.npy", true},
+               {&g->in.dout, "do.npy", false}, {&g->want.o, "o.npy", false}, {&g->want.dq, "dq.npy", false},
+               {&g->want.dk, "dk.npy", true},  {&g->want.dv, "dv.npy", true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         *all[i].to = golden_tensor(name, all[i].file, batch, all[i].is_kv ? hk : hq, all[i].is_kv ? kv_len : q_len, d,
                                    heads_first);
@@ -148,8 +148,8 @@ static inline struct golden_family golden_family_load(const char *name)
         p->mask_batch = 1;
         p->mask_heads = p->q_heads;
         const int64_t planes = p->mask_heads * ((p->q_len + p->mask_block - 1) / p->mask_block);
-        g.in.block_mask = golden_array(name, "block_mask.npy", "|u1", 1,
-                                       planes * ((p->kv_len + p->mask_block - 1) / p->mask_block));
+        g.in.block_mask =
+            golden_array(name, "block_mask.npy", "|u1", 1, planes * ((p->kv_len + p->mask_block - 1) / p->mask_block));
     }
     free(json);
     return g;
@@ -157,9 +157,9 @@ static inline struct golden_family golden_family_load(const char *name)
 
 static inline void golden_family_free(struct golden_family *g)
 {
-    const void *const all[] = {g->in.q.data,     g->in.k.data,     g->in.v.data,     g->in.dout.data,
-                               g->want.o.data,   g->want.dq.data,  g->want.dk.data,  g->want.dv.data,
-                               g->want.lse,      g->in.seqused_k,  g->in.page_table, g->in.block_mask,
+    const void *const all[] = {g->in.q.data,       g->in.k.data,      g->in.v.data,     g->in.dout.data,
+                               g->want.o.data,     g->want.dq.data,   g->want.dk.data,  g->want.dv.data,
+                               g->want.lse,        g->in.seqused_k,   g->in.page_table, g->in.block_mask,
                                g->in.cu_seqlens_q, g->in.cu_seqlens_k};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free((void *)(uintptr_t)all[i]);
@@ -175,7 +175,8 @@ static inline double golden_rms(struct attn_tensor x, struct attn_tensor want, i
             for (int64_t i = 0; i < len; i++)
                 for (int64_t c = 0; c < d; c++) {
                     const float *const at = x.data, *const right = want.data;
-                    const double w = (double)right[b * want.stride_batch + h * want.stride_head + i * want.stride_row + c];
+                    const double w =
+                        (double)right[b * want.stride_batch + h * want.stride_head + i * want.stride_row + c];
                     const double got = (double)at[b * x.stride_batch + h * x.stride_head + i * x.stride_row + c];
                     const double e = got == w ? 0 : got - w; /* also of equal infinities */
                     error2 += e * e;

@@ -1,70 +1,6 @@
 /* The float64 oracle beyond dense attention: against golden vectors, against the definition written as plain loops, and
  * Philox4x32-10 with the layout of dropout. Runs from the root of the repository. */
-#include "tests/unit/reference/golden_family.h"
-
-#include "reference/harness/fill.h"
-#include "reference/reference.h"
-#include "tests/dense.h"
-
-/* Fresh and full of NaN, so that what nobody wrote shows. */
-static float *floats(int64_t count)
-{
-    float *data = malloc((size_t)(count + 1) * sizeof *data);
-    assert_non_null(data);
-    for (int64_t i = 0; i < count; i++)
-        data[i] = NAN;
-    return data;
-}
-
-static int64_t q_rows(const struct attn_problem *p)
-{
-    return p->q_heads * (p->lengths == ATTN_PACKED ? p->total_q : p->batch * p->q_len);
-}
-
-static int64_t k_rows(const struct attn_problem *p)
-{
-    return p->kv_heads * (p->lengths == ATTN_PACKED ? p->total_k : p->batch * p->kv_len);
-}
-
-enum { OUTPUTS = 9 };
-
-static void list_outputs(struct reference_outputs *x, float **list[OUTPUTS])
-{
-    float **const all[OUTPUTS] = {&x->o,     &x->lse,    &x->dq,     &x->dk,    &x->dv,
-                                  &x->o_abs, &x->dq_abs, &x->dk_abs, &x->dv_abs};
-    memcpy(list, all, sizeof all);
-}
-
-static int64_t output_elements(const struct attn_problem *p, int output)
-{
-    static const bool is_kv[OUTPUTS] = {false, false, false, true, true, false, false, true, true};
-    return output == 1 ? q_rows(p) : (is_kv[output] ? k_rows(p) : q_rows(p)) * p->head_dim;
-}
-
-static struct reference_outputs outputs_new(const struct attn_problem *p)
-{
-    struct reference_outputs x = {0};
-    float **list[OUTPUTS];
-    list_outputs(&x, list);
-    for (int i = 0; i < OUTPUTS; i++)
-        *list[i] = floats(output_elements(p, i));
-    return x;
-}
-
-static void outputs_free(struct reference_outputs *x)
-{
-    float **list[OUTPUTS];
-    list_outputs(x, list);
-    for (int i = 0; i < OUTPUTS; i++)
-        free(*list[i]);
-}
-
-static void run_oracle(const struct attn_problem *p, enum attn_mode mode, const struct attn_tensors *t,
-                       const struct reference_outputs *out, int threads)
-{
-    struct attn_message why = {""};
-    assert_int_equal(oracle_attention(p, mode, t, out, threads, &why), ATTN_OK);
-}
+#include "tests/unit/reference/family.h"
 
 /* ---- golden vectors ---------------------------------------------------------------------------------------------- */
 
@@ -103,121 +39,6 @@ static void golden_vectors(void **state)
 
 /* ---- the definition ---------------------------------------------------------------------------------------------- */
 
-/* A problem of the tests: its tensors in fp32 or 8 bits, its arrays. */
-struct made {
-    struct attn_problem p;
-    struct attn_tensors t;
-    void *memory[16];
-    int count;
-};
-
-static void *keep(struct made *m, void *memory)
-{
-    assert_non_null(memory);
-    m->memory[m->count++] = memory;
-    return memory;
-}
-
-static uint32_t random_below(uint64_t *random, uint32_t count)
-{
-    return fill_random16(9, 77, ++*random) % count;
-}
-
-/* Contiguous; rows of the batch and of the heads as the lengths mean. */
-static struct attn_tensor make_tensor(struct made *m, enum attn_dtype dtype, int64_t batch, int64_t heads, int64_t len,
-                                      enum fill_tensor id)
-{
-    static float table[FILL_TABLE_SIZE];
-    float gain;
-    const int64_t d = m->p.head_dim;
-    struct attn_tensor t = {.stride_batch = heads * len * d, .stride_head = d, .stride_row = heads * d};
-    t.data = keep(m, malloc((size_t)(batch * heads * len * d + 1) * attn_dtype_bytes(dtype)));
-    fill_table(FILL_NORMAL, id, table, &gain);
-    fill_tensor_host(t, dtype, batch, heads, len, d, 3, id, table, gain);
-    return t;
-}
-
-static int32_t *make_lengths(struct made *m, uint64_t *random, int64_t longest, int64_t *total)
-{
-    int32_t *cu = keep(m, calloc((size_t)m->p.batch + 1, sizeof *cu));
-    for (int64_t b = 0; b < m->p.batch; b++) /* the first sequence is the longest, the second is empty */
-        cu[b + 1] = cu[b] + (int32_t)(b == 0 ? longest : b == 1 ? 0 : random_below(random, (uint32_t)longest + 1));
-    *total = cu[m->p.batch];
-    return cu;
-}
-
-static float *make_scales(struct made *m, uint64_t *random, int64_t count)
-{
-    float *scales = keep(m, malloc((size_t)count * sizeof *scales));
-    for (int64_t i = 0; i < count; i++)
-        scales[i] = 0.5f + (float)random_below(random, 1000) * 1e-3f;
-    return scales;
-}
-
-static void make_cache(struct made *m, uint64_t *random)
-{
-    struct attn_problem *p = &m->p;
-    const int64_t per = p->page_size ? (p->kv_len + p->page_size - 1) / p->page_size : 0;
-    int32_t *used = keep(m, malloc((size_t)p->batch * sizeof *used));
-    int32_t *table = keep(m, malloc((size_t)(p->batch * per + 1) * sizeof *table));
-    for (int64_t b = 0; b < p->batch; b++)
-        used[b] = (int32_t)(b == 0 ? p->kv_len : p->q_len + random_below(random, (uint32_t)(p->kv_len - p->q_len + 1)));
-    p->pages = p->batch * per;
-    for (int64_t i = 0; i < p->pages; i++) /* 7 and the number of pages have no common divisor */
-        table[i] = (int32_t)(7 * i % p->pages);
-    m->t.seqused_k = used;
-    m->t.page_table = per ? table : NULL;
-}
-
-static void make_mask(struct made *m, uint64_t *random)
-{
-    const struct attn_problem *p = &m->p;
-    const int64_t count = p->mask_batch * p->mask_heads * ((p->q_len + p->mask_block - 1) / p->mask_block) *
-                          ((p->kv_len + p->mask_block - 1) / p->mask_block);
-    uint8_t *mask = keep(m, malloc((size_t)count));
-    for (int64_t i = 0; i < count; i++)
-        mask[i] = random_below(random, 3) > 0;
-    m->t.block_mask = mask;
-}
-
-static struct made make(const struct attn_problem *problem)
-{
-    struct made m = {.p = *problem};
-    struct attn_problem *p = &m.p;
-    uint64_t random = 1;
-    int64_t batch = p->batch, kv_batch = p->batch, q_len = p->q_len, kv_len = p->kv_len;
-    if (p->lengths == ATTN_PACKED) {
-        m.t.cu_seqlens_q = make_lengths(&m, &random, p->q_len, &p->total_q);
-        m.t.cu_seqlens_k = make_lengths(&m, &random, p->kv_len, &p->total_k);
-        batch = kv_batch = 1;
-        q_len = p->total_q;
-        kv_len = p->total_k;
-    } else if (p->lengths == ATTN_CACHE) {
-        make_cache(&m, &random);
-        kv_batch = p->page_size ? p->pages : p->batch;
-        kv_len = p->page_size ? p->page_size : p->kv_len;
-    }
-    if (p->mask_block)
-        make_mask(&m, &random);
-    if (p->quant_scale) {
-        const int64_t per_block = p->scale_block ? p->scale_block : 1;
-        m.t.scale_q = make_scales(&m, &random, p->batch * p->q_heads * (p->q_len + p->total_q / per_block + 1));
-        m.t.scale_k = make_scales(&m, &random, p->batch * p->kv_heads * (p->kv_len + p->total_k / per_block + 1));
-        m.t.scale_v = make_scales(&m, &random, p->batch * p->kv_heads * (p->kv_len + p->total_k / per_block + 1));
-    }
-    m.t.q = make_tensor(&m, p->dtype, batch, p->q_heads, q_len, FILL_Q);
-    m.t.k = make_tensor(&m, p->dtype, kv_batch, p->kv_heads, kv_len, FILL_K);
-    m.t.v = make_tensor(&m, p->dtype, kv_batch, p->kv_heads, kv_len, FILL_V);
-    m.t.dout = make_tensor(&m, attn_output_dtype(p), batch, p->q_heads, q_len, FILL_DO);
-    return m;
-}
-
-static void made_free(struct made *m)
-{
-    for (int i = 0; i < m->count; i++)
-        free(m->memory[i]);
-}
-
 /* Row vectors of sequence b, dequantised. */
 static void row_of_q(const struct made *m, int64_t b, int64_t h, int64_t i, double *to)
 {
@@ -248,8 +69,8 @@ static void row_of_key(const struct made *m, struct attn_tensor x, const float *
     if (p->quant_scale == ATTN_SCALE_HEAD)
         scale = (double)scales[b * p->kv_heads + g];
     if (p->quant_scale == ATTN_SCALE_BLOCK && p->lengths == ATTN_PACKED)
-        scale = (double)scales[g * (p->total_k / p->scale_block + p->batch) + m->t.cu_seqlens_k[b] / p->scale_block + b +
-                               j / p->scale_block];
+        scale = (double)scales[g * (p->total_k / p->scale_block + p->batch) + m->t.cu_seqlens_k[b] / p->scale_block +
+                               b + j / p->scale_block];
     else if (p->quant_scale == ATTN_SCALE_BLOCK)
         scale = (double)scales[(b * p->kv_heads + g) * blocks + j / p->scale_block];
     for (int64_t c = 0; c < p->head_dim; c++)
@@ -277,8 +98,8 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
     assert_non_null(s);
     row_of_q(m, b, h, i, q);
     for (int64_t c = 0; c < d; c++)
-        dout[c] = (double)fill_load(m->t.dout.data, attn_output_dtype(p),
-                                    attn_row_offset(p, &m->t, m->t.dout, b, h, i) + c);
+        dout[c] =
+            (double)fill_load(m->t.dout.data, attn_output_dtype(p), attn_row_offset(p, &m->t, m->t.dout, b, h, i) + c);
     for (int64_t j = 0; j < at.kv_len; j++) {
         bool sees = (!p->causal || j <= i + shift) && (p->window_left < 0 || j >= i + shift - p->window_left) &&
                     (p->window_right < 0 || j <= i + shift + p->window_right);
@@ -351,7 +172,8 @@ static void definition(const struct made *m, const struct reference_outputs *out
             for (int64_t h = g * group; h < (g + 1) * group; h++)
                 for (int64_t i = 0; i < at.q_len; i++) {
                     double lse;
-                    const int64_t place = packed ? h * p->total_q + at.q_first + i : (b * p->q_heads + h) * p->q_len + i;
+                    const int64_t place =
+                        packed ? h * p->total_q + at.q_first + i : (b * p->q_heads + h) * p->q_len + i;
                     definition_row(m, b, h, i, at, rows, keys, &lse);
                     out->lse[place] = (float)lse;
                     store(out->o, place, rows[0], d);
@@ -379,17 +201,6 @@ static void assert_near(const char *where, int output, const float *x, const flo
                      (double)ref[i]);
     }
 }
-
-#define BASE(b, hq, hk, q, k, d, is_causal, left, right)                                                               \
-    .batch = b, .q_heads = hq, .kv_heads = hk, .q_len = q, .kv_len = k, .head_dim = d, .causal = is_causal,            \
-    .window_left = left, .window_right = right, .scale = 0.3f
-#define ANY BASE(3, 4, 2, 70, 90, 16, false, -1, -1)
-#define CAUSAL BASE(3, 4, 2, 70, 90, 16, true, -1, -1)
-#define DROPOUT .dropout = 0.3f, .dropout_seed = 0x123456789abcdefull
-#define PACKED .lengths = ATTN_PACKED
-#define MASK(rows, planes, heads) .mask_block = rows, .mask_batch = planes, .mask_heads = heads
-#define EIGHT(type, mode, block)                                                                                       \
-    .dtype = type, .out_dtype = ATTN_BF16, .quant_scale = ATTN_SCALE_##mode, .scale_block = block
 
 static const struct attn_problem problems[] = {
     {CAUSAL, .softcap = 1.5f},

@@ -13,6 +13,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/run/check.h"
+#include "tests/dense.h"
 
 enum { TILE = 64, MAX_DIM = 128 };
 
@@ -206,7 +207,7 @@ static struct plan_item item_of(int kind, enum attn_mode mode, enum attn_dtype d
                                 int64_t len)
 {
     struct plan_item item = {.mode = mode, .dist = kinds[kind].dist, .logit_std = kinds[kind].logit_std, .seed = 3};
-    item.problem = (struct attn_problem){1, 1, 1, len, len, head_dim, dtype, ATTN_BSHD, causal, -1, -1, 0, 0};
+    item.problem = (struct attn_problem)DENSE(1, 1, 1, len, len, head_dim, dtype, ATTN_BSHD, causal, -1, -1, 0, 0);
     item.problem.scale = (float)(1 / sqrt((double)head_dim));
     return item;
 }

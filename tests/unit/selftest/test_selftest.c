@@ -617,7 +617,7 @@ static void the_plan_has_every_dtype_mask_and_length(void **state)
     o = (struct options){.modes = {false, true},
                          .causal = {false, true},
                          .dtypes_given = true,
-                         .heads = 4,
+                         .selftest_heads = 4,
                          .dtypes = {[ATTN_BF16] = true},
                          .q_lens = {lens, 1}};
     assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);

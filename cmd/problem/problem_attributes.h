@@ -1,0 +1,25 @@
+/* The attributes of a problem that are one number, given by one option each. A new one is one line here and one row of
+ * cmd/options/options_table.c; its field in struct attn_problem is in the interface already. From this list come the
+ * field of struct options, that of struct problem_key, the column of records, the key, the label, the options of
+ * `repro`, and the number in struct attn_problem.
+ *
+ * X(kind, field, c_type, option, absent, words): COUNT is an int64_t, REAL a double; c_type is the field's in attn_problem.
+ * `absent` is the value of a problem without it and of records that were written before there was a column; `words` say what the column means. */
+#ifndef FABENCH_PROBLEM_ATTRIBUTES_H
+#define FABENCH_PROBLEM_ATTRIBUTES_H
+
+#include <stdint.h>
+
+#define PROBLEM_ATTRIBUTES(X)                                                                                          \
+    X(COUNT, dropout_seed, uint64_t, "--dropout-seed", 0, "random seed of dropout; see --dropout")
+
+#define PROBLEM_TYPE_COUNT int64_t
+#define PROBLEM_TYPE_REAL double
+#define PROBLEM_ATTRIBUTE_FIELD(kind, field, c_type, option, absent, words) PROBLEM_TYPE_##kind field;
+
+struct problem_attributes {
+    double dropout; /* its column is among those of the first version of the format */
+    PROBLEM_ATTRIBUTES(PROBLEM_ATTRIBUTE_FIELD)
+};
+
+#endif

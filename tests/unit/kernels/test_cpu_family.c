@@ -1,0 +1,171 @@
+/* naive and fused_cpu beyond dense attention, against the float64 oracle and the golden vectors: what they accept is
+ * right, in both modes, for every number of threads. Runs from the root of the repository. */
+#include "tests/unit/reference/family.h"
+
+#include "kernels/cpu/cpu_kernels.h"
+#include "reference/blas.h"
+#include "reference/naive/naive.h"
+
+enum { GUARD = 64 };
+static const float guard_value = 12345.5f;
+
+static float *guarded(int64_t count)
+{
+    float *memory = malloc((size_t)(count + 2 * GUARD) * sizeof *memory);
+    assert_non_null(memory);
+    for (int64_t i = 0; i < count + 2 * GUARD; i++)
+        memory[i] = i < GUARD || i >= count + GUARD ? guard_value : NAN;
+    return memory + GUARD;
+}
+
+static void guarded_free(float *data, int64_t count, const char *where)
+{
+    for (int i = 0; i < GUARD; i++)
+        if (data[-1 - i] != guard_value || data[count + i] != guard_value)
+            fail_msg("%s: wrote outside a tensor", where);
+    free(data - GUARD);
+}
+
+/* The outputs of an implementation, contiguous as the oracle's: [batch or 1, heads, len or total, head_dim]. */
+struct outputs {
+    float *o, *lse, *dq, *dk, *dv;
+};
+
+static struct attn_tensor shaped(const struct attn_problem *p, void *data, bool is_kv)
+{
+    const bool packed = p->lengths == ATTN_PACKED;
+    const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
+    const int64_t len = packed ? (is_kv ? p->total_k : p->total_q) : is_kv ? p->kv_len : p->q_len;
+    return (struct attn_tensor){data, heads * len * p->head_dim, len * p->head_dim, p->head_dim};
+}
+
+static void launch(const struct attn_impl *impl, const struct attn_request *request, const struct attn_tensors *t)
+{
+    struct attn_message why = {""};
+    if (impl->accepts(request, &why) != ATTN_OK)
+        fail_msg("%s refused: %s", impl->name, why.text);
+    struct attn_run run = {.workspace_bytes = impl->workspace_bytes(request)};
+    run.workspace = aligned_alloc(256, run.workspace_bytes / 256 * 256 + 256);
+    assert_non_null(run.workspace);
+    memset(run.workspace, 0xff, run.workspace_bytes);
+    if (impl->prepare)
+        assert_int_equal(impl->prepare(request, t, &run.plan, &why), ATTN_OK);
+    assert_int_equal(impl->launch(request, t, &run, &why), ATTN_OK);
+    if (impl->release)
+        impl->release(run.plan);
+    free(run.workspace);
+}
+
+static void near(const char *where, const char *name, const float *x, const float *ref, const float *abs, int64_t count,
+                 double bound)
+{
+    double error2 = 0, ref2 = 0, abs2 = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (x[i] == ref[i]) /* infinities of LSE too */
+            continue;
+        error2 += pow((double)x[i] - (double)ref[i], 2);
+        ref2 += pow((double)ref[i], 2);
+        abs2 += abs ? pow((double)abs[i], 2) : 0;
+    }
+    if (!(sqrt(error2) <= bound * sqrt(ref2) + 4e-7 * sqrt(abs2)))
+        fail_msg("%s: %s has a relative RMS error of %.3g, %.3g of the absolute product", where, name,
+                 sqrt(error2 / ref2), sqrt(error2 / abs2));
+}
+
+static void check(const char *name, const struct attn_problem *p, const struct attn_tensors *inputs,
+                  const struct attn_impl *impl, int threads)
+{
+    char where[100];
+    snprintf(where, sizeof where, "%s of %s, %d threads", name, impl->name, threads);
+    struct reference_outputs ref = outputs_new(p);
+    struct attn_message why = {""};
+    assert_int_equal(oracle_attention(p, ATTN_BWD, inputs, &ref, 1, &why), ATTN_OK);
+    const int64_t q = q_rows(p) * p->head_dim, k = k_rows(p) * p->head_dim;
+    const struct outputs out = {guarded(q), guarded(q_rows(p)), guarded(q), guarded(k), guarded(k)};
+    struct attn_tensors t = *inputs;
+    const struct attn_device device = {.platform = ATTN_CPU, .threads = threads};
+    struct attn_request request = {.problem = p, .device = &device};
+    t.o = shaped(p, out.o, false);
+    t.lse = out.lse;
+    launch(impl, &request, &t);
+    near(where, "o", out.o, ref.o, ref.o_abs, q, 2e-6);
+    near(where, "lse", out.lse, ref.lse, NULL, q_rows(p), 2e-6);
+    request.mode = ATTN_BWD;
+    t.o.data = ref.o;
+    t.lse = ref.lse;
+    t.dq = shaped(p, out.dq, false);
+    t.dk = shaped(p, out.dk, true);
+    t.dv = shaped(p, out.dv, true);
+    launch(impl, &request, &t);
+    near(where, "dq", out.dq, ref.dq, ref.dq_abs, q, 4e-6);
+    near(where, "dk", out.dk, ref.dk, ref.dk_abs, k, 4e-6);
+    near(where, "dv", out.dv, ref.dv, ref.dv_abs, k, 4e-6);
+    guarded_free(out.o, q, where);
+    guarded_free(out.lse, q_rows(p), where);
+    guarded_free(out.dq, q, where);
+    guarded_free(out.dk, k, where);
+    guarded_free(out.dv, k, where);
+    outputs_free(&ref);
+}
+
+static void both(const char *name, const struct attn_problem *p, const struct attn_tensors *inputs)
+{
+    for (int threads = 1; threads <= 3; threads += 2) {
+        check(name, p, inputs, &attn_fused_cpu, threads);
+        if (blas_library())
+            check(name, p, inputs, &attn_naive_cpu, threads);
+    }
+}
+
+static void golden_vectors(void **state)
+{
+    (void)state;
+    for (int i = 0; i < GOLDEN_FAMILY_CASES; i++) {
+        struct golden_family g = golden_family_load(golden_family_names[i]);
+        if (g.has_backward)
+            both(golden_family_names[i], &g.problem, &g.in);
+        golden_family_free(&g);
+    }
+}
+
+/* The oracle's results are compared with the files' in test_oracle_family.c. */
+static const struct attn_problem problems[] = {
+    {CAUSAL, .softcap = 1.5f},
+    {BASE(1, 2, 1, 40, 33, 8, false, 5, 3), .softcap = 20},
+    {BASE(2, 4, 2, 130, 131, 24, false, -1, 7), DROPOUT},
+    {BASE(1, 2, 1, 131, 60, 8, true, 40, -1)}, /* rows that see nothing */
+    {BASE(1, 2, 2, 200, 200, 64, true, 0, 0)},
+    {ANY, DROPOUT},
+    {CAUSAL, DROPOUT, .softcap = 2},
+    {BASE(2, 2, 2, 65, 40, 8, true, 9, -1), DROPOUT},
+    {ANY, MASK(16, 3, 4)},
+    {CAUSAL, MASK(32, 1, 1)},
+    {BASE(2, 4, 2, 300, 250, 16, true, -1, -1), MASK(128, 1, 4)},
+    {CAUSAL, MASK(64, 3, 1), DROPOUT},
+    {ANY, PACKED},
+    {CAUSAL, PACKED, DROPOUT},
+    {BASE(5, 2, 1, 170, 150, 8, true, 12, -1), PACKED, .softcap = 3},
+    {BASE(4, 2, 1, 50, 70, 8, false, 12, 4), PACKED, MASK(16, 4, 2)},
+    {BASE(7, 4, 2, 200, 130, 24, true, -1, -1), PACKED},
+};
+
+static void made_problems(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < sizeof problems / sizeof *problems; n++) {
+        char name[32];
+        snprintf(name, sizeof name, "problem %zu", n);
+        struct made m = make(&problems[n]);
+        both(name, &m.p, &m.t);
+        made_free(&m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_vectors),
+        cmocka_unit_test(made_problems),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
