@@ -361,8 +361,8 @@ static void eight_elements_for_each_call(void **state)
         assert_int_equal(used[i / 16][i % 16], 1);
 }
 
-/* The share that is dropped, of all elements and in every row, and that neighbours do not depend on each other: within 4
- * sigma (5 where the largest of many rows is meant). */
+/* The share that is dropped, of all elements and in every row, and that neighbours do not depend on each other: within
+ * 4 sigma (5 where the largest of many rows is meant). */
 static void share_and_independence(void **state)
 {
     (void)state;
