@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/options/options_line.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_figures.h"
 #include "cmd/gate/decide.h"
@@ -244,18 +245,9 @@ static void add_control(struct gate *g, const struct record_row *was, const stru
  * options on timing do not allow it. */
 static bool selects_subset(const struct options *o)
 {
-    static const char *const selecting[] = {
-        "--preset",   "--mode",        "--causal",       "--no-causal", "--d",           "--seqlen",
-        "--kv-len",   "--dtype",       "--total-tokens", "--hidden",    "--batch",       "--heads",
-        "--kv-heads", "--layout",      "--scale",        "--dist",      "--logit-std",   "--seed",
-        "--shape",    "--window-left", "--window-right", "--dropout",   "--dropout-seed"};
-    for (int i = 0; i < o->sweep_words.count; i++) {
-        const char *word = o->sweep_words.names[i];
-        const size_t length = strcspn(word, "=");
-        for (size_t c = 0; c < sizeof selecting / sizeof selecting[0]; c++)
-            if (strlen(selecting[c]) == length && strncmp(word, selecting[c], length) == 0)
-                return true;
-    }
+    for (int i = 0; i < o->sweep_words.count; i++)
+        if (options_word_asks_problem(o->sweep_words.names[i]))
+            return true;
     return o->impls.count || o->is_subset;
 }
 

@@ -47,6 +47,16 @@ static bool asks_problem(const struct option_def *def)
            (def->group == GROUP_PROBLEM && def->kind == KIND_COUNT);
 }
 
+bool options_word_asks_problem(const char *word)
+{
+    const size_t length = strcspn(word, "=");
+    for (int i = 0; i < option_count; i++)
+        if (option_table[i].group == GROUP_PROBLEM && strlen(option_table[i].name) == length &&
+            strncmp(option_table[i].name, word, length) == 0)
+            return true;
+    return false;
+}
+
 /* The table row of an option for this command; NULL when the command does not take it. */
 static const struct option_def *taken_by(enum command command, const char *name)
 {

@@ -19,4 +19,7 @@ char *options_deciding(const struct options *);
 char *options_repro(const struct options *, enum command taker, const char *command, const char *impl,
                     const struct problem_key *key);
 
+/* True for a word of a command line that is an option on what is computed: "--seqlen" or "--seqlen=4k". */
+bool options_word_asks_problem(const char *word);
+
 #endif

@@ -118,6 +118,9 @@ const struct option_def option_table[] = {
     {"--dropout-seed", NULL, KIND_COUNT, AT(attributes.dropout_seed), .min = 0, .max = 9223372036854775807.0,
      .fallback = "0", .unit = "N", .help = "random seed of dropout", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Random seed of dropout."},
+    {"--softcap", NULL, KIND_REAL, AT(attributes.softcap), .min = 0, .max = 1e6, .fallback = "0", .unit = "X",
+     .help = "bound of the logits", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .detail = "S = X tanh(scale Q K^T / X), before the mask; 0 is none."},
     {"--layout", NULL, KIND_CHOICE, AT(layout), .choices = problem_layout_names, .fallback = "bshd",
      .help = "batch, s = length, heads, d in memory", .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Order of the dimensions in memory, the last one contiguous: batch (b), length (s), heads (h), head dim "

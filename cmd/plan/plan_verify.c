@@ -69,14 +69,20 @@ static const struct {
     int64_t window_left, window_right;
     struct problem_attributes attributes;
 } family_shapes[] = {
-    /* One key, both edges in one tile, edges at and around tiles, rows that see nothing, a window beyond all keys. */
-    {{1, 2, 2, 129, 129, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 0, 0, {.dropout = 0}},
+    /* Two keys, the diagonal as an edge, both edges in one tile, edges at and around tiles, rows that see nothing, a window
+     * beyond all keys. */
+    {{1, 2, 2, 129, 129, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 1, 0, {.dropout = 0}},
+    {{1, 2, 2, 129, 140, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 0, 3, {.dropout = 0}},
     {{1, 4, 2, 190, 257, FILL_NORMAL, ATTN_BHSD, false, false, 0}, 5, 3, {.dropout = 0}},
     {{1, 2, 1, 257, 300, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 127, -1, {.dropout = 0}},
     {{1, 2, 2, 300, 300, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 128, 0, {.dropout = 0}},
     {{2, 2, 2, 203, 113, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 16, -1, {.dropout = 0}},
     {{1, 2, 2, 130, 130, FILL_NORMAL, ATTN_BSHD, false, false, 0}, INT32_MAX, 1, {.dropout = 0}},
     {{1, 2, 2, 257, 257, FILL_PEAK, ATTN_BSHD, false, false, 0}, 64, -1, {.dropout = 0}},
+    /* Softcap: far below the logits, among them, above them; with a window and dropout. */
+    {{1, 4, 2, 190, 190, FILL_NORMAL, ATTN_BSHD, true, false, 0}, -1, -1, {.softcap = 0.5}},
+    {{1, 2, 2, 257, 257, FILL_SHARP, ATTN_BSHD, false, false, 0}, 100, -1, {.softcap = 5}},
+    {{2, 2, 2, 113, 203, FILL_NORMAL, ATTN_BHSD, false, false, 0}, -1, -1, {.softcap = 50, .dropout = 0.1}},
     /* Dropout, with grouped heads, several sequences, a window. */
     {{2, 4, 2, 190, 190, FILL_NORMAL, ATTN_BSHD, true, false, 0}, -1, -1, {.dropout = 0.1, .dropout_seed = 3}},
     {{1, 2, 2, 113, 203, FILL_NORMAL, ATTN_BHSD, false, false, 0}, -1, -1, {.dropout = 0.9, .dropout_seed = 1}},

@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 #define PROBLEM_ATTRIBUTES(X)                                                                                          \
-    X(COUNT, dropout_seed, uint64_t, "--dropout-seed", 0, "random seed of dropout; see --dropout")
+    X(COUNT, dropout_seed, uint64_t, "--dropout-seed", 0, "random seed of dropout; see --dropout")                     \
+    X(REAL, softcap, float, "--softcap", 0, "S = softcap tanh(scale Q K^T / softcap) before the mask; 0 = none")
 
 #define PROBLEM_TYPE_COUNT int64_t
 #define PROBLEM_TYPE_REAL double

@@ -47,6 +47,8 @@ refused '--dropout 1:' --dropout 1
 refused '--dropout -0.1' --dropout -0.1
 refused '--dropout nan' --dropout nan
 refused '--dropout-seed 3.*--dropout' --dropout-seed 3
+refused '--softcap -1' --softcap -1
+refused '--softcap nan' --softcap nan
 refused '--shape 8x3.*divide' --shape 8x3
 refused '--shape 8x2.*--heads' --shape 8x2 --heads 4
 refused '--max-noise' --max-noise -1%
@@ -59,7 +61,7 @@ refused '--device' --device cuda:x
 refused '--preset' --preset papr
 refused '--csv -.*|--jsonl -.*' --csv - --jsonl -
 small --csv - --columns tflop
-refused '--columns: tflop: no such column, did you mean tflops\? All columns: schema, .* dropout_seed$' \
+refused '--columns: tflop: no such column, did you mean tflops\? All columns: schema, .* softcap$' \
     "${small[@]}"
 refused '--impl.*naive' --device cpu --impl naiv
 refused '--sustain-s 1.5: .*from 2' --sustain-s 1.5

@@ -163,6 +163,8 @@ static const struct value_case {
      "--window-right 1000000000000000000: must be none (or -1), or whole numbers from 0 to 2147483647 with commas"},
     {"--dropout 0.25", FIELD(attributes.dropout), &quarter, "--dropout 1",
      "--dropout 1: must be a number from 0 to 0.9999"},
+    {"--softcap 0.25", FIELD(attributes.softcap), &quarter, "--softcap -1",
+     "--softcap -1: must be a number from 0 to 1000000"},
     {"--dropout 0.25", FIELD(attributes.dropout), &quarter, "--dropout nan",
      "--dropout nan: must be a number from 0 to 0.9999"},
     {"--dropout 0.25 --dropout-seed 4k", FIELD(attributes.dropout_seed), &four_k, "--dropout=-0.1",

@@ -187,7 +187,7 @@ static void windows_and_dropout_come_back(void **state)
     (void)state;
     struct options o =
         parse("fabench --mode bwd --d 64 -n 1k --no-causal --window-left 5 --window-right 0 --dropout 0.1 "
-              "--dropout-seed 3");
+              "--dropout-seed 3 --softcap 30");
     struct plan plan, again;
     assert_int_equal(plan_make(&o, ATTN_CPU, &plan), EXIT_OK);
     assert_int_equal(plan.count, 1);
@@ -196,7 +196,7 @@ static void windows_and_dropout_come_back(void **state)
         problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed, L2_COLD);
     char label[PROBLEM_LABEL_SIZE], *repro = plan_repro(&o, item, "naive");
     assert_string_equal(problem_key_label(&key, label, sizeof label),
-                        "bwd full   d64  1k  fp32 left 5 right 0 dropout 0.1 dropout_seed 3");
+                        "bwd full   d64  1k  fp32 left 5 right 0 dropout 0.1 dropout_seed 3 softcap 30");
     struct options other = parse(repro);
     assert_int_equal(plan_make(&other, ATTN_CPU, &again), EXIT_OK);
     assert_int_equal(again.count, 1);
@@ -205,8 +205,9 @@ static void windows_and_dropout_come_back(void **state)
     assert_int_equal(problem_key_compare(&key, &second, false), 0);
     struct problem_key old = key; /* as of a record from before there were these columns */
     old.dropout_seed = INT64_MIN;
+    old.softcap = NAN;
     problem_key_complete(&old);
-    assert_int_equal(old.dropout_seed, 0);
+    assert_true(old.dropout_seed == 0 && old.softcap == 0);
     free(repro);
     plan_free(&plan);
     plan_free(&again);
