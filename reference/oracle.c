@@ -10,8 +10,8 @@
  *                   dQ = scale dS K
  *                   and the products over absolute values, dSa = P * sqrt(rowsum((dO * O)^2))
  * When LSE and D of all rows are known, each block of keys is independent too: for the rows that see it, it computes S,
- * P = exp(S - LSE), dP and dS again, and sums dV += (P * M)^T dO, dK += scale dS^T Q and their absolute values. That is a
- * fifth more work than summing dK and dV in pass 4, but threads need not wait for each other.
+ * P = exp(S - LSE), dP and dS again, and sums dV += (P * M)^T dO, dK += scale dS^T Q and their absolute values. That is
+ * a fifth more work than summing dK and dV in pass 4, but threads need not wait for each other.
  *
  * Loops are blocked for the caches and vector code is allowed; nothing else is optimised. Every sum has an order that
  * depends on the problem alone, so the result has the same bits for any number of threads. Memory is O(length). Threads

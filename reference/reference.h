@@ -27,8 +27,8 @@ extern "C" {
 struct reference_outputs {
     float *o, *lse, *dq, *dk, *dv;
     float *o_abs, *dq_abs, *dk_abs, *dv_abs;
-    /* Where the problem lies in a larger one of which it is a part: its first sequence, query head and row there. Dropout
-     * counts from there, and so do the rows of the block mask and of the scales of Q. */
+    /* Where the problem lies in a larger one of which it is a part: its first sequence, query head and row there.
+     * Dropout counts from there, and so do the rows of the block mask and of the scales of Q. */
     int64_t first_batch, first_head, first_row;
 };
 

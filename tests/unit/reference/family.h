@@ -1,5 +1,5 @@
-/* Problems with attributes beyond dense attention for tests: their tensors and arrays, made from a seed, and the oracle's
- * outputs. */
+/* Problems with attributes beyond dense attention for tests: their tensors and arrays, made from a seed, and the
+ * oracle's outputs. */
 #ifndef FABENCH_TEST_FAMILY_H
 #define FABENCH_TEST_FAMILY_H
 
