@@ -17,11 +17,11 @@
  * it computes and begins `accepts` with attn_check_attributes, which refuses all others: nothing is ever computed as if
  * an attribute were absent. In a struct that is zeroed but for the fields of dense attention all of them are absent.
  *   Softcap:   S = softcap * tanh(scale Q K^T / softcap), before the mask.
- *   Dropout:   O = (P * M) V with M = 1 / (1 - dropout) for an element that is kept and 0 for one that is dropped; LSE is
- *              without it. dV = (P * M)^T dO, dP = M * (dO V^T), D = rowsum(dO * O) as before.
+ *   Dropout:   O = (P * M) V with M = 1 / (1 - dropout) for an element that is kept and 0 for one that is dropped; LSE
+ *              is without it. dV = (P * M)^T dO, dP = M * (dO V^T), D = rowsum(dO * O) as before.
  *   Block mask: an element whose block of rows and keys has the value 0 is not visible, whatever the rest says.
- *   Lengths:   of each sequence its own, packed one behind the other, or those of a cache (enum attn_lengths). Masks are
- *              aligned to the bottom right of each sequence; rows and keys are counted from the beginning of their
+ *   Lengths:   of each sequence its own, packed one behind the other, or those of a cache (enum attn_lengths). Masks
+ *              are aligned to the bottom right of each sequence; rows and keys are counted from the beginning of their
  *              sequence, which counts as the batch.
  *   8 bits:    an element of Q, K, V is what is stored times its scale (enum attn_quant_scale).
  *
@@ -69,8 +69,8 @@ enum attn_quant_scale {
     ATTN_SCALE_TENSOR = 1, /* one value for each of Q, K, V */
     ATTN_SCALE_HEAD = 2,   /* [batch, kv_heads], also Q's: the query heads of a group share one */
     ATTN_SCALE_BLOCK = 3   /* for each block of scale_block rows of a sequence: Q's [batch, q_heads, blocks of q_len],
-                              K's and V's [batch, kv_heads, blocks of kv_len]. ATTN_PACKED: [heads, total / scale_block +
-                              batch], where the blocks of sequence b begin at cu_seqlens[b] / scale_block + b */
+                              K's and V's [batch, kv_heads, blocks of kv_len]. ATTN_PACKED: [heads, total /
+                              scale_block + batch], the blocks of sequence b from cu_seqlens[b] / scale_block + b on */
 };
 
 /* What attention is asked. batch, heads and the longest lengths are >= 1 and <= INT32_MAX; products of them need 64

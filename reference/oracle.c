@@ -3,8 +3,8 @@
  * Of each kv head, K, V and their transposes are converted to double once. Each block of rows of a query head is then
  * computed independently:
  *     1. scores     Q K^T, over the keys that the block sees
- *     2. softmax    S = scale Q K^T, with a softcap c S = c tanh(scale Q K^T / c); P = softmax of the visible part of each
- *                   row, LSE
+ *     2. softmax    S = scale Q K^T, or with a softcap c S = c tanh(scale Q K^T / c); P = softmax of the visible part
+ *                   of each row, LSE
  *     3. output     O = (P * M) V, |O| = (P * M) |V|, where M is 1 without dropout
  *     4. gradients  dP = M * (dO V^T), D = rowsum(dO * O), dS = P * (dP - D), times 1 - (S / c)^2 with a softcap,
  *                   dQ = scale dS K

@@ -62,15 +62,15 @@ static const struct hard_shape shapes[] = {
     {2, 2, 2, 130, 130, FILL_NORMAL, ATTN_BSHD, false, true, (INT64_C(1) << 31) + 64},
 };
 
-/* Shapes beyond dense attention; each is crossed like the others. Windows are around the diagonal of the bottom right; a
- * window to the right runs without the causal mask alone. */
+/* Shapes beyond dense attention; each is crossed like the others. Windows are around the diagonal of the bottom
+ * right; a window to the right runs without the causal mask alone. */
 static const struct {
     struct hard_shape shape;
     int64_t window_left, window_right;
     struct problem_attributes attributes;
 } family_shapes[] = {
-    /* Two keys, the diagonal as an edge, both edges in one tile, edges at and around tiles, rows that see nothing, a window
-     * beyond all keys. */
+    /* Two keys, the diagonal as an edge, both edges in one tile, edges at and around tiles, rows that see nothing, a
+     * window beyond all keys. */
     {{1, 2, 2, 129, 129, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 1, 0, {.dropout = 0}},
     {{1, 2, 2, 129, 140, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 0, 3, {.dropout = 0}},
     {{1, 4, 2, 190, 257, FILL_NORMAL, ATTN_BHSD, false, false, 0}, 5, 3, {.dropout = 0}},

@@ -3,8 +3,9 @@
  * field of struct options, that of struct problem_key, the column of records, the key, the label, the options of
  * `repro`, and the number in struct attn_problem.
  *
- * X(kind, field, c_type, option, absent, words): COUNT is an int64_t, REAL a double; c_type is the field's in attn_problem.
- * `absent` is the value of a problem without it and of records that were written before there was a column; `words` say what the column means. */
+ * X(kind, field, c_type, option, absent, words): COUNT is an int64_t, REAL a double; c_type is the field's in
+ * attn_problem. `absent` is the value of a problem without it and of records that were written before there was a
+ * column; `words` say what the column means. */
 #ifndef FABENCH_PROBLEM_ATTRIBUTES_H
 #define FABENCH_PROBLEM_ATTRIBUTES_H
 

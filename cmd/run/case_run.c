@@ -761,8 +761,8 @@ static void send_verdicts(struct problem_run *run)
 
 /* ---- the problem ---- */
 
-/* Inputs and reference. When memory is too small for them, every implementation gets a row with the status oom; when the
- * reference does not know an attribute of the problem, one with the status unsupported. */
+/* Inputs and reference. When memory is too small for them, every implementation gets a row with the status oom; when
+ * the reference does not know an attribute of the problem, one with the status unsupported. */
 static enum attn_status prepare_problem(struct problem_run *run, struct attn_message *why)
 {
     const struct case_setting *s = run->setting;

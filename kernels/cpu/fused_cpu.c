@@ -78,8 +78,8 @@ static const char *variant(const struct attn_request *request)
     return kernels ? kernels->name : NULL;
 }
 
-/* The workspace: delta [batch, q_heads, q_len], as LSE, and dq_semaphore [batch, q_heads, row tiles] (both backward only), then
- * one scratch per thread, everything on multiples of 64 bytes. */
+/* The workspace: delta [batch, q_heads, q_len], as LSE, and dq_semaphore [batch, q_heads, row tiles] (both backward
+ * only), then one scratch per thread, everything on multiples of 64 bytes. */
 struct layout {
     size_t delta_floats, semaphore_words, scratch_floats; /* scratch of one thread */
     int threads;
@@ -186,7 +186,8 @@ static int64_t row_tiles_of(const struct call *x, const struct attn_problem *p)
     return (p->q_len + x->kernels->backward_rows - 1) / x->kernels->backward_rows;
 }
 
-/* The semaphores of the first query head of a group; those of the others follow, each with the tiles of its sequence. */
+/* The semaphores of the first query head of a group; those of the others follow, each with the tiles of its sequence.
+ * */
 static int64_t semaphore_place(const struct call *x, int64_t b, int64_t first_head)
 {
     return (b * x->p->q_heads + first_head) * row_tiles_of(x, x->p);

@@ -7,8 +7,8 @@
  * "dv" dV = P^T dO, "dp" dP = dO V^T, "ds" dS = P * (dP - D) in place with D = sum(P dP) / sum(P), "dq" dQ = scale dS
  * K, "dk" dK = scale dS^T Q.
  *
- * With dropout the plan has P * M beside P, for dV and D. With a softcap dS is multiplied by 1 - (S / softcap)^2, where S
- * is ln P + LSE. Of packed sequences S is [q_heads, total_q, longest kv_len].
+ * With dropout the plan has P * M beside P, for dV and D. With a softcap dS is multiplied by 1 - (S / softcap)^2,
+ * where S is ln P + LSE. Of packed sequences S is [q_heads, total_q, longest kv_len].
  *
  * Layouts are expressed by leading dimensions, no tensor is copied. Each thread calls the BLAS for its own slice of
  * rows or keys, with one thread inside the BLAS: that works the same for any library, and no second pool of threads
