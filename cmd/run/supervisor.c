@@ -218,8 +218,10 @@ static void show_kept_rows(struct supervisor *s)
     if (killed)
         log_note("%s: %d row%s whose process was killed %s run again", file->path, killed, killed == 1 ? "" : "s",
                  killed == 1 ? "is" : "are");
-    log_note("%s: %d of %d rows are there%s; the rest is run", file->path, file->count, s->plan.count * s->slot_count,
-             file->cut ? ", a cut line is dropped" : "");
+    const int all = s->plan.count * s->slot_count;
+    log_note("%s: %d of %d rows are there%s; %s", file->path, file->count, all,
+             file->cut ? ", a cut line is dropped" : "",
+             file->count < all ? "the rest is run" : "nothing is left to run");
 }
 
 static void handle_hello(struct supervisor *s, const json_t *message)
@@ -598,6 +600,7 @@ int supervisor_call(const struct options *options, const char *what, int (*funct
     struct process child;
     struct process_result result;
     char how[100];
+    process_catch_interrupts();
     const int error = process_start(&request, &child);
     if (error) {
         log_error("%s: a process cannot be started: %s", what, strerror(error));
@@ -606,8 +609,11 @@ int supervisor_call(const struct options *options, const char *what, int (*funct
     process_watch(&child, &watch, &result);
     if (result.end == PROCESS_EXITED)
         return result.code;
-    if (result.end == PROCESS_INTERRUPTED)
+    const bool is_by_hand = result.end == PROCESS_SIGNALLED && (result.code == SIGINT || result.code == SIGTERM);
+    if (result.end == PROCESS_INTERRUPTED || process_is_interrupted() || is_by_hand) {
+        log_error("%s: interrupted", what);
         return EXIT_INTERRUPTED;
+    }
     log_error("%s: %s", what, process_describe(&result, how, sizeof how));
     return EXIT_DEVICE;
 }
