@@ -277,6 +277,8 @@ static void handle_row_message(struct supervisor *s, int item, int slot, const j
 static void handle_message(struct supervisor *s, const char *line)
 {
     json_error_t error;
+    if (process_signal_of_child()) /* it is killed; what it says now does not count */
+        return;
     json_t *message = s->garbled ? NULL : json_loads(line, 0, &error);
     const char *kind = json_string_value(json_object_get(message, "msg"));
     const int item = (int)json_integer_value(json_object_get(message, "item"));
