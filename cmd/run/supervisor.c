@@ -277,8 +277,6 @@ static void handle_row_message(struct supervisor *s, int item, int slot, const j
 static void handle_message(struct supervisor *s, const char *line)
 {
     json_error_t error;
-    if (process_signal_of_child()) /* it is killed; what it says now does not count */
-        return;
     json_t *message = s->garbled ? NULL : json_loads(line, 0, &error);
     const char *kind = json_string_value(json_object_get(message, "msg"));
     const int item = (int)json_integer_value(json_object_get(message, "item"));
@@ -290,6 +288,9 @@ static void handle_message(struct supervisor *s, const char *line)
     }
     if (!strcmp(kind, "hello")) {
         handle_hello(s, message);
+    } else if (process_signal_of_child()) { /* it is killed; what else it says does not count */
+        json_decref(message);
+        return;
     } else if (!strcmp(kind, "row")) {
         handle_row_message(s, item, slot, json_object_get(message, "row"));
     } else if (!strcmp(kind, "failed")) {
