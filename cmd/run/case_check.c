@@ -32,7 +32,8 @@ static void suspect(const struct problem_run *run, const struct contender *c, co
 {
     char sentence[400];
     const char *name = impl_recorded_name(&run->setting->slots[c->slot], c->impl);
-    snprintf(sentence, sizeof sentence, case_is_loaded(run, c) ? "%s: %.300s" : "when %s was checked: %.300s", name, what);
+    snprintf(sentence, sizeof sentence, case_is_loaded(run, c) ? "%s: %.300s" : "when %s was checked: %.300s", name,
+             what);
     run->setting->hooks.apart(run->setting->hooks.context, c->slot, sentence);
 }
 

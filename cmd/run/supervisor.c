@@ -415,6 +415,22 @@ static bool check_worker(void *context)
     return (!is_over_limit(s) && !process_signal_of_child() && !s->garbled) || process_is_interrupted();
 }
 
+/* A worker that says that it has run all, and left rows out: one of its functions went on at another place of the
+ * program. Its first missing row is that of the failure. */
+static void check_complete(struct supervisor *s)
+{
+    for (int item = 0; item < s->plan.count; item++) {
+        const unsigned missing = all_slots(s) & ~s->done[item] & ~s->skip[item];
+        for (int slot = 0; slot < s->slot_count; slot++) {
+            if (!(missing & 1u << slot))
+                continue;
+            s->ended = false; /* the next worker begins at the case that follows */
+            blame(s, item, slot, STATUS_ERROR, 0, "the worker process ended without a row for this case");
+            return;
+        }
+    }
+}
+
 /* Reports how the worker ended, when it sent no message about it. */
 static void report_end(struct supervisor *s, const struct process_result *result)
 {
@@ -427,8 +443,13 @@ static void report_end(struct supervisor *s, const struct process_result *result
     const int sent = process_signal_of_child();
     if (sent && (s->reported || s->ended))
         log_warn("a worker process sent the supervisor signal %d (%s): ignored", sent, strsignal(sent));
-    if (s->finished || s->reported || s->ended || process_is_interrupted())
+    if (s->finished || s->reported || process_is_interrupted())
         return;
+    if (s->ended) {
+        if (s->outputs)
+            check_complete(s);
+        return;
+    }
     const bool is_timeout = result->end == PROCESS_STOPPED && !sent && !s->garbled;
     if (s->garbled)
         snprintf(reason, sizeof reason, "something wrote into the record pipe of the worker process %s: killed",

@@ -21,12 +21,12 @@
 enum { WORK_ALWAYS = 4 };
 
 /* A launch on new values may take this many times the median of the rounds and WORK_EXTRA_MS. Where it takes longer, up
- * to WORK_TRIES such launches, each on other values, and as many on the values of the rounds are taken in turn: the
+ * to WORK_TRIES such launches, each on other values, and one fewer on values seen before are taken in pairs: the
  * least of the one kind is compared with the most of the other, so that a machine that has other work to do makes no
  * failure. */
 #define WORK_FACTOR 1.5
 #define WORK_EXTRA_MS 0.02
-enum { WORK_TRIES = 12 };
+enum { WORK_TRIES = 16 };
 
 struct work {
     struct backend *backend;
