@@ -164,12 +164,18 @@ static void unknown(const struct impls *impls, const char *name, enum attn_platf
             names[count++] = impls->all[i]->name;
     const char *near = nearest_name(name, names, count);
     const char *where = platform == ATTN_CUDA ? "CUDA" : "the CPU";
+#ifdef FABENCH_WITH_CUDA
+    const bool has_cuda = true;
+#else
+    const bool has_cuda = false;
+#endif
     if (find(impls, name, -1))
         log_error("--impl %s: does not run on %s; 'fabench list' shows what does", name, where);
     else if (near)
         log_error("--impl %s: unknown implementation, did you mean %s? ('fabench list' shows all)", name, near);
     else
-        log_error("--impl %s: unknown implementation; 'fabench list' shows all", name);
+        log_error("--impl %s: unknown implementation%s; 'fabench list' shows all", name,
+                  platform == ATTN_CPU && !has_cuda ? " (this build has no CUDA)" : "");
     free(names);
 }
 

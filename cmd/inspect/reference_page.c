@@ -62,13 +62,13 @@ static const struct named_text build_options[] = {
      "AUTO (default): CUDA code where there are a GPU driver and a toolkit of 12.4 or newer; TOOLKIT: where "
      "there is a toolkit; ON, OFF"},
     {"FABENCH_TESTS", "ON (default): builds the tests, which need cmocka"},
-    {"FABENCH_WERROR", "OFF (default): warnings are errors, as in the presets debug, one-arch and asan"},
+    {"FABENCH_WERROR", "ON: warnings are errors, as in the presets debug, one-arch and asan; default OFF"},
     {"FABENCH_CUDNN_DIR",
      "folder of cuDNN's libraries, where the program looks when the loader finds none and the variable "
      "FABENCH_CUDNN is not set"},
     {"FABENCH_CUDNN_FRONTEND_DIR", "headers of the cuDNN frontend; without them there is no peer cudnn"},
     {"FABENCH_SANITIZE", "sanitizers for host code, as address,undefined"},
-    {"FABENCH_FUZZ", "OFF (default): builds the fuzz targets for libFuzzer, which needs clang"},
+    {"FABENCH_FUZZ", "ON: builds the fuzz targets for libFuzzer, which needs clang; default OFF"},
     {NULL, NULL}};
 
 /* ---- Markdown ---- */

@@ -31,6 +31,7 @@ static enum attn_status one_sample(struct backend *be, struct launcher *launcher
 {
     *interrupted = !plan->enter(plan->context, member);
     if (!plan->cold && !*interrupted) {
+        TRY(plan->before_sample(plan->context, member, why));
         const enum attn_status warmed = be->ops->repeat(be, launcher, 1, why);
         launched(plan, member);
         TRY(warmed);

@@ -218,8 +218,10 @@ static void show_kept_rows(struct supervisor *s)
     if (killed)
         log_note("%s: %d row%s whose process was killed %s run again", file->path, killed, killed == 1 ? "" : "s",
                  killed == 1 ? "is" : "are");
-    log_note("%s: %d of %d rows are there%s; the rest is run", file->path, file->count, s->plan.count * s->slot_count,
-             file->cut ? ", a cut line is dropped" : "");
+    const int all = s->plan.count * s->slot_count;
+    log_note("%s: %d of %d rows are there%s; %s", file->path, file->count, all,
+             file->cut ? ", a cut line is dropped" : "",
+             file->count < all ? "the rest is run" : "nothing is left to run");
 }
 
 static void handle_hello(struct supervisor *s, const json_t *message)
@@ -286,6 +288,9 @@ static void handle_message(struct supervisor *s, const char *line)
     }
     if (!strcmp(kind, "hello")) {
         handle_hello(s, message);
+    } else if (process_signal_of_child()) { /* it is killed; what else it says does not count */
+        json_decref(message);
+        return;
     } else if (!strcmp(kind, "row")) {
         handle_row_message(s, item, slot, json_object_get(message, "row"));
     } else if (!strcmp(kind, "failed")) {
@@ -410,6 +415,22 @@ static bool check_worker(void *context)
     return (!is_over_limit(s) && !process_signal_of_child() && !s->garbled) || process_is_interrupted();
 }
 
+/* A worker that says that it has run all, and left rows out: one of its functions went on at another place of the
+ * program. Its first missing row is that of the failure. */
+static void check_complete(struct supervisor *s)
+{
+    for (int item = 0; item < s->plan.count; item++) {
+        const unsigned missing = all_slots(s) & ~s->done[item] & ~s->skip[item];
+        for (int slot = 0; slot < s->slot_count; slot++) {
+            if (!(missing & 1u << slot))
+                continue;
+            s->ended = false; /* the next worker begins at the case that follows */
+            blame(s, item, slot, STATUS_ERROR, 0, "the worker process ended without a row for this case");
+            return;
+        }
+    }
+}
+
 /* Reports how the worker ended, when it sent no message about it. */
 static void report_end(struct supervisor *s, const struct process_result *result)
 {
@@ -422,8 +443,13 @@ static void report_end(struct supervisor *s, const struct process_result *result
     const int sent = process_signal_of_child();
     if (sent && (s->reported || s->ended))
         log_warn("a worker process sent the supervisor signal %d (%s): ignored", sent, strsignal(sent));
-    if (s->finished || s->reported || s->ended || process_is_interrupted())
+    if (s->finished || s->reported || process_is_interrupted())
         return;
+    if (s->ended) {
+        if (s->outputs)
+            check_complete(s);
+        return;
+    }
     const bool is_timeout = result->end == PROCESS_STOPPED && !sent && !s->garbled;
     if (s->garbled)
         snprintf(reason, sizeof reason, "something wrote into the record pipe of the worker process %s: killed",
@@ -598,6 +624,7 @@ int supervisor_call(const struct options *options, const char *what, int (*funct
     struct process child;
     struct process_result result;
     char how[100];
+    process_catch_interrupts();
     const int error = process_start(&request, &child);
     if (error) {
         log_error("%s: a process cannot be started: %s", what, strerror(error));
@@ -606,8 +633,11 @@ int supervisor_call(const struct options *options, const char *what, int (*funct
     process_watch(&child, &watch, &result);
     if (result.end == PROCESS_EXITED)
         return result.code;
-    if (result.end == PROCESS_INTERRUPTED)
+    const bool is_by_hand = result.end == PROCESS_SIGNALLED && (result.code == SIGINT || result.code == SIGTERM);
+    if (result.end == PROCESS_INTERRUPTED || process_is_interrupted() || is_by_hand) {
+        log_error("%s: interrupted", what);
         return EXIT_INTERRUPTED;
+    }
     log_error("%s: %s", what, process_describe(&result, how, sizeof how));
     return EXIT_DEVICE;
 }

@@ -21,12 +21,12 @@
 enum { WORK_ALWAYS = 4 };
 
 /* A launch on new values may take this many times the median of the rounds and WORK_EXTRA_MS. Where it takes longer, up
- * to WORK_TRIES such launches, each on other values, and as many on the values of the rounds are taken in turn: the
+ * to WORK_TRIES such launches, each on other values, and one fewer on values seen before are taken in pairs: the
  * least of the one kind is compared with the most of the other, so that a machine that has other work to do makes no
  * failure. */
 #define WORK_FACTOR 1.5
 #define WORK_EXTRA_MS 0.02
-enum { WORK_TRIES = 12 };
+enum { WORK_TRIES = 16 };
 
 struct work {
     struct backend *backend;
@@ -70,8 +70,8 @@ enum attn_status work_on_new_values(struct work *, struct work_member *, double 
 /* Whether launches of pass_ms each, in a sustained region, are as fast as launches that do their work can be. They are
  * where that is at least 0.95 of the median of the rounds. Where it is less, the reason may be warm caches, or launches
  * that overlap: launches with warm caches on inputs with new signs show it. A launch in the region must take 0.8 of the
- * least of their times, less WORK_OVERLAP_MS (on a CPU 0.5 of it, as its times vary more). *least_ms: what it must
- * take. */
+ * least of their times, less WORK_OVERLAP_MS (on a CPU 0.05 of it: beside other work a single launch waits for a core).
+ * *least_ms: what it must take. */
 #define WORK_OVERLAP_MS 0.005
 enum attn_status work_sustained_is_possible(struct work *, struct work_member *, double median_ms, double pass_ms,
                                             bool *is_possible, double *least_ms, struct attn_message *why);

@@ -132,7 +132,7 @@ work_lies() { # work_lies KIND MODE...
     mapfile -t names < <(of_kind "$1")
     for mode in "${@:2}"; do
         rm -f run.jsonl
-        run "${common[@]}" --mode "$mode" --d 32 --seqlen 48 --batch 2 --heads 2 --samples 9 --impl-lib "$lib" \
+        run "${common[@]}" --mode "$mode" --d 32 --seqlen 96 --batch 2 --heads 2 --samples 9 --impl-lib "$lib" \
             --jsonl run.jsonl \
             --impl "$(joined "${names[@]/#/liar_}")"
         expect_code 1

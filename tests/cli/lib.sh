@@ -60,12 +60,20 @@ run_small() { small "$@"; run "${small[@]}"; }
 
 skip() { echo "skipped: $*"; exit 77; }
 
+# show_ends NAME FILE: the first and the last 12 lines.
+show_ends() {
+    [ -s "$2" ] && cut -c1-300 "$2" |
+        awk -v name="$1" '{ line[NR] = $0 } END { for (i = 1; i <= NR; i++) {
+            if (i == 13 && NR > 24) { print "  " name "| ... " NR - 24 " lines"; i = NR - 11 }
+            print "  " name "| " line[i] } }'
+}
+
 fail() {
     failures=$((failures + 1))
     echo "FAIL: $what"
     echo "  $*"
-    if [ -s "$tmp/err" ]; then sed 's/^/  stderr| /' "$tmp/err" | cut -c1-300 | head -12; fi
-    if [ -s "$tmp/out" ]; then sed 's/^/  stdout| /' "$tmp/out" | cut -c1-300 | head -12; fi
+    show_ends stderr "$tmp/err"
+    show_ends stdout "$tmp/out"
 }
 
 # run ARGUMENT...: the program with stdout to $tmp/out, stderr to $tmp/err, its exit code in $code.

@@ -12,6 +12,13 @@ expect "two rows" test "$(rows peer.jsonl | wc -l)" -eq 2
 expect "the peer in each" test "$(rows peer.jsonl | row_value peer | sort -u)" = fused_cpu
 expect "its own ratio is 1" test "$(rows peer.jsonl '"impl": *"fused_cpu"' | row_value speedup_vs_peer)" = 1.0
 expect "speedups name the other" grep -q '"speedups": *"fused_cpu=' peer.jsonl
+# Of each pair of rows one has the inverse of the other's ratio, whichever row was sent first.
+expect "ratios of a pair are inverse" awk '
+    match($0, /"speedups": *"[a-z_]+=[0-9.e+-]+/) {
+        split(substr($0, RSTART, RLENGTH), word, "=")
+        ratio[++rows] = word[2]
+    }
+    END { product = ratio[1] * ratio[2]; exit !(rows >= 2 && product > 0.999 && product < 1.001) }' peer.jsonl
 run --device cpu --seqlen 64 --impl naive,fused_cpu --peer naive --mode fwd --causal --d 64 --samples 2 --out none \
     --min-time-ms 0 --warmup-ms 0 --l2 hot --jsonl naive.jsonl
 expect_code 0

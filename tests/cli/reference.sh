@@ -52,7 +52,7 @@ expect "the unit in the name, too" test -z "$(awk -F '\t' '$1 ~ /_ms/ && $2 != "
 run --preset nonsense
 sed 's/.*must be //; s/ or /, /; s/;.*//' err | tr -d ' ' | tr ',' '\n' >presets
 section "On a GPU" | cut -f 1 >presets_of_page
-expect "five presets" test "$(wc -l <presets)" -eq 5
+expect "six presets" test "$(wc -l <presets)" -eq 6
 what="the presets of the reference page"
 same presets presets presets_of_page
 for preset in quick paper full; do

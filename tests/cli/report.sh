@@ -187,7 +187,7 @@ run report A=a.jsonl --overlay points.csv --out overlaid
 expect_code 0
 expect_no_stderr
 expect "the point in the data" grep -q '^128,500$' overlaid/tflops-fp32.dat
-expect "not the one of a length that no row has" sh -c "! grep -q '4096' overlaid/tflops-fp32.dat"
+expect "not the one of a length that no row has" sh -c "! grep -q '^4096,' overlaid/tflops-fp32.dat"
 expect "its source" grep -q 'a table in a paper' overlaid/report.html
 expect "no rank for it" sh -c "! grep -q fa3 overlaid/report.csv"
 run plot a.jsonl --overlay points.csv --out plotted

@@ -151,7 +151,7 @@ static void names_that_are_refused(void **state)
     (void)state;
     static const struct {
         const char *names[3], *words;
-    } refused[] = {{{"nobody"}, "--impl nobody: unknown implementation; 'fabench list' shows all"},
+    } refused[] = {{{"nobody"}, "--impl nobody: unknown implementation"},
                    {{"fused_cpo"}, "--impl fused_cpo: unknown implementation, did you mean fused_cpu?"},
                    {{"naive", "naive"}, "--impl: naive twice"},
                    {{"naive:fast"}, "--impl naive:fast: naive has no variants"},

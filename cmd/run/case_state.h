@@ -1,0 +1,54 @@
+/* What the steps of a problem share: the problem, its implementations, and how they tell of their progress. Used by
+ * case_run.c, case_check.c and case_time.c alone. */
+#ifndef FABENCH_CASE_STATE_H
+#define FABENCH_CASE_STATE_H
+
+#include "cmd/run/case_setting.h"
+#include "cmd/run/work.h"
+#include "cmd/measure/sustain.h"
+
+/* One implementation on the current problem. */
+struct contender {
+    int slot;
+    const struct attn_impl *impl;
+    struct attn_request request;
+    struct tensor_set outputs;
+    struct buffer workspace;
+    struct launcher launcher;
+    bool prepared, runs;               /* runs: launched once without failing, goes into the rounds */
+    struct digest first[TENSOR_COUNT]; /* of the first launch, by enum problem_tensor */
+    struct work_member work;
+    struct record_tensor tensors[RECORD_TENSORS_MAX];
+    int tensor_count;
+    struct sustain_result sustained;
+    struct record_row row;
+};
+
+/* The current problem: its inputs, its reference and the implementations that run it. */
+struct problem_run {
+    const struct case_setting *setting;
+    const struct plan_item *item;
+    unsigned rerun; /* slots that have their row already and are timed again only for comparison */
+    struct tensor_set inputs;
+    uint64_t inputs_hash;
+    struct check_reference reference;
+    struct contender contenders[IMPL_MAX_SLOTS];
+    int count;
+    const int *member_slots;
+    struct contender *const *member_contenders; /* NULL: a member without outputs to compare */
+    struct work work;
+    int current_slot; /* of the sustained region, or of the launches on new values */
+};
+
+enum attn_role case_role_of(const struct problem_run *, const struct contender *);
+/* Came from a library of --impl-lib. */
+bool case_is_loaded(const struct problem_run *, const struct contender *);
+
+/* Tells the supervisor of the step that begins; slot -1: of the harness. */
+void case_report_stage(const struct problem_run *, enum case_stage, int slot);
+/* After every function of an implementation, before anything of this program runs. */
+void case_after_call(const struct problem_run *);
+/* Hands over the row, unless the slot is run again only for comparison; it takes part in nothing after that. */
+void case_send_row(const struct problem_run *, struct contender *);
+
+#endif

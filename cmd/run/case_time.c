@@ -1,0 +1,355 @@
+/* The timed part of a problem: rounds, sustained regions, their checks, and the rows. */
+#include "cmd/run/case_time.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/stats.h"
+#include "cmd/measure/rounds.h"
+#include "cmd/record/row_role.h"
+#include "cmd/run/case_check.h"
+
+/* ---- rounds ---- */
+
+static bool enter_sample(void *context, int member)
+{
+    const struct problem_run *run = context;
+    case_report_stage(run, STAGE_TIME, run->member_slots[member]);
+    return !run->setting->hooks.interrupted(run->setting->hooks.context);
+}
+
+static enum attn_status before_sample(void *context, int member, struct attn_message *why)
+{
+    struct problem_run *run = context;
+    struct contender *c = run->member_contenders[member];
+    return c ? work_change(&run->work, &c->outputs, why) : ATTN_OK;
+}
+
+static void after_launch(void *context, int member)
+{
+    const struct problem_run *run = context;
+    const struct contender *c = run->member_contenders[member];
+    if (c && case_is_loaded(run, c))
+        case_after_call(run);
+}
+
+static void launched(void *context)
+{
+    const struct problem_run *run = context;
+    case_after_call(run);
+    case_report_stage(run, STAGE_CHECK, run->current_slot); /* another launch may follow */
+}
+
+static enum attn_status after_sample(void *context, int member, struct attn_message *why)
+{
+    struct problem_run *run = context;
+    struct contender *c = run->member_contenders[member];
+    return c ? work_compare(&run->work, &c->work, why) : ATTN_OK;
+}
+
+/* Samples are discarded when the device was lost meanwhile. */
+static enum attn_status check_device_present(const struct telemetry_region *region, struct attn_message *why)
+{
+    if (!region->is_lost)
+        return ATTN_OK;
+    snprintf(why->text, sizeof why->text, "NVML says that the device is lost or needs a reset");
+    return ATTN_ERROR;
+}
+
+static bool before_batch(void *context)
+{
+    const struct problem_run *run = context;
+    case_report_stage(run, STAGE_SUSTAIN, run->current_slot);
+    return !run->setting->hooks.interrupted(run->setting->hooks.context);
+}
+
+/* Takes the speed of a sustained region away when its launches were faster than launches that do their work. */
+static enum attn_status check_sustained(struct problem_run *run, struct contender *c, double median_ms,
+                                        struct attn_message *why)
+{
+    struct sustain_result *s = &c->sustained;
+    const double pass_ms = s->seconds * 1e3 / (double)s->passes;
+    bool is_possible = true;
+    double least_ms = 0;
+    if (s->passes <= 0)
+        return ATTN_OK;
+    TRY(work_sustained_is_possible(&run->work, &c->work, median_ms, pass_ms, &is_possible, &least_ms, why));
+    if (is_possible)
+        return ATTN_OK;
+    log_warn("%s: a launch took %.4g ms under sustained load, where one on new inputs takes at least %.4g ms: no "
+             "sustained figures",
+             c->row.impl, pass_ms, least_ms);
+    s->passes = 0;
+    return ATTN_OK;
+}
+
+/* Runs the sustained region of every contender that passed its checks so far; not of `null`, which computes nothing.
+ * Its last outputs are judged after all regions. */
+static enum attn_status sustain_all(struct problem_run *run, const struct rounds_member *members, int64_t rounds,
+                                    int *failed, bool *interrupted, struct attn_message *why)
+{
+    struct sustain_plan plan = {.lead_s = SUSTAIN_LEAD_S,
+                                .seconds = run->setting->plan->sustain_s,
+                                .use_nvml = run->setting->use_nvml,
+                                .before_batch = before_batch,
+                                .context = run};
+    for (int i = 0, m = 0; i < run->count && !*interrupted; i++) {
+        struct contender *c = &run->contenders[i];
+        if (!c->runs)
+            continue;
+        plan.pass_ms = stats_of(members[m++].samples_ms, rounds).median;
+        if (case_role_of(run, c) == ATTN_ROLE_NOTHING || run->rerun & 1u << c->slot ||
+            (c->tensor_count && !check_passed(c->tensors, c->tensor_count)))
+            continue;
+        *failed = run->current_slot = c->slot;
+        TRY(work_change(&run->work, &c->outputs, why));
+        const enum attn_status status = sustain_run(run->setting->backend, &c->launcher, &plan, &c->sustained, why);
+        case_after_call(run);
+        TRY(status);
+        TRY(check_device_present(&c->sustained.telemetry, why));
+        *interrupted = c->sustained.interrupted;
+    }
+    return ATTN_OK;
+}
+
+/* The samples of an implementation to compare with, if it ran and passed its check; else NULL. `slot`: the name of its
+ * slot, or NULL for the first in this role. *name, where it is not NULL: what its row is called. */
+static const double *samples_of(const struct problem_run *run, const struct rounds_member *members, enum attn_role role,
+                                const char *slot, const char **name)
+{
+    for (int i = 0, m = 0; i < run->count; i++) {
+        const struct contender *c = &run->contenders[i];
+        if (!c->runs)
+            continue;
+        const bool is_wanted = slot ? !strcmp(run->setting->slots[c->slot].name, slot) : case_role_of(run, c) == role;
+        if (is_wanted && check_passed(c->tensors, c->tensor_count)) {
+            if (name)
+                *name = c->row.impl;
+            return members[m].samples_ms;
+        }
+        m++;
+    }
+    return NULL;
+}
+
+/* Judges the outputs of the last timed launch (of the sustained region, where there was one); then those of one more
+ * sample, which is taken as all others were. */
+static enum attn_status judge_timed_path(struct problem_run *run, struct contender *c, struct attn_message *why)
+{
+    struct backend *be = run->setting->backend;
+    double ignored_ms = 0;
+    if (case_role_of(run, c) == ATTN_ROLE_NOTHING)
+        return ATTN_OK;
+    TRY(case_judge_outputs(run, c, why));
+    TRY(work_change(&run->work, &c->outputs, why));
+    case_report_stage(run, STAGE_CHECK, c->slot);
+    const enum attn_status status =
+        be->ops->sample(be, &c->launcher, run->setting->options->l2 == L2_COLD, &ignored_ms, why);
+    case_after_call(run);
+    TRY(status);
+    return case_judge_outputs(run, c, why);
+}
+
+static enum attn_status time_passes(struct problem_run *run, struct contender *c, struct attn_message *why)
+{
+    struct backend *be = run->setting->backend;
+    char names[8][16];
+    double times_ms[8];
+    case_report_stage(run, STAGE_CHECK, c->slot);
+    const enum attn_status status = be->ops->passes(be, &c->launcher, 8, names, times_ms, &c->row.pass_count, why);
+    case_after_call(run);
+    TRY(status);
+    for (int i = 0; i < c->row.pass_count; i++) {
+        snprintf(c->row.passes[i].name, sizeof c->row.passes[i].name, "%s", names[i]);
+        c->row.passes[i].time_ms = times_ms[i];
+    }
+    return ATTN_OK;
+}
+
+/* Captures every contender in a graph and lists them, and then the GEMM, as members of the rounds. */
+static enum attn_status make_members(struct problem_run *run, struct rounds_member *members, int *slots,
+                                     struct contender **contenders, int *count, struct attn_request *gemm_request,
+                                     double *gemm_flops, struct attn_message *why)
+{
+    struct backend *be = run->setting->backend;
+    *count = 0;
+    for (int i = 0; i < run->count; i++) {
+        struct contender *c = &run->contenders[i];
+        if (!c->runs)
+            continue;
+        case_report_stage(run, STAGE_PREPARE, c->slot);
+        TRY(outputs_poison(be, &c->outputs, why));
+        TRY(be->ops->capture(be, &c->launcher, why));
+        snprintf(c->row.launch, sizeof c->row.launch, "%s",
+                 be->device.platform == ATTN_CPU ? "host"
+                 : c->launcher.graph             ? "graph"
+                                                 : "direct");
+        slots[*count] = c->slot;
+        contenders[*count] = case_role_of(run, c) == ATTN_ROLE_NOTHING ? NULL : c;
+        c->work = (struct work_member){.launcher = &c->launcher,
+                                       .outputs = &c->outputs,
+                                       .check = case_check_request(run, c),
+                                       .first = c->first,
+                                       .promised = case_promised_tensors(run, c),
+                                       .tensors = c->tensors,
+                                       .tensor_count = &c->tensor_count};
+        members[(*count)++] = (struct rounds_member){.launcher = c->launcher};
+    }
+    if (*count == 0)
+        return ATTN_OK;
+    case_report_stage(run, STAGE_PREPARE, -1);
+    const enum attn_status status = be->ops->gemm_prepare(be, run->item->problem.dtype, gemm_flops, why);
+    if (status != ATTN_OK) { /* the GEMM has no row of its own: without it two columns stay empty */
+        if (status != ATTN_UNSUPPORTED)
+            log_warn("no GEMM ceiling for this problem: %s", why->text);
+        return ATTN_OK;
+    }
+    *gemm_request = run->contenders[0].request;
+    slots[*count] = -1;
+    contenders[*count] = NULL;
+    members[(*count)++] = (struct rounds_member){.launcher = {.request = gemm_request}};
+    return ATTN_OK;
+}
+
+/* The column speedups of contender number `index`, whose row has its figures: nothing for a row without TFLOPS. */
+static void put_speedups(struct problem_run *run, const struct rounds_member *members, int64_t rounds, int index)
+{
+    struct contender *own = &run->contenders[index];
+    const double *own_ms = own->row.samples_ms;
+    size_t used = 0;
+    for (int i = 0, m = 0; i < run->count && isfinite(own->row.tflops); i++) {
+        const struct contender *other = &run->contenders[i];
+        char word[80];
+        if (!other->runs)
+            continue;
+        const double *other_ms = members[m++].samples_ms;
+        if (i == index || case_role_of(run, other) == ATTN_ROLE_NOTHING ||
+            !check_passed(other->tensors, other->tensor_count))
+            continue;
+        const int length = snprintf(word, sizeof word, "%s%s=%.6g", used ? " " : "", other->row.impl,
+                                    stats_paired_ratio(other_ms, own_ms, rounds));
+        if (used + (size_t)length >= sizeof own->row.speedups)
+            return; /* whole words only */
+        memcpy(own->row.speedups + used, word, (size_t)length + 1);
+        used += (size_t)length;
+    }
+}
+
+/* One measurement of a problem: its members, and what came of it. */
+struct timing {
+    struct rounds_member members[IMPL_MAX_SLOTS + 1];
+    struct contender *contenders[IMPL_MAX_SLOTS + 1];
+    int slots[IMPL_MAX_SLOTS + 1], count;
+    struct attn_request gemm_request;
+    struct rounds_result result;
+    struct row_baselines baselines;
+    struct telemetry_region around;
+};
+
+static double median_ms_of(const struct timing *t, int member)
+{
+    return stats_of(t->members[member].samples_ms, t->result.rounds).median;
+}
+
+/* The rounds, then the sustained regions. */
+static enum attn_status measure(struct problem_run *run, struct timing *t, int *failed, struct attn_message *why)
+{
+    const struct case_setting *s = run->setting;
+    struct telemetry telemetry;
+    const struct rounds_plan plan = {.warmup_ms = fmax(s->plan->warmup_ms, s->is_first ? s->plan->preheat_ms : 0),
+                                     .min_time_ms = s->plan->min_time_ms,
+                                     .max_noise_pct = s->plan->max_noise_pct,
+                                     .limit_ms = s->options->timeout_s * 1e3,
+                                     .samples = s->plan->samples,
+                                     .cold = s->options->l2 == L2_COLD,
+                                     .enter = enter_sample,
+                                     .before_sample = before_sample,
+                                     .after_launch = after_launch,
+                                     .after_sample = after_sample,
+                                     .context = run};
+    run->member_slots = t->slots;
+    run->member_contenders = t->contenders;
+    work_begin(&run->work, s->backend, run->item, &run->inputs, plan.cold, run->item->folder != NULL);
+    run->work.launched = launched;
+    run->work.context = run;
+    telemetry_begin(&telemetry, s->use_nvml);
+    const enum attn_status status = rounds_run(s->backend, t->members, t->count, &plan, &t->result, why);
+    t->around = telemetry_end(&telemetry);
+    case_after_call(run);
+    if (status != ATTN_OK) {
+        *failed = t->slots[t->result.failed_member];
+        return status;
+    }
+    TRY(check_device_present(&t->around, why)); /* of no single implementation: *failed is -1 */
+    if (!t->result.interrupted && s->plan->sustain_s > 0)
+        TRY(sustain_all(run, t->members, t->result.rounds, failed, &t->result.interrupted, why));
+    return ATTN_OK;
+}
+
+/* Whether what was timed is right, and whether it was the work. */
+static enum attn_status check_timed(struct problem_run *run, struct timing *t, int *failed, struct attn_message *why)
+{
+    for (int i = 0; i < run->count; i++) {
+        struct contender *c = &run->contenders[i];
+        if (!c->runs)
+            continue;
+        *failed = c->slot;
+        case_report_stage(run, STAGE_CHECK, c->slot);
+        TRY(judge_timed_path(run, c, why));
+        if (run->setting->options->verbose)
+            TRY(time_passes(run, c, why));
+    }
+    for (int m = 0; m < t->count; m++) {
+        if (!t->contenders[m])
+            continue;
+        *failed = run->current_slot = t->slots[m];
+        case_report_stage(run, STAGE_CHECK, t->slots[m]);
+        TRY(check_sustained(run, t->contenders[m], median_ms_of(t, m), why));
+        TRY(work_on_new_values(&run->work, &t->contenders[m]->work, median_ms_of(t, m), why));
+    }
+    return ATTN_OK;
+}
+
+/* After all checks, because rows that failed are not compared with. */
+static void send_timed_rows(struct problem_run *run, struct timing *t)
+{
+    t->baselines.gemm_ms = t->members[t->count - 1].launcher.impl ? NULL : t->members[t->count - 1].samples_ms;
+    t->baselines.naive_ms = samples_of(run, t->members, ATTN_ROLE_NAIVE, NULL, NULL);
+    t->baselines.peer_ms = samples_of(run, t->members, ATTN_ROLE_PEER, run->setting->options->peer, &t->baselines.peer);
+    for (int i = 0, m = 0; i < run->count; i++) {
+        struct contender *c = &run->contenders[i];
+        if (!c->runs)
+            continue;
+        case_check_row(run, c);
+        row_times(&c->row, t->members[m++].samples_ms, t->result.rounds, t->result.stop, &t->baselines);
+        row_telemetry(&c->row, &t->around);
+        row_sustained(&c->row, &c->sustained);
+        row_end(&c->row, STATUS_OK, "");
+    }
+    for (int i = 0; i < run->count; i++) /* before any row is sent: case_send_row takes it out of the comparison */
+        if (run->contenders[i].runs)
+            put_speedups(run, t->members, t->result.rounds, i);
+    for (int i = 0; i < run->count; i++)
+        if (run->contenders[i].runs)
+            case_send_row(run, &run->contenders[i]);
+}
+
+enum attn_status case_time(struct problem_run *run, int *failed, struct attn_message *why)
+{
+    struct timing t = {.count = 0};
+    *failed = -1;
+    TRY(make_members(run, t.members, t.slots, t.contenders, &t.count, &t.gemm_request, &t.baselines.gemm_flops, why));
+    if (t.count == 0)
+        return ATTN_OK;
+    enum attn_status status = measure(run, &t, failed, why);
+    if (status == ATTN_OK && !t.result.interrupted)
+        status = check_timed(run, &t, failed, why);
+    if (status == ATTN_OK && !t.result.interrupted)
+        send_timed_rows(run, &t);
+    for (int m = 0; m < t.count; m++)
+        free(t.members[m].samples_ms);
+    return status;
+}
