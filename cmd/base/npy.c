@@ -19,9 +19,10 @@
 enum { HEADER_LIMIT = 65536, HEADER_ALIGN = 64 };
 
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
-static const char *const descrs[] = {[NPY_FLOAT32] = "<f4", [NPY_FLOAT16] = "<f2", [NPY_UINT16] = "<u2"};
+static const char *const descrs[] = {
+    [NPY_FLOAT32] = "<f4", [NPY_FLOAT16] = "<f2", [NPY_UINT16] = "<u2", [NPY_UINT8] = "|u1"};
 
-static size_t type_bytes(enum npy_type type) { return type == NPY_FLOAT32 ? 4 : 2; }
+static size_t type_bytes(enum npy_type type) { return type == NPY_FLOAT32 ? 4 : type == NPY_UINT8 ? 1 : 2; }
 
 /* Sets *why to "path: sentence"; a long path is shortened. Always returns false. */
 __attribute__((format(printf, 3, 4))) static bool refuse(struct reason *why, const char *path, const char *format, ...)
@@ -123,12 +124,14 @@ static bool parse_header(const char *header, const char *path, struct npy *npy, 
         return refuse(why, path, "is in Fortran order; must be in C order");
     if (npy->dims > 4)
         return refuse(why, path, "has %d dimensions; at most 4 are taken", npy->dims);
-    for (int type = NPY_FLOAT32; type <= NPY_UINT16; type++)
+    if (strcmp(descr, "|b1") == 0) /* bool: one byte, 0 or 1 */
+        snprintf(descr, sizeof descr, "%s", descrs[NPY_UINT8]);
+    for (int type = NPY_FLOAT32; type <= NPY_UINT8; type++)
         if (strcmp(descr, descrs[type]) == 0) {
             npy->type = (enum npy_type)type;
             return true;
         }
-    return refuse(why, path, "has dtype %s; must be <f4 (fp32), <f2 (fp16) or <u2 (bf16 bits)", descr);
+    return refuse(why, path, "has dtype %s; must be <f4 (fp32), <f2 (fp16), <u2 (bf16 bits), |u1 or |b1", descr);
 }
 
 static bool read_bytes(FILE *file, void *buffer, size_t bytes, const char *path, struct reason *why)

@@ -1,5 +1,5 @@
-/* NumPy's .npy format 1.0 and 2.0 in C order, little endian: float32, float16, and 16-bit integers (NumPy has no
- * bfloat16: its bits are stored as such). */
+/* NumPy's .npy format 1.0 and 2.0 in C order, little endian: float32, float16, 16-bit integers (NumPy has no
+ * bfloat16: its bits are stored as such), and 8-bit integers, as which bool is read. */
 #ifndef FABENCH_NPY_H
 #define FABENCH_NPY_H
 
@@ -9,7 +9,7 @@
 
 #include "cmd/base/reason.h"
 
-enum npy_type { NPY_FLOAT32, NPY_FLOAT16, NPY_UINT16 }; /* <f4 <f2 <u2 */
+enum npy_type { NPY_FLOAT32, NPY_FLOAT16, NPY_UINT16, NPY_UINT8 }; /* <f4 <f2 <u2 |u1 */
 
 struct npy {
     int dims;

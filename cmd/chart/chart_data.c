@@ -179,7 +179,7 @@ static void label_series(const struct chart_set *set, struct chart_series *serie
 
 static int64_t series_kv_len(const struct record_row *row)
 {
-    return row->key.kv_len == row->key.q_len ? 0 : row->key.kv_len;
+    return row->key.kv_len == row->key.q_len || row->key.total_q > 0 ? 0 : row->key.kv_len;
 }
 
 static bool in_series(const struct chart_series *series, const struct record_row *row)
@@ -410,7 +410,7 @@ int chart_points(const struct chart_set *set, const struct chart_panel *panel, c
         const struct record_row *row = &file->rows[i];
         if (!in_panel(panel, row) || !in_series(series, row))
             continue;
-        struct chart_point *point = point_at(points, &count, row->key.q_len);
+        struct chart_point *point = point_at(points, &count, problem_key_length(&row->key));
         if (!has_run(row)) {
             if (!isfinite(point->value))
                 continue; /* a gap, unless another row of this case ran */
@@ -434,7 +434,7 @@ int chart_ceiling(const struct chart_set *set, const struct chart_panel *panel, 
     for (int i = 0; i < set->files[file].count; i++) {
         const struct record_row *row = &set->files[file].rows[i];
         if (in_panel(panel, row) && has_run(row) && isfinite(row->gemm_tflops))
-            point_at(points, &count, row->key.q_len)->value = set->unit_scale * row->gemm_tflops;
+            point_at(points, &count, problem_key_length(&row->key))->value = set->unit_scale * row->gemm_tflops;
     }
     return sort_and_mark_gaps(*points, count);
 }
@@ -451,7 +451,7 @@ int chart_bound(const struct chart_set *set, const struct chart_panel *panel, bo
                 continue;
             const struct record_tensor *worst = worst_tensor(row);
             if (worst)
-                point_at(points, &count, row->key.q_len)->value = worst->rel_rms_bound;
+                point_at(points, &count, problem_key_length(&row->key))->value = worst->rel_rms_bound;
         }
     return sort_and_mark_gaps(*points, count);
 }
@@ -549,7 +549,7 @@ static void merge_condition(void *context, const struct record_row *row)
 {
     struct condition_facts *words = context;
     char data[PROBLEM_DATA_SIZE];
-    merge_count(&words->tokens, product(row->key.batch, row->key.q_len));
+    merge_count(&words->tokens, row->key.total_q > 0 ? row->key.total_q : product(row->key.batch, row->key.q_len));
     merge_count(&words->batch, row->key.batch);
     merge_count(&words->heads, row->key.q_heads);
     merge_count(&words->kv_heads, row->key.kv_heads);
@@ -591,10 +591,9 @@ struct length_range {
 static void merge_length_range(void *context, const struct record_row *row)
 {
     struct length_range *span = context;
-    if (row->key.q_len < span->least)
-        span->least = row->key.q_len;
-    if (row->key.q_len > span->most)
-        span->most = row->key.q_len;
+    const int64_t length = problem_key_length(&row->key);
+    span->least = length < span->least ? length : span->least;
+    span->most = length > span->most ? length : span->most;
 }
 
 void chart_length_range(const struct chart_set *set, int dtype, int64_t *least, int64_t *most)

@@ -18,10 +18,16 @@ static const enum attn_dtype npy_dtypes[] = {
 static bool read_npy(const char *path, struct npy *file, struct attn_message *why)
 {
     struct reason reason;
-    const bool good = npy_read(path, file, &reason);
-    if (!good)
+    if (!npy_read(path, file, &reason)) {
         snprintf(why->text, sizeof why->text, "%s", reason.text);
-    return good;
+        return false;
+    }
+    if (file->type != NPY_UINT8)
+        return true;
+    snprintf(why->text, sizeof why->text, "%.300s: has 8-bit integers; must be fp32, fp16, or 16-bit integers for bf16",
+             path);
+    npy_free(file);
+    return false;
 }
 
 static size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -88,8 +94,10 @@ enum attn_status buffer_overrun(struct backend *be, const struct buffer *buffer,
 struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum problem_tensor tensor)
 {
     const bool is_kv = tensor == TENSOR_K || tensor == TENSOR_V || tensor == TENSOR_DK || tensor == TENSOR_DV;
-    return (struct tensor_shape){p->batch, is_kv ? p->kv_heads : p->q_heads, is_kv ? p->kv_len : p->q_len,
-                                 tensor == TENSOR_LSE ? 1 : p->head_dim};
+    const int64_t heads = is_kv ? p->kv_heads : p->q_heads, head_dim = tensor == TENSOR_LSE ? 1 : p->head_dim;
+    if (p->lengths == ATTN_PACKED)
+        return (struct tensor_shape){1, heads, is_kv ? p->total_k : p->total_q, head_dim};
+    return (struct tensor_shape){p->batch, heads, is_kv ? p->kv_len : p->q_len, head_dim};
 }
 
 enum attn_dtype tensor_dtype_of(const struct attn_problem *p, enum problem_tensor tensor)
@@ -111,7 +119,8 @@ struct attn_tensor tensor_of(const struct attn_problem *p, const struct attn_ten
 {
     struct attn_tensors copy = *t;
     const struct attn_tensor *found = strided(&copy, tensor);
-    return found ? *found : (struct attn_tensor){copy.lse, p->q_heads * p->q_len, p->q_len, 1};
+    const struct tensor_shape s = tensor_shape_of(p, TENSOR_LSE);
+    return found ? *found : (struct attn_tensor){copy.lse, s.heads * s.len, s.len, 1};
 }
 
 static struct attn_tensor strides_of(const struct plan_item *item, enum problem_tensor tensor)
@@ -232,27 +241,49 @@ static enum attn_status upload_npy(struct backend *be, const struct plan_item *i
     return read_input(item, tensor, dir, &file, why) ? upload_file(be, item, tensor, &file, set, why) : ATTN_ERROR;
 }
 
-/* FILL_PEAK: row i of Q becomes 64 times the last key that a causal row i sees, on the host. */
+/* Row i of one query head of one sequence becomes 64 times the last key that a causal row i sees. */
+static void plant_peak(const struct attn_problem *p, const struct attn_tensors *host, int64_t b, int64_t head,
+                       int64_t row)
+{
+    const struct attn_sequence s = attn_sequence_at(p, host, b);
+    const int64_t diagonal = row + s.kv_len - s.q_len, key = diagonal < 0 ? 0 : diagonal;
+    if (s.kv_len == 0)
+        return;
+    const int64_t to = attn_row_offset(p, host, host->q, b, head, row);
+    const int64_t from = attn_key_offset(p, host, host->k, b, head / (p->q_heads / p->kv_heads), key);
+    for (int64_t c = 0; c < p->head_dim; c++)
+        fill_store(host->q.data, p->dtype, to + c, 64 * fill_load(host->k.data, p->dtype, from + c));
+}
+
+static struct attn_tensors host_arrays_of(const struct plan_item *item)
+{
+    struct attn_tensors host = {0};
+    const void *arrays[ARRAY_COUNT];
+    for (int i = 0; i < ARRAY_COUNT; i++)
+        arrays[i] = problem_array(&item->problem, item->arrays, (enum problem_array)i, &(size_t){0});
+    problem_point_at(&host, arrays);
+    return host;
+}
+
+/* FILL_PEAK: queries that are 64 times a key, on the host. */
 static enum attn_status plant_peaks(struct backend *be, const struct plan_item *item, struct tensor_set *set,
                                     struct attn_message *why)
 {
     const struct attn_problem *p = &item->problem;
-    const struct attn_tensor *q = &set->tensors.q, *k = &set->tensors.k;
+    struct attn_tensors host = host_arrays_of(item);
     const struct buffer *q_buffer = &set->buffers[TENSOR_Q], *k_buffer = &set->buffers[TENSOR_K];
     char *q_host = xmalloc(q_buffer->bytes), *k_host = xmalloc(k_buffer->bytes);
+    host.q = set->tensors.q;
+    host.k = set->tensors.k;
+    host.q.data = q_host;
+    host.k.data = k_host;
     enum attn_status status = be->ops->download(be, q_host, q_buffer->data, q_buffer->bytes, why);
     if (status == ATTN_OK)
         status = be->ops->download(be, k_host, k_buffer->data, k_buffer->bytes, why);
     for (int64_t b = 0; b < p->batch && status == ATTN_OK; b++)
         for (int64_t h = 0; h < p->q_heads; h++)
-            for (int64_t i = 0; i < p->q_len; i++) {
-                const int64_t diagonal = i + p->kv_len - p->q_len, j = diagonal < 0 ? 0 : diagonal;
-                const int64_t to = b * q->stride_batch + h * q->stride_head + i * q->stride_row;
-                const int64_t from =
-                    b * k->stride_batch + h / (p->q_heads / p->kv_heads) * k->stride_head + j * k->stride_row;
-                for (int64_t c = 0; c < p->head_dim; c++)
-                    fill_store(q_host, p->dtype, to + c, 64 * fill_load(k_host, p->dtype, from + c));
-            }
+            for (int64_t i = 0; i < attn_sequence_at(p, &host, b).q_len; i++)
+                plant_peak(p, &host, b, h, i);
     if (status == ATTN_OK)
         status = be->ops->upload(be, q_buffer->data, q_host, q_buffer->bytes, why);
     free(q_host);
@@ -273,11 +304,58 @@ static enum attn_status fill_input(struct backend *be, const struct plan_item *i
                          s.len, s.head_dim, &spec, id, why);
 }
 
+/* Memory for the arrays of lengths and masks. */
+static enum attn_status make_arrays(struct backend *be, const struct plan_item *item, struct tensor_set *set,
+                                    struct attn_message *why)
+{
+    const void *on_device[ARRAY_COUNT] = {NULL};
+    for (int i = 0; i < ARRAY_COUNT; i++) {
+        size_t bytes;
+        if (!problem_array(&item->problem, item->arrays, (enum problem_array)i, &bytes))
+            continue;
+        TRY(buffer_alloc(be, bytes, &set->arrays[i], why));
+        on_device[i] = set->arrays[i].data;
+    }
+    problem_point_at(&set->tensors, on_device);
+    return ATTN_OK;
+}
+
+static enum attn_status fill_arrays(struct backend *be, const struct plan_item *item, struct tensor_set *set,
+                                    struct attn_message *why)
+{
+    for (int i = 0; i < ARRAY_COUNT; i++) {
+        size_t bytes;
+        const void *host = problem_array(&item->problem, item->arrays, (enum problem_array)i, &bytes);
+        if (host)
+            TRY(be->ops->upload(be, set->arrays[i].data, host, bytes, why));
+    }
+    return ATTN_OK;
+}
+
+enum attn_status inputs_arrays_hold(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                                    bool *holds, struct attn_message *why)
+{
+    *holds = true;
+    for (int i = 0; i < ARRAY_COUNT && *holds; i++) {
+        size_t bytes;
+        const void *host = problem_array(&item->problem, item->arrays, (enum problem_array)i, &bytes);
+        if (!set->arrays[i].base)
+            continue;
+        void *now = xmalloc(bytes);
+        const enum attn_status status = be->ops->download(be, now, set->arrays[i].data, bytes, why);
+        *holds = memcmp(now, host, bytes) == 0;
+        free(now);
+        TRY(status);
+    }
+    return ATTN_OK;
+}
+
 enum attn_status inputs_make(struct backend *be, const struct plan_item *item, const char *input_dir,
                              struct tensor_set *set, struct attn_message *why)
 {
     static const enum problem_tensor needed[] = {TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_DO, TENSOR_O, TENSOR_LSE};
     memset(set, 0, sizeof *set);
+    TRY(make_arrays(be, item, set, why));
     for (int i = 0; i < (item->mode == ATTN_FWD ? 3 : 6); i++)
         TRY(make_tensor(be, item, needed[i], set, why));
     return inputs_fill(be, item, input_dir, set, why);
@@ -286,6 +364,7 @@ enum attn_status inputs_make(struct backend *be, const struct plan_item *item, c
 enum attn_status inputs_fill(struct backend *be, const struct plan_item *item, const char *input_dir,
                              struct tensor_set *set, struct attn_message *why)
 {
+    TRY(fill_arrays(be, item, set, why));
     TRY(fill_input(be, item, TENSOR_Q, FILL_Q, input_dir, set, why));
     TRY(fill_input(be, item, TENSOR_K, FILL_K, input_dir, set, why));
     TRY(fill_input(be, item, TENSOR_V, FILL_V, input_dir, set, why));
@@ -352,6 +431,11 @@ enum attn_status tensor_set_overrun(struct backend *be, const struct tensor_set 
         TRY(buffer_overrun(be, &set->buffers[i], &is_one, why));
         *is_overrun |= is_one;
     }
+    for (int i = 0; i < ARRAY_COUNT; i++) {
+        bool is_one = false;
+        TRY(buffer_overrun(be, &set->arrays[i], &is_one, why));
+        *is_overrun |= is_one;
+    }
     return ATTN_OK;
 }
 
@@ -359,6 +443,8 @@ enum attn_status tensor_set_guard(struct backend *be, const struct tensor_set *s
 {
     for (int i = 0; i < TENSOR_COUNT; i++)
         TRY(buffer_guard(be, &set->buffers[i], why));
+    for (int i = 0; i < ARRAY_COUNT; i++)
+        TRY(buffer_guard(be, &set->arrays[i], why));
     return ATTN_OK;
 }
 
@@ -366,6 +452,8 @@ void tensor_set_free(struct backend *be, struct tensor_set *set)
 {
     for (int i = 0; i < TENSOR_COUNT; i++)
         buffer_free(be, &set->buffers[i]);
+    for (int i = 0; i < ARRAY_COUNT; i++)
+        buffer_free(be, &set->arrays[i]);
 }
 
 struct column_signs tensor_signs(const struct input_signs *signs, enum problem_tensor tensor)
@@ -459,5 +547,10 @@ double tensor_set_bytes(const struct plan_item *item)
     const int last = item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DV;
     for (int i = 0; i <= last; i++)
         bytes += (double)bytes_of(item, (enum problem_tensor)i);
+    for (int i = 0; i < ARRAY_COUNT; i++) {
+        size_t array_bytes;
+        problem_array(&item->problem, item->arrays, (enum problem_array)i, &array_bytes);
+        bytes += (double)array_bytes;
+    }
     return bytes;
 }

@@ -29,6 +29,7 @@ enum attn_status buffer_guard(struct backend *, const struct buffer *, struct at
 enum attn_status buffer_guards_broken(struct backend *, const struct buffer *, uint64_t *words,
                                       struct attn_message *why);
 
+/* Of packed sequences batch is 1 and len is the sum of their lengths. */
 struct tensor_shape {
     int64_t batch, heads, len, head_dim; /* head_dim is 1 for LSE */
 };
@@ -49,10 +50,11 @@ struct tensor_set {
     struct attn_tensors tensors;
     struct input_signs signs;
     struct buffer buffers[TENSOR_COUNT]; /* by enum problem_tensor */
+    struct buffer arrays[ARRAY_COUNT];   /* by enum problem_array; of a set of inputs */
 };
 
-/* Inputs of a mode: q k v (fwd), q k v o lse dout (bwd; o and lse are filled by the reference). Filled from the seed
- * or, with input_dir, from <input_dir>/{q,k,v,do}.npy. */
+/* Inputs of a mode: q k v (fwd), q k v o lse dout (bwd; o and lse are filled by the reference), and the item's arrays.
+ * Filled from the seed or, with input_dir, from <input_dir>/{q,k,v,do}.npy. */
 enum attn_status inputs_make(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
                              struct attn_message *why);
 /* The same values again into the memory that inputs_make has allocated; not o and lse. */
@@ -94,6 +96,9 @@ struct column_signs tensor_signs(const struct input_signs *, enum problem_tensor
 /* Hash of every element of the inputs without the change of signs; a launch must not change it. */
 enum attn_status inputs_hash(struct backend *, const struct plan_item *, const struct tensor_set *, uint64_t *hash,
                              struct attn_message *why);
+/* True when the arrays of lengths and masks are what they were made from. */
+enum attn_status inputs_arrays_hold(struct backend *, const struct plan_item *, const struct tensor_set *, bool *holds,
+                                    struct attn_message *why);
 /* Digests of the outputs of a mode, each without its change of signs, by enum problem_tensor. */
 enum attn_status outputs_digest(struct backend *, const struct plan_item *, const struct tensor_set *,
                                 struct digest digests[TENSOR_COUNT], struct attn_message *why);

@@ -202,13 +202,16 @@ static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor te
 /* The fields of the problem that a plan is made from again. */
 static json_t *problem_of(const struct plan_item *item)
 {
-    const struct problem_key key =
-        problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed, L2_COLD);
+    const struct problem_key key = plan_item_key(item, L2_COLD);
     json_t *object = json_object();
     for (int i = 0; i < problem_field_count; i++) {
         const struct problem_field *field = &problem_fields[i];
         const void *value = (const char *)&key + field->offset;
+        char text[PROBLEM_TEXT_SIZE];
+        if (field->may_be_empty && !*problem_field_text(field, &key, text, sizeof text))
+            continue;
         json_t *written = field->kind == PROBLEM_NAME    ? json_string(field->names[*(const int *)value])
+                          : field->kind == PROBLEM_TEXT  ? json_string(value)
                           : field->kind == PROBLEM_COUNT ? json_integer(*(const int64_t *)value)
                                                          : json_real(*(const double *)value);
         if (strcmp(field->name, "l2") != 0) /* of the measurement */

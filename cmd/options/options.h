@@ -47,6 +47,9 @@ struct options {
     bool deterministic;
     int64_t total_tokens, hidden;                /* 0 = not given */
     struct int_list batches, heads, kv_heads;    /* not given: by tokens; by hidden; equal */
+    struct name_list lengths;                    /* of sequences, as typed; not given: fixed */
+    struct name_list block_masks;                /* as typed; not given: none */
+    int64_t mask_block;                          /* 0 = not given: 128 */
     struct int_list shapes;                      /* query and key heads in turn, instead of heads and kv_heads */
     struct int_list windows_left, windows_right; /* -1 = unbounded; not given: unbounded */
     struct problem_attributes attributes;

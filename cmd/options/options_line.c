@@ -43,7 +43,7 @@ static bool asks_problem(const struct option_def *def)
     for (int i = 0; i < problem_field_count; i++)
         if (problem_fields[i].option && strcmp(problem_fields[i].option, def->name) == 0)
             return true;
-    return def->kind == KIND_NO_CAUSAL || def->kind == KIND_SHAPES ||
+    return def->kind == KIND_NO_CAUSAL || def->kind == KIND_SHAPES || def->kind == KIND_WORDS ||
            (def->group == GROUP_PROBLEM && def->kind == KIND_COUNT);
 }
 

@@ -217,6 +217,19 @@ static bool parse_names(const char *name, const char *value, struct name_list *l
     }
 }
 
+static bool parse_specs(const char *name, const char *value, struct name_list *list)
+{
+    for (const char *item = value;; item++) {
+        const size_t length = strcspn(item, ",");
+        if (length == 0)
+            return options_refuse(name, value, "an item of the list is empty");
+        name_list_add_part(list, item, length);
+        item += length;
+        if (!*item)
+            return true;
+    }
+}
+
 static bool parse_device(const char *name, const char *value, struct options *o)
 {
     int64_t ordinal = 0;
@@ -328,6 +341,7 @@ static bool parse_value(struct options *o, const struct option_def *def, const c
     case KIND_REAL:
     case KIND_PERCENT: return parse_number(def, name, value, field);
     case KIND_NAMES: return parse_names(name, value, field);
+    case KIND_WORDS: return parse_specs(name, value, field);
     case KIND_LIBRARY: return parse_library(name, value, field);
     case KIND_DEVICE: return parse_device(name, value, o);
     case KIND_TEXTS:
@@ -380,6 +394,7 @@ static void free_value(struct options *o, const struct option_def *def)
         return;
     }
     case KIND_NAMES:
+    case KIND_WORDS:
     case KIND_LIBRARY:
     case KIND_TEXTS: name_list_free(field); return;
     case KIND_TEXT:

@@ -75,6 +75,14 @@ static bool check_attributes(const struct parse *p)
     if (o->causal_given && o->causal[1] && largest_of(&o->windows_right, 1) > 0)
         return options_refuse("--window-right", typed(p, "--window-right"),
                               "cannot be used with --causal, which ends at the diagonal; must be none or 0");
+    static const char *const replaced[] = {"--seqlen", "--kv-len", "--batch"};
+    for (int i = 0; i < 3 && o->lengths.count; i++)
+        if (typed(p, replaced[i]))
+            return options_refuse("--lengths", typed(p, "--lengths"), "cannot be used with %s, which it replaces",
+                                  replaced[i]);
+    if (o->mask_block && !o->block_masks.count)
+        return options_refuse("--mask-block", typed(p, "--mask-block"),
+                              "needs --block-mask SPEC, whose blocks it sizes");
     if (o->attributes.dropout > 0 && o->attributes.dropout < least)
         return options_refuse("--dropout", typed(p, "--dropout"),
                               "too small for the 16 bits that decide an element; must be 0, or from %.3g to 0.9999",

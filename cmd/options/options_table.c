@@ -111,6 +111,22 @@ const struct option_def option_table[] = {
      .help = "keys after the diagonal", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
      .detail = "The same after the diagonal. The causal mask has 0 there: more than 0 is refused with --causal, and "
                "where --causal is not given it runs without the causal mask alone."},
+    {"--lengths", NULL, KIND_WORDS, AT(lengths), LATE("fixed"), .unit = "SPEC,...",
+     .help = "sequences of different lengths, packed", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .detail =
+         "Sequences of different lengths, packed one behind the other, instead of --seqlen, --kv-len and --batch. "
+         "uniform:LO:HI and lognormal:MEAN:SIGMA draw lengths from --seed until --total-tokens are used up, the last "
+         "one cut to fit; list:Q:Q or list:QxK:QxK has these query and key lengths, 0 too; @FILE has a line "
+         "q_len[,kv_len] for each sequence; fixed is no such thing. Each item of a list makes problems of its own."},
+    {"--block-mask", NULL, KIND_WORDS, AT(block_masks), LATE("none"), .unit = "SPEC,...",
+     .help = "computes some blocks of S only", .is_rare = true, .is_joined = true, .commands = FOR_SWEEP | FOR_GATES,
+     .detail = "Blocks of rows and keys that are computed; the others are not visible. random:DENSITY: each with this "
+               "probability, other ones for each query head; local:N: at most N blocks from the diagonal; strided:N: "
+               "every Nth from the diagonal on; @FILE.npy: uint8 or bool [batch or 1, heads or 1, blocks of rows, "
+               "blocks of keys]; none. With the causal mask and windows what both let through is visible."},
+    {"--mask-block", NULL, KIND_COUNT, AT(mask_block), .min = 8, .max = 65536, .multiple = 8, LATE("128"), .unit = "N",
+     .help = "blocks of S that are computed", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
+     .detail = "Rows and keys of a block of --block-mask, a multiple of 8."},
     {"--dropout", NULL, KIND_REAL, AT(attributes.dropout), .min = 0, .max = 0.9999, .fallback = "0", .unit = "P",
      .help = "dropout after the softmax", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Probability with which an element of P is dropped after the softmax; what is kept is multiplied by 1 / "

@@ -19,6 +19,7 @@ enum option_kind {
     KIND_PERCENT,    /* double */
     KIND_NAMES,      /* struct name_list, comma-separated */
     KIND_LIBRARY,    /* struct name_list, one path each time */
+    KIND_WORDS,      /* struct name_list, comma-separated, of any characters but commas */
     KIND_TEXT,       /* char * */
     KIND_OUT_FILE,   /* char *; checked by options_check */
     KIND_OUT_DIR,    /* char * */

@@ -15,7 +15,7 @@
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_key.h"
 
-enum { PLAN_MAX_ITEMS = 100000 };
+enum { PLAN_MAX_ITEMS = 100000, EXTRAS_MAX = 96 };
 
 /* The values of a preset for options that were not given. The CPU's quick preset is smaller, so that it ends in under a
  * minute on two cores. */
@@ -56,9 +56,39 @@ void plan_add(struct plan *plan, const struct plan_item *item)
 
 void plan_free(struct plan *plan)
 {
+    for (int i = 0; i < plan->array_count; i++) {
+        problem_arrays_free(plan->arrays[i]);
+        free(plan->arrays[i]);
+    }
+    free(plan->arrays);
     free(plan->items);
     name_list_free(&plan->folders);
     memset(plan, 0, sizeof *plan);
+}
+
+struct problem_key plan_item_key(const struct plan_item *item, enum l2_policy l2)
+{
+    return problem_key_of(&item->problem, item->arrays, item->mode, item->dist, item->logit_std, item->seed, l2);
+}
+
+double plan_item_flops(const struct plan_item *item)
+{
+    return problem_flops(&item->problem, item->mode, problem_pairs(&item->problem, item->arrays));
+}
+
+bool plan_set_arrays(struct plan *plan, struct plan_item *item, const char *lengths, int64_t total_tokens,
+                     const char *block_mask, int64_t mask_block, struct reason *why)
+{
+    const bool has_lengths = *lengths && strcmp(lengths, "fixed") != 0;
+    const bool has_mask = *block_mask && strcmp(block_mask, "none") != 0;
+    if (!has_lengths && !has_mask)
+        return true;
+    struct problem_arrays *arrays = xcalloc(1, sizeof *arrays);
+    plan->arrays = xrealloc(plan->arrays, (unsigned long)(plan->array_count + 1) * sizeof(void *));
+    plan->arrays[plan->array_count++] = arrays;
+    item->arrays = arrays;
+    return (!has_lengths || problem_set_lengths(&item->problem, arrays, lengths, total_tokens, item->seed, why)) &&
+           (!has_mask || problem_set_block_mask(&item->problem, arrays, block_mask, mask_block, item->seed, why));
 }
 
 /* The list that was given, or the default, parsed from text. */
@@ -81,20 +111,25 @@ bool plan_shape_fits(const struct attn_problem *p)
 {
     int64_t n = 0;
     const int64_t heads = p->q_heads, len = p->q_len > p->kv_len ? p->q_len : p->kv_len;
-    return number_multiply(p->batch, heads, &n) && number_multiply(n, len, &n) && number_multiply(n, p->head_dim, &n) &&
-           n <= INT64_C(1) << 40 && len <= INT32_MAX && p->batch <= INT32_MAX && heads <= INT32_MAX && p->batch > 0 &&
-           p->q_len > 0 && p->kv_len > 0 && p->head_dim > 0 && heads > 0;
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    const int64_t tokens = is_packed ? (p->total_q > p->total_k ? p->total_q : p->total_k) : len;
+    return number_multiply(is_packed ? 1 : p->batch, heads, &n) && number_multiply(n, tokens, &n) &&
+           number_multiply(n, p->head_dim, &n) && n <= INT64_C(1) << 40 && len <= INT32_MAX && p->batch <= INT32_MAX &&
+           heads <= INT32_MAX && p->batch > 0 && p->q_len > 0 && p->kv_len > 0 && p->head_dim > 0 && heads > 0;
 }
 
 /* What one problem of a sweep is made from; 0 = by the papers' convention, or equal. */
 struct choice {
     int64_t head_dim, q_len, kv_len, batch, q_heads, kv_heads, window_left, window_right;
+    const char *lengths, *block_mask; /* "" = fixed, none */
 };
 
-/* Fills the shape, with batch and heads by the papers' convention or as the user gave them. */
+/* Fills the shape, with batch and heads by the papers' convention or as the user gave them, and the arrays. */
 static int shape_of(const struct options *o, const struct preset_values *preset, const struct choice *c,
-                    struct attn_problem *p)
+                    struct plan *plan, struct plan_item *item)
 {
+    struct attn_problem *p = &item->problem;
+    struct reason why;
     const int64_t tokens = o->total_tokens ? o->total_tokens : preset->total_tokens;
     const int64_t hidden = o->hidden ? o->hidden : preset->hidden;
     p->head_dim = c->head_dim;
@@ -112,6 +147,13 @@ static int shape_of(const struct options *o, const struct preset_values *preset,
         p->kv_heads) { /* with --heads or --hidden the parser has refused it (cmd/options/options_rules.c) */
         log_error("--kv-heads %lld: must divide the %lld query heads of head dim %lld; --heads sets their number",
                   (long long)p->kv_heads, (long long)p->q_heads, (long long)c->head_dim);
+        return EXIT_USAGE;
+    }
+    /* A list or a file says all lengths; tokens limit them only where the user asks. */
+    const bool is_drawn = c->lengths[0] != '@' && strncmp(c->lengths, "list", 4) != 0;
+    if (!plan_set_arrays(plan, item, c->lengths, is_drawn ? tokens : o->total_tokens, c->block_mask,
+                         o->mask_block ? o->mask_block : 128, &why)) {
+        log_error("%s", why.text);
         return EXIT_USAGE;
     }
     if (!plan_shape_fits(p)) {
@@ -208,10 +250,11 @@ static bool choose(const struct axis *axes, int count, int64_t n)
 
 /* All lengths, heads and windows of one head dim and kind of inputs; `item` has dtype, mode and mask. */
 static int cross_lengths(const struct options *o, enum preset preset, const struct preset_values *values,
-                         int64_t head_dim, struct plan_item item, struct plan *plan)
+                         struct choice c, struct plan_item item, struct plan *plan)
 {
-    struct int_list lens = list_or(&o->q_lens, values->seqlens);
-    struct choice c = {.head_dim = head_dim, .window_left = -1, .window_right = -1};
+    /* With lengths of their own the sequences need no q_len here. */
+    struct int_list lens = list_or(&o->q_lens, c.lengths[0] && strcmp(c.lengths, "fixed") != 0 ? "1" : values->seqlens);
+    const struct plan_item base = item;
     const struct axis axes[] = {{&lens, &c.q_len, NULL},
                                 {&o->kv_lens, &c.kv_len, NULL},
                                 {&o->batches, &c.batch, NULL},
@@ -225,7 +268,8 @@ static int cross_lengths(const struct options *o, enum preset preset, const stru
         /* A causal mask ends at the diagonal; with --causal the parser has refused such a window. */
         if (!mask_wanted(o, preset, item.problem.causal, c.q_len) || (item.problem.causal && c.window_right > 0))
             continue;
-        status = shape_of(o, values, &c, &item.problem);
+        item = base;
+        status = shape_of(o, values, &c, plan, &item);
         if (status == EXIT_OK && plan->count >= PLAN_MAX_ITEMS) {
             log_error("the lists make more than %d problems", PLAN_MAX_ITEMS);
             status = EXIT_USAGE;
@@ -254,7 +298,15 @@ static int cross(const struct options *o, enum preset preset, const struct prese
                                      .deterministic = o->deterministic};
             item.problem.dtype = dtype;
             item.problem.causal = causal;
-            status = cross_lengths(o, preset, values, dims.values[d], item, plan);
+            for (int l = 0; l < (o->lengths.count ? o->lengths.count : 1) && status == EXIT_OK; l++)
+                for (int m = 0; m < (o->block_masks.count ? o->block_masks.count : 1) && status == EXIT_OK; m++) {
+                    const struct choice c = {.head_dim = dims.values[d],
+                                             .window_left = -1,
+                                             .window_right = -1,
+                                             .lengths = o->lengths.count ? o->lengths.names[l] : "",
+                                             .block_mask = o->block_masks.count ? o->block_masks.names[m] : ""};
+                    status = cross_lengths(o, preset, values, c, item, plan);
+                }
         }
     free(data);
     free(dims.values);
@@ -359,10 +411,17 @@ void plan_name_more(struct plan_item *item, const char *format, ...)
 
 void plan_name_attributes(struct plan_item *item)
 {
-    const struct problem_key key =
-        problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed, L2_COLD);
+    const struct problem_key key = plan_item_key(item, L2_COLD);
     char extras[PROBLEM_LABEL_SIZE];
-    plan_name_more(item, "%s", problem_key_extras(&key, extras, sizeof extras));
+    uint32_t hash = 2166136261u; /* FNV-1a: long texts, as paths of files, stay different when they are cut */
+    for (const char *at = problem_key_extras(&key, extras, sizeof extras); *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 16777619u;
+    if (strlen(extras) <= EXTRAS_MAX)
+        plan_name_more(item, "%s", extras);
+    else
+        plan_name_more(item, "%.*s %08x", EXTRAS_MAX, extras, (unsigned)hash);
+    for (char *at = item->name; *at; at++)
+        *at = strchr(" =/@", *at) ? '-' : *at;
 }
 
 /* The folder's name in --dump: "bwd-causal-d-128-n-16k-bf16". */
@@ -377,8 +436,6 @@ static void name_items(const struct options *o, struct plan *plan)
             plan_name_more(item, " b=%lld h=%lldx%lld", (long long)p->batch, (long long)p->q_heads,
                            (long long)p->kv_heads);
         plan_name_attributes(item);
-        for (char *at = item->name; *at; at++)
-            *at = *at == ' ' || *at == '=' ? '-' : *at;
     }
 }
 
@@ -440,8 +497,7 @@ char *plan_repro(const struct options *o, const struct plan_item *item, const ch
 {
     if (item->folder ? o->command == COMMAND_VERIFY : item->batch_gap > 0) /* which verify alone makes */
         return plan_repro_verify(o, item, impl);
-    const struct problem_key key =
-        problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed, o->l2);
+    const struct problem_key key = plan_item_key(item, o->l2);
     return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
 }
 

@@ -4,10 +4,12 @@
 #define FABENCH_PLAN_H
 
 #include "cmd/options/options.h"
+#include "cmd/problem/problem_key.h"
 
 /* One problem in one direction; each implementation of it is a case. */
 struct plan_item {
     struct attn_problem problem;
+    const struct problem_arrays *arrays; /* owned by the plan; NULL = none */
     enum attn_mode mode;
     enum fill_dist dist;
     double logit_std; /* standard deviation that Q is scaled to give the logits; 0 = as drawn */
@@ -26,10 +28,12 @@ struct plan {
     double warmup_ms, min_time_ms, max_noise_pct;
     double preheat_ms; /* minimum warm-up of the first problem of a process */
     int64_t samples;
-    double sustain_s;         /* 0 = no sustained regions */
-    const char *preset;       /* name for the record */
-    int64_t total_tokens;     /* batch = total_tokens / n; 0 where the user gave --batch, or a dump */
-    struct name_list folders; /* of the items, owned */
+    double sustain_s;               /* 0 = no sustained regions */
+    const char *preset;             /* name for the record */
+    int64_t total_tokens;           /* batch = total_tokens / n; 0 where the user gave --batch, or a dump */
+    struct name_list folders;       /* of the items, owned */
+    struct problem_arrays **arrays; /* of the items, owned */
+    int array_count;
 };
 
 /* Fills *plan. EXIT_OK, or EXIT_USAGE with a sentence when a combination of options is illegal (kv-heads that do not
@@ -47,9 +51,10 @@ int plan_make_verify(const struct options *, enum attn_platform, struct plan *);
  * EXIT_USAGE when the options leave none; plan_dump.c. */
 int plan_add_dump(const struct options *, const char *option, const char *dir, struct plan *);
 
-/* Reads the problem of one tensors.json; its name and folder are left empty. *has_problem is false where it has none,
- * as in older dumps. False with a sentence that names the file. */
-bool plan_item_read(const char *path, struct plan_item *, bool *has_problem, struct attn_message *why);
+/* Reads the problem of one tensors.json; its name and folder are left empty, its arrays go to the plan, which may be
+ * NULL where there can be none. *has_problem is false where it has none, as in older dumps. False with a sentence that
+ * names the file. */
+bool plan_item_read(const char *path, struct plan *, struct plan_item *, bool *has_problem, struct attn_message *why);
 
 /* True when no tensor of the problem has more than 2^40 elements, nor a size that is not in 1..INT32_MAX. */
 bool plan_shape_fits(const struct attn_problem *);
@@ -61,6 +66,16 @@ void plan_free(struct plan *);
 /* Adds to the name of an item, like printf; and the attributes that are not the default, each after a space. */
 void plan_name_more(struct plan_item *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void plan_name_attributes(struct plan_item *);
+
+/* Gives the item the lengths and the block mask that these texts describe (cmd/problem/problem_arrays.h), from its
+ * seed; "" or fixed, and "" or none, leave it as it is. total_tokens: of the lengths; 0 = no limit, for list and @FILE
+ * alone. False with a sentence. */
+bool plan_set_arrays(struct plan *, struct plan_item *, const char *lengths, int64_t total_tokens,
+                     const char *block_mask, int64_t mask_block, struct reason *why);
+
+/* The identity of an item, and its FLOPs. */
+struct problem_key plan_item_key(const struct plan_item *, enum l2_policy);
+double plan_item_flops(const struct plan_item *);
 
 /* Appends one item; plan_verify.c uses it. */
 void plan_add(struct plan *, const struct plan_item *);

@@ -46,12 +46,14 @@ static bool has_attributes(const struct options *o, const struct attn_problem *p
 {
     struct attn_problem wanted = {.batch = 1};
     problem_set_attributes(&o->attributes, &wanted);
-    const struct problem_key want = problem_key_of(&wanted, ATTN_FWD, FILL_NORMAL, 0, 0, L2_COLD);
-    const struct problem_key have = problem_key_of(p, ATTN_FWD, FILL_NORMAL, 0, 0, L2_COLD);
+    const struct problem_key want = problem_key_of(&wanted, NULL, ATTN_FWD, FILL_NORMAL, 0, 0, L2_COLD);
+    const struct problem_key have = problem_key_of(p, NULL, ATTN_FWD, FILL_NORMAL, 0, 0, L2_COLD);
     for (int i = 0; i < problem_field_count; i++) {
         const struct problem_field *field = &problem_fields[i];
-        char a[40], b[40];
-        if ((field->absent || field->offset == offsetof(struct problem_key, dropout)) && is_given(o, field->option) &&
+        char a[PROBLEM_TEXT_SIZE], b[PROBLEM_TEXT_SIZE];
+        if (((field->absent && field->kind != PROBLEM_TEXT) ||
+             field->offset == offsetof(struct problem_key, dropout)) &&
+            is_given(o, field->option) &&
             strcmp(problem_field_text(field, &want, a, sizeof a), problem_field_text(field, &have, b, sizeof b)) != 0)
             return false;
     }
@@ -77,6 +79,7 @@ static bool read_field(const json_t *object, const struct problem_field *field, 
     const json_t *value = json_object_get(object, field->name);
     void *to = (char *)key + field->offset;
     switch (field->kind) {
+    case PROBLEM_TEXT:
     case PROBLEM_NAME: return json_is_string(value) && problem_field_parse(field, json_string_value(value), key);
     case PROBLEM_COUNT: *(int64_t *)to = json_integer_value(value); return json_is_integer(value);
     case PROBLEM_REAL: *(double *)to = json_number_value(value); return json_is_number(value);
@@ -84,8 +87,25 @@ static bool read_field(const json_t *object, const struct problem_field *field, 
     return false;
 }
 
+/* The lengths and the mask of a key: those that its texts and its seed make, and of the shape that it says. */
+static bool has_arrays(const struct problem_key *key, struct plan *plan, struct plan_item *item)
+{
+    const struct attn_problem dense = item->problem;
+    const struct attn_problem *p = &item->problem;
+    struct reason ignored;
+    const bool has_mask = strcmp(key->block_mask, "none") != 0;
+    if (!strcmp(key->lengths, "fixed") && !has_mask)
+        return key->mask_block == 0;
+    if (has_mask && (key->mask_block < 8 || key->mask_block > 65536 || key->mask_block % 8))
+        return false;
+    return plan &&
+           plan_set_arrays(plan, item, key->lengths, key->total_q > 0 ? key->total_q : 0, key->block_mask,
+                           key->mask_block, &ignored) &&
+           p->batch == dense.batch && p->q_len == dense.q_len && p->kv_len == dense.kv_len;
+}
+
 /* The item of a key that is complete. False when no command could have made it. */
-static bool item_of(const struct problem_key *key, int64_t batch_gap, struct plan_item *item)
+static bool item_of(const struct problem_key *key, int64_t batch_gap, struct plan *plan, struct plan_item *item)
 {
     const bool is_legal =
         key->mode >= 0 && key->dtype >= 0 && key->layout >= 0 && key->dist >= 0 && (key->causal | 1) == 1 &&
@@ -113,11 +133,12 @@ static bool item_of(const struct problem_key *key, int64_t batch_gap, struct pla
                                            .scale = (float)key->scale}};
     const struct problem_attributes attributes = problem_attributes_of(key);
     problem_set_attributes(&attributes, &item->problem);
-    return is_legal && plan_shape_fits(&item->problem);
+    return is_legal && plan_shape_fits(&item->problem) && has_arrays(key, plan, item);
 }
 
 /* Reads the object "problem" of a tensors.json. False with a sentence that names the file. */
-static bool read_problem(const json_t *object, const char *path, struct plan_item *item, struct attn_message *why)
+static bool read_problem(const json_t *object, const char *path, struct plan *plan, struct plan_item *item,
+                         struct attn_message *why)
 {
     struct problem_key key;
     problem_key_clear(&key);
@@ -130,7 +151,7 @@ static bool read_problem(const json_t *object, const char *path, struct plan_ite
             problem_fields[i].absent || problem_fields[i].offset == offsetof(struct problem_key, dropout);
         if (may_lack && !json_object_get(object, name)) /* written before there was the attribute */
             continue;
-        if (strcmp(name, "logit_std") == 0 && !json_object_get(object, name)) /* as drawn */
+        if (problem_fields[i].may_be_empty && !json_object_get(object, name))
             continue;
         if (!read_field(object, &problem_fields[i], &key)) {
             snprintf(why->text, sizeof why->text, "%.300s: its problem has no legal '%s'", path, name);
@@ -139,13 +160,14 @@ static bool read_problem(const json_t *object, const char *path, struct plan_ite
     }
     problem_key_complete(&key);
     const json_t *gap = json_object_get(object, "batch_gap");
-    if (item_of(&key, gap ? json_integer_value(gap) : 0, item))
+    if (item_of(&key, gap ? json_integer_value(gap) : 0, plan, item))
         return true;
     snprintf(why->text, sizeof why->text, "%.300s: its problem is one that no command makes", path);
     return false;
 }
 
-bool plan_item_read(const char *path, struct plan_item *item, bool *has_problem, struct attn_message *why)
+bool plan_item_read(const char *path, struct plan *plan, struct plan_item *item, bool *has_problem,
+                    struct attn_message *why)
 {
     json_error_t error;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
@@ -154,7 +176,7 @@ bool plan_item_read(const char *path, struct plan_item *item, bool *has_problem,
     if (!root)
         snprintf(why->text, sizeof why->text, "%.300s: is not JSON: %.100s", path, error.text);
     else if (problem)
-        good = read_problem(problem, path, item, why);
+        good = read_problem(problem, path, plan, item, why);
     *has_problem = good && problem;
     json_decref(root);
     return good;
@@ -167,7 +189,7 @@ static bool add_folder(const struct options *o, const char *folder, const char *
     char *path = xasprintf("%s/tensors.json", folder);
     struct plan_item item;
     bool has_problem = false;
-    const bool good = access(path, F_OK) != 0 || plan_item_read(path, &item, &has_problem, why);
+    const bool good = access(path, F_OK) != 0 || plan_item_read(path, plan, &item, &has_problem, why);
     *found += has_problem;
     if (has_problem && is_wanted(o, &item)) {
         snprintf(item.name, sizeof item.name, "%s", name);

@@ -98,8 +98,6 @@ static void name_item(struct plan_item *item)
                    (long long)p->kv_heads, problem_dist_name(item->dist), problem_layout_name(p->layout),
                    item->batch_gap ? " far" : "");
     plan_name_attributes(item);
-    for (char *at = item->name; *at; at++)
-        *at = *at == ' ' || *at == '=' ? '-' : *at;
 }
 
 static void add_shape(const struct options *o, const struct hard_shape *shape, const struct attn_problem *beyond,

@@ -57,18 +57,29 @@ double problem_visible_pairs(const struct attn_problem *p)
     return up_to_last - (p->window_left < 0 ? 0 : keys_up_to(p, -1 - (double)p->window_left));
 }
 
-double problem_flops(const struct attn_problem *p, enum attn_mode mode)
+int64_t problem_all_rows(const struct attn_problem *p)
 {
-    const double forward = 4.0 * (double)p->batch * (double)p->q_heads * (double)p->head_dim * problem_visible_pairs(p);
+    return p->lengths == ATTN_PACKED ? p->total_q : p->batch * p->q_len;
+}
+
+int64_t problem_all_keys(const struct attn_problem *p)
+{
+    return p->lengths == ATTN_PACKED ? p->total_k : p->batch * p->kv_len;
+}
+
+double problem_flops(const struct attn_problem *p, enum attn_mode mode, double pairs)
+{
+    const double forward = 4.0 * (double)p->head_dim * pairs;
     return mode == ATTN_FWD ? forward : 2.5 * forward;
 }
 
 double problem_min_bytes(const struct attn_problem *p, enum attn_mode mode)
 {
     const double element = (double)attn_dtype_bytes(p->dtype);
-    const double q = (double)p->batch * (double)p->q_heads * (double)p->q_len * (double)p->head_dim * element;
-    const double kv = (double)p->batch * (double)p->kv_heads * (double)p->kv_len * (double)p->head_dim * element;
-    const double lse = (double)p->batch * (double)p->q_heads * (double)p->q_len * 4;
+    const double rows = (double)problem_all_rows(p), keys = (double)problem_all_keys(p);
+    const double q = (double)p->q_heads * rows * (double)p->head_dim * element;
+    const double kv = (double)p->kv_heads * keys * (double)p->head_dim * element;
+    const double lse = (double)p->q_heads * rows * 4;
     /* fwd: Q K V -> O LSE.  bwd: Q K V O LSE dO -> dQ dK dV. */
     return mode == ATTN_FWD ? 2 * q + 2 * kv + lse : 4 * q + 4 * kv + lse;
 }

@@ -25,11 +25,17 @@ unsigned problem_tensor_bit(enum problem_tensor);     /* its enum attn_output; 0
 /* The outputs of a mode in the order in which they are judged: o lse, or dq dk dv. */
 const enum problem_tensor *problem_outputs(enum attn_mode, int *count);
 
-/* Visible (row, key) pairs of one head. The papers' convention counts a causal square as exactly half. */
+/* Rows of Q, or keys, of all sequences together. */
+int64_t problem_all_rows(const struct attn_problem *);
+int64_t problem_all_keys(const struct attn_problem *);
+
+/* Visible (row, key) pairs of one head with the lengths q_len and kv_len, by causal mask and window. The papers'
+ * convention counts a causal square as exactly half. problem_arrays.h counts all of a problem. */
 double problem_visible_pairs(const struct attn_problem *);
 
-/* Section 3 of docs/design.md: fwd 4 * batch * q_heads * head_dim * visible pairs, bwd 2.5 times that. */
-double problem_flops(const struct attn_problem *, enum attn_mode);
+/* Section 3 of docs/design.md: fwd 4 * head_dim * visible pairs of all sequences and query heads (problem_pairs), bwd
+ * 2.5 times that. */
+double problem_flops(const struct attn_problem *, enum attn_mode, double pairs);
 
 /* Bytes of memory traffic when each input is read once and each output is written once. */
 double problem_min_bytes(const struct attn_problem *, enum attn_mode);

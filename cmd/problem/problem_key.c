@@ -9,9 +9,13 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/text.h"
 
 static bool has_equal_heads(const struct problem_key *k) { return k->kv_heads == k->q_heads; }
-static bool has_equal_lengths(const struct problem_key *k) { return k->kv_len == k->q_len; }
+static bool has_fixed_lengths(const struct problem_key *k) { return !k->lengths[0] || !strcmp(k->lengths, "fixed"); }
+static bool has_own_lengths(const struct problem_key *k) { return !has_fixed_lengths(k); } /* --lengths says them */
+static bool has_equal_lengths(const struct problem_key *k) { return k->kv_len == k->q_len || has_own_lengths(k); }
+static bool has_no_mask(const struct problem_key *k) { return !k->block_mask[0] || !strcmp(k->block_mask, "none"); }
 static bool is_normal(const struct problem_key *k) { return k->dist == FILL_NORMAL; }
 static bool has_no_left(const struct problem_key *k) { return k->window_left < 0; }
 static bool has_no_right(const struct problem_key *k) { return k->window_right < 0; }
@@ -42,13 +46,15 @@ const struct problem_field problem_fields[] = {
      .is_compared = true},
     {FIELD(causal, PROBLEM_COUNT), .meaning = "1 with the causal mask, else 0", .option = "--causal",
      .is_compared = true},
-    {FIELD(batch, PROBLEM_COUNT), .meaning = "sequences", .option = "--batch", .is_compared = true},
+    {FIELD(batch, PROBLEM_COUNT), .meaning = "sequences", .option = "--batch", .is_default = has_own_lengths,
+     .is_compared = true},
     {FIELD(q_heads, PROBLEM_COUNT), .meaning = "query heads", .option = "--heads", .is_compared = true},
     {FIELD(kv_heads, PROBLEM_COUNT), .meaning = "heads of K and V", .option = "--kv-heads",
      .is_default = has_equal_heads, .is_compared = true},
-    {FIELD(q_len, PROBLEM_COUNT), .meaning = "query length", .option = "--seqlen", .is_compared = true},
-    {FIELD(kv_len, PROBLEM_COUNT), .meaning = "key length", .option = "--kv-len", .is_default = has_equal_lengths,
-     .is_compared = true},
+    {FIELD(q_len, PROBLEM_COUNT), .meaning = "query length; the longest one", .option = "--seqlen",
+     .is_default = has_own_lengths, .is_compared = true},
+    {FIELD(kv_len, PROBLEM_COUNT), .meaning = "key length; the longest one", .option = "--kv-len",
+     .is_default = has_equal_lengths, .is_compared = true},
     {FIELD(head_dim, PROBLEM_COUNT), .meaning = "head dimension", .option = "--d", .is_compared = true},
     {NAMED(layout), .meaning = "order of the dimensions in memory: bshd, bhsd (batch, s = length, heads, d)",
      .option = "--layout", .is_compared = true},
@@ -66,7 +72,16 @@ const struct problem_field problem_fields[] = {
     {NAMED(l2), .meaning = "L2 cache before each sample: cold, hot", .option = "--l2", .is_default = is_cold,
      .is_compared = true},
     {FIELD(logit_std, PROBLEM_REAL), .meaning = "standard deviation of the logits, to which Q is scaled",
-     .option = "--logit-std", .is_compared = true},
+     .option = "--logit-std", .is_compared = true, .may_be_empty = true},
+    {FIELD(lengths, PROBLEM_TEXT), .meaning = "lengths of the sequences, see --lengths; fixed = all have the same",
+     .option = "--lengths", .is_default = has_fixed_lengths, .is_compared = true, .label = "lengths",
+     .absent = "fixed"},
+    {FIELD(total_q, PROBLEM_COUNT), .meaning = "query tokens of all sequences, where lengths are not fixed",
+     .option = "--total-tokens", .is_default = has_fixed_lengths, .is_compared = true, .may_be_empty = true},
+    {FIELD(block_mask, PROBLEM_TEXT), .meaning = "blocks that are computed, see --block-mask; none = all",
+     .option = "--block-mask", .is_default = has_no_mask, .is_compared = true, .label = "mask", .absent = "none"},
+    {FIELD(mask_block, PROBLEM_COUNT), .meaning = "rows and keys of a block of the mask; 0 = no mask",
+     .option = "--mask-block", .is_default = has_no_mask, .is_compared = true, .label = "of", .absent = "0"},
     PROBLEM_ATTRIBUTES(ROW)};
 const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
 
@@ -78,7 +93,8 @@ static const void *field_of(const struct problem_field *field, const struct prob
 static bool is_absent(const struct problem_field *field, const struct problem_key *key)
 {
     const void *value = field_of(field, key);
-    return field->kind == PROBLEM_NAME    ? *(const int *)value < 0
+    return field->kind == PROBLEM_TEXT    ? !*(const char *)value
+           : field->kind == PROBLEM_NAME  ? *(const int *)value < 0
            : field->kind == PROBLEM_COUNT ? *(const int64_t *)value == INT64_MIN
                                           : isnan(*(const double *)value);
 }
@@ -91,6 +107,7 @@ void problem_key_clear(struct problem_key *key)
         case PROBLEM_NAME: *(int *)field = -1; break;
         case PROBLEM_COUNT: *(int64_t *)field = INT64_MIN; break;
         case PROBLEM_REAL: *(double *)field = NAN; break;
+        case PROBLEM_TEXT: *(char *)field = '\0'; break;
         }
     }
 }
@@ -106,28 +123,35 @@ void problem_key_complete(struct problem_key *key)
 #define FROM_PROBLEM(kind, field, c_type, option, absent, words) .field = (PROBLEM_TYPE_##kind)p->field,
 #define INTO_PROBLEM(kind, field, c_type, option, absent, words) to->field = (c_type)from->field;
 
-struct problem_key problem_key_of(const struct attn_problem *p, enum attn_mode mode, enum fill_dist dist,
-                                  double logit_std, uint64_t seed, enum l2_policy l2)
+struct problem_key problem_key_of(const struct attn_problem *p, const struct problem_arrays *arrays,
+                                  enum attn_mode mode, enum fill_dist dist, double logit_std, uint64_t seed,
+                                  enum l2_policy l2)
 {
-    return (struct problem_key){.mode = mode,
-                                .dtype = p->dtype,
-                                .causal = p->causal,
-                                .batch = p->batch,
-                                .q_heads = p->q_heads,
-                                .kv_heads = p->kv_heads,
-                                .q_len = p->q_len,
-                                .kv_len = p->kv_len,
-                                .head_dim = p->head_dim,
-                                .layout = p->layout,
-                                .window_left = p->window_left,
-                                .window_right = p->window_right,
-                                .dropout = (double)p->dropout,
-                                .scale = (double)p->scale,
-                                .dist = dist,
-                                .seed = (int64_t)seed,
-                                .l2 = l2,
-                                .logit_std = logit_std > 0 ? logit_std : NAN,
-                                PROBLEM_ATTRIBUTES(FROM_PROBLEM)};
+    struct problem_key key = {.mode = mode,
+                              .dtype = p->dtype,
+                              .causal = p->causal,
+                              .batch = p->batch,
+                              .q_heads = p->q_heads,
+                              .kv_heads = p->kv_heads,
+                              .q_len = p->q_len,
+                              .kv_len = p->kv_len,
+                              .head_dim = p->head_dim,
+                              .layout = p->layout,
+                              .window_left = p->window_left,
+                              .window_right = p->window_right,
+                              .dropout = (double)p->dropout,
+                              .scale = (double)p->scale,
+                              .dist = dist,
+                              .seed = (int64_t)seed,
+                              .l2 = l2,
+                              .logit_std = logit_std > 0 ? logit_std : NAN,
+                              .total_q = p->lengths == ATTN_PACKED ? p->total_q : INT64_MIN,
+                              .mask_block = p->mask_block,
+                              PROBLEM_ATTRIBUTES(FROM_PROBLEM)};
+    snprintf(key.lengths, sizeof key.lengths, "%s", arrays && arrays->lengths[0] ? arrays->lengths : "fixed");
+    snprintf(key.block_mask, sizeof key.block_mask, "%s",
+             arrays && arrays->block_mask[0] ? arrays->block_mask : "none");
+    return key;
 }
 
 char *problem_key_data(const struct problem_key *key, char *buffer, size_t size)
@@ -176,6 +200,8 @@ const char *problem_field_text(const struct problem_field *field, const struct p
         snprintf(buffer, size, "%" PRId64, *(const int64_t *)value);
     else if (field->kind == PROBLEM_REAL && !isnan(*(const double *)value))
         print_float(*(const double *)value, buffer, size);
+    else if (field->kind == PROBLEM_TEXT)
+        snprintf(buffer, size, "%s", (const char *)value);
     return buffer;
 }
 
@@ -186,6 +212,8 @@ bool problem_field_parse(const struct problem_field *field, const char *text, st
         return number_parse_count(text, value);
     if (field->kind == PROBLEM_REAL)
         return number_parse_real(text, value);
+    if (field->kind == PROBLEM_TEXT)
+        return strlen(text) < PROBLEM_TEXT_SIZE && *strcpy(value, text);
     for (int i = 0; field->names[i]; i++)
         if (strcmp(field->names[i], text) == 0) {
             *(int *)value = i;
@@ -208,6 +236,8 @@ static int compare_field(const struct problem_field *field, const struct problem
     const void *x = field_of(field, a), *y = field_of(field, b);
     if (field->kind == PROBLEM_REAL)
         return compare_reals(*(const double *)x, *(const double *)y);
+    if (field->kind == PROBLEM_TEXT)
+        return strcmp(x, y);
     if (field->kind == PROBLEM_NAME)
         return (*(const int *)x > *(const int *)y) - (*(const int *)x < *(const int *)y);
     return (*(const int64_t *)x > *(const int64_t *)y) - (*(const int64_t *)x < *(const int64_t *)y);
@@ -239,7 +269,7 @@ char *problem_key_extras(const struct problem_key *key, char *buffer, size_t siz
     buffer[0] = '\0';
     for (int i = 0; i < problem_field_count && used < size; i++) {
         const struct problem_field *field = &problem_fields[i];
-        char value[40];
+        char value[PROBLEM_TEXT_SIZE];
         if (field->label && !is_absent(field, key) && !field->is_default(key))
             used += (size_t)snprintf(buffer + used, size - used, " %s %s", field->label,
                                      problem_field_text(field, key, value, sizeof value));
@@ -247,12 +277,28 @@ char *problem_key_extras(const struct problem_key *key, char *buffer, size_t siz
     return buffer;
 }
 
+int64_t problem_key_length(const struct problem_key *key)
+{
+    const bool has_mean = has_own_lengths(key) && key->total_q > 0 && key->batch > 0;
+    return has_mean ? (key->total_q + key->batch / 2) / key->batch : key->q_len;
+}
+
+char *problem_key_lengths(const struct problem_key *key, char *buffer, size_t size)
+{
+    char q[24], kv[24];
+    number_print_count(problem_key_length(key), q, sizeof q);
+    number_print_count(key->kv_len, kv, sizeof kv);
+    if (has_own_lengths(key))
+        snprintf(buffer, size, "~%s", q);
+    else
+        snprintf(buffer, size, key->q_len == key->kv_len ? "%s" : "%sx%s", q, kv);
+    return buffer;
+}
+
 char *problem_key_label(const struct problem_key *key, char *buffer, size_t size)
 {
-    char q[24], kv[24], lengths[56], dim[24];
-    number_print_count(key->q_len, q, sizeof q);
-    number_print_count(key->kv_len, kv, sizeof kv);
-    snprintf(lengths, sizeof lengths, key->q_len == key->kv_len ? "%s" : "%sx%s", q, kv);
+    char lengths[56], dim[24];
+    problem_key_lengths(key, lengths, sizeof lengths);
     snprintf(dim, sizeof dim, "d%" PRId64, key->head_dim);
     const int used = snprintf(buffer, size, "%s %-6s %-4s %-3s %s", problem_mode_name(key->mode),
                               key->causal == 1 ? "causal" : "full", dim, lengths, problem_dtype_name(key->dtype));
@@ -262,19 +308,18 @@ char *problem_key_label(const struct problem_key *key, char *buffer, size_t size
 
 char *problem_key_options(const struct problem_key *key)
 {
-    char *options = xstrdup("");
+    struct text options = {0};
     for (int i = 0; i < problem_field_count; i++) {
         const struct problem_field *field = &problem_fields[i];
-        char value[40];
+        char value[PROBLEM_TEXT_SIZE];
         if (!field->option || (field->is_default && field->is_default(key)) ||
             !*problem_field_text(field, key, value, sizeof value))
             continue;
         /* --causal takes words, while its column has numbers. */
         const bool is_mask = field->offset == offsetof(struct problem_key, causal);
-        char *longer = xasprintf("%s %s%s%s", options, field->option, is_mask ? "=" : " ",
-                                 is_mask ? key->causal == 1 ? "yes" : "no" : value);
-        free(options);
-        options = longer;
+        text_add(&options, " %s%s", field->option, is_mask ? key->causal == 1 ? "=yes" : "=no" : " ");
+        if (!is_mask)
+            text_add_quoted(&options, value);
     }
-    return options;
+    return text_take(&options);
 }

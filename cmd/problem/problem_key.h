@@ -8,9 +8,10 @@
 #include <stddef.h>
 
 #include "cmd/problem/problem.h"
+#include "cmd/problem/problem_arrays.h"
 #include "cmd/problem/problem_attributes.h"
 
-/* Value of an absent field: -1 where a comment names an enum, else INT64_MIN or NaN. */
+/* Value of an absent field: -1 where a comment names an enum, else INT64_MIN, NaN or "". */
 struct problem_key {
     int mode;  /* attn_mode */
     int dtype; /* attn_dtype */
@@ -20,12 +21,17 @@ struct problem_key {
     double dropout, scale;
     int dist; /* fill_dist */
     int64_t seed;
-    int l2;           /* l2_policy */
-    double logit_std; /* standard deviation that Q is scaled to give the logits; absent = as drawn */
+    int l2;                             /* l2_policy */
+    double logit_std;                   /* standard deviation that Q is scaled to give the logits; absent = as drawn */
+    char lengths[PROBLEM_TEXT_SIZE];    /* problem_arrays.h */
+    int64_t total_q;                    /* query tokens of all sequences; absent = fixed lengths */
+    char block_mask[PROBLEM_TEXT_SIZE]; /* problem_arrays.h */
+    int64_t mask_block;                 /* rows and keys of a block; 0 = no mask */
     PROBLEM_ATTRIBUTES(PROBLEM_ATTRIBUTE_FIELD)
 };
 
-enum problem_field_kind { PROBLEM_NAME, PROBLEM_COUNT, PROBLEM_REAL }; /* int with names, int64_t, double */
+/* int with names, int64_t, double, char[PROBLEM_TEXT_SIZE] */
+enum problem_field_kind { PROBLEM_NAME, PROBLEM_COUNT, PROBLEM_REAL, PROBLEM_TEXT };
 
 struct problem_field {
     const char *name; /* of the column */
@@ -38,6 +44,7 @@ struct problem_field {
     bool is_compared;   /* rows that differ in it are different problems in a report (true for all but the seed) */
     const char *label;  /* word before its value in a label, where it is not the default; NULL = not in labels */
     const char *absent; /* the value of rows that were written before there was this column; NULL = stays absent */
+    bool may_be_empty;  /* its column is empty where the problem has nothing of the kind */
 };
 
 extern const struct problem_field problem_fields[];
@@ -52,15 +59,16 @@ void problem_key_complete(struct problem_key *);
 struct problem_attributes problem_attributes_of(const struct problem_key *);
 void problem_set_attributes(const struct problem_attributes *, struct attn_problem *);
 
-/* logit_std: 0 = as drawn. */
-struct problem_key problem_key_of(const struct attn_problem *, enum attn_mode, enum fill_dist, double logit_std,
-                                  uint64_t seed, enum l2_policy);
+/* arrays: NULL = none. logit_std: 0 = as drawn. */
+struct problem_key problem_key_of(const struct attn_problem *, const struct problem_arrays *, enum attn_mode,
+                                  enum fill_dist, double logit_std, uint64_t seed, enum l2_policy);
 
 /* What the inputs are, for people: "N(0,1)", "U(-1,1)", "rising", "N(0,1) with logit-std 4"; "" when it is absent. */
 enum { PROBLEM_DATA_SIZE = 48 };
 char *problem_key_data(const struct problem_key *, char *buffer, size_t size);
 
-/* The value as records, floors and `repro` write it; "" when it is absent. */
+/* The value as records, floors and `repro` write it; "" when it is absent. The
+ * buffer has PROBLEM_TEXT_SIZE bytes at least. */
 const char *problem_field_text(const struct problem_field *, const struct problem_key *, char *buffer, size_t size);
 
 /* Parses `text` into the key's field. False when it is not a value of this field. */
@@ -73,10 +81,15 @@ int problem_key_compare(const struct problem_key *, const struct problem_key *, 
 bool problem_key_agrees(const struct problem_key *, const struct problem_key *);
 
 /* "bwd causal d128 16k bf16", for people, in columns; then what is not the default: "left 128 dropout 0.1". */
-enum { PROBLEM_LABEL_SIZE = 256 };
+enum { PROBLEM_LABEL_SIZE = 768 };
 char *problem_key_label(const struct problem_key *, char *buffer, size_t size);
 /* The last part alone, a space before each word; "" where everything is the default. */
 char *problem_key_extras(const struct problem_key *, char *buffer, size_t size);
+
+/* The length of a problem in tables and charts: q_len, or the mean of the query lengths, rounded, where they differ. */
+int64_t problem_key_length(const struct problem_key *);
+/* "16k", "16kx1k" for queries and keys, "~341" for a mean. */
+char *problem_key_lengths(const struct problem_key *, char *buffer, size_t size);
 
 /* The options that select this problem, each with a space before it: " --mode fwd --causal=yes ...". The caller frees
  * it. */

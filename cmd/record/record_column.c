@@ -51,8 +51,10 @@ static const struct {
 
 static struct column problem_column(const struct problem_field *field)
 {
-    static const enum column_kind kinds[] = {
-        [PROBLEM_NAME] = FIELD_NAME, [PROBLEM_COUNT] = FIELD_COUNT, [PROBLEM_REAL] = FIELD_REAL};
+    static const enum column_kind kinds[] = {[PROBLEM_NAME] = FIELD_NAME,
+                                             [PROBLEM_COUNT] = FIELD_COUNT,
+                                             [PROBLEM_REAL] = FIELD_REAL,
+                                             [PROBLEM_TEXT] = FIELD_TEXT};
     struct column column = {.name = field->name,
                             .kind = kinds[field->kind],
                             .views = EVERY,
@@ -61,7 +63,7 @@ static struct column problem_column(const struct problem_field *field)
                             .meaning = field->meaning,
                             .empty = EMPTY_NEVER,
                             .offset = offsetof(struct record_row, key) + field->offset};
-    column.size = field->kind == PROBLEM_NAME ? sizeof(int) : 8;
+    column.size = field->kind == PROBLEM_NAME ? sizeof(int) : field->kind == PROBLEM_TEXT ? PROBLEM_TEXT_SIZE : 8;
     for (int i = 0; i < LENGTH(problem_views); i++)
         if (strcmp(problem_views[i].name, field->name) == 0)
             column.views = problem_views[i].views;

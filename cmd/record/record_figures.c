@@ -84,22 +84,55 @@ static bool times_agree(const struct record_row *row, struct reason *why)
 /* An absent window is unbounded, and so is one that is longer than any length. */
 static int64_t window_of(int64_t keys) { return keys < 0 || keys > INT32_MAX ? -1 : keys; }
 
-/* The FLOPs of the shape in the row; NaN where the shape is none. */
-static double flops_of_shape(const struct problem_key *k)
+/* Arrays up to this size are made again to count a row's FLOPs. */
+enum { RECORD_REMADE_TOKENS = 1 << 17, RECORD_REMADE_HEADS = 256 };
+
+static bool is_given(const char *text, const char *fallback) { return *text && strcmp(text, fallback) != 0; }
+
+/* Visible pairs of sequences of their own lengths, or under a block mask, as the row's texts describe them. NaN where a
+ * file describes them, where they are too large to be made again, or where they are of another shape. */
+static double pairs_of_arrays(const struct problem_key *k, struct attn_problem *p)
 {
+    const bool has_lengths = is_given(k->lengths, "fixed"), has_mask = is_given(k->block_mask, "none");
+    const int64_t batch = p->batch, longest = p->q_len > p->kv_len ? p->q_len : p->kv_len;
+    struct problem_arrays arrays = {0};
+    struct reason ignored;
+    if (k->lengths[0] == '@' || k->block_mask[0] == '@' || longest > RECORD_REMADE_TOKENS ||
+        (has_lengths && !(k->total_q > 0 && k->total_q <= RECORD_REMADE_TOKENS)) || (has_mask && k->mask_block < 8))
+        return NAN;
+    const bool good =
+        (!has_lengths || problem_set_lengths(p, &arrays, k->lengths, k->total_q, (uint64_t)k->seed, &ignored)) &&
+        p->batch == batch && p->q_heads <= RECORD_REMADE_HEADS &&
+        (!has_mask || problem_set_block_mask(p, &arrays, k->block_mask, k->mask_block, (uint64_t)k->seed, &ignored));
+    const double pairs = good ? problem_pairs(p, &arrays) : NAN;
+    problem_arrays_free(&arrays);
+    return pairs;
+}
+
+/* The FLOPs of the shape in the row; NaN where the shape is none. Where its arrays cannot be made again they are those
+ * that the row says, unless a dense problem with these longest lengths has not half as many. */
+static double flops_of_shape(const struct record_row *row)
+{
+    const struct problem_key *k = &row->key;
     const int64_t sizes[] = {k->batch, k->q_heads, k->q_len, k->kv_len, k->head_dim};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i] < 1 || sizes[i] > INT32_MAX)
             return NAN;
-    const struct attn_problem problem = {.batch = k->batch,
-                                         .q_heads = k->q_heads,
-                                         .q_len = k->q_len,
-                                         .kv_len = k->kv_len,
-                                         .head_dim = k->head_dim,
-                                         .causal = k->causal == 1,
-                                         .window_left = window_of(k->window_left),
-                                         .window_right = window_of(k->window_right)};
-    return problem_flops(&problem, (enum attn_mode)k->mode);
+    struct attn_problem problem = {.batch = k->batch,
+                                   .q_heads = k->q_heads,
+                                   .q_len = k->q_len,
+                                   .kv_len = k->kv_len,
+                                   .head_dim = k->head_dim,
+                                   .causal = k->causal == 1,
+                                   .window_left = window_of(k->window_left),
+                                   .window_right = window_of(k->window_right)};
+    const double dense = problem_flops(&problem, (enum attn_mode)k->mode, problem_pairs(&problem, NULL));
+    if (!is_given(k->lengths, "fixed") && !is_given(k->block_mask, "none"))
+        return dense;
+    const double pairs = pairs_of_arrays(k, &problem);
+    if (!isnan(pairs))
+        return problem_flops(&problem, (enum attn_mode)k->mode, pairs);
+    return row->flops >= 0 && row->flops <= 2 * dense ? row->flops : NAN;
 }
 
 static bool speeds_agree(const struct record_row *row, double flops, struct reason *why)
@@ -148,7 +181,7 @@ static bool row_agrees(const struct record_row *row, struct reason *why)
         return false;
     if (isnan(row->time_ms))
         return true;
-    const double flops = flops_of_shape(&row->key);
+    const double flops = flops_of_shape(row);
     if (!isnan(flops))
         return speeds_agree(row, flops, why) && share_agrees(row, flops, why);
     snprintf(why->text, sizeof why->text, "it has a time_ms, and no shape to compute FLOPs from");

@@ -39,12 +39,15 @@ static bool is_attention(const struct record_row *row)
 int report_set_index(const struct record_row *r)
 {
     const bool is_long = r->key.q_len == 16384, is_wide = r->key.head_dim == 128;
+    char extras[PROBLEM_LABEL_SIZE];
+    if (problem_key_extras(&r->key, extras, sizeof extras)[0])
+        return -1;
     if (r->key.dtype != ATTN_BF16 || !is_attention(r) || (r->key.causal != 0 && r->key.causal != 1) ||
         r->key.kv_len != r->key.q_len || (r->key.q_len != 4096 && !is_long) || (r->key.head_dim != 64 && !is_wide) ||
         r->key.batch != 16384 / r->key.q_len || r->key.q_heads != 2048 / r->key.head_dim ||
         r->key.kv_heads != r->key.q_heads || r->key.layout != ATTN_BSHD || r->key.dist != FILL_NORMAL ||
-        !isnan(r->key.logit_std) || r->key.l2 != L2_COLD || r->key.window_left != -1 || r->key.window_right != -1 ||
-        r->key.dropout != 0 || !(fabs(r->key.scale * sqrt((double)r->key.head_dim) - 1) < 1e-5))
+        !isnan(r->key.logit_std) || r->key.l2 != L2_COLD ||
+        !(fabs(r->key.scale * sqrt((double)r->key.head_dim) - 1) < 1e-5))
         return -1;
     return 8 * (r->key.mode == ATTN_BWD) + 4 * (int)r->key.causal + 2 * is_wide + is_long;
 }

@@ -37,22 +37,21 @@ static const char *mask_name(const struct record_row *row) { return row->key.cau
 /* The conditions that all lines of a table share: "fwd fp16, 16384 tokens, heads x d = 2048, bshd, N(0,1), L2 cold". */
 static void describe_conditions(const struct record_row *row, char *text, size_t size)
 {
-    char data[PROBLEM_DATA_SIZE];
-    snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s", problem_mode_name(row->key.mode),
-             problem_dtype_name(row->key.dtype), (double)row->key.batch * (double)row->key.q_len,
-             (double)row->key.q_heads * (double)row->key.head_dim,
+    char data[PROBLEM_DATA_SIZE], extras[PROBLEM_LABEL_SIZE];
+    const struct problem_key *k = &row->key;
+    const double tokens = k->total_q > 0 ? (double)k->total_q : (double)k->batch * (double)k->q_len;
+    problem_key_extras(k, extras, sizeof extras);
+    snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s%s", problem_mode_name(row->key.mode),
+             problem_dtype_name(row->key.dtype), tokens, (double)row->key.q_heads * (double)row->key.head_dim,
              row->key.kv_heads != row->key.q_heads ? " (grouped kv heads)" : "", problem_layout_name(row->key.layout),
-             problem_key_data(&row->key, data, sizeof data), problem_l2_name(row->key.l2),
-             row->key.window_left >= 0 || row->key.window_right >= 0 ? ", windowed" : "");
+             problem_key_data(&row->key, data, sizeof data), problem_l2_name(row->key.l2), extras[0] ? "," : "",
+             extras);
 }
 
 static void cell_length(struct page *page, const struct record_row *row)
 {
-    char n[24], kv[24];
-    number_print_count(row->key.q_len, n, sizeof n);
-    number_print_count(row->key.kv_len, kv, sizeof kv);
-    const bool is_square = row->key.kv_len == row->key.q_len;
-    page_cell(page, CELL_PLAIN, "%s%s%s", n, is_square ? "" : " x ", is_square ? "" : kv);
+    char text[56];
+    page_cell(page, CELL_PLAIN, "%s", problem_key_lengths(&row->key, text, sizeof text));
 }
 
 /* "655.0 ± 0.3 %": half the width of the interval, relative to the figure. */

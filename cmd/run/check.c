@@ -27,7 +27,38 @@ static struct attn_tensors view_tensors(const struct attn_tensors *t, const stru
         of_kv[i]->data = element_at(of_kv[i], view->problem.dtype, view->batch_offset, view->kv_head_offset);
     }
     moved.lse = NULL;
+    if (moved.block_mask) { /* to the first plane of the view, whose mask has the view's heads */
+        const struct attn_problem *p = &view->problem;
+        const int64_t rows = (p->q_len + p->mask_block - 1) / p->mask_block;
+        const int64_t keys = (p->kv_len + p->mask_block - 1) / p->mask_block;
+        moved.block_mask += view->mask_plane * rows * keys;
+    }
     return moved;
+}
+
+/* The plane of the mask that a sequence and query head of the whole problem have. */
+static int64_t mask_plane_of(const struct attn_problem *p, int64_t batch, int64_t head)
+{
+    return (p->mask_batch > 1 ? batch : 0) * p->mask_heads + (p->mask_heads > 1 ? head : 0);
+}
+
+/* Some query heads of one sequence; of all sequences where they are packed, as their tensors cannot be divided. */
+static struct check_view part_of(const struct attn_problem *p, int64_t batch, int64_t q_head, int64_t q_heads)
+{
+    struct check_view view = {.problem = *p, .q_head_offset = q_head};
+    view.kv_head_offset = q_head / (p->q_heads / p->kv_heads);
+    view.mask_plane = mask_plane_of(p, batch, q_head);
+    view.problem.kv_heads = 1;
+    view.problem.q_heads = q_heads;
+    view.problem.mask_heads = p->mask_heads > 1 ? q_heads : p->mask_heads;
+    if (p->lengths == ATTN_PACKED) {
+        view.mask_plane = p->mask_heads > 1 ? q_head : 0;
+        return view;
+    }
+    view.problem.batch = 1;
+    view.problem.mask_batch = p->mask_batch > 1 ? 1 : p->mask_batch;
+    view.batch_offset = batch;
+    return view;
 }
 
 static void make_views(const struct attn_problem *p, enum check_scope scope, struct check_reference *reference)
@@ -37,20 +68,15 @@ static void make_views(const struct attn_problem *p, enum check_scope scope, str
         return;
     reference->views[0] = (struct check_view){.problem = *p};
     reference->count = 1;
-    if (scope == CHECK_FULL || p->batch * p->kv_heads <= 2)
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    if (scope == CHECK_FULL || (is_packed ? 1 : p->batch) * p->kv_heads <= 2)
+        return;
+    if (is_packed && p->mask_batch > 1 &&
+        p->mask_heads > 1) /* some heads of all sequences are no part of such a mask */
         return;
     const int64_t group = p->q_heads / p->kv_heads;
-    for (int i = 0; i < 2; i++) {
-        struct check_view *view = &reference->views[i];
-        *view = (struct check_view){.problem = *p};
-        view->problem.batch = view->problem.kv_heads = 1;
-        view->problem.q_heads = group;
-        if (i == 1) {
-            view->batch_offset = p->batch - 1;
-            view->kv_head_offset = p->kv_heads - 1;
-            view->q_head_offset = p->q_heads - group;
-        }
-    }
+    reference->views[0] = part_of(p, 0, 0, group);
+    reference->views[1] = part_of(p, p->batch - 1, p->q_heads - group, group);
     reference->count = 2;
 }
 
@@ -58,9 +84,9 @@ static void make_views(const struct attn_problem *p, enum check_scope scope, str
 static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, bool with_abs,
                             struct reference_outputs *out, char *memory)
 {
-    const size_t q = (size_t)(p->batch * p->q_heads * p->q_len * p->head_dim) * sizeof(float);
-    const size_t kv = (size_t)(p->batch * p->kv_heads * p->kv_len * p->head_dim) * sizeof(float);
-    const size_t lse = (size_t)(p->batch * p->q_heads * p->q_len) * sizeof(float);
+    const size_t lse = (size_t)(p->q_heads * problem_all_rows(p)) * sizeof(float);
+    const size_t q = lse * (size_t)p->head_dim;
+    const size_t kv = (size_t)(p->kv_heads * problem_all_keys(p) * p->head_dim) * sizeof(float);
     const bool backward = mode == ATTN_BWD;
     const struct {
         float **pointer;
@@ -112,18 +138,17 @@ enum attn_status check_forward_inputs(struct backend *be, const struct plan_item
     if (item->mode != ATTN_BWD)
         return ATTN_OK;
     const struct attn_problem *p = &item->problem;
+    const struct tensor_shape s = tensor_shape_of(p, TENSOR_O);
     struct reference_outputs out = {0};
     void *memory = NULL;
     TRY(be->ops->alloc(be, place_outputs(p, ATTN_FWD, false, &out, NULL), &memory, why));
     place_outputs(p, ATTN_FWD, false, &out, memory);
     enum attn_status status = run_reference(be, p, ATTN_FWD, &inputs->tensors, &out, why);
     if (status == ATTN_OK)
-        status =
-            be->ops->round(be, out.o, inputs->tensors.o, p->dtype, p->batch, p->q_heads, p->q_len, p->head_dim, why);
+        status = be->ops->round(be, out.o, inputs->tensors.o, p->dtype, s.batch, s.heads, s.len, s.head_dim, why);
     if (status == ATTN_OK) /* fp32 to fp32: a copy that stays on the device */
-        status =
-            be->ops->round(be, out.lse, (struct attn_tensor){inputs->tensors.lse, p->q_heads * p->q_len, p->q_len, 1},
-                           ATTN_FP32, p->batch, p->q_heads, p->q_len, 1, why);
+        status = be->ops->round(be, out.lse, tensor_of(p, &inputs->tensors, TENSOR_LSE), ATTN_FP32, s.batch, s.heads,
+                                s.len, 1, why);
     be->ops->release(be, memory);
     return status;
 }
@@ -195,7 +220,7 @@ static struct judge_input judge_input_of(const struct check_request *request, co
 {
     const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
     const struct attn_problem *p = &view->problem;
-    const int64_t q_rows = p->batch * p->q_heads * p->q_len, kv_rows = p->batch * p->kv_heads * p->kv_len;
+    const int64_t q_rows = p->q_heads * problem_all_rows(p), kv_rows = p->kv_heads * problem_all_keys(p);
     struct judge_input in = {
         .tensor = tensor,
         .batch_offset = view->batch_offset,
@@ -365,27 +390,55 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
     return measure_references(be, item, reference, why);
 }
 
-/* The last rows of one head as a problem of its own, with the same keys. */
-static struct check_view last_rows_of(const struct attn_problem *p, int64_t batch, int64_t head)
+/* The last rows of one query head of one sequence, as a problem of its own with the same keys. */
+struct last_rows {
+    struct check_view view;
+    int64_t first_row;           /* in its sequence */
+    int64_t q_offset, kv_offset; /* of its first row and its first key in the tensors */
+    int32_t cu_seqlens[4];       /* packed: {0, rows}, {0, keys} */
+};
+
+static struct last_rows last_rows_of(const struct plan_item *item, int64_t batch, int64_t head)
 {
-    struct check_view view = {.problem = *p, .batch_offset = batch, .q_head_offset = head};
-    view.kv_head_offset = head / (p->q_heads / p->kv_heads);
-    view.problem.batch = view.problem.q_heads = view.problem.kv_heads = 1;
-    view.problem.q_len = p->q_len < COMPARE_BLOCK_ROWS ? p->q_len : COMPARE_BLOCK_ROWS;
-    return view;
+    const struct attn_problem *p = &item->problem;
+    struct last_rows rows = {.view = part_of(p, batch, head, 1)};
+    struct attn_problem *part = &rows.view.problem;
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    const int32_t *cu_q = is_packed ? item->arrays->cu_seqlens_q + batch : NULL;
+    const int32_t *cu_k = is_packed ? item->arrays->cu_seqlens_k + batch : NULL;
+    const int64_t q_len = is_packed ? cu_q[1] - cu_q[0] : p->q_len;
+    const int64_t count = q_len < COMPARE_BLOCK_ROWS ? q_len : COMPARE_BLOCK_ROWS;
+    rows.first_row = rows.q_offset = q_len - count;
+    rows.view.mask_plane = mask_plane_of(p, batch, head);
+    part->mask_batch = part->mask_heads = p->mask_block ? 1 : 0;
+    if (!is_packed) {
+        part->q_len = count;
+        return rows;
+    }
+    part->batch = 1; /* q_len and kv_len stay: they say where the rows of the mask begin */
+    part->total_q = count;
+    part->total_k = cu_k[1] - cu_k[0];
+    rows.q_offset += cu_q[0];
+    rows.kv_offset = cu_k[0];
+    rows.cu_seqlens[1] = (int32_t)part->total_q;
+    rows.cu_seqlens[3] = (int32_t)part->total_k;
+    return rows;
 }
 
-/* Moves the tensors with a row for each query to the row `first`. */
-static void skip_rows(struct attn_tensors *t, enum attn_dtype dtype, int64_t first)
+/* Moves the tensors to the rows. */
+static void skip_rows(struct attn_tensors *t, enum attn_dtype dtype, const struct last_rows *rows)
 {
-    struct attn_tensor *const of_q[] = {&t->q, &t->o, &t->dout, &t->dq};
+    struct attn_tensor *const of_q[] = {&t->q, &t->o, &t->dout, &t->dq}, *const of_kv[] = {&t->k, &t->v};
+    const int64_t bytes = (int64_t)attn_dtype_bytes(dtype);
     for (int i = 0; i < 4; i++)
         if (of_q[i]->data)
-            of_q[i]->data = (char *)of_q[i]->data + first * of_q[i]->stride_row * (int64_t)attn_dtype_bytes(dtype);
+            of_q[i]->data = (char *)of_q[i]->data + rows->q_offset * of_q[i]->stride_row * bytes;
+    for (int i = 0; i < 2; i++)
+        of_kv[i]->data = (char *)of_kv[i]->data + rows->kv_offset * of_kv[i]->stride_row * bytes;
 }
 
 static enum attn_status judge_last_rows(struct backend *be, const struct check_request *request,
-                                        struct check_view *view, int64_t first_row, struct record_tensor *tensors,
+                                        const struct check_view *view, int64_t q_offset, struct record_tensor *tensors,
                                         int *count, struct attn_message *why)
 {
     int outputs_count;
@@ -396,10 +449,23 @@ static enum attn_status judge_last_rows(struct backend *be, const struct check_r
         struct judge_input in = judge_input_of(request, view, outputs[i]);
         judge_rows_only(&in, NEW_VALUES_FACTOR);
         struct compare_job job = job_of(request, view, outputs[i], &in.bounds);
-        job.x.data = (char *)job.x.data + first_row * job.x.stride_row * (int64_t)attn_dtype_bytes(job.dtype);
+        job.x.data = (char *)job.x.data + q_offset * job.x.stride_row * (int64_t)attn_dtype_bytes(job.dtype);
         TRY(judge_job(be, &job, &in, &tensors[(*count)++], why));
     }
     return ATTN_OK;
+}
+
+/* A sequence with rows and keys, from `batch` on; -1 = there is none. */
+static int64_t find_sequence(const struct plan_item *item, int64_t batch)
+{
+    const struct attn_problem *p = &item->problem;
+    if (p->lengths != ATTN_PACKED)
+        return batch;
+    const int32_t *cu_q = item->arrays->cu_seqlens_q, *cu_k = item->arrays->cu_seqlens_k;
+    for (int64_t i = 0, b = batch; i < p->batch; i++, b = (b + 1) % p->batch)
+        if (cu_q[b + 1] > cu_q[b] && cu_k[b + 1] > cu_k[b])
+            return b;
+    return -1;
 }
 
 enum attn_status check_last_rows(struct backend *be, const struct check_request *request,
@@ -407,22 +473,33 @@ enum attn_status check_last_rows(struct backend *be, const struct check_request 
                                  struct record_tensor *tensors, int *count, struct attn_message *why)
 {
     const struct plan_item *item = request->item;
-    struct check_reference rows = {.count = 1};
-    struct check_view *view = &rows.views[0];
-    *view = last_rows_of(&item->problem, batch, head);
-    const int64_t first_row = item->problem.q_len - view->problem.q_len;
-    struct attn_tensors tensors_here = view_tensors(&inputs->tensors, view);
-    skip_rows(&tensors_here, item->problem.dtype, first_row);
     *count = 0;
-    TRY(be->ops->alloc(be, place_outputs(&view->problem, item->mode, true, &view->reference, NULL), &rows.memory, why));
-    place_outputs(&view->problem, item->mode, true, &view->reference, rows.memory);
-    set_place(view, first_row);
-    enum attn_status status = run_reference(be, &view->problem, item->mode, &tensors_here, &view->reference, why);
+    batch = find_sequence(item, batch);
+    if (batch < 0)
+        return ATTN_OK;
+    struct last_rows rows = last_rows_of(item, batch, head);
+    struct check_reference reference = {.count = 1, .views = {rows.view}};
+    struct check_view *view = &reference.views[0];
+    struct attn_tensors here = view_tensors(&inputs->tensors, view);
+    skip_rows(&here, item->problem.dtype, &rows);
+    const size_t outputs_bytes = place_outputs(&view->problem, item->mode, true, &view->reference, NULL);
+    TRY(be->ops->alloc(be, outputs_bytes + sizeof rows.cu_seqlens, &reference.memory, why));
+    place_outputs(&view->problem, item->mode, true, &view->reference, reference.memory);
+    set_place(view, rows.first_row);
+    view->reference.first_batch = batch;
+    int32_t *const cu_seqlens = (int32_t *)(void *)((char *)reference.memory + outputs_bytes);
+    enum attn_status status = be->ops->upload(be, cu_seqlens, rows.cu_seqlens, sizeof rows.cu_seqlens, why);
+    if (item->problem.lengths == ATTN_PACKED) {
+        here.cu_seqlens_q = cu_seqlens;
+        here.cu_seqlens_k = cu_seqlens + 2;
+    }
     if (status == ATTN_OK)
-        status = measure_references(be, item, &rows, why);
+        status = run_reference(be, &view->problem, item->mode, &here, &view->reference, why);
     if (status == ATTN_OK)
-        status = judge_last_rows(be, request, view, first_row, tensors, count, why);
-    be->ops->release(be, rows.memory);
+        status = measure_references(be, item, &reference, why);
+    if (status == ATTN_OK)
+        status = judge_last_rows(be, request, view, rows.q_offset, tensors, count, why);
+    be->ops->release(be, reference.memory);
     return status;
 }
 
@@ -480,8 +557,18 @@ enum attn_status check_untouched(struct backend *be, const struct plan_item *ite
                  (unsigned long long)words);
         check_add_finding(tensors, count, name, judge_rule_name(RULE_GUARD), sentence);
     }
+    for (int i = 0; i < ARRAY_COUNT; i++) {
+        if (!around->inputs->arrays[i].base)
+            continue;
+        TRY(buffer_guards_broken(be, &around->inputs->arrays[i], &words, why));
+        if (words)
+            check_add_finding(tensors, count, "input", judge_rule_name(RULE_GUARD),
+                              "input: wrote outside an array of lengths or the block mask");
+    }
+    bool arrays_hold = true;
+    TRY(inputs_arrays_hold(be, item, around->inputs, &arrays_hold, why));
     TRY(inputs_hash(be, item, around->inputs, &hash, why));
-    if (hash != around->inputs_hash)
+    if (hash != around->inputs_hash || !arrays_hold)
         check_add_finding(tensors, count, "input", "input", "input: the launch changed one of its inputs");
     return ATTN_OK;
 }

@@ -115,8 +115,7 @@ bool resume_fits(const struct resume *r, const json_t *header, struct attn_messa
 /* Without the cache policy, which is not part of a plan item; resume_fits has compared it. */
 static bool is_row_of(const struct record_row *row, const struct plan_item *item)
 {
-    const struct problem_key wanted = problem_key_of(&item->problem, item->mode, item->dist, item->logit_std,
-                                                     item->seed, (enum l2_policy)row->key.l2);
+    const struct problem_key wanted = plan_item_key(item, (enum l2_policy)row->key.l2);
     return problem_key_compare(&row->key, &wanted, false) == 0;
 }
 

@@ -36,11 +36,11 @@ void row_begin(struct record_row *row, const struct options *o, const struct run
     PUT(row->cudnn, facts->cudnn);
     PUT(row->impl, impl);
     PUT(row->asked, asked);
-    row->key = problem_key_of(p, item->mode, item->dist, item->logit_std, item->seed, o->l2);
+    row->key = plan_item_key(item, o->l2);
     row->status = STATUS_SKIPPED;
     row->check = CHECKED_OFF;
     row->check_scope = o->check;
-    row->flops = problem_flops(p, item->mode);
+    row->flops = plan_item_flops(item);
     row->min_gb = problem_min_bytes(p, item->mode) * 1e-9;
     row->power_limit_w = facts->power_limit_w;
     row->repro = plan_repro(o, item, impl);

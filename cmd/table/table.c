@@ -59,11 +59,7 @@ static bool is(const char *text, const char *word) { return strcmp(text, word) =
 
 static const char *lengths(const struct record_row *row, char *text, size_t size)
 {
-    char q[24], kv[24];
-    number_print_count(row->key.q_len, q, sizeof q);
-    number_print_count(row->key.kv_len, kv, sizeof kv);
-    snprintf(text, size, row->key.q_len == row->key.kv_len ? "%s" : "%sx%s", q, kv);
-    return text;
+    return problem_key_lengths(&row->key, text, size);
 }
 
 /* Three significant digits down to 0.001, so that a CPU's small TFLOPS are not shown as zeros. */
@@ -489,8 +485,13 @@ static void print_headings(struct table *t)
 /* What all rows of a group share. A change of any of it begins a new group. */
 static void describe_group(const struct table *t, const struct record_row *row, char *text, size_t size)
 {
-    char mask[CELL_SIZE], heads[80], extras[PROBLEM_LABEL_SIZE], data[PROBLEM_DATA_SIZE];
+    char mask[CELL_SIZE], heads[80], extras[PROBLEM_LABEL_SIZE], data[PROBLEM_DATA_SIZE], tokens[32];
+    const char *convention = t->convention ? t->convention : "";
     struct problem_key others = row->key;
+    if (row->key.total_q > 0) {
+        snprintf(tokens, sizeof tokens, "%lld tokens", (long long)row->key.total_q);
+        convention = tokens;
+    }
     others.window_left = others.window_right = -1; /* the mask has them */
     format_mask(row, mask);
     problem_key_extras(&others, extras, sizeof extras);
@@ -500,8 +501,8 @@ static void describe_group(const struct table *t, const struct record_row *row, 
     else
         snprintf(heads, sizeof heads, "%lld/%lld heads", (long long)row->key.q_heads, (long long)row->key.kv_heads);
     snprintf(text, size, "%s %s d=%lld %s%s%s, %s%s%s%s%s%s%s%s, burst", problem_mode_name(row->key.mode), mask,
-             (long long)row->key.head_dim, problem_dtype_name(row->key.dtype), t->convention ? ", " : "",
-             t->convention ? t->convention : "", heads, row->key.l2 >= 0 ? ", L2 " : "", problem_l2_name(row->key.l2),
+             (long long)row->key.head_dim, problem_dtype_name(row->key.dtype), *convention ? ", " : "", convention,
+             heads, row->key.l2 >= 0 ? ", L2 " : "", problem_l2_name(row->key.l2),
              row->key.layout == ATTN_BHSD ? ", bhsd" : "", data[0] ? ", " : "", data, *extras ? "," : "", extras);
 }
 

@@ -9,7 +9,7 @@ columns+=,reason,samples,stop,time_ms,time_ms_ci_lo,time_ms_ci_hi,time_ms_min,no
 columns+=,gemm_tflops,pct_of_gemm,speedup_vs_naive,peer,speedup_vs_peer,min_gb,workspace_mb,max_abs_err,rel_rms_err
 columns+=,err_ratio
 columns+=,err_used,err_tensor,worst,atol,rtol,sm_clock_mhz,temp_c,power_capped_pct,throttled_pct,power_w,energy_j
-columns+=,tflops_per_w,power_limit_w,repro,logit_std,dropout_seed,softcap
+columns+=,tflops_per_w,power_limit_w,repro,logit_std,lengths,total_q,block_mask,mask_block,dropout_seed,softcap
 
 run_small --impl naive,fused --mode fwd,bwd
 expect_code 0

@@ -174,7 +174,7 @@ int fuzz_dump(const uint8_t *data, size_t size)
     struct attn_message why = {""};
     struct options o;
     bool has_problem = false;
-    if (!plan_item_read(fuzz_put(0, data, size), &item, &has_problem, &why)) {
+    if (!plan_item_read(fuzz_put(0, data, size), NULL, &item, &has_problem, &why)) {
         FUZZ_CHECK(why.text[0] && !has_problem);
         return 0;
     }

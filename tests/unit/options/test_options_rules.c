@@ -100,6 +100,8 @@ static void windows_heads_and_dropout(void **state)
     refused("--shape 8x2 --kv-heads 4", "--shape 8x2: cannot be used with --kv-heads 4; give one of them");
     refused("--shape 8x2 --hidden 512", "--shape 8x2: cannot be used with --hidden 512; give one of them");
     refused_with("--shape 8x2,2147483647x1 --batch 4k", "--shape 8x2,2147483647x1: too large;");
+    refused("--mask-block 64", "--mask-block 64: needs --block-mask SPEC, whose blocks it sizes");
+    refused("--lengths list:5 --batch 2", "--lengths list:5: cannot be used with --batch, which it replaces");
     refused("--dropout-seed 3", "--dropout-seed 3: needs --dropout P, whose seed it is");
     refused("--dropout 1e-6",
             "--dropout 1e-6: too small for the 16 bits that decide an element; must be 0, or from 1.53e-05 to 0.9999");

@@ -67,6 +67,7 @@ static void wrong_values(void **state)
             refuses(def, beyond);
             refuses(def, "x");
             break;
+        case KIND_WORDS:
         case KIND_TEXT:
         case KIND_TEXTS:
         case KIND_OUT_FILE:
@@ -105,7 +106,9 @@ static void least_values(void **state)
         if (!is_count && !is_real)
             continue;
         snprintf(line, sizeof line, "%s%s=%.9g%s", command_line(def), def->name, def->min,
-                 strcmp(def->name, "--kv-heads") == 0 ? " --heads 4" : "");
+                 strcmp(def->name, "--kv-heads") == 0     ? " --heads 4"
+                 : strcmp(def->name, "--mask-block") == 0 ? " --block-mask local:1"
+                                                          : "");
         taken(line);
         const char *const field = (const char *)&options + def->offset;
         if (is_count ? *(const int64_t *)field != (int64_t)def->min : *(const double *)field != def->min)
@@ -120,7 +123,7 @@ static void all_is_freed(void **state)
     static const char *const values[] = {
         [KIND_COUNT_LIST] = "8,16", [KIND_WINDOWS] = "0,none", [KIND_SHAPES] = "4x2,8x8", [KIND_NAMES] = "naive,fused",
         [KIND_LIBRARY] = "file",    [KIND_TEXT] = "text",      [KIND_OUT_FILE] = "new",   [KIND_OUT_DIR] = "dir",
-        [KIND_IN_DIR] = "dir",      [KIND_IN_FILE] = "file",   [KIND_TEXTS] = "a=1EUR"};
+        [KIND_IN_DIR] = "dir",      [KIND_IN_FILE] = "file",   [KIND_TEXTS] = "a=1EUR",   [KIND_WORDS] = "a:1,b"};
     const struct options zero = {.command = COMMAND_SWEEP};
     int count = 0;
     for (int i = 0; i < option_count; i++) {
@@ -178,7 +181,7 @@ static struct problem_key a_problem(void)
                                    .window_left = -1,
                                    .window_right = -1,
                                    .scale = 0.25f};
-    return problem_key_of(&p, ATTN_BWD, FILL_SHARP, 0, 77, L2_HOT);
+    return problem_key_of(&p, NULL, ATTN_BWD, FILL_SHARP, 0, 77, L2_HOT);
 }
 
 static void repro_has_what_rows_depend_on(void **state)

@@ -192,16 +192,14 @@ static void windows_and_dropout_come_back(void **state)
     assert_int_equal(plan_make(&o, ATTN_CPU, &plan), EXIT_OK);
     assert_int_equal(plan.count, 1);
     const struct plan_item *item = &plan.items[0];
-    const struct problem_key key =
-        problem_key_of(&item->problem, item->mode, item->dist, item->logit_std, item->seed, L2_COLD);
+    const struct problem_key key = plan_item_key(item, L2_COLD);
     char label[PROBLEM_LABEL_SIZE], *repro = plan_repro(&o, item, "naive");
     assert_string_equal(problem_key_label(&key, label, sizeof label),
                         "bwd full   d64  1k  fp32 left 5 right 0 dropout 0.1 dropout_seed 3 softcap 30");
     struct options other = parse(repro);
     assert_int_equal(plan_make(&other, ATTN_CPU, &again), EXIT_OK);
     assert_int_equal(again.count, 1);
-    const struct problem_key second = problem_key_of(&again.items[0].problem, again.items[0].mode, again.items[0].dist,
-                                                     again.items[0].logit_std, again.items[0].seed, L2_COLD);
+    const struct problem_key second = plan_item_key(&again.items[0], L2_COLD);
     assert_int_equal(problem_key_compare(&key, &second, false), 0);
     struct problem_key old = key; /* as of a record from before there were these columns */
     old.dropout_seed = INT64_MIN;
@@ -388,12 +386,12 @@ static void flops_follow_the_convention(void **state)
                              .window_left = -1,
                              .window_right = -1};
     const double full = 4.0 * 2 * 3 * 64 * 1024 * 1024;
-    assert_true(problem_flops(&p, ATTN_FWD) == full);
-    assert_true(problem_flops(&p, ATTN_BWD) == 2.5 * full);
+    assert_true(problem_flops(&p, ATTN_FWD, problem_pairs(&p, NULL)) == full);
+    assert_true(problem_flops(&p, ATTN_BWD, problem_pairs(&p, NULL)) == 2.5 * full);
     p.causal = true;
-    assert_true(problem_flops(&p, ATTN_FWD) == full / 2);
+    assert_true(problem_flops(&p, ATTN_FWD, problem_pairs(&p, NULL)) == full / 2);
     p.q_len = 2; /* bottom-right: 1023 and 1024 keys */
-    assert_true(problem_flops(&p, ATTN_FWD) == 4.0 * 2 * 3 * 64 * 2047);
+    assert_true(problem_flops(&p, ATTN_FWD, problem_pairs(&p, NULL)) == 4.0 * 2 * 3 * 64 * 2047);
 }
 
 static void points_choose_among_the_problems(void **state)

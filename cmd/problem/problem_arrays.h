@@ -1,0 +1,61 @@
+/* The arrays of a problem beyond dense attention: sequences of different lengths and a block mask, made from the text
+ * that describes them on the command line and in records. Host memory. The same text, seed and shape make the same
+ * arrays, so that supervisor, worker and a later run agree.
+ *
+ * Lengths (--lengths), where each sequence has a query length and a key length:
+ *   fixed               all have --seqlen and --kv-len; no arrays
+ *   uniform:LO:HI       both lengths of a sequence from LO to HI, drawn from the seed until the tokens are used up; the
+ *                       last one is cut to fit
+ *   lognormal:MEAN:SIGMA  the same with a log-normal distribution: MEAN tokens on average, SIGMA of the logarithm
+ *   list:Q[xK]:...      these; K = Q where it is not given
+ *   @FILE               lines q_len[,kv_len]; empty lines and lines that begin with # are skipped
+ *
+ * Block mask (--block-mask), blocks of --mask-block rows and keys, 1 = computed; block i of the rows and block i +
+ * (blocks of keys - blocks of rows) of the keys lie on the diagonal:
+ *   none
+ *   random:DENSITY      each block with this probability, for each query head its own, for all sequences the same
+ *   local:N             blocks at most N from the diagonal
+ *   strided:N           every Nth block from the diagonal on
+ *   @FILE.npy           uint8 or bool [batch or 1, q_heads or 1, blocks of q_len, blocks of kv_len]
+ */
+#ifndef FABENCH_PROBLEM_ARRAYS_H
+#define FABENCH_PROBLEM_ARRAYS_H
+
+#include "cmd/base/reason.h"
+#include "kernels/attention.h"
+
+/* The arrays that a problem may have, as struct attn_tensors points to them. */
+enum problem_array { ARRAY_CU_SEQLENS_Q, ARRAY_CU_SEQLENS_K, ARRAY_BLOCK_MASK, ARRAY_COUNT };
+
+/* The longest text of lengths and masks, with its NUL. */
+enum { PROBLEM_TEXT_SIZE = 256 };
+
+struct problem_arrays {
+    char lengths[PROBLEM_TEXT_SIZE], block_mask[PROBLEM_TEXT_SIZE]; /* "" = fixed, none */
+    int32_t *cu_seqlens_q, *cu_seqlens_k;                           /* [batch + 1], owned; NULL = fixed lengths */
+    uint8_t *mask; /* [mask_batch, mask_heads, blocks of q_len, blocks of kv_len], owned; NULL = none */
+};
+
+/* Gives the problem these lengths: lengths, batch, q_len, kv_len, total_q, total_k and the arrays of *a. total_tokens:
+ * of all queries; 0 = no limit, for list and @FILE alone. False with a sentence that begins with the option. */
+bool problem_set_lengths(struct attn_problem *, struct problem_arrays *a, const char *text, int64_t total_tokens,
+                         uint64_t seed, struct reason *why);
+
+/* Gives the problem, which has its lengths and heads, this block mask. False with a sentence. */
+bool problem_set_block_mask(struct attn_problem *, struct problem_arrays *a, const char *text, int64_t mask_block,
+                            uint64_t seed, struct reason *why);
+
+/* The array and its bytes, NULL and 0 where the problem has none; `a` may be NULL. */
+const void *problem_array(const struct attn_problem *, const struct problem_arrays *a, enum problem_array,
+                          size_t *bytes);
+
+/* The tensors with pointers to these arrays, which must live as long. */
+void problem_point_at(struct attn_tensors *, const void *const arrays[ARRAY_COUNT]);
+
+/* Visible (row, key) pairs of all sequences and query heads. A causal square counts as exactly half, by the papers'
+ * convention, where there is no block mask. */
+double problem_pairs(const struct attn_problem *, const struct problem_arrays *);
+
+void problem_arrays_free(struct problem_arrays *);
+
+#endif
