@@ -39,6 +39,8 @@ bool fits_int(int64_t n) { return n > 0 && n < INT32_MAX; }
 attn_status accepts(const attn_request *request, attn_message *why)
 {
     const attn_problem &p = *request->problem;
+    if (attn_check_attributes(request, ATTN_WITH_WINDOW, why) != ATTN_OK)
+        return ATTN_UNSUPPORTED;
     if (request->device->platform != ATTN_CUDA)
         return refuse(why, "runs on CUDA devices only");
     if (request->device->sm != 90) {
@@ -50,8 +52,6 @@ attn_status accepts(const attn_request *request, attn_message *why)
         return refuse(why, "takes fp16 and bf16 only");
     if (p.head_dim != 64 && p.head_dim != 128)
         return refuse(why, "this plugin builds head dims 64 and 128 only");
-    if (p.dropout != 0)
-        return refuse(why, "takes no dropout");
     if (!fits_int(p.batch) || !fits_int(p.q_heads) || !fits_int(p.kv_heads) || !fits_int(p.q_len) ||
         !fits_int(p.kv_len) || !fits_int(p.batch * p.q_len) || !fits_int(p.batch * p.kv_len))
         return refuse(why, "takes sizes and numbers of tokens below 2^31 only");
@@ -280,6 +280,7 @@ attn_impl make()
     impl.name = "fa3";
     impl.summary = "FlashAttention-3 of commit " FLASH_ATTENTION_COMMIT ", head dims 64 and 128, no packed GQA";
     impl.platform = ATTN_CUDA;
+    impl.role = ATTN_ROLE_PEER;
     /* One thread block computes a row of O. In the backward dQ is summed by atomics, and dK and dV over a group. */
     impl.repeatable[ATTN_FWD] = impl.repeatable_deterministic[ATTN_FWD] = ATTN_O | ATTN_LSE;
     impl.accepts = accepts;
