@@ -152,18 +152,22 @@ static void label_files(struct chart_set *set)
 /* ", kv 4096", and the inputs where the set has several kinds of them. */
 static void describe_series(const struct chart_set *set, const struct chart_series *series, char *text, size_t size)
 {
-    bool has_others = false;
+    bool has_others = false, has_other_extras = false;
     char kv[40] = "";
-    for (int i = 0; i < set->series_count; i++)
+    for (int i = 0; i < set->series_count; i++) {
         has_others |= !is(set->series[i].data, series->data);
+        has_other_extras |= !is(set->series[i].extras, series->extras);
+    }
     if (series->kv_len)
         snprintf(kv, sizeof kv, ", kv %lld", (long long)series->kv_len);
-    snprintf(text, size, "%s%s%s", kv, has_others ? ", " : "", has_others ? series->data : "");
+    has_other_extras &= series->extras[0] != '\0';
+    snprintf(text, size, "%s%s%s%s%s", kv, has_others ? ", " : "", has_others ? series->data : "",
+             has_other_extras ? ", " : "", has_other_extras ? series->extras : "");
 }
 
 static void label_series(const struct chart_set *set, struct chart_series *series)
 {
-    char what[40 + PROBLEM_DATA_SIZE], file[100];
+    char what[44 + PROBLEM_DATA_SIZE + sizeof series->extras], file[100];
     text_cut_middle(set->file_labels[series->file], file, sizeof file);
     describe_series(set, series, what, sizeof what);
     if (set->is_by_file)
@@ -182,17 +186,106 @@ static int64_t series_kv_len(const struct record_row *row)
     return row->key.kv_len == row->key.q_len || row->key.total_q > 0 ? 0 : row->key.kv_len;
 }
 
-static bool in_series(const struct chart_series *series, const struct record_row *row)
+static bool has_mask(const struct record_row *row)
 {
-    char data[PROBLEM_DATA_SIZE];
+    return row->key.block_mask[0] && !is(row->key.block_mask, "none");
+}
+
+/* The share of the FLOPs without its block mask that a row has; 1 without a mask. NaN where lengths differ. */
+static double density_of(const struct record_row *row)
+{
+    const struct problem_key *k = &row->key;
+    const struct attn_problem dense = {.batch = k->batch,
+                                       .q_heads = k->q_heads,
+                                       .q_len = k->q_len,
+                                       .kv_len = k->kv_len,
+                                       .head_dim = k->head_dim,
+                                       .causal = k->causal == 1,
+                                       .window_left = k->window_left,
+                                       .window_right = k->window_right};
+    if (!has_mask(row))
+        return 1;
+    return k->total_q > 0 ? NAN
+                          : row->flops / problem_flops(&dense, (enum attn_mode)k->mode, problem_pairs(&dense, NULL));
+}
+
+/* Where a row lies on the axis. */
+static int64_t axis_value(enum chart_axis axis, const struct record_row *row)
+{
+    if (axis == AXIS_WINDOW)
+        return row->key.window_left < 0 ? row->key.kv_len : row->key.window_left > 0 ? row->key.window_left : 1;
+    if (axis == AXIS_DENSITY)
+        return (int64_t)fmin(100, fmax(1, round(100 * density_of(row)))); /* fmax and fmin leave NaN out */
+    return problem_key_length(&row->key);
+}
+
+/* What is not the default, but for what the axis shows: of lengths their kind, because their mean is on the axis. */
+static const char *extras_of(const struct chart_set *set, const struct record_row *row, char *text, size_t size)
+{
+    char extras[PROBLEM_LABEL_SIZE];
+    struct problem_key key = row->key;
+    key.seed = 0;
+    if (set->axis == AXIS_WINDOW)
+        key.window_left = -1;
+    if (set->axis == AXIS_DENSITY)
+        key.block_mask[strcspn(key.block_mask, ":")] = '\0';
+    key.lengths[strcspn(key.lengths, ":")] = '\0';
+    const char *from = problem_key_extras(&key, extras, sizeof extras);
+    return text_cut_middle(from + (*from == ' '), text, size);
+}
+
+static bool in_series(const struct chart_set *set, const struct chart_series *series, const struct record_row *row)
+{
+    char data[PROBLEM_DATA_SIZE], extras[sizeof series->extras];
     return is(row->impl, series->impl) && series_kv_len(row) == series->kv_len &&
-           is(problem_key_data(&row->key, data, sizeof data), series->data);
+           is(problem_key_data(&row->key, data, sizeof data), series->data) &&
+           is(extras_of(set, row, extras, sizeof extras), series->extras);
+}
+
+/* Values that occur, as far as one and more than one differ. */
+struct spread {
+    double value;
+    bool has_one, has_several;
+};
+
+static void spread_add(struct spread *spread, double value)
+{
+    if (isnan(value))
+        return;
+    spread->has_several |= spread->has_one && spread->value != value;
+    spread->has_one = true;
+    spread->value = value;
+}
+
+static enum chart_axis choose_axis(const struct chart_set *set)
+{
+    struct spread lengths = {0}, windows = {0}, densities = {0};
+    for (int f = 0; f < set->file_count; f++)
+        for (int i = 0; i < set->files[f].count; i++) {
+            const struct record_row *row = &set->files[f].rows[i];
+            if (!is_chartable(row) || !has_run(row))
+                continue;
+            spread_add(&lengths, (double)problem_key_length(&row->key));
+            spread_add(&windows, (double)row->key.window_left);
+            spread_add(&densities, density_of(row));
+        }
+    if (lengths.has_several)
+        return AXIS_LENGTH;
+    return windows.has_several ? AXIS_WINDOW : densities.has_several ? AXIS_DENSITY : AXIS_LENGTH;
+}
+
+const char *chart_axis_title(const struct chart_set *set)
+{
+    static const char *const titles[] = {[AXIS_LENGTH] = "sequence length n",
+                                         [AXIS_WINDOW] = "window, keys left of the diagonal",
+                                         [AXIS_DENSITY] = "share computed, %"};
+    return titles[set->axis];
 }
 
 static void add_series(struct chart_set *set, int file, const struct record_row *row)
 {
     for (int i = 0; i < set->series_count; i++)
-        if (set->series[i].file == file && in_series(&set->series[i], row))
+        if (set->series[i].file == file && in_series(set, &set->series[i], row))
             return;
     set->series = xrealloc(set->series, (unsigned long)(set->series_count + 1) * sizeof *set->series);
     struct chart_series *series = &set->series[set->series_count++];
@@ -200,6 +293,7 @@ static void add_series(struct chart_set *set, int file, const struct record_row 
     series->file = file;
     series->kv_len = series_kv_len(row);
     problem_key_data(&row->key, series->data, sizeof series->data);
+    extras_of(set, row, series->extras, sizeof series->extras);
     snprintf(series->impl, sizeof series->impl, "%s", row->impl);
 }
 
@@ -243,7 +337,7 @@ static int compare_series(const void *left, const void *right)
         return a->file - b->file;
     if (a->kv_len != b->kv_len)
         return (a->kv_len > b->kv_len) - (a->kv_len < b->kv_len);
-    return strcmp(a->data, b->data);
+    return is(a->data, b->data) ? strcmp(a->extras, b->extras) : strcmp(a->data, b->data);
 }
 
 static void name_overlay(struct chart_set *set)
@@ -298,6 +392,7 @@ void chart_set_make(struct chart_set *set, const struct chart_input *input)
     if (!set->is_by_file)
         label_files(set);
     name_overlay(set);
+    set->axis = choose_axis(set);
     for (int f = 0; f < file_count; f++) {
         set->is_synthetic |= json_is_true(json_object_get(files[f].header, "synthetic"));
         for (int i = 0; i < files[f].count; i++) {
@@ -408,9 +503,9 @@ int chart_points(const struct chart_set *set, const struct chart_panel *panel, c
     *points = NULL;
     for (int i = 0; i < file->count; i++) {
         const struct record_row *row = &file->rows[i];
-        if (!in_panel(panel, row) || !in_series(series, row))
+        if (!in_panel(panel, row) || !in_series(set, series, row))
             continue;
-        struct chart_point *point = point_at(points, &count, problem_key_length(&row->key));
+        struct chart_point *point = point_at(points, &count, axis_value(set->axis, row));
         if (!has_run(row)) {
             if (!isfinite(point->value))
                 continue; /* a gap, unless another row of this case ran */
@@ -434,7 +529,7 @@ int chart_ceiling(const struct chart_set *set, const struct chart_panel *panel, 
     for (int i = 0; i < set->files[file].count; i++) {
         const struct record_row *row = &set->files[file].rows[i];
         if (in_panel(panel, row) && has_run(row) && isfinite(row->gemm_tflops))
-            point_at(points, &count, problem_key_length(&row->key))->value = set->unit_scale * row->gemm_tflops;
+            point_at(points, &count, axis_value(set->axis, row))->value = set->unit_scale * row->gemm_tflops;
     }
     return sort_and_mark_gaps(*points, count);
 }
@@ -451,7 +546,7 @@ int chart_bound(const struct chart_set *set, const struct chart_panel *panel, bo
                 continue;
             const struct record_tensor *worst = worst_tensor(row);
             if (worst)
-                point_at(points, &count, problem_key_length(&row->key))->value = worst->rel_rms_bound;
+                point_at(points, &count, axis_value(set->axis, row))->value = worst->rel_rms_bound;
         }
     return sort_and_mark_gaps(*points, count);
 }
@@ -473,7 +568,7 @@ int chart_overlay(const struct chart_set *set, const struct chart_panel *panel, 
 {
     int count = 0;
     *points = NULL;
-    for (int i = 0; i < set->overlay->count; i++) {
+    for (int i = 0; i < set->overlay->count && set->axis == AXIS_LENGTH; i++) {
         const struct overlay_point *point = &set->overlay->points[i];
         if (is(point->impl, set->overlay_names[name]) && has_row_of_problem(set, panel, point))
             point_at(points, &count, point->q_len)->value = set->unit_scale * point->tflops;
@@ -535,8 +630,10 @@ void chart_device_text(const struct chart_set *set, int file, int dtype, char *t
 static void merge_count(int64_t *common, int64_t value) { *common = *common == -1 || *common == value ? value : -2; }
 
 struct condition_facts {
-    int64_t tokens, batch, heads, kv_heads, hidden, head_dim;
+    int64_t tokens, batch, heads, kv_heads, hidden, head_dim, length;
     char data[PROBLEM_DATA_SIZE], l2[8], layout[8];
+    const struct chart_set *set;
+    char extras[120]; /* "none" where nothing differs from the default */
 };
 
 static int64_t product(int64_t a, int64_t b)
@@ -548,9 +645,12 @@ static int64_t product(int64_t a, int64_t b)
 static void merge_condition(void *context, const struct record_row *row)
 {
     struct condition_facts *words = context;
-    char data[PROBLEM_DATA_SIZE];
+    char data[PROBLEM_DATA_SIZE], extras[sizeof words->extras];
+    extras_of(words->set, row, extras, sizeof extras);
+    merge_text(words->extras, sizeof words->extras, extras[0] ? extras : "none");
     merge_count(&words->tokens, row->key.total_q > 0 ? row->key.total_q : product(row->key.batch, row->key.q_len));
     merge_count(&words->batch, row->key.batch);
+    merge_count(&words->length, problem_key_length(&row->key));
     merge_count(&words->heads, row->key.q_heads);
     merge_count(&words->kv_heads, row->key.kv_heads);
     merge_count(&words->hidden, product(row->key.q_heads, row->key.head_dim));
@@ -562,7 +662,8 @@ static void merge_condition(void *context, const struct record_row *row)
 
 void chart_condition_text(const struct chart_set *set, int dtype, char *text, size_t size)
 {
-    struct condition_facts w = {.tokens = -1, .batch = -1, .heads = -1, .kv_heads = -1, .hidden = -1, .head_dim = -1};
+    struct condition_facts w = {
+        .tokens = -1, .batch = -1, .heads = -1, .kv_heads = -1, .hidden = -1, .head_dim = -1, .length = -1, .set = set};
     struct text problem = {0};
     each_row(set, -1, dtype, merge_condition, &w);
     if (w.batch > 0)
@@ -571,6 +672,8 @@ void chart_condition_text(const struct chart_set *set, int dtype, char *text, si
         text_add(&problem, "%lld tokens (batch = tokens / n)", (long long)w.tokens);
     else
         text_add(&problem, "batch varies");
+    if (set->axis != AXIS_LENGTH && w.length > 0)
+        text_add(&problem, ", n %lld", (long long)w.length);
     if (w.heads > 0 && w.kv_heads == w.heads)
         text_add(&problem, ", %lld head%s", (long long)w.heads, w.heads == 1 ? "" : "s");
     else if (w.heads > 0 && w.kv_heads > 0)
@@ -579,27 +682,30 @@ void chart_condition_text(const struct chart_set *set, int dtype, char *text, si
         text_add(&problem, ", heads x d = %lld", (long long)w.hidden);
     else
         text_add(&problem, ", heads vary");
-    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s", problem_dtype_name(dtype), text_string(&problem),
-             w.layout[0] ? ", " : "", w.layout, w.l2[0] ? ", L2 " : "", w.l2, w.data);
+    const bool has_extras = w.extras[0] && !is(w.extras, "none") && !is(w.extras, "mixed"); /* mixed: in the key */
+    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s%s%s", problem_dtype_name(dtype), text_string(&problem),
+             w.layout[0] ? ", " : "", w.layout, w.l2[0] ? ", L2 " : "", w.l2, w.data, has_extras ? ", " : "",
+             has_extras ? w.extras : "");
     text_free(&problem);
 }
 
-struct length_range {
+struct axis_range {
+    enum chart_axis axis;
     int64_t least, most;
 };
 
-static void merge_length_range(void *context, const struct record_row *row)
+static void merge_axis_range(void *context, const struct record_row *row)
 {
-    struct length_range *span = context;
-    const int64_t length = problem_key_length(&row->key);
-    span->least = length < span->least ? length : span->least;
-    span->most = length > span->most ? length : span->most;
+    struct axis_range *span = context;
+    const int64_t n = axis_value(span->axis, row);
+    span->least = n < span->least ? n : span->least;
+    span->most = n > span->most ? n : span->most;
 }
 
-void chart_length_range(const struct chart_set *set, int dtype, int64_t *least, int64_t *most)
+void chart_axis_range(const struct chart_set *set, int dtype, int64_t *least, int64_t *most)
 {
-    struct length_range span = {INT64_MAX, 0};
-    each_row(set, -1, dtype, merge_length_range, &span);
+    struct axis_range span = {set->axis, INT64_MAX, 0};
+    each_row(set, -1, dtype, merge_axis_range, &span);
     *least = span.least;
     *most = span.most;
 }

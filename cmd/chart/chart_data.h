@@ -20,13 +20,22 @@ struct chart_input {
     const struct overlay *overlay; /* published points, or NULL */
 };
 
+/* What the horizontal axis shows. Where all problems have one length, and several windows or block masks, the
+ * length would be one point. */
+enum chart_axis {
+    AXIS_LENGTH,  /* the sequence length, or the mean of several */
+    AXIS_WINDOW,  /* keys left of the diagonal; the key length where the window is unbounded */
+    AXIS_DENSITY, /* the share of the FLOPs that the block mask leaves, in per cent; 100 without one */
+};
+
 /* One line of every panel: an implementation in a file. */
 struct chart_series {
     int file;
     char impl[40];
     int64_t kv_len;               /* kv_len where it is not q_len, else 0 */
     char data[PROBLEM_DATA_SIZE]; /* the inputs, as problem_key_data says */
-    char label[200];
+    char extras[120];             /* what else is not the default, but for what the axis shows; "" = nothing */
+    char label[400];
     const char *color; /* "#0072B2" */
     int point, dash;   /* gnuplot's numbers: filled point (its hollow twin is point - 1), dash type */
 };
@@ -47,6 +56,7 @@ struct chart_set {
     char (*file_labels)[160];
     struct chart_series *series;
     int series_count;
+    enum chart_axis axis;
     struct chart_panel *panels; /* sorted: dtype, mode (fwd first), head_dim, mask (full first) */
     int panel_count;
     bool is_synthetic, has_unchecked;
@@ -60,7 +70,7 @@ void chart_set_free(struct chart_set *);
 
 /* One point of a series. A failed point has the value that its time would give. */
 struct chart_point {
-    int64_t n;
+    int64_t n;            /* where it lies on the axis */
     double value, lo, hi; /* speeds in chart_set.unit; the interval of the median; equal to value where there is none */
     bool is_failed;
     bool is_after_gap; /* a row between this point and the previous one did not run: the line is interrupted */
@@ -89,8 +99,11 @@ const char *chart_panel_title(const struct chart_panel *, char *text, size_t siz
 void chart_device_text(const struct chart_set *, int file, int dtype, char *text, size_t size);
 void chart_condition_text(const struct chart_set *, int dtype, char *text, size_t size);
 
-/* Smallest and largest q_len that is drawn with this dtype. */
-void chart_length_range(const struct chart_set *, int dtype, int64_t *least, int64_t *most);
+/* "sequence length n", for the axis. */
+const char *chart_axis_title(const struct chart_set *);
+
+/* The ends of the axis with this dtype. */
+void chart_axis_range(const struct chart_set *, int dtype, int64_t *least, int64_t *most);
 
 /* One image: panels of one dtype, `columns` beside each other, one key and one title for all. */
 struct chart_page {

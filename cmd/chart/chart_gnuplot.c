@@ -312,7 +312,7 @@ static void put_panel(struct script *s, const struct chart_set *set, const struc
         script_put_quoted(s->body, chart_panel_title(panel, title, sizeof title));
         fprintf(s->body, " offset 0,-0.5\n");
     }
-    fprintf(s->body, "set xlabel '%s'\nset ylabel '%s%s'\n", is_lowest ? "sequence length n" : "",
+    fprintf(s->body, "set xlabel '%s'\nset ylabel '%s%s'\n", is_lowest ? chart_axis_title(set) : "",
             column == 0 && chart_kinds[page->kind].is_speed ? set->unit : "",
             column == 0 ? chart_kinds[page->kind].y_label : "");
     s->elements = 0;
@@ -377,7 +377,7 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
     open_script(&s, set);
     snprintf(source, sizeof source, "'%s.dat'", page->name);
     s.source = source;
-    chart_length_range(set, page->panels[0].dtype, &s.least_n, &s.most_n);
+    chart_axis_range(set, page->panels[0].dtype, &s.least_n, &s.most_n);
     s.unit = set->unit;
     if (kind->has_log_y)
         measure_y(&s, set, page);
@@ -452,9 +452,10 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
     s.source = "$data";
     s.unit = set->unit;
     s.is_text = true;
-    chart_length_range(set, panel->dtype, &s.least_n, &s.most_n);
-    snprintf(text, sizeof text, "%s %s, %s over sequence length", chart_panel_title(panel, title, sizeof title),
-             problem_dtype_name(panel->dtype), set->unit);
+    chart_axis_range(set, panel->dtype, &s.least_n, &s.most_n);
+    snprintf(text, sizeof text, "%s %s, %s over %s", chart_panel_title(panel, title, sizeof title),
+             problem_dtype_name(panel->dtype), set->unit,
+             set->axis == AXIS_LENGTH ? "sequence length" : chart_axis_title(set));
     fprintf(s.body, "set terminal dumb size %d,%d noenhanced %s\nset datafile separator ','\nset title ", width, height,
             color ? "ansi256" : "mono");
     script_put_quoted(s.body, text);

@@ -38,10 +38,7 @@ static uint64_t random_bits(uint64_t seed, uint64_t n)
 }
 
 /* Uniform in (0, 1). */
-static double random_unit(uint64_t seed, uint64_t n)
-{
-    return ((double)(random_bits(seed, n) >> 11) + 0.5) * 0x1p-53;
-}
+static double random_unit(uint64_t seed, uint64_t n) { return ((double)(random_bits(seed, n) >> 11) + 0.5) * 0x1p-53; }
 
 /* ---- words of a description ---- */
 
@@ -243,8 +240,8 @@ bool problem_set_lengths(struct attn_problem *p, struct problem_arrays *a, const
     struct reason inner = {""};
     if (strlen(text) >= sizeof a->lengths)
         return refuse(why, "--lengths: longer than %zu characters", sizeof a->lengths - 1);
-    const bool good = read_lengths(text, total_tokens, seed, &list, &inner) &&
-                      use_lengths(&list, total_tokens, p, a, &inner);
+    const bool good =
+        read_lengths(text, total_tokens, seed, &list, &inner) && use_lengths(&list, total_tokens, p, a, &inner);
     free(list.pairs);
     if (!good)
         return refuse(why, "--lengths %s: %.380s", path_shown(text).text, inner.text);
@@ -298,7 +295,8 @@ static bool read_mask_file(const char *path, struct attn_problem *p, struct prob
     bool good = file.type == NPY_UINT8 && file.dims == 4 && (s[0] == 1 || s[0] == p->batch) &&
                 (s[1] == 1 || s[1] == p->q_heads) && s[2] == rows && s[3] == keys;
     if (!good)
-        refuse(why, "must be uint8 or bool [%lld or 1, %lld or 1, %lld, %lld]: batch, query heads, blocks of %lld rows and "
+        refuse(why,
+               "must be uint8 or bool [%lld or 1, %lld or 1, %lld, %lld]: batch, query heads, blocks of %lld rows and "
                "of %lld keys",
                (long long)p->batch, (long long)p->q_heads, (long long)rows, (long long)keys, (long long)p->mask_block,
                (long long)p->mask_block);
@@ -446,9 +444,9 @@ double problem_pairs(const struct attn_problem *p, const struct problem_arrays *
         }
         const int64_t plane_bytes = mask_bytes(p) / (p->mask_batch * p->mask_heads);
         for (int64_t h = 0; h < p->mask_heads; h++)
-            pairs += (double)(p->q_heads / p->mask_heads) *
-                     pairs_under_mask(&one, p,
-                                      a->mask + ((p->mask_batch > 1 ? b : 0) * p->mask_heads + h) * plane_bytes);
+            pairs +=
+                (double)(p->q_heads / p->mask_heads) *
+                pairs_under_mask(&one, p, a->mask + ((p->mask_batch > 1 ? b : 0) * p->mask_heads + h) * plane_bytes);
     }
     return pairs;
 }

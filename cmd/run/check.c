@@ -27,19 +27,20 @@ static struct attn_tensors view_tensors(const struct attn_tensors *t, const stru
         of_kv[i]->data = element_at(of_kv[i], view->problem.dtype, view->batch_offset, view->kv_head_offset);
     }
     moved.lse = NULL;
-    if (moved.block_mask) { /* to the first plane of the view, whose mask has the view's heads */
-        const struct attn_problem *p = &view->problem;
-        const int64_t rows = (p->q_len + p->mask_block - 1) / p->mask_block;
-        const int64_t keys = (p->kv_len + p->mask_block - 1) / p->mask_block;
-        moved.block_mask += view->mask_plane * rows * keys;
-    }
+    if (moved.block_mask)
+        moved.block_mask += view->mask_offset;
     return moved;
 }
 
-/* The plane of the mask that a sequence and query head of the whole problem have. */
-static int64_t mask_plane_of(const struct attn_problem *p, int64_t batch, int64_t head)
+/* Where the blocks of a sequence and query head of the whole problem begin in the mask. */
+static int64_t mask_offset_of(const struct attn_problem *p, int64_t batch, int64_t head)
 {
-    return (p->mask_batch > 1 ? batch : 0) * p->mask_heads + (p->mask_heads > 1 ? head : 0);
+    if (p->mask_block == 0)
+        return 0;
+    const int64_t plane = (p->mask_batch > 1 ? batch : 0) * p->mask_heads + (p->mask_heads > 1 ? head : 0);
+    const int64_t rows = (p->q_len + p->mask_block - 1) / p->mask_block;
+    const int64_t keys = (p->kv_len + p->mask_block - 1) / p->mask_block;
+    return plane * rows * keys;
 }
 
 /* Some query heads of one sequence; of all sequences where they are packed, as their tensors cannot be divided. */
@@ -47,14 +48,13 @@ static struct check_view part_of(const struct attn_problem *p, int64_t batch, in
 {
     struct check_view view = {.problem = *p, .q_head_offset = q_head};
     view.kv_head_offset = q_head / (p->q_heads / p->kv_heads);
-    view.mask_plane = mask_plane_of(p, batch, q_head);
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    view.mask_offset = mask_offset_of(p, is_packed ? 0 : batch, q_head);
     view.problem.kv_heads = 1;
     view.problem.q_heads = q_heads;
     view.problem.mask_heads = p->mask_heads > 1 ? q_heads : p->mask_heads;
-    if (p->lengths == ATTN_PACKED) {
-        view.mask_plane = p->mask_heads > 1 ? q_head : 0;
+    if (is_packed)
         return view;
-    }
     view.problem.batch = 1;
     view.problem.mask_batch = p->mask_batch > 1 ? 1 : p->mask_batch;
     view.batch_offset = batch;
@@ -409,7 +409,7 @@ static struct last_rows last_rows_of(const struct plan_item *item, int64_t batch
     const int64_t q_len = is_packed ? cu_q[1] - cu_q[0] : p->q_len;
     const int64_t count = q_len < COMPARE_BLOCK_ROWS ? q_len : COMPARE_BLOCK_ROWS;
     rows.first_row = rows.q_offset = q_len - count;
-    rows.view.mask_plane = mask_plane_of(p, batch, head);
+    rows.view.mask_offset = mask_offset_of(p, batch, head);
     part->mask_batch = part->mask_heads = p->mask_block ? 1 : 0;
     if (!is_packed) {
         part->q_len = count;

@@ -11,7 +11,7 @@ enum { CHECK_MAX_VIEWS = 2 };
  * of the last (batch, kv head). */
 struct check_view {
     int64_t batch_offset, q_head_offset, kv_head_offset;
-    int64_t mask_plane; /* of the block mask, with which the view begins */
+    int64_t mask_offset; /* where the view's part of the block mask begins */
     struct attn_problem problem;
     struct reference_outputs reference; /* device memory */
     double rms[TENSOR_COUNT];           /* of each judged reference */

@@ -50,6 +50,14 @@ expect "the mask" test "$(csv_cell a.csv 3 block_mask)" = random:0.5
 expect "its blocks" test "$(csv_cell a.csv 3 mask_block)" = 32
 expect "no mask" test "$(csv_cell a.csv 1 block_mask)" = none
 
+# A mask of a dense problem, where each head has its own blocks; some rows of some heads are checked, and all.
+for scope in full sample; do
+    run "${common[@]}" --heads 6 --kv-heads 3 --batch 2 --seqlen 300 --kv-len 400 --block-mask random:0.2,strided:3 \
+        --mask-block 32 --check $scope --out none
+    expect_code 0
+    expect_stdout '16 of 16 rows checked.*all pass'
+done
+
 # The repro of a row makes the same row.
 eval "set -- $(csv_cell a.csv 3 repro)"
 shift
