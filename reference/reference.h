@@ -38,8 +38,9 @@ struct reference_outputs {
 enum attn_status oracle_attention(const struct attn_problem *, enum attn_mode, const struct attn_tensors *,
                                   const struct reference_outputs *, int threads, struct attn_message *why);
 
-/* The same on CUDA in fp32 (no TF32), by blocks of rows so that no S-sized buffer exceeds 2 GiB. Device pointers.
- * Enqueues on `stream` (cudaStream_t) and does not wait. Refuses attributes beyond windows. */
+/* The same on CUDA in fp32 (no TF32), by blocks of rows so that no S-sized buffer exceeds 2 GiB. Device pointers, every
+ * attribute. Enqueues on `stream` (cudaStream_t) and does not wait, except that it copies the lengths of packed
+ * sequences and of caches to the host and waits for that. ATTN_UNSUPPORTED: backward against a cache. */
 size_t reference_cuda_workspace_bytes(const struct attn_problem *, enum attn_mode);
 enum attn_status reference_cuda(const struct attn_problem *, enum attn_mode, const struct attn_tensors *,
                                 const struct reference_outputs *, void *workspace, size_t workspace_bytes, void *stream,

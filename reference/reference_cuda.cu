@@ -1,4 +1,5 @@
-/* reference_cuda: attention in fp32 by cuBLAS without TF32, for judging; see reference/reference.h.
+/* reference_cuda: attention in fp32 by cuBLAS without TF32, for judging; see reference/reference.h. Problems with
+ * attributes beyond windows are computed in reference_sequences.cu.
  *
  * Work is cut into blocks of query rows so that S fits in memory. A "slice" is one (batch, kv head) with its whole
  * group of query heads: its rows, group * q_len of them, follow each other in every fp32 output, and all of them use
@@ -17,12 +18,13 @@
 #include <cuda_runtime.h>
 #include <pthread.h>
 
+#include "reference/block_sums.cuh"
 #include "reference/cublas.h"
+#include "reference/reference_sequences.cuh"
 #include "reference/rows.cuh"
 #include "reference/status.h"
 
 enum {
-    REFERENCE_THREADS = 256,
     DEVICES_MAX = 64,
     DEPTH_STEP = 2048,
     SCORES_MAX = 1 << 27, /* elements of s and of t: 512 MiB each, enough to keep the products efficient */
@@ -34,8 +36,8 @@ struct blocking {
     int64_t slices, slice_rows;        /* batch * kv_heads, group * q_len */
     int64_t block_slices, block_rows;  /* of a full block; block_slices == 1 or block_rows == slice_rows */
     int64_t pitch;                     /* of s and t */
-    size_t q, k, v, dout, s, t, delta; /* byte offsets */
-    size_t blas, total;
+    size_t q, k, v, dout, s, t, delta; /* byte offsets; cuBLAS' workspace is at 0 */
+    size_t total;
 };
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -62,7 +64,6 @@ static struct blocking blocking_of(const struct attn_problem *p, enum attn_mode 
         b.block_slices = min64(b.slices, max64(1, min64(by_scores, by_inputs)));
     }
     const int64_t rows = b.block_slices * b.block_rows;
-    b.blas = 0;
     b.total = align_bytes(cublas_workspace_bytes());
     b.q = take(&b.total, rows * p->head_dim);
     b.k = take(&b.total, b.block_slices * p->kv_len * p->head_dim);
@@ -76,9 +77,18 @@ static struct blocking blocking_of(const struct attn_problem *p, enum attn_mode 
     return b;
 }
 
+/* Are there attributes beyond windows? Then reference_sequences.cu computes. */
+static bool has_attributes(const struct attn_problem *p)
+{
+    struct attn_request request = {};
+    request.problem = p;
+    return (attn_attributes(&request) & ~(unsigned)ATTN_WITH_WINDOW) != 0;
+}
+
 size_t reference_cuda_workspace_bytes(const struct attn_problem *p, enum attn_mode mode)
 {
-    return blocking_of(p, mode).total;
+    return has_attributes(p) ? align_bytes(cublas_workspace_bytes()) + reference_sequences_bytes(p, mode)
+                             : blocking_of(p, mode).total;
 }
 
 /* ---- kernels ---------------------------------------------------------------------------------------------------- */
@@ -96,34 +106,6 @@ __global__ void load_rows(struct attn_tensor tensor, int64_t heads, int64_t len,
         const float x = to_float(static_cast<const T *>(tensor.data)[at]);
         out[i] = absolute ? fabsf(x) : x;
     }
-}
-
-/* The same value in every thread of the block. `shared` has a slot per warp. */
-__device__ double block_sum(double x, double *shared)
-{
-    for (int lane = 16; lane > 0; lane >>= 1)
-        x += __shfl_xor_sync(0xffffffffu, x, lane);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        shared[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = 0;
-    for (int warp = 0; warp < REFERENCE_THREADS / 32; warp++)
-        x += shared[warp];
-    return x;
-}
-
-__device__ float block_max(float x, float *shared)
-{
-    for (int lane = 16; lane > 0; lane >>= 1)
-        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lane));
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        shared[threadIdx.x / 32] = x;
-    __syncthreads();
-    for (int warp = 0; warp < REFERENCE_THREADS / 32; warp++)
-        x = fmaxf(x, shared[warp]);
-    return x;
 }
 
 /* S in, P out, in place. `first` is the number of the block's first row among all rows of all query heads. */
@@ -400,28 +382,20 @@ static enum attn_status handle_for_device(cublasHandle_t *handle, struct attn_me
     return ATTN_OK;
 }
 
-enum attn_status reference_cuda(const struct attn_problem *problem, enum attn_mode mode,
-                                const struct attn_tensors *tensors, const struct reference_outputs *out,
-                                void *workspace, size_t workspace_bytes, void *stream, struct attn_message *why)
+/* With the cuBLAS handle bound to the stream. */
+static enum attn_status compute_dense(const struct attn_problem *problem, enum attn_mode mode,
+                                      const struct attn_tensors *tensors, const struct reference_outputs *out,
+                                      cublasHandle_t blas, char *base, cudaStream_t stream, struct attn_message *why)
 {
     const struct blocking blocking = blocking_of(problem, mode);
-    struct attn_request request = {};
-    struct attn_message reason = {};
-    request.problem = problem;
-    request.mode = mode;
-    if (attn_check_attributes(&request, ATTN_WITH_WINDOW, &reason) != ATTN_OK)
-        return status_fail(why, ATTN_UNSUPPORTED, "the reference on CUDA %s", reason.text);
-    if (workspace_bytes < blocking.total)
-        return status_fail(why, ATTN_ERROR, "the reference needs %zu bytes of workspace, got %zu", blocking.total,
-                           workspace_bytes);
-    char *const base = (char *)workspace;
     struct job job = {};
     job.problem = problem;
     job.mode = mode;
     job.tensors = tensors;
     job.out = out;
     job.blocking = &blocking;
-    job.stream = (cudaStream_t)stream;
+    job.blas = blas;
+    job.stream = stream;
     job.q = (float *)(base + blocking.q);
     job.k = (float *)(base + blocking.k);
     job.v = (float *)(base + blocking.v);
@@ -429,12 +403,30 @@ enum attn_status reference_cuda(const struct attn_problem *problem, enum attn_mo
     job.s = (float *)(base + blocking.s);
     job.t = (float *)(base + blocking.t);
     job.delta = (float *)(base + blocking.delta);
+    return compute(&job, why);
+}
+
+enum attn_status reference_cuda(const struct attn_problem *problem, enum attn_mode mode,
+                                const struct attn_tensors *tensors, const struct reference_outputs *out,
+                                void *workspace, size_t workspace_bytes, void *stream, struct attn_message *why)
+{
+    const size_t needed = reference_cuda_workspace_bytes(problem, mode);
+    char *const base = (char *)workspace; /* cuBLAS' part of it comes first */
+    cublasHandle_t blas = NULL;
+    if (problem->lengths == ATTN_CACHE && mode == ATTN_BWD)
+        return status_fail(why, ATTN_UNSUPPORTED, "attention against a cache has no backward");
+    if (workspace_bytes < needed)
+        return status_fail(why, ATTN_ERROR, "the reference needs %zu bytes of workspace, got %zu", needed,
+                           workspace_bytes);
     pthread_mutex_lock(&handles_lock);
-    enum attn_status status = handle_for_device(&job.blas, why);
+    enum attn_status status = handle_for_device(&blas, why);
     if (status == ATTN_OK)
-        status = cublas_bind(job.blas, stream, base + blocking.blas, why);
-    if (status == ATTN_OK)
-        status = compute(&job, why);
+        status = cublas_bind(blas, stream, base, why);
+    if (status == ATTN_OK && has_attributes(problem))
+        status = reference_sequences(problem, mode, tensors, out, blas, base + align_bytes(cublas_workspace_bytes()),
+                                     (cudaStream_t)stream, why);
+    else if (status == ATTN_OK)
+        status = compute_dense(problem, mode, tensors, out, blas, base, (cudaStream_t)stream, why);
     pthread_mutex_unlock(&handles_lock);
     return status;
 }

@@ -12,6 +12,14 @@
  * A matrix is [batch, q_heads, q_len, pitch] with the rows padded to 16 bytes, so that odd lengths keep cuBLAS' fast
  * kernels. Products compute all of S; the row kernels do not use the masked elements and write zeros there.
  *
+ * Problems with attributes (windows, softcap, block masks, dropout, packed sequences, caches, 8-bit inputs) take the
+ * same passes. Sequences with lengths of their own are multiplied one after the other, by the lengths that prepare has
+ * copied to the host; of packed sequences S is [q_heads, total_q, pitch]. With dropout the plan has P * M beside P, for
+ * dV and D, and with a softcap its derivative, for dS. A first pass of every launch, "gather", copies pages into
+ * contiguous keys and 8-bit inputs times their scales into the output's dtype. It is inside the measured time: a copy
+ * that prepare had made would be out of date when the inputs' values change between two launches. Caches and 8-bit
+ * inputs are taken forward only.
+ *
  * With grouped heads dK and dV are sums over the heads of a group. They are accumulated in fp32 in the workspace and
  * rounded once; with one query head per kv head cuBLAS writes them directly.
  *
@@ -24,23 +32,54 @@
 
 #include "reference/cublas.h"
 #include "reference/cublas_library.h"
+#include "reference/gather.cuh"
+#include "reference/lengths.h"
 #include "reference/naive/naive_rows.h"
 #include "reference/status.h"
 #include "reference/harness/harness_cuda.h"
 
+enum {
+    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT
+};
+
+/* Sequences of the same lengths, which one product multiplies: [b, b + batch), all of them where the lengths are fixed,
+ * else one. */
+struct part {
+    int64_t b, batch;
+    struct attn_sequence at;
+};
+
 struct naive_plan {
     cublasHandle_t blas;
     void *blas_workspace;
-    void *p; /* [batch, q_heads, q_len, pitch] in problem.dtype; backward only */
+    struct naive_matrices stored; /* of the size of S, in problem.dtype; backward only */
+    struct part *parts;
+    int64_t part_count;
 };
 
 /* ---- sizes and operands ----------------------------------------------------------------------------------------- */
 
+/* The problem as the passes see it, behind the pass "gather": 16-bit or fp32 inputs and contiguous keys. */
+static struct attn_problem gathered_problem(const struct attn_problem *problem)
+{
+    struct attn_problem p = *problem;
+    p.dtype = attn_output_dtype(problem);
+    p.quant_scale = ATTN_SCALE_NONE;
+    p.page_size = 0;
+    return p;
+}
+
+/* Rows of Q and of K over which S, O and the sums go: of all sequences, or of each. */
+static int64_t rows_of_q(const struct attn_problem *p) { return p->lengths == ATTN_PACKED ? p->total_q : p->q_len; }
+static int64_t rows_of_k(const struct attn_problem *p) { return p->lengths == ATTN_PACKED ? p->total_k : p->kv_len; }
+static int64_t batch_of(const struct attn_problem *p) { return p->lengths == ATTN_PACKED ? 1 : p->batch; }
+
 /* False when the bytes of S do not fit in 62 bits. */
 static bool matrix_bytes(const struct attn_problem *p, size_t *bytes)
 {
-    size_t n = attn_dtype_bytes(p->dtype);
-    const int64_t factors[] = {p->batch, p->q_heads, p->q_len, naive_pitch(p)};
+    size_t n = attn_dtype_bytes(attn_output_dtype(p));
+    const int64_t factors[] = {batch_of(p), p->q_heads, rows_of_q(p), naive_pitch(p)};
     for (const int64_t factor : factors)
         if (__builtin_mul_overflow(n, (size_t)factor, &n) || n >> 62)
             return false;
@@ -55,27 +94,59 @@ static size_t group_sum_bytes(const struct attn_problem *p)
 {
     if (group_of(p) == 1)
         return 0;
-    return align_bytes((size_t)(p->batch * p->kv_heads * p->kv_len * p->head_dim) * sizeof(float));
+    return align_bytes((size_t)(batch_of(p) * p->kv_heads * rows_of_k(p) * p->head_dim) * sizeof(float));
+}
+
+/* Bytes of the copies that the pass "gather" makes of Q, and of K or V; 0 where it makes none. */
+static size_t gathered_q_bytes(const struct attn_problem *p)
+{
+    if (!attn_dtype_is_8_bit(p->dtype))
+        return 0;
+    return align_bytes((size_t)(batch_of(p) * p->q_heads * rows_of_q(p) * p->head_dim) *
+                       attn_dtype_bytes(attn_output_dtype(p)));
+}
+
+static size_t gathered_k_bytes(const struct attn_problem *p)
+{
+    if (!attn_dtype_is_8_bit(p->dtype) && p->page_size == 0)
+        return 0;
+    return align_bytes((size_t)(batch_of(p) * p->kv_heads * rows_of_k(p) * p->head_dim) *
+                       attn_dtype_bytes(attn_output_dtype(p)));
+}
+
+static const void *moved(const void *data, enum attn_dtype dtype, int64_t elements)
+{
+    return (const char *)data + elements * (int64_t)attn_dtype_bytes(dtype);
 }
 
 /* Batch dimensions of every product: batch, kv head, query head within the group. */
-static struct cublas_matrix query_matrix(const struct attn_problem *p, const struct attn_tensor *t)
+static struct cublas_matrix query_matrix(const struct attn_problem *p, const struct part *part,
+                                         const struct attn_tensor *t)
 {
+    const int64_t from = part->b * t->stride_batch + part->at.q_first * t->stride_row;
+    struct cublas_matrix matrix = {moved(t->data, p->dtype, from),
+                                   t->stride_row,
+                                   {t->stride_batch, group_of(p) * t->stride_head, t->stride_head},
+                                   false};
+    return matrix;
+}
+
+static struct cublas_matrix key_matrix(const struct attn_problem *p, const struct part *part,
+                                       const struct attn_tensor *t)
+{
+    const int64_t from = part->b * t->stride_batch + part->at.k_first * t->stride_row;
     struct cublas_matrix matrix = {
-        t->data, t->stride_row, {t->stride_batch, group_of(p) * t->stride_head, t->stride_head}, false};
+        moved(t->data, p->dtype, from), t->stride_row, {t->stride_batch, t->stride_head, 0}, false};
     return matrix;
 }
 
-static struct cublas_matrix key_matrix(const struct attn_tensor *t)
+static struct cublas_matrix score_matrix(const struct attn_problem *p, const struct part *part, const void *data)
 {
-    struct cublas_matrix matrix = {t->data, t->stride_row, {t->stride_batch, t->stride_head, 0}, false};
-    return matrix;
-}
-
-static struct cublas_matrix score_matrix(const struct attn_problem *p, const void *data)
-{
-    const int64_t head = p->q_len * naive_pitch(p);
-    struct cublas_matrix matrix = {data, naive_pitch(p), {p->q_heads * head, group_of(p) * head, head}, false};
+    const int64_t pitch = naive_pitch(p), head = rows_of_q(p) * pitch;
+    struct cublas_matrix matrix = {moved(data, p->dtype, part->b * p->q_heads * head + part->at.q_first * pitch),
+                                   pitch,
+                                   {p->q_heads * head, group_of(p) * head, head},
+                                   false};
     return matrix;
 }
 
@@ -85,9 +156,10 @@ static struct cublas_matrix transpose(struct cublas_matrix matrix)
     return matrix;
 }
 
-/* What the passes of one launch share. `pointers` may be NULL. */
+/* What the passes of one launch share. `pointers` may be NULL. problem, tensors: behind the pass "gather". */
 struct pass {
     cublasHandle_t blas;
+    const struct naive_plan *plan;
     const struct attn_problem *problem;
     const struct attn_tensors *tensors;
     const struct attn_run *run;
@@ -95,15 +167,96 @@ struct pass {
     float *sums;
 };
 
-static enum attn_status multiply(const struct pass *pass, int64_t rows, int64_t cols, int64_t depth, float alpha,
-                                 struct cublas_matrix a, struct cublas_matrix b, struct cublas_matrix c,
-                                 struct attn_message *why)
+/* A product over nothing is a matrix of zeros, unless it is added. */
+static enum attn_status multiply_part(const struct pass *pass, const struct cublas_product *product,
+                                      struct attn_message *why)
+{
+    if (product->rows == 0 || product->cols == 0 || (product->depth == 0 && product->beta != 0))
+        return ATTN_OK;
+    if (product->depth > 0)
+        return cublas_multiply(pass->blas, product, why);
+    const int64_t *const count = product->count, *const stride = product->c.stride;
+    const struct naive_zeros zeros = {(void *)(uintptr_t)product->c.data,
+                                      attn_dtype_bytes(product->out),
+                                      product->rows,
+                                      product->cols,
+                                      product->c.row_stride,
+                                      {count[0], count[1], count[2]},
+                                      {stride[0], stride[1], stride[2]}};
+    return naive_zero(&zeros, pass->run->stream, why);
+}
+
+static enum attn_status multiply(const struct pass *pass, const struct part *part, int64_t rows, int64_t cols,
+                                 int64_t depth, float alpha, struct cublas_matrix a, struct cublas_matrix b,
+                                 struct cublas_matrix c, struct attn_message *why)
 {
     const struct attn_problem *p = pass->problem;
     const struct cublas_product product = {
-        p->dtype, p->dtype, rows, cols, depth, {p->batch, p->kv_heads, group_of(p)}, 0, pass->pointers,
+        p->dtype, p->dtype, rows, cols, depth, {part->batch, p->kv_heads, group_of(p)}, 0, pass->pointers,
         alpha,    0,        a,    b,    c};
-    return cublas_multiply(pass->blas, &product, why);
+    return multiply_part(pass, &product, why);
+}
+
+/* matrix = alpha rows keys^T. */
+static enum attn_status multiply_pairs(const struct pass *pass, float alpha, const struct attn_tensor *rows,
+                                       const struct attn_tensor *keys, struct attn_message *why)
+{
+    const struct attn_problem *p = pass->problem;
+    enum attn_status status = ATTN_OK;
+    for (int64_t i = 0; i < pass->plan->part_count && status == ATTN_OK; i++) {
+        const struct part *part = &pass->plan->parts[i];
+        status = multiply(pass, part, part->at.q_len, part->at.kv_len, p->head_dim, alpha, query_matrix(p, part, rows),
+                          transpose(key_matrix(p, part, keys)), score_matrix(p, part, pass->matrix), why);
+    }
+    return status;
+}
+
+/* out = alpha matrix keys. */
+static enum attn_status multiply_keys(const struct pass *pass, float alpha, const struct attn_tensor *keys,
+                                      const struct attn_tensor *out, struct attn_message *why)
+{
+    const struct attn_problem *p = pass->problem;
+    enum attn_status status = ATTN_OK;
+    for (int64_t i = 0; i < pass->plan->part_count && status == ATTN_OK; i++) {
+        const struct part *part = &pass->plan->parts[i];
+        status =
+            multiply(pass, part, part->at.q_len, p->head_dim, part->at.kv_len, alpha,
+                     score_matrix(p, part, pass->matrix), key_matrix(p, part, keys), query_matrix(p, part, out), why);
+    }
+    return status;
+}
+
+/* sums = sum over the group of alpha matrix^T from. */
+static enum attn_status sum_group(const struct pass *pass, const struct part *part, float alpha, const void *matrix,
+                                  const struct attn_tensor *from, struct attn_message *why)
+{
+    const struct attn_problem *p = pass->problem;
+    const struct cublas_matrix a = transpose(score_matrix(p, part, matrix)), b = query_matrix(p, part, from);
+    const int64_t head = rows_of_k(p) * p->head_dim;
+    const float *const sums = pass->sums + part->b * p->kv_heads * head + part->at.k_first * p->head_dim;
+    const struct cublas_matrix c = {sums, p->head_dim, {p->kv_heads * head, head, 0}, false};
+    struct cublas_product product = {p->dtype,
+                                     ATTN_FP32,
+                                     part->at.kv_len,
+                                     p->head_dim,
+                                     part->at.q_len,
+                                     {part->batch, p->kv_heads, 1},
+                                     0,
+                                     pass->pointers,
+                                     alpha,
+                                     0,
+                                     a,
+                                     b,
+                                     c};
+    for (int64_t g = 0; g < group_of(p); g++) {
+        const enum attn_status status = multiply_part(pass, &product, why);
+        if (status != ATTN_OK)
+            return status;
+        product.a.data = moved(product.a.data, p->dtype, a.stride[2]);
+        product.b.data = moved(product.b.data, p->dtype, b.stride[2]);
+        product.beta = 1;
+    }
+    return ATTN_OK;
 }
 
 /* out (dK or dV) = sum over the group of alpha matrix^T from. */
@@ -112,98 +265,169 @@ static enum attn_status multiply_group(const struct pass *pass, float alpha, con
                                        struct attn_message *why)
 {
     const struct attn_problem *p = pass->problem;
-    const struct cublas_matrix a = transpose(score_matrix(p, matrix)), b = query_matrix(p, from);
-    if (group_of(p) == 1)
-        return multiply(pass, p->kv_len, p->head_dim, p->q_len, alpha, a, b, key_matrix(out), why);
-    const int64_t head = p->kv_len * p->head_dim, bytes = (int64_t)attn_dtype_bytes(p->dtype);
-    const struct cublas_matrix c = {pass->sums, p->head_dim, {p->kv_heads * head, head, 0}, false};
-    struct cublas_product product = {
-        p->dtype, ATTN_FP32, p->kv_len, p->head_dim, p->q_len, {p->batch, p->kv_heads, 1}, 0, pass->pointers,
-        alpha,    0,         a,         b,           c};
-    for (int64_t g = 0; g < group_of(p); g++) {
-        const enum attn_status status = cublas_multiply(pass->blas, &product, why);
-        if (status != ATTN_OK)
-            return status;
-        product.a.data = (const char *)product.a.data + a.stride[2] * bytes;
-        product.b.data = (const char *)product.b.data + b.stride[2] * bytes;
-        product.beta = 1;
+    enum attn_status status = ATTN_OK;
+    for (int64_t i = 0; i < pass->plan->part_count && status == ATTN_OK; i++) {
+        const struct part *part = &pass->plan->parts[i];
+        if (group_of(p) > 1)
+            status = sum_group(pass, part, alpha, matrix, from, why);
+        else
+            status = multiply(pass, part, part->at.kv_len, p->head_dim, part->at.q_len, alpha,
+                              transpose(score_matrix(p, part, matrix)), query_matrix(p, part, from),
+                              key_matrix(p, part, out), why);
     }
-    return status_cuda((cudaError_t)harness_round(pass->sums, *out, p->dtype, p->batch, p->kv_heads, p->kv_len,
+    if (status != ATTN_OK || group_of(p) == 1)
+        return status;
+    return status_cuda((cudaError_t)harness_round(pass->sums, *out, p->dtype, batch_of(p), p->kv_heads, rows_of_k(p),
                                                   p->head_dim, pass->run->stream),
                        "harness_round", why);
 }
 
-/* ---- the implementation ----------------------------------------------------------------------------------------- */
+/* ---- the passes ------------------------------------------------------------------------------------------------- */
 
-static void begin_pass(const struct pass *pass, const char *name)
+static void begin_pass(const struct attn_run *run, const char *name)
 {
-    if (pass->run->pass)
-        pass->run->pass(pass->run->pass_context, name);
+    if (run->pass)
+        run->pass(run->pass_context, name);
 }
 
-/* Computes S into the matrix, then P in its place. */
-static enum attn_status compute_p(const struct pass *pass, float *lse, struct attn_message *why)
+static bool is_dense(const struct attn_problem *problem)
+{
+    struct attn_request request = {};
+    request.problem = problem;
+    return attn_attributes(&request) == 0;
+}
+
+/* Computes S into to->p, which is the matrix of the pass, then P in its place. */
+static enum attn_status compute_p(const struct pass *pass, const struct naive_matrices *to, float *lse,
+                                  struct attn_message *why)
 {
     const struct attn_problem *p = pass->problem;
-    begin_pass(pass, "scores");
-    enum attn_status status =
-        multiply(pass, p->q_len, p->kv_len, p->head_dim, p->scale, query_matrix(p, &pass->tensors->q),
-                 transpose(key_matrix(&pass->tensors->k)), score_matrix(p, pass->matrix), why);
+    begin_pass(pass->run, "scores");
+    const enum attn_status status = multiply_pairs(pass, p->scale, &pass->tensors->q, &pass->tensors->k, why);
     if (status != ATTN_OK)
         return status;
-    begin_pass(pass, "softmax");
-    return naive_softmax(p, pass->matrix, lse, pass->run->stream, why);
+    begin_pass(pass->run, "softmax");
+    return is_dense(p) ? naive_softmax(p, to->p, lse, pass->run->stream, why)
+                       : naive_masked_softmax(p, pass->tensors, to, lse, pass->run->stream, why);
 }
 
 static enum attn_status forward(const struct pass *pass, struct attn_message *why)
 {
-    const struct attn_problem *p = pass->problem;
-    const enum attn_status status = compute_p(pass, pass->tensors->lse, why);
+    const struct naive_matrices in_place = {pass->matrix, pass->matrix, NULL};
+    const enum attn_status status = compute_p(pass, &in_place, pass->tensors->lse, why);
     if (status != ATTN_OK)
         return status;
-    begin_pass(pass, "output");
-    return multiply(pass, p->q_len, p->head_dim, p->kv_len, 1, score_matrix(p, pass->matrix),
-                    key_matrix(&pass->tensors->v), query_matrix(p, &pass->tensors->o), why);
+    begin_pass(pass->run, "output");
+    return multiply_keys(pass, 1, &pass->tensors->v, &pass->tensors->o, why);
 }
 
-static enum attn_status backward(const struct pass *pass, const void *stored_p, struct attn_message *why)
+static enum attn_status backward(const struct pass *pass, struct attn_message *why)
 {
     const struct attn_problem *p = pass->problem;
     const struct attn_tensors *t = pass->tensors;
-    begin_pass(pass, "dv");
-    enum attn_status status = multiply_group(pass, 1, stored_p, &t->dout, &t->dv, why);
+    const struct naive_matrices *stored = &pass->plan->stored;
+    begin_pass(pass->run, "dv");
+    enum attn_status status = multiply_group(pass, 1, stored->kept, &t->dout, &t->dv, why);
     if (status != ATTN_OK)
         return status;
-    begin_pass(pass, "dp");
-    status = multiply(pass, p->q_len, p->kv_len, p->head_dim, 1, query_matrix(p, &t->dout),
-                      transpose(key_matrix(&t->v)), score_matrix(p, pass->matrix), why);
+    begin_pass(pass->run, "dp");
+    status = multiply_pairs(pass, 1, &t->dout, &t->v, why);
     if (status != ATTN_OK)
         return status;
-    begin_pass(pass, "ds");
-    status = naive_gradient(p, stored_p, pass->matrix, pass->run->stream, why);
+    begin_pass(pass->run, "ds");
+    status = is_dense(p) ? naive_gradient(p, stored->p, pass->matrix, pass->run->stream, why)
+                         : naive_masked_gradient(p, t, stored, pass->matrix, pass->run->stream, why);
     if (status != ATTN_OK)
         return status;
-    begin_pass(pass, "dq");
-    status = multiply(pass, p->q_len, p->head_dim, p->kv_len, p->scale, score_matrix(p, pass->matrix),
-                      key_matrix(&t->k), query_matrix(p, &t->dq), why);
+    begin_pass(pass->run, "dq");
+    status = multiply_keys(pass, p->scale, &t->k, &t->dq, why);
     if (status != ATTN_OK)
         return status;
-    begin_pass(pass, "dk");
+    begin_pass(pass->run, "dk");
     return multiply_group(pass, p->scale, pass->matrix, &t->q, &t->dk, why);
+}
+
+/* Copies Q, or K or V, of every sequence to `memory` and makes *tensor describe the copy. */
+static enum attn_status gather_tensor(const struct naive_plan *plan, const struct attn_problem *problem,
+                                      const struct attn_tensors *tensors, bool is_kv, const float *scales, void *memory,
+                                      struct attn_tensor *tensor, void *stream, struct attn_message *why)
+{
+    const int64_t heads = is_kv ? problem->kv_heads : problem->q_heads, d = problem->head_dim;
+    const int64_t rows = is_kv ? rows_of_k(problem) : rows_of_q(problem);
+    const struct attn_tensor from = *tensor, copy = {memory, heads * rows * d, rows * d, d};
+    enum attn_status status = ATTN_OK;
+    for (int64_t i = 0; i < plan->part_count && status == ATTN_OK; i++) {
+        const struct part *part = &plan->parts[i];
+        const bool is_packed = problem->lengths == ATTN_PACKED; /* its sequences have their numbers for scales alone */
+        const struct gather_rows which = {
+            is_packed ? i : part->b, part->batch, 0, heads, 0, is_kv ? part->at.kv_len : part->at.q_len, is_kv, 0};
+        const int64_t at =
+            part->b * copy.stride_batch + (is_kv ? part->at.k_first : part->at.q_first) * copy.stride_row;
+        const enum attn_dtype dtype = attn_output_dtype(problem);
+        const struct gather_output out = {(void *)(uintptr_t)moved(memory, dtype, at),
+                                          copy.stride_batch,
+                                          copy.stride_head,
+                                          copy.stride_row,
+                                          dtype,
+                                          false};
+        status = gather(problem, tensors, &which, from, problem->dtype, scales, &out, stream, why);
+    }
+    *tensor = copy;
+    return status;
+}
+
+/* Makes *to the tensors that the passes read; `memory` holds the copies. */
+static enum attn_status gather_inputs(const struct naive_plan *plan, const struct attn_problem *p,
+                                      const struct attn_tensors *from, char *memory, const struct attn_run *run,
+                                      struct attn_tensors *to, struct attn_message *why)
+{
+    char *const k = memory + gathered_q_bytes(p), *const v = k + gathered_k_bytes(p);
+    enum attn_status status = ATTN_OK;
+    *to = *from;
+    if (gathered_k_bytes(p) == 0)
+        return ATTN_OK;
+    begin_pass(run, "gather");
+    if (gathered_q_bytes(p) > 0)
+        status = gather_tensor(plan, p, from, false, from->scale_q, memory, &to->q, run->stream, why);
+    if (status == ATTN_OK)
+        status = gather_tensor(plan, p, from, true, from->scale_k, k, &to->k, run->stream, why);
+    if (status == ATTN_OK)
+        status = gather_tensor(plan, p, from, true, from->scale_v, v, &to->v, run->stream, why);
+    return status;
+}
+
+/* ---- the implementation ----------------------------------------------------------------------------------------- */
+
+static enum attn_status check_family(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    if (request->mode == ATTN_BWD && p->lengths == ATTN_CACHE)
+        return status_fail(why, ATTN_UNSUPPORTED, "naive computes attention against a cache forward only");
+    if (request->mode == ATTN_BWD && attn_dtype_is_8_bit(p->dtype))
+        return status_fail(why, ATTN_UNSUPPORTED, "naive takes 8-bit inputs forward only");
+    if (attn_dtype_is_8_bit(p->dtype) && p->out_dtype != ATTN_FP16 && p->out_dtype != ATTN_BF16)
+        return status_fail(why, ATTN_UNSUPPORTED, "naive takes 8-bit inputs with an output in fp16 or bf16");
+    if (!attn_dtype_is_8_bit(p->dtype) && p->quant_scale != ATTN_SCALE_NONE)
+        return status_fail(why, ATTN_UNSUPPORTED, "naive takes scales with 8-bit inputs only");
+    if (p->page_size != 0 && p->lengths != ATTN_CACHE)
+        return status_fail(why, ATTN_UNSUPPORTED, "naive takes pages of a cache only");
+    return ATTN_OK;
 }
 
 static enum attn_status naive_accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
     size_t bytes;
-    const enum attn_status status = attn_check_attributes(request, 0, why);
+    enum attn_status status = attn_check_attributes(request, KNOWN, why);
+    if (status == ATTN_OK)
+        status = check_family(request, why);
     if (status != ATTN_OK)
         return status;
     if (request->device->platform != ATTN_CUDA)
         return status_fail(why, ATTN_UNSUPPORTED, "naive on CUDA needs a CUDA device");
     if (request->variant)
         return status_fail(why, ATTN_UNSUPPORTED, "naive has no variants, so none called %s", request->variant);
-    if (p->dtype == ATTN_BF16 && request->device->sm < 80)
+    if (attn_output_dtype(p) == ATTN_BF16 && request->device->sm < 80)
         return status_fail(why, ATTN_UNSUPPORTED, "naive takes bf16 from sm_80 on, this device is sm_%d",
                            request->device->sm);
     if (p->head_dim < 8 || p->head_dim % 8 != 0)
@@ -217,21 +441,27 @@ static enum attn_status naive_accepts(const struct attn_request *request, struct
     return cublas_library(why) ? ATTN_OK : ATTN_UNSUPPORTED;
 }
 
+/* Of cuBLAS' pointers, for the products of one part. */
+static size_t pointer_bytes(const struct attn_problem *p) { return cublas_pointer_bytes(p->batch * p->q_heads); }
+
+/* S; cuBLAS' pointers; the copies of the pass "gather", or the sums over groups. */
 static size_t naive_workspace_bytes(const struct attn_request *request)
 {
     const struct attn_problem *p = request->problem;
     size_t bytes = 0;
     (void)matrix_bytes(p, &bytes);
-    return bytes + cublas_pointer_bytes(p->batch * p->q_heads) + (request->mode == ATTN_BWD ? group_sum_bytes(p) : 0);
+    return bytes + pointer_bytes(p) + gathered_q_bytes(p) + 2 * gathered_k_bytes(p) +
+           (request->mode == ATTN_BWD ? group_sum_bytes(p) : 0);
 }
 
-/* cuBLAS' workspace, and for backward the stored P. */
+/* cuBLAS' workspace, and for backward the stored matrices. */
 static size_t naive_plan_bytes(const struct attn_request *request, const void *)
 {
+    const struct attn_problem *p = request->problem;
     size_t bytes = 0;
     if (request->mode == ATTN_BWD)
-        (void)matrix_bytes(request->problem, &bytes);
-    return bytes + cublas_workspace_bytes();
+        (void)matrix_bytes(p, &bytes);
+    return bytes * (1 + (p->dropout != 0) + (p->softcap != 0)) + cublas_workspace_bytes();
 }
 
 static void naive_release(void *opaque)
@@ -241,22 +471,61 @@ static void naive_release(void *opaque)
         return;
     cublas_destroy(plan->blas);
     (void)cudaFree(plan->blas_workspace);
-    (void)cudaFree(plan->p);
+    if (plan->stored.kept != plan->stored.p)
+        (void)cudaFree(plan->stored.kept);
+    (void)cudaFree(plan->stored.p);
+    (void)cudaFree(plan->stored.slope);
+    free(plan->parts);
     free(plan);
 }
 
-/* Computes the P that a framework keeps from its forward pass. */
+/* The sequences of the plan, by the lengths in device memory. */
+static enum attn_status make_parts(struct naive_plan *plan, const struct attn_problem *p,
+                                   const struct attn_tensors *tensors, struct attn_message *why)
+{
+    struct lengths lengths;
+    const enum attn_status status = lengths_copy(p, tensors, NULL, &lengths, why);
+    if (status != ATTN_OK)
+        return status;
+    plan->part_count = p->lengths == ATTN_FIXED ? 1 : p->batch;
+    plan->parts = (struct part *)calloc((size_t)plan->part_count, sizeof *plan->parts);
+    for (int64_t i = 0; i < plan->part_count && plan->parts; i++) {
+        plan->parts[i].b = p->lengths == ATTN_PACKED ? 0 : i; /* packed tensors have no batch */
+        plan->parts[i].batch = p->lengths == ATTN_FIXED ? p->batch : 1;
+        plan->parts[i].at = attn_sequence_at(p, &lengths.tensors, i);
+    }
+    lengths_free(&lengths);
+    if (!plan->parts)
+        return status_fail(why, ATTN_NO_MEMORY, "naive's plan needs %zu bytes of host memory",
+                           (size_t)plan->part_count * sizeof *plan->parts);
+    return ATTN_OK;
+}
+
+/* Memory for what a framework keeps from its forward pass. */
+static enum attn_status allocate_stored(struct naive_plan *plan, const struct attn_problem *p, struct attn_message *why)
+{
+    size_t bytes = 0;
+    (void)matrix_bytes(p, &bytes);
+    enum attn_status status = status_malloc(&plan->stored.p, bytes, "naive's stored P", why);
+    if (status == ATTN_OK && p->dropout != 0)
+        status = status_malloc(&plan->stored.kept, bytes, "naive's stored P with dropout", why);
+    else
+        plan->stored.kept = plan->stored.p;
+    if (status == ATTN_OK && p->softcap != 0)
+        status = status_malloc(&plan->stored.slope, bytes, "naive's stored derivative of the softcap", why);
+    return status;
+}
+
+/* Computes what a framework keeps from its forward pass. */
 static enum attn_status store_p(struct naive_plan *plan, const struct attn_request *request,
                                 const struct attn_tensors *tensors, struct attn_message *why)
 {
-    size_t bytes = 0;
-    (void)matrix_bytes(request->problem, &bytes);
-    enum attn_status status = status_malloc(&plan->p, bytes, "naive's stored P", why);
+    enum attn_status status = allocate_stored(plan, request->problem, why);
     if (status != ATTN_OK)
         return status;
     const struct attn_run run = {};
-    const struct pass pass = {plan->blas, request->problem, tensors, &run, plan->p, NULL, NULL};
-    status = compute_p(&pass, NULL, why);
+    const struct pass pass = {plan->blas, plan, request->problem, tensors, &run, plan->stored.p, NULL, NULL};
+    status = compute_p(&pass, &plan->stored, NULL, why);
     if (status != ATTN_OK)
         return status;
     return status_cuda(cudaStreamSynchronize(NULL), "computing naive's stored P", why);
@@ -275,6 +544,8 @@ static enum attn_status naive_prepare(const struct attn_request *request, const 
         status = cublas_create(&plan->blas, why);
     if (status == ATTN_OK)
         status = cublas_bind(plan->blas, NULL, plan->blas_workspace, why);
+    if (status == ATTN_OK)
+        status = make_parts(plan, request->problem, tensors, why);
     if (status == ATTN_OK && request->mode == ATTN_BWD)
         status = store_p(plan, request, tensors, why);
     if (status != ATTN_OK) {
@@ -294,15 +565,20 @@ static enum attn_status naive_launch(const struct attn_request *request, const s
     if (run->workspace_bytes < naive_workspace_bytes(request))
         return status_fail(why, ATTN_ERROR, "naive needs %zu bytes of workspace, got %zu",
                            naive_workspace_bytes(request), run->workspace_bytes);
-    const enum attn_status status = cublas_bind(plan->blas, run->stream, plan->blas_workspace, why);
+    enum attn_status status = cublas_bind(plan->blas, run->stream, plan->blas_workspace, why);
     if (status != ATTN_OK)
         return status;
     size_t bytes = 0;
     (void)matrix_bytes(request->problem, &bytes);
     char *const pointers = (char *)run->workspace + bytes;
-    char *const sums = pointers + cublas_pointer_bytes(request->problem->batch * request->problem->q_heads);
-    const struct pass pass = {plan->blas, request->problem, tensors, run, run->workspace, pointers, (float *)sums};
-    return request->mode == ATTN_FWD ? forward(&pass, why) : backward(&pass, plan->p, why);
+    char *const rest = pointers + pointer_bytes(request->problem); /* no problem with copies has sums */
+    struct attn_tensors gathered;
+    status = gather_inputs(plan, request->problem, tensors, rest, run, &gathered, why);
+    if (status != ATTN_OK)
+        return status;
+    const struct attn_problem problem = gathered_problem(request->problem);
+    const struct pass pass = {plan->blas, plan, &problem, &gathered, run, run->workspace, pointers, (float *)rest};
+    return request->mode == ATTN_FWD ? forward(&pass, why) : backward(&pass, why);
 }
 
 /* Members are set by name, so that a new member of struct attn_impl needs no change here. */
@@ -311,7 +587,9 @@ static constexpr struct attn_impl naive_impl()
     struct attn_impl impl = {};
     impl.abi = ATTN_ABI;
     impl.name = "naive";
-    impl.summary = "three passes with cuBLAS, S and P in device memory in the I/O dtype";
+    impl.summary =
+        "three passes with cuBLAS, S and P in device memory in the I/O dtype; gathers pages and dequantises in "
+        "its time";
     impl.platform = ATTN_CUDA;
     impl.repeatable[ATTN_FWD] = impl.repeatable_deterministic[ATTN_FWD] = ATTN_O | ATTN_LSE;
     impl.repeatable[ATTN_BWD] = impl.repeatable_deterministic[ATTN_BWD] = ATTN_DQ | ATTN_DK | ATTN_DV;

@@ -2,10 +2,12 @@
  *
  * A row is held in the registers of THREADS threads, VECTORS 16-byte vectors each, so that it is read once and written
  * once; thread t has vectors t, t + THREADS, ... With THREADS = 32 a block of four warps works on four rows, else the
- * block works on one. Rows that are too long for every instance of the kernels are read twice. */
+ * block works on one. Rows that are too long for every instance of the kernels are read twice. Problems with attributes
+ * have kernels of their own, which read every row from memory in each step: a row a block, an element a thread. */
 #include "reference/naive/naive_rows.h"
 
 #include "kernels/device/arithmetic.cuh"
+#include "reference/elements.h"
 #include "reference/rows.cuh"
 #include "reference/status.h"
 
@@ -25,7 +27,7 @@ template <typename T> union vector_bits {
     __device__ vector_bits() : bits(make_uint4(0, 0, 0, 0)) {}
 };
 
-enum { WARP_ROW_BLOCK = 128, LONG_ROW_THREADS = 1024 };
+enum { WARP_ROW_BLOCK = 128, LONG_ROW_THREADS = 1024, MASKED_ROW_THREADS = 256 };
 
 /* Threads of a block, and how many blocks a multiprocessor should hold: 1024 threads, so 64 registers each. */
 static constexpr int block_threads(int row_threads) { return row_threads == 32 ? WARP_ROW_BLOCK : row_threads; }
@@ -276,6 +278,176 @@ __global__ void __launch_bounds__(LONG_ROW_THREADS)
             x[j] = from_float<T>(j < at.visible ? to_float(weight[j]) * ((to_float(x[j]) - origin) - delta) : 0);
     }
 }
+
+/* ---- rows of problems with attributes ---------------------------------------------------------------------------- */
+
+struct masked_shape {
+    struct attn_problem problem;
+    struct attn_tensors tensors;
+    int64_t rows, pitch;
+};
+
+/* The keys [from, to) of a row that the causal mask and the window leave. */
+__device__ __forceinline__ struct element_row masked_row(const struct masked_shape &shape, int64_t number,
+                                                         int64_t *from, int64_t *to)
+{
+    const struct attn_problem &p = shape.problem;
+    const struct element_row at = element_row_at(&p, &shape.tensors, number);
+    const struct key_mask mask = {at.q_len, at.kv_len, p.window_left, p.window_right, p.causal};
+    visible_keys(mask, at.row, from, to);
+    return at;
+}
+
+/* S of one element from scale Q K^T; -inf where the block mask hides it. */
+__device__ __forceinline__ float masked_score(const struct masked_shape &shape, const struct element_row &at,
+                                              int64_t key, float x)
+{
+    const bool is_visible = attn_block_is_visible(&shape.problem, shape.tensors.block_mask, at.b, at.head, at.row, key);
+    return is_visible ? element_capped(x, shape.problem.softcap) : -INFINITY;
+}
+
+/* See naive_masked_softmax. */
+template <typename T>
+__global__ void __launch_bounds__(MASKED_ROW_THREADS)
+    softmax_masked_rows(T *matrix, T *kept, T *slope, float *lse, const __grid_constant__ struct masked_shape shape)
+{
+    __shared__ float2 shared[MASKED_ROW_THREADS / 32];
+    for (int64_t number = blockIdx.x; number < shape.rows; number += gridDim.x) {
+        int64_t from, to;
+        const struct element_row at = masked_row(shape, number, &from, &to);
+        const struct attn_problem &p = shape.problem;
+        T *const row = matrix + number * shape.pitch;
+        float maximum = -INFINITY, sum = 0;
+        int sees = 0;
+        for (int64_t j = from + threadIdx.x; j < to; j += MASKED_ROW_THREADS) {
+            maximum = fmaxf(maximum, masked_score(shape, at, j, to_float(row[j])));
+            sees |= attn_block_is_visible(&p, shape.tensors.block_mask, at.b, at.head, at.row, j);
+        }
+        sees = __syncthreads_or(sees);
+        maximum = warp_reduce<true>(maximum);
+        const float origin = maximum > -INFINITY ? maximum : 0;
+        for (int64_t j = from + threadIdx.x; j < to; j += MASKED_ROW_THREADS)
+            sum += softmax_weight<float>(masked_score(shape, at, j, to_float(row[j])), origin);
+        sum = warp_reduce<false>(sum);
+        combine_warps<float, MASKED_ROW_THREADS>(&maximum, &sum, shared);
+        for (int64_t j = threadIdx.x; j < at.kv_len; j += MASKED_ROW_THREADS) {
+            const bool is_inside = sees && j >= from && j < to;
+            const float x = to_float(row[j]);
+            const float weight = is_inside ? softmax_weight<float>(masked_score(shape, at, j, x), maximum) / sum : 0.0f;
+            const float factor = is_inside ? attn_dropout_factor(&p, at.b, at.head, at.row, j) : 0.0f;
+            if (slope)
+                slope[number * shape.pitch + j] = from_float<T>(is_inside ? element_slope(x, p.softcap) : 0.0f);
+            if (kept != matrix)
+                kept[number * shape.pitch + j] = from_float<T>(weight * factor);
+            row[j] = from_float<T>(kept != matrix ? weight : weight * factor);
+        }
+        if (lse && threadIdx.x == 0)
+            lse[number] = sees ? maximum + logf(sum) : -INFINITY;
+    }
+}
+
+/* See naive_masked_gradient. D as in gradient_rows; with dropout it is sum(P * M * dP) / sum(P). */
+template <typename T>
+__global__ void __launch_bounds__(MASKED_ROW_THREADS)
+    gradient_masked_rows(const T *p, const T *kept, const T *slope, T *gradient,
+                         const __grid_constant__ struct masked_shape shape)
+{
+    __shared__ float2 shared[MASKED_ROW_THREADS / 32];
+    for (int64_t number = blockIdx.x; number < shape.rows; number += gridDim.x) {
+        int64_t from, to;
+        const struct element_row at = masked_row(shape, number, &from, &to);
+        const int64_t first = number * shape.pitch;
+        const bool drops = kept != p;
+        const float origin = from < to && !drops ? to_float(gradient[first + from]) : 0;
+        float sum = 0, weights = 0;
+        for (int64_t j = from + threadIdx.x; j < to; j += MASKED_ROW_THREADS) {
+            weights += to_float(p[first + j]);
+            sum += to_float(kept[first + j]) * (to_float(gradient[first + j]) - origin);
+        }
+        sum_over_row<MASKED_ROW_THREADS>(&sum, &weights, shared); /* behind its barriers no thread reads `origin` */
+        const float delta = weights > 0 ? sum / weights : 0;
+        for (int64_t j = threadIdx.x; j < at.kv_len; j += MASKED_ROW_THREADS) {
+            float out = 0;
+            if (j >= from && j < to) {
+                const float weight = to_float(p[first + j]), x = to_float(gradient[first + j]) - origin;
+                out = drops ? to_float(kept[first + j]) * x - weight * delta : weight * (x - delta);
+                out *= slope ? to_float(slope[first + j]) : 1.0f;
+            }
+            gradient[first + j] = from_float<T>(out);
+        }
+    }
+}
+
+template <typename T>
+static cudaError_t launch_masked(const struct masked_shape *shape, const struct naive_matrices *m, void *gradient,
+                                 float *lse, cudaStream_t stream)
+{
+    const unsigned grid = grid_size(shape->rows);
+    if (gradient)
+        gradient_masked_rows<T><<<grid, MASKED_ROW_THREADS, 0, stream>>>((const T *)m->p, (const T *)m->kept,
+                                                                         (const T *)m->slope, (T *)gradient, *shape);
+    else
+        softmax_masked_rows<T>
+            <<<grid, MASKED_ROW_THREADS, 0, stream>>>((T *)m->p, (T *)m->kept, (T *)m->slope, lse, *shape);
+    return cudaGetLastError();
+}
+
+/* gradient == NULL: softmax of m->p; else its dP becomes dS. */
+static enum attn_status run_masked(const struct attn_problem *problem, const struct attn_tensors *tensors,
+                                   const struct naive_matrices *m, void *gradient, float *lse, void *stream,
+                                   struct attn_message *why)
+{
+    const struct masked_shape shape = {*problem, *tensors, element_rows(problem), naive_pitch(problem)};
+    const cudaStream_t s = (cudaStream_t)stream;
+    if (shape.rows == 0)
+        return ATTN_OK;
+    const cudaError_t error = problem->dtype == ATTN_FP16   ? launch_masked<__half>(&shape, m, gradient, lse, s)
+                              : problem->dtype == ATTN_BF16 ? launch_masked<__nv_bfloat16>(&shape, m, gradient, lse, s)
+                                                            : launch_masked<float>(&shape, m, gradient, lse, s);
+    return status_cuda(error, gradient ? "gradient_masked_rows" : "softmax_masked_rows", why);
+}
+
+enum attn_status naive_masked_softmax(const struct attn_problem *problem, const struct attn_tensors *tensors,
+                                      const struct naive_matrices *to, float *lse, void *stream,
+                                      struct attn_message *why)
+{
+    return run_masked(problem, tensors, to, NULL, lse, stream, why);
+}
+
+enum attn_status naive_masked_gradient(const struct attn_problem *problem, const struct attn_tensors *tensors,
+                                       const struct naive_matrices *from, void *matrix, void *stream,
+                                       struct attn_message *why)
+{
+    return run_masked(problem, tensors, from, matrix, NULL, stream, why);
+}
+
+__global__ void zero_kernel(const struct naive_zeros zeros)
+{
+    const int64_t elements = zeros.count[0] * zeros.count[1] * zeros.count[2] * zeros.rows * zeros.cols;
+    for (int64_t n = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; n < elements;
+         n += (int64_t)gridDim.x * blockDim.x) {
+        const int64_t row = n / zeros.cols, plane = row / zeros.rows, rest = plane / zeros.count[0];
+        const int64_t at = plane % zeros.count[0] * zeros.stride[0] + rest % zeros.count[1] * zeros.stride[1] +
+                           rest / zeros.count[1] * zeros.stride[2] + row % zeros.rows * zeros.row_stride +
+                           n % zeros.cols;
+        if (zeros.element_bytes == 2)
+            static_cast<uint16_t *>(zeros.data)[at] = 0;
+        else
+            static_cast<uint32_t *>(zeros.data)[at] = 0;
+    }
+}
+
+enum attn_status naive_zero(const struct naive_zeros *zeros, void *stream, struct attn_message *why)
+{
+    const int64_t elements = zeros->count[0] * zeros->count[1] * zeros->count[2] * zeros->rows * zeros->cols;
+    if (elements == 0)
+        return ATTN_OK;
+    const int64_t blocks = (elements + 255) / 256;
+    zero_kernel<<<(unsigned)(blocks < 4096 ? blocks : 4096), 256, 0, (cudaStream_t)stream>>>(*zeros);
+    return status_cuda(cudaGetLastError(), "zero_kernel", why);
+}
+
+/* ---- dense problems ---------------------------------------------------------------------------------------------- */
 
 /* The kernels for rows of up to threads * vectors * 16 bytes. */
 template <typename T> struct row_kernels {

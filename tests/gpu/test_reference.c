@@ -426,11 +426,11 @@ static void test_naive_refusals(const struct attn_device *device)
     struct attn_request request = {.problem = &p, .device = device, .mode = ATTN_FWD};
     int wrong = refuses(&request);
     p.window_left = 5;
-    wrong += !refuses(&request);
+    wrong += refuses(&request); /* it takes windows */
     p = good;
-    p.dropout = 0.1f;
+    request.splits = 2;
     wrong += !refuses(&request);
-    p = good;
+    request.splits = 0;
     p.head_dim = 36;
     wrong += !refuses(&request);
     p = good;

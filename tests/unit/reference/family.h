@@ -88,7 +88,7 @@ static inline uint32_t random_below(uint64_t *random, uint32_t count)
     return fill_random16(9, 77, ++*random) % count;
 }
 
-/* Contiguous; rows of the batch and of the heads as the lengths mean. */
+/* Contiguous in the order of the problem's layout; rows of the batch and of the heads as the lengths mean. */
 static inline struct attn_tensor make_tensor(struct made *m, enum attn_dtype dtype, int64_t batch, int64_t heads,
                                              int64_t len, enum fill_tensor id)
 {
@@ -96,6 +96,10 @@ static inline struct attn_tensor make_tensor(struct made *m, enum attn_dtype dty
     float gain;
     const int64_t d = m->p.head_dim;
     struct attn_tensor t = {.stride_batch = heads * len * d, .stride_head = d, .stride_row = heads * d};
+    if (m->p.layout == ATTN_BHSD) {
+        t.stride_head = len * d;
+        t.stride_row = d;
+    }
     t.data = keep(m, malloc((size_t)(batch * heads * len * d + 1) * attn_dtype_bytes(dtype)));
     fill_table(FILL_NORMAL, id, table, &gain);
     fill_tensor_host(t, dtype, batch, heads, len, d, 3, id, table, gain);
@@ -127,8 +131,8 @@ static inline void make_cache(struct made *m, uint64_t *random)
     int32_t *table = keep(m, malloc((size_t)(p->batch * per + 1) * sizeof *table));
     for (int64_t b = 0; b < p->batch; b++)
         used[b] = (int32_t)(b == 0 ? p->kv_len : p->q_len + random_below(random, (uint32_t)(p->kv_len - p->q_len + 1)));
-    p->pages = p->batch * per;
-    for (int64_t i = 0; i < p->pages; i++) /* 7 and the number of pages have no common divisor */
+    p->pages = p->batch * per + (p->batch * per % 7 == 0 ? 1 : 0);
+    for (int64_t i = 0; i < p->batch * per; i++) /* 7 and the number of pages have no common divisor */
         table[i] = (int32_t)(7 * i % p->pages);
     m->t.seqused_k = used;
     m->t.page_table = per ? table : NULL;
@@ -181,6 +185,94 @@ static inline void made_free(struct made *m)
 {
     for (int i = 0; i < m->count; i++)
         free(m->memory[i]);
+}
+
+/* Elements of the arrays of a problem that `make` or golden_family_load has made, 0 for those that it has not; what
+ * a device copy needs. */
+static inline int64_t cache_rows(const struct attn_problem *p)
+{
+    return p->kv_heads * (p->page_size ? p->pages * p->page_size : p->batch * p->kv_len);
+}
+
+static inline int64_t kv_elements(const struct attn_problem *p)
+{
+    return (p->lengths == ATTN_CACHE ? cache_rows(p) : k_rows(p)) * p->head_dim;
+}
+
+static inline int64_t mask_elements(const struct attn_problem *p)
+{
+    if (p->mask_block == 0)
+        return 0;
+    return p->mask_batch * p->mask_heads * ((p->q_len + p->mask_block - 1) / p->mask_block) *
+           ((p->kv_len + p->mask_block - 1) / p->mask_block);
+}
+
+static inline int64_t table_elements(const struct attn_problem *p)
+{
+    return p->page_size ? p->batch * ((p->kv_len + p->page_size - 1) / p->page_size) : 0;
+}
+
+static inline int64_t scale_elements(const struct attn_problem *p, bool is_kv)
+{
+    const int64_t per_block = p->scale_block ? p->scale_block : 1;
+    const int64_t heads = is_kv ? p->kv_heads : p->q_heads, len = is_kv ? p->kv_len : p->q_len;
+    return p->quant_scale ? p->batch * heads * (len + (is_kv ? p->total_k : p->total_q) / per_block + 1) : 0;
+}
+
+/* Problem number n of a sequence that crosses all attributes: lengths from 1 to 140 around 16, 64 and 128, groups,
+ * windows, causal, dropout, softcap, block masks, packed sequences with empty ones, caches with and without pages, all
+ * types, both layouts. */
+static inline int64_t drawn_length(uint64_t *random)
+{
+    static const int64_t edges[] = {1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129};
+    return random_below(random, 2) ? edges[random_below(random, 11)] : 1 + (int64_t)random_below(random, 140);
+}
+
+static inline void draw_masks(struct attn_problem *p, uint64_t *random)
+{
+    p->causal = random_below(random, 2);
+    p->window_left = random_below(random, 3) ? -1 : (int64_t)random_below(random, 80);
+    p->window_right = random_below(random, 3) ? -1 : (int64_t)random_below(random, p->causal ? 1 : 80);
+    p->softcap = random_below(random, 3) ? 0 : 0.5f + (float)random_below(random, 20);
+    p->dropout = random_below(random, 3) ? 0 : 0.05f + 0.01f * (float)random_below(random, 80);
+    p->dropout_seed = random_below(random, 65536) * 0x1234567891ull;
+    if (random_below(random, 3) == 0) {
+        p->mask_block = (int64_t)8 << random_below(random, 5);
+        p->mask_batch = random_below(random, 2) ? p->batch : 1;
+        p->mask_heads = random_below(random, 2) ? p->q_heads : 1;
+    }
+}
+
+static inline void draw_type(struct attn_problem *p, uint64_t *random)
+{
+    p->dtype = (enum attn_dtype)random_below(random, 5);
+    p->layout = random_below(random, 2) ? ATTN_BHSD : ATTN_BSHD;
+    if (attn_dtype_is_8_bit(p->dtype)) {
+        p->out_dtype = random_below(random, 2) ? ATTN_FP16 : ATTN_BF16;
+        p->quant_scale = (enum attn_quant_scale)random_below(random, 4);
+        p->scale_block = p->quant_scale == ATTN_SCALE_BLOCK ? (int64_t)16 << random_below(random, 3) : 0;
+    }
+}
+
+static inline struct attn_problem drawn_problem(int number)
+{
+    uint64_t random = (uint64_t)number * 1000;
+    struct attn_problem p = {.batch = 1 + random_below(&random, 4)};
+    p.kv_heads = 1 + random_below(&random, 3);
+    p.q_heads = p.kv_heads * (1 + random_below(&random, 3));
+    p.q_len = drawn_length(&random);
+    p.kv_len = drawn_length(&random);
+    p.head_dim = 8 * (1 + (int64_t)random_below(&random, 5));
+    p.scale = 1 / sqrtf((float)p.head_dim);
+    draw_masks(&p, &random);
+    draw_type(&p, &random);
+    const uint32_t lengths = random_below(&random, 3);
+    p.lengths = lengths == 0 ? ATTN_FIXED : lengths == 1 ? ATTN_PACKED : ATTN_CACHE;
+    if (p.lengths == ATTN_CACHE) {
+        p.kv_len += p.q_len;
+        p.page_size = random_below(&random, 3) ? (int64_t)8 << random_below(&random, 3) : 0;
+    }
+    return p;
 }
 
 #define BASE(b, hq, hk, q, k, d, is_causal, left, right)                                                               \

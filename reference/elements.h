@@ -1,0 +1,97 @@
+/* What the references and naive compute of single elements and rows of problems beyond dense attention. Functions for
+ * the host and, in CUDA code, for the device, beside those of kernels/attention.h. */
+#ifndef FABENCH_REFERENCE_ELEMENTS_H
+#define FABENCH_REFERENCE_ELEMENTS_H
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/attention.h"
+
+/* The 8-bit types of the OCP specification (OFP8, 2023). The bits below the sign are placed at the top of a float's
+ * mantissa and exponent; what is missing is the difference of the two exponents' biases, a power of two. */
+ATTN_FUNCTION float element_from_8_bits(uint8_t code, int shift, float factor)
+{
+    const uint32_t bits = (uint32_t)(code & 0x7f) << shift;
+    float magnitude;
+    memcpy(&magnitude, &bits, sizeof magnitude);
+    return code & 0x80 ? -magnitude * factor : magnitude * factor;
+}
+
+/* 4 bits of exponent with bias 7, 3 of mantissa; no infinity, and NaN where all bits below the sign are set. */
+ATTN_FUNCTION float element_from_e4m3(uint8_t code)
+{
+    return (code & 0x7f) == 0x7f ? (float)NAN : element_from_8_bits(code, 20, 0x1p120f);
+}
+
+/* 5 bits of exponent with bias 15, 2 of mantissa: the upper half of fp16. */
+ATTN_FUNCTION float element_from_e5m2(uint8_t code)
+{
+    if ((code & 0x7f) > 0x7c)
+        return (float)NAN;
+    if ((code & 0x7f) == 0x7c)
+        return code & 0x80 ? -(float)INFINITY : (float)INFINITY;
+    return element_from_8_bits(code, 21, 0x1p112f);
+}
+
+/* S from x = scale Q K^T; cap 0 = none. */
+ATTN_FUNCTION float element_capped(float x, float cap) { return cap == 0.0f ? x : cap * tanhf(x / cap); }
+
+/* The derivative of S with respect to x: 1 - tanh^2(x / cap), without the difference of nearly equal numbers. */
+ATTN_FUNCTION float element_slope(float x, float cap)
+{
+    if (cap == 0.0f)
+        return 1.0f;
+    const float power = expf(-2.0f * fabsf(x / cap)), sum = 1.0f + power;
+    return 4.0f * power / (sum * sum);
+}
+
+/* One row of S: its sequence with its lengths, its query head, its number in the sequence. */
+struct element_row {
+    int64_t b, head, row, q_len, kv_len;
+};
+
+/* The sequence of a row of packed tensors: the last one that begins at or before it, because the empty ones before it
+ * begin there too. */
+ATTN_FUNCTION int64_t element_sequence(const int32_t *cu_seqlens, int64_t batch, int64_t row)
+{
+    int64_t low = 0, high = batch - 1;
+    while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (cu_seqlens[middle] <= row)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* How many rows S has, over all heads and sequences. */
+ATTN_FUNCTION int64_t element_rows(const struct attn_problem *p)
+{
+    return p->q_heads * (p->lengths == ATTN_PACKED ? p->total_q : p->batch * p->q_len);
+}
+
+/* The row with this number among them; attn_lse_index is the inverse. */
+ATTN_FUNCTION struct element_row element_row_at(const struct attn_problem *p, const struct attn_tensors *t,
+                                                int64_t number)
+{
+    struct element_row at;
+    if (p->lengths == ATTN_PACKED) {
+        at.head = number / p->total_q;
+        at.row = number - at.head * p->total_q;
+        at.b = element_sequence(t->cu_seqlens_q, p->batch, at.row);
+        at.row -= t->cu_seqlens_q[at.b];
+    } else {
+        const int64_t head = number / p->q_len;
+        at.row = number - head * p->q_len;
+        at.b = head / p->q_heads;
+        at.head = head - at.b * p->q_heads;
+    }
+    const struct attn_sequence sequence = attn_sequence_at(p, t, at.b);
+    at.q_len = sequence.q_len;
+    at.kv_len = sequence.kv_len;
+    return at;
+}
+
+#endif

@@ -1,0 +1,481 @@
+/* See reference_sequences.cuh.
+ *
+ * One query head of one sequence after the other, in blocks of rows so that S fits in memory. The rows and the keys of
+ * a sequence follow each other in every fp32 output, so the products write them in place. Per block:
+ *   1 load      q, dO of the block, and k, v of the sequence's kv head when it begins, as contiguous fp32 times their
+ *               scales, and their absolute values
+ *   2 forward   s = scale q k^T;  s = softmax(s) of the visible elements after the softcap, LSE;  kept = M * s;
+ *               O = kept v;  |O| = kept |v|
+ *   3 backward  dV += kept^T dO;  |dV| += kept^T |dO|;  t = dO v^T;  D = rowsum(dO * O);
+ *               t = s * (M * t - D) * slope;  dQ = scale t k;  dK += scale t^T q
+ *   4 absolute  t = s * sqrt(rowsum((dO * O)^2)) * slope;  |dQ| = scale t |k|;  |dK| += scale t^T |q|
+ * M is dropout's factor and `slope` the softcap's derivative; without them both are 1. dK and dV sum over the blocks of
+ * a sequence and the query heads of a group. kept is s without dropout; forward writes it over s, backward into t.
+ * Sums are cut and computed as those of reference_cuda.cu.
+ */
+#include "reference/reference_sequences.cuh"
+
+#include "reference/block_sums.cuh"
+#include "reference/elements.h"
+#include "reference/gather.cuh"
+#include "reference/lengths.h"
+#include "reference/rows.cuh"
+#include "reference/status.h"
+
+enum {
+    DEPTH_STEP = 2048,
+    SCORES_MAX = 1 << 27 /* elements of s, t and slope: 512 MiB each */
+};
+
+/* Rows of a block, and byte offsets of the parts of the workspace. [1]: absolute values. */
+struct parts {
+    int64_t rows, pitch;
+    size_t q[2], k[2], v[2], dout[2], s, t, slope, total;
+};
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static size_t take(size_t *total, int64_t elements)
+{
+    const size_t at = *total;
+    *total += align_bytes((size_t)elements * sizeof(float));
+    return at;
+}
+
+static struct parts parts_of(const struct attn_problem *p, enum attn_mode mode)
+{
+    struct parts x = {};
+    x.pitch = (p->kv_len + 3) / 4 * 4;
+    x.rows = min64(p->q_len, max64(1, SCORES_MAX / x.pitch));
+    for (int i = 0; i < 2; i++) {
+        x.q[i] = take(&x.total, x.rows * p->head_dim);
+        x.k[i] = take(&x.total, p->kv_len * p->head_dim);
+        x.v[i] = take(&x.total, p->kv_len * p->head_dim);
+        x.dout[i] = take(&x.total, mode == ATTN_BWD ? x.rows * p->head_dim : 0);
+    }
+    x.s = take(&x.total, x.rows * x.pitch);
+    x.t = take(&x.total, mode == ATTN_BWD ? x.rows * x.pitch : 0);
+    x.slope = take(&x.total, mode == ATTN_BWD && p->softcap != 0 ? x.rows * x.pitch : 0);
+    return x;
+}
+
+size_t reference_sequences_bytes(const struct attn_problem *p, enum attn_mode mode) { return parts_of(p, mode).total; }
+
+/* ---- kernels ---------------------------------------------------------------------------------------------------- */
+
+/* What the kernels know of a block: rows [first, first + rows) of a query head of a sequence. */
+struct score_block {
+    struct attn_problem problem;
+    const uint8_t *block_mask;
+    struct key_mask mask; /* with the lengths of this sequence */
+    int64_t b, head;      /* in the problem, for the block mask */
+    int64_t first, rows, pitch;
+    int64_t first_batch, first_head, first_row; /* of struct reference_outputs */
+};
+
+__device__ __forceinline__ bool is_in_mask(const struct score_block &x, int64_t row, int64_t key)
+{
+    return attn_block_is_visible(&x.problem, x.block_mask, x.b, x.head, row + x.first_row, key);
+}
+
+__device__ __forceinline__ float dropout_factor(const struct score_block &x, int64_t row, int64_t key)
+{
+    return attn_dropout_factor(&x.problem, x.b + x.first_batch, x.head + x.first_head, row + x.first_row, key);
+}
+
+/* scale Q K^T in, P out, in place. lse: of the block's first row. slope: NULL, or the softcap's derivative of the keys
+ * that the causal mask and the window leave. */
+__global__ void __launch_bounds__(REFERENCE_THREADS)
+    sequence_softmax(const __grid_constant__ struct score_block x, float *s, float *slope, float *lse)
+{
+    __shared__ double sums[REFERENCE_THREADS / 32];
+    __shared__ float maxima[REFERENCE_THREADS / 32];
+    for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x) {
+        float *const row = s + r * x.pitch;
+        int64_t from, to;
+        visible_keys(x.mask, x.first + r, &from, &to);
+        float maximum = -INFINITY;
+        int sees = 0;
+        for (int64_t j = from + threadIdx.x; j < to; j += REFERENCE_THREADS) {
+            const bool is_visible = is_in_mask(x, x.first + r, j);
+            if (slope)
+                slope[r * x.pitch + j] = element_slope(row[j], x.problem.softcap);
+            row[j] = is_visible ? element_capped(row[j], x.problem.softcap) : -INFINITY;
+            maximum = fmaxf(maximum, row[j]);
+            sees |= is_visible;
+        }
+        sees = __syncthreads_or(sees);
+        maximum = block_max(maximum, maxima);
+        double sum = 0;
+        for (int64_t j = from + threadIdx.x; sees && j < to; j += REFERENCE_THREADS)
+            sum += expf(row[j] - maximum);
+        sum = block_sum(sum, sums);
+        const float inverse = (float)(1 / sum);
+        for (int64_t j = threadIdx.x; j < x.mask.kv_len; j += REFERENCE_THREADS)
+            row[j] = sees && j >= from && j < to ? expf(row[j] - maximum) * inverse : 0;
+        if (threadIdx.x == 0)
+            lse[r] = sees ? (float)((double)maximum + log(sum)) : -INFINITY;
+    }
+}
+
+/* kept = M * p; kept may be p. */
+__global__ void __launch_bounds__(REFERENCE_THREADS)
+    sequence_dropout(const __grid_constant__ struct score_block x, const float *p, float *kept)
+{
+    for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x)
+        for (int64_t j = threadIdx.x; j < x.mask.kv_len; j += REFERENCE_THREADS)
+            kept[r * x.pitch + j] = p[r * x.pitch + j] * dropout_factor(x, x.first + r, j);
+}
+
+/* t = p * (M * t - D) * slope, absolute: t = p * sqrt(rowsum((dO * O)^2)) * slope, whose old t is not read. dout, o: of
+ * the block's first row. 0 where the row does not see the key. */
+__global__ void __launch_bounds__(REFERENCE_THREADS)
+    sequence_gradient(const __grid_constant__ struct score_block x, const float *p, float *t, const float *slope,
+                      const float *dout, const float *o, bool absolute)
+{
+    __shared__ double sums[REFERENCE_THREADS / 32];
+    const int64_t d = x.problem.head_dim;
+    for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x) {
+        double sum = 0;
+        for (int64_t c = threadIdx.x; c < d; c += REFERENCE_THREADS) {
+            const double product = (double)dout[r * d + c] * (double)o[r * d + c];
+            sum += absolute ? product * product : product;
+        }
+        sum = block_sum(sum, sums);
+        const float delta = (float)(absolute ? sqrt(sum) : sum);
+        int64_t from, to;
+        visible_keys(x.mask, x.first + r, &from, &to);
+        for (int64_t j = threadIdx.x; j < x.mask.kv_len; j += REFERENCE_THREADS) {
+            const int64_t at = r * x.pitch + j;
+            float out = 0;
+            if (j >= from && j < to) {
+                out = p[at] * (absolute ? delta : t[at] * dropout_factor(x, x.first + r, j) - delta);
+                out *= slope ? slope[at] : 1.0f;
+            }
+            t[at] = out;
+        }
+    }
+}
+
+/* ---- one block of rows ------------------------------------------------------------------------------------------ */
+
+/* [1]: absolute values. */
+struct operands {
+    float *q[2], *k[2], *v[2], *dout[2];
+};
+
+struct job {
+    const struct attn_problem *problem;
+    enum attn_mode mode;
+    const struct attn_tensors *tensors; /* device memory */
+    const struct attn_tensors *lengths; /* the same with the lengths in host memory */
+    const struct reference_outputs *out;
+    cublasHandle_t blas;
+    cudaStream_t stream;
+    struct operands in;
+    int64_t block_rows, pitch;
+    float *s, *t, *slope; /* slope: NULL without a softcap */
+};
+
+/* Rows [first, first + rows) of a query head of sequence b. `row` and `key`: where they begin in the outputs of rows,
+ * and where the sequence's keys begin in the outputs of keys. */
+struct block {
+    int64_t b, head, kv_head, kv_len, first, rows, row, key;
+    bool begins_keys; /* the first block that adds to dK and dV of these keys */
+    struct score_block scores;
+};
+
+static enum attn_status load(const struct job *job, bool is_kv, int64_t b, int64_t head, int64_t first, int64_t rows,
+                             struct attn_tensor from, enum attn_dtype dtype, const float *scales, float *const to[2],
+                             struct attn_message *why)
+{
+    const int64_t d = job->problem->head_dim;
+    const struct gather_rows which = {b, 1, head, 1, first, rows, is_kv, job->out->first_row};
+    enum attn_status status = ATTN_OK;
+    for (int i = 0; i < 2 && status == ATTN_OK; i++) {
+        const struct gather_output out = {to[i], 0, 0, d, ATTN_FP32, i == 1};
+        status = gather(job->problem, job->tensors, &which, from, dtype, scales, &out, job->stream, why);
+    }
+    return status;
+}
+
+static enum attn_status load_keys(const struct job *job, int64_t b, int64_t kv_head, int64_t kv_len,
+                                  struct attn_message *why)
+{
+    const struct attn_problem *p = job->problem;
+    const struct attn_tensors *t = job->tensors;
+    const enum attn_status status = load(job, true, b, kv_head, 0, kv_len, t->k, p->dtype, t->scale_k, job->in.k, why);
+    if (status != ATTN_OK)
+        return status;
+    return load(job, true, b, kv_head, 0, kv_len, t->v, p->dtype, t->scale_v, job->in.v, why);
+}
+
+static enum attn_status load_rows(const struct job *job, const struct block *at, struct attn_message *why)
+{
+    const struct attn_problem *p = job->problem;
+    const struct attn_tensors *t = job->tensors;
+    const enum attn_status status =
+        load(job, false, at->b, at->head, at->first, at->rows, t->q, p->dtype, t->scale_q, job->in.q, why);
+    if (status != ATTN_OK || job->mode == ATTN_FWD)
+        return status;
+    return load(job, false, at->b, at->head, at->first, at->rows, t->dout, attn_output_dtype(p), NULL, job->in.dout,
+                why);
+}
+
+static struct cublas_matrix matrix(const float *data, int64_t row_stride, bool transposed)
+{
+    const struct cublas_matrix m = {data, row_stride, {0, 0, 0}, transposed};
+    return m;
+}
+
+static enum attn_status multiply(const struct job *job, int64_t rows, int64_t cols, int64_t depth, float alpha,
+                                 float beta, struct cublas_matrix a, struct cublas_matrix b, struct cublas_matrix c,
+                                 struct attn_message *why)
+{
+    const struct cublas_product product = {ATTN_FP32, ATTN_FP32, rows, cols, depth, {1, 1, 1}, DEPTH_STEP,
+                                           NULL,      alpha,     beta, a,    b,     c};
+    return cublas_multiply(job->blas, &product, why);
+}
+
+/* scores = alpha rows keys^T. */
+static enum attn_status to_scores(const struct job *job, const struct block *at, float alpha, const float *rows,
+                                  const float *keys, float *scores, struct attn_message *why)
+{
+    const int64_t d = job->problem->head_dim;
+    return multiply(job, at->rows, at->kv_len, d, alpha, 0, matrix(rows, d, false), matrix(keys, d, true),
+                    matrix(scores, job->pitch, false), why);
+}
+
+/* The block's rows of out = alpha scores keys; nothing when out is NULL. */
+static enum attn_status to_rows(const struct job *job, const struct block *at, float alpha, const float *scores,
+                                const float *keys, float *out, struct attn_message *why)
+{
+    const int64_t d = job->problem->head_dim;
+    if (!out)
+        return ATTN_OK;
+    return multiply(job, at->rows, d, at->kv_len, alpha, 0, matrix(scores, job->pitch, false), matrix(keys, d, false),
+                    matrix(out + at->row * d, d, false), why);
+}
+
+/* The sequence's keys of out += alpha scores^T rows; nothing when out is NULL. */
+static enum attn_status to_keys(const struct job *job, const struct block *at, float alpha, const float *scores,
+                                const float *rows, float *out, struct attn_message *why)
+{
+    const int64_t d = job->problem->head_dim;
+    if (!out)
+        return ATTN_OK;
+    return multiply(job, at->kv_len, d, at->rows, alpha, at->begins_keys ? 0.0f : 1.0f,
+                    matrix(scores, job->pitch, true), matrix(rows, d, false), matrix(out + at->key * d, d, false), why);
+}
+
+static enum attn_status block_softmax(const struct job *job, const struct block *at, struct attn_message *why)
+{
+    sequence_softmax<<<grid_size(at->rows), REFERENCE_THREADS, 0, job->stream>>>(at->scores, job->s, job->slope,
+                                                                                 job->out->lse + at->row);
+    return status_cuda(cudaGetLastError(), "sequence_softmax", why);
+}
+
+/* *kept = M * P. */
+static enum attn_status block_dropout(const struct job *job, const struct block *at, float **kept,
+                                      struct attn_message *why)
+{
+    *kept = job->s;
+    if (job->problem->dropout == 0)
+        return ATTN_OK;
+    if (job->mode == ATTN_BWD)
+        *kept = job->t;
+    sequence_dropout<<<grid_size(at->rows), REFERENCE_THREADS, 0, job->stream>>>(at->scores, job->s, *kept);
+    return status_cuda(cudaGetLastError(), "sequence_dropout", why);
+}
+
+static enum attn_status block_gradient(const struct job *job, const struct block *at, bool absolute,
+                                       struct attn_message *why)
+{
+    sequence_gradient<<<grid_size(at->rows), REFERENCE_THREADS, 0, job->stream>>>(
+        at->scores, job->s, job->t, job->slope, job->in.dout[0], job->out->o + at->row * job->problem->head_dim,
+        absolute);
+    return status_cuda(cudaGetLastError(), "sequence_gradient", why);
+}
+
+/* O, dV and their products over absolute values. */
+static enum attn_status block_values(const struct job *job, const struct block *at, struct attn_message *why)
+{
+    const struct reference_outputs *out = job->out;
+    const bool backward = job->mode == ATTN_BWD;
+    float *kept = NULL;
+    enum attn_status status = to_scores(job, at, job->problem->scale, job->in.q[0], job->in.k[0], job->s, why);
+    if (status == ATTN_OK)
+        status = block_softmax(job, at, why);
+    if (status == ATTN_OK)
+        status = block_dropout(job, at, &kept, why);
+    if (status == ATTN_OK)
+        status = to_rows(job, at, 1, kept, job->in.v[0], out->o, why);
+    if (status == ATTN_OK)
+        status = to_rows(job, at, 1, kept, job->in.v[1], out->o_abs, why);
+    if (status == ATTN_OK && backward)
+        status = to_keys(job, at, 1, kept, job->in.dout[0], out->dv, why);
+    if (status == ATTN_OK && backward)
+        status = to_keys(job, at, 1, kept, job->in.dout[1], out->dv_abs, why);
+    return status;
+}
+
+/* dQ and dK, or their products over absolute values. */
+static enum attn_status block_gradients(const struct job *job, const struct block *at, bool absolute, float *dq,
+                                        float *dk, struct attn_message *why)
+{
+    const float scale = absolute ? fabsf(job->problem->scale) : job->problem->scale;
+    enum attn_status status = ATTN_OK;
+    if (!dq && !dk)
+        return ATTN_OK;
+    if (!absolute)
+        status = to_scores(job, at, 1, job->in.dout[0], job->in.v[0], job->t, why);
+    if (status == ATTN_OK)
+        status = block_gradient(job, at, absolute, why);
+    if (status == ATTN_OK)
+        status = to_rows(job, at, scale, job->t, job->in.k[absolute], dq, why);
+    if (status == ATTN_OK)
+        status = to_keys(job, at, scale, job->t, job->in.q[absolute], dk, why);
+    return status;
+}
+
+static enum attn_status zero_rows(const struct job *job, float *out, int64_t row, int64_t rows,
+                                  struct attn_message *why)
+{
+    const int64_t d = job->problem->head_dim;
+    if (!out || rows == 0)
+        return ATTN_OK;
+    return status_cuda(cudaMemsetAsync(out + row * d, 0, (size_t)(rows * d) * sizeof *out, job->stream),
+                       "cudaMemsetAsync", why);
+}
+
+/* Rows of a sequence without keys: O = 0, LSE = -inf, dQ = 0. */
+static enum attn_status block_without_keys(const struct job *job, const struct block *at, struct attn_message *why)
+{
+    float *const all[] = {job->out->o, job->out->o_abs, job->mode == ATTN_BWD ? job->out->dq : NULL,
+                          job->mode == ATTN_BWD ? job->out->dq_abs : NULL};
+    enum attn_status status = block_softmax(job, at, why);
+    for (int i = 0; i < 4 && status == ATTN_OK; i++)
+        status = zero_rows(job, all[i], at->row, at->rows, why);
+    return status;
+}
+
+static enum attn_status compute_block(const struct job *job, const struct block *at, struct attn_message *why)
+{
+    const struct reference_outputs *out = job->out;
+    if (at->kv_len == 0)
+        return block_without_keys(job, at, why);
+    enum attn_status status = load_rows(job, at, why);
+    if (status == ATTN_OK)
+        status = block_values(job, at, why);
+    if (status == ATTN_OK && job->mode == ATTN_BWD)
+        status = block_gradients(job, at, false, out->dq, out->dk, why);
+    if (status == ATTN_OK && job->mode == ATTN_BWD)
+        status = block_gradients(job, at, true, out->dq_abs, out->dk_abs, why);
+    return status;
+}
+
+/* ---- one sequence ----------------------------------------------------------------------------------------------- */
+
+static struct block block_at(const struct job *job, int64_t b, int64_t head, int64_t first)
+{
+    const struct attn_problem *p = job->problem;
+    const struct attn_sequence length = attn_sequence_at(p, job->lengths, b);
+    const int64_t group = p->q_heads / p->kv_heads, kv_head = head / group;
+    struct block at = {};
+    at.b = b;
+    at.head = head;
+    at.kv_head = kv_head;
+    at.kv_len = length.kv_len;
+    at.first = first;
+    at.rows = min64(job->block_rows, length.q_len - first);
+    at.row = attn_lse_index(p, job->lengths, b, head, first);
+    at.key =
+        p->lengths == ATTN_PACKED ? kv_head * p->total_k + length.k_first : (b * p->kv_heads + kv_head) * p->kv_len;
+    at.begins_keys = first == 0 && head % group == 0;
+    at.scores.problem = *p;
+    at.scores.block_mask = job->tensors->block_mask;
+    at.scores.mask = key_mask_of(p);
+    at.scores.mask.q_len = length.q_len;
+    at.scores.mask.kv_len = length.kv_len;
+    at.scores.b = b;
+    at.scores.head = head;
+    at.scores.first = first;
+    at.scores.rows = at.rows;
+    at.scores.pitch = job->pitch;
+    at.scores.first_batch = job->out->first_batch;
+    at.scores.first_head = job->out->first_head;
+    at.scores.first_row = job->out->first_row;
+    return at;
+}
+
+/* dK and dV of a sequence that has no rows. */
+static enum attn_status keys_without_rows(const struct job *job, const struct block *at, struct attn_message *why)
+{
+    float *const all[] = {job->out->dk, job->out->dv, job->out->dk_abs, job->out->dv_abs};
+    enum attn_status status = ATTN_OK;
+    for (int i = 0; i < 4 && status == ATTN_OK && job->mode == ATTN_BWD; i++)
+        status = zero_rows(job, all[i], at->key, at->kv_len, why);
+    return status;
+}
+
+static enum attn_status compute_kv_head(const struct job *job, int64_t b, int64_t kv_head, struct attn_message *why)
+{
+    const int64_t group = job->problem->q_heads / job->problem->kv_heads;
+    const struct attn_sequence length = attn_sequence_at(job->problem, job->lengths, b);
+    if (length.q_len == 0) {
+        const struct block at = block_at(job, b, kv_head * group, 0);
+        return keys_without_rows(job, &at, why);
+    }
+    enum attn_status status = load_keys(job, b, kv_head, length.kv_len, why);
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
+        for (int64_t first = 0; first < length.q_len && status == ATTN_OK; first += job->block_rows) {
+            const struct block at = block_at(job, b, head, first);
+            status = compute_block(job, &at, why);
+        }
+    return status;
+}
+
+static enum attn_status compute(const struct job *job, struct attn_message *why)
+{
+    enum attn_status status = ATTN_OK;
+    for (int64_t b = 0; b < job->problem->batch; b++)
+        for (int64_t kv_head = 0; kv_head < job->problem->kv_heads && status == ATTN_OK; kv_head++)
+            status = compute_kv_head(job, b, kv_head, why);
+    return status;
+}
+
+enum attn_status reference_sequences(const struct attn_problem *problem, enum attn_mode mode,
+                                     const struct attn_tensors *tensors, const struct reference_outputs *out,
+                                     cublasHandle_t blas, void *workspace, cudaStream_t stream,
+                                     struct attn_message *why)
+{
+    const struct parts parts = parts_of(problem, mode);
+    char *const base = (char *)workspace;
+    struct lengths lengths;
+    struct job job = {};
+    job.problem = problem;
+    job.mode = mode;
+    job.tensors = tensors;
+    job.lengths = &lengths.tensors;
+    job.out = out;
+    job.blas = blas;
+    job.stream = stream;
+    job.block_rows = parts.rows;
+    job.pitch = parts.pitch;
+    for (int i = 0; i < 2; i++) {
+        job.in.q[i] = (float *)(base + parts.q[i]);
+        job.in.k[i] = (float *)(base + parts.k[i]);
+        job.in.v[i] = (float *)(base + parts.v[i]);
+        job.in.dout[i] = (float *)(base + parts.dout[i]);
+    }
+    job.s = (float *)(base + parts.s);
+    job.t = (float *)(base + parts.t);
+    job.slope = problem->softcap != 0 && mode == ATTN_BWD ? (float *)(base + parts.slope) : NULL;
+    enum attn_status status = lengths_copy(problem, tensors, stream, &lengths, why);
+    if (status != ATTN_OK)
+        return status;
+    status = compute(&job, why);
+    lengths_free(&lengths);
+    return status;
+}
