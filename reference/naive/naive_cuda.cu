@@ -588,8 +588,7 @@ static constexpr struct attn_impl naive_impl()
     impl.abi = ATTN_ABI;
     impl.name = "naive";
     impl.summary =
-        "three passes with cuBLAS, S and P in device memory in the I/O dtype; gathers pages and dequantises in "
-        "its time";
+        "three passes with cuBLAS, S and P in device memory in the I/O dtype; copies pages, 8-bit inputs in its time";
     impl.platform = ATTN_CUDA;
     impl.repeatable[ATTN_FWD] = impl.repeatable_deterministic[ATTN_FWD] = ATTN_O | ATTN_LSE;
     impl.repeatable[ATTN_BWD] = impl.repeatable_deterministic[ATTN_BWD] = ATTN_DQ | ATTN_DK | ATTN_DV;

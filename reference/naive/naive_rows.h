@@ -33,7 +33,7 @@ enum attn_status naive_masked_gradient(const struct attn_problem *, const struct
                                        const struct naive_matrices *from, void *matrix, void *stream,
                                        struct attn_message *why);
 
-/* Zeros in every [rows, cols] matrix at data + i * stride[0] + j * stride[1] + k * stride[2], i, j, k below count, whose
+/* Zeros in every [rows, cols] matrix at data + i * stride[0] + j * stride[1] + k * stride[2], i, j, k below count. Its
  * rows are row_stride apart. */
 struct naive_zeros {
     void *data;

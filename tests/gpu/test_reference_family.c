@@ -394,6 +394,8 @@ static const struct attn_problem problems[] = {
     {BASE(5, 2, 1, 70, 50, 8, true, 12, -1), PACKED, .softcap = 3, .layout = ATTN_BHSD},
     {BASE(4, 2, 2, 50, 70, 8, false, 12, 4), PACKED, MASK(16, 4, 2)},
     {BASE(7, 4, 2, 200, 130, 24, true, -1, -1), PACKED, .dtype = ATTN_BF16},
+    {BASE(9, 4, 2, 1, 2, 8, true, -1, -1), PACKED, DROPOUT}, /* most lengths are 0 on one side */
+    {BASE(9, 2, 2, 2, 1, 8, false, -1, -1), PACKED, .softcap = 2},
     {BASE(3, 4, 2, 1, 60, 16, true, -1, -1), CACHE(16)},
     {BASE(4, 4, 1, 5, 61, 8, true, -1, -1), CACHE(8), .softcap = 4, .dtype = ATTN_FP16},
     {BASE(3, 2, 2, 3, 40, 8, false, -1, -1), CACHE(0), .layout = ATTN_BHSD},
