@@ -22,7 +22,7 @@ fabench=$tmp/prefix/bin/fabench
 run --version
 expect_code 0
 run --device cpu --impl-lib plugin_build/plugin_cpu.so --impl plugin_cpu,fused --seqlen 200 --kv-len 300 --d 64 \
-    --batch 2 --heads 4 --kv-heads 2 --warmup-ms 0 --min-time-ms 1 --samples 6 --max-noise 100% \
+    --batch 2 --heads 4 --kv-heads 2 --warmup-ms 0 --min-time-ms 1 --samples 3 --max-noise 100% \
     --out none --plot none --csv -
 expect_code 0
 expect "fwd and bwd, full and causal, both implementations" test "$(wc -l <out)" -eq 9

@@ -27,11 +27,13 @@ names=$(grep -o 'classname=.* name="[^"]*"' verify.xml | sort | uniq -d)
 expect "test cases with different names, not twice: $names" test -z "$names"
 
 # The default limit; none at all; a kernel that passes.
-run verify "${shapes[@]}" "${wrong[@]}" --impl wrong_scale --out none --max-failures 0
+run verify "${shapes[@]}" --d 64 "${wrong[@]}" --impl wrong_scale --csv none.csv --out none --max-failures 0
 expect_code 1
+failed=$(grep -c ',fail,' none.csv)
+expect "failures that could be printed" test "$failed" -gt 0
 expect "no failure printed" test "$(count '^FAIL ' out)" -eq 0
 expect_stdout "^$failed failures, the first 0 are shown \(--max-failures\); all of them are counted\$"
-run verify "${shapes[@]}" "${wrong[@]}" --impl right_cpu --out none --junit verify.xml
+run verify "${shapes[@]}" --d 64 "${wrong[@]}" --impl right_cpu --out none --junit verify.xml
 expect_code 0
 expect "no failure, no error" grep -qE 'failures="0" errors="0"' verify.xml
 expect "no count of failures" sh -c '! grep -q max-failures out'

@@ -24,6 +24,8 @@ export FABENCH_CALLED_AS=fabench # in hints, wherever the program lies
 # Sanitizer builds: a refused allocation is tested and must not end the program.
 export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
+# Threads that wait do not spin: tests run side by side, on fewer cores than they have threads together.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 failures=0 checks=0
 what=
 

@@ -6,6 +6,7 @@ shape=(--device cpu --seqlen 96 --kv-len 160 --d 64 --batch 2 --heads 4 --kv-hea
     --min-time-ms 1 --samples 6 --max-noise 100% --out none --plot none)
 
 run "${shape[@]}" --mode bwd --causal --seed 7 --dump dumped
+shape+=(--l2 hot)
 expect_code 0
 find dumped -name '*.npy' | sort >names
 for tensor in q k v "do" dq dk dv lse; do

@@ -50,9 +50,9 @@ expect_code 2
 expect_sentence 'wrong_scale'
 
 # A failure in a launch: the row has the error, and the other implementation has its row.
-breaks() { # breaks NAME STATUS REGEX
+breaks() { # breaks NAME STATUS REGEX [TIMEOUT-S]
     rm -f run.jsonl
-    run_small --impl-lib "$plugins/lib$1.so" --impl "$1,fused" --seqlen 128,256 --timeout-s 5 --jsonl "$tmp/run.jsonl" \
+    run_small --impl-lib "$plugins/lib$1.so" --impl "$1,fused" --seqlen 128,256 --timeout-s "${4:-5}" --jsonl "$tmp/run.jsonl" \
         --csv run.csv
     expect_code 6
     expect "four rows" test "$(rows run.jsonl | wc -l)" -eq 4
@@ -66,8 +66,8 @@ breaks bad_fault error 'signal|segmentation|ended with code' # a code where a sa
 breaks bad_exit error 'exit|ended|worker'
 breaks bad_error error 'failed on purpose'
 began=$SECONDS
-breaks bad_hang timeout 'no answer for 5 s'
-expect "two timeouts of 5 s to take less than 60 s" test $((SECONDS - began)) -lt 60
+breaks bad_hang timeout 'no answer for 2 s' 2
+expect "two timeouts of 2 s to take less than 60 s" test $((SECONDS - began)) -lt 60
 # A workspace of almost 2^64 bytes, whose size with the guards would be a small number again.
 rm -f run.jsonl
 run_small --impl-lib "$plugins/libbad_workspace.so" --impl bad_workspace,fused --seqlen 1:9:+1 --jsonl "$tmp/run.jsonl"

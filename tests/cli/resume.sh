@@ -126,8 +126,8 @@ expect_code 1
 expect "12 rows" test "$(rows failed.jsonl | wc -l)" -eq 12
 
 # After Ctrl-C.
-long=(--device cpu --seqlen 64:640:+64 --d 64 --batch 1 --heads 1 --causal --mode fwd --impl naive,fused --warmup-ms 10
-    --min-time-ms 200 --samples 6 --max-noise 100% --plot none --out stopped)
+long=(--device cpu --seqlen 64:640:+64 --d 64 --batch 1 --heads 1 --causal --mode fwd --impl naive,fused --warmup-ms 0
+    --min-time-ms 100 --samples 6 --max-noise 100% --l2 hot --plot none --out stopped)
 what="fabench ${long[*]}, then SIGINT"
 "$fabench" "${long[@]}" >out 2>err </dev/null &
 pid=$! waited=0
@@ -135,7 +135,10 @@ while [ "$(rows stopped/run.jsonl 2>/dev/null | wc -l)" -lt 4 ] && [ $waited -lt
     sleep 0.1
     waited=$((waited + 1))
 done
-# A second --resume of the same file at the same time is refused and changes nothing.
+# A second --resume of the same file at the same time is refused and changes nothing. The first stands still meanwhile,
+# so that it cannot end before.
+mapfile -t family < <(echo $pid; pgrep -P $pid)
+kill -STOP "${family[@]}"
 run "${long[@]}" --resume
 expect_code 5
 expect_sentence 'another run is writing it'
@@ -143,6 +146,7 @@ run "${long[@]}" --overwrite
 expect_code 7
 expect_stderr 'another run is writing it'
 kill -INT $pid
+kill -CONT "${family[@]}"
 code=0
 wait $pid || code=$?
 expect_code 130

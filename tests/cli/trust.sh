@@ -111,12 +111,12 @@ expect "nothing is left in /dev/null" sh -c '! grep -qE "^(next|records):" out'
 
 # --- ab: the change that decides has its own name, beside the raw one and the bound.
 run ab "$fabench" "$fabench" --device cpu --seqlen 128 --d 64 --batch 1 --heads 1 --causal --mode fwd --warmup-ms 0 \
-    --min-time-ms 1 --samples 20 --preheat-s 0 --max-noise 100% --pairs 2,3 --soft 4
+    --min-time-ms 1 --samples 20 --preheat-s 0 --max-noise 100% --l2 hot --pairs 2,3 --soft 4
 expect_stdout 'OLD ms +NEW ms +raw +vs naive +decided by, % +pairs +why$'
 expect_stdout ' (<=|>=) [+-][0-9.]+ \((95|99)%\) | \.\. [+-][0-9.]+ \(99%\) '
 expect_stdout ', 1 configuration, OLD and NEW checked once each'
 expect_stdout 'spread [0-9.]+ ?%'
 run ab "$fabench" "$fabench" --device cpu --seqlen 128 --d 64 --batch 1 --heads 1 --causal --mode fwd --warmup-ms 0 \
-    --min-time-ms 1 --samples 20 --preheat-s 0 --max-noise 100% --pairs 2,2 --delta 50% --soft 4 --quiet
+    --min-time-ms 1 --samples 20 --preheat-s 0 --max-noise 100% --l2 hot --pairs 2,2 --delta 50% --soft 4 --quiet
 expect_no_stdout
 finish
