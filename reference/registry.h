@@ -11,6 +11,11 @@ extern "C" {
 /* Ended by NULL. */
 const struct attn_impl *const *reference_registry(void);
 
+/* The `null` implementation: the harness' own overhead. */
+
+extern const struct attn_impl attn_null_cpu;
+extern const struct attn_impl attn_null_cuda; /* only in builds with CUDA */
+
 #ifdef __cplusplus
 }
 #endif

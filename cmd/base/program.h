@@ -1,4 +1,4 @@
-/* How this program was called, so that the commands in its hints work in a shell as they stand. */
+/* This program: how it was called, so that the commands in its hints work in a shell as they stand; and its build. */
 #ifndef FABENCH_BASE_PROGRAM_H
 #define FABENCH_BASE_PROGRAM_H
 
@@ -12,5 +12,11 @@ const char *program_name(void);
 /* A command line that begins with the word "fabench", with program_name() in its place; any other as it is. The caller
  * frees it. */
 char *program_command(const char *line);
+
+/* Identity of this build, for --version and the record header. */
+
+const char *build_version(void);     /* "0.1.0" */
+const char *build_commit(void);      /* of the checkout, with "-dirty" where it had changes; "unknown" without git */
+const char *build_description(void); /* build type, compiler, CUDA toolkit and code targets */
 
 #endif

@@ -8,7 +8,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 
 const char *chart_kind_name(enum chart_kind kind)
 {

@@ -1,6 +1,11 @@
 /* Kinds of charts, styles and small pieces of scripts. */
 #include "cmd/chart/chart_script.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+#include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 
 const struct chart_kind_def chart_kinds[CHART_KIND_COUNT] = {
@@ -64,3 +69,179 @@ void script_series_style(const struct script *s, const struct chart_series *seri
 }
 
 void script_begin_element(struct script *s) { fprintf(s->body, "%s", s->elements++ ? ", \\\n     " : "plot "); }
+
+/* The layout of a page: where the panels are, title and conditions above them, key below. */
+
+/* Geometry of a page in pixels. */
+enum {
+    PAGE_LEFT = 100,
+    PAGE_RIGHT = 22,
+    PANEL_GAP_X = 72,
+    PANEL_GAP_Y = 70,
+    PANEL_TITLE = 30,
+    X_AXIS = 58,
+    KEY_LINE = 22,
+    TITLE_LINE = 32,
+    WORDS_LINE = 20
+};
+
+static const double WORDS_WIDTH = 5.9; /* of a character, on average */
+
+/* True when a published point is drawn on this page. */
+static bool has_overlay(const struct chart_set *set, const struct chart_page *page)
+{
+    bool has = false;
+    for (int p = 0; page->kind == CHART_TFLOPS && p < page->panel_count && !has; p++)
+        for (int i = 0; i < set->overlay_count && !has; i++) {
+            struct chart_point *points;
+            has = chart_overlay(set, &page->panels[p], i, &points) > 0;
+            free(points);
+        }
+    return has;
+}
+
+enum { FILES_NAMED = 4 };
+
+/* The lines between title and panels: devices, conditions, how to read it, the source of published points. */
+static void words_of(const struct chart_set *set, const struct chart_page *page, bool has_ceiling,
+                     struct name_list *lines)
+{
+    const int dtype = page->panels[0].dtype;
+    char words[400];
+    int silent = 0;
+    for (int f = 0; f < set->file_count; f++) {
+        chart_device_text(set, f, dtype, words, sizeof words);
+        if (!words[0])
+            continue; /* it has no row of this dtype */
+        if (lines->count == FILES_NAMED) {
+            silent++;
+            continue;
+        }
+        const bool is_said = !set->is_by_file && strncmp(words, set->file_labels[f], strlen(set->file_labels[f])) == 0;
+        name_list_print(lines, "%s%s%s", is_said ? "" : set->file_labels[f], is_said ? "" : ": ", words);
+    }
+    if (silent) {
+        char **last = &lines->names[lines->count - 1], *longer = xasprintf("%s ... and %d more", *last, silent);
+        free(*last);
+        *last = longer;
+    }
+    chart_condition_text(set, dtype, words, sizeof words);
+    name_list_print(lines, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
+                    set->is_synthetic ? ", SYNTHETIC DATA" : "");
+    name_list_print(lines, "%s%s", chart_kinds[page->kind].caption,
+                    has_ceiling ? " GEMM: cuBLAS 8192^3 in the same rounds." : "");
+    if (has_overlay(set, page))
+        name_list_print(lines, "Published, not measured here: %s",
+                        set->overlay->source[0] ? set->overlay->source : "no source given");
+}
+
+struct frame_layout frame_lay_out(const struct chart_set *set, const struct chart_page *page)
+{
+    struct frame_layout l;
+    const bool is_alone = page->panel_count == 1;
+    const int names = set->file_count > 1 ? 2 : 5; /* columns of the key */
+    struct name_list words = {0};
+    words_of(set, page, false, &words);
+    const int references = set->overlay_count + (set->is_by_file ? set->file_count : 0);
+    const int entries = set->series_count + (page->kind == CHART_TFLOPS ? references : 0);
+    l.rows = (page->panel_count + page->columns - 1) / page->columns;
+    l.panel_width = page->columns == 1 ? 880 : 440;
+    l.panel_height = is_alone ? 400 : 250;
+    l.top = 12 + TITLE_LINE + words.count * WORDS_LINE + PANEL_TITLE;
+    l.bottom = X_AXIS + ((entries + names - 1) / names + 1) * KEY_LINE + 8;
+    l.width = PAGE_LEFT + page->columns * l.panel_width + (page->columns - 1) * PANEL_GAP_X + PAGE_RIGHT;
+    l.height = l.top + l.rows * l.panel_height + (l.rows - 1) * PANEL_GAP_Y + l.bottom;
+    name_list_free(&words);
+    return l;
+}
+
+void frame_put_margins(struct script *s, const struct frame_layout *l, int row, int column)
+{
+    const double left = PAGE_LEFT + column * (l->panel_width + PANEL_GAP_X);
+    const double top = l->top + row * (l->panel_height + PANEL_GAP_Y);
+    fprintf(s->body, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n", left / l->width,
+            (left + l->panel_width) / l->width);
+    fprintf(s->body, "set tmargin at screen %.4f\nset bmargin at screen %.4f\n", 1 - top / l->height,
+            1 - (top + l->panel_height) / l->height);
+}
+
+void frame_put(struct script *s, const struct chart_set *set, const struct chart_page *page,
+               const struct frame_layout *l)
+{
+    const char *dtype = problem_dtype_name(page->panels[0].dtype);
+    char text[512], title[64];
+    struct name_list words = {0};
+    words_of(set, page, s->has_ceiling, &words);
+    double y = 12 + TITLE_LINE / 2.0;
+    int label = 1;
+    fprintf(s->body, "\nunset logscale\nunset tics\nunset border\nunset grid\nunset title\nunset xlabel\nunset ylabel\n"
+                     "set lmargin at screen 0\nset rmargin at screen 1\nset tmargin at screen 1\n"
+                     "set bmargin at screen 0\nset xrange [0:1]\nset yrange [0:1]\n");
+    if (page->panel_count == 1)
+        snprintf(text, sizeof text, "%s, %s, %s", chart_kinds[page->kind].title,
+                 chart_panel_title(&page->panels[0], title, sizeof title), dtype);
+    else
+        snprintf(text, sizeof text, "%s, %s", chart_kinds[page->kind].title, dtype);
+    fprintf(s->body, "set label %d ", label++);
+    script_put_quoted(s->body, text);
+    fprintf(s->body, " at screen %.4f,%.4f left font ',19'\n", (double)PAGE_LEFT / l->width, 1 - y / l->height);
+    y += TITLE_LINE / 2.0 + WORDS_LINE / 2.0;
+    for (int i = 0; i < words.count; i++, y += WORDS_LINE) {
+        wrap_shorten(words.names[i], (int)((l->width - PAGE_LEFT) / WORDS_WIDTH));
+        fprintf(s->body, "set label %d ", label++);
+        script_put_quoted(s->body, words.names[i]);
+        fprintf(s->body, " at screen %.4f,%.4f left font ',12' tc rgb '#555555'\n", (double)PAGE_LEFT / l->width,
+                1 - y / l->height);
+    }
+    name_list_free(&words);
+    fprintf(s->body, "set key at screen 0.5,%.4f center bottom horizontal Left reverse samplen 3 width 0 font ',13'\n",
+            6.0 / l->height);
+}
+
+void frame_put_key(struct script *s, const struct chart_set *set)
+{
+    const struct {
+        bool is_shown;
+        const char *with, *style, *label;
+    } references[] = {
+        {s->has_bound, "lines", script_bound_style, "bound"},
+        {s->has_naive_bound, "lines", script_naive_bound_style, "bound of naive"},
+        {s->has_failed, "points", "lc rgb '#FF0000' pt 6 ps 1.3 lw 2", "failed its check"},
+    };
+    s->elements = 0;
+    for (int i = 0; i < set->series_count; i++) {
+        if (!s->is_used[i])
+            continue;
+        script_begin_element(s);
+        fprintf(s->body, "NaN with linespoints ");
+        script_series_style(s, &set->series[i], s->body);
+        fprintf(s->body, " title ");
+        script_put_quoted(s->body, set->series[i].label);
+    }
+    for (int f = 0; f < set->file_count; f++) {
+        char style[64], label[sizeof set->file_labels[f] + 16];
+        if (!s->has_ceiling_of[f])
+            continue;
+        snprintf(label, sizeof label, "GEMM%s%s", set->file_count > 1 ? ", " : " ceiling",
+                 set->file_count > 1 ? set->file_labels[f] : "");
+        script_begin_element(s);
+        fprintf(s->body, "NaN with lines %s title ", script_ceiling_style(set, f, style, sizeof style));
+        script_put_quoted(s->body, label);
+    }
+    for (int i = 0; i < set->overlay_count; i++) {
+        char style[64], label[64];
+        if (!s->has_overlay_of[i])
+            continue;
+        snprintf(label, sizeof label, "%s (published)", set->overlay_names[i]);
+        script_begin_element(s);
+        fprintf(s->body, "NaN with points %s title ", script_overlay_style(i, style, sizeof style));
+        script_put_quoted(s->body, label);
+    }
+    for (size_t i = 0; i < sizeof references / sizeof references[0]; i++) {
+        if (!references[i].is_shown)
+            continue;
+        script_begin_element(s);
+        fprintf(s->body, "NaN with %s %s title '%s'", references[i].with, references[i].style, references[i].label);
+    }
+    fputc('\n', s->body);
+}

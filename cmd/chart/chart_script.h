@@ -45,4 +45,20 @@ extern const char script_unity_style[], script_bound_style[], script_naive_bound
 /* "plot ", or what separates the next element from the one before. */
 void script_begin_element(struct script *);
 
+/* The frame around the panels of a page: margins, title, conditions, key. */
+
+/* A page in pixels. */
+struct frame_layout {
+    int width, height, top, bottom, rows, panel_width, panel_height;
+};
+
+struct frame_layout frame_lay_out(const struct chart_set *, const struct chart_page *);
+
+/* The margins of the panel in this row and column. */
+void frame_put_margins(struct script *, const struct frame_layout *, int row, int column);
+
+/* The empty plot over the whole page: title and conditions above; then its elements, which are the key below. */
+void frame_put(struct script *, const struct chart_set *, const struct chart_page *, const struct frame_layout *);
+void frame_put_key(struct script *, const struct chart_set *);
+
 #endif

@@ -31,12 +31,12 @@ static const struct field {
     FIELD(CELL_COUNT, kv_len, false), FIELD(CELL_TEXT, layout, false), FIELD(CELL_TEXT, dist, false),
     FIELD(CELL_TEXT, l2, false),
 };
-enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
+enum { OVERLAY_FIELDS = sizeof fields / sizeof fields[0] };
 
 struct reader {
     struct csv_reader csv;
-    int column_of[FIELD_COUNT]; /* -1 = the file has none */
-    int columns;                /* cells of the line of column names; 0 = not read yet */
+    int column_of[OVERLAY_FIELDS]; /* -1 = the file has none */
+    int columns;                   /* cells of the line of column names; 0 = not read yet */
     struct reason *why;
 };
 
@@ -45,7 +45,7 @@ struct reader {
 static bool take_names(struct reader *r)
 {
     r->columns = r->csv.count;
-    for (int f = 0; f < FIELD_COUNT; f++) {
+    for (int f = 0; f < OVERLAY_FIELDS; f++) {
         r->column_of[f] = -1;
         for (int i = 0; i < r->csv.count; i++) {
             if (strcmp(r->csv.cells[i], fields[f].name) != 0)
@@ -86,7 +86,7 @@ static bool take_point(const struct reader *r, struct overlay_point *point)
     memset(point, 0, sizeof *point);
     if (r->csv.count != r->columns)
         return REFUSE(r, "has %d cells, the line of names has %d", r->csv.count, r->columns);
-    for (int f = 0; f < FIELD_COUNT; f++) {
+    for (int f = 0; f < OVERLAY_FIELDS; f++) {
         const char *cell = r->column_of[f] < 0 ? "" : r->csv.cells[r->column_of[f]];
         if (!*cell && fields[f].is_required)
             return REFUSE(r, "its %s is empty", fields[f].name);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/base/name_list.h"
 #include "cmd/base/text.h"
 #include "reference/registry.h"
 

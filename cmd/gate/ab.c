@@ -1,22 +1,22 @@
 /* The steps of `ab`: the checked runs, the pairs, the order of both. */
-#include "cmd/gate/ab.h"
+#include "cmd/gate/gate.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/gate/ab_report.h"
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
-#include "cmd/base/program.h"
 #include "cmd/base/process.h"
+#include "cmd/base/program.h"
 #include "cmd/base/text.h"
+#include "cmd/gate/ab_report.h"
 #include "cmd/gate/fresh_process.h"
 #include "cmd/gate/verdicts.h"
 #include "cmd/options/options_line.h"
 #include "cmd/record/record_figures.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 
 /* ---- the checked runs ---- */
 

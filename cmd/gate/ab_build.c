@@ -15,7 +15,7 @@
 #include "cmd/base/process.h"
 #include "cmd/gate/fresh_process.h"
 #include "cmd/record/record_figures.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 
 /* `--version` needs no device and prints one line: a program that takes longer or prints more is not fabench. */
 static const double VERSION_LIMIT_S = 20, VERSION_LIMIT_MB = 1;

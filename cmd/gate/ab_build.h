@@ -5,7 +5,7 @@
 #include "cmd/gate/decide.h"
 #include "cmd/device/device_lock.h"
 #include "cmd/options/options.h"
-#include "cmd/gate/device_probe.h"
+#include "cmd/gate/fresh_process.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_file.h"
 

@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/record/record.h"
-#include "cmd/record/header.h"
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
+#include "cmd/record/record.h"
 
 /* The facts that must agree. tolerance: relative, for numbers. is_major: compare only the part before the first dot. */
 static const struct {

@@ -10,8 +10,8 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
-#include "cmd/record/record_column.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record.h"
+#include "cmd/record/record_row.h"
 
 struct floor_column {
     const struct column *column; /* of the records */

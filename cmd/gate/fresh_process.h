@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include "cmd/options/options.h"
+
 /* Seconds without output that opening a device and preparing a problem may take, with a margin. */
 enum { FRESH_PREPARE_LIMIT_S = 150 };
 /* Limit on stdout and stderr together. Records have some MB. A process that never stops writing would fill the disk,
@@ -46,5 +48,21 @@ void fresh_run(const struct fresh_request *, struct fresh_result *);
 /* The result as text: "ended with code 6: no usable device", "died of signal 11 (Segmentation fault)", ... Returns
  * `buffer`. */
 char *fresh_describe(const struct fresh_result *, char *buffer, unsigned long size);
+
+/* Reads the facts of the device, and the implementations of a kernel library, in a child process. The gates themselves
+ * never open a device, and a library that crashes ends only the child, with a message. */
+
+enum { PROBE_IMPLS_MAX = 32 };
+
+struct device_probe {
+    char device[64];    /* name of the device */
+    char lock_name[32]; /* name for device_lock: the PCI bus id, or "cpu" */
+    char impls[PROBE_IMPLS_MAX][40];
+    int impl_count; /* implementations of the library for this platform */
+};
+
+/* Probes the device of --device; it is the CPU only with --device cpu. command: the name for messages, "ab" or "gate".
+ * library: a path, or NULL. Returns EXIT_OK, or an exit code after a message on stderr. */
+int probe_device(const struct options *, const char *command, const char *library, struct device_probe *);
 
 #endif

@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/options/options_line.h"
-#include "cmd/record/record.h"
-#include "cmd/record/record_figures.h"
+#include "cmd/base/log.h"
+#include "cmd/base/paths.h"
 #include "cmd/gate/decide.h"
 #include "cmd/gate/fingerprint.h"
 #include "cmd/gate/floors.h"
-#include "cmd/base/log.h"
-#include "cmd/base/paths.h"
 #include "cmd/gate/verdicts.h"
-#include "cmd/record/row_role.h"
+#include "cmd/options/options_line.h"
+#include "cmd/record/record.h"
+#include "cmd/record/record_figures.h"
+#include "cmd/record/record_row.h"
 
 struct gate {
     const struct options *options;

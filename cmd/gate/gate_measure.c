@@ -9,15 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/gate/decide.h"
-#include "cmd/device/device_lock.h"
-#include "cmd/record/header.h"
-#include "cmd/device/implementations.h"
 #include "cmd/base/log.h"
 #include "cmd/base/process.h"
-#include "cmd/gate/device_probe.h"
+#include "cmd/device/device_lock.h"
+#include "cmd/device/implementations.h"
+#include "cmd/gate/decide.h"
 #include "cmd/gate/fresh_process.h"
 #include "cmd/options/options_parse.h"
+#include "cmd/record/record.h"
 
 static void add_impls(struct name_list *w, const struct name_list *impls)
 {

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/base/build.h"
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/base/program.h"
 #include "cmd/device/buffers.h"
 #include "cmd/device/telemetry.h"
 #include "cmd/measure/sustain.h"
-#include "cmd/record/header.h"
+#include "cmd/record/record.h"
 #include "cmd/run/case_run.h"
 #include "cmd/run/session.h"
 

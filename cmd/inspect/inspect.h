@@ -16,4 +16,9 @@ int inspect_profile(const struct options *);
  * the sustained regions. */
 double inspect_estimate_s(const struct plan *, const struct options *, int slot_count);
 
+/* `fabench help reference`: docs/reference.md, made from the program's tables. */
+
+/* Prints the page as Markdown to stdout. It depends on nothing but tables: every build prints the same. */
+void reference_page_print(void);
+
 #endif

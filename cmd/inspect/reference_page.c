@@ -1,5 +1,5 @@
 /* The reference page: presets, columns, terms, build options, exit codes. */
-#include "cmd/inspect/reference_page.h"
+#include "cmd/inspect/inspect.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,11 +9,10 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
-#include "cmd/inspect/inspect.h"
 #include "cmd/options/options_parse.h"
 #include "cmd/options/options_text.h"
 #include "cmd/plan/plan.h"
-#include "cmd/record/record_column.h"
+#include "cmd/record/record.h"
 
 static const struct named_text terms[] = {
     {"problem", "what attention is asked to compute: shape, dtype, mask, scale"},

@@ -7,8 +7,8 @@
 #ifndef FABENCH_OPTIONS_H
 #define FABENCH_OPTIONS_H
 
-#include "cmd/base/name_list.h"
 #include "cmd/base/terminal.h"
+#include "cmd/base/text.h"
 #include "cmd/options/command_list.h"
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_attributes.h"

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/base/build.h"
-#include "cmd/base/name_list.h"
+#include "cmd/base/program.h"
 #include "cmd/base/terminal.h"
+#include "cmd/base/text.h"
 #include "cmd/options/options_rules.h"
 #include "cmd/options/options_text.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/base/build.h"
+#include "cmd/base/program.h"
 #include "cmd/options/options_text.h"
 
 static const char about[] =

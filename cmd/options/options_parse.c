@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/base/name_list.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
 #include "cmd/base/program.h"

@@ -1,13 +1,15 @@
 /* Rows and JSON, column by column. */
+#include <ctype.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/base/log.h"
 #include "cmd/base/text.h"
 #include "cmd/record/record.h"
-#include "cmd/record/record_column.h"
+#include "cmd/record/record_row.h"
 
 static void *field_of(const struct column *column, void *base) { return (char *)base + column->offset; }
 
@@ -294,4 +296,237 @@ bool record_row_parse(const json_t *object, struct record_row *row, char *why, s
     if (!good)
         record_row_clear(row);
     return good;
+}
+
+/* Names and roles. */
+
+static const char *const names[] = {
+    [ATTN_ROLE_NAIVE] = "naive", [ATTN_ROLE_PEER] = "cudnn", [ATTN_ROLE_NOTHING] = "null"};
+
+enum attn_role role_of_name(const char *impl)
+{
+    const size_t length = strcspn(impl, ":");
+    for (int role = ATTN_ROLE_NAIVE; role <= ATTN_ROLE_NOTHING; role++)
+        if (strlen(names[role]) == length && strncmp(impl, names[role], length) == 0)
+            return (enum attn_role)role;
+    return ATTN_ROLE_KERNEL;
+}
+
+const char *role_name(enum attn_role role) { return names[role]; }
+
+bool role_is_fused(const char *impl) { return strncmp(impl, "fused_", 6) == 0; }
+
+/* The tables of columns, made from the lists of record_list.h. Section 7 of docs/design.md describes the columns. */
+
+#define FIELD(structure, kind, field, views, ...)                                                                      \
+    {                                                                                                                  \
+#field, kind, offsetof(struct structure, field), sizeof(((struct structure *)0)->field), views, NULL,          \
+            __VA_ARGS__                                                                                                \
+    }
+#define COLUMN_TEXT(field, unused, views, ...) FIELD(record_row, FIELD_TEXT, field, views, __VA_ARGS__),
+#define COLUMN_STRING(field, unused, views, ...) FIELD(record_row, FIELD_STRING, field, views, __VA_ARGS__),
+#define COLUMN_COUNT(field, unused, views, ...) FIELD(record_row, FIELD_COUNT, field, views, __VA_ARGS__),
+#define COLUMN_REAL(field, unused, views, ...) FIELD(record_row, FIELD_REAL, field, views, __VA_ARGS__),
+#define COLUMN_NAME(field, names, views, ...)                                                                          \
+    {#field, FIELD_NAME, offsetof(struct record_row, field), sizeof(int), views, names, __VA_ARGS__},
+#define COLUMN(kind, field, extra, views, ...) COLUMN_##kind(field, extra, views, __VA_ARGS__)
+
+enum {
+    FILES = RECORD_CSV | RECORD_JSONL,
+    TABLE = FILES | RECORD_TABLE,
+    VERIFY = FILES | RECORD_VERIFY,
+    EVERY = FILES | RECORD_TABLE | RECORD_VERIFY
+};
+
+const char *const record_status_names[] = {[STATUS_OK] = "ok",
+                                           [STATUS_OOM] = "oom",
+                                           [STATUS_UNSUPPORTED] = "unsupported",
+                                           [STATUS_SKIPPED] = "skipped",
+                                           [STATUS_ERROR] = "error",
+                                           [STATUS_TIMEOUT] = "timeout",
+                                           NULL};
+const char *const record_check_names[] = {
+    [CHECKED_PASS] = "pass", [CHECKED_FAIL] = "fail", [CHECKED_OFF] = "off", NULL};
+
+/* The order is the CSV's and part of the contract (docs/design.md, section 7): new columns go to the end. */
+static const struct column run_columns[] = {RECORD_RUN_COLUMNS(COLUMN)};
+static const struct column result_columns[] = {RECORD_RESULT_COLUMNS(COLUMN)};
+
+/* The problem's columns of the first version of the format are placed between them; later ones go to the end. */
+enum { FIRST_PROBLEM_COLUMNS = 17 };
+/* The views of columns that are not in every view. */
+static const struct {
+    const char *name;
+    unsigned views;
+} problem_views[] = {{"dropout", FILES}, {"scale", FILES}, {"seed", FILES}, {"l2", TABLE}};
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof(array)[0]))
+
+static struct column problem_column(const struct problem_field *field)
+{
+    static const enum column_kind kinds[] = {[PROBLEM_NAME] = FIELD_NAME,
+                                             [PROBLEM_COUNT] = FIELD_COUNT,
+                                             [PROBLEM_REAL] = FIELD_REAL,
+                                             [PROBLEM_TEXT] = FIELD_TEXT};
+    struct column column = {.name = field->name,
+                            .kind = kinds[field->kind],
+                            .views = EVERY,
+                            .names = field->names,
+                            .unit = "",
+                            .meaning = field->meaning,
+                            .empty = EMPTY_NEVER,
+                            .offset = offsetof(struct record_row, key) + field->offset};
+    column.size = field->kind == PROBLEM_NAME ? sizeof(int) : field->kind == PROBLEM_TEXT ? PROBLEM_TEXT_SIZE : 8;
+    for (int i = 0; i < LENGTH(problem_views); i++)
+        if (strcmp(problem_views[i].name, field->name) == 0)
+            column.views = problem_views[i].views;
+    return column;
+}
+
+struct column_list record_columns(void)
+{
+    static struct column columns[RECORD_COLUMNS_MAX];
+    static int count; /* 0 until the first call; called by one thread only */
+    if (count == 0) {
+        FABENCH_ASSERT(LENGTH(run_columns) + problem_field_count + LENGTH(result_columns) <= RECORD_COLUMNS_MAX, "%s",
+                       "a writer selects among at most RECORD_COLUMNS_MAX columns");
+        for (int i = 0; i < LENGTH(run_columns); i++)
+            columns[count++] = run_columns[i];
+        for (int i = 0; i < FIRST_PROBLEM_COLUMNS; i++)
+            columns[count++] = problem_column(&problem_fields[i]);
+        for (int i = 0; i < LENGTH(result_columns); i++)
+            columns[count++] = result_columns[i];
+        for (int i = FIRST_PROBLEM_COLUMNS; i < problem_field_count; i++)
+            columns[count++] = problem_column(&problem_fields[i]);
+    }
+    return (struct column_list){columns, count};
+}
+
+#define TENSOR_TEXT(field, ...) FIELD(record_tensor, FIELD_TEXT, field, RECORD_JSONL, "", __VA_ARGS__)
+#define TENSOR_REAL(field, ...) FIELD(record_tensor, FIELD_REAL, field, RECORD_JSONL, "", __VA_ARGS__)
+#define EMPTY_OF_FINDING "no comparison: a guard, an input, other bits in another run, a file"
+static const struct column tensor_columns[] = {
+    TENSOR_TEXT(name, "o, lse, dq, dk, dv; or what else a launch changed: an input, wksp (the workspace)", EMPTY_NEVER),
+    TENSOR_REAL(max_abs_err, "largest absolute error", EMPTY_OF_FINDING),
+    TENSOR_REAL(rel_rms_err, "rms(x - reference) / rms(reference)", "of lse, or " EMPTY_OF_FINDING),
+    TENSOR_REAL(rel_rms_bound, "its bound", "of lse, or " EMPTY_OF_FINDING),
+    TENSOR_REAL(block_rms_err, "the same of the worst 64 rows; their bound is twice that",
+                "of lse, or " EMPTY_OF_FINDING),
+    TENSOR_REAL(gain_err, "|<x, reference> / <reference, reference> - 1|", "of lse, or " EMPTY_OF_FINDING),
+    TENSOR_REAL(err_ratio, "largest error / that of naive", "naive did not run beside it, or failed its check"),
+    TENSOR_REAL(used, "largest error / bound over the rules", EMPTY_NEVER),
+    TENSOR_TEXT(rule, "the rule nearest its bound: nonfinite, element, rms, block_rms, gain, naive, lse, ...",
+                "all is 0"),
+    TENSOR_TEXT(worst, "its worst element, as dk[b,h,row,col]", EMPTY_OF_FINDING),
+    TENSOR_TEXT(failure, "what failed, and where", "it passed"),
+};
+enum { TENSOR_COLUMN_COUNT = sizeof tensor_columns / sizeof tensor_columns[0] };
+
+static const struct column pass_columns[] = {
+    FIELD(record_pass, FIELD_TEXT, name, RECORD_JSONL, "", "of the pass", EMPTY_NEVER),
+    FIELD(record_pass, FIELD_REAL, time_ms, RECORD_JSONL, "ms", "from one launch with time stamps", EMPTY_NEVER),
+};
+enum { PASS_COLUMN_COUNT = sizeof pass_columns / sizeof pass_columns[0] };
+
+const struct column *record_column_find(const char *name, size_t length)
+{
+    const struct column_list list = record_columns();
+    for (int i = 0; i < list.count; i++)
+        if (strlen(list.columns[i].name) == length && memcmp(list.columns[i].name, name, length) == 0)
+            return &list.columns[i];
+    return NULL;
+}
+
+unsigned record_column_views(const char *name)
+{
+    const struct column *column = record_column_find(name, strlen(name));
+    return column ? column->views : 0;
+}
+
+const struct column_list record_tensor_columns = {tensor_columns, TENSOR_COLUMN_COUNT};
+const struct column_list record_pass_columns = {pass_columns, PASS_COLUMN_COUNT};
+
+/* Reading a record's header. */
+
+json_t *header_value(const json_t *header, const char *path)
+{
+    const char *dot = strchr(path, '.');
+    char object[24];
+    snprintf(object, sizeof object, "%.*s", (int)(dot - path), path);
+    return json_object_get(json_object_get(header, object), dot + 1);
+}
+
+char *header_value_text(const json_t *value, char *buffer, size_t size)
+{
+    char *json = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(10)) : NULL;
+    snprintf(buffer, size, "%s", json ? json : "absent");
+    free(json);
+    return buffer;
+}
+
+const char *header_difference(const json_t *a, const json_t *b, const char *const *paths, int count, char *a_text,
+                              char *b_text, size_t size)
+{
+    for (int i = 0; i < count; i++) {
+        const json_t *one = header_value(a, paths[i]), *two = header_value(b, paths[i]);
+        if (one == two || json_equal(one, two))
+            continue;
+        header_value_text(one, a_text, size);
+        header_value_text(two, b_text, size);
+        return paths[i];
+    }
+    return NULL;
+}
+
+char *header_line(const json_t *header)
+{
+    const json_t *device = json_object_get(header, "device"), *tool = json_object_get(header, "tool");
+    const json_t *limit = json_object_get(device, "power_limit_w"), *ecc = json_object_get(device, "ecc");
+    const json_t *driver = json_object_get(device, "driver"), *others = json_object_get(device, "other_processes");
+    const json_t *threads = json_object_get(device, "threads");
+    const char *clocks = json_string_value(header_value(header, "policy.clocks"));
+    struct text line = {0};
+    text_add(&line, "%s %.0f GiB", json_string_value(json_object_get(device, "name")),
+             json_number_value(json_object_get(device, "memory_gb")) * 1e9 / (1 << 30));
+    if (threads)
+        text_add(&line, ", %d threads", (int)json_integer_value(threads));
+    if (limit)
+        text_add(&line, ", %.0f W", json_number_value(limit));
+    if (ecc)
+        text_add(&line, ", ECC %s", json_is_true(ecc) ? "on" : "off");
+    if (driver)
+        text_add(&line, ", driver %s", json_string_value(driver));
+    if (clocks && strcmp(clocks, "unknown"))
+        text_add(&line, ", clocks %s", clocks);
+    if (others && json_integer_value(others) > 0)
+        text_add(&line, ", %d other process%s", (int)json_integer_value(others),
+                 json_integer_value(others) == 1 ? "" : "es");
+    else if (others)
+        text_add(&line, ", no other process");
+    text_add(&line, " | fabench %s (%.12s)", json_string_value(json_object_get(tool, "version")),
+             json_string_value(json_object_get(tool, "commit")));
+    return text_take(&line);
+}
+
+char *header_folder_name(const json_t *header)
+{
+    const char *name = json_string_value(header_value(header, "device.name"));
+    const char *started = json_string_value(json_object_get(header, "started_utc"));
+    char slug[40], stamp[24];
+    size_t n = 0, s = 0;
+    if (!strncmp(name, "NVIDIA ", 7))
+        name += 7;
+    if (header_value(header, "device.threads"))
+        name = "cpu";
+    for (; *name && n + 1 < sizeof slug; name++)
+        if (isalnum((unsigned char)*name))
+            slug[n++] = (char)tolower((unsigned char)*name);
+        else if (n && slug[n - 1] != '-')
+            slug[n++] = '-';
+    slug[n] = 0;
+    for (; *started && s + 1 < sizeof stamp; started++)
+        if (*started != '-' && *started != ':')
+            stamp[s++] = *started;
+    stamp[s] = 0;
+    return xasprintf("%s-%s", slug, stamp);
 }

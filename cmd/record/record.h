@@ -4,6 +4,7 @@
 #define FABENCH_RECORD_H
 
 #include <jansson.h>
+#include <stddef.h>
 
 #include "cmd/record/record_row.h"
 #include "kernels/attention.h"
@@ -32,5 +33,70 @@ bool record_schema_is_ours(int64_t schema, char *why, size_t why_size);
 
 /* Ends the program (exit 7) when a JSON value could not be made. */
 json_t *record_must(json_t *);
+
+/* The table of columns that JSONL, CSV, the terminal table and the floors of a gate are made with. It is made from the
+ * list in record_list.h, which says how a column is added. */
+
+enum column_kind {
+    FIELD_TEXT,   /* char array */
+    FIELD_STRING, /* char *, owned by the row */
+    FIELD_COUNT,  /* int64_t */
+    FIELD_REAL,   /* double */
+    FIELD_NAME    /* int: an index of `names`, -1 = absent */
+};
+
+/* One field of a record: its name in the files, its offset in the struct, the views that show it. */
+struct column {
+    const char *name;
+    enum column_kind kind;
+    size_t offset, size;
+    unsigned views;           /* bits of enum record_view */
+    const char *const *names; /* of a FIELD_NAME; NULL ends them */
+    const char *unit;         /* "" = none */
+    const char *meaning;      /* a few words */
+    const char *empty;        /* to follow "empty when"; "never" */
+};
+
+enum { RECORD_COLUMNS_MAX = 128 };
+
+/* The views that a column is in; 0 when there is no such column. */
+enum record_view { RECORD_CSV = 1, RECORD_JSONL = 2, RECORD_TABLE = 4, RECORD_VERIFY = 8 };
+unsigned record_column_views(const char *name);
+
+struct column_list {
+    const struct column *columns;
+    int count;
+};
+
+/* The columns of struct record_row, in the order of the CSV: the run's, the problem's (problem_key.h), the result's. */
+struct column_list record_columns(void);
+
+/* The fields of the lists inside a row. */
+extern const struct column_list record_tensor_columns, record_pass_columns;
+
+/* The column of struct record_row whose name is name[0, length), or NULL. */
+const struct column *record_column_find(const char *name, size_t length);
+
+static inline const void *record_field(const struct column *column, const void *base)
+{
+    return (const char *)base + column->offset;
+}
+
+/* What the header object of a record file says. */
+
+/* The value at a path like "device.name", NULL = absent; and as text: JSON, "absent" where it is missing. */
+json_t *header_value(const json_t *header, const char *path);
+char *header_value_text(const json_t *value, char *buffer, size_t size);
+
+/* The first path at which the two headers differ, with both values as text; NULL when they are equal at all paths.
+ * Absent in both counts as equal. */
+const char *header_difference(const json_t *a, const json_t *b, const char *const *paths, int count, char *a_text,
+                              char *b_text, size_t size);
+
+/* The line above the table: "NVIDIA H200 141 GB, 700 W, ECC on, driver 580.65 | fabench 0.1.0 (4e1c09a)". */
+char *header_line(const json_t *header);
+
+/* "h200-20261121T0802Z", for the folder of a run. */
+char *header_folder_name(const json_t *header);
 
 #endif

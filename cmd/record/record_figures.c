@@ -8,7 +8,7 @@
 #include "cmd/base/numbers.h"
 #include "cmd/base/paths.h"
 #include "cmd/problem/problem.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 
 enum { INTERVAL_SAMPLES = 6 };
 

@@ -17,11 +17,9 @@
 
 #include "cmd/base/csv.h"
 #include "cmd/base/log.h"
-#include "cmd/base/name_list.h"
 #include "cmd/base/paths.h"
 #include "cmd/base/text.h"
 #include "cmd/record/record.h"
-#include "cmd/record/record_column.h"
 #include "cmd/record/record_file.h"
 
 /* The shortest of 15, 16 and 17 digits that reads back as the same double. */

@@ -1,5 +1,5 @@
 /* The one list of a row's columns: the fields of struct record_row (record_row.h), the table behind JSONL, CSV,
- * terminal and floors (record_column.c) and the columns of docs/reference.md are all made from it. A new column is one
+ * terminal and floors (record.c) and the columns of docs/reference.md are all made from it. A new column is one
  * entry here, at the end, and the statement that gives it a value: in cmd/run/row.c what follows from options, samples
  * and telemetry, in cmd/run/case_run.c what is known only while the problem runs. An attribute of the problem is a row
  * of cmd/problem/problem_key.c instead.

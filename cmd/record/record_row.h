@@ -8,6 +8,7 @@
 
 #include "cmd/problem/problem_key.h"
 #include "cmd/record/record_list.h"
+#include "reference/registry.h"
 
 enum { RECORD_SCHEMA = 1 };
 #define RECORD_METHOD "4" /* version of the timing method (cmd/measure/rounds.h); raised when it changes */
@@ -67,5 +68,17 @@ struct record_row {
     struct record_pass passes[8];
     int pass_count;
 };
+
+/* The role of a row's implementation. A record holds only names. The names of naive, the peers and `null` are reserved
+ * (a loaded library that uses one is refused), so that the role follows from the name. */
+
+/* The role of an implementation by the name in a record; a variant (after a colon) is ignored. */
+enum attn_role role_of_name(const char *impl);
+
+/* The name of the only implementation in a role: "naive", "cudnn", "null". */
+const char *role_name(enum attn_role);
+
+/* True for a kernel of this program that `--impl fused` may choose: their names begin with "fused_". */
+bool role_is_fused(const char *impl);
 
 #endif

@@ -4,7 +4,40 @@
 #ifndef FABENCH_REPORT_DATA_H
 #define FABENCH_REPORT_DATA_H
 
-#include "cmd/report/report_input.h"
+#include "cmd/options/options.h"
+#include "cmd/record/record.h"
+#include "cmd/record/record_file.h"
+
+/* The input of `report`: record files under labels, and prices. */
+
+enum { REPORT_LABEL_MAX = 40 };
+
+/* One label: a device, or a commit measured on it. */
+struct report_label {
+    char name[REPORT_LABEL_MAX + 24];
+    int *files; /* indices into report_input.files */
+    int file_count;
+    double price; /* of one device, in report_input.currency; NaN = not given */
+};
+
+struct report_input {
+    struct record_file *files;
+    int file_count;
+    struct report_label *labels; /* in the order of the command line */
+    int label_count;
+    char currency[4]; /* of all prices; "" = no price */
+};
+
+/* Reads the files of the command line and sorts them by label. Returns EXIT_OK, or after a message on stderr
+ *   EXIT_USAGE           for a wrong label or price, and a file that is given twice;
+ *   EXIT_NOT_COMPARABLE  for a file that cannot be read, has nothing to report, holds several devices or methods, or
+ *                        holds a run that another file holds, and for files of different devices under one label.
+ * A cut last line is a warning. The caller calls report_input_free in every case. */
+int report_input_read(const struct options *, struct report_input *);
+void report_input_free(struct report_input *);
+
+/* Can the row be used in a report? It must have run, passed its check, and have TFLOPS; null is not used. */
+bool report_row_is_valid(const struct record_row *);
 
 /* The published set, over which geomeans are computed: bf16, forward and backward, full and causal, head dims 64 and
  * 128, 4096 and 16384 tokens a sequence, 16384 tokens in all, heads x head dim = 2048, bshd, N(0,1), L2 cold. */
@@ -82,5 +115,44 @@ void report_make_groups(struct report *);
 
 /* Writes why two labels share no point: "dtype fp32 against fp16, bf16; tokens 4096 against 16384". */
 void report_difference(const struct report *, int label, int other, char *text, size_t size);
+
+/* Facts about a label besides its figures: the device, the conditions of the measurement, and notes on its rows. */
+
+/* One row of the table of conditions. should_agree: labels that are compared should have the same value. */
+struct report_fact {
+    const char *name;
+    bool should_agree;
+};
+extern const struct report_fact report_facts[];
+extern const int report_fact_count;
+
+/* Of the functions below: `label` is an index into report.input->labels, and the caller frees the text. */
+
+/* The value of report_facts[fact] in the records of the label; different values of several files are joined by "; ".
+ * "" = not recorded. */
+char *report_fact_text(const struct report *, int label, int fact);
+
+/* Single ones of these: the version and commit of fabench, the power limit, the size of the memory. */
+char *report_commit_text(const struct report *, int label);
+char *report_power_limit_text(const struct report *, int label);
+char *report_memory_text(const struct report *, int label);
+
+/* Is it the fact of report_commit_text, which the page says under its heading? */
+bool report_fact_is_commit(int fact);
+
+/* Notes for the heading of the label: "portable path: fused_sm80 on sm_90", "without the peer cudnn", "2 of 60 rows
+ * FAILED their check"; "" = none. */
+char *report_notes(const struct report *, int label);
+
+/* How many boards the files of a label come from, by the UUIDs of the boards: 1, or file_count (each from another); 0 =
+ * the records do not have the UUIDs, or neither holds. */
+int report_boards(const struct report *, int label);
+
+/* The number of boards that all files of the report come from; 0 = some do not say. */
+int report_all_boards(const struct report *);
+
+/* The lengths at which naive fits into memory: "fwd: fits at every measured length, up to 16k; bwd: no longer fits at
+ * 32k, longest that ran: 8k"; "" = naive was not measured. */
+char *report_naive_text(const struct report *, int label);
 
 #endif

@@ -1,6 +1,6 @@
 /* Reads facts from headers and rows. A member of a header that is missing or has another type than expected is omitted.
  * */
-#include "cmd/report/report_facts.h"
+#include "cmd/report/report_data.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -8,10 +8,9 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/base/name_list.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 
 static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
 

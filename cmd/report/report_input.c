@@ -1,6 +1,6 @@
 /* Reads the arguments into files under labels. A label is given, or made from what distinguishes the files without one.
  * */
-#include "cmd/report/report_input.h"
+#include "cmd/report/report_data.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "cmd/base/paths.h"
 #include "cmd/base/text.h"
 #include "cmd/record/record_figures.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 
 static const char label_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ._+()@:-";
 

@@ -10,9 +10,6 @@
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
 #include "cmd/report/report_data.h"
-#include "cmd/report/report_facts.h"
-#include "cmd/report/report_tables.h"
-#include "cmd/report/report_verdict.h"
 
 static const char title[] = "Attention: devices side by side";
 

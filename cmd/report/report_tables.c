@@ -1,6 +1,6 @@
 /* Makes the tables of figures point by point: the devices compared, and each device alone. */
 #include "cmd/record/record_figures.h"
-#include "cmd/report/report_tables.h"
+#include "cmd/report/report_page.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
-#include "cmd/report/report_facts.h"
+#include "cmd/report/report_data.h"
 
 const char *report_label_name(const struct report *r, int label) { return r->input->labels[label].name; }
 

@@ -1,5 +1,5 @@
 /* Compares labels as a whole, by their geometric means or over the points that two of them share. */
-#include "cmd/report/report_verdict.h"
+#include "cmd/report/report_page.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -10,8 +10,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
-#include "cmd/report/report_facts.h"
-#include "cmd/report/report_tables.h"
+#include "cmd/report/report_data.h"
 
 /* What `label` has relative to `other` over the points that both have: geometric means of ratios (1 = equal), medians'
  * means of shares of time. NaN = not measured at any of them. */

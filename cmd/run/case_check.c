@@ -11,7 +11,7 @@
 #include "cmd/base/paths.h"
 #include "cmd/device/stored_outputs.h"
 #include "cmd/device/tensor_dump.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 
 /* ---- neighbours ---- */
 

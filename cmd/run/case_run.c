@@ -14,7 +14,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 #include "cmd/run/case_check.h"
 #include "cmd/run/case_time.h"
 

@@ -9,7 +9,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/stats.h"
 #include "cmd/measure/rounds.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 #include "cmd/run/case_check.h"
 
 /* ---- rounds ---- */

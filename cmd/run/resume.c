@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/record/header.h"
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
+#include "cmd/record/record.h"
 
 /* Signals that an administrator, a batch system or the kernel out of memory sends; a fault of the program itself raises
  * others. */

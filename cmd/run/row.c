@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "cmd/judge/judge.h"
 #include "cmd/base/log.h"
-#include "cmd/problem/problem.h"
 #include "cmd/base/stats.h"
-#include "cmd/record/row_role.h"
+#include "cmd/judge/judge.h"
+#include "cmd/problem/problem.h"
+#include "cmd/record/record_row.h"
 
 #define PUT(field, text) snprintf(field, sizeof(field), "%s", text)
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "cmd/base/build.h"
 #include "cmd/base/log.h"
+#include "cmd/base/program.h"
 #include "cmd/base/text.h"
 
 /* Adds a text; an empty one is unknown, and its key is left out. */

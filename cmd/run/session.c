@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/base/build.h"
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
+#include "cmd/base/program.h"
 #include "cmd/device/buffers.h"
 #include "cmd/device/stored_outputs.h"
 #include "cmd/device/telemetry.h"
-#include "cmd/record/header.h"
+#include "cmd/record/record.h"
 
 /* The loaded cuDNN's version, from the peer's variant name "cudnn_9.19.0". */
 static void find_cudnn(const struct session *s, char *version, size_t size)

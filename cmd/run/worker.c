@@ -11,7 +11,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/text.h"
-#include "cmd/record/header.h"
+#include "cmd/record/record.h"
 #include "cmd/run/neighbours.h"
 #include "cmd/run/run_header.h"
 #include "cmd/run/session.h"

@@ -1,5 +1,5 @@
 /* The lies of `fabench selftest`, and the way of a timed implementation that each of them goes. */
-#include "cmd/selftest/lies.h"
+#include "cmd/selftest/faults.h"
 
 #include <math.h>
 #include <stdlib.h>

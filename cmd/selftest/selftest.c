@@ -17,7 +17,7 @@
 #include "cmd/base/terminal.h"
 #include "cmd/device/backend.h"
 #include "cmd/options/options_line.h"
-#include "cmd/record/header.h"
+#include "cmd/record/record.h"
 #include "cmd/run/check.h"
 #include "cmd/run/outputs.h"
 #include "cmd/run/run_header.h"

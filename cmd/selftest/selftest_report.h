@@ -4,11 +4,10 @@
 #define FABENCH_SELFTEST_REPORT_H
 
 #include "cmd/base/junit.h"
-#include "cmd/selftest/faults.h"
-#include "cmd/selftest/lies.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_file.h"
 #include "cmd/run/row.h"
+#include "cmd/selftest/faults.h"
 
 /* One result that was judged. */
 struct selftest_verdict {

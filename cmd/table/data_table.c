@@ -1,5 +1,5 @@
 /* Keeps the speed and the errors of each row, and prints their ratios between kinds of inputs. */
-#include "cmd/table/data_table.h"
+#include "cmd/table/summary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/terminal.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 
 enum { KINDS_MAX = 16, KIND_SIZE = PROBLEM_DATA_SIZE, NAME_COLUMNS = 28, CELL_COLUMNS = 9 };
 

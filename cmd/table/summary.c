@@ -10,12 +10,12 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/program.h"
-#include "cmd/base/text.h"
-#include "cmd/measure/sustain.h"
-#include "cmd/device/telemetry.h"
 #include "cmd/base/terminal.h"
+#include "cmd/base/text.h"
+#include "cmd/device/telemetry.h"
+#include "cmd/measure/sustain.h"
 #include "cmd/record/record_figures.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 
 void summary_begin(struct summary *s, const char *peer)
 {

@@ -17,7 +17,7 @@
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 #include "cmd/problem/problem.h"
-#include "cmd/record/record_column.h"
+#include "cmd/record/record.h"
 #include "cmd/record/record_figures.h"
 #include "cmd/table/summary.h"
 

@@ -1,5 +1,7 @@
 #include "kernels/common/dispatch.h"
 
+#include <string.h>
+
 #include "kernels/common/checks.h"
 
 enum attn_status attn_dispatch_accepts(const struct attn_dispatch *dispatch, const struct attn_request *request,
@@ -38,4 +40,60 @@ void attn_dispatch_variants(const struct attn_dispatch *dispatch, struct attn_va
                 variants[count++] = tile->shown;
     }
     variants[count] = (struct attn_variant){0};
+}
+
+/* The choice of a tile. */
+
+enum { BLOCK_RESERVED_BYTES = 1024 /* shared memory of each block that the system keeps, sm_80 and newer */ };
+
+/* Whether a request can have the tile, as far as its head_dim and a forced variant go. */
+static bool is_meant(const struct attn_tile *tile, const struct attn_request *request)
+{
+    return tile->head_dim == request->problem->head_dim &&
+           (request->variant == NULL || strcmp(tile->shown.name, request->variant) == 0);
+}
+
+/* Whether `tile`, of which a block fits, is better than `best`, which comes before it in the table or is NULL. */
+static bool is_better(const struct attn_tile_table *table, const struct attn_request *request,
+                      const struct attn_tile *tile, const struct attn_tile *best)
+{
+    const size_t room = request->device->smem_per_block_bytes + BLOCK_RESERVED_BYTES;
+
+    if (best == NULL)
+        return true;
+    if (table->time != NULL)
+        return table->time(request, tile) < table->time(request, best);
+    return (size_t)best->blocks_per_sm * (best->smem_bytes + BLOCK_RESERVED_BYTES) > room &&
+           (size_t)tile->blocks_per_sm * (tile->smem_bytes + BLOCK_RESERVED_BYTES) <= room;
+}
+
+const void *attn_choose_tile(const struct attn_tile_table *table, const struct attn_request *request,
+                             struct attn_message *why)
+{
+    const size_t limit = request->device->smem_per_block_bytes;
+    const struct attn_tile *best = NULL, *known = NULL;
+    const char *row = table->rows;
+
+    for (const struct attn_tile *tile; (tile = (const void *)row)->shown.name != NULL; row += table->row_bytes) {
+        if (!is_meant(tile, request))
+            continue;
+        known = tile;
+        if (tile->smem_bytes <= limit && is_better(table, request, tile, best))
+            best = tile;
+    }
+    if (known == NULL)
+        attn_fail(why, ATTN_UNSUPPORTED, "the %s has no variant %s for head_dim %d", table->direction, request->variant,
+                  (int)request->problem->head_dim);
+    else if (best == NULL)
+        attn_fail(why, ATTN_UNSUPPORTED, "%s needs %zu bytes of shared memory, a block has at most %zu",
+                  known->shown.name, known->smem_bytes, limit);
+    return best;
+}
+
+const char *attn_chosen_variant(const struct attn_tile_table *table, const struct attn_request *request)
+{
+    struct attn_message why;
+    const struct attn_tile *tile = attn_choose_tile(table, request, &why);
+
+    return tile != NULL ? tile->shown.name : NULL;
 }

@@ -35,3 +35,69 @@ enum attn_status attn_launch_kernel(const struct attn_launch *launch, const void
     }
     return error == cudaSuccess ? ATTN_OK : attn_cuda_failure(call, error, why);
 }
+
+/* Tensor maps. */
+
+enum { RANK = 4, PANEL_COLUMNS = 64, ELEMENT_BYTES = 2, ENCODE_SINCE = 12000 };
+
+static const int64_t MAX_STRIDE_BYTES = INT64_C(1) << 40;
+
+typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t rank, void *address,
+                                    const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+                                    const cuuint32_t *steps, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                    CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/* The driver's function, without linking the driver. */
+static encode_function find_encode(void)
+{
+    void *function = NULL;
+    enum cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, ENCODE_SINCE, cudaEnableDefault, &found);
+#else
+    const cudaError_t error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
+#endif
+    if (error != cudaSuccess || found != cudaDriverEntryPointSuccess)
+        return NULL;
+    return (encode_function)function;
+}
+
+enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const struct attn_tensor *t,
+                                   const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
+                                   struct attn_message *why)
+{
+    const struct {
+        const char *name;
+        int64_t size, stride; /* stride in elements */
+    } outer[RANK - 1] = {
+        {"row", len, t->stride_row}, {"head", heads, t->stride_head}, {"batch", problem->batch, t->stride_batch}};
+    const encode_function encode = find_encode();
+    cuuint64_t sizes[RANK] = {(cuuint64_t)problem->head_dim}, strides[RANK - 1];
+    const cuuint32_t box[RANK] = {PANEL_COLUMNS, (cuuint32_t)box_rows, 1, 1}, steps[RANK] = {1, 1, 1, 1};
+
+    if (encode == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "the driver has no cuTensorMapEncodeTiled (CUDA 12.0)");
+    for (int i = 0; i < RANK - 1; ++i) {
+        /* A dimension of length 1 is never stepped over: any legal stride will do. */
+        const int64_t bytes = outer[i].size == 1 ? problem->head_dim * ELEMENT_BYTES : outer[i].stride * ELEMENT_BYTES;
+        if (bytes <= 0 || bytes >= MAX_STRIDE_BYTES || bytes % 16 != 0)
+            return attn_fail(why, ATTN_UNSUPPORTED,
+                             "tensor %s: its %s stride of %lld bytes must be a multiple of 16 from 16 to 2^40", name,
+                             outer[i].name, (long long)bytes);
+        sizes[i + 1] = (cuuint64_t)outer[i].size;
+        strides[i] = (cuuint64_t)bytes;
+    }
+    const CUresult result =
+        encode(map, problem->dtype == ATTN_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+               RANK, t->data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS)
+        return attn_fail(why, ATTN_ERROR,
+                         "tensor %s: cuTensorMapEncodeTiled failed (%d) for sizes %lld %lld %lld %lld, strides of %lld "
+                         "%lld %lld bytes, %d rows a box",
+                         name, (int)result, (long long)sizes[0], (long long)sizes[1], (long long)sizes[2],
+                         (long long)sizes[3], (long long)strides[0], (long long)strides[1], (long long)strides[2],
+                         box_rows);
+    return ATTN_OK;
+}

@@ -1,7 +1,8 @@
-/* Launches of CUDA kernels that take one struct. */
+/* Launches of CUDA kernels that take one struct, and the tensor maps that they copy with. */
 #ifndef FABENCH_LAUNCH_H
 #define FABENCH_LAUNCH_H
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "kernels/attention.h"
@@ -28,6 +29,16 @@ enum attn_status attn_launch_kernel(const struct attn_launch *, const void *para
 /* Fills the message for a CUDA function that failed and clears the error, so that a later check does not find it
  * again. */
 enum attn_status attn_cuda_failure(const char *call, cudaError_t error, struct attn_message *why);
+
+/* CUtensorMap of a tensor for the copy engine (TMA) of sm_90 and newer, rank 4, made on the host. CUDA driver API,
+ * "Tensor Map Object Management". */
+
+/* Coordinates (column, row, head, batch) of t = [batch, heads, len, head_dim] in dtype (16 bits); a copy moves a panel
+ * of 64 columns x box_rows (at most 256) rows, in shared memory rows of 128 bytes with the 128B swizzle. Refuses, with
+ * the reason, a tensor that a map cannot describe; `name` is the tensor's. */
+enum attn_status tensor_map_encode(CUtensorMap *map, const char *name, const struct attn_tensor *t,
+                                   const struct attn_problem *problem, int64_t heads, int64_t len, int box_rows,
+                                   struct attn_message *why);
 
 #ifdef __cplusplus
 }

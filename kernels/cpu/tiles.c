@@ -4,7 +4,7 @@
 
 #if defined(CPU_TILES_AVX512) && defined(__x86_64__)
 
-#include "kernels/cpu/vector_avx512.h"
+#include "kernels/cpu/vector.h"
 
 #include "kernels/cpu/tiles.h"
 
@@ -21,7 +21,7 @@ const struct cpu_kernels *cpu_kernels_avx512(void) { return NULL; }
 
 #elif defined(CPU_TILES_AVX2) && defined(__x86_64__)
 
-#include "kernels/cpu/vector_avx2.h"
+#include "kernels/cpu/vector.h"
 
 #include "kernels/cpu/tiles.h"
 
@@ -36,11 +36,7 @@ const struct cpu_kernels *cpu_kernels_avx2(void) { return NULL; }
 
 #else
 
-#if defined(__aarch64__)
-#include "kernels/cpu/vector_neon.h"
-#else
-#include "kernels/cpu/vector_portable.h"
-#endif
+#include "kernels/cpu/vector.h"
 
 #include "kernels/cpu/tiles.h"
 

@@ -1,5 +1,5 @@
-/* The tiles of the fused CPU path: the source of struct cpu_kernels, included by tiles.c after the vector_*.h
- * that says what a vector is. Everything is static.
+/* The tiles of the fused CPU path: the source of struct cpu_kernels, included by tiles.c after vector.h,
+ * which says what a vector is. Everything is static.
  *
  * Matrix products. One register block computes BLOCK_M rows x BLOCK_N vectors of C: per step of k it loads BLOCK_N
  * vectors of B and multiplies them by BLOCK_M broadcast elements of A. A is read where it lies, by rows or by columns;

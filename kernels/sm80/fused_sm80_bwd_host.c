@@ -1,9 +1,8 @@
 /* The host side of fused_sm80's backward: what it refuses, its workspace, the kernels' parameters, the launches. */
-#include "kernels/sm80/fused_sm80_bwd.h"
+#include "kernels/sm80/fused_sm80.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
-#include "kernels/sm80/fused_sm80.h"
 
 static const float LOG2_E = 1.44269504088896340736f;
 

@@ -30,7 +30,7 @@
  * Order of blocks: head by head, the query heads of a kv head together, so that K and V stay in the L2. Causal: the
  * last rows of a head, which are the longest, first; the last heads, four waves of blocks, together by length, so that
  * short blocks fill the gaps at the end. */
-#include "kernels/sm80/fused_sm80_fwd.h"
+#include "kernels/sm80/fused_sm80.h"
 
 #include <cmath>
 

@@ -1,9 +1,8 @@
 /* The host side of fused_sm80's forward: what it refuses, the kernel's parameters, the launch. */
-#include "kernels/sm80/fused_sm80_fwd.h"
+#include "kernels/sm80/fused_sm80.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
-#include "kernels/sm80/fused_sm80.h"
 
 enum {
     MAX_LEN = INT32_MAX - 65536, /* column and row numbers of whole tiles stay within an int */

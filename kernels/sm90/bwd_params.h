@@ -7,7 +7,7 @@
 #include <cuda.h>
 
 #include "kernels/attention.h"
-#include "kernels/common/tiles.h"
+#include "kernels/common/dispatch.h"
 
 #ifdef __cplusplus
 extern "C" {

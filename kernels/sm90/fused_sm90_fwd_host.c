@@ -6,7 +6,6 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
-#include "kernels/common/tensor_map.h"
 #include "kernels/sm90/fused_sm90.h"
 
 enum { COUNTER_BYTES = 256 };

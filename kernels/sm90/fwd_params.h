@@ -10,8 +10,8 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/attention.h"
+#include "kernels/common/dispatch.h"
 #include "kernels/common/divisor.h"
-#include "kernels/common/tiles.h"
 
 #ifdef __cplusplus
 extern "C" {

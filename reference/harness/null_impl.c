@@ -1,7 +1,7 @@
 /* `null` computes nothing: its row is what the harness itself costs per sample. It accepts every problem, with whatever
  * attributes, and promises nothing, and does not touch the outputs. On CUDA its launch enqueues nothing, so the two
  * events around a sample stand next to each other in the stream. */
-#include "reference/harness/null_impl.h"
+#include "reference/registry.h"
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {

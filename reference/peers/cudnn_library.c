@@ -1,5 +1,5 @@
 /* The places, one after the other. */
-#include "reference/peers/cudnn_library.h"
+#include "reference/peers/cudnn_peer.h"
 
 #include <dlfcn.h>
 #include <limits.h>

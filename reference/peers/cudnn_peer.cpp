@@ -42,7 +42,6 @@
 #include <unordered_map>
 
 #include "reference/cublas_library.h"
-#include "reference/peers/cudnn_library.h"
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB /* no graph is written or read back */

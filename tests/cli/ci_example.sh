@@ -4,8 +4,8 @@
 #
 #   ci_example.sh [whole]
 #
-# whole: with the problems that examples/ci/settings.sh names, which take minutes (nightly_ci_example). Else the test edits
-# that file as a user does: fewer and shorter problems, a hot cache, no CUDA library beside the one for the CPU.
+# whole: with the problems that examples/ci/settings.sh names, which take minutes (nightly_ci_example). Else the test
+# edits that file as a user does: fewer and shorter problems, a hot cache, no CUDA library beside the one for the CPU.
 . "$(dirname "$0")/lib.sh"
 
 command -v cmake >/dev/null && command -v git >/dev/null || skip "no cmake or no git"
@@ -37,12 +37,12 @@ run_block 1 "$HOME"
 expect_code 0
 cd "$HOME/mykernel" || exit 1
 if [ "${1:-}" != whole ]; then
-    expect "an array of options to shorten" grep -q '^cpu_options=(--seqlen 512 --d 64 --batch 1 --heads 2)$' ci/settings.sh
-    sed -i -e 's/^cpu_options=(.*)/cpu_options=(--seqlen 512 --d 64 --batch 1 --heads 2 --l2 hot --min-time-ms 20)/' \
-        -e 's/^cpu_verify=()/cpu_verify=(--d 64 --mode fwd)/' -e 's/-DCMAKE_PREFIX_PATH/-DCMAKE_CUDA_COMPILER=NOTFOUND &/' \
-        ci/settings.sh
+    problems='--seqlen 512 --d 64 --batch 1 --heads 2'
+    sed -i -e "s/^cpu_options=($problems)/cpu_options=($problems --l2 hot --min-time-ms 20)/" \
+        -e 's/^cpu_verify=()/cpu_verify=(--d 64 --mode fwd)/' \
+        -e 's/-DCMAKE_PREFIX_PATH/-DCMAKE_CUDA_COMPILER=NOTFOUND &/' ci/settings.sh
     git commit --quiet --all --amend --no-edit
-    expect "three lines that changed" test "$(diff "$root/examples/ci/settings.sh" ci/settings.sh | grep -c '^>')" -eq 3
+    expect "three other lines" test "$(diff "$root/examples/ci/settings.sh" ci/settings.sh | grep -c '^>')" -eq 3
 fi
 expect "a clean repository" test -z "$(git status --porcelain)"
 expect "two commits, which step 4 compares" git cat-file -e HEAD~1

@@ -61,6 +61,10 @@ small() {
 run_small() { small "$@"; run "${small[@]}"; }
 
 skip() { echo "skipped: $*"; exit 77; }
+# Between parts of a test: without the files of the part before.
+next_part() { rm -rf "${tmp:?}"/*; }
+# The rest of a test cannot be run here; what it found so far counts.
+skip_rest() { echo "not run: $*"; finish; exit; }
 
 # show_ends NAME FILE: the first and the last 12 lines.
 show_ends() {

@@ -52,8 +52,8 @@ expect_sentence 'wrong_scale'
 # A failure in a launch: the row has the error, and the other implementation has its row.
 breaks() { # breaks NAME STATUS REGEX [TIMEOUT-S]
     rm -f run.jsonl
-    run_small --impl-lib "$plugins/lib$1.so" --impl "$1,fused" --seqlen 128,256 --timeout-s "${4:-5}" --jsonl "$tmp/run.jsonl" \
-        --csv run.csv
+    run_small --impl-lib "$plugins/lib$1.so" --impl "$1,fused" --seqlen 128,256 --timeout-s "${4:-5}" \
+        --jsonl "$tmp/run.jsonl" --csv run.csv
     expect_code 6
     expect "four rows" test "$(rows run.jsonl | wc -l)" -eq 4
     expect "its rows with status $2" test "$(rows run.jsonl "\"impl\": *\"$1\"" | grep -cE "\"status\": *\"$2\"")" -eq 2

@@ -16,7 +16,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef int fuzz_target(const uint8_t *data, size_t size);
-fuzz_target fuzz_text, fuzz_options;                                      /* targets_text.c */
+fuzz_target fuzz_text, fuzz_options;                                      /* targets_file.c */
 fuzz_target fuzz_npy, fuzz_csv, fuzz_floors, fuzz_overlay, fuzz_dump;     /* targets_file.c */
 fuzz_target fuzz_record, fuzz_resume, fuzz_gate, fuzz_report, fuzz_chart; /* targets_record.c */
 

@@ -5,7 +5,7 @@
 #include "tests/gpu/blocks.h"
 #include "tests/gpu/gpu_check.h"
 
-#include "kernels/common/tensor_map.h"
+#include "kernels/common/launch.h"
 
 static uint64_t counter;
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cmd/base/numbers.h"
+#include "cmd/base/stats.h"
 
 static void counts_that_are_legal(void **state)
 {
@@ -289,7 +290,7 @@ static void byte_sizes(void **state)
     }
 }
 
-int main(void)
+static int numbers_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_that_are_legal),
@@ -306,3 +307,245 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+/* Order statistics: against hand-made samples, against exact integer arithmetic, and by simulation. */
+
+static void assert_near(double got, double want)
+{
+    if (!(fabs(got - want) <= 1e-12 * fabs(want) + 1e-300))
+        fail_msg("got %.17g want %.17g", got, want);
+}
+
+static void one_sample(void **state)
+{
+    (void)state;
+    const double sample = 3.5;
+    const struct stats stats = stats_of(&sample, 1);
+    assert_int_equal(stats.count, 1);
+    assert_near(stats.median, 3.5);
+    assert_near(stats.p25, 3.5);
+    assert_near(stats.p75, 3.5);
+    assert_near(stats.min, 3.5);
+    assert_near(stats.max, 3.5);
+    assert_near(stats.ci_lo, 3.5);
+    assert_near(stats.ci_hi, 3.5);
+    assert_true(isinf(stats_noise_half_width_pct(&stats)));
+}
+
+static void samples_stay_as_they_are(void **state)
+{
+    (void)state;
+    const double samples[] = {5, 1, 4, 2, 3}, before[] = {5, 1, 4, 2, 3};
+    const struct stats stats = stats_of(samples, 5);
+    assert_memory_equal(samples, before, sizeof samples);
+    assert_near(stats.median, 3);
+    assert_near(stats.p25, 2);
+    assert_near(stats.p75, 4);
+    assert_near(stats.min, 1);
+    assert_near(stats.max, 5);
+    /* Five samples have no 95 % interval: the range is used instead, and the noise is unknown. */
+    assert_near(stats.ci_lo, 1);
+    assert_near(stats.ci_hi, 5);
+    assert_true(isinf(stats_noise_half_width_pct(&stats)));
+}
+
+static void even_counts_and_quartiles_interpolate(void **state)
+{
+    (void)state;
+    const double four[] = {10, 40, 20, 30};
+    const struct stats stats = stats_of(four, 4);
+    assert_near(stats.median, 25);
+    assert_near(stats.p25, 17.5);
+    assert_near(stats.p75, 32.5);
+    const double outlier[] = {1, 1, 1, 1, 1, 1, 1e9};
+    assert_near(stats_of(outlier, 7).median, 1);
+    assert_near(stats_of(outlier, 7).p75, 1);
+    assert_near(stats_of(outlier, 7).max, 1e9);
+}
+
+static void interval_of_thirty(void **state)
+{
+    (void)state;
+    double samples[30];
+    for (int i = 0; i < 30; i++)
+        samples[i] = 100 + (i * 7) % 30; /* 100..129 shuffled */
+    const struct stats stats = stats_of(samples, 30);
+    assert_near(stats.median, 114.5);
+    assert_near(stats.ci_lo, 109); /* 10th and 21st */
+    assert_near(stats.ci_hi, 120);
+    assert_near(stats_noise_half_width_pct(&stats), 100 * 5.5 / 114.5);
+}
+
+static void equal_samples_have_no_noise(void **state)
+{
+    (void)state;
+    const double ones[6] = {1, 1, 1, 1, 1, 1}, zeros[6] = {0}, signs[6] = {-1, -1, 0, 0, 1, 1};
+    struct stats stats = stats_of(ones, 6);
+    assert_near(stats_noise_half_width_pct(&stats), 0);
+    stats = stats_of(zeros, 6);
+    assert_near(stats_noise_half_width_pct(&stats), 0);
+    stats = stats_of(signs, 6);
+    assert_true(isinf(stats_noise_half_width_pct(&stats)));
+}
+
+/* The definition in integers: 40 * sum of C(n, k) for k < l is at most 2^n, for no larger l. */
+static void ranks_are_exact_up_to_58(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n <= 58; n++) {
+        unsigned __int128 sum = 0, choose = 1;
+        int64_t want = 0, lower = -1, upper = -1;
+        for (int64_t k = 0; k <= n; k++) {
+            sum += choose;
+            if (40 * sum > (unsigned __int128)1 << n)
+                break;
+            want = k + 1;
+            choose = choose * (unsigned __int128)(n - k) / (unsigned __int128)(k + 1);
+        }
+        stats_median_ci_ranks(n, &lower, &upper);
+        assert_int_equal(lower, want);
+        assert_int_equal(upper, want ? n + 1 - want : 0);
+    }
+}
+
+/* Computed once with unbounded integers. */
+static void ranks_are_exact_for_many_samples(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t n, lower;
+    } cases[] = {{0, 0},         {5, 0},          {6, 1},           {100, 40},        {101, 41},
+                 {250, 110},     {999, 469},      {1000, 469},      {5000, 2431},     {10000, 4902},
+                 {30000, 14830}, {100000, 49690}, {300000, 149463}, {1000000, 499020}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t lower, upper;
+        stats_median_ci_ranks(cases[i].n, &lower, &upper);
+        assert_int_equal(lower, cases[i].lower);
+        assert_int_equal(upper, cases[i].lower ? cases[i].n + 1 - cases[i].lower : 0);
+    }
+}
+
+/* The interval must hold the true median in at least 95 % of trials, of a skewed distribution too. */
+static void interval_covers_the_median(void **state)
+{
+    (void)state;
+    enum { TRIALS = 20000, COUNT = 31 };
+    uint64_t random = 12345;
+    int covered = 0;
+    for (int trial = 0; trial < TRIALS; trial++) {
+        double samples[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            samples[i] = -log(((double)(random >> 11) + 0.5) / 9007199254740992.0); /* exponential, median ln 2 */
+        }
+        const struct stats stats = stats_of(samples, COUNT);
+        covered += stats.ci_lo <= log(2.0) && log(2.0) <= stats.ci_hi;
+    }
+    /* Ranks 10 and 22 of 31 cover 0.9706; three standard deviations are 0.0036. */
+    assert_in_range(covered, (int)(0.966 * TRIALS), (int)(0.9745 * TRIALS));
+}
+
+static void batches_of_rounds(void **state)
+{
+    (void)state;
+    double a[40], b[40];
+    for (int i = 0; i < 40; i++) {
+        b[i] = 1 + 0.01 * i; /* drift that both have */
+        a[i] = 3 * b[i];
+    }
+    assert_true(stats_paired_half_width_pct(a, b, 40) < 1e-10);
+    assert_true(isinf(stats_paired_half_width_pct(a, b, 19)));
+    for (int i = 0; i < 40; i++)
+        a[i] = b[i] * exp(0.01 * (i / 4)); /* batch means 0, 0.01 .. 0.09: s = 0.0302765 */
+    assert_near(stats_paired_half_width_pct(a, b, 40),
+                100 * stats_t_quantile(0.975, 9) * 0.01 * sqrt(82.5 / 9) / sqrt(10));
+    for (int i = 0; i < 40; i++)
+        a[i] = b[i] * (i % 2 ? 1.1 : 1 / 1.1); /* averages out within every batch */
+    assert_true(stats_paired_half_width_pct(a, b, 40) < 1e-10);
+}
+
+static void ratios_are_paired(void **state)
+{
+    (void)state;
+    /* Both drift by a factor of 4; their ratio is 2 in every round but one. */
+    const double slow[] = {2, 4, 6, 8, 100}, fast[] = {1, 2, 3, 4, 1};
+    assert_near(stats_paired_ratio(slow, fast, 5), 2);
+    assert_near(stats_paired_ratio(fast, slow, 5), 0.5);
+    assert_near(stats_paired_ratio(slow, fast, 1), 2);
+    assert_true(isnan(stats_paired_ratio(slow, fast, 0)));
+    const double a[] = {1, 4}, b[] = {1, 1};
+    assert_near(stats_paired_ratio(a, b, 2), 2); /* geometric, none dropped below 5 rounds */
+    /* Two speeds, 1 and 1.1, almost equally often: one more round at either speed must not move the mean from one to
+     * the other. */
+    double humps[200], ones[200];
+    for (int more_slow = 0; more_slow < 2; more_slow++) {
+        for (int i = 0; i < 200; i++) {
+            humps[i] = i < 99 + 2 * more_slow ? 1.1 : 1;
+            ones[i] = 1;
+        }
+        assert_in_range(1e6 * stats_paired_ratio(humps, ones, 200), 1048000, 1050000);
+    }
+    humps[199] = 1000; /* nor may one sample that was interrupted */
+    assert_in_range(1e6 * stats_paired_ratio(humps, ones, 200), 1048000, 1051000);
+}
+
+static void geomeans(void **state)
+{
+    (void)state;
+    const double values[] = {1, 2, 4}, huge[] = {1e300, 1e300, 1e-300, 1e-300}, negative[] = {1, -1};
+    assert_near(stats_geomean(values, 3), 2);
+    assert_true(fabs(stats_geomean(huge, 4) - 1) < 1e-12);
+    assert_true(isnan(stats_geomean(values, 0)));
+    assert_true(isnan(stats_geomean(negative, 2)));
+}
+
+static void a_million_samples(void **state)
+{
+    (void)state;
+    const int64_t count = 1000000;
+    double *samples = malloc((size_t)count * sizeof *samples);
+    for (int64_t i = 0; i < count; i++)
+        samples[i] = (double)(i * 7919 % count);
+    const struct stats stats = stats_of(samples, count);
+    assert_near(stats.median, 499999.5);
+    assert_near(stats.ci_lo, 499019);
+    assert_near(stats.ci_hi, 500980);
+    free(samples);
+}
+
+/* Tables of Student's t. */
+static void t_quantiles(void **state)
+{
+    (void)state;
+    static const struct {
+        double probability;
+        int freedom;
+        double quantile;
+    } table[] = {{0.95, 1, 6.313752},   {0.99, 1, 31.820516}, {0.95, 4, 2.131847},  {0.99, 4, 3.746947},
+                 {0.995, 5, 4.032143},  {0.95, 11, 1.795885}, {0.99, 11, 2.718079}, {0.9995, 10, 4.586894},
+                 {0.975, 30, 2.042272}, {0.5, 7, 0}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        assert_true(fabs(stats_t_quantile(table[i].probability, table[i].freedom) - table[i].quantile) < 1e-5);
+}
+
+static int stats_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_sample),
+        cmocka_unit_test(samples_stay_as_they_are),
+        cmocka_unit_test(even_counts_and_quartiles_interpolate),
+        cmocka_unit_test(interval_of_thirty),
+        cmocka_unit_test(equal_samples_have_no_noise),
+        cmocka_unit_test(ranks_are_exact_up_to_58),
+        cmocka_unit_test(ranks_are_exact_for_many_samples),
+        cmocka_unit_test(interval_covers_the_median),
+        cmocka_unit_test(ratios_are_paired),
+        cmocka_unit_test(batches_of_rounds),
+        cmocka_unit_test(geomeans),
+        cmocka_unit_test(a_million_samples),
+        cmocka_unit_test(t_quantiles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) { return numbers_tests() + stats_tests(); }

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "cmd/base/log.h"
-#include "cmd/base/name_list.h"
 #include "cmd/base/text.h"
 
 /* ---- text ---- */

@@ -8,12 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "reference/harness/fill.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "reference/blas.h"
+#include "reference/harness/fill.h"
 #include "reference/naive/naive.h"
-#include "reference/harness/null_impl.h"
 #include "reference/reference.h"
+#include "reference/registry.h"
 #include "tests/dense.h"
 
 /* Bounds of the relative RMS error in fp32, and what rounding may do relative to the product over absolute values. */

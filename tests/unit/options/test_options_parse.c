@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/base/name_list.h"
+#include "cmd/base/text.h"
 #include "tests/unit/options/options_run.h"
 
 static void assert_list(const struct int_list *list, const char *want)

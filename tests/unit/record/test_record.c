@@ -17,7 +17,6 @@
 
 #include "cmd/base/text.h"
 #include "cmd/record/record.h"
-#include "cmd/record/record_column.h"
 #include "cmd/record/record_file.h"
 
 static const char columns_of_design[] =

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/record/header.h"
+#include "cmd/record/record.h"
 #include "cmd/record/record_figures.h"
-#include "cmd/record/row_role.h"
+#include "cmd/record/record_row.h"
 
 /* ---- record_figures ---- */
 
@@ -269,7 +269,7 @@ static int header_tests(void)
 
 /* ---- row_role ---- */
 
-/* The role of an implementation by its name (cmd/record/row_role.h). */
+/* The role of an implementation by its name (cmd/record/record_row.h). */
 
 static void only_whole_names_have_a_role(void **state)
 {

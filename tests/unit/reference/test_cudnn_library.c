@@ -1,11 +1,11 @@
-/* Where cuDNN is looked for (reference/peers/cudnn_library.h), with a made-up library that has only a version. Each
+/* Where cuDNN is looked for (reference/peers/cudnn_peer.h), with a made-up library that has only a version. Each
  * attempt is a process of its own, because a library that is loaded already is found by its name. */
 #include "tests/unit/unit_help.h"
 
 #include <dlfcn.h>
 #include <sys/wait.h>
 
-#include "reference/peers/cudnn_library.h"
+#include "reference/peers/cudnn_peer.h"
 
 enum { FOUND = 0, NOT_FOUND = 1, NO_VERSION = 2 };
 

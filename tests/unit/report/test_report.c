@@ -13,7 +13,6 @@
 
 #include "cmd/base/log.h"
 #include "cmd/report/report_data.h"
-#include "cmd/report/report_facts.h"
 #include "cmd/report/report_page.h"
 
 /* The index of a word among the names of an enum; -1 for "" and words that are none. */

@@ -12,7 +12,6 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/options/options_parse.h"
-#include "cmd/record/header.h"
 #include "cmd/record/record.h"
 #include "cmd/run/progress.h"
 #include "cmd/run/row.h"
