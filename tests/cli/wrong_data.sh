@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Wrong kernels must fail their check on inputs with large and sloping logits too, where the judge has floors for the
 # rounding of sums that cancel (docs/judging.md), in bf16 and fp32; and the right one must pass.
+#
+#   wrong_data.sh [LENGTH]    256 where not given; nightly_wrong_data: 512
 . "$(dirname "$0")/lib.sh"
 
 limit_s=300
-common=(--device cpu --d 64 --batch 1 --heads 2 --causal --seqlen 512 --samples 1 --warmup-ms 0 --min-time-ms 0 --l2 hot
+length=${1:-256}
+common=(--device cpu --d 64 --batch 1 --heads 2 --causal --seqlen $length --samples 1 --warmup-ms 0 --min-time-ms 0 --l2 hot
     --out none --plot none --impl-lib "$plugins/libwrong_cpu.so" --jsonl run.jsonl)
 
 # verdicts DTYPE MODE DATA FAULT...: right_cpu passes, and every fault fails.

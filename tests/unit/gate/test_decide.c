@@ -33,7 +33,9 @@
 #define TAIL_MEAN 0.01
 #define SLOW_GEMM_SHARE 0.02
 #define SLOW_GEMM_MEAN 0.025
-enum { CONFIGS = 40, RUNS = 4000, SPREADS_MAX = 64 };
+enum { CONFIGS = 40, SPREADS_MAX = 64 };
+/* Runs of a simulation: 4000 with FABENCH_TEST_LONG (scripts/nightly.sh), else fewer. */
+static int runs_wanted = 1000;
 
 static struct spread {
     double time, ratio, control;
@@ -145,9 +147,9 @@ static void no_change_raises_no_alarm(void **state)
     (void)state;
     for (int reference = CONTROL_AND_GEMM; reference <= NO_REFERENCE; reference++) {
         const struct scenario s = {.reference = (enum reference)reference};
-        const struct tally t = simulate_many(&s, RUNS);
-        assert_true(t.regression < 0.01 * RUNS);
-        assert_true(t.inconclusive < 0.05 * RUNS);
+        const struct tally t = simulate_many(&s, runs_wanted);
+        assert_true(t.regression < 0.01 * runs_wanted);
+        assert_true(t.inconclusive < 0.05 * runs_wanted);
     }
 }
 
@@ -155,7 +157,7 @@ static void three_per_cent_in_one_configuration_are_found(void **state)
 {
     (void)state;
     int found = 0, named = 0, others = 0, runs = 0;
-    for (int i = 0; i < RUNS; i++, runs++) {
+    for (int i = 0; i < runs_wanted; i++, runs++) {
         struct scenario s = {.reference = CONTROL_AND_GEMM};
         struct decide_config configs[CONFIGS];
         const int slow = i % CONFIGS;
@@ -182,9 +184,9 @@ static void drift_raises_no_alarm(void **state)
                                        {.reference = GEMM_ONLY, .drift = sign * 0.02},
                                        {.reference = NO_REFERENCE, .drift = sign * 0.02}};
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-            const struct tally t = simulate_many(&all[i], RUNS / 4);
-            assert_true(t.regression < 0.01 * RUNS / 4);
-            assert_true(t.inconclusive < 0.05 * RUNS / 4);
+            const struct tally t = simulate_many(&all[i], runs_wanted / 4);
+            assert_true(t.regression < 0.01 * runs_wanted / 4);
+            assert_true(t.inconclusive < 0.05 * runs_wanted / 4);
         }
     }
 }
@@ -607,5 +609,7 @@ int main(void)
         cmocka_unit_test(gates_of_many_raise_no_alarm),
         cmocka_unit_test(a_loss_in_one_of_many_is_found),
     };
+    if (getenv("FABENCH_TEST_LONG"))
+        runs_wanted = 4000;
     return cmocka_run_group_tests(tests, read_spreads, NULL);
 }
