@@ -1,4 +1,4 @@
-/* The terminal table: group headings, rows, and the paragraph under a row that failed its check.
+/* The terminal table: group headings and rows. What stands below a row is in details.c.
  *
  * Rows arrive one by one, so column widths are fixed when a heading is printed. A cell that is wider than its column
  * uses the padding of the following cells, so that one long number does not move the right edge of the table.
@@ -19,9 +19,10 @@
 #include "cmd/problem/problem.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_figures.h"
+#include "cmd/table/details.h"
 #include "cmd/table/summary.h"
 
-enum { WIDTH_MAX = 110, WIDTH_MIN = 40, COLUMNS_MAX = 16, CELL_SIZE = 80, REASON_MIN = 20 };
+enum { WIDTH_MAX = 110, WIDTH_MIN = 40, COLUMNS_MAX = 16, REASON_MIN = 20 };
 
 /* One column of the terminal; `shows` is the record column it is made from. On a narrow terminal the columns of the
  * highest rank are left out first; rank 0 always stays. */
@@ -60,15 +61,6 @@ static bool is(const char *text, const char *word) { return strcmp(text, word) =
 static const char *lengths(const struct record_row *row, char *text, size_t size)
 {
     return problem_key_lengths(&row->key, text, size);
-}
-
-/* Three significant digits down to 0.001, so that a CPU's small TFLOPS are not shown as zeros. */
-static void format_figure(char *cell, double value)
-{
-    if (!isfinite(value))
-        put(cell, "-");
-    else
-        put(cell, "%.*f", value >= 9.995 ? 1 : value >= 0.9995 ? 2 : value >= 0.00995 ? 3 : 4, value);
 }
 
 static void format_ratio(char *cell, double value)
@@ -136,7 +128,7 @@ static void print_ms(struct table *t, const struct record_row *row, char *cell)
 static void print_tflops(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    format_figure(cell, row->tflops);
+    cell_figure(cell, row->tflops);
 }
 
 static void print_interval(struct table *t, const struct record_row *row, char *cell)
@@ -211,21 +203,6 @@ static void print_capped(struct table *t, const struct record_row *row, char *ce
     t->clock_is_printed |= isfinite(row->power_capped_pct) || isfinite(row->sm_clock_mhz);
 }
 
-static void format_mask(const struct record_row *row, char *cell)
-{
-    const char *mask = row->key.causal == 1 ? "causal" : "full";
-    char left[24] = "-", right[24] = "-";
-    if (row->key.window_left < 0 && row->key.window_right < 0) { /* "not measured" is below 0 too */
-        put(cell, "%s", mask);
-        return;
-    }
-    if (row->key.window_left >= 0)
-        snprintf(left, sizeof left, "%lld", (long long)row->key.window_left);
-    if (row->key.window_right >= 0)
-        snprintf(right, sizeof right, "%lld", (long long)row->key.window_right);
-    put(cell, "%s w%s,%s", mask, left, right);
-}
-
 static void print_shape(struct table *t, const struct record_row *row, char *cell)
 {
     char q[24], kv[24];
@@ -239,7 +216,7 @@ static void print_shape(struct table *t, const struct record_row *row, char *cel
 static void print_mask(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    format_mask(row, cell);
+    cell_mask(row, cell);
 }
 
 static void print_dtype(struct table *t, const struct record_row *row, char *cell)
@@ -493,7 +470,7 @@ static void describe_group(const struct table *t, const struct record_row *row, 
         convention = tokens;
     }
     others.window_left = others.window_right = -1; /* the mask has them */
-    format_mask(row, mask);
+    cell_mask(row, mask);
     problem_key_extras(&others, extras, sizeof extras);
     problem_key_data(&row->key, data, sizeof data);
     if (row->key.q_heads == row->key.kv_heads)
@@ -541,122 +518,6 @@ static void print_reason(struct table *t, const struct record_row *row, char cel
     fprintf(t->out, "%*s%s%s%s\n", padding, "", t->color ? "\033[33m" : "", text, t->color ? "\033[0m" : "");
 }
 
-/* ---- failures ---- */
-
-static void print_failure_head(struct table *t, const struct record_row *row)
-{
-    char text[600], mask[CELL_SIZE], n[64];
-    const char *separator = " ";
-    format_mask(row, mask);
-    int used =
-        snprintf(text, sizeof text, "FAIL %s %s %s d%lld n=%s %s:", row->impl, problem_mode_name(row->key.mode), mask,
-                 (long long)row->key.head_dim, lengths(row, n, sizeof n), problem_dtype_name(row->key.dtype));
-    for (int wanted_pass = 0; wanted_pass < 2; wanted_pass++)
-        for (int i = 0; i < row->tensor_count; i++) {
-            const struct record_tensor *tensor = &row->tensors[i];
-            const bool passed = tensor->used <= 1;
-            if (passed != (wanted_pass == 1) || used >= (int)sizeof text)
-                continue;
-            used += snprintf(text + used, sizeof text - (size_t)used, "%s%s %s", separator, tensor->name,
-                             passed ? "" : "fails");
-            if (passed && used < (int)sizeof text)
-                used += snprintf(text + used, sizeof text - (size_t)used, "%.2f of its bound", tensor->used);
-            separator = ", ";
-        }
-    wrap_words(t->out, t->width, 0, 2, text);
-}
-
-static void print_failing_tensor(struct table *t, const struct record_tensor *tensor)
-{
-    char text[sizeof tensor->failure + 16];
-    text_clean(strncmp(tensor->failure, "FAIL ", 5) == 0 ? tensor->failure + 5 : tensor->failure, text, sizeof text);
-    wrap_words(t->out, t->width, 2, 4, text[0] ? text : tensor->name);
-    if (!isfinite(tensor->rel_rms_err) || !isfinite(tensor->rel_rms_bound))
-        return;
-    int used = snprintf(text, sizeof text, "%s: rel. RMS %.2g, bound %.2g", tensor->name, tensor->rel_rms_err,
-                        tensor->rel_rms_bound);
-    if (isfinite(tensor->block_rms_err))
-        snprintf(text + used, sizeof text - (size_t)used, "; worst 64 rows %.2g, bound %.2g", tensor->block_rms_err,
-                 2 * tensor->rel_rms_bound);
-    wrap_words(t->out, t->width, 2, 4, text);
-}
-
-static void print_failure(struct table *t, const struct record_row *row)
-{
-    char text[sizeof row->reason];
-    print_failure_head(t, row);
-    for (int i = 0; i < row->tensor_count; i++)
-        if (!(row->tensors[i].used <= 1) || row->tensors[i].failure[0])
-            print_failing_tensor(t, &row->tensors[i]);
-    text_clean(row->reason, text, sizeof text);
-    if (text[0])
-        wrap_words(t->out, t->width, 2, 4, text);
-    if (isfinite(row->time_ms)) {
-        char ms[40];
-        snprintf(text, sizeof text, "%s ms is kept, TFLOPS withheld.%s",
-                 number_print_short(row->time_ms, ms, sizeof ms),
-                 row->repro ? " Again, with the tensors as .npy:" : "");
-        wrap_words(t->out, t->width, 2, 4, text);
-    } else if (row->repro) {
-        fprintf(t->out, "  Again, with the tensors as .npy:\n");
-    }
-    if (row->repro) {
-        char *again = program_command(row->repro), *command = xasprintf("%s --dump bad/", again);
-        wrap_command(t->out, t->width, 2, command);
-        free(command);
-        free(again);
-    }
-}
-
-/* --verbose: the time of each pass of a multi-pass implementation, from one launch with time stamps. */
-static void print_passes(struct table *t, const struct record_row *row)
-{
-    char text[256];
-    int used = snprintf(text, sizeof text, "%s:", row->impl);
-    for (int i = 0; i < row->pass_count && used < (int)sizeof text; i++)
-        used += snprintf(text + used, sizeof text - (size_t)used, "%s %s %.3g ms", i ? "," : "", row->passes[i].name,
-                         row->passes[i].time_ms);
-    wrap_words(t->out, t->width, 10, 12, text);
-}
-
-/* --verbose: how many samples the time is made of, and why sampling ended. */
-static void print_samples(struct table *t, const struct record_row *row)
-{
-    struct text text = {0};
-    text_add(&text, "%s: %lld sample%s, stop: %s", row->impl, (long long)row->samples, row->samples == 1 ? "" : "s",
-             row->stop[0] ? row->stop : "not recorded");
-    if (is(row->stop, "limit"))
-        text_add(&text, " (the time limit of the sampling; the intervals asked for were not reached)");
-    wrap_words(t->out, t->width, 10, 12, text_string(&text));
-    text_free(&text);
-}
-
-/* The figures of the implementation's sustained region, below its burst figures and compared with them. */
-static void print_sustained(struct table *t, const struct record_row *row)
-{
-    char text[256];
-    int used = snprintf(text, sizeof text, "sustained %.*f s:", row->sustain_s < 9.95 ? 1 : 0, row->sustain_s);
-#define ADD(value, ...)                                                                                                \
-    if (isfinite(value) && used < (int)sizeof text)                                                                    \
-    used += snprintf(text + used, sizeof text - (size_t)used, __VA_ARGS__)
-    char tflops[CELL_SIZE];
-    format_figure(tflops, row->tflops_sustained);
-    ADD(row->tflops_sustained, " %s TFLOPS", tflops);
-    ADD(100 * (row->tflops_sustained / row->tflops - 1), " (%+.1f%%)", 100 * (row->tflops_sustained / row->tflops - 1));
-    ADD(row->power_w, ", %.0f W", row->power_w);
-    ADD(row->energy_j, ", %.3g J/pass", row->energy_j);
-    ADD(row->tflops_per_w, ", %.2f TFLOPS/W", row->tflops_per_w);
-    ADD(row->sustain_sm_clock_mhz, ", %.0f MHz", row->sustain_sm_clock_mhz);
-    ADD(row->sustain_power_capped_pct, ", capped %.0f%%", row->sustain_power_capped_pct);
-    ADD(row->sustain_throttled_pct > 0 ? row->sustain_throttled_pct : NAN, ", throttled %.0f%%",
-        row->sustain_throttled_pct);
-    ADD(row->sustain_temp_c, ", %.0f C", row->sustain_temp_c);
-    if (!isfinite(row->power_w) && used < (int)sizeof text)
-        snprintf(text + used, sizeof text - (size_t)used, ", no power figures");
-#undef ADD
-    wrap_words(t->out, t->width, 10, 12, text);
-}
-
 static void print_row(struct table *t, const struct record_row *row)
 {
     char cells[COLUMNS_MAX][CELL_SIZE], problem[sizeof t->problem];
@@ -687,11 +548,11 @@ static void print_row(struct table *t, const struct record_row *row)
         print_reason(t, row, cells);
     }
     if (t->is_verbose && has_run && row->samples > 0)
-        print_samples(t, row);
+        details_samples(t->out, t->width, row);
     if (row->pass_count)
-        print_passes(t, row);
+        details_passes(t->out, t->width, row);
     if (isfinite(row->sustain_s))
-        print_sustained(t, row);
+        details_sustained(t->out, t->width, row);
 }
 
 /* --quiet: a row that did not finish is an error, which its reason explains. */
@@ -711,7 +572,7 @@ void table_row(struct table *t, const struct record_row *row)
     else if (is_shown || !t->is_verify)
         print_row(t, row);
     if (is_shown && row->check == CHECKED_FAIL)
-        print_failure(t, row);
+        details_failure(t->out, t->width, row);
     fflush(t->out);
     summary_add(&t->summary, row);
 }
