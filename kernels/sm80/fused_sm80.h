@@ -1,5 +1,5 @@
 /* fused_sm80: its entry in the registry (fused_sm80.c) and its two directions (fused_sm80_fwd_host.c,
- * fused_sm80_bwd_host.c), with what the host side and the kernels of each share. C and CUDA C++. */
+ * fused_sm80_bwd_host.c; what those of the backward share is in fused_sm80_bwd.h). C and CUDA C++. */
 #ifndef FABENCH_FUSED_SM80_H
 #define FABENCH_FUSED_SM80_H
 
@@ -13,8 +13,7 @@ extern "C" {
 extern const struct attn_direction fused_sm80_fwd, fused_sm80_bwd;
 extern const struct attn_impl attn_fused_sm80;
 
-/* What the host side of fused_sm80's forward (fused_sm80_fwd_host.c) and its kernels (fused_sm80_fwd.cu) share. C and
- * CUDA C++. */
+/* What the host side of the forward and its kernels (fused_sm80_fwd.cu) share. */
 
 enum { SM80_FWD_BLOCKS_PER_SM = 2 };
 
@@ -43,86 +42,6 @@ struct fused_sm80_fwd_tile {
 };
 
 extern const struct fused_sm80_fwd_tile fused_sm80_fwd_tiles[]; /* ends with a row without a name */
-
-/* What the files of fused_sm80's backward share: the host side (fused_sm80_bwd_host.c), the main kernel
- * (fused_sm80_bwd.cu), the preprocess kernel and the kernel of the deterministic dQ
- * (fused_sm80_bwd_preprocess_dq.cu). C and CUDA C++. */
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-enum {
-    SM80_BWD_ROW_STEP = 64,            /* stats and dq_sum are padded to a multiple of this many queries */
-    SM80_BWD_PREPROCESS_THREADS = 256, /* 8 elements of O and dO for each */
-    SM80_BWD_DQ_TILE = 64,             /* queries and keys of the deterministic dQ */
-    SM80_BWD_DQ_THREADS = 128
-};
-
-/* The parameter of every kernel. */
-struct fused_sm80_bwd_params {
-    struct attn_tensor q, k, v, o, dout, dq, dk, dv;
-    const float *lse;      /* [batch * q_heads, q_len] */
-    float *stats;          /* [batch * q_heads, q_rows / q_tile, 2, q_tile]: lse2 = LSE * log2 e, +inf for rows that see
-                              no key and for rows that pad; -D = -rowsum(dO * O) */
-    float *dq_sum;         /* [batch * q_heads, q_rows * head_dim]: dQ / scale in fp32, tile by tile in quads
-                              (kernels/device/memory.cuh). NULL where a kernel of its own computes dQ */
-    int64_t q_rows;        /* q_len rounded up to SM80_BWD_ROW_STEP */
-    int64_t shift;         /* kv_len - q_len */
-    int64_t kv_head_count; /* batch * kv_heads */
-    int32_t q_len, kv_len, q_heads, kv_heads, group; /* group: query heads for each kv head */
-    int32_t q_tile; /* queries of the main kernel's tile, a divisor of SM80_BWD_ROW_STEP */
-    int32_t q_tiles, kv_tiles;
-    int32_t section_heads; /* kv heads whose blocks run at the same time */
-    float scale, scale_log2;
-    bool causal;
-};
-
-typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
-
-struct fused_sm80_bwd_tile {
-    struct attn_tile tile;
-    int q_tile, kv_tile, threads;
-    fused_sm80_bwd_kernel main[2][2]; /* [deterministic][bf16]; deterministic: dK and dV only */
-    fused_sm80_bwd_kernel convert[2]; /* [bf16]: dQ = scale * dq_sum, rounded */
-};
-
-extern const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[]; /* ends with a row without a name */
-extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2], fused_sm80_bwd_dq[2][2]; /* [bf16][head_dim 128] */
-extern const size_t fused_sm80_bwd_dq_smem_bytes[2];                                         /* [head_dim 128] */
-
-#ifdef __cplusplus
-}
-
-namespace sm80_bwd {
-
-using Params = fused_sm80_bwd_params;
-
-constexpr int LANES = 32, ROW_STEP = SM80_BWD_ROW_STEP;
-constexpr float LOG2_E = 1.44269504088896340736f;
-
-#ifdef __CUDACC__
-/* Where lse2 of a row (counted over all heads, q_rows each) lies in stats; -D is q_tile further. */
-__device__ __forceinline__ int64_t stats_index(const Params &params, int64_t row)
-{
-    return row / params.q_tile * (2 * params.q_tile) + row % params.q_tile;
-}
-
-template <typename T>
-__device__ __forceinline__ T *head_pointer(const struct attn_tensor &tensor, int64_t batch, int64_t head)
-{
-    return static_cast<T *>(tensor.data) + batch * tensor.stride_batch + head * tensor.stride_head;
-}
-
-/* Differences of rows and columns within a tile fit; what is further away stays outside every tile. */
-__device__ __forceinline__ int clamp_to_tile(int64_t value)
-{
-    return static_cast<int>(value < -1024 ? -1024 : value > 1024 ? 1024 : value);
-}
-#endif
-
-} // namespace sm80_bwd
-#endif
 
 #ifdef __cplusplus
 }

@@ -29,7 +29,7 @@
  * and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the diagonal are masked in a
  * second copy of the step that only boundary tiles run; a warp whose queries see none of its keys skips it. dK and
  * dV are sums of one block in a fixed order. Measurements: docs/kernels/sm80.md. */
-#include "kernels/sm80/fused_sm80.h"
+#include "kernels/sm80/fused_sm80_bwd.h"
 
 #include <climits>
 

@@ -1,5 +1,6 @@
 /* The host side of fused_sm80's backward: what it refuses, its workspace, the kernels' parameters, the launches. */
 #include "kernels/sm80/fused_sm80.h"
+#include "kernels/sm80/fused_sm80_bwd.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"

@@ -12,7 +12,7 @@
  *   warp w: queries 16 w .. 16 w + 15, all keys of the tile
  *   shared memory: Q | dO | K 0 | K 1 | V 0 | V 1, 8 KB each at head_dim 64, 16 KB at 128
  *   loop: wait for stage i, barrier, start loading stage i + 1, S = Q K^T, dP = dO V^T, dS, dQ += dS K */
-#include "kernels/sm80/fused_sm80.h"
+#include "kernels/sm80/fused_sm80_bwd.h"
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/tile_io_sm80.cuh"
