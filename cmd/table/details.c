@@ -40,9 +40,9 @@ static void print_failure_head(FILE *out, int width, const struct record_row *ro
     char text[600], mask[CELL_SIZE], n[64];
     const char *separator = " ";
     cell_mask(row, mask);
-    int used =
-        snprintf(text, sizeof text, "FAIL %s %s %s d%lld n=%s %s:", row->impl, problem_mode_name(row->key.mode), mask,
-                 (long long)row->key.head_dim, problem_key_lengths(&row->key, n, sizeof n), problem_dtype_name(row->key.dtype));
+    int used = snprintf(text, sizeof text, "FAIL %s %s %s d%lld n=%s %s:", row->impl, problem_mode_name(row->key.mode),
+                        mask, (long long)row->key.head_dim, problem_key_lengths(&row->key, n, sizeof n),
+                        problem_dtype_name(row->key.dtype));
     for (int wanted_pass = 0; wanted_pass < 2; wanted_pass++)
         for (int i = 0; i < row->tensor_count; i++) {
             const struct record_tensor *tensor = &row->tensors[i];

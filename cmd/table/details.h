@@ -1,5 +1,5 @@
-/* What stands below a row of the table: why it failed its check, its passes, samples and sustained region; and the texts
- * that its cells have too. Each function writes whole lines of at most `width` columns. */
+/* What stands below a row of the table: why it failed its check, its passes, samples and sustained region; and the
+ * texts that its cells have too. Each function writes whole lines of at most `width` columns. */
 #ifndef FABENCH_TABLE_DETAILS_H
 #define FABENCH_TABLE_DETAILS_H
 

@@ -7,8 +7,8 @@
 
 limit_s=300
 length=${1:-256}
-common=(--device cpu --d 64 --batch 1 --heads 2 --causal --seqlen $length --samples 1 --warmup-ms 0 --min-time-ms 0 --l2 hot
-    --out none --plot none --impl-lib "$plugins/libwrong_cpu.so" --jsonl run.jsonl)
+common=(--device cpu --d 64 --batch 1 --heads 2 --causal --seqlen "$length" --samples 1 --warmup-ms 0 --min-time-ms 0
+    --l2 hot --out none --plot none --impl-lib "$plugins/libwrong_cpu.so" --jsonl run.jsonl)
 
 # verdicts DTYPE MODE DATA FAULT...: right_cpu passes, and every fault fails.
 verdicts() {
