@@ -86,7 +86,7 @@ fail() {
 run() {
     what="fabench $*"
     code=0
-    timeout --kill-after=5 "${limit_s:-120}" "$fabench" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || code=$?
+    timeout --kill-after=5 "${limit_s:-300}" "$fabench" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || code=$?
 }
 
 expect() { # expect CONDITION-SENTENCE COMMAND...

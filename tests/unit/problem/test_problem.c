@@ -1,14 +1,319 @@
+/* Lengths and block masks from their descriptions, and the pairs that they leave. */
+#include "tests/unit/unit_help.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/base/npy.h"
+#include "cmd/problem/problem.h"
+#include "cmd/problem/problem_arrays.h"
+
+static const struct attn_problem base = {.batch = 2,
+                                         .q_heads = 4,
+                                         .kv_heads = 2,
+                                         .q_len = 100,
+                                         .kv_len = 130,
+                                         .head_dim = 64,
+                                         .window_left = -1,
+                                         .window_right = -1};
+
+static void refuses_lengths(const char *text, int64_t total, const char *part)
+{
+    struct attn_problem p = base;
+    struct problem_arrays a = {0};
+    struct reason why = {""};
+    assert_false(problem_set_lengths(&p, &a, text, total, 1, &why));
+    assert_non_null(strstr(why.text, "--lengths "));
+    if (!strstr(why.text, part))
+        fail_msg("%s: \"%s\" has no \"%s\"", text, why.text, part);
+    assert_null(a.cu_seqlens_q);
+    problem_arrays_free(&a);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void wrong_lengths(void **state)
+{
+    char path[] = "/tmp/fabench-lengths-XXXXXX", at[sizeof path + 1];
+    (void)state;
+    refuses_lengths("", 100, "must be fixed");
+    refuses_lengths("uniform", 100, "must be fixed");
+    refuses_lengths("uniform:0:5", 100, "1 <= LO <= HI");
+    refuses_lengths("uniform:6:5", 100, "1 <= LO <= HI");
+    refuses_lengths("uniform:-1:5", 100, "1 <= LO <= HI");
+    refuses_lengths("uniform:1:5:7", 100, "1 <= LO <= HI");
+    refuses_lengths("uniform:1:99999999999", 100, "1 <= LO <= HI");
+    refuses_lengths("lognormal:0:1", 100, "at least 1");
+    refuses_lengths("lognormal:5:-1", 100, "at least 1");
+    refuses_lengths("lognormal:5:nan", 100, "at least 1");
+    refuses_lengths("list:", 0, "no sequence");
+    refuses_lengths("list:5:-2", 0, "a list is");
+    refuses_lengths("list:5x", 0, "a list is");
+    refuses_lengths("list:0x3:0", 0, "all query lengths are 0");
+    refuses_lengths("list:3x0", 0, "all key lengths are 0");
+    refuses_lengths("list:90:20", 100, "more than --total-tokens 100");
+    refuses_lengths("list:2147483647:1", 0, "more than 2147483647 tokens");
+    refuses_lengths("@/nonexistent", 0, "/nonexistent");
+    close(mkstemp(path));
+    snprintf(at, sizeof at, "@%s", path);
+    write_file(path, "");
+    refuses_lengths(at, 0, "no sequence");
+    write_file(path, "5\n-3\n");
+    refuses_lengths(at, 0, "line 2");
+    write_file(path, "5\nseven\n");
+    refuses_lengths(at, 0, "line 2");
+    write_file(path, "5,6,7\n");
+    refuses_lengths(at, 0, "line 1");
+    write_file(path, "60\n50\n");
+    refuses_lengths(at, 100, "more than --total-tokens");
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < 10000000; i++)
+        fputc('1', file);
+    fclose(file);
+    refuses_lengths(at, 0, path);
+    unlink(path);
+}
+
+static void check_lengths(const struct attn_problem *p, const struct problem_arrays *a)
+{
+    int64_t longest_q = 1, longest_k = 1;
+    assert_int_equal(p->lengths, ATTN_PACKED);
+    assert_true(a->cu_seqlens_q[0] == 0 && a->cu_seqlens_k[0] == 0);
+    for (int64_t b = 0; b < p->batch; b++) {
+        const int64_t q = a->cu_seqlens_q[b + 1] - a->cu_seqlens_q[b], k = a->cu_seqlens_k[b + 1] - a->cu_seqlens_k[b];
+        assert_true(q >= 0 && k >= 0);
+        longest_q = q > longest_q ? q : longest_q;
+        longest_k = k > longest_k ? k : longest_k;
+    }
+    assert_int_equal(p->q_len, longest_q);
+    assert_int_equal(p->kv_len, longest_k);
+    assert_int_equal(p->total_q, a->cu_seqlens_q[p->batch]);
+    assert_int_equal(p->total_k, a->cu_seqlens_k[p->batch]);
+}
+
+static void draws_until_the_tokens_are_used_up(void **state)
+{
+    static const char *const texts[] = {"uniform:1:2k", "uniform:100:100", "lognormal:300:1", "lognormal:50:0"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct attn_problem p = base, again = base;
+        struct problem_arrays a = {0}, b = {0};
+        struct reason why;
+        assert_true(problem_set_lengths(&p, &a, texts[i], 100000, 7, &why));
+        check_lengths(&p, &a);
+        assert_int_equal(p.total_q, 100000);
+        assert_true(problem_set_lengths(&again, &b, texts[i], 100000, 7, &why));
+        assert_int_equal(again.batch, p.batch);
+        assert_memory_equal(a.cu_seqlens_q, b.cu_seqlens_q, (size_t)(p.batch + 1) * sizeof *a.cu_seqlens_q);
+        assert_memory_equal(a.cu_seqlens_q, a.cu_seqlens_k, (size_t)(p.batch + 1) * sizeof *a.cu_seqlens_q);
+        problem_arrays_free(&a);
+        problem_arrays_free(&b);
+    }
+}
+
+/* The mean of what is drawn is what the text says, within five standard errors. */
+static void draws_with_the_mean(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        double mean, deviation;
+    } all[] = {{"uniform:1:2047", 1024, 591}, {"lognormal:300:0.5", 300, 160}, {"lognormal:200:1", 200, 262}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct attn_problem p = base;
+        struct problem_arrays a = {0};
+        struct reason why;
+        assert_true(problem_set_lengths(&p, &a, all[i].text, 4000000, 3, &why));
+        const double mean = (double)p.total_q / (double)p.batch;
+        assert_true(fabs(mean - all[i].mean) < 5 * all[i].deviation / sqrt((double)p.batch));
+        problem_arrays_free(&a);
+    }
+}
+
+static void takes_lists_and_files(void **state)
+{
+    char path[] = "/tmp/fabench-lengths-XXXXXX", at[sizeof path + 1];
+    const int32_t want_q[] = {0, 5, 5, 12, 1036}, want_k[] = {0, 5, 8, 8, 1032};
+    const char *const texts[] = {"list:5:0x3:7x0:1k", at};
+    (void)state;
+    close(mkstemp(path));
+    snprintf(at, sizeof at, "@%s", path);
+    write_file(path, "# a comment\n5\n\n0, 3\n7,0\n1k\n");
+    for (int i = 0; i < 2; i++) {
+        struct attn_problem p = base;
+        struct problem_arrays a = {0};
+        struct reason why;
+        if (!problem_set_lengths(&p, &a, texts[i], 0, 1, &why))
+            fail_msg("%s", why.text);
+        check_lengths(&p, &a);
+        assert_int_equal(p.batch, 4);
+        assert_memory_equal(a.cu_seqlens_q, want_q, sizeof want_q);
+        assert_memory_equal(a.cu_seqlens_k, want_k, sizeof want_k);
+        assert_string_equal(a.lengths, texts[i]);
+        problem_arrays_free(&a);
+    }
+    unlink(path);
+}
+
+static void refuses_mask(const char *text, const char *part)
+{
+    struct attn_problem p = base;
+    struct problem_arrays a = {0};
+    struct reason why = {""};
+    assert_false(problem_set_block_mask(&p, &a, text, 32, 1, &why));
+    assert_non_null(strstr(why.text, "--block-mask "));
+    if (!strstr(why.text, part))
+        fail_msg("%s: \"%s\" has no \"%s\"", text, why.text, part);
+    problem_arrays_free(&a);
+}
+
+static void write_mask(const char *path, enum npy_type type, const int64_t *shape, int value)
+{
+    struct npy file = {.dims = 4, .type = type, .bytes = type == NPY_UINT8 ? 1 : 4};
+    struct reason why;
+    for (int i = 0; i < 4; i++) {
+        file.shape[i] = shape[i];
+        file.bytes *= (size_t)shape[i];
+    }
+    file.data = calloc(1, file.bytes);
+    ((uint8_t *)file.data)[file.bytes - 1] = (uint8_t)value;
+    assert_true(npy_write(path, &file, &why));
+    npy_free(&file);
+}
+
+static void wrong_masks(void **state)
+{
+    char path[] = "/tmp/fabench-mask-XXXXXX", at[sizeof path + 1];
+    (void)state;
+    refuses_mask("", "must be none");
+    refuses_mask("dense", "must be none");
+    refuses_mask("random:0", "above 0");
+    refuses_mask("random:1.5", "above 0");
+    refuses_mask("random:nan", "above 0");
+    refuses_mask("random:", "above 0");
+    refuses_mask("local:-1", "number of blocks");
+    refuses_mask("strided:0", "at least 1");
+    refuses_mask("@/nonexistent.npy", "/nonexistent.npy");
+    close(mkstemp(path));
+    snprintf(at, sizeof at, "@%s", path);
+    write_mask(path, NPY_UINT8, (const int64_t[]){1, 1, 4, 4}, 1); /* 4 x 5 blocks */
+    refuses_mask(at, "[2 or 1, 4 or 1, 4, 5]");
+    write_mask(path, NPY_UINT8, (const int64_t[]){3, 1, 4, 5}, 1);
+    refuses_mask(at, "[2 or 1, 4 or 1, 4, 5]");
+    write_mask(path, NPY_FLOAT32, (const int64_t[]){1, 1, 4, 5}, 1);
+    refuses_mask(at, "uint8 or bool");
+    write_mask(path, NPY_UINT8, (const int64_t[]){1, 1, 4, 5}, 2);
+    refuses_mask(at, "value 2");
+    write_mask(path, NPY_UINT8, (const int64_t[]){2, 4, 4, 5}, 1);
+    struct attn_problem p = base;
+    struct problem_arrays a = {0};
+    struct reason why;
+    assert_true(problem_set_block_mask(&p, &a, at, 32, 1, &why));
+    assert_true(p.mask_batch == 2 && p.mask_heads == 4 && a.mask[159] == 1 && a.mask[0] == 0);
+    problem_arrays_free(&a);
+    unlink(path);
+}
+
+static void masks_by_rule(void **state)
+{
+    struct reason why;
+    (void)state;
+    /* 4 blocks of rows, 5 of keys: block i of the rows has block i + 1 of the keys on its diagonal. */
+    for (int kind = 0; kind < 2; kind++) {
+        struct attn_problem p = base;
+        struct problem_arrays a = {0};
+        assert_true(problem_set_block_mask(&p, &a, kind ? "strided:3" : "local:1", 32, 1, &why));
+        assert_true(p.mask_batch == 1 && p.mask_heads == 1);
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 5; j++)
+                assert_int_equal(a.mask[i * 5 + j], kind ? (i + 1 - j) % 3 == 0 : abs(i + 1 - j) <= 1);
+        problem_arrays_free(&a);
+    }
+    struct attn_problem p = base;
+    struct problem_arrays a = {0};
+    p.q_len = p.kv_len = 4096;
+    assert_true(problem_set_block_mask(&p, &a, "random:0.25", 16, 1, &why));
+    assert_int_equal(p.mask_heads, 4);
+    double ones = 0;
+    for (int i = 0; i < 4 * 256 * 256; i++)
+        ones += a.mask[i];
+    assert_true(fabs(ones / (4 * 256 * 256) - 0.25) < 0.005);
+    assert_memory_not_equal(a.mask, a.mask + 256 * 256, 256 * 256); /* heads have masks of their own */
+    problem_arrays_free(&a);
+}
+
+/* The pairs, one by one. */
+static double count_pairs(const struct attn_problem *p, const struct problem_arrays *a)
+{
+    struct attn_tensors t = {.cu_seqlens_q = a->cu_seqlens_q, .cu_seqlens_k = a->cu_seqlens_k, .block_mask = a->mask};
+    double pairs = 0;
+    for (int64_t b = 0; b < p->batch; b++) {
+        const struct attn_sequence s = attn_sequence_at(p, &t, b);
+        struct attn_problem one = *p;
+        one.q_len = s.q_len;
+        one.kv_len = s.kv_len;
+        for (int64_t h = 0; h < p->q_heads; h++)
+            for (int64_t i = 0; i < s.q_len; i++) {
+                int64_t first, last;
+                attn_visible(&one, i, &first, &last);
+                for (int64_t j = first; j <= last; j++)
+                    pairs += attn_block_is_visible(p, a->mask, b, h, i, j);
+            }
+    }
+    return pairs;
+}
+
+static void pairs_are_those_of_the_definition(void **state)
+{
+    static const char *const lengths[] = {"", "list:5:0x3:7x0:100x130:64x20"};
+    static const char *const masks[] = {"", "random:0.3", "local:0", "strided:2", "random:1"};
+    struct reason why;
+    (void)state;
+    for (int l = 0; l < 2; l++)
+        for (int m = 0; m < 5; m++)
+            for (int causal = 0; causal < 2; causal++)
+                for (int left = -1; left < 40; left += 20) {
+                    struct attn_problem p = base;
+                    struct problem_arrays a = {0};
+                    p.causal = causal;
+                    p.window_left = left;
+                    p.window_right = causal ? -1 : left;
+                    if (l)
+                        assert_true(problem_set_lengths(&p, &a, lengths[l], 0, 1, &why));
+                    if (m)
+                        assert_true(problem_set_block_mask(&p, &a, masks[m], 16, 1, &why));
+                    /* Without a mask a causal square without a window counts as half, by the papers' convention. */
+                    const double half = !m && causal && left < 0 && l ? 0.5 * 5 * 4 : 0;
+                    assert_true(problem_pairs(&p, &a) == count_pairs(&p, &a) - half);
+                    problem_arrays_free(&a);
+                }
+}
+
+static int problem_arrays_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_lengths),
+        cmocka_unit_test(draws_until_the_tokens_are_used_up),
+        cmocka_unit_test(draws_with_the_mean),
+        cmocka_unit_test(takes_lists_and_files),
+        cmocka_unit_test(wrong_masks),
+        cmocka_unit_test(masks_by_rule),
+        cmocka_unit_test(pairs_are_those_of_the_definition),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
 /* The table of tensors (cmd/problem/problem.h): their names, their bits in attn_impl.repeatable, and which of them a
  * mode writes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <string.h>
-
-#include "cmd/problem/problem.h"
 
 static void every_tensor_has_a_name_of_its_own(void **state)
 {
@@ -44,7 +349,7 @@ static void outputs_have_the_bits_of_the_contract(void **state)
     assert_int_equal(problem_tensor_bit(TENSOR_Q) | problem_tensor_bit(TENSOR_DO), 0);
 }
 
-int main(void)
+static int problem_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tensor_has_a_name_of_its_own),
@@ -52,3 +357,5 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+int main(void) { return problem_arrays_tests() + problem_tests(); }
