@@ -1,5 +1,5 @@
 /* Opens the builds, makes the command lines of their processes, runs the processes and reads their records. */
-#include "cmd/gate/ab_build.h"
+#include "cmd/gate/ab_report.h"
 
 #include <dirent.h>
 #include <errno.h>
