@@ -244,7 +244,7 @@ enum attn_status work_sustained_is_possible(struct work *work, struct work_membe
         double time_ms = 0;
         TRY(timed_launch(work, m, work->item->seed, false, &time_ms, why));
         hot_ms = fmin(hot_ms, time_ms);
-        *least_ms = is_cpu ? 0.05 * hot_ms : 0.8 * hot_ms - WORK_OVERLAP_MS;
+        *least_ms = is_cpu ? 0.05 * fmin(hot_ms, median_ms) : 0.8 * hot_ms - WORK_OVERLAP_MS;
     }
     *is_possible = pass_ms >= *least_ms;
     return ATTN_OK;

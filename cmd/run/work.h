@@ -70,7 +70,8 @@ enum attn_status work_on_new_values(struct work *, struct work_member *, double 
 /* Whether launches of pass_ms each, in a sustained region, are as fast as launches that do their work can be. They are
  * where that is at least 0.95 of the median of the rounds. Where it is less, the reason may be warm caches, or launches
  * that overlap: launches with warm caches on inputs with new signs show it. A launch in the region must take 0.8 of the
- * least of their times, less WORK_OVERLAP_MS (on a CPU 0.05 of it: beside other work a single launch waits for a core).
+ * least of their times, less WORK_OVERLAP_MS (on a CPU 0.05 of it, or of the median of the rounds where that is less:
+ * beside other work a single launch waits for a core).
  * *least_ms: what it must take. */
 #define WORK_OVERLAP_MS 0.005
 enum attn_status work_sustained_is_possible(struct work *, struct work_member *, double median_ms, double pass_ms,
