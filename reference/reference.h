@@ -9,8 +9,8 @@
  * effect of that rounding on D = rowsum(dO * O). Where one key has nearly all of P, dS = P (dP - D) is a difference of
  * nearly equal numbers, and only that error is left. The plain product over absolute values, |dO| |V|^T + rowsum(|dO| *
  * |O|), bounds the same error, but it is too large by the square root of head_dim and by the square root of the length:
- * at 16K it would hide the errors that the rules are to find. With a softcap dS is multiplied by g, of which the rounding
- * of S / softcap leaves no relative precision where that is near 1: the second term is its error.
+ * at 16K it would hide the errors that the rules are to find. With a softcap dS is multiplied by g, of which the
+ * rounding of S / softcap leaves no relative precision where that is near 1: the second term is its error.
  */
 #ifndef FABENCH_REFERENCE_H
 #define FABENCH_REFERENCE_H
