@@ -370,23 +370,18 @@ static double slope(const struct head *h, double p, double lse)
     return 1 - share * share;
 }
 
-/* dS from dP in place, then dSa from P in place. */
+/* dS from dP in place, and dSa from P in place; without dropout `kept` is P's memory. */
 static void score_gradients(const struct head *h, const struct block *at, const struct scratch *x)
 {
     const int64_t first_row = at->g * h->p->q_len + at->row0, n = h->p->kv_len;
     drop(h, at, x->dp, x->dp);
     for (int64_t i = 0; i < at->rows; i++)
-        for (int64_t j = at->lo; j <= at->hi; j++)
-            x->dp[i * n + j] = x->s[i * n + j] * (x->dp[i * n + j] - h->dot[first_row + i]) *
-                               slope(h, x->s[i * n + j], h->lse[first_row + i]);
-}
-
-static void absolute_gradients(const struct head *h, const struct block *at, const struct scratch *x)
-{
-    const int64_t first_row = at->g * h->p->q_len + at->row0, n = h->p->kv_len;
-    for (int64_t i = 0; i < at->rows; i++)
-        for (int64_t j = at->lo; j <= at->hi; j++)
-            x->s[i * n + j] *= h->spread[first_row + i] * slope(h, x->s[i * n + j], h->lse[first_row + i]);
+        for (int64_t j = at->lo; j <= at->hi; j++) {
+            const double p = x->s[i * n + j], part = x->dp[i * n + j] - h->dot[first_row + i];
+            const double steep = slope(h, p, h->lse[first_row + i]);
+            x->dp[i * n + j] = p * part * steep;
+            x->s[i * n + j] = p * (h->spread[first_row + i] * steep + fabs(part) * (1 - steep));
+        }
 }
 
 /* Pass 4 of a block of rows: D and dQ. x->o holds O on entry. */
@@ -411,7 +406,6 @@ static void row_gradients(const struct head *h, const struct block *at, const st
     store_rows(x->o, (double)p->scale, h->out->dq, place, at->rows, d);
     if (!h->out->dq_abs)
         return;
-    absolute_gradients(h, at, x);
     times_rows(h, at, x->s, h->k, x->o, true);
     store_rows(x->o, fabs((double)p->scale), h->out->dq_abs, place, at->rows, d);
 }
@@ -458,15 +452,13 @@ static void add_rows(const struct head *h, const struct block *at, const struct 
     }
     drop(h, at, x->s, x->kept);
     times_transposed(h, at, x->dout, h->vt, x->dp);
-    score_gradients(h, at, x);
-    add_to_keys(h, at, x->dp, x->q, x->sums[0], false);
     add_to_keys(h, at, x->kept, x->dout, x->sums[1], false);
     if (h->out->dv_abs)
         add_to_keys(h, at, x->kept, x->dout, x->sums[3], true);
-    if (h->out->dk_abs) {
-        absolute_gradients(h, at, x);
+    score_gradients(h, at, x);
+    add_to_keys(h, at, x->dp, x->q, x->sums[0], false);
+    if (h->out->dk_abs)
         add_to_keys(h, at, x->s, x->q, x->sums[2], true);
-    }
 }
 
 /* Pass 4 of a block of keys: dK and dV. */

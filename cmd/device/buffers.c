@@ -34,13 +34,24 @@ static size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 enum attn_status buffer_alloc(struct backend *be, size_t bytes, struct buffer *buffer, struct attn_message *why)
 {
+    return buffer_alloc_at(be, 0, bytes, buffer, why);
+}
+
+static size_t guard_before(const struct buffer *buffer)
+{
+    return (size_t)((char *)buffer->data - (char *)buffer->base);
+}
+
+enum attn_status buffer_alloc_at(struct backend *be, size_t offset, size_t bytes, struct buffer *buffer,
+                                 struct attn_message *why)
+{
     memset(buffer, 0, sizeof *buffer);
     if (bytes > SIZE_MAX / 2) { /* such a size, perhaps a negative number in a plugin, would overflow with the guards */
         snprintf(why->text, sizeof why->text, "%zu bytes are more than any memory has", bytes);
         return ATTN_NO_MEMORY;
     }
-    TRY(be->ops->alloc(be, 2 * (size_t)GUARD_BYTES + rounded(bytes), &buffer->base, why));
-    buffer->data = (char *)buffer->base + GUARD_BYTES;
+    TRY(be->ops->alloc(be, offset + 2 * (size_t)GUARD_BYTES + rounded(bytes), &buffer->base, why));
+    buffer->data = (char *)buffer->base + GUARD_BYTES + offset;
     buffer->bytes = bytes;
     if (bytes % 4)
         TRY(be->ops->pattern(be, (char *)buffer->data + bytes / 4 * 4, 4, CANARY_PATTERN, why));
@@ -52,7 +63,7 @@ enum attn_status buffer_guard(struct backend *be, const struct buffer *buffer, s
     const size_t end = (buffer->bytes + 3) / 4 * 4; /* the data may end inside a word; those bytes are not checked */
     if (!buffer->base)
         return ATTN_OK;
-    TRY(be->ops->pattern(be, buffer->base, GUARD_BYTES, CANARY_PATTERN, why));
+    TRY(be->ops->pattern(be, buffer->base, guard_before(buffer), CANARY_PATTERN, why));
     return be->ops->pattern(be, (char *)buffer->data + end, rounded(buffer->bytes) - end + GUARD_BYTES, CANARY_PATTERN,
                             why);
 }
@@ -69,7 +80,7 @@ enum attn_status buffer_guards_broken(struct backend *be, const struct buffer *b
 {
     uint64_t before = 0, behind = 0;
     const size_t end = (buffer->bytes + 3) / 4 * 4;
-    TRY(be->ops->count_mismatch(be, buffer->base, GUARD_BYTES, CANARY_PATTERN, &before, why));
+    TRY(be->ops->count_mismatch(be, buffer->base, guard_before(buffer), CANARY_PATTERN, &before, why));
     TRY(be->ops->count_mismatch(be, (char *)buffer->data + end, rounded(buffer->bytes) - end + GUARD_BYTES,
                                 CANARY_PATTERN, &behind, why));
     *words = before + behind;
@@ -123,12 +134,34 @@ struct attn_tensor tensor_of(const struct attn_problem *p, const struct attn_ten
     return found ? *found : (struct attn_tensor){copy.lse, s.heads * s.len, s.len, 1};
 }
 
+static bool is_of_packed_qkv(enum problem_tensor tensor)
+{
+    return tensor == TENSOR_Q || tensor == TENSOR_K || tensor == TENSOR_V || tensor == TENSOR_DQ ||
+           tensor == TENSOR_DK || tensor == TENSOR_DV;
+}
+
 static struct attn_tensor strides_of(const struct plan_item *item, enum problem_tensor tensor)
 {
-    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
-    struct attn_tensor t = problem_strides(item->problem.layout, s.heads, s.len, s.head_dim);
+    const struct attn_problem *p = &item->problem;
+    const struct tensor_shape s = tensor_shape_of(p, tensor);
+    const bool is_padded = item->strides == PLAN_PADDED_ROWS;
+    int64_t heads = s.heads;
+    if (item->strides == PLAN_PACKED_QKV && is_of_packed_qkv(tensor))
+        heads = p->q_heads + 2 * p->kv_heads;
+    struct attn_tensor t = problem_strides(p->layout, heads, s.len, s.head_dim + (is_padded ? PLAN_ROW_PADDING : 0));
     t.stride_batch += item->batch_gap;
     return t;
+}
+
+/* Elements before the tensor: of one packed tensor, the heads of Q before those of K, then V. */
+static int64_t offset_of(const struct plan_item *item, enum problem_tensor tensor)
+{
+    const struct attn_problem *p = &item->problem;
+    if (item->strides != PLAN_PACKED_QKV)
+        return 0;
+    if (tensor == TENSOR_K || tensor == TENSOR_DK)
+        return p->q_heads * p->head_dim;
+    return tensor == TENSOR_V || tensor == TENSOR_DV ? (p->q_heads + p->kv_heads) * p->head_dim : 0;
 }
 
 static size_t bytes_of(const struct plan_item *item, enum problem_tensor tensor)
@@ -140,16 +173,27 @@ static size_t bytes_of(const struct plan_item *item, enum problem_tensor tensor)
     return (size_t)elements * attn_dtype_bytes(tensor_dtype_of(&item->problem, tensor));
 }
 
+/* Bytes of its elements, without what lies between its rows. */
+static size_t bytes_of_elements(const struct plan_item *item, enum problem_tensor tensor)
+{
+    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
+    return (size_t)(s.batch * s.heads * s.len * s.head_dim) * attn_dtype_bytes(tensor_dtype_of(&item->problem, tensor));
+}
+
 static enum attn_status make_tensor(struct backend *be, const struct plan_item *item, enum problem_tensor tensor,
                                     struct tensor_set *set, struct attn_message *why)
 {
-    TRY(buffer_alloc(be, bytes_of(item, tensor), &set->buffers[tensor], why));
+    struct buffer *buffer = &set->buffers[tensor];
+    const size_t offset = (size_t)offset_of(item, tensor) * attn_dtype_bytes(tensor_dtype_of(&item->problem, tensor));
+    TRY(buffer_alloc_at(be, offset, bytes_of(item, tensor), buffer, why));
+    if (buffer->bytes > bytes_of_elements(item, tensor)) /* who reads between the rows gets NaN */
+        TRY(be->ops->pattern(be, buffer->data, buffer->bytes, POISON_PATTERN, why));
     struct attn_tensor *to = strided(&set->tensors, tensor);
     if (to) {
         *to = strides_of(item, tensor);
-        to->data = set->buffers[tensor].data;
+        to->data = buffer->data;
     } else {
-        set->tensors.lse = set->buffers[tensor].data;
+        set->tensors.lse = buffer->data;
     }
     return ATTN_OK;
 }
@@ -219,7 +263,7 @@ static enum attn_status upload_file(struct backend *be, const struct plan_item *
     const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
     const struct attn_tensor t = tensor_of(&item->problem, &set->tensors, tensor);
     const struct buffer *buffer = &set->buffers[tensor];
-    void *host = xcalloc(1, buffer->bytes);
+    void *host = memset(xmalloc(buffer->bytes), 0xFF, buffer->bytes); /* POISON_PATTERN between the rows */
     int64_t n = 0;
     for (int64_t b = 0; b < s.batch; b++)
         for (int64_t h = 0; h < s.heads; h++)
@@ -419,6 +463,19 @@ enum attn_status outputs_poison(struct backend *be, struct tensor_set *set, stru
     for (int i = 0; i < TENSOR_COUNT; i++)
         if (set->buffers[i].base)
             TRY(be->ops->pattern(be, set->buffers[i].data, set->buffers[i].bytes, POISON_PATTERN, why));
+    return ATTN_OK;
+}
+
+enum attn_status output_gaps_broken(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
+                                    enum problem_tensor tensor, uint64_t *words, struct attn_message *why)
+{
+    const struct buffer *buffer = &set->buffers[tensor];
+    const size_t of_elements = bytes_of_elements(item, tensor);
+    *words = 0;
+    if (buffer->bytes == of_elements) /* head_dim is a multiple of 8: rows and gaps are whole words */
+        return ATTN_OK;
+    TRY(be->ops->count_mismatch(be, buffer->data, buffer->bytes, POISON_PATTERN, words, why));
+    *words -= *words < of_elements / 4 ? *words : of_elements / 4;
     return ATTN_OK;
 }
 

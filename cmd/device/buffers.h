@@ -20,6 +20,9 @@ struct buffer {
 };
 
 enum attn_status buffer_alloc(struct backend *, size_t bytes, struct buffer *, struct attn_message *why);
+/* The same with data `offset` bytes (a multiple of 4) further on; the first guard reaches up to it. */
+enum attn_status buffer_alloc_at(struct backend *, size_t offset, size_t bytes, struct buffer *,
+                                 struct attn_message *why);
 void buffer_free(struct backend *, struct buffer *);
 /* True when the outer ends of its guards have changed, too: then memory of others may have. */
 enum attn_status buffer_overrun(struct backend *, const struct buffer *, bool *is_overrun, struct attn_message *why);
@@ -92,6 +95,11 @@ enum attn_status inputs_change_signs(struct backend *, const struct plan_item *,
                                      const struct input_signs *to, struct attn_message *why);
 /* The columns of a tensor that have the other sign when the inputs have these. */
 struct column_signs tensor_signs(const struct input_signs *, enum problem_tensor);
+
+/* 32-bit words between the rows of an output, where its strides leave room, that no longer hold POISON_PATTERN. All
+ * elements of the output must be finite; else some words may not be counted. */
+enum attn_status output_gaps_broken(struct backend *, const struct plan_item *, const struct tensor_set *,
+                                    enum problem_tensor, uint64_t *words, struct attn_message *why);
 
 /* Hash of every element of the inputs without the change of signs; a launch must not change it. */
 enum attn_status inputs_hash(struct backend *, const struct plan_item *, const struct tensor_set *, uint64_t *hash,

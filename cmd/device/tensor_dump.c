@@ -221,6 +221,8 @@ static json_t *problem_of(const struct plan_item *item)
     }
     if (item->batch_gap)
         json_object_set_new(object, "batch_gap", json_integer(item->batch_gap));
+    if (item->strides)
+        json_object_set_new(object, "strides", json_string(plan_strides_names[item->strides]));
     return object;
 }
 

@@ -83,7 +83,8 @@ static bool check_attributes(const struct parse *p)
     if (o->mask_block && !o->block_masks.count)
         return options_refuse("--mask-block", typed(p, "--mask-block"),
                               "needs --block-mask SPEC, whose blocks it sizes");
-    if (o->attributes.dropout > 0 && o->attributes.dropout < least)
+    /* As float, as a problem has it: a command that the program prints has as many digits as that needs. */
+    if (o->attributes.dropout > 0 && (float)o->attributes.dropout < (float)least)
         return options_refuse("--dropout", typed(p, "--dropout"),
                               "too small for the 16 bits that decide an element; must be 0, or from %.3g to 0.9999",
                               least);
@@ -318,11 +319,16 @@ static bool check_ab(const struct parse *p)
 /* --outputs launches nothing. */
 static bool check_stored(const struct parse *p)
 {
-    static const char *const of_launches[] = {"--repeats", "--impl-lib", "--variant", "--deterministic", "--preset"};
+    static const char *const of_launches[] = {"--repeats",       "--impl-lib", "--variant",
+                                              "--deterministic", "--preset",   "--random"};
     for (size_t i = 0; p->o->outputs_dir && i < sizeof of_launches / sizeof of_launches[0]; i++)
         if (typed(p, of_launches[i]))
             return options_refuse(of_launches[i], *typed(p, of_launches[i]) ? typed(p, of_launches[i]) : NULL,
                                   "cannot be used with --outputs, where nothing is launched; must be left out");
+    if (p->o->random_count && typed(p, "--preset"))
+        return options_refuse("--random", typed(p, "--random"),
+                              "cannot be used with --preset %s, whose shapes are fixed; give one of them",
+                              typed(p, "--preset"));
     return true;
 }
 

@@ -161,6 +161,13 @@ const struct option_def option_table[] = {
                "problem. Modes, masks and dtypes may differ, shapes may not. A folder that --dump wrote, whole or one "
                "of those in it, also brings its problems: without other options all of them run as they did."},
 
+    {"--random", NULL, KIND_COUNT, AT(random_count), .min = 1, .max = 100000, .unit = "N",
+     .help = "N random problems, which --seed chooses", .commands = FOR_VERIFY,
+     .detail =
+         "N random problems instead of the hard shapes, over all that can be asked: lengths 1 to 5000 (on the CPU "
+         "1 to 384), heads, head dims, windows, dropout, inputs, strides, on a GPU also launches from a CUDA "
+         "graph; in the modes, masks, dtypes and head dims of the options. --seed chooses them; the key of "
+         "problem n begins with rn, so that --only rn runs it alone. Refusals are counted by their reason."},
     {"--only", NULL, KIND_TEXT, AT(only), .unit = "KEY", .help = "only the problem of this key, or with these words",
      .commands = FOR_VERIFY,
      .detail = "Only the problem whose key this is, or those whose keys have it as a part, as peak or bwd-causal. The "

@@ -495,7 +495,9 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
 
 char *plan_repro(const struct options *o, const struct plan_item *item, const char *impl)
 {
-    if (item->folder ? o->command == COMMAND_VERIFY : item->batch_gap > 0) /* which verify alone makes */
+    const bool is_of_verify =
+        item->batch_gap > 0 || item->strides || item->is_captured || item->deterministic != o->deterministic;
+    if (item->folder ? o->command == COMMAND_VERIFY : is_of_verify) /* which verify alone makes */
         return plan_repro_verify(o, item, impl);
     const struct problem_key key = plan_item_key(item, o->l2);
     return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
@@ -508,7 +510,10 @@ char *plan_repro_verify(const struct options *o, const struct plan_item *item, c
         return command;
     struct text longer = {0};
     text_add(&longer, "%s --only", command);
-    text_add_shell_word(&longer, item->name);
+    if (o->random_count) /* the first word of a key, which says the problem's number, is enough */
+        text_add(&longer, " %.*s", (int)strcspn(item->name, "-"), item->name);
+    else
+        text_add_shell_word(&longer, item->name);
     free(command);
     return text_take(&longer);
 }

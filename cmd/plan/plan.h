@@ -6,6 +6,16 @@
 #include "cmd/options/options.h"
 #include "cmd/problem/problem_key.h"
 
+/* How the rows of the tensors follow each other. In what lies between them outputs and inputs are NaN. */
+enum plan_strides {
+    PLAN_CONTIGUOUS,
+    PLAN_PACKED_QKV, /* Q, K and V as in one tensor [batch, len, q_heads + 2 kv_heads, head_dim], dQ, dK and dV as in
+                        another; q_len = kv_len, layout bshd. Each has a buffer of its own */
+    PLAN_PADDED_ROWS /* PLAN_ROW_PADDING more elements behind each row of every tensor */
+};
+enum { PLAN_ROW_PADDING = 8 };
+extern const char *const plan_strides_names[]; /* indexed by enum plan_strides; NULL ends them */
+
 /* One problem in one direction; each implementation of it is a case. */
 struct plan_item {
     struct attn_problem problem;
@@ -15,6 +25,8 @@ struct plan_item {
     double logit_std; /* standard deviation that Q is scaled to give the logits; 0 = as drawn */
     uint64_t seed;
     int64_t batch_gap; /* extra elements between batches, to get element offsets above 2^31; 0 = packed */
+    enum plan_strides strides;
+    bool is_captured; /* verify: a launch from a CUDA graph is judged, too */
     bool deterministic;
     int64_t repeats;    /* verify: launches that must be bit-equal where promised; 0 = not checked */
     char name[200];     /* its key: names its folder in --dump, and --only selects by it; different for each item */
@@ -41,8 +53,8 @@ struct plan {
  * tensors of more than one shape), or EXIT_IO for a dump in --input that cannot be read. */
 int plan_make(const struct options *, enum attn_platform, struct plan *);
 
-/* The hard shapes of `verify` (section 6 of docs/design.md), in dtypes, masks and modes of the options;
- * plan_verify.c. */
+/* The hard shapes of `verify` (section 6 of docs/design.md), in dtypes, masks and modes of the options, or the problems
+ * of --random; plan_verify.c. */
 int plan_make_verify(const struct options *, enum attn_platform, struct plan *);
 
 /* The problems that --dump wrote into `dir`: of each folder in it, or of itself, whose tensors.json describes a
@@ -59,7 +71,7 @@ bool plan_item_read(const char *path, struct plan *, struct plan_item *, bool *h
 /* True when no tensor of the problem has more than 2^40 elements, nor a size that is not in 1..INT32_MAX. */
 bool plan_shape_fits(const struct attn_problem *);
 
-/* The problems of `selftest`: batch 1, few heads, every dtype. */
+/* The problems of `selftest`: batch 1, few heads, every dtype, dense and with attributes beyond that. */
 int plan_make_selftest(const struct options *, struct plan *);
 void plan_free(struct plan *);
 
@@ -76,6 +88,9 @@ bool plan_set_arrays(struct plan *, struct plan_item *, const char *lengths, int
 /* The identity of an item, and its FLOPs. */
 struct problem_key plan_item_key(const struct plan_item *, enum l2_policy);
 double plan_item_flops(const struct plan_item *);
+
+/* Names a problem of `verify` by all that it asks. */
+void plan_name_whole(struct plan_item *);
 
 /* Appends one item; plan_verify.c uses it. */
 void plan_add(struct plan *, const struct plan_item *);

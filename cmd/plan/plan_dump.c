@@ -104,21 +104,43 @@ static bool has_arrays(const struct problem_key *key, struct plan *plan, struct 
            p->batch == dense.batch && p->q_len == dense.q_len && p->kv_len == dense.kv_len;
 }
 
-/* The item of a key that is complete. False when no command could have made it. */
-static bool item_of(const struct problem_key *key, int64_t batch_gap, struct plan *plan, struct plan_item *item)
+/* What a dump says about strides beside the problem's fields: the gap between batches and enum plan_strides, 0 where it
+ * says nothing, -1 where it is nothing legal. */
+struct dump_strides {
+    int64_t batch_gap;
+    int strides;
+};
+
+static struct dump_strides read_strides(const json_t *object)
 {
+    const json_t *gap = json_object_get(object, "batch_gap"), *strides = json_object_get(object, "strides");
+    struct dump_strides read = {gap ? json_integer_value(gap) : 0, strides ? -1 : 0};
+    const char *name = json_string_value(strides);
+    for (int i = 0; name && plan_strides_names[i]; i++)
+        if (strcmp(name, plan_strides_names[i]) == 0)
+            read.strides = i;
+    return read;
+}
+
+/* The item of a key that is complete. False when no command could have made it. */
+static bool item_of(const struct problem_key *key, const struct dump_strides *read, struct plan *plan,
+                    struct plan_item *item)
+{
+    const bool may_be_packed = key->q_len == key->kv_len && key->layout == ATTN_BSHD;
     const bool is_legal =
         key->mode >= 0 && key->dtype >= 0 && key->layout >= 0 && key->dist >= 0 && (key->causal | 1) == 1 &&
         key->head_dim >= 8 && key->head_dim <= 256 && key->head_dim % 8 == 0 && key->kv_heads > 0 && key->q_heads > 0 &&
         key->q_heads % key->kv_heads == 0 && key->window_left >= -1 && key->window_left <= INT32_MAX &&
         key->window_right >= -1 && key->window_right <= (key->causal ? 0 : INT32_MAX) && key->dropout >= 0 &&
-        key->dropout <= 0.9999 && key->scale >= 1e-30 && key->scale <= 1e30 && batch_gap >= 0 &&
-        batch_gap >> GAP_MAX_BITS == 0;
+        key->dropout <= 0.9999 && key->scale >= 1e-30 && key->scale <= 1e30 && read->batch_gap >= 0 &&
+        read->batch_gap >> GAP_MAX_BITS == 0 && read->strides >= 0 &&
+        (read->strides != PLAN_PACKED_QKV || may_be_packed);
     *item = (struct plan_item){.mode = (enum attn_mode)key->mode,
                                .dist = (enum fill_dist)key->dist,
                                .logit_std = key->logit_std > 0 ? key->logit_std : 0,
                                .seed = (uint64_t)key->seed,
-                               .batch_gap = batch_gap,
+                               .batch_gap = read->batch_gap,
+                               .strides = (enum plan_strides)read->strides,
                                .problem = {.batch = key->batch,
                                            .q_heads = key->q_heads,
                                            .kv_heads = key->kv_heads,
@@ -159,8 +181,8 @@ static bool read_problem(const json_t *object, const char *path, struct plan *pl
         }
     }
     problem_key_complete(&key);
-    const json_t *gap = json_object_get(object, "batch_gap");
-    if (item_of(&key, gap ? json_integer_value(gap) : 0, plan, item))
+    const struct dump_strides strides = read_strides(object);
+    if (item_of(&key, &strides, plan, item))
         return true;
     snprintf(why->text, sizeof why->text, "%.300s: its problem is one that no command makes", path);
     return false;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/plan/plan_random.h"
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_key.h"
 
@@ -89,14 +90,20 @@ static const struct {
     {{1, 2, 1, 257, 257, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 32, -1, {.dropout = 0.5, .dropout_seed = 1}},
 };
 
+const char *const plan_strides_names[] = {
+    [PLAN_CONTIGUOUS] = "contiguous", [PLAN_PACKED_QKV] = "packed_qkv", [PLAN_PADDED_ROWS] = "padded_rows", NULL};
+
 /* The name of a sweep and what may differ between the shapes: "bwd-full-d-64-n-257-fp16-b-1-h-2x2-peak-bshd". */
-static void name_item(struct plan_item *item)
+void plan_name_whole(struct plan_item *item)
 {
     const struct attn_problem *p = &item->problem;
     problem_print(p, item->mode, item->name, sizeof item->name);
     plan_name_more(item, " b=%lld h=%lldx%lld %s %s%s", (long long)p->batch, (long long)p->q_heads,
                    (long long)p->kv_heads, problem_dist_name(item->dist), problem_layout_name(p->layout),
                    item->batch_gap ? " far" : "");
+    if (item->strides)
+        plan_name_more(item, " %s", plan_strides_names[item->strides]);
+    plan_name_more(item, "%s", item->is_captured ? " graph" : "");
     plan_name_attributes(item);
 }
 
@@ -121,7 +128,7 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, c
     p->layout = shape->layout;
     p->causal = causal;
     p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)head_dim)) : (float)o->scale;
-    name_item(&item);
+    plan_name_whole(&item);
     plan_add(plan, &item);
 }
 
@@ -188,6 +195,12 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
     }
     if (o->outputs_dir)
         return finish_plan(o, make_outputs(o, plan), plan);
+    if (o->random_count) {
+        plan->preset = "random";
+        for (int64_t n = 0; n < o->random_count; n++)
+            plan_random_add(o, platform, n, plan);
+        return finish_plan(o, EXIT_OK, plan);
+    }
     for (int t = 0; t < 3; t++) {
         const bool by_default = platform == ATTN_CPU ? dtypes[t] == ATTN_FP32 : dtypes[t] != ATTN_FP32;
         if (!(o->dtypes_given ? o->dtypes[dtypes[t]] : by_default))
@@ -220,10 +233,22 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
 
 /* ---- selftest ---- */
 
-/* Options -> the problems of `selftest`. Order: dtype, mode, mask, head_dim, length. */
+/* Options -> the problems of `selftest`. Order: dtype, mode, mask, head_dim, length, what is beyond dense attention. */
+
+/* For the faults of cmd/selftest/faults.c that need more than dense attention: a row for each set of attributes. The
+ * windows are narrow, so that one key is a large part of them at any length, and no multiple of a tile. A window to the
+ * right is left out under the causal mask. */
+static const struct {
+    int64_t window_left, window_right;
+    struct problem_attributes attributes;
+} selftest_family[] = {
+    {-1, -1, {.dropout = 0}},
+    {100, 30, {.dropout = 0}},
+    {100, 30, {.dropout = 0.1, .dropout_seed = 1}},
+};
 
 static void add_problem(const struct options *o, enum attn_dtype dtype, enum attn_mode mode, bool causal,
-                        int64_t head_dim, int64_t len, struct plan *plan)
+                        int64_t head_dim, int64_t len, size_t family, struct plan *plan)
 {
     struct plan_item item = {.mode = mode, .dist = o->dist, .seed = o->seed};
     struct attn_problem *p = &item.problem;
@@ -235,7 +260,9 @@ static void add_problem(const struct options *o, enum attn_dtype dtype, enum att
     p->dtype = dtype;
     p->layout = ATTN_BSHD;
     p->causal = causal;
-    p->window_left = p->window_right = -1;
+    p->window_left = selftest_family[family].window_left;
+    p->window_right = causal ? -1 : selftest_family[family].window_right;
+    problem_set_attributes(&selftest_family[family].attributes, p);
     p->scale = (float)(1.0 / sqrt((double)head_dim));
     plan_add(plan, &item);
 }
@@ -256,8 +283,9 @@ int plan_make_selftest(const struct options *o, struct plan *plan)
                 continue;
             for (int d = 0; d < dims.count; d++)
                 for (int n = 0; n < lens.count; n++)
-                    add_problem(o, dtypes[t], is_backward ? ATTN_BWD : ATTN_FWD, causal, dims.values[d], lens.values[n],
-                                plan);
+                    for (size_t f = 0; f < sizeof selftest_family / sizeof selftest_family[0]; f++)
+                        add_problem(o, dtypes[t], is_backward ? ATTN_BWD : ATTN_FWD, causal, dims.values[d],
+                                    lens.values[n], f, plan);
         }
     return 0;
 }

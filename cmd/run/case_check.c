@@ -187,6 +187,22 @@ static struct dump_reference dump_reference_of(const struct problem_run *run, st
     return (struct dump_reference){parts, run->reference.count};
 }
 
+/* Captures the launch in a CUDA graph, where that is possible, and judges what the graph writes into poisoned outputs.
+ * The repeated launches come from the graph, too. */
+static enum attn_status check_captured(struct problem_run *run, struct contender *c, struct attn_message *why)
+{
+    struct backend *be = run->setting->backend;
+    case_report_stage(run, STAGE_CHECK, c->slot);
+    const enum attn_status status = be->ops->capture(be, &c->launcher, why);
+    case_after_call(run);
+    TRY(status);
+    if (!c->launcher.graph)
+        return ATTN_OK;
+    TRY(outputs_poison(be, &c->outputs, why));
+    TRY(be->ops->launch(be, &c->launcher, why));
+    return case_judge_outputs(run, c, why);
+}
+
 /* --dump: inputs and reference once per problem, outputs per implementation, below a folder named after the problem. */
 static enum attn_status dump(struct problem_run *run, struct contender *c, struct attn_message *why)
 {
@@ -249,5 +265,7 @@ enum attn_status case_launch_first(struct problem_run *run, struct contender *c,
         log_error("--dump: %s", why->text);
         run->setting->hooks.io_failed(run->setting->hooks.context);
     }
+    if (run->item->is_captured)
+        TRY(check_captured(run, c, why));
     return run->item->repeats ? check_repeats(run, c, why) : ATTN_OK;
 }

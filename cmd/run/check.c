@@ -557,6 +557,17 @@ enum attn_status check_untouched(struct backend *be, const struct plan_item *ite
                  (unsigned long long)words);
         check_add_finding(tensors, count, name, judge_rule_name(RULE_GUARD), sentence);
     }
+    for (int i = 0; i < TENSOR_COUNT; i++) {
+        if (!around->outputs->buffers[i].base)
+            continue;
+        const char *name = problem_tensor_name((enum problem_tensor)i);
+        TRY(output_gaps_broken(be, item, around->outputs, (enum problem_tensor)i, &words, why));
+        if (words == 0)
+            continue;
+        snprintf(sentence, sizeof sentence, "%s: wrote between the rows: %llu words there changed", name,
+                 (unsigned long long)words);
+        check_add_finding(tensors, count, name, judge_rule_name(RULE_GUARD), sentence);
+    }
     for (int i = 0; i < ARRAY_COUNT; i++) {
         if (!around->inputs->arrays[i].base)
             continue;

@@ -168,6 +168,8 @@ struct run_outputs *run_outputs_open(const struct options *o, const json_t *head
             table_quiet(s->table);
         if (o->verbose)
             table_verbose(s->table);
+        if (o->random_count)
+            table_failures_alone(s->table);
         table_noise(s->table, json_is_number(asked) ? json_number_value(asked) : NAN);
         table_header_line(s->table, line);
         const json_t *tokens = header_value(header, "policy.total_tokens");

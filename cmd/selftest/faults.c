@@ -98,13 +98,20 @@ static enum attn_status diagonal(const struct fault_job *job, enum problem_tenso
     return add_part(job, *job->problem, first_rows(n), first_rows(n - 1), wrong, why);
 }
 
+/* The whole problem, changed. */
+static enum attn_status all_of(const struct fault_job *job, const struct attn_problem *changed,
+                               struct host_tensors *wrong, struct attn_message *why)
+{
+    clear_outputs(job, wrong);
+    return add_part(job, *changed, first_rows(changed->q_len), first_rows(changed->kv_len), wrong, why);
+}
+
 static enum attn_status with_scale(const struct fault_job *job, float scale, struct host_tensors *wrong,
                                    struct attn_message *why)
 {
     struct attn_problem p = *job->problem;
     p.scale = scale;
-    clear_outputs(job, wrong);
-    return add_part(job, p, first_rows(p.q_len), first_rows(p.kv_len), wrong, why);
+    return all_of(job, &p, wrong, why);
 }
 
 static enum attn_status missing_scale(const struct fault_job *job, enum problem_tensor tensor,
@@ -182,6 +189,70 @@ static enum attn_status dk_off(const struct fault_job *job, enum problem_tensor 
     return ATTN_OK;
 }
 
+/* A row does not see the first key of its window, as where the bound is taken for an exclusive one. */
+static enum attn_status window_left(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                                    struct attn_message *why)
+{
+    (void)tensor;
+    struct attn_problem p = *job->problem;
+    p.window_left--;
+    return all_of(job, &p, wrong, why);
+}
+
+/* A row sees a key after its window. */
+static enum attn_status window_right(const struct fault_job *job, enum problem_tensor tensor,
+                                     struct host_tensors *wrong, struct attn_message *why)
+{
+    (void)tensor;
+    struct attn_problem p = *job->problem;
+    p.window_right++;
+    return all_of(job, &p, wrong, why);
+}
+
+/* O and LSE come from a forward with the right mask. */
+static enum attn_status other_dropout(const struct fault_job *job, enum problem_tensor tensor,
+                                      struct host_tensors *wrong, struct attn_message *why)
+{
+    (void)tensor;
+    struct attn_problem p = *job->problem;
+    p.dropout_seed++;
+    return all_of(job, &p, wrong, why);
+}
+
+static void multiply(float *x, int64_t count, float factor)
+{
+    for (int64_t i = 0; i < count; i++)
+        x[i] *= factor;
+}
+
+/* What is kept of P is not divided by 1 - dropout. Forward: O is smaller by that. Backward: with a smaller dO the right
+ * kernel has the dV and the dP of this fault, and with an O that is larger by as much the right D. */
+static enum attn_status no_rescale(const struct fault_job *job, enum problem_tensor tensor, struct host_tensors *wrong,
+                                   struct attn_message *why)
+{
+    (void)tensor;
+    const struct attn_problem *p = job->problem;
+    const float kept = 1 - p->dropout;
+    if (job->mode == ATTN_FWD) {
+        multiply(wrong->at[TENSOR_O], host_tensors_elements(p, TENSOR_O), kept);
+        return ATTN_OK;
+    }
+    struct host_tensors scaled = host_tensors_copy(job->correct, p, job->mode);
+    multiply(scaled.at[TENSOR_DO], host_tensors_elements(p, TENSOR_DO), kept);
+    multiply(scaled.at[TENSOR_O], host_tensors_elements(p, TENSOR_O), 1 / kept);
+    struct fault_job changed = *job;
+    changed.correct = &scaled;
+    const enum attn_status status = all_of(&changed, p, wrong, why);
+    host_tensors_free(&scaled);
+    return status;
+}
+
+static bool is_causal(const struct attn_problem *p) { return p->causal; }
+static bool has_left_edge(const struct attn_problem *p) { return p->window_left > 0; }
+static bool has_right_edge(const struct attn_problem *p) { return p->window_right >= 0 && !p->causal; }
+
+enum { WITH_DROPOUT = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT };
+
 #define RULE(name) (1u << RULE_##name)
 #define BOTH(bits)                                                                                                     \
     {                                                                                                                  \
@@ -189,8 +260,8 @@ static enum attn_status dk_off(const struct fault_job *job, enum problem_tensor 
     }
 
 static const struct fault faults[] = {
-    {.name = "inverted mask", .rules = BOTH(RULE(RMS)), .needs_causal = true, .make = inverted_mask},
-    {.name = "diagonal off by one", .rules = BOTH(RULE(ELEMENT)), .needs_causal = true, .make = diagonal},
+    {.name = "inverted mask", .rules = BOTH(RULE(RMS)), .needs = is_causal, .make = inverted_mask},
+    {.name = "diagonal off by one", .rules = BOTH(RULE(ELEMENT)), .needs = is_causal, .make = diagonal},
     /* P of the wrong logits may leave fp16's range in the backward pass. */
     {.name = "missing scale", .rules = {RULE(RMS), RULE(RMS) | RULE(NONFINITE)}, .make = missing_scale},
     {.name = "scale off by 1 %", .rules = {RULE(LSE), RULE(RMS)}, .make = scale_off},
@@ -200,6 +271,18 @@ static const struct fault faults[] = {
     {.name = "swapped heads", .rules = BOTH(RULE(RMS)), .make = swapped_heads},
     {.name = "one element past the end", .rules = BOTH(RULE(GUARD)), .each_output = true, .way = FAULT_PAST_END},
     {.name = "dK off by 1 %", .rules = {0, RULE(GAIN)}, .in_one = true, .tensor = TENSOR_DK, .make = dk_off},
+    {.name = "window left edge",
+     .rules = BOTH(RULE(RMS)),
+     .attributes = ATTN_WITH_WINDOW,
+     .needs = has_left_edge,
+     .make = window_left},
+    {.name = "window right edge",
+     .rules = BOTH(RULE(RMS)),
+     .attributes = ATTN_WITH_WINDOW,
+     .needs = has_right_edge,
+     .make = window_right},
+    {.name = "bwd dropout mask", .rules = {0, RULE(RMS)}, .attributes = WITH_DROPOUT, .make = other_dropout},
+    {.name = "1/(1-P) missing", .rules = BOTH(RULE(GAIN)), .attributes = WITH_DROPOUT, .make = no_rescale},
 };
 
 const struct fault *fault_table(int *count)
@@ -210,7 +293,8 @@ const struct fault *fault_table(int *count)
 
 bool fault_applies(const struct fault *fault, const struct attn_problem *p, enum attn_mode mode)
 {
-    return fault->rules[mode] && (p->causal || !fault->needs_causal);
+    const struct attn_request request = {.problem = p, .mode = mode};
+    return fault->rules[mode] && attn_attributes(&request) == fault->attributes && (!fault->needs || fault->needs(p));
 }
 
 /* Host copies of a problem's tensors. */

@@ -42,7 +42,8 @@ enum { FAULT_TILE = 128, FAULT_MIN_LEN = 2 * FAULT_TILE };
 typedef enum attn_status (*fault_attend)(void *context, const struct attn_problem *, enum attn_mode,
                                          struct host_tensors *tensors, struct attn_message *why);
 
-/* The true problem: q_len = kv_len >= FAULT_MIN_LEN, at least two heads, no window. */
+/* The true problem: q_len = kv_len >= FAULT_MIN_LEN, at least two heads; with the attributes of the fault and no
+ * others. */
 struct fault_job {
     const struct attn_problem *problem;
     enum attn_mode mode;
@@ -59,8 +60,9 @@ enum fault_way {
 
 struct fault {
     const char *name;
-    unsigned rules[2]; /* by attn_mode: bits 1 << enum judge_rule; one of them must catch it; 0 = not this mode */
-    bool needs_causal;
+    unsigned rules[2];   /* by attn_mode: bits 1 << enum judge_rule; one of them must catch it; 0 = not this mode */
+    unsigned attributes; /* enum attn_attribute bits of the problems that it applies to; 0 = dense */
+    bool (*needs)(const struct attn_problem *); /* what it needs beside them; NULL = nothing */
     bool each_output; /* injected into one output tensor at a time, and must be caught in that one */
     bool in_one;      /* only `tensor` is wrong */
     enum problem_tensor tensor;

@@ -401,6 +401,12 @@ char *selftest_repro(const struct options *o, const struct plan_item *item, cons
     return options_repro(o, COMMAND_SELFTEST, "fabench selftest", o->impls.count ? impl : NULL, &key);
 }
 
+/* What a problem has beyond dense attention, in words; NULL for a dense one. */
+static const char *beyond_dense(const struct attn_problem *p)
+{
+    return p->dropout != 0 ? "dropout" : p->window_left >= 0 || p->window_right >= 0 ? "window" : NULL;
+}
+
 /* True for an implementation that was named, that takes this problem in the other direction only, and of which this
  * direction was not asked. */
 static bool lacks_direction(const struct tested_problem *t, const struct impl_slot *slot)
@@ -420,9 +426,11 @@ static bool try_problem(struct tested_problem *t, const struct impl_slot *slot)
 {
     struct attn_message why = {""};
     char name[80];
+    const char *const attribute = beyond_dense(&t->item->problem);
     if (!choose_implementation(t, slot, &why)) {
-        if (lacks_direction(t, slot)) {
-            selftest_report_no_direction(t->report, t->item, slot->name, why.text);
+        const char *const what = attribute ? attribute : t->item->mode == ATTN_FWD ? "forward" : "backward";
+        if (attribute || lacks_direction(t, slot)) {
+            selftest_report_left_out(t->report, t->item, slot ? slot->name : "any", what, why.text);
             return true;
         }
         selftest_report_absent(t->report, t->item, slot ? slot->name : "any", why.text);
@@ -440,6 +448,8 @@ static bool try_problem(struct tested_problem *t, const struct impl_slot *slot)
     log_progress_clear();
     if (status == ATTN_OK) {
         selftest_report_end(t->report);
+    } else if (status == ATTN_UNSUPPORTED && attribute) { /* by the reference */
+        selftest_report_left_out(t->report, t->item, t->impl->name, attribute, why.text);
     } else {
         selftest_report_absent(t->report, t->item, t->impl->name, why.text);
         log_error("selftest: %s: %s", problem_print(&t->item->problem, t->item->mode, name, sizeof name), why.text);

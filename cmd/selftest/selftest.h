@@ -1,5 +1,6 @@
-/* `fabench selftest`: gives the judge results that are wrong in ten known ways. Each must be caught by a rule meant for
- * it, and the right result must pass. Then it times launches that do not compute (lies.h), which must be found. */
+/* `fabench selftest`: gives the judge results that are wrong in fourteen known ways. Each must be caught by a rule
+ * meant for it, and the right result must pass. Then it times launches that do not compute (lies.h), which must be
+ * found. */
 #ifndef FABENCH_SELFTEST_H
 #define FABENCH_SELFTEST_H
 

@@ -13,7 +13,15 @@
 #include "cmd/base/terminal.h"
 #include "cmd/options/options.h"
 
-enum { FAULTS_MAX = 32, LIES_MAX = 16, NAME_WIDTH = 24, LIE_WIDTH = 26, WIDTH = 108 };
+enum {
+    FAULTS_MAX = 32,
+    LIES_MAX = 16,
+    NAME_WIDTH = 24,
+    PROBLEM_WIDTH = 29,
+    PROBLEM_SIZE = 160,
+    LIE_WIDTH = 26,
+    WIDTH = 108
+};
 
 /* A line of the matrix: one fault (or, in the last slot, the right result) over all problems. */
 struct tally {
@@ -35,7 +43,7 @@ struct selftest_report {
     int64_t failures, max_failures; /* results with the wrong verdict; how many of them are printed */
     struct record_writer *writer;
     struct junit *junit;
-    char lacking[4][160]; /* "mine has no bwd: reason", each once */
+    char lacking[8][160]; /* "mine has no bwd: reason", each once */
     int lacking_count;
     struct selftest_problem problem;
     struct tally faults[FAULTS_MAX], correct;
@@ -71,6 +79,24 @@ static const char *paint(const struct selftest_report *r, bool is_good)
     return !r->color ? "" : is_good ? "\033[32m" : "\033[1;31m";
 }
 static const char *unpaint(const struct selftest_report *r) { return r->color ? "\033[0m" : ""; }
+
+/* "fwd causal d=64 n=1k bf16 left 100 dropout 0.1" */
+static const char *name_of(const struct plan_item *item, char *text)
+{
+    const struct problem_key key = plan_item_key(item, L2_COLD);
+    char name[64], extras[PROBLEM_LABEL_SIZE];
+    snprintf(text, PROBLEM_SIZE, "%s%.90s", problem_print(&item->problem, item->mode, name, sizeof name),
+             problem_key_extras(&key, extras, sizeof extras));
+    return text;
+}
+
+/* The name of a problem as the first cell of a line; one that is too long stands in a line of its own. */
+static void print_name(const struct selftest_report *r, const struct plan_item *item)
+{
+    char text[PROBLEM_SIZE];
+    const bool is_long = strlen(name_of(item, text)) > PROBLEM_WIDTH;
+    print(r, "%-*s%s%*s ", PROBLEM_WIDTH, text, is_long ? "\n" : "", is_long ? PROBLEM_WIDTH : 0, "");
+}
 
 /* ---- deciding ---- */
 
@@ -202,7 +228,8 @@ void selftest_report_heading(struct selftest_report *r, const char *device_line,
     print(r,
           "%s\n%d faults between kernel and judge, %d problem%s; least = by how much the weakest is over its bound\n",
           device_line, count, problems, problems == 1 ? "" : "s");
-    print(r, "%-29s %-19s %-16s  %-8s  %s\n", "problem", "right result of", "err/bound", "caught", "least");
+    print(r, "%-*s %-19s %-16s  %-8s  %s\n", PROBLEM_WIDTH, "problem", "right result of", "err/bound", "caught",
+          "least");
 }
 
 void selftest_report_begin(struct selftest_report *r, const struct selftest_problem *problem)
@@ -255,8 +282,8 @@ static void print_verdict(const struct selftest_report *r, const struct selftest
 static void add_case(const struct selftest_report *r, const struct plan_item *item, const char *impl, const char *what,
                      enum junit_result result, const char *message)
 {
-    char problem[64], *class_name = xasprintf("fabench.selftest.%s", impl);
-    char *name = xasprintf("%s: %s", problem_print(&item->problem, item->mode, problem, sizeof problem), what);
+    char problem[PROBLEM_SIZE], *class_name = xasprintf("fabench.selftest.%s", impl);
+    char *name = xasprintf("%s: %s", name_of(item, problem), what);
     junit_add(r->junit, class_name, name, result, message);
     free(name);
     free(class_name);
@@ -382,22 +409,22 @@ int selftest_report_add_lie(struct selftest_report *r, const struct lie_verdict 
 
 void selftest_report_end(struct selftest_report *r)
 {
-    char name[64], who[64], caught[16];
+    char who[64], caught[16];
     const struct plan_item *item = r->problem.item;
-    problem_print(&item->problem, item->mode, name, sizeof name);
     snprintf(who, sizeof who, "%s%s%s", r->problem.impl, r->problem.computed == item->problem.dtype ? "" : " in ",
              r->problem.computed == item->problem.dtype ? "" : problem_dtype_name(r->problem.computed));
     snprintf(caught, sizeof caught, "%d/%d", r->caught, r->injected);
-    print(r, "%-29s %-19s %-16s  %s%-8s%s  %s\n", name, who, r->correct_text,
-          paint(r, r->caught == r->injected && r->injected > 0), caught, unpaint(r), r->least_text);
+    print_name(r, item);
+    print(r, "%-19s %-16s  %s%-8s%s  %s\n", who, r->correct_text, paint(r, r->caught == r->injected && r->injected > 0),
+          caught, unpaint(r), r->least_text);
     if (r->out)
         fflush(r->out);
 }
 
 static void print_absent(const struct selftest_report *r, const struct plan_item *item, const char *reason)
 {
-    char name[64];
-    print(r, "%-29s not run: %s\n", problem_print(&item->problem, item->mode, name, sizeof name), reason);
+    print_name(r, item);
+    print(r, "not run: %s\n", reason);
 }
 
 void selftest_report_absent(struct selftest_report *r, const struct plan_item *item, const char *impl,
@@ -408,15 +435,14 @@ void selftest_report_absent(struct selftest_report *r, const struct plan_item *i
         add_case(r, item, impl, "not run", JUNIT_ERROR, reason);
 }
 
-void selftest_report_no_direction(struct selftest_report *r, const struct plan_item *item, const char *impl,
-                                  const char *reason)
+void selftest_report_left_out(struct selftest_report *r, const struct plan_item *item, const char *impl,
+                              const char *what, const char *reason)
 {
     char line[sizeof r->lacking[0]];
     print_absent(r, item, reason);
     if (r->junit)
         add_case(r, item, impl, "not run", JUNIT_SKIPPED, reason);
-    snprintf(line, sizeof line, "%s: the %s was not tested: %s", impl, item->mode == ATTN_FWD ? "forward" : "backward",
-             reason);
+    snprintf(line, sizeof line, "%s: the %s was not tested: %s", impl, what, reason);
     for (int i = 0; i < r->lacking_count; i++)
         if (strcmp(r->lacking[i], line) == 0)
             return;

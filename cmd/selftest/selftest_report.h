@@ -49,10 +49,10 @@ void selftest_report_end(struct selftest_report *);
 int selftest_report_add_lie(struct selftest_report *, const struct lie_verdict *, const struct record_row *);
 /* A problem that could not be run: a line with the reason. */
 void selftest_report_absent(struct selftest_report *, const struct plan_item *, const char *impl, const char *reason);
-/* The same for a direction that the implementation lacks and nobody asked for: the last lines say so, and it is no
- * failure. */
-void selftest_report_no_direction(struct selftest_report *, const struct plan_item *, const char *impl,
-                                  const char *reason);
+/* The same for what the implementation lacks and nobody asked for, `what`: a direction, an attribute. The last lines
+ * say so, and it is no failure. */
+void selftest_report_left_out(struct selftest_report *, const struct plan_item *, const char *impl, const char *what,
+                              const char *reason);
 /* True when there were faults, every fault and every lie was caught, and every right result passed. */
 bool selftest_report_is_good(const struct selftest_report *);
 /* The matrix, the table of lies and the last line; frees. */

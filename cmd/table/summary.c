@@ -55,6 +55,31 @@ static void count_row(struct summary *s, const struct record_row *row)
         snprintf(s->scope, sizeof s->scope, "mixed");
 }
 
+/* Counts a row that was refused, skipped or found no memory, by its implementation and reason. */
+static void count_refusal(struct summary *s, const struct record_row *row)
+{
+    struct summary_refusal *r = s->refusals;
+    char impl[sizeof r->impl], reason[sizeof r->reason];
+    if (row->status != STATUS_UNSUPPORTED && row->status != STATUS_SKIPPED && row->status != STATUS_OOM)
+        return;
+    snprintf(impl, sizeof impl, "%s", row->impl);
+    text_clean(row->reason, reason, sizeof reason);
+    while (r < s->refusals + s->refusal_count &&
+           (r->status != row->status || strcmp(r->impl, impl) != 0 || strcmp(r->reason, reason) != 0))
+        r++;
+    if (r == s->refusals + SUMMARY_REFUSALS_MAX) {
+        s->other_refusals++;
+        return;
+    }
+    if (r == s->refusals + s->refusal_count) {
+        s->refusal_count++;
+        r->status = row->status;
+        memcpy(r->impl, impl, sizeof impl);
+        memcpy(r->reason, reason, sizeof reason);
+    }
+    r->count++;
+}
+
 /* Adds the speedups over the peer and over naive; not of these two themselves, nor of a failed row. */
 static void add_ratios(struct summary *s, const struct record_row *row)
 {
@@ -172,6 +197,7 @@ static void add_noise(struct summary *s, const struct record_row *row)
 void summary_add(struct summary *s, const struct record_row *row)
 {
     count_row(s, row);
+    count_refusal(s, row);
     s->failures += record_row_failed(row);
     if (row->status != STATUS_OK)
         return;
@@ -215,6 +241,20 @@ static void print_counts(const struct summary *s, FILE *out, int width)
             text_add(&line, ", %d %s", others[i].count, others[i].name);
     text_add(&line, ".");
     print_line(&line, out, width, 0, 2);
+}
+
+static void print_refusals(const struct summary *s, FILE *out, int width)
+{
+    struct text line = {0};
+    for (int i = 0; i < s->refusal_count && s->lists_refusals; i++) {
+        const struct summary_refusal *r = &s->refusals[i];
+        text_add(&line, "%d x %s %s: %s", r->count, r->impl, record_status_names[r->status], r->reason);
+        print_line(&line, out, width, 2, 4);
+    }
+    if (s->other_refusals && s->lists_refusals) {
+        text_add(&line, "%d for other reasons, which the record has", s->other_refusals);
+        print_line(&line, out, width, 2, 4);
+    }
 }
 
 static void print_ratios(const struct summary *s, FILE *out, int width)
@@ -441,6 +481,7 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
     struct text line = {0};
     data_table_print(&s->data, out, width);
     print_counts(s, out, width);
+    print_refusals(s, out, width);
     print_ratios(s, out, width);
     if (isfinite(s->nearest_used)) {
         text_add(&line, "nearest its bound: %s", s->nearest);

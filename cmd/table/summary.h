@@ -28,7 +28,13 @@ void data_table_print(const struct data_table *, FILE *out, int width);
 
 void data_table_free(struct data_table *);
 
-enum { SUMMARY_IMPLS_MAX = 32, SUMMARY_DTYPES_MAX = 4 };
+enum { SUMMARY_IMPLS_MAX = 32, SUMMARY_DTYPES_MAX = 4, SUMMARY_REFUSALS_MAX = 24 };
+
+/* Rows that did not run for one reason. */
+struct summary_refusal {
+    char impl[40], reason[160];
+    int status, count; /* status: enum record_status */
+};
 
 /* Sums of logarithms of the ratios of one implementation. */
 struct summary_impl {
@@ -77,8 +83,11 @@ struct summary {
     int timed, noisy;
     double load_before;         /* the machine's one-minute load when the run began, NaN = not known */
     int failures, max_failures; /* rows that failed their check or did not finish; how many of them are shown */
-    struct data_table data;     /* owned; summary_end frees it */
-    const char *next;           /* the command to go on with; NULL = the one that draws the record */
+    bool lists_refusals;        /* the reasons of rows that did not run are printed, each once with its number */
+    struct summary_refusal refusals[SUMMARY_REFUSALS_MAX];
+    int refusal_count, other_refusals; /* other: rows with a reason for which there was no room */
+    struct data_table data;            /* owned; summary_end frees it */
+    const char *next;                  /* the command to go on with; NULL = the one that draws the record */
 };
 
 void summary_begin(struct summary *, const char *peer);

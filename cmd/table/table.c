@@ -37,7 +37,7 @@ struct spec {
 struct table {
     FILE *out;
     int width, gap;
-    bool color, is_verify, is_verbose, is_quiet;
+    bool color, is_verify, is_verbose, is_quiet, has_failures_alone;
     char *peer, *convention, *next;
     const struct spec *columns[COLUMNS_MAX];
     int widths[COLUMNS_MAX], column_count;
@@ -295,6 +295,12 @@ void table_max_failures(struct table *t, int64_t most)
 void table_noise(struct table *t, double asked_pct) { t->summary.asked_pct = asked_pct; }
 void table_verbose(struct table *t) { t->is_verbose = true; }
 void table_quiet(struct table *t) { t->is_quiet = true; }
+
+void table_failures_alone(struct table *t)
+{
+    t->has_failures_alone = true;
+    t->summary.lists_refusals = true;
+}
 
 void table_next(struct table *t, const char *command)
 {
@@ -569,7 +575,7 @@ void table_row(struct table *t, const struct record_row *row)
     const bool is_shown = !record_row_failed(row) || t->summary.failures < t->summary.max_failures;
     if (t->is_quiet)
         say_broken(row, is_shown);
-    else if (is_shown || !t->is_verify)
+    else if ((is_shown || !t->is_verify) && (record_row_failed(row) || !t->has_failures_alone || t->is_verbose))
         print_row(t, row);
     if (is_shown && row->check == CHECKED_FAIL)
         details_failure(t->out, t->width, row);

@@ -24,6 +24,8 @@ void table_max_failures(struct table *, int64_t);
 void table_noise(struct table *, double asked_pct);
 /* --verbose: below each row the number of samples and why sampling ended. */
 void table_verbose(struct table *);
+/* Rows that pass or did not run are not printed, with --verbose they are; the summary has the reasons of the latter. */
+void table_failures_alone(struct table *);
 /* --quiet: only failures, rows that did not finish, and at the end what is no PASS or noisy; as messages on stderr. */
 void table_quiet(struct table *);
 /* The command to go on with, which the summary prints instead of the one that draws the record. */

@@ -191,7 +191,7 @@ int fuzz_dump(const uint8_t *data, size_t size)
     FUZZ_CHECK(tensor_set_bytes(&item) > 0);
     FUZZ_CHECK(options_parse_line("fabench", &o) == 0);
     char *repro = plan_repro(&o, &item, "naive");
-    FUZZ_CHECK(item.batch_gap || strstr(repro, " --mode "));
+    FUZZ_CHECK(item.batch_gap || item.strides || strstr(repro, " --mode "));
     free(repro);
     options_free(&o);
     return 0;

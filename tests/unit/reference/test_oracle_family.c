@@ -133,8 +133,9 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
             row_of_key(m, m->t.v, m->t.scale_v, b, g, j, v);
             row_of_key(m, m->t.k, m->t.scale_k, b, g, j, k);
             const double inner = p->softcap != 0 && prob > 0 ? 1 - pow(s[j] / (double)p->softcap, 2) : 1;
-            const double ds = (double)p->scale * inner * prob * (factor * dot(dout, v, d) - dot(dout, o, d));
-            const double ds_abs = fabs((double)p->scale) * inner * prob * sqrt(spread2);
+            const double part = factor * dot(dout, v, d) - dot(dout, o, d), ds = (double)p->scale * inner * prob * part;
+            const double spread = inner * sqrt(spread2) + (1 - inner) * fabs(part);
+            const double ds_abs = fabs((double)p->scale) * prob * spread;
             for (int64_t c = 0; c < d && pass == 0; c++) {
                 rows[0][c] += factor * prob * v[c];
                 rows[1][c] += factor * prob * fabs(v[c]);

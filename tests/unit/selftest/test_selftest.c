@@ -40,6 +40,29 @@ static bool sees_all_but_a_tile(const struct attn_problem *p, int64_t row, int64
     return sees_its_mask(p, row, key) && key < p->kv_len - FAULT_TILE;
 }
 
+static bool sees_no_first_key(const struct attn_problem *p, int64_t row, int64_t key)
+{
+    return sees_its_mask(p, row, key) && key != row - p->window_left;
+}
+static bool sees_a_key_of_the_future(const struct attn_problem *p, int64_t row, int64_t key)
+{
+    return sees_its_mask(p, row, key) || key == row + p->window_right + 1;
+}
+
+/* What P is multiplied by. `is_rescaled` is false for the fault that leaves 1 / (1 - P) out. */
+struct kept {
+    int64_t head;
+    bool is_rescaled;
+};
+
+static double factor_of(const struct attn_problem *p, struct kept kept, int64_t row, int64_t key)
+{
+    if (p->dropout == 0)
+        return 1;
+    const double factor = (double)attn_dropout_factor(p, 0, kept.head, row, key);
+    return factor == 0 ? 0 : kept.is_rescaled ? factor : 1;
+}
+
 static double dot(const float *a, const float *b)
 {
     double sum = 0;
@@ -48,8 +71,8 @@ static double dot(const float *a, const float *b)
     return sum;
 }
 
-static void forward_row(const struct attn_problem *p, sees mask, int64_t i, const float *q, const float *k,
-                        const float *v, float *o, float *lse)
+static void forward_row(const struct attn_problem *p, sees mask, struct kept kept, int64_t i, const float *q,
+                        const float *k, const float *v, float *o, float *lse)
 {
     double sum = 0, out[DIM] = {0};
     for (int64_t j = 0; j < p->kv_len; j++) {
@@ -58,7 +81,7 @@ static void forward_row(const struct attn_problem *p, sees mask, int64_t i, cons
         const double weight = exp((double)p->scale * dot(q, k + j * DIM));
         sum += weight;
         for (int c = 0; c < DIM; c++)
-            out[c] += weight * (double)v[j * DIM + c];
+            out[c] += factor_of(p, kept, i, j) * weight * (double)v[j * DIM + c];
     }
     *lse = (float)log(sum);
     for (int c = 0; c < DIM; c++)
@@ -66,8 +89,8 @@ static void forward_row(const struct attn_problem *p, sees mask, int64_t i, cons
 }
 
 /* Everything of one row but the sums over rows, which go to dk and dv. */
-static void backward_row(const struct attn_problem *p, sees mask, int64_t i, const struct host_tensors *t, int64_t at,
-                         int64_t keys_at, double *dk, double *dv)
+static void backward_row(const struct attn_problem *p, sees mask, struct kept kept, int64_t i,
+                         const struct host_tensors *t, int64_t at, int64_t keys_at, double *dk, double *dv)
 {
     const float *q = t->at[TENSOR_Q] + at * DIM, *dout = t->at[TENSOR_DO] + at * DIM;
     const double delta = dot(dout, t->at[TENSOR_O] + at * DIM);
@@ -77,30 +100,33 @@ static void backward_row(const struct attn_problem *p, sees mask, int64_t i, con
         if (!mask(p, i, j))
             continue;
         const double weight = exp((double)p->scale * dot(q, k) - (double)t->at[TENSOR_LSE][at]);
-        const double ds = weight * (dot(dout, v) - delta) * (double)p->scale;
+        const double factor = factor_of(p, kept, i, j);
+        const double ds = weight * (factor * dot(dout, v) - delta) * (double)p->scale;
         for (int c = 0; c < DIM; c++) {
             dq[c] += ds * (double)k[c];
             dk[j * DIM + c] += ds * (double)q[c];
-            dv[j * DIM + c] += weight * (double)dout[c];
+            dv[j * DIM + c] += factor * weight * (double)dout[c];
         }
     }
     for (int c = 0; c < DIM; c++)
         t->at[TENSOR_DQ][at * DIM + c] = (float)dq[c];
 }
 
-static void attention(const struct attn_problem *p, enum attn_mode mode, sees mask, struct host_tensors *t)
+static void attention_kept(const struct attn_problem *p, enum attn_mode mode, sees mask, bool is_rescaled,
+                           struct host_tensors *t)
 {
     double *dk = calloc((size_t)(p->kv_len * DIM), sizeof *dk), *dv = calloc((size_t)(p->kv_len * DIM), sizeof *dv);
     for (int64_t h = 0; h < p->q_heads; h++) {
+        const struct kept kept = {h, is_rescaled};
         memset(dk, 0, (size_t)(p->kv_len * DIM) * sizeof *dk);
         memset(dv, 0, (size_t)(p->kv_len * DIM) * sizeof *dv);
         for (int64_t i = 0; i < p->q_len; i++) {
             const int64_t at = h * p->q_len + i, keys_at = h * p->kv_len;
             if (mode == ATTN_FWD)
-                forward_row(p, mask, i, t->at[TENSOR_Q] + at * DIM, t->at[TENSOR_K] + keys_at * DIM,
+                forward_row(p, mask, kept, i, t->at[TENSOR_Q] + at * DIM, t->at[TENSOR_K] + keys_at * DIM,
                             t->at[TENSOR_V] + keys_at * DIM, t->at[TENSOR_O] + at * DIM, &t->at[TENSOR_LSE][at]);
             else
-                backward_row(p, mask, i, t, at, keys_at, dk, dv);
+                backward_row(p, mask, kept, i, t, at, keys_at, dk, dv);
         }
         for (int64_t n = 0; mode == ATTN_BWD && n < p->kv_len * DIM; n++) {
             t->at[TENSOR_DK][h * p->kv_len * DIM + n] = (float)dk[n];
@@ -109,6 +135,11 @@ static void attention(const struct attn_problem *p, enum attn_mode mode, sees ma
     }
     free(dk);
     free(dv);
+}
+
+static void attention(const struct attn_problem *p, enum attn_mode mode, sees mask, struct host_tensors *t)
+{
+    attention_kept(p, mode, mask, true, t);
 }
 
 static enum attn_status attend(void *context, const struct attn_problem *p, enum attn_mode mode, struct host_tensors *t,
@@ -211,6 +242,71 @@ static void computed_faults_are_what_they_are_called(void **state)
     is_attention_with("missing scale", true, sees_its_mask, 0);
     is_attention_with("last tile skipped", true, sees_all_but_a_tile, 1);
     is_attention_with("last tile skipped", false, sees_all_but_a_tile, 1);
+}
+
+/* A problem that the faults beyond dense attention apply to. */
+static struct attn_problem family_of(bool causal, float dropout)
+{
+    struct attn_problem p = problem_of(causal);
+    p.window_left = 40;
+    p.window_right = causal ? -1 : 17;
+    p.dropout = dropout;
+    p.dropout_seed = dropout > 0 ? 5 : 0;
+    return p;
+}
+
+/* The outputs of the fault are those of attention on `wrong_problem` with this mask. */
+static void is_family_fault(const char *name, enum attn_mode mode, const struct attn_problem *p,
+                            const struct attn_problem *wrong_problem, sees mask, bool is_rescaled)
+{
+    int calls = 0;
+    struct attn_message why;
+    struct host_tensors correct = correct_of(p, mode);
+    struct host_tensors expected = host_tensors_copy(&correct, p, ATTN_BWD);
+    struct host_tensors wrong = host_tensors_copy(&correct, p, ATTN_BWD);
+    const struct fault_job job = {p, mode, &correct, attend, &calls};
+    assert_true(fault_applies(fault_called(name), p, mode));
+    assert_int_equal(fault_called(name)->make(&job, TENSOR_O, &wrong, &why), ATTN_OK);
+    attention_kept(wrong_problem, mode, mask, is_rescaled, &expected);
+    same_outputs(p, mode, &wrong, &expected, name);
+    host_tensors_free(&correct);
+    host_tensors_free(&expected);
+    host_tensors_free(&wrong);
+}
+
+static void faults_of_windows_and_dropout_are_what_they_are_called(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const enum attn_mode mode = (enum attn_mode)(i & 1);
+        const bool causal = i >> 1;
+        const struct attn_problem window = family_of(causal, 0), dropout = family_of(causal, 0.2f);
+        struct attn_problem other = dropout;
+        other.dropout_seed++;
+        is_family_fault("window left edge", mode, &window, &window, sees_no_first_key, true);
+        if (!causal)
+            is_family_fault("window right edge", mode, &window, &window, sees_a_key_of_the_future, true);
+        is_family_fault("1/(1-P) missing", mode, &dropout, &dropout, sees_its_mask, false);
+        if (mode == ATTN_BWD)
+            is_family_fault("bwd dropout mask", mode, &dropout, &other, sees_its_mask, true);
+    }
+}
+
+/* A fault is tried on problems with its attributes and no others. */
+static void faults_keep_to_their_attributes(void **state)
+{
+    (void)state;
+    const struct attn_problem dense = problem_of(true), window = family_of(false, 0), dropout = family_of(true, 0.2f);
+    assert_true(fault_applies(fault_called("diagonal off by one"), &dense, ATTN_FWD));
+    assert_false(fault_applies(fault_called("diagonal off by one"), &dropout, ATTN_FWD));
+    assert_false(fault_applies(fault_called("window left edge"), &dense, ATTN_FWD));
+    assert_false(fault_applies(fault_called("window left edge"), &dropout, ATTN_FWD));
+    assert_true(fault_applies(fault_called("window right edge"), &window, ATTN_BWD));
+    const struct attn_problem causal_window = family_of(true, 0);
+    assert_false(fault_applies(fault_called("window right edge"), &causal_window, ATTN_BWD));
+    assert_false(fault_applies(fault_called("1/(1-P) missing"), &window, ATTN_FWD));
+    assert_false(fault_applies(fault_called("bwd dropout mask"), &dropout, ATTN_FWD));
+    assert_true(fault_applies(fault_called("bwd dropout mask"), &dropout, ATTN_BWD));
 }
 
 static void mask_faults_need_a_mask(void **state)
@@ -605,14 +701,17 @@ static void the_plan_has_every_dtype_mask_and_length(void **state)
     int64_t lens[] = {512};
     struct options o = {.modes = {true, true}, .causal = {true, true}};
     assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
-    assert_int_equal(plan.count, 3 * 2 * 2 * 2);
-    unsigned seen = 0;
+    assert_int_equal(plan.count, 3 * 2 * 2 * 2 * 3); /* dense, with a window, with dropout too */
+    unsigned seen[3] = {0};
     for (int i = 0; i < plan.count; i++) {
         const struct attn_problem *p = &plan.items[i].problem;
         assert_true(p->q_len == p->kv_len && (p->q_len == 1024 || p->q_len == 16384) && p->q_heads == 2);
-        seen |= 1u << ((int)p->dtype * 8 + (int)plan.items[i].mode * 4 + p->causal * 2 + (p->q_len > 1024));
+        const int kind = (p->window_left >= 0) + (p->dropout > 0);
+        assert_true(kind == i % 3 && (p->window_right >= 0) == (kind > 0 && !p->causal));
+        seen[kind] |= 1u << ((int)p->dtype * 8 + (int)plan.items[i].mode * 4 + p->causal * 2 + (p->q_len > 1024));
     }
-    assert_int_equal(seen, 0xFFFFFF);
+    for (int kind = 0; kind < 3; kind++)
+        assert_int_equal(seen[kind], 0xFFFFFF);
     plan_free(&plan);
     o = (struct options){.modes = {false, true},
                          .causal = {false, true},
@@ -621,7 +720,7 @@ static void the_plan_has_every_dtype_mask_and_length(void **state)
                          .dtypes = {[ATTN_BF16] = true},
                          .q_lens = {lens, 1}};
     assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
-    assert_int_equal(plan.count, 1);
+    assert_int_equal(plan.count, 3);
     assert_int_equal(plan.items[0].problem.dtype, ATTN_BF16);
     assert_int_equal(plan.items[0].problem.kv_heads, 4);
     assert_int_equal(plan.items[0].problem.q_len, 512);
@@ -633,7 +732,7 @@ static void every_fault_names_a_rule(void **state)
     (void)state;
     int count;
     const struct fault *faults = fault_table(&count);
-    assert_int_equal(count, 10);
+    assert_int_equal(count, 14);
     for (int i = 0; i < count; i++) {
         assert_true(faults[i].rules[ATTN_FWD] | faults[i].rules[ATTN_BWD]);
         assert_true((faults[i].rules[ATTN_FWD] | faults[i].rules[ATTN_BWD]) < 1u << RULE_COUNT);
@@ -676,6 +775,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(computed_faults_are_what_they_are_called),
+        cmocka_unit_test(faults_of_windows_and_dropout_are_what_they_are_called),
+        cmocka_unit_test(faults_keep_to_their_attributes),
         cmocka_unit_test(mask_faults_need_a_mask),
         cmocka_unit_test(faults_by_hand_change_what_they_say_and_nothing_else),
         cmocka_unit_test(a_fault_is_caught_by_its_rule_alone),

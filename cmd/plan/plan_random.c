@@ -1,0 +1,336 @@
+/* Draws the problems of `verify --random`. */
+#include "cmd/plan/plan_random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/base/log.h"
+
+#define LENGTH_OF(array) ((int64_t)(sizeof(array) / sizeof(array)[0]))
+
+/* ---- random numbers ---- */
+
+/* splitmix64 (Steele, Lea, Flood 2014). */
+static uint64_t mixed(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+static uint64_t next(struct random_draw *d)
+{
+    d->state += 0x9E3779B97F4A7C15ull;
+    return mixed(d->state);
+}
+
+/* From `low` to `high`, both included. */
+static int64_t between(struct random_draw *d, int64_t low, int64_t high)
+{
+    return low + (int64_t)(next(d) % (uint64_t)(high - low + 1));
+}
+
+/* True in `percent` of 100 cases. */
+static bool chance(struct random_draw *d, int percent) { return between(d, 1, 100) <= percent; }
+
+/* From `low` to `high`; as many from n to 2 n as from 2 n to 4 n. */
+static int64_t between_by_size(struct random_draw *d, int64_t low, int64_t high)
+{
+    const double share = (double)(next(d) >> 11) * 0x1p-53;
+    const int64_t value = (int64_t)floor((double)low * exp(share * log((double)(high + 1) / (double)low)));
+    return value < low ? low : value > high ? high : value;
+}
+
+/* ---- the attributes ---- */
+
+static void draw_mode(struct random_draw *d)
+{
+    const bool *asked = d->options->modes;
+    d->item->mode = asked[ATTN_FWD] && asked[ATTN_BWD] ? (chance(d, 50) ? ATTN_FWD : ATTN_BWD)
+                    : asked[ATTN_BWD]                  ? ATTN_BWD
+                                                       : ATTN_FWD;
+}
+
+static void draw_dtype(struct random_draw *d)
+{
+    static const enum attn_dtype all[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32};
+    const struct options *o = d->options;
+    enum attn_dtype asked[LENGTH_OF(all)];
+    int64_t count = 0;
+    for (int t = 0; t < LENGTH_OF(all); t++) {
+        const bool by_default = d->platform == ATTN_CPU ? all[t] == ATTN_FP32 : all[t] != ATTN_FP32;
+        if (o->dtypes_given ? o->dtypes[all[t]] : by_default)
+            asked[count++] = all[t];
+    }
+    d->item->problem.dtype = asked[between(d, 0, count - 1)];
+}
+
+/* Half of them those with tiles of their own. */
+static void draw_head_dim(struct random_draw *d)
+{
+    static const int64_t native[] = {64, 96, 128, 192, 256};
+    const struct int_list *asked = &d->options->head_dims;
+    struct attn_problem *p = &d->item->problem;
+    if (asked->count)
+        p->head_dim = asked->values[between(d, 0, asked->count - 1)];
+    else if (chance(d, 50))
+        p->head_dim = native[between(d, 0, LENGTH_OF(native) - 1)];
+    else
+        p->head_dim = 8 * between(d, 1, 32);
+}
+
+static int64_t longest(const struct random_draw *d)
+{
+    return d->platform == ATTN_CPU ? RANDOM_LEN_CPU : RANDOM_LEN_CUDA;
+}
+
+/* Half of them at or beside the edge of a tile, or the shortest or longest. */
+static int64_t draw_length(struct random_draw *d)
+{
+    static const int64_t edges[] = {64, 128, 192, 256, 320, 384, 512, 1024, 2048, 4096};
+    if (!chance(d, 50))
+        return between_by_size(d, 1, longest(d));
+    const int64_t which = between(d, -1, LENGTH_OF(edges) - 1);
+    const int64_t len = which < 0 ? (chance(d, 70) ? 1 : longest(d)) : edges[which] + between(d, -1, 1);
+    return len <= longest(d) ? len : between_by_size(d, 1, longest(d));
+}
+
+static void draw_q_len(struct random_draw *d) { d->item->problem.q_len = draw_length(d); }
+
+static void draw_kv_len(struct random_draw *d)
+{
+    struct attn_problem *p = &d->item->problem;
+    p->kv_len = chance(d, 50) ? p->q_len : draw_length(d);
+}
+
+/* Sequences of lengths of their own, some of them 0: a list, with equal lengths of queries and keys where q_len and
+ * kv_len are equal, or drawn ones. q_len and kv_len are the longest of a list, and become those of drawn ones. */
+static void draw_lengths(struct random_draw *d)
+{
+    const struct attn_problem *p = &d->item->problem;
+    const int64_t kind = between(d, 0, 3), count = between(d, 1, 6);
+    if (!chance(d, 25))
+        return;
+    d->sequences = count;
+    if (kind == 0 || kind == 1) {
+        d->total_tokens = p->q_len * count;
+        if (kind == 0)
+            snprintf(d->lengths, sizeof d->lengths, "uniform:1:%lld", (long long)p->q_len);
+        else
+            snprintf(d->lengths, sizeof d->lengths, "lognormal:%lld:0.5", (long long)(p->q_len + 1) / 2);
+        return;
+    }
+    int used = snprintf(d->lengths, sizeof d->lengths, "list");
+    const int64_t longest_at = between(d, 0, count - 1);
+    for (int64_t b = 0; b < count; b++) {
+        const int64_t q = b == longest_at ? p->q_len : chance(d, 20) ? 0 : between_by_size(d, 1, p->q_len);
+        const int64_t k = b == longest_at ? p->kv_len : chance(d, 20) ? 0 : between_by_size(d, 1, p->kv_len);
+        used += snprintf(d->lengths + used, sizeof d->lengths - (size_t)used,
+                         p->q_len == p->kv_len ? ":%lld" : ":%lldx%lld", (long long)q, (long long)k);
+    }
+}
+
+/* How many heads of this problem, over all sequences, are computed in a reasonable time: a whole forward has four times
+ * as many FLOPs as `most`. */
+static int64_t heads_that_fit(const struct random_draw *d)
+{
+    const int64_t most = d->platform == ATTN_CPU ? INT64_C(1) << 24 : INT64_C(1) << 35;
+    const struct attn_problem *p = &d->item->problem;
+    const int64_t fit = most / (p->q_len * p->kv_len * p->head_dim) / (d->sequences ? d->sequences : 1);
+    return fit < 1 ? 1 : fit > 256 ? 256 : fit;
+}
+
+/* Shared key heads (a group above 1) and a single key head as often as equal numbers. */
+static void draw_heads(struct random_draw *d)
+{
+    struct attn_problem *p = &d->item->problem;
+    const int64_t fit = heads_that_fit(d);
+    const int64_t group = chance(d, 35) ? 1 : between(d, 2, d->platform == ATTN_CPU ? 8 : 16);
+    const int64_t kv_heads = chance(d, 35) ? 1 : between(d, 2, d->platform == ATTN_CPU ? 3 : 8);
+    const int64_t group_fits = group < fit ? group : fit, kv_fits = fit / group_fits;
+    p->kv_heads = kv_heads < kv_fits ? kv_heads : kv_fits;
+    p->q_heads = p->kv_heads * group_fits;
+}
+
+static void draw_batch(struct random_draw *d)
+{
+    struct attn_problem *p = &d->item->problem;
+    const int64_t fit = heads_that_fit(d) / p->q_heads, batch = chance(d, 50) ? 1 : between_by_size(d, 1, 5);
+    if (d->sequences) /* whose number the lengths say */
+        return;
+    p->batch = batch < fit ? batch : fit > 1 ? fit : 1;
+}
+
+static void draw_layout(struct random_draw *d) { d->item->problem.layout = chance(d, 60) ? ATTN_BSHD : ATTN_BHSD; }
+
+static void draw_strides(struct random_draw *d)
+{
+    const struct attn_problem *p = &d->item->problem;
+    const bool is_list = strncmp(d->lengths, "list", 4) == 0;
+    const bool may_be_packed = p->layout == ATTN_BSHD && p->q_len == p->kv_len && (is_list || !d->lengths[0]);
+    const bool is_contiguous = chance(d, 60), is_packed = chance(d, 70);
+    d->item->strides = is_contiguous                ? PLAN_CONTIGUOUS
+                       : may_be_packed && is_packed ? PLAN_PACKED_QKV
+                                                    : PLAN_PADDED_ROWS;
+}
+
+/* Room between the sequences. */
+static void draw_batch_gap(struct random_draw *d) { d->item->batch_gap = chance(d, 10) ? 8 * between(d, 1, 64) : 0; }
+
+static void draw_causal(struct random_draw *d)
+{
+    const bool *asked = d->options->causal;
+    d->item->problem.causal = asked[0] && asked[1] ? chance(d, 50) : asked[1];
+}
+
+/* One side of a window: none, the diagonal alone, a few keys, the edge of a tile, within the keys, beyond them. */
+static int64_t draw_side(struct random_draw *d)
+{
+    const int64_t len = d->item->problem.kv_len;
+    if (!chance(d, 30))
+        return -1;
+    switch (between(d, 0, 5)) {
+    case 0: return 0;
+    case 1: return between(d, 1, 16);
+    case 2: return 64 * between(d, 1, 4) + between(d, -1, 1);
+    case 3: return between(d, 0, len);
+    case 4: return len + between(d, 0, 2);
+    default: return chance(d, 50) ? INT32_MAX : between(d, 0, len);
+    }
+}
+
+static void draw_window_left(struct random_draw *d) { d->item->problem.window_left = draw_side(d); }
+
+/* With the causal mask the right side is none or 0. */
+static void draw_window_right(struct random_draw *d)
+{
+    struct attn_problem *p = &d->item->problem;
+    const int64_t side = draw_side(d);
+    p->window_right = !p->causal ? side : side == 0 ? 0 : -1;
+}
+
+static void draw_block_mask(struct random_draw *d)
+{
+    static const int64_t blocks[] = {8, 16, 64, 128};
+    static const char *const masks[] = {"random:0.1", "random:0.5", "random:0.9", "random:1",
+                                        "local:0",    "local:1",    "strided:2",  "strided:3"};
+    d->mask_block = chance(d, 15) ? blocks[between(d, 0, LENGTH_OF(blocks) - 1)] : 0;
+    snprintf(d->block_mask, sizeof d->block_mask, "%s",
+             d->mask_block ? masks[between(d, 0, LENGTH_OF(masks) - 1)] : "");
+}
+
+static void draw_dropout(struct random_draw *d)
+{
+    static const float probabilities[] = {0.1f, 0.1f, 0.25f, 0.5f, 0.75f, 0.9f, 0x1p-16f, 0.999f};
+    struct attn_problem *p = &d->item->problem;
+    p->dropout = 0;
+    p->dropout_seed = 0;
+    if (!chance(d, 25))
+        return;
+    p->dropout = probabilities[between(d, 0, LENGTH_OF(probabilities) - 1)];
+    p->dropout_seed = chance(d, 50) ? (uint64_t)between(d, 0, 9) : next(d) & INT64_MAX; /* above 32 bits, too */
+}
+
+static void draw_softcap(struct random_draw *d)
+{
+    static const float bounds[] = {0.5f, 5, 30, 50};
+    d->item->problem.softcap = chance(d, 15) ? bounds[between(d, 0, LENGTH_OF(bounds) - 1)] : 0;
+}
+
+static void draw_scale(struct random_draw *d)
+{
+    static const double factors[] = {0.25, 0.5, 2};
+    const double usual = 1 / sqrt((double)d->item->problem.head_dim);
+    d->item->problem.scale = !isnan(d->options->scale) ? (float)d->options->scale
+                             : chance(d, 85)           ? (float)usual
+                                                       : (float)(usual * factors[between(d, 0, 2)]);
+}
+
+static void draw_dist(struct random_draw *d)
+{
+    d->item->dist = chance(d, 50) ? FILL_NORMAL : (enum fill_dist)between(d, 0, FILL_DISTS - 1);
+}
+
+static void draw_logit_std(struct random_draw *d)
+{
+    static const double sizes[] = {0.25, 2, 4, 16};
+    const bool is_drawn = chance(d, 15) && fill_takes_logit_std(d->item->dist);
+    d->item->logit_std = is_drawn ? sizes[between(d, 0, LENGTH_OF(sizes) - 1)] : 0;
+}
+
+static void draw_deterministic(struct random_draw *d)
+{
+    d->item->deterministic = d->options->deterministic || chance(d, 15);
+}
+
+static void draw_graph(struct random_draw *d) { d->item->is_captured = d->platform == ATTN_CUDA && chance(d, 25); }
+
+/* A row reads what those above it have drawn: lengths before heads, heads before the batch, and so on. */
+static const struct random_attribute attributes[] = {
+    {"mode", draw_mode},
+    {"dtype", draw_dtype},
+    {"head dim", draw_head_dim},
+    {"q_len", draw_q_len},
+    {"kv_len", draw_kv_len},
+    {"lengths", draw_lengths},
+    {"heads", draw_heads},
+    {"batch", draw_batch},
+    {"layout", draw_layout},
+    {"strides", draw_strides},
+    {"batch gap", draw_batch_gap},
+    {"causal", draw_causal},
+    {"window left", draw_window_left},
+    {"window right", draw_window_right},
+    {"block mask", draw_block_mask},
+    {"dropout", draw_dropout},
+    {"softcap", draw_softcap},
+    {"scale", draw_scale},
+    {"dist", draw_dist},
+    {"logit-std", draw_logit_std},
+    {"deterministic", draw_deterministic},
+    {"graph", draw_graph},
+};
+
+const struct random_attribute *plan_random_attributes(int *count)
+{
+    *count = (int)LENGTH_OF(attributes);
+    return attributes;
+}
+
+void plan_random_draw(struct random_draw *d, const struct random_attribute *attribute)
+{
+    d->state = d->seed;
+    for (const char *at = attribute->name; *at; at++)
+        d->state = mixed(d->state * 31 + (unsigned char)*at);
+    attribute->draw(d);
+}
+
+/* The key: number first, then what the problem is. */
+static void name_item(int64_t number, struct plan_item *item)
+{
+    char rest[sizeof item->name];
+    plan_name_whole(item);
+    memcpy(rest, item->name, sizeof rest);
+    snprintf(item->name, sizeof item->name, "r%lld-%.*s", (long long)number, (int)sizeof rest - 24, rest);
+}
+
+void plan_random_add(const struct options *o, enum attn_platform platform, int64_t number, struct plan *plan)
+{
+    struct plan_item item;
+    struct reason why = {""};
+    memset(&item, 0, sizeof item); /* padding, too: equal problems are equal bytes */
+    struct random_draw d = {.options = o,
+                            .platform = platform,
+                            .seed = mixed(mixed(o->seed) + (uint64_t)number * 0x9E3779B97F4A7C15ull),
+                            .item = &item};
+    item.problem.window_left = item.problem.window_right = -1;
+    item.seed = d.seed & INT64_MAX; /* what --seed takes */
+    item.repeats = o->repeats;
+    for (int i = 0; i < LENGTH_OF(attributes); i++)
+        plan_random_draw(&d, &attributes[i]);
+    const bool has_arrays = plan_set_arrays(plan, &item, d.lengths, d.total_tokens, d.block_mask, d.mask_block, &why);
+    FABENCH_ASSERT(has_arrays, "%s", why.text);
+    name_item(number, &item);
+    plan_add(plan, &item);
+}
