@@ -59,7 +59,8 @@ static bool beyond_naive(enum attn_role role, const struct plan_item *item)
     const bool has_large_logits = item->logit_std > 0 ? item->logit_std > 2
                                                       : item->dist == FILL_SHARP || item->dist == FILL_HUGE ||
                                                             item->dist == FILL_RISING || item->dist == FILL_FALLING;
-    return role == ATTN_ROLE_NAIVE && item->problem.dtype != ATTN_FP32 && has_large_logits;
+    return role == ATTN_ROLE_NAIVE && item->problem.dtype != ATTN_FP32 &&
+           !attn_dtype_is_8_bit(item->problem.dtype) && has_large_logits;
 }
 
 /* Prepares the implementation of a slot. A refusal or lack of memory becomes a row; any other failure ends the
@@ -80,6 +81,8 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
     case_after_call(run);
     row_begin(&c->row, s->options, s->facts, run->item, s->slots[slot].name,
               impl_recorded_name(&s->slots[slot], c->impl));
+    c->row.quant_ms = run->inputs.quant_ms;
+    c->row.quant_rms_err = run->reference.quant_rms_err;
     if (!c->impl) {
         row_end(&c->row, STATUS_UNSUPPORTED, why->text);
         case_send_row(run, c);
