@@ -174,7 +174,7 @@ static void digest_row(const struct digest_job *job, const uint32_t *masks, int6
     for (int64_t c = 0; c < job->head_dim; c++) {
         const uint32_t value = job->element_bytes == 1   ? ((const uint8_t *)job->tensor.data)[at + c]
                                : job->element_bytes == 2 ? ((const uint16_t *)job->tensor.data)[at + c]
-                                                       : ((const uint32_t *)job->tensor.data)[at + c];
+                                                         : ((const uint32_t *)job->tensor.data)[at + c];
         const uint32_t bits = value ^ masks[c];
         digest->all_set += value == all;
         uint64_t z = ((uint64_t)(row * job->head_dim + c) << 32 | (bits & ~sign ? bits : 0)) * 0xBF58476D1CE4E5B9ull;

@@ -259,8 +259,8 @@ static bool read_scales(const struct plan_item *item, enum quantised tensor, con
         const float scale = ((const float *)file->data)[i];
         good = scale > 0 && isfinite(scale);
         if (!good)
-            snprintf(why->text, sizeof why->text, "%.300s: element %lld is %g; a scale must be above 0 and finite", path,
-                     (long long)i, (double)scale);
+            snprintf(why->text, sizeof why->text, "%.300s: element %lld is %g; a scale must be above 0 and finite",
+                     path, (long long)i, (double)scale);
     }
     if (file->data && !(good && fits))
         npy_free(file);

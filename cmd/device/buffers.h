@@ -50,11 +50,11 @@ struct input_signs {
 struct tensor_set {
     struct attn_tensors tensors;
     struct input_signs signs;
-    struct buffer buffers[TENSOR_COUNT]; /* by enum problem_tensor */
-    struct buffer arrays[ARRAY_COUNT];   /* by enum problem_array; of a set of inputs */
-    struct buffer scales[QUANTISED_COUNT];  /* of 8-bit inputs, by enum quantised */
-    float *scale_values[QUANTISED_COUNT];   /* what was written into them; host memory, owned */
-    double quant_ms; /* the time that quantising took; NaN where nothing was quantised */
+    struct buffer buffers[TENSOR_COUNT];   /* by enum problem_tensor */
+    struct buffer arrays[ARRAY_COUNT];     /* by enum problem_array; of a set of inputs */
+    struct buffer scales[QUANTISED_COUNT]; /* of 8-bit inputs, by enum quantised */
+    float *scale_values[QUANTISED_COUNT];  /* what was written into them; host memory, owned */
+    double quant_ms;                       /* the time that quantising took; NaN where nothing was quantised */
 };
 
 /* Inputs of a mode: q k v (fwd), q k v o lse dout (bwd; o and lse are filled by the reference), and the item's arrays.

@@ -27,8 +27,7 @@ static const struct {
 static char *numpy_text(enum attn_dtype stored, const char *name)
 {
     switch (stored) {
-    case ATTN_BF16:
-        return xasprintf("(numpy.load('%s.npy').astype(numpy.uint32) << 16).view(numpy.float32)", name);
+    case ATTN_BF16: return xasprintf("(numpy.load('%s.npy').astype(numpy.uint32) << 16).view(numpy.float32)", name);
     case ATTN_E4M3: return xasprintf("numpy.load('%s.npy').view(ml_dtypes.float8_e4m3fn)", name);
     case ATTN_E5M2: return xasprintf("numpy.load('%s.npy').view(ml_dtypes.float8_e5m2)", name);
     default: return xasprintf("numpy.load('%s.npy')", name);
@@ -207,8 +206,8 @@ static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor te
     if (status == ATTN_OK)
         status = write_npy(d, problem_tensor_name(tensor), &file, why);
     if (status == ATTN_OK)
-        status = describe(d, problem_tensor_name(tensor), problem_tensor_name(tensor), &file, tensor_dimensions,
-                          from, to, why);
+        status = describe(d, problem_tensor_name(tensor), problem_tensor_name(tensor), &file, tensor_dimensions, from,
+                          to, why);
     if (status == ATTN_OK && is_output(d->item->mode, tensor) && d->reference && d->reference->count)
         status = write_difference(d, tensor, &file, to, why);
     free(host);

@@ -112,7 +112,8 @@ struct rounding_of_p {
     double rms, atol_rms, gain;
 };
 
-static const struct rounding_of_p roundings_of_p[] = {[ATTN_E4M3] = {0.045, 0.25, 3e-3}, [ATTN_E5M2] = {0.09, 0.5, 6e-3}};
+static const struct rounding_of_p roundings_of_p[] = {
+    [ATTN_E4M3] = {0.045, 0.25, 3e-3}, [ATTN_E5M2] = {0.09, 0.5, 6e-3}};
 
 void judge_rounded_p(struct judge_bounds *b, enum attn_dtype inputs, bool doubled, double atol)
 {

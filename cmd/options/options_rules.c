@@ -90,8 +90,10 @@ static bool check_8_bits(const struct parse *p)
         if (!value || (!o->dtypes_given && (o->input_dir || o->outputs_dir)))
             continue;
         if (wide)
-            return options_refuse(own[i], *value ? value : NULL, "cannot be used with --dtype %s, %s; it is for "
-                                  "e4m3 and e5m2", wide, what[i]);
+            return options_refuse(own[i], *value ? value : NULL,
+                                  "cannot be used with --dtype %s, %s; it is for "
+                                  "e4m3 and e5m2",
+                                  wide, what[i]);
         if (!narrow)
             return options_refuse(own[i], *value ? value : NULL, "needs 8-bit inputs: --dtype e4m3 or e5m2");
     }
@@ -100,11 +102,14 @@ static bool check_8_bits(const struct parse *p)
                               "needs --fp8-scale block, whose blocks it sizes");
     for (int i = 0; i < o->head_dims.count && o->hadamard; i++)
         if (o->head_dims.values[i] & (o->head_dims.values[i] - 1))
-            return options_refuse("--hadamard", NULL, "cannot be used with --d %" PRId64
-                                  "; head dims must be powers of two", o->head_dims.values[i]);
+            return options_refuse("--hadamard", NULL,
+                                  "cannot be used with --d %" PRId64 "; head dims must be powers of two",
+                                  o->head_dims.values[i]);
     if (narrow && o->mode_given && o->modes[ATTN_BWD])
-        return options_refuse("--mode", typed(p, "--mode"), "cannot be used with --dtype %s, which has no backward; "
-                              "must be fwd", narrow);
+        return options_refuse("--mode", typed(p, "--mode"),
+                              "cannot be used with --dtype %s, which has no backward; "
+                              "must be fwd",
+                              narrow);
     return true;
 }
 

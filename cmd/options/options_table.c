@@ -83,7 +83,7 @@ const struct option_def option_table[] = {
     {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = problem_dtype_names,
      LATE("fp16 on CUDA, fp32 on CPU"), .help = "types of the tensors", .commands = FOR_RUNS | FOR_GATES,
      .detail = DTYPE_DETAIL DTYPE_8_BIT_DETAIL
-         " The presets ci and acceptance take bf16 on a GPU, full and verify fp16 and bf16."},
+     " The presets ci and acceptance take bf16 on a GPU, full and verify fp16 and bf16."},
     {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = wide_dtype_names, LATE("all"),
      .help = "types of the tensors", .commands = FOR_SELFTEST, .detail = DTYPE_DETAIL},
     {"--total-tokens", NULL, KIND_COUNT, AT(total_tokens), .min = 1, .max = INT32_MAX, LATE("16k"), .unit = "N",
@@ -148,10 +148,11 @@ const struct option_def option_table[] = {
      .detail = "Types of O where the inputs have 8 bits."},
     {"--fp8-scale", NULL, KIND_CHOICE_SET, AT(fp8_scales), .choices = problem_quant_names + ATTN_SCALE_TENSOR,
      .fallback = "tensor", .help = "scales of 8-bit inputs", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
-     .detail = "What the scales of 8-bit inputs are for; an element is what is stored times its scale. tensor: one for "
-               "each of Q, K and V; head: for each sequence and key head, Q's for the query heads of its group; block: "
-               "for each block of rows of a head. The inputs are drawn in bf16 and quantised before the timing: a scale "
-               "is the largest value divided by the largest of the type."},
+     .detail =
+         "What the scales of 8-bit inputs are for; an element is what is stored times its scale. tensor: one for "
+         "each of Q, K and V; head: for each sequence and key head, Q's for the query heads of its group; block: "
+         "for each block of rows of a head. The inputs are drawn in bf16 and quantised before the timing: a scale "
+         "is the largest value divided by the largest of the type."},
     {"--scale-block", NULL, KIND_COUNT, AT(scale_block), .min = 1, .max = 65536, LATE("128"), .unit = "N",
      .help = "rows of a block of them", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
      .detail = "Rows of a block of --fp8-scale block."},

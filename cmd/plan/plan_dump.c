@@ -99,8 +99,8 @@ static bool is_wanted(const struct options *o, const struct plan_item *item)
            is_in(&o->head_dims, p->head_dim) && is_in(&o->q_lens, p->q_len) && is_in(&o->kv_lens, p->kv_len) &&
            is_in(&o->batches, p->batch) && is_in(&o->heads, p->q_heads) && is_in(&o->kv_heads, p->kv_heads) &&
            is_shape(&o->shapes, p) && is_in(&o->windows_left, p->window_left) &&
-           is_in(&o->windows_right, p->window_right) && has_attributes(o, p) &&
-           has_kind(o, item) && (isnan(o->scale) || (float)o->scale == p->scale) && (!is_given(o, "--layout") || o->layout == p->layout) &&
+           is_in(&o->windows_right, p->window_right) && has_attributes(o, p) && has_kind(o, item) &&
+           (isnan(o->scale) || (float)o->scale == p->scale) && (!is_given(o, "--layout") || o->layout == p->layout) &&
            (!o->dists_given || o->dists[item->dist]) && (!is_given(o, "--seed") || o->seed == item->seed);
 }
 

@@ -123,8 +123,8 @@ int64_t problem_extent(const struct attn_tensor *t, int64_t batch, int64_t heads
 /* Names of the enums of a problem. */
 
 const char *const problem_mode_names[] = {[ATTN_FWD] = "fwd", [ATTN_BWD] = "bwd", NULL};
-const char *const problem_dtype_names[] = {[ATTN_FP32] = "fp32", [ATTN_FP16] = "fp16", [ATTN_BF16] = "bf16",
-                                           [ATTN_E4M3] = "e4m3", [ATTN_E5M2] = "e5m2", NULL};
+const char *const problem_dtype_names[] = {
+    [ATTN_FP32] = "fp32", [ATTN_FP16] = "fp16", [ATTN_BF16] = "bf16", [ATTN_E4M3] = "e4m3", [ATTN_E5M2] = "e5m2", NULL};
 const char *const problem_quant_names[] = {[ATTN_SCALE_NONE] = "none",
                                            [ATTN_SCALE_TENSOR] = "tensor",
                                            [ATTN_SCALE_HEAD] = "head",

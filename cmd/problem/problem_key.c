@@ -46,8 +46,9 @@ static bool has_default_scale(const struct problem_key *k)
 /* In the order of the CSV's columns, which is part of the contract: new rows go to the end. */
 const struct problem_field problem_fields[] = {
     {NAMED(mode), .meaning = "direction: fwd, bwd", .option = "--mode", .is_compared = true},
-    {NAMED(dtype), .meaning = "type of Q, K, V, the output and the gradients: fp16, bf16, fp32, e4m3, e5m2; of O see out_dtype", .option = "--dtype",
-     .is_compared = true},
+    {NAMED(dtype),
+     .meaning = "type of Q, K, V, the output and the gradients: fp16, bf16, fp32, e4m3, e5m2; of O see out_dtype",
+     .option = "--dtype", .is_compared = true},
     {FIELD(causal, PROBLEM_COUNT), .meaning = "1 with the causal mask, else 0", .option = "--causal",
      .is_compared = true},
     {FIELD(batch, PROBLEM_COUNT), .meaning = "sequences", .option = "--batch", .is_default = has_own_lengths,
@@ -86,10 +87,10 @@ const struct problem_field problem_fields[] = {
      .option = "--block-mask", .is_default = has_no_mask, .is_compared = true, .label = "mask", .absent = "none"},
     {FIELD(mask_block, PROBLEM_COUNT), .meaning = "rows and keys of a block of the mask; 0 = no mask",
      .option = "--mask-block", .is_default = has_no_mask, .is_compared = true, .label = "of", .absent = "0"},
-    PROBLEM_ATTRIBUTES(ROW)
-    {FIELD(out_dtype, PROBLEM_NAME), .names = problem_dtype_names, .meaning = "type of O where dtype has 8 bits: bf16, fp16",
-     .option = "--out-dtype", .is_default = has_default_output, .is_compared = true, .label = "out",
-     .may_be_empty = true},
+    PROBLEM_ATTRIBUTES(ROW){FIELD(out_dtype, PROBLEM_NAME), .names = problem_dtype_names,
+                            .meaning = "type of O where dtype has 8 bits: bf16, fp16", .option = "--out-dtype",
+                            .is_default = has_default_output, .is_compared = true, .label = "out",
+                            .may_be_empty = true},
     {FIELD(quant_scale, PROBLEM_NAME), .names = problem_quant_names,
      .meaning = "what a scale of 8-bit inputs is for: tensor, head, block; none = 16- or 32-bit inputs",
      .option = "--fp8-scale", .is_default = has_default_scales, .is_compared = true, .label = "scale",
@@ -338,7 +339,9 @@ char *problem_key_options(const struct problem_key *key)
         /* --causal takes words, while its column has numbers. */
         const bool is_mask = field->offset == offsetof(struct problem_key, causal);
         text_add(&options, " %s%s", field->option,
-                 is_mask ? key->causal == 1 ? "=yes" : "=no" : field->is_flag ? "" : " ");
+                 is_mask          ? key->causal == 1 ? "=yes" : "=no"
+                 : field->is_flag ? ""
+                                  : " ");
         if (!is_mask && !field->is_flag)
             text_add_quoted(&options, value);
     }

@@ -68,7 +68,7 @@
     X(REAL, tflops_sustained, 0, FILES, "1e12 FLOP/s", "speed over the sustained region",                              \
       "without --sustain-s, or the check failed")                                                                      \
     X(REAL, gemm_tflops, 0, TABLE, "1e12 FLOP/s", "speed of the GEMM ceiling in the same rounds",                      \
-      "not timed, on the CPU, no cuBLAS, or 8-bit inputs")                                                                           \
+      "not timed, on the CPU, no cuBLAS, or 8-bit inputs")                                                             \
     X(REAL, pct_of_gemm, 0, TABLE, "%", "tflops as a share of the GEMM ceiling; mean of the ratios within rounds",     \
       "tflops or gemm_tflops is empty")                                                                                \
     X(REAL, speedup_vs_naive, 0, TABLE, "", "time of naive / time of this one; mean of the ratios within rounds",      \

@@ -59,8 +59,8 @@ static bool beyond_naive(enum attn_role role, const struct plan_item *item)
     const bool has_large_logits = item->logit_std > 0 ? item->logit_std > 2
                                                       : item->dist == FILL_SHARP || item->dist == FILL_HUGE ||
                                                             item->dist == FILL_RISING || item->dist == FILL_FALLING;
-    return role == ATTN_ROLE_NAIVE && item->problem.dtype != ATTN_FP32 &&
-           !attn_dtype_is_8_bit(item->problem.dtype) && has_large_logits;
+    return role == ATTN_ROLE_NAIVE && item->problem.dtype != ATTN_FP32 && !attn_dtype_is_8_bit(item->problem.dtype) &&
+           has_large_logits;
 }
 
 /* Prepares the implementation of a slot. A refusal or lack of memory becomes a row; any other failure ends the

@@ -54,8 +54,8 @@ static void set_scales(const struct plan_item *item, int64_t batch, int64_t q_he
 {
     const struct attn_problem *p = &item->problem;
     const bool is_packed = p->lengths == ATTN_PACKED;
-    view->scale_q_offset = quantise_scale_at(p, QUANTISED_Q, is_packed ? item->arrays->cu_seqlens_q : NULL, batch,
-                                             q_head, 0);
+    view->scale_q_offset =
+        quantise_scale_at(p, QUANTISED_Q, is_packed ? item->arrays->cu_seqlens_q : NULL, batch, q_head, 0);
     view->scale_kv_offset = quantise_scale_at(p, QUANTISED_K, is_packed ? item->arrays->cu_seqlens_k : NULL, batch,
                                               q_head / (p->q_heads / p->kv_heads), 0);
 }
@@ -403,8 +403,8 @@ static enum attn_status add_difference(struct backend *be, const struct plan_ite
     const struct attn_problem *p = &view.problem;
     const struct attn_tensors tensors = view_tensors(&before->tensors, &view);
     const struct tensor_shape s = tensor_shape_of(p, TENSOR_O);
-    struct compare_job job = {.dtype = ATTN_FP32, .batch = s.batch, .heads = s.heads, .len = s.len,
-                              .head_dim = s.head_dim};
+    struct compare_job job = {
+        .dtype = ATTN_FP32, .batch = s.batch, .heads = s.heads, .len = s.len, .head_dim = s.head_dim};
     TRY(be->ops->alloc(be, place_outputs(p, ATTN_FWD, false, &out, NULL), &memory, why));
     place_outputs(p, ATTN_FWD, false, &out, memory);
     out.o_abs = NULL;

@@ -62,8 +62,7 @@ static void widen_queries(const struct attn_problem *p, const struct attn_tensor
 {
     const int64_t rows = attn_sequence_at(p, t, b).q_len, group = p->q_heads / p->kv_heads;
     for (int64_t i = 0; i < rows; i++) {
-        const int64_t scale =
-            attn_scale_index(p, t->cu_seqlens_q, p->total_q, p->q_heads, p->q_len, group, b, head, i);
+        const int64_t scale = attn_scale_index(p, t->cu_seqlens_q, p->total_q, p->q_heads, p->q_len, group, b, head, i);
         widen_row(p, table, (const uint8_t *)t->q.data + attn_row_offset(p, t, t->q, b, head, i),
                   t->scale_q ? t->scale_q[scale] : 1.0f,
                   (float *)wide->tensors.q.data + attn_row_offset(&wide->problem, t, wide->tensors.q, b, head, i));
@@ -114,8 +113,8 @@ void cpu_narrow(const struct attn_request *request, const struct cpu_widened *wi
     for (int64_t task = 0; task < p->batch * p->q_heads; task++) {
         const int64_t b = task / p->q_heads, head = task % p->q_heads, rows = attn_sequence_at(p, t, b).q_len;
         for (int64_t i = 0; i < rows; i++) {
-            const float *from = (const float *)wide->tensors.o.data +
-                                attn_row_offset(&wide->problem, t, wide->tensors.o, b, head, i);
+            const float *from =
+                (const float *)wide->tensors.o.data + attn_row_offset(&wide->problem, t, wide->tensors.o, b, head, i);
             uint16_t *to = (uint16_t *)t->o.data + attn_row_offset(p, t, t->o, b, head, i);
             for (int64_t c = 0; c < p->head_dim; c++)
                 to[c] = p->out_dtype == ATTN_BF16 ? attn_to_bf16(from[c]) : attn_to_fp16(from[c]);

@@ -84,8 +84,7 @@ static void find_largest(const struct quantise_job *job, int64_t b, int64_t head
 {
     float row[HEAD_DIM_MAX];
     for (int64_t i = 0; i < length_of(job, b); i++) {
-        float *scale =
-            &job->scales[quantise_scale_at(job->problem, job->tensor, job->cu_seqlens, b, head, i)];
+        float *scale = &job->scales[quantise_scale_at(job->problem, job->tensor, job->cu_seqlens, b, head, i)];
         load_row(job, b, head, i, row);
         for (int64_t c = 0; c < job->problem->head_dim; c++)
             *scale = fmaxf(*scale, fabsf(row[c]));

@@ -19,7 +19,15 @@
 enum { HEAD_DIM = 64, BLOCK = 64 };
 
 /* What is wrong with the model. */
-enum fault { RIGHT, V_SCALE_OF_NEIGHBOUR, K_SCALE_OF_NEIGHBOUR, V_SCALE_1_PERCENT, P_SATURATES, P_IN_5_BITS, LAST_TILE };
+enum fault {
+    RIGHT,
+    V_SCALE_OF_NEIGHBOUR,
+    K_SCALE_OF_NEIGHBOUR,
+    V_SCALE_1_PERCENT,
+    P_SATURATES,
+    P_IN_5_BITS,
+    LAST_TILE
+};
 
 /* One head: 8-bit tensors, scales of blocks of rows, the reference's results. */
 struct made {
@@ -54,9 +62,7 @@ static void make_tensor(struct made *m, enum quantised which, enum fill_dist dis
     fill_first_column_host(job.from, ATTN_BF16, 1, 1, len, fill_first_column(dist, ids[which], HEAD_DIM));
     quantise(&job, 1);
     *(which == QUANTISED_Q ? &m->t.q : which == QUANTISED_K ? &m->t.k : &m->t.v) = job.to;
-    *(which == QUANTISED_Q   ? &m->t.scale_q
-      : which == QUANTISED_K ? &m->t.scale_k
-                             : &m->t.scale_v) = job.scales;
+    *(which == QUANTISED_Q ? &m->t.scale_q : which == QUANTISED_K ? &m->t.scale_k : &m->t.scale_v) = job.scales;
 }
 
 static struct made make(int64_t len, enum fill_dist dist, enum attn_dtype dtype)
@@ -212,8 +218,9 @@ static void faults_are_caught(void **state)
     static const struct {
         enum fault fault;
         enum fill_dist dist;
-    } cases[] = {{V_SCALE_OF_NEIGHBOUR, FILL_NORMAL}, {K_SCALE_OF_NEIGHBOUR, FILL_SHARP}, {V_SCALE_1_PERCENT, FILL_NORMAL},
-                 {P_SATURATES, FILL_SHARP},           {P_IN_5_BITS, FILL_NORMAL},         {LAST_TILE, FILL_NORMAL}};
+    } cases[] = {{V_SCALE_OF_NEIGHBOUR, FILL_NORMAL}, {K_SCALE_OF_NEIGHBOUR, FILL_SHARP},
+                 {V_SCALE_1_PERCENT, FILL_NORMAL},    {P_SATURATES, FILL_SHARP},
+                 {P_IN_5_BITS, FILL_NORMAL},          {LAST_TILE, FILL_NORMAL}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct record_tensor v = verdict_of(640, cases[i].dist, ATTN_E4M3, cases[i].fault);

@@ -33,8 +33,8 @@ static struct quantise_job job_of(const struct attn_problem *p, enum quantised t
     const int64_t heads = tensor == QUANTISED_Q ? p->q_heads : p->kv_heads;
     const int64_t len = tensor == QUANTISED_Q ? p->q_len : p->kv_len, d = p->head_dim;
     const struct attn_tensor shape = {NULL, heads * len * d, len * d, d};
-    struct quantise_job job = {.problem = p, .tensor = tensor, .from = shape, .from_dtype = ATTN_FP32, .to = shape,
-                               .scales = scales};
+    struct quantise_job job = {
+        .problem = p, .tensor = tensor, .from = shape, .from_dtype = ATTN_FP32, .to = shape, .scales = scales};
     job.from.data = from;
     job.to.data = to;
     return job;
@@ -136,9 +136,8 @@ static void check_scales(const struct attn_problem *p, enum quantised tensor, co
                     if (pass == 0)
                         continue;
                     const int64_t n = cu ? cu[b + 1] - cu[b] : len, sb = p->scale_block;
-                    const int64_t last = p->quant_scale == ATTN_SCALE_BLOCK && (i / sb + 1) * sb < n
-                                             ? (i / sb + 1) * sb - 1
-                                             : n - 1;
+                    const int64_t last =
+                        p->quant_scale == ATTN_SCALE_BLOCK && (i / sb + 1) * sb < n ? (i / sb + 1) * sb - 1 : n - 1;
                     const int64_t top = p->quant_scale == ATTN_SCALE_HEAD ? h / group * group + group - 1 : h;
                     const float want = -value_at(b, top, last, 3) / 448.0f;
                     const float got = scales[quantise_scale_at(p, tensor, cu, b, h, i)];
