@@ -475,7 +475,7 @@ static enum attn_status quantise_tensor(struct backend *be, const struct plan_it
     enum attn_status status = be->ops->download(be, job.from.data, from->data, from->bytes, why);
     const double start_ms = clock_ms();
     if (status == ATTN_OK)
-        quantise(&job, be->device.threads > 0 ? be->device.threads : 1);
+        quantise(&job, be->device.threads); /* 0 beside a GPU */
     set->quant_ms += clock_ms() - start_ms;
     if (status == ATTN_OK)
         status = be->ops->upload(be, to->data, job.to.data, to->bytes, why);

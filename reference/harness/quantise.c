@@ -120,8 +120,9 @@ static float largest_of_all(const struct quantise_job *job, int threads)
     return largest;
 }
 
-void quantise(const struct quantise_job *job, int threads)
+void quantise(const struct quantise_job *job, int threads_wanted)
 {
+    const int threads = threads_wanted > 0 ? threads_wanted : omp_get_max_threads();
     const struct attn_problem *p = job->problem;
     const struct rows r = rows_of(p, job->tensor);
     const int64_t count = quantise_scales(p, job->tensor);

@@ -36,6 +36,7 @@ struct quantise_job {
     bool is_rotated;
     uint64_t seed; /* of the random signs */
 };
+/* threads: 0 = as many as the machine has. The result does not depend on them. */
 void quantise(const struct quantise_job *, int threads);
 
 /* The rotation of one row of `count` floats, a power of two. */
