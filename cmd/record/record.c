@@ -391,8 +391,7 @@ struct column_list record_columns(void)
     if (count == 0) {
         FABENCH_ASSERT(LENGTH(run_columns) + problem_field_count + LENGTH(result_columns) + LENGTH(late_columns) <=
                            RECORD_COLUMNS_MAX,
-                       "%s",
-                       "a writer selects among at most RECORD_COLUMNS_MAX columns");
+                       "%s", "a writer selects among at most RECORD_COLUMNS_MAX columns");
         for (int i = 0; i < LENGTH(run_columns); i++)
             columns[count++] = run_columns[i];
         for (int i = 0; i < FIRST_PROBLEM_COLUMNS; i++)

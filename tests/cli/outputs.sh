@@ -271,6 +271,7 @@ def hostile(value, key=""):
     if isinstance(value, list):
         return [hostile(v, key) for v in value]
     words = ("type", "status", "check", "check_scope", "mode", "dtype", "layout", "dist", "l2", "method")
+    words += ("out_dtype", "quant_scale")
     if not isinstance(value, str) or key in words:
         return value
     short = {"driver": 24, "time_utc": 24, "launch": 8, "err_tensor": 8, "name": 8}
