@@ -8,7 +8,8 @@
  *               O = kept v;  |O| = kept |v|
  *   3 backward  dV += kept^T dO;  |dV| += kept^T |dO|;  t = dO v^T;  D = rowsum(dO * O);
  *               t = s * (M * t - D) * slope;  dQ = scale t k;  dK += scale t^T q
- *   4 absolute  t = s * sqrt(rowsum((dO * O)^2)) * slope;  |dQ| = scale t |k|;  |dK| += scale t^T |q|
+ *   4 absolute  t = s * (sqrt(rowsum((dO * O)^2)) * slope + |M * t - D| (1 - slope));  |dQ| = scale t |k|;
+ *               |dK| += scale t^T |q|
  * M is dropout's factor and `slope` the softcap's derivative; without them both are 1. dK and dV sum over the blocks of
  * a sequence and the query heads of a group. kept is s without dropout; forward writes it over s, backward into t.
  * Sums are cut and computed as those of reference_cuda.cu.
@@ -128,8 +129,8 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
             kept[r * x.pitch + j] = p[r * x.pitch + j] * dropout_factor(x, x.first + r, j);
 }
 
-/* t = p * (M * t - D) * slope, absolute: t = p * sqrt(rowsum((dO * O)^2)) * slope, whose old t is not read. dout, o: of
- * the block's first row. 0 where the row does not see the key. */
+/* t = p * (M * t - D) * slope. absolute: t = p * (sqrt(rowsum((dO * O)^2)) * slope + |M * t - D| (1 - slope)), whose old t
+ * is not read without a softcap. dout, o: of the block's first row. 0 where the row does not see the key. */
 __global__ void __launch_bounds__(REFERENCE_THREADS)
     sequence_gradient(const __grid_constant__ struct score_block x, const float *p, float *t, const float *slope,
                       const float *dout, const float *o, bool absolute)
@@ -137,21 +138,22 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
     __shared__ double sums[REFERENCE_THREADS / 32];
     const int64_t d = x.problem.head_dim;
     for (int64_t r = blockIdx.x; r < x.rows; r += gridDim.x) {
-        double sum = 0;
+        double sum = 0, squares = 0;
         for (int64_t c = threadIdx.x; c < d; c += REFERENCE_THREADS) {
             const double product = (double)dout[r * d + c] * (double)o[r * d + c];
-            sum += absolute ? product * product : product;
+            sum += product;
+            squares += product * product;
         }
-        sum = block_sum(sum, sums);
-        const float delta = (float)(absolute ? sqrt(sum) : sum);
+        const float delta = (float)block_sum(sum, sums), spread = (float)sqrt(block_sum(squares, sums));
         int64_t from, to;
         visible_keys(x.mask, x.first + r, &from, &to);
         for (int64_t j = threadIdx.x; j < x.mask.kv_len; j += REFERENCE_THREADS) {
             const int64_t at = r * x.pitch + j;
             float out = 0;
             if (j >= from && j < to) {
-                out = p[at] * (absolute ? delta : t[at] * dropout_factor(x, x.first + r, j) - delta);
-                out *= slope ? slope[at] : 1.0f;
+                const float steep = slope ? slope[at] : 1.0f;
+                const float part = absolute && !slope ? 0.0f : t[at] * dropout_factor(x, x.first + r, j) - delta;
+                out = p[at] * (absolute ? spread * steep + fabsf(part) * (1.0f - steep) : part * steep);
             }
             t[at] = out;
         }
@@ -328,7 +330,7 @@ static enum attn_status block_gradients(const struct job *job, const struct bloc
     enum attn_status status = ATTN_OK;
     if (!dq && !dk)
         return ATTN_OK;
-    if (!absolute)
+    if (!absolute || job->slope)
         status = to_scores(job, at, 1, job->in.dout[0], job->in.v[0], job->t, why);
     if (status == ATTN_OK)
         status = block_gradient(job, at, absolute, why);

@@ -29,7 +29,7 @@ struct launcher {
 /* What is digested of one tensor: its elements after a change of these signs. */
 struct digest_job {
     struct attn_tensor tensor;
-    size_t element_bytes; /* 2 or 4 */
+    size_t element_bytes; /* 1, 2 or 4 */
     int64_t batch, heads, len, head_dim;
     struct column_signs signs;
 };

@@ -157,7 +157,9 @@ static enum attn_status cpu_flip(struct backend *be, struct attn_tensor t, size_
     for (int64_t row = 0; row < batch * heads * len; row++) {
         const int64_t at = row_offset(&t, heads, len, row);
         for (int64_t c = 0; c < head_dim; c++)
-            if (element_bytes == 2)
+            if (element_bytes == 1)
+                ((uint8_t *)t.data)[at + c] ^= (uint8_t)masks[c];
+            else if (element_bytes == 2)
                 ((uint16_t *)t.data)[at + c] ^= (uint16_t)masks[c];
             else
                 ((uint32_t *)t.data)[at + c] ^= masks[c];
@@ -170,8 +172,9 @@ static void digest_row(const struct digest_job *job, const uint32_t *masks, int6
     const uint32_t sign = sign_bit(job->element_bytes), all = sign | (sign - 1);
     const int64_t at = row_offset(&job->tensor, job->heads, job->len, row);
     for (int64_t c = 0; c < job->head_dim; c++) {
-        const uint32_t value = job->element_bytes == 2 ? ((const uint16_t *)job->tensor.data)[at + c]
-                                                       : ((const uint32_t *)job->tensor.data)[at + c];
+        const uint32_t value = job->element_bytes == 1   ? ((const uint8_t *)job->tensor.data)[at + c]
+                               : job->element_bytes == 2 ? ((const uint16_t *)job->tensor.data)[at + c]
+                                                         : ((const uint32_t *)job->tensor.data)[at + c];
         const uint32_t bits = value ^ masks[c];
         digest->all_set += value == all;
         uint64_t z = ((uint64_t)(row * job->head_dim + c) << 32 | (bits & ~sign ? bits : 0)) * 0xBF58476D1CE4E5B9ull;

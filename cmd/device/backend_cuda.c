@@ -436,6 +436,10 @@ static enum attn_status cuda_gemm_prepare(struct backend *be, enum attn_dtype dt
     struct cuda_state *s = be->state;
     float *table = NULL, gain = 1;
     enum attn_status status = ATTN_OK;
+    if (attn_dtype_is_8_bit(dtype)) {
+        snprintf(why->text, sizeof why->text, "no GEMM ceiling in 8-bit types");
+        return ATTN_UNSUPPORTED;
+    }
     if (!s->gemm[dtype]) {
         status = quantiles(be, FILL_NORMAL, FILL_GEMM, &table, &gain, why);
         if (status != ATTN_OK)

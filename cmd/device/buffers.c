@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/npy.h"
 #include "cmd/device/backend.h"
@@ -14,15 +15,21 @@
 static const enum attn_dtype npy_dtypes[] = {
     [NPY_FLOAT32] = ATTN_FP32, [NPY_FLOAT16] = ATTN_FP16, [NPY_UINT16] = ATTN_BF16};
 
-/* npy_read with the error as an attn_message. */
-static bool read_npy(const char *path, struct npy *file, struct attn_message *why)
+/* The type of a file's elements; `dtype`: of the tensor, which 8-bit integers are the bits of. */
+static enum attn_dtype dtype_of_file(const struct npy *file, enum attn_dtype dtype)
+{
+    return file->type == NPY_UINT8 ? dtype : npy_dtypes[file->type];
+}
+
+/* npy_read with the error as an attn_message. Only an 8-bit tensor takes 8-bit integers. */
+static bool read_npy(const char *path, enum attn_dtype dtype, struct npy *file, struct attn_message *why)
 {
     struct reason reason;
     if (!npy_read(path, file, &reason)) {
         snprintf(why->text, sizeof why->text, "%s", reason.text);
         return false;
     }
-    if (file->type != NPY_UINT8)
+    if (file->type != NPY_UINT8 || attn_dtype_is_8_bit(dtype))
         return true;
     snprintf(why->text, sizeof why->text, "%.300s: has 8-bit integers; must be fp32, fp16, or 16-bit integers for bf16",
              path);
@@ -113,7 +120,8 @@ struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum problem_t
 
 enum attn_dtype tensor_dtype_of(const struct attn_problem *p, enum problem_tensor tensor)
 {
-    return tensor == TENSOR_LSE ? ATTN_FP32 : p->dtype;
+    const bool is_input = tensor == TENSOR_Q || tensor == TENSOR_K || tensor == TENSOR_V;
+    return tensor == TENSOR_LSE ? ATTN_FP32 : is_input ? p->dtype : attn_output_dtype(p);
 }
 
 /* NULL for LSE, which has no strides. */
@@ -202,7 +210,7 @@ static enum attn_status make_tensor(struct backend *be, const struct plan_item *
 static bool is_finite_in(const struct npy *file, int64_t element, enum attn_dtype dtype)
 {
     float rounded = 0;
-    fill_store(&rounded, dtype, 0, fill_load(file->data, npy_dtypes[file->type], element));
+    fill_store(&rounded, dtype, 0, fill_load(file->data, dtype_of_file(file, dtype), element));
     return isfinite(fill_load(&rounded, dtype, 0));
 }
 
@@ -214,7 +222,7 @@ static bool read_tensor(const struct plan_item *item, enum problem_tensor tensor
     const int64_t want[4] = {s.batch, s.heads, s.len, s.head_dim};
     const int dims = tensor == TENSOR_LSE ? 3 : 4;
     char last[32] = "";
-    if (!read_npy(path, file, why))
+    if (!read_npy(path, tensor_dtype_of(&item->problem, tensor), file, why))
         return false;
     if (file->dims == dims && memcmp(file->shape, want, (size_t)dims * sizeof *want) == 0)
         return true;
@@ -244,9 +252,95 @@ static bool read_input(const struct plan_item *item, enum problem_tensor tensor,
     return fits;
 }
 
-bool inputs_readable(const struct plan_item *item, const char *input_dir, struct attn_message *why)
+/* ---- 8-bit inputs in files ---- */
+
+static const enum problem_tensor quantised[QUANTISED_COUNT] = {TENSOR_Q, TENSOR_K, TENSOR_V};
+
+/* Does <dir>/<tensor>.npy hold 8-bit integers? */
+static bool has_8_bits(const char *dir, enum problem_tensor tensor)
+{
+    struct npy file;
+    struct reason ignored;
+    char *path = xasprintf("%s/%s.npy", dir, problem_tensor_name(tensor));
+    bool has = npy_read(path, &file, &ignored);
+    free(path);
+    if (has) {
+        has = file.type == NPY_UINT8;
+        npy_free(&file);
+    }
+    return has;
+}
+
+bool inputs_are_quantised(const struct plan_item *item, const char *input_dir)
+{
+    return attn_dtype_is_8_bit(item->problem.dtype) && !(input_dir && has_8_bits(input_dir, TENSOR_Q));
+}
+
+/* Q, K and V all hold 8-bit integers, as Q does. */
+static bool are_all_8_bits(const char *dir, struct attn_message *why)
+{
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        if (!has_8_bits(dir, quantised[i])) {
+            snprintf(why->text, sizeof why->text, "%.300s/%s.npy: has no 8-bit integers, but q.npy beside it has", dir,
+                     problem_tensor_name(quantised[i]));
+            return false;
+        }
+    return true;
+}
+
+/* Reads <dir>/scale_<tensor>.npy: fp32, as many as the problem has, finite and above 0. The caller frees the file. */
+static bool read_scales(const struct plan_item *item, enum quantised tensor, const char *dir, struct npy *file,
+                        struct attn_message *why)
+{
+    const int64_t count = quantise_scales(&item->problem, tensor);
+    char *path = xasprintf("%s/scale_%s.npy", dir, problem_tensor_name(quantised[tensor]));
+    bool good = read_npy(path, ATTN_FP32, file, why);
+    const bool fits = good && file->type == NPY_FLOAT32 && file->bytes == (size_t)count * sizeof(float);
+    if (good && !fits)
+        snprintf(why->text, sizeof why->text, "%.300s: must be %lld numbers in fp32, the scales of %s", path,
+                 (long long)count, problem_tensor_title(problem_tensor_name(quantised[tensor])));
+    for (int64_t i = 0; fits && good && i < count; i++) {
+        const float scale = ((const float *)file->data)[i];
+        good = scale > 0 && isfinite(scale);
+        if (!good)
+            snprintf(why->text, sizeof why->text, "%.300s: element %lld is %g; a scale must be above 0 and finite",
+                     path, (long long)i, (double)scale);
+    }
+    if (file->data && !(good && fits))
+        npy_free(file);
+    free(path);
+    return good && fits;
+}
+
+/* The item whose tensors 8-bit ones are made from: the same in bf16. */
+static struct plan_item item_before(const struct plan_item *item)
+{
+    struct plan_item before = *item;
+    before.problem.dtype = ATTN_BF16;
+    before.problem.quant_scale = ATTN_SCALE_NONE;
+    before.problem.scale_block = 0;
+    return before;
+}
+
+static bool are_8_bit_inputs_readable(const struct plan_item *item, const char *input_dir, struct attn_message *why)
+{
+    bool good = are_all_8_bits(input_dir, why);
+    for (int i = 0; i < QUANTISED_COUNT && good; i++) {
+        struct npy file = {.data = NULL};
+        good = read_scales(item, (enum quantised)i, input_dir, &file, why);
+        if (good)
+            npy_free(&file);
+    }
+    return good;
+}
+
+bool inputs_readable(const struct plan_item *asked, const char *input_dir, struct attn_message *why)
 {
     static const enum problem_tensor inputs[] = {TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_DO};
+    const bool is_quantised = inputs_are_quantised(asked, input_dir);
+    const struct plan_item before = item_before(asked), *item = is_quantised ? &before : asked;
+    if (attn_dtype_is_8_bit(asked->problem.dtype) && !is_quantised && !are_8_bit_inputs_readable(asked, input_dir, why))
+        return false;
     for (int i = 0; i < (item->mode == ATTN_FWD ? 3 : 4); i++) {
         struct npy file;
         if (!read_input(item, inputs[i], input_dir, &file, why))
@@ -271,7 +365,7 @@ static enum attn_status upload_file(struct backend *be, const struct plan_item *
                 for (int64_t c = 0; c < s.head_dim; c++, n++)
                     fill_store(host, tensor_dtype_of(&item->problem, tensor),
                                b * t.stride_batch + h * t.stride_head + i * t.stride_row + c,
-                               fill_load(file->data, npy_dtypes[file->type], n));
+                               fill_load(file->data, dtype_of_file(file, tensor_dtype_of(&item->problem, tensor)), n));
     const enum attn_status status = be->ops->upload(be, buffer->data, host, buffer->bytes, why);
     free(host);
     npy_free(file);
@@ -364,6 +458,99 @@ static enum attn_status make_arrays(struct backend *be, const struct plan_item *
     return ATTN_OK;
 }
 
+/* Memory for the scales of 8-bit inputs. */
+static enum attn_status make_scales(struct backend *be, const struct plan_item *item, struct tensor_set *set,
+                                    struct attn_message *why)
+{
+    const float **const to[QUANTISED_COUNT] = {&set->tensors.scale_q, &set->tensors.scale_k, &set->tensors.scale_v};
+    for (int i = 0; i < QUANTISED_COUNT && attn_dtype_is_8_bit(item->problem.dtype); i++) {
+        const size_t bytes = (size_t)quantise_scales(&item->problem, (enum quantised)i) * sizeof(float);
+        TRY(buffer_alloc(be, bytes, &set->scales[i], why));
+        set->scale_values[i] = xcalloc(1, bytes);
+        *to[i] = set->scales[i].data;
+    }
+    return ATTN_OK;
+}
+
+static enum attn_status upload_scales(struct backend *be, struct tensor_set *set, struct attn_message *why)
+{
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        TRY(be->ops->upload(be, set->scales[i].data, set->scale_values[i], set->scales[i].bytes, why));
+    return ATTN_OK;
+}
+
+/* 8-bit inputs as the files have them. */
+static enum attn_status read_8_bit_inputs(struct backend *be, const struct plan_item *item, const char *input_dir,
+                                          struct tensor_set *set, struct attn_message *why)
+{
+    if (!are_all_8_bits(input_dir, why))
+        return ATTN_ERROR;
+    for (int i = 0; i < QUANTISED_COUNT; i++) {
+        struct npy file = {.data = NULL};
+        if (!read_scales(item, (enum quantised)i, input_dir, &file, why))
+            return ATTN_ERROR;
+        memcpy(set->scale_values[i], file.data, file.bytes);
+        npy_free(&file);
+        TRY(upload_npy(be, item, quantised[i], input_dir, set, why));
+    }
+    return upload_scales(be, set, why);
+}
+
+/* One tensor of `before`, quantised into the set. */
+static enum attn_status quantise_tensor(struct backend *be, const struct plan_item *item,
+                                        const struct tensor_set *before, enum quantised which, struct tensor_set *set,
+                                        struct attn_message *why)
+{
+    const enum problem_tensor tensor = quantised[which];
+    const struct buffer *from = &before->buffers[tensor], *to = &set->buffers[tensor];
+    const bool is_packed = item->problem.lengths == ATTN_PACKED;
+    struct quantise_job job = {.problem = &item->problem,
+                               .tensor = which,
+                               .from = tensor_of(&item->problem, &before->tensors, tensor),
+                               .from_dtype = ATTN_BF16,
+                               .to = tensor_of(&item->problem, &set->tensors, tensor),
+                               .scales = set->scale_values[which],
+                               .is_rotated = item->hadamard && which != QUANTISED_V,
+                               .seed = item->seed};
+    if (is_packed)
+        job.cu_seqlens = which == QUANTISED_Q ? item->arrays->cu_seqlens_q : item->arrays->cu_seqlens_k;
+    job.from.data = xmalloc(from->bytes);
+    job.to.data = xcalloc(1, to->bytes); /* also what is between the tensor's rows */
+    enum attn_status status = be->ops->download(be, job.from.data, from->data, from->bytes, why);
+    const double start_ms = clock_ms();
+    if (status == ATTN_OK)
+        quantise(&job, be->device.threads); /* 0 beside a GPU */
+    set->quant_ms += clock_ms() - start_ms;
+    if (status == ATTN_OK)
+        status = be->ops->upload(be, to->data, job.to.data, to->bytes, why);
+    free(job.from.data);
+    free(job.to.data);
+    return status;
+}
+
+enum attn_status inputs_make_before(struct backend *be, const struct plan_item *item, const char *input_dir,
+                                    struct plan_item *before, struct tensor_set *set, struct attn_message *why)
+{
+    *before = item_before(item);
+    return inputs_make(be, before, input_dir, set, why);
+}
+
+static enum attn_status fill_8_bit_inputs(struct backend *be, const struct plan_item *item, const char *input_dir,
+                                          struct tensor_set *set, struct attn_message *why)
+{
+    struct tensor_set before;
+    struct plan_item item_16_bits;
+    set->quant_ms = NAN;
+    if (!inputs_are_quantised(item, input_dir))
+        return read_8_bit_inputs(be, item, input_dir, set, why);
+    enum attn_status status = inputs_make_before(be, item, input_dir, &item_16_bits, &before, why);
+    set->quant_ms = 0;
+    for (int i = 0; i < QUANTISED_COUNT && status == ATTN_OK; i++)
+        status = quantise_tensor(be, item, &before, (enum quantised)i, set, why);
+    tensor_set_free(be, &before);
+    return status == ATTN_OK ? upload_scales(be, set, why) : status;
+}
+
 static enum attn_status fill_arrays(struct backend *be, const struct plan_item *item, struct tensor_set *set,
                                     struct attn_message *why)
 {
@@ -391,6 +578,15 @@ enum attn_status inputs_arrays_hold(struct backend *be, const struct plan_item *
         free(now);
         TRY(status);
     }
+    for (int i = 0; i < QUANTISED_COUNT && *holds; i++) {
+        if (!set->scales[i].base)
+            continue;
+        void *now = xmalloc(set->scales[i].bytes);
+        const enum attn_status status = be->ops->download(be, now, set->scales[i].data, set->scales[i].bytes, why);
+        *holds = memcmp(now, set->scale_values[i], set->scales[i].bytes) == 0;
+        free(now);
+        TRY(status);
+    }
     return ATTN_OK;
 }
 
@@ -399,7 +595,9 @@ enum attn_status inputs_make(struct backend *be, const struct plan_item *item, c
 {
     static const enum problem_tensor needed[] = {TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_DO, TENSOR_O, TENSOR_LSE};
     memset(set, 0, sizeof *set);
+    set->quant_ms = NAN;
     TRY(make_arrays(be, item, set, why));
+    TRY(make_scales(be, item, set, why));
     for (int i = 0; i < (item->mode == ATTN_FWD ? 3 : 6); i++)
         TRY(make_tensor(be, item, needed[i], set, why));
     return inputs_fill(be, item, input_dir, set, why);
@@ -409,6 +607,8 @@ enum attn_status inputs_fill(struct backend *be, const struct plan_item *item, c
                              struct tensor_set *set, struct attn_message *why)
 {
     TRY(fill_arrays(be, item, set, why));
+    if (attn_dtype_is_8_bit(item->problem.dtype))
+        return fill_8_bit_inputs(be, item, input_dir, set, why);
     TRY(fill_input(be, item, TENSOR_Q, FILL_Q, input_dir, set, why));
     TRY(fill_input(be, item, TENSOR_K, FILL_K, input_dir, set, why));
     TRY(fill_input(be, item, TENSOR_V, FILL_V, input_dir, set, why));
@@ -493,6 +693,11 @@ enum attn_status tensor_set_overrun(struct backend *be, const struct tensor_set 
         TRY(buffer_overrun(be, &set->arrays[i], &is_one, why));
         *is_overrun |= is_one;
     }
+    for (int i = 0; i < QUANTISED_COUNT; i++) {
+        bool is_one = false;
+        TRY(buffer_overrun(be, &set->scales[i], &is_one, why));
+        *is_overrun |= is_one;
+    }
     return ATTN_OK;
 }
 
@@ -502,6 +707,8 @@ enum attn_status tensor_set_guard(struct backend *be, const struct tensor_set *s
         TRY(buffer_guard(be, &set->buffers[i], why));
     for (int i = 0; i < ARRAY_COUNT; i++)
         TRY(buffer_guard(be, &set->arrays[i], why));
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        TRY(buffer_guard(be, &set->scales[i], why));
     return ATTN_OK;
 }
 
@@ -511,6 +718,11 @@ void tensor_set_free(struct backend *be, struct tensor_set *set)
         buffer_free(be, &set->buffers[i]);
     for (int i = 0; i < ARRAY_COUNT; i++)
         buffer_free(be, &set->arrays[i]);
+    for (int i = 0; i < QUANTISED_COUNT; i++) {
+        buffer_free(be, &set->scales[i]);
+        free(set->scale_values[i]);
+        set->scale_values[i] = NULL;
+    }
 }
 
 struct column_signs tensor_signs(const struct input_signs *signs, enum problem_tensor tensor)
@@ -545,8 +757,8 @@ enum attn_status inputs_change_signs(struct backend *be, const struct plan_item 
         const struct column_signs now = tensor_signs(&inputs->signs, t), wanted = tensor_signs(to, t);
         const struct column_signs change = difference(&now, &wanted);
         const struct tensor_shape s = tensor_shape_of(p, t);
-        TRY(be->ops->flip(be, tensor_of(p, &inputs->tensors, t), attn_dtype_bytes(p->dtype), s.batch, s.heads, s.len,
-                          s.head_dim, &change, why));
+        TRY(be->ops->flip(be, tensor_of(p, &inputs->tensors, t), attn_dtype_bytes(tensor_dtype_of(p, t)), s.batch,
+                          s.heads, s.len, s.head_dim, &change, why));
     }
     inputs->signs = *to;
     return ATTN_OK;
@@ -609,5 +821,7 @@ double tensor_set_bytes(const struct plan_item *item)
         problem_array(&item->problem, item->arrays, (enum problem_array)i, &array_bytes);
         bytes += (double)array_bytes;
     }
+    for (int i = 0; i < QUANTISED_COUNT && attn_dtype_is_8_bit(item->problem.dtype); i++)
+        bytes += (double)quantise_scales(&item->problem, (enum quantised)i) * sizeof(float);
     return bytes;
 }

@@ -5,9 +5,10 @@
 #include "cmd/device/backend.h"
 #include "cmd/plan/plan.h"
 #include "cmd/problem/problem.h"
+#include "reference/harness/quantise.h"
 
 /* Every 16- and 32-bit part of both patterns is a NaN in fp16, bf16 and fp32, so that a result computed from them is
- * NaN. */
+ * NaN. Of POISON_PATTERN so is every byte in e4m3 and e5m2. */
 #define POISON_PATTERN 0xFFFFFFFFu /* content of an output before a launch */
 #define CANARY_PATTERN 0xFFC1FFC1u /* content of the guards before and after every buffer */
 enum { GUARD_BYTES = 4096 };
@@ -37,7 +38,7 @@ struct tensor_shape {
     int64_t batch, heads, len, head_dim; /* head_dim is 1 for LSE */
 };
 struct tensor_shape tensor_shape_of(const struct attn_problem *, enum problem_tensor);
-/* The type of its elements: the problem's, or fp32 for LSE. */
+/* The type of its elements: that of the inputs, or of the outputs, or fp32 for LSE. */
 enum attn_dtype tensor_dtype_of(const struct attn_problem *, enum problem_tensor);
 /* Where the tensor lies. */
 struct attn_tensor tensor_of(const struct attn_problem *, const struct attn_tensors *, enum problem_tensor);
@@ -52,12 +53,17 @@ struct input_signs {
 struct tensor_set {
     struct attn_tensors tensors;
     struct input_signs signs;
-    struct buffer buffers[TENSOR_COUNT]; /* by enum problem_tensor */
-    struct buffer arrays[ARRAY_COUNT];   /* by enum problem_array; of a set of inputs */
+    struct buffer buffers[TENSOR_COUNT];   /* by enum problem_tensor */
+    struct buffer arrays[ARRAY_COUNT];     /* by enum problem_array; of a set of inputs */
+    struct buffer scales[QUANTISED_COUNT]; /* of 8-bit inputs, by enum quantised */
+    float *scale_values[QUANTISED_COUNT];  /* what was written into them; host memory, owned */
+    double quant_ms;                       /* the time that quantising took; NaN where nothing was quantised */
 };
 
 /* Inputs of a mode: q k v (fwd), q k v o lse dout (bwd; o and lse are filled by the reference), and the item's arrays.
- * Filled from the seed or, with input_dir, from <input_dir>/{q,k,v,do}.npy. */
+ * Filled from the seed or, with input_dir, from <input_dir>/{q,k,v,do}.npy. 8-bit inputs are made in bf16, from the seed
+ * or from floats in the files, and quantised (reference/harness/quantise.h); 8-bit integers in the files are taken as
+ * they are, with <input_dir>/scale_{q,k,v}.npy. */
 enum attn_status inputs_make(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
                              struct attn_message *why);
 /* The same values again into the memory that inputs_make has allocated; not o and lse. */
@@ -66,6 +72,10 @@ enum attn_status inputs_fill(struct backend *, const struct plan_item *, const c
 /* The same for dO alone. */
 enum attn_status input_fill_dout(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
                                  struct attn_message *why);
+/* True for 8-bit inputs that are made from others: then inputs_make_before makes those, in bf16, a set of its own. */
+bool inputs_are_quantised(const struct plan_item *, const char *input_dir);
+enum attn_status inputs_make_before(struct backend *, const struct plan_item *, const char *input_dir,
+                                    struct plan_item *before, struct tensor_set *, struct attn_message *why);
 /* Checks before any work that the files of <input_dir> have the item's shapes and finite values in its dtype. False
  * with a sentence naming the file. */
 bool inputs_readable(const struct plan_item *, const char *input_dir, struct attn_message *why);
@@ -104,7 +114,7 @@ enum attn_status output_gaps_broken(struct backend *, const struct plan_item *, 
 /* Hash of every element of the inputs without the change of signs; a launch must not change it. */
 enum attn_status inputs_hash(struct backend *, const struct plan_item *, const struct tensor_set *, uint64_t *hash,
                              struct attn_message *why);
-/* True when the arrays of lengths and masks are what they were made from. */
+/* True when the arrays of lengths, masks and scales are what they were made from. */
 enum attn_status inputs_arrays_hold(struct backend *, const struct plan_item *, const struct tensor_set *, bool *holds,
                                     struct attn_message *why);
 /* Digests of the outputs of a mode, each without its change of signs, by enum problem_tensor. */

@@ -19,7 +19,22 @@ static const struct {
     const char *text;
 } storage[] = {[ATTN_FP32] = {NPY_FLOAT32, "float32"},
                [ATTN_FP16] = {NPY_FLOAT16, "float16"},
-               [ATTN_BF16] = {NPY_UINT16, "uint16: bfloat16 bits"}};
+               [ATTN_BF16] = {NPY_UINT16, "uint16: bfloat16 bits"},
+               [ATTN_E4M3] = {NPY_UINT8, "uint8: e4m3 bits"},
+               [ATTN_E5M2] = {NPY_UINT8, "uint8: e5m2 bits"}};
+
+/* How Python reads a file of such a dtype; the %s is its name. */
+static char *numpy_text(enum attn_dtype stored, const char *name)
+{
+    switch (stored) {
+    case ATTN_BF16: return xasprintf("(numpy.load('%s.npy').astype(numpy.uint32) << 16).view(numpy.float32)", name);
+    case ATTN_E4M3: return xasprintf("numpy.load('%s.npy').view(ml_dtypes.float8_e4m3fn)", name);
+    case ATTN_E5M2: return xasprintf("numpy.load('%s.npy').view(ml_dtypes.float8_e5m2)", name);
+    default: return xasprintf("numpy.load('%s.npy')", name);
+    }
+}
+
+static const char *const tensor_dimensions[4] = {"batch", "heads", "len", "head_dim"};
 
 /* One dump: its folder and the content of tensors.json. */
 struct dump {
@@ -46,13 +61,11 @@ static enum attn_status write_npy(const struct dump *d, const char *name, const 
 
 /* A row of tensors.json: `computed` is the tensor's dtype, `stored` the one whose storage the file has. */
 static enum attn_status describe(const struct dump *d, const char *tensor, const char *name, const struct npy *file,
-                                 enum attn_dtype computed, enum attn_dtype stored, struct attn_message *why)
+                                 const char *const *dimensions, enum attn_dtype computed, enum attn_dtype stored,
+                                 struct attn_message *why)
 {
-    static const char *const dimensions[] = {"batch", "heads", "len", "head_dim"};
     json_t *shape = json_array(), *meaning = json_array();
-    char *numpy = stored == ATTN_BF16
-                      ? xasprintf("(numpy.load('%s.npy').astype(numpy.uint32) << 16).view(numpy.float32)", name)
-                      : xasprintf("numpy.load('%s.npy')", name);
+    char *numpy = numpy_text(stored, name);
     for (int i = 0; i < file->dims; i++) {
         json_array_append_new(shape, json_integer(file->shape[i]));
         json_array_append_new(meaning, json_string(dimensions[i]));
@@ -130,7 +143,7 @@ static enum attn_status write_beside(const struct dump *d, enum problem_tensor t
     char *name = xasprintf("%s_%s", problem_tensor_name(tensor), suffix);
     enum attn_status status = write_npy(d, name, file, why);
     if (status == ATTN_OK)
-        status = describe(d, problem_tensor_name(tensor), name, file, ATTN_FP32, ATTN_FP32, why);
+        status = describe(d, problem_tensor_name(tensor), name, file, tensor_dimensions, ATTN_FP32, ATTN_FP32, why);
     free(name);
     return status;
 }
@@ -168,7 +181,9 @@ static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor te
     const struct tensor_shape s = tensor_shape_of(p, tensor);
     const struct attn_tensor t = tensor_of(p, &d->set->tensors, tensor);
     const struct buffer *buffer = &d->set->buffers[tensor];
-    const enum attn_dtype from = tensor_dtype_of(p, tensor), to = d->dtype == DUMP_FP32 ? ATTN_FP32 : from;
+    const enum attn_dtype from = tensor_dtype_of(p, tensor);
+    /* 8-bit inputs stay what they are, beside their scales. */
+    const enum attn_dtype to = d->dtype == DUMP_FP32 && !attn_dtype_is_8_bit(from) ? ATTN_FP32 : from;
     struct npy file = {
         .dims = tensor == TENSOR_LSE ? 3 : 4, .shape = {s.batch, s.heads, s.len, s.head_dim}, .type = storage[to].type};
     file.bytes = (size_t)(s.batch * s.heads * s.len * s.head_dim) * attn_dtype_bytes(to);
@@ -191,12 +206,41 @@ static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor te
     if (status == ATTN_OK)
         status = write_npy(d, problem_tensor_name(tensor), &file, why);
     if (status == ATTN_OK)
-        status = describe(d, problem_tensor_name(tensor), problem_tensor_name(tensor), &file, from, to, why);
+        status = describe(d, problem_tensor_name(tensor), problem_tensor_name(tensor), &file, tensor_dimensions, from,
+                          to, why);
     if (status == ATTN_OK && is_output(d->item->mode, tensor) && d->reference && d->reference->count)
         status = write_difference(d, tensor, &file, to, why);
     free(host);
     npy_free(&file);
     return status;
+}
+
+/* The scales of an 8-bit input: one, [batch, kv_heads], or of blocks of rows. */
+static enum attn_status dump_scales(const struct dump *d, enum quantised tensor, struct attn_message *why)
+{
+    static const char *const names[QUANTISED_COUNT] = {"scale_q", "scale_k", "scale_v"};
+    static const char *const of_tensor[] = {"tensor"}, *const of_heads[] = {"batch", "kv_heads"},
+                             *const of_blocks[] = {"batch", "heads", "blocks"}, *const packed[] = {"heads", "blocks"};
+    const struct attn_problem *p = &d->item->problem;
+    const int64_t heads = tensor == QUANTISED_Q ? p->q_heads : p->kv_heads, count = quantise_scales(p, tensor);
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    struct npy file = {.dims = 1, .shape = {1}, .type = NPY_FLOAT32, .bytes = (size_t)count * sizeof(float)};
+    const char *const *dimensions = of_tensor;
+    file.data = d->set->scale_values[tensor];
+    if (p->quant_scale == ATTN_SCALE_HEAD) {
+        file.dims = 2;
+        file.shape[0] = p->batch;
+        file.shape[1] = p->kv_heads;
+        dimensions = of_heads;
+    } else if (p->quant_scale == ATTN_SCALE_BLOCK) {
+        const int64_t shape[4] = {p->batch, heads, count / heads / p->batch};
+        const int64_t packed_shape[4] = {heads, count / heads};
+        file.dims = is_packed ? 2 : 3;
+        memcpy(file.shape, is_packed ? packed_shape : shape, sizeof file.shape);
+        dimensions = is_packed ? packed : of_blocks;
+    }
+    TRY(write_npy(d, names[tensor], &file, why));
+    return describe(d, names[tensor], names[tensor], &file, dimensions, ATTN_FP32, ATTN_FP32, why);
 }
 
 /* The fields of the problem that a plan is made from again. */
@@ -255,6 +299,9 @@ enum attn_status tensor_set_dump(struct backend *be, const struct plan_item *ite
             status = dump_tensor(&d, (enum problem_tensor)i, why);
         else if (is_output(item->mode, (enum problem_tensor)i) && reference && reference->count)
             status = write_reference(&d, (enum problem_tensor)i, why);
+    for (int i = 0; i < QUANTISED_COUNT && status == ATTN_OK; i++)
+        if (set->scale_values[i])
+            status = dump_scales(&d, (enum quantised)i, why);
     if (status == ATTN_OK)
         status = write_description(&d, why);
     json_decref(d.files);

@@ -107,6 +107,30 @@ void judge_floor_of_sums(struct judge_bounds *b, enum problem_tensor tensor, enu
         b->atol_element *= 2;
 }
 
+/* By the inputs' type; docs/judging.md has the calibration. */
+struct rounding_of_p {
+    double rms, atol_rms, gain;
+};
+
+static const struct rounding_of_p roundings_of_p[] = {
+    [ATTN_E4M3] = {0.045, 0.25, 3e-3}, [ATTN_E5M2] = {0.09, 0.5, 6e-3}};
+
+void judge_rounded_p(struct judge_bounds *b, enum attn_dtype inputs, bool doubled, double atol)
+{
+    const struct rounding_of_p *r = &roundings_of_p[inputs];
+    const double factor = doubled ? 2 : 1;
+    b->rms = r->rms * factor;
+    b->block_rms = 2 * b->rms;
+    b->gain = r->gain * factor;
+    b->ulp = 0; /* rule 5: a naive that does not round P to 8 bits has a far smaller error */
+    if (isnan(atol)) {
+        const double wider = r->atol_rms * factor / b->atol_rms;
+        b->atol_rms *= wider;
+        b->atol_abs *= wider;
+        b->atol_absolute *= wider;
+    }
+}
+
 /* The largest error / bound so far in one tensor, where it is, and the largest of each rule. */
 struct worst_share {
     double used;

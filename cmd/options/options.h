@@ -2,7 +2,7 @@
  * that take it. Parsing, defaults, --help, the nearest-name hint and the recorded command line come from it.
  *
  * Lists: "64,128", ranges "1k:16k:*2" (multiply) and "512:4k:+512" (add), suffix k = 1024. No abbreviations; both
- * "--name value" and "--name=value". A type that no kernel takes yet (fp8, ...) is refused with a sentence: exit 2.
+ * "--name value" and "--name=value".
  */
 #ifndef FABENCH_OPTIONS_H
 #define FABENCH_OPTIONS_H
@@ -39,7 +39,11 @@ struct options {
     bool causal_given, causal[2];    /* [0] full, [1] causal; absent = both */
     struct int_list head_dims;       /* not given: 64,128 */
     struct int_list q_lens, kv_lens; /* not given: by preset; equal */
-    bool dtypes_given, dtypes[3];    /* indexed by attn_dtype; not given: by device */
+    bool dtypes_given, dtypes[5];    /* indexed by attn_dtype; not given: by device */
+    bool out_dtypes[2];              /* of O of 8-bit inputs: bf16, fp16 */
+    bool fp8_scales[3];              /* attn_quant_scale - 1: tensor, head, block */
+    int64_t scale_block;             /* 0 = not given: 128 */
+    bool hadamard;                   /* 8-bit inputs: Q and K are rotated first */
     struct name_list impls;          /* not given: naive,fused,cudnn that serve the device */
     struct name_list impl_libs;
     char *peer;    /* whose speed speedup_vs_peer means; NULL = not given: cudnn */

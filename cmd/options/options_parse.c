@@ -162,7 +162,7 @@ static bool refuse_choice(const struct option_def *def, const char *name, const 
     const char *nearest = nearest_name(bad, def->choices + first, count);
     option_legal_text(def, legal, sizeof legal);
     if (option_is_dtype(def) && strncmp(bad, "fp8", 3) == 0)
-        return options_refuse(name, value, "no kernel takes fp8 yet; must be %s", legal);
+        return options_refuse(name, value, "fp8 is more than one type; must be %s", legal);
     if (!*bad && def->kind == KIND_CHOICE_SET)
         return options_refuse(name, value, "%s; must be %s",
                               *value ? "an item of the list is empty" : "the list is empty", legal);

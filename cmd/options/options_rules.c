@@ -67,6 +67,52 @@ static bool check_heads(const struct parse *p, const struct int_list *dims)
     return true;
 }
 
+/* The first of the dtypes that were given and have 8 bits, or have not; NULL = none. */
+static const char *first_dtype(const struct options *o, bool has_8_bits)
+{
+    for (int dtype = 0; o->dtypes_given && dtype < (int)(sizeof o->dtypes / sizeof o->dtypes[0]); dtype++)
+        if (o->dtypes[dtype] && attn_dtype_is_8_bit((enum attn_dtype)dtype) == has_8_bits)
+            return problem_dtype_name(dtype);
+    return NULL;
+}
+
+/* 8-bit inputs, and the options that are for them alone. A dump brings its own dtypes. */
+static bool check_8_bits(const struct parse *p)
+{
+    static const char *const own[] = {"--out-dtype", "--fp8-scale", "--scale-block", "--hadamard"};
+    static const char *const what[] = {"whose output has its type", "which have no scales", "which have no scales",
+                                       "which are not quantised"};
+    const struct options *o = p->o;
+    const char *const narrow = first_dtype(o, true), *const wide = first_dtype(o, false);
+    const bool has_options = 1 << p->command->command & (FOR_RUNS | FOR_GATES);
+    for (int i = 0; i < 4 && has_options; i++) {
+        const char *const value = typed(p, own[i]);
+        if (!value || (!o->dtypes_given && (o->input_dir || o->outputs_dir)))
+            continue;
+        if (wide)
+            return options_refuse(own[i], *value ? value : NULL,
+                                  "cannot be used with --dtype %s, %s; it is for "
+                                  "e4m3 and e5m2",
+                                  wide, what[i]);
+        if (!narrow)
+            return options_refuse(own[i], *value ? value : NULL, "needs 8-bit inputs: --dtype e4m3 or e5m2");
+    }
+    if (o->scale_block && !o->fp8_scales[ATTN_SCALE_BLOCK - ATTN_SCALE_TENSOR])
+        return options_refuse("--scale-block", typed(p, "--scale-block"),
+                              "needs --fp8-scale block, whose blocks it sizes");
+    for (int i = 0; i < o->head_dims.count && o->hadamard; i++)
+        if (o->head_dims.values[i] & (o->head_dims.values[i] - 1))
+            return options_refuse("--hadamard", NULL,
+                                  "cannot be used with --d %" PRId64 "; head dims must be powers of two",
+                                  o->head_dims.values[i]);
+    if (narrow && o->mode_given && o->modes[ATTN_BWD])
+        return options_refuse("--mode", typed(p, "--mode"),
+                              "cannot be used with --dtype %s, which has no backward; "
+                              "must be fwd",
+                              narrow);
+    return true;
+}
+
 /* Windows and dropout. */
 static bool check_attributes(const struct parse *p)
 {
@@ -183,7 +229,7 @@ static bool check_problems(const struct parse *p)
         if (typed(p, others[i]))
             return options_refuse("--shape", typed(p, "--shape"), "cannot be used with %s %s; give one of them",
                                   others[i], typed(p, others[i]));
-    if (!check_heads(p, &dims) || !check_attributes(p))
+    if (!check_heads(p, &dims) || !check_attributes(p) || !check_8_bits(p))
         return false;
     for (int i = 0; i < o->kv_lens.count; i++)
         longest_kv = o->kv_lens.values[i] > longest_kv ? o->kv_lens.values[i] : longest_kv;

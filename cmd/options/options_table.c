@@ -12,6 +12,8 @@ static const char *const color_names[] = {
     [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never", NULL};
 static const char *const soft_names[] = {[SOFT_INCONCLUSIVE] = "4", [SOFT_NOT_COMPARABLE] = "5", NULL};
 static const char *const dump_dtype_names[] = {[DUMP_NATIVE] = "native", [DUMP_FP32] = "fp32", NULL};
+static const char *const wide_dtype_names[] = {[ATTN_FP32] = "fp32", [ATTN_FP16] = "fp16", [ATTN_BF16] = "bf16", NULL};
+static const char *const out_dtype_names[] = {"bf16", "fp16", NULL};
 static const char *const causal_names[] = {"no", "yes", "both", NULL};
 
 const struct option_group_def option_groups[GROUP_COUNT] = {
@@ -32,6 +34,9 @@ const struct option_group_def option_groups[GROUP_COUNT] = {
     "Head dimensions. Any multiple of 8 up to 256 is taken here; an implementation may refuse some, and then says "    \
     "why."
 #define DTYPE_DETAIL "Types of Q, K, V, the output and the gradients."
+#define DTYPE_8_BIT_DETAIL                                                                                             \
+    " e4m3 and e5m2 have 8 bits: the forward alone, with scales (--fp8-scale) and an output of another type "          \
+    "(--out-dtype)."
 #define DIST_DETAIL                                                                                                    \
     "Distribution of the inputs. normal: mean 0, variance 1; uniform: from -1 to 1; zeros; sharp: Q times 8, a few "   \
     "keys win; huge: Q times 256, one key wins; peak: each query is 64 times one key; constant: V is 1 everywhere, "   \
@@ -77,8 +82,9 @@ const struct option_def option_table[] = {
      .detail = "Key lengths; each is combined with each query length."},
     {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = problem_dtype_names,
      LATE("fp16 on CUDA, fp32 on CPU"), .help = "types of the tensors", .commands = FOR_RUNS | FOR_GATES,
-     .detail = DTYPE_DETAIL " The presets ci and acceptance take bf16 on a GPU, full and verify fp16 and bf16."},
-    {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = problem_dtype_names, LATE("all"),
+     .detail = DTYPE_DETAIL DTYPE_8_BIT_DETAIL
+     " The presets ci and acceptance take bf16 on a GPU, full and verify fp16 and bf16."},
+    {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = wide_dtype_names, LATE("all"),
      .help = "types of the tensors", .commands = FOR_SELFTEST, .detail = DTYPE_DETAIL},
     {"--total-tokens", NULL, KIND_COUNT, AT(total_tokens), .min = 1, .max = INT32_MAX, LATE("16k"), .unit = "N",
      .commands = FOR_SWEEP | FOR_GATES, .is_joined = true,
@@ -137,6 +143,23 @@ const struct option_def option_table[] = {
     {"--softcap", NULL, KIND_REAL, AT(attributes.softcap), .min = 0, .max = 1e6, .fallback = "0", .unit = "X",
      .help = "bound of the logits", .is_rare = true, .commands = FOR_SWEEP | FOR_GATES,
      .detail = "S = X tanh(scale Q K^T / X), before the mask; 0 is none."},
+    {"--out-dtype", NULL, KIND_CHOICE_SET, AT(out_dtypes), .choices = out_dtype_names, .fallback = "bf16",
+     .help = "output of 8-bit inputs", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
+     .detail = "Types of O where the inputs have 8 bits."},
+    {"--fp8-scale", NULL, KIND_CHOICE_SET, AT(fp8_scales), .choices = problem_quant_names + ATTN_SCALE_TENSOR,
+     .fallback = "tensor", .help = "scales of 8-bit inputs", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
+     .detail =
+         "What the scales of 8-bit inputs are for; an element is what is stored times its scale. tensor: one for "
+         "each of Q, K and V; head: for each sequence and key head, Q's for the query heads of its group; block: "
+         "for each block of rows of a head. The inputs are drawn in bf16 and quantised before the timing: a scale "
+         "is the largest value divided by the largest of the type."},
+    {"--scale-block", NULL, KIND_COUNT, AT(scale_block), .min = 1, .max = 65536, LATE("128"), .unit = "N",
+     .help = "rows of a block of them", .is_rare = true, .commands = FOR_RUNS | FOR_GATES,
+     .detail = "Rows of a block of --fp8-scale block."},
+    {"--hadamard", NULL, KIND_FLAG, AT(hadamard), .help = "rotate Q and K before quantising", .is_rare = true,
+     .commands = FOR_RUNS | FOR_GATES,
+     .detail = "Multiplies each row of Q and of K by the same random-sign Hadamard matrix, made from the seed, before "
+               "they are quantised to 8 bits; head dims must be powers of two."},
     {"--layout", NULL, KIND_CHOICE, AT(layout), .choices = problem_layout_names, .fallback = "bshd",
      .help = "batch, s = length, heads, d in memory", .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Order of the dimensions in memory, the last one contiguous: batch (b), length (s), heads (h), head dim "
@@ -397,7 +420,10 @@ bool option_is_preset(const struct option_def *def)
     return def->choices == option_preset_names || def->choices == verify_preset_names;
 }
 
-bool option_is_dtype(const struct option_def *def) { return def->choices == problem_dtype_names; }
+bool option_is_dtype(const struct option_def *def)
+{
+    return def->choices == problem_dtype_names || def->choices == wide_dtype_names;
+}
 
 /* The names of the enums in struct options. */
 

@@ -1,4 +1,4 @@
-/* Options x presets -> problems. Order: dtype, mode, mask, head_dim, inputs, lengths. */
+/* Options x presets -> problems. Order: dtype, type of O and scales, mode, mask, head_dim, inputs, lengths. */
 #include "cmd/plan/plan.h"
 
 #include <math.h>
@@ -68,7 +68,31 @@ void plan_free(struct plan *plan)
 
 struct problem_key plan_item_key(const struct plan_item *item, enum l2_policy l2)
 {
-    return problem_key_of(&item->problem, item->arrays, item->mode, item->dist, item->logit_std, item->seed, l2);
+    struct problem_key key =
+        problem_key_of(&item->problem, item->arrays, item->mode, item->dist, item->logit_std, item->seed, l2);
+    key.hadamard = item->hadamard;
+    return key;
+}
+
+int plan_kinds_of(const struct options *o, enum attn_dtype dtype, struct attn_problem kinds[PLAN_KINDS_MAX])
+{
+    static const enum attn_dtype outputs[] = {ATTN_BF16, ATTN_FP16}; /* in the order of --out-dtype's names */
+    int count = 0;
+    if (!attn_dtype_is_8_bit(dtype)) {
+        kinds[0] = (struct attn_problem){.dtype = dtype};
+        return 1;
+    }
+    for (int out = 0; out < 2; out++)
+        for (int scale = ATTN_SCALE_TENSOR; scale <= ATTN_SCALE_BLOCK; scale++) {
+            if (!o->out_dtypes[out] || !o->fp8_scales[scale - ATTN_SCALE_TENSOR])
+                continue;
+            struct attn_problem *kind = &kinds[count++];
+            *kind = (struct attn_problem){
+                .dtype = dtype, .out_dtype = outputs[out], .quant_scale = (enum attn_quant_scale)scale};
+            if (scale == ATTN_SCALE_BLOCK)
+                kind->scale_block = o->scale_block ? o->scale_block : 128;
+        }
+    return count;
 }
 
 double plan_item_flops(const struct plan_item *item)
@@ -283,8 +307,8 @@ static int cross_lengths(const struct options *o, enum preset preset, const stru
     return status;
 }
 
-static int cross(const struct options *o, enum preset preset, const struct preset_values *values, enum attn_dtype dtype,
-                 enum attn_mode mode, bool causal, struct plan *plan)
+static int cross(const struct options *o, enum preset preset, const struct preset_values *values,
+                 const struct attn_problem *kind, enum attn_mode mode, bool causal, struct plan *plan)
 {
     struct int_list dims = list_or(&o->head_dims, "64,128");
     int status = EXIT_OK, data_count = 0;
@@ -296,8 +320,9 @@ static int cross(const struct options *o, enum preset preset, const struct prese
                                      .logit_std = data[i].logit_std,
                                      .seed = o->seed,
                                      .deterministic = o->deterministic};
-            item.problem.dtype = dtype;
+            item.problem = *kind;
             item.problem.causal = causal;
+            item.hadamard = o->hadamard && attn_dtype_is_8_bit(kind->dtype);
             for (int l = 0; l < (o->lengths.count ? o->lengths.count : 1) && status == EXIT_OK; l++)
                 for (int m = 0; m < (o->block_masks.count ? o->block_masks.count : 1) && status == EXIT_OK; m++) {
                     const struct choice c = {.head_dim = dims.values[d],
@@ -323,7 +348,7 @@ static bool dtype_wanted(const struct options *o, enum attn_platform platform, e
     if (platform == ATTN_CPU)
         return dtype == ATTN_FP32;
     if (preset == PRESET_FULL)
-        return dtype != ATTN_FP32;
+        return dtype == ATTN_FP16 || dtype == ATTN_BF16;
     const bool takes_bf16 = preset == PRESET_CI || preset == PRESET_ACCEPTANCE || preset == PRESET_DATA;
     return dtype == (takes_bf16 ? ATTN_BF16 : ATTN_FP16);
 }
@@ -443,13 +468,17 @@ static void name_items(const struct options *o, struct plan *plan)
 static int cross_all(const struct options *o, enum attn_platform platform, enum preset preset,
                      const struct preset_values *values, struct plan *plan)
 {
-    static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32};
+    static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32, ATTN_E4M3, ATTN_E5M2};
     int status = EXIT_OK;
-    for (int t = 0; t < 3; t++)
-        for (int mode = 0; mode < 2; mode++)
-            for (int causal = 0; causal < 2; causal++)
-                if (status == EXIT_OK && dtype_wanted(o, platform, preset, dtypes[t]) && o->modes[mode])
-                    status = cross(o, preset, values, dtypes[t], (enum attn_mode)mode, causal, plan);
+    for (int t = 0; t < 5; t++) {
+        struct attn_problem kinds[PLAN_KINDS_MAX];
+        const int kind_count = dtype_wanted(o, platform, preset, dtypes[t]) ? plan_kinds_of(o, dtypes[t], kinds) : 0;
+        for (int kind = 0; kind < kind_count; kind++)
+            for (int mode = 0; mode < (attn_dtype_is_8_bit(dtypes[t]) ? 1 : 2); mode++) /* of 8 bits the forward */
+                for (int causal = 0; causal < 2; causal++)
+                    if (status == EXIT_OK && o->modes[mode])
+                        status = cross(o, preset, values, &kinds[kind], (enum attn_mode)mode, causal, plan);
+    }
     name_items(o, plan);
     return status;
 }

@@ -24,6 +24,7 @@ struct plan_item {
     enum fill_dist dist;
     double logit_std; /* standard deviation that Q is scaled to give the logits; 0 = as drawn */
     uint64_t seed;
+    bool hadamard;     /* 8-bit inputs: Q and K are rotated before they are quantised */
     int64_t batch_gap; /* extra elements between batches, to get element offsets above 2^31; 0 = packed */
     enum plan_strides strides;
     bool is_captured; /* verify: a launch from a CUDA graph is judged, too */
@@ -84,6 +85,11 @@ void plan_name_attributes(struct plan_item *);
  * alone. False with a sentence. */
 bool plan_set_arrays(struct plan *, struct plan_item *, const char *lengths, int64_t total_tokens,
                      const char *block_mask, int64_t mask_block, struct reason *why);
+
+/* What kinds of tensors a dtype has among the options: the dtype, and of 8-bit inputs each type of O with each kind of
+ * scales, block of scales included. The rest of the problems is zero. */
+enum { PLAN_KINDS_MAX = 6 };
+int plan_kinds_of(const struct options *, enum attn_dtype, struct attn_problem kinds[PLAN_KINDS_MAX]);
 
 /* The identity of an item, and its FLOPs. */
 struct problem_key plan_item_key(const struct plan_item *, enum l2_policy);

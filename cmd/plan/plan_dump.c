@@ -41,6 +41,37 @@ static bool is_shape(const struct int_list *shapes, const struct attn_problem *p
     return is_one;
 }
 
+/* True of the fields that say how 8-bit inputs were made; has_kind compares them. */
+static bool is_of_8_bits(const struct problem_field *field)
+{
+    return field->offset == offsetof(struct problem_key, quant_scale) ||
+           field->offset == offsetof(struct problem_key, scale_block) ||
+           field->offset == offsetof(struct problem_key, hadamard);
+}
+
+/* The type of O and the scales of 8-bit inputs are among those that were given. */
+static bool has_kind(const struct options *o, const struct plan_item *item)
+{
+    const struct attn_problem *p = &item->problem;
+    if (!attn_dtype_is_8_bit(p->dtype))
+        return !is_given(o, "--fp8-scale") && !is_given(o, "--out-dtype") && !o->scale_block && !o->hadamard;
+    return (!is_given(o, "--out-dtype") || o->out_dtypes[p->out_dtype == ATTN_FP16]) &&
+           (!is_given(o, "--fp8-scale") || o->fp8_scales[p->quant_scale - ATTN_SCALE_TENSOR]) &&
+           (!o->scale_block || o->scale_block == p->scale_block) && (!o->hadamard || item->hadamard);
+}
+
+/* A legal description of 8-bit inputs, or of none. */
+static bool is_legal_kind(const struct problem_key *k)
+{
+    const bool has_blocks = k->quant_scale == ATTN_SCALE_BLOCK;
+    if (!attn_dtype_is_8_bit((enum attn_dtype)k->dtype))
+        return k->out_dtype < 0 && k->quant_scale == ATTN_SCALE_NONE && k->scale_block == 0 && k->hadamard == 0;
+    return k->mode == ATTN_FWD && (k->out_dtype == ATTN_BF16 || k->out_dtype == ATTN_FP16) &&
+           k->quant_scale > ATTN_SCALE_NONE && k->scale_block >= has_blocks &&
+           k->scale_block <= (has_blocks ? 65536 : 0) &&
+           (k->hadamard == 0 || (k->hadamard == 1 && (k->head_dim & (k->head_dim - 1)) == 0));
+}
+
 /* Attributes that were given on the command line have these values. */
 static bool has_attributes(const struct options *o, const struct attn_problem *p)
 {
@@ -51,7 +82,7 @@ static bool has_attributes(const struct options *o, const struct attn_problem *p
     for (int i = 0; i < problem_field_count; i++) {
         const struct problem_field *field = &problem_fields[i];
         char a[PROBLEM_TEXT_SIZE], b[PROBLEM_TEXT_SIZE];
-        if (((field->absent && field->kind != PROBLEM_TEXT) ||
+        if (((field->absent && field->kind != PROBLEM_TEXT && !is_of_8_bits(field)) ||
              field->offset == offsetof(struct problem_key, dropout)) &&
             is_given(o, field->option) &&
             strcmp(problem_field_text(field, &want, a, sizeof a), problem_field_text(field, &have, b, sizeof b)) != 0)
@@ -68,7 +99,7 @@ static bool is_wanted(const struct options *o, const struct plan_item *item)
            is_in(&o->head_dims, p->head_dim) && is_in(&o->q_lens, p->q_len) && is_in(&o->kv_lens, p->kv_len) &&
            is_in(&o->batches, p->batch) && is_in(&o->heads, p->q_heads) && is_in(&o->kv_heads, p->kv_heads) &&
            is_shape(&o->shapes, p) && is_in(&o->windows_left, p->window_left) &&
-           is_in(&o->windows_right, p->window_right) && has_attributes(o, p) &&
+           is_in(&o->windows_right, p->window_right) && has_attributes(o, p) && has_kind(o, item) &&
            (isnan(o->scale) || (float)o->scale == p->scale) && (!is_given(o, "--layout") || o->layout == p->layout) &&
            (!o->dists_given || o->dists[item->dist]) && (!is_given(o, "--seed") || o->seed == item->seed);
 }
@@ -132,8 +163,8 @@ static bool item_of(const struct problem_key *key, const struct dump_strides *re
         key->head_dim >= 8 && key->head_dim <= 256 && key->head_dim % 8 == 0 && key->kv_heads > 0 && key->q_heads > 0 &&
         key->q_heads % key->kv_heads == 0 && key->window_left >= -1 && key->window_left <= INT32_MAX &&
         key->window_right >= -1 && key->window_right <= (key->causal ? 0 : INT32_MAX) && key->dropout >= 0 &&
-        key->dropout <= 0.9999 && key->scale >= 1e-30 && key->scale <= 1e30 && read->batch_gap >= 0 &&
-        read->batch_gap >> GAP_MAX_BITS == 0 && read->strides >= 0 &&
+        key->dropout <= 0.9999 && is_legal_kind(key) && key->scale >= 1e-30 && key->scale <= 1e30 &&
+        read->batch_gap >= 0 && read->batch_gap >> GAP_MAX_BITS == 0 && read->strides >= 0 &&
         (read->strides != PLAN_PACKED_QKV || may_be_packed);
     *item = (struct plan_item){.mode = (enum attn_mode)key->mode,
                                .dist = (enum fill_dist)key->dist,
@@ -141,6 +172,7 @@ static bool item_of(const struct problem_key *key, const struct dump_strides *re
                                .seed = (uint64_t)key->seed,
                                .batch_gap = read->batch_gap,
                                .strides = (enum plan_strides)read->strides,
+                               .hadamard = key->hadamard == 1,
                                .problem = {.batch = key->batch,
                                            .q_heads = key->q_heads,
                                            .kv_heads = key->kv_heads,
@@ -152,7 +184,11 @@ static bool item_of(const struct problem_key *key, const struct dump_strides *re
                                            .causal = key->causal == 1,
                                            .window_left = key->window_left,
                                            .window_right = key->window_right,
-                                           .scale = (float)key->scale}};
+                                           .scale = (float)key->scale,
+                                           .quant_scale = (enum attn_quant_scale)key->quant_scale,
+                                           .scale_block = key->scale_block}};
+    if (key->out_dtype >= 0)
+        item->problem.out_dtype = (enum attn_dtype)key->out_dtype;
     const struct problem_attributes attributes = problem_attributes_of(key);
     problem_set_attributes(&attributes, &item->problem);
     return is_legal && plan_shape_fits(&item->problem) && has_arrays(key, plan, item);

@@ -108,12 +108,14 @@ void plan_name_whole(struct plan_item *item)
 }
 
 static void add_shape(const struct options *o, const struct hard_shape *shape, const struct attn_problem *beyond,
-                      enum attn_dtype dtype, enum attn_mode mode, bool causal, int64_t head_dim, struct plan *plan)
+                      const struct attn_problem *kind, enum attn_mode mode, bool causal, int64_t head_dim,
+                      struct plan *plan)
 {
     struct plan_item item = {.mode = mode,
                              .dist = shape->dist,
                              .batch_gap = shape->batch_gap,
                              .deterministic = o->deterministic,
+                             .hadamard = o->hadamard && attn_dtype_is_8_bit(kind->dtype),
                              .repeats = o->repeats};
     item.seed = (o->seed + (uint64_t)plan->count) & INT64_MAX; /* what --seed takes */
     struct attn_problem *p = &item.problem;
@@ -124,7 +126,10 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, c
     p->q_len = shape->q_len;
     p->kv_len = shape->kv_len;
     p->head_dim = head_dim;
-    p->dtype = dtype;
+    p->dtype = kind->dtype;
+    p->out_dtype = kind->out_dtype;
+    p->quant_scale = kind->quant_scale;
+    p->scale_block = kind->scale_block;
     p->layout = shape->layout;
     p->causal = causal;
     p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)head_dim)) : (float)o->scale;
@@ -183,7 +188,7 @@ static int finish_plan(const struct options *o, int status, struct plan *plan)
 
 int plan_make_verify(const struct options *o, enum attn_platform platform, struct plan *plan)
 {
-    static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32};
+    static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32, ATTN_E4M3, ATTN_E5M2};
     static const int64_t head_dims[] = {64, 128};
     memset(plan, 0, sizeof *plan);
     plan->warmup_ms = plan->min_time_ms = plan->max_noise_pct = NAN; /* nothing is timed */
@@ -201,8 +206,11 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
             plan_random_add(o, platform, n, plan);
         return finish_plan(o, EXIT_OK, plan);
     }
-    for (int t = 0; t < 3; t++) {
-        const bool by_default = platform == ATTN_CPU ? dtypes[t] == ATTN_FP32 : dtypes[t] != ATTN_FP32;
+    for (int t = 0; t < 5; t++) {
+        const bool has_8_bits = attn_dtype_is_8_bit(dtypes[t]);
+        const bool by_default = !has_8_bits && (platform == ATTN_CPU) == (dtypes[t] == ATTN_FP32);
+        struct attn_problem kinds[PLAN_KINDS_MAX];
+        const int kind_count = plan_kinds_of(o, dtypes[t], kinds);
         if (!(o->dtypes_given ? o->dtypes[dtypes[t]] : by_default))
             continue;
         const size_t dense = sizeof shapes / sizeof shapes[0],
@@ -222,9 +230,11 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
                 const bool causal = i >> 1 & 1;
                 const int count = o->head_dims.count ? o->head_dims.count : 2;
                 for (int d = 0; d < count; d++)
-                    if (o->modes[mode] && o->causal[causal] && !(causal && beyond.window_right > 0))
-                        add_shape(o, shape, &beyond, dtypes[t], mode, causal,
-                                  o->head_dims.count ? o->head_dims.values[d] : head_dims[d], plan);
+                    for (int k = 0; k < kind_count; k++)
+                        if (o->modes[mode] && !(has_8_bits && mode == ATTN_BWD) && o->causal[causal] &&
+                            !(causal && beyond.window_right > 0))
+                            add_shape(o, shape, &beyond, &kinds[k], mode, causal,
+                                      o->head_dims.count ? o->head_dims.values[d] : head_dims[d], plan);
             }
         }
     }

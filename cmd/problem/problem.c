@@ -78,10 +78,11 @@ double problem_min_bytes(const struct attn_problem *p, enum attn_mode mode)
     const double element = (double)attn_dtype_bytes(p->dtype);
     const double rows = (double)problem_all_rows(p), keys = (double)problem_all_keys(p);
     const double q = (double)p->q_heads * rows * (double)p->head_dim * element;
+    const double o = (double)p->q_heads * rows * (double)p->head_dim * (double)attn_dtype_bytes(attn_output_dtype(p));
     const double kv = (double)p->kv_heads * keys * (double)p->head_dim * element;
     const double lse = (double)p->q_heads * rows * 4;
     /* fwd: Q K V -> O LSE.  bwd: Q K V O LSE dO -> dQ dK dV. */
-    return mode == ATTN_FWD ? 2 * q + 2 * kv + lse : 4 * q + 4 * kv + lse;
+    return mode == ATTN_FWD ? q + o + 2 * kv + lse : 4 * q + 4 * kv + lse;
 }
 
 bool problem_has_blind_rows(const struct attn_problem *p)
@@ -122,7 +123,13 @@ int64_t problem_extent(const struct attn_tensor *t, int64_t batch, int64_t heads
 /* Names of the enums of a problem. */
 
 const char *const problem_mode_names[] = {[ATTN_FWD] = "fwd", [ATTN_BWD] = "bwd", NULL};
-const char *const problem_dtype_names[] = {[ATTN_FP32] = "fp32", [ATTN_FP16] = "fp16", [ATTN_BF16] = "bf16", NULL};
+const char *const problem_dtype_names[] = {
+    [ATTN_FP32] = "fp32", [ATTN_FP16] = "fp16", [ATTN_BF16] = "bf16", [ATTN_E4M3] = "e4m3", [ATTN_E5M2] = "e5m2", NULL};
+const char *const problem_quant_names[] = {[ATTN_SCALE_NONE] = "none",
+                                           [ATTN_SCALE_TENSOR] = "tensor",
+                                           [ATTN_SCALE_HEAD] = "head",
+                                           [ATTN_SCALE_BLOCK] = "block",
+                                           NULL};
 const char *const problem_layout_names[] = {[ATTN_BSHD] = "bshd", [ATTN_BHSD] = "bhsd", NULL};
 const char *const problem_dist_names[] = {[FILL_NORMAL] = "normal",
                                           [FILL_UNIFORM] = "uniform",

@@ -59,9 +59,10 @@ enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF }; /* how much of a resul
 
 /* Indexed by their enum; NULL ends each. */
 extern const char *const problem_mode_names[];   /* attn_mode: fwd bwd */
-extern const char *const problem_dtype_names[];  /* attn_dtype: fp32 fp16 bf16 */
+extern const char *const problem_dtype_names[];  /* attn_dtype: fp32 fp16 bf16 e4m3 e5m2 */
 extern const char *const problem_layout_names[]; /* attn_layout: bshd bhsd */
 extern const char *const problem_dist_names[];   /* fill_dist: normal uniform zeros sharp ... rising falling */
+extern const char *const problem_quant_names[];  /* attn_quant_scale: none tensor head block */
 extern const char *const problem_l2_names[];     /* l2_policy: cold hot */
 extern const char *const problem_scope_names[];  /* check_scope: full sample off */
 

@@ -19,6 +19,10 @@ static bool has_no_mask(const struct problem_key *k) { return !k->block_mask[0] 
 static bool is_normal(const struct problem_key *k) { return k->dist == FILL_NORMAL; }
 static bool has_no_left(const struct problem_key *k) { return k->window_left < 0; }
 static bool has_no_right(const struct problem_key *k) { return k->window_right < 0; }
+static bool has_default_output(const struct problem_key *k) { return k->out_dtype < 0 || k->out_dtype == ATTN_BF16; }
+static bool has_default_scales(const struct problem_key *k) { return k->quant_scale <= ATTN_SCALE_TENSOR; }
+static bool has_default_blocks(const struct problem_key *k) { return k->scale_block <= 0 || k->scale_block == 128; }
+static bool is_not_rotated(const struct problem_key *k) { return k->hadamard != 1; }
 static bool has_no_dropout(const struct problem_key *k) { return k->dropout == 0; }
 
 #define HAS_NO(kind, field, c_type, option, absent, words)                                                             \
@@ -42,8 +46,9 @@ static bool has_default_scale(const struct problem_key *k)
 /* In the order of the CSV's columns, which is part of the contract: new rows go to the end. */
 const struct problem_field problem_fields[] = {
     {NAMED(mode), .meaning = "direction: fwd, bwd", .option = "--mode", .is_compared = true},
-    {NAMED(dtype), .meaning = "type of Q, K, V, the output and the gradients: fp16, bf16, fp32", .option = "--dtype",
-     .is_compared = true},
+    {NAMED(dtype),
+     .meaning = "type of Q, K, V, the output and the gradients: fp16, bf16, fp32, e4m3, e5m2; of O see out_dtype",
+     .option = "--dtype", .is_compared = true},
     {FIELD(causal, PROBLEM_COUNT), .meaning = "1 with the causal mask, else 0", .option = "--causal",
      .is_compared = true},
     {FIELD(batch, PROBLEM_COUNT), .meaning = "sequences", .option = "--batch", .is_default = has_own_lengths,
@@ -82,7 +87,20 @@ const struct problem_field problem_fields[] = {
      .option = "--block-mask", .is_default = has_no_mask, .is_compared = true, .label = "mask", .absent = "none"},
     {FIELD(mask_block, PROBLEM_COUNT), .meaning = "rows and keys of a block of the mask; 0 = no mask",
      .option = "--mask-block", .is_default = has_no_mask, .is_compared = true, .label = "of", .absent = "0"},
-    PROBLEM_ATTRIBUTES(ROW)};
+    PROBLEM_ATTRIBUTES(ROW){FIELD(out_dtype, PROBLEM_NAME), .names = problem_dtype_names,
+                            .meaning = "type of O where dtype has 8 bits: bf16, fp16", .option = "--out-dtype",
+                            .is_default = has_default_output, .is_compared = true, .label = "out",
+                            .may_be_empty = true},
+    {FIELD(quant_scale, PROBLEM_NAME), .names = problem_quant_names,
+     .meaning = "what a scale of 8-bit inputs is for: tensor, head, block; none = 16- or 32-bit inputs",
+     .option = "--fp8-scale", .is_default = has_default_scales, .is_compared = true, .label = "scale",
+     .absent = "none"},
+    {FIELD(scale_block, PROBLEM_COUNT), .meaning = "rows of a block that has a scale of its own; 0 = no such scales",
+     .option = "--scale-block", .is_default = has_default_blocks, .is_compared = true, .label = "of", .absent = "0"},
+    {FIELD(hadamard, PROBLEM_COUNT),
+     .meaning = "1 where Q and K were rotated by a random-sign Hadamard matrix before they were quantised, else 0",
+     .option = "--hadamard", .is_default = is_not_rotated, .is_compared = true, .label = "hadamard", .absent = "0",
+     .is_flag = true}};
 const int problem_field_count = sizeof problem_fields / sizeof problem_fields[0];
 
 static const void *field_of(const struct problem_field *field, const struct problem_key *key)
@@ -147,6 +165,9 @@ struct problem_key problem_key_of(const struct attn_problem *p, const struct pro
                               .logit_std = logit_std > 0 ? logit_std : NAN,
                               .total_q = p->lengths == ATTN_PACKED ? p->total_q : INT64_MIN,
                               .mask_block = p->mask_block,
+                              .out_dtype = attn_dtype_is_8_bit(p->dtype) ? (int)p->out_dtype : -1,
+                              .quant_scale = p->quant_scale,
+                              .scale_block = p->scale_block,
                               PROBLEM_ATTRIBUTES(FROM_PROBLEM)};
     snprintf(key.lengths, sizeof key.lengths, "%s", arrays && arrays->lengths[0] ? arrays->lengths : "fixed");
     snprintf(key.block_mask, sizeof key.block_mask, "%s",
@@ -271,8 +292,8 @@ char *problem_key_extras(const struct problem_key *key, char *buffer, size_t siz
         const struct problem_field *field = &problem_fields[i];
         char value[PROBLEM_TEXT_SIZE];
         if (field->label && !is_absent(field, key) && !field->is_default(key))
-            used += (size_t)snprintf(buffer + used, size - used, " %s %s", field->label,
-                                     problem_field_text(field, key, value, sizeof value));
+            used += (size_t)snprintf(buffer + used, size - used, " %s%s%s", field->label, field->is_flag ? "" : " ",
+                                     field->is_flag ? "" : problem_field_text(field, key, value, sizeof value));
     }
     return buffer;
 }
@@ -317,8 +338,11 @@ char *problem_key_options(const struct problem_key *key)
             continue;
         /* --causal takes words, while its column has numbers. */
         const bool is_mask = field->offset == offsetof(struct problem_key, causal);
-        text_add(&options, " %s%s", field->option, is_mask ? key->causal == 1 ? "=yes" : "=no" : " ");
-        if (!is_mask)
+        text_add(&options, " %s%s", field->option,
+                 is_mask          ? key->causal == 1 ? "=yes" : "=no"
+                 : field->is_flag ? ""
+                                  : " ");
+        if (!is_mask && !field->is_flag)
             text_add_quoted(&options, value);
     }
     return text_take(&options);

@@ -27,6 +27,10 @@ struct problem_key {
     int64_t total_q;                    /* query tokens of all sequences; absent = fixed lengths */
     char block_mask[PROBLEM_TEXT_SIZE]; /* problem_arrays.h */
     int64_t mask_block;                 /* rows and keys of a block; 0 = no mask */
+    int out_dtype;                      /* attn_dtype of O where dtype has 8 bits, else absent */
+    int quant_scale;                    /* attn_quant_scale */
+    int64_t scale_block;                /* rows of a block that has a scale; 0 = other scales, or none */
+    int64_t hadamard;                   /* 1: Q and K were rotated before they were quantised */
     PROBLEM_ATTRIBUTES(PROBLEM_ATTRIBUTE_FIELD)
 };
 
@@ -44,6 +48,7 @@ struct problem_field {
     bool is_compared;   /* rows that differ in it are different problems in a report (true for all but the seed) */
     const char *label;  /* word before its value in a label, where it is not the default; NULL = not in labels */
     const char *absent; /* the value of rows that were written before there was this column; NULL = stays absent */
+    bool is_flag;       /* its option takes no value: it is given where the field is not the default */
     bool may_be_empty;  /* its column is empty where the problem has nothing of the kind */
 };
 

@@ -351,6 +351,7 @@ const char *const record_check_names[] = {
 /* The order is the CSV's and part of the contract (docs/design.md, section 7): new columns go to the end. */
 static const struct column run_columns[] = {RECORD_RUN_COLUMNS(COLUMN)};
 static const struct column result_columns[] = {RECORD_RESULT_COLUMNS(COLUMN)};
+static const struct column late_columns[] = {RECORD_LATE_COLUMNS(COLUMN)};
 
 /* The problem's columns of the first version of the format are placed between them; later ones go to the end. */
 enum { FIRST_PROBLEM_COLUMNS = 17 };
@@ -374,7 +375,7 @@ static struct column problem_column(const struct problem_field *field)
                             .names = field->names,
                             .unit = "",
                             .meaning = field->meaning,
-                            .empty = EMPTY_NEVER,
+                            .empty = field->may_be_empty ? "the problem has nothing of the kind" : EMPTY_NEVER,
                             .offset = offsetof(struct record_row, key) + field->offset};
     column.size = field->kind == PROBLEM_NAME ? sizeof(int) : field->kind == PROBLEM_TEXT ? PROBLEM_TEXT_SIZE : 8;
     for (int i = 0; i < LENGTH(problem_views); i++)
@@ -388,8 +389,9 @@ struct column_list record_columns(void)
     static struct column columns[RECORD_COLUMNS_MAX];
     static int count; /* 0 until the first call; called by one thread only */
     if (count == 0) {
-        FABENCH_ASSERT(LENGTH(run_columns) + problem_field_count + LENGTH(result_columns) <= RECORD_COLUMNS_MAX, "%s",
-                       "a writer selects among at most RECORD_COLUMNS_MAX columns");
+        FABENCH_ASSERT(LENGTH(run_columns) + problem_field_count + LENGTH(result_columns) + LENGTH(late_columns) <=
+                           RECORD_COLUMNS_MAX,
+                       "%s", "a writer selects among at most RECORD_COLUMNS_MAX columns");
         for (int i = 0; i < LENGTH(run_columns); i++)
             columns[count++] = run_columns[i];
         for (int i = 0; i < FIRST_PROBLEM_COLUMNS; i++)
@@ -398,6 +400,8 @@ struct column_list record_columns(void)
             columns[count++] = result_columns[i];
         for (int i = FIRST_PROBLEM_COLUMNS; i < problem_field_count; i++)
             columns[count++] = problem_column(&problem_fields[i]);
+        for (int i = 0; i < LENGTH(late_columns); i++)
+            columns[count++] = late_columns[i];
     }
     return (struct column_list){columns, count};
 }

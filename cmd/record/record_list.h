@@ -18,6 +18,7 @@
 #define EMPTY_NOT_TIMED "not timed, as in verify"
 #define EMPTY_NOT_CHECKED "not checked: --check off, or it did not run"
 #define EMPTY_NO_NVML "on the CPU, without NVML, or not timed"
+#define EMPTY_NOT_QUANTISED "the inputs have 16 or 32 bits, or were read as 8 bits from files"
 #define EMPTY_NO_SUSTAIN "without --sustain-s, or where the device does not tell it"
 
 /* The implementation and the device. The columns of the problem follow. */
@@ -34,6 +35,15 @@
     X(TEXT, cudnn, 16, FILES, "", "version of the loaded cuDNN", "where none is loaded")                               \
     X(TEXT, impl, 40, EVERY, "", "implementation that ran, or name:variant as asked", EMPTY_NEVER)                     \
     X(TEXT, variant, 64, FILES, "", "tile configuration that ran", "it has none, or it did not run")
+
+/* Measured as well, but later in the CSV: behind the columns of the problem that are newer than the first version of the
+ * format. */
+#define RECORD_LATE_COLUMNS(X)                                                                                         \
+    X(REAL, quant_ms, 0, FILES, "ms", "time that quantising the inputs took, on the host; no part of time_ms",         \
+      EMPTY_NOT_QUANTISED)                                                                                             \
+    X(REAL, quant_rms_err, 0, FILES, "",                                                                               \
+      "what quantising costs: rms(O' - O) / rms(O) of the reference, O' on the inputs, O on those before quantising",  \
+      EMPTY_NOT_QUANTISED ", or --check off")
 
 /* How the case ended, and what was measured. */
 #define RECORD_RESULT_COLUMNS(X)                                                                                       \
@@ -58,7 +68,7 @@
     X(REAL, tflops_sustained, 0, FILES, "1e12 FLOP/s", "speed over the sustained region",                              \
       "without --sustain-s, or the check failed")                                                                      \
     X(REAL, gemm_tflops, 0, TABLE, "1e12 FLOP/s", "speed of the GEMM ceiling in the same rounds",                      \
-      "not timed, on the CPU, or no cuBLAS")                                                                           \
+      "not timed, on the CPU, no cuBLAS, or 8-bit inputs")                                                             \
     X(REAL, pct_of_gemm, 0, TABLE, "%", "tflops as a share of the GEMM ceiling; mean of the ratios within rounds",     \
       "tflops or gemm_tflops is empty")                                                                                \
     X(REAL, speedup_vs_naive, 0, TABLE, "", "time of naive / time of this one; mean of the ratios within rounds",      \

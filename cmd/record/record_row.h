@@ -60,6 +60,7 @@ struct record_row {
     RECORD_RUN_COLUMNS(RECORD_FIELD)
     struct problem_key key; /* what was asked */
     RECORD_RESULT_COLUMNS(RECORD_FIELD)
+    RECORD_LATE_COLUMNS(RECORD_FIELD)
 
     /* In JSONL alone, as lists. */
     double *samples_ms; /* `samples` of them */

@@ -19,9 +19,11 @@
 void case_check_row(const struct problem_run *run, struct contender *c)
 {
     const struct options *o = run->setting->options;
+    const struct attn_problem *p = &run->item->problem;
+    const bool is_naive = case_role_of(run, c) == ATTN_ROLE_NAIVE;
     const struct judge_bounds applied =
-        judge_bounds_for(run->item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ, run->item->problem.dtype, run->item->mode,
-                         case_role_of(run, c) == ATTN_ROLE_NAIVE, o->atol, o->rtol, 0);
+        judge_bounds_for(run->item->mode == ATTN_FWD ? TENSOR_O : TENSOR_DQ, attn_output_dtype(p), run->item->mode,
+                         is_naive, o->atol, o->rtol, 0);
     row_check(&c->row, c->tensors, c->tensor_count, o->check, o->atol, applied.rtol);
     if (c->row.check == CHECKED_FAIL)
         row_failure_repro(&c->row, o, run->item);

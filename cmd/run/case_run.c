@@ -53,13 +53,14 @@ static void free_contender(struct problem_run *run, struct contender *c)
 }
 
 /* True for inputs on which naive cannot meet the bounds, because it rounds S to 16 bits: large logits close to each
- * other. docs/judging.md has the largest logit-std. */
-static bool beyond_naive(enum attn_role role, const struct plan_item *item)
+ * other. docs/judging.md has the largest logit-std. On the CPU it has S in fp32 for 8-bit inputs too. */
+static bool beyond_naive(enum attn_role role, const struct plan_item *item, enum attn_platform platform)
 {
+    const bool rounds_s = platform == ATTN_CUDA || !attn_dtype_is_8_bit(item->problem.dtype);
     const bool has_large_logits = item->logit_std > 0 ? item->logit_std > 2
                                                       : item->dist == FILL_SHARP || item->dist == FILL_HUGE ||
                                                             item->dist == FILL_RISING || item->dist == FILL_FALLING;
-    return role == ATTN_ROLE_NAIVE && item->problem.dtype != ATTN_FP32 && has_large_logits;
+    return role == ATTN_ROLE_NAIVE && item->problem.dtype != ATTN_FP32 && rounds_s && has_large_logits;
 }
 
 /* Prepares the implementation of a slot. A refusal or lack of memory becomes a row; any other failure ends the
@@ -80,12 +81,14 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
     case_after_call(run);
     row_begin(&c->row, s->options, s->facts, run->item, s->slots[slot].name,
               impl_recorded_name(&s->slots[slot], c->impl));
+    c->row.quant_ms = run->inputs.quant_ms;
+    c->row.quant_rms_err = run->reference.quant_rms_err;
     if (!c->impl) {
         row_end(&c->row, STATUS_UNSUPPORTED, why->text);
         case_send_row(run, c);
         return ATTN_OK;
     }
-    if (beyond_naive(case_role_of(run, c), run->item)) {
+    if (beyond_naive(case_role_of(run, c), run->item, s->backend->device.platform)) {
         row_end(&c->row, STATUS_SKIPPED, "naive rounds S to 16 bits: logits this close and this large are beyond it");
         case_send_row(run, c);
         return ATTN_OK;

@@ -23,10 +23,16 @@ static struct attn_tensors view_tensors(const struct attn_tensors *t, const stru
     struct attn_tensor *const of_q[] = {&moved.q, &moved.o, &moved.dout, &moved.dq};
     struct attn_tensor *const of_kv[] = {&moved.k, &moved.v, &moved.dk, &moved.dv};
     for (int i = 0; i < 4; i++) {
-        of_q[i]->data = element_at(of_q[i], view->problem.dtype, view->batch_offset, view->q_head_offset);
-        of_kv[i]->data = element_at(of_kv[i], view->problem.dtype, view->batch_offset, view->kv_head_offset);
+        const enum attn_dtype output = attn_output_dtype(&view->problem), input = view->problem.dtype;
+        of_q[i]->data = element_at(of_q[i], i == 0 ? input : output, view->batch_offset, view->q_head_offset);
+        of_kv[i]->data = element_at(of_kv[i], i < 2 ? input : output, view->batch_offset, view->kv_head_offset);
     }
     moved.lse = NULL;
+    if (moved.scale_q) {
+        moved.scale_q += view->scale_q_offset;
+        moved.scale_k += view->scale_kv_offset;
+        moved.scale_v += view->scale_kv_offset;
+    }
     if (moved.block_mask)
         moved.block_mask += view->mask_offset;
     return moved;
@@ -43,10 +49,23 @@ static int64_t mask_offset_of(const struct attn_problem *p, int64_t batch, int64
     return plane * rows * keys;
 }
 
-/* Some query heads of one sequence; of all sequences where they are packed, as their tensors cannot be divided. */
-static struct check_view part_of(const struct attn_problem *p, int64_t batch, int64_t q_head, int64_t q_heads)
+/* Where the scales of 8-bit inputs begin for a sequence and a query head. */
+static void set_scales(const struct plan_item *item, int64_t batch, int64_t q_head, struct check_view *view)
 {
+    const struct attn_problem *p = &item->problem;
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    view->scale_q_offset =
+        quantise_scale_at(p, QUANTISED_Q, is_packed ? item->arrays->cu_seqlens_q : NULL, batch, q_head, 0);
+    view->scale_kv_offset = quantise_scale_at(p, QUANTISED_K, is_packed ? item->arrays->cu_seqlens_k : NULL, batch,
+                                              q_head / (p->q_heads / p->kv_heads), 0);
+}
+
+/* Some query heads of one sequence; of all sequences where they are packed, as their tensors cannot be divided. */
+static struct check_view part_of(const struct plan_item *item, int64_t batch, int64_t q_head, int64_t q_heads)
+{
+    const struct attn_problem *p = &item->problem;
     struct check_view view = {.problem = *p, .q_head_offset = q_head};
+    set_scales(item, batch, q_head, &view);
     view.kv_head_offset = q_head / (p->q_heads / p->kv_heads);
     const bool is_packed = p->lengths == ATTN_PACKED;
     view.mask_offset = mask_offset_of(p, is_packed ? 0 : batch, q_head);
@@ -61,8 +80,9 @@ static struct check_view part_of(const struct attn_problem *p, int64_t batch, in
     return view;
 }
 
-static void make_views(const struct attn_problem *p, enum check_scope scope, struct check_reference *reference)
+static void make_views(const struct plan_item *item, enum check_scope scope, struct check_reference *reference)
 {
+    const struct attn_problem *p = &item->problem;
     reference->count = 0;
     if (scope == CHECK_OFF)
         return;
@@ -74,9 +94,11 @@ static void make_views(const struct attn_problem *p, enum check_scope scope, str
     if (is_packed && p->mask_batch > 1 &&
         p->mask_heads > 1) /* some heads of all sequences are no part of such a mask */
         return;
+    if (is_packed && p->quant_scale == ATTN_SCALE_HEAD) /* nor of such scales */
+        return;
     const int64_t group = p->q_heads / p->kv_heads;
-    reference->views[0] = part_of(p, 0, 0, group);
-    reference->views[1] = part_of(p, p->batch - 1, p->q_heads - group, group);
+    reference->views[0] = part_of(item, 0, 0, group);
+    reference->views[1] = part_of(item, is_packed ? 0 : p->batch - 1, p->q_heads - group, group);
     reference->count = 2;
 }
 
@@ -228,11 +250,13 @@ static struct judge_input judge_input_of(const struct check_request *request, co
         .independent_rows = is_kv && kv_rows < q_rows ? kv_rows : q_rows,
         .naive_max_abs_err = request->is_naive ? NAN : request->reference->max_abs_err[tensor],
         .peek = peek,
-        .bounds = judge_bounds_for(tensor, p->dtype, request->item->mode, request->is_naive, request->atol,
+        .bounds = judge_bounds_for(tensor, attn_output_dtype(p), request->item->mode, request->is_naive, request->atol,
                                    request->rtol, view->rms[tensor]),
     };
     if (isnan(request->atol))
         judge_floor_of_sums(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
+    if (tensor == TENSOR_O && attn_dtype_is_8_bit(p->dtype))
+        judge_rounded_p(&in.bounds, p->dtype, request->is_naive, request->atol);
     return in;
 }
 
@@ -364,15 +388,71 @@ static enum attn_status measure_references(struct backend *be, const struct plan
     return status;
 }
 
+/* Adds the squares of the difference between a view's O and that of the inputs before they were quantised, and of the
+ * latter. */
+static enum attn_status add_difference(struct backend *be, const struct plan_item *before_item,
+                                       const struct tensor_set *before, const struct check_view *after, double *err2,
+                                       double *ref2, struct attn_message *why)
+{
+    struct check_view view = *after;
+    struct reference_outputs out = after->reference; /* its place in the whole problem */
+    void *memory = NULL;
+    view.problem.dtype = before_item->problem.dtype;
+    view.problem.quant_scale = ATTN_SCALE_NONE;
+    view.problem.scale_block = 0;
+    const struct attn_problem *p = &view.problem;
+    const struct attn_tensors tensors = view_tensors(&before->tensors, &view);
+    const struct tensor_shape s = tensor_shape_of(p, TENSOR_O);
+    struct compare_job job = {
+        .dtype = ATTN_FP32, .batch = s.batch, .heads = s.heads, .len = s.len, .head_dim = s.head_dim};
+    TRY(be->ops->alloc(be, place_outputs(p, ATTN_FWD, false, &out, NULL), &memory, why));
+    place_outputs(p, ATTN_FWD, false, &out, memory);
+    out.o_abs = NULL;
+    job.ref = out.o;
+    job.x = (struct attn_tensor){after->reference.o, s.heads * s.len * s.head_dim, s.len * s.head_dim, s.head_dim};
+    enum attn_status status = run_reference(be, p, ATTN_FWD, &tensors, &out, why);
+    struct compare_block *blocks = xmalloc((unsigned long)block_count(&job) * sizeof *blocks);
+    if (status == ATTN_OK)
+        status = be->ops->compare(be, &job, blocks, why);
+    for (int64_t n = 0; n < block_count(&job) && status == ATTN_OK; n++) {
+        *err2 += blocks[n].err2;
+        *ref2 += blocks[n].ref2;
+    }
+    free(blocks);
+    be->ops->release(be, memory);
+    return status;
+}
+
+/* What quantising costs: the rms of the difference between attention on the inputs and on those before, divided by the
+ * rms of the latter. */
+static enum attn_status measure_quantising(struct backend *be, const struct plan_item *item,
+                                           struct check_reference *reference, struct attn_message *why)
+{
+    struct tensor_set before;
+    struct plan_item item_before;
+    double err2 = 0, ref2 = 0;
+    reference->quant_rms_err = NAN;
+    if (reference->count == 0 || !inputs_are_quantised(item, item->folder))
+        return ATTN_OK;
+    enum attn_status status = inputs_make_before(be, item, item->folder, &item_before, &before, why);
+    for (int i = 0; i < reference->count && status == ATTN_OK; i++)
+        status = add_difference(be, &item_before, &before, &reference->views[i], &err2, &ref2, why);
+    tensor_set_free(be, &before);
+    if (ref2 > 0)
+        reference->quant_rms_err = sqrt(err2 / ref2);
+    return status;
+}
+
 enum attn_status check_reference_make(struct backend *be, const struct plan_item *item, enum check_scope scope,
                                       struct tensor_set *inputs, struct check_reference *reference,
                                       struct attn_message *why)
 {
     memset(reference, 0, sizeof *reference);
+    reference->quant_rms_err = NAN;
     for (int i = 0; i < TENSOR_COUNT; i++)
         reference->max_abs_err[i] = NAN;
     TRY(check_forward_inputs(be, item, inputs, why));
-    make_views(&item->problem, scope, reference);
+    make_views(item, scope, reference);
     size_t bytes = 0;
     for (int i = 0; i < reference->count; i++)
         bytes += place_outputs(&reference->views[i].problem, item->mode, true, &reference->views[i].reference, NULL);
@@ -387,7 +467,8 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
         set_place(view, 0);
         TRY(run_reference(be, &view->problem, item->mode, &tensors, &view->reference, why));
     }
-    return measure_references(be, item, reference, why);
+    TRY(measure_references(be, item, reference, why));
+    return measure_quantising(be, item, reference, why);
 }
 
 /* The last rows of one query head of one sequence, as a problem of its own with the same keys. */
@@ -401,7 +482,7 @@ struct last_rows {
 static struct last_rows last_rows_of(const struct plan_item *item, int64_t batch, int64_t head)
 {
     const struct attn_problem *p = &item->problem;
-    struct last_rows rows = {.view = part_of(p, batch, head, 1)};
+    struct last_rows rows = {.view = part_of(item, batch, head, 1)};
     struct attn_problem *part = &rows.view.problem;
     const bool is_packed = p->lengths == ATTN_PACKED;
     const int32_t *cu_q = is_packed ? item->arrays->cu_seqlens_q + batch : NULL;
@@ -426,13 +507,15 @@ static struct last_rows last_rows_of(const struct plan_item *item, int64_t batch
 }
 
 /* Moves the tensors to the rows. */
-static void skip_rows(struct attn_tensors *t, enum attn_dtype dtype, const struct last_rows *rows)
+static void skip_rows(struct attn_tensors *t, const struct attn_problem *p, const struct last_rows *rows)
 {
     struct attn_tensor *const of_q[] = {&t->q, &t->o, &t->dout, &t->dq}, *const of_kv[] = {&t->k, &t->v};
-    const int64_t bytes = (int64_t)attn_dtype_bytes(dtype);
+    const int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype);
+    const int64_t output_bytes = (int64_t)attn_dtype_bytes(attn_output_dtype(p));
     for (int i = 0; i < 4; i++)
         if (of_q[i]->data)
-            of_q[i]->data = (char *)of_q[i]->data + rows->q_offset * of_q[i]->stride_row * bytes;
+            of_q[i]->data =
+                (char *)of_q[i]->data + rows->q_offset * of_q[i]->stride_row * (i == 0 ? bytes : output_bytes);
     for (int i = 0; i < 2; i++)
         of_kv[i]->data = (char *)of_kv[i]->data + rows->kv_offset * of_kv[i]->stride_row * bytes;
 }
@@ -481,7 +564,7 @@ enum attn_status check_last_rows(struct backend *be, const struct check_request 
     struct check_reference reference = {.count = 1, .views = {rows.view}};
     struct check_view *view = &reference.views[0];
     struct attn_tensors here = view_tensors(&inputs->tensors, view);
-    skip_rows(&here, item->problem.dtype, &rows);
+    skip_rows(&here, &item->problem, &rows);
     const size_t outputs_bytes = place_outputs(&view->problem, item->mode, true, &view->reference, NULL);
     TRY(be->ops->alloc(be, outputs_bytes + sizeof rows.cu_seqlens, &reference.memory, why));
     place_outputs(&view->problem, item->mode, true, &view->reference, reference.memory);
@@ -575,6 +658,14 @@ enum attn_status check_untouched(struct backend *be, const struct plan_item *ite
         if (words)
             check_add_finding(tensors, count, "input", judge_rule_name(RULE_GUARD),
                               "input: wrote outside an array of lengths or the block mask");
+    }
+    for (int i = 0; i < QUANTISED_COUNT; i++) {
+        if (!around->inputs->scales[i].base)
+            continue;
+        TRY(buffer_guards_broken(be, &around->inputs->scales[i], &words, why));
+        if (words)
+            check_add_finding(tensors, count, "input", judge_rule_name(RULE_GUARD),
+                              "input: wrote outside the scales of an 8-bit input");
     }
     bool arrays_hold = true;
     TRY(inputs_arrays_hold(be, item, around->inputs, &arrays_hold, why));

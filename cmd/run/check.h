@@ -11,7 +11,8 @@ enum { CHECK_MAX_VIEWS = 2 };
  * of the last (batch, kv head). */
 struct check_view {
     int64_t batch_offset, q_head_offset, kv_head_offset;
-    int64_t mask_offset; /* where the view's part of the block mask begins */
+    int64_t mask_offset;                     /* where the view's part of the block mask begins */
+    int64_t scale_q_offset, scale_kv_offset; /* of 8-bit inputs: where the scales of Q, of K and V begin */
     struct attn_problem problem;
     struct reference_outputs reference; /* device memory */
     double rms[TENSOR_COUNT];           /* of each judged reference */
@@ -20,8 +21,9 @@ struct check_view {
 
 struct check_reference {
     struct check_view views[CHECK_MAX_VIEWS];
-    int count;                        /* 0 with --check off */
-    void *memory;                     /* one allocation behind all outputs of all views */
+    int count;            /* 0 with --check off */
+    void *memory;         /* one allocation behind all outputs of all views */
+    double quant_rms_err; /* what quantising costs, see the column of this name; NaN where nothing was quantised */
     double max_abs_err[TENSOR_COUNT]; /* naive's errors, for rule 5; NaN until it ran and passed */
 };
 

@@ -23,6 +23,8 @@ void summary_begin(struct summary *s, const char *peer)
     snprintf(s->peer, sizeof s->peer, "%s", peer ? peer : "");
     s->nearest_used = s->capped_pct = s->throttled_pct = s->power_limit_w = NAN;
     s->temp_low_c = s->temp_high_c = s->clock_low_mhz = s->clock_high_mhz = NAN;
+    s->quant_low = INFINITY;
+    s->quant_high = -INFINITY;
     s->capped_q_len = s->throttled_q_len = INT64_MIN;
     s->max_failures = INT_MAX;
     s->asked_pct = s->worst_pct = NAN;
@@ -203,6 +205,8 @@ void summary_add(struct summary *s, const struct record_row *row)
         return;
     add_ratios(s, row);
     add_nearest(s, row);
+    s->quant_low = fmin(s->quant_low, row->quant_rms_err); /* fmin ignores NaN */
+    s->quant_high = fmax(s->quant_high, row->quant_rms_err);
     add_device(s, row);
     add_sustained(s, row);
     add_noise(s, row);
@@ -475,6 +479,18 @@ static void print_end(const struct summary *s, FILE *out, int width, bool color,
     text_free(&end);
 }
 
+/* What quantising costs, which no verdict counts. */
+static void print_quantising(const struct summary *s, FILE *out, int width)
+{
+    struct text line = {0};
+    if (s->quant_low > s->quant_high)
+        return;
+    text_add(&line, "quantising the inputs changes O by a relative RMS of %.2g", s->quant_low);
+    if (s->quant_high > s->quant_low * 1.01)
+        text_add(&line, " to %.2g", s->quant_high);
+    print_line(&line, out, width, 0, 2);
+}
+
 void summary_print(const struct summary *s, FILE *out, int width, bool color, const struct summary_files *files,
                    double elapsed_s, int exit_code)
 {
@@ -487,6 +503,7 @@ void summary_print(const struct summary *s, FILE *out, int width, bool color, co
         text_add(&line, "nearest its bound: %s", s->nearest);
         print_line(&line, out, width, 0, 2);
     }
+    print_quantising(s, out, width);
     print_device(s, out, width);
     print_clocks(s, out, width);
     print_sustained(s, out, width);

@@ -68,6 +68,7 @@ struct summary {
     double nearest_used;
     int nearest_rank;
     char nearest[400];
+    double quant_low, quant_high; /* least and largest quant_rms_err; low > high = nothing was quantised */
     double capped_pct, throttled_pct, power_limit_w, temp_low_c, temp_high_c;
     int64_t capped_q_len, throttled_q_len;
     double clock_low_mhz, clock_high_mhz;

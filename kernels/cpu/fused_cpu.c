@@ -10,7 +10,9 @@
  * keys before it has. So no sum depends on the number of threads, S and dP are computed once, and the task with the
  * lowest number never waits: there is no deadlock, however the system schedules the threads.
  *
- * Memory: scratch for each thread, and for the backward a word for each row and for each tile of rows; nothing grows
+ * 8-bit inputs are copied to fp32 at the beginning of a launch, each element times its scale.
+ *
+ * Memory: scratch for each thread, the copies of 8-bit inputs, and for the backward a word for each row and for each tile of rows; nothing grows
  * with the square of the length. Speed: docs/kernels/cpu.md. */
 
 #include <math.h>
@@ -19,6 +21,7 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/widen.h"
 
 static const struct attn_variant variants[] = {
 #if defined(__x86_64__)
@@ -46,19 +49,20 @@ static const struct cpu_kernels *find_kernels(const char *variant)
 }
 
 enum {
-    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK
+    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK |
+            ATTN_WITH_8_BIT
 };
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    const enum attn_status status = attn_check_attributes(request, KNOWN, why);
+    enum attn_status status = attn_check_attributes(request, KNOWN, why);
     if (status != ATTN_OK)
         return status;
     if (request->device->platform != ATTN_CPU)
         return attn_fail(why, ATTN_UNSUPPORTED, "runs on the CPU only");
-    if (p->dtype != ATTN_FP32)
-        return attn_fail(why, ATTN_UNSUPPORTED, "computes in fp32 only");
+    if ((status = cpu_accepts_dtype(request, why)) != ATTN_OK)
+        return status;
     if (p->head_dim < 8 || p->head_dim > 256 || p->head_dim % 8 != 0)
         return attn_fail(why, ATTN_UNSUPPORTED, "takes head dims that are multiples of 8 up to 256");
     if (request->variant && !find_kernels(request->variant)) {
@@ -104,14 +108,20 @@ static struct layout workspace_layout(const struct attn_request *request, const 
     return layout;
 }
 
+/* Without the copies of 8-bit inputs, which follow. */
+static size_t tiles_bytes(const struct layout *layout)
+{
+    const size_t scratch_floats = (size_t)layout->threads * layout->scratch_floats;
+    return (layout->delta_floats + layout->semaphore_words + scratch_floats) * sizeof(float);
+}
+
 static size_t workspace_bytes(const struct attn_request *request)
 {
     const struct cpu_kernels *kernels = find_kernels(request->variant);
     if (!kernels)
         return 0;
     const struct layout layout = workspace_layout(request, kernels);
-    const size_t scratch_floats = (size_t)layout.threads * layout.scratch_floats;
-    return (layout.delta_floats + layout.semaphore_words + scratch_floats) * sizeof(float);
+    return tiles_bytes(&layout) + cpu_widened_bytes(request->problem);
 }
 
 /* One call: the whole problem and its tensors. */
@@ -296,11 +306,20 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         return status;
     const struct layout layout = workspace_layout(request, kernels);
     const struct attn_problem *p = request->problem;
-    const struct call call = {p, tensors, kernels, &layout, p->q_heads / p->kv_heads};
+    const bool has_8_bits = attn_dtype_is_8_bit(p->dtype);
+    struct cpu_widened wide;
+    struct call call = {p, tensors, kernels, &layout, p->q_heads / p->kv_heads};
+    if (has_8_bits) {
+        cpu_widen(request, tensors, (char *)run->workspace + tiles_bytes(&layout), &wide);
+        call.p = &wide.problem;
+        call.t = &wide.tensors;
+    }
     if (request->mode == ATTN_FWD)
         forward(&call, run->workspace);
     else
         backward(&call, run->workspace);
+    if (has_8_bits)
+        cpu_narrow(request, &wide, tensors);
     return ATTN_OK;
 }
 
@@ -309,7 +328,7 @@ enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK
 const struct attn_impl attn_fused_cpu = {
     .abi = ATTN_ABI,
     .name = "fused_cpu",
-    .summary = "FlashAttention-2's tiles over CPU threads, fp32",
+    .summary = "FlashAttention-2's tiles over CPU threads, fp32; 8-bit inputs are copied to fp32 first, in its time",
     .platform = ATTN_CPU,
     .repeatable = {FORWARD_OUTPUTS, BACKWARD_OUTPUTS},
     .repeatable_deterministic = {FORWARD_OUTPUTS, BACKWARD_OUTPUTS},

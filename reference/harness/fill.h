@@ -92,19 +92,6 @@ void fill_table(enum fill_dist, enum fill_tensor, float *table, float *gain);
 void fill_tensor_host(struct attn_tensor, enum attn_dtype, int64_t batch, int64_t heads, int64_t len, int64_t head_dim,
                       uint64_t seed, enum fill_tensor, const float *table, float gain);
 
-/* Round to nearest even to 16 bits and back; NaN stays NaN, overflow goes to infinity. */
-uint16_t fill_to_fp16(float);
-uint16_t fill_to_bf16(float);
-float fill_from_fp16(uint16_t);
-float fill_from_bf16(uint16_t);
-
-/* The 8-bit types of the OCP specification (OFP8, 2023): nearest even, and what is too large becomes the largest finite
- * value, 448 or 57344, with its sign; NaN stays NaN. */
-uint8_t fill_to_e4m3(float);
-uint8_t fill_to_e5m2(float);
-float fill_from_e4m3(uint8_t);
-float fill_from_e5m2(uint8_t);
-
 /* Element access for any dtype. */
 float fill_load(const void *data, enum attn_dtype, int64_t index);
 void fill_store(void *data, enum attn_dtype, int64_t index, float value);

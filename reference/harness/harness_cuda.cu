@@ -203,10 +203,13 @@ template <typename Bits> __device__ __forceinline__ uint4 sign_mask(const struct
     const int columns = 16 / (int)sizeof(Bits);
     const int64_t column = vector * columns;
     const uint32_t bits = signs.negated[column / 32 % (SIGNS_COLUMNS / 32)] >> (column % 32);
+    const int per_word = 4 / (int)sizeof(Bits);
     uint32_t words[4];
-    for (int w = 0; w < 4; w++)
-        words[w] =
-            sizeof(Bits) == 4 ? (bits >> w & 1) << 31 : (bits >> 2 * w & 1) << 15 | (bits >> (2 * w + 1) & 1) << 31;
+    for (int w = 0; w < 4; w++) {
+        words[w] = 0;
+        for (int i = 0; i < per_word; i++)
+            words[w] |= (bits >> (per_word * w + i) & 1) << (8 * (int)sizeof(Bits) * (i + 1) - 1);
+    }
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
@@ -237,24 +240,32 @@ __global__ void flip_kernel(struct attn_tensor tensor, struct extent extent, str
 int harness_flip(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
                  int64_t head_dim, const struct column_signs *signs, void *stream)
 {
-    if (element_bytes != 2 && element_bytes != 4)
+    if (element_bytes != 1 && element_bytes != 2 && element_bytes != 4)
         return cudaErrorInvalidValue;
     const struct extent extent = extent_of(batch, heads, len, head_dim);
     const struct row_vectors vectors = vectors_of(&tensor, element_bytes, &extent);
     const unsigned grid = blocks_for(vectors.count);
-    if (element_bytes == 2)
+    if (element_bytes == 1)
+        flip_kernel<uint8_t><<<grid, HARNESS_THREADS, 0, (cudaStream_t)stream>>>(tensor, extent, vectors, *signs);
+    else if (element_bytes == 2)
         flip_kernel<uint16_t><<<grid, HARNESS_THREADS, 0, (cudaStream_t)stream>>>(tensor, extent, vectors, *signs);
     else
         flip_kernel<uint32_t><<<grid, HARNESS_THREADS, 0, (cudaStream_t)stream>>>(tensor, extent, vectors, *signs);
     return cudaGetLastError();
 }
 
-/* A word of one or two elements: its signs changed by `mask`, and zeros without a sign. */
+/* A word of one, two or four elements: its signs changed by `mask`, and zeros without a sign. */
 template <typename Bits> __device__ __forceinline__ uint32_t canonical(uint32_t word, uint32_t mask)
 {
     word ^= mask;
     if (sizeof(Bits) == 4)
         return word << 1 == 0 ? 0 : word;
+    if (sizeof(Bits) == 1) {
+        uint32_t kept = 0;
+        for (int i = 0; i < 32; i += 8)
+            kept |= (word >> i & 0x7fu) == 0 ? 0 : word & 0xffu << i;
+        return kept;
+    }
     const uint32_t low = word & 0xffffu, high = word >> 16;
     return ((low & 0x7fffu) == 0 ? 0 : low) | ((high & 0x7fffu) == 0 ? 0 : high) << 16;
 }
@@ -262,7 +273,10 @@ template <typename Bits> __device__ __forceinline__ uint32_t canonical(uint32_t 
 /* The number of elements in a word whose bits are all set. */
 template <typename Bits> __device__ __forceinline__ unsigned all_set(uint32_t word)
 {
-    return sizeof(Bits) == 4 ? word == 0xffffffffu : (word >> 16 == 0xffffu) + ((word & 0xffffu) == 0xffffu);
+    unsigned count = 0;
+    for (int i = 0; i < 32; i += 8 * (int)sizeof(Bits))
+        count += (Bits)(word >> i) == (Bits) ~(Bits)0;
+    return count;
 }
 
 __device__ __forceinline__ uint64_t mixed(uint64_t position, uint64_t low, uint64_t high)
@@ -321,13 +335,15 @@ __global__ void digest_kernel(struct attn_tensor tensor, struct extent extent, s
 int harness_digest(struct attn_tensor tensor, size_t element_bytes, int64_t batch, int64_t heads, int64_t len,
                    int64_t head_dim, const struct column_signs *signs, unsigned long long *digest, void *stream)
 {
-    if (element_bytes != 2 && element_bytes != 4)
+    if (element_bytes != 1 && element_bytes != 2 && element_bytes != 4)
         return cudaErrorInvalidValue;
     const struct extent extent = extent_of(batch, heads, len, head_dim);
     const struct row_vectors vectors = vectors_of(&tensor, element_bytes, &extent);
     const unsigned wanted = blocks_for(vectors.count), limit = DIGEST_BLOCKS, grid = wanted < limit ? wanted : limit;
     const cudaStream_t s = (cudaStream_t)stream;
-    if (element_bytes == 2)
+    if (element_bytes == 1)
+        digest_kernel<uint8_t><<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, vectors, *signs, digest);
+    else if (element_bytes == 2)
         digest_kernel<uint16_t><<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, vectors, *signs, digest);
     else
         digest_kernel<uint32_t><<<grid, HARNESS_THREADS, 0, s>>>(tensor, extent, vectors, *signs, digest);

@@ -30,8 +30,8 @@ SIGNS_FUNCTION bool column_is_negated(const struct column_signs *signs, int64_t 
     return signs->negated[column / 32 % (SIGNS_COLUMNS / 32)] >> (column % 32) & 1;
 }
 
-/* The bits that an element of 2 or 4 bytes is XORed with to change its sign. */
-SIGNS_FUNCTION uint32_t sign_bit(size_t element_bytes) { return element_bytes == 2 ? 0x8000u : 0x80000000u; }
+/* The bits that an element of 1, 2 or 4 bytes is XORed with to change its sign: the highest one of every type. */
+SIGNS_FUNCTION uint32_t sign_bit(size_t element_bytes) { return 1u << (8 * element_bytes - 1); }
 
 #undef SIGNS_FUNCTION
 

@@ -10,7 +10,10 @@
  * With dropout the plan has P * M beside P, for dV and D. With a softcap dS is multiplied by 1 - (S / softcap)^2,
  * where S is ln P + LSE. Of packed sequences S is [q_heads, total_q, longest kv_len].
  *
- * Layouts are expressed by leading dimensions, no tensor is copied. Each thread calls the BLAS for its own slice of
+ * 8-bit inputs are copied to fp32 by a pass before, "dequantise", each element times its scale: their values change
+ * between launches, so that it cannot be done before.
+ *
+ * Layouts are expressed by leading dimensions, no other tensor is copied. Each thread calls the BLAS for its own slice of
  * rows or keys, with one thread inside the BLAS: that works the same for any library, and no second pool of threads
  * competes for the cores. A head is cut into as many slices as there are threads for it. */
 #include "reference/naive/naive.h"
@@ -22,6 +25,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/widen.h"
 #include "reference/blas.h"
 
 struct naive_plan {
@@ -30,7 +34,8 @@ struct naive_plan {
 };
 
 enum {
-    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK
+    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK |
+            ATTN_WITH_8_BIT
 };
 
 /* Bytes of S for all heads; false when that is more than can be addressed. */
@@ -54,13 +59,13 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 {
     const struct attn_problem *p = request->problem;
     size_t bytes;
-    const enum attn_status status = attn_check_attributes(request, KNOWN, why);
+    enum attn_status status = attn_check_attributes(request, KNOWN, why);
     if (status != ATTN_OK)
         return status;
     if (request->device->platform != ATTN_CPU)
         return refuse(why, "runs on the CPU only");
-    if (p->dtype != ATTN_FP32)
-        return refuse(why, "computes in fp32 only");
+    if ((status = cpu_accepts_dtype(request, why)) != ATTN_OK)
+        return status;
     if (request->variant) {
         snprintf(why->text, sizeof why->text, "has no variant %.64s", request->variant);
         return ATTN_UNSUPPORTED;
@@ -78,7 +83,7 @@ static size_t workspace_bytes(const struct attn_request *request)
 {
     size_t bytes = 0;
     scores_bytes(request->problem, &bytes);
-    return bytes;
+    return bytes + cpu_widened_bytes(request->problem); /* S, then the copies of 8-bit inputs */
 }
 
 static size_t plan_bytes(const struct attn_request *request, const void *plan)
@@ -369,6 +374,29 @@ static void release(void *plan)
     free(made);
 }
 
+static void forward(struct passes *x, const struct attn_request *request, float *s)
+{
+    const struct attn_tensors *asked = x->t;
+    const bool has_8_bits = attn_dtype_is_8_bit(x->p->dtype);
+    struct cpu_widened wide;
+    size_t s_bytes = 0;
+    if (has_8_bits) {
+        begin(x, "dequantise");
+        scores_bytes(x->p, &s_bytes);
+        cpu_widen(request, x->t, (char *)s + s_bytes, &wide);
+        x->p = &wide.problem;
+        x->t = &wide.tensors;
+    }
+    begin(x, "scores");
+    all_pairs(x, x->p->scale, x->t->q, x->t->k, s);
+    begin(x, "softmax");
+    softmax(x, s, s, x->t->lse);
+    begin(x, "output");
+    times_keys(x, 1, s, x->t->v, x->t->o);
+    if (has_8_bits)
+        cpu_narrow(request, &wide, asked);
+}
+
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *t,
                                const struct attn_run *run, struct attn_message *why)
 {
@@ -378,16 +406,11 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         snprintf(why->text, sizeof why->text, "naive: launched without a BLAS, its workspace or its plan");
         return ATTN_ERROR;
     }
-    const struct passes x = passes_of(request, t, run);
+    struct passes x = passes_of(request, t, run);
     const float scale = request->problem->scale;
     float *s = run->workspace;
     if (request->mode == ATTN_FWD) {
-        begin(&x, "scores");
-        all_pairs(&x, scale, t->q, t->k, s);
-        begin(&x, "softmax");
-        softmax(&x, s, s, t->lse);
-        begin(&x, "output");
-        times_keys(&x, 1, s, t->v, t->o);
+        forward(&x, request, s);
         return ATTN_OK;
     }
     begin(&x, "dv");
@@ -408,7 +431,7 @@ enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK
 const struct attn_impl attn_naive_cpu = {
     .abi = ATTN_ABI,
     .name = "naive",
-    .summary = "three passes on BLAS, S and P in memory, fp32",
+    .summary = "three passes on BLAS, S and P in memory, fp32; 8-bit inputs are copied to fp32 first, in its time",
     .platform = ATTN_CPU,
     .repeatable = {FORWARD_OUTPUTS, BACKWARD_OUTPUTS},
     .repeatable_deterministic = {FORWARD_OUTPUTS, BACKWARD_OUTPUTS},

@@ -6,6 +6,7 @@
 #include "tests/gpu/gpu_check.h"
 
 #include "kernels/common/launch.h"
+#include "kernels/common/small_floats.h"
 
 static uint64_t counter;
 
@@ -14,7 +15,7 @@ static int number(void) { return (int)(fill_random16(7, 3, counter++) % 17) - 8;
 
 static uint16_t encoded(enum attn_dtype dtype, int x)
 {
-    return dtype == ATTN_FP16 ? fill_to_fp16((float)x) : fill_to_bf16((float)x);
+    return dtype == ATTN_FP16 ? attn_to_fp16((float)x) : attn_to_bf16((float)x);
 }
 
 static void test_multiply(enum blocks_operands operands, enum attn_dtype dtype, int n, bool accumulate)

@@ -108,12 +108,46 @@ static void check(const char *name, const struct attn_problem *p, const struct a
     outputs_free(&ref);
 }
 
+/* 8-bit inputs: the forward, whose O has 16 bits. */
+static void check_8_bits(const char *name, const struct attn_problem *p, const struct attn_tensors *inputs,
+                         const struct attn_impl *impl, int threads)
+{
+    char where[100];
+    snprintf(where, sizeof where, "%s of %s, %d threads", name, impl->name, threads);
+    struct reference_outputs ref = outputs_new(p);
+    run_oracle(p, ATTN_FWD, inputs, &ref, 1);
+    const enum attn_dtype out_dtype = attn_output_dtype(p);
+    const int64_t q = q_rows(p) * p->head_dim;
+    float *o = guarded(q / 2), *lse = guarded(q_rows(p));
+    struct attn_tensors t = *inputs;
+    const struct attn_device device = {.platform = ATTN_CPU, .threads = threads};
+    struct attn_request request = {.problem = p, .device = &device};
+    struct attn_message why = {""};
+    t.o = shaped(p, o, false);
+    t.lse = lse;
+    launch(impl, &request, &t);
+    /* Half a unit in the last place, and the error of fp32. */
+    const double half_ulp = out_dtype == ATTN_BF16 ? 0x1p-8 : 0x1p-11;
+    for (int64_t i = 0; i < q; i++) {
+        const double want = (double)ref.o[i], got = (double)fill_load(o, out_dtype, i);
+        if (!(fabs(got - want) <= half_ulp * fabs(want) + 4e-6 * (double)ref.o_abs[i]))
+            fail_msg("%s: element %lld of O is %.6g, must be %.6g", where, (long long)i, got, want);
+    }
+    near(where, "lse", lse, ref.lse, NULL, q_rows(p), 2e-6);
+    request.mode = ATTN_BWD;
+    assert_int_equal(impl->accepts(&request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes 8-bit inputs in the forward only");
+    guarded_free(o, q / 2, where);
+    guarded_free(lse, q_rows(p), where);
+    outputs_free(&ref);
+}
+
 static void both(const char *name, const struct attn_problem *p, const struct attn_tensors *inputs)
 {
     for (int threads = 1; threads <= 3; threads += 2) {
-        check(name, p, inputs, &attn_fused_cpu, threads);
+        (attn_dtype_is_8_bit(p->dtype) ? check_8_bits : check)(name, p, inputs, &attn_fused_cpu, threads);
         if (blas_library())
-            check(name, p, inputs, &attn_naive_cpu, threads);
+            (attn_dtype_is_8_bit(p->dtype) ? check_8_bits : check)(name, p, inputs, &attn_naive_cpu, threads);
     }
 }
 
@@ -147,6 +181,12 @@ static const struct attn_problem problems[] = {
     {BASE(5, 2, 1, 170, 150, 8, true, 12, -1), PACKED, .softcap = 3},
     {BASE(4, 2, 1, 50, 70, 8, false, 12, 4), PACKED, MASK(16, 4, 2)},
     {BASE(7, 4, 2, 200, 130, 24, true, -1, -1), PACKED},
+    {ANY, EIGHT(ATTN_E4M3, TENSOR, 0)},
+    {CAUSAL, EIGHT(ATTN_E5M2, HEAD, 0), .softcap = 2},
+    {BASE(2, 4, 2, 130, 131, 24, false, -1, 7), EIGHT(ATTN_E4M3, BLOCK, 32)},
+    {CAUSAL, EIGHT(ATTN_E5M2, BLOCK, 16), PACKED, DROPOUT},
+    {CAUSAL, EIGHT(ATTN_E4M3, HEAD, 0), PACKED, MASK(16, 1, 4)},
+    {CAUSAL, .dtype = ATTN_E4M3, .out_dtype = ATTN_FP16, .quant_scale = ATTN_SCALE_TENSOR},
 };
 
 static void made_problems(void **state)

@@ -259,16 +259,17 @@ static const struct {
     const char *name;
     enum attn_platform platform;
     unsigned known;
-} known[] = {
-    {"fused_cpu", ATTN_CPU,
-     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
-    {"naive", ATTN_CPU,
-     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
-    {"naive", ATTN_CUDA,
-     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-         ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
-    {"null", ATTN_CPU, ~0u},
-    {"null", ATTN_CUDA, ~0u}};
+} known[] = {{"fused_cpu", ATTN_CPU,
+              ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS |
+                  ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
+             {"naive", ATTN_CPU,
+              ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS |
+                  ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
+             {"naive", ATTN_CUDA,
+              ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+                  ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
+             {"null", ATTN_CPU, ~0u},
+             {"null", ATTN_CUDA, ~0u}};
 
 static unsigned known_of(const struct attn_impl *impl)
 {

@@ -95,7 +95,8 @@ static const double quarter = 0.25;
 static const uint64_t zero_seed = 0;
 static const double one_and_half = 1.5, sixty = 60, nothing = 0, half = 0.5;
 static const bool yes = true, only_bwd[2] = {false, true}, only_full[2] = {true, false}, both[2] = {true, true},
-                  sixteen_bit[3] = {false, true, true};
+                  sixteen_bit[5] = {false, true, true}, only_fp16[2] = {false, true},
+                  head_and_block[3] = {false, true, true};
 static const enum preset ci = PRESET_CI;
 static const enum attn_layout bhsd = ATTN_BHSD;
 static const enum fill_dist sharp = FILL_SHARP;
@@ -139,9 +140,16 @@ static const struct value_case {
      "--causal both: takes no separate word; did you mean --causal=both"},
     {"--no-causal", FIELD(causal), only_full, "--no-causal=yes", "--no-causal yes: takes no value"},
     {"--dtype fp16,bf16", FIELD(dtypes), sixteen_bit, "--dtype half",
-     "--dtype half: must be fp32, fp16 or bf16, several with commas"},
+     "--dtype half: must be fp32, fp16, bf16, e4m3 or e5m2, several with commas"},
     {"--dtype bf16,fp16", FIELD(dtypes_given), &yes, "--dtype fp8",
-     "--dtype fp8: no kernel takes fp8 yet; must be fp32, fp16 or bf16, several with commas"},
+     "--dtype fp8: fp8 is more than one type; must be fp32, fp16, bf16, e4m3 or e5m2, several with commas"},
+    {"--dtype e4m3 --out-dtype fp16", FIELD(out_dtypes), only_fp16, "--out-dtype e4m3",
+     "--out-dtype e4m3: must be bf16 or fp16, several with commas"},
+    {"--dtype e5m2 --fp8-scale block,head", FIELD(fp8_scales), head_and_block, "--fp8-scale row",
+     "--fp8-scale row: must be tensor, head or block, several with commas"},
+    {"--dtype e4m3 --fp8-scale block --scale-block 4k", FIELD(scale_block), &four_k, "--scale-block 0",
+     "--scale-block 0: must be a whole number from 1 to 65536"},
+    {"--dtype e4m3 --hadamard", FIELD(hadamard), &yes, "--hadamard=yes", "--hadamard yes: takes no value"},
     {"--total-tokens 4k", FIELD(total_tokens), &four_k, "--total-tokens 0",
      "--total-tokens 0: must be a whole number from 1 to 2147483647"},
     {"--hidden 4k", FIELD(hidden), &four_k, "--hidden 2e3",
@@ -683,8 +691,8 @@ static void not_in_this_version(void **state)
     (void)state;
     refused("--preset none", "--preset none: must be quick, paper, ci, acceptance, full or data");
     refused("--dtype fp16,fp8_e4m3",
-            "--dtype fp16,fp8_e4m3: no kernel takes fp8 yet; must be fp32, fp16 or bf16, several "
-            "with commas");
+            "--dtype fp16,fp8_e4m3: fp8 is more than one type; must be fp32, fp16, bf16, e4m3 or e5m2, several with "
+            "commas");
 }
 
 int main(void)

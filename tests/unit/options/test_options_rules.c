@@ -101,6 +101,19 @@ static void windows_heads_and_dropout(void **state)
     refused("--shape 8x2 --hidden 512", "--shape 8x2: cannot be used with --hidden 512; give one of them");
     refused_with("--shape 8x2,2147483647x1 --batch 4k", "--shape 8x2,2147483647x1: too large;");
     refused("--mask-block 64", "--mask-block 64: needs --block-mask SPEC, whose blocks it sizes");
+    refused("--hadamard --d 96 --dtype e4m3",
+            "--hadamard: cannot be used with --d 96; head dims must be powers of two");
+    refused("--scale-block 64 --dtype e5m2 --fp8-scale head",
+            "--scale-block 64: needs --fp8-scale block, whose blocks it sizes");
+    refused("--fp8-scale head", "--fp8-scale head: needs 8-bit inputs: --dtype e4m3 or e5m2");
+    refused("--out-dtype fp16 --dtype e4m3,fp32",
+            "--out-dtype fp16: cannot be used with --dtype fp32, whose output has its type; it is for e4m3 and e5m2");
+    refused("--hadamard --dtype bf16",
+            "--hadamard: cannot be used with --dtype bf16, which are not quantised; it is for e4m3 and e5m2");
+    refused("--mode fwd,bwd --dtype bf16,e4m3",
+            "--mode fwd,bwd: cannot be used with --dtype e4m3, which has no backward; must be fwd");
+    taken("--dtype bf16,e4m3");
+    taken("--mode fwd --dtype e4m3,e5m2 --out-dtype bf16,fp16 --fp8-scale tensor,block --scale-block 1 --hadamard");
     refused("--lengths list:5 --batch 2", "--lengths list:5: cannot be used with --batch, which it replaces");
     refused("--dropout-seed 3", "--dropout-seed 3: needs --dropout P, whose seed it is");
     refused("--dropout 1e-6",

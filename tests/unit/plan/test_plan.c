@@ -132,6 +132,34 @@ static void lengths_are_crossed(void **state)
     plan_free(&plan);
 }
 
+/* Each dtype of 8 bits in the forward alone, with each type of O and each kind of scales. */
+static void eight_bits(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("fabench --dtype bf16,e5m2 --causal --d 64 --seqlen 1k", ATTN_CUDA);
+    assert_int_equal(plan.count, 3); /* bf16 in both modes */
+    assert_int_equal(plan.items[0].problem.quant_scale, ATTN_SCALE_NONE);
+    assert_int_equal(plan.items[2].mode, ATTN_FWD);
+    assert_int_equal(plan.items[2].problem.out_dtype, ATTN_BF16);
+    assert_int_equal(plan.items[2].problem.quant_scale, ATTN_SCALE_TENSOR);
+    assert_string_equal(plan.items[2].name, "fwd-causal-d-64-n-1k-e5m2");
+    plan_free(&plan);
+    plan = plan_of(
+        "fabench --dtype e4m3 --out-dtype fp16,bf16 --fp8-scale block,head --scale-block 64 --hadamard --causal "
+        "--d 64 --seqlen 1k",
+        ATTN_CUDA);
+    assert_int_equal(plan.count, 4);
+    assert_int_equal(plan.items[1].problem.scale_block, 64);
+    assert_int_equal(plan.items[2].problem.scale_block, 0);
+    assert_string_equal(plan.items[0].name, "fwd-causal-d-64-n-1k-e4m3-scale-head-hadamard");
+    assert_string_equal(plan.items[3].name, "fwd-causal-d-64-n-1k-e4m3-out-fp16-scale-block-of-64-hadamard");
+    const struct problem_key key = plan_item_key(&plan.items[3], L2_COLD);
+    char *options = problem_key_options(&key);
+    assert_non_null(strstr(options, " --out-dtype fp16 --fp8-scale block --scale-block 64 --hadamard"));
+    free(options);
+    plan_free(&plan);
+}
+
 static void refusals(void **state)
 {
     static const char *const lines[] = {
@@ -500,6 +528,7 @@ int main(void)
         cmocka_unit_test(points_choose_among_the_problems),
         cmocka_unit_test(explicit_options_win_over_the_preset),
         cmocka_unit_test(lengths_are_crossed),
+        cmocka_unit_test(eight_bits),
         cmocka_unit_test(refusals),
         cmocka_unit_test(lists_of_heads_and_windows),
         cmocka_unit_test(windows_and_dropout_come_back),

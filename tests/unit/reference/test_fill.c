@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/common/small_floats.h"
 #include "reference/harness/fill.h"
 
 static float table[FILL_TABLE_SIZE];
@@ -160,8 +161,8 @@ static void fill_rounds_what_it_stores(void **state)
     fill_tensor_host(tensor_of(brain, 1, LEN, D, ATTN_BHSD), ATTN_BF16, 1, 1, LEN, D, 3, FILL_V, table, gain);
     int nonzero = 0;
     for (int i = 0; i < LEN * D; i++) {
-        assert_int_equal(half[i], fill_to_fp16(exact[i]));
-        assert_int_equal(brain[i], fill_to_bf16(exact[i]));
+        assert_int_equal(half[i], attn_to_fp16(exact[i]));
+        assert_int_equal(brain[i], attn_to_bf16(exact[i]));
         assert_true(fabs((double)fill_load(half, ATTN_FP16, i) - (double)exact[i]) <= 0x1p-25);
         assert_true(fabs((double)fill_load(brain, ATTN_BF16, i) - (double)exact[i]) <= 0x1p-8 * fabs((double)exact[i]));
         nonzero += (half[i] & 0x7fff) != 0;
@@ -199,19 +200,19 @@ static void every_16_bit_pattern_survives(void **state)
     (void)state;
     for (uint32_t i = 0; i < 65536; i++) {
         const uint16_t bits = (uint16_t)i;
-        const float half = fill_from_fp16(bits), brain = fill_from_bf16(bits);
+        const float half = attn_from_fp16(bits), brain = attn_from_bf16(bits);
         const double half_value = value_of(bits, 5, 10), brain_value = value_of(bits, 8, 7);
         if (isnan(half_value)) {
-            assert_true(isnan(half) && isnan(fill_from_fp16(fill_to_fp16(half))));
+            assert_true(isnan(half) && isnan(attn_from_fp16(attn_to_fp16(half))));
         } else {
             assert_true((double)half == half_value && !signbit(half) == !(bits & 0x8000));
-            assert_int_equal(fill_to_fp16(half), bits);
+            assert_int_equal(attn_to_fp16(half), bits);
         }
         if (isnan(brain_value)) {
-            assert_true(isnan(brain) && isnan(fill_from_bf16(fill_to_bf16(brain))));
+            assert_true(isnan(brain) && isnan(attn_from_bf16(attn_to_bf16(brain))));
         } else {
             assert_true((double)brain == brain_value && !signbit(brain) == !(bits & 0x8000));
-            assert_int_equal(fill_to_bf16(brain), bits);
+            assert_int_equal(attn_to_bf16(brain), bits);
         }
     }
 }
@@ -219,9 +220,9 @@ static void every_16_bit_pattern_survives(void **state)
 static void check_rounding(float x)
 {
     const double half = rounded((double)x, 11, -14, 65536), brain = rounded((double)x, 8, -126, ldexp(1, 128));
-    assert_true((double)fill_from_fp16(fill_to_fp16(x)) == half);
-    assert_true((double)fill_from_bf16(fill_to_bf16(x)) == brain);
-    assert_true(!signbit(fill_from_fp16(fill_to_fp16(x))) == !signbit(x));
+    assert_true((double)attn_from_fp16(attn_to_fp16(x)) == half);
+    assert_true((double)attn_from_bf16(attn_to_bf16(x)) == brain);
+    assert_true(!signbit(attn_from_fp16(attn_to_fp16(x))) == !signbit(x));
 }
 
 static void rounding_is_to_nearest_even(void **state)
@@ -253,15 +254,15 @@ static void rounding_is_to_nearest_even(void **state)
         float x;
         memcpy(&x, &bits, sizeof x);
         if (isnan(x))
-            assert_true(isnan(fill_from_fp16(fill_to_fp16(x))) && isnan(fill_from_bf16(fill_to_bf16(x))));
+            assert_true(isnan(attn_from_fp16(attn_to_fp16(x))) && isnan(attn_from_bf16(attn_to_bf16(x))));
         else
             check_rounding(x);
     }
-    assert_int_equal(fill_to_fp16(65519.0f), 0x7bff);
-    assert_int_equal(fill_to_fp16(65520.0f), 0x7c00);
-    assert_int_equal(fill_to_fp16(-INFINITY), 0xfc00);
-    assert_int_equal(fill_to_bf16(3.4e38f), 0x7f80);
-    assert_int_equal(fill_to_bf16(INFINITY), 0x7f80);
+    assert_int_equal(attn_to_fp16(65519.0f), 0x7bff);
+    assert_int_equal(attn_to_fp16(65520.0f), 0x7c00);
+    assert_int_equal(attn_to_fp16(-INFINITY), 0xfc00);
+    assert_int_equal(attn_to_bf16(3.4e38f), 0x7f80);
+    assert_int_equal(attn_to_bf16(INFINITY), 0x7f80);
 }
 
 /* Every code of an 8-bit type is a fixed point; what lies between two codes goes to the nearer, a tie to the even one;
@@ -288,10 +289,10 @@ static void eight_bits(uint8_t (*to)(float), float (*from)(uint8_t), uint8_t lar
 static void the_8_bit_types(void **state)
 {
     (void)state;
-    eight_bits(fill_to_e4m3, fill_from_e4m3, 0x7e, 448);
-    eight_bits(fill_to_e5m2, fill_from_e5m2, 0x7b, 57344);
-    assert_true(fill_from_e4m3(0x01) == 0x1p-9f && fill_from_e4m3(0x38) == 1 && fill_from_e4m3(0x39) == 1.125f);
-    assert_true(fill_from_e5m2(0x01) == 0x1p-16f && fill_from_e5m2(0x3c) == 1 && isinf(fill_from_e5m2(0x7c)));
+    eight_bits(attn_to_e4m3, attn_from_e4m3, 0x7e, 448);
+    eight_bits(attn_to_e5m2, attn_from_e5m2, 0x7b, 57344);
+    assert_true(attn_from_e4m3(0x01) == 0x1p-9f && attn_from_e4m3(0x38) == 1 && attn_from_e4m3(0x39) == 1.125f);
+    assert_true(attn_from_e5m2(0x01) == 0x1p-16f && attn_from_e5m2(0x3c) == 1 && isinf(attn_from_e5m2(0x7c)));
 }
 
 static void load_and_store_count_in_elements(void **state)

@@ -1,0 +1,123 @@
+/* Copies of 8-bit inputs in fp32. */
+#include "kernels/cpu/widen.h"
+
+#include <omp.h>
+
+#include "kernels/common/checks.h"
+#include "kernels/common/small_floats.h"
+
+enum attn_status cpu_accepts_dtype(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    if (!attn_dtype_is_8_bit(p->dtype))
+        return p->dtype == ATTN_FP32 ? ATTN_OK : attn_fail(why, ATTN_UNSUPPORTED, "computes in fp32 only");
+    if (request->mode != ATTN_FWD)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes 8-bit inputs in the forward only");
+    if (p->out_dtype != ATTN_FP16 && p->out_dtype != ATTN_BF16)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes 8-bit inputs with an output in fp16 or bf16 only");
+    return ATTN_OK;
+}
+
+/* Rows of all heads of Q and O, or of K and V. */
+static int64_t rows_of(const struct attn_problem *p, bool is_kv)
+{
+    const int64_t heads = is_kv ? p->kv_heads : p->q_heads;
+    if (p->lengths == ATTN_PACKED)
+        return heads * (is_kv ? p->total_k : p->total_q);
+    return heads * p->batch * (is_kv ? p->kv_len : p->q_len);
+}
+
+size_t cpu_widened_bytes(const struct attn_problem *p)
+{
+    if (!attn_dtype_is_8_bit(p->dtype))
+        return 0;
+    const size_t rows = 2 * ((size_t)rows_of(p, false) + (size_t)rows_of(p, true));
+    return (rows * (size_t)p->head_dim * sizeof(float) + 63) / 64 * 64;
+}
+
+/* A contiguous tensor [batch, heads, len, head_dim], packed [heads, total, head_dim], at *next, which moves behind it. */
+static struct attn_tensor place(const struct attn_problem *p, bool is_kv, float **next)
+{
+    const int64_t len = p->lengths == ATTN_PACKED ? (is_kv ? p->total_k : p->total_q) : is_kv ? p->kv_len : p->q_len;
+    const struct attn_tensor t = {*next, (is_kv ? p->kv_heads : p->q_heads) * len * p->head_dim, len * p->head_dim,
+                                  p->head_dim};
+    *next += rows_of(p, is_kv) * p->head_dim;
+    return t;
+}
+
+static void fill_table(enum attn_dtype dtype, float table[256])
+{
+    for (int code = 0; code < 256; code++)
+        table[code] = dtype == ATTN_E4M3 ? attn_from_e4m3((uint8_t)code) : attn_from_e5m2((uint8_t)code);
+}
+
+static void widen_row(const struct attn_problem *p, const float table[256], const uint8_t *from, float scale, float *to)
+{
+    for (int64_t c = 0; c < p->head_dim; c++)
+        to[c] = table[from[c]] * scale;
+}
+
+static void widen_queries(const struct attn_problem *p, const struct attn_tensors *t, const float table[256], int64_t b,
+                          int64_t head, const struct cpu_widened *wide)
+{
+    const int64_t rows = attn_sequence_at(p, t, b).q_len, group = p->q_heads / p->kv_heads;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t scale = attn_scale_index(p, t->cu_seqlens_q, p->total_q, p->q_heads, p->q_len, group, b, head, i);
+        widen_row(p, table, (const uint8_t *)t->q.data + attn_row_offset(p, t, t->q, b, head, i),
+                  t->scale_q ? t->scale_q[scale] : 1.0f,
+                  (float *)wide->tensors.q.data + attn_row_offset(&wide->problem, t, wide->tensors.q, b, head, i));
+    }
+}
+
+static void widen_keys(const struct attn_problem *p, const struct attn_tensors *t, const float table[256], int64_t b,
+                       int64_t head, const struct cpu_widened *wide)
+{
+    const int64_t keys = attn_sequence_at(p, t, b).kv_len;
+    for (int64_t j = 0; j < keys; j++) {
+        const int64_t scale = attn_scale_index(p, t->cu_seqlens_k, p->total_k, p->kv_heads, p->kv_len, 1, b, head, j);
+        widen_row(p, table, (const uint8_t *)t->k.data + attn_key_offset(p, t, t->k, b, head, j),
+                  t->scale_k ? t->scale_k[scale] : 1.0f,
+                  (float *)wide->tensors.k.data + attn_key_offset(&wide->problem, t, wide->tensors.k, b, head, j));
+        widen_row(p, table, (const uint8_t *)t->v.data + attn_key_offset(p, t, t->v, b, head, j),
+                  t->scale_v ? t->scale_v[scale] : 1.0f,
+                  (float *)wide->tensors.v.data + attn_key_offset(&wide->problem, t, wide->tensors.v, b, head, j));
+    }
+}
+
+void cpu_widen(const struct attn_request *request, const struct attn_tensors *t, void *memory, struct cpu_widened *wide)
+{
+    const struct attn_problem *p = request->problem;
+    float table[256], *next = memory;
+    *wide = (struct cpu_widened){*p, *t};
+    wide->problem.dtype = ATTN_FP32;
+    wide->problem.quant_scale = ATTN_SCALE_NONE;
+    wide->problem.page_size = 0;
+    wide->tensors.q = place(p, false, &next);
+    wide->tensors.o = place(p, false, &next);
+    wide->tensors.k = place(p, true, &next);
+    wide->tensors.v = place(p, true, &next);
+    fill_table(p->dtype, table);
+    const int64_t q_tasks = p->batch * p->q_heads, tasks = q_tasks + p->batch * p->kv_heads;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(request->device->threads > 0 ? request->device->threads : 1)
+    for (int64_t task = 0; task < tasks; task++)
+        if (task < q_tasks)
+            widen_queries(p, t, table, task / p->q_heads, task % p->q_heads, wide);
+        else
+            widen_keys(p, t, table, (task - q_tasks) / p->kv_heads, (task - q_tasks) % p->kv_heads, wide);
+}
+
+void cpu_narrow(const struct attn_request *request, const struct cpu_widened *wide, const struct attn_tensors *t)
+{
+    const struct attn_problem *p = request->problem;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(request->device->threads > 0 ? request->device->threads : 1)
+    for (int64_t task = 0; task < p->batch * p->q_heads; task++) {
+        const int64_t b = task / p->q_heads, head = task % p->q_heads, rows = attn_sequence_at(p, t, b).q_len;
+        for (int64_t i = 0; i < rows; i++) {
+            const float *from =
+                (const float *)wide->tensors.o.data + attn_row_offset(&wide->problem, t, wide->tensors.o, b, head, i);
+            uint16_t *to = (uint16_t *)t->o.data + attn_row_offset(p, t, t->o, b, head, i);
+            for (int64_t c = 0; c < p->head_dim; c++)
+                to[c] = p->out_dtype == ATTN_BF16 ? attn_to_bf16(from[c]) : attn_to_fp16(from[c]);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+/* 16-bit inputs -> 8-bit inputs and their scales, on the host. The harness does it outside the timing; kernels get what
+ * is stored and the scales.
+ *
+ * For each tensor, for each pair of sequence and key head, or for each block of rows (enum attn_quant_scale):
+ *   scale   the largest |value| / the largest finite value of the type (448 or 57344), in fp32; 1 where all are zero
+ *   stored  value / scale, rounded to nearest even; what is too large becomes the largest finite value
+ * The query heads of a group share Q's scale of a pair.
+ *
+ * Rotation: each row of Q and of K is multiplied by the same orthogonal matrix H D / sqrt(head_dim), where H is the
+ * Hadamard matrix of the order head_dim, a power of two, and D a diagonal of random signs. Q K^T stays what it is, while
+ * a few large columns are spread over all. */
+#ifndef FABENCH_QUANTISE_H
+#define FABENCH_QUANTISE_H
+
+#include "kernels/attention.h"
+
+enum quantised { QUANTISED_Q, QUANTISED_K, QUANTISED_V, QUANTISED_COUNT };
+
+/* Floats in the array of scales of one tensor; 1, or as struct attn_tensors says. */
+int64_t quantise_scales(const struct attn_problem *, enum quantised);
+
+/* Where the scale of a row, or of a key, of a kv head's or query head's sequence lies in it. cu_seqlens: of the packed
+ * queries or keys, on the host; else NULL. */
+int64_t quantise_scale_at(const struct attn_problem *, enum quantised, const int32_t *cu_seqlens, int64_t batch,
+                          int64_t head, int64_t row);
+
+/* One tensor in host memory. */
+struct quantise_job {
+    const struct attn_problem *problem; /* the 8-bit one */
+    enum quantised tensor;
+    const int32_t *cu_seqlens; /* of its rows, where they are packed */
+    struct attn_tensor from;   /* in from_dtype; finite values */
+    enum attn_dtype from_dtype;
+    struct attn_tensor to; /* in problem->dtype */
+    float *scales;         /* quantise_scales of them */
+    bool is_rotated;
+    uint64_t seed; /* of the random signs */
+};
+/* threads: 0 = as many as the machine has. The result does not depend on them. */
+void quantise(const struct quantise_job *, int threads);
+
+/* The rotation of one row of `count` floats, a power of two. */
+void quantise_rotate(float *row, int64_t count, uint64_t seed);
+
+#endif
