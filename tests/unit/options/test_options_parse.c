@@ -204,6 +204,8 @@ static const struct value_case {
     {"--scale 1.5", FIELD(scale), &one_and_half, "--scale 0", "--scale 0: must be a number from 1e-06 to 1000000"},
     {"--atol 0", FIELD(atol), &nothing, "--atol nan", "--atol nan: must be a number from 0 to 1000000"},
     {"--rtol 1.5", FIELD(rtol), &one_and_half, "--rtol -0.1", "--rtol -0.1: must be a number from 0 to 1000000"},
+    {"verify --random 7", FIELD(random_count), &seven, "verify --random 0",
+     "--random 0: must be a whole number from 1 to 100000"},
     {"verify --repeats 7", FIELD(repeats), &seven, "verify --repeats 1.5",
      "--repeats 1.5: must be a whole number from 0 to 1000000"},
     {"selftest --max-failures 7", FIELD(max_failures), &seven, "verify --max-failures -1",
