@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
             kept[r * x.pitch + j] = p[r * x.pitch + j] * dropout_factor(x, x.first + r, j);
 }
 
-/* t = p * (M * t - D) * slope. absolute: t = p * (sqrt(rowsum((dO * O)^2)) * slope + |M * t - D| (1 - slope)), whose old t
- * is not read without a softcap. dout, o: of the block's first row. 0 where the row does not see the key. */
+/* t = p * (M * t - D) * slope. absolute: t = p * (sqrt(rowsum((dO * O)^2)) * slope + |M * t - D| (1 - slope)), whose
+ * old t is not read without a softcap. dout, o: of the block's first row. 0 where the row does not see the key. */
 __global__ void __launch_bounds__(REFERENCE_THREADS)
     sequence_gradient(const __grid_constant__ struct score_block x, const float *p, float *t, const float *slope,
                       const float *dout, const float *o, bool absolute)

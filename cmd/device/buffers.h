@@ -61,9 +61,9 @@ struct tensor_set {
 };
 
 /* Inputs of a mode: q k v (fwd), q k v o lse dout (bwd; o and lse are filled by the reference), and the item's arrays.
- * Filled from the seed or, with input_dir, from <input_dir>/{q,k,v,do}.npy. 8-bit inputs are made in bf16, from the seed
- * or from floats in the files, and quantised (reference/harness/quantise.h); 8-bit integers in the files are taken as
- * they are, with <input_dir>/scale_{q,k,v}.npy. */
+ * Filled from the seed or, with input_dir, from <input_dir>/{q,k,v,do}.npy. 8-bit inputs are made in bf16, from the
+ * seed or from floats in the files, and quantised (reference/harness/quantise.h); 8-bit integers in the files are taken
+ * as they are, with <input_dir>/scale_{q,k,v}.npy. */
 enum attn_status inputs_make(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
                              struct attn_message *why);
 /* The same values again into the memory that inputs_make has allocated; not o and lse. */

@@ -45,8 +45,8 @@ struct judge_bounds judge_bounds_for(enum problem_tensor, enum attn_dtype, enum 
 void judge_floor_of_sums(struct judge_bounds *, enum problem_tensor, enum attn_dtype, bool doubled, int64_t head_dim,
                          double largest_lse);
 
-/* Widens the bounds of O, which judge_bounds_for has set for its type, to those for kernels that round P to the 8 bits of
- * their inputs (docs/judging.md). `inputs`: e4m3 or e5m2; doubled and atol as there. */
+/* Widens the bounds of O, which judge_bounds_for has set for its type, to those for kernels that round P to the 8 bits
+ * of their inputs (docs/judging.md). `inputs`: e4m3 or e5m2; doubled and atol as there. */
 void judge_rounded_p(struct judge_bounds *, enum attn_dtype inputs, bool doubled, double atol);
 
 struct judge_input {

@@ -36,8 +36,8 @@
     X(TEXT, impl, 40, EVERY, "", "implementation that ran, or name:variant as asked", EMPTY_NEVER)                     \
     X(TEXT, variant, 64, FILES, "", "tile configuration that ran", "it has none, or it did not run")
 
-/* Measured as well, but later in the CSV: behind the columns of the problem that are newer than the first version of the
- * format. */
+/* Measured as well, but later in the CSV: behind the columns of the problem that are newer than the first version of
+ * the format. */
 #define RECORD_LATE_COLUMNS(X)                                                                                         \
     X(REAL, quant_ms, 0, FILES, "ms", "time that quantising the inputs took, on the host; no part of time_ms",         \
       EMPTY_NOT_QUANTISED)                                                                                             \

@@ -35,7 +35,8 @@ size_t cpu_widened_bytes(const struct attn_problem *p)
     return (rows * (size_t)p->head_dim * sizeof(float) + 63) / 64 * 64;
 }
 
-/* A contiguous tensor [batch, heads, len, head_dim], packed [heads, total, head_dim], at *next, which moves behind it. */
+/* A contiguous tensor [batch, heads, len, head_dim], packed [heads, total, head_dim], at *next, which moves behind it.
+ */
 static struct attn_tensor place(const struct attn_problem *p, bool is_kv, float **next)
 {
     const int64_t len = p->lengths == ATTN_PACKED ? (is_kv ? p->total_k : p->total_q) : is_kv ? p->kv_len : p->q_len;

@@ -1,5 +1,5 @@
-/* 8-bit inputs for implementations that compute in fp32: copies of Q, K and V in which each element is multiplied by its
- * scale, and an O in fp32 that is rounded to its type at the end. */
+/* 8-bit inputs for implementations that compute in fp32: copies of Q, K and V in which each element is multiplied by
+ * its scale, and an O in fp32 that is rounded to its type at the end. */
 #ifndef FABENCH_WIDEN_H
 #define FABENCH_WIDEN_H
 

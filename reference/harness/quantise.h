@@ -7,8 +7,8 @@
  * The query heads of a group share Q's scale of a pair.
  *
  * Rotation: each row of Q and of K is multiplied by the same orthogonal matrix H D / sqrt(head_dim), where H is the
- * Hadamard matrix of the order head_dim, a power of two, and D a diagonal of random signs. Q K^T stays what it is, while
- * a few large columns are spread over all. */
+ * Hadamard matrix of the order head_dim, a power of two, and D a diagonal of random signs. Q K^T stays what it is,
+ * while a few large columns are spread over all. */
 #ifndef FABENCH_QUANTISE_H
 #define FABENCH_QUANTISE_H
 

@@ -3,18 +3,18 @@
  * Forward, over all heads: pass 1 "scores" S = scale Q K^T (sgemm), pass 2 "softmax" P = softmax(S) in place, zeros
  * where a key is not visible, pass 3 "output" O = P V (sgemm). All of S is in the workspace.
  *
- * Backward reads the stored P, as the frameworks do; `prepare` computes it from q and k into the plan. Four sgemm:
- * "dv" dV = P^T dO, "dp" dP = dO V^T, "ds" dS = P * (dP - D) in place with D = sum(P dP) / sum(P), "dq" dQ = scale dS
- * K, "dk" dK = scale dS^T Q.
+ * Backward reads the stored P, as the frameworks do; `prepare` computes it from q and k into the plan. Four sgemm: "dv"
+ * dV = P^T dO, "dp" dP = dO V^T, "ds" dS = P * (dP - D) in place with D = sum(P dP) / sum(P), "dq" dQ = scale dS K,
+ * "dk" dK = scale dS^T Q.
  *
- * With dropout the plan has P * M beside P, for dV and D. With a softcap dS is multiplied by 1 - (S / softcap)^2,
- * where S is ln P + LSE. Of packed sequences S is [q_heads, total_q, longest kv_len].
+ * With dropout the plan has P * M beside P, for dV and D. With a softcap dS is multiplied by 1 - (S / softcap)^2, where
+ * S is ln P + LSE. Of packed sequences S is [q_heads, total_q, longest kv_len].
  *
  * 8-bit inputs are copied to fp32 by a pass before, "dequantise", each element times its scale: their values change
  * between launches, so that it cannot be done before.
  *
- * Layouts are expressed by leading dimensions, no other tensor is copied. Each thread calls the BLAS for its own slice of
- * rows or keys, with one thread inside the BLAS: that works the same for any library, and no second pool of threads
+ * Layouts are expressed by leading dimensions, no other tensor is copied. Each thread calls the BLAS for its own slice
+ * of rows or keys, with one thread inside the BLAS: that works the same for any library, and no second pool of threads
  * competes for the cores. A head is cut into as many slices as there are threads for it. */
 #include "reference/naive/naive.h"
 

@@ -37,7 +37,8 @@ expect "the type of O" test "$(csv_cell a.csv 1 out_dtype)" = bf16
 expect "one scale each" test "$(csv_cell a.csv 1 quant_scale)" = tensor
 expect "no blocks" test "$(csv_cell a.csv 1 scale_block)" = 0
 expect "blocks" test "$(csv_cell a.csv 5 scale_block)" = 48
-expect "its error is that of bf16" test "$(awk -v x="$(csv_cell a.csv 2 rel_rms_err)" 'BEGIN { print (x < 0.004) }')" = 1
+error=$(csv_cell a.csv 2 rel_rms_err)
+expect "its error is that of bf16" test "$(awk -v x="$error" 'BEGIN { print (x < 0.004) }')" = 1
 expect "e4m3 keeps 3 bits" \
     test "$(awk -v x="$(csv_cell a.csv 1 quant_rms_err)" 'BEGIN { print (x > 0.02 && x < 0.06) }')" = 1
 expect "e5m2 keeps 2 bits" \
@@ -62,7 +63,8 @@ for scope in full sample; do
 done
 
 # Every kind of inputs.
-run "${common[@]}" --seqlen 100 --batch 1 --dtype e4m3,e5m2 --no-causal --dist uniform,zeros,sharp,peak,rising,constant \
+run "${common[@]}" --seqlen 100 --batch 1 --dtype e4m3,e5m2 --no-causal \
+    --dist uniform,zeros,sharp,peak,rising,constant \
     --fp8-scale block --scale-block 16 --out none
 expect_code 0
 expect_stdout '24 of 24 rows checked.*all pass'
@@ -98,7 +100,8 @@ expect_code 0
 expect_stdout 'all pass'
 
 # A dump has the 8 bits and the scales; it is the problem again, and what is wrong in it is said.
-run "${common[@]}" --seqlen 70 --batch 2 --dtype e4m3 --fp8-scale block --scale-block 32 --hadamard --causal --out none \
+run "${common[@]}" --seqlen 70 --batch 2 --dtype e4m3 --fp8-scale block --scale-block 32 --hadamard --causal \
+    --out none \
     --dump d --csv dumping.csv
 expect_code 0
 folder=d/fwd-causal-d-64-n-70-e4m3-scale-block-of-32-hadamard
@@ -148,7 +151,8 @@ run --device cpu --input floats --dtype e4m3 --seqlen 70 --batch 2 --heads 4 --k
     --out none --csv floats.csv --samples 6 --min-time-ms 1
 expect_code 0
 expect "they were quantised" test -n "$(csv_cell floats.csv 1 quant_rms_err)"
-run --device cpu --input "$folder" --dtype bf16 --mode fwd --seqlen 70 --batch 2 --heads 4 --kv-heads 2 --d 64 --causal \
+run --device cpu --input "$folder" --dtype bf16 --mode fwd --seqlen 70 --batch 2 --heads 4 --kv-heads 2 --d 64 \
+    --causal \
     --impl fused --out none
 expect_code 7
 expect_stderr 'q.npy: has 8-bit integers'

@@ -1,5 +1,5 @@
-/* 8-bit inputs on the CPU: what is stored times its scale is near the value that was drawn, a dump brings both back, signs
- * of columns change and change back, and a launch that writes a scale is seen. */
+/* 8-bit inputs on the CPU: what is stored times its scale is near the value that was drawn, a dump brings both back,
+ * signs of columns change and change back, and a launch that writes a scale is seen. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
