@@ -107,6 +107,18 @@ void judge_floor_of_sums(struct judge_bounds *b, enum problem_tensor tensor, enu
         b->atol_element *= 2;
 }
 
+void judge_floor_of_logits(struct judge_bounds *b, enum problem_tensor tensor, enum attn_dtype dtype, bool doubled,
+                           int64_t head_dim, double largest_lse)
+{
+    if (tensor == TENSOR_LSE || dtype != ATTN_FP32)
+        return;
+    /* The relative error of P is the absolute one of S, as above; two standard deviations of it. */
+    const double relative = (doubled ? 4 : 2) * 0x1p-23 * sqrt((double)head_dim / 12) * largest_lse;
+    b->rms = fmax(b->rms, relative);
+    b->block_rms = fmax(b->block_rms, 2 * relative);
+    b->gain = fmax(b->gain, relative);
+}
+
 /* By the inputs' type; docs/judging.md has the calibration. */
 struct rounding_of_p {
     double rms, atol_rms, gain;

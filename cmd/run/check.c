@@ -255,6 +255,8 @@ static struct judge_input judge_input_of(const struct check_request *request, co
     };
     if (isnan(request->atol))
         judge_floor_of_sums(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
+    if (isnan(request->atol) && isnan(request->rtol))
+        judge_floor_of_logits(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
     if (tensor == TENSOR_O && attn_dtype_is_8_bit(p->dtype))
         judge_rounded_p(&in.bounds, p->dtype, request->is_naive, request->atol);
     return in;

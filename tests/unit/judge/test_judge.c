@@ -347,6 +347,25 @@ static void lse_is_bounded_by_dtype(void **state)
     }
 }
 
+/* Rounded logits: bounds of rules 3 and 4 in fp32, where the logits are large; nothing else moves. */
+static void large_logits_in_fp32(void **state)
+{
+    (void)state;
+    const struct judge_bounds before = judge_bounds_for(TENSOR_DV, ATTN_FP32, ATTN_BWD, false, NAN, NAN, 0.1);
+    struct judge_bounds b = before;
+    judge_floor_of_logits(&b, TENSOR_DV, ATTN_FP32, false, 128, 40);
+    assert_memory_equal(&b, &before, sizeof b);
+    judge_floor_of_logits(&b, TENSOR_LSE, ATTN_FP32, false, 128, 2000);
+    judge_floor_of_logits(&b, TENSOR_DV, ATTN_BF16, false, 128, 2000);
+    assert_memory_equal(&b, &before, sizeof b);
+    judge_floor_of_logits(&b, TENSOR_DV, ATTN_FP32, false, 192, 2000); /* sqrt(192 / 12) = 4 */
+    assert_true(b.rms == 2 * 0x1p-23 * 4 * 2000 && b.block_rms == 2 * b.rms && b.gain == b.rms);
+    assert_true(b.rtol == before.rtol && b.atol_rms == before.atol_rms && b.norm_abs == before.norm_abs);
+    struct judge_bounds doubled = before;
+    judge_floor_of_logits(&doubled, TENSOR_DV, ATTN_FP32, true, 192, 2000);
+    assert_true(doubled.rms == 2 * b.rms);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +383,7 @@ int main(void)
         cmocka_unit_test(users_tolerance_is_literal),
         cmocka_unit_test(bounds_are_the_documented_ones),
         cmocka_unit_test(lse_is_bounded_by_dtype),
+        cmocka_unit_test(large_logits_in_fp32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
