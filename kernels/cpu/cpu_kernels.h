@@ -14,15 +14,25 @@ struct cpu_place {
     int64_t batch, head; /* of the whole problem; of a backward column the first query head */
 };
 
-/* Rows [row0, row0 + rows) of one query head against all their visible keys. Tensors point at their (batch, head);
- * strides are those of a row. */
+/* Where the keys of a sequence lie: one behind the other (table NULL), or in pages, and then k and v of a tile point at
+ * the head in the first page. */
+struct cpu_pages {
+    const int32_t *table;       /* of this sequence */
+    int64_t size;               /* rows of a page */
+    int64_t k_stride, v_stride; /* from page to page */
+};
+
+/* Rows [row0, row0 + rows) of one query head against those of the keys [key0, key1) that they see. Tensors point at
+ * their (batch, head); strides are those of a row. */
 struct cpu_forward_tile {
     const struct attn_problem *problem; /* with the lengths of this sequence */
     struct cpu_place place;
     const float *q, *k, *v;
     float *o, *lse;
     int64_t q_stride, k_stride, v_stride, o_stride;
+    struct cpu_pages pages;
     int64_t row0, rows; /* rows <= cpu_kernels.forward_rows */
+    int64_t key0, key1; /* key0: a multiple of cpu_kernels.forward_cols */
     float *scratch;     /* forward_scratch_floats, 64-byte aligned */
 };
 

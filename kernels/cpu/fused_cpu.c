@@ -1,7 +1,9 @@
 /* fused_cpu: which tiles there are and which thread computes them. The tiles themselves are in kernels/cpu/tiles.h.
  *
  * Forward: every (batch, query head, tile of rows) is one independent task, the last rows of a head first because under
- * a causal mask they are the longest.
+ * a causal mask they are the longest. The keys of a cache may lie in pages, which a tile copies to its scratch, and may
+ * be split: then each part is a task with an O and an LSE of its own in the workspace, and a second pass merges them,
+ * LSE = ln sum exp(lse_i), O = sum exp(lse_i - LSE) O_i (Dao et al. 2023, Flash-Decoding).
  *
  * Backward: a short pass computes D = rowsum(dO * O), zeroes dQ and sets the semaphores; then every (batch, kv head,
  * tile of keys) is one task.
@@ -12,8 +14,8 @@
  *
  * 8-bit inputs are copied to fp32 at the beginning of a launch, each element times its scale.
  *
- * Memory: scratch for each thread, the copies of 8-bit inputs, and for the backward a word for each row and for each
- * tile of rows; nothing grows with the square of the length. Speed: docs/kernels/cpu.md. */
+ * Memory: scratch for each thread, the copies of 8-bit inputs, for the backward a word for each row and for each tile of
+ * rows, for splits an O and an LSE of each; nothing grows with the square of the length. Speed: docs/kernels/cpu.md. */
 
 #include <math.h>
 #include <omp.h>
@@ -49,8 +51,9 @@ static const struct cpu_kernels *find_kernels(const char *variant)
 }
 
 enum {
-    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK |
-            ATTN_WITH_8_BIT
+    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS,
+    SPLITS_MAX = 1024
 };
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
@@ -65,6 +68,12 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return status;
     if (p->head_dim < 8 || p->head_dim > 256 || p->head_dim % 8 != 0)
         return attn_fail(why, ATTN_UNSUPPORTED, "takes head dims that are multiples of 8 up to 256");
+    if (request->mode == ATTN_BWD && (p->lengths == ATTN_CACHE || request->splits != 0))
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes a cache and a number of splits in the forward only");
+    if (request->splits < 0 || request->splits > SPLITS_MAX)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes up to 1024 splits");
+    if (p->page_size != 0 && p->lengths != ATTN_CACHE)
+        return attn_fail(why, ATTN_UNSUPPORTED, "takes pages of a cache only");
     if (request->variant && !find_kernels(request->variant)) {
         bool known = false;
         for (const struct attn_variant *v = variants; v->name; v++)
@@ -83,9 +92,12 @@ static const char *variant(const struct attn_request *request)
 }
 
 /* The workspace: delta [batch, q_heads, q_len], as LSE, and dq_semaphore [batch, q_heads, row tiles] (both backward
- * only), then one scratch per thread, everything on multiples of 64 bytes. */
+ * only), then one scratch per thread, then, of a forward with more than one split, LSE [splits, rows] and O [splits,
+ * rows, head_dim], the rows in the order of LSE. Everything on multiples of 64 bytes. */
 struct layout {
     size_t delta_floats, semaphore_words, scratch_floats; /* scratch of one thread */
+    size_t rows, split_lse_floats, split_o_floats;        /* rows of Q over all heads; 0 = no splits */
+    int64_t splits;
     int threads;
 };
 
@@ -94,15 +106,20 @@ static size_t whole_cache_lines(size_t words) { return (words + 15) / 16 * 16; }
 static struct layout workspace_layout(const struct attn_request *request, const struct cpu_kernels *kernels)
 {
     const struct attn_problem *p = request->problem;
-    struct layout layout = {.threads = request->device->threads > 0 ? request->device->threads : 1};
+    struct layout layout = {.threads = request->device->threads > 0 ? request->device->threads : 1, .splits = 1};
+    const size_t heads = (size_t)p->batch * (size_t)p->q_heads;
+    layout.rows = p->lengths == ATTN_PACKED ? (size_t)p->q_heads * (size_t)p->total_q : heads * (size_t)p->q_len;
     if (request->mode == ATTN_FWD) {
         layout.scratch_floats = whole_cache_lines(kernels->forward_scratch_floats(p->head_dim));
+        if (request->splits > 1) {
+            layout.splits = request->splits;
+            layout.split_lse_floats = whole_cache_lines((size_t)layout.splits * layout.rows);
+            layout.split_o_floats = whole_cache_lines((size_t)layout.splits * layout.rows * (size_t)p->head_dim);
+        }
         return layout;
     }
-    const size_t heads = (size_t)p->batch * (size_t)p->q_heads;
     const size_t tiles = (size_t)((p->q_len + kernels->backward_rows - 1) / kernels->backward_rows);
-    layout.delta_floats = whole_cache_lines(p->lengths == ATTN_PACKED ? (size_t)p->q_heads * (size_t)p->total_q
-                                                                      : heads * (size_t)p->q_len);
+    layout.delta_floats = whole_cache_lines(layout.rows);
     layout.semaphore_words = whole_cache_lines(heads * tiles);
     layout.scratch_floats = whole_cache_lines(kernels->backward_scratch_floats(p->head_dim));
     return layout;
@@ -112,7 +129,9 @@ static struct layout workspace_layout(const struct attn_request *request, const 
 static size_t tiles_bytes(const struct layout *layout)
 {
     const size_t scratch_floats = (size_t)layout->threads * layout->scratch_floats;
-    return (layout->delta_floats + layout->semaphore_words + scratch_floats) * sizeof(float);
+    return (layout->delta_floats + layout->semaphore_words + scratch_floats + layout->split_lse_floats +
+            layout->split_o_floats) *
+           sizeof(float);
 }
 
 static size_t workspace_bytes(const struct attn_request *request)
@@ -158,36 +177,124 @@ static struct cpu_place place_of(const struct call *x, int64_t b, int64_t head)
     return (struct cpu_place){x->p, x->t->block_mask, b, head};
 }
 
+/* Where the O and the LSE of the splits lie; NULL without splits. */
+struct split_results {
+    float *o, *lse;
+};
+
+static struct split_results split_results_of(const struct call *x, float *scratch)
+{
+    if (x->layout->splits < 2)
+        return (struct split_results){NULL, NULL};
+    float *lse = scratch + (size_t)x->layout->threads * x->layout->scratch_floats;
+    return (struct split_results){lse + x->layout->split_lse_floats, lse};
+}
+
+/* The tile of some rows without its keys. */
+static struct cpu_forward_tile forward_tile_of(const struct call *x, const struct attn_problem *one, int64_t b,
+                                               int64_t h, int64_t row0)
+{
+    const struct attn_problem *p = x->p;
+    const struct attn_tensors *t = x->t;
+    const int64_t step = x->kernels->forward_rows, left = one->q_len - row0, kv_head = h / x->group;
+    struct cpu_forward_tile tile = {
+        .problem = one,
+        .place = place_of(x, b, h),
+        .q = row_of(x, t->q, b, h, row0),
+        .o = row_of(x, t->o, b, h, row0),
+        .lse = t->lse + attn_lse_index(p, t, b, h, row0),
+        .q_stride = t->q.stride_row,
+        .k_stride = t->k.stride_row,
+        .v_stride = t->v.stride_row,
+        .o_stride = t->o.stride_row,
+        .row0 = row0,
+        .rows = left < step ? left : step,
+    };
+    if (p->page_size > 0) {
+        const int64_t pages = (p->kv_len + p->page_size - 1) / p->page_size;
+        tile.k = (const float *)t->k.data + kv_head * t->k.stride_head;
+        tile.v = (const float *)t->v.data + kv_head * t->v.stride_head;
+        tile.pages = (struct cpu_pages){t->page_table + b * pages, p->page_size, t->k.stride_batch, t->v.stride_batch};
+    } else {
+        tile.k = key_of(x, t->k, b, kv_head, 0);
+        tile.v = key_of(x, t->v, b, kv_head, 0);
+    }
+    return tile;
+}
+
+/* The keys of one split: as many whole tiles of keys as each other split has, so that the last may have none. */
+static void choose_keys(const struct call *x, int64_t split, struct cpu_forward_tile *tile)
+{
+    const int64_t kv_len = tile->problem->kv_len, cols = x->kernels->forward_cols, splits = x->layout->splits;
+    const int64_t tiles = (kv_len + cols - 1) / cols, step = (tiles + splits - 1) / splits * cols;
+    const int64_t end = (split + 1) * step;
+    tile->key0 = split * step;
+    tile->key1 = end < kv_len ? end : kv_len;
+}
+
 /* Of every sequence as many tiles as the longest has; a shorter one has no work in the last of them. */
 static void forward(const struct call *x, float *scratch)
 {
     const struct attn_problem *p = x->p;
-    const struct attn_tensors *t = x->t;
-    const int64_t step = x->kernels->forward_rows, tiles = (p->q_len + step - 1) / step;
-    const int64_t tasks = p->batch * p->q_heads * tiles;
+    const int64_t step = x->kernels->forward_rows, tiles = (p->q_len + step - 1) / step, splits = x->layout->splits;
+    const int64_t tasks = p->batch * p->q_heads * tiles * splits;
+    const struct split_results parts = split_results_of(x, scratch);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(x->layout->threads)
     for (int64_t task = 0; task < tasks; task++) {
-        const int64_t b = task / tiles / p->q_heads, h = task / tiles % p->q_heads;
+        const int64_t split = task % splits, of_tile = task / splits;
+        const int64_t b = of_tile / tiles / p->q_heads, h = of_tile / tiles % p->q_heads;
         const struct attn_problem one = sequence_of(x, b);
-        const int64_t row0 = (tiles - 1 - task % tiles) * step, left = one.q_len - row0;
-        if (left <= 0)
+        const int64_t row0 = (tiles - 1 - of_tile % tiles) * step;
+        if (row0 >= one.q_len)
             continue;
-        x->kernels->forward_tile(&(struct cpu_forward_tile){
-            .problem = &one,
-            .place = place_of(x, b, h),
-            .q = row_of(x, t->q, b, h, row0),
-            .k = key_of(x, t->k, b, h / x->group, 0),
-            .v = key_of(x, t->v, b, h / x->group, 0),
-            .o = row_of(x, t->o, b, h, row0),
-            .lse = t->lse + attn_lse_index(p, t, b, h, row0),
-            .q_stride = t->q.stride_row,
-            .k_stride = t->k.stride_row,
-            .v_stride = t->v.stride_row,
-            .o_stride = t->o.stride_row,
-            .row0 = row0,
-            .rows = left < step ? left : step,
-            .scratch = scratch + (size_t)omp_get_thread_num() * x->layout->scratch_floats,
-        });
+        struct cpu_forward_tile tile = forward_tile_of(x, &one, b, h, row0);
+        choose_keys(x, split, &tile);
+        if (parts.o) {
+            const size_t row = (size_t)split * x->layout->rows + (size_t)attn_lse_index(p, x->t, b, h, row0);
+            tile.o = parts.o + row * (size_t)p->head_dim;
+            tile.o_stride = p->head_dim;
+            tile.lse = parts.lse + row;
+        }
+        tile.scratch = scratch + (size_t)omp_get_thread_num() * x->layout->scratch_floats;
+        x->kernels->forward_tile(&tile);
+    }
+}
+
+/* One row of O and LSE from those of the splits. A split that saw no key has LSE = -inf and adds nothing. */
+static void merge_row(const struct call *x, const struct split_results *parts, size_t row, float *o, float *lse)
+{
+    const size_t d = (size_t)x->p->head_dim, rows = x->layout->rows;
+    const int64_t splits = x->layout->splits;
+    double max = -INFINITY, sum = 0;
+    for (int64_t s = 0; s < splits; s++) /* NaN becomes the maximum, and the results NaN */
+        max = (double)parts->lse[(size_t)s * rows + row] <= max ? max : (double)parts->lse[(size_t)s * rows + row];
+    memset(o, 0, d * sizeof *o);
+    *lse = -INFINITY;
+    if (max == -INFINITY)
+        return;
+    for (int64_t s = 0; s < splits; s++)
+        sum += exp((double)parts->lse[(size_t)s * rows + row] - max);
+    for (int64_t s = 0; s < splits; s++) {
+        const size_t at = (size_t)s * rows + row;
+        const float weight = (float)(exp((double)parts->lse[at] - max) / sum);
+        for (size_t c = 0; c < d && weight != 0; c++)
+            o[c] += weight * parts->o[at * d + c];
+    }
+    *lse = (float)(max + log(sum));
+}
+
+static void merge_splits(const struct call *x, float *scratch)
+{
+    const struct attn_problem *p = x->p;
+    const struct split_results parts = split_results_of(x, scratch);
+    const int64_t rows = p->batch * p->q_heads * p->q_len;
+#pragma omp parallel for schedule(static) num_threads(x->layout->threads)
+    for (int64_t n = 0; n < rows; n++) {
+        const int64_t b = n / p->q_len / p->q_heads, h = n / p->q_len % p->q_heads, row = n % p->q_len;
+        if (row >= attn_sequence_at(p, x->t, b).q_len)
+            continue;
+        const int64_t at = attn_lse_index(p, x->t, b, h, row);
+        merge_row(x, &parts, (size_t)at, row_of(x, x->t->o, b, h, row), x->t->lse + at);
     }
 }
 
@@ -318,6 +425,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         forward(&call, run->workspace);
     else
         backward(&call, run->workspace);
+    if (layout.splits > 1)
+        merge_splits(&call, run->workspace);
     if (has_8_bits)
         cpu_narrow(request, &wide, tensors);
     return ATTN_OK;

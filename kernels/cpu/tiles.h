@@ -315,11 +315,28 @@ CPU_TARGET static void drop_scores(const struct forward *s, int64_t col0, int64_
                 attn_dropout_factor(t->problem, t->place.batch, t->place.head, t->row0 + r, col0 + c);
 }
 
+/* The keys [col0, col0 + cols) of K or V as view_rows gives them; where they lie in pages always as a copy. */
+CPU_TARGET static struct view view_keys(const struct forward *s, const float *from, int64_t stride, int64_t page_stride,
+                                        int64_t col0, int64_t cols, float *copy)
+{
+    const struct cpu_pages *pages = &s->tile->pages;
+    const int64_t height = round_up(cols, BLOCK_M);
+    if (!pages->table)
+        return view_rows(from + col0 * stride, stride, cols, s->d, copy);
+    memset(copy, 0, (size_t)(height * s->width) * sizeof *copy);
+    for (int64_t i = 0; i < cols; i++) {
+        const int64_t key = col0 + i, page = pages->table[key / pages->size];
+        memcpy(copy + i * s->width, from + page * page_stride + key % pages->size * stride,
+               (size_t)s->d * sizeof *copy);
+    }
+    return (struct view){copy, s->width};
+}
+
 CPU_TARGET static void forward_step(const struct forward *s, int64_t col0, int64_t cols)
 {
     const struct cpu_forward_tile *t = s->tile;
-    const struct view k = view_rows(t->k + col0 * t->k_stride, t->k_stride, cols, s->d, s->k_copy);
-    const struct view v = view_rows(t->v + col0 * t->v_stride, t->v_stride, cols, s->d, s->v_copy);
+    const struct view k = view_keys(s, t->k, t->k_stride, t->pages.k_stride, col0, cols, s->k_copy);
+    const struct view v = view_keys(s, t->v, t->v_stride, t->pages.v_stride, col0, cols, s->v_copy);
     multiply_rows(&(struct product){.m = round_up(cols, BLOCK_M),
                                     .n = s->lanes,
                                     .k = s->d,
@@ -384,8 +401,10 @@ CPU_TARGET static void forward_tile(const struct cpu_forward_tile *tile)
     }
     int64_t first, last;
     cpu_visible_columns(p, tile->row0, tile->rows, &first, &last);
+    first = first > tile->key0 ? first : tile->key0;
+    last = last < tile->key1 ? last : tile->key1 - 1;
     for (int64_t col0 = first / FORWARD_COLS * FORWARD_COLS; col0 <= last; col0 += FORWARD_COLS) {
-        const int64_t left = p->kv_len - col0;
+        const int64_t left = tile->key1 - col0;
         forward_step(&s, col0, left < FORWARD_COLS ? left : FORWARD_COLS);
     }
     forward_finish(&s);

@@ -10,8 +10,9 @@
  * With dropout the plan has P * M beside P, for dV and D. With a softcap dS is multiplied by 1 - (S / softcap)^2, where
  * S is ln P + LSE. Of packed sequences S is [q_heads, total_q, longest kv_len].
  *
- * 8-bit inputs are copied to fp32 by a pass before, "dequantise", each element times its scale: their values change
- * between launches, so that it cannot be done before.
+ * 8-bit inputs are copied to fp32 by a pass before, "dequantise", each element times its scale, and a cache in pages is
+ * made contiguous by it, or else by the pass "gather": their values change between launches, so that it cannot be done
+ * before.
  *
  * Layouts are expressed by leading dimensions, no other tensor is copied. Each thread calls the BLAS for its own slice
  * of rows or keys, with one thread inside the BLAS: that works the same for any library, and no second pool of threads
@@ -34,8 +35,8 @@ struct naive_plan {
 };
 
 enum {
-    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK |
-            ATTN_WITH_8_BIT
+    KNOWN = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+            ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT
 };
 
 /* Bytes of S for all heads; false when that is more than can be addressed. */
@@ -70,6 +71,10 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         snprintf(why->text, sizeof why->text, "has no variant %.64s", request->variant);
         return ATTN_UNSUPPORTED;
     }
+    if (request->mode == ATTN_BWD && p->lengths == ATTN_CACHE)
+        return refuse(why, "takes a cache in the forward only");
+    if (p->page_size != 0 && p->lengths != ATTN_CACHE)
+        return refuse(why, "takes pages of a cache only");
     if (!scores_bytes(p, &bytes))
         return refuse(why, "S would have more bytes than can be addressed");
     if (!blas_library()) {
@@ -79,11 +84,18 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     return ATTN_OK;
 }
 
+/* Elements of K, or of V, that are gathered from pages; 0 = none: the copies of 8-bit inputs have no pages. */
+static size_t gathered_elements(const struct attn_problem *p)
+{
+    return p->page_size > 0 && !attn_dtype_is_8_bit(p->dtype) ? (size_t)p->batch * (size_t)p->kv_heads * (size_t)p->kv_len * (size_t)p->head_dim : 0;
+}
+
+/* S, then the copies of 8-bit inputs, or of K and V from pages. */
 static size_t workspace_bytes(const struct attn_request *request)
 {
     size_t bytes = 0;
     scores_bytes(request->problem, &bytes);
-    return bytes + cpu_widened_bytes(request->problem); /* S, then the copies of 8-bit inputs */
+    return bytes + cpu_widened_bytes(request->problem) + 2 * gathered_elements(request->problem) * sizeof(float);
 }
 
 static size_t plan_bytes(const struct attn_request *request, const void *plan)
@@ -325,6 +337,36 @@ static void score_gradients(const struct passes *x, const struct naive_plan *pla
     }
 }
 
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
+
+/* K and V of a paged cache as [batch, kv_heads, kv_len, head_dim]; what is behind the used keys is not written. */
+static void gather(const struct passes *x, struct attn_tensor from, struct attn_tensor to)
+{
+    const struct attn_problem *p = x->p;
+    const int64_t heads = p->batch * p->kv_heads;
+#pragma omp parallel for schedule(dynamic) num_threads(x->threads)
+    for (int64_t n = 0; n < heads; n++) {
+        const int64_t b = n / p->kv_heads, h = n % p->kv_heads;
+        float *row = (float *)to.data + b * to.stride_batch + h * to.stride_head;
+        for (int64_t j = 0; j < x->t->seqused_k[b]; j++, row += to.stride_row)
+            memcpy(row, key_of(x, from, b, h, j), (size_t)p->head_dim * sizeof *row);
+    }
+}
+
+/* Gathers K and V, and makes the problem and the tensors those of a contiguous cache. */
+static void gather_cache(const struct passes *x, float *memory, struct attn_problem *p, struct attn_tensors *t)
+{
+    struct attn_tensor *const both[] = {&t->k, &t->v};
+    for (int i = 0; i < 2; i++, memory += gathered_elements(x->p)) {
+        const struct attn_tensor from = *both[i];
+        *both[i] =
+            (struct attn_tensor){memory, p->kv_heads * p->kv_len * p->head_dim, p->kv_len * p->head_dim, p->head_dim};
+        gather(x, from, *both[i]);
+    }
+    t->page_table = NULL;
+    p->page_size = p->pages = 0;
+}
+
 /* ---- the implementation ------------------------------------------------------------------------------------------ */
 
 static enum attn_status check_strides(const struct attn_tensors *t, struct attn_message *why)
@@ -378,15 +420,18 @@ static void forward(struct passes *x, const struct attn_request *request, float 
 {
     const struct attn_tensors *asked = x->t;
     const bool has_8_bits = attn_dtype_is_8_bit(x->p->dtype);
-    struct cpu_widened wide;
+    struct cpu_widened wide = {*x->p, *x->t};
     size_t s_bytes = 0;
+    scores_bytes(x->p, &s_bytes);
     if (has_8_bits) {
         begin(x, "dequantise");
-        scores_bytes(x->p, &s_bytes);
         cpu_widen(request, x->t, (char *)s + s_bytes, &wide);
-        x->p = &wide.problem;
-        x->t = &wide.tensors;
+    } else if (x->p->page_size > 0) {
+        begin(x, "gather");
+        gather_cache(x, s + s_bytes / sizeof *s, &wide.problem, &wide.tensors);
     }
+    x->p = &wide.problem;
+    x->t = &wide.tensors;
     begin(x, "scores");
     all_pairs(x, x->p->scale, x->t->q, x->t->k, s);
     begin(x, "softmax");
@@ -431,7 +476,7 @@ enum { FORWARD_OUTPUTS = ATTN_O | ATTN_LSE, BACKWARD_OUTPUTS = ATTN_DQ | ATTN_DK
 const struct attn_impl attn_naive_cpu = {
     .abi = ATTN_ABI,
     .name = "naive",
-    .summary = "three passes on BLAS, S and P in memory, fp32; 8-bit inputs are copied to fp32 first, in its time",
+    .summary = "three passes on BLAS, S and P in memory, fp32; copies 8-bit inputs to fp32, and pages, in its time",
     .platform = ATTN_CPU,
     .repeatable = {FORWARD_OUTPUTS, BACKWARD_OUTPUTS},
     .repeatable_deterministic = {FORWARD_OUTPUTS, BACKWARD_OUTPUTS},

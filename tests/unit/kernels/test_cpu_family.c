@@ -72,6 +72,40 @@ static void near(const char *where, const char *name, const float *x, const floa
                  sqrt(error2 / ref2), sqrt(error2 / abs2));
 }
 
+/* The forward alone, of a cache or of split keys. */
+static void check_forward(const char *name, const struct attn_problem *p, const struct attn_tensors *inputs,
+                          const struct attn_impl *impl, int threads, int64_t splits)
+{
+    char where[100];
+    snprintf(where, sizeof where, "%s of %s, %d threads, %d splits", name, impl->name, threads, (int)splits);
+    struct reference_outputs ref = outputs_new(p);
+    run_oracle(p, ATTN_FWD, inputs, &ref, 1);
+    const int64_t q = q_rows(p) * p->head_dim;
+    float *o = guarded(q), *lse = guarded(q_rows(p));
+    struct attn_tensors t = *inputs;
+    const struct attn_device device = {.platform = ATTN_CPU, .threads = threads};
+    const struct attn_request request = {.problem = p, .device = &device, .splits = splits};
+    t.o = shaped(p, o, false);
+    t.lse = lse;
+    launch(impl, &request, &t);
+    near(where, "o", o, ref.o, ref.o_abs, q, 2e-6);
+    near(where, "lse", lse, ref.lse, NULL, q_rows(p), 2e-6);
+    guarded_free(o, q, where);
+    guarded_free(lse, q_rows(p), where);
+    outputs_free(&ref);
+}
+
+static void all_forwards(const char *name, const struct attn_problem *p, const struct attn_tensors *inputs)
+{
+    static const int64_t splits[] = {0, 1, 2, 3, 7, 100};
+    for (int threads = 1; threads <= 3; threads += 2) {
+        for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++)
+            check_forward(name, p, inputs, &attn_fused_cpu, threads, splits[i]);
+        if (blas_library())
+            check_forward(name, p, inputs, &attn_naive_cpu, threads, 0);
+    }
+}
+
 static void check(const char *name, const struct attn_problem *p, const struct attn_tensors *inputs,
                   const struct attn_impl *impl, int threads)
 {
@@ -158,6 +192,8 @@ static void golden_vectors(void **state)
         struct golden_family g = golden_family_load(golden_family_names[i]);
         if (g.has_backward)
             both(golden_family_names[i], &g.problem, &g.in);
+        else
+            all_forwards(golden_family_names[i], &g.problem, &g.in);
         golden_family_free(&g);
     }
 }
@@ -201,11 +237,41 @@ static void made_problems(void **state)
     }
 }
 
+/* Caches: ragged, contiguous and in pages, with NaN behind the used keys; and splits of other problems. The lengths
+ * reach over several tiles of keys, so that splits have work. */
+static const struct attn_problem forwards[] = {
+    {BASE(3, 4, 2, 1, 60, 16, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 16},
+    {BASE(4, 4, 1, 5, 600, 8, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 8, .softcap = 4},
+    {BASE(3, 2, 2, 3, 700, 24, false, -1, -1), .lengths = ATTN_CACHE},
+    {BASE(3, 2, 1, 3, 330, 64, true, 7, -1), .lengths = ATTN_CACHE, .page_size = 64, DROPOUT},
+    {BASE(2, 8, 1, 130, 900, 32, true, 300, -1), .lengths = ATTN_CACHE, .page_size = 24},
+    {BASE(1, 2, 1, 1, 3000, 128, true, -1, -1), .lengths = ATTN_CACHE, .page_size = 256},
+    {BASE(2, 4, 2, 130, 500, 24, true, -1, -1), DROPOUT, .softcap = 2},
+    {BASE(5, 2, 1, 170, 450, 8, true, 120, -1), PACKED},
+    {BASE(1, 2, 1, 131, 60, 8, true, 40, -1)}, /* rows that see nothing */
+    {BASE(2, 4, 2, 300, 650, 16, true, -1, -1), MASK(128, 1, 4)},
+};
+
+static void caches_and_splits(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < sizeof forwards / sizeof *forwards; n++) {
+        char name[32];
+        snprintf(name, sizeof name, "forward %zu", n);
+        struct made m = make(&forwards[n]);
+        if (m.p.lengths == ATTN_CACHE)
+            poison_cache(&m);
+        all_forwards(name, &m.p, &m.t);
+        made_free(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_vectors),
         cmocka_unit_test(made_problems),
+        cmocka_unit_test(caches_and_splits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -497,7 +497,7 @@ static void refusals_say_why(void **state)
         assert_int_equal(asks(both[i], p, NULL, "fp32"), ATTN_UNSUPPORTED);
         p = good;
         p.page_size = 16;
-        assert_int_equal(asks(both[i], p, NULL, "paged cache"), ATTN_UNSUPPORTED);
+        assert_int_equal(asks(both[i], p, NULL, "pages of a cache only"), ATTN_UNSUPPORTED);
         assert_int_equal(asks(both[i], good, "nonsense", "nonsense"), ATTN_UNSUPPORTED);
     }
     struct attn_problem p = good;

@@ -275,6 +275,20 @@ static inline struct attn_problem drawn_problem(int number)
     return p;
 }
 
+/* NaN behind the used keys of a cache. */
+static inline void poison_cache(struct made *m)
+{
+    const struct attn_problem *p = &m->p;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->kv_heads; h++)
+            for (int64_t j = m->t.seqused_k[b]; j < p->kv_len; j++)
+                for (int64_t c = 0; c < p->head_dim; c++) {
+                    const int64_t at = attn_key_offset(p, &m->t, m->t.k, b, h, j) + c;
+                    fill_store(m->t.k.data, p->dtype, at, NAN);
+                    fill_store(m->t.v.data, p->dtype, at, NAN);
+                }
+}
+
 #define BASE(b, hq, hk, q, k, d, is_causal, left, right)                                                               \
     .batch = b, .q_heads = hq, .kv_heads = hk, .q_len = q, .kv_len = k, .head_dim = d, .causal = is_causal,            \
     .window_left = left, .window_right = right, .scale = 0.3f

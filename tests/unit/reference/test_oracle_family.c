@@ -263,14 +263,7 @@ static void caches(void **state)
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
         struct made m = make(&all[n]);
         const struct attn_problem *p = &m.p;
-        for (int64_t b = 0; b < p->batch; b++)
-            for (int64_t g = 0; g < p->kv_heads; g++)
-                for (int64_t j = m.t.seqused_k[b]; j < p->kv_len; j++)
-                    for (int64_t c = 0; c < p->head_dim; c++) {
-                        const int64_t at = attn_key_offset(p, &m.t, m.t.k, b, g, j) + c;
-                        fill_store(m.t.k.data, p->dtype, at, NAN);
-                        fill_store(m.t.v.data, p->dtype, at, NAN);
-                    }
+        poison_cache(&m);
         char where[32];
         snprintf(where, sizeof where, "cache %zu", n);
         struct reference_outputs out = outputs_new(p), ref = outputs_new(p);
