@@ -181,8 +181,11 @@ static void label_series(const struct chart_set *set, struct chart_series *serie
 
 /* ---- the set ---- */
 
+/* 0 for decode, whose axis is kv_len. */
 static int64_t series_kv_len(const struct record_row *row)
 {
+    if (row->key.mode == MODE_DECODE)
+        return 0;
     return row->key.kv_len == row->key.q_len || row->key.total_q > 0 ? 0 : row->key.kv_len;
 }
 
@@ -219,10 +222,11 @@ static int64_t axis_value(enum chart_axis axis, const struct record_row *row)
     return problem_key_length(&row->key);
 }
 
-/* What is not the default, but for what the axis shows: of lengths their kind, because their mean is on the axis. */
+/* What is not the default, but for what the axis shows: of lengths their kind, because their mean is on the axis. Of
+ * decode also q_len where it is not 1, because kv_len is on the axis. */
 static const char *extras_of(const struct chart_set *set, const struct record_row *row, char *text, size_t size)
 {
-    char extras[PROBLEM_LABEL_SIZE];
+    char extras[PROBLEM_LABEL_SIZE], longer[PROBLEM_LABEL_SIZE + 24];
     struct problem_key key = row->key;
     key.seed = 0;
     if (set->axis == AXIS_WINDOW)
@@ -231,6 +235,10 @@ static const char *extras_of(const struct chart_set *set, const struct record_ro
         key.block_mask[strcspn(key.block_mask, ":")] = '\0';
     key.lengths[strcspn(key.lengths, ":")] = '\0';
     const char *from = problem_key_extras(&key, extras, sizeof extras);
+    if (key.mode == MODE_DECODE && key.q_len > 1) {
+        snprintf(longer, sizeof longer, "q %lld%s", (long long)key.q_len, extras);
+        from = longer;
+    }
     return text_cut_middle(from + (*from == ' '), text, size);
 }
 

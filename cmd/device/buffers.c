@@ -115,7 +115,21 @@ struct tensor_shape tensor_shape_of(const struct attn_problem *p, enum problem_t
     const int64_t heads = is_kv ? p->kv_heads : p->q_heads, head_dim = tensor == TENSOR_LSE ? 1 : p->head_dim;
     if (p->lengths == ATTN_PACKED)
         return (struct tensor_shape){1, heads, is_kv ? p->total_k : p->total_q, head_dim};
+    if (is_kv && p->page_size > 0)
+        return (struct tensor_shape){p->pages, heads, p->page_size, head_dim};
     return (struct tensor_shape){p->batch, heads, is_kv ? p->kv_len : p->q_len, head_dim};
+}
+
+struct tensor_shape tensor_file_shape_of(const struct attn_problem *p, enum problem_tensor tensor)
+{
+    struct attn_problem contiguous = *p;
+    contiguous.page_size = 0;
+    return tensor_shape_of(&contiguous, tensor);
+}
+
+static bool is_cached(const struct attn_problem *p, enum problem_tensor tensor)
+{
+    return p->lengths == ATTN_CACHE && (tensor == TENSOR_K || tensor == TENSOR_V);
 }
 
 enum attn_dtype tensor_dtype_of(const struct attn_problem *p, enum problem_tensor tensor)
@@ -214,11 +228,32 @@ static bool is_finite_in(const struct npy *file, int64_t element, enum attn_dtyp
     return isfinite(fill_load(&rounded, dtype, 0));
 }
 
+static struct attn_tensors host_arrays_of(const struct plan_item *item)
+{
+    struct attn_tensors host = {0};
+    const void *arrays[ARRAY_COUNT];
+    for (int i = 0; i < ARRAY_COUNT; i++)
+        arrays[i] = problem_array(&item->problem, item->arrays, (enum problem_array)i, &(size_t){0});
+    problem_point_at(&host, arrays);
+    return host;
+}
+
+int64_t tensor_file_row(const struct plan_item *item, const struct attn_tensors *tensors, enum problem_tensor tensor,
+                        int64_t batch, int64_t head, int64_t row)
+{
+    const struct attn_tensor t = tensor_of(&item->problem, tensors, tensor);
+    if (is_cached(&item->problem, tensor)) {
+        const struct attn_tensors host = host_arrays_of(item);
+        return row < host.seqused_k[batch] ? attn_key_offset(&item->problem, &host, t, batch, head, row) : -1;
+    }
+    return batch * t.stride_batch + head * t.stride_head + row * t.stride_row;
+}
+
 /* Reads a file and compares its shape with the tensor's. */
 static bool read_tensor(const struct plan_item *item, enum problem_tensor tensor, const char *path, struct npy *file,
                         struct attn_message *why)
 {
-    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
+    const struct tensor_shape s = tensor_file_shape_of(&item->problem, tensor);
     const int64_t want[4] = {s.batch, s.heads, s.len, s.head_dim};
     const int dims = tensor == TENSOR_LSE ? 3 : 4;
     char last[32] = "";
@@ -234,15 +269,23 @@ static bool read_tensor(const struct plan_item *item, enum problem_tensor tensor
     return false;
 }
 
+/* True for an element of a file that no launch may read: behind the used keys of a cache. */
+static bool is_unused(const struct plan_item *item, enum problem_tensor tensor, int64_t element)
+{
+    const struct tensor_shape s = tensor_file_shape_of(&item->problem, tensor);
+    const int64_t row = element / s.head_dim;
+    return is_cached(&item->problem, tensor) && row % s.len >= item->arrays->seqused_k[row / s.len / s.heads];
+}
+
 /* Reads <dir>/<tensor>.npy; its values must be finite. */
 static bool read_input(const struct plan_item *item, enum problem_tensor tensor, const char *dir, struct npy *file,
                        struct attn_message *why)
 {
     char *path = xasprintf("%s/%s.npy", dir, problem_tensor_name(tensor));
-    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
+    const struct tensor_shape s = tensor_file_shape_of(&item->problem, tensor);
     bool fits = read_tensor(item, tensor, path, file, why);
     for (int64_t i = 0; fits && i < s.batch * s.heads * s.len * s.head_dim; i++)
-        if (!is_finite_in(file, i, item->problem.dtype)) {
+        if (!is_finite_in(file, i, item->problem.dtype) && !is_unused(item, tensor, i)) {
             snprintf(why->text, sizeof why->text, "%s: element %lld is not finite in %s: no result could be judged",
                      path, (long long)i, problem_dtype_name(item->problem.dtype));
             npy_free(file);
@@ -350,22 +393,23 @@ bool inputs_readable(const struct plan_item *asked, const char *input_dir, struc
     return true;
 }
 
-/* Copies the file's elements into the tensor's memory layout, rounded to its dtype, and frees the file. */
+/* Copies the file's elements into the tensor's memory layout, rounded to its dtype, and frees the file. What the file
+ * does not have, pages of nobody, is NaN. */
 static enum attn_status upload_file(struct backend *be, const struct plan_item *item, enum problem_tensor tensor,
                                     struct npy *file, struct tensor_set *set, struct attn_message *why)
 {
-    const struct tensor_shape s = tensor_shape_of(&item->problem, tensor);
-    const struct attn_tensor t = tensor_of(&item->problem, &set->tensors, tensor);
+    const struct tensor_shape s = tensor_file_shape_of(&item->problem, tensor);
     const struct buffer *buffer = &set->buffers[tensor];
+    const enum attn_dtype dtype = tensor_dtype_of(&item->problem, tensor);
     void *host = memset(xmalloc(buffer->bytes), 0xFF, buffer->bytes); /* POISON_PATTERN between the rows */
     int64_t n = 0;
     for (int64_t b = 0; b < s.batch; b++)
         for (int64_t h = 0; h < s.heads; h++)
-            for (int64_t i = 0; i < s.len; i++)
-                for (int64_t c = 0; c < s.head_dim; c++, n++)
-                    fill_store(host, tensor_dtype_of(&item->problem, tensor),
-                               b * t.stride_batch + h * t.stride_head + i * t.stride_row + c,
-                               fill_load(file->data, dtype_of_file(file, tensor_dtype_of(&item->problem, tensor)), n));
+            for (int64_t i = 0; i < s.len; i++, n += s.head_dim) {
+                const int64_t row = tensor_file_row(item, &set->tensors, tensor, b, h, i);
+                for (int64_t c = 0; c < s.head_dim && row >= 0; c++)
+                    fill_store(host, dtype, row + c, fill_load(file->data, dtype_of_file(file, dtype), n + c));
+            }
     const enum attn_status status = be->ops->upload(be, buffer->data, host, buffer->bytes, why);
     free(host);
     npy_free(file);
@@ -391,16 +435,6 @@ static void plant_peak(const struct attn_problem *p, const struct attn_tensors *
     const int64_t from = attn_key_offset(p, host, host->k, b, head / (p->q_heads / p->kv_heads), key);
     for (int64_t c = 0; c < p->head_dim; c++)
         fill_store(host->q.data, p->dtype, to + c, 64 * fill_load(host->k.data, p->dtype, from + c));
-}
-
-static struct attn_tensors host_arrays_of(const struct plan_item *item)
-{
-    struct attn_tensors host = {0};
-    const void *arrays[ARRAY_COUNT];
-    for (int i = 0; i < ARRAY_COUNT; i++)
-        arrays[i] = problem_array(&item->problem, item->arrays, (enum problem_array)i, &(size_t){0});
-    problem_point_at(&host, arrays);
-    return host;
 }
 
 /* FILL_PEAK: queries that are 64 times a key, on the host. */
@@ -429,6 +463,68 @@ static enum attn_status plant_peaks(struct backend *be, const struct plan_item *
     return status;
 }
 
+/* NaN behind the used keys of a contiguous cache. */
+static enum attn_status poison_unused_keys(struct backend *be, const struct plan_item *item,
+                                           const struct attn_tensor *t, struct attn_message *why)
+{
+    const struct attn_problem *p = &item->problem;
+    const int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype), heads = p->layout == ATTN_BSHD ? 1 : p->kv_heads;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < heads; h++) { /* in ATTN_BSHD the rows of all heads lie together */
+            const int64_t used = item->arrays->seqused_k[b];
+            char *first = (char *)t->data + (b * t->stride_batch + h * t->stride_head + used * t->stride_row) * bytes;
+            if (used < p->kv_len)
+                TRY(be->ops->pattern(be, first, (size_t)((p->kv_len - used) * t->stride_row * bytes), POISON_PATTERN,
+                                     why));
+        }
+    return ATTN_OK;
+}
+
+/* Copies the used keys of a contiguous tensor, in host memory, to their pages. */
+static void scatter_keys(const struct plan_item *item, const struct attn_tensor *from, const struct attn_tensor *to)
+{
+    const struct attn_problem *p = &item->problem;
+    const struct attn_tensors host = host_arrays_of(item);
+    const int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype);
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->kv_heads; h++)
+            for (int64_t i = 0; i < host.seqused_k[b]; i++)
+                memcpy((char *)to->data + attn_key_offset(p, &host, *to, b, h, i) * bytes,
+                       (const char *)from->data +
+                           (b * from->stride_batch + h * from->stride_head + i * from->stride_row) * bytes,
+                       (size_t)(p->head_dim * bytes));
+}
+
+/* K or V of a cache in pages: the values of a contiguous cache, in their pages, and NaN in all other rows. Through host
+ * memory, outside of any timing. */
+static enum attn_status fill_pages(struct backend *be, const struct plan_item *item, enum problem_tensor tensor,
+                                   enum fill_tensor id, const struct fill_spec *spec, struct tensor_set *set,
+                                   struct attn_message *why)
+{
+    const struct attn_problem *p = &item->problem;
+    const struct tensor_shape s = tensor_file_shape_of(p, tensor);
+    const struct buffer *buffer = &set->buffers[tensor];
+    struct attn_tensor keys = problem_strides(p->layout, s.heads, s.len, s.head_dim);
+    struct attn_tensor pages = tensor_of(p, &set->tensors, tensor);
+    const size_t bytes = (size_t)(s.batch * s.heads * s.len * s.head_dim) * attn_dtype_bytes(p->dtype);
+    TRY(be->ops->alloc(be, bytes, &keys.data, why));
+    void *const on_device = keys.data;
+    enum attn_status status = be->ops->fill(be, keys, p->dtype, s.batch, s.heads, s.len, s.head_dim, spec, id, why);
+    keys.data = xmalloc(bytes);
+    pages.data = xmalloc(buffer->bytes);
+    memset(pages.data, POISON_PATTERN & 0xff, buffer->bytes);
+    if (status == ATTN_OK)
+        status = be->ops->download(be, keys.data, on_device, bytes, why);
+    if (status == ATTN_OK) {
+        scatter_keys(item, &keys, &pages);
+        status = be->ops->upload(be, buffer->data, pages.data, buffer->bytes, why);
+    }
+    free(keys.data);
+    free(pages.data);
+    be->ops->release(be, on_device);
+    return status;
+}
+
 static enum attn_status fill_input(struct backend *be, const struct plan_item *item, enum problem_tensor tensor,
                                    enum fill_tensor id, const char *input_dir, struct tensor_set *set,
                                    struct attn_message *why)
@@ -438,11 +534,14 @@ static enum attn_status fill_input(struct backend *be, const struct plan_item *i
         .dist = item->dist, .seed = item->seed, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
     if (input_dir)
         return upload_npy(be, item, tensor, input_dir, set, why);
-    return be->ops->fill(be, tensor_of(&item->problem, &set->tensors, tensor), item->problem.dtype, s.batch, s.heads,
-                         s.len, s.head_dim, &spec, id, why);
+    if (is_cached(&item->problem, tensor) && item->problem.page_size > 0)
+        return fill_pages(be, item, tensor, id, &spec, set, why);
+    const struct attn_tensor t = tensor_of(&item->problem, &set->tensors, tensor);
+    TRY(be->ops->fill(be, t, item->problem.dtype, s.batch, s.heads, s.len, s.head_dim, &spec, id, why));
+    return is_cached(&item->problem, tensor) ? poison_unused_keys(be, item, &t, why) : ATTN_OK;
 }
 
-/* Memory for the arrays of lengths and masks. */
+/* Memory for the arrays of lengths, pages and masks. */
 static enum attn_status make_arrays(struct backend *be, const struct plan_item *item, struct tensor_set *set,
                                     struct attn_message *why)
 {
@@ -515,7 +614,13 @@ static enum attn_status quantise_tensor(struct backend *be, const struct plan_it
     if (is_packed)
         job.cu_seqlens = which == QUANTISED_Q ? item->arrays->cu_seqlens_q : item->arrays->cu_seqlens_k;
     job.from.data = xmalloc(from->bytes);
+    if (is_cached(&item->problem, tensor)) {
+        job.seqused_k = item->arrays->seqused_k;
+        job.page_table = item->arrays->page_table;
+    }
     job.to.data = xcalloc(1, to->bytes); /* also what is between the tensor's rows */
+    if (job.seqused_k)
+        memset(job.to.data, POISON_PATTERN & 0xff, to->bytes); /* NaN where no key is used */
     enum attn_status status = be->ops->download(be, job.from.data, from->data, from->bytes, why);
     const double start_ms = clock_ms();
     if (status == ATTN_OK)

@@ -33,11 +33,17 @@ enum attn_status buffer_guard(struct backend *, const struct buffer *, struct at
 enum attn_status buffer_guards_broken(struct backend *, const struct buffer *, uint64_t *words,
                                       struct attn_message *why);
 
-/* Of packed sequences batch is 1 and len is the sum of their lengths. */
+/* Of packed sequences batch is 1 and len is the sum of their lengths. Of K and V in pages batch is the number of pages
+ * and len the rows of a page. */
 struct tensor_shape {
     int64_t batch, heads, len, head_dim; /* head_dim is 1 for LSE */
 };
 struct tensor_shape tensor_shape_of(const struct attn_problem *, enum problem_tensor);
+/* The shape of its .npy file: K and V of a cache are [batch, heads, kv_len, head_dim] there, in pages or not. */
+struct tensor_shape tensor_file_shape_of(const struct attn_problem *, enum problem_tensor);
+/* The element at which a row of the file lies in memory; -1 behind the used keys of a cache, where the file has NaN. */
+int64_t tensor_file_row(const struct plan_item *, const struct attn_tensors *, enum problem_tensor, int64_t batch,
+                        int64_t head, int64_t row);
 /* The type of its elements: that of the inputs, or of the outputs, or fp32 for LSE. */
 enum attn_dtype tensor_dtype_of(const struct attn_problem *, enum problem_tensor);
 /* Where the tensor lies. */

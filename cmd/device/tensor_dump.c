@@ -178,8 +178,7 @@ static enum attn_status write_difference(const struct dump *d, enum problem_tens
 static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor tensor, struct attn_message *why)
 {
     const struct attn_problem *p = &d->item->problem;
-    const struct tensor_shape s = tensor_shape_of(p, tensor);
-    const struct attn_tensor t = tensor_of(p, &d->set->tensors, tensor);
+    const struct tensor_shape s = tensor_file_shape_of(p, tensor);
     const struct buffer *buffer = &d->set->buffers[tensor];
     const enum attn_dtype from = tensor_dtype_of(p, tensor);
     /* 8-bit inputs stay what they are, beside their scales. */
@@ -194,9 +193,12 @@ static enum attn_status dump_tensor(const struct dump *d, enum problem_tensor te
     for (int64_t b = 0; b < s.batch && status == ATTN_OK; b++)
         for (int64_t h = 0; h < s.heads; h++)
             for (int64_t i = 0; i < s.len; i++, n += s.head_dim) {
-                const int64_t row = b * t.stride_batch + h * t.stride_head + i * t.stride_row;
+                const int64_t row = tensor_file_row(d->item, &d->set->tensors, tensor, b, h, i);
                 const size_t bytes = attn_dtype_bytes(from);
-                if (from == to)
+                if (row < 0)
+                    memset((char *)file.data + (size_t)n * attn_dtype_bytes(to), 0xff,
+                           (size_t)s.head_dim * attn_dtype_bytes(to)); /* NaN */
+                else if (from == to)
                     memcpy((char *)file.data + (size_t)n * bytes, (char *)host + (size_t)row * bytes,
                            (size_t)s.head_dim * bytes);
                 else

@@ -198,6 +198,7 @@ int inspect_dry_run(const struct options *o)
                                            .device = &s.backend.device,
                                            .mode = item->mode,
                                            .deterministic = item->deterministic,
+                                           .splits = item->splits,
                                            .variant = o->variant};
             struct attn_message why = {""};
             const struct attn_impl *impl = impl_resolve(&s.slots[j], &request, &why);

@@ -35,7 +35,7 @@ struct real_list {
 struct options {
     enum command command;
     enum preset preset;              /* PRESET_NONE = not given */
-    bool mode_given, modes[2];       /* indexed by attn_mode; absent = both */
+    bool mode_given, modes[3];       /* indexed by problem_mode; absent = fwd and bwd */
     bool causal_given, causal[2];    /* [0] full, [1] causal; absent = both */
     struct int_list head_dims;       /* not given: 64,128 */
     struct int_list q_lens, kv_lens; /* not given: by preset; equal */
@@ -49,6 +49,7 @@ struct options {
     char *peer;    /* whose speed speedup_vs_peer means; NULL = not given: cudnn */
     char *variant; /* NULL = not given */
     bool deterministic;
+    int64_t splits;                              /* of the keys; 0 = the implementation's choice */
     int64_t total_tokens, hidden;                /* 0 = not given */
     struct int_list batches, heads, kv_heads;    /* not given: by tokens; by hidden; equal */
     struct name_list lengths;                    /* of sequences, as typed; not given: fixed */
@@ -106,6 +107,9 @@ struct options {
     struct name_list given;       /* each option that was given: its name in the table, its value as typed or "" */
     char *command_line;           /* the whole command line, shell-quoted, for the record header */
 };
+
+/* The largest --page-size, in rows. */
+enum { PAGE_SIZE_MAX = 65536 };
 
 /* The smallest --sustain-s, because the device's energy counter advances in steps. */
 #define SUSTAIN_MIN_S 2.0

@@ -113,6 +113,33 @@ static bool check_8_bits(const struct parse *p)
     return true;
 }
 
+/* Decode stands alone: the defaults of a run with several modes, and what it means by lengths, are others. */
+static bool check_decode(const struct parse *p)
+{
+    const struct options *o = p->o;
+    static const char *const of_decode[] = {"--page-size", "--splits"};
+    for (int i = 0; i < 2 && !o->modes[MODE_DECODE] && !o->input_dir; i++)
+        if (typed(p, of_decode[i]) && strcmp(typed(p, of_decode[i]), "0") != 0)
+            return options_refuse(of_decode[i], typed(p, of_decode[i]),
+                                  "needs --mode decode, a forward against a cache");
+    if (!o->modes[MODE_DECODE])
+        return true;
+    if (o->modes[MODE_FWD] || o->modes[MODE_BWD])
+        return options_refuse("--mode", typed(p, "--mode"),
+                              "decode cannot be used with fwd or bwd; must be decode alone, or fwd, bwd or both");
+    if (p->o->command == COMMAND_SELFTEST)
+        return options_refuse("--mode", "decode",
+                              "the faults of selftest are those of fwd and bwd; must be one of them");
+    if (o->block_masks.count)
+        return options_refuse("--block-mask", typed(p, "--block-mask"),
+                              "cannot be used with --mode decode, whose few rows have no blocks; must be left out");
+    if ((o->command == COMMAND_SWEEP || o->command == COMMAND_GATE || o->command == COMMAND_AB) && !o->kv_lens.count &&
+        !o->lengths.count && !o->input_dir && o->preset == PRESET_NONE)
+        return options_refuse("--mode", "decode",
+                              "needs the lengths of the caches: --kv-len N, --lengths SPEC or a --preset");
+    return true;
+}
+
 /* Windows and dropout. */
 static bool check_attributes(const struct parse *p)
 {
@@ -121,8 +148,8 @@ static bool check_attributes(const struct parse *p)
     if (o->causal_given && o->causal[1] && largest_of(&o->windows_right, 1) > 0)
         return options_refuse("--window-right", typed(p, "--window-right"),
                               "cannot be used with --causal, which ends at the diagonal; must be none or 0");
-    static const char *const replaced[] = {"--seqlen", "--kv-len", "--batch"};
-    for (int i = 0; i < 3 && o->lengths.count; i++)
+    static const char *const replaced[] = {"--kv-len", "--seqlen", "--batch"}; /* in decode the first one alone */
+    for (int i = 0; i < (o->modes[MODE_DECODE] ? 1 : 3) && o->lengths.count; i++)
         if (typed(p, replaced[i]))
             return options_refuse("--lengths", typed(p, "--lengths"), "cannot be used with %s, which it replaces",
                                   replaced[i]);
@@ -152,7 +179,8 @@ static bool check_size(const struct parse *p, int64_t q_len, int64_t kv_len, int
 {
     const struct options *o = p->o;
     const int64_t tokens = o->total_tokens ? o->total_tokens : 16384;
-    const int64_t batch = o->batches.count ? largest_of(&o->batches, 1) : tokens / q_len > 1 ? tokens / q_len : 1;
+    const int64_t len = o->modes[MODE_DECODE] ? kv_len : q_len; /* whose tokens are counted */
+    const int64_t batch = o->batches.count ? largest_of(&o->batches, 1) : tokens / len > 1 ? tokens / len : 1;
     const int64_t heads = heads_of(o, head_dim), longest = q_len > kv_len ? q_len : kv_len;
     const bool tensor_fits = product_is_within(TENSOR_ELEMENTS_MAX, batch, heads, longest, head_dim);
     if (tensor_fits && product_is_within(SCORE_ELEMENTS_MAX, batch, heads, q_len, kv_len))
@@ -213,11 +241,14 @@ static bool check_dists(const struct parse *p)
 /* The sizes with the longest default lengths where none were given; the presets' are among them. */
 static bool check_problems(const struct parse *p)
 {
-    static int64_t default_dims[] = {64, 128}, default_lens[] = {1024, 16384};
+    static int64_t default_dims[] = {64, 128}, default_lens[] = {1024, 16384}, one[] = {1};
     const struct options *o = p->o;
+    const bool is_decode = o->modes[MODE_DECODE];
     const struct int_list dims = o->head_dims.count ? o->head_dims : (struct int_list){default_dims, 2};
-    const struct int_list lens = o->q_lens.count ? o->q_lens : (struct int_list){default_lens, 2};
-    int64_t longest_kv = 0;
+    const struct int_list lens = o->q_lens.count ? o->q_lens
+                                 : is_decode     ? (struct int_list){one, 1}
+                                                 : (struct int_list){default_lens, 2};
+    int64_t longest_kv = is_decode && !o->kv_lens.count ? 16384 : 0;
     if (o->batches.count && o->total_tokens)
         return options_refuse("--batch", typed(p, "--batch"), "cannot be used with --total-tokens %s; give one of them",
                               typed(p, "--total-tokens"));
@@ -229,7 +260,7 @@ static bool check_problems(const struct parse *p)
         if (typed(p, others[i]))
             return options_refuse("--shape", typed(p, "--shape"), "cannot be used with %s %s; give one of them",
                                   others[i], typed(p, others[i]));
-    if (!check_heads(p, &dims) || !check_attributes(p) || !check_8_bits(p))
+    if (!check_heads(p, &dims) || !check_decode(p) || !check_attributes(p) || !check_8_bits(p))
         return false;
     for (int i = 0; i < o->kv_lens.count; i++)
         longest_kv = o->kv_lens.values[i] > longest_kv ? o->kv_lens.values[i] : longest_kv;

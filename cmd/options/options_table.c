@@ -57,8 +57,10 @@ const struct option_def option_table[] = {
     {"--preset", NULL, KIND_CHOICE, AT(preset), .choices = verify_preset_names, .unit = "quick", .help = "fewer shapes",
      .commands = FOR_VERIFY, .detail = "The shapes that also finish in a short time under a memory checker."},
     {"--mode", NULL, KIND_CHOICE_SET, AT(modes), GIVEN(mode_given), .choices = problem_mode_names,
-     .fallback = "fwd,bwd", .help = "forward, backward", .commands = FOR_PROBLEMS,
-     .detail = "fwd: the forward pass, O and LSE. bwd: the backward pass, dQ, dK and dV."},
+     .fallback = "fwd,bwd", .help = "directions; decode = forward against a cache", .commands = FOR_PROBLEMS,
+     .detail = "fwd: the forward pass, O and LSE. bwd: the backward pass, dQ, dK and dV. decode, alone: --seqlen new "
+               "tokens of each sequence [1], against a cache of --kv-len keys, the last of which are theirs; causal "
+               "unless --causal says otherwise."},
     {"--causal", NULL, KIND_CAUSAL, AT(causal), GIVEN(causal_given), .choices = causal_names, .fallback = "both",
      .unit = "[=yes|no|both]", .commands = FOR_PROBLEMS, .is_joined = true,
      .detail = "The causal mask, aligned to the end of the keys (bottom right). --causal alone means yes; a value "
@@ -79,7 +81,7 @@ const struct option_def option_table[] = {
      .detail = "Query and key lengths; at least 256, so that there are two tiles of keys to confuse."},
     {"--kv-len", NULL, KIND_COUNT_LIST, AT(kv_lens), .min = 1, .max = INT32_MAX, LATE("equal"), .unit = "N,...",
      .help = "key lengths, each with each --seqlen", .commands = FOR_SWEEP | FOR_GATES,
-     .detail = "Key lengths; each is combined with each query length."},
+     .detail = "Key lengths; each is combined with each query length. In decode the lengths of the caches."},
     {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = problem_dtype_names,
      LATE("fp16 on CUDA, fp32 on CPU"), .help = "types of the tensors", .commands = FOR_RUNS | FOR_GATES,
      .detail = DTYPE_DETAIL DTYPE_8_BIT_DETAIL
@@ -123,7 +125,15 @@ const struct option_def option_table[] = {
          "Sequences of different lengths, packed one behind the other, instead of --seqlen, --kv-len and --batch. "
          "uniform:LO:HI and lognormal:MEAN:SIGMA draw lengths from --seed until --total-tokens are used up, the last "
          "one cut to fit; list:Q:Q or list:QxK:QxK has these query and key lengths, 0 too; @FILE has a line "
-         "q_len[,kv_len] for each sequence; fixed is no such thing. Each item of a list makes problems of its own."},
+         "q_len[,kv_len] for each sequence; fixed is no such thing. Each item of a list makes problems of its own. In "
+         "--mode decode these are the lengths of caches, one for each sequence: uniform and lognormal draw --batch of "
+         "them, and only --kv-len is replaced."},
+    {"--page-size", NULL, KIND_COUNT, AT(attributes.page_size), .min = 0, .max = PAGE_SIZE_MAX, .multiple = 8,
+     .fallback = "0", .unit = "N", .help = "rows of a page of the cache", .is_rare = true,
+     .commands = FOR_SWEEP | FOR_GATES,
+     .detail =
+         "Rows of a page of the cache, a multiple of 8; 0 is a contiguous cache. Pages lie in an order drawn from "
+         "--seed; what no sequence uses is NaN."},
     {"--block-mask", NULL, KIND_WORDS, AT(block_masks), LATE("none"), .unit = "SPEC,...",
      .help = "computes some blocks of S only", .is_rare = true, .is_joined = true, .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Blocks of rows and keys that are computed; the others are not visible. random:DENSITY: each with this "
@@ -223,6 +233,12 @@ const struct option_def option_table[] = {
     {"--deterministic", NULL, KIND_FLAG, AT(deterministic), .help = "outputs with the same bits in every run",
      .group = GROUP_IMPL, .commands = FOR_RUNS | FOR_GATES,
      .detail = "Asks for outputs with the same bits in every run. An implementation that cannot promise it refuses."},
+    {"--splits", NULL, KIND_COUNT, AT(splits), .min = 0, .max = 1024, .fallback = "0", .unit = "N",
+     .help = "parts of the keys in decode", .is_rare = true, .group = GROUP_IMPL, .commands = FOR_SWEEP | FOR_GATES,
+     .detail =
+         "Parts into which the keys of a row are split in --mode decode, each computed by itself and then merged; "
+         "0 is the implementation's choice. One that cannot split refuses. Rows of different splits are the same "
+         "case."},
     {"--device", NULL, KIND_DEVICE, AT(device), .fallback = "auto", .unit = "auto|cpu|cuda:N", .help = "where it runs",
      .group = GROUP_IMPL, .commands = FOR_PROBLEMS | FOR_INFO | FOR_LIST,
      .detail = "auto is the first CUDA device, else the CPU; ab and gate take the CPU only where it is named."},

@@ -105,13 +105,16 @@ bool plan_set_arrays(struct plan *plan, struct plan_item *item, const char *leng
 {
     const bool has_lengths = *lengths && strcmp(lengths, "fixed") != 0;
     const bool has_mask = *block_mask && strcmp(block_mask, "none") != 0;
-    if (!has_lengths && !has_mask)
+    const bool is_decode = item->problem.lengths == ATTN_CACHE;
+    if (!has_lengths && !has_mask && !is_decode)
         return true;
     struct problem_arrays *arrays = xcalloc(1, sizeof *arrays);
     plan->arrays = xrealloc(plan->arrays, (unsigned long)(plan->array_count + 1) * sizeof(void *));
     plan->arrays[plan->array_count++] = arrays;
     item->arrays = arrays;
-    return (!has_lengths || problem_set_lengths(&item->problem, arrays, lengths, total_tokens, item->seed, why)) &&
+    return (is_decode      ? problem_set_cache(&item->problem, arrays, lengths, item->seed, why)
+            : !has_lengths ? true
+                           : problem_set_lengths(&item->problem, arrays, lengths, total_tokens, item->seed, why)) &&
            (!has_mask || problem_set_block_mask(&item->problem, arrays, block_mask, mask_block, item->seed, why));
 }
 
@@ -148,6 +151,16 @@ struct choice {
     const char *lengths, *block_mask; /* "" = fixed, none */
 };
 
+static bool has_own_lengths(const struct choice *c) { return c->lengths[0] && strcmp(c->lengths, "fixed") != 0; }
+
+/* As many sequences as the tokens make, those of the caches in decode, where lengths of their own say how many. */
+static int64_t default_batch(const struct attn_problem *p, const struct choice *c, int64_t tokens)
+{
+    const bool is_decode = p->lengths == ATTN_CACHE;
+    const int64_t batch = tokens / (is_decode ? p->kv_len : p->q_len);
+    return c->batch ? c->batch : is_decode && has_own_lengths(c) ? 0 : batch > 1 ? batch : 1;
+}
+
 /* Fills the shape, with batch and heads by the papers' convention or as the user gave them, and the arrays. */
 static int shape_of(const struct options *o, const struct preset_values *preset, const struct choice *c,
                     struct plan *plan, struct plan_item *item)
@@ -159,7 +172,7 @@ static int shape_of(const struct options *o, const struct preset_values *preset,
     p->head_dim = c->head_dim;
     p->q_len = c->q_len;
     p->kv_len = c->kv_len ? c->kv_len : c->q_len;
-    p->batch = c->batch ? c->batch : (tokens / c->q_len > 1 ? tokens / c->q_len : 1);
+    p->batch = default_batch(p, c, tokens);
     p->q_heads = c->q_heads ? c->q_heads : (hidden / c->head_dim > 1 ? hidden / c->head_dim : 1);
     p->kv_heads = c->kv_heads ? c->kv_heads : p->q_heads;
     p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)c->head_dim)) : (float)o->scale;
@@ -276,17 +289,20 @@ static bool choose(const struct axis *axes, int count, int64_t n)
 static int cross_lengths(const struct options *o, enum preset preset, const struct preset_values *values,
                          struct choice c, struct plan_item item, struct plan *plan)
 {
-    /* With lengths of their own the sequences need no q_len here. */
-    struct int_list lens = list_or(&o->q_lens, c.lengths[0] && strcmp(c.lengths, "fixed") != 0 ? "1" : values->seqlens);
-    const struct plan_item base = item;
+    /* With lengths of their own the sequences need no q_len here, and caches no kv_len. In decode the lengths of a
+     * preset are those of the caches. */
+    const bool is_decode = item.problem.lengths == ATTN_CACHE;
+    struct int_list lens = list_or(&o->q_lens, is_decode || has_own_lengths(&c) ? "1" : values->seqlens);
+    struct int_list keys = list_or(&o->kv_lens, has_own_lengths(&c) || !is_decode ? "1" : values->seqlens);
     const struct axis axes[] = {{&lens, &c.q_len, NULL},
-                                {&o->kv_lens, &c.kv_len, NULL},
+                                {is_decode ? &keys : &o->kv_lens, &c.kv_len, NULL},
                                 {&o->batches, &c.batch, NULL},
                                 {&o->shapes, &c.q_heads, &c.kv_heads},
                                 {&o->heads, &c.q_heads, NULL},
                                 {&o->kv_heads, &c.kv_heads, NULL},
                                 {&o->windows_left, &c.window_left, NULL},
                                 {&o->windows_right, &c.window_right, NULL}};
+    const struct plan_item base = item;
     int status = EXIT_OK;
     for (int64_t n = 0; status == EXIT_OK && choose(axes, (int)(sizeof axes / sizeof axes[0]), n); n++) {
         /* A causal mask ends at the diagonal; with --causal the parser has refused such a window. */
@@ -304,23 +320,26 @@ static int cross_lengths(const struct options *o, enum preset preset, const stru
             plan_add(plan, &item);
     }
     free(lens.values);
+    free(keys.values);
     return status;
 }
 
 static int cross(const struct options *o, enum preset preset, const struct preset_values *values,
-                 const struct attn_problem *kind, enum attn_mode mode, bool causal, struct plan *plan)
+                 const struct attn_problem *kind, enum problem_mode mode, bool causal, struct plan *plan)
 {
     struct int_list dims = list_or(&o->head_dims, "64,128");
     int status = EXIT_OK, data_count = 0;
     struct plan_data *data = data_of(o, preset, &data_count);
     for (int d = 0; d < dims.count && status == EXIT_OK; d++)
         for (int i = 0; i < data_count && status == EXIT_OK; i++) {
-            struct plan_item item = {.mode = mode,
+            struct plan_item item = {.mode = problem_direction(mode),
                                      .dist = data[i].dist,
                                      .logit_std = data[i].logit_std,
                                      .seed = o->seed,
-                                     .deterministic = o->deterministic};
+                                     .deterministic = o->deterministic,
+                                     .splits = o->splits};
             item.problem = *kind;
+            item.problem.lengths = mode == MODE_DECODE ? ATTN_CACHE : ATTN_FIXED;
             item.problem.causal = causal;
             item.hadamard = o->hadamard && attn_dtype_is_8_bit(kind->dtype);
             for (int l = 0; l < (o->lengths.count ? o->lengths.count : 1) && status == EXIT_OK; l++)
@@ -375,7 +394,7 @@ static int keep_points(const struct options *o, struct plan *plan)
 static bool has_tensors_like(const struct attn_problem *a, const struct attn_problem *b)
 {
     return a->batch == b->batch && a->q_heads == b->q_heads && a->kv_heads == b->kv_heads && a->q_len == b->q_len &&
-           a->kv_len == b->kv_len && a->head_dim == b->head_dim;
+           a->kv_len == b->kv_len && a->head_dim == b->head_dim && a->lengths == b->lengths;
 }
 
 static const char *print_shapes(const struct attn_problem *p, char *buffer, size_t size)
@@ -474,10 +493,12 @@ static int cross_all(const struct options *o, enum attn_platform platform, enum 
         struct attn_problem kinds[PLAN_KINDS_MAX];
         const int kind_count = dtype_wanted(o, platform, preset, dtypes[t]) ? plan_kinds_of(o, dtypes[t], kinds) : 0;
         for (int kind = 0; kind < kind_count; kind++)
-            for (int mode = 0; mode < (attn_dtype_is_8_bit(dtypes[t]) ? 1 : 2); mode++) /* of 8 bits the forward */
+            for (int mode = 0; mode < MODE_COUNT; mode++)
                 for (int causal = 0; causal < 2; causal++)
-                    if (status == EXIT_OK && o->modes[mode])
-                        status = cross(o, preset, values, &kinds[kind], (enum attn_mode)mode, causal, plan);
+                    if (status == EXIT_OK && o->modes[mode] &&
+                        (mode != MODE_BWD || !attn_dtype_is_8_bit(dtypes[t])) && /* of 8 bits the forward */
+                        (mode != MODE_DECODE || o->causal_given || causal))
+                        status = cross(o, preset, values, &kinds[kind], (enum problem_mode)mode, causal, plan);
     }
     name_items(o, plan);
     return status;

@@ -29,6 +29,7 @@ struct plan_item {
     enum plan_strides strides;
     bool is_captured; /* verify: a launch from a CUDA graph is judged, too */
     bool deterministic;
+    int64_t splits;     /* into which a kernel is to split the keys; 0 = its choice */
     int64_t repeats;    /* verify: launches that must be bit-equal where promised; 0 = not checked */
     char name[200];     /* its key: names its folder in --dump, and --only selects by it; different for each item */
     const char *folder; /* of .npy files that its inputs are read from, owned by the plan; NULL = made from the seed */
@@ -81,8 +82,8 @@ void plan_name_more(struct plan_item *, const char *format, ...) __attribute__((
 void plan_name_attributes(struct plan_item *);
 
 /* Gives the item the lengths and the block mask that these texts describe (cmd/problem/problem_arrays.h), from its
- * seed; "" or fixed, and "" or none, leave it as it is. total_tokens: of the lengths; 0 = no limit, for list and @FILE
- * alone. False with a sentence. */
+ * seed; "" or fixed, and "" or none, leave it as it is. One whose problem.lengths is ATTN_CACHE gets a cache of these
+ * lengths. total_tokens: of packed lengths; 0 = no limit, for list and @FILE alone. False with a sentence. */
 bool plan_set_arrays(struct plan *, struct plan_item *, const char *lengths, int64_t total_tokens,
                      const char *block_mask, int64_t mask_block, struct reason *why);
 

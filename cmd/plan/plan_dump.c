@@ -95,13 +95,14 @@ static bool has_attributes(const struct options *o, const struct attn_problem *p
 static bool is_wanted(const struct options *o, const struct plan_item *item)
 {
     const struct attn_problem *p = &item->problem;
-    return o->modes[item->mode] && o->causal[p->causal] && (!o->dtypes_given || o->dtypes[p->dtype]) &&
-           is_in(&o->head_dims, p->head_dim) && is_in(&o->q_lens, p->q_len) && is_in(&o->kv_lens, p->kv_len) &&
-           is_in(&o->batches, p->batch) && is_in(&o->heads, p->q_heads) && is_in(&o->kv_heads, p->kv_heads) &&
-           is_shape(&o->shapes, p) && is_in(&o->windows_left, p->window_left) &&
-           is_in(&o->windows_right, p->window_right) && has_attributes(o, p) && has_kind(o, item) &&
-           (isnan(o->scale) || (float)o->scale == p->scale) && (!is_given(o, "--layout") || o->layout == p->layout) &&
-           (!o->dists_given || o->dists[item->dist]) && (!is_given(o, "--seed") || o->seed == item->seed);
+    return (!o->mode_given || o->modes[problem_mode_of(p, item->mode)]) && o->causal[p->causal] &&
+           (!o->dtypes_given || o->dtypes[p->dtype]) && is_in(&o->head_dims, p->head_dim) &&
+           is_in(&o->q_lens, p->q_len) && is_in(&o->kv_lens, p->kv_len) && is_in(&o->batches, p->batch) &&
+           is_in(&o->heads, p->q_heads) && is_in(&o->kv_heads, p->kv_heads) && is_shape(&o->shapes, p) &&
+           is_in(&o->windows_left, p->window_left) && is_in(&o->windows_right, p->window_right) &&
+           has_attributes(o, p) && has_kind(o, item) && (isnan(o->scale) || (float)o->scale == p->scale) &&
+           (!is_given(o, "--layout") || o->layout == p->layout) && (!o->dists_given || o->dists[item->dist]) &&
+           (!is_given(o, "--seed") || o->seed == item->seed);
 }
 
 /* One field of the problem: numbers and names as JSON has them. False when it is absent or of another kind. */
@@ -125,7 +126,13 @@ static bool has_arrays(const struct problem_key *key, struct plan *plan, struct 
     const struct attn_problem *p = &item->problem;
     struct reason ignored;
     const bool has_mask = strcmp(key->block_mask, "none") != 0;
-    if (!strcmp(key->lengths, "fixed") && !has_mask)
+    const bool is_decode = key->mode == MODE_DECODE;
+    if (key->page_size < 0 || key->page_size > PAGE_SIZE_MAX || key->page_size % 8 || (key->page_size && !is_decode) ||
+        (is_decode && has_mask))
+        return false;
+    if (is_decode)
+        item->problem.lengths = ATTN_CACHE;
+    if (!strcmp(key->lengths, "fixed") && !has_mask && !is_decode)
         return key->mask_block == 0;
     if (has_mask && (key->mask_block < 8 || key->mask_block > 65536 || key->mask_block % 8))
         return false;
@@ -166,7 +173,7 @@ static bool item_of(const struct problem_key *key, const struct dump_strides *re
         key->dropout <= 0.9999 && is_legal_kind(key) && key->scale >= 1e-30 && key->scale <= 1e30 &&
         read->batch_gap >= 0 && read->batch_gap >> GAP_MAX_BITS == 0 && read->strides >= 0 &&
         (read->strides != PLAN_PACKED_QKV || may_be_packed);
-    *item = (struct plan_item){.mode = (enum attn_mode)key->mode,
+    *item = (struct plan_item){.mode = problem_direction(key->mode),
                                .dist = (enum fill_dist)key->dist,
                                .logit_std = key->logit_std > 0 ? key->logit_std : 0,
                                .seed = (uint64_t)key->seed,
@@ -254,6 +261,7 @@ static bool add_folder(const struct options *o, const char *folder, const char *
         name_list_add(&plan->folders, folder);
         item.folder = plan->folders.names[plan->folders.count - 1];
         item.deterministic = o->deterministic;
+        item.splits = o->splits;
         plan_add(plan, &item);
     }
     free(path);

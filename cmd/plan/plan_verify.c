@@ -90,6 +90,25 @@ static const struct {
     {{1, 2, 1, 257, 257, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 32, -1, {.dropout = 0.5, .dropout_seed = 1}},
 };
 
+/* Caches: one key, whole and begun pages, pages smaller and larger than tiles, sequences that use little or all of the
+ * table, as many keys as new tokens, new tokens over several tiles, windows, dropout, softcap. Not crossed with the
+ * modes; causal unless --causal says otherwise. */
+static const struct {
+    struct hard_shape shape;
+    const char *lengths;
+    int64_t window_left;
+    struct problem_attributes attributes;
+} cache_shapes[] = {
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "fixed", -1, {.page_size = 8}},
+    {{3, 4, 2, 1, 300, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "list:300:1:129", -1, {.page_size = 16}},
+    {{2, 8, 1, 1, 257, FILL_NORMAL, ATTN_BHSD, true, false, 0}, "list:257:128", -1, {.page_size = 0}},
+    {{4, 2, 2, 5, 260, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:5:64:65:260", -1, {.page_size = 64}},
+    {{1, 2, 1, 1, 4096, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "fixed", -1, {.page_size = 128}},
+    {{2, 4, 4, 130, 390, FILL_PEAK, ATTN_BHSD, false, false, 0}, "list:130:390", -1, {.page_size = 256}},
+    {{3, 2, 1, 3, 200, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:200:7:129", 50, {.dropout = 0.3}},
+    {{2, 4, 1, 2, 333, FILL_SHARP, ATTN_BSHD, false, false, 0}, "list:333:40", 127, {.softcap = 5, .page_size = 24}},
+};
+
 const char *const plan_strides_names[] = {
     [PLAN_CONTIGUOUS] = "contiguous", [PLAN_PACKED_QKV] = "packed_qkv", [PLAN_PADDED_ROWS] = "padded_rows", NULL};
 
@@ -107,9 +126,10 @@ void plan_name_whole(struct plan_item *item)
     plan_name_attributes(item);
 }
 
-static void add_shape(const struct options *o, const struct hard_shape *shape, const struct attn_problem *beyond,
-                      const struct attn_problem *kind, enum attn_mode mode, bool causal, int64_t head_dim,
-                      struct plan *plan)
+/* Without its name; the number of the plan's problems makes its seed. */
+static struct plan_item item_of_shape(const struct options *o, const struct hard_shape *shape,
+                                      const struct attn_problem *beyond, const struct attn_problem *kind,
+                                      enum attn_mode mode, bool causal, int64_t head_dim, const struct plan *plan)
 {
     struct plan_item item = {.mode = mode,
                              .dist = shape->dist,
@@ -133,8 +153,43 @@ static void add_shape(const struct options *o, const struct hard_shape *shape, c
     p->layout = shape->layout;
     p->causal = causal;
     p->scale = isnan(o->scale) ? (float)(1.0 / sqrt((double)head_dim)) : (float)o->scale;
+    return item;
+}
+
+static void add_shape(const struct options *o, const struct hard_shape *shape, const struct attn_problem *beyond,
+                      const struct attn_problem *kind, enum attn_mode mode, bool causal, int64_t head_dim,
+                      struct plan *plan)
+{
+    struct plan_item item = item_of_shape(o, shape, beyond, kind, mode, causal, head_dim, plan);
     plan_name_whole(&item);
     plan_add(plan, &item);
+}
+
+static const int64_t verify_dims[] = {64, 128};
+
+/* The caches of one dtype and its scales. */
+static void add_caches(const struct options *o, const struct attn_problem *kind, struct plan *plan)
+{
+    const int dims = o->head_dims.count ? o->head_dims.count : 2, count = sizeof cache_shapes / sizeof cache_shapes[0];
+    if (o->mode_given && !o->modes[MODE_DECODE])
+        return;
+    for (int n = 0; n < count * 2 * dims; n++) {
+        const int s = n / dims / 2, d = n % dims;
+        const bool causal = n / dims % 2 == 0;
+        struct attn_problem beyond = {
+            .lengths = ATTN_CACHE, .window_left = cache_shapes[s].window_left, .window_right = -1};
+        struct reason why;
+        if ((o->preset == PRESET_QUICK && !cache_shapes[s].shape.quick) ||
+            !(o->causal_given ? o->causal[causal] : causal))
+            continue;
+        problem_set_attributes(&cache_shapes[s].attributes, &beyond);
+        struct plan_item item = item_of_shape(o, &cache_shapes[s].shape, &beyond, kind, ATTN_FWD, causal,
+                                              o->head_dims.count ? o->head_dims.values[d] : verify_dims[d], plan);
+        const bool good = plan_set_arrays(plan, &item, cache_shapes[s].lengths, 0, "", 0, &why);
+        FABENCH_ASSERT(good, "%s", why.text);
+        plan_name_whole(&item);
+        plan_add(plan, &item);
+    }
 }
 
 /* True when the words of `part` follow each other in `name`; words have - between them. */
@@ -186,10 +241,15 @@ static int finish_plan(const struct options *o, int status, struct plan *plan)
     return status;
 }
 
+static bool is_wanted_dtype(const struct options *o, enum attn_platform platform, enum attn_dtype dtype)
+{
+    return o->dtypes_given ? o->dtypes[dtype]
+                           : !attn_dtype_is_8_bit(dtype) && (platform == ATTN_CPU) == (dtype == ATTN_FP32);
+}
+
 int plan_make_verify(const struct options *o, enum attn_platform platform, struct plan *plan)
 {
     static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32, ATTN_E4M3, ATTN_E5M2};
-    static const int64_t head_dims[] = {64, 128};
     memset(plan, 0, sizeof *plan);
     plan->warmup_ms = plan->min_time_ms = plan->max_noise_pct = NAN; /* nothing is timed */
     plan->preset = o->preset == PRESET_QUICK ? "quick" : "verify";
@@ -208,10 +268,9 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
     }
     for (int t = 0; t < 5; t++) {
         const bool has_8_bits = attn_dtype_is_8_bit(dtypes[t]);
-        const bool by_default = !has_8_bits && (platform == ATTN_CPU) == (dtypes[t] == ATTN_FP32);
         struct attn_problem kinds[PLAN_KINDS_MAX];
         const int kind_count = plan_kinds_of(o, dtypes[t], kinds);
-        if (!(o->dtypes_given ? o->dtypes[dtypes[t]] : by_default))
+        if (!is_wanted_dtype(o, platform, dtypes[t]))
             continue;
         const size_t dense = sizeof shapes / sizeof shapes[0],
                      all = dense + sizeof family_shapes / sizeof family_shapes[0];
@@ -234,9 +293,15 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
                         if (o->modes[mode] && !(has_8_bits && mode == ATTN_BWD) && o->causal[causal] &&
                             !(causal && beyond.window_right > 0))
                             add_shape(o, shape, &beyond, &kinds[k], mode, causal,
-                                      o->head_dims.count ? o->head_dims.values[d] : head_dims[d], plan);
+                                      o->head_dims.count ? o->head_dims.values[d] : verify_dims[d], plan);
             }
         }
+    }
+    for (int t = 0; t < 5; t++) { /* at the end, so that the seeds of the others stay */
+        struct attn_problem kinds[PLAN_KINDS_MAX];
+        const int kind_count = is_wanted_dtype(o, platform, dtypes[t]) ? plan_kinds_of(o, dtypes[t], kinds) : 0;
+        for (int k = 0; k < kind_count; k++)
+            add_caches(o, &kinds[k], plan);
     }
     return finish_plan(o, EXIT_OK, plan);
 }

@@ -67,16 +67,23 @@ int64_t problem_all_keys(const struct attn_problem *p)
     return p->lengths == ATTN_PACKED ? p->total_k : p->batch * p->kv_len;
 }
 
+enum problem_mode problem_mode_of(const struct attn_problem *p, enum attn_mode mode)
+{
+    return p->lengths == ATTN_CACHE ? MODE_DECODE : (enum problem_mode)mode;
+}
+
+enum attn_mode problem_direction(int mode) { return mode == MODE_BWD ? ATTN_BWD : ATTN_FWD; }
+
 double problem_flops(const struct attn_problem *p, enum attn_mode mode, double pairs)
 {
     const double forward = 4.0 * (double)p->head_dim * pairs;
     return mode == ATTN_FWD ? forward : 2.5 * forward;
 }
 
-double problem_min_bytes(const struct attn_problem *p, enum attn_mode mode)
+double problem_min_bytes(const struct attn_problem *p, enum attn_mode mode, double keys)
 {
     const double element = (double)attn_dtype_bytes(p->dtype);
-    const double rows = (double)problem_all_rows(p), keys = (double)problem_all_keys(p);
+    const double rows = (double)problem_all_rows(p);
     const double q = (double)p->q_heads * rows * (double)p->head_dim * element;
     const double o = (double)p->q_heads * rows * (double)p->head_dim * (double)attn_dtype_bytes(attn_output_dtype(p));
     const double kv = (double)p->kv_heads * keys * (double)p->head_dim * element;
@@ -101,9 +108,9 @@ const char *problem_print(const struct attn_problem *p, enum attn_mode mode, cha
     char q[24], kv[24];
     number_print_count(p->q_len, q, sizeof q);
     number_print_count(p->kv_len, kv, sizeof kv);
-    snprintf(buffer, size, "%s %s d=%d n=%s%s%s %s", problem_mode_name(mode), p->causal ? "causal" : "full",
-             (int)p->head_dim, q, p->q_len == p->kv_len ? "" : "x", p->q_len == p->kv_len ? "" : kv,
-             problem_dtype_name(p->dtype));
+    snprintf(buffer, size, "%s %s d=%d n=%s%s%s %s", problem_mode_name(problem_mode_of(p, mode)),
+             p->causal ? "causal" : "full", (int)p->head_dim, q, p->q_len == p->kv_len ? "" : "x",
+             p->q_len == p->kv_len ? "" : kv, problem_dtype_name(p->dtype));
     return buffer;
 }
 
@@ -122,7 +129,7 @@ int64_t problem_extent(const struct attn_tensor *t, int64_t batch, int64_t heads
 
 /* Names of the enums of a problem. */
 
-const char *const problem_mode_names[] = {[ATTN_FWD] = "fwd", [ATTN_BWD] = "bwd", NULL};
+const char *const problem_mode_names[] = {[MODE_FWD] = "fwd", [MODE_BWD] = "bwd", [MODE_DECODE] = "decode", NULL};
 const char *const problem_dtype_names[] = {
     [ATTN_FP32] = "fp32", [ATTN_FP16] = "fp16", [ATTN_BF16] = "bf16", [ATTN_E4M3] = "e4m3", [ATTN_E5M2] = "e5m2", NULL};
 const char *const problem_quant_names[] = {[ATTN_SCALE_NONE] = "none",

@@ -33,12 +33,18 @@ int64_t problem_all_keys(const struct attn_problem *);
  * convention counts a causal square as exactly half. problem_arrays.h counts all of a problem. */
 double problem_visible_pairs(const struct attn_problem *);
 
+/* The direction as options, keys and records name it: a forward against a cache is one of its own. */
+enum problem_mode { MODE_FWD = ATTN_FWD, MODE_BWD = ATTN_BWD, MODE_DECODE = 2, MODE_COUNT };
+enum problem_mode problem_mode_of(const struct attn_problem *, enum attn_mode);
+enum attn_mode problem_direction(int mode); /* of an enum problem_mode */
+
 /* Section 3 of docs/design.md: fwd 4 * head_dim * visible pairs of all sequences and query heads (problem_pairs), bwd
  * 2.5 times that. */
 double problem_flops(const struct attn_problem *, enum attn_mode, double pairs);
 
-/* Bytes of memory traffic when each input is read once and each output is written once. */
-double problem_min_bytes(const struct attn_problem *, enum attn_mode);
+/* Bytes of memory traffic when each input is read once and each output is written once. keys: of K and of V, over all
+ * sequences (problem_used_keys). */
+double problem_min_bytes(const struct attn_problem *, enum attn_mode, double keys);
 
 /* True when at least one row sees no key. */
 bool problem_has_blind_rows(const struct attn_problem *);
@@ -58,7 +64,7 @@ enum l2_policy { L2_COLD, L2_HOT };                       /* what a sample finds
 enum check_scope { CHECK_FULL, CHECK_SAMPLE, CHECK_OFF }; /* how much of a result is compared with the reference */
 
 /* Indexed by their enum; NULL ends each. */
-extern const char *const problem_mode_names[];   /* attn_mode: fwd bwd */
+extern const char *const problem_mode_names[];   /* problem_mode: fwd bwd decode */
 extern const char *const problem_dtype_names[];  /* attn_dtype: fp32 fp16 bf16 e4m3 e5m2 */
 extern const char *const problem_layout_names[]; /* attn_layout: bshd bhsd */
 extern const char *const problem_dist_names[];   /* fill_dist: normal uniform zeros sharp ... rising falling */

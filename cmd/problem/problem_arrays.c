@@ -69,6 +69,7 @@ static bool next_word(const char **text, char end, char *word, size_t size)
 struct length_list {
     int64_t (*pairs)[2]; /* q_len, kv_len */
     int64_t count, room, total_q, total_k;
+    int64_t wanted; /* sequences to draw; 0 = until the tokens are used up */
 };
 
 static bool add_lengths(struct length_list *list, int64_t q_len, int64_t kv_len, struct reason *why)
@@ -145,12 +146,12 @@ static bool read_lengths_file(const char *path, struct length_list *list, struct
     return good;
 }
 
-/* Draws lengths until the tokens are used up. */
+/* Draws lengths until there are enough, or the tokens are used up. */
 static bool draw_lengths(double (*draw)(uint64_t seed, uint64_t n, const double *), const double *numbers,
                          int64_t total_tokens, uint64_t seed, struct length_list *list, struct reason *why)
 {
-    for (uint64_t n = 0; list->total_q < total_tokens; n++) {
-        const int64_t left = total_tokens - list->total_q;
+    for (uint64_t n = 0; list->wanted ? (int64_t)n < list->wanted : list->total_q < total_tokens; n++) {
+        const int64_t left = list->wanted ? INT32_MAX : total_tokens - list->total_q;
         const double drawn = draw(seed, n, numbers);
         const int64_t length = drawn >= (double)left ? left : (int64_t)drawn;
         if (!add_lengths(list, length, length, why))
@@ -249,9 +250,95 @@ bool problem_set_lengths(struct attn_problem *p, struct problem_arrays *a, const
     return true;
 }
 
-/* ---- block mask ---- */
+/* ---- cache ---- */
 
 static int64_t blocks_of(int64_t len, int64_t block) { return (len + block - 1) / block; }
+
+/* The pages that sequences use, in an order drawn from the seed (Fisher and Yates); behind them the page of nobody. */
+static void make_pages(struct attn_problem *p, struct problem_arrays *a, uint64_t seed)
+{
+    const int64_t per = blocks_of(p->kv_len, p->page_size);
+    int64_t used = 0, next = 0;
+    for (int64_t b = 0; b < p->batch; b++)
+        used += blocks_of(a->seqused_k[b], p->page_size);
+    int32_t *order = xmalloc((unsigned long)used * sizeof *order);
+    for (int64_t i = 0; i < used; i++)
+        order[i] = (int32_t)i;
+    for (int64_t i = used - 1; i > 0; i--) {
+        const int64_t j = (int64_t)(random_bits(seed + 0x70616765ull, (uint64_t)i) % (uint64_t)(i + 1));
+        const int32_t page = order[i];
+        order[i] = order[j];
+        order[j] = page;
+    }
+    p->pages = used + 1;
+    a->page_table = xmalloc((unsigned long)(p->batch * per) * sizeof *a->page_table);
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t i = 0; i < per; i++)
+            a->page_table[b * per + i] = i < blocks_of(a->seqused_k[b], p->page_size) ? order[next++] : (int32_t)used;
+    free(order);
+}
+
+/* The lengths of a list or a file, or drawn ones, for the caches of `batch` sequences. */
+static bool read_caches(const char *text, int64_t batch, uint64_t seed, struct length_list *list, struct reason *why)
+{
+    list->wanted = batch;
+    if (text[0] != '@' && strncmp(text, "list:", 5) != 0 && batch == 0)
+        return refuse(why, "needs --batch N, the number of caches to draw");
+    if (!read_lengths(text, 0, seed, list, why))
+        return false;
+    if (list->count == 0)
+        return refuse(why, "has no sequence");
+    if (batch && list->count != batch)
+        return refuse(why, "has %lld lengths for --batch %lld", (long long)list->count, (long long)batch);
+    for (int64_t b = 0; b < list->count; b++)
+        if (list->pairs[b][0] != list->pairs[b][1])
+            return refuse(why, "has two lengths of a sequence; in --mode decode there is one, that of its cache");
+    return true;
+}
+
+/* text: --lengths; NULL = --kv-len */
+static bool refuse_short(int64_t q_len, int64_t len, const char *text, struct reason *why)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%lld", (long long)len);
+    return refuse(why,
+                  "%s %s: a cache of %s keys is shorter than the %lld new tokens of --seqlen, which are its last keys",
+                  text ? "--lengths" : "--kv-len", text ? path_shown(text).text : number, number, (long long)q_len);
+}
+
+bool problem_set_cache(struct attn_problem *p, struct problem_arrays *a, const char *text, uint64_t seed,
+                       struct reason *why)
+{
+    struct length_list list = {0};
+    struct reason inner = {""};
+    const bool is_fixed = !*text || strcmp(text, "fixed") == 0;
+    if (strlen(text) >= sizeof a->lengths)
+        return refuse(why, "--lengths: longer than %zu characters", sizeof a->lengths - 1);
+    if (!is_fixed && !read_caches(text, p->batch, seed, &list, &inner)) {
+        free(list.pairs);
+        return refuse(why, "--lengths %s: %.380s", path_shown(text).text, inner.text);
+    }
+    p->lengths = ATTN_CACHE;
+    p->batch = is_fixed ? p->batch : list.count;
+    p->kv_len = is_fixed ? p->kv_len : 1;
+    a->seqused_k = xmalloc((unsigned long)p->batch * sizeof *a->seqused_k);
+    bool good = true;
+    for (int64_t b = 0; b < p->batch && good; b++) {
+        const int64_t len = is_fixed ? p->kv_len : list.pairs[b][0];
+        a->seqused_k[b] = (int32_t)len;
+        p->kv_len = len > p->kv_len ? len : p->kv_len;
+        if (len < p->q_len)
+            good = refuse_short(p->q_len, len, is_fixed ? NULL : text, why);
+    }
+    free(list.pairs);
+    if (good && p->page_size > 0)
+        make_pages(p, a, seed);
+    if (!is_fixed)
+        snprintf(a->lengths, sizeof a->lengths, "%s", text);
+    return good;
+}
+
+/* ---- block mask ---- */
 
 static int64_t mask_bytes(const struct attn_problem *p)
 {
@@ -367,10 +454,16 @@ const void *problem_array(const struct attn_problem *p, const struct problem_arr
     case ARRAY_CU_SEQLENS_Q: array = a->cu_seqlens_q; break;
     case ARRAY_CU_SEQLENS_K: array = a->cu_seqlens_k; break;
     case ARRAY_BLOCK_MASK: array = a->mask; break;
+    case ARRAY_SEQUSED_K: array = a->seqused_k; break;
+    case ARRAY_PAGE_TABLE: array = a->page_table; break;
     case ARRAY_COUNT: break;
     }
-    if (array)
-        *bytes = which == ARRAY_BLOCK_MASK ? (size_t)mask_bytes(p) : (size_t)(p->batch + 1) * sizeof(int32_t);
+    if (!array)
+        return NULL;
+    const int64_t integers = which == ARRAY_SEQUSED_K    ? p->batch
+                             : which == ARRAY_PAGE_TABLE ? p->batch * blocks_of(p->kv_len, p->page_size)
+                                                         : p->batch + 1;
+    *bytes = which == ARRAY_BLOCK_MASK ? (size_t)mask_bytes(p) : (size_t)integers * sizeof(int32_t);
     return array;
 }
 
@@ -379,6 +472,8 @@ void problem_point_at(struct attn_tensors *t, const void *const arrays[ARRAY_COU
     t->cu_seqlens_q = arrays[ARRAY_CU_SEQLENS_Q];
     t->cu_seqlens_k = arrays[ARRAY_CU_SEQLENS_K];
     t->block_mask = arrays[ARRAY_BLOCK_MASK];
+    t->seqused_k = arrays[ARRAY_SEQUSED_K];
+    t->page_table = arrays[ARRAY_PAGE_TABLE];
 }
 
 void problem_arrays_free(struct problem_arrays *a)
@@ -386,6 +481,8 @@ void problem_arrays_free(struct problem_arrays *a)
     free(a->cu_seqlens_q);
     free(a->cu_seqlens_k);
     free(a->mask);
+    free(a->seqused_k);
+    free(a->page_table);
     memset(a, 0, sizeof *a);
 }
 
@@ -427,9 +524,19 @@ static double pairs_under_mask(const struct attn_problem *one, const struct attn
     return pairs;
 }
 
+double problem_used_keys(const struct attn_problem *p, const struct problem_arrays *a)
+{
+    double keys = 0;
+    if (!a || !a->seqused_k)
+        return (double)problem_all_keys(p);
+    for (int64_t b = 0; b < p->batch; b++)
+        keys += a->seqused_k[b];
+    return keys;
+}
+
 double problem_pairs(const struct attn_problem *p, const struct problem_arrays *a)
 {
-    if (!a || !(a->mask || a->cu_seqlens_q))
+    if (!a || !(a->mask || a->cu_seqlens_q || a->seqused_k))
         return (double)p->batch * (double)p->q_heads * problem_visible_pairs(p);
     double pairs = 0;
     struct attn_problem one = *p;
@@ -438,6 +545,8 @@ double problem_pairs(const struct attn_problem *p, const struct problem_arrays *
             one.q_len = a->cu_seqlens_q[b + 1] - a->cu_seqlens_q[b];
             one.kv_len = a->cu_seqlens_k[b + 1] - a->cu_seqlens_k[b];
         }
+        if (a->seqused_k)
+            one.kv_len = a->seqused_k[b];
         if (!a->mask) {
             pairs += (double)p->q_heads * problem_visible_pairs(&one);
             continue;

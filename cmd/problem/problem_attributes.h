@@ -13,7 +13,8 @@
 
 #define PROBLEM_ATTRIBUTES(X)                                                                                          \
     X(COUNT, dropout_seed, uint64_t, "--dropout-seed", 0, "random seed of dropout; see --dropout")                     \
-    X(REAL, softcap, float, "--softcap", 0, "S = softcap tanh(scale Q K^T / softcap) before the mask; 0 = none")
+    X(REAL, softcap, float, "--softcap", 0, "S = softcap tanh(scale Q K^T / softcap) before the mask; 0 = none")       \
+    X(COUNT, page_size, int64_t, "--page-size", 0, "rows of a page of the cache; 0 = contiguous")
 
 #define PROBLEM_TYPE_COUNT int64_t
 #define PROBLEM_TYPE_REAL double

@@ -14,7 +14,15 @@
 static bool has_equal_heads(const struct problem_key *k) { return k->kv_heads == k->q_heads; }
 static bool has_fixed_lengths(const struct problem_key *k) { return !k->lengths[0] || !strcmp(k->lengths, "fixed"); }
 static bool has_own_lengths(const struct problem_key *k) { return !has_fixed_lengths(k); } /* --lengths says them */
-static bool has_equal_lengths(const struct problem_key *k) { return k->kv_len == k->q_len || has_own_lengths(k); }
+static bool is_decode(const struct problem_key *k) { return k->mode == MODE_DECODE; }
+/* Their lengths say how many sequences there are and how long; against a cache how long the cache is. */
+static bool has_packed_lengths(const struct problem_key *k) { return has_own_lengths(k) && !is_decode(k); }
+
+static bool has_default_keys(const struct problem_key *k)
+{
+    return has_own_lengths(k) || (k->kv_len == k->q_len && !is_decode(k));
+}
+
 static bool has_no_mask(const struct problem_key *k) { return !k->block_mask[0] || !strcmp(k->block_mask, "none"); }
 static bool is_normal(const struct problem_key *k) { return k->dist == FILL_NORMAL; }
 static bool has_no_left(const struct problem_key *k) { return k->window_left < 0; }
@@ -45,21 +53,22 @@ static bool has_default_scale(const struct problem_key *k)
 
 /* In the order of the CSV's columns, which is part of the contract: new rows go to the end. */
 const struct problem_field problem_fields[] = {
-    {NAMED(mode), .meaning = "direction: fwd, bwd", .option = "--mode", .is_compared = true},
+    {NAMED(mode), .meaning = "direction: fwd, bwd; decode = forward against a cache", .option = "--mode",
+     .is_compared = true},
     {NAMED(dtype),
      .meaning = "type of Q, K, V, the output and the gradients: fp16, bf16, fp32, e4m3, e5m2; of O see out_dtype",
      .option = "--dtype", .is_compared = true},
     {FIELD(causal, PROBLEM_COUNT), .meaning = "1 with the causal mask, else 0", .option = "--causal",
      .is_compared = true},
-    {FIELD(batch, PROBLEM_COUNT), .meaning = "sequences", .option = "--batch", .is_default = has_own_lengths,
+    {FIELD(batch, PROBLEM_COUNT), .meaning = "sequences", .option = "--batch", .is_default = has_packed_lengths,
      .is_compared = true},
     {FIELD(q_heads, PROBLEM_COUNT), .meaning = "query heads", .option = "--heads", .is_compared = true},
     {FIELD(kv_heads, PROBLEM_COUNT), .meaning = "heads of K and V", .option = "--kv-heads",
      .is_default = has_equal_heads, .is_compared = true},
     {FIELD(q_len, PROBLEM_COUNT), .meaning = "query length; the longest one", .option = "--seqlen",
-     .is_default = has_own_lengths, .is_compared = true},
+     .is_default = has_packed_lengths, .is_compared = true},
     {FIELD(kv_len, PROBLEM_COUNT), .meaning = "key length; the longest one", .option = "--kv-len",
-     .is_default = has_equal_lengths, .is_compared = true},
+     .is_default = has_default_keys, .is_compared = true},
     {FIELD(head_dim, PROBLEM_COUNT), .meaning = "head dimension", .option = "--d", .is_compared = true},
     {NAMED(layout), .meaning = "order of the dimensions in memory: bshd, bhsd (batch, s = length, heads, d)",
      .option = "--layout", .is_compared = true},
@@ -81,7 +90,7 @@ const struct problem_field problem_fields[] = {
     {FIELD(lengths, PROBLEM_TEXT), .meaning = "lengths of the sequences, see --lengths; fixed = all have the same",
      .option = "--lengths", .is_default = has_fixed_lengths, .is_compared = true, .label = "lengths",
      .absent = "fixed"},
-    {FIELD(total_q, PROBLEM_COUNT), .meaning = "query tokens of all sequences, where lengths are not fixed",
+    {FIELD(total_q, PROBLEM_COUNT), .meaning = "query tokens of all sequences, where they are packed",
      .option = "--total-tokens", .is_default = has_fixed_lengths, .is_compared = true, .may_be_empty = true},
     {FIELD(block_mask, PROBLEM_TEXT), .meaning = "blocks that are computed, see --block-mask; none = all",
      .option = "--block-mask", .is_default = has_no_mask, .is_compared = true, .label = "mask", .absent = "none"},
@@ -145,7 +154,7 @@ struct problem_key problem_key_of(const struct attn_problem *p, const struct pro
                                   enum attn_mode mode, enum fill_dist dist, double logit_std, uint64_t seed,
                                   enum l2_policy l2)
 {
-    struct problem_key key = {.mode = mode,
+    struct problem_key key = {.mode = problem_mode_of(p, mode),
                               .dtype = p->dtype,
                               .causal = p->causal,
                               .batch = p->batch,
@@ -301,15 +310,17 @@ char *problem_key_extras(const struct problem_key *key, char *buffer, size_t siz
 int64_t problem_key_length(const struct problem_key *key)
 {
     const bool has_mean = has_own_lengths(key) && key->total_q > 0 && key->batch > 0;
+    if (is_decode(key))
+        return key->kv_len;
     return has_mean ? (key->total_q + key->batch / 2) / key->batch : key->q_len;
 }
 
 char *problem_key_lengths(const struct problem_key *key, char *buffer, size_t size)
 {
     char q[24], kv[24];
-    number_print_count(problem_key_length(key), q, sizeof q);
+    number_print_count(is_decode(key) ? key->q_len : problem_key_length(key), q, sizeof q);
     number_print_count(key->kv_len, kv, sizeof kv);
-    if (has_own_lengths(key))
+    if (has_packed_lengths(key))
         snprintf(buffer, size, "~%s", q);
     else
         snprintf(buffer, size, key->q_len == key->kv_len ? "%s" : "%sx%s", q, kv);

@@ -13,7 +13,7 @@
 
 /* Value of an absent field: -1 where a comment names an enum, else INT64_MIN, NaN or "". */
 struct problem_key {
-    int mode;  /* attn_mode */
+    int mode;  /* problem_mode */
     int dtype; /* attn_dtype */
     int64_t causal, batch, q_heads, kv_heads, q_len, kv_len, head_dim;
     int layout; /* attn_layout */
@@ -24,7 +24,7 @@ struct problem_key {
     int l2;                             /* l2_policy */
     double logit_std;                   /* standard deviation that Q is scaled to give the logits; absent = as drawn */
     char lengths[PROBLEM_TEXT_SIZE];    /* problem_arrays.h */
-    int64_t total_q;                    /* query tokens of all sequences; absent = fixed lengths */
+    int64_t total_q;                    /* query tokens of all sequences; absent = they are not packed */
     char block_mask[PROBLEM_TEXT_SIZE]; /* problem_arrays.h */
     int64_t mask_block;                 /* rows and keys of a block; 0 = no mask */
     int out_dtype;                      /* attn_dtype of O where dtype has 8 bits, else absent */
@@ -91,7 +91,8 @@ char *problem_key_label(const struct problem_key *, char *buffer, size_t size);
 /* The last part alone, a space before each word; "" where everything is the default. */
 char *problem_key_extras(const struct problem_key *, char *buffer, size_t size);
 
-/* The length of a problem in tables and charts: q_len, or the mean of the query lengths, rounded, where they differ. */
+/* The length of a problem in tables and charts: q_len, or the mean of the query lengths, rounded, where they differ; of
+ * decode kv_len, the longest cache. */
 int64_t problem_key_length(const struct problem_key *);
 /* "16k", "16kx1k" for queries and keys, "~341" for a mean. */
 char *problem_key_lengths(const struct problem_key *, char *buffer, size_t size);

@@ -98,11 +98,15 @@ static double pairs_of_arrays(const struct problem_key *k, struct attn_problem *
     struct problem_arrays arrays = {0};
     struct reason ignored;
     if (k->lengths[0] == '@' || k->block_mask[0] == '@' || longest > RECORD_REMADE_TOKENS ||
-        (has_lengths && !(k->total_q > 0 && k->total_q <= RECORD_REMADE_TOKENS)) || (has_mask && k->mask_block < 8))
+        (has_lengths && k->mode != MODE_DECODE && !(k->total_q > 0 && k->total_q <= RECORD_REMADE_TOKENS)) ||
+        (k->mode == MODE_DECODE && k->batch > RECORD_REMADE_TOKENS) || (has_mask && k->mask_block < 8))
         return NAN;
+    const bool is_decode = k->mode == MODE_DECODE;
     const bool good =
-        (!has_lengths || problem_set_lengths(p, &arrays, k->lengths, k->total_q, (uint64_t)k->seed, &ignored)) &&
-        p->batch == batch && p->q_heads <= RECORD_REMADE_HEADS &&
+        (!has_lengths || is_decode ||
+         problem_set_lengths(p, &arrays, k->lengths, k->total_q, (uint64_t)k->seed, &ignored)) &&
+        (!is_decode || problem_set_cache(p, &arrays, k->lengths, (uint64_t)k->seed, &ignored)) && p->batch == batch &&
+        p->q_heads <= RECORD_REMADE_HEADS &&
         (!has_mask || problem_set_block_mask(p, &arrays, k->block_mask, k->mask_block, (uint64_t)k->seed, &ignored));
     const double pairs = good ? problem_pairs(p, &arrays) : NAN;
     problem_arrays_free(&arrays);
@@ -126,12 +130,12 @@ static double flops_of_shape(const struct record_row *row)
                                    .causal = k->causal == 1,
                                    .window_left = window_of(k->window_left),
                                    .window_right = window_of(k->window_right)};
-    const double dense = problem_flops(&problem, (enum attn_mode)k->mode, problem_pairs(&problem, NULL));
+    const double dense = problem_flops(&problem, problem_direction(k->mode), problem_pairs(&problem, NULL));
     if (!is_given(k->lengths, "fixed") && !is_given(k->block_mask, "none"))
         return dense;
     const double pairs = pairs_of_arrays(k, &problem);
     if (!isnan(pairs))
-        return problem_flops(&problem, (enum attn_mode)k->mode, pairs);
+        return problem_flops(&problem, problem_direction(k->mode), pairs);
     return row->flops >= 0 && row->flops <= 2 * dense ? row->flops : NAN;
 }
 
@@ -140,6 +144,10 @@ static bool speeds_agree(const struct record_row *row, double flops, struct reas
     const double tflops = flops / row->time_ms * 1e-9;
     if (!isnan(row->flops) && !is_near(row->flops, flops, RECORD_TFLOPS_LIMIT_PCT))
         snprintf(why->text, sizeof why->text, "its flops are %.6g, its shape makes %.6g", row->flops, flops);
+    else if (!isnan(row->gb_per_s) &&
+             !is_near(row->gb_per_s, row->min_gb / row->time_ms * 1e3, RECORD_TFLOPS_LIMIT_PCT))
+        snprintf(why->text, sizeof why->text, "its gb_per_s is %.6g, its min_gb %.6g and its time_ms %.6g make %.6g",
+                 row->gb_per_s, row->min_gb, row->time_ms, row->min_gb / row->time_ms * 1e3);
     else if (!isnan(row->tflops) && !is_near(row->tflops, tflops, RECORD_TFLOPS_LIMIT_PCT))
         snprintf(why->text, sizeof why->text, "its tflops is %.6g, its shape and its time_ms %.6g make %.6g",
                  row->tflops, row->time_ms, tflops);

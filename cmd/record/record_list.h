@@ -43,7 +43,10 @@
       EMPTY_NOT_QUANTISED)                                                                                             \
     X(REAL, quant_rms_err, 0, FILES, "",                                                                               \
       "what quantising costs: rms(O' - O) / rms(O) of the reference, O' on the inputs, O on those before quantising",  \
-      EMPTY_NOT_QUANTISED ", or --check off")
+      EMPTY_NOT_QUANTISED ", or --check off")                                                                          \
+    X(COUNT, splits, 0, FILES, "", "parts of the keys as --splits asked; 0 = the implementation's choice",             \
+      "not decode")                                                                                                    \
+    X(REAL, gb_per_s, 0, TABLE, "1e9 bytes/s", "min_gb / time_ms, of decode", "not decode, or tflops is empty")
 
 /* How the case ended, and what was measured. */
 #define RECORD_RESULT_COLUMNS(X)                                                                                       \

@@ -75,6 +75,7 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
                                        .device = &s->backend->device,
                                        .mode = run->item->mode,
                                        .deterministic = run->item->deterministic,
+                                       .splits = run->item->splits,
                                        .variant = s->options->variant};
     case_report_stage(run, STAGE_PREPARE, slot);
     c->impl = impl_resolve(&s->slots[slot], &c->request, why);
@@ -226,6 +227,7 @@ enum attn_status case_profile(const struct case_setting *setting, struct attn_me
                                        .device = &be->device,
                                        .mode = run->item->mode,
                                        .deterministic = run->item->deterministic,
+                                       .splits = run->item->splits,
                                        .variant = setting->options->variant};
     c->impl = impl_resolve(&setting->slots[0], &c->request, why);
     if (!c->impl)

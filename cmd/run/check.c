@@ -22,11 +22,18 @@ static struct attn_tensors view_tensors(const struct attn_tensors *t, const stru
     struct attn_tensors moved = *t;
     struct attn_tensor *const of_q[] = {&moved.q, &moved.o, &moved.dout, &moved.dq};
     struct attn_tensor *const of_kv[] = {&moved.k, &moved.v, &moved.dk, &moved.dv};
+    const bool has_pages = view->problem.page_size > 0; /* which the table finds, from the view's first sequence on */
     for (int i = 0; i < 4; i++) {
         const enum attn_dtype output = attn_output_dtype(&view->problem), input = view->problem.dtype;
         of_q[i]->data = element_at(of_q[i], i == 0 ? input : output, view->batch_offset, view->q_head_offset);
-        of_kv[i]->data = element_at(of_kv[i], i < 2 ? input : output, view->batch_offset, view->kv_head_offset);
+        of_kv[i]->data =
+            element_at(of_kv[i], i < 2 ? input : output, has_pages ? 0 : view->batch_offset, view->kv_head_offset);
     }
+    if (moved.seqused_k)
+        moved.seqused_k += view->batch_offset;
+    if (has_pages)
+        moved.page_table +=
+            view->batch_offset * ((view->problem.kv_len + view->problem.page_size - 1) / view->problem.page_size);
     moved.lse = NULL;
     if (moved.scale_q) {
         moved.scale_q += view->scale_q_offset;
@@ -659,7 +666,7 @@ enum attn_status check_untouched(struct backend *be, const struct plan_item *ite
         TRY(buffer_guards_broken(be, &around->inputs->arrays[i], &words, why));
         if (words)
             check_add_finding(tensors, count, "input", judge_rule_name(RULE_GUARD),
-                              "input: wrote outside an array of lengths or the block mask");
+                              "input: wrote outside an array of lengths, pages or the block mask");
     }
     for (int i = 0; i < QUANTISED_COUNT; i++) {
         if (!around->inputs->scales[i].base)

@@ -41,7 +41,9 @@ void row_begin(struct record_row *row, const struct options *o, const struct run
     row->check = CHECKED_OFF;
     row->check_scope = o->check;
     row->flops = plan_item_flops(item);
-    row->min_gb = problem_min_bytes(p, item->mode) * 1e-9;
+    row->min_gb = problem_min_bytes(p, item->mode, problem_used_keys(p, item->arrays)) * 1e-9;
+    if (row->key.mode == MODE_DECODE)
+        row->splits = item->splits;
     row->power_limit_w = facts->power_limit_w;
     row->repro = plan_repro(o, item, impl);
 }
@@ -75,6 +77,8 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
     if (row->check == CHECKED_FAIL || role_of_name(row->impl) == ATTN_ROLE_NOTHING || !(s.median > 0))
         return;
     row->tflops = row->flops / s.median * 1e-9;
+    if (row->key.mode == MODE_DECODE)
+        row->gb_per_s = row->min_gb / s.median * 1e3;
     if (baselines->gemm_ms)
         row->pct_of_gemm =
             100 * row->flops / baselines->gemm_flops * stats_paired_ratio(baselines->gemm_ms, samples_ms, count);

@@ -118,7 +118,7 @@ static void add_nearest(struct summary *s, const struct record_row *row)
     if (isfinite(s->nearest_used) &&
         (rank != s->nearest_rank ? rank > s->nearest_rank : row->err_used <= s->nearest_used))
         return;
-    char length[24], rms[80] = "";
+    char length[56], rms[80] = "";
     s->nearest_used = row->err_used;
     s->nearest_rank = rank;
     for (int i = 0; i < row->tensor_count; i++)
@@ -128,7 +128,7 @@ static void add_nearest(struct summary *s, const struct record_row *row)
                      row->tensors[i].rel_rms_bound);
     snprintf(s->nearest, sizeof s->nearest, "%s %s %s d%lld n=%s %s, %s at %.2g of its bound%s", row->impl,
              problem_mode_name(row->key.mode), row->key.causal == 1 ? "causal" : "full", (long long)row->key.head_dim,
-             number_print_count(row->key.q_len, length, sizeof length), problem_dtype_name(row->key.dtype),
+             problem_key_lengths(&row->key, length, sizeof length), problem_dtype_name(row->key.dtype),
              row->worst[0] ? row->worst : row->err_tensor, row->err_used, rms);
 }
 

@@ -45,6 +45,7 @@ struct table {
     char problem[160];     /* the problem of the last row */
     bool is_new_problem;   /* this row is the first of its problem: n and b are printed */
     bool clock_is_printed; /* of this problem; its rows share it */
+    bool is_decode;        /* the rows of this group have GB/s in place of TFLOPS */
     struct summary summary;
 };
 
@@ -125,10 +126,11 @@ static void print_ms(struct table *t, const struct record_row *row, char *cell)
         put(cell, "-");
 }
 
-static void print_tflops(struct table *t, const struct record_row *row, char *cell)
+/* GB/s of a forward against a cache, whose time is that of reading the cache. */
+static void print_speed(struct table *t, const struct record_row *row, char *cell)
 {
     (void)t;
-    cell_figure(cell, row->tflops);
+    cell_figure(cell, row->key.mode == MODE_DECODE ? row->gb_per_s : row->tflops);
 }
 
 static void print_interval(struct table *t, const struct record_row *row, char *cell)
@@ -242,7 +244,7 @@ static const struct spec sweep_specs[] = {
     {"b", "batch", 2, false, 1, print_b},
     {"impl", "impl", 10, true, 0, print_impl},
     {"ms", "time_ms", 6, false, 0, print_ms},
-    {"TFLOPS", "tflops", 6, false, 0, print_tflops},
+    {"TFLOPS", "tflops", 6, false, 0, print_speed},
     {"+-95%", "time_ms_ci_hi", 5, false, 1, print_interval},
     {"%GEMM", "pct_of_gemm", 5, false, 5, print_gemm},
     {"x naive", "speedup_vs_naive", 7, false, 4, print_naive},
@@ -357,6 +359,8 @@ static const char *heading_of(const struct table *t, const struct spec *spec, ch
 {
     if (spec->print == print_peer && strlen(t->peer) <= 8)
         snprintf(text, size, "x %s", t->peer);
+    else if (spec->print == print_speed && t->is_decode)
+        snprintf(text, size, "GB/s");
     else
         snprintf(text, size, "%s", spec->heading);
     return text;
@@ -367,6 +371,7 @@ static void choose_columns(struct table *t, const struct record_row *row)
     const struct spec *specs = t->is_verify ? verify_specs : sweep_specs;
     const int count = (int)(t->is_verify ? sizeof verify_specs / sizeof *specs : sizeof sweep_specs / sizeof *specs);
     char heading[40];
+    t->is_decode = row->key.mode == MODE_DECODE;
     t->gap = 2;
     t->column_count = 0;
     for (int i = 0; i < count; i++) {
@@ -379,6 +384,8 @@ static void choose_columns(struct table *t, const struct record_row *row)
         t->widths[t->column_count] = specs[i].width > heading_width ? specs[i].width : heading_width;
         if (specs[i].print == print_n && row->key.q_len != row->key.kv_len)
             t->widths[t->column_count] = 7;
+        if (specs[i].print == print_mode && t->is_decode)
+            t->widths[t->column_count] = 6;
         t->column_count++;
     }
     if (total_width(t) > t->width && t->is_verify)

@@ -59,8 +59,11 @@ void quantise_rotate(float *row, int64_t count, uint64_t seed)
 static int64_t offset_of(const struct quantise_job *job, const struct attn_tensor *t, int64_t b, int64_t head,
                          int64_t row)
 {
+    const struct attn_tensors arrays = {.page_table = job->page_table};
     if (job->cu_seqlens)
         return head * t->stride_head + (job->cu_seqlens[b] + row) * t->stride_row;
+    if (job->seqused_k)
+        return attn_key_offset(job->problem, &arrays, *t, b, head, row);
     return b * t->stride_batch + head * t->stride_head + row * t->stride_row;
 }
 
@@ -75,6 +78,8 @@ static void load_row(const struct quantise_job *job, int64_t b, int64_t head, in
 
 static int64_t length_of(const struct quantise_job *job, int64_t b)
 {
+    if (job->seqused_k)
+        return job->seqused_k[b];
     return job->cu_seqlens ? job->cu_seqlens[b + 1] - job->cu_seqlens[b] : rows_of(job->problem, job->tensor).len;
 }
 

@@ -29,6 +29,8 @@ struct quantise_job {
     const struct attn_problem *problem; /* the 8-bit one */
     enum quantised tensor;
     const int32_t *cu_seqlens; /* of its rows, where they are packed */
+    const int32_t *seqused_k;  /* of K and V of a cache, whose other rows are neither read nor written; else NULL */
+    const int32_t *page_table; /* where they lie in pages */
     struct attn_tensor from;   /* in from_dtype; finite values */
     enum attn_dtype from_dtype;
     struct attn_tensor to; /* in problem->dtype */

@@ -87,7 +87,9 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 /* Elements of K, or of V, that are gathered from pages; 0 = none: the copies of 8-bit inputs have no pages. */
 static size_t gathered_elements(const struct attn_problem *p)
 {
-    return p->page_size > 0 && !attn_dtype_is_8_bit(p->dtype) ? (size_t)p->batch * (size_t)p->kv_heads * (size_t)p->kv_len * (size_t)p->head_dim : 0;
+    return p->page_size > 0 && !attn_dtype_is_8_bit(p->dtype)
+               ? (size_t)p->batch * (size_t)p->kv_heads * (size_t)p->kv_len * (size_t)p->head_dim
+               : 0;
 }
 
 /* S, then the copies of 8-bit inputs, or of K and V from pages. */

@@ -225,7 +225,7 @@ static void bash_completion(void **state)
     completes("fabench --kv", "--kv-len --kv-heads");
     completes("fabench verify --kv", "");
     completes("fabench gate --ba", "--batch --baseline");
-    completes("fabench --mode ''", "fwd bwd");
+    completes("fabench --mode ''", "fwd bwd decode");
     completes("fabench --mode = b", "bwd");
     completes("fabench --mode fwd,b", "fwd,bwd");
     completes("fabench --dtype = fp32,fp", "fp32,fp32 fp32,fp16");

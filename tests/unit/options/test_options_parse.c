@@ -94,6 +94,8 @@ static const int two_values = 2;
 static const double quarter = 0.25;
 static const uint64_t zero_seed = 0;
 static const double one_and_half = 1.5, sixty = 60, nothing = 0, half = 0.5;
+static const bool backward[3] = {false, true, false}, directions[3] = {true, true, false},
+                  decode[3] = {false, false, true};
 static const bool yes = true, only_bwd[2] = {false, true}, only_full[2] = {true, false}, both[2] = {true, true},
                   sixteen_bit[5] = {false, true, true}, only_fp16[2] = {false, true},
                   head_and_block[3] = {false, true, true};
@@ -123,13 +125,18 @@ static const struct value_case {
      "--sustain-s 3601: must be a number from 0 to 3600"},
     {"--sustain-s 0", FIELD(sustain_s), &nothing, "--sustain-s nan",
      "--sustain-s nan: must be a number from 0 to 3600"},
-    {"--mode bwd", FIELD(modes), only_bwd, "--mode fwd,both",
-     "--mode fwd,both: must be fwd or bwd, several with commas"},
+    {"--mode bwd", FIELD(modes), backward, "--mode fwd,both",
+     "--mode fwd,both: must be fwd, bwd or decode, several with commas"},
     {"--mode=bwd", FIELD(mode_given), &yes, "--mode fwd,",
-     "--mode fwd,: an item of the list is empty; must be fwd or "
-     "bwd, several with commas"},
-    {"--mode fwd,bwd", FIELD(modes), both, "--mode ''",
-     "--mode '': the list is empty; must be fwd or bwd, several with commas"},
+     "--mode fwd,: an item of the list is empty; must be fwd, bwd or decode, several with commas"},
+    {"--mode fwd,bwd", FIELD(modes), directions, "--mode ''",
+     "--mode '': the list is empty; must be fwd, bwd or decode, several with commas"},
+    {"--mode decode --kv-len 8", FIELD(modes), decode, "--mode decod",
+     "--mode decod: must be fwd, bwd or decode, several with commas; did you mean decode"},
+    {"--mode decode --kv-len 8 --page-size 4k", FIELD(attributes.page_size), &four_k, "--page-size 7",
+     "--page-size 7: must be a multiple of 8 from 0 to 65536"},
+    {"--mode decode --kv-len 8 --splits 7", FIELD(splits), &seven, "--splits -1",
+     "--splits -1: must be a whole number from 0 to 1024"},
     {"--causal", FIELD(causal), only_bwd, "--causal=maybe", "--causal=maybe: must be no, yes or both"},
     {"--causal", FIELD(causal_given), &yes, "--causal=", "--causal '': must be no, yes or both"},
     {"--causal=yes", FIELD(causal), only_bwd, "--causal no",

@@ -120,6 +120,29 @@ static void windows_heads_and_dropout(void **state)
             "--dropout 1e-6: too small for the 16 bits that decide an element; must be 0, or from 1.53e-05 to 0.9999");
 }
 
+/* Decode stands alone, needs the lengths of its caches, and no other mode takes its options. */
+static void decode_and_others(void **state)
+{
+    (void)state;
+    taken("--mode decode --kv-len 4k,64k --batch 1 --page-size 16 --splits 4");
+    taken("--mode decode --preset quick");
+    taken("--mode decode --lengths uniform:1:4k --batch 8 --seqlen 1");
+    taken("--page-size 0 --splits 0");
+    taken("--mode decode --kv-len 1024k --batch 4");
+    refused("--mode fwd,decode --kv-len 64",
+            "--mode fwd,decode: decode cannot be used with fwd or bwd; must be decode alone, or fwd, bwd or both");
+    refused("--mode decode",
+            "--mode decode: needs the lengths of the caches: --kv-len N, --lengths SPEC or a --preset");
+    refused("--page-size 16", "--page-size 16: needs --mode decode, a forward against a cache");
+    refused("--mode bwd --splits 2", "--splits 2: needs --mode decode, a forward against a cache");
+    refused("--mode decode --kv-len 64 --block-mask local:1",
+            "--block-mask local:1: cannot be used with --mode decode, whose few rows have no blocks; must be left out");
+    refused("--mode decode --kv-len 64 --lengths list:8",
+            "--lengths list:8: cannot be used with --kv-len, which it replaces");
+    refused("selftest --mode decode",
+            "--mode decode: the faults of selftest are those of fwd and bwd; must be one of them");
+}
+
 static void outputs_to_stdout(void **state)
 {
     (void)state;
@@ -425,6 +448,7 @@ int main(void)
         cmocka_unit_test(key_heads_divide_heads),
         cmocka_unit_test(products_that_overflow),
         cmocka_unit_test(windows_heads_and_dropout),
+        cmocka_unit_test(decode_and_others),
         cmocka_unit_test(outputs_to_stdout),
         cmocka_unit_test(output_paths),
         cmocka_unit_test(records_are_not_replaced),

@@ -315,6 +315,23 @@ static void verify_has_the_hard_shapes(void **state)
     options_free(&o);
 }
 
+/* Equal in every byte, and in the arrays that each plan has made for itself. */
+static bool is_same_item(const struct plan_item *a, const struct plan_item *b)
+{
+    struct plan_item other = *b;
+    other.arrays = a->arrays;
+    if (memcmp(a, &other, sizeof other) != 0 || !a->arrays != !b->arrays)
+        return false;
+    for (int i = 0; i < ARRAY_COUNT; i++) {
+        size_t bytes, other_bytes;
+        const void *x = problem_array(&a->problem, a->arrays, (enum problem_array)i, &bytes);
+        const void *y = problem_array(&b->problem, b->arrays, (enum problem_array)i, &other_bytes);
+        if (bytes != other_bytes || (bytes && memcmp(x, y, bytes) != 0))
+            return false;
+    }
+    return true;
+}
+
 /* A repro as a verify command makes the same case again, among others, wherever the seed begins. */
 static void verify_makes_the_same_case_again(void **state)
 {
@@ -332,7 +349,7 @@ static void verify_makes_the_same_case_again(void **state)
                 int found = 0;
                 assert_int_equal(plan_make_verify(&narrow, (enum attn_platform)platform, &again), EXIT_OK);
                 for (int j = 0; j < again.count; j++)
-                    found += memcmp(&again.items[j], &plan.items[i], sizeof again.items[j]) == 0;
+                    found += is_same_item(&again.items[j], &plan.items[i]);
                 assert_int_equal(found, 1);
                 plan_free(&again);
                 options_free(&narrow);
@@ -378,7 +395,7 @@ static void only_chooses_by_key(void **state)
         struct options o = parse(line);
         assert_int_equal(plan_make_verify(&o, ATTN_CUDA, &some), EXIT_OK);
         assert_int_equal(some.count, 1);
-        assert_memory_equal(&some.items[0], &all.items[i], sizeof some.items[0]);
+        assert_true(is_same_item(&some.items[0], &all.items[i]));
         plan_free(&some);
         options_free(&o);
     }
@@ -386,8 +403,9 @@ static void only_chooses_by_key(void **state)
     int expected = 0;
     assert_int_equal(plan_make_verify(&o, ATTN_CUDA, &some), EXIT_OK);
     for (int i = 0; i < all.count; i++)
-        expected += all.items[i].mode == ATTN_FWD && all.items[i].problem.causal &&
-                    all.items[i].problem.head_dim == 64 && all.items[i].problem.dtype == ATTN_FP16;
+        expected += problem_mode_of(&all.items[i].problem, all.items[i].mode) == MODE_FWD &&
+                    all.items[i].problem.causal && all.items[i].problem.head_dim == 64 &&
+                    all.items[i].problem.dtype == ATTN_FP16;
     assert_int_equal(some.count, expected);
     plan_free(&some);
     options_free(&o);
@@ -512,6 +530,43 @@ static void logit_std_beyond_fp16(void **state)
     options_free(&o);
 }
 
+/* Decode: one new token, causal, against caches that --kv-len, --lengths or a preset has. */
+static void decode_is_a_forward_against_a_cache(void **state)
+{
+    static const struct {
+        const char *line;
+        int count;
+        int64_t batch, q_len, kv_len, page_size, pages;
+        bool causal;
+    } all[] = {
+        {"fabench --mode decode --d 64 --kv-len 2k", 1, 8, 1, 2048, 0, 0, true},
+        {"fabench --mode decode --d 64 --kv-len 2k --page-size 64 --batch 3", 1, 3, 1, 2048, 64, 97, true},
+        {"fabench --mode decode --d 64 --kv-len 40,50 --seqlen 7 --no-causal --batch 2", 2, 2, 7, 40, 0, 0, false},
+        {"fabench --mode decode --d 64 --causal=both --lengths list:9:30 --page-size 8", 2, 2, 1, 30, 8, 7, false},
+        {"fabench --mode decode --d 64 --preset ci", 3, 16, 1, 1024, 0, 0, true},
+    };
+    (void)state;
+    for (size_t n = 0; n < sizeof all / sizeof all[0]; n++) {
+        struct options o = parse(all[n].line);
+        struct plan plan;
+        assert_int_equal(plan_make(&o, ATTN_CUDA, &plan), EXIT_OK);
+        assert_int_equal(plan.count, all[n].count);
+        const struct plan_item *item = &plan.items[0];
+        const struct attn_problem *p = &item->problem;
+        assert_true(item->mode == ATTN_FWD && p->lengths == ATTN_CACHE && item->arrays->seqused_k);
+        assert_true(p->batch == all[n].batch && p->q_len == all[n].q_len && p->kv_len == all[n].kv_len);
+        assert_true(p->page_size == all[n].page_size && p->pages == all[n].pages && p->causal == all[n].causal);
+        assert_int_equal(plan_item_key(item, L2_COLD).mode, MODE_DECODE);
+        assert_memory_equal(item->name, "decode", 6);
+        plan_free(&plan);
+        options_free(&o);
+    }
+    struct options o = parse("fabench --mode decode --kv-len 8 --seqlen 9");
+    struct plan plan;
+    assert_int_equal(plan_make(&o, ATTN_CPU, &plan), EXIT_USAGE);
+    options_free(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -524,6 +579,7 @@ int main(void)
         cmocka_unit_test(ci_has_twelve_points),
         cmocka_unit_test(every_problem_has_a_key_of_its_own),
         cmocka_unit_test(only_chooses_by_key),
+        cmocka_unit_test(decode_is_a_forward_against_a_cache),
         cmocka_unit_test(acceptance_is_sustained),
         cmocka_unit_test(points_choose_among_the_problems),
         cmocka_unit_test(explicit_options_win_over_the_preset),

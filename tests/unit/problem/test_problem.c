@@ -298,6 +298,124 @@ static void pairs_are_those_of_the_definition(void **state)
                 }
 }
 
+/* ---- caches ---- */
+
+static void refuses_caches(const char *text, int64_t batch, int64_t q_len, const char *sentence)
+{
+    struct attn_problem p = base;
+    struct problem_arrays a = {0};
+    struct reason why = {""};
+    p.batch = batch;
+    p.q_len = q_len;
+    p.kv_len = 8;
+    assert_false(problem_set_cache(&p, &a, text, 1, &why));
+    assert_string_equal(why.text, sentence);
+    problem_arrays_free(&a);
+}
+
+static void wrong_caches(void **state)
+{
+    (void)state;
+    refuses_caches("uniform:1:8", 0, 1, "--lengths uniform:1:8: needs --batch N, the number of caches to draw");
+    refuses_caches("list:5:6", 3, 1, "--lengths list:5:6: has 2 lengths for --batch 3");
+    refuses_caches("list:5x6", 1, 1,
+                   "--lengths list:5x6: has two lengths of a sequence; in --mode decode there is one, that of its "
+                   "cache");
+    refuses_caches("list:5:0", 2, 1,
+                   "--lengths list:5:0: a cache of 0 keys is shorter than the 1 new tokens of --seqlen, which are its "
+                   "last keys");
+    refuses_caches("fixed", 2, 9,
+                   "--kv-len 8: a cache of 8 keys is shorter than the 9 new tokens of --seqlen, which are its last "
+                   "keys");
+    refuses_caches("zipf:2", 2, 1,
+                   "--lengths zipf:2: must be fixed, uniform:LO:HI, lognormal:MEAN:SIGMA, list:Q[xK]:... or @FILE");
+}
+
+static void caches_have_the_lengths(void **state)
+{
+    struct attn_problem p = base;
+    struct problem_arrays a = {0};
+    struct reason why;
+    int64_t sum = 0;
+    (void)state;
+    p.q_len = 3;
+    p.batch = 0;
+    assert_true(problem_set_cache(&p, &a, "list:5:300:3", 1, &why));
+    assert_true(p.lengths == ATTN_CACHE && p.batch == 3 && p.kv_len == 300 && p.pages == 0 && !a.page_table);
+    assert_true(a.seqused_k[0] == 5 && a.seqused_k[1] == 300 && a.seqused_k[2] == 3);
+    assert_true(problem_used_keys(&p, &a) == 308);
+    /* Every row of the newest sees all keys but those behind it: 3 + 4 + 5 of the first, and so on. */
+    p.causal = true;
+    assert_true(problem_pairs(&p, &a) == 4 * ((3 + 4 + 5) + (298 + 299 + 300) + 0.5 * 3 * 3));
+    problem_arrays_free(&a);
+    p = base;
+    p.q_len = 1;
+    p.batch = 1000;
+    assert_true(problem_set_cache(&p, &a, "uniform:1:99", 1, &why));
+    assert_int_equal(p.batch, 1000);
+    for (int64_t b = 0; b < p.batch; b++) {
+        assert_in_range(a.seqused_k[b], 1, 99);
+        sum += a.seqused_k[b];
+    }
+    assert_in_range(sum, 47000, 53000);
+    assert_int_equal(p.kv_len, 99);
+    problem_arrays_free(&a);
+    p = base;
+    p.q_len = 1;
+    assert_true(problem_set_cache(&p, &a, "fixed", 1, &why));
+    assert_true(p.batch == base.batch && p.kv_len == base.kv_len && a.seqused_k[1] == base.kv_len);
+    assert_string_equal(a.lengths, "");
+    problem_arrays_free(&a);
+}
+
+/* Each page is used once, by the sequence that needs it; the others name the last page, which nobody uses. */
+static void pages_are_shuffled(void **state)
+{
+    struct attn_problem p = base, q = base;
+    struct problem_arrays a = {0}, other = {0}, again = {0};
+    struct reason why;
+    bool is_used[200] = {false};
+    int in_order = 0;
+    (void)state;
+    p.q_len = q.q_len = 1;
+    p.batch = q.batch = 4;
+    p.page_size = q.page_size = 8;
+    static const char text[] = "list:500:1:16:500";
+    assert_true(problem_set_cache(&p, &a, text, 5, &why));
+    const int64_t per = 63, needed[] = {63, 1, 2, 63};
+    assert_int_equal(p.pages, 63 + 1 + 2 + 63 + 1);
+    for (int64_t b = 0, n = 0; b < 4; b++)
+        for (int64_t i = 0; i < per; i++) {
+            const int32_t page = a.page_table[b * per + i];
+            assert_in_range(page, 0, p.pages - 1);
+            assert_true((page == p.pages - 1) == (i >= needed[b]));
+            assert_true(i >= needed[b] || !is_used[page]);
+            in_order += i < needed[b] && page == n;
+            n += i < needed[b];
+            is_used[page] |= i < needed[b];
+        }
+    for (int64_t page = 0; page < p.pages; page++)
+        assert_true(is_used[page] == (page < p.pages - 1));
+    assert_true(in_order < 10);
+    size_t bytes, more;
+    const void *table = problem_array(&p, &a, ARRAY_PAGE_TABLE, &bytes);
+    assert_int_equal(bytes, 4 * per * 4);
+    assert_ptr_equal(problem_array(&p, &a, ARRAY_SEQUSED_K, &more), a.seqused_k);
+    assert_int_equal(more, 4 * 4);
+    /* The seed decides the order. */
+    assert_true(problem_set_cache(&q, &again, text, 5, &why));
+    assert_memory_equal(again.page_table, table, bytes);
+    q = base;
+    q.q_len = 1;
+    q.batch = 4;
+    q.page_size = 8;
+    assert_true(problem_set_cache(&q, &other, text, 6, &why));
+    assert_memory_not_equal(other.page_table, table, bytes);
+    problem_arrays_free(&a);
+    problem_arrays_free(&again);
+    problem_arrays_free(&other);
+}
+
 static int problem_arrays_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +426,9 @@ static int problem_arrays_tests(void)
         cmocka_unit_test(wrong_masks),
         cmocka_unit_test(masks_by_rule),
         cmocka_unit_test(pairs_are_those_of_the_definition),
+        cmocka_unit_test(wrong_caches),
+        cmocka_unit_test(caches_have_the_lengths),
+        cmocka_unit_test(pages_are_shuffled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,6 +153,56 @@ static void words_and_numbers_of_a_row(void **state)
     assert_has(why.text, "its shape makes");
 }
 
+/* Caches: FLOPs of fixed lengths, of lengths that the text makes again, and bytes over time. */
+static void rows_of_decode(void **state)
+{
+    (void)state;
+    struct record_row row;
+    record_row_clear(&row);
+    row.status = STATUS_OK;
+    row.check = CHECKED_PASS;
+    row.err_used = 0.5;
+    row.time_ms = 2;
+    row.min_gb = 0.5;
+    row.gb_per_s = 250;
+    row.key = (struct problem_key){.mode = MODE_DECODE,
+                                   .dtype = ATTN_FP32,
+                                   .causal = 1,
+                                   .batch = 3,
+                                   .q_heads = 4,
+                                   .kv_heads = 2,
+                                   .q_len = 1,
+                                   .kv_len = 300,
+                                   .head_dim = 64,
+                                   .window_left = -1,
+                                   .window_right = -1,
+                                   .seed = 1,
+                                   .total_q = INT64_MIN,
+                                   .page_size = 16};
+    snprintf(row.key.lengths, sizeof row.key.lengths, "fixed");
+    snprintf(row.key.block_mask, sizeof row.key.block_mask, "none");
+    char path[] = "decode.jsonl";
+    const struct record_file file = {.path = path, .rows = &row, .count = 1};
+    row.flops = 4.0 * 64 * 4 * 3 * 300;
+    if (!record_file_agrees(&file, &why))
+        fail_msg("%s", why.text);
+    row.gb_per_s = 251;
+    assert_false(record_file_agrees(&file, &why));
+    assert_has(why.text, "its gb_per_s is 251, its min_gb 0.5 and its time_ms 2 make 250");
+    row.gb_per_s = 250;
+    snprintf(row.key.lengths, sizeof row.key.lengths, "list:300:7:40");
+    assert_false(record_file_agrees(&file, &why));
+    assert_has(why.text, "its flops are 921600, its shape makes 355328");
+    row.flops = 4.0 * 64 * 4 * (300 + 7 + 40);
+    if (!record_file_agrees(&file, &why))
+        fail_msg("%s", why.text);
+    snprintf(row.key.lengths, sizeof row.key.lengths, "@file"); /* not made again: at most those of the longest */
+    if (!record_file_agrees(&file, &why))
+        fail_msg("%s", why.text);
+    row.flops = 3 * 4.0 * 64 * 4 * 3 * 300;
+    assert_false(record_file_agrees(&file, &why));
+}
+
 /* Every record that is published, and those of the tests of charts. */
 static void records_of_this_program(void **state)
 {
@@ -199,8 +249,10 @@ static void checked_and_with_an_interval(void **state)
 
 static int record_figures_tests(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_that_agree), cmocka_unit_test(rows_that_do_not),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_that_agree),
+                                       cmocka_unit_test(rows_that_do_not),
                                        cmocka_unit_test(words_and_numbers_of_a_row),
+                                       cmocka_unit_test(rows_of_decode),
                                        cmocka_unit_test(records_of_this_program),
                                        cmocka_unit_test(checked_and_with_an_interval)};
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);

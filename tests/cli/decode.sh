@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Forward against a cache: refusals, run, check, record, `repro`, resume, gate, report, charts, a dump; every split.
+. "$(dirname "$0")/lib.sh"
+
+refused() { # refused REGEX ARGUMENT...
+    local regex=$1
+    shift
+    run --device cpu "$@"
+    expect_code 2
+    expect_sentence "$regex"
+    expect_no_stdout
+}
+
+printf '5\n-3\n' >negative.txt
+printf '7,9\n' >pairs.txt
+refused '--mode fwd,decode.*decode alone' --mode fwd,decode --kv-len 64
+refused '--mode decode.*--kv-len N' --mode decode
+refused '--kv-len 8.*shorter than the 9 new tokens' --mode decode --kv-len 8 --seqlen 9
+refused '--lengths list:40:3.*shorter than the 4 new tokens' --mode decode --lengths list:40:3 --seqlen 4
+refused '--page-size 7.*multiple of 8' --mode decode --kv-len 64 --page-size 7
+refused '--page-size -8' --mode decode --kv-len 64 --page-size -8
+refused '--page-size 16.*--mode decode' --page-size 16
+refused '--splits 2.*--mode decode' --splits 2
+refused '--splits 2000.*1024' --mode decode --kv-len 64 --splits 2000
+refused '--block-mask local:1.*--mode decode' --mode decode --kv-len 64 --block-mask local:1
+refused '--lengths uniform:1:9.*--kv-len' --mode decode --kv-len 64 --lengths uniform:1:9 --batch 2
+refused '--lengths uniform:1:9.*--batch N' --mode decode --lengths uniform:1:9
+refused '--lengths list:5:6.*--batch 3' --mode decode --lengths list:5:6 --batch 3
+refused '--lengths @pairs.txt.*two lengths' --mode decode --lengths @pairs.txt
+refused '--lengths @negative.txt.*line 2' --mode decode --lengths @negative.txt
+
+common=(--device cpu --mode decode --d 64 --heads 4 --kv-heads 2 --warmup-ms 0 --min-time-ms 1 --samples 6
+    --max-noise 100% --l2 hot --impl naive,fused)
+paged=("${common[@]}" --lengths uniform:20:200,list:140:7:33 --batch 3 --page-size 16 --seqlen 1,5)
+run "${paged[@]}" --out none --jsonl a.jsonl --csv a.csv
+expect_code 0
+expect_stdout '8 of 8 rows checked.*all pass'
+expect_stdout 'decode causal .*lengths list:140:7:33 page_size 16'
+expect_stdout 'GB/s'
+expect_stdout '5x140 +3 '
+expect "the mode" test "$(csv_cell a.csv 1 mode)" = decode
+expect "the longest cache" test "$(csv_cell a.csv 5 kv_len)" = 140
+expect "pages" test "$(csv_cell a.csv 5 page_size)" = 16
+expect "the kernel's splits" test "$(csv_cell a.csv 5 splits)" = 0
+expect "no packed tokens" test -z "$(csv_cell a.csv 5 total_q)"
+# q and o of 3 sequences, 4 heads, 1 row; LSE; K and V of 140 + 7 + 33 keys and 2 heads.
+expect "bytes of the used keys" test "$(csv_cell a.csv 5 min_gb)" = \
+    "$(awk 'BEGIN { printf "%.17g", (2 * 3 * 4 * 64 * 4 + 3 * 4 * 4 + 2 * 180 * 2 * 64 * 4) * 1e-9 }')"
+expect "GB/s" awk -v a="$(csv_cell a.csv 5 gb_per_s)" -v b="$(csv_cell a.csv 5 min_gb)" \
+    -v c="$(csv_cell a.csv 5 time_ms)" 'BEGIN { exit !(a > 0 && a * c / (b * 1e3) > 0.999 && a * c / (b * 1e3) < 1.001) }'
+
+# The repro of a row makes the same row.
+eval "set -- $(csv_cell a.csv 4 repro)"
+shift
+run "$@" --out none --csv again.csv
+expect_code 0
+for name in mode causal batch q_len kv_len lengths page_size splits flops min_gb seed; do
+    expect "the same $name" test "$(csv_cell again.csv 1 $name)" = "$(csv_cell a.csv 4 $name)"
+done
+
+# A record of these rows is continued, judged, drawn.
+head -4 a.jsonl >cut.jsonl
+run "${paged[@]}" --out none --jsonl cut.jsonl --resume
+expect_code 0
+expect "every row once" test "$(grep -c '"repro"' cut.jsonl)" = 8
+run gate --baseline a.jsonl --current a.jsonl
+expect_code 0
+run report a.jsonl --out page
+expect_code 0
+run plot a.jsonl --plot term
+expect_code 0
+sed -E 's/"flops": ?[0-9.e+]+/"flops": 123456789/' a.jsonl >false.jsonl
+run gate --baseline a.jsonl --current false.jsonl
+expect_code 5
+expect_stderr 'flops'
+sed -E 's/"gb_per_s": ?[0-9.e+-]+/"gb_per_s": 1234/' a.jsonl >false.jsonl
+run gate --baseline a.jsonl --current false.jsonl
+expect_code 5
+expect_stderr 'gb_per_s'
+
+# Splits: no part of a problem. naive has none.
+for splits in 1 3 64; do
+    run --device cpu --mode decode --d 64 --heads 4 --kv-len 777 --batch 1 --splits $splits --warmup-ms 0 \
+        --min-time-ms 1 --samples 6 --max-noise 100% --l2 hot --out none --csv s.csv
+    expect_code 0
+    expect_stdout 'naive +unsupported: takes no number of splits'
+    expect "splits" test "$(csv_cell s.csv 2 splits)" = $splits
+    expect "passes" test "$(csv_cell s.csv 2 check)" = pass
+    expect "in its repro" grep -q -- "--splits $splits" s.csv
+done
+
+# A dump is the problem again: its keys in their order, not in pages; results of others are judged with it.
+run "${common[@]}" --lengths list:40:7 --page-size 8 --seqlen 3 --out none --dump d --check sample
+expect_code 0
+run --device cpu --input d --out none --impl naive,fused --csv dumped.csv --samples 6 --min-time-ms 1
+expect_code 0
+expect "its mode" test "$(csv_cell dumped.csv 1 mode)" = decode
+expect "its lengths" test "$(csv_cell dumped.csv 1 lengths)" = list:40:7
+expect "its pages" test "$(csv_cell dumped.csv 1 page_size)" = 8
+run verify --device cpu --outputs d --out none
+expect_code 0
+expect_stdout '2 of 2 rows checked'
+
+# The hard shapes of caches.
+run verify --device cpu --mode decode --preset quick --out none
+expect_code 0
+expect_stdout 'all pass'
+
+finish
