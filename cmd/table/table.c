@@ -482,6 +482,8 @@ static void describe_group(const struct table *t, const struct record_row *row, 
         snprintf(tokens, sizeof tokens, "%lld tokens", (long long)row->key.total_q);
         convention = tokens;
     }
+    if (row->key.mode == MODE_DECODE && row->key.lengths[0] && !is(row->key.lengths, "fixed"))
+        convention = "";                           /* the number of sequences is not made from tokens */
     others.window_left = others.window_right = -1; /* the mask has them */
     cell_mask(row, mask);
     problem_key_extras(&others, extras, sizeof extras);

@@ -89,6 +89,12 @@ for splits in 1 3 64; do
     expect "in its repro" grep -q -- "--splits $splits" s.csv
 done
 
+# 8-bit caches: scales of the used keys alone.
+run "${common[@]}" --dtype e4m3 --fp8-scale tensor,head,block --scale-block 32 --lengths list:140:7:33 --page-size 8 \
+    --seqlen 3 --out none
+expect_code 0
+expect_stdout '6 of 6 rows checked.*all pass'
+
 # A dump is the problem again: its keys in their order, not in pages; results of others are judged with it.
 run "${common[@]}" --lengths list:40:7 --page-size 8 --seqlen 3 --out none --dump d --check sample
 expect_code 0

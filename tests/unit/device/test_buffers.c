@@ -1,5 +1,5 @@
-/* The inputs of a cache: the values of a contiguous one at the places that the table names, NaN everywhere else, through
- * changes of signs too; and its .npy files, which have no pages. */
+/* The inputs of a cache: the values of a contiguous one at the places that the table names, NaN everywhere else, also
+ * after changes of signs; and its .npy files, which have no pages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -157,7 +157,7 @@ static void words_and_numbers_of_a_row(void **state)
 static void rows_of_decode(void **state)
 {
     (void)state;
-    struct record_row row;
+    struct record_row row = {0};
     record_row_clear(&row);
     row.status = STATUS_OK;
     row.check = CHECKED_PASS;
