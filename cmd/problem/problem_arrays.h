@@ -1,6 +1,6 @@
 /* The arrays of a problem beyond dense attention: sequences of different lengths, a cache and its pages, and a block
- * mask, made from the text that describes them on the command line and in records. Host memory. The same text, seed and shape make the same
- * arrays, so that supervisor, worker and a later run agree.
+ * mask, made from the text that describes them on the command line and in records. Host memory. The same text, seed and
+ * shape make the same arrays, so that supervisor, worker and a later run agree.
  *
  * Lengths (--lengths), where each sequence has a query length and a key length:
  *   fixed               all have --seqlen and --kv-len; no arrays
@@ -54,9 +54,9 @@ struct problem_arrays {
 bool problem_set_lengths(struct attn_problem *, struct problem_arrays *a, const char *text, int64_t total_tokens,
                          uint64_t seed, struct reason *why);
 
-/* Gives the problem, which has its q_len, page_size and, for "fixed", batch and kv_len, a cache: lengths, batch, kv_len,
- * pages and the arrays of *a. A batch of 0: as many as a list or a file has. False with a sentence that begins with the
- * option. */
+/* Gives the problem, which has its q_len, page_size and, for "fixed", batch and kv_len, a cache: lengths, batch,
+ * kv_len, pages and the arrays of *a. A batch of 0: as many as a list or a file has. False with a sentence that begins
+ * with the option. */
 bool problem_set_cache(struct attn_problem *, struct problem_arrays *a, const char *text, uint64_t seed,
                        struct reason *why);
 

@@ -14,8 +14,9 @@
  *
  * 8-bit inputs are copied to fp32 at the beginning of a launch, each element times its scale.
  *
- * Memory: scratch for each thread, the copies of 8-bit inputs, for the backward a word for each row and for each tile of
- * rows, for splits an O and an LSE of each; nothing grows with the square of the length. Speed: docs/kernels/cpu.md. */
+ * Memory: scratch for each thread, the copies of 8-bit inputs, for the backward a word for each row and for each tile
+ * of rows, for splits an O and an LSE of each; nothing grows with the square of the length. Speed: docs/kernels/cpu.md.
+ */
 
 #include <math.h>
 #include <omp.h>
