@@ -446,7 +446,7 @@ static void report_end(struct supervisor *s, const struct process_result *result
     if (s->finished || s->reported || process_is_interrupted())
         return;
     if (s->ended) {
-        if (s->outputs)
+        if (s->outputs && !atomic_load(&s->progress->stop))
             check_complete(s);
         return;
     }

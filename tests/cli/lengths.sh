@@ -38,22 +38,22 @@ refused '--dropout nan' --dropout nan
 
 common=(--device cpu --d 64 --heads 2 --kv-heads 1 --warmup-ms 0 --min-time-ms 1 --samples 6 --max-noise 100% --l2 hot
     --impl naive,fused)
-run "${common[@]}" --lengths uniform:1:200,list:0x5:7x0:70x130 --total-tokens 600 --block-mask none,random:0.5 \
-    --mask-block 32 --out none --jsonl a.jsonl --csv a.csv
+problems=(--lengths uniform:1:100,list:0x5:7x0:70x130 --total-tokens 240 --block-mask none,random:0.5 --mask-block 32)
+run "${common[@]}" "${problems[@]}" --out none --jsonl a.jsonl --csv a.csv
 expect_code 0
 expect_stdout '32 of 32 rows checked.*all pass'
-expect_stdout 'lengths uniform:1:200 mask random:0.5 of 32'
+expect_stdout 'lengths uniform:1:100 mask random:0.5 of 32'
 expect_stdout '~26 +3 '
-expect "lengths in the record" test "$(csv_cell a.csv 1 lengths)" = uniform:1:200
-expect "their tokens" test "$(csv_cell a.csv 1 total_q)" = 600
+expect "lengths in the record" test "$(csv_cell a.csv 1 lengths)" = uniform:1:100
+expect "their tokens" test "$(csv_cell a.csv 1 total_q)" = 240
 expect "the mask" test "$(csv_cell a.csv 3 block_mask)" = random:0.5
 expect "its blocks" test "$(csv_cell a.csv 3 mask_block)" = 32
 expect "no mask" test "$(csv_cell a.csv 1 block_mask)" = none
 
 # A mask of a dense problem, where each head has its own blocks; some rows of some heads are checked, and all.
 for scope in full sample; do
-    run "${common[@]}" --heads 6 --kv-heads 3 --batch 2 --seqlen 300 --kv-len 400 --block-mask random:0.2,strided:3 \
-        --mask-block 32 --check $scope --out none
+    run "${common[@]}" --heads 6 --kv-heads 3 --batch 2 --seqlen 100 --kv-len 130 --block-mask random:0.3,strided:3 \
+        --mask-block 16 --check $scope --out none
     expect_code 0
     expect_stdout '16 of 16 rows checked.*all pass'
 done
@@ -68,9 +68,8 @@ for name in mode causal batch q_len kv_len lengths total_q block_mask mask_block
 done
 
 # A record of these rows is continued, judged, drawn.
-head -5 a.jsonl >cut.jsonl
-run "${common[@]}" --lengths uniform:1:200,list:0x5:7x0:70x130 --total-tokens 600 --block-mask none,random:0.5 \
-    --mask-block 32 --out none --jsonl cut.jsonl --resume
+head -27 a.jsonl >cut.jsonl
+run "${common[@]}" "${problems[@]}" --out none --jsonl cut.jsonl --resume
 expect_code 0
 expect "every row once" test "$(grep -c '"repro"' cut.jsonl)" = 32
 run gate --baseline a.jsonl --current a.jsonl
