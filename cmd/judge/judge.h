@@ -50,7 +50,7 @@ void judge_floor_of_sums(struct judge_bounds *, enum problem_tensor, enum attn_d
 void judge_rounded_p(struct judge_bounds *, enum attn_dtype inputs, bool doubled, double atol);
 
 /* What a tensor may be off in fp32 because the logits are rounded to fp32 (docs/judging.md): the least bounds of rules
- * 3 and 4. Nothing for LSE, nor for 16 bits. */
+ * 3, 4 and 6. Nothing for 16 bits. */
 void judge_floor_of_logits(struct judge_bounds *, enum problem_tensor, enum attn_dtype, bool doubled, int64_t head_dim,
                            double largest_lse);
 
