@@ -140,19 +140,23 @@ test_stage() {
 }
 
 # Counts racecheck's reports of the kind that the head of kernels/sm90/fused_sm90_bwd.cu explains, what one lane gives
-# back for its warp: there the slots of statistics, in the forward which work tile a stage of Q holds (`smem.work_tile`,
-# by its lines in the sources). Fails where there is any other, or no closing line. (A wait for work_tile_full or
+# back for its warp: there the slots of statistics (load_shared_float2, for which the tool names it or the function that
+# it is inlined into: by its lines), in the forward which work tile a stage of Q holds (`smem.work_tile`, by its lines in
+# the sources). Fails where there is any other, or no closing line. (A wait for work_tile_full or
 # q_empty left out would be the same pair: that the tests of results have to find, as the work tile is read before
 # everything else of it and says where it is.)
 reports_explained() {
-    local places
+    local places statistics
+    statistics=$(awk '/ load_shared_float2\(/ { inside = 1 } inside { printf "%s%d", sep, FNR; sep = "|" }
+        inside && /^}/ { exit }' kernels/device/memory.cuh)
     places=$(grep -n 'smem\.work_tile\[' kernels/sm90/fused_sm90_fwd.cu kernels/sm90/fwd_producer.cuh |
         sed 's|.*/\([^/:]*\):\([0-9]*\):.*|\1:\2|' | paste -sd'|')
-    awk -v place="in ($places)( |\$)" '
+    awk -v place="in ($places)( |\$)" -v statistics="in memory.cuh:($statistics)( |\$)" '
         / Race reported between/ { reports++; mine = /Read access at .*::consume</ && $0 ~ place
             if (!mine && !/Write access at device::bulk_load\(/) { print; others++ } }
         /^=+ +and .* access at / && !(mine && /Write access at .*::publish_work_tile</ && $0 ~ place) &&
-            !(!mine && /Read access at device::load_shared_float2\(/) { print; others++ }
+            !(!mine && (/Read access at device::load_shared_float2\(/ ||
+                /Read access at void sm90_bwd::/ && $0 ~ statistics)) { print; others++ }
         /RACECHECK SUMMARY/ { print; ended = 1 }
         END { printf "%d reports, %d lines of another kind than the explained one\n", reports, others
             exit others > 0 || !ended }' "$1"
