@@ -9,6 +9,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/text.h"
+#include "cmd/device/inputs.h"
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {

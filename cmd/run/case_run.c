@@ -14,6 +14,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/device/inputs.h"
 #include "cmd/record/record_row.h"
 #include "cmd/run/case_check.h"
 #include "cmd/run/case_time.h"

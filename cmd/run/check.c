@@ -8,6 +8,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/device/backend.h"
+#include "cmd/device/inputs.h"
 
 static void *element_at(const struct attn_tensor *t, enum attn_dtype dtype, int64_t b, int64_t h)
 {

@@ -9,6 +9,7 @@
 
 #include "cmd/base/clock.h"
 #include "cmd/device/backend.h"
+#include "cmd/device/inputs.h"
 
 static const char rule_name[] = "work";
 

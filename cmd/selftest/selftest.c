@@ -16,6 +16,7 @@
 #include "cmd/base/paths.h"
 #include "cmd/base/terminal.h"
 #include "cmd/device/backend.h"
+#include "cmd/device/inputs.h"
 #include "cmd/options/options_line.h"
 #include "cmd/record/record.h"
 #include "cmd/run/check.h"

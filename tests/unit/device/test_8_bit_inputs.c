@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/device/inputs.h"
 #include "cmd/device/tensor_dump.h"
 #include "tests/dense.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "cmd/base/npy.h"
-#include "cmd/device/buffers.h"
+#include "cmd/device/inputs.h"
 #include "cmd/device/tensor_dump.h"
 #include "tests/dense.h"
 

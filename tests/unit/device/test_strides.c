@@ -2,7 +2,7 @@
  * there is found. */
 #include "tests/unit/unit_help.h"
 
-#include "cmd/device/buffers.h"
+#include "cmd/device/inputs.h"
 
 static struct plan_item item_of(enum plan_strides strides, enum attn_layout layout)
 {

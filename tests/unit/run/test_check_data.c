@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/device/inputs.h"
 #include "cmd/options/options_parse.h"
 #include "cmd/run/check.h"
 #include "cmd/run/resume.h"

@@ -12,6 +12,7 @@
 #include "cmd/base/log.h"
 #include "cmd/plan/plan.h"
 #include "cmd/base/text.h"
+#include "cmd/device/inputs.h"
 #include "cmd/selftest/selftest.h"
 #include "cmd/selftest/selftest_report.h"
 
