@@ -278,3 +278,11 @@ const char *nearest_name(const char *word, const char *const *names, int count)
     }
     return nearest;
 }
+
+uint32_t text_hash(const char *text)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}

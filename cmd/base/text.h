@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "cmd/base/text_clean.h"
 
@@ -67,6 +68,9 @@ bool text_split_shell(const char *line, struct name_list *words);
 
 /* The same as text_clean without a length limit, added to a text. */
 void text_add_clean(struct text *, const char *from);
+
+/* FNV-1a: a number for a text; equal for equal texts, on every machine. */
+uint32_t text_hash(const char *);
 
 /* Copies the string where it fits into `size` bytes (at least 8); else its beginning and its end with "..." between
  * them, without splitting a UTF-8 character. A path shortened so still shows its last part and cannot be taken for

@@ -65,14 +65,6 @@ enum { FILE_STYLES = sizeof file_styles / sizeof file_styles[0] };
 
 const char *chart_file_color(int file) { return file_styles[file % FILE_STYLES].color; }
 
-static uint32_t hash(const char *text)
-{
-    uint32_t h = 2166136261u; /* FNV-1a */
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 16777619u;
-    return h;
-}
-
 static void set_style(const struct chart_set *set, struct chart_series *series)
 {
     bool is_taken[OTHER_STYLES] = {false};
@@ -104,7 +96,7 @@ static void set_style(const struct chart_set *set, struct chart_series *series)
         }
     if (series->color)
         return;
-    int slot = (int)(hash(series->impl) % OTHER_STYLES);
+    int slot = (int)(text_hash(series->impl) % OTHER_STYLES);
     for (int i = 0; i < OTHER_STYLES && is_taken[slot]; i++)
         slot = (slot + 1) % OTHER_STYLES;
     series->color = other_styles[slot].color;

@@ -2,14 +2,7 @@
 # Forward against a cache: refusals, run, check, record, `repro`, resume, gate, report, charts, a dump; every split.
 . "$(dirname "$0")/lib.sh"
 
-refused() { # refused REGEX ARGUMENT...
-    local regex=$1
-    shift
-    run --device cpu "$@"
-    expect_code 2
-    expect_sentence "$regex"
-    expect_no_stdout
-}
+refused_by="run --device cpu"
 
 printf '5\n-3\n' >negative.txt
 printf '7,9\n' >pairs.txt

@@ -3,14 +3,7 @@
 # from before there were such columns.
 . "$(dirname "$0")/lib.sh"
 
-refused() { # refused REGEX ARGUMENT...
-    local regex=$1
-    shift
-    run --device cpu "$@"
-    expect_code 2
-    expect_sentence "$regex"
-    expect_no_stdout
-}
+refused_by="run --device cpu"
 
 refused '--out-dtype e4m3.*bf16 or fp16' --dtype e4m3 --out-dtype e4m3
 refused '--out-dtype fp16.*--dtype bf16' --dtype bf16 --out-dtype fp16

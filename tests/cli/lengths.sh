@@ -3,14 +3,7 @@
 # records from before there were such columns.
 . "$(dirname "$0")/lib.sh"
 
-refused() { # refused REGEX ARGUMENT...
-    local regex=$1
-    shift
-    run --device cpu "$@"
-    expect_code 2
-    expect_sentence "$regex"
-    expect_no_stdout
-}
+refused_by="run --device cpu"
 
 printf '5\n-3\n' >negative.txt
 printf '' >empty.txt

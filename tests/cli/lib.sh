@@ -115,6 +115,17 @@ expect_no_stdout() { checks=$((checks + 1)); [ ! -s "$tmp/out" ] || fail "expect
 expect_no_stderr() { checks=$((checks + 1)); [ ! -s "$tmp/err" ] || fail "expected nothing on stderr"; }
 expect_file() { checks=$((checks + 1)); [ -s "$1" ] || fail "expected a file $1 with something in it"; }
 
+# refused REGEX ARGUMENT...: exit code 2, one sentence that matches, nothing on stdout. `refused_by`: what runs it.
+refused_by=run
+refused() {
+    local regex=$1
+    shift
+    $refused_by "$@"
+    expect_code 2
+    expect_sentence "$regex"
+    expect_no_stdout
+}
+
 # True when this process is running; a zombie is not.
 is_running() {
     [ -n "${1:-}" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ] && kill -0 "$1" 2>/dev/null
