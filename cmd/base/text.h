@@ -1,4 +1,4 @@
-/* Text: lists of names, strings that grow, quoting for a shell, and cleaned text (text_clean.h). */
+/* Text: lists of names, strings that grow, quoting for a shell, and cleaned text (terminal.h). */
 #ifndef FABENCH_BASE_TEXT_H
 #define FABENCH_BASE_TEXT_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cmd/base/text_clean.h"
+#include "cmd/base/terminal.h"
 
 /* A list of strings that owns them: values of options, words of a command line. */
 

@@ -7,7 +7,7 @@
 #include "cmd/base/program.h"
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
-#include "cmd/options/options_rules.h"
+#include "cmd/options/options_table.h"
 #include "cmd/options/options_text.h"
 
 #if defined(FABENCH_WITH_CUDNN)

@@ -1,5 +1,5 @@
 /* Checks of one implementation's outputs and of what surrounds them. */
-#include "cmd/run/case_check.h"
+#include "cmd/run/case_state.h"
 
 #include <limits.h>
 #include <math.h>

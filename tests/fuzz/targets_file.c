@@ -13,7 +13,7 @@
 #include "cmd/device/buffers.h"
 #include "cmd/gate/floors.h"
 #include "cmd/options/options_line.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 #include "cmd/plan/plan.h"
 #include "cmd/problem/problem_key.h"
 #include "cmd/record/record_file.h"

@@ -17,7 +17,6 @@
 
 #include "cmd/base/log.h"
 #include "cmd/options/options.h"
-#include "cmd/options/options_parse.h"
 #include "cmd/options/options_table.h"
 
 enum { WORDS_MAX = 24 };

@@ -12,7 +12,7 @@
 
 #include "cmd/base/text.h"
 #include "cmd/options/options_line.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 #include "tests/unit/options/options_run.h"
 
 /* ---- options_table ---- */

@@ -3,7 +3,7 @@
 #include "tests/unit/unit_help.h"
 
 #include "cmd/base/log.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 #include "cmd/plan/plan_random.h"
 
 enum { PROBLEMS = 3000 };
