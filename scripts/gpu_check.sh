@@ -89,7 +89,7 @@ build_stage() {
     if [ -n "${FABENCH_BUILD:-}" ]; then
         echo "build      using $FABENCH_BUILD" | tee -a "$report/summary.txt"
     else
-        step build bash -euo pipefail -c '. scripts/build.bash; build_preset release'
+        step build bash -euo pipefail -c '. scripts/functions.bash; build_preset release'
     fi
 }
 

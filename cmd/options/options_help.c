@@ -1,5 +1,4 @@
 /* --help and --version, made from the option table. */
-#include "cmd/options/options_help.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -17,7 +17,6 @@
 #include "cmd/base/paths.h"
 #include "cmd/base/program.h"
 #include "cmd/base/text.h"
-#include "cmd/options/options_help.h"
 #include "cmd/options/options_line.h"
 #include "cmd/options/options_table.h"
 #include "cmd/options/options_text.h"

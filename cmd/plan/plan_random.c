@@ -1,5 +1,5 @@
 /* Draws the problems of `verify --random`. */
-#include "cmd/plan/plan_random.h"
+#include "cmd/plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>

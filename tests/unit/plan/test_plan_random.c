@@ -4,7 +4,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/options/options.h"
-#include "cmd/plan/plan_random.h"
+#include "cmd/plan/plan.h"
 
 enum { PROBLEMS = 3000 };
 
