@@ -96,6 +96,22 @@ static inline void refused_with(const char *line, const char *part)
         fail_msg("fabench %s: code %d\n  got  %s  want ...%s...", line, code, err_text, part);
 }
 
+static inline void assert_list(const struct int_list *list, const char *want)
+{
+    char got[300] = "";
+    for (int i = 0; i < list->count; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%lld,", (long long)list->values[i]);
+    assert_string_equal(got, want);
+}
+
+static inline void assert_names(const struct name_list *list, const char *want)
+{
+    char got[300] = "";
+    for (int i = 0; i < list->count; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s,", list->names[i]);
+    assert_string_equal(got, want);
+}
+
 static char folder[] = "/tmp/fabench-options-XXXXXX";
 
 static int enter(void **state)
