@@ -50,6 +50,19 @@ void text_separate(struct text *text, const char *separator)
         text_add_bytes(text, separator, strlen(separator));
 }
 
+void text_join(struct text *text, const char *separator, const char *format, ...)
+{
+    char *words = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vasprintf(&words, format, arguments);
+    va_end(arguments);
+    FABENCH_ASSERT(length >= 0, "%s", format);
+    text_separate(text, separator);
+    text_add_bytes(text, words, (size_t)length);
+    free(words);
+}
+
 const char *text_string(const struct text *text) { return text->bytes ? text->bytes : ""; }
 
 char *text_take(struct text *text)

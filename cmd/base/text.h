@@ -46,6 +46,8 @@ void text_add_bytes(struct text *, const char *bytes, size_t count);
 void text_add_char(struct text *, char);
 /* Adds `separator` unless the text is empty. */
 void text_separate(struct text *, const char *separator);
+/* The separator, unless the text is empty, and then what text_add adds. */
+__attribute__((format(printf, 3, 4))) void text_join(struct text *, const char *separator, const char *format, ...);
 
 /* One word as a POSIX shell reads it back: as it is when it is not empty and has only letters, digits and _@%+=:,./- in
  * it, else in single quotes, with '\'' for a quote inside. */

@@ -1,7 +1,7 @@
 /* `fabench gate` compares a stored baseline with a stored record, or with a new measurement
  * (section 9 of docs/design.md).
  *
- * First the conditions of both are compared (cmd/gate/fingerprint.h). Then each configuration is compared by its raw
+ * First the conditions of both are compared (fingerprint.c). Then each configuration is compared by its raw
  * time and by its time relative to the GEMM ceiling (decide_gate), and with the minima of --floors. One line for each
  * configuration is printed, the worst first. cudnn is the control: it is shown, not judged. */
 #ifndef FABENCH_GATE_H
@@ -37,5 +37,17 @@ int gate_measure(const struct options *, const struct record_file *baseline, con
 
 /* The command. Returns the exit code. */
 int ab_run(const struct options *);
+
+/* Whether two record files can be compared (fingerprint.c): device, policy and timing method must be the same, in the
+ * headers and in every row. A file can hold several runs; they must be of one kind too. */
+
+/* Does one file have one device, driver, method and policy, and each configuration once? Else false, and *why begins
+ * with the path. */
+bool fingerprint_is_uniform(const struct record_file *, struct attn_message *why);
+
+/* Were both measured on the same kind of device under the same policy? Else false, and *why has the first difference
+ * and both values. */
+bool fingerprint_matches(const struct record_file *baseline, const struct record_file *current,
+                         struct attn_message *why);
 
 #endif
