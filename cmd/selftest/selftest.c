@@ -21,7 +21,6 @@
 #include "cmd/record/record.h"
 #include "cmd/run/check.h"
 #include "cmd/run/outputs.h"
-#include "cmd/run/run_header.h"
 #include "cmd/run/session.h"
 #include "cmd/selftest/selftest_report.h"
 

@@ -9,7 +9,6 @@
 
 #include "cmd/base/log.h"
 #include "cmd/gate/gate.h"
-#include "cmd/gate/floors.h"
 #include "cmd/gate/verdicts.h"
 #include "cmd/record/record_file.h"
 
@@ -375,7 +374,7 @@ static int fingerprint_tests(void)
 
 /* ---- floors ---- */
 
-/* Floors of a gate (cmd/gate/floors.h): the file of minima, which rows a line selects, which minima a row misses. */
+/* Floors of a gate (cmd/gate/floors.c): the file of minima, which rows a line selects, which minima a row misses. */
 
 static struct attn_message why_not;
 

@@ -15,7 +15,6 @@
 #include "cmd/record/record.h"
 #include "cmd/run/progress.h"
 #include "cmd/run/row.h"
-#include "cmd/run/run_header.h"
 #include "cmd/run/session.h"
 #include "cmd/run/worker.h"
 #include "tests/fake/fake_nvml.h"
