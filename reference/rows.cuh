@@ -1,4 +1,5 @@
-/* What the kernels of reference/ share: element conversion, which keys a row sees, where a row lies, sums over a block. */
+/* What the kernels of reference/ share: element conversion, which keys a row sees, where a row lies, sums over a
+ * block. */
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,5 +1,5 @@
-/* The values of a problem's inputs: made from the seed, read from files, quantised to 8 bits; and the results of another
- * program, read from files. */
+/* The values of a problem's inputs: made from the seed, read from files, quantised to 8 bits; and the results of
+ * another program, read from files. */
 #ifndef FABENCH_INPUTS_H
 #define FABENCH_INPUTS_H
 

@@ -109,10 +109,10 @@ char *plan_repro(const struct options *, const struct plan_item *, const char *i
  * other seeds, which are counted along the plan. */
 char *plan_repro_verify(const struct options *, const struct plan_item *, const char *impl);
 
-/* The random problems of `verify --random N --seed S` (plan_random.c). What can be asked of a problem is drawn attribute
- * by attribute, by the rows of one table; a new attribute is one function and one row. Each problem follows from S and
- * its number alone, and each row has random numbers of its own, so that a row that is added changes no draw of the
- * others. */
+/* The random problems of `verify --random N --seed S` (plan_random.c). What can be asked of a problem is drawn
+ * attribute by attribute, by the rows of one table; a new attribute is one function and one row. Each problem follows
+ * from S and its number alone, and each row has random numbers of its own, so that a row that is added changes no draw
+ * of the others. */
 
 /* The lengths are 1 to these; mostly powers of two are far apart, edges of tiles are favoured. */
 enum { RANDOM_LEN_CPU = 384, RANDOM_LEN_CUDA = 5000 };

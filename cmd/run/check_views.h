@@ -1,5 +1,5 @@
-/* Views: the parts of a problem that are judged, each as a problem of its own, and where their tensors, scales and masks
- * begin in the whole one. No device. */
+/* Views: the parts of a problem that are judged, each as a problem of its own, and where their tensors, scales and
+ * masks begin in the whole one. No device. */
 #ifndef FABENCH_CHECK_VIEWS_H
 #define FABENCH_CHECK_VIEWS_H
 

@@ -52,24 +52,9 @@ for name in mode causal batch q_len kv_len lengths page_size splits flops min_gb
 done
 
 # A record of these rows is continued, judged, drawn.
-head -4 a.jsonl >cut.jsonl
-run "${paged[@]}" --out none --jsonl cut.jsonl --resume
-expect_code 0
-expect "every row once" test "$(grep -c '"repro"' cut.jsonl)" = 8
-run gate --baseline a.jsonl --current a.jsonl
-expect_code 0
-run report a.jsonl --out page
-expect_code 0
-run plot a.jsonl --plot term
-expect_code 0
-sed -E 's/"flops": ?[0-9.e+]+/"flops": 123456789/' a.jsonl >false.jsonl
-run gate --baseline a.jsonl --current false.jsonl
-expect_code 5
-expect_stderr 'flops'
-sed -E 's/"gb_per_s": ?[0-9.e+-]+/"gb_per_s": 1234/' a.jsonl >false.jsonl
-run gate --baseline a.jsonl --current false.jsonl
-expect_code 5
-expect_stderr 'gb_per_s'
+record_serves 4 8 "${paged[@]}"
+false_figure flops 123456789
+false_figure gb_per_s 1234
 
 # Splits: no part of a problem. naive has none.
 for splits in 1 3 64; do

@@ -75,17 +75,8 @@ for name in mode dtype out_dtype quant_scale scale_block hadamard quant_rms_err 
 done
 
 # A record of these rows is continued, judged, drawn.
-head -5 a.jsonl >cut.jsonl
-run "${common[@]}" --seqlen 130 --batch 2 --dtype e4m3,e5m2 --fp8-scale tensor,head,block --scale-block 48 --causal \
-    --out none --jsonl cut.jsonl --resume
-expect_code 0
-expect "every row once" test "$(grep -c '"repro"' cut.jsonl)" = 12
-run gate --baseline a.jsonl --current a.jsonl
-expect_code 0
-run report a.jsonl --out page
-expect_code 0
-run plot a.jsonl --plot term
-expect_code 0
+record_serves 5 12 "${common[@]}" --seqlen 130 --batch 2 --dtype e4m3,e5m2 --fp8-scale tensor,head,block \
+    --scale-block 48 --causal
 
 # Hard shapes.
 run verify --device cpu --preset quick --dtype e4m3 --fp8-scale block --scale-block 32 --impl fused --d 64 --out none

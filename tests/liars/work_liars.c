@@ -1,5 +1,5 @@
-/* Lies about the work: launches that compute less than they should, nothing, or only while they are looked at, and those
- * that take the result from elsewhere. */
+/* Lies about the work: launches that compute less than they should, nothing, or only while they are looked at, and
+ * those that take the result from elsewhere. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* Opening the libraries of vendors at run time: cuDNN (reference/peers/cudnn_peer.h) with a made-up library that has only
- * a version, where each attempt is a process of its own, because a library that is loaded already is found by its name;
- * and in a build with CUDA cuBLAS, with the library of the toolkit. Needs no GPU. Runs from the root of the repository.
- */
+/* Opening the libraries of vendors at run time: cuDNN (reference/peers/cudnn_peer.h) with a made-up library that has
+ * only a version, where each attempt is a process of its own, because a library that is loaded already is found by its
+ * name; and in a build with CUDA cuBLAS, with the library of the toolkit. Needs no GPU. Runs from the root of the
+ * repository. */
 #include "tests/unit/unit_help.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* The faults of `selftest` (cmd/selftest/faults.h): each computes what its name says. The kernel here is attention by its
- * definition, with the mask as a function. */
+/* The faults of `selftest` (cmd/selftest/faults.h): each computes what its name says. The kernel here is attention by
+ * its definition, with the mask as a function. */
 #include "tests/unit/unit_help.h"
 
 #include "cmd/device/inputs.h"
