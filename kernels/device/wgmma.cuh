@@ -60,7 +60,7 @@ template <int COUNT> __device__ __forceinline__ void wgmma_hold(uint32_t (&a)[CO
 
 enum wgmma_major { WGMMA_K_MAJOR = 0, WGMMA_MN_MAJOR = 1 };
 
-/* The instruction of one N (64 or 128; another takes two lists and a line below) and one element type.
+/* The instruction of one N (64, 72 or 128; another takes two lists and a line below) and one element type.
  *   shared:    C (+)= A B with both in shared memory; A_MAJOR and B_MAJOR say how the panels lie.
  *   registers: C (+)= A B with A in registers.
  * `accumulate` false starts C at zero. */
@@ -70,6 +70,7 @@ template <typename T, int N> struct wgmma;
 #define WGMMA_TEXT_32                                                                                                  \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"   \
     "%30,%31"
+#define WGMMA_TEXT_36 WGMMA_TEXT_32 ",%32,%33,%34,%35"
 #define WGMMA_TEXT_64                                                                                                  \
     WGMMA_TEXT_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"  \
                   "%56,%57,%58,%59,%60,%61,%62,%63"
@@ -77,6 +78,7 @@ template <typename T, int N> struct wgmma;
     "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]),        \
         "+f"(c[i + 7])
 #define WGMMA_C_32 WGMMA_C_8(0), WGMMA_C_8(8), WGMMA_C_8(16), WGMMA_C_8(24)
+#define WGMMA_C_36 WGMMA_C_32, "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35])
 #define WGMMA_C_64 WGMMA_C_32, WGMMA_C_8(32), WGMMA_C_8(40), WGMMA_C_8(48), WGMMA_C_8(56)
 
 /* i0.. are the numbers of the operands that follow the C registers. */
@@ -116,6 +118,7 @@ template <typename T, int N> struct wgmma;
     };
 #define WGMMA_STRUCTS(T, TYPE)                                                                                         \
     WGMMA_STRUCT(T, TYPE, 64, 32, 32, 33, 34, 35, 36, 37, 38)                                                          \
+    WGMMA_STRUCT(T, TYPE, 72, 36, 36, 37, 38, 39, 40, 41, 42)                                                          \
     WGMMA_STRUCT(T, TYPE, 128, 64, 64, 65, 66, 67, 68, 69, 70)
 
 WGMMA_STRUCTS(__half, "f16")

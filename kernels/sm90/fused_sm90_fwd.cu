@@ -65,8 +65,9 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
     PipelineState<Tile::STAGES> k, v;
     /* Operands of wgmma: those of stage 0 of K and of V, and the distance to the next stage. */
     const uint32_t first_k = keep_uniform(wgmma_k_major(shared_address(smem.k[0]) + first_key * ROW_BYTES));
-    const uint32_t first_v =
-        keep_uniform(wgmma_mn_major(shared_address(smem.v[0]) + first_key * ROW_BYTES, S::KV_PANEL_BYTES));
+    const uint32_t v_address = shared_address(smem.v[0]) + first_key * ROW_BYTES;
+    const uint32_t first_v = keep_uniform(
+        wgmma_mn_major(v_address, S::HAS_SUM_COLUMN ? shared_address(smem.ones) - v_address : S::KV_PANEL_BYTES));
     constexpr uint32_t STAGE_STEP = S::PANELS * S::KV_PANEL_BYTES / 16;
 
     if (PING_PONG && consumer == S::CONSUMERS - 1)
@@ -86,7 +87,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         const uint32_t query =
             keep_uniform(wgmma_k_major(shared_address(smem.q[q.stage]) + row_group * 64 * ROW_BYTES));
         const auto k_operand = [&] { return first_k + k.stage * STAGE_STEP; };
-        const auto v_operand = [&] { return first_v + v.stage * STAGE_STEP; };
+        const auto v_operand = [&] { return first_v + v.stage * further_in_v<Tile>(STAGE_STEP * 16); };
         const auto mask = [&](float(&s)[S::SCORES], int n) {
             const int first_column = n * Tile::BLOCK_N + first_key + lane % 4 * 2;
             const int diagonal = tile.first_row + thread_row + shift + 1;
@@ -94,7 +95,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         };
         uint32_t q_fragments[S::Q_FRAGMENTS][4];
         RowState rows = {{NO_MAXIMUM, NO_MAXIMUM}, {0.0f, 0.0f}};
-        float s[S::SCORES], o[S::OUTPUTS], alpha[2];
+        float s[S::SCORES], o[S::ACCUMULATORS], alpha[2];
         uint32_t p[S::SCORES / 2];
         int n = tile.key_blocks - 1;
 
@@ -114,7 +115,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             }
         }
 #pragma unroll
-        for (int i = 0; i < S::OUTPUTS; ++i)
+        for (int i = 0; i < S::ACCUMULATORS; ++i)
             o[i] = 0.0f;
         mbarrier_wait(shared_address(&smem.q_full[q.stage]), q.phase);
         if constexpr (Tile::Q_REGISTER_STEPS > 0)
@@ -132,13 +133,13 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             threadIdx.x % WARPGROUP;
         float scale_own[2] = {1.0f, 1.0f}, scale_sent[2];
         if (S::FINALIZES_EARLY && split == S::LAST_SPLIT) /* while the last product runs */
-            finalize_rows<Tile>(scale_own, scale_sent, rows, exchange, tile, params, team, warp_row);
+            finalize_rows<Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
         wgmma_wait<0>();
         wgmma_hold(o);
         release_and_advance(smem.v_empty, v);
         if (split == S::LAST_SPLIT) {
             if (!S::FINALIZES_EARLY)
-                finalize_rows<Tile>(scale_own, scale_sent, rows, exchange, tile, params, team, warp_row);
+                finalize_rows<Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
             write_output<T>(smem, q.stage, o, scale_own, scale_sent, rows, exchange, tile, params, team, warp_row);
         } else if constexpr (Tile::KEY_SPLITS == 2) {
             send_partial<Tile>(exchange, team, o, rows);
@@ -187,6 +188,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         publish_work_tile(smem, 0, tile);
         tma_prefetch_map(&params.o);
     }
+    if (S::HAS_SUM_COLUMN && warpgroup == 1)
+        write_ones<T>(smem.ones, threadIdx.x % WARPGROUP);
     __syncthreads();
     if (warpgroup == 0) {
         registers_decrease<S::PRODUCER_REGISTERS>();

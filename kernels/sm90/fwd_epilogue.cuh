@@ -19,13 +19,22 @@ namespace sm90_fwd {
 
 constexpr float LN_2 = 0.6931471805599453f;
 
+/* The panel of ones beside V (Traits::HAS_SUM_COLUMN): 1 in its first column. All threads of a warpgroup call it. */
+template <typename T, int COUNT> __device__ __forceinline__ void write_ones(uint16_t (&ones)[COUNT], int thread)
+{
+    uint32_t *const pairs = reinterpret_cast<uint32_t *>(ones);
+    for (int i = thread; i < COUNT / 2; i += WARPGROUP)
+        pairs[i] = i * 4 == swizzle_128b(i / (ROW_BYTES / 4), 0) ? pack2<T>(1.0f, 0.0f) : 0;
+    async_proxy_fence();
+}
+
 /* Named barriers: 0 is __syncthreads, then one for each set of warpgroups with the same rows (a `team`: one warpgroup,
  * or one for each key split), then one for each warpgroup's ping-pong (fwd_mainloop.cuh). */
 __device__ __forceinline__ int team_barrier(int team) { return 1 + team; }
 
 /* Split 0: sends what it has of the tile to the last split. `exchange` is this thread's part of the buffer. */
 template <typename Tile>
-__device__ __forceinline__ void send_partial(float4 *exchange, int team, const float (&o)[Traits<Tile>::OUTPUTS],
+__device__ __forceinline__ void send_partial(float4 *exchange, int team, const float (&o)[Traits<Tile>::ACCUMULATORS],
                                              const RowState &rows)
 {
     using S = Traits<Tile>;
@@ -34,7 +43,7 @@ __device__ __forceinline__ void send_partial(float4 *exchange, int team, const f
         bar_sync_unaligned(team_barrier(team), 2 * WARPGROUP);
     exchange[0] = make_float4(rows.max_log2[0], rows.max_log2[1], rows.sum[0], rows.sum[1]);
 #pragma unroll
-    for (int i = 0; i < S::OUTPUTS / 4; ++i)
+    for (int i = 0; i < S::ACCUMULATORS / 4; ++i)
         exchange[(1 + i) * WARPGROUP] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
     bar_sync_unaligned(team_barrier(team), 2 * WARPGROUP);
 }
@@ -43,7 +52,8 @@ __device__ __forceinline__ void send_partial(float4 *exchange, int team, const f
  * with 1 / l, or with 0 in a row that sees no key) for that of this warpgroup, `scale_sent` for that of split 0, whose
  * row max and row sum it waits for. `rows` has the sums of whole rows afterwards. */
 template <typename Tile>
-__device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&scale_sent)[2], RowState &rows,
+__device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&scale_sent)[2],
+                                              const float (&o)[Traits<Tile>::ACCUMULATORS], RowState &rows,
                                               const float4 *exchange, const WorkTile &tile, const Params &params,
                                               int team, int warp_row)
 {
@@ -70,7 +80,16 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_sum(rows.sum[half]);
         const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 1 or more, or NaN */
-        const float inverse = sees_none ? 0.0f : __fdividef(1.0f, sum);
+        float added = sum;                  /* of P as it was added to O */
+        if constexpr (S::HAS_SUM_COLUMN) {
+            added = o[S::OUTPUTS + 2 * half] * scale_own[half];
+            if constexpr (Tile::KEY_SPLITS == 2) {
+                const float4 column = exchange[(1 + S::OUTPUTS / 4) * WARPGROUP];
+                added += (half == 0 ? column.x : column.z) * scale_sent[half];
+            }
+            added = __shfl_sync(WHOLE_WARP, added, lane & ~3); /* of the quad's first column */
+        }
+        const float inverse = sees_none ? 0.0f : __fdividef(1.0f, added);
         scale_own[half] *= inverse;
         if constexpr (Tile::KEY_SPLITS == 2)
             scale_sent[half] *= inverse;
@@ -82,7 +101,7 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
 
 /* Adds the O that split 0 has sent to that of this warpgroup. */
 template <typename Tile>
-__device__ __forceinline__ void combine_partial(float (&o)[Traits<Tile>::OUTPUTS], const float (&scale_own)[2],
+__device__ __forceinline__ void combine_partial(float (&o)[Traits<Tile>::ACCUMULATORS], const float (&scale_own)[2],
                                                 const float (&scale_sent)[2], const float4 *exchange)
 {
 #pragma unroll
@@ -110,7 +129,7 @@ template <int OUTPUTS> __device__ __forceinline__ void clear_unseen_rows(float (
  * device memory by TMA, which does not write rows from q_len on. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_output(const uint16_t *q_stage, const WorkTile &tile, const Params &params,
-                                             int warp_row, const float (&o)[Traits<Tile>::OUTPUTS])
+                                             int warp_row, const float (&o)[Traits<Tile>::ACCUMULATORS])
 {
     const int lane = threadIdx.x % 32;
     const uint32_t to = shared_address(q_stage) + warp_row * ROW_BYTES;
@@ -133,10 +152,10 @@ __device__ __forceinline__ void store_output(const uint16_t *q_stage, const Work
 
 /* Last split: writes O of a tile. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void write_output(SharedStorage<Tile> &smem, int stage, float (&o)[Traits<Tile>::OUTPUTS],
-                                             const float (&scale_own)[2], const float (&scale_sent)[2],
-                                             const RowState &rows, const float4 *exchange, const WorkTile &tile,
-                                             const Params &params, int team, int warp_row)
+__device__ __forceinline__ void write_output(SharedStorage<Tile> &smem, int stage,
+                                             float (&o)[Traits<Tile>::ACCUMULATORS], const float (&scale_own)[2],
+                                             const float (&scale_sent)[2], const RowState &rows, const float4 *exchange,
+                                             const WorkTile &tile, const Params &params, int team, int warp_row)
 {
     if constexpr (Tile::KEY_SPLITS == 1)
         rescale(o, scale_own);

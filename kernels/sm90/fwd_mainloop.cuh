@@ -33,15 +33,22 @@ __device__ __forceinline__ void start_scores(float (&s)[Traits<Tile>::SCORES],
     wgmma_commit();
 }
 
+/* What an operand for V is moved by to begin `bytes` later in V. The panel of ones stays where it is, so that it comes
+ * nearer by as much. */
+template <typename Tile> __device__ constexpr uint32_t further_in_v(uint32_t bytes)
+{
+    return Traits<Tile>::HAS_SUM_COLUMN ? bytes / 16 - (bytes / 16 << 16) : bytes / 16;
+}
+
 /* Issues O += P V; the caller has executed wgmma_fence here, too. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void start_output(float (&o)[Traits<Tile>::OUTPUTS], uint32_t (&p)[Traits<Tile>::SCORES / 2],
-                                             uint32_t v)
+__device__ __forceinline__ void start_output(float (&o)[Traits<Tile>::ACCUMULATORS],
+                                             uint32_t (&p)[Traits<Tile>::SCORES / 2], uint32_t v)
 {
 #pragma unroll
     for (int step = 0; step < Traits<Tile>::KEYS / 16; ++step)
-        wgmma<T, Tile::HEAD_DIM>::template registers<WGMMA_MN_MAJOR>(o, &p[4 * step], v + step * (16 * ROW_BYTES / 16),
-                                                                     true);
+        wgmma<T, Traits<Tile>::V_COLUMNS>::template registers<WGMMA_MN_MAJOR>(
+            o, &p[4 * step], v + step * further_in_v<Tile>(16 * ROW_BYTES), true);
     wgmma_commit();
 }
 
@@ -117,7 +124,7 @@ __device__ __forceinline__ void release_and_advance(const uint64_t (&empty)[STAG
 /* P of a block of the main loop, and O rescaled where a row max has moved. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void softmax_of_block(uint32_t (&p)[Traits<Tile>::SCORES / 2],
-                                                 float (&o)[Traits<Tile>::OUTPUTS],
+                                                 float (&o)[Traits<Tile>::ACCUMULATORS],
                                                  const float (&s)[Traits<Tile>::SCORES], RowState &rows,
                                                  const float (&alpha)[2], bool moved, float scale_log2)
 {
@@ -149,7 +156,7 @@ __device__ __forceinline__ void wait_for_next_v(SharedStorage<Tile> &smem, const
 
 /* Issues S = Q K_n^T and O += P V_{n+1}, and waits for S. */
 template <typename T, typename Tile, typename Operand, typename Other>
-__device__ __forceinline__ void issue_products(float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::OUTPUTS],
+__device__ __forceinline__ void issue_products(float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
                                                uint32_t (&p)[Traits<Tile>::SCORES / 2],
                                                uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4], uint32_t q,
                                                const Operand &k_operand, const Other &v_operand)
@@ -189,7 +196,7 @@ __device__ __forceinline__ void first_block(SharedStorage<Tile> &smem, const Par
     release_and_advance(smem.k_empty, k);
     if (n >= first_masked)
         mask(s, n);
-    update_row_max(s, rows, alpha, params.scale_log2);
+    update_row_max(s, rows, alpha, params.scale_log2, 0.0f);
     exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
     if constexpr (Tile::CHECKS_AFTER_EXP)
         mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
@@ -199,7 +206,7 @@ __device__ __forceinline__ void first_block(SharedStorage<Tile> &smem, const Par
 template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Other, typename Mask>
 __device__ __forceinline__ void
 next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, PipelineState<Tile::STAGES> &k,
-           PipelineState<Tile::STAGES> &v, float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::OUTPUTS],
+           PipelineState<Tile::STAGES> &v, float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
            uint32_t (&p)[Traits<Tile>::SCORES / 2], uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
            RowState &rows, float (&alpha)[2], uint32_t query, const Operand &k_operand, const Other &v_operand,
            const Mask &mask, int first_masked, int n)
@@ -217,7 +224,7 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
         mask(s, n);
     bool moved = false;
     if constexpr (!Tile::CHECKS_AFTER_EXP)
-        moved = update_row_max(s, rows, alpha, params.scale_log2);
+        moved = update_row_max(s, rows, alpha, params.scale_log2, STALE_LOG2_BEFORE_EXP);
     const PipelineState<Tile::STAGES> done = v;
     v.advance();
     wait_for_next_v(smem, v, params);
@@ -258,7 +265,7 @@ __device__ __forceinline__ int last_seen_block(const Params &params, int first_r
 /* Issues the last O += P V of a tile. */
 template <typename T, typename Tile, typename Operand>
 __device__ __forceinline__ void start_last_output(SharedStorage<Tile> &smem, const PipelineState<Tile::STAGES> &v,
-                                                  float (&o)[Traits<Tile>::OUTPUTS],
+                                                  float (&o)[Traits<Tile>::ACCUMULATORS],
                                                   uint32_t (&p)[Traits<Tile>::SCORES / 2], const Operand &v_operand)
 {
     if constexpr (!Tile::CHECKS_AFTER_EXP)

@@ -4,8 +4,14 @@
  *   P  = 2^(c S - m')            one FFMA and one ex2 for each element
  *   l  = 2^(m - m') l + rowsum(P), and O likewise, only where a row of the warp has moved its m
  *
- * A row max that is too low by up to STALE_LOG2 keeps P at or below 2^STALE_LOG2, which fp16 holds, and cancels at the
- * end: O and l refer to the same m. */
+ * A row max that is too low by up to STALE_LOG2 keeps P at or below 2^STALE_LOG2, which 16 bits hold, and cancels at the
+ * end: O and l refer to the same m. How large STALE_LOG2 is depends on when the row max is checked (fwd_tiles.cuh):
+ *
+ *   BEFORE_EXP   8. With m = row max the largest weight would be 1, which 16 bits hold exactly. With a lower m its
+ *                rounding error is an error of O, the larger, the more of its row's weight that one key has.
+ *   AFTER_EXP    as large as the range of P's type allows, because moving m costs all of P once more. O is divided by
+ *                the sum of the rounded P, so that the rounding error of a weight that dominates cancels. That sum is a
+ *                column of O += P V, for a column of ones beside V. LSE takes l, the sum before rounding. */
 #pragma once
 #include <cfloat>
 #include <type_traits>
@@ -17,7 +23,11 @@ namespace sm90_fwd {
 
 using namespace device;
 
-constexpr float STALE_LOG2 = 8.0f;
+constexpr float STALE_LOG2_BEFORE_EXP = 8.0f;
+/* The sum of 2^20 weights of 2^64 with values up to 2^40 is far from fp32's largest number; fp16 holds weights up to
+ * 2^16. */
+template <typename T> constexpr int STALE_LOG2_AFTER_EXP = 64;
+template <> constexpr int STALE_LOG2_AFTER_EXP<__half> = 14;
 /* The row max of a row that has seen no key: finite, so that a masked score minus it is -inf and not NaN. */
 constexpr float NO_MAXIMUM = -FLT_MAX;
 
@@ -26,11 +36,11 @@ struct RowState {
     float max_log2[2], sum[2];
 };
 
-/* Moves the row max where it must and rescales the row sums; O has to be multiplied with `alpha`. Returns whether a row
+/* Moves the row max where it is more than `stale_log2` too low and rescales the row sums; O has to be multiplied with `alpha`. Returns whether a row
  * of the warp has moved. */
 template <int SCORES>
 __device__ __forceinline__ bool update_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
-                                               float scale_log2)
+                                               float scale_log2, float stale_log2)
 {
     bool any_moves = false;
     float top[2];
@@ -38,7 +48,7 @@ __device__ __forceinline__ bool update_row_max(const float (&s)[SCORES], RowStat
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float old = rows.max_log2[half], now = top[half] * scale_log2;
-        const bool moves = now > old + STALE_LOG2;
+        const bool moves = now > old + stale_log2;
         rows.max_log2[half] = moves ? now : old;
         alpha[half] = moves ? exp2_approx(old - now) : 1.0f;
         any_moves = any_moves || moves;
@@ -77,13 +87,13 @@ __device__ __forceinline__ void exponentiate(uint32_t (&p)[SCORES / 2], float (&
     }
 }
 
-/* The same for AFTER_EXP: where an element of P is above 2^STALE_LOG2 the row max is moved, O rescaled, and all of P
- * computed once more. */
-template <typename T, int SCORES, int OUTPUTS>
-__device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2], float (&o)[OUTPUTS],
+/* The same for AFTER_EXP: where an element of P is above 2^STALE_LOG2 the row max is moved, O with its column of sums
+ * rescaled, and all of P computed once more. */
+template <typename T, int SCORES, int COLUMNS>
+__device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2], float (&o)[COLUMNS],
                                                        const float (&s)[SCORES], RowState &rows, float scale_log2)
 {
-    constexpr uint32_t EXPONENT = int(STALE_LOG2),
+    constexpr uint32_t EXPONENT = STALE_LOG2_AFTER_EXP<T>,
                        LARGEST = /* the bits of 2^STALE_LOG2 */
                        std::is_same<T, __half>::value ? (15 + EXPONENT) << 10 : (127 + EXPONENT) << 7;
     uint32_t headroom = (0x7fff - LARGEST) * 0x10001u;
@@ -97,7 +107,7 @@ __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2]
         again = __any_sync(WHOLE_WARP, any_exceeds(p, headroom));
         asm volatile("" : "+r"(again), "+f"(sum[0]), "+f"(sum[1]));
         if (again) {
-            update_row_max(s, rows, alpha, scale_log2);
+            update_row_max(s, rows, alpha, scale_log2, float(STALE_LOG2_AFTER_EXP<T>));
             rescale(o, alpha);
             headroom = 0; /* nothing exceeds the bound now: the loop ends even where there are NaN */
         }

@@ -24,8 +24,8 @@ enum RowMaxCheck { BEFORE_EXP, AFTER_EXP };
     ROW(128, 128, 128, 2, 1, BEFORE_EXP, 0, 100)                                                                       \
     ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 120)                                                                        \
     ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 100)                                                                         \
-    ROW(64, 256, 64, 5, 1, AFTER_EXP, 1, 99)                                                                           \
-    ROW(64, 128, 128, 3, 2, AFTER_EXP, 1, 104)                                                                         \
+    ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 99)                                                                           \
+    ROW(64, 128, 128, 3, 2, AFTER_EXP, 0, 104)                                                                         \
     ROW(64, 64, 128, 5, 2, AFTER_EXP, 4, 150)
 
 #define TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SPLITS
@@ -45,15 +45,19 @@ template <typename Tile> struct Traits {
     static constexpr int Q_PANEL_BYTES = Tile::BLOCK_M * ROW_BYTES, KV_PANEL_BYTES = Tile::BLOCK_N * ROW_BYTES;
     static constexpr int KEYS = Tile::BLOCK_N / Tile::KEY_SPLITS;         /* of a block, for one warpgroup */
     static constexpr int SCORES = KEYS / 2, OUTPUTS = Tile::HEAD_DIM / 2; /* registers of a thread for S and for O */
+    /* AFTER_EXP: beside V's columns there is one of ones, the first of 8, for the sum of the rounded P (fwd_softmax.cuh).
+     * That panel of 16 rows lies behind all stages of V and is the same for all keys. */
+    static constexpr bool HAS_SUM_COLUMN = Tile::CHECKS_AFTER_EXP;
+    static constexpr int V_COLUMNS = Tile::HEAD_DIM + (HAS_SUM_COLUMN ? 8 : 0), ACCUMULATORS = V_COLUMNS / 2;
+    static constexpr int ONES = HAS_SUM_COLUMN ? 16 * PANEL_COLUMNS : 1;
     /* A thread of the first split sends to one of the last: O, and the row max and row sum of its two rows. */
-    static constexpr int SENT_FLOATS = OUTPUTS + 4, LAST_SPLIT = Tile::KEY_SPLITS - 1;
+    static constexpr int SENT_FLOATS = ACCUMULATORS + 4, LAST_SPLIT = Tile::KEY_SPLITS - 1;
     static constexpr int EXCHANGE_FLOATS = Tile::KEY_SPLITS == 1 ? 0 : ROW_GROUPS * SENT_FLOATS * WARPGROUP;
     static constexpr int EXCHANGE_BUFFERS = PANELS == 1 ? Q_STAGES : 1; /* for head_dim 128 only one fits */
     static constexpr int Q_FRAGMENTS =
         Tile::Q_REGISTER_STEPS > 0 ? Tile::Q_REGISTER_STEPS : 1; /* arrays are not empty */
-    /* Whether LSE and 1 / row sum are computed while the last product runs. Not for head_dim 64 without splits, because
-     * of the assembler's schedule of the main loop (docs/kernels/sm90_fwd.md). */
-    static constexpr bool FINALIZES_EARLY = Tile::KEY_SPLITS == 2 || Tile::HEAD_DIM == 128;
+    /* Whether LSE and 1 / row sum are computed while the last product runs: not where it computes the sum. */
+    static constexpr bool FINALIZES_EARLY = !HAS_SUM_COLUMN;
     static constexpr bool SKIPS_BLOCKS = KEYS < Tile::BLOCK_M; /* a warpgroup skips blocks that none of its rows sees */
     /* setmaxnreg takes multiples of 8; the sum over all threads is what __launch_bounds__ gives at launch. */
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
@@ -61,6 +65,7 @@ template <typename Tile> struct Traits {
     static_assert(CONSUMERS >= 2 && CONSUMERS <= 4, "the register budgets are for two, three and four");
     static_assert(Tile::KEY_SPLITS <= 2 && SENT_FLOATS % 4 == 0, "at most two splits are combined, by float4");
     static_assert(Tile::Q_REGISTER_STEPS <= Tile::HEAD_DIM / 16, "steps in registers are steps of the tile");
+    static_assert(!HAS_SUM_COLUMN || PANELS == 1, "the panel of ones is the second one");
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };
 
@@ -68,6 +73,7 @@ template <typename Tile> struct alignas(1024) SharedStorage {
     uint16_t q[Q_STAGES][Tile::BLOCK_M * Tile::HEAD_DIM]; /* Q, and O in the epilogue */
     uint16_t k[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
     uint16_t v[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
+    uint16_t ones[Traits<Tile>::ONES];
     uint64_t q_full[Q_STAGES], q_empty[Q_STAGES], work_tile_full[Q_STAGES];
     uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
     WorkTile work_tile[Q_STAGES]; /* which tile a stage of Q holds or waits for */
