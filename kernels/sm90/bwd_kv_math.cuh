@@ -106,14 +106,6 @@ __device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, c
     }
 }
 
-template <typename T, int COUNT>
-__device__ __forceinline__ void round_pairs(uint32_t (&rounded)[COUNT], const float (&c)[2 * COUNT])
-{
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i)
-        rounded[i] = pack2<T>(c[2 * i], c[2 * i + 1]);
-}
-
 /* dP - D of columns 8 n to 8 n + 7. `difference` may be `dp`. */
 template <int SCORES>
 __device__ __forceinline__ void subtract_delta(float (&difference)[SCORES], const float (&dp)[SCORES], int n,
@@ -125,13 +117,65 @@ __device__ __forceinline__ void subtract_delta(float (&difference)[SCORES], cons
         difference[4 * n + i] = dp[4 * n + i] + (i % 2 ? delta.y : delta.x);
 }
 
+/* P in bf16 is cut off, not rounded: bits 16 to 31 go to p_ds, bits 12 to 15 to `remainders`, eight to a register, and
+ * dS is made from both together, so that rounding P adds no error to dQ and dK. P is larger by the factor
+ * SM90_BWD_BF16_GAIN, which makes up for what cutting off takes away on average. fp16 is rounded and has no
+ * remainders. */
+template <typename T> constexpr bool HAS_REMAINDERS = false;
+template <> constexpr bool HAS_REMAINDERS<__nv_bfloat16> = true;
+template <typename T, int SCORES> constexpr int REMAINDERS = HAS_REMAINDERS<T> ? SCORES / 8 : 1;
+
+/* Bits 8 to 15 of four floats. */
+__device__ __forceinline__ uint32_t second_bytes(const float *p)
+{
+    const uint32_t low = __byte_perm(__float_as_uint(p[0]), __float_as_uint(p[1]), 0x0051);
+    const uint32_t high = __byte_perm(__float_as_uint(p[2]), __float_as_uint(p[3]), 0x0051);
+    return __byte_perm(low, high, 0x5410);
+}
+
+/* While the registers of P in 16 bits are still operands of a product: P is in `p` as floats. */
+template <typename T, int SCORES>
+__device__ __forceinline__ void keep_remainders(uint32_t (&remainders)[REMAINDERS<T, SCORES>], const float (&p)[SCORES])
+{
+    if constexpr (HAS_REMAINDERS<T>) {
+#pragma unroll
+        for (int i = 0; i < SCORES / 8; ++i) /* low halves of the bytes: the first four, high halves: the others */
+            remainders[i] = (second_bytes(p + 8 * i) >> 4 & 0x0f0f0f0fu) | (second_bytes(p + 8 * i + 4) & 0xf0f0f0f0u);
+    }
+}
+
+template <typename T, int SCORES>
+__device__ __forceinline__ void pack_p(uint32_t (&p_ds)[SCORES / 2], const float (&p)[SCORES])
+{
+#pragma unroll
+    for (int i = 0; i < SCORES / 2; ++i)
+        p_ds[i] = HAS_REMAINDERS<T> ? __byte_perm(__float_as_uint(p[2 * i]), __float_as_uint(p[2 * i + 1]), 0x7632)
+                                    : pack2<T>(p[2 * i], p[2 * i + 1]);
+}
+
+/* Both P of pair i. */
+template <typename T, int PAIRS, int COUNT>
+__device__ __forceinline__ float2 unpack_p(const uint32_t (&p_ds)[PAIRS], const uint32_t (&remainders)[COUNT], int i)
+{
+    if constexpr (HAS_REMAINDERS<T>) {
+        /* The bits below a remainder may be any: those of another one here. */
+        const uint32_t bytes = i / 2 % 2 == 0 ? remainders[i / 4] << 4 : remainders[i / 4];
+        const uint32_t from = 0x11 * (4 + i % 2 * 2);
+        return make_float2(__uint_as_float(__byte_perm(p_ds[i], bytes, 0x1000 + from)),
+                           __uint_as_float(__byte_perm(p_ds[i], bytes, 0x3200 + from + 0x11)));
+    } else {
+        return unpack2<T>(p_ds[i]);
+    }
+}
+
 /* dS = P * (dP - D) of these columns: replaces P, in 16 bits. */
 template <typename T, int SCORES>
-__device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], int n, const float (&difference)[SCORES])
+__device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], int n, const float (&difference)[SCORES],
+                                        const uint32_t (&remainders)[REMAINDERS<T, SCORES>])
 {
 #pragma unroll
     for (int i = 2 * n; i < 2 * n + 2; ++i) {
-        const float2 pair = unpack2<T>(p_ds[i]);
+        const float2 pair = unpack_p<T>(p_ds, remainders, i);
         p_ds[i] = pack2<T>(pair.x * difference[2 * i], pair.y * difference[2 * i + 1]);
     }
 }

@@ -103,24 +103,25 @@ __device__ __forceinline__ void compute_p(float (&s)[Traits<Tile>::SCORES], cons
 
 /* dP - D, and where TO_DS dS = P * (dP - D) as well. */
 template <typename T, bool TO_DS, int SCORES>
-__device__ __forceinline__ void compute_ds(uint32_t (&p_ds)[SCORES / 2], float (&difference)[SCORES],
-                                           const float (&dp)[SCORES], uint32_t neg_delta,
-                                           const PrefetchedStats &prefetched)
+__device__ __forceinline__ void
+compute_ds(uint32_t (&p_ds)[SCORES / 2], float (&difference)[SCORES], const float (&dp)[SCORES], uint32_t neg_delta,
+           const PrefetchedStats &prefetched, const uint32_t (&remainders)[REMAINDERS<T, SCORES>])
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n) {
         subtract_delta(difference, dp, n, neg_delta, prefetched);
         if (TO_DS)
-            p_to_ds<T>(p_ds, n, difference);
+            p_to_ds<T>(p_ds, n, difference, remainders);
     }
 }
 
 template <typename T, int SCORES>
-__device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], const float (&difference)[SCORES])
+__device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], const float (&difference)[SCORES],
+                                        const uint32_t (&remainders)[REMAINDERS<T, SCORES>])
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n)
-        p_to_ds<T>(p_ds, n, difference);
+        p_to_ds<T>(p_ds, n, difference, remainders);
 }
 
 /* Stores a warp's rows of dK and dV by way of the shared memory of K and V. key: its first. */
@@ -132,8 +133,8 @@ store_gradients(Smem<Tile> &smem, const Params &params, const float (&dk)[Traits
     store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.v) + warp_row * ROW_BYTES, &params.dv, key, smem.work, lane);
     if (steps > 0) /* dQ of the last step has read K, in whose place dK goes */
         mbarrier_wait(shared_address(&smem.ds_empty[(steps - 1) % 2]), (steps - 1) / 2 % 2);
-    store_gradient<T, Tile>(dk, params.scale, shared_address(smem.k) + warp_row * ROW_BYTES, &params.dk, key, smem.work,
-                            lane);
+    store_gradient<T, Tile>(dk, params.gradient_scale, shared_address(smem.k) + warp_row * ROW_BYTES, &params.dk, key,
+                            smem.work, lane);
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
 }
@@ -172,8 +173,8 @@ __device__ __forceinline__ void finish_dv(float (&dv)[GRADIENTS], uint32_t (&p_d
     wgmma_hold(p_ds);
 }
 
-/* `group`: which of the KV warpgroups. */
-template <typename T, typename Tile>
+/* `group`: which of the KV warpgroups. V_STEPS: of the tile, or fewer. */
+template <typename T, typename Tile, int V_STEPS>
 __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &params, int group)
 {
     using S = Traits<Tile>;
@@ -189,7 +190,8 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
     int step = 0, tile = params.q_tiles - 1;
     float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* s: S, then P, then dP of a step */
     uint32_t p_ds[S::SCORES / 2];                           /* P, then dS, in 16 bits */
-    uint32_t v_operand[operand_registers(Tile::V_STEPS)], k_operand[operand_registers(Tile::K_STEPS)];
+    uint32_t remainders[REMAINDERS<T, S::SCORES>];
+    uint32_t v_operand[operand_registers(V_STEPS)], k_operand[operand_registers(Tile::K_STEPS)];
 
     clear(dk, dv);
 
@@ -222,14 +224,15 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
         wgmma_wait<0>();
         wgmma_hold(s);
         to_p(lse2);
-        round_pairs<T>(p_ds, s);
+        keep_remainders<T>(remainders, s);
+        pack_p<T>(p_ds, s);
     }
     mbarrier_wait(shared_address(&smem.v_full), 0);
-    load_operand<Tile, Tile::V_STEPS>(v_operand, smem.v, warp_row, lane);
+    load_operand<Tile, V_STEPS>(v_operand, smem.v, warp_row, lane);
 #pragma unroll 1
     while (step < steps) { /* P of this step is in p_ds and no product is under way */
         const int stage = pipeline.stage, now = step;
-        start_scores<T, Tile, Tile::V_STEPS>(s, v_operand, operand.v, operand.dout + stage * STAGE_STEP);
+        start_scores<T, Tile, V_STEPS>(s, v_operand, operand.v, operand.dout + stage * STAGE_STEP);
         start_gradient<T, Tile>(dv, p_ds, operand.dout_transposed + stage * STAGE_STEP);
         advance();
         wait_next_visible();
@@ -244,10 +247,10 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
          * registers of its own, which leaves the assembler more freedom in the order of instructions. */
         float own[S::SCORES];
         float(&difference)[S::SCORES] = S::DS_FIRST ? s : own;
-        compute_ds<T, !S::DS_FIRST>(p_ds, difference, s, stats_address(smem, stage, 1, lane), neg_delta);
+        compute_ds<T, !S::DS_FIRST>(p_ds, difference, s, stats_address(smem, stage, 1, lane), neg_delta, remainders);
         if (S::DS_FIRST) {
             finish_dv(dv, p_ds);
-            p_to_ds<T>(p_ds, difference);
+            p_to_ds<T>(p_ds, difference, remainders);
             to = wait_ds_empty(smem, now, warp_row);
         }
         store_ds<Tile>(to, p_ds, lane);
@@ -263,11 +266,12 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
         wgmma_wait<1>();
         wgmma_hold(s);
         to_p(lse2);
+        keep_remainders<T>(remainders, s);
         wgmma_wait<0>();
         wgmma_hold(dk);
         wgmma_hold(p_ds);
         release_stage(smem, stage, lane);
-        round_pairs<T>(p_ds, s);
+        pack_p<T>(p_ds, s);
     }
 
     store_gradients<T>(smem, params, dk, dv, steps, first_key + warp * 16, warp_row, lane);

@@ -22,14 +22,20 @@ enum {
     SM90_BWD_TILE_SEMAPHORES = 4, /* one for each warp that adds to a tile of dq_sum */
 };
 
+/* Factor of P in bf16, where P is cut off to 16 bits instead of rounded: cutting off takes away half of the last place
+ * on average, which is 2^-8 / (2 ln 2) of a number whose logarithm is equally distributed. dV takes P as it is then; dQ
+ * and dK are divided by the factor. */
+#define SM90_BWD_BF16_GAIN 1.0028178f
+#define SM90_BWD_BF16_GAIN_LOG2 0.0040597f
+
 /* The parameter of every kernel. "Tiles" are tiles of queries, numbered over all query heads, q_tiles for each head. */
 struct fused_sm90_bwd_params {
     CUtensorMap q, k, v, dout, dk, dv;
     struct attn_tensor o_rows, dout_rows, dq_rows;
-    const float *lse;   /* [batch * q_heads, q_len] */
-    float *stats;       /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf for rows that see no key or that pad; -D =
-                            -rowsum(dO * O) */
-    float *dq_sum;      /* dQ / scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in
+    const float *lse; /* [batch * q_heads, q_len] */
+    float *stats;     /* [tiles][2][q_tile]: lse2 = LSE * log2 e (less SM90_BWD_BF16_GAIN_LOG2 in bf16), +inf for rows
+                            that see no key or that pad; -D = -rowsum(dO * O) */
+    float *dq_sum; /* dQ / gradient_scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in
                             the order of its accumulator registers (kernels/device/memory.cuh) */
     int *dq_semaphores; /* [tiles][SM90_BWD_TILE_SEMAPHORES]: how many blocks of keys have added their part to a warp's
                             slabs. Tiles that share a semaphore use that of the first of them. NULL: additions go in any
@@ -37,9 +43,9 @@ struct fused_sm90_bwd_params {
     int shift;          /* kv_len - q_len */
     int q_len, kv_len, q_heads, kv_heads, group; /* group: query heads for each kv head */
     int q_tile, q_tiles, kv_tiles;
-    int kv_heads_total; /* batch * kv_heads */
-    int section_heads;  /* kv heads whose blocks run at the same time */
-    float scale, scale_log2;
+    int kv_heads_total;               /* batch * kv_heads */
+    int section_heads;                /* kv heads whose blocks run at the same time */
+    float gradient_scale, scale_log2; /* what dQ and dK are multiplied with at the end; scale * log2 e */
     bool causal;
 };
 

@@ -74,7 +74,9 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
         dq_warpgroup<T, Tile, DETERMINISTIC>(smem, params);
     } else {
         registers_increase<S::KV_REGISTERS>();
-        kv_warpgroup<T, Tile>(smem, params, warpgroup - 1);
+        /* bf16 has remainders of P in registers, too, and the deterministic kernel for head_dim 128 none to spare. */
+        constexpr bool HAS_FEWER = DETERMINISTIC && HAS_REMAINDERS<T> && Tile::HEAD_DIM == 128 && Tile::V_STEPS > 0;
+        kv_warpgroup<T, Tile, Tile::V_STEPS - HAS_FEWER>(smem, params, warpgroup - 1);
     }
 }
 

@@ -114,7 +114,7 @@ static void set_params(struct fused_sm90_bwd_params *params, const struct attn_r
     params->q_tiles = (int)attn_tiles(p->q_len, q_tile);
     params->kv_tiles = (int)attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
     params->kv_heads_total = (int)(p->batch * p->kv_heads);
-    params->scale = p->scale;
+    params->gradient_scale = p->dtype == ATTN_BF16 ? p->scale / SM90_BWD_BF16_GAIN : p->scale;
     params->scale_log2 = p->scale * LOG2_E;
     params->causal = p->causal;
     params->section_heads = section_heads(params); /* reads the members above */

@@ -1,4 +1,4 @@
-/* The kernel after the sm_90 backward: dQ = scale * dq_sum, rounded to 16 bits. Bound by device memory. A block has
+/* The kernel after the sm_90 backward: dQ = gradient_scale * dq_sum, rounded to 16 bits. Bound by device memory. A block has
  * one tile of queries. A warp reads its slab of the sums, which lies in the order of accumulator registers, and
  * writes it through shared memory as 16 rows of 128 bytes. */
 #include "kernels/sm90/bwd_params.h"
@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Param
     const int slab_column = HEAD_DIM == 64 ? 0 : slab / 4 * PANEL_COLUMNS;
     const float *sums = params.dq_sum + static_cast<int64_t>(blockIdx.x) * TILE_FLOATS + slab * SLAB_FLOATS;
     const uint32_t rows = static_cast<uint32_t>(__cvta_generic_to_shared(s_rows[slab]));
+    const float scale = params.gradient_scale;
     float quads[SLAB_QUADS][4];
 
     grid_wait_for_last();
@@ -38,8 +39,7 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Param
         uint32_t packed[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-            packed[j] =
-                pack2<T>(quads[i + j / 2][j % 2 * 2] * params.scale, quads[i + j / 2][j % 2 * 2 + 1] * params.scale);
+            packed[j] = pack2<T>(quads[i + j / 2][j % 2 * 2] * scale, quads[i + j / 2][j % 2 * 2 + 1] * scale);
         stmatrix_x4(rows + swizzle_128b(lane % 16, i + lane / 16), packed);
     }
     __syncwarp();
