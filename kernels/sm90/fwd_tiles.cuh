@@ -45,8 +45,8 @@ template <typename Tile> struct Traits {
     static constexpr int Q_PANEL_BYTES = Tile::BLOCK_M * ROW_BYTES, KV_PANEL_BYTES = Tile::BLOCK_N * ROW_BYTES;
     static constexpr int KEYS = Tile::BLOCK_N / Tile::KEY_SPLITS;         /* of a block, for one warpgroup */
     static constexpr int SCORES = KEYS / 2, OUTPUTS = Tile::HEAD_DIM / 2; /* registers of a thread for S and for O */
-    /* AFTER_EXP: beside V's columns there is one of ones, the first of 8, for the sum of the rounded P (fwd_softmax.cuh).
-     * That panel of 16 rows lies behind all stages of V and is the same for all keys. */
+    /* AFTER_EXP: beside V's columns there is one of ones, the first of 8, for the sum of the rounded P
+     * (fwd_softmax.cuh). That panel of 16 rows lies behind all stages of V and is the same for all keys. */
     static constexpr bool HAS_SUM_COLUMN = Tile::CHECKS_AFTER_EXP;
     static constexpr int V_COLUMNS = Tile::HEAD_DIM + (HAS_SUM_COLUMN ? 8 : 0), ACCUMULATORS = V_COLUMNS / 2;
     static constexpr int ONES = HAS_SUM_COLUMN ? 16 * PANEL_COLUMNS : 1;
