@@ -179,6 +179,22 @@ static bool share_agrees(const struct record_row *row, double flops, struct reas
     return false;
 }
 
+/* A mean over rounds and a quotient of medians, of short launches on a machine that may be doing other things. */
+static bool read_agrees(const struct record_row *row, struct reason *why)
+{
+    const double share = 100 * row->gb_per_s / row->read_gb_per_s, ratio = row->pct_of_read / share;
+    if (isnan(row->pct_of_read) || (ratio >= 1 / RECORD_READ_LIMIT && ratio <= RECORD_READ_LIMIT))
+        return true;
+    if (isnan(share))
+        snprintf(why->text, sizeof why->text, "its pct_of_read is %.6g, without a gb_per_s or a read_gb_per_s",
+                 row->pct_of_read);
+    else
+        snprintf(why->text, sizeof why->text,
+                 "its pct_of_read is %.6g, its gb_per_s %.6g and read_gb_per_s %.6g make %.6g", row->pct_of_read,
+                 row->gb_per_s, row->read_gb_per_s, share);
+    return false;
+}
+
 static bool row_agrees(const struct record_row *row, struct reason *why)
 {
     if (!has_words(row, why))
@@ -191,7 +207,7 @@ static bool row_agrees(const struct record_row *row, struct reason *why)
         return true;
     const double flops = flops_of_shape(row);
     if (!isnan(flops))
-        return speeds_agree(row, flops, why) && share_agrees(row, flops, why);
+        return speeds_agree(row, flops, why) && share_agrees(row, flops, why) && read_agrees(row, why);
     snprintf(why->text, sizeof why->text, "it has a time_ms, and no shape to compute FLOPs from");
     return false;
 }
