@@ -16,9 +16,6 @@
 #define RECORD_SHARE_LIMIT_MOST_PCT 10.0
 #define RECORD_SHARE_LIMIT_FEW_PCT 25.0
 
-/* The same of pct_of_read, as a factor: no decision depends on it, and launches of microseconds vary by more. */
-#define RECORD_READ_LIMIT 2.0
-
 /* Times outside of these are no measurement, in ms: a nanosecond, and the longest --timeout-s. */
 #define RECORD_TIME_LEAST_MS 1e-6
 #define RECORD_TIME_MOST_MS 86400e3
@@ -37,8 +34,8 @@ double record_row_half_width_pct(const struct record_row *);
  *   - says that it passed, without an err_used from 0 to 1;
  *   - has a time that is not within the limits above, or outside its interval;
  *   - has flops or tflops that its shape and time do not make, or a gb_per_s that its min_gb and time do not make;
- *   - has a pct_of_gemm that its shape, its time and gemm_tflops do not make, or a pct_of_read that is far from what
- *     gb_per_s and read_gb_per_s make.
+ *   - has a pct_of_gemm that its shape, its time and gemm_tflops do not make, or a pct_of_read without
+ *     both gb_per_s and read_gb_per_s.
  * What is absent was not measured and is not compared. Of `null`, which computes nothing, only the words count. */
 bool record_file_agrees(const struct record_file *, struct attn_message *why);
 

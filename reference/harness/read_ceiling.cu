@@ -10,13 +10,10 @@
 
 enum { READ_THREADS = 256, READ_LOADS = 4, READ_TILE = READ_THREADS * READ_LOADS, READ_BLOCKS_PER_SM = 8, WARP = 32 };
 
-__device__ __forceinline__ unsigned long long sum_of(uint4 x)
-{
-    return (unsigned long long)x.x + x.y + x.z + x.w;
-}
+__device__ __forceinline__ unsigned long long sum_of(uint4 x) { return (unsigned long long)x.x + x.y + x.z + x.w; }
 
 __global__ __launch_bounds__(READ_THREADS, READ_BLOCKS_PER_SM) void read_kernel(const uint4 *from, int64_t count,
-                                                                               unsigned long long *sums)
+                                                                                unsigned long long *sums)
 {
     unsigned long long sum = 0;
     for (int64_t tile = blockIdx.x * (int64_t)READ_TILE; tile < count; tile += gridDim.x * (int64_t)READ_TILE) {
@@ -35,10 +32,7 @@ __global__ __launch_bounds__(READ_THREADS, READ_BLOCKS_PER_SM) void read_kernel(
         sums[(blockIdx.x * READ_THREADS + threadIdx.x) / WARP] = sum;
 }
 
-int harness_read_sums(int multiprocessors)
-{
-    return multiprocessors * READ_BLOCKS_PER_SM * READ_THREADS / WARP;
-}
+int harness_read_sums(int multiprocessors) { return multiprocessors * READ_BLOCKS_PER_SM * READ_THREADS / WARP; }
 
 int harness_read(const void *buffer, size_t bytes, int multiprocessors, unsigned long long *sums, void *stream)
 {

@@ -48,6 +48,13 @@ expect "bytes of the used keys" test "$(csv_cell a.csv 5 min_gb)" = \
     "$(awk 'BEGIN { printf "%.17g", (2 * 3 * 4 * 64 * 4 + 3 * 4 * 4 + 2 * 180 * 2 * 64 * 4) * 1e-9 }')"
 expect "GB/s" awk -v a="$(csv_cell a.csv 5 gb_per_s)" -v b="$(csv_cell a.csv 5 min_gb)" \
     -v c="$(csv_cell a.csv 5 time_ms)" 'BEGIN { r = a * c / (b * 1e3); exit !(r > 0.999 && r < 1.001) }'
+expect_stdout 'GB/s .*%read'
+expect "no GEMM" test -z "$(csv_cell a.csv 5 gemm_tflops)$(csv_cell a.csv 5 pct_of_gemm)"
+expect "a member of the rounds" grep -q '"round_members": *\["naive", *"fused", *"read"\]' a.jsonl
+for row in 1 5; do
+    expect "share of reading" awk -v p="$(csv_cell a.csv $row pct_of_read)" \
+        -v r="$(csv_cell a.csv $row read_gb_per_s)" 'BEGIN { exit !(p > 0 && r > 0) }'
+done
 
 # The repro of a row makes the same row.
 eval "set -- $(csv_cell a.csv 4 repro)"
@@ -77,6 +84,10 @@ sed -E 's/"gb_per_s": ?[0-9.e+-]+/"gb_per_s": 1234/' a.jsonl >false.jsonl
 run gate --baseline a.jsonl --current false.jsonl
 expect_code 5
 expect_stderr 'gb_per_s'
+sed -E 's/"read_gb_per_s": ?[0-9.e+-]+,?//' a.jsonl >false.jsonl
+run gate --baseline a.jsonl --current false.jsonl
+expect_code 5
+expect_stderr 'pct_of_read'
 
 # Splits: no part of a problem. naive has none.
 for splits in 1 3 64; do
