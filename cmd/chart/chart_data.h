@@ -91,7 +91,7 @@ struct chart_point {
 int chart_points(const struct chart_set *, const struct chart_panel *, const struct chart_series *, enum chart_kind,
                  struct chart_point **points);
 
-/* The lines that points are compared with in a panel: the GEMM or read ceiling of one file (CHART_TFLOPS), the bound of the
+/* The lines that points are compared with in a panel: GEMM or read ceiling of one file (CHART_TFLOPS), the bound of the
  * rel. RMS error, or naive's wider one (CHART_ERROR). */
 int chart_ceiling(const struct chart_set *, const struct chart_panel *, int file, struct chart_point **points);
 const char *chart_ceiling_name(const struct chart_panel *); /* "GEMM ceiling" */

@@ -196,8 +196,8 @@ static void draw_kv_len(struct random_draw *d)
         p->kv_len = p->q_len;
 }
 
-/* Half of the caches have kv_len keys each. The others have lengths of their own, from q_len to kv_len: a list, or drawn
- * ones for a batch that is drawn later. */
+/* Half of the caches have kv_len keys each. The others have lengths of their own, from q_len to kv_len: a list, or
+ * drawn ones for a batch that is drawn later. */
 static void draw_cache_lengths(struct random_draw *d)
 {
     const struct attn_problem *p = &d->item->problem;

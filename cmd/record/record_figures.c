@@ -179,8 +179,8 @@ static bool share_agrees(const struct record_row *row, double flops, struct reas
     return false;
 }
 
-/* How large it is is not compared: a mean over rounds and a quotient of medians can differ
- * by any factor where launches of microseconds are measured on a machine that does other things. No decision depends on it. */
+/* How large it is is not compared: a mean over rounds and a quotient of medians can differ by any factor where launches
+ * of microseconds are measured on a machine that does other things. No decision depends on it. */
 static bool read_agrees(const struct record_row *row, struct reason *why)
 {
     if (isnan(row->pct_of_read) || (row->gb_per_s > 0 && row->read_gb_per_s > 0))

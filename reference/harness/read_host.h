@@ -1,5 +1,5 @@
-/* The read ceiling of the CPU: threads that only read. Beside it a forward against a cache is judged, whose time is that
- * of reading the keys. The one of CUDA devices is harness_read of harness_cuda.h. */
+/* The read ceiling of the CPU: threads that only read. Beside it a forward against a cache is judged, whose time is
+ * that of reading the keys. The one of CUDA devices is harness_read of harness_cuda.h. */
 #ifndef FABENCH_READ_HOST_H
 #define FABENCH_READ_HOST_H
 
