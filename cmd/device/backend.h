@@ -98,8 +98,8 @@ struct backend_ops {
                                int *count, struct attn_message *why);
     /* Makes the GEMM ceiling of a dtype ready; ATTN_UNSUPPORTED on a platform without one. */
     enum attn_status (*gemm_prepare)(struct backend *, enum attn_dtype, double *flops, struct attn_message *why);
-    /* Makes the read ceiling ready for launchers with at most so many read_bytes, multiples of READ_MULTIPLE: a buffer
-     * of its own, of which all threads or multiprocessors read as much. */
+    /* Makes the read ceiling ready for launchers with so many read_bytes, a multiple of READ_MULTIPLE: a buffer of its
+     * own, which all threads or multiprocessors read. Frees the buffer of the call before; 0 only does that. */
     enum attn_status (*read_prepare)(struct backend *, size_t bytes, struct attn_message *why);
     /* Copy bandwidth in GB/s (1e9, bytes read plus bytes written), NaN where not measured. */
     double (*copy_gbps)(struct backend *);

@@ -23,8 +23,7 @@ enum { FLUSH_BYTES_MIN = 64 << 20 };
 struct cpu_state {
     unsigned char *flush; /* NULL until a cold sample is asked for */
     size_t flush_bytes;
-    void *read; /* of the read ceiling; NULL until it is asked for */
-    size_t read_bytes;
+    void *read; /* of the read ceiling; NULL where there is none */
     uint64_t read_sum;
 };
 
@@ -336,13 +335,12 @@ static enum attn_status cpu_gemm_prepare(struct backend *be, enum attn_dtype dty
 static enum attn_status cpu_read_prepare(struct backend *be, size_t bytes, struct attn_message *why)
 {
     struct cpu_state *state = be->state;
-    if (bytes <= state->read_bytes)
-        return ATTN_OK;
     cpu_release(be, state->read);
-    state->read_bytes = 0;
+    state->read = NULL;
+    if (bytes == 0)
+        return ATTN_OK;
     TRY(cpu_alloc(be, bytes, &state->read, why));
     memset(state->read, 0x3f, bytes);
-    state->read_bytes = bytes;
     return ATTN_OK;
 }
 

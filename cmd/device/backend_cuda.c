@@ -43,8 +43,7 @@ struct cuda_state {
     void *blocks;                              /* device memory for the results of a comparison, kept between calls */
     size_t blocks_bytes;
     struct harness_gemm *gemm[3];
-    void *read; /* of the read ceiling; NULL until it is asked for */
-    size_t read_bytes;
+    void *read; /* of the read ceiling; NULL where there is none */
     unsigned long long *read_sums;
 };
 
@@ -471,15 +470,13 @@ static enum attn_status cuda_read_prepare(struct backend *be, size_t bytes, stru
 {
     struct cuda_state *s = be->state;
     const size_t sum_bytes = (size_t)harness_read_sums(be->device.multiprocessors) * sizeof *s->read_sums;
-    if (!s->read_sums)
-        TRY(cuda_alloc(be, sum_bytes, (void **)&s->read_sums, why));
-    if (bytes <= s->read_bytes)
-        return ATTN_OK;
     cudaFree(s->read);
     s->read = NULL;
-    s->read_bytes = 0;
+    if (bytes == 0)
+        return ATTN_OK;
+    if (!s->read_sums)
+        TRY(cuda_alloc(be, sum_bytes, (void **)&s->read_sums, why));
     TRY(cuda_alloc(be, bytes, &s->read, why));
-    s->read_bytes = bytes;
     TRY_CUDA(harness_pattern(s->read, bytes, 0x3f9d70a4u, s->stream)); /* not zeros, which draw less power */
     return synchronize(be, "filling the buffer of the read ceiling", why);
 }

@@ -182,11 +182,23 @@ static bool make_ceiling(struct problem_run *run, struct launcher *launcher, str
     if (is_read)
         launcher->read_bytes = ((size_t)bytes + READ_MULTIPLE - 1) / READ_MULTIPLE * READ_MULTIPLE;
     baselines->read_gb = (double)launcher->read_bytes * 1e-9;
-    const enum attn_status status = is_read ? be->ops->read_prepare(be, launcher->read_bytes, why)
-                                            : be->ops->gemm_prepare(be, p->dtype, &baselines->gemm_flops, why);
+    enum attn_status status = is_read ? be->ops->read_prepare(be, launcher->read_bytes, why)
+                                      : be->ops->gemm_prepare(be, p->dtype, &baselines->gemm_flops, why);
+    if (is_read && status == ATTN_OK) /* launched as what it is compared with, whose launches may take as long */
+        status = be->ops->capture(be, launcher, why);
     if (status != ATTN_OK && status != ATTN_UNSUPPORTED)
         log_warn("no %s ceiling for this problem: %s", is_read ? "read" : "GEMM", why->text);
     return status == ATTN_OK;
+}
+
+/* The buffer of the read ceiling is as large as a cache: the next problem may need the memory. */
+static void drop_ceiling(struct problem_run *run, struct rounds_member *last)
+{
+    struct backend *be = run->setting->backend;
+    struct attn_message ignored;
+    if (!last->launcher.impl)
+        be->ops->uncapture(be, &last->launcher);
+    (void)be->ops->read_prepare(be, 0, &ignored);
 }
 
 /* Captures every contender in a graph and lists them, and then the ceiling, as members of the rounds. */
@@ -369,6 +381,7 @@ enum attn_status case_time(struct problem_run *run, int *failed, struct attn_mes
         status = check_timed(run, &t, failed, why);
     if (status == ATTN_OK && !t.result.interrupted)
         send_timed_rows(run, &t);
+    drop_ceiling(run, &t.members[t.count - 1]);
     for (int m = 0; m < t.count; m++)
         free(t.members[m].samples_ms);
     return status;
