@@ -74,6 +74,13 @@ run gate --baseline a.jsonl --current a.jsonl
 expect_code 0
 run report a.jsonl --out page
 expect_code 0
+expect "its speed in GB/s" grep -q '| burst GB/s |.*| % of read |' page/report.md
+speed=$(sed -nE 's/^\| causal \|  64 \| +1x140 \|[^|]*\| +\**([0-9.]+)\**.*/\1/p' page/report.md | head -1)
+best=$(for row in $(seq 8); do
+    [ "$(csv_cell a.csv "$row" kv_len),$(csv_cell a.csv "$row" q_len)" = 140,1 ] && csv_cell a.csv "$row" gb_per_s
+done | sort -g | tail -1)
+expect "the row's GB/s" awk -v a="$speed" -v b="$best" 'BEGIN { exit !(a / b > 0.99 && a / b < 1.01) }'
+expect "a chart of it" grep -q "^set ylabel 'GB/s'" page/bandwidth-decode-fp32.gp
 run plot a.jsonl --plot term
 expect_code 0
 sed -E 's/"flops": ?[0-9.e+]+/"flops": 123456789/' a.jsonl >false.jsonl
