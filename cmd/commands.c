@@ -10,7 +10,7 @@
 #include "cmd/chart/overlay.h"
 #include "cmd/gate/gate.h"
 #include "cmd/inspect/inspect.h"
-#include "cmd/options/options_help.h"
+#include "cmd/options/options_text.h"
 #include "cmd/record/record_file.h"
 #include "cmd/report/report.h"
 #include "cmd/run/supervisor.h"

@@ -15,7 +15,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/program.h"
 #include "cmd/commands.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 
 int main(int argc, char **argv)
 {

@@ -4,35 +4,8 @@
 #define FABENCH_REFERENCE_ELEMENTS_H
 
 #include <math.h>
-#include <string.h>
 
 #include "kernels/attention.h"
-
-/* The 8-bit types of the OCP specification (OFP8, 2023). The bits below the sign are placed at the top of a float's
- * mantissa and exponent; what is missing is the difference of the two exponents' biases, a power of two. */
-ATTN_FUNCTION float element_from_8_bits(uint8_t code, int shift, float factor)
-{
-    const uint32_t bits = (uint32_t)(code & 0x7f) << shift;
-    float magnitude;
-    memcpy(&magnitude, &bits, sizeof magnitude);
-    return code & 0x80 ? -magnitude * factor : magnitude * factor;
-}
-
-/* 4 bits of exponent with bias 7, 3 of mantissa; no infinity, and NaN where all bits below the sign are set. */
-ATTN_FUNCTION float element_from_e4m3(uint8_t code)
-{
-    return (code & 0x7f) == 0x7f ? (float)NAN : element_from_8_bits(code, 20, 0x1p120f);
-}
-
-/* 5 bits of exponent with bias 15, 2 of mantissa: the upper half of fp16. */
-ATTN_FUNCTION float element_from_e5m2(uint8_t code)
-{
-    if ((code & 0x7f) > 0x7c)
-        return (float)NAN;
-    if ((code & 0x7f) == 0x7c)
-        return code & 0x80 ? -(float)INFINITY : (float)INFINITY;
-    return element_from_8_bits(code, 21, 0x1p112f);
-}
 
 /* S from x = scale Q K^T; cap 0 = none. */
 ATTN_FUNCTION float element_capped(float x, float cap) { return cap == 0.0f ? x : cap * tanhf(x / cap); }

@@ -1,7 +1,7 @@
 /* See gather.cuh. */
 #include "reference/gather.cuh"
 
-#include "reference/elements.h"
+#include "kernels/common/small_floats.h"
 #include "reference/rows.cuh"
 #include "reference/status.h"
 
@@ -22,8 +22,8 @@ __device__ float load_element(const void *data, enum attn_dtype dtype, int64_t a
     switch (dtype) {
     case ATTN_FP16: return to_float(static_cast<const __half *>(data)[at]);
     case ATTN_BF16: return to_float(static_cast<const __nv_bfloat16 *>(data)[at]);
-    case ATTN_E4M3: return element_from_e4m3(static_cast<const uint8_t *>(data)[at]);
-    case ATTN_E5M2: return element_from_e5m2(static_cast<const uint8_t *>(data)[at]);
+    case ATTN_E4M3: return attn_from_e4m3(static_cast<const uint8_t *>(data)[at]);
+    case ATTN_E5M2: return attn_from_e5m2(static_cast<const uint8_t *>(data)[at]);
     default: return static_cast<const float *>(data)[at];
     }
 }

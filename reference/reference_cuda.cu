@@ -18,7 +18,6 @@
 #include <cuda_runtime.h>
 #include <pthread.h>
 
-#include "reference/block_sums.cuh"
 #include "reference/cublas.h"
 #include "reference/reference_sequences.cuh"
 #include "reference/rows.cuh"

@@ -16,7 +16,6 @@
  */
 #include "reference/reference_sequences.cuh"
 
-#include "reference/block_sums.cuh"
 #include "reference/elements.h"
 #include "reference/gather.cuh"
 #include "reference/lengths.h"

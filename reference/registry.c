@@ -1,7 +1,6 @@
 /* The naive implementations, peers and `null` of this build. A new peer is one row here, beside its file. */
 #include "reference/registry.h"
 
-#include "reference/naive/naive.h"
 #ifdef FABENCH_WITH_CUDNN
 #include "reference/peers/cudnn_peer.h"
 #endif

@@ -11,6 +11,12 @@ extern "C" {
 /* Ended by NULL. */
 const struct attn_impl *const *reference_registry(void);
 
+/* naive: three passes with S and P in memory. That on CUDA has a plan_bytes that works without a plan (NULL), so that
+ * memory can be estimated before prepare. */
+
+extern const struct attn_impl attn_naive_cpu;
+extern const struct attn_impl attn_naive_cuda; /* in a build with CUDA */
+
 /* The `null` implementation: the harness' own overhead. */
 
 extern const struct attn_impl attn_null_cpu;

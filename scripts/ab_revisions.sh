@@ -15,8 +15,8 @@ case ${1:-} in
 esac
 cd "$(dirname "$0")/.."
 root=$PWD
-# shellcheck source=scripts/build.bash
-. scripts/build.bash
+# shellcheck source=scripts/functions.bash
+. scripts/functions.bash
 
 usage() { echo "ab_revisions: $*; scripts/ab_revisions.sh OLD [NEW] [options of fabench ab]" >&2; exit 2; }
 [ $# -gt 0 ] && [ "${1#-}" = "$1" ] || usage "needs a revision"

@@ -21,8 +21,8 @@ case ${1:-} in
     ;;
 esac
 cd "$(dirname "$0")/.."
-# shellcheck source=scripts/build.bash
-. scripts/build.bash
+# shellcheck source=scripts/functions.bash
+. scripts/functions.bash
 
 export FABENCH_CUDA=${FABENCH_CUDA:-TOOLKIT} # wherever there is a toolkit
 log=build/release/ctest-nightly.log

@@ -42,8 +42,8 @@ done
 build=${FABENCH_BUILD:-build/release}
 [[ $build == /* || -z "${FABENCH_BUILD:-}" ]] || build=$started_in/$build
 if [ -z "${FABENCH_BUILD:-}" ]; then
-    # shellcheck source=scripts/build.bash
-    . scripts/build.bash
+    # shellcheck source=scripts/functions.bash
+    . scripts/functions.bash
     # The machine that the package is made for has a driver.
     [ $without_cuda -eq 1 ] || export FABENCH_CUDA=${FABENCH_CUDA:-TOOLKIT}
     scripts/setup.sh

@@ -22,8 +22,8 @@ case ${1:-} in
 esac
 started_in=$PWD
 cd "$(dirname "$0")/.."
-# shellcheck source=scripts/charts.bash
-. scripts/charts.bash
+# shellcheck source=scripts/functions.bash
+. scripts/functions.bash
 fabench=${FABENCH:-build/release/fabench}
 results=${FABENCH_RESULTS:-results}
 what=

@@ -19,8 +19,8 @@ case ${1:-} in
     ;;
 esac
 cd "$(dirname "$0")/.."
-# shellcheck source=scripts/charts.bash
-. scripts/charts.bash
+# shellcheck source=scripts/functions.bash
+. scripts/functions.bash
 fabench=${FABENCH:-build/release/fabench}
 results=${FABENCH_RESULTS:-results}
 [ -x "$fabench" ] || { echo "report: no program at $fabench; build it first" >&2; exit 1; }

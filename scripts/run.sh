@@ -16,8 +16,8 @@ started_in=$PWD
 called_as=$0
 cd "$(dirname "$0")/.."
 root=$PWD
-# shellcheck source=scripts/build.bash
-. scripts/build.bash
+# shellcheck source=scripts/functions.bash
+. scripts/functions.bash
 
 is_new=1
 [ ! -x build/release/fabench ] || is_new=0

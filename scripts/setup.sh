@@ -8,7 +8,7 @@
 # 1. The distribution's packages, only those that are missing, by apt (with sudo where not root).
 # 2. CUDA: an installed toolkit >= 12.4 ($CUDACXX, $CUDA_HOME, $CUDA_PATH, PATH, /usr/local/cuda*). Where a GPU driver
 #    is present but no toolkit, NVIDIA's toolkit wheels from PyPI go into .deps/cuda. Without a driver the build is
-#    without CUDA, except where FABENCH_CUDA is ON or TOOLKIT (scripts/build.bash).
+#    without CUDA, except where FABENCH_CUDA is ON or TOOLKIT (scripts/functions.bash).
 # 3. For a build with CUDA, the headers of cuDNN's frontend from PyPI go into .deps/cudnn-frontend; where there is a
 #    driver but no cudnn.h, cuDNN's own wheel follows: its headers beside the frontend's, its libraries to .deps/cudnn.
 # For each part that cannot be installed it prints one line and continues.

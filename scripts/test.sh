@@ -9,7 +9,7 @@
 # 4. scripts/format.sh --check.
 #
 # CUDA code is built wherever there is a toolkit, and warnings are errors. FABENCH_CUDA and FABENCH_WERROR, where set,
-# decide this instead (scripts/build.bash).
+# decide this instead (scripts/functions.bash).
 # On the CPU the self-test and the wrong kernels at 16K take too long for this: scripts/nightly.sh runs them.
 set -euo pipefail
 case ${1:-} in
@@ -23,8 +23,8 @@ case ${1:-} in
     ;;
 esac
 cd "$(dirname "$0")/.."
-# shellcheck source=scripts/build.bash
-. scripts/build.bash
+# shellcheck source=scripts/functions.bash
+. scripts/functions.bash
 
 failed=0
 summary=()

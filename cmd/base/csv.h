@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "cmd/base/reason.h"
+#include "cmd/base/log.h"
 #include "cmd/base/text.h"
 
 /* ---- reading ---- */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/base/text_clean.h"
+#include "cmd/base/terminal.h"
 
 enum { MESSAGE_BYTES = 16384 };
 

@@ -17,6 +17,11 @@ enum exit_code {
     EXIT_INTERRUPTED = 130
 };
 
+/* The reason of a failure: one sentence for the user, without a newline. A function that returns a failure fills it. */
+struct reason {
+    char text[512];
+};
+
 /* The worse of two codes in the documented order 130, 7, 6, 1, 5, 3, 4, 0; 2 never occurs with another code. */
 enum exit_code exit_worst(enum exit_code, enum exit_code);
 

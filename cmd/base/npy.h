@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cmd/base/reason.h"
+#include "cmd/base/log.h"
 
 enum npy_type { NPY_FLOAT32, NPY_FLOAT16, NPY_UINT16, NPY_UINT8 }; /* <f4 <f2 <u2 |u1 */
 

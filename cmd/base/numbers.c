@@ -219,3 +219,10 @@ const char *number_print_bytes(double bytes, char *buffer, size_t size)
     snprintf(buffer, size, "%.*f %s", unit ? 2 : 0, bytes, units[unit]);
     return buffer;
 }
+
+uint64_t number_mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}

@@ -19,6 +19,10 @@ bool number_parse_list(const char *text, int64_t **values, int *count, char *why
 /* a * b, false on overflow of int64_t. */
 bool number_multiply(int64_t a, int64_t b, int64_t *product);
 
+/* splitmix64 (Steele, Lea, Flood 2014): its step from number to number, and the function that mixes one. */
+#define NUMBER_MIX_STEP 0x9E3779B97F4A7C15ull
+uint64_t number_mix(uint64_t);
+
 /* 16384 -> "16k", 1000 -> "1000". */
 const char *number_print_count(int64_t value, char *buffer, size_t size);
 /* Three or four significant digits for a table: 0.4683 -> "0.468", 30.012 -> "30.01". */

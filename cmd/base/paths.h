@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "cmd/base/reason.h"
+#include "cmd/base/log.h"
 
 /* Each returns true, or false with the rest of a sentence that begins with the path ("is a directory; ..."). This one
  * checks a file to be written; "-" has no special meaning. dir_to_be (may be NULL): a directory that the program will

@@ -1,8 +1,10 @@
-/* The terminal on stdout: how wide it is, whether it gets colour, and how text is laid out in its width. */
+/* The terminal on stdout: how wide it is, whether it gets colour, how text is laid out in its
+ * width, and text that it can show. */
 #ifndef FABENCH_BASE_TERMINAL_H
 #define FABENCH_BASE_TERMINAL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 enum color_choice { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
@@ -28,5 +30,13 @@ void wrap_shorten(char *text, int limit);
 
 /* Columns that UTF-8 text takes, one for each character. */
 int wrap_columns(const char *text);
+
+/* Text that can be shown anywhere: no control characters, valid UTF-8. Needs no memory and no other module, so that
+ * messages on stderr can use it. */
+
+/* One line of valid UTF-8 from any bytes: control characters (ESC and the C1 set included) become spaces, stray bytes
+ * '?', so that a terminal obeys none of them. Never longer than `from`; cut to `size` at the border of a character.
+ * Records are written and read so; tables, charts and messages are written so. */
+void text_clean(const char *from, char *to, size_t size);
 
 #endif

@@ -50,6 +50,19 @@ void text_separate(struct text *text, const char *separator)
         text_add_bytes(text, separator, strlen(separator));
 }
 
+void text_join(struct text *text, const char *separator, const char *format, ...)
+{
+    char *words = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vasprintf(&words, format, arguments);
+    va_end(arguments);
+    FABENCH_ASSERT(length >= 0, "%s", format);
+    text_separate(text, separator);
+    text_add_bytes(text, words, (size_t)length);
+    free(words);
+}
+
 const char *text_string(const struct text *text) { return text->bytes ? text->bytes : ""; }
 
 char *text_take(struct text *text)
@@ -277,4 +290,12 @@ const char *nearest_name(const char *word, const char *const *names, int count)
         }
     }
     return nearest;
+}
+
+uint32_t text_hash(const char *text)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
 }

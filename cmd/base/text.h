@@ -1,11 +1,12 @@
-/* Text: lists of names, strings that grow, quoting for a shell, and cleaned text (text_clean.h). */
+/* Text: lists of names, strings that grow, quoting for a shell, and cleaned text (terminal.h). */
 #ifndef FABENCH_BASE_TEXT_H
 #define FABENCH_BASE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#include "cmd/base/text_clean.h"
+#include "cmd/base/terminal.h"
 
 /* A list of strings that owns them: values of options, words of a command line. */
 
@@ -45,6 +46,8 @@ void text_add_bytes(struct text *, const char *bytes, size_t count);
 void text_add_char(struct text *, char);
 /* Adds `separator` unless the text is empty. */
 void text_separate(struct text *, const char *separator);
+/* The separator, unless the text is empty, and then what text_add adds. */
+__attribute__((format(printf, 3, 4))) void text_join(struct text *, const char *separator, const char *format, ...);
 
 /* One word as a POSIX shell reads it back: as it is when it is not empty and has only letters, digits and _@%+=:,./- in
  * it, else in single quotes, with '\'' for a quote inside. */
@@ -67,6 +70,9 @@ bool text_split_shell(const char *line, struct name_list *words);
 
 /* The same as text_clean without a length limit, added to a text. */
 void text_add_clean(struct text *, const char *from);
+
+/* FNV-1a: a number for a text; equal for equal texts, on every machine. */
+uint32_t text_hash(const char *);
 
 /* Copies the string where it fits into `size` bytes (at least 8); else its beginning and its end with "..." between
  * them, without splitting a UTF-8 character. A path shortened so still shows its last part and cannot be taken for

@@ -79,6 +79,17 @@ void chart_set_free(struct chart_set *);
 /* The unit of speed in a panel. */
 const char *chart_unit(const struct chart_set *, const struct chart_panel *);
 
+/* True for rows of problems that a panel can show; a row that did not run is a gap in its line. */
+bool chart_takes_row(const struct record_row *);
+bool chart_row_ran(const struct record_row *);
+bool chart_panel_has(const struct chart_panel *, const struct record_row *);
+bool chart_series_has(const struct chart_set *, const struct chart_series *, const struct record_row *);
+/* Where a row lies on the axis. */
+int64_t chart_axis_value(enum chart_axis, const struct record_row *);
+/* What is not the default, but for what the axis shows: of lengths their kind, because their mean is on the axis. Of
+ * decode also q_len where it is not 1, because kv_len is on the axis. */
+const char *chart_extras(const struct chart_set *, const struct record_row *, char *text, size_t size);
+
 /* One point of a series. A failed point has the value that its time would give. */
 struct chart_point {
     int64_t n;            /* where it lies on the axis */

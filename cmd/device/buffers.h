@@ -1,4 +1,4 @@
-/* The memory of one problem: guarded buffers, inputs made once, outputs poisoned before every checked or timed use. */
+/* The memory of one problem: guarded buffers, sets of tensors, outputs poisoned before every checked or timed use. */
 #ifndef FABENCH_BUFFERS_H
 #define FABENCH_BUFFERS_H
 
@@ -41,9 +41,6 @@ struct tensor_shape {
 struct tensor_shape tensor_shape_of(const struct attn_problem *, enum problem_tensor);
 /* The shape of its .npy file: K and V of a cache are [batch, heads, kv_len, head_dim] there, in pages or not. */
 struct tensor_shape tensor_file_shape_of(const struct attn_problem *, enum problem_tensor);
-/* The element at which a row of the file lies in memory; -1 behind the used keys of a cache, where the file has NaN. */
-int64_t tensor_file_row(const struct plan_item *, const struct attn_tensors *, enum problem_tensor, int64_t batch,
-                        int64_t head, int64_t row);
 /* The type of its elements: that of the inputs, or of the outputs, or fp32 for LSE. */
 enum attn_dtype tensor_dtype_of(const struct attn_problem *, enum problem_tensor);
 /* Where the tensor lies. */
@@ -66,36 +63,15 @@ struct tensor_set {
     double quant_ms;                       /* the time that quantising took; NaN where nothing was quantised */
 };
 
-/* Inputs of a mode: q k v (fwd), q k v o lse dout (bwd; o and lse are filled by the reference), and the item's arrays.
- * Filled from the seed or, with input_dir, from <input_dir>/{q,k,v,do}.npy. 8-bit inputs are made in bf16, from the
- * seed or from floats in the files, and quantised (reference/harness/quantise.h); 8-bit integers in the files are taken
- * as they are, with <input_dir>/scale_{q,k,v}.npy. */
-enum attn_status inputs_make(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
-                             struct attn_message *why);
-/* The same values again into the memory that inputs_make has allocated; not o and lse. */
-enum attn_status inputs_fill(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
-                             struct attn_message *why);
-/* The same for dO alone. */
-enum attn_status input_fill_dout(struct backend *, const struct plan_item *, const char *input_dir, struct tensor_set *,
+/* Memory and guards for the inputs of a mode: q k v (fwd), q k v o lse dout (bwd), the item's arrays, and the scales of
+ * 8-bit inputs. Their values: cmd/device/inputs.h. */
+enum attn_status inputs_allocate(struct backend *, const struct plan_item *, struct tensor_set *,
                                  struct attn_message *why);
-/* True for 8-bit inputs that are made from others: then inputs_make_before makes those, in bf16, a set of its own. */
-bool inputs_are_quantised(const struct plan_item *, const char *input_dir);
-enum attn_status inputs_make_before(struct backend *, const struct plan_item *, const char *input_dir,
-                                    struct plan_item *before, struct tensor_set *, struct attn_message *why);
-/* Checks before any work that the files of <input_dir> have the item's shapes and finite values in its dtype. False
- * with a sentence naming the file. */
-bool inputs_readable(const struct plan_item *, const char *input_dir, struct attn_message *why);
 
 /* Outputs of a mode: o lse (fwd) or dq dk dv (bwd), poisoned. The inputs' tensors are copied into the set too, so that
  * `outputs->tensors` is complete for a launch. */
 enum attn_status outputs_make(struct backend *, const struct plan_item *, const struct tensor_set *inputs,
                               struct tensor_set *outputs, struct attn_message *why);
-/* Results of another program: <dir>/{o,lse}.npy or {dq,dk,dv}.npy into the set's buffers, rounded to their dtypes;
- * values that are not finite are taken as they are. lse.npy may be absent. `found`: the attn_output bits of those that
- * are there. ATTN_UNSUPPORTED with a sentence that names the file of the tensor `bad` where one is absent or does not
- * fit. */
-enum attn_status outputs_read(struct backend *, const struct plan_item *, const char *dir, struct tensor_set *outputs,
-                              unsigned *found, enum problem_tensor *bad, struct attn_message *why);
 enum attn_status outputs_poison(struct backend *, struct tensor_set *, struct attn_message *why);
 /* True when buffer_overrun is of one of its buffers. */
 enum attn_status tensor_set_overrun(struct backend *, const struct tensor_set *, bool *is_overrun,
@@ -120,9 +96,6 @@ enum attn_status output_gaps_broken(struct backend *, const struct plan_item *, 
 /* Hash of every element of the inputs without the change of signs; a launch must not change it. */
 enum attn_status inputs_hash(struct backend *, const struct plan_item *, const struct tensor_set *, uint64_t *hash,
                              struct attn_message *why);
-/* True when the arrays of lengths, masks and scales are what they were made from. */
-enum attn_status inputs_arrays_hold(struct backend *, const struct plan_item *, const struct tensor_set *, bool *holds,
-                                    struct attn_message *why);
 /* Digests of the outputs of a mode, each without its change of signs, by enum problem_tensor. */
 enum attn_status outputs_digest(struct backend *, const struct plan_item *, const struct tensor_set *,
                                 struct digest digests[TENSOR_COUNT], struct attn_message *why);

@@ -9,19 +9,8 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/text.h"
-
-static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
-{
-    (void)request;
-    (void)why;
-    return ATTN_OK;
-}
-
-static size_t workspace_bytes(const struct attn_request *request)
-{
-    (void)request;
-    return 0;
-}
+#include "reference/registry.h"
+#include "cmd/device/inputs.h"
 
 /* Never called: stored_outputs_read takes its place. */
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
@@ -96,12 +85,11 @@ static int make_slots(const struct name_list *names, const struct name_list *the
             return EXIT_USAGE;
         }
         snprintf(s->name, sizeof s->name, "%s", name);
-        s->impl = (struct attn_impl){.abi = ATTN_ABI,
-                                     .name = s->name,
-                                     .summary = "stored results",
-                                     .accepts = accepts,
-                                     .workspace_bytes = workspace_bytes,
-                                     .launch = launch};
+        s->impl = attn_null_cpu; /* which accepts every problem, too */
+        s->impl.name = s->name;
+        s->impl.summary = "stored results";
+        s->impl.role = ATTN_ROLE_KERNEL;
+        s->impl.launch = launch;
         /* The program alone has an implementation of this name. */
         const enum attn_role role = strcmp(name, "naive") == 0 ? ATTN_ROLE_NAIVE : ATTN_ROLE_KERNEL;
         slots[i] = (struct impl_slot){.is_named = is_named, .impl = &s->impl, .role = role, .is_stored = true};

@@ -12,7 +12,7 @@ int stored_outputs_select(const struct plan *, const struct name_list *names, st
 
 /* Reads the results of a slot into the outputs of the problem. ATTN_UNSUPPORTED where the problem has no folder of
  * them. *bad: the name of a tensor whose file cannot be used; then `why` says why, and the results count as wrong; else
- * NULL. `found`: see outputs_read (cmd/device/buffers.h). */
+ * NULL. `found`: see outputs_read (cmd/device/inputs.h). */
 enum attn_status stored_outputs_read(struct backend *, const struct plan_item *, const struct impl_slot *,
                                      struct tensor_set *outputs, unsigned *found, const char **bad,
                                      struct attn_message *why);

@@ -11,6 +11,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/npy.h"
+#include "cmd/device/inputs.h"
 #include "cmd/problem/problem_key.h"
 
 /* How a dtype is stored in a file. */

@@ -9,8 +9,6 @@
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
 #include "cmd/gate/decide.h"
-#include "cmd/gate/fingerprint.h"
-#include "cmd/gate/floors.h"
 #include "cmd/gate/verdicts.h"
 #include "cmd/options/options_line.h"
 #include "cmd/record/record.h"

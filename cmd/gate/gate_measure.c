@@ -15,7 +15,7 @@
 #include "cmd/device/implementations.h"
 #include "cmd/gate/decide.h"
 #include "cmd/gate/fresh_process.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 #include "cmd/record/record.h"
 
 static void add_impls(struct name_list *w, const struct name_list *impls)

@@ -9,7 +9,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 #include "cmd/options/options_text.h"
 #include "cmd/plan/plan.h"
 #include "cmd/record/record.h"

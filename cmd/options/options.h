@@ -30,7 +30,7 @@ struct real_list {
 }; /* likewise */
 
 /* Every field has its final value except where a comment says "not given": those depend on the device or the preset,
- * and plan_make (cmd/plan/plan.h) resolves them. The struct owns all memory; options_free (options_parse.h) frees
+ * and plan_make (cmd/plan/plan.h) resolves them. The struct owns all memory; options_free frees
  * it. */
 struct options {
     enum command command;
@@ -117,5 +117,18 @@ enum { PAGE_SIZE_MAX = 65536 };
 /* Names of the enums, as typed on the command line and written in records; NULL ends each list. */
 extern const char *const option_preset_names[]; /* preset: none quick paper ci acceptance full data */
 const char *option_preset_name(enum preset);
+
+/* From a command line to struct options (options_parse.c). */
+
+/* EXIT_OK: the options are valid; free them with options_free. EXIT_OK with *done set: --help or --version was printed
+ * to stdout. EXIT_USAGE: one sentence was printed to stderr. */
+int options_parse(int argc, char **argv, struct options *, bool *done);
+
+/* Parses the command line of a record's header as a sweep without outputs. EXIT_USAGE when it is not valid here,
+ * possibly after a sentence on stderr. */
+int options_parse_line(const char *command_line, struct options *);
+
+/* Frees what the struct owns, and zeroes it. */
+void options_free(struct options *);
 
 #endif

@@ -1,5 +1,4 @@
 /* Writes the completion script for bash: a fixed frame with lists made from the option table. */
-#include "cmd/options/options_help.h"
 
 #include <stdio.h>
 #include <string.h>

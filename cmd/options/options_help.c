@@ -1,5 +1,4 @@
 /* --help and --version, made from the option table. */
-#include "cmd/options/options_help.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +6,7 @@
 #include "cmd/base/program.h"
 #include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
-#include "cmd/options/options_rules.h"
+#include "cmd/options/options_table.h"
 #include "cmd/options/options_text.h"
 
 #if defined(FABENCH_WITH_CUDNN)

@@ -1,5 +1,4 @@
 /* The manual as Markdown and as a man page. */
-#include "cmd/options/options_help.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * together by the rules between options (options_check). Parsing ends at the first error, which is one sentence on
  * stderr by options_refuse.
  */
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,9 +17,7 @@
 #include "cmd/base/paths.h"
 #include "cmd/base/program.h"
 #include "cmd/base/text.h"
-#include "cmd/options/options_help.h"
 #include "cmd/options/options_line.h"
-#include "cmd/options/options_rules.h"
 #include "cmd/options/options_table.h"
 #include "cmd/options/options_text.h"
 

@@ -1,6 +1,6 @@
 /* Rules between options: sizes, outputs, and pairs that contradict each other. Errors that can be known from the
  * options alone are found here, before any measurement. */
-#include "cmd/options/options_rules.h"
+#include "cmd/options/options_table.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -80,4 +80,13 @@ bool option_serves(const struct option_def *, const struct command_def *);
 bool option_is_preset(const struct option_def *);
 bool option_is_dtype(const struct option_def *);
 
+/* Rules between options (options_rules.c): sizes, outputs, pairs that contradict each other; and how an invalid option
+ * is refused. */
+
+/* Call it after all options were parsed. Returns false after a sentence on stderr. */
+bool options_check(const struct parse *);
+
+/* "fabench: NAME VALUE: sentence" on one line of stderr; value NULL = none. Always false. */
+__attribute__((format(printf, 3, 4))) bool options_refuse(const char *name, const char *value, const char *format, ...);
+
 #endif

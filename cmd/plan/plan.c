@@ -457,13 +457,10 @@ void plan_name_attributes(struct plan_item *item)
 {
     const struct problem_key key = plan_item_key(item, L2_COLD);
     char extras[PROBLEM_LABEL_SIZE];
-    uint32_t hash = 2166136261u; /* FNV-1a: long texts, as paths of files, stay different when they are cut */
-    for (const char *at = problem_key_extras(&key, extras, sizeof extras); *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 16777619u;
-    if (strlen(extras) <= EXTRAS_MAX)
+    if (strlen(problem_key_extras(&key, extras, sizeof extras)) <= EXTRAS_MAX)
         plan_name_more(item, "%s", extras);
-    else
-        plan_name_more(item, "%.*s %08x", EXTRAS_MAX, extras, (unsigned)hash);
+    else /* long texts, as paths of files, stay different when they are cut */
+        plan_name_more(item, "%.*s %08x", EXTRAS_MAX, extras, (unsigned)text_hash(extras));
     for (char *at = item->name; *at; at++)
         *at = strchr(" =/@", *at) ? '-' : *at;
 }

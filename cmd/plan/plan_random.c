@@ -1,29 +1,18 @@
 /* Draws the problems of `verify --random`. */
-#include "cmd/plan/plan_random.h"
+#include "cmd/plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/numbers.h"
 
 #define LENGTH_OF(array) ((int64_t)(sizeof(array) / sizeof(array)[0]))
 
 /* ---- random numbers ---- */
 
-/* splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t mixed(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-}
-
-static uint64_t next(struct random_draw *d)
-{
-    d->state += 0x9E3779B97F4A7C15ull;
-    return mixed(d->state);
-}
+static uint64_t next(struct random_draw *d) { return number_mix(d->state += NUMBER_MIX_STEP); }
 
 /* From `low` to `high`, both included. */
 static int64_t between(struct random_draw *d, int64_t low, int64_t high)
@@ -448,7 +437,7 @@ void plan_random_draw(struct random_draw *d, const struct random_attribute *attr
 {
     d->state = d->seed;
     for (const char *at = attribute->name; *at; at++)
-        d->state = mixed(d->state * 31 + (unsigned char)*at);
+        d->state = number_mix(d->state * 31 + (unsigned char)*at);
     attribute->draw(d);
 }
 
@@ -468,7 +457,7 @@ void plan_random_add(const struct options *o, enum attn_platform platform, int64
     memset(&item, 0, sizeof item); /* padding, too: equal problems are equal bytes */
     struct random_draw d = {.options = o,
                             .platform = platform,
-                            .seed = mixed(mixed(o->seed) + (uint64_t)number * 0x9E3779B97F4A7C15ull),
+                            .seed = number_mix(number_mix(o->seed) + (uint64_t)number * NUMBER_MIX_STEP),
                             .item = &item};
     item.problem.window_left = item.problem.window_right = -1;
     item.seed = d.seed & INT64_MAX; /* what --seed takes */

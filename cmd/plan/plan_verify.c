@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/plan/plan_random.h"
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_key.h"
 

@@ -31,10 +31,7 @@ __attribute__((format(printf, 2, 3))) static bool refuse(struct reason *why, con
 /* Number `n` of a stream: splitmix64 of the seed and the number. */
 static uint64_t random_bits(uint64_t seed, uint64_t n)
 {
-    uint64_t z = seed * 0xD1342543DE82EF95ull + (n + 1) * 0x9E3779B97F4A7C15ull;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
+    return number_mix(seed * 0xD1342543DE82EF95ull + (n + 1) * NUMBER_MIX_STEP);
 }
 
 /* Uniform in (0, 1). */

@@ -25,7 +25,7 @@
 #ifndef FABENCH_PROBLEM_ARRAYS_H
 #define FABENCH_PROBLEM_ARRAYS_H
 
-#include "cmd/base/reason.h"
+#include "cmd/base/log.h"
 #include "kernels/attention.h"
 
 /* The arrays that a problem may have, as struct attn_tensors points to them. */

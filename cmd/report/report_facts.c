@@ -3,7 +3,6 @@
 #include "cmd/report/report_data.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,20 +217,6 @@ int report_all_boards(const struct report *r)
 
 /* ---- notes ---- */
 
-/* Adds a note; notes are joined by "; ". */
-__attribute__((format(printf, 2, 3))) static void add_note(struct text *text, const char *format, ...)
-{
-    char *words = NULL;
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = vasprintf(&words, format, arguments);
-    va_end(arguments);
-    FABENCH_ASSERT(length >= 0, "%s", format);
-    text_separate(text, "; ");
-    text_add(text, "%s", words);
-    free(words);
-}
-
 /* 90 of "sm_90" or "fused_sm90"; 0 = there is none. */
 static long sm_of(const char *text)
 {
@@ -272,9 +257,9 @@ static void note_path(const struct report *r, int label, struct text *text)
                 snprintf(newest, sizeof newest, "%s", row->impl);
         }
     if (!newest[0])
-        add_note(text, "no fused implementation in its records");
+        text_join(text, "; ", "no fused implementation in its records");
     else if (device && !has_own)
-        add_note(text, "portable path: %s on sm_%ld", newest, device);
+        text_join(text, "; ", "portable path: %s on sm_%ld", newest, device);
 }
 
 /* Adds a note for each peer that another label has and this one lacks. */
@@ -292,7 +277,7 @@ static void note_peers(const struct report *r, int label, struct text *text)
                 continue;
             snprintf(known[count++], sizeof known[0], "%s", row->impl);
             if (!has_impl(r, label, row->impl))
-                add_note(text, "without the peer %s, which others had", row->impl);
+                text_join(text, "; ", "without the peer %s, which others had", row->impl);
         }
 }
 
@@ -304,16 +289,16 @@ char *report_notes(const struct report *r, int label)
     note_path(r, label, &words);
     note_peers(r, label, &words);
     if (s->counts.fail)
-        add_note(&words, "%d of %d rows FAILED their check", s->counts.fail, s->counts.rows);
+        text_join(&words, "; ", "%d of %d rows FAILED their check", s->counts.fail, s->counts.rows);
     if (s->counts.off)
-        add_note(&words, "%d rows were not checked and do not count", s->counts.off);
+        text_join(&words, "; ", "%d rows were not checked and do not count", s->counts.off);
     if (s->counts.broken)
-        add_note(&words, "%d rows ended in an error or a timeout", s->counts.broken);
+        text_join(&words, "; ", "%d rows ended in an error or a timeout", s->counts.broken);
     if (s->throttled_pct > 1)
-        add_note(&words, "throttled for up to %.0f %% of the time", s->throttled_pct);
+        text_join(&words, "; ", "throttled for up to %.0f %% of the time", s->throttled_pct);
     for (int f = 0; f < l->file_count; f++)
         if (json_is_true(json_object_get(r->input->files[l->files[f]].header, "synthetic"))) {
-            add_note(&words, "SYNTHETIC: nothing here was measured");
+            text_join(&words, "; ", "SYNTHETIC: nothing here was measured");
             break;
         }
     return text_take(&words);

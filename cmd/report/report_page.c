@@ -158,28 +158,22 @@ static void put_conditions(struct page *page, const struct report *r)
 
 /* ---- summary ---- */
 
-/* A column of the summary; omitted where no label has a value. */
-struct summary_column {
-    const char *name;
-    size_t offset;                                         /* of a double in struct report_summary */
-    enum { OF_SPEED, OF_PERCENT, OF_REAL, OF_CLOCK } kind; /* OF_SPEED: in the unit of the page */
-};
-
+/* Columns of struct report_summary; omitted where no label has a value. */
 #define OF_GEOMEANS(name, field, kind)                                                                                 \
     {                                                                                                                  \
-        name, offsetof(struct report_summary, geomeans.field), kind                                                    \
+        name, offsetof(struct report_summary, geomeans.field), kind, NULL                                              \
     }
-static const struct summary_column summary_columns[] = {
-    OF_GEOMEANS("sustained", tflops_sustained, OF_SPEED),
-    OF_GEOMEANS("burst", tflops, OF_SPEED),
-    OF_GEOMEANS("burst fwd", tflops_fwd, OF_SPEED),
-    OF_GEOMEANS("burst bwd", tflops_bwd, OF_SPEED),
-    OF_GEOMEANS("% of GEMM", pct_of_gemm, OF_PERCENT),
-    OF_GEOMEANS("x naive", speedup_vs_naive, OF_REAL),
-    OF_GEOMEANS("TFLOPS/W", tflops_per_w, OF_REAL),
-    {"MHz", offsetof(struct report_summary, clock_mhz), OF_CLOCK},
-    {"capped", offsetof(struct report_summary, capped_pct), OF_PERCENT},
-    {"throttled", offsetof(struct report_summary, throttled_pct), OF_PERCENT},
+static const struct report_column summary_columns[] = {
+    OF_GEOMEANS("sustained", tflops_sustained, REPORT_SPEED),
+    OF_GEOMEANS("burst", tflops, REPORT_SPEED),
+    OF_GEOMEANS("burst fwd", tflops_fwd, REPORT_SPEED),
+    OF_GEOMEANS("burst bwd", tflops_bwd, REPORT_SPEED),
+    OF_GEOMEANS("% of GEMM", pct_of_gemm, REPORT_PERCENT),
+    OF_GEOMEANS("x naive", speedup_vs_naive, REPORT_REAL),
+    OF_GEOMEANS("TFLOPS/W", tflops_per_w, REPORT_REAL),
+    {"MHz", offsetof(struct report_summary, clock_mhz), REPORT_CLOCK, NULL},
+    {"capped", offsetof(struct report_summary, capped_pct), REPORT_PERCENT, NULL},
+    {"throttled", offsetof(struct report_summary, throttled_pct), REPORT_PERCENT, NULL},
 };
 enum { SUMMARY_COLUMNS = sizeof summary_columns / sizeof summary_columns[0] };
 
@@ -196,17 +190,9 @@ static void put_geomean_row(struct page *page, const struct report *r, int l, co
         page_cell(page, CELL_PLAIN, "%d of %d points", s->geomeans.points, REPORT_SET_POINTS);
     else
         page_cell(page, CELL_PLAIN, "all %d", REPORT_SET_POINTS);
-    for (int c = 0; c < SUMMARY_COLUMNS; c++) {
-        const double value = summary_value(s, c);
-        if (!is_shown[c])
-            continue;
-        switch (summary_columns[c].kind) {
-        case OF_SPEED: report_cell_real(page, c < 2 ? CELL_STRONG : CELL_PLAIN, value * r->unit_scale); break;
-        case OF_PERCENT: report_cell_percent(page, value); break;
-        case OF_REAL: report_cell_real(page, CELL_PLAIN, value); break;
-        case OF_CLOCK: page_cell(page, CELL_PLAIN, isfinite(value) ? "%.0f" : "", value); break;
-        }
-    }
+    for (int c = 0; c < SUMMARY_COLUMNS; c++)
+        if (is_shown[c])
+            report_cell(page, r, c < 2 ? CELL_STRONG : CELL_PLAIN, summary_columns[c].kind, summary_value(s, c));
     page_cell(page, s->counts.fail ? CELL_BAD : CELL_PLAIN, "%d of %d", s->counts.pass, s->counts.rows);
 }
 

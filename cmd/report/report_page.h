@@ -29,9 +29,18 @@ void report_write_csv(const struct report *, FILE *);
 
 const char *report_label_name(const struct report *, int label);
 
+/* A column whose values are a field of a struct. */
+struct report_column {
+    const char *name;
+    size_t offset; /* of a double */
+    /* How it is shown; REPORT_SPEED: in the unit of the page. */
+    enum report_kind { REPORT_SPEED, REPORT_PERCENT, REPORT_REAL, REPORT_CLOCK } kind;
+    const char *over; /* the speed over this implementation instead of a field; NULL = the field */
+};
+
 /* A measured value, or an empty cell where it is not finite. */
+void report_cell(struct page *, const struct report *, enum page_emphasis, enum report_kind, double value);
 void report_cell_real(struct page *, enum page_emphasis, double value);
-void report_cell_percent(struct page *, double value);
 
 /* Adds tables of all points that at least two labels of the group have; nothing where there are none. */
 void report_put_comparison(struct page *, const struct report *, int group);

@@ -20,7 +20,7 @@ void report_cell_real(struct page *page, enum page_emphasis emphasis, double val
     page_cell(page, emphasis, "%s", isfinite(value) ? number_print_short(value, text, sizeof text) : "");
 }
 
-void report_cell_percent(struct page *page, double value)
+static void cell_percent(struct page *page, double value)
 {
     if (isfinite(value) && value > 0 && value < 0.5)
         page_cell(page, CELL_PLAIN, "< 1 %%");
@@ -28,6 +28,17 @@ void report_cell_percent(struct page *page, double value)
         page_cell(page, CELL_PLAIN, "%.0f %%", value);
     else
         page_cell(page, CELL_PLAIN, "%s", "");
+}
+
+void report_cell(struct page *page, const struct report *r, enum page_emphasis emphasis, enum report_kind kind,
+                 double value)
+{
+    switch (kind) {
+    case REPORT_SPEED: report_cell_real(page, emphasis, value * r->unit_scale); break;
+    case REPORT_PERCENT: cell_percent(page, value); break;
+    case REPORT_REAL: report_cell_real(page, emphasis, value); break;
+    case REPORT_CLOCK: page_cell(page, emphasis, isfinite(value) ? "%.0f" : "", value); break;
+    }
 }
 
 /* ---- point by point ---- */
@@ -146,32 +157,25 @@ void report_put_comparison(struct page *page, const struct report *r, int group)
 
 /* ---- one device ---- */
 
-/* A column of the tables of a device; omitted where the device has no value. */
-struct device_column {
-    const char *name;
-    size_t offset; /* of a double in struct record_row */
-    bool is_percent;
-    const char *over; /* the speed over this implementation instead of a field; NULL = the field */
-};
-
-#define COLUMN(name, field, is_percent)                                                                                \
+/* Columns of struct record_row; omitted where no row has a value. */
+#define COLUMN(name, field, kind)                                                                                      \
     {                                                                                                                  \
-        name, offsetof(struct record_row, field), is_percent, NULL                                                     \
+        name, offsetof(struct record_row, field), kind, NULL                                                           \
     }
-static const struct device_column device_columns[] = {
-    COLUMN("sustained", tflops_sustained, false),
-    COLUMN("% of GEMM", pct_of_gemm, true),
-    COLUMN("% of read", pct_of_read, true),
-    COLUMN("x naive", speedup_vs_naive, false),
-    {"x cudnn", 0, false, "cudnn"},
-    {"x fa3", 0, false, "fa3"},
-    COLUMN("TFLOPS/W", tflops_per_w, false),
-    COLUMN("J per pass", energy_j, false),
-    COLUMN("MHz", sm_clock_mhz, false),
-    COLUMN("capped", power_capped_pct, true),
-    COLUMN("throttled", throttled_pct, true),
-    COLUMN("workspace MB", workspace_mb, false),
-    COLUMN("err/bound", err_used, false),
+static const struct report_column device_columns[] = {
+    COLUMN("sustained", tflops_sustained, REPORT_SPEED),
+    COLUMN("% of GEMM", pct_of_gemm, REPORT_PERCENT),
+    COLUMN("% of read", pct_of_read, REPORT_PERCENT),
+    COLUMN("x naive", speedup_vs_naive, REPORT_REAL),
+    {"x cudnn", 0, REPORT_REAL, "cudnn"},
+    {"x fa3", 0, REPORT_REAL, "fa3"},
+    COLUMN("TFLOPS/W", tflops_per_w, REPORT_REAL),
+    COLUMN("J per pass", energy_j, REPORT_REAL),
+    COLUMN("MHz", sm_clock_mhz, REPORT_REAL),
+    COLUMN("capped", power_capped_pct, REPORT_PERCENT),
+    COLUMN("throttled", throttled_pct, REPORT_PERCENT),
+    COLUMN("workspace MB", workspace_mb, REPORT_REAL),
+    COLUMN("err/bound", err_used, REPORT_REAL),
 };
 enum { SUSTAINED_COLUMN = 0 }; /* stands before the burst figure */
 enum { DEVICE_COLUMNS = sizeof device_columns / sizeof device_columns[0] };
@@ -204,14 +208,9 @@ static void put_device_line(struct page *page, const struct report *r, int label
         page_cell(page, CELL_PLAIN, "%.1f %% of %d", 100 * (f->most - f->least) / f->best.tflops, f->file_count);
     else if (has_spread)
         page_cell(page, CELL_PLAIN, "%s", "");
-    for (int c = 0; c < DEVICE_COLUMNS; c++) {
-        if (!is_shown[c] || c == SUSTAINED_COLUMN)
-            continue;
-        if (device_columns[c].is_percent)
-            report_cell_percent(page, value_at(f, c));
-        else
-            report_cell_real(page, CELL_PLAIN, value_at(f, c));
-    }
+    for (int c = 0; c < DEVICE_COLUMNS; c++)
+        if (is_shown[c] && c != SUSTAINED_COLUMN)
+            report_cell(page, r, CELL_PLAIN, device_columns[c].kind, value_at(f, c));
     if (has_naive && f->naive_is_oom && !f->has_naive)
         page_cell(page, CELL_BAD, "does not fit");
     else if (has_naive)

@@ -2,7 +2,6 @@
 #include "cmd/report/report_page.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -318,19 +317,6 @@ char *report_extent(const struct report *r)
 
 /* ---- reasons ---- */
 
-__attribute__((format(printf, 2, 3))) static void add_reason(struct text *text, const char *format, ...)
-{
-    char *words = NULL;
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = vasprintf(&words, format, arguments);
-    va_end(arguments);
-    FABENCH_ASSERT(length >= 0, "%s", format);
-    text_separate(text, "; ");
-    text_add(text, "%s", words);
-    free(words);
-}
-
 static void put_reason(struct page *page, const struct report *r, int label, int best)
 {
     const struct comparison c = compare(r, label, best);
@@ -339,18 +325,19 @@ static void put_reason(struct page *page, const struct report *r, int label, int
     if (!c.points || !(c.speed < 1))
         return;
     if (isfinite(c.clock_mhz))
-        add_reason(&text, "SM clock %.0f MHz against %.0f (%+.1f %%)", c.clock_mhz, c.other_clock_mhz,
-                   100 * (c.clock_mhz / c.other_clock_mhz - 1));
+        text_join(&text, "; ", "SM clock %.0f MHz against %.0f (%+.1f %%)", c.clock_mhz, c.other_clock_mhz,
+                  100 * (c.clock_mhz / c.other_clock_mhz - 1));
     if (isfinite(c.capped_pct))
-        add_reason(&text, "at its power cap %.0f %% of the time against %.0f %%", c.capped_pct, c.other_capped_pct);
+        text_join(&text, "; ", "at its power cap %.0f %% of the time against %.0f %%", c.capped_pct,
+                  c.other_capped_pct);
     char *limit = report_power_limit_text(r, label), *other_limit = report_power_limit_text(r, best);
     if (limit[0] && other_limit[0])
-        add_reason(&text, "power limit %s against %s", limit, other_limit);
+        text_join(&text, "; ", "power limit %s against %s", limit, other_limit);
     if (c.throttled_pct > 1 || c.other_throttled_pct > 1)
-        add_reason(&text, "thermal slowdown %.0f %% of the time against %.0f %%", c.throttled_pct,
-                   c.other_throttled_pct);
+        text_join(&text, "; ", "thermal slowdown %.0f %% of the time against %.0f %%", c.throttled_pct,
+                  c.other_throttled_pct);
     if (isfinite(c.gemm))
-        add_reason(&text, "its GEMM ceiling is %+.1f %%", 100 * (c.gemm - 1));
+        text_join(&text, "; ", "its GEMM ceiling is %+.1f %%", 100 * (c.gemm - 1));
     page_item(page, "%s runs at %.1f %% of the speed of %s over the %d point%s that both have (burst): %s.", name,
               100 * c.speed, other, c.points, c.points == 1 ? "" : "s",
               text.length ? text_string(&text) : "these records hold no clock, power or GEMM figures that say why");

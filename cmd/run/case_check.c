@@ -1,5 +1,5 @@
 /* Checks of one implementation's outputs and of what surrounds them. */
-#include "cmd/run/case_check.h"
+#include "cmd/run/case_state.h"
 
 #include <limits.h>
 #include <math.h>
@@ -9,6 +9,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/paths.h"
+#include "cmd/device/inputs.h"
 #include "cmd/device/stored_outputs.h"
 #include "cmd/device/tensor_dump.h"
 #include "cmd/record/record_row.h"

@@ -14,9 +14,9 @@
 
 #include "cmd/base/log.h"
 #include "cmd/base/numbers.h"
+#include "cmd/device/inputs.h"
 #include "cmd/record/record_row.h"
-#include "cmd/run/case_check.h"
-#include "cmd/run/case_time.h"
+#include "cmd/run/case_state.h"
 
 /* ---- one contender: memory, plan, first launch ---- */
 

@@ -1,4 +1,4 @@
-/* What the steps of a problem share. */
+/* What the steps of a problem share, and their names. */
 #include "cmd/run/case_state.h"
 
 enum attn_role case_role_of(const struct problem_run *run, const struct contender *c)
@@ -31,4 +31,17 @@ void case_after_call(const struct problem_run *run)
 {
     if (run->setting->hooks.returned)
         run->setting->hooks.returned(run->setting->hooks.context);
+}
+
+const char *case_stage_doing(int s)
+{
+    static const char *const names[] = {"", "preparing", "checking", "timing", "sustained load"};
+    return s >= 0 && s < (int)(sizeof names / sizeof names[0]) ? names[s] : "";
+}
+
+const char *case_stage_when(int s)
+{
+    static const char *const names[] = {"", "while being prepared", "in its checked launch", "while being timed",
+                                        "under sustained load"};
+    return s >= 0 && s < (int)(sizeof names / sizeof names[0]) ? names[s] : "";
 }

@@ -51,4 +51,23 @@ void case_after_call(const struct problem_run *);
 /* Hands over the row, unless the slot is run again only for comparison; it takes part in nothing after that. */
 void case_send_row(const struct problem_run *, struct contender *);
 
+/* Checks of one implementation's outputs and of what surrounds them (case_check.c): guards, inputs, repeated
+ * launches. */
+
+struct check_request case_check_request(const struct problem_run *, const struct contender *);
+/* The tensors whose bits the implementation promises to repeat. */
+unsigned case_promised_tensors(const struct problem_run *, const struct contender *);
+
+/* Judges the outputs and adds the verdict to those of earlier launches. */
+enum attn_status case_judge_outputs(struct problem_run *, struct contender *, struct attn_message *why);
+/* The first launch, into poisoned outputs, and its verdict. */
+enum attn_status case_launch_first(struct problem_run *, struct contender *, struct attn_message *why);
+/* The check columns of the row, with the relative tolerance that was applied. */
+void case_check_row(const struct problem_run *, struct contender *);
+
+/* The timed part (case_time.c): rounds, sustained regions, their checks, and the rows. */
+
+/* Measures every implementation that runs and sends its row. On failure *failed is its slot, -1 = of none of them. */
+enum attn_status case_time(struct problem_run *, int *failed, struct attn_message *why);
+
 #endif

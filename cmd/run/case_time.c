@@ -1,5 +1,4 @@
 /* The timed part of a problem: rounds, sustained regions, their checks, and the rows. */
-#include "cmd/run/case_time.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +10,7 @@
 #include "cmd/measure/rounds.h"
 #include "cmd/problem/problem.h"
 #include "cmd/record/record_row.h"
-#include "cmd/run/case_check.h"
+#include "cmd/run/case_state.h"
 
 /* ---- rounds ---- */
 

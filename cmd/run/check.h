@@ -2,22 +2,8 @@
 #ifndef FABENCH_CHECK_H
 #define FABENCH_CHECK_H
 
-#include "cmd/device/buffers.h"
 #include "cmd/judge/judge.h"
-
-enum { CHECK_MAX_VIEWS = 2 };
-
-/* The part of the problem that is judged: whole for --check full; for --check sample the query heads of the first and
- * of the last (batch, kv head). */
-struct check_view {
-    int64_t batch_offset, q_head_offset, kv_head_offset;
-    int64_t mask_offset;                     /* where the view's part of the block mask begins */
-    int64_t scale_q_offset, scale_kv_offset; /* of 8-bit inputs: where the scales of Q, of K and V begin */
-    struct attn_problem problem;
-    struct reference_outputs reference; /* device memory */
-    double rms[TENSOR_COUNT];           /* of each judged reference */
-    double largest_lse;                 /* the largest finite |LSE|; 0 when there is none */
-};
+#include "cmd/run/check_views.h"
 
 struct check_reference {
     struct check_view views[CHECK_MAX_VIEWS];

@@ -1,5 +1,5 @@
 /* Makes the header object of a record file. */
-#include "cmd/run/run_header.h"
+#include "cmd/run/session.h"
 
 #include <math.h>
 #include <stdio.h>

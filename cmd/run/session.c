@@ -8,7 +8,7 @@
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
 #include "cmd/base/program.h"
-#include "cmd/device/buffers.h"
+#include "cmd/device/inputs.h"
 #include "cmd/device/stored_outputs.h"
 #include "cmd/device/telemetry.h"
 #include "cmd/record/record.h"

@@ -2,8 +2,12 @@
 #ifndef FABENCH_RUN_SESSION_H
 #define FABENCH_RUN_SESSION_H
 
+#include <jansson.h>
+
+#include "cmd/device/backend.h"
 #include "cmd/device/implementations.h"
 #include "cmd/device/nvml.h"
+#include "cmd/plan/plan.h"
 #include "cmd/run/row.h"
 
 /* Opens the device, loads the libraries and makes the plan, for worker, list, info, --dry-run and --profile. EXIT_OK,
@@ -25,5 +29,23 @@ void session_close(struct session *);
 /* Puts a short load on the GPU's memory, below any power cap, and finds out whether a setting locks its clocks: the
  * result of telemetry_clock_policy, NULL on the CPU. */
 const char *session_clock_policy(struct session *);
+
+/* The header object of a record file (run_header.c): what ran, where, under which policy. */
+
+struct header_input {
+    const struct options *options;
+    const struct plan *plan;
+    const struct run_facts *facts;
+    const struct backend *backend;
+    const struct nvml_identity *nvml;
+    const char *nvml_problem; /* why NVML's fields are empty, or NULL */
+    const char *clocks;       /* result of telemetry_clock_policy, NULL = not determined */
+    const struct impl_slot *slots;
+    int slot_count;
+    double copy_gbps; /* NaN = not measured */
+};
+
+/* The caller owns the reference. */
+json_t *header_make(const struct header_input *);
 
 #endif

@@ -8,18 +8,13 @@
 #include <time.h>
 
 #include "cmd/base/clock.h"
+#include "cmd/base/numbers.h"
 #include "cmd/device/backend.h"
+#include "cmd/device/inputs.h"
 
 static const char rule_name[] = "work";
 
-/* splitmix64: the state counts up, its finaliser makes the number. */
-static uint64_t next_random(struct work *work)
-{
-    uint64_t z = work->random += 0x9E3779B97F4A7C15ull;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-}
+static uint64_t next_random(struct work *work) { return number_mix(work->random += NUMBER_MIX_STEP); }
 
 /* A number from 0 to count - 1. */
 static int64_t random_below(struct work *work, int64_t count) { return (int64_t)(next_random(work) % (uint64_t)count); }

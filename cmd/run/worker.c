@@ -13,7 +13,6 @@
 #include "cmd/base/text.h"
 #include "cmd/record/record.h"
 #include "cmd/run/neighbours.h"
-#include "cmd/run/run_header.h"
 #include "cmd/run/session.h"
 
 struct worker {

@@ -8,6 +8,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/stats.h"
 #include "cmd/device/backend.h"
+#include "cmd/device/inputs.h"
 #include "cmd/run/work.h"
 
 /* One implementation behind a lie; the plan of its launches. */

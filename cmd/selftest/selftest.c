@@ -16,11 +16,11 @@
 #include "cmd/base/paths.h"
 #include "cmd/base/terminal.h"
 #include "cmd/device/backend.h"
+#include "cmd/device/inputs.h"
 #include "cmd/options/options_line.h"
 #include "cmd/record/record.h"
 #include "cmd/run/check.h"
 #include "cmd/run/outputs.h"
-#include "cmd/run/run_header.h"
 #include "cmd/run/session.h"
 #include "cmd/selftest/selftest_report.h"
 

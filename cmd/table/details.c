@@ -1,5 +1,5 @@
 /* What stands below a row of the table. */
-#include "cmd/table/details.h"
+#include "cmd/table/table.h"
 
 #include <math.h>
 #include <stdlib.h>

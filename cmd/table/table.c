@@ -19,7 +19,6 @@
 #include "cmd/problem/problem.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_figures.h"
-#include "cmd/table/details.h"
 #include "cmd/table/summary.h"
 
 enum { WIDTH_MAX = 110, WIDTH_MIN = 40, COLUMNS_MAX = 16, REASON_MIN = 20 };

@@ -1,9 +1,6 @@
 /* The 16- and 8-bit types from and to fp32, bit by bit. */
 #include "kernels/common/small_floats.h"
 
-#include <math.h>
-#include <string.h>
-
 static uint32_t bits_of(float value)
 {
     uint32_t bits;
@@ -86,19 +83,5 @@ static uint8_t to_small(float value, const struct small_float *type)
     return (uint8_t)(sign | (code < type->largest ? code : type->largest));
 }
 
-static float from_small(uint8_t value, const struct small_float *type)
-{
-    const uint32_t code = value & 0x7fu, mantissa = code & ((1u << type->mantissa) - 1);
-    const int exponent = (int)(code >> type->mantissa);
-    float magnitude = exponent
-                          ? ldexpf((float)(mantissa + (1u << type->mantissa)), exponent - type->bias - type->mantissa)
-                          : ldexpf((float)mantissa, 1 - type->bias - type->mantissa);
-    if (code > type->largest)
-        magnitude = type == &e5m2 && code == 0x7cu ? INFINITY : NAN;
-    return value & 0x80u ? -magnitude : magnitude;
-}
-
 uint8_t attn_to_e4m3(float value) { return to_small(value, &e4m3); }
 uint8_t attn_to_e5m2(float value) { return to_small(value, &e5m2); }
-float attn_from_e4m3(uint8_t value) { return from_small(value, &e4m3); }
-float attn_from_e5m2(uint8_t value) { return from_small(value, &e5m2); }

@@ -24,7 +24,6 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/widen.h"
 
 static const struct attn_variant variants[] = {
 #if defined(__x86_64__)

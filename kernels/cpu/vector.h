@@ -2,31 +2,46 @@
 #ifndef FABENCH_VECTOR_H
 #define FABENCH_VECTOR_H
 
-#if defined(CPU_TILES_AVX512)
-/* AVX-512F: 16 floats, 32 registers. */
+#if defined(CPU_TILES_AVX512) || defined(CPU_TILES_AVX2)
 
 #include <immintrin.h>
 
+#if defined(CPU_TILES_AVX512)
+/* AVX-512F: 16 floats, 32 registers. */
 #define CPU_TARGET __attribute__((target("avx512f,avx2,fma")))
-#define CPU_INLINE static inline __attribute__((always_inline)) CPU_TARGET
+#define INTRINSIC(name) _mm512_##name
+typedef __m512 vec;
 
 /* 8 x 2 vectors of accumulators: 16 independent chains hide 4 cycles of latency at 2 operations per cycle. */
 enum { LANES = 16, BLOCK_M = 8, BLOCK_N = 2 };
 enum { FORWARD_ROWS = 64, FORWARD_COLS = 64, BACKWARD_ROWS = 64, BACKWARD_COLS = 64 };
 #define CPU_KERNELS_NAME "avx512"
+#else
+/* AVX2 with FMA: 8 floats, 16 registers. */
+#define CPU_TARGET __attribute__((target("avx2,fma")))
+#define INTRINSIC(name) _mm256_##name
+typedef __m256 vec;
 
-typedef __m512 vec;
+/* 6 x 2 accumulators, two vectors of B and one broadcast: 15 of the 16 registers. */
+enum { LANES = 8, BLOCK_M = 6, BLOCK_N = 2 };
+enum { FORWARD_ROWS = 48, FORWARD_COLS = 96, BACKWARD_ROWS = 48, BACKWARD_COLS = 96 };
+#define CPU_KERNELS_NAME "avx2"
+#endif
 
-CPU_INLINE vec v_load(const float *p) { return _mm512_loadu_ps(p); }
-CPU_INLINE void v_store(float *p, vec x) { _mm512_storeu_ps(p, x); }
-CPU_INLINE vec v_set(float x) { return _mm512_set1_ps(x); }
-CPU_INLINE vec v_add(vec a, vec b) { return _mm512_add_ps(a, b); }
-CPU_INLINE vec v_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
-CPU_INLINE vec v_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
-CPU_INLINE vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
+#define CPU_INLINE static inline __attribute__((always_inline)) CPU_TARGET
+
+CPU_INLINE vec v_load(const float *p) { return INTRINSIC(loadu_ps)(p); }
+CPU_INLINE void v_store(float *p, vec x) { INTRINSIC(storeu_ps)(p, x); }
+CPU_INLINE vec v_set(float x) { return INTRINSIC(set1_ps)(x); }
+CPU_INLINE vec v_add(vec a, vec b) { return INTRINSIC(add_ps)(a, b); }
+CPU_INLINE vec v_sub(vec a, vec b) { return INTRINSIC(sub_ps)(a, b); }
+CPU_INLINE vec v_mul(vec a, vec b) { return INTRINSIC(mul_ps)(a, b); }
+CPU_INLINE vec v_fma(vec a, vec b, vec c) { return INTRINSIC(fmadd_ps)(a, b, c); }
 /* The second operand where either is NaN. */
-CPU_INLINE vec v_max(vec a, vec b) { return _mm512_max_ps(a, b); }
-CPU_INLINE vec v_min(vec a, vec b) { return _mm512_min_ps(a, b); }
+CPU_INLINE vec v_max(vec a, vec b) { return INTRINSIC(max_ps)(a, b); }
+CPU_INLINE vec v_min(vec a, vec b) { return INTRINSIC(min_ps)(a, b); }
+
+#if defined(CPU_TILES_AVX512)
 CPU_INLINE vec v_round(vec x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 /* x * 2^n for integral n in [-252, 254], with gradual underflow. */
 CPU_INLINE vec v_scale(vec x, vec n) { return _mm512_scalef_ps(x, n); }
@@ -36,32 +51,7 @@ CPU_INLINE vec v_between(vec low, vec c, vec high, vec x, vec other)
     const __mmask16 inside = _mm512_cmp_ps_mask(low, c, _CMP_LE_OQ) & _mm512_cmp_ps_mask(c, high, _CMP_LE_OQ);
     return _mm512_mask_blend_ps(inside, other, x);
 }
-
-#elif defined(CPU_TILES_AVX2)
-/* AVX2 with FMA: 8 floats, 16 registers. */
-
-#include <immintrin.h>
-
-#define CPU_TARGET __attribute__((target("avx2,fma")))
-#define CPU_INLINE static inline __attribute__((always_inline)) CPU_TARGET
-
-/* 6 x 2 accumulators, two vectors of B and one broadcast: 15 of the 16 registers. */
-enum { LANES = 8, BLOCK_M = 6, BLOCK_N = 2 };
-enum { FORWARD_ROWS = 48, FORWARD_COLS = 96, BACKWARD_ROWS = 48, BACKWARD_COLS = 96 };
-#define CPU_KERNELS_NAME "avx2"
-
-typedef __m256 vec;
-
-CPU_INLINE vec v_load(const float *p) { return _mm256_loadu_ps(p); }
-CPU_INLINE void v_store(float *p, vec x) { _mm256_storeu_ps(p, x); }
-CPU_INLINE vec v_set(float x) { return _mm256_set1_ps(x); }
-CPU_INLINE vec v_add(vec a, vec b) { return _mm256_add_ps(a, b); }
-CPU_INLINE vec v_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
-CPU_INLINE vec v_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
-CPU_INLINE vec v_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
-/* The second operand where either is NaN. */
-CPU_INLINE vec v_max(vec a, vec b) { return _mm256_max_ps(a, b); }
-CPU_INLINE vec v_min(vec a, vec b) { return _mm256_min_ps(a, b); }
+#else
 CPU_INLINE vec v_round(vec x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 /* x * 2^n for integral n in [-252, 254], with gradual underflow: two factors, each a normal number. */
 CPU_INLINE vec v_scale(vec x, vec n)
@@ -78,6 +68,7 @@ CPU_INLINE vec v_between(vec low, vec c, vec high, vec x, vec other)
     const vec inside = _mm256_and_ps(_mm256_cmp_ps(low, c, _CMP_LE_OQ), _mm256_cmp_ps(c, high, _CMP_LE_OQ));
     return _mm256_blendv_ps(other, x, inside);
 }
+#endif
 
 #elif defined(__aarch64__)
 /* NEON (arm64): 4 floats, 32 registers. */

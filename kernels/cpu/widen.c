@@ -1,5 +1,5 @@
 /* Copies of 8-bit inputs in fp32. */
-#include "kernels/cpu/widen.h"
+#include "kernels/cpu/cpu_kernels.h"
 
 #include <omp.h>
 

@@ -24,26 +24,13 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     return ATTN_OK;
 }
 
-const struct attn_impl attn_null_cpu = {
-    .abi = ATTN_ABI,
-    .name = "null",
-    .summary = "computes nothing: the harness' own overhead",
-    .platform = ATTN_CPU,
-    .accepts = accepts,
-    .workspace_bytes = workspace_bytes,
-    .launch = launch,
-    .role = ATTN_ROLE_NOTHING,
-};
+#define NULL_IMPL(on)                                                                                                  \
+    {                                                                                                                  \
+        .abi = ATTN_ABI, .name = "null", .summary = "computes nothing: the harness' own overhead", .platform = (on),   \
+        .accepts = accepts, .workspace_bytes = workspace_bytes, .launch = launch, .role = ATTN_ROLE_NOTHING,           \
+    }
 
+const struct attn_impl attn_null_cpu = NULL_IMPL(ATTN_CPU);
 #ifdef FABENCH_WITH_CUDA
-const struct attn_impl attn_null_cuda = {
-    .abi = ATTN_ABI,
-    .name = "null",
-    .summary = "computes nothing: the harness' own overhead",
-    .platform = ATTN_CUDA,
-    .accepts = accepts,
-    .workspace_bytes = workspace_bytes,
-    .launch = launch,
-    .role = ATTN_ROLE_NOTHING,
-};
+const struct attn_impl attn_null_cuda = NULL_IMPL(ATTN_CUDA);
 #endif

@@ -17,7 +17,7 @@
  * Layouts are expressed by leading dimensions, no other tensor is copied. Each thread calls the BLAS for its own slice
  * of rows or keys, with one thread inside the BLAS: that works the same for any library, and no second pool of threads
  * competes for the cores. A head is cut into as many slices as there are threads for it. */
-#include "reference/naive/naive.h"
+#include "reference/registry.h"
 
 #include <math.h>
 #include <omp.h>
@@ -26,7 +26,6 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/widen.h"
 #include "reference/blas.h"
 
 struct naive_plan {

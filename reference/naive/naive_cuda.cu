@@ -26,7 +26,7 @@
  * prepare for backward reads Q and K on the legacy default stream and waits: they must be filled before, and a plan is
  * valid for these contents of Q and K only.
  */
-#include "reference/naive/naive.h"
+#include "reference/registry.h"
 
 #include <cstdlib>
 

@@ -2,14 +2,7 @@
 # Forward against a cache: refusals, run, check, record, `repro`, resume, gate, report, charts, a dump; every split.
 . "$(dirname "$0")/lib.sh"
 
-refused() { # refused REGEX ARGUMENT...
-    local regex=$1
-    shift
-    run --device cpu "$@"
-    expect_code 2
-    expect_sentence "$regex"
-    expect_no_stdout
-}
+refused_by="run --device cpu"
 
 printf '5\n-3\n' >negative.txt
 printf '7,9\n' >pairs.txt
@@ -66,14 +59,7 @@ for name in mode causal batch q_len kv_len lengths page_size splits flops min_gb
 done
 
 # A record of these rows is continued, judged, drawn.
-head -4 a.jsonl >cut.jsonl
-run "${paged[@]}" --out none --jsonl cut.jsonl --resume
-expect_code 0
-expect "every row once" test "$(grep -c '"repro"' cut.jsonl)" = 8
-run gate --baseline a.jsonl --current a.jsonl
-expect_code 0
-run report a.jsonl --out page
-expect_code 0
+record_serves 4 8 "${paged[@]}"
 expect "its speed in GB/s" grep -q '| burst GB/s |.*| % of read |' page/report.md
 speed=$(sed -nE 's/^\| causal \|  64 \| +1x140 \|[^|]*\| +\**([0-9.]+)\**.*/\1/p' page/report.md | head -1)
 best=$(for row in $(seq 8); do
@@ -81,16 +67,8 @@ best=$(for row in $(seq 8); do
 done | sort -g | tail -1)
 expect "the row's GB/s" awk -v a="$speed" -v b="$best" 'BEGIN { exit !(a / b > 0.99 && a / b < 1.01) }'
 expect "a chart of it" grep -q "^set ylabel 'GB/s'" page/bandwidth-decode-fp32.gp
-run plot a.jsonl --plot term
-expect_code 0
-sed -E 's/"flops": ?[0-9.e+]+/"flops": 123456789/' a.jsonl >false.jsonl
-run gate --baseline a.jsonl --current false.jsonl
-expect_code 5
-expect_stderr 'flops'
-sed -E 's/"gb_per_s": ?[0-9.e+-]+/"gb_per_s": 1234/' a.jsonl >false.jsonl
-run gate --baseline a.jsonl --current false.jsonl
-expect_code 5
-expect_stderr 'gb_per_s'
+false_figure flops 123456789
+false_figure gb_per_s 1234
 sed -E 's/"read_gb_per_s": ?[0-9.e+-]+,?//' a.jsonl >false.jsonl
 run gate --baseline a.jsonl --current false.jsonl
 expect_code 5

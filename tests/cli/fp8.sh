@@ -3,14 +3,7 @@
 # from before there were such columns.
 . "$(dirname "$0")/lib.sh"
 
-refused() { # refused REGEX ARGUMENT...
-    local regex=$1
-    shift
-    run --device cpu "$@"
-    expect_code 2
-    expect_sentence "$regex"
-    expect_no_stdout
-}
+refused_by="run --device cpu"
 
 refused '--out-dtype e4m3.*bf16 or fp16' --dtype e4m3 --out-dtype e4m3
 refused '--out-dtype fp16.*--dtype bf16' --dtype bf16 --out-dtype fp16
@@ -82,17 +75,8 @@ for name in mode dtype out_dtype quant_scale scale_block hadamard quant_rms_err 
 done
 
 # A record of these rows is continued, judged, drawn.
-head -5 a.jsonl >cut.jsonl
-run "${common[@]}" --seqlen 130 --batch 2 --dtype e4m3,e5m2 --fp8-scale tensor,head,block --scale-block 48 --causal \
-    --out none --jsonl cut.jsonl --resume
-expect_code 0
-expect "every row once" test "$(grep -c '"repro"' cut.jsonl)" = 12
-run gate --baseline a.jsonl --current a.jsonl
-expect_code 0
-run report a.jsonl --out page
-expect_code 0
-run plot a.jsonl --plot term
-expect_code 0
+record_serves 5 12 "${common[@]}" --seqlen 130 --batch 2 --dtype e4m3,e5m2 --fp8-scale tensor,head,block \
+    --scale-block 48 --causal
 
 # Hard shapes.
 run verify --device cpu --preset quick --dtype e4m3 --fp8-scale block --scale-block 32 --impl fused --d 64 --out none

@@ -3,14 +3,7 @@
 # records from before there were such columns.
 . "$(dirname "$0")/lib.sh"
 
-refused() { # refused REGEX ARGUMENT...
-    local regex=$1
-    shift
-    run --device cpu "$@"
-    expect_code 2
-    expect_sentence "$regex"
-    expect_no_stdout
-}
+refused_by="run --device cpu"
 
 printf '5\n-3\n' >negative.txt
 printf '' >empty.txt
@@ -68,22 +61,10 @@ for name in mode causal batch q_len kv_len lengths total_q block_mask mask_block
 done
 
 # A record of these rows is continued, judged, drawn.
-head -27 a.jsonl >cut.jsonl
-run "${common[@]}" "${problems[@]}" --out none --jsonl cut.jsonl --resume
-expect_code 0
-expect "every row once" test "$(grep -c '"repro"' cut.jsonl)" = 32
-run gate --baseline a.jsonl --current a.jsonl
-expect_code 0
-run report a.jsonl --out page
-expect_code 0
-run plot a.jsonl --plot term
-expect_code 0
+record_serves 27 32 "${common[@]}" "${problems[@]}"
 
 # FLOPs that the lengths do not have.
-sed -E 's/"flops": ?[0-9.e+]+/"flops": 123456789/' a.jsonl >false.jsonl
-run gate --baseline a.jsonl --current false.jsonl
-expect_code 5
-expect_stderr 'flops'
+false_figure flops 123456789
 
 # Records from before these columns have fixed lengths and no mask.
 run "${common[@]}" --seqlen 64 --batch 1 --out none --jsonl new.jsonl

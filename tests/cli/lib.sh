@@ -115,6 +115,42 @@ expect_no_stdout() { checks=$((checks + 1)); [ ! -s "$tmp/out" ] || fail "expect
 expect_no_stderr() { checks=$((checks + 1)); [ ! -s "$tmp/err" ] || fail "expected nothing on stderr"; }
 expect_file() { checks=$((checks + 1)); [ -s "$1" ] || fail "expected a file $1 with something in it"; }
 
+# refused REGEX ARGUMENT...: exit code 2, one sentence that matches, nothing on stdout. `refused_by`: what runs it.
+refused_by=run
+refused() {
+    local regex=$1
+    shift
+    $refused_by "$@"
+    expect_code 2
+    expect_sentence "$regex"
+    expect_no_stdout
+}
+
+# record_serves LINES ROWS ARGUMENT...: a.jsonl, cut after so many lines, is continued by a run with these arguments
+# until it has so many rows; gate, report and plot take it.
+record_serves() {
+    local lines=$1 rows=$2
+    shift 2
+    head -n "$lines" a.jsonl >cut.jsonl
+    run "$@" --out none --jsonl cut.jsonl --resume
+    expect_code 0
+    expect "every row once" test "$(grep -c '"repro"' cut.jsonl)" = "$rows"
+    run gate --baseline a.jsonl --current a.jsonl
+    expect_code 0
+    run report a.jsonl --out page
+    expect_code 0
+    run plot a.jsonl --plot term
+    expect_code 0
+}
+
+# false_figure COLUMN NUMBER: gate does not compare a.jsonl with a record that has this number in all its rows.
+false_figure() {
+    sed -E "s/\"$1\": ?[0-9.e+-]+/\"$1\": $2/" a.jsonl >false.jsonl
+    run gate --baseline a.jsonl --current false.jsonl
+    expect_code 5
+    expect_stderr "$1"
+}
+
 # True when this process is running; a zombie is not.
 is_running() {
     [ -n "${1:-}" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ] && kill -0 "$1" 2>/dev/null

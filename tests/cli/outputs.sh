@@ -5,14 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 mkdir folder
-refused() { # refused REGEX ARGUMENT...
-    local regex=$1
-    shift
-    run_small "$@"
-    expect_code 2
-    expect_sentence "$regex"
-    expect_no_stdout
-}
+refused_by=run_small
 refused '--csv .*folder.*directory' --csv folder
 refused '--jsonl .*folder.*directory' --jsonl folder
 refused '--csv .*absent' --csv absent/x.csv
@@ -266,7 +259,6 @@ import sys
 
 ESCAPE = "\x1b]0;x\x07\x9bm"
 
-
 def hostile(value, key=""):
     if isinstance(value, dict):
         return {k: hostile(v, k) for k, v in value.items()}
@@ -279,7 +271,6 @@ def hostile(value, key=""):
     short = {"driver": 24, "time_utc": 24, "launch": 8, "err_tensor": 8, "name": 8}
     room = short.get(key, 16 if key in ("arch", "cuda", "cudnn", "stop") else 40)
     return (ESCAPE + value)[: room - 2]  # ESCAPE has a character of two bytes
-
 
 for line in open(sys.argv[1]):
     print(json.dumps(hostile(json.loads(line))))

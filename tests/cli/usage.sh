@@ -6,15 +6,6 @@
 # Help that starts no work, options given twice, and hints that work as they stand.
 . "$(dirname "$0")/lib.sh"
 
-refused() { # refused REGEX ARGUMENT...
-    local regex=$1
-    shift
-    run "$@"
-    expect_code 2
-    expect_sentence "$regex"
-    expect_no_stdout
-}
-
 refused '--modee.*--mode' --modee fwd
 refused '--causl.*--causal' --causl
 refused 'unknown|no such|nearest|did you mean' --frobnicate

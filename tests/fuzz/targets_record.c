@@ -7,7 +7,7 @@
 #include "cmd/chart/chart.h"
 #include "cmd/chart/chart_gnuplot.h"
 #include "cmd/gate/gate.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 #include "cmd/record/record.h"
 #include "cmd/record/record_file.h"
 #include "cmd/report/report_data.h"

@@ -2,7 +2,7 @@
  * lengths, grouped heads, windows, one query or one key, sums that are cut into pieces, logits far outside exp. */
 #include "tests/gpu/gpu_check.h"
 
-#include "reference/naive/naive.h"
+#include "reference/registry.h"
 #include "reference/harness/harness_cuda.h"
 #include "reference/reference.h"
 #include "tests/dense.h"

@@ -3,7 +3,7 @@
  * and the workspace before a launch; nothing may be written beside an output. Runs from the root of the repository. */
 #include "tests/unit/reference/family.h"
 
-#include "reference/naive/naive.h"
+#include "reference/registry.h"
 #include "tests/gpu/gpu_check.h"
 
 enum { DRAWN_PROBLEMS = 400, GUARD = 64, ORACLE_THREADS = 8 };

@@ -155,7 +155,7 @@ def self_test(root):
         ("reference/oracle.c", '#include "cmd/base/log.h"', "reference/ includes nothing of cmd/"),
         ("cmd/base/text.h", '#include "cmd/base/log.h"', None),
         ("cmd/CMakeLists.txt", "room(extra USES report)\nroom(report USES base options record chart extra)", "circle of rooms"),
-        ("cmd/options/options_rules.h", '#include "cmd/options/no_such.h"', "which is not there"),
+        ("cmd/options/options_table.h", '#include "cmd/options/no_such.h"', "which is not there"),
     ]
     failed = [f"the tree itself: {line}" for line in problems(root)]
     for path, line, expected in attempts:

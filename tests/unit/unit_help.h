@@ -69,6 +69,15 @@ static inline void assert_has(const char *text, const char *words)
         fail_msg("no '%s' in: %s", words, text);
 }
 
+/* The index of a word among the names of an enum; -1 for "" and words that are none. */
+static inline int index_of(const char *const *names, const char *word)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    return -1;
+}
+
 /* Between the two calls everything that goes to stdout and stderr is kept; help_said returns it. */
 static int help_kept[2];
 static inline void help_listen(void)

@@ -571,61 +571,66 @@ static size_t workspace_bytes(const struct attn_request *request)
     return request->mode == ATTN_FWD ? 0 : sizeof(float) * (size_t)(p->batch * p->q_heads * p->q_len);
 }
 
-#define LAUNCH(function, fault)                                                                                        \
-    static enum attn_status function(const struct attn_request *request, const struct attn_tensors *tensors,           \
-                                     const struct attn_run *run, struct attn_message *why)                             \
+/* X(name after "wrong_", fault, what `fabench list` says) */
+#define SEE "wrong: see tests/liars/verdicts.txt"
+#define FAULTS(X)                                                                                                      \
+    X(inverted_mask, INVERTED_MASK, "wrong: causal mask inverted")                                                     \
+    X(diagonal, DIAGONAL, "wrong: causal diagonal off by one")                                                         \
+    X(scale, SCALE, "wrong: scale off by 1 %")                                                                         \
+    X(last_tile, LAST_TILE, "wrong: last 128 keys skipped")                                                            \
+    X(last_rows, LAST_ROWS, "wrong: last 64 rows not written")                                                         \
+    X(stale, STALE, "wrong: only the first launch writes")                                                             \
+    X(lazy, LAZY, "wrong: only the first two launches write")                                                          \
+    X(nan_row, NAN_ROW, "wrong: one row is NaN")                                                                       \
+    X(heads, HEADS, "wrong: heads 0 and 1 swapped")                                                                    \
+    X(past_end, PAST_END, "wrong: writes one element past the end")                                                    \
+    X(dk, DK, "wrong: dK off by 1 %")                                                                                  \
+    X(lse, LSE, "wrong: LSE off by 3e-4")                                                                              \
+    X(nondeterministic, NONDETERMINISTIC, "wrong: promises repeatable bits and breaks it")                             \
+    X(diagonal_short, DIAGONAL_SHORT, SEE)                                                                             \
+    X(top_left, TOP_LEFT, SEE)                                                                                         \
+    X(mask_zero, MASK_ZERO, SEE)                                                                                       \
+    X(last_key, LAST_KEY, SEE)                                                                                         \
+    X(tail_tile, TAIL_TILE, SEE)                                                                                       \
+    X(kv_head, KV_HEAD, SEE)                                                                                           \
+    X(batch, BATCH, SEE)                                                                                               \
+    X(head_dim_tail, HEAD_DIM_TAIL, SEE)                                                                               \
+    X(scale_permille, SCALE_PERMILLE, SEE)                                                                             \
+    X(no_max, NO_MAX, SEE)                                                                                             \
+    X(no_rescale, NO_RESCALE, SEE)                                                                                     \
+    X(sum_no_rescale, SUM_NO_RESCALE, SEE)                                                                             \
+    X(lse_log2, LSE_LOG2, SEE)                                                                                         \
+    X(lse_no_scale, LSE_NO_SCALE, SEE)                                                                                 \
+    X(lse_max, LSE_MAX, SEE)                                                                                           \
+    X(lse_row, LSE_ROW, SEE)                                                                                           \
+    X(p_bf16, P_BF16, SEE)                                                                                             \
+    X(sum_bf16, SUM_BF16, SEE)                                                                                         \
+    X(exp_coarse, EXP_COARSE, SEE)                                                                                     \
+    X(stale_rows, STALE_ROWS, SEE)                                                                                     \
+    X(layout, LAYOUT, SEE)                                                                                             \
+    X(one_element, ONE_ELEMENT, SEE)                                                                                   \
+    X(gain, GAIN, SEE)                                                                                                 \
+    X(sign_row, SIGN_ROW, SEE)                                                                                         \
+    X(dq_tile, DQ_TILE, SEE)                                                                                           \
+    X(dq_lost, DQ_LOST, SEE)                                                                                           \
+    X(dq_no_scale, DQ_NO_SCALE, SEE)                                                                                   \
+    X(dk_no_scale, DK_NO_SCALE, SEE)                                                                                   \
+    X(dkdv_tile, DKDV_TILE, SEE)                                                                                       \
+    X(delta_row, DELTA_ROW, SEE)                                                                                       \
+    X(delta_none, DELTA_NONE, SEE)                                                                                     \
+    X(group_first, GROUP_FIRST, SEE)                                                                                   \
+    X(dk_row_tile, DK_ROW_TILE, SEE)
+
+#define LAUNCH(name, fault, ...)                                                                                       \
+    static enum attn_status launch_##name(const struct attn_request *request, const struct attn_tensors *tensors,      \
+                                          const struct attn_run *run, struct attn_message *why)                        \
     {                                                                                                                  \
         (void)why;                                                                                                     \
         return launch(fault, request, tensors, run);                                                                   \
     }
 
-LAUNCH(launch_right, RIGHT)
-LAUNCH(launch_inverted_mask, INVERTED_MASK)
-LAUNCH(launch_diagonal, DIAGONAL)
-LAUNCH(launch_scale, SCALE)
-LAUNCH(launch_last_tile, LAST_TILE)
-LAUNCH(launch_last_rows, LAST_ROWS)
-LAUNCH(launch_stale, STALE)
-LAUNCH(launch_lazy, LAZY)
-LAUNCH(launch_nan_row, NAN_ROW)
-LAUNCH(launch_heads, HEADS)
-LAUNCH(launch_past_end, PAST_END)
-LAUNCH(launch_dk, DK)
-LAUNCH(launch_lse, LSE)
-LAUNCH(launch_nondeterministic, NONDETERMINISTIC)
-LAUNCH(launch_diagonal_short, DIAGONAL_SHORT)
-LAUNCH(launch_top_left, TOP_LEFT)
-LAUNCH(launch_mask_zero, MASK_ZERO)
-LAUNCH(launch_last_key, LAST_KEY)
-LAUNCH(launch_tail_tile, TAIL_TILE)
-LAUNCH(launch_kv_head, KV_HEAD)
-LAUNCH(launch_batch, BATCH)
-LAUNCH(launch_head_dim_tail, HEAD_DIM_TAIL)
-LAUNCH(launch_scale_permille, SCALE_PERMILLE)
-LAUNCH(launch_no_max, NO_MAX)
-LAUNCH(launch_no_rescale, NO_RESCALE)
-LAUNCH(launch_sum_no_rescale, SUM_NO_RESCALE)
-LAUNCH(launch_lse_log2, LSE_LOG2)
-LAUNCH(launch_lse_no_scale, LSE_NO_SCALE)
-LAUNCH(launch_lse_max, LSE_MAX)
-LAUNCH(launch_lse_row, LSE_ROW)
-LAUNCH(launch_p_bf16, P_BF16)
-LAUNCH(launch_sum_bf16, SUM_BF16)
-LAUNCH(launch_exp_coarse, EXP_COARSE)
-LAUNCH(launch_stale_rows, STALE_ROWS)
-LAUNCH(launch_layout, LAYOUT)
-LAUNCH(launch_one_element, ONE_ELEMENT)
-LAUNCH(launch_gain, GAIN)
-LAUNCH(launch_sign_row, SIGN_ROW)
-LAUNCH(launch_dq_tile, DQ_TILE)
-LAUNCH(launch_dq_lost, DQ_LOST)
-LAUNCH(launch_dq_no_scale, DQ_NO_SCALE)
-LAUNCH(launch_dk_no_scale, DK_NO_SCALE)
-LAUNCH(launch_dkdv_tile, DKDV_TILE)
-LAUNCH(launch_delta_row, DELTA_ROW)
-LAUNCH(launch_delta_none, DELTA_NONE)
-LAUNCH(launch_group_first, GROUP_FIRST)
-LAUNCH(launch_dk_row_tile, DK_ROW_TILE)
+LAUNCH(right, RIGHT)
+FAULTS(LAUNCH)
 
 #define ALL_FWD (ATTN_O | ATTN_LSE)
 #define ALL_BWD (ATTN_DQ | ATTN_DK | ATTN_DV)
@@ -653,6 +658,7 @@ static enum attn_status accepts_forward(const struct attn_request *request, stru
     return ATTN_UNSUPPORTED;
 }
 
+#define WRONG_ROW(name, fault, says) ROW("wrong_" #name, says, launch_##name),
 static const struct attn_impl table[] = {
     ROW("right_cpu", "right: plain tiled fp32 attention", launch_right),
     {.abi = ATTN_ABI,
@@ -673,53 +679,7 @@ static const struct attn_impl table[] = {
      .prepare = prepare,
      .launch = launch_right,
      .release = free},
-    ROW("wrong_inverted_mask", "wrong: causal mask inverted", launch_inverted_mask),
-    ROW("wrong_diagonal", "wrong: causal diagonal off by one", launch_diagonal),
-    ROW("wrong_scale", "wrong: scale off by 1 %", launch_scale),
-    ROW("wrong_last_tile", "wrong: last 128 keys skipped", launch_last_tile),
-    ROW("wrong_last_rows", "wrong: last 64 rows not written", launch_last_rows),
-    ROW("wrong_stale", "wrong: only the first launch writes", launch_stale),
-    ROW("wrong_lazy", "wrong: only the first two launches write", launch_lazy),
-    ROW("wrong_nan_row", "wrong: one row is NaN", launch_nan_row),
-    ROW("wrong_heads", "wrong: heads 0 and 1 swapped", launch_heads),
-    ROW("wrong_past_end", "wrong: writes one element past the end", launch_past_end),
-    ROW("wrong_dk", "wrong: dK off by 1 %", launch_dk),
-    ROW("wrong_lse", "wrong: LSE off by 3e-4", launch_lse),
-    ROW("wrong_nondeterministic", "wrong: promises repeatable bits and breaks it", launch_nondeterministic),
-    ROW("wrong_diagonal_short", "wrong: see tests/liars/verdicts.txt", launch_diagonal_short),
-    ROW("wrong_top_left", "wrong: see tests/liars/verdicts.txt", launch_top_left),
-    ROW("wrong_mask_zero", "wrong: see tests/liars/verdicts.txt", launch_mask_zero),
-    ROW("wrong_last_key", "wrong: see tests/liars/verdicts.txt", launch_last_key),
-    ROW("wrong_tail_tile", "wrong: see tests/liars/verdicts.txt", launch_tail_tile),
-    ROW("wrong_kv_head", "wrong: see tests/liars/verdicts.txt", launch_kv_head),
-    ROW("wrong_batch", "wrong: see tests/liars/verdicts.txt", launch_batch),
-    ROW("wrong_head_dim_tail", "wrong: see tests/liars/verdicts.txt", launch_head_dim_tail),
-    ROW("wrong_scale_permille", "wrong: see tests/liars/verdicts.txt", launch_scale_permille),
-    ROW("wrong_no_max", "wrong: see tests/liars/verdicts.txt", launch_no_max),
-    ROW("wrong_no_rescale", "wrong: see tests/liars/verdicts.txt", launch_no_rescale),
-    ROW("wrong_sum_no_rescale", "wrong: see tests/liars/verdicts.txt", launch_sum_no_rescale),
-    ROW("wrong_lse_log2", "wrong: see tests/liars/verdicts.txt", launch_lse_log2),
-    ROW("wrong_lse_no_scale", "wrong: see tests/liars/verdicts.txt", launch_lse_no_scale),
-    ROW("wrong_lse_max", "wrong: see tests/liars/verdicts.txt", launch_lse_max),
-    ROW("wrong_lse_row", "wrong: see tests/liars/verdicts.txt", launch_lse_row),
-    ROW("wrong_p_bf16", "wrong: see tests/liars/verdicts.txt", launch_p_bf16),
-    ROW("wrong_sum_bf16", "wrong: see tests/liars/verdicts.txt", launch_sum_bf16),
-    ROW("wrong_exp_coarse", "wrong: see tests/liars/verdicts.txt", launch_exp_coarse),
-    ROW("wrong_stale_rows", "wrong: see tests/liars/verdicts.txt", launch_stale_rows),
-    ROW("wrong_layout", "wrong: see tests/liars/verdicts.txt", launch_layout),
-    ROW("wrong_one_element", "wrong: see tests/liars/verdicts.txt", launch_one_element),
-    ROW("wrong_gain", "wrong: see tests/liars/verdicts.txt", launch_gain),
-    ROW("wrong_sign_row", "wrong: see tests/liars/verdicts.txt", launch_sign_row),
-    ROW("wrong_dq_tile", "wrong: see tests/liars/verdicts.txt", launch_dq_tile),
-    ROW("wrong_dq_lost", "wrong: see tests/liars/verdicts.txt", launch_dq_lost),
-    ROW("wrong_dq_no_scale", "wrong: see tests/liars/verdicts.txt", launch_dq_no_scale),
-    ROW("wrong_dk_no_scale", "wrong: see tests/liars/verdicts.txt", launch_dk_no_scale),
-    ROW("wrong_dkdv_tile", "wrong: see tests/liars/verdicts.txt", launch_dkdv_tile),
-    ROW("wrong_delta_row", "wrong: see tests/liars/verdicts.txt", launch_delta_row),
-    ROW("wrong_delta_none", "wrong: see tests/liars/verdicts.txt", launch_delta_none),
-    ROW("wrong_group_first", "wrong: see tests/liars/verdicts.txt", launch_group_first),
-    ROW("wrong_dk_row_tile", "wrong: see tests/liars/verdicts.txt", launch_dk_row_tile),
-    {.name = NULL},
+    FAULTS(WRONG_ROW){.name = NULL},
 };
 
 const struct attn_impl *fabench_impls(int abi) { return abi == ATTN_ABI ? table : NULL; }

@@ -1,4 +1,4 @@
-/* Text: strings that grow, and lists of names. */
+/* Text: strings that grow, lists of names, and text in the width of a terminal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cmd/base/log.h"
+#include "cmd/base/terminal.h"
 #include "cmd/base/text.h"
 
 /* ---- text ---- */
@@ -395,4 +396,59 @@ static int name_list_tests(void)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-int main(void) { return text_tests() + name_list_tests(); }
+/* ---- text in the width of a terminal ---- */
+
+static void commands_can_be_pasted(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    wrap_command(out, 24, 2, "echo 'a b  c' \"d e\" f\\ g 'it'\\''s h' i j k l m n o p q");
+    fclose(out);
+    int lines = 0;
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1, lines++)
+        assert_true(strcspn(line, "\n") <= 24);
+    assert_true(lines >= 3);
+    char *again = NULL;
+    assert_true(asprintf(&again, "[ \"$(%s)\" = \"a b  c d e f g it's h i j k l m n o p q\" ]", text) > 0);
+    assert_int_equal(system(again), 0);
+    free(again);
+    free(text);
+}
+
+static void text_is_shortened_at_characters(void **state)
+{
+    (void)state;
+    char text[32];
+    const struct {
+        const char *from;
+        int limit;
+        const char *to;
+    } cases[] = {
+        {"hello", 5, "hello"},
+        {"hello!", 5, "he..."},
+        {"hello!", 3, "hel"},
+        {"hello!", 0, ""},
+        {"hello!", -1, ""},
+        {"\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 5, "\xc3\xa9\xc3\xa9..."},
+        {"\xc3\xa9\xc3\xa9", 2, "\xc3\xa9\xc3\xa9"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        strcpy(text, cases[i].from);
+        wrap_shorten(text, cases[i].limit);
+        assert_string_equal(text, cases[i].to);
+    }
+}
+
+static int terminal_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(commands_can_be_pasted),
+        cmocka_unit_test(text_is_shortened_at_characters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) { return text_tests() + name_list_tests() + terminal_tests(); }

@@ -1,18 +1,10 @@
 /* Charts: panels, series and points from records; what the scripts say; gnuplot itself where it is installed; and what
  * happens where it is absent or fails. */
-#include <dirent.h>
+#include "tests/unit/unit_help.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "cmd/chart/chart.h"
 #include "cmd/chart/chart_data.h"
@@ -24,57 +16,28 @@
 
 #define FILL(field, text) snprintf(field, sizeof(field), "%s", text)
 
-static char folder[64], *real_path;
+static char *real_path;
 
-static int begin(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/fabench-test-chart-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-/* Removes the folder and what a test left in it. */
 static int finish(void **state)
 {
-    struct dirent *entry;
-    char path[512];
-    (void)state;
     setenv("PATH", real_path, 1);
-    DIR *dir = opendir(folder);
-    while (dir && (entry = readdir(dir)) != NULL)
-        if (entry->d_name[0] != '.') {
-            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-            unlink(path);
-        }
-    closedir(dir);
-    return rmdir(folder);
+    return help_remove_folder(state);
 }
 
-static const char *path_of(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
+static bool exists(const char *name) { return access(help_path(name), F_OK) == 0; }
 
-static bool exists(const char *name) { return access(path_of(name), F_OK) == 0; }
-
-static char *slurp(const char *name)
+/* The text of a file of the folder; valid until the second call after it. */
+static const char *slurp(const char *name)
 {
-    FILE *in = fopen(path_of(name), "r");
+    static char texts[2][1 << 20];
+    static int next;
+    char *text = texts[next++ % 2];
+    FILE *in = fopen(help_path(name), "r");
     if (!in)
-        fail_msg("%s: %s", path_of(name), strerror(errno));
-    char *text = calloc(1, 1 << 20);
-    assert_non_null(text);
-    (void)!fread(text, 1, (1 << 20) - 1, in);
+        fail_msg("%s: %s", name, strerror(errno));
+    text[fread(text, 1, sizeof texts[0] - 1, in)] = '\0';
     fclose(in);
     return text;
-}
-
-static void assert_has(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" is not in:\n%.2000s", part, text);
 }
 
 static void assert_lacks(const char *text, const char *part)
@@ -83,12 +46,16 @@ static void assert_lacks(const char *text, const char *part)
         fail_msg("\"%s\" is in:\n%.2000s", part, text);
 }
 
-static void load(const char *name, struct record_file *file)
+/* The records of a test; load and make_file free what was in one. */
+static struct record_file file, files[3];
+
+static void load(const char *name, struct record_file *into)
 {
     struct attn_message why;
     char path[256];
     snprintf(path, sizeof path, "%s/%s", TEST_DATA_DIR, name);
-    if (!record_read(path, file, &why))
+    record_file_free(into);
+    if (!record_read(path, into, &why))
         fail_msg("%s", why.text);
 }
 
@@ -97,18 +64,18 @@ static const struct overlay *overlay; /* for draw; NULL = none */
 static int images; /* drawn by the last draw */
 
 /* Runs charts_write with stdout and stderr going to files in the folder. */
-static int draw(const struct record_file *files, int count, enum plot_format format, int width)
+static int draw(const struct record_file *from, int count, enum plot_format format, int width)
 {
     const int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
     fflush(stdout);
     assert_true(out >= 0 && err >= 0);
-    const int to_out = open(path_of("stdout.txt"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    const int to_err = open(path_of("stderr.txt"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int to_out = open(help_path("stdout.txt"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int to_err = open(help_path("stderr.txt"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     assert_true(to_out >= 0 && to_err >= 0);
     dup2(to_out, STDOUT_FILENO);
     dup2(to_err, STDERR_FILENO);
-    const struct chart_input input = {.files = files, .file_count = count, .overlay = overlay};
-    const int result = charts_write(&input, folder, format, width, false, &images);
+    const struct chart_input input = {.files = from, .file_count = count, .overlay = overlay};
+    const int result = charts_write(&input, help_folder, format, width, false, &images);
     fflush(stdout);
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
@@ -131,16 +98,17 @@ static bool has_gnuplot(void) { return system("command -v gnuplot >/dev/null 2>&
     } while (0)
 
 /* A file of rows made here. */
-static void make_file(struct record_file *file, const char *path, int rows)
+static void make_file(struct record_file *into, const char *path, int rows)
 {
-    memset(file, 0, sizeof *file);
-    file->path = strdup(path);
-    file->header = json_pack("{s:s, s:i, s:b}", "type", "header", "schema", 1, "synthetic", 1);
-    file->rows = calloc((size_t)rows + 1, sizeof *file->rows);
-    assert_non_null(file->rows);
-    file->count = rows;
+    record_file_free(into);
+    memset(into, 0, sizeof *into);
+    into->path = strdup(path);
+    into->header = json_pack("{s:s, s:i, s:b}", "type", "header", "schema", 1, "synthetic", 1);
+    into->rows = calloc((size_t)rows + 1, sizeof *into->rows);
+    assert_non_null(into->rows);
+    into->count = rows;
     for (int i = 0; i < rows; i++) {
-        struct record_row *row = &file->rows[i];
+        struct record_row *row = &into->rows[i];
         record_row_clear(row);
         FILL(row->device, "A GPU");
         FILL(row->arch, "sm_90");
@@ -172,7 +140,6 @@ static void rows_become_panels_and_series(void **state)
     (void)state;
     static const char *const titles[] = {"fwd full d=64", "fwd causal d=64", "fwd full d=128", "fwd causal d=128",
                                          "bwd full d=64", "bwd causal d=64", "bwd full d=128", "bwd causal d=128"};
-    struct record_file file;
     struct chart_set set;
     char title[64];
     load("sweep_gpu.jsonl", &file);
@@ -221,13 +188,11 @@ static void rows_become_panels_and_series(void **state)
     assert_true(count == 5 && points[0].value == 0.005);
     free(points);
     chart_set_free(&set);
-    record_file_free(&file);
 }
 
 static void gaps_repeats_and_strangers(void **state)
 {
     (void)state;
-    struct record_file file;
     struct chart_set set;
     struct chart_point *points;
     make_file(&file, "x.jsonl", 9);
@@ -258,13 +223,11 @@ static void gaps_repeats_and_strangers(void **state)
     assert_string_equal(set.series[0].color, set.series[1].color);
     assert_int_not_equal(set.series[0].dash, set.series[1].dash);
     chart_set_free(&set);
-    record_file_free(&file);
 }
 
 static void files_are_told_apart(void **state)
 {
     (void)state;
-    struct record_file files[3];
     struct chart_set set;
     make_file(&files[0], "a/run.jsonl", 2);
     make_file(&files[1], "b/new.jsonl", 2);
@@ -285,8 +248,6 @@ static void files_are_told_apart(void **state)
     assert_string_equal(set.file_labels[0], "a/run");
     assert_string_equal(set.file_labels[2], "b/run");
     chart_set_free(&set);
-    for (int i = 0; i < 3; i++)
-        record_file_free(&files[i]);
 }
 
 static void styles_are_stable_and_distinct(void **state)
@@ -294,7 +255,6 @@ static void styles_are_stable_and_distinct(void **state)
     (void)state;
     static const char *const names[] = {"cudnn", "naive", "fused_sm80", "fused_sm90", "mine", "yours", "theirs", "fa3"};
     enum { COUNT = sizeof names / sizeof names[0] };
-    struct record_file file;
     struct chart_set all, one;
     make_file(&file, "x.jsonl", COUNT);
     for (int i = 0; i < COUNT; i++)
@@ -317,13 +277,11 @@ static void styles_are_stable_and_distinct(void **state)
     }
     chart_set_free(&all);
     file.count = COUNT;
-    record_file_free(&file);
 }
 
 static void conditions_are_said(void **state)
 {
     (void)state;
-    struct record_file file;
     struct chart_set set;
     char text[400];
     load("sweep_gpu.jsonl", &file);
@@ -334,7 +292,6 @@ static void conditions_are_said(void **state)
     chart_device_text(&set, 0, (struct chart_family){ATTN_BF16, false}, text, sizeof text);
     assert_string_equal(text, "NVIDIA H200, driver 580.65, commit 0000000");
     chart_set_free(&set);
-    record_file_free(&file);
     make_file(&file, "x.jsonl", 2);
     file.rows[1].key.kv_heads = file.rows[0].key.kv_heads = 2;
     FILL(file.rows[1].driver, "1");
@@ -353,21 +310,18 @@ static void conditions_are_said(void **state)
     chart_condition_text(&set, (struct chart_family){ATTN_FP16, false}, text, sizeof text);
     assert_has(text, "batch varies");
     chart_set_free(&set);
-    record_file_free(&file);
 }
 
 /* Scripts and data are written whether or not gnuplot is there: here it is not. */
 static void absent_gnuplot_leaves_scripts(void **state)
 {
     (void)state;
-    struct record_file file;
     load("sweep_gpu.jsonl", &file);
     setenv("PATH", "/nonexistent", 1);
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
-    char *text = slurp("stderr.txt");
+    const char *text = slurp("stderr.txt");
     assert_has(text, "gnuplot is not installed: 17 chart scripts and their data are in ");
     assert_int_equal(strchr(text, '\n') - text, (long)strlen(text) - 1); /* one line */
-    free(text);
     text = slurp("tflops-bwd-causal-d128-bf16.gp");
     assert_has(text, "set terminal svg size ");
     assert_has(text, " noenhanced ");
@@ -384,31 +338,25 @@ static void absent_gnuplot_leaves_scripts(void **state)
     assert_has(text, "'failed its check'");
     assert_has(text, "'NVIDIA H200, driver 580.65, commit 0000000'");
     assert_has(text, "SYNTHETIC DATA'");
-    free(text);
     text = slurp("tflops-bwd-causal-d128-bf16.dat");
     assert_has(text, "\n\n\n# bwd causal d=128, fused_sm80, failed its check: n, TFLOPS, low, high\n16384,");
-    free(text);
     text = slurp("error-bf16.gp");
     assert_has(text, "set logscale y\nset yrange [0.001:0.1]");
     assert_has(text, "title 'bound'");
     assert_has(text, "title 'bound of naive'");
-    free(text);
     text = slurp("memory-bf16.gp");
     assert_has(text, "set ytics ('0' "); /* forward needs no workspace, and a logarithm has no zero */
-    free(text);
     assert_true(exists("speedup-bf16.gp"));
     assert_true(exists("tflops-bf16.dat"));
     assert_true(exists("tflops-fwd-full-d64-bf16.dat"));
     assert_true(exists("tflops-bwd-causal-d128-fp16.gp"));
     assert_false(exists("tflops-fwd-full-d64-fp16.gp"));
     assert_false(exists("tflops-bf16.svg"));
-    record_file_free(&file);
 }
 
 static void data_never_says_nan(void **state)
 {
     (void)state;
-    struct record_file files[2];
     load("sweep_gpu.jsonl", &files[0]);
     make_file(&files[1], "x.jsonl", 5);
     files[1].rows[0].key.dtype = ATTN_BF16;
@@ -423,19 +371,15 @@ static void data_never_says_nan(void **state)
     static const char *const names[] = {"tflops-bf16.dat", "speedup-bf16.dat", "memory-bf16.dat", "error-bf16.dat",
                                         "tflops-fp16.dat", "speedup-fp16.dat", "memory-fp16.dat", "error-fp16.dat"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char *text = slurp(names[i]);
+        const char *text = slurp(names[i]);
         assert_lacks(text, "nan");
         assert_lacks(text, "inf");
-        free(text);
     }
-    for (int i = 0; i < 2; i++)
-        record_file_free(&files[i]);
 }
 
 static void hostile_names_stay_text(void **state)
 {
     (void)state;
-    struct record_file file;
     make_file(&file, "x.jsonl", 3);
     for (int i = 0; i < 3; i++) {
         FILL(file.rows[i].impl, "a'b`touch pwned`\"$(x)\n@m");
@@ -443,28 +387,23 @@ static void hostile_names_stay_text(void **state)
     }
     const int result = draw(&file, 1, PLOT_SVG, 110);
     assert_int_equal(result, EXIT_OK);
-    char *text = slurp("tflops-fp16.gp");
+    const char *text = slurp("tflops-fp16.gp");
     assert_has(text, "title 'a''b`touch pwned`\"$(x) @m'");
     assert_has(text, "'it''s <GPU> & `touch pwned` {x}_y\\n'");
-    free(text);
     assert_false(exists("pwned"));
     assert_int_not_equal(access("pwned", F_OK), 0);
     if (has_gnuplot()) {
         text = slurp("stderr.txt");
         assert_string_equal(text, "");
-        free(text);
         text = slurp("tflops-fp16.svg");
         assert_has(text, "a'b`touch pwned`\"$(x) @m");
         assert_has(text, "it's &lt;GPU> &amp; `touch pwned` {x}_y\\n");
-        free(text);
     }
-    record_file_free(&file);
 }
 
 /* Published points: marks beside rows of their own problem, in the TFLOPS charts alone, with their source. */
 static void published_points_are_drawn_apart(void **state)
 {
-    struct record_file file;
     struct overlay_point points[] = {
         {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .tflops = 777},
         {.impl = "fa3", .mode = "fwd", .dtype = "fp16", .q_len = 1024, .head_dim = 64, .batch = 5, .tflops = 888},
@@ -475,60 +414,49 @@ static void published_points_are_drawn_apart(void **state)
     make_file(&file, "a.jsonl", 3);
     overlay = &published;
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
-    char *text = slurp("tflops-fp16.dat");
+    const char *text = slurp("tflops-fp16.dat");
     assert_has(text, "fa3, published: n, TFLOPS\n1024,777\n");
     assert_lacks(text, "888"); /* another batch */
     assert_lacks(text, "999"); /* a length that no row has */
     assert_lacks(text, "fa2"); /* a direction that was not run */
-    free(text);
     text = slurp("tflops-fp16.gp");
     assert_has(text, "'fa3 (published)'");
     assert_has(text, "'Published, not measured here: a paper''s table'");
     assert_lacks(text, "fa2");
-    free(text);
     text = slurp("memory-fp16.gp");
     assert_lacks(text, "fa3");
-    free(text);
-    setenv("PATH", folder, 1); /* no gnuplot: bars */
+    setenv("PATH", help_folder, 1); /* no gnuplot: bars */
     assert_int_equal(draw(&file, 1, PLOT_TERM, 80), EXIT_OK);
     setenv("PATH", real_path, 1);
     text = slurp("stdout.txt");
     assert_has(text, " 777.0 *\n");
     assert_has(text, "* published, not measured here: a paper's table\n");
-    free(text);
     points[0].q_len = 4; /* no remaining point has a row */
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
     text = slurp("stderr.txt");
     assert_has(text, "none of its 4 points");
-    free(text);
     overlay = NULL;
-    record_file_free(&file);
 }
 
 /* Sustained figures have their own page; without such rows there is no page. */
 static void sustained_is_not_burst(void **state)
 {
-    struct record_file file;
     (void)state;
     make_file(&file, "a.jsonl", 3);
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
     assert_false(exists("sustained-fp16.gp"));
     file.rows[1].tflops_sustained = 123;
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
-    char *text = slurp("sustained-fp16.dat");
+    const char *text = slurp("sustained-fp16.dat");
     assert_has(text, "\n2048,123,123,123\n");
     assert_lacks(text, "1024");
-    free(text);
     text = slurp("tflops-fp16.dat");
     assert_lacks(text, "123,");
-    free(text);
-    record_file_free(&file);
 }
 
 /* A device below 1 TFLOPS is drawn in GFLOPS; a GEMM or a row above it is enough for TFLOPS. */
 static void units_fit(void **state)
 {
-    struct record_file file;
     (void)state;
     make_file(&file, "a.jsonl", 2);
     for (int i = 0; i < 2; i++) {
@@ -538,28 +466,22 @@ static void units_fit(void **state)
         file.rows[i].gemm_tflops = NAN;
     }
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
-    char *text = slurp("tflops-fp16.dat");
+    const char *text = slurp("tflops-fp16.dat");
     assert_has(text, ": n, GFLOPS, low, high\n1024,250,250,250\n");
-    free(text);
     text = slurp("tflops-fp16.gp");
     assert_has(text, "set ylabel 'GFLOPS'\n");
     assert_lacks(text, "TFLOPS'");
-    free(text);
     file.rows[0].gemm_tflops = 2;
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
     text = slurp("tflops-fp16.gp");
     assert_has(text, "set ylabel 'TFLOPS'\n");
-    free(text);
     text = slurp("tflops-fp16.dat");
     assert_has(text, "1024,0.25,");
-    free(text);
-    record_file_free(&file);
 }
 
 /* The panels of one page share one axis, which holds the highest point of all. */
 static void one_axis_a_page(void **state)
 {
-    struct record_file file;
     (void)state;
     make_file(&file, "a.jsonl", 2);
     file.rows[1].key.causal = !file.rows[0].key.causal; /* another panel, four times as fast */
@@ -569,19 +491,16 @@ static void one_axis_a_page(void **state)
     file.rows[1].time_ms_ci_lo = 2; /* up to 500 */
     file.rows[0].gemm_tflops = file.rows[1].gemm_tflops = NAN;
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
-    char *text = slurp("tflops-fp16.gp");
+    const char *text = slurp("tflops-fp16.gp");
     assert_has(text, "\nset yrange [0:530]\n");
     const char *again = strstr(text, "set yrange");
     assert_non_null(again);
     assert_has(strstr(again + 1, "set yrange"), "set yrange [0:1]"); /* next is the frame around all panels */
-    free(text);
-    record_file_free(&file);
 }
 
 /* A report's lines: a colour for each file, whatever the implementations are called. */
 static void named_files_have_colors_of_their_own(void **state)
 {
-    struct record_file files[2];
     const char *const labels[] = {"H200", "B200"};
     struct chart_set set;
     (void)state;
@@ -597,8 +516,6 @@ static void named_files_have_colors_of_their_own(void **state)
     assert_string_equal(set.series[1].color, set.series[2].color);
     assert_int_not_equal(set.series[1].dash, set.series[2].dash);
     chart_set_free(&set);
-    record_file_free(&files[0]);
-    record_file_free(&files[1]);
 }
 
 static void gnuplot_draws_everything(void **state)
@@ -610,16 +527,14 @@ static void gnuplot_draws_everything(void **state)
                                         "error-bf16",
                                         "tflops-fwd-causal-d64-bf16",
                                         "tflops-bwd-causal-d128-fp16"};
-    struct record_file files[2];
     NEED_GNUPLOT();
     load("sweep_gpu.jsonl", &files[0]);
     load("sweep_other_gpu.jsonl", &files[1]);
     for (int count = 1; count <= 2; count++)
         for (int format = PLOT_SVG; format <= (count == 2 ? PLOT_PNG : PLOT_SVG); format++) {
             assert_int_equal(draw(files, count, (enum plot_format)format, 110), EXIT_OK);
-            char *text = slurp("stderr.txt");
+            const char *text = slurp("stderr.txt");
             assert_string_equal(text, ""); /* gnuplot writes no warning */
-            free(text);
             for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
                 char name[80];
                 snprintf(name, sizeof name, "%s.%s", names[i], format == PLOT_SVG ? "svg" : "png");
@@ -635,45 +550,36 @@ static void gnuplot_draws_everything(void **state)
                     else
                         assert_lacks(text, "NVIDIA L40S");
                 }
-                free(text);
             }
         }
-    for (int i = 0; i < 2; i++)
-        record_file_free(&files[i]);
 }
 
-/* A script can be run again by hand, in its folder, and draws the same. */
+/* A script can be run again by hand, in its help_folder, and draws the same. */
 static void scripts_stand_alone(void **state)
 {
     (void)state;
-    struct record_file file;
     char command[256];
     NEED_GNUPLOT();
     load("sweep_cpu.jsonl", &file);
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
-    char *before = slurp("tflops-fp32.svg");
-    assert_int_equal(unlink(path_of("tflops-fp32.svg")), 0);
-    snprintf(command, sizeof command, "cd %s && gnuplot tflops-fp32.gp", folder);
+    const char *before = slurp("tflops-fp32.svg");
+    assert_int_equal(unlink(help_path("tflops-fp32.svg")), 0);
+    snprintf(command, sizeof command, "cd %s && gnuplot tflops-fp32.gp", help_folder);
     assert_int_equal(system(command), 0);
-    char *after = slurp("tflops-fp32.svg");
+    const char *after = slurp("tflops-fp32.svg");
     assert_string_equal(before, after);
     assert_lacks(before, "GEMM"); /* no ceiling on this device */
-    free(before);
-    free(after);
-    record_file_free(&file);
 }
 
 static void edge_shapes_are_drawn(void **state)
 {
     (void)state;
-    struct record_file file;
     NEED_GNUPLOT();
     make_file(&file, "x.jsonl", 4);
     file.count = 1; /* a single length */
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
-    char *text = slurp("stderr.txt");
+    const char *text = slurp("stderr.txt");
     assert_string_equal(text, "");
-    free(text);
     file.count = 4; /* lengths between two powers of two, one of them failed, no bound known */
     for (int i = 0; i < 4; i++)
         file.rows[i].key.q_len = file.rows[i].key.kv_len = 1100 + 200 * i;
@@ -682,51 +588,41 @@ static void edge_shapes_are_drawn(void **state)
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_OK);
     text = slurp("stderr.txt");
     assert_string_equal(text, "");
-    free(text);
     text = slurp("tflops-fp16.gp");
     assert_has(text, "set xtics ('1100' 1100, '1700' 1700)");
-    free(text);
-    record_file_free(&file);
 }
 
 static void failing_gnuplot_is_said(void **state)
 {
     (void)state;
-    struct record_file file;
-    FILE *fake = fopen(path_of("gnuplot"), "w");
+    FILE *fake = fopen(help_path("gnuplot"), "w");
     assert_non_null(fake);
     fprintf(fake, "#!/bin/sh\necho 'line 3: unknown or ambiguous terminal' >&2\n: > \"${2%%.gp}.svg\"\nexit 1\n");
     fclose(fake);
-    assert_int_equal(chmod(path_of("gnuplot"), 0700), 0);
+    assert_int_equal(chmod(help_path("gnuplot"), 0700), 0);
     make_file(&file, "x.jsonl", 2);
-    setenv("PATH", folder, 1);
+    setenv("PATH", help_folder, 1);
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_IO);
-    char *text = slurp("stderr.txt");
+    const char *text = slurp("stderr.txt");
     assert_has(text, "gnuplot (tflops-fp16): line 3: unknown or ambiguous terminal\n");
     assert_has(text, "ended with code 1");
-    free(text);
     assert_false(exists("tflops-fp16.svg")); /* no half image */
     assert_true(exists("tflops-fp16.gp"));
-    record_file_free(&file);
 }
 
 static void unwritable_folder_is_said(void **state)
 {
     (void)state;
-    struct record_file file;
     make_file(&file, "x.jsonl", 2);
     assert_int_equal(draw(&file, 0, PLOT_SVG, 110), EXIT_OK); /* nothing to draw */
-    char *text = slurp("stderr.txt");
+    const char *text = slurp("stderr.txt");
     assert_has(text, "no timed row");
-    free(text);
-    assert_int_equal(mkdir(path_of("tflops-fp16.dat"), 0700), 0);
+    assert_int_equal(mkdir(help_path("tflops-fp16.dat"), 0700), 0);
     assert_int_equal(draw(&file, 1, PLOT_SVG, 110), EXIT_IO);
     text = slurp("stderr.txt");
     assert_has(text, "tflops-fp16.dat: Is a directory");
-    free(text);
-    assert_int_equal(rmdir(path_of("tflops-fp16.dat")), 0);
+    assert_int_equal(rmdir(help_path("tflops-fp16.dat")), 0);
     assert_int_equal(draw(&file, 1, PLOT_NONE, 110), EXIT_OK);
-    record_file_free(&file);
 }
 
 static void assert_lines(const char *text, int width)
@@ -743,32 +639,26 @@ static void assert_lines(const char *text, int width)
 static void terminal_charts_fit(void **state)
 {
     (void)state;
-    struct record_file files[2];
     load("sweep_gpu.jsonl", &files[0]);
     load("sweep_other_gpu.jsonl", &files[1]);
     for (int way = 0; way < 2; way++) { /* with gnuplot where it is, then without */
         for (int width = 60; width <= 110; width += 25) {
             assert_int_equal(draw(files, 1 + width % 2, PLOT_TERM, width), EXIT_OK);
-            char *text = slurp("stdout.txt");
+            const char *text = slurp("stdout.txt");
             assert_lines(text, width);
             assert_has(text, "bwd causal d=128 bf16, TFLOPS");
             assert_has(text, "fused_sm80");
             assert_has(text, "FAILED");
             assert_has(text, "GEMM ceiling");
-            free(text);
             text = slurp("stderr.txt");
             assert_string_equal(text, "");
-            free(text);
         }
         setenv("PATH", "/nonexistent", 1);
     }
-    char *text = slurp("stdout.txt");
+    const char *text = slurp("stdout.txt");
     assert_has(text, "16k "); /* the built-in bars */
     assert_has(text, "xxxx FAILED\n");
-    free(text);
     assert_false(exists("tflops-bf16.gp"));
-    for (int i = 0; i < 2; i++)
-        record_file_free(&files[i]);
 }
 
 int main(void)
@@ -779,20 +669,20 @@ int main(void)
         cmocka_unit_test(files_are_told_apart),
         cmocka_unit_test(styles_are_stable_and_distinct),
         cmocka_unit_test(conditions_are_said),
-        cmocka_unit_test_setup_teardown(absent_gnuplot_leaves_scripts, begin, finish),
-        cmocka_unit_test_setup_teardown(data_never_says_nan, begin, finish),
-        cmocka_unit_test_setup_teardown(hostile_names_stay_text, begin, finish),
-        cmocka_unit_test_setup_teardown(gnuplot_draws_everything, begin, finish),
-        cmocka_unit_test_setup_teardown(published_points_are_drawn_apart, begin, finish),
-        cmocka_unit_test_setup_teardown(sustained_is_not_burst, begin, finish),
-        cmocka_unit_test_setup_teardown(units_fit, begin, finish),
-        cmocka_unit_test_setup_teardown(one_axis_a_page, begin, finish),
-        cmocka_unit_test_setup_teardown(named_files_have_colors_of_their_own, begin, finish),
-        cmocka_unit_test_setup_teardown(scripts_stand_alone, begin, finish),
-        cmocka_unit_test_setup_teardown(edge_shapes_are_drawn, begin, finish),
-        cmocka_unit_test_setup_teardown(failing_gnuplot_is_said, begin, finish),
-        cmocka_unit_test_setup_teardown(unwritable_folder_is_said, begin, finish),
-        cmocka_unit_test_setup_teardown(terminal_charts_fit, begin, finish),
+        cmocka_unit_test_setup_teardown(absent_gnuplot_leaves_scripts, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(data_never_says_nan, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(hostile_names_stay_text, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(gnuplot_draws_everything, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(published_points_are_drawn_apart, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(sustained_is_not_burst, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(units_fit, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(one_axis_a_page, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(named_files_have_colors_of_their_own, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(scripts_stand_alone, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(edge_shapes_are_drawn, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(failing_gnuplot_is_said, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(unwritable_folder_is_said, help_make_folder, finish),
+        cmocka_unit_test_setup_teardown(terminal_charts_fit, help_make_folder, finish),
     };
     real_path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

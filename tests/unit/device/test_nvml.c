@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "cmd/device/telemetry.h"
-#include "tests/fake/fake_nvml_use.h"
+#include "tests/fake/fake_nvml.h"
 
 static char why[128];
 

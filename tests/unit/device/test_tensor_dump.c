@@ -12,6 +12,7 @@
 #include "cmd/base/npy.h"
 #include "cmd/device/backend.h"
 #include "cmd/device/implementations.h"
+#include "cmd/device/inputs.h"
 #include "cmd/device/tensor_dump.h"
 #include "tests/dense.h"
 

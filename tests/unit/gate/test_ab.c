@@ -18,7 +18,7 @@
 #include "cmd/gate/fresh_process.h"
 #include "cmd/gate/gate.h"
 #include "cmd/gate/verdicts.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 
 static int code;
 static char said[16384], verdicts[16384], log_old[4096], log_new[4096];

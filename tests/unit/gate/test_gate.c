@@ -4,7 +4,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/gate/gate.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 
 /* The last run: its exit code, what it said, its verdicts.csv. */
 static int code;

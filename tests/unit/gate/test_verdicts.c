@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include "cmd/base/log.h"
-#include "cmd/gate/fingerprint.h"
-#include "cmd/gate/floors.h"
+#include "cmd/gate/gate.h"
 #include "cmd/gate/verdicts.h"
 #include "cmd/record/record_file.h"
 
@@ -241,7 +240,7 @@ static int verdicts_tests(void)
 
 /* ---- fingerprint ---- */
 
-/* Whether records can be compared (cmd/gate/fingerprint.h): one file of one kind with each configuration once, and two
+/* Whether records can be compared (cmd/gate/fingerprint.c): one file of one kind with each configuration once, and two
  * files of the same kind. */
 
 static struct attn_message why;
@@ -375,7 +374,7 @@ static int fingerprint_tests(void)
 
 /* ---- floors ---- */
 
-/* Floors of a gate (cmd/gate/floors.h): the file of minima, which rows a line selects, which minima a row misses. */
+/* Floors of a gate (cmd/gate/floors.c): the file of minima, which rows a line selects, which minima a row misses. */
 
 static struct attn_message why_not;
 

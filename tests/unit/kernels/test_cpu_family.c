@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "reference/blas.h"
-#include "reference/naive/naive.h"
+#include "reference/registry.h"
 
 enum { GUARD = 64 };
 static const float guard_value = 12345.5f;

@@ -11,7 +11,6 @@
 #include "kernels/cpu/cpu_kernels.h"
 #include "reference/blas.h"
 #include "reference/harness/fill.h"
-#include "reference/naive/naive.h"
 #include "reference/reference.h"
 #include "reference/registry.h"
 #include "tests/dense.h"

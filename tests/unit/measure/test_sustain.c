@@ -15,8 +15,8 @@
 #include "cmd/run/row.h"
 #include "cmd/measure/sustain.h"
 #include "cmd/run/worker.h"
-#include "cmd/options/options_parse.h"
-#include "tests/fake/fake_nvml_use.h"
+#include "cmd/options/options.h"
+#include "tests/fake/fake_nvml.h"
 
 /* The index of a word among the names of an enum; -1 for "" and words that are none. */
 static int index_of(const char *const *names, const char *word)

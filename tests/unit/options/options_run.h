@@ -17,7 +17,6 @@
 
 #include "cmd/base/log.h"
 #include "cmd/options/options.h"
-#include "cmd/options/options_parse.h"
 #include "cmd/options/options_table.h"
 
 enum { WORDS_MAX = 24 };
@@ -97,11 +96,28 @@ static inline void refused_with(const char *line, const char *part)
         fail_msg("fabench %s: code %d\n  got  %s  want ...%s...", line, code, err_text, part);
 }
 
+static inline void assert_list(const struct int_list *list, const char *want)
+{
+    char got[300] = "";
+    for (int i = 0; i < list->count; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%lld,", (long long)list->values[i]);
+    assert_string_equal(got, want);
+}
+
+static inline void assert_names(const struct name_list *list, const char *want)
+{
+    char got[300] = "";
+    for (int i = 0; i < list->count; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s,", list->names[i]);
+    assert_string_equal(got, want);
+}
+
 static char folder[] = "/tmp/fabench-options-XXXXXX";
 
 static int enter(void **state)
 {
     (void)state;
+    memcpy(folder + sizeof folder - sizeof "XXXXXX", "XXXXXX", sizeof "XXXXXX"); /* again, for a second group */
     if (!mkdtemp(folder) || chmod(folder, 0755) != 0 || chdir(folder) != 0 || mkdir("dir", 0755) != 0 ||
         mkdir("locked", 0555) != 0)
         return -1;

@@ -441,6 +441,101 @@ static void freeing_twice_is_harmless(void **state)
     assert_null(options.csv_path);
 }
 
+/* ---- Commands and what they need ---- */
+
+static void plot_takes_files(void **state)
+{
+    (void)state;
+    taken("plot a.jsonl --plot png b.jsonl --out dir -- --odd.jsonl");
+    assert_int_equal(options.command, COMMAND_PLOT);
+    assert_names(&options.files, "a.jsonl,b.jsonl,--odd.jsonl,");
+    refused("plot", "plot: needs the record files to draw, as in fabench plot run.jsonl");
+    refused("plot a.jsonl --plot none", "--plot none: draws nothing; must be svg, png or term");
+    taken("report H200=a.jsonl b.jsonl --price H200=31000EUR --price B=1USD --out dir --overlay file");
+    assert_int_equal(options.files.count, 2);
+    assert_int_equal(options.prices.count, 2);
+    assert_string_equal(options.prices.names[1], "B=1USD");
+    assert_string_equal(options.overlay_path, "file");
+    refused("report", "report: needs record files, as in fabench report H200=a.jsonl B200=b.jsonl");
+    refused("report a.jsonl --plot png", "--plot png: must be svg (within the HTML page) or none");
+    refused("report a.jsonl --price ''", "--price '': must not be empty");
+    refused("report a.jsonl --plot none --overlay file",
+            "--overlay file: cannot be used with --plot none; must be left out");
+    refused("plot a.jsonl --overlay absent",
+            "--overlay absent: must be a file that exists (No such file or directory)");
+    refused("plot a.jsonl --overlay dir", "--overlay dir: is a directory; must be a file");
+    refused("--overlay file --out none",
+            "--overlay file: cannot be used with --out none, where no chart is drawn; must be left out");
+    refused("--price A=1EUR", "--price: is not an option of sweep, only of report");
+    refused("plot a.jsonl --out none",
+            "--out none: is not a folder for the charts; must be a directory, or --plot term");
+    taken("plot a.jsonl --out none --plot term");
+    refused("plot ''", "'': plot takes no such argument; lists are written with commas, as 64,128");
+}
+
+static void resume_needs_its_record(void **state)
+{
+    (void)state;
+    static const char needs[] = "--resume: needs the record to continue: the --out DIR or the --jsonl PATH of the run";
+    refused("--resume", needs);
+    refused("--resume --out none", needs);
+    refused("--resume --jsonl -", needs);
+    refused("--resume --out dir --jsonl -", needs);
+    refused("--resume=yes --out dir", "--resume yes: takes no value");
+    refused("--resume --out dir --profile", "--resume: cannot be used with --profile; give one of them");
+    refused("--resume --out dir --dry-run", "--resume: cannot be used with --dry-run; give one of them");
+    refused("verify --resume --out dir", "--resume: is not an option of verify, only of sweep");
+    taken("--resume --out none --jsonl file");
+    assert_true(options.resume);
+    taken("--out dir");
+    assert_false(options.resume);
+}
+
+static void ab_takes_two_sides(void **state)
+{
+    (void)state;
+    taken(
+        "ab old new --mode bwd --causal --d=128 --impl fused --device cuda:1 --pairs 3,7 --out none --quiet --l2 hot");
+    assert_int_equal(options.command, COMMAND_AB);
+    assert_names(&options.files, "old,new,");
+    assert_names(&options.impls, "fused,");
+    assert_list(&options.pairs, "3,7,");
+    /* What the processes of both sides get: no output, no gate's own option, no device, no implementation. */
+    assert_names(&options.sweep_words, "--mode=bwd,--causal,--d=128,--l2=hot,");
+    taken("ab old new --pairs 4");
+    assert_list(&options.pairs, "4,");
+    refused("ab", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there are 0");
+    refused("ab old", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there is 1");
+    refused("ab old new newer", "ab: needs two programs or two libraries, as in fabench ab OLD NEW; there are 3");
+    refused("ab a b --pairs 7,3", "--pairs 7,3: must be the least and the most, as 5,12");
+    refused("ab a b --pairs 1,3", "--pairs 1,3: 1 is not allowed; each must be a whole number from 2 to 64");
+    refused("ab a b --junit -", "--junit -: must be a file: stdout has the results");
+    refused("ab a b --junit dir", "--junit dir: is a directory; must be a file, or - for stdout");
+    refused("ab a b --check off", "--check: is not an option of ab, only of sweep, verify, gate");
+    refused("ab a b --baseline x", "--baseline: is not an option of ab, only of gate");
+    taken("--points 3,1");
+    assert_list(&options.points, "3,1,");
+}
+
+static void gate_takes_a_baseline(void **state)
+{
+    (void)state;
+    taken("gate --baseline a.jsonl --current b.jsonl --floors f.csv --junit new.xml");
+    assert_string_equal(options.baseline, "a.jsonl");
+    assert_string_equal(options.current, "b.jsonl");
+    assert_string_equal(options.floors, "f.csv");
+    assert_string_equal(options.junit_path, "new.xml");
+    assert_names(&options.sweep_words, "");
+    taken("gate --floors f.csv --preset ci");
+    assert_names(&options.sweep_words, "--preset=ci,");
+    refused("gate", "gate: needs something to compare with: --baseline A.jsonl, or --floors FILE");
+    refused("gate --baseline a --current b --d 64",
+            "--current b: cannot be used with --d=64: a stored run is not measured again");
+    refused("gate --baseline a --current b --impl fused",
+            "--current b: cannot be used with --impl: a stored run is not measured again");
+    refused("gate a.jsonl", "a.jsonl: gate takes no such argument; lists are written with commas, as 64,128");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +555,10 @@ int main(void)
         cmocka_unit_test(help_to_a_full_disk),
         cmocka_unit_test(names_of_enums),
         cmocka_unit_test(freeing_twice_is_harmless),
+        cmocka_unit_test(plot_takes_files),
+        cmocka_unit_test(resume_needs_its_record),
+        cmocka_unit_test(ab_takes_two_sides),
+        cmocka_unit_test(gate_takes_a_baseline),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

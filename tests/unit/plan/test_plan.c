@@ -6,7 +6,7 @@
 #include "cmd/plan/plan.h"
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_key.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 
 static struct options parse(const char *line)
 {

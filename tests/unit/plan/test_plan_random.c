@@ -3,8 +3,8 @@
 #include "tests/unit/unit_help.h"
 
 #include "cmd/base/log.h"
-#include "cmd/options/options_parse.h"
-#include "cmd/plan/plan_random.h"
+#include "cmd/options/options.h"
+#include "cmd/plan/plan.h"
 
 enum { PROBLEMS = 3000 };
 

@@ -3,7 +3,7 @@
 #ifndef FABENCH_TEST_FAMILY_H
 #define FABENCH_TEST_FAMILY_H
 
-#include "tests/unit/reference/golden_family.h"
+#include "tests/unit/reference/golden.h"
 
 #include "reference/harness/fill.h"
 #include "reference/reference.h"

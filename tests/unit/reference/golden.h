@@ -4,6 +4,7 @@
 #ifndef FABENCH_TEST_GOLDEN_H
 #define FABENCH_TEST_GOLDEN_H
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -132,6 +133,187 @@ static inline void golden_free(struct golden *g)
     float *all[] = {g->q, g->k, g->v, g->dout, g->o, g->lse, g->dq, g->dk, g->dv};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
+}
+
+/* The golden vectors of problems with attributes beyond dense attention, as the tensors that an implementation gets and
+ * those that are right. Packed tensors and caches lie in memory as in the files. */
+
+static const char *const golden_family_names[] = {"block_sparse_64", "paged_decode_16", "softcap_2_causal",
+                                                  "varlen_3_causal"};
+enum { GOLDEN_FAMILY_CASES = sizeof golden_family_names / sizeof *golden_family_names };
+
+struct golden_family {
+    struct attn_problem problem;
+    struct attn_tensors in;   /* q k v dout and the arrays of the attributes */
+    struct attn_tensors want; /* o lse dq dk dv */
+    bool has_backward;
+};
+
+static inline double golden_number_or(const char *json, const char *key, double absent)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
+    return strstr(json, quoted) ? golden_number(json, key) : absent;
+}
+
+/* A list of whole numbers; returns their count. */
+static inline int64_t golden_list(const char *json, const char *key, int64_t values[16])
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\": [", key);
+    const char *at = strstr(json, quoted);
+    assert_non_null(at);
+    at += strlen(quoted);
+    int64_t count = 0;
+    for (char *end; count < 16; at = end + strspn(end, ", ")) {
+        values[count] = strtoll(at, &end, 10);
+        if (end == at)
+            break;
+        count++;
+    }
+    return count;
+}
+
+/* [batch, len, heads, head_dim] or [batch, heads, len, head_dim]. */
+static inline struct attn_tensor golden_tensor(const char *name, const char *file, int64_t batch, int64_t heads,
+                                               int64_t len, int64_t d, bool heads_first)
+{
+    struct attn_tensor t = {.data = golden_npy(name, file, batch * heads * len * d), .stride_batch = heads * len * d};
+    t.stride_head = heads_first ? len * d : d;
+    t.stride_row = heads_first ? d : heads * d;
+    return t;
+}
+
+static inline void golden_load_tensors(const char *name, struct golden_family *g, int64_t batch, int64_t q_len,
+                                       int64_t kv_len, bool heads_first)
+{
+    const struct attn_problem *p = &g->problem;
+    const int64_t d = p->head_dim, hq = p->q_heads, hk = p->kv_heads;
+    const struct {
+        struct attn_tensor *to;
+        const char *file;
+        bool is_kv;
+    } all[] = {{&g->in.q, "q.npy", false},     {&g->in.k, "k.npy", true},    {&g->in.v, "v.npy", true},
+               {&g->in.dout, "do.npy", false}, {&g->want.o, "o.npy", false}, {&g->want.dq, "dq.npy", false},
+               {&g->want.dk, "dk.npy", true},  {&g->want.dv, "dv.npy", true}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        *all[i].to = golden_tensor(name, all[i].file, batch, all[i].is_kv ? hk : hq, all[i].is_kv ? kv_len : q_len, d,
+                                   heads_first);
+    g->want.lse = golden_npy(name, "lse.npy", batch * hq * q_len);
+    g->has_backward = true;
+}
+
+static inline void golden_load_packed(const char *name, const char *json, struct golden_family *g)
+{
+    struct attn_problem *p = &g->problem;
+    int64_t q[16], k[16];
+    p->batch = golden_list(json, "q_lens", q);
+    assert_int_equal(golden_list(json, "kv_lens", k), p->batch);
+    p->lengths = ATTN_PACKED;
+    p->q_len = p->kv_len = 0;
+    for (int64_t b = 0; b < p->batch; b++) {
+        p->total_q += q[b];
+        p->total_k += k[b];
+        p->q_len = q[b] > p->q_len ? q[b] : p->q_len;
+        p->kv_len = k[b] > p->kv_len ? k[b] : p->kv_len;
+    }
+    golden_load_tensors(name, g, 1, p->total_q, p->total_k, false);
+    g->in.cu_seqlens_q = golden_array(name, "cu_seqlens_q.npy", "<i4", 4, p->batch + 1);
+    g->in.cu_seqlens_k = golden_array(name, "cu_seqlens_k.npy", "<i4", 4, p->batch + 1);
+}
+
+static inline void golden_load_paged(const char *name, const char *json, struct golden_family *g)
+{
+    struct attn_problem *p = &g->problem;
+    int64_t k[16];
+    size_t bytes;
+    p->batch = golden_list(json, "kv_lens", k);
+    p->lengths = ATTN_CACHE;
+    p->page_size = (int64_t)golden_number(json, "page_size");
+    for (int64_t b = 0; b < p->batch; b++)
+        p->kv_len = k[b] > p->kv_len ? k[b] : p->kv_len;
+    free(golden_file(name, "k_pages.npy", &bytes));
+    const int64_t page = p->page_size * p->kv_heads * p->head_dim;
+    p->pages = (int64_t)(bytes - 128) / (page * 4);
+    g->in.q = golden_tensor(name, "q.npy", p->batch, p->q_heads, p->q_len, p->head_dim, false);
+    g->want.o = golden_tensor(name, "o.npy", p->batch, p->q_heads, p->q_len, p->head_dim, false);
+    g->want.lse = golden_npy(name, "lse.npy", p->batch * p->q_heads * p->q_len);
+    g->in.k = golden_tensor(name, "k_pages.npy", p->pages, p->kv_heads, p->page_size, p->head_dim, false);
+    g->in.v = golden_tensor(name, "v_pages.npy", p->pages, p->kv_heads, p->page_size, p->head_dim, false);
+    const int64_t pages = (p->kv_len + p->page_size - 1) / p->page_size;
+    g->in.page_table = golden_array(name, "page_table.npy", "<i4", 4, p->batch * pages);
+    g->in.seqused_k = golden_array(name, "seqused_k.npy", "<i4", 4, p->batch);
+}
+
+static inline struct golden_family golden_family_load(const char *name)
+{
+    size_t bytes;
+    char *json = golden_file(name, "case.json", &bytes);
+    struct golden_family g = {.problem = {
+                                  .batch = (int64_t)golden_number_or(json, "batch", 0),
+                                  .q_heads = (int64_t)golden_number(json, "q_heads"),
+                                  .kv_heads = (int64_t)golden_number(json, "kv_heads"),
+                                  .q_len = (int64_t)golden_number_or(json, "q_len", 0),
+                                  .kv_len = (int64_t)golden_number_or(json, "kv_len", 0),
+                                  .head_dim = (int64_t)golden_number(json, "head_dim"),
+                                  .dtype = ATTN_FP32,
+                                  .causal = golden_number(json, "causal") != 0,
+                                  .window_left = (int64_t)golden_number_or(json, "window_left", -1),
+                                  .window_right = (int64_t)golden_number_or(json, "window_right", -1),
+                                  .scale = (float)golden_number(json, "scale"),
+                                  .softcap = (float)golden_number_or(json, "softcap", 0),
+                              }};
+    struct attn_problem *p = &g.problem;
+    if (strstr(json, "\"varlen\"")) {
+        golden_load_packed(name, json, &g);
+    } else if (strstr(json, "\"paged\"")) {
+        golden_load_paged(name, json, &g);
+    } else {
+        p->layout = ATTN_BHSD;
+        golden_load_tensors(name, &g, p->batch, p->q_len, p->kv_len, true);
+    }
+    const double block = golden_number_or(json, "block_rows", 0);
+    if (block > 0) {
+        assert_true(golden_number(json, "block_cols") == block);
+        p->mask_block = (int64_t)block;
+        p->mask_batch = 1;
+        p->mask_heads = p->q_heads;
+        const int64_t planes = p->mask_heads * ((p->q_len + p->mask_block - 1) / p->mask_block);
+        g.in.block_mask =
+            golden_array(name, "block_mask.npy", "|u1", 1, planes * ((p->kv_len + p->mask_block - 1) / p->mask_block));
+    }
+    free(json);
+    return g;
+}
+
+static inline void golden_family_free(struct golden_family *g)
+{
+    const void *const all[] = {g->in.q.data,       g->in.k.data,      g->in.v.data,     g->in.dout.data,
+                               g->want.o.data,     g->want.dq.data,   g->want.dk.data,  g->want.dv.data,
+                               g->want.lse,        g->in.seqused_k,   g->in.page_table, g->in.block_mask,
+                               g->in.cu_seqlens_q, g->in.cu_seqlens_k};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free((void *)(uintptr_t)all[i]);
+}
+
+/* The relative RMS error of a tensor against another, element by element by their strides. */
+static inline double golden_rms(struct attn_tensor x, struct attn_tensor want, int64_t batch, int64_t heads,
+                                int64_t len, int64_t d)
+{
+    double error2 = 0, want2 = 0;
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t i = 0; i < len; i++)
+                for (int64_t c = 0; c < d; c++) {
+                    const float *const at = x.data, *const right = want.data;
+                    const double w =
+                        (double)right[b * want.stride_batch + h * want.stride_head + i * want.stride_row + c];
+                    const double got = (double)at[b * x.stride_batch + h * x.stride_head + i * x.stride_row + c];
+                    const double e = got == w ? 0 : got - w; /* also of equal infinities */
+                    error2 += e * e;
+                    want2 += isinf(w) ? 0 : w * w;
+                }
+    return error2 == 0 ? 0 : sqrt(error2 / want2);
 }
 
 #endif

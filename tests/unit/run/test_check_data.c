@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/device/inputs.h"
+#include "cmd/options/options.h"
 #include "cmd/run/check.h"
 #include "cmd/run/resume.h"
 #include "tests/dense.h"

@@ -11,14 +11,13 @@
 
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
-#include "cmd/options/options_parse.h"
+#include "cmd/options/options.h"
 #include "cmd/record/record.h"
 #include "cmd/run/progress.h"
 #include "cmd/run/row.h"
-#include "cmd/run/run_header.h"
 #include "cmd/run/session.h"
 #include "cmd/run/worker.h"
-#include "tests/fake/fake_nvml_use.h"
+#include "tests/fake/fake_nvml.h"
 
 /* ---- session ---- */
 

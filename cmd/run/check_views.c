@@ -1,0 +1,151 @@
+/* Views of a problem: where their tensors, scales and masks begin. No device. */
+#include "cmd/run/check_views.h"
+
+void *check_element_at(const struct attn_tensor *t, enum attn_dtype dtype, int64_t b, int64_t h)
+{
+    if (!t->data)
+        return NULL;
+    return (char *)t->data + (b * t->stride_batch + h * t->stride_head) * (int64_t)attn_dtype_bytes(dtype);
+}
+
+struct attn_tensors check_view_tensors(const struct attn_tensors *t, const struct check_view *view)
+{
+    struct attn_tensors moved = *t;
+    struct attn_tensor *const of_q[] = {&moved.q, &moved.o, &moved.dout, &moved.dq};
+    struct attn_tensor *const of_kv[] = {&moved.k, &moved.v, &moved.dk, &moved.dv};
+    const bool has_pages = view->problem.page_size > 0; /* which the table finds, from the view's first sequence on */
+    for (int i = 0; i < 4; i++) {
+        const enum attn_dtype output = attn_output_dtype(&view->problem), input = view->problem.dtype;
+        of_q[i]->data = check_element_at(of_q[i], i == 0 ? input : output, view->batch_offset, view->q_head_offset);
+        of_kv[i]->data = check_element_at(of_kv[i], i < 2 ? input : output, has_pages ? 0 : view->batch_offset,
+                                          view->kv_head_offset);
+    }
+    if (moved.seqused_k)
+        moved.seqused_k += view->batch_offset;
+    if (has_pages)
+        moved.page_table +=
+            view->batch_offset * ((view->problem.kv_len + view->problem.page_size - 1) / view->problem.page_size);
+    moved.lse = NULL;
+    if (moved.scale_q) {
+        moved.scale_q += view->scale_q_offset;
+        moved.scale_k += view->scale_kv_offset;
+        moved.scale_v += view->scale_kv_offset;
+    }
+    if (moved.block_mask)
+        moved.block_mask += view->mask_offset;
+    return moved;
+}
+
+/* Where the blocks of a sequence and query head of the whole problem begin in the mask. */
+static int64_t mask_offset_of(const struct attn_problem *p, int64_t batch, int64_t head)
+{
+    if (p->mask_block == 0)
+        return 0;
+    const int64_t plane = (p->mask_batch > 1 ? batch : 0) * p->mask_heads + (p->mask_heads > 1 ? head : 0);
+    const int64_t rows = (p->q_len + p->mask_block - 1) / p->mask_block;
+    const int64_t keys = (p->kv_len + p->mask_block - 1) / p->mask_block;
+    return plane * rows * keys;
+}
+
+/* Where the scales of 8-bit inputs begin for a sequence and a query head. */
+static void set_scales(const struct plan_item *item, int64_t batch, int64_t q_head, struct check_view *view)
+{
+    const struct attn_problem *p = &item->problem;
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    view->scale_q_offset =
+        quantise_scale_at(p, QUANTISED_Q, is_packed ? item->arrays->cu_seqlens_q : NULL, batch, q_head, 0);
+    view->scale_kv_offset = quantise_scale_at(p, QUANTISED_K, is_packed ? item->arrays->cu_seqlens_k : NULL, batch,
+                                              q_head / (p->q_heads / p->kv_heads), 0);
+}
+
+/* Some query heads of one sequence; of all sequences where they are packed, as their tensors cannot be divided. */
+static struct check_view part_of(const struct plan_item *item, int64_t batch, int64_t q_head, int64_t q_heads)
+{
+    const struct attn_problem *p = &item->problem;
+    struct check_view view = {.problem = *p, .q_head_offset = q_head};
+    set_scales(item, batch, q_head, &view);
+    view.kv_head_offset = q_head / (p->q_heads / p->kv_heads);
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    view.mask_offset = mask_offset_of(p, is_packed ? 0 : batch, q_head);
+    view.problem.kv_heads = 1;
+    view.problem.q_heads = q_heads;
+    view.problem.mask_heads = p->mask_heads > 1 ? q_heads : p->mask_heads;
+    if (is_packed)
+        return view;
+    view.problem.batch = 1;
+    view.problem.mask_batch = p->mask_batch > 1 ? 1 : p->mask_batch;
+    view.batch_offset = batch;
+    return view;
+}
+
+int check_make_views(const struct plan_item *item, enum check_scope scope, struct check_view views[CHECK_MAX_VIEWS])
+{
+    const struct attn_problem *p = &item->problem;
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    if (scope == CHECK_OFF)
+        return 0;
+    views[0] = (struct check_view){.problem = *p};
+    if (scope == CHECK_FULL || (is_packed ? 1 : p->batch) * p->kv_heads <= 2)
+        return 1;
+    if (is_packed && p->mask_batch > 1 &&
+        p->mask_heads > 1) /* some heads of all sequences are no part of such a mask */
+        return 1;
+    if (is_packed && p->quant_scale == ATTN_SCALE_HEAD) /* nor of such scales */
+        return 1;
+    const int64_t group = p->q_heads / p->kv_heads;
+    views[0] = part_of(item, 0, 0, group);
+    views[1] = part_of(item, is_packed ? 0 : p->batch - 1, p->q_heads - group, group);
+    return 2;
+}
+
+struct check_last_rows check_last_rows_of(const struct plan_item *item, int64_t batch, int64_t head)
+{
+    const struct attn_problem *p = &item->problem;
+    struct check_last_rows rows = {.view = part_of(item, batch, head, 1)};
+    struct attn_problem *part = &rows.view.problem;
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    const int32_t *cu_q = is_packed ? item->arrays->cu_seqlens_q + batch : NULL;
+    const int32_t *cu_k = is_packed ? item->arrays->cu_seqlens_k + batch : NULL;
+    const int64_t q_len = is_packed ? cu_q[1] - cu_q[0] : p->q_len;
+    const int64_t count = q_len < COMPARE_BLOCK_ROWS ? q_len : COMPARE_BLOCK_ROWS;
+    rows.first_row = rows.q_offset = q_len - count;
+    rows.view.mask_offset = mask_offset_of(p, batch, head);
+    part->mask_batch = part->mask_heads = p->mask_block ? 1 : 0;
+    if (!is_packed) {
+        part->q_len = count;
+        return rows;
+    }
+    part->batch = 1; /* q_len and kv_len stay: they say where the rows of the mask begin */
+    part->total_q = count;
+    part->total_k = cu_k[1] - cu_k[0];
+    rows.q_offset += cu_q[0];
+    rows.kv_offset = cu_k[0];
+    rows.cu_seqlens[1] = (int32_t)part->total_q;
+    rows.cu_seqlens[3] = (int32_t)part->total_k;
+    return rows;
+}
+
+void check_skip_rows(struct attn_tensors *t, const struct attn_problem *p, const struct check_last_rows *rows)
+{
+    struct attn_tensor *const of_q[] = {&t->q, &t->o, &t->dout, &t->dq}, *const of_kv[] = {&t->k, &t->v};
+    const int64_t bytes = (int64_t)attn_dtype_bytes(p->dtype);
+    const int64_t output_bytes = (int64_t)attn_dtype_bytes(attn_output_dtype(p));
+    for (int i = 0; i < 4; i++)
+        if (of_q[i]->data)
+            of_q[i]->data =
+                (char *)of_q[i]->data + rows->q_offset * of_q[i]->stride_row * (i == 0 ? bytes : output_bytes);
+    for (int i = 0; i < 2; i++)
+        of_kv[i]->data = (char *)of_kv[i]->data + rows->kv_offset * of_kv[i]->stride_row * bytes;
+}
+
+int64_t check_find_sequence(const struct plan_item *item, int64_t batch)
+{
+    const struct attn_problem *p = &item->problem;
+    if (p->lengths != ATTN_PACKED)
+        return batch;
+    const int32_t *cu_q = item->arrays->cu_seqlens_q, *cu_k = item->arrays->cu_seqlens_k;
+    for (int64_t i = 0, b = batch; i < p->batch; i++, b = (b + 1) % p->batch)
+        if (cu_q[b + 1] > cu_q[b] && cu_k[b + 1] > cu_k[b])
+            return b;
+    return -1;
+}

@@ -1,0 +1,47 @@
+/* Views: the parts of a problem that are judged, each as a problem of its own, and where their tensors, scales and
+ * masks begin in the whole one. No device. */
+#ifndef FABENCH_CHECK_VIEWS_H
+#define FABENCH_CHECK_VIEWS_H
+
+#include "cmd/device/buffers.h"
+
+enum { CHECK_MAX_VIEWS = 2 };
+
+/* The part of the problem that is judged: whole for --check full; for --check sample the query heads of the first and
+ * of the last (batch, kv head). */
+struct check_view {
+    int64_t batch_offset, q_head_offset, kv_head_offset;
+    int64_t mask_offset;                     /* where the view's part of the block mask begins */
+    int64_t scale_q_offset, scale_kv_offset; /* of 8-bit inputs: where the scales of Q, of K and V begin */
+    struct attn_problem problem;
+    struct reference_outputs reference; /* device memory */
+    double rms[TENSOR_COUNT];           /* of each judged reference */
+    double largest_lse;                 /* the largest finite |LSE|; 0 when there is none */
+};
+
+/* The views of a problem; returns their number, 0 with --check off. */
+int check_make_views(const struct plan_item *, enum check_scope, struct check_view views[CHECK_MAX_VIEWS]);
+
+/* The tensors of a view: the same strides, starting at its first head. LSE does not move, because no view reads it. */
+struct attn_tensors check_view_tensors(const struct attn_tensors *, const struct check_view *);
+
+/* The first element of a head of a sequence; NULL for a tensor without data. */
+void *check_element_at(const struct attn_tensor *, enum attn_dtype, int64_t batch, int64_t head);
+
+/* The last rows (at most COMPARE_BLOCK_ROWS) of one query head of one sequence, as a problem of its own with the same
+ * keys. */
+struct check_last_rows {
+    struct check_view view;
+    int64_t first_row;           /* in its sequence */
+    int64_t q_offset, kv_offset; /* of its first row and its first key in the tensors */
+    int32_t cu_seqlens[4];       /* packed: {0, rows}, {0, keys} */
+};
+
+struct check_last_rows check_last_rows_of(const struct plan_item *, int64_t batch, int64_t head);
+/* Moves the tensors of its view to its rows. */
+void check_skip_rows(struct attn_tensors *, const struct attn_problem *whole, const struct check_last_rows *);
+
+/* A sequence with rows and keys, from `batch` on; -1 = there is none. */
+int64_t check_find_sequence(const struct plan_item *, int64_t batch);
+
+#endif
