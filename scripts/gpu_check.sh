@@ -141,8 +141,8 @@ test_stage() {
 
 # Counts racecheck's reports of the kind that the head of kernels/sm90/fused_sm90_bwd.cu explains, what one lane gives
 # back for its warp: there the slots of statistics (load_shared_float2, for which the tool names it or the function that
-# it is inlined into: by its lines), in the forward which work tile a stage of Q holds (`smem.work_tile`, by its lines in
-# the sources). Fails where there is any other, or no closing line. (A wait for work_tile_full or
+# it is inlined into: by its lines), in the forward which work tile a stage of Q holds (`smem.work_tile`, by its lines
+# in the sources). Fails where there is any other, or no closing line. (A wait for work_tile_full or
 # q_empty left out would be the same pair: that the tests of results have to find, as the work tile is read before
 # everything else of it and says where it is.)
 reports_explained() {

@@ -39,9 +39,9 @@ static void make_page(const struct chart_set *set, const struct chart_page *page
     }
 }
 
-/* The panels [first, first + count) have one dtype: a page of each kind, and one image per panel for the speed. */
-static void make_dtype(const struct chart_set *set, int first, int count, const char *dir, enum plot_format format,
-                       struct progress *progress)
+/* The panels [first, first + count) have one family: a page of each kind, and one image per panel for the speed. */
+static void make_family(const struct chart_set *set, int first, int count, const char *dir, enum plot_format format,
+                        struct progress *progress)
 {
     const struct chart_panel *panels = &set->panels[first];
     bool has_mask[2] = {false, false};
@@ -49,12 +49,13 @@ static void make_dtype(const struct chart_set *set, int first, int count, const 
         has_mask[panels[i].causal != 0] = true;
     for (int kind = 0; kind < CHART_KIND_COUNT; kind++) {
         struct chart_page page = {(enum chart_kind)kind, panels, count, has_mask[0] && has_mask[1] ? 2 : 1, ""};
-        snprintf(page.name, sizeof page.name, "%s-%s", chart_kind_name(page.kind), problem_dtype_name(panels->dtype));
+        chart_page_name(&page);
         make_page(set, &page, dir, format, progress);
     }
     for (int i = 0; i < count; i++) {
         struct chart_page page = {CHART_TFLOPS, &panels[i], 1, 1, ""};
-        snprintf(page.name, sizeof page.name, "tflops-%s-%s-d%lld-%s", problem_mode_name(panels[i].mode),
+        snprintf(page.name, sizeof page.name, "%s-%s-%s-d%lld-%s",
+                 chart_kind_name(CHART_TFLOPS, chart_family_of(&panels[i])), problem_mode_name(panels[i].mode),
                  panels[i].causal ? "causal" : "full", (long long)panels[i].head_dim,
                  problem_dtype_name(panels[i].dtype));
         make_page(set, &page, dir, format, progress);
@@ -105,8 +106,8 @@ static int collect_bars(const struct chart_set *set, const struct chart_panel *p
         const int found = chart_ceiling(set, panel, f, &points);
         *bars = xrealloc(*bars, (unsigned long)(count + found + 1) * sizeof **bars);
         for (int k = 0; k < found; k++)
-            (*bars)[count++] =
-                (struct bar){points[k].n, set->series_count + f, "GEMM ceiling", points[k].value, false, false};
+            (*bars)[count++] = (struct bar){
+                points[k].n, set->series_count + f, chart_ceiling_name(panel), points[k].value, false, false};
         free(points);
     }
     if (count)
@@ -131,15 +132,15 @@ static void print_bars(const struct chart_set *set, const struct chart_panel *pa
         label_width = width / 3;
     const int room = width - 7 - label_width - 1 - 11;
     fprintf(out, "%s %s, %s\n", chart_panel_title(panel, title, sizeof title), problem_dtype_name(panel->dtype),
-            set->unit);
+            chart_unit(set, panel));
     for (int i = 0; i < count; i++) {
         char label[200];
         /* A value below 0 (a record may hold any number) has no bar. */
         const int length = most > 0 && bars[i].value > 0 ? (int)(bars[i].value / most * room + 0.5) : 0;
-        const char fill = bars[i].is_failed                            ? 'x'
-                          : bars[i].is_published                       ? '.'
-                          : strcmp(bars[i].label, "GEMM ceiling") == 0 ? '-'
-                                                                       : '#';
+        const char fill = bars[i].is_failed                                       ? 'x'
+                          : bars[i].is_published                                  ? '.'
+                          : strcmp(bars[i].label, chart_ceiling_name(panel)) == 0 ? '-'
+                                                                                  : '#';
         text_clean(bars[i].label, label, sizeof label);
         wrap_shorten(label, label_width);
         fprintf(out, "%6s %s%*s ",
@@ -219,10 +220,8 @@ int charts_write(const struct chart_input *input, const char *dir, enum plot_for
         result = print_term(&set, width, color);
     } else {
         for (int first = 0, count; first < set.panel_count; first += count) {
-            count = 1;
-            while (first + count < set.panel_count && set.panels[first].dtype == set.panels[first + count].dtype)
-                count++;
-            make_dtype(&set, first, count, dir, format, &progress);
+            count = chart_family_panels(&set, first);
+            make_family(&set, first, count, dir, format, &progress);
         }
         if (progress.is_absent)
             log_warn("gnuplot is not installed: %d chart scripts and their data are in %s; there, `gnuplot NAME.gp` "

@@ -9,14 +9,43 @@
 #include "cmd/base/text.h"
 #include "cmd/record/record_row.h"
 
-const char *chart_kind_name(enum chart_kind kind)
+struct chart_family chart_family_of(const struct chart_panel *panel)
+{
+    return (struct chart_family){panel->dtype, panel->mode == MODE_DECODE};
+}
+
+const char *chart_unit(const struct chart_set *set, const struct chart_panel *panel)
+{
+    return panel->mode == MODE_DECODE ? "GB/s" : set->unit;
+}
+
+const char *chart_kind_name(enum chart_kind kind, struct chart_family family)
 {
     static const char *const names[] = {[CHART_TFLOPS] = "tflops",
                                         [CHART_SUSTAINED] = "sustained",
                                         [CHART_SPEEDUP] = "speedup",
                                         [CHART_MEMORY] = "memory",
                                         [CHART_ERROR] = "error"};
-    return names[kind];
+    return kind == CHART_TFLOPS && family.is_decode ? "bandwidth" : names[kind];
+}
+
+int chart_family_panels(const struct chart_set *set, int first)
+{
+    const struct chart_family family = chart_family_of(&set->panels[first]);
+    int count = 1;
+    for (; first + count < set->panel_count; count++) {
+        const struct chart_family next = chart_family_of(&set->panels[first + count]);
+        if (next.dtype != family.dtype || next.is_decode != family.is_decode)
+            break;
+    }
+    return count;
+}
+
+void chart_page_name(struct chart_page *page)
+{
+    const struct chart_family family = chart_family_of(page->panels);
+    snprintf(page->name, sizeof page->name, "%s-%s%s", chart_kind_name(page->kind, family),
+             family.is_decode ? "decode-" : "", problem_dtype_name(family.dtype));
 }
 
 static bool is(const char *text, const char *word) { return strcmp(text, word) == 0; }
@@ -269,12 +298,12 @@ static enum chart_axis choose_axis(const struct chart_set *set)
     return windows.has_several ? AXIS_WINDOW : densities.has_several ? AXIS_DENSITY : AXIS_LENGTH;
 }
 
-const char *chart_axis_title(const struct chart_set *set)
+const char *chart_axis_title(const struct chart_set *set, struct chart_family family)
 {
     static const char *const titles[] = {[AXIS_LENGTH] = "sequence length n",
                                          [AXIS_WINDOW] = "window, keys left of the diagonal",
                                          [AXIS_DENSITY] = "share computed, %"};
-    return titles[set->axis];
+    return set->axis == AXIS_LENGTH && family.is_decode ? "keys in the cache" : titles[set->axis];
 }
 
 static void add_series(struct chart_set *set, int file, const struct record_row *row)
@@ -350,14 +379,14 @@ static void name_overlay(struct chart_set *set)
     }
 }
 
-/* The largest speed that a page of this set can show, in TFLOPS. */
+/* The largest speed in TFLOPS that a page of this set can show. */
 static double largest_speed(const struct chart_set *set)
 {
     double most = 0;
     for (int f = 0; f < set->file_count; f++)
         for (int i = 0; i < set->files[f].count; i++) {
             const struct record_row *row = &set->files[f].rows[i];
-            if (chart_takes_row(row) && chart_row_ran(row)) /* fmax ignores NaN */
+            if (chart_takes_row(row) && chart_row_ran(row) && row->key.mode != MODE_DECODE) /* fmax ignores NaN */
                 most =
                     fmax(fmax(most, row->flops / row->time_ms * 1e-9), fmax(row->tflops_sustained, row->gemm_tflops));
         }

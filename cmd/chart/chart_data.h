@@ -46,6 +46,13 @@ struct chart_panel {
     int64_t causal, head_dim;
 };
 
+/* What the panels of a page share: dtype and unit. The speed of decode, whose time is that of reading, is in GB/s. */
+struct chart_family {
+    int dtype;
+    bool is_decode;
+};
+struct chart_family chart_family_of(const struct chart_panel *);
+
 struct chart_set {
     const struct record_file *files; /* owned by the caller, like overlay */
     int file_count;
@@ -57,16 +64,20 @@ struct chart_set {
     struct chart_series *series;
     int series_count;
     enum chart_axis axis;
-    struct chart_panel *panels; /* sorted: dtype, mode (fwd first), head_dim, mask (full first) */
+    struct chart_panel *panels; /* sorted: dtype, mode (fwd first, decode last), head_dim, mask (full first) */
     int panel_count;
     bool is_synthetic, has_unchecked;
-    /* The unit of speed: TFLOPS, or GFLOPS where every speed is below 1 TFLOPS. unit_scale: how many make 1 TFLOPS. */
+    /* The unit of speed but of decode: TFLOPS, or GFLOPS where every speed is below 1 TFLOPS. unit_scale: how many make
+     * 1 TFLOPS. */
     const char *unit;
     double unit_scale;
 };
 
 void chart_set_make(struct chart_set *, const struct chart_input *);
 void chart_set_free(struct chart_set *);
+
+/* The unit of speed in a panel. */
+const char *chart_unit(const struct chart_set *, const struct chart_panel *);
 
 /* True for rows of problems that a panel can show; a row that did not run is a gap in its line. */
 bool chart_takes_row(const struct record_row *);
@@ -82,7 +93,7 @@ const char *chart_extras(const struct chart_set *, const struct record_row *, ch
 /* One point of a series. A failed point has the value that its time would give. */
 struct chart_point {
     int64_t n;            /* where it lies on the axis */
-    double value, lo, hi; /* speeds in chart_set.unit; the interval of the median; equal to value where there is none */
+    double value, lo, hi; /* speeds in chart_unit; the interval of the median; equal to value where there is none */
     bool is_failed;
     bool is_after_gap; /* a row between this point and the previous one did not run: the line is interrupted */
 };
@@ -91,9 +102,10 @@ struct chart_point {
 int chart_points(const struct chart_set *, const struct chart_panel *, const struct chart_series *, enum chart_kind,
                  struct chart_point **points);
 
-/* The lines that points are compared with in a panel: the GEMM ceiling of one file (CHART_TFLOPS), the bound of the
+/* The lines that points are compared with in a panel: GEMM or read ceiling of one file (CHART_TFLOPS), the bound of the
  * rel. RMS error, or naive's wider one (CHART_ERROR). */
 int chart_ceiling(const struct chart_set *, const struct chart_panel *, int file, struct chart_point **points);
+const char *chart_ceiling_name(const struct chart_panel *); /* "GEMM ceiling" */
 int chart_bound(const struct chart_set *, const struct chart_panel *, bool of_naive, struct chart_point **points);
 
 /* The published points of overlay_names[name] that have a row of the same problem in this panel, by rising n. */
@@ -105,18 +117,18 @@ const char *chart_file_color(int file);
 /* "bwd causal d=128" */
 const char *chart_panel_title(const struct chart_panel *, char *text, size_t size);
 
-/* The conditions that the rows of one dtype share, for one file: "NVIDIA H200, driver 580.65, commit 4e1c09a" and
+/* The conditions that the rows of one family share, for one file: "NVIDIA H200, driver 580.65, commit 4e1c09a" and
  * "16384 tokens, heads x d = 2048, L2 cold, N(0,1)"; "mixed" where they do not share one. */
-void chart_device_text(const struct chart_set *, int file, int dtype, char *text, size_t size);
-void chart_condition_text(const struct chart_set *, int dtype, char *text, size_t size);
+void chart_device_text(const struct chart_set *, int file, struct chart_family, char *text, size_t size);
+void chart_condition_text(const struct chart_set *, struct chart_family, char *text, size_t size);
 
 /* "sequence length n", for the axis. */
-const char *chart_axis_title(const struct chart_set *);
+const char *chart_axis_title(const struct chart_set *, struct chart_family);
 
-/* The ends of the axis with this dtype. */
-void chart_axis_range(const struct chart_set *, int dtype, int64_t *least, int64_t *most);
+/* The ends of the axis of this family. */
+void chart_axis_range(const struct chart_set *, struct chart_family, int64_t *least, int64_t *most);
 
-/* One image: panels of one dtype, `columns` beside each other, one key and one title for all. */
+/* One image: panels of one family, `columns` beside each other, one key and one title for all. */
 struct chart_page {
     enum chart_kind kind;
     const struct chart_panel *panels;
@@ -124,7 +136,13 @@ struct chart_page {
     char name[64]; /* of the files, without an ending */
 };
 
-/* The name of a kind as files have it: tflops speedup memory error. */
-const char *chart_kind_name(enum chart_kind);
+/* The name of a kind as files have it: tflops sustained speedup memory error; bandwidth in place of tflops. */
+const char *chart_kind_name(enum chart_kind, struct chart_family);
+
+/* How many panels from this one on have its family. */
+int chart_family_panels(const struct chart_set *, int first);
+
+/* Names a page of all panels of a family: "tflops-bf16", "bandwidth-decode-bf16". */
+void chart_page_name(struct chart_page *);
 
 #endif

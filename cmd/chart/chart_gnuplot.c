@@ -55,7 +55,9 @@ static bool put_points(struct script *s, const struct chart_kind_def *kind, cons
             continue;
         if (!written)
             begin_block(s, "%s, %s%s: n, %s, low, high", title, label, is_failed ? ", failed its check" : "",
-                        kind->is_speed ? s->unit : chart_kind_name((enum chart_kind)(kind - chart_kinds)));
+                        kind->is_speed
+                            ? s->unit
+                            : chart_kind_name((enum chart_kind)(kind - chart_kinds), (struct chart_family){0}));
         else if (!is_failed && p->is_after_gap)
             fputc('\n', s->data);
         fprintf(s->data, "%lld,%.10g,%.10g,%.10g\n", (long long)p->n, y_of(s, kind, p->value), y_of(s, kind, p->lo),
@@ -123,7 +125,8 @@ static void add_references(struct script *s, const struct chart_set *set, const 
     char style[64];
     for (int f = 0; which == CHART_TFLOPS && f < set->file_count; f++) {
         const int count = chart_ceiling(set, panel, f, &points);
-        add_reference(s, panel, points, count, script_ceiling_style(set, f, style, sizeof style), "GEMM ceiling");
+        add_reference(s, panel, points, count, script_ceiling_style(set, f, style, sizeof style),
+                      chart_ceiling_name(panel));
         s->has_ceiling_of[f] |= count > 0;
         s->has_ceiling |= count > 0;
         free(points);
@@ -315,8 +318,9 @@ static void put_panel(struct script *s, const struct chart_set *set, const struc
         script_put_quoted(s->body, chart_panel_title(panel, title, sizeof title));
         fprintf(s->body, " offset 0,-0.5\n");
     }
-    fprintf(s->body, "set xlabel '%s'\nset ylabel '%s%s'\n", is_lowest ? chart_axis_title(set) : "",
-            column == 0 && chart_kinds[page->kind].is_speed ? set->unit : "",
+    fprintf(s->body, "set xlabel '%s'\nset ylabel '%s%s'\n",
+            is_lowest ? chart_axis_title(set, chart_family_of(panel)) : "",
+            column == 0 && chart_kinds[page->kind].is_speed ? s->unit : "",
             column == 0 ? chart_kinds[page->kind].y_label : "");
     s->elements = 0;
     if (page->kind == CHART_TFLOPS)
@@ -380,8 +384,8 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
     open_script(&s, set);
     snprintf(source, sizeof source, "'%s.dat'", page->name);
     s.source = source;
-    chart_axis_range(set, page->panels[0].dtype, &s.least_n, &s.most_n);
-    s.unit = set->unit;
+    chart_axis_range(set, chart_family_of(page->panels), &s.least_n, &s.most_n);
+    s.unit = chart_unit(set, page->panels);
     if (kind->has_log_y)
         measure_y(&s, set, page);
     else if (page->panel_count > 1)
@@ -396,7 +400,7 @@ int chart_write_page(const struct chart_set *set, const struct chart_page *page,
         has_data |= s.is_used[i];
     has_data |= s.has_failed;
     frame_put(&s, set, page, &l);
-    frame_put_key(&s, set);
+    frame_put_key(&s, set, page);
     fprintf(s.body, "unset multiplot\nunset output\n");
     finish_texts(&s);
     int result = 0;
@@ -446,6 +450,7 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
 {
     struct script s;
     const struct chart_page page = {CHART_TFLOPS, panel, 1, 1, "term"};
+    const struct chart_family family = chart_family_of(panel);
     char title[64], text[160];
     int height = width / 4;
     height = height < 16 ? 16 : height > 26 ? 26 : height;
@@ -453,12 +458,12 @@ enum gnuplot_result chart_print_panel(const struct chart_set *set, const struct 
     enum gnuplot_result result = GNUPLOT_FAILED;
     open_script(&s, set);
     s.source = "$data";
-    s.unit = set->unit;
+    s.unit = chart_unit(set, panel);
     s.is_text = true;
-    chart_axis_range(set, panel->dtype, &s.least_n, &s.most_n);
+    chart_axis_range(set, family, &s.least_n, &s.most_n);
     snprintf(text, sizeof text, "%s %s, %s over %s", chart_panel_title(panel, title, sizeof title),
-             problem_dtype_name(panel->dtype), set->unit,
-             set->axis == AXIS_LENGTH ? "sequence length" : chart_axis_title(set));
+             problem_dtype_name(panel->dtype), s.unit,
+             set->axis == AXIS_LENGTH && !family.is_decode ? "sequence length" : chart_axis_title(set, family));
     fprintf(s.body, "set terminal dumb size %d,%d noenhanced %s\nset datafile separator ','\nset title ", width, height,
             color ? "ansi256" : "mono");
     script_put_quoted(s.body, text);

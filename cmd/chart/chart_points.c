@@ -26,12 +26,18 @@ static const struct record_tensor *worst_tensor(const struct record_row *row)
     return worst;
 }
 
+/* The speed of a row whose launch takes so long. */
+static double speed_of(const struct chart_set *set, const struct record_row *row, double time_ms)
+{
+    return row->key.mode == MODE_DECODE ? row->min_gb / time_ms * 1e3 : set->unit_scale * row->flops / time_ms * 1e-9;
+}
+
 static double value_of(const struct chart_set *set, enum chart_kind kind, const struct record_row *row)
 {
     const struct record_tensor *worst;
     switch (kind) {
-    case CHART_TFLOPS: return set->unit_scale * row->flops / row->time_ms * 1e-9;
-    case CHART_SUSTAINED: return set->unit_scale * row->tflops_sustained;
+    case CHART_TFLOPS: return speed_of(set, row, row->time_ms);
+    case CHART_SUSTAINED: return speed_of(set, row, row->flops / row->tflops_sustained * 1e-9);
     case CHART_SPEEDUP: return row->speedup_vs_naive;
     case CHART_MEMORY: return row->workspace_mb;
     case CHART_ERROR:
@@ -95,12 +101,17 @@ int chart_points(const struct chart_set *set, const struct chart_panel *panel, c
         point->value = value_of(set, kind, row); /* the last row of a case counts */
         point->lo = point->hi = point->value;
         if (kind == CHART_TFLOPS && row->time_ms_ci_lo > 0 && row->time_ms_ci_hi > 0) {
-            point->lo = set->unit_scale * row->flops / row->time_ms_ci_hi * 1e-9;
-            point->hi = set->unit_scale * row->flops / row->time_ms_ci_lo * 1e-9;
+            point->lo = speed_of(set, row, row->time_ms_ci_hi);
+            point->hi = speed_of(set, row, row->time_ms_ci_lo);
         }
         point->is_failed = row->check == CHECKED_FAIL;
     }
     return sort_and_mark_gaps(*points, count);
+}
+
+const char *chart_ceiling_name(const struct chart_panel *panel)
+{
+    return panel->mode == MODE_DECODE ? "read ceiling" : "GEMM ceiling";
 }
 
 int chart_ceiling(const struct chart_set *set, const struct chart_panel *panel, int file, struct chart_point **points)
@@ -109,8 +120,9 @@ int chart_ceiling(const struct chart_set *set, const struct chart_panel *panel, 
     *points = NULL;
     for (int i = 0; i < set->files[file].count; i++) {
         const struct record_row *row = &set->files[file].rows[i];
-        if (chart_panel_has(panel, row) && chart_row_ran(row) && isfinite(row->gemm_tflops))
-            point_at(points, &count, chart_axis_value(set->axis, row))->value = set->unit_scale * row->gemm_tflops;
+        const double ceiling = panel->mode == MODE_DECODE ? row->read_gb_per_s : set->unit_scale * row->gemm_tflops;
+        if (chart_panel_has(panel, row) && chart_row_ran(row) && isfinite(ceiling))
+            point_at(points, &count, chart_axis_value(set->axis, row))->value = ceiling;
     }
     return sort_and_mark_gaps(*points, count);
 }
@@ -150,7 +162,7 @@ int chart_overlay(const struct chart_set *set, const struct chart_panel *panel, 
 {
     int count = 0;
     *points = NULL;
-    for (int i = 0; i < set->overlay->count && set->axis == AXIS_LENGTH; i++) {
+    for (int i = 0; i < set->overlay->count && set->axis == AXIS_LENGTH && panel->mode != MODE_DECODE; i++) {
         const struct overlay_point *point = &set->overlay->points[i];
         if (is(point->impl, set->overlay_names[name]) && has_row_of_problem(set, panel, point))
             point_at(points, &count, point->q_len)->value = set->unit_scale * point->tflops;
@@ -167,14 +179,19 @@ const char *chart_panel_title(const struct chart_panel *panel, char *text, size_
     return text;
 }
 
-/* Calls `merge` for each drawn row of the dtype; file -1 = all. */
-static void each_row(const struct chart_set *set, int file, int dtype,
+static bool is_of_family(const struct record_row *row, struct chart_family family)
+{
+    return row->key.dtype == family.dtype && (row->key.mode == MODE_DECODE) == family.is_decode;
+}
+
+/* Calls `merge` for each drawn row of the family; file -1 = all. */
+static void each_row(const struct chart_set *set, int file, struct chart_family family,
                      void (*merge)(void *context, const struct record_row *), void *context)
 {
     for (int f = 0; f < set->file_count; f++)
         for (int i = 0; (file < 0 || f == file) && i < set->files[f].count; i++) {
             const struct record_row *row = &set->files[f].rows[i];
-            if (chart_takes_row(row) && chart_row_ran(row) && row->key.dtype == dtype)
+            if (chart_takes_row(row) && chart_row_ran(row) && is_of_family(row, family))
                 merge(context, row);
         }
 }
@@ -199,10 +216,10 @@ static void merge_device(void *context, const struct record_row *row)
     merge_text(words->commit, sizeof words->commit, row->commit);
 }
 
-void chart_device_text(const struct chart_set *set, int file, int dtype, char *text, size_t size)
+void chart_device_text(const struct chart_set *set, int file, struct chart_family family, char *text, size_t size)
 {
     struct device_facts words = {"", "", ""};
-    each_row(set, file, dtype, merge_device, &words);
+    each_row(set, file, family, merge_device, &words);
     words.commit[12] = '\0'; /* the first digits of the commit hash */
     snprintf(text, size, "%s%s%s%s%s", words.device, words.driver[0] ? ", driver " : "", words.driver,
              words.commit[0] ? ", commit " : "", words.commit);
@@ -230,7 +247,8 @@ static void merge_condition(void *context, const struct record_row *row)
     char data[PROBLEM_DATA_SIZE], extras[sizeof words->extras];
     chart_extras(words->set, row, extras, sizeof extras);
     merge_text(words->extras, sizeof words->extras, extras[0] ? extras : "none");
-    merge_count(&words->tokens, row->key.total_q > 0 ? row->key.total_q : product(row->key.batch, row->key.q_len));
+    const int64_t len = row->key.mode == MODE_DECODE ? row->key.kv_len : row->key.q_len;
+    merge_count(&words->tokens, row->key.total_q > 0 ? row->key.total_q : product(row->key.batch, len));
     merge_count(&words->batch, row->key.batch);
     merge_count(&words->length, problem_key_length(&row->key));
     merge_count(&words->heads, row->key.q_heads);
@@ -242,12 +260,12 @@ static void merge_condition(void *context, const struct record_row *row)
     merge_text(words->layout, sizeof words->layout, problem_layout_name(row->key.layout));
 }
 
-void chart_condition_text(const struct chart_set *set, int dtype, char *text, size_t size)
+void chart_condition_text(const struct chart_set *set, struct chart_family family, char *text, size_t size)
 {
     struct condition_facts w = {
         .tokens = -1, .batch = -1, .heads = -1, .kv_heads = -1, .hidden = -1, .head_dim = -1, .length = -1, .set = set};
     struct text problem = {0};
-    each_row(set, -1, dtype, merge_condition, &w);
+    each_row(set, -1, family, merge_condition, &w);
     if (w.batch > 0)
         text_add(&problem, "batch %lld", (long long)w.batch);
     else if (w.tokens > 0)
@@ -265,7 +283,7 @@ void chart_condition_text(const struct chart_set *set, int dtype, char *text, si
     else
         text_add(&problem, ", heads vary");
     const bool has_extras = w.extras[0] && !is(w.extras, "none") && !is(w.extras, "mixed"); /* mixed: in the key */
-    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s%s%s", problem_dtype_name(dtype), text_string(&problem),
+    snprintf(text, size, "%s, %s%s%s%s%s, inputs %s%s%s", problem_dtype_name(family.dtype), text_string(&problem),
              w.layout[0] ? ", " : "", w.layout, w.l2[0] ? ", L2 " : "", w.l2, w.data, has_extras ? ", " : "",
              has_extras ? w.extras : "");
     text_free(&problem);
@@ -284,10 +302,10 @@ static void merge_axis_range(void *context, const struct record_row *row)
     span->most = n > span->most ? n : span->most;
 }
 
-void chart_axis_range(const struct chart_set *set, int dtype, int64_t *least, int64_t *most)
+void chart_axis_range(const struct chart_set *set, struct chart_family family, int64_t *least, int64_t *most)
 {
     struct axis_range span = {set->axis, INT64_MAX, 0};
-    each_row(set, -1, dtype, merge_axis_range, &span);
+    each_row(set, -1, family, merge_axis_range, &span);
     *least = span.least;
     *most = span.most;
 }

@@ -29,6 +29,21 @@ const struct chart_kind_def chart_kinds[CHART_KIND_COUNT] = {
                      false},
 };
 
+/* Of speeds of decode. */
+static const struct chart_kind_def decode_kinds[] = {
+    [CHART_TFLOPS] = {"Attention against a cache, GB/s", "",
+                      "Bytes of Q, O, LSE and the used K and V over the time; bars: its 95 % interval.", false, true},
+    [CHART_SUSTAINED] = {"Sustained attention against a cache, GB/s", ", sustained",
+                         "Over a region of --sustain-s that is each implementation's own.", false, true},
+};
+
+/* The words of a page. */
+static const struct chart_kind_def *words_of_kind(const struct chart_page *page)
+{
+    const bool is_own = chart_family_of(page->panels).is_decode && chart_kinds[page->kind].is_speed;
+    return &(is_own ? decode_kinds : chart_kinds)[page->kind];
+}
+
 const char script_unity_style[] = "lc rgb '#000000' dt 2 lw 1.5";
 static const char ceiling_style[] = "lc rgb '%s' dt %d lw 1.5";             /* a dash type for each file */
 static const char overlay_style[] = "lc rgb '#555555' pt %d ps 0.9 lw 1.5"; /* plus, cross, star: not used by series */
@@ -106,13 +121,13 @@ enum { FILES_NAMED = 4 };
 static void words_of(const struct chart_set *set, const struct chart_page *page, bool has_ceiling,
                      struct name_list *lines)
 {
-    const int dtype = page->panels[0].dtype;
+    const struct chart_family family = chart_family_of(page->panels);
     char words[400];
     int silent = 0;
     for (int f = 0; f < set->file_count; f++) {
-        chart_device_text(set, f, dtype, words, sizeof words);
+        chart_device_text(set, f, family, words, sizeof words);
         if (!words[0])
-            continue; /* it has no row of this dtype */
+            continue; /* it has no row of this family */
         if (lines->count == FILES_NAMED) {
             silent++;
             continue;
@@ -125,11 +140,13 @@ static void words_of(const struct chart_set *set, const struct chart_page *page,
         free(*last);
         *last = longer;
     }
-    chart_condition_text(set, dtype, words, sizeof words);
+    chart_condition_text(set, family, words, sizeof words);
     name_list_print(lines, "%s%s%s", words, set->has_unchecked ? ", NOT ALL CHECKED" : "",
                     set->is_synthetic ? ", SYNTHETIC DATA" : "");
-    name_list_print(lines, "%s%s", chart_kinds[page->kind].caption,
-                    has_ceiling ? " GEMM: cuBLAS 8192^3 in the same rounds." : "");
+    name_list_print(lines, "%s%s", words_of_kind(page)->caption,
+                    !has_ceiling       ? ""
+                    : family.is_decode ? " Ceiling: as many bytes, only read, in the same rounds."
+                                       : " GEMM: cuBLAS 8192^3 in the same rounds.");
     if (has_overlay(set, page))
         name_list_print(lines, "Published, not measured here: %s",
                         set->overlay->source[0] ? set->overlay->source : "no source given");
@@ -178,10 +195,10 @@ void frame_put(struct script *s, const struct chart_set *set, const struct chart
                      "set lmargin at screen 0\nset rmargin at screen 1\nset tmargin at screen 1\n"
                      "set bmargin at screen 0\nset xrange [0:1]\nset yrange [0:1]\n");
     if (page->panel_count == 1)
-        snprintf(text, sizeof text, "%s, %s, %s", chart_kinds[page->kind].title,
+        snprintf(text, sizeof text, "%s, %s, %s", words_of_kind(page)->title,
                  chart_panel_title(&page->panels[0], title, sizeof title), dtype);
     else
-        snprintf(text, sizeof text, "%s, %s", chart_kinds[page->kind].title, dtype);
+        snprintf(text, sizeof text, "%s, %s", words_of_kind(page)->title, dtype);
     fprintf(s->body, "set label %d ", label++);
     script_put_quoted(s->body, text);
     fprintf(s->body, " at screen %.4f,%.4f left font ',19'\n", (double)PAGE_LEFT / l->width, 1 - y / l->height);
@@ -198,8 +215,10 @@ void frame_put(struct script *s, const struct chart_set *set, const struct chart
             6.0 / l->height);
 }
 
-void frame_put_key(struct script *s, const struct chart_set *set)
+void frame_put_key(struct script *s, const struct chart_set *set, const struct chart_page *page)
 {
+    const char *const ceiling = chart_ceiling_name(page->panels); /* its first word alone beside a file's name */
+    const int word = (int)strcspn(ceiling, " ");
     const struct {
         bool is_shown;
         const char *with, *style, *label;
@@ -222,8 +241,10 @@ void frame_put_key(struct script *s, const struct chart_set *set)
         char style[64], label[sizeof set->file_labels[f] + 16];
         if (!s->has_ceiling_of[f])
             continue;
-        snprintf(label, sizeof label, "GEMM%s%s", set->file_count > 1 ? ", " : " ceiling",
-                 set->file_count > 1 ? set->file_labels[f] : "");
+        if (set->file_count > 1)
+            snprintf(label, sizeof label, "%.*s, %s", word, ceiling, set->file_labels[f]);
+        else
+            snprintf(label, sizeof label, "%s", ceiling);
         script_begin_element(s);
         fprintf(s->body, "NaN with lines %s title ", script_ceiling_style(set, f, style, sizeof style));
         script_put_quoted(s->body, label);

@@ -11,7 +11,7 @@
 struct chart_kind_def {
     const char *title, *y_label, *caption; /* y_label of a speed: what follows the unit */
     bool has_log_y;
-    bool is_speed; /* in chart_set.unit */
+    bool is_speed; /* in chart_unit */
 };
 extern const struct chart_kind_def chart_kinds[CHART_KIND_COUNT];
 
@@ -28,7 +28,7 @@ struct script {
     double low_y, high_y; /* of the axis; high_y 0: gnuplot chooses */
     int64_t least_n, most_n;
     bool *is_used;        /* series that drew something, for the key */
-    bool *has_ceiling_of; /* files whose GEMM is drawn */
+    bool *has_ceiling_of; /* files whose GEMM or reading is drawn */
     bool *has_overlay_of; /* published implementations that are drawn */
     bool has_ceiling, has_bound, has_naive_bound, has_failed;
 };
@@ -59,6 +59,6 @@ void frame_put_margins(struct script *, const struct frame_layout *, int row, in
 
 /* The empty plot over the whole page: title and conditions above; then its elements, which are the key below. */
 void frame_put(struct script *, const struct chart_set *, const struct chart_page *, const struct frame_layout *);
-void frame_put_key(struct script *, const struct chart_set *);
+void frame_put_key(struct script *, const struct chart_set *, const struct chart_page *);
 
 #endif

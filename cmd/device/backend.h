@@ -17,9 +17,10 @@ struct device_info {
     int multiprocessors, compute_capability;
 };
 
-/* One thing to launch and time: an implementation with its buffers, or the GEMM ceiling. */
+/* One thing to launch and time: an implementation with its buffers, or a ceiling. */
 struct launcher {
-    const struct attn_impl *impl; /* NULL = the GEMM ceiling of request->problem->dtype */
+    const struct attn_impl *impl; /* NULL = reading read_bytes; where that is 0, the GEMM of request->problem->dtype */
+    size_t read_bytes;
     const struct attn_request *request;
     const struct attn_tensors *tensors;
     struct attn_run run;
@@ -40,7 +41,7 @@ struct digest {
     uint64_t hash, all_set;
 };
 
-enum { DIGEST_MAX = 8 };
+enum { DIGEST_MAX = 8, READ_MULTIPLE = 64 };
 
 struct backend {
     const struct backend_ops *ops;
@@ -97,6 +98,9 @@ struct backend_ops {
                                int *count, struct attn_message *why);
     /* Makes the GEMM ceiling of a dtype ready; ATTN_UNSUPPORTED on a platform without one. */
     enum attn_status (*gemm_prepare)(struct backend *, enum attn_dtype, double *flops, struct attn_message *why);
+    /* Makes the read ceiling ready for launchers with so many read_bytes, a multiple of READ_MULTIPLE: a buffer of its
+     * own, which all threads or multiprocessors read. Frees the buffer of the call before; 0 only does that. */
+    enum attn_status (*read_prepare)(struct backend *, size_t bytes, struct attn_message *why);
     /* Copy bandwidth in GB/s (1e9, bytes read plus bytes written), NaN where not measured. */
     double (*copy_gbps)(struct backend *);
     void (*profile_range)(struct backend *, bool begin, const char *name);

@@ -11,6 +11,7 @@
 #include "cmd/device/backend.h"
 #include "cmd/base/clock.h"
 #include "cmd/base/log.h"
+#include "reference/harness/read_host.h"
 
 /* The caches are flushed by reading a buffer of twice the size of the last-level cache, and of at least this size. */
 enum { FLUSH_BYTES_MIN = 64 << 20 };
@@ -22,15 +23,9 @@ enum { FLUSH_BYTES_MIN = 64 << 20 };
 struct cpu_state {
     unsigned char *flush; /* NULL until a cold sample is asked for */
     size_t flush_bytes;
+    void *read; /* of the read ceiling; NULL where there is none */
+    uint64_t read_sum;
 };
-
-static void cpu_close(struct backend *be)
-{
-    struct cpu_state *state = be->state;
-    free(state->flush);
-    free(state);
-    be->state = NULL;
-}
 
 static size_t cpu_free_bytes(struct backend *be)
 {
@@ -78,6 +73,15 @@ static void cpu_release(struct backend *be, void *pointer)
     void *base = (char *)pointer - MARGIN_BYTES;
     memcpy(&total, base, sizeof total);
     FABENCH_ASSERT(munmap(base, total) == 0, "the size of a buffer was overwritten");
+}
+
+static void cpu_close(struct backend *be)
+{
+    struct cpu_state *state = be->state;
+    free(state->flush);
+    cpu_release(be, state->read);
+    free(state);
+    be->state = NULL;
 }
 
 static enum attn_status cpu_copy(struct backend *be, void *to, const void *from, size_t bytes, struct attn_message *why)
@@ -226,7 +230,12 @@ static enum attn_status cpu_reference(struct backend *be, const struct attn_prob
 
 static enum attn_status cpu_launch(struct backend *be, const struct launcher *l, struct attn_message *why)
 {
-    (void)be;
+    struct cpu_state *state = be->state;
+    if (!l->impl) {
+        state->read_sum =
+            harness_read_host(state->read, (int64_t)(l->read_bytes / sizeof(uint64_t)), be->device.threads);
+        return ATTN_OK;
+    }
     return l->impl->launch(l->request, l->tensors, &l->run, why);
 }
 
@@ -268,7 +277,7 @@ static enum attn_status cpu_sample(struct backend *be, const struct launcher *l,
         for (size_t i = 0; i < state->flush_bytes; i += 64)
             ((volatile unsigned char *)state->flush)[i]++;
     const double start = clock_ms();
-    const enum attn_status status = l->impl->launch(l->request, l->tensors, &l->run, why);
+    const enum attn_status status = cpu_launch(be, l, why);
     *time_ms = clock_ms() - start;
     return status;
 }
@@ -322,6 +331,19 @@ static enum attn_status cpu_gemm_prepare(struct backend *be, enum attn_dtype dty
     return ATTN_UNSUPPORTED;
 }
 
+/* Pages that were never written would all be the same one of zeros, which stays in the caches. */
+static enum attn_status cpu_read_prepare(struct backend *be, size_t bytes, struct attn_message *why)
+{
+    struct cpu_state *state = be->state;
+    cpu_release(be, state->read);
+    state->read = NULL;
+    if (bytes == 0)
+        return ATTN_OK;
+    TRY(cpu_alloc(be, bytes, &state->read, why));
+    memset(state->read, 0x3f, bytes);
+    return ATTN_OK;
+}
+
 static double cpu_copy_gbps(struct backend *be)
 {
     (void)be;
@@ -359,6 +381,7 @@ static const struct backend_ops cpu_ops = {
     .repeat = cpu_repeat,
     .passes = cpu_passes,
     .gemm_prepare = cpu_gemm_prepare,
+    .read_prepare = cpu_read_prepare,
     .copy_gbps = cpu_copy_gbps,
     .profile_range = cpu_profile_range,
 };

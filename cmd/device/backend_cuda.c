@@ -43,6 +43,8 @@ struct cuda_state {
     void *blocks;                              /* device memory for the results of a comparison, kept between calls */
     size_t blocks_bytes;
     struct harness_gemm *gemm[3];
+    void *read; /* of the read ceiling; NULL where there is none */
+    unsigned long long *read_sums;
 };
 
 static enum attn_status failed(struct attn_message *why, const char *what, cudaError_t error)
@@ -88,6 +90,8 @@ static void cuda_close(struct backend *be)
     cudaFree(s->flush);
     cudaFree(s->counters);
     cudaFree(s->blocks);
+    cudaFree(s->read);
+    cudaFree(s->read_sums);
     cudaFreeHost(s->gate);
     if (s->stream)
         cudaStreamDestroy(s->stream);
@@ -270,12 +274,22 @@ static enum attn_status cuda_reference(struct backend *be, const struct attn_pro
     return status == ATTN_OK ? synchronize(be, "the reference", why) : status;
 }
 
+/* What is launched, for messages. */
+static const char *name_of(const struct launcher *l)
+{
+    return l->impl ? l->impl->name : l->read_bytes ? "read" : "gemm";
+}
+
 /* Enqueues one launch and does not wait. */
 static enum attn_status enqueue(struct backend *be, const struct launcher *l, struct attn_message *why)
 {
     struct cuda_state *s = be->state;
     if (l->graph)
         return failed(why, "cudaGraphLaunch", cudaGraphLaunch(l->graph, s->stream));
+    if (!l->impl && l->read_bytes)
+        return failed(
+            why, "the read ceiling",
+            (cudaError_t)harness_read(s->read, l->read_bytes, be->device.multiprocessors, s->read_sums, s->stream));
     if (!l->impl)
         return harness_gemm_launch(s->gemm[l->request->problem->dtype], s->stream, why);
     struct attn_run run = l->run;
@@ -288,7 +302,7 @@ static enum attn_status enqueue(struct backend *be, const struct launcher *l, st
 static enum attn_status cuda_launch(struct backend *be, const struct launcher *l, struct attn_message *why)
 {
     const enum attn_status status = enqueue(be, l, why);
-    return status == ATTN_OK ? synchronize(be, l->impl ? l->impl->name : "gemm", why) : status;
+    return status == ATTN_OK ? synchronize(be, name_of(l), why) : status;
 }
 
 static void cuda_uncapture(struct backend *be, struct launcher *l)
@@ -357,7 +371,7 @@ static enum attn_status cuda_sample(struct backend *be, const struct launcher *l
         cudaStreamSynchronize(s->stream);
         return status;
     }
-    status = synchronize(be, l->impl ? l->impl->name : "gemm", why);
+    status = synchronize(be, name_of(l), why);
     if (status != ATTN_OK)
         return status;
     if (s->gate->timed_out) {
@@ -377,7 +391,7 @@ static enum attn_status cuda_repeat(struct backend *be, const struct launcher *l
     enum attn_status status = ATTN_OK;
     for (int64_t i = 0; i < count && status == ATTN_OK; i++)
         status = enqueue(be, l, why);
-    const enum attn_status finished = synchronize(be, l->impl ? l->impl->name : "gemm", why);
+    const enum attn_status finished = synchronize(be, name_of(l), why);
     return status == ATTN_OK ? finished : status;
 }
 
@@ -452,6 +466,21 @@ static enum attn_status cuda_gemm_prepare(struct backend *be, enum attn_dtype dt
     return ATTN_OK;
 }
 
+static enum attn_status cuda_read_prepare(struct backend *be, size_t bytes, struct attn_message *why)
+{
+    struct cuda_state *s = be->state;
+    const size_t sum_bytes = (size_t)harness_read_sums(be->device.multiprocessors) * sizeof *s->read_sums;
+    cudaFree(s->read);
+    s->read = NULL;
+    if (bytes == 0)
+        return ATTN_OK;
+    if (!s->read_sums)
+        TRY(cuda_alloc(be, sum_bytes, (void **)&s->read_sums, why));
+    TRY(cuda_alloc(be, bytes, &s->read, why));
+    TRY_CUDA(harness_pattern(s->read, bytes, 0x3f9d70a4u, s->stream)); /* not zeros, which draw less power */
+    return synchronize(be, "filling the buffer of the read ceiling", why);
+}
+
 static double cuda_copy_gbps(struct backend *be)
 {
     enum { REPEATS = 10 };
@@ -514,6 +543,7 @@ static const struct backend_ops cuda_ops = {
     .repeat = cuda_repeat,
     .passes = cuda_passes,
     .gemm_prepare = cuda_gemm_prepare,
+    .read_prepare = cuda_read_prepare,
     .copy_gbps = cuda_copy_gbps,
     .profile_range = cuda_profile_range,
 };

@@ -44,7 +44,7 @@ static const char DETERMINISTIC[] = "deterministic";
 /* Checks one row of a library's table. NULL when it is usable, else the reason. */
 static const char *unusable(const struct impls *impls, const struct attn_impl *impl)
 {
-    static const char *const reserved[] = {"fused", "naive", "cudnn", "null", "gemm", "reference"};
+    static const char *const reserved[] = {"fused", "naive", "cudnn", "null", "gemm", "read", "reference"};
     if (impl->abi != ATTN_ABI)
         return "was built for another ABI number";
     if (impl->role != ATTN_ROLE_KERNEL && impl->role != ATTN_ROLE_PEER)

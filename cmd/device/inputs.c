@@ -295,9 +295,10 @@ static enum attn_status poison_unused_keys(struct backend *be, const struct plan
         for (int64_t h = 0; h < heads; h++) { /* in ATTN_BSHD the rows of all heads lie together */
             const int64_t used = item->arrays->seqused_k[b];
             char *first = (char *)t->data + (b * t->stride_batch + h * t->stride_head + used * t->stride_row) * bytes;
+            /* Without what is behind the last row, which may be behind the buffer. */
+            const int64_t elements = problem_extent(t, 1, p->kv_heads / heads, p->kv_len - used, p->head_dim);
             if (used < p->kv_len)
-                TRY(be->ops->pattern(be, first, (size_t)((p->kv_len - used) * t->stride_row * bytes), POISON_PATTERN,
-                                     why));
+                TRY(be->ops->pattern(be, first, (size_t)(elements * bytes), POISON_PATTERN, why));
         }
     return ATTN_OK;
 }
@@ -410,9 +411,8 @@ static enum attn_status quantise_tensor(struct backend *be, const struct plan_it
         job.seqused_k = item->arrays->seqused_k;
         job.page_table = item->arrays->page_table;
     }
-    job.to.data = xcalloc(1, to->bytes); /* also what is between the tensor's rows */
-    if (job.seqused_k)
-        memset(job.to.data, POISON_PATTERN & 0xff, to->bytes); /* NaN where no key is used */
+    /* NaN where no key is used, and between the tensor's rows */
+    job.to.data = memset(xmalloc(to->bytes), POISON_PATTERN & 0xff, to->bytes);
     enum attn_status status = be->ops->download(be, job.from.data, from->data, from->bytes, why);
     const double start_ms = clock_ms();
     if (status == ATTN_OK)

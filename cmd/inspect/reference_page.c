@@ -29,9 +29,8 @@ static const struct named_text terms[] = {
     {"baseline", "an earlier record that gate compares with"},
     {"control",
      "what both sides of ab measure alike, as cudnn; a change of it is one of the device, not of the kernel"},
-    {"round",
-     "one sample of every implementation of a problem and one of the GEMM ceiling, one after the other; ratios are "
-     "computed within rounds, so that a change of clock or temperature affects both sides"},
+    {"round", "one sample of every implementation of a problem and one of its ceiling, one after the other; ratios are "
+              "computed within rounds, so that a change of clock or temperature affects both sides"},
     {"sample", "the time of one launch, measured with CUDA events, or with a monotonic clock on the CPU"},
     {"burst", "figures of the rounds: short launches with pauses between them"},
     {"sustained",
@@ -40,6 +39,9 @@ static const struct named_text terms[] = {
     {"ceiling",
      "GEMM ceiling: what the GPU reaches in the same rounds on plain work, cuBLAS 8192^3 in the dtype of the row; "
      "%GEMM is the share of it"},
+    {"read ceiling", "the ceiling of decode, in place of the GEMM: as many bytes as the problem has to read and write, "
+                     "only read; %read "
+                     "is the share of it"},
     {"capped", "the share of time in which the power limit held the clock down; normal for attention"},
     {"throttled", "the share of time in thermal slowdown or power brake; not normal"},
     {"cold, hot", "whether the L2 cache is overwritten before each sample (cold) or left as it was (hot)"},

@@ -65,7 +65,7 @@ static enum attn_status one_round(struct backend *be, struct rounds_member *memb
     return ATTN_OK;
 }
 
-/* Are the 95 % intervals of every member's median, and of its ratio to the last member (the GEMM where there is one),
+/* Are the 95 % intervals of every member's median, and of its ratio to the last member (the ceiling, if any),
  * narrow enough? The median alone is not sufficient: at its power limit a GPU runs slower for about a quarter of every
  * second. This does not change a median, but it changes every ratio, depending on how many slow periods were sampled.
  * */

@@ -130,8 +130,6 @@ static bool check_decode(const struct parse *p)
     if (p->o->command == COMMAND_SELFTEST)
         return options_refuse("--mode", "decode",
                               "the faults of selftest are those of fwd and bwd; must be one of them");
-    if (o->random_count)
-        return options_refuse("--mode", "decode", "cannot be used with --random, which draws fwd and bwd");
     if (o->block_masks.count)
         return options_refuse("--block-mask", typed(p, "--block-mask"),
                               "cannot be used with --mode decode, whose few rows have no blocks; must be left out");

@@ -198,8 +198,9 @@ const struct option_def option_table[] = {
      .help = "N random problems, which --seed chooses", .commands = FOR_VERIFY,
      .detail =
          "N random problems instead of the hard shapes, over all that can be asked: lengths 1 to 5000 (on the CPU "
-         "1 to 384), heads, head dims, windows, dropout, inputs, strides, on a GPU also launches from a CUDA "
-         "graph; in the modes, masks, dtypes and head dims of the options. --seed chooses them; the key of "
+         "1 to 384), heads, head dims, windows, dropout, caches and their pages, inputs, also of 8 bits, strides, on a "
+         "GPU also launches from a CUDA graph; in the modes, masks, dtypes, scales and head dims of the options. "
+         "--seed chooses them; the key of "
          "problem n begins with rn, so that --only rn runs it alone. Refusals are counted by their reason."},
     {"--only", NULL, KIND_TEXT, AT(only), .unit = "KEY", .help = "only the problem of this key, or with these words",
      .commands = FOR_VERIFY,

@@ -547,7 +547,12 @@ char *plan_repro(const struct options *o, const struct plan_item *item, const ch
     if (item->folder ? o->command == COMMAND_VERIFY : is_of_verify) /* which verify alone makes */
         return plan_repro_verify(o, item, impl);
     const struct problem_key key = plan_item_key(item, o->l2);
-    return options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
+    char *command = options_repro(o, COMMAND_SWEEP, "fabench", impl, &key);
+    if (item->splits == 0 || item->splits == o->splits) /* which is in it already where it was given */
+        return command;
+    char *longer = xasprintf("%s --splits %lld", command, (long long)item->splits);
+    free(command);
+    return longer;
 }
 
 char *plan_repro_verify(const struct options *o, const struct plan_item *item, const char *impl)

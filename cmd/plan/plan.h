@@ -117,6 +117,9 @@ char *plan_repro_verify(const struct options *, const struct plan_item *, const 
 /* The lengths are 1 to these; mostly powers of two are far apart, edges of tiles are favoured. */
 enum { RANDOM_LEN_CPU = 384, RANDOM_LEN_CUDA = 5000 };
 
+/* The most rows of a sequence that has a cache. */
+enum { RANDOM_NEW_TOKENS = 8 };
+
 /* One problem while it is drawn. */
 struct random_draw {
     const struct options *options;

@@ -33,29 +33,117 @@ static int64_t between_by_size(struct random_draw *d, int64_t low, int64_t high)
 
 /* ---- the attributes ---- */
 
+static bool is_cache(const struct random_draw *d) { return d->item->problem.lengths == ATTN_CACHE; }
+static bool has_8_bits(const struct random_draw *d) { return attn_dtype_is_8_bit(d->item->problem.dtype); }
+
+/* True for an option that was typed. */
+static bool was_given(const struct options *o, const char *name)
+{
+    for (int i = 0; i + 1 < o->given.count; i += 2)
+        if (strcmp(o->given.names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* The types that may be drawn with 8 bits, or with more; how many there are. */
+static int64_t dtypes_asked(const struct random_draw *d, bool of_8_bits, enum attn_dtype asked[5])
+{
+    static const enum attn_dtype all[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32, ATTN_E4M3, ATTN_E5M2};
+    const struct options *o = d->options;
+    int64_t count = 0;
+    for (int t = 0; t < LENGTH_OF(all); t++) {
+        const bool is_8_bit = attn_dtype_is_8_bit(all[t]);
+        const bool by_default = is_8_bit || (d->platform == ATTN_CPU) == (all[t] == ATTN_FP32);
+        if (is_8_bit == of_8_bits && (o->dtypes_given ? o->dtypes[all[t]] : by_default))
+            asked[count++] = all[t];
+    }
+    return count;
+}
+
+static int64_t longest(const struct random_draw *d)
+{
+    return d->platform == ATTN_CPU ? RANDOM_LEN_CPU : RANDOM_LEN_CUDA;
+}
+
+/* 8-bit inputs and caches have no backward. */
 static void draw_mode(struct random_draw *d)
 {
     const bool *asked = d->options->modes;
-    d->item->mode = asked[ATTN_FWD] && asked[ATTN_BWD] ? (chance(d, 50) ? ATTN_FWD : ATTN_BWD)
-                    : asked[ATTN_BWD]                  ? ATTN_BWD
-                                                       : ATTN_FWD;
+    enum attn_dtype wide[5];
+    const bool is_forward = asked[ATTN_FWD] && asked[ATTN_BWD] ? chance(d, 50) : !asked[ATTN_BWD];
+    d->item->mode = is_forward || dtypes_asked(d, false, wide) == 0 ? ATTN_FWD : ATTN_BWD;
+}
+
+/* A seventh of the problems, in the forward, unless --mode says otherwise. */
+static void draw_cache(struct random_draw *d)
+{
+    const struct options *o = d->options;
+    const bool is_drawn = chance(d, 30);
+    if (d->item->mode == ATTN_FWD && (o->mode_given ? o->modes[MODE_DECODE] : is_drawn))
+        d->item->problem.lengths = ATTN_CACHE;
 }
 
 static void draw_dtype(struct random_draw *d)
 {
-    static const enum attn_dtype all[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32};
-    const struct options *o = d->options;
-    enum attn_dtype asked[LENGTH_OF(all)];
-    int64_t count = 0;
-    for (int t = 0; t < LENGTH_OF(all); t++) {
-        const bool by_default = d->platform == ATTN_CPU ? all[t] == ATTN_FP32 : all[t] != ATTN_FP32;
-        if (o->dtypes_given ? o->dtypes[all[t]] : by_default)
-            asked[count++] = all[t];
-    }
-    d->item->problem.dtype = asked[between(d, 0, count - 1)];
+    enum attn_dtype asked[5];
+    const int64_t count = dtypes_asked(d, false, asked);
+    if (count)
+        d->item->problem.dtype = asked[between(d, 0, count - 1)];
 }
 
-/* Half of them those with tiles of their own. */
+/* A tenth of the problems, in the forward, unless --dtype says otherwise. */
+static void draw_8_bits(struct random_draw *d)
+{
+    enum attn_dtype asked[5], wide[5];
+    const int64_t count = dtypes_asked(d, true, asked);
+    const bool is_drawn = chance(d, d->options->dtypes_given ? 50 : 20);
+    if (count && d->item->mode == ATTN_FWD && (is_drawn || dtypes_asked(d, false, wide) == 0))
+        d->item->problem.dtype = asked[between(d, 0, count - 1)];
+}
+
+static void draw_out_dtype(struct random_draw *d)
+{
+    static const enum attn_dtype all[] = {ATTN_BF16, ATTN_FP16}; /* as --out-dtype numbers them */
+    const struct options *o = d->options;
+    const bool is_any = !was_given(o, "--out-dtype") || (o->out_dtypes[0] && o->out_dtypes[1]);
+    const int64_t drawn = between(d, 0, 1);
+    if (has_8_bits(d))
+        d->item->problem.out_dtype = all[is_any ? drawn : o->out_dtypes[1]];
+}
+
+static void draw_fp8_scale(struct random_draw *d)
+{
+    const struct options *o = d->options;
+    const bool is_limited = was_given(o, "--fp8-scale");
+    enum attn_quant_scale asked[3];
+    int64_t count = 0;
+    for (int i = 0; i < 3; i++)
+        if (!is_limited || o->fp8_scales[i])
+            asked[count++] = (enum attn_quant_scale)(ATTN_SCALE_TENSOR + i);
+    if (has_8_bits(d))
+        d->item->problem.quant_scale = asked[between(d, 0, count - 1)];
+}
+
+/* Half of them tiles, half of them any number, also beyond all rows. */
+static void draw_scale_block(struct random_draw *d)
+{
+    static const int64_t tiles[] = {16, 32, 64, 128};
+    const int64_t tile = tiles[between(d, 0, LENGTH_OF(tiles) - 1)];
+    const int64_t drawn = chance(d, 50) ? tile : between_by_size(d, 1, 2 * longest(d));
+    if (d->item->problem.quant_scale == ATTN_SCALE_BLOCK)
+        d->item->problem.scale_block = d->options->scale_block ? d->options->scale_block : drawn;
+}
+
+static bool is_power_of_two(int64_t n) { return (n & (n - 1)) == 0; }
+
+static void draw_hadamard(struct random_draw *d)
+{
+    const bool is_drawn = chance(d, 50);
+    d->item->hadamard =
+        has_8_bits(d) && is_power_of_two(d->item->problem.head_dim) && (is_drawn || d->options->hadamard);
+}
+
+/* Half of them those with tiles of their own. With --hadamard powers of two. */
 static void draw_head_dim(struct random_draw *d)
 {
     static const int64_t native[] = {64, 96, 128, 192, 256};
@@ -67,11 +155,8 @@ static void draw_head_dim(struct random_draw *d)
         p->head_dim = native[between(d, 0, LENGTH_OF(native) - 1)];
     else
         p->head_dim = 8 * between(d, 1, 32);
-}
-
-static int64_t longest(const struct random_draw *d)
-{
-    return d->platform == ATTN_CPU ? RANDOM_LEN_CPU : RANDOM_LEN_CUDA;
+    while (d->options->hadamard && !is_power_of_two(p->head_dim)) /* the next smaller one */
+        p->head_dim &= p->head_dim - 1;
 }
 
 /* Half of them at or beside the edge of a tile, or the shortest or longest. */
@@ -85,12 +170,42 @@ static int64_t draw_length(struct random_draw *d)
     return len <= longest(d) ? len : between_by_size(d, 1, longest(d));
 }
 
-static void draw_q_len(struct random_draw *d) { d->item->problem.q_len = draw_length(d); }
+/* Against a cache few new tokens, half of the time one. */
+static void draw_q_len(struct random_draw *d)
+{
+    d->item->problem.q_len = !is_cache(d) ? draw_length(d) : chance(d, 50) ? 1 : between(d, 1, RANDOM_NEW_TOKENS);
+}
 
+/* A cache has the keys of the new tokens. */
 static void draw_kv_len(struct random_draw *d)
 {
     struct attn_problem *p = &d->item->problem;
-    p->kv_len = chance(d, 50) ? p->q_len : draw_length(d);
+    p->kv_len = chance(d, is_cache(d) ? 5 : 50) ? p->q_len : draw_length(d);
+    if (is_cache(d) && p->kv_len < p->q_len)
+        p->kv_len = p->q_len;
+}
+
+/* Half of the caches have kv_len keys each. The others have lengths of their own, from q_len to kv_len: a list, or
+ * drawn ones for a batch that is drawn later. */
+static void draw_cache_lengths(struct random_draw *d)
+{
+    const struct attn_problem *p = &d->item->problem;
+    const int64_t count = between(d, 1, 6), longest_at = between(d, 0, count - 1);
+    if (chance(d, 50))
+        return;
+    if (chance(d, 25)) {
+        snprintf(d->lengths, sizeof d->lengths, "uniform:%lld:%lld", (long long)p->q_len, (long long)p->kv_len);
+        return;
+    }
+    if (p->q_len == 1 && chance(d, 25)) { /* lognormal has lengths from 1 on */
+        snprintf(d->lengths, sizeof d->lengths, "lognormal:%lld:0.5", (long long)(p->kv_len + 3) / 4);
+        return;
+    }
+    d->sequences = count;
+    int used = snprintf(d->lengths, sizeof d->lengths, "list");
+    for (int64_t b = 0; b < count; b++)
+        used += snprintf(d->lengths + used, sizeof d->lengths - (size_t)used, ":%lld",
+                         (long long)(b == longest_at ? p->kv_len : between_by_size(d, p->q_len, p->kv_len)));
 }
 
 /* Sequences of lengths of their own, some of them 0: a list, with equal lengths of queries and keys where q_len and
@@ -98,6 +213,10 @@ static void draw_kv_len(struct random_draw *d)
 static void draw_lengths(struct random_draw *d)
 {
     const struct attn_problem *p = &d->item->problem;
+    if (is_cache(d)) {
+        draw_cache_lengths(d);
+        return;
+    }
     const int64_t kind = between(d, 0, 3), count = between(d, 1, 6);
     if (!chance(d, 25))
         return;
@@ -151,13 +270,30 @@ static void draw_batch(struct random_draw *d)
     p->batch = batch < fit ? batch : fit > 1 ? fit : 1;
 }
 
+/* Pages smaller and larger than tiles, and larger than the cache. */
+static void draw_page_size(struct random_draw *d)
+{
+    static const int64_t sizes[] = {8, 16, 24, 64, 128, 256};
+    const int64_t size = sizes[between(d, 0, LENGTH_OF(sizes) - 1)], any = 8 * between(d, 1, 64);
+    if (is_cache(d) && chance(d, 70))
+        d->item->problem.page_size = chance(d, 80) ? size : any;
+}
+
+/* Also more parts than there are keys. */
+static void draw_splits(struct random_draw *d)
+{
+    const int64_t splits = chance(d, 80) ? between(d, 1, 8) : between_by_size(d, 1, 1024);
+    d->item->splits = is_cache(d) && chance(d, 40) ? splits : 0;
+}
+
 static void draw_layout(struct random_draw *d) { d->item->problem.layout = chance(d, 60) ? ATTN_BSHD : ATTN_BHSD; }
 
 static void draw_strides(struct random_draw *d)
 {
     const struct attn_problem *p = &d->item->problem;
     const bool is_list = strncmp(d->lengths, "list", 4) == 0;
-    const bool may_be_packed = p->layout == ATTN_BSHD && p->q_len == p->kv_len && (is_list || !d->lengths[0]);
+    const bool may_be_packed =
+        p->layout == ATTN_BSHD && p->q_len == p->kv_len && (is_list || !d->lengths[0]) && !is_cache(d);
     const bool is_contiguous = chance(d, 60), is_packed = chance(d, 70);
     d->item->strides = is_contiguous                ? PLAN_CONTIGUOUS
                        : may_be_packed && is_packed ? PLAN_PACKED_QKV
@@ -204,6 +340,8 @@ static void draw_block_mask(struct random_draw *d)
     static const int64_t blocks[] = {8, 16, 64, 128};
     static const char *const masks[] = {"random:0.1", "random:0.5", "random:0.9", "random:1",
                                         "local:0",    "local:1",    "strided:2",  "strided:3"};
+    if (is_cache(d)) /* whose few rows have no blocks */
+        return;
     d->mask_block = chance(d, 15) ? blocks[between(d, 0, LENGTH_OF(blocks) - 1)] : 0;
     snprintf(d->block_mask, sizeof d->block_mask, "%s",
              d->mask_block ? masks[between(d, 0, LENGTH_OF(masks) - 1)] : "");
@@ -258,13 +396,21 @@ static void draw_graph(struct random_draw *d) { d->item->is_captured = d->platfo
 /* A row reads what those above it have drawn: lengths before heads, heads before the batch, and so on. */
 static const struct random_attribute attributes[] = {
     {"mode", draw_mode},
+    {"cache", draw_cache},
     {"dtype", draw_dtype},
+    {"8 bits", draw_8_bits},
+    {"out-dtype", draw_out_dtype},
+    {"fp8-scale", draw_fp8_scale},
+    {"scale-block", draw_scale_block},
     {"head dim", draw_head_dim},
+    {"hadamard", draw_hadamard},
     {"q_len", draw_q_len},
     {"kv_len", draw_kv_len},
     {"lengths", draw_lengths},
     {"heads", draw_heads},
     {"batch", draw_batch},
+    {"page size", draw_page_size},
+    {"splits", draw_splits},
     {"layout", draw_layout},
     {"strides", draw_strides},
     {"batch gap", draw_batch_gap},

@@ -122,6 +122,8 @@ void plan_name_whole(struct plan_item *item)
     if (item->strides)
         plan_name_more(item, " %s", plan_strides_names[item->strides]);
     plan_name_more(item, "%s", item->is_captured ? " graph" : "");
+    if (item->splits)
+        plan_name_more(item, " splits %lld", (long long)item->splits);
     plan_name_attributes(item);
 }
 

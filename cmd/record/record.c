@@ -68,6 +68,14 @@ json_t *record_must(json_t *value)
     return value;
 }
 
+void record_board_name(const char *uuid, char *name, size_t size)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (const char *at = uuid; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 16777619u;
+    snprintf(name, size, *uuid ? "%08x" : "", (unsigned)hash);
+}
+
 static void set(json_t *object, const char *key, json_t *value)
 {
     FABENCH_ASSERT(json_object_set_new(object, key, record_must(value)) == 0, "key %s", key);

@@ -22,6 +22,9 @@ bool record_row_is_broken(const struct record_row *);
 /* True for these and for a row that failed its check. */
 bool record_row_failed(const struct record_row *);
 
+/* The column `board` of a board with this UUID: eight hex digits; "" for "". */
+void record_board_name(const char *uuid, char *name, size_t size);
+
 /* Converts a row to a JSON object (the caller owns the reference) and back (unknown keys are ignored, missing ones are
  * "not measured"; control characters of texts become spaces in both directions). record_row_parse returns false with a
  * sentence when a key has the wrong type or the schema version differs. */

@@ -179,6 +179,17 @@ static bool share_agrees(const struct record_row *row, double flops, struct reas
     return false;
 }
 
+/* How large it is is not compared: a mean over rounds and a quotient of medians can differ by any factor where launches
+ * of microseconds are measured on a machine that does other things. No decision depends on it. */
+static bool read_agrees(const struct record_row *row, struct reason *why)
+{
+    if (isnan(row->pct_of_read) || (row->gb_per_s > 0 && row->read_gb_per_s > 0))
+        return true;
+    snprintf(why->text, sizeof why->text, "its pct_of_read is %.6g, without a gb_per_s or a read_gb_per_s",
+             row->pct_of_read);
+    return false;
+}
+
 static bool row_agrees(const struct record_row *row, struct reason *why)
 {
     if (!has_words(row, why))
@@ -191,7 +202,7 @@ static bool row_agrees(const struct record_row *row, struct reason *why)
         return true;
     const double flops = flops_of_shape(row);
     if (!isnan(flops))
-        return speeds_agree(row, flops, why) && share_agrees(row, flops, why);
+        return speeds_agree(row, flops, why) && share_agrees(row, flops, why) && read_agrees(row, why);
     snprintf(why->text, sizeof why->text, "it has a time_ms, and no shape to compute FLOPs from");
     return false;
 }

@@ -34,7 +34,8 @@ double record_row_half_width_pct(const struct record_row *);
  *   - says that it passed, without an err_used from 0 to 1;
  *   - has a time that is not within the limits above, or outside its interval;
  *   - has flops or tflops that its shape and time do not make, or a gb_per_s that its min_gb and time do not make;
- *   - has a pct_of_gemm that its shape, its time and gemm_tflops do not make.
+ *   - has a pct_of_gemm that its shape, its time and gemm_tflops do not make, or a pct_of_read without
+ *     both gb_per_s and read_gb_per_s.
  * What is absent was not measured and is not compared. Of `null`, which computes nothing, only the words count. */
 bool record_file_agrees(const struct record_file *, struct attn_message *why);
 

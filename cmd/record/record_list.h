@@ -46,7 +46,15 @@
       EMPTY_NOT_QUANTISED ", or --check off")                                                                          \
     X(COUNT, splits, 0, FILES, "", "parts of the keys as --splits asked; 0 = the implementation's choice",             \
       "not decode")                                                                                                    \
-    X(REAL, gb_per_s, 0, TABLE, "1e9 bytes/s", "min_gb / time_ms, of decode", "not decode, or tflops is empty")
+    X(REAL, gb_per_s, 0, TABLE, "1e9 bytes/s", "min_gb / time_ms, of decode", "not decode, or tflops is empty")        \
+    X(REAL, pct_of_read, 0, TABLE, "%", "gb_per_s as a share of the read ceiling; mean of the ratios within rounds",   \
+      "gb_per_s or read_gb_per_s is empty")                                                                            \
+    X(TEXT, board, 16, FILES, "",                                                                                      \
+      "the board that it was measured on: eight hex digits made from its UUID, so that rows of one board can be told " \
+      "from those of another",                                                                                         \
+      "on the CPU, or without NVML")                                                                                   \
+    X(REAL, read_gb_per_s, 0, TABLE, "1e9 bytes/s",                                                                    \
+      "speed of the read ceiling: as many bytes as min_gb, only read, in the same rounds", "not timed, or not decode")
 
 /* How the case ended, and what was measured. */
 #define RECORD_RESULT_COLUMNS(X)                                                                                       \
@@ -71,7 +79,7 @@
     X(REAL, tflops_sustained, 0, FILES, "1e12 FLOP/s", "speed over the sustained region",                              \
       "without --sustain-s, or the check failed")                                                                      \
     X(REAL, gemm_tflops, 0, TABLE, "1e12 FLOP/s", "speed of the GEMM ceiling in the same rounds",                      \
-      "not timed, on the CPU, no cuBLAS, or 8-bit inputs")                                                             \
+      "not timed, on the CPU, no cuBLAS, 8-bit inputs, or decode")                                                     \
     X(REAL, pct_of_gemm, 0, TABLE, "%", "tflops as a share of the GEMM ceiling; mean of the ratios within rounds",     \
       "tflops or gemm_tflops is empty")                                                                                \
     X(REAL, speedup_vs_naive, 0, TABLE, "", "time of naive / time of this one; mean of the ratios within rounds",      \

@@ -90,7 +90,7 @@ static int draw_page(const struct chart_set *set, const struct chart_page *page,
     return EXIT_OK;
 }
 
-/* Draws one kind of chart for a group: one page for each dtype, two panels per line. */
+/* Draws one kind of chart for a group: one page for each dtype, decode apart, two panels per line. */
 static int draw_kind(const struct report *r, int group, enum chart_kind kind, const struct overlay *overlay,
                      const char *dir, struct report_charts *charts)
 {
@@ -100,12 +100,9 @@ static int draw_kind(const struct report *r, int group, enum chart_kind kind, co
     make_chart_rows(r, group, kind == CHART_MEMORY, &rows);
     chart_set_make(&set, &(struct chart_input){rows.files, rows.count, rows.names, overlay});
     for (int first = 0, count; first < set.panel_count; first += count) {
-        count = 1;
-        while (first + count < set.panel_count && set.panels[first].dtype == set.panels[first + count].dtype)
-            count++;
+        count = chart_family_panels(&set, first);
         struct chart_page page = {kind, &set.panels[first], count, count > 1 ? 2 : 1, ""};
-        snprintf(page.name, sizeof page.name, "%s-%s", chart_kind_name(kind),
-                 problem_dtype_name(set.panels[first].dtype));
+        chart_page_name(&page);
         if (r->group_count > 1)
             snprintf(page.name + strlen(page.name), sizeof page.name - strlen(page.name), "-group%d", group + 1);
         status = exit_worst(status, draw_page(&set, &page, dir, charts));

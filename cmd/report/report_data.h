@@ -144,8 +144,8 @@ bool report_fact_is_commit(int fact);
  * FAILED their check"; "" = none. */
 char *report_notes(const struct report *, int label);
 
-/* How many boards the files of a label come from, by the UUIDs of the boards: 1, or file_count (each from another); 0 =
- * the records do not have the UUIDs, or neither holds. */
+/* How many boards the files of a label come from, by the column board or the UUIDs of the headers: 1, or file_count
+ * (each from another); 0 = the records have neither, or neither number is right. */
 int report_boards(const struct report *, int label);
 
 /* The number of boards that all files of the report come from; 0 = some do not say. */

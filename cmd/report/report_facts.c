@@ -169,9 +169,18 @@ char *report_power_limit_text(const struct report *r, int label)
 char *report_memory_text(const struct report *r, int label) { return report_fact_text(r, label, FACT_MEMORY); }
 bool report_fact_is_commit(int fact) { return fact == FACT_COMMIT; }
 
-static const char *uuid_of(const struct record_file *file)
+/* The board of a file: as its rows name it, or made from the UUID of its header; "" where neither says. */
+struct board {
+    char name[16];
+};
+
+static struct board board_of(const struct record_file *file)
 {
-    return text_of(json_object_get(file->header, "device"), "uuid");
+    struct board board;
+    record_board_name(text_of(json_object_get(file->header, "device"), "uuid"), board.name, sizeof board.name);
+    for (int i = 0; i < file->count && !board.name[0]; i++)
+        snprintf(board.name, sizeof board.name, "%s", file->rows[i].board);
+    return board;
 }
 
 int report_boards(const struct report *r, int label)
@@ -179,11 +188,11 @@ int report_boards(const struct report *r, int label)
     const struct report_label *l = &r->input->labels[label];
     bool is_one = true, are_many = true;
     for (int f = 0; f < l->file_count; f++) {
-        const char *uuid = uuid_of(&r->input->files[l->files[f]]);
-        if (!*uuid)
+        const struct board board = board_of(&r->input->files[l->files[f]]);
+        if (!board.name[0])
             return 0;
         for (int k = 0; k < f; k++) {
-            const bool is_same = is(uuid, uuid_of(&r->input->files[l->files[k]]));
+            const bool is_same = is(board.name, board_of(&r->input->files[l->files[k]]).name);
             is_one &= is_same;
             are_many &= !is_same;
         }
@@ -195,12 +204,12 @@ int report_all_boards(const struct report *r)
 {
     int boards = 0;
     for (int f = 0; f < r->input->file_count; f++) {
-        const char *uuid = uuid_of(&r->input->files[f]);
+        const struct board board = board_of(&r->input->files[f]);
         bool is_new = true;
-        if (!*uuid)
+        if (!board.name[0])
             return 0;
         for (int k = 0; k < f; k++)
-            is_new &= !is(uuid, uuid_of(&r->input->files[k]));
+            is_new &= !is(board.name, board_of(&r->input->files[k]).name);
         boards += is_new;
     }
     return boards;

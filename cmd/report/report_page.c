@@ -314,7 +314,8 @@ static void put_summary(struct page *page, const struct report *r)
 
 static bool is_speed_chart(const char *name)
 {
-    return strncmp(name, "tflops-", 7) == 0 || strncmp(name, "sustained-", 10) == 0;
+    return strncmp(name, "tflops-", 7) == 0 || strncmp(name, "sustained-", 10) == 0 ||
+           strncmp(name, "bandwidth-", 10) == 0;
 }
 
 /* Adds the charts of speed, or all others. */

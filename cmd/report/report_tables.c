@@ -50,7 +50,8 @@ static void describe_conditions(const struct record_row *row, char *text, size_t
 {
     char data[PROBLEM_DATA_SIZE], extras[PROBLEM_LABEL_SIZE];
     const struct problem_key *k = &row->key;
-    const double tokens = k->total_q > 0 ? (double)k->total_q : (double)k->batch * (double)k->q_len;
+    const int64_t len = k->mode == MODE_DECODE ? k->kv_len : k->q_len;
+    const double tokens = k->total_q > 0 ? (double)k->total_q : (double)k->batch * (double)len;
     problem_key_extras(k, extras, sizeof extras);
     snprintf(text, size, "%s %s, %.0f tokens, heads x d = %.0f%s, %s, %s, L2 %s%s%s", problem_mode_name(row->key.mode),
              problem_dtype_name(row->key.dtype), tokens, (double)row->key.q_heads * (double)row->key.head_dim,
@@ -65,11 +66,22 @@ static void cell_length(struct page *page, const struct record_row *row)
     page_cell(page, CELL_PLAIN, "%s", problem_key_lengths(&row->key, text, sizeof text));
 }
 
+/* The unit of speed of a problem, and how many make 1 TFLOPS of it: GB/s for decode, whose time is that of reading. */
+static const char *unit_of(const struct report *r, const struct record_row *row)
+{
+    return row->key.mode == MODE_DECODE ? "GB/s" : r->unit;
+}
+
+static double scale_of(const struct report *r, const struct record_row *row)
+{
+    return row->key.mode == MODE_DECODE ? row->min_gb / row->flops * 1e12 : r->unit_scale;
+}
+
 /* "655.0 ± 0.3 %": half the width of the interval, relative to the figure. */
 static void cell_figure(struct page *page, const struct report *r, const struct report_figure *f)
 {
     char text[40];
-    number_print_short(f->best.tflops * r->unit_scale, text, sizeof text);
+    number_print_short(f->best.tflops * scale_of(r, &f->best), text, sizeof text);
     if (f->rank == 1 && f->is_tied)
         page_cell(page, CELL_STRONG, "tie %s ± %.1f %%", text, 50 * (f->hi - f->lo) / f->best.tflops);
     else
@@ -90,8 +102,11 @@ void report_put_comparison(struct page *page, const struct report *r, int group)
     const int labels = r->input->label_count;
     char *alignment = xcalloc(2 * (unsigned long)labels + 8, 1), last[200] = "", here[200];
     int columns = 0, shared = 0;
-    for (int p = 0; p < r->point_count; p++)
+    bool has_decode = false;
+    for (int p = 0; p < r->point_count; p++) {
         shared += is_shared(r, p, group);
+        has_decode |= r->points[p].row->key.mode == MODE_DECODE;
+    }
     strcpy(alignment, "lrr");
     for (int l = 0; l < labels; l++)
         if (r->summaries[l].group == group) {
@@ -101,9 +116,9 @@ void report_put_comparison(struct page *page, const struct report *r, int group)
     if (columns > 1 && shared) {
         page_heading(page, 2, "Side by side, burst%s", r->group_count > 1 ? " (within a group)" : "");
         page_text(page,
-                  "%s of the best implementation that passed its check, and its name; ± half of the 95 %% interval of "
-                  "the median. Bold: the fastest; tie: the intervals of the fastest overlap. Empty: not measured.",
-                  r->unit);
+                  "%s%s of the best implementation that passed its check, and its name; ± half of the 95 %% interval "
+                  "of the median. Bold: the fastest; tie: the intervals of the fastest overlap. Empty: not measured.",
+                  r->unit, has_decode ? " (of decode GB/s)" : "");
     }
     for (int p = 0; p < r->point_count && columns > 1; p++) {
         const struct record_row *row = r->points[p].row;
@@ -150,6 +165,7 @@ void report_put_comparison(struct page *page, const struct report *r, int group)
 static const struct report_column device_columns[] = {
     COLUMN("sustained", tflops_sustained, REPORT_SPEED),
     COLUMN("% of GEMM", pct_of_gemm, REPORT_PERCENT),
+    COLUMN("% of read", pct_of_read, REPORT_PERCENT),
     COLUMN("x naive", speedup_vs_naive, REPORT_REAL),
     {"x cudnn", 0, REPORT_REAL, "cudnn"},
     {"x fa3", 0, REPORT_REAL, "fa3"},
@@ -184,8 +200,9 @@ static void put_device_line(struct page *page, const struct report *r, int label
     cell_length(page, row);
     page_cell(page, CELL_PLAIN, "%s%s%s%s", f->best.impl, f->ties[0] ? " (tie: " : "", f->ties, f->ties[0] ? ")" : "");
     if (is_shown[SUSTAINED_COLUMN])
-        report_cell(page, r, CELL_STRONG, REPORT_SPEED, f->best.tflops_sustained);
-    page_cell(page, CELL_STRONG, "%s", number_print_short(r->unit_scale * f->best.tflops, text, sizeof text));
+        report_cell_real(page, CELL_STRONG, scale_of(r, &f->best) * f->best.tflops_sustained);
+    number_print_short(scale_of(r, &f->best) * f->best.tflops, text, sizeof text);
+    page_cell(page, CELL_STRONG, "%s", text);
     page_cell(page, CELL_PLAIN, "%.1f %%", 50 * (f->hi - f->lo) / f->best.tflops);
     if (has_spread && f->file_count > 1)
         page_cell(page, CELL_PLAIN, "%.1f %% of %d", 100 * (f->most - f->least) / f->best.tflops, f->file_count);
@@ -226,8 +243,8 @@ static void put_device_tables(struct page *page, const struct report *r, int lab
             for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
                 page_cell(page, CELL_PLAIN, "%s", first[i]);
             if (is_shown[SUSTAINED_COLUMN])
-                page_cell(page, CELL_PLAIN, "sustained %s", r->unit);
-            page_cell(page, CELL_PLAIN, "burst %s", r->unit);
+                page_cell(page, CELL_PLAIN, "sustained %s", unit_of(r, r->points[p].row));
+            page_cell(page, CELL_PLAIN, "burst %s", unit_of(r, r->points[p].row));
             page_cell(page, CELL_PLAIN, "±");
             if (has_spread)
                 page_cell(page, CELL_PLAIN, "between files");

@@ -8,6 +8,7 @@
 #include "cmd/base/log.h"
 #include "cmd/base/stats.h"
 #include "cmd/measure/rounds.h"
+#include "cmd/problem/problem.h"
 #include "cmd/record/record_row.h"
 #include "cmd/run/case_state.h"
 
@@ -168,10 +169,41 @@ static enum attn_status time_passes(struct problem_run *run, struct contender *c
     return ATTN_OK;
 }
 
-/* Captures every contender in a graph and lists them, and then the GEMM, as members of the rounds. */
+/* Makes the ceiling of the problem ready, what it is measured against: reading as many bytes as a forward against a
+ * cache has to, else the GEMM. Nothing of it has a row of its own: without it some columns stay empty. */
+static bool make_ceiling(struct problem_run *run, struct launcher *launcher, struct row_baselines *baselines,
+                         struct attn_message *why)
+{
+    struct backend *be = run->setting->backend;
+    const struct attn_problem *p = &run->item->problem;
+    const bool is_read = p->lengths == ATTN_CACHE;
+    const double bytes = problem_min_bytes(p, run->item->mode, problem_used_keys(p, run->item->arrays));
+    if (is_read)
+        launcher->read_bytes = ((size_t)bytes + READ_MULTIPLE - 1) / READ_MULTIPLE * READ_MULTIPLE;
+    baselines->read_gb = (double)launcher->read_bytes * 1e-9;
+    enum attn_status status = is_read ? be->ops->read_prepare(be, launcher->read_bytes, why)
+                                      : be->ops->gemm_prepare(be, p->dtype, &baselines->gemm_flops, why);
+    if (is_read && status == ATTN_OK) /* launched as what it is compared with, whose launches may take as long */
+        status = be->ops->capture(be, launcher, why);
+    if (status != ATTN_OK && status != ATTN_UNSUPPORTED)
+        log_warn("no %s ceiling for this problem: %s", is_read ? "read" : "GEMM", why->text);
+    return status == ATTN_OK;
+}
+
+/* The buffer of the read ceiling is as large as a cache: the next problem may need the memory. */
+static void drop_ceiling(struct problem_run *run, struct rounds_member *last)
+{
+    struct backend *be = run->setting->backend;
+    struct attn_message ignored;
+    if (!last->launcher.impl)
+        be->ops->uncapture(be, &last->launcher);
+    (void)be->ops->read_prepare(be, 0, &ignored);
+}
+
+/* Captures every contender in a graph and lists them, and then the ceiling, as members of the rounds. */
 static enum attn_status make_members(struct problem_run *run, struct rounds_member *members, int *slots,
-                                     struct contender **contenders, int *count, struct attn_request *gemm_request,
-                                     double *gemm_flops, struct attn_message *why)
+                                     struct contender **contenders, int *count, struct attn_request *ceiling_request,
+                                     struct row_baselines *baselines, struct attn_message *why)
 {
     struct backend *be = run->setting->backend;
     *count = 0;
@@ -200,16 +232,13 @@ static enum attn_status make_members(struct problem_run *run, struct rounds_memb
     if (*count == 0)
         return ATTN_OK;
     case_report_stage(run, STAGE_PREPARE, -1);
-    const enum attn_status status = be->ops->gemm_prepare(be, run->item->problem.dtype, gemm_flops, why);
-    if (status != ATTN_OK) { /* the GEMM has no row of its own: without it two columns stay empty */
-        if (status != ATTN_UNSUPPORTED)
-            log_warn("no GEMM ceiling for this problem: %s", why->text);
+    *ceiling_request = run->contenders[0].request;
+    struct launcher ceiling = {.request = ceiling_request};
+    if (!make_ceiling(run, &ceiling, baselines, why))
         return ATTN_OK;
-    }
-    *gemm_request = run->contenders[0].request;
     slots[*count] = -1;
     contenders[*count] = NULL;
-    members[(*count)++] = (struct rounds_member){.launcher = {.request = gemm_request}};
+    members[(*count)++] = (struct rounds_member){.launcher = ceiling};
     return ATTN_OK;
 }
 
@@ -242,7 +271,7 @@ struct timing {
     struct rounds_member members[IMPL_MAX_SLOTS + 1];
     struct contender *contenders[IMPL_MAX_SLOTS + 1];
     int slots[IMPL_MAX_SLOTS + 1], count;
-    struct attn_request gemm_request;
+    struct attn_request ceiling_request;
     struct rounds_result result;
     struct row_baselines baselines;
     struct telemetry_region around;
@@ -315,7 +344,10 @@ static enum attn_status check_timed(struct problem_run *run, struct timing *t, i
 /* After all checks, because rows that failed are not compared with. */
 static void send_timed_rows(struct problem_run *run, struct timing *t)
 {
-    t->baselines.gemm_ms = t->members[t->count - 1].launcher.impl ? NULL : t->members[t->count - 1].samples_ms;
+    const struct rounds_member *last = &t->members[t->count - 1];
+    const bool is_ceiling = !last->launcher.impl, is_read = last->launcher.read_bytes > 0;
+    t->baselines.gemm_ms = is_ceiling && !is_read ? last->samples_ms : NULL;
+    t->baselines.read_ms = is_ceiling && is_read ? last->samples_ms : NULL;
     t->baselines.naive_ms = samples_of(run, t->members, ATTN_ROLE_NAIVE, NULL, NULL);
     t->baselines.peer_ms = samples_of(run, t->members, ATTN_ROLE_PEER, run->setting->options->peer, &t->baselines.peer);
     for (int i = 0, m = 0; i < run->count; i++) {
@@ -340,7 +372,7 @@ enum attn_status case_time(struct problem_run *run, int *failed, struct attn_mes
 {
     struct timing t = {.count = 0};
     *failed = -1;
-    TRY(make_members(run, t.members, t.slots, t.contenders, &t.count, &t.gemm_request, &t.baselines.gemm_flops, why));
+    TRY(make_members(run, t.members, t.slots, t.contenders, &t.count, &t.ceiling_request, &t.baselines, why));
     if (t.count == 0)
         return ATTN_OK;
     enum attn_status status = measure(run, &t, failed, why);
@@ -348,6 +380,7 @@ enum attn_status case_time(struct problem_run *run, int *failed, struct attn_mes
         status = check_timed(run, &t, failed, why);
     if (status == ATTN_OK && !t.result.interrupted)
         send_timed_rows(run, &t);
+    drop_ceiling(run, &t.members[t.count - 1]);
     for (int m = 0; m < t.count; m++)
         free(t.members[m].samples_ms);
     return status;

@@ -34,6 +34,7 @@ void row_begin(struct record_row *row, const struct options *o, const struct run
     PUT(row->driver, facts->device.driver);
     PUT(row->cuda, facts->device.cuda);
     PUT(row->cudnn, facts->cudnn);
+    PUT(row->board, facts->board);
     PUT(row->impl, impl);
     PUT(row->asked, asked);
     row->key = plan_item_key(item, o->l2);
@@ -72,6 +73,8 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
         row->noise_pct = 100 * (s.p75 - s.p25) / s.median;
     if (baselines->gemm_ms)
         row->gemm_tflops = baselines->gemm_flops / stats_of(baselines->gemm_ms, count).median * 1e-9;
+    if (baselines->read_ms)
+        row->read_gb_per_s = baselines->read_gb / stats_of(baselines->read_ms, count).median * 1e3;
     PUT(row->peer, baselines->peer ? baselines->peer : "");
     /* No TFLOPS for a wrong result, nor for null, which computes nothing. */
     if (row->check == CHECKED_FAIL || role_of_name(row->impl) == ATTN_ROLE_NOTHING || !(s.median > 0))
@@ -82,6 +85,9 @@ void row_times(struct record_row *row, const double *samples_ms, int64_t count, 
     if (baselines->gemm_ms)
         row->pct_of_gemm =
             100 * row->flops / baselines->gemm_flops * stats_paired_ratio(baselines->gemm_ms, samples_ms, count);
+    if (baselines->read_ms)
+        row->pct_of_read =
+            100 * row->min_gb / baselines->read_gb * stats_paired_ratio(baselines->read_ms, samples_ms, count);
     if (baselines->naive_ms)
         row->speedup_vs_naive = stats_paired_ratio(baselines->naive_ms, samples_ms, count);
     if (baselines->peer_ms)

@@ -9,7 +9,7 @@
 
 /* Facts that all rows of a run share. */
 struct run_facts {
-    char run_id[40], commit[48], cudnn[16];
+    char run_id[40], commit[48], cudnn[16], board[16];
     struct device_info device;
     double power_limit_w;
 };
@@ -22,11 +22,11 @@ void row_begin(struct record_row *, const struct options *, const struct run_fac
 /* Sets the status, with the reason. */
 void row_end(struct record_row *, enum record_status, const char *reason);
 
-/* Fills the timing columns from samples. The row's check must be final: a failed row gets no tflops. gemm_ms, naive_ms,
- * peer_ms: samples of the same rounds, or NULL; gemm_flops likewise. */
+/* Fills the timing columns from samples. The row's check must be final: a failed row gets no tflops. gemm_ms, read_ms,
+ * naive_ms, peer_ms: samples of the same rounds, or NULL; gemm_flops, read_gb (1e9 bytes): of one launch. */
 struct row_baselines {
-    const double *gemm_ms, *naive_ms, *peer_ms;
-    double gemm_flops;
+    const double *gemm_ms, *read_ms, *naive_ms, *peer_ms;
+    double gemm_flops, read_gb;
     const char *peer;
 };
 void row_times(struct record_row *, const double *samples_ms, int64_t count, const char *stop,

@@ -125,6 +125,15 @@ static json_t *telemetry_object(const struct header_input *in)
     return object;
 }
 
+/* True when the plan has problems with a cache, or without one. */
+static bool plan_has_cache(const struct plan *plan, bool with)
+{
+    bool has = false;
+    for (int i = 0; i < plan->count; i++)
+        has |= (plan->items[i].problem.lengths == ATTN_CACHE) == with;
+    return has;
+}
+
 static json_t *policy_object(const struct header_input *in)
 {
     json_t *policy = json_object();
@@ -148,8 +157,10 @@ static json_t *policy_object(const struct header_input *in)
         json_object_set_new(policy, "total_tokens", json_integer(in->plan->total_tokens));
     for (int i = 0; i < in->slot_count; i++)
         json_array_append_new(members, json_string(in->slots[i].name));
-    if (in->backend->device.platform == ATTN_CUDA)
+    if (in->backend->device.platform == ATTN_CUDA && plan_has_cache(in->plan, false))
         json_array_append_new(members, json_string("gemm"));
+    if (plan_has_cache(in->plan, true))
+        json_array_append_new(members, json_string("read"));
     json_object_set_new(policy, "round_members", members);
     return policy;
 }

@@ -55,6 +55,7 @@ static void gather_facts(struct session *s, const char *run_id)
     find_cudnn(s, s->facts.cudnn, sizeof s->facts.cudnn);
     s->facts.device = s->backend.info;
     s->facts.power_limit_w = s->nvml.power_limit_w;
+    record_board_name(s->nvml.uuid, s->facts.board, sizeof s->facts.board);
 }
 
 const char *session_clock_policy(struct session *s)

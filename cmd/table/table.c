@@ -144,11 +144,13 @@ static void print_interval(struct table *t, const struct record_row *row, char *
         put(cell, "%s%.*f%%", mark, half < 9.95 ? 1 : 0, half);
 }
 
-static void print_gemm(struct table *t, const struct record_row *row, char *cell)
+/* The share of the ceiling: of the GEMM, or of a kernel that only reads. */
+static void print_ceiling(struct table *t, const struct record_row *row, char *cell)
 {
+    const double share = row->key.mode == MODE_DECODE ? row->pct_of_read : row->pct_of_gemm;
     (void)t;
-    if (isfinite(row->pct_of_gemm))
-        put(cell, "%.*f", row->pct_of_gemm < 9.95 ? 1 : 0, row->pct_of_gemm);
+    if (isfinite(share))
+        put(cell, "%.*f", share < 9.95 ? 1 : 0, share);
     else
         put(cell, "-");
 }
@@ -245,7 +247,7 @@ static const struct spec sweep_specs[] = {
     {"ms", "time_ms", 6, false, 0, print_ms},
     {"TFLOPS", "tflops", 6, false, 0, print_speed},
     {"+-95%", "time_ms_ci_hi", 5, false, 1, print_interval},
-    {"%GEMM", "pct_of_gemm", 5, false, 5, print_gemm},
+    {"%GEMM", "pct_of_gemm", 5, false, 5, print_ceiling},
     {"x naive", "speedup_vs_naive", 7, false, 4, print_naive},
     {"x peer", "speedup_vs_peer", 7, false, 3, print_peer},
     {"check", "check", 5, false, 0, print_check},
@@ -337,16 +339,16 @@ static void drop_column(struct table *t, int at)
     t->column_count--;
 }
 
-/* True for a column that this device never fills, which is not shown: GEMM, clock and cap on a CPU, clock without
- * NVML. */
+/* True for a column that this device never fills, which is not shown: GEMM (but not reading), clock and cap on a
+ * CPU, clock without NVML. */
 static bool is_empty_here(const struct table *t, const struct spec *spec, const struct record_row *row)
 {
     const bool has_run = row->status == STATUS_OK;
     const bool is_cpu = is(row->arch, "cpu");
     if (spec->print == print_peer)
         return !t->peer;
-    if (spec->print == print_gemm)
-        return is_cpu && isnan(row->pct_of_gemm);
+    if (spec->print == print_ceiling)
+        return is_cpu && !t->is_decode && isnan(row->pct_of_gemm);
     if (spec->print == print_clock)
         return isnan(row->sm_clock_mhz) && (is_cpu || has_run);
     if (spec->print == print_capped)
@@ -360,6 +362,8 @@ static const char *heading_of(const struct table *t, const struct spec *spec, ch
         snprintf(text, size, "x %s", t->peer);
     else if (spec->print == print_speed && t->is_decode)
         snprintf(text, size, "GB/s");
+    else if (spec->print == print_ceiling && t->is_decode)
+        snprintf(text, size, "%%read");
     else
         snprintf(text, size, "%s", spec->heading);
     return text;

@@ -63,6 +63,12 @@ enum attn_status harness_gemm_launch(struct harness_gemm *, void *stream, struct
 double harness_gemm_flops(const struct harness_gemm *); /* 2 * 8192^3 */
 void harness_gemm_destroy(struct harness_gemm *);
 
+/* The read ceiling: reads the buffer, 16-byte aligned and a multiple of 16 bytes, with all multiprocessors. The sums
+ * that it leaves in device memory, harness_read_sums of them at most, are together that of all 32-bit words; those that
+ * it has no use for stay as they are. */
+int harness_read_sums(int multiprocessors);
+int harness_read(const void *buffer, size_t bytes, int multiprocessors, unsigned long long *sums, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

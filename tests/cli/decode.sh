@@ -41,6 +41,13 @@ expect "bytes of the used keys" test "$(csv_cell a.csv 5 min_gb)" = \
     "$(awk 'BEGIN { printf "%.17g", (2 * 3 * 4 * 64 * 4 + 3 * 4 * 4 + 2 * 180 * 2 * 64 * 4) * 1e-9 }')"
 expect "GB/s" awk -v a="$(csv_cell a.csv 5 gb_per_s)" -v b="$(csv_cell a.csv 5 min_gb)" \
     -v c="$(csv_cell a.csv 5 time_ms)" 'BEGIN { r = a * c / (b * 1e3); exit !(r > 0.999 && r < 1.001) }'
+expect_stdout 'GB/s .*%read'
+expect "no GEMM" test -z "$(csv_cell a.csv 5 gemm_tflops)$(csv_cell a.csv 5 pct_of_gemm)"
+expect "a member of the rounds" grep -q '"round_members": *\["naive", *"fused", *"read"\]' a.jsonl
+for row in 1 5; do
+    expect "share of reading" awk -v p="$(csv_cell a.csv $row pct_of_read)" \
+        -v r="$(csv_cell a.csv $row read_gb_per_s)" 'BEGIN { exit !(p > 0 && r > 0) }'
+done
 
 # The repro of a row makes the same row.
 eval "set -- $(csv_cell a.csv 4 repro)"
@@ -53,8 +60,19 @@ done
 
 # A record of these rows is continued, judged, drawn.
 record_serves 4 8 "${paged[@]}"
+expect "its speed in GB/s" grep -q '| burst GB/s |.*| % of read |' page/report.md
+speed=$(sed -nE 's/^\| causal \|  64 \| +1x140 \|[^|]*\| +\**([0-9.]+)\**.*/\1/p' page/report.md | head -1)
+best=$(for row in $(seq 8); do
+    [ "$(csv_cell a.csv "$row" kv_len),$(csv_cell a.csv "$row" q_len)" = 140,1 ] && csv_cell a.csv "$row" gb_per_s
+done | sort -g | tail -1)
+expect "the row's GB/s" awk -v a="$speed" -v b="$best" 'BEGIN { exit !(a / b > 0.99 && a / b < 1.01) }'
+expect "a chart of it" grep -q "^set ylabel 'GB/s'" page/bandwidth-decode-fp32.gp
 false_figure flops 123456789
 false_figure gb_per_s 1234
+sed -E 's/"read_gb_per_s": ?[0-9.e+-]+,?//' a.jsonl >false.jsonl
+run gate --baseline a.jsonl --current false.jsonl
+expect_code 5
+expect_stderr 'pct_of_read'
 
 # Splits: no part of a problem. naive has none.
 for splits in 1 3 64; do

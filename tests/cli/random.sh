@@ -7,11 +7,46 @@ limit_s=300
 run verify --device cpu --random 40 --seed 5 --repeats 1 --jsonl a.jsonl --out none
 expect_code 0
 expect_no_stderr
-expect_stdout '^80 of 80 rows checked \(full\), all pass\.$'
-expect_stdout '^PASS: 80 of 80 rows'
+expect_stdout '^79 of 80 rows checked \(full\), all pass, 1 unsupported\.$'
+expect_stdout '^ +1 x naive unsupported: takes no number of splits$'
+expect_stdout '^PASS: 79 of 80 rows'
 expect "no row of a pass" test "$(grep -c ' pass ' "$tmp/out")" -eq 0
 expect "a row in the record for each" test "$(grep -c '"impl": *"[a-z_]*"' a.jsonl)" -eq 80
 expect "several attributes" sh -c "grep -q '\"softcap\": *[1-9]' a.jsonl && grep -q '\"dropout\": *0\.[1-9]' a.jsonl"
+
+# Caches and 8-bit inputs: the command of a row makes the same problem again, which passes again.
+run verify --device cpu --random 60 --seed 6 --repeats 0 --impl fused --jsonl b.jsonl --csv b.csv --out none
+expect_code 0
+expect_stdout '^60 of 60 rows checked \(full\), all pass\.$'
+count=0
+for row in $(seq 60); do
+    repro=$(csv_cell b.csv "$row" repro)
+    case $repro in
+    *verify*) continue ;; # tested below
+    *"--page-size"*"--fp8-scale"* | *"--mode decode"*"--splits"* | *"--mode decode"*"--lengths"* | *"--hadamard"*) ;;
+    *) continue ;;
+    esac
+    [ $count -lt 6 ] || break
+    count=$((count + 1))
+    eval "words=($repro)"
+    run "${words[@]:1}" --warmup-ms 0 --min-time-ms 0 --samples 1 --max-noise 100% --l2 hot --out none --csv again.csv
+    expect_code 0
+    for name in mode dtype causal batch q_heads kv_heads q_len kv_len head_dim layout window_left window_right dropout \
+        scale dist seed logit_std lengths dropout_seed softcap page_size out_dtype quant_scale scale_block hadamard \
+        splits check flops min_gb; do
+        expect "the same $name" test "$(csv_cell again.csv 1 $name)" = "$(csv_cell b.csv "$row" $name)"
+    done
+done
+expect "several of them" test $count -gt 3
+expect "8 bits" grep -q '"quant_scale": *"block"' b.jsonl
+run verify --device cpu --random 5 --mode decode --dtype e5m2 --fp8-scale head --out-dtype fp16 --repeats 0 \
+    --impl fused --out none --csv b.csv
+expect_code 0
+for row in $(seq 5); do
+    expect "decode" test "$(csv_cell b.csv "$row" mode)" = decode
+    expect "a scale for each head" test "$(csv_cell b.csv "$row" quant_scale)" = head
+    expect "O in fp16" test "$(csv_cell b.csv "$row" out_dtype)" = fp16
+done
 
 # One problem alone, by the first word of its key; the others of the plan do not change it.
 run verify --device cpu --random 40 --seed 5 --dry-run

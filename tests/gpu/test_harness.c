@@ -1,4 +1,5 @@
-/* The harness' own CUDA code against plain C: fill, round, pattern, hash, gate, flush, block comparison, GEMM. */
+/* The harness' own CUDA code against plain C: fill, round, pattern, hash, gate, flush, reading,
+ * block comparison, GEMM. */
 #include "tests/gpu/gpu_check.h"
 
 #include <time.h>
@@ -465,6 +466,39 @@ static void test_gemm(void)
     need_cuda(cudaFree(device_table), "cudaFree");
 }
 
+/* ---- the read ceiling ------------------------------------------------------------------------------------------- */
+
+/* The sum that the kernel leaves, of a buffer with any number of tiles, is that of every word. */
+static void test_read(void)
+{
+    static const size_t sizes[] = {16, 64, 4096, 16384, 16384 + 16, 3 * 16384 - 64, (64 << 20) + 48};
+    int multiprocessors = 0;
+    need_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0), "multiprocessors");
+    const int count = harness_read_sums(multiprocessors);
+    const size_t most = sizes[sizeof sizes / sizeof sizes[0] - 1],
+                 sum_bytes = (size_t)count * sizeof(unsigned long long);
+    uint32_t *host = host_alloc(most), *device = device_alloc(most);
+    unsigned long long *sums = host_alloc(sum_bytes), *device_sums = device_alloc(sum_bytes);
+    for (size_t i = 0; i < most / 4; i++)
+        host[i] = random32();
+    need_cuda(cudaMemcpy(device, host, most, cudaMemcpyHostToDevice), "upload");
+    for (size_t n = 0; n < sizeof sizes / sizeof sizes[0]; n++) {
+        unsigned long long want = 0, got = 0;
+        for (size_t i = 0; i < sizes[n] / 4; i++)
+            want += host[i];
+        need_cuda(cudaMemset(device_sums, 0, sum_bytes), "cudaMemset");
+        need_launch(harness_read(device, sizes[n], multiprocessors, device_sums, NULL), "harness_read");
+        need_cuda(cudaMemcpy(sums, device_sums, sum_bytes, cudaMemcpyDeviceToHost), "download");
+        for (int i = 0; i < count; i++)
+            got += sums[i];
+        check(got == want, "read: %zu bytes: sum %llx, want %llx", sizes[n], got, want);
+    }
+    free(host);
+    free(sums);
+    need_cuda(cudaFree(device), "cudaFree");
+    need_cuda(cudaFree(device_sums), "cudaFree");
+}
+
 int main(void)
 {
     (void)check_device();
@@ -476,6 +510,7 @@ int main(void)
     test_signs(counter);
     test_flush();
     test_gate();
+    test_read();
     test_compare();
     test_gemm();
     need_cuda(cudaFree(counter), "cudaFree");

@@ -286,10 +286,10 @@ static void conditions_are_said(void **state)
     char text[400];
     load("sweep_gpu.jsonl", &file);
     chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
-    chart_condition_text(&set, ATTN_BF16, text, sizeof text);
+    chart_condition_text(&set, (struct chart_family){ATTN_BF16, false}, text, sizeof text);
     assert_string_equal(text,
                         "bf16, 16384 tokens (batch = tokens / n), heads x d = 2048, bshd, L2 cold, inputs N(0,1)");
-    chart_device_text(&set, 0, ATTN_BF16, text, sizeof text);
+    chart_device_text(&set, 0, (struct chart_family){ATTN_BF16, false}, text, sizeof text);
     assert_string_equal(text, "NVIDIA H200, driver 580.65, commit 0000000");
     chart_set_free(&set);
     make_file(&file, "x.jsonl", 2);
@@ -300,14 +300,14 @@ static void conditions_are_said(void **state)
     file.rows[0].check = CHECKED_OFF;
     chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
     assert_true(set.has_unchecked);
-    chart_condition_text(&set, ATTN_FP16, text, sizeof text);
+    chart_condition_text(&set, (struct chart_family){ATTN_FP16, false}, text, sizeof text);
     assert_string_equal(text, "fp16, batch 4, 8 heads on 2 kv heads, bshd, inputs mixed");
-    chart_device_text(&set, 0, ATTN_FP16, text, sizeof text);
+    chart_device_text(&set, 0, (struct chart_family){ATTN_FP16, false}, text, sizeof text);
     assert_string_equal(text, "A GPU, driver mixed");
     chart_set_free(&set);
     file.rows[0].key.batch = INT64_MAX; /* a product that overflows is none */
     chart_set_make(&set, &(struct chart_input){.files = &file, .file_count = 1});
-    chart_condition_text(&set, ATTN_FP16, text, sizeof text);
+    chart_condition_text(&set, (struct chart_family){ATTN_FP16, false}, text, sizeof text);
     assert_has(text, "batch varies");
     chart_set_free(&set);
 }

@@ -238,6 +238,47 @@ static void between_the_rows_is_nan(void **state)
         }
 }
 
+/* Behind the used keys of a cache, between its rows and between those of 8-bit inputs is NaN; nothing is written behind
+ * a buffer, whose last row has no room behind it. */
+static void caches_are_nan_but_for_their_keys(void **state)
+{
+    (void)state;
+    for (int n = 0; n < 8; n++) {
+        int32_t seqused_k[] = {5, 3};
+        int32_t page_table[] = {2, 0};
+        const bool has_pages = n & 1, has_8_bits = n & 2;
+        const struct problem_arrays arrays = {.seqused_k = seqused_k, .page_table = has_pages ? page_table : NULL};
+        struct plan_item item = strided_item(PLAN_PADDED_ROWS, n & 4 ? ATTN_BHSD : ATTN_BSHD);
+        item.mode = ATTN_FWD;
+        item.batch_gap = 0;
+        item.arrays = &arrays;
+        item.problem.lengths = ATTN_CACHE;
+        item.problem.q_len = 1;
+        item.problem.page_size = has_pages ? 8 : 0;
+        item.problem.pages = has_pages ? 3 : 0;
+        if (has_8_bits) {
+            item.problem.dtype = ATTN_E4M3;
+            item.problem.out_dtype = ATTN_BF16;
+            item.problem.quant_scale = ATTN_SCALE_TENSOR;
+        }
+        struct made m = make(&item);
+        for (enum problem_tensor t = TENSOR_Q; t <= TENSOR_V; t++) {
+            const struct buffer *buffer = &m.inputs.buffers[t];
+            const int64_t elements = (int64_t)(buffer->bytes / attn_dtype_bytes(item.problem.dtype));
+            struct attn_message why;
+            int64_t finite = 0;
+            uint64_t words = 1;
+            for (int64_t i = 0; i < elements; i++)
+                finite += isfinite(fill_load(buffer->data, item.problem.dtype, i));
+            assert_int_equal(finite, t == TENSOR_Q ? 2 * 4 * 16 : (5 + 3) * 2 * 16);
+            assert_true(elements > finite);
+            assert_int_equal(buffer_guards_broken(&m.be, buffer, &words, &why), ATTN_OK);
+            assert_int_equal(words, 0);
+        }
+        done(&m);
+    }
+}
+
 /* Writes every element of dQ, then one word between two rows. */
 static void a_write_between_the_rows_is_found(void **state)
 {
@@ -426,9 +467,8 @@ int main(void)
         cmocka_unit_test(files_have_no_pages),
     };
     const struct CMUnitTest of_strides[] = {
-        cmocka_unit_test(packed_tensors_lie_as_in_one),
-        cmocka_unit_test(between_the_rows_is_nan),
-        cmocka_unit_test(a_write_between_the_rows_is_found),
+        cmocka_unit_test(packed_tensors_lie_as_in_one),      cmocka_unit_test(between_the_rows_is_nan),
+        cmocka_unit_test(caches_are_nan_but_for_their_keys), cmocka_unit_test(a_write_between_the_rows_is_found),
         cmocka_unit_test(the_guard_reaches_the_tensor),
     };
     const struct CMUnitTest of_8_bit_inputs[] = {

@@ -305,6 +305,33 @@ static void ratios_are_paired_and_failure_has_no_speed(void **state)
     record_row_free(&row);
 }
 
+/* Of decode: bytes over time, and their share of a ceiling that read a little more, within rounds. */
+static void a_row_of_decode_has_a_share_of_reading(void **state)
+{
+    (void)state;
+    double ours[9], reading[9];
+    struct record_row row;
+    for (int i = 0; i < 9; i++) {
+        ours[i] = 2 + i;
+        reading[i] = 0.5 * ours[i];
+    }
+    const struct row_baselines baselines = {.read_ms = reading, .read_gb = 0.125};
+    memset(&row, 0, sizeof row);
+    for (int is_wrong = 0; is_wrong < 2; is_wrong++) {
+        record_row_clear(&row);
+        row.flops = 1e9;
+        row.min_gb = 0.1;
+        row.key.mode = MODE_DECODE;
+        row.check = is_wrong ? CHECKED_FAIL : CHECKED_PASS;
+        row_times(&row, ours, 9, "noise", &baselines);
+        assert_true(fabs(row.read_gb_per_s - 0.125 / 3 * 1e3) < 1e-9);
+        assert_true(isnan(row.gemm_tflops) && isnan(row.pct_of_gemm));
+        assert_true(is_wrong ? isnan(row.pct_of_read) : fabs(row.pct_of_read - 100 * 0.8 * 0.5) < 1e-9);
+        assert_true(is_wrong ? isnan(row.gb_per_s) : fabs(row.gb_per_s - 0.1 / 6 * 1e3) < 1e-9);
+    }
+    record_row_free(&row);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +345,7 @@ int main(void)
         cmocka_unit_test_setup(samples_below_the_clocks_step_are_no_time, reset),
         cmocka_unit_test_setup(a_clock_that_stands_still_ends_the_rounds, reset),
         cmocka_unit_test(ratios_are_paired_and_failure_has_no_speed),
+        cmocka_unit_test(a_row_of_decode_has_a_share_of_reading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,7 +139,6 @@ static void decode_and_others(void **state)
             "--block-mask local:1: cannot be used with --mode decode, whose few rows have no blocks; must be left out");
     refused("--mode decode --kv-len 64 --lengths list:8",
             "--lengths list:8: cannot be used with --kv-len, which it replaces");
-    refused("verify --random 5 --mode decode", "--mode decode: cannot be used with --random, which draws fwd and bwd");
     refused("selftest --mode decode",
             "--mode decode: the faults of selftest are those of fwd and bwd; must be one of them");
 }

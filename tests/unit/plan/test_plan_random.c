@@ -70,11 +70,47 @@ static void the_same_seed_draws_the_same_problems(void **state)
 
 /* What the problems of a device have between them; counted, so that the message says what is missing. */
 struct seen {
-    int modes[2], causal[2], layouts[2], dists[FILL_DISTS], dtypes[3], strides[3];
+    int modes[2], causal[2], layouts[2], dists[FILL_DISTS], dtypes[5], strides[3];
     int mha, gqa, mqa, groups[17], edges[3], native, odd_dim, shorter, longer, blind, gap;
     int left, left_zero, left_beyond, right, both, dropout, wide_seed, softcap, scaled, logit_std, deterministic, graph;
     int packed, zero_length, drawn_lengths, mask, packed_mask;
+    int new_tokens[RANDOM_NEW_TOKENS + 1], cache_lengths[4], pages[2], splits[2], cache_dropout, cache_8_bits,
+        whole_page;
+    int out_dtypes[2], scales[3], hadamard[2], odd_block, block_beyond, packed_8_bits, masked_8_bits;
 };
+
+static void look_at_cache(const struct plan_item *item, struct seen *s)
+{
+    static const char *const kinds[] = {"", "list", "uniform", "lognormal"};
+    const struct attn_problem *p = &item->problem;
+    s->new_tokens[p->q_len]++;
+    for (int i = 0; i < 4; i++)
+        s->cache_lengths[i] += strncmp(item->arrays->lengths, kinds[i], i ? strlen(kinds[i]) : 1) == 0;
+    for (int64_t b = 0; b < p->batch; b++) {
+        assert_in_range(item->arrays->seqused_k[b], p->q_len, p->kv_len);
+        s->whole_page += p->page_size > 0 && item->arrays->seqused_k[b] % p->page_size == 0;
+    }
+    s->pages[p->page_size > 0]++;
+    s->splits[item->splits > 0]++;
+    s->cache_dropout += p->dropout > 0;
+    s->cache_8_bits += attn_dtype_is_8_bit(p->dtype);
+    assert_true(item->mode == ATTN_FWD && p->mask_block == 0 && p->page_size % 8 == 0 && p->batch > 0);
+}
+
+static void look_at_8_bits(const struct plan_item *item, struct seen *s)
+{
+    const struct attn_problem *p = &item->problem;
+    assert_true(item->mode == ATTN_FWD && p->quant_scale >= ATTN_SCALE_TENSOR);
+    assert_true((p->quant_scale == ATTN_SCALE_BLOCK) == (p->scale_block > 0));
+    assert_true(!item->hadamard || (p->head_dim & (p->head_dim - 1)) == 0);
+    s->out_dtypes[p->out_dtype == ATTN_FP16]++;
+    s->scales[p->quant_scale - ATTN_SCALE_TENSOR]++;
+    s->hadamard[item->hadamard]++;
+    s->odd_block += p->scale_block % 2;
+    s->block_beyond += p->scale_block > p->kv_len;
+    s->packed_8_bits += p->lengths == ATTN_PACKED;
+    s->masked_8_bits += p->mask_block > 0;
+}
 
 static void look_at_lengths(const struct plan_item *item, struct seen *s)
 {
@@ -125,6 +161,10 @@ static void look_at(const struct plan_item *item, struct seen *s)
     s->deterministic += item->deterministic;
     s->graph += item->is_captured;
     look_at_lengths(item, s);
+    if (p->lengths == ATTN_CACHE)
+        look_at_cache(item, s);
+    if (attn_dtype_is_8_bit(p->dtype))
+        look_at_8_bits(item, s);
 }
 
 static void assert_all(const int *counts, int count, const char *what)
@@ -149,8 +189,18 @@ static void assert_occurs(const struct seen *s, enum attn_platform platform)
                           s->wide_seed, s->softcap,     s->scaled,        s->logit_std, s->deterministic,
                           s->packed,    s->zero_length, s->drawn_lengths, s->mask,      s->packed_mask};
     assert_all(single, (int)(sizeof single / sizeof single[0]), "attributes, in the order of the list");
+    assert_all(s->new_tokens + 1, RANDOM_NEW_TOKENS, "new tokens less one");
+    assert_all(s->cache_lengths, 4, "lengths of caches: fixed, list, uniform, lognormal");
+    assert_all(s->out_dtypes, 2, "types of O");
+    assert_all(s->scales, 3, "scales");
+    const int of_caches[] = {s->pages[0],      s->pages[1],          s->splits[0],        s->splits[1],
+                             s->cache_dropout, s->cache_8_bits,      s->whole_page,       s->hadamard[0],
+                             s->hadamard[1],   s->odd_block,         s->block_beyond,     s->packed_8_bits,
+                             s->masked_8_bits, s->dtypes[ATTN_E4M3], s->dtypes[ATTN_E5M2]};
+    assert_all(of_caches, (int)(sizeof of_caches / sizeof of_caches[0]), "caches and 8 bits, in the order of the list");
     assert_true(platform == ATTN_CPU ? s->graph == 0 : s->graph > 0);
-    assert_true(platform == ATTN_CPU ? s->dtypes[ATTN_FP32] == PROBLEMS : s->dtypes[ATTN_FP16] && s->dtypes[ATTN_BF16]);
+    assert_true(platform == ATTN_CPU ? s->dtypes[ATTN_FP32] && !s->dtypes[ATTN_FP16] && !s->dtypes[ATTN_BF16]
+                                     : !s->dtypes[ATTN_FP32] && s->dtypes[ATTN_FP16] && s->dtypes[ATTN_BF16]);
 }
 
 static void every_attribute_and_its_edges_occur(void **state)
@@ -170,7 +220,8 @@ static void every_attribute_and_its_edges_occur(void **state)
             least = p->q_len < least ? p->q_len : least;
             most = p->q_len > most ? p->q_len : most;
             assert_true(plan_shape_fits(p) && p->q_heads % p->kv_heads == 0 && p->head_dim % 8 == 0);
-            assert_true(p->lengths == ATTN_PACKED || (p->q_len <= longest && p->kv_len <= longest));
+            assert_true((item->arrays && strstr(item->arrays->lengths, "normal")) || p->lengths == ATTN_PACKED ||
+                        (p->q_len <= longest && p->kv_len <= longest));
             assert_false(p->causal && p->window_right > 0);
             assert_true(item->strides != PLAN_PACKED_QKV || (p->q_len == p->kv_len && p->layout == ATTN_BSHD));
             assert_int_equal(item->repeats, 2);
@@ -182,35 +233,41 @@ static void every_attribute_and_its_edges_occur(void **state)
     }
 }
 
-/* Each row of the table draws at least two different values, and touches the item or the texts of the arrays. */
+/* Does the row draw different values into this item or the texts of its arrays? */
+static bool row_differs(const struct options *o, const struct random_attribute *row, const struct attn_problem *problem)
+{
+    struct random_draw first = {0}, now;
+    struct plan_item first_item = {.mode = ATTN_FWD}, item;
+    bool differs = false;
+    for (uint64_t seed = 0; seed < 400 && !differs; seed++) {
+        item = (struct plan_item){.problem = *problem};
+        now = (struct random_draw){.options = o, .platform = ATTN_CUDA, .seed = seed * 977, .item = &item};
+        plan_random_draw(&now, row);
+        if (seed == 0) {
+            first = now;
+            first_item = item;
+        }
+        differs = memcmp(&item, &first_item, sizeof item) != 0 || strcmp(now.lengths, first.lengths) != 0 ||
+                  strcmp(now.block_mask, first.block_mask) != 0;
+    }
+    return differs;
+}
+
+/* Each row of the table draws at least two different values for a dense problem, or for one of 8 bits with a cache. */
 static void each_row_changes_something(void **state)
 {
     (void)state;
     int count;
     const struct random_attribute *rows = plan_random_attributes(&count);
     struct options o = parse("fabench verify --random 1");
+    struct attn_problem dense = {
+        .head_dim = 64, .q_len = 65, .kv_len = 65, .q_heads = 2, .kv_heads = 2, .window_left = -1, .window_right = -1};
+    struct attn_problem narrow = dense;
+    narrow.lengths = ATTN_CACHE;
+    narrow.dtype = ATTN_E4M3;
+    narrow.quant_scale = ATTN_SCALE_BLOCK;
     for (int r = 0; r < count; r++) {
-        struct random_draw first = {0}, now;
-        struct plan_item first_item = {.mode = ATTN_FWD}, item;
-        bool differs = false;
-        for (uint64_t seed = 0; seed < 400 && !differs; seed++) {
-            item = (struct plan_item){.problem = {.head_dim = 64,
-                                                  .q_len = 65,
-                                                  .kv_len = 65,
-                                                  .q_heads = 2,
-                                                  .kv_heads = 2,
-                                                  .window_left = -1,
-                                                  .window_right = -1}};
-            now = (struct random_draw){.options = &o, .platform = ATTN_CUDA, .seed = seed * 977, .item = &item};
-            plan_random_draw(&now, &rows[r]);
-            if (seed == 0) {
-                first = now;
-                first_item = item;
-            }
-            differs = memcmp(&item, &first_item, sizeof item) != 0 || strcmp(now.lengths, first.lengths) != 0 ||
-                      strcmp(now.block_mask, first.block_mask) != 0;
-        }
-        if (!differs)
+        if (!row_differs(&o, &rows[r], &dense) && !row_differs(&o, &rows[r], &narrow))
             fail_msg("row %s always draws the same", rows[r].name);
         for (int other = 0; other < r; other++)
             assert_string_not_equal(rows[other].name, rows[r].name);
@@ -252,15 +309,32 @@ static void the_options_limit_the_drawing(void **state)
         assert_true(item->problem.scale == 0.5f && item->deterministic);
     }
     plan_free(&plan);
+    plan = verify_plan("fabench verify --random 200 --mode decode --dtype e5m2 --out-dtype fp16 --fp8-scale block "
+                       "--scale-block 48 --hadamard",
+                       ATTN_CPU);
+    for (int i = 0; i < plan.count; i++) {
+        const struct attn_problem *p = &plan.items[i].problem;
+        assert_true(p->lengths == ATTN_CACHE && p->dtype == ATTN_E5M2 && p->out_dtype == ATTN_FP16);
+        assert_true(p->quant_scale == ATTN_SCALE_BLOCK && p->scale_block == 48 && plan.items[i].hadamard);
+    }
+    plan_free(&plan);
+    plan = verify_plan("fabench verify --random 200 --mode fwd --dtype fp32,e4m3", ATTN_CPU);
+    int narrow = 0;
+    for (int i = 0; i < plan.count; i++) {
+        assert_true(plan.items[i].problem.lengths != ATTN_CACHE && plan.items[i].problem.dtype != ATTN_E5M2);
+        narrow += plan.items[i].problem.dtype == ATTN_E4M3;
+    }
+    assert_in_range(narrow, 50, 150);
+    plan_free(&plan);
 }
 
 /* A problem whose attributes all have options is a sweep; the others are a verify of their number alone. */
 static void the_command_makes_the_same_problem(void **state)
 {
     (void)state;
-    int sweeps = 0, others = 0;
+    int sweeps = 0, others = 0, caches = 0, narrow_ones = 0;
     for (int platform = ATTN_CPU; platform <= ATTN_CUDA; platform++) {
-        struct options o = parse("fabench verify --random 300 --seed 3 --repeats 0 --dtype fp32,bf16");
+        struct options o = parse("fabench verify --random 400 --seed 3 --repeats 0 --dtype fp32,bf16,e4m3,e5m2");
         struct plan plan, again;
         assert_int_equal(plan_make_verify(&o, (enum attn_platform)platform, &plan), EXIT_OK);
         for (int i = 0; i < plan.count; i++) {
@@ -276,6 +350,8 @@ static void the_command_makes_the_same_problem(void **state)
             if (!is_same(&again.items[0], &plan.items[i]))
                 fail_msg("%s makes another problem than %s", command, plan.items[i].name);
             *(is_verify ? &others : &sweeps) += 1;
+            caches += !is_verify && plan.items[i].problem.page_size > 0 && plan.items[i].splits > 0;
+            narrow_ones += !is_verify && plan.items[i].problem.quant_scale == ATTN_SCALE_BLOCK;
             plan_free(&again);
             options_free(&narrow);
             free(command);
@@ -283,7 +359,7 @@ static void the_command_makes_the_same_problem(void **state)
         plan_free(&plan);
         options_free(&o);
     }
-    assert_true(sweeps > 100 && others > 100);
+    assert_true(sweeps > 100 && others > 100 && caches > 5 && narrow_ones > 5);
 }
 
 int main(void)

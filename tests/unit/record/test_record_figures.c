@@ -190,6 +190,10 @@ static void rows_of_decode(void **state)
     assert_false(record_file_agrees(&file, &why));
     assert_has(why.text, "its gb_per_s is 251, its min_gb 0.5 and its time_ms 2 make 250");
     row.gb_per_s = 250;
+    row.pct_of_read = 50;
+    assert_false(record_file_agrees(&file, &why));
+    assert_has(why.text, "its pct_of_read is 50, without a gb_per_s or a read_gb_per_s");
+    row.read_gb_per_s = 500;
     snprintf(row.key.lengths, sizeof row.key.lengths, "list:300:7:40");
     assert_false(record_file_agrees(&file, &why));
     assert_has(why.text, "its flops are 921600, its shape makes 355328");

@@ -315,6 +315,15 @@ static void files_of_a_label(void **state)
     for (int i = 0; i < 3; i++)
         json_object_set_new(json_object_get(files[i].header, "device"), "uuid", json_string("GPU-0"));
     assert_int_equal(report_boards(&report, 0), 1);
+    /* A published record has no UUID, but its rows have the board. */
+    json_object_del(json_object_get(files[1].header, "device"), "uuid");
+    assert_int_equal(report_boards(&report, 0), 0);
+    record_board_name("GPU-0", files[1].rows[1].board, sizeof files[1].rows[1].board);
+    assert_int_equal(report_boards(&report, 0), 1);
+    assert_int_equal(report_all_boards(&report), 1);
+    snprintf(files[1].rows[1].board, sizeof files[1].rows[1].board, "0badcafe");
+    assert_int_equal(report_all_boards(&report), 2);
+    files[1].rows[1].board[0] = '\0';
 }
 
 static void labels_without_common_points_are_not_compared(void **state)
