@@ -7,6 +7,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/device/backend.h"
+#include "cmd/selftest/faults_arrays.h"
 
 /* Rows [first, first + count) of every head; in reverse order where `reversed`. */
 struct rows {
@@ -248,10 +249,18 @@ static enum attn_status no_rescale(const struct fault_job *job, enum problem_ten
 }
 
 static bool is_causal(const struct attn_problem *p) { return p->causal; }
+static bool has_two_tiles(const struct attn_problem *p) { return p->kv_len >= 2 * FAULT_TILE; }
 static bool has_left_edge(const struct attn_problem *p) { return p->window_left > 0; }
 static bool has_right_edge(const struct attn_problem *p) { return p->window_right >= 0 && !p->causal; }
+static bool has_two_sequences(const struct attn_problem *p) { return p->batch >= 2; }
+static bool has_one_row(const struct attn_problem *p) { return p->q_len == 1; }
+static bool has_two_scales(const struct attn_problem *p)
+{
+    return p->quant_scale == ATTN_SCALE_BLOCK && p->q_len > p->scale_block;
+}
+static bool has_two_scales_and_is_causal(const struct attn_problem *p) { return has_two_scales(p) && p->causal; }
 
-enum { WITH_DROPOUT = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT };
+enum { WITH_DROPOUT = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT, WITH_PAGES = ATTN_WITH_CACHE | ATTN_WITH_PAGES };
 
 #define RULE(name) (1u << RULE_##name)
 #define BOTH(bits)                                                                                                     \
@@ -265,7 +274,7 @@ static const struct fault faults[] = {
     /* P of the wrong logits may leave fp16's range in the backward pass. */
     {.name = "missing scale", .rules = {RULE(RMS), RULE(RMS) | RULE(NONFINITE)}, .make = missing_scale},
     {.name = "scale off by 1 %", .rules = {RULE(LSE), RULE(RMS)}, .make = scale_off},
-    {.name = "last tile skipped", .rules = BOTH(RULE(BLOCK_RMS)), .make = last_tile},
+    {.name = "last tile skipped", .rules = BOTH(RULE(BLOCK_RMS)), .needs = has_two_tiles, .make = last_tile},
     {.name = "stale output", .rules = BOTH(RULE(NONFINITE)), .each_output = true, .way = FAULT_STALE},
     {.name = "NaN row", .rules = BOTH(RULE(NONFINITE)), .each_output = true, .make = nan_row},
     {.name = "swapped heads", .rules = BOTH(RULE(RMS)), .make = swapped_heads},
@@ -283,6 +292,41 @@ static const struct fault faults[] = {
      .make = window_right},
     {.name = "bwd dropout mask", .rules = {0, RULE(RMS)}, .attributes = WITH_DROPOUT, .make = other_dropout},
     {.name = "1/(1-P) missing", .rules = BOTH(RULE(GAIN)), .attributes = WITH_DROPOUT, .make = no_rescale},
+    {.name = "neighbour's first key",
+     .rules = BOTH(RULE(RMS)),
+     .attributes = ATTN_WITH_PACKED_LENGTHS,
+     .needs = has_two_sequences,
+     .make = faults_first_key},
+    {.name = "two pages swapped",
+     .rules = {RULE(BLOCK_RMS)},
+     .attributes = WITH_PAGES,
+     .needs = has_two_sequences,
+     .make = faults_swapped_pages},
+    {.name = "unused slots read", .rules = {RULE(NONFINITE)}, .attributes = WITH_PAGES, .make = faults_unused_slots},
+    {.name = "one split forgotten",
+     .rules = {RULE(BLOCK_RMS)},
+     .attributes = WITH_PAGES,
+     .needs = has_one_row,
+     .make = faults_lost_split},
+    {.name = "splits not rescaled",
+     .rules = {RULE(BLOCK_RMS)},
+     .attributes = WITH_PAGES,
+     .needs = has_one_row,
+     .make = faults_plain_merge},
+    {.name = "Q scale of next block",
+     .rules = {RULE(LSE)},
+     .attributes = ATTN_WITH_8_BIT,
+     .needs = has_two_scales,
+     .make = faults_scale_of_q},
+    {.name = "K scale of next block",
+     .rules = {RULE(LSE)},
+     .attributes = ATTN_WITH_8_BIT,
+     .needs = has_two_scales_and_is_causal,
+     .make = faults_scale_of_k},
+    {.name = "visible block skipped",
+     .rules = BOTH(RULE(BLOCK_RMS)),
+     .attributes = ATTN_WITH_BLOCK_MASK,
+     .make = faults_skipped_block},
 };
 
 const struct fault *fault_table(int *count)
@@ -311,6 +355,8 @@ struct host_tensors host_tensors_make(const struct attn_problem *p, enum attn_mo
     for (int i = 0; i < TENSOR_COUNT; i++)
         if (mode == ATTN_BWD || i <= TENSOR_O || i == TENSOR_LSE)
             t.at[i] = xcalloc((unsigned long)host_tensors_elements(p, (enum problem_tensor)i), sizeof(float));
+    for (int i = 0; i < QUANTISED_COUNT && attn_dtype_is_8_bit(p->dtype); i++)
+        t.scales[i] = xcalloc((unsigned long)quantise_scales(p, (enum quantised)i), sizeof(float));
     return t;
 }
 
@@ -321,6 +367,10 @@ struct host_tensors host_tensors_copy(const struct host_tensors *from, const str
     for (int i = 0; i < TENSOR_COUNT; i++)
         if (t.at[i])
             memcpy(t.at[i], from->at[i], (size_t)host_tensors_elements(p, (enum problem_tensor)i) * sizeof(float));
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        if (t.scales[i])
+            memcpy(t.scales[i], from->scales[i], (size_t)quantise_scales(p, (enum quantised)i) * sizeof(float));
+    t.arrays = from->arrays;
     return t;
 }
 
@@ -328,6 +378,8 @@ void host_tensors_free(struct host_tensors *t)
 {
     for (int i = 0; i < TENSOR_COUNT; i++)
         free(t->at[i]);
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        free(t->scales[i]);
     memset(t, 0, sizeof *t);
 }
 
@@ -371,6 +423,11 @@ enum attn_status host_tensors_write(struct backend *be, const struct plan_item *
     for (int i = 0; i < TENSOR_COUNT; i++)
         if (to->buffers[i].base)
             TRY(move(be, item, to, (enum problem_tensor)i, from->at[i], true, why));
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        if (to->scales[i].base) {
+            memcpy(to->scale_values[i], from->scales[i], to->scales[i].bytes);
+            TRY(be->ops->upload(be, to->scales[i].data, from->scales[i], to->scales[i].bytes, why));
+        }
     return ATTN_OK;
 }
 
@@ -380,5 +437,9 @@ enum attn_status host_tensors_read(struct backend *be, const struct plan_item *i
     for (int i = 0; i < TENSOR_COUNT; i++)
         if (from->buffers[i].base)
             TRY(move(be, item, from, (enum problem_tensor)i, to->at[i], false, why));
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        if (from->scales[i].base)
+            memcpy(to->scales[i], from->scale_values[i], from->scales[i].bytes);
+    to->arrays = item->arrays;
     return ATTN_OK;
 }
