@@ -108,6 +108,33 @@ static const struct {
     {{2, 4, 1, 2, 333, FILL_SHARP, ATTN_BSHD, false, false, 0}, "list:333:40", 127, {.softcap = 5, .page_size = 24}},
 };
 
+/* Packed sequences and block masks; crossed like the others. q_len and kv_len of packed sequences are those of the
+ * list. */
+struct hard_arrays {
+    struct hard_shape shape;
+    const char *lengths, *block_mask; /* "" = fixed, none */
+    int64_t mask_block, window_left, window_right;
+    double dropout;
+};
+
+static const struct hard_arrays array_shapes[] = {
+    /* Sequences of no token and of one, first and among others; one long beside many short ones; q_len and kv_len
+     * differ, and one of them is 0; windows, in lengths that are shorter and longer than they are; dropout, which counts
+     * from the beginning of a sequence. */
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "list:0:1:129:0:1:64", "", 0, -1, -1, 0},
+    {{1, 4, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:1:7:300:1:2:1:5:3:1:64:2", "", 0, -1, -1, 0},
+    {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BHSD, true, false, 0}, "list:70x130:130x70:1x200:0x50:60x0", "", 0, -1, -1, 0},
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:129:1:200:37", "", 0, 16, 3, 0},
+    {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:100x40:1x65:64x128", "", 0, 50, -1, 0.3},
+    /* Blocks of rows that see no key; one visible block in all, and few keys in it; a mask for each head, and lengths
+     * that are no multiple of its blocks; with a window; of packed sequences. */
+    {{1, 2, 2, 203, 113, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "", "local:0", 64, -1, -1, 0},
+    {{1, 2, 1, 40, 300, FILL_NORMAL, ATTN_BHSD, false, false, 0}, "", "local:0", 128, -1, -1, 0},
+    {{2, 4, 2, 190, 257, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "", "random:0.3", 64, -1, -1, 0},
+    {{1, 2, 2, 257, 257, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "", "strided:3", 16, 40, -1, 0},
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:130:0:1:200x90", "random:0.5", 64, -1, -1, 0.1},
+};
+
 const char *const plan_strides_names[] = {
     [PLAN_CONTIGUOUS] = "contiguous", [PLAN_PACKED_QKV] = "packed_qkv", [PLAN_PADDED_ROWS] = "padded_rows", NULL};
 
@@ -155,16 +182,52 @@ static struct plan_item item_of_shape(const struct options *o, const struct hard
     return item;
 }
 
-static void add_shape(const struct options *o, const struct hard_shape *shape, const struct attn_problem *beyond,
-                      const struct attn_problem *kind, enum attn_mode mode, bool causal, int64_t head_dim,
-                      struct plan *plan)
+/* arrays: NULL = none. */
+static void add_shape(const struct options *o, const struct hard_shape *shape, const struct hard_arrays *arrays,
+                      const struct attn_problem *beyond, const struct attn_problem *kind, enum attn_mode mode,
+                      bool causal, int64_t head_dim, struct plan *plan)
 {
+    struct reason why;
     struct plan_item item = item_of_shape(o, shape, beyond, kind, mode, causal, head_dim, plan);
+    const bool good =
+        !arrays || plan_set_arrays(plan, &item, arrays->lengths, 0, arrays->block_mask, arrays->mask_block, &why);
+    FABENCH_ASSERT(good, "%s", why.text);
     plan_name_whole(&item);
     plan_add(plan, &item);
 }
 
 static const int64_t verify_dims[] = {64, 128};
+
+/* A shape with each mode, mask, head dim and kind of the options. */
+static void cross_shape(const struct options *o, enum attn_platform platform, const struct hard_shape *shape,
+                        const struct hard_arrays *arrays, const struct attn_problem *beyond,
+                        const struct attn_problem *kinds, int kind_count, struct plan *plan)
+{
+    const int dims = o->head_dims.count ? o->head_dims.count : 2;
+    if ((o->preset == PRESET_QUICK && !shape->quick) || (platform == ATTN_CPU && shape->cuda_only))
+        return;
+    for (int i = 0; i < 4; i++) {
+        const enum attn_mode mode = (enum attn_mode)(i & 1);
+        const bool causal = i >> 1 & 1;
+        for (int d = 0; d < dims; d++)
+            for (int k = 0; k < kind_count; k++)
+                if (o->modes[mode] && !(attn_dtype_is_8_bit(kinds[k].dtype) && mode == ATTN_BWD) && o->causal[causal] &&
+                    !(causal && beyond->window_right > 0))
+                    add_shape(o, shape, arrays, beyond, &kinds[k], mode, causal,
+                              o->head_dims.count ? o->head_dims.values[d] : verify_dims[d], plan);
+    }
+}
+
+static void add_arrays(const struct options *o, enum attn_platform platform, const struct attn_problem *kinds,
+                       int kind_count, struct plan *plan)
+{
+    for (size_t s = 0; s < sizeof array_shapes / sizeof array_shapes[0]; s++) {
+        const struct hard_arrays *arrays = &array_shapes[s];
+        struct attn_problem beyond = {.window_left = arrays->window_left, .window_right = arrays->window_right};
+        problem_set_attributes(&(struct problem_attributes){.dropout = arrays->dropout}, &beyond);
+        cross_shape(o, platform, &arrays->shape, arrays, &beyond, kinds, kind_count, plan);
+    }
+}
 
 /* The caches of one dtype and its scales. */
 static void add_caches(const struct options *o, const struct attn_problem *kind, struct plan *plan)
@@ -266,7 +329,6 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         return finish_plan(o, EXIT_OK, plan);
     }
     for (int t = 0; t < 5; t++) {
-        const bool has_8_bits = attn_dtype_is_8_bit(dtypes[t]);
         struct attn_problem kinds[PLAN_KINDS_MAX];
         const int kind_count = plan_kinds_of(o, dtypes[t], kinds);
         if (!is_wanted_dtype(o, platform, dtypes[t]))
@@ -281,19 +343,7 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
                 beyond.window_right = family_shapes[s - dense].window_right;
                 problem_set_attributes(&family_shapes[s - dense].attributes, &beyond);
             }
-            if ((o->preset == PRESET_QUICK && !shape->quick) || (platform == ATTN_CPU && shape->cuda_only))
-                continue;
-            for (int i = 0; i < 4; i++) {
-                const enum attn_mode mode = (enum attn_mode)(i & 1);
-                const bool causal = i >> 1 & 1;
-                const int count = o->head_dims.count ? o->head_dims.count : 2;
-                for (int d = 0; d < count; d++)
-                    for (int k = 0; k < kind_count; k++)
-                        if (o->modes[mode] && !(has_8_bits && mode == ATTN_BWD) && o->causal[causal] &&
-                            !(causal && beyond.window_right > 0))
-                            add_shape(o, shape, &beyond, &kinds[k], mode, causal,
-                                      o->head_dims.count ? o->head_dims.values[d] : verify_dims[d], plan);
-            }
+            cross_shape(o, platform, shape, NULL, &beyond, kinds, kind_count, plan);
         }
     }
     for (int t = 0; t < 5; t++) { /* at the end, so that the seeds of the others stay */
@@ -301,6 +351,11 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         const int kind_count = is_wanted_dtype(o, platform, dtypes[t]) ? plan_kinds_of(o, dtypes[t], kinds) : 0;
         for (int k = 0; k < kind_count; k++)
             add_caches(o, &kinds[k], plan);
+    }
+    for (int t = 0; t < 5; t++) {
+        struct attn_problem kinds[PLAN_KINDS_MAX];
+        if (is_wanted_dtype(o, platform, dtypes[t]))
+            add_arrays(o, platform, kinds, plan_kinds_of(o, dtypes[t], kinds), plan);
     }
     return finish_plan(o, EXIT_OK, plan);
 }
@@ -355,6 +410,9 @@ static void add_with_arrays(struct plan *plan, struct plan_item *item, const cha
     plan_add(plan, item);
 }
 
+/* Rows of long sequences: the last ones, because the reference takes most of the time. */
+static int64_t some_rows(int64_t len) { return len < 1024 ? len : 1024; }
+
 /* Packed: `len` is the longest length; a sequence of 100 shows one key more, and one has none. A block of the mask is
  * at least 1/256 of what a row sees. */
 static void add_wide(const struct plan_item *dense, const struct selftest_family *family, struct plan *plan)
@@ -362,12 +420,15 @@ static void add_wide(const struct plan_item *dense, const struct selftest_family
     struct plan_item item = *dense;
     struct attn_problem *p = &item.problem;
     const int64_t len = p->kv_len, mask_block = len <= 16384 ? 32 : (len + 511) / 512;
-    char lengths[64] = "";
+    char lengths[96] = "";
     p->window_left = family->window_left;
     p->window_right = p->causal ? -1 : family->window_right;
     problem_set_attributes(&family->attributes, p);
     if (family->is_packed)
-        snprintf(lengths, sizeof lengths, "list:%lld:0:100:%lld", (long long)len, (long long)(len / 3));
+        snprintf(lengths, sizeof lengths, "list:%lldx%lld:0:100:%lldx%lld", (long long)some_rows(len), (long long)len,
+                 (long long)some_rows(len / 3), (long long)(len / 3));
+    if (family->has_block_mask)
+        p->q_len = some_rows(len);
     add_with_arrays(plan, &item, lengths, family->has_block_mask ? "random:0.5" : "", mask_block);
 }
 

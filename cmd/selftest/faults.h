@@ -47,7 +47,7 @@ typedef enum attn_status (*fault_attend)(void *context, const struct attn_proble
                                          struct host_tensors *tensors, struct attn_message *why);
 
 /* The true problem: at least two heads, and lengths of FAULT_TILE or more; with the attributes of the fault and no
- * others. q_len = kv_len, but for a cache. */
+ * others. q_len = kv_len where there are no arrays. */
 struct fault_job {
     const struct attn_problem *problem;
     enum attn_mode mode;

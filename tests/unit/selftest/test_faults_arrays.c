@@ -32,9 +32,9 @@ static bool is_right(const struct pair *at)
     const struct problem_arrays *a = at->a;
     const bool is_packed = p->lengths == ATTN_PACKED;
     const int64_t first = is_packed ? a->cu_seqlens_k[at->b] : 0;
-    const int64_t kv_len = is_packed                    ? a->cu_seqlens_k[at->b + 1] - first
+    const int64_t kv_len = is_packed                  ? a->cu_seqlens_k[at->b + 1] - first
                            : p->lengths == ATTN_CACHE ? a->seqused_k[at->b]
-                                                        : p->kv_len;
+                                                      : p->kv_len;
     const int64_t q_len = is_packed ? a->cu_seqlens_q[at->b + 1] - a->cu_seqlens_q[at->b] : p->q_len;
     const int64_t key = at->key - first;
     if (key < 0 || key >= kv_len || (p->causal && key > at->row + kv_len - q_len))
@@ -109,8 +109,7 @@ static void backward_row(struct host_tensors *t, struct pair at, int64_t keys, s
             continue;
         const int64_t key = key_at(&at) * DIM;
         const double weight = exp(logit(t, &at) - (double)t->at[TENSOR_LSE][row_at(&at)]);
-        const double ds =
-            (double)at.p->scale * weight * (dot(t->at[TENSOR_DO] + row, t->at[TENSOR_V] + key) - delta);
+        const double ds = (double)at.p->scale * weight * (dot(t->at[TENSOR_DO] + row, t->at[TENSOR_V] + key) - delta);
         for (int c = 0; c < DIM; c++) {
             dq[c] += ds * (double)t->at[TENSOR_K][key + c];
             t->at[TENSOR_DK][key + c] += (float)(ds * (double)t->at[TENSOR_Q][row + c]);
@@ -441,10 +440,10 @@ static void one_visible_block_is_skipped(void **state)
         bool causal;
         sees expected;
     } cases[] = {
-        {"111111011111111111", false, hides_2_1},           /* the last row of head 0 has the blocks 1 and 2 */
-        {"111111001111111111", true, hides_1_0},            /* the row above it: it has block 2 alone */
-        {"100010001100010101", true, hides_2_0_of_head_1},  /* head 0 has one in each row */
-        {"011001000111000000", true, hides_0_0_of_head_1},  /* the causal mask leaves one block of all */
+        {"111111011111111111", false, hides_2_1},          /* the last row of head 0 has the blocks 1 and 2 */
+        {"111111001111111111", true, hides_1_0},           /* the row above it: it has block 2 alone */
+        {"100010001100010101", true, hides_2_0_of_head_1}, /* head 0 has one in each row */
+        {"011001000111000000", true, hides_0_0_of_head_1}, /* the causal mask leaves one block of all */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int mode = 0; mode < 2; mode++) {
@@ -469,9 +468,12 @@ static void they_keep_to_their_problems(void **state)
         const char *name;
         bool of[4][2]; /* packed, cache, narrow, masked; fwd, bwd */
     } wanted[] = {
-        {"neighbour's first key", {{true, true}}},      {"two pages swapped", {{false}, {true, false}}},
-        {"unused slots read", {{false}, {true, false}}}, {"one split forgotten", {{false}, {true, false}}},
-        {"splits not rescaled", {{false}, {true, false}}}, {"Q scale of next block", {{false}, {false}, {true, false}}},
+        {"neighbour's first key", {{true, true}}},
+        {"two pages swapped", {{false}, {true, false}}},
+        {"unused slots read", {{false}, {true, false}}},
+        {"one split forgotten", {{false}, {true, false}}},
+        {"splits not rescaled", {{false}, {true, false}}},
+        {"Q scale of next block", {{false}, {false}, {true, false}}},
         {"K scale of next block", {{false}, {false}, {true, false}}},
         {"visible block skipped", {{false}, {false}, {false}, {true, true}}},
         {"scale off by 1 %", {{false}}},
