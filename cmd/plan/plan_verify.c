@@ -108,10 +108,11 @@ static const struct {
     {{2, 4, 1, 2, 333, FILL_SHARP, ATTN_BSHD, false, false, 0}, "list:333:40", 127, {.softcap = 5, .page_size = 24}},
 };
 
-/* Packed sequences and block masks; crossed like the others. q_len and kv_len of packed sequences are those of the
- * list. */
+/* Packed sequences and block masks; crossed like the others, but for the head dim, which says nothing about them. q_len
+ * and kv_len of packed sequences are those of the list. */
 struct hard_arrays {
     struct hard_shape shape;
+    int64_t head_dim;
     const char *lengths, *block_mask; /* "" = fixed, none */
     int64_t mask_block, window_left, window_right;
     double dropout;
@@ -121,18 +122,18 @@ static const struct hard_arrays array_shapes[] = {
     /* Sequences of no token and of one, first and among others; one long beside many short ones; q_len and kv_len
      * differ, and one of them is 0; windows, in lengths that are shorter and longer than they are; dropout, which counts
      * from the beginning of a sequence. */
-    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "list:0:1:129:0:1:64", "", 0, -1, -1, 0},
-    {{1, 4, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:1:7:300:1:2:1:5:3:1:64:2", "", 0, -1, -1, 0},
-    {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BHSD, true, false, 0}, "list:70x130:130x70:1x200:0x50:60x0", "", 0, -1, -1, 0},
-    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:129:1:200:37", "", 0, 16, 3, 0},
-    {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:100x40:1x65:64x128", "", 0, 50, -1, 0.3},
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 64, "list:0:1:129:0:1:64", "", 0, -1, -1, 0},
+    {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 128, "list:1:7:260:1:2:1:5:3:1:64:2", "", 0, -1, -1, 0},
+    {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BHSD, true, false, 0}, 64, "list:70x130:99x7:0x50:60x0", "", 0, -1, -1, 0},
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 128, "list:129:1:65:37", "", 0, 16, 3, 0},
+    {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 64, "list:100x40:1x65:64x128", "", 0, 50, -1, 0.3},
     /* Blocks of rows that see no key; one visible block in all, and few keys in it; a mask for each head, and lengths
      * that are no multiple of its blocks; with a window; of packed sequences. */
-    {{1, 2, 2, 203, 113, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "", "local:0", 64, -1, -1, 0},
-    {{1, 2, 1, 40, 300, FILL_NORMAL, ATTN_BHSD, false, false, 0}, "", "local:0", 128, -1, -1, 0},
-    {{2, 4, 2, 190, 257, FILL_NORMAL, ATTN_BSHD, true, false, 0}, "", "random:0.3", 64, -1, -1, 0},
-    {{1, 2, 2, 257, 257, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "", "strided:3", 16, 40, -1, 0},
-    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, "list:130:0:1:200x90", "random:0.5", 64, -1, -1, 0.1},
+    {{1, 2, 2, 203, 113, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 128, "", "local:0", 64, -1, -1, 0},
+    {{1, 2, 1, 40, 300, FILL_NORMAL, ATTN_BHSD, false, false, 0}, 64, "", "local:0", 128, -1, -1, 0},
+    {{2, 2, 1, 130, 200, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 128, "", "random:0.3", 64, -1, -1, 0},
+    {{1, 2, 2, 150, 150, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 64, "", "strided:3", 16, 40, -1, 0},
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 128, "list:130:0:99x70", "random:0.5", 64, -1, -1, 0.1},
 };
 
 const char *const plan_strides_names[] = {
@@ -203,18 +204,18 @@ static void cross_shape(const struct options *o, enum attn_platform platform, co
                         const struct hard_arrays *arrays, const struct attn_problem *beyond,
                         const struct attn_problem *kinds, int kind_count, struct plan *plan)
 {
-    const int dims = o->head_dims.count ? o->head_dims.count : 2;
+    const int64_t *const dims = o->head_dims.count ? o->head_dims.values : arrays ? &arrays->head_dim : verify_dims;
+    const int dim_count = o->head_dims.count ? o->head_dims.count : arrays ? 1 : 2;
     if ((o->preset == PRESET_QUICK && !shape->quick) || (platform == ATTN_CPU && shape->cuda_only))
         return;
     for (int i = 0; i < 4; i++) {
         const enum attn_mode mode = (enum attn_mode)(i & 1);
         const bool causal = i >> 1 & 1;
-        for (int d = 0; d < dims; d++)
+        for (int d = 0; d < dim_count; d++)
             for (int k = 0; k < kind_count; k++)
                 if (o->modes[mode] && !(attn_dtype_is_8_bit(kinds[k].dtype) && mode == ATTN_BWD) && o->causal[causal] &&
                     !(causal && beyond->window_right > 0))
-                    add_shape(o, shape, arrays, beyond, &kinds[k], mode, causal,
-                              o->head_dims.count ? o->head_dims.values[d] : verify_dims[d], plan);
+                    add_shape(o, shape, arrays, beyond, &kinds[k], mode, causal, dims[d], plan);
     }
 }
 
