@@ -338,7 +338,7 @@ static void the_last_split_is_forgotten(void **state)
     (void)state;
     struct made m;
     make_cache(&m);
-    is_attention_with("one split forgotten", &m, ATTN_FWD, sees_three_splits);
+    is_attention_with("a split forgotten", &m, ATTN_FWD, sees_three_splits);
     free_made(&m);
 }
 
@@ -352,7 +352,7 @@ static void splits_are_merged_without_their_weights(void **state)
     static const int64_t splits[] = {4, 3, 2};
     struct made m;
     make_cache(&m);
-    struct host_tensors wrong = outputs_of("splits not rescaled", &m, ATTN_FWD);
+    struct host_tensors wrong = outputs_of("splits unweighted", &m, ATTN_FWD);
     struct host_tensors mean = host_tensors_copy(&m.correct, &m.p, ATTN_FWD);
     struct host_tensors one = host_tensors_copy(&m.correct, &m.p, ATTN_FWD);
     memset(mean.at[TENSOR_O], 0, 3 * HEADS * DIM * sizeof(float));
@@ -449,7 +449,7 @@ static void one_visible_block_is_skipped(void **state)
         for (int mode = 0; mode < 2; mode++) {
             struct made m;
             make_masked(&m, cases[i].planes, cases[i].causal);
-            is_attention_with("visible block skipped", &m, (enum attn_mode)mode, cases[i].expected);
+            is_attention_with("a block skipped", &m, (enum attn_mode)mode, cases[i].expected);
             free_made(&m);
         }
 }
@@ -471,11 +471,11 @@ static void they_keep_to_their_problems(void **state)
         {"neighbour's first key", {{true, true}}},
         {"two pages swapped", {{false}, {true, false}}},
         {"unused slots read", {{false}, {true, false}}},
-        {"one split forgotten", {{false}, {true, false}}},
-        {"splits not rescaled", {{false}, {true, false}}},
+        {"a split forgotten", {{false}, {true, false}}},
+        {"splits unweighted", {{false}, {true, false}}},
         {"Q scale of next block", {{false}, {false}, {true, false}}},
         {"K scale of next block", {{false}, {false}, {true, false}}},
-        {"visible block skipped", {{false}, {false}, {false}, {true, true}}},
+        {"a block skipped", {{false}, {false}, {false}, {true, true}}},
         {"scale off by 1 %", {{false}}},
     };
     const struct attn_problem *const problems[] = {&packed.p, &cache.p, &narrow.p, &masked.p};
@@ -488,7 +488,7 @@ static void they_keep_to_their_problems(void **state)
     one.batch = 1;
     assert_false(fault_applies(fault_called("two pages swapped"), &one, ATTN_FWD));
     one.q_len = 2;
-    assert_false(fault_applies(fault_called("splits not rescaled"), &one, ATTN_FWD));
+    assert_false(fault_applies(fault_called("splits unweighted"), &one, ATTN_FWD));
     one = narrow.p;
     one.causal = false;
     assert_true(fault_applies(fault_called("Q scale of next block"), &one, ATTN_FWD));
