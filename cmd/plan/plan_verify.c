@@ -120,8 +120,8 @@ struct hard_arrays {
 
 static const struct hard_arrays array_shapes[] = {
     /* Sequences of no token and of one, first and among others; one long beside many short ones; q_len and kv_len
-     * differ, and one of them is 0; windows, in lengths that are shorter and longer than they are; dropout, which counts
-     * from the beginning of a sequence. */
+     * differ, and one of them is 0; windows, in lengths that are shorter and longer than they are; dropout, which
+     * counts from the beginning of a sequence. */
     {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 64, "list:0:1:129:0:1:64", "", 0, -1, -1, 0},
     {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 128, "list:1:7:260:1:2:1:5:3:1:64:2", "", 0, -1, -1, 0},
     {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BHSD, true, false, 0}, 64, "list:70x130:99x7:0x50:60x0", "", 0, -1, -1, 0},

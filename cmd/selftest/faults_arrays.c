@@ -169,8 +169,8 @@ static void take_from_cache(const struct fault_job *job, enum problem_tensor ten
                (size_t)p->head_dim * sizeof *to);
 }
 
-/* Attention of all rows over one part of the keys, which is a contiguous cache of its own: O and LSE, which is -inf where
- * the part has no keys. The caller frees it. */
+/* Attention of all rows over one part of the keys, which is a contiguous cache of its own: O and LSE, which is -inf
+ * where the part has no keys. The caller frees it. */
 static enum attn_status attend_to_split(const struct fault_job *job, int64_t split, struct host_tensors *part,
                                         struct attn_message *why)
 {
@@ -287,8 +287,8 @@ static int64_t blocks_of(const struct attn_problem *p, int64_t len)
     return (len + p->mask_block - 1) / p->mask_block;
 }
 
-/* The first visible block of a row of blocks that has at least `wanted`, as an index of the plane; -1 where it has fewer.
- * Without a window the last row of the block sees the most keys. */
+/* The first visible block of a row of blocks that has at least `wanted`, as an index of the plane; -1 where it has
+ * fewer. Without a window the last row of the block sees the most keys. */
 static int64_t block_to_skip(const struct attn_problem *p, const uint8_t *plane, int64_t row_block, int64_t wanted)
 {
     const int64_t last_row = (row_block + 1) * p->mask_block - 1, keys = blocks_of(p, p->kv_len);

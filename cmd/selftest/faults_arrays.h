@@ -3,7 +3,7 @@
 #ifndef FABENCH_FAULTS_ARRAYS_H
 #define FABENCH_FAULTS_ARRAYS_H
 
-#include "cmd/selftest/faults.h"
+#include "cmd/selftest/fault_job.h"
 
 /* As splits of the keys in decode: as many equal parts of the longest cache. */
 enum { FAULT_SPLITS = 4 };
@@ -24,8 +24,8 @@ fault_make faults_unused_slots;
 /* A cache, one row a sequence: the last of FAULT_SPLITS parts of the keys is missing. */
 fault_make faults_lost_split;
 
-/* A cache, one row a sequence: O is the plain mean of that of the parts that have keys, without their weights exp(LSE of
- * the part - LSE). LSE is right. */
+/* A cache, one row a sequence: O is the plain mean of that of the parts that have keys, without their weights, which
+ * are exp(LSE of the part - LSE). LSE is right. */
 fault_make faults_plain_merge;
 
 /* 8-bit inputs with scales of blocks: the first block of rows of each head of Q, of K, has the scale of the second. */
