@@ -127,9 +127,6 @@ static bool check_decode(const struct parse *p)
     if (o->modes[MODE_FWD] || o->modes[MODE_BWD])
         return options_refuse("--mode", typed(p, "--mode"),
                               "decode cannot be used with fwd or bwd; must be decode alone, or fwd, bwd or both");
-    if (p->o->command == COMMAND_SELFTEST)
-        return options_refuse("--mode", "decode",
-                              "the faults of selftest are those of fwd and bwd; must be one of them");
     if (o->block_masks.count)
         return options_refuse("--block-mask", typed(p, "--block-mask"),
                               "cannot be used with --mode decode, whose few rows have no blocks; must be left out");

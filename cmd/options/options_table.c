@@ -12,7 +12,6 @@ static const char *const color_names[] = {
     [COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never", NULL};
 static const char *const soft_names[] = {[SOFT_INCONCLUSIVE] = "4", [SOFT_NOT_COMPARABLE] = "5", NULL};
 static const char *const dump_dtype_names[] = {[DUMP_NATIVE] = "native", [DUMP_FP32] = "fp32", NULL};
-static const char *const wide_dtype_names[] = {[ATTN_FP32] = "fp32", [ATTN_FP16] = "fp16", [ATTN_BF16] = "bf16", NULL};
 static const char *const out_dtype_names[] = {"bf16", "fp16", NULL};
 static const char *const causal_names[] = {"no", "yes", "both", NULL};
 
@@ -76,9 +75,10 @@ const struct option_def option_table[] = {
     {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 1, .max = INT32_MAX, LATE("1k:16k:*2"), .unit = "N,...",
      .help = "query lengths", .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Query lengths; also the key lengths where --kv-len is not given. The default is the preset's."},
-    {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 256, .max = 1 << 20, LATE("1k,16k"), .unit = "N,...",
-     .help = "lengths, two tiles of keys at least", .commands = FOR_SELFTEST,
-     .detail = "Query and key lengths; at least 256, so that there are two tiles of keys to confuse."},
+    {"--seqlen", "-n", KIND_COUNT_LIST, AT(q_lens), .min = 128, .max = 1 << 20, LATE("1k,16k"), .unit = "N,...",
+     .help = "lengths, a tile of keys at least", .commands = FOR_SELFTEST,
+     .detail = "Query and key lengths; of packed sequences and caches the longest. One fault needs two tiles of 128 "
+               "keys."},
     {"--kv-len", NULL, KIND_COUNT_LIST, AT(kv_lens), .min = 1, .max = INT32_MAX, LATE("equal"), .unit = "N,...",
      .help = "key lengths, each with each --seqlen", .commands = FOR_SWEEP | FOR_GATES,
      .detail = "Key lengths; each is combined with each query length. In decode the lengths of the caches."},
@@ -86,8 +86,10 @@ const struct option_def option_table[] = {
      LATE("fp16 on CUDA, fp32 on CPU"), .help = "types of the tensors", .commands = FOR_RUNS | FOR_GATES,
      .detail = DTYPE_DETAIL DTYPE_8_BIT_DETAIL
      " The presets ci and acceptance take bf16 on a GPU, full and verify fp16 and bf16."},
-    {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = wide_dtype_names, LATE("all"),
-     .help = "types of the tensors", .commands = FOR_SELFTEST, .detail = DTYPE_DETAIL},
+    {"--dtype", NULL, KIND_CHOICE_SET, AT(dtypes), GIVEN(dtypes_given), .choices = problem_dtype_names, LATE("all"),
+     .help = "types of the tensors", .commands = FOR_SELFTEST,
+     .detail = DTYPE_DETAIL " e4m3 and e5m2, forward: with "
+                            "the faults of their scales."},
     {"--total-tokens", NULL, KIND_COUNT, AT(total_tokens), .min = 1, .max = INT32_MAX, LATE("16k"), .unit = "N",
      .commands = FOR_SWEEP | FOR_GATES, .is_joined = true,
      .detail = "Tokens of one problem: the batch is tokens / query length, at least 1. Not with --batch."},
@@ -437,10 +439,7 @@ bool option_is_preset(const struct option_def *def)
     return def->choices == option_preset_names || def->choices == verify_preset_names;
 }
 
-bool option_is_dtype(const struct option_def *def)
-{
-    return def->choices == problem_dtype_names || def->choices == wide_dtype_names;
-}
+bool option_is_dtype(const struct option_def *def) { return def->choices == problem_dtype_names; }
 
 /* The names of the enums in struct options. */
 

@@ -108,6 +108,34 @@ static const struct {
     {{2, 4, 1, 2, 333, FILL_SHARP, ATTN_BSHD, false, false, 0}, "list:333:40", 127, {.softcap = 5, .page_size = 24}},
 };
 
+/* Packed sequences and block masks; crossed like the others, but for the head dim, which says nothing about them. q_len
+ * and kv_len of packed sequences are those of the list. */
+struct hard_arrays {
+    struct hard_shape shape;
+    int64_t head_dim;
+    const char *lengths, *block_mask; /* "" = fixed, none */
+    int64_t mask_block, window_left, window_right;
+    double dropout;
+};
+
+static const struct hard_arrays array_shapes[] = {
+    /* Sequences of no token and of one, first and among others; one long beside many short ones; q_len and kv_len
+     * differ, and one of them is 0; windows, in lengths that are shorter and longer than they are; dropout, which
+     * counts from the beginning of a sequence. */
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 64, "list:0:1:129:0:1:64", "", 0, -1, -1, 0},
+    {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 128, "list:1:7:260:1:2:1:5:3:1:64:2", "", 0, -1, -1, 0},
+    {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BHSD, true, false, 0}, 64, "list:70x130:99x7:0x50:60x0", "", 0, -1, -1, 0},
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 128, "list:129:1:65:37", "", 0, 16, 3, 0},
+    {{1, 2, 1, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 64, "list:100x40:1x65:64x128", "", 0, 50, -1, 0.3},
+    /* Blocks of rows that see no key; one visible block in all, and few keys in it; a mask for each head, and lengths
+     * that are no multiple of its blocks; with a window; of packed sequences. */
+    {{1, 2, 2, 203, 113, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 128, "", "local:0", 64, -1, -1, 0},
+    {{1, 2, 1, 40, 300, FILL_NORMAL, ATTN_BHSD, false, false, 0}, 64, "", "local:0", 128, -1, -1, 0},
+    {{2, 2, 1, 130, 200, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 128, "", "random:0.3", 64, -1, -1, 0},
+    {{1, 2, 2, 150, 150, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 64, "", "strided:3", 16, 40, -1, 0},
+    {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 128, "list:130:0:99x70", "random:0.5", 64, -1, -1, 0.1},
+};
+
 const char *const plan_strides_names[] = {
     [PLAN_CONTIGUOUS] = "contiguous", [PLAN_PACKED_QKV] = "packed_qkv", [PLAN_PADDED_ROWS] = "padded_rows", NULL};
 
@@ -157,16 +185,52 @@ static struct plan_item item_of_shape(const struct options *o, const struct hard
     return item;
 }
 
-static void add_shape(const struct options *o, const struct hard_shape *shape, const struct attn_problem *beyond,
-                      const struct attn_problem *kind, enum attn_mode mode, bool causal, int64_t head_dim,
-                      struct plan *plan)
+/* arrays: NULL = none. */
+static void add_shape(const struct options *o, const struct hard_shape *shape, const struct hard_arrays *arrays,
+                      const struct attn_problem *beyond, const struct attn_problem *kind, enum attn_mode mode,
+                      bool causal, int64_t head_dim, struct plan *plan)
 {
+    struct reason why;
     struct plan_item item = item_of_shape(o, shape, beyond, kind, mode, causal, head_dim, plan);
+    const bool good =
+        !arrays || plan_set_arrays(plan, &item, arrays->lengths, 0, arrays->block_mask, arrays->mask_block, &why);
+    FABENCH_ASSERT(good, "%s", why.text);
     plan_name_whole(&item);
     plan_add(plan, &item);
 }
 
 static const int64_t verify_dims[] = {64, 128};
+
+/* A shape with each mode, mask, head dim and kind of the options. */
+static void cross_shape(const struct options *o, enum attn_platform platform, const struct hard_shape *shape,
+                        const struct hard_arrays *arrays, const struct attn_problem *beyond,
+                        const struct attn_problem *kinds, int kind_count, struct plan *plan)
+{
+    const int64_t *const dims = o->head_dims.count ? o->head_dims.values : arrays ? &arrays->head_dim : verify_dims;
+    const int dim_count = o->head_dims.count ? o->head_dims.count : arrays ? 1 : 2;
+    if ((o->preset == PRESET_QUICK && !shape->quick) || (platform == ATTN_CPU && shape->cuda_only))
+        return;
+    for (int i = 0; i < 4; i++) {
+        const enum attn_mode mode = (enum attn_mode)(i & 1);
+        const bool causal = i >> 1 & 1;
+        for (int d = 0; d < dim_count; d++)
+            for (int k = 0; k < kind_count; k++)
+                if (o->modes[mode] && !(attn_dtype_is_8_bit(kinds[k].dtype) && mode == ATTN_BWD) && o->causal[causal] &&
+                    !(causal && beyond->window_right > 0))
+                    add_shape(o, shape, arrays, beyond, &kinds[k], mode, causal, dims[d], plan);
+    }
+}
+
+static void add_arrays(const struct options *o, enum attn_platform platform, const struct attn_problem *kinds,
+                       int kind_count, struct plan *plan)
+{
+    for (size_t s = 0; s < sizeof array_shapes / sizeof array_shapes[0]; s++) {
+        const struct hard_arrays *arrays = &array_shapes[s];
+        struct attn_problem beyond = {.window_left = arrays->window_left, .window_right = arrays->window_right};
+        problem_set_attributes(&(struct problem_attributes){.dropout = arrays->dropout}, &beyond);
+        cross_shape(o, platform, &arrays->shape, arrays, &beyond, kinds, kind_count, plan);
+    }
+}
 
 /* The caches of one dtype and its scales. */
 static void add_caches(const struct options *o, const struct attn_problem *kind, struct plan *plan)
@@ -268,7 +332,6 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         return finish_plan(o, EXIT_OK, plan);
     }
     for (int t = 0; t < 5; t++) {
-        const bool has_8_bits = attn_dtype_is_8_bit(dtypes[t]);
         struct attn_problem kinds[PLAN_KINDS_MAX];
         const int kind_count = plan_kinds_of(o, dtypes[t], kinds);
         if (!is_wanted_dtype(o, platform, dtypes[t]))
@@ -283,19 +346,7 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
                 beyond.window_right = family_shapes[s - dense].window_right;
                 problem_set_attributes(&family_shapes[s - dense].attributes, &beyond);
             }
-            if ((o->preset == PRESET_QUICK && !shape->quick) || (platform == ATTN_CPU && shape->cuda_only))
-                continue;
-            for (int i = 0; i < 4; i++) {
-                const enum attn_mode mode = (enum attn_mode)(i & 1);
-                const bool causal = i >> 1 & 1;
-                const int count = o->head_dims.count ? o->head_dims.count : 2;
-                for (int d = 0; d < count; d++)
-                    for (int k = 0; k < kind_count; k++)
-                        if (o->modes[mode] && !(has_8_bits && mode == ATTN_BWD) && o->causal[causal] &&
-                            !(causal && beyond.window_right > 0))
-                            add_shape(o, shape, &beyond, &kinds[k], mode, causal,
-                                      o->head_dims.count ? o->head_dims.values[d] : verify_dims[d], plan);
-            }
+            cross_shape(o, platform, shape, NULL, &beyond, kinds, kind_count, plan);
         }
     }
     for (int t = 0; t < 5; t++) { /* at the end, so that the seeds of the others stay */
@@ -304,27 +355,39 @@ int plan_make_verify(const struct options *o, enum attn_platform platform, struc
         for (int k = 0; k < kind_count; k++)
             add_caches(o, &kinds[k], plan);
     }
+    for (int t = 0; t < 5; t++) {
+        struct attn_problem kinds[PLAN_KINDS_MAX];
+        if (is_wanted_dtype(o, platform, dtypes[t]))
+            add_arrays(o, platform, kinds, plan_kinds_of(o, dtypes[t], kinds), plan);
+    }
     return finish_plan(o, EXIT_OK, plan);
 }
 
 /* ---- selftest ---- */
 
-/* Options -> the problems of `selftest`. Order: dtype, mode, mask, head_dim, length, what is beyond dense attention. */
+/* Options -> the problems of `selftest`. Order: dtype, mask, mode, head_dim, length, what is beyond dense attention; of
+ * each dtype caches last. */
 
 /* For the faults of cmd/selftest/faults.c that need more than dense attention: a row for each set of attributes. The
  * windows are narrow, so that one key is a large part of them at any length, and no multiple of a tile. A window to the
  * right is left out under the causal mask. */
-static const struct {
+static const struct selftest_family {
     int64_t window_left, window_right;
     struct problem_attributes attributes;
+    bool is_packed, has_block_mask;
 } selftest_family[] = {
-    {-1, -1, {.dropout = 0}},
-    {100, 30, {.dropout = 0}},
-    {100, 30, {.dropout = 0.1, .dropout_seed = 1}},
+    {-1, -1, {.dropout = 0}, false, false},
+    {100, 30, {.dropout = 0}, false, false},
+    {100, 30, {.dropout = 0.1, .dropout_seed = 1}, false, false},
+    {-1, -1, {.dropout = 0}, true, false},
+    {-1, -1, {.dropout = 0}, false, true},
 };
 
-static void add_problem(const struct options *o, enum attn_dtype dtype, enum attn_mode mode, bool causal,
-                        int64_t head_dim, int64_t len, size_t family, struct plan *plan)
+/* Blocks of 8-bit inputs that have a scale; small, so that there are two at the shortest length. */
+enum { SELFTEST_SCALE_BLOCK = 64, SELFTEST_PAGE = 16 };
+
+static struct plan_item item_of_selftest(const struct options *o, enum attn_dtype dtype, enum attn_mode mode,
+                                         bool causal, int64_t head_dim, int64_t len)
 {
     struct plan_item item = {.mode = mode, .dist = o->dist, .seed = o->seed};
     struct attn_problem *p = &item.problem;
@@ -336,32 +399,102 @@ static void add_problem(const struct options *o, enum attn_dtype dtype, enum att
     p->dtype = dtype;
     p->layout = ATTN_BSHD;
     p->causal = causal;
-    p->window_left = selftest_family[family].window_left;
-    p->window_right = causal ? -1 : selftest_family[family].window_right;
-    problem_set_attributes(&selftest_family[family].attributes, p);
+    p->window_left = p->window_right = -1;
     p->scale = (float)(1.0 / sqrt((double)head_dim));
-    plan_add(plan, &item);
+    return item;
+}
+
+static void add_with_arrays(struct plan *plan, struct plan_item *item, const char *lengths, const char *block_mask,
+                            int64_t mask_block)
+{
+    struct reason why;
+    const bool good = plan_set_arrays(plan, item, lengths, 0, block_mask, mask_block, &why);
+    FABENCH_ASSERT(good, "%s", why.text);
+    plan_add(plan, item);
+}
+
+/* Rows of long sequences: the last ones, because the reference takes most of the time. */
+static int64_t some_rows(int64_t len) { return len < 1024 ? len : 1024; }
+
+/* Packed: `len` is the longest length; a sequence of 100 shows one key more, and one has none. A block of the mask is
+ * at least 1/256 of what a row sees. */
+static void add_wide(const struct plan_item *dense, const struct selftest_family *family, struct plan *plan)
+{
+    struct plan_item item = *dense;
+    struct attn_problem *p = &item.problem;
+    const int64_t len = p->kv_len, mask_block = len <= 16384 ? 32 : (len + 511) / 512;
+    char lengths[96] = "";
+    p->window_left = family->window_left;
+    p->window_right = p->causal ? -1 : family->window_right;
+    problem_set_attributes(&family->attributes, p);
+    if (family->is_packed)
+        snprintf(lengths, sizeof lengths, "list:%lldx%lld:0:100:%lldx%lld", (long long)some_rows(len), (long long)len,
+                 (long long)some_rows(len / 3), (long long)(len / 3));
+    if (family->has_block_mask)
+        p->q_len = some_rows(len);
+    add_with_arrays(plan, &item, lengths, family->has_block_mask ? "random:0.5" : "", mask_block);
+}
+
+/* 8-bit inputs have a backward nowhere. */
+static void add_8_bits(const struct plan_item *dense, struct plan *plan)
+{
+    struct plan_item item = *dense;
+    item.problem.out_dtype = ATTN_BF16;
+    item.problem.quant_scale = ATTN_SCALE_BLOCK;
+    item.problem.scale_block = SELFTEST_SCALE_BLOCK;
+    if (item.mode == ATTN_FWD)
+        plan_add(plan, &item);
+}
+
+/* Caches in pages, one new token each: the longest has `len` keys; one of a third has one whole split and a short one;
+ * the last page of some is not full. */
+static void add_cache(const struct options *o, enum attn_dtype dtype, int64_t head_dim, int64_t len, struct plan *plan)
+{
+    struct plan_item item = item_of_selftest(o, dtype, ATTN_FWD, !o->causal_given || o->causal[1], head_dim, len);
+    char lengths[64];
+    item.problem.batch = 0; /* as many as there are lengths */
+    item.problem.q_len = 1;
+    item.problem.lengths = ATTN_CACHE;
+    item.problem.page_size = SELFTEST_PAGE;
+    snprintf(lengths, sizeof lengths, "list:%lld:%lld:%lld:37", (long long)len, (long long)(len - 27),
+             (long long)(len / 3));
+    add_with_arrays(plan, &item, lengths, "", 0);
+}
+
+/* All of one dtype, direction, mask, head dim and length. */
+static void add_family(const struct plan_item *dense, struct plan *plan)
+{
+    if (attn_dtype_is_8_bit(dense->problem.dtype)) {
+        add_8_bits(dense, plan);
+        return;
+    }
+    for (size_t f = 0; f < sizeof selftest_family / sizeof selftest_family[0]; f++)
+        add_wide(dense, &selftest_family[f], plan);
 }
 
 int plan_make_selftest(const struct options *o, struct plan *plan)
 {
-    static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32};
+    static const enum attn_dtype dtypes[] = {ATTN_FP16, ATTN_BF16, ATTN_FP32, ATTN_E4M3, ATTN_E5M2};
     static int64_t default_dims[] = {64}, default_lens[] = {1024, 16384};
     const struct int_list dims = o->head_dims.count ? o->head_dims : (struct int_list){default_dims, 1};
     const struct int_list lens = o->q_lens.count ? o->q_lens : (struct int_list){default_lens, 2};
+    const bool has_caches = !o->mode_given || o->modes[MODE_DECODE];
     memset(plan, 0, sizeof *plan);
     plan->warmup_ms = plan->min_time_ms = plan->max_noise_pct = NAN; /* nothing is timed */
     plan->preset = "selftest";
-    for (int t = 0; t < 3; t++)
-        for (int i = 0; i < 4; i++) {
-            const bool is_backward = i & 1, causal = i >> 1 & 1;
-            if ((o->dtypes_given && !o->dtypes[dtypes[t]]) || !o->modes[is_backward] || !o->causal[causal])
-                continue;
-            for (int d = 0; d < dims.count; d++)
-                for (int n = 0; n < lens.count; n++)
-                    for (size_t f = 0; f < sizeof selftest_family / sizeof selftest_family[0]; f++)
-                        add_problem(o, dtypes[t], is_backward ? ATTN_BWD : ATTN_FWD, causal, dims.values[d],
-                                    lens.values[n], f, plan);
+    for (int t = 0; t < 5; t++) {
+        if (o->dtypes_given && !o->dtypes[dtypes[t]])
+            continue;
+        for (int i = 0; i < 4 * dims.count * lens.count; i++) {
+            const int64_t len = lens.values[i % lens.count], dim = dims.values[i / lens.count % dims.count];
+            const int which = i / lens.count / dims.count;
+            const enum attn_mode mode = which & 1 ? ATTN_BWD : ATTN_FWD;
+            const struct plan_item dense = item_of_selftest(o, dtypes[t], mode, which >> 1, dim, len);
+            if (o->modes[mode] && o->causal[which >> 1])
+                add_family(&dense, plan);
         }
+        for (int i = 0; i < dims.count * lens.count && has_caches && !attn_dtype_is_8_bit(dtypes[t]); i++)
+            add_cache(o, dtypes[t], dims.values[i / lens.count], lens.values[i % lens.count], plan);
+    }
     return 0;
 }

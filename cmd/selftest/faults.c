@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cmd/base/log.h"
-#include "cmd/device/backend.h"
+#include "cmd/selftest/faults_arrays.h"
 
 /* Rows [first, first + count) of every head; in reverse order where `reversed`. */
 struct rows {
@@ -248,10 +248,18 @@ static enum attn_status no_rescale(const struct fault_job *job, enum problem_ten
 }
 
 static bool is_causal(const struct attn_problem *p) { return p->causal; }
+static bool has_two_tiles(const struct attn_problem *p) { return p->kv_len >= 2 * FAULT_TILE; }
 static bool has_left_edge(const struct attn_problem *p) { return p->window_left > 0; }
 static bool has_right_edge(const struct attn_problem *p) { return p->window_right >= 0 && !p->causal; }
+static bool has_two_sequences(const struct attn_problem *p) { return p->batch >= 2; }
+static bool has_one_row(const struct attn_problem *p) { return p->q_len == 1; }
+static bool has_two_scales(const struct attn_problem *p)
+{
+    return p->quant_scale == ATTN_SCALE_BLOCK && p->q_len > p->scale_block;
+}
+static bool has_two_scales_and_is_causal(const struct attn_problem *p) { return has_two_scales(p) && p->causal; }
 
-enum { WITH_DROPOUT = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT };
+enum { WITH_DROPOUT = ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT, WITH_PAGES = ATTN_WITH_CACHE | ATTN_WITH_PAGES };
 
 #define RULE(name) (1u << RULE_##name)
 #define BOTH(bits)                                                                                                     \
@@ -265,7 +273,7 @@ static const struct fault faults[] = {
     /* P of the wrong logits may leave fp16's range in the backward pass. */
     {.name = "missing scale", .rules = {RULE(RMS), RULE(RMS) | RULE(NONFINITE)}, .make = missing_scale},
     {.name = "scale off by 1 %", .rules = {RULE(LSE), RULE(RMS)}, .make = scale_off},
-    {.name = "last tile skipped", .rules = BOTH(RULE(BLOCK_RMS)), .make = last_tile},
+    {.name = "last tile skipped", .rules = BOTH(RULE(BLOCK_RMS)), .needs = has_two_tiles, .make = last_tile},
     {.name = "stale output", .rules = BOTH(RULE(NONFINITE)), .each_output = true, .way = FAULT_STALE},
     {.name = "NaN row", .rules = BOTH(RULE(NONFINITE)), .each_output = true, .make = nan_row},
     {.name = "swapped heads", .rules = BOTH(RULE(RMS)), .make = swapped_heads},
@@ -283,6 +291,41 @@ static const struct fault faults[] = {
      .make = window_right},
     {.name = "bwd dropout mask", .rules = {0, RULE(RMS)}, .attributes = WITH_DROPOUT, .make = other_dropout},
     {.name = "1/(1-P) missing", .rules = BOTH(RULE(GAIN)), .attributes = WITH_DROPOUT, .make = no_rescale},
+    {.name = "neighbour's first key",
+     .rules = BOTH(RULE(RMS)),
+     .attributes = ATTN_WITH_PACKED_LENGTHS,
+     .needs = has_two_sequences,
+     .make = faults_first_key},
+    {.name = "two pages swapped",
+     .rules = {RULE(BLOCK_RMS)},
+     .attributes = WITH_PAGES,
+     .needs = has_two_sequences,
+     .make = faults_swapped_pages},
+    {.name = "unused slots read", .rules = {RULE(NONFINITE)}, .attributes = WITH_PAGES, .make = faults_unused_slots},
+    {.name = "a split forgotten",
+     .rules = {RULE(BLOCK_RMS)},
+     .attributes = WITH_PAGES,
+     .needs = has_one_row,
+     .make = faults_lost_split},
+    {.name = "splits unweighted",
+     .rules = {RULE(BLOCK_RMS)},
+     .attributes = WITH_PAGES,
+     .needs = has_one_row,
+     .make = faults_plain_merge},
+    {.name = "Q scale of next block",
+     .rules = {RULE(LSE)},
+     .attributes = ATTN_WITH_8_BIT,
+     .needs = has_two_scales,
+     .make = faults_scale_of_q},
+    {.name = "K scale of next block",
+     .rules = {RULE(LSE)},
+     .attributes = ATTN_WITH_8_BIT,
+     .needs = has_two_scales_and_is_causal,
+     .make = faults_scale_of_k},
+    {.name = "a block skipped",
+     .rules = BOTH(RULE(BLOCK_RMS)),
+     .attributes = ATTN_WITH_BLOCK_MASK,
+     .make = faults_skipped_block},
 };
 
 const struct fault *fault_table(int *count)
@@ -295,90 +338,4 @@ bool fault_applies(const struct fault *fault, const struct attn_problem *p, enum
 {
     const struct attn_request request = {.problem = p, .mode = mode};
     return fault->rules[mode] && attn_attributes(&request) == fault->attributes && (!fault->needs || fault->needs(p));
-}
-
-/* Host copies of a problem's tensors. */
-
-int64_t host_tensors_elements(const struct attn_problem *p, enum problem_tensor tensor)
-{
-    const struct tensor_shape s = tensor_shape_of(p, tensor);
-    return s.batch * s.heads * s.len * s.head_dim;
-}
-
-struct host_tensors host_tensors_make(const struct attn_problem *p, enum attn_mode mode)
-{
-    struct host_tensors t = {.at = {NULL}};
-    for (int i = 0; i < TENSOR_COUNT; i++)
-        if (mode == ATTN_BWD || i <= TENSOR_O || i == TENSOR_LSE)
-            t.at[i] = xcalloc((unsigned long)host_tensors_elements(p, (enum problem_tensor)i), sizeof(float));
-    return t;
-}
-
-struct host_tensors host_tensors_copy(const struct host_tensors *from, const struct attn_problem *p,
-                                      enum attn_mode mode)
-{
-    struct host_tensors t = host_tensors_make(p, mode);
-    for (int i = 0; i < TENSOR_COUNT; i++)
-        if (t.at[i])
-            memcpy(t.at[i], from->at[i], (size_t)host_tensors_elements(p, (enum problem_tensor)i) * sizeof(float));
-    return t;
-}
-
-void host_tensors_free(struct host_tensors *t)
-{
-    for (int i = 0; i < TENSOR_COUNT; i++)
-        free(t->at[i]);
-    memset(t, 0, sizeof *t);
-}
-
-/* Copies each element between a strided tensor, a byte copy of device memory, and the contiguous fp32 array. */
-static void convert(enum attn_dtype dtype, const struct attn_tensor *t, const struct tensor_shape *s, void *strided,
-                    float *packed, bool to_strided)
-{
-    int64_t n = 0;
-    for (int64_t b = 0; b < s->batch; b++)
-        for (int64_t h = 0; h < s->heads; h++)
-            for (int64_t i = 0; i < s->len; i++) {
-                const int64_t row = b * t->stride_batch + h * t->stride_head + i * t->stride_row;
-                for (int64_t c = 0; c < s->head_dim; c++, n++)
-                    if (to_strided)
-                        fill_store(strided, dtype, row + c, packed[n]);
-                    else
-                        packed[n] = fill_load(strided, dtype, row + c);
-            }
-}
-
-static enum attn_status move(struct backend *be, const struct plan_item *item, const struct tensor_set *set,
-                             enum problem_tensor tensor, float *packed, bool to_device, struct attn_message *why)
-{
-    const struct attn_problem *p = &item->problem;
-    const struct buffer *buffer = &set->buffers[tensor];
-    const struct attn_tensor strided = tensor_of(p, &set->tensors, tensor);
-    const struct tensor_shape shape = tensor_shape_of(p, tensor);
-    void *host = xmalloc(buffer->bytes);
-    enum attn_status status = be->ops->download(be, host, buffer->data, buffer->bytes, why);
-    if (status == ATTN_OK)
-        convert(tensor_dtype_of(p, tensor), &strided, &shape, host, packed, to_device);
-    if (status == ATTN_OK && to_device)
-        status = be->ops->upload(be, buffer->data, host, buffer->bytes, why);
-    free(host);
-    return status;
-}
-
-enum attn_status host_tensors_write(struct backend *be, const struct plan_item *item, const struct host_tensors *from,
-                                    const struct tensor_set *to, struct attn_message *why)
-{
-    for (int i = 0; i < TENSOR_COUNT; i++)
-        if (to->buffers[i].base)
-            TRY(move(be, item, to, (enum problem_tensor)i, from->at[i], true, why));
-    return ATTN_OK;
-}
-
-enum attn_status host_tensors_read(struct backend *be, const struct plan_item *item, const struct tensor_set *from,
-                                   struct host_tensors *to, struct attn_message *why)
-{
-    for (int i = 0; i < TENSOR_COUNT; i++)
-        if (from->buffers[i].base)
-            TRY(move(be, item, from, (enum problem_tensor)i, to->at[i], false, why));
-    return ATTN_OK;
 }

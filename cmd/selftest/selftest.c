@@ -144,7 +144,7 @@ static enum attn_status compute(const struct tested_problem *t, const struct att
                                 struct attn_message *why)
 {
     struct backend *be = &t->session->backend;
-    struct plan_item item = {.problem = *problem, .mode = mode, .dist = FILL_ZEROS};
+    struct plan_item item = {.problem = *problem, .arrays = tensors->arrays, .mode = mode, .dist = FILL_ZEROS};
     struct run_memory m = {0};
     item.problem.dtype = t->computed;
     const enum attn_status status = launch_once(t, impl, &item, &m, tensors, why);
@@ -311,9 +311,28 @@ static enum attn_status inject_all(struct tested_problem *t, struct attn_message
     return ATTN_OK;
 }
 
+/* What a problem has beyond dense attention, in words; NULL for a dense one. */
+static const char *beyond_dense(const struct attn_problem *p)
+{
+    static const struct {
+        unsigned attribute;
+        const char *name;
+    } names[] = {{ATTN_WITH_8_BIT, "8-bit inputs"},
+                 {ATTN_WITH_CACHE, "cache"},
+                 {ATTN_WITH_PACKED_LENGTHS, "packed lengths"},
+                 {ATTN_WITH_BLOCK_MASK, "block mask"},
+                 {ATTN_WITH_DROPOUT, "dropout"},
+                 {ATTN_WITH_WINDOW, "window"}};
+    const struct attn_request request = {.problem = p};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (attn_attributes(&request) & names[i].attribute)
+            return names[i].name;
+    return NULL;
+}
+
 /* ---- lies about work ---- */
 
-enum { LIE_LEN = FAULT_MIN_LEN }; /* a lie shows at any length, and this is the shortest of the self-test */
+enum { LIE_LEN = 2 * FAULT_TILE }; /* a lie shows at any length, and this one is soon computed */
 
 static void limit_call(void *context, bool begins)
 {
@@ -338,7 +357,8 @@ static void report_lie(void *context, const struct lie_verdict *verdict)
     record_row_free(&row);
 }
 
-/* Lies about the work of this implementation, once for each direction, in the dtype that it computes in. */
+/* Lies about the work of this implementation, once for each direction, on dense attention in the dtype that it computes
+ * in. */
 static enum attn_status lie_about_work(struct tested_problem *t, struct attn_message *why)
 {
     struct plan_item item = *t->item;
@@ -350,7 +370,7 @@ static enum attn_status lie_about_work(struct tested_problem *t, struct attn_mes
                                  .calling = limit_call,
                                  .found = report_lie,
                                  .context = t};
-    if (t->has_lied[t->slot][item.mode])
+    if (t->has_lied[t->slot][item.mode] || beyond_dense(p))
         return ATTN_OK;
     t->has_lied[t->slot][item.mode] = true;
     const struct attn_request request = {.problem = p, .device = &job.backend->device, .mode = item.mode};
@@ -390,21 +410,15 @@ char *selftest_repro(const struct options *o, const struct plan_item *item, cons
     const struct attn_problem *p = &item->problem;
     struct problem_key key;
     problem_key_clear(&key); /* fields without an option of selftest stay absent */
-    key.mode = item->mode;
+    key.mode = problem_mode_of(p, item->mode);
     key.dtype = p->dtype;
     key.causal = p->causal;
     key.q_heads = p->q_heads;
-    key.q_len = p->q_len;
+    key.q_len = p->kv_len; /* --seqlen, also of packed lengths and caches */
     key.head_dim = p->head_dim;
     key.dist = item->dist;
     key.seed = (int64_t)item->seed;
     return options_repro(o, COMMAND_SELFTEST, "fabench selftest", o->impls.count ? impl : NULL, &key);
-}
-
-/* What a problem has beyond dense attention, in words; NULL for a dense one. */
-static const char *beyond_dense(const struct attn_problem *p)
-{
-    return p->dropout != 0 ? "dropout" : p->window_left >= 0 || p->window_right >= 0 ? "window" : NULL;
 }
 
 /* True for an implementation that was named, that takes this problem in the other direction only, and of which this

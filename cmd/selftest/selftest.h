@@ -1,4 +1,4 @@
-/* `fabench selftest`: gives the judge results that are wrong in fourteen known ways. Each must be caught by a rule
+/* `fabench selftest`: gives the judge results that are wrong in known ways. Each must be caught by a rule
  * meant for it, and the right result must pass. Then it times launches that do not compute (lies.h), which must be
  * found. */
 #ifndef FABENCH_SELFTEST_H

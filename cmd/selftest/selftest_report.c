@@ -11,13 +11,14 @@
 #include "cmd/base/numbers.h"
 #include "cmd/base/program.h"
 #include "cmd/base/terminal.h"
+#include "cmd/base/text.h"
 #include "cmd/options/options.h"
 
 enum {
     FAULTS_MAX = 32,
     LIES_MAX = 16,
     NAME_WIDTH = 24,
-    PROBLEM_WIDTH = 29,
+    PROBLEM_WIDTH = 27,
     PROBLEM_SIZE = 160,
     LIE_WIDTH = 26,
     WIDTH = 108
@@ -43,7 +44,7 @@ struct selftest_report {
     int64_t failures, max_failures; /* results with the wrong verdict; how many of them are printed */
     struct record_writer *writer;
     struct junit *junit;
-    char lacking[8][160]; /* "mine has no bwd: reason", each once */
+    char lacking[16][160]; /* "mine has no bwd: reason", each once */
     int lacking_count;
     struct selftest_problem problem;
     struct tally faults[FAULTS_MAX], correct;
@@ -228,7 +229,7 @@ void selftest_report_heading(struct selftest_report *r, const char *device_line,
     print(r,
           "%s\n%d faults between kernel and judge, %d problem%s; least = by how much the weakest is over its bound\n",
           device_line, count, problems, problems == 1 ? "" : "s");
-    print(r, "%-*s %-19s %-16s  %-8s  %s\n", PROBLEM_WIDTH, "problem", "right result of", "err/bound", "caught",
+    print(r, "%-*s %-18s %-16s  %-6s  %s\n", PROBLEM_WIDTH, "problem", "right result of", "err/bound", "caught",
           "least");
 }
 
@@ -415,7 +416,7 @@ void selftest_report_end(struct selftest_report *r)
              r->problem.computed == item->problem.dtype ? "" : problem_dtype_name(r->problem.computed));
     snprintf(caught, sizeof caught, "%d/%d", r->caught, r->injected);
     print_name(r, item);
-    print(r, "%-19s %-16s  %s%-8s%s  %s\n", who, r->correct_text, paint(r, r->caught == r->injected && r->injected > 0),
+    print(r, "%-18s %-16s  %s%-6s%s  %s\n", who, r->correct_text, paint(r, r->caught == r->injected && r->injected > 0),
           caught, unpaint(r), r->least_text);
     if (r->out)
         fflush(r->out);
@@ -544,21 +545,29 @@ bool selftest_report_is_good(const struct selftest_report *r)
            r->honest.good == r->honest.tried;
 }
 
+static void print_untried(const struct selftest_report *r)
+{
+    int count;
+    const struct fault *faults = fault_table(&count);
+    struct text line = {0};
+    for (int i = 0; i < count; i++)
+        if (r->faults[i].injected == 0)
+            text_add(&line, "%s%s", line.length ? ", " : "not tried by these options: ", faults[i].name);
+    char *words = text_take(&line);
+    if (r->out)
+        wrap_words(r->out, WIDTH, 0, 2, words);
+    free(words);
+}
+
 void selftest_report_close(struct selftest_report *r, double elapsed_s, const char *jsonl_path, int exit_code)
 {
-    int count, injected, caught, untried, lies, lies_caught;
-    const struct fault *faults = fault_table(&count);
+    int injected, caught, untried, lies, lies_caught;
     count_all(r, &injected, &caught, &untried);
     count_lies(r, &lies, &lies_caught);
     if (injected > 0) {
         print_matrix(r);
-        const char *separator = "not tried by these options: ";
-        for (int i = 0; i < count; i++)
-            if (r->faults[i].injected == 0) {
-                print(r, "%s%s", separator, faults[i].name);
-                separator = ", ";
-            }
-        print(r, "%s", untried ? "\n" : "");
+        if (untried)
+            print_untried(r);
     }
     if (r->honest.tried > 0)
         print_lies(r);

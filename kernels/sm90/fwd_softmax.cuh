@@ -4,8 +4,8 @@
  *   P  = 2^(c S - m')            one FFMA and one ex2 for each element
  *   l  = 2^(m - m') l + rowsum(P), and O likewise, only where a row of the warp has moved its m
  *
- * A row max that is too low by up to STALE_LOG2 keeps P at or below 2^STALE_LOG2, which 16 bits hold, and cancels at the
- * end: O and l refer to the same m. How large STALE_LOG2 is depends on when the row max is checked (fwd_tiles.cuh):
+ * A row max that is too low by up to STALE_LOG2 keeps P at or below 2^STALE_LOG2, which 16 bits hold, and cancels at
+ * the end: O and l refer to the same m. How large STALE_LOG2 is depends on when the row max is checked (fwd_tiles.cuh):
  *
  *   BEFORE_EXP   8. With m = row max the largest weight would be 1, which 16 bits hold exactly. With a lower m its
  *                rounding error is an error of O, the larger, the more of its row's weight that one key has.
@@ -36,8 +36,8 @@ struct RowState {
     float max_log2[2], sum[2];
 };
 
-/* Moves the row max where it is more than `stale_log2` too low and rescales the row sums; O has to be multiplied with `alpha`. Returns whether a row
- * of the warp has moved. */
+/* Moves the row max where it is more than `stale_log2` too low and rescales the row sums; O has to be multiplied with
+ * `alpha`. Returns whether a row of the warp has moved. */
 template <int SCORES>
 __device__ __forceinline__ bool update_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
                                                float scale_log2, float stale_log2)

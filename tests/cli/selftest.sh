@@ -7,7 +7,7 @@ limit_s=3000
 if [ "${1:-}" = 16k ]; then
     run selftest --device cpu --seqlen 16k --causal
     expect_code 0
-    expect_stdout '^PASS: 99 of 99 faults and 14 of 14 lies about work caught, 18 of 18 right results pass'
+    expect_stdout '^PASS: 127 of 127 faults and 14 of 14 lies about work caught, 35 of 35 right results pass'
     expect_stdout '^bwd causal d=64 n=16k bf16 '
     finish
     exit
@@ -15,7 +15,9 @@ fi
 limit_s=300
 faults=("inverted mask" "diagonal off by one" "missing scale" "scale off by 1 %" "last tile skipped" "stale output"
     "NaN row" "swapped heads" "one element past the end" "dK off by 1 %" "window left edge"
-    "window right edge" "bwd dropout mask" "1/\(1-P\) missing")
+    "window right edge" "bwd dropout mask" "1/\(1-P\) missing" "neighbour's first key" "two pages swapped"
+    "unused slots read" "a split forgotten" "splits unweighted" "Q scale of next block" "K scale of next block"
+    "a block skipped")
 lies=("lazy on valid output" "cached by input hash" "first result, right signs" "every second call" "only while checked"
     "one launch left out" "first of two streams")
 fault_rows() { grep -E '"type": *"fault"' "$1"; }
@@ -26,7 +28,7 @@ expect_no_stderr
 for fault in "${faults[@]}"; do
     expect_stdout "^$fault +[1-9]"
 done
-expect_stdout '^PASS: 192 of 192 faults and 14 of 14 lies about work caught, 36 of 36 right results pass'
+expect_stdout '^PASS: 234 of 234 faults and 14 of 14 lies about work caught, 67 of 67 right results pass'
 # Lies about work, once forward and once backward. The lazy one finds no outputs of an earlier launch: it computes each
 # time. All others leave work undone and are found.
 for lie in "${lies[@]:1}"; do
@@ -36,9 +38,9 @@ expect_stdout "^${lies[0]} +2 +[1-9][0-9]* +0 +- +2/2$"
 expect_stdout '^honest launches +2 +[1-9][0-9]* +0 +- +2/2$'
 expect "no line over 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
 expect "a header" grep -qE '^\{"type": *"header".*"command": *"selftest"' st.jsonl
-expect "a row for each result and each lie" test "$(fault_rows st.jsonl | wc -l)" -eq $((192 + 36 + 2 * 8))
+expect "a row for each result and each lie" test "$(fault_rows st.jsonl | wc -l)" -eq $((234 + 67 + 2 * 8))
 expect "a right result of every problem, honest launches of each direction" \
-    test "$(fault_rows st.jsonl | grep -c '"fault": *"none"')" -eq $((36 + 2))
+    test "$(fault_rows st.jsonl | grep -c '"fault": *"none"')" -eq $((67 + 2))
 for lie in "${lies[@]}"; do
     expect "$lie" test "$(fault_rows st.jsonl | grep -F "\"$lie\"" | grep -c '"caught": *true')" -eq 2
 done
@@ -52,6 +54,23 @@ for dtype in fp16 bf16 fp32; do
         expect "$dtype $mode" test \
             "$(fault_rows st.jsonl | grep -E "\"mode\": *\"$mode\"" | grep -cE "\"dtype\": *\"$dtype\"")" -ge 20
     done
+done
+# Where two tiles of keys are missing; the command of a cache and of 8-bit inputs tests them again.
+for n in 128 384; do
+    run selftest --device cpu --seqlen $n --jsonl $n.jsonl
+    expect_code 0
+    for fault in "${faults[@]}"; do
+        [ $n = 128 ] && [ "$fault" = "last tile skipped" ] || expect_stdout "^$fault +[1-9]"
+    done
+done
+expect_stdout '^PASS: 234 of 234 faults'
+for fault in "two pages swapped" "K scale of next block"; do
+    words=()
+    eval "words=($(grep -F "\"$fault\"" 128.jsonl | sed -n '1s/.*"repro":"\([^"]*\)".*/\1/p'))"
+    run "${words[@]:1}"
+    expect_code 0
+    expect_stdout "^$fault +1 "
+    expect_stdout '^PASS: .* 1 of 1 right results pass'
 done
 what="fault rows are no rows to other commands"
 run plot st.jsonl --out plots
@@ -75,7 +94,7 @@ expect_stdout '^NOT CAUGHT: scale off by 1 %: rule lse at 0 of its bound; again:
 expect_stdout \
     '^  fabench selftest --device cpu --mode fwd --dtype fp16 --causal=yes --heads 2 --seqlen 256 --d 64 --dist '
 expect "no line over 110 columns" awk 'length > 110 { exit 1 }' "$tmp/out"
-expect_stdout '^FAILED: 6 of 14 faults and 5 of 7 lies about work caught'
+expect_stdout '^FAILED: 6 of 16 faults and 5 of 7 lies about work caught'
 expect_stdout '^NOT CAUGHT: cached by input hash: [1-9][0-9]* timed launches, [1-9][0-9]* without work; again:$'
 expect "rows that say so" grep -qE '"fault": *"swapped heads".*"caught": *false' through.jsonl
 # A kernel whose own result is wrong: faults are not tested, because catching them would prove nothing.
@@ -107,7 +126,7 @@ run selftest --device cpu --seqlen 256 --d 256 --dtype fp32 --impl-lib "$plugins
 expect_code 6
 expect_stdout 'not run: takes head dims up to 128'
 expect_stdout '^INCOMPLETE: 0 of 0'
-for arguments in "--impl null" "--seqlen 255" "--heads 1" "--batch 2" "--impl nobody" "--jsonl /absent/x.jsonl" \
+for arguments in "--impl null" "--seqlen 127" "--heads 1" "--batch 2" "--impl nobody" "--jsonl /absent/x.jsonl" \
     "word"; do
     # shellcheck disable=SC2086 # words
     run selftest --device cpu $arguments

@@ -139,8 +139,9 @@ static void decode_and_others(void **state)
             "--block-mask local:1: cannot be used with --mode decode, whose few rows have no blocks; must be left out");
     refused("--mode decode --kv-len 64 --lengths list:8",
             "--lengths list:8: cannot be used with --kv-len, which it replaces");
-    refused("selftest --mode decode",
-            "--mode decode: the faults of selftest are those of fwd and bwd; must be one of them");
+    taken("selftest --mode decode");
+    refused("selftest --mode fwd,decode",
+            "--mode fwd,decode: decode cannot be used with fwd or bwd; must be decode alone, or fwd, bwd or both");
 }
 
 static void outputs_to_stdout(void **state)

@@ -315,6 +315,140 @@ static void verify_has_the_hard_shapes(void **state)
     options_free(&o);
 }
 
+/* What one item asks of packed sequences and of block masks; its bits. */
+enum {
+    HAS_EMPTY = 1,   /* a sequence without rows and keys */
+    HAS_ONE = 2,     /* a sequence of one token */
+    HAS_LONG = 4,    /* one that is longer than all others together */
+    HAS_UNEQUAL = 8, /* q_len unequal kv_len, and one of them 0 in another sequence */
+    HAS_WINDOW = 16, /* packed, with a window */
+    HAS_BLIND = 32,  /* a row of blocks without a key */
+    HAS_SINGLE = 64, /* one visible block in the mask */
+    HAS_HEADS = 128, /* a mask for each head */
+    HAS_REST = 256,  /* lengths that are no multiple of the block */
+    HAS_BOTH = 512,  /* packed, with a block mask */
+    HAS_ALL = 1023
+};
+
+static unsigned packed_kinds(const struct plan_item *item)
+{
+    const struct attn_problem *p = &item->problem;
+    const struct problem_arrays *a = item->arrays;
+    unsigned found = p->window_left >= 0 ? HAS_WINDOW : 0;
+    bool is_unequal = false, has_half = false;
+    for (int64_t b = 0; b < p->batch; b++) {
+        const int64_t q_len = a->cu_seqlens_q[b + 1] - a->cu_seqlens_q[b];
+        const int64_t kv_len = a->cu_seqlens_k[b + 1] - a->cu_seqlens_k[b];
+        found |= q_len == 0 && kv_len == 0 ? HAS_EMPTY : 0;
+        found |= q_len == 1 && kv_len == 1 ? HAS_ONE : 0;
+        found |= p->batch > 5 && 2 * kv_len > p->total_k ? HAS_LONG : 0;
+        is_unequal |= q_len && kv_len && q_len != kv_len;
+        has_half |= (q_len == 0) != (kv_len == 0);
+    }
+    return found | (is_unequal && has_half ? HAS_UNEQUAL : 0) | (p->mask_block ? HAS_BOTH : 0);
+}
+
+static unsigned mask_kinds(const struct plan_item *item)
+{
+    const struct attn_problem *p = &item->problem;
+    const int64_t rows = (p->q_len + p->mask_block - 1) / p->mask_block;
+    const int64_t keys = (p->kv_len + p->mask_block - 1) / p->mask_block;
+    int64_t visible = 0, blind = 0;
+    for (int64_t row = 0; row < p->mask_batch * p->mask_heads * rows; row++) {
+        int64_t in_row = 0;
+        for (int64_t key = 0; key < keys; key++)
+            in_row += item->arrays->mask[row * keys + key];
+        visible += in_row;
+        blind += in_row == 0;
+    }
+    return (blind ? HAS_BLIND : 0) | (visible == 1 && rows * keys > 1 ? HAS_SINGLE : 0) |
+           (p->mask_heads > 1 ? HAS_HEADS : 0) | (p->q_len % p->mask_block && p->kv_len % p->mask_block ? HAS_REST : 0);
+}
+
+/* In each direction and under each mask; and before them all that was there, with the seeds it had. */
+static void verify_has_packed_sequences_and_block_masks(void **state)
+{
+    (void)state;
+    struct options o = parse("fabench verify");
+    struct plan plan;
+    unsigned found[4] = {0};
+    assert_int_equal(plan_make_verify(&o, ATTN_CPU, &plan), EXIT_OK);
+    for (int i = 0; i < plan.count; i++) {
+        const struct plan_item *item = &plan.items[i];
+        const bool is_packed = item->problem.lengths == ATTN_PACKED;
+        const int kind = item->mode + 2 * item->problem.causal;
+        if (is_packed || item->problem.mask_block)
+            found[kind] |= (is_packed ? packed_kinds(item) : 0) | (item->problem.mask_block ? mask_kinds(item) : 0);
+        else
+            assert_true(i == 0 || !plan.items[i - 1].problem.mask_block);
+        assert_int_equal(item->seed, o.seed + (uint64_t)i);
+    }
+    for (int kind = 0; kind < 4; kind++)
+        assert_int_equal(found[kind], HAS_ALL);
+    plan_free(&plan);
+    options_free(&o);
+}
+
+/* All that the faults need: each set of attributes at each length, dtype, mask and direction that there is. */
+static void selftest_has_a_problem_for_every_attribute(void **state)
+{
+    static const unsigned wide[] = {0, ATTN_WITH_WINDOW, ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT, ATTN_WITH_PACKED_LENGTHS,
+                                    ATTN_WITH_BLOCK_MASK};
+    (void)state;
+    struct options o = parse("fabench selftest --seqlen 128,384,16k,1024k");
+    struct plan plan;
+    int count[2][4] = {{0}}, caches = 0, i = 0; /* wide and 8-bit by direction and mask */
+    assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
+    for (i = 0; i < plan.count; i++) {
+        const struct plan_item *item = &plan.items[i];
+        const struct attn_problem *p = &item->problem;
+        const struct attn_request request = {.problem = p, .mode = item->mode};
+        const unsigned attributes = attn_attributes(&request);
+        const int kind = item->mode + 2 * p->causal;
+        if (attributes == (ATTN_WITH_CACHE | ATTN_WITH_PAGES))
+            caches++;
+        else if (attributes == ATTN_WITH_8_BIT)
+            count[1][kind]++;
+        else
+            assert_int_equal(attributes, wide[count[0][kind]++ % 5]);
+        assert_true(p->kv_len >= 128 && plan_shape_fits(p));
+    }
+    for (int kind = 0; kind < 4; kind++) {
+        assert_int_equal(count[0][kind], 3 * 4 * 5);
+        assert_int_equal(count[1][kind], kind % 2 ? 0 : 2 * 4);
+    }
+    assert_int_equal(caches, 3 * 4);
+    plan_free(&plan);
+    options_free(&o);
+}
+
+static int selftest_count(const char *line, unsigned attribute)
+{
+    struct options o = parse(line);
+    struct plan plan;
+    int count = 0;
+    assert_int_equal(plan_make_selftest(&o, &plan), EXIT_OK);
+    for (int i = 0; i < plan.count; i++) {
+        const struct attn_request request = {.problem = &plan.items[i].problem};
+        count += attribute == 0 || attn_attributes(&request) & attribute;
+    }
+    plan_free(&plan);
+    options_free(&o);
+    return count;
+}
+
+/* A direction or a dtype that is asked for is all there is. */
+static void selftest_keeps_to_the_options(void **state)
+{
+    (void)state;
+    assert_int_equal(selftest_count("fabench selftest --seqlen 128 --mode decode --dtype bf16", 0), 1);
+    assert_int_equal(selftest_count("fabench selftest --seqlen 128 --mode fwd", ATTN_WITH_CACHE), 0);
+    assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype bf16", ATTN_WITH_CACHE), 1);
+    assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype bf16", ATTN_WITH_8_BIT), 0);
+    assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype e5m2", 0), 2);
+    assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype e5m2 --causal", 0), 1);
+}
+
 /* Equal in every byte, and in the arrays that each plan has made for itself. */
 static bool is_same_item(const struct plan_item *a, const struct plan_item *b)
 {
@@ -592,6 +726,9 @@ int main(void)
         cmocka_unit_test(input_is_for_tensors_of_one_shape),
         cmocka_unit_test(repro_makes_the_same_problem),
         cmocka_unit_test(verify_has_the_hard_shapes),
+        cmocka_unit_test(verify_has_packed_sequences_and_block_masks),
+        cmocka_unit_test(selftest_has_a_problem_for_every_attribute),
+        cmocka_unit_test(selftest_keeps_to_the_options),
         cmocka_unit_test(verify_makes_the_same_case_again),
         cmocka_unit_test(flops_follow_the_convention),
     };
