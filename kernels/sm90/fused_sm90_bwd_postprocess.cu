@@ -1,6 +1,6 @@
-/* The kernel after the sm_90 backward: dQ = gradient_scale * dq_sum, rounded to 16 bits. Bound by device memory. A block
- * has one tile of queries. A warp reads its slab of the sums, which lies in the order of accumulator registers, and
- * writes it through shared memory as 16 rows of 128 bytes. */
+/* The kernel after the sm_90 backward: dQ = gradient_scale * dq_sum, rounded to 16 bits. Bound by device memory. A
+ * block has one tile of queries. A warp reads its slab of the sums, which lies in the order of accumulator registers,
+ * and writes it through shared memory as 16 rows of 128 bytes. */
 #include "kernels/sm90/bwd_params.h"
 
 #include "kernels/device/arithmetic.cuh"
