@@ -7,7 +7,8 @@
 
 static const float LOG2_E = 1.44269504088896340736f;
 
-static const struct attn_tile_table tiles = {"backward", fused_sm80_bwd_tiles, sizeof *fused_sm80_bwd_tiles, NULL};
+static const struct attn_tile_table tiles = {"backward", fused_sm80_bwd_tiles, sizeof *fused_sm80_bwd_tiles, NULL,
+                                             NULL};
 
 static int64_t padded_rows(const struct attn_problem *p) { return attn_round_up(p->q_len, SM80_BWD_ROW_STEP); }
 
@@ -22,8 +23,13 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     const struct attn_problem *p = request->problem;
     const size_t limit = request->device->smem_per_block_bytes;
     const size_t dq_bytes = fused_sm80_bwd_dq_smem_bytes[p->head_dim == 128];
-    const struct fused_sm80_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
+    const struct fused_sm80_bwd_tile *tile;
 
+    if (attn_check_attributes(request, 0, why) != ATTN_OK)
+        return ATTN_UNSUPPORTED;
+    if (p->head_dim != 64 && p->head_dim != 128)
+        return attn_fail(why, ATTN_UNSUPPORTED, "head_dim %d: the backward takes 64 and 128", (int)p->head_dim);
+    tile = attn_choose_tile(&tiles, request, why);
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
     if (request->deterministic && dq_bytes > limit)

@@ -35,8 +35,8 @@ static double time_of(const struct attn_request *request, const struct attn_tile
     return ((const struct row *)(const void *)tile)->time;
 }
 
-static const struct attn_tile_table in_order = {"forward", rows, sizeof rows[0], NULL},
-                                    by_time = {"backward", rows, sizeof rows[0], time_of};
+static const struct attn_tile_table in_order = {"forward", rows, sizeof rows[0], NULL, NULL},
+                                    by_time = {"backward", rows, sizeof rows[0], time_of, NULL};
 
 static const char *chosen(const struct attn_tile_table *table, int64_t head_dim, size_t smem_bytes, const char *variant,
                           struct attn_message *why)
@@ -119,7 +119,7 @@ static enum attn_status count_launch(const struct attn_request *request, const s
 
 static const struct attn_direction forward = {takes, bytes_256, count_launch, &in_order},
                                    backward = {takes, bytes_256, count_launch, &by_time};
-static const struct attn_dispatch dispatch = {check_device, {&forward, &backward}};
+static const struct attn_dispatch dispatch = {check_device, {&forward, &backward}, {0, 0}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 static const struct attn_impl made_up = {.abi = ATTN_ABI, .name = "made_up", ATTN_DISPATCH_MEMBERS};
 
@@ -262,17 +262,20 @@ static const struct {
     const char *name;
     enum attn_platform platform;
     unsigned known;
-} known[] = {{"fused_cpu", ATTN_CPU,
-              ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-                  ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS},
-             {"naive", ATTN_CPU,
-              ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-                  ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
-             {"naive", ATTN_CUDA,
-              ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-                  ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
-             {"null", ATTN_CPU, ~0u},
-             {"null", ATTN_CUDA, ~0u}};
+} known[] = {
+    {"fused_cpu", ATTN_CPU,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+         ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS},
+    {"fused_sm80", ATTN_CUDA,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
+    {"naive", ATTN_CPU,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+         ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
+    {"naive", ATTN_CUDA,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+         ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
+    {"null", ATTN_CPU, ~0u},
+    {"null", ATTN_CUDA, ~0u}};
 
 static unsigned known_of(const struct attn_impl *impl)
 {
