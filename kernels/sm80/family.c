@@ -1,9 +1,11 @@
 /* The family on the host: which request needs it, its part of the kernels' parameters, the list of work tiles. */
-#include "kernels/sm80/family_host.h"
+#include "kernels/sm80/family.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/common/launch.h"
+
+static const float LOG2_E = 1.44269504088896340736f;
 
 enum { ALIGNMENT = 256 };
 
@@ -80,7 +82,7 @@ struct fused_sm80_family sm80_family_of(const struct attn_request *request, cons
         .dropout_seed = p->dropout_seed,
         .dropout_threshold = p->dropout > 0.0f ? attn_dropout_threshold(p->dropout) : 0,
         .keep_factor = 1.0f / (1.0f - p->dropout),
-        .softcap_inner = p->softcap > 0.0f ? 2.0f * SM80_LOG2_E * p->scale / p->softcap : 0.0f,
+        .softcap_inner = p->softcap > 0.0f ? 2.0f * LOG2_E * p->scale / p->softcap : 0.0f,
         .window_left = window_of(p, p->window_left),
         .window_right = p->causal ? 0 : window_of(p, p->window_right),
         .head_dim = (int32_t)p->head_dim,

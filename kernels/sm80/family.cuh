@@ -118,49 +118,54 @@ __device__ __forceinline__ unsigned blocks_seen(const fused_sm80_family &family,
  * multiple of 32 on and one for each lane, are looked up together; their bits are the same in the whole warp. `fixed` is
  * the first row of the tile of rows whose tiles of keys it goes over, or with ROWS_MOVE the other way round. */
 template <int ROWS, int KEYS, bool ROWS_MOVE> struct VisibleTiles {
-    const uint8_t *const volatile *mask; /* in shared memory: of the head */
     uint32_t any, all;   /* a bit for each of the 32 tiles: whether any, and whether all of its blocks are visible */
 
-    __device__ __forceinline__ void look_up(const fused_sm80_family &family, int tile, int end, int fixed)
+    template <typename Mask>
+    __device__ __forceinline__ void look_up(const fused_sm80_family &family, const Mask &mask, int tile, int end,
+                                            int fixed)
     {
         const int own = tile / 32 * 32 + static_cast<int>(threadIdx.x % 32);
         unsigned seen = 2;
         if (own < end)
-            seen = blocks_seen(family, *mask, ROWS_MOVE ? own * ROWS : fixed, ROWS, ROWS_MOVE ? fixed : own * KEYS,
+            seen = blocks_seen(family, mask(), ROWS_MOVE ? own * ROWS : fixed, ROWS, ROWS_MOVE ? fixed : own * KEYS,
                                KEYS);
         any = __ballot_sync(0xffffffffu, seen & 1u);
         all = __ballot_sync(0xffffffffu, seen & 2u);
     }
 
-    __device__ __forceinline__ int start(const fused_sm80_family &family, const uint8_t *const *mask_of_head_,
-                                         TileRange range, int fixed)
+    /* mask(): that of the head, asked for only where there is one. */
+    template <typename Mask>
+    __device__ __forceinline__ int start(const fused_sm80_family &family, const Mask &mask, TileRange range, int fixed)
     {
-        mask = mask_of_head_;
         any = all = ~0u;
         if (family.block_mask != NULL)
-            look_up(family, range.first, range.end, fixed);
-        return first_from(family, range.first, range.end, fixed);
+            look_up(family, mask, range.first, range.end, fixed);
+        return first_from(family, mask, range.first, range.end, fixed);
     }
 
     /* The first visible tile from `tile` on, or `end`. The 32 tiles of `tile` have been looked up. */
-    __device__ __forceinline__ int first_from(const fused_sm80_family &family, int tile, int end, int fixed)
+    template <typename Mask>
+    __device__ __forceinline__ int first_from(const fused_sm80_family &family, const Mask &mask, int tile, int end,
+                                              int fixed)
     {
         while (family.block_mask != NULL && tile < end) {
             const uint32_t left = any >> tile % 32;
             if (left != 0)
                 return tile + __ffs(left) - 1;
             tile = tile / 32 * 32 + 32;
-            look_up(family, tile, end, fixed);
+            look_up(family, mask, tile, end, fixed);
         }
         return min(tile, end);
     }
 
     /* The first visible tile behind `tile`, which was the last that was found. */
-    __device__ __forceinline__ int after(const fused_sm80_family &family, int tile, int end, int fixed)
+    template <typename Mask>
+    __device__ __forceinline__ int after(const fused_sm80_family &family, const Mask &mask, int tile, int end,
+                                         int fixed)
     {
         if (family.block_mask != NULL && tile % 32 == 31)
-            look_up(family, tile + 1, end, fixed);
-        return first_from(family, tile + 1, end, fixed);
+            look_up(family, mask, tile + 1, end, fixed);
+        return first_from(family, mask, tile + 1, end, fixed);
     }
 
     /* Whether all blocks of the tile that was found last are visible. */

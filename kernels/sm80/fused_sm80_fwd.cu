@@ -264,6 +264,7 @@ __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> 
     const TileRange range = key_tiles_of(family, s, work.first_row, M, N);
     const int warp_row = work.first_row + warp_offset;
     const WarpView view = {warp_row + s.kv_len - s.q_len, min(Traits<Tile>::ROWS, s.q_len - warp_row), s.kv_len};
+    const auto mask = [&] { return const_cast<const volatile BlockFacts &>(facts).mask; };
     VisibleTiles<M, N, false> visible;
     KvPanels<Tile> loader = {&facts, 0, s.kv_len, range.end, shared_address(smem.k)};
     Accumulators<Tile> acc;
@@ -277,7 +278,7 @@ __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> 
         facts.head = work.head;
     }
     __syncthreads();
-    int n = visible.start(family, &facts.mask, range, work.first_row);
+    int n = visible.start(family, mask, range, work.first_row);
     bool is_whole = visible.is_whole(n);
     loader.next = n;
     if (n < range.end) {
@@ -293,7 +294,7 @@ __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> 
     for (int stage = 0; n < range.end; stage ^= 1) {
         const FamilyTile tile = {&facts, s.kv_len, warp_row, n * N, view.diagonal, !is_whole};
         const bool is_unmasked = is_whole && view.sees_all(family, n * N, N);
-        loader.next = visible.after(family, n, range.end, warp_row & ~(M - 1));
+        loader.next = visible.after(family, mask, n, range.end, warp_row & ~(M - 1));
         loader.to = shared_address(smem.k) + (stage ^ 1) * STAGE_BYTES;
         is_whole = visible.is_whole(loader.next);
         at.k = shared_address(smem.k) + columns_first(lane) + stage * STAGE_BYTES;

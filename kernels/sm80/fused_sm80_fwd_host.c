@@ -3,7 +3,9 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
-#include "kernels/sm80/family_host.h"
+#include "kernels/sm80/family.h"
+
+static const float LOG2_E = 1.44269504088896340736f;
 
 enum {
     MAX_LEN = INT32_MAX - 65536, /* column and row numbers of whole tiles stay within an int */
@@ -86,7 +88,7 @@ static struct fused_sm80_fwd_params params_of(const struct attn_request *request
         .row_tiles = (int)row_tiles,
         .heads_total = (int)(p->batch * p->q_heads),
         .bulk_heads = bulk_heads(p, request->device, tile->tile.blocks_per_sm, row_tiles),
-        .scale_log2 = (p->softcap > 0.0f ? p->softcap : p->scale) * SM80_LOG2_E,
+        .scale_log2 = (p->softcap > 0.0f ? p->softcap : p->scale) * LOG2_E,
         .causal = p->causal,
         .family = sm80_family_of(request, t, workspace, false, tile->block_m),
     };
