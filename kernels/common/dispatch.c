@@ -82,7 +82,10 @@ const void *attn_choose_tile(const struct attn_tile_table *table, const struct a
         if (tile->smem_bytes <= limit && is_better(table, request, tile, best))
             best = tile;
     }
-    if (known == NULL)
+    if (known == NULL && table->takes != NULL)
+        attn_fail(why, ATTN_UNSUPPORTED, "the %s has no variant %s for head_dim %d and what else is asked",
+                  table->direction, request->variant, (int)request->problem->head_dim);
+    else if (known == NULL)
         attn_fail(why, ATTN_UNSUPPORTED, "the %s has no variant %s for head_dim %d", table->direction, request->variant,
                   (int)request->problem->head_dim);
     else if (best == NULL)

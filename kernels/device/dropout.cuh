@@ -7,8 +7,8 @@
 
 namespace device {
 
-/* The mask of the 16 x 16 block with these numbers of rows and of keys, for the query head and the sequence: ones in the
- * 16 bits of an element that is kept, zeros where it is dropped. Register i is laid out like register i of an A
+/* The mask of the 16 x 16 block with these numbers of rows and of keys, for the query head and the sequence: ones in
+ * the 16 bits of an element that is kept, zeros where it is dropped. Register i is laid out like register i of an A
  * fragment: rows lane / 4 (i even) or 8 further down, keys 2 (lane % 4) and + 1 (i < 2) or 8 further right. */
 __device__ __forceinline__ void dropout_mask(uint32_t (&kept)[4], uint64_t seed, uint32_t threshold, int sequence,
                                              int head, int row_block, int key_block)

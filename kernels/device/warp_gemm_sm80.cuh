@@ -101,7 +101,8 @@ __device__ __forceinline__ void gemm_by_columns(Sums &c, const struct operand &a
 /* C += A B over 16 K16 rows of both tiles, whose rows are k. a: lane_rows_8, b: lane_rows_16; the columns of each lie
  * within one panel, or those of B, with b.panel set, anywhere from 16 * column16 on. */
 template <int K16, typename T, typename Sums>
-__device__ __forceinline__ void gemm_by_rows(Sums &c, const struct operand &a, const struct operand &b, uint32_t column16 = 0)
+__device__ __forceinline__ void gemm_by_rows(Sums &c, const struct operand &a, const struct operand &b,
+                                             uint32_t column16 = 0)
 {
     uint32_t a_fragment[2][Sums::M16][4], b_fragment[2][Sums::N8 / 2][4];
 #pragma unroll
@@ -119,8 +120,8 @@ __device__ __forceinline__ void gemm_by_rows(Sums &c, const struct operand &a, c
     }
 }
 
-/* C += A B with A in registers and the rows of B, from 16 * row16 on, being k. b: lane_rows_16, within one panel or, with
- * b.panel set, from column 16 * column16 on. */
+/* C += A B with A in registers and the rows of B, from 16 * row16 on, being k. b: lane_rows_16, within one panel or,
+ * with b.panel set, from column 16 * column16 on. */
 template <typename T, typename Sums, typename Operand>
 __device__ __forceinline__ void gemm_registers(Sums &c, const Operand &a, const struct operand &b, uint32_t row16,
                                                uint32_t column16 = 0)

@@ -1,7 +1,7 @@
 /* fused_sm80, backward: the attributes that its kernels are compiled with, and the rows of stats and dq_sum. */
 #pragma once
 #include "kernels/sm80/family.cuh"
-#include "kernels/sm80/fused_sm80_bwd.h"
+#include "kernels/sm80/bwd_params.h"
 
 namespace sm80_bwd {
 
@@ -19,8 +19,8 @@ struct DenseNoDq : Dense {
 __device__ __forceinline__ uint16_t *family_head(const Params &params, const struct attn_tensor &tensor,
                                                  const Sequence &s, int first, int head)
 {
-    return static_cast<uint16_t *>(tensor.data) + head_offset(params.family, tensor.stride_batch, tensor.stride_head,
-                                                              tensor.stride_row, s, first, head);
+    return static_cast<uint16_t *>(tensor.data) +
+           head_offset(params.family, tensor.stride_batch, tensor.stride_head, tensor.stride_row, s, first, head);
 }
 
 /* Where row 0 of a head of a sequence lies in stats and dq_sum, counted over the padded rows of all heads. */

@@ -45,6 +45,14 @@ int64_t sm80_work_tiles(const struct attn_problem *p, bool is_keys, int own_tile
     return (is_keys ? p->total_k : p->total_q) / own_tile + p->batch;
 }
 
+enum attn_status sm80_check_grid(const struct attn_problem *p, bool is_keys, int own_tile, int64_t heads,
+                                 struct attn_message *why)
+{
+    const int64_t batch = p->lengths == ATTN_PACKED ? 1 : p->batch;
+
+    return attn_check_grid(sm80_work_tiles(p, is_keys, own_tile) / batch, heads, batch, why);
+}
+
 int64_t sm80_row_blocks(const struct attn_problem *p)
 {
     return p->lengths == ATTN_PACKED ? p->total_q / SM80_ROW_BLOCK + p->batch : 0;

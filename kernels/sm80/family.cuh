@@ -115,10 +115,10 @@ __device__ __forceinline__ unsigned blocks_seen(const fused_sm80_family &family,
 }
 
 /* Goes over the tiles of a range of which a block mask shows anything, in ascending order. 32 tiles at a time, from a
- * multiple of 32 on and one for each lane, are looked up together; their bits are the same in the whole warp. `fixed` is
- * the first row of the tile of rows whose tiles of keys it goes over, or with ROWS_MOVE the other way round. */
+ * multiple of 32 on and one for each lane, are looked up together; their bits are the same in the whole warp. `fixed`
+ * is the first row of the tile of rows whose tiles of keys it goes over, or with ROWS_MOVE the other way round. */
 template <int ROWS, int KEYS, bool ROWS_MOVE> struct VisibleTiles {
-    uint32_t any, all;   /* a bit for each of the 32 tiles: whether any, and whether all of its blocks are visible */
+    uint32_t any, all; /* a bit for each of the 32 tiles: whether any, and whether all of its blocks are visible */
 
     template <typename Mask>
     __device__ __forceinline__ void look_up(const fused_sm80_family &family, const Mask &mask, int tile, int end,
@@ -127,8 +127,8 @@ template <int ROWS, int KEYS, bool ROWS_MOVE> struct VisibleTiles {
         const int own = tile / 32 * 32 + static_cast<int>(threadIdx.x % 32);
         unsigned seen = 2;
         if (own < end)
-            seen = blocks_seen(family, mask(), ROWS_MOVE ? own * ROWS : fixed, ROWS, ROWS_MOVE ? fixed : own * KEYS,
-                               KEYS);
+            seen =
+                blocks_seen(family, mask(), ROWS_MOVE ? own * ROWS : fixed, ROWS, ROWS_MOVE ? fixed : own * KEYS, KEYS);
         any = __ballot_sync(0xffffffffu, seen & 1u);
         all = __ballot_sync(0xffffffffu, seen & 2u);
     }

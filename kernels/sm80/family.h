@@ -26,15 +26,15 @@ struct fused_sm80_family {
     const uint8_t *block_mask;                  /* NULL: none */
     struct fused_sm80_work *work;               /* packed: work tiles, the longest first; those behind the last one have
                                                    sequence -1 */
-    int32_t *row_blocks;   /* packed, backward: the sequence of every SM80_ROW_BLOCK rows of stats and dq_sum */
-    int64_t total_q;       /* packed: rows of a head in LSE */
-    uint64_t dropout_seed; /* attn_dropout_bits */
+    int32_t *row_blocks;        /* packed, backward: the sequence of every SM80_ROW_BLOCK rows of stats and dq_sum */
+    int64_t total_q;            /* packed: rows of a head in LSE */
+    uint64_t dropout_seed;      /* attn_dropout_bits */
     uint32_t dropout_threshold; /* an element is dropped where its bits are below; 0 = none is */
     float keep_factor;          /* 1 / (1 - dropout) */
     float softcap_inner;        /* scale / softcap: the argument of tanh is this times Q K^T; 0 = no softcap */
     int32_t window_left, window_right; /* keys left and right of the diagonal: unbounded is more than any length */
     int32_t head_dim, batch;
-    int32_t work_tiles;                               /* packed: room in `work`, at least the tiles there are */
+    int32_t work_tiles;                                   /* packed: room in `work`, at least the tiles there are */
     int32_t mask_block, mask_row_blocks, mask_key_blocks; /* rows and keys of a block, blocks of the longest lengths */
     int64_t mask_batch_stride, mask_head_stride;          /* 0 where all share one */
 };
@@ -62,6 +62,10 @@ enum attn_status sm80_check_family(const struct attn_request *, struct attn_mess
 
 /* Tiles of one head over all sequences; of packed ones at most so many. */
 int64_t sm80_work_tiles(const struct attn_problem *, bool is_keys, int own_tile);
+
+/* attn_check_grid for blocks that each have one of these tiles of one of `heads` heads. */
+enum attn_status sm80_check_grid(const struct attn_problem *, bool is_keys, int own_tile, int64_t heads,
+                                 struct attn_message *why);
 
 /* Blocks of SM80_ROW_BLOCK rows of all packed sequences, each of which begins with a new one; 0 of others. */
 int64_t sm80_row_blocks(const struct attn_problem *);

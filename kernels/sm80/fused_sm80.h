@@ -1,5 +1,5 @@
 /* fused_sm80: its entry in the registry (fused_sm80.c) and its two directions (fused_sm80_fwd_host.c,
- * fused_sm80_bwd_host.c; what those of the backward share is in fused_sm80_bwd.h). C and CUDA C++. */
+ * fused_sm80_bwd_host.c; what those of the backward share is in bwd_params.h). C and CUDA C++. */
 #ifndef FABENCH_FUSED_SM80_H
 #define FABENCH_FUSED_SM80_H
 

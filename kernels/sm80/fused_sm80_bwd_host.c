@@ -1,6 +1,6 @@
 /* The host side of fused_sm80's backward: what it refuses, its workspace, the kernels' parameters, the launches. */
 #include "kernels/sm80/fused_sm80.h"
-#include "kernels/sm80/fused_sm80_bwd.h"
+#include "kernels/sm80/bwd_params.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
@@ -39,8 +39,7 @@ static const struct attn_tile_table tiles = {"backward", fused_sm80_bwd_tiles, s
 /* Rows of a head in stats and dq_sum, and heads that have so many. */
 static int64_t padded_rows(const struct attn_problem *p)
 {
-    return p->lengths == ATTN_PACKED ? sm80_row_blocks(p) * SM80_ROW_BLOCK
-                                     : attn_round_up(p->q_len, SM80_BWD_ROW_STEP);
+    return p->lengths == ATTN_PACKED ? sm80_row_blocks(p) * SM80_ROW_BLOCK : attn_round_up(p->q_len, SM80_BWD_ROW_STEP);
 }
 
 static int64_t padded_heads(const struct attn_problem *p)
@@ -71,7 +70,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "the deterministic backward needs %zu bytes of shared memory, a block has at most %zu",
                          dq_bytes, limit);
-    const enum attn_status status = attn_check_grid(sm80_work_tiles(p, true, tile->kv_tile), p->kv_heads, 1, why);
+    const enum attn_status status = sm80_check_grid(p, true, tile->kv_tile, p->kv_heads, why);
     if (status != ATTN_OK)
         return status;
     /* Of the grids over queries that of the preprocess kernel is the largest, or that of 32 queries a block. */
@@ -166,14 +165,16 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         return ATTN_UNSUPPORTED;
     const struct fused_sm80_bwd_params params = params_of(request, tensors, run->workspace, tile);
     const int64_t heads = padded_heads(p);
-    const struct attn_launch preprocess = {.name = "preprocess",
-                                           .kernel = (const void *)(is_family ? fused_sm80_bwd_preprocess_rows[bf16]
-                                                                            : fused_sm80_bwd_preprocess[bf16][p->head_dim == 128]),
-                                           .blocks = preprocess_head_blocks(request) * heads,
-                                           .threads = SM80_BWD_PREPROCESS_THREADS,
-                                           .is_pass = true};
+    const struct attn_launch preprocess = {
+        .name = "preprocess",
+        .kernel = (const void *)(is_family ? fused_sm80_bwd_preprocess_rows[bf16]
+                                           : fused_sm80_bwd_preprocess[bf16][p->head_dim == 128]),
+        .blocks = preprocess_head_blocks(request) * heads,
+        .threads = SM80_BWD_PREPROCESS_THREADS,
+        .is_pass = true};
     const struct attn_launch main_kernel = {.name = deterministic ? "dk_dv" : "main",
-                                            .kernel = (const void *)tile->main[is_family ? FAMILY : deterministic][bf16],
+                                            .kernel =
+                                                (const void *)tile->main[is_family ? FAMILY : deterministic][bf16],
                                             .blocks = sm80_work_tiles(p, true, tile->kv_tile) * p->kv_heads,
                                             .threads = tile->threads,
                                             .smem_bytes = tile->tile.smem_bytes,

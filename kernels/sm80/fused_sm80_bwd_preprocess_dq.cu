@@ -1,4 +1,5 @@
-/* The kernels of fused_sm80's backward that do not depend on its tiles.
+/* The kernels of fused_sm80's backward that do not depend on its tiles, of dense attention and of the family
+ * (docs/kernels/sm80.md).
  *
  * preprocess, bound by device memory: 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in
  * base 2. Rows that see no key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main
@@ -12,7 +13,7 @@
  *   warp w: queries 16 w .. 16 w + 15, all keys of the tile
  *   shared memory: Q | dO | K 0 | K 1 | V 0 | V 1, 8 KB each at head_dim 64, 16 KB at 128
  *   loop: wait for stage i, barrier, start loading stage i + 1, S = Q K^T, dP = dO V^T, dS, dQ += dS K */
-#include "kernels/sm80/fused_sm80_bwd.h"
+#include "kernels/sm80/bwd_params.h"
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/dropout.cuh"
@@ -65,8 +66,8 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_co
     }
 }
 
-/* The same of the family: a block has SM80_ROW_BLOCK rows of one head of one sequence, and as many lanes as a row needs,
- * 1 to 32, take one row. */
+/* The same of the family: a block has SM80_ROW_BLOCK rows of one head of one sequence, and as many lanes as a row
+ * needs, 1 to 32, take one row. */
 template <typename T>
 __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess_rows(const __grid_constant__ Params params)
 {
@@ -259,8 +260,8 @@ __device__ __forceinline__ void mask_rows(Accumulator<1, N8> &p, const fused_sm8
         if (step.mask != NULL) {
             const int row_block = min((step.row + 8 * half) / family.mask_block, family.mask_row_blocks - 1);
             const int key_block = min((step.key + lane % N8 * 8) / family.mask_block, family.mask_key_blocks - 1);
-            seen = __ballot_sync(
-                0xffffffffu, step.mask[static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block] != 0);
+            seen = __ballot_sync(0xffffffffu,
+                                 step.mask[static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block] != 0);
         }
 #pragma unroll
         for (int n = 0; n < N8; ++n)
@@ -344,12 +345,14 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
     const auto mask = [&] { return mask_of_head(family, q.number, block.head); };
     const auto load_keys = [&](int n, int stage) {
         const int64_t key = static_cast<int64_t>(n) * KEYS;
-        load_panels<KEYS, HEAD_DIM, DQ_THREADS>(
-            shared_address(s.k[stage]), family_head(params, params.k, q, q.k_first, kv_head) + key * params.k.stride_row,
-            params.k.data, params.k.stride_row, q.kv_len - n * KEYS, columns);
-        load_panels<KEYS, HEAD_DIM, DQ_THREADS>(
-            shared_address(s.v[stage]), family_head(params, params.v, q, q.k_first, kv_head) + key * params.v.stride_row,
-            params.v.data, params.v.stride_row, q.kv_len - n * KEYS, columns);
+        load_panels<KEYS, HEAD_DIM, DQ_THREADS>(shared_address(s.k[stage]),
+                                                family_head(params, params.k, q, q.k_first, kv_head) +
+                                                    key * params.k.stride_row,
+                                                params.k.data, params.k.stride_row, q.kv_len - n * KEYS, columns);
+        load_panels<KEYS, HEAD_DIM, DQ_THREADS>(shared_address(s.v[stage]),
+                                                family_head(params, params.v, q, q.k_first, kv_head) +
+                                                    key * params.v.stride_row,
+                                                params.v.data, params.v.stride_row, q.kv_len - n * KEYS, columns);
     };
     VisibleTiles<DQ_TILE, KEYS, false> visible;
     int n = visible.start(family, mask, range, block.row);
@@ -359,10 +362,10 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
     load_panels<DQ_TILE, HEAD_DIM, DQ_THREADS>(
         shared_address(s.q), family_head(params, params.q, q, q.q_first, block.head) + block.row * params.q.stride_row,
         params.q.data, params.q.stride_row, q.q_len - block.row, columns);
-    load_panels<DQ_TILE, HEAD_DIM, DQ_THREADS>(
-        shared_address(s.dout),
-        family_head(params, params.dout, q, q.q_first, block.head) + block.row * params.dout.stride_row,
-        params.dout.data, params.dout.stride_row, q.q_len - block.row, columns);
+    load_panels<DQ_TILE, HEAD_DIM, DQ_THREADS>(shared_address(s.dout),
+                                               family_head(params, params.dout, q, q.q_first, block.head) +
+                                                   block.row * params.dout.stride_row,
+                                               params.dout.data, params.dout.stride_row, q.q_len - block.row, columns);
     if (S::STAGES == 2 && n < range.end)
         load_keys(n, 0);
     cp_async_commit();
@@ -408,8 +411,8 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
         store_rows<T, true>(dq[panel], params.scale, shared_address(s.q) + panel * S::Q_PANEL + warp * ROWS_16_BYTES,
-                   reinterpret_cast<T *>(to) + panel * PANEL_COLUMNS, params.dq.stride_row,
-                   clamp_to_tile(q.q_len - warp_row), columns - panel * PANEL_COLUMNS);
+                            reinterpret_cast<T *>(to) + panel * PANEL_COLUMNS, params.dq.stride_row,
+                            clamp_to_tile(q.q_len - warp_row), columns - panel * PANEL_COLUMNS);
 }
 
 } // namespace

@@ -232,8 +232,8 @@ __device__ __forceinline__ FamilyWork family_work_of_block(const Params &params,
     return work;
 }
 
-/* A tile as one warp sees it: whether any of its rows sees any key, and whether all see all, as far as causality, window
- * and the ends of the sequence go. */
+/* A tile as one warp sees it: whether any of its rows sees any key, and whether all see all, as far as causality,
+ * window and the ends of the sequence go. */
 struct WarpView {
     int diagonal, rows, kv_len;
 

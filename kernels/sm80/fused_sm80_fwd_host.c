@@ -38,7 +38,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %d", (int)MAX_LEN);
-    return attn_check_grid(sm80_work_tiles(p, false, tile->block_m), p->q_heads, 1, why);
+    return sm80_check_grid(p, false, tile->block_m, p->q_heads, why);
 }
 
 static size_t workspace_bytes(const struct attn_request *request)

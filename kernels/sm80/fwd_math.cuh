@@ -89,10 +89,12 @@ __device__ __forceinline__ void mask_family(Scores<Tile> &scores, const Params &
             const int end = min(tile.kv_len, diagonal + family.window_right + 1) - column;
             uint32_t seen = ~0u; /* by the eight rows of this half, of every eight keys */
             if (tile.has_hidden) {
-                const int row_block = min((tile.row + 16 * m + 8 * half) / family.mask_block, family.mask_row_blocks - 1);
+                const int row_block =
+                    min((tile.row + 16 * m + 8 * half) / family.mask_block, family.mask_row_blocks - 1);
                 const int key_block = min((tile.key + lane % N8 * 8) / family.mask_block, family.mask_key_blocks - 1);
                 seen = __ballot_sync(
-                    WHOLE_WARP, tile.facts->mask[static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block] != 0);
+                    WHOLE_WARP,
+                    tile.facts->mask[static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block] != 0);
             }
 #pragma unroll
             for (int n = 0; n < N8; ++n)
@@ -188,8 +190,8 @@ __device__ __forceinline__ void drop_p(Probabilities<Tile> &probabilities, const
                                        int m, int n_slice)
 {
     uint32_t kept[4];
-    dropout_mask(kept, params.family.dropout_seed, params.family.dropout_threshold, tile.facts->sequence, tile.facts->head,
-                 tile.row / 16 + m, tile.key / 16 + n_slice);
+    dropout_mask(kept, params.family.dropout_seed, params.family.dropout_threshold, tile.facts->sequence,
+                 tile.facts->head, tile.row / 16 + m, tile.key / 16 + n_slice);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
         probabilities.p[m][n_slice][i] &= kept[i];

@@ -22,8 +22,8 @@ constexpr float RESCALE_THRESHOLD_LOG2 = 8.0f; /* by how much a row's max may ex
 constexpr int PREFETCH = 2;                    /* by how many fragments of K and V the loads are ahead of their use */
 
 /* Whether row sums are computed from the rounded P by the tensor cores, as P V with V = 1: fewer instructions, but a
- * relative error in the sum of up to half an ulp of P: 2^-11 in fp16; 2^-8 in bf16, which is too much for LSE. Not of the
- * family, whose P has lost the dropped elements when it is an operand. */
+ * relative error in the sum of up to half an ulp of P: 2^-11 in fp16; 2^-8 in bf16, which is too much for LSE. Not of
+ * the family, whose P has lost the dropped elements when it is an operand. */
 template <typename T, typename Attributes> constexpr bool SUM_BY_MMA = false;
 template <> constexpr bool SUM_BY_MMA<__half, Dense> = true;
 
@@ -57,7 +57,7 @@ template <typename Tile> struct Traits {
     static constexpr int ROW_TILES = ROWS / 16;
     static constexpr int D_SLICES = Tile::HEAD_DIM / 16;
     static constexpr int N_SLICES = Tile::BLOCK_N / 16;
-    static constexpr int CHUNKS = Tile::HEAD_DIM / 8;  /* of 16 bytes in a row */
+    static constexpr int CHUNKS = Tile::HEAD_DIM / 8;                                     /* of 16 bytes in a row */
     static constexpr int PANELS = (Tile::HEAD_DIM + 63) / 64, ROW_ELEMENTS = PANELS * 64; /* in shared memory */
     static constexpr int STAGE_BYTES = Tile::BLOCK_N * ROW_ELEMENTS * 2;
     static_assert(ROWS % 16 == 0 && Tile::BLOCK_N % 16 == 0, "a warp owns whole 16-row tiles");
@@ -170,11 +170,12 @@ template <typename Tile> struct KvPanels {
         const int rows = kv_len - next * N, columns = params.family.head_dim;
         if (next >= end)
             return;
-        load_panels<N, Tile::HEAD_DIM, Traits<Tile>::THREADS>(to, facts->k + static_cast<int64_t>(next) * N * params.k_strides.row,
-                                                      params.k, params.k_strides.row, rows, columns);
-        load_panels<N, Tile::HEAD_DIM, Traits<Tile>::THREADS>(to + STAGES * STAGE_BYTES,
-                                                      facts->v + static_cast<int64_t>(next) * N * params.v_strides.row,
-                                                      params.v, params.v_strides.row, rows, columns);
+        load_panels<N, Tile::HEAD_DIM, Traits<Tile>::THREADS>(
+            to, facts->k + static_cast<int64_t>(next) * N * params.k_strides.row, params.k, params.k_strides.row, rows,
+            columns);
+        load_panels<N, Tile::HEAD_DIM, Traits<Tile>::THREADS>(
+            to + STAGES * STAGE_BYTES, facts->v + static_cast<int64_t>(next) * N * params.v_strides.row, params.v,
+            params.v_strides.row, rows, columns);
     }
 };
 

@@ -1,8 +1,8 @@
 /* What the files of fused_sm80's backward share: the host side (fused_sm80_bwd_host.c), the main kernel
  * (fused_sm80_bwd.cu), the preprocess kernel and the kernel of the deterministic dQ
  * (fused_sm80_bwd_preprocess_dq.cu). C and CUDA C++. */
-#ifndef FABENCH_FUSED_SM80_BWD_H
-#define FABENCH_FUSED_SM80_BWD_H
+#ifndef FABENCH_SM80_BWD_PARAMS_H
+#define FABENCH_SM80_BWD_PARAMS_H
 
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
@@ -36,8 +36,8 @@ struct fused_sm80_bwd_params {
     int32_t q_tiles, kv_tiles;
     int32_t section_heads; /* kv heads whose blocks run at the same time */
     float scale, scale_log2;
-    bool causal;                 /* of dense attention; of the family it is in the windows */
-    int32_t padded_head_dim;     /* of the family: columns of a row of dq_sum */
+    bool causal;             /* of dense attention; of the family it is in the windows */
+    int32_t padded_head_dim; /* of the family: columns of a row of dq_sum */
     struct fused_sm80_family family;
 };
 
@@ -51,8 +51,8 @@ struct fused_sm80_bwd_tile {
     fused_sm80_bwd_kernel convert[2][2]; /* [family][bf16]: dQ = scale * dq_sum, rounded */
 };
 
-extern const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[]; /* ends with a row without a name */
-extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2]; /* dense: [bf16][head_dim 128] */
+extern const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[];       /* ends with a row without a name */
+extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2];   /* dense: [bf16][head_dim 128] */
 extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess_rows[2]; /* family: [bf16] */
 
 /* The deterministic dQ of a head_dim up to this. */
