@@ -172,6 +172,37 @@ static void launches_what_it_accepts(void **state)
     assert_int_equal(launched, 1);
 }
 
+static void a_range_says_what_is_taken(void **state)
+{
+    struct attn_problem p = DENSE(1, 1, 1, 64, 64, 40, ATTN_FP16, ATTN_BSHD, false, -1, -1, 0.125f, 0);
+    const struct attn_device device = {.platform = ATTN_CUDA};
+    const struct attn_request request = {.problem = &p, .device = &device};
+    const struct attn_range narrow = {0, 0}, wide = {ATTN_WITH_WINDOW | ATTN_WITH_BLOCK_MASK, 256};
+    struct attn_message why = {""};
+    (void)state;
+
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_OK);
+    assert_int_equal(attn_check_request(&request, &narrow, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "head_dim 40: takes 64 and 128");
+    p.window_left = 3;
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_OK);
+    assert_int_equal(attn_check_request(&request, &narrow, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes no window");
+    p.head_dim = 264;
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "head_dim 264: takes multiples of 8 from 8 to 256");
+    p.head_dim = 12;
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_UNSUPPORTED);
+    p.head_dim = 256;
+    p.mask_block = 12;
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "block mask of 12 rows and keys: takes multiples of 8");
+    p.mask_block = 16;
+    p.softcap = 1;
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes no softcap");
+}
+
 static int tiles_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +212,7 @@ static int tiles_tests(void)
         cmocka_unit_test(forced_variants_and_refusals),
         cmocka_unit_test(variants_of_both_directions),
         cmocka_unit_test(launches_what_it_accepts),
+        cmocka_unit_test(a_range_says_what_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
