@@ -16,7 +16,8 @@ enum attn_status attn_fail(struct attn_message *why, enum attn_status status, co
     return status;
 }
 
-static enum attn_status check_shape(const struct attn_problem *p, struct attn_message *why)
+static enum attn_status check_shape(const struct attn_problem *p, const struct attn_range *range,
+                                    struct attn_message *why)
 {
     if (p->batch < 1 || p->q_heads < 1 || p->kv_heads < 1 || p->q_len < 1 || p->kv_len < 1 || p->q_len > INT32_MAX ||
         p->kv_len > INT32_MAX || p->batch > INT32_MAX || p->q_heads > INT32_MAX)
@@ -24,18 +25,37 @@ static enum attn_status check_shape(const struct attn_problem *p, struct attn_me
     if (p->q_heads % p->kv_heads != 0)
         return attn_fail(why, ATTN_UNSUPPORTED, "kv_heads %lld does not divide q_heads %lld", (long long)p->kv_heads,
                          (long long)p->q_heads);
-    if (p->head_dim != 64 && p->head_dim != 128)
+    if (range->max_head_dim == 0 && p->head_dim != 64 && p->head_dim != 128)
         return attn_fail(why, ATTN_UNSUPPORTED, "head_dim %lld: takes 64 and 128", (long long)p->head_dim);
+    if (range->max_head_dim != 0 && (p->head_dim < 8 || p->head_dim > range->max_head_dim || p->head_dim % 8 != 0))
+        return attn_fail(why, ATTN_UNSUPPORTED, "head_dim %lld: takes multiples of 8 from 8 to %d",
+                         (long long)p->head_dim, range->max_head_dim);
     return ATTN_OK;
 }
 
-enum attn_status attn_check_request(const struct attn_request *request, struct attn_message *why)
+/* The values of attributes that the implementation computes. */
+static enum attn_status check_values(const struct attn_problem *p, struct attn_message *why)
+{
+    if (!(p->dropout >= 0.0f && p->dropout < 1.0f))
+        return attn_fail(why, ATTN_UNSUPPORTED, "dropout %g: takes 0 to below 1", (double)p->dropout);
+    if (!(p->softcap >= 0.0f) || !isfinite(p->softcap))
+        return attn_fail(why, ATTN_UNSUPPORTED, "softcap %g: takes finite values from 0 on", (double)p->softcap);
+    if (p->mask_block < 0 || p->mask_block > INT32_MAX || p->mask_block % 8 != 0)
+        return attn_fail(why, ATTN_UNSUPPORTED, "block mask of %lld rows and keys: takes multiples of 8",
+                         (long long)p->mask_block);
+    return ATTN_OK;
+}
+
+enum attn_status attn_check_request(const struct attn_request *request, const struct attn_range *range,
+                                    struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    enum attn_status status = attn_check_attributes(request, 0, why);
+    enum attn_status status = attn_check_attributes(request, range->attributes, why);
 
     if (status == ATTN_OK)
-        status = check_shape(p, why);
+        status = check_shape(p, range, why);
+    if (status == ATTN_OK)
+        status = check_values(p, why);
     if (status != ATTN_OK)
         return status;
     if (request->device->platform != ATTN_CUDA)
@@ -60,6 +80,7 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
                                     struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
+    const bool packed = p->lengths == ATTN_PACKED;
     const struct {
         const char *name;
         const struct attn_tensor *tensor;
@@ -75,13 +96,19 @@ enum attn_status attn_check_tensors(const struct attn_request *request, const st
             continue;
         if (used[i].tensor->data == NULL)
             return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s is missing", used[i].name);
-        if (!is_aligned(used[i].tensor, p->batch, used[i].is_kv ? p->kv_heads : p->q_heads,
-                        used[i].is_kv ? p->kv_len : p->q_len))
+        if (!is_aligned(used[i].tensor, packed ? 1 : p->batch, used[i].is_kv ? p->kv_heads : p->q_heads,
+                        packed          ? INT64_MAX
+                        : used[i].is_kv ? p->kv_len
+                                        : p->q_len))
             return attn_fail(why, ATTN_UNSUPPORTED, "tensor %s: its pointer and strides must be multiples of %d bytes",
                              used[i].name, VECTOR_BYTES);
     }
     if (tensors->lse == NULL || (uintptr_t)tensors->lse % sizeof(float) != 0)
         return attn_fail(why, ATTN_UNSUPPORTED, "lse is missing or not on a 4-byte boundary");
+    if (packed && (tensors->cu_seqlens_q == NULL || tensors->cu_seqlens_k == NULL))
+        return attn_fail(why, ATTN_UNSUPPORTED, "cu_seqlens_q or cu_seqlens_k is missing");
+    if (p->mask_block != 0 && tensors->block_mask == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "block_mask is missing");
     return ATTN_OK;
 }
 

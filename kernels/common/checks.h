@@ -15,12 +15,19 @@ enum attn_status attn_fail(struct attn_message *why, enum attn_status status, co
 #endif
     ;
 
-/* No attribute beyond dense attention; a CUDA device; fp16 or bf16, head_dim 64 or 128, a finite scale above 0, lengths
- * from 1 to 2^31 - 1, kv_heads divides q_heads. */
-enum attn_status attn_check_request(const struct attn_request *, struct attn_message *why);
+/* What an implementation computes beyond dense attention with head dims 64 and 128. All zeros: nothing. */
+struct attn_range {
+    unsigned attributes; /* attn_attribute bits */
+    int max_head_dim;    /* every multiple of 8 up to here; 0 = 64 and 128 */
+};
 
-/* Every tensor that the mode uses is there, its pointer is on a 16-byte boundary (LSE: 4) and so is every stride of
- * a dimension longer than 1. */
+/* No attribute and no head_dim outside the range; a CUDA device; fp16 or bf16, a finite scale above 0, lengths from 1
+ * to 2^31 - 1, kv_heads divides q_heads; a dropout below 1, a finite softcap from 0 on, blocks of a mask that are
+ * multiples of 8. */
+enum attn_status attn_check_request(const struct attn_request *, const struct attn_range *, struct attn_message *why);
+
+/* Every tensor that the mode uses and every array of the attributes is there, its pointer is on a 16-byte boundary
+ * (LSE and lengths: 4, a block mask: any) and so is every stride of a dimension longer than 1. */
 enum attn_status attn_check_tensors(const struct attn_request *, const struct attn_tensors *, struct attn_message *why);
 
 /* row_tiles * heads * batch are at most 2^31 - 1: blocks of a one-dimensional grid, or numbers of tiles. */

@@ -7,7 +7,7 @@
 enum attn_status attn_dispatch_accepts(const struct attn_dispatch *dispatch, const struct attn_request *request,
                                        struct attn_message *why)
 {
-    enum attn_status status = attn_check_request(request, why);
+    enum attn_status status = attn_check_request(request, &dispatch->range, why);
 
     if (status == ATTN_OK)
         status = dispatch->check_device(request, why);
@@ -46,10 +46,11 @@ void attn_dispatch_variants(const struct attn_dispatch *dispatch, struct attn_va
 
 enum { BLOCK_RESERVED_BYTES = 1024 /* shared memory of each block that the system keeps, sm_80 and newer */ };
 
-/* Whether a request can have the tile, as far as its head_dim and a forced variant go. */
-static bool is_meant(const struct attn_tile *tile, const struct attn_request *request)
+/* Whether a request can have the tile, as far as its head_dim, its attributes and a forced variant go. */
+static bool is_meant(const struct attn_tile_table *table, const struct attn_tile *tile,
+                     const struct attn_request *request)
 {
-    return tile->head_dim == request->problem->head_dim &&
+    return (table->takes != NULL ? table->takes(request, tile) : tile->head_dim == request->problem->head_dim) &&
            (request->variant == NULL || strcmp(tile->shown.name, request->variant) == 0);
 }
 
@@ -75,13 +76,16 @@ const void *attn_choose_tile(const struct attn_tile_table *table, const struct a
     const char *row = table->rows;
 
     for (const struct attn_tile *tile; (tile = (const void *)row)->shown.name != NULL; row += table->row_bytes) {
-        if (!is_meant(tile, request))
+        if (!is_meant(table, tile, request))
             continue;
         known = tile;
         if (tile->smem_bytes <= limit && is_better(table, request, tile, best))
             best = tile;
     }
-    if (known == NULL)
+    if (known == NULL && table->takes != NULL)
+        attn_fail(why, ATTN_UNSUPPORTED, "the %s has no variant %s for head_dim %d and what else is asked",
+                  table->direction, request->variant, (int)request->problem->head_dim);
+    else if (known == NULL)
         attn_fail(why, ATTN_UNSUPPORTED, "the %s has no variant %s for head_dim %d", table->direction, request->variant,
                   (int)request->problem->head_dim);
     else if (best == NULL)

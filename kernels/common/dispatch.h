@@ -10,6 +10,7 @@
 #define FABENCH_DISPATCH_H
 
 #include "kernels/attention.h"
+#include "kernels/common/checks.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +32,8 @@ struct attn_tile_table {
     size_t row_bytes;
     /* Estimated time of a tile, in any unit. NULL: the rows are in the order of preference. */
     double (*time)(const struct attn_request *, const struct attn_tile *);
+    /* Whether the row is compiled for the request's head_dim and attributes. NULL: the head_dim is the row's. */
+    bool (*takes)(const struct attn_request *, const struct attn_tile *);
 };
 
 /* The row that the request forces, or else the best of its head_dim: the one of the shortest estimated time; or the
@@ -63,6 +66,7 @@ struct attn_direction {
 struct attn_dispatch {
     enum attn_status (*check_device)(const struct attn_request *, struct attn_message *why);
     const struct attn_direction *directions[2]; /* by enum attn_mode */
+    struct attn_range range;
 };
 
 enum { ATTN_MAX_VARIANTS = 32 };

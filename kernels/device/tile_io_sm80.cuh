@@ -31,11 +31,11 @@ __device__ __forceinline__ void load_rows(uint32_t shared, const uint16_t *rows,
     }
 }
 
-/* A warp multiplies its 16 M16 rows x 64 columns by scale, rounds them and stores the first `left` rows, through
- * shared memory from `panel` on that nobody else uses. */
-template <typename T, typename Sums>
+/* A warp multiplies its 16 M16 rows x 64 columns by scale, rounds them and stores the first `left` rows, of NARROW ones
+ * the first `columns` columns, through shared memory from `panel` on that nobody else uses. */
+template <typename T, bool NARROW = false, typename Sums>
 __device__ __forceinline__ void store_rows(Sums &sums, float scale, uint32_t panel, T *rows, int64_t stride_row,
-                                           int left)
+                                           int left, int columns = PANEL_COLUMNS)
 {
     static_assert(Sums::N8 * 8 == PANEL_COLUMNS, "one panel");
     const uint32_t lane = threadIdx.x % 32;
@@ -54,7 +54,7 @@ __device__ __forceinline__ void store_rows(Sums &sums, float scale, uint32_t pan
     for (int pass = 0; pass < 16 * Sums::M16; pass += 4) {
         const int row = pass + lane / 8;
         const uint4 value = load_shared_128(panel + swizzle_128b(row, lane % 8));
-        if (row < left)
+        if (row < left && (!NARROW || static_cast<int>(lane % 8 * 8) < columns))
             *reinterpret_cast<uint4 *>(rows + row * stride_row + lane % 8 * 8) = value;
     }
 }

@@ -13,13 +13,17 @@ static enum attn_status check_device(const struct attn_request *request, struct 
     return ATTN_OK;
 }
 
-static const struct attn_dispatch dispatch = {check_device, {&fused_sm80_fwd, &fused_sm80_bwd}};
+static const struct attn_dispatch dispatch = {.check_device = check_device,
+                                              .directions = {&fused_sm80_fwd, &fused_sm80_bwd},
+                                              .range = {ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP |
+                                                            ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK,
+                                                        256}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 
 const struct attn_impl attn_fused_sm80 = {
     .abi = ATTN_ABI,
     .name = "fused_sm80",
-    .summary = "FlashAttention-2's algorithm on mma.sync and cp.async, fp16 and bf16, head_dim 64 and 128, sm_80+",
+    .summary = "FlashAttention-2's algorithm on mma.sync and cp.async, fp16 and bf16, head_dim 8 to 256, sm_80+",
     .platform = ATTN_CUDA,
     /* dQ is summed by atomics unless request.deterministic asks for a fixed order. */
     .repeatable = {ATTN_O | ATTN_LSE, ATTN_DK | ATTN_DV},

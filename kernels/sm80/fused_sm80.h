@@ -1,10 +1,11 @@
 /* fused_sm80: its entry in the registry (fused_sm80.c) and its two directions (fused_sm80_fwd_host.c,
- * fused_sm80_bwd_host.c; what those of the backward share is in fused_sm80_bwd.h). C and CUDA C++. */
+ * fused_sm80_bwd_host.c; what those of the backward share is in bwd_params.h). C and CUDA C++. */
 #ifndef FABENCH_FUSED_SM80_H
 #define FABENCH_FUSED_SM80_H
 
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/sm80/family.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,8 +15,6 @@ extern const struct attn_direction fused_sm80_fwd, fused_sm80_bwd;
 extern const struct attn_impl attn_fused_sm80;
 
 /* What the host side of the forward and its kernels (fused_sm80_fwd.cu) share. */
-
-enum { SM80_FWD_BLOCKS_PER_SM = 2 };
 
 struct fused_sm80_strides {
     int64_t batch, head, row; /* in elements */
@@ -29,16 +28,17 @@ struct fused_sm80_fwd_params {
     struct fused_sm80_strides q_strides, k_strides, v_strides, o_strides;
     int q_len, kv_len, q_heads, group, row_tiles; /* group: query heads for each kv head */
     int heads_total, bulk_heads; /* batch * q_heads, and how many of them go head by head; the others go by length */
-    float scale_log2;            /* scale * log2(e) */
-    bool causal;
+    float scale_log2;            /* scale * log2(e); with a softcap that in place of the scale */
+    bool causal;                 /* of dense attention; of the family it is in the windows */
+    struct fused_sm80_family family;
 };
 
 typedef void (*fused_sm80_fwd_kernel)(struct fused_sm80_fwd_params);
 
 struct fused_sm80_fwd_tile {
     struct attn_tile tile;
-    int block_m, threads;
-    fused_sm80_fwd_kernel kernels[2]; /* [bf16] */
+    int block_m, block_n, threads;
+    fused_sm80_fwd_kernel kernels[2][2]; /* [family][bf16]; NULL where it is not compiled for that */
 };
 
 extern const struct fused_sm80_fwd_tile fused_sm80_fwd_tiles[]; /* ends with a row without a name */

@@ -1,19 +1,59 @@
 /* The host side of fused_sm80's backward: what it refuses, its workspace, the kernels' parameters, the launches. */
 #include "kernels/sm80/fused_sm80.h"
-#include "kernels/sm80/fused_sm80_bwd.h"
+#include "kernels/sm80/bwd_params.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
+#include "kernels/sm80/family.h"
 
 static const float LOG2_E = 1.44269504088896340736f;
 
-static const struct attn_tile_table tiles = {"backward", fused_sm80_bwd_tiles, sizeof *fused_sm80_bwd_tiles, NULL};
+enum { DENSE = 0, DENSE_DETERMINISTIC = 1, FAMILY = 2 }; /* of the kernels of a tile */
 
-static int64_t padded_rows(const struct attn_problem *p) { return attn_round_up(p->q_len, SM80_BWD_ROW_STEP); }
+/* As the rows of the forward (fused_sm80_fwd_host.c). */
+static bool takes(const struct attn_request *request, const struct attn_tile *tile)
+{
+    const int kind = sm80_needs_family(request) ? FAMILY : DENSE;
+    int narrowest = INT32_MAX;
+
+    for (const struct fused_sm80_bwd_tile *row = fused_sm80_bwd_tiles; row->tile.shown.name != NULL; row++)
+        if (row->main[kind][0] != NULL && row->tile.head_dim >= request->problem->head_dim &&
+            row->tile.head_dim < narrowest)
+            narrowest = row->tile.head_dim;
+    return tile->head_dim == narrowest && ((const struct fused_sm80_bwd_tile *)tile)->main[kind][0] != NULL;
+}
+
+/* The kernel of the deterministic dQ; the last one holds every head_dim. */
+static const struct fused_sm80_bwd_dq_row *dq_row(const struct attn_request *request)
+{
+    const struct fused_sm80_bwd_dq_row *row = fused_sm80_bwd_dq;
+
+    while (row->head_dim < request->problem->head_dim && row[1].head_dim != 0)
+        row++;
+    return row;
+}
+
+static const struct attn_tile_table tiles = {"backward", fused_sm80_bwd_tiles, sizeof *fused_sm80_bwd_tiles, NULL,
+                                             takes};
+
+/* Rows of a head in stats and dq_sum, and heads that have so many. */
+static int64_t padded_rows(const struct attn_problem *p)
+{
+    return p->lengths == ATTN_PACKED ? sm80_row_blocks(p) * SM80_ROW_BLOCK : attn_round_up(p->q_len, SM80_BWD_ROW_STEP);
+}
+
+static int64_t padded_heads(const struct attn_problem *p)
+{
+    return p->lengths == ATTN_PACKED ? p->q_heads : p->batch * p->q_heads;
+}
 
 /* Thread blocks of the preprocess kernel for one head. */
-static int64_t preprocess_head_blocks(const struct attn_problem *p)
+static int64_t preprocess_head_blocks(const struct attn_request *request)
 {
+    const struct attn_problem *p = request->problem;
+
+    if (sm80_needs_family(request))
+        return padded_rows(p) / SM80_ROW_BLOCK;
     return padded_rows(p) / (SM80_BWD_PREPROCESS_THREADS / (p->head_dim / 8));
 }
 
@@ -21,34 +61,39 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 {
     const struct attn_problem *p = request->problem;
     const size_t limit = request->device->smem_per_block_bytes;
-    const size_t dq_bytes = fused_sm80_bwd_dq_smem_bytes[p->head_dim == 128];
+    const size_t dq_bytes = dq_row(request)->smem_bytes;
     const struct fused_sm80_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
 
-    if (tile == NULL)
+    if (tile == NULL || sm80_check_family(request, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;
     if (request->deterministic && dq_bytes > limit)
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "the deterministic backward needs %zu bytes of shared memory, a block has at most %zu",
                          dq_bytes, limit);
-    const enum attn_status status = attn_check_grid(attn_tiles(p->kv_len, tile->kv_tile), p->kv_heads, p->batch, why);
+    const enum attn_status status = sm80_check_grid(p, true, tile->kv_tile, p->kv_heads, why);
     if (status != ATTN_OK)
         return status;
-    /* Of the grids over queries that of the preprocess kernel is the largest. */
-    return attn_check_grid(preprocess_head_blocks(p), p->q_heads, p->batch, why);
+    /* Of the grids over queries that of the preprocess kernel is the largest, or that of 32 queries a block. */
+    const int64_t blocks = preprocess_head_blocks(request), least = padded_rows(p) / tile->q_tile;
+    return attn_check_grid(blocks > least ? blocks : least, padded_heads(p), 1, why);
 }
 
 /* One float for each padded row; a multiple of 256 bytes because padded_rows is one of 64. */
 static size_t row_bytes(const struct attn_problem *p)
 {
-    return (size_t)(p->batch * p->q_heads * padded_rows(p)) * sizeof(float);
+    return (size_t)(padded_heads(p) * padded_rows(p)) * sizeof(float);
 }
 
 static size_t workspace_bytes(const struct attn_request *request)
 {
     const struct attn_problem *p = request->problem;
-    const size_t stats = 2 * row_bytes(p);
+    struct attn_message why;
+    const struct fused_sm80_bwd_tile *tile = attn_choose_tile(&tiles, request, &why);
 
-    return request->deterministic ? stats : stats + row_bytes(p) * (size_t)p->head_dim;
+    if (tile == NULL)
+        return 0;
+    const size_t stats = 2 * row_bytes(p) + sm80_schedule_bytes(p, true, tile->kv_tile);
+    return request->deterministic ? stats : stats + row_bytes(p) * (size_t)tile->tile.head_dim;
 }
 
 /* KV heads whose blocks run at the same time: so few that Q, dO in 16 bits and dQ in fp32 stay in the L2; where blocks
@@ -71,7 +116,8 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
                                               void *workspace, const struct fused_sm80_bwd_tile *tile)
 {
     const struct attn_problem *p = request->problem;
-    float *stats = workspace;
+    const size_t schedule_bytes = sm80_schedule_bytes(p, true, tile->kv_tile);
+    float *stats = (void *)((char *)workspace + schedule_bytes);
     struct fused_sm80_bwd_params params = {
         .q = t->q,
         .k = t->k,
@@ -96,8 +142,10 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
         .q_tiles = (int32_t)attn_tiles(p->q_len, tile->q_tile),
         .kv_tiles = (int32_t)attn_tiles(p->kv_len, tile->kv_tile),
         .scale = p->scale,
-        .scale_log2 = p->scale * LOG2_E,
+        .scale_log2 = (p->softcap > 0.0f ? p->softcap : p->scale) * LOG2_E,
         .causal = p->causal,
+        .padded_head_dim = tile->tile.head_dim,
+        .family = sm80_family_of(request, t, workspace, true, tile->kv_tile),
     };
 
     params.section_heads = section_heads(request, &params, &tile->tile);
@@ -109,36 +157,43 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 {
     const struct attn_problem *p = request->problem;
     const struct fused_sm80_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
-    const int bf16 = p->dtype == ATTN_BF16, wide = p->head_dim == 128;
-    const bool deterministic = request->deterministic;
+    const struct fused_sm80_bwd_dq_row *dq_kernel = dq_row(request);
+    const int bf16 = p->dtype == ATTN_BF16;
+    const bool deterministic = request->deterministic, is_family = sm80_needs_family(request);
 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
     const struct fused_sm80_bwd_params params = params_of(request, tensors, run->workspace, tile);
-    const int64_t heads = p->batch * p->q_heads;
-    const struct attn_launch preprocess = {.name = "preprocess",
-                                           .kernel = (const void *)fused_sm80_bwd_preprocess[bf16][wide],
-                                           .blocks = preprocess_head_blocks(p) * heads,
-                                           .threads = SM80_BWD_PREPROCESS_THREADS,
-                                           .is_pass = true};
+    const int64_t heads = padded_heads(p);
+    const struct attn_launch preprocess = {
+        .name = "preprocess",
+        .kernel = (const void *)(is_family ? fused_sm80_bwd_preprocess_rows[bf16]
+                                           : fused_sm80_bwd_preprocess[bf16][p->head_dim == 128]),
+        .blocks = preprocess_head_blocks(request) * heads,
+        .threads = SM80_BWD_PREPROCESS_THREADS,
+        .is_pass = true};
     const struct attn_launch main_kernel = {.name = deterministic ? "dk_dv" : "main",
-                                            .kernel = (const void *)tile->main[deterministic][bf16],
-                                            .blocks = params.kv_tiles * params.kv_head_count,
+                                            .kernel =
+                                                (const void *)tile->main[is_family ? FAMILY : deterministic][bf16],
+                                            .blocks = sm80_work_tiles(p, true, tile->kv_tile) * p->kv_heads,
                                             .threads = tile->threads,
                                             .smem_bytes = tile->tile.smem_bytes,
                                             .is_pass = true};
     const struct attn_launch dq = {.name = "dq",
-                                   .kernel = (const void *)fused_sm80_bwd_dq[bf16][wide],
+                                   .kernel = (const void *)dq_kernel->kernels[is_family][bf16],
                                    .blocks = params.q_rows / SM80_BWD_DQ_TILE * heads,
                                    .threads = SM80_BWD_DQ_THREADS,
-                                   .smem_bytes = fused_sm80_bwd_dq_smem_bytes[wide],
+                                   .smem_bytes = dq_kernel->smem_bytes,
                                    .is_pass = true};
     const struct attn_launch convert = {.name = "convert",
-                                        .kernel = (const void *)tile->convert[bf16],
-                                        .blocks = params.q_tiles * heads,
+                                        .kernel = (const void *)tile->convert[is_family][bf16],
+                                        .blocks = (is_family ? params.q_rows / tile->q_tile : params.q_tiles) * heads,
                                         .threads = tile->threads,
                                         .is_pass = true};
-    enum attn_status status = attn_launch_kernel(&preprocess, &params, run, why);
+    enum attn_status status =
+        sm80_launch_schedule(request, &params.family, true, tile->kv_tile, tile->q_tile, run, why);
+    if (status == ATTN_OK)
+        status = attn_launch_kernel(&preprocess, &params, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&main_kernel, &params, run, why);
     return status == ATTN_OK ? attn_launch_kernel(deterministic ? &dq : &convert, &params, run, why) : status;

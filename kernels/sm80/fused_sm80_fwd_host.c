@@ -3,32 +3,50 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
+#include "kernels/sm80/family.h"
+
+static const float LOG2_E = 1.44269504088896340736f;
 
 enum {
     MAX_LEN = INT32_MAX - 65536, /* column and row numbers of whole tiles stay within an int */
     TAIL_WAVES = 4               /* of blocks that are ordered by length across heads */
 };
 
-static const float LOG2_E = 1.4426950408889634f;
+/* A row is compiled for dense attention with its head_dim, or for the family with those from the next narrower row's
+ * on, or for both. */
+static bool takes(const struct attn_request *request, const struct attn_tile *tile)
+{
+    const bool is_family = sm80_needs_family(request);
+    int narrowest = INT32_MAX;
 
-static const struct attn_tile_table tiles = {"forward", fused_sm80_fwd_tiles, sizeof *fused_sm80_fwd_tiles, NULL};
+    for (const struct fused_sm80_fwd_tile *row = fused_sm80_fwd_tiles; row->tile.shown.name != NULL; row++)
+        if (row->kernels[is_family][0] != NULL && row->tile.head_dim >= request->problem->head_dim &&
+            row->tile.head_dim < narrowest)
+            narrowest = row->tile.head_dim;
+    return tile->head_dim == narrowest && ((const struct fused_sm80_fwd_tile *)tile)->kernels[is_family][0] != NULL;
+}
+
+static const struct attn_tile_table tiles = {"forward", fused_sm80_fwd_tiles, sizeof *fused_sm80_fwd_tiles, NULL,
+                                             takes};
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
     const struct fused_sm80_fwd_tile *tile = attn_choose_tile(&tiles, request, why);
 
-    if (tile == NULL)
+    if (tile == NULL || sm80_check_family(request, why) != ATTN_OK)
         return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %d", (int)MAX_LEN);
-    return attn_check_grid(attn_tiles(p->q_len, tile->block_m), p->q_heads, p->batch, why);
+    return sm80_check_grid(p, false, tile->block_m, p->q_heads, why);
 }
 
 static size_t workspace_bytes(const struct attn_request *request)
 {
-    (void)request;
-    return 0;
+    struct attn_message why;
+    const struct fused_sm80_fwd_tile *tile = attn_choose_tile(&tiles, request, &why);
+
+    return tile != NULL ? sm80_schedule_bytes(request->problem, false, tile->block_m) : 0;
 }
 
 static struct fused_sm80_strides strides_of(const struct attn_tensor *t)
@@ -37,20 +55,21 @@ static struct fused_sm80_strides strides_of(const struct attn_tensor *t)
 }
 
 /* How many heads go one by one: all where no block is longer than another, else all but the last few waves. */
-static int bulk_heads(const struct attn_problem *p, const struct attn_device *device, int64_t row_tiles)
+static int bulk_heads(const struct attn_problem *p, const struct attn_device *device, int blocks_per_sm,
+                      int64_t row_tiles)
 {
     const int64_t heads = p->batch * p->q_heads, group = p->q_heads / p->kv_heads;
-    const int64_t tail_blocks = (int64_t)TAIL_WAVES * SM80_FWD_BLOCKS_PER_SM * device->multiprocessors;
+    const int64_t tail_blocks = (int64_t)TAIL_WAVES * blocks_per_sm * device->multiprocessors;
     const int64_t tail_heads = p->causal ? attn_tiles(tail_blocks, row_tiles) : 0;
 
     return tail_heads >= heads ? 0 : (int)((heads - tail_heads) / group * group);
 }
 
 static struct fused_sm80_fwd_params params_of(const struct attn_request *request, const struct attn_tensors *t,
-                                              int block_m)
+                                              void *workspace, const struct fused_sm80_fwd_tile *tile)
 {
     const struct attn_problem *p = request->problem;
-    const int64_t row_tiles = attn_tiles(p->q_len, block_m);
+    const int64_t row_tiles = attn_tiles(p->q_len, tile->block_m);
 
     return (struct fused_sm80_fwd_params){
         .q = t->q.data,
@@ -68,9 +87,10 @@ static struct fused_sm80_fwd_params params_of(const struct attn_request *request
         .group = (int)(p->q_heads / p->kv_heads),
         .row_tiles = (int)row_tiles,
         .heads_total = (int)(p->batch * p->q_heads),
-        .bulk_heads = bulk_heads(p, request->device, row_tiles),
-        .scale_log2 = p->scale * LOG2_E,
+        .bulk_heads = bulk_heads(p, request->device, tile->tile.blocks_per_sm, row_tiles),
+        .scale_log2 = (p->softcap > 0.0f ? p->softcap : p->scale) * LOG2_E,
         .causal = p->causal,
+        .family = sm80_family_of(request, t, workspace, false, tile->block_m),
     };
 }
 
@@ -82,13 +102,18 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
-    const struct fused_sm80_fwd_params params = params_of(request, tensors, tile->block_m);
-    return attn_launch_kernel(&(struct attn_launch){.name = "fused_fwd_kernel",
-                                                    .kernel = (const void *)tile->kernels[p->dtype == ATTN_BF16],
-                                                    .blocks = params.row_tiles * p->q_heads * p->batch,
-                                                    .threads = tile->threads,
-                                                    .smem_bytes = tile->tile.smem_bytes},
-                              &params, run, why);
+    const struct fused_sm80_fwd_params params = params_of(request, tensors, run->workspace, tile);
+    const enum attn_status status =
+        sm80_launch_schedule(request, &params.family, false, tile->block_m, tile->block_n, run, why);
+    if (status != ATTN_OK)
+        return status;
+    return attn_launch_kernel(
+        &(struct attn_launch){.name = "fused_fwd_kernel",
+                              .kernel = (const void *)tile->kernels[sm80_needs_family(request)][p->dtype == ATTN_BF16],
+                              .blocks = sm80_work_tiles(p, false, tile->block_m) * p->q_heads,
+                              .threads = tile->threads,
+                              .smem_bytes = tile->tile.smem_bytes},
+        &params, run, why);
 }
 
 const struct attn_direction fused_sm80_fwd = {accepts, workspace_bytes, launch, &tiles};

@@ -13,7 +13,8 @@ enum {
 
 static const float LOG2_E = 1.44269504088896340736f;
 
-static const struct attn_tile_table tiles = {"backward", fused_sm90_bwd_tiles, sizeof *fused_sm90_bwd_tiles, NULL};
+static const struct attn_tile_table tiles = {"backward", fused_sm90_bwd_tiles, sizeof *fused_sm90_bwd_tiles, NULL,
+                                             NULL};
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {

@@ -37,7 +37,7 @@ static double estimated_time(const struct attn_request *request, const struct at
 }
 
 static const struct attn_tile_table tiles = {"forward", fused_sm90_fwd_tiles, sizeof *fused_sm90_fwd_tiles,
-                                             estimated_time};
+                                             estimated_time, NULL};
 
 /* The sections of the tile scheduler (fwd_scheduler.cuh): heads whose K and V take about half of the L2, in whole
  * groups of query heads with one kv head. All sections are of one size but the first, as a small last one would leave

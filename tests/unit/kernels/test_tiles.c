@@ -35,8 +35,8 @@ static double time_of(const struct attn_request *request, const struct attn_tile
     return ((const struct row *)(const void *)tile)->time;
 }
 
-static const struct attn_tile_table in_order = {"forward", rows, sizeof rows[0], NULL},
-                                    by_time = {"backward", rows, sizeof rows[0], time_of};
+static const struct attn_tile_table in_order = {"forward", rows, sizeof rows[0], NULL, NULL},
+                                    by_time = {"backward", rows, sizeof rows[0], time_of, NULL};
 
 static const char *chosen(const struct attn_tile_table *table, int64_t head_dim, size_t smem_bytes, const char *variant,
                           struct attn_message *why)
@@ -119,7 +119,7 @@ static enum attn_status count_launch(const struct attn_request *request, const s
 
 static const struct attn_direction forward = {takes, bytes_256, count_launch, &in_order},
                                    backward = {takes, bytes_256, count_launch, &by_time};
-static const struct attn_dispatch dispatch = {check_device, {&forward, &backward}};
+static const struct attn_dispatch dispatch = {check_device, {&forward, &backward}, {0, 0}};
 ATTN_DISPATCH_FUNCTIONS(dispatch)
 static const struct attn_impl made_up = {.abi = ATTN_ABI, .name = "made_up", ATTN_DISPATCH_MEMBERS};
 
@@ -172,6 +172,37 @@ static void launches_what_it_accepts(void **state)
     assert_int_equal(launched, 1);
 }
 
+static void a_range_says_what_is_taken(void **state)
+{
+    struct attn_problem p = DENSE(1, 1, 1, 64, 64, 40, ATTN_FP16, ATTN_BSHD, false, -1, -1, 0.125f, 0);
+    const struct attn_device device = {.platform = ATTN_CUDA};
+    const struct attn_request request = {.problem = &p, .device = &device};
+    const struct attn_range narrow = {0, 0}, wide = {ATTN_WITH_WINDOW | ATTN_WITH_BLOCK_MASK, 256};
+    struct attn_message why = {""};
+    (void)state;
+
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_OK);
+    assert_int_equal(attn_check_request(&request, &narrow, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "head_dim 40: takes 64 and 128");
+    p.window_left = 3;
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_OK);
+    assert_int_equal(attn_check_request(&request, &narrow, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes no window");
+    p.head_dim = 264;
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "head_dim 264: takes multiples of 8 from 8 to 256");
+    p.head_dim = 12;
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_UNSUPPORTED);
+    p.head_dim = 256;
+    p.mask_block = 12;
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "block mask of 12 rows and keys: takes multiples of 8");
+    p.mask_block = 16;
+    p.softcap = 1;
+    assert_int_equal(attn_check_request(&request, &wide, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "takes no softcap");
+}
+
 static int tiles_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +212,7 @@ static int tiles_tests(void)
         cmocka_unit_test(forced_variants_and_refusals),
         cmocka_unit_test(variants_of_both_directions),
         cmocka_unit_test(launches_what_it_accepts),
+        cmocka_unit_test(a_range_says_what_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
@@ -262,17 +294,20 @@ static const struct {
     const char *name;
     enum attn_platform platform;
     unsigned known;
-} known[] = {{"fused_cpu", ATTN_CPU,
-              ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-                  ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS},
-             {"naive", ATTN_CPU,
-              ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-                  ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
-             {"naive", ATTN_CUDA,
-              ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
-                  ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
-             {"null", ATTN_CPU, ~0u},
-             {"null", ATTN_CUDA, ~0u}};
+} known[] = {
+    {"fused_cpu", ATTN_CPU,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+         ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS},
+    {"fused_sm80", ATTN_CUDA,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
+    {"naive", ATTN_CPU,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+         ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
+    {"naive", ATTN_CUDA,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+         ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
+    {"null", ATTN_CPU, ~0u},
+    {"null", ATTN_CUDA, ~0u}};
 
 static unsigned known_of(const struct attn_impl *impl)
 {

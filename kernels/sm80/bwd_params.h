@@ -1,11 +1,12 @@
 /* What the files of fused_sm80's backward share: the host side (fused_sm80_bwd_host.c), the main kernel
  * (fused_sm80_bwd.cu), the preprocess kernel and the kernel of the deterministic dQ
  * (fused_sm80_bwd_preprocess_dq.cu). C and CUDA C++. */
-#ifndef FABENCH_FUSED_SM80_BWD_H
-#define FABENCH_FUSED_SM80_BWD_H
+#ifndef FABENCH_SM80_BWD_PARAMS_H
+#define FABENCH_SM80_BWD_PARAMS_H
 
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/sm80/family.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,7 +15,7 @@ extern "C" {
 enum {
     SM80_BWD_ROW_STEP = 64,            /* stats and dq_sum are padded to a multiple of this many queries */
     SM80_BWD_PREPROCESS_THREADS = 256, /* 8 elements of O and dO for each */
-    SM80_BWD_DQ_TILE = 64,             /* queries and keys of the deterministic dQ */
+    SM80_BWD_DQ_TILE = 64,             /* queries of the deterministic dQ */
     SM80_BWD_DQ_THREADS = 128
 };
 
@@ -26,7 +27,8 @@ struct fused_sm80_bwd_params {
                               no key and for rows that pad; -D = -rowsum(dO * O) */
     float *dq_sum;         /* [batch * q_heads, q_rows * head_dim]: dQ / scale in fp32, tile by tile in quads
                               (kernels/device/memory.cuh). NULL where a kernel of its own computes dQ */
-    int64_t q_rows;        /* q_len rounded up to SM80_BWD_ROW_STEP */
+    int64_t q_rows;        /* rows of a head in stats and dq_sum: q_len rounded up to SM80_BWD_ROW_STEP; of packed
+                              sequences SM80_ROW_BLOCK for each row block of all of them */
     int64_t shift;         /* kv_len - q_len */
     int64_t kv_head_count; /* batch * kv_heads */
     int32_t q_len, kv_len, q_heads, kv_heads, group; /* group: query heads for each kv head */
@@ -34,7 +36,9 @@ struct fused_sm80_bwd_params {
     int32_t q_tiles, kv_tiles;
     int32_t section_heads; /* kv heads whose blocks run at the same time */
     float scale, scale_log2;
-    bool causal;
+    bool causal;             /* of dense attention; of the family it is in the windows */
+    int32_t padded_head_dim; /* of the family: columns of a row of dq_sum */
+    struct fused_sm80_family family;
 };
 
 typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
@@ -42,13 +46,22 @@ typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
 struct fused_sm80_bwd_tile {
     struct attn_tile tile;
     int q_tile, kv_tile, threads;
-    fused_sm80_bwd_kernel main[2][2]; /* [deterministic][bf16]; deterministic: dK and dV only */
-    fused_sm80_bwd_kernel convert[2]; /* [bf16]: dQ = scale * dq_sum, rounded */
+    fused_sm80_bwd_kernel main[3][2];    /* dense, dense deterministic (dK and dV only), family; [bf16]; NULL where it
+                                            is not compiled for that */
+    fused_sm80_bwd_kernel convert[2][2]; /* [family][bf16]: dQ = scale * dq_sum, rounded */
 };
 
-extern const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[]; /* ends with a row without a name */
-extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2], fused_sm80_bwd_dq[2][2]; /* [bf16][head_dim 128] */
-extern const size_t fused_sm80_bwd_dq_smem_bytes[2];                                         /* [head_dim 128] */
+extern const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[];       /* ends with a row without a name */
+extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2];   /* dense: [bf16][head_dim 128] */
+extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess_rows[2]; /* family: [bf16] */
+
+/* The deterministic dQ of a head_dim up to this. */
+struct fused_sm80_bwd_dq_row {
+    int head_dim;
+    size_t smem_bytes;
+    fused_sm80_bwd_kernel kernels[2][2]; /* [family][bf16] */
+};
+extern const struct fused_sm80_bwd_dq_row fused_sm80_bwd_dq[]; /* ends with a row of head_dim 0 */
 
 #ifdef __cplusplus
 }

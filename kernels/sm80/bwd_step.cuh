@@ -1,0 +1,350 @@
+/* fused_sm80, backward: what a warp computes of a tile of queries. The kernel and its description:
+ * fused_sm80_bwd.cu. */
+#pragma once
+#include <climits>
+
+#include "kernels/device/arithmetic.cuh"
+#include "kernels/device/dropout.cuh"
+#include "kernels/device/memory.cuh"
+#include "kernels/sm80/bwd_tiles.cuh"
+
+namespace sm80_bwd {
+
+using namespace device;
+
+/* ---- One step: a tile of queries -------------------------------------------------------------------------------- */
+
+template <typename Tile> using ScoreFragments = Fragments<Traits<Tile>::KEYS16, Traits<Tile>::CHUNK_Q / 16>;
+
+/* dK or dV of a warp. */
+template <typename Tile> using Gradient = Accumulator<Traits<Tile>::KEYS16, Traits<Tile>::COLUMNS / 8>;
+
+/* What a warp reads and writes in a step. */
+struct StepOperands {
+    struct operand k, v;              /* A of the scores: this warp's keys */
+    struct operand q, dout;           /* B of the scores: this warp's queries */
+    struct operand q_rows, dout_rows; /* B of dK, dV: all queries; of this warp's columns, or of all with `column16` */
+    uint32_t column16;                /* the first of this warp's columns, in 16s, where a panel is not one warp's */
+    struct operand ds, p;             /* this warp's keys, all queries */
+    uint32_t lse2, neg_delta;         /* this lane's first of this warp's queries */
+};
+
+template <typename Tile>
+__device__ __forceinline__ StepOperands operands_of(const Smem<Tile> &s, int step, uint32_t warp_kv, uint32_t warp_q,
+                                                    uint32_t rows_8, uint32_t rows_16)
+{
+    using S = Traits<Tile>;
+    const int stage = S::STAGES == 2 ? step : 0;
+    const uint32_t lane = threadIdx.x % LANES;
+    const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES, queries = warp_q * S::WARP_Q * ROW_BYTES;
+    const bool own_panel = S::COLUMNS == PANEL_COLUMNS;
+    const uint32_t panel = own_panel ? warp_q * S::Q_PANEL_BYTES : 0, panels = own_panel ? 0 : S::Q_PANEL_BYTES;
+    StepOperands at;
+    at.k = {rows_16, shared_address(s.k) + keys, S::KV_PANEL_BYTES};
+    at.v = {rows_16, shared_address(s.v) + keys, S::KV_PANEL_BYTES};
+    at.q = {rows_8, shared_address(s.q[stage]) + queries, S::Q_PANEL_BYTES};
+    at.dout = {rows_8, shared_address(s.dout[stage]) + queries, S::Q_PANEL_BYTES};
+    at.q_rows = {rows_16, shared_address(s.q[stage]) + panel, panels};
+    at.dout_rows = {rows_16, shared_address(s.dout[stage]) + panel, panels};
+    at.column16 = own_panel ? 0 : warp_q * (S::COLUMNS / 16);
+    at.ds = {rows_16, shared_address(s.ds[Tile::DEFER_DQ ? step : 0]) + keys, 0};
+    at.p = {rows_16, shared_address(s.ds[S::EXCHANGE ? S::DS_BUFFERS : 0]) + keys, 0};
+    at.lse2 = shared_address(s.stats[stage]) + (warp_q * S::WARP_Q + lane % 4 * 2) * sizeof(float);
+    at.neg_delta = at.lse2 + Tile::Q * sizeof(float);
+    return at;
+}
+
+/* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). */
+template <int M16, int N8>
+__device__ __forceinline__ void probabilities(Accumulator<M16, N8> &s, float scale_log2, uint32_t lse2)
+{
+#pragma unroll
+    for (int n = 0; n < N8; ++n) {
+        const float2 lse = load_shared_float2(lse2 + n * 8 * sizeof(float));
+#pragma unroll
+        for (int m = 0; m < M16; ++m)
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                s.at[m][n][i] = exp2_approx(fmaf(s.at[m][n][i], scale_log2, i % 2 ? -lse.y : -lse.x));
+    }
+}
+
+/* Zeros where key - query, both counted from the tile's first, is over `diagonal`, or the key is not below keys. */
+template <int M16, int N8>
+__device__ __forceinline__ void mask_probabilities(Accumulator<M16, N8> &p, int diagonal, int keys)
+{
+    const int lane = threadIdx.x % LANES;
+#pragma unroll
+    for (int m = 0; m < M16; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int key = 16 * m + half * 8 + lane / 4;
+            const int first_query = key < keys ? key - diagonal - lane % 4 * 2 : INT_MAX;
+#pragma unroll
+            for (int n = 0; n < N8; ++n)
+#pragma unroll
+                for (int i = 0; i < 2; ++i)
+                    if (8 * n + i < first_query)
+                        p.at[m][n][2 * half + i] = 0.0f;
+        }
+}
+
+/* An accumulator that starts from -D, so that the product dO V^T makes it dP - D. */
+template <int M16, int N8>
+__device__ __forceinline__ void start_from_delta(Accumulator<M16, N8> &dp, uint32_t neg_delta)
+{
+#pragma unroll
+    for (int n = 0; n < N8; ++n) {
+        const float2 delta = load_shared_float2(neg_delta + n * 8 * sizeof(float));
+#pragma unroll
+        for (int m = 0; m < M16; ++m) {
+            dp.at[m][n][0] = dp.at[m][n][2] = delta.x;
+            dp.at[m][n][1] = dp.at[m][n][3] = delta.y;
+        }
+    }
+}
+
+/* What a block of the family computes: keys of a sequence, and the tiles of queries that see any of them but for the
+ * block mask. In shared memory, so that it takes no registers. */
+struct BlockFacts {
+    Sequence sequence;
+    int kv_head, first_key, first_tile, end_tile;
+};
+
+/* What a warp of the family knows of a step. */
+struct FamilyStep {
+    const volatile BlockFacts *facts;
+    int head;        /* query head */
+    int key, query;  /* the first of this warp's */
+    bool has_hidden; /* the block mask hides a part of the tile */
+
+    __device__ __forceinline__ int shift() const { return facts->sequence.kv_len - facts->sequence.q_len; }
+};
+
+/* Zeros where a query does not see a key; `query` counts from the warp's first one. */
+template <int M16, int N8>
+__device__ __forceinline__ void mask_family(Accumulator<M16, N8> &p, const fused_sm80_family &family,
+                                            const FamilyStep &step, int query)
+{
+    const int lane = threadIdx.x % LANES, first_query = step.query + query, column = first_query + lane % 4 * 2;
+    const int shift = step.shift(), kv_len = step.facts->sequence.kv_len;
+#pragma unroll
+    for (int m = 0; m < M16; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int eight_keys = step.key + 16 * m + 8 * half, key = eight_keys + lane / 4;
+            const int first = key < kv_len ? key - shift - family.window_right - column : INT_MAX;
+            const int last = key - shift + family.window_left - column;
+            uint32_t seen = ~0u; /* of these eight keys, by every eight queries */
+            if (step.has_hidden) {
+                const uint8_t *mask = mask_of_head(family, step.facts->sequence.number, step.head);
+                const int row_block =
+                    min((first_query + lane % N8 * 8) / family.mask_block, family.mask_row_blocks - 1);
+                const int key_block = min(eight_keys / family.mask_block, family.mask_key_blocks - 1);
+                seen = __ballot_sync(0xffffffffu,
+                                     mask[static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block] != 0);
+            }
+#pragma unroll
+            for (int n = 0; n < N8; ++n)
+#pragma unroll
+                for (int i = 0; i < 2; ++i)
+                    if (8 * n + i < first || 8 * n + i > last || !(seen >> n & 1u))
+                        p.at[m][n][2 * half + i] = 0.0f;
+        }
+}
+
+/* Makes S tanh(inner' S), inner' S = scale / softcap Q K^T, and multiplies dP - D by the derivative 1 - tanh^2. With
+ * u = 1 / (1 + e^2x), tanh x = 1 - 2 u and the derivative is 4 u (1 - u). */
+template <int M16, int N8>
+__device__ __forceinline__ void cap_scores(Accumulator<M16, N8> &s, Accumulator<M16, N8> &dp, float inner)
+{
+#pragma unroll
+    for (int m = 0; m < M16; ++m)
+#pragma unroll
+        for (int n = 0; n < N8; ++n)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float u = __fdividef(1.0f, 1.0f + exp2_approx(s.at[m][n][i] * inner));
+                dp.at[m][n][i] *= 4.0f * u * (1.0f - u);
+                s.at[m][n][i] = 1.0f - 2.0f * u;
+            }
+}
+
+/* Makes dO V^T the dP of dropout, M times it. Returns a bit for each element that is kept. */
+template <int M16, int N8>
+__device__ __forceinline__ uint32_t drop_dp(Accumulator<M16, N8> &dp, const fused_sm80_family &family,
+                                            const FamilyStep &step, int query)
+{
+    static_assert(M16 * N8 * 4 <= 32, "a bit for each element");
+    uint32_t bits = 0;
+#pragma unroll
+    for (int k = 0; k < N8 / 2; ++k)
+#pragma unroll
+        for (int m = 0; m < M16; ++m) {
+            uint32_t kept[4];
+            dropout_mask_transposed(kept, family.dropout_seed, family.dropout_threshold, step.facts->sequence.number,
+                                    step.head, (step.query + query) / 16 + k, step.key / 16 + m);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) { /* register i / 2 of the fragment, its half i % 2 */
+                const int n = 2 * k + i / 4, at = i / 2 % 2 * 2 + i % 2;
+                const bool is_kept = (kept[i / 2] >> i % 2 * 16 & 1u) != 0;
+                dp.at[m][n][at] = is_kept ? dp.at[m][n][at] * family.keep_factor : 0.0f;
+                bits |= is_kept ? 1u << ((m * N8 + n) * 4 + at) : 0u;
+            }
+        }
+    return bits;
+}
+
+/* dP - D. */
+template <int M16, int N8> __device__ __forceinline__ void subtract_delta(Accumulator<M16, N8> &dp, uint32_t neg_delta)
+{
+#pragma unroll
+    for (int n = 0; n < N8; ++n) {
+        const float2 delta = load_shared_float2(neg_delta + n * 8 * sizeof(float));
+#pragma unroll
+        for (int m = 0; m < M16; ++m)
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                dp.at[m][n][i] += i % 2 ? delta.y : delta.x;
+    }
+}
+
+template <int M16, int N8> __device__ __forceinline__ void drop_p(Accumulator<M16, N8> &p, uint32_t kept)
+{
+#pragma unroll
+    for (int m = 0; m < M16; ++m)
+#pragma unroll
+        for (int n = 0; n < N8; ++n)
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                if (!(kept >> ((m * N8 + n) * 4 + i) & 1u))
+                    p.at[m][n][i] = 0.0f;
+}
+
+/* P and dS = P * (dP - D) of CHUNK_Q of this warp's queries, from `query` on. */
+template <typename Tile, typename T, bool MASKED, typename Attributes>
+__device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, ScoreFragments<Tile> &ds_fragments,
+                                            const StepOperands &at, int query, const Params &params, int diagonal,
+                                            int keys, const FamilyStep &step)
+{
+    using S = Traits<Tile>;
+    constexpr int N8 = S::CHUNK_Q / 8;
+    Accumulator<S::KEYS16, N8> p, ds;
+    struct operand q = at.q, dout = at.dout;
+    q.first += query * ROW_BYTES;
+    dout.first += query * ROW_BYTES;
+    clear(p);
+    gemm_by_columns<Tile::HEAD_DIM / 16, T>(p, at.k, q);
+    if (Attributes::FAMILY && params.family.dropout_threshold != 0)
+        clear(ds);
+    else
+        start_from_delta(ds, at.neg_delta + query * sizeof(float));
+    gemm_by_columns<Tile::HEAD_DIM / 16, T>(ds, at.v, dout);
+    [[maybe_unused]] uint32_t kept = ~0u;
+    if constexpr (Attributes::FAMILY) {
+        if (params.family.dropout_threshold != 0) {
+            kept = drop_dp(ds, params.family, step, query);
+            subtract_delta(ds, at.neg_delta + query * sizeof(float));
+        }
+        if (params.family.softcap_inner != 0.0f)
+            cap_scores(p, ds, params.family.softcap_inner);
+    }
+    probabilities(p, params.scale_log2, at.lse2 + query * sizeof(float));
+    if constexpr (Attributes::FAMILY && MASKED)
+        mask_family(p, params.family, step, query);
+    else if constexpr (MASKED)
+        mask_probabilities(p, diagonal, keys);
+    if (!Attributes::FAMILY)
+        pack_fragments<T>(p_fragments, p);
+#pragma unroll
+    for (int m = 0; m < S::KEYS16; ++m)
+#pragma unroll
+        for (int n = 0; n < N8; ++n)
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                ds.at[m][n][i] *= p.at[m][n][i];
+    pack_fragments<T>(ds_fragments, ds);
+    if (Attributes::FAMILY) { /* dV takes P without what is dropped, dS all of it */
+        if (kept != ~0u)
+            drop_p(p, kept);
+        pack_fragments<T>(p_fragments, p);
+    }
+}
+
+/* dQ (without scale) of a finished step: dS K, added to the tile's part of dq_sum. */
+template <typename Tile, typename T>
+__device__ __forceinline__ void add_dq(float *dq_sum, int32_t index, uint32_t ds_first, uint32_t k_first, uint32_t warp)
+{
+    using S = Traits<Tile>;
+    constexpr int N8 = Tile::DQ_COLUMNS / 8, M16 = Tile::DQ_ROWS / 16;
+    constexpr bool IN_PANEL = PANEL_COLUMNS % Tile::DQ_COLUMNS == 0; /* the warp's columns lie in one panel */
+    constexpr int OF_PANEL = IN_PANEL ? PANEL_COLUMNS / Tile::DQ_COLUMNS : 1;
+    const uint32_t lane = threadIdx.x % LANES, warp_d = warp % S::DQ_WARPS_D, warp_q = warp / S::DQ_WARPS_D;
+    const struct operand k = {columns_right(lane_rows_16(lane), IN_PANEL ? warp_d % OF_PANEL * Tile::DQ_COLUMNS : 0),
+                              k_first + (IN_PANEL ? warp_d / OF_PANEL * S::KV_PANEL_BYTES : 0), S::KV_PANEL_BYTES};
+#pragma unroll
+    for (int pass = 0; pass < S::DQ_PASSES; ++pass) {
+        Accumulator<M16, N8> dq;
+        clear(dq);
+        const struct operand ds = {columns_right(lane_rows_8(lane), (pass * S::DQ_WARPS_Q + warp_q) * Tile::DQ_ROWS),
+                                   ds_first, 0};
+        gemm_by_rows<Tile::KV / 16, T>(dq, ds, k, IN_PANEL ? 0 : warp_d * (Tile::DQ_COLUMNS / 16));
+        float *quad = dq_sum + static_cast<int64_t>(index) * (Tile::Q * Tile::HEAD_DIM) +
+                      (pass * S::WARPS + warp) * S::DQ_QUADS * QUAD_FLOATS;
+#pragma unroll
+        for (int m = 0; m < M16; ++m)
+#pragma unroll
+            for (int n = 0; n < N8; ++n)
+                red_add_quad(quad + (m * N8 + n) * QUAD_FLOATS, lane, dq.at[m][n]);
+    }
+}
+
+/* The products of one step over this warp's own queries: dV += P^T dO, dK += dS^T Q; P and dS to shared memory. */
+template <typename Tile, typename T, bool MASKED, typename Attributes>
+__device__ __forceinline__ void accumulate_own(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
+                                               int first_query, const Params &params, int diagonal, int keys,
+                                               const FamilyStep &step)
+{
+    using S = Traits<Tile>;
+#if __CUDA_ARCH__ >= 900
+#pragma unroll
+#else /* without uniform offsets in ldmatrix the addresses of two chunks do not fit the registers */
+#pragma unroll 1
+#endif
+    for (int query = 0; query < S::WARP_Q; query += S::CHUNK_Q) {
+        ScoreFragments<Tile> p, ds;
+        score_chunk<Tile, T, MASKED, Attributes>(p, ds, at, query, params, diagonal + query, keys, step);
+        store_fragments(at.ds, (first_query + query) / 16, ds);
+        if (S::EXCHANGE)
+            store_fragments(at.p, (first_query + query) / 16, p);
+        gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, at.column16);
+        gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, at.column16);
+    }
+}
+
+/* Instead of accumulate_own where this warp's queries see none of its keys. */
+template <typename Tile> __device__ __forceinline__ void store_zeros(const StepOperands &at, int first_query)
+{
+    using S = Traits<Tile>;
+    const ScoreFragments<Tile> zero = {};
+#pragma unroll
+    for (int query = 0; query < S::WARP_Q; query += S::CHUNK_Q) {
+        store_fragments(at.ds, (first_query + query) / 16, zero);
+        if (S::EXCHANGE)
+            store_fragments(at.p, (first_query + query) / 16, zero);
+    }
+}
+
+/* The same products over the queries of another warp with the same keys, from what it stored. */
+template <typename Tile, typename T>
+__device__ __forceinline__ void accumulate_other(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
+                                                 int other_query)
+{
+    ScoreFragments<Tile> fragments;
+    load_fragments(fragments, at.p, other_query / 16);
+    gemm_registers<T>(dv, fragments, at.dout_rows, other_query / 16, at.column16);
+    load_fragments(fragments, at.ds, other_query / 16);
+    gemm_registers<T>(dk, fragments, at.q_rows, other_query / 16, at.column16);
+}
+
+} // namespace sm80_bwd
