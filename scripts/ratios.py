@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speed and error of one implementation over another's, point by point, from one or several records.
 
-    scripts/ratios.py RECORD.jsonl... --of NAME --over NAME[,NAME...] [--least X] [--mean X] [--error X]
+    scripts/ratios.py RECORD.jsonl... --of NAME --over NAME[,NAME...] [--least X] [--mean X] [--error X] [--csv FILE]
 
 Speed: the geometric mean, without the 5 % at either end, of the ratios of samples that were taken in the same rounds, as
 the program's own speedup_vs_peer; above 1 is faster. Over several names: over the fastest of them at this point, in this
@@ -17,6 +17,7 @@ nothing to compare.
 """
 
 import argparse
+import csv
 import json
 import math
 import os
@@ -125,12 +126,23 @@ def geomean(values):
     return math.exp(statistics.fmean(math.log(value) for value in values))
 
 
+def write_csv(path, lines):
+    """The points as a table, for results/<device>/bars/."""
+    try:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(("of", "over", "point", "speed", "fastest", "records", "tensor", "error_ratio"))
+            table.writerows(lines)
+    except OSError as error:
+        raise Failure(6, f"{path}: {error.strerror}") from error
+
+
 def compare(options):
     points = collect(options)
     if not points:
         raise Failure(5, f"no point where {options.of} and one of {', '.join(options.over)} passed, with samples of the "
                          "same rounds")
-    is_met, by_mode = True, {}
+    is_met, by_mode, lines = True, {}, []
     print(f"{options.of} over {', '.join(options.over)}")
     print(f"{'':44} {'speed':>6}  {'fastest':12} {'records':>7}  largest error ratio")
     for problem in sorted(points, key=order):
@@ -144,6 +156,8 @@ def compare(options):
         modes = by_mode.setdefault(problem[0], ([], []))
         modes[0].append(speed)
         modes[1].extend(errors.values())
+        lines.append((options.of, " ".join(options.over), " ".join(name_of(problem).split()), f"{speed:.4f}",
+                      statistics.mode(names), len(speeds), worst or "", f"{errors[worst]:.4f}" if worst else ""))
         error = f"{errors[worst]:.3f} {worst}" if worst else "-"
         mark = f"   limit: {', '.join(lacks)}" if lacks else ""
         print(f"{name_of(problem):44} {speed:6.3f}  {statistics.mode(names):12} {len(speeds):7}  {error}{mark}")
@@ -152,6 +166,8 @@ def compare(options):
         is_met = is_met and mean >= options.mean
         text = f"; error ratio: geometric mean {geomean(errors):.3f}, largest {max(errors):.3f}" if errors else ""
         print(f"{mode}: {len(speeds)} points, speed: geometric mean {mean:.3f}, least {min(speeds):.3f}{text}")
+    if options.csv:
+        write_csv(options.csv, lines)
     return 0 if is_met else 1
 
 
@@ -164,6 +180,7 @@ def main():
     parser.add_argument("--least", type=float, default=0, help="least speed of a point")
     parser.add_argument("--mean", type=float, default=0, help="least geometric mean of a direction")
     parser.add_argument("--error", type=float, default=math.inf, help="largest error ratio of a tensor")
+    parser.add_argument("--csv", metavar="FILE", help="the points as a table, too")
     options = parser.parse_args()
     try:
         code = compare(options)

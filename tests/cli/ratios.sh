@@ -58,6 +58,12 @@ for speed in 5 7; do
 done
 ratios one.jsonl 5.jsonl 7.jsonl --of a --over b
 expect_stdout ' 5\.000 +b +3 '
+ratios one.jsonl 5.jsonl 7.jsonl --of a --over b --csv points.csv
+expect_code 0
+expect "the table" grep -qx 'a,b,fwd causal d64 bf16 n=4096 std 4,5\.0000,b,3,o,1\.0000' points.csv
+ratios one.jsonl --of a --over b --csv no/points.csv
+expect_code 6
+expect_stderr 'no/points.csv: No such file'
 ratios one.jsonl --of a --over b --least 4
 expect_code 1
 expect_stdout 'limit: speed'
