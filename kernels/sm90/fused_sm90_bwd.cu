@@ -3,14 +3,15 @@
  *   preprocess  lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in dq_sum, the fp32 sums of dQ
  *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its
  *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
- *   convert     dQ = scale * dq_sum, rounded
+ *   convert     dQ = gradient_scale * dq_sum, rounded
  * A block has two warpgroups of 64 keys each, which do not wait for one another; a third one loads and computes dQ.
  * One step (a tile of queries):
  *
  *   KV warpgroup (bwd_kv_warpgroup.cuh)                      producer and dQ warpgroup (bwd_dq_warpgroup.cuh)
  *     rows are keys; P^T is in registers, in 16 bits           wait for dS of both KV warpgroups
  *     start dP^T = V dO^T, dV += P^T dO                        2 passes of 64 x 64: dQ = dS K, and meanwhile the
- *     dS^T = P^T * (dP^T - D), replaces P^T                      previous pass goes to shared memory, from where the
+ *     dS^T = P^T * (dP^T - D), replaces P^T (bf16: P^T         previous pass goes to shared memory, from where the
+ *       with four bits more than it has in 16 bits)
  *     store dS^T to shared memory                                copy engine adds it to dq_sum (at head_dim 64 the
  *     start S^T = K Q^T of the next step                         second pass is added from registers)
  *     start dK += dS^T Q                                       load Q, dO and statistics of the step 3 ahead

@@ -12,9 +12,10 @@
  *     V_last .. V_1 V_0 V'_last ..                     wait for S'; pass the ping-pong on; mask S'
  *                                                      BEFORE_EXP: row max of S' while O += P V still runs
  *                                                      wait for O; P = 2^(c S' - m)
- *                                                      AFTER_EXP: row max of S' only where P is too large
+ *                                                      AFTER_EXP: row max of S' only where P is too large;
+ *                                                      V has a column of ones for the sum of the rounded P
  *                                                      rescale O if a row max moved
- *                                                    O += P V_0; epilogue: O / l, LSE
+ *                                                    O += P V_0; epilogue: O / row sum, LSE
  *
  * Ping-pong: consumers issue their products one after the other, so that the products of one run beside the
  * exponentials of another. There is none in causal tiles whose consumers skip different blocks (SKIPS_BLOCKS).
