@@ -1,6 +1,6 @@
 /* The epilogue of the sm_90 forward: O / l and LSE = ln 2 (m + log2 l) of a work tile's rows, O / the sum of the
- * rounded P where the product has it (Traits::HAS_SUM_COLUMN). A row that sees no key has l = 0: O = 0, LSE = -inf. O goes
- * to device memory through Q's stage.
+ * rounded P where the product has it (Traits::HAS_SUM_COLUMN). A row that sees no key has l = 0: O = 0, LSE = -inf. O
+ * goes to device memory through Q's stage.
  *
  * Where two warpgroups split the keys of the same rows, the first (split 0) sends its O, row max and row sum through
  * shared memory to the last, which combines both and writes. Each thread sends to the thread of the same number, float4
