@@ -108,11 +108,12 @@ struct attn_tensors {
     struct attn_tensor q, o, dout, dq; /* [batch, q_heads, q_len, head_dim]; q in problem.dtype */
     struct attn_tensor k, v, dk, dv;   /* [batch, kv_heads, kv_len, head_dim]; k and v in problem.dtype */
     float *lse;                        /* [batch, q_heads, q_len], packed [q_heads, total_q]; fp32, contiguous */
-    const int32_t *cu_seqlens_q, *cu_seqlens_k; /* [batch + 1] each, the first is 0; ATTN_PACKED */
-    const int32_t *seqused_k;                   /* [batch]; ATTN_CACHE */
-    const int32_t *page_table;                  /* [batch, ceil(kv_len / page_size)]: numbers of pages */
-    const uint8_t *block_mask;                  /* [mask_batch, mask_heads, blocks of q_len, blocks of kv_len] */
-    const float *scale_q, *scale_k, *scale_v;   /* see enum attn_quant_scale */
+    const int32_t *cu_seqlens_q,
+        *cu_seqlens_k;                        /* [batch + 1] each, ascending from 0 to total_q, total_k; ATTN_PACKED */
+    const int32_t *seqused_k;                 /* [batch]; ATTN_CACHE */
+    const int32_t *page_table;                /* [batch, ceil(kv_len / page_size)]: numbers of pages */
+    const uint8_t *block_mask;                /* [mask_batch, mask_heads, blocks of q_len, blocks of kv_len] */
+    const float *scale_q, *scale_k, *scale_v; /* see enum attn_quant_scale */
 };
 
 /* Bits that name output tensors, for attn_impl.repeatable. */

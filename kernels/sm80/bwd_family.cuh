@@ -54,7 +54,7 @@ template <typename Tile> struct FamilyCursor {
             if (tile < range.end)
                 break;
         }
-        is_whole = visible.is_whole(tile);
+        is_whole = head < params.group && visible.is_whole(tile);
     }
 
     __device__ __forceinline__ void advance(const Params &params, const BlockFacts &facts)

@@ -1,6 +1,8 @@
 /* The family on the host: which request needs it, its part of the kernels' parameters, the list of work tiles. */
 #include "kernels/sm80/family.h"
 
+#include <float.h>
+
 #include "kernels/common/checks.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/common/launch.h"
@@ -14,6 +16,12 @@ bool sm80_needs_family(const struct attn_request *request)
     return attn_attributes(request) != 0 || (request->problem->head_dim != 64 && request->problem->head_dim != 128);
 }
 
+/* What scores are multiplied with for tanh, in log2; 0 without a softcap. */
+static float inner_of_softcap(const struct attn_problem *p)
+{
+    return p->softcap > 0.0f ? 2.0f * LOG2_E * p->scale / p->softcap : 0.0f;
+}
+
 enum attn_status sm80_check_family(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
@@ -25,6 +33,12 @@ enum attn_status sm80_check_family(const struct attn_request *request, struct at
                          "takes lengths up to %d with windows, dropout, softcap, packed sequences, block masks and "
                          "head dims other than 64 and 128",
                          (int)SM80_FAMILY_MAX_LEN);
+    const float inner = inner_of_softcap(p);
+    if (p->softcap > (float)SM80_FAMILY_MAX_SOFTCAP || (p->softcap > 0.0f && !(inner >= FLT_MIN && inner <= FLT_MAX)))
+        return attn_fail(
+            why, ATTN_UNSUPPORTED,
+            "softcap %g with scale %g: takes softcaps up to %d, and scale / softcap that is a normal fp32 number",
+            (double)p->softcap, (double)p->scale, (int)SM80_FAMILY_MAX_SOFTCAP);
     return ATTN_OK;
 }
 
@@ -90,7 +104,7 @@ struct fused_sm80_family sm80_family_of(const struct attn_request *request, cons
         .dropout_seed = p->dropout_seed,
         .dropout_threshold = p->dropout > 0.0f ? attn_dropout_threshold(p->dropout) : 0,
         .keep_factor = 1.0f / (1.0f - p->dropout),
-        .softcap_inner = p->softcap > 0.0f ? 2.0f * LOG2_E * p->scale / p->softcap : 0.0f,
+        .softcap_inner = inner_of_softcap(p),
         .window_left = window_of(p, p->window_left),
         .window_right = p->causal ? 0 : window_of(p, p->window_right),
         .head_dim = (int32_t)p->head_dim,

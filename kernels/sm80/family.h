@@ -10,8 +10,9 @@ extern "C" {
 #endif
 
 enum {
-    SM80_FAMILY_MAX_LEN = 1 << 29, /* so that row + window and the like stay within an int */
-    SM80_ROW_BLOCK = 64,           /* packed: rows of the tables of row blocks (fused_sm80_schedule.cu) */
+    SM80_FAMILY_MAX_LEN = 1 << 29,  /* so that row + window and the like stay within an int */
+    SM80_FAMILY_MAX_SOFTCAP = 2048, /* a logit's error is up to 2^-22 times the softcap */
+    SM80_ROW_BLOCK = 64,            /* packed: rows of the tables of row blocks (fused_sm80_schedule.cu) */
     SM80_SCHEDULE_THREADS = 1024
 };
 

@@ -106,7 +106,7 @@ __device__ __forceinline__ void mask_family(Scores<Tile> &scores, const Params &
 }
 
 /* tanh of the scores times `inner`, which is 2 log2(e) scale / softcap: tanh x = 1 - 2 / (1 + e^2x), whose error is
- * that of 1, 2^-24: of a score, softcap times as much. */
+ * up to 2^-22, and of a score softcap times as much: hence SM80_FAMILY_MAX_SOFTCAP. */
 template <typename Tile> __device__ __forceinline__ void cap_scores(Scores<Tile> &scores, float inner)
 {
 #pragma unroll

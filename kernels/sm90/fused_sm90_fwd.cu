@@ -162,6 +162,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
     extern __shared__ char shared[];
     SharedStorage<Tile> &smem = *reinterpret_cast<SharedStorage<Tile> *>(shared);
     const int warp = keep_uniform(threadIdx.x / 32), warpgroup = warp / 4;
+    static_assert(!S::HAS_SUM_COLUMN || offsetof(SharedStorage<Tile>, ones) % 1024 == 0, "panels begin on 1024 bytes");
 
     if (warp == 0 && elect_one()) {
         constexpr int CONSUMER_WARPS = S::CONSUMERS * 4;

@@ -24,8 +24,8 @@ namespace sm90_fwd {
 using namespace device;
 
 constexpr float STALE_LOG2_BEFORE_EXP = 8.0f;
-/* The sum of 2^20 weights of 2^64 with values up to 2^40 is far from fp32's largest number; fp16 holds weights up to
- * 2^16. */
+/* With m too low by 64 P is up to 2^64: the sum of 2^20 of them with values up to 2^40 is below 2^124. Values of 2^63
+ * and more may overflow it, although O itself is finite. fp16 holds weights up to 2^16. */
 template <typename T> constexpr int STALE_LOG2_AFTER_EXP = 64;
 template <> constexpr int STALE_LOG2_AFTER_EXP<__half> = 14;
 /* The row max of a row that has seen no key: finite, so that a masked score minus it is -inf and not NaN. */
