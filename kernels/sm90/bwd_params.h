@@ -24,8 +24,8 @@ enum {
 
 /* Factor of P in bf16, where P is cut off to 16 bits instead of rounded: cutting off takes away half of the last place
  * on average, which is 2^-8 / (2 ln 2) of a number whose logarithm is equally distributed. Where all P of a row are
- * nearly equal it does not cancel: dV then has a relative bias of up to 0.11 %, of up to 0.5 % where all P are the same.
- * dV takes P as it is then; dQ and dK are divided by the factor. */
+ * nearly equal it does not cancel: dV then has a relative bias of up to 0.11 %, of up to 0.5 % where all P are the
+ * same. dV takes P as it is then; dQ and dK are divided by the factor. */
 #define SM90_BWD_BF16_GAIN 1.0028178f
 #define SM90_BWD_BF16_GAIN_LOG2 0.0040595f
 
