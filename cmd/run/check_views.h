@@ -17,6 +17,7 @@ struct check_view {
     struct reference_outputs reference; /* device memory */
     double rms[TENSOR_COUNT];           /* of each judged reference */
     double largest_lse;                 /* the largest finite |LSE|; 0 when there is none */
+    double rows_sharing[TENSOR_COUNT];  /* judge_rows_sharing of each; 0 = not measured: dropout keeps half of P */
 };
 
 /* The views of a problem; returns their number, 0 with --check off. */
