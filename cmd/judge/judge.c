@@ -135,6 +135,15 @@ void judge_floor_of_equal_weights(struct judge_bounds *b, enum problem_tensor te
     b->gain = fmax(b->gain, 0.65 * dtype_bounds[dtype].eps);
 }
 
+void judge_floor_of_denormals(struct judge_bounds *b, double column, double rms)
+{
+    /* Six standard deviations for one of many elements; for the norm 1.25, because the mean over a tensor hardly varies:
+     * half of what the rule for blocks allows then. */
+    b->atol_absolute += 6 * column;
+    if (rms > 0)
+        b->norm_floor = fmax(b->norm_floor, 1.25 * rms / b->rms);
+}
+
 /* By the inputs' type; docs/judging.md has the calibration. */
 struct rounding_of_p {
     double rms, atol_rms, gain;

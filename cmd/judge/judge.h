@@ -59,6 +59,11 @@ void judge_floor_of_logits(struct judge_bounds *, enum problem_tensor, enum attn
  * that is not known. Nothing for LSE, for fp32, and where the logits are large enough to make P differ. */
 void judge_floor_of_equal_weights(struct judge_bounds *, enum problem_tensor, enum attn_dtype, double largest_logit);
 
+/* What a gradient in fp16 may be off because P and dS of keys with little weight are denormal (docs/judging.md): a term
+ * of every element's bound and a least norm. The standard deviation of that error, column: in the column where it is
+ * largest, rms: over all columns. 0 = nothing. */
+void judge_floor_of_denormals(struct judge_bounds *, double column, double rms);
+
 /* How many rows share the norm of a tensor: (sum of r)^2 / sum of r^2 of the squared norms r of its rows; their number
  * where all are equal, 1 where one row has all of it. blocks: one for each row, compared with len = 1. 0 where all are
  * zero. */

@@ -9,6 +9,7 @@
 #include "cmd/base/log.h"
 #include "cmd/device/backend.h"
 #include "cmd/device/inputs.h"
+#include "cmd/run/denormals.h"
 
 /* Assigns consecutive parts of `memory` to the arrays and returns their bytes; memory NULL = only counts. */
 static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, bool with_abs,
@@ -184,6 +185,8 @@ static struct judge_input judge_input_of(const struct check_request *request, co
         judge_floor_of_sums(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
     if (isnan(request->atol) && isnan(request->rtol))
         judge_floor_of_logits(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
+    const struct denormal_errors lost = denormals_of(view, tensor);
+    judge_floor_of_denormals(&in.bounds, isnan(request->atol) ? lost.column : 0, lost.rms);
     judge_floor_of_equal_weights(&in.bounds, tensor, attn_output_dtype(p), largest_logit_of(request->item));
     if (tensor == TENSOR_O && attn_dtype_is_8_bit(p->dtype))
         judge_rounded_p(&in.bounds, p->dtype, request->is_naive, request->atol);
@@ -416,6 +419,7 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
         next += place_outputs(&view->problem, item->mode, true, &view->reference, next);
         set_place(view, 0);
         TRY(run_reference(be, &view->problem, item->mode, &tensors, &view->reference, why));
+        TRY(denormals_measure(be, item->mode, &tensors, view, why));
     }
     TRY(measure_references(be, item, reference, why));
     return measure_quantising(be, item, reference, why);
@@ -466,6 +470,8 @@ enum attn_status check_last_rows(struct backend *be, const struct check_request 
     }
     if (status == ATTN_OK)
         status = run_reference(be, &view->problem, item->mode, &here, &view->reference, why);
+    if (status == ATTN_OK)
+        status = denormals_measure(be, item->mode, &here, view, why);
     if (status == ATTN_OK)
         status = measure_references(be, item, &reference, why);
     if (status == ATTN_OK)

@@ -40,7 +40,8 @@ static const char *limits_of_peak(const struct attn_problem *p)
     if (attn_dtype_is_8_bit(p->dtype))
         return "naive rounds 8-bit inputs times their scales to 16 bits, and S: logits this large are beyond it";
     if (p->mask_block > 0)
-        return "naive rounds S to 16 bits: the block mask hides the peak of some rows, and without it logits this close "
+        return "naive rounds S to 16 bits: the block mask hides the peak of some rows, and without it logits this "
+               "close "
                "and this large are beyond it";
     if (p->head_dim < 64)
         return "naive rounds S to 16 bits: with a head_dim below 64 a peak may be close to other logits as large";
@@ -50,8 +51,8 @@ static const char *limits_of_peak(const struct attn_problem *p)
 const char *naive_limits(const struct plan_item *item, enum attn_platform platform)
 {
     const struct attn_problem *p = &item->problem;
-    const bool is_steep = item->dist == FILL_SHARP || item->dist == FILL_HUGE || item->dist == FILL_RISING ||
-                          item->dist == FILL_FALLING;
+    const bool is_steep =
+        item->dist == FILL_SHARP || item->dist == FILL_HUGE || item->dist == FILL_RISING || item->dist == FILL_FALLING;
     if (p->dtype == ATTN_FP32 || (platform == ATTN_CPU && attn_dtype_is_8_bit(p->dtype)))
         return NULL;
     if (item->dist == FILL_PEAK && !item->folder)

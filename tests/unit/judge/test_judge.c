@@ -412,6 +412,22 @@ static void equal_weights_stay_below_the_floor(void **state)
     assert_true(worst > 4 * before && worst > 0.97 * b.gain);
 }
 
+/* Denormals in fp16: a term of the bound of an element, and a norm of which the bound of rule 3 is 1.25 deviations. */
+static void denormals_have_a_floor(void **state)
+{
+    (void)state;
+    const struct judge_bounds before = judge_bounds_for(TENSOR_DV, ATTN_FP16, ATTN_BWD, false, NAN, NAN, 1e-3);
+    struct judge_bounds b = before;
+    judge_floor_of_denormals(&b, 0, 0);
+    assert_memory_equal(&b, &before, sizeof b);
+    judge_floor_of_denormals(&b, 2e-5, 1e-5);
+    assert_true(fabs(b.atol_absolute - before.atol_absolute - 1.2e-4) < 1e-12);
+    assert_true(fabs(b.norm_floor * b.rms - 1.25e-5) < 1e-15);
+    assert_true(b.rms == before.rms && b.block_rms == before.block_rms && b.gain == before.gain);
+    judge_floor_of_denormals(&b, 0, 1e-9); /* the larger floor stays */
+    assert_true(fabs(b.norm_floor * b.rms - 1.25e-5) < 1e-15);
+}
+
 static void rows_that_share_a_norm(void **state)
 {
     (void)state;
@@ -659,6 +675,7 @@ int main(void)
         cmocka_unit_test(large_logits_in_fp32),
         cmocka_unit_test(equal_weights_in_bf16),
         cmocka_unit_test(equal_weights_stay_below_the_floor),
+        cmocka_unit_test(denormals_have_a_floor),
         cmocka_unit_test(rows_that_share_a_norm),
     };
     const struct CMUnitTest of_8_bits[] = {
