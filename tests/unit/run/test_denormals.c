@@ -13,8 +13,8 @@
 static struct plan_item item_of(int64_t batch, int64_t q_heads, int64_t kv_heads, int64_t len, enum fill_dist dist)
 {
     struct plan_item item = {.mode = ATTN_BWD, .dist = dist, .seed = 3};
-    item.problem = (struct attn_problem)DENSE(batch, q_heads, kv_heads, len, len, 64, ATTN_FP16, ATTN_BSHD, false, -1,
-                                              -1, 0, 0);
+    item.problem =
+        (struct attn_problem)DENSE(batch, q_heads, kv_heads, len, len, 64, ATTN_FP16, ATTN_BSHD, false, -1, -1, 0, 0);
     item.problem.scale = 0.125f;
     return item;
 }
@@ -46,7 +46,8 @@ static void assert_near(double got, double want, double share)
 static void columns_are_measured(void **state)
 {
     (void)state;
-    const struct plan_item many_heads = item_of(2, 6, 3, 300, FILL_RISING), many_batches = item_of(5, 2, 1, 300, FILL_RISING);
+    const struct plan_item many_heads = item_of(2, 6, 3, 300, FILL_RISING),
+                           many_batches = item_of(5, 2, 1, 300, FILL_RISING);
     for (int n = 0; n < 2; n++) {
         const struct check_view view = measured(n ? &many_batches : &many_heads);
         assert_near(view.sizes.q.column, 8, 1e-3);
