@@ -54,13 +54,29 @@ void judge_rounded_p(struct judge_bounds *, enum attn_dtype inputs, bool doubled
 void judge_floor_of_logits(struct judge_bounds *, enum problem_tensor, enum attn_dtype, bool doubled, int64_t head_dim,
                            double largest_lse);
 
+/* What the gain of a tensor may be off in 16 bits because P is rounded where all P of a row are equal
+ * (docs/judging.md): the least bound of rule 4. largest_logit: no |logit| of the problem is above it; INFINITY where
+ * that is not known. Nothing for LSE, for fp32, and where the logits are large enough to make P differ. */
+void judge_floor_of_equal_weights(struct judge_bounds *, enum problem_tensor, enum attn_dtype, double largest_logit);
+
+/* What a gradient in fp16 may be off because P and dS of keys with little weight are denormal (docs/judging.md): a term
+ * of every element's bound and a least norm. The standard deviation of that error, column: in the column where it is
+ * largest, rms: over all columns. 0 = nothing. */
+void judge_floor_of_denormals(struct judge_bounds *, double column, double rms);
+
+/* How many rows share the norm of a tensor: (sum of r)^2 / sum of r^2 of the squared norms r of its rows; their number
+ * where all are equal, 1 where one row has all of it. blocks: one for each row, compared with len = 1. 0 where all are
+ * zero. */
+double judge_rows_sharing(const struct compare_block *, int64_t rows);
+
 struct judge_input {
     enum problem_tensor tensor;
     const struct compare_block *blocks; /* batch * heads * compare_blocks_per_head(len) */
     int64_t batch, heads, len, head_dim;
     int64_t batch_offset, head_offset; /* of this view in the whole tensor, for coordinates */
-    /* The number of query rows or of rows of this tensor, over all heads, whichever is smaller; at least 1. The bound
-     * of rule 4 is gain + rms / sqrt(this), because independent errors of rows average out. The rows of dK and dV are
+    /* The number of query rows or of rows of this tensor, over all heads, whichever is smaller, with much dropout at
+     * most judge_rows_sharing; at least 1. The bound of rule 4 is gain + rms / sqrt(this), because independent errors of
+     * rows average out. The rows of dK and dV are
      * not independent: all keys share the error in D of a query, and most of dV comes from the few keys with large
      * weights. So the number of queries limits the averaging. */
     int64_t independent_rows;

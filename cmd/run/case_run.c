@@ -17,6 +17,7 @@
 #include "cmd/device/inputs.h"
 #include "cmd/record/record_row.h"
 #include "cmd/run/case_state.h"
+#include "cmd/run/naive_limits.h"
 
 /* ---- one contender: memory, plan, first launch ---- */
 
@@ -52,17 +53,6 @@ static void free_contender(struct problem_run *run, struct contender *c)
     record_row_free(&c->row);
 }
 
-/* True for inputs on which naive cannot meet the bounds, because it rounds S to 16 bits: large logits close to each
- * other. docs/judging.md has the largest logit-std. On the CPU it has S in fp32 for 8-bit inputs too. */
-static bool beyond_naive(enum attn_role role, const struct plan_item *item, enum attn_platform platform)
-{
-    const bool rounds_s = platform == ATTN_CUDA || !attn_dtype_is_8_bit(item->problem.dtype);
-    const bool has_large_logits = item->logit_std > 0 ? item->logit_std > 2
-                                                      : item->dist == FILL_SHARP || item->dist == FILL_HUGE ||
-                                                            item->dist == FILL_RISING || item->dist == FILL_FALLING;
-    return role == ATTN_ROLE_NAIVE && item->problem.dtype != ATTN_FP32 && rounds_s && has_large_logits;
-}
-
 /* Prepares the implementation of a slot. A refusal or lack of memory becomes a row; any other failure ends the
  * problem. */
 static enum attn_status start_contender(struct problem_run *run, int slot, struct attn_message *why)
@@ -89,8 +79,10 @@ static enum attn_status start_contender(struct problem_run *run, int slot, struc
         case_send_row(run, c);
         return ATTN_OK;
     }
-    if (beyond_naive(case_role_of(run, c), run->item, s->backend->device.platform)) {
-        row_end(&c->row, STATUS_SKIPPED, "naive rounds S to 16 bits: logits this close and this large are beyond it");
+    const char *limit =
+        case_role_of(run, c) == ATTN_ROLE_NAIVE ? naive_limits(run->item, s->backend->device.platform) : NULL;
+    if (limit) {
+        row_end(&c->row, STATUS_SKIPPED, limit);
         case_send_row(run, c);
         return ATTN_OK;
     }

@@ -9,6 +9,7 @@
 #include "cmd/base/log.h"
 #include "cmd/device/backend.h"
 #include "cmd/device/inputs.h"
+#include "cmd/run/denormals.h"
 
 /* Assigns consecutive parts of `memory` to the arrays and returns their bytes; memory NULL = only counts. */
 static size_t place_outputs(const struct attn_problem *p, enum attn_mode mode, bool with_abs,
@@ -144,18 +145,37 @@ static int64_t block_count(const struct compare_job *job)
     return job->batch * job->heads * compare_blocks_per_head(job->len);
 }
 
+/* No |logit| of the problem is above this; INFINITY where that is not known. */
+static double largest_logit_of(const struct plan_item *item)
+{
+    const struct fill_spec spec = {
+        .dist = item->dist, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
+    return item->folder || attn_dtype_is_8_bit(item->problem.dtype) ? INFINITY
+                                                                    : fill_largest_logit(&spec, item->problem.head_dim);
+}
+
+/* Over which errors of rows are averaged for rule 4. */
+static int64_t independent_rows_of(const struct check_view *view, enum problem_tensor tensor)
+{
+    const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
+    const struct attn_problem *p = &view->problem;
+    const int64_t q_rows = p->q_heads * problem_all_rows(p), kv_rows = p->kv_heads * problem_all_keys(p);
+    const int64_t rows = is_kv && kv_rows < q_rows ? kv_rows : q_rows;
+    const double sharing = view->rows_sharing[tensor];
+    return sharing > 0 && sharing < (double)rows ? (int64_t)fmax(1, sharing) : rows;
+}
+
 /* What judge_tensor needs for a job of a view. */
 static struct judge_input judge_input_of(const struct check_request *request, const struct check_view *view,
                                          enum problem_tensor tensor)
 {
     const bool is_kv = tensor == TENSOR_DK || tensor == TENSOR_DV;
     const struct attn_problem *p = &view->problem;
-    const int64_t q_rows = p->q_heads * problem_all_rows(p), kv_rows = p->kv_heads * problem_all_keys(p);
     struct judge_input in = {
         .tensor = tensor,
         .batch_offset = view->batch_offset,
         .head_offset = is_kv ? view->kv_head_offset : view->q_head_offset,
-        .independent_rows = is_kv && kv_rows < q_rows ? kv_rows : q_rows,
+        .independent_rows = independent_rows_of(view, tensor),
         .naive_max_abs_err = request->is_naive ? NAN : request->reference->max_abs_err[tensor],
         .peek = peek,
         .bounds = judge_bounds_for(tensor, attn_output_dtype(p), request->item->mode, request->is_naive, request->atol,
@@ -165,6 +185,9 @@ static struct judge_input judge_input_of(const struct check_request *request, co
         judge_floor_of_sums(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
     if (isnan(request->atol) && isnan(request->rtol))
         judge_floor_of_logits(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
+    const struct denormal_errors lost = denormals_of(view, tensor);
+    judge_floor_of_denormals(&in.bounds, isnan(request->atol) ? lost.column : 0, lost.rms);
+    judge_floor_of_equal_weights(&in.bounds, tensor, attn_output_dtype(p), largest_logit_of(request->item));
     if (tensor == TENSOR_O && attn_dtype_is_8_bit(p->dtype))
         judge_rounded_p(&in.bounds, p->dtype, request->is_naive, request->atol);
     return in;
@@ -251,6 +274,25 @@ static enum attn_status measure_lse(struct backend *be, const struct check_reque
     return status;
 }
 
+/* How many rows share the norm of one reference, where dropout leaves less than half of P: a few kept elements may have
+ * most of it then. By comparing with zeros, each row as a head of its own. */
+static enum attn_status measure_rows(struct backend *be, const struct compare_job *of_view, struct check_view *view,
+                                     enum problem_tensor tensor, struct attn_message *why)
+{
+    view->rows_sharing[tensor] = 0;
+    if (tensor == TENSOR_LSE || view->problem.dropout <= 0.5f)
+        return ATTN_OK;
+    struct compare_job job = *of_view;
+    job.heads *= job.batch * job.len;
+    job.batch = job.len = 1;
+    struct compare_block *blocks = xmalloc((unsigned long)block_count(&job) * sizeof *blocks);
+    const enum attn_status status = be->ops->compare(be, &job, blocks, why);
+    if (status == ATTN_OK)
+        view->rows_sharing[tensor] = judge_rows_sharing(blocks, block_count(&job));
+    free(blocks);
+    return status;
+}
+
 /* The rms of each reference of a view, by comparing it with zeros: one row of them, with strides of 0. Fails where the
  * reference is not finite, because results could not be judged there. */
 static enum attn_status measure_rms(struct backend *be, const struct plan_item *item, struct check_view *view,
@@ -276,6 +318,7 @@ static enum attn_status measure_rms(struct backend *be, const struct plan_item *
             view->rms[outputs[i]] = judge_reference_rms(blocks, block_count(&job), elements);
         free(blocks);
         TRY(status);
+        TRY(measure_rows(be, &job, view, outputs[i], why));
         if (not_finite && outputs[i] != TENSOR_LSE) { /* -inf is legal there */
             snprintf(why->text, sizeof why->text, "the reference's %s has %lld values that are not finite",
                      problem_tensor_name(outputs[i]), (long long)not_finite);
@@ -376,6 +419,7 @@ enum attn_status check_reference_make(struct backend *be, const struct plan_item
         next += place_outputs(&view->problem, item->mode, true, &view->reference, next);
         set_place(view, 0);
         TRY(run_reference(be, &view->problem, item->mode, &tensors, &view->reference, why));
+        TRY(denormals_measure(be, item->mode, &tensors, view, why));
     }
     TRY(measure_references(be, item, reference, why));
     return measure_quantising(be, item, reference, why);
@@ -426,6 +470,8 @@ enum attn_status check_last_rows(struct backend *be, const struct check_request 
     }
     if (status == ATTN_OK)
         status = run_reference(be, &view->problem, item->mode, &here, &view->reference, why);
+    if (status == ATTN_OK)
+        status = denormals_measure(be, item->mode, &here, view, why);
     if (status == ATTN_OK)
         status = measure_references(be, item, &reference, why);
     if (status == ATTN_OK)

@@ -7,6 +7,14 @@
 
 enum { CHECK_MAX_VIEWS = 2 };
 
+/* The rms of an input, and of its largest column in any of its heads. */
+struct input_size {
+    double rms, column;
+};
+struct input_sizes {
+    struct input_size q, k, v, dout;
+};
+
 /* The part of the problem that is judged: whole for --check full; for --check sample the query heads of the first and
  * of the last (batch, kv head). */
 struct check_view {
@@ -17,6 +25,8 @@ struct check_view {
     struct reference_outputs reference; /* device memory */
     double rms[TENSOR_COUNT];           /* of each judged reference */
     double largest_lse;                 /* the largest finite |LSE|; 0 when there is none */
+    double rows_sharing[TENSOR_COUNT];  /* judge_rows_sharing of each; 0 = not measured: dropout keeps half of P */
+    struct input_sizes sizes;           /* of a backward in fp16; zeros for others */
 };
 
 /* The views of a problem; returns their number, 0 with --check off. */

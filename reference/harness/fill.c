@@ -109,6 +109,28 @@ float fill_logit_gain(const struct fill_spec *spec, int64_t head_dim)
     return (float)(spec->logit_std / (has_default_scale ? deviation : deviation * spec->scale * root));
 }
 
+double fill_largest_logit(const struct fill_spec *spec, int64_t head_dim)
+{
+    double top = spec->dist == FILL_UNIFORM ? 1 : 4.4; /* the largest quantile of the normal table is 4.33 */
+    double gain = 1;
+    switch (spec->dist) {
+    case FILL_ZEROS: return 0;
+    case FILL_PEAK:
+    case FILL_RISING:
+    case FILL_FALLING:
+    case FILL_DISTS: return INFINITY;
+    case FILL_TINY: top *= 0x1p-20; break;
+    case FILL_SHARP: gain = 8; break;
+    case FILL_HUGE: gain = 256; break;
+    case FILL_NORMAL:
+    case FILL_UNIFORM:
+    case FILL_CONSTANT: break;
+    }
+    if (spec->logit_std > 0)
+        gain = (double)fill_logit_gain(spec, head_dim);
+    return top * top * gain * fabs(spec->scale) * (double)head_dim;
+}
+
 struct fill_column fill_first_column(enum fill_dist dist, enum fill_tensor tensor, int64_t head_dim)
 {
     const bool is_ramp = (dist == FILL_RISING || dist == FILL_FALLING) && (tensor == FILL_Q || tensor == FILL_K);

@@ -77,6 +77,9 @@ bool fill_takes_logit_std(enum fill_dist);
  * fill_table. With the default scale and normal inputs exactly logit_std. */
 float fill_logit_gain(const struct fill_spec *, int64_t head_dim);
 
+/* No |logit| of Q and K as drawn is above this. INFINITY for peak, rising and falling, which write into Q and K. */
+double fill_largest_logit(const struct fill_spec *, int64_t head_dim);
+
 /* The first column of one tensor of a distribution. */
 struct fill_column fill_first_column(enum fill_dist, enum fill_tensor, int64_t head_dim);
 

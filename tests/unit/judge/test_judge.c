@@ -365,6 +365,83 @@ static void large_logits_in_fp32(void **state)
     assert_true(doubled.rms == 2 * b.rms);
 }
 
+/* Logits near zero: the bound of rule 4 in bf16, for every tensor but LSE; nothing else moves, and nothing where P
+ * differs or has more digits. */
+static void equal_weights_in_bf16(void **state)
+{
+    (void)state;
+    const struct judge_bounds before = judge_bounds_for(TENSOR_DV, ATTN_BF16, ATTN_BWD, false, NAN, NAN, 0.1);
+    struct judge_bounds b = before;
+    judge_floor_of_equal_weights(&b, TENSOR_DV, ATTN_BF16, 0x1p-10);
+    judge_floor_of_equal_weights(&b, TENSOR_DV, ATTN_BF16, INFINITY);
+    judge_floor_of_equal_weights(&b, TENSOR_LSE, ATTN_BF16, 0);
+    judge_floor_of_equal_weights(&b, TENSOR_DV, ATTN_FP32, 0);
+    assert_memory_equal(&b, &before, sizeof b);
+    judge_floor_of_equal_weights(&b, TENSOR_DV, ATTN_BF16, 0x1p-11);
+    assert_true(b.gain > 5e-3 && b.gain < 5.1e-3); /* a fault of 1 % is found */
+    b.gain = before.gain;
+    assert_memory_equal(&b, &before, sizeof b);
+    struct judge_bounds fp16 = judge_bounds_for(TENSOR_DV, ATTN_FP16, ATTN_BWD, false, NAN, NAN, 0.1);
+    judge_floor_of_equal_weights(&fp16, TENSOR_DV, ATTN_FP16, 0);
+    assert_true(fp16.gain == 1e-3);
+}
+
+/* x with 8 significant bits: rounded, or cut off after the factor that corrects the mean of that. */
+static double in_8_bits(double x, bool cut)
+{
+    int exponent;
+    const double digits = ldexp(frexp(x, &exponent), 8);
+    return ldexp(cut ? floor(digits * 1.0028178) : nearbyint(digits), exponent - 8);
+}
+
+/* All P of a row over n keys with equal logits are 1 / n: no length has a larger error than the floor, and some lengths
+ * have a larger one than the bound without it. */
+static void equal_weights_stay_below_the_floor(void **state)
+{
+    (void)state;
+    struct judge_bounds b = judge_bounds_for(TENSOR_DV, ATTN_BF16, ATTN_BWD, false, NAN, NAN, 0.1);
+    const double before = b.gain;
+    judge_floor_of_equal_weights(&b, TENSOR_DV, ATTN_BF16, 0);
+    double worst = 0;
+    for (int n = 1; n <= 20000; n++)
+        for (int cut = 0; cut < 2; cut++) {
+            const double error = fabs(in_8_bits(1.0 / n, cut) * n - 1);
+            assert_true(error < b.gain);
+            worst = fmax(worst, error);
+        }
+    assert_true(worst > 4 * before && worst > 0.97 * b.gain);
+}
+
+/* Denormals in fp16: a term of the bound of an element, and a norm of which the bound of rule 3 is 1.25 deviations. */
+static void denormals_have_a_floor(void **state)
+{
+    (void)state;
+    const struct judge_bounds before = judge_bounds_for(TENSOR_DV, ATTN_FP16, ATTN_BWD, false, NAN, NAN, 1e-3);
+    struct judge_bounds b = before;
+    judge_floor_of_denormals(&b, 0, 0);
+    assert_memory_equal(&b, &before, sizeof b);
+    judge_floor_of_denormals(&b, 2e-5, 1e-5);
+    assert_true(fabs(b.atol_absolute - before.atol_absolute - 1.2e-4) < 1e-12);
+    assert_true(fabs(b.norm_floor * b.rms - 1.25e-5) < 1e-15);
+    assert_true(b.rms == before.rms && b.block_rms == before.block_rms && b.gain == before.gain);
+    judge_floor_of_denormals(&b, 0, 1e-9); /* the larger floor stays */
+    assert_true(fabs(b.norm_floor * b.rms - 1.25e-5) < 1e-15);
+}
+
+static void rows_that_share_a_norm(void **state)
+{
+    (void)state;
+    struct compare_block rows[8] = {{0}};
+    assert_true(judge_rows_sharing(rows, 8) == 0);
+    rows[3].ref2 = 5;
+    assert_true(judge_rows_sharing(rows, 8) == 1);
+    for (int i = 0; i < 8; i++)
+        rows[i].ref2 = 5;
+    assert_true(judge_rows_sharing(rows, 8) == 8);
+    rows[0].ref2 = 1e6;
+    assert_true(judge_rows_sharing(rows, 8) < 1.01);
+}
+
 enum { HEAD_DIM = 64, SCALE_BLOCK = 64 };
 
 /* What is wrong with the model. */
@@ -596,6 +673,10 @@ int main(void)
         cmocka_unit_test(bounds_are_the_documented_ones),
         cmocka_unit_test(lse_is_bounded_by_dtype),
         cmocka_unit_test(large_logits_in_fp32),
+        cmocka_unit_test(equal_weights_in_bf16),
+        cmocka_unit_test(equal_weights_stay_below_the_floor),
+        cmocka_unit_test(denormals_have_a_floor),
+        cmocka_unit_test(rows_that_share_a_norm),
     };
     const struct CMUnitTest of_8_bits[] = {
         cmocka_unit_test(a_kernel_that_rounds_p_passes),

@@ -348,11 +348,16 @@ static void logits_have_the_deviation(void **state)
                 for (int64_t c = 0; c < d; c++)
                     s += (double)q[r * d + c] * (double)k[j * d + c];
                 sum2 += cases[i].scale * s * cases[i].scale * s;
+                assert_true(fabs(cases[i].scale * s) <= fill_largest_logit(&spec, d));
             }
         assert_true(fabs(sqrt(sum2) / LEN / cases[i].logit_std - 1) < 0.03);
     }
     const struct fill_spec as_drawn = {.dist = FILL_NORMAL, .logit_std = 1, .scale = (double)(float)(1 / sqrt(128.0))};
     assert_true(fill_logit_gain(&as_drawn, 128) == 1.0f);
+    const struct fill_spec tiny = {.dist = FILL_TINY, .scale = 1}, zeros = {.dist = FILL_ZEROS, .scale = 1};
+    const struct fill_spec peak = {.dist = FILL_PEAK, .scale = 1};
+    assert_true(fill_largest_logit(&tiny, 256) < 1e-8 && fill_largest_logit(&tiny, 256) > 0);
+    assert_true(fill_largest_logit(&zeros, 256) == 0 && isinf(fill_largest_logit(&peak, 64)));
     static const enum fill_dist others[] = {FILL_ZEROS, FILL_CONSTANT, FILL_TINY, FILL_PEAK, FILL_RISING, FILL_FALLING};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         assert_false(fill_takes_logit_std(others[i]));

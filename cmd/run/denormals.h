@@ -1,0 +1,20 @@
+/* What gradients in fp16 may be off because P and dS of keys with little weight are denormal there (docs/judging.md). */
+#ifndef FABENCH_DENORMALS_H
+#define FABENCH_DENORMALS_H
+
+#include "cmd/device/backend.h"
+#include "cmd/run/check_views.h"
+
+/* The standard deviation of the error of an element of one gradient: in its largest column, and over all columns. Both
+ * 0 for other tensors and where nothing was measured. */
+struct denormal_errors {
+    double column, rms;
+};
+
+/* Fills view->sizes from the inputs (device memory, those of the view) of a backward in fp16, whose references are
+ * computed; nothing for other problems. */
+enum attn_status denormals_measure(struct backend *, enum attn_mode, const struct attn_tensors *, struct check_view *,
+                                   struct attn_message *why);
+struct denormal_errors denormals_of(const struct check_view *, enum problem_tensor);
+
+#endif

@@ -1,0 +1,63 @@
+#include "cmd/run/naive_limits.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* The standard deviation of the logits of inputs that are drawn without a peak or a ramp; 0 where it is not known. */
+static double logit_std_of(const struct plan_item *item)
+{
+    const double drawn = fabs((double)item->problem.scale) * sqrt((double)item->problem.head_dim);
+    if (item->logit_std > 0 || item->folder)
+        return item->logit_std;
+    switch (item->dist) {
+    case FILL_NORMAL:
+    case FILL_CONSTANT: return drawn;
+    case FILL_UNIFORM: return drawn / 3; /* a variance of 1/3 in each factor */
+    case FILL_ZEROS:
+    case FILL_TINY:
+    case FILL_SHARP:
+    case FILL_HUGE:
+    case FILL_PEAK:
+    case FILL_RISING:
+    case FILL_FALLING:
+    case FILL_DISTS: break;
+    }
+    return 0;
+}
+
+/* The largest standard deviation with which naive meets its bounds. With most of P dropped a block of rows may have one
+ * element of P, whose own error counts then, and not the mean of many. */
+static double largest_std(const struct attn_problem *p)
+{
+    if (p->dropout > 0.9f)
+        return 1.01; /* 1, and what the rounding of the scale adds */
+    return attn_output_dtype(p) == ATTN_BF16 ? 1.5 : 2;
+}
+
+/* For --dist peak: where the largest logit of a row is not above the others by hundreds, or is not exact enough. */
+static const char *limits_of_peak(const struct attn_problem *p)
+{
+    if (attn_dtype_is_8_bit(p->dtype))
+        return "naive rounds 8-bit inputs times their scales to 16 bits, and S: logits this large are beyond it";
+    if (p->mask_block > 0)
+        return "naive rounds S to 16 bits: the block mask hides the peak of some rows, and without it logits this "
+               "close "
+               "and this large are beyond it";
+    if (p->head_dim < 64)
+        return "naive rounds S to 16 bits: with a head_dim below 64 a peak may be close to other logits as large";
+    return NULL;
+}
+
+const char *naive_limits(const struct plan_item *item, enum attn_platform platform)
+{
+    const struct attn_problem *p = &item->problem;
+    const bool is_steep =
+        item->dist == FILL_SHARP || item->dist == FILL_HUGE || item->dist == FILL_RISING || item->dist == FILL_FALLING;
+    if (p->dtype == ATTN_FP32 || (platform == ATTN_CPU && attn_dtype_is_8_bit(p->dtype)))
+        return NULL;
+    if (item->dist == FILL_PEAK && !item->folder)
+        return limits_of_peak(p);
+    return (item->logit_std == 0 && is_steep) || logit_std_of(item) > largest_std(p)
+               ? "naive rounds S to 16 bits: logits this close and this large are beyond it"
+               : NULL;
+}
