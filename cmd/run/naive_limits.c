@@ -41,8 +41,7 @@ static const char *limits_of_peak(const struct attn_problem *p)
         return "naive rounds 8-bit inputs times their scales to 16 bits, and S: logits this large are beyond it";
     if (p->mask_block > 0)
         return "naive rounds S to 16 bits: the block mask hides the peak of some rows, and without it logits this "
-               "close "
-               "and this large are beyond it";
+               "close and this large are beyond it";
     if (p->head_dim < 64)
         return "naive rounds S to 16 bits: with a head_dim below 64 a peak may be close to other logits as large";
     return NULL;
