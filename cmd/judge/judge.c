@@ -129,16 +129,16 @@ void judge_floor_of_equal_weights(struct judge_bounds *b, enum problem_tensor te
 {
     if (tensor == TENSOR_LSE || dtype == ATTN_FP32 || !(largest_logit <= dtype_bounds[dtype].eps / 16))
         return;
-    /* The relative error of P, the same in a whole row: eps / 2 where P is rounded to nearest. Where P is cut off, after
-     * a factor that corrects the mean of that, 1 + eps / (4 ln 2), it is up to eps less the factor, 0.64 eps. Not
+    /* The relative error of P, the same in a whole row: eps / 2 where P is rounded to nearest. Where P is cut off,
+     * after a factor that corrects the mean of that, 1 + eps / (4 ln 2), it is up to eps less the factor, 0.64 eps. Not
      * doubled for naive, which rounds to nearest. */
     b->gain = fmax(b->gain, 0.65 * dtype_bounds[dtype].eps);
 }
 
 void judge_floor_of_denormals(struct judge_bounds *b, double column, double rms)
 {
-    /* Six standard deviations for one of many elements; for the norm 1.25, because the mean over a tensor hardly varies:
-     * half of what the rule for blocks allows then. */
+    /* Six standard deviations for one of many elements; for the norm 1.25, because the mean over a tensor hardly
+     * varies: half of what the rule for blocks allows then. */
     b->atol_absolute += 6 * column;
     if (rms > 0)
         b->norm_floor = fmax(b->norm_floor, 1.25 * rms / b->rms);

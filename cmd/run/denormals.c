@@ -5,8 +5,8 @@
 
 #include "cmd/base/log.h"
 
-/* Adds what one comparison says about an input: its columns as heads of width 1. The reference is any finite tensor y of
- * the same size, because sum x^2 = sum (x - y)^2 + 2 sum (x - y) y + sum y^2. */
+/* Adds what one comparison says about an input: its columns as heads of width 1. The reference is any finite tensor y
+ * of the same size, because sum x^2 = sum (x - y)^2 + 2 sum (x - y) y + sum y^2. */
 static void add_columns(const struct compare_job *job, const struct compare_block *blocks, double *sum,
                         struct input_size *size)
 {

@@ -1,4 +1,4 @@
-/* What gradients in fp16 may be off because P and dS of keys with little weight are denormal there (docs/judging.md). */
+/* What gradients in fp16 may be off where P and dS of keys with little weight are denormal (docs/judging.md). */
 #ifndef FABENCH_DENORMALS_H
 #define FABENCH_DENORMALS_H
 
