@@ -129,10 +129,9 @@ void judge_floor_of_equal_weights(struct judge_bounds *b, enum problem_tensor te
 {
     if (tensor == TENSOR_LSE || dtype == ATTN_FP32 || !(largest_logit <= dtype_bounds[dtype].eps / 16))
         return;
-    /* The relative error of P, the same in a whole row: eps / 2 where P is rounded to nearest. Where P is cut off,
-     * after a factor that corrects the mean of that, 1 + eps / (4 ln 2), it is up to eps less the factor, 0.64 eps. Not
-     * doubled for naive, which rounds to nearest. */
-    b->gain = fmax(b->gain, 0.65 * dtype_bounds[dtype].eps);
+    /* The relative error of P rounded to nearest, the same in a whole row. Not doubled for naive, which rounds P once,
+     * too. */
+    b->gain = fmax(b->gain, dtype_bounds[dtype].eps / 2);
 }
 
 void judge_floor_of_denormals(struct judge_bounds *b, double column, double rms)

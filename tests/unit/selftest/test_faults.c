@@ -4,6 +4,7 @@
 
 #include "cmd/device/inputs.h"
 #include "cmd/selftest/faults.h"
+#include "tests/unit/selftest/fault_called.h"
 
 enum { LEN = 300, DIM = 8, HEADS = 3 };
 
@@ -170,17 +171,6 @@ static struct host_tensors correct_of(const struct attn_problem *p, enum attn_mo
     if (mode == ATTN_BWD)
         attention(p, ATTN_BWD, sees_its_mask, &t);
     return t;
-}
-
-static const struct fault *fault_called(const char *name)
-{
-    int count;
-    const struct fault *faults = fault_table(&count);
-    for (int i = 0; i < count; i++)
-        if (!strcmp(faults[i].name, name))
-            return &faults[i];
-    fail_msg("no fault %s", name);
-    return NULL;
 }
 
 static void same_outputs(const struct attn_problem *p, enum attn_mode mode, const struct host_tensors *a,

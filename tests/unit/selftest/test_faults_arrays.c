@@ -12,6 +12,7 @@
 
 #include "cmd/base/log.h"
 #include "cmd/selftest/faults.h"
+#include "tests/unit/selftest/fault_called.h"
 
 enum { DIM = 8, HEADS = 2, MAX_KEYS = 512 };
 
@@ -220,17 +221,6 @@ static void make_cache(struct made *m)
     m->p.page_size = 8;
     assert_true(problem_set_cache(&m->p, &m->a, "list:64:40:19", 1, &why));
     make_correct(m);
-}
-
-static const struct fault *fault_called(const char *name)
-{
-    int count;
-    const struct fault *faults = fault_table(&count);
-    for (int i = 0; i < count; i++)
-        if (!strcmp(faults[i].name, name))
-            return &faults[i];
-    fail_msg("no fault %s", name);
-    return NULL;
 }
 
 /* The outputs of the fault; the caller frees them. */

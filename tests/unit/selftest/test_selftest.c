@@ -9,21 +9,11 @@
 #include "cmd/selftest/selftest.h"
 #include "cmd/selftest/selftest_report.h"
 #include "tests/dense.h"
+#include "tests/unit/selftest/fault_called.h"
 
 static struct attn_problem problem_of(bool causal)
 {
     return (struct attn_problem)DENSE(1, 3, 3, 300, 300, 8, ATTN_FP32, ATTN_BSHD, causal, -1, -1, 0.35f, 0);
-}
-
-static const struct fault *fault_called(const char *name)
-{
-    int count;
-    const struct fault *faults = fault_table(&count);
-    for (int i = 0; i < count; i++)
-        if (!strcmp(faults[i].name, name))
-            return &faults[i];
-    fail_msg("no fault %s", name);
-    return NULL;
 }
 
 /* ---- the verdict ---- */
