@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speed and error of one implementation over another's, point by point, from one or several records.
 
-    scripts/ratios.py RECORD.jsonl... --of NAME --over NAME[,NAME...] [--least X] [--mean X] [--error X] [--csv FILE]
+    scripts/ratios.py RECORD.jsonl... --of NAME[:VARIANT] --over NAME[,NAME...] [--least X] [--mean X] [--error X] [--csv FILE]
 
 Speed: the geometric mean, without the 5 % at either end, of the ratios of samples that were taken in the same rounds, as
 the program's own speedup_vs_peer; above 1 is faster. Over several names: over the fastest of them at this point, in this
@@ -37,7 +37,8 @@ class Failure(Exception):
 
 
 def rows_of(path):
-    """The rows of a record that passed their check, {problem: {impl: row}}; a case that is there twice counts as last."""
+    """The rows of a record that passed their check, {problem: {name: row}}, by their implementation and by what was asked
+    for (impl:variant); a case that is there twice counts as last."""
     problems = {}
     try:
         with open(path, encoding="utf-8") as file:
@@ -54,7 +55,8 @@ def rows_of(path):
         if number == 1 and (not isinstance(row, dict) or row.get("type") != "header"):
             raise Failure(5, f"{path}: not a record file")
         if row.get("type") == "row" and row.get("status") == "ok" and row.get("check") == "pass":
-            problems.setdefault(tuple(row.get(name) for name in PROBLEM), {})[row.get("impl")] = row
+            by_impl = problems.setdefault(tuple(row.get(name) for name in PROBLEM), {})
+            by_impl[row.get("impl")] = by_impl[row.get("asked")] = row
     return problems
 
 

@@ -61,6 +61,14 @@ expect_stdout ' 5\.000 +b +3 '
 ratios one.jsonl 5.jsonl 7.jsonl --of a --over b --csv points.csv
 expect_code 0
 expect "the table" grep -qx 'a,b,fwd causal d64 bf16 n=4096 std 4,5\.0000,b,3,o,1\.0000' points.csv
+record variants.jsonl
+row variants.jsonl a 1,1,1 1e-3 ',"asked":"a:one"'
+row variants.jsonl a 2,2,2 1e-3 ',"asked":"a:two"'
+row variants.jsonl b 2,2,2 1e-3
+ratios variants.jsonl --of a:one --over b
+expect_stdout ' 2\.000 +b +1 '
+ratios variants.jsonl --of a:two --over b
+expect_stdout ' 1\.000 +b +1 '
 ratios one.jsonl --of a --over b --csv no/points.csv
 expect_code 6
 expect_stderr 'no/points.csv: No such file'
