@@ -1,24 +1,31 @@
 /* cuDNN as a peer: forward and backward attention through the cuDNN graph API (the header-only cudnn-frontend).
  *
- * Loading. The front end is compiled for dynamic loading: it calls cuDNN through the handle cudnn_dlhandle, which this
- * file opens, so that the user's path has priority and the program starts without cuDNN. cuDNN 9 is a thin
- * libcudnn.so.9 that opens its parts by bare name when they are first needed; the loader looks in LD_LIBRARY_PATH
- * before the library's own folder, so the parts are opened here from that folder first. Otherwise two versions could be
- * mixed, and the reported version would not be the one that computes. cuDNN opens cuBLASLt by bare name too: ours is
- * opened first, so that both use the same one.
+ * Loading. The front end is compiled for dynamic loading: it calls cuDNN through the handle cudnn_dlhandle, which
+ * cudnn_loading.cpp opens, so that the user's path has priority and the program starts without cuDNN.
  *
  * Mathematics. The front end's Stats tensor is max + ln(sum exp) of the scaled scores: the contract's LSE, natural
  * logarithm with the scale included (cudnn-frontend, docs/operations/Attention.md, set_stats_use_log2), fp32 [batch,
- * q_heads, q_len, 1]. No conversion is needed. The causal mask is the diagonal band with right bound 0; top left where
- * q_len = kv_len, so that cuDNN sees what frameworks send it, bottom right otherwise.
+ * q_heads, q_len, 1]. No conversion is needed. Masks are a diagonal band (cudnn_problem.h); top left where q_len =
+ * kv_len, so that cuDNN sees what frameworks send it, bottom right otherwise. Softcap is the front end's score modifier;
+ * it takes no mask beside one, so the modifier applies the mask too.
+ *
+ * Packed sequences. cuDNN gets the tensors where they are, with the element where each sequence begins (a ragged offset
+ * for each tensor) and the lengths. Both are made by prepare, because the lengths of a problem do not change, and belong
+ * to the plan. Sequences without queries are left out. LSE has a ragged offset too, with the strides of [q_heads,
+ * total_q].
+ *
+ * Dropout. cuDNN's own generator gives a mask that is not the problem's, which could not be judged. So cuDNN gets the
+ * problem's mask as a tensor of the inputs' type that prepare writes, [batch, q_heads, q_len, kv_len]. Reading it takes
+ * longer than generating one: the name of the variant ends in "_given_mask", so that a row says what was timed.
  *
  * Plans. cuDNN compiles and chooses per shape and stride, and only then knows the size of the workspace. So prepare
  * builds the plan, its handle and its device workspace (plan_bytes tells how much) and launch enqueues: no allocation,
- * no wait, capturable. A CUDA graph captured from a launch reads the plan's workspace: destroy it before release. A
- * plan serves one launch at a time.
+ * no wait, capturable. A CUDA graph captured from a launch reads the plan's memory: destroy it before release. A plan
+ * serves one launch at a time.
  *
  * Refused, with a reason: what the front end's own checks refuse for this version and architecture, and masks under
- * which a row sees no key (cuDNN does not define its result). Also two defects of cuDNN 9.19's backward that `verify`
+ * which a row sees no key (cuDNN does not define its result). Beyond dense attention, versions before 9.19: 9.14 is
+ * wrong for some windows, and none of them has been verified. Also two defects of cuDNN 9.19's backward that `verify`
  * found on an H200: a launch of more than 65535 batches fails, and with element offsets past 2^31 dQ and dK are wrong
  * (relative RMS error 0.1 to 0.7), while the forward is right.
  * Not promised: LSE bit-equal over runs; with q_len = 1 the last bits differed.
@@ -26,70 +33,59 @@
 #include "reference/peers/cudnn_peer.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
-#include <link.h>
 
 #include <algorithm>
 #include <cinttypes>
-#include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
-#include "reference/cublas_library.h"
-
-#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
-#define CUDNN_FRONTEND_SKIP_JSON_LIB /* no graph is written or read back */
-#include <cudnn_frontend.h>
-
-namespace fe = cudnn_frontend;
+#include "reference/lengths.h"
+#include "reference/peers/cudnn_graph.h"
+#include "reference/peers/cudnn_loading.h"
+#include "reference/peers/cudnn_mask.h"
+#include "reference/peers/cudnn_problem.h"
+#include "reference/status.h"
 
 namespace cudnn_frontend {
-void *cudnn_dlhandle = nullptr; /* the front end's; set by open_library */
+void *cudnn_dlhandle = nullptr; /* the front end's; set by loaded_library */
 }
 
 namespace {
 
-enum { PATH_SIZE = 4096 };
-
-/* Tensors of a graph by number. */
-enum tensor_uid : int64_t { UID_Q = 1, UID_K, UID_V, UID_O, UID_LSE, UID_DOUT, UID_DQ, UID_DK, UID_DV };
-
-struct library {
-    bool usable;
-    char version[32];        /* "9.19.0" */
-    char variant[40];        /* "cudnn_9.19.0" */
-    struct attn_message why; /* where it is not usable */
-};
+using namespace cudnn_graph;
 
 struct plan {
     cudnnHandle_t handle;
     fe::graph::Graph graph;
     std::unordered_map<int64_t, void *> pointers; /* every key from the start, so that launch only assigns */
-    void *workspace;                              /* device memory */
-    size_t workspace_bytes;
+    void *workspace, *arrays, *mask;              /* device memory; arrays: lengths and offsets of packed sequences */
+    size_t bytes;                                 /* of the three */
+    const int32_t *number; /* in arrays: which of the problem's sequences each is; NULL where they are not packed */
 };
 
-char chosen_path[PATH_SIZE]; /* cudnn_peer_set_library; empty = none */
+/* Version and names of the loaded library. */
+struct library : cudnn_loaded {
+    char variant[40];         /* "cudnn_9.19.0" */
+    char dropout_variant[56]; /* "cudnn_9.19.0_given_mask" */
+};
 
-__attribute__((format(printf, 3, 4))) enum attn_status fail(struct attn_message *why, enum attn_status status,
-                                                            const char *format, ...)
+const struct library *loaded_library(void)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(why->text, sizeof why->text, format, arguments);
-    va_end(arguments);
-    for (char *c = why->text; *c; c++) /* messages of libraries may have several lines */
-        if (*c == '\n' || *c == '\r' || *c == '\t')
-            *c = ' ';
-    for (size_t length = strlen(why->text); length > 0 && why->text[length - 1] == ' '; length--)
-        why->text[length - 1] = '\0';
-    return status;
+    static const struct library library = [] {
+        struct library result = {};
+        static_cast<struct cudnn_loaded &>(result) = *cudnn_loaded_library();
+        fe::cudnn_dlhandle = result.handle;
+        snprintf(result.variant, sizeof result.variant, "cudnn_%s", result.version);
+        snprintf(result.dropout_variant, sizeof result.dropout_variant, "cudnn_%s_given_mask", result.version);
+        return result;
+    }();
+    return &library;
 }
 
 /* Runs body and turns exceptions into a status, because none may reach the C caller. */
@@ -98,266 +94,76 @@ template <typename Body> enum attn_status without_exceptions(struct attn_message
     try {
         return body();
     } catch (const std::bad_alloc &) {
-        return fail(why, ATTN_NO_MEMORY, "cudnn: %s: out of host memory", where);
+        return cudnn_fail(why, ATTN_NO_MEMORY, "cudnn: %s: out of host memory", where);
     } catch (const std::exception &e) {
-        return fail(why, ATTN_ERROR, "cudnn: %s: %s", where, e.what());
+        return cudnn_fail(why, ATTN_ERROR, "cudnn: %s: %s", where, e.what());
     } catch (...) {
-        return fail(why, ATTN_ERROR, "cudnn: %s: an exception without a name", where);
+        return cudnn_fail(why, ATTN_ERROR, "cudnn: %s: an exception without a name", where);
     }
 }
 
-/* ---- the library ------------------------------------------------------------------------------------------------ */
-
-/* "folder of the loaded file that holds address" + tail; false where that is no file in a folder. */
-bool beside(const void *address, const char *tail, char file[PATH_SIZE])
-{
-    Dl_info info;
-    if (!address || !dladdr(address, &info) || !info.dli_fname || !strrchr(info.dli_fname, '/'))
-        return false;
-    const int folder = static_cast<int>(strrchr(info.dli_fname, '/') - info.dli_fname);
-    return snprintf(file, PATH_SIZE, "%.*s/%s", folder, info.dli_fname, tail) < PATH_SIZE;
-}
-
-const char cuda_runtime_variable[] = "CUDNN_FRONTEND_CUDART_LIB_NAME"; /* the front end reads it */
-
-bool use_cuda_runtime(const char *file)
-{
-    return dlopen(file, RTLD_NOW | RTLD_LOCAL) && setenv(cuda_runtime_variable, file, 1) == 0;
-}
-
-/* Tells the front end which CUDA runtime to call; by itself it would take the first of several that the loader finds,
- * perhaps of another major version, and print a warning. The choice: the one this program is linked with, or, where it
- * is linked in statically, a shared one of the same major version (both share the device's primary context), looked
- * for by the loader, beside cuBLAS, and where Python packages put it. */
-bool name_cuda_runtime(const void *address_in_cudnn, const void *address_in_cublas)
-{
-    const char *named = getenv(cuda_runtime_variable);
-    if (named && named[0])
-        return true;
-    char name[32], shared_folder[64], own_folder[64], file[PATH_SIZE];
-    const int major = CUDART_VERSION / 1000;
-    snprintf(name, sizeof name, "libcudart.so.%d", major);
-    snprintf(shared_folder, sizeof shared_folder, "../../cu%d/lib/%s", major, name);
-    snprintf(own_folder, sizeof own_folder, "../../cuda_runtime/lib/%s", name);
-    return (beside(dlsym(RTLD_DEFAULT, "cudaRuntimeGetVersion"), name, file) && use_cuda_runtime(file)) ||
-           use_cuda_runtime(name) || (beside(address_in_cublas, name, file) && use_cuda_runtime(file)) ||
-           (beside(address_in_cudnn, shared_folder, file) && use_cuda_runtime(file)) ||
-           (beside(address_in_cudnn, own_folder, file) && use_cuda_runtime(file));
-}
-
-void *open_any(struct attn_message *why)
-{
-    const struct cudnn_places places = {"libcudnn.so.9", chosen_path, getenv("FABENCH_CUDNN"), FABENCH_CUDNN_FOLDER};
-    return cudnn_library_open(&places, why);
-}
-
-/* cuDNN opens NVRTC by bare name. Where the loader would not find it, the one of the toolkit that this program was
- * built with is opened first; where that is gone, cuDNN's own error names it. */
-void open_nvrtc(void)
-{
-    char file[PATH_SIZE];
-    const int major = CUDART_VERSION / 1000;
-    snprintf(file, sizeof file, "libnvrtc.so.%d", major);
-    if (!dlopen(file, RTLD_LAZY | RTLD_LOCAL) &&
-        snprintf(file, sizeof file, "%s/libnvrtc.so.%d", FABENCH_TOOLKIT_LIBRARIES, major) < PATH_SIZE)
-        dlopen(file, RTLD_LAZY | RTLD_LOCAL);
-}
-
-/* Opens one of cuDNN's parts from the folder of the library itself; see the head of this file. A part that is not
- * there is left to cuDNN, whose own error names it. */
-void open_part(void *library_handle, const char *part)
-{
-    struct link_map *map = nullptr;
-    char file[PATH_SIZE];
-    if (dlinfo(library_handle, RTLD_DI_LINKMAP, &map) != 0 || !map || !map->l_name)
-        return;
-    const char *slash = strrchr(map->l_name, '/');
-    if (!slash)
-        return;
-    const int folder = static_cast<int>(slash - map->l_name);
-    if (snprintf(file, sizeof file, "%.*s/libcudnn_%s.so.9", folder, map->l_name, part) < PATH_SIZE)
-        dlopen(file, RTLD_LAZY | RTLD_LOCAL);
-}
-
-bool open_parts(void)
-{
-    for (const char *part : {"ops", "cnn", "adv", "heuristic", "engines_precompiled", "engines_runtime_compiled"})
-        open_part(fe::cudnn_dlhandle, part);
-    return true;
-}
-
-struct library open_library(void)
-{
-    struct library result = {};
-    const struct cublas_functions *cublas = cublas_library(nullptr); /* where there is none, cuDNN looks for itself */
-    const void *address_in_cublas = cublas ? reinterpret_cast<const void *>(cublas->create) : nullptr;
-    void *handle = open_any(&result.why);
-    if (!handle)
-        return result;
-    open_nvrtc();
-    open_part(handle, "graph"); /* cudnnGetVersion calls it */
-    const auto version = reinterpret_cast<size_t (*)(void)>(dlsym(handle, "cudnnGetVersion"));
-    const size_t number = version ? version() : 0;
-    const int major = static_cast<int>(number / 10000), minor = static_cast<int>(number / 100 % 100);
-    const int patch = static_cast<int>(number % 100);
-    if (number < 90000) {
-        fail(&result.why, ATTN_UNSUPPORTED, "the library found as libcudnn.so.9 is not cuDNN 9 (version number %zu)",
-             number);
-        return result;
-    }
-    if (!name_cuda_runtime(reinterpret_cast<const void *>(version), address_in_cublas)) {
-        fail(&result.why, ATTN_UNSUPPORTED,
-             "cuDNN %d.%d.%d found, but no libcudart.so.%d, which its front end calls (looked in the loader's path, "
-             "beside cuBLAS and beside cuDNN; set %s to its path)",
-             major, minor, patch, CUDART_VERSION / 1000, cuda_runtime_variable);
-        return result;
-    }
-    fe::cudnn_dlhandle = handle;
-    snprintf(result.version, sizeof result.version, "%d.%d.%d", major, minor, patch);
-    snprintf(result.variant, sizeof result.variant, "cudnn_%s", result.version);
-    result.usable = true;
-    return result;
-}
-
-const struct library *loaded_library(void)
-{
-    static const struct library library = open_library();
-    return &library;
-}
-
-/* ---- the graph -------------------------------------------------------------------------------------------------- */
-
-using tensor_pointer = std::shared_ptr<fe::graph::Tensor_attributes>;
-
-struct extent {
-    int64_t heads, len;
-};
-
-fe::DataType_t data_type(const struct attn_problem *p)
-{
-    return p->dtype == ATTN_BF16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF;
-}
-
-void shape(fe::graph::Tensor_attributes *to, tensor_uid uid, const struct attn_problem *p, extent e,
-           const struct attn_tensor *t)
-{
-    to->set_uid(uid)
-        .set_dim({p->batch, e.heads, e.len, p->head_dim})
-        .set_stride({t->stride_batch, t->stride_head, t->stride_row, 1})
-        .set_data_type(data_type(p));
-}
-
-void shape_lse(fe::graph::Tensor_attributes *to, const struct attn_problem *p)
-{
-    to->set_uid(UID_LSE)
-        .set_dim({p->batch, p->q_heads, p->q_len, 1})
-        .set_stride({p->q_heads * p->q_len, p->q_len, 1, 1})
-        .set_data_type(fe::DataType_t::FLOAT);
-}
-
-tensor_pointer input(fe::graph::Graph *graph, const char *name, tensor_uid uid, const struct attn_problem *p, extent e,
-                     const struct attn_tensor *t)
-{
-    auto attributes = fe::graph::Tensor_attributes().set_name(name);
-    shape(&attributes, uid, p, e, t);
-    return graph->tensor(attributes);
-}
-
-template <typename Options> void set_mask(Options *options, const struct attn_problem *p)
-{
-    if (!p->causal || p->q_len == 1) /* the last row sees every key */
-        return;
-    options->set_diagonal_alignment(p->q_len == p->kv_len ? fe::DiagonalAlignment_t::TOP_LEFT
-                                                          : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
-    options->set_diagonal_band_right_bound(0);
-}
-
-void describe_forward(fe::graph::Graph *graph, const struct attn_request *request, const struct attn_tensors *t)
-{
-    const struct attn_problem *p = request->problem;
-    const extent rows = {p->q_heads, p->q_len}, keys = {p->kv_heads, p->kv_len};
-    const tensor_pointer q = input(graph, "Q", UID_Q, p, rows, &t->q);
-    const tensor_pointer k = input(graph, "K", UID_K, p, keys, &t->k);
-    const tensor_pointer v = input(graph, "V", UID_V, p, keys, &t->v);
-    auto options = fe::graph::SDPA_attributes().set_name("forward").set_generate_stats(true).set_attn_scale(p->scale);
-    set_mask(&options, p);
-    const auto outputs = graph->sdpa(q, k, v, options);
-    shape(outputs[0].get(), UID_O, p, rows, &t->o);
-    shape_lse(outputs[1].get(), p);
-    outputs[0]->set_output(true);
-    outputs[1]->set_output(true);
-}
-
-void describe_backward(fe::graph::Graph *graph, const struct attn_request *request, const struct attn_tensors *t)
-{
-    const struct attn_problem *p = request->problem;
-    const extent rows = {p->q_heads, p->q_len}, keys = {p->kv_heads, p->kv_len};
-    const tensor_pointer q = input(graph, "Q", UID_Q, p, rows, &t->q);
-    const tensor_pointer k = input(graph, "K", UID_K, p, keys, &t->k);
-    const tensor_pointer v = input(graph, "V", UID_V, p, keys, &t->v);
-    const tensor_pointer o = input(graph, "O", UID_O, p, rows, &t->o);
-    const tensor_pointer dout = input(graph, "dO", UID_DOUT, p, rows, &t->dout);
-    auto lse_attributes = fe::graph::Tensor_attributes().set_name("LSE");
-    shape_lse(&lse_attributes, p);
-    const tensor_pointer lse = graph->tensor(lse_attributes);
-    auto options = fe::graph::SDPA_backward_attributes()
-                       .set_name("backward")
-                       .set_attn_scale(p->scale)
-                       .set_deterministic_algorithm(request->deterministic);
-    set_mask(&options, p);
-    const auto outputs = graph->sdpa_backward(q, k, v, o, dout, lse, options);
-    shape(outputs[0].get(), UID_DQ, p, rows, &t->dq);
-    shape(outputs[1].get(), UID_DK, p, keys, &t->dk);
-    shape(outputs[2].get(), UID_DV, p, keys, &t->dv);
-    for (const tensor_pointer &output : outputs)
-        output->set_output(true);
-}
-
-void describe(fe::graph::Graph *graph, const struct attn_request *request, const struct attn_tensors *tensors)
-{
-    graph->set_io_data_type(data_type(request->problem))
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT)
-        .set_sm_version(request->device->sm);
-    if (request->mode == ATTN_FWD)
-        describe_forward(graph, request, tensors);
-    else
-        describe_backward(graph, request, tensors);
-}
+/* ---- the implementation ----------------------------------------------------------------------------------------- */
 
 /* Contiguous strides of the problem's layout, for checks before the tensors exist. */
-struct attn_tensor packed(const struct attn_problem *p, extent e)
+struct attn_tensor contiguous(const struct attn_problem *p, int64_t heads, int64_t len)
 {
     struct attn_tensor t = {};
-    t.stride_batch = e.heads * e.len * p->head_dim;
-    t.stride_head = p->layout == ATTN_BHSD ? e.len * p->head_dim : p->head_dim;
-    t.stride_row = p->layout == ATTN_BHSD ? p->head_dim : e.heads * p->head_dim;
+    t.stride_batch = heads * len * p->head_dim;
+    t.stride_head = p->layout == ATTN_BHSD ? len * p->head_dim : p->head_dim;
+    t.stride_row = p->layout == ATTN_BHSD ? p->head_dim : heads * p->head_dim;
     return t;
 }
 
 /* Asks the front end whether the loaded version takes the problem: host arithmetic and host memory only, no handle, no
- * plan. */
+ * plan. The lengths of packed sequences are not known yet: all as long as the longest is what it refuses least. */
 enum attn_status validate(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
+    const bool packed = p->lengths == ATTN_PACKED;
     struct attn_tensors t = {};
-    t.q = t.o = t.dout = t.dq = packed(p, {p->q_heads, p->q_len});
-    t.k = t.v = t.dk = t.dv = packed(p, {p->kv_heads, p->kv_len});
+    t.q = t.o = t.dout = t.dq = contiguous(p, p->q_heads, packed ? p->total_q : p->q_len);
+    t.k = t.v = t.dk = t.dv = contiguous(p, p->kv_heads, packed ? p->total_k : p->kv_len);
     fe::graph::Graph graph;
-    describe(&graph, request, &t);
+    describe(&graph, request, &t, {p->batch, packed, p->q_len == p->kv_len, false});
     fe::error_t status = graph.validate();
     if (status.is_bad())
-        return fail(why, ATTN_UNSUPPORTED, "cuDNN %s: %s", loaded_library()->version, status.get_message().c_str());
+        return cudnn_fail(why, ATTN_UNSUPPORTED, "cuDNN %s: %s", loaded_library()->version,
+                          status.get_message().c_str());
     return ATTN_OK;
 }
 
-/* ---- the implementation ----------------------------------------------------------------------------------------- */
+/* Static; NULL without a library. */
+const char *variant_name(const struct attn_problem *p)
+{
+    const struct library *library = loaded_library();
+    if (!library->usable)
+        return nullptr;
+    return p->dropout != 0.0f ? library->dropout_variant : library->variant;
+}
+
+/* Beyond dense attention: what the front end does not check. */
+enum attn_status check_attributes(const struct attn_request *request, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    if (attn_attributes(request) != 0 && loaded_library()->number < 91900)
+        return cudnn_fail(why, ATTN_UNSUPPORTED,
+                          "windows, softcap, dropout and packed lengths need cuDNN 9.19 or newer (9.14 is wrong for "
+                          "some windows, the others are not verified); the library loaded is %s",
+                          loaded_library()->version);
+    if (p->lengths == ATTN_PACKED && request->mode == ATTN_FWD && p->q_len == 1 && p->q_heads != p->kv_heads &&
+        loaded_library()->number >= 92600)
+        return cudnn_fail(why, ATTN_UNSUPPORTED,
+                          "packed sequences of one query each with grouped heads: cuDNN 9.26 and newer leave LSE of "
+                          "most heads unwritten (cudnn-frontend, issue 1083)");
+    return ATTN_OK;
+}
 
 enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
     const struct library *library = loaded_library();
-    const enum attn_status status = attn_check_attributes(request, 0, why);
+    enum attn_status status = attn_check_attributes(
+        request, ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS, why);
     if (status != ATTN_OK)
         return status;
     if (!library->usable) {
@@ -365,41 +171,49 @@ enum attn_status accepts(const struct attn_request *request, struct attn_message
         return ATTN_UNSUPPORTED;
     }
     if (request->device->platform != ATTN_CUDA)
-        return fail(why, ATTN_UNSUPPORTED, "needs a CUDA device");
+        return cudnn_fail(why, ATTN_UNSUPPORTED, "needs a CUDA device");
     if (request->device->sm < 80)
-        return fail(why, ATTN_UNSUPPORTED, "needs sm_80 or newer; this device is sm_%d", request->device->sm);
-    if (request->variant && strcmp(request->variant, library->variant) != 0)
-        return fail(why, ATTN_UNSUPPORTED, "no variant %s: the library loaded is %s", request->variant,
-                    library->variant);
+        return cudnn_fail(why, ATTN_UNSUPPORTED, "needs sm_80 or newer; this device is sm_%d", request->device->sm);
+    if (request->variant && strcmp(request->variant, variant_name(p)) != 0)
+        return cudnn_fail(why, ATTN_UNSUPPORTED, "no variant %s: the library loaded is %s", request->variant,
+                          variant_name(p));
     if (p->dtype != ATTN_FP16 && p->dtype != ATTN_BF16)
-        return fail(why, ATTN_UNSUPPORTED, "takes fp16 and bf16, not fp32");
-    if (p->causal && p->q_len > p->kv_len)
-        return fail(why, ATTN_UNSUPPORTED,
-                    "rows that see no key: causal with q_len %" PRId64 " > kv_len %" PRId64 ", undefined in cuDNN",
-                    p->q_len, p->kv_len);
+        return cudnn_fail(why, ATTN_UNSUPPORTED, "takes fp16 and bf16, not fp32");
+    if (p->lengths == ATTN_FIXED && !cudnn_every_row_sees_a_key(p))
+        return cudnn_fail(why, ATTN_UNSUPPORTED,
+                          "rows that see no key: the mask with q_len %" PRId64 " > kv_len %" PRId64
+                          ", undefined in cuDNN",
+                          p->q_len, p->kv_len);
     if (request->mode == ATTN_BWD && p->batch > 65535)
-        return fail(why, ATTN_UNSUPPORTED, "backward of more than 65535 batches: cuDNN's launch fails");
+        return cudnn_fail(why, ATTN_UNSUPPORTED, "backward of more than 65535 batches: cuDNN's launch fails");
+    status = check_attributes(request, why);
+    if (status != ATTN_OK)
+        return status;
     return without_exceptions(why, "validate", [&] { return validate(request, why); });
 }
 
-/* Elements from the first to the last of a tensor that backward reads or writes. */
+/* Elements from the first to the last of a tensor; `len` is the total of packed rows. */
 int64_t last_element(const struct attn_tensor *t, int64_t batch, int64_t heads, int64_t len, int64_t head_dim)
 {
     return t->data ? (batch - 1) * t->stride_batch + (heads - 1) * t->stride_head + (len - 1) * t->stride_row + head_dim
                    : 0;
 }
 
-bool reaches_past_2_to_31(const struct attn_problem *p, const struct attn_tensors *t)
+/* The largest of these over the tensors. */
+int64_t largest_offset(const struct attn_problem *p, const struct attn_tensors *t)
 {
+    const bool packed = p->lengths == ATTN_PACKED;
+    const int64_t batch = packed ? 1 : p->batch, q_len = packed ? p->total_q : p->q_len;
+    const int64_t kv_len = packed ? p->total_k : p->kv_len;
     const struct attn_tensor *const of_q[] = {&t->q, &t->o, &t->dout, &t->dq};
     const struct attn_tensor *const of_kv[] = {&t->k, &t->v, &t->dk, &t->dv};
     int64_t largest = 0;
     for (int i = 0; i < 4; i++) {
-        const int64_t q = last_element(of_q[i], p->batch, p->q_heads, p->q_len, p->head_dim);
-        const int64_t kv = last_element(of_kv[i], p->batch, p->kv_heads, p->kv_len, p->head_dim);
+        const int64_t q = last_element(of_q[i], batch, p->q_heads, q_len, p->head_dim);
+        const int64_t kv = last_element(of_kv[i], batch, p->kv_heads, kv_len, p->head_dim);
         largest = std::max(largest, std::max(q, kv));
     }
-    return largest > INT64_C(1) << 31;
+    return largest;
 }
 
 /* The workspace belongs to the plan, because its size is known only with a plan. */
@@ -407,14 +221,10 @@ size_t workspace_bytes(const struct attn_request *) { return 0; }
 
 size_t plan_bytes(const struct attn_request *, const void *plan)
 {
-    return plan ? static_cast<const struct plan *>(plan)->workspace_bytes : 0;
+    return plan ? static_cast<const struct plan *>(plan)->bytes : 0;
 }
 
-const char *variant(const struct attn_request *)
-{
-    const struct library *library = loaded_library();
-    return library->usable ? library->variant : nullptr;
-}
+const char *variant(const struct attn_request *request) { return variant_name(request->problem); }
 
 void release(void *opaque)
 {
@@ -424,6 +234,8 @@ void release(void *opaque)
         return;
     without_exceptions(&unheard, "release", [&] {
         cudaFree(plan->workspace);
+        cudaFree(plan->arrays);
+        cudaFree(plan->mask);
         const cudnnHandle_t handle = plan->handle;
         delete plan;
         if (handle)
@@ -455,69 +267,172 @@ const char *misaligned(const struct attn_request *request, const struct attn_ten
 
 /* One attempt at a plan with one kind of heuristics. */
 fe::error_t build(struct plan *plan, const struct attn_request *request, const struct attn_tensors *tensors,
-                  fe::HeurMode_t heuristics)
+                  const struct sequences &sequences, fe::HeurMode_t heuristics)
 {
     plan->graph = fe::graph::Graph();
-    describe(&plan->graph, request, tensors);
+    describe(&plan->graph, request, tensors, sequences);
     return plan->graph.build(plan->handle, {heuristics}, fe::BuildPlanPolicy_t::HEURISTICS_CHOICE);
 }
 
-enum attn_status build_plan(struct plan *plan, const struct attn_request *request, const struct attn_tensors *tensors,
-                            struct attn_message *why)
+/* Device memory that the plan owns. */
+enum attn_status allocate(struct plan *plan, void **memory, size_t bytes, const char *purpose, struct attn_message *why)
 {
-    static const bool parts_opened = open_parts();
-    (void)parts_opened;
+    const enum attn_status status = bytes == 0 ? ATTN_OK : status_malloc(memory, bytes, purpose, why);
+    plan->bytes += status == ATTN_OK ? bytes : 0;
+    return status;
+}
+
+enum attn_status build_plan(struct plan *plan, const struct attn_request *request, const struct attn_tensors *tensors,
+                            const struct sequences &sequences, struct attn_message *why)
+{
+    cudnn_open_parts();
     const char *version = loaded_library()->version;
     const cudnnStatus_t created = fe::detail::create_handle(&plan->handle);
     if (created != CUDNN_STATUS_SUCCESS) {
         plan->handle = nullptr;
-        return fail(why, ATTN_ERROR, "cuDNN %s: cudnnCreate: %s", version, fe::detail::get_error_string(created));
+        return cudnn_fail(why, ATTN_ERROR, "cuDNN %s: cudnnCreate: %s", version, fe::detail::get_error_string(created));
     }
-    fe::error_t first = build(plan, request, tensors, fe::HeurMode_t::A);
-    if (first.is_bad() && build(plan, request, tensors, fe::HeurMode_t::FALLBACK).is_bad()) {
+    fe::error_t first = build(plan, request, tensors, sequences, fe::HeurMode_t::A);
+    if (first.is_bad() && build(plan, request, tensors, sequences, fe::HeurMode_t::FALLBACK).is_bad()) {
         const bool broken =
             first.get_code() == fe::error_code_t::CUDA_API_FAILED || first.get_code() == fe::error_code_t::HANDLE_ERROR;
-        return fail(why, broken ? ATTN_ERROR : ATTN_UNSUPPORTED, "cuDNN %s: %s", version, first.get_message().c_str());
+        return cudnn_fail(why, broken ? ATTN_ERROR : ATTN_UNSUPPORTED, "cuDNN %s: %s", version,
+                          first.get_message().c_str());
     }
     int64_t bytes = 0;
     fe::error_t sized = plan->graph.get_workspace_size(bytes);
     if (sized.is_bad() || bytes < 0)
-        return fail(why, ATTN_ERROR, "cuDNN %s: workspace size: %s", version, sized.get_message().c_str());
-    if (bytes == 0)
-        return ATTN_OK;
-    const cudaError_t allocated = cudaMalloc(&plan->workspace, static_cast<size_t>(bytes));
-    if (allocated != cudaSuccess) {
-        cudaGetLastError();
-        return fail(why, allocated == cudaErrorMemoryAllocation ? ATTN_NO_MEMORY : ATTN_ERROR,
-                    "cuDNN %s: workspace of %" PRId64 " bytes: %s", version, bytes, cudaGetErrorString(allocated));
-    }
-    plan->workspace_bytes = static_cast<size_t>(bytes);
-    return ATTN_OK;
+        return cudnn_fail(why, ATTN_ERROR, "cuDNN %s: workspace size: %s", version, sized.get_message().c_str());
+    return allocate(plan, &plan->workspace, static_cast<size_t>(bytes), "cuDNN's workspace", why);
 }
 
-enum attn_status prepare(const struct attn_request *request, const struct attn_tensors *tensors, void **result,
-                         struct attn_message *why)
+/* Appends an array to what goes to the device; its place in bytes, a multiple of 16. */
+template <typename T> size_t append(std::vector<char> *bytes, const std::vector<T> &values)
 {
-    *result = nullptr;
-    if (request->mode == ATTN_BWD && reaches_past_2_to_31(request->problem, tensors))
-        return fail(why, ATTN_UNSUPPORTED,
-                    "backward over element offsets past 2^31: cuDNN's gradients are wrong there");
+    const size_t at = (bytes->size() + 15) / 16 * 16;
+    bytes->resize(at + values.size() * sizeof(T));
+    std::copy_n(reinterpret_cast<const char *>(values.data()), values.size() * sizeof(T), bytes->data() + at);
+    return at;
+}
+
+/* The elements where the sequences of one tensor begin. */
+size_t append_offsets(std::vector<char> *bytes, const int64_t *first, int64_t count, int64_t stride_row, bool far)
+{
+    std::vector<int64_t> offsets(static_cast<size_t>(count) + 1);
+    for (size_t i = 0; i < offsets.size(); i++)
+        offsets[i] = first[i] * stride_row;
+    return far ? append(bytes, offsets) : append(bytes, std::vector<int32_t>(offsets.begin(), offsets.end()));
+}
+
+/* The arrays of packed sequences in device memory, and where they are by number. */
+enum attn_status upload(struct plan *plan, const struct attn_tensors *t, const struct cudnn_sequences *s, bool far,
+                        struct attn_message *why)
+{
+    const struct {
+        tensor_uid uid;
+        const int64_t *first;
+        int64_t stride_row;
+    } list[] = {{UID_Q, s->q_first, t->q.stride_row},
+                {UID_K, s->k_first, t->k.stride_row},
+                {UID_V, s->k_first, t->v.stride_row},
+                {UID_O, s->q_first, t->o.stride_row},
+                {UID_LSE, s->q_first, 1},
+                {UID_DOUT, s->q_first, t->dout.stride_row},
+                {UID_DQ, s->q_first, t->dq.stride_row},
+                {UID_DK, s->k_first, t->dk.stride_row},
+                {UID_DV, s->k_first, t->dv.stride_row}};
+    std::vector<char> bytes;
+    std::unordered_map<int64_t, size_t> places;
+    places[UID_LEN_Q] = append(&bytes, std::vector<int32_t>(s->q_len, s->q_len + s->count));
+    places[UID_LEN_KV] = append(&bytes, std::vector<int32_t>(s->kv_len, s->kv_len + s->count));
+    const size_t number = append(&bytes, std::vector<int32_t>(s->number, s->number + s->count));
+    for (const auto &tensor : list)
+        if (plan->pointers.count(tensor.uid) != 0)
+            places[UID_OFFSET + tensor.uid] = append_offsets(&bytes, tensor.first, s->count, tensor.stride_row, far);
+    enum attn_status status = allocate(plan, &plan->arrays, bytes.size(), "the lengths of the sequences", why);
+    if (status == ATTN_OK)
+        status = status_cuda(cudaMemcpy(plan->arrays, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "cudaMemcpy",
+                             why);
+    for (const auto &place : places)
+        plan->pointers[place.first] = static_cast<char *>(plan->arrays) + place.second;
+    plan->number = reinterpret_cast<const int32_t *>(static_cast<char *>(plan->arrays) + number);
+    return status;
+}
+
+enum attn_status make_mask(struct plan *plan, const struct attn_problem *p, int64_t count, struct attn_message *why)
+{
+    enum attn_status status = allocate(plan, &plan->mask, cudnn_mask_bytes(p, count), "dropout's mask for cuDNN", why);
+    if (status == ATTN_OK)
+        status = cudnn_mask_fill(p, count, plan->number, plan->mask, why);
+    plan->pointers[UID_MASK] = plan->mask;
+    return status;
+}
+
+/* Everything of a plan. `packed` has the sequences of packed tensors, and is not read for others. */
+enum attn_status fill_plan(struct plan *plan, const struct attn_request *request, const struct attn_tensors *tensors,
+                           const struct cudnn_sequences *packed, struct attn_message *why)
+{
+    const struct attn_problem *p = request->problem;
+    struct sequences sequences = {p->batch, false, p->q_len == p->kv_len, false};
+    if (p->lengths == ATTN_PACKED)
+        sequences = {packed->count, true, packed->square, largest_offset(p, tensors) > INT32_MAX};
+    enum attn_status status = build_plan(plan, request, tensors, sequences, why);
+    for (int64_t uid = UID_Q; uid <= (request->mode == ATTN_FWD ? UID_LSE : UID_DV); uid++)
+        plan->pointers[uid] = nullptr;
+    if (status == ATTN_OK && sequences.packed)
+        status = upload(plan, tensors, packed, sequences.far, why);
+    if (status == ATTN_OK && p->dropout != 0.0f)
+        status = make_mask(plan, p, sequences.count, why);
+    return status;
+}
+
+/* The packed sequences of the problem, by the lengths in device memory. */
+enum attn_status read_sequences(const struct attn_request *request, const struct attn_tensors *tensors,
+                                struct cudnn_sequences *out, struct attn_message *why)
+{
+    struct lengths lengths;
+    enum attn_status status = lengths_copy(request->problem, tensors, nullptr, &lengths, why);
+    if (status != ATTN_OK)
+        return status;
+    status = cudnn_sequences_make(request->problem, request->mode, lengths.tensors.cu_seqlens_q,
+                                  lengths.tensors.cu_seqlens_k, out, why);
+    lengths_free(&lengths);
+    return status;
+}
+
+/* Refuses what only the tensors tell. */
+enum attn_status check_tensors(const struct attn_request *request, const struct attn_tensors *tensors,
+                               struct attn_message *why)
+{
+    if (request->mode == ATTN_BWD && largest_offset(request->problem, tensors) > INT64_C(1) << 31)
+        return cudnn_fail(why, ATTN_UNSUPPORTED,
+                          "backward over element offsets past 2^31: cuDNN's gradients are wrong there");
     if (!loaded_library()->usable) {
         *why = loaded_library()->why;
         return ATTN_UNSUPPORTED;
     }
     const char *unaligned = misaligned(request, tensors);
     if (unaligned)
-        return fail(why, ATTN_UNSUPPORTED, "cuDNN needs 16-byte aligned tensors; %s is not", unaligned);
+        return cudnn_fail(why, ATTN_UNSUPPORTED, "cuDNN needs 16-byte aligned tensors; %s is not", unaligned);
+    return ATTN_OK;
+}
+
+enum attn_status prepare(const struct attn_request *request, const struct attn_tensors *tensors, void **result,
+                         struct attn_message *why)
+{
+    struct cudnn_sequences packed = {};
     struct plan *plan = nullptr;
-    const enum attn_status status = without_exceptions(why, "prepare", [&] {
+    *result = nullptr;
+    enum attn_status status = check_tensors(request, tensors, why);
+    if (status == ATTN_OK && request->problem->lengths == ATTN_PACKED)
+        status = read_sequences(request, tensors, &packed, why);
+    if (status != ATTN_OK)
+        return status;
+    status = without_exceptions(why, "prepare", [&] {
         plan = new struct plan();
-        const enum attn_status built = build_plan(plan, request, tensors, why);
-        if (built == ATTN_OK)
-            for (int64_t uid = UID_Q; uid <= (request->mode == ATTN_FWD ? UID_LSE : UID_DV); uid++)
-                plan->pointers[uid] = nullptr;
-        return built;
+        return fill_plan(plan, request, tensors, &packed, why);
     });
+    cudnn_sequences_free(&packed);
     if (status != ATTN_OK) {
         release(plan);
         cudaGetLastError(); /* an error of a refused plan must not appear in the next call */
@@ -532,11 +447,11 @@ enum attn_status launch(const struct attn_request *request, const struct attn_te
 {
     struct plan *plan = static_cast<struct plan *>(run->plan);
     if (!plan)
-        return fail(why, ATTN_ERROR, "cudnn: launch without a plan");
+        return cudnn_fail(why, ATTN_ERROR, "cudnn: launch without a plan");
     return without_exceptions(why, "launch", [&] {
         const cudnnStatus_t set = fe::detail::set_stream(plan->handle, static_cast<cudaStream_t>(run->stream));
         if (set != CUDNN_STATUS_SUCCESS)
-            return fail(why, ATTN_ERROR, "cudnnSetStream: %s", fe::detail::get_error_string(set));
+            return cudnn_fail(why, ATTN_ERROR, "cudnnSetStream: %s", fe::detail::get_error_string(set));
         plan->pointers[UID_Q] = tensors->q.data;
         plan->pointers[UID_K] = tensors->k.data;
         plan->pointers[UID_V] = tensors->v.data;
@@ -550,23 +465,12 @@ enum attn_status launch(const struct attn_request *request, const struct attn_te
         }
         fe::error_t status = plan->graph.execute(plan->handle, plan->pointers, plan->workspace);
         if (status.is_bad())
-            return fail(why, ATTN_ERROR, "cuDNN %s: %s", loaded_library()->version, status.get_message().c_str());
+            return cudnn_fail(why, ATTN_ERROR, "cuDNN %s: %s", loaded_library()->version, status.get_message().c_str());
         return ATTN_OK;
     });
 }
 
 } // namespace
-
-extern "C" const char *cudnn_peer_library_version(void)
-{
-    const struct library *library = loaded_library();
-    return library->usable ? library->version : nullptr;
-}
-
-extern "C" void cudnn_peer_set_library(const char *path)
-{
-    snprintf(chosen_path, sizeof chosen_path, "%s", path ? path : "");
-}
 
 /* cuDNN promises an order of summation for dQ only on request; forward has no such choice. */
 extern "C" const struct attn_impl attn_cudnn = {
