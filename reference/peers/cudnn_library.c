@@ -1,5 +1,5 @@
 /* The places, one after the other. */
-#include "reference/peers/cudnn_peer.h"
+#include "reference/peers/cudnn_library.h"
 
 #include <dlfcn.h>
 #include <limits.h>

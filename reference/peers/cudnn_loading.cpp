@@ -16,13 +16,13 @@
 #include <cstring>
 
 #include "reference/cublas_library.h"
-#include "reference/peers/cudnn_peer.h"
+#include "reference/peers/cudnn_library.h"
 
 namespace {
 
 enum { PATH_SIZE = 4096 };
 
-char chosen_path[PATH_SIZE]; /* cudnn_peer_set_library; empty = none */
+char chosen_path[PATH_SIZE]; /* cudnn_choose_library; empty = none */
 
 /* "folder of the loaded file that holds address" + tail; false where that is no file in a folder. */
 bool beside(const void *address, const char *tail, char file[PATH_SIZE])
@@ -164,13 +164,4 @@ void cudnn_open_parts(void)
     (void)opened;
 }
 
-extern "C" const char *cudnn_peer_library_version(void)
-{
-    const struct cudnn_loaded *library = cudnn_loaded_library();
-    return library->usable ? library->version : nullptr;
-}
-
-extern "C" void cudnn_peer_set_library(const char *path)
-{
-    snprintf(chosen_path, sizeof chosen_path, "%s", path ? path : "");
-}
+void cudnn_choose_library(const char *path) { snprintf(chosen_path, sizeof chosen_path, "%s", path ? path : ""); }

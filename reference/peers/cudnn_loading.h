@@ -17,6 +17,9 @@ struct cudnn_loaded {
 /* Opened at the first call; the same ever after. */
 const struct cudnn_loaded *cudnn_loaded_library(void);
 
+/* The path that has priority; NULL = none. Has an effect before the first call of cudnn_loaded_library. */
+void cudnn_choose_library(const char *path);
+
 /* Opens the parts of the library from its own folder, before it looks for them by name. Once. */
 void cudnn_open_parts(void);
 

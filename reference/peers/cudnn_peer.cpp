@@ -472,6 +472,14 @@ enum attn_status launch(const struct attn_request *request, const struct attn_te
 
 } // namespace
 
+extern "C" const char *cudnn_peer_library_version(void)
+{
+    const struct cudnn_loaded *library = cudnn_loaded_library();
+    return library->usable ? library->version : nullptr;
+}
+
+extern "C" void cudnn_peer_set_library(const char *path) { cudnn_choose_library(path); }
+
 /* cuDNN promises an order of summation for dQ only on request; forward has no such choice. */
 extern "C" const struct attn_impl attn_cudnn = {
     .abi = ATTN_ABI,

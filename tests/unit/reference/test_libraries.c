@@ -1,4 +1,4 @@
-/* Opening the libraries of vendors at run time: cuDNN (reference/peers/cudnn_peer.h) with a made-up library that has
+/* Opening the libraries of vendors at run time: cuDNN (reference/peers/cudnn_library.h) with a made-up library that has
  * only a version, where each attempt is a process of its own, because a library that is loaded already is found by its
  * name; and in a build with CUDA cuBLAS, with the library of the toolkit. Needs no GPU. Runs from the root of the
  * repository. */
@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <sys/wait.h>
 
-#include "reference/peers/cudnn_peer.h"
+#include "reference/peers/cudnn_library.h"
 #ifdef FABENCH_WITH_CUDA
 #include "reference/cublas_library.h"
 #endif
