@@ -349,14 +349,13 @@ enum attn_status upload(struct plan *plan, const struct attn_tensors *t, const s
     for (const auto &tensor : list)
         if (plan->pointers.count(tensor.uid) != 0)
             places[UID_OFFSET + tensor.uid] = append_offsets(&bytes, tensor.first, s->count, tensor.stride_row, far);
-    enum attn_status status = allocate(plan, &plan->arrays, bytes.size(), "the lengths of the sequences", why);
-    if (status == ATTN_OK)
-        status = status_cuda(cudaMemcpy(plan->arrays, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "cudaMemcpy",
-                             why);
+    const enum attn_status status = allocate(plan, &plan->arrays, bytes.size(), "the lengths of the sequences", why);
+    if (status != ATTN_OK)
+        return status;
     for (const auto &place : places)
         plan->pointers[place.first] = static_cast<char *>(plan->arrays) + place.second;
     plan->number = reinterpret_cast<const int32_t *>(static_cast<char *>(plan->arrays) + number);
-    return status;
+    return status_cuda(cudaMemcpy(plan->arrays, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "cudaMemcpy", why);
 }
 
 enum attn_status make_mask(struct plan *plan, const struct attn_problem *p, int64_t count, struct attn_message *why)
