@@ -54,8 +54,8 @@ __device__ __forceinline__ float2 load_shared_float2(uint32_t shared)
  *
  * A quad is the 128 floats of one m16n8 accumulator of a warp, four to a lane, that lie together in device memory in
  * an order that belongs to the code's architecture, so that every instruction of the warp covers whole lines: lane by
- * lane where one instruction adds four floats, register by register where it adds one. Only red_add_quad and
- * load_quad, compiled together, know the order. */
+ * lane where one instruction adds four floats, register by register where it adds one. Only red_add_quad,
+ * load_quad and store_quad, compiled together, know the order. */
 
 enum { QUAD_FLOATS = 128 };
 
@@ -81,6 +81,17 @@ __device__ __forceinline__ void load_quad(float (&c)[4], const float *quad, uint
 #pragma unroll
     for (int i = 0; i < 4; ++i)
         c[i] = quad[32 * i + lane];
+#endif
+}
+
+__device__ __forceinline__ void store_quad(float *quad, uint32_t lane, const float (&c)[4])
+{
+#if __CUDA_ARCH__ >= 900
+    *reinterpret_cast<float4 *>(quad + 4 * lane) = make_float4(c[0], c[1], c[2], c[3]);
+#else
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        quad[32 * i + lane] = c[i];
 #endif
 }
 

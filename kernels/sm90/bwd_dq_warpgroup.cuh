@@ -145,7 +145,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
     /* Operands of wgmma: K, and dS of the first buffer. */
     const uint32_t k = keep_uniform(wgmma_mn_major(shared_address(smem.k), S::KV_PANEL_BYTES));
     const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
-    Cursor load = {0, params.q_tiles - 1}, at = load;
+    Cursor load = work.begin, at = load;
     PipelineState<STAGES> filled;
     int loaded = 0, before = -1; /* before: tile of the previous step, whose last pass may not have been added yet */
     int semaphore = -1;   /* deterministic: first of the tiles that share the semaphore of this or the previous step */

@@ -117,10 +117,10 @@ __device__ __forceinline__ void subtract_delta(float (&difference)[SCORES], cons
         difference[4 * n + i] = dp[4 * n + i] + (i % 2 ? delta.y : delta.x);
 }
 
-/* P in bf16 is cut off, not rounded: bits 16 to 31 go to p_ds, bits 12 to 15 to `remainders`, eight to a register, and
- * dS is made from both together, so that rounding P adds no error to dQ and dK. P is larger by the factor
- * SM90_BWD_BF16_GAIN, which makes up for what cutting off takes away on average. fp16 is rounded and has no
- * remainders. */
+/* P in bf16 is rounded to the 16 bits in p_ds for dV; for dS it has four bits more, so that rounding it adds no error to
+ * dQ and dK. These are bits 12 to 15 of the fp32 number with the highest one inverted, eight to a register in
+ * `remainders`: behind the rounded P they make P + 2^15 in the bits of fp32, whether P was rounded up or down, and
+ * unpack_p subtracts 2^15 again. fp16 has as many bits as dS needs, and no remainders. */
 template <typename T> constexpr bool HAS_REMAINDERS = false;
 template <> constexpr bool HAS_REMAINDERS<__nv_bfloat16> = true;
 template <typename T, int SCORES> constexpr int REMAINDERS = HAS_REMAINDERS<T> ? SCORES / 8 : 1;
@@ -140,7 +140,9 @@ __device__ __forceinline__ void keep_remainders(uint32_t (&remainders)[REMAINDER
     if constexpr (HAS_REMAINDERS<T>) {
 #pragma unroll
         for (int i = 0; i < SCORES / 8; ++i) /* low halves of the bytes: the first four, high halves: the others */
-            remainders[i] = (second_bytes(p + 8 * i) >> 4 & 0x0f0f0f0fu) | (second_bytes(p + 8 * i + 4) & 0xf0f0f0f0u);
+            remainders[i] =
+                ((second_bytes(p + 8 * i) >> 4 & 0x0f0f0f0fu) | (second_bytes(p + 8 * i + 4) & 0xf0f0f0f0u)) ^
+                0x88888888u;
     }
 }
 
@@ -149,8 +151,7 @@ __device__ __forceinline__ void pack_p(uint32_t (&p_ds)[SCORES / 2], const float
 {
 #pragma unroll
     for (int i = 0; i < SCORES / 2; ++i)
-        p_ds[i] = HAS_REMAINDERS<T> ? __byte_perm(__float_as_uint(p[2 * i]), __float_as_uint(p[2 * i + 1]), 0x7632)
-                                    : pack2<T>(p[2 * i], p[2 * i + 1]);
+        p_ds[i] = pack2<T>(p[2 * i], p[2 * i + 1]);
 }
 
 /* Both P of pair i. */
@@ -160,9 +161,9 @@ __device__ __forceinline__ float2 unpack_p(const uint32_t (&p_ds)[PAIRS], const 
     if constexpr (HAS_REMAINDERS<T>) {
         /* The bits below a remainder may be any: those of another one here. */
         const uint32_t bytes = i / 2 % 2 == 0 ? remainders[i / 4] << 4 : remainders[i / 4];
-        const uint32_t from = 0x11 * (4 + i % 2 * 2);
-        return make_float2(__uint_as_float(__byte_perm(p_ds[i], bytes, 0x1000 + from)),
-                           __uint_as_float(__byte_perm(p_ds[i], bytes, 0x3200 + from + 0x11)));
+        const uint32_t from = 0x11 * (4 + i % 2 * 2), half = 1u << 15;
+        return make_float2(__uint_as_float(__byte_perm(p_ds[i], bytes, 0x1000 + from) - half),
+                           __uint_as_float(__byte_perm(p_ds[i], bytes, 0x3200 + from + 0x11) - half));
     } else {
         return unpack2<T>(p_ds[i]);
     }

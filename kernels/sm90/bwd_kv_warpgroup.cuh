@@ -124,6 +124,31 @@ __device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], const floa
         p_to_ds<T>(p_ds, n, difference, remainders);
 }
 
+/* Stores a part's dV or dK of a warp's rows in fp32. `sums`: the tile's of one of them. */
+template <typename Tile>
+__device__ __forceinline__ void store_part(float *sums, const float (&c)[Traits<Tile>::GRADIENTS], int slab, int lane)
+{
+#pragma unroll
+    for (int i = 0; i < Traits<Tile>::GRADIENTS / 4; ++i) {
+        const float quad[4] = {c[4 * i], c[4 * i + 1], c[4 * i + 2], c[4 * i + 3]};
+        const int panel = i / SLAB_QUADS;
+        store_quad(sums + (panel * Traits<Tile>::KV_WARPS + slab) * SLAB_FLOATS + i % SLAB_QUADS * QUAD_FLOATS, lane,
+                   quad);
+    }
+}
+
+template <typename Tile>
+__device__ __forceinline__ void store_parts(Smem<Tile> &smem, const Params &params,
+                                            const float (&dk)[Traits<Tile>::GRADIENTS],
+                                            const float (&dv)[Traits<Tile>::GRADIENTS], int slab, int lane)
+{
+    const WorkTile &work = smem.work;
+    const int64_t tile = int64_t(work.batch * params.kv_heads + work.kv_head) * params.kv_tiles + work.kv_tile;
+    float *sums = params.kv_sums + kv_sums_offset<Tile::HEAD_DIM>(params, work.part, tile);
+    store_part<Tile>(sums, dv, slab, lane);
+    store_part<Tile>(sums + KV_TILE * Tile::HEAD_DIM, dk, slab, lane);
+}
+
 /* Stores a warp's rows of dK and dV by way of the shared memory of K and V. key: its first. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void
@@ -133,8 +158,8 @@ store_gradients(Smem<Tile> &smem, const Params &params, const float (&dk)[Traits
     store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.v) + warp_row * ROW_BYTES, &params.dv, key, smem.work, lane);
     if (steps > 0) /* dQ of the last step has read K, in whose place dK goes */
         mbarrier_wait(shared_address(&smem.ds_empty[(steps - 1) % 2]), (steps - 1) / 2 % 2);
-    store_gradient<T, Tile>(dk, params.gradient_scale, shared_address(smem.k) + warp_row * ROW_BYTES, &params.dk, key,
-                            smem.work, lane);
+    store_gradient<T, Tile>(dk, params.scale, shared_address(smem.k) + warp_row * ROW_BYTES, &params.dk, key, smem.work,
+                            lane);
     if (lane == 0)
         tma_store_wait_read<0>(); /* shared memory must outlive the stores */
 }
@@ -187,7 +212,7 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
     const Operands operand = operands_of(smem, group_row);
     constexpr uint32_t STAGE_STEP = S::Q_BYTES / 16;
     PipelineState<STAGES> pipeline;
-    int step = 0, tile = params.q_tiles - 1;
+    int step = 0, tile = keep_uniform(work.begin.tile);
     float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* s: S, then P, then dP of a step */
     uint32_t p_ds[S::SCORES / 2];                           /* P, then dS, in 16 bits */
     uint32_t remainders[REMAINDERS<T, S::SCORES>];
@@ -274,7 +299,10 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
         pack_p<T>(p_ds, s);
     }
 
-    store_gradients<T>(smem, params, dk, dv, steps, first_key + warp * 16, warp_row, lane);
+    if (work.parts > 1)
+        store_parts(smem, params, dk, dv, warp_row / 16, lane);
+    else
+        store_gradients<T>(smem, params, dk, dv, steps, first_key + warp * 16, warp_row, lane);
 }
 
 } // namespace sm90_bwd

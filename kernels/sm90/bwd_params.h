@@ -16,27 +16,21 @@ extern "C" {
 enum {
     SM90_BWD_KV_TILE = 128,       /* keys of a block */
     SM90_BWD_THREADS = 384,       /* of the main kernel */
-    SM90_BWD_ROW_THREADS = 256,   /* of preprocess and of convert_dq */
+    SM90_BWD_ROW_THREADS = 256,   /* of preprocess and of convert */
     SM90_BWD_STORE_ROWS = 16,     /* rows of dK and dV that a warp stores: those of the boxes of maps dk and dv */
     SM90_BWD_TILE_FLOATS = 8192,  /* of a tile of queries in dq_sum: 64 x 128 or 128 x 64 */
+    SM90_BWD_PANEL_COLUMNS = 64,  /* of a panel in shared memory, see kernels/device/wgmma.cuh */
     SM90_BWD_TILE_SEMAPHORES = 4, /* one for each warp that adds to a tile of dq_sum */
 };
-
-/* Factor of P in bf16, where P is cut off to 16 bits instead of rounded: cutting off takes away half of the last place
- * on average, which is 2^-8 / (2 ln 2) of a number whose logarithm is equally distributed. Where all P of a row are
- * nearly equal it does not cancel: dV then has a relative bias of up to 0.11 %, of up to 0.5 % where all P are the
- * same. dV takes P as it is then; dQ and dK are divided by the factor. */
-#define SM90_BWD_BF16_GAIN 1.0028178f
-#define SM90_BWD_BF16_GAIN_LOG2 0.0040595f
 
 /* The parameter of every kernel. "Tiles" are tiles of queries, numbered over all query heads, q_tiles for each head. */
 struct fused_sm90_bwd_params {
     CUtensorMap q, k, v, dout, dk, dv;
-    struct attn_tensor o_rows, dout_rows, dq_rows;
-    const float *lse; /* [batch * q_heads, q_len] */
-    float *stats;     /* [tiles][2][q_tile]: lse2 = LSE * log2 e (less SM90_BWD_BF16_GAIN_LOG2 in bf16), +inf for rows
-                            that see no key or that pad; -D = -rowsum(dO * O) */
-    float *dq_sum; /* dQ / gradient_scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in
+    struct attn_tensor o_rows, dout_rows, dq_rows, dk_rows, dv_rows;
+    const float *lse;   /* [batch * q_heads, q_len] */
+    float *stats;       /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf for rows that see no key or that pad;
+                            -D = -rowsum(dO * O) */
+    float *dq_sum;      /* dQ / scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in
                             the order of its accumulator registers (kernels/device/memory.cuh) */
     int *dq_semaphores; /* [tiles][SM90_BWD_TILE_SEMAPHORES]: how many blocks of keys have added their part to a warp's
                             slabs. Tiles that share a semaphore use that of the first of them. NULL: additions go in any
@@ -44,9 +38,15 @@ struct fused_sm90_bwd_params {
     int shift;          /* kv_len - q_len */
     int q_len, kv_len, q_heads, kv_heads, group; /* group: query heads for each kv head */
     int q_tile, q_tiles, kv_tiles;
-    int kv_heads_total;               /* batch * kv_heads */
-    int section_heads;                /* kv heads whose blocks run at the same time */
-    float gradient_scale, scale_log2; /* what dQ and dK are multiplied with at the end; scale * log2 e */
+    int kv_heads_total; /* batch * kv_heads */
+    int section_heads;  /* kv heads whose blocks run at the same time */
+    /* The steps of a tile of keys may be shared out to several blocks, its parts, where there are too few tiles to keep
+     * all multiprocessors busy. Parts add up dK and dV in fp32. */
+    float *kv_sums; /* a part's dV and dK / scale: [part][batch * kv_heads][kv_tiles][2][128 x head_dim, as slabs]; a
+                       tile that has one part only is not in it. NULL where none has more */
+    int part_steps; /* a tile with more steps has parts of at most about as many */
+    int max_parts;  /* of a tile */
+    float scale, scale_log2; /* scale_log2: scale * log2 e */
     bool causal;
 };
 
@@ -60,7 +60,7 @@ struct fused_sm90_bwd_tile {
 
 extern const struct fused_sm90_bwd_tile fused_sm90_bwd_tiles[]; /* ends with a row without a name */
 /* [bf16][head_dim 128] */
-extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2], fused_sm90_bwd_convert_dq[2][2];
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2], fused_sm90_bwd_convert[2][2];
 
 #ifdef __cplusplus
 }
@@ -71,8 +71,8 @@ using Params = fused_sm90_bwd_params;
 
 constexpr int LANES = 32, WARPGROUP = 128;
 constexpr int KV_TILE = SM90_BWD_KV_TILE, TILE_FLOATS = SM90_BWD_TILE_FLOATS;
-constexpr int SLAB_FLOATS = 1024, SLAB_QUADS = 8;  /* a quad is 16 x 8 floats */
-constexpr int PANEL_COLUMNS = 64, ROW_BYTES = 128; /* of a panel in shared memory, see kernels/device/wgmma.cuh */
+constexpr int SLAB_FLOATS = 1024, SLAB_QUADS = 8; /* a quad is 16 x 8 floats */
+constexpr int PANEL_COLUMNS = SM90_BWD_PANEL_COLUMNS, ROW_BYTES = 2 * PANEL_COLUMNS;
 constexpr float LOG2_E = 1.44269504088896340736f;
 
 } // namespace sm90_bwd

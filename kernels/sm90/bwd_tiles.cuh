@@ -50,11 +50,27 @@ template <typename Tile> struct Traits {
     static_assert(THREADS == SM90_BWD_THREADS, "the host launches as many");
 };
 
-/* One tile of keys of one kv head. */
+/* A step of a block: a tile of queries of a query head of the group, the last tile first. */
+struct Cursor {
+    int head, tile; /* head of the group */
+
+    __device__ __forceinline__ void advance(const Params &params, int first_tile)
+    {
+        if (--tile < first_tile) {
+            ++head;
+            tile = params.q_tiles - 1;
+        }
+    }
+};
+
+/* One part of one tile of keys of one kv head. */
 struct WorkTile {
     int batch, kv_head, kv_tile;
     int first_tile[2]; /* of queries that see the keys of a KV warpgroup; q_tiles when none does */
-    int steps;         /* tiles that see the first warpgroup's keys, of all query heads of the group */
+    Cursor begin;      /* the first step */
+    int steps;         /* of the part; a tile has a step for each tile of queries that sees the first warpgroup's keys,
+                          of all query heads of the group */
+    int part, parts;   /* which part of how many; a block whose part is not below `parts` has no work */
 };
 
 template <typename Tile> struct alignas(1024) Smem {
@@ -68,40 +84,66 @@ template <typename Tile> struct alignas(1024) Smem {
     WorkTile work; /* read from here by the KV warpgroups, which have no registers to spare */
 };
 
-/* The tile scheduler. Blocks go section by section of kv heads, and within a section first over the heads, then over
- * the tiles of keys: in causal problems the longest tiles come first, and blocks that run at the same time read the
- * same queries. */
-template <typename Tile> __device__ __forceinline__ WorkTile work_tile_of_block(const Params &params)
+/* A tile of keys: the first tile of queries of each KV warpgroup. Also of the kernel that adds up the parts. */
+__device__ __forceinline__ void find_first_tiles(int (&first_tile)[2], const Params &params, int kv_tile, int q_tile)
 {
-    const int section_blocks = params.section_heads * params.kv_tiles;
-    const int section = blockIdx.x / section_blocks, rest = blockIdx.x - section * section_blocks;
-    const int first_head = section * params.section_heads;
-    const int heads = min(params.section_heads, params.kv_heads_total - first_head), kv_tile = rest / heads;
-    const int head = first_head + rest - kv_tile * heads, batch = head / params.kv_heads;
-    WorkTile work = {batch, head - batch * params.kv_heads, kv_tile, {0, 0}, 0};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const int first_key = kv_tile * KV_TILE + half * Traits<Tile>::GROUP_KEYS;
+        const int first_key = kv_tile * KV_TILE + half * (KV_TILE / 2);
         const int first_query = params.causal && first_key > params.shift ? first_key - params.shift : 0;
-        work.first_tile[half] =
-            first_key < params.kv_len && first_query < params.q_len ? first_query / Tile::Q_TILE : params.q_tiles;
+        first_tile[half] =
+            first_key < params.kv_len && first_query < params.q_len ? first_query / q_tile : params.q_tiles;
     }
+}
+
+/* How many parts a tile of keys with this many steps has. */
+__device__ __forceinline__ int parts_of(const Params &params, int steps)
+{
+    return params.max_parts == 1 || steps <= params.part_steps ? 1
+                                                               : (steps + params.part_steps - 1) / params.part_steps;
+}
+
+/* The first step of a part, counted over the tile's. Tiles of queries that share a semaphore are not divided. */
+template <typename Tile>
+__device__ __forceinline__ int part_begin(const Params &params, const WorkTile &work, int part, int steps)
+{
+    const int begin = static_cast<int>(static_cast<int64_t>(steps) * part / work.parts);
+    const int head_steps = params.q_tiles - work.first_tile[0], within = begin % head_steps;
+    return begin + (within > 0 && (params.q_tiles - within) % Traits<Tile>::SEMAPHORE_TILES > 0);
+}
+
+/* The tile scheduler. Blocks go section by section of kv heads, and within a section first over the heads and the parts,
+ * then over the tiles of keys: in causal problems the longest tiles come first, and blocks that run at the same time
+ * read the same queries. */
+template <typename Tile> __device__ __forceinline__ WorkTile work_tile_of_block(const Params &params)
+{
+    const int section_blocks = params.section_heads * params.kv_tiles * params.max_parts;
+    const int section = blockIdx.x / section_blocks, rest = blockIdx.x - section * section_blocks;
+    const int first_head = section * params.section_heads;
+    const int columns = min(params.section_heads, params.kv_heads_total - first_head) * params.max_parts;
+    const int kv_tile = rest / columns, column = rest - kv_tile * columns;
+    const int head = first_head + column / params.max_parts, batch = head / params.kv_heads;
+    WorkTile work = {batch, head - batch * params.kv_heads, kv_tile, {0, 0}, {0, params.q_tiles - 1}, 0, 0, 1};
+
+    find_first_tiles(work.first_tile, params, kv_tile, Tile::Q_TILE);
     work.steps = (params.q_tiles - work.first_tile[0]) * params.group;
+    work.part = column % params.max_parts;
+    work.parts = parts_of(params, work.steps);
+    if (work.parts > 1 && work.part < work.parts) {
+        const int begin = part_begin<Tile>(params, work, work.part, work.steps);
+        const int head_steps = params.q_tiles - work.first_tile[0];
+        work.steps = part_begin<Tile>(params, work, work.part + 1, work.steps) - begin;
+        work.begin = {begin / head_steps, params.q_tiles - 1 - begin % head_steps};
+    }
     return work;
 }
 
-/* A step of a block: a tile of queries of a query head of the group, the last tile first. */
-struct Cursor {
-    int head, tile; /* head of the group */
-
-    __device__ __forceinline__ void advance(const Params &params, int first_tile)
-    {
-        if (--tile < first_tile) {
-            ++head;
-            tile = params.q_tiles - 1;
-        }
-    }
-};
+/* Where a part's sums of a tile of keys lie in kv_sums. tile: of all kv heads. */
+template <int HEAD_DIM> __device__ __forceinline__ int64_t kv_sums_offset(const Params &params, int part, int64_t tile)
+{
+    const int64_t tiles = int64_t(params.kv_heads_total) * params.kv_tiles;
+    return (part * tiles + tile) * (2 * KV_TILE * HEAD_DIM);
+}
 
 /* The step's tile, counted over all heads. */
 __device__ __forceinline__ int tile_index(const Params &params, const WorkTile &work, const Cursor &at)

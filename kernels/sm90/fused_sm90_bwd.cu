@@ -3,7 +3,7 @@
  *   preprocess  lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in dq_sum, the fp32 sums of dQ
  *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its
  *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
- *   convert     dQ = gradient_scale * dq_sum, rounded
+ *   convert     dQ = scale * dq_sum, rounded
  * A block has two warpgroups of 64 keys each, which do not wait for one another; a third one loads and computes dQ.
  * One step (a tile of queries):
  *
@@ -70,6 +70,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
         smem.work = work_tile_of_block<Tile>(params);
     }
     __syncthreads();
+    if (smem.work.part >= smem.work.parts)
+        return;
     if (warpgroup == 0) {
         registers_decrease<S::DQ_REGISTERS>();
         dq_warpgroup<T, Tile, DETERMINISTIC>(smem, params);

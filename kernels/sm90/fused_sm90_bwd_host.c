@@ -4,6 +4,7 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
+#include "kernels/sm90/bwd_parts.h"
 #include "kernels/sm90/fused_sm90.h"
 
 enum {
@@ -25,35 +26,12 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d", (int)MAX_LEN);
-    /* Blocks of keys and their steps are numbered in 32 bits. */
+    /* Blocks of keys and their steps are numbered in 32 bits. Parts are few where blocks are many. */
     const int64_t kv_tiles = attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
     const enum attn_status status = attn_check_grid(kv_tiles, p->kv_heads, p->batch, why);
     if (status != ATTN_OK)
         return status;
     return attn_check_grid(attn_tiles(p->q_len, tile->q_tile), p->q_heads, p->batch, why);
-}
-
-/* The workspace: stats, dq_sum, dq_semaphores, each from a multiple of 256 bytes on. */
-struct workspace {
-    int64_t stats_bytes, sum_bytes, semaphore_bytes;
-};
-
-static struct workspace workspace_of(const struct attn_request *request)
-{
-    const struct attn_problem *p = request->problem;
-    const int64_t rows = p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
-    const int64_t q_tiles = rows * p->head_dim / SM90_BWD_TILE_FLOATS;
-    const int64_t semaphores = request->deterministic ? q_tiles * SM90_BWD_TILE_SEMAPHORES : 0;
-
-    return (struct workspace){2 * rows * (int64_t)sizeof(float), rows * p->head_dim * (int64_t)sizeof(float),
-                              attn_round_up(semaphores * (int64_t)sizeof(int), 256)};
-}
-
-static size_t workspace_bytes(const struct attn_request *request)
-{
-    const struct workspace space = workspace_of(request);
-
-    return (size_t)(space.stats_bytes + space.sum_bytes + space.semaphore_bytes);
 }
 
 static enum attn_status encode_maps(const struct attn_problem *p, const struct attn_tensors *t, int q_tile,
@@ -84,27 +62,18 @@ static enum attn_status encode_maps(const struct attn_problem *p, const struct a
  * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps,
  * and still more if these are deterministic as well, because then blocks of one head wait for each other.
  * docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19. */
-static int section_heads(const struct fused_sm90_bwd_params *params)
+static int section_heads(const struct fused_sm90_bwd_params *params, bool deterministic)
 {
-    const int q_heads = !params->causal ? 8 : params->dq_semaphores != NULL ? 32 : 16, heads = q_heads / params->group;
+    const int q_heads = !params->causal ? 8 : deterministic ? 32 : 16, heads = q_heads / params->group;
 
     return heads < 1 ? 1 : heads > params->kv_heads_total ? params->kv_heads_total : heads;
 }
 
-static void set_params(struct fused_sm90_bwd_params *params, const struct attn_request *request,
-                       const struct attn_tensors *t, int q_tile, char *workspace)
+/* What follows from the problem alone. */
+static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_request *request, int q_tile)
 {
     const struct attn_problem *p = request->problem;
-    const struct workspace space = workspace_of(request);
 
-    params->o_rows = t->o;
-    params->dout_rows = t->dout;
-    params->dq_rows = t->dq;
-    params->lse = t->lse;
-    params->stats = (float *)(void *)workspace;
-    params->dq_sum = (float *)(void *)(workspace + space.stats_bytes);
-    if (request->deterministic)
-        params->dq_semaphores = (int *)(void *)(workspace + space.stats_bytes + space.sum_bytes);
     params->shift = (int)(p->kv_len - p->q_len);
     params->q_len = (int)p->q_len;
     params->kv_len = (int)p->kv_len;
@@ -115,10 +84,66 @@ static void set_params(struct fused_sm90_bwd_params *params, const struct attn_r
     params->q_tiles = (int)attn_tiles(p->q_len, q_tile);
     params->kv_tiles = (int)attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
     params->kv_heads_total = (int)(p->batch * p->kv_heads);
-    params->gradient_scale = p->dtype == ATTN_BF16 ? p->scale / SM90_BWD_BF16_GAIN : p->scale;
+    params->scale = p->scale;
     params->scale_log2 = p->scale * LOG2_E;
     params->causal = p->causal;
-    params->section_heads = section_heads(params); /* reads the members above */
+    params->section_heads = section_heads(params, request->deterministic); /* reads the members above */
+    const struct sm90_bwd_parts parts =
+        sm90_bwd_choose_parts(params, (int)p->head_dim, request->device->multiprocessors);
+    params->part_steps = parts.part_steps;
+    params->max_parts = parts.max_parts;
+}
+
+/* The workspace: stats, dq_sum, dq_semaphores, kv_sums, each from a multiple of 256 bytes on. */
+struct workspace {
+    int64_t stats_bytes, sum_bytes, semaphore_bytes, kv_bytes;
+};
+
+static struct workspace workspace_of(const struct attn_request *request, const struct fused_sm90_bwd_params *params)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t rows = p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
+    const int64_t q_tiles = rows * p->head_dim / SM90_BWD_TILE_FLOATS;
+    const int64_t semaphores = request->deterministic ? q_tiles * SM90_BWD_TILE_SEMAPHORES : 0;
+    const int64_t kv_tiles = params->max_parts > 1 ? (int64_t)params->kv_heads_total * params->kv_tiles : 0;
+
+    return (struct workspace){2 * rows * (int64_t)sizeof(float), rows * p->head_dim * (int64_t)sizeof(float),
+                              attn_round_up(semaphores * (int64_t)sizeof(int), 256),
+                              params->max_parts * kv_tiles * 2 * SM90_BWD_KV_TILE * p->head_dim *
+                                  (int64_t)sizeof(float)};
+}
+
+static size_t workspace_bytes(const struct attn_request *request)
+{
+    struct attn_message why;
+    const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&tiles, request, &why);
+    struct fused_sm90_bwd_params params = {.dq_semaphores = NULL};
+
+    if (tile == NULL)
+        return 0;
+    set_problem(&params, request, tile->q_tile);
+    const struct workspace space = workspace_of(request, &params);
+    return (size_t)(space.stats_bytes + space.sum_bytes + space.semaphore_bytes + space.kv_bytes);
+}
+
+static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_request *request,
+                        const struct attn_tensors *t, char *workspace)
+{
+    const struct workspace space = workspace_of(request, params);
+
+    params->o_rows = t->o;
+    params->dout_rows = t->dout;
+    params->dq_rows = t->dq;
+    params->dk_rows = t->dk;
+    params->dv_rows = t->dv;
+    params->lse = t->lse;
+    params->stats = (float *)(void *)workspace;
+    params->dq_sum = (float *)(void *)(workspace + space.stats_bytes);
+    workspace += space.stats_bytes + space.sum_bytes;
+    if (request->deterministic)
+        params->dq_semaphores = (int *)(void *)workspace;
+    if (params->max_parts > 1)
+        params->kv_sums = (float *)(void *)(workspace + space.semaphore_bytes);
 }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
@@ -134,8 +159,11 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     enum attn_status status = encode_maps(p, tensors, tile->q_tile, &params, why);
     if (status != ATTN_OK)
         return status;
-    set_params(&params, request, tensors, tile->q_tile, run->workspace);
+    set_problem(&params, request, tile->q_tile);
+    set_tensors(&params, request, tensors, run->workspace);
     const int64_t row_blocks = p->batch * p->q_heads * params.q_tiles;
+    const int64_t kv_tiles = (int64_t)params.kv_tiles * params.kv_heads_total;
+    const int64_t sum_blocks = params.max_parts > 1 ? kv_tiles * 2 * (p->head_dim / SM90_BWD_PANEL_COLUMNS) : 0;
     const struct attn_launch preprocess = {.name = "preprocess",
                                            .kernel = (const void *)fused_sm90_bwd_preprocess[bf16][wide],
                                            .blocks = row_blocks,
@@ -143,14 +171,14 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                            .is_pass = true};
     const struct attn_launch main_kernel = {.name = "main",
                                             .kernel = (const void *)tile->kernels[request->deterministic][bf16],
-                                            .blocks = (int64_t)params.kv_tiles * params.kv_heads_total,
+                                            .blocks = kv_tiles * params.max_parts,
                                             .threads = SM90_BWD_THREADS,
                                             .smem_bytes = tile->tile.smem_bytes,
                                             .is_pass = true,
                                             .overlaps_previous = true};
     const struct attn_launch convert = {.name = "convert",
-                                        .kernel = (const void *)fused_sm90_bwd_convert_dq[bf16][wide],
-                                        .blocks = row_blocks,
+                                        .kernel = (const void *)fused_sm90_bwd_convert[bf16][wide],
+                                        .blocks = row_blocks + sum_blocks,
                                         .threads = SM90_BWD_ROW_THREADS,
                                         .is_pass = true,
                                         .overlaps_previous = true};

@@ -1,6 +1,7 @@
-/* The kernel after the sm_90 backward: dQ = gradient_scale * dq_sum, rounded to 16 bits. Bound by device memory. A
- * block has one tile of queries. A warp reads its slab of the sums, which lies in the order of accumulator registers,
- * and writes it through shared memory as 16 rows of 128 bytes. */
+/* The kernel after the sm_90 backward, bound by device memory. Its first blocks have a tile of queries each: dQ = scale *
+ * dq_sum, rounded to 16 bits. Where tiles of keys were shared out to parts, further blocks have 64 columns of dV or of dK
+ * of such a tile each and add up its parts, always in the same order. A warp reads its slab of the sums, which lies in
+ * the order of accumulator registers, and writes it through shared memory as 16 rows of 128 bytes. */
 #include "kernels/sm90/bwd_params.h"
 
 #include "kernels/device/arithmetic.cuh"
@@ -8,6 +9,7 @@
 #include "kernels/device/memory.cuh"
 #include "kernels/device/warp_matrix.cuh"
 #include "kernels/sm90/bwd_rows.cuh"
+#include "kernels/sm90/bwd_tiles.cuh"
 
 namespace sm90_bwd {
 
@@ -15,43 +17,96 @@ using namespace device;
 
 namespace {
 
-constexpr int SLAB_ROWS = 16;
+constexpr int SLAB_ROWS = 16, SLAB_FLOATS_OF_LANE = SLAB_FLOATS / LANES;
 
-template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Params params)
+/* Rounds a warp's slab times `scale` and writes it to rows of device memory; `rows`: as many as exist. */
+template <typename T>
+__device__ __forceinline__ void write_slab(const float (&slab)[SLAB_FLOATS_OF_LANE], float scale, uint32_t shared,
+                                           T *to, int64_t stride_row, int64_t rows, int lane)
 {
-    __shared__ __align__(1024) unsigned char s_rows[THREADS / LANES][SLAB_ROWS * ROW_BYTES];
-    const RowBlock block = row_block(params);
-    const int slab = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    const int slab_row = (HEAD_DIM == 64 ? slab : slab % 4) * SLAB_ROWS;
-    const int slab_column = HEAD_DIM == 64 ? 0 : slab / 4 * PANEL_COLUMNS;
-    const float *sums = params.dq_sum + static_cast<int64_t>(blockIdx.x) * TILE_FLOATS + slab * SLAB_FLOATS;
-    const uint32_t rows = static_cast<uint32_t>(__cvta_generic_to_shared(s_rows[slab]));
-    const float scale = params.gradient_scale;
-    float quads[SLAB_QUADS][4];
-
-    grid_wait_for_last();
-#pragma unroll
-    for (int i = 0; i < SLAB_QUADS; ++i)
-        load_quad(quads[i], sums + i * QUAD_FLOATS, lane);
 #pragma unroll
     for (int i = 0; i < SLAB_QUADS; i += 2) {
         uint32_t packed[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-            packed[j] = pack2<T>(quads[i + j / 2][j % 2 * 2] * scale, quads[i + j / 2][j % 2 * 2 + 1] * scale);
-        stmatrix_x4(rows + swizzle_128b(lane % 16, i + lane / 16), packed);
+            packed[j] = pack2<T>(slab[4 * i + 2 * j] * scale, slab[4 * i + 2 * j + 1] * scale);
+        stmatrix_x4(shared + swizzle_128b(lane % 16, i + lane / 16), packed);
     }
     __syncwarp();
-    T *dq = head_pointer<T>(params.dq_rows, block) + slab_column;
 #pragma unroll
     for (int i = 0; i < SLAB_ROWS * 8 / LANES; ++i) {
         const int row = i * 4 + lane / 8, chunk = lane % 8;
-        const int64_t q_row = block.first_row + slab_row + row;
-        if (q_row < params.q_len)
-            *reinterpret_cast<uint4 *>(dq + q_row * params.dq_rows.stride_row + chunk * VECTOR) =
-                load_shared_128(rows + swizzle_128b(row, chunk));
+        if (row < rows)
+            *reinterpret_cast<uint4 *>(to + row * stride_row + chunk * VECTOR) =
+                load_shared_128(shared + swizzle_128b(row, chunk));
     }
+}
+
+__device__ __forceinline__ void add_slab(float (&slab)[SLAB_FLOATS_OF_LANE], const float *sums, int lane)
+{
+    float quads[SLAB_QUADS][4];
+#pragma unroll
+    for (int i = 0; i < SLAB_QUADS; ++i) /* all loads first */
+        load_quad(quads[i], sums + i * QUAD_FLOATS, lane);
+#pragma unroll
+    for (int i = 0; i < SLAB_FLOATS_OF_LANE; ++i)
+        slab[i] += quads[i / 4][i % 4];
+}
+
+/* dQ of a tile of queries. */
+template <typename T, int HEAD_DIM>
+__device__ __forceinline__ void convert_dq(const Params &params, uint32_t shared, int slab, int lane)
+{
+    const RowBlock block = row_block(params);
+    const int64_t row = block.first_row + (HEAD_DIM == 64 ? slab : slab % 4) * SLAB_ROWS;
+    const int column = HEAD_DIM == 64 ? 0 : slab / 4 * PANEL_COLUMNS;
+    float sum[SLAB_FLOATS_OF_LANE] = {};
+
+    add_slab(sum, params.dq_sum + static_cast<int64_t>(blockIdx.x) * TILE_FLOATS + slab * SLAB_FLOATS, lane);
+    write_slab<T>(sum, params.scale, shared,
+                  head_pointer<T>(params.dq_rows, block) + row * params.dq_rows.stride_row + column,
+                  params.dq_rows.stride_row, params.q_len - row, lane);
+}
+
+/* 64 columns of dV or dK of a tile of keys that has parts. index: of these blocks. */
+template <typename T, int HEAD_DIM>
+__device__ __forceinline__ void add_parts(const Params &params, int64_t index, uint32_t shared, int slab, int lane)
+{
+    constexpr int PANELS = HEAD_DIM / PANEL_COLUMNS;
+    const int panel = static_cast<int>(index % PANELS), is_dk = static_cast<int>(index / PANELS % 2);
+    const int64_t tile = index / (2 * PANELS), head_index = tile / params.kv_tiles;
+    const int kv_tile = static_cast<int>(tile % params.kv_tiles);
+    const struct attn_tensor &tensor = is_dk ? params.dk_rows : params.dv_rows;
+    const int64_t row = static_cast<int64_t>(kv_tile) * KV_TILE + slab * SLAB_ROWS;
+    const int within = (is_dk * PANELS + panel) * (KV_TILE * PANEL_COLUMNS) + slab * SLAB_FLOATS;
+    float sum[SLAB_FLOATS_OF_LANE] = {};
+    int first_tile[2];
+
+    find_first_tiles(first_tile, params, kv_tile, params.q_tile);
+    const int parts = parts_of(params, (params.q_tiles - first_tile[0]) * params.group);
+    if (parts == 1)
+        return;
+    for (int part = 0; part < parts; ++part)
+        add_slab(sum, params.kv_sums + kv_sums_offset<HEAD_DIM>(params, part, tile) + within, lane);
+    const RowBlock block = {head_index, head_index / params.kv_heads, head_index % params.kv_heads, row};
+    write_slab<T>(sum, is_dk ? params.scale : 1.0f, shared,
+                  head_pointer<T>(tensor, block) + row * tensor.stride_row + panel * PANEL_COLUMNS, tensor.stride_row,
+                  params.kv_len - row, lane);
+}
+
+template <typename T, int HEAD_DIM>
+__global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Params params)
+{
+    __shared__ __align__(1024) unsigned char s_rows[THREADS / LANES][SLAB_ROWS * ROW_BYTES];
+    const int slab = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    const uint32_t shared = static_cast<uint32_t>(__cvta_generic_to_shared(s_rows[slab]));
+    const int64_t q_blocks = static_cast<int64_t>(params.kv_heads_total) * params.group * params.q_tiles;
+
+    grid_wait_for_last();
+    if (blockIdx.x < q_blocks)
+        convert_dq<T, HEAD_DIM>(params, shared, slab, lane);
+    else
+        add_parts<T, HEAD_DIM>(params, blockIdx.x - q_blocks, shared, slab, lane);
 }
 
 } // namespace
@@ -60,5 +115,5 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Param
 
 using namespace sm90_bwd;
 
-extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_convert_dq[2][2] = {
+extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][2] = {
     {convert<__half, 64>, convert<__half, 128>}, {convert<__nv_bfloat16, 64>, convert<__nv_bfloat16, 128>}};

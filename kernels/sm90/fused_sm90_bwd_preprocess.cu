@@ -17,9 +17,6 @@ using namespace device;
 
 namespace {
 
-template <typename T> constexpr float GAIN_LOG2 = 0.0f;
-template <> constexpr float GAIN_LOG2<__nv_bfloat16> = SM90_BWD_BF16_GAIN_LOG2;
-
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Params params)
 {
@@ -59,7 +56,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
             const float lse = row < params.q_len ? params.lse[block.head_index * params.q_len + row] : -INFINITY;
             const bool sees = lse != -INFINITY;
             float *stats = params.stats + static_cast<int64_t>(blockIdx.x) * (2 * Q_TILE) + tile_row;
-            stats[0] = sees ? lse * LOG2_E - GAIN_LOG2<T> : INFINITY;
+            stats[0] = sees ? lse * LOG2_E : INFINITY;
             stats[Q_TILE] = sees ? -sum : 0.0f;
         }
     }
