@@ -22,6 +22,7 @@ struct compare_block {
     double err_dot; /* sum (x - ref) * ref */
     float max_abs_err;
     float max_abs_x;
+    float max_abs_product; /* the largest product over absolute values; 0 without one */
     float max_used;      /* max |x - ref| / bound of the element; +inf where the bound is 0 and the error is not */
     int32_t max_used_at; /* row_in_block * head_dim + col of that element, -1 when the block has no finite pair */
     int32_t bad;         /* elements with !(|x - ref| <= bound of the element), non-finite mismatches included */

@@ -26,6 +26,8 @@ static void element(struct compare_block *block, double bound, float x, float re
             block->max_abs_err = abs_err;
         if (fabsf(x) > block->max_abs_x)
             block->max_abs_x = fabsf(x);
+        if (abs_product > block->max_abs_product)
+            block->max_abs_product = abs_product;
         const float used = bound > 0 ? (float)(fabs(err) / bound) : (err == 0 ? 0.0f : INFINITY);
         if (used > block->max_used || block->max_used_at < 0) {
             block->max_used = used;

@@ -24,6 +24,7 @@ __device__ __forceinline__ void merge(struct compare_block *into, const struct c
     into->err_dot += other.err_dot;
     into->max_abs_err = fmaxf(into->max_abs_err, other.max_abs_err);
     into->max_abs_x = fmaxf(into->max_abs_x, other.max_abs_x);
+    into->max_abs_product = fmaxf(into->max_abs_product, other.max_abs_product);
     const bool ours = into->max_used_at >= 0, theirs = other.max_used_at >= 0;
     if (theirs && (!ours || other.max_used > into->max_used ||
                    (other.max_used == into->max_used && other.max_used_at < into->max_used_at))) {
@@ -47,6 +48,7 @@ __device__ __forceinline__ struct compare_block shuffled(const struct compare_bl
     r.err_dot = __shfl_down_sync(all, from.err_dot, lane);
     r.max_abs_err = __shfl_down_sync(all, from.max_abs_err, lane);
     r.max_abs_x = __shfl_down_sync(all, from.max_abs_x, lane);
+    r.max_abs_product = __shfl_down_sync(all, from.max_abs_product, lane);
     r.max_used = __shfl_down_sync(all, from.max_used, lane);
     r.max_used_at = __shfl_down_sync(all, from.max_used_at, lane);
     r.bad = __shfl_down_sync(all, from.bad, lane);
@@ -81,6 +83,7 @@ __device__ __forceinline__ struct compare_block compare_element(double bound, fl
         one.err_dot = err * (double)ref;
         one.max_abs_err = (float)fabs(err);
         one.max_abs_x = fabsf(x);
+        one.max_abs_product = fmaxf(abs_product, 0.0f);
         one.max_used = bound > 0 ? (float)(fabs(err) / bound) : (err == 0 ? 0.0f : INFINITY);
         one.max_used_at = at;
         within = one.max_used <= 1;

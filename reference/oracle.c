@@ -8,7 +8,7 @@
  *     3. output     O = (P * M) V, |O| = (P * M) |V|, where M is 1 without dropout
  *     4. gradients  dP = M * (dO V^T), D = rowsum(dO * O), dS = P * (dP - D), times 1 - (S / c)^2 with a softcap,
  *                   dQ = scale dS K
- *                   and the products over absolute values, dSa = P * sqrt(rowsum((dO * O)^2))
+ *                   and the products over absolute values, dSa = P * max(sqrt(rowsum((dO * O)^2)), sqrt(rowsum(dS^2)))
  * When LSE and D of all rows are known, each block of keys is independent too: for the rows that see it, it computes S,
  * P = exp(S - LSE), dP and dS again, and sums dV += (P * M)^T dO, dK += scale dS^T Q and their absolute values. That is
  * a fifth more work than summing dK and dV in pass 4, but threads need not wait for each other.
@@ -127,7 +127,8 @@ struct head {
     int64_t b, kv_head, group;
     double *k, *v;              /* [kv_len][d] */
     double *kt, *vt;            /* [d][kv_len] */
-    double *lse, *dot, *spread; /* [group][q_len]; D and sqrt(rowsum((dO * O)^2)) */
+    double *lse, *dot;          /* [group][q_len]; D */
+    double *spread, *size;      /* [group][q_len]; sqrt(rowsum((dO * O)^2)) and sqrt(rowsum(dS^2)) */
     double *scratch;            /* scratch_doubles for each thread */
 };
 
@@ -149,7 +150,7 @@ static double scratch_doubles(const struct attn_problem *p)
 static double head_doubles(const struct attn_problem *p, int threads)
 {
     const double rows = (double)(p->q_heads / p->kv_heads) * (double)p->q_len;
-    return 4 * (double)p->kv_len * (double)p->head_dim + 3 * rows + threads * scratch_doubles(p);
+    return 4 * (double)p->kv_len * (double)p->head_dim + 4 * rows + threads * scratch_doubles(p);
 }
 
 static struct head head_state(double *memory, const struct attn_problem *p)
@@ -164,7 +165,8 @@ static struct head head_state(double *memory, const struct attn_problem *p)
     h.lse = h.vt + elements;
     h.dot = h.lse + rows;
     h.spread = h.dot + rows;
-    h.scratch = h.spread + rows;
+    h.size = h.spread + rows;
+    h.scratch = h.size + rows;
     return h;
 }
 
@@ -370,17 +372,32 @@ static double slope(const struct head *h, double p, double lse)
     return 1 - share * share;
 }
 
-/* dS from dP in place, and dSa from P in place; without dropout `kept` is P's memory. */
+/* sqrt(rowsum(dS^2)) of whole rows, from P and M * dP. */
+static void gradient_sizes(const struct head *h, const struct block *at, const struct scratch *x)
+{
+    const int64_t first_row = at->g * h->p->q_len + at->row0, n = h->p->kv_len;
+    for (int64_t i = 0; i < at->rows; i++) {
+        double squares = 0;
+        for (int64_t j = at->lo; j <= at->hi; j++) {
+            const double p = x->s[i * n + j], part = x->dp[i * n + j] - h->dot[first_row + i];
+            const double ds = p * part * slope(h, p, h->lse[first_row + i]);
+            squares += ds * ds;
+        }
+        h->size[first_row + i] = sqrt(squares);
+    }
+}
+
+/* dS from M * dP in place, and dSa from P in place; without dropout `kept` is P's memory. */
 static void score_gradients(const struct head *h, const struct block *at, const struct scratch *x)
 {
     const int64_t first_row = at->g * h->p->q_len + at->row0, n = h->p->kv_len;
-    drop(h, at, x->dp, x->dp);
     for (int64_t i = 0; i < at->rows; i++)
         for (int64_t j = at->lo; j <= at->hi; j++) {
             const double p = x->s[i * n + j], part = x->dp[i * n + j] - h->dot[first_row + i];
             const double steep = slope(h, p, h->lse[first_row + i]);
             x->dp[i * n + j] = p * part * steep;
-            x->s[i * n + j] = p * (h->spread[first_row + i] * steep + fabs(part) * (1 - steep));
+            x->s[i * n + j] =
+                p * (fmax(h->spread[first_row + i] * steep, h->size[first_row + i]) + fabs(part) * (1 - steep));
         }
 }
 
@@ -401,6 +418,8 @@ static void row_gradients(const struct head *h, const struct block *at, const st
         h->spread[at->g * p->q_len + at->row0 + i] = sqrt(squares);
     }
     times_transposed(h, at, x->dout, h->vt, x->dp);
+    drop(h, at, x->dp, x->dp);
+    gradient_sizes(h, at, x);
     score_gradients(h, at, x);
     times_rows(h, at, x->dp, h->k, x->o, false);
     store_rows(x->o, (double)p->scale, h->out->dq, place, at->rows, d);
@@ -455,6 +474,7 @@ static void add_rows(const struct head *h, const struct block *at, const struct 
     add_to_keys(h, at, x->kept, x->dout, x->sums[1], false);
     if (h->out->dv_abs)
         add_to_keys(h, at, x->kept, x->dout, x->sums[3], true);
+    drop(h, at, x->dp, x->dp);
     score_gradients(h, at, x);
     add_to_keys(h, at, x->dp, x->q, x->sums[0], false);
     if (h->out->dk_abs)

@@ -8,7 +8,8 @@
  *   1 load      q, k, v, dO of the block to contiguous fp32
  *   2 forward   s = scale q k^T;  s = softmax(s), LSE;  O = s v
  *   3 backward  dV += s^T dO;  t = dO v^T;  D = rowsum(dO * O);  t = s * (t - D);  dQ = scale t k;  dK += scale t^T q
- *   4 absolute  the same with q, k, v, dO replaced by their absolute values and t = s * sqrt(rowsum((dO * O)^2))
+ *   4 absolute  the same with q, k, v, dO replaced by their absolute values and
+ *               t = s * max(sqrt(rowsum((dO * O)^2)), sqrt(rowsum(t^2))), where t is that of 3
  * Sums longer than DEPTH_STEP are computed in pieces, because the error of an fp32 sum grows with its length; sums over
  * rows of the softmax and of D are in double.
  *
@@ -151,15 +152,20 @@ __global__ void delta_kernel(const float *dout, const float *o, int64_t rows, in
     }
 }
 
-/* t = p * (t - delta) on the visible keys (absolute: t = p * delta), 0 elsewhere. */
+/* t = p * (t - delta) on the visible keys, 0 elsewhere. absolute: t = p * max(delta, sqrt(rowsum(t^2))), where the old t
+ * is what this kernel has written before. */
 __global__ void __launch_bounds__(REFERENCE_THREADS)
     gradient_kernel(const float *p, float *t, const float *delta, bool absolute, int64_t rows, int64_t pitch,
                     int64_t first, struct key_mask mask)
 {
+    __shared__ double sums[REFERENCE_THREADS / 32];
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         int64_t from, to;
         visible_keys(mask, (first + r) % mask.q_len, &from, &to);
-        const float d = delta[r];
+        double squares = 0;
+        for (int64_t j = from + threadIdx.x; absolute && j < to; j += REFERENCE_THREADS)
+            squares += (double)t[r * pitch + j] * (double)t[r * pitch + j];
+        const float d = absolute ? fmaxf(delta[r], (float)sqrt(block_sum(squares, sums))) : delta[r];
         for (int64_t j = threadIdx.x; j < pitch; j += REFERENCE_THREADS) {
             const int64_t at = r * pitch + j;
             t[at] = j >= from && j < to ? p[at] * (absolute ? d : t[at] - d) : 0;
@@ -288,7 +294,7 @@ static enum attn_status block_forward(const struct job *job, const struct block 
     return to_rows(job, at, 1, job->s, job->v, job->out->o, why);
 }
 
-/* t = dS from t = dP (absolute: t = dSa, the old t is not read). */
+/* t = dS from t = dP (absolute: t = dSa from t = dS). */
 static enum attn_status block_gradient(const struct job *job, const struct block *at, bool absolute,
                                        struct attn_message *why)
 {

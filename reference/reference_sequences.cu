@@ -8,8 +8,8 @@
  *               O = kept v;  |O| = kept |v|
  *   3 backward  dV += kept^T dO;  |dV| += kept^T |dO|;  t = dO v^T;  D = rowsum(dO * O);
  *               t = s * (M * t - D) * slope;  dQ = scale t k;  dK += scale t^T q
- *   4 absolute  t = s * (sqrt(rowsum((dO * O)^2)) * slope + |M * t - D| (1 - slope));  |dQ| = scale t |k|;
- *               |dK| += scale t^T |q|
+ *   4 absolute  t = s * (max(sqrt(rowsum((dO * O)^2)) * slope, sqrt(rowsum(dS^2))) + |M * t - D| (1 - slope)), where
+ *               dS is the t of 3;  |dQ| = scale t |k|;  |dK| += scale t^T |q|
  * M is dropout's factor and `slope` the softcap's derivative; without them both are 1. dK and dV sum over the blocks of
  * a sequence and the query heads of a group. kept is s without dropout; forward writes it over s, backward into t.
  * Sums are cut and computed as those of reference_cuda.cu.
@@ -128,8 +128,17 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
             kept[r * x.pitch + j] = p[r * x.pitch + j] * dropout_factor(x, x.first + r, j);
 }
 
-/* t = p * (M * t - D) * slope. absolute: t = p * (sqrt(rowsum((dO * O)^2)) * slope + |M * t - D| (1 - slope)), whose
- * old t is not read without a softcap. dout, o: of the block's first row. 0 where the row does not see the key. */
+/* dS of an element. t: dP, or without a softcap dS already. */
+__device__ __forceinline__ double gradient_again(const struct score_block &x, const float *p, const float *t,
+                                                 const float *slope, float delta, int64_t r, int64_t j)
+{
+    const int64_t at = r * x.pitch + j;
+    return slope ? (double)(p[at] * (t[at] * dropout_factor(x, x.first + r, j) - delta) * slope[at]) : (double)t[at];
+}
+
+/* t = dS = p * (M * t - D) * slope. absolute: t = p * (max(sqrt(rowsum((dO * O)^2)) * slope, sqrt(rowsum(dS^2))) +
+ * |M * t - D| (1 - slope)), whose old t is dS, with a softcap dP again. dout, o: of the block's first row. 0 where the
+ * row does not see the key. */
 __global__ void __launch_bounds__(REFERENCE_THREADS)
     sequence_gradient(const __grid_constant__ struct score_block x, const float *p, float *t, const float *slope,
                       const float *dout, const float *o, bool absolute)
@@ -146,13 +155,20 @@ __global__ void __launch_bounds__(REFERENCE_THREADS)
         const float delta = (float)block_sum(sum, sums), spread = (float)sqrt(block_sum(squares, sums));
         int64_t from, to;
         visible_keys(x.mask, x.first + r, &from, &to);
+        double size = 0;
+        for (int64_t j = from + threadIdx.x; absolute && j < to; j += REFERENCE_THREADS) {
+            const double ds = gradient_again(x, p, t, slope, delta, r, j);
+            size += ds * ds;
+        }
+        size = absolute ? sqrt(block_sum(size, sums)) : 0;
         for (int64_t j = threadIdx.x; j < x.mask.kv_len; j += REFERENCE_THREADS) {
             const int64_t at = r * x.pitch + j;
             float out = 0;
             if (j >= from && j < to) {
                 const float steep = slope ? slope[at] : 1.0f;
                 const float part = absolute && !slope ? 0.0f : t[at] * dropout_factor(x, x.first + r, j) - delta;
-                out = p[at] * (absolute ? spread * steep + fabsf(part) * (1.0f - steep) : part * steep);
+                const float own = fmaxf(spread * steep, (float)size);
+                out = p[at] * (absolute ? own + fabsf(part) * (1.0f - steep) : part * steep);
             }
             t[at] = out;
         }

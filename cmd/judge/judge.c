@@ -57,6 +57,11 @@ static struct judge_bounds lse_bounds(const struct dtype_bounds *d, enum attn_dt
     return lse;
 }
 
+/* What one element of dQ or dK may be off in 16 bits, in eps of its product over absolute values: the terms dS_ij K_jc
+ * are rounded to half a unit each, and D with O: independent errors, whose standard deviation together is at most
+ * sqrt(2/3) * eps / 2 of the product, and 0.3 eps on average over mantissas. Five to seven of them. */
+static const double ELEMENT_DEVIATIONS = 2;
+
 struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype dtype, enum attn_mode mode,
                                      bool doubled, double atol, double rtol, double reference_rms)
 {
@@ -74,6 +79,8 @@ struct judge_bounds judge_bounds_for(enum problem_tensor tensor, enum attn_dtype
      * times this product is only the lower limit of the norm. In fp32 the error itself has this size. */
     const bool has_cancellation = tensor == TENSOR_DQ || tensor == TENSOR_DK || dtype == ATTN_FP32;
     b.norm_abs = has_cancellation ? d->eps / d->rms[mode] : d->eps;
+    if (d->ulp > 0 && (tensor == TENSOR_DQ || tensor == TENSOR_DK))
+        b.ulp_abs = ELEMENT_DEVIATIONS * d->eps;
     /* Rows much smaller than the rest of the tensor are sums of terms that underflow relative to others, or in the
      * dtype. */
     const double floor_rms = d->eps * reference_rms;
@@ -94,10 +101,7 @@ void judge_floor_of_sums(struct judge_bounds *b, enum problem_tensor tensor, enu
     if (tensor != TENSOR_DQ && tensor != TENSOR_DK)
         return;
     if (dtype != ATTN_FP32) {
-        /* The terms dS_ij K_jc are rounded to half a unit each, and D with O: independent errors, whose standard
-         * deviation together is at most sqrt(2/3) * eps / 2 of the product over absolute values, and 0.3 eps on average
-         * over mantissas. Five to seven of them. */
-        b->atol_element = 2 * dtype_bounds[dtype].eps;
+        b->atol_element = ELEMENT_DEVIATIONS * dtype_bounds[dtype].eps;
     } else {
         /* S is a sum of head_dim terms, of which each addition rounds to half a unit, 2^-24, of a partial sum as large
          * as the logit; P and dS have that relative error. Six standard deviations of 2^-23 / sqrt(12) each. */
@@ -110,18 +114,21 @@ void judge_floor_of_sums(struct judge_bounds *b, enum problem_tensor tensor, enu
 void judge_floor_of_logits(struct judge_bounds *b, enum problem_tensor tensor, enum attn_dtype dtype, bool doubled,
                            int64_t head_dim, double largest_lse)
 {
-    if (dtype != ATTN_FP32)
-        return;
-    /* Two standard deviations of the error of a logit, as above: the absolute one of LSE, the relative one of P. */
-    const double error = 2 * 0x1p-23 * sqrt((double)head_dim / 12) * largest_lse;
-    if (tensor == TENSOR_LSE) { /* the same for naive, which has no lower precision in fp32 */
+    /* The error of a logit is the absolute one of LSE and the relative one of P. fp32: two standard deviations, as
+     * above. 16 bits: tensor cores add the products of 8 columns or more at a time and cut off what is below the unit
+     * of the partial sum, 2^-23 of the logit at most. All these errors have one sign, and half a unit is their mean. */
+    const bool is_cut = dtype != ATTN_FP32;
+    const double error = 0x1p-23 * largest_lse * (is_cut ? (double)head_dim / 8 : 2 * sqrt((double)head_dim / 12));
+    if (tensor == TENSOR_LSE) { /* the same for naive, which in fp32 has no lower precision, and wider bounds else */
         b->atol_absolute = fmax(b->atol_absolute, error);
         return;
     }
-    const double relative = doubled ? 2 * error : error;
+    const double relative = (doubled ? 2 : 1) * (is_cut ? error / 2 : error);
     b->rms = fmax(b->rms, relative);
     b->block_rms = fmax(b->block_rms, 2 * relative);
     b->gain = fmax(b->gain, relative);
+    if (b->ulp > 0)
+        b->ulp += error;
 }
 
 void judge_floor_of_equal_weights(struct judge_bounds *b, enum problem_tensor tensor, enum attn_dtype dtype,
@@ -134,11 +141,11 @@ void judge_floor_of_equal_weights(struct judge_bounds *b, enum problem_tensor te
     b->gain = fmax(b->gain, dtype_bounds[dtype].eps / 2);
 }
 
-void judge_floor_of_denormals(struct judge_bounds *b, double column, double rms)
+void judge_floor_of_denormals(struct judge_bounds *b, double column, double rms, double one)
 {
-    /* Six standard deviations for one of many elements; for the norm 1.25, because the mean over a tensor hardly
-     * varies: half of what the rule for blocks allows then. */
-    b->atol_absolute += 6 * column;
+    /* Six standard deviations for one of many elements, which are not enough for a sum of one or two; for the norm
+     * 1.25, because the mean over a tensor hardly varies: half of what the rule for blocks allows then. */
+    b->atol_absolute += 6 * column + one;
     if (rms > 0)
         b->norm_floor = fmax(b->norm_floor, 1.25 * rms / b->rms);
 }
@@ -313,6 +320,23 @@ static void describe(const struct judge_input *in, int64_t count, const struct w
              values, where, out->rule, out->used);
 }
 
+/* Rule 5, of each block. */
+static void compare_with_naive(const struct judge_input *in, int64_t count, const struct totals *t,
+                               struct worst_share *worst)
+{
+    const struct judge_bounds *bound = &in->bounds;
+    const double elements = (double)in->batch * (double)in->heads * (double)in->len * (double)in->head_dim;
+    /* For a tensor near zero: what rule 3 allows for its rms, times four for a single element. */
+    const double one_ulp =
+        fmax(bound->ulp * t->max_abs_x, 4 * bound->rms * sqrt(norm2_of(bound, 0, t->abs2, elements) / elements));
+    for (int64_t n = 0; n < count; n++) {
+        const struct compare_block *b = &in->blocks[n];
+        const double own_ulp = fmax(one_ulp, bound->ulp_abs * (double)b->max_abs_product);
+        take_share(worst, RULE_NAIVE, share_of((double)b->max_abs_err, 2 * in->naive_max_abs_err + own_ulp), n,
+                   b->max_used_at);
+    }
+}
+
 bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
 {
     const int64_t count = in->batch * in->heads * compare_blocks_per_head(in->len);
@@ -336,15 +360,11 @@ bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
         const double gain_bound = bound->gain + bound->rms / sqrt((double)in->independent_rows);
         take_share(&worst, RULE_GAIN, share_of(out->gain_err, gain_bound), worst.block, worst.at);
         if (isfinite(in->naive_max_abs_err)) {
-            /* For a tensor near zero: what rule 3 allows for its rms, times four for a single element. */
-            const double one_ulp =
-                fmax(bound->ulp * t.max_abs_x, 4 * bound->rms * sqrt(norm2_of(bound, 0, t.abs2, elements) / elements));
             out->err_ratio = t.max_abs_err == 0 ? 0 : t.max_abs_err / fmax(in->naive_max_abs_err, DBL_MIN);
             if (!(out->err_ratio <= USED_MAX))
                 out->err_ratio = USED_MAX;
             if (bound->ulp > 0)
-                take_share(&worst, RULE_NAIVE, share_of(t.max_abs_err, 2 * in->naive_max_abs_err + one_ulp),
-                           worst.block, worst.at);
+                compare_with_naive(in, count, &t, &worst);
         }
     }
     out->used = worst.used;

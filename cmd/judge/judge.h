@@ -32,6 +32,8 @@ struct judge_bounds {
      * 0 = not applied (LSE). */
     double rms, block_rms, gain, norm_abs, norm_floor;
     double ulp; /* the one-ulp term of rule 5, relative to the largest output; 0 = not applied */
+    /* The least of that term, relative to the largest "abs" of a block of rows. Not one of the tolerances of a user. */
+    double ulp_abs;
 };
 
 /* doubled: twice the bounds, for naive. atol, rtol: of the user, NaN = not given. reference_rms: of the whole tensor.
@@ -49,8 +51,8 @@ void judge_floor_of_sums(struct judge_bounds *, enum problem_tensor, enum attn_d
  * of their inputs (docs/judging.md). `inputs`: e4m3 or e5m2; doubled and atol as there. */
 void judge_rounded_p(struct judge_bounds *, enum attn_dtype inputs, bool doubled, double atol);
 
-/* What a tensor may be off in fp32 because the logits are rounded to fp32 (docs/judging.md): the least bounds of rules
- * 3, 4 and 6. Nothing for 16 bits. */
+/* What a tensor may be off because the logits are sums in fp32 (docs/judging.md), rounded ones for fp32 inputs, on
+ * tensor cores for narrower ones: the least bounds of rules 3, 4 and 6, and a part of the term of rule 5. */
 void judge_floor_of_logits(struct judge_bounds *, enum problem_tensor, enum attn_dtype, bool doubled, int64_t head_dim,
                            double largest_lse);
 
@@ -59,10 +61,11 @@ void judge_floor_of_logits(struct judge_bounds *, enum problem_tensor, enum attn
  * that is not known. Nothing for LSE, for fp32, and where the logits are large enough to make P differ. */
 void judge_floor_of_equal_weights(struct judge_bounds *, enum problem_tensor, enum attn_dtype, double largest_logit);
 
-/* What a gradient in fp16 may be off because P and dS of keys with little weight are denormal (docs/judging.md): a term
- * of every element's bound and a least norm. The standard deviation of that error, column: in the column where it is
- * largest, rms: over all columns. 0 = nothing. */
-void judge_floor_of_denormals(struct judge_bounds *, double column, double rms);
+/* What a tensor in fp16 may be off because P and dS of keys with little weight are denormal (docs/judging.md): a term of
+ * every element's bound and a least norm. The standard deviation of that error, column: in the column where it is
+ * largest, rms: over all columns. one: the largest error of one summand, where a sum may have few of them. 0 =
+ * nothing. */
+void judge_floor_of_denormals(struct judge_bounds *, double column, double rms, double one);
 
 /* How many rows share the norm of a tensor: (sum of r)^2 / sum of r^2 of the squared norms r of its rows; their number
  * where all are equal, 1 where one row has all of it. blocks: one for each row, compared with len = 1. 0 where all are

@@ -186,7 +186,8 @@ static struct judge_input judge_input_of(const struct check_request *request, co
     if (isnan(request->atol) && isnan(request->rtol))
         judge_floor_of_logits(&in.bounds, tensor, p->dtype, request->is_naive, p->head_dim, view->largest_lse);
     const struct denormal_errors lost = denormals_of(view, tensor);
-    judge_floor_of_denormals(&in.bounds, isnan(request->atol) ? lost.column : 0, lost.rms);
+    judge_floor_of_denormals(&in.bounds, isnan(request->atol) ? lost.column : 0, lost.rms,
+                             isnan(request->atol) ? lost.one : 0);
     judge_floor_of_equal_weights(&in.bounds, tensor, attn_output_dtype(p), largest_logit_of(request->item));
     if (tensor == TENSOR_O && attn_dtype_is_8_bit(p->dtype))
         judge_rounded_p(&in.bounds, p->dtype, request->is_naive, request->atol);

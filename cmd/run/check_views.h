@@ -7,9 +7,9 @@
 
 enum { CHECK_MAX_VIEWS = 2 };
 
-/* The rms of an input, and of its largest column in any of its heads. */
+/* The rms of an input, and of its largest column in any of its heads; its largest element. */
 struct input_size {
-    double rms, column;
+    double rms, column, largest;
 };
 struct input_sizes {
     struct input_size q, k, v, dout;
@@ -26,7 +26,7 @@ struct check_view {
     double rms[TENSOR_COUNT];           /* of each judged reference */
     double largest_lse;                 /* the largest finite |LSE|; 0 when there is none */
     double rows_sharing[TENSOR_COUNT];  /* judge_rows_sharing of each; 0 = not measured: dropout keeps half of P */
-    struct input_sizes sizes;           /* of a backward in fp16; zeros for others */
+    struct input_sizes sizes;           /* of a backward in fp16, V's of a forward with dropout; else zeros */
 };
 
 /* The views of a problem; returns their number, 0 with --check off. */

@@ -2,22 +2,34 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/base/log.h"
 
+/* Sums over the columns of an input; the unused slots of a cache, which are NaN, are not counted. */
+struct column_sums {
+    double squares;
+    int64_t count;
+};
+
 /* Adds what one comparison says about an input: its columns as heads of width 1. The reference is any finite tensor y
  * of the same size, because sum x^2 = sum (x - y)^2 + 2 sum (x - y) y + sum y^2. */
-static void add_columns(const struct compare_job *job, const struct compare_block *blocks, double *sum,
+static void add_columns(const struct compare_job *job, const struct compare_block *blocks, struct column_sums *sum,
                         struct input_size *size)
 {
     const int64_t per_column = compare_blocks_per_head(job->len);
     for (int64_t column = 0; column < job->batch * job->heads; column++) {
         double squares = 0;
-        for (int64_t n = column * per_column; n < (column + 1) * per_column; n++)
+        int64_t count = job->len;
+        for (int64_t n = column * per_column; n < (column + 1) * per_column; n++) {
             squares += blocks[n].err2 + 2 * blocks[n].err_dot + blocks[n].ref2;
+            count -= blocks[n].nonfinite;
+            size->largest = fmax(size->largest, (double)blocks[n].max_abs_x);
+        }
         squares = fmax(0, squares);
-        *sum += squares;
-        size->column = fmax(size->column, sqrt(squares / (double)job->len));
+        sum->squares += squares;
+        sum->count += count;
+        size->column = count > 0 ? fmax(size->column, sqrt(squares / (double)count)) : size->column;
     }
 }
 
@@ -33,10 +45,10 @@ static enum attn_status measure(struct backend *be, const struct attn_problem *p
     const int64_t step = by_batch ? x.stride_batch : x.stride_head, bytes = (int64_t)attn_dtype_bytes(p->dtype);
     struct compare_job job = {.dtype = p->dtype, .ref = any, .batch = others, .heads = s.head_dim, .len = s.len};
     job.head_dim = 1;
-    *size = (struct input_size){0, 0};
+    *size = (struct input_size){0, 0, 0};
     if (s.batch * s.heads * s.len == 0)
         return ATTN_OK;
-    double sum = 0;
+    struct column_sums sum = {0, 0};
     enum attn_status status = ATTN_OK;
     const int64_t count = job.batch * job.heads * compare_blocks_per_head(job.len);
     struct compare_block *blocks = xmalloc((unsigned long)count * sizeof *blocks);
@@ -50,7 +62,23 @@ static enum attn_status measure(struct backend *be, const struct attn_problem *p
             add_columns(&job, blocks, &sum, size);
     }
     free(blocks);
-    size->rms = sqrt(sum / ((double)s.batch * (double)s.heads * (double)s.len * (double)s.head_dim));
+    size->rms = sum.count > 0 ? sqrt(sum.squares / (double)sum.count) : 0;
+    return status;
+}
+
+/* V of a forward, which has no other tensor of that size: compared with zeros. */
+static enum attn_status measure_values(struct backend *be, const struct attn_problem *p, struct attn_tensor v,
+                                       struct input_size *size, struct attn_message *why)
+{
+    const struct tensor_shape s = tensor_shape_of(p, TENSOR_V);
+    const int64_t most = s.batch > s.heads ? s.batch : s.heads; /* that a turn of `measure` takes */
+    const size_t bytes = (size_t)(most * s.len * s.head_dim) * sizeof(float);
+    void *zeros = NULL;
+    TRY(be->ops->alloc(be, bytes, &zeros, why));
+    enum attn_status status = be->ops->pattern(be, zeros, bytes, 0, why);
+    if (status == ATTN_OK)
+        status = measure(be, p, TENSOR_V, v, zeros, size, why);
+    be->ops->release(be, zeros);
     return status;
 }
 
@@ -58,9 +86,11 @@ enum attn_status denormals_measure(struct backend *be, enum attn_mode mode, cons
                                    struct check_view *view, struct attn_message *why)
 {
     const struct attn_problem *p = &view->problem;
-    view->sizes = (struct input_sizes){{0, 0}, {0, 0}, {0, 0}, {0, 0}};
-    if (mode != ATTN_BWD || p->dtype != ATTN_FP16)
+    memset(&view->sizes, 0, sizeof view->sizes);
+    if (p->dtype != ATTN_FP16 || (mode == ATTN_FWD && p->dropout == 0))
         return ATTN_OK;
+    if (mode == ATTN_FWD)
+        return measure_values(be, p, t->v, &view->sizes.v, why);
     TRY(measure(be, p, TENSOR_Q, t->q, view->reference.o, &view->sizes.q, why));
     TRY(measure(be, p, TENSOR_K, t->k, view->reference.dk, &view->sizes.k, why));
     TRY(measure(be, p, TENSOR_V, t->v, view->reference.dk, &view->sizes.v, why));
@@ -84,11 +114,16 @@ struct denormal_errors denormals_of(const struct check_view *view, enum problem_
     /* dS itself and, where it is made from the rounded P, that times dP - D, which is as large as two dP. */
     const double dp2 = (double)p->head_dim * x->dout.rms * x->dout.rms * x->v.rms * x->v.rms / kept;
     const double ds = fabs((double)p->scale) * unit * sqrt(1 + 2 * dp2);
-    struct input_size of = {0, 0};
-    double error = 0;
+    struct input_size of = {0, 0, 0};
+    double error = 0, one = 0;
     if (tensor == TENSOR_DV) {
         of = x->dout;
         error = unit * sqrt(rows / kept);
+        one = 0x1p-25 / kept;
+    } else if (tensor == TENSOR_O && p->dropout > 0) { /* a row's sum of P is at least 1 before it is divided by it */
+        of = x->v;
+        error = unit * sqrt(seen(p, p->kv_len) / kept);
+        one = 0x1p-25 / kept;
     } else if (tensor == TENSOR_DK) {
         of = x->q;
         error = ds * sqrt(rows);
@@ -96,5 +131,5 @@ struct denormal_errors denormals_of(const struct check_view *view, enum problem_
         of = x->k;
         error = ds * sqrt(seen(p, p->kv_len));
     }
-    return (struct denormal_errors){error * of.column, error * of.rms};
+    return (struct denormal_errors){error * of.column, error * of.rms, one * of.largest};
 }

@@ -1,18 +1,19 @@
-/* What gradients in fp16 may be off where P and dS of keys with little weight are denormal (docs/judging.md). */
+/* What results in fp16 may be off where P and dS of keys with little weight are denormal (docs/judging.md). */
 #ifndef FABENCH_DENORMALS_H
 #define FABENCH_DENORMALS_H
 
 #include "cmd/device/backend.h"
 #include "cmd/run/check_views.h"
 
-/* The standard deviation of the error of an element of one gradient: in its largest column, and over all columns. Both
- * 0 for other tensors and where nothing was measured. */
+/* The standard deviation of the error of an element of a gradient, or with dropout of O: in its largest column, and over
+ * all columns; and the largest error of one summand of dV or O. All 0 for other tensors and where nothing was
+ * measured. */
 struct denormal_errors {
-    double column, rms;
+    double column, rms, one;
 };
 
-/* Fills view->sizes from the inputs (device memory, those of the view) of a backward in fp16, whose references are
- * computed; nothing for other problems. */
+/* Fills view->sizes from the inputs (device memory, those of the view) of a problem in fp16, whose references are
+ * computed: of a backward, and V's of a forward with dropout; zeros for other problems. */
 enum attn_status denormals_measure(struct backend *, enum attn_mode, const struct attn_tensors *, struct check_view *,
                                    struct attn_message *why);
 struct denormal_errors denormals_of(const struct check_view *, enum problem_tensor);

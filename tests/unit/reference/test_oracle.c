@@ -180,18 +180,20 @@ static void definition_row(const struct attn_problem *p, const struct attn_tenso
             row[0][c] += prob[j] / sum * at(p, t->v, b, g, j, c);
             row[1][c] += prob[j] / sum * fabs(at(p, t->v, b, g, j, c));
         }
-    double dot = 0, spread2 = 0;
+    double dot = 0, spread2 = 0, size2 = 0;
     for (int64_t c = 0; c < d; c++) {
         dot += at(p, t->dout, b, h, i, c) * row[0][c];
         spread2 += pow(at(p, t->dout, b, h, i, c) * row[0][c], 2);
     }
-    for (int64_t j = 0; j < p->kv_len && sum > 0; j++) {
+    for (int64_t pass = 0, j = 0; pass < 2 && sum > 0; pass += ++j == p->kv_len, j %= p->kv_len) {
         double dp = 0;
         for (int64_t c = 0; c < d; c++)
             dp += at(p, t->dout, b, h, i, c) * at(p, t->v, b, g, j, c);
         const double ds = (double)p->scale * prob[j] / sum * (dp - dot);
-        const double ds_abs = fabs((double)p->scale) * prob[j] / sum * sqrt(spread2);
-        for (int64_t c = 0; c < d; c++) {
+        const double ds_abs = fabs((double)p->scale) * prob[j] / sum * sqrt(fmax(spread2, size2));
+        if (pass == 0)
+            size2 += pow(prob[j] / sum * (dp - dot), 2);
+        for (int64_t c = 0; c < d && pass == 1; c++) {
             const int64_t to = ((b * p->kv_heads + g) * p->kv_len + j) * d + c;
             row[2][c] += ds * at(p, t->k, b, g, j, c);
             row[3][c] += ds_abs * fabs(at(p, t->k, b, g, j, c));

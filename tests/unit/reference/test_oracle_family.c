@@ -93,7 +93,7 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
 {
     const struct attn_problem *p = &m->p;
     const int64_t g = h / (p->q_heads / p->kv_heads), d = p->head_dim, shift = at.kv_len - at.q_len;
-    double q[MAX_DIM], k[MAX_DIM], v[MAX_DIM], dout[MAX_DIM], o[MAX_DIM] = {0}, spread2 = 0, sum = 0, max = -INFINITY;
+    double q[MAX_DIM], k[MAX_DIM], v[MAX_DIM], dout[MAX_DIM], o[MAX_DIM] = {0}, spread2 = 0, size2 = 0, sum = 0, max = -INFINITY;
     double *s = malloc((size_t)(at.kv_len + 1) * sizeof *s);
     assert_non_null(s);
     row_of_q(m, b, h, i, q);
@@ -121,7 +121,7 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
     *lse = max == -INFINITY ? -INFINITY : max + log(sum);
     for (int64_t c = 0; c < d; c++)
         rows[0][c] = rows[1][c] = rows[2][c] = rows[3][c] = 0;
-    for (int pass = 0; pass < 2 && max != -INFINITY; pass++) {
+    for (int pass = 0; pass < 3 && max != -INFINITY; pass++) {
         for (int64_t c = 0; c < d && pass == 1; c++) {
             o[c] = rows[0][c];
             spread2 += pow(dout[c] * o[c], 2);
@@ -134,13 +134,15 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
             row_of_key(m, m->t.k, m->t.scale_k, b, g, j, k);
             const double inner = p->softcap != 0 && prob > 0 ? 1 - pow(s[j] / (double)p->softcap, 2) : 1;
             const double part = factor * dot(dout, v, d) - dot(dout, o, d), ds = (double)p->scale * inner * prob * part;
-            const double spread = inner * sqrt(spread2) + (1 - inner) * fabs(part);
+            const double spread = fmax(inner * sqrt(spread2), sqrt(size2)) + (1 - inner) * fabs(part);
             const double ds_abs = fabs((double)p->scale) * prob * spread;
+            if (pass == 1)
+                size2 += pow(inner * prob * part, 2);
             for (int64_t c = 0; c < d && pass == 0; c++) {
                 rows[0][c] += factor * prob * v[c];
                 rows[1][c] += factor * prob * fabs(v[c]);
             }
-            for (int64_t c = 0; c < d && pass == 1; c++) {
+            for (int64_t c = 0; c < d && pass == 2; c++) {
                 rows[2][c] += ds * k[c];
                 rows[3][c] += ds_abs * fabs(k[c]);
                 keys[0][j * d + c] += ds * q[c];
