@@ -23,9 +23,9 @@ struct compare_block {
     float max_abs_err;
     float max_abs_x;
     float max_abs_product; /* the largest product over absolute values; 0 without one */
-    float max_used;      /* max |x - ref| / bound of the element; +inf where the bound is 0 and the error is not */
-    int32_t max_used_at; /* row_in_block * head_dim + col of that element, -1 when the block has no finite pair */
-    int32_t bad;         /* elements with !(|x - ref| <= bound of the element), non-finite mismatches included */
+    float max_used;        /* max |x - ref| / bound of the element; +inf where the bound is 0 and the error is not */
+    int32_t max_used_at;   /* row_in_block * head_dim + col of that element, -1 when the block has no finite pair */
+    int32_t bad;           /* elements with !(|x - ref| <= bound of the element), non-finite mismatches included */
     int32_t first_bad_row, last_bad_row; /* within the block, -1 when none */
     int32_t nonfinite; /* elements whose finiteness, infinity's sign or NaN-ness differs from the reference's */
     int32_t first_nonfinite_at; /* like max_used_at, -1 when none */

@@ -125,11 +125,11 @@ struct head {
     enum attn_mode mode;
     int threads; /* inside this head */
     int64_t b, kv_head, group;
-    double *k, *v;              /* [kv_len][d] */
-    double *kt, *vt;            /* [d][kv_len] */
-    double *lse, *dot;          /* [group][q_len]; D */
-    double *spread, *size;      /* [group][q_len]; sqrt(rowsum((dO * O)^2)) and sqrt(rowsum(dS^2)) */
-    double *scratch;            /* scratch_doubles for each thread */
+    double *k, *v;         /* [kv_len][d] */
+    double *kt, *vt;       /* [d][kv_len] */
+    double *lse, *dot;     /* [group][q_len]; D */
+    double *spread, *size; /* [group][q_len]; sqrt(rowsum((dO * O)^2)) and sqrt(rowsum(dS^2)) */
+    double *scratch;       /* scratch_doubles for each thread */
 };
 
 /* Scratch memory of one thread. */

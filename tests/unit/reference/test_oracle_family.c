@@ -93,7 +93,8 @@ static void definition_row(const struct made *m, int64_t b, int64_t h, int64_t i
 {
     const struct attn_problem *p = &m->p;
     const int64_t g = h / (p->q_heads / p->kv_heads), d = p->head_dim, shift = at.kv_len - at.q_len;
-    double q[MAX_DIM], k[MAX_DIM], v[MAX_DIM], dout[MAX_DIM], o[MAX_DIM] = {0}, spread2 = 0, size2 = 0, sum = 0, max = -INFINITY;
+    double q[MAX_DIM], k[MAX_DIM], v[MAX_DIM], dout[MAX_DIM], o[MAX_DIM] = {0}, spread2 = 0, size2 = 0, sum = 0,
+                                                              max = -INFINITY;
     double *s = malloc((size_t)(at.kv_len + 1) * sizeof *s);
     assert_non_null(s);
     row_of_q(m, b, h, i, q);

@@ -55,6 +55,8 @@ static void columns_are_measured(void **state)
         assert_near(view.sizes.k.column, 60 / sqrt(3), 0.02);
         assert_near(view.sizes.v.rms, 1, 0.02);
         assert_near(view.sizes.dout.rms, 1, 0.02);
+        assert_near(view.sizes.q.largest, 8, 1e-3);
+        assert_near(view.sizes.v.largest, 4.2, 0.05);                   /* normal numbers end at 4.33 */
         assert_in_range((int)(100 * view.sizes.dout.column), 100, 130); /* the largest of many columns */
     }
     struct plan_item other = many_heads;
@@ -62,6 +64,28 @@ static void columns_are_measured(void **state)
     const struct check_view view = measured(&other);
     const struct denormal_errors none = denormals_of(&view, TENSOR_DV);
     assert_true(view.sizes.q.rms == 0 && none.column == 0 && none.rms == 0);
+}
+
+/* Of a forward with dropout V is measured, the used slots of a cache alone; of others nothing. */
+static void values_of_a_forward_are_measured(void **state)
+{
+    (void)state;
+    struct plan_item item = item_of(2, 6, 3, 300, FILL_NORMAL);
+    item.mode = ATTN_FWD;
+    assert_true(measured(&item).sizes.v.rms == 0);
+    item.problem.dropout = 0.5f;
+    const struct check_view fixed = measured(&item);
+    assert_near(fixed.sizes.v.rms, 1, 0.02);
+    assert_near(fixed.sizes.v.largest, 4.2, 0.05);
+    assert_true(fixed.sizes.q.rms == 0 && denormals_of(&fixed, TENSOR_O).column > 0);
+    struct plan plan = {0};
+    struct reason why = {""};
+    item.problem.lengths = ATTN_CACHE;
+    item.problem.q_len = 1;
+    assert_true(plan_set_arrays(&plan, &item, "list:300:20", 0, "none", 0, &why));
+    const struct check_view cached = measured(&item);
+    assert_near(cached.sizes.v.rms, 1, 0.02);
+    plan_free(&plan);
 }
 
 /* 300 rows of two query heads: sqrt(600) deviations of 2^-24 / sqrt(12). A window has fewer rows. */
@@ -83,11 +107,17 @@ static void errors_follow_from_sizes(void **state)
     assert_near(denormals_of(&view, TENSOR_DV).rms, unit * sqrt(24), 1e-9);
     view.problem.dropout = 0.75f;
     assert_near(denormals_of(&view, TENSOR_DV).rms, 2 * unit * sqrt(24), 1e-9);
+    view.sizes.v.largest = view.sizes.dout.largest = 4;
+    assert_near(denormals_of(&view, TENSOR_DV).one, 4 * 4 * 0x1p-25, 1e-9); /* half a unit, times 1 / (1 - 0.75) */
+    assert_near(denormals_of(&view, TENSOR_O).one, 4 * 4 * 0x1p-25, 1e-9);
+    assert_near(denormals_of(&view, TENSOR_O).rms, 2 * unit * sqrt(12), 1e-9); /* the keys of the window */
+    assert_true(denormals_of(&view, TENSOR_DK).one == 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(columns_are_measured),
+                                       cmocka_unit_test(values_of_a_forward_are_measured),
                                        cmocka_unit_test(errors_follow_from_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

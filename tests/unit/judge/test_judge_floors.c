@@ -1,0 +1,113 @@
+/* Floors of cmd/judge/judge.c for 16 bits: of logits that tensor cores sum, and the unit of rule 5 of a tensor near
+ * zero. */
+#include "tests/unit/unit_help.h"
+
+#include "cmd/judge/judge.h"
+
+static struct judge_bounds bounds_of(enum problem_tensor tensor, enum attn_dtype dtype, bool doubled)
+{
+    const enum attn_mode mode = tensor == TENSOR_O || tensor == TENSOR_LSE ? ATTN_FWD : ATTN_BWD;
+    return judge_bounds_for(tensor, dtype, mode, doubled, NAN, NAN, 0.1);
+}
+
+/* Nothing is wider at logits of 10 but the unit of rule 5, by 2 %. */
+static void small_logits_move_nothing(void **state)
+{
+    (void)state;
+    for (enum attn_dtype dtype = ATTN_FP16; dtype <= ATTN_BF16; dtype++) {
+        const struct judge_bounds before = bounds_of(TENSOR_DV, dtype, false);
+        struct judge_bounds b = before, lse = bounds_of(TENSOR_LSE, dtype, false);
+        judge_floor_of_logits(&b, TENSOR_DV, dtype, false, 128, 10);
+        assert_true(b.ulp > before.ulp && b.ulp < 1.02 * before.ulp);
+        b.ulp = before.ulp;
+        assert_memory_equal(&b, &before, sizeof b);
+        judge_floor_of_logits(&lse, TENSOR_LSE, dtype, false, 256, 260);
+        assert_true(lse.atol_absolute == 1e-3);
+    }
+}
+
+/* At logits of 2000 and head_dim 192: 24 units of 2^-23 at most, half of them on average. */
+static void large_logits_in_16_bits(void **state)
+{
+    (void)state;
+    const double error = 24 * 0x1p-23 * 2000;
+    const struct judge_bounds before = bounds_of(TENSOR_DV, ATTN_FP16, false);
+    struct judge_bounds b = before;
+    judge_floor_of_logits(&b, TENSOR_DV, ATTN_FP16, false, 192, 2000);
+    assert_true(b.rms == error / 2 && b.block_rms == error && b.gain == error / 2 && b.ulp == before.ulp + error);
+    assert_true(b.gain < 5e-3); /* a fault of 1 % is found */
+    assert_true(b.rtol == before.rtol && b.atol_rms == before.atol_rms && b.norm_abs == before.norm_abs);
+    struct judge_bounds bf16 = bounds_of(TENSOR_DV, ATTN_BF16, false);
+    judge_floor_of_logits(&bf16, TENSOR_DV, ATTN_BF16, false, 192, 2000);
+    assert_true(bf16.rms == 8e-3 && bf16.gain == error / 2); /* the larger one */
+    struct judge_bounds naive = bounds_of(TENSOR_DV, ATTN_FP16, true);
+    judge_floor_of_logits(&naive, TENSOR_DV, ATTN_FP16, true, 192, 2000);
+    assert_true(naive.rms == error);
+    struct judge_bounds lse = bounds_of(TENSOR_LSE, ATTN_BF16, false);
+    judge_floor_of_logits(&lse, TENSOR_LSE, ATTN_BF16, false, 192, 2000);
+    assert_true(lse.atol_absolute == error && lse.rtol == 0 && lse.rms == 0 && lse.ulp == 0);
+}
+
+enum { BLOCKS = 4, DIM = 64, LEN = BLOCKS * COMPARE_BLOCK_ROWS };
+
+/* The verdict on a dQ of zero of which each block has products of 1, the last one also one of `product`, and where the
+ * largest error in block `at` is `error`; naive has none. */
+static struct record_tensor near_zero(float product, int at, float error)
+{
+    struct compare_block blocks[BLOCKS];
+    memset(blocks, 0, sizeof blocks);
+    for (int n = 0; n < BLOCKS; n++) {
+        blocks[n].max_used_at = blocks[n].first_bad_row = blocks[n].last_bad_row = blocks[n].first_nonfinite_at = -1;
+        blocks[n].abs2 = COMPARE_BLOCK_ROWS * DIM;
+        blocks[n].max_abs_product = n == BLOCKS - 1 ? product : 1;
+    }
+    blocks[at].max_abs_err = blocks[at].max_abs_x = error;
+    blocks[at].err2 = (double)error * (double)error;
+    blocks[at].max_used_at = 0;
+    const struct judge_input in = {.tensor = TENSOR_DQ,
+                                   .blocks = blocks,
+                                   .batch = 1,
+                                   .heads = 1,
+                                   .len = LEN,
+                                   .head_dim = DIM,
+                                   .independent_rows = LEN,
+                                   .naive_max_abs_err = 0,
+                                   .bounds = bounds_of(TENSOR_DQ, ATTN_FP16, false)};
+    struct record_tensor verdict;
+    judge_tensor(&in, &verdict);
+    return verdict;
+}
+
+/* Where a block has a product of 50, errors of two eps of it are rounding, but not in the other blocks. */
+static void rule_5_has_the_unit_of_a_block(void **state)
+{
+    (void)state;
+    const float eps = 0x1p-10f;
+    assert_true(near_zero(1, BLOCKS - 1, 3.9f * eps).used <= 1); /* four eps of the mean of all */
+    assert_true(near_zero(1, BLOCKS - 1, 4.1f * eps).used > 1);
+    assert_true(near_zero(50, BLOCKS - 1, 99 * eps).used <= 1);
+    assert_true(near_zero(50, BLOCKS - 1, 101 * eps).used > 1);
+    const struct record_tensor elsewhere = near_zero(50, 1, 99 * eps);
+    assert_true(elsewhere.used > 20);
+    assert_string_equal(elsewhere.rule, "naive");
+    assert_string_equal(elsewhere.worst, "dq[0,0,64,0]");
+}
+
+/* Not for O, dV and fp32, and whatever tolerances a user gave. */
+static void the_unit_is_of_dq_and_dk(void **state)
+{
+    (void)state;
+    assert_true(bounds_of(TENSOR_DV, ATTN_FP16, false).ulp_abs == 0 &&
+                bounds_of(TENSOR_O, ATTN_BF16, false).ulp_abs == 0);
+    assert_true(bounds_of(TENSOR_DK, ATTN_FP32, false).ulp_abs == 0);
+    const struct judge_bounds mine = judge_bounds_for(TENSOR_DK, ATTN_BF16, ATTN_BWD, false, 1e-9, 0, 0.1);
+    assert_true(mine.ulp_abs == 2 * 0x1p-7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_logits_move_nothing), cmocka_unit_test(large_logits_in_16_bits),
+        cmocka_unit_test(rule_5_has_the_unit_of_a_block), cmocka_unit_test(the_unit_is_of_dq_and_dk)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
