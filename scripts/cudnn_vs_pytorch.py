@@ -12,37 +12,24 @@ PyTorch measurement before it and the one after it. A point below the minimum is
 its three ratios counts. Records have no such pairing; they are only as good as the clock was steady.
 
 Problems: 16384 tokens and a hidden size of 2048 in all (batch = tokens / length, heads = hidden / head_dim), layout
-batch-length-heads-head_dim. A PyTorch sample is one replay of a CUDA graph of the operator between two events, after a
-write to a buffer of twice the L2, in turn with an 8192^3 GEMM as in fabench's rounds: near the power cap the other work of
-the rounds changes a kernel's clock (without the GEMM, PyTorch's figures were 7 % higher on an H200). The figure is the median of
-the samples after a warm-up by time.
+batch-length-heads-head_dim. How a sample is taken: scripts/pytorch_rounds.py.
 
 Exit codes: 0 every ratio reaches the minimum, 1 some do not, 2 usage, 5 not comparable (different libraries, no rows),
 6 no device or a program failed.
 """
 
 import argparse
-import csv
 import itertools
 import json
 import math
 import os
 import re
 import statistics
-import subprocess
 import sys
-import time
 
-TOKENS, HIDDEN = 16384, 2048
+from pytorch_rounds import HIDDEN, TOKENS, Failure, Rounds, measured_ratio, run_fabench
+
 LENGTHS = [1024, 2048, 4096, 8192, 16384]
-
-
-class Failure(Exception):
-    """An error: a sentence for the user and the exit code."""
-
-    def __init__(self, code, text):
-        super().__init__(text)
-        self.code = code
 
 
 def flops(mode, causal, length, head_dim):
@@ -56,23 +43,13 @@ def version_numbers(text):
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
-class PyTorch:
-    """PyTorch's side: one graph per problem, timed sample by sample."""
+class PyTorch(Rounds):
+    """PyTorch's side: one graph per problem."""
 
     def __init__(self, samples, warmup_ms):
-        try:
-            import torch
-        except ImportError as error:
-            raise Failure(6, f"PyTorch cannot be imported: {error}") from error
-        if not torch.cuda.is_available():
-            raise Failure(6, "PyTorch sees no CUDA device")
-        self.torch, self.samples, self.warmup_ms, self.min_time_ms = torch, samples, warmup_ms, 500
-        number = torch.backends.cudnn.version()
+        super().__init__(samples, warmup_ms, 500)
+        number = self.torch.backends.cudnn.version()
         self.version = (number // 10000, number // 100 % 100, number % 100)
-        l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
-        self.flush = torch.empty(2 * l2_bytes, dtype=torch.uint8, device="cuda")
-        self.gemms = {}
-        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
 
     def library_path(self):
         """The libcudnn.so.9 that this process has loaded, else the one of the package nvidia.cudnn."""
@@ -94,11 +71,11 @@ class PyTorch:
 
     def operator(self, mode, dtype, causal, length, head_dim):
         torch = self.torch
-        kind = {"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
         shape = (TOKENS // length, length, HIDDEN // head_dim, head_dim)
         generator = torch.Generator(device="cuda").manual_seed(1)
         q, k, v, dout = (
-            torch.randn(shape, generator=generator, device="cuda").to(kind).transpose(1, 2) for _ in range(4)
+            torch.randn(shape, generator=generator, device="cuda").to(self.kind(dtype)).transpose(1, 2)
+            for _ in range(4)
         )
         aten = torch.ops.aten
         scale = 1.0 / math.sqrt(head_dim)
@@ -118,57 +95,8 @@ class PyTorch:
         return backward
 
     def tflops(self, mode, dtype, causal, length, head_dim):
-        torch = self.torch
-        launch = self.operator(mode, dtype, causal, length, head_dim)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            launch()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            kept = launch()
-        with torch.cuda.stream(stream):
-            times_ms = self.sample(graph, self.gemm(dtype, stream))
-        del graph, kept
-        return flops(mode, causal, length, head_dim) / statistics.median(times_ms) / 1e9
-
-    def gemm(self, dtype, stream):
-        """A graph of one 8192^3 product: fabench's rounds hold one, and near the power cap it sets the clock of all."""
-        torch = self.torch
-        if dtype not in self.gemms:
-            kind = {"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
-            a, b = (torch.randn((8192, 8192), device="cuda").to(kind) for _ in range(2))
-            with torch.cuda.stream(stream):
-                torch.matmul(a, b)
-            stream.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=stream):
-                product = torch.matmul(a, b)
-            self.gemms[dtype] = (graph, a, b, product)
-        return self.gemms[dtype][0]
-
-    def round(self, graph, gemm, index):
-        """One sample of both, each with the L2 flushed before it; the time of the first in milliseconds. Everything is
-        queued before the one wait: pauses of the interpreter would let the GPU cool down and clock up."""
-        before, after = self.events
-        self.flush.fill_(index & 255)
-        before.record()
-        graph.replay()
-        after.record()
-        self.flush.fill_(index + 1 & 255)
-        gemm.replay()
-        self.torch.cuda.current_stream().synchronize()
-        return before.elapsed_time(after)
-
-    def sample(self, graph, gemm):
-        begin = time.monotonic()
-        while (time.monotonic() - begin) * 1e3 < self.warmup_ms:
-            self.round(graph, gemm, 0)
-        begin, times_ms = time.monotonic(), []
-        while len(times_ms) < self.samples or (time.monotonic() - begin) * 1e3 < self.min_time_ms:
-            times_ms.append(self.round(graph, gemm, len(times_ms)))
-        return times_ms
+        time_ms = self.time_ms(self.operator(mode, dtype, causal, length, head_dim), dtype)
+        return flops(mode, causal, length, head_dim) / time_ms / 1e9
 
 
 class Fabench:
@@ -179,24 +107,13 @@ class Fabench:
         self.environment = dict(os.environ, FABENCH_CUDNN=pytorch.library_path())
 
     def tflops(self, mode, dtype, causal, length, head_dim):
-        command = [self.program, "--impl", "cudnn", "--mode", mode, f"--causal={'yes' if causal else 'no'}"]
-        command += ["--d", str(head_dim), "--seqlen", str(length), "--dtype", dtype]
-        command += ["--check", "off", "--plot", "none", "--out", "none", "--csv", "-", "--max-noise", "2%"]
-        try:
-            done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=300)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Failure(6, f"{self.program}: {error}") from error
-        if done.returncode != 0:
-            raise Failure(6, f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[-500:]}")
-        lines = done.stdout.splitlines()
-        header = next((i for i, line in enumerate(lines) if {"impl", "tflops"} <= set(line.split(","))), None)
-        rows = [] if header is None else [r for r in csv.DictReader(lines[header:]) if r.get("impl") == "cudnn"]
-        if len(rows) != 1 or not rows[0].get("tflops"):
-            raise Failure(6, f"{' '.join(command)}: no row of cudnn with tflops on stdout")
-        told = rows[0].get("cudnn") or ""
+        arguments = ["--mode", mode, f"--causal={'yes' if causal else 'no'}", "--d", str(head_dim)]
+        arguments += ["--seqlen", str(length), "--dtype", dtype, "--check", "off", "--max-noise", "2%"]
+        row = run_fabench(self.program, "cudnn", arguments, self.environment)
+        told = row.get("cudnn") or ""
         if told and version_numbers(told) != self.version:
             raise Failure(5, f"fabench used cuDNN {told}, PyTorch {'.'.join(map(str, self.version))}")
-        return float(rows[0]["tflops"])
+        return float(row["tflops"])
 
 
 def recorded(path):
@@ -218,22 +135,6 @@ def recorded(path):
     if not points:
         raise Failure(5, f"{path}: no rows of cudnn with tflops")
     return points
-
-
-def live_ratio(pytorch, fabench, point):
-    before = pytorch.tflops(*point)
-    middle = fabench.tflops(*point)
-    after = pytorch.tflops(*point)
-    mean = (before + after) / 2
-    return middle, mean, middle / mean
-
-
-def measure(pytorch, fabench, point, minimum):
-    tries = [live_ratio(pytorch, fabench, point)]
-    if tries[0][2] < minimum:
-        tries += [live_ratio(pytorch, fabench, point) for _ in range(2)]
-        tries.sort(key=lambda one: one[2])
-    return tries[len(tries) // 2]
 
 
 def numbers(text):
@@ -280,7 +181,9 @@ def run(options):
     ratios = {}
     for point in sorted(points, key=lambda p: (p[4], p[0] == "bwd", p[2], p[1], p[3])):
         if rows is None:
-            ours, theirs, ratio = measure(pytorch, fabench, point, options.minimum)
+            ours, theirs, ratio = measured_ratio(
+                lambda: fabench.tflops(*point), lambda: pytorch.tflops(*point), options.minimum
+            )
         else:
             ours, theirs = rows[point], pytorch.tflops(*point)
             ratio = ours / theirs

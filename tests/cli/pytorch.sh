@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# scripts/fused_vs_flash2.py and scripts/cudnn_vs_pytorch.py: which problems both sides are asked for, ratios, bars,
+# files and exit codes. PyTorch (tests/fake/python) and fabench are stand-ins, which say FAKE_TORCH_MS and FAKE_MS.
+. "$(dirname "$0")/lib.sh"
+
+command -v python3 >/dev/null || skip "no python3"
+
+mkdir -p nvidia/cudnn/lib
+touch nvidia/cudnn/__init__.py nvidia/cudnn/lib/libcudnn.so.9
+export PYTHONPATH=$root/tests/fake/python:$tmp PYTHONDONTWRITEBYTECODE=1
+export FAKE_TORCH_CALLS=$tmp/calls FAKE_TORCH_MS=2 FAKE_MS=2 FAKE_CHECK=pass
+
+# Answers with a row of the implementation that --impl names: 4e12 FLOP, so 2 ms are 2000 TFLOPS.
+cat >fake_fabench <<'END'
+#!/usr/bin/env bash
+echo "$*" >>asked
+[ "$2" = "${FAKE_REFUSED-}" ] && { echo 'refused here' >&2; exit 6; }
+echo 'a line before'
+echo 'impl,cudnn,check,time_ms,flops,tflops,gemm_tflops'
+echo "$2,9.19.0,$FAKE_CHECK,$FAKE_MS,4e12,$(awk "BEGIN { print 4000 / $FAKE_MS }"),${FAKE_GEMM-700}"
+END
+chmod +x fake_fabench
+
+python_run() { # python_run SCRIPT ARGUMENT...
+    what=$*
+    code=0
+    : >calls
+    : >asked
+    python3 "$root/scripts/$1" "${@:2}" >out 2>err </dev/null || code=$?
+}
+flash2() { python_run fused_vs_flash2.py "$@"; }
+
+flash2 --list
+expect_code 0
+expect "the points" test "$(wc -l <out)" -eq 84
+cp out whole
+for part in 1 2 3; do
+    flash2 --list --part $part/3
+    cat out >>parts
+done
+expect "every point in one part" cmp -s <(sort parts) <(sort whole)
+flash2 --list --only windows
+expect "windows that are shorter than the length" test "$(grep -c ' 4096 .*window 4096' out)" -eq 0
+expect "the others" test "$(wc -l <out)" -eq 20
+
+# One point of each group, the number of which is from `whole`.
+number() { grep -nE "$1" whole | head -1 | cut -d: -f1; }
+point() { flash2 --fabench ./fake_fabench --csv point.csv --part "$(number "$1")/84" "${@:2}"; }
+
+FAKE_TORCH_MS=3 point '^head-dims bwd +0 16384 +96'
+expect_code 0
+expect_stdout '^head-dims bwd +0 16384 +96 +2000\.0 +1333\.3 +1\.5000$'
+expect_stdout '^head-dims: 1 points, geometric mean 1\.500, least 1\.500$'
+expect_stdout '^bar of head-dims, windows, packed: 1 points, .*; at least 1\.05 and 0\.97: reached$'
+expect "the row" grep -qx 'head-dims,bwd,0,96,16384,fixed,-1,0,2000.0,1333.3,1.5000' point.csv
+expect "asked for in fabench" grep -q -- '--impl fused_sm80 --mode bwd --causal=no --d 96 --seqlen 16384 --total' asked
+expect "how in fabench" grep -qE -- '--layout bshd --dtype bf16 --check sample .*-ms 50 --min-time-ms 100' asked
+expect "asked for in PyTorch" grep -qE \
+    '^flash_backward grad_out=1x16384x21x96 .*max_q=16384 max_k=16384 dropout_p=0.0 is_causal=False rng_state=' calls
+expect "no window" sh -c '! grep -q window_size calls'
+
+FAKE_TORCH_MS=3 point '^windows +fwd .* 16384 +64 .*window 1024'
+expect_code 0
+expect "the window in fabench" grep -q -- '--causal=yes --d 64 --seqlen 16384 --window-left 1024 ' asked
+expect "and in PyTorch" grep -qE \
+    '^flash_forward query=1x16384x32x64 .*is_causal=True .*window_size_left=1024 window_size_right=0$' calls
+
+FAKE_TORCH_MS=3 point '^packed +fwd +1 .*lognormal:2048'
+expect_code 0
+lengths=$(sed -nE 's/.*--lengths list:([0-9:]+) .*/\1/p' asked)
+expect "all tokens" test "$(tr : '\n' <<<"$lengths" | awk '{ sum += $1 } END { print sum }')" -eq 16384
+starts=$(sed -nE 's/.*cum_seq_q=\[([0-9, ]+)\].*/\1/p' calls | head -1)
+expect "the same lengths in PyTorch" test "$(tr , '\n' <<<"$starts" | awk '
+    NR > 1 { printf "%s%d", sep, $1 - last; sep = ":" }
+    { last = $1 }')" = "$lengths"
+expect "the longest" grep -qE "max_q=$(tr : '\n' <<<"$lengths" | sort -n | tail -1) " calls
+expect "packed tensors" grep -q '^flash_forward query=16384x32x64 ' calls
+expect "the row" grep -qE '^packed,fwd,1,64,[0-9]+,lognormal:2048:1,-1,0,' point.csv
+
+# Dropout has a bar of its own; a point below its least ratio is measured three times.
+FAKE_TORCH_MS=1.92 point '^dropout +bwd'
+expect_code 0
+expect_stdout ' 0\.9600$'
+expect "measured once" test "$(wc -l <asked)" -eq 1
+expect "the same probability" grep -q -- '--dropout 0.1 ' asked
+expect "and in PyTorch" grep -q '^flash_backward .*dropout_p=0.1 .*rng_state=rng_state unused=unused' calls
+cp point.csv dropout.csv
+FAKE_TORCH_MS=1.88 point '^dropout +bwd'
+expect_code 1
+expect_stdout '^bar of dropout: .*at least 0\.95: missed$'
+FAKE_TORCH_MS=1.92 point '^head-dims fwd'
+expect_code 1
+expect "measured three times" test "$(wc -l <asked)" -eq 3
+cp point.csv slow.csv
+FAKE_TORCH_MS=2.06 point '^head-dims fwd' # above the least, below the mean
+expect_code 1
+expect "measured once" test "$(wc -l <asked)" -eq 1
+
+# What fails does not stop the rest.
+failing=(--fabench ./fake_fabench --csv point.csv --only windows --part 1/7)
+FAKE_TORCH_REFUSED=1024 FAKE_TORCH_MS=3 flash2 "${failing[@]}"
+expect_code 6
+expect_stdout '^windows .* failed  window 1024$'
+expect_stdout '^windows .* 1\.5000  window 256$'
+expect_stdout '^1 points could not be measured$'
+expect_stderr '^fused_vs_flash2: windows: this window is refused$'
+expect "a row without figures" grep -q ',1024,0,,,$' point.csv
+FAKE_REFUSED=fused_sm80 flash2 "${failing[@]}"
+expect_code 6
+expect_stderr 'exit code 6: refused here'
+FAKE_CHECK=off flash2 "${failing[@]}"
+expect_code 6
+expect_stderr 'the check of fused_sm80 says off'
+FAKE_GEMM='' flash2 "${failing[@]}"
+expect_code 6
+expect_stderr 'no GEMM'
+
+# Parts are judged together.
+flash2 --summary dropout.csv slow.csv
+expect_code 1
+expect_stdout '^bar of head-dims, windows, packed: .*missed$'
+expect_stdout '^bar of dropout: .*reached$'
+flash2 --summary dropout.csv
+expect_code 0
+flash2 --summary dropout.csv point.csv
+expect_code 6
+flash2 --summary absent.csv
+expect_code 5
+expect_stderr '^fused_vs_flash2: absent.csv: No such file'
+flash2 --summary fake_fabench
+expect_code 5
+flash2 --fabench ./fake_fabench --csv no/point.csv
+expect_code 7
+for wrong in '--part 3/2' '--part 0/2' '--only decode' '--samples 3' '--warmup-ms 1'; do
+    # shellcheck disable=SC2086 # two words
+    flash2 --list $wrong
+    expect_code 2
+done
+
+# ---- cudnn_vs_pytorch ----
+cudnn() { python_run cudnn_vs_pytorch.py --mode bwd --dtype fp16 --causal no --d 64 --seqlen 4k "$@"; }
+
+# 2.5 x 4 x 4 x 32 x 64 x 4096^2 FLOP in 2.749 ms are 500 TFLOPS, as the stand-in's 4e12 in 8 ms.
+export FAKE_TORCH_MS=2.749 FAKE_MS=8
+cudnn --fabench ./fake_fabench
+expect_code 0
+expect_stdout '^bwd +fp16 +0 +4096 +64 +500\.0 +500\.0 +1\.000$'
+expect "asked for in fabench" grep -q -- '--impl cudnn --mode bwd --causal=no --d 64 --seqlen 4096 --dtype fp16' asked
+expect "asked for in PyTorch" grep -q '^cudnn_backward grad_out=4x32x4096x64 ' calls
+echo '{"impl":"cudnn","mode":"bwd","dtype":"fp16","causal":0,"q_len":4096,"head_dim":64,"tflops":450}' >record.jsonl
+cudnn --records record.jsonl
+expect_code 1
+expect_stdout ' 450\.0 +500\.0 +0\.900  < minimum$'
+
+finish
