@@ -122,7 +122,10 @@ static char *list_of(const struct plan *plan, void (*print)(const struct plan_it
 
 static void print_length(const struct plan_item *item, char *text, size_t size)
 {
-    number_print_count(item->problem.q_len, text, size);
+    if (item->problem.lengths == ATTN_PACKED)
+        snprintf(text, size, "%s", plan_item_key(item, L2_COLD).lengths);
+    else
+        number_print_count(item->problem.q_len, text, size);
 }
 
 static void print_dtype(const struct plan_item *item, char *text, size_t size)
@@ -146,7 +149,8 @@ static void put_preset(const struct named_text *preset, enum attn_platform platf
     const int parsed = options_parse(3, words, &o, &done), planned = plan_make(&o, platform, &plan);
     FABENCH_ASSERT(parsed == EXIT_OK && planned == EXIT_OK, "preset %s", preset->name);
     const struct attn_problem *p = &plan.items[0].problem;
-    const double seconds = plan.count * inspect_estimate_s(&plan, &o, 3);
+    const int members = platform == ATTN_CPU ? 2 : 3; /* naive, fused, cudnn */
+    const double seconds = plan.count * inspect_estimate_s(&plan, &o, members);
     char *lengths = list_of(&plan, print_length), *dtypes = list_of(&plan, print_dtype),
          *dims = list_of(&plan, print_dim);
     snprintf(problems, sizeof problems, "%d", plan.count);
@@ -157,10 +161,8 @@ static void put_preset(const struct named_text *preset, enum attn_platform platf
     if (plan.sustain_s > 0)
         snprintf(measured + strlen(measured), sizeof measured - strlen(measured), "; then %g s of load",
                  plan.sustain_s);
-    if (platform == ATTN_CPU && o.preset != PRESET_QUICK)
+    if (platform == ATTN_CPU && o.preset == PRESET_PAPER)
         snprintf(time, sizeof time, "hours: the problems are those of a GPU");
-    else if (platform == ATTN_CPU)
-        snprintf(time, sizeof time, "under a minute on two cores");
     else
         snprintf(time, sizeof time, seconds < 120 ? "%.0f s and the references" : "%.0f min and the references",
                  seconds < 120 ? seconds : seconds / 60);
@@ -185,7 +187,7 @@ static void put_presets(void)
         "Measured: the "
         "least number of samples\nof each implementation, the least time that they take together, the warm-up before "
         "them; sampling goes on, for up to\neight times that time, until the intervals are within `--max-noise`. "
-        "The time on a GPU is the most that warm-up and\nsampling take with naive, fused and cudnn (the estimate of "
+        "The time is the most that warm-up and\nsampling take with naive, fused and, on a GPU, cudnn (the estimate of "
         "`--dry-run`); the references come on top.\n");
     for (int platform = ATTN_CUDA; platform >= ATTN_CPU; platform--) {
         printf("\n### %s\n\n| preset | what | problems | lengths | head dims | dtype | tokens | hidden | "

@@ -93,6 +93,7 @@ struct options {
     char *overlay_path;      /* published points for the charts; NULL = not given */
     bool resume;             /* continue the record file of --jsonl or --out */
     bool overwrite;          /* replace the record in the folder of --out */
+    double max_time_s;       /* no problem is begun later; NaN = not given */
     char *deciding;          /* the options that the rows depend on, as typed, in the order of the table */
     double preheat_s;        /* NaN = not given: 0, and 3 in the processes of ab and gate */
     struct int_list points;  /* run only these problems of the plan, numbered from 0; not given: all */

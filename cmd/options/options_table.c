@@ -350,10 +350,13 @@ const struct option_def option_table[] = {
     {"--out", NULL, KIND_OUT_DIR, AT(out_dir), LATE("none"), .unit = "DIR|none",
      .help = "keeps every process' record, and verdicts.csv", .group = GROUP_OUTPUT, .commands = FOR_GATES,
      .detail = "A folder that keeps the record of every process, and verdicts.csv."},
-    {"--resume", NULL, KIND_FLAG, AT(resume), .help = "continue the record in --out or --jsonl", .group = GROUP_OUTPUT,
-     .commands = FOR_SWEEP,
+    {"--resume", NULL, KIND_FLAG, AT(resume), .group = GROUP_OUTPUT, .commands = FOR_SWEEP, .is_joined = true,
      .detail = "Continues the record in --out or --jsonl that an interrupted sweep left; rows in it are not measured "
                "again, except those whose process was killed."},
+    {"--max-time-s", NULL, KIND_REAL, AT(max_time_s), .min = 0.1, .max = 86400, LATE("no limit"), .unit = "X",
+     .help = "continue the record in --out; run a part of it", .group = GROUP_OUTPUT, .commands = FOR_SWEEP,
+     .detail = "Seconds after which no other problem is begun; at least one is run. What is left then is said with the "
+               "command that goes on with it (--resume), and the exit code is 130, as after Ctrl-C."},
     {"--overwrite", NULL, KIND_FLAG, AT(overwrite), .help = "replace the record in --out", .group = GROUP_OUTPUT,
      .commands = FOR_RUNS,
      .detail = "Replaces the record and the CSV that the folder of --out holds. Without it, or --resume, a run into a "

@@ -18,7 +18,8 @@ const struct named_text option_exit_codes[] = {
     {"5", "not comparable: a record that is absent, unreadable or of other conditions"},
     {"6", "no usable device, a CUDA error, a timeout, or a named implementation that ran nowhere"},
     {"7", "a file cannot be read or written, an internal error, or selftest failed"},
-    {"130", "interrupted with Ctrl-C; the rows until then are complete, --resume runs the rest"},
+    {"130", "interrupted with Ctrl-C, or stopped at --max-time-s; the rows until then are complete, --resume runs the "
+            "rest"},
     {NULL, NULL}};
 
 const struct named_text option_presets[] = {
@@ -26,7 +27,10 @@ const struct named_text option_presets[] = {
     {"paper", "lengths 1k to 16k, 16k tokens, hidden size 2048; the default on a GPU"},
     {"ci", "12 points in bf16: lengths 1k, 4k and 16k, the causal mask at 1k and 16k"},
     {"acceptance", "lengths 4k and 16k in bf16, with 10 s of sustained load for each row"},
-    {"full", "lengths 512 to 16k in fp16 and bf16"},
+    {"full",
+     "what the kernels take, slice by slice, in bf16: head dims, grouped heads, windows, packed sequences, block "
+     "masks, dropout, softcap, fp16; with lengths of your own they are crossed as in other presets; "
+     "--max-time-s and --resume run it in parts; smaller problems on a CPU"},
     {"data", "lengths 4k and 16k in bf16 with six kinds of inputs: logit-std 1, 4 and 16, rising, falling, zeros; "
              "smaller problems on a CPU"},
     {NULL, NULL}};

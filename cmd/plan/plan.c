@@ -12,6 +12,7 @@
 #include "cmd/base/numbers.h"
 #include "cmd/base/text.h"
 #include "cmd/options/options_line.h"
+#include "cmd/plan/plan_full.h"
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_key.h"
 
@@ -33,7 +34,7 @@ static const struct preset_values presets_cuda[] = {
     [PRESET_PAPER] = {"paper", "1k:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
     [PRESET_CI] = {"ci", "1k,4k,16k", 16384, 2048, 500, 500, 0.5, 30, 0},
     [PRESET_ACCEPTANCE] = {"acceptance", "4k,16k", 16384, 2048, 500, 500, 0.5, 30, 10},
-    [PRESET_FULL] = {"full", "512:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_FULL] = {"full", "1k,4k,16k", 16384, 2048, 100, 200, 0.5, 30, 0},
     [PRESET_DATA] = {"data", "4k,16k", 16384, 2048, 200, 300, 0.5, 30, 0},
 };
 
@@ -42,7 +43,7 @@ static const struct preset_values presets_cpu[] = {
     [PRESET_PAPER] = {"paper", "1k:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
     [PRESET_CI] = {"ci", "1k,4k,16k", 16384, 2048, 500, 500, 0.5, 30, 0},
     [PRESET_ACCEPTANCE] = {"acceptance", "4k,16k", 16384, 2048, 500, 500, 0.5, 30, 10},
-    [PRESET_FULL] = {"full", "512:16k:*2", 16384, 2048, 500, 500, 0.5, 30, 0},
+    [PRESET_FULL] = {"full", "256", 512, 128, 20, 100, 0.5, 6, 0},
     [PRESET_DATA] = {"data", "1k", 1024, 128, 20, 100, 0.5, 6, 0},
 };
 
@@ -466,9 +467,10 @@ void plan_name_attributes(struct plan_item *item)
 }
 
 /* The folder's name in --dump: "bwd-causal-d-128-n-16k-bf16". */
-static void name_items(const struct options *o, struct plan *plan)
+static void name_items(const struct options *o, bool has_slices, struct plan *plan)
 {
-    const bool has_lists = o->batches.count > 1 || o->heads.count > 1 || o->kv_heads.count > 1 || o->shapes.count > 2;
+    const bool has_lists =
+        has_slices || o->batches.count > 1 || o->heads.count > 1 || o->kv_heads.count > 1 || o->shapes.count > 2;
     for (int i = 0; i < plan->count; i++) {
         struct plan_item *item = &plan->items[i];
         const struct attn_problem *p = &item->problem;
@@ -497,7 +499,32 @@ static int cross_all(const struct options *o, enum attn_platform platform, enum 
                         (mode != MODE_DECODE || o->causal_given || causal))
                         status = cross(o, preset, values, &kinds[kind], (enum problem_mode)mode, causal, plan);
     }
-    name_items(o, plan);
+    return status;
+}
+
+/* The preset full: slice by slice. */
+static int cross_slices(const struct options *o, enum attn_platform platform, const struct preset_values *values,
+                        struct plan *plan)
+{
+    int count, status = EXIT_OK;
+    const struct plan_slice *slices = plan_slices(platform, &count);
+    for (int i = 0; i < count && status == EXIT_OK; i++) {
+        struct slice_options slice;
+        if (slice_options_make(&slices[i], o, platform, &slice))
+            status = cross_all(&slice.options, platform, PRESET_FULL, values, plan);
+        slice_options_free(&slice);
+    }
+    return status;
+}
+
+/* The problems of the options and the preset, with their names. */
+static int make_problems(const struct options *o, enum attn_platform platform, enum preset preset,
+                         const struct preset_values *values, struct plan *plan)
+{
+    const bool has_slices = preset == PRESET_FULL && plan_has_slices(o);
+    const int status =
+        has_slices ? cross_slices(o, platform, values, plan) : cross_all(o, platform, preset, values, plan);
+    name_items(o, has_slices, plan);
     return status;
 }
 
@@ -522,7 +549,7 @@ int plan_make(const struct options *o, enum attn_platform platform, struct plan 
     if (is_dump)
         plan->total_tokens = 0;
     else if (status == EXIT_OK)
-        status = cross_all(o, platform, preset, values, plan);
+        status = make_problems(o, platform, preset, values, plan);
     if (status == EXIT_OK && o->points.count)
         status = keep_points(o, plan);
     if (status == EXIT_OK && o->profile && plan->count != 1) {

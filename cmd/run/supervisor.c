@@ -55,6 +55,7 @@ struct supervisor {
     int exit_code;
     int64_t broken_rows; /* that ended in an error or a timeout */
     double started_ms;
+    bool is_late;  /* --max-time-s was over before all cases were done */
     bool finished; /* no other worker is to be started */
     bool ended;    /* the worker said that it has run all that it was to run */
     bool reported; /* the worker said how it failed */
@@ -303,6 +304,8 @@ static void handle_message(struct supervisor *s, const char *line)
                   json_string_value(json_object_get(message, "reason")));
     } else if (!strcmp(kind, "renew")) {
         s->reported = true;
+    } else if (!strcmp(kind, "late")) {
+        s->is_late = s->finished = true;
     } else if (!strcmp(kind, "io")) {
         worsen(s, EXIT_IO);
     } else if (!strcmp(kind, "fatal")) {
@@ -326,6 +329,12 @@ struct input {
     size_t used, capacity;
 };
 
+/* No case is begun later, but for the first one of the run. */
+static double until_ms(const struct supervisor *s)
+{
+    return s->options->max_time_s > 0 ? s->started_ms + 1e3 * s->options->max_time_s : INFINITY;
+}
+
 /* In the child. */
 static int run_worker(void *context, int pipe)
 {
@@ -338,6 +347,7 @@ static int run_worker(void *context, int pipe)
                                      .header = s->header,
                                      .resume = s->resume,
                                      .is_first = s->outputs == NULL,
+                                     .until_ms = until_ms(s),
                                      .pipe = pipe,
                                      .progress = s->progress};
     return worker_run(&task);
@@ -517,7 +527,9 @@ static void run_workers(struct supervisor *s)
             return;
         }
         s->finished |= s->ended && s->rows == rows; /* another one would come no further */
-    } while (!s->finished && !process_is_interrupted() && s->item < s->plan.count && s->exit_code != EXIT_IO);
+        s->is_late |= !s->finished && s->item < s->plan.count && s->rows > s->rows_kept && clock_ms() >= until_ms(s);
+    } while (!s->finished && !s->is_late && !process_is_interrupted() && s->item < s->plan.count &&
+             s->exit_code != EXIT_IO);
 }
 
 /* An implementation that the user named and that ran on no problem is an error: exit 6. */
@@ -568,7 +580,8 @@ int supervisor_run(const struct options *options)
         }
     }
     run_workers(&s);
-    if (process_is_interrupted())
+    const bool is_stopped = process_is_interrupted() || s.is_late;
+    if (is_stopped)
         worsen(&s, EXIT_INTERRUPTED);
     else if (s.outputs && s.exit_code != EXIT_IO)
         check_all_ran(&s);
@@ -576,8 +589,9 @@ int supervisor_run(const struct options *options)
     if (s.broken_rows > options->max_failures)
         log_error("%lld more rows ended in an error or a timeout (--max-failures)",
                   (long long)(s.broken_rows - options->max_failures));
-    if (process_is_interrupted())
-        log_note("interrupted; the rows so far are complete");
+    if (is_stopped)
+        log_note("%s; the rows so far are complete",
+                 process_is_interrupted() ? "interrupted" : "stopped at --max-time-s");
     if (s.outputs)
         code = run_outputs_close(s.outputs, (clock_ms() - s.started_ms) * 1e-3, s.exit_code);
     if (process_is_interrupted())

@@ -20,7 +20,7 @@ struct worker {
     const struct session *session;
     struct neighbours *neighbours; /* NULL before the first case */
     FILE *pipe;
-    int item;
+    int item;       /* -1 = none yet */
     bool has_timed; /* a row with a time was sent */
 };
 
@@ -203,6 +203,10 @@ static void run_items(struct worker *w, const struct session *s, struct case_set
         int failed = -1;
         if (done[i] == all)
             continue;
+        if (w->item >= 0 && clock_ms() >= w->task->until_ms) {
+            send_message(w, json_pack("{s:s}", "msg", "late"));
+            return;
+        }
         w->item = i;
         setting->is_first = !w->has_timed;
         if (case_run(setting, i, done[i], rerun[i], &failed, &why) != ATTN_OK) {

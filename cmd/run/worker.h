@@ -7,6 +7,7 @@
  *           {"msg":"apart","item":i,"slots":m,"reason":".."}   the loaded slots of these bits are to run in workers of
  *                                                              their own, the others again without them; this one ends
  *           {"msg":"renew"}            its memory cannot be trusted, it ends; another worker goes on
+ *           {"msg":"late"}             --max-time-s is over before the next case; it ends
  *           {"msg":"io"}               a file could not be written; the sentence is on stderr already
  *           {"msg":"fatal","exit":n}   nothing (more) can run; the sentence is on stderr already
  *           {"msg":"done"} */
@@ -29,6 +30,7 @@ struct worker_task {
     const json_t *header;  /* header of the first worker, NULL for that one: a later one must find the same device */
     const struct resume *resume; /* the record that the first worker continues, or NULL */
     bool is_first;               /* the first worker: measures the copy ceiling and reports the chosen device */
+    double until_ms;             /* clock_ms() from which on no case but the worker's first is begun */
     int pipe;
     struct progress *progress;
 };

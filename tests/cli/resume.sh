@@ -156,6 +156,34 @@ expect "20 rows" test "$(rows stopped/run.jsonl | wc -l)" -eq 20
 expect "each once" test "$(keys stopped/run.jsonl | uniq -d | wc -l)" -eq 0
 expect "a table of them" test "$(wc -l <stopped/run.csv)" -eq 21
 
+# --max-time-s: each command runs a part, at least one problem of it, and prints the command that goes on.
+full=(--device cpu --preset full --mode fwd --causal --impl naive,fused --warmup-ms 0 --min-time-ms 150 --samples 6
+    --max-noise 100% --l2 hot --plot none)
+run "${full[@]}" --out parts --max-time-s 0.1
+expect_code 130
+expect_stderr 'stopped at --max-time-s; the rows so far are complete'
+expect_stdout '^INTERRUPTED: 2 rows are whole'
+first=$(sed -n '/^next: /,/[^\\]$/p' out | sed 's/^next: //; s/\\$//' | tr -s '\n ' ' ' | sed 's/ $//')
+expect "the command that goes on" test "$first" = "fabench ${full[*]} --out parts --max-time-s 0.1 --resume"
+run "${full[@]}" --out parts --max-time-s 0.1 --resume
+expect_code 130
+expect "one problem more" test "$(rows parts/run.jsonl | wc -l)" -eq 4
+run "${full[@]}" --out parts --resume # the limit is no part of the record
+expect_code 0
+expect_stdout '26 of 26 rows checked.*all pass'
+expect_stderr '4 of 26 rows are there'
+expect "each once" test "$(grep -oE '"repro": *"[^"]*"' parts/run.jsonl | sort | uniq | wc -l)" -eq 26
+for slice in head_dim=96 window_left=64 lengths=lognormal:100:1 block_mask=random:0.5 dropout=0.1 softcap=30 \
+    kv_heads=1; do
+    expect "rows of $slice" grep -qE "\"${slice%=*}\": *\"?${slice#*=}" parts/run.jsonl
+done
+run "${full[@]}" --out parts --max-time-s 0.1 --resume # nothing is left: no part, no 130
+expect_code 0
+sed '3s/"check":"pass"/"check":"fail"/' parts/run.jsonl | head -n 5 >failed.jsonl
+run "${full[@]}" --jsonl failed.jsonl --max-time-s 0.1 --resume # 130 while there is more to run, then 1
+expect_code 130
+expect_stdout '^FAILED: 1 of '
+
 # A file that cannot be continued: exit 5, one sentence, and the file does not change.
 refused() { # refused REGEX FILE ARGUMENT...
     local regex=$1 file=$2

@@ -212,6 +212,8 @@ static const struct value_case {
      "--max-noise 101%: must be a percentage from 0.001% to 100%"},
     {"--timeout-s 1.5", FIELD(timeout_s), &one_and_half, "--timeout-s 0",
      "--timeout-s 0: must be a number from 0.1 to 86400"},
+    {"--max-time-s 1.5", FIELD(max_time_s), &one_and_half, "--max-time-s 0",
+     "--max-time-s 0: must be a number from 0.1 to 86400"},
     {"--l2 hot", FIELD(l2), &hot, "--l2 warm", "--l2 warm: must be cold or hot"},
     {"--plot term", FIELD(plot), &term, "--plot html", "--plot html: must be svg, png, term or none"},
     {"--plot svg", FIELD(plot_given), &yes, "--plot ''", "--plot '': must be svg, png, term or none"},
