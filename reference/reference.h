@@ -6,15 +6,15 @@
  *   dSa  = P * (max(sqrt(rowsum((dO * O)^2)) g, sqrt(rowsum(dS^2))) + |M dP - D| (1 - g)),
  *          g = 1 - (S / softcap)^2; 1 without a softcap
  *   |dQ| = scale dSa |K|                |dK| = scale dSa^T |Q|
- * The judge uses eps(dtype) times these as floor of every norm. Backward is given O rounded to the dtype; the first part
- * of dSa is the effect of that rounding on D = rowsum(dO * O). Where one key has nearly all of P, dS = P (dP - D) is a
- * difference of nearly equal numbers, and only that error is left. Kernels also round dS: independent errors, whose sum
- * over a row is sqrt(rowsum(dS^2)). That is as large as the other one on average, but where the numbers dO * O of a row
- * are small, as happens with few columns, it is the one that is left. The plain product over absolute values, |dO| |V|^T + rowsum(|dO| *
- * |O|), bounds the same error, but it is too large by the square root of head_dim and by the square root of the length:
- * at 16K it would hide the errors that the rules are to find. With a softcap dS is multiplied by g, of which the
- * rounding of S / softcap leaves no relative precision where that is near 1: the second term is its error.
- */
+ * The judge uses eps(dtype) times these as floor of every norm. Backward is given O rounded to the dtype; the first
+ * part of dSa is the effect of that rounding on D = rowsum(dO * O). Where one key has nearly all of P, dS = P (dP - D)
+ * is a difference of nearly equal numbers, and only that error is left. Kernels also round dS: independent errors,
+ * whose sum over a row is sqrt(rowsum(dS^2)). That is as large as the other one on average, but where the numbers dO *
+ * O of a row are small, as happens with few columns, it is the one that is left. The plain product over absolute
+ * values, |dO| |V|^T + rowsum(|dO| * |O|), bounds the same error, but it is too large by the square root of head_dim
+ * and by the square root of the length: at 16K it would hide the errors that the rules are to find. With a softcap dS
+ * is multiplied by g, of which the rounding of S / softcap leaves no relative precision where that is near 1: the
+ * second term is its error. */
 #ifndef FABENCH_REFERENCE_H
 #define FABENCH_REFERENCE_H
 

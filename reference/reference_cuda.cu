@@ -152,8 +152,8 @@ __global__ void delta_kernel(const float *dout, const float *o, int64_t rows, in
     }
 }
 
-/* t = p * (t - delta) on the visible keys, 0 elsewhere. absolute: t = p * max(delta, sqrt(rowsum(t^2))), where the old t
- * is what this kernel has written before. */
+/* t = p * (t - delta) on the visible keys, 0 elsewhere. absolute: t = p * max(delta, sqrt(rowsum(t^2))), where the old
+ * t is what this kernel has written before. */
 __global__ void __launch_bounds__(REFERENCE_THREADS)
     gradient_kernel(const float *p, float *t, const float *delta, bool absolute, int64_t rows, int64_t pitch,
                     int64_t first, struct key_mask mask)

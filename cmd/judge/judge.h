@@ -61,10 +61,10 @@ void judge_floor_of_logits(struct judge_bounds *, enum problem_tensor, enum attn
  * that is not known. Nothing for LSE, for fp32, and where the logits are large enough to make P differ. */
 void judge_floor_of_equal_weights(struct judge_bounds *, enum problem_tensor, enum attn_dtype, double largest_logit);
 
-/* What a tensor in fp16 may be off because P and dS of keys with little weight are denormal (docs/judging.md): a term of
- * every element's bound and a least norm. The standard deviation of that error, column: in the column where it is
- * largest, rms: over all columns. one: the largest error of one summand, where a sum may have few of them. 0 =
- * nothing. */
+/* What a tensor in fp16 may be off because P and dS of keys with little weight are denormal (docs/judging.md): a term
+ * of every element's bound and a least norm. The standard deviation of that error, column: in the column where it is
+ * largest, rms: over all columns. one: the largest error of one summand, where a sum may have few of them. 0 = nothing.
+ */
 void judge_floor_of_denormals(struct judge_bounds *, double column, double rms, double one);
 
 /* How many rows share the norm of a tensor: (sum of r)^2 / sum of r^2 of the squared norms r of its rows; their number

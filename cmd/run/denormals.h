@@ -5,8 +5,8 @@
 #include "cmd/device/backend.h"
 #include "cmd/run/check_views.h"
 
-/* The standard deviation of the error of an element of a gradient, or with dropout of O: in its largest column, and over
- * all columns; and the largest error of one summand of dV or O. All 0 for other tensors and where nothing was
+/* The standard deviation of the error of an element of a gradient, or with dropout of O: in its largest column, and
+ * over all columns; and the largest error of one summand of dV or O. All 0 for other tensors and where nothing was
  * measured. */
 struct denormal_errors {
     double column, rms, one;

@@ -117,8 +117,8 @@ __device__ __forceinline__ void subtract_delta(float (&difference)[SCORES], cons
         difference[4 * n + i] = dp[4 * n + i] + (i % 2 ? delta.y : delta.x);
 }
 
-/* P in bf16 is rounded to the 16 bits in p_ds for dV; for dS it has four bits more, so that rounding it adds no error to
- * dQ and dK. These are bits 12 to 15 of the fp32 number with the highest one inverted, eight to a register in
+/* P in bf16 is rounded to the 16 bits in p_ds for dV; for dS it has four bits more, so that rounding it adds no error
+ * to dQ and dK. These are bits 12 to 15 of the fp32 number with the highest one inverted, eight to a register in
  * `remainders`: behind the rounded P they make P + 2^15 in the bits of fp32, whether P was rounded up or down, and
  * unpack_p subtracts 2^15 again. fp16 has as many bits as dS needs, and no remainders. */
 template <typename T> constexpr bool HAS_REMAINDERS = false;

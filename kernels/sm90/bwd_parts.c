@@ -1,6 +1,6 @@
 /* How many thread blocks of fused_sm90's backward share the steps of a tile of keys: an estimate. The blocks are put on
- * the multiprocessors in the order of their numbers, each on the one that is free first, as the hardware does. Times are
- * in steps of the main kernel, about 2.2 us on an H200; docs/kernels/sm90_bwd.md, step 27, has the measurements. */
+ * the multiprocessors in the order of their numbers, each on the one that is free first, as the hardware does. Times
+ * are in steps of the main kernel, about 2.2 us on an H200; docs/kernels/sm90_bwd.md, step 27, has the measurements. */
 #include "kernels/sm90/bwd_parts.h"
 
 #include "kernels/common/dispatch.h"

@@ -112,9 +112,9 @@ __device__ __forceinline__ int part_begin(const Params &params, const WorkTile &
     return begin + (within > 0 && (params.q_tiles - within) % Traits<Tile>::SEMAPHORE_TILES > 0);
 }
 
-/* The tile scheduler. Blocks go section by section of kv heads, and within a section first over the heads and the parts,
- * then over the tiles of keys: in causal problems the longest tiles come first, and blocks that run at the same time
- * read the same queries. */
+/* The tile scheduler. Blocks go section by section of kv heads, and within a section first over the heads and the
+ * parts, then over the tiles of keys: in causal problems the longest tiles come first, and blocks that run at the same
+ * time read the same queries. */
 template <typename Tile> __device__ __forceinline__ WorkTile work_tile_of_block(const Params &params)
 {
     const int section_blocks = params.section_heads * params.kv_tiles * params.max_parts;

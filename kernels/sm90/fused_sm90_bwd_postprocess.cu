@@ -1,7 +1,7 @@
-/* The kernel after the sm_90 backward, bound by device memory. Its first blocks have a tile of queries each: dQ = scale *
- * dq_sum, rounded to 16 bits. Where tiles of keys were shared out to parts, further blocks have 64 columns of dV or of dK
- * of such a tile each and add up its parts, always in the same order. A warp reads its slab of the sums, which lies in
- * the order of accumulator registers, and writes it through shared memory as 16 rows of 128 bytes. */
+/* The kernel after the sm_90 backward, bound by device memory. Its first blocks have a tile of queries each: dQ = scale
+ * * dq_sum, rounded to 16 bits. Where tiles of keys were shared out to parts, further blocks have 64 columns of dV or
+ * of dK of such a tile each and add up its parts, always in the same order. A warp reads its slab of the sums, which
+ * lies in the order of accumulator registers, and writes it through shared memory as 16 rows of 128 bytes. */
 #include "kernels/sm90/bwd_params.h"
 
 #include "kernels/device/arithmetic.cuh"

@@ -233,9 +233,6 @@ inline void describe_backward(struct description *d)
             return softcap->backward(graph, slope, cap);
         });
     }
-    if (d->p->dropout != 0.0f)
-        options.set_dropout(dropout_mask(d), d->graph->tensor(1.0f / (1.0f - d->p->dropout)),
-                            d->graph->tensor(1.0f - d->p->dropout));
     const auto outputs = d->graph->sdpa_backward(q, k, v, o, dout, lse, options);
     shape(d, outputs[0].get(), UID_DQ, &t->dq);
     shape(d, outputs[1].get(), UID_DK, &t->dk);

@@ -6,13 +6,13 @@
  * Mathematics. The front end's Stats tensor is max + ln(sum exp) of the scaled scores: the contract's LSE, natural
  * logarithm with the scale included (cudnn-frontend, docs/operations/Attention.md, set_stats_use_log2), fp32 [batch,
  * q_heads, q_len, 1]. No conversion is needed. Masks are a diagonal band (cudnn_problem.h); top left where q_len =
- * kv_len, so that cuDNN sees what frameworks send it, bottom right otherwise. Softcap is the front end's score modifier;
- * it takes no mask beside one, so the modifier applies the mask too.
+ * kv_len, so that cuDNN sees what frameworks send it, bottom right otherwise. Softcap is the front end's score
+ * modifier; it takes no mask beside one, so the modifier applies the mask too.
  *
  * Packed sequences. cuDNN gets the tensors where they are, with the element where each sequence begins (a ragged offset
- * for each tensor) and the lengths. Both are made by prepare, because the lengths of a problem do not change, and belong
- * to the plan. Sequences without queries are left out. LSE has a ragged offset too, with the strides of [q_heads,
- * total_q].
+ * for each tensor) and the lengths. Both are made by prepare, because the lengths of a problem do not change, and
+ * belong to the plan. Sequences without queries are left out. LSE has a ragged offset too, with the strides of
+ * [q_heads, total_q].
  *
  * Dropout. cuDNN's own generator gives a mask that is not the problem's, which could not be judged. So cuDNN gets the
  * problem's mask as a tensor of the inputs' type that prepare writes, [batch, q_heads, q_len, kv_len]. Reading it takes
@@ -25,11 +25,10 @@
  *
  * Refused, with a reason: what the front end's own checks refuse for this version and architecture, and masks under
  * which a row sees no key (cuDNN does not define its result). Beyond dense attention, versions before 9.19: 9.14 is
- * wrong for some windows, and none of them has been verified. Also two defects of cuDNN 9.19's backward that `verify`
- * found on an H200: a launch of more than 65535 batches fails, and with element offsets past 2^31 dQ and dK are wrong
- * (relative RMS error 0.1 to 0.7), while the forward is right.
- * Not promised: LSE bit-equal over runs; with q_len = 1 the last bits differed.
- */
+ * wrong for some windows, and none of them has been verified. Also defects of cuDNN 9.19's backward that `verify` found
+ * on an H200: a launch of more than 65535 batches fails; with element offsets past 2^31 (relative RMS error 0.1 to
+ * 0.7), and with a dropout mask of the caller (0.015 at dropout 0.1 to 200), dQ and dK are wrong, while dV and the
+ * forward are right. Not promised: LSE bit-equal over runs; with q_len = 1 the last bits differed. */
 #include "reference/peers/cudnn_peer.h"
 
 #include <cuda_runtime_api.h>
@@ -186,6 +185,9 @@ enum attn_status accepts(const struct attn_request *request, struct attn_message
                           p->q_len, p->kv_len);
     if (request->mode == ATTN_BWD && p->batch > 65535)
         return cudnn_fail(why, ATTN_UNSUPPORTED, "backward of more than 65535 batches: cuDNN's launch fails");
+    if (request->mode == ATTN_BWD && p->dropout != 0.0f)
+        return cudnn_fail(why, ATTN_UNSUPPORTED,
+                          "backward with dropout: with a mask of the caller cuDNN's dQ and dK are wrong");
     status = check_attributes(request, why);
     if (status != ATTN_OK)
         return status;
