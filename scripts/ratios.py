@@ -121,7 +121,9 @@ def name_of(problem):
     data = "" if row["dist"] == "normal" else f" {row['dist']}"
     data += f" std {row['logit_std']:g}" if row["logit_std"] else ""
     lengths = f"{row['q_len']}" + ("" if row["q_len"] == row["kv_len"] else f"x{row['kv_len']}")
-    return f"{row['mode']} {'causal' if row['causal'] else 'full':6} d{row['head_dim']:<3} {row['dtype']} n={lengths}{data}"
+    usual = row["q_heads"] == row["kv_heads"] and row["batch"] * row["q_len"] == 16384
+    shape = "" if usual else f" batch {row['batch']} heads {row['q_heads']}/{row['kv_heads']}"
+    return f"{row['mode']} {'causal' if row['causal'] else 'full':6} d{row['head_dim']:<3} {row['dtype']} n={lengths}{shape}{data}"
 
 
 def geomean(values):

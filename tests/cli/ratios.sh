@@ -47,7 +47,7 @@ row one.jsonl b 2,4,8 2e-3
 row one.jsonl c 8,8,8 5e-4
 ratios one.jsonl --of a --over b
 expect_code 0
-expect_stdout '^fwd causal d64  bf16 n=4096 std 4 +3\.175 +b +1 +0\.500 o$'
+expect_stdout '^fwd causal d64  bf16 n=4096 batch 1 heads 1/1 std 4 +3\.175 +b +1 +0\.500 o$'
 ratios one.jsonl --of a --over b,c
 expect_stdout ' 3\.175 +b +1 +2\.000 o$'
 expect_stdout '^fwd: 1 points, speed: geometric mean 3\.175, least 3\.175; error ratio: geometric mean 2\.000'
@@ -60,7 +60,7 @@ ratios one.jsonl 5.jsonl 7.jsonl --of a --over b
 expect_stdout ' 5\.000 +b +3 '
 ratios one.jsonl 5.jsonl 7.jsonl --of a --over b --csv points.csv
 expect_code 0
-expect "the table" grep -qx 'a,b,fwd causal d64 bf16 n=4096 std 4,5\.0000,b,3,o,1\.0000' points.csv
+expect "the table" grep -qx 'a,b,fwd causal d64 bf16 n=4096 batch 1 heads 1/1 std 4,5\.0000,b,3,o,1\.0000' points.csv
 record variants.jsonl
 row variants.jsonl a 1,1,1 1e-3 ',"asked":"a:one"'
 row variants.jsonl a 2,2,2 1e-3 ',"asked":"a:two"'
