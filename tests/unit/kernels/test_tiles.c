@@ -295,6 +295,7 @@ static const struct {
     enum attn_platform platform;
     unsigned known;
 } known[] = {
+    {"cudnn", ATTN_CUDA, ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS},
     {"fused_cpu", ATTN_CPU,
      ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
          ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS},
