@@ -131,6 +131,8 @@ test_stage() {
     for variant in $(tiles_here); do
         step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --impl "$variant" --out none
     done
+    # What runs where thread blocks have less shared memory.
+    step smem-99kb "$fabench" verify --device cuda:0 --impl fused_sm80:smem_99kb --out none
     # And at the measured lengths, where a block computes many tiles.
     for head_dim in 64 128; do
         step "lengths-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1k,4k --dtype bf16 \

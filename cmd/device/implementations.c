@@ -38,8 +38,10 @@ enum attn_role impls_role(const struct impls *impls, const struct attn_impl *imp
 }
 
 /* NAME:deterministic sets request.deterministic for that slot alone, so that both modes of a kernel can run in the same
- * rounds. */
-static const char DETERMINISTIC[] = "deterministic";
+ * rounds. NAME:smem_99kb shows that slot a device whose thread blocks have 99 KB of shared memory, as those of compute
+ * capability 8.6, 8.9 and 12.0, so that what a kernel does there runs beside what it does here. */
+static const char DETERMINISTIC[] = "deterministic", SMALL_MEMORY[] = "smem_99kb";
+enum { SMALL_MEMORY_BYTES = 99 * 1024 };
 
 /* Checks one row of a library's table. NULL when it is usable, else the reason. */
 static const char *unusable(const struct impls *impls, const struct attn_impl *impl)
@@ -60,7 +62,7 @@ static const char *unusable(const struct impls *impls, const struct attn_impl *i
         if (!strcmp(impl->name, reserved[i]))
             return "has a name that this program keeps for its own";
     for (const struct attn_variant *v = impl->variants; v && v->name; v++)
-        if (!strcmp(v->name, DETERMINISTIC))
+        if (!strcmp(v->name, DETERMINISTIC) || !strcmp(v->name, SMALL_MEMORY))
             return "has a variant of a name that this program keeps for its own";
     return NULL;
 }
@@ -190,6 +192,11 @@ static bool is_deterministic(const struct impl_slot *slot)
     return variant_of(slot) && !strcmp(variant_of(slot), DETERMINISTIC);
 }
 
+static bool has_small_memory(const struct impl_slot *slot)
+{
+    return variant_of(slot) && !strcmp(variant_of(slot), SMALL_MEMORY);
+}
+
 /* False, with a sentence, when the implementation has no variant of the name that the slot asks for. */
 static bool check_variant(const struct impl_slot *slot)
 {
@@ -197,6 +204,11 @@ static bool check_variant(const struct impl_slot *slot)
     const char *variant = variant_of(slot);
     if (!variant || !impl || is_deterministic(slot))
         return true;
+    if (has_small_memory(slot)) {
+        if (impl->platform != ATTN_CUDA)
+            log_error("--impl %s: the CPU has no shared memory of thread blocks that could be less", slot->name);
+        return impl->platform == ATTN_CUDA;
+    }
     const char *names[64] = {NULL};
     int count = 0;
     for (const struct attn_variant *v = impl->variants; v && v->name && count < 64; v++) {
@@ -215,9 +227,10 @@ static bool check_variant(const struct impl_slot *slot)
     return false;
 }
 
-int impls_select(const struct impls *impls, const struct name_list *names, enum attn_platform platform,
+int impls_select(const struct impls *impls, const struct name_list *names, const struct attn_device *device,
                  struct impl_slot *slots, int *count)
 {
+    const enum attn_platform platform = device->platform;
     static const char *const defaults[] = {"naive", "fused", "cudnn"};
     const int wanted = names->count ? names->count : (int)(sizeof defaults / sizeof defaults[0]);
     *count = 0;
@@ -241,6 +254,9 @@ int impls_select(const struct impls *impls, const struct name_list *names, enum 
         slot->is_loaded = is_loaded(impls, slot->impl);
         if (!check_variant(slot))
             return EXIT_USAGE;
+        slot->device = *device;
+        if (has_small_memory(slot) && slot->device.smem_per_block_bytes > SMALL_MEMORY_BYTES)
+            slot->device.smem_per_block_bytes = SMALL_MEMORY_BYTES;
         const bool is_alias = !strcmp(name, "fused");
         if (!slot->impl && !is_alias) {
             if (!slot->is_named)
@@ -281,15 +297,15 @@ static int unknown_peer(const struct impls *impls, const char *peer, enum attn_p
     return EXIT_USAGE;
 }
 
-int impls_add_peer(const struct impls *impls, const char *peer, enum attn_platform platform, struct impl_slot *slots,
-                   int *count)
+int impls_add_peer(const struct impls *impls, const char *peer, const struct attn_device *device,
+                   struct impl_slot *slots, int *count)
 {
     char base[sizeof slots->name];
     struct name_list one = {0};
     int added = 0;
     snprintf(base, sizeof base, "%.*s", (int)strcspn(peer, ":"), peer);
-    if (strlen(peer) >= sizeof slots->name || (strcmp(peer, "fused") != 0 && !find(impls, base, (int)platform)))
-        return unknown_peer(impls, peer, platform);
+    if (strlen(peer) >= sizeof slots->name || (strcmp(peer, "fused") != 0 && !find(impls, base, (int)device->platform)))
+        return unknown_peer(impls, peer, device->platform);
     for (int i = 0; i < *count; i++)
         if (strcmp(slots[i].name, peer) == 0)
             return EXIT_OK;
@@ -299,7 +315,7 @@ int impls_add_peer(const struct impls *impls, const char *peer, enum attn_platfo
         return EXIT_USAGE;
     }
     name_list_add(&one, peer);
-    const int status = impls_select(impls, &one, platform, &slots[*count], &added);
+    const int status = impls_select(impls, &one, device, &slots[*count], &added);
     name_list_free(&one);
     *count += status == EXIT_OK ? added : 0;
     return status;
@@ -310,6 +326,8 @@ const struct attn_impl *impl_resolve(const struct impl_slot *slot, struct attn_r
 {
     if (is_deterministic(slot))
         request->deterministic = true;
+    else if (has_small_memory(slot))
+        request->device = &slot->device;
     else if (variant_of(slot))
         request->variant = variant_of(slot);
     if (slot->impl)

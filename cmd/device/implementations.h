@@ -26,21 +26,24 @@ struct impl_slot {
     bool is_named;                /* named by the user: it is an error when it runs on no problem */
     const struct attn_impl *impl; /* NULL for "fused" */
     enum attn_role role;
-    bool is_loaded; /* of a library of --impl-lib */
-    bool is_stored; /* results of --outputs (cmd/device/stored_outputs.h) */
+    bool is_loaded;            /* of a library of --impl-lib */
+    bool is_stored;            /* results of --outputs (cmd/device/stored_outputs.h) */
+    struct attn_device device; /* as "name:smem_99kb" sees it; of impls_select */
 };
 enum { IMPL_MAX_SLOTS = 32 };
 
-/* EXIT_OK, or EXIT_USAGE with a sentence naming the unknown implementation and the nearest name. *count >= 1. */
-int impls_select(const struct impls *, const struct name_list *names, enum attn_platform, struct impl_slot *slots,
-                 int *count);
+/* The implementations of a device. EXIT_OK, or EXIT_USAGE with a sentence naming the unknown implementation and the
+ * nearest name. *count >= 1. */
+int impls_select(const struct impls *, const struct name_list *names, const struct attn_device *,
+                 struct impl_slot *slots, int *count);
 
 /* Appends a slot for --peer where no slot has this name. EXIT_OK, or EXIT_USAGE with a sentence that lists the names of
  * this platform. */
-int impls_add_peer(const struct impls *, const char *peer, enum attn_platform, struct impl_slot *slots, int *count);
+int impls_add_peer(const struct impls *, const char *peer, const struct attn_device *, struct impl_slot *slots,
+                   int *count);
 
 /* The implementation of a slot for this request; for "fused" the first of our fused kernels that accepts it. Sets the
- * request's variant or deterministic flag where the slot gives one. NULL with the reason when it (or every fused
+ * request's variant, deterministic flag or device where the slot gives one, the latter to a part of the slot. NULL with the reason when it (or every fused
  * kernel) refuses. */
 const struct attn_impl *impl_resolve(const struct impl_slot *, struct attn_request *, struct attn_message *why);
 

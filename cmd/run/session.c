@@ -134,9 +134,9 @@ int session_open(const struct options *o, const char *run_id, bool say_choice, s
         log_note("%s", why.text);
     int status = impls_load(&o->impl_libs, &s->impls);
     if (status == EXIT_OK && !o->outputs_dir && !s->is_plan_only)
-        status = impls_select(&s->impls, &o->impls, s->backend.device.platform, s->slots, &s->slot_count);
+        status = impls_select(&s->impls, &o->impls, &s->backend.device, s->slots, &s->slot_count);
     if (status == EXIT_OK && o->peer)
-        status = impls_add_peer(&s->impls, o->peer, s->backend.device.platform, s->slots, &s->slot_count);
+        status = impls_add_peer(&s->impls, o->peer, &s->backend.device, s->slots, &s->slot_count);
     if (status == EXIT_OK)
         status = o->command == COMMAND_VERIFY ? plan_make_verify(o, s->backend.device.platform, &s->plan)
                  : o->command == COMMAND_SELFTEST

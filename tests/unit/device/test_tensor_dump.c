@@ -332,7 +332,8 @@ static int select_names(const struct impls *impls, const char *const *names, str
     for (; *names; names++)
         name_list_add(&list, *names);
     help_listen();
-    const int code = impls_select(impls, &list, ATTN_CPU, slots, count);
+    const struct attn_device cpu = {.platform = ATTN_CPU, .threads = 1};
+    const int code = impls_select(impls, &list, &cpu, slots, count);
     said = help_said();
     name_list_free(&list);
     return code;
@@ -459,6 +460,7 @@ static void names_that_are_refused(void **state)
                    {{"naive:fast"}, "--impl naive:fast: naive has no variants"},
                    {{"fused_cpu:portible"}, "unknown variant, did you mean fused_cpu:portable?"},
                    {{"fused_cpu:zzzzzzzzzz"}, "--impl fused_cpu:zzzzzzzzzz: unknown variant; 'fabench list' shows all"},
+                   {{"naive:smem_99kb"}, "--impl naive:smem_99kb: the CPU has no shared memory"},
                    {{"fused:portable"}, "--impl fused:portable: what follows the colon belongs to a kernel; name it"},
                    {{"a_name_of_more_than_39_characters_is_no_name"}, ": longer than 39 characters"}};
     assert_int_equal(load(NULL, &impls), EXIT_OK);
@@ -521,13 +523,68 @@ static void a_slot_and_a_problem(void **state)
     impls_free(&impls);
 }
 
+#ifdef FABENCH_WITH_CUDA
+/* A kernel beside itself as on a device with less shared memory. */
+static void a_slot_with_less_shared_memory(void **state)
+{
+    static const size_t memory[] = {232448, 101376, 65536}, shown[] = {101376, 101376, 65536};
+    const struct attn_problem p = {.batch = 1,
+                                   .q_heads = 1,
+                                   .kv_heads = 1,
+                                   .q_len = 64,
+                                   .kv_len = 64,
+                                   .head_dim = 128,
+                                   .dtype = ATTN_FP16,
+                                   .layout = ATTN_BSHD,
+                                   .window_left = -1,
+                                   .window_right = -1,
+                                   .scale = 0.125f};
+    struct name_list names = {0};
+    struct impls impls;
+    (void)state;
+    assert_int_equal(load(NULL, &impls), EXIT_OK);
+    name_list_add(&names, "fused_sm80");
+    name_list_add(&names, "fused_sm80:smem_99kb");
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) {
+        const struct attn_device gpu = {
+            .platform = ATTN_CUDA, .sm = 90, .multiprocessors = 132, .smem_per_block_bytes = memory[i]};
+        struct attn_request whole = {.problem = &p, .device = &gpu, .mode = ATTN_BWD}, less = whole;
+        struct impl_slot slots[IMPL_MAX_SLOTS];
+        struct attn_message why = {""};
+        int count = 0;
+        assert_int_equal(impls_select(&impls, &names, &gpu, slots, &count), EXIT_OK);
+        const struct attn_impl *impl = impl_resolve(&slots[0], &whole, &why);
+        assert_ptr_equal(impl_resolve(&slots[1], &less, &why), impl);
+        assert_int_equal(whole.device->smem_per_block_bytes, memory[i]);
+        assert_int_equal(less.device->smem_per_block_bytes, shown[i]);
+        assert_int_equal(less.device->multiprocessors, 132);
+        assert_null(less.variant);
+        if (i == 0) {
+            assert_string_not_equal(impl->variant(&whole), impl->variant(&less));
+            assert_string_equal(impl_recorded_name(&slots[1], impl), "fused_sm80:smem_99kb");
+        } else if (impl) {
+            assert_string_equal(impl->variant(&whole), impl->variant(&less));
+        }
+    }
+    name_list_free(&names);
+    impls_free(&impls);
+}
+#endif
+
 static int implementations_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(built_in_and_loaded), cmocka_unit_test(libraries_that_are_refused),
-        cmocka_unit_test(a_library_twice),     cmocka_unit_test(a_path_without_a_slash),
-        cmocka_unit_test(chosen_by_name),      cmocka_unit_test(names_that_are_refused),
-        cmocka_unit_test(a_slot_and_a_problem)};
+        cmocka_unit_test(built_in_and_loaded),
+        cmocka_unit_test(libraries_that_are_refused),
+        cmocka_unit_test(a_library_twice),
+        cmocka_unit_test(a_path_without_a_slash),
+        cmocka_unit_test(chosen_by_name),
+        cmocka_unit_test(names_that_are_refused),
+        cmocka_unit_test(a_slot_and_a_problem),
+#ifdef FABENCH_WITH_CUDA
+        cmocka_unit_test(a_slot_with_less_shared_memory),
+#endif
+    };
     return cmocka_run_group_tests(tests, help_make_folder, help_remove_folder);
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/dispatch.h"
 #ifdef FABENCH_WITH_CUDA
+#include "kernels/sm80/fused_sm80.h"
 #include "kernels/sm90/fused_sm90.h"
 #endif
 #include "reference/registry.h"
@@ -336,6 +337,34 @@ static void check_impl(const struct attn_impl *impl)
     }
 }
 
+#ifdef FABENCH_WITH_CUDA
+/* Thread blocks of 99 KB, as devices of compute capability 8.6, 8.9 and 12.0 have: fused_sm80 takes there what it takes
+ * elsewhere, with tiles that fit. */
+static void all_fits_into_99_kb(void **state)
+{
+    const struct attn_device small = {
+        .platform = ATTN_CUDA, .sm = 86, .multiprocessors = 84, .smem_per_block_bytes = 101376, .l2_bytes = 6 << 20};
+    struct asked all[ASKED];
+    struct attn_message why = {""};
+    (void)state;
+    fill_asked(all);
+    for (int i = 0; i <= ASKED; i++)
+        for (int wish = 0; wish < 4; wish++)
+            for (int64_t head_dim = 8; head_dim <= 256; head_dim += 8) {
+                struct attn_problem p = i == ASKED ? dense : all[i].problem;
+                struct attn_request request = {
+                    .problem = &p, .device = &small, .mode = (enum attn_mode)(wish % 2), .deterministic = wish / 2};
+                p.head_dim = head_dim;
+                p.dtype = p.dtype == ATTN_E4M3 ? p.dtype : ATTN_BF16;
+                if (attn_attributes(&request) & ~(ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP |
+                                                  ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK))
+                    continue;
+                if (attn_fused_sm80.accepts(&request, &why) != ATTN_OK)
+                    fail_msg("head_dim %d, attributes %x: %s", (int)head_dim, attn_attributes(&request), why.text);
+            }
+}
+#endif
+
 static void every_implementation_refuses_in_words(void **state)
 {
     (void)state;
@@ -350,6 +379,9 @@ static int attributes_tests(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_is_seen_alone),
         cmocka_unit_test(every_implementation_refuses_in_words),
+#ifdef FABENCH_WITH_CUDA
+        cmocka_unit_test(all_fits_into_99_kb),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
