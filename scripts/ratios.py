@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Speed and error of one implementation over another's, point by point, from one or several records.
 
-    scripts/ratios.py RECORD.jsonl... --of NAME[:VARIANT] --over NAME[,NAME...] [--least X] [--mean X] [--error X] [--csv FILE]
+    scripts/ratios.py RECORD.jsonl... --of NAME[:VARIANT] --over NAME[,NAME...] [--least X] [--mean X] [--error X]
+                      [--sustained [--energy X]] [--csv FILE]
 
 Speed: the geometric mean, without the 5 % at either end, of the ratios of samples that were taken in the same rounds, as
 the program's own speedup_vs_peer; above 1 is faster. Over several names: over the fastest of them at this point, in this
@@ -11,6 +12,10 @@ lacks one of the named implementations is compared with the others.
 
 Error: the ratio of the relative RMS errors of each tensor (LSE apart), to the smallest of the named ones; below 1 is more
 exact. The largest of the tensors is printed.
+
+--sustained: the speed over the sustained regions (--sustain-s), each implementation alone, in turns, in place of that of
+the rounds; and in place of errors the ratio of the joules that one pass takes, to the smallest of the named ones: below
+1 is less.
 
 Rows that did not pass their check count on neither side. Exit codes: 0 every limit is met, 1 one is not, 2 usage, 5
 nothing to compare.
@@ -24,8 +29,13 @@ import os
 import statistics
 import sys
 
-PROBLEM = ("mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "kv_len", "head_dim", "layout",
-           "window_left", "window_right", "scale", "dist", "logit_std", "l2")
+PROBLEM = ("mode", "dtype", "causal", "batch", "q_heads", "kv_heads", "q_len", "kv_len", "head_dim", "layout", "scale",
+           "dist", "logit_std", "l2")
+# Columns that older records lack: what they have where the problem does not have it, and its word in a point's name.
+ATTRIBUTES = {"window_left": (-1, "left"), "window_right": (-1, "right"), "dropout": (0, "dropout"),
+              "lengths": ("fixed", "lengths"), "block_mask": ("none", "mask"), "mask_block": (0, "of"),
+              "softcap": (0, "softcap"), "page_size": (0, "page"), "out_dtype": (None, "out"),
+              "quant_scale": ("none", "scale"), "scale_block": (0, "of"), "hadamard": (0, "hadamard")}
 
 
 class Failure(Exception):
@@ -34,6 +44,13 @@ class Failure(Exception):
     def __init__(self, code, text):
         super().__init__(text)
         self.code = code
+
+
+def problem_of(row):
+    """Two rows are of one problem where these are equal."""
+    attributes = ((row.get(name), absent) for name, (absent, _) in ATTRIBUTES.items())
+    return (tuple(row.get(name) for name in PROBLEM) +
+            tuple(absent if value is None else value for value, absent in attributes))
 
 
 def rows_of(path):
@@ -55,7 +72,7 @@ def rows_of(path):
         if number == 1 and (not isinstance(row, dict) or row.get("type") != "header"):
             raise Failure(5, f"{path}: not a record file")
         if row.get("type") == "row" and row.get("status") == "ok" and row.get("check") == "pass":
-            by_impl = problems.setdefault(tuple(row.get(name) for name in PROBLEM), {})
+            by_impl = problems.setdefault(problem_of(row), {})
             by_impl[row.get("impl")] = by_impl[row.get("asked")] = row
     return problems
 
@@ -89,8 +106,17 @@ def error_ratios(ours, others):
     return ratios
 
 
+def ratio_of(ours, theirs, column):
+    return ours[column] / theirs[column] if ours.get(column) and theirs.get(column) else None
+
+
+def joule_ratios(ours, others):
+    ratios = [ratio_of(ours, other, "energy_j") for other in others]
+    return {"energy": max(ratios)} if all(ratios) else {}
+
+
 def collect(options):
-    """{problem: ([speed of each record], [fastest name], {tensor: [error ratio]})}"""
+    """{problem: ([speed of each record], [fastest name], {tensor or "energy": [ratio]})}"""
     points = {}
     for path in options.records:
         for problem, by_impl in rows_of(path).items():
@@ -98,44 +124,48 @@ def collect(options):
             others = [by_impl[name] for name in options.over if name in by_impl]
             if ours is None or not others:
                 continue
-            ratios = [(paired(ours, other), other["impl"]) for other in others]
+            ratios = [(ratio_of(ours, other, "tflops_sustained") if options.sustained else paired(ours, other),
+                       other["impl"]) for other in others]
             if any(ratio is None for ratio, _ in ratios):
                 continue
             speed, fastest = min(ratios)
-            speeds, names, errors = points.setdefault(problem, ([], [], {}))
+            speeds, names, seconds = points.setdefault(problem, ([], [], {}))
             speeds.append(speed)
             names.append(fastest)
-            for tensor, ratio in error_ratios(ours, others).items():
-                errors.setdefault(tensor, []).append(ratio)
+            for name, ratio in (joule_ratios if options.sustained else error_ratios)(ours, others).items():
+                seconds.setdefault(name, []).append(ratio)
     return points
 
 
 def order(problem):
-    row = dict(zip(PROBLEM, problem))
+    row = dict(zip(PROBLEM + tuple(ATTRIBUTES), problem))
     return (row["mode"] != "fwd", row["dtype"], row["head_dim"], row["causal"], row["dist"] or "",
             row["logit_std"] or 0, row["q_len"], str(problem))
 
 
 def name_of(problem):
-    row = dict(zip(PROBLEM, problem))
+    row = dict(zip(PROBLEM + tuple(ATTRIBUTES), problem))
     data = "" if row["dist"] == "normal" else f" {row['dist']}"
     data += f" std {row['logit_std']:g}" if row["logit_std"] else ""
     lengths = f"{row['q_len']}" + ("" if row["q_len"] == row["kv_len"] else f"x{row['kv_len']}")
     usual = row["q_heads"] == row["kv_heads"] and row["batch"] * row["q_len"] == 16384
     shape = "" if usual else f" batch {row['batch']} heads {row['q_heads']}/{row['kv_heads']}"
-    return f"{row['mode']} {'causal' if row['causal'] else 'full':6} d{row['head_dim']:<3} {row['dtype']} n={lengths}{shape}{data}"
+    for name, (absent, word) in ATTRIBUTES.items():
+        data += f" {word} {row[name]}" if row[name] != absent else ""
+    mask = "causal" if row["causal"] else "full"
+    return f"{row['mode']} {mask:6} d{row['head_dim']:<3} {row['dtype']} n={lengths}{shape}{data}"
 
 
 def geomean(values):
     return math.exp(statistics.fmean(math.log(value) for value in values))
 
 
-def write_csv(path, lines):
+def write_csv(path, head, lines):
     """The points as a table, for results/<device>/bars/."""
     try:
         with open(path, "w", newline="", encoding="utf-8") as file:
             table = csv.writer(file, lineterminator="\n")
-            table.writerow(("of", "over", "point", "speed", "fastest", "records", "tensor", "error_ratio"))
+            table.writerow(head)
             table.writerows(lines)
     except OSError as error:
         raise Failure(6, f"{path}: {error.strerror}") from error
@@ -144,34 +174,39 @@ def write_csv(path, lines):
 def compare(options):
     points = collect(options)
     if not points:
-        raise Failure(5, f"no point where {options.of} and one of {', '.join(options.over)} passed, with samples of the "
-                         "same rounds")
+        raise Failure(5, f"no point where {options.of} and one of {', '.join(options.over)} passed, with " +
+                         ("sustained regions" if options.sustained else "samples of the same rounds"))
     is_met, by_mode, lines = True, {}, []
-    print(f"{options.of} over {', '.join(options.over)}")
-    print(f"{'':44} {'speed':>6}  {'fastest':12} {'records':>7}  largest error ratio")
+    what = "joules" if options.sustained else "error"
+    limit = options.energy if options.sustained else options.error
+    print(f"{options.of} over {', '.join(options.over)}" + (", sustained" if options.sustained else ""))
+    print(f"{'':44} {'speed':>6}  {'fastest':12} {'records':>7}  " +
+          ("ratio of the joules of a pass" if options.sustained else "largest error ratio"))
     for problem in sorted(points, key=order):
-        speeds, names, tensors = points[problem]
+        speeds, names, seconds = points[problem]
         speed = statistics.median(speeds)
-        errors = {tensor: statistics.median(ratios) for tensor, ratios in tensors.items()}
-        worst = max(errors, key=errors.get) if errors else None
+        ratios = {name: statistics.median(values) for name, values in seconds.items()}
+        worst = max(ratios, key=ratios.get) if ratios else None
         lacks = [text for text, lacking in (("speed", speed < options.least),
-                                            ("error", worst is not None and errors[worst] > options.error)) if lacking]
+                                            (what, worst is not None and ratios[worst] > limit)) if lacking]
         is_met = is_met and not lacks
         modes = by_mode.setdefault(problem[0], ([], []))
         modes[0].append(speed)
-        modes[1].extend(errors.values())
+        modes[1].extend(ratios.values())
         lines.append((options.of, " ".join(options.over), " ".join(name_of(problem).split()), f"{speed:.4f}",
-                      statistics.mode(names), len(speeds), worst or "", f"{errors[worst]:.4f}" if worst else ""))
-        error = f"{errors[worst]:.3f} {worst}" if worst else "-"
+                      statistics.mode(names), len(speeds), worst or "", f"{ratios[worst]:.4f}" if worst else ""))
+        second = f"{ratios[worst]:.3f}" + ("" if options.sustained else f" {worst}") if worst else "-"
         mark = f"   limit: {', '.join(lacks)}" if lacks else ""
-        print(f"{name_of(problem):44} {speed:6.3f}  {statistics.mode(names):12} {len(speeds):7}  {error}{mark}")
-    for mode, (speeds, errors) in by_mode.items():
+        print(f"{name_of(problem):44} {speed:6.3f}  {statistics.mode(names):12} {len(speeds):7}  {second}{mark}")
+    for mode, (speeds, ratios) in by_mode.items():
         mean = geomean(speeds)
         is_met = is_met and mean >= options.mean
-        text = f"; error ratio: geometric mean {geomean(errors):.3f}, largest {max(errors):.3f}" if errors else ""
+        text = f"; {what} ratio: geometric mean {geomean(ratios):.3f}, largest {max(ratios):.3f}" if ratios else ""
         print(f"{mode}: {len(speeds)} points, speed: geometric mean {mean:.3f}, least {min(speeds):.3f}{text}")
     if options.csv:
-        write_csv(options.csv, lines)
+        write_csv(options.csv, ("of", "over", "point", "sustained_speed" if options.sustained else "speed", "fastest",
+                                "records", "figure" if options.sustained else "tensor",
+                                "energy_ratio" if options.sustained else "error_ratio"), lines)
     return 0 if is_met else 1
 
 
@@ -184,6 +219,8 @@ def main():
     parser.add_argument("--least", type=float, default=0, help="least speed of a point")
     parser.add_argument("--mean", type=float, default=0, help="least geometric mean of a direction")
     parser.add_argument("--error", type=float, default=math.inf, help="largest error ratio of a tensor")
+    parser.add_argument("--sustained", action="store_true", help="speed and joules over the sustained regions")
+    parser.add_argument("--energy", type=float, default=math.inf, help="largest ratio of joules, with --sustained")
     parser.add_argument("--csv", metavar="FILE", help="the points as a table, too")
     options = parser.parse_args()
     try:

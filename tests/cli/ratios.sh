@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # --peer and scripts/ratios.py: whose speed a row is compared with, and speed and error between implementations.
-# scripts/beside_peers.py: ratios to cuDNN against published ones. The records here are made up.
+# scripts/beside_dense.py: windows and masks beside dense problems. scripts/beside_peers.py: ratios to cuDNN against
+# published ones. The records here are made up.
 . "$(dirname "$0")/lib.sh"
 
 command -v python3 >/dev/null || skip "no python3"
@@ -88,6 +89,64 @@ expect_code 5
 echo '{' >broken.jsonl
 ratios broken.jsonl --of a --over b
 expect_code 5
+
+# Attributes make other problems; a record from before there was a column has none of it.
+record masks.jsonl
+row masks.jsonl a 1,1,1 1e-3
+row masks.jsonl b 2,2,2 1e-3 ',"block_mask":"none","window_left":-1,"lengths":"fixed"'
+row masks.jsonl a 1,1,1 1e-3 ',"block_mask":"random:0.5","mask_block":128'
+row masks.jsonl b 3,3,3 1e-3 ',"block_mask":"random:0.5","mask_block":128'
+row masks.jsonl b 9,9,9 1e-3 ',"block_mask":"random:0.1","mask_block":128'
+ratios masks.jsonl --of a --over b
+expect_code 0
+expect_stdout '^fwd causal d64  bf16 n=4096 batch 1 heads 1/1 std 4 +2\.000 '
+expect_stdout '^fwd causal .* mask random:0\.5 of 128 +3\.000 '
+expect_stdout '^fwd: 2 points'
+
+# The sustained regions: speed and joules, not of the rounds.
+record sustained.jsonl
+row sustained.jsonl a 1,1,1 1e-3 ',"tflops_sustained":600,"energy_j":0.9'
+row sustained.jsonl b 9,9,9 1e-3 ',"tflops_sustained":500,"energy_j":1.2'
+row sustained.jsonl c 9,9,9 1e-3 ',"tflops_sustained":400,"energy_j":1.0'
+ratios sustained.jsonl --of a --over b --sustained --least 1.2 --energy 1 --csv energy.csv
+expect_code 0
+expect_stdout ' 1\.200 +b +1 +0\.750$'
+expect "the table of joules" grep -qE '^a,b,fwd .*,1\.2000,b,1,energy,0\.7500$' energy.csv
+ratios sustained.jsonl --of a --over b,c --sustained --energy 0.8
+expect_code 1
+expect_stdout ' 1\.200 +b +1 +0\.900   limit: joules$'
+ratios one.jsonl --of a --over b --sustained
+expect_code 5
+expect_stderr 'with sustained regions$'
+
+# ---- beside_dense: 40 % of the pairs are visible and take half the time: 0.8 of the dense speed ----
+dense() {
+    what="beside_dense.py $*"
+    code=0
+    python3 "$root/scripts/beside_dense.py" "$@" >out 2>err </dev/null || code=$?
+}
+record dense.jsonl
+row dense.jsonl a 1,1,1 1e-3 ',"flops":1000,"time_ms":10,"tflops":100'
+row dense.jsonl b 1,1,1 1e-3 ',"flops":1000,"time_ms":2,"tflops":500'
+row dense.jsonl a 1,1,1 1e-3 ',"flops":400,"time_ms":5,"tflops":80,"window_left":64'
+dense dense.jsonl --of a --bars --csv dense.csv
+expect_code 0
+expect_stdout '^fwd causal .* left 64 +0\.4000 +5\.000 +10\.000 +5\.000 +1\.000 +0\.800$'
+expect "the table" grep -qx 'a,fwd causal d64 bf16 n=4096 batch 1 heads 1/1 std 4 left 64,0.4000,5.0000,10.0000,5.0000,1.0000,80.0,0.8000,1' dense.csv
+row dense.jsonl a 1,1,1 1e-3 ',"flops":450,"time_ms":5.03,"tflops":80,"block_mask":"random:0.45","mask_block":64'
+dense dense.jsonl --of a --bars
+expect_code 1
+expect_stdout 'mask random:0\.45 of 64 .* 5\.020 +1\.002 .*above$'
+dense dense.jsonl --of a
+expect_code 0
+row dense.jsonl a 1,1,1 1e-3 ',"flops":1000,"time_ms":10.2,"tflops":98,"block_mask":"random:1","mask_block":64'
+dense dense.jsonl --of a
+expect_stdout 'mask random:1 of 64 .* 10\.300 +0\.990 '
+dense dense.jsonl --of b
+expect_code 5
+expect_stderr '^beside_dense: no window or block mask of b'
+dense one.jsonl
+expect_code 2
 
 # ---- beside_peers ----
 next_part
