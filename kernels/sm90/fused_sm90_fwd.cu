@@ -224,13 +224,13 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         "fwd_d" #D "_m" #M "n" #N "_s" #KV SPLITS_NAME_##SPLITS,                                                       \
             #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SPLITS_TEXT_##SPLITS                   \
     }
-#define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST)                                                    \
+#define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST, START)                                             \
     {{SHOWN(DIM, ROWS, KEYS, KV, SPLITS), DIM, 1, sizeof(SharedStorage<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>)},      \
      ROWS,                                                                                                             \
      Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>::THREADS,                                                          \
      KEYS,                                                                                                             \
-     KEYS / SPLITS,                                                                                                    \
      COST,                                                                                                             \
+     START,                                                                                                            \
      {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS), true), CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS))}},
 
 } // namespace sm90_fwd

@@ -6,9 +6,13 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
+#include "kernels/common/makespan.h"
 #include "kernels/sm90/fused_sm90.h"
 
-enum { COUNTER_BYTES = 256 };
+enum {
+    COUNTER_BYTES = 256,
+    MAX_WAVES = 16 /* with more work tiles for each multiprocessor their order leaves little to gain */
+};
 
 static const int64_t MAX_LEN = INT32_MAX - 65536; /* column and row numbers of whole tiles stay within an int */
 static const float LOG2_E = 1.4426950408889634f;
@@ -18,22 +22,46 @@ static int64_t row_tiles_of(const struct attn_problem *p, const struct fused_sm9
     return (p->q_len + tile->block_m - 1) / tile->block_m;
 }
 
-/* The time until the last multiprocessor has finished, in rows times keys times cost.
- * Full: all tiles take the same time, and the multiprocessor with the most tiles finishes last.
- * Causal: tiles differ, and the longest ones are taken first. The time is the largest of three: that of the longest
- * tile; the average of the multiprocessors (a row reads, beyond the keys that it sees, half a block more on average);
- * as many of the shortest tiles as the multiprocessor with the most tiles has. */
+/* Keys that a causal work tile goes through, in whole blocks. */
+static int64_t keys_of(const struct attn_problem *p, const struct fused_sm90_fwd_tile *tile, int64_t row_tile)
+{
+    const int64_t end = (row_tile + 1) * tile->block_m, last_row = end < p->q_len ? end : p->q_len;
+    const int64_t seen = last_row + p->kv_len - p->q_len;
+
+    return seen <= 0 ? 0 : attn_round_up(seen, tile->block_n);
+}
+
+/* The keys that the multiprocessor which finishes last goes through; what a tile costs apart from them is counted as
+ * `start` keys. The longest tiles are taken first. With many tiles it is the average of the multiprocessors. */
+static double causal_keys(const struct attn_request *request, const struct fused_sm90_fwd_tile *tile)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t row_tiles = row_tiles_of(p, tile), multiprocessors = request->device->multiprocessors;
+    const double each = (double)row_tiles * (double)p->batch * (double)p->q_heads / (double)multiprocessors;
+
+    if (each <= MAX_WAVES) {
+        struct attn_makespan span = attn_makespan_begin(multiprocessors);
+        for (int64_t row_tile = row_tiles - 1; row_tile >= 0; --row_tile)
+            attn_makespan_add(&span, p->batch * p->q_heads, (double)(keys_of(p, tile, row_tile) + tile->start));
+        return attn_makespan_end(&span);
+    }
+    const double q_len = (double)p->q_len, kv_len = (double)p->kv_len;
+    const double seen = kv_len >= q_len ? kv_len - q_len / 2 : kv_len * kv_len / (2 * q_len); /* by a row, on average */
+    return each * (seen + (tile->block_m + tile->block_n) / 2.0 + tile->start);
+}
+
+/* The time until the last multiprocessor has finished, in rows times keys times cost; without what all tiles have in
+ * common. Loads and stores of tiles without a mask run beside the products of others: their start takes a quarter. */
 static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_fwd_tile *tile = (const void *)common;
     const struct attn_problem *p = request->problem;
-    const double tiles = (double)row_tiles_of(p, tile) * (double)p->q_heads * (double)p->batch;
-    const double each = tiles / request->device->multiprocessors, q_len = (double)p->q_len, kv_len = (double)p->kv_len;
-    const double seen = kv_len >= q_len ? kv_len - q_len / 2 : kv_len * kv_len / (2 * q_len); /* by a row, on average */
-    const double longest_or_all = fmax(kv_len, each * (seen + tile->keys / 2));               /* keys */
-    const double shortest = ceil(each) * (kv_len - q_len);                                    /* below 0: no bound */
+    const double tiles = (double)row_tiles_of(p, tile) * (double)p->batch * (double)p->q_heads;
+    const double keys = p->causal ? causal_keys(request, tile)
+                                  : ceil(tiles / request->device->multiprocessors) *
+                                        ((double)attn_round_up(p->kv_len, tile->block_n) + tile->start / 4.0);
 
-    return tile->block_m * tile->cost * (p->causal ? fmax(longest_or_all, shortest) : ceil(each) * kv_len);
+    return tile->block_m * tile->cost * keys;
 }
 
 static const struct attn_tile_table tiles = {"forward", fused_sm90_fwd_tiles, sizeof *fused_sm90_fwd_tiles,

@@ -41,8 +41,8 @@ struct fused_sm90_fwd_tile {
     struct attn_tile tile;
     int block_m, threads;
     int block_n; /* keys of a pipeline stage */
-    int keys;    /* of these, those of one warpgroup */
     int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim */
+    int start;   /* causal: time apart from the keys (loads, masks, output), in keys */
     fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
 };
 

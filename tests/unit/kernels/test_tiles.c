@@ -457,6 +457,11 @@ static void few_tiles_are_spread(void **state)
     assert_string_equal(front_chosen(self_attention(1, 8, 2048, 128, true), ATTN_FWD), "fwd_d128_m64n128_s2_k2");
     assert_string_equal(front_chosen(self_attention(1, 8, 2048, 128, false), ATTN_FWD), "fwd_d128_m128n128_s2");
     assert_string_equal(front_chosen(self_attention(1, 8, 4096, 128, true), ATTN_FWD), "fwd_d128_m128n128_s2");
+    /* Causal, 192 tiles of 128 rows: those of the first 132 are long and stay alone; of 64 rows there would be three
+     * for most. */
+    assert_string_equal(front_chosen(self_attention(2, 12, 1024, 128, true), ATTN_FWD), "fwd_d128_m128n128_s2");
+    assert_string_equal(front_chosen(self_attention(1, 12, 2048, 128, true), ATTN_FWD), "fwd_d128_m128n128_s2");
+    assert_string_equal(front_chosen(self_attention(1, 12, 2048, 128, false), ATTN_FWD), "fwd_d128_m64n128_s2_k2");
     /* Keys that most rows do not see, and rows that see none. */
     struct attn_problem p = self_attention(1, 8, 2048, 64, true);
     p.kv_len = 16384;
