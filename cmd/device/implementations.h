@@ -43,8 +43,8 @@ int impls_add_peer(const struct impls *, const char *peer, const struct attn_dev
                    int *count);
 
 /* The implementation of a slot for this request; for "fused" the first of our fused kernels that accepts it. Sets the
- * request's variant, deterministic flag or device where the slot gives one, the latter to a part of the slot. NULL with the reason when it (or every fused
- * kernel) refuses. */
+ * request's variant, deterministic flag or device where the slot gives one; the device is a part of the slot. NULL with
+ * the reason when it (or every fused kernel) refuses. */
 const struct attn_impl *impl_resolve(const struct impl_slot *, struct attn_request *, struct attn_message *why);
 
 /* The name in the records: the implementation's own, or "name:variant" as given, so that variants of one implementation
