@@ -1,35 +1,9 @@
 /* Options -> problems: the grids of the presets, the papers' convention, refusals, and the repro command, which must
  * make the same problem again. */
-#include "tests/unit/unit_help.h"
+#include "tests/unit/plan/plan_of.h"
 
-#include "cmd/base/log.h"
-#include "cmd/plan/plan.h"
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_key.h"
-#include "cmd/options/options.h"
-
-static struct options parse(const char *line)
-{
-    char *words[64], *copy = strdup(line);
-    int count = 0;
-    for (char *word = strtok(copy, " "); word && count < 64; word = strtok(NULL, " "))
-        words[count++] = word;
-    struct options o;
-    bool done = false;
-    assert_int_equal(options_parse(count, words, &o, &done), EXIT_OK);
-    assert_false(done);
-    free(copy);
-    return o;
-}
-
-static struct plan plan_of(const char *line, enum attn_platform platform)
-{
-    struct options o = parse(line);
-    struct plan plan;
-    assert_int_equal(plan_make(&o, platform, &plan), EXIT_OK);
-    options_free(&o);
-    return plan;
-}
 
 static void paper_grid_is_the_default_on_cuda(void **state)
 {
@@ -447,23 +421,6 @@ static void selftest_keeps_to_the_options(void **state)
     assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype bf16", ATTN_WITH_8_BIT), 0);
     assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype e5m2", 0), 2);
     assert_int_equal(selftest_count("fabench selftest --seqlen 128 --dtype e5m2 --causal", 0), 1);
-}
-
-/* Equal in every byte, and in the arrays that each plan has made for itself. */
-static bool is_same_item(const struct plan_item *a, const struct plan_item *b)
-{
-    struct plan_item other = *b;
-    other.arrays = a->arrays;
-    if (memcmp(a, &other, sizeof other) != 0 || !a->arrays != !b->arrays)
-        return false;
-    for (int i = 0; i < ARRAY_COUNT; i++) {
-        size_t bytes, other_bytes;
-        const void *x = problem_array(&a->problem, a->arrays, (enum problem_array)i, &bytes);
-        const void *y = problem_array(&b->problem, b->arrays, (enum problem_array)i, &other_bytes);
-        if (bytes != other_bytes || (bytes && memcmp(x, y, bytes) != 0))
-            return false;
-    }
-    return true;
 }
 
 /* A repro as a verify command makes the same case again, among others, wherever the seed begins. */

@@ -1,32 +1,8 @@
 /* The preset full: what its slices cover, what typed options make of them, and the command that repeats one problem. */
-#include "tests/unit/unit_help.h"
+#include "tests/unit/plan/plan_of.h"
 
-#include "cmd/options/options.h"
-#include "cmd/plan/plan.h"
 #include "cmd/problem/problem.h"
 #include "cmd/problem/problem_key.h"
-
-static struct options parse(const char *line)
-{
-    char *words[64], *copy = strdup(line);
-    int count = 0;
-    for (char *word = strtok(copy, " "); word && count < 64; word = strtok(NULL, " "))
-        words[count++] = word;
-    struct options o;
-    bool done = false;
-    assert_int_equal(options_parse(count, words, &o, &done), EXIT_OK);
-    free(copy);
-    return o;
-}
-
-static struct plan plan_of(const char *line, enum attn_platform platform)
-{
-    struct options o = parse(line);
-    struct plan plan;
-    assert_int_equal(plan_make(&o, platform, &plan), EXIT_OK);
-    options_free(&o);
-    return plan;
-}
 
 /* No problem is there twice. */
 static void expect_different(const struct plan *plan)

@@ -1,25 +1,8 @@
 /* The drawing of `verify --random`: all attributes and edges occur, the same seed draws the same problems, each row
  * of the table changes something, and the command of a problem makes it again. */
-#include "tests/unit/unit_help.h"
-
-#include "cmd/base/log.h"
-#include "cmd/options/options.h"
-#include "cmd/plan/plan.h"
+#include "tests/unit/plan/plan_of.h"
 
 enum { PROBLEMS = 3000 };
-
-static struct options parse(const char *line)
-{
-    struct options o;
-    bool done = false;
-    char *words[64], *copy = strdup(line);
-    int count = 0;
-    for (char *word = strtok(copy, " "); word && count < 64; word = strtok(NULL, " "))
-        words[count++] = word;
-    assert_int_equal(options_parse(count, words, &o, &done), EXIT_OK);
-    free(copy);
-    return o;
-}
 
 static struct plan verify_plan(const char *line, enum attn_platform platform)
 {
@@ -28,23 +11,6 @@ static struct plan verify_plan(const char *line, enum attn_platform platform)
     assert_int_equal(plan_make_verify(&o, platform, &plan), EXIT_OK);
     options_free(&o);
     return plan;
-}
-
-/* Equal but for the addresses of their arrays, whose texts and numbers are compared. */
-static bool is_same(const struct plan_item *a, const struct plan_item *b)
-{
-    struct plan_item x = *a, y = *b;
-    x.arrays = y.arrays = NULL;
-    if (memcmp(&x, &y, sizeof x) != 0 || !a->arrays != !b->arrays)
-        return false;
-    for (int i = 0; i < ARRAY_COUNT && a->arrays; i++) {
-        size_t a_bytes = 0, b_bytes = 0;
-        const void *from = problem_array(&a->problem, a->arrays, (enum problem_array)i, &a_bytes);
-        const void *to = problem_array(&b->problem, b->arrays, (enum problem_array)i, &b_bytes);
-        if (a_bytes != b_bytes || (a_bytes && memcmp(from, to, a_bytes) != 0))
-            return false;
-    }
-    return true;
 }
 
 static void the_same_seed_draws_the_same_problems(void **state)
@@ -57,7 +23,7 @@ static void the_same_seed_draws_the_same_problems(void **state)
     assert_int_equal(one.count, 400);
     assert_int_equal(more.count, 500);
     for (int i = 0; i < one.count; i++) {
-        assert_true(is_same(&one.items[i], &more.items[i]));
+        assert_true(is_same_item(&one.items[i], &more.items[i]));
         equal += one.items[i].seed == other.items[i].seed;
         for (int j = 0; j < i; j++)
             equal += one.items[i].seed == one.items[j].seed || strcmp(one.items[i].name, one.items[j].name) == 0;
@@ -347,7 +313,7 @@ static void the_command_makes_the_same_problem(void **state)
             assert_int_equal(again.count, 1);
             if (!is_verify)
                 memcpy(again.items[0].name, plan.items[i].name, sizeof plan.items[i].name);
-            if (!is_same(&again.items[0], &plan.items[i]))
+            if (!is_same_item(&again.items[0], &plan.items[i]))
                 fail_msg("%s makes another problem than %s", command, plan.items[i].name);
             *(is_verify ? &others : &sweeps) += 1;
             caches += !is_verify && plan.items[i].problem.page_size > 0 && plan.items[i].splits > 0;
