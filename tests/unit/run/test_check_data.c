@@ -2,16 +2,10 @@
  * fused kernels with 16-bit matrix instructions (FlashAttention-2 and -3, cuDNN, ours): products of 16-bit numbers
  * summed in fp32, P = exp(S - max) or exp(S - LSE) in fp32 and rounded to the dtype before it is multiplied, dS from P
  * before that rounding and rounded itself, outputs rounded once. Tiles of keys run from the last to the first. */
-#include "tests/unit/unit_help.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/run/model.h"
 
 #include "cmd/base/log.h"
-#include "cmd/device/inputs.h"
 #include "cmd/options/options.h"
-#include "cmd/run/check.h"
 #include "cmd/run/resume.h"
 #include "tests/dense.h"
 
@@ -20,21 +14,6 @@ enum { TILE = 64, MAX_DIM = 128 };
 /* What is wrong with the model; HONEST is what must pass, and DS_OF_ROUNDED_P, which makes dS from P as rounded like
  * fused_sm90 in fp16. */
 enum fault { HONEST, DS_OF_ROUNDED_P, SCALE_1_PERCENT, NO_RESCALE, LOST_TILE, DELTA_OF_ROW_BEFORE, DS_4_BITS };
-
-struct model {
-    const struct plan_item *item;
-    const struct attn_tensors *t;
-    struct tensor_set *out;
-    enum fault fault;
-    float *dk, *dv; /* [kv_len][head_dim] of one head */
-};
-
-static float rounded(const struct model *m, float x)
-{
-    float stored = 0;
-    fill_store(&stored, m->item->problem.dtype, 0, x);
-    return fill_load(&stored, m->item->problem.dtype, 0);
-}
 
 static void load(const struct model *m, struct attn_tensor x, int64_t h, int64_t row, float *to)
 {
@@ -54,12 +33,6 @@ static float dot(const struct model *m, const float *x, const float *y)
     for (int64_t c = 0; c < m->item->problem.head_dim; c++)
         sum += x[c] * y[c];
     return sum;
-}
-
-static void add(const struct model *m, float *to, float factor, const float *x)
-{
-    for (int64_t c = 0; c < m->item->problem.head_dim; c++)
-        to[c] += factor * x[c];
 }
 
 static float scale_of(const struct model *m)
@@ -168,33 +141,16 @@ static void compute_head(struct model *m, int64_t h)
     free(m->dv);
 }
 
+static void compute_all(struct model *m)
+{
+    for (int64_t h = 0; h < m->item->problem.q_heads; h++)
+        compute_head(m, h);
+}
+
 /* The largest error / bound of the model on a problem. */
 static double used_by(const struct plan_item *item, enum fault fault)
 {
-    struct backend be;
-    struct attn_message why = {""};
-    struct tensor_set inputs, outputs;
-    struct check_reference reference;
-    struct record_tensor tensors[RECORD_TENSORS_MAX];
-    int count = 0;
-    assert_int_equal(backend_open(&be, DEVICE_CPU, 0, &why), ATTN_OK);
-    assert_int_equal(inputs_make(&be, item, NULL, &inputs, &why), ATTN_OK);
-    assert_int_equal(check_reference_make(&be, item, CHECK_FULL, &inputs, &reference, &why), ATTN_OK);
-    assert_int_equal(outputs_make(&be, item, &inputs, &outputs, &why), ATTN_OK);
-    struct model model = {.item = item, .t = &inputs.tensors, .out = &outputs, .fault = fault};
-    for (int64_t h = 0; h < item->problem.q_heads; h++)
-        compute_head(&model, h);
-    const struct check_request request = {
-        .item = item, .reference = &reference, .outputs = &outputs, .atol = NAN, .rtol = NAN};
-    assert_int_equal(check_outputs(&be, &request, tensors, &count, &why), ATTN_OK);
-    double used = 0;
-    for (int i = 0; i < count; i++)
-        used = fmax(used, tensors[i].used);
-    tensor_set_free(&be, &outputs);
-    tensor_set_free(&be, &inputs);
-    check_reference_free(&be, &reference);
-    be.ops->close(&be);
-    return used;
+    return judge_model(item, (int)fault, compute_all, false).used;
 }
 
 static const struct {

@@ -4,26 +4,13 @@
  * multiplied; P times 1 / (1 - dropout) at the end; D from O as rounded; outputs rounded once. Each problem exceeded a
  * bound before the floor that it is for, and with a fault it still does. naive's errors are taken as 0, so that rule 5
  * allows no more than its unit. */
-#include "tests/unit/unit_help.h"
+#include "tests/unit/run/model.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "cmd/device/inputs.h"
-#include "cmd/run/check.h"
 #include "tests/dense.h"
 
 enum { MAX_DIM = 256, MMA_COLUMNS = 16, MMA_BITS = 26 };
 
 enum fault { HONEST, SCALE_1_PERMILLE, DELTA_1_PERCENT, OUTPUTS_1_PERCENT };
-
-struct model {
-    const struct plan_item *item;
-    const struct attn_tensors *t;
-    struct tensor_set *out;
-    enum fault fault;
-    float *dk, *dv; /* [kv_len][head_dim] of one kv head */
-};
 
 /* sum + products of MMA_COLUMNS columns, as a tensor core adds them: all aligned to the largest and cut off behind
  * MMA_BITS bits, their sum cut off to fp32. */
@@ -58,13 +45,6 @@ static float dot(float start, const float *x, const float *y, int64_t d)
     return start;
 }
 
-static float rounded(const struct model *m, float x)
-{
-    float stored = 0;
-    fill_store(&stored, m->item->problem.dtype, 0, x);
-    return fill_load(&stored, m->item->problem.dtype, 0);
-}
-
 static int64_t offset_of(struct attn_tensor x, int64_t b, int64_t h, int64_t row)
 {
     return b * x.stride_batch + h * x.stride_head + row * x.stride_row;
@@ -85,12 +65,6 @@ static void store(const struct model *m, struct attn_tensor x, int64_t b, int64_
     const float wrong = m->fault == OUTPUTS_1_PERCENT ? 1.01f : 1;
     for (int64_t c = 0; c < p->head_dim; c++)
         fill_store(x.data, p->dtype, offset_of(x, b, h, row) + c, from[c] * factor * wrong);
-}
-
-static void add(const struct model *m, float *to, float factor, const float *x)
-{
-    for (int64_t c = 0; c < m->item->problem.head_dim; c++)
-        to[c] += factor * x[c];
 }
 
 static float scale_of(const struct model *m)
@@ -171,36 +145,11 @@ static void compute_group(struct model *m, int64_t b, int64_t kv_head)
     free(m->dv);
 }
 
-/* The largest error / bound of the model on a problem; `verdict` is that of the tensor that has it. */
-static double used_by(const struct plan_item *item, enum fault fault, struct record_tensor *verdict)
+static void compute_all(struct model *m)
 {
-    struct backend be;
-    struct attn_message why = {""};
-    struct tensor_set inputs, outputs;
-    struct check_reference reference;
-    struct record_tensor tensors[RECORD_TENSORS_MAX];
-    int count = 0;
-    assert_int_equal(backend_open(&be, DEVICE_CPU, 0, &why), ATTN_OK);
-    assert_int_equal(inputs_make(&be, item, NULL, &inputs, &why), ATTN_OK);
-    assert_int_equal(check_reference_make(&be, item, CHECK_FULL, &inputs, &reference, &why), ATTN_OK);
-    assert_int_equal(outputs_make(&be, item, &inputs, &outputs, &why), ATTN_OK);
-    for (int i = 0; i < TENSOR_COUNT; i++)
-        reference.max_abs_err[i] = 0;
-    struct model model = {.item = item, .t = &inputs.tensors, .out = &outputs, .fault = fault};
-    for (int64_t n = 0; n < item->problem.batch * item->problem.kv_heads; n++)
-        compute_group(&model, n / item->problem.kv_heads, n % item->problem.kv_heads);
-    const struct check_request request = {
-        .item = item, .reference = &reference, .outputs = &outputs, .atol = NAN, .rtol = NAN};
-    assert_int_equal(check_outputs(&be, &request, tensors, &count, &why), ATTN_OK);
-    *verdict = tensors[0];
-    for (int i = 1; i < count; i++)
-        if (tensors[i].used > verdict->used)
-            *verdict = tensors[i];
-    tensor_set_free(&be, &outputs);
-    tensor_set_free(&be, &inputs);
-    check_reference_free(&be, &reference);
-    be.ops->close(&be);
-    return verdict->used;
+    const struct attn_problem *p = &m->item->problem;
+    for (int64_t n = 0; n < p->batch * p->kv_heads; n++)
+        compute_group(m, n / p->kv_heads, n % p->kv_heads);
 }
 
 struct hard {
@@ -253,8 +202,8 @@ static void honest_arithmetic_passes(void **state)
     int failures = 0;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
         const struct plan_item item = item_of(&problems[i]);
-        struct record_tensor v;
-        if (!(used_by(&item, HONEST, &v) <= 0.7)) {
+        const struct record_tensor v = judge_model(&item, HONEST, compute_all, true);
+        if (!(v.used <= 0.7)) {
             print_message("%s: %s by rule %s, %.3g of its bound\n", problems[i].what, v.name, v.rule, v.used);
             failures++;
         }
@@ -267,8 +216,8 @@ static void faults_are_found(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
         const struct plan_item item = item_of(&problems[i]);
-        struct record_tensor v;
-        if (!(used_by(&item, problems[i].fault, &v) > 1))
+        const struct record_tensor v = judge_model(&item, problems[i].fault, compute_all, true);
+        if (!(v.used > 1))
             fail_msg("%s: a fault passes with %.3g of its bound", problems[i].what, v.used);
     }
 }
