@@ -8,13 +8,13 @@
 
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/sm90/bwd_geometry.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 enum {
-    SM90_BWD_KV_TILE = 128,       /* keys of a block */
     SM90_BWD_THREADS = 384,       /* of the main kernel */
     SM90_BWD_ROW_THREADS = 256,   /* of preprocess and of convert */
     SM90_BWD_STORE_ROWS = 16,     /* rows of dK and dV that a warp stores: those of the boxes of maps dk and dv */

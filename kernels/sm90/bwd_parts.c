@@ -3,6 +3,8 @@
  * are in steps of the main kernel, about 2.2 us on an H200; docs/kernels/sm90_bwd.md, step 27, has the measurements. */
 #include "kernels/sm90/bwd_parts.h"
 
+#include <limits.h>
+
 #include "kernels/common/dispatch.h"
 
 enum {
@@ -39,21 +41,16 @@ static void take_first(struct free_times *times, double steps)
 }
 
 /* Steps of a tile of keys: tiles of queries that see any of its keys, of all heads of the group. */
-static int64_t steps_of(const struct fused_sm90_bwd_params *p, int kv_tile)
+static int steps_of(const struct fused_sm90_bwd_params *p, int kv_tile)
 {
-    const int64_t first_key = (int64_t)kv_tile * SM90_BWD_KV_TILE;
-    const int64_t first_query = p->causal && first_key > p->shift ? first_key - p->shift : 0;
+    const int first_tile = sm90_bwd_first_tile(kv_tile * SM90_BWD_KV_TILE, p->causal, p->shift, p->q_len, p->kv_len,
+                                               p->q_tile, p->q_tiles);
 
-    return first_query >= p->q_len ? 0 : (p->q_tiles - first_query / p->q_tile) * p->group;
-}
-
-static int64_t parts_of(int64_t steps, int64_t part_steps)
-{
-    return steps <= part_steps ? 1 : (steps + part_steps - 1) / part_steps;
+    return (p->q_tiles - first_tile) * p->group;
 }
 
 /* The time with parts of at most part_steps steps, where storing a part takes `store` and reading it again `add_up`. */
-static double time_of(const struct fused_sm90_bwd_params *p, int64_t part_steps, double store, double add_up,
+static double time_of(const struct fused_sm90_bwd_params *p, int part_steps, double store, double add_up,
                       int multiprocessors)
 {
     struct free_times times = {.count = multiprocessors};
@@ -63,11 +60,11 @@ static double time_of(const struct fused_sm90_bwd_params *p, int64_t part_steps,
     for (int first_head = 0; first_head < p->kv_heads_total; first_head += p->section_heads) {
         const int left = p->kv_heads_total - first_head, heads = left < p->section_heads ? left : p->section_heads;
         for (int kv_tile = 0; kv_tile < p->kv_tiles; ++kv_tile) {
-            const int64_t steps = steps_of(p, kv_tile), parts = parts_of(steps, part_steps);
+            const int steps = steps_of(p, kv_tile), parts = sm90_bwd_part_count(steps, part_steps);
             const double time = (double)steps / (double)parts + BLOCK_STEPS + (parts > 1 ? store : 0);
-            for (int64_t block = 0; block < heads * parts; ++block)
+            for (int64_t block = 0; block < (int64_t)heads * parts; ++block)
                 take_first(&times, time);
-            stored += parts > 1 ? heads * parts : 0;
+            stored += parts > 1 ? (int64_t)heads * parts : 0;
         }
     }
     for (int i = 0; i < times.count; ++i)
@@ -80,21 +77,22 @@ struct sm90_bwd_parts sm90_bwd_choose_parts(const struct fused_sm90_bwd_params *
     const int sms = multiprocessors < 1                     ? 1
                     : multiprocessors < MAX_MULTIPROCESSORS ? multiprocessors
                                                             : MAX_MULTIPROCESSORS;
-    const int64_t tiles = (int64_t)p->kv_tiles * p->kv_heads_total, most_steps = steps_of(p, 0);
+    const int64_t tiles = (int64_t)p->kv_tiles * p->kv_heads_total;
+    const int most_steps = steps_of(p, 0);
     const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
-    struct sm90_bwd_parts best = {(int)most_steps, 1};
+    struct sm90_bwd_parts best = {most_steps, 1};
 
-    if (tiles >= (int64_t)MAX_WAVES * sms)
+    if (tiles >= (int64_t)MAX_WAVES * sms || most_steps > INT_MAX / 2) /* sm90_bwd_part_count adds to them */
         return best;
     double best_time = time_of(p, most_steps, 0, 0, sms);
     for (int parts = 2; parts <= MOST_PARTS && parts <= most_steps / 2; parts += parts / 4 + 1) {
-        const int64_t part_steps = attn_tiles(most_steps, parts);
+        const int part_steps = (int)attn_tiles(most_steps, parts);
         if (tiles * parts > 2 * (int64_t)MAX_WAVES * sms)
             break;
         const double time = time_of(p, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, sms);
         if (time < best_time) {
             best_time = time;
-            best = (struct sm90_bwd_parts){(int)part_steps, (int)parts_of(most_steps, part_steps)};
+            best = (struct sm90_bwd_parts){part_steps, sm90_bwd_part_count(most_steps, part_steps)};
         }
     }
     return best;

@@ -90,17 +90,15 @@ __device__ __forceinline__ void find_first_tiles(int (&first_tile)[2], const Par
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const int first_key = kv_tile * KV_TILE + half * (KV_TILE / 2);
-        const int first_query = params.causal && first_key > params.shift ? first_key - params.shift : 0;
-        first_tile[half] =
-            first_key < params.kv_len && first_query < params.q_len ? first_query / q_tile : params.q_tiles;
+        first_tile[half] = sm90_bwd_first_tile(first_key, params.causal, params.shift, params.q_len, params.kv_len,
+                                               q_tile, params.q_tiles);
     }
 }
 
 /* How many parts a tile of keys with this many steps has. */
 __device__ __forceinline__ int parts_of(const Params &params, int steps)
 {
-    return params.max_parts == 1 || steps <= params.part_steps ? 1
-                                                               : (steps + params.part_steps - 1) / params.part_steps;
+    return params.max_parts == 1 ? 1 : sm90_bwd_part_count(steps, params.part_steps);
 }
 
 /* The first step of a part, counted over the tile's. Tiles of queries that share a semaphore are not divided. */
@@ -142,7 +140,7 @@ template <typename Tile> __device__ __forceinline__ WorkTile work_tile_of_block(
 template <int HEAD_DIM> __device__ __forceinline__ int64_t kv_sums_offset(const Params &params, int part, int64_t tile)
 {
     const int64_t tiles = int64_t(params.kv_heads_total) * params.kv_tiles;
-    return (part * tiles + tile) * (2 * KV_TILE * HEAD_DIM);
+    return sm90_bwd_sums_offset(part, tile, tiles, HEAD_DIM);
 }
 
 /* The step's tile, counted over all heads. */

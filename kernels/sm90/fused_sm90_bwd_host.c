@@ -105,12 +105,13 @@ static struct workspace workspace_of(const struct attn_request *request, const s
     const int64_t rows = p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
     const int64_t q_tiles = rows * p->head_dim / SM90_BWD_TILE_FLOATS;
     const int64_t semaphores = request->deterministic ? q_tiles * SM90_BWD_TILE_SEMAPHORES : 0;
-    const int64_t kv_tiles = params->max_parts > 1 ? (int64_t)params->kv_heads_total * params->kv_tiles : 0;
+    const int64_t kv_tiles = (int64_t)params->kv_heads_total * params->kv_tiles;
+    const int64_t kv_floats =
+        params->max_parts > 1 ? sm90_bwd_sums_offset(params->max_parts, 0, kv_tiles, (int)p->head_dim) : 0;
 
     return (struct workspace){2 * rows * (int64_t)sizeof(float), rows * p->head_dim * (int64_t)sizeof(float),
                               attn_round_up(semaphores * (int64_t)sizeof(int), 256),
-                              params->max_parts * kv_tiles * 2 * SM90_BWD_KV_TILE * p->head_dim *
-                                  (int64_t)sizeof(float)};
+                              kv_floats * (int64_t)sizeof(float)};
 }
 
 static size_t workspace_bytes(const struct attn_request *request)

@@ -1,0 +1,34 @@
+/* What the host, which chooses how fused_sm90's backward shares out its work, and the kernels must compute alike: the
+ * tiles of queries that a tile of keys meets, its parts, where their sums lie. C and CUDA C++; needs no CUDA header. */
+#ifndef FABENCH_SM90_BWD_GEOMETRY_H
+#define FABENCH_SM90_BWD_GEOMETRY_H
+
+#include "kernels/attention.h"
+
+enum { SM90_BWD_KV_TILE = 128 }; /* keys of a tile, which is the work of one block, or of one for each of its parts */
+
+/* The first of the q_tiles tiles of q_tile queries that sees a key from first_key on; all behind it do, too. q_tiles
+ * where there is none. shift: kv_len - q_len. */
+ATTN_FUNCTION int sm90_bwd_first_tile(int first_key, bool causal, int shift, int q_len, int kv_len, int q_tile,
+                                      int q_tiles)
+{
+    const int first_query = causal && first_key > shift ? first_key - shift : 0;
+
+    return first_key < kv_len && first_query < q_len ? first_query / q_tile : q_tiles;
+}
+
+/* How many parts a tile of keys has that is shared out where it has more than part_steps steps. A step is a tile of
+ * queries of one query head. steps + part_steps is at most INT_MAX. */
+ATTN_FUNCTION int sm90_bwd_part_count(int steps, int part_steps)
+{
+    return steps <= part_steps ? 1 : (steps + part_steps - 1) / part_steps;
+}
+
+/* Where a part's sums of dV and dK of a tile of keys lie, in floats: [part][tile][2][128 x head_dim]. tile: one of the
+ * `tiles` of all kv heads. The offset of part max_parts and tile 0 is the size of all. */
+ATTN_FUNCTION int64_t sm90_bwd_sums_offset(int part, int64_t tile, int64_t tiles, int head_dim)
+{
+    return (part * tiles + tile) * (2 * SM90_BWD_KV_TILE * head_dim);
+}
+
+#endif
