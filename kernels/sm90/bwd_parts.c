@@ -1,6 +1,7 @@
-/* How many thread blocks of fused_sm90's backward share the steps of a tile of keys: an estimate. The blocks are put on
- * the multiprocessors in the order of their numbers, each on the one that is free first, as the hardware does. Times
- * are in steps of the main kernel, about 2.2 us on an H200; docs/kernels/sm90_bwd.md, step 27, has the measurements. */
+/* What follows from the problem, and how many thread blocks share the steps of a tile of keys. That is an estimate: the
+ * blocks are put on the multiprocessors in the order of their numbers, each on the one that is free first, as the
+ * hardware does. Times are in steps of the main kernel, about 2.2 us on an H200; docs/kernels/sm90_bwd.md, step 27, has
+ * the measurements. */
 #include "kernels/sm90/bwd_parts.h"
 
 #include <limits.h>
@@ -10,13 +11,49 @@
 enum {
     MAX_MULTIPROCESSORS = 256,
     MAX_WAVES = 8,    /* with more blocks than this for each multiprocessor their order leaves little to gain */
-    MOST_PARTS = 64,  /* of a tile */
     FLOATS = 128 * 64 /* of dK and dV of a tile of keys: the unit of PART_STEPS */
 };
 
 static const double BLOCK_STEPS = 2.0;   /* loading K and V, the first step, storing dK and dV */
 static const double PART_STEPS = 0.5;    /* what storing FLOATS in fp32 takes longer */
 static const double ADD_UP_STEPS = 0.35; /* reading them in the kernel behind, for each multiprocessor */
+
+/* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum are still in the L2 when the next
+ * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps,
+ * and still more if these are deterministic as well, because then blocks of one head wait for each other.
+ * docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19. */
+static int section_heads(const struct sm90_bwd_shape *s, bool deterministic)
+{
+    const int q_heads = !s->causal ? 8 : deterministic ? 32 : 16, heads = q_heads / s->group;
+
+    return heads < 1 ? 1 : heads > s->kv_heads_total ? s->kv_heads_total : heads;
+}
+
+struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, int q_tile, bool deterministic)
+{
+    struct sm90_bwd_shape s = {
+        .shift = (int)(p->kv_len - p->q_len),
+        .q_len = (int)p->q_len,
+        .kv_len = (int)p->kv_len,
+        .group = (int)(p->q_heads / p->kv_heads),
+        .q_tile = q_tile,
+        .q_tiles = (int)attn_tiles(p->q_len, q_tile),
+        .kv_tiles = (int)attn_tiles(p->kv_len, SM90_BWD_KV_TILE),
+        .kv_heads_total = (int)(p->batch * p->kv_heads),
+        .causal = p->causal,
+    };
+
+    s.section_heads = section_heads(&s, deterministic); /* reads the members above */
+    return s;
+}
+
+int sm90_bwd_steps(const struct sm90_bwd_shape *s, int kv_tile)
+{
+    const int first_tile = sm90_bwd_first_tile(kv_tile * SM90_BWD_KV_TILE, s->causal, s->shift, s->q_len, s->kv_len,
+                                               s->q_tile, s->q_tiles);
+
+    return (s->q_tiles - first_tile) * s->group;
+}
 
 /* Times at which the multiprocessors are free, as a heap: the first one is the smallest. */
 struct free_times {
@@ -40,27 +77,17 @@ static void take_first(struct free_times *times, double steps)
     times->at[hole] = now;
 }
 
-/* Steps of a tile of keys: tiles of queries that see any of its keys, of all heads of the group. */
-static int steps_of(const struct fused_sm90_bwd_params *p, int kv_tile)
-{
-    const int first_tile = sm90_bwd_first_tile(kv_tile * SM90_BWD_KV_TILE, p->causal, p->shift, p->q_len, p->kv_len,
-                                               p->q_tile, p->q_tiles);
-
-    return (p->q_tiles - first_tile) * p->group;
-}
-
 /* The time with parts of at most part_steps steps, where storing a part takes `store` and reading it again `add_up`. */
-static double time_of(const struct fused_sm90_bwd_params *p, int part_steps, double store, double add_up,
-                      int multiprocessors)
+static double time_of(const struct sm90_bwd_shape *s, int part_steps, double store, double add_up, int multiprocessors)
 {
     struct free_times times = {.count = multiprocessors};
     int64_t stored = 0;
     double last = 0;
 
-    for (int first_head = 0; first_head < p->kv_heads_total; first_head += p->section_heads) {
-        const int left = p->kv_heads_total - first_head, heads = left < p->section_heads ? left : p->section_heads;
-        for (int kv_tile = 0; kv_tile < p->kv_tiles; ++kv_tile) {
-            const int steps = steps_of(p, kv_tile), parts = sm90_bwd_part_count(steps, part_steps);
+    for (int first_head = 0; first_head < s->kv_heads_total; first_head += s->section_heads) {
+        const int left = s->kv_heads_total - first_head, heads = left < s->section_heads ? left : s->section_heads;
+        for (int kv_tile = 0; kv_tile < s->kv_tiles; ++kv_tile) {
+            const int steps = sm90_bwd_steps(s, kv_tile), parts = sm90_bwd_part_count(steps, part_steps);
             const double time = (double)steps / (double)parts + BLOCK_STEPS + (parts > 1 ? store : 0);
             for (int64_t block = 0; block < (int64_t)heads * parts; ++block)
                 take_first(&times, time);
@@ -72,24 +99,24 @@ static double time_of(const struct fused_sm90_bwd_params *p, int part_steps, dou
     return last + (double)stored * add_up / multiprocessors;
 }
 
-struct sm90_bwd_parts sm90_bwd_choose_parts(const struct fused_sm90_bwd_params *p, int head_dim, int multiprocessors)
+struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
 {
     const int sms = multiprocessors < 1                     ? 1
                     : multiprocessors < MAX_MULTIPROCESSORS ? multiprocessors
                                                             : MAX_MULTIPROCESSORS;
-    const int64_t tiles = (int64_t)p->kv_tiles * p->kv_heads_total;
-    const int most_steps = steps_of(p, 0);
+    const int64_t tiles = (int64_t)s->kv_tiles * s->kv_heads_total;
+    const int most_steps = sm90_bwd_steps(s, 0);
     const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
     struct sm90_bwd_parts best = {most_steps, 1};
 
     if (tiles >= (int64_t)MAX_WAVES * sms || most_steps > INT_MAX / 2) /* sm90_bwd_part_count adds to them */
         return best;
-    double best_time = time_of(p, most_steps, 0, 0, sms);
-    for (int parts = 2; parts <= MOST_PARTS && parts <= most_steps / 2; parts += parts / 4 + 1) {
+    double best_time = time_of(s, most_steps, 0, 0, sms);
+    for (int parts = 2; parts <= SM90_BWD_MOST_PARTS && parts <= most_steps / 2; parts += parts / 4 + 1) {
         const int part_steps = (int)attn_tiles(most_steps, parts);
         if (tiles * parts > 2 * (int64_t)MAX_WAVES * sms)
             break;
-        const double time = time_of(p, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, sms);
+        const double time = time_of(s, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, sms);
         if (time < best_time) {
             best_time = time;
             best = (struct sm90_bwd_parts){part_steps, sm90_bwd_part_count(most_steps, part_steps)};

@@ -1,16 +1,37 @@
-/* How many thread blocks of fused_sm90's backward share the steps of a tile of keys. C. */
+/* How fused_sm90's backward shares out its work to thread blocks: what follows from the problem, and how many blocks
+ * share the steps of a tile of keys. C; needs no CUDA header, so that it is tested where there is no CUDA. */
 #ifndef FABENCH_SM90_BWD_PARTS_H
 #define FABENCH_SM90_BWD_PARTS_H
 
-#include "kernels/sm90/bwd_params.h"
+#include "kernels/sm90/bwd_geometry.h"
+
+enum { SM90_BWD_MOST_PARTS = 64 }; /* of a tile of keys */
+
+/* Lengths in rows, and counts. */
+struct sm90_bwd_shape {
+    int shift; /* kv_len - q_len */
+    int q_len, kv_len;
+    int group;          /* query heads for each kv head */
+    int q_tile;         /* queries of a tile */
+    int q_tiles;        /* of a query head */
+    int kv_tiles;       /* of a kv head */
+    int kv_heads_total; /* batch * kv_heads */
+    int section_heads;  /* kv heads whose blocks run at the same time */
+    bool causal;
+};
 
 struct sm90_bwd_parts {
     int part_steps; /* a tile of keys with more steps than this is shared out */
     int max_parts;  /* of a tile; 1: none is shared out */
 };
 
-/* The choice with the shortest estimated time. Reads the lengths, tiles, heads, mask and section_heads of the
- * parameters. */
-struct sm90_bwd_parts sm90_bwd_choose_parts(const struct fused_sm90_bwd_params *, int head_dim, int multiprocessors);
+/* Of a problem whose tiles attn_check_grid has accepted; q_tile: queries of a tile. */
+struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *, int q_tile, bool deterministic);
+
+/* Steps of a tile of keys: tiles of queries that see any of its keys, of all heads of the group. */
+int sm90_bwd_steps(const struct sm90_bwd_shape *, int kv_tile);
+
+/* The choice with the shortest estimated time. */
+struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *, int head_dim, int multiprocessors);
 
 #endif

@@ -58,40 +58,30 @@ static enum attn_status encode_maps(const struct attn_problem *p, const struct a
     return status;
 }
 
-/* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum are still in the L2 when the next
- * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps,
- * and still more if these are deterministic as well, because then blocks of one head wait for each other.
- * docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19. */
-static int section_heads(const struct fused_sm90_bwd_params *params, bool deterministic)
-{
-    const int q_heads = !params->causal ? 8 : deterministic ? 32 : 16, heads = q_heads / params->group;
-
-    return heads < 1 ? 1 : heads > params->kv_heads_total ? params->kv_heads_total : heads;
-}
-
 /* What follows from the problem alone. */
 static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_request *request, int q_tile)
 {
     const struct attn_problem *p = request->problem;
 
-    params->shift = (int)(p->kv_len - p->q_len);
-    params->q_len = (int)p->q_len;
-    params->kv_len = (int)p->kv_len;
+    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, q_tile, request->deterministic);
+    const struct sm90_bwd_parts parts =
+        sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
+    params->shift = shape.shift;
+    params->q_len = shape.q_len;
+    params->kv_len = shape.kv_len;
     params->q_heads = (int)p->q_heads;
     params->kv_heads = (int)p->kv_heads;
-    params->group = (int)(p->q_heads / p->kv_heads);
-    params->q_tile = q_tile;
-    params->q_tiles = (int)attn_tiles(p->q_len, q_tile);
-    params->kv_tiles = (int)attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
-    params->kv_heads_total = (int)(p->batch * p->kv_heads);
-    params->scale = p->scale;
-    params->scale_log2 = p->scale * LOG2_E;
-    params->causal = p->causal;
-    params->section_heads = section_heads(params, request->deterministic); /* reads the members above */
-    const struct sm90_bwd_parts parts =
-        sm90_bwd_choose_parts(params, (int)p->head_dim, request->device->multiprocessors);
+    params->group = shape.group;
+    params->q_tile = shape.q_tile;
+    params->q_tiles = shape.q_tiles;
+    params->kv_tiles = shape.kv_tiles;
+    params->kv_heads_total = shape.kv_heads_total;
+    params->section_heads = shape.section_heads;
     params->part_steps = parts.part_steps;
     params->max_parts = parts.max_parts;
+    params->scale = p->scale;
+    params->scale_log2 = p->scale * LOG2_E;
+    params->causal = shape.causal;
 }
 
 /* The workspace: stats, dq_sum, dq_semaphores, kv_sums, each from a multiple of 256 bytes on. */

@@ -1,0 +1,269 @@
+/* How fused_sm90's backward shares out its work (kernels/sm90/bwd_parts.h): the steps of each tile of keys against a
+ * count of the tiles that the mask leaves, and the parts of all tiles of random problems. Needs no device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "cmd/base/numbers.h"
+#include "kernels/attention.h"
+#include "kernels/common/dispatch.h"
+#include "kernels/sm90/bwd_parts.h"
+#ifdef FABENCH_WITH_CUDA
+#include "kernels/sm90/fused_sm90.h"
+#endif
+#include "tests/dense.h"
+
+enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132 };
+
+/* What is shared out: the problem, as a tile of queries of its head_dim sees it. */
+struct work {
+    struct attn_problem problem;
+    bool deterministic;
+    int multiprocessors;
+    struct sm90_bwd_shape shape;
+    struct sm90_bwd_parts parts;
+};
+
+static int q_tile_of(int64_t head_dim) { return head_dim == 64 ? 128 : 64; }
+
+static struct work work_of(struct attn_problem problem, bool deterministic, int multiprocessors)
+{
+    const int head_dim = (int)problem.head_dim;
+    struct work w = {.problem = problem, .deterministic = deterministic, .multiprocessors = multiprocessors};
+    w.shape = sm90_bwd_shape_of(&problem, q_tile_of(head_dim), deterministic);
+    w.parts = sm90_bwd_choose_parts(&w.shape, head_dim, multiprocessors);
+    return w;
+}
+
+static struct work work_on_h200(int64_t batch, int64_t q_heads, int64_t kv_heads, int64_t len, int64_t head_dim,
+                                bool causal)
+{
+    const struct attn_problem p =
+        DENSE(batch, q_heads, kv_heads, len, len, head_dim, ATTN_BF16, ATTN_BSHD, causal, -1, -1, 0.125f, 0);
+    return work_of(p, false, MULTIPROCESSORS);
+}
+
+/* 1 .. most, small numbers as often as large ones. */
+static int64_t drawn(uint64_t *random, int64_t most)
+{
+    const uint64_t bits = number_mix(*random += NUMBER_MIX_STEP);
+    const int64_t limit = most >> bits % 8;
+    return 1 + (int64_t)((bits >> 8) % (uint64_t)(limit > 0 ? limit : 1));
+}
+
+/* Half of the problems have as many keys as queries. */
+static struct work drawn_work(uint64_t *random)
+{
+    static const int multiprocessors[] = {1, 16, 108, 132, 256, 400};
+    const int64_t q_len = drawn(random, MOST_ROWS), other_len = drawn(random, MOST_ROWS), batch = drawn(random, 3);
+    const int64_t kv_heads = drawn(random, 4), q_heads = kv_heads * drawn(random, 48);
+    const uint64_t bits = number_mix(*random += NUMBER_MIX_STEP);
+    const struct attn_problem p = DENSE(batch, q_heads, kv_heads, q_len, bits & 1 ? q_len : other_len,
+                                        bits & 2 ? 64 : 128, ATTN_BF16, ATTN_BSHD, bits & 4, -1, -1, 0.125f, 0);
+    return work_of(p, bits & 8, multiprocessors[(bits >> 8) % (sizeof multiprocessors / sizeof *multiprocessors)]);
+}
+
+/* seen[kv_tile]: tiles of queries with a row that sees one of its keys, row by row. The caller frees it. */
+static int *count_seen(const struct work *w)
+{
+    const struct attn_problem *p = &w->problem;
+    const int64_t q_tile = w->shape.q_tile, kv_tiles = attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
+    int *seen = calloc((size_t)kv_tiles, sizeof *seen);
+    int64_t *counted = calloc((size_t)kv_tiles, sizeof *counted); /* the last tile of queries that is, plus 1 */
+    assert_true(seen && counted);
+    for (int64_t row = 0; row < p->q_len; row++) {
+        int64_t first, last;
+        attn_visible(p, row, &first, &last);
+        for (int64_t t = first / SM90_BWD_KV_TILE; first <= last && t <= last / SM90_BWD_KV_TILE; t++) {
+            seen[t] += counted[t] != row / q_tile + 1;
+            counted[t] = row / q_tile + 1;
+        }
+    }
+    free(counted);
+    return seen;
+}
+
+static void steps_are_the_tiles_that_the_mask_leaves(void **state)
+{
+    uint64_t random = 1;
+    (void)state;
+    for (int n = 0; n < PROBLEMS; n++) {
+        const struct work w = drawn_work(&random);
+        int *seen = count_seen(&w);
+        assert_int_equal(w.shape.kv_tiles, attn_tiles(w.problem.kv_len, SM90_BWD_KV_TILE));
+        for (int t = 0; t < w.shape.kv_tiles; t++)
+            assert_int_equal(sm90_bwd_steps(&w.shape, t), seen[t] * w.shape.group);
+        free(seen);
+    }
+}
+
+/* The first tile of queries with a row that sees first_key or a key behind it; q_tiles where there is none. */
+static int find_first_tile(const struct work *w, int64_t first_key)
+{
+    for (int64_t row = 0; row < w->problem.q_len; row++) {
+        int64_t first, last;
+        attn_visible(&w->problem, row, &first, &last);
+        if (last >= first_key)
+            return (int)(row / w->shape.q_tile);
+    }
+    return w->shape.q_tiles;
+}
+
+/* Each half of a tile of keys has a first tile of its own; the second half may lie behind all keys. */
+static void halves_begin_where_the_mask_does(void **state)
+{
+    uint64_t random = 4;
+    int behind = 0;
+    (void)state;
+    for (int n = 0; n < PROBLEMS; n++) {
+        const struct work w = drawn_work(&random);
+        const struct sm90_bwd_shape *s = &w.shape;
+        for (int key = 0; key < s->kv_tiles * SM90_BWD_KV_TILE; key += SM90_BWD_KV_TILE / 2) {
+            const int found = sm90_bwd_first_tile(key, s->causal, s->shift, s->q_len, s->kv_len, s->q_tile, s->q_tiles);
+            assert_int_equal(found, find_first_tile(&w, key));
+            behind += found == s->q_tiles;
+        }
+    }
+    assert_true(behind > 0);
+}
+
+static void many_tiles_have_one_part_each(void **state)
+{
+    (void)state;
+    for (int n = 0; n < 8; n++) {
+        const bool causal = n & 1, is_narrow = n & 2;
+        struct work w = work_on_h200(4, is_narrow ? 32 : 16, is_narrow ? 32 : 16, 4096, is_narrow ? 64 : 128, causal);
+        assert_int_equal(w.parts.max_parts, 1);
+        assert_int_equal(w.parts.part_steps, sm90_bwd_steps(&w.shape, 0));
+        w = work_on_h200(64, 32, 1, 4096, is_narrow ? 64 : 128, causal); /* a group changes nothing */
+        assert_int_equal(w.parts.max_parts, 1);
+    }
+}
+
+static void few_tiles_are_shared_out(void **state)
+{
+    (void)state;
+    for (int head_dim = 64; head_dim <= 128; head_dim += 64) {
+        /* 32 tiles of keys for 132 multiprocessors. */
+        struct work w = work_on_h200(1, 32, 1, 4096, head_dim, true);
+        assert_in_range(w.parts.max_parts, 4, SM90_BWD_MOST_PARTS);
+        w = work_on_h200(1, 32, 1, 4096, head_dim, false);
+        assert_in_range(w.parts.max_parts, 4, SM90_BWD_MOST_PARTS);
+        /* One tile, of more steps than the most parts could be given two each. */
+        w = work_on_h200(1, 512, 1, 128, head_dim, false);
+        assert_in_range(w.parts.max_parts, SM90_BWD_MOST_PARTS / 2, SM90_BWD_MOST_PARTS);
+        /* One multiprocessor gains nothing. */
+        assert_int_equal(work_of(w.problem, false, 1).parts.max_parts, 1);
+        /* Steps that no two blocks can share. */
+        assert_int_equal(work_on_h200(1, 1, 1, 64, head_dim, true).parts.max_parts, 1);
+    }
+}
+
+/* part_begin in bwd_tiles.cuh lets a part begin at steps * part / count, or one step behind that, but for the
+ * first: a part between two such beginnings needs two steps to be sure of one. */
+static void expect_no_empty_part(int steps, int count)
+{
+    for (int part = 0; part < count; part++) {
+        const int64_t begin = (int64_t)steps * part / count, end = (int64_t)steps * (part + 1) / count;
+        if (end - begin < (part == 0 ? 1 : 2))
+            fail_msg("part %d of %d has %d of %d steps", part, count, (int)(end - begin), steps);
+    }
+}
+
+static void parts_cover_all_steps_and_none_is_empty(void **state)
+{
+    uint64_t random = 2;
+    int shared_out = 0, with_both = 0;
+    (void)state;
+    for (int n = 0; n < PROBLEMS; n++) {
+        const struct work w = drawn_work(&random);
+        int most = 1, fewest = INT32_MAX;
+        for (int t = 0; t < w.shape.kv_tiles; t++) {
+            const int steps = sm90_bwd_steps(&w.shape, t);
+            const int count = sm90_bwd_part_count(steps, w.parts.part_steps);
+            assert_true((int64_t)count * w.parts.part_steps >= steps);
+            if (count > 1)
+                expect_no_empty_part(steps, count);
+            most = count > most ? count : most;
+            fewest = count < fewest ? count : fewest;
+        }
+        assert_int_equal(most, w.parts.max_parts);
+        assert_in_range(most, 1, SM90_BWD_MOST_PARTS);
+        shared_out += most > 1;
+        with_both += most > 1 && fewest == 1;
+    }
+    assert_in_range(shared_out, PROBLEMS / 4, PROBLEMS * 3 / 4);
+    assert_true(with_both > 0);
+}
+
+/* What the workspace must hold beside the parts' sums: two numbers for each row, dQ in fp32, semaphores. */
+static int64_t other_bytes(const struct work *w)
+{
+    const int64_t tiles = w->problem.batch * w->problem.q_heads * w->shape.q_tiles;
+    const int64_t rows = tiles * w->shape.q_tile;
+    return rows * (2 + w->problem.head_dim) * (int64_t)sizeof(float) +
+           (w->deterministic ? tiles * 4 * (int64_t)sizeof(int) : 0);
+}
+
+#ifdef FABENCH_WITH_CUDA
+static int64_t workspace_bytes(const struct work *w)
+{
+    const struct attn_device device = {.platform = ATTN_CUDA,
+                                       .sm = 90,
+                                       .multiprocessors = w->multiprocessors,
+                                       .smem_per_block_bytes = 232448,
+                                       .l2_bytes = 50 << 20};
+    const struct attn_request request = {
+        .problem = &w->problem, .device = &device, .mode = ATTN_BWD, .deterministic = w->deterministic};
+    struct attn_message why = {""};
+    if (attn_fused_sm90.accepts(&request, &why) != ATTN_OK)
+        fail_msg("%s", why.text);
+    return (int64_t)attn_fused_sm90.workspace_bytes(&request);
+}
+#else
+/* Without CUDA the size of the sums alone is there. */
+static int64_t workspace_bytes(const struct work *w)
+{
+    const int64_t tiles = (int64_t)w->shape.kv_heads_total * w->shape.kv_tiles, max_parts = w->parts.max_parts;
+    return other_bytes(w) +
+           (max_parts > 1 ? sm90_bwd_sums_offset((int)max_parts, 0, tiles, (int)w->problem.head_dim) * 4 : 0);
+}
+#endif
+
+/* Each part of each tile has its own place for its sums of dV and dK, and all are in the workspace. */
+static void the_workspace_is_enough(void **state)
+{
+    uint64_t random = 3;
+    (void)state;
+    for (int n = 0; n < PROBLEMS; n++) {
+        const struct work w = drawn_work(&random);
+        const int64_t tiles = (int64_t)w.shape.kv_heads_total * w.shape.kv_tiles, bytes = workspace_bytes(&w);
+        const int64_t one = 2 * SM90_BWD_KV_TILE * w.problem.head_dim;
+        int64_t end = 0;
+        for (int part = 0; part < w.parts.max_parts && w.parts.max_parts > 1; part++)
+            for (int64_t tile = 0; tile < tiles; tile++) {
+                const int64_t offset = sm90_bwd_sums_offset(part, tile, tiles, (int)w.problem.head_dim);
+                assert_true(offset >= end);
+                end = offset + one;
+            }
+        assert_int_equal(end, w.parts.max_parts > 1 ? w.parts.max_parts * tiles * one : 0);
+        assert_true(bytes >= other_bytes(&w) + end * (int64_t)sizeof(float));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_are_the_tiles_that_the_mask_leaves),
+        cmocka_unit_test(halves_begin_where_the_mask_does),
+        cmocka_unit_test(many_tiles_have_one_part_each),
+        cmocka_unit_test(few_tiles_are_shared_out),
+        cmocka_unit_test(parts_cover_all_steps_and_none_is_empty),
+        cmocka_unit_test(the_workspace_is_enough),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
