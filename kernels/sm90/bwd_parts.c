@@ -7,9 +7,9 @@
 #include <limits.h>
 
 #include "kernels/common/dispatch.h"
+#include "kernels/common/makespan.h"
 
 enum {
-    MAX_MULTIPROCESSORS = 256,
     MAX_WAVES = 8,    /* with more blocks than this for each multiprocessor their order leaves little to gain */
     FLOATS = 128 * 64 /* of dK and dV of a tile of keys: the unit of PART_STEPS */
 };
@@ -55,55 +55,27 @@ int sm90_bwd_steps(const struct sm90_bwd_shape *s, int kv_tile)
     return (s->q_tiles - first_tile) * s->group;
 }
 
-/* Times at which the multiprocessors are free, as a heap: the first one is the smallest. */
-struct free_times {
-    double at[MAX_MULTIPROCESSORS];
-    int count;
-};
-
-static void take_first(struct free_times *times, double steps)
-{
-    const double now = times->at[0] + steps;
-    int hole = 0;
-
-    for (int child = 1; child < times->count; child = 2 * hole + 1) {
-        if (child + 1 < times->count && times->at[child + 1] < times->at[child])
-            ++child;
-        if (times->at[child] >= now)
-            break;
-        times->at[hole] = times->at[child];
-        hole = child;
-    }
-    times->at[hole] = now;
-}
-
 /* The time with parts of at most part_steps steps, where storing a part takes `store` and reading it again `add_up`. */
 static double time_of(const struct sm90_bwd_shape *s, int part_steps, double store, double add_up, int multiprocessors)
 {
-    struct free_times times = {.count = multiprocessors};
+    struct attn_makespan span = attn_makespan_begin(multiprocessors);
     int64_t stored = 0;
-    double last = 0;
 
     for (int first_head = 0; first_head < s->kv_heads_total; first_head += s->section_heads) {
         const int left = s->kv_heads_total - first_head, heads = left < s->section_heads ? left : s->section_heads;
         for (int kv_tile = 0; kv_tile < s->kv_tiles; ++kv_tile) {
             const int steps = sm90_bwd_steps(s, kv_tile), parts = sm90_bwd_part_count(steps, part_steps);
             const double time = (double)steps / (double)parts + BLOCK_STEPS + (parts > 1 ? store : 0);
-            for (int64_t block = 0; block < (int64_t)heads * parts; ++block)
-                take_first(&times, time);
+            attn_makespan_add(&span, (int64_t)heads * parts, time);
             stored += parts > 1 ? (int64_t)heads * parts : 0;
         }
     }
-    for (int i = 0; i < times.count; ++i)
-        last = times.at[i] > last ? times.at[i] : last;
-    return last + (double)stored * add_up / multiprocessors;
+    return attn_makespan_end(&span) + (double)stored * add_up / multiprocessors;
 }
 
 struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
 {
-    const int sms = multiprocessors < 1                     ? 1
-                    : multiprocessors < MAX_MULTIPROCESSORS ? multiprocessors
-                                                            : MAX_MULTIPROCESSORS;
+    const int sms = multiprocessors < 1 ? 1 : multiprocessors;
     const int64_t tiles = (int64_t)s->kv_tiles * s->kv_heads_total;
     const int most_steps = sm90_bwd_steps(s, 0);
     const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
