@@ -20,16 +20,20 @@ static const double ADD_UP_STEPS = 0.35; /* reading them in the kernel behind, f
 
 /* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum are still in the L2 when the next
  * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps,
- * and still more if these are deterministic as well, because then blocks of one head wait for each other.
- * docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19. */
-static int section_heads(const struct sm90_bwd_shape *s, bool deterministic)
+ * and still more if these are deterministic as well, because then blocks of one head wait for each other: all of them
+ * where those tensors take two thirds of the L2 at most, so that the longest blocks of all heads come first.
+ * docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29. */
+static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool deterministic, size_t l2_bytes)
 {
+    const int64_t bytes = (int64_t)s->kv_heads_total * s->group * s->q_len * head_dim * (2 + 2 + 4);
     const int q_heads = !s->causal ? 8 : deterministic ? 32 : 16, heads = q_heads / s->group;
 
-    return heads < 1 ? 1 : heads > s->kv_heads_total ? s->kv_heads_total : heads;
+    if (heads > s->kv_heads_total || (s->causal && bytes <= (int64_t)(l2_bytes / 3 * 2)))
+        return s->kv_heads_total;
+    return heads < 1 ? 1 : heads;
 }
 
-struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, int q_tile, bool deterministic)
+struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, int q_tile, bool deterministic, size_t l2_bytes)
 {
     struct sm90_bwd_shape s = {
         .shift = (int)(p->kv_len - p->q_len),
@@ -43,7 +47,7 @@ struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, int q_tile
         .causal = p->causal,
     };
 
-    s.section_heads = section_heads(&s, deterministic); /* reads the members above */
+    s.section_heads = section_heads(&s, p->head_dim, deterministic, l2_bytes); /* reads the members above */
     return s;
 }
 

@@ -25,8 +25,8 @@ struct sm90_bwd_parts {
     int max_parts;  /* of a tile; 1: none is shared out */
 };
 
-/* Of a problem whose tiles attn_check_grid has accepted; q_tile: queries of a tile. */
-struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *, int q_tile, bool deterministic);
+/* Of a problem whose tiles attn_check_grid has accepted; q_tile: queries of a tile; l2_bytes: of the device. */
+struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *, int q_tile, bool deterministic, size_t l2_bytes);
 
 /* Steps of a tile of keys: tiles of queries that see any of its keys, of all heads of the group. */
 int sm90_bwd_steps(const struct sm90_bwd_shape *, int kv_tile);

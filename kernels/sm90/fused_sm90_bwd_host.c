@@ -63,7 +63,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
 {
     const struct attn_problem *p = request->problem;
 
-    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, q_tile, request->deterministic);
+    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, q_tile, request->deterministic, request->device->l2_bytes);
     const struct sm90_bwd_parts parts =
         sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
     params->shift = shape.shift;

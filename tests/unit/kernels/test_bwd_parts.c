@@ -17,7 +17,7 @@
 #endif
 #include "tests/dense.h"
 
-enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132 };
+enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132, L2_BYTES = 60 << 20 };
 
 /* What is shared out: the problem, as a tile of queries of its head_dim sees it. */
 struct work {
@@ -34,7 +34,7 @@ static struct work work_of(struct attn_problem problem, bool deterministic, int 
 {
     const int head_dim = (int)problem.head_dim;
     struct work w = {.problem = problem, .deterministic = deterministic, .multiprocessors = multiprocessors};
-    w.shape = sm90_bwd_shape_of(&problem, q_tile_of(head_dim), deterministic);
+    w.shape = sm90_bwd_shape_of(&problem, q_tile_of(head_dim), deterministic, L2_BYTES);
     w.parts = sm90_bwd_choose_parts(&w.shape, head_dim, multiprocessors);
     return w;
 }
@@ -144,6 +144,22 @@ static void many_tiles_have_one_part_each(void **state)
     }
 }
 
+/* Heads whose blocks run at the same time: few, or, causal, all of them where Q, dO and the sums of dQ stay in the L2. */
+static void heads_of_a_section(void **state)
+{
+    (void)state;
+    assert_int_equal(work_on_h200(4, 32, 32, 4096, 64, true).shape.section_heads, 16);
+    assert_int_equal(work_on_h200(16, 16, 16, 1024, 128, true).shape.section_heads, 16);
+    assert_int_equal(work_on_h200(2, 12, 12, 1024, 64, true).shape.section_heads, 24);
+    assert_int_equal(work_on_h200(2, 12, 12, 1024, 128, true).shape.section_heads, 24);
+    assert_int_equal(work_on_h200(1, 32, 8, 2048, 64, true).shape.section_heads, 8);
+    assert_int_equal(work_on_h200(1, 32, 8, 8192, 64, true).shape.section_heads, 4);
+    assert_int_equal(work_on_h200(2, 12, 12, 1024, 64, false).shape.section_heads, 8);
+    assert_int_equal(work_on_h200(1, 64, 1, 8192, 64, true).shape.section_heads, 1);
+    const struct work w = work_on_h200(4, 32, 32, 4096, 64, true);
+    assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).shape.section_heads, 32);
+}
+
 static void few_tiles_are_shared_out(void **state)
 {
     (void)state;
@@ -216,7 +232,7 @@ static int64_t workspace_bytes(const struct work *w)
                                        .sm = 90,
                                        .multiprocessors = w->multiprocessors,
                                        .smem_per_block_bytes = 232448,
-                                       .l2_bytes = 50 << 20};
+                                       .l2_bytes = L2_BYTES};
     const struct attn_request request = {
         .problem = &w->problem, .device = &device, .mode = ATTN_BWD, .deterministic = w->deterministic};
     struct attn_message why = {""};
@@ -261,6 +277,7 @@ int main(void)
         cmocka_unit_test(steps_are_the_tiles_that_the_mask_leaves),
         cmocka_unit_test(halves_begin_where_the_mask_does),
         cmocka_unit_test(many_tiles_have_one_part_each),
+        cmocka_unit_test(heads_of_a_section),
         cmocka_unit_test(few_tiles_are_shared_out),
         cmocka_unit_test(parts_cover_all_steps_and_none_is_empty),
         cmocka_unit_test(the_workspace_is_enough),
