@@ -144,7 +144,7 @@ static void many_tiles_have_one_part_each(void **state)
     }
 }
 
-/* Heads whose blocks run at the same time: few, or, causal, all of them where Q, dO and the sums of dQ stay in the L2. */
+/* Heads whose blocks run at the same time: few, or, causal, all where Q, dO and the sums of dQ stay in the L2. */
 static void heads_of_a_section(void **state)
 {
     (void)state;
