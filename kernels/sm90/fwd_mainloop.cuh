@@ -241,6 +241,7 @@ __device__ __forceinline__ void skip_stage(const uint64_t (&full)[STAGES], const
                                            PipelineState<STAGES> &state)
 {
     mbarrier_wait(shared_address(&full[state.stage]), state.phase);
+    __syncwarp(); /* all lanes have seen the phase end: after the release another one may end */
     release_and_advance(empty, state);
 }
 
