@@ -155,6 +155,9 @@ __device__ __forceinline__ void
 store_gradients(Smem<Tile> &smem, const Params &params, const float (&dk)[Traits<Tile>::GRADIENTS],
                 const float (&dv)[Traits<Tile>::GRADIENTS], int steps, int key, int warp_row, int lane)
 {
+    /* The warpgroup's last products have read K and V, in whose place the gradients go: a wait is for the warp's own
+     * part of a product. */
+    bar_sync(1 + warp_row / Traits<Tile>::GROUP_KEYS, WARPGROUP);
     store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.v) + warp_row * ROW_BYTES, &params.dv, key, smem.work, lane);
     if (steps > 0) /* dQ of the last step has read K, in whose place dK goes */
         mbarrier_wait(shared_address(&smem.ds_empty[(steps - 1) % 2]), (steps - 1) / 2 % 2);
