@@ -4,6 +4,9 @@
 #ifndef FABENCH_COMPARE_H
 #define FABENCH_COMPARE_H
 
+#include <float.h>
+#include <math.h>
+
 #include "kernels/attention.h"
 #include "reference/harness/signs.h"
 
@@ -13,8 +16,21 @@ extern "C" {
 
 enum { COMPARE_BLOCK_ROWS = 64 };
 
+/* Numbers of this size round to infinity. */
+ATTN_FUNCTION double compare_overflow(enum attn_dtype dtype)
+{
+    return dtype == ATTN_FP16 ? 65520.0 : dtype == ATTN_BF16 ? 0x1.ffp127 : (double)FLT_MAX;
+}
+
+/* Whether x is an infinity that it may be: the reference is finite, but within `bound` of a number that rounds to this
+ * infinity in the type of the output. */
+ATTN_FUNCTION bool compare_may_overflow(float x, float ref, double bound, double overflow)
+{
+    return isinf(x) && isfinite(ref) && (x > 0) == (ref > 0) && fabs((double)ref) + bound >= overflow;
+}
+
 /* The rows [64 i, 64 i + 64) of one (batch, head). Elements that are not finite, in the output or the reference, are
- * counted and not added to the sums. */
+ * counted and not added to the sums; an infinity that may be (compare_may_overflow) is neither. */
 struct compare_block {
     double err2;    /* sum (x - ref)^2 */
     double ref2;    /* sum ref^2 */

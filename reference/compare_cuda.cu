@@ -67,11 +67,12 @@ __device__ __forceinline__ struct compare_block nothing_compared()
 }
 
 /* The element with index `at` within the block, in row `row`. */
-__device__ __forceinline__ struct compare_block compare_element(double bound, float x, float ref, float abs_product,
-                                                                int32_t row, int32_t at)
+__device__ __forceinline__ struct compare_block compare_element(double bound, double overflow, float x, float ref,
+                                                                float abs_product, int32_t row, int32_t at)
 {
     struct compare_block one = nothing_compared();
-    const bool same_kind = isfinite(ref) ? isfinite(x) : (isnan(ref) ? isnan(x) : x == ref);
+    const bool same_kind = isfinite(ref) ? isfinite(x) || compare_may_overflow(x, ref, bound, overflow)
+                                         : (isnan(ref) ? isnan(x) : x == ref);
     one.nonfinite = !same_kind;
     one.first_nonfinite_at = same_kind ? -1 : at;
     bool within = same_kind;
@@ -128,8 +129,8 @@ __global__ void __launch_bounds__(COMPARE_WARPS * 32, 2)
                 const float ref = column_is_negated(&job.signs, c) ? -job.ref[from + c] : job.ref[from + c];
                 const float a = job.abs ? job.abs[from + c] : 0;
                 const double own = isfinite(a) ? fmax(atol, job.atol_element * (double)a) : atol;
-                merge(&mine, compare_element(own + job.rtol * fabs((double)ref), to_float(x[c]), ref, a, row,
-                                             (int32_t)(row * job.head_dim + c)));
+                merge(&mine, compare_element(own + job.rtol * fabs((double)ref), compare_overflow(job.dtype),
+                                             to_float(x[c]), ref, a, row, (int32_t)(row * job.head_dim + c)));
             }
         }
         for (int other = 16; other > 0; other >>= 1)

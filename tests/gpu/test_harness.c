@@ -334,7 +334,7 @@ static bool same_block(const struct compare_block *a, const struct compare_block
 }
 
 /* Reference, product and output of random data: small errors, some wrong elements, everything that is not finite on
- * one side or both, rows of zeros whose bound is 0. */
+ * one side or both, infinities that may be, rows of zeros whose bound is 0. */
 static void make_compare_case(struct mirror *x, float *ref, float *abs_product, int64_t count)
 {
     static const float odd[] = {NAN, INFINITY, -INFINITY};
@@ -356,6 +356,10 @@ static void make_compare_case(struct mirror *x, float *ref, float *abs_product, 
         if (die == 4) {
             value = INFINITY;
             ref[i] = -INFINITY;
+        }
+        if (die == 5) { /* around the numbers that round to infinity, of either sign */
+            ref[i] = (float)compare_overflow(x->dtype) * (0.99f + (float)(random32() % 100) * 1e-4f);
+            value = random32() % 4 == 0 ? -INFINITY : INFINITY;
         }
         const int64_t row = i / d, b = row / x->len / x->heads, h = row / x->len % x->heads;
         fill_store(x->host.data, x->dtype,

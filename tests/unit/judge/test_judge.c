@@ -39,6 +39,34 @@ static void discard(struct fixture *f)
     free(f->abs);
 }
 
+/* A result beyond the largest number of the output's type is an infinity: right where the reference, with the element's
+ * bound, is as large, wrong elsewhere, with the other sign, and where it is NaN. */
+static void infinities_that_may_be(void **state)
+{
+    (void)state;
+    enum { PAIRS = 8 };
+    static const float refs[PAIRS] = {78854, 65530, 64900, 60000, -70000, 70000, 70000, 1};
+    static const uint16_t results[PAIRS] = {0x7c00, 0x7c00, 0x7c00, 0x7c00, 0xfc00, 0xfc00, 0x7e00, 0x3c00};
+    static const bool is_right[PAIRS] = {true, true, true, false, true, false, false, true};
+    for (int i = 0; i < PAIRS; i++) {
+        struct compare_block block;
+        const struct compare_job job = {.x = {(void *)(uintptr_t)&results[i], 1, 1, 1},
+                                        .dtype = ATTN_FP16,
+                                        .ref = &refs[i],
+                                        .batch = 1,
+                                        .heads = 1,
+                                        .len = 1,
+                                        .head_dim = 1,
+                                        .rtol = 0.01};
+        compare_blocks_cpu(&job, &block, 1);
+        assert_int_equal(block.nonfinite, !is_right[i]);
+        assert_int_equal(block.bad, !is_right[i]);
+        assert_true(isfinite(block.err2) && isfinite(block.ref2));
+    }
+    assert_true(compare_overflow(ATTN_BF16) < FLT_MAX && compare_overflow(ATTN_BF16) > 3.3895e38);
+    assert_false(compare_may_overflow(INFINITY, 78854, 788, compare_overflow(ATTN_BF16)));
+}
+
 static bool judge(const struct fixture *f, double naive, double atol, double rtol, struct record_tensor *verdict)
 {
     struct judge_input in = {.tensor = TENSOR_DK,
@@ -654,25 +682,16 @@ static void faults_are_caught(void **state)
 int main(void)
 {
     const struct CMUnitTest of_judge[] = {
-        cmocka_unit_test(correct_output_passes),
-        cmocka_unit_test(nan_fails_and_is_named),
-        cmocka_unit_test(infinities_must_agree),
-        cmocka_unit_test(one_wrong_element_fails),
-        cmocka_unit_test(rms_fails_alone),
-        cmocka_unit_test(one_block_fails_alone),
-        cmocka_unit_test(gain_fails_alone),
-        cmocka_unit_test(gain_averages_over_queries),
-        cmocka_unit_test(gain_bound_of_one_query),
-        cmocka_unit_test(naive_rule_fails_alone),
-        cmocka_unit_test(zero_reference_has_a_floor),
-        cmocka_unit_test(users_tolerance_is_literal),
-        cmocka_unit_test(bounds_are_the_documented_ones),
-        cmocka_unit_test(lse_is_bounded_by_dtype),
-        cmocka_unit_test(large_logits_in_fp32),
-        cmocka_unit_test(equal_weights_in_bf16),
-        cmocka_unit_test(equal_weights_stay_below_the_floor),
-        cmocka_unit_test(denormals_have_a_floor),
-        cmocka_unit_test(rows_that_share_a_norm),
+        cmocka_unit_test(infinities_that_may_be),     cmocka_unit_test(correct_output_passes),
+        cmocka_unit_test(nan_fails_and_is_named),     cmocka_unit_test(infinities_must_agree),
+        cmocka_unit_test(one_wrong_element_fails),    cmocka_unit_test(rms_fails_alone),
+        cmocka_unit_test(one_block_fails_alone),      cmocka_unit_test(gain_fails_alone),
+        cmocka_unit_test(gain_averages_over_queries), cmocka_unit_test(gain_bound_of_one_query),
+        cmocka_unit_test(naive_rule_fails_alone),     cmocka_unit_test(zero_reference_has_a_floor),
+        cmocka_unit_test(users_tolerance_is_literal), cmocka_unit_test(bounds_are_the_documented_ones),
+        cmocka_unit_test(lse_is_bounded_by_dtype),    cmocka_unit_test(large_logits_in_fp32),
+        cmocka_unit_test(equal_weights_in_bf16),      cmocka_unit_test(equal_weights_stay_below_the_floor),
+        cmocka_unit_test(denormals_have_a_floor),     cmocka_unit_test(rows_that_share_a_norm),
     };
     const struct CMUnitTest of_8_bits[] = {
         cmocka_unit_test(a_kernel_that_rounds_p_passes),
