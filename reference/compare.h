@@ -6,6 +6,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "kernels/attention.h"
 #include "reference/harness/signs.h"
@@ -29,13 +30,31 @@ ATTN_FUNCTION bool compare_may_overflow(float x, float ref, double bound, double
     return isinf(x) && isfinite(ref) && (x > 0) == (ref > 0) && fabs((double)ref) + bound >= overflow;
 }
 
+/* A finite number within the range of a type, rounded to it, to nearest even. */
+ATTN_FUNCTION float compare_rounded(float x, enum attn_dtype dtype)
+{
+    const uint32_t cut = dtype == ATTN_FP16 ? 13 : dtype == ATTN_BF16 ? 16 : 0;
+    uint32_t bits;
+
+    if (cut == 0)
+        return x;
+    if (dtype == ATTN_FP16 && fabsf(x) < 0x1p-14f) /* fp16 is denormal */
+        return rintf(x * 0x1p24f) * 0x1p-24f;
+    memcpy(&bits, &x, sizeof bits);
+    bits += (1u << (cut - 1)) - 1 + (bits >> cut & 1);
+    bits &= ~((1u << cut) - 1);
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* The rows [64 i, 64 i + 64) of one (batch, head). Elements that are not finite, in the output or the reference, are
  * counted and not added to the sums; an infinity that may be (compare_may_overflow) is neither. */
 struct compare_block {
-    double err2;    /* sum (x - ref)^2 */
-    double ref2;    /* sum ref^2 */
-    double abs2;    /* sum abs^2: the product over absolute values; 0 without one */
-    double err_dot; /* sum (x - ref) * ref */
+    double err2;      /* sum (x - ref)^2 */
+    double ref2;      /* sum ref^2 */
+    double abs2;      /* sum abs^2: the product over absolute values; 0 without one */
+    double err_dot;   /* sum (x - ref) * ref */
+    double round_dot; /* the same for the reference rounded to the output's type: 0 in fp32 */
     float max_abs_err;
     float max_abs_x;
     float max_abs_product; /* the largest product over absolute values; 0 without one */

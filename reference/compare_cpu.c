@@ -6,10 +6,10 @@
 
 #include "reference/harness/fill.h"
 
-static void element(struct compare_block *block, double bound, double overflow, float x, float ref, float abs_product,
-                    int32_t row, int32_t at)
+static void element(struct compare_block *block, double bound, enum attn_dtype dtype, float x, float ref,
+                    float abs_product, int32_t row, int32_t at)
 {
-    const bool same_kind = isfinite(ref) ? isfinite(x) || compare_may_overflow(x, ref, bound, overflow)
+    const bool same_kind = isfinite(ref) ? isfinite(x) || compare_may_overflow(x, ref, bound, compare_overflow(dtype))
                                          : (isnan(ref) ? isnan(x) : x == ref);
     if (!same_kind) {
         if (block->nonfinite++ == 0)
@@ -22,6 +22,7 @@ static void element(struct compare_block *block, double bound, double overflow, 
         block->ref2 += (double)ref * (double)ref;
         block->abs2 += (double)abs_product * (double)abs_product;
         block->err_dot += err * (double)ref;
+        block->round_dot += ((double)compare_rounded(ref, dtype) - (double)ref) * (double)ref;
         const float abs_err = (float)fabs(err);
         if (abs_err > block->max_abs_err)
             block->max_abs_err = abs_err;
@@ -62,8 +63,8 @@ static void compare_row(const struct compare_job *job, struct compare_block *blo
         const float ref = column_is_negated(&job->signs, c) ? -job->ref[from + c] : job->ref[from + c];
         const float a = job->abs ? job->abs[from + c] : 0;
         const double own = isfinite(a) ? fmax(atol, job->atol_element * (double)a) : atol;
-        element(block, own + job->rtol * fabs((double)ref), compare_overflow(job->dtype),
-                fill_load(job->x.data, job->dtype, x_from + c), ref, a, row, (int32_t)(row * d + c));
+        element(block, own + job->rtol * fabs((double)ref), job->dtype, fill_load(job->x.data, job->dtype, x_from + c),
+                ref, a, row, (int32_t)(row * d + c));
     }
 }
 

@@ -22,6 +22,7 @@ __device__ __forceinline__ void merge(struct compare_block *into, const struct c
     into->ref2 += other.ref2;
     into->abs2 += other.abs2;
     into->err_dot += other.err_dot;
+    into->round_dot += other.round_dot;
     into->max_abs_err = fmaxf(into->max_abs_err, other.max_abs_err);
     into->max_abs_x = fmaxf(into->max_abs_x, other.max_abs_x);
     into->max_abs_product = fmaxf(into->max_abs_product, other.max_abs_product);
@@ -46,6 +47,7 @@ __device__ __forceinline__ struct compare_block shuffled(const struct compare_bl
     r.ref2 = __shfl_down_sync(all, from.ref2, lane);
     r.abs2 = __shfl_down_sync(all, from.abs2, lane);
     r.err_dot = __shfl_down_sync(all, from.err_dot, lane);
+    r.round_dot = __shfl_down_sync(all, from.round_dot, lane);
     r.max_abs_err = __shfl_down_sync(all, from.max_abs_err, lane);
     r.max_abs_x = __shfl_down_sync(all, from.max_abs_x, lane);
     r.max_abs_product = __shfl_down_sync(all, from.max_abs_product, lane);
@@ -67,11 +69,11 @@ __device__ __forceinline__ struct compare_block nothing_compared()
 }
 
 /* The element with index `at` within the block, in row `row`. */
-__device__ __forceinline__ struct compare_block compare_element(double bound, double overflow, float x, float ref,
+__device__ __forceinline__ struct compare_block compare_element(double bound, enum attn_dtype dtype, float x, float ref,
                                                                 float abs_product, int32_t row, int32_t at)
 {
     struct compare_block one = nothing_compared();
-    const bool same_kind = isfinite(ref) ? isfinite(x) || compare_may_overflow(x, ref, bound, overflow)
+    const bool same_kind = isfinite(ref) ? isfinite(x) || compare_may_overflow(x, ref, bound, compare_overflow(dtype))
                                          : (isnan(ref) ? isnan(x) : x == ref);
     one.nonfinite = !same_kind;
     one.first_nonfinite_at = same_kind ? -1 : at;
@@ -82,6 +84,7 @@ __device__ __forceinline__ struct compare_block compare_element(double bound, do
         one.ref2 = (double)ref * (double)ref;
         one.abs2 = (double)abs_product * (double)abs_product;
         one.err_dot = err * (double)ref;
+        one.round_dot = ((double)compare_rounded(ref, dtype) - (double)ref) * (double)ref;
         one.max_abs_err = (float)fabs(err);
         one.max_abs_x = fabsf(x);
         one.max_abs_product = fmaxf(abs_product, 0.0f);
@@ -129,8 +132,8 @@ __global__ void __launch_bounds__(COMPARE_WARPS * 32, 2)
                 const float ref = column_is_negated(&job.signs, c) ? -job.ref[from + c] : job.ref[from + c];
                 const float a = job.abs ? job.abs[from + c] : 0;
                 const double own = isfinite(a) ? fmax(atol, job.atol_element * (double)a) : atol;
-                merge(&mine, compare_element(own + job.rtol * fabs((double)ref), compare_overflow(job.dtype),
-                                             to_float(x[c]), ref, a, row, (int32_t)(row * job.head_dim + c)));
+                merge(&mine, compare_element(own + job.rtol * fabs((double)ref), job.dtype, to_float(x[c]), ref, a, row,
+                                             (int32_t)(row * job.head_dim + c)));
             }
         }
         for (int other = 16; other > 0; other >>= 1)

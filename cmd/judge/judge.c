@@ -218,7 +218,7 @@ static double block_elements(const struct judge_input *in, int64_t n)
 }
 
 struct totals {
-    double err2, ref2, abs2, err_dot, max_abs_err, max_abs_x, block_rms;
+    double err2, ref2, abs2, err_dot, round_dot, max_abs_err, max_abs_x, block_rms;
     int64_t nonfinite;
 };
 
@@ -231,6 +231,7 @@ static struct totals scan_blocks(const struct judge_input *in, int64_t count, st
         t.ref2 += b->ref2;
         t.abs2 += b->abs2;
         t.err_dot += b->err_dot;
+        t.round_dot += b->round_dot;
         t.max_abs_err = fmax(t.max_abs_err, b->max_abs_err);
         t.max_abs_x = fmax(t.max_abs_x, b->max_abs_x);
         t.nonfinite += b->nonfinite;
@@ -357,7 +358,9 @@ bool judge_tensor(const struct judge_input *in, struct record_tensor *out)
         out->gain_err = t.err_dot == 0 ? 0 : fabs(t.err_dot) / norm2_of(bound, t.ref2, t.abs2, elements);
         take_share(&worst, RULE_RMS, share_of(out->rel_rms_err, bound->rms), worst.block, worst.at);
         FABENCH_ASSERT(in->independent_rows > 0, "rule 4: independent_rows is not set");
-        const double gain_bound = bound->gain + bound->rms / sqrt((double)in->independent_rows);
+        /* Where elements are equal so are the errors of rounding them to the output's type. */
+        const double rounding = t.round_dot == 0 ? 0 : fabs(t.round_dot) / norm2_of(bound, t.ref2, t.abs2, elements);
+        const double gain_bound = bound->gain + bound->rms / sqrt((double)in->independent_rows) + rounding;
         take_share(&worst, RULE_GAIN, share_of(out->gain_err, gain_bound), worst.block, worst.at);
         if (isfinite(in->naive_max_abs_err)) {
             out->err_ratio = t.max_abs_err == 0 ? 0 : t.max_abs_err / fmax(in->naive_max_abs_err, DBL_MIN);

@@ -145,13 +145,17 @@ static int64_t block_count(const struct compare_job *job)
     return job->batch * job->heads * compare_blocks_per_head(job->len);
 }
 
-/* No |logit| of the problem is above this; INFINITY where that is not known. */
+/* No |logit| of the problem is above this, as far as P of a row differ by it; INFINITY where that is not known. Logits
+ * beyond a softcap c are equal: c (1 - tanh x), about 2 c e^(-2 x), is below a sixteenth of what bf16 tells apart. */
 static double largest_logit_of(const struct plan_item *item)
 {
+    const double cap = (double)item->problem.softcap;
     const struct fill_spec spec = {
         .dist = item->dist, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
-    return item->folder || attn_dtype_is_8_bit(item->problem.dtype) ? INFINITY
-                                                                    : fill_largest_logit(&spec, item->problem.head_dim);
+    if (item->folder || attn_dtype_is_8_bit(item->problem.dtype))
+        return INFINITY;
+    const double largest = fill_largest_logit(&spec, item->problem.head_dim);
+    return cap > 0 && largest > cap * log(2 * cap * 0x1p12) / 2 ? 0 : largest;
 }
 
 /* Over which errors of rows are averaged for rule 4. */

@@ -326,7 +326,8 @@ static bool near(double a, double b, double relative)
 static bool same_block(const struct compare_block *a, const struct compare_block *b)
 {
     return near(a->err2, b->err2, 1e-12) && near(a->ref2, b->ref2, 1e-12) && near(a->abs2, b->abs2, 1e-12) &&
-           fabs(a->err_dot - b->err_dot) <= 1e-12 * sqrt(a->err2 * a->ref2) && a->max_abs_err == b->max_abs_err &&
+           fabs(a->err_dot - b->err_dot) <= 1e-12 * sqrt(a->err2 * a->ref2) &&
+           fabs(a->round_dot - b->round_dot) <= 1e-12 * a->ref2 && a->max_abs_err == b->max_abs_err &&
            a->max_abs_x == b->max_abs_x && a->max_abs_product == b->max_abs_product &&
            near(a->max_used, b->max_used, 1e-6) && a->max_used_at == b->max_used_at && a->bad == b->bad &&
            a->first_bad_row == b->first_bad_row && a->last_bad_row == b->last_bad_row && a->nonfinite == b->nonfinite &&

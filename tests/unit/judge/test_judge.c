@@ -113,6 +113,50 @@ static void correct_output_passes(void **state)
     discard(&f);
 }
 
+/* Elements that are all equal are all rounded by as much: the nearest number passes, the next one does not. */
+static void equal_elements_share_their_rounding(void **state)
+{
+    (void)state;
+    enum { ROWS = 64 };
+    static const uint16_t near = 0x3fab, next = 0x3fac; /* 1.3359 and 1.34375 in bf16 */
+    float ref[ROWS * DIM];
+    uint16_t x[ROWS * DIM];
+    for (int wrong = 0; wrong < 2; wrong++) {
+        struct compare_block block;
+        struct record_tensor verdict;
+        for (int i = 0; i < ROWS * DIM; i++) {
+            ref[i] = 4.0f / 3;
+            x[i] = wrong ? next : near;
+        }
+        struct judge_input in = {.tensor = TENSOR_O,
+                                 .blocks = &block,
+                                 .batch = 1,
+                                 .heads = 1,
+                                 .len = ROWS,
+                                 .head_dim = DIM,
+                                 .independent_rows = 1 << 20,
+                                 .naive_max_abs_err = NAN,
+                                 .bounds = judge_bounds_for(TENSOR_O, ATTN_BF16, ATTN_FWD, false, NAN, NAN, 4.0 / 3)};
+        const struct compare_job job = {.x = {x, ROWS * DIM, ROWS * DIM, DIM},
+                                        .dtype = ATTN_BF16,
+                                        .ref = ref,
+                                        .batch = 1,
+                                        .heads = 1,
+                                        .len = ROWS,
+                                        .head_dim = DIM,
+                                        .atol_rms = in.bounds.atol_rms,
+                                        .rtol = in.bounds.rtol};
+        compare_blocks_cpu(&job, &block, 1);
+        judge_tensor(&in, &verdict);
+        if (wrong) {
+            assert_true(verdict.used > 1);
+            assert_string_equal(verdict.rule, "gain");
+        } else {
+            assert_true(verdict.used <= 1);
+        }
+    }
+}
+
 static void nan_fails_and_is_named(void **state)
 {
     (void)state;
@@ -682,16 +726,27 @@ static void faults_are_caught(void **state)
 int main(void)
 {
     const struct CMUnitTest of_judge[] = {
-        cmocka_unit_test(infinities_that_may_be),     cmocka_unit_test(correct_output_passes),
-        cmocka_unit_test(nan_fails_and_is_named),     cmocka_unit_test(infinities_must_agree),
-        cmocka_unit_test(one_wrong_element_fails),    cmocka_unit_test(rms_fails_alone),
-        cmocka_unit_test(one_block_fails_alone),      cmocka_unit_test(gain_fails_alone),
-        cmocka_unit_test(gain_averages_over_queries), cmocka_unit_test(gain_bound_of_one_query),
-        cmocka_unit_test(naive_rule_fails_alone),     cmocka_unit_test(zero_reference_has_a_floor),
-        cmocka_unit_test(users_tolerance_is_literal), cmocka_unit_test(bounds_are_the_documented_ones),
-        cmocka_unit_test(lse_is_bounded_by_dtype),    cmocka_unit_test(large_logits_in_fp32),
-        cmocka_unit_test(equal_weights_in_bf16),      cmocka_unit_test(equal_weights_stay_below_the_floor),
-        cmocka_unit_test(denormals_have_a_floor),     cmocka_unit_test(rows_that_share_a_norm),
+        cmocka_unit_test(infinities_that_may_be),
+        cmocka_unit_test(equal_elements_share_their_rounding),
+        cmocka_unit_test(correct_output_passes),
+        cmocka_unit_test(nan_fails_and_is_named),
+        cmocka_unit_test(infinities_must_agree),
+        cmocka_unit_test(one_wrong_element_fails),
+        cmocka_unit_test(rms_fails_alone),
+        cmocka_unit_test(one_block_fails_alone),
+        cmocka_unit_test(gain_fails_alone),
+        cmocka_unit_test(gain_averages_over_queries),
+        cmocka_unit_test(gain_bound_of_one_query),
+        cmocka_unit_test(naive_rule_fails_alone),
+        cmocka_unit_test(zero_reference_has_a_floor),
+        cmocka_unit_test(users_tolerance_is_literal),
+        cmocka_unit_test(bounds_are_the_documented_ones),
+        cmocka_unit_test(lse_is_bounded_by_dtype),
+        cmocka_unit_test(large_logits_in_fp32),
+        cmocka_unit_test(equal_weights_in_bf16),
+        cmocka_unit_test(equal_weights_stay_below_the_floor),
+        cmocka_unit_test(denormals_have_a_floor),
+        cmocka_unit_test(rows_that_share_a_norm),
     };
     const struct CMUnitTest of_8_bits[] = {
         cmocka_unit_test(a_kernel_that_rounds_p_passes),
