@@ -46,14 +46,15 @@ typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
 struct fused_sm80_bwd_tile {
     struct attn_tile tile;
     int q_tile, kv_tile, threads;
-    fused_sm80_bwd_kernel main[3][2];    /* dense, dense deterministic (dK and dV only), family; [bf16]; NULL where it
-                                            is not compiled for that */
+    fused_sm80_bwd_kernel main[4][2];    /* dense, dense deterministic (dK and dV only), sparse, family; [bf16]; NULL
+                                            where it is not compiled for that */
     fused_sm80_bwd_kernel convert[2][2]; /* [family][bf16]: dQ = scale * dq_sum, rounded */
 };
 
-extern const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[];       /* ends with a row without a name */
-extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2];   /* dense: [bf16][head_dim 128] */
-extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess_rows[2]; /* family: [bf16] */
+extern const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[]; /* ends with a row without a name */
+/* Of fixed lengths and head_dim 64 and 128, [bf16][head_dim 128], and of everything else, [bf16]. */
+extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess[2][2];
+extern const fused_sm80_bwd_kernel fused_sm80_bwd_preprocess_rows[2];
 
 /* The deterministic dQ of a head_dim up to this. */
 struct fused_sm80_bwd_dq_row {

@@ -250,7 +250,7 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
             cap_scores(p, ds, params.family.softcap_inner);
     }
     probabilities(p, params.scale_log2, at.lse2 + query * sizeof(float));
-    if constexpr (Attributes::FAMILY && MASKED)
+    if constexpr ((Attributes::FAMILY || Attributes::SPARSE) && MASKED)
         mask_family(p, params.family, step, query);
     else if constexpr (MASKED)
         mask_probabilities(p, diagonal, keys);

@@ -11,9 +11,13 @@ static const float LOG2_E = 1.44269504088896340736f;
 
 enum { ALIGNMENT = 256 };
 
-bool sm80_needs_family(const struct attn_request *request)
+enum sm80_kind sm80_kind_of(const struct attn_request *request)
 {
-    return attn_attributes(request) != 0 || (request->problem->head_dim != 64 && request->problem->head_dim != 128);
+    const unsigned attributes = attn_attributes(request);
+
+    if (attributes == 0 && (request->problem->head_dim == 64 || request->problem->head_dim == 128))
+        return SM80_DENSE;
+    return (attributes & (ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP)) == 0 ? SM80_SPARSE : SM80_FAMILY;
 }
 
 /* What scores are multiplied with for tanh, in log2; 0 without a softcap. */
@@ -26,7 +30,7 @@ enum attn_status sm80_check_family(const struct attn_request *request, struct at
 {
     const struct attn_problem *p = request->problem;
 
-    if (!sm80_needs_family(request))
+    if (sm80_kind_of(request) == SM80_DENSE)
         return ATTN_OK;
     if (p->q_len > SM80_FAMILY_MAX_LEN || p->kv_len > SM80_FAMILY_MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED,

@@ -10,12 +10,16 @@
 
 namespace sm80_family {
 
-/* The attributes that a kernel is compiled with. */
+/* The attributes that a kernel is compiled with: none; which pairs are visible, at head dims that a tile has exactly;
+ * all. */
 struct Dense {
-    static constexpr bool FAMILY = false;
+    static constexpr bool FAMILY = false, SPARSE = false;
+};
+struct Sparse {
+    static constexpr bool FAMILY = false, SPARSE = true;
 };
 struct Family {
-    static constexpr bool FAMILY = true;
+    static constexpr bool FAMILY = true, SPARSE = false;
 };
 
 /* ---- sequences ------------------------------------------------------------------------------------------------- */

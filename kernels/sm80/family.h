@@ -52,11 +52,18 @@ struct fused_sm80_schedule {
 typedef void (*fused_sm80_schedule_kernel)(struct fused_sm80_schedule);
 extern const fused_sm80_schedule_kernel fused_sm80_schedule_work;
 
+/* Which kernels a request needs, the attributes of family.cuh. */
+enum sm80_kind {
+    SM80_DENSE,  /* dense attention at head dim 64 or 128 */
+    SM80_SPARSE, /* what remains without dropout and softcap; a tile with no such kernel, or wider than the head_dim,
+                    takes it with its kernel of the family */
+    SM80_FAMILY
+};
+
 /* On the host (family.c), for both directions. `is_keys`: a block's tile is of keys, as in the backward, and not of
  * rows; own_tile: how many. */
 
-/* Whether the request has more than dense attention at head dim 64 or 128. */
-bool sm80_needs_family(const struct attn_request *);
+enum sm80_kind sm80_kind_of(const struct attn_request *);
 
 /* Refuses lengths that the family's kernels do not take. */
 enum attn_status sm80_check_family(const struct attn_request *, struct attn_message *why);

@@ -28,8 +28,9 @@
  * dq_sum lies in the order of the accumulators (memory.cuh), so that a warp adds to whole lines. Rows without a key
  * and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the diagonal are masked in a
  * second copy of the step that only boundary tiles run; a warp whose queries see none of its keys skips it. dK and
- * dV are sums of one block in a fixed order. Measurements, and the family (bwd_family.cuh): docs/kernels/sm80.md. */
-#include "kernels/sm80/bwd_family.cuh"
+ * dV are sums of one block in a fixed order. Measurements, and the family (bwd_sparse.cuh, bwd_family.cuh):
+ * docs/kernels/sm80.md. */
+#include "kernels/sm80/bwd_sparse.cuh"
 
 namespace sm80_bwd {
 
@@ -66,6 +67,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
     Smem<Tile> &s = *reinterpret_cast<Smem<Tile> *>(s_bytes);
     if constexpr (Attributes::FAMILY) {
         compute_family<Tile, T>(params, s);
+    } else if constexpr (Attributes::SPARSE) {
+        compute_sparse<Tile, T>(params, s);
     } else {
         using S = Traits<Tile>;
         constexpr bool DEFERRED = Attributes::WITH_DQ && Tile::DEFER_DQ,
@@ -213,11 +216,11 @@ using namespace sm80_bwd;
 /* Best first for each head_dim: name, tile, what it is compiled for, summary. */
 #define BWD_VARIANTS(ROW)                                                                                              \
     ROW("d32_kv128q64", Sm80BwdD32, FAMILY, "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")    \
-    ROW("d64_kv128q64", Sm80BwdD64, BOTH, "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")      \
+    ROW("d64_kv128q64", Sm80BwdD64, ALL, "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")       \
     ROW("d64_kv128q64_oneds", Sm80BwdD64OneDs, DENSE, "128 keys x 64 queries, 4 warps, 81 KB shared memory")           \
     ROW("d96_kv128q64", Sm80BwdD96, FAMILY, "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")   \
     ROW("d96_kv64q32", Sm80BwdD96Small, FAMILY, "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory") \
-    ROW("d128_kv128q64", Sm80BwdD128, BOTH, "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")   \
+    ROW("d128_kv128q64", Sm80BwdD128, ALL, "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")    \
     ROW("d128_kv128q64_oneds", Sm80BwdD128OneDs, DENSE, "128 keys x 64 queries, 8 warps, 161 KB shared memory")        \
     ROW("d128_kv64q32", Sm80BwdD128Small, BOTH, "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory") \
     ROW("d192_kv64q64", Sm80BwdD192, FAMILY, "64 keys x 64 queries, 8 warps, dQ a step later, 169 KB shared memory")   \
@@ -237,16 +240,21 @@ using namespace sm80_bwd;
     }
 #define MAIN_DENSE(Tile)                                                                                               \
     {                                                                                                                  \
-        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, DenseNoDq), NO_KERNELS                     \
+        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, DenseNoDq), NO_KERNELS, NO_KERNELS         \
     }
 #define MAIN_FAMILY(Tile)                                                                                              \
     {                                                                                                                  \
-        NO_KERNELS, NO_KERNELS, KERNELS(backward_main, Tile, Family)                                                   \
+        NO_KERNELS, NO_KERNELS, NO_KERNELS, KERNELS(backward_main, Tile, Family)                                       \
     }
 #define MAIN_BOTH(Tile)                                                                                                \
     {                                                                                                                  \
-        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, DenseNoDq),                                \
+        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, DenseNoDq), NO_KERNELS,                    \
             KERNELS(backward_main, Tile, Family)                                                                       \
+    }
+#define MAIN_ALL(Tile)                                                                                                 \
+    {                                                                                                                  \
+        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, DenseNoDq),                                \
+            KERNELS(backward_main, Tile, Sparse), KERNELS(backward_main, Tile, Family)                                 \
     }
 #define CONVERT_DENSE(Tile)                                                                                            \
     {                                                                                                                  \
@@ -260,6 +268,7 @@ using namespace sm80_bwd;
     {                                                                                                                  \
         KERNELS(convert_dq, Tile, DenseDq), KERNELS(convert_dq, Tile, Family)                                          \
     }
+#define CONVERT_ALL(Tile) CONVERT_BOTH(Tile)
 #define TILE_ROW(name, Tile, FOR, summary)                                                                             \
     {{{name, summary}, Tile::HEAD_DIM, Tile::BLOCKS_PER_SM, sizeof(Smem<Tile>)},                                       \
      Tile::Q,                                                                                                          \

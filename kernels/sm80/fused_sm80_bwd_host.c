@@ -8,19 +8,38 @@
 
 static const float LOG2_E = 1.44269504088896340736f;
 
-enum { DENSE = 0, DENSE_DETERMINISTIC = 1, FAMILY = 2 }; /* of the kernels of a tile */
+enum { DENSE = 0, DENSE_DETERMINISTIC = 1, SPARSE = 2, FAMILY = 3 }; /* of the main kernels of a tile */
+
+/* A row's main kernels for a request, [bf16]; the first is NULL where it has none. */
+static const fused_sm80_bwd_kernel *kernels_of(const struct fused_sm80_bwd_tile *row,
+                                               const struct attn_request *request)
+{
+    const enum sm80_kind kind = sm80_kind_of(request);
+
+    if (kind == SM80_DENSE)
+        return row->main[request->deterministic ? DENSE_DETERMINISTIC : DENSE];
+    if (kind == SM80_SPARSE && row->main[SPARSE][0] != NULL && row->tile.head_dim == request->problem->head_dim)
+        return row->main[SPARSE];
+    return row->main[FAMILY];
+}
 
 /* As the rows of the forward (fused_sm80_fwd_host.c). */
 static bool takes(const struct attn_request *request, const struct attn_tile *tile)
 {
-    const int kind = sm80_needs_family(request) ? FAMILY : DENSE;
     int narrowest = INT32_MAX;
 
     for (const struct fused_sm80_bwd_tile *row = fused_sm80_bwd_tiles; row->tile.shown.name != NULL; row++)
-        if (row->main[kind][0] != NULL && row->tile.head_dim >= request->problem->head_dim &&
+        if (kernels_of(row, request)[0] != NULL && row->tile.head_dim >= request->problem->head_dim &&
             row->tile.head_dim < narrowest)
             narrowest = row->tile.head_dim;
-    return tile->head_dim == narrowest && ((const struct fused_sm80_bwd_tile *)tile)->main[kind][0] != NULL;
+    return tile->head_dim == narrowest && kernels_of((const struct fused_sm80_bwd_tile *)tile, request)[0] != NULL;
+}
+
+/* Whether the kernels before and after the main one are those of dense attention: the lengths are fixed, and a row has
+ * no columns that pad. */
+static bool has_dense_passes(const struct attn_problem *p)
+{
+    return p->lengths == ATTN_FIXED && (p->head_dim == 64 || p->head_dim == 128);
 }
 
 /* The kernel of the deterministic dQ; the last one holds every head_dim. */
@@ -52,7 +71,7 @@ static int64_t preprocess_head_blocks(const struct attn_request *request)
 {
     const struct attn_problem *p = request->problem;
 
-    if (sm80_needs_family(request))
+    if (!has_dense_passes(p))
         return padded_rows(p) / SM80_ROW_BLOCK;
     return padded_rows(p) / (SM80_BWD_PREPROCESS_THREADS / (p->head_dim / 8));
 }
@@ -159,7 +178,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const struct fused_sm80_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
     const struct fused_sm80_bwd_dq_row *dq_kernel = dq_row(request);
     const int bf16 = p->dtype == ATTN_BF16;
-    const bool deterministic = request->deterministic, is_family = sm80_needs_family(request);
+    const bool deterministic = request->deterministic, is_family = !has_dense_passes(p);
 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
@@ -173,14 +192,14 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         .threads = SM80_BWD_PREPROCESS_THREADS,
         .is_pass = true};
     const struct attn_launch main_kernel = {.name = deterministic ? "dk_dv" : "main",
-                                            .kernel =
-                                                (const void *)tile->main[is_family ? FAMILY : deterministic][bf16],
+                                            .kernel = (const void *)kernels_of(tile, request)[bf16],
                                             .blocks = sm80_work_tiles(p, true, tile->kv_tile) * p->kv_heads,
                                             .threads = tile->threads,
                                             .smem_bytes = tile->tile.smem_bytes,
                                             .is_pass = true};
     const struct attn_launch dq = {.name = "dq",
-                                   .kernel = (const void *)dq_kernel->kernels[is_family][bf16],
+                                   .kernel =
+                                       (const void *)dq_kernel->kernels[sm80_kind_of(request) != SM80_DENSE][bf16],
                                    .blocks = params.q_rows / SM80_BWD_DQ_TILE * heads,
                                    .threads = SM80_BWD_DQ_THREADS,
                                    .smem_bytes = dq_kernel->smem_bytes,

@@ -31,119 +31,21 @@
  * last rows of a head, which are the longest, first; the last heads, four waves of blocks, together by length, so that
  * short blocks fill the gaps at the end.
  *
- * The family (docs/kernels/sm80.md) is in instantiations with the attributes `Family`: compute_family. */
-#include "kernels/sm80/fwd_math.cuh"
+ * The family (docs/kernels/sm80.md) is in instantiations with the attributes `Sparse` (fwd_sparse.cuh) and `Family`:
+ * compute_family. */
+#include "kernels/sm80/fwd_sparse.cuh"
 
 namespace sm80_fwd {
 
 namespace {
 
-/* ---- output --------------------------------------------------------------------------------------------------- */
-
-__device__ __forceinline__ float *lse_of(const Params &params, const WorkTile &work)
-{
-    return params.lse + (int64_t(work.batch) * params.q_heads + work.head) * params.q_len;
-}
-
-__device__ __forceinline__ float *lse_of(const Params &params, const FamilyWork &work)
-{
-    return params.lse + lse_offset(params.family, work.sequence, work.head, params.q_heads);
-}
-
-__device__ __forceinline__ int rows_of(const Params &params, const WorkTile &) { return params.q_len; }
-
-__device__ __forceinline__ int rows_of(const Params &, const FamilyWork &work) { return work.sequence.q_len; }
-
-template <typename T> __device__ __forceinline__ T *output_of(const Params &params, const WorkTile &work)
-{
-    return static_cast<T *>(params.o) + work.batch * params.o_strides.batch + work.head * params.o_strides.head;
-}
-
-template <typename T> __device__ __forceinline__ T *output_of(const Params &params, const FamilyWork &work)
-{
-    return reinterpret_cast<T *>(
-        family_head(params, params.o, params.o_strides, work.sequence, work.sequence.q_first, work.head));
-}
-
-/* O and LSE of the warp's rows; O goes through the warp's own rows of shared memory to become 16-byte stores. */
-template <typename T, typename Tile, typename Attributes>
-__device__ __forceinline__ void store_output(const Accumulators<Tile> &acc, const Params &params,
-                                             const WorkOf<Attributes> &work, uint16_t *s_o)
-{
-    constexpr int CHUNKS =
-        Attributes::FAMILY ? 8 : Traits<Tile>::CHUNKS; /* that one store of a warp takes from a row */
-    constexpr int ROWS_AT_ONCE = WARP / CHUNKS, PANELS = Attributes::FAMILY ? Traits<Tile>::PANELS : 1;
-    const int lane = threadIdx.x % WARP, warp_row = threadIdx.x / WARP * Traits<Tile>::ROWS;
-    char *shared = reinterpret_cast<char *>(s_o);
-    float *lse = lse_of(params, work);
-
-    __syncwarp(); /* all lanes have read their Q */
-#pragma unroll
-    for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int in_block = warp_row + 16 * m + 8 * half + lane / 4, row = work.first_row + in_block;
-            const float sum = SUM_BY_MMA<T, Attributes> ? acc.sum[m][2 * half] : quad_sum(acc.sum[m][2 * half]);
-            const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
-            const float factor = Attributes::FAMILY ? inverse * params.family.keep_factor : inverse;
-#pragma unroll
-            for (int d = 0; d < Traits<Tile>::CHUNKS; ++d)
-                *reinterpret_cast<uint32_t *>(shared + d / 8 * (Tile::BLOCK_M * 128) + swizzle_128b(in_block, d % 8) +
-                                              lane % 4 * 4) =
-                    pack2<T>(acc.o[m][d][2 * half] * factor, acc.o[m][d][2 * half + 1] * factor);
-            if (lane % 4 == 0 && row < rows_of(params, work))
-                lse[row] = sum == 0.0f ? -INFINITY : LN_2 * (acc.max_log2[m][half] + log2f(sum));
-        }
-    __syncwarp();
-
-    const int chunk = lane % CHUNKS;
-    T *o = output_of<T>(params, work) + chunk * 8;
-#pragma unroll
-    for (int i = 0; i < Traits<Tile>::ROWS; i += ROWS_AT_ONCE) {
-        const int in_block = warp_row + i + lane / CHUNKS, row = work.first_row + in_block;
-#pragma unroll
-        for (int panel = 0; panel < PANELS; ++panel)
-            if (row < rows_of(params, work) && (!Attributes::FAMILY || panel * 64 + chunk * 8 < params.family.head_dim))
-                *reinterpret_cast<uint4 *>(o + row * params.o_strides.row + panel * 64) =
-                    *reinterpret_cast<const uint4 *>(shared + (panel + chunk / 8) * (Tile::BLOCK_M * 128) +
-                                                     swizzle_128b(in_block, chunk % 8));
-    }
-}
-
 /* ---- the kernel ----------------------------------------------------------------------------------------------- */
-
-__device__ __forceinline__ WorkTile work_tile_of_block(const Params &params, int block_m, int block)
-{
-    const int bulk_blocks = params.bulk_heads * params.row_tiles, section_blocks = params.group * params.row_tiles;
-    int first_head = params.bulk_heads, heads = params.heads_total - params.bulk_heads, within = block - bulk_blocks;
-    if (within < 0) {
-        first_head = block / section_blocks * params.group;
-        heads = params.group;
-        within = block % section_blocks;
-    }
-    const int head = first_head + within % heads;
-    return {head / params.q_heads, head % params.q_heads, (params.row_tiles - 1 - within / heads) * block_m};
-}
 
 /* How many keys, from key 0 on, row `row` sees; rows past the end see what the last one sees. */
 __device__ __forceinline__ int visible_keys(const Params &params, int64_t row)
 {
     const int64_t end = (row < params.q_len ? row : params.q_len - 1) + params.kv_len - params.q_len + 1;
     return !params.causal ? params.kv_len : end < 0 ? 0 : int(end);
-}
-
-template <typename Tile> __device__ __forceinline__ void clear(Accumulators<Tile> &acc)
-{
-#pragma unroll
-    for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            acc.max_log2[m][i / 2] = -INFINITY;
-            acc.sum[m][i] = 0.0f;
-#pragma unroll
-            for (int d = 0; d < Traits<Tile>::CHUNKS; ++d)
-                acc.o[m][d][i] = 0.0f;
-        }
 }
 
 /* Dense attention: the keys are those from the first on. */
@@ -211,43 +113,6 @@ __device__ __forceinline__ void compute_dense(const Params &params, Smem<Tile> &
     }
     store_output<T, Tile, Dense>(acc, params, work_again, smem.q);
 }
-
-__device__ __forceinline__ FamilyWork family_work_of_block(const Params &params, int block_m, int block)
-{
-    const fused_sm80_family &family = params.family;
-    FamilyWork work;
-    if (family.work == NULL) {
-        const WorkTile tile = work_tile_of_block(params, block_m, block);
-        work.head = tile.head;
-        work.first_row = tile.first_row;
-        work.sequence = sequence_at(family, tile.batch, params.q_len, params.kv_len);
-    } else {
-        const fused_sm80_work tile = family.work[block / params.q_heads];
-        work.head = block % params.q_heads;
-        work.first_row = tile.tile * block_m;
-        work.sequence.number = tile.sequence;
-        if (tile.sequence >= 0)
-            work.sequence = sequence_at(family, tile.sequence, params.q_len, params.kv_len);
-    }
-    return work;
-}
-
-/* A tile as one warp sees it: whether any of its rows sees any key, and whether all see all, as far as causality,
- * window and the ends of the sequence go. */
-struct WarpView {
-    int diagonal, rows, kv_len;
-
-    __device__ __forceinline__ bool sees(const fused_sm80_family &family, int key, int keys) const
-    {
-        return rows > 0 && key <= diagonal + rows - 1 + family.window_right &&
-               key + keys > diagonal - family.window_left;
-    }
-    __device__ __forceinline__ bool sees_all(const fused_sm80_family &family, int key, int keys) const
-    {
-        return key + keys <= min(kv_len, diagonal + family.window_right + 1) &&
-               key >= diagonal + rows - 1 - family.window_left;
-    }
-};
 
 /* Everything else: the tiles of keys that the rows of the block see, one after the other. */
 template <typename T, typename Tile>
@@ -322,6 +187,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
     static_assert(sizeof(Smem<Tile>) == Tile::SMEM_KB * 1024, "the table says how much shared memory a tile takes");
     if constexpr (Attributes::FAMILY)
         compute_family<T, Tile>(params, smem);
+    else if constexpr (Attributes::SPARSE)
+        compute_sparse<T, Tile>(params, smem);
     else
         compute_dense<T, Tile>(params, smem);
 }
@@ -339,17 +206,30 @@ using namespace sm80_fwd;
     {                                                                                                                  \
         fused_fwd_kernel<__half, TILE_NAME, ATTRIBUTES>, fused_fwd_kernel<__nv_bfloat16, TILE_NAME, ATTRIBUTES>        \
     }
+#define NO_KERNELS                                                                                                     \
+    {                                                                                                                  \
+        NULL, NULL                                                                                                     \
+    }
+/* EXACT: everything but what is Family's alone. */
 #define FOR_DENSE(TILE_NAME)                                                                                           \
     {                                                                                                                  \
-        KERNELS(TILE_NAME, Dense), { NULL, NULL }                                                                      \
+        KERNELS(TILE_NAME, Dense), NO_KERNELS, NO_KERNELS                                                              \
+    }
+#define FOR_EXACT(TILE_NAME)                                                                                           \
+    {                                                                                                                  \
+        KERNELS(TILE_NAME, Dense), KERNELS(TILE_NAME, Sparse), NO_KERNELS                                              \
     }
 #define FOR_FAMILY(TILE_NAME)                                                                                          \
     {                                                                                                                  \
-        {NULL, NULL}, KERNELS(TILE_NAME, Family)                                                                       \
+        NO_KERNELS, NO_KERNELS, KERNELS(TILE_NAME, Family)                                                             \
     }
-#define FOR_BOTH(TILE_NAME)                                                                                            \
+#define FOR_BEYOND(TILE_NAME)                                                                                          \
     {                                                                                                                  \
-        KERNELS(TILE_NAME, Dense), KERNELS(TILE_NAME, Family)                                                          \
+        NO_KERNELS, KERNELS(TILE_NAME, Sparse), KERNELS(TILE_NAME, Family)                                             \
+    }
+#define FOR_ALL(TILE_NAME)                                                                                             \
+    {                                                                                                                  \
+        KERNELS(TILE_NAME, Dense), KERNELS(TILE_NAME, Sparse), KERNELS(TILE_NAME, Family)                              \
     }
 #define TILE_ROW(DIM, ROWS, KEYS, W, BLOCKS, KB, FOR)                                                                  \
     {{{"fwd_d" #DIM "_m" #ROWS "n" #KEYS,                                                                              \

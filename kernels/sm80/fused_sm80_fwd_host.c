@@ -12,18 +12,28 @@ enum {
     TAIL_WAVES = 4               /* of blocks that are ordered by length across heads */
 };
 
+/* A row's kernels for a request, [bf16]; the first is NULL where it has none. */
+static const fused_sm80_fwd_kernel *kernels_of(const struct fused_sm80_fwd_tile *row,
+                                               const struct attn_request *request)
+{
+    enum sm80_kind kind = sm80_kind_of(request);
+
+    if (kind == SM80_SPARSE && (row->kernels[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
+        kind = SM80_FAMILY;
+    return row->kernels[kind];
+}
+
 /* A row is compiled for dense attention with its head_dim, or for the family with those from the next narrower row's
  * on, or for both. */
 static bool takes(const struct attn_request *request, const struct attn_tile *tile)
 {
-    const bool is_family = sm80_needs_family(request);
     int narrowest = INT32_MAX;
 
     for (const struct fused_sm80_fwd_tile *row = fused_sm80_fwd_tiles; row->tile.shown.name != NULL; row++)
-        if (row->kernels[is_family][0] != NULL && row->tile.head_dim >= request->problem->head_dim &&
+        if (kernels_of(row, request)[0] != NULL && row->tile.head_dim >= request->problem->head_dim &&
             row->tile.head_dim < narrowest)
             narrowest = row->tile.head_dim;
-    return tile->head_dim == narrowest && ((const struct fused_sm80_fwd_tile *)tile)->kernels[is_family][0] != NULL;
+    return tile->head_dim == narrowest && kernels_of((const struct fused_sm80_fwd_tile *)tile, request)[0] != NULL;
 }
 
 static const struct attn_tile_table tiles = {"forward", fused_sm80_fwd_tiles, sizeof *fused_sm80_fwd_tiles, NULL,
@@ -109,7 +119,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         return status;
     return attn_launch_kernel(
         &(struct attn_launch){.name = "fused_fwd_kernel",
-                              .kernel = (const void *)tile->kernels[sm80_needs_family(request)][p->dtype == ATTN_BF16],
+                              .kernel = (const void *)kernels_of(tile, request)[p->dtype == ATTN_BF16],
                               .blocks = sm80_work_tiles(p, false, tile->block_m) * p->q_heads,
                               .threads = tile->threads,
                               .smem_bytes = tile->tile.smem_bytes},

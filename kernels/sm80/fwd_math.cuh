@@ -4,9 +4,23 @@
 #include "kernels/device/dropout.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/device/softmax.cuh"
-#include "kernels/sm80/fwd_tiles.cuh"
+#include "kernels/sm80/fwd_work.cuh"
 
 namespace sm80_fwd {
+
+template <typename Tile> __device__ __forceinline__ void clear(Accumulators<Tile> &acc)
+{
+#pragma unroll
+    for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            acc.max_log2[m][i / 2] = -INFINITY;
+            acc.sum[m][i] = 0.0f;
+#pragma unroll
+            for (int d = 0; d < Traits<Tile>::CHUNKS; ++d)
+                acc.o[m][d][i] = 0.0f;
+        }
+}
 
 /* ---- S = Q K^T ------------------------------------------------------------------------------------------------ */
 
@@ -36,7 +50,7 @@ __device__ __forceinline__ void compute_scores(Scores<Tile> &scores, uint32_t q_
     load_q<Tile>(q[0], q_lane, 0);
 #pragma unroll
     for (int i = 0; i < PREFETCH; ++i)
-        ldmatrix_x4(k[i], fragment<Tile::BLOCK_N>(k_lane, i % N_SLICES, i / N_SLICES));
+        ldmatrix_x4(k[i], fragment<Tile::STAGE_KEYS>(k_lane, i % N_SLICES, i / N_SLICES));
 #pragma unroll
     for (int i = 0; i < STEPS; ++i) {
         const int d = i / N_SLICES, n = i % N_SLICES, later = i + PREFETCH;
@@ -44,7 +58,8 @@ __device__ __forceinline__ void compute_scores(Scores<Tile> &scores, uint32_t q_
         if (n == (N_SLICES > 4 ? N_SLICES - 4 : 0) && d + 1 < D_SLICES)
             load_q<Tile>(q[(d + 1) % 2], q_lane, d + 1);
         if (later < STEPS)
-            ldmatrix_x4(k[later % (PREFETCH + 1)], fragment<Tile::BLOCK_N>(k_lane, later % N_SLICES, later / N_SLICES));
+            ldmatrix_x4(k[later % (PREFETCH + 1)],
+                        fragment<Tile::STAGE_KEYS>(k_lane, later % N_SLICES, later / N_SLICES));
 #pragma unroll
         for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m) {
             mma_m16n8k16<T>(scores.s[m][2 * n], q[d % 2][m], b[0], b[1]);
@@ -181,7 +196,7 @@ __device__ __forceinline__ void compute_p(Probabilities<Tile> &probabilities, Ac
 
 template <typename Tile> __device__ __forceinline__ void load_v(uint32_t (&v)[4], uint32_t v_lane, int i)
 {
-    ldmatrix_x4_trans(v, fragment<Tile::BLOCK_N>(v_lane, i / Traits<Tile>::D_SLICES, i % Traits<Tile>::D_SLICES));
+    ldmatrix_x4_trans(v, fragment<Tile::STAGE_KEYS>(v_lane, i / Traits<Tile>::D_SLICES, i % Traits<Tile>::D_SLICES));
 }
 
 /* Drops elements of 16 rows x 16 keys of P. */
@@ -242,10 +257,10 @@ __device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores
     }
 }
 
-template <typename T, typename Tile, bool MASKED, typename Attributes>
-__device__ __forceinline__ void compute_tile(Accumulators<Tile> &acc, LoaderOf<T, Tile, Attributes> &loader,
-                                             const Params &params, LaneAddresses at, int first_column, Mask mask,
-                                             const FamilyTile &tile)
+/* Of sparse attention `loader` has a tile to copy only where nothing is masked. */
+template <typename T, typename Tile, bool MASKED, typename Attributes, typename Loader>
+__device__ __forceinline__ void compute_tile(Accumulators<Tile> &acc, Loader &loader, const Params &params,
+                                             LaneAddresses at, int first_column, Mask mask, const FamilyTile &tile)
 {
     Scores<Tile> scores;
     RowValues<Tile> base, alpha;
@@ -258,6 +273,8 @@ __device__ __forceinline__ void compute_tile(Accumulators<Tile> &acc, LoaderOf<T
             cap_scores<Tile>(scores, params.family.softcap_inner);
         if (MASKED)
             mask_family<Tile>(scores, params, tile);
+    } else if constexpr (MASKED && Attributes::SPARSE) {
+        mask_family<Tile>(scores, params, tile);
     } else if constexpr (MASKED) {
         mask_scores<Tile>(scores, first_column, mask);
     } else {

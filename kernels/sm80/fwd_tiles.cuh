@@ -26,30 +26,37 @@ constexpr int PREFETCH = 2;                    /* by how many fragments of K and
  * the family, whose P has lost the dropped elements when it is an operand. */
 template <typename T, typename Attributes> constexpr bool SUM_BY_MMA = false;
 template <> constexpr bool SUM_BY_MMA<__half, Dense> = true;
+template <> constexpr bool SUM_BY_MMA<__half, Sparse> = true;
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, rows, keys, warps, blocks on a multiprocessor, KB of shared memory, what it is compiled for; best first */
+/* head_dim, rows, keys, warps, blocks on a multiprocessor, KB of shared memory, what it is compiled for (see
+ * fused_sm80_fwd.cu); best first */
 #define FWD_TILES(ROW)                                                                                                 \
-    ROW(32, 128, 64, 4, 2, 48, FAMILY)                                                                                 \
-    ROW(64, 128, 128, 4, 2, 80, DENSE)                                                                                 \
-    ROW(64, 128, 64, 4, 2, 48, BOTH)                                                                                   \
-    ROW(96, 128, 64, 4, 2, 96, FAMILY)                                                                                 \
+    ROW(32, 128, 64, 4, 2, 48, BEYOND)                                                                                 \
+    ROW(64, 128, 128, 4, 2, 80, EXACT)                                                                                 \
+    ROW(64, 128, 64, 4, 2, 48, ALL)                                                                                    \
+    ROW(96, 128, 64, 4, 2, 96, BEYOND)                                                                                 \
     ROW(96, 128, 32, 4, 2, 64, FAMILY)                                                                                 \
-    ROW(128, 128, 64, 4, 2, 96, DENSE)                                                                                 \
-    ROW(128, 128, 32, 4, 2, 64, BOTH)                                                                                  \
+    ROW(128, 128, 64, 4, 2, 96, EXACT)                                                                                 \
+    ROW(128, 128, 32, 4, 2, 64, ALL)                                                                                   \
     ROW(128, 64, 32, 4, 2, 48, DENSE)                                                                                  \
-    ROW(192, 128, 64, 8, 1, 144, FAMILY)                                                                               \
+    ROW(192, 128, 64, 8, 1, 144, BEYOND)                                                                               \
     ROW(192, 64, 32, 4, 2, 72, FAMILY)                                                                                 \
-    ROW(256, 128, 64, 8, 1, 192, FAMILY)                                                                               \
+    ROW(256, 128, 64, 8, 1, 192, BEYOND)                                                                               \
     ROW(256, 64, 32, 4, 2, 96, FAMILY)
 
 #define TILE_STRUCT(DIM, ROWS, KEYS, W, BLOCKS, KB, FOR)                                                               \
     struct FwdD##DIM##M##ROWS##N##KEYS {                                                                               \
-        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, WARPS = W, BLOCKS_PER_SM = BLOCKS,        \
-                             SMEM_KB = KB;                                                                             \
+        static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGE_KEYS = KEYS, WARPS = W,             \
+                             BLOCKS_PER_SM = BLOCKS, SMEM_KB = KB;                                                     \
     };
 FWD_TILES(TILE_STRUCT)
+
+/* KEYS of the keys of a stage. */
+template <typename Tile, int KEYS> struct PieceOf : Tile {
+    static constexpr int BLOCK_N = KEYS;
+};
 
 template <typename Tile> struct Traits {
     static constexpr int THREADS = Tile::WARPS * WARP;
@@ -59,7 +66,7 @@ template <typename Tile> struct Traits {
     static constexpr int N_SLICES = Tile::BLOCK_N / 16;
     static constexpr int CHUNKS = Tile::HEAD_DIM / 8;                                     /* of 16 bytes in a row */
     static constexpr int PANELS = (Tile::HEAD_DIM + 63) / 64, ROW_ELEMENTS = PANELS * 64; /* in shared memory */
-    static constexpr int STAGE_BYTES = Tile::BLOCK_N * ROW_ELEMENTS * 2;
+    static constexpr int STAGE_BYTES = Tile::STAGE_KEYS * ROW_ELEMENTS * 2;
     static_assert(ROWS % 16 == 0 && Tile::BLOCK_N % 16 == 0, "a warp owns whole 16-row tiles");
     static_assert(Tile::HEAD_DIM % 16 == 0, "a row is whole fragments");
 };
@@ -90,13 +97,15 @@ struct FamilyWork {
     int head, first_row;
 };
 
-template <typename Attributes> using WorkOf = std::conditional_t<Attributes::FAMILY, FamilyWork, WorkTile>;
+template <typename Attributes>
+using WorkOf = std::conditional_t<Attributes::FAMILY || Attributes::SPARSE, FamilyWork, WorkTile>;
 
-template <typename Tile> struct Accumulators {
-    float o[Traits<Tile>::ROW_TILES][Traits<Tile>::CHUNKS][4];
-    float max_log2[Traits<Tile>::ROW_TILES][2]; /* the maximum in use, times scale_log2; rows lane / 4 and + 8 */
-    float sum[Traits<Tile>::ROW_TILES][4];      /* of P over this lane's columns */
+template <int ROW_TILES, int CHUNKS> struct AccumulatorsOf {
+    float o[ROW_TILES][CHUNKS][4];
+    float max_log2[ROW_TILES][2]; /* the maximum in use, times scale_log2; rows lane / 4 and + 8 */
+    float sum[ROW_TILES][4];      /* of P over this lane's columns */
 };
+template <typename Tile> using Accumulators = AccumulatorsOf<Traits<Tile>::ROW_TILES, Traits<Tile>::CHUNKS>;
 
 template <typename Tile> struct Scores {
     float s[Traits<Tile>::ROW_TILES][Tile::BLOCK_N / 8][4];
@@ -178,9 +187,6 @@ template <typename Tile> struct KvPanels {
             params.v_strides.row, rows, columns);
     }
 };
-
-template <typename T, typename Tile, typename Attributes>
-using LoaderOf = std::conditional_t<Attributes::FAMILY, KvPanels<Tile>, KvLoader<T, Tile>>;
 
 template <typename T>
 __device__ __forceinline__ const T *head_of(const void *tensor, const fused_sm80_strides &strides, int batch, int head)

@@ -1,0 +1,235 @@
+/* fused_sm80, backward: sparse attention, which is windows, packed lengths and block masks at head_dim 64 and 128. The
+ * kernel and its description: fused_sm80_bwd.cu.
+ *
+ * The dense kernel's loop over a list of tiles of queries (tile_list.cuh), made anew for each query head of the group.
+ * A tile of which the block's keys see every pair is computed as in the dense kernel. */
+#pragma once
+#include "kernels/sm80/bwd_family.cuh"
+#include "kernels/sm80/tile_list.cuh"
+
+namespace sm80_bwd {
+
+using namespace device;
+
+/* A step's query head, and the number of its tile over the padded rows of all heads. */
+struct SparseStep {
+    int32_t head, index;
+};
+
+/* What all warps of a block share. */
+struct SparseBlock {
+    BlockFacts facts;
+    TileList list; /* of query head `head` of the group, which is the one that is loaded next */
+    int32_t head;
+    const uint16_t *q, *dout;
+    int32_t index; /* of that head: its first rows, the number of its first tile over the padded rows of all heads */
+    SparseStep steps[4]; /* the last ones */
+};
+
+/* The warp of the caller makes the list of the next section of the same query head, or of the first of `head`. */
+template <typename Tile>
+__device__ __forceinline__ void list_query_tiles(SparseBlock &block, const Params &params, int head, bool is_next)
+{
+    const fused_sm80_family &family = params.family;
+    const BlockFacts facts = block.facts;
+    const Sequence &s = facts.sequence;
+    const int q_head = facts.kv_head * params.group + head, key = facts.first_key, shift = s.kv_len - s.q_len;
+    const uint8_t *mask = family.block_mask == NULL ? NULL : mask_of_head(family, s.number, q_head);
+    if (threadIdx.x == 0) {
+        block.head = head;
+        block.q = family_head(params, params.q, s, s.q_first, q_head);
+        block.dout = family_head(params, params.dout, s, s.q_first, q_head);
+        block.index = family_index<Tile>(params, facts, head, 0);
+    }
+    fill_list<Tile::Q, Tile::KV, true>(
+        block.list, family, mask, is_next ? block.list.first + LIST_TILES : facts.first_tile, facts.end_tile, key,
+        [&](int tile) {
+            const int diagonal = tile * Tile::Q + shift;
+            const bool is_whole = key + Tile::KV <= min(s.kv_len, diagonal + family.window_right + 1) &&
+                                  key >= diagonal + Tile::Q - 1 - family.window_left;
+            return (is_whole ? 0 : TILE_IS_CUT) | ((tile + 1) * Tile::Q > s.q_len ? TILE_IS_SHORT : 0);
+        });
+}
+
+/* Where a block is in its loop: entry `at` of the list, -1 behind the last one of the last query head. */
+template <typename Tile> struct SparseCursor {
+    int at, entry;
+
+    /* All threads call these; the first list has been made. */
+    __device__ __forceinline__ void start(SparseBlock &block, const Params &params)
+    {
+        at = 0;
+        entry = block.list.at(0);
+        if (entry < 0)
+            next_section(block, params);
+    }
+
+    __device__ __forceinline__ void advance(SparseBlock &block, const Params &params)
+    {
+        entry = block.list.at(++at);
+        if (entry < 0)
+            next_section(block, params);
+    }
+
+    __device__ __forceinline__ void next_section(SparseBlock &block, const Params &params)
+    {
+        while (entry < 0) {
+            const bool is_next = block.list.has_more_sections();
+            const int head = block.head + (is_next ? 0 : 1);
+            if (head >= params.group)
+                return;
+            __syncthreads(); /* all have read the list before */
+            if (threadIdx.x < LANES)
+                list_query_tiles<Tile>(block, params, head, is_next);
+            __syncthreads();
+            at = 0;
+            entry = block.list.at(0);
+        }
+    }
+};
+
+template <typename Tile>
+__device__ __forceinline__ void load_sparse_step(Smem<Tile> &s, const Params &params, const SparseBlock &block,
+                                                 int entry, int stage)
+{
+    constexpr int THREADS = Traits<Tile>::THREADS;
+    const int tile = entry >> TILE_BITS, row = tile * Tile::Q;
+    const int left = (entry & TILE_IS_SHORT) != 0 ? block.facts.sequence.q_len - row : Tile::Q;
+    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.q[stage]), block.q + row * params.q.stride_row,
+                                                params.q.stride_row, left);
+    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.dout[stage]),
+                                                block.dout + row * params.dout.stride_row, params.dout.stride_row,
+                                                left);
+    if (threadIdx.x < Tile::Q / 2)
+        cp_async_16(shared_address(s.stats[stage]) + threadIdx.x * 16,
+                    params.stats + static_cast<int64_t>(block.index + tile) * (2 * Tile::Q) + threadIdx.x * 4, true);
+}
+
+/* The rows of the block's keys in K, V, dK or dV. */
+__device__ __forceinline__ uint16_t *sparse_keys(const Params &params, const struct attn_tensor &tensor,
+                                                 const BlockFacts &facts)
+{
+    return family_head(params, tensor, facts.sequence, facts.sequence.k_first, facts.kv_head) +
+           facts.first_key * tensor.stride_row;
+}
+
+/* dK and dV of this warp's keys, by way of the shared memory of K and V. */
+template <typename Tile, typename T>
+__device__ __forceinline__ void store_sparse_gradients(Gradient<Tile> &dk, Gradient<Tile> &dv, const Smem<Tile> &s,
+                                                       const Params &params, const BlockFacts &facts, uint32_t warp_kv,
+                                                       uint32_t warp_q)
+{
+    static_assert(Traits<Tile>::COLUMNS == PANEL_COLUMNS, "a warp has one panel");
+    const uint32_t panel = warp_q * Traits<Tile>::KV_PANEL_BYTES + warp_kv * Tile::WARP_KEYS * ROW_BYTES;
+    const int first = warp_kv * Tile::WARP_KEYS, column = warp_q * PANEL_COLUMNS;
+    const int left = facts.sequence.kv_len - facts.first_key - first;
+    store_rows(dk, params.scale, shared_address(s.k) + panel,
+               reinterpret_cast<T *>(sparse_keys(params, params.dk, facts)) + first * params.dk.stride_row + column,
+               params.dk.stride_row, left);
+    store_rows(dv, 1.0f, shared_address(s.v) + panel,
+               reinterpret_cast<T *>(sparse_keys(params, params.dv, facts)) + first * params.dv.stride_row + column,
+               params.dv.stride_row, left);
+}
+
+/* accumulate_own where this warp's queries do not see all of its keys; a part that sees none is left out. */
+template <typename Tile, typename T>
+__device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
+                                               int first_query, const Params &params, const FamilyStep &step)
+{
+    using S = Traits<Tile>;
+#pragma unroll 1
+    for (int query = 0; query < S::WARP_Q; query += S::CHUNK_Q) {
+        ScoreFragments<Tile> p = {}, ds = {};
+        const int diagonal = step.query + query + step.shift();
+        const bool any = step.key <= diagonal + S::CHUNK_Q - 1 + params.family.window_right &&
+                         step.key + Tile::WARP_KEYS > diagonal - params.family.window_left;
+        if (any)
+            score_chunk<Tile, T, true, Sparse>(p, ds, at, query, params, 0, 0, step);
+        store_fragments(at.ds, (first_query + query) / 16, ds);
+        if (S::EXCHANGE)
+            store_fragments(at.p, (first_query + query) / 16, p);
+        if (any) {
+            gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, at.column16);
+            gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, at.column16);
+        }
+    }
+}
+
+/* Sparse attention: the tiles of queries that see any of the block's keys, head by head of the group. */
+template <typename Tile, typename T> __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> &s)
+{
+    using S = Traits<Tile>;
+    static_assert(Tile::DEFER_DQ && S::STAGES == 2 && Tile::WARPS_Q <= 2, "of the tiles that it is compiled for");
+    __shared__ SparseBlock block;
+    const BlockFacts &facts = block.facts;
+    const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0);
+    const uint32_t warp_kv = warp / Tile::WARPS_Q, warp_q = warp % Tile::WARPS_Q, first_query = warp_q * S::WARP_Q;
+    const uint32_t lane = threadIdx.x % LANES, rows_8 = lane_rows_8(lane), rows_16 = lane_rows_16(lane);
+    SparseCursor<Tile> now;
+    Gradient<Tile> dk, dv;
+
+    if (threadIdx.x == 0)
+        find_work(block.facts, params, Tile::KV, Tile::Q);
+    __syncthreads();
+    if (facts.sequence.number < 0)
+        return;
+    const int keys_left = facts.sequence.kv_len - facts.first_key;
+    load_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), sparse_keys(params, params.k, facts),
+                                                    params.k.stride_row, keys_left);
+    load_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), sparse_keys(params, params.v, facts),
+                                                    params.v.stride_row, keys_left);
+    if (threadIdx.x < LANES)
+        list_query_tiles<Tile>(block, params, 0, false);
+    __syncthreads();
+    now.start(block, params);
+    if (now.entry >= 0)
+        load_sparse_step<Tile>(s, params, block, now.entry, 0);
+    cp_async_commit();
+    clear(dk);
+    clear(dv);
+
+    int i = 0;
+    for (; now.entry >= 0; ++i) {
+        const int entry = now.entry, stage = i & 1;
+        if (threadIdx.x == 0)
+            block.steps[i & 3] = {facts.kv_head * params.group + block.head, block.index + (entry >> TILE_BITS)};
+        now.advance(block, params);
+        cp_async_wait<0>();
+        __syncthreads();
+        if (now.entry >= 0)
+            load_sparse_step<Tile>(s, params, block, now.entry, stage ^ 1);
+        cp_async_commit();
+
+        const StepOperands at = operands_of(s, stage, warp_kv, warp_q, rows_8, rows_16);
+        FamilyStep step = {};
+        bool is_whole = (entry & (TILE_IS_CUT | TILE_HAS_HIDDEN)) == 0;
+        if (!is_whole) {
+            step = {&facts, block.steps[i & 3].head,
+                    facts.first_key + static_cast<int>(warp_kv) * Tile::WARP_KEYS,
+                    (entry >> TILE_BITS) * Tile::Q + static_cast<int>(first_query), (entry & TILE_HAS_HIDDEN) != 0};
+            is_whole = !step.has_hidden && WarpView<Tile>(params.family, step).all;
+        }
+        if (is_whole)
+            accumulate_own<Tile, T, false, Sparse>(dk, dv, at, first_query, params, 0, 0, FamilyStep());
+        else
+            accumulate_cut<Tile, T>(dk, dv, at, first_query, params, step);
+
+        if (params.dq_sum != NULL && i > 0)
+            add_dq<Tile, T>(params.dq_sum, block.steps[i - 1 & 3].index, shared_address(s.ds[stage ^ 1]), shared_address(s.k), warp);
+        if (S::EXCHANGE) {
+            bar_sync(1 + warp_kv, Tile::WARPS_Q * LANES);
+            accumulate_other<Tile, T>(dk, dv, at, (warp_q ^ 1) * S::WARP_Q);
+        }
+    }
+
+    cp_async_wait<0>();
+    __syncthreads();
+    if (params.dq_sum != NULL && i > 0) {
+        add_dq<Tile, T>(params.dq_sum, block.steps[i - 1 & 3].index, shared_address(s.ds[i - 1 & 1]),
+                        shared_address(s.k), warp);
+        __syncthreads();
+    }
+    store_sparse_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
+}
+
+} // namespace sm80_bwd
