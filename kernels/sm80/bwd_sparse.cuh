@@ -97,9 +97,8 @@ __device__ __forceinline__ void load_sparse_step(Smem<Tile> &s, const Params &pa
     const int left = (entry & TILE_IS_SHORT) != 0 ? block.facts.sequence.q_len - row : Tile::Q;
     load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.q[stage]), block.q + row * params.q.stride_row,
                                                 params.q.stride_row, left);
-    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.dout[stage]),
-                                                block.dout + row * params.dout.stride_row, params.dout.stride_row,
-                                                left);
+    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(
+        shared_address(s.dout[stage]), block.dout + row * params.dout.stride_row, params.dout.stride_row, left);
     if (threadIdx.x < Tile::Q / 2)
         cp_async_16(shared_address(s.stats[stage]) + threadIdx.x * 16,
                     params.stats + static_cast<int64_t>(block.index + tile) * (2 * Tile::Q) + threadIdx.x * 4, true);
@@ -204,8 +203,7 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_spa
         FamilyStep step = {};
         bool is_whole = (entry & (TILE_IS_CUT | TILE_HAS_HIDDEN)) == 0;
         if (!is_whole) {
-            step = {&facts, block.steps[i & 3].head,
-                    facts.first_key + static_cast<int>(warp_kv) * Tile::WARP_KEYS,
+            step = {&facts, block.steps[i & 3].head, facts.first_key + static_cast<int>(warp_kv) * Tile::WARP_KEYS,
                     (entry >> TILE_BITS) * Tile::Q + static_cast<int>(first_query), (entry & TILE_HAS_HIDDEN) != 0};
             is_whole = !step.has_hidden && WarpView<Tile>(params.family, step).all;
         }
@@ -215,7 +213,8 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_spa
             accumulate_cut<Tile, T>(dk, dv, at, first_query, params, step);
 
         if (params.dq_sum != NULL && i > 0)
-            add_dq<Tile, T>(params.dq_sum, block.steps[i - 1 & 3].index, shared_address(s.ds[stage ^ 1]), shared_address(s.k), warp);
+            add_dq<Tile, T>(params.dq_sum, block.steps[(i - 1) & 3].index, shared_address(s.ds[stage ^ 1]),
+                            shared_address(s.k), warp);
         if (S::EXCHANGE) {
             bar_sync(1 + warp_kv, Tile::WARPS_Q * LANES);
             accumulate_other<Tile, T>(dk, dv, at, (warp_q ^ 1) * S::WARP_Q);
@@ -225,7 +224,7 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_spa
     cp_async_wait<0>();
     __syncthreads();
     if (params.dq_sum != NULL && i > 0) {
-        add_dq<Tile, T>(params.dq_sum, block.steps[i - 1 & 3].index, shared_address(s.ds[i - 1 & 1]),
+        add_dq<Tile, T>(params.dq_sum, block.steps[(i - 1) & 3].index, shared_address(s.ds[(i - 1) & 1]),
                         shared_address(s.k), warp);
         __syncthreads();
     }

@@ -2,8 +2,8 @@
  * has exactly. The kernel and its description: fused_sm80_fwd.cu.
  *
  * The dense kernel's loop over a list of tiles (tile_list.cuh). A tile of which a warp's rows see every pair is computed
- * as in the dense kernel; any other in pieces of half its keys, each of which a warp leaves out, where none of its rows
- * sees any of it, or computes with masks. */
+ * as in the dense kernel; any other in two pieces of half its keys: a warp leaves a piece out where none of its rows sees
+ * any of it, and computes it with masks where one does. */
 #pragma once
 #include "kernels/sm80/fwd_math.cuh"
 #include "kernels/sm80/tile_list.cuh"
@@ -101,8 +101,8 @@ __device__ __forceinline__ void list_key_tiles(SparseBlock &block, const fused_s
     const int row = block.work.first_row;
     const WarpView view = {row + s.kv_len - s.q_len, min(M, s.q_len - row), s.kv_len};
     const TileRange range = key_tiles_of(family, s, row, M, N);
-    fill_list<M, N, false>(block.list, family, block.facts.mask,
-                           is_first ? range.first : block.list.first + LIST_TILES, range.end, row, [&](int tile) {
+    fill_list<M, N, false>(block.list, family, block.facts.mask, is_first ? range.first : block.list.first + LIST_TILES,
+                           range.end, row, [&](int tile) {
                                return (view.sees_all(family, tile * N, N) ? 0 : TILE_IS_CUT) |
                                       ((tile + 1) * N > s.kv_len ? TILE_IS_SHORT : 0);
                            });

@@ -78,7 +78,7 @@ __device__ __forceinline__ void fill_list(TileList &list, const fused_sm80_famil
     int count = 0;
     if (mask != NULL)
         look_up<ROWS, KEYS, ROWS_MOVE>(list, family, mask, first, end, fixed);
-    /* In place: the entries of 32 tiles go to where these, or tiles before them, were. */
+        /* In place: the entries of 32 tiles go to where these, or tiles before them, were. */
 #pragma unroll 1
     for (int i = lane; i - lane < LIST_TILES && first + i - lane < end; i += 32) {
         const unsigned seen = first + i >= end ? 0u : mask == NULL ? 3u : list.entries[i];
