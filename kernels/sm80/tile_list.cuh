@@ -1,5 +1,6 @@
-/* The tiles that a block of a sparse kernel goes over, as a list in shared memory that one warp makes ahead of the loop:
- * then the loop has one load for each tile, and no tile costs more than the dense kernel's unless something cuts it.
+/* The tiles that a block of a sparse kernel goes over, as a list in shared memory that one warp makes ahead of the
+ * loop: then the loop has one load for each tile, and no tile costs more than the dense kernel's unless something cuts
+ * it.
  *
  * An entry is tile * 8 + bits of enum tile_bits, relative to the first tile of the list's section of LIST_TILES tiles;
  * behind the last one stands LIST_END. A longer range is several sections, one after the other. */
