@@ -1,9 +1,9 @@
 /* fused_sm80, forward: sparse attention, which is windows, packed lengths and block masks at a head_dim that the tile
  * has exactly. The kernel and its description: fused_sm80_fwd.cu.
  *
- * The dense kernel's loop over a list of tiles (tile_list.cuh). A tile of which a warp's rows see every pair is computed
- * as in the dense kernel; any other in two pieces of half its keys: a warp leaves a piece out where none of its rows sees
- * any of it, and computes it with masks where one does. */
+ * The dense kernel's loop over a list of tiles (tile_list.cuh). A tile of which a warp's rows see every pair is
+ * computed as in the dense kernel; any other in two pieces of half its keys: a warp leaves a piece out where none of
+ * its rows sees any of it, and computes it with masks where one does. */
 #pragma once
 #include "kernels/sm80/fwd_math.cuh"
 #include "kernels/sm80/tile_list.cuh"
