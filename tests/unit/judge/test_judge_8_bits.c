@@ -1,0 +1,231 @@
+/* The bounds for kernels with 8-bit inputs: a model of one - P rounded to the 8 bits of the inputs before P V, sums in
+ * double, O in bf16 - passes on every kind of inputs; with a fault it does not. */
+#include "tests/unit/unit_help.h"
+
+#include "cmd/judge/judge.h"
+#include "reference/compare.h"
+#include "reference/harness/fill.h"
+#include "reference/harness/quantise.h"
+#include "reference/reference.h"
+
+enum { HEAD_DIM = 64, SCALE_BLOCK = 64 };
+
+/* What is wrong with the model. */
+enum fault {
+    RIGHT,
+    V_SCALE_OF_NEIGHBOUR,
+    K_SCALE_OF_NEIGHBOUR,
+    V_SCALE_1_PERCENT,
+    P_SATURATES,
+    P_IN_5_BITS,
+    LAST_TILE
+};
+
+/* One head: 8-bit tensors, scales of blocks of rows, the reference's results. */
+struct made {
+    struct attn_problem p;
+    struct attn_tensors t;
+    struct reference_outputs ref;
+    void *memory[16];
+    int count;
+};
+
+static void *keep(struct made *m, size_t bytes)
+{
+    void *memory = calloc(1, bytes);
+    assert_non_null(memory);
+    m->memory[m->count++] = memory;
+    return memory;
+}
+
+static void make_tensor(struct made *m, enum quantised which, enum fill_dist dist)
+{
+    static const enum fill_tensor ids[] = {FILL_Q, FILL_K, FILL_V};
+    static float table[FILL_TABLE_SIZE];
+    const int64_t len = m->p.q_len, elements = len * HEAD_DIM;
+    const struct attn_tensor shape = {NULL, elements, elements, HEAD_DIM};
+    struct quantise_job job = {.problem = &m->p, .tensor = which, .from = shape, .from_dtype = ATTN_BF16, .to = shape};
+    float gain;
+    job.from.data = keep(m, (size_t)elements * 2);
+    job.to.data = keep(m, (size_t)elements);
+    job.scales = keep(m, (size_t)quantise_scales(&m->p, which) * sizeof(float));
+    fill_table(dist, ids[which], table, &gain);
+    fill_tensor_host(job.from, ATTN_BF16, 1, 1, len, HEAD_DIM, 1, ids[which], table, gain);
+    fill_first_column_host(job.from, ATTN_BF16, 1, 1, len, fill_first_column(dist, ids[which], HEAD_DIM));
+    quantise(&job, 1);
+    *(which == QUANTISED_Q ? &m->t.q : which == QUANTISED_K ? &m->t.k : &m->t.v) = job.to;
+    *(which == QUANTISED_Q ? &m->t.scale_q : which == QUANTISED_K ? &m->t.scale_k : &m->t.scale_v) = job.scales;
+}
+
+static struct made make_head(int64_t len, enum fill_dist dist, enum attn_dtype dtype)
+{
+    struct made m = {.p = {.batch = 1,
+                           .q_heads = 1,
+                           .kv_heads = 1,
+                           .q_len = len,
+                           .kv_len = len,
+                           .head_dim = HEAD_DIM,
+                           .dtype = dtype,
+                           .out_dtype = ATTN_BF16,
+                           .window_left = -1,
+                           .window_right = -1,
+                           .scale = 0.125f,
+                           .quant_scale = ATTN_SCALE_BLOCK,
+                           .scale_block = SCALE_BLOCK}};
+    struct attn_message why;
+    for (int i = 0; i < QUANTISED_COUNT; i++)
+        make_tensor(&m, (enum quantised)i, dist);
+    m.ref.o = keep(&m, (size_t)(len * HEAD_DIM) * sizeof(float));
+    m.ref.o_abs = keep(&m, (size_t)(len * HEAD_DIM) * sizeof(float));
+    m.ref.lse = keep(&m, (size_t)len * sizeof(float));
+    assert_int_equal(oracle_attention(&m.p, ATTN_FWD, &m.t, &m.ref, 2, &why), ATTN_OK);
+    return m;
+}
+
+static void made_free(struct made *m)
+{
+    for (int i = 0; i < m->count; i++)
+        free(m->memory[i]);
+}
+
+static double value_of(const struct made *m, struct attn_tensor t, const float *scales, int64_t row, int64_t c,
+                       bool of_neighbour)
+{
+    const int64_t blocks = (m->p.q_len + SCALE_BLOCK - 1) / SCALE_BLOCK, block = row / SCALE_BLOCK;
+    return (double)fill_load(t.data, m->p.dtype, row * HEAD_DIM + c) *
+           (double)scales[of_neighbour ? (block + 1) % blocks : block];
+}
+
+/* P as the kernel stores it: times 2^8 (e4m3) or 2^14 (e5m2), so that small elements are not lost. */
+static double stored(const struct made *m, double p, enum fault fault)
+{
+    const int shift = fault == P_SATURATES ? 9 : m->p.dtype == ATTN_E4M3 ? 8 : 14;
+    float rounded = 0;
+    const enum attn_dtype dtype = fault == P_IN_5_BITS ? ATTN_E5M2 : m->p.dtype;
+    fill_store(&rounded, dtype, 0, (float)ldexp(p, shift));
+    return ldexp((double)fill_load(&rounded, dtype, 0), -shift);
+}
+
+/* Every row of the model's O, in bf16. */
+static void model(const struct made *m, enum fault fault, uint16_t *o)
+{
+    const int64_t len = m->p.q_len, end = fault == LAST_TILE ? len - len / 16 : len;
+    double *s = malloc((size_t)len * sizeof *s), *k = malloc((size_t)(len * HEAD_DIM) * sizeof *k);
+    double *v = malloc((size_t)(len * HEAD_DIM) * sizeof *v);
+    for (int64_t j = 0; j < len * HEAD_DIM; j++) {
+        k[j] = value_of(m, m->t.k, m->t.scale_k, j / HEAD_DIM, j % HEAD_DIM, fault == K_SCALE_OF_NEIGHBOUR);
+        v[j] = value_of(m, m->t.v, m->t.scale_v, j / HEAD_DIM, j % HEAD_DIM, fault == V_SCALE_OF_NEIGHBOUR) *
+               (fault == V_SCALE_1_PERCENT ? 1.01 : 1);
+    }
+    for (int64_t i = 0; i < len; i++) {
+        double q[HEAD_DIM], row[HEAD_DIM] = {0}, most = -INFINITY, sum = 0;
+        for (int64_t c = 0; c < HEAD_DIM; c++)
+            q[c] = value_of(m, m->t.q, m->t.scale_q, i, c, false);
+        for (int64_t j = 0; j < end; j++) {
+            s[j] = 0;
+            for (int64_t c = 0; c < HEAD_DIM; c++)
+                s[j] += q[c] * k[j * HEAD_DIM + c];
+            most = fmax(most, s[j]);
+        }
+        for (int64_t j = 0; j < end; j++) {
+            const double p = exp((s[j] - most) * (double)m->p.scale), kept = stored(m, p, fault);
+            sum += p;
+            for (int64_t c = 0; c < HEAD_DIM; c++)
+                row[c] += kept * v[j * HEAD_DIM + c];
+        }
+        for (int64_t c = 0; c < HEAD_DIM; c++)
+            fill_store(o, ATTN_BF16, i * HEAD_DIM + c, (float)(row[c] / sum));
+    }
+    free(s);
+    free(k);
+    free(v);
+}
+
+/* The verdict on O. */
+static struct record_tensor judge_head(const struct made *m, const uint16_t *o)
+{
+    const int64_t len = m->p.q_len, elements = len * HEAD_DIM;
+    double ref2 = 0;
+    for (int64_t i = 0; i < elements; i++)
+        ref2 += (double)m->ref.o[i] * (double)m->ref.o[i];
+    const double rms = sqrt(ref2 / (double)elements);
+    struct compare_block *blocks = calloc((size_t)compare_blocks_per_head(len), sizeof *blocks);
+    struct judge_input in = {.tensor = TENSOR_O,
+                             .blocks = blocks,
+                             .batch = 1,
+                             .heads = 1,
+                             .len = len,
+                             .head_dim = HEAD_DIM,
+                             .independent_rows = len,
+                             .naive_max_abs_err = 1e-9, /* of one that does not round P: rule 5 is not applied */
+                             .bounds = judge_bounds_for(TENSOR_O, ATTN_BF16, ATTN_FWD, false, NAN, NAN, rms)};
+    judge_rounded_p(&in.bounds, m->p.dtype, false, NAN);
+    const struct compare_job job = {.x = {(void *)(uintptr_t)o, elements, elements, HEAD_DIM},
+                                    .dtype = ATTN_BF16,
+                                    .ref = m->ref.o,
+                                    .abs = m->ref.o_abs,
+                                    .batch = 1,
+                                    .heads = 1,
+                                    .len = len,
+                                    .head_dim = HEAD_DIM,
+                                    .atol_absolute = in.bounds.atol_absolute,
+                                    .atol_rms = in.bounds.atol_rms,
+                                    .atol_abs = in.bounds.atol_abs,
+                                    .rtol = in.bounds.rtol};
+    struct record_tensor verdict;
+    compare_blocks_cpu(&job, blocks, 1);
+    judge_tensor(&in, &verdict);
+    free(blocks);
+    return verdict;
+}
+
+static struct record_tensor verdict_of(int64_t len, enum fill_dist dist, enum attn_dtype dtype, enum fault fault)
+{
+    struct made m = make_head(len, dist, dtype);
+    uint16_t *o = malloc((size_t)(len * HEAD_DIM) * sizeof *o);
+    model(&m, fault, o);
+    const struct record_tensor verdict = judge_head(&m, o);
+    free(o);
+    made_free(&m);
+    return verdict;
+}
+
+static void a_kernel_that_rounds_p_passes(void **state)
+{
+    static const enum fill_dist dists[] = {FILL_NORMAL, FILL_UNIFORM,  FILL_SHARP, FILL_HUGE,
+                                           FILL_RISING, FILL_CONSTANT, FILL_ZEROS, FILL_TINY};
+    (void)state;
+    for (size_t d = 0; d < sizeof dists / sizeof *dists; d++)
+        for (int dtype = ATTN_E4M3; dtype <= ATTN_E5M2; dtype++)
+            for (int64_t len = 40; len <= 640; len *= 4) {
+                const struct record_tensor v = verdict_of(len, dists[d], (enum attn_dtype)dtype, RIGHT);
+                if (!(v.used <= 0.85))
+                    fail_msg("dist %d, type %d, %lld keys: %.3g of its bound by rule %s", (int)dists[d], dtype,
+                             (long long)len, v.used, v.rule);
+            }
+}
+
+static void faults_are_caught(void **state)
+{
+    static const struct {
+        enum fault fault;
+        enum fill_dist dist;
+    } cases[] = {{V_SCALE_OF_NEIGHBOUR, FILL_NORMAL}, {K_SCALE_OF_NEIGHBOUR, FILL_SHARP},
+                 {V_SCALE_1_PERCENT, FILL_NORMAL},    {P_SATURATES, FILL_SHARP},
+                 {P_IN_5_BITS, FILL_NORMAL},          {LAST_TILE, FILL_NORMAL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct record_tensor v = verdict_of(640, cases[i].dist, ATTN_E4M3, cases[i].fault);
+        if (!(v.used > 1))
+            fail_msg("fault %d: %.3g of its bound by rule %s", (int)cases[i].fault, v.used, v.rule);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kernel_that_rounds_p_passes),
+        cmocka_unit_test(faults_are_caught),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
