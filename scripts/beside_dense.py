@@ -13,11 +13,10 @@ Exit codes: 0 every bar is met, 1 one is not, 2 usage, 5 nothing to compare, 6 t
 """
 
 import argparse
-import os
 import statistics
 import sys
 
-from ratios import ATTRIBUTES, PROBLEM, Failure, name_of, order, rows_of, write_csv
+from ratios import ATTRIBUTES, PROBLEM, Failure, name_of, order, reporting, rows_of, write_csv
 
 LIST_MS, MASK_SHARE, WHOLE_MASK, WINDOW_SHARE = 0.02, 0.9, 1.03, {"fwd": 0.8, "bwd": 0.7}
 HIDING = ("window_left", "window_right", "block_mask", "mask_block")
@@ -82,17 +81,7 @@ def main():
     parser.add_argument("--of", required=True, metavar="NAME")
     parser.add_argument("--bars", action="store_true", help="end with 1 where one is not met")
     parser.add_argument("--csv", metavar="FILE", help="the points as a table, too")
-    options = parser.parse_args()
-    try:
-        code = compare(options)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader, as head, has what it wants
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")
-        return 0
-    except Failure as failure:
-        print(f"beside_dense: {failure}", file=sys.stderr)
-        return failure.code
+    return reporting("beside_dense", compare, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -210,6 +210,20 @@ def compare(options):
     return 0 if is_met else 1
 
 
+def reporting(name, compare_records, options):
+    """The exit code of compare_records(options), a script's work; a failure is a sentence that starts with its name."""
+    try:
+        code = compare_records(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader, as head, has what it wants
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+        return 0
+    except Failure as failure:
+        print(f"{name}: {failure}", file=sys.stderr)
+        return failure.code
+
+
 def main():
     parser = argparse.ArgumentParser(usage="%(prog)s RECORD.jsonl... --of NAME --over NAME[,NAME...] [options]",
                                      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -222,17 +236,7 @@ def main():
     parser.add_argument("--sustained", action="store_true", help="speed and joules over the sustained regions")
     parser.add_argument("--energy", type=float, default=math.inf, help="largest ratio of joules, with --sustained")
     parser.add_argument("--csv", metavar="FILE", help="the points as a table, too")
-    options = parser.parse_args()
-    try:
-        code = compare(options)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader, as head, has what it wants
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")
-        return 0
-    except Failure as failure:
-        print(f"ratios: {failure}", file=sys.stderr)
-        return failure.code
+    return reporting("ratios", compare, parser.parse_args())
 
 
 if __name__ == "__main__":
