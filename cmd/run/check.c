@@ -145,17 +145,25 @@ static int64_t block_count(const struct compare_job *job)
     return job->batch * job->heads * compare_blocks_per_head(job->len);
 }
 
-/* No |logit| of the problem is above this, as far as P of a row differ by it; INFINITY where that is not known. Logits
- * beyond a softcap c are equal: c (1 - tanh x), about 2 c e^(-2 x), is below a sixteenth of what bf16 tells apart. */
+/* Rising and falling logits run from 0 to a top. Where a softcap c makes half of them or more equal, so are P, and one
+ * rounding is that of all rows: c (1 - tanh x), about 2 c e^(-2 x), is below a sixteenth of what bf16 tells apart. */
+static bool softcap_makes_equal(const struct plan_item *item)
+{
+    const struct attn_problem *p = &item->problem;
+    const struct fill_column q = fill_first_column(item->dist, FILL_Q, p->head_dim);
+    const struct fill_column k = fill_first_column(item->dist, FILL_K, p->head_dim);
+    const double cap = (double)p->softcap, median = q.top * k.top * fabs((double)p->scale) / 2;
+    return cap > 0 && median > cap * log(2 * cap * 0x1p12) / 2;
+}
+
+/* No |logit| of the problem is above this, as far as P of a row differ by it; INFINITY where that is not known. */
 static double largest_logit_of(const struct plan_item *item)
 {
-    const double cap = (double)item->problem.softcap;
     const struct fill_spec spec = {
         .dist = item->dist, .logit_std = item->logit_std, .scale = (double)item->problem.scale};
     if (item->folder || attn_dtype_is_8_bit(item->problem.dtype))
         return INFINITY;
-    const double largest = fill_largest_logit(&spec, item->problem.head_dim);
-    return cap > 0 && largest > cap * log(2 * cap * 0x1p12) / 2 ? 0 : largest;
+    return softcap_makes_equal(item) ? 0 : fill_largest_logit(&spec, item->problem.head_dim);
 }
 
 /* Over which errors of rows are averaged for rule 4. */

@@ -10,7 +10,7 @@
 
 enum { MAX_DIM = 256, MMA_COLUMNS = 16, MMA_BITS = 26 };
 
-enum fault { HONEST, SCALE_1_PERMILLE, DELTA_1_PERCENT, OUTPUTS_1_PERCENT };
+enum fault { HONEST, SCALE_1_PERMILLE, DELTA_1_PERCENT, OUTPUTS_1_PERCENT, OUTPUTS_3_PERMILLE };
 
 /* sum + products of MMA_COLUMNS columns, as a tensor core adds them: all aligned to the largest and cut off behind
  * MMA_BITS bits, their sum cut off to fp32. */
@@ -62,7 +62,7 @@ static void store(const struct model *m, struct attn_tensor x, int64_t b, int64_
                   float factor)
 {
     const struct attn_problem *p = &m->item->problem;
-    const float wrong = m->fault == OUTPUTS_1_PERCENT ? 1.01f : 1;
+    const float wrong = m->fault == OUTPUTS_1_PERCENT ? 1.01f : m->fault == OUTPUTS_3_PERMILLE ? 1.003f : 1;
     for (int64_t c = 0; c < p->head_dim; c++)
         fill_store(x.data, p->dtype, offset_of(x, b, h, row) + c, from[c] * factor * wrong);
 }
@@ -85,6 +85,8 @@ static void forward_row(const struct model *m, int64_t b, int64_t h, int64_t row
     for (int64_t j = first; j <= last; j++) {
         load(m, m->t->k, b, kv_head, j, k);
         s[j] = dot(0, q, k, p->head_dim) * scale_of(m);
+        if (p->softcap > 0)
+            s[j] = p->softcap * tanhf(s[j] / p->softcap);
         max = fmaxf(max, s[j]);
     }
     for (int64_t j = first; j <= last; j++) {
@@ -222,8 +224,34 @@ static void faults_are_found(void **state)
     }
 }
 
+/* A softcap of half of the logits or more makes P equal, and then rule 4 has a floor; no other softcap does. */
+static void softcaps(void **state)
+{
+    static const struct {
+        enum fill_dist dist;
+        float cap;
+        bool has_floor;
+    } cases[] = {{FILL_RISING, 5, true}, {FILL_RISING, 30, false}, {FILL_NORMAL, 30, false}, {FILL_HUGE, 5, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan_item item = {.problem =
+                                     DENSE(1, 4, 1, 300, 178, 160, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.0790569f, 0),
+                                 .mode = ATTN_FWD,
+                                 .dist = cases[i].dist,
+                                 .seed = 1};
+        item.problem.softcap = cases[i].cap;
+        const struct record_tensor right = judge_model(&item, HONEST, compute_all, false);
+        const struct record_tensor wrong = judge_model(&item, OUTPUTS_3_PERMILLE, compute_all, false);
+        if (!(right.used <= 0.7))
+            fail_msg("case %zu: %s by rule %s, %.3g of its bound", i, right.name, right.rule, right.used);
+        if ((wrong.used > 1) == cases[i].has_floor)
+            fail_msg("case %zu: 0.3 %% too large has %.3g of its bound", i, wrong.used);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(honest_arithmetic_passes), cmocka_unit_test(faults_are_found)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(honest_arithmetic_passes), cmocka_unit_test(faults_are_found),
+                                       cmocka_unit_test(softcaps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
