@@ -381,18 +381,39 @@ ATTN_FUNCTION bool attn_block_is_visible(const struct attn_problem *p, const uin
     return mask[(plane * rows + row / p->mask_block) * keys + key / p->mask_block] != 0;
 }
 
-/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): a counter of four words becomes four random words. */
-ATTN_FUNCTION void attn_philox(uint32_t words[4], uint64_t key)
+/* The keys of the rounds of Philox4x32-10, which a kernel that calls it often is given. */
+enum { ATTN_PHILOX_ROUNDS = 10 };
+struct attn_philox_keys {
+    uint32_t low[ATTN_PHILOX_ROUNDS], high[ATTN_PHILOX_ROUNDS];
+};
+
+ATTN_FUNCTION struct attn_philox_keys attn_philox_keys_of(uint64_t key)
 {
-    uint32_t low = (uint32_t)key, high = (uint32_t)(key >> 32);
-    for (int round = 0; round < 10; round++, low += 0x9E3779B9u, high += 0xBB67AE85u) {
+    struct attn_philox_keys keys;
+    for (uint32_t round = 0; round < ATTN_PHILOX_ROUNDS; round++) {
+        keys.low[round] = (uint32_t)key + round * 0x9E3779B9u;
+        keys.high[round] = (uint32_t)(key >> 32) + round * 0xBB67AE85u;
+    }
+    return keys;
+}
+
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): a counter of four words becomes four random words. */
+ATTN_FUNCTION void attn_philox_rounds(uint32_t words[4], const struct attn_philox_keys *keys)
+{
+    for (int round = 0; round < ATTN_PHILOX_ROUNDS; round++) {
         const uint64_t a = (uint64_t)0xD2511F53u * words[0], b = (uint64_t)0xCD9E8D57u * words[2];
         const uint32_t second = words[1], fourth = words[3];
-        words[0] = (uint32_t)(b >> 32) ^ second ^ low;
+        words[0] = (uint32_t)(b >> 32) ^ second ^ keys->low[round];
         words[1] = (uint32_t)b;
-        words[2] = (uint32_t)(a >> 32) ^ fourth ^ high;
+        words[2] = (uint32_t)(a >> 32) ^ fourth ^ keys->high[round];
         words[3] = (uint32_t)a;
     }
+}
+
+ATTN_FUNCTION void attn_philox(uint32_t words[4], uint64_t key)
+{
+    const struct attn_philox_keys keys = attn_philox_keys_of(key);
+    attn_philox_rounds(words, &keys);
 }
 
 /* The 16 random bits of an element of S: row and key counted from the beginning of their sequence, whose number is

@@ -46,9 +46,9 @@ typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
 struct fused_sm80_bwd_tile {
     struct attn_tile tile;
     int q_tile, kv_tile, threads;
-    fused_sm80_bwd_kernel main[4][2];    /* dense, dense deterministic (dK and dV only), sparse, family; [bf16]; NULL
-                                            where it is not compiled for that */
-    fused_sm80_bwd_kernel convert[2][2]; /* [family][bf16]: dQ = scale * dq_sum, rounded */
+    fused_sm80_bwd_kernel main[SM80_KINDS][2]; /* [bf16]; NULL where it is not compiled for that */
+    fused_sm80_bwd_kernel dense_no_dq[2];      /* SM80_DENSE where a kernel of its own computes dQ */
+    fused_sm80_bwd_kernel convert[2][2];       /* [family][bf16]: dQ = scale * dq_sum, rounded */
 };
 
 extern const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[]; /* ends with a row without a name */

@@ -182,7 +182,7 @@ __device__ __forceinline__ uint32_t drop_dp(Accumulator<M16, N8> &dp, const fuse
 #pragma unroll
         for (int m = 0; m < M16; ++m) {
             uint32_t kept[4];
-            dropout_mask_transposed(kept, family.dropout_seed, family.dropout_threshold, step.facts->sequence.number,
+            dropout_mask_transposed(kept, family.dropout_keys, family.dropout_threshold, step.facts->sequence.number,
                                     step.head, (step.query + query) / 16 + k, step.key / 16 + m);
 #pragma unroll
             for (int i = 0; i < 8; ++i) { /* register i / 2 of the fragment, its half i % 2 */
@@ -235,14 +235,14 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
     dout.first += query * ROW_BYTES;
     clear(p);
     gemm_by_columns<Tile::HEAD_DIM / 16, T>(p, at.k, q);
-    if (Attributes::FAMILY && params.family.dropout_threshold != 0)
+    if (has_dropout<Attributes>(params.family))
         clear(ds);
     else
         start_from_delta(ds, at.neg_delta + query * sizeof(float));
     gemm_by_columns<Tile::HEAD_DIM / 16, T>(ds, at.v, dout);
     [[maybe_unused]] uint32_t kept = ~0u;
     if constexpr (Attributes::FAMILY) {
-        if (params.family.dropout_threshold != 0) {
+        if (has_dropout<Attributes>(params.family)) {
             kept = drop_dp(ds, params.family, step, query);
             subtract_delta(ds, at.neg_delta + query * sizeof(float));
         }

@@ -17,7 +17,9 @@ enum sm80_kind sm80_kind_of(const struct attn_request *request)
 
     if (attributes == 0 && (request->problem->head_dim == 64 || request->problem->head_dim == 128))
         return SM80_DENSE;
-    return (attributes & (ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP)) == 0 ? SM80_SPARSE : SM80_FAMILY;
+    if ((attributes & ATTN_WITH_SOFTCAP) != 0)
+        return SM80_FAMILY;
+    return (attributes & ATTN_WITH_DROPOUT) != 0 ? SM80_SPARSE_DROPOUT : SM80_SPARSE;
 }
 
 /* What scores are multiplied with for tanh, in log2; 0 without a softcap. */
@@ -105,7 +107,7 @@ struct fused_sm80_family sm80_family_of(const struct attn_request *request, cons
         .work = is_packed ? workspace : NULL,
         .row_blocks = is_packed && is_keys ? (void *)((char *)workspace + work_bytes(p, is_keys, own_tile)) : NULL,
         .total_q = p->total_q,
-        .dropout_seed = p->dropout_seed,
+        .dropout_keys = attn_philox_keys_of(p->dropout_seed),
         .dropout_threshold = p->dropout > 0.0f ? attn_dropout_threshold(p->dropout) : 0,
         .keep_factor = 1.0f / (1.0f - p->dropout),
         .softcap_inner = inner_of_softcap(p),

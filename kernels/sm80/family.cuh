@@ -11,16 +11,24 @@
 namespace sm80_family {
 
 /* The attributes that a kernel is compiled with: none; which pairs are visible, at head dims that a tile has exactly;
- * all. */
+ * the same with dropout; all. */
 struct Dense {
-    static constexpr bool FAMILY = false, SPARSE = false;
+    static constexpr bool FAMILY = false, SPARSE = false, DROPOUT = false;
 };
 struct Sparse {
-    static constexpr bool FAMILY = false, SPARSE = true;
+    static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = false;
+};
+struct SparseDropout {
+    static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = true;
 };
 struct Family {
-    static constexpr bool FAMILY = true, SPARSE = false;
+    static constexpr bool FAMILY = true, SPARSE = false, DROPOUT = true; /* decided at run time */
 };
+
+template <typename Attributes> __device__ __forceinline__ bool has_dropout(const fused_sm80_family &family)
+{
+    return Attributes::DROPOUT && (!Attributes::FAMILY || family.dropout_threshold != 0);
+}
 
 /* ---- sequences ------------------------------------------------------------------------------------------------- */
 

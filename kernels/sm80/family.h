@@ -27,12 +27,12 @@ struct fused_sm80_family {
     const uint8_t *block_mask;                  /* NULL: none */
     struct fused_sm80_work *work;               /* packed: work tiles, the longest first; those behind the last one have
                                                    sequence -1 */
-    int32_t *row_blocks;        /* packed, backward: the sequence of every SM80_ROW_BLOCK rows of stats and dq_sum */
-    int64_t total_q;            /* packed: rows of a head in LSE */
-    uint64_t dropout_seed;      /* attn_dropout_bits */
-    uint32_t dropout_threshold; /* an element is dropped where its bits are below; 0 = none is */
-    float keep_factor;          /* 1 / (1 - dropout) */
-    float softcap_inner;        /* scale / softcap: the argument of tanh is this times Q K^T; 0 = no softcap */
+    int32_t *row_blocks; /* packed, backward: the sequence of every SM80_ROW_BLOCK rows of stats and dq_sum */
+    int64_t total_q;     /* packed: rows of a head in LSE */
+    struct attn_philox_keys dropout_keys; /* of the seed, see attn_dropout_bits */
+    uint32_t dropout_threshold;           /* an element is dropped where its bits are below; 0 = none is */
+    float keep_factor;                    /* 1 / (1 - dropout) */
+    float softcap_inner;               /* scale / softcap: the argument of tanh is this times Q K^T; 0 = no softcap */
     int32_t window_left, window_right; /* keys left and right of the diagonal: unbounded is more than any length */
     int32_t head_dim, batch;
     int32_t work_tiles;                                   /* packed: room in `work`, at least the tiles there are */
@@ -54,10 +54,12 @@ extern const fused_sm80_schedule_kernel fused_sm80_schedule_work;
 
 /* Which kernels a request needs, the attributes of family.cuh. */
 enum sm80_kind {
-    SM80_DENSE,  /* dense attention at head dim 64 or 128 */
-    SM80_SPARSE, /* what remains without dropout and softcap; a tile with no such kernel, or wider than the head_dim,
-                    takes it with its kernel of the family */
-    SM80_FAMILY
+    SM80_DENSE,          /* dense attention at head dim 64 or 128 */
+    SM80_SPARSE,         /* what remains without dropout and softcap */
+    SM80_SPARSE_DROPOUT, /* what remains without softcap; a tile that has no kernel of the kind, or is wider than the
+                            head_dim, takes both kinds with its kernel of the family */
+    SM80_FAMILY,
+    SM80_KINDS
 };
 
 /* On the host (family.c), for both directions. `is_keys`: a block's tile is of keys, as in the backward, and not of

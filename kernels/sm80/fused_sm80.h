@@ -38,7 +38,7 @@ typedef void (*fused_sm80_fwd_kernel)(struct fused_sm80_fwd_params);
 struct fused_sm80_fwd_tile {
     struct attn_tile tile;
     int block_m, block_n, threads;
-    fused_sm80_fwd_kernel kernels[3][2]; /* [enum sm80_kind][bf16]; NULL where it is not compiled for that */
+    fused_sm80_fwd_kernel kernels[SM80_KINDS][2]; /* [enum sm80_kind][bf16]; NULL where it is not compiled for that */
 };
 
 extern const struct fused_sm80_fwd_tile fused_sm80_fwd_tiles[]; /* ends with a row without a name */

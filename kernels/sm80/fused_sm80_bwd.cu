@@ -240,7 +240,7 @@ using namespace sm80_bwd;
     }
 #define MAIN_DENSE(Tile)                                                                                               \
     {                                                                                                                  \
-        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, DenseNoDq), NO_KERNELS, NO_KERNELS         \
+        KERNELS(backward_main, Tile, DenseDq), NO_KERNELS, NO_KERNELS, NO_KERNELS                                      \
     }
 #define MAIN_FAMILY(Tile)                                                                                              \
     {                                                                                                                  \
@@ -248,14 +248,17 @@ using namespace sm80_bwd;
     }
 #define MAIN_BOTH(Tile)                                                                                                \
     {                                                                                                                  \
-        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, DenseNoDq), NO_KERNELS,                    \
-            KERNELS(backward_main, Tile, Family)                                                                       \
+        KERNELS(backward_main, Tile, DenseDq), NO_KERNELS, NO_KERNELS, KERNELS(backward_main, Tile, Family)            \
     }
 #define MAIN_ALL(Tile)                                                                                                 \
     {                                                                                                                  \
-        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, DenseNoDq),                                \
-            KERNELS(backward_main, Tile, Sparse), KERNELS(backward_main, Tile, Family)                                 \
+        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, Sparse), NO_KERNELS,                       \
+            KERNELS(backward_main, Tile, Family)                                                                       \
     }
+#define NO_DQ_DENSE(Tile) KERNELS(backward_main, Tile, DenseNoDq)
+#define NO_DQ_FAMILY(Tile) NO_KERNELS
+#define NO_DQ_BOTH(Tile) NO_DQ_DENSE(Tile)
+#define NO_DQ_ALL(Tile) NO_DQ_DENSE(Tile)
 #define CONVERT_DENSE(Tile)                                                                                            \
     {                                                                                                                  \
         KERNELS(convert_dq, Tile, DenseDq), NO_KERNELS                                                                 \
@@ -275,6 +278,7 @@ using namespace sm80_bwd;
      Tile::KV,                                                                                                         \
      Traits<Tile>::THREADS,                                                                                            \
      MAIN_##FOR(Tile),                                                                                                 \
+     NO_DQ_##FOR(Tile),                                                                                                \
      CONVERT_##FOR(Tile)},
 
 extern "C" const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[] = {BWD_VARIANTS(TILE_ROW){}};

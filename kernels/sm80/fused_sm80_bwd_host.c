@@ -8,19 +8,17 @@
 
 static const float LOG2_E = 1.44269504088896340736f;
 
-enum { DENSE = 0, DENSE_DETERMINISTIC = 1, SPARSE = 2, FAMILY = 3 }; /* of the main kernels of a tile */
-
 /* A row's main kernels for a request, [bf16]; the first is NULL where it has none. */
 static const fused_sm80_bwd_kernel *kernels_of(const struct fused_sm80_bwd_tile *row,
                                                const struct attn_request *request)
 {
-    const enum sm80_kind kind = sm80_kind_of(request);
+    enum sm80_kind kind = sm80_kind_of(request);
 
-    if (kind == SM80_DENSE)
-        return row->main[request->deterministic ? DENSE_DETERMINISTIC : DENSE];
-    if (kind == SM80_SPARSE && row->main[SPARSE][0] != NULL && row->tile.head_dim == request->problem->head_dim)
-        return row->main[SPARSE];
-    return row->main[FAMILY];
+    if (kind == SM80_DENSE && request->deterministic)
+        return row->dense_no_dq;
+    if (kind != SM80_DENSE && (row->main[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
+        kind = SM80_FAMILY;
+    return row->main[kind];
 }
 
 /* As the rows of the forward (fused_sm80_fwd_host.c). */

@@ -294,7 +294,7 @@ __device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KE
 #pragma unroll
         for (int k = 0; k < N8 / 2; ++k) {
             uint32_t kept[4];
-            dropout_mask(kept, family.dropout_seed, family.dropout_threshold, step.sequence, step.head, step.row / 16,
+            dropout_mask(kept, family.dropout_keys, family.dropout_threshold, step.sequence, step.head, step.row / 16,
                          step.key / 16 + k);
 #pragma unroll
             for (int i = 0; i < 8; ++i) { /* register i / 2 of the fragment, its half i % 2 */

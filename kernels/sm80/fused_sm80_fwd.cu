@@ -213,23 +213,23 @@ using namespace sm80_fwd;
 /* EXACT: everything but what is Family's alone. */
 #define FOR_DENSE(TILE_NAME)                                                                                           \
     {                                                                                                                  \
-        KERNELS(TILE_NAME, Dense), NO_KERNELS, NO_KERNELS                                                              \
+        KERNELS(TILE_NAME, Dense), NO_KERNELS, NO_KERNELS, NO_KERNELS                                                  \
     }
 #define FOR_EXACT(TILE_NAME)                                                                                           \
     {                                                                                                                  \
-        KERNELS(TILE_NAME, Dense), KERNELS(TILE_NAME, Sparse), NO_KERNELS                                              \
+        KERNELS(TILE_NAME, Dense), KERNELS(TILE_NAME, Sparse), NO_KERNELS, NO_KERNELS                                  \
     }
 #define FOR_FAMILY(TILE_NAME)                                                                                          \
     {                                                                                                                  \
-        NO_KERNELS, NO_KERNELS, KERNELS(TILE_NAME, Family)                                                             \
+        NO_KERNELS, NO_KERNELS, NO_KERNELS, KERNELS(TILE_NAME, Family)                                                 \
     }
 #define FOR_BEYOND(TILE_NAME)                                                                                          \
     {                                                                                                                  \
-        NO_KERNELS, KERNELS(TILE_NAME, Sparse), KERNELS(TILE_NAME, Family)                                             \
+        NO_KERNELS, KERNELS(TILE_NAME, Sparse), NO_KERNELS, KERNELS(TILE_NAME, Family)                                 \
     }
 #define FOR_ALL(TILE_NAME)                                                                                             \
     {                                                                                                                  \
-        KERNELS(TILE_NAME, Dense), KERNELS(TILE_NAME, Sparse), KERNELS(TILE_NAME, Family)                              \
+        KERNELS(TILE_NAME, Dense), KERNELS(TILE_NAME, Sparse), NO_KERNELS, KERNELS(TILE_NAME, Family)                  \
     }
 #define TILE_ROW(DIM, ROWS, KEYS, W, BLOCKS, KB, FOR)                                                                  \
     {{{"fwd_d" #DIM "_m" #ROWS "n" #KEYS,                                                                              \

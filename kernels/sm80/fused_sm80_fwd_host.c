@@ -18,7 +18,7 @@ static const fused_sm80_fwd_kernel *kernels_of(const struct fused_sm80_fwd_tile 
 {
     enum sm80_kind kind = sm80_kind_of(request);
 
-    if (kind == SM80_SPARSE && (row->kernels[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
+    if (kind != SM80_DENSE && (row->kernels[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
         kind = SM80_FAMILY;
     return row->kernels[kind];
 }

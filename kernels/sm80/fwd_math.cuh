@@ -205,7 +205,7 @@ __device__ __forceinline__ void drop_p(Probabilities<Tile> &probabilities, const
                                        int m, int n_slice)
 {
     uint32_t kept[4];
-    dropout_mask(kept, params.family.dropout_seed, params.family.dropout_threshold, tile.facts->sequence,
+    dropout_mask(kept, params.family.dropout_keys, params.family.dropout_threshold, tile.facts->sequence,
                  tile.facts->head, tile.row / 16 + m, tile.key / 16 + n_slice);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
@@ -230,7 +230,7 @@ __device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores
     for (int i = 0; i < STEPS; ++i) {
         const int n = i / D_SLICES, d = i % D_SLICES;
         const uint32_t(&b)[4] = v[i % (PREFETCH + 1)];
-        if (Attributes::FAMILY && d == 0 && params.family.dropout_threshold != 0)
+        if (d == 0 && has_dropout<Attributes>(params.family))
 #pragma unroll
             for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)
                 drop_p<Tile>(probabilities, params, tile, m, n);
