@@ -398,9 +398,9 @@ ATTN_FUNCTION struct attn_philox_keys attn_philox_keys_of(uint64_t key)
 }
 
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): a counter of four words becomes four random words. */
-ATTN_FUNCTION void attn_philox_rounds(uint32_t words[4], const struct attn_philox_keys *keys)
+ATTN_FUNCTION void attn_philox_rounds(uint32_t words[4], const struct attn_philox_keys *keys, int first_round)
 {
-    for (int round = 0; round < ATTN_PHILOX_ROUNDS; round++) {
+    for (int round = first_round; round < ATTN_PHILOX_ROUNDS; round++) {
         const uint64_t a = (uint64_t)0xD2511F53u * words[0], b = (uint64_t)0xCD9E8D57u * words[2];
         const uint32_t second = words[1], fourth = words[3];
         words[0] = (uint32_t)(b >> 32) ^ second ^ keys->low[round];
@@ -413,7 +413,7 @@ ATTN_FUNCTION void attn_philox_rounds(uint32_t words[4], const struct attn_philo
 ATTN_FUNCTION void attn_philox(uint32_t words[4], uint64_t key)
 {
     const struct attn_philox_keys keys = attn_philox_keys_of(key);
-    attn_philox_rounds(words, &keys);
+    attn_philox_rounds(words, &keys, 0);
 }
 
 /* The 16 random bits of an element of S: row and key counted from the beginning of their sequence, whose number is

@@ -13,10 +13,7 @@ namespace device {
 
 /* Keeps a pointer that is advanced step by step from being rewritten as base + i * stride, which costs a multiplication
  * and registers at every step. */
-template <typename T> __device__ __forceinline__ void keep_pointer(const T *&pointer)
-{
-    asm volatile("" : "+l"(pointer));
-}
+template <typename T> __device__ __forceinline__ void keep_pointer(T *&pointer) { asm volatile("" : "+l"(pointer)); }
 
 /* Returns x, which the compiler does not know: it computes again what follows from the result, instead of keeping it in
  * registers from an earlier use of x. */

@@ -176,14 +176,18 @@ __device__ __forceinline__ uint32_t drop_dp(Accumulator<M16, N8> &dp, const fuse
                                             const FamilyStep &step, int query)
 {
     static_assert(M16 * N8 * 4 <= 32, "a bit for each element");
+    const DropoutTest test(family.dropout_threshold);
+    const DropoutHead head(family.dropout_keys, step.facts->sequence.number, step.head);
+    const uint32_t lane = threadIdx.x % LANES;
     uint32_t bits = 0;
 #pragma unroll
     for (int k = 0; k < N8 / 2; ++k)
 #pragma unroll
         for (int m = 0; m < M16; ++m) {
             uint32_t kept[4];
-            dropout_mask_transposed(kept, family.dropout_keys, family.dropout_threshold, step.facts->sequence.number,
-                                    step.head, (step.query + query) / 16 + k, step.key / 16 + m);
+            dropout_mask_transposed(kept, test, head,
+                                    {head, ((step.query + query) / 16 + k) * 8 + transposed_row(lane)},
+                                    {head, (step.key / 16 + m) * 4 + lane / 8});
 #pragma unroll
             for (int i = 0; i < 8; ++i) { /* register i / 2 of the fragment, its half i % 2 */
                 const int n = 2 * k + i / 4, at = i / 2 % 2 * 2 + i % 2;

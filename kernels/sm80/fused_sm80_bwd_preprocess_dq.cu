@@ -291,11 +291,13 @@ __device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KE
     gemm_by_columns<HEAD_DIM / 16, T>(ds, {rows_16, shared_address(s.dout) + row, S::Q_PANEL},
                                       {rows_8, shared_address(s.v[stage]), S::K_PANEL});
     if (family.dropout_threshold != 0) {
+        const DropoutTest test(family.dropout_threshold);
+        const DropoutHead head(family.dropout_keys, step.sequence, step.head);
+        const DropoutRows rows(head, step.row / 16 * 8 + lane / 4);
 #pragma unroll
         for (int k = 0; k < N8 / 2; ++k) {
             uint32_t kept[4];
-            dropout_mask(kept, family.dropout_keys, family.dropout_threshold, step.sequence, step.head, step.row / 16,
-                         step.key / 16 + k);
+            dropout_mask(kept, test, head, rows, {head, (step.key / 16 + k) * 4 + lane % 4});
 #pragma unroll
             for (int i = 0; i < 8; ++i) { /* register i / 2 of the fragment, its half i % 2 */
                 float &x = ds.at[0][2 * k + i / 4][i / 2 % 2 * 2 + i % 2];

@@ -48,6 +48,46 @@ __device__ __forceinline__ int visible_keys(const Params &params, int64_t row)
     return !params.causal ? params.kv_len : end < 0 ? 0 : int(end);
 }
 
+/* store_output with addresses that are computed where they are used: with that function ptxas keeps values of the loops
+ * before it in local memory. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_dense_output(const Accumulators<Tile> &acc, const Params &params,
+                                                   const WorkTile &work, uint16_t *s_o)
+{
+    constexpr int CHUNKS = Traits<Tile>::CHUNKS, ROWS_AT_ONCE = WARP / CHUNKS; /* of one store of a warp */
+    const int lane = threadIdx.x % WARP, warp_row = threadIdx.x / WARP * Traits<Tile>::ROWS;
+    char *shared = reinterpret_cast<char *>(s_o);
+    float *lse = lse_of(params, work);
+
+    __syncwarp(); /* all lanes have read their Q */
+#pragma unroll
+    for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int in_block = warp_row + 16 * m + 8 * half + lane / 4, row = work.first_row + in_block;
+            const float sum = SUM_BY_MMA<T, Dense> ? acc.sum[m][2 * half] : quad_sum(acc.sum[m][2 * half]);
+            const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+#pragma unroll
+            for (int d = 0; d < Traits<Tile>::CHUNKS; ++d)
+                *reinterpret_cast<uint32_t *>(shared + d / 8 * (Tile::BLOCK_M * 128) + swizzle_128b(in_block, d % 8) +
+                                              lane % 4 * 4) =
+                    pack2<T>(acc.o[m][d][2 * half] * inverse, acc.o[m][d][2 * half + 1] * inverse);
+            if (lane % 4 == 0 && row < params.q_len)
+                lse[row] = sum == 0.0f ? -INFINITY : LN_2 * (acc.max_log2[m][half] + log2f(sum));
+        }
+    __syncwarp();
+
+    const int chunk = lane % CHUNKS;
+    T *o = output_of<T>(params, work) + chunk * 8;
+#pragma unroll
+    for (int i = 0; i < Traits<Tile>::ROWS; i += ROWS_AT_ONCE) {
+        const int in_block = warp_row + i + lane / CHUNKS, row = work.first_row + in_block;
+        if (row < params.q_len)
+            *reinterpret_cast<uint4 *>(o + row * params.o_strides.row) = *reinterpret_cast<const uint4 *>(
+                shared + chunk / 8 * (Tile::BLOCK_M * 128) + swizzle_128b(in_block, chunk % 8));
+    }
+}
+
 /* Dense attention: the keys are those from the first on. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void compute_dense(const Params &params, Smem<Tile> &smem)
@@ -111,7 +151,7 @@ __device__ __forceinline__ void compute_dense(const Params &params, Smem<Tile> &
         if (n < warp_tiles)
             compute_tile<T, Tile, true, Dense>(acc, loader, params, at, n * N + lane % 4 * 2, mask, FamilyTile());
     }
-    store_output<T, Tile, Dense>(acc, params, work_again, smem.q);
+    store_dense_output<T, Tile>(acc, params, work_again, smem.q);
 }
 
 /* Everything else: the tiles of keys that the rows of the block see, one after the other. */
@@ -157,7 +197,7 @@ __device__ __forceinline__ void compute_family(const Params &params, Smem<Tile> 
     clear<Tile>(acc);
     LaneAddresses at = {shared_address(smem.q) + warp_offset * 128 + rows_first(lane), 0, 0};
     for (int stage = 0; n < range.end; stage ^= 1) {
-        const FamilyTile tile = {&facts, s.kv_len, warp_row, n * N, view.diagonal, !is_whole};
+        const FamilyTile tile = {&facts, s.kv_len, warp_row, n * N, view.diagonal, !is_whole, true};
         const bool is_unmasked = is_whole && view.sees_all(family, n * N, N);
         loader.next = visible.after(family, mask, n, range.end, warp_row & ~(M - 1));
         loader.to = shared_address(smem.k) + (stage ^ 1) * STAGE_BYTES;
@@ -188,7 +228,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
     if constexpr (Attributes::FAMILY)
         compute_family<T, Tile>(params, smem);
     else if constexpr (Attributes::SPARSE)
-        compute_sparse<T, Tile>(params, smem);
+        compute_sparse<T, Tile, Attributes>(params, smem);
     else
         compute_dense<T, Tile>(params, smem);
 }
@@ -202,36 +242,15 @@ using namespace sm80_fwd;
 /* ---- variants --------------------------------------------------------------------------------------------------- */
 
 #define TILE(DIM, ROWS, KEYS) FwdD##DIM##M##ROWS##N##KEYS
-#define KERNELS(TILE_NAME, ATTRIBUTES)                                                                                 \
+#define KERNELS_YES(TILE_NAME, ATTRIBUTES)                                                                             \
     {                                                                                                                  \
         fused_fwd_kernel<__half, TILE_NAME, ATTRIBUTES>, fused_fwd_kernel<__nv_bfloat16, TILE_NAME, ATTRIBUTES>        \
     }
-#define NO_KERNELS                                                                                                     \
+#define KERNELS_NO(TILE_NAME, ATTRIBUTES)                                                                              \
     {                                                                                                                  \
         NULL, NULL                                                                                                     \
     }
-/* EXACT: everything but what is Family's alone. */
-#define FOR_DENSE(TILE_NAME)                                                                                           \
-    {                                                                                                                  \
-        KERNELS(TILE_NAME, Dense), NO_KERNELS, NO_KERNELS, NO_KERNELS                                                  \
-    }
-#define FOR_EXACT(TILE_NAME)                                                                                           \
-    {                                                                                                                  \
-        KERNELS(TILE_NAME, Dense), KERNELS(TILE_NAME, Sparse), NO_KERNELS, NO_KERNELS                                  \
-    }
-#define FOR_FAMILY(TILE_NAME)                                                                                          \
-    {                                                                                                                  \
-        NO_KERNELS, NO_KERNELS, NO_KERNELS, KERNELS(TILE_NAME, Family)                                                 \
-    }
-#define FOR_BEYOND(TILE_NAME)                                                                                          \
-    {                                                                                                                  \
-        NO_KERNELS, KERNELS(TILE_NAME, Sparse), NO_KERNELS, KERNELS(TILE_NAME, Family)                                 \
-    }
-#define FOR_ALL(TILE_NAME)                                                                                             \
-    {                                                                                                                  \
-        KERNELS(TILE_NAME, Dense), KERNELS(TILE_NAME, Sparse), NO_KERNELS, KERNELS(TILE_NAME, Family)                  \
-    }
-#define TILE_ROW(DIM, ROWS, KEYS, W, BLOCKS, KB, FOR)                                                                  \
+#define TILE_ROW(DIM, ROWS, KEYS, W, BLOCKS, KB, DENSE, SPARSE, DROPOUT, FAMILY)                                       \
     {{{"fwd_d" #DIM "_m" #ROWS "n" #KEYS,                                                                              \
        #ROWS " x " #KEYS " tile, " #W " warps, 2 stages, " #KB " KB shared memory"},                                   \
       DIM,                                                                                                             \
@@ -240,6 +259,7 @@ using namespace sm80_fwd;
      ROWS,                                                                                                             \
      KEYS,                                                                                                             \
      Traits<TILE(DIM, ROWS, KEYS)>::THREADS,                                                                           \
-     FOR_##FOR(TILE(DIM, ROWS, KEYS))},
+     {KERNELS_##DENSE(TILE(DIM, ROWS, KEYS), Dense), KERNELS_##SPARSE(TILE(DIM, ROWS, KEYS), Sparse),                  \
+      KERNELS_##DROPOUT(TILE(DIM, ROWS, KEYS), SparseDropout), KERNELS_##FAMILY(TILE(DIM, ROWS, KEYS), Family)}},
 
 extern "C" const struct fused_sm80_fwd_tile fused_sm80_fwd_tiles[] = {FWD_TILES(TILE_ROW){}};

@@ -87,22 +87,35 @@ struct FamilyTile {
     int key;         /* the first of the tile's keys */
     int diagonal;    /* the key on the diagonal of the warp's first row */
     bool has_hidden; /* the block mask hides a part of the tile */
+    bool is_masked;  /* something hides a part of it */
 };
+
+/* x / 8, rounded up. */
+__device__ __forceinline__ int eights_up(int x) { return (x + 7) >> 3; }
+
+/* Ones from bit n on, of the lower 31; n may be anything. */
+__device__ __forceinline__ uint32_t bits_from(int n) { return ~0u << min(max(n, 0), 31); }
 
 template <typename Tile>
 __device__ __forceinline__ void mask_family(Scores<Tile> &scores, const Params &params, const FamilyTile &tile)
 {
     constexpr int N8 = Tile::BLOCK_N / 8;
     const fused_sm80_family &family = params.family;
-    const int lane = threadIdx.x % WARP, column = tile.key + lane % 4 * 2;
+    const int lane = threadIdx.x % WARP, column = tile.key + lane % 4 * 2, diagonal = tile.diagonal + lane / 4;
+    /* Of column `column` + 8 n + i the row on `diagonal` sees those with n from `first` to before `right` and `end`. */
+    int first[2], right[2], end[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        first[i] = eights_up(diagonal - family.window_left - column - i);
+        right[i] = eights_up(diagonal + family.window_right + 1 - column - i);
+        end[i] = eights_up(tile.kv_len - column - i);
+    }
 #pragma unroll
     for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const int diagonal = tile.diagonal + 16 * m + 8 * half + lane / 4;
-            const int first = diagonal - family.window_left - column;
-            const int end = min(tile.kv_len, diagonal + family.window_right + 1) - column;
-            uint32_t seen = ~0u; /* by the eight rows of this half, of every eight keys */
+            const int eights = 2 * m + half; /* rows further down, each of which sees one key more to the right */
+            uint32_t seen = ~0u;             /* by the eight rows of this half, of every eight keys */
             if (tile.has_hidden) {
                 const int row_block =
                     min((tile.row + 16 * m + 8 * half) / family.mask_block, family.mask_row_blocks - 1);
@@ -112,11 +125,14 @@ __device__ __forceinline__ void mask_family(Scores<Tile> &scores, const Params &
                     tile.facts->mask[static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block] != 0);
             }
 #pragma unroll
-            for (int n = 0; n < N8; ++n)
+            for (int i = 0; i < 2; ++i) {
+                const uint32_t visible =
+                    seen & bits_from(first[i] + eights) & ~bits_from(min(end[i], right[i] + eights));
 #pragma unroll
-                for (int i = 0; i < 2; ++i)
-                    if (8 * n + i < first || 8 * n + i >= end || !(seen >> n & 1u))
+                for (int n = 0; n < N8; ++n)
+                    if (!(visible >> n & 1u))
                         scores.s[m][n][2 * half + i] = -INFINITY;
+            }
         }
 }
 
@@ -199,17 +215,23 @@ template <typename Tile> __device__ __forceinline__ void load_v(uint32_t (&v)[4]
     ldmatrix_x4_trans(v, fragment<Tile::STAGE_KEYS>(v_lane, i / Traits<Tile>::D_SLICES, i % Traits<Tile>::D_SLICES));
 }
 
-/* Drops elements of 16 rows x 16 keys of P. */
+/* Drops elements of 16 keys of P. */
 template <typename Tile>
-__device__ __forceinline__ void drop_p(Probabilities<Tile> &probabilities, const Params &params, const FamilyTile &tile,
-                                       int m, int n_slice)
+__device__ __forceinline__ void drop_p(Probabilities<Tile> &probabilities, const fused_sm80_family &family,
+                                       const FamilyTile &tile, int n_slice)
 {
-    uint32_t kept[4];
-    dropout_mask(kept, params.family.dropout_keys, params.family.dropout_threshold, tile.facts->sequence,
-                 tile.facts->head, tile.row / 16 + m, tile.key / 16 + n_slice);
+    const uint32_t lane = threadIdx.x % WARP;
+    const DropoutTest test(family.dropout_threshold);
+    const DropoutHead head(family.dropout_keys, tile.facts->sequence, tile.facts->head);
+    const DropoutKeys keys(head, (tile.key / 16 + n_slice) * 4 + lane % 4);
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-        probabilities.p[m][n_slice][i] &= kept[i];
+    for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m) {
+        uint32_t kept[4];
+        dropout_mask(kept, test, head, {head, (tile.row / 16 + m) * 8 + lane / 4}, keys);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            probabilities.p[m][n_slice][i] &= kept[i];
+    }
 }
 
 /* P and O += P V. Step i takes 16 keys times d slice i % D_SLICES; V is fetched PREFETCH steps before. */
@@ -231,9 +253,7 @@ __device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores
         const int n = i / D_SLICES, d = i % D_SLICES;
         const uint32_t(&b)[4] = v[i % (PREFETCH + 1)];
         if (d == 0 && has_dropout<Attributes>(params.family))
-#pragma unroll
-            for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)
-                drop_p<Tile>(probabilities, params, tile, m, n);
+            drop_p<Tile>(probabilities, params.family, tile, n);
         if (i + PREFETCH < STEPS)
             load_v<Tile>(v[(i + PREFETCH) % (PREFETCH + 1)], v_lane, i + PREFETCH);
 #pragma unroll
@@ -274,7 +294,8 @@ __device__ __forceinline__ void compute_tile(Accumulators<Tile> &acc, Loader &lo
         if (MASKED)
             mask_family<Tile>(scores, params, tile);
     } else if constexpr (MASKED && Attributes::SPARSE) {
-        mask_family<Tile>(scores, params, tile);
+        if (tile.is_masked)
+            mask_family<Tile>(scores, params, tile);
     } else if constexpr (MASKED) {
         mask_scores<Tile>(scores, first_column, mask);
     } else {

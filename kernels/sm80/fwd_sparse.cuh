@@ -123,24 +123,50 @@ __device__ __forceinline__ int next_key_section(SparseBlock &block, const fused_
     return entry;
 }
 
+/* The first of the warp's rows, and what they see. */
+template <typename Tile> __device__ __forceinline__ int warp_row_of(const SparseBlock &block)
+{
+    return block.work.first_row + static_cast<int>(threadIdx.x) / WARP * Traits<Tile>::ROWS;
+}
+
+template <typename Tile> __device__ __forceinline__ WarpView warp_view_of(const SparseBlock &block)
+{
+    const Sequence &s = block.work.sequence;
+    const int row = warp_row_of<Tile>(block);
+    return {row + s.kv_len - s.q_len, min(Traits<Tile>::ROWS, s.q_len - row), s.kv_len};
+}
+
 /* A tile that the warp's rows do not see in full. */
-template <typename T, typename Tile>
+template <typename T, typename Tile, typename Attributes>
 __device__ __forceinline__ void compute_cut_tile(Accumulators<Tile> &acc, const SparseLoader<T, Tile> &loader,
                                                  const Params &params, LaneAddresses at, const SparseBlock &block,
                                                  int entry)
 {
     constexpr int KEYS = Tile::BLOCK_N / 2;
     using Piece = PieceOf<Tile, KEYS>;
-    const Sequence &s = block.work.sequence;
-    const int row = block.work.first_row + static_cast<int>(threadIdx.x) / WARP * Traits<Tile>::ROWS;
-    const WarpView view = {row + s.kv_len - s.q_len, min(Traits<Tile>::ROWS, s.q_len - row), s.kv_len};
+    const int row = warp_row_of<Tile>(block);
+    const WarpView view = warp_view_of<Tile>(block);
+    const bool has_hidden = (entry & TILE_HAS_HIDDEN) != 0;
     int key = (entry >> TILE_BITS) * Tile::BLOCK_N;
 #pragma unroll 1
     for (int piece = 0; piece < Tile::BLOCK_N; piece += KEYS, key += KEYS, at.k += KEYS * 128, at.v += KEYS * 128)
         if (key < view.kv_len && view.sees(params.family, key, KEYS))
-            compute_tile<T, Piece, true, Sparse>(
-                acc, loader, params, at, 0, Mask(),
-                {&block.facts, view.kv_len, row, key, view.diagonal, (entry & TILE_HAS_HIDDEN) != 0});
+            compute_tile<T, Piece, true, Attributes>(acc, loader, params, at, 0, Mask(),
+                                                     {&block.facts, view.kv_len, row, key, view.diagonal, has_hidden,
+                                                      has_hidden || !view.sees_all(params.family, key, KEYS)});
+}
+
+/* What is needed of a tile that the warp's rows see in full: with dropout, where it is. */
+template <typename Tile, typename Attributes>
+__device__ __forceinline__ FamilyTile whole_tile(const SparseBlock &block, int entry)
+{
+    FamilyTile tile = {};
+    if (Attributes::DROPOUT) {
+        tile.facts = &block.facts;
+        tile.row = warp_row_of<Tile>(block);
+        tile.key = (entry >> TILE_BITS) * Tile::BLOCK_N;
+    }
+    return tile;
 }
 
 /* Whether the warp's rows see all pairs of a tile. */
@@ -149,15 +175,13 @@ __device__ __forceinline__ bool sees_whole(const SparseBlock &block, const fused
 {
     if ((entry & (TILE_IS_CUT | TILE_HAS_HIDDEN)) == 0)
         return true;
-    const Sequence &s = block.work.sequence;
-    const int row = block.work.first_row + static_cast<int>(threadIdx.x) / WARP * Traits<Tile>::ROWS;
-    const WarpView view = {row + s.kv_len - s.q_len, min(Traits<Tile>::ROWS, s.q_len - row), s.kv_len};
+    const WarpView view = warp_view_of<Tile>(block);
     return (entry & TILE_HAS_HIDDEN) == 0 && view.rows > 0 &&
            view.sees_all(family, (entry >> TILE_BITS) * Tile::BLOCK_N, Tile::BLOCK_N);
 }
 
 /* Sparse attention: the tiles of keys that the rows of the block see, one after the other. */
-template <typename T, typename Tile>
+template <typename T, typename Tile, typename Attributes>
 __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> &smem)
 {
     using Shape = SparseShape<Tile>;
@@ -169,6 +193,10 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
     const Sequence &s = work.sequence;
     if (s.number < 0)
         return;
+    const uint16_t *q = family_head(params, params.q, params.q_strides, s, s.q_first, work.head);
+    sparse_copy<T, Shape, M, true>(shared_address(smem.q) + sparse_offset<Shape, M>(),
+                                   sparse_source<T, Shape>(q, work.first_row, params.q_strides.row),
+                                   params.q_strides.row, true, params.q, s.q_len - work.first_row);
     if (threadIdx.x < WARP) {
         if (threadIdx.x == 0) {
             const int kv_head = work.head / params.group;
@@ -176,14 +204,12 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
             block.facts.k = family_head(params, params.k, params.k_strides, s, s.k_first, kv_head);
             block.facts.v = family_head(params, params.v, params.v_strides, s, s.k_first, kv_head);
             block.facts.mask = family.block_mask == NULL ? NULL : mask_of_head(family, s.number, work.head);
+            block.facts.sequence = s.number;
+            block.facts.head = work.head;
         }
         __syncwarp();
         list_key_tiles<Tile>(block, family, true);
     }
-    const uint16_t *q = family_head(params, params.q, params.q_strides, s, s.q_first, work.head);
-    sparse_copy<T, Shape, M, true>(shared_address(smem.q) + sparse_offset<Shape, M>(),
-                                   sparse_source<T, Shape>(q, work.first_row, params.q_strides.row),
-                                   params.q_strides.row, true, params.q, s.q_len - work.first_row);
     SparseLoader<T, Tile> loader;
     loader.facts = &block.facts;
     __syncthreads();
@@ -217,13 +243,14 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
         if (next >= 0 && !loader.is_whole)
             loader.copy(params, block.work.sequence.kv_len - loader.tile * N);
         if (is_whole)
-            compute_tile<T, Tile, false, Sparse>(acc, loader, params, at, 0, Mask(), FamilyTile());
+            compute_tile<T, Tile, false, Attributes>(acc, loader, params, at, 0, Mask(),
+                                                     whole_tile<Tile, Attributes>(block, entry));
         else
-            compute_cut_tile<T, Tile>(acc, loader, params, at, block, entry);
+            compute_cut_tile<T, Tile, Attributes>(acc, loader, params, at, block, entry);
         cp_async_commit();
         entry = next;
     }
-    store_output<T, Tile, Sparse>(acc, params, block.work, smem.q);
+    store_output<T, Tile, Attributes>(acc, params, block.work, smem.q);
 }
 
 } // namespace sm80_fwd

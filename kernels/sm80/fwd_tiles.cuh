@@ -4,7 +4,6 @@
 #include "kernels/sm80/fused_sm80.h"
 
 #include <cmath>
-#include <type_traits>
 
 #include "kernels/device/copies_sm80.cuh"
 #include "kernels/device/warp_matrix.cuh"
@@ -30,23 +29,22 @@ template <> constexpr bool SUM_BY_MMA<__half, Sparse> = true;
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
-/* head_dim, rows, keys, warps, blocks on a multiprocessor, KB of shared memory, what it is compiled for (see
- * fused_sm80_fwd.cu); best first */
+/* head_dim, rows, keys, warps, blocks on a multiprocessor, KB of shared memory; whether it is compiled as Dense,
+ * Sparse, SparseDropout, Family (family.cuh); best first */
 #define FWD_TILES(ROW)                                                                                                 \
-    ROW(32, 128, 64, 4, 2, 48, BEYOND)                                                                                 \
-    ROW(64, 128, 128, 4, 2, 80, EXACT)                                                                                 \
-    ROW(64, 128, 64, 4, 2, 48, ALL)                                                                                    \
-    ROW(96, 128, 64, 4, 2, 96, BEYOND)                                                                                 \
-    ROW(96, 128, 32, 4, 2, 64, FAMILY)                                                                                 \
-    ROW(128, 128, 64, 4, 2, 96, EXACT)                                                                                 \
-    ROW(128, 128, 32, 4, 2, 64, ALL)                                                                                   \
-    ROW(128, 64, 32, 4, 2, 48, DENSE)                                                                                  \
-    ROW(192, 128, 64, 8, 1, 144, BEYOND)                                                                               \
-    ROW(192, 64, 32, 4, 2, 72, FAMILY)                                                                                 \
-    ROW(256, 128, 64, 8, 1, 192, BEYOND)                                                                               \
-    ROW(256, 64, 32, 4, 2, 96, FAMILY)
+    ROW(32, 128, 64, 4, 2, 48, NO, YES, YES, YES)                                                                      \
+    ROW(64, 128, 128, 4, 2, 80, YES, YES, YES, NO)                                                                     \
+    ROW(64, 128, 64, 4, 2, 48, YES, YES, YES, YES)                                                                     \
+    ROW(96, 128, 64, 4, 2, 96, NO, YES, YES, YES)                                                                      \
+    ROW(96, 128, 32, 4, 2, 64, NO, NO, NO, YES)                                                                        \
+    ROW(128, 128, 64, 4, 2, 96, YES, YES, NO, NO)                                                                      \
+    ROW(128, 128, 32, 4, 2, 64, YES, YES, YES, YES)                                                                    \
+    ROW(192, 128, 64, 8, 1, 144, NO, YES, YES, YES)                                                                    \
+    ROW(192, 64, 32, 4, 2, 72, NO, NO, NO, YES)                                                                        \
+    ROW(256, 128, 64, 8, 1, 192, NO, YES, YES, YES)                                                                    \
+    ROW(256, 64, 32, 4, 2, 96, NO, NO, NO, YES)
 
-#define TILE_STRUCT(DIM, ROWS, KEYS, W, BLOCKS, KB, FOR)                                                               \
+#define TILE_STRUCT(DIM, ROWS, KEYS, W, BLOCKS, KB, DENSE, SPARSE, DROPOUT, FAMILY)                                    \
     struct FwdD##DIM##M##ROWS##N##KEYS {                                                                               \
         static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGE_KEYS = KEYS, WARPS = W,             \
                              BLOCKS_PER_SM = BLOCKS, SMEM_KB = KB;                                                     \
@@ -96,9 +94,6 @@ struct FamilyWork {
     Sequence sequence;
     int head, first_row;
 };
-
-template <typename Attributes>
-using WorkOf = std::conditional_t<Attributes::FAMILY || Attributes::SPARSE, FamilyWork, WorkTile>;
 
 template <int ROW_TILES, int CHUNKS> struct AccumulatorsOf {
     float o[ROW_TILES][CHUNKS][4];

@@ -1,6 +1,8 @@
 /* fused_sm80, forward: which rows a block computes, what they see, and where their output goes. */
 #pragma once
 #include "kernels/device/arithmetic.cuh"
+#include "kernels/device/memory.cuh"
+#include "kernels/device/registers.cuh"
 #include "kernels/device/softmax.cuh"
 #include "kernels/sm80/fwd_tiles.cuh"
 
@@ -70,10 +72,6 @@ __device__ __forceinline__ float *lse_of(const Params &params, const FamilyWork 
     return params.lse + lse_offset(params.family, work.sequence, work.head, params.q_heads);
 }
 
-__device__ __forceinline__ int rows_of(const Params &params, const WorkTile &) { return params.q_len; }
-
-__device__ __forceinline__ int rows_of(const Params &, const FamilyWork &work) { return work.sequence.q_len; }
-
 template <typename T> __device__ __forceinline__ T *output_of(const Params &params, const WorkTile &work)
 {
     return static_cast<T *>(params.o) + work.batch * params.o_strides.batch + work.head * params.o_strides.head;
@@ -85,48 +83,58 @@ template <typename T> __device__ __forceinline__ T *output_of(const Params &para
         family_head(params, params.o, params.o_strides, work.sequence, work.sequence.q_first, work.head));
 }
 
-/* O and LSE of the warp's rows; O goes through the warp's own rows of shared memory to become 16-byte stores. */
+/* O and LSE of the warp's rows, not of dense attention (store_dense_output); O goes through the warp's own rows of
+ * shared memory to become 16-byte stores. */
 template <typename T, typename Tile, typename Attributes>
 __device__ __forceinline__ void store_output(const Accumulators<Tile> &acc, const Params &params,
-                                             const WorkOf<Attributes> &work, uint16_t *s_o)
+                                             const FamilyWork &work, uint16_t *s_o)
 {
     constexpr bool BY_PANELS = Attributes::FAMILY || WARP % Traits<Tile>::CHUNKS != 0;
     constexpr int CHUNKS = BY_PANELS ? 8 : Traits<Tile>::CHUNKS; /* that one store of a warp takes from a row */
     constexpr int ROWS_AT_ONCE = WARP / CHUNKS, PANELS = BY_PANELS ? Traits<Tile>::PANELS : 1;
-    const int lane = threadIdx.x % WARP, warp_row = threadIdx.x / WARP * Traits<Tile>::ROWS;
-    char *shared = reinterpret_cast<char *>(s_o);
-    float *lse = lse_of(params, work);
+    constexpr int PANEL_BYTES = Tile::BLOCK_M * 128;
+    const int thread = forget(threadIdx.x), lane = thread % WARP, warp_row = thread / WARP * Traits<Tile>::ROWS;
+    const int first_row = work.first_row + warp_row, rows = work.sequence.q_len - first_row;
+    const uint32_t shared = shared_address(s_o) + warp_row * 128;
+    float *lse = lse_of(params, work) + first_row;
+    float factor[Traits<Tile>::ROW_TILES][2];
 
-    __syncwarp(); /* all lanes have read their Q */
 #pragma unroll
     for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const int in_block = warp_row + 16 * m + 8 * half + lane / 4, row = work.first_row + in_block;
+            const int row = 16 * m + 8 * half + lane / 4;
             const float sum = SUM_BY_MMA<T, Attributes> ? acc.sum[m][2 * half] : quad_sum(acc.sum[m][2 * half]);
-            const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
-            const float factor = Attributes::FAMILY ? inverse * params.family.keep_factor : inverse;
-#pragma unroll
-            for (int d = 0; d < Traits<Tile>::CHUNKS; ++d)
-                *reinterpret_cast<uint32_t *>(shared + d / 8 * (Tile::BLOCK_M * 128) + swizzle_128b(in_block, d % 8) +
-                                              lane % 4 * 4) =
-                    pack2<T>(acc.o[m][d][2 * half] * factor, acc.o[m][d][2 * half + 1] * factor);
-            if (lane % 4 == 0 && row < rows_of(params, work))
+            const float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+            factor[m][half] = Attributes::DROPOUT ? inverse * params.family.keep_factor : inverse;
+            if (lane % 4 == 0 && row < rows)
                 lse[row] = sum == 0.0f ? -INFINITY : LN_2 * (acc.max_log2[m][half] + log2f(sum));
         }
+    __syncwarp(); /* all lanes have read their Q */
+#pragma unroll
+    for (int d = 0; d < Traits<Tile>::CHUNKS; ++d) {
+        const uint32_t to = shared + swizzle_128b(lane / 4, d % 8) + lane % 4 * 4; /* as of all rows eight further */
+#pragma unroll
+        for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m)
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+                store_shared_32(
+                    to + d / 8 * PANEL_BYTES + (16 * m + 8 * half) * 128,
+                    pack2<T>(acc.o[m][d][2 * half] * factor[m][half], acc.o[m][d][2 * half + 1] * factor[m][half]));
+    }
     __syncwarp();
 
-    const int chunk = lane % CHUNKS;
-    T *o = output_of<T>(params, work) + chunk * 8;
+    const int row = lane / CHUNKS, chunk = lane % CHUNKS;
+    T *o = output_of<T>(params, work) + (first_row + row) * params.o_strides.row + chunk * 8;
 #pragma unroll
     for (int i = 0; i < Traits<Tile>::ROWS; i += ROWS_AT_ONCE) {
-        const int in_block = warp_row + i + lane / CHUNKS, row = work.first_row + in_block;
+        const uint32_t from = shared + chunk / 8 * PANEL_BYTES + i / 8 * 8 * 128 + swizzle_128b(i % 8 + row, chunk % 8);
 #pragma unroll
         for (int panel = 0; panel < PANELS; ++panel)
-            if (row < rows_of(params, work) && (!BY_PANELS || panel * 64 + chunk * 8 < params.family.head_dim))
-                *reinterpret_cast<uint4 *>(o + row * params.o_strides.row + panel * 64) =
-                    *reinterpret_cast<const uint4 *>(shared + (panel + chunk / 8) * (Tile::BLOCK_M * 128) +
-                                                     swizzle_128b(in_block, chunk % 8));
+            if (i + row < rows && (!BY_PANELS || panel * 64 + chunk * 8 < params.family.head_dim))
+                *reinterpret_cast<uint4 *>(o + panel * 64) = load_shared_128(from + panel * PANEL_BYTES);
+        o += ROWS_AT_ONCE * params.o_strides.row;
+        keep_pointer(o);
     }
 }
 
