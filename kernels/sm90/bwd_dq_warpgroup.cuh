@@ -146,7 +146,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
     const uint32_t k = keep_uniform(wgmma_mn_major(shared_address(smem.k), S::KV_PANEL_BYTES));
     const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
     Cursor load = work.begin, at = load;
-    PipelineState<STAGES> filled;
+    PipelineState<S::STAGES> filled;
     int loaded = 0, before = -1; /* before: tile of the previous step, whose last pass may not have been added yet */
     int semaphore = -1;   /* deterministic: first of the tiles that share the semaphore of this or the previous step */
     bool is_open = false; /* that semaphore, for this block */
@@ -175,7 +175,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
             load_next(0);
         if (elect_one())
             load_keys<Tile>(smem.v, &params.v, &smem.v_full, work);
-        while (loaded < STAGES && loaded < steps)
+        while (loaded < S::STAGES && loaded < steps)
             load_next(loaded);
     }
 #pragma unroll 1

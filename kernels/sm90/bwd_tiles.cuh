@@ -6,8 +6,6 @@
 
 namespace sm90_bwd {
 
-constexpr int STAGES = 3; /* of Q and dO */
-
 /* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers */
 #define BWD_TILES(ROW)                                                                                                 \
     ROW(128, 64, 3, 0)                                                                                                 \
@@ -24,6 +22,7 @@ BWD_TILES(TILE_STRUCT)
 
 /* What follows from a tile's row above. docs/kernels/sm90_bwd.md has the measurements behind the choices. */
 template <typename Tile> struct Traits {
+    static constexpr int STAGES = 3;                                      /* of Q and dO */
     static constexpr int KV_GROUPS = 2, GROUP_KEYS = KV_TILE / KV_GROUPS; /* KV warpgroups, and the keys of one */
     static constexpr int THREADS = WARPGROUP * (1 + KV_GROUPS), KV_WARPS = KV_GROUPS * 4, DQ_WARPS = 4;
     static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS, Q_PANELS = Tile::Q_TILE / PANEL_COLUMNS;
@@ -76,11 +75,11 @@ struct WorkTile {
 template <typename Tile> struct alignas(1024) Smem {
     using S = Traits<Tile>;
     unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV, from where they are stored */
-    unsigned char q[STAGES][S::Q_BYTES], dout[STAGES][S::Q_BYTES];
+    unsigned char q[S::STAGES][S::Q_BYTES], dout[S::STAGES][S::Q_BYTES];
     unsigned char ds[2][S::DS_BYTES];                  /* panels of [keys][64 queries] */
     float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_FLOATS]; /* from where the copy engine adds them to dq_sum */
-    float stats[STAGES][2 * Tile::Q_TILE];             /* lse2, then -D */
-    uint64_t k_full, v_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2];
+    float stats[S::STAGES][2 * Tile::Q_TILE];          /* lse2, then -D */
+    uint64_t k_full, v_full, full[S::STAGES], empty[S::STAGES], ds_full[2], ds_empty[2];
     WorkTile work; /* read from here by the KV warpgroups, which have no registers to spare */
 };
 

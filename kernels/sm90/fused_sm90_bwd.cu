@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(&smem.k_full), 1);
         mbarrier_init(shared_address(&smem.v_full), 1);
-        for (int i = 0; i < STAGES; ++i) {
+        for (int i = 0; i < S::STAGES; ++i) {
             mbarrier_init(shared_address(&smem.full[i]), 1);
             mbarrier_init(shared_address(&smem.empty[i]), S::KV_WARPS);
         }
