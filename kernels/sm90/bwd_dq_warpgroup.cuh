@@ -84,7 +84,7 @@ __device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Params &params, i
     async_proxy_fence();
     __syncwarp();
     if (elect_one()) {
-        bulk_reduce_add(params.dq_sum + int64_t(tile) * TILE_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS,
+        bulk_reduce_add(params.dq_sum + int64_t(tile) * ROW_BLOCK_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS,
                         shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), SLAB_FLOATS * sizeof(float));
         tma_store_commit();
     }
@@ -95,7 +95,8 @@ template <typename Tile>
 __device__ __forceinline__ void add_dq(const float (&dq)[32], const Params &params, int tile, int pass, int warp,
                                        int lane)
 {
-    float *sums = params.dq_sum + int64_t(tile) * TILE_FLOATS + pass * Traits<Tile>::PASS_FLOATS + warp * SLAB_FLOATS;
+    float *sums =
+        params.dq_sum + int64_t(tile) * ROW_BLOCK_FLOATS + pass * Traits<Tile>::PASS_FLOATS + warp * SLAB_FLOATS;
 #pragma unroll
     for (int i = 0; i < SLAB_QUADS; ++i) {
         const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};

@@ -5,7 +5,12 @@
 
 #include "kernels/attention.h"
 
-enum { SM90_BWD_KV_TILE = 128 }; /* keys of a tile, which is the work of one block, or of one for each of its parts */
+enum {
+    SM90_BWD_KV_TILE = 128, /* keys of a tile, which is the work of one block, or of one for each of its parts */
+    /* Elements of dQ of a block of the kernels before and after: 64 queries of head_dim 128 or 128 of head_dim 64. The
+     * main kernel has one tile of queries of this size, or two of half of it. */
+    SM90_BWD_ROW_BLOCK_FLOATS = 8192,
+};
 
 /* The first of the q_tiles tiles of q_tile queries that sees a key from first_key on; all behind it do, too. q_tiles
  * where there is none. shift: kv_len - q_len. */

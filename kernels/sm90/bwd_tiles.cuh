@@ -34,7 +34,7 @@ template <typename Tile> struct Traits {
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
     static constexpr int KV_REGISTERS = 216, DQ_REGISTERS = 72;
     static constexpr int PASSES = 2, LAST_PASS = PASSES - 1; /* of 64 x 64 in dQ */
-    static constexpr int PASS_FLOATS = TILE_FLOATS / PASSES;
+    static constexpr int PASS_FLOATS = ROW_BLOCK_FLOATS / PASSES;
     /* The copy engine adds the passes of dQ to dq_sum; at head_dim 64 the last pass is added from registers
      * instead. */
     static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
@@ -44,7 +44,7 @@ template <typename Tile> struct Traits {
      * dP - D is computed while dV still runs, and dS is announced (arrive_ds_full) before S is started. False: dV is
      * waited for first, and dS is announced after S has been started. */
     static constexpr bool DS_FIRST = Tile::HEAD_DIM == 128;
-    static_assert(Tile::HEAD_DIM * Tile::Q_TILE == TILE_FLOATS, "a tile of dQ is two passes");
+    static_assert(Tile::HEAD_DIM * Tile::Q_TILE == ROW_BLOCK_FLOATS, "a tile of dQ is two passes");
     static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
     static_assert(THREADS == SM90_BWD_THREADS, "the host launches as many");
 };

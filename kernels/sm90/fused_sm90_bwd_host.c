@@ -17,6 +17,12 @@ static const float LOG2_E = 1.44269504088896340736f;
 static const struct attn_tile_table tiles = {"backward", fused_sm90_bwd_tiles, sizeof *fused_sm90_bwd_tiles, NULL,
                                              NULL};
 
+/* Blocks of the kernels before and after, for each head. */
+static int64_t row_blocks_of(const struct attn_problem *p)
+{
+    return attn_tiles(p->q_len, SM90_BWD_ROW_BLOCK_FLOATS / p->head_dim);
+}
+
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
@@ -82,6 +88,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->scale = p->scale;
     params->scale_log2 = p->scale * LOG2_E;
     params->causal = shape.causal;
+    params->row_blocks = (int)row_blocks_of(p);
 }
 
 /* The workspace: stats, dq_sum, dq_semaphores, kv_sums, each from a multiple of 256 bytes on. */
@@ -93,8 +100,8 @@ static struct workspace workspace_of(const struct attn_request *request, const s
 {
     const struct attn_problem *p = request->problem;
     const int64_t rows = p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
-    const int64_t q_tiles = rows * p->head_dim / SM90_BWD_TILE_FLOATS;
-    const int64_t semaphores = request->deterministic ? q_tiles * SM90_BWD_TILE_SEMAPHORES : 0;
+    const int64_t row_blocks = rows * p->head_dim / SM90_BWD_ROW_BLOCK_FLOATS;
+    const int64_t semaphores = request->deterministic ? row_blocks * SM90_BWD_TILE_SEMAPHORES : 0;
     const int64_t kv_tiles = (int64_t)params->kv_heads_total * params->kv_tiles;
     const int64_t kv_floats =
         params->max_parts > 1 ? sm90_bwd_sums_offset(params->max_parts, 0, kv_tiles, (int)p->head_dim) : 0;
@@ -152,7 +159,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         return status;
     set_problem(&params, request, tile->q_tile);
     set_tensors(&params, request, tensors, run->workspace);
-    const int64_t row_blocks = p->batch * p->q_heads * params.q_tiles;
+    const int64_t row_blocks = p->batch * p->q_heads * params.row_blocks;
     const int64_t kv_tiles = (int64_t)params.kv_tiles * params.kv_heads_total;
     const int64_t sum_blocks = params.max_parts > 1 ? kv_tiles * 2 * (p->head_dim / SM90_BWD_PANEL_COLUMNS) : 0;
     const struct attn_launch preprocess = {.name = "preprocess",
