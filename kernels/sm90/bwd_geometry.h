@@ -12,6 +12,14 @@ enum {
     SM90_BWD_ROW_BLOCK_FLOATS = 8192,
 };
 
+/* A tile of queries of the main kernel, which is one step of a block, and what an estimate needs to know about it.
+ * Times are in per cent of that of a long step: one of SM90_BWD_ROW_BLOCK_FLOATS. */
+struct sm90_bwd_q_tile {
+    int queries;
+    int step_time;
+    int block_time; /* of a block beside its steps: loading K and V, the first P, storing dK and dV */
+};
+
 /* The first of the q_tiles tiles of q_tile queries that sees a key from first_key on; all behind it do, too. q_tiles
  * where there is none. shift: kv_len - q_len. */
 ATTN_FUNCTION int sm90_bwd_first_tile(int first_key, bool causal, int shift, int q_len, int kv_len, int q_tile,

@@ -1,5 +1,5 @@
-/* What a KV warpgroup of the sm_90 backward does in whatever order its steps have (bwd_kv_warpgroup.cuh): the way
- * through the steps, P, handing over dS and stages, storing dK and dV. */
+/* What both orders of work of a KV warpgroup of the sm_90 backward share (bwd_kv_warpgroup.cuh,
+ * bwd_kv_short_steps.cuh): the way through the steps, P, handing over dS and stages, storing dK and dV. */
 #pragma once
 #include <climits>
 

@@ -1,5 +1,6 @@
 /* A KV warpgroup of the sm_90 backward: owns 64 keys, goes through the tiles of queries, keeps dK and dV in
- * registers, and hands dS to the producer warpgroup. */
+ * registers, and hands dS to the producer warpgroup. S, P and dP of a step share registers. bwd_kv_short_steps.cuh has
+ * another order of work, for steps of half the size. */
 #pragma once
 
 #include "kernels/sm90/bwd_kv_steps.cuh"

@@ -56,7 +56,7 @@ typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);
 
 struct fused_sm90_bwd_tile {
     struct attn_tile tile;
-    int q_tile;                          /* queries */
+    struct sm90_bwd_q_tile q;
     fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
 };
 
