@@ -34,7 +34,7 @@ __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params
     using S = Traits<Tile>;
     const uint32_t full = shared_address(&smem.full[stage]);
     const int head = work.kv_head * params.group + at.head, row = at.tile * Tile::Q_TILE;
-    const int tile = tile_index(params, work, at);
+    const int tile = tile_index<Tile>(params, work, at);
 
     mbarrier_arrive_expect(full, S::STAGE_BYTES);
 #pragma unroll
@@ -76,16 +76,22 @@ __device__ __forceinline__ void store_dq(const float (&dq)[32], uint32_t shared,
     }
 }
 
-/* Has the copy engine add a warp's slab of `pass` from shared memory to the sums of `tile`. */
+/* Which of the buffers a pass of a step is written to: they take turns. */
+template <typename Tile> __device__ __forceinline__ uint32_t dq_buffer(uint32_t step, uint32_t pass)
+{
+    return (step * Traits<Tile>::PASSES + pass) % Traits<Tile>::DQ_BUFFERS;
+}
+
+/* Has the copy engine add a warp's slab of a pass from shared memory to the sums of `tile`. */
 template <typename Tile>
-__device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Params &params, int tile, int pass, int warp)
+__device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Params &params, int tile, int step, int pass, int warp)
 {
     using S = Traits<Tile>;
     async_proxy_fence();
     __syncwarp();
     if (elect_one()) {
-        bulk_reduce_add(params.dq_sum + int64_t(tile) * TILE_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS,
-                        shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), SLAB_FLOATS * sizeof(float));
+        bulk_reduce_add(params.dq_sum + int64_t(tile) * S::Q_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS,
+                        shared_address(smem.dq[dq_buffer<Tile>(step, pass)][warp]), SLAB_FLOATS * sizeof(float));
         tma_store_commit();
     }
 }
@@ -95,7 +101,8 @@ template <typename Tile>
 __device__ __forceinline__ void add_dq(const float (&dq)[32], const Params &params, int tile, int pass, int warp,
                                        int lane)
 {
-    float *sums = params.dq_sum + int64_t(tile) * TILE_FLOATS + pass * Traits<Tile>::PASS_FLOATS + warp * SLAB_FLOATS;
+    using S = Traits<Tile>;
+    float *sums = params.dq_sum + int64_t(tile) * S::Q_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS;
 #pragma unroll
     for (int i = 0; i < SLAB_QUADS; ++i) {
         const float quad[4] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
@@ -106,13 +113,13 @@ __device__ __forceinline__ void add_dq(const float (&dq)[32], const Params &para
 /* Adds a finished pass from registers, or writes it to shared memory for the copy engine. */
 template <typename Tile>
 __device__ __forceinline__ void finish_pass(Smem<Tile> &smem, const Params &params, const float (&dq)[32], int tile,
-                                            int pass, int warp, int lane)
+                                            int step, int pass, int warp, int lane)
 {
     using S = Traits<Tile>;
     if (S::ADDS_FROM_REGISTERS && pass == S::LAST_PASS)
         add_dq<Tile>(dq, params, tile, pass, warp, lane);
     else
-        store_dq(dq, shared_address(smem.dq[pass % S::DQ_BUFFERS][warp]), lane);
+        store_dq(dq, shared_address(smem.dq[dq_buffer<Tile>(step, pass)][warp]), lane);
 }
 
 /* Waits until the copy engine has read the buffer that `pass` will write. */
@@ -127,9 +134,10 @@ template <typename Tile, bool DETERMINISTIC> __device__ __forceinline__ void wai
 }
 
 /* The semaphore of a warp's slabs of the tiles from `first_tile` on, which share it; NULL for first_tile -1. */
-__device__ __forceinline__ int *semaphore_of(const Params &params, int first_tile, int warp)
+template <typename Tile> __device__ __forceinline__ int *semaphore_of(const Params &params, int first_tile, int warp)
 {
-    return first_tile < 0 ? NULL : params.dq_semaphores + int64_t(first_tile) * SM90_BWD_TILE_SEMAPHORES + warp;
+    const int row_block = first_tile / Traits<Tile>::ROW_BLOCK_TILES;
+    return first_tile < 0 ? NULL : params.dq_semaphores + int64_t(row_block) * SM90_BWD_TILE_SEMAPHORES + warp;
 }
 
 /* DETERMINISTIC: blocks add to a tile of dQ in the order of their keys. */
@@ -137,16 +145,16 @@ template <typename T, typename Tile, bool DETERMINISTIC>
 __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &params)
 {
     using S = Traits<Tile>;
-    /* Whether the next step is loaded before the last pass's additions. At head_dim 64 its stage is not free that
+    /* Whether the next step is loaded before the last pass's additions. With 128 queries its stage is not free that
      * early; deterministic, nothing is added there. */
-    constexpr bool LOADS_FIRST = Tile::HEAD_DIM == 128 && !DETERMINISTIC;
+    constexpr bool LOADS_FIRST = Tile::Q_TILE == 64 && !DETERMINISTIC;
     const WorkTile work = smem.work; /* a copy in registers: reading shared memory at every use takes time */
     const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES, steps = work.steps;
     /* Operands of wgmma: K, and dS of the first buffer. */
     const uint32_t k = keep_uniform(wgmma_mn_major(shared_address(smem.k), S::KV_PANEL_BYTES));
     const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
     Cursor load = work.begin, at = load;
-    PipelineState<STAGES> filled;
+    PipelineState<S::STAGES> filled;
     int loaded = 0, before = -1; /* before: tile of the previous step, whose last pass may not have been added yet */
     int semaphore = -1;   /* deterministic: first of the tiles that share the semaphore of this or the previous step */
     bool is_open = false; /* that semaphore, for this block */
@@ -159,12 +167,14 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         load.advance(params, work.first_tile[0]);
         ++loaded;
     };
-    const auto refill = [&] { /* the stage of the current step, which is free about now */
-                              if (warp == 0 && loaded < steps) {
-                                  mbarrier_wait(shared_address(&smem.empty[filled.stage]), filled.phase);
-                                  load_next(filled.stage);
-                                  filled.advance();
-                              }
+    /* Fills the stage that is free about now: that of the current step, or, with short steps, whose dK is computed
+     * later, that of the step before. */
+    const auto refill = [&](int step) {
+        if (warp == 0 && loaded < steps && (!S::HAS_SHORT_STEPS || step > 0)) {
+            mbarrier_wait(shared_address(&smem.empty[filled.stage]), filled.phase);
+            load_next(filled.stage);
+            filled.advance();
+        }
     };
 
     if (warp == 0 && elect_one())
@@ -175,12 +185,12 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
             load_next(0);
         if (elect_one())
             load_keys<Tile>(smem.v, &params.v, &smem.v_full, work);
-        while (loaded < STAGES && loaded < steps)
+        while (loaded < S::STAGES && loaded < steps)
             load_next(loaded);
     }
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-        const int buffer = step % 2, tile = tile_index(params, work, at);
+        const int buffer = step % 2, tile = tile_index<Tile>(params, work, at);
         const int semaphore_tile = tile - at.tile % S::SEMAPHORE_TILES;
         mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
 #pragma unroll
@@ -188,23 +198,23 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
             float dq[32];
             start_dq<T, Tile>(dq, first_ds + buffer * (S::DS_BYTES / 16), k, pass);
             if (LOADS_FIRST && pass == S::LAST_PASS)
-                refill();
-            /* The previous pass is added while this one is computed. Deterministic, both passes are added after the
-             * last one, when dS has been read and the next loads are under way: nobody waits for this warpgroup
-             * then. */
+                refill(step);
+            /* The previous pass is added while this one is computed. Deterministic, all passes of a step are added
+             * after its last one, when dS has been read and the next loads are under way: nobody waits for this
+             * warpgroup then. */
             if (!DETERMINISTIC && pass > 0)
-                add_dq(smem, params, tile, pass - 1, warp);
+                add_dq(smem, params, tile, step, pass - 1, warp);
             else if (!DETERMINISTIC && before >= 0 && !S::ADDS_FROM_REGISTERS)
-                add_dq(smem, params, before, S::LAST_PASS, warp);
+                add_dq(smem, params, before, step - 1, S::LAST_PASS, warp);
             if (DETERMINISTIC && pass == S::LAST_PASS && semaphore_tile != semaphore) {
                 __syncwarp(); /* by now earlier additions have arrived */
-                is_open = semaphore_release_and_test(semaphore_of(params, semaphore, warp),
-                                                     semaphore_of(params, semaphore_tile, warp), work.kv_tile);
+                is_open = semaphore_release_and_test(semaphore_of<Tile>(params, semaphore, warp),
+                                                     semaphore_of<Tile>(params, semaphore_tile, warp), work.kv_tile);
                 semaphore = semaphore_tile;
             }
             wait_dq_buffer<Tile, DETERMINISTIC>(pass);
             if (!LOADS_FIRST && pass == S::LAST_PASS)
-                refill();
+                refill(step);
             __syncwarp();
             wgmma_wait<0>();
             wgmma_hold(dq);
@@ -212,22 +222,24 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
                 mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
             if (DETERMINISTIC && pass == S::LAST_PASS) {
                 if (!is_open)
-                    semaphore_wait(semaphore_of(params, semaphore, warp), work.kv_tile);
+                    semaphore_wait(semaphore_of<Tile>(params, semaphore, warp), work.kv_tile);
                 is_open = true;
-                add_dq(smem, params, tile, pass - 1, warp);
+                if (pass > 0)
+                    add_dq(smem, params, tile, step, pass - 1, warp);
             }
-            finish_pass(smem, params, dq, tile, pass, warp, lane);
+            finish_pass(smem, params, dq, tile, step, pass, warp, lane);
         }
         if (DETERMINISTIC && !S::ADDS_FROM_REGISTERS)
-            add_dq(smem, params, tile, S::LAST_PASS, warp);
+            add_dq(smem, params, tile, step, S::LAST_PASS, warp);
         before = tile;
         at.advance(params, work.first_tile[0]);
     }
     if (DETERMINISTIC && semaphore >= 0) {
         __syncwarp();
-        semaphore_release_and_test(semaphore_of(params, semaphore, warp), NULL, 0);
-    } else if (before >= 0 && !S::ADDS_FROM_REGISTERS)
-        add_dq(smem, params, before, S::LAST_PASS, warp);
+        semaphore_release_and_test(semaphore_of<Tile>(params, semaphore, warp), NULL, 0);
+    } else if (before >= 0 && !S::ADDS_FROM_REGISTERS) {
+        add_dq(smem, params, before, steps - 1, S::LAST_PASS, warp);
+    }
     if (elect_one())
         tma_store_wait_read<0>(); /* shared memory must outlive the additions */
 }

@@ -5,7 +5,20 @@
 
 #include "kernels/attention.h"
 
-enum { SM90_BWD_KV_TILE = 128 }; /* keys of a tile, which is the work of one block, or of one for each of its parts */
+enum {
+    SM90_BWD_KV_TILE = 128, /* keys of a tile, which is the work of one block, or of one for each of its parts */
+    /* Elements of dQ of a block of the kernels before and after: 64 queries of head_dim 128 or 128 of head_dim 64. The
+     * main kernel has one tile of queries of this size, or two of half of it. */
+    SM90_BWD_ROW_BLOCK_FLOATS = 8192,
+};
+
+/* A tile of queries of the main kernel, which is one step of a block, and what an estimate needs to know about it.
+ * Times are in per cent of that of a long step: one of SM90_BWD_ROW_BLOCK_FLOATS. */
+struct sm90_bwd_q_tile {
+    int queries;
+    int step_time;
+    int block_time; /* of a block beside its steps: loading K and V, the first P, storing dK and dV */
+};
 
 /* The first of the q_tiles tiles of q_tile queries that sees a key from first_key on; all behind it do, too. q_tiles
  * where there is none. shift: kv_len - q_len. */

@@ -147,7 +147,7 @@ __device__ __forceinline__ void keep_remainders(uint32_t (&remainders)[REMAINDER
 }
 
 template <typename T, int SCORES>
-__device__ __forceinline__ void pack_p(uint32_t (&p_ds)[SCORES / 2], const float (&p)[SCORES])
+__device__ __forceinline__ void pack(uint32_t (&p_ds)[SCORES / 2], const float (&p)[SCORES])
 {
 #pragma unroll
     for (int i = 0; i < SCORES / 2; ++i)

@@ -18,28 +18,29 @@ enum {
     SM90_BWD_THREADS = 384,       /* of the main kernel */
     SM90_BWD_ROW_THREADS = 256,   /* of preprocess and of convert */
     SM90_BWD_STORE_ROWS = 16,     /* rows of dK and dV that a warp stores: those of the boxes of maps dk and dv */
-    SM90_BWD_TILE_FLOATS = 8192,  /* of a tile of queries in dq_sum: 64 x 128 or 128 x 64 */
     SM90_BWD_PANEL_COLUMNS = 64,  /* of a panel in shared memory, see kernels/device/wgmma.cuh */
-    SM90_BWD_TILE_SEMAPHORES = 4, /* one for each warp that adds to a tile of dq_sum */
+    SM90_BWD_TILE_SEMAPHORES = 4, /* one for each warp that adds to dq_sum */
 };
 
-/* The parameter of every kernel. "Tiles" are tiles of queries, numbered over all query heads, q_tiles for each head. */
+/* The parameter of every kernel. "Tiles" are tiles of queries of the main kernel, numbered over all query heads. A head
+ * has q_tiles of them; in stats and dq_sum it has those of row_blocks blocks of SM90_BWD_ROW_BLOCK_FLOATS each: where
+ * two tiles make a block, the last one may not be used. */
 struct fused_sm90_bwd_params {
     CUtensorMap q, k, v, dout, dk, dv;
     struct attn_tensor o_rows, dout_rows, dq_rows, dk_rows, dv_rows;
     const float *lse;   /* [batch * q_heads, q_len] */
     float *stats;       /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf for rows that see no key or that pad;
                             -D = -rowsum(dO * O) */
-    float *dq_sum;      /* dQ / scale in fp32: [tiles][8 slabs][8 quads], a slab being the 16 x 64 part of a warp in
-                            the order of its accumulator registers (kernels/device/memory.cuh) */
-    int *dq_semaphores; /* [tiles][SM90_BWD_TILE_SEMAPHORES]: how many blocks of keys have added their part to a warp's
-                            slabs. Tiles that share a semaphore use that of the first of them. NULL: additions go in any
-                            order */
+    float *dq_sum;      /* dQ / scale in fp32: [tiles][slabs][8 quads], a slab being the 16 x 64 part of a warp in the
+                            order of its accumulator registers (kernels/device/memory.cuh) */
+    int *dq_semaphores; /* [heads][row_blocks][SM90_BWD_TILE_SEMAPHORES]: how many blocks of keys have added their part
+                            to a warp's slabs. Tiles that share a semaphore use that of the first of them. NULL:
+                            additions go in any order */
     int shift;          /* kv_len - q_len */
     int q_len, kv_len, q_heads, kv_heads, group; /* group: query heads for each kv head */
-    int q_tile, q_tiles, kv_tiles;
-    int kv_heads_total; /* batch * kv_heads */
-    int section_heads;  /* kv heads whose blocks run at the same time */
+    int q_tile, q_tiles, kv_tiles;               /* queries of a tile; tiles of a head */
+    int kv_heads_total;                          /* batch * kv_heads */
+    int section_heads;                           /* kv heads whose blocks run at the same time */
     /* The steps of a tile of keys may be shared out to several blocks, its parts, where there are too few tiles to keep
      * all multiprocessors busy. Parts add up dK and dV in fp32. */
     float *kv_sums; /* a part's dV and dK / scale: [part][batch * kv_heads][kv_tiles][2][128 x head_dim, as slabs]; a
@@ -48,13 +49,14 @@ struct fused_sm90_bwd_params {
     int max_parts;  /* of a tile */
     float scale, scale_log2; /* scale_log2: scale * log2 e */
     bool causal;
+    int row_blocks; /* for each head, of the kernels before and after */
 };
 
 typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);
 
 struct fused_sm90_bwd_tile {
     struct attn_tile tile;
-    int q_tile;                          /* queries */
+    struct sm90_bwd_q_tile q;
     fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
 };
 
@@ -70,7 +72,7 @@ namespace sm90_bwd {
 using Params = fused_sm90_bwd_params;
 
 constexpr int LANES = 32, WARPGROUP = 128;
-constexpr int KV_TILE = SM90_BWD_KV_TILE, TILE_FLOATS = SM90_BWD_TILE_FLOATS;
+constexpr int KV_TILE = SM90_BWD_KV_TILE, ROW_BLOCK_FLOATS = SM90_BWD_ROW_BLOCK_FLOATS;
 constexpr int SLAB_FLOATS = 1024, SLAB_QUADS = 8; /* a quad is 16 x 8 floats */
 constexpr int PANEL_COLUMNS = SM90_BWD_PANEL_COLUMNS, ROW_BYTES = 2 * PANEL_COLUMNS;
 constexpr float LOG2_E = 1.44269504088896340736f;

@@ -1,7 +1,7 @@
 /* What follows from the problem, and how many thread blocks share the steps of a tile of keys. That is an estimate: the
  * blocks are put on the multiprocessors in the order of their numbers, each on the one that is free first, as the
- * hardware does. Times are in steps of the main kernel, about 2.2 us on an H200; docs/kernels/sm90_bwd.md, step 27, has
- * the measurements. */
+ * hardware does. Times are in long steps (bwd_geometry.h), about 2.2 us on an H200; docs/kernels/sm90_bwd.md,
+ * steps 28 and 30, has the measurements. */
 #include "kernels/sm90/bwd_parts.h"
 
 #include <limits.h>
@@ -10,11 +10,11 @@
 #include "kernels/common/makespan.h"
 
 enum {
-    MAX_WAVES = 8,    /* with more blocks than this for each multiprocessor their order leaves little to gain */
-    FLOATS = 128 * 64 /* of dK and dV of a tile of keys: the unit of PART_STEPS */
+    MAX_WAVES = 8,     /* with more blocks than this for each multiprocessor their order leaves little to gain */
+    FLOATS = 128 * 64, /* of dK and dV of a tile of keys: the unit of PART_STEPS */
+    AVERAGED = 64      /* tiles of keys of a head, at most, of which the average time is taken */
 };
 
-static const double BLOCK_STEPS = 2.0;   /* loading K and V, the first step, storing dK and dV */
 static const double PART_STEPS = 0.5;    /* what storing FLOATS in fp32 takes longer */
 static const double ADD_UP_STEPS = 0.35; /* reading them in the kernel behind, for each multiprocessor */
 
@@ -33,15 +33,16 @@ static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool 
     return heads < 1 ? 1 : heads;
 }
 
-struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, int q_tile, bool deterministic, size_t l2_bytes)
+struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, const struct sm90_bwd_q_tile *q_tile,
+                                        bool deterministic, size_t l2_bytes)
 {
     struct sm90_bwd_shape s = {
         .shift = (int)(p->kv_len - p->q_len),
         .q_len = (int)p->q_len,
         .kv_len = (int)p->kv_len,
         .group = (int)(p->q_heads / p->kv_heads),
-        .q_tile = q_tile,
-        .q_tiles = (int)attn_tiles(p->q_len, q_tile),
+        .q_tile = *q_tile,
+        .q_tiles = (int)attn_tiles(p->q_len, q_tile->queries),
         .kv_tiles = (int)attn_tiles(p->kv_len, SM90_BWD_KV_TILE),
         .kv_heads_total = (int)(p->batch * p->kv_heads),
         .causal = p->causal,
@@ -54,9 +55,26 @@ struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, int q_tile
 int sm90_bwd_steps(const struct sm90_bwd_shape *s, int kv_tile)
 {
     const int first_tile = sm90_bwd_first_tile(kv_tile * SM90_BWD_KV_TILE, s->causal, s->shift, s->q_len, s->kv_len,
-                                               s->q_tile, s->q_tiles);
+                                               s->q_tile.queries, s->q_tiles);
 
     return (s->q_tiles - first_tile) * s->group;
+}
+
+/* The time of a block, or of a part that is not stored for itself. */
+static double block_time(const struct sm90_bwd_shape *s, double steps)
+{
+    return steps * (s->q_tile.step_time / 100.0) + s->q_tile.block_time / 100.0;
+}
+
+/* The time without parts where blocks are many: all multiprocessors have about as much to do. */
+static double average_time(const struct sm90_bwd_shape *s, int multiprocessors)
+{
+    const int count = s->kv_tiles < AVERAGED ? s->kv_tiles : AVERAGED;
+    double sum = 0;
+
+    for (int i = 0; i < count; ++i) /* in the middle of each of `count` equal ranges */
+        sum += block_time(s, sm90_bwd_steps(s, (int)((2 * i + 1) * (int64_t)s->kv_tiles / (2 * count))));
+    return sum / count * s->kv_tiles * s->kv_heads_total / multiprocessors;
 }
 
 /* The time with parts of at most part_steps steps, where storing a part takes `store` and reading it again `add_up`. */
@@ -69,7 +87,7 @@ static double time_of(const struct sm90_bwd_shape *s, int part_steps, double sto
         const int left = s->kv_heads_total - first_head, heads = left < s->section_heads ? left : s->section_heads;
         for (int kv_tile = 0; kv_tile < s->kv_tiles; ++kv_tile) {
             const int steps = sm90_bwd_steps(s, kv_tile), parts = sm90_bwd_part_count(steps, part_steps);
-            const double time = (double)steps / (double)parts + BLOCK_STEPS + (parts > 1 ? store : 0);
+            const double time = block_time(s, (double)steps / (double)parts) + (parts > 1 ? store : 0);
             attn_makespan_add(&span, (int64_t)heads * parts, time);
             stored += parts > 1 ? (int64_t)heads * parts : 0;
         }
@@ -83,20 +101,20 @@ struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int 
     const int64_t tiles = (int64_t)s->kv_tiles * s->kv_heads_total;
     const int most_steps = sm90_bwd_steps(s, 0);
     const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
-    struct sm90_bwd_parts best = {most_steps, 1};
+    struct sm90_bwd_parts best = {.part_steps = most_steps, .max_parts = 1};
 
-    if (tiles >= (int64_t)MAX_WAVES * sms || most_steps > INT_MAX / 2) /* sm90_bwd_part_count adds to them */
+    if (tiles >= (int64_t)MAX_WAVES * sms || most_steps > INT_MAX / 2) { /* sm90_bwd_part_count adds to them */
+        best.time = average_time(s, sms);
         return best;
-    double best_time = time_of(s, most_steps, 0, 0, sms);
+    }
+    best.time = time_of(s, most_steps, 0, 0, sms);
     for (int parts = 2; parts <= SM90_BWD_MOST_PARTS && parts <= most_steps / 2; parts += parts / 4 + 1) {
         const int part_steps = (int)attn_tiles(most_steps, parts);
         if (tiles * parts > 2 * (int64_t)MAX_WAVES * sms)
             break;
         const double time = time_of(s, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, sms);
-        if (time < best_time) {
-            best_time = time;
-            best = (struct sm90_bwd_parts){part_steps, sm90_bwd_part_count(most_steps, part_steps)};
-        }
+        if (time < best.time)
+            best = (struct sm90_bwd_parts){part_steps, sm90_bwd_part_count(most_steps, part_steps), time};
     }
     return best;
 }

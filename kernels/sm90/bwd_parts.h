@@ -1,5 +1,6 @@
-/* How fused_sm90's backward shares out its work to thread blocks: what follows from the problem, and how many blocks
- * share the steps of a tile of keys. C; needs no CUDA header, so that it is tested where there is no CUDA. */
+/* How fused_sm90's backward shares out its work to thread blocks: what follows from the problem, how many blocks share
+ * the steps of a tile of keys, and the time that this takes, by which a tile of queries is chosen. C; needs no CUDA
+ * header, so that it is tested where there is no CUDA. */
 #ifndef FABENCH_SM90_BWD_PARTS_H
 #define FABENCH_SM90_BWD_PARTS_H
 
@@ -11,8 +12,8 @@ enum { SM90_BWD_MOST_PARTS = 64 }; /* of a tile of keys */
 struct sm90_bwd_shape {
     int shift; /* kv_len - q_len */
     int q_len, kv_len;
-    int group;          /* query heads for each kv head */
-    int q_tile;         /* queries of a tile */
+    int group; /* query heads for each kv head */
+    struct sm90_bwd_q_tile q_tile;
     int q_tiles;        /* of a query head */
     int kv_tiles;       /* of a kv head */
     int kv_heads_total; /* batch * kv_heads */
@@ -23,10 +24,12 @@ struct sm90_bwd_shape {
 struct sm90_bwd_parts {
     int part_steps; /* a tile of keys with more steps than this is shared out */
     int max_parts;  /* of a tile; 1: none is shared out */
+    double time;    /* estimated, of the main kernel and of adding up parts, in long steps */
 };
 
-/* Of a problem whose tiles attn_check_grid has accepted; q_tile: queries of a tile; l2_bytes: of the device. */
-struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *, int q_tile, bool deterministic, size_t l2_bytes);
+/* Of a problem whose tiles attn_check_grid has accepted; l2_bytes: of the device. */
+struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *, const struct sm90_bwd_q_tile *, bool deterministic,
+                                        size_t l2_bytes);
 
 /* Steps of a tile of keys: tiles of queries that see any of its keys, of all heads of the group. */
 int sm90_bwd_steps(const struct sm90_bwd_shape *, int kv_tile);

@@ -1,4 +1,5 @@
-/* The rows of a thread block of the kernels before and after the sm_90 backward: one tile of queries of one head. */
+/* The rows of a thread block of the kernels before and after the sm_90 backward: as many of one head as
+ * SM90_BWD_ROW_BLOCK_FLOATS of dQ, whatever the main kernel's tile. */
 #pragma once
 #include <cstdint>
 
@@ -13,11 +14,11 @@ struct RowBlock {
     int64_t head_index, batch, head, first_row;
 };
 
-__device__ __forceinline__ RowBlock row_block(const Params &params)
+template <int HEAD_DIM> __device__ __forceinline__ RowBlock row_block(const Params &params)
 {
-    const int64_t head_index = blockIdx.x / params.q_tiles;
+    const int64_t head_index = blockIdx.x / params.row_blocks;
     return {head_index, head_index / params.q_heads, head_index % params.q_heads,
-            static_cast<int64_t>(blockIdx.x % params.q_tiles) * params.q_tile};
+            static_cast<int64_t>(blockIdx.x % params.row_blocks) * (ROW_BLOCK_FLOATS / HEAD_DIM)};
 }
 
 template <typename T>

@@ -6,17 +6,17 @@
 
 namespace sm90_bwd {
 
-constexpr int STAGES = 3; /* of Q and dO */
-
-/* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers */
+/* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers; times of a step and
+ * of a block (bwd_geometry.h). docs/kernels/sm90_bwd.md has the measurements behind the last two. */
 #define BWD_TILES(ROW)                                                                                                 \
-    ROW(128, 64, 3, 0)                                                                                                 \
-    ROW(128, 64, 0, 0)                                                                                                 \
-    ROW(64, 128, 4, 3)                                                                                                 \
-    ROW(64, 128, 4, 0)
+    ROW(128, 64, 3, 0, 100, 200)                                                                                       \
+    ROW(128, 64, 0, 0, 100, 200)                                                                                       \
+    ROW(64, 128, 4, 3, 100, 200)                                                                                       \
+    ROW(64, 128, 4, 0, 100, 200)                                                                                       \
+    ROW(64, 64, 2, 0, 54, 120)
 
 #define TILE_NAME(DIM, Q, V_COUNT, K_COUNT) BwdD##DIM##Q##Q##V##V_COUNT##K##K_COUNT
-#define TILE_STRUCT(DIM, Q, V_COUNT, K_COUNT)                                                                          \
+#define TILE_STRUCT(DIM, Q, V_COUNT, K_COUNT, STEP_TIME, BLOCK_TIME)                                                   \
     struct TILE_NAME(DIM, Q, V_COUNT, K_COUNT) {                                                                       \
         static constexpr int HEAD_DIM = DIM, Q_TILE = Q, V_STEPS = V_COUNT, K_STEPS = K_COUNT;                         \
     };
@@ -24,6 +24,9 @@ BWD_TILES(TILE_STRUCT)
 
 /* What follows from a tile's row above. docs/kernels/sm90_bwd.md has the measurements behind the choices. */
 template <typename Tile> struct Traits {
+    /* The order of work of a KV warpgroup: bwd_kv_short_steps.cuh, otherwise bwd_kv_warpgroup.cuh. */
+    static constexpr bool HAS_SHORT_STEPS = Tile::HEAD_DIM * Tile::Q_TILE < ROW_BLOCK_FLOATS;
+    static constexpr int STAGES = HAS_SHORT_STEPS ? 4 : 3;                /* of Q and dO */
     static constexpr int KV_GROUPS = 2, GROUP_KEYS = KV_TILE / KV_GROUPS; /* KV warpgroups, and the keys of one */
     static constexpr int THREADS = WARPGROUP * (1 + KV_GROUPS), KV_WARPS = KV_GROUPS * 4, DQ_WARPS = 4;
     static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS, Q_PANELS = Tile::Q_TILE / PANEL_COLUMNS;
@@ -34,18 +37,20 @@ template <typename Tile> struct Traits {
     static constexpr int STAGE_BYTES = 2 * Q_BYTES + STATS_BYTES;
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
     static constexpr int KV_REGISTERS = 216, DQ_REGISTERS = 72;
-    static constexpr int PASSES = 2, LAST_PASS = PASSES - 1; /* of 64 x 64 in dQ */
-    static constexpr int PASS_FLOATS = TILE_FLOATS / PASSES;
-    /* The copy engine adds the passes of dQ to dq_sum; at head_dim 64 the last pass is added from registers
+    static constexpr int Q_FLOATS = Tile::HEAD_DIM * Tile::Q_TILE, PASS_FLOATS = 64 * 64; /* of dQ */
+    static constexpr int PASSES = Q_FLOATS / PASS_FLOATS, LAST_PASS = PASSES - 1;
+    /* The copy engine adds the passes of dQ to dq_sum; with 128 queries the last pass is added from registers
      * instead. */
-    static constexpr bool ADDS_FROM_REGISTERS = Tile::HEAD_DIM == 64;
-    static constexpr int DQ_BUFFERS = Tile::HEAD_DIM == 64 ? 1 : 2; /* as many as there is room for */
-    static constexpr int SEMAPHORE_TILES = 128 / Tile::Q_TILE; /* that share a semaphore, to execute fewer fences */
+    static constexpr bool ADDS_FROM_REGISTERS = Tile::Q_TILE == 128;
+    static constexpr int DQ_BUFFERS = Tile::Q_TILE == 128 ? 1 : 2; /* 128 queries leave no room for more */
+    static constexpr int SEMAPHORE_TILES = 128 / Tile::Q_TILE;     /* that share a semaphore, to execute fewer fences */
+    static constexpr int ROW_BLOCK_TILES = ROW_BLOCK_FLOATS / Q_FLOATS; /* of a block of preprocess */
     /* The order within a step of kv_warpgroup, which in both cases stores dS before it starts S of the next step. True:
      * dP - D is computed while dV still runs, and dS is announced (arrive_ds_full) before S is started. False: dV is
      * waited for first, and dS is announced after S has been started. */
     static constexpr bool DS_FIRST = Tile::HEAD_DIM == 128;
-    static_assert(Tile::HEAD_DIM * Tile::Q_TILE == TILE_FLOATS, "a tile of dQ is two passes");
+    static_assert(PASSES == 2 || HAS_SHORT_STEPS, "a tile of dQ is two passes");
+    static_assert(SEMAPHORE_TILES % ROW_BLOCK_TILES == 0, "semaphores are those of a block of preprocess");
     static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
     static_assert(THREADS == SM90_BWD_THREADS, "the host launches as many");
 };
@@ -76,11 +81,11 @@ struct WorkTile {
 template <typename Tile> struct alignas(1024) Smem {
     using S = Traits<Tile>;
     unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV, from where they are stored */
-    unsigned char q[STAGES][S::Q_BYTES], dout[STAGES][S::Q_BYTES];
+    unsigned char q[S::STAGES][S::Q_BYTES], dout[S::STAGES][S::Q_BYTES];
     unsigned char ds[2][S::DS_BYTES];                  /* panels of [keys][64 queries] */
     float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_FLOATS]; /* from where the copy engine adds them to dq_sum */
-    float stats[STAGES][2 * Tile::Q_TILE];             /* lse2, then -D */
-    uint64_t k_full, v_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2];
+    float stats[S::STAGES][2 * Tile::Q_TILE];          /* lse2, then -D */
+    uint64_t k_full, v_full, full[S::STAGES], empty[S::STAGES], ds_full[2], ds_empty[2];
     WorkTile work; /* read from here by the KV warpgroups, which have no registers to spare */
 };
 
@@ -143,10 +148,18 @@ template <int HEAD_DIM> __device__ __forceinline__ int64_t kv_sums_offset(const 
     return sm90_bwd_sums_offset(part, tile, tiles, HEAD_DIM);
 }
 
+/* Tiles of a head in stats and dq_sum: those of whole blocks of preprocess. */
+template <typename Tile> __device__ __forceinline__ int head_tiles(const Params &params)
+{
+    constexpr int MULTIPLE = Traits<Tile>::ROW_BLOCK_TILES;
+    return (params.q_tiles + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+}
+
 /* The step's tile, counted over all heads. */
+template <typename Tile>
 __device__ __forceinline__ int tile_index(const Params &params, const WorkTile &work, const Cursor &at)
 {
-    return (work.batch * params.q_heads + work.kv_head * params.group + at.head) * params.q_tiles + at.tile;
+    return (work.batch * params.q_heads + work.kv_head * params.group + at.head) * head_tiles<Tile>(params) + at.tile;
 }
 
 } // namespace sm90_bwd

@@ -17,14 +17,21 @@
  *     start dK += dS^T Q                                       load Q, dO and statistics of the step 3 ahead
  *     P^T = exp2(scale_log2 S^T - lse2) of the next step
  *
+ * Short problems of head_dim 64 have short steps, of 64 queries instead of 128: more of them is under way at a time
+ * (bwd_kv_short_steps.cuh), dQ of a step is one pass, and the stage of a step is loaded again one step later.
+ *
  *   shared memory (KB)  K 32 | V 32 | Q 3 x 16 | dO 3 x 16 | dS 2 x 16 | dQ 2 x 16 | lse2, -D 3 x 0.5   head_dim 128
  *                       K 16 | V 16 | Q 3 x 16 | dO 3 x 16 | dS 2 x 32 | dQ 16     | lse2, -D 3 x 1     head_dim 64
+ *                       K 16 | V 16 | Q 4 x 8  | dO 4 x 8  | dS 2 x 16 | dQ 2 x 16 | lse2, -D 4 x 0.5   short steps
  *
  * What must not be reordered:
  *   - dS is stored before S of the next step is started: otherwise the assembler keeps more registers alive, and the
  *     part of V that is kept in registers does not fit. dS is announced (ds_full) before that start at head_dim 128,
  *     where the dQ warpgroup is the slower one, after it at head_dim 64.
- *   - Between a wgmma and its wait nothing may touch its registers: the assembler would serialise every wgmma.
+ *   - Between a wgmma and its wait nothing may touch its registers, and branches may meet only where the same products
+ *     are under way on all of them: otherwise the assembler serialises every wgmma (messages C7510, C7514, C7515).
+ *   - Short steps: dS is computed before its buffer is awaited (ds_empty), and that comes before the wait for dV. The
+ *     assembler moves a wait for products to the start of its basic block, and the wait for the buffer begins one.
  *   - A stage is released (empty) after dS of its step is announced: the proxy fence of the latter orders the reads of
  *     the statistics before the copy that overwrites them. compute-sanitizer's racecheck reports this pair, because it
  *     does not follow __syncwarp into an arrival by one lane; scripts/gpu_check.sh counts these reports.
@@ -40,6 +47,7 @@
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/sm90/bwd_dq_warpgroup.cuh"
+#include "kernels/sm90/bwd_kv_short_steps.cuh"
 #include "kernels/sm90/bwd_kv_warpgroup.cuh"
 
 namespace sm90_bwd {
@@ -58,7 +66,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(&smem.k_full), 1);
         mbarrier_init(shared_address(&smem.v_full), 1);
-        for (int i = 0; i < STAGES; ++i) {
+        for (int i = 0; i < S::STAGES; ++i) {
             mbarrier_init(shared_address(&smem.full[i]), 1);
             mbarrier_init(shared_address(&smem.empty[i]), S::KV_WARPS);
         }
@@ -77,9 +85,14 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
         dq_warpgroup<T, Tile, DETERMINISTIC>(smem, params);
     } else {
         registers_increase<S::KV_REGISTERS>();
-        /* bf16 has remainders of P in registers, too, and the deterministic kernel for head_dim 128 none to spare. */
-        constexpr bool HAS_FEWER = DETERMINISTIC && HAS_REMAINDERS<T> && Tile::HEAD_DIM == 128 && Tile::V_STEPS > 0;
-        kv_warpgroup<T, Tile, Tile::V_STEPS - HAS_FEWER>(smem, params, warpgroup - 1);
+        if constexpr (S::HAS_SHORT_STEPS) {
+            kv_warpgroup_short_steps<T>(smem, params, warpgroup - 1);
+        } else {
+            /* bf16 has remainders of P in registers, too, and the deterministic kernel for head_dim 128 none to
+             * spare. */
+            constexpr bool HAS_FEWER = DETERMINISTIC && HAS_REMAINDERS<T> && Tile::HEAD_DIM == 128 && Tile::V_STEPS > 0;
+            kv_warpgroup<T, Tile, Tile::V_STEPS - HAS_FEWER>(smem, params, warpgroup - 1);
+        }
     }
 }
 
@@ -99,9 +112,9 @@ using namespace sm90_bwd;
     {                                                                                                                  \
         backward<__half, TILE, DETERMINISTIC>, backward<__nv_bfloat16, TILE, DETERMINISTIC>                            \
     }
-#define TABLE_ROW(DIM, Q, V_COUNT, K_COUNT)                                                                            \
+#define TABLE_ROW(DIM, Q, V_COUNT, K_COUNT, STEP_TIME, BLOCK_TIME)                                                     \
     {{SHOWN(DIM, Q, V_COUNT, K_COUNT), DIM, 1, sizeof(Smem<TILE_NAME(DIM, Q, V_COUNT, K_COUNT)>)},                     \
-     Q,                                                                                                                \
+     {Q, STEP_TIME, BLOCK_TIME},                                                                                       \
      {DTYPES(TILE_NAME(DIM, Q, V_COUNT, K_COUNT), false), DTYPES(TILE_NAME(DIM, Q, V_COUNT, K_COUNT), true)}},
 
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_tiles[] = {BWD_TILES(TABLE_ROW){}};

@@ -1,6 +1,8 @@
-/* The host side of fused_sm90's backward: what it refuses, its workspace, the kernels' parameters, the three
- * launches. */
+/* The host side of fused_sm90's backward: which tile a request gets, what is refused, the workspace, the kernels'
+ * parameters, the three launches. */
 #include "kernels/sm90/bwd_params.h"
+
+#include <math.h>
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
@@ -14,24 +16,51 @@ enum {
 
 static const float LOG2_E = 1.44269504088896340736f;
 
-static const struct attn_tile_table tiles = {"backward", fused_sm90_bwd_tiles, sizeof *fused_sm90_bwd_tiles, NULL,
-                                             NULL};
+/* Blocks of the kernels before and after, for each head. */
+static int64_t row_blocks_of(const struct attn_problem *p)
+{
+    return attn_tiles(p->q_len, SM90_BWD_ROW_BLOCK_FLOATS / p->head_dim);
+}
+
+/* Blocks of keys and tiles of queries are numbered in 32 bits. Parts are few where blocks are many. */
+static enum attn_status check_grid(const struct attn_problem *p, const struct fused_sm90_bwd_tile *tile,
+                                   struct attn_message *why)
+{
+    const int64_t kv_tiles = attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
+    const int64_t block_tiles = SM90_BWD_ROW_BLOCK_FLOATS / p->head_dim / tile->q.queries;
+    const enum attn_status status = attn_check_grid(kv_tiles, p->kv_heads, p->batch, why);
+
+    return status == ATTN_OK ? attn_check_grid(row_blocks_of(p) * block_tiles, p->q_heads, p->batch, why) : status;
+}
+
+/* Of the main kernel and of adding up parts; what comes beside them is the same with all tiles. Sees lengths up to
+ * MAX_LEN. Deterministic, all tiles are equal here, so that the first is chosen: only with it are the waits of blocks
+ * for each other measured. */
+static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
+{
+    const struct fused_sm90_bwd_tile *tile = (const void *)common;
+    const struct attn_problem *p = request->problem;
+    struct attn_message why;
+
+    if (check_grid(p, tile, &why) != ATTN_OK)
+        return INFINITY;
+    if (request->deterministic)
+        return 0;
+    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, false, request->device->l2_bytes);
+    return sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;
+}
+
+static const struct attn_tile_table tiles = {"backward", fused_sm90_bwd_tiles, sizeof *fused_sm90_bwd_tiles,
+                                             estimated_time, NULL};
 
 static enum attn_status accepts(const struct attn_request *request, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
-    const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
 
-    if (tile == NULL)
-        return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d", (int)MAX_LEN);
-    /* Blocks of keys and their steps are numbered in 32 bits. Parts are few where blocks are many. */
-    const int64_t kv_tiles = attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
-    const enum attn_status status = attn_check_grid(kv_tiles, p->kv_heads, p->batch, why);
-    if (status != ATTN_OK)
-        return status;
-    return attn_check_grid(attn_tiles(p->q_len, tile->q_tile), p->q_heads, p->batch, why);
+    const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
+    return tile == NULL ? ATTN_UNSUPPORTED : check_grid(p, tile, why);
 }
 
 static enum attn_status encode_maps(const struct attn_problem *p, const struct attn_tensors *t, int q_tile,
@@ -59,11 +88,13 @@ static enum attn_status encode_maps(const struct attn_problem *p, const struct a
 }
 
 /* What follows from the problem alone. */
-static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_request *request, int q_tile)
+static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_request *request,
+                        const struct fused_sm90_bwd_tile *tile)
 {
     const struct attn_problem *p = request->problem;
 
-    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, q_tile, request->deterministic, request->device->l2_bytes);
+    const struct sm90_bwd_shape shape =
+        sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device->l2_bytes);
     const struct sm90_bwd_parts parts =
         sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
     params->shift = shape.shift;
@@ -72,7 +103,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->q_heads = (int)p->q_heads;
     params->kv_heads = (int)p->kv_heads;
     params->group = shape.group;
-    params->q_tile = shape.q_tile;
+    params->q_tile = shape.q_tile.queries;
     params->q_tiles = shape.q_tiles;
     params->kv_tiles = shape.kv_tiles;
     params->kv_heads_total = shape.kv_heads_total;
@@ -82,6 +113,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->scale = p->scale;
     params->scale_log2 = p->scale * LOG2_E;
     params->causal = shape.causal;
+    params->row_blocks = (int)row_blocks_of(p);
 }
 
 /* The workspace: stats, dq_sum, dq_semaphores, kv_sums, each from a multiple of 256 bytes on. */
@@ -93,8 +125,8 @@ static struct workspace workspace_of(const struct attn_request *request, const s
 {
     const struct attn_problem *p = request->problem;
     const int64_t rows = p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
-    const int64_t q_tiles = rows * p->head_dim / SM90_BWD_TILE_FLOATS;
-    const int64_t semaphores = request->deterministic ? q_tiles * SM90_BWD_TILE_SEMAPHORES : 0;
+    const int64_t row_blocks = rows * p->head_dim / SM90_BWD_ROW_BLOCK_FLOATS;
+    const int64_t semaphores = request->deterministic ? row_blocks * SM90_BWD_TILE_SEMAPHORES : 0;
     const int64_t kv_tiles = (int64_t)params->kv_heads_total * params->kv_tiles;
     const int64_t kv_floats =
         params->max_parts > 1 ? sm90_bwd_sums_offset(params->max_parts, 0, kv_tiles, (int)p->head_dim) : 0;
@@ -112,7 +144,7 @@ static size_t workspace_bytes(const struct attn_request *request)
 
     if (tile == NULL)
         return 0;
-    set_problem(&params, request, tile->q_tile);
+    set_problem(&params, request, tile);
     const struct workspace space = workspace_of(request, &params);
     return (size_t)(space.stats_bytes + space.sum_bytes + space.semaphore_bytes + space.kv_bytes);
 }
@@ -147,12 +179,12 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
-    enum attn_status status = encode_maps(p, tensors, tile->q_tile, &params, why);
+    enum attn_status status = encode_maps(p, tensors, tile->q.queries, &params, why);
     if (status != ATTN_OK)
         return status;
-    set_problem(&params, request, tile->q_tile);
+    set_problem(&params, request, tile);
     set_tensors(&params, request, tensors, run->workspace);
-    const int64_t row_blocks = p->batch * p->q_heads * params.q_tiles;
+    const int64_t row_blocks = p->batch * p->q_heads * params.row_blocks;
     const int64_t kv_tiles = (int64_t)params.kv_tiles * params.kv_heads_total;
     const int64_t sum_blocks = params.max_parts > 1 ? kv_tiles * 2 * (p->head_dim / SM90_BWD_PANEL_COLUMNS) : 0;
     const struct attn_launch preprocess = {.name = "preprocess",

@@ -1,7 +1,8 @@
-/* The kernel after the sm_90 backward, bound by device memory. Its first blocks have a tile of queries each: dQ = scale
- * * dq_sum, rounded to 16 bits. Where tiles of keys were shared out to parts, further blocks have 64 columns of dV or
- * of dK of such a tile each and add up its parts, always in the same order. A warp reads its slab of the sums, which
- * lies in the order of accumulator registers, and writes it through shared memory as 16 rows of 128 bytes. */
+/* The kernel after the sm_90 backward, bound by device memory. Its first blocks have a tile of queries each, or two
+ * short ones: dQ = scale * dq_sum, rounded to 16 bits. Where tiles of keys were shared out to parts, further blocks
+ * have 64 columns of dV or of dK of such a tile each and add up its parts, always in the same order. A warp reads its
+ * slab of the sums, which lies in the order of accumulator registers, and writes it through shared memory as 16 rows
+ * of 128 bytes. */
 #include "kernels/sm90/bwd_params.h"
 
 #include "kernels/device/arithmetic.cuh"
@@ -53,16 +54,16 @@ __device__ __forceinline__ void add_slab(float (&slab)[SLAB_FLOATS_OF_LANE], con
         slab[i] += quads[i / 4][i % 4];
 }
 
-/* dQ of a tile of queries. */
+/* dQ of a block's rows. */
 template <typename T, int HEAD_DIM>
 __device__ __forceinline__ void convert_dq(const Params &params, uint32_t shared, int slab, int lane)
 {
-    const RowBlock block = row_block(params);
+    const RowBlock block = row_block<HEAD_DIM>(params);
     const int64_t row = block.first_row + (HEAD_DIM == 64 ? slab : slab % 4) * SLAB_ROWS;
     const int column = HEAD_DIM == 64 ? 0 : slab / 4 * PANEL_COLUMNS;
     float sum[SLAB_FLOATS_OF_LANE] = {};
 
-    add_slab(sum, params.dq_sum + static_cast<int64_t>(blockIdx.x) * TILE_FLOATS + slab * SLAB_FLOATS, lane);
+    add_slab(sum, params.dq_sum + static_cast<int64_t>(blockIdx.x) * ROW_BLOCK_FLOATS + slab * SLAB_FLOATS, lane);
     write_slab<T>(sum, params.scale, shared,
                   head_pointer<T>(params.dq_rows, block) + row * params.dq_rows.stride_row + column,
                   params.dq_rows.stride_row, params.q_len - row, lane);
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Param
     __shared__ __align__(1024) unsigned char s_rows[THREADS / LANES][SLAB_ROWS * ROW_BYTES];
     const int slab = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const uint32_t shared = static_cast<uint32_t>(__cvta_generic_to_shared(s_rows[slab]));
-    const int64_t q_blocks = static_cast<int64_t>(params.kv_heads_total) * params.group * params.q_tiles;
+    const int64_t q_blocks = static_cast<int64_t>(params.kv_heads_total) * params.group * params.row_blocks;
 
     grid_wait_for_last();
     if (blockIdx.x < q_blocks)

@@ -1,7 +1,7 @@
-/* The kernel before the sm_90 backward, bound by device memory. A block has one tile of queries. 8 or 16 threads for
- * each row compute D = rowsum(dO * O) in fp32 and LSE in base 2. Rows that see no key, and rows that only pad, get
- * lse2 = +inf: then P = exp2(S - lse2) is 0 in the main kernel without a mask. The same threads zero the tile of
- * dq_sum and its semaphores. */
+/* The kernel before the sm_90 backward, bound by device memory. A block has one tile of queries of the main kernel, or
+ * two short ones. 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in base 2. Rows that see no
+ * key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main kernel without a mask. The
+ * same threads zero the rows of dq_sum and their semaphores. */
 #include "kernels/sm90/bwd_params.h"
 
 #include <cuda_bf16.h>
@@ -20,9 +20,9 @@ namespace {
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Params params)
 {
-    constexpr int ROW_LANES = HEAD_DIM / VECTOR, ROWS = THREADS / ROW_LANES, Q_TILE = TILE_FLOATS / HEAD_DIM;
-    constexpr int PASSES = Q_TILE / ROWS;
-    const RowBlock block = row_block(params);
+    constexpr int ROW_LANES = HEAD_DIM / VECTOR, ROWS = THREADS / ROW_LANES, BLOCK_ROWS = ROW_BLOCK_FLOATS / HEAD_DIM;
+    constexpr int PASSES = BLOCK_ROWS / ROWS;
+    const RowBlock block = row_block<HEAD_DIM>(params);
     const int lane_row = threadIdx.x / ROW_LANES, column = threadIdx.x % ROW_LANES * VECTOR;
     const uint16_t *o = head_pointer<uint16_t>(params.o_rows, block) + column;
     const uint16_t *dout = head_pointer<uint16_t>(params.dout_rows, block) + column;
@@ -38,16 +38,16 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
             dout_part[pass] = *reinterpret_cast<const uint4 *>(dout + row * params.dout_rows.stride_row);
         }
     }
-    float4 *tile_sum = reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(blockIdx.x) * TILE_FLOATS);
+    float4 *block_sum = reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(blockIdx.x) * ROW_BLOCK_FLOATS);
 #pragma unroll
-    for (int i = 0; i < TILE_FLOATS / 4 / THREADS; ++i)
-        tile_sum[i * THREADS + threadIdx.x] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int i = 0; i < ROW_BLOCK_FLOATS / 4 / THREADS; ++i)
+        block_sum[i * THREADS + threadIdx.x] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (params.dq_semaphores != NULL && threadIdx.x < SM90_BWD_TILE_SEMAPHORES)
         params.dq_semaphores[blockIdx.x * int64_t(SM90_BWD_TILE_SEMAPHORES) + threadIdx.x] = 0;
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
-        const int tile_row = pass * ROWS + lane_row;
-        const int64_t row = block.first_row + tile_row;
+        const int block_row = pass * ROWS + lane_row, first_of_tile = block_row < params.q_tile ? 0 : params.q_tile;
+        const int64_t row = block.first_row + block_row;
         float sum = dot8<T>(o_part[pass], dout_part[pass]);
 #pragma unroll
         for (int offset = ROW_LANES / 2; offset > 0; offset /= 2)
@@ -55,9 +55,11 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
         if (column == 0) {
             const float lse = row < params.q_len ? params.lse[block.head_index * params.q_len + row] : -INFINITY;
             const bool sees = lse != -INFINITY;
-            float *stats = params.stats + static_cast<int64_t>(blockIdx.x) * (2 * Q_TILE) + tile_row;
+            /* [tiles][2][q_tile]: that of a second tile follows both arrays of the first. */
+            float *stats =
+                params.stats + static_cast<int64_t>(blockIdx.x) * (2 * BLOCK_ROWS) + first_of_tile + block_row;
             stats[0] = sees ? lse * LOG2_E : INFINITY;
-            stats[Q_TILE] = sees ? -sum : 0.0f;
+            stats[params.q_tile] = sees ? -sum : 0.0f;
         }
     }
 }

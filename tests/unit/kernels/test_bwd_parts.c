@@ -19,24 +19,40 @@
 
 enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132, L2_BYTES = 60 << 20 };
 
-/* What is shared out: the problem, as a tile of queries of its head_dim sees it. */
+/* As in the table of tiles (bwd_tiles.cuh), with the variant of each. */
+static const struct tile {
+    const char *variant;
+    int head_dim;
+    struct sm90_bwd_q_tile q;
+} known_tiles[] = {{"bwd_d128_k128q64_v3k0", 128, {64, 100, 200}},
+                   {"bwd_d64_k128q128_v4k3", 64, {128, 100, 200}},
+                   {"bwd_d64_k128q64_v2k0", 64, {64, 54, 120}}};
+
+/* What is shared out: the problem, as a tile of queries sees it. */
 struct work {
     struct attn_problem problem;
+    const struct tile *tile;
     bool deterministic;
     int multiprocessors;
     struct sm90_bwd_shape shape;
     struct sm90_bwd_parts parts;
 };
 
-static int q_tile_of(int64_t head_dim) { return head_dim == 64 ? 128 : 64; }
+static struct work work_with(const struct tile *tile, struct attn_problem problem, bool deterministic,
+                             int multiprocessors)
+{
+    struct work w = {
+        .problem = problem, .tile = tile, .deterministic = deterministic, .multiprocessors = multiprocessors};
+    assert_int_equal(tile->head_dim, problem.head_dim);
+    w.shape = sm90_bwd_shape_of(&problem, &tile->q, deterministic, L2_BYTES);
+    w.parts = sm90_bwd_choose_parts(&w.shape, tile->head_dim, multiprocessors);
+    return w;
+}
 
+/* With the first tile of the head_dim. */
 static struct work work_of(struct attn_problem problem, bool deterministic, int multiprocessors)
 {
-    const int head_dim = (int)problem.head_dim;
-    struct work w = {.problem = problem, .deterministic = deterministic, .multiprocessors = multiprocessors};
-    w.shape = sm90_bwd_shape_of(&problem, q_tile_of(head_dim), deterministic, L2_BYTES);
-    w.parts = sm90_bwd_choose_parts(&w.shape, head_dim, multiprocessors);
-    return w;
+    return work_with(&known_tiles[problem.head_dim == 64], problem, deterministic, multiprocessors);
 }
 
 static struct work work_on_h200(int64_t batch, int64_t q_heads, int64_t kv_heads, int64_t len, int64_t head_dim,
@@ -64,14 +80,16 @@ static struct work drawn_work(uint64_t *random)
     const uint64_t bits = number_mix(*random += NUMBER_MIX_STEP);
     const struct attn_problem p = DENSE(batch, q_heads, kv_heads, q_len, bits & 1 ? q_len : other_len,
                                         bits & 2 ? 64 : 128, ATTN_BF16, ATTN_BSHD, bits & 4, -1, -1, 0.125f, 0);
-    return work_of(p, bits & 8, multiprocessors[(bits >> 8) % (sizeof multiprocessors / sizeof *multiprocessors)]);
+    const struct tile *tile = bits & 2 ? &known_tiles[1 + (bits >> 4 & 1)] : &known_tiles[0];
+    return work_with(tile, p, bits & 8,
+                     multiprocessors[(bits >> 8) % (sizeof multiprocessors / sizeof *multiprocessors)]);
 }
 
 /* seen[kv_tile]: tiles of queries with a row that sees one of its keys, row by row. The caller frees it. */
 static int *count_seen(const struct work *w)
 {
     const struct attn_problem *p = &w->problem;
-    const int64_t q_tile = w->shape.q_tile, kv_tiles = attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
+    const int64_t q_tile = w->tile->q.queries, kv_tiles = attn_tiles(p->kv_len, SM90_BWD_KV_TILE);
     int *seen = calloc((size_t)kv_tiles, sizeof *seen);
     int64_t *counted = calloc((size_t)kv_tiles, sizeof *counted); /* the last tile of queries that is, plus 1 */
     assert_true(seen && counted);
@@ -108,7 +126,7 @@ static int find_first_tile(const struct work *w, int64_t first_key)
         int64_t first, last;
         attn_visible(&w->problem, row, &first, &last);
         if (last >= first_key)
-            return (int)(row / w->shape.q_tile);
+            return (int)(row / w->tile->q.queries);
     }
     return w->shape.q_tiles;
 }
@@ -123,7 +141,8 @@ static void halves_begin_where_the_mask_does(void **state)
         const struct work w = drawn_work(&random);
         const struct sm90_bwd_shape *s = &w.shape;
         for (int key = 0; key < s->kv_tiles * SM90_BWD_KV_TILE; key += SM90_BWD_KV_TILE / 2) {
-            const int found = sm90_bwd_first_tile(key, s->causal, s->shift, s->q_len, s->kv_len, s->q_tile, s->q_tiles);
+            const int found =
+                sm90_bwd_first_tile(key, s->causal, s->shift, s->q_len, s->kv_len, w.tile->q.queries, s->q_tiles);
             assert_int_equal(found, find_first_tile(&w, key));
             behind += found == s->q_tiles;
         }
@@ -216,13 +235,77 @@ static void parts_cover_all_steps_and_none_is_empty(void **state)
     assert_true(with_both > 0);
 }
 
-/* What the workspace must hold beside the parts' sums: two numbers for each row, dQ in fp32, semaphores. */
+/* Sum of the times of all blocks, without parts, for each multiprocessor. */
+static double even_time(const struct work *w)
+{
+    const struct sm90_bwd_shape *s = &w->shape;
+    double sum = 0;
+    for (int t = 0; t < s->kv_tiles; t++)
+        sum += sm90_bwd_steps(s, t) * w->tile->q.step_time / 100.0 + w->tile->q.block_time / 100.0;
+    return sum * s->kv_heads_total / w->multiprocessors;
+}
+
+static void times_are_those_of_the_blocks(void **state)
+{
+    uint64_t random = 5;
+    int with_few = 0;
+    (void)state;
+    for (int n = 0; n < PROBLEMS; n++) {
+        const struct work w = drawn_work(&random);
+        if (w.parts.max_parts > 1) { /* no block is shorter than without steps */
+            assert_true(w.parts.time > w.tile->q.block_time / 100.0);
+            continue;
+        }
+        const double longest = sm90_bwd_steps(&w.shape, 0) * w.tile->q.step_time / 100.0;
+        const double even = even_time(&w), most = even + longest + w.tile->q.block_time / 100.0;
+        const int64_t blocks = (int64_t)w.shape.kv_tiles * w.shape.kv_heads_total;
+        assert_true(w.parts.time > even * 0.999 && w.parts.time < most * 1.001);
+        if (blocks <= w.multiprocessors && blocks <= 256) {
+            assert_true(w.parts.time > most - even - 1e-9 && w.parts.time < most - even + 1e-9);
+            with_few++;
+        }
+    }
+    assert_true(with_few > 0);
+    /* Many blocks, of which a sample is taken, and as many steps as the numbers allow. */
+    for (int causal = 0; causal < 2; causal++) {
+        const struct work w = work_on_h200(1, 32, 32, 1 << 17, 64, causal);
+        assert_true(w.parts.time > even_time(&w) * 0.99 && w.parts.time < even_time(&w) * 1.01);
+        const struct work longest = work_on_h200(1, 1, 1, INT32_MAX - 65536, 128, causal);
+        assert_int_equal(longest.parts.max_parts, 1);
+        assert_true(longest.parts.time > 1e12);
+    }
+}
+
+/* Short steps are chosen for short problems: up to one length, and never beyond it; causal, where a block has about
+ * half of the steps, up to a greater one. */
+static void short_steps_are_for_short_problems(void **state)
+{
+    int64_t longest[2] = {0, 0};
+    (void)state;
+    for (int causal = 0; causal < 2; causal++)
+        for (int64_t len = 128; len <= 16384; len += 128) {
+            const struct attn_problem p =
+                DENSE(32, 32, 32, len, len, 64, ATTN_BF16, ATTN_BSHD, causal, -1, -1, 0.125f, 0);
+            const struct work w = work_with(&known_tiles[1], p, false, MULTIPROCESSORS),
+                              with_short = work_with(&known_tiles[2], p, false, MULTIPROCESSORS);
+            assert_int_equal(with_short.shape.q_tiles, 2 * w.shape.q_tiles);
+            if (with_short.parts.time < w.parts.time) {
+                assert_int_equal(longest[causal], len - 128);
+                longest[causal] = len;
+            }
+        }
+    assert_in_range(longest[0], 1024, 1536);
+    assert_in_range(longest[1], 2048, 3072);
+}
+
+/* What the workspace must hold beside the parts' sums: two numbers for each row, dQ in fp32, semaphores. Each head has
+ * whole blocks of 8192 floats of dQ. */
 static int64_t other_bytes(const struct work *w)
 {
-    const int64_t tiles = w->problem.batch * w->problem.q_heads * w->shape.q_tiles;
-    const int64_t rows = tiles * w->shape.q_tile;
-    return rows * (2 + w->problem.head_dim) * (int64_t)sizeof(float) +
-           (w->deterministic ? tiles * 4 * (int64_t)sizeof(int) : 0);
+    const int64_t heads = w->problem.batch * w->problem.q_heads, head_dim = w->problem.head_dim;
+    const int64_t row_blocks = heads * attn_tiles(w->problem.q_len, SM90_BWD_ROW_BLOCK_FLOATS / head_dim);
+    return row_blocks * (SM90_BWD_ROW_BLOCK_FLOATS / head_dim) * (2 + head_dim) * (int64_t)sizeof(float) +
+           (w->deterministic ? row_blocks * 4 * (int64_t)sizeof(int) : 0);
 }
 
 #ifdef FABENCH_WITH_CUDA
@@ -233,8 +316,11 @@ static int64_t workspace_bytes(const struct work *w)
                                        .multiprocessors = w->multiprocessors,
                                        .smem_per_block_bytes = 232448,
                                        .l2_bytes = L2_BYTES};
-    const struct attn_request request = {
-        .problem = &w->problem, .device = &device, .mode = ATTN_BWD, .deterministic = w->deterministic};
+    const struct attn_request request = {.problem = &w->problem,
+                                         .device = &device,
+                                         .mode = ATTN_BWD,
+                                         .deterministic = w->deterministic,
+                                         .variant = w->tile->variant};
     struct attn_message why = {""};
     if (attn_fused_sm90.accepts(&request, &why) != ATTN_OK)
         fail_msg("%s", why.text);
@@ -280,6 +366,8 @@ int main(void)
         cmocka_unit_test(heads_of_a_section),
         cmocka_unit_test(few_tiles_are_shared_out),
         cmocka_unit_test(parts_cover_all_steps_and_none_is_empty),
+        cmocka_unit_test(times_are_those_of_the_blocks),
+        cmocka_unit_test(short_steps_are_for_short_problems),
         cmocka_unit_test(the_workspace_is_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

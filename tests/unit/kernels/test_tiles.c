@@ -430,8 +430,40 @@ static void tiles_follow_head_dim_and_length(void **state)
     assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, false), ATTN_FWD), "fwd_d64_m256n64_s5");
     /* 20 rounds of 192 rows or 15 of 256, of which a row costs less. */
     assert_string_equal(front_chosen(self_attention(10, 32, 1536, 64, false), ATTN_FWD), "fwd_d64_m256n64_s5");
-    assert_string_equal(front_chosen(self_attention(4, 32, 4096, 64, true), ATTN_BWD), "bwd_d64_k128q128_v4k3");
     assert_string_equal(front_chosen(self_attention(4, 16, 4096, 128, true), ATTN_BWD), "bwd_d128_k128q64_v3k0");
+    assert_string_equal(front_chosen(self_attention(64, 16, 256, 128, false), ATTN_BWD), "bwd_d128_k128q64_v3k0");
+}
+
+/* The backward with head_dim 64: short steps for short problems. */
+static void short_problems_have_short_steps(void **state)
+{
+    static const char *const long_steps = "bwd_d64_k128q128_v4k3", *const short_steps = "bwd_d64_k128q64_v2k0";
+    (void)state;
+    assert_string_equal(front_chosen(self_attention(64, 32, 256, 64, false), ATTN_BWD), short_steps);
+    assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, false), ATTN_BWD), short_steps);
+    assert_string_equal(front_chosen(self_attention(8, 32, 2048, 64, false), ATTN_BWD), long_steps);
+    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, false), ATTN_BWD), long_steps);
+    assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, true), ATTN_BWD), short_steps);
+    assert_string_equal(front_chosen(self_attention(4, 32, 4096, 64, true), ATTN_BWD), long_steps);
+    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, true), ATTN_BWD), long_steps);
+    /* Many queries for few keys, and few queries for many keys. */
+    struct attn_problem p = self_attention(8, 32, 8192, 64, false);
+    p.kv_len = 128;
+    assert_string_equal(front_chosen(p, ATTN_BWD), long_steps);
+    p.q_len = 128;
+    p.kv_len = 8192;
+    assert_string_equal(front_chosen(p, ATTN_BWD), short_steps);
+    /* Deterministic, and what is asked for by name. */
+    p = self_attention(64, 32, 256, 64, true);
+    struct attn_request request = {.problem = &p, .device = &h200, .mode = ATTN_BWD, .deterministic = true};
+    assert_string_equal(attn_fused_sm90.variant(&request), long_steps);
+    request.variant = short_steps;
+    struct attn_message why = {""};
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
+    assert_string_equal(attn_fused_sm90.variant(&request), short_steps);
+    request.deterministic = false;
+    request.variant = "bwd_d64_k128q128_v4k0";
+    assert_string_equal(attn_fused_sm90.variant(&request), request.variant);
 }
 
 static void few_tiles_are_spread(void **state)
@@ -519,6 +551,7 @@ static int fronts_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_follow_head_dim_and_length),
+        cmocka_unit_test(short_problems_have_short_steps),
         cmocka_unit_test(few_tiles_are_spread),
         cmocka_unit_test(refusals_say_why),
     };

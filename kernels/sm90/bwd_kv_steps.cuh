@@ -1,0 +1,231 @@
+/* What both orders of work of a KV warpgroup of the sm_90 backward share (bwd_kv_warpgroup.cuh,
+ * bwd_kv_short_steps.cuh): the way through the steps, P, handing over dS and stages, storing dK and dV. */
+#pragma once
+#include <climits>
+
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/registers.cuh"
+#include "kernels/sm90/bwd_kv_math.cuh"
+
+namespace sm90_bwd {
+
+using namespace device;
+
+/* wgmma operands: the warpgroup's keys; Q and dO of stage 0, as they are and transposed. */
+struct Operands {
+    uint32_t k, v, q, dout, q_transposed, dout_transposed;
+};
+
+template <typename Tile> __device__ __forceinline__ Operands operands_of(Smem<Tile> &smem, int group_row)
+{
+    constexpr int Q_PANEL_BYTES = Traits<Tile>::Q_PANEL_BYTES;
+    Operands operand;
+    operand.k = keep_uniform(wgmma_k_major(shared_address(smem.k) + group_row * ROW_BYTES));
+    operand.v = keep_uniform(wgmma_k_major(shared_address(smem.v) + group_row * ROW_BYTES));
+    operand.q = keep_uniform(wgmma_k_major(shared_address(smem.q[0])));
+    operand.dout = keep_uniform(wgmma_k_major(shared_address(smem.dout[0])));
+    operand.q_transposed = keep_uniform(wgmma_mn_major(shared_address(smem.q[0]), Q_PANEL_BYTES));
+    operand.dout_transposed = keep_uniform(wgmma_mn_major(shared_address(smem.dout[0]), Q_PANEL_BYTES));
+    return operand;
+}
+
+/* Where a KV warpgroup is in the steps of its block: at one whose queries see any of its keys, or behind the last. */
+template <typename Tile> struct Walk {
+    int warp, lane;
+    int warp_row;           /* the warp's first key, counted from the block's first */
+    int first_key;          /* the warpgroup's, in its head */
+    int steps, first_tile;  /* the block's; the first tile of queries that it goes through */
+    int first_visible_tile; /* the first that sees any of the warpgroup's keys */
+    Operands operand;
+    PipelineState<Traits<Tile>::STAGES> pipeline;
+    int tile; /* of queries */
+    int step;
+
+    /* `group`: which of the KV warpgroups. */
+    __device__ __forceinline__ Walk(Smem<Tile> &smem, int group)
+    {
+        const int group_row = group * Traits<Tile>::GROUP_KEYS;
+        warp = keep_uniform(threadIdx.x / LANES % 4);
+        lane = threadIdx.x % LANES;
+        warp_row = group_row + warp * 16;
+        first_key = smem.work.kv_tile * KV_TILE + group_row;
+        steps = keep_uniform(smem.work.steps);
+        first_tile = keep_uniform(smem.work.first_tile[0]);
+        first_visible_tile = keep_uniform(smem.work.first_tile[group]);
+        operand = operands_of(smem, group_row);
+        step = 0;
+        tile = keep_uniform(smem.work.begin.tile);
+    }
+
+    __device__ __forceinline__ void advance(const Params &params)
+    {
+        ++step;
+        pipeline.advance();
+        if (--tile < first_tile)
+            tile = params.q_tiles - 1;
+    }
+
+    /* Goes on to the first step, the current one included, whose queries see any of the warpgroup's keys, and waits for
+     * its data. The steps that it passes over are given their zeros by skip_steps later. */
+    __device__ __forceinline__ void wait_next_visible(Smem<Tile> &smem, const Params &params)
+    {
+        while (step < steps && tile < first_visible_tile)
+            advance(params);
+        if (step < steps)
+            mbarrier_wait(shared_address(&smem.full[pipeline.stage]), pipeline.phase);
+    }
+};
+
+/* The address of a thread's row statistics in a stage: lse2 (row 0) or -D (row 1) of its first column. */
+template <typename Tile>
+__device__ __forceinline__ uint32_t stats_address(Smem<Tile> &smem, int stage, int row, int lane)
+{
+    return shared_address(&smem.stats[stage][row * Tile::Q_TILE]) + lane % 4 * 2 * sizeof(float);
+}
+
+/* Waits until the buffer for dS of `step` has been read, which was filled two steps ago. Returns the address of the
+ * warp's rows in it. */
+template <typename Tile> __device__ __forceinline__ uint32_t wait_ds_empty(Smem<Tile> &smem, int step, int warp_row)
+{
+    mbarrier_wait(shared_address(&smem.ds_empty[step % 2]), step / 2 % 2 ^ 1);
+    return shared_address(smem.ds[step % 2]) + warp_row * ROW_BYTES;
+}
+
+template <typename Tile> __device__ __forceinline__ void arrive_ds_full(Smem<Tile> &smem, int step, int lane)
+{
+    async_proxy_fence();
+    __syncwarp();
+    if (lane == 0)
+        mbarrier_arrive(shared_address(&smem.ds_full[step % 2]));
+}
+
+template <typename Tile>
+__device__ __forceinline__ void store_ds(uint32_t to, const uint32_t (&ds)[Traits<Tile>::SCORES / 2], int lane)
+{
+    const uint32_t l = forget(lane);
+    const uint32_t row = swizzle_128b(l % 16, l / 16); /* computed at every step: kept addresses would take registers */
+#pragma unroll
+    for (int i = 0; i < Traits<Tile>::SCORES / 8; ++i) {
+        const uint32_t chunk[4] = {ds[4 * i], ds[4 * i + 1], ds[4 * i + 2], ds[4 * i + 3]};
+        stmatrix_x4(to + i / 4 * Traits<Tile>::KV_PANEL_BYTES + (row ^ i % 4 * 32), chunk);
+    }
+}
+
+/* Zeros as dS of a step whose queries see none of the warpgroup's keys. */
+template <typename Tile>
+__device__ __forceinline__ void store_zero_ds(Smem<Tile> &smem, int step, int warp_row, int lane)
+{
+    const uint32_t ds = wait_ds_empty(smem, step, warp_row) + lane * 16;
+    const float zeros[4] = {};
+#pragma unroll
+    for (int i = 0; i < Traits<Tile>::SCORES / 8; ++i)
+        store_shared_float4(ds + i / 4 * Traits<Tile>::KV_PANEL_BYTES + i % 4 * (16 * ROW_BYTES / 4), zeros);
+    arrive_ds_full(smem, step, lane);
+}
+
+template <typename Tile> __device__ __forceinline__ void release_stage(Smem<Tile> &smem, int stage, int lane)
+{
+    __syncwarp(); /* all lanes have read the statistics, and then executed the proxy fence of arrive_ds_full */
+    if (lane == 0)
+        mbarrier_arrive(shared_address(&smem.empty[stage]));
+}
+
+/* Steps whose queries see none of the warpgroup's keys. */
+template <typename Tile>
+__device__ __forceinline__ void skip_steps(Smem<Tile> &smem, int from, int to, int warp_row, int lane)
+{
+    for (; from < to; ++from) {
+        mbarrier_wait(shared_address(&smem.full[from % Traits<Tile>::STAGES]), from / Traits<Tile>::STAGES % 2);
+        store_zero_ds(smem, from, warp_row, lane);
+        release_stage(smem, from % Traits<Tile>::STAGES, lane);
+    }
+}
+
+/* S of the current step to P in place. Only tiles at the diagonal and at the end of the keys need the mask. */
+template <typename Tile>
+__device__ __forceinline__ void compute_p(float (&s)[Traits<Tile>::SCORES], Smem<Tile> &smem, const Params &params,
+                                          const Walk<Tile> &at, const PrefetchedStats &prefetched)
+{
+    constexpr int GROUP_KEYS = Traits<Tile>::GROUP_KEYS;
+    const uint32_t lse2 = stats_address(smem, at.pipeline.stage, 0, at.lane);
+    /* The first query that sees this warpgroup's first key, counted from the tile's first. */
+    const int diagonal = at.first_key - params.shift - at.tile * Tile::Q_TILE;
+    int first_visible[2] = {0, 0};
+
+    if ((params.causal && diagonal + GROUP_KEYS - 1 > 0) || at.first_key + GROUP_KEYS > params.kv_len) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int row = at.warp * 16 + at.lane / 4 + 8 * i;
+            first_visible[i] = params.causal ? diagonal + row - at.lane % 4 * 2 : 0;
+            if (at.first_key + row >= params.kv_len)
+                first_visible[i] = INT_MAX;
+        }
+        scores_to_p<true>(s, lse2, prefetched, params.scale_log2, first_visible);
+    } else {
+        scores_to_p<false>(s, lse2, prefetched, params.scale_log2, first_visible);
+    }
+}
+
+/* Stores a part's dV or dK of a warp's rows in fp32. `sums`: the tile's of one of them. */
+template <typename Tile>
+__device__ __forceinline__ void store_part(float *sums, const float (&c)[Traits<Tile>::GRADIENTS], int slab, int lane)
+{
+#pragma unroll
+    for (int i = 0; i < Traits<Tile>::GRADIENTS / 4; ++i) {
+        const float quad[4] = {c[4 * i], c[4 * i + 1], c[4 * i + 2], c[4 * i + 3]};
+        const int panel = i / SLAB_QUADS;
+        store_quad(sums + (panel * Traits<Tile>::KV_WARPS + slab) * SLAB_FLOATS + i % SLAB_QUADS * QUAD_FLOATS, lane,
+                   quad);
+    }
+}
+
+template <typename Tile>
+__device__ __forceinline__ void store_parts(Smem<Tile> &smem, const Params &params,
+                                            const float (&dk)[Traits<Tile>::GRADIENTS],
+                                            const float (&dv)[Traits<Tile>::GRADIENTS], int slab, int lane)
+{
+    const WorkTile &work = smem.work;
+    const int64_t tile = int64_t(work.batch * params.kv_heads + work.kv_head) * params.kv_tiles + work.kv_tile;
+    float *sums = params.kv_sums + kv_sums_offset<Tile::HEAD_DIM>(params, work.part, tile);
+    store_part<Tile>(sums, dv, slab, lane);
+    store_part<Tile>(sums + KV_TILE * Tile::HEAD_DIM, dk, slab, lane);
+}
+
+/* Stores a warp's rows of dK and dV by way of the shared memory of K and V. key: its first. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void
+store_gradients(Smem<Tile> &smem, const Params &params, const float (&dk)[Traits<Tile>::GRADIENTS],
+                const float (&dv)[Traits<Tile>::GRADIENTS], int steps, int key, int warp_row, int lane)
+{
+    /* The warpgroup's last products have read K and V, in whose place the gradients go: a wait is for the warp's own
+     * part of a product. */
+    bar_sync(1 + warp_row / Traits<Tile>::GROUP_KEYS, WARPGROUP);
+    store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.v) + warp_row * ROW_BYTES, &params.dv, key, smem.work, lane);
+    if (steps > 0) /* dQ of the last step has read K, in whose place dK goes */
+        mbarrier_wait(shared_address(&smem.ds_empty[(steps - 1) % 2]), (steps - 1) / 2 % 2);
+    store_gradient<T, Tile>(dk, params.scale, shared_address(smem.k) + warp_row * ROW_BYTES, &params.dk, key, smem.work,
+                            lane);
+    if (lane == 0)
+        tma_store_wait_read<0>(); /* shared memory must outlive the stores */
+}
+
+template <int COUNT> __device__ __forceinline__ void clear(float (&dk)[COUNT], float (&dv)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        dk[i] = dv[i] = 0.0f;
+}
+
+/* At the end: a part's sums, or dK and dV. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_results(Smem<Tile> &smem, const Params &params,
+                                              const float (&dk)[Traits<Tile>::GRADIENTS],
+                                              const float (&dv)[Traits<Tile>::GRADIENTS], const Walk<Tile> &at)
+{
+    if (smem.work.parts > 1)
+        store_parts(smem, params, dk, dv, at.warp_row / 16, at.lane);
+    else
+        store_gradients<T>(smem, params, dk, dv, at.steps, at.first_key + at.warp * 16, at.warp_row, at.lane);
+}
+
+} // namespace sm90_bwd
