@@ -15,8 +15,9 @@ enum {
     AVERAGED = 64      /* tiles of keys of a head, at most, of which the average time is taken */
 };
 
-static const double PART_STEPS = 0.5;    /* what storing FLOATS in fp32 takes longer */
-static const double ADD_UP_STEPS = 0.35; /* reading them in the kernel behind, for each multiprocessor */
+static const double PART_STEPS = 0.5;       /* what storing FLOATS in fp32 takes longer */
+static const double ADD_UP_STEPS = 0.35;    /* reading them in the kernel behind, for each multiprocessor */
+static const double NEXT_PART_STEPS = 0.18; /* waiting there for each part of a tile, one after the other */
 
 /* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum are still in the L2 when the next
  * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps,
@@ -82,6 +83,7 @@ static double time_of(const struct sm90_bwd_shape *s, int part_steps, double sto
 {
     struct attn_makespan span = attn_makespan_begin(multiprocessors);
     int64_t stored = 0;
+    int most_parts = 0;
 
     for (int first_head = 0; first_head < s->kv_heads_total; first_head += s->section_heads) {
         const int left = s->kv_heads_total - first_head, heads = left < s->section_heads ? left : s->section_heads;
@@ -90,9 +92,10 @@ static double time_of(const struct sm90_bwd_shape *s, int part_steps, double sto
             const double time = block_time(s, (double)steps / (double)parts) + (parts > 1 ? store : 0);
             attn_makespan_add(&span, (int64_t)heads * parts, time);
             stored += parts > 1 ? (int64_t)heads * parts : 0;
+            most_parts = parts > 1 && parts > most_parts ? parts : most_parts;
         }
     }
-    return attn_makespan_end(&span) + (double)stored * add_up / multiprocessors;
+    return attn_makespan_end(&span) + (double)stored * add_up / multiprocessors + most_parts * NEXT_PART_STEPS;
 }
 
 struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)

@@ -13,7 +13,7 @@ namespace sm90_bwd {
     ROW(128, 64, 0, 0, 100, 200)                                                                                       \
     ROW(64, 128, 4, 3, 100, 200)                                                                                       \
     ROW(64, 128, 4, 0, 100, 200)                                                                                       \
-    ROW(64, 64, 2, 0, 54, 120)
+    ROW(64, 64, 2, 0, 54, 140)
 
 #define TILE_NAME(DIM, Q, V_COUNT, K_COUNT) BwdD##DIM##Q##Q##V##V_COUNT##K##K_COUNT
 #define TILE_STRUCT(DIM, Q, V_COUNT, K_COUNT, STEP_TIME, BLOCK_TIME)                                                   \

@@ -26,7 +26,7 @@ static const struct tile {
     struct sm90_bwd_q_tile q;
 } known_tiles[] = {{"bwd_d128_k128q64_v3k0", 128, {64, 100, 200}},
                    {"bwd_d64_k128q128_v4k3", 64, {128, 100, 200}},
-                   {"bwd_d64_k128q64_v2k0", 64, {64, 54, 120}}};
+                   {"bwd_d64_k128q64_v2k0", 64, {64, 54, 140}}};
 
 /* What is shared out: the problem, as a tile of queries sees it. */
 struct work {
@@ -294,8 +294,8 @@ static void short_steps_are_for_short_problems(void **state)
                 longest[causal] = len;
             }
         }
-    assert_in_range(longest[0], 1024, 1536);
-    assert_in_range(longest[1], 2048, 3072);
+    assert_in_range(longest[0], 640, 1024); /* where they were as fast on an H200: about 900 and 2300 */
+    assert_in_range(longest[1], 1664, 2560);
 }
 
 /* What the workspace must hold beside the parts' sums: two numbers for each row, dQ in fp32, semaphores. Each head has
