@@ -31,6 +31,20 @@ __device__ __forceinline__ void load_rows(uint32_t shared, const uint16_t *rows,
     }
 }
 
+/* The same of a head_dim that need not be a power of two, in two parts that are. */
+template <int ROWS, int COLUMNS, int THREADS>
+__device__ __forceinline__ void load_wide_rows(uint32_t shared, const uint16_t *rows, int64_t stride_row, int64_t left)
+{
+    constexpr int PART = COLUMNS > 128 ? 128 : 64;
+    if constexpr ((COLUMNS & (COLUMNS - 1)) == 0) {
+        load_rows<ROWS, COLUMNS, THREADS>(shared, rows, stride_row, left);
+    } else {
+        load_rows<ROWS, PART, THREADS>(shared, rows, stride_row, left);
+        load_rows<ROWS, COLUMNS - PART, THREADS>(shared + PART / PANEL_COLUMNS * (ROWS * ROW_BYTES), rows + PART,
+                                                 stride_row, left);
+    }
+}
+
 /* A warp multiplies its 16 M16 rows x 64 columns by scale, rounds them and stores the first `left` rows, of NARROW ones
  * the first `columns` columns, through shared memory from `panel` on that nobody else uses. */
 template <typename T, bool NARROW = false, typename Sums>

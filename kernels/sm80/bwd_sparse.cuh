@@ -94,11 +94,16 @@ __device__ __forceinline__ void load_sparse_step(Smem<Tile> &s, const Params &pa
 {
     constexpr int THREADS = Traits<Tile>::THREADS;
     const int tile = entry >> TILE_BITS, row = tile * Tile::Q;
-    const int left = (entry & TILE_IS_SHORT) != 0 ? block.facts.sequence.q_len - row : Tile::Q;
-    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.q[stage]), block.q + row * params.q.stride_row,
-                                                params.q.stride_row, left);
-    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(
-        shared_address(s.dout[stage]), block.dout + row * params.dout.stride_row, params.dout.stride_row, left);
+    const uint16_t *q = block.q + row * params.q.stride_row, *dout = block.dout + row * params.dout.stride_row;
+    const uint32_t to_q = shared_address(s.q[stage]), to_dout = shared_address(s.dout[stage]);
+    if ((entry & TILE_IS_SHORT) == 0) {
+        load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_q, q, params.q.stride_row, Tile::Q);
+        load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_dout, dout, params.dout.stride_row, Tile::Q);
+    } else {
+        const int left = block.facts.sequence.q_len - row;
+        load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_q, q, params.q.stride_row, left);
+        load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_dout, dout, params.dout.stride_row, left);
+    }
     if (threadIdx.x < Tile::Q / 2)
         cp_async_16(shared_address(s.stats[stage]) + threadIdx.x * 16,
                     params.stats + static_cast<int64_t>(block.index + tile) * (2 * Tile::Q) + threadIdx.x * 4, true);
@@ -118,7 +123,7 @@ __device__ __forceinline__ void store_sparse_gradients(Gradient<Tile> &dk, Gradi
                                                        const Params &params, const BlockFacts &facts, uint32_t warp_kv,
                                                        uint32_t warp_q)
 {
-    static_assert(Traits<Tile>::COLUMNS == PANEL_COLUMNS, "a warp has one panel");
+    static_assert(Traits<Tile>::OWN_PANEL, "a warp has one panel");
     const uint32_t panel = warp_q * Traits<Tile>::KV_PANEL_BYTES + warp_kv * Tile::WARP_KEYS * ROW_BYTES;
     const int first = warp_kv * Tile::WARP_KEYS, column = warp_q * PANEL_COLUMNS;
     const int left = facts.sequence.kv_len - facts.first_key - first;
@@ -148,8 +153,8 @@ __device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile
         if (S::EXCHANGE)
             store_fragments(at.p, (first_query + query) / 16, p);
         if (any) {
-            gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, at.column16);
-            gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, at.column16);
+            gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, S::COLUMN16_STEP);
+            gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, S::COLUMN16_STEP);
         }
     }
 }
@@ -158,7 +163,7 @@ __device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile
 template <typename Tile, typename T> __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> &s)
 {
     using S = Traits<Tile>;
-    static_assert(Tile::DEFER_DQ && S::STAGES == 2 && Tile::WARPS_Q <= 2, "of the tiles that it is compiled for");
+    static_assert(Tile::DEFER_DQ && S::STAGES == 2, "of the tiles that it is compiled for");
     __shared__ SparseBlock block;
     const BlockFacts &facts = block.facts;
     const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0);
@@ -173,10 +178,10 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_spa
     if (facts.sequence.number < 0)
         return;
     const int keys_left = facts.sequence.kv_len - facts.first_key;
-    load_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), sparse_keys(params, params.k, facts),
-                                                    params.k.stride_row, keys_left);
-    load_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), sparse_keys(params, params.v, facts),
-                                                    params.v.stride_row, keys_left);
+    load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), sparse_keys(params, params.k, facts),
+                                                         params.k.stride_row, keys_left);
+    load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), sparse_keys(params, params.v, facts),
+                                                         params.v.stride_row, keys_left);
     if (threadIdx.x < LANES)
         list_query_tiles<Tile>(block, params, 0, false);
     __syncthreads();
@@ -217,7 +222,9 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_spa
                             shared_address(s.k), warp);
         if (S::EXCHANGE) {
             bar_sync(1 + warp_kv, Tile::WARPS_Q * LANES);
-            accumulate_other<Tile, T>(dk, dv, at, (warp_q ^ 1) * S::WARP_Q);
+#pragma unroll
+            for (int other = 1; other < Tile::WARPS_Q; ++other)
+                accumulate_other<Tile, T>(dk, dv, at, (warp_q ^ other) * S::WARP_Q);
         }
     }
 
@@ -228,7 +235,10 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_spa
                         shared_address(s.k), warp);
         __syncthreads();
     }
-    store_sparse_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
+    if constexpr (S::OWN_PANEL)
+        store_sparse_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
+    else
+        store_family_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
 }
 
 } // namespace sm80_bwd

@@ -42,12 +42,18 @@ template <typename Tile> struct Traits {
     static constexpr int KV_BYTES = PANELS * KV_PANEL_BYTES, Q_BYTES = PANELS * Q_PANEL_BYTES;
     static constexpr int KEYS16 = Tile::WARP_KEYS / 16;
     static constexpr int COLUMNS = Tile::HEAD_DIM / Tile::WARPS_Q; /* of a warp in dK and dV */
-    static constexpr int WARP_Q = Tile::Q / Tile::WARPS_Q;         /* queries of a warp in the scores */
-    static constexpr int CHUNK_Q = WARP_Q < 32 ? WARP_Q : 32;      /* of them at a time in registers */
-    static constexpr bool EXCHANGE = Tile::WARPS_Q > 1; /* of P and dS between the warps with the same keys */
+    /* A warp's columns are a panel, or every WARPS_Q-th 16 columns: then it has the same lane offset in all panels. */
+    static constexpr bool OWN_PANEL = COLUMNS == PANEL_COLUMNS;
+    static constexpr int COLUMN16_STEP = OWN_PANEL ? 1 : Tile::WARPS_Q;
+    static constexpr int WARP_Q = Tile::Q / Tile::WARPS_Q;    /* queries of a warp in the scores */
+    static constexpr int CHUNK_Q = WARP_Q < 32 ? WARP_Q : 32; /* of them at a time in registers */
+    static constexpr bool EXCHANGE = Tile::WARPS_Q > 1;       /* of P and dS between the warps with the same keys */
     static constexpr int STAGES = Tile::HEAD_DIM == 256 && Tile::KV == 32 ? 1 : 2; /* of Q, dO, lse2 and -D */
     static constexpr int DS_BUFFERS = Tile::DEFER_DQ ? 2 : 1, P_BUFFERS = EXCHANGE ? 1 : 0;
     static constexpr int DQ_WARPS_D = Tile::HEAD_DIM / Tile::DQ_COLUMNS;
+    /* In the same way of dQ: a part of a panel, or every DQ_WARPS_D-th 16 columns. */
+    static constexpr bool DQ_IN_PANEL = PANEL_COLUMNS % Tile::DQ_COLUMNS == 0;
+    static constexpr int DQ_COLUMN16_STEP = DQ_IN_PANEL ? 1 : DQ_WARPS_D;
     static constexpr int DQ_WARPS_Q = WARPS / DQ_WARPS_D;
     static constexpr int DQ_PASSES = Tile::Q / (Tile::DQ_ROWS * DQ_WARPS_Q);
     static constexpr int DQ_QUADS = Tile::DQ_ROWS / 16 * (Tile::DQ_COLUMNS / 8); /* of a warp at a time */
