@@ -159,18 +159,13 @@ __device__ __forceinline__ void store_panels(uint16_t *to, int64_t stride, uint3
     }
 }
 
-template <typename Tile, typename T>
-__device__ __forceinline__ void store_family_gradients(Gradient<Tile> &dk, Gradient<Tile> &dv, const Smem<Tile> &s,
-                                                       const Params &params, const BlockFacts &facts, uint32_t warp_kv,
-                                                       uint32_t warp_q)
+/* dK and dV of the block's keys, which lie in the shared memory of K and V. */
+template <typename Tile>
+__device__ __forceinline__ void store_family_keys(const Smem<Tile> &s, const Params &params, const BlockFacts &facts)
 {
     constexpr int THREADS = Traits<Tile>::THREADS;
-    const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
     const Sequence &sequence = facts.sequence;
     const int left = sequence.kv_len - facts.first_key, columns = params.family.head_dim;
-    round_gradient<Tile, T>(dk, params.scale, shared_address(s.k) + keys, warp_q);
-    round_gradient<Tile, T>(dv, params.family.keep_factor, shared_address(s.v) + keys, warp_q);
-    __syncthreads();
     store_panels<Tile::KV, Tile::HEAD_DIM, THREADS>(
         family_head(params, params.dk, sequence, sequence.k_first, facts.kv_head) +
             facts.first_key * params.dk.stride_row,
@@ -179,6 +174,18 @@ __device__ __forceinline__ void store_family_gradients(Gradient<Tile> &dk, Gradi
         family_head(params, params.dv, sequence, sequence.k_first, facts.kv_head) +
             facts.first_key * params.dv.stride_row,
         params.dv.stride_row, shared_address(s.v), left, columns);
+}
+
+template <typename Tile, typename T>
+__device__ __forceinline__ void store_family_gradients(Gradient<Tile> &dk, Gradient<Tile> &dv, const Smem<Tile> &s,
+                                                       const Params &params, const BlockFacts &facts, uint32_t warp_kv,
+                                                       uint32_t warp_q)
+{
+    const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
+    round_gradient<Tile, T>(dk, params.scale, shared_address(s.k) + keys, warp_q);
+    round_gradient<Tile, T>(dv, params.family.keep_factor, shared_address(s.v) + keys, warp_q);
+    __syncthreads();
+    store_family_keys<Tile>(s, params, facts);
 }
 
 /* What a warp's queries see of its keys, as far as causality, window and the ends of the sequence go. */

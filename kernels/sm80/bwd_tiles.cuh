@@ -13,26 +13,27 @@ using namespace device;
 /* head_dim; KV keys and Q queries of a tile; WARPS_KV x WARPS_Q warps over the scores, each with WARP_KEYS keys:
  * WARPS_Q warps have the same keys and divide the columns of their dK and dV among them; dQ: DQ_ROWS x DQ_COLUMNS of a
  * warp at a time. BLOCKS: the blocks that registers are limited for. DEFER: dQ of a step is computed in the next one,
- * which takes a second buffer of dS. */
-#define BWD_TILE(NAME, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, DEFER)          \
+ * which takes a second buffer of dS. DIVIDE: in the sparse kernels half of the warps compute S and dV, the other half
+ * dP and dK (bwd_divided.cuh). */
+#define BWD_TILE(NAME, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, DEFER, DIVIDE)  \
     struct NAME {                                                                                                      \
         static constexpr int HEAD_DIM = DIM, KV = KEYS, Q = QUERIES, WARPS_KV = W_KV, WARPS_Q = W_Q,                   \
                              WARP_KEYS = KEYS_OF_WARP, DQ_ROWS = ROWS_OF_DQ, DQ_COLUMNS = COLUMNS_OF_DQ,               \
                              BLOCKS_PER_SM = BLOCKS;                                                                   \
-        static constexpr bool DEFER_DQ = DEFER;                                                                        \
+        static constexpr bool DEFER_DQ = DEFER, DIVIDES_SCORES = DIVIDE;                                               \
     };
-BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, true)
-BWD_TILE(Sm80BwdD64, 64, 128, 64, 4, 1, 32, 32, 32, 2, true)
-BWD_TILE(Sm80BwdD64OneDs, 64, 128, 64, 4, 1, 32, 32, 32, 2, false)
-BWD_TILE(Sm80BwdD96, 96, 128, 64, 4, 2, 32, 16, 48, 1, true)
-BWD_TILE(Sm80BwdD96Small, 96, 64, 32, 2, 2, 32, 16, 48, 1, true)
-BWD_TILE(Sm80BwdD128, 128, 128, 64, 4, 2, 32, 32, 32, 1, true)
-BWD_TILE(Sm80BwdD128OneDs, 128, 128, 64, 4, 2, 32, 32, 32, 1, false)
-BWD_TILE(Sm80BwdD128Small, 128, 64, 32, 2, 2, 32, 32, 32, 1, true)
-BWD_TILE(Sm80BwdD192, 192, 64, 64, 2, 4, 32, 32, 48, 1, true)
-BWD_TILE(Sm80BwdD192Small, 192, 32, 32, 2, 2, 16, 16, 48, 2, true)
-BWD_TILE(Sm80BwdD256, 256, 64, 64, 2, 4, 32, 32, 32, 1, true)
-BWD_TILE(Sm80BwdD256Small, 256, 32, 32, 2, 2, 16, 16, 64, 2, true)
+BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, true, false)
+BWD_TILE(Sm80BwdD64, 64, 128, 64, 4, 1, 32, 32, 32, 2, true, false)
+BWD_TILE(Sm80BwdD64OneDs, 64, 128, 64, 4, 1, 32, 32, 32, 2, false, false)
+BWD_TILE(Sm80BwdD96, 96, 128, 64, 4, 2, 32, 16, 48, 1, true, false)
+BWD_TILE(Sm80BwdD96Small, 96, 64, 32, 2, 2, 32, 16, 48, 1, true, false)
+BWD_TILE(Sm80BwdD128, 128, 128, 64, 4, 2, 32, 32, 32, 1, true, false)
+BWD_TILE(Sm80BwdD128OneDs, 128, 128, 64, 4, 2, 32, 32, 32, 1, false, false)
+BWD_TILE(Sm80BwdD128Small, 128, 64, 32, 2, 2, 32, 32, 32, 1, true, false)
+BWD_TILE(Sm80BwdD192, 192, 64, 64, 2, 4, 32, 32, 48, 1, true, true)
+BWD_TILE(Sm80BwdD192Small, 192, 32, 32, 2, 2, 16, 16, 48, 2, true, false)
+BWD_TILE(Sm80BwdD256, 256, 64, 64, 2, 4, 32, 32, 32, 1, true, true)
+BWD_TILE(Sm80BwdD256Small, 256, 32, 32, 2, 2, 16, 16, 64, 2, true, false)
 
 /* What follows from a tile. */
 template <typename Tile> struct Traits {
@@ -50,6 +51,7 @@ template <typename Tile> struct Traits {
     static constexpr bool EXCHANGE = Tile::WARPS_Q > 1;       /* of P and dS between the warps with the same keys */
     static constexpr int STAGES = Tile::HEAD_DIM == 256 && Tile::KV == 32 ? 1 : 2; /* of Q, dO, lse2 and -D */
     static constexpr int DS_BUFFERS = Tile::DEFER_DQ ? 2 : 1, P_BUFFERS = EXCHANGE ? 1 : 0;
+    static constexpr int SUM_BUFFERS = Tile::DIVIDES_SCORES && Tile::WARPS_Q > 2 ? 1 : 0; /* see bwd_divided.cuh */
     static constexpr int DQ_WARPS_D = Tile::HEAD_DIM / Tile::DQ_COLUMNS;
     /* In the same way of dQ: a part of a panel, or every DQ_WARPS_D-th 16 columns. */
     static constexpr bool DQ_IN_PANEL = PANEL_COLUMNS % Tile::DQ_COLUMNS == 0;
@@ -68,8 +70,9 @@ template <typename Tile> struct Smem {
     using S = Traits<Tile>;
     alignas(1024) unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV, from where they are stored */
     unsigned char q[S::STAGES][S::Q_BYTES], dout[S::STAGES][S::Q_BYTES];
-    unsigned char ds[S::DS_BUFFERS + S::P_BUFFERS][S::KV_PANEL_BYTES]; /* [KV][Q]; the last one is P where exchanged */
-    float stats[S::STAGES][2 * Tile::Q];                               /* lse2, then -D */
+    unsigned char ds[S::DS_BUFFERS + S::P_BUFFERS + S::SUM_BUFFERS]
+                    [S::KV_PANEL_BYTES]; /* [KV][Q]; then P where exchanged */
+    float stats[S::STAGES][2 * Tile::Q]; /* lse2, then -D */
 };
 
 /* ---- Tile scheduler --------------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@
  * second copy of the step that only boundary tiles run; a warp whose queries see none of its keys skips it. dK and
  * dV are sums of one block in a fixed order. Measurements, and the family (bwd_sparse.cuh, bwd_family.cuh):
  * docs/kernels/sm80.md. */
-#include "kernels/sm80/bwd_sparse.cuh"
+#include "kernels/sm80/bwd_divided.cuh"
 
 namespace sm80_bwd {
 
@@ -68,7 +68,10 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
     if constexpr (Attributes::FAMILY) {
         compute_family<Tile, T>(params, s);
     } else if constexpr (Attributes::SPARSE) {
-        compute_sparse<Tile, T>(params, s);
+        if constexpr (Tile::DIVIDES_SCORES)
+            compute_sparse<Tile, T, DividedWarp<Tile, T>>(params, s);
+        else
+            compute_sparse<Tile, T, SparseWarp<Tile, T>>(params, s);
     } else {
         using S = Traits<Tile>;
         constexpr bool DEFERRED = Attributes::WITH_DQ && Tile::DEFER_DQ,
