@@ -19,7 +19,7 @@ using namespace device;
     struct NAME {                                                                                                      \
         static constexpr int HEAD_DIM = DIM, KV = KEYS, Q = QUERIES, WARPS_KV = W_KV, WARPS_Q = W_Q,                   \
                              WARP_KEYS = KEYS_OF_WARP, DQ_ROWS = ROWS_OF_DQ, DQ_COLUMNS = COLUMNS_OF_DQ,               \
-                             BLOCKS_PER_SM = BLOCKS;                                                                   \
+                             BLOCKS_PER_SM = BLOCKS, CHUNK = 32;                                                       \
         static constexpr bool DEFER_DQ = DEFER, DIVIDES_SCORES = DIVIDE;                                               \
     };
 BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, true, false)
@@ -46,9 +46,9 @@ template <typename Tile> struct Traits {
     /* A warp's columns are a panel, or every WARPS_Q-th 16 columns: then it has the same lane offset in all panels. */
     static constexpr bool OWN_PANEL = COLUMNS == PANEL_COLUMNS;
     static constexpr int COLUMN16_STEP = OWN_PANEL ? 1 : Tile::WARPS_Q;
-    static constexpr int WARP_Q = Tile::Q / Tile::WARPS_Q;    /* queries of a warp in the scores */
-    static constexpr int CHUNK_Q = WARP_Q < 32 ? WARP_Q : 32; /* of them at a time in registers */
-    static constexpr bool EXCHANGE = Tile::WARPS_Q > 1;       /* of P and dS between the warps with the same keys */
+    static constexpr int WARP_Q = Tile::Q / Tile::WARPS_Q;                      /* queries of a warp in the scores */
+    static constexpr int CHUNK_Q = WARP_Q < Tile::CHUNK ? WARP_Q : Tile::CHUNK; /* of them at a time in registers */
+    static constexpr bool EXCHANGE = Tile::WARPS_Q > 1; /* of P and dS between the warps with the same keys */
     static constexpr int STAGES = Tile::HEAD_DIM == 256 && Tile::KV == 32 ? 1 : 2; /* of Q, dO, lse2 and -D */
     static constexpr int DS_BUFFERS = Tile::DEFER_DQ ? 2 : 1, P_BUFFERS = EXCHANGE ? 1 : 0;
     static constexpr int SUM_BUFFERS = Tile::DIVIDES_SCORES && Tile::WARPS_Q > 2 ? 1 : 0; /* see bwd_divided.cuh */
