@@ -9,13 +9,14 @@
 namespace device {
 
 /* All THREADS threads of a block start copying ROWS rows of COLUMNS elements, `rows` being the first, to panels from
- * `shared` on; rows from `left` on become zeros. The caller commits. */
+ * `shared` on; rows from `left` on become zeros. The caller commits. `thread` is threadIdx.x. */
 template <int ROWS, int COLUMNS, int THREADS>
-__device__ __forceinline__ void load_rows(uint32_t shared, const uint16_t *rows, int64_t stride_row, int64_t left)
+__device__ __forceinline__ void load_rows(uint32_t shared, const uint16_t *rows, int64_t stride_row, int64_t left,
+                                          uint32_t thread = threadIdx.x)
 {
     constexpr int ROW_CHUNKS = COLUMNS / 8, PASS_ROWS = THREADS / ROW_CHUNKS;
     static_assert(ROWS % PASS_ROWS == 0 && PASS_ROWS % 8 == 0, "passes are whole and keep the swizzle's phase");
-    const uint32_t chunk = threadIdx.x % ROW_CHUNKS, first = threadIdx.x / ROW_CHUNKS;
+    const uint32_t chunk = thread % ROW_CHUNKS, first = thread / ROW_CHUNKS;
     const uint16_t *source = rows + first * stride_row + chunk * 8;
     shared += chunk / 8 * (ROWS * ROW_BYTES) + swizzle_128b(first, chunk % 8);
     if (left >= ROWS) {
@@ -28,6 +29,21 @@ __device__ __forceinline__ void load_rows(uint32_t shared, const uint16_t *rows,
     for (int pass = 0; pass < ROWS; pass += PASS_ROWS, source += PASS_ROWS * stride_row) {
         const bool valid = static_cast<int>(first) + pass < static_cast<int>(left);
         cp_async_16(shared + pass * ROW_BYTES, valid ? source : rows, valid);
+    }
+}
+
+/* The same of a head_dim that need not be a power of two, in two parts that are. */
+template <int ROWS, int COLUMNS, int THREADS>
+__device__ __forceinline__ void load_wide_rows(uint32_t shared, const uint16_t *rows, int64_t stride_row, int64_t left,
+                                               uint32_t thread = threadIdx.x)
+{
+    constexpr int PART = COLUMNS > 128 ? 128 : 64;
+    if constexpr ((COLUMNS & (COLUMNS - 1)) == 0) {
+        load_rows<ROWS, COLUMNS, THREADS>(shared, rows, stride_row, left, thread);
+    } else {
+        load_rows<ROWS, PART, THREADS>(shared, rows, stride_row, left, thread);
+        load_rows<ROWS, COLUMNS - PART, THREADS>(shared + PART / PANEL_COLUMNS * (ROWS * ROW_BYTES), rows + PART,
+                                                 stride_row, left, thread);
     }
 }
 

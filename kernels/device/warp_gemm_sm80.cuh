@@ -98,11 +98,11 @@ __device__ __forceinline__ void gemm_by_columns(Sums &c, const struct operand &a
     }
 }
 
-/* C += A B over 16 K16 rows of both tiles, whose rows are k. a: lane_rows_8, b: lane_rows_16; the columns of each lie
- * within one panel, or those of B, with b.panel set, anywhere from 16 * column16 on. */
+/* C += A B over 16 K16 rows of both tiles, whose rows are k. a: lane_rows_8, columns within one panel; b: lane_rows_16,
+ * every column16_step-th 16 columns from its first ones on, within one panel or, with b.panel set, across them. */
 template <int K16, typename T, typename Sums>
 __device__ __forceinline__ void gemm_by_rows(Sums &c, const struct operand &a, const struct operand &b,
-                                             uint32_t column16 = 0)
+                                             uint32_t column16_step = 1)
 {
     uint32_t a_fragment[2][Sums::M16][4], b_fragment[2][Sums::N8 / 2][4];
 #pragma unroll
@@ -113,18 +113,17 @@ __device__ __forceinline__ void gemm_by_rows(Sums &c, const struct operand &a, c
                 ldmatrix_x4_trans(a_fragment[k & 1][m], block_address(a, k, m));
 #pragma unroll
             for (int n = 0; n < Sums::N8 / 2; ++n)
-                ldmatrix_x4_trans(b_fragment[k & 1][n], block_address(b, k, column16 + n));
+                ldmatrix_x4_trans(b_fragment[k & 1][n], block_address(b, k, column16_step * n));
         }
         if (k > 0)
             multiply_step<T>(c, a_fragment[(k - 1) & 1], b_fragment[(k - 1) & 1]);
     }
 }
 
-/* C += A B with A in registers and the rows of B, from 16 * row16 on, being k. b: lane_rows_16, within one panel or,
- * with b.panel set, from column 16 * column16 on. */
+/* C += A B with A in registers and the rows of B, from 16 * row16 on, being k. b as in gemm_by_rows. */
 template <typename T, typename Sums, typename Operand>
 __device__ __forceinline__ void gemm_registers(Sums &c, const Operand &a, const struct operand &b, uint32_t row16,
-                                               uint32_t column16 = 0)
+                                               uint32_t column16_step = 1)
 {
     constexpr int N16 = Sums::N8 / 2, STEPS = Operand::K16 * N16;
     static_assert(Sums::M16 == Operand::M16, "A and C have the same rows");
@@ -132,7 +131,7 @@ __device__ __forceinline__ void gemm_registers(Sums &c, const Operand &a, const 
 #pragma unroll
     for (int step = 0; step <= STEPS; ++step) {
         if (step < STEPS)
-            ldmatrix_x4_trans(b_fragment[step & 1], block_address(b, row16 + step / N16, column16 + step % N16));
+            ldmatrix_x4_trans(b_fragment[step & 1], block_address(b, row16 + step / N16, column16_step * (step % N16)));
         if (step == 0)
             continue;
         const int k = (step - 1) / N16, n = (step - 1) % N16 * 2, now = (step - 1) & 1;

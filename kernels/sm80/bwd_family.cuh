@@ -110,13 +110,14 @@ __device__ __forceinline__ void load_family_keys(uint32_t shared, const Params &
         tensor.data, tensor.stride_row, facts.sequence.kv_len - facts.first_key, params.family.head_dim);
 }
 
-/* Fragments to rows from `rows` on, from column 16 * column16 on, in any panels. */
+/* Fragments to rows from `rows` on, every `step`-th 16 columns from 16 * column16 on, in any panels. */
 template <int PANEL_BYTES, int M16, int K16>
-__device__ __forceinline__ void store_columns(uint32_t rows, uint32_t column16, const Fragments<M16, K16> &fragments)
+__device__ __forceinline__ void store_columns(uint32_t rows, uint32_t column16, uint32_t step,
+                                              const Fragments<M16, K16> &fragments)
 {
 #pragma unroll
     for (int k = 0; k < K16; ++k) {
-        const uint32_t column = column16 + k;
+        const uint32_t column = column16 + step * k;
         Fragments<M16, 1> part;
 #pragma unroll
         for (int m = 0; m < M16; ++m)
@@ -141,7 +142,8 @@ __device__ __forceinline__ void round_gradient(Gradient<Tile> &sums, float scale
             for (int i = 0; i < 4; ++i)
                 sums.at[m][n][i] *= scale;
     pack_fragments<T>(packed, sums);
-    store_columns<S::KV_PANEL_BYTES>(keys, warp_q * (S::COLUMNS / 16), packed);
+    store_columns<S::KV_PANEL_BYTES>(keys, S::OWN_PANEL ? warp_q * (PANEL_COLUMNS / 16) : warp_q, S::COLUMN16_STEP,
+                                     packed);
 }
 
 /* ROWS rows from panels in shared memory to the `rows` first rows and `columns` first columns of `to`. */
@@ -157,18 +159,13 @@ __device__ __forceinline__ void store_panels(uint16_t *to, int64_t stride, uint3
     }
 }
 
-template <typename Tile, typename T>
-__device__ __forceinline__ void store_family_gradients(Gradient<Tile> &dk, Gradient<Tile> &dv, const Smem<Tile> &s,
-                                                       const Params &params, const BlockFacts &facts, uint32_t warp_kv,
-                                                       uint32_t warp_q)
+/* dK and dV of the block's keys, which lie in the shared memory of K and V. */
+template <typename Tile>
+__device__ __forceinline__ void store_family_keys(const Smem<Tile> &s, const Params &params, const BlockFacts &facts)
 {
     constexpr int THREADS = Traits<Tile>::THREADS;
-    const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
     const Sequence &sequence = facts.sequence;
     const int left = sequence.kv_len - facts.first_key, columns = params.family.head_dim;
-    round_gradient<Tile, T>(dk, params.scale, shared_address(s.k) + keys, warp_q);
-    round_gradient<Tile, T>(dv, params.family.keep_factor, shared_address(s.v) + keys, warp_q);
-    __syncthreads();
     store_panels<Tile::KV, Tile::HEAD_DIM, THREADS>(
         family_head(params, params.dk, sequence, sequence.k_first, facts.kv_head) +
             facts.first_key * params.dk.stride_row,
@@ -177,6 +174,18 @@ __device__ __forceinline__ void store_family_gradients(Gradient<Tile> &dk, Gradi
         family_head(params, params.dv, sequence, sequence.k_first, facts.kv_head) +
             facts.first_key * params.dv.stride_row,
         params.dv.stride_row, shared_address(s.v), left, columns);
+}
+
+template <typename Tile, typename T>
+__device__ __forceinline__ void store_family_gradients(Gradient<Tile> &dk, Gradient<Tile> &dv, const Smem<Tile> &s,
+                                                       const Params &params, const BlockFacts &facts, uint32_t warp_kv,
+                                                       uint32_t warp_q)
+{
+    const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
+    round_gradient<Tile, T>(dk, params.scale, shared_address(s.k) + keys, warp_q);
+    round_gradient<Tile, T>(dv, params.family.keep_factor, shared_address(s.v) + keys, warp_q);
+    __syncthreads();
+    store_family_keys<Tile>(s, params, facts);
 }
 
 /* What a warp's queries see of its keys, as far as causality, window and the ends of the sequence go. */

@@ -93,15 +93,22 @@ __device__ __forceinline__ void load_sparse_step(Smem<Tile> &s, const Params &pa
                                                  int entry, int stage)
 {
     constexpr int THREADS = Traits<Tile>::THREADS;
+    /* Where registers are short, what follows from the thread's index is not kept over the loop. */
+    const uint32_t thread = Tile::DIVIDES_SCORES ? forget(threadIdx.x) : static_cast<int>(threadIdx.x);
     const int tile = entry >> TILE_BITS, row = tile * Tile::Q;
-    const int left = (entry & TILE_IS_SHORT) != 0 ? block.facts.sequence.q_len - row : Tile::Q;
-    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.q[stage]), block.q + row * params.q.stride_row,
-                                                params.q.stride_row, left);
-    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(
-        shared_address(s.dout[stage]), block.dout + row * params.dout.stride_row, params.dout.stride_row, left);
-    if (threadIdx.x < Tile::Q / 2)
-        cp_async_16(shared_address(s.stats[stage]) + threadIdx.x * 16,
-                    params.stats + static_cast<int64_t>(block.index + tile) * (2 * Tile::Q) + threadIdx.x * 4, true);
+    const uint16_t *q = block.q + row * params.q.stride_row, *dout = block.dout + row * params.dout.stride_row;
+    const uint32_t to_q = shared_address(s.q[stage]), to_dout = shared_address(s.dout[stage]);
+    if ((entry & TILE_IS_SHORT) == 0) {
+        load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_q, q, params.q.stride_row, Tile::Q, thread);
+        load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_dout, dout, params.dout.stride_row, Tile::Q, thread);
+    } else {
+        const int left = block.facts.sequence.q_len - row;
+        load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_q, q, params.q.stride_row, left, thread);
+        load_wide_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(to_dout, dout, params.dout.stride_row, left, thread);
+    }
+    if (thread < Tile::Q / 2)
+        cp_async_16(shared_address(s.stats[stage]) + thread * 16,
+                    params.stats + static_cast<int64_t>(block.index + tile) * (2 * Tile::Q) + thread * 4, true);
 }
 
 /* The rows of the block's keys in K, V, dK or dV. */
@@ -118,7 +125,7 @@ __device__ __forceinline__ void store_sparse_gradients(Gradient<Tile> &dk, Gradi
                                                        const Params &params, const BlockFacts &facts, uint32_t warp_kv,
                                                        uint32_t warp_q)
 {
-    static_assert(Traits<Tile>::COLUMNS == PANEL_COLUMNS, "a warp has one panel");
+    static_assert(Traits<Tile>::OWN_PANEL, "a warp has one panel");
     const uint32_t panel = warp_q * Traits<Tile>::KV_PANEL_BYTES + warp_kv * Tile::WARP_KEYS * ROW_BYTES;
     const int first = warp_kv * Tile::WARP_KEYS, column = warp_q * PANEL_COLUMNS;
     const int left = facts.sequence.kv_len - facts.first_key - first;
@@ -130,6 +137,27 @@ __device__ __forceinline__ void store_sparse_gradients(Gradient<Tile> &dk, Gradi
                params.dv.stride_row, left);
 }
 
+/* Whether a warp's queries see all of its keys in step i; else fills in `step`. */
+template <typename Tile>
+__device__ __forceinline__ bool sees_all_of(FamilyStep &step, const Params &params, const SparseBlock &block, int entry,
+                                            int i, uint32_t warp_kv, uint32_t first_query)
+{
+    if ((entry & (TILE_IS_CUT | TILE_HAS_HIDDEN)) == 0)
+        return true;
+    step = {&block.facts, block.steps[i & 3].head, block.facts.first_key + static_cast<int>(warp_kv) * Tile::WARP_KEYS,
+            (entry >> TILE_BITS) * Tile::Q + static_cast<int>(first_query), (entry & TILE_HAS_HIDDEN) != 0};
+    return !step.has_hidden && WarpView<Tile>(params.family, step).all;
+}
+
+/* Whether a warp's queries from `query` on, CHUNK_Q of them, see any of its keys as far as causality and window go. */
+template <typename Tile>
+__device__ __forceinline__ bool sees_any_of(const FamilyStep &step, const fused_sm80_family &family, int query)
+{
+    const int diagonal = step.query + query + step.shift();
+    return step.key <= diagonal + Traits<Tile>::CHUNK_Q - 1 + family.window_right &&
+           step.key + Tile::WARP_KEYS > diagonal - family.window_left;
+}
+
 /* accumulate_own where this warp's queries do not see all of its keys; a part that sees none is left out. */
 template <typename Tile, typename T>
 __device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
@@ -139,33 +167,76 @@ __device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile
 #pragma unroll 1
     for (int query = 0; query < S::WARP_Q; query += S::CHUNK_Q) {
         ScoreFragments<Tile> p = {}, ds = {};
-        const int diagonal = step.query + query + step.shift();
-        const bool any = step.key <= diagonal + S::CHUNK_Q - 1 + params.family.window_right &&
-                         step.key + Tile::WARP_KEYS > diagonal - params.family.window_left;
+        const bool any = sees_any_of<Tile>(step, params.family, query);
         if (any)
             score_chunk<Tile, T, true, Sparse>(p, ds, at, query, params, 0, 0, step);
         store_fragments(at.ds, (first_query + query) / 16, ds);
         if (S::EXCHANGE)
             store_fragments(at.p, (first_query + query) / 16, p);
         if (any) {
-            gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, at.column16);
-            gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, at.column16);
+            gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, S::COLUMN16_STEP);
+            gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, S::COLUMN16_STEP);
         }
     }
 }
 
+/* What a warp of a sparse kernel computes: S, dP, dV and dK of its keys. */
+template <typename Tile, typename T> struct SparseWarp {
+    using S = Traits<Tile>;
+    Gradient<Tile> dk, dv;
+    uint32_t warp, warp_kv, warp_q, rows_8, rows_16;
+
+    __device__ __forceinline__ void start(uint32_t index)
+    {
+        const uint32_t lane = threadIdx.x % LANES;
+        warp = index, warp_kv = warp / Tile::WARPS_Q, warp_q = warp % Tile::WARPS_Q;
+        rows_8 = lane_rows_8(lane), rows_16 = lane_rows_16(lane);
+        clear(dk);
+        clear(dv);
+    }
+
+    /* Tile `entry` of the list, step i; dq(): dQ of the step before. */
+    template <typename Dq>
+    __device__ __forceinline__ void step(const Smem<Tile> &s, const Params &params, const SparseBlock &block, int entry,
+                                         int i, const Dq &dq)
+    {
+        const uint32_t first_query = warp_q * S::WARP_Q;
+        const StepOperands at = operands_of(s, i & 1, warp_kv, warp_q, rows_8, rows_16);
+        FamilyStep step = {};
+        const bool is_whole = sees_all_of<Tile>(step, params, block, entry, i, warp_kv, first_query);
+        if (is_whole)
+            accumulate_own<Tile, T, false, Sparse>(dk, dv, at, first_query, params, 0, 0, FamilyStep());
+        else
+            accumulate_cut<Tile, T>(dk, dv, at, first_query, params, step);
+        dq();
+        if (S::EXCHANGE) {
+            bar_sync(1 + warp_kv, Tile::WARPS_Q * LANES);
+#pragma unroll
+            for (int other = 1; other < Tile::WARPS_Q; ++other)
+                accumulate_other<Tile, T>(dk, dv, at, (warp_q ^ other) * S::WARP_Q);
+        }
+    }
+
+    __device__ __forceinline__ void store(const Smem<Tile> &s, const Params &params, const BlockFacts &facts)
+    {
+        if constexpr (S::OWN_PANEL)
+            store_sparse_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
+        else
+            store_family_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
+    }
+};
+
 /* Sparse attention: the tiles of queries that see any of the block's keys, head by head of the group. */
-template <typename Tile, typename T> __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> &s)
+template <typename Tile, typename T, typename Warp>
+__device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> &s)
 {
     using S = Traits<Tile>;
-    static_assert(Tile::DEFER_DQ && S::STAGES == 2 && Tile::WARPS_Q <= 2, "of the tiles that it is compiled for");
+    static_assert(Tile::DEFER_DQ && S::STAGES == 2, "of the tiles that it is compiled for");
     __shared__ SparseBlock block;
     const BlockFacts &facts = block.facts;
     const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0);
-    const uint32_t warp_kv = warp / Tile::WARPS_Q, warp_q = warp % Tile::WARPS_Q, first_query = warp_q * S::WARP_Q;
-    const uint32_t lane = threadIdx.x % LANES, rows_8 = lane_rows_8(lane), rows_16 = lane_rows_16(lane);
     SparseCursor<Tile> now;
-    Gradient<Tile> dk, dv;
+    Warp own;
 
     if (threadIdx.x == 0)
         find_work(block.facts, params, Tile::KV, Tile::Q);
@@ -173,10 +244,10 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_spa
     if (facts.sequence.number < 0)
         return;
     const int keys_left = facts.sequence.kv_len - facts.first_key;
-    load_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), sparse_keys(params, params.k, facts),
-                                                    params.k.stride_row, keys_left);
-    load_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), sparse_keys(params, params.v, facts),
-                                                    params.v.stride_row, keys_left);
+    load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), sparse_keys(params, params.k, facts),
+                                                         params.k.stride_row, keys_left);
+    load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), sparse_keys(params, params.v, facts),
+                                                         params.v.stride_row, keys_left);
     if (threadIdx.x < LANES)
         list_query_tiles<Tile>(block, params, 0, false);
     __syncthreads();
@@ -184,51 +255,32 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_spa
     if (now.entry >= 0)
         load_sparse_step<Tile>(s, params, block, now.entry, 0);
     cp_async_commit();
-    clear(dk);
-    clear(dv);
+    own.start(warp);
 
     int i = 0;
+    const auto dq_before = [&] {
+        if (params.dq_sum != NULL && i > 0)
+            add_dq<Tile, T>(params.dq_sum, block.steps[(i - 1) & 3].index, shared_address(s.ds[(i - 1) & 1]),
+                            shared_address(s.k), warp);
+    };
     for (; now.entry >= 0; ++i) {
-        const int entry = now.entry, stage = i & 1;
+        const int entry = now.entry;
         if (threadIdx.x == 0)
             block.steps[i & 3] = {facts.kv_head * params.group + block.head, block.index + (entry >> TILE_BITS)};
         now.advance(block, params);
         cp_async_wait<0>();
         __syncthreads();
         if (now.entry >= 0)
-            load_sparse_step<Tile>(s, params, block, now.entry, stage ^ 1);
+            load_sparse_step<Tile>(s, params, block, now.entry, (i & 1) ^ 1);
         cp_async_commit();
-
-        const StepOperands at = operands_of(s, stage, warp_kv, warp_q, rows_8, rows_16);
-        FamilyStep step = {};
-        bool is_whole = (entry & (TILE_IS_CUT | TILE_HAS_HIDDEN)) == 0;
-        if (!is_whole) {
-            step = {&facts, block.steps[i & 3].head, facts.first_key + static_cast<int>(warp_kv) * Tile::WARP_KEYS,
-                    (entry >> TILE_BITS) * Tile::Q + static_cast<int>(first_query), (entry & TILE_HAS_HIDDEN) != 0};
-            is_whole = !step.has_hidden && WarpView<Tile>(params.family, step).all;
-        }
-        if (is_whole)
-            accumulate_own<Tile, T, false, Sparse>(dk, dv, at, first_query, params, 0, 0, FamilyStep());
-        else
-            accumulate_cut<Tile, T>(dk, dv, at, first_query, params, step);
-
-        if (params.dq_sum != NULL && i > 0)
-            add_dq<Tile, T>(params.dq_sum, block.steps[(i - 1) & 3].index, shared_address(s.ds[stage ^ 1]),
-                            shared_address(s.k), warp);
-        if (S::EXCHANGE) {
-            bar_sync(1 + warp_kv, Tile::WARPS_Q * LANES);
-            accumulate_other<Tile, T>(dk, dv, at, (warp_q ^ 1) * S::WARP_Q);
-        }
+        own.step(s, params, block, entry, i, dq_before);
     }
 
     cp_async_wait<0>();
     __syncthreads();
-    if (params.dq_sum != NULL && i > 0) {
-        add_dq<Tile, T>(params.dq_sum, block.steps[(i - 1) & 3].index, shared_address(s.ds[(i - 1) & 1]),
-                        shared_address(s.k), warp);
-        __syncthreads();
-    }
-    store_sparse_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
+    dq_before();
+    __syncthreads();
+    own.store(s, params, facts);
 }
 
 } // namespace sm80_bwd

@@ -23,8 +23,7 @@ template <typename Tile> using Gradient = Accumulator<Traits<Tile>::KEYS16, Trai
 struct StepOperands {
     struct operand k, v;              /* A of the scores: this warp's keys */
     struct operand q, dout;           /* B of the scores: this warp's queries */
-    struct operand q_rows, dout_rows; /* B of dK, dV: all queries; of this warp's columns, or of all with `column16` */
-    uint32_t column16;                /* the first of this warp's columns, in 16s, where a panel is not one warp's */
+    struct operand q_rows, dout_rows; /* B of dK, dV: all queries, this warp's columns */
     struct operand ds, p;             /* this warp's keys, all queries */
     uint32_t lse2, neg_delta;         /* this lane's first of this warp's queries */
 };
@@ -37,16 +36,15 @@ __device__ __forceinline__ StepOperands operands_of(const Smem<Tile> &s, int ste
     const int stage = S::STAGES == 2 ? step : 0;
     const uint32_t lane = threadIdx.x % LANES;
     const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES, queries = warp_q * S::WARP_Q * ROW_BYTES;
-    const bool own_panel = S::COLUMNS == PANEL_COLUMNS;
-    const uint32_t panel = own_panel ? warp_q * S::Q_PANEL_BYTES : 0, panels = own_panel ? 0 : S::Q_PANEL_BYTES;
+    const uint32_t panel = S::OWN_PANEL ? warp_q * S::Q_PANEL_BYTES : 0, panels = S::OWN_PANEL ? 0 : S::Q_PANEL_BYTES;
+    const uint32_t own_rows_16 = columns_right(rows_16, S::OWN_PANEL ? 0 : warp_q * 16);
     StepOperands at;
     at.k = {rows_16, shared_address(s.k) + keys, S::KV_PANEL_BYTES};
     at.v = {rows_16, shared_address(s.v) + keys, S::KV_PANEL_BYTES};
     at.q = {rows_8, shared_address(s.q[stage]) + queries, S::Q_PANEL_BYTES};
     at.dout = {rows_8, shared_address(s.dout[stage]) + queries, S::Q_PANEL_BYTES};
-    at.q_rows = {rows_16, shared_address(s.q[stage]) + panel, panels};
-    at.dout_rows = {rows_16, shared_address(s.dout[stage]) + panel, panels};
-    at.column16 = own_panel ? 0 : warp_q * (S::COLUMNS / 16);
+    at.q_rows = {own_rows_16, shared_address(s.q[stage]) + panel, panels};
+    at.dout_rows = {own_rows_16, shared_address(s.dout[stage]) + panel, panels};
     at.ds = {rows_16, shared_address(s.ds[Tile::DEFER_DQ ? step : 0]) + keys, 0};
     at.p = {rows_16, shared_address(s.ds[S::EXCHANGE ? S::DS_BUFFERS : 0]) + keys, 0};
     at.lse2 = shared_address(s.stats[stage]) + (warp_q * S::WARP_Q + lane % 4 * 2) * sizeof(float);
@@ -281,18 +279,19 @@ __device__ __forceinline__ void add_dq(float *dq_sum, int32_t index, uint32_t ds
 {
     using S = Traits<Tile>;
     constexpr int N8 = Tile::DQ_COLUMNS / 8, M16 = Tile::DQ_ROWS / 16;
-    constexpr bool IN_PANEL = PANEL_COLUMNS % Tile::DQ_COLUMNS == 0; /* the warp's columns lie in one panel */
+    constexpr bool IN_PANEL = S::DQ_IN_PANEL;
     constexpr int OF_PANEL = IN_PANEL ? PANEL_COLUMNS / Tile::DQ_COLUMNS : 1;
     const uint32_t lane = threadIdx.x % LANES, warp_d = warp % S::DQ_WARPS_D, warp_q = warp / S::DQ_WARPS_D;
-    const struct operand k = {columns_right(lane_rows_16(lane), IN_PANEL ? warp_d % OF_PANEL * Tile::DQ_COLUMNS : 0),
-                              k_first + (IN_PANEL ? warp_d / OF_PANEL * S::KV_PANEL_BYTES : 0), S::KV_PANEL_BYTES};
+    const struct operand k = {
+        columns_right(lane_rows_16(lane), IN_PANEL ? warp_d % OF_PANEL * Tile::DQ_COLUMNS : warp_d * 16),
+        k_first + (IN_PANEL ? warp_d / OF_PANEL * S::KV_PANEL_BYTES : 0), S::KV_PANEL_BYTES};
 #pragma unroll
     for (int pass = 0; pass < S::DQ_PASSES; ++pass) {
         Accumulator<M16, N8> dq;
         clear(dq);
         const struct operand ds = {columns_right(lane_rows_8(lane), (pass * S::DQ_WARPS_Q + warp_q) * Tile::DQ_ROWS),
                                    ds_first, 0};
-        gemm_by_rows<Tile::KV / 16, T>(dq, ds, k, IN_PANEL ? 0 : warp_d * (Tile::DQ_COLUMNS / 16));
+        gemm_by_rows<Tile::KV / 16, T>(dq, ds, k, S::DQ_COLUMN16_STEP);
         float *quad = dq_sum + static_cast<int64_t>(index) * (Tile::Q * Tile::HEAD_DIM) +
                       (pass * S::WARPS + warp) * S::DQ_QUADS * QUAD_FLOATS;
 #pragma unroll
@@ -321,8 +320,8 @@ __device__ __forceinline__ void accumulate_own(Gradient<Tile> &dk, Gradient<Tile
         store_fragments(at.ds, (first_query + query) / 16, ds);
         if (S::EXCHANGE)
             store_fragments(at.p, (first_query + query) / 16, p);
-        gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, at.column16);
-        gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, at.column16);
+        gemm_registers<T>(dv, p, at.dout_rows, (first_query + query) / 16, S::COLUMN16_STEP);
+        gemm_registers<T>(dk, ds, at.q_rows, (first_query + query) / 16, S::COLUMN16_STEP);
     }
 }
 
@@ -344,11 +343,12 @@ template <typename Tile, typename T>
 __device__ __forceinline__ void accumulate_other(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
                                                  int other_query)
 {
+    using S = Traits<Tile>;
     ScoreFragments<Tile> fragments;
     load_fragments(fragments, at.p, other_query / 16);
-    gemm_registers<T>(dv, fragments, at.dout_rows, other_query / 16, at.column16);
+    gemm_registers<T>(dv, fragments, at.dout_rows, other_query / 16, S::COLUMN16_STEP);
     load_fragments(fragments, at.ds, other_query / 16);
-    gemm_registers<T>(dk, fragments, at.q_rows, other_query / 16, at.column16);
+    gemm_registers<T>(dk, fragments, at.q_rows, other_query / 16, S::COLUMN16_STEP);
 }
 
 } // namespace sm80_bwd

@@ -13,26 +13,27 @@ using namespace device;
 /* head_dim; KV keys and Q queries of a tile; WARPS_KV x WARPS_Q warps over the scores, each with WARP_KEYS keys:
  * WARPS_Q warps have the same keys and divide the columns of their dK and dV among them; dQ: DQ_ROWS x DQ_COLUMNS of a
  * warp at a time. BLOCKS: the blocks that registers are limited for. DEFER: dQ of a step is computed in the next one,
- * which takes a second buffer of dS. */
-#define BWD_TILE(NAME, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, DEFER)          \
+ * which takes a second buffer of dS. DIVIDE: in the sparse kernels half of the warps compute S and dV, the other half
+ * dP and dK (bwd_divided.cuh). */
+#define BWD_TILE(NAME, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, DEFER, DIVIDE)  \
     struct NAME {                                                                                                      \
         static constexpr int HEAD_DIM = DIM, KV = KEYS, Q = QUERIES, WARPS_KV = W_KV, WARPS_Q = W_Q,                   \
                              WARP_KEYS = KEYS_OF_WARP, DQ_ROWS = ROWS_OF_DQ, DQ_COLUMNS = COLUMNS_OF_DQ,               \
-                             BLOCKS_PER_SM = BLOCKS;                                                                   \
-        static constexpr bool DEFER_DQ = DEFER;                                                                        \
+                             BLOCKS_PER_SM = BLOCKS, CHUNK = 32;                                                       \
+        static constexpr bool DEFER_DQ = DEFER, DIVIDES_SCORES = DIVIDE;                                               \
     };
-BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, true)
-BWD_TILE(Sm80BwdD64, 64, 128, 64, 4, 1, 32, 32, 32, 2, true)
-BWD_TILE(Sm80BwdD64OneDs, 64, 128, 64, 4, 1, 32, 32, 32, 2, false)
-BWD_TILE(Sm80BwdD96, 96, 128, 64, 4, 2, 32, 16, 48, 1, true)
-BWD_TILE(Sm80BwdD96Small, 96, 64, 32, 2, 2, 32, 16, 48, 1, true)
-BWD_TILE(Sm80BwdD128, 128, 128, 64, 4, 2, 32, 32, 32, 1, true)
-BWD_TILE(Sm80BwdD128OneDs, 128, 128, 64, 4, 2, 32, 32, 32, 1, false)
-BWD_TILE(Sm80BwdD128Small, 128, 64, 32, 2, 2, 32, 32, 32, 1, true)
-BWD_TILE(Sm80BwdD192, 192, 64, 64, 2, 4, 32, 32, 48, 1, true)
-BWD_TILE(Sm80BwdD192Small, 192, 32, 32, 2, 2, 16, 16, 48, 2, true)
-BWD_TILE(Sm80BwdD256, 256, 64, 64, 2, 4, 32, 32, 32, 1, true)
-BWD_TILE(Sm80BwdD256Small, 256, 32, 32, 2, 2, 16, 16, 64, 2, true)
+BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, true, false)
+BWD_TILE(Sm80BwdD64, 64, 128, 64, 4, 1, 32, 32, 32, 2, true, false)
+BWD_TILE(Sm80BwdD64OneDs, 64, 128, 64, 4, 1, 32, 32, 32, 2, false, false)
+BWD_TILE(Sm80BwdD96, 96, 128, 64, 4, 2, 32, 16, 48, 1, true, false)
+BWD_TILE(Sm80BwdD96Small, 96, 64, 32, 2, 2, 32, 16, 48, 1, true, false)
+BWD_TILE(Sm80BwdD128, 128, 128, 64, 4, 2, 32, 32, 32, 1, true, false)
+BWD_TILE(Sm80BwdD128OneDs, 128, 128, 64, 4, 2, 32, 32, 32, 1, false, false)
+BWD_TILE(Sm80BwdD128Small, 128, 64, 32, 2, 2, 32, 32, 32, 1, true, false)
+BWD_TILE(Sm80BwdD192, 192, 64, 64, 2, 4, 32, 32, 48, 1, true, true)
+BWD_TILE(Sm80BwdD192Small, 192, 32, 32, 2, 2, 16, 16, 48, 2, true, false)
+BWD_TILE(Sm80BwdD256, 256, 64, 64, 2, 4, 32, 32, 32, 1, true, true)
+BWD_TILE(Sm80BwdD256Small, 256, 32, 32, 2, 2, 16, 16, 64, 2, true, false)
 
 /* What follows from a tile. */
 template <typename Tile> struct Traits {
@@ -42,12 +43,19 @@ template <typename Tile> struct Traits {
     static constexpr int KV_BYTES = PANELS * KV_PANEL_BYTES, Q_BYTES = PANELS * Q_PANEL_BYTES;
     static constexpr int KEYS16 = Tile::WARP_KEYS / 16;
     static constexpr int COLUMNS = Tile::HEAD_DIM / Tile::WARPS_Q; /* of a warp in dK and dV */
-    static constexpr int WARP_Q = Tile::Q / Tile::WARPS_Q;         /* queries of a warp in the scores */
-    static constexpr int CHUNK_Q = WARP_Q < 32 ? WARP_Q : 32;      /* of them at a time in registers */
+    /* A warp's columns are a panel, or every WARPS_Q-th 16 columns: then it has the same lane offset in all panels. */
+    static constexpr bool OWN_PANEL = COLUMNS == PANEL_COLUMNS;
+    static constexpr int COLUMN16_STEP = OWN_PANEL ? 1 : Tile::WARPS_Q;
+    static constexpr int WARP_Q = Tile::Q / Tile::WARPS_Q;                      /* queries of a warp in the scores */
+    static constexpr int CHUNK_Q = WARP_Q < Tile::CHUNK ? WARP_Q : Tile::CHUNK; /* of them at a time in registers */
     static constexpr bool EXCHANGE = Tile::WARPS_Q > 1; /* of P and dS between the warps with the same keys */
     static constexpr int STAGES = Tile::HEAD_DIM == 256 && Tile::KV == 32 ? 1 : 2; /* of Q, dO, lse2 and -D */
     static constexpr int DS_BUFFERS = Tile::DEFER_DQ ? 2 : 1, P_BUFFERS = EXCHANGE ? 1 : 0;
+    static constexpr int SUM_BUFFERS = Tile::DIVIDES_SCORES && Tile::WARPS_Q > 2 ? 1 : 0; /* see bwd_divided.cuh */
     static constexpr int DQ_WARPS_D = Tile::HEAD_DIM / Tile::DQ_COLUMNS;
+    /* In the same way of dQ: a part of a panel, or every DQ_WARPS_D-th 16 columns. */
+    static constexpr bool DQ_IN_PANEL = PANEL_COLUMNS % Tile::DQ_COLUMNS == 0;
+    static constexpr int DQ_COLUMN16_STEP = DQ_IN_PANEL ? 1 : DQ_WARPS_D;
     static constexpr int DQ_WARPS_Q = WARPS / DQ_WARPS_D;
     static constexpr int DQ_PASSES = Tile::Q / (Tile::DQ_ROWS * DQ_WARPS_Q);
     static constexpr int DQ_QUADS = Tile::DQ_ROWS / 16 * (Tile::DQ_COLUMNS / 8); /* of a warp at a time */
@@ -62,8 +70,9 @@ template <typename Tile> struct Smem {
     using S = Traits<Tile>;
     alignas(1024) unsigned char k[S::KV_BYTES], v[S::KV_BYTES]; /* at the end dK and dV, from where they are stored */
     unsigned char q[S::STAGES][S::Q_BYTES], dout[S::STAGES][S::Q_BYTES];
-    unsigned char ds[S::DS_BUFFERS + S::P_BUFFERS][S::KV_PANEL_BYTES]; /* [KV][Q]; the last one is P where exchanged */
-    float stats[S::STAGES][2 * Tile::Q];                               /* lse2, then -D */
+    unsigned char ds[S::DS_BUFFERS + S::P_BUFFERS + S::SUM_BUFFERS]
+                    [S::KV_PANEL_BYTES]; /* [KV][Q]; then P where exchanged */
+    float stats[S::STAGES][2 * Tile::Q]; /* lse2, then -D */
 };
 
 /* ---- Tile scheduler --------------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@
  * second copy of the step that only boundary tiles run; a warp whose queries see none of its keys skips it. dK and
  * dV are sums of one block in a fixed order. Measurements, and the family (bwd_sparse.cuh, bwd_family.cuh):
  * docs/kernels/sm80.md. */
-#include "kernels/sm80/bwd_sparse.cuh"
+#include "kernels/sm80/bwd_divided.cuh"
 
 namespace sm80_bwd {
 
@@ -68,7 +68,10 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
     if constexpr (Attributes::FAMILY) {
         compute_family<Tile, T>(params, s);
     } else if constexpr (Attributes::SPARSE) {
-        compute_sparse<Tile, T>(params, s);
+        if constexpr (Tile::DIVIDES_SCORES)
+            compute_sparse<Tile, T, DividedWarp<Tile, T>>(params, s);
+        else
+            compute_sparse<Tile, T, SparseWarp<Tile, T>>(params, s);
     } else {
         using S = Traits<Tile>;
         constexpr bool DEFERRED = Attributes::WITH_DQ && Tile::DEFER_DQ,
@@ -181,7 +184,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid
             store_fragments({lane_rows_16(lane), first, 0}, warp_d % 2 * 2, packed);
         } else {
             store_columns<S::Q_PANEL_BYTES>(shared_address(s_dq) + first_row * ROW_BYTES,
-                                            warp_d * (Tile::DQ_COLUMNS / 16), packed);
+                                            S::DQ_IN_PANEL ? warp_d * (Tile::DQ_COLUMNS / 16) : warp_d,
+                                            S::DQ_COLUMN16_STEP, packed);
         }
     }
     __syncthreads();
@@ -215,18 +219,18 @@ using namespace sm80_bwd;
 
 /* Best first for each head_dim: name, tile, what it is compiled for, summary. */
 #define BWD_VARIANTS(ROW)                                                                                              \
-    ROW("d32_kv128q64", Sm80BwdD32, FAMILY, "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")    \
+    ROW("d32_kv128q64", Sm80BwdD32, BEYOND, "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")    \
     ROW("d64_kv128q64", Sm80BwdD64, ALL, "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")       \
     ROW("d64_kv128q64_oneds", Sm80BwdD64OneDs, DENSE, "128 keys x 64 queries, 4 warps, 81 KB shared memory")           \
-    ROW("d96_kv128q64", Sm80BwdD96, FAMILY, "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")   \
+    ROW("d96_kv128q64", Sm80BwdD96, BEYOND, "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")   \
     ROW("d96_kv64q32", Sm80BwdD96Small, FAMILY, "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory") \
     ROW("d128_kv128q64", Sm80BwdD128, ALL, "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")    \
     ROW("d128_kv128q64_oneds", Sm80BwdD128OneDs, DENSE, "128 keys x 64 queries, 8 warps, 161 KB shared memory")        \
     ROW("d128_kv64q32", Sm80BwdD128Small, BOTH, "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory") \
-    ROW("d192_kv64q64", Sm80BwdD192, FAMILY, "64 keys x 64 queries, 8 warps, dQ a step later, 169 KB shared memory")   \
+    ROW("d192_kv64q64", Sm80BwdD192, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 169 KB shared memory")   \
     ROW("d192_kv32q32", Sm80BwdD192Small, FAMILY,                                                                      \
         "32 keys x 32 queries, 4 warps, dQ a step later, 85 KB shared memory")                                         \
-    ROW("d256_kv64q64", Sm80BwdD256, FAMILY, "64 keys x 64 queries, 8 warps, dQ a step later, 217 KB shared memory")   \
+    ROW("d256_kv64q64", Sm80BwdD256, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 217 KB shared memory")   \
     ROW("d256_kv32q32", Sm80BwdD256Small, FAMILY,                                                                      \
         "32 keys x 32 queries, 4 warps, 1 stage, dQ a step later, 77 KB shared memory")
 
@@ -246,6 +250,10 @@ using namespace sm80_bwd;
     {                                                                                                                  \
         NO_KERNELS, NO_KERNELS, NO_KERNELS, KERNELS(backward_main, Tile, Family)                                       \
     }
+#define MAIN_BEYOND(Tile)                                                                                              \
+    {                                                                                                                  \
+        NO_KERNELS, KERNELS(backward_main, Tile, Sparse), NO_KERNELS, KERNELS(backward_main, Tile, Family)             \
+    }
 #define MAIN_BOTH(Tile)                                                                                                \
     {                                                                                                                  \
         KERNELS(backward_main, Tile, DenseDq), NO_KERNELS, NO_KERNELS, KERNELS(backward_main, Tile, Family)            \
@@ -257,6 +265,7 @@ using namespace sm80_bwd;
     }
 #define NO_DQ_DENSE(Tile) KERNELS(backward_main, Tile, DenseNoDq)
 #define NO_DQ_FAMILY(Tile) NO_KERNELS
+#define NO_DQ_BEYOND(Tile) NO_KERNELS
 #define NO_DQ_BOTH(Tile) NO_DQ_DENSE(Tile)
 #define NO_DQ_ALL(Tile) NO_DQ_DENSE(Tile)
 #define CONVERT_DENSE(Tile)                                                                                            \
@@ -267,6 +276,7 @@ using namespace sm80_bwd;
     {                                                                                                                  \
         NO_KERNELS, KERNELS(convert_dq, Tile, Family)                                                                  \
     }
+#define CONVERT_BEYOND(Tile) CONVERT_FAMILY(Tile)
 #define CONVERT_BOTH(Tile)                                                                                             \
     {                                                                                                                  \
         KERNELS(convert_dq, Tile, DenseDq), KERNELS(convert_dq, Tile, Family)                                          \
