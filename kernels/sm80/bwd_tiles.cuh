@@ -25,7 +25,7 @@ using namespace device;
 BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, true, false)
 BWD_TILE(Sm80BwdD64, 64, 128, 64, 4, 1, 32, 32, 32, 2, true, false)
 BWD_TILE(Sm80BwdD64OneDs, 64, 128, 64, 4, 1, 32, 32, 32, 2, false, false)
-BWD_TILE(Sm80BwdD96, 96, 128, 64, 4, 2, 32, 16, 48, 1, true, false)
+BWD_TILE(Sm80BwdD96, 96, 128, 64, 4, 2, 32, 16, 48, 1, true, true)
 BWD_TILE(Sm80BwdD96Small, 96, 64, 32, 2, 2, 32, 16, 48, 1, true, false)
 BWD_TILE(Sm80BwdD128, 128, 128, 64, 4, 2, 32, 32, 32, 1, true, false)
 BWD_TILE(Sm80BwdD128OneDs, 128, 128, 64, 4, 2, 32, 32, 32, 1, false, false)

@@ -227,10 +227,10 @@ using namespace sm80_bwd;
     ROW("d128_kv128q64", Sm80BwdD128, ALL, "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")    \
     ROW("d128_kv128q64_oneds", Sm80BwdD128OneDs, DENSE, "128 keys x 64 queries, 8 warps, 161 KB shared memory")        \
     ROW("d128_kv64q32", Sm80BwdD128Small, BOTH, "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory") \
-    ROW("d192_kv64q64", Sm80BwdD192, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 169 KB shared memory")   \
+    ROW("d192_kv64q64", Sm80BwdD192, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")   \
     ROW("d192_kv32q32", Sm80BwdD192Small, FAMILY,                                                                      \
         "32 keys x 32 queries, 4 warps, dQ a step later, 85 KB shared memory")                                         \
-    ROW("d256_kv64q64", Sm80BwdD256, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 217 KB shared memory")   \
+    ROW("d256_kv64q64", Sm80BwdD256, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 225 KB shared memory")   \
     ROW("d256_kv32q32", Sm80BwdD256Small, FAMILY,                                                                      \
         "32 keys x 32 queries, 4 warps, 1 stage, dQ a step later, 77 KB shared memory")
 
