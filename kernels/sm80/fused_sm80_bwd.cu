@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
         if constexpr (Tile::DIVIDES_SCORES)
             compute_sparse<Tile, T, DividedWarp<Tile, T>>(params, s);
         else
-            compute_sparse<Tile, T, SparseWarp<Tile, T>>(params, s);
+            compute_sparse<Tile, T, SparseWarp<Tile, T, Attributes>>(params, s);
     } else {
         using S = Traits<Tile>;
         constexpr bool DEFERRED = Attributes::WITH_DQ && Tile::DEFER_DQ,
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid
                 load_quad(dq.at[m][n], quad + (m * N8 + n) * QUAD_FLOATS, lane);
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
-                    dq.at[m][n][i] *= params.scale;
+                    dq.at[m][n][i] *= params.dq_scale;
             }
         pack_fragments<T>(packed, dq);
         const uint32_t first_row = (pass * S::DQ_WARPS_Q + warp_q) * Tile::DQ_ROWS;
@@ -227,10 +227,10 @@ using namespace sm80_bwd;
     ROW("d128_kv128q64", Sm80BwdD128, ALL, "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")    \
     ROW("d128_kv128q64_oneds", Sm80BwdD128OneDs, DENSE, "128 keys x 64 queries, 8 warps, 161 KB shared memory")        \
     ROW("d128_kv64q32", Sm80BwdD128Small, BOTH, "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory") \
-    ROW("d192_kv64q64", Sm80BwdD192, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 169 KB shared memory")   \
+    ROW("d192_kv64q64", Sm80BwdD192, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")   \
     ROW("d192_kv32q32", Sm80BwdD192Small, FAMILY,                                                                      \
         "32 keys x 32 queries, 4 warps, dQ a step later, 85 KB shared memory")                                         \
-    ROW("d256_kv64q64", Sm80BwdD256, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 217 KB shared memory")   \
+    ROW("d256_kv64q64", Sm80BwdD256, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 225 KB shared memory")   \
     ROW("d256_kv32q32", Sm80BwdD256Small, FAMILY,                                                                      \
         "32 keys x 32 queries, 4 warps, 1 stage, dQ a step later, 77 KB shared memory")
 
@@ -260,8 +260,8 @@ using namespace sm80_bwd;
     }
 #define MAIN_ALL(Tile)                                                                                                 \
     {                                                                                                                  \
-        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, Sparse), NO_KERNELS,                       \
-            KERNELS(backward_main, Tile, Family)                                                                       \
+        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, Sparse),                                   \
+            KERNELS(backward_main, Tile, SparseDropout), KERNELS(backward_main, Tile, Family)                          \
     }
 #define NO_DQ_DENSE(Tile) KERNELS(backward_main, Tile, DenseNoDq)
 #define NO_DQ_FAMILY(Tile) NO_KERNELS
