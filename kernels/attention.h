@@ -397,17 +397,21 @@ ATTN_FUNCTION struct attn_philox_keys attn_philox_keys_of(uint64_t key)
     return keys;
 }
 
+ATTN_FUNCTION void attn_philox_round(uint32_t words[4], uint32_t low, uint32_t high)
+{
+    const uint64_t a = (uint64_t)0xD2511F53u * words[0], b = (uint64_t)0xCD9E8D57u * words[2];
+    const uint32_t second = words[1], fourth = words[3];
+    words[0] = (uint32_t)(b >> 32) ^ second ^ low;
+    words[1] = (uint32_t)b;
+    words[2] = (uint32_t)(a >> 32) ^ fourth ^ high;
+    words[3] = (uint32_t)a;
+}
+
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): a counter of four words becomes four random words. */
 ATTN_FUNCTION void attn_philox_rounds(uint32_t words[4], const struct attn_philox_keys *keys, int first_round)
 {
-    for (int round = first_round; round < ATTN_PHILOX_ROUNDS; round++) {
-        const uint64_t a = (uint64_t)0xD2511F53u * words[0], b = (uint64_t)0xCD9E8D57u * words[2];
-        const uint32_t second = words[1], fourth = words[3];
-        words[0] = (uint32_t)(b >> 32) ^ second ^ keys->low[round];
-        words[1] = (uint32_t)b;
-        words[2] = (uint32_t)(a >> 32) ^ fourth ^ keys->high[round];
-        words[3] = (uint32_t)a;
-    }
+    for (int round = first_round; round < ATTN_PHILOX_ROUNDS; round++)
+        attn_philox_round(words, keys->low[round], keys->high[round]);
 }
 
 ATTN_FUNCTION void attn_philox(uint32_t words[4], uint64_t key)

@@ -36,41 +36,47 @@ struct DropoutHead {
 /* The part of the rows, whose counter is 8 * (row / 16) + row % 8. */
 struct DropoutRows {
     uint32_t hi, lo;
-
-    __device__ __forceinline__ DropoutRows(const DropoutHead &head, uint32_t counter)
-    {
-        const uint64_t a = static_cast<uint64_t>(PHILOX_M0) * (counter ^ head.rows);
-        hi = static_cast<uint32_t>(a >> 32) ^ head.round_keys.high[1];
-        lo = static_cast<uint32_t>(a) ^ head.round_keys.high[2];
-    }
 };
+
+__device__ __forceinline__ DropoutRows dropout_rows(const DropoutHead &head, uint32_t counter)
+{
+    const uint64_t a = static_cast<uint64_t>(PHILOX_M0) * (counter ^ head.rows);
+    return {static_cast<uint32_t>(a >> 32) ^ head.round_keys.high[1],
+            static_cast<uint32_t>(a) ^ head.round_keys.high[2]};
+}
 
 /* The part of the keys, whose counter is 4 * (key / 16) + key % 8 / 2. */
 struct DropoutKeys {
     uint32_t lo_0, lo_1, hi_2, lo_2; /* of the products that depend on the keys in rounds 0, 1 and 2 */
-
-    __device__ __forceinline__ DropoutKeys(const DropoutHead &head, uint32_t counter)
-    {
-        const uint64_t a = static_cast<uint64_t>(PHILOX_M0) * counter;
-        const uint64_t b = static_cast<uint64_t>(PHILOX_M1) * (static_cast<uint32_t>(a >> 32) ^ head.sequence);
-        const uint64_t c = static_cast<uint64_t>(PHILOX_M0) * (static_cast<uint32_t>(b >> 32) ^ head.keys);
-        lo_0 = static_cast<uint32_t>(a);
-        lo_1 = static_cast<uint32_t>(b) ^ head.round_keys.low[2];
-        hi_2 = static_cast<uint32_t>(c >> 32);
-        lo_2 = static_cast<uint32_t>(c);
-    }
 };
 
-/* The random words of rows and keys: attn_philox of the whole counter. */
-__device__ __forceinline__ void dropout_words(uint32_t (&words)[4], const DropoutHead &head, const DropoutRows &rows,
-                                              const DropoutKeys &keys)
+__device__ __forceinline__ DropoutKeys dropout_keys(const DropoutHead &head, uint32_t counter)
+{
+    const uint64_t a = static_cast<uint64_t>(PHILOX_M0) * counter;
+    const uint64_t b = static_cast<uint64_t>(PHILOX_M1) * (static_cast<uint32_t>(a >> 32) ^ head.sequence);
+    const uint64_t c = static_cast<uint64_t>(PHILOX_M0) * (static_cast<uint32_t>(b >> 32) ^ head.keys);
+    return {static_cast<uint32_t>(a), static_cast<uint32_t>(b) ^ head.round_keys.low[2], static_cast<uint32_t>(c >> 32),
+            static_cast<uint32_t>(c)};
+}
+
+enum { DROPOUT_ROUNDS_BEFORE = 3 };
+
+/* The words of rows and keys after so many rounds. */
+__device__ __forceinline__ void dropout_begin(uint32_t (&words)[4], const DropoutRows &rows, const DropoutKeys &keys)
 {
     const uint64_t b = static_cast<uint64_t>(PHILOX_M1) * (rows.hi ^ keys.lo_0);
     words[0] = static_cast<uint32_t>(b >> 32) ^ keys.lo_1;
     words[1] = static_cast<uint32_t>(b);
     words[2] = keys.hi_2 ^ rows.lo;
     words[3] = keys.lo_2;
-    attn_philox_rounds(words, &head.round_keys, 3);
+}
+
+/* The random words of rows and keys: attn_philox of the whole counter. */
+__device__ __forceinline__ void dropout_words(uint32_t (&words)[4], const DropoutHead &head, const DropoutRows &rows,
+                                              const DropoutKeys &keys)
+{
+    dropout_begin(words, rows, keys);
+    attn_philox_rounds(words, &head.round_keys, DROPOUT_ROUNDS_BEFORE);
 }
 
 /* Whether elements are kept: their 16 bits are not below the threshold, which is 1 to 65536. */
@@ -93,6 +99,11 @@ struct DropoutTest {
         return (word & lower) | (majority & (word | lower));
     }
 };
+
+/* The same for one element, whose bits are the low or the high half of a word. last_dropped: the largest word whose
+ * high half is below the threshold. */
+__device__ __forceinline__ bool is_low_kept(uint32_t word, uint32_t last_dropped) { return word << 16 > last_dropped; }
+__device__ __forceinline__ bool is_high_kept(uint32_t word, uint32_t last_dropped) { return word > last_dropped; }
 
 /* 16 ones for each half whose highest bit is set: of the lower halves of `low` and `high`, or of their upper halves.
  * PTX ISA, "Data Movement and Conversion Instructions: prmt", which can repeat a byte's sign. */

@@ -2,12 +2,12 @@
  * description: fused_sm80_bwd.cu.
  *
  * Half of the warps compute S, P and dV, the other half dP, dS and dK, each 32 keys x 32 queries of scores at a time,
- * where all warps computing both would have 32 x 16: that reads a quarter less of shared memory. A pair of warps, one of
- * each half, has the same scores: the first one gives P in fp32 to the second one, half of it in the place of the
- * second one's part of dS, half of it in a buffer of its own.
+ * where all warps computing both would have 32 x 16: that reads a quarter less of shared memory. A pair of warps,
+ * one of each half, has the same scores: the first one gives P in fp32 to the second one, half of it in the place of
+ * the second one's part of dS, half of it in a buffer of its own.
  *
- *   step i   first half:   S, P, to the pair's other warp, dV over own queries, dQ of step i - 1, barrier with the warps
- *                          that have the same keys, dV over their queries
+ *   step i   first half:   S, P, to the pair's other warp, dV over own queries, dQ of step i - 1, barrier with those
+ *                          warps that have the same keys, dV over their queries
  *            second half:  dQ of step i - 1, dP, P of the pair's other warp, dS, dK over own queries, the same barrier,
  *                          dK over the other queries */
 #pragma once
@@ -58,6 +58,7 @@ template <int N8> __device__ __forceinline__ void take_sums(const SumsOnTheWay &
 template <typename Tile, typename T> struct DividedWarp {
     using Half = HalfOf<Tile>;
     using S = Traits<Half>;
+    static constexpr bool CALLS = false;
     static_assert(S::WARPS * 2 == Traits<Tile>::WARPS && Tile::WARP_KEYS == 32 && S::CHUNK_Q == S::WARP_Q,
                   "two halves");
     static_assert(!S::OWN_PANEL && S::DS_BUFFERS == 2, "of the tiles that it is compiled for");
@@ -89,7 +90,7 @@ template <typename Tile, typename T> struct DividedWarp {
         const struct operand rows = {columns_right(rows_16, warp_q * 16), has_dp ? q : dout, S::Q_PANEL_BYTES};
         const struct operand scores = {rows_16, has_dp ? ds : p, 0};
         FamilyStep step = {};
-        const bool is_whole = sees_all_of<Half>(step, params, block, entry, i, warp_kv, query);
+        const bool is_whole = sees_all_of<Half>(step, params, block, entry, i, warp_kv, query, false);
         const bool any = is_whole || sees_any_of<Half>(step, params.family, 0);
         ScoreFragments<Half> fragments;
 
@@ -116,7 +117,7 @@ template <typename Tile, typename T> struct DividedWarp {
         } else if (any) {
             probabilities(sums, params.scale_log2, lse2);
             if (!is_whole)
-                mask_family(sums, params.family, step, 0);
+                mask_family<2, S::WARP_Q / 8, false>(sums, params.family, step, 0);
             give_sums(way, sums);
             bar_arrive(pair_barrier, 2 * LANES);
         }

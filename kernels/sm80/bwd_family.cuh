@@ -146,21 +146,24 @@ __device__ __forceinline__ void round_gradient(Gradient<Tile> &sums, float scale
                                      packed);
 }
 
-/* ROWS rows from panels in shared memory to the `rows` first rows and `columns` first columns of `to`. */
+/* ROWS rows from panels in shared memory to the `rows` first rows and `columns` first columns of `to`. is_of_calls:
+ * they lie as in key_of_row. */
 template <int ROWS, int COLUMNS, int THREADS>
-__device__ __forceinline__ void store_panels(uint16_t *to, int64_t stride, uint32_t shared, int rows, int columns)
+__device__ __forceinline__ void store_panels(uint16_t *to, int64_t stride, uint32_t shared, int rows, int columns,
+                                             bool is_of_calls = false)
 {
     constexpr int ROW_CHUNKS = COLUMNS / 8;
     for (int index = threadIdx.x; index < ROWS * ROW_CHUNKS; index += THREADS) {
         const int row = index / ROW_CHUNKS, chunk = index % ROW_CHUNKS;
-        if (row < rows && chunk * 8 < columns)
-            *reinterpret_cast<uint4 *>(to + row * stride + chunk * 8) =
+        const int to_row = is_of_calls ? row / 32 * 32 + key_of_row(row % 32) : row;
+        if (to_row < rows && chunk * 8 < columns)
+            *reinterpret_cast<uint4 *>(to + to_row * stride + chunk * 8) =
                 load_shared_128(shared + chunk / 8 * (ROWS * ROW_BYTES) + swizzle_128b(row, chunk % 8));
     }
 }
 
 /* dK and dV of the block's keys, which lie in the shared memory of K and V. */
-template <typename Tile>
+template <typename Tile, bool CALLS = false>
 __device__ __forceinline__ void store_family_keys(const Smem<Tile> &s, const Params &params, const BlockFacts &facts)
 {
     constexpr int THREADS = Traits<Tile>::THREADS;
@@ -169,11 +172,11 @@ __device__ __forceinline__ void store_family_keys(const Smem<Tile> &s, const Par
     store_panels<Tile::KV, Tile::HEAD_DIM, THREADS>(
         family_head(params, params.dk, sequence, sequence.k_first, facts.kv_head) +
             facts.first_key * params.dk.stride_row,
-        params.dk.stride_row, shared_address(s.k), left, columns);
+        params.dk.stride_row, shared_address(s.k), left, columns, CALLS);
     store_panels<Tile::KV, Tile::HEAD_DIM, THREADS>(
         family_head(params, params.dv, sequence, sequence.k_first, facts.kv_head) +
             facts.first_key * params.dv.stride_row,
-        params.dv.stride_row, shared_address(s.v), left, columns);
+        params.dv.stride_row, shared_address(s.v), left, columns, CALLS);
 }
 
 template <typename Tile, typename T>

@@ -1,5 +1,5 @@
-/* fused_sm80, backward: sparse attention, which is windows, packed lengths and block masks at head_dim 64 and 128. The
- * kernel and its description: fused_sm80_bwd.cu.
+/* fused_sm80, backward: sparse attention, which is windows, packed lengths and block masks, and dense attention at head
+ * dims that a tile has exactly, each also with dropout. The kernel and its description: fused_sm80_bwd.cu.
  *
  * The dense kernel's loop over a list of tiles of queries (tile_list.cuh), made anew for each query head of the group.
  * A tile of which the block's keys see every pair is computed as in the dense kernel. */
@@ -88,13 +88,13 @@ template <typename Tile> struct SparseCursor {
     }
 };
 
-template <typename Tile>
+template <typename Tile, bool CALLS>
 __device__ __forceinline__ void load_sparse_step(Smem<Tile> &s, const Params &params, const SparseBlock &block,
                                                  int entry, int stage)
 {
     constexpr int THREADS = Traits<Tile>::THREADS;
     /* Where registers are short, what follows from the thread's index is not kept over the loop. */
-    const uint32_t thread = Tile::DIVIDES_SCORES ? forget(threadIdx.x) : static_cast<int>(threadIdx.x);
+    const uint32_t thread = Tile::DIVIDES_SCORES || CALLS ? forget(threadIdx.x) : static_cast<int>(threadIdx.x);
     const int tile = entry >> TILE_BITS, row = tile * Tile::Q;
     const uint16_t *q = block.q + row * params.q.stride_row, *dout = block.dout + row * params.dout.stride_row;
     const uint32_t to_q = shared_address(s.q[stage]), to_dout = shared_address(s.dout[stage]);
@@ -119,6 +119,19 @@ __device__ __forceinline__ uint16_t *sparse_keys(const Params &params, const str
            facts.first_key * tensor.stride_row;
 }
 
+/* Starts copying the block's keys of K or V in the order of key_of_row. */
+template <typename Tile>
+__device__ __forceinline__ void load_keys_of_calls(uint32_t shared, const uint16_t *keys, int64_t stride_row, int left)
+{
+    constexpr int ROW_CHUNKS = Tile::HEAD_DIM / 8;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < Tile::KV * ROW_CHUNKS; i += Traits<Tile>::THREADS) {
+        const int row = i / ROW_CHUNKS, chunk = i % ROW_CHUNKS, key = row / 32 * 32 + key_of_row(row % 32);
+        cp_async_16(shared + chunk / 8 * Traits<Tile>::KV_PANEL_BYTES + swizzle_128b(row, chunk % 8),
+                    key < left ? keys + key * stride_row + chunk * 8 : keys, key < left);
+    }
+}
+
 /* dK and dV of this warp's keys, by way of the shared memory of K and V. */
 template <typename Tile, typename T>
 __device__ __forceinline__ void store_sparse_gradients(Gradient<Tile> &dk, Gradient<Tile> &dv, const Smem<Tile> &s,
@@ -137,16 +150,35 @@ __device__ __forceinline__ void store_sparse_gradients(Gradient<Tile> &dk, Gradi
                params.dv.stride_row, left);
 }
 
-/* Whether a warp's queries see all of its keys in step i; else fills in `step`. */
+/* The same where the keys lie in the order of key_of_row; dK has the share 1 - p that dS has. */
+template <typename Tile, typename T>
+__device__ __forceinline__ void store_gradients_of_calls(Gradient<Tile> &dk, Gradient<Tile> &dv, const Smem<Tile> &s,
+                                                         const Params &params, const BlockFacts &facts,
+                                                         uint32_t warp_kv, uint32_t warp_q)
+{
+    const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
+    const float keep_factor = params.family.keep_factor;
+    round_gradient<Tile, T>(dk, params.scale * keep_factor, shared_address(s.k) + keys, warp_q);
+    round_gradient<Tile, T>(dv, keep_factor, shared_address(s.v) + keys, warp_q);
+    __syncthreads();
+    store_family_keys<Tile, true>(s, params, facts);
+}
+
+/* Whether a warp's queries see all of its keys in step i; else, or if `always_fills`, fills in `step`. */
 template <typename Tile>
 __device__ __forceinline__ bool sees_all_of(FamilyStep &step, const Params &params, const SparseBlock &block, int entry,
-                                            int i, uint32_t warp_kv, uint32_t first_query)
+                                            int i, uint32_t warp_kv, uint32_t first_query, bool always_fills)
 {
-    if ((entry & (TILE_IS_CUT | TILE_HAS_HIDDEN)) == 0)
+    const bool has_hidden = (entry & TILE_HAS_HIDDEN) != 0;
+    if (!always_fills && !has_hidden && (entry & TILE_IS_CUT) == 0)
         return true;
-    step = {&block.facts, block.steps[i & 3].head, block.facts.first_key + static_cast<int>(warp_kv) * Tile::WARP_KEYS,
-            (entry >> TILE_BITS) * Tile::Q + static_cast<int>(first_query), (entry & TILE_HAS_HIDDEN) != 0};
-    return !step.has_hidden && WarpView<Tile>(params.family, step).all;
+    step.facts = &block.facts;
+    step.head = block.steps[i & 3].head;
+    step.key = block.facts.first_key + static_cast<int>(warp_kv) * Tile::WARP_KEYS;
+    step.query = (entry >> TILE_BITS) * Tile::Q + static_cast<int>(first_query);
+    step.has_hidden = has_hidden;
+    step.is_masked = has_hidden || !WarpView<Tile>(params.family, step).all;
+    return !step.is_masked;
 }
 
 /* Whether a warp's queries from `query` on, CHUNK_Q of them, see any of its keys as far as causality and window go. */
@@ -159,7 +191,7 @@ __device__ __forceinline__ bool sees_any_of(const FamilyStep &step, const fused_
 }
 
 /* accumulate_own where this warp's queries do not see all of its keys; a part that sees none is left out. */
-template <typename Tile, typename T>
+template <typename Tile, typename T, typename Attributes>
 __device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile> &dv, const StepOperands &at,
                                                int first_query, const Params &params, const FamilyStep &step)
 {
@@ -169,7 +201,7 @@ __device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile
         ScoreFragments<Tile> p = {}, ds = {};
         const bool any = sees_any_of<Tile>(step, params.family, query);
         if (any)
-            score_chunk<Tile, T, true, Sparse>(p, ds, at, query, params, 0, 0, step);
+            score_chunk<Tile, T, true, Attributes>(p, ds, at, query, params, 0, 0, step);
         store_fragments(at.ds, (first_query + query) / 16, ds);
         if (S::EXCHANGE)
             store_fragments(at.p, (first_query + query) / 16, p);
@@ -181,16 +213,16 @@ __device__ __forceinline__ void accumulate_cut(Gradient<Tile> &dk, Gradient<Tile
 }
 
 /* What a warp of a sparse kernel computes: S, dP, dV and dK of its keys. */
-template <typename Tile, typename T> struct SparseWarp {
+template <typename Tile, typename T, typename Attributes> struct SparseWarp {
     using S = Traits<Tile>;
+    static constexpr bool CALLS = Attributes::DROPOUT; /* keys lie in the order of key_of_row */
     Gradient<Tile> dk, dv;
     uint32_t warp, warp_kv, warp_q, rows_8, rows_16;
 
     __device__ __forceinline__ void start(uint32_t index)
     {
-        const uint32_t lane = threadIdx.x % LANES;
         warp = index, warp_kv = warp / Tile::WARPS_Q, warp_q = warp % Tile::WARPS_Q;
-        rows_8 = lane_rows_8(lane), rows_16 = lane_rows_16(lane);
+        rows_8 = lane_rows_8(threadIdx.x % LANES), rows_16 = lane_rows_16(threadIdx.x % LANES);
         clear(dk);
         clear(dv);
     }
@@ -203,12 +235,18 @@ template <typename Tile, typename T> struct SparseWarp {
         const uint32_t first_query = warp_q * S::WARP_Q;
         const StepOperands at = operands_of(s, i & 1, warp_kv, warp_q, rows_8, rows_16);
         FamilyStep step = {};
-        const bool is_whole = sees_all_of<Tile>(step, params, block, entry, i, warp_kv, first_query);
-        if (is_whole)
-            accumulate_own<Tile, T, false, Sparse>(dk, dv, at, first_query, params, 0, 0, FamilyStep());
+        const bool is_whole = sees_all_of<Tile>(step, params, block, entry, i, warp_kv, first_query, CALLS);
+        if (CALLS)
+            start_dropout(step, params, block, i);
+        const bool is_dq_first = S::WARPS == 8 && warp >= S::WARPS / 2; /* see fused_sm80_bwd.cu */
+        if (is_dq_first)
+            dq();
+        if (is_whole && !(CALLS && S::EXCHANGE)) /* with both, registers would be kept in memory */
+            accumulate_own<Tile, T, false, Attributes>(dk, dv, at, first_query, params, 0, 0, step);
         else
-            accumulate_cut<Tile, T>(dk, dv, at, first_query, params, step);
-        dq();
+            accumulate_cut<Tile, T, Attributes>(dk, dv, at, first_query, params, step);
+        if (!is_dq_first)
+            dq();
         if (S::EXCHANGE) {
             bar_sync(1 + warp_kv, Tile::WARPS_Q * LANES);
 #pragma unroll
@@ -217,9 +255,27 @@ template <typename Tile, typename T> struct SparseWarp {
         }
     }
 
+    /* The parts of Philox that step.head and this thread's keys have in common. */
+    __device__ __forceinline__ void start_dropout(FamilyStep &step, const Params &params, const SparseBlock &block,
+                                                  int i)
+    {
+        __shared__ uint4 of_keys[S::THREADS]; /* DropoutKeys */
+        static_assert(sizeof of_keys + sizeof(SparseBlock) <= SM80_BWD_DROPOUT_BYTES, "what the host reckons with");
+        uint4 &own = of_keys[threadIdx.x];
+        if (i == 0 || step.head != block.steps[(i - 1) & 3].head) {
+            const uint32_t first_key = block.facts.first_key + warp_kv * Tile::WARP_KEYS, key = threadIdx.x % LANES / 4;
+            const DropoutHead head(params.family.dropout_keys, block.facts.sequence.number, step.head);
+            const DropoutKeys keys = dropout_keys(head, first_key / 16 * 4 + key);
+            own = make_uint4(keys.lo_0, keys.lo_1, keys.hi_2, keys.lo_2);
+        }
+        step.of_keys = shared_address(&own);
+    }
+
     __device__ __forceinline__ void store(const Smem<Tile> &s, const Params &params, const BlockFacts &facts)
     {
-        if constexpr (S::OWN_PANEL)
+        if constexpr (CALLS)
+            store_gradients_of_calls<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
+        else if constexpr (S::OWN_PANEL)
             store_sparse_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
         else
             store_family_gradients<Tile, T>(dk, dv, s, params, facts, warp_kv, warp_q);
@@ -244,16 +300,20 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
     if (facts.sequence.number < 0)
         return;
     const int keys_left = facts.sequence.kv_len - facts.first_key;
-    load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), sparse_keys(params, params.k, facts),
-                                                         params.k.stride_row, keys_left);
-    load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), sparse_keys(params, params.v, facts),
-                                                         params.v.stride_row, keys_left);
+    const uint16_t *k = sparse_keys(params, params.k, facts), *v = sparse_keys(params, params.v, facts);
+    if constexpr (Warp::CALLS) {
+        load_keys_of_calls<Tile>(shared_address(s.k), k, params.k.stride_row, keys_left);
+        load_keys_of_calls<Tile>(shared_address(s.v), v, params.v.stride_row, keys_left);
+    } else {
+        load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), k, params.k.stride_row, keys_left);
+        load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), v, params.v.stride_row, keys_left);
+    }
     if (threadIdx.x < LANES)
         list_query_tiles<Tile>(block, params, 0, false);
     __syncthreads();
     now.start(block, params);
     if (now.entry >= 0)
-        load_sparse_step<Tile>(s, params, block, now.entry, 0);
+        load_sparse_step<Tile, Warp::CALLS>(s, params, block, now.entry, 0);
     cp_async_commit();
     own.start(warp);
 
@@ -271,7 +331,7 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
         cp_async_wait<0>();
         __syncthreads();
         if (now.entry >= 0)
-            load_sparse_step<Tile>(s, params, block, now.entry, (i & 1) ^ 1);
+            load_sparse_step<Tile, Warp::CALLS>(s, params, block, now.entry, (i & 1) ^ 1);
         cp_async_commit();
         own.step(s, params, block, entry, i, dq_before);
     }

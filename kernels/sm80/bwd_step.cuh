@@ -6,6 +6,7 @@
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/dropout.cuh"
 #include "kernels/device/memory.cuh"
+#include "kernels/device/registers.cuh"
 #include "kernels/sm80/bwd_tiles.cuh"
 
 namespace sm80_bwd {
@@ -112,15 +113,24 @@ struct BlockFacts {
 /* What a warp of the family knows of a step. */
 struct FamilyStep {
     const volatile BlockFacts *facts;
-    int head;        /* query head */
-    int key, query;  /* the first of this warp's */
-    bool has_hidden; /* the block mask hides a part of the tile */
+    int head;         /* query head */
+    int key, query;   /* the first of this warp's */
+    bool has_hidden;  /* the block mask hides a part of the tile */
+    bool is_masked;   /* something hides a part of it from the warp */
+    uint32_t of_keys; /* SparseDropout: where in shared memory this thread's DropoutKeys are */
 
     __device__ __forceinline__ int shift() const { return facts->sequence.kv_len - facts->sequence.q_len; }
 };
 
-/* Zeros where a query does not see a key; `query` counts from the warp's first one. */
-template <int M16, int N8>
+/* Row `row` of a warp's 32 keys in a kernel SparseDropout. A thread has rows r, r + 8, r + 16 and r + 24 of S^T, r < 8.
+ * In this order they are the keys 2 c, 2 c + 1, 2 c + 8 and 2 c + 9 of 16, c < 4: one call of attn_philox. */
+__device__ __forceinline__ int key_of_row(int row)
+{
+    return row / 4 % 2 * 16 + row / 16 * 8 + row % 4 * 2 + row / 8 % 2;
+}
+
+/* Zeros where a query does not see a key; `query` counts from the warp's first one. CALLS: as in key_of_row. */
+template <int M16, int N8, bool CALLS>
 __device__ __forceinline__ void mask_family(Accumulator<M16, N8> &p, const fused_sm80_family &family,
                                             const FamilyStep &step, int query)
 {
@@ -130,7 +140,8 @@ __device__ __forceinline__ void mask_family(Accumulator<M16, N8> &p, const fused
     for (int m = 0; m < M16; ++m)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const int eight_keys = step.key + 16 * m + 8 * half, key = eight_keys + lane / 4;
+            const int eight_keys = step.key + (CALLS ? lane / 16 * 16 + m * 8 : 16 * m + 8 * half);
+            const int key = CALLS ? step.key + key_of_row(16 * m + 8 * half + lane / 4) : eight_keys + lane / 4;
             const int first = key < kv_len ? key - shift - family.window_right - column : INT_MAX;
             const int last = key - shift + family.window_left - column;
             uint32_t seen = ~0u; /* of these eight keys, by every eight queries */
@@ -141,6 +152,8 @@ __device__ __forceinline__ void mask_family(Accumulator<M16, N8> &p, const fused
                 const int key_block = min(eight_keys / family.mask_block, family.mask_key_blocks - 1);
                 seen = __ballot_sync(0xffffffffu,
                                      mask[static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block] != 0);
+                if (CALLS) /* the threads of other eight keys have their bits there */
+                    seen >>= lane & 16;
             }
 #pragma unroll
             for (int n = 0; n < N8; ++n)
@@ -176,16 +189,16 @@ __device__ __forceinline__ uint32_t drop_dp(Accumulator<M16, N8> &dp, const fuse
     static_assert(M16 * N8 * 4 <= 32, "a bit for each element");
     const DropoutTest test(family.dropout_threshold);
     const DropoutHead head(family.dropout_keys, step.facts->sequence.number, step.head);
-    const uint32_t lane = threadIdx.x % LANES;
+    const uint32_t lane = forget(threadIdx.x % LANES);
     uint32_t bits = 0;
 #pragma unroll
-    for (int k = 0; k < N8 / 2; ++k)
+    for (int m = 0; m < M16; ++m) {
+        const DropoutKeys keys = dropout_keys(head, (step.key / 16 + m) * 4 + lane / 8);
 #pragma unroll
-        for (int m = 0; m < M16; ++m) {
+        for (int k = 0; k < N8 / 2; ++k) {
             uint32_t kept[4];
-            dropout_mask_transposed(kept, test, head,
-                                    {head, ((step.query + query) / 16 + k) * 8 + transposed_row(lane)},
-                                    {head, (step.key / 16 + m) * 4 + lane / 8});
+            dropout_mask_transposed(
+                kept, test, head, dropout_rows(head, ((step.query + query) / 16 + k) * 8 + transposed_row(lane)), keys);
 #pragma unroll
             for (int i = 0; i < 8; ++i) { /* register i / 2 of the fragment, its half i % 2 */
                 const int n = 2 * k + i / 4, at = i / 2 % 2 * 2 + i % 2;
@@ -194,7 +207,136 @@ __device__ __forceinline__ uint32_t drop_dp(Accumulator<M16, N8> &dp, const fuse
                 bits |= is_kept ? 1u << ((m * N8 + n) * 4 + at) : 0u;
             }
         }
+    }
     return bits;
+}
+
+/* A product of 32 x 32 over columns, as gemm_by_columns, and other work between its instructions. The assembler would
+ * put that behind all of the product, where it does not overlap with it: hence the addresses of the next fragments
+ * depend on it, by way of `zero`, which is 0 and of which the compiler does not know that. */
+template <int K16, typename T, typename Work>
+__device__ __forceinline__ void gemm_with_work(Accumulator<2, 4> &c, const struct operand &a, const struct operand &b,
+                                               uint32_t zero, Work &&work)
+{
+    uint32_t a_fragment[2][2][4], b_fragment[2][2][4];
+#pragma unroll
+    for (int k = 0; k <= K16; ++k) {
+        if (k < K16) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                ldmatrix_x4(a_fragment[k & 1][i], block_address(a, i, k) ^ (i == 0 ? work.last & zero : 0));
+                ldmatrix_x4(b_fragment[k & 1][i], block_address(b, i, k));
+            }
+        }
+        if (k == 0)
+            continue;
+        const int now = (k - 1) & 1;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const int n = i / 2, m = i % 2;
+            mma_m16n8k16<T>(c.at[m][n], a_fragment[now][m], b_fragment[now][n / 2][n % 2 * 2],
+                            b_fragment[now][n / 2][n % 2 * 2 + 1]);
+            work.between((k - 1) * 8 + i, K16 * 8);
+        }
+    }
+}
+
+/* Of SparseDropout: the random words of 32 keys x 32 queries, a call for queries 2 (lane % 4) and + 1 of each 16, one
+ * round of one call at a time. BEFORE of the four calls are drawn between the products of S, the others between those
+ * of dP: the fewer at first, the fewer registers. */
+template <int BEFORE> struct DropoutWords {
+    enum { PIECES = 1 + ATTN_PHILOX_ROUNDS - DROPOUT_ROUNDS_BEFORE };
+    DropoutHead head;
+    uint32_t of_keys;   /* where in shared memory this thread's DropoutKeys are */
+    uint32_t row, last; /* the counter of the rows of the first call; what was computed last */
+    uint32_t of_call[4][4];
+
+    /* first_query is a multiple of 32. */
+    __device__ __forceinline__ DropoutWords(const fused_sm80_family &family, const FamilyStep &step, int query)
+        : head(family.dropout_keys, 0, step.head), of_keys(step.of_keys), last(0)
+    {
+        row = (step.query + query) / 16 * 8 + forget(threadIdx.x) % 4 * 2;
+    }
+
+    __device__ __forceinline__ void between(int product, int products)
+    {
+        constexpr int COUNT = BEFORE * PIECES;
+#pragma unroll
+        for (int index = product * COUNT / products; index < (product + 1) * COUNT / products; ++index)
+            draw(index);
+    }
+
+    __device__ __forceinline__ void draw(int index)
+    {
+        const int call = index / PIECES, round = DROPOUT_ROUNDS_BEFORE + index % PIECES - 1;
+        uint32_t(&words)[4] = of_call[call];
+        if (index % PIECES == 0) {
+            const uint4 keys = load_shared_128(of_keys);
+            dropout_begin(words, dropout_rows(head, row + call / 2 * 8 + call % 2), {keys.x, keys.y, keys.z, keys.w});
+        } else {
+            attn_philox_round(words, head.round_keys.low[round], head.round_keys.high[round]);
+        }
+        last = words[0];
+    }
+};
+
+/* Of SparseDropout: P from S, where the sign says of an element whether it is dropped, one element at a time. */
+template <int BEFORE> struct DroppedProbabilities {
+    enum { PIECES = (4 - BEFORE) * DropoutWords<BEFORE>::PIECES, STEPS = 16 / PIECES };
+    Accumulator<2, 4> &p;
+    DropoutWords<BEFORE> &words;
+    float scale_log2;
+    uint32_t lse2;
+    const uint32_t &last_dropped;
+    uint32_t last;
+    float2 lse;
+
+    __device__ __forceinline__ DroppedProbabilities(Accumulator<2, 4> &p, DropoutWords<BEFORE> &words,
+                                                    const Params &params, uint32_t lse2)
+        : p(p), words(words), scale_log2(params.scale_log2), lse2(lse2), last_dropped(params.family.last_dropped),
+          last(words.of_call[BEFORE - 1][0] ^ words.of_call[BEFORE - 1][2])
+    {
+    }
+
+    __device__ __forceinline__ void mark(int m, int n, int i)
+    {
+        const uint32_t word = words.of_call[n / 2 * 2 + i % 2][n % 2 + i / 2 * 2];
+        const bool is_kept = m == 0 ? is_low_kept(word, last_dropped) : is_high_kept(word, last_dropped);
+        p.at[m][n][i] = is_kept ? p.at[m][n][i] : -p.at[m][n][i];
+    }
+
+    __device__ __forceinline__ void between(int product, int products)
+    {
+        const int every = products / 32, index = product / every, n = index / 8, m = index % 2, i = index / 2 % 4;
+        if (product % every != every - 1)
+            return;
+        if (index < 16 && index % STEPS == 0) /* the second half needs them */
+            words.draw(BEFORE * DropoutWords<BEFORE>::PIECES + index / STEPS);
+        if (index % 8 == 0)
+            lse = load_shared_float2(lse2 + n * 8 * sizeof(float));
+        p.at[m][n][i] = exp2_approx(fmaf(p.at[m][n][i], scale_log2, i % 2 ? -lse.y : -lse.x));
+        mark(m, n, i);
+        last = __float_as_uint(p.at[m][n][i]);
+    }
+};
+
+/* Makes dP the share 1 - p of dS, P * ((1 - p) (-D) + M dP), M without its factor; then P without what is dropped. */
+__device__ __forceinline__ void multiply_kept(Accumulator<2, 4> &p, Accumulator<2, 4> &dp, uint32_t neg_delta,
+                                              float keep_share)
+{
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+        const float2 delta = load_shared_float2(neg_delta + n * 8 * sizeof(float));
+        const float shares[2] = {delta.x * keep_share, delta.y * keep_share};
+#pragma unroll
+        for (int m = 0; m < 2; ++m)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float kept = fmaxf(p.at[m][n][i], 0.0f);
+                dp.at[m][n][i] = fmaf(kept, dp.at[m][n][i], fabsf(p.at[m][n][i]) * shares[i % 2]);
+                p.at[m][n][i] = kept;
+            }
+    }
 }
 
 /* dP - D. */
@@ -231,29 +373,46 @@ __device__ __forceinline__ void score_chunk(ScoreFragments<Tile> &p_fragments, S
 {
     using S = Traits<Tile>;
     constexpr int N8 = S::CHUNK_Q / 8;
+    constexpr bool CALLS = Attributes::SPARSE && Attributes::DROPOUT;
+    const uint32_t neg_delta = at.neg_delta + query * sizeof(float);
     Accumulator<S::KEYS16, N8> p, ds;
     struct operand q = at.q, dout = at.dout;
     q.first += query * ROW_BYTES;
     dout.first += query * ROW_BYTES;
     clear(p);
+    if constexpr (CALLS) {
+        const uint32_t zero = params.family.dropout_threshold >> 17;
+        constexpr int BEFORE = Tile::HEAD_DIM < 128 ? 3 : 2;
+        DropoutWords<BEFORE> words(params.family, step, query);
+        gemm_with_work<Tile::HEAD_DIM / 16, T>(p, at.k, q, zero, words);
+        DroppedProbabilities<BEFORE> probability(p, words, params, at.lse2 + query * sizeof(float));
+        clear(ds);
+        gemm_with_work<Tile::HEAD_DIM / 16, T>(ds, at.v, dout, zero, probability);
+        if (MASKED && step.is_masked)
+            mask_family<S::KEYS16, N8, true>(p, params.family, step, query);
+        multiply_kept(p, ds, neg_delta, params.family.keep_share);
+        pack_fragments<T>(p_fragments, p); /* dV takes P without what is dropped, dS all of it */
+        pack_fragments<T>(ds_fragments, ds);
+        return;
+    }
     gemm_by_columns<Tile::HEAD_DIM / 16, T>(p, at.k, q);
+    [[maybe_unused]] uint32_t kept = ~0u;
     if (has_dropout<Attributes>(params.family))
         clear(ds);
     else
-        start_from_delta(ds, at.neg_delta + query * sizeof(float));
+        start_from_delta(ds, neg_delta);
     gemm_by_columns<Tile::HEAD_DIM / 16, T>(ds, at.v, dout);
-    [[maybe_unused]] uint32_t kept = ~0u;
     if constexpr (Attributes::FAMILY) {
         if (has_dropout<Attributes>(params.family)) {
             kept = drop_dp(ds, params.family, step, query);
-            subtract_delta(ds, at.neg_delta + query * sizeof(float));
+            subtract_delta(ds, neg_delta);
         }
         if (params.family.softcap_inner != 0.0f)
             cap_scores(p, ds, params.family.softcap_inner);
     }
     probabilities(p, params.scale_log2, at.lse2 + query * sizeof(float));
     if constexpr ((Attributes::FAMILY || Attributes::SPARSE) && MASKED)
-        mask_family(p, params.family, step, query);
+        mask_family<S::KEYS16, N8, false>(p, params.family, step, query);
     else if constexpr (MASKED)
         mask_probabilities(p, diagonal, keys);
     if (!Attributes::FAMILY)

@@ -19,7 +19,7 @@ enum sm80_kind sm80_kind_of(const struct attn_request *request)
         return SM80_DENSE;
     if ((attributes & ATTN_WITH_SOFTCAP) != 0)
         return SM80_FAMILY;
-    return (attributes & ATTN_WITH_DROPOUT) != 0 ? SM80_SPARSE_DROPOUT : SM80_SPARSE;
+    return attn_dropout_threshold(request->problem->dropout) != 0 ? SM80_SPARSE_DROPOUT : SM80_SPARSE;
 }
 
 /* What scores are multiplied with for tanh, in log2; 0 without a softcap. */
@@ -109,7 +109,9 @@ struct fused_sm80_family sm80_family_of(const struct attn_request *request, cons
         .total_q = p->total_q,
         .dropout_keys = attn_philox_keys_of(p->dropout_seed),
         .dropout_threshold = p->dropout > 0.0f ? attn_dropout_threshold(p->dropout) : 0,
+        .last_dropped = (p->dropout > 0.0f ? attn_dropout_threshold(p->dropout) << 16 : 0) - 1,
         .keep_factor = 1.0f / (1.0f - p->dropout),
+        .keep_share = 1.0f - p->dropout,
         .softcap_inner = inner_of_softcap(p),
         .window_left = window_of(p, p->window_left),
         .window_right = p->causal ? 0 : window_of(p, p->window_right),

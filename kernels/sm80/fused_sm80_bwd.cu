@@ -17,13 +17,14 @@
  *                  d64_kv128q64:        K 16 | V 16 | Q 2 x 8  | dO 2 x 8  | dS 2 x 16 | -    | lse2, -D 2 x 0.5
  *   step i   all warps:   wait for stage i, barrier, start loading stage i + 1
  *            own queries: S, dP, P, dS (to shared memory), dV, dK
- *            all warps:   dQ of step i - 1 from the other buffer of dS, added to dq_sum
+ *            all warps:   dQ of step i - 1 from the other buffer of dS, added to dq_sum; of eight warps four, one on
+ *                         each scheduler, do this before their own queries
  *            pair (d128): barrier of two warps; dV, dK over the other warp's queries
  *   With one buffer of dS ("oneds") dQ of step i comes last, after a barrier of the block.
  *
  * What must not be reordered: dQ of the previous step comes before the barrier of the pair, where it hides the wait
- * for the other warp. Lane offsets stay apart from tile addresses (warp_gemm_sm80.cuh), so that the latter are
- * uniform.
+ * for the other warp, or before the own queries, where it runs beside the other warp's exponentials. Lane offsets stay
+ * apart from tile addresses (warp_gemm_sm80.cuh), so that the latter are uniform.
  *
  * dq_sum lies in the order of the accumulators (memory.cuh), so that a warp adds to whole lines. Rows without a key
  * and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the diagonal are masked in a
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
         if constexpr (Tile::DIVIDES_SCORES)
             compute_sparse<Tile, T, DividedWarp<Tile, T>>(params, s);
         else
-            compute_sparse<Tile, T, SparseWarp<Tile, T>>(params, s);
+            compute_sparse<Tile, T, SparseWarp<Tile, T, Attributes>>(params, s);
     } else {
         using S = Traits<Tile>;
         constexpr bool DEFERRED = Attributes::WITH_DQ && Tile::DEFER_DQ,
@@ -109,6 +110,14 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
                 load_step(s, params, now, stage ^ 1);
             cp_async_commit();
 
+            const auto dq_before = [&] {
+                if (DEFERRED && index_before >= 0)
+                    add_dq<Tile, T>(params.dq_sum, index_before, shared_address(s.ds[stage ^ 1]), shared_address(s.k),
+                                    warp);
+            };
+            const bool is_dq_first = S::WARPS == 8 && warp >= S::WARPS / 2;
+            if (is_dq_first)
+                dq_before();
             const StepOperands at = operands_of(s, stage, warp_kv, warp_q, rows_8, rows_16);
             int diagonal = WARP_KEYS; /* this warp's key i sees its query j iff i - j <= diagonal */
             if (params.causal)
@@ -123,9 +132,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
             else
                 store_zeros<Tile>(at, first_query);
 
-            if (DEFERRED && index_before >= 0)
-                add_dq<Tile, T>(params.dq_sum, index_before, shared_address(s.ds[stage ^ 1]), shared_address(s.k),
-                                warp);
+            if (!is_dq_first)
+                dq_before();
             if (AT_ONCE)
                 __syncthreads();
             else if (S::EXCHANGE)
@@ -175,7 +183,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid
                 load_quad(dq.at[m][n], quad + (m * N8 + n) * QUAD_FLOATS, lane);
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
-                    dq.at[m][n][i] *= params.scale;
+                    dq.at[m][n][i] *= params.dq_scale;
             }
         pack_fragments<T>(packed, dq);
         const uint32_t first_row = (pass * S::DQ_WARPS_Q + warp_q) * Tile::DQ_ROWS;
@@ -260,8 +268,8 @@ using namespace sm80_bwd;
     }
 #define MAIN_ALL(Tile)                                                                                                 \
     {                                                                                                                  \
-        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, Sparse), NO_KERNELS,                       \
-            KERNELS(backward_main, Tile, Family)                                                                       \
+        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, Sparse),                                   \
+            KERNELS(backward_main, Tile, SparseDropout), KERNELS(backward_main, Tile, Family)                          \
     }
 #define NO_DQ_DENSE(Tile) KERNELS(backward_main, Tile, DenseNoDq)
 #define NO_DQ_FAMILY(Tile) NO_KERNELS

@@ -16,6 +16,9 @@ static const fused_sm80_bwd_kernel *kernels_of(const struct fused_sm80_bwd_tile 
 
     if (kind == SM80_DENSE && request->deterministic)
         return row->dense_no_dq;
+    if (kind == SM80_SPARSE_DROPOUT &&
+        row->tile.smem_bytes + SM80_BWD_DROPOUT_BYTES > request->device->smem_per_block_bytes)
+        kind = SM80_FAMILY;
     if (kind != SM80_DENSE && (row->main[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
         kind = SM80_FAMILY;
     return row->main[kind];
@@ -165,6 +168,10 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
         .family = sm80_family_of(request, t, workspace, true, tile->kv_tile),
     };
 
+    /* The kernels SparseDropout compute the share 1 - dropout of dS. */
+    params.dq_scale = p->scale;
+    if (kernels_of(tile, request) == tile->main[SM80_SPARSE_DROPOUT])
+        params.dq_scale *= params.family.keep_factor;
     params.section_heads = section_heads(request, &params, &tile->tile);
     return params;
 }

@@ -293,11 +293,11 @@ __device__ __forceinline__ void score_family(Fragments<1, DqFamily<HEAD_DIM>::KE
     if (family.dropout_threshold != 0) {
         const DropoutTest test(family.dropout_threshold);
         const DropoutHead head(family.dropout_keys, step.sequence, step.head);
-        const DropoutRows rows(head, step.row / 16 * 8 + lane / 4);
+        const DropoutRows rows = dropout_rows(head, step.row / 16 * 8 + lane / 4);
 #pragma unroll
         for (int k = 0; k < N8 / 2; ++k) {
             uint32_t kept[4];
-            dropout_mask(kept, test, head, rows, {head, (step.key / 16 + k) * 4 + lane % 4});
+            dropout_mask(kept, test, head, rows, dropout_keys(head, (step.key / 16 + k) * 4 + lane % 4));
 #pragma unroll
             for (int i = 0; i < 8; ++i) { /* register i / 2 of the fragment, its half i % 2 */
                 float &x = ds.at[0][2 * k + i / 4][i / 2 % 2 * 2 + i % 2];

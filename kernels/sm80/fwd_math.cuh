@@ -223,11 +223,11 @@ __device__ __forceinline__ void drop_p(Probabilities<Tile> &probabilities, const
     const uint32_t lane = threadIdx.x % WARP;
     const DropoutTest test(family.dropout_threshold);
     const DropoutHead head(family.dropout_keys, tile.facts->sequence, tile.facts->head);
-    const DropoutKeys keys(head, (tile.key / 16 + n_slice) * 4 + lane % 4);
+    const DropoutKeys keys = dropout_keys(head, (tile.key / 16 + n_slice) * 4 + lane % 4);
 #pragma unroll
     for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m) {
         uint32_t kept[4];
-        dropout_mask(kept, test, head, {head, (tile.row / 16 + m) * 8 + lane / 4}, keys);
+        dropout_mask(kept, test, head, dropout_rows(head, (tile.row / 16 + m) * 8 + lane / 4), keys);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
             probabilities.p[m][n_slice][i] &= kept[i];
