@@ -150,16 +150,15 @@ __device__ __forceinline__ void store_sparse_gradients(Gradient<Tile> &dk, Gradi
                params.dv.stride_row, left);
 }
 
-/* The same where the keys lie in the order of key_of_row; dK has the share 1 - p that dS has. */
+/* The same where the keys lie in the order of key_of_row. */
 template <typename Tile, typename T>
 __device__ __forceinline__ void store_gradients_of_calls(Gradient<Tile> &dk, Gradient<Tile> &dv, const Smem<Tile> &s,
                                                          const Params &params, const BlockFacts &facts,
                                                          uint32_t warp_kv, uint32_t warp_q)
 {
     const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
-    const float keep_factor = params.family.keep_factor;
-    round_gradient<Tile, T>(dk, params.scale * keep_factor, shared_address(s.k) + keys, warp_q);
-    round_gradient<Tile, T>(dv, keep_factor, shared_address(s.v) + keys, warp_q);
+    round_gradient<Tile, T>(dk, params.scale, shared_address(s.k) + keys, warp_q);
+    round_gradient<Tile, T>(dv, 1.0f, shared_address(s.v) + keys, warp_q);
     __syncthreads();
     store_family_keys<Tile, true>(s, params, facts);
 }

@@ -2,11 +2,16 @@
 #include "kernels/sm80/fused_sm80.h"
 #include "kernels/sm80/bwd_params.h"
 
+#include <math.h>
+
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
 #include "kernels/sm80/family.h"
 
 static const float LOG2_E = 1.44269504088896340736f;
+
+/* In the kernels SparseDropout P has the factor 1 / (1 - dropout), 4096 with this, which 16 bits have to hold. */
+static const float MOST_DROPOUT = 1.0f - 1.0f / 4096;
 
 /* A row's main kernels for a request, [bf16]; the first is NULL where it has none. */
 static const fused_sm80_bwd_kernel *kernels_of(const struct fused_sm80_bwd_tile *row,
@@ -17,7 +22,8 @@ static const fused_sm80_bwd_kernel *kernels_of(const struct fused_sm80_bwd_tile 
     if (kind == SM80_DENSE && request->deterministic)
         return row->dense_no_dq;
     if (kind == SM80_SPARSE_DROPOUT &&
-        row->tile.smem_bytes + SM80_BWD_DROPOUT_BYTES > request->device->smem_per_block_bytes)
+        (row->tile.smem_bytes + SM80_BWD_DROPOUT_BYTES > request->device->smem_per_block_bytes ||
+         request->problem->dropout > MOST_DROPOUT))
         kind = SM80_FAMILY;
     if (kind != SM80_DENSE && (row->main[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
         kind = SM80_FAMILY;
@@ -168,10 +174,8 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
         .family = sm80_family_of(request, t, workspace, true, tile->kv_tile),
     };
 
-    /* The kernels SparseDropout compute the share 1 - dropout of dS. */
-    params.dq_scale = p->scale;
     if (kernels_of(tile, request) == tile->main[SM80_SPARSE_DROPOUT])
-        params.dq_scale *= params.family.keep_factor;
+        params.lse2_less = log2f(params.family.keep_factor);
     params.section_heads = section_heads(request, &params, &tile->tile);
     return params;
 }

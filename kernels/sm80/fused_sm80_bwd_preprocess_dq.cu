@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_co
         const float lse = valid ? params.lse[head_index * params.q_len + row] : -INFINITY;
         const bool sees = lse != -INFINITY;
         float *stats = params.stats + stats_index(params, index);
-        stats[0] = sees ? lse * LOG2_E : INFINITY;
+        stats[0] = sees ? lse * LOG2_E - params.lse2_less : INFINITY;
         stats[params.q_tile] = sees ? -sum : 0.0f;
     }
     if (params.dq_sum != NULL) {
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess_rows(const __gr
             const float row_lse = valid ? lse[row] : -INFINITY;
             const bool sees = row_lse != -INFINITY;
             float *stats = params.stats + stats_index(params, padded + in_block);
-            stats[0] = sees ? row_lse * LOG2_E : INFINITY;
+            stats[0] = sees ? row_lse * LOG2_E - params.lse2_less : INFINITY;
             stats[params.q_tile] = sees ? -sum : 0.0f;
         }
     }
@@ -381,7 +381,7 @@ __global__ void __launch_bounds__(DQ_THREADS) backward_dq_family(const __grid_co
     for (int half = 0; half < 2; ++half) {
         const int64_t row = head_index * params.q_rows + tile * DQ_TILE + warp * 16 + lane / 4 + 8 * half;
         const float *stats = params.stats + stats_index(params, row);
-        lse2[half] = stats[0];
+        lse2[half] = stats[0] + params.lse2_less;
         neg_delta[half] = stats[params.q_tile];
     }
     for (int stage = 0; n < range.end; stage ^= S::STAGES - 1) {
