@@ -37,9 +37,8 @@ struct fused_sm80_bwd_params {
     int32_t q_tiles, kv_tiles;
     int32_t section_heads; /* kv heads whose blocks run at the same time */
     float scale, scale_log2;
-    float
-        lse2_less; /* what lse2 in stats is smaller by: log2 of the factor that P has in kernels SparseDropout, else 0 */
-    bool causal;   /* of dense attention; of the family it is in the windows */
+    float lse2_less; /* by how much lse2 in stats is less: log2 of P's factor in kernels SparseDropout, else 0 */
+    bool causal;     /* of dense attention; of the family it is in the windows */
     int32_t padded_head_dim; /* of the family: columns of a row of dq_sum */
     struct fused_sm80_family family;
 };

@@ -54,6 +54,19 @@ static void deviation_of_logits(void **state)
     assert_false(is_limited(item));
     item.problem.scale = -0.75f;
     assert_true(is_limited(item));
+    struct plan_item few_rows = item_of(ATTN_FP16, FILL_NORMAL, 2); /* 300 = 4 * 64 + 44 */
+    few_rows.problem.q_len = 193;
+    assert_true(is_limited(few_rows));
+    few_rows.problem.q_len = 200;
+    assert_false(is_limited(few_rows));
+    few_rows.problem.kv_len = 71;
+    assert_true(is_limited(few_rows));
+    few_rows.logit_std = 1.5;
+    assert_false(is_limited(few_rows));
+    few_rows.problem.lengths = ATTN_PACKED;
+    assert_false(is_limited(few_rows));
+    few_rows.logit_std = 2;
+    assert_true(is_limited(few_rows));
     struct plan_item dropping = item_of(ATTN_FP16, FILL_NORMAL, 2);
     dropping.problem.dropout = 0.9f;
     assert_false(is_limited(dropping));
