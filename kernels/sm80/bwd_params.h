@@ -26,7 +26,7 @@ struct fused_sm80_bwd_params {
     const float *lse;      /* [batch * q_heads, q_len] */
     float *stats;          /* [batch * q_heads, q_rows / q_tile, 2, q_tile]: lse2 = LSE * log2 e, +inf for rows that see
                               no key and for rows that pad; -D = -rowsum(dO * O) */
-    float *dq_sum;         /* [batch * q_heads, q_rows * head_dim]: dQ / scale in fp32, tile by tile in quads
+    float *dq_sum;         /* [batch * q_heads, q_rows * head_dim]: dQ / ds_scale in fp32, tile by tile in quads
                               (kernels/device/memory.cuh). NULL where a kernel of its own computes dQ */
     int64_t q_rows;        /* rows of a head in stats and dq_sum: q_len rounded up to SM80_BWD_ROW_STEP; of packed
                               sequences SM80_ROW_BLOCK for each row block of all of them */
@@ -37,10 +37,11 @@ struct fused_sm80_bwd_params {
     int32_t q_tiles, kv_tiles;
     int32_t section_heads; /* kv heads whose blocks run at the same time */
     float scale, scale_log2;
-    float lse2_less; /* by how much lse2 in stats is less: log2 of P's factor in kernels SparseDropout, else 0 */
-    bool causal;     /* of dense attention; of the family it is in the windows */
+    float ds_scale;          /* what dQ and dK are multiplied with at the end */
+    bool causal;             /* of dense attention; of the family it is in the windows */
     int32_t padded_head_dim; /* of the family: columns of a row of dq_sum */
     struct fused_sm80_family family;
+    float lse2_less; /* by how much lse2 in stats is less: log2 of P's factor in kernels SparseDropout, else 0 */
 };
 
 typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);

@@ -157,8 +157,8 @@ __device__ __forceinline__ void store_gradients_of_calls(Gradient<Tile> &dk, Gra
                                                          uint32_t warp_kv, uint32_t warp_q)
 {
     const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
-    round_gradient<Tile, T>(dk, params.scale, shared_address(s.k) + keys, warp_q);
-    round_gradient<Tile, T>(dv, 1.0f, shared_address(s.v) + keys, warp_q);
+    round_gradient<Tile, T>(dk, params.ds_scale, shared_address(s.k) + keys, warp_q);
+    round_gradient<Tile, T>(dv, params.family.keep_factor, shared_address(s.v) + keys, warp_q);
     __syncthreads();
     store_family_keys<Tile, true>(s, params, facts);
 }

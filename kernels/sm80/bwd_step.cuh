@@ -280,8 +280,9 @@ template <int BEFORE> struct DropoutWords {
     }
 };
 
-/* Of SparseDropout: P / (1 - p) from S, where the sign says of an element whether it is dropped, one element at a time.
- * The factor is in lse2 (params.lse2_less): with it dS and dV need none, and fewer elements are denormal in fp16. */
+/* Of SparseDropout: P times the power of two of 1 / (1 - p), from S, where the sign says of an element whether it is
+ * dropped, one element at a time. The factor is in lse2 (params.lse2_less): with it dS is not denormal in fp16; as a
+ * power of two it rounds nothing. */
 template <int BEFORE> struct DroppedProbabilities {
     enum { PIECES = (4 - BEFORE) * DropoutWords<BEFORE>::PIECES, STEPS = 16 / PIECES };
     Accumulator<2, 4> &p;
@@ -321,8 +322,8 @@ template <int BEFORE> struct DroppedProbabilities {
     }
 };
 
-/* P is P / (1 - p) with the signs of above. Makes dP dS = P * ((1 - p) (-D) + M dP), M without its factor; then P
- * without what is dropped. */
+/* P has that factor and those signs. Makes dP the dS of it but for the rest of 1 / (1 - p), P * ((1 - p) (-D) + M dP),
+ * M without its factor; then P without what is dropped. */
 __device__ __forceinline__ void multiply_kept(Accumulator<2, 4> &p, Accumulator<2, 4> &dp, uint32_t neg_delta,
                                               float keep_share)
 {

@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid
                 load_quad(dq.at[m][n], quad + (m * N8 + n) * QUAD_FLOATS, lane);
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
-                    dq.at[m][n][i] *= params.scale;
+                    dq.at[m][n][i] *= params.ds_scale;
             }
         pack_fragments<T>(packed, dq);
         const uint32_t first_row = (pass * S::DQ_WARPS_Q + warp_q) * Tile::DQ_ROWS;

@@ -10,7 +10,8 @@
 
 static const float LOG2_E = 1.44269504088896340736f;
 
-/* In the kernels SparseDropout P has the factor 1 / (1 - dropout), 4096 with this, which 16 bits have to hold. */
+/* In the kernels SparseDropout P has the power of two of 1 / (1 - dropout) as a factor, 4096 with this, which 16 bits
+ * have to hold. */
 static const float MOST_DROPOUT = 1.0f - 1.0f / 4096;
 
 /* A row's main kernels for a request, [bf16]; the first is NULL where it has none. */
@@ -174,8 +175,13 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
         .family = sm80_family_of(request, t, workspace, true, tile->kv_tile),
     };
 
-    if (kernels_of(tile, request) == tile->main[SM80_SPARSE_DROPOUT])
-        params.lse2_less = log2f(params.family.keep_factor);
+    params.ds_scale = p->scale;
+    if (kernels_of(tile, request) == tile->main[SM80_SPARSE_DROPOUT]) { /* P has the power of two of the factor */
+        const int exponent = ilogbf(params.family.keep_factor);
+        params.lse2_less = (float)exponent;
+        params.family.keep_factor = ldexpf(params.family.keep_factor, -exponent);
+        params.ds_scale *= params.family.keep_factor;
+    }
     params.section_heads = section_heads(request, &params, &tile->tile);
     return params;
 }
@@ -224,7 +230,11 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         status = attn_launch_kernel(&preprocess, &params, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&main_kernel, &params, run, why);
-    return status == ATTN_OK ? attn_launch_kernel(deterministic ? &dq : &convert, &params, run, why) : status;
+    if (status != ATTN_OK || !deterministic)
+        return status == ATTN_OK ? attn_launch_kernel(&convert, &params, run, why) : status;
+    struct fused_sm80_bwd_params dq_params = params; /* its kernel has all of the factor, whatever the main one has */
+    dq_params.family.keep_factor = 1.0f / (1.0f - p->dropout);
+    return attn_launch_kernel(&dq, &dq_params, run, why);
 }
 
 const struct attn_direction fused_sm80_bwd = {accepts, workspace_bytes, launch, &tiles};
