@@ -251,7 +251,7 @@ template <int BEFORE> struct DropoutWords {
     uint32_t row, last; /* the counter of the rows of the first call; what was computed last */
     uint32_t of_call[4][4];
 
-    /* first_query is a multiple of 32. */
+    /* step.query + query is a multiple of 32. What depends on the sequence is in the keys' part. */
     __device__ __forceinline__ DropoutWords(const fused_sm80_family &family, const FamilyStep &step, int query)
         : head(family.dropout_keys, 0, step.head), of_keys(step.of_keys), last(0)
     {
