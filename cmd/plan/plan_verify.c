@@ -87,6 +87,10 @@ static const struct {
     {{2, 4, 2, 190, 190, FILL_NORMAL, ATTN_BSHD, true, false, 0}, -1, -1, {.dropout = 0.1, .dropout_seed = 3}},
     {{1, 2, 2, 113, 203, FILL_NORMAL, ATTN_BHSD, false, false, 0}, -1, -1, {.dropout = 0.9, .dropout_seed = 1}},
     {{1, 2, 1, 257, 257, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 32, -1, {.dropout = 0.5, .dropout_seed = 1}},
+    /* A dS so small without its factor 1 / (1 - p) that fp16 has it as a denormal number; a P of 1 in every row, which
+     * with that factor is rounded alike everywhere. */
+    {{1, 2, 2, 2048, 2048, FILL_NORMAL, ATTN_BSHD, false, true, 0}, -1, -1, {.dropout = 0.999, .dropout_seed = 1}},
+    {{1, 70, 5, 64, 64, FILL_HUGE, ATTN_BSHD, false, true, 0}, -1, -1, {.dropout = 0.1, .dropout_seed = 1}},
 };
 
 /* Caches: one key, whole and begun pages, pages smaller and larger than tiles, sequences that use little or all of the
