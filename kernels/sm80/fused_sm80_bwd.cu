@@ -225,78 +225,49 @@ using namespace sm80_bwd;
 
 /* ---- Variants ---------------------------------------------------------------------------------------------------- */
 
-/* Best first for each head_dim: name, tile, what it is compiled for, summary. */
+/* Best first for each head_dim: name, tile; whether it is compiled as Dense, Sparse, SparseDropout, Family
+ * (family.cuh); summary. */
 #define BWD_VARIANTS(ROW)                                                                                              \
-    ROW("d32_kv128q64", Sm80BwdD32, BEYOND, "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")    \
-    ROW("d64_kv128q64", Sm80BwdD64, ALL, "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")       \
-    ROW("d64_kv128q64_oneds", Sm80BwdD64OneDs, DENSE, "128 keys x 64 queries, 4 warps, 81 KB shared memory")           \
-    ROW("d96_kv128q64", Sm80BwdD96, BEYOND, "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")   \
-    ROW("d96_kv64q32", Sm80BwdD96Small, FAMILY, "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory") \
-    ROW("d128_kv128q64", Sm80BwdD128, ALL, "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")    \
-    ROW("d128_kv128q64_oneds", Sm80BwdD128OneDs, DENSE, "128 keys x 64 queries, 8 warps, 161 KB shared memory")        \
-    ROW("d128_kv64q32", Sm80BwdD128Small, BOTH, "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory") \
-    ROW("d192_kv64q64", Sm80BwdD192, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")   \
-    ROW("d192_kv32q32", Sm80BwdD192Small, FAMILY,                                                                      \
+    ROW("d32_kv128q64", Sm80BwdD32, NO, YES, NO, YES,                                                                  \
+        "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")                                        \
+    ROW("d64_kv128q64", Sm80BwdD64, YES, YES, YES, YES,                                                                \
+        "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")                                        \
+    ROW("d64_kv128q64_oneds", Sm80BwdD64OneDs, YES, NO, NO, NO, "128 keys x 64 queries, 4 warps, 81 KB shared memory") \
+    ROW("d96_kv128q64", Sm80BwdD96, NO, YES, NO, YES,                                                                  \
+        "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")                                       \
+    ROW("d96_kv64q32", Sm80BwdD96Small, NO, NO, NO, YES,                                                               \
+        "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory")                                         \
+    ROW("d128_kv128q64", Sm80BwdD128, YES, YES, YES, YES,                                                              \
+        "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")                                       \
+    ROW("d128_kv128q64_oneds", Sm80BwdD128OneDs, YES, NO, NO, NO,                                                      \
+        "128 keys x 64 queries, 8 warps, 161 KB shared memory")                                                        \
+    ROW("d128_kv64q32", Sm80BwdD128Small, YES, NO, NO, YES,                                                            \
+        "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory")                                         \
+    ROW("d192_kv64q64", Sm80BwdD192, NO, YES, NO, YES,                                                                 \
+        "64 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")                                        \
+    ROW("d192_kv32q32", Sm80BwdD192Small, NO, NO, NO, YES,                                                             \
         "32 keys x 32 queries, 4 warps, dQ a step later, 85 KB shared memory")                                         \
-    ROW("d256_kv64q64", Sm80BwdD256, BEYOND, "64 keys x 64 queries, 8 warps, dQ a step later, 225 KB shared memory")   \
-    ROW("d256_kv32q32", Sm80BwdD256Small, FAMILY,                                                                      \
+    ROW("d256_kv64q64", Sm80BwdD256, NO, YES, NO, YES,                                                                 \
+        "64 keys x 64 queries, 8 warps, dQ a step later, 225 KB shared memory")                                        \
+    ROW("d256_kv32q32", Sm80BwdD256Small, NO, NO, NO, YES,                                                             \
         "32 keys x 32 queries, 4 warps, 1 stage, dQ a step later, 77 KB shared memory")
 
-#define KERNELS(Kernel, Tile, Attributes)                                                                              \
+#define KERNELS_YES(Kernel, Tile, Attributes)                                                                          \
     {                                                                                                                  \
         Kernel<Tile, __half, Attributes>, Kernel<Tile, __nv_bfloat16, Attributes>                                      \
     }
-#define NO_KERNELS                                                                                                     \
+#define KERNELS_NO(Kernel, Tile, Attributes)                                                                           \
     {                                                                                                                  \
         NULL, NULL                                                                                                     \
     }
-#define MAIN_DENSE(Tile)                                                                                               \
-    {                                                                                                                  \
-        KERNELS(backward_main, Tile, DenseDq), NO_KERNELS, NO_KERNELS, NO_KERNELS                                      \
-    }
-#define MAIN_FAMILY(Tile)                                                                                              \
-    {                                                                                                                  \
-        NO_KERNELS, NO_KERNELS, NO_KERNELS, KERNELS(backward_main, Tile, Family)                                       \
-    }
-#define MAIN_BEYOND(Tile)                                                                                              \
-    {                                                                                                                  \
-        NO_KERNELS, KERNELS(backward_main, Tile, Sparse), NO_KERNELS, KERNELS(backward_main, Tile, Family)             \
-    }
-#define MAIN_BOTH(Tile)                                                                                                \
-    {                                                                                                                  \
-        KERNELS(backward_main, Tile, DenseDq), NO_KERNELS, NO_KERNELS, KERNELS(backward_main, Tile, Family)            \
-    }
-#define MAIN_ALL(Tile)                                                                                                 \
-    {                                                                                                                  \
-        KERNELS(backward_main, Tile, DenseDq), KERNELS(backward_main, Tile, Sparse),                                   \
-            KERNELS(backward_main, Tile, SparseDropout), KERNELS(backward_main, Tile, Family)                          \
-    }
-#define NO_DQ_DENSE(Tile) KERNELS(backward_main, Tile, DenseNoDq)
-#define NO_DQ_FAMILY(Tile) NO_KERNELS
-#define NO_DQ_BEYOND(Tile) NO_KERNELS
-#define NO_DQ_BOTH(Tile) NO_DQ_DENSE(Tile)
-#define NO_DQ_ALL(Tile) NO_DQ_DENSE(Tile)
-#define CONVERT_DENSE(Tile)                                                                                            \
-    {                                                                                                                  \
-        KERNELS(convert_dq, Tile, DenseDq), NO_KERNELS                                                                 \
-    }
-#define CONVERT_FAMILY(Tile)                                                                                           \
-    {                                                                                                                  \
-        NO_KERNELS, KERNELS(convert_dq, Tile, Family)                                                                  \
-    }
-#define CONVERT_BEYOND(Tile) CONVERT_FAMILY(Tile)
-#define CONVERT_BOTH(Tile)                                                                                             \
-    {                                                                                                                  \
-        KERNELS(convert_dq, Tile, DenseDq), KERNELS(convert_dq, Tile, Family)                                          \
-    }
-#define CONVERT_ALL(Tile) CONVERT_BOTH(Tile)
-#define TILE_ROW(name, Tile, FOR, summary)                                                                             \
+#define TILE_ROW(name, Tile, DENSE, SPARSE, DROPOUT, FAMILY, summary)                                                  \
     {{{name, summary}, Tile::HEAD_DIM, Tile::BLOCKS_PER_SM, sizeof(Smem<Tile>)},                                       \
      Tile::Q,                                                                                                          \
      Tile::KV,                                                                                                         \
      Traits<Tile>::THREADS,                                                                                            \
-     MAIN_##FOR(Tile),                                                                                                 \
-     NO_DQ_##FOR(Tile),                                                                                                \
-     CONVERT_##FOR(Tile)},
+     {KERNELS_##DENSE(backward_main, Tile, DenseDq), KERNELS_##SPARSE(backward_main, Tile, Sparse),                    \
+      KERNELS_##DROPOUT(backward_main, Tile, SparseDropout), KERNELS_##FAMILY(backward_main, Tile, Family)},           \
+     KERNELS_##DENSE(backward_main, Tile, DenseNoDq),                                                                  \
+     {KERNELS_##DENSE(convert_dq, Tile, DenseDq), KERNELS_##FAMILY(convert_dq, Tile, Family)}},
 
 extern "C" const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[] = {BWD_VARIANTS(TILE_ROW){}};
