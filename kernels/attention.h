@@ -381,8 +381,12 @@ ATTN_FUNCTION bool attn_block_is_visible(const struct attn_problem *p, const uin
     return mask[(plane * rows + row / p->mask_block) * keys + key / p->mask_block] != 0;
 }
 
-/* The keys of the rounds of Philox4x32-10, which a kernel that calls it often is given. */
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): in ten rounds a counter of four words becomes four random words. */
 enum { ATTN_PHILOX_ROUNDS = 10 };
+#define ATTN_PHILOX_M0 0xD2511F53u /* what the words 0 and 2 are multiplied with */
+#define ATTN_PHILOX_M1 0xCD9E8D57u
+
+/* The keys of the rounds, which a kernel that calls it often is given. */
 struct attn_philox_keys {
     uint32_t low[ATTN_PHILOX_ROUNDS], high[ATTN_PHILOX_ROUNDS];
 };
@@ -399,7 +403,7 @@ ATTN_FUNCTION struct attn_philox_keys attn_philox_keys_of(uint64_t key)
 
 ATTN_FUNCTION void attn_philox_round(uint32_t words[4], uint32_t low, uint32_t high)
 {
-    const uint64_t a = (uint64_t)0xD2511F53u * words[0], b = (uint64_t)0xCD9E8D57u * words[2];
+    const uint64_t a = (uint64_t)ATTN_PHILOX_M0 * words[0], b = (uint64_t)ATTN_PHILOX_M1 * words[2];
     const uint32_t second = words[1], fourth = words[3];
     words[0] = (uint32_t)(b >> 32) ^ second ^ low;
     words[1] = (uint32_t)b;
@@ -407,7 +411,7 @@ ATTN_FUNCTION void attn_philox_round(uint32_t words[4], uint32_t low, uint32_t h
     words[3] = (uint32_t)a;
 }
 
-/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): a counter of four words becomes four random words. */
+/* The rounds from first_round on, of words that have had those before. */
 ATTN_FUNCTION void attn_philox_rounds(uint32_t words[4], const struct attn_philox_keys *keys, int first_round)
 {
     for (int round = first_round; round < ATTN_PHILOX_ROUNDS; round++)

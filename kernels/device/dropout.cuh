@@ -3,7 +3,7 @@
  *
  * The counter is (keys, rows, head, sequence), and the first rounds do not mix all of it: what depends on the head, on
  * the rows and on the keys alone is computed apart, so that blocks can share it. With a = M0 * word 0 and
- * b = M1 * word 2 of a round, of which `hi` and `lo` are the halves:
+ * b = M1 * word 2 of a round (attn_philox_round), of which `hi` and `lo` are the halves:
  *
  *   after round   word 0            word 1     word 2            word 3
  *   0             rows, head        head       keys, sequence    keys
@@ -16,8 +16,6 @@
 
 namespace device {
 
-constexpr uint32_t PHILOX_M0 = 0xD2511F53u, PHILOX_M1 = 0xCD9E8D57u;
-
 /* The seed's keys of the rounds, and what the head and the sequence add to the counter in the first two rounds. */
 struct DropoutHead {
     const struct attn_philox_keys &round_keys;
@@ -26,7 +24,7 @@ struct DropoutHead {
     __device__ __forceinline__ DropoutHead(const struct attn_philox_keys &round_keys, int sequence_number, int head)
         : round_keys(round_keys)
     {
-        const uint64_t b = static_cast<uint64_t>(PHILOX_M1) * static_cast<uint32_t>(head);
+        const uint64_t b = static_cast<uint64_t>(ATTN_PHILOX_M1) * static_cast<uint32_t>(head);
         rows = static_cast<uint32_t>(b >> 32) ^ round_keys.low[0];
         keys = static_cast<uint32_t>(b) ^ round_keys.low[1];
         sequence = static_cast<uint32_t>(sequence_number) ^ round_keys.high[0];
@@ -40,7 +38,7 @@ struct DropoutRows {
 
 __device__ __forceinline__ DropoutRows dropout_rows(const DropoutHead &head, uint32_t counter)
 {
-    const uint64_t a = static_cast<uint64_t>(PHILOX_M0) * (counter ^ head.rows);
+    const uint64_t a = static_cast<uint64_t>(ATTN_PHILOX_M0) * (counter ^ head.rows);
     return {static_cast<uint32_t>(a >> 32) ^ head.round_keys.high[1],
             static_cast<uint32_t>(a) ^ head.round_keys.high[2]};
 }
@@ -52,9 +50,9 @@ struct DropoutKeys {
 
 __device__ __forceinline__ DropoutKeys dropout_keys(const DropoutHead &head, uint32_t counter)
 {
-    const uint64_t a = static_cast<uint64_t>(PHILOX_M0) * counter;
-    const uint64_t b = static_cast<uint64_t>(PHILOX_M1) * (static_cast<uint32_t>(a >> 32) ^ head.sequence);
-    const uint64_t c = static_cast<uint64_t>(PHILOX_M0) * (static_cast<uint32_t>(b >> 32) ^ head.keys);
+    const uint64_t a = static_cast<uint64_t>(ATTN_PHILOX_M0) * counter;
+    const uint64_t b = static_cast<uint64_t>(ATTN_PHILOX_M1) * (static_cast<uint32_t>(a >> 32) ^ head.sequence);
+    const uint64_t c = static_cast<uint64_t>(ATTN_PHILOX_M0) * (static_cast<uint32_t>(b >> 32) ^ head.keys);
     return {static_cast<uint32_t>(a), static_cast<uint32_t>(b) ^ head.round_keys.low[2], static_cast<uint32_t>(c >> 32),
             static_cast<uint32_t>(c)};
 }
@@ -64,7 +62,7 @@ enum { DROPOUT_ROUNDS_BEFORE = 3 };
 /* The words of rows and keys after so many rounds. */
 __device__ __forceinline__ void dropout_begin(uint32_t (&words)[4], const DropoutRows &rows, const DropoutKeys &keys)
 {
-    const uint64_t b = static_cast<uint64_t>(PHILOX_M1) * (rows.hi ^ keys.lo_0);
+    const uint64_t b = static_cast<uint64_t>(ATTN_PHILOX_M1) * (rows.hi ^ keys.lo_0);
     words[0] = static_cast<uint32_t>(b >> 32) ^ keys.lo_1;
     words[1] = static_cast<uint32_t>(b);
     words[2] = keys.hi_2 ^ rows.lo;
@@ -132,12 +130,13 @@ __device__ __forceinline__ void dropout_mask(uint32_t (&kept)[4], const DropoutT
     }
 }
 
+/* Of 16 rows, the one for which a thread of S^T makes its call. */
+__device__ __forceinline__ uint32_t transposed_row(uint32_t lane) { return lane % 4 * 2 + lane / 4 % 2; }
+
 /* The same of a block of S^T, whose rows are keys: register i is keys lane / 4 (i even) or 8 further down, rows
  * 2 (lane % 4) and + 1 (i < 2) or 8 further right. A thread needs two words of each of two calls; the thread with the
  * neighbouring key needs the other two: each makes one call. The whole warp calls it. The counters are
  * 8 * row block + transposed_row(lane) and 4 * key block + lane / 8. */
-__device__ __forceinline__ uint32_t transposed_row(uint32_t lane) { return lane % 4 * 2 + lane / 4 % 2; }
-
 __device__ __forceinline__ void dropout_mask_transposed(uint32_t (&kept)[4], const DropoutTest &test,
                                                         const DropoutHead &head, const DropoutRows &rows,
                                                         const DropoutKeys &keys)

@@ -32,7 +32,8 @@ struct fused_sm80_family {
     struct attn_philox_keys dropout_keys; /* of the seed, see attn_dropout_bits */
     uint32_t dropout_threshold;           /* an element is dropped where its bits are below; 0 = none is */
     uint32_t last_dropped;                /* the largest 32 bits whose upper half is dropped */
-    float keep_factor, keep_share;        /* 1 / (1 - dropout), 1 - dropout */
+    float keep_factor, keep_share;        /* 1 / (1 - dropout), without its power of two in the main kernel of the
+                                             backward where P has that (bwd_params.h); 1 - dropout */
     float softcap_inner;               /* scale / softcap: the argument of tanh is this times Q K^T; 0 = no softcap */
     int32_t window_left, window_right; /* keys left and right of the diagonal: unbounded is more than any length */
     int32_t head_dim, batch;

@@ -233,7 +233,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     if (status != ATTN_OK || !deterministic)
         return status == ATTN_OK ? attn_launch_kernel(&convert, &params, run, why) : status;
     struct fused_sm80_bwd_params dq_params = params; /* its kernel has all of the factor, whatever the main one has */
-    dq_params.family.keep_factor = 1.0f / (1.0f - p->dropout);
+    dq_params.family = sm80_family_of(request, tensors, run->workspace, true, tile->kv_tile);
     return attn_launch_kernel(&dq, &dq_params, run, why);
 }
 
