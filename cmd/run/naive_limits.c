@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "reference/compare.h"
+
 /* The standard deviation of the logits of inputs that are drawn without a peak or a ramp; 0 where it is not known. */
 static double logit_std_of(const struct plan_item *item)
 {
@@ -25,10 +27,10 @@ static double logit_std_of(const struct plan_item *item)
     return 0;
 }
 
-/* Whether a block of 64 rows or keys, which the judge looks at by itself, has fewer than eight. */
+/* Whether a block of rows or keys, which the judge looks at by itself, has fewer than eight. */
 static bool has_short_block(const struct attn_problem *p)
 {
-    const int64_t rows = p->q_len % 64, keys = p->kv_len % 64;
+    const int64_t rows = p->q_len % COMPARE_BLOCK_ROWS, keys = p->kv_len % COMPARE_BLOCK_ROWS;
     return p->lengths != ATTN_FIXED || (rows > 0 && rows < 8) || (keys > 0 && keys < 8);
 }
 
