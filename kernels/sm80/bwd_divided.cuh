@@ -80,7 +80,8 @@ template <typename Tile, typename T> struct DividedWarp {
         const uint32_t pair = warp % S::WARPS, warp_kv = pair / Half::WARPS_Q, warp_q = pair % Half::WARPS_Q;
         const uint32_t pair_barrier = 1 + pair;
         const uint32_t keys_barrier = 1 + S::WARPS + (has_dp ? Tile::WARPS_KV : 0) + warp_kv;
-        const int stage = i & 1, query = static_cast<int>(warp_q) * S::WARP_Q;
+        /* Computed anew: head_dim 256 has no register in which the assembler could keep what follows from it. */
+        const int stage = forget(i) & 1, query = static_cast<int>(warp_q) * S::WARP_Q;
         const uint32_t keys = warp_kv * Tile::WARP_KEYS * ROW_BYTES;
         const uint32_t q = shared_address(s.q[stage]), dout = shared_address(s.dout[stage]);
         const uint32_t ds = shared_address(s.ds[stage]) + keys, p = shared_address(s.ds[S::DS_BUFFERS]) + keys;

@@ -10,21 +10,36 @@ using namespace device;
 
 /* ---- The family -------------------------------------------------------------------------------------------------- */
 
+/* work_tile_of_block by divisors that the host has prepared. Not of the dense kernels: that of head_dim 64 was slower
+ * (docs/kernels/sm80.md). */
+__device__ __forceinline__ WorkTile ordered_work_tile(const Params &params)
+{
+    const fused_sm80_bwd_order &order = params.order;
+    const int block = blockIdx.x, section = quotient(block, order.section_blocks);
+    const int rest = block - section * order.section_blocks.value, first_head = section * params.section_heads;
+    const bool is_last = params.kv_head_count - first_head <= params.section_heads;
+    const divisor &heads = is_last ? order.last_heads : order.section_heads;
+    const int tile = quotient(rest, heads), head = first_head + rest - tile * heads.value;
+    const int batch = quotient(head, order.kv_heads);
+    return {batch, head - batch * params.kv_heads, tile};
+}
+
 __device__ __forceinline__ void find_work(BlockFacts &facts, const Params &params, int key_tile, int query_tile)
 {
     const fused_sm80_family &family = params.family;
     if (family.work == NULL) {
-        const WorkTile work = work_tile_of_block(params);
+        const WorkTile work = ordered_work_tile(params);
         facts.sequence = {static_cast<int>(work.batch), params.q_len, params.kv_len, 0, 0};
         facts.kv_head = static_cast<int>(work.kv_head);
         facts.first_key = work.kv_tile * key_tile;
     } else {
-        const fused_sm80_work work = family.work[blockIdx.x / params.kv_heads];
+        const int number = quotient(blockIdx.x, params.order.kv_heads);
+        const fused_sm80_work work = family.work[number];
         facts.sequence.number = work.sequence;
         if (work.sequence < 0)
             return;
         facts.sequence = sequence_at(family, work.sequence, 0, 0);
-        facts.kv_head = blockIdx.x % params.kv_heads;
+        facts.kv_head = blockIdx.x - number * params.kv_heads;
         facts.first_key = work.tile * key_tile;
     }
     const TileRange range = row_tiles_of(family, facts.sequence, facts.first_key, key_tile, query_tile);

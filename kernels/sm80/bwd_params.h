@@ -20,6 +20,14 @@ enum {
     SM80_BWD_DROPOUT_BYTES = 5120 /* of shared memory that a kernel SparseDropout has beside its tile's, at most */
 };
 
+/* What the number of a block is divided by, of all kernels but the dense ones. */
+struct fused_sm80_bwd_order {
+    struct divisor section_blocks; /* section_heads * kv_tiles */
+    struct divisor section_heads;
+    struct divisor last_heads; /* kv heads of the last section */
+    struct divisor kv_heads;
+};
+
 /* The parameter of every kernel. */
 struct fused_sm80_bwd_params {
     struct attn_tensor q, k, v, o, dout, dq, dk, dv;
@@ -42,6 +50,7 @@ struct fused_sm80_bwd_params {
     int32_t padded_head_dim; /* of the family: columns of a row of dq_sum */
     struct fused_sm80_family family;
     float lse2_less; /* by how much lse2 in stats is less: log2 of P's factor in kernels SparseDropout, else 0 */
+    struct fused_sm80_bwd_order order;
 };
 
 typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);

@@ -26,7 +26,7 @@ struct SparseBlock {
     SparseStep steps[4]; /* the last ones */
 };
 
-/* The warp of the caller makes the list of the next section of the same query head, or of the first of `head`. */
+/* All threads make the list of the next section of the same query head, or of the first of `head`. */
 template <typename Tile>
 __device__ __forceinline__ void list_query_tiles(SparseBlock &block, const Params &params, int head, bool is_next)
 {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void list_query_tiles(SparseBlock &block, const Param
         block.dout = family_head(params, params.dout, s, s.q_first, q_head);
         block.index = family_index<Tile>(params, facts, head, 0);
     }
-    fill_list<Tile::Q, Tile::KV, true>(
+    fill_list<Tile::Q, Tile::KV, true, Traits<Tile>::THREADS>(
         block.list, family, mask, is_next ? block.list.first + LIST_TILES : facts.first_tile, facts.end_tile, key,
         [&](int tile) {
             const int diagonal = tile * Tile::Q + shift;
@@ -79,9 +79,7 @@ template <typename Tile> struct SparseCursor {
             if (head >= params.group)
                 return;
             __syncthreads(); /* all have read the list before */
-            if (threadIdx.x < LANES)
-                list_query_tiles<Tile>(block, params, head, is_next);
-            __syncthreads();
+            list_query_tiles<Tile>(block, params, head, is_next);
             at = 0;
             entry = block.list.at(0);
         }
@@ -307,9 +305,7 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
         load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), k, params.k.stride_row, keys_left);
         load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), v, params.v.stride_row, keys_left);
     }
-    if (threadIdx.x < LANES)
-        list_query_tiles<Tile>(block, params, 0, false);
-    __syncthreads();
+    list_query_tiles<Tile>(block, params, 0, false);
     now.start(block, params);
     if (now.entry >= 0)
         load_sparse_step<Tile, Warp::CALLS>(s, params, block, now.entry, 0);

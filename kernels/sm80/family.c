@@ -123,6 +123,7 @@ struct fused_sm80_family sm80_family_of(const struct attn_request *request, cons
         .mask_key_blocks = (int32_t)key_blocks,
         .mask_batch_stride = p->mask_batch > 1 ? p->mask_heads * plane : 0,
         .mask_head_stride = p->mask_heads > 1 ? plane : 0,
+        .mask_block_by = divisor_of(p->mask_block > 0 ? p->mask_block : 1),
     };
 }
 

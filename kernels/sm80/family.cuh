@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/device/arithmetic.cuh"
 #include "kernels/device/copies_sm80.cuh"
 #include "kernels/device/warp_matrix.cuh"
 #include "kernels/sm80/family.h"
@@ -114,11 +115,12 @@ __device__ __forceinline__ const uint8_t *mask_of_head(const fused_sm80_family &
 __device__ __forceinline__ unsigned blocks_seen(const fused_sm80_family &family, const uint8_t *mask, int row, int rows,
                                                 int key, int keys)
 {
-    const int last_row = min((row + rows - 1) / family.mask_block, family.mask_row_blocks - 1);
-    const int last_key = min((key + keys - 1) / family.mask_block, family.mask_key_blocks - 1);
+    const struct divisor &by = family.mask_block_by;
+    const int last_row = min(device::quotient(row + rows - 1, by), family.mask_row_blocks - 1);
+    const int last_key = min(device::quotient(key + keys - 1, by), family.mask_key_blocks - 1);
     bool any = false, all = true;
-    for (int r = row / family.mask_block; r <= last_row; ++r)
-        for (int k = key / family.mask_block; k <= last_key; ++k) {
+    for (int r = device::quotient(row, by); r <= last_row; ++r)
+        for (int k = device::quotient(key, by); k <= last_key; ++k) {
             const bool seen = mask[static_cast<int64_t>(r) * family.mask_key_blocks + k] != 0;
             any = any || seen;
             all = all && seen;

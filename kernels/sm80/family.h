@@ -4,6 +4,7 @@
 #define FABENCH_SM80_FAMILY_H
 
 #include "kernels/attention.h"
+#include "kernels/common/divisor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,6 +41,7 @@ struct fused_sm80_family {
     int32_t work_tiles;                                   /* packed: room in `work`, at least the tiles there are */
     int32_t mask_block, mask_row_blocks, mask_key_blocks; /* rows and keys of a block, blocks of the longest lengths */
     int64_t mask_batch_stride, mask_head_stride;          /* 0 where all share one */
+    struct divisor mask_block_by;                         /* mask_block; 1 without a mask */
 };
 
 /* What the kernel that makes the list of work tiles is told: of own tiles, each with `own_tile` rows (keys for the

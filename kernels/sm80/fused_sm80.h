@@ -20,6 +20,13 @@ struct fused_sm80_strides {
     int64_t batch, head, row; /* in elements */
 };
 
+/* What the number of a block is divided by, of all kernels but the dense ones. */
+struct fused_sm80_order {
+    struct divisor q_heads, group;
+    struct divisor section_blocks; /* group * row_tiles */
+    struct divisor tail_heads;     /* heads_total - bulk_heads; 1 where there are none */
+};
+
 /* The parameter of every kernel. */
 struct fused_sm80_fwd_params {
     const void *q, *k, *v; /* [batch, heads, len, head_dim] by strides */
@@ -31,6 +38,7 @@ struct fused_sm80_fwd_params {
     float scale_log2;            /* scale * log2(e); with a softcap that in place of the scale */
     bool causal;                 /* of dense attention; of the family it is in the windows */
     struct fused_sm80_family family;
+    struct fused_sm80_order order;
 };
 
 typedef void (*fused_sm80_fwd_kernel)(struct fused_sm80_fwd_params);

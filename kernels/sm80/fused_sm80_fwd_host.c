@@ -79,7 +79,9 @@ static struct fused_sm80_fwd_params params_of(const struct attn_request *request
                                               void *workspace, const struct fused_sm80_fwd_tile *tile)
 {
     const struct attn_problem *p = request->problem;
-    const int64_t row_tiles = attn_tiles(p->q_len, tile->block_m);
+    const int64_t row_tiles = attn_tiles(p->q_len, tile->block_m), heads = p->batch * p->q_heads;
+    const int64_t group = p->q_heads / p->kv_heads;
+    const int bulk = bulk_heads(p, request->device, tile->tile.blocks_per_sm, row_tiles);
 
     return (struct fused_sm80_fwd_params){
         .q = t->q.data,
@@ -94,13 +96,15 @@ static struct fused_sm80_fwd_params params_of(const struct attn_request *request
         .q_len = (int)p->q_len,
         .kv_len = (int)p->kv_len,
         .q_heads = (int)p->q_heads,
-        .group = (int)(p->q_heads / p->kv_heads),
+        .group = (int)group,
         .row_tiles = (int)row_tiles,
-        .heads_total = (int)(p->batch * p->q_heads),
-        .bulk_heads = bulk_heads(p, request->device, tile->tile.blocks_per_sm, row_tiles),
+        .heads_total = (int)heads,
+        .bulk_heads = bulk,
         .scale_log2 = (p->softcap > 0.0f ? p->softcap : p->scale) * LOG2_E,
         .causal = p->causal,
         .family = sm80_family_of(request, t, workspace, false, tile->block_m),
+        .order = {divisor_of(p->q_heads), divisor_of(group), divisor_of(group * row_tiles),
+                  divisor_of(heads > bulk ? heads - bulk : 1)},
     };
 }
 

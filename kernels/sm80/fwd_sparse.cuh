@@ -92,20 +92,17 @@ struct SparseBlock {
     TileList list;
 };
 
-/* The warp of the caller makes the list of the tiles from `first` on, or from the range's first. */
+/* All threads make the list of the tiles from `first` on, of those that rows of `work` see. */
 template <typename Tile>
-__device__ __forceinline__ void list_key_tiles(SparseBlock &block, const fused_sm80_family &family, bool is_first)
+__device__ __forceinline__ void list_key_tiles(TileList &list, const fused_sm80_family &family, const FamilyWork &work,
+                                               const uint8_t *mask, int first, int end)
 {
     constexpr int M = Tile::BLOCK_M, N = Tile::BLOCK_N;
-    const Sequence s = block.work.sequence;
-    const int row = block.work.first_row;
-    const WarpView view = {row + s.kv_len - s.q_len, min(M, s.q_len - row), s.kv_len};
-    const TileRange range = key_tiles_of(family, s, row, M, N);
-    fill_list<M, N, false>(block.list, family, block.facts.mask, is_first ? range.first : block.list.first + LIST_TILES,
-                           range.end, row, [&](int tile) {
-                               return (view.sees_all(family, tile * N, N) ? 0 : TILE_IS_CUT) |
-                                      ((tile + 1) * N > s.kv_len ? TILE_IS_SHORT : 0);
-                           });
+    const Sequence &s = work.sequence;
+    const WarpView view = {work.first_row + s.kv_len - s.q_len, min(M, s.q_len - work.first_row), s.kv_len};
+    fill_list<M, N, false, Traits<Tile>::THREADS>(list, family, mask, first, end, work.first_row, [&](int tile) {
+        return (view.sees_all(family, tile * N, N) ? 0 : TILE_IS_CUT) | ((tile + 1) * N > s.kv_len ? TILE_IS_SHORT : 0);
+    });
 }
 
 /* The first entry of the next section that has any, or -1. All threads call it. */
@@ -114,10 +111,9 @@ __device__ __forceinline__ int next_key_section(SparseBlock &block, const fused_
 {
     int entry = -1;
     while (entry < 0 && block.list.has_more_sections()) {
+        const int first = block.list.first + LIST_TILES, end = block.list.end;
         __syncthreads(); /* all have read the section before */
-        if (threadIdx.x < WARP)
-            list_key_tiles<Tile>(block, family, false);
-        __syncthreads();
+        list_key_tiles<Tile>(block.list, family, block.work, block.facts.mask, first, end);
         entry = block.list.at(0);
     }
     return entry;
@@ -197,22 +193,20 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
     sparse_copy<T, Shape, M, true>(shared_address(smem.q) + sparse_offset<Shape, M>(),
                                    sparse_source<T, Shape>(q, work.first_row, params.q_strides.row),
                                    params.q_strides.row, true, params.q, s.q_len - work.first_row);
-    if (threadIdx.x < WARP) {
-        if (threadIdx.x == 0) {
-            const int kv_head = work.head / params.group;
-            block.work = work;
-            block.facts.k = family_head(params, params.k, params.k_strides, s, s.k_first, kv_head);
-            block.facts.v = family_head(params, params.v, params.v_strides, s, s.k_first, kv_head);
-            block.facts.mask = family.block_mask == NULL ? NULL : mask_of_head(family, s.number, work.head);
-            block.facts.sequence = s.number;
-            block.facts.head = work.head;
-        }
-        __syncwarp();
-        list_key_tiles<Tile>(block, family, true);
+    const uint8_t *mask = family.block_mask == NULL ? NULL : mask_of_head(family, s.number, work.head);
+    if (threadIdx.x == 0) {
+        const int kv_head = quotient(work.head, params.order.group);
+        block.work = work;
+        block.facts.k = family_head(params, params.k, params.k_strides, s, s.k_first, kv_head);
+        block.facts.v = family_head(params, params.v, params.v_strides, s, s.k_first, kv_head);
+        block.facts.mask = mask;
+        block.facts.sequence = s.number;
+        block.facts.head = work.head;
     }
+    const TileRange range = key_tiles_of(family, s, work.first_row, M, N);
+    list_key_tiles<Tile>(block.list, family, work, mask, range.first, range.end);
     SparseLoader<T, Tile> loader;
     loader.facts = &block.facts;
-    __syncthreads();
     int entry = block.list.at(0);
     if (entry < 0)
         entry = next_key_section<Tile>(block, family);

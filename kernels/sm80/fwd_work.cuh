@@ -23,18 +23,40 @@ __device__ __forceinline__ WorkTile work_tile_of_block(const Params &params, int
     return {head / params.q_heads, head % params.q_heads, (params.row_tiles - 1 - within / heads) * block_m};
 }
 
+/* The same by divisors that the host has prepared, of all kernels but the dense ones. */
+__device__ __forceinline__ WorkTile ordered_work_tile(const Params &params, int block_m, int block)
+{
+    const fused_sm80_order &order = params.order;
+    const int bulk_blocks = params.bulk_heads * params.row_tiles;
+    int first_head = params.bulk_heads, tile, head;
+    if (block < bulk_blocks) {
+        const int section = quotient(block, order.section_blocks);
+        const int within = block - section * order.section_blocks.value;
+        tile = quotient(within, order.group);
+        first_head = section * params.group;
+        head = within - tile * params.group;
+    } else {
+        tile = quotient(block - bulk_blocks, order.tail_heads);
+        head = block - bulk_blocks - tile * order.tail_heads.value;
+    }
+    head += first_head;
+    const int batch = quotient(head, order.q_heads);
+    return {batch, head - batch * params.q_heads, (params.row_tiles - 1 - tile) * block_m};
+}
+
 __device__ __forceinline__ FamilyWork family_work_of_block(const Params &params, int block_m, int block)
 {
     const fused_sm80_family &family = params.family;
     FamilyWork work;
     if (family.work == NULL) {
-        const WorkTile tile = work_tile_of_block(params, block_m, block);
+        const WorkTile tile = ordered_work_tile(params, block_m, block);
         work.head = tile.head;
         work.first_row = tile.first_row;
         work.sequence = sequence_at(family, tile.batch, params.q_len, params.kv_len);
     } else {
-        const fused_sm80_work tile = family.work[block / params.q_heads];
-        work.head = block % params.q_heads;
+        const int number = quotient(block, params.order.q_heads);
+        const fused_sm80_work tile = family.work[number];
+        work.head = block - number * params.q_heads;
         work.first_row = tile.tile * block_m;
         work.sequence.number = tile.sequence;
         if (tile.sequence >= 0)

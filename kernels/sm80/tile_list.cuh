@@ -1,10 +1,11 @@
-/* The tiles that a block of a sparse kernel goes over, as a list in shared memory that one warp makes ahead of the
- * loop: then the loop has one load for each tile, and no tile costs more than the dense kernel's unless something cuts
- * it.
+/* The tiles that a block of a sparse kernel goes over, as a list in shared memory that all its threads make ahead of
+ * the loop: then the loop has one load for each tile, and no tile costs more than the dense kernel's unless something
+ * cuts it.
  *
  * An entry is tile * 8 + bits of enum tile_bits, relative to the first tile of the list's section of LIST_TILES tiles;
  * behind the last one stands LIST_END. A longer range is several sections, one after the other. */
 #pragma once
+#include "kernels/device/arithmetic.cuh"
 #include "kernels/sm80/family.cuh"
 
 namespace sm80_family {
@@ -18,7 +19,8 @@ enum tile_bits {
 };
 
 struct TileList {
-    int first, end; /* of the section, and of the range */
+    int first, end;                              /* of the section, and of the range */
+    alignas(16) int visible_of[LIST_TILES / 32]; /* visible tiles of each group of 32 */
     uint16_t entries[LIST_TILES + 1];
 
     /* Entry i, tile * 8 + bits, or -1 behind the section's last one. */
@@ -30,72 +32,64 @@ struct TileList {
     __device__ __forceinline__ bool has_more_sections() const { return first + LIST_TILES < end; }
 };
 
-/* What a block mask shows of the tiles of a section, 0 nothing, 1 a part, 3 all, to the entries. `fixed` is as in
- * fill_list. Where every tile lies in one block of the mask, the loads are all on their way at once. */
+/* What a block mask shows of a tile, as blocks_seen says it: any (bit 0), all (bit 1). `fixed` is as in fill_list. */
 template <int ROWS, int KEYS, bool ROWS_MOVE>
-__device__ __forceinline__ void look_up(TileList &list, const fused_sm80_family &family, const uint8_t *mask, int first,
-                                        int end, int fixed)
+__device__ __forceinline__ unsigned tile_seen(const fused_sm80_family &family, const uint8_t *mask, int tile, int fixed)
 {
-    constexpr int SIZE = ROWS_MOVE ? ROWS : KEYS, GROUPS = LIST_TILES / 32;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    if (family.mask_block % ROWS == 0 && family.mask_block % KEYS == 0) {
-        const int ratio = family.mask_block / SIZE, line = fixed / family.mask_block;
-        const int64_t stride = ROWS_MOVE ? family.mask_key_blocks : 1;
-        const uint8_t *blocks = mask + (ROWS_MOVE ? line : static_cast<int64_t>(line) * family.mask_key_blocks);
-        int block = (first + lane) / ratio, rest = (first + lane) % ratio;
-        bool seen[GROUPS];
-#pragma unroll
-        for (int group = 0; group < GROUPS; ++group) {
-            seen[group] = first + 32 * group + lane < end && __ldg(blocks + block * stride) != 0;
-            block += 32 / ratio;
-            rest += 32 % ratio;
-            if (rest >= ratio) {
-                rest -= ratio;
-                ++block;
-            }
-        }
-#pragma unroll
-        for (int group = 0; group < GROUPS; ++group)
-            list.entries[32 * group + lane] = seen[group] ? 3 : 0;
-    } else {
-#pragma unroll 1
-        for (int i = lane; i < LIST_TILES && first + i < end; i += 32) {
-            const int tile = (first + i) * SIZE;
-            list.entries[i] = static_cast<uint16_t>(
-                blocks_seen(family, mask, ROWS_MOVE ? tile : fixed, ROWS, ROWS_MOVE ? fixed : tile, KEYS));
-        }
-    }
-    __syncwarp();
+    const int row = ROWS_MOVE ? tile * ROWS : fixed, key = ROWS_MOVE ? fixed : tile * KEYS;
+    if (family.mask_block % ROWS != 0 || family.mask_block % KEYS != 0)
+        return blocks_seen(family, mask, row, ROWS, key, KEYS);
+    const int row_block = device::quotient(row, family.mask_block_by);
+    const int key_block = device::quotient(key, family.mask_block_by);
+    return __ldg(mask + static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block) != 0 ? 3u : 0u;
 }
 
-/* One warp lists the visible tiles of the section from `first` on of a range that ends before `end`. `fixed`: the first
- * row of the tile of rows whose tiles of keys these are, or with ROWS_MOVE the other way round; mask: of the head, or
- * NULL; bits_of(tile): TILE_IS_CUT and TILE_IS_SHORT. */
-template <int ROWS, int KEYS, bool ROWS_MOVE, typename Bits>
+/* Visible tiles of the groups before `group`. */
+__device__ __forceinline__ int visible_before(const TileList &list, int group)
+{
+    int sum = 0;
+#pragma unroll
+    for (int i = 0; i < LIST_TILES / 32; ++i)
+        sum += i < group ? list.visible_of[i] : 0;
+    return sum;
+}
+
+/* All THREADS threads of the block list the visible tiles of the section from `first` on of a range that ends before
+ * `end`; on return all see the list. `fixed`: the first row of the tile of rows whose tiles of keys these are, or with
+ * ROWS_MOVE the other way round; mask: of the head, or NULL; bits_of(tile): TILE_IS_CUT and TILE_IS_SHORT. */
+template <int ROWS, int KEYS, bool ROWS_MOVE, int THREADS, typename Bits>
 __device__ __forceinline__ void fill_list(TileList &list, const fused_sm80_family &family, const uint8_t *mask,
                                           int first, int end, int fixed, const Bits &bits_of)
 {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    int count = 0;
-    if (mask != NULL)
-        look_up<ROWS, KEYS, ROWS_MOVE>(list, family, mask, first, end, fixed);
-        /* In place: the entries of 32 tiles go to where these, or tiles before them, were. */
-#pragma unroll 1
-    for (int i = lane; i - lane < LIST_TILES && first + i - lane < end; i += 32) {
-        const unsigned seen = first + i >= end ? 0u : mask == NULL ? 3u : list.entries[i];
-        const unsigned any = __ballot_sync(0xffffffffu, seen & 1u);
-        __syncwarp();
-        if (seen & 1u)
-            list.entries[count + __popc(any & ((1u << lane) - 1u))] =
-                static_cast<uint16_t>(i << TILE_BITS | bits_of(first + i) | (seen & 2u ? 0 : TILE_HAS_HIDDEN));
-        count += __popc(any);
+    constexpr int GROUPS = LIST_TILES / 32, PASSES = LIST_TILES / THREADS;
+    static_assert(LIST_TILES % THREADS == 0, "whole passes");
+    const int thread = device::forget(threadIdx.x), lane = thread % 32;
+    unsigned seen[PASSES], any[PASSES];
+#pragma unroll
+    for (int pass = 0; pass < PASSES; ++pass) {
+        const int tile = first + pass * THREADS + thread;
+        seen[pass] = tile >= end ? 0u : mask == NULL ? 3u : tile_seen<ROWS, KEYS, ROWS_MOVE>(family, mask, tile, fixed);
     }
-    __syncwarp();
-    if (lane == 0) {
-        list.entries[count] = LIST_END;
+#pragma unroll
+    for (int pass = 0; pass < PASSES; ++pass) {
+        any[pass] = __ballot_sync(0xffffffffu, seen[pass] & 1u);
+        if (lane == 0)
+            list.visible_of[(pass * THREADS + thread) / 32] = __popc(any[pass]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int pass = 0; pass < PASSES; ++pass) {
+        const int i = pass * THREADS + thread;
+        if (seen[pass] & 1u)
+            list.entries[visible_before(list, i / 32) + __popc(any[pass] & ((1u << lane) - 1u))] =
+                static_cast<uint16_t>(i << TILE_BITS | bits_of(first + i) | (seen[pass] & 2u ? 0 : TILE_HAS_HIDDEN));
+    }
+    if (thread == 0) {
+        list.entries[visible_before(list, GROUPS)] = LIST_END;
         list.first = first;
         list.end = end;
     }
+    __syncthreads();
 }
 
 } // namespace sm80_family
