@@ -151,7 +151,8 @@ def name_of(problem):
     usual = row["q_heads"] == row["kv_heads"] and row["batch"] * row["q_len"] == 16384
     shape = "" if usual else f" batch {row['batch']} heads {row['q_heads']}/{row['kv_heads']}"
     for name, (absent, word) in ATTRIBUTES.items():
-        data += f" {word} {row[name]}" if row[name] != absent else ""
+        if row[name] != absent:  # a fp32 number as it was asked for: 0.1, not 0.10000000149011612
+            data += f" {word} {row[name]:g}" if isinstance(row[name], float) else f" {word} {row[name]}"
     mask = "causal" if row["causal"] else "full"
     return f"{row['mode']} {mask:6} d{row['head_dim']:<3} {row['dtype']} n={lengths}{shape}{data}"
 

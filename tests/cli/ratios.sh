@@ -70,6 +70,11 @@ ratios variants.jsonl --of a:one --over b
 expect_stdout ' 2\.000 +b +1 '
 ratios variants.jsonl --of a:two --over b
 expect_stdout ' 1\.000 +b +1 '
+record dropout.jsonl # a fp32 number in a point's name is the one that was asked for
+row dropout.jsonl a 1,1,1 1e-3 ',"dropout":0.10000000149011612'
+row dropout.jsonl b 2,2,2 1e-3 ',"dropout":0.10000000149011612'
+ratios dropout.jsonl --of a --over b
+expect_stdout ' std 4 dropout 0\.1 +2\.000 '
 ratios one.jsonl --of a --over b --csv no/points.csv
 expect_code 6
 expect_stderr 'no/points.csv: No such file'
