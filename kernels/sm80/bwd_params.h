@@ -22,7 +22,7 @@ enum {
 
 /* What the number of a block is divided by, of all kernels but the dense ones. */
 struct fused_sm80_bwd_order {
-    struct divisor section_blocks; /* section_heads * kv_tiles */
+    struct divisor section_blocks; /* section_heads * kv_tiles; 1 of packed sequences, which have a list */
     struct divisor section_heads;
     struct divisor last_heads; /* kv heads of the last section */
     struct divisor kv_heads;

@@ -183,9 +183,11 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
         params.ds_scale *= params.family.keep_factor;
     }
     params.section_heads = section_heads(request, &params, &tile->tile);
-    params.order = (struct fused_sm80_bwd_order){
-        divisor_of((int64_t)params.section_heads * params.kv_tiles), divisor_of(params.section_heads),
-        divisor_of((params.kv_head_count - 1) % params.section_heads + 1), divisor_of(p->kv_heads)};
+    /* Packed sequences have a list instead, and tiles of the longest one times all of them may be over 31 bits. */
+    const int64_t section_blocks = p->lengths == ATTN_PACKED ? 1 : (int64_t)params.section_heads * params.kv_tiles;
+    params.order = (struct fused_sm80_bwd_order){divisor_of(section_blocks), divisor_of(params.section_heads),
+                                                 divisor_of((params.kv_head_count - 1) % params.section_heads + 1),
+                                                 divisor_of(p->kv_heads)};
     return params;
 }
 

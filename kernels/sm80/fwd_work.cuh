@@ -23,7 +23,7 @@ __device__ __forceinline__ WorkTile work_tile_of_block(const Params &params, int
     return {head / params.q_heads, head % params.q_heads, (params.row_tiles - 1 - within / heads) * block_m};
 }
 
-/* The same by divisors that the host has prepared, of all kernels but the dense ones. */
+/* The same by divisors that the host has prepared, of all kernels but the dense ones, where it was not tried. */
 __device__ __forceinline__ WorkTile ordered_work_tile(const Params &params, int block_m, int block)
 {
     const fused_sm80_order &order = params.order;
