@@ -32,15 +32,17 @@ __device__ __forceinline__ void find_work(BlockFacts &facts, const Params &param
         facts.sequence = {static_cast<int>(work.batch), params.q_len, params.kv_len, 0, 0};
         facts.kv_head = static_cast<int>(work.kv_head);
         facts.first_key = work.kv_tile * key_tile;
+        facts.own = 0;
     } else {
-        const int number = quotient(blockIdx.x, params.order.kv_heads);
+        const int number = quotient(blockIdx.x, family.work_heads);
         const fused_sm80_work work = family.work[number];
         facts.sequence.number = work.sequence;
         if (work.sequence < 0)
             return;
-        facts.sequence = sequence_at(family, work.sequence, 0, 0);
-        facts.kv_head = blockIdx.x - number * params.kv_heads;
+        facts.sequence = sequence_at(family, work.sequence, params.q_len, params.kv_len);
+        facts.kv_head = work.head + blockIdx.x - number * family.work_heads.value;
         facts.first_key = work.tile * key_tile;
+        facts.own = family.cu_seqlens_q == NULL ? work.tile : number;
     }
     const TileRange range = row_tiles_of(family, facts.sequence, facts.first_key, key_tile, query_tile);
     facts.first_tile = range.first;

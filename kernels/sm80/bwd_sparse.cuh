@@ -26,29 +26,32 @@ struct SparseBlock {
     SparseStep steps[4]; /* the last ones */
 };
 
-/* All threads make the list of the next section of the same query head, or of the first of `head`. */
-template <typename Tile>
-__device__ __forceinline__ void list_query_tiles(SparseBlock &block, const Params &params, int head, bool is_next)
+/* All threads fill the list with the next section of the same query head, or the first of `head`; meanwhile(): what is
+ * done while memory is waited for. */
+template <typename Tile, typename Meanwhile>
+__device__ __forceinline__ void list_query_tiles(SparseBlock &block, const Params &params, int head, bool is_next,
+                                                 const Meanwhile &meanwhile)
 {
     const fused_sm80_family &family = params.family;
     const BlockFacts facts = block.facts;
     const Sequence &s = facts.sequence;
-    const int q_head = facts.kv_head * params.group + head, key = facts.first_key, shift = s.kv_len - s.q_len;
-    const uint8_t *mask = family.block_mask == NULL ? NULL : mask_of_head(family, s.number, q_head);
+    const int q_head = facts.kv_head * params.group + head;
+    const int first = is_next ? block.list.first + LIST_TILES : facts.first_tile;
     if (threadIdx.x == 0) {
         block.head = head;
         block.q = family_head(params, params.q, s, s.q_first, q_head);
         block.dout = family_head(params, params.dout, s, s.q_first, q_head);
         block.index = family_index<Tile>(params, facts, head, 0);
     }
-    fill_list<Tile::Q, Tile::KV, true, Traits<Tile>::THREADS>(
-        block.list, family, mask, is_next ? block.list.first + LIST_TILES : facts.first_tile, facts.end_tile, key,
-        [&](int tile) {
-            const int diagonal = tile * Tile::Q + shift;
-            const bool is_whole = key + Tile::KV <= min(s.kv_len, diagonal + family.window_right + 1) &&
-                                  key >= diagonal + Tile::Q - 1 - family.window_left;
-            return (is_whole ? 0 : TILE_IS_CUT) | ((tile + 1) * Tile::Q > s.q_len ? TILE_IS_SHORT : 0);
-        });
+    if (family.lists.entries != NULL) {
+        load_list(block.list, family.lists, list_number(family.lists, s.number, q_head, facts.own),
+                  first & ~(LIST_TILES - 1), facts.end_tile, meanwhile);
+        return;
+    }
+    meanwhile();
+    fill_list<Traits<Tile>::THREADS>(block.list, first, facts.end_tile, [&](int tile) {
+        return tile_bits_of<true>(family, s, tile * Tile::Q, Tile::Q, facts.first_key, Tile::KV);
+    });
 }
 
 /* Where a block is in its loop: entry `at` of the list, -1 behind the last one of the last query head. */
@@ -79,7 +82,7 @@ template <typename Tile> struct SparseCursor {
             if (head >= params.group)
                 return;
             __syncthreads(); /* all have read the list before */
-            list_query_tiles<Tile>(block, params, head, is_next);
+            list_query_tiles<Tile>(block, params, head, is_next, [] {});
             at = 0;
             entry = block.list.at(0);
         }
@@ -298,14 +301,17 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
         return;
     const int keys_left = facts.sequence.kv_len - facts.first_key;
     const uint16_t *k = sparse_keys(params, params.k, facts), *v = sparse_keys(params, params.v, facts);
-    if constexpr (Warp::CALLS) {
-        load_keys_of_calls<Tile>(shared_address(s.k), k, params.k.stride_row, keys_left);
-        load_keys_of_calls<Tile>(shared_address(s.v), v, params.v.stride_row, keys_left);
-    } else {
-        load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), k, params.k.stride_row, keys_left);
-        load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), v, params.v.stride_row, keys_left);
-    }
-    list_query_tiles<Tile>(block, params, 0, false);
+    list_query_tiles<Tile>(block, params, 0, false, [&] {
+        if constexpr (Warp::CALLS) {
+            load_keys_of_calls<Tile>(shared_address(s.k), k, params.k.stride_row, keys_left);
+            load_keys_of_calls<Tile>(shared_address(s.v), v, params.v.stride_row, keys_left);
+        } else {
+            load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.k), k, params.k.stride_row,
+                                                                 keys_left);
+            load_wide_rows<Tile::KV, Tile::HEAD_DIM, S::THREADS>(shared_address(s.v), v, params.v.stride_row,
+                                                                 keys_left);
+        }
+    });
     now.start(block, params);
     if (now.entry >= 0)
         load_sparse_step<Tile, Warp::CALLS>(s, params, block, now.entry, 0);

@@ -108,6 +108,7 @@ __device__ __forceinline__ void start_from_delta(Accumulator<M16, N8> &dp, uint3
 struct BlockFacts {
     Sequence sequence;
     int kv_head, first_key, first_tile, end_tile;
+    int own; /* number of its tile among those of the sequence, or among all work tiles of packed sequences */
 };
 
 /* What a warp of the family knows of a step. */

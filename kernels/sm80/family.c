@@ -78,34 +78,94 @@ int64_t sm80_row_blocks(const struct attn_problem *p)
     return p->lengths == ATTN_PACKED ? p->total_q / SM80_ROW_BLOCK + p->batch : 0;
 }
 
-static size_t work_bytes(const struct attn_problem *p, bool is_keys, int own_tile)
+struct sm80_tiling sm80_tiling_of(const struct attn_problem *p, enum sm80_kind kind, bool is_keys, int own_tile,
+                                  int other_tile)
 {
-    return (size_t)attn_round_up(sm80_work_tiles(p, is_keys, own_tile) * (int64_t)sizeof(struct fused_sm80_work),
-                                 ALIGNMENT);
+    return (struct sm80_tiling){is_keys, own_tile, other_tile,
+                                (kind == SM80_SPARSE || kind == SM80_SPARSE_DROPOUT) && p->mask_block > 0};
 }
 
-size_t sm80_schedule_bytes(const struct attn_problem *p, bool is_keys, int own_tile)
+/* The parts of the workspace, in this order; each is a multiple of ALIGNMENT. */
+struct parts {
+    size_t work, row_blocks, visible, entries;
+};
+
+/* How many lists there are for each query head that has a mask of its own, and what they hold. */
+static int64_t lists_of_mask(const struct attn_problem *p, const struct sm80_tiling *tiling)
 {
-    if (p->lengths != ATTN_PACKED)
+    return p->lengths == ATTN_PACKED ? sm80_work_tiles(p, tiling->is_keys, tiling->own_tile)
+                                     : attn_tiles(tiling->is_keys ? p->kv_len : p->q_len, tiling->own_tile);
+}
+
+static struct fused_sm80_lists layout_of_lists(const struct attn_problem *p, const struct sm80_tiling *tiling)
+{
+    const int64_t tiles = attn_tiles(tiling->is_keys ? p->q_len : p->kv_len, tiling->other_tile);
+    const int64_t of_section = tiles < SM80_LIST_TILES ? tiles : SM80_LIST_TILES, lists = lists_of_mask(p, tiling);
+
+    return (struct fused_sm80_lists){
+        .batch_stride = p->lengths != ATTN_PACKED && p->mask_batch > 1 ? p->mask_heads * lists : 0,
+        .head_stride = p->mask_heads > 1 ? lists : 0,
+        .sections = (int32_t)attn_tiles(tiles, SM80_LIST_TILES),
+        .chunks = (int32_t)attn_tiles(of_section + 1, SM80_LIST_CHUNK), /* and the end */
+    };
+}
+
+static int64_t all_lists(const struct attn_problem *p, const struct sm80_tiling *tiling)
+{
+    if (!tiling->has_lists)
         return 0;
-    const int64_t rows = is_keys ? sm80_row_blocks(p) * (int64_t)sizeof(int32_t) : 0;
-    return work_bytes(p, is_keys, own_tile) + (size_t)attn_round_up(rows, ALIGNMENT);
+    return lists_of_mask(p, tiling) * p->mask_heads * (p->lengths == ATTN_PACKED ? 1 : p->mask_batch);
+}
+
+static struct parts parts_of(const struct attn_problem *p, const struct sm80_tiling *tiling)
+{
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    const int64_t heads = is_packed ? 1 : tiling->is_keys ? p->kv_heads : p->q_heads;
+    const int64_t tiles = sm80_work_tiles(p, tiling->is_keys, tiling->own_tile) * heads;
+    const int64_t lists = all_lists(p, tiling);
+    const struct fused_sm80_lists layout = layout_of_lists(p, tiling);
+    const int64_t bytes[] = {
+        is_packed || tiling->has_lists ? tiles * (int64_t)sizeof(struct fused_sm80_work) : 0,
+        is_packed && tiling->is_keys ? sm80_row_blocks(p) * (int64_t)sizeof(int32_t) : 0,
+        lists * (int64_t)sizeof(int32_t),
+        lists * layout.sections * layout.chunks * SM80_LIST_CHUNK * (int64_t)sizeof(uint16_t),
+    };
+
+    return (struct parts){(size_t)attn_round_up(bytes[0], ALIGNMENT), (size_t)attn_round_up(bytes[1], ALIGNMENT),
+                          (size_t)attn_round_up(bytes[2], ALIGNMENT), (size_t)attn_round_up(bytes[3], ALIGNMENT)};
+}
+
+size_t sm80_schedule_bytes(const struct attn_problem *p, const struct sm80_tiling *tiling)
+{
+    const struct parts parts = parts_of(p, tiling);
+
+    return parts.work + parts.row_blocks + parts.visible + parts.entries;
 }
 
 struct fused_sm80_family sm80_family_of(const struct attn_request *request, const struct attn_tensors *t,
-                                        void *workspace, bool is_keys, int own_tile)
+                                        void *workspace, const struct sm80_tiling *tiling)
 {
     const struct attn_problem *p = request->problem;
+    const struct parts parts = parts_of(p, tiling);
+    char *next = workspace;
+    void *work = next, *row_blocks_of = next += parts.work, *visible = next += parts.row_blocks;
+    void *entries = next + parts.visible;
+    struct fused_sm80_lists lists = {.entries = NULL};
     const int64_t row_blocks = blocks_of(p->q_len, p->mask_block), key_blocks = blocks_of(p->kv_len, p->mask_block);
     const int64_t plane = row_blocks * key_blocks;
     const bool is_packed = p->lengths == ATTN_PACKED;
 
+    if (tiling->has_lists) {
+        lists = layout_of_lists(p, tiling);
+        lists.entries = entries;
+        lists.visible = visible;
+    }
     return (struct fused_sm80_family){
         .cu_seqlens_q = is_packed ? t->cu_seqlens_q : NULL,
         .cu_seqlens_k = is_packed ? t->cu_seqlens_k : NULL,
         .block_mask = p->mask_block > 0 ? t->block_mask : NULL,
-        .work = is_packed ? workspace : NULL,
-        .row_blocks = is_packed && is_keys ? (void *)((char *)workspace + work_bytes(p, is_keys, own_tile)) : NULL,
+        .work = parts.work > 0 ? work : NULL,
+        .row_blocks = is_packed && tiling->is_keys ? row_blocks_of : NULL,
         .total_q = p->total_q,
         .dropout_keys = attn_philox_keys_of(p->dropout_seed),
         .dropout_threshold = p->dropout > 0.0f ? attn_dropout_threshold(p->dropout) : 0,
@@ -117,33 +177,70 @@ struct fused_sm80_family sm80_family_of(const struct attn_request *request, cons
         .window_right = p->causal ? 0 : window_of(p, p->window_right),
         .head_dim = (int32_t)p->head_dim,
         .batch = (int32_t)p->batch,
-        .work_tiles = (int32_t)sm80_work_tiles(p, is_keys, own_tile),
+        .work_tiles = (int32_t)sm80_work_tiles(p, tiling->is_keys, tiling->own_tile),
         .mask_block = (int32_t)p->mask_block,
         .mask_row_blocks = (int32_t)row_blocks,
         .mask_key_blocks = (int32_t)key_blocks,
         .mask_batch_stride = p->mask_batch > 1 ? p->mask_heads * plane : 0,
         .mask_head_stride = p->mask_heads > 1 ? plane : 0,
         .mask_block_by = divisor_of(p->mask_block > 0 ? p->mask_block : 1),
+        .work_heads = divisor_of(!is_packed        ? 1
+                                 : tiling->is_keys ? p->kv_heads
+                                                   : p->q_heads),
+        .lists = lists,
     };
 }
 
-enum attn_status sm80_launch_schedule(const struct attn_request *request, const struct fused_sm80_family *family,
-                                      bool is_keys, int own_tile, int other_tile, const struct attn_run *run,
-                                      struct attn_message *why)
+/* One of the kernels ahead, by the name of its pass. */
+static enum attn_status launch_ahead(const char *name, fused_sm80_schedule_kernel kernel, int64_t blocks, int threads,
+                                     const struct fused_sm80_schedule *params, const struct attn_run *run,
+                                     struct attn_message *why)
 {
-    const struct attn_problem *p = request->problem;
-    const struct fused_sm80_schedule params = {.family = *family,
-                                               .own_tile = own_tile,
-                                               .other_tile = other_tile,
-                                               .longest_other = (int32_t)(is_keys ? p->q_len : p->kv_len),
-                                               .own_is_keys = is_keys};
+    return attn_launch_kernel(&(struct attn_launch){.name = name,
+                                                    .kernel = (const void *)kernel,
+                                                    .blocks = blocks,
+                                                    .threads = threads,
+                                                    .is_pass = params->own_is_keys},
+                              params, run, why);
+}
 
-    if (family->work == NULL)
-        return ATTN_OK;
-    return attn_launch_kernel(&(struct attn_launch){.name = "schedule",
-                                                    .kernel = (const void *)fused_sm80_schedule_work,
-                                                    .blocks = 1,
-                                                    .threads = SM80_SCHEDULE_THREADS,
-                                                    .is_pass = is_keys},
-                              &params, run, why);
+enum attn_status sm80_launch_schedule(const struct attn_request *request, const struct fused_sm80_family *family,
+                                      const struct sm80_tiling *tiling, int64_t section_groups, int blocks_per_sm,
+                                      const struct attn_run *run, struct attn_message *why)
+{
+    enum { LISTS_A_BLOCK = SM80_LISTS_THREADS / 32, TAIL_WAVES = 2 };
+    const struct attn_problem *p = request->problem;
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    const int64_t longest_own = tiling->is_keys ? p->kv_len : p->q_len, groups = p->batch * p->kv_heads;
+    const int64_t group = p->q_heads / p->kv_heads, own_tiles = attn_tiles(longest_own, tiling->own_tile);
+    /* The last section has two waves of blocks at least, so that short ones fill the gaps at the end. */
+    const int64_t tail = attn_tiles((int64_t)TAIL_WAVES * blocks_per_sm * request->device->multiprocessors,
+                                    own_tiles * (tiling->is_keys ? 1 : group));
+    const struct fused_sm80_schedule params = {
+        .family = *family,
+        .own_tile = tiling->own_tile,
+        .other_tile = tiling->other_tile,
+        .longest_own = (int32_t)longest_own,
+        .longest_other = (int32_t)(tiling->is_keys ? p->q_len : p->kv_len),
+        .own_is_keys = tiling->is_keys,
+        .lists = all_lists(p, tiling),
+        .mask_heads = (int32_t)p->mask_heads,
+        .own_tiles = (int32_t)own_tiles,
+        .heads = (int32_t)(tiling->is_keys ? p->kv_heads : p->q_heads),
+        .group = (int32_t)(tiling->is_keys ? 1 : group),
+        .list_group = (int32_t)(tiling->is_keys ? group : 1),
+        .head_groups = (int32_t)groups,
+        .section_groups = (int32_t)section_groups,
+        .sections = (int32_t)(groups > tail ? (groups - tail) / section_groups + 1 : 1),
+    };
+    enum attn_status status = ATTN_OK;
+
+    if (is_packed)
+        status = launch_ahead("schedule", fused_sm80_schedule_work, 1, SM80_SCHEDULE_THREADS, &params, run, why);
+    if (status == ATTN_OK && tiling->has_lists)
+        status = launch_ahead("lists", fused_sm80_list_tiles, attn_tiles(params.lists, LISTS_A_BLOCK),
+                              SM80_LISTS_THREADS, &params, run, why);
+    if (status == ATTN_OK && tiling->has_lists && !is_packed)
+        status = launch_ahead("sort", fused_sm80_sort_work, params.sections, SM80_SCHEDULE_THREADS, &params, run, why);
+    return status;
 }

@@ -14,21 +14,32 @@ static const float LOG2_E = 1.44269504088896340736f;
  * have to hold. */
 static const float MOST_DROPOUT = 1.0f - 1.0f / 4096;
 
-/* A row's main kernels for a request, [bf16]; the first is NULL where it has none. */
-static const fused_sm80_bwd_kernel *kernels_of(const struct fused_sm80_bwd_tile *row,
-                                               const struct attn_request *request)
+/* Which of a row's main kernels serve a request. */
+static enum sm80_kind kind_of(const struct fused_sm80_bwd_tile *row, const struct attn_request *request)
 {
     enum sm80_kind kind = sm80_kind_of(request);
 
-    if (kind == SM80_DENSE && request->deterministic)
-        return row->dense_no_dq;
     if (kind == SM80_SPARSE_DROPOUT &&
         (row->tile.smem_bytes + SM80_BWD_DROPOUT_BYTES > request->device->smem_per_block_bytes ||
          request->problem->dropout > MOST_DROPOUT))
         kind = SM80_FAMILY;
     if (kind != SM80_DENSE && (row->main[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
         kind = SM80_FAMILY;
-    return row->main[kind];
+    return kind;
+}
+
+/* These, [bf16]; the first is NULL where it has none. */
+static const fused_sm80_bwd_kernel *kernels_of(const struct fused_sm80_bwd_tile *row,
+                                               const struct attn_request *request)
+{
+    const enum sm80_kind kind = kind_of(row, request);
+
+    return kind == SM80_DENSE && request->deterministic ? row->dense_no_dq : row->main[kind];
+}
+
+static struct sm80_tiling tiling_of(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile)
+{
+    return sm80_tiling_of(request->problem, kind_of(tile, request), true, tile->kv_tile, tile->q_tile);
 }
 
 /* As the rows of the forward (fused_sm80_fwd_host.c). */
@@ -119,7 +130,8 @@ static size_t workspace_bytes(const struct attn_request *request)
 
     if (tile == NULL)
         return 0;
-    const size_t stats = 2 * row_bytes(p) + sm80_schedule_bytes(p, true, tile->kv_tile);
+    const struct sm80_tiling tiling = tiling_of(request, tile);
+    const size_t stats = 2 * row_bytes(p) + sm80_schedule_bytes(p, &tiling);
     return request->deterministic ? stats : stats + row_bytes(p) * (size_t)tile->tile.head_dim;
 }
 
@@ -140,10 +152,11 @@ static int32_t section_heads(const struct attn_request *request, const struct fu
 }
 
 static struct fused_sm80_bwd_params params_of(const struct attn_request *request, const struct attn_tensors *t,
-                                              void *workspace, const struct fused_sm80_bwd_tile *tile)
+                                              void *workspace, const struct fused_sm80_bwd_tile *tile,
+                                              const struct sm80_tiling *tiling)
 {
     const struct attn_problem *p = request->problem;
-    const size_t schedule_bytes = sm80_schedule_bytes(p, true, tile->kv_tile);
+    const size_t schedule_bytes = sm80_schedule_bytes(p, tiling);
     float *stats = (void *)((char *)workspace + schedule_bytes);
     struct fused_sm80_bwd_params params = {
         .q = t->q,
@@ -172,7 +185,7 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
         .scale_log2 = (p->softcap > 0.0f ? p->softcap : p->scale) * LOG2_E,
         .causal = p->causal,
         .padded_head_dim = tile->tile.head_dim,
-        .family = sm80_family_of(request, t, workspace, true, tile->kv_tile),
+        .family = sm80_family_of(request, t, workspace, tiling),
     };
 
     params.ds_scale = p->scale;
@@ -202,7 +215,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
-    const struct fused_sm80_bwd_params params = params_of(request, tensors, run->workspace, tile);
+    const struct sm80_tiling tiling = tiling_of(request, tile);
+    const struct fused_sm80_bwd_params params = params_of(request, tensors, run->workspace, tile, &tiling);
     const int64_t heads = padded_heads(p);
     const struct attn_launch preprocess = {
         .name = "preprocess",
@@ -229,8 +243,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                         .blocks = (is_family ? params.q_rows / tile->q_tile : params.q_tiles) * heads,
                                         .threads = tile->threads,
                                         .is_pass = true};
-    enum attn_status status =
-        sm80_launch_schedule(request, &params.family, true, tile->kv_tile, tile->q_tile, run, why);
+    enum attn_status status = sm80_launch_schedule(request, &params.family, &tiling, params.section_heads,
+                                                   tile->tile.blocks_per_sm, run, why);
     if (status == ATTN_OK)
         status = attn_launch_kernel(&preprocess, &params, run, why);
     if (status == ATTN_OK)
@@ -238,7 +252,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     if (status != ATTN_OK || !deterministic)
         return status == ATTN_OK ? attn_launch_kernel(&convert, &params, run, why) : status;
     struct fused_sm80_bwd_params dq_params = params; /* its kernel has all of the factor, whatever the main one has */
-    dq_params.family = sm80_family_of(request, tensors, run->workspace, true, tile->kv_tile);
+    dq_params.family = sm80_family_of(request, tensors, run->workspace, &tiling);
     return attn_launch_kernel(&dq, &dq_params, run, why);
 }
 

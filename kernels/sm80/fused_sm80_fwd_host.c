@@ -12,15 +12,26 @@ enum {
     TAIL_WAVES = 4               /* of blocks that are ordered by length across heads */
 };
 
-/* A row's kernels for a request, [bf16]; the first is NULL where it has none. */
+/* Which of a row's kernels serve a request. */
+static enum sm80_kind kind_of(const struct fused_sm80_fwd_tile *row, const struct attn_request *request)
+{
+    const enum sm80_kind kind = sm80_kind_of(request);
+
+    if (kind != SM80_DENSE && (row->kernels[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
+        return SM80_FAMILY;
+    return kind;
+}
+
+/* These, [bf16]; the first is NULL where it has none. */
 static const fused_sm80_fwd_kernel *kernels_of(const struct fused_sm80_fwd_tile *row,
                                                const struct attn_request *request)
 {
-    enum sm80_kind kind = sm80_kind_of(request);
+    return row->kernels[kind_of(row, request)];
+}
 
-    if (kind != SM80_DENSE && (row->kernels[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
-        kind = SM80_FAMILY;
-    return row->kernels[kind];
+static struct sm80_tiling tiling_of(const struct attn_request *request, const struct fused_sm80_fwd_tile *tile)
+{
+    return sm80_tiling_of(request->problem, kind_of(tile, request), false, tile->block_m, tile->block_n);
 }
 
 /* A row is compiled for dense attention with its head_dim, or for the family with those from the next narrower row's
@@ -56,7 +67,10 @@ static size_t workspace_bytes(const struct attn_request *request)
     struct attn_message why;
     const struct fused_sm80_fwd_tile *tile = attn_choose_tile(&tiles, request, &why);
 
-    return tile != NULL ? sm80_schedule_bytes(request->problem, false, tile->block_m) : 0;
+    if (tile == NULL)
+        return 0;
+    const struct sm80_tiling tiling = tiling_of(request, tile);
+    return sm80_schedule_bytes(request->problem, &tiling);
 }
 
 static struct fused_sm80_strides strides_of(const struct attn_tensor *t)
@@ -76,7 +90,8 @@ static int bulk_heads(const struct attn_problem *p, const struct attn_device *de
 }
 
 static struct fused_sm80_fwd_params params_of(const struct attn_request *request, const struct attn_tensors *t,
-                                              void *workspace, const struct fused_sm80_fwd_tile *tile)
+                                              void *workspace, const struct fused_sm80_fwd_tile *tile,
+                                              const struct sm80_tiling *tiling)
 {
     const struct attn_problem *p = request->problem;
     const int64_t row_tiles = attn_tiles(p->q_len, tile->block_m), heads = p->batch * p->q_heads;
@@ -102,7 +117,7 @@ static struct fused_sm80_fwd_params params_of(const struct attn_request *request
         .bulk_heads = bulk,
         .scale_log2 = (p->softcap > 0.0f ? p->softcap : p->scale) * LOG2_E,
         .causal = p->causal,
-        .family = sm80_family_of(request, t, workspace, false, tile->block_m),
+        .family = sm80_family_of(request, t, workspace, tiling),
         .order = {divisor_of(p->q_heads), divisor_of(group), divisor_of(group * row_tiles),
                   divisor_of(heads > bulk ? heads - bulk : 1)},
     };
@@ -116,9 +131,10 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
-    const struct fused_sm80_fwd_params params = params_of(request, tensors, run->workspace, tile);
+    const struct sm80_tiling tiling = tiling_of(request, tile);
+    const struct fused_sm80_fwd_params params = params_of(request, tensors, run->workspace, tile, &tiling);
     const enum attn_status status =
-        sm80_launch_schedule(request, &params.family, false, tile->block_m, tile->block_n, run, why);
+        sm80_launch_schedule(request, &params.family, &tiling, 1, tile->tile.blocks_per_sm, run, why);
     if (status != ATTN_OK)
         return status;
     return attn_launch_kernel(

@@ -1,14 +1,18 @@
-/* The list of work tiles of packed sequences. The host cannot read their lengths: it launches as many blocks as there
- * can be tiles, and this kernel, one block before them, says what each computes.
+/* What runs ahead of fused_sm80's main kernels where a block's work cannot be told from its number: lists of work tiles
+ * and of visible tiles, which the host cannot make, as lengths and masks are in device memory.
  *
- * Tiles are sorted by how many tiles of the other side they visit, the most first, so that a long sequence starts early
- * and short tiles fill the gaps at the end: a counting sort with a counter for each of SM80_SCHEDULE_THREADS classes.
- * Within a class the order depends on the run; no result does. A warp takes one sequence at a time, a lane one of its
- * tiles.
+ *   schedule_work   packed sequences: one block lists the work tiles; the host launches as many blocks as there can be
+ *   list_tiles      a block mask, kernels Sparse and SparseDropout: a warp for each own tile of each mask lists the tiles
+ *                   of the other side that it sees any of (tile_list.cuh)
+ *   sort_work       the same, of fixed lengths: a block lists the work tiles of a section of heads
  *
- * For the backward it also fills the table of row blocks: stats and dq_sum begin a sequence at a multiple of
- * SM80_ROW_BLOCK rows, block cu_seqlens_q[b] / SM80_ROW_BLOCK + b. */
-#include "kernels/sm80/family.cuh"
+ * Work tiles are sorted by how many tiles of the other side they visit, the most first, so that long ones start early
+ * and short ones fill the gaps at the end: a counting sort with a counter for each of SM80_SCHEDULE_THREADS classes.
+ * Within a class the order depends on the run; no result does.
+ *
+ * For the backward of packed sequences schedule_work also fills the table of row blocks: stats and dq_sum begin a
+ * sequence at a multiple of SM80_ROW_BLOCK rows, block cu_seqlens_q[b] / SM80_ROW_BLOCK + b. */
+#include "kernels/sm80/tile_list.cuh"
 
 namespace {
 
@@ -17,38 +21,25 @@ using Params = fused_sm80_schedule;
 
 constexpr int THREADS = SM80_SCHEDULE_THREADS, CLASSES = THREADS, LANES = 32;
 
-/* The class of a tile: 0 for those that visit most. */
-__device__ __forceinline__ int class_of(const Params &params, const Sequence &s, int tile)
+/* ---- the sort ---------------------------------------------------------------------------------------------------- */
+
+/* The class of a work tile that visits so many tiles of at most `most`: 0 for those that visit most. */
+__device__ __forceinline__ int class_of(int64_t visited, int64_t most)
 {
-    const int first = tile * params.own_tile;
-    const TileRange range = params.own_is_keys
-                                ? row_tiles_of(params.family, s, first, params.own_tile, params.other_tile)
-                                : key_tiles_of(params.family, s, first, params.own_tile, params.other_tile);
-    const int64_t most = params.longest_other / params.other_tile + 1, visited = range.end - range.first;
     return CLASSES - 1 - static_cast<int>(min(visited * (CLASSES - 1) / most, static_cast<int64_t>(CLASSES - 1)));
 }
 
-/* Calls `each` for every tile of every sequence. */
-template <typename Each> __device__ __forceinline__ void for_each_tile(const Params &params, const Each &each)
-{
-    for (int b = threadIdx.x / LANES; b < params.family.batch; b += THREADS / LANES) {
-        const Sequence s = sequence_at(params.family, b, 0, 0);
-        const int len = params.own_is_keys ? s.kv_len : s.q_len;
-        const int tiles = len / params.own_tile + (len % params.own_tile != 0);
-        for (int tile = threadIdx.x % LANES; tile < tiles; tile += LANES)
-            each(s, tile);
-    }
-}
-
-__global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__ Params params)
+/* All threads of a block sort; for_each(each) calls each(work tile, its class) for the thread's own ones. Calls
+ * place(position, work tile), and returns how many there are. */
+template <typename ForEach, typename Place>
+__device__ __forceinline__ int sort_by_class(const ForEach &for_each, const Place &place)
 {
     __shared__ int counts[CLASSES];
-    const fused_sm80_family &family = params.family;
     const int thread = threadIdx.x;
 
     counts[thread] = 0;
     __syncthreads();
-    for_each_tile(params, [&](const Sequence &s, int tile) { atomicAdd(&counts[class_of(params, s, tile)], 1); });
+    for_each([&](const fused_sm80_work &, int own_class) { atomicAdd(&counts[own_class], 1); });
     __syncthreads();
     for (int step = 1; step < CLASSES; step *= 2) { /* the sum of all classes up to each (Hillis and Steele 1986) */
         const int before = thread >= step ? counts[thread - step] : 0;
@@ -60,13 +51,41 @@ __global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__
     __syncthreads();
     counts[thread] = first;
     __syncthreads();
-    for_each_tile(params, [&](const Sequence &s, int tile) {
-        const int at = atomicAdd(&counts[class_of(params, s, tile)], 1);
+    for_each([&](const fused_sm80_work &work, int own_class) { place(atomicAdd(&counts[own_class], 1), work); });
+    return tiles;
+}
+
+/* ---- packed sequences -------------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ TileRange range_of(const Params &params, const Sequence &s, int tile)
+{
+    const int first = tile * params.own_tile;
+    return params.own_is_keys ? row_tiles_of(params.family, s, first, params.own_tile, params.other_tile)
+                              : key_tiles_of(params.family, s, first, params.own_tile, params.other_tile);
+}
+
+/* A warp takes one sequence at a time, a lane one of its tiles. */
+__global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__ Params params)
+{
+    const fused_sm80_family &family = params.family;
+    const int thread = threadIdx.x;
+    const auto for_each = [&](const auto &each) {
+        for (int b = thread / LANES; b < family.batch; b += THREADS / LANES) {
+            const Sequence s = sequence_at(family, b, 0, 0);
+            const int len = params.own_is_keys ? s.kv_len : s.q_len;
+            const int tiles = len / params.own_tile + (len % params.own_tile != 0);
+            for (int tile = thread % LANES; tile < tiles; tile += LANES) {
+                const TileRange range = range_of(params, s, tile);
+                each({b, 0, tile}, class_of(range.end - range.first, params.longest_other / params.other_tile + 1));
+            }
+        }
+    };
+    const int tiles = sort_by_class(for_each, [&](int at, const fused_sm80_work &work) {
         if (at < family.work_tiles)
-            family.work[at] = {s.number, tile};
+            family.work[at] = work;
     });
     for (int at = tiles + thread; at < family.work_tiles; at += THREADS)
-        family.work[at] = {-1, 0};
+        family.work[at] = {-1, 0, 0};
     if (family.row_blocks == NULL)
         return;
     for (int b = thread / LANES; b < family.batch; b += THREADS / LANES) {
@@ -76,6 +95,116 @@ __global__ void __launch_bounds__(THREADS) schedule_work(const __grid_constant__
     }
 }
 
+/* ---- block masks ------------------------------------------------------------------------------------------------- */
+
+/* The own tile that a list is of: the sequence, whose number is -1 for none, the query head of its mask, the tile. */
+struct ListedTile {
+    Sequence sequence;
+    int head, tile;
+};
+
+__device__ __forceinline__ ListedTile listed_tile(const Params &params, int64_t number)
+{
+    const fused_sm80_family &family = params.family;
+    if (family.cu_seqlens_q == NULL) {
+        const int len = params.longest_other, own_len = params.longest_own;
+        const int64_t plane = number / params.own_tiles;
+        return {{static_cast<int>(plane / params.mask_heads), params.own_is_keys ? len : own_len,
+                 params.own_is_keys ? own_len : len, 0, 0},
+                static_cast<int>(plane % params.mask_heads),
+                static_cast<int>(number % params.own_tiles)};
+    }
+    const fused_sm80_work work = family.work[number % family.work_tiles];
+    ListedTile listed = {{-1, 0, 0, 0, 0}, static_cast<int>(number / family.work_tiles), work.tile};
+    if (work.sequence >= 0)
+        listed.sequence = sequence_at(family, work.sequence, 0, 0);
+    return listed;
+}
+
+/* What the block mask shows of a tile, as blocks_seen says it, and the bits of its entry. */
+__device__ __forceinline__ unsigned tile_seen(const Params &params, const ListedTile &own, const uint8_t *mask,
+                                              int other)
+{
+    const int first = own.tile * params.own_tile, second = other * params.other_tile;
+    return params.own_is_keys ? blocks_seen(params.family, mask, second, params.other_tile, first, params.own_tile)
+                              : blocks_seen(params.family, mask, first, params.own_tile, second, params.other_tile);
+}
+
+__device__ __forceinline__ int entry_bits(const Params &params, const ListedTile &own, int other)
+{
+    const int first = own.tile * params.own_tile, second = other * params.other_tile;
+    return params.own_is_keys
+               ? tile_bits_of<true>(params.family, own.sequence, second, params.other_tile, first, params.own_tile)
+               : tile_bits_of<false>(params.family, own.sequence, first, params.own_tile, second, params.other_tile);
+}
+
+__global__ void __launch_bounds__(SM80_LISTS_THREADS) list_tiles(const __grid_constant__ Params params)
+{
+    constexpr int GROUPS = LIST_TILES / LANES;
+    const fused_sm80_family &family = params.family;
+    const int lane = threadIdx.x % LANES;
+    const int64_t number = (static_cast<int64_t>(blockIdx.x) * SM80_LISTS_THREADS + threadIdx.x) / LANES;
+    if (number >= params.lists)
+        return;
+    const ListedTile own = listed_tile(params, number);
+    if (own.sequence.number < 0)
+        return;
+    const uint8_t *mask = mask_of_head(family, own.sequence.number, own.head);
+    const TileRange range = range_of(params, own.sequence, own.tile);
+    int visible = 0, first = range.first / LIST_TILES * LIST_TILES;
+    do {
+        uint16_t *entries = list_section(family.lists, number, first);
+        unsigned seen[GROUPS];
+#pragma unroll
+        for (int group = 0; group < GROUPS; ++group) {
+            const int tile = first + group * LANES + lane;
+            seen[group] = tile >= range.first && tile < range.end ? tile_seen(params, own, mask, tile) : 0;
+        }
+        int listed = 0;
+#pragma unroll
+        for (int group = 0; group < GROUPS; ++group) {
+            const unsigned any = __ballot_sync(0xffffffffu, seen[group] & 1u);
+            const int i = group * LANES + lane;
+            if (seen[group] & 1u)
+                entries[listed + __popc(any & ((1u << lane) - 1u))] = static_cast<uint16_t>(
+                    i << TILE_BITS | entry_bits(params, own, first + i) | (seen[group] & 2u ? 0 : TILE_HAS_HIDDEN));
+            listed += __popc(any);
+        }
+        for (int i = listed + lane; i < family.lists.chunks * SM80_LIST_CHUNK; i += LANES)
+            entries[i] = LIST_END;
+        visible += listed;
+        first += LIST_TILES;
+    } while (first < range.end);
+    if (lane == 0)
+        family.lists.visible[number] = visible;
+}
+
+__global__ void __launch_bounds__(THREADS) sort_work(const __grid_constant__ Params params)
+{
+    const fused_sm80_family &family = params.family;
+    const int first_group = blockIdx.x * params.section_groups;
+    const int end_group = blockIdx.x == params.sections - 1 ? params.head_groups : first_group + params.section_groups;
+    const int first =
+        first_group * params.group * params.own_tiles; /* work tiles are within 31 bits: sm80_check_grid */
+    const int end = end_group * params.group * params.own_tiles;
+    const int64_t most = (params.longest_other / params.other_tile + 1) * static_cast<int64_t>(params.list_group);
+    const auto for_each = [&](const auto &each) {
+        for (int i = first + threadIdx.x; i < end; i += THREADS) {
+            const int head_index = i / params.own_tiles, tile = i - head_index * params.own_tiles;
+            const int sequence = head_index / params.heads;
+            const fused_sm80_work work = {sequence, head_index - sequence * params.heads, tile};
+            int64_t visited = 0;
+            for (int j = 0; j < params.list_group; ++j)
+                visited +=
+                    family.lists
+                        .visible[list_number(family.lists, work.sequence, work.head * params.list_group + j, tile)];
+            each(work, class_of(visited, most));
+        }
+    };
+    sort_by_class(for_each, [&](int at, const fused_sm80_work &work) { family.work[first + at] = work; });
+}
+
 } // namespace
 
-extern "C" const fused_sm80_schedule_kernel fused_sm80_schedule_work = schedule_work;
+extern "C" const fused_sm80_schedule_kernel fused_sm80_schedule_work = schedule_work,
+                                            fused_sm80_list_tiles = list_tiles, fused_sm80_sort_work = sort_work;

@@ -92,16 +92,19 @@ struct SparseBlock {
     TileList list;
 };
 
-/* All threads make the list of the tiles from `first` on, of those that rows of `work` see. */
+/* All threads fill the list with the tiles from `first` on, of those that rows of `work` see. */
 template <typename Tile>
 __device__ __forceinline__ void list_key_tiles(TileList &list, const fused_sm80_family &family, const FamilyWork &work,
-                                               const uint8_t *mask, int first, int end)
+                                               int first, int end)
 {
     constexpr int M = Tile::BLOCK_M, N = Tile::BLOCK_N;
-    const Sequence &s = work.sequence;
-    const WarpView view = {work.first_row + s.kv_len - s.q_len, min(M, s.q_len - work.first_row), s.kv_len};
-    fill_list<M, N, false, Traits<Tile>::THREADS>(list, family, mask, first, end, work.first_row, [&](int tile) {
-        return (view.sees_all(family, tile * N, N) ? 0 : TILE_IS_CUT) | ((tile + 1) * N > s.kv_len ? TILE_IS_SHORT : 0);
+    if (family.lists.entries != NULL) {
+        load_list(list, family.lists, list_number(family.lists, work.sequence.number, work.head, work.own),
+                  first & ~(LIST_TILES - 1), end, [] {});
+        return;
+    }
+    fill_list<Traits<Tile>::THREADS>(list, first, end, [&](int tile) {
+        return tile_bits_of<false>(family, work.sequence, work.first_row, M, tile * N, N);
     });
 }
 
@@ -113,7 +116,7 @@ __device__ __forceinline__ int next_key_section(SparseBlock &block, const fused_
     while (entry < 0 && block.list.has_more_sections()) {
         const int first = block.list.first + LIST_TILES, end = block.list.end;
         __syncthreads(); /* all have read the section before */
-        list_key_tiles<Tile>(block.list, family, block.work, block.facts.mask, first, end);
+        list_key_tiles<Tile>(block.list, family, block.work, first, end);
         entry = block.list.at(0);
     }
     return entry;
@@ -193,18 +196,17 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
     sparse_copy<T, Shape, M, true>(shared_address(smem.q) + sparse_offset<Shape, M>(),
                                    sparse_source<T, Shape>(q, work.first_row, params.q_strides.row),
                                    params.q_strides.row, true, params.q, s.q_len - work.first_row);
-    const uint8_t *mask = family.block_mask == NULL ? NULL : mask_of_head(family, s.number, work.head);
     if (threadIdx.x == 0) {
         const int kv_head = quotient(work.head, params.order.group);
         block.work = work;
         block.facts.k = family_head(params, params.k, params.k_strides, s, s.k_first, kv_head);
         block.facts.v = family_head(params, params.v, params.v_strides, s, s.k_first, kv_head);
-        block.facts.mask = mask;
+        block.facts.mask = family.block_mask == NULL ? NULL : mask_of_head(family, s.number, work.head);
         block.facts.sequence = s.number;
         block.facts.head = work.head;
     }
     const TileRange range = key_tiles_of(family, s, work.first_row, M, N);
-    list_key_tiles<Tile>(block.list, family, work, mask, range.first, range.end);
+    list_key_tiles<Tile>(block.list, family, work, range.first, range.end);
     SparseLoader<T, Tile> loader;
     loader.facts = &block.facts;
     int entry = block.list.at(0);

@@ -93,6 +93,7 @@ struct WorkTile {
 struct FamilyWork {
     Sequence sequence;
     int head, first_row;
+    int own; /* number of its tile among those of the sequence, or among all work tiles of packed sequences */
 };
 
 template <int ROW_TILES, int CHUNKS> struct AccumulatorsOf {

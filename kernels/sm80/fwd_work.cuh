@@ -52,12 +52,14 @@ __device__ __forceinline__ FamilyWork family_work_of_block(const Params &params,
         const WorkTile tile = ordered_work_tile(params, block_m, block);
         work.head = tile.head;
         work.first_row = tile.first_row;
+        work.own = 0;
         work.sequence = sequence_at(family, tile.batch, params.q_len, params.kv_len);
     } else {
-        const int number = quotient(block, params.order.q_heads);
+        const int number = quotient(block, family.work_heads);
         const fused_sm80_work tile = family.work[number];
-        work.head = block - number * params.q_heads;
+        work.head = tile.head + block - number * family.work_heads.value;
         work.first_row = tile.tile * block_m;
+        work.own = family.cu_seqlens_q == NULL ? tile.tile : number;
         work.sequence.number = tile.sequence;
         if (tile.sequence >= 0)
             work.sequence = sequence_at(family, tile.sequence, params.q_len, params.kv_len);

@@ -1,6 +1,7 @@
-/* The tiles that a block of a sparse kernel goes over, as a list in shared memory that all its threads make ahead of
- * the loop: then the loop has one load for each tile, and no tile costs more than the dense kernel's unless something
- * cuts it.
+/* The tiles that a block of a sparse kernel goes over, as a list in shared memory that all its threads fill ahead of the
+ * loop: then the loop has one load for each tile, and no tile costs more than the dense kernel's unless something cuts
+ * it. Without a block mask these are all tiles of a range; with one, the kernels ahead have listed them
+ * (fused_sm80_schedule.cu).
  *
  * An entry is tile * 8 + bits of enum tile_bits, relative to the first tile of the list's section of LIST_TILES tiles;
  * behind the last one stands LIST_END. A longer range is several sections, one after the other. */
@@ -10,7 +11,7 @@
 
 namespace sm80_family {
 
-constexpr int LIST_TILES = 256, LIST_END = 0xffff, TILE_BITS = 3;
+constexpr int LIST_TILES = SM80_LIST_TILES, LIST_END = 0xffff, TILE_BITS = 3;
 
 enum tile_bits {
     TILE_IS_CUT = 1,    /* causality, window or the end of the keys hides a pair of it */
@@ -19,9 +20,8 @@ enum tile_bits {
 };
 
 struct TileList {
-    int first, end;                              /* of the section, and of the range */
-    alignas(16) int visible_of[LIST_TILES / 32]; /* visible tiles of each group of 32 */
-    uint16_t entries[LIST_TILES + 1];
+    int first, end; /* of the section, and of the range */
+    alignas(16) uint16_t entries[LIST_TILES + SM80_LIST_CHUNK];
 
     /* Entry i, tile * 8 + bits, or -1 behind the section's last one. */
     __device__ __forceinline__ int at(int i) const
@@ -32,60 +32,64 @@ struct TileList {
     __device__ __forceinline__ bool has_more_sections() const { return first + LIST_TILES < end; }
 };
 
-/* What a block mask shows of a tile, as blocks_seen says it: any (bit 0), all (bit 1). `fixed` is as in fill_list. */
-template <int ROWS, int KEYS, bool ROWS_MOVE>
-__device__ __forceinline__ unsigned tile_seen(const fused_sm80_family &family, const uint8_t *mask, int tile, int fixed)
+/* TILE_IS_CUT and TILE_IS_SHORT of the tile of rows x keys from (row, key) on. ROWS_MOVE: its list is of tiles of rows,
+ * not of keys. */
+template <bool ROWS_MOVE>
+__device__ __forceinline__ int tile_bits_of(const fused_sm80_family &family, const Sequence &s, int row, int rows,
+                                            int key, int keys)
 {
-    const int row = ROWS_MOVE ? tile * ROWS : fixed, key = ROWS_MOVE ? fixed : tile * KEYS;
-    if (family.mask_block % ROWS != 0 || family.mask_block % KEYS != 0)
-        return blocks_seen(family, mask, row, ROWS, key, KEYS);
-    const int row_block = device::quotient(row, family.mask_block_by);
-    const int key_block = device::quotient(key, family.mask_block_by);
-    return __ldg(mask + static_cast<int64_t>(row_block) * family.mask_key_blocks + key_block) != 0 ? 3u : 0u;
+    const int diagonal = row + s.kv_len - s.q_len, seen_rows = ROWS_MOVE ? rows : min(rows, s.q_len - row);
+    const bool is_whole = key + keys <= min(s.kv_len, diagonal + family.window_right + 1) &&
+                          key >= diagonal + seen_rows - 1 - family.window_left;
+    const bool is_short = ROWS_MOVE ? row + rows > s.q_len : key + keys > s.kv_len;
+    return (is_whole ? 0 : TILE_IS_CUT) | (is_short ? TILE_IS_SHORT : 0);
 }
 
-/* Visible tiles of the groups before `group`. */
-__device__ __forceinline__ int visible_before(const TileList &list, int group)
+/* Number of the list of own tile `own` (of packed sequences: of the work tile's number) of a query head. */
+__device__ __forceinline__ int64_t list_number(const fused_sm80_lists &lists, int sequence, int head, int own)
 {
-    int sum = 0;
-#pragma unroll
-    for (int i = 0; i < LIST_TILES / 32; ++i)
-        sum += i < group ? list.visible_of[i] : 0;
-    return sum;
+    return sequence * lists.batch_stride + head * lists.head_stride + own;
 }
 
-/* All THREADS threads of the block list the visible tiles of the section from `first` on of a range that ends before
- * `end`; on return all see the list. `fixed`: the first row of the tile of rows whose tiles of keys these are, or with
- * ROWS_MOVE the other way round; mask: of the head, or NULL; bits_of(tile): TILE_IS_CUT and TILE_IS_SHORT. */
-template <int ROWS, int KEYS, bool ROWS_MOVE, int THREADS, typename Bits>
-__device__ __forceinline__ void fill_list(TileList &list, const fused_sm80_family &family, const uint8_t *mask,
-                                          int first, int end, int fixed, const Bits &bits_of)
+/* The first entry of a list's section, which begins with tile `first`, a multiple of LIST_TILES. */
+__device__ __forceinline__ uint16_t *list_section(const fused_sm80_lists &lists, int64_t number, int first)
 {
-    constexpr int GROUPS = LIST_TILES / 32, PASSES = LIST_TILES / THREADS;
+    return lists.entries + (number * lists.sections + first / LIST_TILES) * (lists.chunks * SM80_LIST_CHUNK);
+}
+
+/* All THREADS threads of the block list the tiles from `first` on of a range that ends before `end`, one section of
+ * them; on return all see the list. bits_of(tile): TILE_IS_CUT and TILE_IS_SHORT. */
+template <int THREADS, typename Bits>
+__device__ __forceinline__ void fill_list(TileList &list, int first, int end, const Bits &bits_of)
+{
     static_assert(LIST_TILES % THREADS == 0, "whole passes");
-    const int thread = device::forget(threadIdx.x), lane = thread % 32;
-    unsigned seen[PASSES], any[PASSES];
+    const int thread = device::forget(threadIdx.x);
 #pragma unroll
-    for (int pass = 0; pass < PASSES; ++pass) {
-        const int tile = first + pass * THREADS + thread;
-        seen[pass] = tile >= end ? 0u : mask == NULL ? 3u : tile_seen<ROWS, KEYS, ROWS_MOVE>(family, mask, tile, fixed);
-    }
-#pragma unroll
-    for (int pass = 0; pass < PASSES; ++pass) {
-        any[pass] = __ballot_sync(0xffffffffu, seen[pass] & 1u);
-        if (lane == 0)
-            list.visible_of[(pass * THREADS + thread) / 32] = __popc(any[pass]);
+    for (int i = thread; i < LIST_TILES; i += THREADS)
+        if (first + i < end)
+            list.entries[i] = static_cast<uint16_t>(i << TILE_BITS | bits_of(first + i));
+    if (thread == 0) {
+        list.entries[max(0, min(end - first, LIST_TILES))] = LIST_END;
+        list.first = first;
+        list.end = end;
     }
     __syncthreads();
-#pragma unroll
-    for (int pass = 0; pass < PASSES; ++pass) {
-        const int i = pass * THREADS + thread;
-        if (seen[pass] & 1u)
-            list.entries[visible_before(list, i / 32) + __popc(any[pass] & ((1u << lane) - 1u))] =
-                static_cast<uint16_t>(i << TILE_BITS | bits_of(first + i) | (seen[pass] & 2u ? 0 : TILE_HAS_HIDDEN));
-    }
+}
+
+/* The same for a section of a list that the kernels ahead have made; `first` is a multiple of LIST_TILES. meanwhile():
+ * what is done while it is loaded. */
+template <typename Meanwhile>
+__device__ __forceinline__ void load_list(TileList &list, const fused_sm80_lists &lists, int64_t number, int first,
+                                          int end, const Meanwhile &meanwhile)
+{
+    const int thread = device::forget(threadIdx.x);
+    uint4 chunk = {};
+    if (thread < lists.chunks)
+        chunk = __ldg(reinterpret_cast<const uint4 *>(list_section(lists, number, first)) + thread);
+    meanwhile();
+    if (thread < lists.chunks)
+        reinterpret_cast<uint4 *>(list.entries)[thread] = chunk;
     if (thread == 0) {
-        list.entries[visible_before(list, GROUPS)] = LIST_END;
         list.first = first;
         list.end = end;
     }
