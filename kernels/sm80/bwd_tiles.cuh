@@ -12,28 +12,29 @@ using namespace device;
 
 /* head_dim; KV keys and Q queries of a tile; WARPS_KV x WARPS_Q warps over the scores, each with WARP_KEYS keys:
  * WARPS_Q warps have the same keys and divide the columns of their dK and dV among them; dQ: DQ_ROWS x DQ_COLUMNS of a
- * warp at a time. BLOCKS: the blocks that registers are limited for. DEFER: dQ of a step is computed in the next one,
- * which takes a second buffer of dS. DIVIDE: in the sparse kernels half of the warps compute S and dV, the other half
- * dP and dK (bwd_divided.cuh). */
-#define BWD_TILE(NAME, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, DEFER, DIVIDE)  \
+ * warp at a time. BLOCKS: the blocks that registers are limited for; IN_STAGES: of Q and dO. DEFER: dQ of a step is
+ * computed in the next one, which takes a second buffer of dS. DIVIDE: in the sparse kernels half of the warps compute
+ * S and dV, the other half dP and dK (bwd_divided.cuh). */
+#define BWD_TILE(NAME, DIM, KEYS, QUERIES, W_KV, W_Q, KEYS_OF_WARP, ROWS_OF_DQ, COLUMNS_OF_DQ, BLOCKS, IN_STAGES,      \
+                 DEFER, DIVIDE)                                                                                        \
     struct NAME {                                                                                                      \
         static constexpr int HEAD_DIM = DIM, KV = KEYS, Q = QUERIES, WARPS_KV = W_KV, WARPS_Q = W_Q,                   \
                              WARP_KEYS = KEYS_OF_WARP, DQ_ROWS = ROWS_OF_DQ, DQ_COLUMNS = COLUMNS_OF_DQ,               \
-                             BLOCKS_PER_SM = BLOCKS, CHUNK = 32;                                                       \
+                             BLOCKS_PER_SM = BLOCKS, STAGES = IN_STAGES, CHUNK = 32;                                   \
         static constexpr bool DEFER_DQ = DEFER, DIVIDES_SCORES = DIVIDE;                                               \
     };
-BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, true, false)
-BWD_TILE(Sm80BwdD64, 64, 128, 64, 4, 1, 32, 32, 32, 2, true, false)
-BWD_TILE(Sm80BwdD64OneDs, 64, 128, 64, 4, 1, 32, 32, 32, 2, false, false)
-BWD_TILE(Sm80BwdD96, 96, 128, 64, 4, 2, 32, 16, 48, 1, true, true)
-BWD_TILE(Sm80BwdD96Small, 96, 64, 32, 2, 2, 32, 16, 48, 1, true, false)
-BWD_TILE(Sm80BwdD128, 128, 128, 64, 4, 2, 32, 32, 32, 1, true, false)
-BWD_TILE(Sm80BwdD128OneDs, 128, 128, 64, 4, 2, 32, 32, 32, 1, false, false)
-BWD_TILE(Sm80BwdD128Small, 128, 64, 32, 2, 2, 32, 32, 32, 1, true, false)
-BWD_TILE(Sm80BwdD192, 192, 64, 64, 2, 4, 32, 32, 48, 1, true, true)
-BWD_TILE(Sm80BwdD192Small, 192, 32, 32, 2, 2, 16, 16, 48, 2, true, false)
-BWD_TILE(Sm80BwdD256, 256, 64, 64, 2, 4, 32, 32, 32, 1, true, true)
-BWD_TILE(Sm80BwdD256Small, 256, 32, 32, 2, 2, 16, 16, 64, 2, true, false)
+BWD_TILE(Sm80BwdD32, 32, 128, 64, 4, 1, 32, 16, 32, 2, 2, true, false)
+BWD_TILE(Sm80BwdD64, 64, 128, 64, 4, 1, 32, 32, 32, 2, 2, true, false)
+BWD_TILE(Sm80BwdD64OneDs, 64, 128, 64, 4, 1, 32, 32, 32, 2, 2, false, false)
+BWD_TILE(Sm80BwdD96, 96, 128, 64, 4, 2, 32, 16, 48, 1, 2, true, true)
+BWD_TILE(Sm80BwdD96Small, 96, 64, 32, 2, 2, 32, 16, 48, 1, 2, true, false)
+BWD_TILE(Sm80BwdD128, 128, 128, 64, 4, 2, 32, 32, 32, 1, 2, true, false)
+BWD_TILE(Sm80BwdD128OneDs, 128, 128, 64, 4, 2, 32, 32, 32, 1, 2, false, false)
+BWD_TILE(Sm80BwdD128Small, 128, 64, 64, 2, 2, 32, 32, 32, 1, 1, true, false)
+BWD_TILE(Sm80BwdD192, 192, 64, 64, 2, 4, 32, 32, 48, 1, 2, true, true)
+BWD_TILE(Sm80BwdD192Small, 192, 32, 32, 2, 2, 16, 16, 48, 2, 2, true, false)
+BWD_TILE(Sm80BwdD256, 256, 64, 64, 2, 4, 32, 32, 32, 1, 2, true, true)
+BWD_TILE(Sm80BwdD256Small, 256, 32, 32, 2, 2, 16, 16, 64, 2, 1, true, false)
 
 /* What follows from a tile. */
 template <typename Tile> struct Traits {
@@ -49,7 +50,7 @@ template <typename Tile> struct Traits {
     static constexpr int WARP_Q = Tile::Q / Tile::WARPS_Q;                      /* queries of a warp in the scores */
     static constexpr int CHUNK_Q = WARP_Q < Tile::CHUNK ? WARP_Q : Tile::CHUNK; /* of them at a time in registers */
     static constexpr bool EXCHANGE = Tile::WARPS_Q > 1; /* of P and dS between the warps with the same keys */
-    static constexpr int STAGES = Tile::HEAD_DIM == 256 && Tile::KV == 32 ? 1 : 2; /* of Q, dO, lse2 and -D */
+    static constexpr int STAGES = Tile::STAGES;         /* of Q, dO, lse2 and -D */
     static constexpr int DS_BUFFERS = Tile::DEFER_DQ ? 2 : 1, P_BUFFERS = EXCHANGE ? 1 : 0;
     static constexpr int SUM_BUFFERS = Tile::DIVIDES_SCORES && Tile::WARPS_Q > 2 ? 1 : 0; /* see bwd_divided.cuh */
     static constexpr int DQ_WARPS_D = Tile::HEAD_DIM / Tile::DQ_COLUMNS;
@@ -85,10 +86,10 @@ struct WorkTile {
     int32_t kv_tile;
 };
 
-__device__ __forceinline__ WorkTile work_tile_of_block(const Params &params)
+__device__ __forceinline__ WorkTile work_tile_of_block(const Params &params, uint32_t block = blockIdx.x)
 {
     const int64_t section_blocks = static_cast<int64_t>(params.section_heads) * params.kv_tiles;
-    const int64_t section = blockIdx.x / section_blocks, rest = blockIdx.x % section_blocks;
+    const int64_t section = block / section_blocks, rest = block % section_blocks;
     const int64_t first_head = section * params.section_heads, heads_left = params.kv_head_count - first_head;
     const int64_t heads = heads_left < params.section_heads ? heads_left : params.section_heads;
     const int64_t head = first_head + rest % heads;
@@ -116,12 +117,15 @@ template <typename Tile>
 __device__ __forceinline__ void load_step(Smem<Tile> &s, const Params &params, const Cursor &at, int stage)
 {
     constexpr int THREADS = Traits<Tile>::THREADS;
+    /* With one stage registers are short: what follows from the thread's index is not kept over the loop. */
+    const uint32_t thread = Tile::STAGES == 1 ? forget(threadIdx.x) : threadIdx.x;
     const int64_t left = params.q_len - static_cast<int64_t>(at.tile) * Tile::Q;
-    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.q[stage]), at.q, params.q.stride_row, left);
-    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.dout[stage]), at.dout, params.dout.stride_row, left);
-    if (threadIdx.x < Tile::Q / 2)
-        cp_async_16(shared_address(s.stats[stage]) + threadIdx.x * 16,
-                    params.stats + static_cast<int64_t>(at.index) * (2 * Tile::Q) + threadIdx.x * 4, true);
+    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.q[stage]), at.q, params.q.stride_row, left, thread);
+    load_rows<Tile::Q, Tile::HEAD_DIM, THREADS>(shared_address(s.dout[stage]), at.dout, params.dout.stride_row, left,
+                                                thread);
+    if (thread < Tile::Q / 2)
+        cp_async_16(shared_address(s.stats[stage]) + thread * 16,
+                    params.stats + static_cast<int64_t>(at.index) * (2 * Tile::Q) + thread * 4, true);
 }
 
 /* To the next tile of queries, or to the next head's first. */

@@ -65,14 +65,6 @@ int64_t sm80_work_tiles(const struct attn_problem *p, bool is_keys, int own_tile
     return (is_keys ? p->total_k : p->total_q) / own_tile + p->batch;
 }
 
-enum attn_status sm80_check_grid(const struct attn_problem *p, bool is_keys, int own_tile, int64_t heads,
-                                 struct attn_message *why)
-{
-    const int64_t batch = p->lengths == ATTN_PACKED ? 1 : p->batch;
-
-    return attn_check_grid(sm80_work_tiles(p, is_keys, own_tile) / batch, heads, batch, why);
-}
-
 int64_t sm80_row_blocks(const struct attn_problem *p)
 {
     return p->lengths == ATTN_PACKED ? p->total_q / SM80_ROW_BLOCK + p->batch : 0;
@@ -135,6 +127,16 @@ static struct parts parts_of(const struct attn_problem *p, const struct sm80_til
                           (size_t)attn_round_up(bytes[2], ALIGNMENT), (size_t)attn_round_up(bytes[3], ALIGNMENT)};
 }
 
+enum attn_status sm80_check_grid(const struct attn_problem *p, const struct sm80_tiling *tiling, int64_t heads,
+                                 struct attn_message *why)
+{
+    const int64_t batch = p->lengths == ATTN_PACKED ? 1 : p->batch;
+    const enum attn_status status =
+        attn_check_grid(sm80_work_tiles(p, tiling->is_keys, tiling->own_tile) / batch, heads, batch, why);
+
+    return status == ATTN_OK ? attn_check_grid(all_lists(p, tiling), 1, 1, why) : status;
+}
+
 size_t sm80_schedule_bytes(const struct attn_problem *p, const struct sm80_tiling *tiling)
 {
     const struct parts parts = parts_of(p, tiling);
@@ -193,14 +195,15 @@ struct fused_sm80_family sm80_family_of(const struct attn_request *request, cons
 
 /* One of the kernels ahead, by the name of its pass. */
 static enum attn_status launch_ahead(const char *name, fused_sm80_schedule_kernel kernel, int64_t blocks, int threads,
-                                     const struct fused_sm80_schedule *params, const struct attn_run *run,
-                                     struct attn_message *why)
+                                     bool overlaps_previous, const struct fused_sm80_schedule *params,
+                                     const struct attn_run *run, struct attn_message *why)
 {
     return attn_launch_kernel(&(struct attn_launch){.name = name,
                                                     .kernel = (const void *)kernel,
                                                     .blocks = blocks,
                                                     .threads = threads,
-                                                    .is_pass = params->own_is_keys},
+                                                    .is_pass = params->own_is_keys,
+                                                    .overlaps_previous = overlaps_previous},
                               params, run, why);
 }
 
@@ -223,7 +226,8 @@ enum attn_status sm80_launch_schedule(const struct attn_request *request, const 
         .longest_own = (int32_t)longest_own,
         .longest_other = (int32_t)(tiling->is_keys ? p->q_len : p->kv_len),
         .own_is_keys = tiling->is_keys,
-        .lists = all_lists(p, tiling),
+        .lists = (int32_t)all_lists(p, tiling),
+        .tiles_are_in_blocks = p->mask_block % tiling->own_tile == 0 && p->mask_block % tiling->other_tile == 0,
         .mask_heads = (int32_t)p->mask_heads,
         .own_tiles = (int32_t)own_tiles,
         .heads = (int32_t)(tiling->is_keys ? p->kv_heads : p->q_heads),
@@ -236,11 +240,12 @@ enum attn_status sm80_launch_schedule(const struct attn_request *request, const 
     enum attn_status status = ATTN_OK;
 
     if (is_packed)
-        status = launch_ahead("schedule", fused_sm80_schedule_work, 1, SM80_SCHEDULE_THREADS, &params, run, why);
+        status = launch_ahead("schedule", fused_sm80_schedule_work, 1, SM80_SCHEDULE_THREADS, false, &params, run, why);
     if (status == ATTN_OK && tiling->has_lists)
         status = launch_ahead("lists", fused_sm80_list_tiles, attn_tiles(params.lists, LISTS_A_BLOCK),
-                              SM80_LISTS_THREADS, &params, run, why);
+                              SM80_LISTS_THREADS, false, &params, run, why);
     if (status == ATTN_OK && tiling->has_lists && !is_packed)
-        status = launch_ahead("sort", fused_sm80_sort_work, params.sections, SM80_SCHEDULE_THREADS, &params, run, why);
+        status =
+            launch_ahead("sort", fused_sm80_sort_work, params.sections, SM80_SCHEDULE_THREADS, true, &params, run, why);
     return status;
 }

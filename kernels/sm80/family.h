@@ -68,7 +68,8 @@ struct fused_sm80_schedule {
     int32_t own_tile, other_tile;
     int32_t longest_own, longest_other; /* the largest lengths of both sides */
     bool own_is_keys;
-    int64_t lists; /* all of them; the rest is of fixed lengths with lists */
+    int32_t lists;            /* all of them */
+    bool tiles_are_in_blocks; /* a tile lies in one block of the mask; the rest is of fixed lengths with lists */
     int32_t mask_heads;
     int32_t own_tiles, heads;         /* of a head, and own heads of a sequence: kv heads where own_is_keys */
     int32_t group, list_group;        /* own heads that share keys stay in one section; lists of one work tile */
@@ -110,8 +111,8 @@ enum attn_status sm80_check_family(const struct attn_request *, struct attn_mess
 /* Tiles of one head over all sequences; of packed ones at most so many. */
 int64_t sm80_work_tiles(const struct attn_problem *, bool is_keys, int own_tile);
 
-/* attn_check_grid for blocks that each have one of these tiles of one of `heads` heads. */
-enum attn_status sm80_check_grid(const struct attn_problem *, bool is_keys, int own_tile, int64_t heads,
+/* attn_check_grid for blocks that each have one of these tiles of one of `heads` heads, and for the lists. */
+enum attn_status sm80_check_grid(const struct attn_problem *, const struct sm80_tiling *, int64_t heads,
                                  struct attn_message *why);
 
 /* Blocks of SM80_ROW_BLOCK rows of all packed sequences, each of which begins with a new one; 0 of others. */

@@ -17,10 +17,11 @@
  *                  d64_kv128q64:        K 16 | V 16 | Q 2 x 8  | dO 2 x 8  | dS 2 x 16 | -    | lse2, -D 2 x 0.5
  *   step i   all warps:   wait for stage i, barrier, start loading stage i + 1
  *            own queries: S, dP, P, dS (to shared memory), dV, dK
- *            all warps:   dQ of step i - 1 from the other buffer of dS, added to dq_sum; of eight warps four, one on
- *                         each scheduler, do this before their own queries
+ *            all warps:   dQ of step i - 1 from the other buffer of dS, added to dq_sum; of eight warps, and of four
+ *                         with one stage, half do this before their own queries
  *            pair (d128): barrier of two warps; dV, dK over the other warp's queries
- *   With one buffer of dS ("oneds") dQ of step i comes last, after a barrier of the block.
+ *   With one buffer of dS ("oneds") dQ of step i comes last, after a barrier of the block. With one stage ("1 stage")
+ *   a barrier ends the step, and stage i + 1 is loaded then.
  *
  * What must not be reordered: dQ of the previous step comes before the barrier of the pair, where it hides the wait
  * for the other warp, or before the own queries, where it runs beside the other warp's exponentials. Lane offsets stay
@@ -103,10 +104,11 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
         int stage = 0;
         while (now.head < params.group) {
             const int32_t tile = now.tile, index = now.index;
-            advance<Tile>(now, params, work, first_tile);
+            if constexpr (S::STAGES == 2)
+                advance<Tile>(now, params, work, first_tile);
             cp_async_wait<0>();
             __syncthreads();
-            if (now.head < params.group)
+            if (S::STAGES == 2 && now.head < params.group)
                 load_step(s, params, now, stage ^ 1);
             cp_async_commit();
 
@@ -115,7 +117,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
                     add_dq<Tile, T>(params.dq_sum, index_before, shared_address(s.ds[stage ^ 1]), shared_address(s.k),
                                     warp);
             };
-            const bool is_dq_first = S::WARPS == 8 && warp >= S::WARPS / 2;
+            const bool is_dq_first = (S::WARPS == 8 || S::STAGES == 1) && warp >= S::WARPS / 2;
             if (is_dq_first)
                 dq_before();
             const StepOperands at = operands_of(s, stage, warp_kv, warp_q, rows_8, rows_16);
@@ -142,6 +144,14 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
                 accumulate_other<Tile, T>(dk, dv, at, (warp_q ^ 1) * S::WARP_Q);
             if (AT_ONCE)
                 add_dq<Tile, T>(params.dq_sum, index, shared_address(s.ds), shared_address(s.k), warp);
+            if constexpr (S::STAGES == 1) {
+                __syncthreads();
+                /* Registers are short: the work tile is found anew, here and at the end. */
+                advance<Tile>(now, params, work_tile_of_block(params, forget(blockIdx.x)), first_tile);
+                if (now.head < params.group)
+                    load_step(s, params, now, 0);
+                cp_async_commit();
+            }
             index_before = index;
             stage ^= 1;
         }
@@ -152,7 +162,11 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
             add_dq<Tile, T>(params.dq_sum, index_before, shared_address(s.ds[stage ^ 1]), shared_address(s.k), warp);
             __syncthreads();
         }
-        store_gradients<Tile, T>(dk, dv, s, params, work, first_key, warp_kv, warp_q, keys);
+        if constexpr (S::STAGES == 1)
+            store_gradients<Tile, T>(dk, dv, s, params, work_tile_of_block(params, forget(blockIdx.x)), first_key,
+                                     warp_kv, warp_q, keys);
+        else
+            store_gradients<Tile, T>(dk, dv, s, params, work, first_key, warp_kv, warp_q, keys);
     }
 }
 
@@ -241,8 +255,8 @@ using namespace sm80_bwd;
         "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")                                       \
     ROW("d128_kv128q64_oneds", Sm80BwdD128OneDs, YES, NO, NO, NO,                                                      \
         "128 keys x 64 queries, 8 warps, 161 KB shared memory")                                                        \
-    ROW("d128_kv64q32", Sm80BwdD128Small, YES, NO, NO, YES,                                                            \
-        "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory")                                         \
+    ROW("d128_kv64q64", Sm80BwdD128Small, YES, NO, NO, YES,                                                            \
+        "64 keys x 64 queries, 4 warps, 1 stage, 89 KB shared memory")                                                 \
     ROW("d192_kv64q64", Sm80BwdD192, NO, YES, NO, YES,                                                                 \
         "64 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")                                        \
     ROW("d192_kv32q32", Sm80BwdD192Small, NO, NO, NO, YES,                                                             \

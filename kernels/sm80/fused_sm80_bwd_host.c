@@ -108,7 +108,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "the deterministic backward needs %zu bytes of shared memory, a block has at most %zu",
                          dq_bytes, limit);
-    const enum attn_status status = sm80_check_grid(p, true, tile->kv_tile, p->kv_heads, why);
+    const struct sm80_tiling tiling = tiling_of(request, tile);
+    const enum attn_status status = sm80_check_grid(p, &tiling, p->kv_heads, why);
     if (status != ATTN_OK)
         return status;
     /* Of the grids over queries that of the preprocess kernel is the largest, or that of 32 queries a block. */

@@ -59,7 +59,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return ATTN_UNSUPPORTED;
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %d", (int)MAX_LEN);
-    return sm80_check_grid(p, false, tile->block_m, p->q_heads, why);
+    const struct sm80_tiling tiling = tiling_of(request, tile);
+    return sm80_check_grid(p, &tiling, p->q_heads, why);
 }
 
 static size_t workspace_bytes(const struct attn_request *request)

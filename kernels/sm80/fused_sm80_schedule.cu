@@ -2,8 +2,8 @@
  * and of visible tiles, which the host cannot make, as lengths and masks are in device memory.
  *
  *   schedule_work   packed sequences: one block lists the work tiles; the host launches as many blocks as there can be
- *   list_tiles      a block mask, kernels Sparse and SparseDropout: a warp for each own tile of each mask lists the tiles
- *                   of the other side that it sees any of (tile_list.cuh)
+ *   list_tiles      a block mask, kernels Sparse and SparseDropout: a warp for each own tile of each mask lists the
+ *                   tiles of the other side that it sees any of (tile_list.cuh)
  *   sort_work       the same, of fixed lengths: a block lists the work tiles of a section of heads
  *
  * Work tiles are sorted by how many tiles of the other side they visit, the most first, so that long ones start early
@@ -12,6 +12,7 @@
  *
  * For the backward of packed sequences schedule_work also fills the table of row blocks: stats and dq_sum begin a
  * sequence at a multiple of SM80_ROW_BLOCK rows, block cu_seqlens_q[b] / SM80_ROW_BLOCK + b. */
+#include "kernels/device/grid_order.cuh"
 #include "kernels/sm80/tile_list.cuh"
 
 namespace {
@@ -103,33 +104,59 @@ struct ListedTile {
     int head, tile;
 };
 
-__device__ __forceinline__ ListedTile listed_tile(const Params &params, int64_t number)
+__device__ __forceinline__ ListedTile listed_tile(const Params &params, int number)
 {
     const fused_sm80_family &family = params.family;
     if (family.cu_seqlens_q == NULL) {
         const int len = params.longest_other, own_len = params.longest_own;
-        const int64_t plane = number / params.own_tiles;
-        return {{static_cast<int>(plane / params.mask_heads), params.own_is_keys ? len : own_len,
-                 params.own_is_keys ? own_len : len, 0, 0},
-                static_cast<int>(plane % params.mask_heads),
-                static_cast<int>(number % params.own_tiles)};
+        const int plane = number / params.own_tiles, sequence = plane / params.mask_heads;
+        return {{sequence, params.own_is_keys ? len : own_len, params.own_is_keys ? own_len : len, 0, 0},
+                plane - sequence * params.mask_heads,
+                number - plane * params.own_tiles};
     }
     const fused_sm80_work work = family.work[number % family.work_tiles];
-    ListedTile listed = {{-1, 0, 0, 0, 0}, static_cast<int>(number / family.work_tiles), work.tile};
+    ListedTile listed = {{-1, 0, 0, 0, 0}, number / family.work_tiles, work.tile};
     if (work.sequence >= 0)
         listed.sequence = sequence_at(family, work.sequence, 0, 0);
     return listed;
 }
 
-/* What the block mask shows of a tile, as blocks_seen says it, and the bits of its entry. */
-__device__ __forceinline__ unsigned tile_seen(const Params &params, const ListedTile &own, const uint8_t *mask,
-                                              int other)
+constexpr int GROUPS = LIST_TILES / LANES;
+
+/* What the block mask shows of the tiles first + 32 i, i < GROUPS, that are in the range: bits 2 i and 2 i + 1 as
+ * blocks_seen says it. The lookups are all on their way at once where a tile lies in one block of the mask. */
+__device__ __forceinline__ unsigned tiles_seen(const Params &params, const ListedTile &own, const uint8_t *mask,
+                                               TileRange range, int first)
 {
-    const int first = own.tile * params.own_tile, second = other * params.other_tile;
-    return params.own_is_keys ? blocks_seen(params.family, mask, second, params.other_tile, first, params.own_tile)
-                              : blocks_seen(params.family, mask, first, params.own_tile, second, params.other_tile);
+    const fused_sm80_family &family = params.family;
+    const int own_first = own.tile * params.own_tile;
+    unsigned seen = 0;
+    if (params.tiles_are_in_blocks) {
+        const int own_block = device::quotient(own_first, family.mask_block_by);
+#pragma unroll
+        for (int i = 0; i < GROUPS; ++i) {
+            const int tile = first + i * LANES,
+                      block = device::quotient(tile * params.other_tile, family.mask_block_by);
+            const int64_t row_block = params.own_is_keys ? block : own_block;
+            const int key_block = params.own_is_keys ? own_block : block;
+            if (tile >= range.first && tile < range.end && mask[row_block * family.mask_key_blocks + key_block] != 0)
+                seen |= 3u << 2 * i;
+        }
+        return seen;
+    }
+#pragma unroll 1
+    for (int i = 0; i < GROUPS; ++i) {
+        const int tile = first + i * LANES, other = tile * params.other_tile;
+        if (tile >= range.first && tile < range.end)
+            seen |=
+                (params.own_is_keys ? blocks_seen(family, mask, other, params.other_tile, own_first, params.own_tile)
+                                    : blocks_seen(family, mask, own_first, params.own_tile, other, params.other_tile))
+                << 2 * i;
+    }
+    return seen;
 }
 
+/* The bits of a visible tile's entry but for TILE_HAS_HIDDEN. */
 __device__ __forceinline__ int entry_bits(const Params &params, const ListedTile &own, int other)
 {
     const int first = own.tile * params.own_tile, second = other * params.other_tile;
@@ -140,10 +167,12 @@ __device__ __forceinline__ int entry_bits(const Params &params, const ListedTile
 
 __global__ void __launch_bounds__(SM80_LISTS_THREADS) list_tiles(const __grid_constant__ Params params)
 {
-    constexpr int GROUPS = LIST_TILES / LANES;
     const fused_sm80_family &family = params.family;
     const int lane = threadIdx.x % LANES;
-    const int64_t number = (static_cast<int64_t>(blockIdx.x) * SM80_LISTS_THREADS + threadIdx.x) / LANES;
+#if __CUDA_ARCH__ >= 900
+    device::grid_let_next_start();
+#endif
+    const int number = blockIdx.x * (SM80_LISTS_THREADS / LANES) + threadIdx.x / LANES;
     if (number >= params.lists)
         return;
     const ListedTile own = listed_tile(params, number);
@@ -154,20 +183,15 @@ __global__ void __launch_bounds__(SM80_LISTS_THREADS) list_tiles(const __grid_co
     int visible = 0, first = range.first / LIST_TILES * LIST_TILES;
     do {
         uint16_t *entries = list_section(family.lists, number, first);
-        unsigned seen[GROUPS];
-#pragma unroll
-        for (int group = 0; group < GROUPS; ++group) {
-            const int tile = first + group * LANES + lane;
-            seen[group] = tile >= range.first && tile < range.end ? tile_seen(params, own, mask, tile) : 0;
-        }
+        const unsigned seen = tiles_seen(params, own, mask, range, first + lane);
         int listed = 0;
-#pragma unroll
+#pragma unroll 1
         for (int group = 0; group < GROUPS; ++group) {
-            const unsigned any = __ballot_sync(0xffffffffu, seen[group] & 1u);
+            const unsigned own_seen = seen >> 2 * group, any = __ballot_sync(0xffffffffu, own_seen & 1u);
             const int i = group * LANES + lane;
-            if (seen[group] & 1u)
+            if (own_seen & 1u)
                 entries[listed + __popc(any & ((1u << lane) - 1u))] = static_cast<uint16_t>(
-                    i << TILE_BITS | entry_bits(params, own, first + i) | (seen[group] & 2u ? 0 : TILE_HAS_HIDDEN));
+                    i << TILE_BITS | entry_bits(params, own, first + i) | (own_seen & 2u ? 0 : TILE_HAS_HIDDEN));
             listed += __popc(any);
         }
         for (int i = listed + lane; i < family.lists.chunks * SM80_LIST_CHUNK; i += LANES)
@@ -182,6 +206,9 @@ __global__ void __launch_bounds__(SM80_LISTS_THREADS) list_tiles(const __grid_co
 __global__ void __launch_bounds__(THREADS) sort_work(const __grid_constant__ Params params)
 {
     const fused_sm80_family &family = params.family;
+#if __CUDA_ARCH__ >= 900
+    device::grid_wait_for_last();
+#endif
     const int first_group = blockIdx.x * params.section_groups;
     const int end_group = blockIdx.x == params.sections - 1 ? params.head_groups : first_group + params.section_groups;
     const int first =
