@@ -26,17 +26,16 @@ struct SparseBlock {
     SparseStep steps[4]; /* the last ones */
 };
 
-/* All threads fill the list with the next section of the same query head, or the first of `head`; meanwhile(): what is
- * done while memory is waited for. */
+/* All threads fill the list with the section of query head `head` from tile `first` on; meanwhile(): what is done while
+ * memory is waited for. */
 template <typename Tile, typename Meanwhile>
-__device__ __forceinline__ void list_query_tiles(SparseBlock &block, const Params &params, int head, bool is_next,
+__device__ __forceinline__ void list_query_tiles(SparseBlock &block, const Params &params, int head, int first,
                                                  const Meanwhile &meanwhile)
 {
     const fused_sm80_family &family = params.family;
     const BlockFacts facts = block.facts;
     const Sequence &s = facts.sequence;
     const int q_head = facts.kv_head * params.group + head;
-    const int first = is_next ? block.list.first + LIST_TILES : facts.first_tile;
     if (threadIdx.x == 0) {
         block.head = head;
         block.q = family_head(params, params.q, s, s.q_first, q_head);
@@ -81,8 +80,9 @@ template <typename Tile> struct SparseCursor {
             const int head = block.head + (is_next ? 0 : 1);
             if (head >= params.group)
                 return;
+            const int first = is_next ? block.list.first + LIST_TILES : block.facts.first_tile;
             __syncthreads(); /* all have read the list before */
-            list_query_tiles<Tile>(block, params, head, is_next, [] {});
+            list_query_tiles<Tile>(block, params, head, first, [] {});
             at = 0;
             entry = block.list.at(0);
         }
@@ -301,7 +301,7 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
         return;
     const int keys_left = facts.sequence.kv_len - facts.first_key;
     const uint16_t *k = sparse_keys(params, params.k, facts), *v = sparse_keys(params, params.v, facts);
-    list_query_tiles<Tile>(block, params, 0, false, [&] {
+    list_query_tiles<Tile>(block, params, 0, facts.first_tile, [&] {
         if constexpr (Warp::CALLS) {
             load_keys_of_calls<Tile>(shared_address(s.k), k, params.k.stride_row, keys_left);
             load_keys_of_calls<Tile>(shared_address(s.v), v, params.v.stride_row, keys_left);

@@ -255,8 +255,10 @@ using namespace sm80_bwd;
         "128 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")                                       \
     ROW("d128_kv128q64_oneds", Sm80BwdD128OneDs, YES, NO, NO, NO,                                                      \
         "128 keys x 64 queries, 8 warps, 161 KB shared memory")                                                        \
-    ROW("d128_kv64q64", Sm80BwdD128Small, YES, NO, NO, YES,                                                            \
+    ROW("d128_kv64q64", Sm80BwdD128OneStage, YES, NO, NO, NO,                                                          \
         "64 keys x 64 queries, 4 warps, 1 stage, 89 KB shared memory")                                                 \
+    ROW("d128_kv64q32", Sm80BwdD128Small, NO, NO, NO, YES,                                                             \
+        "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory")                                         \
     ROW("d192_kv64q64", Sm80BwdD192, NO, YES, NO, YES,                                                                 \
         "64 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")                                        \
     ROW("d192_kv32q32", Sm80BwdD192Small, NO, NO, NO, YES,                                                             \
