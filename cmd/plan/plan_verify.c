@@ -91,6 +91,9 @@ static const struct {
      * with that factor is rounded alike everywhere. */
     {{1, 2, 2, 2048, 2048, FILL_NORMAL, ATTN_BSHD, false, true, 0}, -1, -1, {.dropout = 0.999, .dropout_seed = 1}},
     {{1, 70, 5, 64, 64, FILL_HUGE, ATTN_BSHD, false, true, 0}, -1, -1, {.dropout = 0.1, .dropout_seed = 1}},
+    /* So many tiles of queries or keys that a kernel which lists them makes its list in several sections. */
+    {{1, 4, 2, 33000, 70, FILL_NORMAL, ATTN_BSHD, false, true, 0}, -1, -1, {.dropout = 0.1, .dropout_seed = 1}},
+    {{1, 2, 1, 70, 33000, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 32900, -1, {.dropout = 0}},
 };
 
 /* Caches: one key, whole and begun pages, pages smaller and larger than tiles, sequences that use little or all of the
@@ -138,6 +141,11 @@ static const struct hard_arrays array_shapes[] = {
     {{2, 2, 1, 130, 200, FILL_NORMAL, ATTN_BSHD, true, false, 0}, 128, "", "random:0.3", 64, -1, -1, 0},
     {{1, 2, 2, 150, 150, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 64, "", "strided:3", 16, 40, -1, 0},
     {{1, 2, 2, 1, 1, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 128, "list:130:0:99x70", "random:0.5", 64, -1, -1, 0.1},
+    /* Lists of visible tiles in several sections, of which some are empty: the only visible blocks are far apart. */
+    {{1, 4, 2, 33000, 130, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 64, "", "random:0.4", 64, -1, -1, 0},
+    {{1, 4, 2, 33000, 130, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 128, "", "local:0", 128, -1, -1, 0},
+    {{1, 2, 2, 200, 66000, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 64, "", "random:0.4", 128, -1, -1, 0},
+    {{1, 2, 1, 200, 33000, FILL_NORMAL, ATTN_BHSD, false, true, 0}, 128, "", "strided:300", 64, -1, -1, 0},
 };
 
 const char *const plan_strides_names[] = {

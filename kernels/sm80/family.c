@@ -195,15 +195,14 @@ struct fused_sm80_family sm80_family_of(const struct attn_request *request, cons
 
 /* One of the kernels ahead, by the name of its pass. */
 static enum attn_status launch_ahead(const char *name, fused_sm80_schedule_kernel kernel, int64_t blocks, int threads,
-                                     bool overlaps_previous, const struct fused_sm80_schedule *params,
-                                     const struct attn_run *run, struct attn_message *why)
+                                     const struct fused_sm80_schedule *params, const struct attn_run *run,
+                                     struct attn_message *why)
 {
     return attn_launch_kernel(&(struct attn_launch){.name = name,
                                                     .kernel = (const void *)kernel,
                                                     .blocks = blocks,
                                                     .threads = threads,
-                                                    .is_pass = params->own_is_keys,
-                                                    .overlaps_previous = overlaps_previous},
+                                                    .is_pass = params->own_is_keys},
                               params, run, why);
 }
 
@@ -240,12 +239,11 @@ enum attn_status sm80_launch_schedule(const struct attn_request *request, const 
     enum attn_status status = ATTN_OK;
 
     if (is_packed)
-        status = launch_ahead("schedule", fused_sm80_schedule_work, 1, SM80_SCHEDULE_THREADS, false, &params, run, why);
+        status = launch_ahead("schedule", fused_sm80_schedule_work, 1, SM80_SCHEDULE_THREADS, &params, run, why);
     if (status == ATTN_OK && tiling->has_lists)
         status = launch_ahead("lists", fused_sm80_list_tiles, attn_tiles(params.lists, LISTS_A_BLOCK),
-                              SM80_LISTS_THREADS, false, &params, run, why);
+                              SM80_LISTS_THREADS, &params, run, why);
     if (status == ATTN_OK && tiling->has_lists && !is_packed)
-        status =
-            launch_ahead("sort", fused_sm80_sort_work, params.sections, SM80_SCHEDULE_THREADS, true, &params, run, why);
+        status = launch_ahead("sort", fused_sm80_sort_work, params.sections, SM80_SCHEDULE_THREADS, &params, run, why);
     return status;
 }

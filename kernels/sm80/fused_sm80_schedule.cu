@@ -12,7 +12,6 @@
  *
  * For the backward of packed sequences schedule_work also fills the table of row blocks: stats and dq_sum begin a
  * sequence at a multiple of SM80_ROW_BLOCK rows, block cu_seqlens_q[b] / SM80_ROW_BLOCK + b. */
-#include "kernels/device/grid_order.cuh"
 #include "kernels/sm80/tile_list.cuh"
 
 namespace {
@@ -169,9 +168,6 @@ __global__ void __launch_bounds__(SM80_LISTS_THREADS) list_tiles(const __grid_co
 {
     const fused_sm80_family &family = params.family;
     const int lane = threadIdx.x % LANES;
-#if __CUDA_ARCH__ >= 900
-    device::grid_let_next_start();
-#endif
     const int number = blockIdx.x * (SM80_LISTS_THREADS / LANES) + threadIdx.x / LANES;
     if (number >= params.lists)
         return;
@@ -206,9 +202,6 @@ __global__ void __launch_bounds__(SM80_LISTS_THREADS) list_tiles(const __grid_co
 __global__ void __launch_bounds__(THREADS) sort_work(const __grid_constant__ Params params)
 {
     const fused_sm80_family &family = params.family;
-#if __CUDA_ARCH__ >= 900
-    device::grid_wait_for_last();
-#endif
     const int first_group = blockIdx.x * params.section_groups;
     const int end_group = blockIdx.x == params.sections - 1 ? params.head_groups : first_group + params.section_groups;
     const int first =
