@@ -168,9 +168,10 @@ __global__ void __launch_bounds__(SM80_LISTS_THREADS) list_tiles(const __grid_co
 {
     const fused_sm80_family &family = params.family;
     const int lane = threadIdx.x % LANES;
-    const int number = blockIdx.x * (SM80_LISTS_THREADS / LANES) + threadIdx.x / LANES;
-    if (number >= params.lists)
+    const unsigned warp = blockIdx.x * (SM80_LISTS_THREADS / LANES) + threadIdx.x / LANES;
+    if (warp >= static_cast<unsigned>(params.lists))
         return;
+    const int number = static_cast<int>(warp);
     const ListedTile own = listed_tile(params, number);
     if (own.sequence.number < 0)
         return;
