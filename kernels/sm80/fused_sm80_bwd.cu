@@ -231,6 +231,16 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid
     }
 }
 
+/* Every tile has this kernel of dense attention whose head_dim has dense passes (has_dense_passes of the host), whatever
+ * its main kernels are: with fixed lengths a window or a mask does not matter to dQ's sums. */
+template <typename Tile, typename T> constexpr fused_sm80_bwd_kernel dense_convert()
+{
+    if constexpr (Tile::HEAD_DIM == 64 || Tile::HEAD_DIM == 128)
+        return convert_dq<Tile, T, DenseDq>;
+    else
+        return NULL;
+}
+
 } // namespace
 
 } // namespace sm80_bwd
@@ -258,7 +268,7 @@ using namespace sm80_bwd;
     ROW("d128_kv64q64", Sm80BwdD128OneStage, YES, NO, NO, NO,                                                          \
         "64 keys x 64 queries, 4 warps, 1 stage, 89 KB shared memory")                                                 \
     ROW("d128_kv64q32", Sm80BwdD128Small, NO, NO, NO, YES,                                                             \
-        "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory")                                         \
+        "64 keys x 32 queries, 4 warps, dQ a step later, 89 KB shared memory; not dense attention")                    \
     ROW("d192_kv64q64", Sm80BwdD192, NO, YES, NO, YES,                                                                 \
         "64 keys x 64 queries, 8 warps, dQ a step later, 177 KB shared memory")                                        \
     ROW("d192_kv32q32", Sm80BwdD192Small, NO, NO, NO, YES,                                                             \
@@ -284,6 +294,7 @@ using namespace sm80_bwd;
      {KERNELS_##DENSE(backward_main, Tile, DenseDq), KERNELS_##SPARSE(backward_main, Tile, Sparse),                    \
       KERNELS_##DROPOUT(backward_main, Tile, SparseDropout), KERNELS_##FAMILY(backward_main, Tile, Family)},           \
      KERNELS_##DENSE(backward_main, Tile, DenseNoDq),                                                                  \
-     {KERNELS_##DENSE(convert_dq, Tile, DenseDq), KERNELS_##FAMILY(convert_dq, Tile, Family)}},
+     {{dense_convert<Tile, __half>(), dense_convert<Tile, __nv_bfloat16>()},                                           \
+      KERNELS_##FAMILY(convert_dq, Tile, Family)}},
 
 extern "C" const struct fused_sm80_bwd_tile fused_sm80_bwd_tiles[] = {BWD_VARIANTS(TILE_ROW){}};

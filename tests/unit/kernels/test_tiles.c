@@ -12,6 +12,7 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/dispatch.h"
 #ifdef FABENCH_WITH_CUDA
+#include "kernels/sm80/bwd_params.h"
 #include "kernels/sm80/fused_sm80.h"
 #include "kernels/sm90/fused_sm90.h"
 #endif
@@ -363,6 +364,23 @@ static void all_fits_into_99_kb(void **state)
                     fail_msg("head_dim %d, attributes %x: %s", (int)head_dim, attn_attributes(&request), why.text);
             }
 }
+
+/* The backward rounds dQ with a kernel of the main kernel's tile: of the dense passes, which serve every mask at head
+ * dims 64 and 128 with fixed lengths, and of the family's, which serve packed lengths and all other head dims. */
+static void every_tile_rounds_dq(void **state)
+{
+    (void)state;
+    for (const struct fused_sm80_bwd_tile *row = fused_sm80_bwd_tiles; row->tile.shown.name != NULL; row++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            const bool is_family = row->main[SM80_SPARSE][bf16] != NULL ||
+                                   row->main[SM80_SPARSE_DROPOUT][bf16] != NULL || row->main[SM80_FAMILY][bf16] != NULL;
+            assert_true(is_family || row->main[SM80_DENSE][bf16] != NULL);
+            if (row->tile.head_dim == 64 || row->tile.head_dim == 128)
+                assert_non_null(row->convert[0][bf16]);
+            if (is_family)
+                assert_non_null(row->convert[1][bf16]);
+        }
+}
 #endif
 
 static void every_implementation_refuses_in_words(void **state)
@@ -381,6 +399,7 @@ static int attributes_tests(void)
         cmocka_unit_test(every_implementation_refuses_in_words),
 #ifdef FABENCH_WITH_CUDA
         cmocka_unit_test(all_fits_into_99_kb),
+        cmocka_unit_test(every_tile_rounds_dq),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
