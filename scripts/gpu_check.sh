@@ -5,8 +5,8 @@
 #   scripts/gpu_check.sh [--out DIR] [STAGE...|all]
 #
 #   build     builds the release preset (skipped where FABENCH_BUILD names a folder that is built already)
-#   test      the GPU tests, `fabench selftest` and `fabench verify`, the latter also --deterministic and with every
-#             tile
+#   test      the GPU tests and `fabench selftest`
+#   verify    `fabench verify`, also --deterministic, with every tile and with 99 KB of shared memory for a block
 #   sanitize  compute-sanitizer memcheck and synccheck over `fabench verify --preset quick`, also --deterministic
 #             and with every tile of the forward, and racecheck over the rings of gpu_test_blocks
 #   racecheck      racecheck over `fabench verify --preset quick` of our fused kernels in bf16
@@ -30,7 +30,7 @@ esac
 cd "$(dirname "$0")/.."
 
 stage_limit_s=470
-all_stages=(build test sanitize racecheck racecheck-fwd racecheck-det sweep repeat energy)
+all_stages=(build test verify sanitize racecheck racecheck-fwd racecheck-det sweep repeat energy)
 out=build
 if [ "${1:-}" = --out ]; then
     [ $# -ge 2 ] || { echo "gpu_check: --out needs a folder" >&2; exit 2; }
@@ -100,14 +100,15 @@ fused_here() {
         /^[a-z]/ && $1 != name { name = "" }'
 }
 
-# Their tiles, as --impl takes them, a line each.
+# Their tiles, as --impl takes them, a line each; with "dense" those that take dense attention.
 tiles_here() {
-    "$fabench" list --device cuda:0 | awk -v ours=",$(fused_here)," '/^[a-z]/ { impl = $1 }
-        $1 == "variant" && index(ours, "," impl ",") { print impl ":" $2 }'
+    "$fabench" list --device cuda:0 | awk -v ours=",$(fused_here)," -v which="${1:-all}" '/^[a-z]/ { impl = $1 }
+        $1 == "variant" && index(ours, "," impl ",") && (which == "all" || !/not dense attention/) {
+            print impl ":" $2 }'
 }
 
 test_stage() {
-    local program variant head_dim
+    local program
     if command -v nvidia-smi >/dev/null; then
         step nvidia-smi nvidia-smi -q
     fi
@@ -125,18 +126,24 @@ test_stage() {
             bash tests/cli/wrong_kernels.sh cuda 1024 16384
     fi
     step selftest "$fabench" selftest --device cuda:0 --jsonl "$here/selftest.jsonl"
+}
+
+verify_stage() {
+    local variant head_dim
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
     step deterministic "$fabench" verify --device cuda:0 --mode bwd --deterministic --impl "$(fused_here)" --out none
     # Every tile configuration, not only those that the shapes of verify select.
     for variant in $(tiles_here); do
-        step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --impl "$variant" --out none
+        head_dim=${variant##*[:_]d} # ...:d64_kv128q64, ...:fwd_d64_m128n128
+        step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --d "${head_dim%%_*}" --impl "$variant" \
+            --out none
     done
     # What runs where thread blocks have less shared memory.
     step smem-99kb "$fabench" verify --device cuda:0 --impl fused_sm80:smem_99kb --out none
     # And at the measured lengths, where a block computes many tiles.
     for head_dim in 64 128; do
         step "lengths-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1k,4k --dtype bf16 \
-            --impl "$(tiles_here | grep "d${head_dim}_" | paste -sd,)" --warmup-ms 1 --min-time-ms 1 --samples 3 \
+            --impl "$(tiles_here dense | grep "d${head_dim}_" | paste -sd,)" --warmup-ms 1 --min-time-ms 1 --samples 3 \
             --max-noise 100% --plot none --out none
     done
 }
@@ -207,8 +214,13 @@ kernels() {
     options=(--dtype bf16)
     case $1 in
     chosen) options+=(--impl "$(fused_here)") ;;
-    fwd) options+=(--mode fwd --impl "$(tiles_here | grep :fwd_ | paste -sd,)") ;; # small shapes choose only a few
-    det) options+=(--mode bwd --deterministic --impl "$(fused_here)") ;;           # kernels of its own
+    fwd) # small shapes choose only a few of the tiles
+        local tiles
+        tiles=$(tiles_here | grep :fwd_)
+        options+=(--mode fwd --impl "$(paste -sd, <<<"$tiles")"
+            --d "$(sed 's/.*_d\([0-9]*\)_.*/\1/' <<<"$tiles" | sort -nu | paste -sd,)")
+        ;;
+    det) options+=(--mode bwd --deterministic --impl "$(fused_here)") ;; # kernels of its own
     esac
 }
 
