@@ -16,6 +16,7 @@ namespace device {
 /* How long the second-level cache should keep what a copy touches: fractional policies that createpolicy yields, as
  * the 64-bit operand of .L2::cache_hint. */
 constexpr uint64_t L2_EVICT_FIRST = 0x12f0000000000000ull, L2_EVICT_LAST = 0x14f0000000000000ull;
+constexpr uint64_t L2_EVICT_NORMAL = 0x1000000000000000ull;
 
 __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map)
 {
@@ -32,12 +33,14 @@ __device__ __forceinline__ void tma_load(uint32_t shared, const CUtensorMap *map
                  : "memory");
 }
 
-/* Starts a store. The shared memory must be visible to the copy engine: async_proxy_fence by its writers. */
+/* Starts a store of an output, which no later kernel of the pass reads: the cache may drop it first. The shared memory
+ * must be visible to the copy engine: async_proxy_fence by its writers. */
 __device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t shared, int column, int row, int head,
                                           int batch)
 {
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-                 "r"(shared), "r"(column), "r"(row), "r"(head), "r"(batch)
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group.L2::cache_hint "
+                 "[%0, {%2, %3, %4, %5}], [%1], %6;" ::"l"(map),
+                 "r"(shared), "r"(column), "r"(row), "r"(head), "r"(batch), "l"(L2_EVICT_FIRST)
                  : "memory");
 }
 
@@ -68,13 +71,15 @@ __device__ __forceinline__ void bulk_load(uint32_t shared, const void *global, u
         : "memory");
 }
 
-/* Starts adding `bytes` of floats in shared memory to floats in device memory, in the bulk group of this thread that
- * tma_store_commit closes. The shared memory must be visible to the copy engine: async_proxy_fence. */
+/* Starts adding `bytes` of floats in shared memory to floats in device memory, which the cache keeps, in the bulk group
+ * of this thread that tma_store_commit closes. The shared memory must be visible to the copy engine:
+ * async_proxy_fence. */
 __device__ __forceinline__ void bulk_reduce_add(float *global, uint32_t shared, uint32_t bytes)
 {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global),
-                 "r"(shared), "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.add.f32 [%0], [%1], %2, %3;" ::"l"(global),
+        "r"(shared), "r"(bytes), "l"(L2_EVICT_LAST)
+        : "memory");
 }
 
 /* Waits until all bulk groups of this thread have ended and their writes are visible to it. */

@@ -47,6 +47,17 @@ __device__ __forceinline__ float2 load_shared_float2(uint32_t shared)
     return value;
 }
 
+/* ---- device memory that is touched once ---- */
+
+/* For inputs that no later kernel of a pass reads, and outputs: the second-level cache may drop them first, and keeps
+ * more of what the next kernel reads. PTX ISA, "Cache Operators": .cs. */
+template <typename Vector> __device__ __forceinline__ Vector load_once(const Vector *from) { return __ldcs(from); }
+
+template <typename Vector> __device__ __forceinline__ void store_once(Vector *to, const Vector &value)
+{
+    __stcs(to, value);
+}
+
 /* ---- sums in device memory ---- */
 
 /* Sums of many thread blocks in device memory: fp32 additions without a result, sm_80 and newer.

@@ -71,7 +71,7 @@ __device__ __forceinline__ void store_rows(Sums &sums, float scale, uint32_t pan
         const int row = pass + lane / 8;
         const uint4 value = load_shared_128(panel + swizzle_128b(row, lane % 8));
         if (row < left && (!NARROW || static_cast<int>(lane % 8 * 8) < columns))
-            *reinterpret_cast<uint4 *>(rows + row * stride_row + lane % 8 * 8) = value;
+            store_once(reinterpret_cast<uint4 *>(rows + row * stride_row + lane % 8 * 8), value);
     }
 }
 

@@ -174,8 +174,8 @@ __device__ __forceinline__ void store_panels(uint16_t *to, int64_t stride, uint3
         const int row = index / ROW_CHUNKS, chunk = index % ROW_CHUNKS;
         const int to_row = is_of_calls ? row / 32 * 32 + key_of_row(row % 32) : row;
         if (to_row < rows && chunk * 8 < columns)
-            *reinterpret_cast<uint4 *>(to + to_row * stride + chunk * 8) =
-                load_shared_128(shared + chunk / 8 * (ROWS * ROW_BYTES) + swizzle_128b(row, chunk % 8));
+            store_once(reinterpret_cast<uint4 *>(to + to_row * stride + chunk * 8),
+                       load_shared_128(shared + chunk / 8 * (ROWS * ROW_BYTES) + swizzle_128b(row, chunk % 8)));
     }
 }
 

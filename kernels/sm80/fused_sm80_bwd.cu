@@ -182,7 +182,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid
     const uint32_t warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const uint32_t warp_d = warp % S::DQ_WARPS_D, warp_q = warp / S::DQ_WARPS_D;
     const uint32_t tiles = Attributes::FAMILY ? static_cast<uint32_t>(params.q_rows / Tile::Q) : params.q_tiles;
-    const int64_t head_index = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+    const uint32_t number = gridDim.x - 1 - blockIdx.x; /* what the main kernel has added last is in the L2 */
+    const int64_t head_index = number / tiles, tile = number % tiles;
     const float *dq_tile = params.dq_sum + (head_index * params.q_rows + tile * Tile::Q) * Tile::HEAD_DIM;
 
 #pragma unroll
@@ -226,7 +227,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid
             const int64_t q_row = tile * Tile::Q + row;
             const uint32_t address = shared_address(s_dq) + chunk / 8 * S::Q_PANEL_BYTES + swizzle_128b(row, chunk % 8);
             if (q_row < params.q_len)
-                *reinterpret_cast<uint4 *>(head + q_row * params.dq.stride_row + chunk * 8) = load_shared_128(address);
+                store_once(reinterpret_cast<uint4 *>(head + q_row * params.dq.stride_row + chunk * 8),
+                           load_shared_128(address));
         }
     }
 }

@@ -3,7 +3,8 @@
  *
  * preprocess, bound by device memory: 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in
  * base 2. Rows that see no key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main
- * kernel without a mask. The same threads zero dq_sum.
+ * kernel without a mask. The same threads zero dq_sum. Blocks go from the last row to the first one, so that the main
+ * kernel, which begins with the first heads, finds their rows of dO and of dq_sum in the L2.
  *
  * backward_dq, for request.deterministic: dQ in a fixed order of additions, where the blocks of the main kernel add
  * to dQ in the order in which they get there. A block has 64 queries, recomputes S and dP tile by tile of 64 keys in
@@ -37,8 +38,9 @@ template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_constant__ Params params)
 {
     constexpr int ROW_LANES = HEAD_DIM / 8, ROWS = PREPROCESS_THREADS / ROW_LANES;
-    const int64_t head_blocks = params.q_rows / ROWS, head_index = blockIdx.x / head_blocks;
-    const int64_t row = blockIdx.x % head_blocks * ROWS + threadIdx.x / ROW_LANES;
+    const uint32_t number = gridDim.x - 1 - blockIdx.x;
+    const int64_t head_blocks = params.q_rows / ROWS, head_index = number / head_blocks;
+    const int64_t row = number % head_blocks * ROWS + threadIdx.x / ROW_LANES;
     const int64_t batch = head_index / params.q_heads, head = head_index % params.q_heads;
     const int column = threadIdx.x % ROW_LANES * 8;
     const bool valid = row < params.q_len;
@@ -47,7 +49,7 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_co
     if (valid) {
         const uint16_t *o = head_pointer<uint16_t>(params.o, batch, head) + row * params.o.stride_row + column;
         const uint16_t *dout = head_pointer<uint16_t>(params.dout, batch, head) + row * params.dout.stride_row + column;
-        sum = dot8<T>(*reinterpret_cast<const uint4 *>(o), *reinterpret_cast<const uint4 *>(dout));
+        sum = dot8<T>(load_once(reinterpret_cast<const uint4 *>(o)), *reinterpret_cast<const uint4 *>(dout));
     }
 #pragma unroll
     for (int offset = ROW_LANES / 2; offset > 0; offset /= 2)
@@ -61,8 +63,9 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_co
         stats[params.q_tile] = sees ? -sum : 0.0f;
     }
     if (params.dq_sum != NULL) {
-        float4 *zeros = reinterpret_cast<float4 *>(params.dq_sum + index * HEAD_DIM + column);
-        zeros[0] = zeros[1] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        float4 *zeros =
+            reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROWS * HEAD_DIM) + threadIdx.x;
+        zeros[0] = zeros[PREPROCESS_THREADS] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
 }
 
@@ -71,8 +74,9 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_co
 template <typename T>
 __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess_rows(const __grid_constant__ Params params)
 {
-    const int64_t head_blocks = params.q_rows / SM80_ROW_BLOCK, head_index = blockIdx.x / head_blocks;
-    const int64_t first = blockIdx.x % head_blocks * SM80_ROW_BLOCK, padded = head_index * params.q_rows + first;
+    const uint32_t number = gridDim.x - 1 - blockIdx.x;
+    const int64_t head_blocks = params.q_rows / SM80_ROW_BLOCK, head_index = number / head_blocks;
+    const int64_t first = number % head_blocks * SM80_ROW_BLOCK, padded = head_index * params.q_rows + first;
     const RowBlock block = row_block_at(params, head_index, first);
     const Sequence &s = block.sequence;
     const uint16_t *o = family_head(params, params.o, s, s.q_first, block.head);
@@ -88,7 +92,7 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess_rows(const __gr
         const bool valid = row < s.q_len;
         float sum = 0.0f;
         if (valid && column < params.family.head_dim)
-            sum = dot8<T>(*reinterpret_cast<const uint4 *>(o + row * params.o.stride_row + column),
+            sum = dot8<T>(load_once(reinterpret_cast<const uint4 *>(o + row * params.o.stride_row + column)),
                           *reinterpret_cast<const uint4 *>(dout + row * params.dout.stride_row + column));
         for (int offset = lanes / 2; offset > 0; offset /= 2)
             sum += __shfl_xor_sync(0xffffffffu, sum, offset);

@@ -39,13 +39,13 @@ __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params
     mbarrier_arrive_expect(full, S::STAGE_BYTES);
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
-        tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_LAST,
+        tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_NORMAL,
                  panel * PANEL_COLUMNS, row, head, work.batch);
     bulk_load(shared_address(smem.stats[stage]), params.stats + int64_t(tile) * (2 * Tile::Q_TILE), S::STATS_BYTES,
               full);
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
-        tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_LAST,
+        tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_NORMAL,
                  panel * PANEL_COLUMNS, row, head, work.batch);
 }
 

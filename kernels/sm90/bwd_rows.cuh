@@ -1,5 +1,7 @@
 /* The rows of a thread block of the kernels before and after the sm_90 backward: as many of one head as
- * SM90_BWD_ROW_BLOCK_FLOATS of dQ, whatever the main kernel's tile. */
+ * SM90_BWD_ROW_BLOCK_FLOATS of dQ, whatever the main kernel's tile. These row blocks are taken from the last one to the
+ * first: the main kernel begins with the first heads, whose dO and dq_sum the kernel before leaves in the L2, and leaves
+ * the sums of the last heads there for the kernel after. */
 #pragma once
 #include <cstdint>
 
@@ -14,11 +16,12 @@ struct RowBlock {
     int64_t head_index, batch, head, first_row;
 };
 
-template <int HEAD_DIM> __device__ __forceinline__ RowBlock row_block(const Params &params)
+/* number: of all heads' row blocks. */
+template <int HEAD_DIM> __device__ __forceinline__ RowBlock row_block(const Params &params, unsigned number)
 {
-    const int64_t head_index = blockIdx.x / params.row_blocks;
+    const int64_t head_index = number / params.row_blocks;
     return {head_index, head_index / params.q_heads, head_index % params.q_heads,
-            static_cast<int64_t>(blockIdx.x % params.row_blocks) * (ROW_BLOCK_FLOATS / HEAD_DIM)};
+            static_cast<int64_t>(number % params.row_blocks) * (ROW_BLOCK_FLOATS / HEAD_DIM)};
 }
 
 template <typename T>

@@ -38,8 +38,8 @@ __device__ __forceinline__ void write_slab(const float (&slab)[SLAB_FLOATS_OF_LA
     for (int i = 0; i < SLAB_ROWS * 8 / LANES; ++i) {
         const int row = i * 4 + lane / 8, chunk = lane % 8;
         if (row < rows)
-            *reinterpret_cast<uint4 *>(to + row * stride_row + chunk * VECTOR) =
-                load_shared_128(shared + swizzle_128b(row, chunk));
+            store_once(reinterpret_cast<uint4 *>(to + row * stride_row + chunk * VECTOR),
+                       load_shared_128(shared + swizzle_128b(row, chunk)));
     }
 }
 
@@ -54,16 +54,16 @@ __device__ __forceinline__ void add_slab(float (&slab)[SLAB_FLOATS_OF_LANE], con
         slab[i] += quads[i / 4][i % 4];
 }
 
-/* dQ of a block's rows. */
+/* dQ of a row block. */
 template <typename T, int HEAD_DIM>
-__device__ __forceinline__ void convert_dq(const Params &params, uint32_t shared, int slab, int lane)
+__device__ __forceinline__ void convert_dq(const Params &params, unsigned number, uint32_t shared, int slab, int lane)
 {
-    const RowBlock block = row_block<HEAD_DIM>(params);
+    const RowBlock block = row_block<HEAD_DIM>(params, number);
     const int64_t row = block.first_row + (HEAD_DIM == 64 ? slab : slab % 4) * SLAB_ROWS;
     const int column = HEAD_DIM == 64 ? 0 : slab / 4 * PANEL_COLUMNS;
     float sum[SLAB_FLOATS_OF_LANE] = {};
 
-    add_slab(sum, params.dq_sum + static_cast<int64_t>(blockIdx.x) * ROW_BLOCK_FLOATS + slab * SLAB_FLOATS, lane);
+    add_slab(sum, params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS + slab * SLAB_FLOATS, lane);
     write_slab<T>(sum, params.scale, shared,
                   head_pointer<T>(params.dq_rows, block) + row * params.dq_rows.stride_row + column,
                   params.dq_rows.stride_row, params.q_len - row, lane);
@@ -101,11 +101,11 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Param
     __shared__ __align__(1024) unsigned char s_rows[THREADS / LANES][SLAB_ROWS * ROW_BYTES];
     const int slab = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const uint32_t shared = static_cast<uint32_t>(__cvta_generic_to_shared(s_rows[slab]));
-    const int64_t q_blocks = static_cast<int64_t>(params.kv_heads_total) * params.group * params.row_blocks;
+    const unsigned q_blocks = params.kv_heads_total * params.group * params.row_blocks;
 
     grid_wait_for_last();
     if (blockIdx.x < q_blocks)
-        convert_dq<T, HEAD_DIM>(params, shared, slab, lane);
+        convert_dq<T, HEAD_DIM>(params, q_blocks - 1 - blockIdx.x, shared, slab, lane);
     else
         add_parts<T, HEAD_DIM>(params, blockIdx.x - q_blocks, shared, slab, lane);
 }

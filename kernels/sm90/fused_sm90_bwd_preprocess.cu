@@ -9,6 +9,7 @@
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/grid_order.cuh"
+#include "kernels/device/memory.cuh"
 #include "kernels/sm90/bwd_rows.cuh"
 
 namespace sm90_bwd {
@@ -22,7 +23,8 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
 {
     constexpr int ROW_LANES = HEAD_DIM / VECTOR, ROWS = THREADS / ROW_LANES, BLOCK_ROWS = ROW_BLOCK_FLOATS / HEAD_DIM;
     constexpr int PASSES = BLOCK_ROWS / ROWS;
-    const RowBlock block = row_block<HEAD_DIM>(params);
+    const unsigned number = gridDim.x - 1 - blockIdx.x;
+    const RowBlock block = row_block<HEAD_DIM>(params, number);
     const int lane_row = threadIdx.x / ROW_LANES, column = threadIdx.x % ROW_LANES * VECTOR;
     const uint16_t *o = head_pointer<uint16_t>(params.o_rows, block) + column;
     const uint16_t *dout = head_pointer<uint16_t>(params.dout_rows, block) + column;
@@ -34,16 +36,16 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
         const int64_t row = block.first_row + pass * ROWS + lane_row;
         o_part[pass] = dout_part[pass] = make_uint4(0, 0, 0, 0);
         if (row < params.q_len) {
-            o_part[pass] = *reinterpret_cast<const uint4 *>(o + row * params.o_rows.stride_row);
+            o_part[pass] = load_once(reinterpret_cast<const uint4 *>(o + row * params.o_rows.stride_row));
             dout_part[pass] = *reinterpret_cast<const uint4 *>(dout + row * params.dout_rows.stride_row);
         }
     }
-    float4 *block_sum = reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(blockIdx.x) * ROW_BLOCK_FLOATS);
+    float4 *block_sum = reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS);
 #pragma unroll
     for (int i = 0; i < ROW_BLOCK_FLOATS / 4 / THREADS; ++i)
         block_sum[i * THREADS + threadIdx.x] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (params.dq_semaphores != NULL && threadIdx.x < SM90_BWD_TILE_SEMAPHORES)
-        params.dq_semaphores[blockIdx.x * int64_t(SM90_BWD_TILE_SEMAPHORES) + threadIdx.x] = 0;
+        params.dq_semaphores[number * int64_t(SM90_BWD_TILE_SEMAPHORES) + threadIdx.x] = 0;
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
         const int block_row = pass * ROWS + lane_row, first_of_tile = block_row < params.q_tile ? 0 : params.q_tile;
@@ -56,8 +58,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
             const float lse = row < params.q_len ? params.lse[block.head_index * params.q_len + row] : -INFINITY;
             const bool sees = lse != -INFINITY;
             /* [tiles][2][q_tile]: that of a second tile follows both arrays of the first. */
-            float *stats =
-                params.stats + static_cast<int64_t>(blockIdx.x) * (2 * BLOCK_ROWS) + first_of_tile + block_row;
+            float *stats = params.stats + static_cast<int64_t>(number) * (2 * BLOCK_ROWS) + first_of_tile + block_row;
             stats[0] = sees ? lse * LOG2_E : INFINITY;
             stats[params.q_tile] = sees ? -sum : 0.0f;
         }
