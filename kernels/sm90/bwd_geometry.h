@@ -37,6 +37,10 @@ ATTN_FUNCTION int sm90_bwd_part_count(int steps, int part_steps)
     return steps <= part_steps ? 1 : (steps + part_steps - 1) / part_steps;
 }
 
+/* Whether the parts of a problem whose tiles of keys have at most max_parts are so many that the last kernel has a block
+ * for 16 of a tile's rows, not a warp. */
+ATTN_FUNCTION bool sm90_bwd_has_many_parts(int max_parts) { return max_parts > 4; }
+
 /* Where a part's sums of dV and dK of a tile of keys lie, in floats: [part][tile][2][128 x head_dim]. tile: one of the
  * `tiles` of all kv heads. The offset of part max_parts and tile 0 is the size of all. */
 ATTN_FUNCTION int64_t sm90_bwd_sums_offset(int part, int64_t tile, int64_t tiles, int head_dim)

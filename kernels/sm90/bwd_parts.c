@@ -12,12 +12,13 @@
 enum {
     MAX_WAVES = 8,     /* with more blocks than this for each multiprocessor their order leaves little to gain */
     FLOATS = 128 * 64, /* of dK and dV of a tile of keys: the unit of PART_STEPS */
+    AT_ONCE = 8,       /* parts that the last kernel reads at the same time where they are many */
     AVERAGED = 64      /* tiles of keys of a head, at most, of which the average time is taken */
 };
 
-static const double PART_STEPS = 0.5;       /* what storing FLOATS in fp32 takes longer */
-static const double ADD_UP_STEPS = 0.35;    /* reading them in the kernel behind, for each multiprocessor */
-static const double NEXT_PART_STEPS = 0.18; /* waiting there for each part of a tile, one after the other */
+static const double PART_STEPS = 0.5;    /* what storing FLOATS in fp32 takes longer */
+static const double ADD_UP_STEPS = 0.35; /* reading them in the kernel behind, for each multiprocessor */
+static const double WAIT_STEPS = 0.18;   /* waiting there for a part, or for as many as are read at the same time */
 
 /* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum are still in the L2 when the next
  * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps,
@@ -78,6 +79,13 @@ static double average_time(const struct sm90_bwd_shape *s, int multiprocessors)
     return sum / count * s->kv_tiles * s->kv_heads_total / multiprocessors;
 }
 
+/* The time that the last kernel waits for the parts of a tile; where it reads several at once it puts their sums
+ * together afterwards. */
+static double wait_time(int parts)
+{
+    return WAIT_STEPS * (double)(sm90_bwd_has_many_parts(parts) ? attn_tiles(parts, AT_ONCE) + 1 : parts);
+}
+
 /* The time with parts of at most part_steps steps, where storing a part takes `store` and reading it again `add_up`. */
 static double time_of(const struct sm90_bwd_shape *s, int part_steps, double store, double add_up, int multiprocessors)
 {
@@ -95,7 +103,7 @@ static double time_of(const struct sm90_bwd_shape *s, int part_steps, double sto
             most_parts = parts > 1 && parts > most_parts ? parts : most_parts;
         }
     }
-    return attn_makespan_end(&span) + (double)stored * add_up / multiprocessors + most_parts * NEXT_PART_STEPS;
+    return attn_makespan_end(&span) + (double)stored * add_up / multiprocessors + wait_time(most_parts);
 }
 
 struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)

@@ -1,7 +1,7 @@
 /* The rows of a thread block of the kernels before and after the sm_90 backward: as many of one head as
  * SM90_BWD_ROW_BLOCK_FLOATS of dQ, whatever the main kernel's tile. These row blocks are taken from the last one to the
- * first: the main kernel begins with the first heads, whose dO and dq_sum the kernel before leaves in the L2, and leaves
- * the sums of the last heads there for the kernel after. */
+ * first: the main kernel begins with the first heads, whose dO and dq_sum the kernel before leaves in the L2, and
+ * leaves the sums of the last heads there for the kernel after. */
 #pragma once
 #include <cstdint>
 

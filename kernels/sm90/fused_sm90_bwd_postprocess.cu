@@ -1,8 +1,7 @@
 /* The kernel after the sm_90 backward, bound by device memory. Its first blocks have a tile of queries each, or two
  * short ones: dQ = scale * dq_sum, rounded to 16 bits. Where tiles of keys were shared out to parts, further blocks
- * have 64 columns of dV or of dK of such a tile each and add up its parts, always in the same order. A warp reads its
- * slab of the sums, which lies in the order of accumulator registers, and writes it through shared memory as 16 rows
- * of 128 bytes. */
+ * have slabs of dV or of dK of such a tile and add up their parts, always in the same order. A slab of the sums lies in
+ * the order of accumulator registers and is written through shared memory as 16 rows of 128 bytes. */
 #include "kernels/sm90/bwd_params.h"
 
 #include "kernels/device/arithmetic.cuh"
@@ -19,6 +18,8 @@ using namespace device;
 namespace {
 
 constexpr int SLAB_ROWS = 16, SLAB_FLOATS_OF_LANE = SLAB_FLOATS / LANES;
+constexpr int WARPS = THREADS / LANES;
+static_assert(WARPS * SLAB_ROWS == KV_TILE, "64 columns of a tile of keys are a slab for each warp");
 
 /* Rounds a warp's slab times `scale` and writes it to rows of device memory; `rows`: as many as exist. */
 template <typename T>
@@ -69,45 +70,123 @@ __device__ __forceinline__ void convert_dq(const Params &params, unsigned number
                   params.dq_rows.stride_row, params.q_len - row, lane);
 }
 
-/* 64 columns of dV or dK of a tile of keys that has parts. index: of these blocks. */
-template <typename T, int HEAD_DIM>
-__device__ __forceinline__ void add_parts(const Params &params, int64_t index, uint32_t shared, int slab, int lane)
-{
-    constexpr int PANELS = HEAD_DIM / PANEL_COLUMNS;
-    const int panel = static_cast<int>(index % PANELS), is_dk = static_cast<int>(index / PANELS % 2);
-    const int64_t tile = index / (2 * PANELS), head_index = tile / params.kv_tiles;
-    const int kv_tile = static_cast<int>(tile % params.kv_tiles);
-    const struct attn_tensor &tensor = is_dk ? params.dk_rows : params.dv_rows;
-    const int64_t row = static_cast<int64_t>(kv_tile) * KV_TILE + slab * SLAB_ROWS;
-    const int within = (is_dk * PANELS + panel) * (KV_TILE * PANEL_COLUMNS) + slab * SLAB_FLOATS;
-    float sum[SLAB_FLOATS_OF_LANE] = {};
-    int first_tile[2];
+/* A slab of dV or dK, of 16 keys x 64 columns, whose tile of keys may have parts. Slabs are numbered in the order of
+ * these members, the last one first. */
+template <int HEAD_DIM> struct KvSlab {
+    static constexpr int PANELS = HEAD_DIM / PANEL_COLUMNS;
+    unsigned tile; /* of keys, of all kv heads */
+    int is_dk, panel, slab;
 
-    find_first_tiles(first_tile, params, kv_tile, params.q_tile);
-    const int parts = parts_of(params, (params.q_tiles - first_tile[0]) * params.group);
+    __device__ __forceinline__ explicit KvSlab(unsigned number)
+        : tile(number / (WARPS * PANELS * 2)), is_dk(number / (WARPS * PANELS) % 2), panel(number / WARPS % PANELS),
+          slab(number % WARPS)
+    {
+    }
+
+    __device__ __forceinline__ int parts(const Params &params) const
+    {
+        int first_tile[2];
+        find_first_tiles(first_tile, params, tile % params.kv_tiles, params.q_tile);
+        return parts_of(params, (params.q_tiles - first_tile[0]) * params.group);
+    }
+
+    /* Adds every `step`-th part from `first` on to `sum`. */
+    __device__ __forceinline__ void add_parts(float (&sum)[SLAB_FLOATS_OF_LANE], const Params &params, int parts,
+                                              int first, int step, int lane) const
+    {
+        const int within = (is_dk * PANELS + panel) * (KV_TILE * PANEL_COLUMNS) + slab * SLAB_FLOATS;
+        for (int part = first; part < parts; part += step)
+            add_slab(sum, params.kv_sums + kv_sums_offset<HEAD_DIM>(params, part, tile) + within, lane);
+    }
+
+    __device__ __forceinline__ float scale(const Params &params) const { return is_dk ? params.scale : 1.0f; }
+
+    __device__ __forceinline__ const struct attn_tensor &tensor(const Params &params) const
+    {
+        return is_dk ? params.dk_rows : params.dv_rows;
+    }
+    /* Where it begins in the tensor, and how many of its rows exist. */
+    template <typename T> __device__ __forceinline__ T *begin(const Params &params) const
+    {
+        const unsigned head_index = tile / params.kv_tiles;
+        const RowBlock block = {head_index, head_index / params.kv_heads, head_index % params.kv_heads,
+                                first_key(params)};
+        return head_pointer<T>(tensor(params), block) + block.first_row * tensor(params).stride_row +
+               panel * PANEL_COLUMNS;
+    }
+    __device__ __forceinline__ int first_key(const Params &params) const
+    {
+        return static_cast<int>(tile % params.kv_tiles) * KV_TILE + slab * SLAB_ROWS;
+    }
+};
+
+/* A warp has a slab: few parts, one after the other. */
+template <typename T, int HEAD_DIM>
+__device__ __forceinline__ void add_few_parts(const Params &params, unsigned number, uint32_t shared, int lane)
+{
+    const KvSlab<HEAD_DIM> slab(number);
+    const int parts = slab.parts(params);
+    float sum[SLAB_FLOATS_OF_LANE] = {};
+
     if (parts == 1)
         return;
-    for (int part = 0; part < parts; ++part)
-        add_slab(sum, params.kv_sums + kv_sums_offset<HEAD_DIM>(params, part, tile) + within, lane);
-    const RowBlock block = {head_index, head_index / params.kv_heads, head_index % params.kv_heads, row};
-    write_slab<T>(sum, is_dk ? params.scale : 1.0f, shared,
-                  head_pointer<T>(tensor, block) + row * tensor.stride_row + panel * PANEL_COLUMNS, tensor.stride_row,
-                  params.kv_len - row, lane);
+    slab.add_parts(sum, params, parts, 0, 1, lane);
+    write_slab<T>(sum, slab.scale(params), shared, slab.template begin<T>(params), slab.tensor(params).stride_row,
+                  params.kv_len - slab.first_key(params), lane);
+}
+
+/* A block has a slab. Its warps add up every eighth part each, so that eight are on their way at once, and then a quad
+ * of the slab over all warps. */
+template <typename T, int HEAD_DIM>
+__device__ __forceinline__ void add_many_parts(const Params &params, unsigned number, unsigned char *s_bytes, int warp,
+                                               int lane)
+{
+    const KvSlab<HEAD_DIM> slab(number);
+    const int parts = slab.parts(params);
+    const uint32_t rows = shared_address(s_bytes);
+    float4 *sums = reinterpret_cast<float4 *>(s_bytes) + lane; /* [warp][quad][lane] */
+    float own[SLAB_FLOATS_OF_LANE] = {};
+    static_assert(WARPS == SLAB_QUADS, "a warp for each quad");
+
+    if (parts == 1)
+        return;
+    slab.add_parts(own, params, parts, warp, WARPS, lane);
+#pragma unroll
+    for (int i = 0; i < SLAB_QUADS; ++i)
+        sums[(warp * SLAB_QUADS + i) * LANES] = make_float4(own[4 * i], own[4 * i + 1], own[4 * i + 2], own[4 * i + 3]);
+    __syncthreads();
+    float4 sum = sums[warp * LANES];
+    for (int other = 1; other < min(parts, WARPS); ++other) {
+        const float4 more = sums[(other * SLAB_QUADS + warp) * LANES];
+        sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
+    }
+    __syncthreads();
+    const float scale = slab.scale(params);
+    store_shared_32(rows + swizzle_128b(lane / 4, warp) + lane % 4 * 4, pack2<T>(sum.x * scale, sum.y * scale));
+    store_shared_32(rows + swizzle_128b(lane / 4 + 8, warp) + lane % 4 * 4, pack2<T>(sum.z * scale, sum.w * scale));
+    __syncthreads();
+    const int row = threadIdx.x / 8, chunk = threadIdx.x % 8;
+    if (row < SLAB_ROWS && slab.first_key(params) + row < params.kv_len)
+        store_once(reinterpret_cast<uint4 *>(slab.template begin<T>(params) + row * slab.tensor(params).stride_row +
+                                             chunk * VECTOR),
+                   load_shared_128(rows + swizzle_128b(row, chunk)));
 }
 
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Params params)
 {
-    __shared__ __align__(1024) unsigned char s_rows[THREADS / LANES][SLAB_ROWS * ROW_BYTES];
-    const int slab = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    const uint32_t shared = static_cast<uint32_t>(__cvta_generic_to_shared(s_rows[slab]));
+    __shared__ __align__(1024) unsigned char s_bytes[WARPS * SLAB_FLOATS * sizeof(float)];
+    const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    const uint32_t shared = shared_address(s_bytes) + warp * (SLAB_ROWS * ROW_BYTES);
     const unsigned q_blocks = params.kv_heads_total * params.group * params.row_blocks;
 
     grid_wait_for_last();
     if (blockIdx.x < q_blocks)
-        convert_dq<T, HEAD_DIM>(params, q_blocks - 1 - blockIdx.x, shared, slab, lane);
+        convert_dq<T, HEAD_DIM>(params, q_blocks - 1 - blockIdx.x, shared, warp, lane);
+    else if (sm90_bwd_has_many_parts(params.max_parts))
+        add_many_parts<T, HEAD_DIM>(params, blockIdx.x - q_blocks, s_bytes, warp, lane);
     else
-        add_parts<T, HEAD_DIM>(params, blockIdx.x - q_blocks, shared, slab, lane);
+        add_few_parts<T, HEAD_DIM>(params, (blockIdx.x - q_blocks) * WARPS + warp, shared, lane);
 }
 
 } // namespace
