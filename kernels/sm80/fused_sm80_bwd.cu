@@ -233,8 +233,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid
     }
 }
 
-/* Every tile has this kernel of dense attention whose head_dim has dense passes (has_dense_passes of the host), whatever
- * its main kernels are: with fixed lengths a window or a mask does not matter to dQ's sums. */
+/* Every tile of a head_dim with dense passes has this kernel of dense attention (has_dense_passes of the host),
+ * whatever its main kernels are: with fixed lengths a window or a mask does not matter to dQ's sums. */
 template <typename Tile, typename T> constexpr fused_sm80_bwd_kernel dense_convert()
 {
     if constexpr (Tile::HEAD_DIM == 64 || Tile::HEAD_DIM == 128)

@@ -37,8 +37,8 @@ ATTN_FUNCTION int sm90_bwd_part_count(int steps, int part_steps)
     return steps <= part_steps ? 1 : (steps + part_steps - 1) / part_steps;
 }
 
-/* Whether the parts of a problem whose tiles of keys have at most max_parts are so many that the last kernel has a block
- * for 16 of a tile's rows, not a warp. */
+/* Whether a problem whose tiles of keys have at most max_parts parts has so many that the last kernel has a block for
+ * 16 rows of a tile, not a warp. */
 ATTN_FUNCTION bool sm90_bwd_has_many_parts(int max_parts) { return max_parts > 4; }
 
 /* Where a part's sums of dV and dK of a tile of keys lie, in floats: [part][tile][2][128 x head_dim]. tile: one of the
