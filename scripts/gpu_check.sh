@@ -314,15 +314,9 @@ for stage in "${stages[@]}"; do
         continue
     fi
     case $stage in
-    build) build_stage ;;
-    test) test_stage ;;
-    sanitize) sanitize_stage ;;
     racecheck) racecheck_stage chosen ;;
-    racecheck-fwd) racecheck_stage fwd ;;
-    racecheck-det) racecheck_stage det ;;
-    sweep) sweep_stage ;;
-    repeat) repeat_stage ;;
-    energy) energy_stage ;;
+    racecheck-*) racecheck_stage "${stage#racecheck-}" ;;
+    *) "${stage}_stage" ;;
     esac
 done
 archive=$out/gpu-check-$(date -u +%Y%m%dT%H%M%SZ).tar.gz
