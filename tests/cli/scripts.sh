@@ -3,6 +3,7 @@
 # asked for, the folder of a cuDNN that set-up brought, warnings as errors for developers alone. Nothing is downloaded
 # or installed: a toolkit and cuDNN are made up, pip has no index, and apt-get is a stand-in that fails.
 # scripts/publish.sh takes good records, names them by device, date and commit, and refuses the others in a sentence.
+# scripts/gpu_check.sh asks every tile for its own head_dim, and for dense attention only those that take it.
 . "$(dirname "$0")/lib.sh"
 
 command -v cmake >/dev/null || skip "no cmake"
@@ -183,6 +184,41 @@ run_publish run_dir bad # one refused record: nothing is published
 expect_code 1
 expect "nothing written" test ! -e results
 run_publish
+expect_code 2
+
+# ---- gpu_check ----
+
+mkdir -p gpu_build
+cat >gpu_build/fabench <<'END'
+#!/bin/sh
+echo "$*" >>"$0.log"
+[ "$1" = list ] || exit 0
+cat <<'LIST'
+fused_new    cuda
+             fp16, bf16: runs here
+             variant fwd_d96_m128n64  128 x 64 tile
+             variant d64_kv128q64     128 keys x 64 queries
+             variant d64_kv64q32      64 keys x 32 queries; not dense attention
+other        cuda
+             variant fwd_d64_other    runs nowhere
+LIST
+END
+chmod +x gpu_build/fabench
+# gpu_check STAGE...: its exit code is $code.
+gpu_check() {
+    what="scripts/gpu_check.sh $*"
+    code=0
+    FABENCH_BUILD=$tmp/gpu_build "$root/scripts/gpu_check.sh" --out "$tmp/gpu_out" "$@" >out 2>err </dev/null || code=$?
+}
+gpu_check verify
+expect_code 0
+asked() { expect "asked: $1" grep -qxF -- "$1" gpu_build/fabench.log; }
+asked "verify --device cuda:0 --preset quick --d 96 --impl fused_new:fwd_d96_m128n64 --out none"
+asked "verify --device cuda:0 --preset quick --d 64 --impl fused_new:d64_kv64q32 --out none"
+expect "no tile of others" sh -c '! grep -q fwd_d64_other gpu_build/fabench.log'
+expect "dense attention of a tile that takes it" grep -q -- '--seqlen 1k,4k .*--impl fused_new:d64_kv128q64 ' gpu_build/fabench.log
+expect "a step for each tile" [ "$(grep -c 'kv\|fwd_d' gpu_out/gpu-check/summary.txt)" -eq 3 ]
+gpu_check verify nothing
 expect_code 2
 
 finish
