@@ -129,11 +129,16 @@ test_stage() {
 }
 
 verify_stage() {
-    local variant head_dim
+    local variant head_dim tiles
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
     step deterministic "$fabench" verify --device cuda:0 --mode bwd --deterministic --impl "$(fused_here)" --out none
     # Every tile configuration, not only those that the shapes of verify select.
-    for variant in $(tiles_here); do
+    tiles=$(tiles_here)
+    if [ -z "$tiles" ]; then
+        echo "$stage     no tile listed" | tee -a "$report/summary.txt"
+        keep 6
+    fi
+    for variant in $tiles; do
         head_dim=${variant##*[:_]d} # ...:d64_kv128q64, ...:fwd_d64_m128n128
         step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --d "${head_dim%%_*}" --impl "$variant" \
             --out none
@@ -216,7 +221,7 @@ kernels() {
     chosen) options+=(--impl "$(fused_here)") ;;
     fwd) # small shapes choose only a few of the tiles
         local tiles
-        tiles=$(tiles_here | grep :fwd_)
+        tiles=$(tiles_here | grep :fwd_ || true)
         options+=(--mode fwd --impl "$(paste -sd, <<<"$tiles")"
             --d "$(sed 's/.*_d\([0-9]*\)_.*/\1/' <<<"$tiles" | sort -nu | paste -sd,)")
         ;;

@@ -33,10 +33,18 @@ __device__ __forceinline__ void tma_load(uint32_t shared, const CUtensorMap *map
                  : "memory");
 }
 
-/* Starts a store of an output, which no later kernel of the pass reads: the cache may drop it first. The shared memory
- * must be visible to the copy engine: async_proxy_fence by its writers. */
+/* Starts a store. The shared memory must be visible to the copy engine: async_proxy_fence by its writers. */
 __device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t shared, int column, int row, int head,
                                           int batch)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+                 "r"(shared), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 : "memory");
+}
+
+/* The same for what no later kernel of the pass reads: the cache may drop it first. */
+__device__ __forceinline__ void tma_store_once(const CUtensorMap *map, uint32_t shared, int column, int row, int head,
+                                               int batch)
 {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group.L2::cache_hint "
                  "[%0, {%2, %3, %4, %5}], [%1], %6;" ::"l"(map),

@@ -252,7 +252,7 @@ using namespace sm80_bwd;
 /* ---- Variants ---------------------------------------------------------------------------------------------------- */
 
 /* Best first for each head_dim: name, tile; whether it is compiled as Dense, Sparse, SparseDropout, Family
- * (family.cuh); summary. */
+ * (family.cuh); summary, which says "not dense attention" where the head_dim alone does not (scripts/gpu_check.sh). */
 #define BWD_VARIANTS(ROW)                                                                                              \
     ROW("d32_kv128q64", Sm80BwdD32, NO, YES, NO, YES,                                                                  \
         "128 keys x 64 queries, 4 warps, dQ a step later, 97 KB shared memory")                                        \

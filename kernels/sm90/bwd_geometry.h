@@ -10,6 +10,7 @@ enum {
     /* Elements of dQ of a block of the kernels before and after: 64 queries of head_dim 128 or 128 of head_dim 64. The
      * main kernel has one tile of queries of this size, or two of half of it. */
     SM90_BWD_ROW_BLOCK_FLOATS = 8192,
+    SM90_BWD_ROW_WARPS = 8, /* of these blocks; slabs of 16 rows of 64 columns of a tile of keys are as many */
 };
 
 /* A tile of queries of the main kernel, which is one step of a block, and what an estimate needs to know about it.
@@ -37,8 +38,9 @@ ATTN_FUNCTION int sm90_bwd_part_count(int steps, int part_steps)
     return steps <= part_steps ? 1 : (steps + part_steps - 1) / part_steps;
 }
 
-/* Whether a problem whose tiles of keys have at most max_parts parts has so many that the last kernel has a block for
- * 16 rows of a tile, not a warp. */
+/* Whether a problem whose tiles of keys have at most max_parts parts has so many that the last kernel has a block for a
+ * slab, 16 rows of 64 columns of dK or dV of a tile, and not a warp. With two and three parts a warp is faster
+ * (docs/kernels/sm90_bwd.md, step 32). */
 ATTN_FUNCTION bool sm90_bwd_has_many_parts(int max_parts) { return max_parts > 4; }
 
 /* Where a part's sums of dV and dK of a tile of keys lie, in floats: [part][tile][2][128 x head_dim]. tile: one of the

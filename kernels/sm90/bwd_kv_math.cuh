@@ -201,7 +201,7 @@ __device__ __forceinline__ void store_gradient(const float (&c)[Traits<Tile>::GR
     if (lane == 0) {
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
-            tma_store(map, rows + panel * S::KV_PANEL_BYTES, panel * PANEL_COLUMNS, row, work.kv_head, work.batch);
+            tma_store_once(map, rows + panel * S::KV_PANEL_BYTES, panel * PANEL_COLUMNS, row, work.kv_head, work.batch);
         tma_store_commit();
     }
 }

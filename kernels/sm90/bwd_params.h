@@ -15,8 +15,8 @@ extern "C" {
 #endif
 
 enum {
-    SM90_BWD_THREADS = 384,       /* of the main kernel */
-    SM90_BWD_ROW_THREADS = 256,   /* of preprocess and of convert */
+    SM90_BWD_THREADS = 384,                         /* of the main kernel */
+    SM90_BWD_ROW_THREADS = 32 * SM90_BWD_ROW_WARPS, /* of preprocess and of convert */
     SM90_BWD_STORE_ROWS = 16,     /* rows of dK and dV that a warp stores: those of the boxes of maps dk and dv */
     SM90_BWD_PANEL_COLUMNS = 64,  /* of a panel in shared memory, see kernels/device/wgmma.cuh */
     SM90_BWD_TILE_SEMAPHORES = 4, /* one for each warp that adds to dq_sum */

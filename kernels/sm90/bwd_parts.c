@@ -12,7 +12,6 @@
 enum {
     MAX_WAVES = 8,     /* with more blocks than this for each multiprocessor their order leaves little to gain */
     FLOATS = 128 * 64, /* of dK and dV of a tile of keys: the unit of PART_STEPS */
-    AT_ONCE = 8,       /* parts that the last kernel reads at the same time where they are many */
     AVERAGED = 64      /* tiles of keys of a head, at most, of which the average time is taken */
 };
 
@@ -83,7 +82,7 @@ static double average_time(const struct sm90_bwd_shape *s, int multiprocessors)
  * together afterwards. */
 static double wait_time(int parts)
 {
-    return WAIT_STEPS * (double)(sm90_bwd_has_many_parts(parts) ? attn_tiles(parts, AT_ONCE) + 1 : parts);
+    return WAIT_STEPS * (double)(sm90_bwd_has_many_parts(parts) ? attn_tiles(parts, SM90_BWD_ROW_WARPS) + 1 : parts);
 }
 
 /* The time with parts of at most part_steps steps, where storing a part takes `store` and reading it again `add_up`. */

@@ -187,7 +187,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const int64_t row_blocks = p->batch * p->q_heads * params.row_blocks;
     const int64_t kv_tiles = (int64_t)params.kv_tiles * params.kv_heads_total;
     /* A block has a panel of dK or dV of a tile, a slab a warp; where parts are many it has one slab. */
-    const int64_t panel_blocks = sm90_bwd_has_many_parts(params.max_parts) ? SM90_BWD_ROW_THREADS / 32 : 1;
+    const int64_t panel_blocks = sm90_bwd_has_many_parts(params.max_parts) ? SM90_BWD_ROW_WARPS : 1;
     const int64_t sum_blocks =
         params.max_parts > 1 ? kv_tiles * 2 * (p->head_dim / SM90_BWD_PANEL_COLUMNS) * panel_blocks : 0;
     const struct attn_launch preprocess = {.name = "preprocess",

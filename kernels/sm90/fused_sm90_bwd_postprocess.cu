@@ -18,7 +18,8 @@ using namespace device;
 namespace {
 
 constexpr int SLAB_ROWS = 16, SLAB_FLOATS_OF_LANE = SLAB_FLOATS / LANES;
-constexpr int WARPS = THREADS / LANES;
+constexpr int WARPS = SM90_BWD_ROW_WARPS;
+static_assert(WARPS == THREADS / LANES, "all of a block");
 static_assert(WARPS * SLAB_ROWS == KV_TILE, "64 columns of a tile of keys are a slab for each warp");
 
 /* Rounds a warp's slab times `scale` and writes it to rows of device memory; `rows`: as many as exist. */
@@ -105,7 +106,7 @@ template <int HEAD_DIM> struct KvSlab {
     {
         return is_dk ? params.dk_rows : params.dv_rows;
     }
-    /* Where it begins in the tensor, and how many of its rows exist. */
+    /* Where it begins in the tensor. */
     template <typename T> __device__ __forceinline__ T *begin(const Params &params) const
     {
         const unsigned head_index = tile / params.kv_tiles;

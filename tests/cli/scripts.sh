@@ -216,8 +216,13 @@ asked() { expect "asked: $1" grep -qxF -- "$1" gpu_build/fabench.log; }
 asked "verify --device cuda:0 --preset quick --d 96 --impl fused_new:fwd_d96_m128n64 --out none"
 asked "verify --device cuda:0 --preset quick --d 64 --impl fused_new:d64_kv64q32 --out none"
 expect "no tile of others" sh -c '! grep -q fwd_d64_other gpu_build/fabench.log'
-expect "dense attention of a tile that takes it" grep -q -- '--seqlen 1k,4k .*--impl fused_new:d64_kv128q64 ' gpu_build/fabench.log
+expect "dense attention of a tile that takes it" \
+    grep -q -- '--seqlen 1k,4k .*--impl fused_new:d64_kv128q64 ' gpu_build/fabench.log
 expect "a step for each tile" [ "$(grep -c 'kv\|fwd_d' gpu_out/gpu-check/summary.txt)" -eq 3 ]
+sed -i '/variant/d' gpu_build/fabench
+gpu_check verify
+expect_code 6
+expect_stdout "no tile listed"
 gpu_check verify nothing
 expect_code 2
 

@@ -375,8 +375,11 @@ static void every_tile_rounds_dq(void **state)
             const bool is_family = row->main[SM80_SPARSE][bf16] != NULL ||
                                    row->main[SM80_SPARSE_DROPOUT][bf16] != NULL || row->main[SM80_FAMILY][bf16] != NULL;
             assert_true(is_family || row->main[SM80_DENSE][bf16] != NULL);
-            if (row->tile.head_dim == 64 || row->tile.head_dim == 128)
+            if (row->tile.head_dim == 64 || row->tile.head_dim == 128) {
                 assert_non_null(row->convert[0][bf16]);
+                assert_int_equal(row->main[SM80_DENSE][bf16] == NULL,
+                                 strstr(row->tile.shown.summary, "not dense attention") != NULL);
+            }
             if (is_family)
                 assert_non_null(row->convert[1][bf16]);
         }
