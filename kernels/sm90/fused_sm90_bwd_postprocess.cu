@@ -71,8 +71,8 @@ __device__ __forceinline__ void convert_dq(const Params &params, unsigned number
                   params.dq_rows.stride_row, params.q_len - row, lane);
 }
 
-/* A slab of dV or dK, of 16 keys x 64 columns, whose tile of keys may have parts. Slabs are numbered in the order of
- * these members, the last one first. */
+/* A slab of dV or dK, of 16 keys x 64 columns, whose tile of keys may have parts. In the numbers of slabs the last of
+ * these members changes first. */
 template <int HEAD_DIM> struct KvSlab {
     static constexpr int PANELS = HEAD_DIM / PANEL_COLUMNS;
     unsigned tile; /* of keys, of all kv heads */
@@ -106,6 +106,7 @@ template <int HEAD_DIM> struct KvSlab {
     {
         return is_dk ? params.dk_rows : params.dv_rows;
     }
+
     /* Where it begins in the tensor. */
     template <typename T> __device__ __forceinline__ T *begin(const Params &params) const
     {
@@ -115,6 +116,7 @@ template <int HEAD_DIM> struct KvSlab {
         return head_pointer<T>(tensor(params), block) + block.first_row * tensor(params).stride_row +
                panel * PANEL_COLUMNS;
     }
+
     __device__ __forceinline__ int first_key(const Params &params) const
     {
         return static_cast<int>(tile % params.kv_tiles) * KV_TILE + slab * SLAB_ROWS;
