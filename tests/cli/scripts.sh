@@ -223,6 +223,11 @@ sed -i '/variant/d' gpu_build/fabench
 gpu_check verify
 expect_code 6
 expect_stdout "no tile listed"
+printf '#!/bin/sh\n[ "$1" != list ] || exit 6\n' >gpu_build/fabench
+gpu_check verify
+expect_code 6
+expect_stdout "no tile listed"
+expect_stdout "^archive: "
 gpu_check verify nothing
 expect_code 2
 
