@@ -91,6 +91,14 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
                  : "memory");
 }
 
+/* The same for a whole warp. The assembler knows that all threads go on together, which it does not behind a
+ * mbarrier_wait in a loop whose barrier is not the same at every turn; values may then be in uniform registers. */
+__device__ __forceinline__ void mbarrier_wait_together(uint32_t barrier, uint32_t parity)
+{
+    while (!__all_sync(0xffffffffu, mbarrier_try(barrier, parity))) {
+    }
+}
+
 /* ---- pipeline stages ---- */
 
 /* Where a producer or a consumer is in a circular buffer of pipeline stages in shared memory. Each stage has two

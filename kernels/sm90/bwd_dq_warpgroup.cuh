@@ -1,5 +1,5 @@
-/* The producer warpgroup of the sm_90 backward: loads K, V, and for each step Q, dO and the row statistics; computes
- * dQ = dS K from the dS of the KV warpgroups and adds it to the sums in device memory. */
+/* The dQ warpgroup of the sm_90 backward: computes dQ = dS K from the dS of the KV warpgroups and adds it to the sums in
+ * device memory. Its first warp is the producer as well. */
 #pragma once
 
 #include "kernels/device/barriers.cuh"
@@ -8,46 +8,12 @@
 #include "kernels/device/memory.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/device/wgmma.cuh"
+#include "kernels/sm90/bwd_producer.cuh"
 #include "kernels/sm90/bwd_tiles.cuh"
 
 namespace sm90_bwd {
 
 using namespace device;
-
-template <typename Tile>
-__device__ __forceinline__ void load_keys(const unsigned char *to, const CUtensorMap *map, const uint64_t *full,
-                                          const WorkTile &work)
-{
-    using S = Traits<Tile>;
-    mbarrier_arrive_expect(shared_address(full), S::KV_BYTES);
-#pragma unroll
-    for (int panel = 0; panel < S::PANELS; ++panel)
-        tma_load(shared_address(to) + panel * S::KV_PANEL_BYTES, map, shared_address(full), L2_EVICT_FIRST,
-                 panel * PANEL_COLUMNS, work.kv_tile * KV_TILE, work.kv_head, work.batch);
-}
-
-/* Q, dO and the statistics of a step. */
-template <typename Tile>
-__device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params, const WorkTile &work,
-                                          const Cursor &at, int stage)
-{
-    using S = Traits<Tile>;
-    const uint32_t full = shared_address(&smem.full[stage]);
-    const int head = work.kv_head * params.group + at.head, row = at.tile * Tile::Q_TILE;
-    const int tile = tile_index<Tile>(params, work, at);
-
-    mbarrier_arrive_expect(full, S::STAGE_BYTES);
-#pragma unroll
-    for (int panel = 0; panel < S::PANELS; ++panel)
-        tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_NORMAL,
-                 panel * PANEL_COLUMNS, row, head, work.batch);
-    bulk_load(shared_address(smem.stats[stage]), params.stats + int64_t(tile) * (2 * Tile::Q_TILE), S::STATS_BYTES,
-              full);
-#pragma unroll
-    for (int panel = 0; panel < S::PANELS; ++panel)
-        tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_NORMAL,
-                 panel * PANEL_COLUMNS, row, head, work.batch);
-}
 
 /* Starts 64 x 64 of dQ = dS K. */
 template <typename T, typename Tile>
@@ -140,7 +106,7 @@ template <typename Tile> __device__ __forceinline__ int *semaphore_of(const Para
     return first_tile < 0 ? NULL : params.dq_semaphores + int64_t(row_block) * SM90_BWD_TILE_SEMAPHORES + warp;
 }
 
-/* DETERMINISTIC: blocks add to a tile of dQ in the order of their keys. */
+/* DETERMINISTIC: work tiles add to a tile of dQ in the order of their keys. */
 template <typename T, typename Tile, bool DETERMINISTIC>
 __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &params)
 {
@@ -148,98 +114,110 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
     /* Whether the next step is loaded before the last pass's additions. With 128 queries its stage is not free that
      * early; deterministic, nothing is added there. */
     constexpr bool LOADS_FIRST = Tile::Q_TILE == 64 && !DETERMINISTIC;
-    const WorkTile work = smem.work; /* a copy in registers: reading shared memory at every use takes time */
-    const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES, steps = work.steps;
+    const int warp = keep_uniform(threadIdx.x / LANES), lane = threadIdx.x % LANES;
     /* Operands of wgmma: K, and dS of the first buffer. */
-    const uint32_t k = keep_uniform(wgmma_mn_major(shared_address(smem.k), S::KV_PANEL_BYTES));
+    const uint32_t first_k = keep_uniform(wgmma_mn_major(shared_address(smem.keys[0]), S::KV_PANEL_BYTES));
     const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
-    Cursor load = work.begin, at = load;
-    PipelineState<S::STAGES> filled;
-    int loaded = 0, before = -1; /* before: tile of the previous step, whose last pass may not have been added yet */
-    int semaphore = -1;   /* deterministic: first of the tiles that share the semaphore of this or the previous step */
-    bool is_open = false; /* that semaphore, for this block */
+    PipelineState<S::WORK_SLOTS> slot = {S::WORK_SLOTS - 1, 1}; /* that before the first work tile's */
+    Producer<Tile> producer;
+    int step = 0, before = -1; /* step: of all work tiles; before: tile of the previous step, whose last pass may not
+                                  have been added yet */
 
-    /* All threads of the warp keep the counts and one issues the copies, so that the counts are in uniform
-     * registers. */
-    const auto load_next = [&](int stage) {
-        if (elect_one())
-            load_step<Tile>(smem, params, work, load, stage);
-        load.advance(params, work.first_tile[0]);
-        ++loaded;
-    };
     /* Fills the stage that is free about now: that of the current step, or, with short steps, whose dK is computed
      * later, that of the step before. */
-    const auto refill = [&](int step) {
-        if (warp == 0 && loaded < steps && (!S::HAS_SHORT_STEPS || step > 0)) {
-            mbarrier_wait(shared_address(&smem.empty[filled.stage]), filled.phase);
-            load_next(filled.stage);
-            filled.advance();
-        }
+    const auto refill = [&] {
+        if (warp == 0)
+            producer.load_next(smem, params, step + S::STAGES + !S::HAS_SHORT_STEPS);
     };
 
-    if (warp == 0 && elect_one())
-        load_keys<Tile>(smem.k, &params.k, &smem.k_full, work);
-    grid_wait_for_last(); /* for the statistics and for the zeros in dq_sum */
-    if (warp == 0) {
-        if (steps > 0)
-            load_next(0);
-        if (elect_one())
-            load_keys<Tile>(smem.v, &params.v, &smem.v_full, work);
-        while (loaded < S::STAGES && loaded < steps)
-            load_next(loaded);
-    }
+    if (warp == 0)
+        producer.begin(smem, params);
+    else
+        grid_wait_for_last(); /* for the zeros in dq_sum and the semaphores */
 #pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-        const int buffer = step % 2, tile = tile_index<Tile>(params, work, at);
-        const int semaphore_tile = tile - at.tile % S::SEMAPHORE_TILES;
-        mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
+    for (bool is_first = true; S::TAKES_MORE || is_first; is_first = false) {
+        if (S::TAKES_MORE && warp == 0)
+            producer.finish_work(smem, params, slot, step);
+        else if (warp == 0)
+            producer.load_steps(smem, params, S::STAGES);
+        slot.advance();
+        if (S::TAKES_MORE)
+            mbarrier_wait_together(shared_address(&smem.k_full[slot.stage]), slot.phase);
+        const WorkTile &work = smem.work[slot.stage];
+        const int steps = keep_uniform(work.steps), end = step + steps;
+        if (steps == NO_WORK)
+            break;
+        /* Deterministic, they are needed at every step. */
+        const int kv_tile = DETERMINISTIC ? keep_uniform(work.kv_tile) : 0;
+        const int first_tile = DETERMINISTIC ? keep_uniform(work.first_tile[0]) : 0;
+        int in_head = keep_uniform(work.begin_tile - work.first_tile[0]); /* steps of the same head after this one */
+        int tile = keep_uniform(
+            tile_index<Tile>(params, work.batch, work.kv_head * params.group + work.first_head, work.begin_tile));
+        int semaphore = -1;   /* deterministic: first of the tiles that share the semaphore of this or the last step */
+        bool is_open = false; /* that semaphore, for this work tile */
+        const uint32_t k = keep_uniform(first_k + k_area<Tile>(slot.stage) * (S::KV_BYTES / 16));
+#pragma unroll 1
+        for (; step < end; ++step) {
+            if (warp == 0)
+                producer.look_ahead(smem, params, slot);
+            const int buffer = step % 2;
+            const int semaphore_tile = DETERMINISTIC ? tile - (in_head + first_tile) % S::SEMAPHORE_TILES : 0;
+            mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
 #pragma unroll
-        for (int pass = 0; pass < S::PASSES; ++pass) {
-            float dq[32];
-            start_dq<T, Tile>(dq, first_ds + buffer * (S::DS_BYTES / 16), k, pass);
-            if (LOADS_FIRST && pass == S::LAST_PASS)
-                refill(step);
-            /* The previous pass is added while this one is computed. Deterministic, all passes of a step are added
-             * after its last one, when dS has been read and the next loads are under way: nobody waits for this
-             * warpgroup then. */
-            if (!DETERMINISTIC && pass > 0)
-                add_dq(smem, params, tile, step, pass - 1, warp);
-            else if (!DETERMINISTIC && before >= 0 && !S::ADDS_FROM_REGISTERS)
-                add_dq(smem, params, before, step - 1, S::LAST_PASS, warp);
-            if (DETERMINISTIC && pass == S::LAST_PASS && semaphore_tile != semaphore) {
-                __syncwarp(); /* by now earlier additions have arrived */
-                is_open = semaphore_release_and_test(semaphore_of<Tile>(params, semaphore, warp),
-                                                     semaphore_of<Tile>(params, semaphore_tile, warp), work.kv_tile);
-                semaphore = semaphore_tile;
-            }
-            wait_dq_buffer<Tile, DETERMINISTIC>(pass);
-            if (!LOADS_FIRST && pass == S::LAST_PASS)
-                refill(step);
-            __syncwarp();
-            wgmma_wait<0>();
-            wgmma_hold(dq);
-            if (pass == S::LAST_PASS && lane == 0)
-                mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
-            if (DETERMINISTIC && pass == S::LAST_PASS) {
-                if (!is_open)
-                    semaphore_wait(semaphore_of<Tile>(params, semaphore, warp), work.kv_tile);
-                is_open = true;
-                if (pass > 0)
+            for (int pass = 0; pass < S::PASSES; ++pass) {
+                float dq[32];
+                start_dq<T, Tile>(dq, first_ds + buffer * (S::DS_BYTES / 16), k, pass);
+                if (LOADS_FIRST && pass == S::LAST_PASS)
+                    refill();
+                /* The previous pass is added while this one is computed. Deterministic, all passes of a step are added
+                 * after its last one, when dS has been read and the next loads are under way: nobody waits for this
+                 * warpgroup then. */
+                if (!DETERMINISTIC && pass > 0)
                     add_dq(smem, params, tile, step, pass - 1, warp);
+                else if (!DETERMINISTIC && before >= 0 && !S::ADDS_FROM_REGISTERS)
+                    add_dq(smem, params, before, step - 1, S::LAST_PASS, warp);
+                if (DETERMINISTIC && pass == S::LAST_PASS && semaphore_tile != semaphore) {
+                    __syncwarp(); /* by now earlier additions have arrived */
+                    is_open = semaphore_release_and_test(semaphore_of<Tile>(params, semaphore, warp),
+                                                         semaphore_of<Tile>(params, semaphore_tile, warp), kv_tile);
+                    semaphore = semaphore_tile;
+                }
+                wait_dq_buffer<Tile, DETERMINISTIC>(pass);
+                if (!LOADS_FIRST && pass == S::LAST_PASS)
+                    refill();
+                __syncwarp();
+                wgmma_wait<0>();
+                wgmma_hold(dq);
+                if (pass == S::LAST_PASS && lane == 0)
+                    mbarrier_arrive(shared_address(&smem.ds_empty[buffer]));
+                if (DETERMINISTIC && pass == S::LAST_PASS) {
+                    if (!is_open)
+                        semaphore_wait(semaphore_of<Tile>(params, semaphore, warp), kv_tile);
+                    is_open = true;
+                    if (pass > 0)
+                        add_dq(smem, params, tile, step, pass - 1, warp);
+                }
+                finish_pass(smem, params, dq, tile, step, pass, warp, lane);
             }
-            finish_pass(smem, params, dq, tile, step, pass, warp, lane);
+            if (DETERMINISTIC && !S::ADDS_FROM_REGISTERS)
+                add_dq(smem, params, tile, step, S::LAST_PASS, warp);
+            before = tile;
+            --tile;
+            if (--in_head < 0) { /* the next head */
+                in_head = params.q_tiles - 1 - keep_uniform(work.first_tile[0]);
+                tile += head_tiles<Tile>(params) + in_head + 1;
+            }
         }
-        if (DETERMINISTIC && !S::ADDS_FROM_REGISTERS)
-            add_dq(smem, params, tile, step, S::LAST_PASS, warp);
-        before = tile;
-        at.advance(params, work.first_tile[0]);
-    }
-    if (DETERMINISTIC && semaphore >= 0) {
+        if (DETERMINISTIC && semaphore >= 0) {
+            __syncwarp();
+            semaphore_release_and_test(semaphore_of<Tile>(params, semaphore, warp), NULL, 0);
+        }
         __syncwarp();
-        semaphore_release_and_test(semaphore_of<Tile>(params, semaphore, warp), NULL, 0);
-    } else if (before >= 0 && !S::ADDS_FROM_REGISTERS) {
-        add_dq(smem, params, before, steps - 1, S::LAST_PASS, warp);
+        if (S::TAKES_MORE && lane == 0)
+            mbarrier_arrive(shared_address(&smem.work_empty[slot.stage]));
     }
+    if (!DETERMINISTIC && before >= 0 && !S::ADDS_FROM_REGISTERS)
+        add_dq(smem, params, before, step - 1, S::LAST_PASS, warp);
     if (elect_one())
         tma_store_wait_read<0>(); /* shared memory must outlive the additions */
 }

@@ -24,18 +24,15 @@ __device__ __forceinline__ void compute_ds(float (&dp_ds)[SCORES], const float (
         dp_ds[i] *= p[i];
 }
 
-/* `group`: which of the KV warpgroups. */
+/* A work tile. Its registers are those of a function: a product that starts with nothing would otherwise keep those of
+ * the work tile before alive. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void kv_warpgroup_short_steps(Smem<Tile> &smem, const Params &params, int group)
+__device__ __forceinline__ void compute_work_short_steps(Smem<Tile> &smem, const Params &params, Walk<Tile> &at)
 {
     using S = Traits<Tile>;
     constexpr uint32_t STAGE_STEP = S::Q_BYTES / 16;
-    Walk<Tile> at(smem, group);
     const Operands &operand = at.operand;
-    /* The stage of the step before, which its dK may still read. It is released in the next step, and after the last
-     * one never: no load waits for it, because between two steps that see the keys at most one is passed over (64 keys,
-     * 64 queries). */
-    int used = -1;
+    int used = -1; /* the stage of the step before, which its dK may still read; -1 at first */
     float dk[S::GRADIENTS], dv[S::GRADIENTS];
     float s0[S::SCORES], s1[S::SCORES], dp[S::SCORES]; /* s0, s1: S, then P, of steps in turns; dp: dP, then dS */
     uint32_t p_ds[S::SCORES / 2];                      /* P, then dS, in 16 bits */
@@ -60,7 +57,7 @@ __device__ __forceinline__ void kv_warpgroup_short_steps(Smem<Tile> &smem, const
         start_gradient<T, Tile>(dv, p_ds, operand.dout_transposed + stage * STAGE_STEP);
         at.advance(params);
         at.wait_next_visible(smem, params);
-        start_scores<T, Tile, Tile::K_STEPS>(next_s, k_operand, operand.k, operand.q + at.pipeline.stage * STAGE_STEP);
+        start_scores<T, Tile, Tile::K_STEPS>(next_s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         const PrefetchedStats neg_delta = prefetch_stats(stats_address(smem, stage, 1, at.lane));
         wgmma_wait<2>();
         wgmma_hold(dp);
@@ -76,7 +73,7 @@ __device__ __forceinline__ void kv_warpgroup_short_steps(Smem<Tile> &smem, const
         store_ds<Tile>(to, p_ds, at.lane);
         arrive_ds_full(smem, now, at.lane);
         start_gradient<T, Tile>(dk, p_ds, operand.q_transposed + stage * STAGE_STEP);
-        start_scores<T, Tile, Tile::V_STEPS>(dp, v_operand, operand.v, operand.dout + at.pipeline.stage * STAGE_STEP);
+        start_scores<T, Tile, Tile::V_STEPS>(dp, v_operand, at.v(), operand.dout + at.pipeline.stage * STAGE_STEP);
         skip_steps(smem, now + 1, at.step, at.warp_row, at.lane);
     };
     const auto finish_products = [&] {
@@ -88,33 +85,44 @@ __device__ __forceinline__ void kv_warpgroup_short_steps(Smem<Tile> &smem, const
     };
 
     clear(dk, dv);
-    mbarrier_wait(shared_address(&smem.k_full), 0);
-    load_operand<Tile, Tile::K_STEPS>(k_operand, smem.k, at.warp_row, at.lane);
-    mbarrier_wait(shared_address(&smem.v_full), 0);
-    load_operand<Tile, Tile::V_STEPS>(v_operand, smem.v, at.warp_row, at.lane);
+    load_operand<Tile, Tile::K_STEPS>(k_operand, smem.keys[k_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
+    mbarrier_wait(shared_address(&smem.v_full[work_slot(smem, at)]), work_phase(smem, at));
+    load_operand<Tile, Tile::V_STEPS>(v_operand, smem.keys[v_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
+    const int first = at.step;
     at.wait_next_visible(smem, params);
-    skip_steps(smem, 0, at.step, at.warp_row, at.lane);
-    if (at.step < at.steps) {
-        start_scores<T, Tile, Tile::K_STEPS>(s0, k_operand, operand.k, operand.q + at.pipeline.stage * STAGE_STEP);
+    skip_steps(smem, first, at.step, at.warp_row, at.lane);
+    if (at.step < at.end) {
+        start_scores<T, Tile, Tile::K_STEPS>(s0, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         wgmma_commit(); /* in place of dK */
-        start_scores<T, Tile, Tile::V_STEPS>(dp, v_operand, operand.v, operand.dout + at.pipeline.stage * STAGE_STEP);
+        start_scores<T, Tile, Tile::V_STEPS>(dp, v_operand, at.v(), operand.dout + at.pipeline.stage * STAGE_STEP);
         /* Each exit waits for what is under way inside its own branch: the assembler makes all products wait for each
          * other where some are under way at a place that two branches lead to (messages C7514 and C7515). */
 #pragma unroll 1
         for (;;) {
             compute_step(s0, s1);
-            if (at.step >= at.steps) {
+            if (at.step >= at.end) {
                 finish_products();
                 break;
             }
             compute_step(s1, s0);
-            if (at.step >= at.steps) {
+            if (at.step >= at.end) {
                 finish_products();
                 break;
             }
         }
+        release_stage(smem, used, at.lane);
     }
     store_results<T>(smem, params, dk, dv, at);
+}
+
+/* `group`: which of the KV warpgroups. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void kv_warpgroup_short_steps(Smem<Tile> &smem, const Params &params, int group)
+{
+    Walk<Tile> at(smem, group);
+
+    at.begin_work(smem);
+    compute_work_short_steps<T>(smem, params, at);
 }
 
 } // namespace sm90_bwd

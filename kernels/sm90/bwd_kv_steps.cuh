@@ -11,17 +11,16 @@ namespace sm90_bwd {
 
 using namespace device;
 
-/* wgmma operands: the warpgroup's keys; Q and dO of stage 0, as they are and transposed. */
+/* wgmma operands: the warpgroup's keys in the first area; Q and dO of stage 0, as they are and transposed. */
 struct Operands {
-    uint32_t k, v, q, dout, q_transposed, dout_transposed;
+    uint32_t keys, q, dout, q_transposed, dout_transposed;
 };
 
 template <typename Tile> __device__ __forceinline__ Operands operands_of(Smem<Tile> &smem, int group_row)
 {
     constexpr int Q_PANEL_BYTES = Traits<Tile>::Q_PANEL_BYTES;
     Operands operand;
-    operand.k = keep_uniform(wgmma_k_major(shared_address(smem.k) + group_row * ROW_BYTES));
-    operand.v = keep_uniform(wgmma_k_major(shared_address(smem.v) + group_row * ROW_BYTES));
+    operand.keys = keep_uniform(wgmma_k_major(shared_address(smem.keys[0]) + group_row * ROW_BYTES));
     operand.q = keep_uniform(wgmma_k_major(shared_address(smem.q[0])));
     operand.dout = keep_uniform(wgmma_k_major(shared_address(smem.dout[0])));
     operand.q_transposed = keep_uniform(wgmma_mn_major(shared_address(smem.q[0]), Q_PANEL_BYTES));
@@ -29,32 +28,69 @@ template <typename Tile> __device__ __forceinline__ Operands operands_of(Smem<Ti
     return operand;
 }
 
-/* Where a KV warpgroup is in the steps of its block: at one whose queries see any of its keys, or behind the last. */
+template <typename Tile> struct Walk;
+
+/* Of the warp's work tile: how many the block has had before; its slot; the parity of k_full and v_full. The count is in
+ * shared memory, as registers are few. */
+template <typename Tile> __device__ __forceinline__ int &work_count(Smem<Tile> &smem, const Walk<Tile> &at)
+{
+    return smem.kv_work[at.warp_row / 16];
+}
+
+template <typename Tile> __device__ __forceinline__ int work_slot(Smem<Tile> &smem, const Walk<Tile> &at)
+{
+    return Traits<Tile>::TAKES_MORE ? keep_uniform(work_count(smem, at)) % Traits<Tile>::WORK_SLOTS : 0;
+}
+
+template <typename Tile> __device__ __forceinline__ uint32_t work_phase(Smem<Tile> &smem, const Walk<Tile> &at)
+{
+    return Traits<Tile>::TAKES_MORE ? keep_uniform(work_count(smem, at)) / Traits<Tile>::WORK_SLOTS % 2 : 0;
+}
+
+/* Where a KV warpgroup is in the steps of its block: at one whose queries see any of its keys, or behind the last of a
+ * work tile. Steps are counted over all work tiles. */
 template <typename Tile> struct Walk {
-    int warp, lane;
-    int warp_row;           /* the warp's first key, counted from the block's first */
-    int first_key;          /* the warpgroup's, in its head */
-    int steps, first_tile;  /* the block's; the first tile of queries that it goes through */
-    int first_visible_tile; /* the first that sees any of the warpgroup's keys */
+    int group, warp, lane;
+    int warp_row; /* the warp's first key, counted from the work tile's first */
     Operands operand;
+    uint32_t k;             /* operand: the warpgroup's keys */
+    int first_key;          /* the warpgroup's, in its head */
+    int end, first_tile;    /* behind the last step; the first tile of queries that the steps go through */
+    int first_visible_tile; /* the first that sees any of the warpgroup's keys */
     PipelineState<Traits<Tile>::STAGES> pipeline;
     int tile; /* of queries */
-    int step;
+    int step = 0;
 
     /* `group`: which of the KV warpgroups. */
-    __device__ __forceinline__ Walk(Smem<Tile> &smem, int group)
+    __device__ __forceinline__ Walk(Smem<Tile> &smem, int group) : group(group)
     {
         const int group_row = group * Traits<Tile>::GROUP_KEYS;
         warp = keep_uniform(threadIdx.x / LANES % 4);
         lane = threadIdx.x % LANES;
+        if (Traits<Tile>::TAKES_MORE)
+            lane = forget(lane); /* not computed again at every use */
         warp_row = group_row + warp * 16;
-        first_key = smem.work.kv_tile * KV_TILE + group_row;
-        steps = keep_uniform(smem.work.steps);
-        first_tile = keep_uniform(smem.work.first_tile[0]);
-        first_visible_tile = keep_uniform(smem.work.first_tile[group]);
         operand = operands_of(smem, group_row);
-        step = 0;
-        tile = keep_uniform(smem.work.begin.tile);
+    }
+
+    /* V as an operand: behind K, where it is one. */
+    __device__ __forceinline__ uint32_t v() const { return k + Traits<Tile>::KV_BYTES / 16; }
+
+    /* Waits for the work tile and its K. False: there is no more work. */
+    __device__ __forceinline__ bool begin_work(Smem<Tile> &smem)
+    {
+        const int slot = work_slot(smem, *this);
+        const WorkTile &tile_of_keys = smem.work[slot];
+
+        mbarrier_wait(shared_address(&smem.k_full[slot]), work_phase(smem, *this));
+        const int steps = keep_uniform(tile_of_keys.steps);
+        end = step + steps;
+        first_key = tile_of_keys.kv_tile * KV_TILE + group * Traits<Tile>::GROUP_KEYS;
+        first_tile = keep_uniform(tile_of_keys.first_tile[0]);
+        first_visible_tile = keep_uniform(tile_of_keys.first_tile[group]);
+        tile = keep_uniform(tile_of_keys.begin_tile);
+        k = keep_uniform(operand.keys + k_area<Tile>(slot) * (Traits<Tile>::KV_BYTES / 16));
+        return steps != NO_WORK;
     }
 
     __device__ __forceinline__ void advance(const Params &params)
@@ -69,9 +105,9 @@ template <typename Tile> struct Walk {
      * its data. The steps that it passes over are given their zeros by skip_steps later. */
     __device__ __forceinline__ void wait_next_visible(Smem<Tile> &smem, const Params &params)
     {
-        while (step < steps && tile < first_visible_tile)
+        while (step < end && tile < first_visible_tile)
             advance(params);
-        if (step < steps)
+        if (step < end)
             mbarrier_wait(shared_address(&smem.full[pipeline.stage]), pipeline.phase);
     }
 };
@@ -182,31 +218,41 @@ __device__ __forceinline__ void store_part(float *sums, const float (&c)[Traits<
 template <typename Tile>
 __device__ __forceinline__ void store_parts(Smem<Tile> &smem, const Params &params,
                                             const float (&dk)[Traits<Tile>::GRADIENTS],
-                                            const float (&dv)[Traits<Tile>::GRADIENTS], int slab, int lane)
+                                            const float (&dv)[Traits<Tile>::GRADIENTS], int slot, int slab, int lane)
 {
-    const WorkTile &work = smem.work;
+    const WorkTile &work = smem.work[slot];
     const int64_t tile = int64_t(work.batch * params.kv_heads + work.kv_head) * params.kv_tiles + work.kv_tile;
     float *sums = params.kv_sums + kv_sums_offset<Tile::HEAD_DIM>(params, work.part, tile);
     store_part<Tile>(sums, dv, slab, lane);
     store_part<Tile>(sums + KV_TILE * Tile::HEAD_DIM, dk, slab, lane);
 }
 
-/* Stores a warp's rows of dK and dV by way of the shared memory of K and V. key: its first. */
+/* Stores a warp's rows of dK and dV by way of shared memory. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void
-store_gradients(Smem<Tile> &smem, const Params &params, const float (&dk)[Traits<Tile>::GRADIENTS],
-                const float (&dv)[Traits<Tile>::GRADIENTS], int steps, int key, int warp_row, int lane)
+__device__ __forceinline__ void store_gradients(Smem<Tile> &smem, const Params &params,
+                                                const float (&dk)[Traits<Tile>::GRADIENTS],
+                                                const float (&dv)[Traits<Tile>::GRADIENTS], const Walk<Tile> &at)
 {
-    /* The warpgroup's last products have read K and V, in whose place the gradients go: a wait is for the warp's own
-     * part of a product. */
-    bar_sync(1 + warp_row / Traits<Tile>::GROUP_KEYS, WARPGROUP);
-    store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.v) + warp_row * ROW_BYTES, &params.dv, key, smem.work, lane);
-    if (steps > 0) /* dQ of the last step has read K, in whose place dK goes */
-        mbarrier_wait(shared_address(&smem.ds_empty[(steps - 1) % 2]), (steps - 1) / 2 % 2);
-    store_gradient<T, Tile>(dk, params.scale, shared_address(smem.k) + warp_row * ROW_BYTES, &params.dk, key, smem.work,
-                            lane);
-    if (lane == 0)
-        tma_store_wait_read<0>(); /* shared memory must outlive the stores */
+    using S = Traits<Tile>;
+    const int slot = work_slot(smem, at);
+    const WorkTile &work = smem.work[slot];
+    const int key = at.first_key + at.warp * 16;
+
+    if (S::TAKES_MORE) { /* where the next step's dS will be */
+        const uint32_t rows = wait_ds_empty(smem, at.step, at.warp_row);
+        store_gradient<T, Tile>(dv, 1.0f, rows, &params.dv, key, work, at.lane);
+        store_gradient<T, Tile>(dk, params.scale, rows + S::KV_PANEL_BYTES, &params.dk, key, work, at.lane);
+        return;
+    }
+    /* Where V and K are. The warpgroup's last products have read them: a wait is for the warp's own part of a
+     * product. */
+    bar_sync(1 + at.group, WARPGROUP);
+    store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.keys[v_area<Tile>(slot)]) + at.warp_row * ROW_BYTES,
+                            &params.dv, key, work, at.lane);
+    if (at.step > 0) /* dQ of the last step has read K */
+        mbarrier_wait(shared_address(&smem.ds_empty[(at.step - 1) % 2]), (at.step - 1) / 2 % 2);
+    store_gradient<T, Tile>(dk, params.scale, shared_address(smem.keys[k_area<Tile>(slot)]) + at.warp_row * ROW_BYTES,
+                            &params.dk, key, work, at.lane);
 }
 
 template <int COUNT> __device__ __forceinline__ void clear(float (&dk)[COUNT], float (&dv)[COUNT])
@@ -216,16 +262,39 @@ template <int COUNT> __device__ __forceinline__ void clear(float (&dk)[COUNT], f
         dk[i] = dv[i] = 0.0f;
 }
 
-/* At the end: a part's sums, or dK and dV. */
+/* At the end of a work tile: stores a part's sums, or dK and dV, and goes on to the next one. The stores may still be
+ * reading shared memory (finish_stores) where the next K and V do not wait for that. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void store_results(Smem<Tile> &smem, const Params &params,
                                               const float (&dk)[Traits<Tile>::GRADIENTS],
-                                              const float (&dv)[Traits<Tile>::GRADIENTS], const Walk<Tile> &at)
+                                              const float (&dv)[Traits<Tile>::GRADIENTS], Walk<Tile> &at)
 {
-    if (smem.work.parts > 1)
-        store_parts(smem, params, dk, dv, at.warp_row / 16, at.lane);
+    const int slot = work_slot(smem, at);
+
+    if (smem.work[slot].parts > 1)
+        store_parts(smem, params, dk, dv, slot, at.warp_row / 16, at.lane);
     else
-        store_gradients<T>(smem, params, dk, dv, at.steps, at.first_key + at.warp * 16, at.warp_row, at.lane);
+        store_gradients<T>(smem, params, dk, dv, at);
+    if (Traits<Tile>::TAKES_MORE) {
+        if (at.lane == 0)
+            ++work_count(smem, at);
+        __syncwarp();
+    } else if (at.lane == 0) {
+        tma_store_wait_read<0>(); /* shared memory must outlive the stores */
+    }
+}
+
+/* Within the next work tile, or at the very end: waits until the warp's stores of dK and dV have read shared memory. The
+ * warp then has finished with the last work tile. */
+template <typename Tile> __device__ __forceinline__ void finish_stores(Smem<Tile> &smem, const Walk<Tile> &at)
+{
+    const int count = keep_uniform(work_count(smem, at));
+
+    if (count > 0 && at.lane == 0) {
+        tma_store_wait_read<0>();
+        mbarrier_arrive(shared_address(&smem.work_empty[(count - 1) % Traits<Tile>::WORK_SLOTS]));
+    }
+    __syncwarp();
 }
 
 } // namespace sm90_bwd

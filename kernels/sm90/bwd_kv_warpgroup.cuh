@@ -39,13 +39,12 @@ __device__ __forceinline__ void finish_dv(float (&dv)[GRADIENTS], uint32_t (&p_d
     wgmma_hold(p_ds);
 }
 
-/* `group`: which of the KV warpgroups. V_STEPS: of the tile, or fewer. */
+/* A work tile. V_STEPS: of the tile, or fewer. */
 template <typename T, typename Tile, int V_STEPS>
-__device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &params, int group)
+__device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &params, Walk<Tile> &at)
 {
     using S = Traits<Tile>;
     constexpr uint32_t STAGE_STEP = S::Q_BYTES / 16;
-    Walk<Tile> at(smem, group);
     const Operands &operand = at.operand;
     float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* s: S, then P, then dP of a step */
     uint32_t p_ds[S::SCORES / 2];                           /* P, then dS, in 16 bits */
@@ -53,12 +52,11 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
     uint32_t v_operand[operand_registers(V_STEPS)], k_operand[operand_registers(Tile::K_STEPS)];
 
     clear(dk, dv);
-    mbarrier_wait(shared_address(&smem.k_full), 0);
-    load_operand<Tile, Tile::K_STEPS>(k_operand, smem.k, at.warp_row, at.lane);
+    load_operand<Tile, Tile::K_STEPS>(k_operand, smem.keys[k_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
+    const int first = at.step;
     at.wait_next_visible(smem, params);
-    skip_steps(smem, 0, at.step, at.warp_row, at.lane);
-    if (at.step < at.steps) {
-        start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, operand.k, operand.q + at.pipeline.stage * STAGE_STEP);
+    if (at.step < at.end) {
+        start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         const PrefetchedStats lse2 = prefetch_stats(stats_address(smem, at.pipeline.stage, 0, at.lane));
         wgmma_wait<0>();
         wgmma_hold(s);
@@ -66,12 +64,18 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
         keep_remainders<T>(remainders, s);
         pack<T>(p_ds, s);
     }
-    mbarrier_wait(shared_address(&smem.v_full), 0);
-    load_operand<Tile, V_STEPS>(v_operand, smem.v, at.warp_row, at.lane);
+    mbarrier_wait(shared_address(&smem.v_full[work_slot(smem, at)]), work_phase(smem, at));
+    load_operand<Tile, V_STEPS>(v_operand, smem.keys[v_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
+    __syncwarp();
+    if (S::TAKES_MORE && at.lane == 0)
+        mbarrier_arrive(shared_address(&smem.operands_full));
+    if (S::TAKES_MORE)
+        finish_stores(smem, at);
+    skip_steps(smem, first, at.step, at.warp_row, at.lane);
 #pragma unroll 1
-    while (at.step < at.steps) { /* P of this step is in p_ds and no product is under way */
+    while (at.step < at.end) { /* P of this step is in p_ds and no product is under way */
         const int stage = at.pipeline.stage, now = at.step;
-        start_scores<T, Tile, V_STEPS>(s, v_operand, operand.v, operand.dout + stage * STAGE_STEP);
+        start_scores<T, Tile, V_STEPS>(s, v_operand, at.v(), operand.dout + stage * STAGE_STEP);
         start_gradient<T, Tile>(dv, p_ds, operand.dout_transposed + stage * STAGE_STEP);
         at.advance(params);
         at.wait_next_visible(smem, params);
@@ -95,8 +99,8 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
         store_ds<Tile>(to, p_ds, at.lane);
         if (S::DS_FIRST)
             arrive_ds_full(smem, now, at.lane);
-        /* After the last step this reads a stage that holds an earlier one; the result is not used. */
-        start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, operand.k, operand.q + at.pipeline.stage * STAGE_STEP);
+        /* After the last step this reads a stage that holds another one; the result is not used. */
+        start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         if (!S::DS_FIRST)
             arrive_ds_full(smem, now, at.lane);
         start_gradient<T, Tile>(dk, p_ds, operand.q_transposed + stage * STAGE_STEP);
@@ -114,6 +118,24 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
     }
 
     store_results<T>(smem, params, dk, dv, at);
+}
+
+/* `group`: which of the KV warpgroups. V_STEPS: of the tile, or fewer. The registers of a work tile are those of
+ * compute_work: a product that starts with nothing would otherwise keep those of the work tile before alive. */
+template <typename T, typename Tile, int V_STEPS>
+__device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &params, int group)
+{
+    Walk<Tile> at(smem, group);
+
+    if (!Traits<Tile>::TAKES_MORE) {
+        at.begin_work(smem);
+        compute_work<T, Tile, V_STEPS>(smem, params, at);
+        return;
+    }
+#pragma unroll 1
+    while (at.begin_work(smem))
+        compute_work<T, Tile, V_STEPS>(smem, params, at);
+    finish_stores(smem, at);
 }
 
 } // namespace sm90_bwd

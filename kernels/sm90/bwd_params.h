@@ -17,9 +17,28 @@ extern "C" {
 enum {
     SM90_BWD_THREADS = 384,                         /* of the main kernel */
     SM90_BWD_ROW_THREADS = 32 * SM90_BWD_ROW_WARPS, /* of preprocess and of convert */
-    SM90_BWD_STORE_ROWS = 16,     /* rows of dK and dV that a warp stores: those of the boxes of maps dk and dv */
-    SM90_BWD_PANEL_COLUMNS = 64,  /* of a panel in shared memory, see kernels/device/wgmma.cuh */
+    SM90_BWD_STORE_ROWS = 16,    /* rows of dK and dV that a warp stores: those of the boxes of maps dk and dv */
+    SM90_BWD_PANEL_COLUMNS = 64, /* of a panel in shared memory, see kernels/device/wgmma.cuh */
+    SM90_BWD_LISTED_Q_TILE =
+        128, /* queries of the tiles whose blocks take one work tile after the other, from a list */
     SM90_BWD_TILE_SEMAPHORES = 4, /* one for each warp that adds to dq_sum */
+};
+
+/* One part of one tile of keys of one kv head, the work of a block of the main kernel for some time. A step is a tile
+ * of queries of a query head of the group, the last tile first. */
+struct fused_sm90_bwd_work_tile {
+    int batch, kv_head, kv_tile;
+    int first_tile[2];          /* of queries that see the keys of a KV warpgroup; q_tiles when none does */
+    int first_head, begin_tile; /* of the first step; the head is counted in the group */
+    int steps;       /* of the part; a tile has a step for each tile of queries that sees the first warpgroup's keys,
+                        of all query heads of the group. Or one of the values below. */
+    int part, parts; /* which part of how many */
+    int padding[2];  /* to a multiple of 16 bytes, for the copy engine */
+};
+
+enum {
+    SM90_BWD_NO_WORK = -1, /* steps: behind the last work tile */
+    SM90_BWD_SKIPPED = -2, /* the tile of keys has fewer parts */
 };
 
 /* The parameter of every kernel. "Tiles" are tiles of queries of the main kernel, numbered over all query heads. A head
@@ -40,7 +59,13 @@ struct fused_sm90_bwd_params {
     int q_len, kv_len, q_heads, kv_heads, group; /* group: query heads for each kv head */
     int q_tile, q_tiles, kv_tiles;               /* queries of a tile; tiles of a head */
     int kv_heads_total;                          /* batch * kv_heads */
-    int section_heads;                           /* kv heads whose blocks run at the same time */
+    int section_heads;                           /* kv heads whose work tiles run at the same time */
+    int work_tiles;                              /* kv_heads_total * kv_tiles * max_parts */
+    /* Work tiles whose blocks take one after the other. */
+    struct fused_sm90_bwd_work_tile *work; /* [listed_tiles]: the work tiles, and one without work behind them */
+    int listed_tiles;                      /* 0 where a block has only the work tile of its own number */
+    int early_tiles; /* as many, from the first one on, whose blocks find out about the next one while they compute */
+    int *taken;      /* how many have been taken beside the first one of each block */
     /* The steps of a tile of keys may be shared out to several blocks, its parts, where there are too few tiles to keep
      * all multiprocessors busy. Parts add up dK and dV in fp32. */
     float *kv_sums; /* a part's dV and dK / scale: [part][batch * kv_heads][kv_tiles][2][128 x head_dim, as slabs]; a
@@ -75,6 +100,7 @@ constexpr int LANES = 32, WARPGROUP = 128;
 constexpr int KV_TILE = SM90_BWD_KV_TILE, ROW_BLOCK_FLOATS = SM90_BWD_ROW_BLOCK_FLOATS;
 constexpr int SLAB_FLOATS = 1024, SLAB_QUADS = 8; /* a quad is 16 x 8 floats */
 constexpr int PANEL_COLUMNS = SM90_BWD_PANEL_COLUMNS, ROW_BYTES = 2 * PANEL_COLUMNS;
+constexpr int LISTED_Q_TILE = SM90_BWD_LISTED_Q_TILE, NO_WORK = SM90_BWD_NO_WORK, SKIPPED = SM90_BWD_SKIPPED;
 constexpr float LOG2_E = 1.44269504088896340736f;
 
 } // namespace sm90_bwd

@@ -61,11 +61,20 @@ int sm90_bwd_steps(const struct sm90_bwd_shape *s, int kv_tile)
     return (s->q_tiles - first_tile) * s->group;
 }
 
-/* The time of a block, or of a part that is not stored for itself. */
+int sm90_bwd_early_tiles(const struct sm90_bwd_shape *s, int64_t work_tiles, int multiprocessors)
+{
+    const int64_t early = s->causal ? work_tiles - 2 * (int64_t)multiprocessors : work_tiles;
+
+    return early < 0 ? 0 : (int)early;
+}
+
+/* The time of a work tile whose part is not stored for itself. */
 static double block_time(const struct sm90_bwd_shape *s, double steps)
 {
     return steps * (s->q_tile.step_time / 100.0) + s->q_tile.block_time / 100.0;
 }
+
+static double start_time(const struct sm90_bwd_shape *s) { return s->q_tile.start_time / 100.0; }
 
 /* The time without parts where blocks are many: all multiprocessors have about as much to do. */
 static double average_time(const struct sm90_bwd_shape *s, int multiprocessors)
@@ -75,7 +84,7 @@ static double average_time(const struct sm90_bwd_shape *s, int multiprocessors)
 
     for (int i = 0; i < count; ++i) /* in the middle of each of `count` equal ranges */
         sum += block_time(s, sm90_bwd_steps(s, (int)((2 * i + 1) * (int64_t)s->kv_tiles / (2 * count))));
-    return sum / count * s->kv_tiles * s->kv_heads_total / multiprocessors;
+    return start_time(s) + sum / count * s->kv_tiles * s->kv_heads_total / multiprocessors;
 }
 
 /* The time that the last kernel waits for the parts of a tile; where it reads several at once it puts their sums
@@ -91,18 +100,23 @@ static double time_of(const struct sm90_bwd_shape *s, int part_steps, double sto
     struct attn_makespan span = attn_makespan_begin(multiprocessors);
     int64_t stored = 0;
     int most_parts = 0;
+    /* Without early work tiles each takes as long as the first one of a block. */
+    const int64_t work_tiles =
+        (int64_t)s->kv_tiles * s->kv_heads_total * sm90_bwd_part_count(sm90_bwd_steps(s, 0), part_steps);
+    const double late = sm90_bwd_early_tiles(s, work_tiles, multiprocessors) > 0 ? 0 : start_time(s);
 
     for (int first_head = 0; first_head < s->kv_heads_total; first_head += s->section_heads) {
         const int left = s->kv_heads_total - first_head, heads = left < s->section_heads ? left : s->section_heads;
         for (int kv_tile = 0; kv_tile < s->kv_tiles; ++kv_tile) {
             const int steps = sm90_bwd_steps(s, kv_tile), parts = sm90_bwd_part_count(steps, part_steps);
-            const double time = block_time(s, (double)steps / (double)parts) + (parts > 1 ? store : 0);
+            const double time = block_time(s, (double)steps / (double)parts) + (parts > 1 ? store : 0) + late;
             attn_makespan_add(&span, (int64_t)heads * parts, time);
             stored += parts > 1 ? (int64_t)heads * parts : 0;
             most_parts = parts > 1 && parts > most_parts ? parts : most_parts;
         }
     }
-    return attn_makespan_end(&span) + (double)stored * add_up / multiprocessors + wait_time(most_parts);
+    return start_time(s) - late + attn_makespan_end(&span) + (double)stored * add_up / multiprocessors +
+           wait_time(most_parts);
 }
 
 struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
@@ -113,6 +127,10 @@ struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int 
     const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
     struct sm90_bwd_parts best = {.part_steps = most_steps, .max_parts = 1};
 
+    if (s->q_tile.takes_more) { /* with parts blocks of one work tile each were as fast or faster (step 33) */
+        best.time = tiles >= (int64_t)MAX_WAVES * sms ? average_time(s, sms) : time_of(s, most_steps, 0, 0, sms);
+        return best;
+    }
     if (tiles >= (int64_t)MAX_WAVES * sms || most_steps > INT_MAX / 2) { /* sm90_bwd_part_count adds to them */
         best.time = average_time(s, sms);
         return best;

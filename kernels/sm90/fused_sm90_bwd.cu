@@ -1,13 +1,18 @@
 /* fused_sm90, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) on wgmma and TMA, compute capability 9.0.
  * Three kernels, each of which starts while the one before it ends:
- *   preprocess  lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in dq_sum, the fp32 sums of dQ
+ *   preprocess  lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in dq_sum, the fp32 sums of dQ; the
+ *               list of work tiles
  *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its
  *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
  *   convert     dQ = scale * dq_sum, rounded
+ * 128 keys of a kv head, or a part of their steps, are a work tile (bwd_work.cuh). A block has one, or, at head_dim 64
+ * where they are many and are not in parts, takes one after the other from the list: K of the next one comes where V is,
+ * which is in registers, its first Q and dO follow those of the last steps, and dK and dV are stored by way of the buffer
+ * of dS that the next step will use.
  * A block has two warpgroups of 64 keys each, which do not wait for one another; a third one loads and computes dQ.
  * One step (a tile of queries):
  *
- *   KV warpgroup (bwd_kv_warpgroup.cuh)                      producer and dQ warpgroup (bwd_dq_warpgroup.cuh)
+ *   KV warpgroup (bwd_kv_warpgroup.cuh)                      dQ warpgroup (bwd_dq_warpgroup.cuh), producer
  *     rows are keys; P^T is in registers, in 16 bits           wait for dS of both KV warpgroups
  *     start dP^T = V dO^T, dV += P^T dO                        2 passes of 64 x 64: dQ = dS K, and meanwhile the
  *     dS^T = P^T * (dP^T - D), replaces P^T (bf16: P^T         previous pass goes to shared memory, from where the
@@ -64,8 +69,10 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
 
     grid_let_next_start();
     if (threadIdx.x == 0) {
-        mbarrier_init(shared_address(&smem.k_full), 1);
-        mbarrier_init(shared_address(&smem.v_full), 1);
+        for (int i = 0; i < S::WORK_SLOTS; ++i) {
+            mbarrier_init(shared_address(&smem.k_full[i]), 1);
+            mbarrier_init(shared_address(&smem.v_full[i]), 1);
+        }
         for (int i = 0; i < S::STAGES; ++i) {
             mbarrier_init(shared_address(&smem.full[i]), 1);
             mbarrier_init(shared_address(&smem.empty[i]), S::KV_WARPS);
@@ -74,11 +81,19 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
             mbarrier_init(shared_address(&smem.ds_full[i]), S::KV_WARPS);
             mbarrier_init(shared_address(&smem.ds_empty[i]), S::DQ_WARPS);
         }
+        if (S::TAKES_MORE) {
+            mbarrier_init(shared_address(&smem.work_full), 1);
+            mbarrier_init(shared_address(&smem.operands_full), S::KV_WARPS);
+            for (int i = 0; i < S::WORK_SLOTS; ++i)
+                mbarrier_init(shared_address(&smem.work_empty[i]), S::KV_WARPS + S::DQ_WARPS);
+            for (int i = 0; i < S::KV_WARPS; ++i)
+                smem.kv_work[i] = 0;
+        }
         mbarrier_init_fence();
-        smem.work = work_tile_of_block<Tile>(params);
+        smem.work[0] = work_tile<Tile::Q_TILE>(params, blockIdx.x);
     }
     __syncthreads();
-    if (smem.work.part >= smem.work.parts)
+    if (!S::TAKES_MORE && smem.work[0].steps == SKIPPED)
         return;
     if (warpgroup == 0) {
         registers_decrease<S::DQ_REGISTERS>();
@@ -102,19 +117,24 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
 
 using namespace sm90_bwd;
 
-#define SHOWN(D, Q, V_COUNT, K_COUNT)                                                                                  \
+#define NAME_END_ONCE ""
+#define NAME_END_LOOP "_loop"
+#define TEXT_END_ONCE ""
+#define TEXT_END_LOOP "; a block takes one tile of keys after the other"
+#define SHOWN(D, Q, V_COUNT, K_COUNT, BLOCK)                                                                           \
     {                                                                                                                  \
-        "bwd_d" #D "_k128q" #Q "_v" #V_COUNT "k" #K_COUNT,                                                             \
+        "bwd_d" #D "_k128q" #Q "_v" #V_COUNT "k" #K_COUNT NAME_END_##BLOCK,                                            \
             "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; " #V_COUNT " and " #K_COUNT             \
-            " sixteens of head_dim of V and of K in registers"                                                         \
+            " sixteens of head_dim of V and of K in registers" TEXT_END_##BLOCK                                        \
     }
 #define DTYPES(TILE, DETERMINISTIC)                                                                                    \
     {                                                                                                                  \
         backward<__half, TILE, DETERMINISTIC>, backward<__nv_bfloat16, TILE, DETERMINISTIC>                            \
     }
-#define TABLE_ROW(DIM, Q, V_COUNT, K_COUNT, STEP_TIME, BLOCK_TIME)                                                     \
-    {{SHOWN(DIM, Q, V_COUNT, K_COUNT), DIM, 1, sizeof(Smem<TILE_NAME(DIM, Q, V_COUNT, K_COUNT)>)},                     \
-     {Q, STEP_TIME, BLOCK_TIME},                                                                                       \
-     {DTYPES(TILE_NAME(DIM, Q, V_COUNT, K_COUNT), false), DTYPES(TILE_NAME(DIM, Q, V_COUNT, K_COUNT), true)}},
+#define TABLE_ROW(DIM, Q, V_COUNT, K_COUNT, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                                  \
+    {{SHOWN(DIM, Q, V_COUNT, K_COUNT, BLOCK), DIM, 1, sizeof(Smem<TILE_NAME(DIM, Q, V_COUNT, K_COUNT, BLOCK)>)},       \
+     {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK_IS_##BLOCK},                                                         \
+     {DTYPES(TILE_NAME(DIM, Q, V_COUNT, K_COUNT, BLOCK), false),                                                       \
+      DTYPES(TILE_NAME(DIM, Q, V_COUNT, K_COUNT, BLOCK), true)}},
 
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_tiles[] = {BWD_TILES(TABLE_ROW){}};

@@ -11,7 +11,8 @@
 
 enum {
     MAX_LEN = INT32_MAX - 65536, /* row numbers of whole tiles stay within an int */
-    ROW_PADDING = 128            /* stats and dq_sum are padded to whole tiles of any size */
+    ROW_PADDING = 128,           /* stats and dq_sum are padded to whole tiles of any size */
+    COUNTER_BYTES = 256          /* of taken */
 };
 
 static const float LOG2_E = 1.44269504088896340736f;
@@ -110,15 +111,18 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->section_heads = shape.section_heads;
     params->part_steps = parts.part_steps;
     params->max_parts = parts.max_parts;
+    params->work_tiles = shape.kv_heads_total * shape.kv_tiles * parts.max_parts;
+    params->early_tiles = sm90_bwd_early_tiles(&shape, params->work_tiles, request->device->multiprocessors);
+    params->listed_tiles = tile->q.takes_more ? params->work_tiles + 1 : 0;
     params->scale = p->scale;
     params->scale_log2 = p->scale * LOG2_E;
     params->causal = shape.causal;
     params->row_blocks = (int)row_blocks_of(p);
 }
 
-/* The workspace: stats, dq_sum, dq_semaphores, kv_sums, each from a multiple of 256 bytes on. */
+/* The workspace: stats, dq_sum, dq_semaphores, work, taken, kv_sums, each from a multiple of 256 bytes on. */
 struct workspace {
-    int64_t stats_bytes, sum_bytes, semaphore_bytes, kv_bytes;
+    int64_t stats_bytes, sum_bytes, semaphore_bytes, work_bytes, kv_bytes;
 };
 
 static struct workspace workspace_of(const struct attn_request *request, const struct fused_sm90_bwd_params *params)
@@ -133,6 +137,7 @@ static struct workspace workspace_of(const struct attn_request *request, const s
 
     return (struct workspace){2 * rows * (int64_t)sizeof(float), rows * p->head_dim * (int64_t)sizeof(float),
                               attn_round_up(semaphores * (int64_t)sizeof(int), 256),
+                              attn_round_up(params->listed_tiles * (int64_t)sizeof *params->work, 256),
                               kv_floats * (int64_t)sizeof(float)};
 }
 
@@ -146,7 +151,8 @@ static size_t workspace_bytes(const struct attn_request *request)
         return 0;
     set_problem(&params, request, tile);
     const struct workspace space = workspace_of(request, &params);
-    return (size_t)(space.stats_bytes + space.sum_bytes + space.semaphore_bytes + space.kv_bytes);
+    return (size_t)(space.stats_bytes + space.sum_bytes + space.semaphore_bytes + space.work_bytes + COUNTER_BYTES +
+                    space.kv_bytes);
 }
 
 static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_request *request,
@@ -165,8 +171,12 @@ static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_
     workspace += space.stats_bytes + space.sum_bytes;
     if (request->deterministic)
         params->dq_semaphores = (int *)(void *)workspace;
+    workspace += space.semaphore_bytes;
+    params->work = (struct fused_sm90_bwd_work_tile *)(void *)workspace;
+    workspace += space.work_bytes;
+    params->taken = (int *)(void *)workspace;
     if (params->max_parts > 1)
-        params->kv_sums = (float *)(void *)(workspace + space.semaphore_bytes);
+        params->kv_sums = (float *)(void *)(workspace + COUNTER_BYTES);
 }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
@@ -190,6 +200,9 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const int64_t panel_blocks = sm90_bwd_has_many_parts(params.max_parts) ? SM90_BWD_ROW_WARPS : 1;
     const int64_t sum_blocks =
         params.max_parts > 1 ? kv_tiles * 2 * (p->head_dim / SM90_BWD_PANEL_COLUMNS) * panel_blocks : 0;
+    const int multiprocessors = request->device->multiprocessors;
+    const int main_blocks =
+        tile->q.takes_more && params.work_tiles > multiprocessors ? multiprocessors : params.work_tiles;
     const struct attn_launch preprocess = {.name = "preprocess",
                                            .kernel = (const void *)fused_sm90_bwd_preprocess[bf16][wide],
                                            .blocks = row_blocks,
@@ -197,7 +210,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                            .is_pass = true};
     const struct attn_launch main_kernel = {.name = "main",
                                             .kernel = (const void *)tile->kernels[request->deterministic][bf16],
-                                            .blocks = kv_tiles * params.max_parts,
+                                            .blocks = main_blocks,
                                             .threads = SM90_BWD_THREADS,
                                             .smem_bytes = tile->tile.smem_bytes,
                                             .is_pass = true,

@@ -11,6 +11,7 @@
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/memory.cuh"
 #include "kernels/sm90/bwd_rows.cuh"
+#include "kernels/sm90/bwd_work.cuh"
 
 namespace sm90_bwd {
 
@@ -44,6 +45,15 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
 #pragma unroll
     for (int i = 0; i < ROW_BLOCK_FLOATS / 4 / THREADS; ++i)
         block_sum[i * THREADS + threadIdx.x] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.listed_tiles;
+         i += gridDim.x * int64_t(THREADS)) {
+        WorkTile work = {.steps = NO_WORK};
+        if (i < params.work_tiles)
+            work = work_tile<LISTED_Q_TILE>(params, static_cast<int>(i));
+        params.work[i] = work;
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *params.taken = 0;
     if (params.dq_semaphores != NULL && threadIdx.x < SM90_BWD_TILE_SEMAPHORES)
         params.dq_semaphores[number * int64_t(SM90_BWD_TILE_SEMAPHORES) + threadIdx.x] = 0;
 #pragma unroll

@@ -460,19 +460,24 @@ static void tiles_follow_head_dim_and_length(void **state)
 static void short_problems_have_short_steps(void **state)
 {
     static const char *const long_steps = "bwd_d64_k128q128_v4k3", *const short_steps = "bwd_d64_k128q64_v2k0";
+    static const char *const loop = "bwd_d64_k128q128_v4k3_loop"; /* long steps, one tile of keys after the other */
     (void)state;
     assert_string_equal(front_chosen(self_attention(64, 32, 256, 64, false), ATTN_BWD), short_steps);
-    assert_string_equal(front_chosen(self_attention(32, 32, 512, 64, false), ATTN_BWD), short_steps);
-    assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, false), ATTN_BWD), long_steps);
-    assert_string_equal(front_chosen(self_attention(8, 32, 2048, 64, false), ATTN_BWD), long_steps);
-    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, false), ATTN_BWD), long_steps);
-    assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, true), ATTN_BWD), short_steps);
-    assert_string_equal(front_chosen(self_attention(4, 32, 4096, 64, true), ATTN_BWD), long_steps);
-    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, true), ATTN_BWD), long_steps);
+    assert_string_equal(front_chosen(self_attention(32, 32, 512, 64, false), ATTN_BWD), loop);
+    assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, false), ATTN_BWD), loop);
+    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, false), ATTN_BWD), loop);
+    assert_string_equal(front_chosen(self_attention(32, 32, 512, 64, true), ATTN_BWD), short_steps);
+    assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, true), ATTN_BWD), loop);
+    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, true), ATTN_BWD), loop);
+    /* No more tiles of keys than multiprocessors, and those of one key head, which are shared out. */
+    assert_string_equal(front_chosen(self_attention(1, 4, 4096, 64, false), ATTN_BWD), long_steps);
+    struct attn_problem shared = self_attention(1, 32, 4096, 64, false);
+    shared.kv_heads = 1;
+    assert_string_equal(front_chosen(shared, ATTN_BWD), long_steps);
     /* Many queries for few keys, and few queries for many keys. */
     struct attn_problem p = self_attention(8, 32, 8192, 64, false);
     p.kv_len = 128;
-    assert_string_equal(front_chosen(p, ATTN_BWD), long_steps);
+    assert_string_equal(front_chosen(p, ATTN_BWD), loop);
     p.q_len = 128;
     p.kv_len = 8192;
     assert_string_equal(front_chosen(p, ATTN_BWD), short_steps);

@@ -1,0 +1,194 @@
+/* The producer of the sm_90 backward, a warp: takes work tiles for its block and loads K and V of each, and for each
+ * step Q, dO and the row statistics. It is up to one work tile ahead of the
+ * warpgroups that compute. */
+#pragma once
+
+#include "kernels/device/barriers.cuh"
+#include "kernels/device/copy_engine.cuh"
+#include "kernels/device/grid_order.cuh"
+#include "kernels/device/registers.cuh"
+#include "kernels/sm90/bwd_tiles.cuh"
+
+namespace sm90_bwd {
+
+using namespace device;
+
+/* K or V of a work tile. */
+template <typename Tile>
+__device__ __forceinline__ void load_keys(const unsigned char *to, const CUtensorMap *map, const uint64_t *full,
+                                          const WorkTile &work)
+{
+    using S = Traits<Tile>;
+    mbarrier_arrive_expect(shared_address(full), S::KV_BYTES);
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        tma_load(shared_address(to) + panel * S::KV_PANEL_BYTES, map, shared_address(full), L2_EVICT_FIRST,
+                 panel * PANEL_COLUMNS, work.kv_tile * KV_TILE, work.kv_head, work.batch);
+}
+
+/* Q, dO and the statistics of a step. */
+template <typename Tile>
+__device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
+                                          int stage)
+{
+    using S = Traits<Tile>;
+    const uint32_t full = shared_address(&smem.full[stage]);
+    const int row = tile * Tile::Q_TILE;
+
+    mbarrier_arrive_expect(full, S::STAGE_BYTES);
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_NORMAL,
+                 panel * PANEL_COLUMNS, row, head, batch);
+    bulk_load(shared_address(smem.stats[stage]),
+              params.stats + int64_t(tile_index<Tile>(params, batch, head, tile)) * (2 * Tile::Q_TILE), S::STATS_BYTES,
+              full);
+#pragma unroll
+    for (int panel = 0; panel < S::PANELS; ++panel)
+        tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_NORMAL,
+                 panel * PANEL_COLUMNS, row, head, batch);
+}
+
+/* All threads of the warp keep the counts and one issues the copies, so that the counts are in uniform registers. The
+ * producer is at the work tile that the block computes or at the next one. */
+template <typename Tile> struct Producer {
+    using S = Traits<Tile>;
+    /* What is known of the next work tile: nothing; its number, which may still be on its way from device memory; that
+     * it is being copied to its slot; it is there, and its steps are being loaded; K and V, too; there is none; nothing
+     * until the block has computed this one. */
+    enum { UNKNOWN, NUMBERED, COPIED, LOADED, READY, NONE, LATE } next = UNKNOWN;
+    PipelineState<S::STAGES> filled; /* the stage that is filled next */
+    int left = 0;                    /* steps of the work tile that are not loaded yet */
+    int batch, head, tile;           /* the step that is loaded next: a tile of queries of a query head */
+    int first_tile;                  /* the last one of a head */
+    int slot = 0;                    /* of the work tile */
+    int loaded = 0;                  /* steps of all work tiles */
+    int number;                      /* lane 0: of the next work tile, from NUMBERED on */
+    uint32_t copies = 0;             /* of work tiles */
+
+    /* The first work tile, which is in slot 0. */
+    __device__ __forceinline__ void begin(Smem<Tile> &smem, const Params &params)
+    {
+        if (elect_one())
+            load_k(smem, params);
+        grid_wait_for_last(); /* for what it prepares: the other work tiles, statistics, zeros in dq_sum */
+        number = blockIdx.x;
+        begin_steps(smem, params);
+        load_next(smem, params, 1);
+        if (elect_one())
+            load_v(smem, params);
+        next = READY;
+    }
+
+    /* Loads the next step of the work tile, if there is one and not so many of all have been loaded yet. */
+    __device__ __forceinline__ void load_next(Smem<Tile> &smem, const Params &params, int most)
+    {
+        if (loaded >= most || left == 0)
+            return;
+        mbarrier_wait(shared_address(&smem.empty[filled.stage]), filled.phase ^ 1);
+        if (elect_one())
+            load_step<Tile>(smem, params, batch, head, tile, filled.stage);
+        if (--tile < first_tile) {
+            tile = params.q_tiles - 1;
+            ++head;
+        }
+        filled.advance();
+        ++loaded;
+        --left;
+    }
+
+    /* Before each step of the block's work tile, which is in slot `now`: where all steps but a few have been loaded finds
+     * out about the next work tile, little by little. */
+    __device__ __forceinline__ void look_ahead(Smem<Tile> &smem, const Params &params,
+                                               const PipelineState<S::WORK_SLOTS> &now)
+    {
+        if (S::TAKES_MORE && left <= 2 && next < LOADED)
+            find_next(smem, params, now);
+    }
+
+    /* Behind the last step of a work tile, `step` over all of them, and before the first one: loads what could not be
+     * loaded before. */
+    __device__ __forceinline__ void finish_work(Smem<Tile> &smem, const Params &params,
+                                                const PipelineState<S::WORK_SLOTS> &now, int step)
+    {
+        if (next == LATE)
+            next = UNKNOWN;
+#pragma unroll 1
+        while (next < LOADED)
+            find_next(smem, params, now);
+        if (next == NONE)
+            return;
+        if (next == LOADED) { /* V comes where K was: dQ of the last step has read it */
+            mbarrier_wait(shared_address(&smem.ds_empty[(step + 1) % 2]), (step + 1) / 2 % 2 ^ 1);
+            if (elect_one())
+                load_v(smem, params);
+        }
+        load_steps(smem, params, step + S::STAGES);
+        next = keep_uniform(number) < params.early_tiles ? UNKNOWN : LATE;
+    }
+
+    /* Loads steps of the work tile until so many of all have been loaded. */
+    __device__ __forceinline__ void load_steps(Smem<Tile> &smem, const Params &params, int most)
+    {
+#pragma unroll 1
+        while (loaded < most && left > 0)
+            load_next(smem, params, most);
+    }
+
+  private:
+    __device__ __forceinline__ void find_next(Smem<Tile> &smem, const Params &params,
+                                              const PipelineState<S::WORK_SLOTS> &now)
+    {
+        const int to = (now.stage + 1) % S::WORK_SLOTS;
+        if (next == UNKNOWN) {
+            if (threadIdx.x % LANES == 0)
+                number = static_cast<int>(gridDim.x) + atomicAdd(params.taken, 1);
+            next = NUMBERED;
+        } else if (next == NUMBERED) {
+            /* The slot is free once all warps have finished with the work tile three before the block's. */
+            mbarrier_wait(shared_address(&smem.work_empty[to]), now.phase ^ (to != 0));
+            if (threadIdx.x % LANES == 0) {
+                const int from = min(number, params.work_tiles);
+                mbarrier_arrive_expect(shared_address(&smem.work_full), sizeof(WorkTile));
+                bulk_load(shared_address(&smem.work[to]), params.work + from, sizeof(WorkTile),
+                          shared_address(&smem.work_full));
+            }
+            next = COPIED;
+        } else if (left == 0) {
+            mbarrier_wait(shared_address(&smem.work_full), copies++ % 2);
+            const int steps = keep_uniform(smem.work[to].steps);
+            next = steps == NO_WORK ? NONE : LOADED;
+            slot = to;
+            if (next == NONE && elect_one())
+                mbarrier_arrive(shared_address(&smem.k_full[to]));
+            if (next == LOADED) {
+                begin_steps(smem, params);
+                mbarrier_wait(shared_address(&smem.operands_full), now.stage % 2); /* K comes where V is */
+                if (elect_one())
+                    load_k(smem, params);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void begin_steps(Smem<Tile> &smem, const Params &params)
+    {
+        const WorkTile &work = smem.work[slot];
+        left = keep_uniform(work.steps);
+        batch = keep_uniform(work.batch);
+        head = keep_uniform(work.kv_head * params.group + work.first_head);
+        tile = keep_uniform(work.begin_tile);
+        first_tile = keep_uniform(work.first_tile[0]);
+    }
+
+    __device__ __forceinline__ void load_k(Smem<Tile> &smem, const Params &params)
+    {
+        load_keys<Tile>(smem.keys[k_area<Tile>(slot)], &params.k, &smem.k_full[slot], smem.work[slot]);
+    }
+
+    __device__ __forceinline__ void load_v(Smem<Tile> &smem, const Params &params)
+    {
+        load_keys<Tile>(smem.keys[v_area<Tile>(slot)], &params.v, &smem.v_full[slot], smem.work[slot]);
+    }
+};
+
+} // namespace sm90_bwd
