@@ -97,8 +97,8 @@ template <typename Tile> struct Producer {
         --left;
     }
 
-    /* Before each step of the block's work tile, which is in slot `now`: where all steps but a few have been loaded finds
-     * out about the next work tile, little by little. */
+    /* Before each step of the block's work tile, which is in slot `now`: where all steps but a few have been loaded
+     * finds out about the next work tile, little by little. */
     __device__ __forceinline__ void look_ahead(Smem<Tile> &smem, const Params &params,
                                                const PipelineState<S::WORK_SLOTS> &now)
     {

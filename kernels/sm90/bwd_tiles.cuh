@@ -9,8 +9,8 @@ namespace sm90_bwd {
 
 using namespace device;
 
-/* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers; ONCE: a block has one
- * work tile, LOOP: it takes one after the other; times of a step, of a work tile and of the start of a block
+/* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers; ONCE: a block has
+ * one work tile, LOOP: it takes one after the other; times of a step, of a work tile and of the start of a block
  * (bwd_geometry.h). docs/kernels/sm90_bwd.md has the measurements behind these. Deterministic, the first one of a
  * head_dim is chosen. */
 #define BWD_TILES(ROW)                                                                                                 \

@@ -1,5 +1,5 @@
-/* The order of work of the sm_90 backward: which tiles of keys, or which parts of them, its blocks compute one after the
- * other. The kernel before the main one writes the list. */
+/* The order of work of the sm_90 backward: which tiles of keys, or parts of them, its blocks compute. Where a block
+ * takes one after the other the kernel before the main one writes the list. */
 #pragma once
 
 #include "kernels/sm90/bwd_params.h"

@@ -6,9 +6,9 @@
  *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
  *   convert     dQ = scale * dq_sum, rounded
  * 128 keys of a kv head, or a part of their steps, are a work tile (bwd_work.cuh). A block has one, or, at head_dim 64
- * where they are many and are not in parts, takes one after the other from the list: K of the next one comes where V is,
- * which is in registers, its first Q and dO follow those of the last steps, and dK and dV are stored by way of the buffer
- * of dS that the next step will use.
+ * where they are many and not in parts, takes one after the other from the list (bwd_producer.cuh): K of the next one
+ * comes where V is, which is in registers, its first Q and dO follow those of the last steps, and dK and dV are stored
+ * by way of the buffer of dS that the next step will use.
  * A block has two warpgroups of 64 keys each, which do not wait for one another; a third one loads and computes dQ.
  * One step (a tile of queries):
  *
@@ -40,8 +40,9 @@
  *   - A stage is released (empty) after dS of its step is announced: the proxy fence of the latter orders the reads of
  *     the statistics before the copy that overwrites them. compute-sanitizer's racecheck reports this pair, because it
  *     does not follow __syncwarp into an arrival by one lane; scripts/gpu_check.sh counts these reports.
- *   - Deterministic: blocks add to a tile of dQ in the order of their keys (grid_order.cuh). A block waits for blocks
- *     with smaller numbers only, so blocks have to start in the order of their numbers, as they do.
+ *   - Deterministic: work tiles are added to a tile of dQ in the order of their keys (grid_order.cuh). One waits for
+ *     those with smaller numbers only, so they have to start in the order of their numbers. Blocks that take one after
+ *     the other do so; of blocks with one each it is what the hardware does.
  *
  * Masks: rows without a key and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the
  * diagonal are masked where a tile has any. dK and dV are sums of one block in a fixed order. Measurements:
