@@ -1,5 +1,5 @@
-/* The dQ warpgroup of the sm_90 backward: computes dQ = dS K from the dS of the KV warpgroups and adds it to the sums in
- * device memory. Its first warp is the producer as well. */
+/* The dQ warpgroup of the sm_90 backward: computes dQ = dS K from the dS of the KV warpgroups and adds it to the sums
+ * in device memory. Its first warp is the producer as well. */
 #pragma once
 
 #include "kernels/device/barriers.cuh"

@@ -30,8 +30,8 @@ template <typename Tile> __device__ __forceinline__ Operands operands_of(Smem<Ti
 
 template <typename Tile> struct Walk;
 
-/* Of the warp's work tile: how many the block has had before; its slot; the parity of k_full and v_full. The count is in
- * shared memory, as registers are few. */
+/* Of the warp's work tile: how many the block has had before; its slot; the parity of k_full and v_full. The count is
+ * in shared memory, as registers are few. */
 template <typename Tile> __device__ __forceinline__ int &work_count(Smem<Tile> &smem, const Walk<Tile> &at)
 {
     return smem.kv_work[at.warp_row / 16];
@@ -284,8 +284,8 @@ __device__ __forceinline__ void store_results(Smem<Tile> &smem, const Params &pa
     }
 }
 
-/* Within the next work tile, or at the very end: waits until the warp's stores of dK and dV have read shared memory. The
- * warp then has finished with the last work tile. */
+/* Within the next work tile, or at the very end: waits until the warp's stores of dK and dV have read shared memory.
+ * The warp then has finished with the last work tile. */
 template <typename Tile> __device__ __forceinline__ void finish_stores(Smem<Tile> &smem, const Walk<Tile> &at)
 {
     const int count = keep_uniform(work_count(smem, at));
