@@ -127,15 +127,15 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
 {
     Walk<Tile> at(smem, group);
 
-    if (!Traits<Tile>::TAKES_MORE) {
+    if constexpr (Traits<Tile>::TAKES_MORE) {
+#pragma unroll 1
+        while (at.begin_work(smem))
+            compute_work<T, Tile, V_STEPS>(smem, params, at);
+        finish_stores(smem, at);
+    } else {
         at.begin_work(smem);
         compute_work<T, Tile, V_STEPS>(smem, params, at);
-        return;
     }
-#pragma unroll 1
-    while (at.begin_work(smem))
-        compute_work<T, Tile, V_STEPS>(smem, params, at);
-    finish_stores(smem, at);
 }
 
 } // namespace sm90_bwd
