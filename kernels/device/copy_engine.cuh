@@ -33,6 +33,14 @@ __device__ __forceinline__ void tma_load(uint32_t shared, const CUtensorMap *map
                  : "memory");
 }
 
+/* Starts to bring a box into the second-level cache. */
+__device__ __forceinline__ void tma_prefetch(const CUtensorMap *map, int column, int row, int head, int batch)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(column), "r"(row),
+                 "r"(head), "r"(batch)
+                 : "memory");
+}
+
 /* Starts a store. The shared memory must be visible to the copy engine: async_proxy_fence by its writers. */
 __device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t shared, int column, int row, int head,
                                           int batch)

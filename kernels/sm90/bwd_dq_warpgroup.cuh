@@ -163,6 +163,8 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
             const int buffer = step % 2;
             const int semaphore_tile = DETERMINISTIC ? tile - (in_head + first_tile) % S::SEMAPHORE_TILES : 0;
             mbarrier_wait(shared_address(&smem.ds_full[buffer]), step / 2 % 2);
+            if (S::TAKES_MORE && !S::V_IN_REGISTERS && warp == 0 && step == end - 1)
+                producer.load_next_k(smem, params, slot);
 #pragma unroll
             for (int pass = 0; pass < S::PASSES; ++pass) {
                 float dq[32];

@@ -9,6 +9,7 @@
 #include "kernels/device/memory.cuh"
 #include "kernels/device/warp_matrix.cuh"
 #include "kernels/device/wgmma.cuh"
+#include "kernels/sm90/bwd_slab.cuh"
 #include "kernels/sm90/bwd_tiles.cuh"
 
 namespace sm90_bwd {
@@ -117,66 +118,21 @@ __device__ __forceinline__ void subtract_delta(float (&difference)[SCORES], cons
         difference[4 * n + i] = dp[4 * n + i] + (i % 2 ? delta.y : delta.x);
 }
 
-/* P in bf16 is rounded to the 16 bits in p_ds for dV; for dS it has four bits more, so that rounding it adds no error
- * to dQ and dK. These are bits 12 to 15 of the fp32 number with the highest one inverted, eight to a register in
- * `remainders`: behind the rounded P they make P + 2^15 in the bits of fp32, whether P was rounded up or down, and
- * unpack_p subtracts 2^15 again. fp16 has as many bits as dS needs, and no remainders. */
-template <typename T> constexpr bool HAS_REMAINDERS = false;
-template <> constexpr bool HAS_REMAINDERS<__nv_bfloat16> = true;
-template <typename T, int SCORES> constexpr int REMAINDERS = HAS_REMAINDERS<T> ? SCORES / 8 : 1;
-
-/* Bits 8 to 15 of four floats. */
-__device__ __forceinline__ uint32_t second_bytes(const float *p)
-{
-    const uint32_t low = __byte_perm(__float_as_uint(p[0]), __float_as_uint(p[1]), 0x0051);
-    const uint32_t high = __byte_perm(__float_as_uint(p[2]), __float_as_uint(p[3]), 0x0051);
-    return __byte_perm(low, high, 0x5410);
-}
-
-/* While the registers of P in 16 bits are still operands of a product: P is in `p` as floats. */
 template <typename T, int SCORES>
-__device__ __forceinline__ void keep_remainders(uint32_t (&remainders)[REMAINDERS<T, SCORES>], const float (&p)[SCORES])
-{
-    if constexpr (HAS_REMAINDERS<T>) {
-#pragma unroll
-        for (int i = 0; i < SCORES / 8; ++i) /* low halves of the bytes: the first four, high halves: the others */
-            remainders[i] =
-                ((second_bytes(p + 8 * i) >> 4 & 0x0f0f0f0fu) | (second_bytes(p + 8 * i + 4) & 0xf0f0f0f0u)) ^
-                0x88888888u;
-    }
-}
-
-template <typename T, int SCORES>
-__device__ __forceinline__ void pack(uint32_t (&p_ds)[SCORES / 2], const float (&p)[SCORES])
+__device__ __forceinline__ void pack(uint32_t (&pairs)[SCORES / 2], const float (&scores)[SCORES])
 {
 #pragma unroll
     for (int i = 0; i < SCORES / 2; ++i)
-        p_ds[i] = pack2<T>(p[2 * i], p[2 * i + 1]);
+        pairs[i] = pack2<T>(scores[2 * i], scores[2 * i + 1]);
 }
 
-/* Both P of pair i. */
-template <typename T, int PAIRS, int COUNT>
-__device__ __forceinline__ float2 unpack_p(const uint32_t (&p_ds)[PAIRS], const uint32_t (&remainders)[COUNT], int i)
-{
-    if constexpr (HAS_REMAINDERS<T>) {
-        /* The bits below a remainder may be any: those of another one here. */
-        const uint32_t bytes = i / 2 % 2 == 0 ? remainders[i / 4] << 4 : remainders[i / 4];
-        const uint32_t from = 0x11 * (4 + i % 2 * 2), half = 1u << 15;
-        return make_float2(__uint_as_float(__byte_perm(p_ds[i], bytes, 0x1000 + from) - half),
-                           __uint_as_float(__byte_perm(p_ds[i], bytes, 0x3200 + from + 0x11) - half));
-    } else {
-        return unpack2<T>(p_ds[i]);
-    }
-}
-
-/* dS = P * (dP - D) of these columns: replaces P, in 16 bits. */
+/* dS = P * (dP - D) of columns 8 n to 8 n + 7: replaces P, which is in fp16. */
 template <typename T, int SCORES>
-__device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], int n, const float (&difference)[SCORES],
-                                        const uint32_t (&remainders)[REMAINDERS<T, SCORES>])
+__device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], int n, const float (&difference)[SCORES])
 {
 #pragma unroll
     for (int i = 2 * n; i < 2 * n + 2; ++i) {
-        const float2 pair = unpack_p<T>(p_ds, remainders, i);
+        const float2 pair = unpack2<__half>(p_ds[i]);
         p_ds[i] = pack2<T>(pair.x * difference[2 * i], pair.y * difference[2 * i + 1]);
     }
 }
@@ -203,6 +159,27 @@ __device__ __forceinline__ void store_gradient(const float (&c)[Traits<Tile>::GR
         for (int panel = 0; panel < S::PANELS; ++panel)
             tma_store_once(map, rows + panel * S::KV_PANEL_BYTES, panel * PANEL_COLUMNS, row, work.kv_head, work.batch);
         tma_store_commit();
+    }
+}
+
+/* The same without the copy engine, one panel after the other: `rows` are 16 rows of 128 bytes, which may be used again
+ * at once. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_gradient_slabs(const float (&c)[Traits<Tile>::GRADIENTS], float scale,
+                                                     uint32_t rows, const struct attn_tensor &tensor, int row,
+                                                     int row_count, const WorkTile &work, int lane)
+{
+    T *to = static_cast<T *>(tensor.data) + work.batch * tensor.stride_batch + work.kv_head * tensor.stride_head +
+            row * tensor.stride_row;
+
+#pragma unroll
+    for (int panel = 0; panel < Traits<Tile>::PANELS; ++panel) {
+        float slab[SLAB_FLOATS_OF_LANE];
+#pragma unroll
+        for (int i = 0; i < SLAB_FLOATS_OF_LANE; ++i)
+            slab[i] = c[panel * SLAB_FLOATS_OF_LANE + i];
+        write_slab<T>(slab, scale, rows, to + panel * PANEL_COLUMNS, tensor.stride_row, row_count - row, lane);
+        __syncwarp();
     }
 }
 

@@ -73,8 +73,12 @@ template <typename Tile> struct Walk {
         operand = operands_of(smem, group_row);
     }
 
-    /* V as an operand: behind K, where it is one. */
-    __device__ __forceinline__ uint32_t v() const { return k + Traits<Tile>::KV_BYTES / 16; }
+    /* V as an operand, where it is one: in the other area. */
+    __device__ __forceinline__ uint32_t v() const
+    {
+        constexpr uint32_t AREA = Traits<Tile>::KV_BYTES / 16;
+        return Traits<Tile>::TAKES_MORE ? 2 * operand.keys + AREA - k : k + AREA;
+    }
 
     /* Waits for the work tile and its K. False: there is no more work. */
     __device__ __forceinline__ bool begin_work(Smem<Tile> &smem)
@@ -240,19 +244,27 @@ __device__ __forceinline__ void store_gradients(Smem<Tile> &smem, const Params &
 
     if (S::TAKES_MORE) { /* where the next step's dS will be */
         const uint32_t rows = wait_ds_empty(smem, at.step, at.warp_row);
-        store_gradient<T, Tile>(dv, 1.0f, rows, &params.dv, key, work, at.lane);
-        store_gradient<T, Tile>(dk, params.scale, rows + S::KV_PANEL_BYTES, &params.dk, key, work, at.lane);
+        if (S::Q_PANELS == 1) {
+            store_gradient_slabs<T, Tile>(dv, params.dv_scale, rows, params.dv_rows, key, params.kv_len, work, at.lane);
+            store_gradient_slabs<T, Tile>(dk, params.dqk_scale, rows, params.dk_rows, key, params.kv_len, work,
+                                          at.lane);
+            return;
+        }
+        store_gradient<T, Tile>(dv, params.dv_scale, rows, &params.dv, key, work, at.lane);
+        store_gradient<T, Tile>(dk, params.dqk_scale, rows + S::KV_PANEL_BYTES, &params.dk, key, work, at.lane);
         return;
     }
     /* Where V and K are. The warpgroup's last products have read them: a wait is for the warp's own part of a
      * product. */
     bar_sync(1 + at.group, WARPGROUP);
-    store_gradient<T, Tile>(dv, 1.0f, shared_address(smem.keys[v_area<Tile>(slot)]) + at.warp_row * ROW_BYTES,
-                            &params.dv, key, work, at.lane);
+    store_gradient<T, Tile>(dv, params.dv_scale,
+                            shared_address(smem.keys[v_area<Tile>(slot)]) + at.warp_row * ROW_BYTES, &params.dv, key,
+                            work, at.lane);
     if (at.step > 0) /* dQ of the last step has read K */
         mbarrier_wait(shared_address(&smem.ds_empty[(at.step - 1) % 2]), (at.step - 1) / 2 % 2);
-    store_gradient<T, Tile>(dk, params.scale, shared_address(smem.keys[k_area<Tile>(slot)]) + at.warp_row * ROW_BYTES,
-                            &params.dk, key, work, at.lane);
+    store_gradient<T, Tile>(dk, params.dqk_scale,
+                            shared_address(smem.keys[k_area<Tile>(slot)]) + at.warp_row * ROW_BYTES, &params.dk, key,
+                            work, at.lane);
 }
 
 template <int COUNT> __device__ __forceinline__ void clear(float (&dk)[COUNT], float (&dv)[COUNT])

@@ -7,49 +7,58 @@
 
 namespace sm90_bwd {
 
-/* dP - D, and where TO_DS dS = P * (dP - D) as well. */
+/* dP - D, and where TO_DS dS = P * (dP - D) as well, which replaces P. `difference` may be `dp`. */
 template <typename T, bool TO_DS, int SCORES>
-__device__ __forceinline__ void
-compute_ds(uint32_t (&p_ds)[SCORES / 2], float (&difference)[SCORES], const float (&dp)[SCORES], uint32_t neg_delta,
-           const PrefetchedStats &prefetched, const uint32_t (&remainders)[REMAINDERS<T, SCORES>])
+__device__ __forceinline__ void compute_ds(uint32_t (&p_ds)[SCORES / 2], float (&difference)[SCORES],
+                                           const float (&dp)[SCORES], uint32_t neg_delta,
+                                           const PrefetchedStats &prefetched)
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n) {
         subtract_delta(difference, dp, n, neg_delta, prefetched);
         if (TO_DS)
-            p_to_ds<T>(p_ds, n, difference, remainders);
+            p_to_ds<T>(p_ds, n, difference);
     }
 }
 
 template <typename T, int SCORES>
-__device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], const float (&difference)[SCORES],
-                                        const uint32_t (&remainders)[REMAINDERS<T, SCORES>])
+__device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], const float (&difference)[SCORES])
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n)
-        p_to_ds<T>(p_ds, n, difference, remainders);
+        p_to_ds<T>(p_ds, n, difference);
+}
+
+template <bool FIRST, int COUNT, int OTHER_COUNT>
+__device__ __forceinline__ auto &choose(uint32_t (&first)[COUNT], uint32_t (&second)[OTHER_COUNT])
+{
+    if constexpr (FIRST)
+        return first;
+    else
+        return second;
 }
 
 /* Waits for dV, whose operand P then is free. */
 template <int GRADIENTS, int PAIRS>
-__device__ __forceinline__ void finish_dv(float (&dv)[GRADIENTS], uint32_t (&p_ds)[PAIRS])
+__device__ __forceinline__ void finish_dv(float (&dv)[GRADIENTS], uint32_t (&p)[PAIRS])
 {
     wgmma_wait<0>();
     wgmma_hold(dv);
-    wgmma_hold(p_ds);
+    wgmma_hold(p);
 }
 
-/* A work tile. V_STEPS: of the tile, or fewer. */
-template <typename T, typename Tile, int V_STEPS>
+/* A work tile. */
+template <typename T, typename Tile>
 __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &params, Walk<Tile> &at)
 {
     using S = Traits<Tile>;
     constexpr uint32_t STAGE_STEP = S::Q_BYTES / 16;
     const Operands &operand = at.operand;
     float dk[S::GRADIENTS], dv[S::GRADIENTS], s[S::SCORES]; /* s: S, then P, then dP of a step */
-    uint32_t p_ds[S::SCORES / 2];                           /* P, then dS, in 16 bits */
-    uint32_t remainders[REMAINDERS<T, S::SCORES>];
-    uint32_t v_operand[operand_registers(V_STEPS)], k_operand[operand_registers(Tile::K_STEPS)];
+    uint32_t p_ds[S::SCORES / 2];                           /* P in fp16, then dS */
+    uint32_t p_bf16[S::KEEPS_P ? S::SCORES / 2 : 1];
+    auto &p = choose<S::KEEPS_P>(p_bf16, p_ds); /* the operand of dV */
+    uint32_t v_operand[operand_registers(Tile::V_STEPS)], k_operand[operand_registers(Tile::K_STEPS)];
 
     clear(dk, dv);
     load_operand<Tile, Tile::K_STEPS>(k_operand, smem.keys[k_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
@@ -61,11 +70,12 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         wgmma_wait<0>();
         wgmma_hold(s);
         compute_p(s, smem, params, at, lse2);
-        keep_remainders<T>(remainders, s);
-        pack<T>(p_ds, s);
+        if constexpr (S::KEEPS_P)
+            pack<T>(p_bf16, s);
+        pack<__half>(p_ds, s);
     }
     mbarrier_wait(shared_address(&smem.v_full[work_slot(smem, at)]), work_phase(smem, at));
-    load_operand<Tile, V_STEPS>(v_operand, smem.keys[v_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
+    load_operand<Tile, Tile::V_STEPS>(v_operand, smem.keys[v_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
     __syncwarp();
     if (S::TAKES_MORE && at.lane == 0)
         mbarrier_arrive(shared_address(&smem.operands_full));
@@ -73,35 +83,38 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         finish_stores(smem, at);
     skip_steps(smem, first, at.step, at.warp_row, at.lane);
 #pragma unroll 1
-    while (at.step < at.end) { /* P of this step is in p_ds and no product is under way */
+    while (at.step < at.end) { /* P of this step is in p_ds and p_bf16, and no product is under way */
         const int stage = at.pipeline.stage, now = at.step;
-        start_scores<T, Tile, V_STEPS>(s, v_operand, at.v(), operand.dout + stage * STAGE_STEP);
-        start_gradient<T, Tile>(dv, p_ds, operand.dout_transposed + stage * STAGE_STEP);
+        start_scores<T, Tile, Tile::V_STEPS>(s, v_operand, at.v(), operand.dout + stage * STAGE_STEP);
+        start_gradient<T, Tile>(dv, p, operand.dout_transposed + stage * STAGE_STEP);
         at.advance(params);
         at.wait_next_visible(smem, params);
-        uint32_t to = S::DS_FIRST ? 0 : wait_ds_empty(smem, now, at.warp_row);
+        constexpr bool WAITS_LATE = Tile::HEAD_DIM == 128; /* for the buffer of dS */
+        uint32_t to = WAITS_LATE ? 0 : wait_ds_empty(smem, now, at.warp_row);
         const PrefetchedStats neg_delta = prefetch_stats(stats_address(smem, stage, 1, at.lane));
-        if (S::DS_FIRST)
+        if (S::DS_BESIDE_DV)
             wgmma_wait<1>();
         else
-            finish_dv(dv, p_ds);
+            finish_dv(dv, p);
         wgmma_hold(s);
-        /* dP - D. DS_FIRST: it replaces dP, as dV still runs and needs P, and no registers are left. Otherwise it has
-         * registers of its own, which leaves the assembler more freedom in the order of instructions. */
+        /* dP - D. Beside dV it replaces dP, as no registers are left. Otherwise it has registers of its own, which
+         * leaves the assembler more freedom in the order of instructions. */
         float own[S::SCORES];
-        float(&difference)[S::SCORES] = S::DS_FIRST ? s : own;
-        compute_ds<T, !S::DS_FIRST>(p_ds, difference, s, stats_address(smem, stage, 1, at.lane), neg_delta, remainders);
-        if (S::DS_FIRST) {
-            finish_dv(dv, p_ds);
-            p_to_ds<T>(p_ds, difference, remainders);
+        float(&difference)[S::SCORES] = S::DS_BESIDE_DV ? s : own;
+        constexpr bool TO_DS = S::KEEPS_P || !S::DS_BESIDE_DV; /* dV that still runs needs P, if there is one alone */
+        compute_ds<T, TO_DS>(p_ds, difference, s, stats_address(smem, stage, 1, at.lane), neg_delta);
+        if (WAITS_LATE)
             to = wait_ds_empty(smem, now, at.warp_row);
-        }
+        if (S::DS_BESIDE_DV)
+            finish_dv(dv, p);
+        if (!TO_DS)
+            p_to_ds<T>(p_ds, difference);
         store_ds<Tile>(to, p_ds, at.lane);
-        if (S::DS_FIRST)
+        if (S::ANNOUNCES_FIRST)
             arrive_ds_full(smem, now, at.lane);
         /* After the last step this reads a stage that holds another one; the result is not used. */
         start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
-        if (!S::DS_FIRST)
+        if (!S::ANNOUNCES_FIRST)
             arrive_ds_full(smem, now, at.lane);
         start_gradient<T, Tile>(dk, p_ds, operand.q_transposed + stage * STAGE_STEP);
         skip_steps(smem, now + 1, at.step, at.warp_row, at.lane);
@@ -109,20 +122,21 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         wgmma_wait<1>();
         wgmma_hold(s);
         compute_p(s, smem, params, at, lse2);
-        keep_remainders<T>(remainders, s);
+        if constexpr (S::KEEPS_P)
+            pack<T>(p_bf16, s);
         wgmma_wait<0>();
         wgmma_hold(dk);
         wgmma_hold(p_ds);
         release_stage(smem, stage, at.lane);
-        pack<T>(p_ds, s);
+        pack<__half>(p_ds, s);
     }
 
     store_results<T>(smem, params, dk, dv, at);
 }
 
-/* `group`: which of the KV warpgroups. V_STEPS: of the tile, or fewer. The registers of a work tile are those of
- * compute_work: a product that starts with nothing would otherwise keep those of the work tile before alive. */
-template <typename T, typename Tile, int V_STEPS>
+/* `group`: which of the KV warpgroups. The registers of a work tile are those of compute_work: a product that starts
+ * with nothing would otherwise keep those of the work tile before alive. */
+template <typename T, typename Tile>
 __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &params, int group)
 {
     Walk<Tile> at(smem, group);
@@ -130,11 +144,11 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
     if constexpr (Traits<Tile>::TAKES_MORE) {
 #pragma unroll 1
         while (at.begin_work(smem))
-            compute_work<T, Tile, V_STEPS>(smem, params, at);
+            compute_work<T>(smem, params, at);
         finish_stores(smem, at);
     } else {
         at.begin_work(smem);
-        compute_work<T, Tile, V_STEPS>(smem, params, at);
+        compute_work<T>(smem, params, at);
     }
 }
 

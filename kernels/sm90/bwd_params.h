@@ -17,10 +17,8 @@ extern "C" {
 enum {
     SM90_BWD_THREADS = 384,                         /* of the main kernel */
     SM90_BWD_ROW_THREADS = 32 * SM90_BWD_ROW_WARPS, /* of preprocess and of convert */
-    SM90_BWD_STORE_ROWS = 16,    /* rows of dK and dV that a warp stores: those of the boxes of maps dk and dv */
-    SM90_BWD_PANEL_COLUMNS = 64, /* of a panel in shared memory, see kernels/device/wgmma.cuh */
-    SM90_BWD_LISTED_Q_TILE =
-        128, /* queries of the tiles whose blocks take one work tile after the other, from a list */
+    SM90_BWD_STORE_ROWS = 16,     /* rows of dK and dV that a warp stores: those of the boxes of maps dk and dv */
+    SM90_BWD_PANEL_COLUMNS = 64,  /* of a panel in shared memory, see kernels/device/wgmma.cuh */
     SM90_BWD_TILE_SEMAPHORES = 4, /* one for each warp that adds to dq_sum */
 };
 
@@ -47,10 +45,10 @@ enum {
 struct fused_sm90_bwd_params {
     CUtensorMap q, k, v, dout, dk, dv;
     struct attn_tensor o_rows, dout_rows, dq_rows, dk_rows, dv_rows;
-    const float *lse;   /* [batch * q_heads, q_len] */
-    float *stats;       /* [tiles][2][q_tile]: lse2 = LSE * log2 e, +inf for rows that see no key or that pad;
+    const float *lse; /* [batch * q_heads, q_len] */
+    float *stats;     /* [tiles][2][q_tile]: lse2 = LSE * log2 e - p_log2, +inf where a row sees no key or pads;
                             -D = -rowsum(dO * O) */
-    float *dq_sum;      /* dQ / scale in fp32: [tiles][slabs][8 quads], a slab being the 16 x 64 part of a warp in the
+    float *dq_sum;    /* dQ / dqk_scale in fp32: [tiles][slabs][8 quads], a slab being the 16 x 64 part of a warp in the
                             order of its accumulator registers (kernels/device/memory.cuh) */
     int *dq_semaphores; /* [heads][row_blocks][SM90_BWD_TILE_SEMAPHORES]: how many blocks of keys have added their part
                             to a warp's slabs. Tiles that share a semaphore use that of the first of them. NULL:
@@ -68,11 +66,15 @@ struct fused_sm90_bwd_params {
     int *taken;      /* how many have been taken beside the first one of each block */
     /* The steps of a tile of keys may be shared out to several blocks, its parts, where there are too few tiles to keep
      * all multiprocessors busy. Parts add up dK and dV in fp32. */
-    float *kv_sums; /* a part's dV and dK / scale: [part][batch * kv_heads][kv_tiles][2][128 x head_dim, as slabs]; a
-                       tile that has one part only is not in it. NULL where none has more */
+    float *kv_sums; /* a part's dV / dv_scale and dK / dqk_scale: [part][batch * kv_heads][kv_tiles][2][128 x head_dim,
+                         as slabs]; a tile that has one part only is not in it. NULL where none has more */
     int part_steps; /* a tile with more steps has parts of at most about as many */
     int max_parts;  /* of a tile */
-    float scale, scale_log2; /* scale_log2: scale * log2 e */
+    float scale_log2; /* scale of Q K^T times log2 e */
+    /* In the main kernel P is 2^p_log2 times what it is: bf16 inputs come with weights far below the range of fp16, in
+     * which P is kept for dS. dV, and what dK and dQ have in fp32, are multiplied with these at the end. */
+    int p_log2;
+    float dv_scale, dqk_scale; /* 2^-p_log2; the same times the scale of Q K^T */
     bool causal;
     int row_blocks; /* for each head, of the kernels before and after */
 };
@@ -100,7 +102,7 @@ constexpr int LANES = 32, WARPGROUP = 128;
 constexpr int KV_TILE = SM90_BWD_KV_TILE, ROW_BLOCK_FLOATS = SM90_BWD_ROW_BLOCK_FLOATS;
 constexpr int SLAB_FLOATS = 1024, SLAB_QUADS = 8; /* a quad is 16 x 8 floats */
 constexpr int PANEL_COLUMNS = SM90_BWD_PANEL_COLUMNS, ROW_BYTES = 2 * PANEL_COLUMNS;
-constexpr int LISTED_Q_TILE = SM90_BWD_LISTED_Q_TILE, NO_WORK = SM90_BWD_NO_WORK, SKIPPED = SM90_BWD_SKIPPED;
+constexpr int NO_WORK = SM90_BWD_NO_WORK, SKIPPED = SM90_BWD_SKIPPED;
 constexpr float LOG2_E = 1.44269504088896340736f;
 
 } // namespace sm90_bwd

@@ -54,9 +54,9 @@ __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params
 template <typename Tile> struct Producer {
     using S = Traits<Tile>;
     /* What is known of the next work tile: nothing; its number, which may still be on its way from device memory; that
-     * it is being copied to its slot; it is there, and its steps are being loaded; K and V, too; there is none; nothing
-     * until the block has computed this one. */
-    enum { UNKNOWN, NUMBERED, COPIED, LOADED, READY, NONE, LATE } next = UNKNOWN;
+     * it is being copied to its slot; it is there, and its steps are being loaded; K, too; V, too; there is none;
+     * nothing until the block has computed this one. */
+    enum { UNKNOWN, NUMBERED, COPIED, FOUND, K_LOADED, READY, NONE, LATE } next = UNKNOWN;
     PipelineState<S::STAGES> filled; /* the stage that is filled next */
     int left = 0;                    /* steps of the work tile that are not loaded yet */
     int batch, head, tile;           /* the step that is loaded next: a tile of queries of a query head */
@@ -102,8 +102,20 @@ template <typename Tile> struct Producer {
     __device__ __forceinline__ void look_ahead(Smem<Tile> &smem, const Params &params,
                                                const PipelineState<S::WORK_SLOTS> &now)
     {
-        if (S::TAKES_MORE && left <= 2 && next < LOADED)
+        if (S::TAKES_MORE && left <= 2 && next < FOUND)
             find_next(smem, params, now);
+    }
+
+    /* Where dP of the last step has been computed, and with it all that reads V. */
+    __device__ __forceinline__ void load_next_k(Smem<Tile> &smem, const Params &params,
+                                                const PipelineState<S::WORK_SLOTS> &now)
+    {
+        if (next != FOUND)
+            return;
+        mbarrier_wait(shared_address(&smem.operands_full), now.stage % 2);
+        if (elect_one())
+            load_k(smem, params);
+        next = K_LOADED;
     }
 
     /* Behind the last step of a work tile, `step` over all of them, and before the first one: loads what could not be
@@ -114,11 +126,12 @@ template <typename Tile> struct Producer {
         if (next == LATE)
             next = UNKNOWN;
 #pragma unroll 1
-        while (next < LOADED)
+        while (next < FOUND)
             find_next(smem, params, now);
         if (next == NONE)
             return;
-        if (next == LOADED) { /* V comes where K was: dQ of the last step has read it */
+        load_next_k(smem, params, now);
+        if (next == K_LOADED) { /* V comes where K was: dQ of the last step has read it */
             mbarrier_wait(shared_address(&smem.ds_empty[(step + 1) % 2]), (step + 1) / 2 % 2 ^ 1);
             if (elect_one())
                 load_v(smem, params);
@@ -157,16 +170,17 @@ template <typename Tile> struct Producer {
         } else if (left == 0) {
             mbarrier_wait(shared_address(&smem.work_full), copies++ % 2);
             const int steps = keep_uniform(smem.work[to].steps);
-            next = steps == NO_WORK ? NONE : LOADED;
+            next = steps == NO_WORK ? NONE : FOUND;
             slot = to;
             if (next == NONE && elect_one())
                 mbarrier_arrive(shared_address(&smem.k_full[to]));
-            if (next == LOADED) {
+            if (next == FOUND) {
                 begin_steps(smem, params);
-                mbarrier_wait(shared_address(&smem.operands_full), now.stage % 2); /* K comes where V is */
-                if (elect_one())
-                    load_k(smem, params);
+                if (S::PREFETCHES_KEYS && elect_one())
+                    prefetch_keys(params, smem.work[slot]);
             }
+            if (S::V_IN_REGISTERS)
+                load_next_k(smem, params, now);
         }
     }
 
@@ -178,6 +192,16 @@ template <typename Tile> struct Producer {
         head = keep_uniform(work.kv_head * params.group + work.first_head);
         tile = keep_uniform(work.begin_tile);
         first_tile = keep_uniform(work.first_tile[0]);
+    }
+
+    /* K and V of a work tile, to the second-level cache. */
+    __device__ __forceinline__ void prefetch_keys(const Params &params, const WorkTile &work)
+    {
+#pragma unroll
+        for (int panel = 0; panel < S::PANELS; ++panel) {
+            tma_prefetch(&params.k, panel * PANEL_COLUMNS, work.kv_tile * KV_TILE, work.kv_head, work.batch);
+            tma_prefetch(&params.v, panel * PANEL_COLUMNS, work.kv_tile * KV_TILE, work.kv_head, work.batch);
+        }
     }
 
     __device__ __forceinline__ void load_k(Smem<Tile> &smem, const Params &params)

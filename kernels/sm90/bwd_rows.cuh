@@ -5,12 +5,11 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/sm90/bwd_params.h"
+#include "kernels/sm90/bwd_slab.cuh"
 
 namespace sm90_bwd {
 
 constexpr int THREADS = SM90_BWD_ROW_THREADS;
-constexpr int VECTOR = 8; /* elements in 16 bytes */
 
 struct RowBlock {
     int64_t head_index, batch, head, first_row;

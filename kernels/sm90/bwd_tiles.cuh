@@ -1,6 +1,8 @@
 /* The tiles of the sm_90 backward, their sizes, shared memory, and the order of work. */
 #pragma once
 #include <cstdint>
+#include <cuda_bf16.h>
+#include <type_traits>
 
 #include "kernels/device/registers.cuh"
 #include "kernels/sm90/bwd_work.cuh"
@@ -9,24 +11,26 @@ namespace sm90_bwd {
 
 using namespace device;
 
-/* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers; ONCE: a block has
- * one work tile, LOOP: it takes one after the other; times of a step, of a work tile and of the start of a block
- * (bwd_geometry.h). docs/kernels/sm90_bwd.md has the measurements behind these. Deterministic, the first one of a
- * head_dim is chosen. */
+/* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers in fp16, of V in bf16
+ * (none of K); ONCE: a block has one work tile, LOOP: it takes one after the other; times of a step, of a work tile and
+ * of the start of a block (bwd_geometry.h). docs/kernels/sm90_bwd.md has the measurements behind these. Deterministic,
+ * the first one of a head_dim is chosen. */
 #define BWD_TILES(ROW)                                                                                                 \
-    ROW(128, 64, 3, 0, ONCE, 100, 200, 0)                                                                              \
-    ROW(128, 64, 0, 0, ONCE, 100, 200, 0)                                                                              \
-    ROW(64, 128, 4, 3, ONCE, 100, 200, 0)                                                                              \
-    ROW(64, 128, 4, 3, LOOP, 100, 160, 40)                                                                             \
-    ROW(64, 128, 4, 0, ONCE, 100, 200, 0)                                                                              \
-    ROW(64, 64, 2, 0, ONCE, 54, 140, 0)
+    ROW(128, 64, 3, 0, 0, ONCE, 100, 200, 0)                                                                           \
+    ROW(128, 64, 3, 0, 0, LOOP, 100, 160, 40)                                                                          \
+    ROW(64, 128, 4, 3, 1, ONCE, 100, 200, 0)                                                                           \
+    ROW(64, 128, 4, 3, 1, LOOP, 100, 160, 40)                                                                          \
+    ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0)
 
-#define TILE_NAME(DIM, Q, V_COUNT, K_COUNT, BLOCK) BwdD##DIM##Q##Q##V##V_COUNT##K##K_COUNT##BLOCK
-#define TILE_STRUCT(DIM, Q, V_COUNT, K_COUNT, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                                \
-    struct TILE_NAME(DIM, Q, V_COUNT, K_COUNT, BLOCK) {                                                                \
-        static constexpr int HEAD_DIM = DIM, Q_TILE = Q, V_STEPS = V_COUNT, K_STEPS = K_COUNT;                         \
+#define TILE_NAME(DIM, Q, BLOCK) BwdD##DIM##Q##Q##BLOCK
+#define TILE_STRUCT(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                          \
+    template <typename T> struct TILE_NAME(DIM, Q, BLOCK) {                                                            \
+        using Element = T;                                                                                             \
+        static constexpr int HEAD_DIM = DIM, Q_TILE = Q;                                                               \
+        static constexpr int V_STEPS = IS_BF16<T> ? V_BF16 : V_FP16, K_STEPS = IS_BF16<T> ? 0 : K_FP16;                \
         static constexpr bool IS_LOOP = BLOCK_IS_##BLOCK;                                                              \
     };
+template <typename T> constexpr bool IS_BF16 = std::is_same<T, __nv_bfloat16>::value;
 constexpr bool BLOCK_IS_ONCE = false, BLOCK_IS_LOOP = true;
 BWD_TILES(TILE_STRUCT)
 
@@ -43,11 +47,12 @@ template <typename Tile> struct Traits {
     static constexpr int DS_BYTES = Q_PANELS * KV_PANEL_BYTES;
     static constexpr int STATS_BYTES = 2 * Tile::Q_TILE * int(sizeof(float));
     static constexpr int STAGE_BYTES = 2 * Q_BYTES + STATS_BYTES;
-    /* Whether a block goes on to another work tile when it has finished one. V is in registers only, once it is loaded:
-     * K of the next work tile takes its place, so that it is there in time. */
-    static constexpr bool TAKES_MORE = Tile::IS_LOOP;
-    static_assert(!TAKES_MORE || (16 * Tile::V_STEPS == Tile::HEAD_DIM && Tile::Q_TILE == LISTED_Q_TILE),
-                  "V is in registers, and preprocess lists the work tiles");
+    /* Whether a block goes on to another work tile when it has finished one. K of the next one takes the place of V:
+     * as soon as V is in registers, if all of it is, otherwise when dP of the last step has been computed. */
+    static constexpr bool TAKES_MORE = Tile::IS_LOOP, V_IN_REGISTERS = 16 * Tile::V_STEPS == Tile::HEAD_DIM;
+    /* Whether these are brought to the second-level cache before that. docs/kernels/sm90_bwd.md, step 34. */
+    static constexpr bool PREFETCHES_KEYS = TAKES_MORE && !V_IN_REGISTERS && Tile::HEAD_DIM == 64;
+    static_assert(!TAKES_MORE || Tile::Q_TILE == listed_q_tile(Tile::HEAD_DIM), "preprocess lists the work tiles");
     /* Work tiles in shared memory: those that a warp of the block may be at, and the next one. A multiple of 2. */
     static constexpr int WORK_SLOTS = TAKES_MORE ? 4 : 1;
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
@@ -60,10 +65,14 @@ template <typename Tile> struct Traits {
     static constexpr int DQ_BUFFERS = Tile::Q_TILE == 128 ? 1 : 2; /* 128 queries leave no room for more */
     static constexpr int SEMAPHORE_TILES = semaphore_tiles(Tile::Q_TILE);
     static constexpr int ROW_BLOCK_TILES = ROW_BLOCK_FLOATS / Q_FLOATS; /* of a block of preprocess */
-    /* The order within a step of kv_warpgroup, which in both cases stores dS before it starts S of the next step. True:
-     * dP - D is computed while dV still runs, and dS is announced (arrive_ds_full) before S is started. False: dV is
-     * waited for first, and dS is announced after S has been started. */
-    static constexpr bool DS_FIRST = Tile::HEAD_DIM == 128;
+    /* bf16: whether P for dS has registers of its own, in fp16, because bf16 has too few bits for it. Short steps keep
+     * it in fp32. */
+    static constexpr bool KEEPS_P = IS_BF16<typename Tile::Element> && !HAS_SHORT_STEPS;
+    /* The order within a step of kv_warpgroup, which in all cases stores dS before it starts S of the next step.
+     * DS_BESIDE_DV: dS (fp16: dP - D) is computed while dV still runs; otherwise dV is waited for first.
+     * ANNOUNCES_FIRST: dS is announced (arrive_ds_full) before S is started; otherwise after that. */
+    static constexpr bool DS_BESIDE_DV = Tile::HEAD_DIM == 128 || KEEPS_P;
+    static constexpr bool ANNOUNCES_FIRST = Tile::HEAD_DIM == 128;
     static_assert(PASSES == 2 || HAS_SHORT_STEPS, "a tile of dQ is two passes");
     static_assert(SEMAPHORE_TILES % ROW_BLOCK_TILES == 0, "semaphores are those of a block of preprocess");
     static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
@@ -90,7 +99,7 @@ template <typename Tile> struct alignas(1024) Smem {
     uint64_t v_full[S::WORK_SLOTS];
     uint64_t work_full;                 /* the next work tile has been copied to its slot */
     uint64_t work_empty[S::WORK_SLOTS]; /* all warps have finished with the slot, and its dK and dV are on their way */
-    uint64_t operands_full;             /* K and V of a work tile have been read into registers */
+    uint64_t operands_full;             /* what is kept in registers of a work tile's K and V is there */
     int kv_work[S::KV_WARPS];           /* how many work tiles each KV warp has finished */
     alignas(
         16) WorkTile work[S::WORK_SLOTS]; /* read from here by the KV warpgroups, which have no registers to spare */

@@ -11,6 +11,9 @@ using WorkTile = fused_sm90_bwd_work_tile;
 /* How many tiles of queries share a semaphore, to execute fewer fences. */
 __host__ __device__ constexpr int semaphore_tiles(int q_tile) { return 128 / q_tile; }
 
+/* Queries of the tiles whose blocks take one work tile after the other, from a list. */
+__host__ __device__ constexpr int listed_q_tile(int head_dim) { return ROW_BLOCK_FLOATS / head_dim; }
+
 /* A tile of keys: the first tile of queries of each KV warpgroup. Also of the kernel that adds up the parts. */
 __device__ __forceinline__ void find_first_tiles(int (&first_tile)[2], const Params &params, int kv_tile, int q_tile)
 {

@@ -1,13 +1,13 @@
 /* fused_sm90, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) on wgmma and TMA, compute capability 9.0.
  * Three kernels, each of which starts while the one before it ends:
- *   preprocess  lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in dq_sum, the fp32 sums of dQ; the
- *               list of work tiles
+ *   preprocess  lse2 = LSE * log2 e (bf16: minus 12, so that P is 2^12 times as large) and -D = -rowsum(dO * O) of
+ *               every query; zeros in dq_sum, the fp32 sums of dQ; the list of work tiles
  *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its
  *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
  *   convert     dQ = scale * dq_sum, rounded
- * 128 keys of a kv head, or a part of their steps, are a work tile (bwd_work.cuh). A block has one, or, at head_dim 64
- * where they are many and not in parts, takes one after the other from the list (bwd_producer.cuh): K of the next one
- * comes where V is, which is in registers, its first Q and dO follow those of the last steps, and dK and dV are stored
+ * 128 keys of a kv head, or a part of their steps, are a work tile (bwd_work.cuh). A block has one, or, where they are
+ * many and not in parts, takes one after the other from the list (bwd_producer.cuh): K of the next one comes where V
+ * is, as soon as nothing reads V any more, its first Q and dO follow those of the last steps, and dK and dV are stored
  * by way of the buffer of dS that the next step will use.
  * A block has two warpgroups of 64 keys each, which do not wait for one another; a third one loads and computes dQ.
  * One step (a tile of queries):
@@ -15,12 +15,14 @@
  *   KV warpgroup (bwd_kv_warpgroup.cuh)                      dQ warpgroup (bwd_dq_warpgroup.cuh), producer
  *     rows are keys; P^T is in registers, in 16 bits           wait for dS of both KV warpgroups
  *     start dP^T = V dO^T, dV += P^T dO                        2 passes of 64 x 64: dQ = dS K, and meanwhile the
- *     dS^T = P^T * (dP^T - D), replaces P^T (bf16: P^T         previous pass goes to shared memory, from where the
- *       with four bits more than it has in 16 bits)
+ *     dS^T = P^T * (dP^T - D)                                  previous pass goes to shared memory, from where the
  *     store dS^T to shared memory                                copy engine adds it to dq_sum (at head_dim 64 the
  *     start S^T = K Q^T of the next step                         second pass is added from registers)
  *     start dK += dS^T Q                                       load Q, dO and statistics of the step 3 ahead
  *     P^T = exp2(scale_log2 S^T - lse2) of the next step
+ *
+ * P^T is an operand of dV and a factor of dS^T. In bf16 it has too few bits for the latter: there P^T is rounded twice,
+ * to bf16 for dV and to fp16 for dS^T, which replaces it. Having registers of its own, dS^T is computed while dV runs.
  *
  * Short problems of head_dim 64 have short steps, of 64 queries instead of 128: more of them is under way at a time
  * (bwd_kv_short_steps.cuh), dQ of a step is one pass, and the stage of a step is loaded again one step later.
@@ -30,9 +32,9 @@
  *                       K 16 | V 16 | Q 4 x 8  | dO 4 x 8  | dS 2 x 16 | dQ 2 x 16 | lse2, -D 4 x 0.5   short steps
  *
  * What must not be reordered:
- *   - dS is stored before S of the next step is started: otherwise the assembler keeps more registers alive, and the
- *     part of V that is kept in registers does not fit. dS is announced (ds_full) before that start at head_dim 128,
- *     where the dQ warpgroup is the slower one, after it at head_dim 64.
+ *   - dS is stored, and dV waited for, before S of the next step is started: otherwise the registers do not suffice
+ *     (message C7512). dS is announced (ds_full) before that start at head_dim 128, where the dQ warpgroup is the
+ *     slower one, after it at head_dim 64.
  *   - Between a wgmma and its wait nothing may touch its registers, and branches may meet only where the same products
  *     are under way on all of them: otherwise the assembler serialises every wgmma (messages C7510, C7514, C7515).
  *   - Short steps: dS is computed before its buffer is awaited (ds_empty), and that comes before the wait for dV. The
@@ -60,10 +62,11 @@ namespace sm90_bwd {
 
 namespace {
 
-template <typename T, typename Tile, bool DETERMINISTIC>
+template <typename Tile, bool DETERMINISTIC>
 __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __grid_constant__ Params params)
 {
     using S = Traits<Tile>;
+    using T = typename Tile::Element;
     extern __shared__ __align__(1024) unsigned char s_bytes[];
     Smem<Tile> &smem = *keep_shared_uniform<Smem<Tile>>(s_bytes);
     const int warpgroup = keep_uniform(threadIdx.x / WARPGROUP);
@@ -104,10 +107,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
         if constexpr (S::HAS_SHORT_STEPS) {
             kv_warpgroup_short_steps<T>(smem, params, warpgroup - 1);
         } else {
-            /* bf16 has remainders of P in registers, too, and the deterministic kernel for head_dim 128 none to
-             * spare. */
-            constexpr bool HAS_FEWER = DETERMINISTIC && HAS_REMAINDERS<T> && Tile::HEAD_DIM == 128 && Tile::V_STEPS > 0;
-            kv_warpgroup<T, Tile, Tile::V_STEPS - HAS_FEWER>(smem, params, warpgroup - 1);
+            kv_warpgroup<T>(smem, params, warpgroup - 1);
         }
     }
 }
@@ -122,20 +122,19 @@ using namespace sm90_bwd;
 #define NAME_END_LOOP "_loop"
 #define TEXT_END_ONCE ""
 #define TEXT_END_LOOP "; a block takes one tile of keys after the other"
-#define SHOWN(D, Q, V_COUNT, K_COUNT, BLOCK)                                                                           \
+#define SHOWN(D, Q, V_FP16, K_FP16, V_BF16, BLOCK)                                                                     \
     {                                                                                                                  \
-        "bwd_d" #D "_k128q" #Q "_v" #V_COUNT "k" #K_COUNT NAME_END_##BLOCK,                                            \
-            "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; " #V_COUNT " and " #K_COUNT             \
-            " sixteens of head_dim of V and of K in registers" TEXT_END_##BLOCK                                        \
+        "bwd_d" #D "_k128q" #Q NAME_END_##BLOCK,                                                                       \
+            "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; in registers " #V_FP16 " and " #K_FP16  \
+            " sixteens of head_dim of V and of K in fp16, " #V_BF16 " of V in bf16" TEXT_END_##BLOCK                   \
     }
 #define DTYPES(TILE, DETERMINISTIC)                                                                                    \
     {                                                                                                                  \
-        backward<__half, TILE, DETERMINISTIC>, backward<__nv_bfloat16, TILE, DETERMINISTIC>                            \
+        backward<TILE<__half>, DETERMINISTIC>, backward<TILE<__nv_bfloat16>, DETERMINISTIC>                            \
     }
-#define TABLE_ROW(DIM, Q, V_COUNT, K_COUNT, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                                  \
-    {{SHOWN(DIM, Q, V_COUNT, K_COUNT, BLOCK), DIM, 1, sizeof(Smem<TILE_NAME(DIM, Q, V_COUNT, K_COUNT, BLOCK)>)},       \
+#define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                            \
+    {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, sizeof(Smem < TILE_NAME(DIM, Q, BLOCK) < __half >>)},      \
      {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK_IS_##BLOCK},                                                         \
-     {DTYPES(TILE_NAME(DIM, Q, V_COUNT, K_COUNT, BLOCK), false),                                                       \
-      DTYPES(TILE_NAME(DIM, Q, V_COUNT, K_COUNT, BLOCK), true)}},
+     {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},
 
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_tiles[] = {BWD_TILES(TABLE_ROW){}};

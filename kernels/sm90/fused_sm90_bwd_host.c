@@ -12,7 +12,10 @@
 enum {
     MAX_LEN = INT32_MAX - 65536, /* row numbers of whole tiles stay within an int */
     ROW_PADDING = 128,           /* stats and dq_sum are padded to whole tiles of any size */
-    COUNTER_BYTES = 256          /* of taken */
+    COUNTER_BYTES = 256,         /* of taken */
+    /* P is up to 2^12, a sixteenth of the largest number of fp16 (an LSE of large logits is rounded, and P may be over
+     * 1); it has all 11 bits of fp16 from 2^-26 on, and bf16's error from 2^-28 on. */
+    BF16_P_LOG2 = 12
 };
 
 static const float LOG2_E = 1.44269504088896340736f;
@@ -114,8 +117,10 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->work_tiles = shape.kv_heads_total * shape.kv_tiles * parts.max_parts;
     params->early_tiles = sm90_bwd_early_tiles(&shape, params->work_tiles, request->device->multiprocessors);
     params->listed_tiles = tile->q.takes_more ? params->work_tiles + 1 : 0;
-    params->scale = p->scale;
     params->scale_log2 = p->scale * LOG2_E;
+    params->p_log2 = p->dtype == ATTN_BF16 ? BF16_P_LOG2 : 0;
+    params->dv_scale = ldexpf(1.0f, -params->p_log2);
+    params->dqk_scale = p->scale * params->dv_scale;
     params->causal = shape.causal;
     params->row_blocks = (int)row_blocks_of(p);
 }

@@ -1,5 +1,5 @@
 /* The kernel after the sm_90 backward, bound by device memory. Its first blocks have a tile of queries each, or two
- * short ones: dQ = scale * dq_sum, rounded to 16 bits. Where tiles of keys were shared out to parts, further blocks
+ * short ones: dQ = dqk_scale * dq_sum, rounded to 16 bits. Where tiles of keys were shared out to parts, further blocks
  * have slabs of dV or of dK of such a tile and add up their parts, always in the same order. A slab of the sums lies in
  * the order of accumulator registers and is written through shared memory as 16 rows of 128 bytes. */
 #include "kernels/sm90/bwd_params.h"
@@ -7,8 +7,8 @@
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/memory.cuh"
-#include "kernels/device/warp_matrix.cuh"
 #include "kernels/sm90/bwd_rows.cuh"
+#include "kernels/sm90/bwd_slab.cuh"
 #include "kernels/sm90/bwd_tiles.cuh"
 
 namespace sm90_bwd {
@@ -17,33 +17,9 @@ using namespace device;
 
 namespace {
 
-constexpr int SLAB_ROWS = 16, SLAB_FLOATS_OF_LANE = SLAB_FLOATS / LANES;
 constexpr int WARPS = SM90_BWD_ROW_WARPS;
 static_assert(WARPS == THREADS / LANES, "all of a block");
 static_assert(WARPS * SLAB_ROWS == KV_TILE, "64 columns of a tile of keys are a slab for each warp");
-
-/* Rounds a warp's slab times `scale` and writes it to rows of device memory; `rows`: as many as exist. */
-template <typename T>
-__device__ __forceinline__ void write_slab(const float (&slab)[SLAB_FLOATS_OF_LANE], float scale, uint32_t shared,
-                                           T *to, int64_t stride_row, int64_t rows, int lane)
-{
-#pragma unroll
-    for (int i = 0; i < SLAB_QUADS; i += 2) {
-        uint32_t packed[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-            packed[j] = pack2<T>(slab[4 * i + 2 * j] * scale, slab[4 * i + 2 * j + 1] * scale);
-        stmatrix_x4(shared + swizzle_128b(lane % 16, i + lane / 16), packed);
-    }
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < SLAB_ROWS * 8 / LANES; ++i) {
-        const int row = i * 4 + lane / 8, chunk = lane % 8;
-        if (row < rows)
-            store_once(reinterpret_cast<uint4 *>(to + row * stride_row + chunk * VECTOR),
-                       load_shared_128(shared + swizzle_128b(row, chunk)));
-    }
-}
 
 __device__ __forceinline__ void add_slab(float (&slab)[SLAB_FLOATS_OF_LANE], const float *sums, int lane)
 {
@@ -66,7 +42,7 @@ __device__ __forceinline__ void convert_dq(const Params &params, unsigned number
     float sum[SLAB_FLOATS_OF_LANE] = {};
 
     add_slab(sum, params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS + slab * SLAB_FLOATS, lane);
-    write_slab<T>(sum, params.scale, shared,
+    write_slab<T>(sum, params.dqk_scale, shared,
                   head_pointer<T>(params.dq_rows, block) + row * params.dq_rows.stride_row + column,
                   params.dq_rows.stride_row, params.q_len - row, lane);
 }
@@ -100,7 +76,10 @@ template <int HEAD_DIM> struct KvSlab {
             add_slab(sum, params.kv_sums + kv_sums_offset<HEAD_DIM>(params, part, tile) + within, lane);
     }
 
-    __device__ __forceinline__ float scale(const Params &params) const { return is_dk ? params.scale : 1.0f; }
+    __device__ __forceinline__ float scale(const Params &params) const
+    {
+        return is_dk ? params.dqk_scale : params.dv_scale;
+    }
 
     __device__ __forceinline__ const struct attn_tensor &tensor(const Params &params) const
     {

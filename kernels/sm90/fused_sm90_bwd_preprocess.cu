@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
          i += gridDim.x * int64_t(THREADS)) {
         WorkTile work = {.steps = NO_WORK};
         if (i < params.work_tiles)
-            work = work_tile<LISTED_Q_TILE>(params, static_cast<int>(i));
+            work = work_tile<listed_q_tile(HEAD_DIM)>(params, static_cast<int>(i));
         params.work[i] = work;
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
             const bool sees = lse != -INFINITY;
             /* [tiles][2][q_tile]: that of a second tile follows both arrays of the first. */
             float *stats = params.stats + static_cast<int64_t>(number) * (2 * BLOCK_ROWS) + first_of_tile + block_row;
-            stats[0] = sees ? lse * LOG2_E : INFINITY;
+            stats[0] = sees ? lse * LOG2_E - static_cast<float>(params.p_log2) : INFINITY;
             stats[params.q_tile] = sees ? -sum : 0.0f;
         }
     }
