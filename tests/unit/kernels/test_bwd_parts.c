@@ -11,6 +11,7 @@
 #include "cmd/base/numbers.h"
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/common/makespan.h"
 #include "kernels/sm90/bwd_parts.h"
 #ifdef FABENCH_WITH_CUDA
 #include "kernels/sm90/fused_sm90.h"
@@ -19,15 +20,17 @@
 
 enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132, L2_BYTES = 60 << 20 };
 
-/* As in the table of tiles (bwd_tiles.cuh), with the variant of each. */
+/* As in the table of tiles (bwd_tiles.cuh), with the variant of each. A loop is behind the same tile without one. */
+enum { D128, D128_LOOP, D64, D64_LOOP, D64_SHORT };
 static const struct tile {
     const char *variant;
     int head_dim;
     struct sm90_bwd_q_tile q;
-} known_tiles[] = {{"bwd_d128_k128q64_v3k0", 128, {64, 100, 200, 0, false}},
-                   {"bwd_d64_k128q128_v4k3", 64, {128, 100, 200, 0, false}},
-                   {"bwd_d64_k128q64_v2k0", 64, {64, 54, 140, 0, false}},
-                   {"bwd_d64_k128q128_v4k3_loop", 64, {128, 100, 160, 40, true}}};
+} known_tiles[] = {[D128] = {"bwd_d128_k128q64", 128, {64, 100, 200, 0, false}},
+                   [D128_LOOP] = {"bwd_d128_k128q64_loop", 128, {64, 100, 160, 40, true}},
+                   [D64] = {"bwd_d64_k128q128", 64, {128, 100, 200, 0, false}},
+                   [D64_LOOP] = {"bwd_d64_k128q128_loop", 64, {128, 100, 160, 40, true}},
+                   [D64_SHORT] = {"bwd_d64_k128q64", 64, {64, 59, 130, 0, false}}};
 
 /* What is shared out: the problem, as a tile of queries sees it. */
 struct work {
@@ -53,7 +56,7 @@ static struct work work_with(const struct tile *tile, struct attn_problem proble
 /* With the first tile of the head_dim. */
 static struct work work_of(struct attn_problem problem, bool deterministic, int multiprocessors)
 {
-    return work_with(&known_tiles[problem.head_dim == 64], problem, deterministic, multiprocessors);
+    return work_with(&known_tiles[problem.head_dim == 64 ? D64 : D128], problem, deterministic, multiprocessors);
 }
 
 static struct work work_on_h200(int64_t batch, int64_t q_heads, int64_t kv_heads, int64_t len, int64_t head_dim,
@@ -81,8 +84,8 @@ static struct work drawn_work(uint64_t *random)
     const uint64_t bits = number_mix(*random += NUMBER_MIX_STEP);
     const struct attn_problem p = DENSE(batch, q_heads, kv_heads, q_len, bits & 1 ? q_len : other_len,
                                         bits & 2 ? 64 : 128, ATTN_BF16, ATTN_BSHD, bits & 4, -1, -1, 0.125f, 0);
-    const struct tile *tile = bits & 2 ? &known_tiles[1 + (bits >> 4 & 3) % 3] : &known_tiles[0];
-    return work_with(tile, p, bits & 8,
+    const int tile = bits & 2 ? D64 + (int)(bits >> 4 & 3) % 3 : (bits >> 4 & 3) == 3 ? D128_LOOP : D128;
+    return work_with(&known_tiles[tile], p, bits & 8,
                      multiprocessors[(bits >> 8) % (sizeof multiprocessors / sizeof *multiprocessors)]);
 }
 
@@ -287,7 +290,7 @@ static int64_t longest_with_short_steps(const struct tile *other, bool causal)
     for (int64_t len = 128; len <= 16384; len += 128) {
         const struct attn_problem p = DENSE(32, 32, 32, len, len, 64, ATTN_BF16, ATTN_BSHD, causal, -1, -1, 0.125f, 0);
         const struct work w = work_with(other, p, false, MULTIPROCESSORS),
-                          with_short = work_with(&known_tiles[2], p, false, MULTIPROCESSORS);
+                          with_short = work_with(&known_tiles[D64_SHORT], p, false, MULTIPROCESSORS);
         assert_int_equal(with_short.shape.q_tiles, 2 * w.shape.q_tiles);
         if (with_short.parts.time < w.parts.time) {
             assert_int_equal(longest, len - 128);
@@ -297,31 +300,65 @@ static int64_t longest_with_short_steps(const struct tile *other, bool causal)
     return longest;
 }
 
-/* Where they were as fast on an H200: about 900 and 2300 without a loop over tiles of keys, 256 and 550 with one. */
+/* A tile of keys takes N + 2 with N long steps, N + 1.6 with a loop over tiles of keys, and 2 N * 0.59 + 1.3 with short
+ * steps, which is less up to N = 3.9 and 1.7. N is len / 128, causal (len / 128 + 1) / 2 on average. */
 static void short_steps_are_for_short_problems(void **state)
 {
     (void)state;
-    assert_in_range(longest_with_short_steps(&known_tiles[1], false), 640, 1024);
-    assert_in_range(longest_with_short_steps(&known_tiles[1], true), 1664, 2560);
-    assert_in_range(longest_with_short_steps(&known_tiles[3], false), 256, 384);
-    assert_in_range(longest_with_short_steps(&known_tiles[3], true), 384, 640);
+    assert_int_equal(longest_with_short_steps(&known_tiles[D64], false), 384);
+    assert_int_equal(longest_with_short_steps(&known_tiles[D64], true), 768);
+    assert_int_equal(longest_with_short_steps(&known_tiles[D64_LOOP], false), 128);
+    assert_int_equal(longest_with_short_steps(&known_tiles[D64_LOOP], true), 256);
 }
 
 /* Blocks that take one tile of keys after the other: early where others are left for all, and never in parts. */
 static void early_tiles_leave_enough_behind_them(void **state)
 {
-    const struct attn_problem causal = DENSE(4, 32, 32, 4096, 4096, 64, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
-    struct attn_problem full = causal, shared = causal;
     (void)state;
-    full.causal = false;
-    shared.batch = shared.kv_heads = 1;
-    const struct work w = work_with(&known_tiles[3], causal, false, MULTIPROCESSORS);
-    assert_int_equal(sm90_bwd_early_tiles(&w.shape, 4096, MULTIPROCESSORS), 4096 - 2 * MULTIPROCESSORS);
-    assert_int_equal(sm90_bwd_early_tiles(&w.shape, MULTIPROCESSORS, MULTIPROCESSORS), 0);
-    const struct work all = work_with(&known_tiles[3], full, false, MULTIPROCESSORS);
-    assert_int_equal(sm90_bwd_early_tiles(&all.shape, 4096, MULTIPROCESSORS), 4096);
-    assert_int_equal(work_with(&known_tiles[3], shared, false, MULTIPROCESSORS).parts.max_parts, 1);
-    assert_true(work_with(&known_tiles[1], shared, false, MULTIPROCESSORS).parts.max_parts > 1);
+    for (int head_dim = 64; head_dim <= 128; head_dim += 64) {
+        const struct tile *once = &known_tiles[head_dim == 64 ? D64 : D128], *loop = once + 1;
+        const struct attn_problem causal =
+            DENSE(4, 32, 32, 4096, 4096, head_dim, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
+        struct attn_problem full = causal, shared = causal;
+        full.causal = false;
+        shared.batch = shared.kv_heads = 1;
+        const struct work w = work_with(loop, causal, false, MULTIPROCESSORS);
+        assert_int_equal(sm90_bwd_early_tiles(&w.shape, 4096, MULTIPROCESSORS), 4096 - 2 * MULTIPROCESSORS);
+        assert_int_equal(sm90_bwd_early_tiles(&w.shape, MULTIPROCESSORS, MULTIPROCESSORS), 0);
+        const struct work all = work_with(loop, full, false, MULTIPROCESSORS);
+        assert_int_equal(sm90_bwd_early_tiles(&all.shape, 4096, MULTIPROCESSORS), 4096);
+        assert_int_equal(work_with(loop, shared, false, MULTIPROCESSORS).parts.max_parts, 1);
+        assert_true(work_with(once, shared, false, MULTIPROCESSORS).parts.max_parts > 1);
+    }
+}
+
+/* With no more tiles of keys than multiprocessors a loop takes as long as blocks of one tile each, and not less by a
+ * rounding, so that the first of the table is chosen; longer where those have parts. From MAX_WAVES (bwd_parts.c) tiles
+ * for each multiprocessor on it takes less. */
+static void a_loop_gains_with_more_tiles_than_multiprocessors(void **state)
+{
+    uint64_t random = 6;
+    int equal = 0, slower = 0, faster = 0;
+    (void)state;
+    for (int n = 0; n < PROBLEMS; n++) {
+        const struct work drawn = drawn_work(&random);
+        const struct tile *tile = &known_tiles[drawn.problem.head_dim == 64 ? D64 : D128];
+        const struct work once = work_with(tile, drawn.problem, drawn.deterministic, drawn.multiprocessors),
+                          loop = work_with(tile + 1, drawn.problem, drawn.deterministic, drawn.multiprocessors);
+        const int64_t tiles = (int64_t)once.shape.kv_tiles * once.shape.kv_heads_total;
+        const bool is_equal = loop.parts.time < once.parts.time + 1e-9;
+        assert_int_equal(loop.parts.max_parts, 1);
+        if (tiles <= drawn.multiprocessors && tiles <= ATTN_MAX_MULTIPROCESSORS) {
+            assert_true(loop.parts.time >= once.parts.time);
+            assert_int_equal(is_equal, once.parts.max_parts == 1);
+            equal += is_equal;
+            slower += !is_equal;
+        } else if (tiles >= 8 * (int64_t)drawn.multiprocessors) {
+            assert_true(loop.parts.time < once.parts.time);
+            faster++;
+        }
+    }
+    assert_true(equal > 0 && slower > 0 && faster > 0);
 }
 
 /* What the workspace must hold beside the parts' sums: two numbers for each row, dQ in fp32, semaphores. Each head has
@@ -395,6 +432,7 @@ int main(void)
         cmocka_unit_test(times_are_those_of_the_blocks),
         cmocka_unit_test(short_steps_are_for_short_problems),
         cmocka_unit_test(early_tiles_leave_enough_behind_them),
+        cmocka_unit_test(a_loop_gains_with_more_tiles_than_multiprocessors),
         cmocka_unit_test(the_workspace_is_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
