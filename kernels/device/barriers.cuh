@@ -99,40 +99,6 @@ __device__ __forceinline__ void mbarrier_wait_together(uint32_t barrier, uint32_
     }
 }
 
-/* ---- clusters ---- */
-
-/* Thread blocks of a cluster run at the same time and reach each other's shared memory. PTX ISA, "barrier.cluster",
- * "mapa", "st.async". */
-
-/* Waits until all threads of the cluster have come here. Threads of a warp may come one after the other. */
-__device__ __forceinline__ void cluster_sync()
-{
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-
-/* The address of the same place in the shared memory of a block of the cluster. */
-__device__ __forceinline__ uint32_t address_in_block(uint32_t shared, uint32_t block)
-{
-    uint32_t address;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(block));
-    return address;
-}
-
-/* `barrier`: of address_in_block. Orders what wgmma has read, which was waited for; a release at the scope of the
- * cluster would wait for all writes of the thread to device memory (MEMBAR.ALL.GPU). */
-__device__ __forceinline__ void mbarrier_arrive_in_cluster(uint32_t barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-/* Writes 4 bytes that arrive at a barrier of the same block; both of address_in_block. */
-__device__ __forceinline__ void send_in_cluster(uint32_t to, int value, uint32_t barrier)
-{
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(value),
-                 "r"(barrier)
-                 : "memory");
-}
-
 /* ---- pipeline stages ---- */
 
 /* Where a producer or a consumer is in a circular buffer of pipeline stages in shared memory. Each stage has two

@@ -33,19 +33,6 @@ __device__ __forceinline__ void tma_load(uint32_t shared, const CUtensorMap *map
                  : "memory");
 }
 
-/* The same into the thread blocks of the cluster whose bits are set in `blocks`, at the same address in each, with the
- * barrier at the same address. */
-__device__ __forceinline__ void tma_load_multicast(uint32_t shared, const CUtensorMap *map, uint32_t barrier,
-                                                   uint16_t blocks, uint64_t l2_policy, int column, int row, int head,
-                                                   int batch)
-{
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
-        "[%0], [%1, {%5, %6, %7, %8}], [%2], %3, %4;" ::"r"(shared),
-        "l"(map), "r"(barrier), "h"(blocks), "l"(l2_policy), "r"(column), "r"(row), "r"(head), "r"(batch)
-        : "memory");
-}
-
 /* Starts to bring a box into the second-level cache. */
 __device__ __forceinline__ void tma_prefetch(const CUtensorMap *map, int column, int row, int head, int batch)
 {

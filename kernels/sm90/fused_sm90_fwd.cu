@@ -63,8 +63,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
     /* `q_empty` of the last tile's stage of Q, not released yet, as the store of O may still read it. */
     const uint64_t *unreleased_q = NULL;
     PipelineState<Q_STAGES> q;
-    PipelineState<Tile::STAGES> k;
-    PipelineState<Tile::V_STAGES> v;
+    PipelineState<Tile::STAGES> k, v;
     /* Operands of wgmma: those of stage 0 of K and of V, and the distance to the next stage. */
     const uint32_t first_k = keep_uniform(wgmma_k_major(shared_address(smem.k[0]) + first_key * ROW_BYTES));
     const uint32_t v_address = shared_address(smem.v[0]) + first_key * ROW_BYTES;
@@ -79,11 +78,11 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         const WorkTile tile = smem.work_tile[q.stage];
         if (tile.key_blocks == 0)
             break;
-        if constexpr (S::ROTATES_ROWS) /* the last rows of a causal tile have the most keys: rotate */
+        if constexpr (S::SKIPS_BLOCKS) /* the last rows of a causal tile have the most keys: rotate */
             row_group = row_group + 1 == S::ROW_GROUPS ? 0 : row_group + 1;
         /* Both expressions have the same value. Which one is written decides the assembler's schedule of the main loop
          * (docs/kernels/sm90_fwd.md). */
-        const int thread_row = S::ROTATES_ROWS ? row_group * 64 + row_in_group : own_row;
+        const int thread_row = S::SKIPS_BLOCKS ? row_group * 64 + row_in_group : own_row;
         const int first_row = tile.first_row + row_group * 64;
         const int first_masked = first_masked_block<Tile>(params, first_row, first_key, shift);
         const uint32_t query =
@@ -112,8 +111,8 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
                     ping_pong_wait<Tile>(consumer);
                     ping_pong_pass<Tile>(consumer);
                 }
-                skip_stage<Tile>(smem.k_full, smem.k_empty, k);
-                skip_stage<Tile>(smem.v_full, smem.v_empty, v);
+                skip_stage(smem.k_full, smem.k_empty, k);
+                skip_stage(smem.v_full, smem.v_empty, v);
             }
         }
 #pragma unroll
@@ -138,7 +137,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             finalize_rows<Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
         wgmma_wait<0>();
         wgmma_hold(o);
-        release_and_advance<Tile>(smem.v_empty, v);
+        release_and_advance(smem.v_empty, v);
         if (split == S::LAST_SPLIT) {
             if (!S::FINALIZES_EARLY)
                 finalize_rows<Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
@@ -172,9 +171,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         mbarrier_init(shared_address(&smem.k_full[0]), 1);
         mbarrier_init(shared_address(&smem.v_full[0]), 1);
         mbarrier_init_fence();
-        WorkTile tile;
-        if constexpr (Tile::CLUSTER == 1)
-            tile = load_prologue<Tile>(smem, params);
+        const WorkTile tile = load_prologue<Tile>(smem, params);
         for (int i = 0; i < Q_STAGES; ++i) {
             if (i > 0)
                 mbarrier_init(shared_address(&smem.q_full[i]), 1);
@@ -182,28 +179,20 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
             mbarrier_init(shared_address(&smem.q_empty[i]), CONSUMER_WARPS + 1); /* produce_v */
         }
         for (int i = 0; i < Tile::STAGES; ++i) {
-            if (i > 0)
+            if (i > 0) {
                 mbarrier_init(shared_address(&smem.k_full[i]), 1);
-            mbarrier_init(shared_address(&smem.k_empty[i]), Tile::CLUSTER * CONSUMER_WARPS);
-        }
-        for (int i = 0; i < Tile::V_STAGES; ++i) {
-            if (i > 0)
                 mbarrier_init(shared_address(&smem.v_full[i]), 1);
-            mbarrier_init(shared_address(&smem.v_empty[i]), Tile::CLUSTER * CONSUMER_WARPS);
+            }
+            mbarrier_init(shared_address(&smem.k_empty[i]), CONSUMER_WARPS);
+            mbarrier_init(shared_address(&smem.v_empty[i]), CONSUMER_WARPS);
         }
-        if constexpr (Tile::CLUSTER > 1)
-            for (int i = 0; i < 2; ++i)
-                mbarrier_init(shared_address(&smem.mailbox.full[i]), 1);
         mbarrier_init_fence();
-        if constexpr (Tile::CLUSTER == 1)
-            publish_work_tile(smem, 0, tile);
+        publish_work_tile(smem, 0, tile);
         tma_prefetch_map(&params.o);
     }
     if (S::HAS_SUM_COLUMN && warpgroup == 1)
         write_ones<T>(smem.ones, threadIdx.x % WARPGROUP);
     __syncthreads();
-    if constexpr (Tile::CLUSTER > 1)
-        cluster_sync();
     if (warpgroup == 0) {
         registers_decrease<S::PRODUCER_REGISTERS>();
         if (warp < 2 && elect_one()) {
@@ -216,8 +205,6 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         registers_increase<S::CONSUMER_REGISTERS>();
         consume<T, Tile, PING_PONG>(smem, params, warpgroup - 1);
     }
-    if constexpr (Tile::CLUSTER > 1)
-        cluster_sync(); /* until then the other block may release stages of this one */
 }
 
 /* ---- the table of tiles --------------------------------------------------------------------------------------- */
@@ -227,31 +214,24 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
     {                                                                                                                  \
         fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>                    \
     }
-#define CAUSAL_KERNELS(TILE) KERNELS(TILE, (!Traits<TILE>::ROTATES_ROWS))
+#define CAUSAL_KERNELS(TILE) KERNELS(TILE, (!Traits<TILE>::SKIPS_BLOCKS))
 #define SPLITS_NAME_1 ""
 #define SPLITS_NAME_2 "_k2"
 #define SPLITS_TEXT_1 ""
 #define SPLITS_TEXT_2 ", the keys of a block halved between two warpgroups"
-#define BLOCKS_NAME_1 ""
-#define BLOCKS_NAME_2 "_pair"
-#define BLOCKS_TEXT_1 ""
-#define BLOCKS_TEXT_2 ", pairs of blocks load keys for each other"
-#define SHOWN(D, M, N, KV, SPLITS, BLOCKS)                                                                             \
+#define SHOWN(D, M, N, KV, SPLITS)                                                                                     \
     {                                                                                                                  \
-        "fwd_d" #D "_m" #M "n" #N "_s" #KV SPLITS_NAME_##SPLITS BLOCKS_NAME_##BLOCKS, #M                               \
-            " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SPLITS_TEXT_##SPLITS BLOCKS_TEXT_##BLOCKS \
+        "fwd_d" #D "_m" #M "n" #N "_s" #KV SPLITS_NAME_##SPLITS,                                                       \
+            #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SPLITS_TEXT_##SPLITS                   \
     }
-#define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST, START, BLOCKS)                                     \
-    {{SHOWN(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), DIM, 1,                                                              \
-      sizeof(SharedStorage<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS)>)},                                          \
+#define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST, START)                                             \
+    {{SHOWN(DIM, ROWS, KEYS, KV, SPLITS), DIM, 1, sizeof(SharedStorage<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>)},      \
      ROWS,                                                                                                             \
-     BLOCKS,                                                                                                           \
-     Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS)>::THREADS,                                                  \
+     Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>::THREADS,                                                          \
      KEYS,                                                                                                             \
      COST,                                                                                                             \
      START,                                                                                                            \
-     {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), true),                                                   \
-      CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS))}},
+     {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS), true), CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS))}},
 
 } // namespace sm90_fwd
 

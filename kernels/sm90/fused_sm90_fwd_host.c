@@ -17,20 +17,15 @@ enum {
 static const int64_t MAX_LEN = INT32_MAX - 65536; /* column and row numbers of whole tiles stay within an int */
 static const float LOG2_E = 1.4426950408889634f;
 
-/* Of a work tile. */
-static int rows_of(const struct fused_sm90_fwd_tile *tile) { return tile->block_m * tile->cluster; }
-
 static int64_t row_tiles_of(const struct attn_problem *p, const struct fused_sm90_fwd_tile *tile)
 {
-    const int64_t rows = rows_of(tile);
-
-    return (p->q_len + rows - 1) / rows;
+    return (p->q_len + tile->block_m - 1) / tile->block_m;
 }
 
 /* Keys that a causal work tile goes through, in whole blocks. */
 static int64_t keys_of(const struct attn_problem *p, const struct fused_sm90_fwd_tile *tile, int64_t row_tile)
 {
-    const int64_t end = (row_tile + 1) * rows_of(tile), last_row = end < p->q_len ? end : p->q_len;
+    const int64_t end = (row_tile + 1) * tile->block_m, last_row = end < p->q_len ? end : p->q_len;
     const int64_t seen = last_row + p->kv_len - p->q_len;
 
     return seen <= 0 ? 0 : attn_round_up(seen, tile->block_n);
@@ -41,7 +36,7 @@ static int64_t keys_of(const struct attn_problem *p, const struct fused_sm90_fwd
 static double causal_keys(const struct attn_request *request, const struct fused_sm90_fwd_tile *tile)
 {
     const struct attn_problem *p = request->problem;
-    const int64_t row_tiles = row_tiles_of(p, tile), multiprocessors = request->device->multiprocessors / tile->cluster;
+    const int64_t row_tiles = row_tiles_of(p, tile), multiprocessors = request->device->multiprocessors;
     const double each = (double)row_tiles * (double)p->batch * (double)p->q_heads / (double)multiprocessors;
 
     if (each <= MAX_WAVES) {
@@ -52,7 +47,7 @@ static double causal_keys(const struct attn_request *request, const struct fused
     }
     const double q_len = (double)p->q_len, kv_len = (double)p->kv_len;
     const double seen = kv_len >= q_len ? kv_len - q_len / 2 : kv_len * kv_len / (2 * q_len); /* by a row, on average */
-    return each * (seen + (rows_of(tile) + tile->block_n) / 2.0 + tile->start);
+    return each * (seen + (tile->block_m + tile->block_n) / 2.0 + tile->start);
 }
 
 /* The time until the last multiprocessor has finished, in rows times keys times cost; without what all tiles have in
@@ -63,10 +58,10 @@ static double estimated_time(const struct attn_request *request, const struct at
     const struct attn_problem *p = request->problem;
     const double tiles = (double)row_tiles_of(p, tile) * (double)p->batch * (double)p->q_heads;
     const double keys = p->causal ? causal_keys(request, tile)
-                                  : ceil(tiles / (request->device->multiprocessors / tile->cluster)) *
+                                  : ceil(tiles / request->device->multiprocessors) *
                                         ((double)attn_round_up(p->kv_len, tile->block_n) + tile->start / 4.0);
 
-    return (double)tile->block_m * tile->cost * keys;
+    return tile->block_m * tile->cost * keys;
 }
 
 static const struct attn_tile_table tiles = {"forward", fused_sm90_fwd_tiles, sizeof *fused_sm90_fwd_tiles,
@@ -97,11 +92,9 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     enum attn_status status = tensor_map_encode(&params->q, "q", &t->q, p, p->q_heads, p->q_len, tile->block_m, why);
 
     if (status == ATTN_OK)
-        status =
-            tensor_map_encode(&params->k, "k", &t->k, p, p->kv_heads, p->kv_len, tile->block_n / tile->cluster, why);
+        status = tensor_map_encode(&params->k, "k", &t->k, p, p->kv_heads, p->kv_len, tile->block_n, why);
     if (status == ATTN_OK)
-        status =
-            tensor_map_encode(&params->v, "v", &t->v, p, p->kv_heads, p->kv_len, tile->block_n / tile->cluster, why);
+        status = tensor_map_encode(&params->v, "v", &t->v, p, p->kv_heads, p->kv_len, tile->block_n, why);
     if (status == ATTN_OK)
         status = tensor_map_encode(&params->o, "o", &t->o, p, p->q_heads, p->q_len, FUSED_SM90_FWD_O_ROWS, why);
     params->lse = t->lse;
@@ -155,10 +148,10 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
     if (status != ATTN_OK)
         return status;
-    const int most = request->device->multiprocessors / tile->cluster;
-    const int clusters = most < params.tiles ? most : params.tiles;
+    const int blocks =
+        request->device->multiprocessors < params.tiles ? request->device->multiprocessors : params.tiles;
     cudaError_t error = cudaSuccess;
-    if (clusters == params.tiles)
+    if (blocks == params.tiles)
         params.tile_counter = NULL;
     else
         error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, run->stream);
@@ -167,8 +160,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const bool bf16 = p->dtype == ATTN_BF16;
     return attn_launch_kernel(&(struct attn_launch){.name = "fused_fwd_kernel",
                                                     .kernel = (const void *)tile->kernels[p->causal][bf16],
-                                                    .blocks = clusters * tile->cluster,
-                                                    .cluster = tile->cluster,
+                                                    .blocks = blocks,
                                                     .threads = tile->threads,
                                                     .smem_bytes = tile->tile.smem_bytes},
                               &params, run, why);

@@ -113,23 +113,11 @@ __device__ __forceinline__ void mask_block(float (&s)[Traits<Tile>::SCORES], con
     mask_scores(s, limit);
 }
 
-/* Releases a stage of keys, which all blocks of the cluster fill. */
-template <typename Tile> __device__ __forceinline__ void release_keys(const uint64_t *empty)
-{
-    if constexpr (Tile::CLUSTER > 1) {
-        const uint32_t lane = threadIdx.x % 32;
-        if (lane < Tile::CLUSTER)
-            mbarrier_arrive_in_cluster(address_in_block(shared_address(empty), lane));
-    } else {
-        release(empty);
-    }
-}
-
 /* Releases the stage of `state` (see release) and goes on to the next one. */
-template <typename Tile, int STAGES>
+template <int STAGES>
 __device__ __forceinline__ void release_and_advance(const uint64_t (&empty)[STAGES], PipelineState<STAGES> &state)
 {
-    release_keys<Tile>(&empty[state.stage]);
+    release(&empty[state.stage]);
     state.advance();
 }
 
@@ -154,7 +142,7 @@ __device__ __forceinline__ void softmax_of_block(uint32_t (&p)[Traits<Tile>::SCO
  * AFTER_EXP waits here for the V of the next block. BEFORE_EXP never waits here: params.tiles is at least 1, but the
  * assembler cannot know that and keeps the branch. */
 template <typename Tile>
-__device__ __forceinline__ void wait_for_next_v(SharedStorage<Tile> &smem, const PipelineState<Tile::V_STAGES> &v,
+__device__ __forceinline__ void wait_for_next_v(SharedStorage<Tile> &smem, const PipelineState<Tile::STAGES> &v,
                                                 const Params &params)
 {
     if constexpr (Tile::CHECKS_AFTER_EXP) {
@@ -186,7 +174,7 @@ __device__ __forceinline__ void issue_products(float (&s)[Traits<Tile>::SCORES],
 /* The first block of keys of a tile: S = Q K_n^T and P. */
 template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Mask>
 __device__ __forceinline__ void first_block(SharedStorage<Tile> &smem, const Params &params, int consumer,
-                                            PipelineState<Tile::STAGES> &k, const PipelineState<Tile::V_STAGES> &v,
+                                            PipelineState<Tile::STAGES> &k, const PipelineState<Tile::STAGES> &v,
                                             float (&s)[Traits<Tile>::SCORES], uint32_t (&p)[Traits<Tile>::SCORES / 2],
                                             uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4], RowState &rows,
                                             float (&alpha)[2], const uint64_t *unreleased_q, uint32_t query,
@@ -205,7 +193,7 @@ __device__ __forceinline__ void first_block(SharedStorage<Tile> &smem, const Par
     }
     wgmma_wait<0>();
     wgmma_hold(s);
-    release_and_advance<Tile>(smem.k_empty, k);
+    release_and_advance(smem.k_empty, k);
     if (n >= first_masked)
         mask(s, n);
     update_row_max(s, rows, alpha, params.scale_log2, 0.0f);
@@ -218,7 +206,7 @@ __device__ __forceinline__ void first_block(SharedStorage<Tile> &smem, const Par
 template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Other, typename Mask>
 __device__ __forceinline__ void
 next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, PipelineState<Tile::STAGES> &k,
-           PipelineState<Tile::V_STAGES> &v, float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
+           PipelineState<Tile::STAGES> &v, float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
            uint32_t (&p)[Traits<Tile>::SCORES / 2], uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
            RowState &rows, float (&alpha)[2], uint32_t query, const Operand &k_operand, const Other &v_operand,
            const Mask &mask, int first_masked, int n)
@@ -231,30 +219,30 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
     issue_products<T, Tile>(s, o, p, q_fragments, query, k_operand, v_operand);
     if constexpr (PING_PONG)
         ping_pong_pass<Tile>(consumer);
-    release_and_advance<Tile>(smem.k_empty, k);
+    release_and_advance(smem.k_empty, k);
     if (n >= first_masked)
         mask(s, n);
     bool moved = false;
     if constexpr (!Tile::CHECKS_AFTER_EXP)
         moved = update_row_max(s, rows, alpha, params.scale_log2, STALE_LOG2_BEFORE_EXP);
-    const PipelineState<Tile::V_STAGES> done = v;
+    const PipelineState<Tile::STAGES> done = v;
     v.advance();
     wait_for_next_v(smem, v, params);
     wgmma_wait<0>();
     wgmma_hold(o);
     wgmma_hold(p);
-    release_keys<Tile>(&smem.v_empty[done.stage]);
+    release(&smem.v_empty[done.stage]);
     softmax_of_block<T, Tile>(p, o, s, rows, alpha, moved, params.scale_log2);
 }
 
 /* Waits for a stage and releases it unread. */
-template <typename Tile, int STAGES>
+template <int STAGES>
 __device__ __forceinline__ void skip_stage(const uint64_t (&full)[STAGES], const uint64_t (&empty)[STAGES],
                                            PipelineState<STAGES> &state)
 {
     mbarrier_wait(shared_address(&full[state.stage]), state.phase);
     __syncwarp(); /* all lanes have seen the phase end: after the release another one may end */
-    release_and_advance<Tile>(empty, state);
+    release_and_advance(empty, state);
 }
 
 /* The lowest block of keys that has to be masked for the 64 rows from `first_row` on: one of them does not see all of
@@ -277,7 +265,7 @@ __device__ __forceinline__ int last_seen_block(const Params &params, int first_r
 
 /* Issues the last O += P V of a tile. */
 template <typename T, typename Tile, typename Operand>
-__device__ __forceinline__ void start_last_output(SharedStorage<Tile> &smem, const PipelineState<Tile::V_STAGES> &v,
+__device__ __forceinline__ void start_last_output(SharedStorage<Tile> &smem, const PipelineState<Tile::STAGES> &v,
                                                   float (&o)[Traits<Tile>::ACCUMULATORS],
                                                   uint32_t (&p)[Traits<Tile>::SCORES / 2], const Operand &v_operand)
 {

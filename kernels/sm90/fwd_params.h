@@ -39,10 +39,10 @@ typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);
 /* A tile that the forward can use, with what the choice among tiles needs to know. */
 struct fused_sm90_fwd_tile {
     struct attn_tile tile;
-    int block_m, cluster, threads; /* block_m: rows of a block; cluster: blocks that share keys, of adjacent rows */
-    int block_n;                   /* keys of a pipeline stage */
-    int cost;                      /* time for a row and key, per cent of that of the first tile of the head_dim */
-    int start;                     /* causal: time apart from the keys (loads, masks, output), in keys */
+    int block_m, threads;
+    int block_n; /* keys of a pipeline stage */
+    int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim */
+    int start;   /* causal: time apart from the keys (loads, masks, output), in keys */
     fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
 };
 

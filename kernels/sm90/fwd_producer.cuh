@@ -28,23 +28,11 @@ __device__ __forceinline__ void load_q(SharedStorage<Tile> &smem, const Params &
                                                    tile.first_row, tile.head, tile.batch);
 }
 
-/* Block n of K or V. A block of a cluster loads its part of the keys into all of them. */
+/* Block n of K or V. */
 template <typename Tile>
 __device__ __forceinline__ void load_key_block(const void *stage, const CUtensorMap *map, const uint64_t *full, int n,
                                                int kv_head, int batch)
 {
-    if constexpr (Tile::CLUSTER > 1) {
-        constexpr int PART = Tile::BLOCK_N / Tile::CLUSTER;
-        const int first_key = block_in_cluster<Tile>() * PART;
-        const uint32_t barrier = shared_address(full);
-        mbarrier_arrive_expect(barrier, Traits<Tile>::PANELS * Traits<Tile>::KV_PANEL_BYTES);
-#pragma unroll
-        for (int panel = 0; panel < Traits<Tile>::PANELS; ++panel)
-            tma_load_multicast(shared_address(stage) + panel * Traits<Tile>::KV_PANEL_BYTES + first_key * ROW_BYTES,
-                               map, barrier, (1 << Tile::CLUSTER) - 1, L2_EVICT_LAST, panel * PANEL_COLUMNS,
-                               n * Tile::BLOCK_N + first_key, kv_head, batch);
-        return;
-    }
     load_panels<Tile, Traits<Tile>::KV_PANEL_BYTES>(stage, map, full, L2_EVICT_LAST, n * Tile::BLOCK_N, kv_head, batch);
 }
 
@@ -70,28 +58,6 @@ __device__ __forceinline__ WorkTile load_prologue(SharedStorage<Tile> &smem, con
     return tile;
 }
 
-/* The number of the next work tile. The first block of a cluster takes it and tells the others. */
-template <typename Tile>
-__device__ __forceinline__ int take_tile(SharedStorage<Tile> &smem, const Params &params, PipelineState<2> &mailbox)
-{
-    if constexpr (Tile::CLUSTER > 1) {
-        const uint32_t full = shared_address(&smem.mailbox.full[mailbox.stage]);
-        const uint32_t number = shared_address(&smem.mailbox.number[mailbox.stage]);
-        int next = params.tiles;
-        if (params.tile_counter != NULL && block_in_cluster<Tile>() > 0) {
-            mbarrier_arrive_expect(full, sizeof(int));
-            mbarrier_wait(full, mailbox.phase);
-            next = *static_cast<volatile int *>(&smem.mailbox.number[mailbox.stage]);
-        } else if (params.tile_counter != NULL) {
-            next = atomicAdd(params.tile_counter, 1) + static_cast<int>(gridDim.x) / Tile::CLUSTER;
-            send_in_cluster(address_in_block(number, 1), next, address_in_block(full, 1));
-        }
-        mailbox.advance();
-        return next;
-    }
-    return params.tile_counter == NULL ? params.tiles : atomicAdd(params.tile_counter, 1) + static_cast<int>(gridDim.x);
-}
-
 /* Q and K of all tiles. The number of the next tile is taken from the counter before the last two blocks of keys of a
  * tile are loaded: early enough to hide the latency of the counter. It is not taken earlier, so that thread blocks take
  * tiles in about the order in which they finish their last ones. */
@@ -104,25 +70,18 @@ template <typename Tile> __device__ __forceinline__ void produce_qk(SharedStorag
         load_key_block<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile.batch);
         k.advance();
     };
-    WorkTile tile = work_tile_of<Tile>(params, blockIdx.x / Tile::CLUSTER);
+    WorkTile tile = work_tile_of<Tile>(params, blockIdx.x);
     int kv_head = quotient(tile.head, params.group);
-    PipelineState<2> mailbox;
 
-    if constexpr (Tile::CLUSTER == 1) {
-        q.advance(); /* load_prologue */
-        k.advance();
-    } else {
-        publish_work_tile(smem, 0, tile);
-        load_q<Tile>(smem, params, 0, tile);
-        q.advance();
-        load_k(tile, kv_head, tile.key_blocks - 1);
-    }
+    q.advance(); /* load_prologue */
+    k.advance();
     for (;;) {
         int n = tile.key_blocks - 2;
 #pragma unroll 1
         for (; n > 1; --n)
             load_k(tile, kv_head, n);
-        const int next = take_tile(smem, params, mailbox);
+        const int next = params.tile_counter == NULL ? params.tiles
+                                                     : atomicAdd(params.tile_counter, 1) + static_cast<int>(gridDim.x);
 #pragma unroll 1
         for (; n >= 0; --n)
             load_k(tile, kv_head, n);
@@ -144,11 +103,10 @@ template <typename Tile> __device__ __forceinline__ void produce_qk(SharedStorag
 template <typename Tile> __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Params &params)
 {
     PipelineState<Q_STAGES> q;
-    PipelineState<Tile::V_STAGES> v;
-    int loaded = Tile::CLUSTER == 1; /* load_prologue */
+    PipelineState<Tile::STAGES> v;
+    int loaded = 1; /* load_prologue */
 
-    if (loaded)
-        v.advance();
+    v.advance();
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.work_tile_full[q.stage]), q.phase);
         const WorkTile tile = smem.work_tile[q.stage];

@@ -23,18 +23,12 @@ struct WorkTile {
     int batch, head, first_row, key_blocks;
 };
 
-/* Which block of its cluster this one is. */
-template <typename Tile> __device__ __forceinline__ int block_in_cluster()
-{
-    return static_cast<int>(blockIdx.x) % Tile::CLUSTER;
-}
-
 /* Blocks of keys up to the last that any row of the tile sees; where none sees any it is one, all of it masked. */
 template <typename Tile> __device__ __forceinline__ int count_key_blocks(const Params &params, int first_row)
 {
     int keys = params.kv_len;
     if (params.causal)
-        keys = min(keys, min(first_row + Tile::CLUSTER * Tile::BLOCK_M, params.q_len) + params.kv_len - params.q_len);
+        keys = min(keys, min(first_row + Tile::BLOCK_M, params.q_len) + params.kv_len - params.q_len);
     return (max(keys, 1) + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
 }
 
@@ -52,9 +46,8 @@ template <typename Tile> __device__ __forceinline__ WorkTile work_tile_of(const 
     const divisor &heads = is_first ? params.first_heads : params.section_heads;
     const int rank = quotient(tile, heads), head = first_head + tile - rank * heads.value;
     const int batch = quotient(head, params.q_heads), row_tile = params.causal ? params.row_tiles - 1 - rank : rank;
-    const int first_row = row_tile * (Tile::CLUSTER * Tile::BLOCK_M);
-    const int own_row = Tile::CLUSTER == 1 ? first_row : first_row + block_in_cluster<Tile>() * Tile::BLOCK_M;
-    return {batch, head - batch * params.q_heads.value, own_row, count_key_blocks<Tile>(params, first_row)};
+    const int first_row = row_tile * Tile::BLOCK_M;
+    return {batch, head - batch * params.q_heads.value, first_row, count_key_blocks<Tile>(params, first_row)};
 }
 
 } // namespace sm90_fwd

@@ -21,21 +21,18 @@ enum RowMaxCheck { BEFORE_EXP, AFTER_EXP };
  * time for a row and key in per cent of that of the first tile of the head_dim; time of a causal tile apart from its
  * keys, in keys. docs/kernels/sm90_fwd.md has the measurements. */
 #define FWD_TILES(ROW)                                                                                                 \
-    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 0, 100, 130, 1)                                                               \
-    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 0, 100, 130, 2)                                                               \
-    ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 120, 320, 1)                                                                \
-    ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 100, 170, 1)                                                                 \
-    ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 99, 160, 1)                                                                   \
-    ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 100, 170, 2)                                                                 \
-    ROW(64, 128, 128, 3, 2, AFTER_EXP, 0, 104, 320, 1)                                                                 \
-    ROW(64, 64, 128, 5, 2, AFTER_EXP, 4, 150, 190, 1)
+    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 0, 100, 130)                                                                  \
+    ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 120, 320)                                                                   \
+    ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 100, 170)                                                                    \
+    ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 99, 160)                                                                      \
+    ROW(64, 128, 128, 3, 2, AFTER_EXP, 0, 104, 320)                                                                    \
+    ROW(64, 64, 128, 5, 2, AFTER_EXP, 4, 150, 190)
 
-#define TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, CLUSTER) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SPLITS##C##CLUSTER
-#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST, START, BLOCKS)                                  \
-    struct TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS) {                                                            \
+#define TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SPLITS
+#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST, START)                                          \
+    struct TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS) {                                                                    \
         static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV, KEY_SPLITS = SPLITS;         \
-        static constexpr int Q_REGISTER_STEPS = Q_STEPS, CLUSTER = BLOCKS,                                             \
-                             V_STAGES = BLOCKS > 1 && DIM == 128 ? 3 : KV;                                             \
+        static constexpr int Q_REGISTER_STEPS = Q_STEPS;                                                               \
         static constexpr bool CHECKS_AFTER_EXP = CHECK == AFTER_EXP;                                                   \
     };
 FWD_TILES(TILE_STRUCT)
@@ -62,9 +59,7 @@ template <typename Tile> struct Traits {
         Tile::Q_REGISTER_STEPS > 0 ? Tile::Q_REGISTER_STEPS : 1; /* arrays are not empty */
     /* Whether LSE and 1 / row sum are computed while the last product runs: not where it computes the sum. */
     static constexpr bool FINALIZES_EARLY = !HAS_SUM_COLUMN;
-    static constexpr bool ROTATES_ROWS = KEYS < Tile::BLOCK_M,
-                          SKIPS_BLOCKS = ROTATES_ROWS ||
-                                         Tile::CLUSTER > 1; /* a warpgroup skips blocks that none of its rows sees */
+    static constexpr bool SKIPS_BLOCKS = KEYS < Tile::BLOCK_M; /* a warpgroup skips blocks that none of its rows sees */
     /* setmaxnreg takes multiples of 8; the sum over all threads is what __launch_bounds__ gives at launch. */
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
@@ -75,26 +70,17 @@ template <typename Tile> struct Traits {
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };
 
-/* Of a cluster's second block: the numbers of work tiles that the first one has taken. */
-template <int CLUSTER> struct Mailbox {
-};
-template <> struct Mailbox<2> {
-    uint64_t full[2];
-    int number[2];
-};
-
 template <typename Tile> struct alignas(1024) SharedStorage {
     uint16_t q[Q_STAGES][Tile::BLOCK_M * Tile::HEAD_DIM]; /* Q, and O in the epilogue */
     uint16_t k[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
-    uint16_t v[Tile::V_STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
+    uint16_t v[Tile::STAGES][Tile::BLOCK_N * Tile::HEAD_DIM];
     uint16_t ones[Traits<Tile>::ONES];
     uint64_t q_full[Q_STAGES], q_empty[Q_STAGES], work_tile_full[Q_STAGES];
-    uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::V_STAGES], v_empty[Tile::V_STAGES];
+    uint64_t k_full[Tile::STAGES], k_empty[Tile::STAGES], v_full[Tile::STAGES], v_empty[Tile::STAGES];
     WorkTile work_tile[Q_STAGES]; /* which tile a stage of Q holds or waits for */
     /* From the first key split to the last one. */
     float4 exchange[Traits<Tile>::EXCHANGE_BUFFERS]
                    [Traits<Tile>::EXCHANGE_FLOATS > 0 ? Traits<Tile>::EXCHANGE_FLOATS / 4 : 1];
-    Mailbox<Tile::CLUSTER> mailbox;
 };
 
 } // namespace sm90_fwd
