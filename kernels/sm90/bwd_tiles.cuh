@@ -50,7 +50,7 @@ template <typename Tile> struct Traits {
     /* Whether a block goes on to another work tile when it has finished one. K of the next one takes the place of V:
      * as soon as V is in registers, if all of it is, otherwise when dP of the last step has been computed. */
     static constexpr bool TAKES_MORE = Tile::IS_LOOP, V_IN_REGISTERS = 16 * Tile::V_STEPS == Tile::HEAD_DIM;
-    /* Whether these are brought to the second-level cache before that. docs/kernels/sm90_bwd.md, step 34. */
+    /* Whether these are brought to the second-level cache before that. docs/kernels/sm90_bwd.md, step 37. */
     static constexpr bool PREFETCHES_KEYS = TAKES_MORE && !V_IN_REGISTERS && Tile::HEAD_DIM == 64;
     static_assert(!TAKES_MORE || Tile::Q_TILE == listed_q_tile(Tile::HEAD_DIM), "preprocess lists the work tiles");
     /* Work tiles in shared memory: those that a warp of the block may be at, and the next one. A multiple of 2. */

@@ -14,6 +14,7 @@
 #include "kernels/common/makespan.h"
 #include "kernels/sm90/bwd_parts.h"
 #ifdef FABENCH_WITH_CUDA
+#include "kernels/sm90/bwd_params.h"
 #include "kernels/sm90/fused_sm90.h"
 #endif
 #include "tests/dense.h"
@@ -301,7 +302,9 @@ static int64_t longest_with_short_steps(const struct tile *other, bool causal)
 }
 
 /* A tile of keys takes N + 2 with N long steps, N + 1.6 with a loop over tiles of keys, and 2 N * 0.59 + 1.3 with short
- * steps, which is less up to N = 3.9 and 1.7. N is len / 128, causal (len / 128 + 1) / 2 on average. */
+ * steps, which is less up to N = 3.9 and 1.7. N is len / 128, causal (len / 128 + 1) / 2 on average. Measured on an
+ * H200 (docs/kernels/sm90_bwd.md, "Which tile"): short steps are slower than a loop at 256 full and 512 causal, faster
+ * at 256 causal; slower than long ones without a loop at 512 full, faster at 256 full and 512 causal. */
 static void short_steps_are_for_short_problems(void **state)
 {
     (void)state;
@@ -372,6 +375,25 @@ static int64_t other_bytes(const struct work *w)
 }
 
 #ifdef FABENCH_WITH_CUDA
+/* known_tiles are those of the kernels. */
+static void the_tiles_are_known(void **state)
+{
+    size_t count = 0;
+    (void)state;
+    for (const struct fused_sm90_bwd_tile *tile = fused_sm90_bwd_tiles; tile->tile.shown.name != NULL; tile++) {
+        assert_true(count < sizeof known_tiles / sizeof *known_tiles);
+        const struct tile *known = &known_tiles[count++];
+        assert_string_equal(tile->tile.shown.name, known->variant);
+        assert_int_equal(tile->tile.head_dim, known->head_dim);
+        assert_int_equal(tile->q.queries, known->q.queries);
+        assert_int_equal(tile->q.step_time, known->q.step_time);
+        assert_int_equal(tile->q.block_time, known->q.block_time);
+        assert_int_equal(tile->q.start_time, known->q.start_time);
+        assert_int_equal(tile->q.takes_more, known->q.takes_more);
+    }
+    assert_int_equal(count, sizeof known_tiles / sizeof *known_tiles);
+}
+
 static int64_t workspace_bytes(const struct work *w)
 {
     const struct attn_device device = {.platform = ATTN_CUDA,
@@ -434,6 +456,9 @@ int main(void)
         cmocka_unit_test(early_tiles_leave_enough_behind_them),
         cmocka_unit_test(a_loop_gains_with_more_tiles_than_multiprocessors),
         cmocka_unit_test(the_workspace_is_enough),
+#ifdef FABENCH_WITH_CUDA
+        cmocka_unit_test(the_tiles_are_known),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
