@@ -8,11 +8,13 @@
 #   test      the GPU tests and `fabench selftest`
 #   verify    `fabench verify`, also --deterministic, with every tile and with 99 KB of shared memory for a block
 #   sanitize  compute-sanitizer memcheck and synccheck over `fabench verify --preset quick`, also --deterministic
-#             and with every tile of the forward, and racecheck over the rings of gpu_test_blocks
+#             and with every tile of the forward and of fused_sm90's backward, and racecheck over the rings of
+#             gpu_test_blocks
 #   racecheck      racecheck over `fabench verify --preset quick` of our fused kernels in bf16
 #   racecheck-fwd  racecheck over every tile of their forward
+#   racecheck-bwd  racecheck over every tile of fused_sm90's backward
 #   racecheck-det  racecheck over their deterministic backward
-#             three stages, because a launch under racecheck takes seconds
+#             four stages, because a launch under racecheck takes seconds
 #   sweep     the paper sweep in fp16 and bf16: naive, fused, cudnn
 #   repeat    sixteen points at 4K and 16K twice, in fresh processes: % of GEMM must agree within 1 %
 #   energy    one sustained region of 60 s: the device's energy counter and the integrated power must agree within 5 %
@@ -30,7 +32,7 @@ esac
 cd "$(dirname "$0")/.."
 
 stage_limit_s=470
-all_stages=(build test verify sanitize racecheck racecheck-fwd racecheck-det sweep repeat energy)
+all_stages=(build test verify sanitize racecheck racecheck-fwd racecheck-bwd racecheck-det sweep repeat energy)
 out=build
 if [ "${1:-}" = --out ]; then
     [ $# -ge 2 ] || { echo "gpu_check: --out needs a folder" >&2; exit 2; }
@@ -142,6 +144,8 @@ verify_stage() {
         head_dim=${variant##*[:_]d} # ...:d64_kv128q64, ...:fwd_d64_m128n128
         step "${variant#*:}" "$fabench" verify --device cuda:0 --preset quick --d "${head_dim%%_*}" --impl "$variant" \
             --out none
+        [[ $variant != *:bwd_* ]] || step "${variant#*:}-det" "$fabench" verify --device cuda:0 --preset quick \
+            --mode bwd --deterministic --d "${head_dim%%_*}" --impl "$variant" --out none
     done
     # What runs where thread blocks have less shared memory.
     step smem-99kb "$fabench" verify --device cuda:0 --impl fused_sm80:smem_99kb --out none
@@ -219,10 +223,10 @@ kernels() {
     options=(--dtype bf16)
     case $1 in
     chosen) options+=(--impl "$(fused_here)") ;;
-    fwd) # small shapes choose only a few of the tiles
+    fwd | bwd) # small shapes choose only a few of the tiles; those of fused_sm90's backward begin with bwd_
         local tiles
-        tiles=$(tiles_here | grep :fwd_ || true)
-        options+=(--mode fwd --impl "$(paste -sd, <<<"$tiles")"
+        tiles=$(tiles_here | grep ":$1_" || true)
+        options+=(--mode "$1" --impl "$(paste -sd, <<<"$tiles")"
             --d "$(sed 's/.*_d\([0-9]*\)_.*/\1/' <<<"$tiles" | sort -nu | paste -sd,)")
         ;;
     det) options+=(--mode bwd --deterministic --impl "$(fused_here)") ;; # kernels of its own
@@ -238,6 +242,8 @@ sanitize_stage() {
         sanitized "$tool" "$tool-det" "${options[@]}"
         kernels fwd
         sanitized "$tool" "$tool-fwd" "${options[@]}"
+        kernels bwd
+        sanitized "$tool" "$tool-bwd" "${options[@]}"
     done
     blocks=$(find "$folder" -type f -executable -name gpu_test_blocks | head -n 1)
     if [ -z "$blocks" ]; then

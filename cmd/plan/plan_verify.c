@@ -43,8 +43,11 @@ static const struct hard_shape shapes[] = {
     {1, 6, 1, 129, 255, FILL_NORMAL, ATTN_BHSD, false, false, 0},
     {1, 32, 8, 300, 300, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     /* More work tiles than an H200 has multiprocessors, so that a persistent block takes several of them, also of
-     * different key blocks. */
+     * different key blocks: tiles of rows in the forward, of keys in the backward. The last one has several steps for
+     * each tile of keys, and tiles of which only the first half has keys. */
     {1, 136, 34, 70, 130, FILL_NORMAL, ATTN_BSHD, true, true, 0},
+    {1, 272, 68, 70, 130, FILL_NORMAL, ATTN_BSHD, true, true, 0},
+    {5, 30, 30, 330, 430, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     {5, 16, 4, 700, 900, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     /* Hard values. */
     {1, 2, 2, 257, 257, FILL_SHARP, ATTN_BSHD, false, false, 0},

@@ -199,6 +199,7 @@ fused_new    cuda
              variant fwd_d96_m128n64  128 x 64 tile
              variant d64_kv128q64     128 keys x 64 queries
              variant d64_kv64q32      64 keys x 32 queries; not dense attention
+             variant bwd_d64_k128q64  128 keys x 64 queries
 other        cuda
              variant fwd_d64_other    runs nowhere
 LIST
@@ -215,10 +216,12 @@ expect_code 0
 asked() { expect "asked: $1" grep -qxF -- "$1" gpu_build/fabench.log; }
 asked "verify --device cuda:0 --preset quick --d 96 --impl fused_new:fwd_d96_m128n64 --out none"
 asked "verify --device cuda:0 --preset quick --d 64 --impl fused_new:d64_kv64q32 --out none"
+asked "verify --device cuda:0 --preset quick --mode bwd --deterministic --d 64 --impl fused_new:bwd_d64_k128q64 --out none"
 expect "no tile of others" sh -c '! grep -q fwd_d64_other gpu_build/fabench.log'
 expect "dense attention of a tile that takes it" \
-    grep -q -- '--seqlen 1k,4k .*--impl fused_new:d64_kv128q64 ' gpu_build/fabench.log
-expect "a step for each tile" [ "$(grep -c 'kv\|fwd_d' gpu_out/gpu-check/summary.txt)" -eq 3 ]
+    grep -q -- '--seqlen 1k,4k .*--impl fused_new:d64_kv128q64,fused_new:bwd_d64_k128q64 ' gpu_build/fabench.log
+expect "a step for each tile, two for those named bwd_" \
+    [ "$(grep -c 'kv\|fwd_d\|bwd_d' gpu_out/gpu-check/summary.txt)" -eq 5 ]
 sed -i '/variant/d' gpu_build/fabench
 gpu_check verify
 expect_code 6
