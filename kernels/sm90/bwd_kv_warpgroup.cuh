@@ -1,5 +1,5 @@
 /* A KV warpgroup of the sm_90 backward: owns 64 keys, goes through the tiles of queries, keeps dK and dV in
- * registers, and hands dS to the producer warpgroup. S, P and dP of a step share registers. bwd_kv_short_steps.cuh has
+ * registers, and hands dS to the dQ warpgroup. S, P and dP of a step share registers. bwd_kv_short_steps.cuh has
  * another order of work, for steps of half the size. */
 #pragma once
 
@@ -29,6 +29,7 @@ __device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], const floa
         p_to_ds<T>(p_ds, n, difference);
 }
 
+/* One of two arrays of different lengths. */
 template <bool FIRST, int COUNT, int OTHER_COUNT>
 __device__ __forceinline__ auto &choose(uint32_t (&first)[COUNT], uint32_t (&second)[OTHER_COUNT])
 {
@@ -89,8 +90,7 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         start_gradient<T, Tile>(dv, p, operand.dout_transposed + stage * STAGE_STEP);
         at.advance(params);
         at.wait_next_visible(smem, params);
-        constexpr bool WAITS_LATE = Tile::HEAD_DIM == 128; /* for the buffer of dS */
-        uint32_t to = WAITS_LATE ? 0 : wait_ds_empty(smem, now, at.warp_row);
+        uint32_t to = S::WAITS_LATE ? 0 : wait_ds_empty(smem, now, at.warp_row);
         const PrefetchedStats neg_delta = prefetch_stats(stats_address(smem, stage, 1, at.lane));
         if (S::DS_BESIDE_DV)
             wgmma_wait<1>();
@@ -101,9 +101,9 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
          * leaves the assembler more freedom in the order of instructions. */
         float own[S::SCORES];
         float(&difference)[S::SCORES] = S::DS_BESIDE_DV ? s : own;
-        constexpr bool TO_DS = S::KEEPS_P || !S::DS_BESIDE_DV; /* dV that still runs needs P, if there is one alone */
+        constexpr bool TO_DS = S::KEEPS_P || !S::DS_BESIDE_DV; /* fp16: dV reads P from p_ds */
         compute_ds<T, TO_DS>(p_ds, difference, s, stats_address(smem, stage, 1, at.lane), neg_delta);
-        if (WAITS_LATE)
+        if (S::WAITS_LATE)
             to = wait_ds_empty(smem, now, at.warp_row);
         if (S::DS_BESIDE_DV)
             finish_dv(dv, p);
@@ -112,7 +112,8 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         store_ds<Tile>(to, p_ds, at.lane);
         if (S::ANNOUNCES_FIRST)
             arrive_ds_full(smem, now, at.lane);
-        /* After the last step this reads a stage that holds another one; the result is not used. */
+        /* After the last step this reads a stage that holds another one, and K where the next V may be arriving; the
+         * result is not used. */
         start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         if (!S::ANNOUNCES_FIRST)
             arrive_ds_full(smem, now, at.lane);

@@ -71,8 +71,9 @@ struct fused_sm90_bwd_params {
     int part_steps; /* a tile with more steps has parts of at most about as many */
     int max_parts;  /* of a tile */
     float scale_log2; /* scale of Q K^T times log2 e */
-    /* In the main kernel P is 2^p_log2 times what it is: bf16 inputs come with weights far below the range of fp16, in
-     * which P is kept for dS. dV, and what dK and dQ have in fp32, are multiplied with these at the end. */
+    /* bf16: in the main kernel P is 2^p_log2 times what it is, because fp16, in which P is kept for dS, has few bits
+     * for small weights. fp16: p_log2 is 0, as dS is in fp16, too, and would overflow. The sums of dV, dK and dQ in fp32
+     * are multiplied with these factors at the end. */
     int p_log2;
     float dv_scale, dqk_scale; /* 2^-p_log2; the same times the scale of Q K^T */
     bool causal;

@@ -1,7 +1,7 @@
 /* What follows from the problem, and how many thread blocks share the steps of a tile of keys. That is an estimate: the
  * blocks are put on the multiprocessors in the order of their numbers, each on the one that is free first, as the
  * hardware does. Times are in long steps (bwd_geometry.h), about 2.2 us on an H200; docs/kernels/sm90_bwd.md,
- * steps 28, 30 and 32, has the measurements. */
+ * steps 28, 30, 32, 33 and 36, has the measurements. */
 #include "kernels/sm90/bwd_parts.h"
 
 #include <limits.h>

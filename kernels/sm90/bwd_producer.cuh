@@ -106,7 +106,8 @@ template <typename Tile> struct Producer {
             find_next(smem, params, now);
     }
 
-    /* Where dP of the last step has been computed, and with it all that reads V. */
+    /* K of the next work tile, which comes where V of this one is: once V is in registers, or dP of the last step has
+     * been computed. */
     __device__ __forceinline__ void load_next_k(Smem<Tile> &smem, const Params &params,
                                                 const PipelineState<S::WORK_SLOTS> &now)
     {

@@ -13,6 +13,7 @@ using namespace device;
 
 constexpr int SLAB_ROWS = 16, SLAB_FLOATS_OF_LANE = SLAB_FLOATS / LANES;
 constexpr int VECTOR = 8; /* elements in 16 bytes */
+static_assert(SLAB_ROWS == SM90_BWD_STORE_ROWS, "the rows of a warp");
 
 /* Rounds a warp's slab times `scale` and writes it to rows of device memory, by way of 16 rows of 128 bytes of shared
  * memory that are the warp's own. `rows`: as many as exist. */

@@ -50,7 +50,7 @@ template <typename Tile> struct Traits {
     /* Whether a block goes on to another work tile when it has finished one. K of the next one takes the place of V:
      * as soon as V is in registers, if all of it is, otherwise when dP of the last step has been computed. */
     static constexpr bool TAKES_MORE = Tile::IS_LOOP, V_IN_REGISTERS = 16 * Tile::V_STEPS == Tile::HEAD_DIM;
-    /* Whether these are brought to the second-level cache before that. docs/kernels/sm90_bwd.md, step 37. */
+    /* Whether the next K and V are brought to the second-level cache before that. docs/kernels/sm90_bwd.md, step 37. */
     static constexpr bool PREFETCHES_KEYS = TAKES_MORE && !V_IN_REGISTERS && Tile::HEAD_DIM == 64;
     static_assert(!TAKES_MORE || Tile::Q_TILE == listed_q_tile(Tile::HEAD_DIM), "preprocess lists the work tiles");
     /* Work tiles in shared memory: those that a warp of the block may be at, and the next one. A multiple of 2. */
@@ -70,9 +70,11 @@ template <typename Tile> struct Traits {
     static constexpr bool KEEPS_P = IS_BF16<typename Tile::Element> && !HAS_SHORT_STEPS;
     /* The order within a step of kv_warpgroup, which in all cases stores dS before it starts S of the next step.
      * DS_BESIDE_DV: dS (fp16: dP - D) is computed while dV still runs; otherwise dV is waited for first.
-     * ANNOUNCES_FIRST: dS is announced (arrive_ds_full) before S is started; otherwise after that. */
+     * ANNOUNCES_FIRST: dS is announced (arrive_ds_full) before S is started; otherwise after that. WAITS_LATE: the
+     * buffer of dS is waited for when dS (fp16: dP - D) has been computed; otherwise before that. */
     static constexpr bool DS_BESIDE_DV = Tile::HEAD_DIM == 128 || KEEPS_P;
     static constexpr bool ANNOUNCES_FIRST = Tile::HEAD_DIM == 128;
+    static constexpr bool WAITS_LATE = Tile::HEAD_DIM == 128;
     static_assert(PASSES == 2 || HAS_SHORT_STEPS, "a tile of dQ is two passes");
     static_assert(SEMAPHORE_TILES % ROW_BLOCK_TILES == 0, "semaphores are those of a block of preprocess");
     static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");

@@ -4,7 +4,7 @@
  *               every query; zeros in dq_sum, the fp32 sums of dQ; the list of work tiles
  *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its
  *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
- *   convert     dQ = scale * dq_sum, rounded
+ *   convert     dQ = dqk_scale * dq_sum, rounded
  * 128 keys of a kv head, or a part of their steps, are a work tile (bwd_work.cuh). A block has one, or, where they are
  * many and not in parts, takes one after the other from the list (bwd_producer.cuh): K of the next one comes where V
  * is, as soon as nothing reads V any more, its first Q and dO follow those of the last steps, and dK and dV are stored
@@ -22,7 +22,8 @@
  *     P^T = exp2(scale_log2 S^T - lse2) of the next step
  *
  * P^T is an operand of dV and a factor of dS^T. In bf16 it has too few bits for the latter: there P^T is rounded twice,
- * to bf16 for dV and to fp16 for dS^T, which replaces it. Having registers of its own, dS^T is computed while dV runs.
+ * to bf16 for dV and to fp16 for dS^T, which replaces it. As P^T for dS^T has registers of its own, dS^T is computed
+ * while dV runs. (fp16, head_dim 128: dP^T - D is. Short steps keep P^T in fp32 for dS^T.)
  *
  * Short problems of head_dim 64 have short steps, of 64 queries instead of 128: more of them is under way at a time
  * (bwd_kv_short_steps.cuh), dQ of a step is one pass, and the stage of a step is loaded again one step later.
@@ -126,7 +127,7 @@ using namespace sm90_bwd;
     {                                                                                                                  \
         "bwd_d" #D "_k128q" #Q NAME_END_##BLOCK,                                                                       \
             "128 keys x " #Q " queries, two warpgroups of keys and one for dQ; in registers " #V_FP16 " and " #K_FP16  \
-            " sixteens of head_dim of V and of K in fp16, " #V_BF16 " of V in bf16" TEXT_END_##BLOCK                   \
+            " x 16 columns of V and of K in fp16, " #V_BF16 " x 16 of V in bf16" TEXT_END_##BLOCK                      \
     }
 #define DTYPES(TILE, DETERMINISTIC)                                                                                    \
     {                                                                                                                  \

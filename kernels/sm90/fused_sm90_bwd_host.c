@@ -14,7 +14,7 @@ enum {
     ROW_PADDING = 128,           /* stats and dq_sum are padded to whole tiles of any size */
     COUNTER_BYTES = 256,         /* of taken */
     /* P is up to 2^12, a sixteenth of the largest number of fp16 (an LSE of large logits is rounded, and P may be over
-     * 1); it has all 11 bits of fp16 from 2^-26 on, and bf16's error from 2^-28 on. */
+     * 1); it has all 11 bits of fp16 from 2^-26 on, and bf16's error from 2^-29 on. dS of 2^115 and more overflows. */
     BF16_P_LOG2 = 12
 };
 

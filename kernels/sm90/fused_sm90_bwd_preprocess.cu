@@ -1,7 +1,7 @@
 /* The kernel before the sm_90 backward, bound by device memory. A block has one tile of queries of the main kernel, or
- * two short ones. 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in base 2. Rows that see no
- * key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main kernel without a mask. The
- * same threads zero the rows of dq_sum and their semaphores. */
+ * two short ones. 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in base 2, less p_log2. Rows
+ * that see no key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main kernel without a
+ * mask. The same threads zero the rows of dq_sum and their semaphores. */
 #include "kernels/sm90/bwd_params.h"
 
 #include <cuda_bf16.h>

@@ -216,7 +216,8 @@ expect_code 0
 asked() { expect "asked: $1" grep -qxF -- "$1" gpu_build/fabench.log; }
 asked "verify --device cuda:0 --preset quick --d 96 --impl fused_new:fwd_d96_m128n64 --out none"
 asked "verify --device cuda:0 --preset quick --d 64 --impl fused_new:d64_kv64q32 --out none"
-asked "verify --device cuda:0 --preset quick --mode bwd --deterministic --d 64 --impl fused_new:bwd_d64_k128q64 --out none"
+options="--mode bwd --deterministic --d 64 --impl fused_new:bwd_d64_k128q64 --out none"
+asked "verify --device cuda:0 --preset quick $options"
 expect "no tile of others" sh -c '! grep -q fwd_d64_other gpu_build/fabench.log'
 expect "dense attention of a tile that takes it" \
     grep -q -- '--seqlen 1k,4k .*--impl fused_new:d64_kv128q64,fused_new:bwd_d64_k128q64 ' gpu_build/fabench.log
