@@ -72,8 +72,8 @@ struct fused_sm90_bwd_params {
     int max_parts;  /* of a tile */
     float scale_log2; /* scale of Q K^T times log2 e */
     /* bf16: in the main kernel P is 2^p_log2 times what it is, because fp16, in which P is kept for dS, has few bits
-     * for small weights. fp16: p_log2 is 0, as dS is in fp16, too, and would overflow. The sums of dV, dK and dQ in fp32
-     * are multiplied with these factors at the end. */
+     * for small weights. fp16: p_log2 is 0, as dS is in fp16, too, and would overflow. dV, dK and dQ are multiplied
+     * with these factors at the end. */
     int p_log2;
     float dv_scale, dqk_scale; /* 2^-p_log2; the same times the scale of Q K^T */
     bool causal;
