@@ -225,6 +225,7 @@ kernels() {
     chosen) options+=(--impl "$(fused_here)") ;;
     fwd | bwd) # small shapes choose only a few of the tiles; those of fused_sm90's backward begin with bwd_
         local tiles
+        [ "$1" = fwd ] || options=(--dtype fp16,bf16) # which load keys in different orders
         tiles=$(tiles_here | grep ":$1_" || true)
         options+=(--mode "$1" --impl "$(paste -sd, <<<"$tiles")"
             --d "$(sed 's/.*_d\([0-9]*\)_.*/\1/' <<<"$tiles" | sort -nu | paste -sd,)")

@@ -133,8 +133,15 @@ using namespace sm90_bwd;
     {                                                                                                                  \
         backward<TILE<__half>, DETERMINISTIC>, backward<TILE<__nv_bfloat16>, DETERMINISTIC>                            \
     }
+/* Of a block, in both dtypes. */
+template <template <typename> class Tile> constexpr size_t smem_bytes()
+{
+    static_assert(sizeof(Smem<Tile<__half>>) == sizeof(Smem<Tile<__nv_bfloat16>>), "one size for each tile");
+    return sizeof(Smem<Tile<__half>>);
+}
+
 #define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                            \
-    {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, sizeof(Smem < TILE_NAME(DIM, Q, BLOCK) < __half >>)},      \
+    {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK)>()},                   \
      {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK_IS_##BLOCK},                                                         \
      {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},
 
