@@ -144,6 +144,7 @@ __device__ __forceinline__ void store_gradient(const float (&c)[Traits<Tile>::GR
                                                const CUtensorMap *map, int row, const WorkTile &work, int lane)
 {
     using S = Traits<Tile>;
+    lane = forget(lane); /* addresses are computed here: kept ones would take registers of the steps */
 #pragma unroll
     for (int i = 0; i < S::GRADIENTS / 8; ++i) {
         uint32_t packed[4];

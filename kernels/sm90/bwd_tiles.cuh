@@ -74,7 +74,7 @@ template <typename Tile> struct Traits {
      * buffer of dS is waited for when dS (fp16: dP - D) has been computed; otherwise before that. */
     static constexpr bool DS_BESIDE_DV = Tile::HEAD_DIM == 128 || KEEPS_P;
     static constexpr bool ANNOUNCES_FIRST = Tile::HEAD_DIM == 128;
-    static constexpr bool WAITS_LATE = Tile::HEAD_DIM == 128;
+    static constexpr bool WAITS_LATE = DS_BESIDE_DV;
     static_assert(PASSES == 2 || HAS_SHORT_STEPS, "a tile of dQ is two passes");
     static_assert(SEMAPHORE_TILES % ROW_BLOCK_TILES == 0, "semaphores are those of a block of preprocess");
     static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
