@@ -12,18 +12,26 @@ enum attn_status attn_cuda_failure(const char *call, cudaError_t error, struct a
 enum attn_status attn_launch_kernel(const struct attn_launch *launch, const void *params, const struct attn_run *run,
                                     struct attn_message *why)
 {
-    cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
+    cudaLaunchAttribute attributes[2];
     cudaLaunchConfig_t config = {.gridDim = {(unsigned)launch->blocks, 1, 1},
                                  .blockDim = {(unsigned)launch->threads, 1, 1},
                                  .dynamicSmemBytes = launch->smem_bytes,
                                  .stream = run->stream,
-                                 .attrs = &overlap};
+                                 .attrs = attributes};
     void *arguments[] = {(void *)(uintptr_t)params};
     const char *call = "cudaFuncSetAttribute";
     cudaError_t error = cudaSuccess;
 
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    config.numAttrs = launch->overlaps_previous && run->pass == NULL;
+    if (launch->overlaps_previous && run->pass == NULL) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (launch->cluster > 1) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        attributes[config.numAttrs].val.clusterDim.x = (unsigned)launch->cluster;
+        attributes[config.numAttrs].val.clusterDim.y = attributes[config.numAttrs].val.clusterDim.z = 1;
+        ++config.numAttrs;
+    }
     if (launch->is_pass && run->pass != NULL)
         run->pass(run->pass_context, launch->name);
     if (launch->smem_bytes > 0)

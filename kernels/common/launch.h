@@ -16,6 +16,7 @@ struct attn_launch {
     const void *kernel; /* a __global__ function with one parameter */
     int64_t blocks;
     int threads;
+    int cluster;            /* blocks of a cluster, which run at the same time; 0 or 1: no clusters */
     size_t smem_bytes;      /* dynamic shared memory of a block */
     bool is_pass;           /* run->pass is called first, with the name */
     bool overlaps_previous; /* may start before the previous kernel of the stream has ended: it waits for it itself

@@ -76,6 +76,21 @@ __device__ __forceinline__ bool mbarrier_try(uint32_t barrier, uint32_t parity)
     return ended != 0;
 }
 
+/* The same without a sleep. */
+__device__ __forceinline__ bool mbarrier_test(uint32_t barrier, uint32_t parity)
+{
+    uint32_t ended;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(ended)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return ended != 0;
+}
+
 /* Sleeps until the phase of this parity has ended; what was written before its arrivals is visible then. */
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
 {
@@ -97,6 +112,38 @@ __device__ __forceinline__ void mbarrier_wait_together(uint32_t barrier, uint32_
 {
     while (!__all_sync(0xffffffffu, mbarrier_try(barrier, parity))) {
     }
+}
+
+/* ---- clusters ---- */
+
+/* Thread blocks of a cluster run at the same time and reach each other's shared memory. PTX ISA, "barrier.cluster",
+ * "mapa", "mbarrier.arrive". */
+
+/* Waits until all threads of the cluster have come here. Threads of a warp may come one after the other. */
+__device__ __forceinline__ void cluster_sync()
+{
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+/* The address of the same place in the shared memory of a block of the cluster. */
+__device__ __forceinline__ uint32_t address_in_block(uint32_t shared, uint32_t block)
+{
+    uint32_t address;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(block));
+    return address;
+}
+
+/* `barrier`: of address_in_block. Orders what wgmma and the copy engine have read, which was waited for; a release at
+ * the scope of the cluster would wait for all writes of the thread to device memory (MEMBAR.ALL.GPU). */
+__device__ __forceinline__ void mbarrier_arrive_in_cluster(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/* The same, and the phase waits for so many bytes of copies that name the barrier. */
+__device__ __forceinline__ void mbarrier_arrive_expect_in_cluster(uint32_t barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cluster.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
 /* ---- pipeline stages ---- */

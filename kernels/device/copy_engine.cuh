@@ -33,6 +33,19 @@ __device__ __forceinline__ void tma_load(uint32_t shared, const CUtensorMap *map
                  : "memory");
 }
 
+/* The same into the thread blocks of the cluster whose bits are set in `blocks`, at the same address in each, with the
+ * barrier at the same address. */
+__device__ __forceinline__ void tma_load_multicast(uint32_t shared, const CUtensorMap *map, uint32_t barrier,
+                                                   uint16_t blocks, uint64_t l2_policy, int column, int row, int head,
+                                                   int batch)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+        "[%0], [%1, {%5, %6, %7, %8}], [%2], %3, %4;" ::"r"(shared),
+        "l"(map), "r"(barrier), "h"(blocks), "l"(l2_policy), "r"(column), "r"(row), "r"(head), "r"(batch)
+        : "memory");
+}
+
 /* Starts to bring a box into the second-level cache. */
 __device__ __forceinline__ void tma_prefetch(const CUtensorMap *map, int column, int row, int head, int batch)
 {
@@ -84,6 +97,26 @@ __device__ __forceinline__ void bulk_load(uint32_t shared, const void *global, u
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
         "l"(global), "r"(bytes), "r"(barrier)
+        : "memory");
+}
+
+/* The same into the thread blocks of the cluster whose bits are set in `blocks`, at the same addresses in each. */
+__device__ __forceinline__ void bulk_load_multicast(uint32_t shared, const void *global, uint32_t bytes,
+                                                    uint32_t barrier, uint16_t blocks)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(shared),
+                 "l"(global), "r"(bytes), "r"(barrier), "h"(blocks)
+                 : "memory");
+}
+
+/* Starts a copy from this block's shared memory to `to` in that of a block of the cluster, whose bytes arrive at
+ * `barrier` there; both addresses are of address_in_block (barriers.cuh). Its writers: async_proxy_fence. */
+__device__ __forceinline__ void bulk_send(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrier)
+{
+    asm volatile(
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "r"(from), "r"(bytes), "r"(barrier)
         : "memory");
 }
 

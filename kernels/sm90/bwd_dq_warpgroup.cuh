@@ -57,7 +57,8 @@ __device__ __forceinline__ void add_dq(Smem<Tile> &smem, const Params &params, i
     __syncwarp();
     if (elect_one()) {
         bulk_reduce_add(params.dq_sum + int64_t(tile) * S::Q_FLOATS + pass * S::PASS_FLOATS + warp * SLAB_FLOATS,
-                        shared_address(smem.dq[dq_buffer<Tile>(step, pass)][warp]), SLAB_FLOATS * sizeof(float));
+                        shared_address(smem.dq.buffers[dq_buffer<Tile>(step, pass)][warp]),
+                        SLAB_FLOATS * sizeof(float));
         tma_store_commit();
     }
 }
@@ -85,7 +86,7 @@ __device__ __forceinline__ void finish_pass(Smem<Tile> &smem, const Params &para
     if (S::ADDS_FROM_REGISTERS && pass == S::LAST_PASS)
         add_dq<Tile>(dq, params, tile, pass, warp, lane);
     else
-        store_dq(dq, shared_address(smem.dq[dq_buffer<Tile>(step, pass)][warp]), lane);
+        store_dq(dq, shared_address(smem.dq.buffers[dq_buffer<Tile>(step, pass)][warp]), lane);
 }
 
 /* Waits until the copy engine has read the buffer that `pass` will write. */
@@ -119,7 +120,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
     const uint32_t first_k = keep_uniform(wgmma_mn_major(shared_address(smem.keys[0]), S::KV_PANEL_BYTES));
     const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
     PipelineState<S::WORK_SLOTS> slot = {S::WORK_SLOTS - 1, 1}; /* that before the first work tile's */
-    Producer<Tile> producer;
+    Producer<Tile, 0> producer;
     int step = 0, before = -1; /* step: of all work tiles; before: tile of the previous step, whose last pass may not
                                   have been added yet */
 
@@ -216,7 +217,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         }
         __syncwarp();
         if (S::TAKES_MORE && lane == 0)
-            mbarrier_arrive(shared_address(&smem.work_empty[slot.stage]));
+            release_work(smem, slot.stage);
     }
     if (!DETERMINISTIC && before >= 0 && !S::ADDS_FROM_REGISTERS)
         add_dq(smem, params, before, step - 1, S::LAST_PASS, warp);

@@ -21,6 +21,7 @@ struct sm90_bwd_q_tile {
     int block_time;  /* of a work tile beside its steps: loading K and V, the first P, storing dK and dV */
     int start_time;  /* of the first work tile of a block, beside that */
     bool takes_more; /* a block goes on to another work tile when it has finished one */
+    int cluster;     /* thread blocks that have a work tile together: 1, or 2 with a tile of keys each */
 };
 
 /* The first of the q_tiles tiles of q_tile queries that sees a key from first_key on; all behind it do, too. q_tiles

@@ -74,7 +74,7 @@ __device__ __forceinline__ void compute_work_short_steps(Smem<Tile> &smem, const
         arrive_ds_full(smem, now, at.lane);
         start_gradient<T, Tile>(dk, p_ds, operand.q_transposed + stage * STAGE_STEP);
         start_scores<T, Tile, Tile::V_STEPS>(dp, v_operand, at.v(), operand.dout + at.pipeline.stage * STAGE_STEP);
-        skip_steps(smem, now + 1, at.step, at.warp_row, at.lane);
+        skip_steps(smem, at, now + 1, at.step);
     };
     const auto finish_products = [&] {
         wgmma_wait<0>();
@@ -90,7 +90,7 @@ __device__ __forceinline__ void compute_work_short_steps(Smem<Tile> &smem, const
     load_operand<Tile, Tile::V_STEPS>(v_operand, smem.keys[v_area<Tile>(work_slot(smem, at))], at.warp_row, at.lane);
     const int first = at.step;
     at.wait_next_visible(smem, params);
-    skip_steps(smem, first, at.step, at.warp_row, at.lane);
+    skip_steps(smem, at, first, at.step);
     if (at.step < at.end) {
         start_scores<T, Tile, Tile::K_STEPS>(s0, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         wgmma_commit(); /* in place of dK */
@@ -121,7 +121,7 @@ __device__ __forceinline__ void kv_warpgroup_short_steps(Smem<Tile> &smem, const
 {
     Walk<Tile> at(smem, group);
 
-    at.begin_work(smem);
+    at.begin_work(smem, params);
     compute_work_short_steps<T>(smem, params, at);
 }
 

@@ -6,6 +6,7 @@
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/sm90/bwd_kv_math.cuh"
+#include "kernels/sm90/bwd_pair.cuh"
 
 namespace sm90_bwd {
 
@@ -51,6 +52,7 @@ template <typename Tile> __device__ __forceinline__ uint32_t work_phase(Smem<Til
  * work tile. Steps are counted over all work tiles. */
 template <typename Tile> struct Walk {
     int group, warp, lane;
+    int other;    /* a pair: the rank of the other block */
     int warp_row; /* the warp's first key, counted from the work tile's first */
     Operands operand;
     uint32_t k;             /* operand: the warpgroup's keys */
@@ -70,6 +72,8 @@ template <typename Tile> struct Walk {
         if (Traits<Tile>::TAKES_MORE)
             lane = forget(lane); /* not computed again at every use */
         warp_row = group_row + warp * 16;
+        if (Traits<Tile>::IS_PAIR)
+            other = keep_uniform(1 - pair_rank());
         operand = operands_of(smem, group_row);
     }
 
@@ -81,7 +85,7 @@ template <typename Tile> struct Walk {
     }
 
     /* Waits for the work tile and its K. False: there is no more work. */
-    __device__ __forceinline__ bool begin_work(Smem<Tile> &smem)
+    __device__ __forceinline__ bool begin_work(Smem<Tile> &smem, const Params &params)
     {
         const int slot = work_slot(smem, *this);
         const WorkTile &tile_of_keys = smem.work[slot];
@@ -89,9 +93,18 @@ template <typename Tile> struct Walk {
         mbarrier_wait(shared_address(&smem.k_full[slot]), work_phase(smem, *this));
         const int steps = keep_uniform(tile_of_keys.steps);
         end = step + steps;
-        first_key = tile_of_keys.kv_tile * KV_TILE + group * Traits<Tile>::GROUP_KEYS;
+        first_key = own_kv_tile<Tile>(tile_of_keys) * KV_TILE + group * Traits<Tile>::GROUP_KEYS;
         first_tile = keep_uniform(tile_of_keys.first_tile[0]);
-        first_visible_tile = keep_uniform(tile_of_keys.first_tile[group]);
+        if constexpr (Traits<Tile>::IS_PAIR) {
+            first_visible_tile = keep_uniform(sm90_bwd_first_tile(first_key, params.causal, params.shift, params.q_len,
+                                                                  params.kv_len, Tile::Q_TILE, params.q_tiles));
+            /* With another head behind it not more than one step is passed over: the next one that is visible must be
+             * in shared memory beside the last. Others have weights of 0. */
+            if (params.group > 1)
+                first_visible_tile = min(first_visible_tile, first_tile + 1);
+        } else {
+            first_visible_tile = keep_uniform(tile_of_keys.first_tile[group]);
+        }
         tile = keep_uniform(tile_of_keys.begin_tile);
         k = keep_uniform(operand.keys + k_area<Tile>(slot) * (Traits<Tile>::KV_BYTES / 16));
         return steps != NO_WORK;
@@ -116,11 +129,34 @@ template <typename Tile> struct Walk {
     }
 };
 
-/* The address of a thread's row statistics in a stage: lse2 (row 0) or -D (row 1) of its first column. */
+/* The address of a thread's row statistics in a stage: lse2 (row 0) or -D (row 1) of its first column. In a pair -D is
+ * in a stage of dO. */
 template <typename Tile>
 __device__ __forceinline__ uint32_t stats_address(Smem<Tile> &smem, int stage, int row, int lane)
 {
+    if constexpr (Traits<Tile>::IS_PAIR)
+        return shared_address(row == 0 ? smem.stats[stage] : smem.pair.neg_delta[stage]) + lane % 4 * 2 * sizeof(float);
     return shared_address(&smem.stats[stage][row * Tile::Q_TILE]) + lane % 4 * 2 * sizeof(float);
+}
+
+/* The stage of dO of a step, which is in `stage` of Q. */
+template <typename Tile> __device__ __forceinline__ int dout_stage(int step, int stage)
+{
+    return Traits<Tile>::IS_PAIR ? step % 2 : stage;
+}
+
+/* A pair: waits for dO and -D of a step, or tells whether they are there. Others have them with Q. */
+template <typename Tile> __device__ __forceinline__ void wait_dout(Smem<Tile> &smem, uint32_t step)
+{
+    if constexpr (Traits<Tile>::IS_PAIR)
+        mbarrier_wait(shared_address(&smem.pair.dout_full[step % 2]), step / 2 % 2);
+}
+
+template <typename Tile> __device__ __forceinline__ bool test_dout(Smem<Tile> &smem, uint32_t step)
+{
+    if constexpr (Traits<Tile>::IS_PAIR)
+        return mbarrier_test(shared_address(&smem.pair.dout_full[step % 2]), step / 2 % 2);
+    return true;
 }
 
 /* Waits until the buffer for dS of `step` has been read, which was filled two steps ago. Returns the address of the
@@ -131,6 +167,7 @@ template <typename Tile> __device__ __forceinline__ uint32_t wait_ds_empty(Smem<
     return shared_address(smem.ds[step % 2]) + warp_row * ROW_BYTES;
 }
 
+/* dS of the warp's rows is stored. */
 template <typename Tile> __device__ __forceinline__ void arrive_ds_full(Smem<Tile> &smem, int step, int lane)
 {
     async_proxy_fence();
@@ -151,33 +188,45 @@ __device__ __forceinline__ void store_ds(uint32_t to, const uint32_t (&ds)[Trait
     }
 }
 
-/* Zeros as dS of a step whose queries see none of the warpgroup's keys. */
-template <typename Tile>
-__device__ __forceinline__ void store_zero_ds(Smem<Tile> &smem, int step, int warp_row, int lane)
+/* A pair, behind arrive_ds_full: sends the warp's rows of dS to the other block. */
+template <typename Tile> __device__ __forceinline__ void send_ds(Smem<Tile> &smem, const Walk<Tile> &at, int step)
 {
-    const uint32_t ds = wait_ds_empty(smem, step, warp_row) + lane * 16;
+    if constexpr (Traits<Tile>::IS_PAIR) {
+        if (elect_one())
+            send_warp_ds(smem, step, at.warp_row, at.other);
+    }
+}
+
+/* Zeros as dS of a step whose queries see none of the warpgroup's keys. */
+template <typename Tile> __device__ __forceinline__ void store_zero_ds(Smem<Tile> &smem, const Walk<Tile> &at, int step)
+{
+    const uint32_t ds = wait_ds_empty(smem, step, at.warp_row) + at.lane * 16;
     const float zeros[4] = {};
 #pragma unroll
     for (int i = 0; i < Traits<Tile>::SCORES / 8; ++i)
         store_shared_float4(ds + i / 4 * Traits<Tile>::KV_PANEL_BYTES + i % 4 * (16 * ROW_BYTES / 4), zeros);
-    arrive_ds_full(smem, step, lane);
+    arrive_ds_full(smem, step, at.lane);
+    send_ds(smem, at, step);
 }
 
 template <typename Tile> __device__ __forceinline__ void release_stage(Smem<Tile> &smem, int stage, int lane)
 {
     __syncwarp(); /* all lanes have read the statistics, and then executed the proxy fence of arrive_ds_full */
-    if (lane == 0)
+    if (Traits<Tile>::IS_PAIR && lane == 0)
+        mbarrier_arrive_in_cluster(address_in_block(shared_address(&smem.empty[stage]), Q_LOADER));
+    else if (!Traits<Tile>::IS_PAIR && lane == 0)
         mbarrier_arrive(shared_address(&smem.empty[stage]));
 }
 
 /* Steps whose queries see none of the warpgroup's keys. */
 template <typename Tile>
-__device__ __forceinline__ void skip_steps(Smem<Tile> &smem, int from, int to, int warp_row, int lane)
+__device__ __forceinline__ void skip_steps(Smem<Tile> &smem, const Walk<Tile> &at, int from, int to)
 {
     for (; from < to; ++from) {
         mbarrier_wait(shared_address(&smem.full[from % Traits<Tile>::STAGES]), from / Traits<Tile>::STAGES % 2);
-        store_zero_ds(smem, from, warp_row, lane);
-        release_stage(smem, from % Traits<Tile>::STAGES, lane);
+        wait_dout(smem, from);
+        store_zero_ds(smem, at, from);
+        release_stage(smem, from % Traits<Tile>::STAGES, at.lane);
     }
 }
 
@@ -304,7 +353,7 @@ template <typename Tile> __device__ __forceinline__ void finish_stores(Smem<Tile
 
     if (count > 0 && at.lane == 0) {
         tma_store_wait_read<0>();
-        mbarrier_arrive(shared_address(&smem.work_empty[(count - 1) % Traits<Tile>::WORK_SLOTS]));
+        release_work(smem, (count - 1) % Traits<Tile>::WORK_SLOTS);
     }
     __syncwarp();
 }

@@ -82,16 +82,19 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         mbarrier_arrive(shared_address(&smem.operands_full));
     if (S::TAKES_MORE)
         finish_stores(smem, at);
-    skip_steps(smem, first, at.step, at.warp_row, at.lane);
+    skip_steps(smem, at, first, at.step);
+    bool dout_ready = !S::IS_PAIR; /* dO of the step; asked for early, where that helps (TESTS_DOUT) */
 #pragma unroll 1
     while (at.step < at.end) { /* P of this step is in p_ds and p_bf16, and no product is under way */
-        const int stage = at.pipeline.stage, now = at.step;
-        start_scores<T, Tile, Tile::V_STEPS>(s, v_operand, at.v(), operand.dout + stage * STAGE_STEP);
-        start_gradient<T, Tile>(dv, p, operand.dout_transposed + stage * STAGE_STEP);
+        const int stage = at.pipeline.stage, now = at.step, of_dout = dout_stage<Tile>(now, stage);
+        if (!dout_ready)
+            wait_dout(smem, now);
+        start_scores<T, Tile, Tile::V_STEPS>(s, v_operand, at.v(), operand.dout + of_dout * STAGE_STEP);
+        start_gradient<T, Tile>(dv, p, operand.dout_transposed + of_dout * STAGE_STEP);
         at.advance(params);
         at.wait_next_visible(smem, params);
         uint32_t to = S::WAITS_LATE ? 0 : wait_ds_empty(smem, now, at.warp_row);
-        const PrefetchedStats neg_delta = prefetch_stats(stats_address(smem, stage, 1, at.lane));
+        const PrefetchedStats neg_delta = prefetch_stats(stats_address(smem, of_dout, 1, at.lane));
         if (S::DS_BESIDE_DV)
             wgmma_wait<1>();
         else
@@ -102,7 +105,7 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         float own[S::SCORES];
         float(&difference)[S::SCORES] = S::DS_BESIDE_DV ? s : own;
         constexpr bool TO_DS = S::KEEPS_P || !S::DS_BESIDE_DV; /* fp16: dV reads P from p_ds */
-        compute_ds<T, TO_DS>(p_ds, difference, s, stats_address(smem, stage, 1, at.lane), neg_delta);
+        compute_ds<T, TO_DS>(p_ds, difference, s, stats_address(smem, of_dout, 1, at.lane), neg_delta);
         if (S::WAITS_LATE)
             to = wait_ds_empty(smem, now, at.warp_row);
         if (S::DS_BESIDE_DV)
@@ -118,7 +121,11 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         if (!S::ANNOUNCES_FIRST)
             arrive_ds_full(smem, now, at.lane);
         start_gradient<T, Tile>(dk, p_ds, operand.q_transposed + stage * STAGE_STEP);
-        skip_steps(smem, now + 1, at.step, at.warp_row, at.lane);
+        send_ds(smem, at, now);
+        if (!S::IS_PAIR)
+            skip_steps(smem, at, now + 1, at.step);
+        if (S::TESTS_DOUT)
+            dout_ready = test_dout(smem, at.step);
         const PrefetchedStats lse2 = prefetch_stats(stats_address(smem, at.pipeline.stage, 0, at.lane));
         wgmma_wait<1>();
         wgmma_hold(s);
@@ -129,6 +136,9 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         wgmma_hold(dk);
         wgmma_hold(p_ds);
         release_stage(smem, stage, at.lane);
+        /* In a pair they are up to three, as many as Q has stages. */
+        if (S::IS_PAIR)
+            skip_steps(smem, at, now + 1, at.step);
         pack<__half>(p_ds, s);
     }
 
@@ -144,11 +154,11 @@ __device__ __forceinline__ void kv_warpgroup(Smem<Tile> &smem, const Params &par
 
     if constexpr (Traits<Tile>::TAKES_MORE) {
 #pragma unroll 1
-        while (at.begin_work(smem))
+        while (at.begin_work(smem, params))
             compute_work<T>(smem, params, at);
         finish_stores(smem, at);
     } else {
-        at.begin_work(smem);
+        at.begin_work(smem, params);
         compute_work<T>(smem, params, at);
     }
 }

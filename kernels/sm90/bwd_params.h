@@ -31,7 +31,8 @@ struct fused_sm90_bwd_work_tile {
     int steps;       /* of the part; a tile has a step for each tile of queries that sees the first warpgroup's keys,
                         of all query heads of the group. Or one of the values below. */
     int part, parts; /* which part of how many */
-    int padding[2];  /* to a multiple of 16 bytes, for the copy engine */
+    int number;      /* in the order of work */
+    int padding[1];  /* to a multiple of 16 bytes, for the copy engine */
 };
 
 enum {
@@ -58,7 +59,9 @@ struct fused_sm90_bwd_params {
     int q_tile, q_tiles, kv_tiles;               /* queries of a tile; tiles of a head */
     int kv_heads_total;                          /* batch * kv_heads */
     int section_heads;                           /* kv heads whose work tiles run at the same time */
-    int work_tiles;                              /* kv_heads_total * kv_tiles * max_parts */
+    int cluster;    /* thread blocks that have a work tile together: as many tiles of keys, from kv_tile on */
+    int kv_works;   /* work tiles of a kv head without parts: kv_tiles / cluster, rounded up */
+    int work_tiles; /* kv_heads_total * kv_works * max_parts */
     /* Work tiles whose blocks take one after the other. */
     struct fused_sm90_bwd_work_tile *work; /* [listed_tiles]: the work tiles, and one without work behind them */
     int listed_tiles;                      /* 0 where a block has only the work tile of its own number */

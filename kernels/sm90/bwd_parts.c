@@ -12,7 +12,7 @@
 enum {
     MAX_WAVES = 8,     /* with more blocks than this for each multiprocessor their order leaves little to gain */
     FLOATS = 128 * 64, /* of dK and dV of a tile of keys: the unit of PART_STEPS */
-    AVERAGED = 64      /* tiles of keys of a head, at most, of which the average time is taken */
+    AVERAGED = 256     /* work tiles of a head, at most, of which the average time is taken */
 };
 
 static const double PART_STEPS = 0.5;    /* what storing FLOATS in fp32 takes longer */
@@ -61,9 +61,11 @@ int sm90_bwd_steps(const struct sm90_bwd_shape *s, int kv_tile)
     return (s->q_tiles - first_tile) * s->group;
 }
 
-int sm90_bwd_early_tiles(const struct sm90_bwd_shape *s, int64_t work_tiles, int multiprocessors)
+int sm90_bwd_work_tiles(const struct sm90_bwd_shape *s) { return (int)attn_tiles(s->kv_tiles, s->q_tile.cluster); }
+
+int sm90_bwd_early_tiles(const struct sm90_bwd_shape *s, int64_t work_tiles, int clusters)
 {
-    const int64_t early = s->causal ? work_tiles - 2 * (int64_t)multiprocessors : work_tiles;
+    const int64_t early = s->causal ? work_tiles - 2 * (int64_t)clusters : work_tiles;
 
     return early < 0 ? 0 : (int)early;
 }
@@ -76,15 +78,18 @@ static double block_time(const struct sm90_bwd_shape *s, double steps)
 
 static double start_time(const struct sm90_bwd_shape *s) { return s->q_tile.start_time / 100.0; }
 
-/* The time without parts where blocks are many: all multiprocessors have about as much to do. */
-static double average_time(const struct sm90_bwd_shape *s, int multiprocessors)
+/* The steps of a work tile without parts, `work` of its kv head: those of its first tile of keys. */
+static int work_steps(const struct sm90_bwd_shape *s, int work) { return sm90_bwd_steps(s, work * s->q_tile.cluster); }
+
+/* The time without parts where work tiles are many: all clusters have about as much to do. */
+static double average_time(const struct sm90_bwd_shape *s, int clusters)
 {
-    const int count = s->kv_tiles < AVERAGED ? s->kv_tiles : AVERAGED;
+    const int works = sm90_bwd_work_tiles(s), count = works < AVERAGED ? works : AVERAGED;
     double sum = 0;
 
     for (int i = 0; i < count; ++i) /* in the middle of each of `count` equal ranges */
-        sum += block_time(s, sm90_bwd_steps(s, (int)((2 * i + 1) * (int64_t)s->kv_tiles / (2 * count))));
-    return start_time(s) + sum / count * s->kv_tiles * s->kv_heads_total / multiprocessors;
+        sum += block_time(s, work_steps(s, (int)((2 * i + 1) * (int64_t)works / (2 * count))));
+    return start_time(s) + sum / count * works * s->kv_heads_total / clusters;
 }
 
 /* The time that the last kernel waits for the parts of a tile; where it reads several at once it puts their sums
@@ -95,34 +100,33 @@ static double wait_time(int parts)
 }
 
 /* The time with parts of at most part_steps steps, where storing a part takes `store` and reading it again `add_up`. */
-static double time_of(const struct sm90_bwd_shape *s, int part_steps, double store, double add_up, int multiprocessors)
+static double time_of(const struct sm90_bwd_shape *s, int part_steps, double store, double add_up, int clusters)
 {
-    struct attn_makespan span = attn_makespan_begin(multiprocessors);
+    struct attn_makespan span = attn_makespan_begin(clusters);
     int64_t stored = 0;
     int most_parts = 0;
     /* Without early work tiles each takes as long as the first one of a block. */
     const int64_t work_tiles =
-        (int64_t)s->kv_tiles * s->kv_heads_total * sm90_bwd_part_count(sm90_bwd_steps(s, 0), part_steps);
-    const double late = sm90_bwd_early_tiles(s, work_tiles, multiprocessors) > 0 ? 0 : start_time(s);
+        (int64_t)sm90_bwd_work_tiles(s) * s->kv_heads_total * sm90_bwd_part_count(sm90_bwd_steps(s, 0), part_steps);
+    const double late = sm90_bwd_early_tiles(s, work_tiles, clusters) > 0 ? 0 : start_time(s);
 
     for (int first_head = 0; first_head < s->kv_heads_total; first_head += s->section_heads) {
         const int left = s->kv_heads_total - first_head, heads = left < s->section_heads ? left : s->section_heads;
-        for (int kv_tile = 0; kv_tile < s->kv_tiles; ++kv_tile) {
-            const int steps = sm90_bwd_steps(s, kv_tile), parts = sm90_bwd_part_count(steps, part_steps);
+        for (int work = 0; work < sm90_bwd_work_tiles(s); ++work) {
+            const int steps = work_steps(s, work), parts = sm90_bwd_part_count(steps, part_steps);
             const double time = block_time(s, (double)steps / (double)parts) + (parts > 1 ? store : 0) + late;
             attn_makespan_add(&span, (int64_t)heads * parts, time);
             stored += parts > 1 ? (int64_t)heads * parts : 0;
             most_parts = parts > 1 && parts > most_parts ? parts : most_parts;
         }
     }
-    return start_time(s) - late + attn_makespan_end(&span) + (double)stored * add_up / multiprocessors +
-           wait_time(most_parts);
+    return start_time(s) - late + attn_makespan_end(&span) + (double)stored * add_up / clusters + wait_time(most_parts);
 }
 
 struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
 {
-    const int sms = multiprocessors < 1 ? 1 : multiprocessors;
-    const int64_t tiles = (int64_t)s->kv_tiles * s->kv_heads_total;
+    const int clusters = multiprocessors / s->q_tile.cluster, sms = clusters < 1 ? 1 : clusters;
+    const int64_t tiles = (int64_t)sm90_bwd_work_tiles(s) * s->kv_heads_total;
     const int most_steps = sm90_bwd_steps(s, 0);
     const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
     struct sm90_bwd_parts best = {.part_steps = most_steps, .max_parts = 1};

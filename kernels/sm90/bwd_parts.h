@@ -34,9 +34,12 @@ struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *, const struc
 /* Steps of a tile of keys: tiles of queries that see any of its keys, of all heads of the group. */
 int sm90_bwd_steps(const struct sm90_bwd_shape *, int kv_tile);
 
+/* Work tiles of a kv head without parts: one for each cluster of tiles of keys. */
+int sm90_bwd_work_tiles(const struct sm90_bwd_shape *);
+
 /* How many of the work tiles, from the first one on, leave so many behind them that their blocks may take the next one
- * early. Blocks that take one late balance the lengths of causal work tiles better. */
-int sm90_bwd_early_tiles(const struct sm90_bwd_shape *, int64_t work_tiles, int multiprocessors);
+ * early; clusters: how many have one at the same time. Blocks that take one late balance the lengths of causal work tiles better. */
+int sm90_bwd_early_tiles(const struct sm90_bwd_shape *, int64_t work_tiles, int clusters);
 
 /* The choice with the shortest estimated time. */
 struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *, int head_dim, int multiprocessors);

@@ -1,33 +1,34 @@
 /* The producer of the sm_90 backward, a warp: takes work tiles for its block and loads K and V of each, and for each
- * step Q, dO and the row statistics. It is up to one work tile ahead of the
- * warpgroups that compute. */
+ * step Q, dO and the row statistics. It is up to one work tile ahead of the warpgroups that compute. In a pair
+ * (bwd_pair.cuh) that of rank 0 takes the work tiles and loads Q of both blocks, that of rank 1 dO. */
 #pragma once
 
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/registers.cuh"
+#include "kernels/sm90/bwd_pair.cuh"
 #include "kernels/sm90/bwd_tiles.cuh"
 
 namespace sm90_bwd {
 
 using namespace device;
 
-/* K or V of a work tile. */
+/* K or V of a work tile. `beside`: bytes of other copies that arrive at the same barrier. */
 template <typename Tile>
 __device__ __forceinline__ void load_keys(const unsigned char *to, const CUtensorMap *map, const uint64_t *full,
-                                          const WorkTile &work)
+                                          const WorkTile &work, int beside)
 {
     using S = Traits<Tile>;
-    mbarrier_arrive_expect(shared_address(full), S::KV_BYTES);
+    mbarrier_arrive_expect(shared_address(full), S::KV_BYTES + beside);
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
         tma_load(shared_address(to) + panel * S::KV_PANEL_BYTES, map, shared_address(full), L2_EVICT_FIRST,
-                 panel * PANEL_COLUMNS, work.kv_tile * KV_TILE, work.kv_head, work.batch);
+                 panel * PANEL_COLUMNS, own_kv_tile<Tile>(work) * KV_TILE, work.kv_head, work.batch);
 }
 
 /* Q, dO and the statistics of a step. */
-template <typename Tile>
+template <typename Tile, int RANK>
 __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
                                           int stage)
 {
@@ -35,6 +36,16 @@ __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params
     const uint32_t full = shared_address(&smem.full[stage]);
     const int row = tile * Tile::Q_TILE;
 
+    if constexpr (S::IS_PAIR) {
+        const float *stats = params.stats + int64_t(tile_index<Tile>(params, batch, head, tile)) * (2 * Tile::Q_TILE);
+        if (RANK == Q_LOADER)
+            load_for_both<Tile>(smem.q[stage], smem.stats[stage], &smem.full[stage], &params.q, stats, row, head,
+                                batch);
+        else
+            load_for_both<Tile>(smem.dout[stage], smem.pair.neg_delta[stage], &smem.pair.dout_full[stage], &params.dout,
+                                stats + Tile::Q_TILE, row, head, batch);
+        return;
+    }
     mbarrier_arrive_expect(full, S::STAGE_BYTES);
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
@@ -51,20 +62,22 @@ __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params
 
 /* All threads of the warp keep the counts and one issues the copies, so that the counts are in uniform registers. The
  * producer is at the work tile that the block computes or at the next one. */
-template <typename Tile> struct Producer {
+template <typename Tile, int RANK> struct Producer {
     using S = Traits<Tile>;
+    static constexpr bool IS_DOUT = S::IS_PAIR && RANK == DOUT_LOADER;
+    static constexpr int STAGES = IS_DOUT ? S::DOUT_STAGES : S::STAGES;
     /* What is known of the next work tile: nothing; its number, which may still be on its way from device memory; that
      * it is being copied to its slot; it is there, and its steps are being loaded; K, too; V, too; there is none;
      * nothing until the block has computed this one. */
     enum { UNKNOWN, NUMBERED, COPIED, FOUND, K_LOADED, READY, NONE, LATE } next = UNKNOWN;
-    PipelineState<S::STAGES> filled; /* the stage that is filled next */
-    int left = 0;                    /* steps of the work tile that are not loaded yet */
-    int batch, head, tile;           /* the step that is loaded next: a tile of queries of a query head */
-    int first_tile;                  /* the last one of a head */
-    int slot = 0;                    /* of the work tile */
-    int loaded = 0;                  /* steps of all work tiles */
-    int number;                      /* lane 0: of the next work tile, from NUMBERED on */
-    uint32_t copies = 0;             /* of work tiles */
+    PipelineState<STAGES> filled; /* the stage that is filled next */
+    int left = 0;                 /* steps of the work tile that are not loaded yet */
+    int batch, head, tile;        /* the step that is loaded next: a tile of queries of a query head */
+    int first_tile;               /* the last one of a head */
+    int slot = 0;                 /* of the work tile */
+    int loaded = 0;               /* steps of all work tiles */
+    int number;                   /* lane 0: of the next work tile, from NUMBERED on; in a pair, rank 0 has it */
+    uint32_t copies = 0;          /* of work tiles */
 
     /* The first work tile, which is in slot 0. */
     __device__ __forceinline__ void begin(Smem<Tile> &smem, const Params &params)
@@ -72,7 +85,7 @@ template <typename Tile> struct Producer {
         if (elect_one())
             load_k(smem, params);
         grid_wait_for_last(); /* for what it prepares: the other work tiles, statistics, zeros in dq_sum */
-        number = blockIdx.x;
+        number = blockIdx.x;  /* not read in a pair */
         begin_steps(smem, params);
         load_next(smem, params, 1);
         if (elect_one())
@@ -80,14 +93,21 @@ template <typename Tile> struct Producer {
         next = READY;
     }
 
-    /* Loads the next step of the work tile, if there is one and not so many of all have been loaded yet. */
-    __device__ __forceinline__ void load_next(Smem<Tile> &smem, const Params &params, int most)
+    /* Loads the next step of the work tile, if there is one and not so many of all have been loaded yet. Where it may
+     * not wait for the stage it does nothing if that is not free. */
+    __device__ __forceinline__ void load_next(Smem<Tile> &smem, const Params &params, int most, bool may_wait = true)
     {
         if (loaded >= most || left == 0)
             return;
-        mbarrier_wait(shared_address(&smem.empty[filled.stage]), filled.phase ^ 1);
+        uint32_t empty = shared_address(&smem.empty[filled.stage]);
+        if constexpr (IS_DOUT)
+            empty = shared_address(&smem.pair.dout_empty[filled.stage]);
+        if (may_wait)
+            mbarrier_wait(empty, filled.phase ^ 1);
+        else if (!keep_uniform(mbarrier_test(empty, filled.phase ^ 1)))
+            return;
         if (elect_one())
-            load_step<Tile>(smem, params, batch, head, tile, filled.stage);
+            load_step<Tile, RANK>(smem, params, batch, head, tile, filled.stage);
         if (--tile < first_tile) {
             tile = params.q_tiles - 1;
             ++head;
@@ -137,8 +157,8 @@ template <typename Tile> struct Producer {
             if (elect_one())
                 load_v(smem, params);
         }
-        load_steps(smem, params, step + S::STAGES);
-        next = keep_uniform(number) < params.early_tiles ? UNKNOWN : LATE;
+        load_steps(smem, params, step + STAGES);
+        next = keep_uniform(S::IS_PAIR ? smem.work[slot].number : number) < params.early_tiles ? UNKNOWN : LATE;
     }
 
     /* Loads steps of the work tile until so many of all have been loaded. */
@@ -155,13 +175,19 @@ template <typename Tile> struct Producer {
     {
         const int to = (now.stage + 1) % S::WORK_SLOTS;
         if (next == UNKNOWN) {
-            if (threadIdx.x % LANES == 0)
-                number = static_cast<int>(gridDim.x) + atomicAdd(params.taken, 1);
+            if (threadIdx.x % LANES == 0 && RANK == 0)
+                number = static_cast<int>(S::IS_PAIR ? gridDim.x / 2 : gridDim.x) + atomicAdd(params.taken, 1);
             next = NUMBERED;
         } else if (next == NUMBERED) {
             /* The slot is free once all warps have finished with the work tile three before the block's. */
             mbarrier_wait(shared_address(&smem.work_empty[to]), now.phase ^ (to != 0));
-            if (threadIdx.x % LANES == 0) {
+            if (threadIdx.x % LANES == 0 && S::IS_PAIR) {
+                const uint32_t full = shared_address(&smem.work_full);
+                mbarrier_arrive_expect(full, sizeof(WorkTile));
+                if (RANK == 0)
+                    bulk_load_multicast(shared_address(&smem.work[to]), params.work + min(number, params.work_tiles),
+                                        sizeof(WorkTile), full, BOTH_BLOCKS);
+            } else if (threadIdx.x % LANES == 0) {
                 const int from = min(number, params.work_tiles);
                 mbarrier_arrive_expect(shared_address(&smem.work_full), sizeof(WorkTile));
                 bulk_load(shared_address(&smem.work[to]), params.work + from, sizeof(WorkTile),
@@ -200,19 +226,26 @@ template <typename Tile> struct Producer {
     {
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel) {
-            tma_prefetch(&params.k, panel * PANEL_COLUMNS, work.kv_tile * KV_TILE, work.kv_head, work.batch);
-            tma_prefetch(&params.v, panel * PANEL_COLUMNS, work.kv_tile * KV_TILE, work.kv_head, work.batch);
+            const int key = own_kv_tile<Tile>(work) * KV_TILE;
+            tma_prefetch(&params.k, panel * PANEL_COLUMNS, key, work.kv_head, work.batch);
+            tma_prefetch(&params.v, panel * PANEL_COLUMNS, key, work.kv_head, work.batch);
         }
     }
 
     __device__ __forceinline__ void load_k(Smem<Tile> &smem, const Params &params)
     {
-        load_keys<Tile>(smem.keys[k_area<Tile>(slot)], &params.k, &smem.k_full[slot], smem.work[slot]);
+        load_keys<Tile>(smem.keys[k_area<Tile>(slot)], &params.k, &smem.k_full[slot], smem.work[slot], 0);
     }
 
     __device__ __forceinline__ void load_v(Smem<Tile> &smem, const Params &params)
     {
-        load_keys<Tile>(smem.keys[v_area<Tile>(slot)], &params.v, &smem.v_full[slot], smem.work[slot]);
+        const WorkTile &work = smem.work[slot];
+        load_keys<Tile>(smem.keys[v_area<Tile>(slot)], &params.v, &smem.v_full[slot], work,
+                        S::IS_PAIR ? S::KV_PANEL_BYTES : 0);
+        if constexpr (S::IS_PAIR) /* the panel of the other block's K */
+            tma_load(shared_address(smem.dq.other_k), &params.k, shared_address(&smem.v_full[slot]), L2_EVICT_FIRST,
+                     S::Q_PANELS == 1 ? pair_rank() * PANEL_COLUMNS : 0, (work.kv_tile + 1 - pair_rank()) * KV_TILE,
+                     work.kv_head, work.batch);
     }
 };
 

@@ -12,14 +12,17 @@ namespace sm90_bwd {
 using namespace device;
 
 /* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers in fp16, of V in bf16
- * (none of K); ONCE: a block has one work tile, LOOP: it takes one after the other; times of a step, of a work tile and
- * of the start of a block (bwd_geometry.h). docs/kernels/sm90_bwd.md has the measurements behind these. Deterministic,
- * the first one of a head_dim is chosen. */
+ * (none of K); ONCE: a block has one work tile, LOOP: it takes one after the other, PAIR: two blocks of a cluster do,
+ * together; times of a step, of a work tile and of the start of a block (bwd_geometry.h). docs/kernels/sm90_bwd.md has
+ * the measurements behind these: in bursts, but of pairs at head_dim 64 under steady load. Deterministic, the first one
+ * of a head_dim is chosen. */
 #define BWD_TILES(ROW)                                                                                                 \
     ROW(128, 64, 3, 0, 0, ONCE, 100, 200, 0)                                                                           \
     ROW(128, 64, 3, 0, 0, LOOP, 100, 160, 40)                                                                          \
+    ROW(128, 64, 3, 0, 0, PAIR, 103, 160, 40)                                                                          \
     ROW(64, 128, 4, 3, 1, ONCE, 100, 200, 0)                                                                           \
     ROW(64, 128, 4, 3, 1, LOOP, 100, 160, 40)                                                                          \
+    ROW(64, 128, 4, 3, 1, PAIR, 98, 220, 60)                                                                           \
     ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0)
 
 #define TILE_NAME(DIM, Q, BLOCK) BwdD##DIM##Q##Q##BLOCK
@@ -28,23 +31,28 @@ using namespace device;
         using Element = T;                                                                                             \
         static constexpr int HEAD_DIM = DIM, Q_TILE = Q;                                                               \
         static constexpr int V_STEPS = IS_BF16<T> ? V_BF16 : V_FP16, K_STEPS = IS_BF16<T> ? 0 : K_FP16;                \
-        static constexpr bool IS_LOOP = BLOCK_IS_##BLOCK;                                                              \
+        static constexpr bool IS_LOOP = BLOCK != ONCE, IS_PAIR = BLOCK == PAIR;                                        \
     };
 template <typename T> constexpr bool IS_BF16 = std::is_same<T, __nv_bfloat16>::value;
-constexpr bool BLOCK_IS_ONCE = false, BLOCK_IS_LOOP = true;
+enum { ONCE, LOOP, PAIR };
 BWD_TILES(TILE_STRUCT)
 
 /* What follows from a tile's row above. docs/kernels/sm90_bwd.md has the measurements behind the choices. */
 template <typename Tile> struct Traits {
     /* The order of work of a KV warpgroup: bwd_kv_short_steps.cuh, otherwise bwd_kv_warpgroup.cuh. */
     static constexpr bool HAS_SHORT_STEPS = Tile::HEAD_DIM * Tile::Q_TILE < ROW_BLOCK_FLOATS;
-    static constexpr int STAGES = HAS_SHORT_STEPS ? 4 : 3;                /* of Q and dO */
+    static constexpr int STAGES = HAS_SHORT_STEPS ? 4 : 3; /* of Q and dO */
+    /* Two blocks of a cluster have adjacent tiles of keys and go through the same steps (bwd_pair.cuh), with fewer
+     * stages of dO. */
+    static constexpr bool IS_PAIR = Tile::IS_PAIR;
+    static constexpr int DOUT_STAGES = IS_PAIR ? 2 : STAGES;
     static constexpr int KV_GROUPS = 2, GROUP_KEYS = KV_TILE / KV_GROUPS; /* KV warpgroups, and the keys of one */
     static constexpr int THREADS = WARPGROUP * (1 + KV_GROUPS), KV_WARPS = KV_GROUPS * 4, DQ_WARPS = 4;
     static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS, Q_PANELS = Tile::Q_TILE / PANEL_COLUMNS;
     static constexpr int KV_PANEL_BYTES = KV_TILE * ROW_BYTES, Q_PANEL_BYTES = Tile::Q_TILE * ROW_BYTES;
     static constexpr int KV_BYTES = PANELS * KV_PANEL_BYTES, Q_BYTES = PANELS * Q_PANEL_BYTES;
     static constexpr int DS_BYTES = Q_PANELS * KV_PANEL_BYTES;
+    static constexpr int STAGE_STATS = IS_PAIR ? Tile::Q_TILE : 2 * Tile::Q_TILE; /* in a stage of Q */
     static constexpr int STATS_BYTES = 2 * Tile::Q_TILE * int(sizeof(float));
     static constexpr int STAGE_BYTES = 2 * Q_BYTES + STATS_BYTES;
     /* Whether a block goes on to another work tile when it has finished one. K of the next one takes the place of V:
@@ -75,6 +83,9 @@ template <typename Tile> struct Traits {
     static constexpr bool DS_BESIDE_DV = Tile::HEAD_DIM == 128 || KEEPS_P;
     static constexpr bool ANNOUNCES_FIRST = Tile::HEAD_DIM == 128;
     static constexpr bool WAITS_LATE = DS_BESIDE_DV;
+    /* A pair: whether a warp asks for dO of the next step while S is computed, which spares it the time of the question
+     * when it needs dO. */
+    static constexpr bool TESTS_DOUT = IS_PAIR && Tile::HEAD_DIM == 128;
     static_assert(PASSES == 2 || HAS_SHORT_STEPS, "a tile of dQ is two passes");
     static_assert(SEMAPHORE_TILES % ROW_BLOCK_TILES == 0, "semaphores are those of a block of preprocess");
     static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
@@ -89,13 +100,33 @@ template <typename Tile> __device__ __forceinline__ int k_area(int slot)
 
 template <typename Tile> __device__ __forceinline__ int v_area(int slot) { return 1 - k_area<Tile>(slot); }
 
+/* Shared memory for dQ: from where the copy engine adds it to dq_sum. */
+template <typename Tile, bool = Traits<Tile>::IS_PAIR> struct DqSmem {
+    float buffers[Traits<Tile>::DQ_BUFFERS][Traits<Tile>::DQ_WARPS][SLAB_FLOATS];
+};
+
+/* A pair: a panel of the other block's K, and one of its dS of a step, for the block's half of dQ of both. */
+template <typename Tile> struct DqSmem<Tile, true> {
+    unsigned char other_k[Traits<Tile>::KV_PANEL_BYTES], other_ds[2][Traits<Tile>::KV_PANEL_BYTES];
+};
+
+/* A pair: -D and the barriers of dO, which has stages of its own, and those of dS from the other block. */
+template <typename Tile, bool = Traits<Tile>::IS_PAIR> struct PairSmem {
+};
+
+template <typename Tile> struct PairSmem<Tile, true> {
+    alignas(16) float neg_delta[Traits<Tile>::DOUT_STAGES][Tile::Q_TILE];
+    uint64_t dout_full[Traits<Tile>::DOUT_STAGES], dout_empty[Traits<Tile>::DOUT_STAGES];
+    uint64_t ds_received[2];
+};
+
 template <typename Tile> struct alignas(1024) Smem {
     using S = Traits<Tile>;
     unsigned char keys[2][S::KV_BYTES]; /* K and V */
-    unsigned char q[S::STAGES][S::Q_BYTES], dout[S::STAGES][S::Q_BYTES];
-    unsigned char ds[2][S::DS_BYTES];                  /* panels of [keys][64 queries] */
-    float dq[S::DQ_BUFFERS][S::DQ_WARPS][SLAB_FLOATS]; /* from where the copy engine adds them to dq_sum */
-    float stats[S::STAGES][2 * Tile::Q_TILE];          /* lse2, then -D */
+    unsigned char q[S::STAGES][S::Q_BYTES], dout[S::DOUT_STAGES][S::Q_BYTES];
+    unsigned char ds[2][S::DS_BYTES]; /* panels of [keys][64 queries] */
+    DqSmem<Tile> dq;
+    float stats[S::STAGES][S::STAGE_STATS]; /* lse2, then -D */
     uint64_t full[S::STAGES], empty[S::STAGES], ds_full[2], ds_empty[2];
     uint64_t k_full[S::WORK_SLOTS]; /* the slot has a work tile, and its K has arrived */
     uint64_t v_full[S::WORK_SLOTS];
@@ -103,9 +134,19 @@ template <typename Tile> struct alignas(1024) Smem {
     uint64_t work_empty[S::WORK_SLOTS]; /* all warps have finished with the slot, and its dK and dV are on their way */
     uint64_t operands_full;             /* what is kept in registers of a work tile's K and V is there */
     int kv_work[S::KV_WARPS];           /* how many work tiles each KV warp has finished */
+    PairSmem<Tile> pair;
     alignas(
         16) WorkTile work[S::WORK_SLOTS]; /* read from here by the KV warpgroups, which have no registers to spare */
 };
+
+/* A block's rank in its pair. */
+__device__ __forceinline__ int pair_rank() { return blockIdx.x % 2; }
+
+/* The block's tile of keys of a work tile. */
+template <typename Tile> __device__ __forceinline__ int own_kv_tile(const WorkTile &work)
+{
+    return work.kv_tile + (Traits<Tile>::IS_PAIR ? pair_rank() : 0);
+}
 
 /* Where a part's sums of a tile of keys lie in kv_sums. tile: of all kv heads. */
 template <int HEAD_DIM> __device__ __forceinline__ int64_t kv_sums_offset(const Params &params, int part, int64_t tile)

@@ -46,13 +46,13 @@ __device__ __forceinline__ int part_begin(const Params &params, const WorkTile &
  * time read the same queries. number: below params.work_tiles. */
 template <int Q_TILE> __device__ __forceinline__ WorkTile work_tile(const Params &params, int number)
 {
-    const int section_tiles = params.section_heads * params.kv_tiles * params.max_parts;
+    const int section_tiles = params.section_heads * params.kv_works * params.max_parts;
     const int section = number / section_tiles, rest = number - section * section_tiles;
     const int first_head = section * params.section_heads;
     const int columns = min(params.section_heads, params.kv_heads_total - first_head) * params.max_parts;
-    const int kv_tile = rest / columns, column = rest - kv_tile * columns;
+    const int kv_work = rest / columns, column = rest - kv_work * columns, kv_tile = kv_work * params.cluster;
     const int head = first_head + column / params.max_parts, batch = head / params.kv_heads;
-    WorkTile work = {.batch = batch, .kv_head = head - batch * params.kv_heads, .kv_tile = kv_tile};
+    WorkTile work = {.batch = batch, .kv_head = head - batch * params.kv_heads, .kv_tile = kv_tile, .number = number};
 
     find_first_tiles(work.first_tile, params, kv_tile, Q_TILE);
     const int head_steps = params.q_tiles - work.first_tile[0], steps = head_steps * params.group;

@@ -25,12 +25,18 @@
  * to bf16 for dV and to fp16 for dS^T, which replaces it. As P^T for dS^T has registers of its own, dS^T is computed
  * while dV runs. (fp16, head_dim 128: dP^T - D is. Short steps keep P^T in fp32 for dS^T.)
  *
+ * Long problems of head_dim 64 go to pairs of blocks (bwd_pair.cuh), which share the loads of Q and dO and the additions
+ * to dq_sum of two tiles of keys. Their dQ warpgroup (bwd_dq_pair.cuh) computes half of dQ for both tiles and adds it
+ * from registers.
+ *
  * Short problems of head_dim 64 have short steps, of 64 queries instead of 128: more of them is under way at a time
  * (bwd_kv_short_steps.cuh), dQ of a step is one pass, and the stage of a step is loaded again one step later.
  *
  *   shared memory (KB)  K 32 | V 32 | Q 3 x 16 | dO 3 x 16 | dS 2 x 16 | dQ 2 x 16 | lse2, -D 3 x 0.5   head_dim 128
  *                       K 16 | V 16 | Q 3 x 16 | dO 3 x 16 | dS 2 x 32 | dQ 16     | lse2, -D 3 x 1     head_dim 64
  *                       K 16 | V 16 | Q 4 x 8  | dO 4 x 8  | dS 2 x 16 | dQ 2 x 16 | lse2, -D 4 x 0.5   short steps
+ *   pairs               K 32 + 16 | V 32 | Q 3 x 16 | dO 2 x 16 | dS 2 x (16 + 16) | lse2 3, -D 2 x 0.25   head_dim 128
+ *                       K 16 + 16 | V 16 | Q 3 x 16 | dO 2 x 16 | dS 2 x (32 + 16) | lse2 3, -D 2 x 0.5    head_dim 64
  *
  * What must not be reordered:
  *   - dS is stored, and dV waited for, before S of the next step is started: otherwise the registers do not suffice
@@ -43,6 +49,9 @@
  *   - A stage is released (empty) after dS of its step is announced: the proxy fence of the latter orders the reads of
  *     the statistics before the copy that overwrites them. compute-sanitizer's racecheck reports this pair, because it
  *     does not follow __syncwarp into an arrival by one lane; scripts/gpu_check.sh counts these reports.
+ *   - Pairs: a warp that passes over steps does so after it has released the stage of Q of the last step that it
+ *     computed: they may be three, as many as Q has stages. A block must not end before the other one has: until then
+ *     that one arrives at its barriers.
  *   - Deterministic: work tiles are added to a tile of dQ in the order of their keys (grid_order.cuh). One waits for
  *     those with smaller numbers only, so they have to start in the order of their numbers. Blocks that take one after
  *     the other do so; of blocks with one each it is what the hardware does.
@@ -55,6 +64,7 @@
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/registers.cuh"
+#include "kernels/sm90/bwd_dq_pair.cuh"
 #include "kernels/sm90/bwd_dq_warpgroup.cuh"
 #include "kernels/sm90/bwd_kv_short_steps.cuh"
 #include "kernels/sm90/bwd_kv_warpgroup.cuh"
@@ -70,6 +80,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
     using T = typename Tile::Element;
     extern __shared__ __align__(1024) unsigned char s_bytes[];
     Smem<Tile> &smem = *keep_shared_uniform<Smem<Tile>>(s_bytes);
+    constexpr unsigned CLUSTER = S::IS_PAIR ? 2 : 1;
     const int warpgroup = keep_uniform(threadIdx.x / WARPGROUP);
 
     grid_let_next_start();
@@ -80,29 +91,44 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
         }
         for (int i = 0; i < S::STAGES; ++i) {
             mbarrier_init(shared_address(&smem.full[i]), 1);
-            mbarrier_init(shared_address(&smem.empty[i]), S::KV_WARPS);
+            mbarrier_init(shared_address(&smem.empty[i]), CLUSTER * S::KV_WARPS);
         }
         for (int i = 0; i < 2; ++i) {
             mbarrier_init(shared_address(&smem.ds_full[i]), S::KV_WARPS);
-            mbarrier_init(shared_address(&smem.ds_empty[i]), S::DQ_WARPS);
+            mbarrier_init(shared_address(&smem.ds_empty[i]), CLUSTER * S::DQ_WARPS);
+        }
+        if constexpr (S::IS_PAIR) {
+            for (int i = 0; i < S::DOUT_STAGES; ++i) {
+                mbarrier_init(shared_address(&smem.pair.dout_full[i]), 1);
+                mbarrier_init(shared_address(&smem.pair.dout_empty[i]), CLUSTER * S::KV_WARPS);
+                mbarrier_init(shared_address(&smem.pair.ds_received[i]), 1);
+            }
         }
         if (S::TAKES_MORE) {
             mbarrier_init(shared_address(&smem.work_full), 1);
             mbarrier_init(shared_address(&smem.operands_full), S::KV_WARPS);
             for (int i = 0; i < S::WORK_SLOTS; ++i)
-                mbarrier_init(shared_address(&smem.work_empty[i]), S::KV_WARPS + S::DQ_WARPS);
+                mbarrier_init(shared_address(&smem.work_empty[i]),
+                              (blockIdx.x % CLUSTER == 0 ? CLUSTER : 1) * (S::KV_WARPS + S::DQ_WARPS));
             for (int i = 0; i < S::KV_WARPS; ++i)
                 smem.kv_work[i] = 0;
         }
         mbarrier_init_fence();
-        smem.work[0] = work_tile<Tile::Q_TILE>(params, blockIdx.x);
+        smem.work[0] = work_tile<Tile::Q_TILE>(params, blockIdx.x / CLUSTER);
     }
     __syncthreads();
+    if (S::IS_PAIR)
+        cluster_sync();
     if (!S::TAKES_MORE && smem.work[0].steps == SKIPPED)
         return;
     if (warpgroup == 0) {
         registers_decrease<S::DQ_REGISTERS>();
-        dq_warpgroup<T, Tile, DETERMINISTIC>(smem, params);
+        if constexpr (!S::IS_PAIR)
+            dq_warpgroup<T, Tile, DETERMINISTIC>(smem, params);
+        else if (pair_rank() == 0)
+            dq_warpgroup_of_pair<T, Tile, 0>(smem, params);
+        else
+            dq_warpgroup_of_pair<T, Tile, 1>(smem, params);
     } else {
         registers_increase<S::KV_REGISTERS>();
         if constexpr (S::HAS_SHORT_STEPS) {
@@ -111,6 +137,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
             kv_warpgroup<T>(smem, params, warpgroup - 1);
         }
     }
+    if (S::IS_PAIR)
+        cluster_sync(); /* until then the other block may arrive at barriers of this one */
 }
 
 } // namespace
@@ -121,8 +149,10 @@ using namespace sm90_bwd;
 
 #define NAME_END_ONCE ""
 #define NAME_END_LOOP "_loop"
+#define NAME_END_PAIR "_pair"
 #define TEXT_END_ONCE ""
 #define TEXT_END_LOOP "; a block takes one tile of keys after the other"
+#define TEXT_END_PAIR "; two blocks share queries and dQ of two tiles of keys"
 #define SHOWN(D, Q, V_FP16, K_FP16, V_BF16, BLOCK)                                                                     \
     {                                                                                                                  \
         "bwd_d" #D "_k128q" #Q NAME_END_##BLOCK,                                                                       \
@@ -133,6 +163,13 @@ using namespace sm90_bwd;
     {                                                                                                                  \
         backward<TILE<__half>, DETERMINISTIC>, backward<TILE<__nv_bfloat16>, DETERMINISTIC>                            \
     }
+/* Pairs have no deterministic kernels. */
+#define DTYPES_ONCE DTYPES
+#define DTYPES_LOOP DTYPES
+#define DTYPES_PAIR(TILE, DETERMINISTIC)                                                                               \
+    {                                                                                                                  \
+        NULL, NULL                                                                                                     \
+    }
 /* Of a block, in both dtypes. */
 template <template <typename> class Tile> constexpr size_t smem_bytes()
 {
@@ -142,7 +179,7 @@ template <template <typename> class Tile> constexpr size_t smem_bytes()
 
 #define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                            \
     {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK)>()},                   \
-     {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK_IS_##BLOCK},                                                         \
-     {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},
+     {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK != ONCE, BLOCK == PAIR ? 2 : 1},                                     \
+     {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES_##BLOCK(TILE_NAME(DIM, Q, BLOCK), true)}},
 
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_tiles[] = {BWD_TILES(TABLE_ROW){}};

@@ -38,7 +38,7 @@ static enum attn_status check_grid(const struct attn_problem *p, const struct fu
 }
 
 /* Of the main kernel and of adding up parts; what comes beside them is the same with all tiles. Sees lengths up to
- * MAX_LEN. Deterministic, all tiles are equal here, so that the first is chosen: only with it are the waits of blocks
+ * MAX_LEN. A pair of blocks needs two multiprocessors. Deterministic, all tiles are equal here, so that the first is chosen: only with it are the waits of blocks
  * for each other measured. */
 static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
 {
@@ -47,6 +47,8 @@ static double estimated_time(const struct attn_request *request, const struct at
     struct attn_message why;
 
     if (check_grid(p, tile, &why) != ATTN_OK)
+        return INFINITY;
+    if (tile->q.cluster > request->device->multiprocessors)
         return INFINITY;
     if (request->deterministic)
         return 0;
@@ -64,7 +66,11 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the backward takes lengths up to %d", (int)MAX_LEN);
     const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
-    return tile == NULL ? ATTN_UNSUPPORTED : check_grid(p, tile, why);
+    if (tile == NULL)
+        return ATTN_UNSUPPORTED;
+    if (tile->kernels[request->deterministic][p->dtype == ATTN_BF16] == NULL)
+        return attn_fail(why, ATTN_UNSUPPORTED, "%s has no deterministic backward", tile->tile.shown.name);
+    return check_grid(p, tile, why);
 }
 
 static enum attn_status encode_maps(const struct attn_problem *p, const struct attn_tensors *t, int q_tile,
@@ -114,8 +120,11 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->section_heads = shape.section_heads;
     params->part_steps = parts.part_steps;
     params->max_parts = parts.max_parts;
-    params->work_tiles = shape.kv_heads_total * shape.kv_tiles * parts.max_parts;
-    params->early_tiles = sm90_bwd_early_tiles(&shape, params->work_tiles, request->device->multiprocessors);
+    params->cluster = shape.q_tile.cluster;
+    params->kv_works = sm90_bwd_work_tiles(&shape);
+    params->work_tiles = shape.kv_heads_total * params->kv_works * parts.max_parts;
+    params->early_tiles =
+        sm90_bwd_early_tiles(&shape, params->work_tiles, request->device->multiprocessors / params->cluster);
     params->listed_tiles = tile->q.takes_more ? params->work_tiles + 1 : 0;
     params->scale_log2 = p->scale * LOG2_E;
     params->p_log2 = p->dtype == ATTN_BF16 ? BF16_P_LOG2 : 0;
@@ -205,9 +214,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const int64_t panel_blocks = sm90_bwd_has_many_parts(params.max_parts) ? SM90_BWD_ROW_WARPS : 1;
     const int64_t sum_blocks =
         params.max_parts > 1 ? kv_tiles * 2 * (p->head_dim / SM90_BWD_PANEL_COLUMNS) * panel_blocks : 0;
-    const int multiprocessors = request->device->multiprocessors;
-    const int main_blocks =
-        tile->q.takes_more && params.work_tiles > multiprocessors ? multiprocessors : params.work_tiles;
+    const int most_clusters = request->device->multiprocessors / params.cluster;
+    const int clusters = tile->q.takes_more && params.work_tiles > most_clusters ? most_clusters : params.work_tiles;
     const struct attn_launch preprocess = {.name = "preprocess",
                                            .kernel = (const void *)fused_sm90_bwd_preprocess[bf16][wide],
                                            .blocks = row_blocks,
@@ -215,7 +223,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                            .is_pass = true};
     const struct attn_launch main_kernel = {.name = "main",
                                             .kernel = (const void *)tile->kernels[request->deterministic][bf16],
-                                            .blocks = main_blocks,
+                                            .blocks = (int64_t)clusters * params.cluster,
+                                            .cluster = params.cluster,
                                             .threads = SM90_BWD_THREADS,
                                             .smem_bytes = tile->tile.smem_bytes,
                                             .is_pass = true,

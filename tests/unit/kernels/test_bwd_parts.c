@@ -21,17 +21,20 @@
 
 enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132, L2_BYTES = 60 << 20 };
 
-/* As in the table of tiles (bwd_tiles.cuh), with the variant of each. A loop is behind the same tile without one. */
-enum { D128, D128_LOOP, D64, D64_LOOP, D64_SHORT };
+/* As in the table of tiles (bwd_tiles.cuh), with the variant of each. A loop is behind the same tile without one, a pair
+ * behind that. */
+enum { D128, D128_LOOP, D128_PAIR, D64, D64_LOOP, D64_PAIR, D64_SHORT };
 static const struct tile {
     const char *variant;
     int head_dim;
     struct sm90_bwd_q_tile q;
-} known_tiles[] = {[D128] = {"bwd_d128_k128q64", 128, {64, 100, 200, 0, false}},
-                   [D128_LOOP] = {"bwd_d128_k128q64_loop", 128, {64, 100, 160, 40, true}},
-                   [D64] = {"bwd_d64_k128q128", 64, {128, 100, 200, 0, false}},
-                   [D64_LOOP] = {"bwd_d64_k128q128_loop", 64, {128, 100, 160, 40, true}},
-                   [D64_SHORT] = {"bwd_d64_k128q64", 64, {64, 59, 130, 0, false}}};
+} known_tiles[] = {[D128] = {"bwd_d128_k128q64", 128, {64, 100, 200, 0, false, 1}},
+                   [D128_LOOP] = {"bwd_d128_k128q64_loop", 128, {64, 100, 160, 40, true, 1}},
+                   [D128_PAIR] = {"bwd_d128_k128q64_pair", 128, {64, 103, 160, 40, true, 2}},
+                   [D64] = {"bwd_d64_k128q128", 64, {128, 100, 200, 0, false, 1}},
+                   [D64_LOOP] = {"bwd_d64_k128q128_loop", 64, {128, 100, 160, 40, true, 1}},
+                   [D64_PAIR] = {"bwd_d64_k128q128_pair", 64, {128, 98, 220, 60, true, 2}},
+                   [D64_SHORT] = {"bwd_d64_k128q64", 64, {64, 59, 130, 0, false, 1}}};
 
 /* What is shared out: the problem, as a tile of queries sees it. */
 struct work {
@@ -85,9 +88,13 @@ static struct work drawn_work(uint64_t *random)
     const uint64_t bits = number_mix(*random += NUMBER_MIX_STEP);
     const struct attn_problem p = DENSE(batch, q_heads, kv_heads, q_len, bits & 1 ? q_len : other_len,
                                         bits & 2 ? 64 : 128, ATTN_BF16, ATTN_BSHD, bits & 4, -1, -1, 0.125f, 0);
-    const int tile = bits & 2 ? D64 + (int)(bits >> 4 & 3) % 3 : (bits >> 4 & 3) == 3 ? D128_LOOP : D128;
-    return work_with(&known_tiles[tile], p, bits & 8,
-                     multiprocessors[(bits >> 8) % (sizeof multiprocessors / sizeof *multiprocessors)]);
+    const int count = multiprocessors[(bits >> 8) % (sizeof multiprocessors / sizeof *multiprocessors)];
+    static const int tiles[2][8] = {{D128, D128, D128, D128, D128, D128, D128_LOOP, D128_PAIR},
+                                    {D64, D64, D64, D64_LOOP, D64_PAIR, D64_SHORT, D64_SHORT, D64_SHORT}};
+    const struct tile *tile = &known_tiles[tiles[bits >> 1 & 1][bits >> 4 & 7]];
+    if (tile->q.cluster > count)
+        tile--;
+    return work_with(tile, p, bits & 8 && tile->q.cluster == 1, count); /* pairs are not deterministic */
 }
 
 /* seen[kv_tile]: tiles of queries with a row that sees one of its keys, row by row. The caller frees it. */
@@ -240,14 +247,17 @@ static void parts_cover_all_steps_and_none_is_empty(void **state)
     assert_true(with_both > 0);
 }
 
+/* How many work tiles without parts run at the same time. */
+static int clusters_of(const struct work *w) { return w->multiprocessors / w->tile->q.cluster; }
+
 /* Sum of the times of all blocks, without parts, for each multiprocessor. */
 static double even_time(const struct work *w)
 {
     const struct sm90_bwd_shape *s = &w->shape;
     double sum = 0;
-    for (int t = 0; t < s->kv_tiles; t++)
+    for (int t = 0; t < s->kv_tiles; t += w->tile->q.cluster) /* the first tile of a pair has the most steps */
         sum += sm90_bwd_steps(s, t) * w->tile->q.step_time / 100.0 + w->tile->q.block_time / 100.0;
-    return sum * s->kv_heads_total / w->multiprocessors;
+    return sum * s->kv_heads_total / clusters_of(w);
 }
 
 static void times_are_those_of_the_blocks(void **state)
@@ -265,9 +275,9 @@ static void times_are_those_of_the_blocks(void **state)
         const double start = w.tile->q.start_time / 100.0; /* of a block; of all work tiles where none is early */
         const double even = even_time(&w), one = longest + w.tile->q.block_time / 100.0 + start;
         const double most = even * (w.tile->q.block_time + w.tile->q.start_time) / w.tile->q.block_time + one;
-        const int64_t blocks = (int64_t)w.shape.kv_tiles * w.shape.kv_heads_total;
+        const int64_t works = (int64_t)sm90_bwd_work_tiles(&w.shape) * w.shape.kv_heads_total;
         assert_true(w.parts.time > even * 0.999 && w.parts.time < most * 1.001);
-        if (blocks <= w.multiprocessors && blocks <= 256) {
+        if (works <= clusters_of(&w) && works <= 256) {
             assert_true(w.parts.time > one - 1e-9 && w.parts.time < one + 1e-9);
             with_few++;
         }
@@ -312,6 +322,35 @@ static void short_steps_are_for_short_problems(void **state)
     assert_int_equal(longest_with_short_steps(&known_tiles[D64], true), 768);
     assert_int_equal(longest_with_short_steps(&known_tiles[D64_LOOP], false), 128);
     assert_int_equal(longest_with_short_steps(&known_tiles[D64_LOOP], true), 256);
+}
+
+/* The shortest self-attention of the paper sweep from which on a pair takes less time than a loop. */
+static int64_t shortest_with_pairs(const struct tile *loop, bool causal)
+{
+    int64_t shortest = INT64_MAX;
+    for (int64_t len = 16384; len >= 1024; len /= 2) {
+        const int64_t batch = 16384 / len, heads = 2048 / loop->head_dim;
+        const struct attn_problem p =
+            DENSE(batch, heads, heads, len, len, loop->head_dim, ATTN_BF16, ATTN_BSHD, causal, -1, -1, 0.125f, 0);
+        const struct work w = work_with(loop, p, false, MULTIPROCESSORS),
+                          pair = work_with(loop + 1, p, false, MULTIPROCESSORS);
+        assert_int_equal(sm90_bwd_work_tiles(&pair.shape), (w.shape.kv_tiles + 1) / 2);
+        if (pair.parts.time >= w.parts.time)
+            break;
+        shortest = len;
+    }
+    return shortest;
+}
+
+/* Under steady load pairs are faster at head_dim 64: full from 4k on, causal, where the second tile of a pair has a step
+ * less, at 16k. At head_dim 128 they cost too much in bursts. docs/kernels/sm90_bwd.md, step 38. */
+static void pairs_are_for_long_problems(void **state)
+{
+    (void)state;
+    assert_int_equal(shortest_with_pairs(&known_tiles[D64_LOOP], false), 4096);
+    assert_int_equal(shortest_with_pairs(&known_tiles[D64_LOOP], true), 16384);
+    assert_true(shortest_with_pairs(&known_tiles[D128_LOOP], false) == INT64_MAX);
+    assert_true(shortest_with_pairs(&known_tiles[D128_LOOP], true) == INT64_MAX);
 }
 
 /* Blocks that take one tile of keys after the other: early where others are left for all, and never in parts. */
@@ -390,6 +429,7 @@ static void the_tiles_are_known(void **state)
         assert_int_equal(tile->q.block_time, known->q.block_time);
         assert_int_equal(tile->q.start_time, known->q.start_time);
         assert_int_equal(tile->q.takes_more, known->q.takes_more);
+        assert_int_equal(tile->q.cluster, known->q.cluster);
     }
     assert_int_equal(count, sizeof known_tiles / sizeof *known_tiles);
 }
@@ -453,6 +493,7 @@ int main(void)
         cmocka_unit_test(parts_cover_all_steps_and_none_is_empty),
         cmocka_unit_test(times_are_those_of_the_blocks),
         cmocka_unit_test(short_steps_are_for_short_problems),
+        cmocka_unit_test(pairs_are_for_long_problems),
         cmocka_unit_test(early_tiles_leave_enough_behind_them),
         cmocka_unit_test(a_loop_gains_with_more_tiles_than_multiprocessors),
         cmocka_unit_test(the_workspace_is_enough),

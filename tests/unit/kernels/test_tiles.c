@@ -490,10 +490,12 @@ static void many_tiles_of_keys_have_a_loop(void **state)
     assert_string_equal(attn_fused_sm90.variant(&request), once);
 }
 
-/* The backward with head_dim 64: short steps for short problems. Of many tiles of keys each takes N + 1.6 with N long
- * steps in a loop, and 2 N * 0.59 + 1.3 with short ones, which is less up to N = 1.7. Causal, N is the average. */
+/* The backward with head_dim 64: short steps for short problems, pairs for long ones. Of many tiles of keys each takes
+ * N + 1.6 with N long steps in a loop, 2 N * 0.59 + 1.3 with short ones, which is less up to N = 1.7, and 0.98 N + 2.2
+ * in a pair, which is less from N = 30 on. Causal, N is the average, and half a step more in a pair. */
 static void short_problems_have_short_steps(void **state)
 {
+    static const char *const pair = "bwd_d64_k128q128_pair";
     static const char *const long_steps = "bwd_d64_k128q128", *const short_steps = "bwd_d64_k128q64";
     static const char *const loop = "bwd_d64_k128q128_loop"; /* long steps, one tile of keys after the other */
     (void)state;
@@ -501,11 +503,14 @@ static void short_problems_have_short_steps(void **state)
     assert_string_equal(front_chosen(self_attention(64, 32, 256, 64, false), ATTN_BWD), loop);        /* 2 */
     assert_string_equal(front_chosen(self_attention(32, 32, 512, 64, false), ATTN_BWD), loop);
     assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, false), ATTN_BWD), loop);
-    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, false), ATTN_BWD), loop);
+    assert_string_equal(front_chosen(self_attention(8, 32, 2048, 64, false), ATTN_BWD), loop); /* 16 */
+    assert_string_equal(front_chosen(self_attention(4, 32, 4096, 64, false), ATTN_BWD), pair); /* 32 */
+    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, false), ATTN_BWD), pair);
     assert_string_equal(front_chosen(self_attention(64, 32, 256, 64, true), ATTN_BWD), short_steps); /* N = 1.5 */
     assert_string_equal(front_chosen(self_attention(32, 32, 512, 64, true), ATTN_BWD), loop);        /* 2.5 */
     assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, true), ATTN_BWD), loop);
-    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, true), ATTN_BWD), loop);
+    assert_string_equal(front_chosen(self_attention(2, 32, 8192, 64, true), ATTN_BWD), loop);  /* 32.5 */
+    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, true), ATTN_BWD), pair); /* 64.5 */
     /* No more tiles of keys than multiprocessors, and those of one key head, which are shared out. */
     assert_string_equal(front_chosen(self_attention(1, 4, 4096, 64, false), ATTN_BWD), long_steps);
     struct attn_problem shared = self_attention(1, 32, 4096, 64, false);
@@ -531,6 +536,12 @@ static void short_problems_have_short_steps(void **state)
     assert_string_equal(attn_fused_sm90.variant(&request), short_steps);
     request.variant = loop;
     assert_string_equal(attn_fused_sm90.variant(&request), loop);
+    /* Pairs have no deterministic kernels. */
+    request.variant = pair;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
+    request.deterministic = true;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "bwd_d64_k128q128_pair has no deterministic backward");
 }
 
 static void few_tiles_are_spread(void **state)
