@@ -8,8 +8,7 @@
 namespace sm90_bwd {
 
 /* Starts 64 x 64 of dQ = dS K for the keys of one block, or adds them to what is under way. */
-template <typename T>
-__device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds, uint32_t k, bool adds)
+template <typename T> __device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds, uint32_t k, bool adds)
 {
     constexpr int STEP = 16 * ROW_BYTES / 16;
     wgmma_fence();
@@ -32,7 +31,8 @@ __device__ __forceinline__ void dq_warpgroup_of_pair(Smem<Tile> &smem, const Par
     const uint32_t first_ds =
         keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]) + DS_PANEL * S::KV_PANEL_BYTES, S::KV_PANEL_BYTES));
     const uint32_t other_k = keep_uniform(wgmma_mn_major(shared_address(smem.dq.other_k), S::KV_PANEL_BYTES));
-    const uint32_t first_other_ds = keep_uniform(wgmma_mn_major(shared_address(smem.dq.other_ds[0]), S::KV_PANEL_BYTES));
+    const uint32_t first_other_ds =
+        keep_uniform(wgmma_mn_major(shared_address(smem.dq.other_ds[0]), S::KV_PANEL_BYTES));
     const auto slot_of = [](uint32_t work) -> PipelineState<S::WORK_SLOTS> {
         return {int(work % S::WORK_SLOTS), work / S::WORK_SLOTS % 2};
     };

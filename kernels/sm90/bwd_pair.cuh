@@ -26,7 +26,8 @@ constexpr int WARP_DS_BYTES = 16 * ROW_BYTES; /* a warp's rows of a panel of dS 
 
 /* One thread of a KV warp, whose rows of dS are stored: sends those of the panel that belongs to the other block's half
  * of dQ, and releases dO of the step. `other`: the rank of the other block. */
-template <typename Tile> __device__ __forceinline__ void send_warp_ds(Smem<Tile> &smem, int step, int warp_row, int other)
+template <typename Tile>
+__device__ __forceinline__ void send_warp_ds(Smem<Tile> &smem, int step, int warp_row, int other)
 {
     using S = Traits<Tile>;
     const int buffer = step % 2;

@@ -21,8 +21,8 @@
 
 enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132, L2_BYTES = 60 << 20 };
 
-/* As in the table of tiles (bwd_tiles.cuh), with the variant of each. A loop is behind the same tile without one, a pair
- * behind that. */
+/* As in the table of tiles (bwd_tiles.cuh), with the variant of each. A loop is behind the same tile without one, a
+ * pair behind that. */
 enum { D128, D128_LOOP, D128_PAIR, D64, D64_LOOP, D64_PAIR, D64_SHORT };
 static const struct tile {
     const char *variant;
@@ -342,8 +342,8 @@ static int64_t shortest_with_pairs(const struct tile *loop, bool causal)
     return shortest;
 }
 
-/* Under steady load pairs are faster at head_dim 64: full from 4k on, causal, where the second tile of a pair has a step
- * less, at 16k. At head_dim 128 they cost too much in bursts. docs/kernels/sm90_bwd.md, step 38. */
+/* Under steady load pairs are faster at head_dim 64: full from 4k on, causal, where the second tile of a pair has a
+ * step less, at 16k. At head_dim 128 they cost too much in bursts. docs/kernels/sm90_bwd.md, step 38. */
 static void pairs_are_for_long_problems(void **state)
 {
     (void)state;
