@@ -25,9 +25,9 @@
  * to bf16 for dV and to fp16 for dS^T, which replaces it. As P^T for dS^T has registers of its own, dS^T is computed
  * while dV runs. (fp16, head_dim 128: dP^T - D is. Short steps keep P^T in fp32 for dS^T.)
  *
- * Long problems of head_dim 64 go to pairs of blocks (bwd_pair.cuh), which share the loads of Q and dO and the additions
- * to dq_sum of two tiles of keys. Their dQ warpgroup (bwd_dq_pair.cuh) computes half of dQ for both tiles and adds it
- * from registers.
+ * Long problems of head_dim 64 go to pairs of blocks (bwd_pair.cuh), which share the loads of Q and dO and the
+ * additions to dq_sum of two tiles of keys. Their dQ warpgroup (bwd_dq_pair.cuh) computes half of dQ for both tiles and
+ * adds it from registers.
  *
  * Short problems of head_dim 64 have short steps, of 64 queries instead of 128: more of them is under way at a time
  * (bwd_kv_short_steps.cuh), dQ of a step is one pass, and the stage of a step is loaded again one step later.

@@ -38,8 +38,8 @@ static enum attn_status check_grid(const struct attn_problem *p, const struct fu
 }
 
 /* Of the main kernel and of adding up parts; what comes beside them is the same with all tiles. Sees lengths up to
- * MAX_LEN. A pair of blocks needs two multiprocessors. Deterministic, all tiles are equal here, so that the first is chosen: only with it are the waits of blocks
- * for each other measured. */
+ * MAX_LEN. A pair of blocks needs two multiprocessors. Deterministic, all tiles are equal here, so that the first is
+ * chosen: only with it are the waits of blocks for each other measured. */
 static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_bwd_tile *tile = (const void *)common;
