@@ -1,5 +1,5 @@
-/* The dQ warpgroup of a block of a pair (bwd_pair.cuh): half of dQ of each step for the keys of both blocks, one pass of
- * 64 x 64, which is added to dq_sum from registers. Its first warp is the producer as well. */
+/* The dQ warpgroup of a block of a pair (bwd_pair.cuh): half of dQ of each step for the keys of both blocks, one pass
+ * of 64 x 64, which is added to dq_sum from registers. Its first warp is the producer as well. */
 #pragma once
 
 #include "kernels/sm90/bwd_dq_warpgroup.cuh"

@@ -1,5 +1,5 @@
-/* Pairs of thread blocks of the sm_90 backward: two blocks of a cluster, ranks 0 and 1, have adjacent tiles of keys of a
- * kv head and go through the same tiles of queries at the same time.
+/* Pairs of thread blocks of the sm_90 backward: two blocks of a cluster, ranks 0 and 1, have adjacent tiles of keys of
+ * a kv head and go through the same tiles of queries at the same time.
  *   - Q and lse2 of a step are loaded by the block of rank 0 into both (multicast), dO and -D by that of rank 1. Q has
  *     three stages, dO, which is needed for a shorter time, two; either ring is released to the block that loads.
  *   - Each block computes half of dQ of a step for the keys of both, a pass of 64 x 64 with 256 keys, and adds it to

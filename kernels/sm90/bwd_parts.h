@@ -38,7 +38,8 @@ int sm90_bwd_steps(const struct sm90_bwd_shape *, int kv_tile);
 int sm90_bwd_work_tiles(const struct sm90_bwd_shape *);
 
 /* How many of the work tiles, from the first one on, leave so many behind them that their blocks may take the next one
- * early; clusters: how many have one at the same time. Blocks that take one late balance the lengths of causal work tiles better. */
+ * early. Blocks that take one late balance the lengths of causal work tiles better. clusters: how many have a work tile
+ * at the same time. */
 int sm90_bwd_early_tiles(const struct sm90_bwd_shape *, int64_t work_tiles, int clusters);
 
 /* The choice with the shortest estimated time. */
