@@ -133,8 +133,9 @@ __device__ __forceinline__ uint32_t address_in_block(uint32_t shared, uint32_t b
     return address;
 }
 
-/* `barrier`: of address_in_block. Orders what wgmma and the copy engine have read, which was waited for; a release at
- * the scope of the cluster would wait for all writes of the thread to device memory (MEMBAR.ALL.GPU). */
+/* `barrier`: of address_in_block. For what has been read, by this warp's loads whose values it has used and by products
+ * that it has waited for; never to publish writes. A release at the scope of the cluster, which these would need, waits
+ * for all writes of the thread to device memory (MEMBAR.ALL.GPU). */
 __device__ __forceinline__ void mbarrier_arrive_in_cluster(uint32_t barrier)
 {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");

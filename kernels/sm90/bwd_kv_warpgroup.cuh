@@ -115,8 +115,8 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         store_ds<Tile>(to, p_ds, at.lane);
         if (S::ANNOUNCES_FIRST)
             arrive_ds_full(smem, now, at.lane);
-        /* After the last step this reads a stage that holds another one, and K where the next V may be arriving; the
-         * result is not used. */
+        /* After the last step this reads a stage that holds another one, or that is being loaded, and K where the next
+         * V may be arriving; the result is not used. */
         start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         if (!S::ANNOUNCES_FIRST)
             arrive_ds_full(smem, now, at.lane);
@@ -136,7 +136,7 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         wgmma_hold(dk);
         wgmma_hold(p_ds);
         release_stage(smem, stage, at.lane);
-        /* In a pair they are up to three, as many as Q has stages. */
+        /* In a pair a warp passes over up to three steps, as many as Q has stages: the stage of this one is needed. */
         if (S::IS_PAIR)
             skip_steps(smem, at, now + 1, at.step);
         pack<__half>(p_ds, s);

@@ -22,11 +22,12 @@ enum {
     SM90_BWD_TILE_SEMAPHORES = 4, /* one for each warp that adds to dq_sum */
 };
 
-/* One part of one tile of keys of one kv head, the work of a block of the main kernel for some time. A step is a tile
- * of queries of a query head of the group, the last tile first. */
+/* One part of one tile of keys of one kv head, the work of a block of the main kernel for some time; or two tiles, the
+ * work of a pair of blocks: kv_tile and, with the same steps, the next one. A step is a tile of queries of a query head
+ * of the group, the last tile first. */
 struct fused_sm90_bwd_work_tile {
     int batch, kv_head, kv_tile;
-    int first_tile[2];          /* of queries that see the keys of a KV warpgroup; q_tiles when none does */
+    int first_tile[2]; /* of queries that see the keys of a KV warpgroup (of kv_tile); q_tiles when none does */
     int first_head, begin_tile; /* of the first step; the head is counted in the group */
     int steps;       /* of the part; a tile has a step for each tile of queries that sees the first warpgroup's keys,
                         of all query heads of the group. Or one of the values below. */
@@ -66,7 +67,7 @@ struct fused_sm90_bwd_params {
     struct fused_sm90_bwd_work_tile *work; /* [listed_tiles]: the work tiles, and one without work behind them */
     int listed_tiles;                      /* 0 where a block has only the work tile of its own number */
     int early_tiles; /* as many, from the first one on, whose blocks find out about the next one while they compute */
-    int *taken;      /* how many have been taken beside the first one of each block */
+    int *taken;      /* how many have been taken beside the first one of each block, or pair */
     /* The steps of a tile of keys may be shared out to several blocks, its parts, where there are too few tiles to keep
      * all multiprocessors busy. Parts add up dK and dV in fp32. */
     float *kv_sums; /* a part's dV / dv_scale and dK / dqk_scale: [part][batch * kv_heads][kv_tiles][2][128 x head_dim,

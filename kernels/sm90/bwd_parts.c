@@ -125,26 +125,27 @@ static double time_of(const struct sm90_bwd_shape *s, int part_steps, double sto
 
 struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
 {
-    const int clusters = multiprocessors / s->q_tile.cluster, sms = clusters < 1 ? 1 : clusters;
+    const int most = multiprocessors / s->q_tile.cluster, clusters = most < 1 ? 1 : most;
     const int64_t tiles = (int64_t)sm90_bwd_work_tiles(s) * s->kv_heads_total;
     const int most_steps = sm90_bwd_steps(s, 0);
     const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
     struct sm90_bwd_parts best = {.part_steps = most_steps, .max_parts = 1};
 
     if (s->q_tile.takes_more) { /* with parts blocks of one work tile each were as fast or faster (step 33) */
-        best.time = tiles >= (int64_t)MAX_WAVES * sms ? average_time(s, sms) : time_of(s, most_steps, 0, 0, sms);
+        best.time =
+            tiles >= (int64_t)MAX_WAVES * clusters ? average_time(s, clusters) : time_of(s, most_steps, 0, 0, clusters);
         return best;
     }
-    if (tiles >= (int64_t)MAX_WAVES * sms || most_steps > INT_MAX / 2) { /* sm90_bwd_part_count adds to them */
-        best.time = average_time(s, sms);
+    if (tiles >= (int64_t)MAX_WAVES * clusters || most_steps > INT_MAX / 2) { /* sm90_bwd_part_count adds to them */
+        best.time = average_time(s, clusters);
         return best;
     }
-    best.time = time_of(s, most_steps, 0, 0, sms);
+    best.time = time_of(s, most_steps, 0, 0, clusters);
     for (int parts = 2; parts <= SM90_BWD_MOST_PARTS && parts <= most_steps / 2; parts += parts / 4 + 1) {
         const int part_steps = (int)attn_tiles(most_steps, parts);
-        if (tiles * parts > 2 * (int64_t)MAX_WAVES * sms)
+        if (tiles * parts > 2 * (int64_t)MAX_WAVES * clusters)
             break;
-        const double time = time_of(s, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, sms);
+        const double time = time_of(s, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, clusters);
         if (time < best.time)
             best = (struct sm90_bwd_parts){part_steps, sm90_bwd_part_count(most_steps, part_steps), time};
     }

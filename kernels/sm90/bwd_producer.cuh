@@ -27,13 +27,12 @@ __device__ __forceinline__ void load_keys(const unsigned char *to, const CUtenso
                  panel * PANEL_COLUMNS, own_kv_tile<Tile>(work) * KV_TILE, work.kv_head, work.batch);
 }
 
-/* Q, dO and the statistics of a step. */
+/* Q, dO and the statistics of a step; in a pair those that the block loads for both. */
 template <typename Tile, int RANK>
 __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
                                           int stage)
 {
     using S = Traits<Tile>;
-    const uint32_t full = shared_address(&smem.full[stage]);
     const int row = tile * Tile::Q_TILE;
 
     if constexpr (S::IS_PAIR) {
@@ -44,20 +43,21 @@ __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params
         else
             load_for_both<Tile>(smem.dout[stage], smem.pair.neg_delta[stage], &smem.pair.dout_full[stage], &params.dout,
                                 stats + Tile::Q_TILE, row, head, batch);
-        return;
+    } else {
+        const uint32_t full = shared_address(&smem.full[stage]);
+        mbarrier_arrive_expect(full, S::STAGE_BYTES);
+#pragma unroll
+        for (int panel = 0; panel < S::PANELS; ++panel)
+            tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_NORMAL,
+                     panel * PANEL_COLUMNS, row, head, batch);
+        bulk_load(shared_address(smem.stats[stage]),
+                  params.stats + int64_t(tile_index<Tile>(params, batch, head, tile)) * (2 * Tile::Q_TILE),
+                  S::STATS_BYTES, full);
+#pragma unroll
+        for (int panel = 0; panel < S::PANELS; ++panel)
+            tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_NORMAL,
+                     panel * PANEL_COLUMNS, row, head, batch);
     }
-    mbarrier_arrive_expect(full, S::STAGE_BYTES);
-#pragma unroll
-    for (int panel = 0; panel < S::PANELS; ++panel)
-        tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_NORMAL,
-                 panel * PANEL_COLUMNS, row, head, batch);
-    bulk_load(shared_address(smem.stats[stage]),
-              params.stats + int64_t(tile_index<Tile>(params, batch, head, tile)) * (2 * Tile::Q_TILE), S::STATS_BYTES,
-              full);
-#pragma unroll
-    for (int panel = 0; panel < S::PANELS; ++panel)
-        tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_NORMAL,
-                 panel * PANEL_COLUMNS, row, head, batch);
 }
 
 /* All threads of the warp keep the counts and one issues the copies, so that the counts are in uniform registers. The
@@ -85,7 +85,7 @@ template <typename Tile, int RANK> struct Producer {
         if (elect_one())
             load_k(smem, params);
         grid_wait_for_last(); /* for what it prepares: the other work tiles, statistics, zeros in dq_sum */
-        number = blockIdx.x;  /* not read in a pair */
+        number = blockIdx.x;  /* a pair reads it from the work tile */
         begin_steps(smem, params);
         load_next(smem, params, 1);
         if (elect_one())
@@ -179,7 +179,8 @@ template <typename Tile, int RANK> struct Producer {
                 number = static_cast<int>(S::IS_PAIR ? gridDim.x / 2 : gridDim.x) + atomicAdd(params.taken, 1);
             next = NUMBERED;
         } else if (next == NUMBERED) {
-            /* The slot is free once all warps have finished with the work tile three before the block's. */
+            /* The slot is free once all warps, in a pair those of both blocks, have finished with the work tile three
+             * before the block's. */
             mbarrier_wait(shared_address(&smem.work_empty[to]), now.phase ^ (to != 0));
             if (threadIdx.x % LANES == 0 && S::IS_PAIR) {
                 const uint32_t full = shared_address(&smem.work_full);

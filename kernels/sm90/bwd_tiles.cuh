@@ -41,7 +41,7 @@ BWD_TILES(TILE_STRUCT)
 template <typename Tile> struct Traits {
     /* The order of work of a KV warpgroup: bwd_kv_short_steps.cuh, otherwise bwd_kv_warpgroup.cuh. */
     static constexpr bool HAS_SHORT_STEPS = Tile::HEAD_DIM * Tile::Q_TILE < ROW_BLOCK_FLOATS;
-    static constexpr int STAGES = HAS_SHORT_STEPS ? 4 : 3; /* of Q and dO */
+    static constexpr int STAGES = HAS_SHORT_STEPS ? 4 : 3; /* of Q, and of dO but in a pair */
     /* Two blocks of a cluster have adjacent tiles of keys and go through the same steps (bwd_pair.cuh), with fewer
      * stages of dO. */
     static constexpr bool IS_PAIR = Tile::IS_PAIR;
@@ -86,6 +86,9 @@ template <typename Tile> struct Traits {
     /* A pair: whether a warp asks for dO of the next step while S is computed, which spares it the time of the question
      * when it needs dO. */
     static constexpr bool TESTS_DOUT = IS_PAIR && Tile::HEAD_DIM == 128;
+    /* A pair has as many stages of dO as buffers of dS; a warp keeps Q of a step while it waits for that of the step
+     * after next. */
+    static_assert(!IS_PAIR || (DOUT_STAGES == 2 && STAGES >= 3 && TAKES_MORE && !HAS_SHORT_STEPS), "what pairs need");
     static_assert(PASSES == 2 || HAS_SHORT_STEPS, "a tile of dQ is two passes");
     static_assert(SEMAPHORE_TILES % ROW_BLOCK_TILES == 0, "semaphores are those of a block of preprocess");
     static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
@@ -116,7 +119,7 @@ template <typename Tile, bool = Traits<Tile>::IS_PAIR> struct PairSmem {
 
 template <typename Tile> struct PairSmem<Tile, true> {
     alignas(16) float neg_delta[Traits<Tile>::DOUT_STAGES][Tile::Q_TILE];
-    uint64_t dout_full[Traits<Tile>::DOUT_STAGES], dout_empty[Traits<Tile>::DOUT_STAGES];
+    uint64_t dout_full[Traits<Tile>::DOUT_STAGES], dout_empty[Traits<Tile>::DOUT_STAGES]; /* empty: DOUT_LOADER's */
     uint64_t ds_received[2];
 };
 
@@ -126,14 +129,15 @@ template <typename Tile> struct alignas(1024) Smem {
     unsigned char q[S::STAGES][S::Q_BYTES], dout[S::DOUT_STAGES][S::Q_BYTES];
     unsigned char ds[2][S::DS_BYTES]; /* panels of [keys][64 queries] */
     DqSmem<Tile> dq;
-    float stats[S::STAGES][S::STAGE_STATS]; /* lse2, then -D */
-    uint64_t full[S::STAGES], empty[S::STAGES], ds_full[2], ds_empty[2];
+    float stats[S::STAGES][S::STAGE_STATS];                              /* lse2, then -D; a pair: lse2 */
+    uint64_t full[S::STAGES], empty[S::STAGES], ds_full[2], ds_empty[2]; /* a pair: empty is that of Q_LOADER */
     uint64_t k_full[S::WORK_SLOTS]; /* the slot has a work tile, and its K has arrived */
-    uint64_t v_full[S::WORK_SLOTS];
-    uint64_t work_full;                 /* the next work tile has been copied to its slot */
-    uint64_t work_empty[S::WORK_SLOTS]; /* all warps have finished with the slot, and its dK and dV are on their way */
-    uint64_t operands_full;             /* what is kept in registers of a work tile's K and V is there */
-    int kv_work[S::KV_WARPS];           /* how many work tiles each KV warp has finished */
+    uint64_t v_full[S::WORK_SLOTS]; /* a pair: and the panel of the other block's K */
+    uint64_t work_full;             /* the next work tile has been copied to its slot */
+    /* All warps have finished with the slot, its dK and dV are on their way. A pair: rank 0's counts both blocks. */
+    uint64_t work_empty[S::WORK_SLOTS];
+    uint64_t operands_full;   /* what is kept in registers of a work tile's K and V is there */
+    int kv_work[S::KV_WARPS]; /* how many work tiles each KV warp has finished */
     PairSmem<Tile> pair;
     alignas(
         16) WorkTile work[S::WORK_SLOTS]; /* read from here by the KV warpgroups, which have no registers to spare */

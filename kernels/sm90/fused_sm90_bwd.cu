@@ -5,10 +5,10 @@
  *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its
  *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
  *   convert     dQ = dqk_scale * dq_sum, rounded
- * 128 keys of a kv head, or a part of their steps, are a work tile (bwd_work.cuh). A block has one, or, where they are
- * many and not in parts, takes one after the other from the list (bwd_producer.cuh): K of the next one comes where V
- * is, as soon as nothing reads V any more, its first Q and dO follow those of the last steps, and dK and dV are stored
- * by way of the buffer of dS that the next step will use.
+ * 128 keys of a kv head, or a part of their steps, are a work tile (bwd_work.cuh); in a pair of blocks 2 x 128 keys. A
+ * block has one, or, where they are many and not in parts, takes one after the other from the list (bwd_producer.cuh):
+ * K of the next one comes where V is, as soon as nothing reads V any more, its first Q and dO follow those of the last
+ * steps, and dK and dV are stored by way of the buffer of dS that the next step will use.
  * A block has two warpgroups of 64 keys each, which do not wait for one another; a third one loads and computes dQ.
  * One step (a tile of queries):
  *

@@ -68,6 +68,9 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     const struct fused_sm90_bwd_tile *tile = attn_choose_tile(&tiles, request, why);
     if (tile == NULL)
         return ATTN_UNSUPPORTED;
+    if (tile->q.cluster > request->device->multiprocessors)
+        return attn_fail(why, ATTN_UNSUPPORTED, "%s needs %d multiprocessors, the device has %d", tile->tile.shown.name,
+                         tile->q.cluster, request->device->multiprocessors);
     if (tile->kernels[request->deterministic][p->dtype == ATTN_BF16] == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "%s has no deterministic backward", tile->tile.shown.name);
     return check_grid(p, tile, why);
@@ -214,6 +217,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const int64_t panel_blocks = sm90_bwd_has_many_parts(params.max_parts) ? SM90_BWD_ROW_WARPS : 1;
     const int64_t sum_blocks =
         params.max_parts > 1 ? kv_tiles * 2 * (p->head_dim / SM90_BWD_PANEL_COLUMNS) * panel_blocks : 0;
+    /* Where a multiprocessor has no neighbour fewer run at the same time: the last ones start late. */
     const int most_clusters = request->device->multiprocessors / params.cluster;
     const int clusters = tile->q.takes_more && params.work_tiles > most_clusters ? most_clusters : params.work_tiles;
     const struct attn_launch preprocess = {.name = "preprocess",
