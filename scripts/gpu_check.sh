@@ -158,7 +158,7 @@ verify_stage() {
     done
 }
 
-# Counts racecheck's reports of the kind that the head of kernels/sm90/fused_sm90_bwd.cu explains, what one lane gives
+# Counts racecheck's reports of the kind that docs/kernels/sm90_bwd.md explains, what one lane gives
 # back for its warp: there the slots of statistics (load_shared_float2, for which the tool names it or the function that
 # it is inlined into: by its lines), in the forward which work tile a stage of Q holds (`smem.work_tile`, by its lines
 # in the sources). Fails where there is any other, or no closing line. (A wait for work_tile_full or

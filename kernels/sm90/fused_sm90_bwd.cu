@@ -5,60 +5,10 @@
  *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its
  *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
  *   convert     dQ = dqk_scale * dq_sum, rounded
- * 128 keys of a kv head, or a part of their steps, are a work tile (bwd_work.cuh); in a pair of blocks 2 x 128 keys. A
- * block has one, or, where they are many and not in parts, takes one after the other from the list (bwd_producer.cuh):
- * K of the next one comes where V is, as soon as nothing reads V any more, its first Q and dO follow those of the last
- * steps, and dK and dV are stored by way of the buffer of dS that the next step will use.
- * A block has two warpgroups of 64 keys each, which do not wait for one another; a third one loads and computes dQ.
- * One step (a tile of queries):
- *
- *   KV warpgroup (bwd_kv_warpgroup.cuh)                      dQ warpgroup (bwd_dq_warpgroup.cuh), producer
- *     rows are keys; P^T is in registers, in 16 bits           wait for dS of both KV warpgroups
- *     start dP^T = V dO^T, dV += P^T dO                        2 passes of 64 x 64: dQ = dS K, and meanwhile the
- *     dS^T = P^T * (dP^T - D)                                  previous pass goes to shared memory, from where the
- *     store dS^T to shared memory                                copy engine adds it to dq_sum (at head_dim 64 the
- *     start S^T = K Q^T of the next step                         second pass is added from registers)
- *     start dK += dS^T Q                                       load Q, dO and statistics of the step 3 ahead
- *     P^T = exp2(scale_log2 S^T - lse2) of the next step
- *
- * P^T is an operand of dV and a factor of dS^T. In bf16 it has too few bits for the latter: there P^T is rounded twice,
- * to bf16 for dV and to fp16 for dS^T, which replaces it. As P^T for dS^T has registers of its own, dS^T is computed
- * while dV runs. (fp16, head_dim 128: dP^T - D is. Short steps keep P^T in fp32 for dS^T.)
- *
- * Long problems of head_dim 64 go to pairs of blocks (bwd_pair.cuh), which share the loads of Q and dO and the
- * additions to dq_sum of two tiles of keys. Their dQ warpgroup (bwd_dq_pair.cuh) computes half of dQ for both tiles and
- * adds it from registers.
- *
- * Short problems of head_dim 64 have short steps, of 64 queries instead of 128: more of them is under way at a time
- * (bwd_kv_short_steps.cuh), dQ of a step is one pass, and the stage of a step is loaded again one step later.
- *
- *   shared memory (KB)  K 32 | V 32 | Q 3 x 16 | dO 3 x 16 | dS 2 x 16 | dQ 2 x 16 | lse2, -D 3 x 0.5   head_dim 128
- *                       K 16 | V 16 | Q 3 x 16 | dO 3 x 16 | dS 2 x 32 | dQ 16     | lse2, -D 3 x 1     head_dim 64
- *                       K 16 | V 16 | Q 4 x 8  | dO 4 x 8  | dS 2 x 16 | dQ 2 x 16 | lse2, -D 4 x 0.5   short steps
- *   pairs               K 32 + 16 | V 32 | Q 3 x 16 | dO 2 x 16 | dS 2 x (16 + 16) | lse2 3, -D 2 x 0.25   head_dim 128
- *                       K 16 + 16 | V 16 | Q 3 x 16 | dO 2 x 16 | dS 2 x (32 + 16) | lse2 3, -D 2 x 0.5    head_dim 64
- *
- * What must not be reordered:
- *   - dS is stored, and dV waited for, before S of the next step is started: otherwise the registers do not suffice
- *     (message C7512). dS is announced (ds_full) before that start at head_dim 128, where the dQ warpgroup is the
- *     slower one, after it at head_dim 64.
- *   - Between a wgmma and its wait nothing may touch its registers, and branches may meet only where the same products
- *     are under way on all of them: otherwise the assembler serialises every wgmma (messages C7510, C7514, C7515).
- *   - Short steps: dS is computed before its buffer is awaited (ds_empty), and that comes before the wait for dV. The
- *     assembler moves a wait for products to the start of its basic block, and the wait for the buffer begins one.
- *   - A stage is released (empty) after dS of its step is announced: the proxy fence of the latter orders the reads of
- *     the statistics before the copy that overwrites them. compute-sanitizer's racecheck reports this pair, because it
- *     does not follow __syncwarp into an arrival by one lane; scripts/gpu_check.sh counts these reports.
- *   - Pairs: a warp that passes over steps does so after it has released the stage of Q of the last step that it
- *     computed: they may be three, as many as Q has stages. A block must not end before the other one has: until then
- *     that one arrives at its barriers.
- *   - Deterministic: work tiles are added to a tile of dQ in the order of their keys (grid_order.cuh). One waits for
- *     those with smaller numbers only, so they have to start in the order of their numbers. Blocks that take one after
- *     the other do so; of blocks with one each it is what the hardware does.
- *
- * Masks: rows without a key and rows that pad have lse2 = +inf, hence P = 0; keys that pad and keys right of the
- * diagonal are masked where a tile has any. dK and dV are sums of one block in a fixed order. Measurements:
- * docs/kernels/sm90_bwd.md. */
+ * This file has the second one: its set-up, and the table of tiles. A block has two warpgroups of 64 keys each
+ * (bwd_kv_warpgroup.cuh, bwd_kv_short_steps.cuh), which do not wait for one another, and a third one that loads
+ * (bwd_producer.cuh) and computes dQ (bwd_dq_warpgroup.cuh; of a pair of blocks bwd_dq_pair.cuh). The order of the
+ * steps, what is in shared memory, what must not be reordered: docs/kernels/sm90_bwd.md, "How it works". */
 #include "kernels/sm90/bwd_params.h"
 
 #include "kernels/device/barriers.cuh"
