@@ -114,6 +114,12 @@ __device__ __forceinline__ void mbarrier_wait_together(uint32_t barrier, uint32_
     }
 }
 
+/* mbarrier_test for a whole warp: true where it is for all threads. */
+__device__ __forceinline__ bool mbarrier_test_together(uint32_t barrier, uint32_t parity)
+{
+    return __all_sync(0xffffffffu, mbarrier_test(barrier, parity));
+}
+
 /* ---- clusters ---- */
 
 /* Thread blocks of a cluster run at the same time and reach each other's shared memory. PTX ISA, "barrier.cluster",

@@ -49,22 +49,29 @@ template <typename Tile> __device__ __forceinline__ void release_work(Smem<Tile>
         mbarrier_arrive_in_cluster(address_in_block(empty, 0));
 }
 
-/* One thread: Q and lse2, or dO and -D, of a step into a stage of both blocks. `stats`: in device memory. */
+/* One thread: Q or dO of a step into a stage of both blocks, whose statistics arrive at the same barrier. */
 template <typename Tile>
-__device__ __forceinline__ void load_for_both(const unsigned char *to, const float *to_stats, const uint64_t *full,
-                                              const CUtensorMap *map, const float *stats, int row, int head, int batch)
+__device__ __forceinline__ void load_rows_for_both(const unsigned char *to, const uint64_t *full,
+                                                   const CUtensorMap *map, int row, int head, int batch)
 {
     using S = Traits<Tile>;
-    constexpr int BYTES = Tile::Q_TILE * int(sizeof(float));
+    constexpr int BYTES = S::Q_BYTES + Tile::Q_TILE * int(sizeof(float));
     const uint32_t barrier = shared_address(full);
 
-    mbarrier_arrive_expect(barrier, S::Q_BYTES + BYTES);
-    mbarrier_arrive_expect_in_cluster(address_in_block(barrier, 1 - pair_rank()), S::Q_BYTES + BYTES);
+    mbarrier_arrive_expect(barrier, BYTES);
+    mbarrier_arrive_expect_in_cluster(address_in_block(barrier, 1 - pair_rank()), BYTES);
 #pragma unroll
     for (int panel = 0; panel < S::PANELS; ++panel)
         tma_load_multicast(shared_address(to) + panel * S::Q_PANEL_BYTES, map, barrier, BOTH_BLOCKS, L2_EVICT_NORMAL,
                            panel * PANEL_COLUMNS, row, head, batch);
-    bulk_load_multicast(shared_address(to_stats), stats, BYTES, barrier, BOTH_BLOCKS);
+}
+
+/* The same for lse2 or -D; `stats`: in device memory. */
+template <typename Tile>
+__device__ __forceinline__ void load_stats_for_both(const float *to, const uint64_t *full, const float *stats)
+{
+    bulk_load_multicast(shared_address(to), stats, Tile::Q_TILE * int(sizeof(float)), shared_address(full),
+                        BOTH_BLOCKS);
 }
 
 } // namespace sm90_bwd

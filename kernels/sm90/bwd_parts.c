@@ -5,6 +5,7 @@
 #include "kernels/sm90/bwd_parts.h"
 
 #include <limits.h>
+#include <stdlib.h>
 
 #include "kernels/common/dispatch.h"
 #include "kernels/common/makespan.h"
@@ -12,12 +13,20 @@
 enum {
     MAX_WAVES = 8,     /* with more blocks than this for each multiprocessor their order leaves little to gain */
     FLOATS = 128 * 64, /* of dK and dV of a tile of keys: the unit of PART_STEPS */
-    AVERAGED = 256     /* work tiles of a head, at most, of which the average time is taken */
+    AVERAGED = 256,    /* work tiles of a head, at most, of which the average time is taken */
+    FINENESS = 16      /* sizes of parts that are tried differ by 1/16: within 4 % of the best of all sizes */
 };
 
 static const double PART_STEPS = 0.5;    /* what storing FLOATS in fp32 takes longer */
 static const double ADD_UP_STEPS = 0.35; /* reading them in the kernel behind, for each multiprocessor */
+static const double FIND_STEPS = 0.35;   /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
 static const double WAIT_STEPS = 0.18;   /* waiting there for a part, or for as many as are read at the same time */
+
+/* Q, dO and the sums of dQ of a kv head. */
+static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
+{
+    return (int64_t)s->group * s->q_len * head_dim * (2 + 2 + 4);
+}
 
 /* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum are still in the L2 when the next
  * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps,
@@ -26,7 +35,7 @@ static const double WAIT_STEPS = 0.18;   /* waiting there for a part, or for as 
  * docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29. */
 static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool deterministic, size_t l2_bytes)
 {
-    const int64_t bytes = (int64_t)s->kv_heads_total * s->group * s->q_len * head_dim * (2 + 2 + 4);
+    const int64_t bytes = s->kv_heads_total * query_bytes(s, head_dim);
     const int q_heads = !s->causal ? 8 : deterministic ? 32 : 16, heads = q_heads / s->group;
 
     if (heads > s->kv_heads_total || (s->causal && bytes <= (int64_t)(l2_bytes / 3 * 2)))
@@ -47,9 +56,11 @@ struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, const stru
         .kv_tiles = (int)attn_tiles(p->kv_len, SM90_BWD_KV_TILE),
         .kv_heads_total = (int)(p->batch * p->kv_heads),
         .causal = p->causal,
+        .in_order = deterministic,
     };
 
     s.section_heads = section_heads(&s, p->head_dim, deterministic, l2_bytes); /* reads the members above */
+    s.exceeds_l2 = query_bytes(&s, p->head_dim) / 2 > (int64_t)l2_bytes;
     return s;
 }
 
@@ -99,55 +110,100 @@ static double wait_time(int parts)
     return WAIT_STEPS * (double)(sm90_bwd_has_many_parts(parts) ? attn_tiles(parts, SM90_BWD_ROW_WARPS) + 1 : parts);
 }
 
-/* The time with parts of at most part_steps steps, where storing a part takes `store` and reading it again `add_up`. */
-static double time_of(const struct sm90_bwd_shape *s, int part_steps, double store, double add_up, int clusters)
+/* What a tile of keys has beside its parts of part_steps steps. */
+struct rest {
+    int steps;
+    double time;
+};
+
+static int compare_rests(const void *a, const void *b)
 {
+    const struct rest *x = a, *y = b;
+
+    return (x->steps < y->steps) - (x->steps > y->steps); /* the longest first */
+}
+
+/* The parts of at most part_steps steps, and the time with them, where storing a part takes `store` and reading it again
+ * `add_up`. The order is that of the kernels (bwd_work.cuh). */
+static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm90_bwd_part_kind kind, int part_steps,
+                                        double store, double add_up, int clusters)
+{
+    const int works = sm90_bwd_work_tiles(s), max_parts = sm90_bwd_part_count(work_steps(s, 0), part_steps);
+    struct sm90_bwd_parts parts = {
+        .part_steps = part_steps, .max_parts = max_parts, .kind = kind, .head_works = works * max_parts};
     struct attn_makespan span = attn_makespan_begin(clusters);
+    struct rest rests[SM90_BWD_MOST_PART_TILES];
     int64_t stored = 0;
-    int most_parts = 0;
     /* Without early work tiles each takes as long as the first one of a block. */
-    const int64_t work_tiles =
-        (int64_t)sm90_bwd_work_tiles(s) * s->kv_heads_total * sm90_bwd_part_count(sm90_bwd_steps(s, 0), part_steps);
-    const double late = sm90_bwd_early_tiles(s, work_tiles, clusters) > 0 ? 0 : start_time(s);
+    const bool are_late = sm90_bwd_early_tiles(s, (int64_t)parts.head_works * s->kv_heads_total, clusters) == 0;
+    const double late = (are_late ? start_time(s) : 0) + (kind == SM90_BWD_WHOLE_PARTS ? FIND_STEPS : 0);
 
     for (int first_head = 0; first_head < s->kv_heads_total; first_head += s->section_heads) {
         const int left = s->kv_heads_total - first_head, heads = left < s->section_heads ? left : s->section_heads;
-        for (int work = 0; work < sm90_bwd_work_tiles(s); ++work) {
-            const int steps = work_steps(s, work), parts = sm90_bwd_part_count(steps, part_steps);
-            const double time = block_time(s, (double)steps / (double)parts) + (parts > 1 ? store : 0) + late;
-            attn_makespan_add(&span, (int64_t)heads * parts, time);
-            stored += parts > 1 ? (int64_t)heads * parts : 0;
-            most_parts = parts > 1 && parts > most_parts ? parts : most_parts;
+        int rest_count = 0, whole_parts = 0;
+        for (int work = 0; work < works; ++work) {
+            const int steps = work_steps(s, work), count = sm90_bwd_part_count(steps, part_steps);
+            const double beside = late + (count > 1 ? store : 0);
+            stored += count > 1 ? (int64_t)heads * count : 0;
+            if (kind != SM90_BWD_WHOLE_PARTS) { /* in turns the order is another one, which makes little difference */
+                attn_makespan_add(&span, (int64_t)heads * count, block_time(s, (double)steps / count) + beside);
+                continue;
+            }
+            const int whole = steps / part_steps, rest = steps % part_steps;
+            attn_makespan_add(&span, (int64_t)heads * whole, block_time(s, part_steps) + beside);
+            whole_parts += whole;
+            if (rest > 0 || whole == 0)
+                rests[rest_count++] = (struct rest){rest, block_time(s, rest) + beside};
+        }
+        qsort(rests, (size_t)rest_count, sizeof *rests, compare_rests);
+        for (int i = 0; i < rest_count; ++i)
+            attn_makespan_add(&span, heads, rests[i].time);
+        if (kind == SM90_BWD_WHOLE_PARTS) {
+            parts.whole_parts = whole_parts;
+            parts.head_works = whole_parts + rest_count;
         }
     }
-    return start_time(s) - late + attn_makespan_end(&span) + (double)stored * add_up / clusters + wait_time(most_parts);
+    parts.time = (are_late ? 0 : start_time(s)) + attn_makespan_end(&span) + (double)stored * add_up / clusters +
+                 wait_time(max_parts > 1 ? max_parts : 0);
+    return parts;
 }
 
 struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
 {
     const int most = multiprocessors / s->q_tile.cluster, clusters = most < 1 ? 1 : most;
-    const int64_t tiles = (int64_t)sm90_bwd_work_tiles(s) * s->kv_heads_total;
-    const int most_steps = sm90_bwd_steps(s, 0);
+    const int works = sm90_bwd_work_tiles(s), most_steps = sm90_bwd_steps(s, 0);
+    const int64_t tiles = (int64_t)works * s->kv_heads_total;
     const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
-    struct sm90_bwd_parts best = {.part_steps = most_steps, .max_parts = 1};
+    struct sm90_bwd_parts best = {.part_steps = most_steps, .max_parts = 1, .head_works = works};
 
-    if (s->q_tile.takes_more) { /* with parts blocks of one work tile each were as fast or faster (step 33) */
-        best.time =
-            tiles >= (int64_t)MAX_WAVES * clusters ? average_time(s, clusters) : time_of(s, most_steps, 0, 0, clusters);
+    if (tiles >= (int64_t)MAX_WAVES * clusters || most_steps > INT_MAX / 2) {
+        best.time = average_time(s, clusters); /* sm90_bwd_part_count adds to the steps */
         return best;
     }
-    if (tiles >= (int64_t)MAX_WAVES * clusters || most_steps > INT_MAX / 2) { /* sm90_bwd_part_count adds to them */
-        best.time = average_time(s, clusters);
+    best = parts_with(s, SM90_BWD_EQUAL_PARTS, most_steps, 0, 0, clusters);
+    /* With fewer tiles than multiprocessors blocks that run at the same time have different heads of a group. Where their
+     * queries do not stay in the L2, parts have to run together with those that begin at the same head: equal parts in
+     * turns do. Without a mask whole parts do as well, as all tiles have as many. */
+    const bool in_turns = s->causal && !s->in_order && s->exceeds_l2 && tiles < clusters;
+    const bool takes_whole_parts = !s->in_order && !in_turns && works <= SM90_BWD_MOST_PART_TILES;
+    const enum sm90_bwd_part_kind equal_kind = in_turns ? SM90_BWD_EQUAL_PARTS_IN_TURNS : SM90_BWD_EQUAL_PARTS;
+    if (s->q_tile.takes_more) /* with parts blocks of one work tile each were as fast or faster (step 33) */
         return best;
-    }
-    best.time = time_of(s, most_steps, 0, 0, clusters);
-    for (int parts = 2; parts <= SM90_BWD_MOST_PARTS && parts <= most_steps / 2; parts += parts / 4 + 1) {
-        const int part_steps = (int)attn_tiles(most_steps, parts);
-        if (tiles * parts > 2 * (int64_t)MAX_WAVES * clusters)
+    for (int part_steps = most_steps - 1; part_steps >= 2;
+         part_steps -= part_steps < 2 * FINENESS ? 1 : part_steps / FINENESS) {
+        const int parts = sm90_bwd_part_count(most_steps, part_steps);
+        if (parts > SM90_BWD_MOST_PARTS || tiles * parts > 2 * (int64_t)MAX_WAVES * clusters)
             break;
-        const double time = time_of(s, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, clusters);
-        if (time < best.time)
-            best = (struct sm90_bwd_parts){part_steps, sm90_bwd_part_count(most_steps, part_steps), time};
+        const struct sm90_bwd_parts equal =
+            parts_with(s, equal_kind, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, clusters);
+        if (equal.time < best.time)
+            best = equal;
+        if (!takes_whole_parts)
+            continue;
+        const struct sm90_bwd_parts whole =
+            parts_with(s, SM90_BWD_WHOLE_PARTS, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, clusters);
+        if (whole.time < best.time)
+            best = whole;
     }
     return best;
 }

@@ -18,13 +18,19 @@ struct sm90_bwd_shape {
     int kv_tiles;       /* of a kv head */
     int kv_heads_total; /* batch * kv_heads */
     int section_heads;  /* kv heads whose blocks run at the same time */
+    bool exceeds_l2;    /* Q, dO and the sums of dQ of a kv head take more than twice the L2 */
     bool causal;
+    bool in_order; /* deterministic: blocks wait for those of the tiles of keys before, so that parts are equal */
 };
 
 struct sm90_bwd_parts {
     int part_steps; /* a tile of keys with more steps than this is shared out */
     int max_parts;  /* of a tile; 1: none is shared out */
-    double time;    /* estimated, of the main kernel and of adding up parts, in long steps */
+    enum sm90_bwd_part_kind kind;
+    int whole_parts; /* SM90_BWD_WHOLE_PARTS: those of a kv head with part_steps steps */
+    int head_works;  /* work tiles of a kv head; where parts of a tile are equal, max_parts of each tile of keys, or of
+                        each cluster's */
+    double time;     /* estimated, of the main kernel and of adding up parts, in long steps */
 };
 
 /* Of a problem whose tiles attn_check_grid has accepted; l2_bytes: of the device. */

@@ -27,22 +27,38 @@ __device__ __forceinline__ void load_keys(const unsigned char *to, const CUtenso
                  panel * PANEL_COLUMNS, own_kv_tile<Tile>(work) * KV_TILE, work.kv_head, work.batch);
 }
 
-/* Q, dO and the statistics of a step; in a pair those that the block loads for both. */
+/* lse2 and -D of a step, which arrive with load_rows; in a pair the one of them that belongs to what the block loads. */
 template <typename Tile, int RANK>
-__device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
+__device__ __forceinline__ void load_stats(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
+                                           int stage)
+{
+    using S = Traits<Tile>;
+    const float *stats = params.stats + int64_t(tile_index<Tile>(params, batch, head, tile)) * (2 * Tile::Q_TILE);
+
+    if constexpr (!S::IS_PAIR)
+        bulk_load(shared_address(smem.stats[stage]), stats, S::STATS_BYTES, shared_address(&smem.full[stage]));
+    else if (RANK == Q_LOADER)
+        load_stats_for_both<Tile>(smem.stats[stage], &smem.full[stage], stats);
+    else
+        load_stats_for_both<Tile>(smem.pair.neg_delta[stage], &smem.pair.dout_full[stage], stats + Tile::Q_TILE);
+}
+
+/* Q and dO of a step, or in a pair the one of them that the block loads for both; and their statistics, unless these
+ * are not there yet and load_stats is to follow. */
+template <typename Tile, int RANK, bool WITH_STATS = true>
+__device__ __forceinline__ void load_rows(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
                                           int stage)
 {
     using S = Traits<Tile>;
     const int row = tile * Tile::Q_TILE;
 
     if constexpr (S::IS_PAIR) {
-        const float *stats = params.stats + int64_t(tile_index<Tile>(params, batch, head, tile)) * (2 * Tile::Q_TILE);
         if (RANK == Q_LOADER)
-            load_for_both<Tile>(smem.q[stage], smem.stats[stage], &smem.full[stage], &params.q, stats, row, head,
-                                batch);
+            load_rows_for_both<Tile>(smem.q[stage], &smem.full[stage], &params.q, row, head, batch);
         else
-            load_for_both<Tile>(smem.dout[stage], smem.pair.neg_delta[stage], &smem.pair.dout_full[stage], &params.dout,
-                                stats + Tile::Q_TILE, row, head, batch);
+            load_rows_for_both<Tile>(smem.dout[stage], &smem.pair.dout_full[stage], &params.dout, row, head, batch);
+        if (WITH_STATS)
+            load_stats<Tile, RANK>(smem, params, batch, head, tile, stage);
     } else {
         const uint32_t full = shared_address(&smem.full[stage]);
         mbarrier_arrive_expect(full, S::STAGE_BYTES);
@@ -50,9 +66,8 @@ __device__ __forceinline__ void load_step(Smem<Tile> &smem, const Params &params
         for (int panel = 0; panel < S::PANELS; ++panel)
             tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_NORMAL,
                      panel * PANEL_COLUMNS, row, head, batch);
-        bulk_load(shared_address(smem.stats[stage]),
-                  params.stats + int64_t(tile_index<Tile>(params, batch, head, tile)) * (2 * Tile::Q_TILE),
-                  S::STATS_BYTES, full);
+        if (WITH_STATS)
+            load_stats<Tile, RANK>(smem, params, batch, head, tile, stage);
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
             tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_NORMAL,
@@ -79,17 +94,23 @@ template <typename Tile, int RANK> struct Producer {
     int number;                   /* lane 0: of the next work tile, from NUMBERED on; in a pair, rank 0 has it */
     uint32_t copies = 0;          /* of work tiles */
 
-    /* The first work tile, which is in slot 0. */
+    /* The first work tile, which is in slot 0, and its first step. */
     __device__ __forceinline__ void begin(Smem<Tile> &smem, const Params &params)
     {
-        if (elect_one())
+        begin_steps(smem, params);
+        if (elect_one()) {
             load_k(smem, params);
+            if (left > 0)
+                load_rows<Tile, RANK, false>(smem, params, batch, head, tile, 0);
+            load_v(smem, params);
+        }
         grid_wait_for_last(); /* for what it prepares: the other work tiles, statistics, zeros in dq_sum */
         number = blockIdx.x;  /* a pair reads it from the work tile */
-        begin_steps(smem, params);
-        load_next(smem, params, 1);
-        if (elect_one())
-            load_v(smem, params);
+        if (left > 0) {
+            if (elect_one())
+                load_stats<Tile, RANK>(smem, params, batch, head, tile, 0);
+            count_step(params);
+        }
         next = READY;
     }
 
@@ -104,17 +125,11 @@ template <typename Tile, int RANK> struct Producer {
             empty = shared_address(&smem.pair.dout_empty[filled.stage]);
         if (may_wait)
             mbarrier_wait(empty, filled.phase ^ 1);
-        else if (!keep_uniform(mbarrier_test(empty, filled.phase ^ 1)))
+        else if (!mbarrier_test_together(empty, filled.phase ^ 1))
             return;
         if (elect_one())
-            load_step<Tile, RANK>(smem, params, batch, head, tile, filled.stage);
-        if (--tile < first_tile) {
-            tile = params.q_tiles - 1;
-            ++head;
-        }
-        filled.advance();
-        ++loaded;
-        --left;
+            load_rows<Tile, RANK>(smem, params, batch, head, tile, filled.stage);
+        count_step(params);
     }
 
     /* Before each step of the block's work tile, which is in slot `now`: where all steps but a few have been loaded
@@ -170,6 +185,18 @@ template <typename Tile, int RANK> struct Producer {
     }
 
   private:
+    /* A step has been loaded. */
+    __device__ __forceinline__ void count_step(const Params &params)
+    {
+        if (--tile < first_tile) {
+            tile = params.q_tiles - 1;
+            ++head;
+        }
+        filled.advance();
+        ++loaded;
+        --left;
+    }
+
     __device__ __forceinline__ void find_next(Smem<Tile> &smem, const Params &params,
                                               const PipelineState<S::WORK_SLOTS> &now)
     {

@@ -31,34 +31,115 @@ __device__ __forceinline__ int parts_of(const Params &params, int steps)
     return params.max_parts == 1 ? 1 : sm90_bwd_part_count(steps, params.part_steps);
 }
 
-/* The first step of a part, counted over the tile's. Tiles of queries that share a semaphore are not divided. */
+/* The first step of a part of a work tile, counted over all steps of its tile of keys. */
 template <int Q_TILE>
 __device__ __forceinline__ int part_begin(const Params &params, const WorkTile &work, int part, int steps)
 {
-    const int most = steps / work.parts, rest = steps - most * work.parts;
-    const int begin = most * part + rest * part / work.parts; /* steps * part / parts, without a division in 64 bits */
-    const int head_steps = params.q_tiles - work.first_tile[0], within = begin % head_steps;
-    return begin + (within > 0 && (params.q_tiles - within) % semaphore_tiles(Q_TILE) > 0);
+    return sm90_bwd_part_begin(params.part_kind, part, work.parts, steps, params.part_steps,
+                               params.q_tiles - work.first_tile[0], params.q_tiles, semaphore_tiles(Q_TILE));
 }
 
-/* The order of work. Work tiles are numbered section by section of kv heads, and within a section first over the heads
- * and the parts, then over the tiles of keys: in causal problems the longest come first, and those that run at the same
- * time read the same queries. number: below params.work_tiles. */
-template <int Q_TILE> __device__ __forceinline__ WorkTile work_tile(const Params &params, int number)
+/* A work tile of a kv head: which tile of keys (of a pair: which two), and which part of it. */
+struct KvPart {
+    int kv_work, part;
+};
+
+/* Where a work tile is in the order of work: its kv head, and its place among those of that head. */
+struct WorkPlace {
+    int head, place;
+};
+
+/* Work tiles are numbered section by section of kv heads. Within a section they go first over the heads, so that those
+ * that run at the same time read the same queries. number: below params.work_tiles. */
+__device__ __forceinline__ WorkPlace work_place(const Params &params, int number)
 {
-    const int section_tiles = params.section_heads * params.kv_works * params.max_parts;
-    const int section = number / section_tiles, rest = number - section * section_tiles;
+    const int section_works = params.section_heads * params.head_works;
+    const int section = number / section_works, rest = number - section * section_works;
     const int first_head = section * params.section_heads;
-    const int columns = min(params.section_heads, params.kv_heads_total - first_head) * params.max_parts;
-    const int kv_work = rest / columns, column = rest - kv_work * columns, kv_tile = kv_work * params.cluster;
-    const int head = first_head + column / params.max_parts, batch = head / params.kv_heads;
+    const int heads = min(params.section_heads, params.kv_heads_total - first_head), place = rest / heads;
+    return {first_head + rest - place * heads, place};
+}
+
+/* Which part has a place where parts of a tile are equal: part `parts` of a tile is none. */
+template <int Q_TILE> __device__ __forceinline__ KvPart equal_part(const Params &params, int place)
+{
+    if (params.part_kind == SM90_BWD_EQUAL_PARTS)
+        return {place / params.max_parts, place % params.max_parts};
+    const int turn = place / params.kv_tiles, tile = place - turn * params.kv_tiles;
+    int first_tile[2];
+    find_first_tiles(first_tile, params, tile, Q_TILE);
+    const int parts = parts_of(params, (params.q_tiles - first_tile[0]) * params.group);
+    return {tile, sm90_bwd_part_at_turn(turn, parts, params.max_parts)};
+}
+
+/* Which part has a place with SM90_BWD_WHOLE_PARTS. Those of part_steps steps come first, in max_parts turns: a tile of
+ * keys begins its parts at turns that are as far in all turns as the part is in the tile, so that parts that run at the
+ * same time read the same heads of a group. Then come the rests of the tiles, the longest first, so that all
+ * multiprocessors finish at about the same time. All threads of the block call it, one for each tile of keys. Not
+ * inlined, so that it takes no registers of the main loop. shared: SM90_BWD_MOST_PART_TILES + 2 ints. */
+template <int Q_TILE> __device__ __noinline__ KvPart find_part(int *shared, const Params &params, int place)
+{
+    const int tile = threadIdx.x, warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    int *const found = shared + SM90_BWD_MOST_PART_TILES;
+    int whole = 0, rest = -1 /* none */, parts = 0;
+
+    if (tile < params.kv_tiles) {
+        int first_tile[2];
+        find_first_tiles(first_tile, params, tile, Q_TILE);
+        const int steps = (params.q_tiles - first_tile[0]) * params.group;
+        whole = steps / params.part_steps;
+        parts = parts_of(params, steps);
+        rest = parts > whole ? steps - whole * params.part_steps : -1;
+    }
+    if (place < params.whole_parts) {
+        int part = -1, before = 0; /* before: parts of earlier turns */
+        bool begins;
+        for (int progress = params.max_parts - parts;;) { /* towards the next part, in 1 / max_parts */
+            progress += parts;
+            begins = progress >= params.max_parts && ++part < whole;
+            progress -= progress >= params.max_parts ? params.max_parts : 0;
+            const int count = __syncthreads_count(begins);
+            if (place < before + count)
+                break;
+            before += count;
+        }
+        const unsigned in_warp = __ballot_sync(0xffffffffu, begins);
+        shared[warp] = static_cast<int>(in_warp);
+        __syncthreads();
+        int rank = before + __popc(in_warp & ((1u << lane) - 1));
+        for (int other = 0; other < warp; ++other)
+            rank += __popc(static_cast<unsigned>(shared[other]));
+        if (begins && rank == place) {
+            found[0] = tile;
+            found[1] = part;
+        }
+    } else {
+        shared[tile] = rest;
+        __syncthreads();
+        int rank = params.whole_parts;
+        for (int other = 0; other < params.kv_tiles; ++other)
+            rank += shared[other] > rest || (shared[other] == rest && other < tile);
+        if (rest >= 0 && rank == place) {
+            found[0] = tile;
+            found[1] = whole;
+        }
+    }
+    __syncthreads();
+    return {found[0], found[1]};
+}
+
+/* A work tile of a kv head. */
+template <int Q_TILE>
+__device__ __forceinline__ WorkTile work_tile(const Params &params, int head, KvPart kv, int number)
+{
+    const int batch = head / params.kv_heads, kv_tile = kv.kv_work * params.cluster;
     WorkTile work = {.batch = batch, .kv_head = head - batch * params.kv_heads, .kv_tile = kv_tile, .number = number};
 
     find_first_tiles(work.first_tile, params, kv_tile, Q_TILE);
     const int head_steps = params.q_tiles - work.first_tile[0], steps = head_steps * params.group;
     work.begin_tile = params.q_tiles - 1;
     work.steps = steps;
-    work.part = column % params.max_parts;
+    work.part = kv.part;
     work.parts = parts_of(params, steps);
     if (work.part >= work.parts) {
         work.steps = SKIPPED;
@@ -69,6 +150,13 @@ template <int Q_TILE> __device__ __forceinline__ WorkTile work_tile(const Params
         work.begin_tile = params.q_tiles - 1 - begin % head_steps;
     }
     return work;
+}
+
+/* The same where tiles of keys have no parts: in causal problems the longest come first. */
+template <int Q_TILE> __device__ __forceinline__ WorkTile whole_work_tile(const Params &params, int number)
+{
+    const WorkPlace at = work_place(params, number);
+    return work_tile<Q_TILE>(params, at.head, {at.place, 0}, number);
 }
 
 } // namespace sm90_bwd

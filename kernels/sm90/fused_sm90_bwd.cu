@@ -34,6 +34,15 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
     const int warpgroup = keep_uniform(threadIdx.x / WARPGROUP);
 
     grid_let_next_start();
+    const WorkPlace at = work_place(params, blockIdx.x / CLUSTER);
+    KvPart first = {at.place, 0};
+    if constexpr (!S::TAKES_MORE) {
+        static_assert(sizeof(smem.dq) >= (SM90_BWD_MOST_PART_TILES + 2) * sizeof(int), "of find_part");
+        if (params.part_kind == SM90_BWD_WHOLE_PARTS)
+            first = find_part<Tile::Q_TILE>(reinterpret_cast<int *>(&smem.dq), params, at.place);
+        else if (threadIdx.x == 0)
+            first = equal_part<Tile::Q_TILE>(params, at.place);
+    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::WORK_SLOTS; ++i) {
             mbarrier_init(shared_address(&smem.k_full[i]), 1);
@@ -64,7 +73,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
                 smem.kv_work[i] = 0;
         }
         mbarrier_init_fence();
-        smem.work[0] = work_tile<Tile::Q_TILE>(params, blockIdx.x / CLUSTER);
+        smem.work[0] = work_tile<Tile::Q_TILE>(params, at.head, first, blockIdx.x / CLUSTER);
     }
     __syncthreads();
     if (S::IS_PAIR)

@@ -124,8 +124,10 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->part_steps = parts.part_steps;
     params->max_parts = parts.max_parts;
     params->cluster = shape.q_tile.cluster;
-    params->kv_works = sm90_bwd_work_tiles(&shape);
-    params->work_tiles = shape.kv_heads_total * params->kv_works * parts.max_parts;
+    params->part_kind = parts.kind;
+    params->whole_parts = parts.whole_parts;
+    params->head_works = parts.head_works;
+    params->work_tiles = shape.kv_heads_total * params->head_works;
     params->early_tiles =
         sm90_bwd_early_tiles(&shape, params->work_tiles, request->device->multiprocessors / params->cluster);
     params->listed_tiles = tile->q.takes_more ? params->work_tiles + 1 : 0;

@@ -210,41 +210,94 @@ static void few_tiles_are_shared_out(void **state)
     }
 }
 
-/* part_begin in bwd_tiles.cuh lets a part begin at steps * part / count, or one step behind that, but for the
- * first: a part between two such beginnings needs two steps to be sure of one. */
-static void expect_no_empty_part(int steps, int count)
+/* One part after the other, none empty; tiles that share a semaphore, two with 64 queries, are in the same part. */
+static void expect_parts(const struct work *w, int kv_tile, int count)
 {
-    for (int part = 0; part < count; part++) {
-        const int64_t begin = (int64_t)steps * part / count, end = (int64_t)steps * (part + 1) / count;
-        if (end - begin < (part == 0 ? 1 : 2))
-            fail_msg("part %d of %d has %d of %d steps", part, count, (int)(end - begin), steps);
+    const struct sm90_bwd_shape *s = &w->shape;
+    const int steps = sm90_bwd_steps(s, kv_tile), head_steps = steps / s->group;
+    const int semaphore_tiles = 128 / w->tile->q.queries;
+    int end = 0;
+    for (int part = 0; part <= count; part++) {
+        const int begin = sm90_bwd_part_begin(w->parts.kind, part, count, steps, w->parts.part_steps, head_steps,
+                                              s->q_tiles, semaphore_tiles);
+        assert_true(part == 0 ? begin == 0 : begin > end);
+        assert_true(begin % head_steps == 0 || (s->q_tiles - begin % head_steps) % semaphore_tiles == 0);
+        if (w->parts.kind == SM90_BWD_WHOLE_PARTS && part < count)
+            assert_in_range(begin, part * w->parts.part_steps - (part > 0), part * w->parts.part_steps);
+        end = begin;
     }
+    assert_int_equal(end, steps);
 }
 
 static void parts_cover_all_steps_and_none_is_empty(void **state)
 {
     uint64_t random = 2;
-    int shared_out = 0, with_both = 0;
+    int shared_out = 0, with_both = 0, whole = 0;
     (void)state;
     for (int n = 0; n < PROBLEMS; n++) {
         const struct work w = drawn_work(&random);
-        int most = 1, fewest = INT32_MAX;
+        int most = 1, fewest = INT32_MAX, whole_parts = 0, all = 0;
         for (int t = 0; t < w.shape.kv_tiles; t++) {
             const int steps = sm90_bwd_steps(&w.shape, t);
             const int count = sm90_bwd_part_count(steps, w.parts.part_steps);
             assert_true((int64_t)count * w.parts.part_steps >= steps);
             if (count > 1)
-                expect_no_empty_part(steps, count);
+                expect_parts(&w, t, count);
             most = count > most ? count : most;
             fewest = count < fewest ? count : fewest;
+            whole_parts += steps / w.parts.part_steps;
+            all += count;
         }
         assert_int_equal(most, w.parts.max_parts);
         assert_in_range(most, 1, SM90_BWD_MOST_PARTS);
+        if (w.parts.kind == SM90_BWD_WHOLE_PARTS) {
+            assert_true(!w.deterministic && w.shape.kv_tiles <= SM90_BWD_MOST_PART_TILES);
+            assert_int_equal(w.parts.whole_parts, whole_parts);
+            assert_int_equal(w.parts.head_works, all);
+        } else {
+            assert_int_equal(w.parts.head_works, sm90_bwd_work_tiles(&w.shape) * most);
+        }
         shared_out += most > 1;
         with_both += most > 1 && fewest == 1;
+        whole += w.parts.kind == SM90_BWD_WHOLE_PARTS;
     }
     assert_in_range(shared_out, PROBLEMS / 4, PROBLEMS * 3 / 4);
-    assert_true(with_both > 0);
+    assert_true(with_both > 0 && whole > 0);
+}
+
+/* Over all turns a tile of keys begins each of its parts once, in their order. */
+static void a_part_begins_at_one_turn(void **state)
+{
+    (void)state;
+    for (int max_parts = 1; max_parts <= SM90_BWD_MOST_PARTS; max_parts++)
+        for (int parts = 1; parts <= max_parts; parts++) {
+            int begun = 0;
+            for (int turn = 0; turn < max_parts; turn++) {
+                const int part = sm90_bwd_part_at_turn(turn, parts, max_parts);
+                assert_true(part == begun || (part == parts && turn > 0));
+                begun += part == begun && part < parts;
+            }
+            assert_int_equal(begun, parts);
+        }
+}
+
+/* Parts of one size and what is left of the tiles balance causal problems with few key heads. Where 32 heads share one
+ * and their queries exceed the L2, parts at the same heads run together. docs/kernels/sm90_bwd.md, steps 39 and 40. */
+static void kinds_of_parts(void **state)
+{
+    (void)state;
+    for (int head_dim = 64; head_dim <= 128; head_dim += 64) {
+        struct work w = work_on_h200(1, 16, 2, 4096, head_dim, true);
+        assert_int_equal(w.parts.kind, SM90_BWD_WHOLE_PARTS);
+        assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).parts.kind, SM90_BWD_EQUAL_PARTS);
+        w = work_on_h200(1, 32, 1, 2048, head_dim, true);
+        assert_false(w.shape.exceeds_l2);
+        w = work_on_h200(1, 32, 1, 8192, head_dim, true);
+        assert_true(w.shape.exceeds_l2);
+        assert_int_equal(w.parts.kind, SM90_BWD_EQUAL_PARTS_IN_TURNS);
+        assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).parts.kind, SM90_BWD_EQUAL_PARTS);
+        assert_int_equal(work_on_h200(1, 32, 1, 8192, head_dim, false).parts.kind, SM90_BWD_WHOLE_PARTS);
+    }
 }
 
 /* How many work tiles without parts run at the same time. */
@@ -491,6 +544,8 @@ int main(void)
         cmocka_unit_test(heads_of_a_section),
         cmocka_unit_test(few_tiles_are_shared_out),
         cmocka_unit_test(parts_cover_all_steps_and_none_is_empty),
+        cmocka_unit_test(a_part_begins_at_one_turn),
+        cmocka_unit_test(kinds_of_parts),
         cmocka_unit_test(times_are_those_of_the_blocks),
         cmocka_unit_test(short_steps_are_for_short_problems),
         cmocka_unit_test(pairs_are_for_long_problems),
