@@ -49,8 +49,10 @@ static const struct hard_shape shapes[] = {
     {1, 272, 68, 70, 130, FILL_NORMAL, ATTN_BSHD, true, true, 0},
     {5, 30, 30, 330, 430, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     {5, 16, 4, 700, 900, FILL_NORMAL, ATTN_BSHD, false, true, 0},
-    /* Tiles of keys in parts that are not equal (fused_sm90's backward, causal). */
-    {2, 24, 2, 1100, 1300, FILL_NORMAL, ATTN_BSHD, false, true, 0},
+    /* Causal, fused_sm90's backward on an H200: tiles of keys in parts of one size and rests; in equal parts in turns,
+     * as the queries of the key head exceed the L2. */
+    {4, 24, 2, 137, 655, FILL_NORMAL, ATTN_BSHD, true, true, 0},
+    {1, 32, 1, 7700, 200, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     /* Hard values. */
     {1, 2, 2, 257, 257, FILL_SHARP, ATTN_BSHD, false, false, 0},
     {1, 2, 2, 257, 257, FILL_HUGE, ATTN_BSHD, true, false, 0},

@@ -10,8 +10,8 @@ enum {
     /* Elements of dQ of a block of the kernels before and after: 64 queries of head_dim 128 or 128 of head_dim 64. The
      * main kernel has one tile of queries of this size, or two of half of it. */
     SM90_BWD_ROW_BLOCK_FLOATS = 8192,
-    SM90_BWD_ROW_WARPS = 8,         /* of these blocks; slabs of 16 rows of 64 columns of a tile of keys are as many */
-    SM90_BWD_MOST_PART_TILES = 384, /* tiles of keys of a kv head, at most, with SM90_BWD_WHOLE_PARTS */
+    SM90_BWD_ROW_WARPS = 8, /* of these blocks; slabs of 16 rows of 64 columns of a tile of keys are as many */
+    SM90_BWD_MOST_SEARCHED_TILES = 384, /* tiles of keys of a kv head with SM90_BWD_WHOLE_PARTS: a thread for each */
 };
 
 /* A tile of queries of the main kernel, which is one step of a block, and what an estimate needs to know about it.
@@ -50,8 +50,8 @@ enum sm90_bwd_part_kind {
                                       those of part_steps in turns, then the rests, the longest first */
 };
 
-/* Which part a tile of keys with `parts` parts begins at a turn, of max_parts; `parts` where it begins none. parts is at
- * most max_parts. */
+/* Which part a tile of keys with `parts` parts begins at a turn, of max_parts; `parts` where it begins none. parts is
+ * at most max_parts. */
 ATTN_FUNCTION int sm90_bwd_part_at_turn(int turn, int parts, int max_parts)
 {
     const int part = turn * parts / max_parts;
@@ -60,18 +60,18 @@ ATTN_FUNCTION int sm90_bwd_part_at_turn(int turn, int parts, int max_parts)
 }
 
 /* The first step of a part of a tile of keys with this many steps and parts, counted over the tile's; of part `parts`,
- * all steps. Tiles of queries that share a semaphore are not divided (a head, which has head_steps, is gone through from
- * its last tile, q_tiles - 1, on): then the part begins a step later or, whole parts, earlier, and none is empty. */
+ * all steps. Deterministic, tiles of queries that share a semaphore are not divided (a head, which has head_steps, is
+ * gone through from its last tile, q_tiles - 1, on): then the part begins a step later; otherwise semaphore_tiles is
+ * 1. */
 ATTN_FUNCTION int sm90_bwd_part_begin(enum sm90_bwd_part_kind kind, int part, int parts, int steps, int part_steps,
                                       int head_steps, int q_tiles, int semaphore_tiles)
 {
     const int most = steps / parts, rest = steps - most * parts;
     const int equal = most * part + rest * part / parts; /* steps * part / parts, without a division in 64 bits */
-    const bool is_whole = kind == SM90_BWD_WHOLE_PARTS && part < parts;
-    const int begin = is_whole ? part * part_steps : equal, within = begin % head_steps;
-    const bool divides = within > 0 && (q_tiles - within) % semaphore_tiles > 0;
+    const int begin = kind == SM90_BWD_WHOLE_PARTS && part < parts ? part * part_steps : equal;
+    const int within = begin % head_steps;
 
-    return begin + (divides ? is_whole ? -1 : 1 : 0);
+    return begin + (within > 0 && (q_tiles - within) % semaphore_tiles > 0);
 }
 
 /* Whether a problem whose tiles of keys have at most max_parts parts has so many that the last kernel has a block for a

@@ -61,8 +61,8 @@ struct fused_sm90_bwd_params {
     int kv_heads_total;                          /* batch * kv_heads */
     int section_heads;                           /* kv heads whose work tiles run at the same time */
     int cluster;    /* thread blocks that have a work tile together: as many tiles of keys, from kv_tile on */
-    int head_works; /* work tiles of a kv head: kv_tiles / cluster, rounded up, times max_parts, or whole parts with
-                       their rests */
+    int head_works; /* work tiles of a kv head: kv_tiles / cluster, rounded up, times max_parts; with
+                       SM90_BWD_WHOLE_PARTS as many as there are parts */
     int work_tiles; /* kv_heads_total * head_works */
     /* Work tiles whose blocks take one after the other. */
     struct fused_sm90_bwd_work_tile *work; /* [listed_tiles]: the work tiles, and one without work behind them */
@@ -75,9 +75,9 @@ struct fused_sm90_bwd_params {
                          as slabs]; a tile that has one part only is not in it. NULL where none has more */
     int part_steps; /* a tile with more steps has parts of at most about as many */
     int max_parts;  /* of a tile */
-    enum sm90_bwd_part_kind part_kind;
-    int whole_parts;  /* of a kv head, with SM90_BWD_WHOLE_PARTS: those of part_steps steps */
-    float scale_log2; /* scale of Q K^T times log2 e */
+    enum sm90_bwd_part_kind part_kind; /* how steps are shared out, and the order of parts */
+    int whole_parts;                   /* of a kv head, with SM90_BWD_WHOLE_PARTS: those of part_steps steps */
+    float scale_log2;                  /* scale of Q K^T times log2 e */
     /* bf16: in the main kernel P is 2^p_log2 times what it is, because fp16, in which P is kept for dS, has few bits
      * for small weights. fp16: p_log2 is 0, as dS is in fp16, too, and would overflow. dV, dK and dQ are multiplied
      * with these factors at the end. */

@@ -1,11 +1,12 @@
 /* What follows from the problem, and how many thread blocks share the steps of a tile of keys. That is an estimate: the
  * blocks are put on the multiprocessors in the order of their numbers, each on the one that is free first, as the
  * hardware does. Times are in long steps (bwd_geometry.h), about 2.2 us on an H200; docs/kernels/sm90_bwd.md,
- * steps 28, 30, 32, 33 and 36, has the measurements. */
+ * steps 28, 30, 32, 33, 36 and 40, has the measurements. */
 #include "kernels/sm90/bwd_parts.h"
 
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/common/dispatch.h"
 #include "kernels/common/makespan.h"
@@ -14,7 +15,8 @@ enum {
     MAX_WAVES = 8,     /* with more blocks than this for each multiprocessor their order leaves little to gain */
     FLOATS = 128 * 64, /* of dK and dV of a tile of keys: the unit of PART_STEPS */
     AVERAGED = 256,    /* work tiles of a head, at most, of which the average time is taken */
-    FINENESS = 16      /* sizes of parts that are tried differ by 1/16: within 4 % of the best of all sizes */
+    KEPT = 8,          /* choices */
+    FINENESS = 16      /* sizes of parts that are tried differ by 1/16: about 4 % from the best at most */
 };
 
 static const double PART_STEPS = 0.5;    /* what storing FLOATS in fp32 takes longer */
@@ -123,8 +125,8 @@ static int compare_rests(const void *a, const void *b)
     return (x->steps < y->steps) - (x->steps > y->steps); /* the longest first */
 }
 
-/* The parts of at most part_steps steps, and the time with them, where storing a part takes `store` and reading it again
- * `add_up`. The order is that of the kernels (bwd_work.cuh). */
+/* The parts of at most part_steps steps, and the time with them, where storing a part takes `store` and reading it
+ * again `add_up`. The order is that of the kernels (bwd_work.cuh). */
 static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm90_bwd_part_kind kind, int part_steps,
                                         double store, double add_up, int clusters)
 {
@@ -132,7 +134,7 @@ static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm9
     struct sm90_bwd_parts parts = {
         .part_steps = part_steps, .max_parts = max_parts, .kind = kind, .head_works = works * max_parts};
     struct attn_makespan span = attn_makespan_begin(clusters);
-    struct rest rests[SM90_BWD_MOST_PART_TILES];
+    struct rest rests[SM90_BWD_MOST_SEARCHED_TILES];
     int64_t stored = 0;
     /* Without early work tiles each takes as long as the first one of a block. */
     const bool are_late = sm90_bwd_early_tiles(s, (int64_t)parts.head_works * s->kv_heads_total, clusters) == 0;
@@ -168,7 +170,7 @@ static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm9
     return parts;
 }
 
-struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
+static struct sm90_bwd_parts choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
 {
     const int most = multiprocessors / s->q_tile.cluster, clusters = most < 1 ? 1 : most;
     const int works = sm90_bwd_work_tiles(s), most_steps = sm90_bwd_steps(s, 0);
@@ -181,11 +183,11 @@ struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int 
         return best;
     }
     best = parts_with(s, SM90_BWD_EQUAL_PARTS, most_steps, 0, 0, clusters);
-    /* With fewer tiles than multiprocessors blocks that run at the same time have different heads of a group. Where their
-     * queries do not stay in the L2, parts have to run together with those that begin at the same head: equal parts in
+    /* With fewer tiles than multiprocessors parts from all over each tile run at once, and so read all heads of the
+     * group. Where these do not stay in the L2, parts that begin at the same head have to run together: equal parts in
      * turns do. Without a mask whole parts do as well, as all tiles have as many. */
     const bool in_turns = s->causal && !s->in_order && s->exceeds_l2 && tiles < clusters;
-    const bool takes_whole_parts = !s->in_order && !in_turns && works <= SM90_BWD_MOST_PART_TILES;
+    const bool takes_whole_parts = !s->in_order && !in_turns && works <= SM90_BWD_MOST_SEARCHED_TILES;
     const enum sm90_bwd_part_kind equal_kind = in_turns ? SM90_BWD_EQUAL_PARTS_IN_TURNS : SM90_BWD_EQUAL_PARTS;
     if (s->q_tile.takes_more) /* with parts blocks of one work tile each were as fast or faster (step 33) */
         return best;
@@ -206,4 +208,28 @@ struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int 
             best = whole;
     }
     return best;
+}
+
+/* A launch asks some ten times, for each of a few tiles, and a choice takes up to 2 ms: the last ones are kept. */
+struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
+{
+    static _Thread_local struct {
+        struct sm90_bwd_shape shape;
+        int head_dim, multiprocessors;
+        struct sm90_bwd_parts parts;
+    } kept[KEPT];
+    static _Thread_local int next;
+
+    for (int i = 0; i < KEPT; ++i) { /* unused ones have no queries; bytes between members may differ in vain */
+        if (kept[i].multiprocessors == multiprocessors && kept[i].head_dim == head_dim &&
+            memcmp(&kept[i].shape, s, sizeof *s) == 0)
+            return kept[i].parts;
+    }
+    const struct sm90_bwd_parts parts = choose_parts(s, head_dim, multiprocessors);
+    kept[next].shape = *s;
+    kept[next].head_dim = head_dim;
+    kept[next].multiprocessors = multiprocessors;
+    kept[next].parts = parts;
+    next = (next + 1) % KEPT;
+    return parts;
 }

@@ -20,7 +20,7 @@ struct sm90_bwd_shape {
     int section_heads;  /* kv heads whose blocks run at the same time */
     bool exceeds_l2;    /* Q, dO and the sums of dQ of a kv head take more than twice the L2 */
     bool causal;
-    bool in_order; /* deterministic: blocks wait for those of the tiles of keys before, so that parts are equal */
+    bool in_order; /* deterministic: blocks wait for those of the tiles of keys before, so that parts go tile by tile */
 };
 
 struct sm90_bwd_parts {

@@ -27,7 +27,7 @@ __device__ __forceinline__ void load_keys(const unsigned char *to, const CUtenso
                  panel * PANEL_COLUMNS, own_kv_tile<Tile>(work) * KV_TILE, work.kv_head, work.batch);
 }
 
-/* lse2 and -D of a step, which arrive with load_rows; in a pair the one of them that belongs to what the block loads. */
+/* lse2 and -D of a step, beside load_rows; in a pair the one of them that belongs to what the block loads. */
 template <typename Tile, int RANK>
 __device__ __forceinline__ void load_stats(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
                                            int stage)

@@ -93,7 +93,7 @@ template <typename Tile> struct Traits {
     static_assert(SEMAPHORE_TILES % ROW_BLOCK_TILES == 0, "semaphores are those of a block of preprocess");
     static_assert(2 * KV_REGISTERS + DQ_REGISTERS <= 504, "168 registers a thread at launch");
     static_assert(THREADS == SM90_BWD_THREADS, "the host launches as many");
-    static_assert(THREADS >= SM90_BWD_MOST_PART_TILES, "find_part has a thread for each");
+    static_assert(THREADS >= SM90_BWD_MOST_SEARCHED_TILES, "find_part has a thread for each");
 };
 
 /* Which of Smem::keys K of the work tile in a slot is in; V is in the other one. */

@@ -36,7 +36,8 @@ template <int Q_TILE>
 __device__ __forceinline__ int part_begin(const Params &params, const WorkTile &work, int part, int steps)
 {
     return sm90_bwd_part_begin(params.part_kind, part, work.parts, steps, params.part_steps,
-                               params.q_tiles - work.first_tile[0], params.q_tiles, semaphore_tiles(Q_TILE));
+                               params.q_tiles - work.first_tile[0], params.q_tiles,
+                               params.dq_semaphores != NULL ? semaphore_tiles(Q_TILE) : 1);
 }
 
 /* A work tile of a kv head: which tile of keys (of a pair: which two), and which part of it. */
@@ -76,11 +77,11 @@ template <int Q_TILE> __device__ __forceinline__ KvPart equal_part(const Params 
  * keys begins its parts at turns that are as far in all turns as the part is in the tile, so that parts that run at the
  * same time read the same heads of a group. Then come the rests of the tiles, the longest first, so that all
  * multiprocessors finish at about the same time. All threads of the block call it, one for each tile of keys. Not
- * inlined, so that it takes no registers of the main loop. shared: SM90_BWD_MOST_PART_TILES + 2 ints. */
+ * inlined, so that it takes no registers of the main loop. shared: SM90_BWD_MOST_SEARCHED_TILES + 2 ints. */
 template <int Q_TILE> __device__ __noinline__ KvPart find_part(int *shared, const Params &params, int place)
 {
     const int tile = threadIdx.x, warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    int *const found = shared + SM90_BWD_MOST_PART_TILES;
+    int *const found = shared + SM90_BWD_MOST_SEARCHED_TILES;
     int whole = 0, rest = -1 /* none */, parts = 0;
 
     if (tile < params.kv_tiles) {
@@ -94,7 +95,8 @@ template <int Q_TILE> __device__ __noinline__ KvPart find_part(int *shared, cons
     if (place < params.whole_parts) {
         int part = -1, before = 0; /* before: parts of earlier turns */
         bool begins;
-        for (int progress = params.max_parts - parts;;) { /* towards the next part, in 1 / max_parts */
+        /* sm90_bwd_part_at_turn without divisions. progress: towards the next part, in 1 / max_parts */
+        for (int progress = params.max_parts - parts;;) {
             progress += parts;
             begins = progress >= params.max_parts && ++part < whole;
             progress -= progress >= params.max_parts ? params.max_parts : 0;
@@ -104,7 +106,8 @@ template <int Q_TILE> __device__ __noinline__ KvPart find_part(int *shared, cons
             before += count;
         }
         const unsigned in_warp = __ballot_sync(0xffffffffu, begins);
-        shared[warp] = static_cast<int>(in_warp);
+        if (lane == 0)
+            shared[warp] = static_cast<int>(in_warp);
         __syncthreads();
         int rank = before + __popc(in_warp & ((1u << lane) - 1));
         for (int other = 0; other < warp; ++other)
@@ -153,7 +156,7 @@ __device__ __forceinline__ WorkTile work_tile(const Params &params, int head, Kv
 }
 
 /* The same where tiles of keys have no parts: in causal problems the longest come first. */
-template <int Q_TILE> __device__ __forceinline__ WorkTile whole_work_tile(const Params &params, int number)
+template <int Q_TILE> __device__ __forceinline__ WorkTile undivided_work_tile(const Params &params, int number)
 {
     const WorkPlace at = work_place(params, number);
     return work_tile<Q_TILE>(params, at.head, {at.place, 0}, number);

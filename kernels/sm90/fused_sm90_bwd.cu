@@ -35,10 +35,10 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
 
     grid_let_next_start();
     const WorkPlace at = work_place(params, blockIdx.x / CLUSTER);
-    KvPart first = {at.place, 0};
+    KvPart first = {at.place, 0}; /* of the block; in a loop tiles have no parts */
     if constexpr (!S::TAKES_MORE) {
-        static_assert(sizeof(smem.dq) >= (SM90_BWD_MOST_PART_TILES + 2) * sizeof(int), "of find_part");
-        if (params.part_kind == SM90_BWD_WHOLE_PARTS)
+        static_assert(sizeof(smem.dq) >= (SM90_BWD_MOST_SEARCHED_TILES + 2) * sizeof(int), "of find_part");
+        if (!DETERMINISTIC && params.part_kind == SM90_BWD_WHOLE_PARTS)
             first = find_part<Tile::Q_TILE>(reinterpret_cast<int *>(&smem.dq), params, at.place);
         else if (threadIdx.x == 0)
             first = equal_part<Tile::Q_TILE>(params, at.place);

@@ -167,13 +167,14 @@ judge() {
         problems="$report is older than the object: delete the object and build again"
         return
     fi
-    # For each kernel, "N bytes spill stores" must follow its name.
+    # For each kernel, "N bytes spill stores" must follow its name as that of a function (it may call another one).
     kernels=$(kernels_of "$1")
     [ -n "$kernels" ] || problems="$1 registers no kernel"
     for kernel in $kernels; do
-        awk -v name="'$kernel'" '
-            /Compiling entry function/ { here = $0 ~ /sm_90a/ && index($0, name) > 0 }
-            here && /bytes spill stores/ { found = 1 }
+        awk -v name="$kernel" '
+            /Compiling entry function/ { here = $0 ~ /sm_90a/ && index($0, "\047" name "\047") > 0; own = 0 }
+            /Function properties for/ { own = here && $NF == name }
+            own && /bytes spill stores/ { found = 1 }
             END { exit !found }' "$report" && continue
         [ $((missing++)) -ge 3 ] || problems+="nothing about $kernel"$'\n'
     done
