@@ -7,18 +7,6 @@
 
 namespace sm90_bwd {
 
-/* Starts 64 x 64 of dQ = dS K for the keys of one block, or adds them to what is under way. */
-template <typename T> __device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds, uint32_t k, bool adds)
-{
-    constexpr int STEP = 16 * ROW_BYTES / 16;
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < KV_TILE / 16; ++step)
-        wgmma<T, 64>::template shared<WGMMA_MN_MAJOR, WGMMA_MN_MAJOR>(dq, ds + step * STEP, k + step * STEP,
-                                                                      adds || step > 0);
-    wgmma_commit();
-}
-
 template <typename T, typename Tile, int RANK>
 __device__ __forceinline__ void dq_warpgroup_of_pair(Smem<Tile> &smem, const Params &params)
 {

@@ -15,20 +15,16 @@ namespace sm90_bwd {
 
 using namespace device;
 
-/* Starts 64 x 64 of dQ = dS K. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds, uint32_t k, int pass)
+/* Starts 64 x 64 of dQ = dS K for 128 keys, or adds them to what is under way. */
+template <typename T>
+__device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds, uint32_t k, bool adds = false)
 {
-    using S = Traits<Tile>;
-    const int ds_panel = S::Q_PANELS == 2 ? pass : 0, k_panel = S::Q_PANELS == 2 ? 0 : pass;
-
-    ds += ds_panel * (S::KV_PANEL_BYTES / 16);
-    k += k_panel * (S::KV_PANEL_BYTES / 16);
+    constexpr int STEP = 16 * ROW_BYTES / 16;
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < KV_TILE / 16; ++step)
-        wgmma<T, 64>::template shared<WGMMA_MN_MAJOR, WGMMA_MN_MAJOR>(dq, ds + step * (16 * ROW_BYTES / 16),
-                                                                      k + step * (16 * ROW_BYTES / 16), step > 0);
+        wgmma<T, 64>::template shared<WGMMA_MN_MAJOR, WGMMA_MN_MAJOR>(dq, ds + step * STEP, k + step * STEP,
+                                                                      adds || step > 0);
     wgmma_commit();
 }
 
@@ -169,7 +165,9 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
 #pragma unroll
             for (int pass = 0; pass < S::PASSES; ++pass) {
                 float dq[32];
-                start_dq<T, Tile>(dq, first_ds + buffer * (S::DS_BYTES / 16), k, pass);
+                const int ds_panel = S::Q_PANELS == 2 ? pass : 0, k_panel = S::Q_PANELS == 2 ? 0 : pass;
+                start_dq<T>(dq, first_ds + buffer * (S::DS_BYTES / 16) + ds_panel * (S::KV_PANEL_BYTES / 16),
+                            k + k_panel * (S::KV_PANEL_BYTES / 16));
                 if (LOADS_FIRST && pass == S::LAST_PASS)
                     refill();
                 /* The previous pass is added while this one is computed. Deterministic, all passes of a step are added

@@ -62,7 +62,7 @@ struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, const stru
     };
 
     s.section_heads = section_heads(&s, p->head_dim, deterministic, l2_bytes); /* reads the members above */
-    s.exceeds_l2 = query_bytes(&s, p->head_dim) / 2 > (int64_t)l2_bytes;
+    s.exceeds_l2_twice = query_bytes(&s, p->head_dim) / 2 > (int64_t)l2_bytes;
     return s;
 }
 
@@ -186,7 +186,7 @@ static struct sm90_bwd_parts choose_parts(const struct sm90_bwd_shape *s, int he
     /* With fewer tiles than multiprocessors parts from all over each tile run at once, and so read all heads of the
      * group. Where these do not stay in the L2, parts that begin at the same head have to run together: equal parts in
      * turns do. Without a mask whole parts do as well, as all tiles have as many. */
-    const bool in_turns = s->causal && !s->in_order && s->exceeds_l2 && tiles < clusters;
+    const bool in_turns = s->causal && !s->in_order && s->exceeds_l2_twice && tiles < clusters;
     const bool takes_whole_parts = !s->in_order && !in_turns && works <= SM90_BWD_MOST_SEARCHED_TILES;
     const enum sm90_bwd_part_kind equal_kind = in_turns ? SM90_BWD_EQUAL_PARTS_IN_TURNS : SM90_BWD_EQUAL_PARTS;
     if (s->q_tile.takes_more) /* with parts blocks of one work tile each were as fast or faster (step 33) */
@@ -220,7 +220,7 @@ struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int 
     } kept[KEPT];
     static _Thread_local int next;
 
-    for (int i = 0; i < KEPT; ++i) { /* unused ones have no queries; bytes between members may differ in vain */
+    for (int i = 0; i < KEPT; ++i) { /* padding that differs costs a new choice, no more */
         if (kept[i].multiprocessors == multiprocessors && kept[i].head_dim == head_dim &&
             memcmp(&kept[i].shape, s, sizeof *s) == 0)
             return kept[i].parts;

@@ -25,6 +25,14 @@ __device__ __forceinline__ void find_first_tiles(int (&first_tile)[2], const Par
     }
 }
 
+/* Steps of a tile of keys, as sm90_bwd_steps on the host. */
+__device__ __forceinline__ int steps_of(const Params &params, int kv_tile, int q_tile)
+{
+    int first_tile[2];
+    find_first_tiles(first_tile, params, kv_tile, q_tile);
+    return (params.q_tiles - first_tile[0]) * params.group;
+}
+
 /* How many parts a tile of keys with this many steps has. */
 __device__ __forceinline__ int parts_of(const Params &params, int steps)
 {
@@ -67,9 +75,7 @@ template <int Q_TILE> __device__ __forceinline__ KvPart equal_part(const Params 
     if (params.part_kind == SM90_BWD_EQUAL_PARTS)
         return {place / params.max_parts, place % params.max_parts};
     const int turn = place / params.kv_tiles, tile = place - turn * params.kv_tiles;
-    int first_tile[2];
-    find_first_tiles(first_tile, params, tile, Q_TILE);
-    const int parts = parts_of(params, (params.q_tiles - first_tile[0]) * params.group);
+    const int parts = parts_of(params, steps_of(params, tile, Q_TILE));
     return {tile, sm90_bwd_part_at_turn(turn, parts, params.max_parts)};
 }
 
@@ -85,9 +91,7 @@ template <int Q_TILE> __device__ __noinline__ KvPart find_part(int *shared, cons
     int whole = 0, rest = -1 /* none */, parts = 0;
 
     if (tile < params.kv_tiles) {
-        int first_tile[2];
-        find_first_tiles(first_tile, params, tile, Q_TILE);
-        const int steps = (params.q_tiles - first_tile[0]) * params.group;
+        const int steps = steps_of(params, tile, Q_TILE);
         whole = steps / params.part_steps;
         parts = parts_of(params, steps);
         rest = parts > whole ? steps - whole * params.part_steps : -1;

@@ -62,9 +62,7 @@ template <int HEAD_DIM> struct KvSlab {
 
     __device__ __forceinline__ int parts(const Params &params) const
     {
-        int first_tile[2];
-        find_first_tiles(first_tile, params, tile % params.kv_tiles, params.q_tile);
-        return parts_of(params, (params.q_tiles - first_tile[0]) * params.group);
+        return parts_of(params, steps_of(params, tile % params.kv_tiles, params.q_tile));
     }
 
     /* Adds every `step`-th part from `first` on to `sum`. */

@@ -54,6 +54,8 @@ static struct work work_with(const struct tile *tile, struct attn_problem proble
     assert_int_equal(tile->head_dim, problem.head_dim);
     w.shape = sm90_bwd_shape_of(&problem, &tile->q, deterministic, L2_BYTES);
     w.parts = sm90_bwd_choose_parts(&w.shape, tile->head_dim, multiprocessors);
+    const struct sm90_bwd_parts again = sm90_bwd_choose_parts(&w.shape, tile->head_dim, multiprocessors); /* kept */
+    assert_true(again.part_steps == w.parts.part_steps && again.kind == w.parts.kind && again.time == w.parts.time);
     return w;
 }
 
@@ -292,9 +294,9 @@ static void kinds_of_parts(void **state)
         assert_int_equal(w.parts.kind, SM90_BWD_WHOLE_PARTS);
         assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).parts.kind, SM90_BWD_EQUAL_PARTS);
         w = work_on_h200(1, 32, 1, 2048, head_dim, true);
-        assert_false(w.shape.exceeds_l2);
+        assert_false(w.shape.exceeds_l2_twice);
         w = work_on_h200(1, 32, 1, 8192, head_dim, true);
-        assert_true(w.shape.exceeds_l2);
+        assert_true(w.shape.exceeds_l2_twice);
         assert_int_equal(w.parts.kind, SM90_BWD_EQUAL_PARTS_IN_TURNS);
         assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).parts.kind, SM90_BWD_EQUAL_PARTS);
         assert_int_equal(work_on_h200(1, 32, 1, 8192, head_dim, false).parts.kind, SM90_BWD_WHOLE_PARTS);
