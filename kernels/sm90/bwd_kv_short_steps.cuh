@@ -95,6 +95,7 @@ __device__ __forceinline__ void compute_work_short_steps(Smem<Tile> &smem, const
         start_scores<T, Tile, Tile::K_STEPS>(s0, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         wgmma_commit(); /* in place of dK */
         start_scores<T, Tile, Tile::V_STEPS>(dp, v_operand, at.v(), operand.dout + at.pipeline.stage * STAGE_STEP);
+        wait_first_stats(smem);
         /* Each exit waits for what is under way inside its own branch: the assembler makes all products wait for each
          * other where some are under way at a place that two branches lead to (messages C7514 and C7515). */
 #pragma unroll 1

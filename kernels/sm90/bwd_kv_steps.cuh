@@ -129,6 +129,14 @@ template <typename Tile> struct Walk {
     }
 };
 
+/* Waits for the statistics of the block's first step, which come after Q and dO: the kernel before computes them. Has
+ * to be called before the first statistics are read; later it does not wait. In a pair they come with Q and dO. */
+template <typename Tile> __device__ __forceinline__ void wait_first_stats(Smem<Tile> &smem)
+{
+    if (!Traits<Tile>::IS_PAIR)
+        mbarrier_wait(shared_address(&smem.first_stats_full), 0);
+}
+
 /* The address of a thread's row statistics in a stage: lse2 (row 0) or -D (row 1) of its first column. In a pair -D is
  * in a stage of dO. */
 template <typename Tile>

@@ -68,6 +68,7 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
     at.wait_next_visible(smem, params);
     if (at.step < at.end) {
         start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
+        wait_first_stats(smem);
         const PrefetchedStats lse2 = prefetch_stats(stats_address(smem, at.pipeline.stage, 0, at.lane));
         wgmma_wait<0>();
         wgmma_hold(s);

@@ -84,7 +84,8 @@ struct fused_sm90_bwd_params {
     int p_log2;
     float dv_scale, dqk_scale; /* 2^-p_log2; the same times the scale of Q K^T */
     bool causal;
-    int row_blocks; /* for each head, of the kernels before and after */
+    bool prefetches; /* the kernel before brings Q, K and V to the second-level cache */
+    int row_blocks;  /* for each head, of the kernels before and after */
 };
 
 typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);

@@ -27,16 +27,17 @@ __device__ __forceinline__ void load_keys(const unsigned char *to, const CUtenso
                  panel * PANEL_COLUMNS, own_kv_tile<Tile>(work) * KV_TILE, work.kv_head, work.batch);
 }
 
-/* lse2 and -D of a step, beside load_rows; in a pair the one of them that belongs to what the block loads. */
+/* lse2 and -D of a step, beside load_rows; in a pair the one of them that belongs to what the block loads. `full`: the
+ * barrier at which they arrive where that is no pair. */
 template <typename Tile, int RANK>
 __device__ __forceinline__ void load_stats(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
-                                           int stage)
+                                           int stage, const uint64_t *full)
 {
     using S = Traits<Tile>;
     const float *stats = params.stats + int64_t(tile_index<Tile>(params, batch, head, tile)) * (2 * Tile::Q_TILE);
 
     if constexpr (!S::IS_PAIR)
-        bulk_load(shared_address(smem.stats[stage]), stats, S::STATS_BYTES, shared_address(&smem.full[stage]));
+        bulk_load(shared_address(smem.stats[stage]), stats, S::STATS_BYTES, shared_address(full));
     else if (RANK == Q_LOADER)
         load_stats_for_both<Tile>(smem.stats[stage], &smem.full[stage], stats);
     else
@@ -44,7 +45,7 @@ __device__ __forceinline__ void load_stats(Smem<Tile> &smem, const Params &param
 }
 
 /* Q and dO of a step, or in a pair the one of them that the block loads for both; and their statistics, unless these
- * are not there yet and load_stats is to follow. */
+ * are not there yet and load_stats is to follow: in a pair they still belong to the same barrier. */
 template <typename Tile, int RANK, bool WITH_STATS = true>
 __device__ __forceinline__ void load_rows(Smem<Tile> &smem, const Params &params, int batch, int head, int tile,
                                           int stage)
@@ -58,16 +59,16 @@ __device__ __forceinline__ void load_rows(Smem<Tile> &smem, const Params &params
         else
             load_rows_for_both<Tile>(smem.dout[stage], &smem.pair.dout_full[stage], &params.dout, row, head, batch);
         if (WITH_STATS)
-            load_stats<Tile, RANK>(smem, params, batch, head, tile, stage);
+            load_stats<Tile, RANK>(smem, params, batch, head, tile, stage, NULL);
     } else {
         const uint32_t full = shared_address(&smem.full[stage]);
-        mbarrier_arrive_expect(full, S::STAGE_BYTES);
+        mbarrier_arrive_expect(full, S::STAGE_BYTES - (WITH_STATS ? 0 : S::STATS_BYTES));
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
             tma_load(shared_address(smem.q[stage]) + panel * S::Q_PANEL_BYTES, &params.q, full, L2_EVICT_NORMAL,
                      panel * PANEL_COLUMNS, row, head, batch);
         if (WITH_STATS)
-            load_stats<Tile, RANK>(smem, params, batch, head, tile, stage);
+            load_stats<Tile, RANK>(smem, params, batch, head, tile, stage, &smem.full[stage]);
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; ++panel)
             tma_load(shared_address(smem.dout[stage]) + panel * S::Q_PANEL_BYTES, &params.dout, full, L2_EVICT_NORMAL,
@@ -106,9 +107,11 @@ template <typename Tile, int RANK> struct Producer {
         }
         grid_wait_for_last(); /* for what it prepares: the other work tiles, statistics, zeros in dq_sum */
         number = blockIdx.x;  /* a pair reads it from the work tile */
+        if (!S::IS_PAIR && elect_one())
+            mbarrier_arrive_expect(shared_address(&smem.first_stats_full), left > 0 ? S::STATS_BYTES : 0);
         if (left > 0) {
             if (elect_one())
-                load_stats<Tile, RANK>(smem, params, batch, head, tile, 0);
+                load_stats<Tile, RANK>(smem, params, batch, head, tile, 0, &smem.first_stats_full);
             count_step(params);
         }
         next = READY;

@@ -18,9 +18,10 @@ struct RowBlock {
 /* number: of all heads' row blocks. */
 template <int HEAD_DIM> __device__ __forceinline__ RowBlock row_block(const Params &params, unsigned number)
 {
-    const int64_t head_index = number / params.row_blocks;
-    return {head_index, head_index / params.q_heads, head_index % params.q_heads,
-            static_cast<int64_t>(number % params.row_blocks) * (ROW_BLOCK_FLOATS / HEAD_DIM)};
+    const unsigned row_blocks = params.row_blocks, heads = params.q_heads; /* a division of 64 bits takes long */
+    const unsigned head_index = number / row_blocks, batch = head_index / heads;
+    return {head_index, batch, head_index - batch * heads,
+            static_cast<int64_t>(number - head_index * row_blocks) * (ROW_BLOCK_FLOATS / HEAD_DIM)};
 }
 
 template <typename T>

@@ -132,6 +132,7 @@ template <typename Tile> struct alignas(1024) Smem {
     DqSmem<Tile> dq;
     float stats[S::STAGES][S::STAGE_STATS];                              /* lse2, then -D; a pair: lse2 */
     uint64_t full[S::STAGES], empty[S::STAGES], ds_full[2], ds_empty[2]; /* a pair: empty is that of Q_LOADER */
+    uint64_t first_stats_full;      /* not in a pair: the statistics of the block's first step */
     uint64_t k_full[S::WORK_SLOTS]; /* the slot has a work tile, and its K has arrived */
     uint64_t v_full[S::WORK_SLOTS]; /* a pair: and the panel of the other block's K */
     uint64_t work_full;             /* the next work tile has been copied to its slot */

@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
             mbarrier_init(shared_address(&smem.full[i]), 1);
             mbarrier_init(shared_address(&smem.empty[i]), CLUSTER * S::KV_WARPS);
         }
+        mbarrier_init(shared_address(&smem.first_stats_full), 1);
         for (int i = 0; i < 2; ++i) {
             mbarrier_init(shared_address(&smem.ds_full[i]), S::KV_WARPS);
             mbarrier_init(shared_address(&smem.ds_empty[i]), CLUSTER * S::DQ_WARPS);

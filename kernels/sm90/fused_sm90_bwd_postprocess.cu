@@ -41,6 +41,7 @@ __device__ __forceinline__ void convert_dq(const Params &params, unsigned number
     const int column = HEAD_DIM == 64 ? 0 : slab / 4 * PANEL_COLUMNS;
     float sum[SLAB_FLOATS_OF_LANE] = {};
 
+    grid_wait_for_last();
     add_slab(sum, params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS + slab * SLAB_FLOATS, lane);
     write_slab<T>(sum, params.dqk_scale, shared,
                   head_pointer<T>(params.dq_rows, block) + row * params.dq_rows.stride_row + column,
@@ -110,6 +111,7 @@ __device__ __forceinline__ void add_few_parts(const Params &params, unsigned num
 
     if (parts == 1)
         return;
+    grid_wait_for_last();
     slab.add_parts(sum, params, parts, 0, 1, lane);
     write_slab<T>(sum, slab.scale(params), shared, slab.template begin<T>(params), slab.tensor(params).stride_row,
                   params.kv_len - slab.first_key(params), lane);
@@ -130,6 +132,7 @@ __device__ __forceinline__ void add_many_parts(const Params &params, unsigned nu
 
     if (parts == 1)
         return;
+    grid_wait_for_last();
     slab.add_parts(own, params, parts, warp, WARPS, lane);
 #pragma unroll
     for (int i = 0; i < SLAB_QUADS; ++i)
@@ -160,7 +163,6 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Param
     const uint32_t shared = shared_address(s_bytes) + warp * (SLAB_ROWS * ROW_BYTES);
     const unsigned q_blocks = params.kv_heads_total * params.group * params.row_blocks;
 
-    grid_wait_for_last();
     if (blockIdx.x < q_blocks)
         convert_dq<T, HEAD_DIM>(params, q_blocks - 1 - blockIdx.x, shared, warp, lane);
     else if (sm90_bwd_has_many_parts(params.max_parts))

@@ -8,6 +8,7 @@
 #include <cuda_fp16.h>
 
 #include "kernels/device/arithmetic.cuh"
+#include "kernels/device/copy_engine.cuh"
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/memory.cuh"
 #include "kernels/sm90/bwd_rows.cuh"
@@ -18,6 +19,26 @@ namespace sm90_bwd {
 using namespace device;
 
 namespace {
+
+/* Brings what the main kernel loads first to the second-level cache: Q of the block's rows, and K and V of every
+ * gridDim.x-th tile of keys. */
+template <int HEAD_DIM> __device__ __forceinline__ void prefetch_operands(const Params &params, const RowBlock &block)
+{
+    const int kv_tiles = params.kv_heads_total * params.kv_tiles, first_row = static_cast<int>(block.first_row);
+
+#pragma unroll
+    for (int column = 0; column < HEAD_DIM; column += PANEL_COLUMNS) {
+        for (int row = 0; row < ROW_BLOCK_FLOATS / HEAD_DIM; row += params.q_tile)
+            tma_prefetch(&params.q, column, first_row + row, static_cast<int>(block.head),
+                         static_cast<int>(block.batch));
+        for (int tile = blockIdx.x; tile < kv_tiles; tile += gridDim.x) {
+            const int head = tile / params.kv_tiles, key = (tile - head * params.kv_tiles) * KV_TILE;
+            const int batch = head / params.kv_heads, kv_head = head - batch * params.kv_heads;
+            tma_prefetch(&params.k, column, key, kv_head, batch);
+            tma_prefetch(&params.v, column, key, kv_head, batch);
+        }
+    }
+}
 
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Params params)
@@ -30,17 +51,23 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
     const uint16_t *o = head_pointer<uint16_t>(params.o_rows, block) + column;
     const uint16_t *dout = head_pointer<uint16_t>(params.dout_rows, block) + column;
     uint4 o_part[PASSES], dout_part[PASSES];
+    float lse[PASSES]; /* of the thread in a row's first columns */
 
     grid_let_next_start();
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) { /* all loads first */
         const int64_t row = block.first_row + pass * ROWS + lane_row;
         o_part[pass] = dout_part[pass] = make_uint4(0, 0, 0, 0);
+        lse[pass] = -INFINITY;
         if (row < params.q_len) {
             o_part[pass] = load_once(reinterpret_cast<const uint4 *>(o + row * params.o_rows.stride_row));
             dout_part[pass] = *reinterpret_cast<const uint4 *>(dout + row * params.dout_rows.stride_row);
+            if (column == 0)
+                lse[pass] = params.lse[block.head_index * params.q_len + row];
         }
     }
+    if (params.prefetches && threadIdx.x == THREADS - 1)
+        prefetch_operands<HEAD_DIM>(params, block);
     float4 *block_sum = reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS);
 #pragma unroll
     for (int i = 0; i < ROW_BLOCK_FLOATS / 4 / THREADS; ++i)
@@ -59,17 +86,15 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
         const int block_row = pass * ROWS + lane_row, first_of_tile = block_row < params.q_tile ? 0 : params.q_tile;
-        const int64_t row = block.first_row + block_row;
         float sum = dot8<T>(o_part[pass], dout_part[pass]);
 #pragma unroll
         for (int offset = ROW_LANES / 2; offset > 0; offset /= 2)
             sum += __shfl_xor_sync(0xffffffffu, sum, offset);
         if (column == 0) {
-            const float lse = row < params.q_len ? params.lse[block.head_index * params.q_len + row] : -INFINITY;
-            const bool sees = lse != -INFINITY;
+            const bool sees = lse[pass] != -INFINITY;
             /* [tiles][2][q_tile]: that of a second tile follows both arrays of the first. */
             float *stats = params.stats + static_cast<int64_t>(number) * (2 * BLOCK_ROWS) + first_of_tile + block_row;
-            stats[0] = sees ? lse * LOG2_E - static_cast<float>(params.p_log2) : INFINITY;
+            stats[0] = sees ? lse[pass] * LOG2_E - static_cast<float>(params.p_log2) : INFINITY;
             stats[params.q_tile] = sees ? -sum : 0.0f;
         }
     }
