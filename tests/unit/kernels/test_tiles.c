@@ -521,8 +521,10 @@ static void short_problems_have_short_steps(void **state)
     p.kv_len = 128;
     assert_string_equal(front_chosen(p, ATTN_BWD), loop);
     p.q_len = 128;
-    p.kv_len = 8192;
+    p.kv_len = 2048; /* 16 tiles of keys */
     assert_string_equal(front_chosen(p, ATTN_BWD), short_steps);
+    p.kv_len = 8192; /* 64, whose additions to the same dQ are half as many in pairs */
+    assert_string_equal(front_chosen(p, ATTN_BWD), pair);
     /* Deterministic, and what is asked for by name. */
     p = self_attention(64, 32, 256, 64, true);
     struct attn_request request = {.problem = &p, .device = &h200, .mode = ATTN_BWD, .deterministic = true};
