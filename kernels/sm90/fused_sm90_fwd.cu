@@ -95,7 +95,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             mask_block<Tile>(s, params, first_column, diagonal);
         };
         uint32_t q_fragments[S::Q_FRAGMENTS][4];
-        RowState rows = {{NO_MAXIMUM, NO_MAXIMUM}, {0.0f, 0.0f}};
+        RowState rows = {{NO_MAXIMUM, NO_MAXIMUM}, {0.0f, 0.0f}, {NO_MAXIMUM, NO_MAXIMUM}};
         float s[S::SCORES], o[S::ACCUMULATORS], alpha[2];
         uint32_t p[S::SCORES / 2];
         int n = tile.key_blocks - 1;
@@ -134,13 +134,13 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             threadIdx.x % WARPGROUP;
         float scale_own[2] = {1.0f, 1.0f}, scale_sent[2];
         if (S::FINALIZES_EARLY && split == S::LAST_SPLIT) /* while the last product runs */
-            finalize_rows<Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
+            finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
         wgmma_wait<0>();
         wgmma_hold(o);
         release_and_advance(smem.v_empty, v);
         if (split == S::LAST_SPLIT) {
             if (!S::FINALIZES_EARLY)
-                finalize_rows<Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
+                finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
             write_output<T>(smem, q.stage, o, scale_own, scale_sent, rows, exchange, tile, params, team, warp_row);
         } else if constexpr (Tile::KEY_SPLITS == 2) {
             send_partial<Tile>(exchange, team, o, rows);

@@ -1,12 +1,13 @@
-/* The epilogue of the sm_90 forward: O / l and LSE = ln 2 (m + log2 l) of a work tile's rows, O / the sum of the
- * rounded P where the product has it (Traits::HAS_SUM_COLUMN). A row that sees no key has l = 0: O = 0, LSE = -inf. O
- * goes to device memory through Q's stage.
+/* The epilogue of the sm_90 forward: O / l and LSE = ln 2 (m + log2 l) of a work tile's rows. Where the product has
+ * the sum of the rounded P (Traits::HAS_SUM_COLUMN), O is divided by that, otherwise by l with a correction for the
+ * rounding of the largest weight (fwd_softmax.cuh). A row that sees no key has l = 0: O = 0, LSE = -inf. O goes to
+ * device memory through Q's stage.
  *
- * Where two warpgroups split the keys of the same rows, the first (split 0) sends its O, row max and row sum through
- * shared memory to the last, which combines both and writes. Each thread sends to the thread of the same number, float4
- * by float4 with a distance of WARPGROUP. Nothing is overwritten that is still being read: there are either two
- * exchange buffers, used alternately like the stages of Q, or one that is written only after both have finished the
- * tile before. */
+ * Where two warpgroups split the keys of the same rows, the first (split 0) sends its O, row max, row sum and largest
+ * score through shared memory to the last, which combines both and writes. Each thread sends to the thread of the same
+ * number, float4 by float4 with a distance of WARPGROUP. Nothing is overwritten that is still being read: there are
+ * either two exchange buffers, used alternately like the stages of Q, or one that is written only after both have
+ * finished the tile before. */
 #pragma once
 
 #include "kernels/device/barriers.cuh"
@@ -46,13 +47,27 @@ __device__ __forceinline__ void send_partial(float4 *exchange, int team, const f
 #pragma unroll
     for (int i = 0; i < S::ACCUMULATORS / 4; ++i)
         exchange[(1 + i) * WARPGROUP] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    if (!S::HAS_SUM_COLUMN)
+        exchange[(1 + S::ACCUMULATORS / 4) * WARPGROUP] = make_float4(rows.top_log2[0], rows.top_log2[1], 0.0f, 0.0f);
     bar_sync_unaligned(team_barrier(team), 2 * WARPGROUP);
 }
+
+/* The largest weight of a row, 2^(top - m), by how much rounding it to T changes it, and what O and the row sum are
+ * multiplied with, which is 1 unless key splits are combined. */
+struct TopWeight {
+    float weight, error;
+
+    template <typename T> static __device__ __forceinline__ TopWeight of(float top_log2, float max_log2, float scale)
+    {
+        const float weight = exp2_approx(top_log2 - max_log2);
+        return {weight * scale, (unpack2<T>(pack2<T>(weight, weight)).x - weight) * scale};
+    }
+};
 
 /* Last split: completes the row sums, writes LSE, and says what O is to be multiplied with: `scale_own` (multiplied
  * with 1 / l, or with 0 in a row that sees no key) for that of this warpgroup, `scale_sent` for that of split 0, whose
  * row max and row sum it waits for. `rows` has the sums of whole rows afterwards. */
-template <typename Tile>
+template <typename T, typename Tile>
 __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&scale_sent)[2],
                                               const float (&o)[Traits<Tile>::ACCUMULATORS], RowState &rows,
                                               const float4 *exchange, const WorkTile &tile, const Params &params,
@@ -61,7 +76,13 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
     using S = Traits<Tile>;
     const int lane = threadIdx.x % 32, row = tile.first_row + warp_row + lane / 4;
     float *lse = params.lse + (int64_t(tile.batch) * params.q_heads.value + tile.head) * params.q_len;
+    TopWeight top[2];
 
+    if constexpr (!S::HAS_SUM_COLUMN) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            top[half] = TopWeight::of<T>(rows.top_log2[half], rows.max_log2[half], 1.0f);
+    }
     if constexpr (Tile::KEY_SPLITS == 2) {
         if constexpr (S::EXCHANGE_BUFFERS == 1)
             bar_sync_unaligned(team_barrier(team), 2 * WARPGROUP);
@@ -74,6 +95,13 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
             scale_own[half] = exp2_approx(rows.max_log2[half] - most);
             scale_sent[half] = exp2_approx(max_log2[half] - most);
             rows.sum[half] = rows.sum[half] * scale_own[half] + sum[half] * scale_sent[half];
+            if constexpr (!S::HAS_SUM_COLUMN) {
+                const float4 tops = exchange[(1 + S::ACCUMULATORS / 4) * WARPGROUP];
+                const float top_sent = half == 0 ? tops.x : tops.y;
+                top[half] = rows.top_log2[half] >= top_sent
+                                ? TopWeight::of<T>(rows.top_log2[half], rows.max_log2[half], scale_own[half])
+                                : TopWeight::of<T>(top_sent, max_log2[half], scale_sent[half]);
+            }
             rows.max_log2[half] = most;
         }
     }
@@ -82,6 +110,8 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
         const float sum = quad_sum(rows.sum[half]);
         const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 1 or more, or NaN */
         float added = sum;                  /* of P as it was added to O */
+        if constexpr (!S::HAS_SUM_COLUMN)
+            added += sum * top[half].error * rsqrtf(top[half].weight * sum); /* fwd_softmax.cuh */
         if constexpr (S::HAS_SUM_COLUMN) {
             added = o[S::OUTPUTS + 2 * half] * scale_own[half];
             if constexpr (Tile::KEY_SPLITS == 2) {

@@ -7,8 +7,12 @@
  * A row max that is too low by up to STALE_LOG2 keeps P at or below 2^STALE_LOG2, which 16 bits hold, and cancels at
  * the end: O and l refer to the same m. How large STALE_LOG2 is depends on when the row max is checked (fwd_tiles.cuh):
  *
- *   BEFORE_EXP   8. With m = row max the largest weight would be 1, which 16 bits hold exactly. With a lower m its
- *                rounding error is an error of O, the larger, the more of its row's weight that one key has.
+ *   BEFORE_EXP   3. With m = row max the largest weight p of a row would be 1, which 16 bits hold exactly. With a lower
+ *                m its relative rounding error e is one of O, the larger, the more of its row's weight that key has. O
+ *                is therefore divided by l (1 + sqrt(p / l) e) at the end: where that key dominates this takes its
+ *                error away and gives the others, which are small, one of the same size; where it does not it changes
+ *                little. The more rarely m moves, the more weights beside the largest are inexact, which this does not
+ *                see. docs/kernels/sm90_fwd.md, step 28.
  *   AFTER_EXP    as large as the range of P's type allows, because moving m costs all of P once more. O is divided by
  *                the sum of the rounded P, so that the rounding error of a weight that dominates cancels. That sum is a
  *                column of O += P V, for a column of ones beside V. LSE takes l, the sum before rounding. */
@@ -23,7 +27,7 @@ namespace sm90_fwd {
 
 using namespace device;
 
-constexpr float STALE_LOG2_BEFORE_EXP = 8.0f;
+constexpr float STALE_LOG2_BEFORE_EXP = 3.0f;
 /* With m too low by 64 P is up to 2^64: the sum of 2^20 of them with values up to 2^40 is below 2^124. Values of 2^63
  * and more may overflow it, although O itself is finite. fp16 holds weights up to 2^16. */
 template <typename T> constexpr int STALE_LOG2_AFTER_EXP = 64;
@@ -34,6 +38,7 @@ constexpr float NO_MAXIMUM = -FLT_MAX;
 /* This thread's rows g and g + 8 of the accumulator; the sums are over its own columns. */
 struct RowState {
     float max_log2[2], sum[2];
+    float top_log2[2]; /* BEFORE_EXP: the largest score so far, times c */
 };
 
 /* Moves the row max where it is more than `stale_log2` too low and rescales the row sums; O has to be multiplied with
@@ -49,6 +54,7 @@ __device__ __forceinline__ bool update_row_max(const float (&s)[SCORES], RowStat
     for (int half = 0; half < 2; ++half) {
         const float old = rows.max_log2[half], now = top[half] * scale_log2;
         const bool moves = now > old + stale_log2;
+        rows.top_log2[half] = fmaxf(rows.top_log2[half], now);
         rows.max_log2[half] = moves ? now : old;
         alpha[half] = moves ? exp2_approx(old - now) : 1.0f;
         any_moves = any_moves || moves;

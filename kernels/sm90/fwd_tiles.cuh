@@ -51,8 +51,8 @@ template <typename Tile> struct Traits {
     static constexpr int V_COLUMNS = Tile::HEAD_DIM + (HAS_SUM_COLUMN ? 8 : 0), ACCUMULATORS = V_COLUMNS / 2;
     static constexpr int ONES = HAS_SUM_COLUMN ? 16 * PANEL_COLUMNS : 1;
     /* A thread of the first split sends to one of the last: O with its column of sums, and the row max and row sum of
-     * its two rows. */
-    static constexpr int SENT_FLOATS = ACCUMULATORS + 4, LAST_SPLIT = Tile::KEY_SPLITS - 1;
+     * its two rows; without that column their largest scores as well. */
+    static constexpr int SENT_FLOATS = ACCUMULATORS + (HAS_SUM_COLUMN ? 4 : 8), LAST_SPLIT = Tile::KEY_SPLITS - 1;
     static constexpr int EXCHANGE_FLOATS = Tile::KEY_SPLITS == 1 ? 0 : ROW_GROUPS * SENT_FLOATS * WARPGROUP;
     static constexpr int EXCHANGE_BUFFERS = PANELS == 1 ? Q_STAGES : 1; /* for head_dim 128 only one fits */
     static constexpr int Q_FRAGMENTS =
