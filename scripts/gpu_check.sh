@@ -162,12 +162,12 @@ verify_stage() {
     done
 }
 
-# Counts racecheck's reports of the kind that docs/kernels/sm90_bwd.md explains, what one lane gives
-# back for its warp: there the slots of statistics (load_shared_float2, for which the tool names it or the function that
-# it is inlined into: by its lines), in the forward which work tile a stage of Q holds (`smem.work_tile`, by its lines
-# in the sources). Fails where there is any other, or no closing line. (A wait for work_tile_full or
-# q_empty left out would be the same pair: that the tests of results have to find, as the work tile is read before
-# everything else of it and says where it is.)
+# Counts racecheck's reports of the kind that docs/kernels/sm90_bwd.md explains, what one lane gives back for its warp:
+# there the slots of statistics (load_shared_float2, for which the tool names it or the function that it is inlined
+# into: by its lines; a read of which the tool knows no line counts where its report names another of these), in the
+# forward which work tile a stage of Q holds (`smem.work_tile`, by its lines in the sources). Fails where there is any
+# other, or no closing line. (A wait for work_tile_full or q_empty left out would be the same pair: that the tests of
+# results have to find, as the work tile is read before everything else of it and says where it is.)
 reports_explained() {
     local places statistics
     statistics=$(awk '/ load_shared_float2\(/ { inside = 1 } inside { printf "%s%d", sep, FNR; sep = "|" }
@@ -175,13 +175,19 @@ reports_explained() {
     places=$(grep -n 'smem\.work_tile\[' kernels/sm90/fused_sm90_fwd.cu kernels/sm90/fwd_producer.cuh |
         sed 's|.*/\([^/:]*\):\([0-9]*\):.*|\1:\2|' | paste -sd'|')
     awk -v place="in ($places)( |\$)" -v statistics="in memory.cuh:($statistics)( |\$)" '
-        / Race reported between/ { reports++; mine = /Read access at .*::consume</ && $0 ~ place
+        function end_report() { if (nowhere && !known) { printf "%s", lines; others += nowhere }
+            nowhere = known = 0; lines = "" }
+        / Race reported between/ { end_report(); reports++; mine = /Read access at .*::consume</ && $0 ~ place
             if (!mine && !/Write access at device::bulk_load(_multicast)?\(/) { print; others++ } }
-        /^=+ +and .* access at / && !(mine && /Write access at .*::publish_work_tile</ && $0 ~ place) &&
-            !(!mine && (/Read access at device::load_shared_float2\(/ ||
-                /Read access at void sm90_bwd::/ && $0 ~ statistics)) { print; others++ }
-        /RACECHECK SUMMARY/ { print; ended = 1 }
-        END { printf "%d reports, %d lines of another kind than the explained one\n", reports, others
+        /^=+ +and .* access at / {
+            if (mine) { if (!(/Write access at .*::publish_work_tile</ && $0 ~ place)) { print; others++ } }
+            else if (/Read access at device::load_shared_float2\(/ ||
+                /Read access at void sm90_bwd::/ && $0 ~ statistics) known = 1
+            else if (/Read access at void sm90_bwd::/ && !/ in [^ ]+:[0-9]+/) { lines = lines $0 "\n"; nowhere++ }
+            else { print; others++ } }
+        /RACECHECK SUMMARY/ { end_report(); print; ended = 1 }
+        END { end_report()
+            printf "%d reports, %d lines of another kind than the explained one\n", reports, others
             exit others > 0 || !ended }' "$1"
 }
 

@@ -4,6 +4,7 @@
 # or installed: a toolkit and cuDNN are made up, pip has no index, and apt-get is a stand-in that fails.
 # scripts/publish.sh takes good records, names them by device, date and commit, and refuses the others in a sentence.
 # scripts/gpu_check.sh asks every tile for its own head_dim, and for dense attention only those that take it.
+# It fails on a report of racecheck that is not of the explained kind.
 . "$(dirname "$0")/lib.sh"
 
 command -v cmake >/dev/null || skip "no cmake"
@@ -234,5 +235,34 @@ expect_stdout "no tile listed"
 expect_stdout "^archive: "
 gpu_check verify nothing
 expect_code 2
+
+# racecheck's reports, from a stand-in that prints the file `reports`.
+mkdir -p tools
+cat >tools/compute-sanitizer <<END
+#!/bin/sh
+cat "$tmp/reports"
+END
+chmod +x tools/compute-sanitizer
+printf '#!/bin/sh\n' >gpu_build/fabench
+write='========= Error: Race reported between Write access at device::bulk_load(unsigned int)+0xa0 in copy_engine.cuh:99'
+known='=========     and Read access at device::load_shared_float2(unsigned int)+0x80 in memory.cuh:46 [8 hazards]'
+nowhere='=========     and Read access at void sm90_bwd::backward<Tile, (bool)0>(params)+0x38 [8 hazards]'
+elsewhere='=========     and Read access at void sm90_bwd::backward<Tile, (bool)0>(params)+0x40 in bwd_work.cuh:7 [8 hazards]'
+closing='========= RACECHECK SUMMARY: 1 hazard displayed'
+# racecheck_ends CODE LINE...: how the stage ends when the tool prints these lines.
+racecheck_ends() {
+    local expected=$1
+    shift
+    printf '%s\n' "$@" >reports
+    PATH=$tmp/tools:$PATH gpu_check racecheck-bwd
+    what="$what with: $*"
+    expect_code "$expected"
+}
+racecheck_ends 0 "$write" "$known" "$closing"
+racecheck_ends 0 "$write" "$nowhere" "$known" "$closing"
+racecheck_ends 1 "$write" "$nowhere" "$closing"
+racecheck_ends 1 "$write" "$known" "$write" "$nowhere" "$closing"
+racecheck_ends 1 "$write" "$elsewhere" "$known" "$closing"
+racecheck_ends 1 "$write" "$known"
 
 finish
