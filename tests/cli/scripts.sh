@@ -244,10 +244,10 @@ cat "$tmp/reports"
 END
 chmod +x tools/compute-sanitizer
 printf '#!/bin/sh\n' >gpu_build/fabench
-write='========= Error: Race reported between Write access at device::bulk_load(unsigned int)+0xa0 in copy_engine.cuh:99'
-known='=========     and Read access at device::load_shared_float2(unsigned int)+0x80 in memory.cuh:46 [8 hazards]'
-nowhere='=========     and Read access at void sm90_bwd::backward<Tile, (bool)0>(params)+0x38 [8 hazards]'
-elsewhere='=========     and Read access at void sm90_bwd::backward<Tile, (bool)0>(params)+0x40 in bwd_work.cuh:7 [8 hazards]'
+write='========= Error: Race reported between Write access at device::bulk_load(int)+0xa0 in copy_engine.cuh:99'
+known='=========     and Read access at device::load_shared_float2(unsigned int)+0x80 in memory.cuh:46 [8]'
+nowhere='=========     and Read access at void sm90_bwd::backward<Tile>(params)+0x38 [8 hazards]'
+elsewhere='=========     and Read access at void sm90_bwd::backward<Tile>(params)+0x40 in bwd_work.cuh:7 [8 hazards]'
 closing='========= RACECHECK SUMMARY: 1 hazard displayed'
 # racecheck_ends CODE LINE...: how the stage ends when the tool prints these lines.
 racecheck_ends() {
