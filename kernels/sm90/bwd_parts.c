@@ -16,7 +16,7 @@ enum {
     FLOATS = 128 * 64, /* of dK and dV of a tile of keys: the unit of PART_STEPS */
     AVERAGED = 256,    /* work tiles of a head, at most, of which the average time is taken */
     KEPT = 8,          /* choices */
-    CROWD = 16,        /* tiles of keys for each 128 queries of their kv head, above which the shape is crowded */
+    CROWD = 16,        /* a shape is crowded with so many tiles of keys for each 128 queries and 16 more */
     FINENESS = 16      /* sizes of parts that are tried differ by 1/16: about 4 % from the best at most */
 };
 
@@ -63,7 +63,7 @@ struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, const stru
         .in_order = deterministic,
     };
 
-    s.crowded = p->head_dim == 64 && s.kv_tiles / CROWD > attn_tiles(p->q_len, 128) * s.group;
+    s.crowded = p->head_dim == 64 && s.kv_tiles >= CROWD * (attn_tiles(p->q_len, 128) * s.group + 1);
     s.section_heads = section_heads(&s, p->head_dim, deterministic, l2_bytes); /* reads the members above */
     s.exceeds_l2_twice = query_bytes(&s, p->head_dim) / 2 > (int64_t)l2_bytes;
     return s;

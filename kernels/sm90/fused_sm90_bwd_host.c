@@ -100,14 +100,17 @@ static enum attn_status encode_maps(const struct attn_problem *p, const struct a
     return status;
 }
 
-/* Whether what the kernel before reads and writes, and Q, K and V, take at most half of the L2: then what it brings
- * there is there when the main kernel needs it. */
-static bool fits_cache(const struct attn_problem *p, size_t l2_bytes)
+/* Whether the kernel before brings Q, K and V to the L2: where they and what it reads and writes itself take at most
+ * half of it, so that they are still there when the main kernel needs them; and where each of its blocks has a few
+ * tiles of keys at most, as one thread asks for them. */
+static bool prefetches_operands(const struct attn_problem *p, size_t l2_bytes)
 {
     const double q_elements = (double)p->batch * (double)p->q_heads * (double)p->q_len * (double)p->head_dim;
     const double kv_elements = (double)p->batch * (double)p->kv_heads * (double)p->kv_len * (double)p->head_dim;
+    const double bytes = q_elements * (3 * 2 + 4) /* Q, O, dO, dq_sum */ + kv_elements * (2 * 2);
 
-    return q_elements * (3 * 2 + 4) /* Q, O, dO, dq_sum */ + kv_elements * (2 * 2) <= (double)l2_bytes / 2;
+    return bytes <= (double)l2_bytes / 2 &&
+           attn_tiles(p->kv_len, SM90_BWD_KV_TILE) * p->kv_heads <= 2 * row_blocks_of(p) * p->q_heads;
 }
 
 /* What follows from the problem alone. */
@@ -146,7 +149,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->dv_scale = ldexpf(1.0f, -params->p_log2);
     params->dqk_scale = p->scale * params->dv_scale;
     params->causal = shape.causal;
-    params->prefetches = fits_cache(p, request->device->l2_bytes);
+    params->prefetches = prefetches_operands(p, request->device->l2_bytes);
     params->row_blocks = (int)row_blocks_of(p);
 }
 

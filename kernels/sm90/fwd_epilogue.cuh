@@ -52,8 +52,8 @@ __device__ __forceinline__ void send_partial(float4 *exchange, int team, const f
     bar_sync_unaligned(team_barrier(team), 2 * WARPGROUP);
 }
 
-/* The largest weight of a row, 2^(top - m), by how much rounding it to T changes it, and what O and the row sum are
- * multiplied with, which is 1 unless key splits are combined. */
+/* The largest weight of a row, 2^(top - m), and by how much rounding it to T changes it; both times `scale`, which is
+ * what O and the row sum are multiplied with where key splits are combined, and 1 elsewhere. */
 struct TopWeight {
     float weight, error;
 
@@ -64,9 +64,9 @@ struct TopWeight {
     }
 };
 
-/* Last split: completes the row sums, writes LSE, and says what O is to be multiplied with: `scale_own` (multiplied
- * with 1 / l, or with 0 in a row that sees no key) for that of this warpgroup, `scale_sent` for that of split 0, whose
- * row max and row sum it waits for. `rows` has the sums of whole rows afterwards. */
+/* Last split: completes the row sums, writes LSE, and says what O is to be multiplied with: `scale_own` (which
+ * contains 1 / what O is divided by, or 0 in a row that sees no key) for that of this warpgroup, `scale_sent` for that
+ * of split 0, whose row max and row sum it waits for. `rows` has the sums of whole rows afterwards. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&scale_sent)[2],
                                               const float (&o)[Traits<Tile>::ACCUMULATORS], RowState &rows,
