@@ -12,19 +12,19 @@
 #include "kernels/common/makespan.h"
 
 enum {
-    MAX_WAVES = 8,     /* with more blocks than this for each multiprocessor their order leaves little to gain */
-    FLOATS = 128 * 64, /* of dK and dV of a tile of keys: the unit of PART_STEPS */
-    AVERAGED = 256,    /* work tiles of a head, at most, of which the average time is taken */
-    KEPT = 8,          /* choices */
-    CROWD = 16,        /* a shape is crowded with so many tiles of keys for each 128 queries and 16 more */
-    FINENESS = 16      /* sizes of parts that are tried differ by 1/16: about 4 % from the best at most */
+    MAX_WAVES = 8,        /* with more blocks than this for each multiprocessor their order leaves little to gain */
+    FLOATS = 128 * 64,    /* of dK and dV of a tile of keys: the unit of PART_STEPS */
+    AVERAGED = 256,       /* work tiles of a head, at most, of which the average time is taken */
+    KEPT = 8,             /* choices */
+    CONTENDED_TILES = 16, /* dQ is contended with so many tiles of keys for each 128 queries and 16 more */
+    FINENESS = 16         /* sizes of parts that are tried differ by 1/16: about 4 % from the best at most */
 };
 
-static const double PART_STEPS = 0.5;     /* what storing FLOATS in fp32 takes longer */
-static const double ADD_UP_STEPS = 0.35;  /* reading them in the kernel behind, for each multiprocessor */
-static const double FIND_STEPS = 0.35;    /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
-static const double CROWDED_STEPS = 0.75; /* of a block that is no pair, where the shape is crowded */
-static const double WAIT_STEPS = 0.18;    /* waiting there for a part, or for as many as are read at the same time */
+static const double PART_STEPS = 0.5;        /* what storing FLOATS in fp32 takes longer */
+static const double ADD_UP_STEPS = 0.35;     /* reading them in the kernel behind, for each multiprocessor */
+static const double FIND_STEPS = 0.35;       /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
+static const double CONTENTION_STEPS = 0.75; /* of a block that is no pair, where dQ is contended */
+static const double WAIT_STEPS = 0.18;       /* waiting there for a part, or for as many as are read at the same time */
 
 /* Q, dO and the sums of dQ of a kv head. */
 static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
@@ -36,13 +36,13 @@ static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
  * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps,
  * and still more if these are deterministic as well, because then blocks of one head wait for each other: all of them
  * where those tensors take two thirds of the L2 at most, so that the longest blocks of all heads come first, and blocks
- * of a crowded shape add to different rows of dQ. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42. */
+ * add to different rows of dQ where these are contended. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42. */
 static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool deterministic, size_t l2_bytes)
 {
     const int64_t bytes = s->kv_heads_total * query_bytes(s, head_dim);
     const int q_heads = !s->causal ? 8 : deterministic ? 32 : 16, heads = q_heads / s->group;
 
-    if (heads > s->kv_heads_total || ((s->causal || s->crowded) && bytes <= (int64_t)(l2_bytes / 3 * 2)))
+    if (heads > s->kv_heads_total || ((s->causal || s->contended) && bytes <= (int64_t)(l2_bytes / 3 * 2)))
         return s->kv_heads_total;
     return heads < 1 ? 1 : heads;
 }
@@ -63,7 +63,7 @@ struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, const stru
         .in_order = deterministic,
     };
 
-    s.crowded = p->head_dim == 64 && s.kv_tiles >= CROWD * (attn_tiles(p->q_len, 128) * s.group + 1);
+    s.contended = p->head_dim == 64 && s.kv_tiles >= CONTENDED_TILES * (attn_tiles(p->q_len, 128) * s.group + 1);
     s.section_heads = section_heads(&s, p->head_dim, deterministic, l2_bytes); /* reads the members above */
     s.exceeds_l2_twice = query_bytes(&s, p->head_dim) / 2 > (int64_t)l2_bytes;
     return s;
@@ -90,7 +90,7 @@ int sm90_bwd_early_tiles(const struct sm90_bwd_shape *s, int64_t work_tiles, int
 static double block_time(const struct sm90_bwd_shape *s, double steps)
 {
     return steps * (s->q_tile.step_time / 100.0) + s->q_tile.block_time / 100.0 +
-           (s->crowded && s->q_tile.cluster == 1 ? CROWDED_STEPS : 0);
+           (s->contended && s->q_tile.cluster == 1 ? CONTENTION_STEPS : 0);
 }
 
 static double start_time(const struct sm90_bwd_shape *s) { return s->q_tile.start_time / 100.0; }

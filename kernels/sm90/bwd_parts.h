@@ -21,7 +21,7 @@ struct sm90_bwd_shape {
     bool exceeds_l2_twice; /* Q, dO and the sums of dQ of a kv head take more than twice the L2 */
     /* Of head_dim 64: so many tiles of keys for so few queries that blocks mostly wait for each other's additions to
      * the same dQ. A pair of blocks makes half as many. */
-    bool crowded;
+    bool contended;
     bool causal;
     bool in_order; /* deterministic: blocks wait for those of the tiles of keys before, so that parts go tile by tile */
 };

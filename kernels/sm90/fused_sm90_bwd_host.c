@@ -101,7 +101,7 @@ static enum attn_status encode_maps(const struct attn_problem *p, const struct a
 }
 
 /* Whether the kernel before brings Q, K and V to the L2: where they and what it reads and writes itself take at most
- * half of it, so that they are still there when the main kernel needs them; and where each of its blocks has a few
+ * half of it, so that they are still there when the main kernel needs them; and where each of its blocks has two
  * tiles of keys at most, as one thread asks for them. */
 static bool prefetches_operands(const struct attn_problem *p, size_t l2_bytes)
 {

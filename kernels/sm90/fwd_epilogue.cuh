@@ -78,7 +78,7 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
     float *lse = params.lse + (int64_t(tile.batch) * params.q_heads.value + tile.head) * params.q_len;
     TopWeight top[2];
 
-    if constexpr (!S::HAS_SUM_COLUMN) {
+    if constexpr (!S::HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1) {
 #pragma unroll
         for (int half = 0; half < 2; ++half)
             top[half] = TopWeight::of<T>(rows.top_log2[half], rows.max_log2[half], 1.0f);
@@ -110,8 +110,6 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
         const float sum = quad_sum(rows.sum[half]);
         const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 1 or more, or NaN */
         float added = sum;                  /* of P as it was added to O */
-        if constexpr (!S::HAS_SUM_COLUMN)
-            added += sum * top[half].error * rsqrtf(top[half].weight * sum); /* fwd_softmax.cuh */
         if constexpr (S::HAS_SUM_COLUMN) {
             added = o[S::OUTPUTS + 2 * half] * scale_own[half];
             if constexpr (Tile::KEY_SPLITS == 2) {
@@ -119,6 +117,8 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
                 added += (half == 0 ? column.x : column.z) * scale_sent[half];
             }
             added = __shfl_sync(WHOLE_WARP, added, lane & ~3); /* of the quad's first column */
+        } else {                                               /* fwd_softmax.cuh */
+            added += sum * top[half].error * rsqrtf(top[half].weight * sum);
         }
         const float inverse = sees_none ? 0.0f : __fdividef(1.0f, added);
         scale_own[half] *= inverse;

@@ -177,7 +177,7 @@ static void many_tiles_have_one_part_each(void **state)
     }
 }
 
-/* Heads whose blocks run at the same time: few, or, causal or crowded, all where Q, dO and the sums of dQ stay in the
+/* Heads whose blocks run at the same time: few, or, causal or contended, all where Q, dO and the sums of dQ stay in the
  * L2. */
 static void heads_of_a_section(void **state)
 {
@@ -196,11 +196,11 @@ static void heads_of_a_section(void **state)
 
 /* Many tiles of keys for few queries: from 16 for each 128 queries of a key head and 16 more on, with head_dim 64. All
  * heads are one section then, unless their queries do not stay in the L2, and blocks that are no pairs take longer. */
-static void few_queries_crowd(void **state)
+static void few_queries_are_contended(void **state)
 {
     static const struct {
         int64_t q_len, kv_len, q_heads, kv_heads, head_dim;
-        bool crowded;
+        bool contended;
     } shapes[] = {{128, 4096, 16, 16, 64, true},    {128, 3968, 16, 16, 64, false}, {1, 3969, 16, 16, 64, true},
                   {129, 4096, 16, 16, 64, false},   {256, 6144, 16, 16, 64, true},  {512, 16384, 16, 16, 64, true},
                   {1024, 16384, 16, 16, 64, false}, {128, 4096, 16, 8, 64, false},  {128, 6144, 16, 8, 64, true},
@@ -211,20 +211,20 @@ static void few_queries_crowd(void **state)
                                             shapes[i].head_dim, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.125f, 0);
         const int few = (int)(8 * shapes[i].kv_heads / shapes[i].q_heads);
         const struct work w = work_of(p, false, MULTIPROCESSORS);
-        assert_int_equal(w.shape.crowded, shapes[i].crowded);
-        assert_int_equal(w.shape.section_heads, shapes[i].crowded ? 2 * shapes[i].kv_heads : few);
+        assert_int_equal(w.shape.contended, shapes[i].contended);
+        assert_int_equal(w.shape.section_heads, shapes[i].contended ? 2 * shapes[i].kv_heads : few);
     }
     /* Q, dO and the sums of dQ of 16384 heads take 1 GB, which does not stay in the L2. */
     const struct attn_problem many = DENSE(256, 64, 64, 128, 4096, 64, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.125f, 0);
     const struct work w = work_of(many, false, MULTIPROCESSORS);
-    assert_true(w.shape.crowded);
+    assert_true(w.shape.contended);
     assert_int_equal(w.shape.section_heads, 8);
-    struct sm90_bwd_shape calm = w.shape;
-    calm.crowded = false;
-    assert_true(sm90_bwd_choose_parts(&calm, 64, MULTIPROCESSORS).time < w.parts.time);
+    struct sm90_bwd_shape uncontended = w.shape;
+    uncontended.contended = false;
+    assert_true(sm90_bwd_choose_parts(&uncontended, 64, MULTIPROCESSORS).time < w.parts.time);
     struct work pair = work_with(&known_tiles[D64_PAIR], many, false, MULTIPROCESSORS);
     const double time = pair.parts.time;
-    pair.shape.crowded = false;
+    pair.shape.contended = false;
     assert_true(sm90_bwd_choose_parts(&pair.shape, 64, MULTIPROCESSORS).time == time);
 }
 
@@ -580,7 +580,7 @@ int main(void)
         cmocka_unit_test(halves_begin_where_the_mask_does),
         cmocka_unit_test(many_tiles_have_one_part_each),
         cmocka_unit_test(heads_of_a_section),
-        cmocka_unit_test(few_queries_crowd),
+        cmocka_unit_test(few_queries_are_contended),
         cmocka_unit_test(few_tiles_are_shared_out),
         cmocka_unit_test(parts_cover_all_steps_and_none_is_empty),
         cmocka_unit_test(a_part_begins_at_one_turn),
