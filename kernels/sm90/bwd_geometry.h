@@ -23,6 +23,7 @@ struct sm90_bwd_q_tile {
     int start_time;  /* of the first work tile of a block, beside that */
     bool takes_more; /* a block goes on to another work tile when it has finished one */
     int cluster;     /* thread blocks that have a work tile together: 1, or 2 with a tile of keys each */
+    bool is_only;    /* a kv head has one step, this tile of queries, which a block keeps for all its tiles of keys */
 };
 
 /* The first of the q_tiles tiles of q_tile queries that sees a key from first_key on; all behind it do, too. q_tiles
@@ -33,6 +34,25 @@ ATTN_FUNCTION int sm90_bwd_first_tile(int first_key, bool causal, int shift, int
     const int first_query = causal && first_key > shift ? first_key - shift : 0;
 
     return first_key < kv_len && first_query < q_len ? first_query / q_tile : q_tiles;
+}
+
+/* How many blocks that keep their queries (is_only) run: as many for each head, where that leaves a tenth of the
+ * multiprocessors without work at most. Heads then go through their keys together, so that rows of several heads that
+ * lie beside each other in device memory are read at the same time. */
+ATTN_FUNCTION int sm90_bwd_blocks_of_heads(int heads, int multiprocessors)
+{
+    const int blocks = multiprocessors / heads * heads;
+
+    return blocks >= multiprocessors - multiprocessors / 10 ? blocks : multiprocessors;
+}
+
+/* The first of the tiles of keys that such a block goes over, of `tiles` of all heads; of block `blocks`, how many
+ * there are. */
+ATTN_FUNCTION int sm90_bwd_first_key_tile(int tiles, int blocks, int block)
+{
+    const int each = tiles / blocks, more = tiles - each * blocks;
+
+    return block * each + (block < more ? block : more);
 }
 
 /* How many parts a tile of keys has that is shared out where it has more than part_steps steps. A step is a tile of

@@ -2,6 +2,7 @@
  * warpgroup's keys, columns are queries. A thread has 4 scores of each 8 columns: in the order of a wgmma
  * accumulator (wgmma.cuh). */
 #pragma once
+#include <climits>
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/barriers.cuh"
@@ -58,18 +59,19 @@ __device__ __forceinline__ void start_scores(float (&c)[Traits<Tile>::SCORES],
     wgmma_commit();
 }
 
-/* Starts C += A B: A is P^T or dS^T in registers, B the queries' dO or Q. */
+/* Starts C += A B, or C = A B: A is P^T or dS^T in registers, B the queries' dO or Q. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void start_gradient(float (&c)[Traits<Tile>::GRADIENTS],
-                                               uint32_t (&a)[Traits<Tile>::SCORES / 2], uint32_t queries)
+                                               uint32_t (&a)[Traits<Tile>::SCORES / 2], uint32_t queries,
+                                               bool adds = true)
 {
     wgmma_hold(c);
     wgmma_hold(a);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < Tile::Q_TILE / 16; ++step)
-        wgmma<T, Tile::HEAD_DIM>::template registers<WGMMA_MN_MAJOR>(c, &a[4 * step],
-                                                                     queries + step * (16 * ROW_BYTES / 16), true);
+        wgmma<T, Tile::HEAD_DIM>::template registers<WGMMA_MN_MAJOR>(
+            c, &a[4 * step], queries + step * (16 * ROW_BYTES / 16), adds || step > 0);
     wgmma_commit();
 }
 
@@ -107,6 +109,32 @@ __device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, c
     }
 }
 
+/* S of a tile of queries to P in place. Only tiles at the diagonal and at the end of the keys need the mask. first_key:
+ * the warpgroup's. */
+template <typename Tile>
+__device__ __forceinline__ void scores_to_visible_p(float (&s)[Traits<Tile>::SCORES], uint32_t lse2,
+                                                    const PrefetchedStats &prefetched, const Params &params,
+                                                    int first_key, int tile, int warp, int lane)
+{
+    constexpr int GROUP_KEYS = Traits<Tile>::GROUP_KEYS;
+    /* The first query that sees this warpgroup's first key, counted from the tile's first. */
+    const int diagonal = first_key - params.shift - tile * Tile::Q_TILE;
+    int first_visible[2] = {0, 0};
+
+    if ((params.causal && diagonal + GROUP_KEYS - 1 > 0) || first_key + GROUP_KEYS > params.kv_len) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int row = warp * 16 + lane / 4 + 8 * i;
+            first_visible[i] = params.causal ? diagonal + row - lane % 4 * 2 : 0;
+            if (first_key + row >= params.kv_len)
+                first_visible[i] = INT_MAX;
+        }
+        scores_to_p<true>(s, lse2, prefetched, params.scale_log2, first_visible);
+    } else {
+        scores_to_p<false>(s, lse2, prefetched, params.scale_log2, first_visible);
+    }
+}
+
 /* dP - D of columns 8 n to 8 n + 7. `difference` may be `dp`. */
 template <int SCORES>
 __device__ __forceinline__ void subtract_delta(float (&difference)[SCORES], const float (&dp)[SCORES], int n,
@@ -137,22 +165,13 @@ __device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], int n, con
     }
 }
 
-/* Stores a warp's rows of dK or dV times `scale`: to shared memory at `rows` (its 16 rows of each panel), from there
- * by the copy engine to device memory. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void store_gradient(const float (&c)[Traits<Tile>::GRADIENTS], float scale, uint32_t rows,
-                                               const CUtensorMap *map, int row, const WorkTile &work, int lane)
+/* Has the copy engine store a warp's rows of dK or dV, which are at `rows` in shared memory (its 16 rows of each
+ * panel). */
+template <typename Tile>
+__device__ __forceinline__ void send_gradient(uint32_t rows, const CUtensorMap *map, int row, const WorkTile &work,
+                                              int lane)
 {
     using S = Traits<Tile>;
-    lane = forget(lane); /* addresses are computed here: kept ones would take registers of the steps */
-#pragma unroll
-    for (int i = 0; i < S::GRADIENTS / 8; ++i) {
-        uint32_t packed[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-            packed[j] = pack2<T>(c[8 * i + 2 * j] * scale, c[8 * i + 2 * j + 1] * scale);
-        stmatrix_x4(rows + i / 4 * S::KV_PANEL_BYTES + swizzle_128b(lane % 16, i % 4 * 2 + lane / 16), packed);
-    }
     async_proxy_fence();
     __syncwarp();
     if (lane == 0) {
@@ -161,6 +180,55 @@ __device__ __forceinline__ void store_gradient(const float (&c)[Traits<Tile>::GR
             tma_store_once(map, rows + panel * S::KV_PANEL_BYTES, panel * PANEL_COLUMNS, row, work.kv_head, work.batch);
         tma_store_commit();
     }
+}
+
+/* Where 16 columns of a warp's rows of dK or dV are in shared memory, for stmatrix. */
+template <typename Tile> __device__ __forceinline__ uint32_t gradient_address(uint32_t rows, int columns_16, int lane)
+{
+    return rows + columns_16 / 4 * Traits<Tile>::KV_PANEL_BYTES +
+           swizzle_128b(lane % 16, columns_16 % 4 * 2 + lane / 16);
+}
+
+/* Stores a warp's rows of dK or dV times `scale`: to shared memory at `rows`, from there by the copy engine to device
+ * memory. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void store_gradient(const float (&c)[Traits<Tile>::GRADIENTS], float scale, uint32_t rows,
+                                               const CUtensorMap *map, int row, const WorkTile &work, int lane)
+{
+    lane = forget(lane); /* addresses are computed here: kept ones would take registers of the steps */
+#pragma unroll
+    for (int i = 0; i < Traits<Tile>::GRADIENTS / 8; ++i) {
+        uint32_t packed[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            packed[j] = pack2<T>(c[8 * i + 2 * j] * scale, c[8 * i + 2 * j + 1] * scale);
+        stmatrix_x4(gradient_address<Tile>(rows, i, lane), packed);
+    }
+    send_gradient<Tile>(rows, map, row, work, lane);
+}
+
+/* The same in two steps, with half the registers in between. */
+template <typename T, int GRADIENTS>
+__device__ __forceinline__ void pack_gradient(uint32_t (&packed)[GRADIENTS / 2], const float (&c)[GRADIENTS],
+                                              float scale)
+{
+#pragma unroll
+    for (int i = 0; i < GRADIENTS / 2; ++i)
+        packed[i] = pack2<T>(c[2 * i] * scale, c[2 * i + 1] * scale);
+}
+
+template <typename Tile>
+__device__ __forceinline__ void store_packed_gradient(const uint32_t (&packed)[Traits<Tile>::GRADIENTS / 2],
+                                                      uint32_t rows, const CUtensorMap *map, int row,
+                                                      const WorkTile &work, int lane)
+{
+    lane = forget(lane);
+#pragma unroll
+    for (int i = 0; i < Traits<Tile>::GRADIENTS / 8; ++i) {
+        const uint32_t chunk[4] = {packed[4 * i], packed[4 * i + 1], packed[4 * i + 2], packed[4 * i + 3]};
+        stmatrix_x4(gradient_address<Tile>(rows, i, lane), chunk);
+    }
+    send_gradient<Tile>(rows, map, row, work, lane);
 }
 
 /* The same without the copy engine, one panel after the other: `rows` are 16 rows of 128 bytes, which may be used again

@@ -1,7 +1,6 @@
 /* What both orders of work of a KV warpgroup of the sm_90 backward share (bwd_kv_warpgroup.cuh,
  * bwd_kv_short_steps.cuh): the way through the steps, P, handing over dS and stages, storing dK and dV. */
 #pragma once
-#include <climits>
 
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/registers.cuh"
@@ -238,29 +237,13 @@ __device__ __forceinline__ void skip_steps(Smem<Tile> &smem, const Walk<Tile> &a
     }
 }
 
-/* S of the current step to P in place. Only tiles at the diagonal and at the end of the keys need the mask. */
+/* S of the current step to P in place. */
 template <typename Tile>
 __device__ __forceinline__ void compute_p(float (&s)[Traits<Tile>::SCORES], Smem<Tile> &smem, const Params &params,
                                           const Walk<Tile> &at, const PrefetchedStats &prefetched)
 {
-    constexpr int GROUP_KEYS = Traits<Tile>::GROUP_KEYS;
-    const uint32_t lse2 = stats_address(smem, at.pipeline.stage, 0, at.lane);
-    /* The first query that sees this warpgroup's first key, counted from the tile's first. */
-    const int diagonal = at.first_key - params.shift - at.tile * Tile::Q_TILE;
-    int first_visible[2] = {0, 0};
-
-    if ((params.causal && diagonal + GROUP_KEYS - 1 > 0) || at.first_key + GROUP_KEYS > params.kv_len) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int row = at.warp * 16 + at.lane / 4 + 8 * i;
-            first_visible[i] = params.causal ? diagonal + row - at.lane % 4 * 2 : 0;
-            if (at.first_key + row >= params.kv_len)
-                first_visible[i] = INT_MAX;
-        }
-        scores_to_p<true>(s, lse2, prefetched, params.scale_log2, first_visible);
-    } else {
-        scores_to_p<false>(s, lse2, prefetched, params.scale_log2, first_visible);
-    }
+    scores_to_visible_p<Tile>(s, stats_address(smem, at.pipeline.stage, 0, at.lane), prefetched, params, at.first_key,
+                              at.tile, at.warp, at.lane);
 }
 
 /* Stores a part's dV or dK of a warp's rows in fp32. `sums`: the tile's of one of them. */

@@ -77,11 +77,13 @@ int sm90_bwd_steps(const struct sm90_bwd_shape *s, int kv_tile)
     return (s->q_tiles - first_tile) * s->group;
 }
 
+bool sm90_bwd_fits(const struct sm90_bwd_shape *s) { return !s->q_tile.is_only || s->q_tiles * s->group == 1; }
+
 int sm90_bwd_work_tiles(const struct sm90_bwd_shape *s) { return (int)attn_tiles(s->kv_tiles, s->q_tile.cluster); }
 
 int sm90_bwd_early_tiles(const struct sm90_bwd_shape *s, int64_t work_tiles, int clusters)
 {
-    const int64_t early = s->causal ? work_tiles - 2 * (int64_t)clusters : work_tiles;
+    const int64_t early = s->causal && !s->q_tile.is_only ? work_tiles - 2 * (int64_t)clusters : work_tiles;
 
     return early < 0 ? 0 : (int)early;
 }
@@ -90,10 +92,16 @@ int sm90_bwd_early_tiles(const struct sm90_bwd_shape *s, int64_t work_tiles, int
 static double block_time(const struct sm90_bwd_shape *s, double steps)
 {
     return steps * (s->q_tile.step_time / 100.0) + s->q_tile.block_time / 100.0 +
-           (s->contended && s->q_tile.cluster == 1 ? CONTENTION_STEPS : 0);
+           (s->contended && s->q_tile.cluster == 1 && !s->q_tile.is_only ? CONTENTION_STEPS : 0);
 }
 
-static double start_time(const struct sm90_bwd_shape *s) { return s->q_tile.start_time / 100.0; }
+/* Where a block keeps its tile of queries that is of each head it meets: its own, and others that begin meanwhile. */
+static double start_time(const struct sm90_bwd_shape *s, int clusters)
+{
+    const double heads = s->q_tile.is_only ? 1 + (double)s->kv_heads_total / clusters : 1;
+
+    return heads * s->q_tile.start_time / 100.0;
+}
 
 /* The steps of a work tile without parts, `work` of its kv head: those of its first tile of keys. */
 static int work_steps(const struct sm90_bwd_shape *s, int work) { return sm90_bwd_steps(s, work * s->q_tile.cluster); }
@@ -106,7 +114,7 @@ static double average_time(const struct sm90_bwd_shape *s, int clusters)
 
     for (int i = 0; i < count; ++i) /* in the middle of each of `count` equal ranges */
         sum += block_time(s, work_steps(s, (int)((2 * i + 1) * (int64_t)works / (2 * count))));
-    return start_time(s) + sum / count * works * s->kv_heads_total / clusters;
+    return start_time(s, clusters) + sum / count * works * s->kv_heads_total / clusters;
 }
 
 /* The time that the last kernel waits for the parts of a tile; where it reads several at once it puts their sums
@@ -142,7 +150,7 @@ static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm9
     int64_t stored = 0;
     /* Without early work tiles each takes as long as the first one of a block. */
     const bool are_late = sm90_bwd_early_tiles(s, (int64_t)parts.head_works * s->kv_heads_total, clusters) == 0;
-    const double late = (are_late ? start_time(s) : 0) + (kind == SM90_BWD_WHOLE_PARTS ? FIND_STEPS : 0);
+    const double late = (are_late ? start_time(s, clusters) : 0) + (kind == SM90_BWD_WHOLE_PARTS ? FIND_STEPS : 0);
 
     for (int first_head = 0; first_head < s->kv_heads_total; first_head += s->section_heads) {
         const int left = s->kv_heads_total - first_head, heads = left < s->section_heads ? left : s->section_heads;
@@ -169,8 +177,8 @@ static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm9
             parts.head_works = whole_parts + rest_count;
         }
     }
-    parts.time = (are_late ? 0 : start_time(s)) + attn_makespan_end(&span) + (double)stored * add_up / clusters +
-                 wait_time(max_parts > 1 ? max_parts : 0);
+    parts.time = (are_late ? 0 : start_time(s, clusters)) + attn_makespan_end(&span) +
+                 (double)stored * add_up / clusters + wait_time(max_parts > 1 ? max_parts : 0);
     return parts;
 }
 

@@ -43,6 +43,9 @@ struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *, const struc
 /* Steps of a tile of keys: tiles of queries that see any of its keys, of all heads of the group. */
 int sm90_bwd_steps(const struct sm90_bwd_shape *, int kv_tile);
 
+/* Whether the tile of queries can have the problem: one that has to be the only one of a kv head may not be. */
+bool sm90_bwd_fits(const struct sm90_bwd_shape *);
+
 /* Work tiles of a kv head without parts: one for each cluster of tiles of keys. */
 int sm90_bwd_work_tiles(const struct sm90_bwd_shape *);
 

@@ -23,7 +23,8 @@ using namespace device;
     ROW(64, 128, 4, 3, 1, ONCE, 100, 200, 0)                                                                           \
     ROW(64, 128, 4, 3, 1, LOOP, 100, 160, 40)                                                                          \
     ROW(64, 128, 4, 3, 1, PAIR, 98, 220, 60)                                                                           \
-    ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0)
+    ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0)                                                                             \
+    ROW(64, 128, 0, 0, 0, FEW, 60, 35, 200)
 
 #define TILE_NAME(DIM, Q, BLOCK) BwdD##DIM##Q##Q##BLOCK
 #define TILE_STRUCT(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                          \
@@ -31,10 +32,11 @@ using namespace device;
         using Element = T;                                                                                             \
         static constexpr int HEAD_DIM = DIM, Q_TILE = Q;                                                               \
         static constexpr int V_STEPS = IS_BF16<T> ? V_BF16 : V_FP16, K_STEPS = IS_BF16<T> ? 0 : K_FP16;                \
-        static constexpr bool IS_LOOP = BLOCK != ONCE, IS_PAIR = BLOCK == PAIR;                                        \
+        static constexpr bool IS_LOOP = BLOCK == LOOP || BLOCK == PAIR, IS_PAIR = BLOCK == PAIR;                       \
+        static constexpr bool IS_FEW = BLOCK == FEW;                                                                   \
     };
 template <typename T> constexpr bool IS_BF16 = std::is_same<T, __nv_bfloat16>::value;
-enum { ONCE, LOOP, PAIR };
+enum { ONCE, LOOP, PAIR, FEW };
 BWD_TILES(TILE_STRUCT)
 
 /* What follows from a tile's row above. docs/kernels/sm90_bwd.md has the measurements behind the choices. */
@@ -64,7 +66,8 @@ template <typename Tile> struct Traits {
     /* Work tiles in shared memory: those that a warp of the block may be at, and the next one. A multiple of 2. */
     static constexpr int WORK_SLOTS = TAKES_MORE ? 4 : 1;
     static constexpr int SCORES = Tile::Q_TILE / 2, GRADIENTS = Tile::HEAD_DIM / 2; /* registers of a thread */
-    static constexpr int KV_REGISTERS = 216, DQ_REGISTERS = 72;
+    /* FEW: the dQ warpgroup keeps all of dQ in registers. */
+    static constexpr int KV_REGISTERS = Tile::IS_FEW ? 200 : 216, DQ_REGISTERS = Tile::IS_FEW ? 96 : 72;
     static constexpr int Q_FLOATS = Tile::HEAD_DIM * Tile::Q_TILE, PASS_FLOATS = 64 * 64; /* of dQ */
     static constexpr int PASSES = Q_FLOATS / PASS_FLOATS, LAST_PASS = PASSES - 1;
     /* The copy engine adds the passes of dQ to dq_sum; with 128 queries the last pass is added from registers

@@ -50,9 +50,11 @@ static double estimated_time(const struct attn_request *request, const struct at
         return INFINITY;
     if (tile->q.cluster > request->device->multiprocessors)
         return INFINITY;
+    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, false, request->device->l2_bytes);
+    if (!sm90_bwd_fits(&shape))
+        return INFINITY;
     if (request->deterministic)
         return 0;
-    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, false, request->device->l2_bytes);
     return sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;
 }
 
@@ -73,7 +75,15 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
                          tile->q.cluster, request->device->multiprocessors);
     if (tile->kernels[request->deterministic][p->dtype == ATTN_BF16] == NULL)
         return attn_fail(why, ATTN_UNSUPPORTED, "%s has no deterministic backward", tile->tile.shown.name);
-    return check_grid(p, tile, why);
+    const enum attn_status status = check_grid(p, tile, why);
+    if (status != ATTN_OK)
+        return status;
+    const struct sm90_bwd_shape shape =
+        sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device->l2_bytes);
+    return sm90_bwd_fits(&shape)
+               ? ATTN_OK
+               : attn_fail(why, ATTN_UNSUPPORTED, "%s takes up to %d queries, of one query head for each key head",
+                           tile->tile.shown.name, tile->q.queries);
 }
 
 static enum attn_status encode_maps(const struct attn_problem *p, const struct attn_tensors *t, int q_tile,
@@ -143,7 +153,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->work_tiles = shape.kv_heads_total * params->head_works;
     params->early_tiles =
         sm90_bwd_early_tiles(&shape, params->work_tiles, request->device->multiprocessors / params->cluster);
-    params->listed_tiles = tile->q.takes_more ? params->work_tiles + 1 : 0;
+    params->listed_tiles = tile->q.takes_more && !tile->q.is_only ? params->work_tiles + 1 : 0;
     params->scale_log2 = p->scale * LOG2_E;
     params->p_log2 = p->dtype == ATTN_BF16 ? BF16_P_LOG2 : 0;
     params->dv_scale = ldexpf(1.0f, -params->p_log2);
@@ -235,7 +245,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         params.max_parts > 1 ? kv_tiles * 2 * (p->head_dim / SM90_BWD_PANEL_COLUMNS) * panel_blocks : 0;
     /* Where a multiprocessor has no neighbour fewer run at the same time: the last ones start late. */
     const int most_clusters = request->device->multiprocessors / params.cluster;
-    const int clusters = tile->q.takes_more && params.work_tiles > most_clusters ? most_clusters : params.work_tiles;
+    const int most = tile->q.is_only ? sm90_bwd_blocks_of_heads(params.kv_heads_total, most_clusters) : most_clusters;
+    const int clusters = tile->q.takes_more && params.work_tiles > most ? most : params.work_tiles;
     const struct attn_launch preprocess = {.name = "preprocess",
                                            .kernel = (const void *)fused_sm90_bwd_preprocess[bf16][wide],
                                            .blocks = row_blocks,

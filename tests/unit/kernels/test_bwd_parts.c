@@ -23,18 +23,19 @@ enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132, L2_BYTES = 60 <<
 
 /* As in the table of tiles (bwd_tiles.cuh), with the variant of each. A loop is behind the same tile without one, a
  * pair behind that. */
-enum { D128, D128_LOOP, D128_PAIR, D64, D64_LOOP, D64_PAIR, D64_SHORT };
+enum { D128, D128_LOOP, D128_PAIR, D64, D64_LOOP, D64_PAIR, D64_SHORT, D64_FEW };
 static const struct tile {
     const char *variant;
     int head_dim;
     struct sm90_bwd_q_tile q;
-} known_tiles[] = {[D128] = {"bwd_d128_k128q64", 128, {64, 100, 200, 0, false, 1}},
-                   [D128_LOOP] = {"bwd_d128_k128q64_loop", 128, {64, 100, 160, 40, true, 1}},
-                   [D128_PAIR] = {"bwd_d128_k128q64_pair", 128, {64, 103, 160, 40, true, 2}},
-                   [D64] = {"bwd_d64_k128q128", 64, {128, 100, 200, 0, false, 1}},
-                   [D64_LOOP] = {"bwd_d64_k128q128_loop", 64, {128, 100, 160, 40, true, 1}},
-                   [D64_PAIR] = {"bwd_d64_k128q128_pair", 64, {128, 98, 220, 60, true, 2}},
-                   [D64_SHORT] = {"bwd_d64_k128q64", 64, {64, 59, 130, 0, false, 1}}};
+} known_tiles[] = {[D128] = {"bwd_d128_k128q64", 128, {64, 100, 200, 0, false, 1, false}},
+                   [D128_LOOP] = {"bwd_d128_k128q64_loop", 128, {64, 100, 160, 40, true, 1, false}},
+                   [D128_PAIR] = {"bwd_d128_k128q64_pair", 128, {64, 103, 160, 40, true, 2, false}},
+                   [D64] = {"bwd_d64_k128q128", 64, {128, 100, 200, 0, false, 1, false}},
+                   [D64_LOOP] = {"bwd_d64_k128q128_loop", 64, {128, 100, 160, 40, true, 1, false}},
+                   [D64_PAIR] = {"bwd_d64_k128q128_pair", 64, {128, 98, 220, 60, true, 2, false}},
+                   [D64_SHORT] = {"bwd_d64_k128q64", 64, {64, 59, 130, 0, false, 1, false}},
+                   [D64_FEW] = {"bwd_d64_k128q128_few", 64, {128, 60, 35, 200, true, 1, true}}};
 
 /* What is shared out: the problem, as a tile of queries sees it. */
 struct work {
@@ -226,6 +227,48 @@ static void few_queries_are_contended(void **state)
     const double time = pair.parts.time;
     pair.shape.contended = false;
     assert_true(sm90_bwd_choose_parts(&pair.shape, 64, MULTIPROCESSORS).time == time);
+}
+
+/* Blocks that keep the queries of a head: for one tile of queries of one query head. Each has a range of the tiles of
+ * keys of all heads, none more than one tile longer than another. */
+static void blocks_that_keep_queries(void **state)
+{
+    static const struct {
+        int64_t q_len, q_heads, kv_heads;
+        bool fits;
+    } shapes[] = {{1, 4, 4, true}, {128, 4, 4, true}, {129, 4, 4, false}, {128, 4, 2, false}, {64, 4, 1, false}};
+    static const int tiles[] = {1, 7, 131, 132, 133, 4096, 65536 * 512 + 3}, blocks[] = {1, 16, 132};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; ++i) {
+        const struct attn_problem p = DENSE(2, shapes[i].q_heads, shapes[i].kv_heads, shapes[i].q_len, 4096, 64,
+                                            ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
+        const struct work w = work_with(&known_tiles[D64_FEW], p, false, MULTIPROCESSORS);
+        assert_int_equal(sm90_bwd_fits(&w.shape), shapes[i].fits);
+        const struct work others = work_of(p, false, MULTIPROCESSORS);
+        assert_true(sm90_bwd_fits(&others.shape));
+        if (shapes[i].fits) {
+            assert_int_equal(w.parts.max_parts, 1);
+            assert_int_equal(w.parts.head_works, w.shape.kv_tiles);
+        }
+    }
+    /* 32, 12 and 300 heads on 132 multiprocessors; 48, of which 96 blocks would leave 36 without work. */
+    assert_int_equal(sm90_bwd_blocks_of_heads(32, 132), 128);
+    assert_int_equal(sm90_bwd_blocks_of_heads(12, 132), 132);
+    assert_int_equal(sm90_bwd_blocks_of_heads(24, 132), 120);
+    assert_int_equal(sm90_bwd_blocks_of_heads(300, 132), 132);
+    assert_int_equal(sm90_bwd_blocks_of_heads(48, 132), 132);
+    for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; ++i)
+        for (size_t j = 0; j < sizeof blocks / sizeof blocks[0] && blocks[j] <= tiles[i]; ++j) {
+            const int least = tiles[i] / blocks[j];
+            int first = 0;
+            for (int block = 0; block < blocks[j]; ++block) {
+                assert_int_equal(sm90_bwd_first_key_tile(tiles[i], blocks[j], block), first);
+                const int next = sm90_bwd_first_key_tile(tiles[i], blocks[j], block + 1);
+                assert_in_range(next - first, least, least + (tiles[i] % blocks[j] > 0));
+                first = next;
+            }
+            assert_int_equal(first, tiles[i]);
+        }
 }
 
 static void few_tiles_are_shared_out(void **state)
@@ -521,6 +564,7 @@ static void the_tiles_are_known(void **state)
         assert_int_equal(tile->q.start_time, known->q.start_time);
         assert_int_equal(tile->q.takes_more, known->q.takes_more);
         assert_int_equal(tile->q.cluster, known->q.cluster);
+        assert_int_equal(tile->q.is_only, known->q.is_only);
     }
     assert_int_equal(count, sizeof known_tiles / sizeof *known_tiles);
 }
@@ -581,6 +625,7 @@ int main(void)
         cmocka_unit_test(many_tiles_have_one_part_each),
         cmocka_unit_test(heads_of_a_section),
         cmocka_unit_test(few_queries_are_contended),
+        cmocka_unit_test(blocks_that_keep_queries),
         cmocka_unit_test(few_tiles_are_shared_out),
         cmocka_unit_test(parts_cover_all_steps_and_none_is_empty),
         cmocka_unit_test(a_part_begins_at_one_turn),

@@ -497,6 +497,7 @@ static void short_problems_have_short_steps(void **state)
 {
     static const char *const pair = "bwd_d64_k128q128_pair";
     static const char *const long_steps = "bwd_d64_k128q128", *const short_steps = "bwd_d64_k128q64";
+    static const char *const few = "bwd_d64_k128q128_few";
     static const char *const loop = "bwd_d64_k128q128_loop"; /* long steps, one tile of keys after the other */
     (void)state;
     assert_string_equal(front_chosen(self_attention(64, 32, 128, 64, false), ATTN_BWD), short_steps); /* N = 1 */
@@ -523,7 +524,12 @@ static void short_problems_have_short_steps(void **state)
     p.q_len = 128;
     p.kv_len = 2048; /* 16 tiles of keys */
     assert_string_equal(front_chosen(p, ATTN_BWD), short_steps);
-    p.kv_len = 8192; /* 64, whose additions to the same dQ are half as many in pairs */
+    p.kv_len = 8192; /* 64, over which a block keeps the queries; of two tiles of queries pairs add half as often */
+    assert_string_equal(front_chosen(p, ATTN_BWD), few);
+    p.q_len = 129;
+    assert_string_equal(front_chosen(p, ATTN_BWD), pair);
+    p.q_len = 128;
+    p.kv_heads = 16;
     assert_string_equal(front_chosen(p, ATTN_BWD), pair);
     /* Deterministic, and what is asked for by name. */
     p = self_attention(64, 32, 256, 64, true);
@@ -544,6 +550,16 @@ static void short_problems_have_short_steps(void **state)
     request.deterministic = true;
     assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
     assert_string_equal(why.text, "bwd_d64_k128q128_pair has no deterministic backward");
+    /* Nor have blocks that keep their queries, which are those of one head. */
+    request.variant = few;
+    request.deterministic = false;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "bwd_d64_k128q128_few takes up to 128 queries, of one query head for each key head");
+    p.q_len = 128;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_OK);
+    request.deterministic = true;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "bwd_d64_k128q128_few has no deterministic backward");
 }
 
 static void few_tiles_are_spread(void **state)
