@@ -192,6 +192,9 @@ static void heads_of_a_section(void **state)
     assert_int_equal(work_on_h200(1, 64, 1, 8192, 64, true).shape.section_heads, 1);
     const struct work w = work_on_h200(4, 32, 32, 4096, 64, true);
     assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).shape.section_heads, 32);
+    const struct work short_heads = work_on_h200(16, 32, 32, 1024, 64, true);
+    assert_int_equal(short_heads.shape.section_heads, 16);
+    assert_int_equal(work_of(short_heads.problem, true, MULTIPROCESSORS).shape.section_heads, 64);
     /* Deterministic, full: up to 32 query heads in a third of the L2. */
     static const struct {
         int64_t len, group, head_dim;
@@ -216,8 +219,8 @@ static void causal_sections_start_one_after_the_other(void **state)
     static const struct {
         int64_t batch, len, head_dim;
         int section_heads, stagger;
-    } known[] = {{32, 512, 64, 16, 1}, {16, 1024, 64, 8, 1},  {8, 2048, 64, 4, 2},  {4, 4096, 64, 4, 4},
-                 {2, 8192, 64, 2, 8},  {16, 1024, 128, 4, 1}, {1, 16384, 64, 32, 0}};
+    } known[] = {{32, 512, 64, 16, 1}, {16, 1024, 64, 8, 1},  {8, 2048, 64, 4, 2},   {4, 4096, 64, 4, 4},
+                 {2, 8192, 64, 2, 8},  {16, 1024, 128, 4, 1}, {1, 16384, 64, 32, 0}, {4, 1024, 64, 64, 0}};
     uint64_t random = 7;
     int staggered = 0;
     (void)state;
