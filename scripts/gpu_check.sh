@@ -155,6 +155,10 @@ verify_stage() {
         step "lengths-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1k,4k --dtype bf16 \
             --impl "$(tiles_here dense | grep "d${head_dim}_" | paste -sd,)" --warmup-ms 1 --min-time-ms 1 --samples 3 \
             --max-noise 100% --plot none --out none
+        # Deterministic, with so many heads that fused_sm90's backward staggers them.
+        step "lengths-det-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1000,2k --total-tokens 16000 \
+            --mode bwd --deterministic --dtype bf16 --impl "$(fused_here)" --warmup-ms 1 --min-time-ms 1 --samples 3 \
+            --max-noise 100% --plot none --out none
         # Queries that do not stay in the L2, for one key head: fused_sm90's backward shares them out in turns.
         step "one-key-head-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 8k --batch 1 --heads 32 \
             --kv-heads 1 --mode bwd --causal --dtype bf16 --impl "$(fused_here)" --warmup-ms 1 --min-time-ms 1 \

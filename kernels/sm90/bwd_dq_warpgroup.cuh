@@ -119,6 +119,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
     Producer<Tile, 0> producer;
     int step = 0, before = -1; /* step: of all work tiles; before: tile of the previous step, whose last pass may not
                                   have been added yet */
+    int unreleased = -1; /* deterministic: first of the tiles whose semaphore the last work tile has left to release */
 
     /* Fills the stage that is free about now: that of the current step, or, with short steps, whose dK is computed
      * later, that of the step before. */
@@ -137,6 +138,12 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
             producer.finish_work(smem, params, slot, step);
         else if (warp == 0)
             producer.load_steps(smem, params, S::STAGES);
+        /* While the KV warpgroups begin with the next work tile, whose loads are under way. */
+        if (DETERMINISTIC && S::TAKES_MORE && unreleased >= 0) {
+            __syncwarp();
+            semaphore_release_and_test(semaphore_of<Tile>(params, unreleased, warp), NULL, 0);
+            unreleased = -1;
+        }
         slot.advance();
         if (S::TAKES_MORE)
             mbarrier_wait_together(shared_address(&smem.k_full[slot.stage]), slot.phase);
@@ -210,8 +217,16 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
             }
         }
         if (DETERMINISTIC && semaphore >= 0) {
-            __syncwarp();
-            semaphore_release_and_test(semaphore_of<Tile>(params, semaphore, warp), NULL, 0);
+            const int last_tile = first_tile + (in_head + 1) % (params.q_tiles - first_tile); /* of the last step */
+            if (!sm90_bwd_has_successor(kv_tile, last_tile, S::SEMAPHORE_TILES, params.causal, params.shift,
+                                        params.q_len, params.kv_len, Tile::Q_TILE, params.q_tiles))
+                semaphore = -1;
+            if (S::TAKES_MORE)
+                unreleased = semaphore;
+            else if (semaphore >= 0) {
+                __syncwarp();
+                semaphore_release_and_test(semaphore_of<Tile>(params, semaphore, warp), NULL, 0);
+            }
         }
         __syncwarp();
         if (S::TAKES_MORE && lane == 0)

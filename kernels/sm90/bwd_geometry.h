@@ -94,6 +94,69 @@ ATTN_FUNCTION int sm90_bwd_part_begin(enum sm90_bwd_part_kind kind, int part, in
     return begin + (within > 0 && (q_tiles - within) % semaphore_tiles > 0);
 }
 
+/* Deterministic: whether a tile of keys behind kv_tile adds to a tile of queries that shares its semaphore with `tile`,
+ * so that the semaphore has to be released for it. semaphore_tiles: a power of two. The rest as in
+ * sm90_bwd_first_tile. */
+ATTN_FUNCTION bool sm90_bwd_has_successor(int kv_tile, int tile, int semaphore_tiles, bool causal, int shift, int q_len,
+                                          int kv_len, int q_tile, int q_tiles)
+{
+    const int last = tile | (semaphore_tiles - 1), most = q_tiles - 1; /* the last tile with that semaphore */
+
+    return sm90_bwd_first_tile((kv_tile + 1) * SM90_BWD_KV_TILE, causal, shift, q_len, kv_len, q_tile, q_tiles) <=
+           (last < most ? last : most);
+}
+
+/* Where a work tile is in the order of work: its kv head, and its place among those of that head. */
+struct sm90_bwd_place {
+    int head, place;
+};
+
+/* The order of work of deterministic causal problems without parts. Sections of kv heads, all of section_heads, start
+ * one after the other: each is `stagger` work tiles further than the one that starts behind it, and work tiles at the
+ * same time are those of one section after the other. So blocks that run at the same time differ in length and do not
+ * start or end together; a work tile starts when that of the tile of keys before it, of the same head, which it follows
+ * at each tile of queries, is a step or more ahead.
+ *
+ * A turn goes on by `stagger` places in each section that has begun and is not done. sections of section_heads heads
+ * with `works` work tiles each; stagger: 1 to works. number: below sections * section_heads * works. */
+ATTN_FUNCTION struct sm90_bwd_place sm90_bwd_staggered_place(int number, int section_heads, int sections, int works,
+                                                             int stagger)
+{
+    const int turns = (works + stagger - 1) / stagger;     /* that a section takes */
+    const int last_places = works - (turns - 1) * stagger; /* of its last turn */
+    const int alike = sections - turns + 1; /* turns with all ages, if there are any; the first one is turns - 1 */
+    const int before = stagger * (turns * (turns - 1) / 2); /* in work tiles of a head, then */
+    int rest = number / section_heads;                      /* of the turn, in work tiles of a head */
+    int turn = 0, oldest, newest, whole; /* oldest, newest: how many turns a section of this turn has had before */
+
+    if (alike > 0 && rest >= before) {
+        const int passed = (rest - before) / works < alike ? (rest - before) / works : alike;
+        turn = turns - 1 + passed;
+        rest -= before + passed * works;
+    }
+    for (;; ++turn) {
+        oldest = turn < turns - 1 ? turn : turns - 1;
+        newest = turn < sections ? 0 : turn - sections + 1;
+        whole = oldest == turns - 1 ? last_places : stagger; /* places of the turn at which the oldest is not done */
+        const int size = (oldest - newest + 1) * whole + (oldest - newest) * (stagger - whole);
+        if (rest < size)
+            break;
+        rest -= size;
+    }
+    int under_way = oldest - newest + 1, step = 0;
+    if (rest >= under_way * whole) { /* the oldest section is done */
+        rest -= under_way * whole;
+        step = whole;
+        --under_way;
+        --oldest;
+    }
+    step += rest / under_way;
+    const int age = oldest - rest % under_way;
+    const struct sm90_bwd_place at = {(turn - age) * section_heads + number % section_heads, age * stagger + step};
+
+    return at;
+}
+
 /* Whether a problem whose tiles of keys have at most max_parts parts has so many that the last kernel has a block for a
  * slab, 16 rows of 64 columns of dK or dV of a tile, and not a warp. With two and three parts a warp is faster
  * (docs/kernels/sm90_bwd.md, step 32). */

@@ -86,6 +86,8 @@ struct fused_sm90_bwd_params {
     bool causal;
     bool prefetches; /* the kernel before brings Q, K and V to the second-level cache */
     int row_blocks;  /* for each head, of the kernels before and after */
+    int stagger;     /* deterministic: work tiles by which a section of heads is further than the next one
+                        (sm90_bwd_staggered_place); 0: one section after the other */
 };
 
 typedef void (*fused_sm90_bwd_kernel)(struct fused_sm90_bwd_params);
@@ -96,9 +98,9 @@ struct fused_sm90_bwd_tile {
     fused_sm90_bwd_kernel kernels[2][2]; /* [deterministic][bf16] */
 };
 
-extern const struct fused_sm90_bwd_tile fused_sm90_bwd_tiles[]; /* ends with a row without a name */
-/* [bf16][head_dim 128] */
-extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2], fused_sm90_bwd_convert[2][2];
+extern const struct fused_sm90_bwd_tile fused_sm90_bwd_tiles[];        /* ends with a row without a name */
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][2]; /* [deterministic][bf16][head_dim 128] */
+extern const fused_sm90_bwd_kernel fused_sm90_bwd_convert[2][2];       /* [bf16][head_dim 128] */
 
 #ifdef __cplusplus
 }

@@ -17,14 +17,18 @@ enum {
     AVERAGED = 256,       /* work tiles of a head, at most, of which the average time is taken */
     KEPT = 8,             /* choices */
     CONTENDED_TILES = 16, /* dQ is contended with so many tiles of keys for each 128 queries and 16 more */
-    FINENESS = 16         /* sizes of parts that are tried differ by 1/16: about 4 % from the best at most */
+    FINENESS = 16,        /* sizes of parts that are tried differ by 1/16: about 4 % from the best at most */
+    MOST_AGES = 8         /* sections of sm90_bwd_order at the same time, if they have more than one head */
 };
 
 static const double PART_STEPS = 0.5;        /* what storing FLOATS in fp32 takes longer */
 static const double ADD_UP_STEPS = 0.35;     /* reading them in the kernel behind, for each multiprocessor */
 static const double FIND_STEPS = 0.35;       /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
 static const double CONTENTION_STEPS = 0.75; /* of a block that is no pair, where dQ is contended */
-static const double WAIT_STEPS = 0.18;       /* waiting there for a part, or for as many as are read at the same time */
+/* Between the starts of two work tiles of a kv head that wait for each other, at most; and more where two tiles of
+ * queries share a semaphore, which is released later. */
+static const double START_STEPS = 4.5, SHARED_START_STEPS = 0.5;
+static const double WAIT_STEPS = 0.18; /* waiting there for a part, or for as many as are read at the same time */
 
 /* Q, dO and the sums of dQ of a kv head. */
 static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
@@ -33,15 +37,22 @@ static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
 }
 
 /* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum are still in the L2 when the next
- * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps,
- * and still more if these are deterministic as well, because then blocks of one head wait for each other: all of them
- * where those tensors take two thirds of the L2 at most, so that the longest blocks of all heads come first, and blocks
- * add to different rows of dQ where these are contended. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42. */
+ * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps:
+ * all of them where those tensors take two thirds of the L2 at most, so that the longest blocks of all heads come
+ * first, and blocks add to different rows of dQ where these are contended. Deterministic, they are more as well, as
+ * blocks of one head wait for each other and with more heads there is more time between the starts of two of them: up
+ * to 32 query heads as long as those tensors take a third of the L2 at most, causal 32, and up to 64 in two thirds of
+ * it. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42, 43. */
 static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool deterministic, size_t l2_bytes)
 {
     const int64_t bytes = s->kv_heads_total * query_bytes(s, head_dim);
-    const int q_heads = !s->causal ? 8 : deterministic ? 32 : 16, heads = q_heads / s->group;
+    const int q_heads = !s->causal ? 8 : deterministic ? 32 : 16;
+    const int most = (s->causal ? 64 : 32) / s->group; /* deterministic */
+    const int64_t most_bytes = (int64_t)(l2_bytes / 3 * (s->causal ? 2 : 1));
+    int heads = q_heads / s->group;
 
+    while (deterministic && heads > 0 && 2 * heads <= most && 2 * heads * query_bytes(s, head_dim) <= most_bytes)
+        heads *= 2;
     if (heads > s->kv_heads_total || ((s->causal || s->contended) && bytes <= (int64_t)(l2_bytes / 3 * 2)))
         return s->kv_heads_total;
     return heads < 1 ? 1 : heads;
@@ -244,4 +255,36 @@ struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int 
     kept[next].parts = parts;
     next = (next + 1) % KEPT;
     return parts;
+}
+
+struct sm90_bwd_order sm90_bwd_order_of(const struct sm90_bwd_shape *s, const struct sm90_bwd_parts *parts,
+                                        int multiprocessors)
+{
+    struct sm90_bwd_order order = {s->section_heads, 0};
+    const int works = parts->head_works;
+    const double between = START_STEPS + (s->q_tile.queries < SM90_BWD_KV_TILE ? SHARED_START_STEPS : 0);
+    double steps = 0;
+
+    if (!s->in_order || !s->causal || parts->max_parts > 1 || works < 2 || s->section_heads >= s->kv_heads_total)
+        return order;
+    const int count = works < AVERAGED ? works : AVERAGED;
+    for (int i = 0; i < count; ++i)
+        steps += block_time(s, work_steps(s, (int)((2 * i + 1) * (int64_t)works / (2 * count)))) / count;
+    /* Heads under way at the same time: so many that there are half of START_STEPS to START_STEPS between the starts of
+     * two work tiles of one, and no more, as Q, dO and dq_sum of all of them should stay in the L2. */
+    const int most = s->group > 64 ? 1 : 64 / s->group, least = s->group > 16 ? 1 : 16 / s->group;
+    int heads = least;
+    while (2 * heads <= most && 2 * heads * steps <= between * multiprocessors)
+        heads *= 2;
+    if (4 * heads > s->kv_heads_total) /* at the start all blocks begin together, with few heads */
+        return order;
+    int section = heads / (works < MOST_AGES ? works : MOST_AGES);
+    while (section > 1 && s->kv_heads_total % section != 0)
+        --section;
+    if (section < 1)
+        section = 1;
+    const int ages = heads / section < works ? heads / section : works;
+    if (ages < 2)
+        return order;
+    return (struct sm90_bwd_order){section, (works + ages - 1) / ages};
 }

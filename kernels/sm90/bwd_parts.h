@@ -57,4 +57,13 @@ int sm90_bwd_early_tiles(const struct sm90_bwd_shape *, int64_t work_tiles, int 
 /* The choice with the shortest estimated time. */
 struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *, int head_dim, int multiprocessors);
 
+/* The order of work tiles. stagger 0: section by section; otherwise sections, which divide the kv heads, start one
+ * after the other (sm90_bwd_staggered_place). */
+struct sm90_bwd_order {
+    int section_heads, stagger;
+};
+
+struct sm90_bwd_order sm90_bwd_order_of(const struct sm90_bwd_shape *, const struct sm90_bwd_parts *,
+                                        int multiprocessors);
+
 #endif

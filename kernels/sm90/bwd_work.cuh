@@ -53,10 +53,7 @@ struct KvPart {
     int kv_work, part;
 };
 
-/* Where a work tile is in the order of work: its kv head, and its place among those of that head. */
-struct WorkPlace {
-    int head, place;
-};
+using WorkPlace = sm90_bwd_place;
 
 /* Work tiles are numbered section by section of kv heads. Within a section they go first over the heads, so that those
  * that run at the same time read the same queries. number: below params.work_tiles. */
@@ -67,6 +64,15 @@ __device__ __forceinline__ WorkPlace work_place(const Params &params, int number
     const int first_head = section * params.section_heads;
     const int heads = min(params.section_heads, params.kv_heads_total - first_head), place = rest / heads;
     return {first_head + rest - place * heads, place};
+}
+
+/* The same for deterministic kernels, which may have another order. */
+template <bool DETERMINISTIC> __device__ __forceinline__ WorkPlace work_place(const Params &params, int number)
+{
+    if (DETERMINISTIC && params.stagger > 0)
+        return sm90_bwd_staggered_place(number, params.section_heads, params.kv_heads_total / params.section_heads,
+                                        params.head_works, params.stagger);
+    return work_place(params, number);
 }
 
 /* Which part has a place where parts of a tile are equal: part `parts` of a tile is none. */
@@ -160,9 +166,10 @@ __device__ __forceinline__ WorkTile work_tile(const Params &params, int head, Kv
 }
 
 /* The same where tiles of keys have no parts: in causal problems the longest come first. */
-template <int Q_TILE> __device__ __forceinline__ WorkTile undivided_work_tile(const Params &params, int number)
+template <int Q_TILE, bool DETERMINISTIC>
+__device__ __forceinline__ WorkTile undivided_work_tile(const Params &params, int number)
 {
-    const WorkPlace at = work_place(params, number);
+    const WorkPlace at = work_place<DETERMINISTIC>(params, number);
     return work_tile<Q_TILE>(params, at.head, {at.place, 0}, number);
 }
 

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
     const int warpgroup = keep_uniform(threadIdx.x / WARPGROUP);
 
     grid_let_next_start();
-    const WorkPlace at = work_place(params, blockIdx.x / CLUSTER);
+    const WorkPlace at = work_place<DETERMINISTIC>(params, blockIdx.x / CLUSTER);
     KvPart first = {at.place, 0}; /* of the block; in a loop tiles have no parts */
     if constexpr (!S::TAKES_MORE) {
         static_assert(sizeof(smem.dq) >= (SM90_BWD_MOST_SEARCHED_TILES + 2) * sizeof(int), "of find_part");

@@ -38,8 +38,8 @@ static enum attn_status check_grid(const struct attn_problem *p, const struct fu
 }
 
 /* Of the main kernel and of adding up parts; what comes beside them is the same with all tiles. Sees lengths up to
- * MAX_LEN. A pair of blocks needs two multiprocessors. Deterministic, all tiles are equal here, so that the first is
- * chosen: only with it are the waits of blocks for each other measured. */
+ * MAX_LEN. A pair of blocks needs two multiprocessors. Deterministic, the waits of blocks for each other, which take
+ * about as long with all tiles, are left out. */
 static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_bwd_tile *tile = (const void *)common;
@@ -50,11 +50,12 @@ static double estimated_time(const struct attn_request *request, const struct at
         return INFINITY;
     if (tile->q.cluster > request->device->multiprocessors)
         return INFINITY;
-    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, false, request->device->l2_bytes);
+    if (tile->kernels[request->deterministic][p->dtype == ATTN_BF16] == NULL)
+        return INFINITY;
+    const struct sm90_bwd_shape shape =
+        sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device->l2_bytes);
     if (!sm90_bwd_fits(&shape))
         return INFINITY;
-    if (request->deterministic)
-        return 0;
     return sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;
 }
 
@@ -143,7 +144,9 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->q_tiles = shape.q_tiles;
     params->kv_tiles = shape.kv_tiles;
     params->kv_heads_total = shape.kv_heads_total;
-    params->section_heads = shape.section_heads;
+    const struct sm90_bwd_order order = sm90_bwd_order_of(&shape, &parts, request->device->multiprocessors);
+    params->section_heads = order.section_heads;
+    params->stagger = order.stagger;
     params->part_steps = parts.part_steps;
     params->max_parts = parts.max_parts;
     params->cluster = shape.q_tile.cluster;
@@ -247,11 +250,12 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const int most_clusters = request->device->multiprocessors / params.cluster;
     const int most = tile->q.is_only ? sm90_bwd_blocks_of_heads(params.kv_heads_total, most_clusters) : most_clusters;
     const int clusters = tile->q.takes_more && params.work_tiles > most ? most : params.work_tiles;
-    const struct attn_launch preprocess = {.name = "preprocess",
-                                           .kernel = (const void *)fused_sm90_bwd_preprocess[bf16][wide],
-                                           .blocks = row_blocks,
-                                           .threads = SM90_BWD_ROW_THREADS,
-                                           .is_pass = true};
+    const struct attn_launch preprocess = {
+        .name = "preprocess",
+        .kernel = (const void *)fused_sm90_bwd_preprocess[request->deterministic][bf16][wide],
+        .blocks = row_blocks,
+        .threads = SM90_BWD_ROW_THREADS,
+        .is_pass = true};
     const struct attn_launch main_kernel = {.name = "main",
                                             .kernel = (const void *)tile->kernels[request->deterministic][bf16],
                                             .blocks = (int64_t)clusters * params.cluster,

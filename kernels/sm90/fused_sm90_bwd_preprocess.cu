@@ -40,7 +40,7 @@ template <int HEAD_DIM> __device__ __forceinline__ void prefetch_operands(const 
     }
 }
 
-template <typename T, int HEAD_DIM>
+template <typename T, int HEAD_DIM, bool DETERMINISTIC>
 __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Params params)
 {
     constexpr int ROW_LANES = HEAD_DIM / VECTOR, ROWS = THREADS / ROW_LANES, BLOCK_ROWS = ROW_BLOCK_FLOATS / HEAD_DIM;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
          i += gridDim.x * int64_t(THREADS)) {
         WorkTile work = {.steps = NO_WORK};
         if (i < params.work_tiles)
-            work = undivided_work_tile<listed_q_tile(HEAD_DIM)>(params, static_cast<int>(i));
+            work = undivided_work_tile<listed_q_tile(HEAD_DIM), DETERMINISTIC>(params, static_cast<int>(i));
         params.work[i] = work;
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
@@ -106,5 +106,8 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
 
 using namespace sm90_bwd;
 
-extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2] = {
-    {preprocess<__half, 64>, preprocess<__half, 128>}, {preprocess<__nv_bfloat16, 64>, preprocess<__nv_bfloat16, 128>}};
+extern "C" const fused_sm90_bwd_kernel fused_sm90_bwd_preprocess[2][2][2] = {
+    {{preprocess<__half, 64, false>, preprocess<__half, 128, false>},
+     {preprocess<__nv_bfloat16, 64, false>, preprocess<__nv_bfloat16, 128, false>}},
+    {{preprocess<__half, 64, true>, preprocess<__half, 128, true>},
+     {preprocess<__nv_bfloat16, 64, true>, preprocess<__nv_bfloat16, 128, true>}}};

@@ -193,6 +193,117 @@ static void heads_of_a_section(void **state)
     assert_int_equal(work_on_h200(1, 64, 1, 8192, 64, true).shape.section_heads, 1);
     const struct work w = work_on_h200(4, 32, 32, 4096, 64, true);
     assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).shape.section_heads, 32);
+    const struct work short_heads = work_on_h200(16, 32, 32, 1024, 64, true);
+    assert_int_equal(short_heads.shape.section_heads, 16);
+    assert_int_equal(work_of(short_heads.problem, true, MULTIPROCESSORS).shape.section_heads, 64);
+    /* Deterministic, full: up to 32 query heads in a third of the L2. */
+    static const struct {
+        int64_t len, group, head_dim;
+        int heads;
+    } full[] = {{512, 1, 64, 32}, {1024, 1, 64, 32}, {2048, 1, 64, 16},  {4096, 1, 64, 8},
+                {1024, 4, 64, 8}, {8192, 4, 64, 2},  {1024, 1, 128, 16}, {1024, 32, 64, 1}};
+    for (size_t i = 0; i < sizeof full / sizeof full[0]; ++i) {
+        const struct work few = work_on_h200(8, 32, 32 / full[i].group, full[i].len, full[i].head_dim, false);
+        assert_int_equal(work_of(few.problem, true, MULTIPROCESSORS).shape.section_heads, full[i].heads);
+    }
+}
+
+static struct sm90_bwd_order order_of(const struct work *w)
+{
+    return sm90_bwd_order_of(&w->shape, &w->parts, w->multiprocessors);
+}
+
+/* Deterministic, causal: so many heads at the same time that some steps are between the starts of two work tiles of a
+ * head, in eight sections where there are as many tiles of keys. */
+static void causal_sections_start_one_after_the_other(void **state)
+{
+    static const struct {
+        int64_t batch, len, head_dim;
+        int section_heads, stagger;
+    } known[] = {{32, 512, 64, 16, 1}, {16, 1024, 64, 8, 1},  {8, 2048, 64, 4, 2},   {4, 4096, 64, 4, 4},
+                 {2, 8192, 64, 2, 8},  {16, 1024, 128, 4, 1}, {1, 16384, 64, 32, 0}, {4, 1024, 64, 64, 0}};
+    uint64_t random = 7;
+    int staggered = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) {
+        const int64_t heads = 2048 / known[i].head_dim;
+        const struct work free = work_on_h200(known[i].batch, heads, heads, known[i].len, known[i].head_dim, true);
+        const struct work w = work_with(&known_tiles[known[i].head_dim == 64 ? D64_LOOP : D128_LOOP], free.problem,
+                                        true, MULTIPROCESSORS);
+        assert_int_equal(order_of(&free).stagger, 0);
+        assert_int_equal(order_of(&free).section_heads, free.shape.section_heads);
+        assert_int_equal(order_of(&w).section_heads, known[i].section_heads);
+        assert_int_equal(order_of(&w).stagger, known[i].stagger);
+    }
+    for (int n = 0; n < PROBLEMS; n++) {
+        struct work w = drawn_work(&random);
+        w.problem.batch *= 64;
+        w = work_with(w.tile, w.problem, w.deterministic, w.multiprocessors);
+        const struct sm90_bwd_order order = order_of(&w);
+        if (order.stagger == 0) {
+            assert_int_equal(order.section_heads, w.shape.section_heads);
+            continue;
+        }
+        assert_true(w.deterministic && w.problem.causal && w.parts.max_parts == 1);
+        assert_in_range(order.stagger, 1, w.parts.head_works - 1);
+        assert_int_equal(w.shape.kv_heads_total % order.section_heads, 0);
+        staggered++;
+    }
+    assert_true(staggered > 0);
+}
+
+/* Each work tile has one number, those of a head are in the order of their keys, and no section is further ahead of the
+ * next one than `stagger`. */
+static void staggered_places_are_in_order(void **state)
+{
+    uint64_t random = 8;
+    (void)state;
+    for (int n = 0; n < PROBLEMS; n++) {
+        const int works = (int)drawn(&random, 40), stagger = 1 + (int)(number_mix(random) % (uint64_t)works);
+        const int sections = (int)drawn(&random, 40), section_heads = (int)drawn(&random, 5);
+        int *done = calloc((size_t)(sections * section_heads), sizeof *done), at = 0;
+        assert_true(done);
+        for (int number = 0; number < sections * section_heads * works; number++) {
+            const struct sm90_bwd_place place =
+                sm90_bwd_staggered_place(number, section_heads, sections, works, stagger);
+            assert_in_range(place.head, 0, sections * section_heads - 1);
+            assert_int_equal(place.place, done[place.head]);
+            done[place.head]++;
+            const int time = place.head / section_heads * stagger + place.place;
+            assert_true(time >= at);
+            at = time;
+        }
+        for (int head = 0; head < sections * section_heads; head++)
+            assert_int_equal(done[head], works);
+        free(done);
+    }
+}
+
+/* A semaphore is released for others if, and only if, a tile of keys behind this one sees a tile of queries of it. */
+static void semaphores_are_released_for_those_behind(void **state)
+{
+    uint64_t random = 9;
+    int with = 0, without = 0;
+    (void)state;
+    for (int n = 0; n < PROBLEMS; n++) {
+        const struct work w = drawn_work(&random);
+        const struct sm90_bwd_shape *s = &w.shape;
+        const int q_tile = s->q_tile.queries, count = 128 / q_tile;
+        for (int kv_tile = 0; kv_tile < s->kv_tiles; kv_tile++) {
+            for (int tile = s->q_tiles - sm90_bwd_steps(s, kv_tile) / s->group; tile < s->q_tiles; tile++) {
+                bool others = false;
+                for (int behind = kv_tile + 1; behind < s->kv_tiles; behind++)
+                    others |= (s->q_tiles - sm90_bwd_steps(s, behind) / s->group) / count <= tile / count &&
+                              sm90_bwd_steps(s, behind) > 0;
+                assert_int_equal(sm90_bwd_has_successor(kv_tile, tile, count, s->causal, s->shift, s->q_len, s->kv_len,
+                                                        q_tile, s->q_tiles),
+                                 others);
+                with += others;
+                without += !others;
+            }
+        }
+    }
+    assert_true(with > 0 && without > 0);
 }
 
 /* Many tiles of keys for few queries: from 16 for each 128 queries of a key head and 16 more on, with head_dim 64. All
@@ -624,6 +735,9 @@ int main(void)
         cmocka_unit_test(halves_begin_where_the_mask_does),
         cmocka_unit_test(many_tiles_have_one_part_each),
         cmocka_unit_test(heads_of_a_section),
+        cmocka_unit_test(causal_sections_start_one_after_the_other),
+        cmocka_unit_test(staggered_places_are_in_order),
+        cmocka_unit_test(semaphores_are_released_for_those_behind),
         cmocka_unit_test(few_queries_are_contended),
         cmocka_unit_test(blocks_that_keep_queries),
         cmocka_unit_test(few_tiles_are_shared_out),
