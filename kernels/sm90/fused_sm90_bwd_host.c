@@ -52,6 +52,10 @@ static double estimated_time(const struct attn_request *request, const struct at
         return INFINITY;
     if (tile->kernels[request->deterministic][p->dtype == ATTN_BF16] == NULL)
         return INFINITY;
+    /* Deterministic, a loop gains at head_dim 64 alone: at 128 it is 1 to 2 % slower (docs/kernels/sm90_bwd.md, step
+     * 44). */
+    if (request->deterministic && tile->q.takes_more && p->head_dim == 128)
+        return INFINITY;
     const struct sm90_bwd_shape shape =
         sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device->l2_bytes);
     if (!sm90_bwd_fits(&shape))

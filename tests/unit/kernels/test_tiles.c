@@ -482,9 +482,9 @@ static void many_tiles_of_keys_have_a_loop(void **state)
     /* Deterministic, and what is asked for by name. */
     p = self_attention(64, 16, 256, 128, false);
     struct attn_request request = {.problem = &p, .device = &h200, .mode = ATTN_BWD, .deterministic = true};
-    assert_string_equal(attn_fused_sm90.variant(&request), loop);
-    request.variant = once;
     assert_string_equal(attn_fused_sm90.variant(&request), once);
+    request.variant = loop;
+    assert_string_equal(attn_fused_sm90.variant(&request), loop);
     request.deterministic = false;
     request.variant = once;
     assert_string_equal(attn_fused_sm90.variant(&request), once);
@@ -522,11 +522,13 @@ static void short_problems_have_short_steps(void **state)
     p.kv_len = 128;
     assert_string_equal(front_chosen(p, ATTN_BWD), loop);
     p.q_len = 128;
-    p.kv_len = 2048; /* 16 tiles of keys */
+    p.kv_len = 128; /* one tile of keys, and one of queries */
     assert_string_equal(front_chosen(p, ATTN_BWD), short_steps);
-    p.kv_len = 8192; /* 64, over which a block keeps the queries; of two tiles of queries pairs add half as often */
+    p.kv_len = 512; /* four, over which a block keeps the queries */
     assert_string_equal(front_chosen(p, ATTN_BWD), few);
-    p.q_len = 129;
+    p.kv_len = 8192;
+    assert_string_equal(front_chosen(p, ATTN_BWD), few);
+    p.q_len = 256; /* two tiles of queries: pairs add half as often to the same dQ */
     assert_string_equal(front_chosen(p, ATTN_BWD), pair);
     p.q_len = 128;
     p.kv_heads = 16;
