@@ -21,9 +21,10 @@ enum {
     MOST_AGES = 8         /* sections of sm90_bwd_order at the same time, if they have more than one head */
 };
 
-static const double PART_STEPS = 0.5;        /* what storing FLOATS in fp32 takes longer */
-static const double ADD_UP_STEPS = 0.35;     /* reading them in the kernel behind, for each multiprocessor */
-static const double FIND_STEPS = 0.35;       /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
+static const double PART_STEPS = 0.5;    /* what storing FLOATS in fp32 takes longer */
+static const double ADD_UP_STEPS = 0.35; /* reading them in the kernel behind, for each multiprocessor */
+static const double FIND_STEPS = 0.35;   /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
+static const double HEAD_STEPS = 0.78;   /* of a block that keeps its queries, until those of a new head are there */
 static const double CONTENTION_STEPS = 0.75; /* of a block that is no pair, where dQ is contended */
 /* Between the starts of two work tiles of a kv head that wait for each other, at most; and more where two tiles of
  * queries share a semaphore, which is released later. */
@@ -36,26 +37,28 @@ static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
     return (int64_t)s->group * s->q_len * head_dim * (2 + 2 + 4);
 }
 
-/* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum are still in the L2 when the next
- * block of keys uses them. They are more where blocks differ in length (causal), so that short blocks fill the gaps:
- * all of them where those tensors take two thirds of the L2 at most, so that the longest blocks of all heads come
- * first, and blocks add to different rows of dQ where these are contended. Deterministic, they are more as well, as
- * blocks of one head wait for each other and with more heads there is more time between the starts of two of them: up
- * to 32 query heads as long as those tensors take a third of the L2 at most, causal 32, and up to 64 in two thirds of
- * it. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42, 43. */
+/* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum, which take a third of the L2 at
+ * most, are still there when the next block of keys uses them; but two to eight query heads, as blocks differ in length
+ * (causal) and fill each other's gaps. All heads are one section where those tensors take two thirds of the L2 at most
+ * and either blocks differ in length, so that the longest ones of all heads come first, or dQ is contended, so that
+ * blocks add to different rows. Deterministic, they are more, as blocks of one head wait for each other and with more
+ * heads there is more time between the starts of two of them. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42, 44,
+ * 45. */
 static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool deterministic, size_t l2_bytes)
 {
-    const int64_t bytes = s->kv_heads_total * query_bytes(s, head_dim);
-    const int q_heads = !s->causal ? 8 : deterministic ? 32 : 16;
-    const int most = (s->causal ? 64 : 32) / s->group; /* deterministic */
-    const int64_t most_bytes = (int64_t)(l2_bytes / 3 * (s->causal ? 2 : 1));
-    int heads = q_heads / s->group;
+    const int64_t third = (int64_t)(l2_bytes / 3), head_bytes = query_bytes(s, head_dim), all = s->kv_heads_total;
+    int64_t most_bytes = third, least = 2, most = 8; /* in query heads */
 
-    while (deterministic && heads > 0 && 2 * heads <= most && 2 * heads * query_bytes(s, head_dim) <= most_bytes)
-        heads *= 2;
-    if (heads > s->kv_heads_total || ((s->causal || s->contended) && bytes <= (int64_t)(l2_bytes / 3 * 2)))
+    if ((s->causal || s->contended) && all * head_bytes <= 2 * third)
         return s->kv_heads_total;
-    return heads < 1 ? 1 : heads;
+    if (deterministic) {
+        most_bytes = s->causal ? 2 * third : third;
+        least = s->causal ? 32 : 8;
+        most = s->causal ? 64 : 32;
+    }
+    int64_t heads = most_bytes / head_bytes;
+    heads = heads < least / s->group ? least / s->group : heads > most / s->group ? most / s->group : heads;
+    return (int)(heads < 1 ? 1 : heads > all ? all : heads);
 }
 
 struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, const struct sm90_bwd_q_tile *q_tile,
@@ -106,12 +109,10 @@ static double block_time(const struct sm90_bwd_shape *s, double steps)
            (s->contended && s->q_tile.cluster == 1 && !s->q_tile.is_only ? CONTENTION_STEPS : 0);
 }
 
-/* Where a block keeps its tile of queries that is of each head it meets: its own, and others that begin meanwhile. */
+/* Beside that, of a block's first work tile; and, where it keeps its queries, of the heads that begin later. */
 static double start_time(const struct sm90_bwd_shape *s, int clusters)
 {
-    const double heads = s->q_tile.is_only ? 1 + (double)s->kv_heads_total / clusters : 1;
-
-    return heads * s->q_tile.start_time / 100.0;
+    return s->q_tile.start_time / 100.0 + (s->q_tile.is_only ? HEAD_STEPS * s->kv_heads_total / clusters : 0);
 }
 
 /* The steps of a work tile without parts, `work` of its kv head: those of its first tile of keys. */

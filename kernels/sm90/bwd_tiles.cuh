@@ -24,7 +24,7 @@ using namespace device;
     ROW(64, 128, 4, 3, 1, LOOP, 100, 160, 40)                                                                          \
     ROW(64, 128, 4, 3, 1, PAIR, 98, 220, 60)                                                                           \
     ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0)                                                                             \
-    ROW(64, 128, 0, 0, 0, FEW, 60, 35, 200)
+    ROW(64, 128, 0, 0, 0, FEW, 100, 70, 56)
 
 #define TILE_NAME(DIM, Q, BLOCK) BwdD##DIM##Q##Q##BLOCK
 #define TILE_STRUCT(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                          \
