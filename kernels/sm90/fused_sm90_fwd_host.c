@@ -67,14 +67,14 @@ static double estimated_time(const struct attn_request *request, const struct at
 static const struct attn_tile_table tiles = {"forward", fused_sm90_fwd_tiles, sizeof *fused_sm90_fwd_tiles,
                                              estimated_time, NULL};
 
-/* The sections of the tile scheduler (fwd_scheduler.cuh): heads whose K and V take about half of the L2, in whole
+/* The sections of the tile scheduler (fwd_scheduler.cuh): heads whose K and V take about a quarter of the L2, in whole
  * groups of query heads with one kv head. All sections are of one size but the first, as a small last one would leave
  * most multiprocessors without work. Where all tiles are equally long a section is one group. */
 static void set_sections(struct fused_sm90_fwd_params *params, const struct attn_problem *p,
                          const struct attn_device *device)
 {
     const int64_t groups = p->batch * p->kv_heads, group = p->q_heads / p->kv_heads;
-    const int64_t bytes = groups * 2 * p->kv_len * p->head_dim * 2, target = (int64_t)(device->l2_bytes / 2);
+    const int64_t bytes = groups * 2 * p->kv_len * p->head_dim * 2, target = (int64_t)(device->l2_bytes / 4);
     int64_t sections = p->causal ? (bytes + target / 2) / target : groups;
 
     sections = sections < 1 ? 1 : sections > groups ? groups : sections;
