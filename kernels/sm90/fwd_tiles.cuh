@@ -21,7 +21,7 @@ enum RowMaxCheck { BEFORE_EXP, AFTER_EXP };
  * time for a row and key in per cent of that of the first tile of the head_dim; time of a causal tile apart from its
  * keys, in keys. docs/kernels/sm90_fwd.md has the measurements. */
 #define FWD_TILES(ROW)                                                                                                 \
-    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 4, 100, 130)                                                                  \
+    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 2, 100, 130)                                                                  \
     ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 120, 320)                                                                   \
     ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 100, 170)                                                                    \
     ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 99, 160)                                                                      \
