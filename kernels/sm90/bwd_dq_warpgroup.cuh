@@ -217,7 +217,8 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
             }
         }
         if (DETERMINISTIC && semaphore >= 0) {
-            const int last_tile = first_tile + (in_head + 1) % (params.q_tiles - first_tile); /* of the last step */
+            /* Of the last step: in_head is that of the step behind it, which may begin the next head. */
+            const int last_tile = first_tile + (in_head + 1) % (params.q_tiles - first_tile);
             if (!sm90_bwd_has_successor(kv_tile, last_tile, S::SEMAPHORE_TILES, params.causal, params.shift,
                                         params.q_len, params.kv_len, Tile::Q_TILE, params.q_tiles))
                 semaphore = -1;

@@ -4,9 +4,11 @@
  * memory is read and written once, which is what such a problem is bound by; the other tiles of the backward load Q and
  * dO, and add dQ, for every tile of keys.
  *
- * A block has a range of tiles of keys, as long as that of the others, of all heads. Two warpgroups have 64 keys of a
+ * Each block has a range of tiles of keys, about as long as those of the others, of one head or of several
+ * (sm90_bwd_first_key_tile). Two warpgroups have 64 keys of a
  * tile each, as in bwd_kv_warpgroup.cuh; the third one computes dQ, in registers, and its first warp loads. */
 #pragma once
+#include <cstddef>
 
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
@@ -198,7 +200,9 @@ __device__ __forceinline__ void kv_warpgroup_few_queries(FewQueriesSmem<Tile> &s
     const uint32_t first_k = keep_uniform(wgmma_k_major(shared_address(smem.k[0]) + group * S::GROUP_KEYS * ROW_BYTES));
     const uint32_t q = keep_uniform(wgmma_k_major(shared_address(smem.q)));
     const uint32_t q_transposed = keep_uniform(wgmma_mn_major(shared_address(smem.q), S::Q_PANEL_BYTES));
-    constexpr uint32_t V_AFTER_K = KEY_STAGES * S::KV_BYTES / 16, DOUT_AFTER_Q = S::Q_BYTES / 16;
+    using Shared = FewQueriesSmem<Tile>; /* the same way from a stage of K to that of V, and from Q to dO */
+    constexpr uint32_t V_AFTER_K = (offsetof(Shared, v) - offsetof(Shared, k)) / 16;
+    constexpr uint32_t DOUT_AFTER_Q = (offsetof(Shared, dout) - offsetof(Shared, q)) / 16;
     const uint32_t stats = shared_address(smem.stats) + lane % 4 * 2 * sizeof(float);
     KeyTile at(params, begin), before = at;
     PipelineState<KEY_STAGES> stage;
@@ -268,6 +272,7 @@ __device__ __forceinline__ void kv_warpgroup_few_queries(FewQueriesSmem<Tile> &s
         at.advance(params);
         stage.advance();
         if (begins_head) {
+            __syncwarp(); /* all lanes have read the statistics, and then executed a proxy fence */
             if (lane == 0)
                 mbarrier_arrive(shared_address(&smem.q_empty));
             mbarrier_wait(shared_address(&smem.q_full), ++heads % 2);
@@ -286,8 +291,9 @@ __global__ void __launch_bounds__(SM90_BWD_THREADS, 1) backward_few_queries(cons
     extern __shared__ __align__(1024) unsigned char s_bytes[];
     FewQueriesSmem<Tile> &smem = *keep_shared_uniform<FewQueriesSmem<Tile>>(s_bytes);
     const int warpgroup = keep_uniform(threadIdx.x / WARPGROUP);
-    const int block = blockIdx.x, begin = sm90_bwd_first_key_tile(params.work_tiles, gridDim.x, block);
-    const int end = sm90_bwd_first_key_tile(params.work_tiles, gridDim.x, block + 1);
+    const int heads = params.kv_heads_total, blocks = gridDim.x, block = blockIdx.x;
+    const int begin = sm90_bwd_first_key_tile(heads, params.kv_tiles, blocks, block);
+    const int end = sm90_bwd_first_key_tile(heads, params.kv_tiles, blocks, block + 1);
 
     grid_let_next_start();
     if (threadIdx.x == 0) {

@@ -19,11 +19,11 @@ enum {
 struct sm90_bwd_q_tile {
     int queries;
     int step_time;
-    int block_time;  /* of a work tile beside its steps: loading K and V, the first P, storing dK and dV */
-    int start_time;  /* of the first work tile of a block, beside that */
-    bool takes_more; /* a block goes on to another work tile when it has finished one */
-    int cluster;     /* thread blocks that have a work tile together: 1, or 2 with a tile of keys each */
-    bool is_only;    /* a kv head has one step, this tile of queries, which a block keeps for all its tiles of keys */
+    int block_time;     /* of a work tile beside its steps: loading K and V, the first P, storing dK and dV */
+    int start_time;     /* of the first work tile of a block, beside that */
+    bool takes_more;    /* a block goes on to another work tile when it has finished one */
+    int cluster;        /* thread blocks that have a work tile together: 1, or 2 with a tile of keys each */
+    bool keeps_queries; /* a kv head has one step, this tile of queries, which a block keeps for its tiles of keys */
 };
 
 /* The first of the q_tiles tiles of q_tile queries that sees a key from first_key on; all behind it do, too. q_tiles
@@ -36,9 +36,9 @@ ATTN_FUNCTION int sm90_bwd_first_tile(int first_key, bool causal, int shift, int
     return first_key < kv_len && first_query < q_len ? first_query / q_tile : q_tiles;
 }
 
-/* How many blocks that keep their queries (is_only) run: as many for each head, where that leaves a tenth of the
- * multiprocessors without work at most. Heads then go through their keys together, so that rows of several heads that
- * lie beside each other in device memory are read at the same time. */
+/* How many blocks that keep their queries run: as many for each head, where that leaves a tenth of the multiprocessors
+ * without work at most. Heads then go through their keys together, so that rows of several heads that lie beside each
+ * other in device memory are read at the same time. */
 ATTN_FUNCTION int sm90_bwd_blocks_of_heads(int heads, int multiprocessors)
 {
     const int blocks = multiprocessors / heads * heads;
@@ -46,13 +46,23 @@ ATTN_FUNCTION int sm90_bwd_blocks_of_heads(int heads, int multiprocessors)
     return blocks >= multiprocessors - multiprocessors / 10 ? blocks : multiprocessors;
 }
 
-/* The first of the tiles of keys that such a block goes over, of `tiles` of all heads; of block `blocks`, how many
- * there are. */
-ATTN_FUNCTION int sm90_bwd_first_key_tile(int tiles, int blocks, int block)
+/* The first of `tiles` that a block has, where `blocks` have about as many each; of block `blocks`, how many there
+ * are. */
+ATTN_FUNCTION int sm90_bwd_equal_range(int tiles, int blocks, int block)
 {
     const int each = tiles / blocks, more = tiles - each * blocks;
 
     return block * each + (block < more ? block : more);
+}
+
+/* The first of the tiles of keys, counted over all heads, that a block goes over which keeps its queries; of block
+ * `blocks`, how many there are. Each head has blocks of its own, if there are as many for each. */
+ATTN_FUNCTION int sm90_bwd_first_key_tile(int heads, int kv_tiles, int blocks, int block)
+{
+    const int each = blocks / heads, head = each > 0 ? block / each : 0;
+
+    return each * heads == blocks ? head * kv_tiles + sm90_bwd_equal_range(kv_tiles, each, block - head * each)
+                                  : sm90_bwd_equal_range(heads * kv_tiles, blocks, block);
 }
 
 /* How many parts a tile of keys has that is shared out where it has more than part_steps steps. A step is a tile of

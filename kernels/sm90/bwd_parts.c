@@ -91,13 +91,13 @@ int sm90_bwd_steps(const struct sm90_bwd_shape *s, int kv_tile)
     return (s->q_tiles - first_tile) * s->group;
 }
 
-bool sm90_bwd_fits(const struct sm90_bwd_shape *s) { return !s->q_tile.is_only || s->q_tiles * s->group == 1; }
+bool sm90_bwd_fits(const struct sm90_bwd_shape *s) { return !s->q_tile.keeps_queries || s->q_tiles * s->group == 1; }
 
 int sm90_bwd_work_tiles(const struct sm90_bwd_shape *s) { return (int)attn_tiles(s->kv_tiles, s->q_tile.cluster); }
 
 int sm90_bwd_early_tiles(const struct sm90_bwd_shape *s, int64_t work_tiles, int clusters)
 {
-    const int64_t early = s->causal && !s->q_tile.is_only ? work_tiles - 2 * (int64_t)clusters : work_tiles;
+    const int64_t early = s->causal && !s->q_tile.keeps_queries ? work_tiles - 2 * (int64_t)clusters : work_tiles;
 
     return early < 0 ? 0 : (int)early;
 }
@@ -106,27 +106,33 @@ int sm90_bwd_early_tiles(const struct sm90_bwd_shape *s, int64_t work_tiles, int
 static double block_time(const struct sm90_bwd_shape *s, double steps)
 {
     return steps * (s->q_tile.step_time / 100.0) + s->q_tile.block_time / 100.0 +
-           (s->contended && s->q_tile.cluster == 1 && !s->q_tile.is_only ? CONTENTION_STEPS : 0);
+           (s->contended && s->q_tile.cluster == 1 && !s->q_tile.keeps_queries ? CONTENTION_STEPS : 0);
 }
 
 /* Beside that, of a block's first work tile; and, where it keeps its queries, of the heads that begin later. */
 static double start_time(const struct sm90_bwd_shape *s, int clusters)
 {
-    return s->q_tile.start_time / 100.0 + (s->q_tile.is_only ? HEAD_STEPS * s->kv_heads_total / clusters : 0);
+    return s->q_tile.start_time / 100.0 + (s->q_tile.keeps_queries ? HEAD_STEPS * s->kv_heads_total / clusters : 0);
 }
 
 /* The steps of a work tile without parts, `work` of its kv head: those of its first tile of keys. */
 static int work_steps(const struct sm90_bwd_shape *s, int work) { return sm90_bwd_steps(s, work * s->q_tile.cluster); }
 
-/* The time without parts where work tiles are many: all clusters have about as much to do. */
-static double average_time(const struct sm90_bwd_shape *s, int clusters)
+/* The time of a work tile without parts, on average. */
+static double average_block_time(const struct sm90_bwd_shape *s)
 {
     const int works = sm90_bwd_work_tiles(s), count = works < AVERAGED ? works : AVERAGED;
     double sum = 0;
 
     for (int i = 0; i < count; ++i) /* in the middle of each of `count` equal ranges */
         sum += block_time(s, work_steps(s, (int)((2 * i + 1) * (int64_t)works / (2 * count))));
-    return start_time(s, clusters) + sum / count * works * s->kv_heads_total / clusters;
+    return sum / count;
+}
+
+/* The time without parts where work tiles are many: all clusters have about as much to do. */
+static double average_time(const struct sm90_bwd_shape *s, int clusters)
+{
+    return start_time(s, clusters) + average_block_time(s) * sm90_bwd_work_tiles(s) * s->kv_heads_total / clusters;
 }
 
 /* The time that the last kernel waits for the parts of a tile; where it reads several at once it puts their sums
@@ -196,7 +202,8 @@ static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm9
 
 static struct sm90_bwd_parts choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
 {
-    const int most = multiprocessors / s->q_tile.cluster, clusters = most < 1 ? 1 : most;
+    const int each = multiprocessors / s->q_tile.cluster, most = each < 1 ? 1 : each;
+    const int clusters = s->q_tile.keeps_queries ? sm90_bwd_blocks_of_heads(s->kv_heads_total, most) : most;
     const int works = sm90_bwd_work_tiles(s), most_steps = sm90_bwd_steps(s, 0);
     const int64_t tiles = (int64_t)works * s->kv_heads_total;
     const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
@@ -213,7 +220,8 @@ static struct sm90_bwd_parts choose_parts(const struct sm90_bwd_shape *s, int he
     const bool in_turns = s->causal && !s->in_order && s->exceeds_l2_twice && tiles < clusters;
     const bool takes_whole_parts = !s->in_order && !in_turns && works <= SM90_BWD_MOST_SEARCHED_TILES;
     const enum sm90_bwd_part_kind equal_kind = in_turns ? SM90_BWD_EQUAL_PARTS_IN_TURNS : SM90_BWD_EQUAL_PARTS;
-    if (s->q_tile.takes_more) /* with parts blocks of one work tile each were as fast or faster (step 33) */
+    if (s->q_tile.takes_more ||
+        s->q_tile.keeps_queries) /* with parts blocks of one work tile each were as fast or faster (step 33) */
         return best;
     for (int part_steps = most_steps - 1; part_steps >= 2;
          part_steps -= part_steps < 2 * FINENESS ? 1 : part_steps / FINENESS) {
@@ -264,13 +272,10 @@ struct sm90_bwd_order sm90_bwd_order_of(const struct sm90_bwd_shape *s, const st
     struct sm90_bwd_order order = {s->section_heads, 0};
     const int works = parts->head_works;
     const double between = START_STEPS + (s->q_tile.queries < SM90_BWD_KV_TILE ? SHARED_START_STEPS : 0);
-    double steps = 0;
 
     if (!s->in_order || !s->causal || parts->max_parts > 1 || works < 2 || s->section_heads >= s->kv_heads_total)
         return order;
-    const int count = works < AVERAGED ? works : AVERAGED;
-    for (int i = 0; i < count; ++i)
-        steps += block_time(s, work_steps(s, (int)((2 * i + 1) * (int64_t)works / (2 * count)))) / count;
+    const double steps = average_block_time(s);
     /* Heads under way at the same time: so many that there are half of START_STEPS to START_STEPS between the starts of
      * two work tiles of one, and no more, as Q, dO and dq_sum of all of them should stay in the L2. */
     const int most = s->group > 64 ? 1 : 64 / s->group, least = s->group > 16 ? 1 : 16 / s->group;

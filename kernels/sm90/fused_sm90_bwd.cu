@@ -7,8 +7,9 @@
  *   convert     dQ = dqk_scale * dq_sum, rounded
  * This file has the second one: its set-up, and the table of tiles. A block has two warpgroups of 64 keys each
  * (bwd_kv_warpgroup.cuh, bwd_kv_short_steps.cuh), which do not wait for one another, and a third one that loads
- * (bwd_producer.cuh) and computes dQ (bwd_dq_warpgroup.cuh; of a pair of blocks bwd_dq_pair.cuh). A head's queries
- * that are one tile have a kernel of their own (bwd_few_queries.cuh). The order of the steps, what is in shared memory, what must not be reordered: docs/kernels/sm90_bwd.md, "How it works". */
+ * (bwd_producer.cuh) and computes dQ (bwd_dq_warpgroup.cuh; of a pair of blocks bwd_dq_pair.cuh). Where few queries see
+ * many keys another kernel may be chosen (bwd_few_queries.cuh). The order of the steps, what is in shared memory, what
+ * must not be reordered: docs/kernels/sm90_bwd.md, "How it works". */
 #include "kernels/sm90/bwd_params.h"
 
 #include "kernels/device/barriers.cuh"
@@ -155,7 +156,7 @@ template <template <typename> class Tile> constexpr size_t smem_bytes()
     }
 #define TABLE_ROW(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK, STEP_TIME, BLOCK_TIME, START_TIME)                            \
     {{SHOWN(DIM, Q, V_FP16, K_FP16, V_BF16, BLOCK), DIM, 1, smem_bytes<TILE_NAME(DIM, Q, BLOCK)>()},                   \
-     {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK != ONCE, BLOCK == PAIR ? 2 : 1, BLOCK == FEW},                       \
+     {Q, STEP_TIME, BLOCK_TIME, START_TIME, BLOCK == LOOP || BLOCK == PAIR, BLOCK == PAIR ? 2 : 1, BLOCK == FEW},      \
      {DTYPES(TILE_NAME(DIM, Q, BLOCK), false), DTYPES(TILE_NAME(DIM, Q, BLOCK), true)}},
 
 extern "C" const struct fused_sm90_bwd_tile fused_sm90_bwd_tiles[] = {BWD_TILES(TABLE_ROW){}};

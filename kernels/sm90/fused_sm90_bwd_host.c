@@ -160,7 +160,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->work_tiles = shape.kv_heads_total * params->head_works;
     params->early_tiles =
         sm90_bwd_early_tiles(&shape, params->work_tiles, request->device->multiprocessors / params->cluster);
-    params->listed_tiles = tile->q.takes_more && !tile->q.is_only ? params->work_tiles + 1 : 0;
+    params->listed_tiles = tile->q.takes_more ? params->work_tiles + 1 : 0;
     params->scale_log2 = p->scale * LOG2_E;
     params->p_log2 = p->dtype == ATTN_BF16 ? BF16_P_LOG2 : 0;
     params->dv_scale = ldexpf(1.0f, -params->p_log2);
@@ -252,8 +252,10 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         params.max_parts > 1 ? kv_tiles * 2 * (p->head_dim / SM90_BWD_PANEL_COLUMNS) * panel_blocks : 0;
     /* Where a multiprocessor has no neighbour fewer run at the same time: the last ones start late. */
     const int most_clusters = request->device->multiprocessors / params.cluster;
-    const int most = tile->q.is_only ? sm90_bwd_blocks_of_heads(params.kv_heads_total, most_clusters) : most_clusters;
-    const int clusters = tile->q.takes_more && params.work_tiles > most ? most : params.work_tiles;
+    const int most =
+        tile->q.keeps_queries ? sm90_bwd_blocks_of_heads(params.kv_heads_total, most_clusters) : most_clusters;
+    const bool has_many = tile->q.takes_more || tile->q.keeps_queries;
+    const int clusters = has_many && params.work_tiles > most ? most : params.work_tiles;
     const struct attn_launch preprocess = {
         .name = "preprocess",
         .kernel = (const void *)fused_sm90_bwd_preprocess[request->deterministic][bf16][wide],

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)
         *params.taken = 0;
-    if (params.dq_semaphores != NULL && threadIdx.x < SM90_BWD_TILE_SEMAPHORES)
+    if (DETERMINISTIC && threadIdx.x < SM90_BWD_TILE_SEMAPHORES)
         params.dq_semaphores[number * int64_t(SM90_BWD_TILE_SEMAPHORES) + threadIdx.x] = 0;
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {

@@ -67,17 +67,22 @@ static double estimated_time(const struct attn_request *request, const struct at
 static const struct attn_tile_table tiles = {"forward", fused_sm90_fwd_tiles, sizeof *fused_sm90_fwd_tiles,
                                              estimated_time, NULL};
 
-/* The sections of the tile scheduler (fwd_scheduler.cuh): heads whose K and V take about a quarter of the L2, in whole
- * groups of query heads with one kv head. All sections are of one size but the first, as a small last one would leave
- * most multiprocessors without work. Where all tiles are equally long a section is one group. */
+int64_t fused_sm90_fwd_sections(const struct attn_problem *p, size_t l2_bytes)
+{
+    const int64_t groups = p->batch * p->kv_heads, target = (int64_t)(l2_bytes / 4);
+    const int64_t bytes = groups * 2 * p->kv_len * p->head_dim * 2;
+    const int64_t sections = p->causal ? (bytes + target / 2) / target : groups;
+
+    return sections < 1 ? 1 : sections > groups ? groups : sections;
+}
+
+/* Sections are whole groups of query heads with one kv head. All are of one size but the first, as a small last one
+ * would leave most multiprocessors without work. */
 static void set_sections(struct fused_sm90_fwd_params *params, const struct attn_problem *p,
                          const struct attn_device *device)
 {
     const int64_t groups = p->batch * p->kv_heads, group = p->q_heads / p->kv_heads;
-    const int64_t bytes = groups * 2 * p->kv_len * p->head_dim * 2, target = (int64_t)(device->l2_bytes / 4);
-    int64_t sections = p->causal ? (bytes + target / 2) / target : groups;
-
-    sections = sections < 1 ? 1 : sections > groups ? groups : sections;
+    const int64_t sections = fused_sm90_fwd_sections(p, device->l2_bytes);
     const int64_t size = (groups + sections - 1) / sections, others = (groups - 1) / size;
     params->section_heads = divisor_of(size * group);
     params->section_tiles = divisor_of(size * group * params->row_tiles);

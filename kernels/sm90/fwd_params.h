@@ -46,6 +46,10 @@ struct fused_sm90_fwd_tile {
     fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
 };
 
+/* How many sections the heads are divided into (fwd_scheduler.cuh): causal, so many that K and V of one take about a
+ * quarter of the L2; otherwise, as all tiles are equally long, one for each kv head. */
+int64_t fused_sm90_fwd_sections(const struct attn_problem *, size_t l2_bytes);
+
 extern const struct fused_sm90_fwd_tile fused_sm90_fwd_tiles[]; /* ends with a row without a name */
 
 #ifdef __cplusplus

@@ -15,6 +15,7 @@
 #include "kernels/sm80/bwd_params.h"
 #include "kernels/sm80/fused_sm80.h"
 #include "kernels/sm90/fused_sm90.h"
+#include "kernels/sm90/fwd_params.h"
 #endif
 #include "reference/registry.h"
 #include "tests/dense.h"
@@ -567,6 +568,23 @@ static void short_problems_have_short_steps(void **state)
     assert_string_equal(why.text, "bwd_d64_k128q128_few has no deterministic backward");
 }
 
+/* K and V of a section of the forward take a quarter of the L2, 15 MB of an H200's. */
+static void sections_of_the_forward(void **state)
+{
+    static const size_t L2 = 60 << 20;
+    (void)state;
+    struct attn_problem p = self_attention(4, 32, 4096, 64, true); /* 128 heads of 1 MB */
+    assert_int_equal(fused_sm90_fwd_sections(&p, L2), 9);
+    p.causal = false;
+    assert_int_equal(fused_sm90_fwd_sections(&p, L2), 128);
+    p = self_attention(64, 16, 512, 128, true); /* 1024 of 256 KB */
+    assert_int_equal(fused_sm90_fwd_sections(&p, L2), 17);
+    p = self_attention(1, 16, 65536, 128, true); /* 16 of 32 MB */
+    assert_int_equal(fused_sm90_fwd_sections(&p, L2), 16);
+    p = self_attention(1, 8, 1024, 64, true); /* 8 of 256 KB */
+    assert_int_equal(fused_sm90_fwd_sections(&p, L2), 1);
+}
+
 static void few_tiles_are_spread(void **state)
 {
     (void)state;
@@ -654,6 +672,7 @@ static int fronts_tests(void)
         cmocka_unit_test(tiles_follow_head_dim_and_length),
         cmocka_unit_test(many_tiles_of_keys_have_a_loop),
         cmocka_unit_test(short_problems_have_short_steps),
+        cmocka_unit_test(sections_of_the_forward),
         cmocka_unit_test(few_tiles_are_spread),
         cmocka_unit_test(refusals_say_why),
     };
