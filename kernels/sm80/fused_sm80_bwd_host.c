@@ -136,14 +136,16 @@ static size_t workspace_bytes(const struct attn_request *request)
     return request->deterministic ? stats : stats + row_bytes(p) * (size_t)tile->tile.head_dim;
 }
 
-/* KV heads whose blocks run at the same time: so few that Q, dO in 16 bits and dQ in fp32 stay in the L2; where blocks
- * differ in length, at least three waves of blocks, so that the short ones fill the gaps at the end. */
+/* KV heads whose blocks run at the same time: so few that Q, dO in 16 bits and dQ in fp32 stay in the L2, with a block
+ * mask in half of it (docs/kernels/sm80.md, step 10); where blocks differ in length, at least three waves of blocks, so
+ * that the short ones fill the gaps at the end. */
 static int32_t section_heads(const struct attn_request *request, const struct fused_sm80_bwd_params *params,
                              const struct attn_tile *tile)
 {
     const struct attn_problem *p = request->problem;
     const int64_t wave_heads = 3 * request->device->multiprocessors * tile->blocks_per_sm / params->kv_tiles;
-    int64_t heads = (int64_t)request->device->l2_bytes / (params->group * p->q_len * p->head_dim * 8);
+    const int64_t bytes = (int64_t)request->device->l2_bytes / (p->mask_block != 0 ? 2 : 1);
+    int64_t heads = bytes / (params->group * p->q_len * p->head_dim * 8);
 
     if (p->causal && heads < wave_heads)
         heads = wave_heads;

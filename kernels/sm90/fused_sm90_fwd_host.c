@@ -11,7 +11,8 @@
 
 enum {
     COUNTER_BYTES = 256,
-    MAX_WAVES = 16 /* with more work tiles for each multiprocessor their order leaves little to gain */
+    MAX_WAVES = 16,     /* with more work tiles for each multiprocessor their order leaves little to gain */
+    SHORT_KV_LEN = 1024 /* up to here the sections of causal problems are smaller */
 };
 
 static const int64_t MAX_LEN = INT32_MAX - 65536; /* column and row numbers of whole tiles stay within an int */
@@ -69,8 +70,8 @@ static const struct attn_tile_table tiles = {"forward", fused_sm90_fwd_tiles, si
 
 int64_t fused_sm90_fwd_sections(const struct attn_problem *p, size_t l2_bytes)
 {
-    const int64_t groups = p->batch * p->kv_heads, target = (int64_t)(l2_bytes / 4);
-    const int64_t bytes = groups * 2 * p->kv_len * p->head_dim * 2;
+    const int64_t groups = p->batch * p->kv_heads, bytes = groups * 2 * p->kv_len * p->head_dim * 2;
+    const int64_t target = (int64_t)(l2_bytes / (p->kv_len <= SHORT_KV_LEN ? 8 : 4));
     const int64_t sections = p->causal ? (bytes + target / 2) / target : groups;
 
     return sections < 1 ? 1 : sections > groups ? groups : sections;

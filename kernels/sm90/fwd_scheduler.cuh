@@ -1,10 +1,9 @@
 /* The tile scheduler of the sm_90 forward: in which order work tiles are taken, and what a work tile is.
  *
- * Heads are divided into sections (set_sections in fused_sm90_fwd_host.c), which are taken one after the other. In a
- * causal problem the K and V of a section take about a quarter of the L2 cache; otherwise, as all tiles are equally
- * long, a section is the query heads of one kv head. Within a section all heads have their tile of the same rows one
- * after the other; a causal problem begins with the last rows, which have the most keys, so that the shortest tiles
- * come last.
+ * Heads are divided into sections (fused_sm90_fwd_sections), which are taken one after the other. In a causal problem
+ * the K and V of a section take a part of the L2 cache; otherwise, as all tiles are equally long, a section is the
+ * query heads of one kv head. Within a section all heads have their tile of the same rows one after the other; a causal
+ * problem begins with the last rows, which have the most keys, so that the shortest tiles come last.
  *
  * A thread block's first tile is the one of its own number. Further tiles come from the counter in the workspace
  * (produce_qk in fwd_producer.cuh). */

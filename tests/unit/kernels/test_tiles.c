@@ -568,7 +568,7 @@ static void short_problems_have_short_steps(void **state)
     assert_string_equal(why.text, "bwd_d64_k128q128_few has no deterministic backward");
 }
 
-/* K and V of a section of the forward take a quarter of the L2, 15 MB of an H200's. */
+/* K and V of a section of the forward take a quarter of the L2, 15 MB of an H200's; up to 1024 keys an eighth. */
 static void sections_of_the_forward(void **state)
 {
     static const size_t L2 = 60 << 20;
@@ -578,7 +578,11 @@ static void sections_of_the_forward(void **state)
     p.causal = false;
     assert_int_equal(fused_sm90_fwd_sections(&p, L2), 128);
     p = self_attention(64, 16, 512, 128, true); /* 1024 of 256 KB */
+    assert_int_equal(fused_sm90_fwd_sections(&p, L2), 34);
+    p = self_attention(16, 16, 1024, 128, true); /* 256 of 512 KB */
     assert_int_equal(fused_sm90_fwd_sections(&p, L2), 17);
+    p.kv_len = 1025;
+    assert_int_equal(fused_sm90_fwd_sections(&p, L2), 9);
     p = self_attention(1, 16, 65536, 128, true); /* 16 of 32 MB */
     assert_int_equal(fused_sm90_fwd_sections(&p, L2), 16);
     p = self_attention(1, 8, 1024, 64, true); /* 8 of 256 KB */
