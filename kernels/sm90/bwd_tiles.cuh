@@ -14,8 +14,8 @@ using namespace device;
 /* head_dim; queries; how many steps of 16 columns of V and of K a KV warpgroup keeps in registers in fp16, of V in bf16
  * (none of K); ONCE: a block has one work tile, LOOP: it takes one after the other, PAIR: two blocks of a cluster do,
  * together, FEW: it keeps the queries of a head, which are one tile, and goes over tiles of keys; times of a step, of a
- * work tile and of the start of a block (bwd_geometry.h). docs/kernels/sm90_bwd.md has the measurements behind these: in
- * bursts, but of pairs at head_dim 64 under steady load. Pairs and FEW have no deterministic kernels. */
+ * work tile and of the start of a block (bwd_geometry.h). docs/kernels/sm90_bwd.md has the measurements behind these:
+ * in bursts, but of pairs at head_dim 64 under steady load. Pairs and FEW have no deterministic kernels. */
 #define BWD_TILES(ROW)                                                                                                 \
     ROW(128, 64, 3, 0, 0, ONCE, 100, 200, 0)                                                                           \
     ROW(128, 64, 3, 0, 0, LOOP, 100, 160, 40)                                                                          \
