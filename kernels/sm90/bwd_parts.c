@@ -38,24 +38,20 @@ static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
 }
 
 /* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum, which take a third of the L2 at
- * most, are still there when the next block of keys uses them: up to eight query heads, two at least, and two kv heads
- * where blocks differ in length (causal) and short ones fill the gaps that long ones leave. All heads are one section
- * where those tensors take two thirds of the L2 at most and either blocks differ in length, so that the longest ones of
- * all heads come first, or dQ is contended, so that blocks add to different rows. Deterministic, they are more, as
- * blocks of one head wait for each other and with more heads there is more time between the starts of two of them.
- * docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42, 44, 45. */
+ * most, are still there when the next block of keys uses them: up to eight query heads, two at least. All heads are one
+ * section where those tensors take two thirds of the L2 at most and either blocks differ in length (causal), so that the
+ * longest ones of all heads come first, or dQ is contended, so that blocks add to different rows. Deterministic, they
+ * are more, as blocks of one head wait for each other and with more heads there is more time between the starts of two
+ * of them. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42, 44, 45. */
 static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool deterministic, size_t l2_bytes)
 {
     const int64_t third = (int64_t)(l2_bytes / 3), head_bytes = query_bytes(s, head_dim), all = s->kv_heads_total;
     const int q_least = !deterministic ? 2 : s->causal ? 32 : 8, q_most = !deterministic ? 8 : s->causal ? 64 : 32;
     const int64_t fit = (deterministic && s->causal ? 2 * third : third) / head_bytes;
-    int64_t least = q_least / s->group, most = q_most / s->group;
+    const int64_t least = q_least / s->group, most = q_most / s->group;
 
     if ((s->causal || s->contended) && all * head_bytes <= 2 * third)
         return s->kv_heads_total;
-    if (s->causal && least < 2)
-        least = 2;
-    most = most > least ? most : least;
     const int64_t heads = fit < least ? least : fit > most ? most : fit;
     return (int)(heads < 1 ? 1 : heads > all ? all : heads);
 }

@@ -193,9 +193,8 @@ static void heads_of_a_section(void **state)
     assert_int_equal(work_on_h200(2, 12, 12, 1024, 64, true).shape.section_heads, 24);
     assert_int_equal(work_on_h200(2, 12, 12, 1024, 128, true).shape.section_heads, 24);
     assert_int_equal(work_on_h200(1, 32, 8, 2048, 64, true).shape.section_heads, 8);
-    assert_int_equal(work_on_h200(1, 32, 8, 8192, 64, true).shape.section_heads, 2);
-    assert_int_equal(work_on_h200(1, 32, 8, 8192, 64, false).shape.section_heads, 1);
-    assert_int_equal(work_on_h200(1, 64, 8, 16384, 128, true).shape.section_heads, 2);
+    assert_int_equal(work_on_h200(1, 32, 8, 8192, 64, true).shape.section_heads, 1);
+    assert_int_equal(work_on_h200(1, 64, 8, 16384, 128, true).shape.section_heads, 1);
     assert_int_equal(work_on_h200(2, 12, 12, 1024, 64, false).shape.section_heads, 8);
     assert_int_equal(work_on_h200(1, 64, 1, 8192, 64, true).shape.section_heads, 1);
     const struct work w = work_on_h200(4, 32, 32, 4096, 64, true);
