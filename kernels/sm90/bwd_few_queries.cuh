@@ -5,8 +5,8 @@
  * dO, and add dQ, for every tile of keys.
  *
  * Each block has a range of tiles of keys, about as long as those of the others, of one head or of several
- * (sm90_bwd_first_key_tile). Two warpgroups have 64 keys of a
- * tile each, as in bwd_kv_warpgroup.cuh; the third one computes dQ, in registers, and its first warp loads. */
+ * (sm90_bwd_first_key_tile). Two warpgroups have 64 keys of a tile each, as in bwd_kv_warpgroup.cuh; the third one
+ * computes dQ, in registers, and its first warp loads. */
 #pragma once
 #include <cstddef>
 

@@ -39,10 +39,10 @@ static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
 
 /* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum, which take a third of the L2 at
  * most, are still there when the next block of keys uses them: up to eight query heads, two at least. All heads are one
- * section where those tensors take two thirds of the L2 at most and either blocks differ in length (causal), so that the
- * longest ones of all heads come first, or dQ is contended, so that blocks add to different rows. Deterministic, they
- * are more, as blocks of one head wait for each other and with more heads there is more time between the starts of two
- * of them. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42, 44, 45. */
+ * section where those tensors take two thirds of the L2 at most and either blocks differ in length (causal), so that
+ * the longest ones of all heads come first, or dQ is contended, so that blocks add to different rows. Deterministic,
+ * they are more, as blocks of one head wait for each other and with more heads there is more time between the starts of
+ * two of them. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42, 44, 45. */
 static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool deterministic, size_t l2_bytes)
 {
     const int64_t third = (int64_t)(l2_bytes / 3), head_bytes = query_bytes(s, head_dim), all = s->kv_heads_total;
