@@ -1,5 +1,6 @@
 /* In which order fused_sm90's backward takes its work (kernels/sm90/bwd_parts.h, bwd_geometry.h): the heads that run at
- * the same time, the order of deterministic work tiles, the ranges of blocks that keep their queries. Needs no device. */
+ * the same time, the order of deterministic work tiles, the ranges of blocks that keep their queries. Needs no
+ * device. */
 #include <stdlib.h>
 
 #include "tests/unit/kernels/bwd_work.h"
