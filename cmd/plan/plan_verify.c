@@ -52,12 +52,12 @@ static const struct hard_shape shapes[] = {
     /* Causal, fused_sm90's backward on an H200: tiles of keys in parts of one size and rests; in equal parts in turns,
      * as the queries of the key head exceed the L2. */
     {4, 24, 2, 137, 655, FILL_NORMAL, ATTN_BSHD, true, true, 0},
-    /* Few queries, fused_sm90's backward on an H200: blocks that keep them, with four or five tiles of keys, which
-     * begin within a head and end in another; with four each, and four blocks for each head. The last tile has keys in
-     * its first half alone. */
+    {1, 32, 1, 7700, 200, FILL_NORMAL, ATTN_BSHD, false, true, 0},
+    /* Few queries, fused_sm90's backward on an H200: blocks that keep them. With 690 keys they have four or five tiles
+     * of keys, begin within a head and end in another, and the last tile has keys in its first half alone; with 2030
+     * each head has four blocks with four tiles. */
     {3, 30, 30, 100, 690, FILL_NORMAL, ATTN_BSHD, true, true, 0},
     {2, 16, 16, 128, 2030, FILL_NORMAL, ATTN_BSHD, false, true, 0},
-    {1, 32, 1, 7700, 200, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     /* Hard values. */
     {1, 2, 2, 257, 257, FILL_SHARP, ATTN_BSHD, false, false, 0},
     {1, 2, 2, 257, 257, FILL_HUGE, ATTN_BSHD, true, false, 0},

@@ -21,15 +21,15 @@ enum {
     MOST_AGES = 8         /* sections of sm90_bwd_order at the same time, if they have more than one head */
 };
 
-static const double PART_STEPS = 0.5;    /* what storing FLOATS in fp32 takes longer */
-static const double ADD_UP_STEPS = 0.35; /* reading them in the kernel behind, for each multiprocessor */
-static const double FIND_STEPS = 0.35;   /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
-static const double HEAD_STEPS = 0.78;   /* of a block that keeps its queries, until those of a new head are there */
+static const double PART_STEPS = 0.5;        /* what storing FLOATS in fp32 takes longer */
+static const double ADD_UP_STEPS = 0.35;     /* reading them in the kernel behind, for each multiprocessor */
+static const double WAIT_STEPS = 0.18;       /* waiting there for a part, or for as many as are read at the same time */
+static const double FIND_STEPS = 0.35;       /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
 static const double CONTENTION_STEPS = 0.75; /* of a block that is no pair, where dQ is contended */
+static const double HEAD_STEPS = 0.78; /* of a block that keeps its queries, until those of a new head are there */
 /* Between the starts of two work tiles of a kv head that wait for each other, at most; and more where two tiles of
  * queries share a semaphore, which is released later. */
 static const double START_STEPS = 4.5, SHARED_START_STEPS = 0.5;
-static const double WAIT_STEPS = 0.18; /* waiting there for a part, or for as many as are read at the same time */
 
 /* Q, dO and the sums of dQ of a kv head. */
 static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
@@ -215,8 +215,8 @@ static struct sm90_bwd_parts choose_parts(const struct sm90_bwd_shape *s, int he
     const bool in_turns = s->causal && !s->in_order && s->exceeds_l2_twice && tiles < clusters;
     const bool takes_whole_parts = !s->in_order && !in_turns && works <= SM90_BWD_MOST_SEARCHED_TILES;
     const enum sm90_bwd_part_kind equal_kind = in_turns ? SM90_BWD_EQUAL_PARTS_IN_TURNS : SM90_BWD_EQUAL_PARTS;
-    if (s->q_tile.takes_more ||
-        s->q_tile.keeps_queries) /* with parts blocks of one work tile each were as fast or faster (step 33) */
+    /* With parts blocks of one work tile each were as fast as a loop or faster (step 33). */
+    if (s->q_tile.takes_more || s->q_tile.keeps_queries)
         return best;
     for (int part_steps = most_steps - 1; part_steps >= 2;
          part_steps -= part_steps < 2 * FINENESS ? 1 : part_steps / FINENESS) {

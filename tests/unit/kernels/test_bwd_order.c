@@ -10,34 +10,45 @@
 static void heads_of_a_section(void **state)
 {
     (void)state;
-    /* Causal or not, up to eight in a third of the L2, two at least: one head of 16384 has 8 or 16 MB. */
-    assert_int_equal(work_on_h200(16, 16, 16, 1024, 128, true).shape.section_heads, 8);
-    assert_int_equal(work_on_h200(4, 32, 32, 4096, 64, true).shape.section_heads, 8);
-    assert_int_equal(work_on_h200(4, 16, 16, 4096, 128, false).shape.section_heads, 5);
-    assert_int_equal(work_on_h200(2, 32, 32, 8192, 64, false).shape.section_heads, 5);
-    assert_int_equal(work_on_h200(1, 32, 32, 16384, 64, true).shape.section_heads, 2);
-    assert_int_equal(work_on_h200(1, 16, 16, 16384, 128, false).shape.section_heads, 2);
-    assert_int_equal(work_on_h200(2, 12, 12, 1024, 64, true).shape.section_heads, 24);
-    assert_int_equal(work_on_h200(2, 12, 12, 1024, 128, true).shape.section_heads, 24);
-    assert_int_equal(work_on_h200(1, 32, 8, 2048, 64, true).shape.section_heads, 8);
-    assert_int_equal(work_on_h200(1, 32, 8, 8192, 64, true).shape.section_heads, 1);
-    assert_int_equal(work_on_h200(1, 64, 8, 16384, 128, true).shape.section_heads, 1);
-    assert_int_equal(work_on_h200(2, 12, 12, 1024, 64, false).shape.section_heads, 8);
-    assert_int_equal(work_on_h200(1, 64, 1, 8192, 64, true).shape.section_heads, 1);
-    const struct work w = work_on_h200(4, 32, 32, 4096, 64, true);
-    assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).shape.section_heads, 32);
-    const struct work short_heads = work_on_h200(16, 32, 32, 1024, 64, true);
-    assert_int_equal(short_heads.shape.section_heads, 8);
-    assert_int_equal(work_of(short_heads.problem, true, MULTIPROCESSORS).shape.section_heads, 64);
-    /* Deterministic, full: up to 32 query heads in a third of the L2. */
     static const struct {
-        int64_t len, group, head_dim;
+        int64_t batch, q_heads, kv_heads, len, head_dim;
+        bool causal, deterministic;
         int heads;
-    } full[] = {{512, 1, 64, 32}, {1024, 1, 64, 32}, {2048, 1, 64, 20},  {4096, 1, 64, 10},
-                {1024, 4, 64, 8}, {8192, 4, 64, 2},  {1024, 1, 128, 20}, {1024, 32, 64, 1}};
-    for (size_t i = 0; i < sizeof full / sizeof full[0]; ++i) {
-        const struct work few = work_on_h200(8, 32, 32 / full[i].group, full[i].len, full[i].head_dim, false);
-        assert_int_equal(work_of(few.problem, true, MULTIPROCESSORS).shape.section_heads, full[i].heads);
+    } rows[] = {
+        /* Up to eight query heads in a third of the L2, two at least: one of 16384 tokens has 8 or 16 MB. */
+        {16, 16, 16, 1024, 128, true, false, 8},
+        {16, 32, 32, 1024, 64, true, false, 8},
+        {4, 32, 32, 4096, 64, true, false, 8},
+        {4, 16, 16, 4096, 128, false, false, 5},
+        {2, 32, 32, 8192, 64, false, false, 5},
+        {1, 32, 32, 16384, 64, true, false, 2},
+        {1, 16, 16, 16384, 128, false, false, 2},
+        {1, 32, 8, 2048, 64, true, false, 8},
+        {1, 32, 8, 8192, 64, true, false, 1},
+        {1, 64, 8, 16384, 128, true, false, 1},
+        {1, 64, 1, 8192, 64, true, false, 1},
+        /* Causal, all in two thirds. */
+        {2, 12, 12, 1024, 64, true, false, 24},
+        {2, 12, 12, 1024, 128, true, false, 24},
+        {2, 12, 12, 1024, 64, false, false, 8},
+        /* Deterministic, causal: up to 64 query heads in two thirds, 32 at least. */
+        {4, 32, 32, 4096, 64, true, true, 32},
+        {16, 32, 32, 1024, 64, true, true, 64},
+        /* Deterministic, full: up to 32 in a third, 8 at least. */
+        {8, 32, 32, 512, 64, false, true, 32},
+        {8, 32, 32, 1024, 64, false, true, 32},
+        {8, 32, 32, 2048, 64, false, true, 20},
+        {8, 32, 32, 4096, 64, false, true, 10},
+        {8, 32, 8, 1024, 64, false, true, 8},
+        {8, 32, 8, 8192, 64, false, true, 2},
+        {8, 32, 32, 1024, 128, false, true, 20},
+        {8, 32, 1, 1024, 64, false, true, 1},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
+        const struct work w = work_on_h200(rows[i].batch, rows[i].q_heads, rows[i].kv_heads, rows[i].len,
+                                           rows[i].head_dim, rows[i].causal);
+        assert_int_equal(work_of(w.problem, rows[i].deterministic, MULTIPROCESSORS).shape.section_heads, rows[i].heads);
     }
 }
 
