@@ -58,6 +58,17 @@ __device__ __forceinline__ bool semaphore_release_and_test(int *held, const int 
     return __any_sync(0xffffffffu, is_open);
 }
 
+/* Adds 1 to a semaphore, behind the warp's stores. */
+__device__ __forceinline__ void semaphore_release_stores(int *semaphore)
+{
+    __syncwarp();
+    if (elect_one()) {
+        asm volatile("fence.acq_rel.gpu;" ::: "memory");
+        bulk_global_fence();
+        asm volatile("red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(semaphore) : "memory");
+    }
+}
+
 /* Waits until the semaphore is at `count`. The whole warp loops, not one thread: values that live across a loop of a
  * single thread cannot be in uniform registers. */
 __device__ __forceinline__ void semaphore_wait(const int *semaphore, int count)

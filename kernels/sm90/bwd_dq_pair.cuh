@@ -4,6 +4,7 @@
 
 #include "kernels/sm90/bwd_dq_warpgroup.cuh"
 #include "kernels/sm90/bwd_pair.cuh"
+#include "kernels/sm90/bwd_zeros.cuh"
 
 namespace sm90_bwd {
 
@@ -25,7 +26,7 @@ __device__ __forceinline__ void dq_warpgroup_of_pair(Smem<Tile> &smem, const Par
         return {int(work % S::WORK_SLOTS), work / S::WORK_SLOTS % 2};
     };
     uint32_t works = 0; /* how many work tiles the block has had; a count takes fewer registers than a PipelineState */
-    Producer<Tile, RANK> producer;
+    Producer<Tile, RANK, false> producer;
     int step = 0; /* of all work tiles */
 
     if (threadIdx.x == 0) { /* dS of the first two steps from the other block */
@@ -46,6 +47,8 @@ __device__ __forceinline__ void dq_warpgroup_of_pair(Smem<Tile> &smem, const Par
         const int steps = keep_uniform(work.steps), end = step + steps;
         if (steps == NO_WORK)
             break;
+        if (warp > 0)
+            write_zeros<Tile>(params, work, warp, lane);
         int in_head = keep_uniform(work.begin_tile - work.first_tile[0]); /* steps of the same head after this one */
         int tile = keep_uniform(
             tile_index<Tile>(params, work.batch, work.kv_head * params.group + work.first_head, work.begin_tile));

@@ -10,6 +10,7 @@
 #include "kernels/device/wgmma.cuh"
 #include "kernels/sm90/bwd_producer.cuh"
 #include "kernels/sm90/bwd_tiles.cuh"
+#include "kernels/sm90/bwd_zeros.cuh"
 
 namespace sm90_bwd {
 
@@ -116,7 +117,7 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
     const uint32_t first_k = keep_uniform(wgmma_mn_major(shared_address(smem.keys[0]), S::KV_PANEL_BYTES));
     const uint32_t first_ds = keep_uniform(wgmma_mn_major(shared_address(smem.ds[0]), S::KV_PANEL_BYTES));
     PipelineState<S::WORK_SLOTS> slot = {S::WORK_SLOTS - 1, 1}; /* that before the first work tile's */
-    Producer<Tile, 0> producer;
+    Producer<Tile, 0, DETERMINISTIC> producer;
     int step = 0, before = -1; /* step: of all work tiles; before: tile of the previous step, whose last pass may not
                                   have been added yet */
     int unreleased = -1; /* deterministic: first of the tiles whose semaphore the last work tile has left to release */
@@ -151,6 +152,8 @@ __device__ __forceinline__ void dq_warpgroup(Smem<Tile> &smem, const Params &par
         const int steps = keep_uniform(work.steps), end = step + steps;
         if (steps == NO_WORK)
             break;
+        if (!DETERMINISTIC && S::TAKES_MORE && warp > 0)
+            write_zeros<Tile>(params, work, warp, lane);
         /* Deterministic, they are needed at every step. */
         const int kv_tile = DETERMINISTIC ? keep_uniform(work.kv_tile) : 0;
         const int first_tile = DETERMINISTIC ? keep_uniform(work.first_tile[0]) : 0;

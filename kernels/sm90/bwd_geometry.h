@@ -167,6 +167,51 @@ ATTN_FUNCTION struct sm90_bwd_place sm90_bwd_staggered_place(int number, int sec
     return at;
 }
 
+/* Who writes the zeros in dq_sum: preprocess those of the first sections of kv heads; for the others the work tiles of a
+ * section from first_work to end_work those of the section that comes `ahead` later, in shares of equal size. */
+struct sm90_bwd_zeros {
+    int sections;       /* of the problem */
+    int all_row_blocks; /* of preprocess */
+    int row_blocks;     /* of them, in a section; the last one may have fewer */
+    int preprocessed;   /* sections of preprocess; all of them where no work tile writes zeros */
+    int ahead;
+    int first_work, end_work; /* counted in their section */
+    int share;                /* row blocks of a work tile, at most */
+};
+
+/* Row blocks of one section, counted over all. */
+struct sm90_bwd_zero_share {
+    int section, first, count;
+};
+
+/* How many row blocks a section has. */
+ATTN_FUNCTION int sm90_bwd_section_row_blocks(const struct sm90_bwd_zeros *zeros, int section)
+{
+    const int left = zeros->all_row_blocks - section * zeros->row_blocks;
+    return left < zeros->row_blocks ? left : zeros->row_blocks;
+}
+
+/* The share of a work tile, the work-th of its section; count is 0 where it has none. */
+ATTN_FUNCTION struct sm90_bwd_zero_share sm90_bwd_zero_share_of(const struct sm90_bwd_zeros *zeros, int section,
+                                                                int work)
+{
+    const int to = section + zeros->ahead, first = (work - zeros->first_work) * zeros->share;
+    struct sm90_bwd_zero_share share = {to, 0, 0};
+
+    if (to < zeros->preprocessed || to >= zeros->sections || work < zeros->first_work || work >= zeros->end_work)
+        return share;
+    const int left = sm90_bwd_section_row_blocks(zeros, to) - first;
+    share.first = to * zeros->row_blocks + first;
+    share.count = left < 0 ? 0 : left < zeros->share ? left : zeros->share;
+    return share;
+}
+
+/* How many work tiles have a share of a section that preprocess has none of. */
+ATTN_FUNCTION int sm90_bwd_zero_shares(const struct sm90_bwd_zeros *zeros, int section)
+{
+    return (sm90_bwd_section_row_blocks(zeros, section) + zeros->share - 1) / zeros->share;
+}
+
 /* Whether a problem whose tiles of keys have at most max_parts parts has so many that the last kernel has a block for a
  * slab, 16 rows of 64 columns of dK or dV of a tile, and not a warp. With two and three parts a warp is faster
  * (docs/kernels/sm90_bwd.md, step 32). */

@@ -33,7 +33,8 @@ struct fused_sm90_bwd_work_tile {
                         of all query heads of the group. Or one of the values below. */
     int part, parts; /* which part of how many */
     int number;      /* in the order of work */
-    int padding[1];  /* to a multiple of 16 bytes, for the copy engine */
+    int section;     /* of kv heads; filled in where a block takes one work tile after the other. With it the size is a
+                        multiple of 16 bytes, for the copy engine */
 };
 
 enum {
@@ -69,6 +70,8 @@ struct fused_sm90_bwd_params {
     int listed_tiles;                      /* 0 where a block has only the work tile of its own number */
     int early_tiles; /* as many, from the first one on, whose blocks find out about the next one while they compute */
     int *taken;      /* how many have been taken beside the first one of each block, or pair */
+    struct sm90_bwd_zeros zeros;
+    int *zeroed; /* [zeros.sections]: how many warps of the main kernel have written their zeros for a section */
     /* The steps of a tile of keys may be shared out to several blocks, its parts, where there are too few tiles to keep
      * all multiprocessors busy. Parts add up dK and dV in fp32. */
     float *kv_sums; /* a part's dV / dv_scale and dK / dqk_scale: [part][batch * kv_heads][kv_tiles][2][128 x head_dim,

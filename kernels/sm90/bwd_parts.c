@@ -289,3 +289,27 @@ struct sm90_bwd_order sm90_bwd_order_of(const struct sm90_bwd_shape *s, const st
         return order;
     return (struct sm90_bwd_order){section, (works + ages - 1) / ages};
 }
+
+/* Zeros are written late, so that they take little of the L2 before they are needed; but between the last work tile that
+ * writes some of a section and that section's first one there are half as many work tiles as clusters, so that nobody
+ * waits. The clusters' first work tiles are in sections whose zeros preprocess writes. Deterministic, it writes all. */
+struct sm90_bwd_zeros sm90_bwd_zeros_of(const struct sm90_bwd_shape *s, const struct sm90_bwd_parts *parts,
+                                        int row_blocks, int clusters)
+{
+    const int works = s->section_heads * parts->head_works, half = (works + 1) / 2, gap = (clusters + 1) / 2;
+    struct sm90_bwd_zeros zeros = {.sections = (s->kv_heads_total + s->section_heads - 1) / s->section_heads,
+                                   .all_row_blocks = s->kv_heads_total * s->group * row_blocks,
+                                   .row_blocks = s->section_heads * s->group * row_blocks};
+
+    zeros.preprocessed = zeros.sections;
+    if (s->in_order || !s->q_tile.takes_more)
+        return zeros;
+    zeros.ahead = (gap + (works + 3) / 4 + works - 1) / works; /* a quarter of a section's work tiles write, or more */
+    zeros.end_work = zeros.ahead * works - gap < works ? zeros.ahead * works - gap : works;
+    zeros.first_work = zeros.end_work > half ? zeros.end_work - half : 0;
+    const int writers = zeros.end_work - zeros.first_work, first = (clusters + works - 1) / works;
+    const int before = first > zeros.ahead ? first : zeros.ahead;
+    zeros.share = (zeros.row_blocks + writers - 1) / writers;
+    zeros.preprocessed = before < zeros.sections ? before : zeros.sections;
+    return zeros;
+}

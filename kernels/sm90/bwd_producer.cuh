@@ -9,6 +9,7 @@
 #include "kernels/device/registers.cuh"
 #include "kernels/sm90/bwd_pair.cuh"
 #include "kernels/sm90/bwd_tiles.cuh"
+#include "kernels/sm90/bwd_zeros.cuh"
 
 namespace sm90_bwd {
 
@@ -78,7 +79,7 @@ __device__ __forceinline__ void load_rows(Smem<Tile> &smem, const Params &params
 
 /* All threads of the warp keep the counts and one issues the copies, so that the counts are in uniform registers. The
  * producer is at the work tile that the block computes or at the next one. */
-template <typename Tile, int RANK> struct Producer {
+template <typename Tile, int RANK, bool DETERMINISTIC> struct Producer {
     using S = Traits<Tile>;
     static constexpr bool IS_DOUT = S::IS_PAIR && RANK == DOUT_LOADER;
     static constexpr int STAGES = IS_DOUT ? S::DOUT_STAGES : S::STAGES;
@@ -234,6 +235,8 @@ template <typename Tile, int RANK> struct Producer {
                 mbarrier_arrive(shared_address(&smem.k_full[to]));
             if (next == FOUND) {
                 begin_steps(smem, params);
+                if (!DETERMINISTIC)
+                    wait_for_zeros<Tile>(params, keep_uniform(smem.work[slot].section));
                 if (S::PREFETCHES_KEYS && elect_one())
                     prefetch_keys(params, smem.work[slot]);
             }

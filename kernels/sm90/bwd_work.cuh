@@ -170,7 +170,11 @@ template <int Q_TILE, bool DETERMINISTIC>
 __device__ __forceinline__ WorkTile undivided_work_tile(const Params &params, int number)
 {
     const WorkPlace at = work_place<DETERMINISTIC>(params, number);
-    return work_tile<Q_TILE>(params, at.head, {at.place, 0}, number);
+    WorkTile work = work_tile<Q_TILE>(params, at.head, {at.place, 0}, number);
+
+    if (!DETERMINISTIC)
+        work.section = at.head / params.section_heads;
+    return work;
 }
 
 } // namespace sm90_bwd

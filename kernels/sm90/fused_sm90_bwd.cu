@@ -77,6 +77,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
         }
         mbarrier_init_fence();
         smem.work[0] = work_tile<Tile::Q_TILE>(params, at.head, first, blockIdx.x / CLUSTER);
+        if (S::TAKES_MORE && !DETERMINISTIC)
+            smem.work[0].section = at.head / params.section_heads;
     }
     __syncthreads();
     if (S::IS_PAIR)

@@ -168,11 +168,13 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->causal = shape.causal;
     params->prefetches = prefetches_operands(p, request->device->l2_bytes);
     params->row_blocks = (int)row_blocks_of(p);
+    params->zeros =
+        sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, request->device->multiprocessors / params->cluster);
 }
 
-/* The workspace: stats, dq_sum, dq_semaphores, work, taken, kv_sums, each from a multiple of 256 bytes on. */
+/* The workspace: stats, dq_sum, dq_semaphores, work, taken, zeroed, kv_sums, each from a multiple of 256 bytes on. */
 struct workspace {
-    int64_t stats_bytes, sum_bytes, semaphore_bytes, work_bytes, kv_bytes;
+    int64_t stats_bytes, sum_bytes, semaphore_bytes, work_bytes, zeroed_bytes, kv_bytes;
 };
 
 static struct workspace workspace_of(const struct attn_request *request, const struct fused_sm90_bwd_params *params)
@@ -185,9 +187,11 @@ static struct workspace workspace_of(const struct attn_request *request, const s
     const int64_t kv_floats =
         params->max_parts > 1 ? sm90_bwd_sums_offset(params->max_parts, 0, kv_tiles, (int)p->head_dim) : 0;
 
-    return (struct workspace){2 * rows * (int64_t)sizeof(float), rows * p->head_dim * (int64_t)sizeof(float),
+    return (struct workspace){2 * rows * (int64_t)sizeof(float),
+                              rows * p->head_dim * (int64_t)sizeof(float),
                               attn_round_up(semaphores * (int64_t)sizeof(int), 256),
                               attn_round_up(params->listed_tiles * (int64_t)sizeof *params->work, 256),
+                              attn_round_up(params->zeros.sections * (int64_t)sizeof *params->zeroed, 256),
                               kv_floats * (int64_t)sizeof(float)};
 }
 
@@ -202,7 +206,7 @@ static size_t workspace_bytes(const struct attn_request *request)
     set_problem(&params, request, tile);
     const struct workspace space = workspace_of(request, &params);
     return (size_t)(space.stats_bytes + space.sum_bytes + space.semaphore_bytes + space.work_bytes + COUNTER_BYTES +
-                    space.kv_bytes);
+                    space.zeroed_bytes + space.kv_bytes);
 }
 
 static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_request *request,
@@ -225,8 +229,11 @@ static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_
     params->work = (struct fused_sm90_bwd_work_tile *)(void *)workspace;
     workspace += space.work_bytes;
     params->taken = (int *)(void *)workspace;
+    workspace += COUNTER_BYTES;
+    params->zeroed = (int *)(void *)workspace;
+    workspace += space.zeroed_bytes;
     if (params->max_parts > 1)
-        params->kv_sums = (float *)(void *)(workspace + COUNTER_BYTES);
+        params->kv_sums = (float *)(void *)workspace;
 }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,

@@ -1,7 +1,7 @@
 /* The kernel before the sm_90 backward, bound by device memory. A block has one tile of queries of the main kernel, or
  * two short ones. 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in base 2, less p_log2. Rows
  * that see no key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main kernel without a
- * mask. The same threads zero the rows of dq_sum and their semaphores. */
+ * mask. The same threads zero the rows of dq_sum, unless the main kernel does (bwd_zeros.cuh), and their semaphores. */
 #include "kernels/sm90/bwd_params.h"
 
 #include <cuda_bf16.h>
@@ -68,10 +68,17 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
     }
     if (params.prefetches && threadIdx.x == THREADS - 1)
         prefetch_operands<HEAD_DIM>(params, block);
-    float4 *block_sum = reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS);
+    if (DETERMINISTIC || number < int64_t(params.zeros.preprocessed) * params.zeros.row_blocks) {
+        float4 *block_sum = reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROW_BLOCK_FLOATS);
 #pragma unroll
-    for (int i = 0; i < ROW_BLOCK_FLOATS / 4 / THREADS; ++i)
-        block_sum[i * THREADS + threadIdx.x] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        for (int i = 0; i < ROW_BLOCK_FLOATS / 4 / THREADS; ++i)
+            block_sum[i * THREADS + threadIdx.x] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+    if (!DETERMINISTIC) {
+        for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.zeros.sections;
+             i += gridDim.x * int64_t(THREADS))
+            params.zeroed[i] = 0;
+    }
     for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < params.listed_tiles;
          i += gridDim.x * int64_t(THREADS)) {
         WorkTile work = {.steps = NO_WORK};
