@@ -212,6 +212,15 @@ ATTN_FUNCTION int sm90_bwd_zero_shares(const struct sm90_bwd_zeros *zeros, int s
     return (sm90_bwd_section_row_blocks(zeros, section) + zeros->share - 1) / zeros->share;
 }
 
+/* Where blocks take one work tile after the other: the last work tiles, of the last section, may have parts, so that all
+ * blocks finish at about the same time. The parts come behind the other work tiles: first those that are the first of
+ * theirs, then the second ones. */
+struct sm90_bwd_tail {
+    int first; /* the first such work tile: the number of all where there is none */
+    int works; /* how many */
+    int parts; /* of each; 1 where there is none */
+};
+
 /* Whether a problem whose tiles of keys have at most max_parts parts has so many that the last kernel has a block for a
  * slab, 16 rows of 64 columns of dK or dV of a tile, and not a warp. With two and three parts a warp is faster
  * (docs/kernels/sm90_bwd.md, step 32). */

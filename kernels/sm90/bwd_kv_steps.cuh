@@ -265,8 +265,7 @@ __device__ __forceinline__ void store_parts(Smem<Tile> &smem, const Params &para
                                             const float (&dv)[Traits<Tile>::GRADIENTS], int slot, int slab, int lane)
 {
     const WorkTile &work = smem.work[slot];
-    const int64_t tile = int64_t(work.batch * params.kv_heads + work.kv_head) * params.kv_tiles + work.kv_tile;
-    float *sums = params.kv_sums + kv_sums_offset<Tile::HEAD_DIM>(params, work.part, tile);
+    float *sums = params.kv_sums + kv_sums_offset<Tile::HEAD_DIM>(params, work.part, summed_tile<Tile>(params, work));
     store_part<Tile>(sums, dv, slab, lane);
     store_part<Tile>(sums + KV_TILE * Tile::HEAD_DIM, dk, slab, lane);
 }

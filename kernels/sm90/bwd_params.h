@@ -64,20 +64,22 @@ struct fused_sm90_bwd_params {
     int cluster;    /* thread blocks that have a work tile together: as many tiles of keys, from kv_tile on */
     int head_works; /* work tiles of a kv head: kv_tiles / cluster, rounded up, times max_parts; with
                        SM90_BWD_WHOLE_PARTS as many as there are parts */
-    int work_tiles; /* kv_heads_total * head_works */
+    int work_tiles; /* kv_heads_total * head_works, and the parts of the last ones (tail) but the first of each */
     /* Work tiles whose blocks take one after the other. */
     struct fused_sm90_bwd_work_tile *work; /* [listed_tiles]: the work tiles, and one without work behind them */
     int listed_tiles;                      /* 0 where a block has only the work tile of its own number */
     int early_tiles; /* as many, from the first one on, whose blocks find out about the next one while they compute */
     int *taken;      /* how many have been taken beside the first one of each block, or pair */
+    struct sm90_bwd_tail tail;
     struct sm90_bwd_zeros zeros;
     int *zeroed; /* [zeros.sections]: how many warps of the main kernel have written their zeros for a section */
     /* The steps of a tile of keys may be shared out to several blocks, its parts, where there are too few tiles to keep
      * all multiprocessors busy. Parts add up dK and dV in fp32. */
-    float *kv_sums; /* a part's dV / dv_scale and dK / dqk_scale: [part][batch * kv_heads][kv_tiles][2][128 x head_dim,
-                         as slabs]; a tile that has one part only is not in it. NULL where none has more */
-    int part_steps; /* a tile with more steps has parts of at most about as many */
-    int max_parts;  /* of a tile */
+    float *kv_sums; /* a part's dV / dv_scale and dK / dqk_scale: [part][summed_tiles][2][128 x head_dim, as slabs];
+                         NULL where no tile has more than one. A tile that has one part only is not written */
+    int summed_tiles, summed_parts;    /* those of tail; otherwise batch * kv_heads * kv_tiles and max_parts */
+    int part_steps;                    /* a tile with more steps has parts of at most about as many */
+    int max_parts;                     /* of a tile */
     enum sm90_bwd_part_kind part_kind; /* how steps are shared out, and the order of parts */
     int whole_parts;                   /* of a kv head, with SM90_BWD_WHOLE_PARTS: those of part_steps steps */
     float scale_log2;                  /* scale of Q K^T times log2 e */

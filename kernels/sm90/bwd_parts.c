@@ -18,6 +18,7 @@ enum {
     KEPT = 8,             /* choices */
     CONTENDED_TILES = 16, /* dQ is contended with so many tiles of keys for each 128 queries and 16 more */
     FINENESS = 16,        /* sizes of parts that are tried differ by 1/16: about 4 % from the best at most */
+    MOST_TAIL_PARTS = 32, /* of one of the last work tiles */
     MOST_AGES = 8         /* sections of sm90_bwd_order at the same time, if they have more than one head */
 };
 
@@ -288,6 +289,33 @@ struct sm90_bwd_order sm90_bwd_order_of(const struct sm90_bwd_shape *s, const st
     if (ages < 2)
         return order;
     return (struct sm90_bwd_order){section, (works + ages - 1) / ages};
+}
+
+/* Without a mask all work tiles take as long, and where their number is a little more than a multiple of the clusters
+ * most of these have nothing to do at the end. */
+struct sm90_bwd_tail sm90_bwd_tail_of(const struct sm90_bwd_shape *s, const struct sm90_bwd_parts *parts, int head_dim,
+                                      int clusters)
+{
+    const int all = s->kv_heads_total * parts->head_works, left = all % clusters, steps = sm90_bwd_steps(s, 0);
+    const int last_heads = (s->kv_heads_total - 1) % s->section_heads + 1;
+    const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
+    const struct sm90_bwd_tail none = {all, 0, 1};
+    struct sm90_bwd_tail best = none;
+
+    if (!s->q_tile.takes_more || s->causal || s->in_order || all < clusters || left == 0 ||
+        left > last_heads * parts->head_works) /* in the last section no work tile writes zeros for another one */
+        return none;
+    double best_time = block_time(s, steps);
+    for (int count = 2; count <= MOST_TAIL_PARTS && 2 * count <= steps; ++count) {
+        const double turns = (double)attn_tiles((int64_t)left * count, clusters);
+        const double add_up = units * ADD_UP_STEPS * left * s->q_tile.cluster * count / clusters + wait_time(count);
+        const double time = turns * (block_time(s, (double)steps / count) + units * PART_STEPS) + add_up;
+        if (time < best_time) {
+            best = (struct sm90_bwd_tail){all - left, left, count};
+            best_time = time;
+        }
+    }
+    return best;
 }
 
 /* Zeros are written late, so that they take little of the L2 before they are needed; but between the last work tile that

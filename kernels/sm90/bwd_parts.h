@@ -66,6 +66,11 @@ struct sm90_bwd_order {
 struct sm90_bwd_order sm90_bwd_order_of(const struct sm90_bwd_shape *, const struct sm90_bwd_parts *,
                                         int multiprocessors);
 
+/* The last work tiles, where parts of them shorten the estimated time. clusters: as many work tiles are computed at the
+ * same time. */
+struct sm90_bwd_tail sm90_bwd_tail_of(const struct sm90_bwd_shape *, const struct sm90_bwd_parts *, int head_dim,
+                                      int clusters);
+
 /* Who writes the zeros in dq_sum. row_blocks: of preprocess, in a query head; clusters: as many work tiles are computed
  * at the same time. */
 struct sm90_bwd_zeros sm90_bwd_zeros_of(const struct sm90_bwd_shape *, const struct sm90_bwd_parts *, int row_blocks,

@@ -157,11 +157,19 @@ template <typename Tile> __device__ __forceinline__ int own_kv_tile(const WorkTi
     return work.kv_tile + (Traits<Tile>::IS_PAIR ? pair_rank() : 0);
 }
 
-/* Where a part's sums of a tile of keys lie in kv_sums. tile: of all kv heads. */
+/* Where a part's sums of a tile of keys lie in kv_sums. tile: one of params.summed_tiles. */
 template <int HEAD_DIM> __device__ __forceinline__ int64_t kv_sums_offset(const Params &params, int part, int64_t tile)
 {
-    const int64_t tiles = int64_t(params.kv_heads_total) * params.kv_tiles;
-    return sm90_bwd_sums_offset(part, tile, tiles, HEAD_DIM);
+    return sm90_bwd_sums_offset(part, tile, params.summed_tiles, HEAD_DIM);
+}
+
+/* Which of params.summed_tiles the block's tile of keys of a work tile with parts is. */
+template <typename Tile> __device__ __forceinline__ int summed_tile(const Params &params, const WorkTile &work)
+{
+    if (!Traits<Tile>::TAKES_MORE)
+        return (work.batch * params.kv_heads + work.kv_head) * params.kv_tiles + work.kv_tile;
+    const int of_tail = work.number - params.tail.first - work.part * params.tail.works;
+    return Traits<Tile>::IS_PAIR ? 2 * of_tail + pair_rank() : of_tail;
 }
 
 /* Tiles of a head in stats and dq_sum: those of whole blocks of preprocess. */

@@ -177,4 +177,24 @@ __device__ __forceinline__ WorkTile undivided_work_tile(const Params &params, in
     return work;
 }
 
+/* The same of the list, whose last work tiles may have parts (Params::tail). */
+template <int Q_TILE, bool DETERMINISTIC>
+__device__ __forceinline__ WorkTile listed_work_tile(const Params &params, int number)
+{
+    if (DETERMINISTIC || number < params.tail.first)
+        return undivided_work_tile<Q_TILE, DETERMINISTIC>(params, number);
+    const int in_tail = number - params.tail.first, part = in_tail / params.tail.works;
+    WorkTile work = undivided_work_tile<Q_TILE, false>(params, number - part * params.tail.works);
+    const int head_steps = params.q_tiles - work.first_tile[0], steps = work.steps;
+
+    work.number = number;
+    work.part = part;
+    work.parts = params.tail.parts;
+    const int begin = part_begin<Q_TILE>(params, work, part, steps);
+    work.steps = part_begin<Q_TILE>(params, work, part + 1, steps) - begin;
+    work.first_head = begin / head_steps;
+    work.begin_tile = params.q_tiles - 1 - begin % head_steps;
+    return work;
+}
+
 } // namespace sm90_bwd

@@ -157,9 +157,13 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->part_kind = parts.kind;
     params->whole_parts = parts.whole_parts;
     params->head_works = parts.head_works;
-    params->work_tiles = shape.kv_heads_total * params->head_works;
-    params->early_tiles =
-        sm90_bwd_early_tiles(&shape, params->work_tiles, request->device->multiprocessors / params->cluster);
+    const int each = request->device->multiprocessors / params->cluster, clusters = each < 1 ? 1 : each;
+    params->tail = sm90_bwd_tail_of(&shape, &parts, (int)p->head_dim, clusters);
+    params->work_tiles = shape.kv_heads_total * params->head_works + params->tail.works * (params->tail.parts - 1);
+    params->summed_tiles =
+        params->tail.parts > 1 ? params->tail.works * params->cluster : params->kv_heads_total * params->kv_tiles;
+    params->summed_parts = params->tail.parts > 1 ? params->tail.parts : params->max_parts;
+    params->early_tiles = sm90_bwd_early_tiles(&shape, params->work_tiles, clusters);
     params->listed_tiles = tile->q.takes_more ? params->work_tiles + 1 : 0;
     params->scale_log2 = p->scale * LOG2_E;
     params->p_log2 = p->dtype == ATTN_BF16 ? BF16_P_LOG2 : 0;
@@ -168,8 +172,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
     params->causal = shape.causal;
     params->prefetches = prefetches_operands(p, request->device->l2_bytes);
     params->row_blocks = (int)row_blocks_of(p);
-    params->zeros =
-        sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, request->device->multiprocessors / params->cluster);
+    params->zeros = sm90_bwd_zeros_of(&shape, &parts, params->row_blocks, clusters);
 }
 
 /* The workspace: stats, dq_sum, dq_semaphores, work, taken, zeroed, kv_sums, each from a multiple of 256 bytes on. */
@@ -183,9 +186,9 @@ static struct workspace workspace_of(const struct attn_request *request, const s
     const int64_t rows = p->batch * p->q_heads * attn_round_up(p->q_len, ROW_PADDING);
     const int64_t row_blocks = rows * p->head_dim / SM90_BWD_ROW_BLOCK_FLOATS;
     const int64_t semaphores = request->deterministic ? row_blocks * SM90_BWD_TILE_SEMAPHORES : 0;
-    const int64_t kv_tiles = (int64_t)params->kv_heads_total * params->kv_tiles;
     const int64_t kv_floats =
-        params->max_parts > 1 ? sm90_bwd_sums_offset(params->max_parts, 0, kv_tiles, (int)p->head_dim) : 0;
+        params->summed_parts > 1 ? sm90_bwd_sums_offset(params->summed_parts, 0, params->summed_tiles, (int)p->head_dim)
+                                 : 0;
 
     return (struct workspace){2 * rows * (int64_t)sizeof(float),
                               rows * p->head_dim * (int64_t)sizeof(float),
@@ -232,7 +235,7 @@ static void set_tensors(struct fused_sm90_bwd_params *params, const struct attn_
     workspace += COUNTER_BYTES;
     params->zeroed = (int *)(void *)workspace;
     workspace += space.zeroed_bytes;
-    if (params->max_parts > 1)
+    if (params->summed_parts > 1)
         params->kv_sums = (float *)(void *)workspace;
 }
 
@@ -252,11 +255,11 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     set_problem(&params, request, tile);
     set_tensors(&params, request, tensors, run->workspace);
     const int64_t row_blocks = p->batch * p->q_heads * params.row_blocks;
-    const int64_t kv_tiles = (int64_t)params.kv_tiles * params.kv_heads_total;
     /* A block has a panel of dK or dV of a tile, a slab a warp; where parts are many it has one slab. */
-    const int64_t panel_blocks = sm90_bwd_has_many_parts(params.max_parts) ? SM90_BWD_ROW_WARPS : 1;
-    const int64_t sum_blocks =
-        params.max_parts > 1 ? kv_tiles * 2 * (p->head_dim / SM90_BWD_PANEL_COLUMNS) * panel_blocks : 0;
+    const int64_t panel_blocks = sm90_bwd_has_many_parts(params.summed_parts) ? SM90_BWD_ROW_WARPS : 1;
+    const int64_t sum_blocks = params.summed_parts > 1 ? (int64_t)params.summed_tiles * 2 *
+                                                             (p->head_dim / SM90_BWD_PANEL_COLUMNS) * panel_blocks
+                                                       : 0;
     /* Where a multiprocessor has no neighbour fewer run at the same time: the last ones start late. */
     const int most_clusters = request->device->multiprocessors / params.cluster;
     const int most =

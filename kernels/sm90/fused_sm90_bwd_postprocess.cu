@@ -49,30 +49,38 @@ __device__ __forceinline__ void convert_dq(const Params &params, unsigned number
 }
 
 /* A slab of dV or dK, of 16 keys x 64 columns, whose tile of keys may have parts. In the numbers of slabs the last of
- * these members changes first. */
+ * is_dk, panel and slab changes first. */
 template <int HEAD_DIM> struct KvSlab {
     static constexpr int PANELS = HEAD_DIM / PANEL_COLUMNS;
-    unsigned tile; /* of keys, of all kv heads */
+    int summed_tile; /* of keys, one of params.summed_tiles */
     int is_dk, panel, slab;
+    int head_index, kv_tile; /* of all kv heads; of the head */
+    int parts;
 
-    __device__ __forceinline__ explicit KvSlab(unsigned number)
-        : tile(number / (WARPS * PANELS * 2)), is_dk(number / (WARPS * PANELS) % 2), panel(number / WARPS % PANELS),
-          slab(number % WARPS)
+    __device__ __forceinline__ KvSlab(const Params &params, unsigned number)
+        : summed_tile(number / (WARPS * PANELS * 2)), is_dk(number / (WARPS * PANELS) % 2),
+          panel(number / WARPS % PANELS), slab(number % WARPS)
     {
-    }
-
-    __device__ __forceinline__ int parts(const Params &params) const
-    {
-        return parts_of(params, steps_of(params, tile % params.kv_tiles, params.q_tile));
+        if (params.tail.parts > 1) {
+            const int work = summed_tile / params.cluster;
+            const WorkPlace at = work_place(params, params.tail.first + work);
+            head_index = at.head;
+            kv_tile = at.place * params.cluster + summed_tile - work * params.cluster;
+            parts = params.tail.parts;
+        } else {
+            head_index = summed_tile / params.kv_tiles;
+            kv_tile = summed_tile - head_index * params.kv_tiles;
+            parts = parts_of(params, steps_of(params, kv_tile, params.q_tile));
+        }
     }
 
     /* Adds every `step`-th part from `first` on to `sum`. */
-    __device__ __forceinline__ void add_parts(float (&sum)[SLAB_FLOATS_OF_LANE], const Params &params, int parts,
-                                              int first, int step, int lane) const
+    __device__ __forceinline__ void add_parts(float (&sum)[SLAB_FLOATS_OF_LANE], const Params &params, int first,
+                                              int step, int lane) const
     {
         const int within = (is_dk * PANELS + panel) * (KV_TILE * PANEL_COLUMNS) + slab * SLAB_FLOATS;
         for (int part = first; part < parts; part += step)
-            add_slab(sum, params.kv_sums + kv_sums_offset<HEAD_DIM>(params, part, tile) + within, lane);
+            add_slab(sum, params.kv_sums + kv_sums_offset<HEAD_DIM>(params, part, summed_tile) + within, lane);
     }
 
     __device__ __forceinline__ float scale(const Params &params) const
@@ -88,33 +96,27 @@ template <int HEAD_DIM> struct KvSlab {
     /* Where it begins in the tensor. */
     template <typename T> __device__ __forceinline__ T *begin(const Params &params) const
     {
-        const unsigned head_index = tile / params.kv_tiles;
-        const RowBlock block = {head_index, head_index / params.kv_heads, head_index % params.kv_heads,
-                                first_key(params)};
+        const RowBlock block = {head_index, head_index / params.kv_heads, head_index % params.kv_heads, first_key()};
         return head_pointer<T>(tensor(params), block) + block.first_row * tensor(params).stride_row +
                panel * PANEL_COLUMNS;
     }
 
-    __device__ __forceinline__ int first_key(const Params &params) const
-    {
-        return static_cast<int>(tile % params.kv_tiles) * KV_TILE + slab * SLAB_ROWS;
-    }
+    __device__ __forceinline__ int first_key() const { return kv_tile * KV_TILE + slab * SLAB_ROWS; }
 };
 
 /* A warp has a slab: few parts, one after the other. */
 template <typename T, int HEAD_DIM>
 __device__ __forceinline__ void add_few_parts(const Params &params, unsigned number, uint32_t shared, int lane)
 {
-    const KvSlab<HEAD_DIM> slab(number);
-    const int parts = slab.parts(params);
+    const KvSlab<HEAD_DIM> slab(params, number);
     float sum[SLAB_FLOATS_OF_LANE] = {};
 
-    if (parts == 1)
+    if (slab.parts == 1)
         return;
     grid_wait_for_last();
-    slab.add_parts(sum, params, parts, 0, 1, lane);
+    slab.add_parts(sum, params, 0, 1, lane);
     write_slab<T>(sum, slab.scale(params), shared, slab.template begin<T>(params), slab.tensor(params).stride_row,
-                  params.kv_len - slab.first_key(params), lane);
+                  params.kv_len - slab.first_key(), lane);
 }
 
 /* A block has a slab. Its warps add up every eighth part each, so that eight are on their way at once, and then a quad
@@ -123,23 +125,22 @@ template <typename T, int HEAD_DIM>
 __device__ __forceinline__ void add_many_parts(const Params &params, unsigned number, unsigned char *s_bytes, int warp,
                                                int lane)
 {
-    const KvSlab<HEAD_DIM> slab(number);
-    const int parts = slab.parts(params);
+    const KvSlab<HEAD_DIM> slab(params, number);
     const uint32_t rows = shared_address(s_bytes);
     float4 *sums = reinterpret_cast<float4 *>(s_bytes) + lane; /* [warp][quad][lane] */
     float own[SLAB_FLOATS_OF_LANE] = {};
     static_assert(WARPS == SLAB_QUADS, "a warp for each quad");
 
-    if (parts == 1)
+    if (slab.parts == 1)
         return;
     grid_wait_for_last();
-    slab.add_parts(own, params, parts, warp, WARPS, lane);
+    slab.add_parts(own, params, warp, WARPS, lane);
 #pragma unroll
     for (int i = 0; i < SLAB_QUADS; ++i)
         sums[(warp * SLAB_QUADS + i) * LANES] = make_float4(own[4 * i], own[4 * i + 1], own[4 * i + 2], own[4 * i + 3]);
     __syncthreads();
     float4 sum = sums[warp * LANES];
-    for (int other = 1; other < min(parts, WARPS); ++other) {
+    for (int other = 1; other < min(slab.parts, WARPS); ++other) {
         const float4 more = sums[(other * SLAB_QUADS + warp) * LANES];
         sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
     }
@@ -149,7 +150,7 @@ __device__ __forceinline__ void add_many_parts(const Params &params, unsigned nu
     store_shared_32(rows + swizzle_128b(lane / 4 + 8, warp) + lane % 4 * 4, pack2<T>(sum.z * scale, sum.w * scale));
     __syncthreads();
     const int row = threadIdx.x / 8, chunk = threadIdx.x % 8;
-    if (row < SLAB_ROWS && slab.first_key(params) + row < params.kv_len)
+    if (row < SLAB_ROWS && slab.first_key() + row < params.kv_len)
         store_once(reinterpret_cast<uint4 *>(slab.template begin<T>(params) + row * slab.tensor(params).stride_row +
                                              chunk * VECTOR),
                    load_shared_128(rows + swizzle_128b(row, chunk)));
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(THREADS) convert(const __grid_constant__ Param
 
     if (blockIdx.x < q_blocks)
         convert_dq<T, HEAD_DIM>(params, q_blocks - 1 - blockIdx.x, shared, warp, lane);
-    else if (sm90_bwd_has_many_parts(params.max_parts))
+    else if (sm90_bwd_has_many_parts(params.summed_parts))
         add_many_parts<T, HEAD_DIM>(params, blockIdx.x - q_blocks, s_bytes, warp, lane);
     else
         add_few_parts<T, HEAD_DIM>(params, (blockIdx.x - q_blocks) * WARPS + warp, shared, lane);

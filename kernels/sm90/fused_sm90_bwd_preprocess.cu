@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(THREADS) preprocess(const __grid_constant__ Pa
          i += gridDim.x * int64_t(THREADS)) {
         WorkTile work = {.steps = NO_WORK};
         if (i < params.work_tiles)
-            work = undivided_work_tile<listed_q_tile(HEAD_DIM), DETERMINISTIC>(params, static_cast<int>(i));
+            work = listed_work_tile<listed_q_tile(HEAD_DIM), DETERMINISTIC>(params, static_cast<int>(i));
         params.work[i] = work;
     }
     if (blockIdx.x == 0 && threadIdx.x == 0)

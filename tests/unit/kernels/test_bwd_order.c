@@ -238,6 +238,59 @@ static void blocks_that_keep_queries(void **state)
     assert_float_equal(w.parts.time, 0.56 + 0.78 * 32 / 128 + 8 * 1.7, 1e-9);
 }
 
+/* Without a mask the last work tiles have parts where that fills the multiprocessors: the paper's grid has 2048 work tiles
+ * of head_dim 128 on 132, 68 more than a multiple, and as many of 64 on 66 pairs, two more. */
+static void last_work_tiles_have_parts(void **state)
+{
+    static const struct {
+        int64_t len, head_dim;
+        bool causal;
+        int tile, works, parts;
+    } rows[] = {{1024, 128, false, D128_LOOP, 0, 1},   {4096, 128, false, D128_LOOP, 68, 3},
+                {16384, 128, false, D128_LOOP, 68, 7}, {16384, 128, true, D128_LOOP, 0, 1},
+                {4096, 64, false, D64_PAIR, 2, 16},    {16384, 64, false, D64_PAIR, 2, 32},
+                {16384, 64, false, D64, 0, 1}};
+    uint64_t random = 5;
+    int with_parts = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
+        const int64_t heads = 2048 / rows[i].head_dim;
+        const struct work w = work_with(
+            &known_tiles[rows[i].tile],
+            work_on_h200(16384 / rows[i].len, heads, heads, rows[i].len, rows[i].head_dim, rows[i].causal).problem,
+            false, MULTIPROCESSORS);
+        const struct sm90_bwd_tail tail =
+            sm90_bwd_tail_of(&w.shape, &w.parts, w.tile->head_dim, MULTIPROCESSORS / w.tile->q.cluster);
+        assert_int_equal(tail.works, rows[i].works);
+        assert_int_equal(tail.parts, rows[i].parts);
+    }
+    for (int i = 0; i < 3 * PROBLEMS; ++i) {
+        const struct work w = drawn_work(&random);
+        const int clusters = 2 + i % 15, all = w.shape.kv_heads_total * w.parts.head_works;
+        const struct sm90_bwd_tail tail = sm90_bwd_tail_of(&w.shape, &w.parts, w.tile->head_dim, clusters);
+        assert_int_equal(tail.first + tail.works, all);
+        if (tail.parts == 1) {
+            assert_int_equal(tail.works, 0);
+            continue;
+        }
+        ++with_parts;
+        assert_true(w.tile->q.takes_more && !w.shape.causal && !w.deterministic && w.parts.max_parts == 1);
+        assert_int_equal(tail.works, all % clusters);
+        assert_true(tail.first >= clusters); /* the first work tiles of all are whole */
+        /* All in the last section: they write zeros for no other. */
+        assert_true(tail.first >=
+                    (w.shape.kv_heads_total - 1) / w.shape.section_heads * w.shape.section_heads * w.parts.head_works);
+        const int steps = sm90_bwd_steps(&w.shape, 0);
+        for (int part = 0; part < tail.parts; ++part)
+            assert_true(sm90_bwd_part_begin(SM90_BWD_EQUAL_PARTS, part, tail.parts, steps, steps, w.shape.q_tiles,
+                                            w.shape.q_tiles, 1) +
+                            2 <=
+                        sm90_bwd_part_begin(SM90_BWD_EQUAL_PARTS, part + 1, tail.parts, steps, steps, w.shape.q_tiles,
+                                            w.shape.q_tiles, 1));
+    }
+    assert_in_range(with_parts, PROBLEMS / 100, PROBLEMS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +300,7 @@ int main(void)
         cmocka_unit_test(semaphores_are_released_for_those_behind),
         cmocka_unit_test(few_queries_are_contended),
         cmocka_unit_test(blocks_that_keep_queries),
+        cmocka_unit_test(last_work_tiles_have_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
