@@ -53,6 +53,10 @@ static const struct hard_shape shapes[] = {
      * as the queries of the key head exceed the L2. */
     {4, 24, 2, 137, 655, FILL_NORMAL, ATTN_BSHD, true, true, 0},
     {1, 32, 1, 7700, 200, FILL_NORMAL, ATTN_BSHD, false, true, 0},
+    /* Full, fused_sm90's backward on an H200, where blocks take one work tile after the other: the last work tiles in
+     * parts, of one query head and of three for each key head, and key heads in sections. */
+    {1, 8, 8, 2100, 2150, FILL_NORMAL, ATTN_BSHD, false, true, 0},
+    {1, 24, 8, 700, 2150, FILL_NORMAL, ATTN_BSHD, true, true, 0},
     /* Few queries, fused_sm90's backward on an H200: blocks that keep them. With 690 keys they have four or five tiles
      * of keys, begin within a head and end in another, and the last tile has keys in its first half alone; with 2030
      * each head has four blocks with four tiles. */

@@ -167,8 +167,8 @@ ATTN_FUNCTION struct sm90_bwd_place sm90_bwd_staggered_place(int number, int sec
     return at;
 }
 
-/* Who writes the zeros in dq_sum: preprocess those of the first sections of kv heads; for the others the work tiles of a
- * section from first_work to end_work those of the section that comes `ahead` later, in shares of equal size. */
+/* Who writes the zeros in dq_sum: preprocess those of the first sections of kv heads; for the others the work tiles
+ * of a section from first_work to end_work those of the section that comes `ahead` later, in shares of equal size. */
 struct sm90_bwd_zeros {
     int sections;       /* of the problem */
     int all_row_blocks; /* of preprocess */
@@ -212,9 +212,9 @@ ATTN_FUNCTION int sm90_bwd_zero_shares(const struct sm90_bwd_zeros *zeros, int s
     return (sm90_bwd_section_row_blocks(zeros, section) + zeros->share - 1) / zeros->share;
 }
 
-/* Where blocks take one work tile after the other: the last work tiles, of the last section, may have parts, so that all
- * blocks finish at about the same time. The parts come behind the other work tiles: first those that are the first of
- * theirs, then the second ones. */
+/* Where blocks take one work tile after the other: the last work tiles, of the last section, may have parts, so that
+ * all blocks finish at about the same time. The parts come behind the other work tiles: the first one of each, then the
+ * second one of each, and so on. */
 struct sm90_bwd_tail {
     int first; /* the first such work tile: the number of all where there is none */
     int works; /* how many */

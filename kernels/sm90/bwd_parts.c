@@ -318,9 +318,10 @@ struct sm90_bwd_tail sm90_bwd_tail_of(const struct sm90_bwd_shape *s, const stru
     return best;
 }
 
-/* Zeros are written late, so that they take little of the L2 before they are needed; but between the last work tile that
- * writes some of a section and that section's first one there are half as many work tiles as clusters, so that nobody
- * waits. The clusters' first work tiles are in sections whose zeros preprocess writes. Deterministic, it writes all. */
+/* Zeros are written late, so that they take little of the L2 before they are needed; but between the last work tile
+ * that writes some of a section and that section's first one there are half as many work tiles as clusters, so that
+ * nobody waits. The clusters' first work tiles are in sections whose zeros preprocess writes. Deterministic, it writes
+ * all. */
 struct sm90_bwd_zeros sm90_bwd_zeros_of(const struct sm90_bwd_shape *s, const struct sm90_bwd_parts *parts,
                                         int row_blocks, int clusters)
 {

@@ -1,10 +1,10 @@
-/* Zeros in dq_sum, the fp32 sums of dQ of the sm_90 backward. Where blocks take one work tile after the other they write
- * those of a later section of kv heads (struct sm90_bwd_zeros) while the tensor cores compute, so that preprocess, which
- * is bound by device memory, writes those of the first sections alone.
+/* Zeros in dq_sum, the fp32 sums of dQ of the sm_90 backward. Where blocks take one work tile after the other they
+ * write those of a later section of kv heads (struct sm90_bwd_zeros) while the tensor cores compute, so that
+ * preprocess, which is bound by device memory, writes those of the first sections alone.
  *
- * The dQ warpgroup writes a share at the start of a work tile, while the KV warpgroups begin with it. The producer waits
- * for all shares of a section before it loads a work tile's first queries, without which nothing is added to dq_sum. It
- * waits for work tiles with smaller numbers, which are running or done. */
+ * The dQ warpgroup writes a share at the start of a work tile, while the KV warpgroups begin with it. The producer
+ * waits for all shares of a section before it loads a work tile's first queries, without which nothing is added to
+ * dq_sum. It waits for work tiles with smaller numbers, which are running or done. */
 #pragma once
 
 #include "kernels/device/grid_order.cuh"

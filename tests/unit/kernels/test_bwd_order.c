@@ -238,8 +238,8 @@ static void blocks_that_keep_queries(void **state)
     assert_float_equal(w.parts.time, 0.56 + 0.78 * 32 / 128 + 8 * 1.7, 1e-9);
 }
 
-/* Without a mask the last work tiles have parts where that fills the multiprocessors: the paper's grid has 2048 work tiles
- * of head_dim 128 on 132, 68 more than a multiple, and as many of 64 on 66 pairs, two more. */
+/* Without a mask the last work tiles have parts where that fills the multiprocessors: the paper's grid has 2048 work
+ * tiles of head_dim 128 on 132, 68 more than a multiple, and as many of 64 on 66 pairs, two more. */
 static void last_work_tiles_have_parts(void **state)
 {
     static const struct {

@@ -1,4 +1,5 @@
-/* Who writes the zeros in dq_sum of fused_sm90's backward (kernels/sm90/bwd_parts.h, bwd_geometry.h). Needs no device. */
+/* Who writes the zeros in dq_sum of fused_sm90's backward (kernels/sm90/bwd_parts.h, bwd_geometry.h). Needs no
+ * device. */
 #include <stdlib.h>
 
 #include "tests/unit/kernels/bwd_work.h"
@@ -13,8 +14,8 @@ static struct sm90_bwd_zeros zeros_of(const struct work *w)
     return sm90_bwd_zeros_of(&w->shape, &w->parts, row_blocks_of(w), w->multiprocessors / w->tile->q.cluster);
 }
 
-/* Every row block is written once: by preprocess, or by a work tile that begins before all work tiles of the section, and
- * is half as many before the first of them as run at the same time. */
+/* Every row block is written once: by preprocess, or by a work tile that begins before all work tiles of the section,
+ * and is half as many before the first of them as run at the same time. */
 static void check_writers(const struct work *w)
 {
     const struct sm90_bwd_zeros zeros = zeros_of(w);
