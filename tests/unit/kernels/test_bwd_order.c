@@ -264,6 +264,20 @@ static void last_work_tiles_have_parts(void **state)
         assert_int_equal(tail.works, rows[i].works);
         assert_int_equal(tail.parts, rows[i].parts);
     }
+    /* Shapes of `fabench verify`, which has them for this. */
+    static const struct {
+        int64_t q_heads, q_len;
+    } verified[] = {{8, 2100}, {24, 700}};
+    for (size_t i = 0; i < sizeof verified / sizeof verified[0]; ++i)
+        for (int tile = 0; tile < 2; ++tile) {
+            const struct attn_problem p = DENSE(1, verified[i].q_heads, 8, verified[i].q_len, 2150, 128, ATTN_BF16,
+                                                ATTN_BSHD, false, -1, -1, 0.125f, 0);
+            const struct work w = work_with(&known_tiles[tile == 0 ? D128_LOOP : D128_PAIR], p, false, MULTIPROCESSORS);
+            const struct sm90_bwd_tail tail =
+                sm90_bwd_tail_of(&w.shape, &w.parts, w.tile->head_dim, MULTIPROCESSORS / w.tile->q.cluster);
+            assert_int_equal(tail.works, tile == 0 ? 4 : 6);
+            assert_true(tail.parts > 1);
+        }
     for (int i = 0; i < 3 * PROBLEMS; ++i) {
         const struct work w = drawn_work(&random);
         const int clusters = 2 + i % 15, all = w.shape.kv_heads_total * w.parts.head_works;
