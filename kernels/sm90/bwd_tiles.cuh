@@ -47,6 +47,7 @@ template <typename Tile> struct Traits {
     /* Two blocks of a cluster have adjacent tiles of keys and go through the same steps (bwd_pair.cuh), with fewer
      * stages of dO. */
     static constexpr bool IS_PAIR = Tile::IS_PAIR;
+    static constexpr int CLUSTER = IS_PAIR ? 2 : 1; /* blocks that have a work tile together */
     static constexpr int DOUT_STAGES = IS_PAIR ? 2 : STAGES;
     static constexpr int KV_GROUPS = 2, GROUP_KEYS = KV_TILE / KV_GROUPS; /* KV warpgroups, and the keys of one */
     static constexpr int THREADS = WARPGROUP * (1 + KV_GROUPS), KV_WARPS = KV_GROUPS * 4, DQ_WARPS = 4;

@@ -56,7 +56,7 @@ struct KvPart {
 using WorkPlace = sm90_bwd_place;
 
 /* Work tiles are numbered section by section of kv heads. Within a section they go first over the heads, so that those
- * that run at the same time read the same queries. number: below params.work_tiles. */
+ * that run at the same time read the same queries. number: below params.kv_heads_total * params.head_works. */
 __device__ __forceinline__ WorkPlace work_place(const Params &params, int number)
 {
     const int section_works = params.section_heads * params.head_works;
@@ -141,6 +141,16 @@ template <int Q_TILE> __device__ __noinline__ KvPart find_part(int *shared, cons
     return {found[0], found[1]};
 }
 
+/* Gives a work tile the steps of its part work.part. steps, head_steps: of its tile of keys, and of a head of these. */
+template <int Q_TILE>
+__device__ __forceinline__ void set_part_steps(WorkTile &work, const Params &params, int steps, int head_steps)
+{
+    const int begin = part_begin<Q_TILE>(params, work, work.part, steps);
+    work.steps = part_begin<Q_TILE>(params, work, work.part + 1, steps) - begin;
+    work.first_head = begin / head_steps;
+    work.begin_tile = params.q_tiles - 1 - begin % head_steps;
+}
+
 /* A work tile of a kv head. */
 template <int Q_TILE>
 __device__ __forceinline__ WorkTile work_tile(const Params &params, int head, KvPart kv, int number)
@@ -154,14 +164,10 @@ __device__ __forceinline__ WorkTile work_tile(const Params &params, int head, Kv
     work.steps = steps;
     work.part = kv.part;
     work.parts = parts_of(params, steps);
-    if (work.part >= work.parts) {
+    if (work.part >= work.parts)
         work.steps = SKIPPED;
-    } else if (work.parts > 1) {
-        const int begin = part_begin<Q_TILE>(params, work, work.part, steps);
-        work.steps = part_begin<Q_TILE>(params, work, work.part + 1, steps) - begin;
-        work.first_head = begin / head_steps;
-        work.begin_tile = params.q_tiles - 1 - begin % head_steps;
-    }
+    else if (work.parts > 1)
+        set_part_steps<Q_TILE>(work, params, steps, head_steps);
     return work;
 }
 
@@ -185,15 +191,11 @@ __device__ __forceinline__ WorkTile listed_work_tile(const Params &params, int n
         return undivided_work_tile<Q_TILE, DETERMINISTIC>(params, number);
     const int in_tail = number - params.tail.first, part = in_tail / params.tail.works;
     WorkTile work = undivided_work_tile<Q_TILE, false>(params, number - part * params.tail.works);
-    const int head_steps = params.q_tiles - work.first_tile[0], steps = work.steps;
 
     work.number = number;
     work.part = part;
     work.parts = params.tail.parts;
-    const int begin = part_begin<Q_TILE>(params, work, part, steps);
-    work.steps = part_begin<Q_TILE>(params, work, part + 1, steps) - begin;
-    work.first_head = begin / head_steps;
-    work.begin_tile = params.q_tiles - 1 - begin % head_steps;
+    set_part_steps<Q_TILE>(work, params, work.steps, params.q_tiles - work.first_tile[0]);
     return work;
 }
 

@@ -14,13 +14,11 @@ namespace sm90_bwd {
 
 using namespace device;
 
-constexpr int ZERO_WARPS = 3; /* of a block: those of the dQ warpgroup but the producer */
+/* Warps of a block that write: those of the dQ warpgroup but the first, the producer. */
+template <typename Tile> constexpr int ZERO_WARPS = Traits<Tile>::DQ_WARPS - 1;
 
-/* Blocks that have a work tile together. */
-template <typename Tile> constexpr int CLUSTER_BLOCKS = Traits<Tile>::IS_PAIR ? 2 : 1;
-
-/* The work tile's share of the zeros, by warps 1 to ZERO_WARPS of each block. A warp stays together here, so that the
- * assembler keeps its values in uniform registers behind this. */
+/* The work tile's share of the zeros, by warps 1 to ZERO_WARPS of each of its blocks. A warp stays together here, so
+ * that the assembler keeps its values in uniform registers behind this. */
 template <typename Tile>
 __device__ __forceinline__ void write_zeros(const Params &params, const WorkTile &work, int warp, int lane)
 {
@@ -33,10 +31,10 @@ __device__ __forceinline__ void write_zeros(const Params &params, const WorkTile
     if (share.count == 0)
         return;
     float4 *to = reinterpret_cast<float4 *>(params.dq_sum) + int64_t(share.first) * QUADS + lane;
-    const int rank = CLUSTER_BLOCKS<Tile> == 2 ? pair_rank() : 0;
+    const int rank = Traits<Tile>::IS_PAIR ? pair_rank() : 0;
 #pragma unroll 1
-    for (int64_t i = (rank * ZERO_WARPS + warp - 1) * LANES; i < int64_t(share.count) * QUADS;
-         i += CLUSTER_BLOCKS<Tile> * ZERO_WARPS * LANES)
+    for (int64_t i = (rank * ZERO_WARPS<Tile> + warp - 1) * LANES; i < int64_t(share.count) * QUADS;
+         i += Traits<Tile>::CLUSTER * ZERO_WARPS<Tile> * LANES)
         to[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     semaphore_release_stores(params.zeroed + share.section);
 }
@@ -47,7 +45,7 @@ template <typename Tile> __device__ __forceinline__ void wait_for_zeros(const Pa
     if (section < params.zeros.preprocessed)
         return;
     semaphore_wait(params.zeroed + section,
-                   sm90_bwd_zero_shares(&params.zeros, section) * ZERO_WARPS * CLUSTER_BLOCKS<Tile>);
+                   sm90_bwd_zero_shares(&params.zeros, section) * ZERO_WARPS<Tile> * Traits<Tile>::CLUSTER);
 }
 
 } // namespace sm90_bwd

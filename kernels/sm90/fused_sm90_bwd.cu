@@ -1,7 +1,8 @@
 /* fused_sm90, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) on wgmma and TMA, compute capability 9.0.
  * Three kernels, each of which starts while the one before it ends:
  *   preprocess  lse2 = LSE * log2 e (bf16: minus 12, so that P is 2^12 times as large) and -D = -rowsum(dO * O) of
- *               every query; zeros in dq_sum, the fp32 sums of dQ; the list of work tiles
+ *               every query; zeros in dq_sum, the fp32 sums of dQ (of later heads: bwd_zeros.cuh); the
+ *               list of work tiles
  *   backward    a block has 128 keys of a kv head and goes through the tiles of queries of all query heads of its
  *               group, the last tile first: recomputes P, keeps dK and dV in registers, adds its part to dq_sum
  *   convert     dQ = dqk_scale * dq_sum, rounded
@@ -32,12 +33,12 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) backward(const __gri
     using T = typename Tile::Element;
     extern __shared__ __align__(1024) unsigned char s_bytes[];
     Smem<Tile> &smem = *keep_shared_uniform<Smem<Tile>>(s_bytes);
-    constexpr unsigned CLUSTER = S::IS_PAIR ? 2 : 1;
+    constexpr unsigned CLUSTER = S::CLUSTER;
     const int warpgroup = keep_uniform(threadIdx.x / WARPGROUP);
 
     grid_let_next_start();
     const WorkPlace at = work_place<DETERMINISTIC>(params, blockIdx.x / CLUSTER);
-    KvPart first = {at.place, 0}; /* of the block; in a loop tiles have no parts */
+    KvPart first = {at.place, 0}; /* of the block; in a loop the first tiles have no parts */
     if constexpr (!S::TAKES_MORE) {
         static_assert(sizeof(smem.dq) >= (SM90_BWD_MOST_SEARCHED_TILES + 2) * sizeof(int), "of find_part");
         if (!DETERMINISTIC && params.part_kind == SM90_BWD_WHOLE_PARTS)
