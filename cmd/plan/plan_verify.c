@@ -44,7 +44,8 @@ static const struct hard_shape shapes[] = {
     {1, 32, 8, 300, 300, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     /* More work tiles than an H200 has multiprocessors, so that a persistent block takes several of them, also of
      * different key blocks: tiles of rows in the forward, of keys in the backward. With 430 keys a tile of 128
-     * has several steps, and the last one has keys in its first half alone. */
+     * has several steps, the last one has keys in its first half alone, and work tiles of fused_sm90's backward
+     * write zeros in the sums of dQ. */
     {1, 136, 34, 70, 130, FILL_NORMAL, ATTN_BSHD, true, true, 0},
     {1, 272, 68, 70, 130, FILL_NORMAL, ATTN_BSHD, true, true, 0},
     {5, 30, 30, 330, 430, FILL_NORMAL, ATTN_BSHD, false, true, 0},

@@ -73,6 +73,21 @@ static void every_row_block_is_written_once(void **state)
     assert_in_range(by_work_tiles, PROBLEMS / 20, PROBLEMS);
 }
 
+/* A shape of `fabench verify` in which work tiles of every such kernel write zeros. */
+static void verify_has_zeros_of_work_tiles(void **state)
+{
+    static const int tiles[] = {D128_LOOP, D128_PAIR, D64_LOOP, D64_PAIR};
+    (void)state;
+    for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; ++i) {
+        const struct tile *tile = &known_tiles[tiles[i]];
+        const struct attn_problem p =
+            DENSE(5, 30, 30, 330, 430, tile->head_dim, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.125f, 0);
+        const struct work w = work_with(tile, p, false, MULTIPROCESSORS);
+        const struct sm90_bwd_zeros zeros = zeros_of(&w);
+        assert_true(zeros.preprocessed < zeros.sections);
+    }
+}
+
 /* Problems of the paper's grid: how much of the zeros preprocess has left, in sections. */
 static void few_sections_are_left_to_preprocess(void **state)
 {
@@ -100,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_block_is_written_once),
         cmocka_unit_test(few_sections_are_left_to_preprocess),
+        cmocka_unit_test(verify_has_zeros_of_work_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
