@@ -5,6 +5,7 @@
 #include "kernels/sm90/bwd_parts.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +13,15 @@
 #include "kernels/common/makespan.h"
 
 enum {
-    MAX_WAVES = 8,        /* with more blocks than this for each multiprocessor their order leaves little to gain */
-    FLOATS = 128 * 64,    /* of dK and dV of a tile of keys: the unit of PART_STEPS */
-    AVERAGED = 256,       /* work tiles of a head, at most, of which the average time is taken */
-    KEPT = 8,             /* choices */
-    CONTENDED_TILES = 16, /* dQ is contended with so many tiles of keys for each 128 queries and 16 more */
-    FINENESS = 16,        /* sizes of parts that are tried differ by 1/16: about 4 % from the best at most */
-    MOST_TAIL_PARTS = 32, /* of one of the last work tiles */
-    MOST_AGES = 8         /* sections of sm90_bwd_order at the same time, if they have more than one head */
+    MAX_WAVES = 8,            /* with more blocks than this for each multiprocessor their order leaves little to gain */
+    FLOATS = 128 * 64,        /* of dK and dV of a tile of keys: the unit of PART_STEPS */
+    AVERAGED = 256,           /* work tiles of a head, at most, of which the average time is taken */
+    KEPT = 8,                 /* choices */
+    CONTENDED_TILES = 16,     /* dQ is contended with so many tiles of keys for each 128 queries and 16 more */
+    FINENESS = 16,            /* sizes of parts that are tried differ by 1/16: about 4 % from the best at most */
+    MOST_TAIL_PARTS = 32,     /* of one of the last work tiles */
+    MOST_SHORT_PARTS = 32768, /* of all tiles of blocks that drift apart: their sums take up to 4 GB */
+    MOST_AGES = 8             /* sections of sm90_bwd_order at the same time, if they have more than one head */
 };
 
 static const double PART_STEPS = 0.5;        /* what storing FLOATS in fp32 takes longer */
@@ -28,6 +30,9 @@ static const double WAIT_STEPS = 0.18;       /* waiting there for a part, or for
 static const double FIND_STEPS = 0.35;       /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
 static const double CONTENTION_STEPS = 0.75; /* of a block that is no pair, where dQ is contended */
 static const double HEAD_STEPS = 0.78; /* of a block that keeps its queries, until those of a new head are there */
+/* How much longer steps take for each doubling of what blocks that drift apart read at the same time, beyond what stays
+ * in the L2: 3 to 6 % on an H100. */
+static const double DRIFT = 0.04;
 /* Between the starts of two work tiles of a kv head that wait for each other, at most; and more where two tiles of
  * queries share a semaphore, which is released later. */
 static const double START_STEPS = 4.5, SHARED_START_STEPS = 0.5;
@@ -75,7 +80,7 @@ struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, const stru
 
     s.contended = p->head_dim == 64 && s.kv_tiles >= CONTENDED_TILES * (attn_tiles(p->q_len, 128) * s.group + 1);
     s.section_heads = section_heads(&s, p->head_dim, deterministic, l2_bytes); /* reads the members above */
-    s.exceeds_l2_twice = query_bytes(&s, p->head_dim) / 2 > (int64_t)l2_bytes;
+    s.query_l2s = (double)query_bytes(&s, p->head_dim) / (double)l2_bytes;
     return s;
 }
 
@@ -196,45 +201,111 @@ static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm9
     return parts;
 }
 
+/* Whether blocks drift apart. Causal tiles of keys have unlike many steps in a head, so that blocks that begin with the
+ * same head of a group read different ones after some time: as much of the group, at most, as the last tile of keys that
+ * runs at the same time as the first one has fewer steps. That should stay in the L2, or at least half of it. */
+static bool drifts(const struct sm90_bwd_shape *s, int clusters)
+{
+    const int last = (clusters < s->kv_tiles ? clusters : s->kv_tiles) - 1;
+    const double apart = 1 - (double)sm90_bwd_steps(s, last) / sm90_bwd_steps(s, 0);
+
+    return s->causal && !s->in_order && s->group > 1 && s->query_l2s * apart > 2;
+}
+
+/* Steps of blocks that drift apart, whose Q, dO and sums of dQ take a third of the L2 at most: those of a query head, or
+ * half of them, a quarter ... */
+static int steps_of_l2(const struct sm90_bwd_shape *s)
+{
+    int steps = s->q_tiles;
+
+    for (double l2s = s->query_l2s / s->group; steps > 1 && l2s > 1.0 / 3; l2s /= 2)
+        steps = (steps + 1) / 2;
+    return steps;
+}
+
+/* How many times as long steps of blocks that drift apart take in parts of part_steps steps. */
+static double drift_factor(const struct sm90_bwd_shape *s, int part_steps)
+{
+    const double l2s = (double)part_steps / steps_of_l2(s);
+
+    return l2s > 1 ? 1 + DRIFT * log2(l2s) : 1;
+}
+
+/* Makes *best the choice with these parts where that takes less time. */
+static void consider(struct sm90_bwd_parts *best, const struct sm90_bwd_shape *s, enum sm90_bwd_part_kind kind,
+                     int part_steps, int head_dim, int clusters)
+{
+    const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
+    struct sm90_bwd_parts parts = parts_with(s, kind, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, clusters);
+
+    if (drifts(s, clusters))
+        parts.time *= drift_factor(s, part_steps);
+    if (parts.time < best->time)
+        *best = parts;
+}
+
+/* The same for blocks that drift apart, with parts of so many steps as stay in the L2, and twice, four times ... as many.
+ * Parts that begin at the same head run together: in turns, as whole parts are, too. */
+static void consider_short_parts(struct sm90_bwd_parts *best, const struct sm90_bwd_shape *s, int64_t tiles,
+                                 enum sm90_bwd_part_kind kind, int head_dim, int clusters)
+{
+    const int most_steps = sm90_bwd_steps(s, 0);
+
+    for (int part_steps = steps_of_l2(s); part_steps < most_steps; part_steps *= 2) {
+        const int parts = sm90_bwd_part_count(most_steps, part_steps);
+        if (parts <= SM90_BWD_MOST_PARTS && parts * tiles <= MOST_SHORT_PARTS)
+            consider(best, s, kind, part_steps, head_dim, clusters);
+    }
+}
+
+/* The same with parts of all sizes, where tiles are few, of one kind or of whole parts. */
+static void consider_parts(struct sm90_bwd_parts *best, const struct sm90_bwd_shape *s, int64_t tiles,
+                           enum sm90_bwd_part_kind kind, bool takes_whole_parts, int head_dim, int clusters)
+{
+    const int most_steps = sm90_bwd_steps(s, 0);
+
+    for (int part_steps = most_steps - 1; part_steps >= 2;
+         part_steps -= part_steps < 2 * FINENESS ? 1 : part_steps / FINENESS) {
+        const int parts = sm90_bwd_part_count(most_steps, part_steps);
+        if (parts > SM90_BWD_MOST_PARTS || tiles * parts > 2 * (int64_t)MAX_WAVES * clusters)
+            return;
+        consider(best, s, kind, part_steps, head_dim, clusters);
+        if (takes_whole_parts)
+            consider(best, s, SM90_BWD_WHOLE_PARTS, part_steps, head_dim, clusters);
+    }
+}
+
 static struct sm90_bwd_parts choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
 {
     const int each = multiprocessors / s->q_tile.cluster, most = each < 1 ? 1 : each;
     const int clusters = s->q_tile.keeps_queries ? sm90_bwd_blocks_of_heads(s->kv_heads_total, most) : most;
     const int works = sm90_bwd_work_tiles(s), most_steps = sm90_bwd_steps(s, 0);
     const int64_t tiles = (int64_t)works * s->kv_heads_total;
-    const double units = 2.0 * SM90_BWD_KV_TILE * head_dim / FLOATS;
+    const bool has_many = tiles >= (int64_t)MAX_WAVES * clusters, is_long = most_steps > INT_MAX / 2;
     struct sm90_bwd_parts best = {.part_steps = most_steps, .max_parts = 1, .head_works = works};
 
-    if (tiles >= (int64_t)MAX_WAVES * clusters || most_steps > INT_MAX / 2) {
-        best.time = average_time(s, clusters); /* sm90_bwd_part_count adds to the steps */
-        return best;
-    }
-    best = parts_with(s, SM90_BWD_EQUAL_PARTS, most_steps, 0, 0, clusters);
-    /* With fewer tiles than multiprocessors parts from all over each tile run at once, and so read all heads of the
-     * group. Where these do not stay in the L2, parts that begin at the same head have to run together: equal parts in
-     * turns do. Without a mask whole parts do as well, as all tiles have as many. */
-    const bool in_turns = s->causal && !s->in_order && s->exceeds_l2_twice && tiles < clusters;
-    const bool takes_whole_parts = !s->in_order && !in_turns && works <= SM90_BWD_MOST_SEARCHED_TILES;
-    const enum sm90_bwd_part_kind equal_kind = in_turns ? SM90_BWD_EQUAL_PARTS_IN_TURNS : SM90_BWD_EQUAL_PARTS;
+    if (has_many || is_long) /* sm90_bwd_part_count adds to the steps */
+        best.time = average_time(s, clusters);
+    else
+        best = parts_with(s, SM90_BWD_EQUAL_PARTS, most_steps, 0, 0, clusters);
+    if (drifts(s, clusters))
+        best.time *= drift_factor(s, most_steps);
     /* With parts blocks of one work tile each were as fast as a loop or faster (step 33). */
-    if (s->q_tile.takes_more || s->q_tile.keeps_queries)
+    if (s->q_tile.takes_more || s->q_tile.keeps_queries || is_long)
         return best;
-    for (int part_steps = most_steps - 1; part_steps >= 2;
-         part_steps -= part_steps < 2 * FINENESS ? 1 : part_steps / FINENESS) {
-        const int parts = sm90_bwd_part_count(most_steps, part_steps);
-        if (parts > SM90_BWD_MOST_PARTS || tiles * parts > 2 * (int64_t)MAX_WAVES * clusters)
-            break;
-        const struct sm90_bwd_parts equal =
-            parts_with(s, equal_kind, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, clusters);
-        if (equal.time < best.time)
-            best = equal;
-        if (!takes_whole_parts)
-            continue;
-        const struct sm90_bwd_parts whole =
-            parts_with(s, SM90_BWD_WHOLE_PARTS, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, clusters);
-        if (whole.time < best.time)
-            best = whole;
+    const bool can_search = !s->in_order && works <= SM90_BWD_MOST_SEARCHED_TILES;
+    if (!drifts(s, clusters)) {
+        if (!has_many)
+            consider_parts(&best, s, tiles, SM90_BWD_EQUAL_PARTS, can_search, head_dim, clusters);
+        return best;
     }
+    /* With fewer tiles than clusters parts from all over each tile run at once: the rests of whole parts, which come at
+     * the end, would read all heads of the group. */
+    if (tiles < clusters)
+        consider_parts(&best, s, tiles, SM90_BWD_EQUAL_PARTS_IN_TURNS, false, head_dim, clusters);
+    consider_short_parts(&best, s, tiles,
+                         can_search && tiles >= clusters ? SM90_BWD_WHOLE_PARTS : SM90_BWD_EQUAL_PARTS_IN_TURNS,
+                         head_dim, clusters);
     return best;
 }
 

@@ -14,11 +14,11 @@ struct sm90_bwd_shape {
     int q_len, kv_len;
     int group; /* query heads for each kv head */
     struct sm90_bwd_q_tile q_tile;
-    int q_tiles;           /* of a query head */
-    int kv_tiles;          /* of a kv head */
-    int kv_heads_total;    /* batch * kv_heads */
-    int section_heads;     /* kv heads whose blocks run at the same time */
-    bool exceeds_l2_twice; /* Q, dO and the sums of dQ of a kv head take more than twice the L2 */
+    int q_tiles;        /* of a query head */
+    int kv_tiles;       /* of a kv head */
+    int kv_heads_total; /* batch * kv_heads */
+    int section_heads;  /* kv heads whose blocks run at the same time */
+    double query_l2s;   /* Q, dO and the sums of dQ of a kv head, as a multiple of the L2 */
     /* Of head_dim 64: so many tiles of keys for so few queries that blocks mostly wait for each other's additions to
      * the same dQ. A pair of blocks makes half as many. */
     bool contended;

@@ -82,9 +82,48 @@ static void many_tiles_have_one_part_each(void **state)
         struct work w = work_on_h200(4, is_narrow ? 32 : 16, is_narrow ? 32 : 16, 4096, is_narrow ? 64 : 128, causal);
         assert_int_equal(w.parts.max_parts, 1);
         assert_int_equal(w.parts.part_steps, sm90_bwd_steps(&w.shape, 0));
-        w = work_on_h200(64, 32, 1, 4096, is_narrow ? 64 : 128, causal); /* a group changes nothing */
+        w = work_on_h200(64, 16, 1, 4096, is_narrow ? 64 : 128, causal); /* a group changes nothing */
         assert_int_equal(w.parts.max_parts, 1);
     }
+}
+
+/* Causal, where all heads of a group exceed the L2 twice: parts of a head, or of as much of one as takes a third of it,
+ * also where tiles are many. 4 GB of sums at most. docs/kernels/sm90_bwd.md, step 48. */
+static void parts_are_short_where_blocks_drift_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t batch, q_heads, kv_heads, len, head_dim;
+        int part_steps;
+    } rows[] = {
+        {1, 16, 2, 16384, 128, 256}, {1, 64, 8, 16384, 128, 256},
+        {1, 64, 4, 32768, 128, 256}, {2, 64, 8, 16384, 128, 256},
+        {16, 32, 1, 4096, 128, 64},  {64, 32, 1, 4096, 128, 128},
+        {1, 32, 2, 32768, 64, 256},  {4, 32, 2, 65536, 64, 1024 /* shorter ones are too many */},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct attn_problem p = DENSE(rows[i].batch, rows[i].q_heads, rows[i].kv_heads, rows[i].len, rows[i].len,
+                                      rows[i].head_dim, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
+        const struct work w = work_of(p, false, MULTIPROCESSORS);
+        assert_int_equal(w.parts.part_steps, rows[i].part_steps);
+        assert_int_equal(w.parts.max_parts, (sm90_bwd_steps(&w.shape, 0) - 1) / rows[i].part_steps + 1);
+        assert_true(w.parts.kind == (w.shape.kv_tiles <= SM90_BWD_MOST_SEARCHED_TILES ? SM90_BWD_WHOLE_PARTS
+                                                                                      : SM90_BWD_EQUAL_PARTS_IN_TURNS));
+        const int64_t parts = (int64_t)w.parts.max_parts * w.shape.kv_tiles * w.shape.kv_heads_total;
+        assert_true(sm90_bwd_sums_offset(1, 0, parts, (int)p.head_dim) <= INT64_C(1) << 30); /* floats */
+        /* A loop is not faster: it has no parts. Without a mask, or in order, nothing of this holds. */
+        const struct work loop = work_with(w.tile + 1, p, false, MULTIPROCESSORS);
+        assert_true(loop.parts.max_parts == 1 && loop.parts.time > w.parts.time);
+        assert_true(work_of(p, true, MULTIPROCESSORS).parts.kind == SM90_BWD_EQUAL_PARTS);
+        p.causal = false;
+        const struct work full = work_of(p, false, MULTIPROCESSORS);
+        if (full.shape.kv_tiles * full.shape.kv_heads_total >= 8 * MULTIPROCESSORS)
+            assert_int_equal(full.parts.max_parts, 1);
+    }
+    /* Few heads, or tiles of keys that have nearly as many steps as all that run at the same time: whole tiles. */
+    assert_int_equal(work_on_h200(4, 32, 32, 131072, 64, true).parts.max_parts, 1);
+    assert_int_equal(work_on_h200(1, 32, 8, 32768, 128, true).parts.max_parts, 1);
 }
 
 static void few_tiles_are_shared_out(void **state)
@@ -188,9 +227,9 @@ static void kinds_of_parts(void **state)
         assert_int_equal(w.parts.kind, SM90_BWD_WHOLE_PARTS);
         assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).parts.kind, SM90_BWD_EQUAL_PARTS);
         w = work_on_h200(1, 32, 1, 2048, head_dim, true);
-        assert_false(w.shape.exceeds_l2_twice);
+        assert_true(w.shape.query_l2s < 2);
         w = work_on_h200(1, 32, 1, 8192, head_dim, true);
-        assert_true(w.shape.exceeds_l2_twice);
+        assert_true(w.shape.query_l2s > 2);
         assert_int_equal(w.parts.kind, SM90_BWD_EQUAL_PARTS_IN_TURNS);
         assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).parts.kind, SM90_BWD_EQUAL_PARTS);
         assert_int_equal(work_on_h200(1, 32, 1, 8192, head_dim, false).parts.kind, SM90_BWD_WHOLE_PARTS);
@@ -439,6 +478,7 @@ int main(void)
         cmocka_unit_test(steps_are_the_tiles_that_the_mask_leaves),
         cmocka_unit_test(halves_begin_where_the_mask_does),
         cmocka_unit_test(many_tiles_have_one_part_each),
+        cmocka_unit_test(parts_are_short_where_blocks_drift_apart),
         cmocka_unit_test(few_tiles_are_shared_out),
         cmocka_unit_test(parts_cover_all_steps_and_none_is_empty),
         cmocka_unit_test(a_part_begins_at_one_turn),
