@@ -6,6 +6,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/sm80/bwd_zero_shares.h"
 #include "kernels/sm80/family.h"
 
 #ifdef __cplusplus
@@ -13,7 +14,6 @@ extern "C" {
 #endif
 
 enum {
-    SM80_BWD_ROW_STEP = 64,            /* stats and dq_sum are padded to a multiple of this many queries */
     SM80_BWD_PREPROCESS_THREADS = 256, /* 8 elements of O and dO for each */
     SM80_BWD_DQ_TILE = 64,             /* queries of the deterministic dQ */
     SM80_BWD_DQ_THREADS = 128,
@@ -51,6 +51,8 @@ struct fused_sm80_bwd_params {
     struct fused_sm80_family family;
     float lse2_less; /* by how much lse2 in stats is less: log2 of P's factor in kernels SparseDropout, else 0 */
     struct fused_sm80_bwd_order order;
+    struct fused_sm80_bwd_zeros zeros;
+    int *zeroed; /* [zeros.sections]: how many warps of the main kernel have written their zeros for a section */
 };
 
 typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);

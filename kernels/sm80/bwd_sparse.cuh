@@ -5,6 +5,7 @@
  * A tile of which the block's keys see every pair is computed as in the dense kernel. */
 #pragma once
 #include "kernels/sm80/bwd_family.cuh"
+#include "kernels/sm80/bwd_zeros.cuh"
 #include "kernels/sm80/tile_list.cuh"
 
 namespace sm80_bwd {
@@ -316,6 +317,7 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
     if (now.entry >= 0)
         load_sparse_step<Tile, Warp::CALLS>(s, params, block, now.entry, 0);
     cp_async_commit();
+    write_next_zeros<Tile>(params, warp);
     own.start(warp);
 
     int i = 0;

@@ -206,18 +206,30 @@ static enum attn_status launch_ahead(const char *name, fused_sm80_schedule_kerne
                               params, run, why);
 }
 
+int64_t sm80_list_sections(const struct attn_request *request, const struct sm80_tiling *tiling, int64_t section_groups,
+                           int blocks_per_sm)
+{
+    enum { TAIL_WAVES = 2 };
+    const struct attn_problem *p = request->problem;
+    const int64_t groups = p->batch * p->kv_heads;
+    const int64_t group_tiles = tiling->is_keys ? attn_tiles(p->kv_len, tiling->own_tile)
+                                                : attn_tiles(p->q_len, tiling->own_tile) * (p->q_heads / p->kv_heads);
+    /* The last section has two waves of blocks at least, so that short ones fill the gaps at the end. */
+    const int64_t tail =
+        attn_tiles((int64_t)TAIL_WAVES * blocks_per_sm * request->device->multiprocessors, group_tiles);
+
+    return groups > tail ? (groups - tail) / section_groups + 1 : 1;
+}
+
 enum attn_status sm80_launch_schedule(const struct attn_request *request, const struct fused_sm80_family *family,
                                       const struct sm80_tiling *tiling, int64_t section_groups, int blocks_per_sm,
                                       const struct attn_run *run, struct attn_message *why)
 {
-    enum { LISTS_A_BLOCK = SM80_LISTS_THREADS / 32, TAIL_WAVES = 2 };
+    enum { LISTS_A_BLOCK = SM80_LISTS_THREADS / 32 };
     const struct attn_problem *p = request->problem;
     const bool is_packed = p->lengths == ATTN_PACKED;
     const int64_t longest_own = tiling->is_keys ? p->kv_len : p->q_len, groups = p->batch * p->kv_heads;
     const int64_t group = p->q_heads / p->kv_heads, own_tiles = attn_tiles(longest_own, tiling->own_tile);
-    /* The last section has two waves of blocks at least, so that short ones fill the gaps at the end. */
-    const int64_t tail = attn_tiles((int64_t)TAIL_WAVES * blocks_per_sm * request->device->multiprocessors,
-                                    own_tiles * (tiling->is_keys ? 1 : group));
     const struct fused_sm80_schedule params = {
         .family = *family,
         .own_tile = tiling->own_tile,
@@ -234,7 +246,7 @@ enum attn_status sm80_launch_schedule(const struct attn_request *request, const 
         .list_group = (int32_t)(tiling->is_keys ? group : 1),
         .head_groups = (int32_t)groups,
         .section_groups = (int32_t)section_groups,
-        .sections = (int32_t)(groups > tail ? (groups - tail) / section_groups + 1 : 1),
+        .sections = (int32_t)sm80_list_sections(request, tiling, section_groups, blocks_per_sm),
     };
     enum attn_status status = ATTN_OK;
 

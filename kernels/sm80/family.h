@@ -125,6 +125,11 @@ size_t sm80_schedule_bytes(const struct attn_problem *, const struct sm80_tiling
 struct fused_sm80_family sm80_family_of(const struct attn_request *, const struct attn_tensors *, void *workspace,
                                         const struct sm80_tiling *);
 
+/* Sections of the order of blocks where there are lists: each but the last one has section_groups key heads (groups),
+ * the last one all that are left; in each the work tiles are sorted. */
+int64_t sm80_list_sections(const struct attn_request *, const struct sm80_tiling *, int64_t section_groups,
+                           int blocks_per_sm);
+
 /* Launches the kernels that list work tiles (packed sequences) and visible tiles (a block mask). section_groups: of
  * fixed lengths, key heads whose blocks run at the same time; blocks_per_sm: of the main kernel. In the backward they
  * are a pass. */

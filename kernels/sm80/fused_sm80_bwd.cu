@@ -1,6 +1,7 @@
 /* fused_sm80, backward: FlashAttention-2's backward (Dao 2023, algorithm 2) for sm_80 and newer, with mma.sync,
  * ldmatrix and cp.async. Three kernels:
- *   preprocess     lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in dq_sum, the fp32 sums of dQ
+ *   preprocess     lse2 = LSE * log2 e and -D = -rowsum(dO * O) of every query; zeros in dq_sum, the fp32 sums of dQ,
+ *                  or in those of the first heads alone: backward_main writes the others (bwd_zero_shares.h)
  *   backward_main  a block has KV keys of a kv head and goes through the tiles of Q queries of all query heads of its
  *                  group: recomputes P, keeps dK and dV in registers, adds its part of dQ to dq_sum
  *   convert_dq     dQ = scale * dq_sum, rounded
@@ -99,6 +100,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
         if (now.head < params.group)
             load_step(s, params, now, 0);
         cp_async_commit();
+        if (Attributes::WITH_DQ)
+            write_next_zeros<Tile>(params, warp);
 
         int32_t index_before = -1;
         int stage = 0;

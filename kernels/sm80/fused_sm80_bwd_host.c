@@ -123,6 +123,51 @@ static size_t row_bytes(const struct attn_problem *p)
     return (size_t)(padded_heads(p) * padded_rows(p)) * sizeof(float);
 }
 
+/* KV heads whose blocks run at the same time: so few that Q, dO in 16 bits and dQ in fp32 stay in the L2, with a block
+ * mask in half of it (docs/kernels/sm80.md, step 10); where blocks differ in length, at least three waves of blocks, so
+ * that the short ones fill the gaps at the end. */
+static int32_t section_heads(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t kv_tiles = attn_tiles(p->kv_len, tile->kv_tile), all_heads = p->batch * p->kv_heads;
+    const int64_t wave_heads = 3 * request->device->multiprocessors * tile->tile.blocks_per_sm / kv_tiles;
+    const int64_t bytes = (int64_t)request->device->l2_bytes / (p->mask_block != 0 ? 2 : 1);
+    int64_t heads = bytes / (p->q_heads / p->kv_heads * p->q_len * p->head_dim * 8);
+
+    if (p->causal && heads < wave_heads)
+        heads = wave_heads;
+    if (heads > all_heads)
+        heads = all_heads;
+    return (int32_t)(heads < 1 ? 1 : heads);
+}
+
+/* Packed sequences have one list of work tiles of all heads, whose order is not that of sections. */
+static struct fused_sm80_bwd_zeros zeros_of(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile,
+                                            const struct sm80_tiling *tiling)
+{
+    const struct attn_problem *p = request->problem;
+    const bool is_packed = p->lengths == ATTN_PACKED;
+    const int64_t section = section_heads(request, tile), heads = (is_packed ? 1 : p->batch) * p->kv_heads;
+    const struct fused_sm80_bwd_zeros_shape shape = {
+        .sections = tiling->has_lists ? sm80_list_sections(request, tiling, section, tile->tile.blocks_per_sm)
+                                      : attn_tiles(heads, section),
+        .section_heads = section,
+        .heads = heads,
+        .head_rows = p->q_heads / p->kv_heads * padded_rows(p),
+        .section_blocks = section * attn_tiles(p->kv_len, tile->kv_tile),
+        .running_blocks = (int64_t)request->device->multiprocessors * tile->tile.blocks_per_sm,
+        .by_blocks = !is_packed && kind_of(tile, request) != SM80_FAMILY,
+    };
+
+    return request->deterministic ? (struct fused_sm80_bwd_zeros){0} : fused_sm80_bwd_zeros_of(&shape);
+}
+
+/* Of the counters of zeros, which are behind dq_sum. */
+static size_t zeroed_bytes(const struct fused_sm80_bwd_zeros *zeros)
+{
+    return (size_t)attn_round_up(zeros->sections * (int64_t)sizeof(int), 256);
+}
+
 static size_t workspace_bytes(const struct attn_request *request)
 {
     const struct attn_problem *p = request->problem;
@@ -132,26 +177,11 @@ static size_t workspace_bytes(const struct attn_request *request)
     if (tile == NULL)
         return 0;
     const struct sm80_tiling tiling = tiling_of(request, tile);
+    const struct fused_sm80_bwd_zeros zeros = zeros_of(request, tile, &tiling);
     const size_t stats = 2 * row_bytes(p) + sm80_schedule_bytes(p, &tiling);
-    return request->deterministic ? stats : stats + row_bytes(p) * (size_t)tile->tile.head_dim;
-}
-
-/* KV heads whose blocks run at the same time: so few that Q, dO in 16 bits and dQ in fp32 stay in the L2, with a block
- * mask in half of it (docs/kernels/sm80.md, step 10); where blocks differ in length, at least three waves of blocks, so
- * that the short ones fill the gaps at the end. */
-static int32_t section_heads(const struct attn_request *request, const struct fused_sm80_bwd_params *params,
-                             const struct attn_tile *tile)
-{
-    const struct attn_problem *p = request->problem;
-    const int64_t wave_heads = 3 * request->device->multiprocessors * tile->blocks_per_sm / params->kv_tiles;
-    const int64_t bytes = (int64_t)request->device->l2_bytes / (p->mask_block != 0 ? 2 : 1);
-    int64_t heads = bytes / (params->group * p->q_len * p->head_dim * 8);
-
-    if (p->causal && heads < wave_heads)
-        heads = wave_heads;
-    if (heads > params->kv_head_count)
-        heads = params->kv_head_count;
-    return (int32_t)(heads < 1 ? 1 : heads);
+    if (request->deterministic)
+        return stats;
+    return stats + row_bytes(p) * (size_t)tile->tile.head_dim + zeroed_bytes(&zeros);
 }
 
 static struct fused_sm80_bwd_params params_of(const struct attn_request *request, const struct attn_tensors *t,
@@ -198,7 +228,10 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
         params.family.keep_factor = ldexpf(params.family.keep_factor, -exponent);
         params.ds_scale *= params.family.keep_factor;
     }
-    params.section_heads = section_heads(request, &params, &tile->tile);
+    params.zeros = zeros_of(request, tile, tiling);
+    if (params.zeros.sections > 0)
+        params.zeroed = (int *)(void *)((char *)params.dq_sum + row_bytes(p) * (size_t)tile->tile.head_dim);
+    params.section_heads = section_heads(request, tile);
     /* Packed sequences have a list instead, and tiles of the longest one times all of them may be over 31 bits. */
     const int64_t section_blocks = p->lengths == ATTN_PACKED ? 1 : (int64_t)params.section_heads * params.kv_tiles;
     params.order = (struct fused_sm80_bwd_order){divisor_of(section_blocks), divisor_of(params.section_heads),

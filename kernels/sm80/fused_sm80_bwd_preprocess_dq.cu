@@ -3,8 +3,9 @@
  *
  * preprocess, bound by device memory: 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in
  * base 2. Rows that see no key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main
- * kernel without a mask. The same threads zero dq_sum. Blocks go from the last row to the first one, so that the main
- * kernel, which begins with the first heads, finds their rows of dO and of dq_sum in the L2.
+ * kernel without a mask. The same threads zero dq_sum, or what of it the main kernel does not (bwd_zero_shares.h).
+ * Blocks go from the last row to the first one, so that the main kernel, which begins with the first heads, finds their
+ * rows of dO and of dq_sum in the L2.
  *
  * backward_dq, for request.deterministic: dQ in a fixed order of additions, where the blocks of the main kernel add
  * to dQ in the order in which they get there. A block has 64 queries, recomputes S and dP tile by tile of 64 keys in
@@ -32,6 +33,13 @@ constexpr int DQ_TILE = SM80_BWD_DQ_TILE, DQ_THREADS = SM80_BWD_DQ_THREADS;
 static_assert(DQ_THREADS == DQ_TILE / 16 * LANES, "a warp has 16 queries");
 
 /* ---- preprocess ------------------------------------------------------------------------------------------------ */
+
+/* No zeros of the main kernel's blocks are there yet. There are at least as many blocks as sections of heads. */
+__device__ __forceinline__ void clear_zeroed(const Params &params)
+{
+    if (threadIdx.x == 0 && blockIdx.x < static_cast<uint32_t>(params.zeros.sections))
+        params.zeroed[blockIdx.x] = 0;
+}
 
 /* A block has rows of one head only. */
 template <typename T, int HEAD_DIM>
@@ -62,11 +70,12 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_co
         stats[0] = sees ? lse * LOG2_E - params.lse2_less : INFINITY;
         stats[params.q_tile] = sees ? -sum : 0.0f;
     }
-    if (params.dq_sum != NULL) {
+    if (index < params.zeros.preprocessed_rows) {
         float4 *zeros =
             reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROWS * HEAD_DIM) + threadIdx.x;
         zeros[0] = zeros[PREPROCESS_THREADS] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
+    clear_zeroed(params);
 }
 
 /* The same of the family: a block has SM80_ROW_BLOCK rows of one head of one sequence, and as many lanes as a row
@@ -104,11 +113,12 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess_rows(const __gr
             stats[params.q_tile] = sees ? -sum : 0.0f;
         }
     }
-    if (params.dq_sum != NULL) {
+    if (padded < params.zeros.preprocessed_rows) {
         float4 *zeros = reinterpret_cast<float4 *>(params.dq_sum + padded * params.padded_head_dim);
         for (int i = threadIdx.x; i < SM80_ROW_BLOCK * params.padded_head_dim / 4; i += PREPROCESS_THREADS)
             zeros[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
+    clear_zeroed(params);
 }
 
 /* ---- dQ in a fixed order ---------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* What follows from the problem, and how many thread blocks share the steps of a tile of keys. That is an estimate: the
  * blocks are put on the multiprocessors in the order of their numbers, each on the one that is free first, as the
  * hardware does. Times are in long steps (bwd_geometry.h), about 2.2 us on an H200; docs/kernels/sm90_bwd.md,
- * steps 28, 30, 32, 33, 36, 40 and 42, has the measurements. */
+ * steps 28, 30, 32, 33, 36, 40, 42 and 48, has the measurements. */
 #include "kernels/sm90/bwd_parts.h"
 
 #include <limits.h>
@@ -202,8 +202,8 @@ static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm9
 }
 
 /* Whether blocks drift apart. Causal tiles of keys have unlike many steps in a head, so that blocks that begin with the
- * same head of a group read different ones after some time: as much of the group, at most, as the last tile of keys that
- * runs at the same time as the first one has fewer steps. That should stay in the L2, or at least half of it. */
+ * same head of a group read different ones after some time: as much of the group, at most, as the last tile of keys
+ * that runs at the same time as the first one has fewer steps. That should stay in the L2, or half of it. */
 static bool drifts(const struct sm90_bwd_shape *s, int clusters)
 {
     const int last = (clusters < s->kv_tiles ? clusters : s->kv_tiles) - 1;
@@ -212,7 +212,7 @@ static bool drifts(const struct sm90_bwd_shape *s, int clusters)
     return s->causal && !s->in_order && s->group > 1 && s->query_l2s * apart > 2;
 }
 
-/* Steps of blocks that drift apart, whose Q, dO and sums of dQ take a third of the L2 at most: those of a query head, or
+/* Steps of blocks that drift apart whose Q, dO and sums of dQ take a third of the L2 at most: those of a query head,
  * half of them, a quarter ... */
 static int steps_of_l2(const struct sm90_bwd_shape *s)
 {
@@ -244,8 +244,8 @@ static void consider(struct sm90_bwd_parts *best, const struct sm90_bwd_shape *s
         *best = parts;
 }
 
-/* The same for blocks that drift apart, with parts of so many steps as stay in the L2, and twice, four times ... as many.
- * Parts that begin at the same head run together: in turns, as whole parts are, too. */
+/* The same for blocks that drift apart, with parts of so many steps as stay in the L2, and twice, four times ... as
+ * many. Parts that begin at the same head run together: in turns, as whole parts are, too. */
 static void consider_short_parts(struct sm90_bwd_parts *best, const struct sm90_bwd_shape *s, int64_t tiles,
                                  enum sm90_bwd_part_kind kind, int head_dim, int clusters)
 {
