@@ -50,6 +50,10 @@ static const struct hard_shape shapes[] = {
     {1, 272, 68, 70, 130, FILL_NORMAL, ATTN_BSHD, true, true, 0},
     {5, 30, 30, 330, 430, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     {5, 16, 4, 700, 900, FILL_NORMAL, ATTN_BSHD, false, true, 0},
+    /* Full, fused_sm90's forward on an H200: the last work tiles in parts, with both head dims. With 1960 queries the
+     * last tile of a head has 64 rows and more behind the last query, with 1300 keys the last block is not whole. */
+    {1, 18, 6, 1960, 1300, FILL_NORMAL, ATTN_BHSD, false, true, 0},
+    {1, 18, 18, 2100, 1300, FILL_NORMAL, ATTN_BSHD, false, true, 0},
     /* Causal, fused_sm90's backward on an H200: tiles of keys in parts of one size and rests; in equal parts in turns,
      * as the queries of the key head exceed the L2. */
     {4, 24, 2, 137, 655, FILL_NORMAL, ATTN_BSHD, true, true, 0},

@@ -8,9 +8,9 @@
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/memory.cuh"
+#include "kernels/device/slab.cuh"
 #include "kernels/device/warp_matrix.cuh"
 #include "kernels/device/wgmma.cuh"
-#include "kernels/sm90/bwd_slab.cuh"
 #include "kernels/sm90/bwd_tiles.cuh"
 
 namespace sm90_bwd {

@@ -5,9 +5,15 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/sm90/bwd_slab.cuh"
+#include "kernels/device/slab.cuh"
+#include "kernels/sm90/bwd_params.h"
 
 namespace sm90_bwd {
+
+using namespace device;
+
+static_assert(SLAB_ROWS == SM90_BWD_STORE_ROWS, "the rows of a warp");
+static_assert(SLAB_FLOATS_OF_LANE * LANES == SLAB_FLOATS, "all of a slab");
 
 constexpr int THREADS = SM90_BWD_ROW_THREADS;
 

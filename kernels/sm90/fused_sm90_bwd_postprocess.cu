@@ -7,8 +7,8 @@
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/memory.cuh"
+#include "kernels/device/slab.cuh"
 #include "kernels/sm90/bwd_rows.cuh"
-#include "kernels/sm90/bwd_slab.cuh"
 #include "kernels/sm90/bwd_tiles.cuh"
 
 namespace sm90_bwd {

@@ -30,8 +30,13 @@
  *     assembler serialises the products (its messages C7511, C7513, C7515).
  *   - A stage of Q is released one tile later, when the TMA store of O has read it (`unreleased_q`).
  *
- * Files: fwd_scheduler.cuh (order of work tiles), fwd_tiles.cuh (tiles, shared memory), fwd_producer.cuh,
- * fwd_mainloop.cuh, fwd_softmax.cuh, fwd_epilogue.cuh, fused_sm90_fwd_host.c (choice of the tile, launch).
+ * Parts: without a mask the keys of the last work tiles may be shared out to several thread blocks, so that all
+ * multiprocessors finish at about the same time. A part is a work tile of fewer blocks of keys, whose O, row max and
+ * row sum go to the workspace; fused_sm90_fwd_combine.cu puts the parts together.
+ *
+ * Files: fwd_scheduler.cuh (order of work tiles), fwd_tail.c (parts of the last ones), fwd_tiles.cuh (tiles, shared
+ * memory), fwd_producer.cuh, fwd_mainloop.cuh, fwd_softmax.cuh, fwd_epilogue.cuh, fused_sm90_fwd_combine.cu,
+ * fused_sm90_fwd_host.c (choice of the tile, launches).
  * Measurements: docs/kernels/sm90_fwd.md. */
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
@@ -48,12 +53,17 @@
 
 namespace sm90_fwd {
 
+/* Whether a kernel has code for parts of work tiles. Causal problems have no parts: kernels for these alone, which are
+ * those without ping-pong, have none. */
+template <typename Tile, bool PING_PONG> constexpr bool TAKES_PARTS = PING_PONG && (Traits<Tile>::HAS_PARTS);
+
 /* A consumer warpgroup: all work tiles of the block. Its branches and the order of its statements decide how the
  * assembler schedules the main loop (docs/kernels/sm90_fwd.md): compare the machine code after a change. */
 template <typename T, typename Tile, bool PING_PONG>
 __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params &params, int consumer)
 {
     using S = Traits<Tile>;
+    constexpr bool HAS_PARTS = TAKES_PARTS<Tile, PING_PONG>;
     const int split = Tile::KEY_SPLITS == 1 ? 0 : consumer / S::ROW_GROUPS; /* a constant where keys are not split */
     const int team = consumer - split * S::ROW_GROUPS, first_key = split * S::KEYS;
     const int lane = threadIdx.x % 32, row_in_group = threadIdx.x / 32 % 4 * 16 + lane / 4;
@@ -84,7 +94,9 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
          * (docs/kernels/sm90_fwd.md). */
         const int thread_row = S::SKIPS_BLOCKS ? row_group * 64 + row_in_group : own_row;
         const int first_row = tile.first_row + row_group * 64;
-        const int first_masked = first_masked_block<Tile>(params, first_row, first_key, shift);
+        /* Blocks of keys are counted from the first one of this part. */
+        const int part_begin = HAS_PARTS ? smem.key_part[q.stage].first_block : 0;
+        const int first_masked = first_masked_block<Tile>(params, first_row, first_key, shift) - part_begin;
         const uint32_t query =
             keep_uniform(wgmma_k_major(shared_address(smem.q[q.stage]) + row_group * 64 * ROW_BYTES));
         const auto k_operand = [&] { return first_k + k.stage * STAGE_STEP; };
@@ -94,6 +106,9 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             const int diagonal = tile.first_row + thread_row + shift + 1;
             mask_block<Tile>(s, params, first_column, diagonal);
         };
+        /* Of the blocks of a part only the first one that is computed may have keys to mask: that of the last keys. The
+         * main loop's mask is for whole work tiles. */
+        const auto mask_first = [&](float(&s)[S::SCORES], int n) { mask(s, part_begin + n); };
         uint32_t q_fragments[S::Q_FRAGMENTS][4];
         RowState rows = {{NO_MAXIMUM, NO_MAXIMUM}, {0.0f, 0.0f}, {NO_MAXIMUM, NO_MAXIMUM}};
         float s[S::SCORES], o[S::ACCUMULATORS], alpha[2];
@@ -101,7 +116,8 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         int n = tile.key_blocks - 1;
 
         if constexpr (S::SKIPS_BLOCKS) { /* blocks that none of these rows sees */
-            const int last = last_seen_block<Tile>(params, first_row, first_key, shift);
+            const int seen = last_seen_block<Tile>(params, first_row, first_key, shift);
+            const int last = HAS_PARTS ? max(seen - part_begin, 0) : seen;
             /* With ping-pong the loop is not unrolled, to keep the code that is fetched at the start short. Without it
              * the loop is unrolled because of what the assembler then does in the main loop (docs/kernels/sm90_fwd.md).
              */
@@ -122,7 +138,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         if constexpr (Tile::Q_REGISTER_STEPS > 0)
             load_q_fragments<Tile>(q_fragments, smem.q[q.stage], row_group, lane);
         first_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, p, q_fragments, rows, alpha, unreleased_q,
-                                        query, k_operand, mask, first_masked, n);
+                                        query, k_operand, mask_first, first_masked, n);
 #pragma unroll 1
         for (--n; n >= 0; --n)
             next_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, o, p, q_fragments, rows, alpha, query,
@@ -141,7 +157,12 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         if (split == S::LAST_SPLIT) {
             if (!S::FINALIZES_EARLY)
                 finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
-            write_output<T>(smem, q.stage, o, scale_own, scale_sent, rows, exchange, tile, params, team, warp_row);
+            /* Read here and not before the main loop, which has no register for it. */
+            const int slot = HAS_PARTS ? smem.key_part[q.stage].slot : -1;
+            if (HAS_PARTS && slot >= 0)
+                store_part<Tile>(o, scale_own, rows, slot, params, warp_row);
+            else
+                write_output<T>(smem, q.stage, o, scale_own, scale_sent, rows, exchange, tile, params, team, warp_row);
         } else if constexpr (Tile::KEY_SPLITS == 2) {
             send_partial<Tile>(exchange, team, o, rows);
         }
@@ -161,6 +182,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
     using S = Traits<Tile>;
     extern __shared__ char shared[];
     SharedStorage<Tile> &smem = *reinterpret_cast<SharedStorage<Tile> *>(shared);
+    constexpr bool HAS_PARTS = TAKES_PARTS<Tile, PING_PONG>;
     const int warp = keep_uniform(threadIdx.x / 32), warpgroup = warp / 4;
     static_assert(!S::HAS_SUM_COLUMN || offsetof(SharedStorage<Tile>, ones) % 1024 == 0, "panels begin on 1024 bytes");
 
@@ -187,7 +209,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
             mbarrier_init(shared_address(&smem.v_empty[i]), CONSUMER_WARPS);
         }
         mbarrier_init_fence();
-        publish_work_tile(smem, 0, tile);
+        publish_work_tile<Tile, HAS_PARTS>(smem, 0, tile, {0, -1});
         tma_prefetch_map(&params.o);
     }
     if (S::HAS_SUM_COLUMN && warpgroup == 1)
@@ -197,9 +219,9 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
         registers_decrease<S::PRODUCER_REGISTERS>();
         if (warp < 2 && elect_one()) {
             if (warp == 0)
-                produce_qk<Tile>(smem, params);
+                produce_qk<Tile, HAS_PARTS>(smem, params);
             else
-                produce_v<Tile>(smem, params);
+                produce_v<Tile, HAS_PARTS>(smem, params);
         }
     } else {
         registers_increase<S::CONSUMER_REGISTERS>();
@@ -231,6 +253,7 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
      KEYS,                                                                                                             \
      COST,                                                                                                             \
      START,                                                                                                            \
+     Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>::HAS_PARTS,                                                        \
      {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS), true), CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS))}},
 
 } // namespace sm90_fwd

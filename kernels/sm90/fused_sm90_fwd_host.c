@@ -1,8 +1,6 @@
-/* The host side of fused_sm90's forward: which tile a request gets, what is refused, the kernel's parameters, the
- * launch. */
+/* The host side of fused_sm90's forward: which tile a request gets, what is refused, the workspace, the kernels'
+ * parameters, the launches. */
 #include "kernels/sm90/fwd_params.h"
-
-#include <math.h>
 
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
@@ -10,7 +8,6 @@
 #include "kernels/sm90/fused_sm90.h"
 
 enum {
-    COUNTER_BYTES = 256,
     MAX_WAVES = 16,     /* with more work tiles for each multiprocessor their order leaves little to gain */
     SHORT_KV_LEN = 1024 /* up to here the sections of causal problems are smaller */
 };
@@ -51,16 +48,22 @@ static double causal_keys(const struct attn_request *request, const struct fused
     return each * (seen + (tile->block_m + tile->block_n) / 2.0 + tile->start);
 }
 
+/* Without a mask. Loads and stores of a tile run beside the products of others then: its start takes a quarter. */
+static struct sm90_fwd_full_work full_work_of(const struct attn_request *request,
+                                              const struct fused_sm90_fwd_tile *tile)
+{
+    return sm90_fwd_full_work_of(
+        request->problem,
+        &(struct sm90_fwd_tail_tile){tile->block_m, tile->block_n, tile->start / 4.0, tile->has_parts},
+        request->device->multiprocessors);
+}
+
 /* The time until the last multiprocessor has finished, in rows times keys times cost; without what all tiles have in
- * common. Loads and stores of tiles without a mask run beside the products of others: their start takes a quarter. */
+ * common. */
 static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_fwd_tile *tile = (const void *)common;
-    const struct attn_problem *p = request->problem;
-    const double tiles = (double)row_tiles_of(p, tile) * (double)p->batch * (double)p->q_heads;
-    const double keys = p->causal ? causal_keys(request, tile)
-                                  : ceil(tiles / request->device->multiprocessors) *
-                                        ((double)attn_round_up(p->kv_len, tile->block_n) + tile->start / 4.0);
+    const double keys = request->problem->causal ? causal_keys(request, tile) : full_work_of(request, tile).keys;
 
     return tile->block_m * tile->cost * keys;
 }
@@ -90,6 +93,21 @@ static void set_sections(struct fused_sm90_fwd_params *params, const struct attn
     params->first_heads = divisor_of((groups - others * size) * group);
 }
 
+/* Parts of the last work tiles, and the workspace. */
+static void set_parts(struct fused_sm90_fwd_params *params, const struct attn_request *request,
+                      const struct fused_sm90_fwd_tile *tile, char *workspace)
+{
+    params->tail = full_work_of(request, tile).tail;
+    params->tail_works = divisor_of(params->tail.works > 0 ? params->tail.works : 1);
+    params->tiles += params->tail.works * (params->tail.parts - 1);
+    params->block_m = tile->block_m;
+    const struct sm90_fwd_workspace space = sm90_fwd_workspace_of(&params->tail, tile->block_m, tile->tile.head_dim);
+    params->tile_counter = (int *)(void *)(workspace + space.tile_counter);
+    params->part_o = (float *)(void *)(workspace + space.part_o);
+    params->part_max = (float *)(void *)(workspace + space.part_max);
+    params->part_sum = (float *)(void *)(workspace + space.part_sum);
+}
+
 static enum attn_status set_params(struct fused_sm90_fwd_params *params, const struct attn_request *request,
                                    const struct attn_tensors *t, const struct fused_sm90_fwd_tile *tile,
                                    void *workspace, struct attn_message *why)
@@ -104,7 +122,6 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     if (status == ATTN_OK)
         status = tensor_map_encode(&params->o, "o", &t->o, p, p->q_heads, p->q_len, FUSED_SM90_FWD_O_ROWS, why);
     params->lse = t->lse;
-    params->tile_counter = workspace;
     params->q_len = (int)p->q_len;
     params->kv_len = (int)p->kv_len;
     params->q_heads = divisor_of(p->q_heads);
@@ -114,6 +131,8 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
     set_sections(params, p, request->device);
     params->scale_log2 = p->scale * LOG2_E;
     params->causal = p->causal;
+    params->o_rows = t->o;
+    set_parts(params, request, tile, workspace);
     return status;
 }
 
@@ -128,7 +147,8 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld", (long long)MAX_LEN);
     const int64_t row_tiles = row_tiles_of(p, tile);
     const enum attn_status status = attn_check_grid(row_tiles, p->q_heads, p->batch, why);
-    /* The counter may run past the last tile by the number of blocks. */
+    /* The counter may run past the last tile by the number of blocks. There are parts only where tiles are some hundred
+     * times as many as multiprocessors at most. */
     if (status == ATTN_OK && row_tiles * p->q_heads * p->batch > INT32_MAX - request->device->multiprocessors)
         return attn_fail(why, ATTN_UNSUPPORTED,
                          "%lld tiles and as many more as there are multiprocessors are over 2^31 - 1",
@@ -138,8 +158,13 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 
 static size_t workspace_bytes(const struct attn_request *request)
 {
-    (void)request;
-    return COUNTER_BYTES;
+    struct attn_message why;
+    const struct fused_sm90_fwd_tile *tile = attn_choose_tile(&tiles, request, &why);
+
+    if (!tile)
+        return 0;
+    const struct sm90_fwd_tail tail = full_work_of(request, tile).tail;
+    return (size_t)sm90_fwd_workspace_of(&tail, tile->block_m, tile->tile.head_dim).bytes;
 }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
@@ -151,7 +176,7 @@ static enum attn_status launch(const struct attn_request *request, const struct 
 
     if (!tile)
         return ATTN_UNSUPPORTED;
-    const enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
+    enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
     if (status != ATTN_OK)
         return status;
     const int blocks =
@@ -163,13 +188,26 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, run->stream);
     if (error != cudaSuccess)
         return attn_cuda_failure("cudaMemsetAsync", error, why);
-    const bool bf16 = p->dtype == ATTN_BF16;
-    return attn_launch_kernel(&(struct attn_launch){.name = "fused_fwd_kernel",
-                                                    .kernel = (const void *)tile->kernels[p->causal][bf16],
-                                                    .blocks = blocks,
-                                                    .threads = tile->threads,
-                                                    .smem_bytes = tile->tile.smem_bytes},
-                              &params, run, why);
+    const bool bf16 = p->dtype == ATTN_BF16, has_parts = params.tail.parts > 1;
+    const int64_t slabs =
+        params.tail.works * (int64_t)tile->block_m / FUSED_SM90_FWD_O_ROWS; /* a warp for 64 columns */
+    status = attn_launch_kernel(&(struct attn_launch){.name = "main",
+                                                      .kernel = (const void *)tile->kernels[p->causal][bf16],
+                                                      .blocks = blocks,
+                                                      .threads = tile->threads,
+                                                      .smem_bytes = tile->tile.smem_bytes,
+                                                      .is_pass = has_parts},
+                                &params, run, why);
+    if (status == ATTN_OK && has_parts)
+        status = attn_launch_kernel(
+            &(struct attn_launch){.name = "combine",
+                                  .kernel = (const void *)fused_sm90_fwd_combine[bf16][p->head_dim == 128],
+                                  .blocks = attn_tiles(slabs * (p->head_dim / 64), FUSED_SM90_FWD_COMBINE_THREADS / 32),
+                                  .threads = FUSED_SM90_FWD_COMBINE_THREADS,
+                                  .is_pass = true,
+                                  .overlaps_previous = true},
+            &params, run, why);
+    return status;
 }
 
 const struct attn_direction fused_sm90_fwd = {accepts, workspace_bytes, launch, &tiles};

@@ -1,7 +1,7 @@
 /* The epilogue of the sm_90 forward: O / l and LSE = ln 2 (m + log2 l) of a work tile's rows. Where the product has
  * the sum of the rounded P (Traits::HAS_SUM_COLUMN), O is divided by that, otherwise by l with a correction for the
  * rounding of the largest weight (fwd_softmax.cuh). A row that sees no key has l = 0: O = 0, LSE = -inf. O goes to
- * device memory through Q's stage.
+ * device memory through Q's stage. A part of a work tile (KeyPart) stores O in fp32, m and l to the workspace instead.
  *
  * Where two warpgroups split the keys of the same rows, the first (split 0) sends its O, row max, row sum and largest
  * score through shared memory to the last, which combines both and writes. Each thread sends to the thread of the same
@@ -12,6 +12,7 @@
 
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
+#include "kernels/device/memory.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/device/warp_matrix.cuh"
 #include "kernels/sm90/fwd_softmax.cuh"
@@ -64,9 +65,10 @@ struct TopWeight {
     }
 };
 
-/* Last split: completes the row sums, writes LSE, and says what O is to be multiplied with: `scale_own` (which
- * contains 1 / what O is divided by, or 0 in a row that sees no key) for that of this warpgroup, `scale_sent` for that
- * of split 0, whose row max and row sum it waits for. `rows` has the sums of whole rows afterwards. */
+/* Last split: completes the row sums, writes LSE (that of a part is overwritten by the kernel behind), and says what O
+ * is to be multiplied with: `scale_own` (which contains 1 / what O is divided by, or 0 in a row that sees no key) for
+ * that of this warpgroup, `scale_sent` for that of split 0, whose row max and row sum it waits for. `rows` has the sums
+ * of whole rows afterwards. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&scale_sent)[2],
                                               const float (&o)[Traits<Tile>::ACCUMULATORS], RowState &rows,
@@ -178,6 +180,31 @@ __device__ __forceinline__ void store_output(const uint16_t *q_stage, const Work
             tma_store(&params.o, to + panel * Traits<Tile>::Q_PANEL_BYTES, panel * PANEL_COLUMNS,
                       tile.first_row + warp_row, tile.head, tile.batch);
         tma_store_commit();
+    }
+}
+
+/* Writes what a part of a tile has to its slot of the workspace, for the kernel behind. Rows from q_len on are written,
+ * too, and not read. Row max and row sum are stored one by one: in a pair of registers they would need other registers
+ * in the main loop, whose schedule the assembler then changes. */
+template <typename Tile>
+__device__ __forceinline__ void store_part(const float (&o)[Traits<Tile>::ACCUMULATORS], const float (&scale_own)[2],
+                                           const RowState &rows, int slot, const Params &params, int warp_row)
+{
+    const int lane = threadIdx.x % 32;
+    const int64_t first_row = int64_t(slot) * Tile::BLOCK_M + warp_row, row = first_row + lane / 4;
+    float *const to = params.part_o + first_row * Tile::HEAD_DIM;
+#pragma unroll
+    for (int i = 0; i < Tile::HEAD_DIM / 8; ++i) {
+        const float quad[4] = {o[4 * i] * scale_own[0], o[4 * i + 1] * scale_own[0], o[4 * i + 2] * scale_own[1],
+                               o[4 * i + 3] * scale_own[1]};
+        store_quad(to + i * QUAD_FLOATS, lane, quad);
+    }
+    if (lane % 4 == 0) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            params.part_max[row + 8 * half] = rows.max_log2[half];
+            params.part_sum[row + 8 * half] = rows.sum[half];
+        }
     }
 }
 

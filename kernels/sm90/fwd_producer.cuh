@@ -3,6 +3,7 @@
 
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
+#include "kernels/device/grid_order.cuh"
 #include "kernels/device/memory.cuh"
 #include "kernels/sm90/fwd_tiles.cuh"
 
@@ -37,10 +38,13 @@ __device__ __forceinline__ void load_key_block(const void *stage, const CUtensor
 }
 
 /* Says which work tile a stage of Q will hold. The other producer and the consumers wait for it. */
-template <typename Tile>
-__device__ __forceinline__ void publish_work_tile(SharedStorage<Tile> &smem, int stage, const WorkTile &tile)
+template <typename Tile, bool HAS_PARTS>
+__device__ __forceinline__ void publish_work_tile(SharedStorage<Tile> &smem, int stage, const WorkTile &tile,
+                                                  const KeyPart &keys)
 {
     smem.work_tile[stage] = tile;
+    if constexpr (HAS_PARTS)
+        smem.key_part[stage] = keys;
     mbarrier_arrive(shared_address(&smem.work_tile_full[stage]));
 }
 
@@ -61,7 +65,8 @@ __device__ __forceinline__ WorkTile load_prologue(SharedStorage<Tile> &smem, con
 /* Q and K of all tiles. The number of the next tile is taken from the counter before the last two blocks of keys of a
  * tile are loaded: early enough to hide the latency of the counter. It is not taken earlier, so that thread blocks take
  * tiles in about the order in which they finish their last ones. */
-template <typename Tile> __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Params &params)
+template <typename Tile, bool HAS_PARTS>
+__device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Params &params)
 {
     PipelineState<Q_STAGES> q;
     PipelineState<Tile::STAGES> k;
@@ -71,36 +76,41 @@ template <typename Tile> __device__ __forceinline__ void produce_qk(SharedStorag
         k.advance();
     };
     WorkTile tile = work_tile_of<Tile>(params, blockIdx.x);
+    KeyPart keys = {0, -1};
     int kv_head = quotient(tile.head, params.group);
 
     q.advance(); /* load_prologue */
     k.advance();
     for (;;) {
-        int n = tile.key_blocks - 2;
+        const int first = HAS_PARTS ? keys.first_block : 0;
+        int n = first + tile.key_blocks - 2;
 #pragma unroll 1
-        for (; n > 1; --n)
+        for (; n > first + 1; --n)
             load_k(tile, kv_head, n);
         const int next = params.tile_counter == NULL ? params.tiles
                                                      : atomicAdd(params.tile_counter, 1) + static_cast<int>(gridDim.x);
 #pragma unroll 1
-        for (; n >= 0; --n)
+        for (; n >= first; --n)
             load_k(tile, kv_head, n);
         mbarrier_wait(shared_address(&smem.q_empty[q.stage]), q.phase ^ 1);
         if (next >= params.tiles)
             break;
-        tile = work_tile_of<Tile>(params, next);
+        tile = work_tile_of<Tile, HAS_PARTS>(keys, params, next);
         kv_head = quotient(tile.head, params.group);
-        publish_work_tile(smem, q.stage, tile);
+        publish_work_tile<Tile, HAS_PARTS>(smem, q.stage, tile, keys);
         load_q<Tile>(smem, params, q.stage, tile);
         q.advance();
-        load_k(tile, kv_head, tile.key_blocks - 1);
+        load_k(tile, kv_head, keys.first_block + tile.key_blocks - 1);
     }
-    publish_work_tile(smem, q.stage, {0, 0, 0, 0}); /* there are no more */
+    publish_work_tile<Tile, HAS_PARTS>(smem, q.stage, {0, 0, 0, 0}, {0, -1}); /* there are no more */
+    if constexpr (HAS_PARTS)
+        grid_let_next_start(); /* the kernel that puts the parts together */
 }
 
 /* V of all tiles. It waits for the number of the next tile as the consumers do, but not for Q. It runs in another warp
  * than produce_qk, so that the two use issue slots of two scheduler partitions of the multiprocessor and not of one. */
-template <typename Tile> __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Params &params)
+template <typename Tile, bool HAS_PARTS>
+__device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Params &params)
 {
     PipelineState<Q_STAGES> q;
     PipelineState<Tile::STAGES> v;
@@ -110,12 +120,13 @@ template <typename Tile> __device__ __forceinline__ void produce_v(SharedStorage
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.work_tile_full[q.stage]), q.phase);
         const WorkTile tile = smem.work_tile[q.stage];
+        const int first = HAS_PARTS ? smem.key_part[q.stage].first_block : 0;
         mbarrier_arrive(shared_address(&smem.q_empty[q.stage]));
         if (tile.key_blocks == 0)
             break;
         const int kv_head = quotient(tile.head, params.group);
 #pragma unroll 1
-        for (int n = tile.key_blocks - 1 - loaded; n >= 0; --n) {
+        for (int n = first + tile.key_blocks - 1 - loaded; n >= first; --n) {
             mbarrier_wait(shared_address(&smem.v_empty[v.stage]), v.phase ^ 1);
             load_key_block<Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage], n, kv_head, tile.batch);
             v.advance();

@@ -60,6 +60,9 @@ template <typename Tile> struct Traits {
     /* Whether LSE and 1 / row sum are computed while the last product runs: not where it computes the sum. */
     static constexpr bool FINALIZES_EARLY = !HAS_SUM_COLUMN;
     static constexpr bool SKIPS_BLOCKS = KEYS < Tile::BLOCK_M; /* a warpgroup skips blocks that none of its rows sees */
+    /* Work tiles without a mask may have parts (fwd_tail.h). Tiles with split keys are for problems of few tiles, which
+     * have none. */
+    static constexpr bool HAS_PARTS = Tile::KEY_SPLITS == 1;
     /* setmaxnreg takes multiples of 8; the sum over all threads is what __launch_bounds__ gives at launch. */
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
@@ -81,6 +84,7 @@ template <typename Tile> struct alignas(1024) SharedStorage {
     /* From the first key split to the last one. */
     float4 exchange[Traits<Tile>::EXCHANGE_BUFFERS]
                    [Traits<Tile>::EXCHANGE_FLOATS > 0 ? Traits<Tile>::EXCHANGE_FLOATS / 4 : 1];
+    KeyPart key_part[Q_STAGES]; /* of work_tile, where tiles may have parts */
 };
 
 } // namespace sm90_fwd

@@ -1,19 +1,16 @@
-/* Slabs of the sm_90 backward's gradients: 16 rows of 64 columns, a warp's part of a panel in accumulator registers,
- * rounded and written as rows of device memory. */
+/* Slabs: 16 rows of 64 columns of a result, as a warp has them in accumulator registers; rounded to 16 bits and written
+ * as rows of device memory. sm_90 and newer. */
 #pragma once
+#include <cstdint>
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/memory.cuh"
 #include "kernels/device/warp_matrix.cuh"
-#include "kernels/sm90/bwd_params.h"
 
-namespace sm90_bwd {
+namespace device {
 
-using namespace device;
-
-constexpr int SLAB_ROWS = 16, SLAB_FLOATS_OF_LANE = SLAB_FLOATS / LANES;
+constexpr int SLAB_ROWS = 16, SLAB_FLOATS_OF_LANE = 32;
 constexpr int VECTOR = 8; /* elements in 16 bytes */
-static_assert(SLAB_ROWS == SM90_BWD_STORE_ROWS, "the rows of a warp");
 
 /* Rounds a warp's slab times `scale` and writes it to rows of device memory, by way of 16 rows of 128 bytes of shared
  * memory that are the warp's own. `rows`: as many as exist. */
@@ -22,7 +19,7 @@ __device__ __forceinline__ void write_slab(const float (&slab)[SLAB_FLOATS_OF_LA
                                            T *to, int64_t stride_row, int64_t rows, int lane)
 {
 #pragma unroll
-    for (int i = 0; i < SLAB_QUADS; i += 2) {
+    for (int i = 0; i < SLAB_FLOATS_OF_LANE / 4; i += 2) {
         uint32_t packed[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j)
@@ -31,7 +28,7 @@ __device__ __forceinline__ void write_slab(const float (&slab)[SLAB_FLOATS_OF_LA
     }
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < SLAB_ROWS * 8 / LANES; ++i) {
+    for (int i = 0; i < SLAB_ROWS * 8 / 32; ++i) {
         const int row = i * 4 + lane / 8, chunk = lane % 8;
         if (row < rows)
             store_once(reinterpret_cast<uint4 *>(to + row * stride_row + chunk * VECTOR),
@@ -39,4 +36,4 @@ __device__ __forceinline__ void write_slab(const float (&slab)[SLAB_FLOATS_OF_LA
     }
 }
 
-} // namespace sm90_bwd
+} // namespace device
