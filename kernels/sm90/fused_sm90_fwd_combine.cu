@@ -11,6 +11,7 @@
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/memory.cuh"
 #include "kernels/device/slab.cuh"
+#include "kernels/device/softmax.cuh"
 #include "kernels/sm90/fwd_params.h"
 #include "kernels/sm90/fwd_scheduler.cuh"
 
@@ -70,19 +71,26 @@ __global__ void __launch_bounds__(THREADS) combine(const __grid_constant__ Param
 #pragma unroll
     for (int half = 0; half < 2; ++half)
         inverse[half] = sum[half] == 0.0f ? 0.0f : 1.0f / sum[half];
-#pragma unroll 2
+#pragma unroll 1
     for (int part = 0; part < params.tail.parts; ++part) {
         float weight[2], quads[PANEL_QUADS][4];
 #pragma unroll
-        for (int i = 0; i < PANEL_QUADS; ++i) /* all loads first */
+        for (int i = 0; i < PANEL_QUADS; ++i)
             load_quad(quads[i], part_o + part * next_o + i * QUAD_FLOATS, lane);
         weights(weight, part);
         weight[0] *= inverse[0];
         weight[1] *= inverse[1];
-        /* A part in which the row has no key may have NaN: 0 times an infinite V. */
+        /* A part in which the row has no key may have NaN: 0 times an infinite V. The branch also keeps the compiler
+         * from beginning with the arithmetic before it has issued all loads. */
+        if (__any_sync(WHOLE_WARP, weight[0] == 0.0f || weight[1] == 0.0f)) {
+#pragma unroll
+            for (int i = 0; i < SLAB_FLOATS_OF_LANE; ++i)
+                if (weight[i / 2 % 2] == 0.0f)
+                    quads[i / 4][i % 4] = 0.0f;
+        }
 #pragma unroll
         for (int i = 0; i < SLAB_FLOATS_OF_LANE; ++i)
-            o[i] += weight[i / 2 % 2] == 0.0f ? 0.0f : quads[i / 4][i % 4] * weight[i / 2 % 2];
+            o[i] += quads[i / 4][i % 4] * weight[i / 2 % 2];
     }
     T *const to = static_cast<T *>(params.o_rows.data) + place.batch * params.o_rows.stride_batch +
                   place.head * params.o_rows.stride_head + first_row * params.o_rows.stride_row + panel * PANEL_COLUMNS;
