@@ -196,7 +196,7 @@ __device__ __forceinline__ void first_block(SharedStorage<Tile> &smem, const Par
     release_and_advance(smem.k_empty, k);
     if (n >= first_masked)
         mask(s, n);
-    update_row_max(s, rows, alpha, params.scale_log2, 0.0f);
+    update_row_max<Tile::CHECKS_AFTER_EXP>(s, rows, alpha, params.scale_log2, 0.0f);
     exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
     if constexpr (Tile::CHECKS_AFTER_EXP)
         mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
@@ -224,7 +224,7 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
         mask(s, n);
     bool moved = false;
     if constexpr (!Tile::CHECKS_AFTER_EXP)
-        moved = update_row_max(s, rows, alpha, params.scale_log2, STALE_LOG2_BEFORE_EXP);
+        moved = update_row_max<false>(s, rows, alpha, params.scale_log2, STALE_LOG2_BEFORE_EXP);
     const PipelineState<Tile::STAGES> done = v;
     v.advance();
     wait_for_next_v(smem, v, params);

@@ -13,9 +13,10 @@
  *                error away and gives the others, which are small, one of the same size; where it does not it changes
  *                little. The more rarely m moves, the more weights beside the largest are inexact, which this does not
  *                see. docs/kernels/sm90_fwd.md, step 28.
- *   AFTER_EXP    as large as the range of P's type allows, because moving m costs all of P once more. O is divided by
- *                the sum of the rounded P, so that the rounding error of a weight that dominates cancels. That sum is a
- *                column of O += P V, for a column of ones beside V. LSE takes l, the sum before rounding. */
+ *   AFTER_EXP    as large as the range of P's type allows, because moving m costs all of P once more; where one row of
+ *                a warp moves, the others move with it, which costs nothing then. O is divided by the sum of the
+ *                rounded P, so that the rounding error of a weight that dominates cancels. That sum is a column of
+ *                O += P V, for a column of ones beside V. LSE takes l, the sum before rounding. */
 #pragma once
 #include <cfloat>
 #include <type_traits>
@@ -42,24 +43,36 @@ struct RowState {
 };
 
 /* Moves the row max where it is more than `stale_log2` too low and rescales the row sums; O has to be multiplied with
- * `alpha`. Returns whether a row of the warp has moved. */
-template <int SCORES>
+ * `alpha`. Returns whether a row of the warp has moved. WHOLE_WARP_MOVES: where one has, all rows of the warp take what
+ * their row max is. O is rescaled once then, and not for one row after the other, but the vote is waited for. */
+template <bool WHOLE_WARP_MOVES, int SCORES>
 __device__ __forceinline__ bool update_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
                                                float scale_log2, float stale_log2)
 {
     bool any_moves = false;
-    float top[2];
+    float top[2], now[2];
     row_max(top, s);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const float old = rows.max_log2[half], now = top[half] * scale_log2;
-        const bool moves = now > old + stale_log2;
-        rows.top_log2[half] = fmaxf(rows.top_log2[half], now);
-        rows.max_log2[half] = moves ? now : old;
-        alpha[half] = moves ? exp2_approx(old - now) : 1.0f;
+        const float old = rows.max_log2[half];
+        now[half] = top[half] * scale_log2;
+        const bool moves = now[half] > old + stale_log2;
+        rows.top_log2[half] = fmaxf(rows.top_log2[half], now[half]);
+        if constexpr (!WHOLE_WARP_MOVES) {
+            rows.max_log2[half] = moves ? now[half] : old;
+            alpha[half] = moves ? exp2_approx(old - now[half]) : 1.0f;
+        }
         any_moves = any_moves || moves;
     }
     any_moves = __any_sync(WHOLE_WARP, any_moves);
+    if constexpr (WHOLE_WARP_MOVES) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float old = rows.max_log2[half];
+            rows.max_log2[half] = any_moves ? fmaxf(old, now[half]) : old;
+            alpha[half] = exp2_approx(old - rows.max_log2[half]);
+        }
+    }
     if (any_moves) {
         rows.sum[0] *= alpha[0];
         rows.sum[1] *= alpha[1];
@@ -113,7 +126,7 @@ __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2]
         again = __any_sync(WHOLE_WARP, any_exceeds(p, headroom));
         asm volatile("" : "+r"(again), "+f"(sum[0]), "+f"(sum[1]));
         if (again) {
-            update_row_max(s, rows, alpha, scale_log2, float(STALE_LOG2_AFTER_EXP<T>));
+            update_row_max<true>(s, rows, alpha, scale_log2, float(STALE_LOG2_AFTER_EXP<T>));
             rescale(o, alpha);
             headroom = 0; /* nothing exceeds the bound now: the loop ends even where there are NaN */
         }
