@@ -30,8 +30,8 @@ static const double WAIT_STEPS = 0.18;       /* waiting there for a part, or for
 static const double FIND_STEPS = 0.35;       /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
 static const double CONTENTION_STEPS = 0.75; /* of a block that is no pair, where dQ is contended */
 static const double HEAD_STEPS = 0.78; /* of a block that keeps its queries, until those of a new head are there */
-/* How much longer steps take for each doubling of what blocks that drift apart read at the same time, beyond what stays
- * in the L2: 3 to 6 % on an H100. */
+/* How much longer steps take for each doubling of what blocks that drift apart read at the same time, beyond a query
+ * head or the part of one that takes a third of the L2: 3 to 6 % on an H100. */
 static const double DRIFT = 0.04;
 /* Between the starts of two work tiles of a kv head that wait for each other, at most; and more where two tiles of
  * queries share a semaphore, which is released later. */
@@ -203,10 +203,11 @@ static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm9
 
 /* Whether blocks drift apart. Causal tiles of keys have unlike many steps in a head, so that blocks that begin with the
  * same head of a group read different ones after some time: as much of the group, at most, as the last tile of keys
- * that runs at the same time as the first one has fewer steps. That should stay in the L2, or half of it. */
+ * that runs at the same time as the first one has fewer steps. It counts where that is more than twice the L2. */
 static bool drifts(const struct sm90_bwd_shape *s, int clusters)
 {
-    const int last = (clusters < s->kv_tiles ? clusters : s->kv_tiles) - 1;
+    const int64_t running = (int64_t)clusters * s->q_tile.cluster; /* tiles of keys */
+    const int last = (running < s->kv_tiles ? (int)running : s->kv_tiles) - 1;
     const double apart = 1 - (double)sm90_bwd_steps(s, last) / sm90_bwd_steps(s, 0);
 
     return s->causal && !s->in_order && s->group > 1 && s->query_l2s * apart > 2;
@@ -226,9 +227,9 @@ static int steps_of_l2(const struct sm90_bwd_shape *s)
 /* How many times as long steps of blocks that drift apart take in parts of part_steps steps. */
 static double drift_factor(const struct sm90_bwd_shape *s, int part_steps)
 {
-    const double l2s = (double)part_steps / steps_of_l2(s);
+    const double longer = (double)part_steps / steps_of_l2(s);
 
-    return l2s > 1 ? 1 + DRIFT * log2(l2s) : 1;
+    return longer > 1 ? 1 + DRIFT * log2(longer) : 1;
 }
 
 /* Makes *best the choice with these parts where that takes less time. */

@@ -117,9 +117,14 @@ static void parts_are_short_where_blocks_drift_apart(void **state)
         assert_true(loop.parts.max_parts == 1 && loop.parts.time > w.parts.time);
         assert_true(work_of(p, true, MULTIPROCESSORS).parts.kind == SM90_BWD_EQUAL_PARTS);
         p.causal = false;
-        const struct work full = work_of(p, false, MULTIPROCESSORS);
-        if (full.shape.kv_tiles * full.shape.kv_heads_total >= 8 * MULTIPROCESSORS)
-            assert_int_equal(full.parts.max_parts, 1);
+        assert_true(work_of(p, false, MULTIPROCESSORS).parts.kind != SM90_BWD_EQUAL_PARTS_IN_TURNS);
+    }
+    /* Pairs drift apart as well: two tiles of keys of each run at the same time. */
+    for (int64_t len = 16384; len <= 32768; len *= 2) {
+        const struct attn_problem p = DENSE(1, 64, 4, len, len, 64, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
+        const struct work once = work_of(p, false, MULTIPROCESSORS),
+                          pair = work_with(&known_tiles[D64_PAIR], p, false, MULTIPROCESSORS);
+        assert_true(once.parts.max_parts > 1 && pair.parts.time > once.parts.time);
     }
     /* Few heads, or tiles of keys that have nearly as many steps as all that run at the same time: whole tiles. */
     assert_int_equal(work_on_h200(4, 32, 32, 131072, 64, true).parts.max_parts, 1);
