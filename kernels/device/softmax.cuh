@@ -5,6 +5,8 @@
 
 namespace device {
 
+constexpr float LN_2 = 0.6931471805599453f; /* LSE is ln 2 times what is computed to the base 2 */
+
 /* ---- accumulators of mma.m16n8k16 ---- */
 
 /* Steps of an online softmax over the accumulator fragments of mma.m16n8k16 (see warp_matrix.cuh), sm_80 and newer.

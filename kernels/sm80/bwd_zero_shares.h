@@ -72,8 +72,9 @@ struct fused_sm80_bwd_zeros_shape {
 };
 
 /* The first half of a section's blocks write, so that all is written well before the next section begins. preprocess
- * writes for the sections that begin together with the kernel. Where a section has fewer blocks than half of what runs
- * at the same time, a block would begin hardly later than those that write for it: preprocess writes all. */
+ * writes for the sections all of whose blocks begin together with the kernel; the first blocks of the section behind
+ * them may wait for its zeros. Where a section has fewer blocks than half of what runs at the same time, a block would
+ * begin hardly later than those that write for it: preprocess writes all. */
 ATTN_FUNCTION struct fused_sm80_bwd_zeros fused_sm80_bwd_zeros_of(const struct fused_sm80_bwd_zeros_shape *shape)
 {
     const int64_t row_blocks = shape->head_rows / SM80_BWD_ROW_STEP,

@@ -7,32 +7,12 @@
  * with smaller numbers, which have started, and write without waiting for anything. */
 #pragma once
 #include "kernels/device/arithmetic.cuh"
+#include "kernels/device/counters.cuh"
 #include "kernels/sm80/bwd_tiles.cuh"
 
 namespace sm80_bwd {
 
 using namespace device;
-
-/* In these functions warps stay together, so that the assembler keeps values of the loop behind them in uniform
- * registers. PTX ISA, "Memory Consistency Model". */
-
-/* Adds 1 to a counter in device memory, behind the warp's stores. */
-__device__ __forceinline__ void count_stores(int *counter, uint32_t lane)
-{
-    __syncwarp();
-    asm volatile("fence.acq_rel.gpu;" ::: "memory");
-    if (lane == 0)
-        asm volatile("red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
-}
-
-/* Waits until the counter is at `count`. */
-__device__ __forceinline__ void wait_for_count(const int *counter, int count)
-{
-    int now;
-    do {
-        asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
-    } while (!__any_sync(0xffffffffu, now >= count));
-}
 
 /* All threads of the block call it, ahead of a barrier behind which the first of them adds to dq_sum. `warp` is
  * uniform. */

@@ -16,7 +16,6 @@ using namespace sm80_family;
 using Params = fused_sm80_fwd_params;
 
 constexpr int WARP = 32, STAGES = 2;
-constexpr float LN_2 = 0.6931471805599453f;
 constexpr float RESCALE_THRESHOLD_LOG2 = 8.0f; /* by how much a row's max may exceed the one in use */
 constexpr int PREFETCH = 2;                    /* by how many fragments of K and V the loads are ahead of their use */
 

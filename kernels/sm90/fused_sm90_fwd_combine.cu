@@ -12,16 +12,14 @@
 #include "kernels/device/memory.cuh"
 #include "kernels/device/slab.cuh"
 #include "kernels/device/softmax.cuh"
-#include "kernels/sm90/fwd_params.h"
-#include "kernels/sm90/fwd_scheduler.cuh"
+#include "kernels/sm90/fwd_tiles.cuh"
 
 namespace sm90_fwd {
 
 namespace {
 
 constexpr int THREADS = FUSED_SM90_FWD_COMBINE_THREADS, LANES = 32, WARPS = THREADS / LANES;
-constexpr int PANEL_COLUMNS = 64, PANEL_QUADS = PANEL_COLUMNS / 8, SLAB_BYTES = SLAB_ROWS * PANEL_COLUMNS * 2;
-constexpr float LN_2 = 0.6931471805599453f;
+constexpr int PANEL_QUADS = PANEL_COLUMNS / 8, SLAB_BYTES = SLAB_ROWS * PANEL_COLUMNS * 2;
 static_assert(SLAB_ROWS == FUSED_SM90_FWD_O_ROWS, "the host counts them");
 
 template <typename T, int HEAD_DIM>

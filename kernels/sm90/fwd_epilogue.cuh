@@ -20,8 +20,6 @@
 
 namespace sm90_fwd {
 
-constexpr float LN_2 = 0.6931471805599453f;
-
 /* The panel of ones beside V (Traits::HAS_SUM_COLUMN): 1 in its first column. All threads of a warpgroup call it. */
 template <typename T, int COUNT> __device__ __forceinline__ void write_ones(uint16_t (&ones)[COUNT], int thread)
 {

@@ -54,10 +54,10 @@ typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);
 struct fused_sm90_fwd_tile {
     struct attn_tile tile;
     int block_m, threads;
-    int block_n;    /* keys of a pipeline stage */
-    int cost;       /* time for a row and key, per cent of that of the first tile of the head_dim */
-    int start;      /* causal: time apart from the keys (loads, masks, output), in keys */
-    bool has_parts; /* work tiles without a mask may have parts */
+    int block_n; /* keys of a pipeline stage */
+    int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim */
+    int start;   /* causal: time apart from the keys (loads, masks, output), in keys; a quarter of it without a mask */
+    bool has_parts;                      /* work tiles without a mask may have parts */
     fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */
 };
 
