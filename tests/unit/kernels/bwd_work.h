@@ -9,11 +9,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cmd/base/numbers.h"
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/sm90/bwd_parts.h"
 #include "tests/dense.h"
+#include "tests/drawn.h"
 
 enum { PROBLEMS = 600, MOST_ROWS = 2500, MULTIPROCESSORS = 132, L2_BYTES = 60 << 20 };
 
@@ -68,14 +68,6 @@ static inline struct work work_on_h200(int64_t batch, int64_t q_heads, int64_t k
     const struct attn_problem p =
         DENSE(batch, q_heads, kv_heads, len, len, head_dim, ATTN_BF16, ATTN_BSHD, causal, -1, -1, 0.125f, 0);
     return work_of(p, false, MULTIPROCESSORS);
-}
-
-/* 1 .. most, small numbers as often as large ones. */
-static inline int64_t drawn(uint64_t *random, int64_t most)
-{
-    const uint64_t bits = number_mix(*random += NUMBER_MIX_STEP);
-    const int64_t limit = most >> bits % 8;
-    return 1 + (int64_t)((bits >> 8) % (uint64_t)(limit > 0 ? limit : 1));
 }
 
 /* Half of the problems have as many keys as queries. */

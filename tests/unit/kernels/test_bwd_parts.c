@@ -87,50 +87,6 @@ static void many_tiles_have_one_part_each(void **state)
     }
 }
 
-/* Causal, where all heads of a group exceed the L2 twice: parts of a head, or of as much of one as takes a third of it,
- * also where tiles are many. 4 GB of sums at most. docs/kernels/sm90_bwd.md, step 48. */
-static void parts_are_short_where_blocks_drift_apart(void **state)
-{
-    (void)state;
-    static const struct {
-        int64_t batch, q_heads, kv_heads, len, head_dim;
-        int part_steps;
-    } rows[] = {
-        {1, 16, 2, 16384, 128, 256}, {1, 64, 8, 16384, 128, 256},
-        {1, 64, 4, 32768, 128, 256}, {2, 64, 8, 16384, 128, 256},
-        {16, 32, 1, 4096, 128, 64},  {64, 32, 1, 4096, 128, 128},
-        {1, 32, 2, 32768, 64, 256},  {4, 32, 2, 65536, 64, 1024 /* shorter ones are too many */},
-    };
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct attn_problem p = DENSE(rows[i].batch, rows[i].q_heads, rows[i].kv_heads, rows[i].len, rows[i].len,
-                                      rows[i].head_dim, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
-        const struct work w = work_of(p, false, MULTIPROCESSORS);
-        assert_int_equal(w.parts.part_steps, rows[i].part_steps);
-        assert_int_equal(w.parts.max_parts, (sm90_bwd_steps(&w.shape, 0) - 1) / rows[i].part_steps + 1);
-        assert_true(w.parts.kind == (w.shape.kv_tiles <= SM90_BWD_MOST_SEARCHED_TILES ? SM90_BWD_WHOLE_PARTS
-                                                                                      : SM90_BWD_EQUAL_PARTS_IN_TURNS));
-        const int64_t parts = (int64_t)w.parts.max_parts * w.shape.kv_tiles * w.shape.kv_heads_total;
-        assert_true(sm90_bwd_sums_offset(1, 0, parts, (int)p.head_dim) <= INT64_C(1) << 30); /* floats */
-        /* A loop is not faster: it has no parts. Without a mask, or in order, nothing of this holds. */
-        const struct work loop = work_with(w.tile + 1, p, false, MULTIPROCESSORS);
-        assert_true(loop.parts.max_parts == 1 && loop.parts.time > w.parts.time);
-        assert_true(work_of(p, true, MULTIPROCESSORS).parts.kind == SM90_BWD_EQUAL_PARTS);
-        p.causal = false;
-        assert_true(work_of(p, false, MULTIPROCESSORS).parts.kind != SM90_BWD_EQUAL_PARTS_IN_TURNS);
-    }
-    /* Pairs drift apart as well: two tiles of keys of each run at the same time. */
-    for (int64_t len = 16384; len <= 32768; len *= 2) {
-        const struct attn_problem p = DENSE(1, 64, 4, len, len, 64, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
-        const struct work once = work_of(p, false, MULTIPROCESSORS),
-                          pair = work_with(&known_tiles[D64_PAIR], p, false, MULTIPROCESSORS);
-        assert_true(once.parts.max_parts > 1 && pair.parts.time > once.parts.time);
-    }
-    /* Few heads, or tiles of keys that have nearly as many steps as all that run at the same time: whole tiles. */
-    assert_int_equal(work_on_h200(4, 32, 32, 131072, 64, true).parts.max_parts, 1);
-    assert_int_equal(work_on_h200(1, 32, 8, 32768, 128, true).parts.max_parts, 1);
-}
-
 static void few_tiles_are_shared_out(void **state)
 {
     (void)state;
@@ -168,6 +124,55 @@ static void expect_parts(const struct work *w, int kv_tile, int count)
         end = begin;
     }
     assert_int_equal(end, steps);
+}
+
+/* Causal, where all heads of a group exceed the L2 twice: parts of a head, or of as much of one as takes a third of it,
+ * also where tiles are many. 4 GB of sums at most. docs/kernels/sm90_bwd.md, step 48. */
+static void parts_are_short_where_blocks_drift_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t batch, q_heads, kv_heads, len, head_dim;
+        int part_steps;
+    } rows[] = {
+        {1, 16, 2, 16384, 128, 256}, {1, 64, 8, 16384, 128, 256},
+        {1, 64, 4, 32768, 128, 256}, {2, 64, 8, 16384, 128, 256},
+        {16, 32, 1, 4096, 128, 64},  {64, 32, 1, 4096, 128, 128},
+        {1, 32, 2, 32768, 64, 256},  {4, 32, 2, 65536, 64, 1024 /* shorter ones are too many */},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct attn_problem p = DENSE(rows[i].batch, rows[i].q_heads, rows[i].kv_heads, rows[i].len, rows[i].len,
+                                      rows[i].head_dim, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
+        const struct work w = work_of(p, false, MULTIPROCESSORS);
+        assert_int_equal(w.parts.part_steps, rows[i].part_steps);
+        assert_int_equal(w.parts.max_parts, (sm90_bwd_steps(&w.shape, 0) - 1) / rows[i].part_steps + 1);
+        assert_true(w.parts.kind == (w.shape.kv_tiles <= SM90_BWD_MOST_SEARCHED_TILES ? SM90_BWD_WHOLE_PARTS
+                                                                                      : SM90_BWD_EQUAL_PARTS_IN_TURNS));
+        for (int t = 0; t < w.shape.kv_tiles; t++) {
+            const int count = sm90_bwd_part_count(sm90_bwd_steps(&w.shape, t), w.parts.part_steps);
+            if (count > 1)
+                expect_parts(&w, t, count);
+        }
+        const int64_t parts = (int64_t)w.parts.max_parts * w.shape.kv_tiles * w.shape.kv_heads_total;
+        assert_true(sm90_bwd_sums_offset(1, 0, parts, (int)p.head_dim) <= INT64_C(1) << 30); /* floats */
+        /* A loop is not faster: it has no parts. Without a mask, or in order, nothing of this holds. */
+        const struct work loop = work_with(w.tile + 1, p, false, MULTIPROCESSORS);
+        assert_true(loop.parts.max_parts == 1 && loop.parts.time > w.parts.time);
+        assert_true(work_of(p, true, MULTIPROCESSORS).parts.kind == SM90_BWD_EQUAL_PARTS);
+        p.causal = false;
+        assert_true(work_of(p, false, MULTIPROCESSORS).parts.kind != SM90_BWD_EQUAL_PARTS_IN_TURNS);
+    }
+    /* Pairs drift apart as well: two tiles of keys of each run at the same time. */
+    for (int64_t len = 16384; len <= 32768; len *= 2) {
+        const struct attn_problem p = DENSE(1, 64, 4, len, len, 64, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
+        const struct work once = work_of(p, false, MULTIPROCESSORS),
+                          pair = work_with(&known_tiles[D64_PAIR], p, false, MULTIPROCESSORS);
+        assert_true(once.parts.max_parts > 1 && pair.parts.time > once.parts.time);
+    }
+    /* Few heads, or tiles of keys that have nearly as many steps as all that run at the same time: whole tiles. */
+    assert_int_equal(work_on_h200(4, 32, 32, 131072, 64, true).parts.max_parts, 1);
+    assert_int_equal(work_on_h200(1, 32, 8, 32768, 128, true).parts.max_parts, 1);
 }
 
 static void parts_cover_all_steps_and_none_is_empty(void **state)

@@ -9,22 +9,25 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cmd/base/numbers.h"
 #include "kernels/attention.h"
+#include "kernels/common/dispatch.h"
+#ifdef FABENCH_WITH_CUDA
+#include "kernels/sm90/fwd_params.h"
+#endif
 #include "kernels/sm90/fwd_tail.h"
 #include "tests/dense.h"
+#include "tests/drawn.h"
 
 enum { PROBLEMS = 3000, MULTIPROCESSORS = 132 };
 
 /* As in the table of tiles (fwd_tiles.cuh), the time apart from the keys a quarter of that of causal tiles. */
-enum { D128, D128_SPLIT, D64_192, D64_256, TILES };
+enum { D128, D128_SPLIT, D64_192, D64_256, D64_128_SPLIT, D64_64_SPLIT, TILES };
 static const struct tile {
     int head_dim;
     struct sm90_fwd_tail_tile tail;
-} tiles[TILES] = {[D128] = {128, {128, 128, 32.5, true}},
-                  [D128_SPLIT] = {128, {64, 128, 80, false}},
-                  [D64_192] = {64, {192, 128, 42.5, true}},
-                  [D64_256] = {64, {256, 64, 40, true}}};
+} tiles[TILES] = {[D128] = {128, {128, 128, 32.5, true}},        [D128_SPLIT] = {128, {64, 128, 80, false}},
+                  [D64_192] = {64, {192, 128, 42.5, true}},      [D64_256] = {64, {256, 64, 40, true}},
+                  [D64_128_SPLIT] = {64, {128, 128, 80, false}}, [D64_64_SPLIT] = {64, {64, 128, 47.5, false}}};
 
 static struct attn_problem problem_of(int64_t batch, int64_t heads, int64_t q_len, int64_t kv_len, int64_t head_dim,
                                       bool causal)
@@ -33,11 +36,9 @@ static struct attn_problem problem_of(int64_t batch, int64_t heads, int64_t q_le
                                       -1, 0.125f, 0);
 }
 
-static int64_t divided(int64_t number, int64_t by) { return (number + by - 1) / by; }
-
 static int64_t work_tiles_of(const struct attn_problem *p, const struct tile *tile)
 {
-    return divided(p->q_len, tile->tail.block_m) * p->batch * p->q_heads;
+    return attn_tiles(p->q_len, tile->tail.block_m) * p->batch * p->q_heads;
 }
 
 /* Every block of keys of every work tile is taken once, by a number, and parts differ by one block at most. The order
@@ -57,7 +58,7 @@ static void check_cover(const struct sm90_fwd_tail *tail, int64_t work_tiles, in
             work_tile = number - (int64_t)part * tail->works;
             begin = sm90_fwd_part_begin(tail, part);
             end = sm90_fwd_part_begin(tail, part + 1);
-            assert_in_range(end - begin, key_blocks / tail->parts, divided(key_blocks, tail->parts));
+            assert_in_range(end - begin, key_blocks / tail->parts, attn_tiles(key_blocks, tail->parts));
         }
         assert_in_range(work_tile, 0, work_tiles - 1);
         assert_true(begin < end && end <= key_blocks);
@@ -122,16 +123,8 @@ static void verified_choices(void **state)
         const struct sm90_fwd_tail tail = sm90_fwd_full_work_of(&p, &tile->tail, MULTIPROCESSORS).tail;
         assert_int_equal(tail.works, rows[i].works);
         assert_int_equal(tail.parts, rows[i].parts);
-        check_cover(&tail, work_tiles_of(&p, tile), (int)divided(p.kv_len, tile->tail.block_n));
+        check_cover(&tail, work_tiles_of(&p, tile), (int)attn_tiles(p.kv_len, tile->tail.block_n));
     }
-}
-
-/* 1 .. most, small numbers as often as large ones. */
-static int64_t drawn(uint64_t *random, int64_t most)
-{
-    const uint64_t bits = number_mix(*random += NUMBER_MIX_STEP);
-    const int64_t limit = most >> bits % 8;
-    return 1 + (int64_t)((bits >> 8) % (uint64_t)(limit > 0 ? limit : 1));
 }
 
 static void random_problems(void **state)
@@ -152,7 +145,7 @@ static void random_problems(void **state)
         const struct sm90_fwd_full_work again = sm90_fwd_full_work_of(&p, &tile->tail, multiprocessors);
         const struct sm90_fwd_tail *tail = &work.tail;
         const int64_t work_tiles = work_tiles_of(&p, tile);
-        const int key_blocks = (int)divided(p.kv_len, tile->tail.block_n);
+        const int key_blocks = (int)attn_tiles(p.kv_len, tile->tail.block_n);
 
         assert_true(tail->first == again.tail.first && tail->works == again.tail.works &&
                     tail->parts == again.tail.parts && tail->part_blocks == again.tail.part_blocks &&
@@ -184,9 +177,9 @@ static void largest_problems(void **state)
     (void)state;
     for (int i = 0; i < TILES * 16; ++i) {
         const struct tile *tile = &tiles[i % TILES];
-        const int64_t heads = i & 16 ? INT32_MAX : 1, batch = i & 32 ? INT32_MAX : 1;
+        const int64_t heads = i / TILES & 4 ? INT32_MAX : 1, batch = i / TILES & 8 ? INT32_MAX : 1;
         const struct attn_problem p =
-            problem_of(batch, heads, lengths[i >> 2 & 1], lengths[i >> 3 & 1], tile->head_dim, false);
+            problem_of(batch, heads, lengths[i / TILES & 1], lengths[i / TILES >> 1 & 1], tile->head_dim, false);
         const struct sm90_fwd_tail tail = sm90_fwd_full_work_of(&p, &tile->tail, MULTIPROCESSORS).tail;
         if (tail.parts > 1)
             assert_in_range(tail.first, MULTIPROCESSORS, 200 * MULTIPROCESSORS);
@@ -194,13 +187,33 @@ static void largest_problems(void **state)
     }
 }
 
+#ifdef FABENCH_WITH_CUDA
+/* `tiles` are those of the kernels. */
+static void the_tiles_are_known(void **state)
+{
+    int count = 0;
+    (void)state;
+    for (const struct fused_sm90_fwd_tile *tile = fused_sm90_fwd_tiles; tile->tile.shown.name != NULL; tile++) {
+        assert_true(count < TILES);
+        const struct tile *known = &tiles[count++];
+        assert_int_equal(tile->tile.head_dim, known->head_dim);
+        assert_int_equal(tile->block_m, known->tail.block_m);
+        assert_int_equal(tile->block_n, known->tail.block_n);
+        assert_true(tile->start == 4 * known->tail.start);
+        assert_int_equal(tile->has_parts, known->tail.has_parts);
+    }
+    assert_int_equal(count, TILES);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_choices),
-        cmocka_unit_test(verified_choices),
-        cmocka_unit_test(random_problems),
-        cmocka_unit_test(largest_problems),
+        cmocka_unit_test(known_choices),       cmocka_unit_test(verified_choices),
+        cmocka_unit_test(random_problems),     cmocka_unit_test(largest_problems),
+#ifdef FABENCH_WITH_CUDA
+        cmocka_unit_test(the_tiles_are_known),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
