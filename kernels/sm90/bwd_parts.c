@@ -1,7 +1,7 @@
 /* What follows from the problem, and how many thread blocks share the steps of a tile of keys. That is an estimate: the
  * blocks are put on the multiprocessors in the order of their numbers, each on the one that is free first, as the
  * hardware does. Times are in long steps (bwd_geometry.h), about 2.2 us on an H200; docs/kernels/sm90_bwd.md,
- * steps 28, 30, 32, 33, 36, 40, 42 and 48, has the measurements. */
+ * steps 28, 30, 32, 33, 36, 40, 42, 48 and 49, has the measurements. */
 #include "kernels/sm90/bwd_parts.h"
 
 #include <limits.h>
@@ -30,9 +30,9 @@ static const double WAIT_STEPS = 0.18;       /* waiting there for a part, or for
 static const double FIND_STEPS = 0.35;       /* of a block with SM90_BWD_WHOLE_PARTS, finding its part */
 static const double CONTENTION_STEPS = 0.75; /* of a block that is no pair, where dQ is contended */
 static const double HEAD_STEPS = 0.78; /* of a block that keeps its queries, until those of a new head are there */
-/* How much longer steps take for each doubling of what blocks that drift apart read at the same time, beyond a query
- * head or the part of one that takes a third of the L2: 3 to 6 % on an H100. */
-static const double DRIFT = 0.04;
+/* How much longer steps take for each size of the L2 that blocks which drift apart come to read at the same time, at
+ * head_dim 128; half as much at 64. */
+static const double DRIFT = 0.075;
 /* Between the starts of two work tiles of a kv head that wait for each other, at most; and more where two tiles of
  * queries share a semaphore, which is released later. */
 static const double START_STEPS = 4.5, SHARED_START_STEPS = 0.5;
@@ -201,16 +201,27 @@ static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm9
     return parts;
 }
 
-/* Whether blocks drift apart. Causal tiles of keys have unlike many steps in a head, so that blocks that begin with the
- * same head of a group read different ones after some time: as much of the group, at most, as the last tile of keys
- * that runs at the same time as the first one has fewer steps. It counts where that is more than twice the L2. */
-static bool drifts(const struct sm90_bwd_shape *s, int clusters)
+/* Blocks drift apart where tiles of keys, which are causal, have unlike many steps in a head: those that begin with the
+ * same head of a group read different ones after some time. This is what they come to read at the same time in parts of
+ * part_steps steps, Q, dO and sums of dQ, in sizes of the L2: of a group as much as a part has, at most, less as the
+ * last tile of keys that runs at the same time as the first one has more steps; and that as often as all tiles of keys
+ * of a head run at the same time, of other heads or in other parts. */
+static double drift_l2s(const struct sm90_bwd_shape *s, int part_steps, int clusters)
 {
-    const int64_t running = (int64_t)clusters * s->q_tile.cluster; /* tiles of keys */
-    const int last = (running < s->kv_tiles ? (int)running : s->kv_tiles) - 1;
+    const int running = clusters * s->q_tile.cluster; /* tiles of keys */
+    const double share = (double)part_steps / sm90_bwd_steps(s, 0);
+    const double all_times = (double)running / s->kv_tiles, most_times = s->kv_heads_total / share;
+    const double times = all_times < 1 ? 1 : all_times < most_times ? all_times : most_times;
+    const int last = (running < s->kv_tiles ? running : s->kv_tiles) - 1;
     const double apart = 1 - (double)sm90_bwd_steps(s, last) / sm90_bwd_steps(s, 0);
 
-    return s->causal && !s->in_order && s->group > 1 && s->query_l2s * apart > 2;
+    return s->causal && s->group > 1 ? s->query_l2s * apart * times * share : 0;
+}
+
+/* Whether they drift apart so far without parts that it counts. */
+static bool drifts(const struct sm90_bwd_shape *s, int clusters)
+{
+    return !s->in_order && drift_l2s(s, sm90_bwd_steps(s, 0), clusters) > 2;
 }
 
 /* Steps of blocks that drift apart whose Q, dO and sums of dQ take a third of the L2 at most: those of a query head,
@@ -224,12 +235,17 @@ static int steps_of_l2(const struct sm90_bwd_shape *s)
     return steps;
 }
 
-/* How many times as long steps of blocks that drift apart take in parts of part_steps steps. */
-static double drift_factor(const struct sm90_bwd_shape *s, int part_steps)
+/* How many times as long steps of blocks that drift apart take in parts of part_steps steps. The rests of whole parts,
+ * half a part of each tile of keys, which has half of the steps of the first one on average, begin everywhere in the
+ * group. */
+static double drift_factor(const struct sm90_bwd_shape *s, enum sm90_bwd_part_kind kind, int part_steps, int head_dim,
+                           int clusters)
 {
-    const double longer = (double)part_steps / steps_of_l2(s);
+    const int most_steps = sm90_bwd_steps(s, 0);
+    const double rests = kind == SM90_BWD_WHOLE_PARTS ? (double)part_steps / most_steps : 0;
+    const double l2s = drift_l2s(s, part_steps, clusters) + rests * drift_l2s(s, most_steps, clusters);
 
-    return longer > 1 ? 1 + DRIFT * log2(longer) : 1;
+    return 1 + DRIFT * head_dim / 128 * l2s;
 }
 
 /* Makes *best the choice with these parts where that takes less time. */
@@ -240,7 +256,7 @@ static void consider(struct sm90_bwd_parts *best, const struct sm90_bwd_shape *s
     struct sm90_bwd_parts parts = parts_with(s, kind, part_steps, units * PART_STEPS, units * ADD_UP_STEPS, clusters);
 
     if (drifts(s, clusters))
-        parts.time *= drift_factor(s, part_steps);
+        parts.time *= drift_factor(s, kind, part_steps, head_dim, clusters);
     if (parts.time < best->time)
         *best = parts;
 }
@@ -290,7 +306,7 @@ static struct sm90_bwd_parts choose_parts(const struct sm90_bwd_shape *s, int he
     else
         best = parts_with(s, SM90_BWD_EQUAL_PARTS, most_steps, 0, 0, clusters);
     if (drifts(s, clusters))
-        best.time *= drift_factor(s, most_steps);
+        best.time *= drift_factor(s, best.kind, most_steps, head_dim, clusters);
     /* With parts blocks of one work tile each were as fast as a loop or faster (step 33). */
     if (s->q_tile.takes_more || s->q_tile.keeps_queries || is_long)
         return best;
@@ -300,13 +316,12 @@ static struct sm90_bwd_parts choose_parts(const struct sm90_bwd_shape *s, int he
             consider_parts(&best, s, tiles, SM90_BWD_EQUAL_PARTS, can_search, head_dim, clusters);
         return best;
     }
-    /* With fewer tiles than clusters parts from all over each tile run at once: the rests of whole parts, which come at
-     * the end, would read all heads of the group. */
-    if (tiles < clusters)
-        consider_parts(&best, s, tiles, SM90_BWD_EQUAL_PARTS_IN_TURNS, false, head_dim, clusters);
-    consider_short_parts(&best, s, tiles,
-                         can_search && tiles >= clusters ? SM90_BWD_WHOLE_PARTS : SM90_BWD_EQUAL_PARTS_IN_TURNS,
-                         head_dim, clusters);
+    /* With fewer tiles than clusters parts from all over each tile run at once. */
+    const enum sm90_bwd_part_kind kind =
+        can_search && tiles >= clusters ? SM90_BWD_WHOLE_PARTS : SM90_BWD_EQUAL_PARTS_IN_TURNS;
+    if (!has_many)
+        consider_parts(&best, s, tiles, kind, can_search, head_dim, clusters);
+    consider_short_parts(&best, s, tiles, kind, head_dim, clusters);
     return best;
 }
 

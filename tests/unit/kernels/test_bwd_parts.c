@@ -82,7 +82,7 @@ static void many_tiles_have_one_part_each(void **state)
         struct work w = work_on_h200(4, is_narrow ? 32 : 16, is_narrow ? 32 : 16, 4096, is_narrow ? 64 : 128, causal);
         assert_int_equal(w.parts.max_parts, 1);
         assert_int_equal(w.parts.part_steps, sm90_bwd_steps(&w.shape, 0));
-        w = work_on_h200(64, 16, 1, 4096, is_narrow ? 64 : 128, causal); /* a group changes nothing */
+        w = work_on_h200(64, 16, 4, 4096, is_narrow ? 64 : 128, causal); /* a small group changes nothing */
         assert_int_equal(w.parts.max_parts, 1);
     }
 }
@@ -126,8 +126,8 @@ static void expect_parts(const struct work *w, int kv_tile, int count)
     assert_int_equal(end, steps);
 }
 
-/* Causal, where all heads of a group exceed the L2 twice: parts of a head, or of as much of one as takes a third of it,
- * also where tiles are many. 4 GB of sums at most. docs/kernels/sm90_bwd.md, step 48. */
+/* Causal, where all heads of the groups that run at the same time exceed the L2 twice: parts of a head, or of as much
+ * of one as takes a third of it, also where tiles are many. 4 GB of sums at most. docs/kernels/sm90_bwd.md, step 49. */
 static void parts_are_short_where_blocks_drift_apart(void **state)
 {
     (void)state;
@@ -135,9 +135,10 @@ static void parts_are_short_where_blocks_drift_apart(void **state)
         int64_t batch, q_heads, kv_heads, len, head_dim;
         int part_steps;
     } rows[] = {
-        {1, 16, 2, 16384, 128, 256}, {1, 64, 8, 16384, 128, 256},
+        {1, 16, 2, 16384, 128, 267}, {1, 64, 8, 16384, 128, 256},
         {1, 64, 4, 32768, 128, 256}, {2, 64, 8, 16384, 128, 256},
         {16, 32, 1, 4096, 128, 64},  {64, 32, 1, 4096, 128, 128},
+        {4, 64, 4, 4096, 128, 64},   {4, 64, 8, 4096, 128, 128},
         {1, 32, 2, 32768, 64, 256},  {4, 32, 2, 65536, 64, 1024 /* shorter ones are too many */},
     };
 
@@ -170,6 +171,10 @@ static void parts_are_short_where_blocks_drift_apart(void **state)
                           pair = work_with(&known_tiles[D64_PAIR], p, false, MULTIPROCESSORS);
         assert_true(once.parts.max_parts > 1 && pair.parts.time > once.parts.time);
     }
+    /* Fewer tiles of keys than multiprocessors, whose groups exceed the L2 together. */
+    const struct work few = work_on_h200(1, 64, 4, 4096, 128, true);
+    assert_true(few.shape.query_l2s < 2 && few.parts.kind == SM90_BWD_EQUAL_PARTS_IN_TURNS);
+    assert_int_equal(few.parts.part_steps, 95);
     /* Few heads, or tiles of keys that have nearly as many steps as all that run at the same time: whole tiles. */
     assert_int_equal(work_on_h200(4, 32, 32, 131072, 64, true).parts.max_parts, 1);
     assert_int_equal(work_on_h200(1, 32, 8, 32768, 128, true).parts.max_parts, 1);
@@ -227,8 +232,8 @@ static void a_part_begins_at_one_turn(void **state)
         }
 }
 
-/* Parts of one size and what is left of the tiles balance causal problems with few key heads. Where 32 heads share one
- * and their queries exceed the L2, parts at the same heads run together. docs/kernels/sm90_bwd.md, step 40. */
+/* Parts of one size and what is left of the tiles balance causal problems with few key heads. Where 32 heads of 128
+ * share one and their queries exceed the L2 parts are equal. docs/kernels/sm90_bwd.md, steps 40 and 49. */
 static void kinds_of_parts(void **state)
 {
     (void)state;
@@ -240,7 +245,7 @@ static void kinds_of_parts(void **state)
         assert_true(w.shape.query_l2s < 2);
         w = work_on_h200(1, 32, 1, 8192, head_dim, true);
         assert_true(w.shape.query_l2s > 2);
-        assert_int_equal(w.parts.kind, SM90_BWD_EQUAL_PARTS_IN_TURNS);
+        assert_true(w.parts.kind == (head_dim == 64 ? SM90_BWD_WHOLE_PARTS : SM90_BWD_EQUAL_PARTS_IN_TURNS));
         assert_int_equal(work_of(w.problem, true, MULTIPROCESSORS).parts.kind, SM90_BWD_EQUAL_PARTS);
         assert_int_equal(work_on_h200(1, 32, 1, 8192, head_dim, false).parts.kind, SM90_BWD_WHOLE_PARTS);
     }
