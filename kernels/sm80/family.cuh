@@ -19,6 +19,9 @@ struct Dense {
 struct Sparse {
     static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = false;
 };
+struct Window { /* the same of windows alone, of sequences of the same lengths */
+    static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = false;
+};
 struct SparseDropout {
     static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = true;
 };

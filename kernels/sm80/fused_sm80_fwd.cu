@@ -31,9 +31,10 @@
  * last rows of a head, which are the longest, first; the last heads, four waves of blocks, together by length, so that
  * short blocks fill the gaps at the end.
  *
- * The family (docs/kernels/sm80.md) is in instantiations with the attributes `Sparse` (fwd_sparse.cuh) and `Family`:
- * compute_family. */
+ * The family (docs/kernels/sm80.md) is in instantiations with the attributes `Window` (fwd_window.cuh), `Sparse`
+ * (fwd_sparse.cuh) and `Family`: compute_family. */
 #include "kernels/sm80/fwd_sparse.cuh"
+#include "kernels/sm80/fwd_window.cuh"
 
 namespace sm80_fwd {
 
@@ -227,6 +228,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, Tile::BLOCKS_PER_SM)
     static_assert(sizeof(Smem<Tile>) == Tile::SMEM_KB * 1024, "the table says how much shared memory a tile takes");
     if constexpr (Attributes::FAMILY)
         compute_family<T, Tile>(params, smem);
+    else if constexpr (std::is_same<Attributes, Window>::value)
+        compute_window<T, Tile, Attributes>(params, smem);
     else if constexpr (Attributes::SPARSE)
         compute_sparse<T, Tile, Attributes>(params, smem);
     else
@@ -260,6 +263,7 @@ using namespace sm80_fwd;
      KEYS,                                                                                                             \
      Traits<TILE(DIM, ROWS, KEYS)>::THREADS,                                                                           \
      {KERNELS_##DENSE(TILE(DIM, ROWS, KEYS), Dense), KERNELS_##SPARSE(TILE(DIM, ROWS, KEYS), Sparse),                  \
-      KERNELS_##DROPOUT(TILE(DIM, ROWS, KEYS), SparseDropout), KERNELS_##FAMILY(TILE(DIM, ROWS, KEYS), Family)}},
+      KERNELS_##DROPOUT(TILE(DIM, ROWS, KEYS), SparseDropout), KERNELS_##FAMILY(TILE(DIM, ROWS, KEYS), Family),        \
+      KERNELS_##SPARSE(TILE(DIM, ROWS, KEYS), Window)}},
 
 extern "C" const struct fused_sm80_fwd_tile fused_sm80_fwd_tiles[] = {FWD_TILES(TILE_ROW){}};

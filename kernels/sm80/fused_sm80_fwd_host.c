@@ -16,7 +16,11 @@ enum {
 static enum sm80_kind kind_of(const struct fused_sm80_fwd_tile *row, const struct attn_request *request)
 {
     const enum sm80_kind kind = sm80_kind_of(request);
+    const struct attn_problem *p = request->problem;
 
+    if (kind == SM80_SPARSE && p->mask_block == 0 && p->lengths != ATTN_PACKED &&
+        row->kernels[SM80_WINDOW][0] != NULL && row->tile.head_dim == p->head_dim)
+        return SM80_WINDOW;
     if (kind != SM80_DENSE && (row->kernels[kind][0] == NULL || row->tile.head_dim != request->problem->head_dim))
         return SM80_FAMILY;
     return kind;

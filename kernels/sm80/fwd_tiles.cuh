@@ -29,7 +29,7 @@ template <> constexpr bool SUM_BY_MMA<__half, Sparse> = true;
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
 /* head_dim, rows, keys, warps, blocks on a multiprocessor, KB of shared memory; whether it is compiled as Dense,
- * Sparse, SparseDropout, Family (family.cuh); best first */
+ * Sparse and Window, SparseDropout, Family (family.cuh); best first */
 #define FWD_TILES(ROW)                                                                                                 \
     ROW(32, 128, 64, 4, 2, 48, NO, YES, YES, YES)                                                                      \
     ROW(64, 128, 128, 4, 2, 80, YES, YES, YES, NO)                                                                     \
