@@ -356,7 +356,8 @@ struct sm90_bwd_order sm90_bwd_order_of(const struct sm90_bwd_shape *s, const st
     const int works = parts->head_works;
     const double between = START_STEPS + (s->q_tile.queries < SM90_BWD_KV_TILE ? SHARED_START_STEPS : 0);
 
-    if (!s->in_order || !s->causal || parts->max_parts > 1 || works < 2 || s->section_heads >= s->kv_heads_total)
+    /* Not where Q, dO and dq_sum of all heads stay in the L2. */
+    if (!s->in_order || !s->causal || parts->max_parts > 1 || works < 2 || s->query_l2s * s->kv_heads_total <= 2.0 / 3)
         return order;
     const double steps = average_block_time(s);
     /* Heads under way at the same time: so many that there are half of START_STEPS to START_STEPS between the starts of
@@ -365,9 +366,14 @@ struct sm90_bwd_order sm90_bwd_order_of(const struct sm90_bwd_shape *s, const st
     int heads = least;
     while (2 * heads <= most && 2 * heads * steps <= between * multiprocessors)
         heads *= 2;
-    if (4 * heads > s->kv_heads_total) /* at the start all blocks begin together, with few heads */
-        return order;
-    int section = heads / (works < MOST_AGES ? works : MOST_AGES);
+    int most_ages = MOST_AGES;
+    if (4 * heads > s->kv_heads_total) { /* at the start all blocks begin together, with few heads */
+        if (s->group > 1 || heads > least || 2 * heads > s->kv_heads_total)
+            return order;
+        heads /= 2; /* long ones: half as many, in half as many sections. With a group it was not measured */
+        most_ages /= 2;
+    }
+    int section = heads / (works < most_ages ? works : most_ages);
     while (section > 1 && s->kv_heads_total % section != 0)
         --section;
     if (section < 1)

@@ -58,14 +58,15 @@ static struct sm90_bwd_order order_of(const struct work *w)
 }
 
 /* Deterministic, causal: so many heads at the same time that some steps are between the starts of two work tiles of a
- * head, in eight sections where there are as many tiles of keys. */
+ * head, in eight sections where there are as many tiles of keys; of few and long heads eight, in four sections. */
 static void causal_sections_start_one_after_the_other(void **state)
 {
     static const struct {
         int64_t batch, len, head_dim;
         int section_heads, stagger;
-    } known[] = {{32, 512, 64, 16, 1}, {16, 1024, 64, 8, 1},  {8, 2048, 64, 4, 2},   {4, 4096, 64, 4, 4},
-                 {2, 8192, 64, 2, 8},  {16, 1024, 128, 4, 1}, {1, 16384, 64, 32, 0}, {4, 1024, 64, 64, 0}};
+    } known[] = {{32, 512, 64, 16, 1},  {16, 1024, 64, 8, 1},  {8, 2048, 64, 4, 2},   {4, 4096, 64, 4, 4},
+                 {2, 8192, 64, 2, 8},   {16, 1024, 128, 4, 1}, {1, 16384, 64, 2, 32}, {4, 1024, 64, 64, 0},
+                 {2, 8192, 128, 2, 16}, {1, 16384, 128, 16, 0}};
     uint64_t random = 7;
     int staggered = 0;
     (void)state;
