@@ -366,6 +366,19 @@ static void all_fits_into_99_kb(void **state)
             }
 }
 
+/* What a tile computes with lists in the forward it computes without them where there is neither packing nor a mask. */
+static void every_sparse_tile_has_windows(void **state)
+{
+    int sparse = 0;
+    (void)state;
+    for (const struct fused_sm80_fwd_tile *row = fused_sm80_fwd_tiles; row->tile.shown.name != NULL; row++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            assert_int_equal(row->kernels[SM80_SPARSE][bf16] == NULL, row->kernels[SM80_WINDOW][bf16] == NULL);
+            sparse += row->kernels[SM80_SPARSE][bf16] != NULL;
+        }
+    assert_true(sparse > 0);
+}
+
 /* The backward rounds dQ with a kernel of the main kernel's tile: of the dense passes, which serve every mask at head
  * dims 64 and 128 with fixed lengths, and of the family's, which serve packed lengths and all other head dims. */
 static void every_tile_rounds_dq(void **state)
@@ -399,10 +412,9 @@ static void every_implementation_refuses_in_words(void **state)
 static int attributes_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_is_seen_alone),
-        cmocka_unit_test(every_implementation_refuses_in_words),
+        cmocka_unit_test(each_is_seen_alone),   cmocka_unit_test(every_implementation_refuses_in_words),
 #ifdef FABENCH_WITH_CUDA
-        cmocka_unit_test(all_fits_into_99_kb),
+        cmocka_unit_test(all_fits_into_99_kb),  cmocka_unit_test(every_sparse_tile_has_windows),
         cmocka_unit_test(every_tile_rounds_dq),
 #endif
     };
