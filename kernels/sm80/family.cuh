@@ -19,7 +19,7 @@ struct Dense {
 struct Sparse {
     static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = false;
 };
-struct Window { /* the same of windows alone, of sequences of the same lengths */
+struct Window { /* as Sparse, of sequences of the same lengths without a block mask; the forward's */
     static constexpr bool FAMILY = false, SPARSE = true, DROPOUT = false;
 };
 struct SparseDropout {

@@ -87,7 +87,7 @@ enum sm80_kind {
     SM80_SPARSE_DROPOUT, /* what remains without softcap; a tile that has no kernel of the kind, or is wider than the
                             head_dim, takes both kinds with its kernel of the family */
     SM80_FAMILY,
-    SM80_WINDOW, /* forward: what of SM80_SPARSE is windows alone, of sequences of the same lengths */
+    SM80_WINDOW, /* forward: what of SM80_SPARSE has neither packed lengths nor a block mask */
     SM80_KINDS
 };
 

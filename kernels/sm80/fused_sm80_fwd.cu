@@ -33,6 +33,8 @@
  *
  * The family (docs/kernels/sm80.md) is in instantiations with the attributes `Window` (fwd_window.cuh), `Sparse`
  * (fwd_sparse.cuh) and `Family`: compute_family. */
+#include <type_traits>
+
 #include "kernels/sm80/fwd_sparse.cuh"
 #include "kernels/sm80/fwd_window.cuh"
 

@@ -1,5 +1,5 @@
-/* fused_sm80, forward: sparse attention, which is windows, packed lengths and block masks at a head_dim that the tile
- * has exactly. The kernel and its description: fused_sm80_fwd.cu.
+/* fused_sm80, forward: packed lengths and block masks, also with windows, at a head_dim that the tile has exactly; with
+ * dropout windows alone, too (without: fwd_window.cuh). The kernel and its description: fused_sm80_fwd.cu.
  *
  * The dense kernel's loop over a list of tiles (tile_list.cuh). A tile of which a warp's rows see every pair is
  * computed as in the dense kernel; any other in two pieces of half its keys: a warp leaves a piece out where none of

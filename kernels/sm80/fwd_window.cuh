@@ -1,10 +1,11 @@
-/* fused_sm80, forward: windows alone, of sequences of the same lengths, at a head_dim that the tile has exactly. The
- * kernel and its description: fused_sm80_fwd.cu.
+/* fused_sm80, forward: windows, and dense attention at head dims 32, 96, 192 and 256, of sequences of the same lengths,
+ * without block masks, at a head_dim that the tile has exactly. The kernel and its description: fused_sm80_fwd.cu.
  *
  * A block's tiles of keys follow from its rows, so that it needs no list of them: those on the left and those on the
  * right that its window or the end of the keys cuts, and between them those that all rows see in full. The whole ones
- * come first, as in the dense kernel. Of the cut ones one of either side is in each stage: of both together a warp sees
- * about as much as any other one, and between them there is no barrier. */
+ * come first, as in the dense kernel. Then come the cut ones, two at a time, one of either side in each stage. The
+ * first warps see much of one of them and the last warps of the other, so that all take about as long; between the two
+ * there is no barrier. */
 #pragma once
 #include "kernels/sm80/fwd_sparse.cuh"
 

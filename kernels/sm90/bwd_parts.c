@@ -316,16 +316,16 @@ static struct sm90_bwd_parts choose_parts(const struct sm90_bwd_shape *s, int he
             consider_parts(&best, s, tiles, SM90_BWD_EQUAL_PARTS, can_search, head_dim, clusters);
         return best;
     }
-    /* With fewer tiles than clusters parts from all over each tile run at once. */
+    /* With fewer tiles than clusters short parts from all over each tile run at once: they go in turns. */
     const enum sm90_bwd_part_kind kind =
         can_search && tiles >= clusters ? SM90_BWD_WHOLE_PARTS : SM90_BWD_EQUAL_PARTS_IN_TURNS;
     if (!has_many)
-        consider_parts(&best, s, tiles, kind, can_search, head_dim, clusters);
+        consider_parts(&best, s, tiles, kind, can_search && kind != SM90_BWD_WHOLE_PARTS, head_dim, clusters);
     consider_short_parts(&best, s, tiles, kind, head_dim, clusters);
     return best;
 }
 
-/* A launch asks some ten times, for each of a few tiles, and a choice takes up to 2 ms: the last ones are kept. */
+/* A launch asks some ten times, for each of a few tiles, and a choice takes up to 4 ms: the last ones are kept. */
 struct sm90_bwd_parts sm90_bwd_choose_parts(const struct sm90_bwd_shape *s, int head_dim, int multiprocessors)
 {
     static _Thread_local struct {
@@ -370,7 +370,7 @@ struct sm90_bwd_order sm90_bwd_order_of(const struct sm90_bwd_shape *s, const st
     if (4 * heads > s->kv_heads_total) { /* at the start all blocks begin together, with few heads */
         if (s->group > 1 || heads > least || 2 * heads > s->kv_heads_total)
             return order;
-        heads /= 2; /* long ones: half as many, in half as many sections. With a group it was not measured */
+        heads /= 2; /* long ones: half as many, in fewer sections if they divide. With a group it was not measured */
         most_ages /= 2;
     }
     int section = heads / (works < most_ages ? works : most_ages);
