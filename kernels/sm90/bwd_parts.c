@@ -203,19 +203,22 @@ static struct sm90_bwd_parts parts_with(const struct sm90_bwd_shape *s, enum sm9
 
 /* Blocks drift apart where tiles of keys, which are causal, have unlike many steps in a head: those that begin with the
  * same head of a group read different ones after some time. This is what they come to read at the same time in parts of
- * part_steps steps, Q, dO and sums of dQ, in sizes of the L2: of a group as much as a part has, at most, less as the
- * last tile of keys that runs at the same time as the first one has more steps; and that as often as all tiles of keys
- * of a head run at the same time, of other heads or in other parts. */
+ * part_steps steps, in sizes of the L2: what the steps of a part read at most, Q, dO and sums of dQ; times the share by
+ * which the last tile of keys that runs at the same time as the first one has fewer steps; times how often all tiles of
+ * keys of a head run at the same time, of other heads or in other parts. */
 static double drift_l2s(const struct sm90_bwd_shape *s, int part_steps, int clusters)
 {
     const int running = clusters * s->q_tile.cluster; /* tiles of keys */
-    const double share = (double)part_steps / sm90_bwd_steps(s, 0);
-    const double all_times = (double)running / s->kv_tiles, most_times = s->kv_heads_total / share;
+    const double all_times = (double)running / s->kv_tiles;
+    const double most_times = (double)s->kv_heads_total * sm90_bwd_steps(s, 0) / part_steps; /* all parts */
     const double times = all_times < 1 ? 1 : all_times < most_times ? all_times : most_times;
     const int last = (running < s->kv_tiles ? running : s->kv_tiles) - 1;
     const double apart = 1 - (double)sm90_bwd_steps(s, last) / sm90_bwd_steps(s, 0);
 
-    return s->causal && s->group > 1 ? s->query_l2s * apart * times * share : 0;
+    /* Of all steps of the group, also those that see no key where there are more queries than keys. */
+    const double read_l2s = s->query_l2s * part_steps / ((double)s->q_tiles * s->group);
+
+    return s->causal && s->group > 1 ? read_l2s * apart * times : 0;
 }
 
 /* Whether they drift apart so far without parts that it counts. */

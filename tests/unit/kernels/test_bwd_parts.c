@@ -175,6 +175,14 @@ static void parts_are_short_where_blocks_drift_apart(void **state)
     const struct work few = work_on_h200(1, 64, 4, 4096, 128, true);
     assert_true(few.shape.query_l2s < 2 && few.parts.kind == SM90_BWD_EQUAL_PARTS_IN_TURNS);
     assert_int_equal(few.parts.part_steps, 95);
+    /* Queries that see no key, ahead of those that see some, change nothing. */
+    const struct attn_problem square = DENSE(4, 64, 8, 1024, 1024, 128, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
+    struct attn_problem tall = square;
+    tall.q_len = 32768;
+    const struct work of_square = work_of(square, false, MULTIPROCESSORS),
+                      of_tall = work_of(tall, false, MULTIPROCESSORS);
+    assert_int_equal(of_tall.parts.max_parts, of_square.parts.max_parts);
+    assert_int_equal(of_tall.parts.part_steps, of_square.parts.part_steps);
     /* Few heads, or tiles of keys that have nearly as many steps as all that run at the same time: whole tiles. */
     assert_int_equal(work_on_h200(4, 32, 32, 131072, 64, true).parts.max_parts, 1);
     assert_int_equal(work_on_h200(1, 32, 8, 32768, 128, true).parts.max_parts, 1);
@@ -232,8 +240,8 @@ static void a_part_begins_at_one_turn(void **state)
         }
 }
 
-/* Parts of one size and what is left of the tiles balance causal problems with few key heads. Where 32 heads of 128
- * share one and their queries exceed the L2 parts are equal. docs/kernels/sm90_bwd.md, steps 40 and 49. */
+/* Parts of one size and what is left of the tiles balance causal problems with few key heads. At head_dim 128, where
+ * 32 heads share one and their queries exceed the L2, parts are equal. docs/kernels/sm90_bwd.md, steps 40 and 49. */
 static void kinds_of_parts(void **state)
 {
     (void)state;
