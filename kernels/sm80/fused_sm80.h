@@ -51,6 +51,9 @@ struct fused_sm80_fwd_tile {
 
 extern const struct fused_sm80_fwd_tile fused_sm80_fwd_tiles[]; /* ends with a row without a name */
 
+/* Which of a row's kernels serve a request. */
+enum sm80_kind fused_sm80_fwd_kind(const struct fused_sm80_fwd_tile *, const struct attn_request *);
+
 #ifdef __cplusplus
 }
 #endif

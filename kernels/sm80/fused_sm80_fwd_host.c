@@ -12,8 +12,7 @@ enum {
     TAIL_WAVES = 4               /* of blocks that are ordered by length across heads */
 };
 
-/* Which of a row's kernels serve a request. */
-static enum sm80_kind kind_of(const struct fused_sm80_fwd_tile *row, const struct attn_request *request)
+enum sm80_kind fused_sm80_fwd_kind(const struct fused_sm80_fwd_tile *row, const struct attn_request *request)
 {
     const enum sm80_kind kind = sm80_kind_of(request);
     const struct attn_problem *p = request->problem;
@@ -30,12 +29,12 @@ static enum sm80_kind kind_of(const struct fused_sm80_fwd_tile *row, const struc
 static const fused_sm80_fwd_kernel *kernels_of(const struct fused_sm80_fwd_tile *row,
                                                const struct attn_request *request)
 {
-    return row->kernels[kind_of(row, request)];
+    return row->kernels[fused_sm80_fwd_kind(row, request)];
 }
 
 static struct sm80_tiling tiling_of(const struct attn_request *request, const struct fused_sm80_fwd_tile *tile)
 {
-    return sm80_tiling_of(request->problem, kind_of(tile, request), false, tile->block_m, tile->block_n);
+    return sm80_tiling_of(request->problem, fused_sm80_fwd_kind(tile, request), false, tile->block_m, tile->block_n);
 }
 
 /* A row is compiled for dense attention with its head_dim, or for the family with those from the next narrower row's

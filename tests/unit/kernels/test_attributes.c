@@ -1,0 +1,252 @@
+/* What a request asks beyond dense attention (attn_attributes) is refused in words by every implementation that has not
+ * named it; what fused_sm80 has kernels for. Needs no device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "kernels/attention.h"
+#include "kernels/common/checks.h"
+#ifdef FABENCH_WITH_CUDA
+#include "kernels/sm80/bwd_params.h"
+#include "kernels/sm80/fused_sm80.h"
+#endif
+#include "reference/registry.h"
+#include "tests/dense.h"
+
+static const struct attn_problem dense = DENSE(2, 4, 2, 128, 128, 64, ATTN_FP32, ATTN_BSHD, true, -1, -1, 0.125f, 0);
+
+/* Each attribute alone, and the words of its refusal. */
+struct asked {
+    unsigned bit;
+    const char *words;
+    struct attn_problem problem;
+    bool precise;
+    int64_t splits;
+};
+
+enum { ASKED = 11 };
+
+static void fill_asked(struct asked all[ASKED])
+{
+    for (int i = 0; i < ASKED; i++)
+        all[i] = (struct asked){.problem = dense};
+    all[0] = (struct asked){ATTN_WITH_WINDOW, "takes no window", dense, false, 0};
+    all[0].problem.window_left = 0;
+    all[1] = (struct asked){ATTN_WITH_WINDOW, "takes no window", dense, false, 0};
+    all[1].problem.window_right = 7;
+    all[2] = (struct asked){ATTN_WITH_DROPOUT, "takes no dropout", dense, false, 0};
+    all[2].problem.dropout = 0.1f;
+    all[3] = (struct asked){ATTN_WITH_SOFTCAP, "takes no softcap", dense, false, 0};
+    all[3].problem.softcap = 30;
+    all[4] = (struct asked){ATTN_WITH_PACKED_LENGTHS, "takes no sequences of different lengths", dense, false, 0};
+    all[4].problem.lengths = ATTN_PACKED;
+    all[5] = (struct asked){ATTN_WITH_CACHE, "takes no cache", dense, false, 0};
+    all[5].problem.lengths = ATTN_CACHE;
+    all[6] = (struct asked){ATTN_WITH_PAGES, "takes no paged cache", dense, false, 0};
+    all[6].problem.page_size = 16;
+    all[7] = (struct asked){ATTN_WITH_BLOCK_MASK, "takes no block mask", dense, false, 0};
+    all[7].problem.mask_block = 128;
+    all[8] = (struct asked){ATTN_WITH_8_BIT, "takes no 8-bit inputs", dense, false, 0};
+    all[8].problem.dtype = ATTN_E4M3;
+    all[9] = (struct asked){ATTN_WITH_PRECISE, "takes no precise mode", dense, true, 0};
+    all[10] = (struct asked){ATTN_WITH_SPLITS, "takes no number of splits", dense, false, 4};
+}
+
+static const struct attn_device cpu = {.platform = ATTN_CPU, .threads = 2};
+static const struct attn_device gpu = {
+    .platform = ATTN_CUDA, .sm = 90, .multiprocessors = 132, .smem_per_block_bytes = 232448, .l2_bytes = 50 << 20};
+
+static struct attn_request request_of(const struct asked *a)
+{
+    return (struct attn_request){.problem = &a->problem, .device = &cpu, .precise = a->precise, .splits = a->splits};
+}
+
+static void each_is_seen_alone(void **state)
+{
+    struct asked all[ASKED];
+    (void)state;
+    fill_asked(all);
+    const struct attn_request plain = {.problem = &dense, .device = &cpu};
+    assert_int_equal(attn_attributes(&plain), 0);
+    struct attn_message why = {""};
+    assert_int_equal(attn_check_attributes(&plain, 0, &why), ATTN_OK);
+    unsigned seen = 0;
+    for (int i = 0; i < ASKED; i++) {
+        const struct attn_request request = request_of(&all[i]);
+        assert_int_equal(attn_attributes(&request), all[i].bit);
+        assert_int_equal(attn_check_attributes(&request, ~all[i].bit, &why), ATTN_UNSUPPORTED);
+        assert_string_equal(why.text, all[i].words);
+        assert_int_equal(attn_check_attributes(&request, all[i].bit, &why), ATTN_OK);
+        seen |= all[i].bit;
+    }
+    assert_int_equal(seen, 2 * ATTN_WITH_SPLITS - 1); /* no bit without a case here */
+}
+
+/* What each implementation computes beyond dense attention; those that are not listed compute nothing of it. */
+static const struct {
+    const char *name;
+    enum attn_platform platform;
+    unsigned known;
+} known[] = {
+    {"cudnn", ATTN_CUDA, ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS},
+    {"fused_cpu", ATTN_CPU,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+         ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT | ATTN_WITH_SPLITS},
+    {"fused_sm80", ATTN_CUDA,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK},
+    {"naive", ATTN_CPU,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+         ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
+    {"naive", ATTN_CUDA,
+     ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP | ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_CACHE |
+         ATTN_WITH_PAGES | ATTN_WITH_BLOCK_MASK | ATTN_WITH_8_BIT},
+    {"null", ATTN_CPU, ~0u},
+    {"null", ATTN_CUDA, ~0u}};
+
+static unsigned known_of(const struct attn_impl *impl)
+{
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(known[i].name, impl->name) == 0 && known[i].platform == impl->platform)
+            return known[i].known;
+    return 0;
+}
+
+static void check_impl(const struct attn_impl *impl)
+{
+    struct asked all[ASKED];
+    fill_asked(all);
+    for (int i = 0; i < 2 * ASKED; i++) {
+        struct asked *a = &all[i / 2];
+        struct attn_request request = request_of(a);
+        struct attn_message why = {""};
+        request.mode = (enum attn_mode)(i % 2);
+        request.device = impl->platform == ATTN_CUDA ? &gpu : &cpu;
+        const enum attn_status status = impl->accepts(&request, &why);
+        if ((strcmp(why.text, a->words) == 0) != !(known_of(impl) & a->bit) ||
+            (status == ATTN_OK && !(known_of(impl) & a->bit)))
+            fail_msg("%s: status %d, '%s' where '%s' belongs to what was asked", impl->name, (int)status, why.text,
+                     a->words);
+    }
+}
+
+#ifdef FABENCH_WITH_CUDA
+/* Thread blocks of 99 KB, as devices of compute capability 8.6, 8.9 and 12.0 have: fused_sm80 takes there what it takes
+ * elsewhere, with tiles that fit. */
+static void all_fits_into_99_kb(void **state)
+{
+    const struct attn_device small = {
+        .platform = ATTN_CUDA, .sm = 86, .multiprocessors = 84, .smem_per_block_bytes = 101376, .l2_bytes = 6 << 20};
+    struct asked all[ASKED];
+    struct attn_message why = {""};
+    (void)state;
+    fill_asked(all);
+    for (int i = 0; i <= ASKED; i++)
+        for (int wish = 0; wish < 4; wish++)
+            for (int64_t head_dim = 8; head_dim <= 256; head_dim += 8) {
+                struct attn_problem p = i == ASKED ? dense : all[i].problem;
+                struct attn_request request = {
+                    .problem = &p, .device = &small, .mode = (enum attn_mode)(wish % 2), .deterministic = wish / 2};
+                p.head_dim = head_dim;
+                p.dtype = p.dtype == ATTN_E4M3 ? p.dtype : ATTN_BF16;
+                if (attn_attributes(&request) & ~(ATTN_WITH_WINDOW | ATTN_WITH_DROPOUT | ATTN_WITH_SOFTCAP |
+                                                  ATTN_WITH_PACKED_LENGTHS | ATTN_WITH_BLOCK_MASK))
+                    continue;
+                if (attn_fused_sm80.accepts(&request, &why) != ATTN_OK)
+                    fail_msg("head_dim %d, attributes %x: %s", (int)head_dim, attn_attributes(&request), why.text);
+            }
+}
+
+/* What a tile computes with lists in the forward it computes without them where there is neither packing nor a mask. */
+static void every_sparse_tile_has_windows(void **state)
+{
+    int sparse = 0;
+    (void)state;
+    for (const struct fused_sm80_fwd_tile *row = fused_sm80_fwd_tiles; row->tile.shown.name != NULL; row++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            assert_int_equal(row->kernels[SM80_SPARSE][bf16] == NULL, row->kernels[SM80_WINDOW][bf16] == NULL);
+            sparse += row->kernels[SM80_SPARSE][bf16] != NULL;
+        }
+    assert_true(sparse > 0);
+}
+
+/* The kind of kernel that the forward takes for a problem, with the tile of 128 x 64 at head_dim 64. */
+static enum sm80_kind kind_of(struct attn_problem p)
+{
+    const struct attn_request request = {.problem = &p, .device = &gpu, .mode = ATTN_FWD};
+    for (const struct fused_sm80_fwd_tile *row = fused_sm80_fwd_tiles; row->tile.shown.name != NULL; row++)
+        if (strcmp(row->tile.shown.name, "fwd_d64_m128n64") == 0)
+            return fused_sm80_fwd_kind(row, &request);
+    fail();
+    return SM80_KINDS;
+}
+
+/* Windows need no list of tiles where nothing else says what a row sees. */
+static void windows_alone_have_no_lists(void **state)
+{
+    struct attn_problem p = dense;
+    (void)state;
+    p.dtype = ATTN_BF16;
+    assert_int_equal(kind_of(p), SM80_DENSE);
+    p.window_left = 5;
+    assert_int_equal(kind_of(p), SM80_WINDOW);
+    p.head_dim = 56; /* narrower than the tile */
+    assert_int_equal(kind_of(p), SM80_FAMILY);
+    p.head_dim = 64;
+    p.dropout = 0.1f;
+    assert_int_equal(kind_of(p), SM80_SPARSE_DROPOUT);
+    p.dropout = 0;
+    p.softcap = 30;
+    assert_int_equal(kind_of(p), SM80_FAMILY);
+    p.softcap = 0;
+    p.mask_block = 128;
+    assert_int_equal(kind_of(p), SM80_SPARSE);
+    p.mask_block = 0;
+    p.lengths = ATTN_PACKED;
+    assert_int_equal(kind_of(p), SM80_SPARSE);
+}
+
+/* The backward rounds dQ with a kernel of the main kernel's tile: of the dense passes, which serve every mask at head
+ * dims 64 and 128 with fixed lengths, and of the family's, which serve packed lengths and all other head dims. */
+static void every_tile_rounds_dq(void **state)
+{
+    (void)state;
+    for (const struct fused_sm80_bwd_tile *row = fused_sm80_bwd_tiles; row->tile.shown.name != NULL; row++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            const bool is_family = row->main[SM80_SPARSE][bf16] != NULL ||
+                                   row->main[SM80_SPARSE_DROPOUT][bf16] != NULL || row->main[SM80_FAMILY][bf16] != NULL;
+            assert_true(is_family || row->main[SM80_DENSE][bf16] != NULL);
+            if (row->tile.head_dim == 64 || row->tile.head_dim == 128) {
+                assert_non_null(row->convert[0][bf16]);
+                assert_int_equal(row->main[SM80_DENSE][bf16] == NULL,
+                                 strstr(row->tile.shown.summary, "not dense attention") != NULL);
+            }
+            if (is_family)
+                assert_non_null(row->convert[1][bf16]);
+        }
+}
+#endif
+
+static void every_implementation_refuses_in_words(void **state)
+{
+    (void)state;
+    for (const struct attn_impl *const *impl = attn_registry(); *impl; impl++)
+        check_impl(*impl);
+    for (const struct attn_impl *const *impl = reference_registry(); *impl; impl++)
+        check_impl(*impl);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_is_seen_alone),          cmocka_unit_test(every_implementation_refuses_in_words),
+#ifdef FABENCH_WITH_CUDA
+        cmocka_unit_test(all_fits_into_99_kb),         cmocka_unit_test(every_sparse_tile_has_windows),
+        cmocka_unit_test(windows_alone_have_no_lists), cmocka_unit_test(every_tile_rounds_dq),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
