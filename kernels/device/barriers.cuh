@@ -31,8 +31,8 @@ __device__ __forceinline__ void bar_arrive(uint32_t id, uint32_t threads)
 
 /* ---- mbarrier ---- */
 
-/* Barriers in shared memory that count arrivals and bytes, sm_90 and newer. PTX ISA, "Parallel Synchronization and
- * Communication Instructions: mbarrier".
+/* Barriers in shared memory that count arrivals and bytes, sm_90 and newer; on sm_80 they count arrivals alone, and one
+ * cannot sleep at them (mbarrier_test). PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
  *
  * A barrier's phase ends when all expected arrivals and bytes are in; phases have parity 0, 1, 0, ... A waiter names
  * the parity of the phase whose end it waits for. Waiting for parity 1 of a barrier that was just initialised returns

@@ -38,6 +38,13 @@ template <int PENDING> __device__ __forceinline__ void cp_async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
+/* The thread arrives at an mbarrier (barriers.cuh) once all its copies so far have arrived, without waiting. PTX ISA,
+ * "cp.async.mbarrier.arrive"; the arrival counts among those that the barrier expects (.noinc). */
+__device__ __forceinline__ void cp_async_arrive(uint32_t barrier)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 /* ---- tiles ---- */
 
 /* Copies of tiles of rows from device memory into panels of shared memory (warp_matrix.cuh) by all threads of a block,

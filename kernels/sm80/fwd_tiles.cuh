@@ -21,10 +21,11 @@ constexpr int PREFETCH = 2;                    /* by how many fragments of K and
 
 /* Whether row sums are computed from the rounded P by the tensor cores, as P V with V = 1: fewer instructions, but a
  * relative error in the sum of up to half an ulp of P: 2^-11 in fp16; 2^-8 in bf16, which is too much for LSE. Not of
- * the family, whose P has lost the dropped elements when it is an operand; Window was not timed with it. */
+ * the family, whose P has lost the dropped elements when it is an operand. */
 template <typename T, typename Attributes> constexpr bool SUM_BY_MMA = false;
 template <> constexpr bool SUM_BY_MMA<__half, Dense> = true;
 template <> constexpr bool SUM_BY_MMA<__half, Sparse> = true;
+template <> constexpr bool SUM_BY_MMA<__half, Window> = true;
 
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
