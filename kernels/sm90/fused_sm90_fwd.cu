@@ -67,7 +67,6 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
     const int split = Tile::KEY_SPLITS == 1 ? 0 : consumer / S::ROW_GROUPS; /* a constant where keys are not split */
     const int team = consumer - split * S::ROW_GROUPS, first_key = split * S::KEYS;
     const int lane = threadIdx.x % 32, row_in_group = threadIdx.x / 32 % 4 * 16 + lane / 4;
-    const int own_row = team * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4;
     int row_group = team; /* which 64 rows of the tile */
     const int shift = params.kv_len - params.q_len;
     /* `q_empty` of the last tile's stage of Q, not released yet, as the store of O may still read it. */
@@ -90,9 +89,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             break;
         if constexpr (S::SKIPS_BLOCKS) /* the last rows of a causal tile have the most keys: rotate */
             row_group = row_group + 1 == S::ROW_GROUPS ? 0 : row_group + 1;
-        /* Both expressions have the same value. Which one is written decides the assembler's schedule of the main loop
-         * (docs/kernels/sm90_fwd.md). */
-        const int thread_row = S::SKIPS_BLOCKS ? row_group * 64 + row_in_group : own_row;
+        const int thread_row = row_group * 64 + row_in_group;
         const int first_row = tile.first_row + row_group * 64;
         /* Blocks of keys are counted from the first one of this part. */
         const int part_begin = HAS_PARTS ? smem.key_part[q.stage].first_block : 0;
@@ -131,14 +128,15 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
                 skip_stage(smem.v_full, smem.v_empty, v);
             }
         }
+        mbarrier_wait(shared_address(&smem.q_full[q.stage]), q.phase);
 #pragma unroll
         for (int i = 0; i < S::ACCUMULATORS; ++i)
             o[i] = 0.0f;
-        mbarrier_wait(shared_address(&smem.q_full[q.stage]), q.phase);
         if constexpr (Tile::Q_REGISTER_STEPS > 0)
             load_q_fragments<Tile>(q_fragments, smem.q[q.stage], row_group, lane);
         first_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, p, q_fragments, rows, alpha, unreleased_q,
-                                        query, k_operand, mask_first, first_masked, n);
+                                        query, k_operand, mask_first, first_masked, n,
+                                        seen_end(params, first_row, shift) - (part_begin + n) * Tile::BLOCK_N);
 #pragma unroll 1
         for (--n; n >= 0; --n)
             next_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, o, p, q_fragments, rows, alpha, query,

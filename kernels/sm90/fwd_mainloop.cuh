@@ -13,21 +13,21 @@
 
 namespace sm90_fwd {
 
-/* Issues S = Q K^T. The caller has executed wgmma_fence after the last access to the registers. Q_REGISTER_STEPS steps
- * of Q come from registers: with 64 keys a product is limited by what it reads from shared memory. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void start_scores(float (&s)[Traits<Tile>::SCORES],
-                                             uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4], uint32_t q,
-                                             uint32_t k)
+/* Issues S = Q K^T of the first 2 SCORES keys of a block. The caller has executed wgmma_fence after the last access to
+ * the registers. Q_REGISTER_STEPS steps of Q come from registers: with 64 keys a product is limited by what it reads
+ * from shared memory. */
+template <typename T, typename Tile, int SCORES>
+__device__ __forceinline__ void start_scores(float (&s)[SCORES], uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
+                                             uint32_t q, uint32_t k)
 {
     using S = Traits<Tile>;
 #pragma unroll
     for (int step = 0; step < Tile::HEAD_DIM / 16; ++step) {
         const int panel = step / 4, within = step % 4 * 32, of_k = (panel * S::KV_PANEL_BYTES + within) / 16;
         if (step < Tile::Q_REGISTER_STEPS)
-            wgmma<T, S::KEYS>::template registers<WGMMA_K_MAJOR>(s, q_fragments[step], k + of_k, step > 0);
+            wgmma<T, 2 * SCORES>::template registers<WGMMA_K_MAJOR>(s, q_fragments[step], k + of_k, step > 0);
         else
-            wgmma<T, S::KEYS>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
+            wgmma<T, 2 * SCORES>::template shared<WGMMA_K_MAJOR, WGMMA_K_MAJOR>(
                 s, q + (panel * S::Q_PANEL_BYTES + within) / 16, k + of_k, step > 0);
     }
     wgmma_commit();
@@ -171,27 +171,42 @@ __device__ __forceinline__ void issue_products(float (&s)[Traits<Tile>::SCORES],
     wgmma_hold(s);
 }
 
-/* The first block of keys of a tile: S = Q K_n^T and P. */
+/* The first block of keys of a tile: S = Q K_n^T and P. No row sees a key of the block from number `seen` on; where
+ * that leaves no more than half of them, as with the first rows of a causal tile, only this half of S is computed. */
 template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Mask>
-__device__ __forceinline__ void first_block(SharedStorage<Tile> &smem, const Params &params, int consumer,
-                                            PipelineState<Tile::STAGES> &k, const PipelineState<Tile::STAGES> &v,
-                                            float (&s)[Traits<Tile>::SCORES], uint32_t (&p)[Traits<Tile>::SCORES / 2],
-                                            uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4], RowState &rows,
-                                            float (&alpha)[2], const uint64_t *unreleased_q, uint32_t query,
-                                            const Operand &k_operand, const Mask &mask, int first_masked, int n)
+__device__ __forceinline__ void
+first_block(SharedStorage<Tile> &smem, const Params &params, int consumer, PipelineState<Tile::STAGES> &k,
+            const PipelineState<Tile::STAGES> &v, float (&s)[Traits<Tile>::SCORES],
+            uint32_t (&p)[Traits<Tile>::SCORES / 2], uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
+            RowState &rows, float (&alpha)[2], const uint64_t *unreleased_q, uint32_t query, const Operand &k_operand,
+            const Mask &mask, int first_masked, int n, int seen)
 {
+    using S = Traits<Tile>;
+    constexpr int HALF = S::HALVES_FIRST_BLOCK ? S::SCORES / 2 : S::SCORES;
+    const auto after_issue = [&] {
+        if (unreleased_q != NULL)
+            release_stored_q(unreleased_q);
+        else if (PING_PONG)
+            ping_pong_pass<Tile>(consumer);
+        wgmma_wait<0>();
+    };
     mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
     if (PING_PONG && unreleased_q == NULL) /* first products of the block: issued together, all would end late */
         ping_pong_wait<Tile>(consumer);
     hold_q<Tile>(q_fragments);
-    wgmma_fence();
-    start_scores<T, Tile>(s, q_fragments, query, k_operand());
-    if (unreleased_q != NULL) {
-        release_stored_q(unreleased_q);
-    } else if (PING_PONG) {
-        ping_pong_pass<Tile>(consumer);
+    if (S::HALVES_FIRST_BLOCK && seen <= S::KEYS / 2) {
+        float(&first_half)[HALF] = reinterpret_cast<float(&)[HALF]>(s);
+#pragma unroll
+        for (int i = HALF; i < S::SCORES; ++i)
+            s[i] = -INFINITY;
+        wgmma_fence();
+        start_scores<T, Tile>(first_half, q_fragments, query, k_operand());
+        after_issue();
+    } else {
+        wgmma_fence();
+        start_scores<T, Tile>(s, q_fragments, query, k_operand());
+        after_issue();
     }
-    wgmma_wait<0>();
     wgmma_hold(s);
     release_and_advance(smem.k_empty, k);
     if (n >= first_masked)
@@ -211,11 +226,11 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
            RowState &rows, float (&alpha)[2], uint32_t query, const Operand &k_operand, const Other &v_operand,
            const Mask &mask, int first_masked, int n)
 {
+    if constexpr (PING_PONG)
+        ping_pong_wait<Tile>(consumer);
     mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
     if constexpr (!Tile::CHECKS_AFTER_EXP)
         mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
-    if constexpr (PING_PONG)
-        ping_pong_wait<Tile>(consumer);
     issue_products<T, Tile>(s, o, p, q_fragments, query, k_operand, v_operand);
     if constexpr (PING_PONG)
         ping_pong_pass<Tile>(consumer);
@@ -231,8 +246,13 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
     wgmma_wait<0>();
     wgmma_hold(o);
     wgmma_hold(p);
-    release(&smem.v_empty[done.stage]);
+    /* AFTER_EXP with ping-pong: behind the exponentials. docs/kernels/sm90_fwd.md, step 33. */
+    constexpr bool RELEASES_LATE = Tile::CHECKS_AFTER_EXP && PING_PONG && Tile::KEY_SPLITS == 1;
+    if constexpr (!RELEASES_LATE)
+        release(&smem.v_empty[done.stage]);
     softmax_of_block<T, Tile>(p, o, s, rows, alpha, moved, params.scale_log2);
+    if constexpr (RELEASES_LATE)
+        release(&smem.v_empty[done.stage]);
 }
 
 /* Waits for a stage and releases it unread. */
@@ -253,6 +273,12 @@ __device__ __forceinline__ int first_masked_block(const Params &params, int firs
     return ((params.causal ? max(min(params.kv_len, first_row + 1 + shift), 0) : params.kv_len) + Tile::BLOCK_N -
             Traits<Tile>::KEYS - first_key) /
            Tile::BLOCK_N;
+}
+
+/* All keys that one of these rows sees are ahead of this one. */
+__device__ __forceinline__ int seen_end(const Params &params, int first_row, int shift)
+{
+    return params.causal ? min(params.kv_len, first_row + 64 + shift) : params.kv_len;
 }
 
 /* The highest block of keys that one of these rows sees, or 0. */

@@ -57,11 +57,11 @@ __device__ __forceinline__ bool update_row_max(const float (&s)[SCORES], RowStat
         const float old = rows.max_log2[half];
         now[half] = top[half] * scale_log2;
         const bool moves = now[half] > old + stale_log2;
-        rows.top_log2[half] = fmaxf(rows.top_log2[half], now[half]);
         if constexpr (!WHOLE_WARP_MOVES) {
             rows.max_log2[half] = moves ? now[half] : old;
             alpha[half] = moves ? exp2_approx(old - now[half]) : 1.0f;
         }
+        rows.top_log2[half] = fmaxf(rows.top_log2[half], now[half]);
         any_moves = any_moves || moves;
     }
     any_moves = __any_sync(WHOLE_WARP, any_moves);
@@ -100,8 +100,7 @@ __device__ __forceinline__ void exponentiate(uint32_t (&p)[SCORES / 2], float (&
         const int half = i % 2;
         const float x = exp2_approx(fmaf(s[2 * i], scale_log2, -rows.max_log2[half]));
         const float y = exp2_approx(fmaf(s[2 * i + 1], scale_log2, -rows.max_log2[half]));
-        sum[half] += x;
-        sum[half] += y;
+        sum[half] += x + y;
         p[i] = pack2<T>(x, y);
     }
 }

@@ -60,6 +60,9 @@ template <typename Tile> struct Traits {
     /* Whether LSE and 1 / row sum are computed while the last product runs: not where it computes the sum. */
     static constexpr bool FINALIZES_EARLY = !HAS_SUM_COLUMN;
     static constexpr bool SKIPS_BLOCKS = KEYS < Tile::BLOCK_M; /* a warpgroup skips blocks that none of its rows sees */
+    /* Whether half of a tile's first block is left out where no row of a warpgroup sees it. Elsewhere the assembler has
+     * no registers for it (C7511). */
+    static constexpr bool HALVES_FIRST_BLOCK = Tile::HEAD_DIM == 128 && KEYS == 128;
     /* Work tiles without a mask may have parts (fwd_tail.h). Tiles with split keys are for problems of few tiles, which
      * have none. */
     static constexpr bool HAS_PARTS = Tile::KEY_SPLITS == 1;
