@@ -68,7 +68,7 @@ __device__ __forceinline__ void store_dense_output(const Accumulators<Tile> &acc
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int in_block = warp_row + 16 * m + 8 * half + lane / 4, row = work.first_row + in_block;
-            const float sum = SUM_BY_MMA<T, Dense> ? acc.sum[m][2 * half] : quad_sum(acc.sum[m][2 * half]);
+            const float sum = SUM_BY_MMA<T, Tile, Dense> ? acc.sum[m][2 * half] : quad_sum(acc.sum[m][2 * half]);
             const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
 #pragma unroll
             for (int d = 0; d < Traits<Tile>::CHUNKS; ++d)

@@ -200,7 +200,7 @@ __device__ __forceinline__ void compute_p(Probabilities<Tile> &probabilities, Ac
 #pragma unroll
     for (int j = 0; j < 4; ++j)
         p[j] = exp2_approx(fmaf(s[j], scale_log2, -base.x[m][j / 2]));
-    if (!SUM_BY_MMA<T, Attributes>) {
+    if (!SUM_BY_MMA<T, Tile, Attributes>) {
         acc.sum[m][0] += p[0] + p[1];
         acc.sum[m][2] += p[2] + p[3];
     }
@@ -260,14 +260,14 @@ __device__ __forceinline__ void accumulate(Accumulators<Tile> &acc, const Scores
         for (int m = 0; m < Traits<Tile>::ROW_TILES; ++m) {
             mma_m16n8k16<T>(acc.o[m][2 * d], probabilities.p[m][n], b[0], b[1]);
             mma_m16n8k16<T>(acc.o[m][2 * d + 1], probabilities.p[m][n], b[2], b[3]);
-            if (SUM_BY_MMA<T, Attributes> && d == D_SLICES - 1) {
+            if (SUM_BY_MMA<T, Tile, Attributes> && d == D_SLICES - 1) {
                 const uint32_t one = pack2<T>(1.0f, 1.0f);
                 mma_m16n8k16<T>(acc.sum[m], probabilities.p[m][n], one, one);
             }
         }
         /* For the order of instructions only: otherwise ptxas moves most additions of the sums behind the last mma,
          * where nothing overlaps with them, and keeps the summands in registers until some spill. */
-        if (!SUM_BY_MMA<T, Attributes> && d == 0)
+        if (!SUM_BY_MMA<T, Tile, Attributes> && d == 0)
             __syncwarp();
         if (n + 1 < Traits<Tile>::N_SLICES) {
 #pragma unroll

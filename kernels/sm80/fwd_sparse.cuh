@@ -33,10 +33,10 @@ __device__ __forceinline__ const T *sparse_source(const uint16_t *head, int row,
 }
 
 /* Copies ROWS rows; with CHECKED only the `rows` first exist, the others become zero, and `legal` stands in for their
- * address. Without, nothing unless `is_wanted`. */
+ * address. Without, nothing unless `is_wanted`. Advances `from` by ROWS rows either way. */
 template <typename T, typename Shape, int ROWS, bool CHECKED>
-__device__ __forceinline__ void sparse_copy(uint32_t to, const T *from, int64_t stride, bool is_wanted,
-                                            const void *legal, int rows)
+__device__ __forceinline__ void sparse_copy_and_advance(uint32_t to, const T *&from, int64_t stride, bool is_wanted,
+                                                        const void *legal, int rows)
 {
     const int left = rows - static_cast<int>(threadIdx.x) / Shape::PASS_CHUNKS;
     const int chunk = threadIdx.x % Shape::PASS_CHUNKS;
@@ -57,6 +57,13 @@ __device__ __forceinline__ void sparse_copy(uint32_t to, const T *from, int64_t 
         from += Shape::COPY_STEP * stride;
         keep_pointer(from);
     }
+}
+
+template <typename T, typename Shape, int ROWS, bool CHECKED>
+__device__ __forceinline__ void sparse_copy(uint32_t to, const T *from, int64_t stride, bool is_wanted,
+                                            const void *legal, int rows)
+{
+    sparse_copy_and_advance<T, Shape, ROWS, CHECKED>(to, from, stride, is_wanted, legal, rows);
 }
 
 /* Loads the tiles of K and V that it is told. Addresses are computed anew each time: five registers less. */

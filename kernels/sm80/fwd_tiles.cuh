@@ -19,14 +19,6 @@ constexpr int WARP = 32, STAGES = 2;
 constexpr float RESCALE_THRESHOLD_LOG2 = 8.0f; /* by how much a row's max may exceed the one in use */
 constexpr int PREFETCH = 2;                    /* by how many fragments of K and V the loads are ahead of their use */
 
-/* Whether row sums are computed from the rounded P by the tensor cores, as P V with V = 1: fewer instructions, but a
- * relative error in the sum of up to half an ulp of P: 2^-11 in fp16; 2^-8 in bf16, which is too much for LSE. Not of
- * the family, whose P has lost the dropped elements when it is an operand. */
-template <typename T, typename Attributes> constexpr bool SUM_BY_MMA = false;
-template <> constexpr bool SUM_BY_MMA<__half, Dense> = true;
-template <> constexpr bool SUM_BY_MMA<__half, Sparse> = true;
-template <> constexpr bool SUM_BY_MMA<__half, Window> = true;
-
 /* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
 /* head_dim, rows, keys, warps, blocks on a multiprocessor, KB of shared memory; whether it is compiled as Dense,
@@ -75,6 +67,14 @@ template <typename Tile> struct CopyTraits : Traits<Tile> {
     static_assert(Tile::HEAD_DIM % 64 == 0, "a row is whole 128-byte panels");
     static_assert(COPY_STEP % 8 == 0, "the swizzle of a thread's chunk is the same in all its rows");
 };
+
+/* Whether row sums are computed from the rounded P by the tensor cores, as P V with V = 1: fewer instructions, but a
+ * relative error in the sum of up to half an ulp of P: 2^-11 in fp16; 2^-8 in bf16, which is too much for LSE. Not of
+ * the family, whose P has lost the dropped elements when it is an operand. In Window's wide tiles it takes longer. */
+template <typename T, typename Tile, typename Attributes> constexpr bool SUM_BY_MMA = false;
+template <typename Tile> constexpr bool SUM_BY_MMA<__half, Tile, Dense> = true;
+template <typename Tile> constexpr bool SUM_BY_MMA<__half, Tile, Sparse> = true;
+template <typename Tile> constexpr bool SUM_BY_MMA<__half, Tile, Window> = Tile::HEAD_DIM <= 128;
 
 /* ---- shared memory and registers ------------------------------------------------------------------------------ */
 

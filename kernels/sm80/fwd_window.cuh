@@ -85,7 +85,7 @@ struct WindowBlock {
     int whole_end, loaded_end;
 };
 
-/* Loads tiles that follow each other. At head_dim 64 addresses advance; elsewhere they are computed anew each time. */
+/* Loads tiles that follow each other. Addresses advance where there are registers for them, or are computed anew. */
 template <typename T, typename Tile, bool ADVANCES> struct WindowLoader : SparseLoader<T, Tile> {
     __device__ __forceinline__ void start(const Params &, uint32_t) {}
 
@@ -114,9 +114,11 @@ template <typename T, typename Tile> struct WindowLoader<T, Tile, true> : Sparse
 
     __device__ __forceinline__ void copy_whole(const Params &params)
     {
-        constexpr int ROWS = Tile::BLOCK_N;
-        copy_whole_tile<T, Shape, ROWS>(this->to, k, params.k_strides.row, this->is_whole);
-        copy_whole_tile<T, Shape, ROWS>(this->to + this->V_OFFSET, v, params.v_strides.row, this->is_whole);
+        constexpr int N = Tile::BLOCK_N;
+        const uint32_t to = this->to;
+        sparse_copy_and_advance<T, Shape, N, false>(to, k, params.k_strides.row, this->is_whole, NULL, N);
+        sparse_copy_and_advance<T, Shape, N, false>(to + this->V_OFFSET, v, params.v_strides.row, this->is_whole, NULL,
+                                                    N);
     }
 };
 
@@ -127,7 +129,7 @@ __device__ __forceinline__ void compute_window(const Params &params, Smem<Tile> 
 {
     using Shape = SparseShape<Tile>;
     constexpr int M = Tile::BLOCK_M, N = Tile::BLOCK_N, STAGE_BYTES = Traits<Tile>::STAGE_BYTES;
-    constexpr bool HAS_REGISTERS = Tile::HEAD_DIM == 64; /* for addresses and bounds over the loop */
+    constexpr bool HAS_REGISTERS = Tile::HEAD_DIM != 128; /* for addresses and bounds over the loop */
     __shared__ WindowBlock shared;
     const volatile WindowBlock &block = shared;
     const int lane = threadIdx.x % WARP, warp_offset = threadIdx.x / WARP * Traits<Tile>::ROWS;

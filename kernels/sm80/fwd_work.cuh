@@ -128,7 +128,7 @@ __device__ __forceinline__ void store_output(const Accumulators<Tile> &acc, cons
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int row = 16 * m + 8 * half + lane / 4;
-            const float sum = SUM_BY_MMA<T, Attributes> ? acc.sum[m][2 * half] : quad_sum(acc.sum[m][2 * half]);
+            const float sum = SUM_BY_MMA<T, Tile, Attributes> ? acc.sum[m][2 * half] : quad_sum(acc.sum[m][2 * half]);
             const float inverse = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
             factor[m][half] = Attributes::DROPOUT ? inverse * params.family.keep_factor : inverse;
             if (lane % 4 == 0 && row < rows)
