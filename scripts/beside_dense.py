@@ -6,6 +6,10 @@
 Density is the share of the dense problem's pairs of a row and a key that are visible. A point's time is the median over
 the records that have it and its dense one; both are of one record. Rows that did not pass their check do not count.
 
+The share by GEMM compares what each has of the speed of the matrix product in its own rounds: the clock of a GPU at its
+power limit differs between rows (sm_clock_mhz), by up to a tenth between short and long kernels. Records without that
+product have none. The limits are of the plain times.
+
 --bars: a block mask of density below 1 may take (density / 0.9) of the dense time and 20 us, one of density 1 1.03 of
 the dense time; a window must have 0.8 of the dense TFLOPS in the forward and 0.7 in the backward.
 
@@ -21,7 +25,7 @@ from ratios import ATTRIBUTES, PROBLEM, Failure, name_of, order, reporting, rows
 LIST_MS, MASK_SHARE, WHOLE_MASK, WINDOW_SHARE = 0.02, 0.9, 1.03, {"fwd": 0.8, "bwd": 0.7}
 HIDING = ("window_left", "window_right", "block_mask", "mask_block")
 HEAD = ("of", "point", "density", "time_ms", "dense_ms", "limit_ms", "time_over_limit", "tflops", "share_of_dense",
-        "records")
+        "share_by_gemm", "records")
 
 
 def dense_of(problem):
@@ -38,15 +42,17 @@ def limit_ms(problem, density, dense_ms):
 
 
 def collect(options):
-    """{problem: [(density, time_ms, dense_ms, tflops, dense_tflops) of each record]}"""
+    """{problem: [(density, time_ms, dense_ms, tflops, dense_tflops, share by GEMM or None) of each record]}"""
     points = {}
     for path in options.records:
         problems = rows_of(path)
         for problem, by_impl in problems.items():
             ours, dense = by_impl.get(options.of), problems.get(dense_of(problem), {}).get(options.of)
             if ours and dense and problem != dense_of(problem) and ours.get("tflops") and dense.get("tflops"):
+                by_gemm = [row.get("pct_of_gemm") for row in (ours, dense)]
                 points.setdefault(problem, []).append((ours["flops"] / dense["flops"], ours["time_ms"],
-                                                       dense["time_ms"], ours["tflops"], dense["tflops"]))
+                                                       dense["time_ms"], ours["tflops"], dense["tflops"],
+                                                       by_gemm[0] / by_gemm[1] if all(by_gemm) else None))
     return points
 
 
@@ -56,19 +62,22 @@ def compare(options):
         raise Failure(5, f"no window or block mask of {options.of} that passed, with its dense problem in one record")
     is_met, lines = True, []
     print(f"{options.of}, beside its own dense problems")
-    print(f"{'':60} density     ms  dense ms  limit ms  of limit  of dense TFLOPS")
+    print(f"{'':60} density     ms  dense ms  limit ms  of limit  of dense TFLOPS  by GEMM")
     for problem in sorted(points, key=order):
         density, time_ms, dense_ms = (statistics.median(point[i] for point in points[problem]) for i in range(3))
         limit = limit_ms(problem, density, dense_ms)
         used = statistics.median(point[1] / limit_ms(problem, point[0], point[2]) for point in points[problem])
         share = statistics.median(point[3] / point[4] for point in points[problem])
         tflops = statistics.median(point[3] for point in points[problem])
+        by_gemm = [point[5] for point in points[problem] if point[5] is not None]
+        share_by_gemm = statistics.median(by_gemm) if by_gemm else None
         name = name_of(problem)
         is_met = is_met and used <= 1
         lines.append((options.of, " ".join(name.split()), f"{density:.4f}", f"{time_ms:.4f}", f"{dense_ms:.4f}",
-                      f"{limit:.4f}", f"{used:.4f}", f"{tflops:.1f}", f"{share:.4f}", len(points[problem])))
+                      f"{limit:.4f}", f"{used:.4f}", f"{tflops:.1f}", f"{share:.4f}",
+                      f"{share_by_gemm:.4f}" if by_gemm else "", len(points[problem])))
         print(f"{name:60} {density:7.4f} {time_ms:6.3f}  {dense_ms:8.3f}  {limit:8.3f}  {used:8.3f}  {share:6.3f}" +
-              ("   above" if options.bars and used > 1 else ""))
+              (f"           {share_by_gemm:7.3f}" if by_gemm else "") + ("   above" if options.bars and used > 1 else ""))
     if options.csv:
         write_csv(options.csv, HEAD, lines)
     return 0 if is_met or not options.bars else 1
