@@ -132,7 +132,7 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         wgmma_wait<1>();
         wgmma_hold(s);
         compute_p(s, smem, params, at, lse2);
-        if constexpr (S::KEEPS_P)
+        if constexpr (S::KEEPS_P && !S::PACKS_P_LAST)
             pack<T>(p_bf16, s);
         wgmma_wait<0>();
         wgmma_hold(dk);
@@ -142,6 +142,8 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         if (S::IS_PAIR)
             skip_steps(smem, at, now + 1, at.step);
         pack<__half>(p_ds, s);
+        if constexpr (S::PACKS_P_LAST)
+            pack<T>(p_bf16, s);
     }
 
     store_results<T>(smem, params, dk, dv, at);

@@ -82,11 +82,13 @@ template <typename Tile> struct Traits {
     static constexpr bool KEEPS_P = IS_BF16<typename Tile::Element> && !HAS_SHORT_STEPS;
     /* The order within a step of kv_warpgroup, which in all cases stores dS before it starts S of the next step.
      * DS_BESIDE_DV: dS (fp16: dP - D) is computed while dV still runs; otherwise dV is waited for first.
+     * PACKS_P_LAST: P for dV is rounded behind P for dS, at the end of a step.
      * ANNOUNCES_FIRST: dS is announced (arrive_ds_full) before S is started; otherwise after that. WAITS_LATE: the
      * buffer of dS is waited for when dS (fp16: dP - D) has been computed; otherwise before that. */
     static constexpr bool DS_BESIDE_DV = Tile::HEAD_DIM == 128 || KEEPS_P;
+    static constexpr bool PACKS_P_LAST = KEEPS_P && Tile::HEAD_DIM == 128 && Tile::IS_LOOP && !IS_PAIR;
     static constexpr bool ANNOUNCES_FIRST = Tile::HEAD_DIM == 128;
-    static constexpr bool WAITS_LATE = DS_BESIDE_DV;
+    static constexpr bool WAITS_LATE = DS_BESIDE_DV && !PACKS_P_LAST;
     /* A pair: whether a warp asks for dO of the next step while S is computed, which spares it the time of the question
      * when it needs dO. */
     static constexpr bool TESTS_DOUT = IS_PAIR && Tile::HEAD_DIM == 128;
