@@ -59,6 +59,7 @@ __device__ __forceinline__ void sparse_copy_and_advance(uint32_t to, const T *&f
     }
 }
 
+/* The same of an address that is not needed afterwards. */
 template <typename T, typename Shape, int ROWS, bool CHECKED>
 __device__ __forceinline__ void sparse_copy(uint32_t to, const T *from, int64_t stride, bool is_wanted,
                                             const void *legal, int rows)
