@@ -33,6 +33,8 @@ static const double HEAD_STEPS = 0.78; /* of a block that keeps its queries, unt
 /* How much longer steps take for each size of the L2 that blocks which drift apart come to read at the same time, at
  * head_dim 128; half as much at 64. */
 static const double DRIFT = 0.075;
+/* Heads are few where there are fewer than this times those that keep all multiprocessors busy (balanced_sections). */
+enum { FEW_SECTIONS = 4 };
 /* Between the starts of two work tiles of a kv head that wait for each other, at most; and more where two tiles of
  * queries share a semaphore, which is released later. */
 static const double START_STEPS = 4.5, SHARED_START_STEPS = 0.5;
@@ -43,15 +45,45 @@ static int64_t query_bytes(const struct sm90_bwd_shape *s, int64_t head_dim)
     return (int64_t)s->group * s->q_len * head_dim * (2 + 2 + 4);
 }
 
+/* Sections of causal heads of one query head each begin with blocks that are longer than others. The last one has to be
+ * so full that its first block ends with the others: of the numbers from two thirds of `heads` on this is the one that
+ * leaves the fullest last section. Where all heads are few beside those that keep all multiprocessors busy for as long
+ * as the longest block takes, sections have as many as that. docs/kernels/sm90_bwd.md, step 52. */
+static int balanced_sections(const struct sm90_bwd_shape *s, int heads, int multiprocessors)
+{
+    const int all = s->kv_heads_total;
+    int best = heads;
+    double most_filled = 0, head_steps = 0;
+
+    if (!s->causal || s->group > 1)
+        return heads;
+    for (int tried = heads; tried >= 1 && 3 * tried >= 2 * heads; --tried) {
+        const double filled = ((all - 1) % tried + 1) / (double)tried;
+        if (filled > most_filled) {
+            most_filled = filled;
+            best = tried;
+        }
+    }
+    for (int tile = 0; tile < s->kv_tiles; ++tile)
+        head_steps += sm90_bwd_steps(s, tile);
+    const double busy = head_steps > 0 ? multiprocessors * (double)sm90_bwd_steps(s, 0) / head_steps : 0;
+    if (all >= FEW_SECTIONS * busy || busy <= best)
+        return best;
+    const int sections = all > busy ? (int)(all / busy) : 1;
+    return (all + sections - 1) / sections;
+}
+
 /* KV heads whose blocks run at the same time. They are few, so that Q, dO and dq_sum, which take a third of the L2 at
  * most, are still there when the next block of keys uses them: up to eight query heads, two at least. All heads are one
  * section where those tensors take two thirds of the L2 at most and either blocks differ in length (causal), so that
  * the longest ones of all heads come first, or dQ is contended, so that blocks add to different rows. Deterministic,
  * they are more, as blocks of one head wait for each other and with more heads there is more time between the starts of
- * two of them. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42, 44, 45. */
-static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool deterministic, size_t l2_bytes)
+ * two of them. docs/kernels/sm90_bwd.md, steps 3, 8, 13, 19, 29, 42, 44, 45, 52. */
+static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool deterministic,
+                         const struct attn_device *device)
 {
-    const int64_t third = (int64_t)(l2_bytes / 3), head_bytes = query_bytes(s, head_dim), all = s->kv_heads_total;
+    const int64_t third = (int64_t)(device->l2_bytes / 3), head_bytes = query_bytes(s, head_dim),
+                  all = s->kv_heads_total;
     const int q_least = !deterministic ? 2 : s->causal ? 32 : 8, q_most = !deterministic ? 8 : s->causal ? 64 : 32;
     const int64_t fit = (deterministic && s->causal ? 2 * third : third) / head_bytes;
     const int64_t least = q_least / s->group, most = q_most / s->group;
@@ -59,11 +91,12 @@ static int section_heads(const struct sm90_bwd_shape *s, int64_t head_dim, bool 
     if ((s->causal || s->contended) && all * head_bytes <= 2 * third)
         return s->kv_heads_total;
     const int64_t heads = fit < least ? least : fit > most ? most : fit;
-    return (int)(heads < 1 ? 1 : heads > all ? all : heads);
+    const int64_t fitting = heads < 1 ? 1 : heads > all ? all : heads;
+    return deterministic ? (int)fitting : balanced_sections(s, (int)fitting, device->multiprocessors);
 }
 
 struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, const struct sm90_bwd_q_tile *q_tile,
-                                        bool deterministic, size_t l2_bytes)
+                                        bool deterministic, const struct attn_device *device)
 {
     struct sm90_bwd_shape s = {
         .shift = (int)(p->kv_len - p->q_len),
@@ -79,8 +112,8 @@ struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *p, const stru
     };
 
     s.contended = p->head_dim == 64 && s.kv_tiles >= CONTENDED_TILES * (attn_tiles(p->q_len, 128) * s.group + 1);
-    s.section_heads = section_heads(&s, p->head_dim, deterministic, l2_bytes); /* reads the members above */
-    s.query_l2s = (double)query_bytes(&s, p->head_dim) / (double)l2_bytes;
+    s.section_heads = section_heads(&s, p->head_dim, deterministic, device); /* reads the members above */
+    s.query_l2s = (double)query_bytes(&s, p->head_dim) / (double)device->l2_bytes;
     return s;
 }
 

@@ -36,9 +36,9 @@ struct sm90_bwd_parts {
     double time;     /* estimated, of the main kernel and of adding up parts, in long steps */
 };
 
-/* Of a problem whose tiles attn_check_grid has accepted; l2_bytes: of the device. */
+/* Of a problem whose tiles attn_check_grid has accepted. */
 struct sm90_bwd_shape sm90_bwd_shape_of(const struct attn_problem *, const struct sm90_bwd_q_tile *, bool deterministic,
-                                        size_t l2_bytes);
+                                        const struct attn_device *);
 
 /* Steps of a tile of keys: tiles of queries that see any of its keys, of all heads of the group. */
 int sm90_bwd_steps(const struct sm90_bwd_shape *, int kv_tile);

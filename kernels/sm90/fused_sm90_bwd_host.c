@@ -56,8 +56,7 @@ static double estimated_time(const struct attn_request *request, const struct at
      * 44). */
     if (request->deterministic && tile->q.takes_more && p->head_dim == 128)
         return INFINITY;
-    const struct sm90_bwd_shape shape =
-        sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device->l2_bytes);
+    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     if (!sm90_bwd_fits(&shape))
         return INFINITY;
     return sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;
@@ -83,8 +82,7 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
     const enum attn_status status = check_grid(p, tile, why);
     if (status != ATTN_OK)
         return status;
-    const struct sm90_bwd_shape shape =
-        sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device->l2_bytes);
+    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     return sm90_bwd_fits(&shape)
                ? ATTN_OK
                : attn_fail(why, ATTN_UNSUPPORTED, "%s takes up to %d queries, of one query head for each key head",
@@ -134,8 +132,7 @@ static void set_problem(struct fused_sm90_bwd_params *params, const struct attn_
 {
     const struct attn_problem *p = request->problem;
 
-    const struct sm90_bwd_shape shape =
-        sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device->l2_bytes);
+    const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     const struct sm90_bwd_parts parts =
         sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors);
     params->shift = shape.shift;

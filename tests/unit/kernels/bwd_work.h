@@ -49,7 +49,8 @@ static inline struct work work_with(const struct tile *tile, struct attn_problem
     struct work w = {
         .problem = problem, .tile = tile, .deterministic = deterministic, .multiprocessors = multiprocessors};
     assert_int_equal(tile->head_dim, problem.head_dim);
-    w.shape = sm90_bwd_shape_of(&problem, &tile->q, deterministic, L2_BYTES);
+    const struct attn_device device = {.multiprocessors = multiprocessors, .l2_bytes = L2_BYTES};
+    w.shape = sm90_bwd_shape_of(&problem, &tile->q, deterministic, &device);
     w.parts = sm90_bwd_choose_parts(&w.shape, tile->head_dim, multiprocessors);
     const struct sm90_bwd_parts again = sm90_bwd_choose_parts(&w.shape, tile->head_dim, multiprocessors); /* kept */
     assert_true(again.part_steps == w.parts.part_steps && again.kind == w.parts.kind && again.time == w.parts.time);

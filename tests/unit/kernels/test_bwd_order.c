@@ -31,6 +31,13 @@ static void heads_of_a_section(void **state)
         {2, 12, 12, 1024, 64, true, false, 24},
         {2, 12, 12, 1024, 128, true, false, 24},
         {2, 12, 12, 1024, 64, false, false, 8},
+        /* Causal: a number that leaves a full last section, not 5 with two of 32 or one of 16 heads behind. */
+        {1, 32, 32, 8192, 64, true, false, 4},
+        {4, 16, 16, 4096, 128, true, false, 4},
+        /* Causal, few heads: as many as keep the multiprocessors busy while the longest block runs: 8 at 4096. */
+        {1, 16, 16, 4096, 128, true, false, 8},
+        {1, 20, 20, 4096, 128, true, false, 10},
+        {1, 16, 16, 8192, 128, true, false, 6},
         /* Deterministic, causal: up to 64 query heads in two thirds, 32 at least. */
         {4, 32, 32, 4096, 64, true, true, 32},
         {16, 32, 32, 1024, 64, true, true, 64},
