@@ -25,7 +25,7 @@ from ratios import ATTRIBUTES, PROBLEM, Failure, name_of, order, reporting, rows
 LIST_MS, MASK_SHARE, WHOLE_MASK, WINDOW_SHARE = 0.02, 0.9, 1.03, {"fwd": 0.8, "bwd": 0.7}
 HIDING = ("window_left", "window_right", "block_mask", "mask_block")
 HEAD = ("of", "point", "density", "time_ms", "dense_ms", "limit_ms", "time_over_limit", "tflops", "share_of_dense",
-        "share_by_gemm", "records")
+        "share_by_gemm", "sm_clock_mhz", "dense_sm_clock_mhz", "records")
 
 
 def dense_of(problem):
@@ -41,8 +41,15 @@ def limit_ms(problem, density, dense_ms):
     return WHOLE_MASK * dense_ms if density >= 1 else density / MASK_SHARE * dense_ms + LIST_MS
 
 
+def median_of(values):
+    """Of those that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
 def collect(options):
-    """{problem: [(density, time_ms, dense_ms, tflops, dense_tflops, share by GEMM or None) of each record]}"""
+    """{problem: [(density, time_ms, dense_ms, tflops, dense_tflops, share by GEMM or None, both clocks or
+    None) of each record]}"""
     points = {}
     for path in options.records:
         problems = rows_of(path)
@@ -52,7 +59,8 @@ def collect(options):
                 by_gemm = [row.get("pct_of_gemm") for row in (ours, dense)]
                 points.setdefault(problem, []).append((ours["flops"] / dense["flops"], ours["time_ms"],
                                                        dense["time_ms"], ours["tflops"], dense["tflops"],
-                                                       by_gemm[0] / by_gemm[1] if all(by_gemm) else None))
+                                                       by_gemm[0] / by_gemm[1] if all(by_gemm) else None,
+                                                       ours.get("sm_clock_mhz"), dense.get("sm_clock_mhz")))
     return points
 
 
@@ -69,15 +77,16 @@ def compare(options):
         used = statistics.median(point[1] / limit_ms(problem, point[0], point[2]) for point in points[problem])
         share = statistics.median(point[3] / point[4] for point in points[problem])
         tflops = statistics.median(point[3] for point in points[problem])
-        by_gemm = [point[5] for point in points[problem] if point[5] is not None]
-        share_by_gemm = statistics.median(by_gemm) if by_gemm else None
+        share_by_gemm, clock, dense_clock = (median_of(point[i] for point in points[problem]) for i in (5, 6, 7))
         name = name_of(problem)
         is_met = is_met and used <= 1
         lines.append((options.of, " ".join(name.split()), f"{density:.4f}", f"{time_ms:.4f}", f"{dense_ms:.4f}",
                       f"{limit:.4f}", f"{used:.4f}", f"{tflops:.1f}", f"{share:.4f}",
-                      f"{share_by_gemm:.4f}" if by_gemm else "", len(points[problem])))
+                      "" if share_by_gemm is None else f"{share_by_gemm:.4f}",
+                      *("" if mhz is None else f"{mhz:.0f}" for mhz in (clock, dense_clock)), len(points[problem])))
         print(f"{name:60} {density:7.4f} {time_ms:6.3f}  {dense_ms:8.3f}  {limit:8.3f}  {used:8.3f}  {share:6.3f}" +
-              (f"           {share_by_gemm:7.3f}" if by_gemm else "") + ("   above" if options.bars and used > 1 else ""))
+              ("" if share_by_gemm is None else f"           {share_by_gemm:7.3f}") +
+              ("   above" if options.bars and used > 1 else ""))
     if options.csv:
         write_csv(options.csv, HEAD, lines)
     return 0 if is_met or not options.bars else 1

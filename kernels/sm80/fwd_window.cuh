@@ -135,7 +135,6 @@ __device__ __forceinline__ void compute_window(const Params &params, Smem<Tile> 
     const int lane = threadIdx.x % WARP, warp_offset = threadIdx.x / WARP * Traits<Tile>::ROWS;
     WindowLoader<T, Tile, HAS_REGISTERS> loader;
     Accumulators<Tile> acc;
-    int tile;
 
     loader.facts = &shared.facts;
     {
@@ -154,11 +153,10 @@ __device__ __forceinline__ void compute_window(const Params &params, Smem<Tile> 
             shared.loaded_end = own.tiles.loaded_end(N, params.kv_len);
         }
         __syncthreads();
-        tile = own.tiles.whole;
-        loader.tile = tile;
+        loader.tile = own.tiles.whole;
         loader.start(params, shared_address(smem.k));
-        loader.aim(shared_address(smem.k), tile);
-        loader.is_whole = tile < own.tiles.loaded_end(N, params.kv_len);
+        loader.aim(shared_address(smem.k), loader.tile);
+        loader.is_whole = loader.tile < own.tiles.loaded_end(N, params.kv_len);
         loader.copy_whole(params);
         cp_async_commit();
     }
@@ -167,13 +165,13 @@ __device__ __forceinline__ void compute_window(const Params &params, Smem<Tile> 
     const uint32_t k_lane = shared_address(smem.k) + columns_first(lane);
     const uint32_t v_lane = shared_address(smem.v) + rows_first(lane);
     const int whole_end = block.whole_end, loaded_end = block.loaded_end;
-    while (tile < (HAS_REGISTERS ? whole_end : block.whole_end)) {
+    while (loader.tile < (HAS_REGISTERS ? whole_end : block.whole_end)) {
         wait_for_tile();
-        at.k = k_lane + tile % STAGES * STAGE_BYTES;
-        at.v = v_lane + tile % STAGES * STAGE_BYTES;
-        loader.tile = ++tile;
-        loader.aim(shared_address(smem.k), tile);
-        loader.is_whole = tile < (HAS_REGISTERS ? loaded_end : block.loaded_end);
+        at.k = k_lane + loader.tile % STAGES * STAGE_BYTES;
+        at.v = v_lane + loader.tile % STAGES * STAGE_BYTES;
+        ++loader.tile;
+        loader.aim(shared_address(smem.k), loader.tile);
+        loader.is_whole = loader.tile < (HAS_REGISTERS ? loaded_end : block.loaded_end);
         compute_tile<T, Tile, false, Attributes>(acc, loader, params, at, 0, Mask(), FamilyTile());
         cp_async_commit();
     }

@@ -34,7 +34,7 @@ static const double HEAD_STEPS = 0.78; /* of a block that keeps its queries, unt
  * head_dim 128; half as much at 64. */
 static const double DRIFT = 0.075;
 /* Heads are few where there are fewer than this times those that keep all multiprocessors busy (balanced_sections). */
-enum { FEW_SECTIONS = 4 };
+enum { FEW_HEADS = 4 };
 /* Between the starts of two work tiles of a kv head that wait for each other, at most; and more where two tiles of
  * queries share a semaphore, which is released later. */
 static const double START_STEPS = 4.5, SHARED_START_STEPS = 0.5;
@@ -67,7 +67,7 @@ static int balanced_sections(const struct sm90_bwd_shape *s, int heads, int mult
     for (int tile = 0; tile < s->kv_tiles; ++tile)
         head_steps += sm90_bwd_steps(s, tile);
     const double busy = head_steps > 0 ? multiprocessors * (double)sm90_bwd_steps(s, 0) / head_steps : 0;
-    if (all >= FEW_SECTIONS * busy || busy <= best)
+    if (all >= FEW_HEADS * busy || busy <= best)
         return best;
     const int sections = all > busy ? (int)(all / busy) : 1;
     return (all + sections - 1) / sections;

@@ -137,7 +137,7 @@ row dense.jsonl a 1,1,1 1e-3 ',"flops":400,"time_ms":5,"tflops":80,"window_left"
 dense dense.jsonl --of a --bars --csv dense.csv
 expect_code 0
 expect_stdout '^fwd causal .* left 64 +0\.4000 +5\.000 +10\.000 +5\.000 +1\.000 +0\.800$'
-expect "the table" grep -q ' std 4 left 64,0.4000,5.0000,10.0000,5.0000,1.0000,80.0,0.8000,,1$' dense.csv
+expect "the table" grep -q ' std 4 left 64,0.4000,5.0000,10.0000,5.0000,1.0000,80.0,0.8000,,,,1$' dense.csv
 row dense.jsonl a 1,1,1 1e-3 ',"flops":450,"time_ms":5.03,"tflops":80,"block_mask":"random:0.45","mask_block":64'
 dense dense.jsonl --of a --bars
 expect_code 1
@@ -149,11 +149,11 @@ dense dense.jsonl --of a
 expect_stdout 'mask random:1 of 64 .* 10\.300 +0\.990 '
 record gemm.jsonl
 row gemm.jsonl a 1,1,1 1e-3 ',"flops":1000,"time_ms":10,"tflops":100,"pct_of_gemm":40'
-row gemm.jsonl a 1,1,1 1e-3 ',"flops":400,"time_ms":5,"tflops":80,"window_left":64,"pct_of_gemm":36'
+row gemm.jsonl a 1,1,1 1e-3 ',"flops":400,"time_ms":5,"tflops":80,"window_left":64,"pct_of_gemm":36,"sm_clock_mhz":1500'
 dense gemm.jsonl --of a --csv gemm.csv
 expect_code 0
 expect_stdout ' left 64 .* 0\.800 +0\.900$'
-expect "the share by GEMM" grep -q ',0.8000,0.9000,1$' gemm.csv
+expect "the share by GEMM, the clock" grep -q ',0.8000,0.9000,1500,,1$' gemm.csv
 dense dense.jsonl --of b
 expect_code 5
 expect_stderr '^beside_dense: no window or block mask of b'

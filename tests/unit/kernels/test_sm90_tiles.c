@@ -10,6 +10,7 @@
 #include "kernels/attention.h"
 #include "kernels/sm90/fused_sm90.h"
 #include "kernels/sm90/fwd_params.h"
+#include "tests/dense.h"
 
 /* Of an H200. */
 static const struct attn_device h200 = {
@@ -17,18 +18,9 @@ static const struct attn_device h200 = {
 
 static struct attn_problem self_attention(int64_t batch, int64_t heads, int64_t len, int64_t head_dim, bool causal)
 {
-    return (struct attn_problem){.batch = batch,
-                                 .q_heads = heads,
-                                 .kv_heads = heads,
-                                 .q_len = len,
-                                 .kv_len = len,
-                                 .head_dim = head_dim,
-                                 .dtype = ATTN_FP16,
-                                 .layout = ATTN_BSHD,
-                                 .causal = causal,
-                                 .window_left = -1,
-                                 .window_right = -1,
-                                 .scale = 0.125f};
+    const struct attn_problem p =
+        DENSE(batch, heads, heads, len, len, head_dim, ATTN_FP16, ATTN_BSHD, causal, -1, -1, 0.125f, 0);
+    return p;
 }
 
 static const char *front_chosen(struct attn_problem p, enum attn_mode mode)
