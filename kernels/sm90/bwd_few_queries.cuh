@@ -228,7 +228,7 @@ __device__ __forceinline__ void kv_warpgroup_few_queries(FewQueriesSmem<Tile> &s
         if (count > 0) /* of the tile before, beside S */
             store_dk();
         mbarrier_wait(shared_address(&smem.stats_full), heads % 2);
-        const PrefetchedStats lse2 = prefetch_stats(stats);
+        const auto lse2 = prefetch_stats<Tile>(stats);
         wgmma_wait<0>();
         wgmma_hold(s);
         scores_to_visible_p<Tile>(s, stats, lse2, params, at.kv_tile * KV_TILE + group * S::GROUP_KEYS, 0, warp, lane);
@@ -237,7 +237,7 @@ __device__ __forceinline__ void kv_warpgroup_few_queries(FewQueriesSmem<Tile> &s
         mbarrier_wait(shared_address(&smem.v_full[stage.stage]), stage.phase);
         start_scores<T, Tile, 0>(s, none, k + V_AFTER_K, q + DOUT_AFTER_Q);
         start_gradient<T, Tile>(dv, p, q_transposed + DOUT_AFTER_Q, false);
-        const PrefetchedStats neg_delta = prefetch_stats(stats + Tile::Q_TILE * sizeof(float));
+        const auto neg_delta = prefetch_stats<Tile>(stats + Tile::Q_TILE * sizeof(float));
         wgmma_wait<1>();
         wgmma_hold(s);
         __syncwarp();

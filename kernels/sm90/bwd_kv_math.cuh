@@ -75,30 +75,32 @@ __device__ __forceinline__ void start_gradient(float (&c)[Traits<Tile>::GRADIENT
     wgmma_commit();
 }
 
-/* A thread's statistics of its first columns, loaded while the product that they are needed for still runs. */
-constexpr int PREFETCHED = 2;
-struct PrefetchedStats {
-    float2 at[PREFETCHED];
+/* A thread's statistics of its first COUNT times 8 columns, loaded while the product that they are needed for still
+ * runs. */
+template <int COUNT> struct PrefetchedStats {
+    float2 at[COUNT];
 };
 
-__device__ __forceinline__ PrefetchedStats prefetch_stats(uint32_t stats)
+template <typename Tile> using FirstStats = PrefetchedStats<Traits<Tile>::PREFETCHED>;
+
+template <typename Tile> __device__ __forceinline__ FirstStats<Tile> prefetch_stats(uint32_t stats)
 {
-    PrefetchedStats prefetched;
+    FirstStats<Tile> prefetched;
 #pragma unroll
-    for (int n = 0; n < PREFETCHED; ++n)
+    for (int n = 0; n < Traits<Tile>::PREFETCHED; ++n)
         prefetched.at[n] = load_shared_float2(stats + n * 8 * sizeof(float));
     return prefetched;
 }
 
 /* P = exp2(scale_log2 S - lse2) in place (Dao et al. 2022, algorithm 4, line 13). MASKED: columns left of
  * first_visible, relative to this thread's first column, become 0; a number for each of its two keys. */
-template <bool MASKED, int SCORES>
-__device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, const PrefetchedStats &prefetched,
+template <bool MASKED, int SCORES, int COUNT>
+__device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, const PrefetchedStats<COUNT> &prefetched,
                                             float scale_log2, const int (&first_visible)[2])
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n) {
-        const float2 lse = n < PREFETCHED ? prefetched.at[n] : load_shared_float2(lse2 + n * 8 * sizeof(float));
+        const float2 lse = n < COUNT ? prefetched.at[n] : load_shared_float2(lse2 + n * 8 * sizeof(float));
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const float x = fmaf(s[4 * n + i], scale_log2, i % 2 ? -lse.y : -lse.x);
@@ -113,7 +115,7 @@ __device__ __forceinline__ void scores_to_p(float (&s)[SCORES], uint32_t lse2, c
  * the warpgroup's. */
 template <typename Tile>
 __device__ __forceinline__ void scores_to_visible_p(float (&s)[Traits<Tile>::SCORES], uint32_t lse2,
-                                                    const PrefetchedStats &prefetched, const Params &params,
+                                                    const FirstStats<Tile> &prefetched, const Params &params,
                                                     int first_key, int tile, int warp, int lane)
 {
     constexpr int GROUP_KEYS = Traits<Tile>::GROUP_KEYS;
@@ -136,11 +138,11 @@ __device__ __forceinline__ void scores_to_visible_p(float (&s)[Traits<Tile>::SCO
 }
 
 /* dP - D of columns 8 n to 8 n + 7. `difference` may be `dp`. */
-template <int SCORES>
+template <int SCORES, int COUNT>
 __device__ __forceinline__ void subtract_delta(float (&difference)[SCORES], const float (&dp)[SCORES], int n,
-                                               uint32_t neg_delta, const PrefetchedStats &prefetched)
+                                               uint32_t neg_delta, const PrefetchedStats<COUNT> &prefetched)
 {
-    const float2 delta = n < PREFETCHED ? prefetched.at[n] : load_shared_float2(neg_delta + n * 8 * sizeof(float));
+    const float2 delta = n < COUNT ? prefetched.at[n] : load_shared_float2(neg_delta + n * 8 * sizeof(float));
 #pragma unroll
     for (int i = 0; i < 4; ++i)
         difference[4 * n + i] = dp[4 * n + i] + (i % 2 ? delta.y : delta.x);

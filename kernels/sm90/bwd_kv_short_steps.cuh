@@ -12,9 +12,9 @@
 namespace sm90_bwd {
 
 /* dS = P * (dP - D): replaces dP. */
-template <int SCORES>
+template <int SCORES, int COUNT>
 __device__ __forceinline__ void compute_ds(float (&dp_ds)[SCORES], const float (&p)[SCORES], uint32_t neg_delta,
-                                           const PrefetchedStats &prefetched)
+                                           const PrefetchedStats<COUNT> &prefetched)
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n)
@@ -43,7 +43,7 @@ __device__ __forceinline__ void compute_work_short_steps(Smem<Tile> &smem, const
      * step; the results are not used. */
     const auto compute_step = [&](float(&s)[S::SCORES], float(&next_s)[S::SCORES]) {
         const int stage = at.pipeline.stage, now = at.step;
-        const PrefetchedStats lse2 = prefetch_stats(stats_address(smem, stage, 0, at.lane));
+        const auto lse2 = prefetch_stats<Tile>(stats_address(smem, stage, 0, at.lane));
         wgmma_wait<2>();
         wgmma_hold(s);
         compute_p(s, smem, params, at, lse2);
@@ -58,7 +58,7 @@ __device__ __forceinline__ void compute_work_short_steps(Smem<Tile> &smem, const
         at.advance(params);
         at.wait_next_visible(smem, params);
         start_scores<T, Tile, Tile::K_STEPS>(next_s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
-        const PrefetchedStats neg_delta = prefetch_stats(stats_address(smem, stage, 1, at.lane));
+        const auto neg_delta = prefetch_stats<Tile>(stats_address(smem, stage, 1, at.lane));
         wgmma_wait<2>();
         wgmma_hold(dp);
         compute_ds(dp, s, stats_address(smem, stage, 1, at.lane), neg_delta);

@@ -204,6 +204,13 @@ template <typename Tile> __device__ __forceinline__ void send_ds(Smem<Tile> &sme
     }
 }
 
+/* dS of the warp's rows is stored: announces it, and in a pair sends it. */
+template <typename Tile> __device__ __forceinline__ void announce_ds(Smem<Tile> &smem, const Walk<Tile> &at, int step)
+{
+    arrive_ds_full(smem, step, at.lane);
+    send_ds(smem, at, step);
+}
+
 /* Zeros as dS of a step whose queries see none of the warpgroup's keys. */
 template <typename Tile> __device__ __forceinline__ void store_zero_ds(Smem<Tile> &smem, const Walk<Tile> &at, int step)
 {
@@ -212,8 +219,7 @@ template <typename Tile> __device__ __forceinline__ void store_zero_ds(Smem<Tile
 #pragma unroll
     for (int i = 0; i < Traits<Tile>::SCORES / 8; ++i)
         store_shared_float4(ds + i / 4 * Traits<Tile>::KV_PANEL_BYTES + i % 4 * (16 * ROW_BYTES / 4), zeros);
-    arrive_ds_full(smem, step, at.lane);
-    send_ds(smem, at, step);
+    announce_ds(smem, at, step);
 }
 
 template <typename Tile> __device__ __forceinline__ void release_stage(Smem<Tile> &smem, int stage, int lane)
@@ -240,7 +246,7 @@ __device__ __forceinline__ void skip_steps(Smem<Tile> &smem, const Walk<Tile> &a
 /* S of the current step to P in place. */
 template <typename Tile>
 __device__ __forceinline__ void compute_p(float (&s)[Traits<Tile>::SCORES], Smem<Tile> &smem, const Params &params,
-                                          const Walk<Tile> &at, const PrefetchedStats &prefetched)
+                                          const Walk<Tile> &at, const FirstStats<Tile> &prefetched)
 {
     scores_to_visible_p<Tile>(s, stats_address(smem, at.pipeline.stage, 0, at.lane), prefetched, params, at.first_key,
                               at.tile, at.warp, at.lane);

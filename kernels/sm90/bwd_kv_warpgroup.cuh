@@ -8,26 +8,29 @@
 
 namespace sm90_bwd {
 
-/* dP - D, and where TO_DS dS = P * (dP - D) as well, which replaces P. `difference` may be `dp`. */
-template <typename T, bool TO_DS, int SCORES>
-__device__ __forceinline__ void compute_ds(uint32_t (&p_ds)[SCORES / 2], float (&difference)[SCORES],
-                                           const float (&dp)[SCORES], uint32_t neg_delta,
-                                           const PrefetchedStats &prefetched)
-{
-#pragma unroll
-    for (int n = 0; n < SCORES / 4; ++n) {
-        subtract_delta(difference, dp, n, neg_delta, prefetched);
-        if (TO_DS)
-            p_to_ds<T>(p_ds, n, difference);
-    }
-}
-
 template <typename T, int SCORES>
 __device__ __forceinline__ void p_to_ds(uint32_t (&p_ds)[SCORES / 2], const float (&difference)[SCORES])
 {
 #pragma unroll
     for (int n = 0; n < SCORES / 4; ++n)
         p_to_ds<T>(p_ds, n, difference);
+}
+
+/* dP - D, and where TO_DS dS = P * (dP - D) as well, which replaces P. `difference` may be `dp`. */
+template <typename Tile, bool TO_DS>
+__device__ __forceinline__ void
+compute_ds(uint32_t (&p_ds)[Traits<Tile>::SCORES / 2], float (&difference)[Traits<Tile>::SCORES],
+           const float (&dp)[Traits<Tile>::SCORES], uint32_t neg_delta, const FirstStats<Tile> &prefetched)
+{
+    using S = Traits<Tile>;
+#pragma unroll
+    for (int n = 0; n < S::SCORES / 4; ++n) {
+        subtract_delta(difference, dp, n, neg_delta, prefetched);
+        if (TO_DS && !S::DS_IN_TWO_LOOPS)
+            p_to_ds<typename Tile::Element>(p_ds, n, difference);
+    }
+    if (TO_DS && S::DS_IN_TWO_LOOPS)
+        p_to_ds<typename Tile::Element>(p_ds, difference);
 }
 
 /* One of two arrays of different lengths. */
@@ -69,7 +72,7 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
     if (at.step < at.end) {
         start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         wait_first_stats(smem);
-        const PrefetchedStats lse2 = prefetch_stats(stats_address(smem, at.pipeline.stage, 0, at.lane));
+        const auto lse2 = prefetch_stats<Tile>(stats_address(smem, at.pipeline.stage, 0, at.lane));
         wgmma_wait<0>();
         wgmma_hold(s);
         compute_p(s, smem, params, at, lse2);
@@ -92,11 +95,17 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         if (!dout_ready)
             wait_dout(smem, now);
         start_scores<T, Tile, Tile::V_STEPS>(s, v_operand, at.v(), operand.dout + of_dout * STAGE_STEP);
+        FirstStats<Tile> neg_delta;
+        if (S::LOADS_DELTA == S::BEFORE_DV_START)
+            neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
         start_gradient<T, Tile>(dv, p, operand.dout_transposed + of_dout * STAGE_STEP);
+        if (S::LOADS_DELTA == S::BEHIND_DV_START)
+            neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
         at.advance(params);
         at.wait_next_visible(smem, params);
         uint32_t to = S::WAITS_LATE ? 0 : wait_ds_empty(smem, now, at.warp_row);
-        const PrefetchedStats neg_delta = prefetch_stats(stats_address(smem, of_dout, 1, at.lane));
+        if (S::LOADS_DELTA == S::WITH_NEXT_Q)
+            neg_delta = prefetch_stats<Tile>(stats_address(smem, of_dout, 1, at.lane));
         if (S::DS_BESIDE_DV)
             wgmma_wait<1>();
         else
@@ -107,7 +116,7 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         float own[S::SCORES];
         float(&difference)[S::SCORES] = S::DS_BESIDE_DV ? s : own;
         constexpr bool TO_DS = S::KEEPS_P || !S::DS_BESIDE_DV; /* fp16: dV reads P from p_ds */
-        compute_ds<T, TO_DS>(p_ds, difference, s, stats_address(smem, of_dout, 1, at.lane), neg_delta);
+        compute_ds<Tile, TO_DS>(p_ds, difference, s, stats_address(smem, of_dout, 1, at.lane), neg_delta);
         if (S::WAITS_LATE)
             to = wait_ds_empty(smem, now, at.warp_row);
         if (S::DS_BESIDE_DV)
@@ -115,20 +124,25 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         if (!TO_DS)
             p_to_ds<T>(p_ds, difference);
         store_ds<Tile>(to, p_ds, at.lane);
+        FirstStats<Tile> lse2;
         if (S::ANNOUNCES_FIRST)
-            arrive_ds_full(smem, now, at.lane);
+            announce_ds(smem, at, now);
         /* After the last step this reads a stage that holds another one, or that is being loaded, and K where the next
          * V may be arriving; the result is not used. */
         start_scores<T, Tile, Tile::K_STEPS>(s, k_operand, at.k, operand.q + at.pipeline.stage * STAGE_STEP);
         if (!S::ANNOUNCES_FIRST)
-            arrive_ds_full(smem, now, at.lane);
+            announce_ds(smem, at, now);
+        if (S::LOADS_LSE_EARLY)
+            lse2 = prefetch_stats<Tile>(stats_address(smem, at.pipeline.stage, 0, at.lane));
         start_gradient<T, Tile>(dk, p_ds, operand.q_transposed + stage * STAGE_STEP);
-        send_ds(smem, at, now);
         if (!S::IS_PAIR)
             skip_steps(smem, at, now + 1, at.step);
         if (S::TESTS_DOUT)
             dout_ready = test_dout(smem, at.step);
-        const PrefetchedStats lse2 = prefetch_stats(stats_address(smem, at.pipeline.stage, 0, at.lane));
+        if (!S::LOADS_LSE_EARLY)
+            lse2 = prefetch_stats<Tile>(stats_address(smem, at.pipeline.stage, 0, at.lane));
+        if (S::TESTS_DOUT_LATE)
+            dout_ready = test_dout(smem, at.step);
         wgmma_wait<1>();
         wgmma_hold(s);
         compute_p(s, smem, params, at, lse2);
@@ -137,13 +151,16 @@ __device__ __forceinline__ void compute_work(Smem<Tile> &smem, const Params &par
         wgmma_wait<0>();
         wgmma_hold(dk);
         wgmma_hold(p_ds);
-        release_stage(smem, stage, at.lane);
+        if (!S::RELEASES_LAST)
+            release_stage(smem, stage, at.lane);
         /* In a pair a warp passes over up to three steps, as many as Q has stages: the stage of this one is needed. */
         if (S::IS_PAIR)
             skip_steps(smem, at, now + 1, at.step);
         pack<__half>(p_ds, s);
         if constexpr (S::PACKS_P_LAST)
             pack<T>(p_bf16, s);
+        if (S::RELEASES_LAST)
+            release_stage(smem, stage, at.lane);
     }
 
     store_results<T>(smem, params, dk, dv, at);

@@ -15,14 +15,14 @@ using namespace device;
  * (none of K); ONCE: a block has one work tile, LOOP: it takes one after the other, PAIR: two blocks of a cluster do,
  * together, FEW: it keeps the queries of a head, which are one tile, and goes over tiles of keys; times of a step, of a
  * work tile and of the start of a block (bwd_geometry.h). docs/kernels/sm90_bwd.md has the measurements behind these:
- * in bursts, but of pairs at head_dim 64 under steady load. Pairs and FEW have no deterministic kernels. */
+ * in bursts, but of pairs under steady load. Pairs and FEW have no deterministic kernels. */
 #define BWD_TILES(ROW)                                                                                                 \
     ROW(128, 64, 3, 0, 0, ONCE, 100, 200, 0)                                                                           \
     ROW(128, 64, 3, 0, 0, LOOP, 100, 160, 40)                                                                          \
-    ROW(128, 64, 3, 0, 0, PAIR, 103, 160, 40)                                                                          \
+    ROW(128, 64, 3, 0, 0, PAIR, 96, 160, 40)                                                                           \
     ROW(64, 128, 4, 3, 1, ONCE, 100, 200, 0)                                                                           \
     ROW(64, 128, 4, 3, 1, LOOP, 100, 160, 40)                                                                          \
-    ROW(64, 128, 4, 3, 1, PAIR, 98, 220, 60)                                                                           \
+    ROW(64, 128, 4, 3, 1, PAIR, 94, 180, 60)                                                                           \
     ROW(64, 64, 2, 0, 2, ONCE, 59, 130, 0)                                                                             \
     ROW(64, 128, 0, 0, 0, FEW, 100, 70, 56)
 
@@ -80,18 +80,34 @@ template <typename Tile> struct Traits {
     /* bf16: whether P for dS has registers of its own, in fp16, because bf16 has too few bits for it. Short steps keep
      * it in fp32. */
     static constexpr bool KEEPS_P = IS_BF16<typename Tile::Element> && !HAS_SHORT_STEPS;
-    /* The order within a step of kv_warpgroup, which in all cases stores dS before it starts S of the next step.
+    /* The order within a step of kv_warpgroup, which in all cases stores dS before it starts S of the next step. All
+     * orders compute the same; which one is fastest depends on how the assembler arranges the instructions and was
+     * found by trying (docs/kernels/sm90_bwd.md, steps 51 and 53).
      * DS_BESIDE_DV: dS (fp16: dP - D) is computed while dV still runs; otherwise dV is waited for first.
      * PACKS_P_LAST: P for dV is rounded behind P for dS, at the end of a step.
-     * ANNOUNCES_FIRST: dS is announced (arrive_ds_full) before S is started; otherwise after that. WAITS_LATE: the
-     * buffer of dS is waited for when dS (fp16: dP - D) has been computed; otherwise before that. */
+     * ANNOUNCES_FIRST: dS is announced (arrive_ds_full) before S is started; otherwise after that.
+     * WAITS_LATE: the buffer of dS is waited for when dS (fp16: dP - D) has been computed; otherwise before that. */
+    /* Those in bf16 that have orders of their own. */
+    static constexpr bool IS_LOOP_D64 = KEEPS_P && Tile::HEAD_DIM == 64 && Tile::IS_LOOP && !IS_PAIR;
+    static constexpr bool IS_PAIR_D64 = KEEPS_P && Tile::HEAD_DIM == 64 && IS_PAIR;
+    static constexpr bool IS_PAIR_D128 = KEEPS_P && Tile::HEAD_DIM == 128 && IS_PAIR;
     static constexpr bool DS_BESIDE_DV = Tile::HEAD_DIM == 128 || KEEPS_P;
     static constexpr bool PACKS_P_LAST = KEEPS_P && Tile::HEAD_DIM == 128 && Tile::IS_LOOP && !IS_PAIR;
     static constexpr bool ANNOUNCES_FIRST = Tile::HEAD_DIM == 128;
-    static constexpr bool WAITS_LATE = DS_BESIDE_DV && !PACKS_P_LAST;
+    static constexpr bool WAITS_LATE = DS_BESIDE_DV && !PACKS_P_LAST && !IS_LOOP_D64 && !IS_PAIR_D128;
+    /* When the first -D of a step are loaded: when the next step's Q is there, when dV is started, or before that. */
+    enum { WITH_NEXT_Q, BEHIND_DV_START, BEFORE_DV_START };
+    static constexpr int LOADS_DELTA = IS_LOOP_D64 ? BEFORE_DV_START : IS_PAIR_D128 ? BEHIND_DV_START : WITH_NEXT_Q;
+    /* LOADS_LSE_EARLY: the first lse2 are loaded before dK is started. RELEASES_LAST: a stage is released when P has
+     * been rounded. DS_IN_TWO_LOOPS: dP - D of all columns is computed before dS of the first. */
+    static constexpr bool LOADS_LSE_EARLY = IS_LOOP_D64, RELEASES_LAST = IS_LOOP_D64;
+    static constexpr bool DS_IN_TWO_LOOPS = IS_LOOP_D64 || IS_PAIR_D64;
+    /* The statistics that a thread loads ahead, while the product that they are needed for still runs: of how many
+     * times 8 columns. */
+    static constexpr int PREFETCHED = IS_LOOP_D64 ? 3 : 2;
     /* A pair: whether a warp asks for dO of the next step while S is computed, which spares it the time of the question
-     * when it needs dO. */
-    static constexpr bool TESTS_DOUT = IS_PAIR && Tile::HEAD_DIM == 128;
+     * when it needs dO; before or behind the first lse2. */
+    static constexpr bool TESTS_DOUT = IS_PAIR && Tile::HEAD_DIM == 128, TESTS_DOUT_LATE = IS_PAIR_D64;
     /* A pair has as many stages of dO as buffers of dS; a warp keeps Q of a step while it waits for that of the step
      * after next. */
     static_assert(!IS_PAIR || (DOUT_STAGES == 2 && STAGES >= 3 && TAKES_MORE && !HAS_SHORT_STEPS), "what pairs need");

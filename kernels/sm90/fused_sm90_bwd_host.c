@@ -20,6 +20,12 @@ enum {
 
 static const float LOG2_E = 1.44269504088896340736f;
 
+/* Pairs have the times of steady load in the table of tiles. Where a multiprocessor has fewer long steps than
+ * LEAST_PAIR_STEPS, some 0.9 ms on an H200, power is no limit, and they are taken to last longer by SHORT_PAIR, about
+ * what they lose in bursts; causal ones with shared heads, which were not measured under load, by CAUSAL_SHARED_PAIR.
+ * docs/kernels/sm90_bwd.md, step 53. */
+static const double LEAST_PAIR_STEPS = 400, SHORT_PAIR = 1.06, CAUSAL_SHARED_PAIR = 1.04;
+
 /* Blocks of the kernels before and after, for each head. */
 static int64_t row_blocks_of(const struct attn_problem *p)
 {
@@ -59,7 +65,12 @@ static double estimated_time(const struct attn_request *request, const struct at
     const struct sm90_bwd_shape shape = sm90_bwd_shape_of(p, &tile->q, request->deterministic, request->device);
     if (!sm90_bwd_fits(&shape))
         return INFINITY;
-    return sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;
+    const double time = sm90_bwd_choose_parts(&shape, (int)p->head_dim, request->device->multiprocessors).time;
+    if (tile->q.cluster == 1)
+        return time;
+    if (time < LEAST_PAIR_STEPS)
+        return SHORT_PAIR * time;
+    return p->causal && p->q_heads > p->kv_heads ? CAUSAL_SHARED_PAIR * time : time;
 }
 
 static const struct attn_tile_table tiles = {"backward", fused_sm90_bwd_tiles, sizeof *fused_sm90_bwd_tiles,

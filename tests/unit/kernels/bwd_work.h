@@ -26,10 +26,10 @@ static const struct tile {
     struct sm90_bwd_q_tile q;
 } known_tiles[] = {[D128] = {"bwd_d128_k128q64", 128, {64, 100, 200, 0, false, 1, false}},
                    [D128_LOOP] = {"bwd_d128_k128q64_loop", 128, {64, 100, 160, 40, true, 1, false}},
-                   [D128_PAIR] = {"bwd_d128_k128q64_pair", 128, {64, 103, 160, 40, true, 2, false}},
+                   [D128_PAIR] = {"bwd_d128_k128q64_pair", 128, {64, 96, 160, 40, true, 2, false}},
                    [D64] = {"bwd_d64_k128q128", 64, {128, 100, 200, 0, false, 1, false}},
                    [D64_LOOP] = {"bwd_d64_k128q128_loop", 64, {128, 100, 160, 40, true, 1, false}},
-                   [D64_PAIR] = {"bwd_d64_k128q128_pair", 64, {128, 98, 220, 60, true, 2, false}},
+                   [D64_PAIR] = {"bwd_d64_k128q128_pair", 64, {128, 94, 180, 60, true, 2, false}},
                    [D64_SHORT] = {"bwd_d64_k128q64", 64, {64, 59, 130, 0, false, 1, false}},
                    [D64_FEW] = {"bwd_d64_k128q128_few", 64, {128, 100, 70, 56, false, 1, true}}};
 

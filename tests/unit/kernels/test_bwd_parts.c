@@ -164,12 +164,13 @@ static void parts_are_short_where_blocks_drift_apart(void **state)
         p.causal = false;
         assert_true(work_of(p, false, MULTIPROCESSORS).parts.kind != SM90_BWD_EQUAL_PARTS_IN_TURNS);
     }
-    /* Pairs drift apart as well: two tiles of keys of each run at the same time. */
+    /* Pairs drift apart as well: two tiles of keys of each run at the same time. (1.04: their time is that of steady
+     * load, the others' that of bursts.) */
     for (int64_t len = 16384; len <= 32768; len *= 2) {
         const struct attn_problem p = DENSE(1, 64, 4, len, len, 64, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.125f, 0);
         const struct work once = work_of(p, false, MULTIPROCESSORS),
                           pair = work_with(&known_tiles[D64_PAIR], p, false, MULTIPROCESSORS);
-        assert_true(once.parts.max_parts > 1 && pair.parts.time > once.parts.time);
+        assert_true(once.parts.max_parts > 1 && 1.04 * pair.parts.time > once.parts.time);
     }
     /* Fewer tiles of keys than multiprocessors, whose groups exceed the L2 together. */
     const struct work few = work_on_h200(1, 64, 4, 4096, 128, true);
@@ -354,15 +355,15 @@ static int64_t shortest_with_pairs(const struct tile *loop, bool causal)
     return shortest;
 }
 
-/* Under steady load pairs are faster at head_dim 64: full from 4k on, causal, where the second tile of a pair has a
- * step less, at 16k. At head_dim 128 they cost too much in bursts. docs/kernels/sm90_bwd.md, step 38. */
+/* Under steady load pairs are faster; causal, where the second tile of a pair has a step less, from 4k on.
+ * docs/kernels/sm90_bwd.md, steps 38 and 53. */
 static void pairs_are_for_long_problems(void **state)
 {
     (void)state;
-    assert_int_equal(shortest_with_pairs(&known_tiles[D64_LOOP], false), 4096);
-    assert_int_equal(shortest_with_pairs(&known_tiles[D64_LOOP], true), 16384);
-    assert_true(shortest_with_pairs(&known_tiles[D128_LOOP], false) == INT64_MAX);
-    assert_true(shortest_with_pairs(&known_tiles[D128_LOOP], true) == INT64_MAX);
+    for (int loop = D128_LOOP; loop <= D64_LOOP; loop += D64_LOOP - D128_LOOP) {
+        assert_int_equal(shortest_with_pairs(&known_tiles[loop], false), 1024);
+        assert_int_equal(shortest_with_pairs(&known_tiles[loop], true), 4096);
+    }
 }
 
 /* Blocks that take one tile of keys after the other: early where others are left for all, and never in parts. */

@@ -52,11 +52,21 @@ static void tiles_follow_head_dim_and_length(void **state)
 static void many_tiles_of_keys_have_a_loop(void **state)
 {
     static const char *const once = "bwd_d128_k128q64", *const loop = "bwd_d128_k128q64_loop";
+    static const char *const pair = "bwd_d128_k128q64_pair"; /* of long launches; causal ones of shared heads: less */
     (void)state;
-    assert_string_equal(front_chosen(self_attention(4, 16, 4096, 128, true), ATTN_BWD), loop);
+    assert_string_equal(front_chosen(self_attention(8, 16, 2048, 128, true), ATTN_BWD), loop);
     assert_string_equal(front_chosen(self_attention(64, 16, 256, 128, false), ATTN_BWD), loop);
-    assert_string_equal(front_chosen(self_attention(1, 16, 16384, 128, false), ATTN_BWD), loop);
-    assert_string_equal(front_chosen(self_attention(1, 16, 16384, 128, true), ATTN_BWD), loop);
+    assert_string_equal(front_chosen(self_attention(16, 16, 1024, 128, false), ATTN_BWD), loop);
+    assert_string_equal(front_chosen(self_attention(8, 16, 2048, 128, false), ATTN_BWD), pair);
+    assert_string_equal(front_chosen(self_attention(1, 16, 16384, 128, false), ATTN_BWD), pair);
+    assert_string_equal(front_chosen(self_attention(4, 16, 4096, 128, true), ATTN_BWD), pair);
+    assert_string_equal(front_chosen(self_attention(1, 16, 16384, 128, true), ATTN_BWD), pair);
+    struct attn_problem grouped = self_attention(4, 32, 8192, 128, true);
+    assert_string_equal(front_chosen(grouped, ATTN_BWD), pair);
+    grouped.kv_heads = 8;
+    assert_string_equal(front_chosen(grouped, ATTN_BWD), loop);
+    grouped.causal = false;
+    assert_string_equal(front_chosen(grouped, ATTN_BWD), pair);
     /* 132 tiles, one for each multiprocessor: both take 10, and the first of the table is chosen. 136: 20 and 19.6. */
     assert_string_equal(front_chosen(self_attention(1, 33, 512, 128, false), ATTN_BWD), once);
     assert_string_equal(front_chosen(self_attention(1, 34, 512, 128, false), ATTN_BWD), loop);
@@ -83,8 +93,9 @@ static void many_tiles_of_keys_have_a_loop(void **state)
 }
 
 /* The backward with head_dim 64: short steps for short problems, pairs for long ones. Of many tiles of keys each takes
- * N + 1.6 with N long steps in a loop, 2 N * 0.59 + 1.3 with short ones, which is less up to N = 1.7, and 0.98 N + 2.2
- * in a pair, which is less from N = 30 on. Causal, N is the average, and half a step more in a pair. */
+ * N + 1.6 with N long steps in a loop, 2 N * 0.59 + 1.3 with short ones, which is less up to N = 1.7, and 0.94 N + 1.8
+ * in a pair, which is chosen where a multiprocessor has 400 steps or more. Causal, N is the average, and half a step
+ * more in a pair. */
 static void short_problems_have_short_steps(void **state)
 {
     static const char *const pair = "bwd_d64_k128q128_pair";
@@ -96,14 +107,18 @@ static void short_problems_have_short_steps(void **state)
     assert_string_equal(front_chosen(self_attention(64, 32, 256, 64, false), ATTN_BWD), loop);        /* 2 */
     assert_string_equal(front_chosen(self_attention(32, 32, 512, 64, false), ATTN_BWD), loop);
     assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, false), ATTN_BWD), loop);
-    assert_string_equal(front_chosen(self_attention(8, 32, 2048, 64, false), ATTN_BWD), loop); /* 16 */
-    assert_string_equal(front_chosen(self_attention(4, 32, 4096, 64, false), ATTN_BWD), pair); /* 32 */
+    assert_string_equal(front_chosen(self_attention(8, 32, 2048, 64, false), ATTN_BWD), pair); /* 16 */
+    assert_string_equal(front_chosen(self_attention(6, 32, 2048, 64, false), ATTN_BWD), loop); /* 372 in all */
     assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, false), ATTN_BWD), pair);
     assert_string_equal(front_chosen(self_attention(64, 32, 256, 64, true), ATTN_BWD), short_steps); /* N = 1.5 */
     assert_string_equal(front_chosen(self_attention(32, 32, 512, 64, true), ATTN_BWD), loop);        /* 2.5 */
     assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, true), ATTN_BWD), loop);
-    assert_string_equal(front_chosen(self_attention(2, 32, 8192, 64, true), ATTN_BWD), loop);  /* 32.5 */
+    assert_string_equal(front_chosen(self_attention(8, 32, 2048, 64, true), ATTN_BWD), loop);  /* 8.5 */
+    assert_string_equal(front_chosen(self_attention(4, 32, 4096, 64, true), ATTN_BWD), pair);  /* 16.5 */
     assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, true), ATTN_BWD), pair); /* 64.5 */
+    struct attn_problem drifts = self_attention(1, 64, 16384, 64, true); /* in parts, which stay in the L2 */
+    drifts.kv_heads = 4;
+    assert_string_equal(front_chosen(drifts, ATTN_BWD), long_steps);
     /* No more tiles of keys than multiprocessors, and those of one key head, which are shared out. */
     assert_string_equal(front_chosen(self_attention(1, 4, 4096, 64, false), ATTN_BWD), long_steps);
     struct attn_problem shared = self_attention(1, 32, 4096, 64, false);
