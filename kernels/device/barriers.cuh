@@ -123,7 +123,7 @@ __device__ __forceinline__ bool mbarrier_test_together(uint32_t barrier, uint32_
 /* ---- clusters ---- */
 
 /* Thread blocks of a cluster run at the same time and reach each other's shared memory. PTX ISA, "barrier.cluster",
- * "mapa", "mbarrier.arrive". */
+ * "mapa", "mbarrier.arrive", "st.async". */
 
 /* Waits until all threads of the cluster have come here. Threads of a warp may come one after the other. */
 __device__ __forceinline__ void cluster_sync()
@@ -151,6 +151,14 @@ __device__ __forceinline__ void mbarrier_arrive_in_cluster(uint32_t barrier)
 __device__ __forceinline__ void mbarrier_arrive_expect_in_cluster(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cluster.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+/* Writes 4 bytes that arrive at a barrier of the same block; both addresses are of address_in_block. */
+__device__ __forceinline__ void send_in_cluster(uint32_t to, int value, uint32_t barrier)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(value),
+                 "r"(barrier)
+                 : "memory");
 }
 
 /* ---- pipeline stages ---- */

@@ -34,9 +34,12 @@
  * multiprocessors finish at about the same time. A part is a work tile of fewer blocks of keys, whose O, row max and
  * row sum go to the workspace; fused_sm90_fwd_combine.cu puts the parts together.
  *
+ * Pairs: in long launches two thread blocks of adjacent rows load keys for each other (fwd_pair.cuh), which costs less
+ * energy.
+ *
  * Files: fwd_scheduler.cuh (order of work tiles), fwd_tail.c (parts of the last ones), fwd_tiles.cuh (tiles, shared
- * memory), fwd_producer.cuh, fwd_mainloop.cuh, fwd_softmax.cuh, fwd_epilogue.cuh, fused_sm90_fwd_combine.cu,
- * fused_sm90_fwd_host.c (choice of the tile, launches).
+ * memory), fwd_pair.cuh, fwd_producer.cuh, fwd_mainloop.cuh, fwd_softmax.cuh, fwd_epilogue.cuh,
+ * fused_sm90_fwd_combine.cu, fused_sm90_fwd_host.c (choice of the tile, launches).
  * Measurements: docs/kernels/sm90_fwd.md. */
 #include "kernels/device/barriers.cuh"
 #include "kernels/device/copy_engine.cuh"
@@ -87,7 +90,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         const WorkTile tile = smem.work_tile[q.stage];
         if (tile.key_blocks == 0)
             break;
-        if constexpr (S::SKIPS_BLOCKS) /* the last rows of a causal tile have the most keys: rotate */
+        if constexpr (S::ROTATES_ROWS) /* the last rows of a causal tile have the most keys: rotate */
             row_group = row_group + 1 == S::ROW_GROUPS ? 0 : row_group + 1;
         const int thread_row = row_group * 64 + row_in_group;
         const int first_row = tile.first_row + row_group * 64;
@@ -115,10 +118,10 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         if constexpr (S::SKIPS_BLOCKS) { /* blocks that none of these rows sees */
             const int seen = last_seen_block<Tile>(params, first_row, first_key, shift);
             const int last = HAS_PARTS ? max(seen - part_begin, 0) : seen;
-            /* With ping-pong the loop is not unrolled, to keep the code that is fetched at the start short. Without it
-             * the loop is unrolled because of what the assembler then does in the main loop (docs/kernels/sm90_fwd.md).
-             */
-#pragma unroll(PING_PONG ? 1 : 2)
+            /* With ping-pong the loop is not unrolled, to keep the code that is fetched at the start short. Without it,
+             * and in pairs, it is unrolled because of what the assembler then does in the main loop
+             * (docs/kernels/sm90_fwd.md). */
+#pragma unroll(PING_PONG && !S::IS_PAIR ? 1 : 2)
             for (; n > last; --n) {
                 if constexpr (PING_PONG) {
                     ping_pong_wait<Tile>(consumer);
@@ -158,7 +161,8 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             /* Read here and not before the main loop, which has no register for it. */
             const int slot = HAS_PARTS ? smem.key_part[q.stage].slot : -1;
             if (HAS_PARTS && slot >= 0)
-                store_part<Tile>(o, scale_own, rows, slot, params, warp_row);
+                store_part<Tile>(o, scale_own, rows, slot, params,
+                                 (S::IS_PAIR ? pair_rank() * Tile::BLOCK_M : 0) + warp_row);
             else
                 write_output<T>(smem, q.stage, o, scale_own, scale_sent, rows, exchange, tile, params, team, warp_row);
         } else if constexpr (Tile::KEY_SPLITS == 2) {
@@ -206,6 +210,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
             mbarrier_init(shared_address(&smem.k_empty[i]), CONSUMER_WARPS);
             mbarrier_init(shared_address(&smem.v_empty[i]), CONSUMER_WARPS);
         }
+        if constexpr (S::IS_PAIR)
+            init_pair(smem);
         mbarrier_init_fence();
         publish_work_tile<Tile, HAS_PARTS>(smem, 0, tile, {0, -1});
         tma_prefetch_map(&params.o);
@@ -213,6 +219,8 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
     if (S::HAS_SUM_COLUMN && warpgroup == 1)
         write_ones<T>(smem.ones, threadIdx.x % WARPGROUP);
     __syncthreads();
+    if constexpr (S::IS_PAIR)
+        cluster_sync();
     if (warpgroup == 0) {
         registers_decrease<S::PRODUCER_REGISTERS>();
         if (warp < 2 && elect_one()) {
@@ -220,10 +228,14 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
                 produce_qk<Tile, HAS_PARTS>(smem, params);
             else
                 produce_v<Tile, HAS_PARTS>(smem, params);
+            if constexpr (S::IS_PAIR)
+                leave_pair();
         }
     } else {
         registers_increase<S::CONSUMER_REGISTERS>();
         consume<T, Tile, PING_PONG>(smem, params, warpgroup - 1);
+        if constexpr (S::IS_PAIR)
+            leave_pair();
     }
 }
 
@@ -234,25 +246,32 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS, 1) fused_fwd_kernel(con
     {                                                                                                                  \
         fused_fwd_kernel<__half, TILE, PING_PONG>, fused_fwd_kernel<__nv_bfloat16, TILE, PING_PONG>                    \
     }
-#define CAUSAL_KERNELS(TILE) KERNELS(TILE, (!Traits<TILE>::SKIPS_BLOCKS))
+#define CAUSAL_KERNELS(TILE) KERNELS(TILE, (!Traits<TILE>::ROTATES_ROWS))
 #define SPLITS_NAME_1 ""
 #define SPLITS_NAME_2 "_k2"
 #define SPLITS_TEXT_1 ""
 #define SPLITS_TEXT_2 ", the keys of a block halved between two warpgroups"
-#define SHOWN(D, M, N, KV, SPLITS)                                                                                     \
+#define BLOCKS_NAME_1 ""
+#define BLOCKS_NAME_2 "_pair"
+#define BLOCKS_TEXT_1 ""
+#define BLOCKS_TEXT_2 ", two blocks load keys for each other"
+#define SHOWN(D, M, N, KV, SPLITS, BLOCKS)                                                                             \
     {                                                                                                                  \
-        "fwd_d" #D "_m" #M "n" #N "_s" #KV SPLITS_NAME_##SPLITS,                                                       \
-            #M " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SPLITS_TEXT_##SPLITS                   \
+        "fwd_d" #D "_m" #M "n" #N "_s" #KV SPLITS_NAME_##SPLITS BLOCKS_NAME_##BLOCKS, #M                               \
+            " x " #N " tile, 64 rows a warpgroup, " #KV " stages of K and V" SPLITS_TEXT_##SPLITS BLOCKS_TEXT_##BLOCKS \
     }
-#define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST, START)                                             \
-    {{SHOWN(DIM, ROWS, KEYS, KV, SPLITS), DIM, 1, sizeof(SharedStorage<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>)},      \
+#define TILE_ROW(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START)                                     \
+    {{SHOWN(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), DIM, 1,                                                              \
+      sizeof(SharedStorage<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS)>)},                                          \
      ROWS,                                                                                                             \
-     Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>::THREADS,                                                          \
+     BLOCKS,                                                                                                           \
+     Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS)>::THREADS,                                                  \
      KEYS,                                                                                                             \
      COST,                                                                                                             \
      START,                                                                                                            \
-     Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS)>::HAS_PARTS,                                                        \
-     {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS), true), CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS))}},
+     Traits<TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS)>::HAS_PARTS,                                                \
+     {KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS), true),                                                   \
+      CAUSAL_KERNELS(TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS))}},
 
 } // namespace sm90_fwd
 

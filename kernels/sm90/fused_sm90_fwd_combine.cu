@@ -28,19 +28,19 @@ __global__ void __launch_bounds__(THREADS) combine(const __grid_constant__ Param
     constexpr int PANELS = HEAD_DIM / PANEL_COLUMNS;
     __shared__ __align__(1024) unsigned char s_bytes[WARPS * SLAB_BYTES];
     const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    const int number = blockIdx.x * WARPS + warp, slabs = params.block_m / SLAB_ROWS;
+    const int number = blockIdx.x * WARPS + warp, slabs = params.work_rows / SLAB_ROWS;
     const int panel = number % PANELS, work = number / PANELS / slabs, slab = number / PANELS - work * slabs;
 
     if (work >= params.tail.works)
         return;
     const TilePlace place = tile_place(params, params.tail.first + work);
-    const int first_row = place.row_tile * params.block_m + slab * SLAB_ROWS, row = lane / 4;
+    const int first_row = place.row_tile * params.work_rows + slab * SLAB_ROWS, row = lane / 4;
     if (first_row >= params.q_len)
         return;
     /* Of part 0; `works` slots on is the next one. Quads of a slab lie column by column. */
     const int64_t slab_index = static_cast<int64_t>(work) * slabs + slab;
-    const int64_t next_o = static_cast<int64_t>(params.tail.works) * params.block_m * HEAD_DIM;
-    const int64_t next_rows = static_cast<int64_t>(params.tail.works) * params.block_m;
+    const int64_t next_o = static_cast<int64_t>(params.tail.works) * params.work_rows * HEAD_DIM;
+    const int64_t next_rows = static_cast<int64_t>(params.tail.works) * params.work_rows;
     const float *const part_o = params.part_o + slab_index * (SLAB_ROWS * HEAD_DIM) + panel * PANEL_QUADS * QUAD_FLOATS;
     const float *const part_max = params.part_max + slab_index * SLAB_ROWS + row;
     const float *const part_sum = params.part_sum + slab_index * SLAB_ROWS + row;

@@ -2,31 +2,51 @@
  * parameters, the launches. */
 #include "kernels/sm90/fwd_params.h"
 
+#include <math.h>
+
 #include "kernels/common/checks.h"
 #include "kernels/common/launch.h"
 #include "kernels/common/makespan.h"
 #include "kernels/sm90/fused_sm90.h"
 
 enum {
-    MAX_WAVES = 16,     /* with more work tiles for each multiprocessor their order leaves little to gain */
-    SHORT_KV_LEN = 1024 /* up to here the sections of causal problems are smaller */
+    MAX_WAVES = 16,      /* with more work tiles for each multiprocessor their order leaves little to gain */
+    SHORT_KV_LEN = 1024, /* up to here the sections of causal problems are smaller */
+    /* Pairs of thread blocks are there for steady load (fwd_tiles.cuh): chosen where a multiprocessor goes through so
+     * many keys or more, some 0.4 ms on an H200. In shorter launches they are slower, and were not measured under
+     * load. */
+    LEAST_PAIR_KEYS = 34000
 };
 
 static const int64_t MAX_LEN = INT32_MAX - 65536; /* column and row numbers of whole tiles stay within an int */
 static const float LOG2_E = 1.4426950408889634f;
 
+/* Of a work tile. */
+static int rows_of(const struct fused_sm90_fwd_tile *tile) { return tile->block_m * tile->cluster; }
+
 static int64_t row_tiles_of(const struct attn_problem *p, const struct fused_sm90_fwd_tile *tile)
 {
-    return (p->q_len + tile->block_m - 1) / tile->block_m;
+    return attn_tiles(p->q_len, rows_of(tile));
 }
 
-/* Keys that a causal work tile goes through, in whole blocks. */
-static int64_t keys_of(const struct attn_problem *p, const struct fused_sm90_fwd_tile *tile, int64_t row_tile)
+/* How many work tiles the device has at the same time: one on each of its multiprocessors, or on each two. */
+static int places_of(const struct attn_device *device, const struct fused_sm90_fwd_tile *tile)
 {
-    const int64_t end = (row_tile + 1) * tile->block_m, last_row = end < p->q_len ? end : p->q_len;
-    const int64_t seen = last_row + p->kv_len - p->q_len;
+    return device->multiprocessors / tile->cluster;
+}
 
-    return seen <= 0 ? 0 : attn_round_up(seen, tile->block_n);
+/* Keys that a causal work tile goes through, in whole blocks. Those of a pair's two thread blocks on average: they take
+ * turns with the rows that see more. */
+static double keys_of(const struct attn_problem *p, const struct fused_sm90_fwd_tile *tile, int64_t row_tile)
+{
+    int64_t keys = 0;
+
+    for (int rank = 0; rank < tile->cluster; ++rank) {
+        const int64_t end = row_tile * rows_of(tile) + (rank + 1) * tile->block_m;
+        const int64_t seen = (end < p->q_len ? end : p->q_len) + p->kv_len - p->q_len;
+        keys += seen <= 0 ? 0 : attn_round_up(seen, tile->block_n);
+    }
+    return (double)keys / tile->cluster;
 }
 
 /* The keys that the multiprocessor which finishes last goes through; what a tile costs apart from them is counted as
@@ -34,13 +54,13 @@ static int64_t keys_of(const struct attn_problem *p, const struct fused_sm90_fwd
 static double causal_keys(const struct attn_request *request, const struct fused_sm90_fwd_tile *tile)
 {
     const struct attn_problem *p = request->problem;
-    const int64_t row_tiles = row_tiles_of(p, tile), multiprocessors = request->device->multiprocessors;
-    const double each = (double)row_tiles * (double)p->batch * (double)p->q_heads / (double)multiprocessors;
+    const int64_t row_tiles = row_tiles_of(p, tile), places = places_of(request->device, tile);
+    const double each = (double)row_tiles * (double)p->batch * (double)p->q_heads / (double)places;
 
     if (each <= MAX_WAVES) {
-        struct attn_makespan span = attn_makespan_begin(multiprocessors);
+        struct attn_makespan span = attn_makespan_begin(places);
         for (int64_t row_tile = row_tiles - 1; row_tile >= 0; --row_tile)
-            attn_makespan_add(&span, p->batch * p->q_heads, (double)(keys_of(p, tile, row_tile) + tile->start));
+            attn_makespan_add(&span, p->batch * p->q_heads, keys_of(p, tile, row_tile) + tile->start);
         return attn_makespan_end(&span);
     }
     const double q_len = (double)p->q_len, kv_len = (double)p->kv_len;
@@ -54,8 +74,8 @@ static struct sm90_fwd_full_work full_work_of(const struct attn_request *request
 {
     return sm90_fwd_full_work_of(
         request->problem,
-        &(struct sm90_fwd_tail_tile){tile->block_m, tile->block_n, tile->start / 4.0, tile->has_parts},
-        request->device->multiprocessors);
+        &(struct sm90_fwd_tail_tile){rows_of(tile), tile->block_n, tile->start / 4.0, tile->has_parts},
+        places_of(request->device, tile));
 }
 
 /* The time until the last multiprocessor has finished, in rows times keys times cost; without what all tiles have in
@@ -63,9 +83,12 @@ static struct sm90_fwd_full_work full_work_of(const struct attn_request *request
 static double estimated_time(const struct attn_request *request, const struct attn_tile *common)
 {
     const struct fused_sm90_fwd_tile *tile = (const void *)common;
+
+    if (tile->cluster > request->device->multiprocessors)
+        return INFINITY;
     const double keys = request->problem->causal ? causal_keys(request, tile) : full_work_of(request, tile).keys;
 
-    return tile->block_m * tile->cost * keys;
+    return tile->cluster > 1 && keys < LEAST_PAIR_KEYS ? INFINITY : tile->block_m * tile->cost * keys;
 }
 
 static const struct attn_tile_table tiles = {"forward", fused_sm90_fwd_tiles, sizeof *fused_sm90_fwd_tiles,
@@ -100,8 +123,8 @@ static void set_parts(struct fused_sm90_fwd_params *params, const struct attn_re
     params->tail = full_work_of(request, tile).tail;
     params->tail_works = divisor_of(params->tail.works > 0 ? params->tail.works : 1);
     params->tiles += params->tail.works * (params->tail.parts - 1);
-    params->block_m = tile->block_m;
-    const struct sm90_fwd_workspace space = sm90_fwd_workspace_of(&params->tail, tile->block_m, tile->tile.head_dim);
+    params->work_rows = rows_of(tile);
+    const struct sm90_fwd_workspace space = sm90_fwd_workspace_of(&params->tail, rows_of(tile), tile->tile.head_dim);
     params->tile_counter = (int *)(void *)(workspace + space.tile_counter);
     params->part_o = (float *)(void *)(workspace + space.part_o);
     params->part_max = (float *)(void *)(workspace + space.part_max);
@@ -113,12 +136,13 @@ static enum attn_status set_params(struct fused_sm90_fwd_params *params, const s
                                    void *workspace, struct attn_message *why)
 {
     const struct attn_problem *p = request->problem;
+    const int loaded_keys = tile->block_n / tile->cluster; /* by each block of a cluster, into all of them */
     enum attn_status status = tensor_map_encode(&params->q, "q", &t->q, p, p->q_heads, p->q_len, tile->block_m, why);
 
     if (status == ATTN_OK)
-        status = tensor_map_encode(&params->k, "k", &t->k, p, p->kv_heads, p->kv_len, tile->block_n, why);
+        status = tensor_map_encode(&params->k, "k", &t->k, p, p->kv_heads, p->kv_len, loaded_keys, why);
     if (status == ATTN_OK)
-        status = tensor_map_encode(&params->v, "v", &t->v, p, p->kv_heads, p->kv_len, tile->block_n, why);
+        status = tensor_map_encode(&params->v, "v", &t->v, p, p->kv_heads, p->kv_len, loaded_keys, why);
     if (status == ATTN_OK)
         status = tensor_map_encode(&params->o, "o", &t->o, p, p->q_heads, p->q_len, FUSED_SM90_FWD_O_ROWS, why);
     params->lse = t->lse;
@@ -143,6 +167,9 @@ static enum attn_status accepts(const struct attn_request *request, struct attn_
 
     if (!tile)
         return ATTN_UNSUPPORTED;
+    if (tile->cluster > request->device->multiprocessors)
+        return attn_fail(why, ATTN_UNSUPPORTED, "%s needs %d multiprocessors, the device has %d", tile->tile.shown.name,
+                         tile->cluster, request->device->multiprocessors);
     if (p->q_len > MAX_LEN || p->kv_len > MAX_LEN)
         return attn_fail(why, ATTN_UNSUPPORTED, "the forward takes lengths up to %lld", (long long)MAX_LEN);
     const int64_t row_tiles = row_tiles_of(p, tile);
@@ -164,7 +191,7 @@ static size_t workspace_bytes(const struct attn_request *request)
     if (!tile)
         return 0;
     const struct sm90_fwd_tail tail = full_work_of(request, tile).tail;
-    return (size_t)sm90_fwd_workspace_of(&tail, tile->block_m, tile->tile.head_dim).bytes;
+    return (size_t)sm90_fwd_workspace_of(&tail, rows_of(tile), tile->tile.head_dim).bytes;
 }
 
 static enum attn_status launch(const struct attn_request *request, const struct attn_tensors *tensors,
@@ -179,10 +206,9 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     enum attn_status status = set_params(&params, request, tensors, tile, run->workspace, why);
     if (status != ATTN_OK)
         return status;
-    const int blocks =
-        request->device->multiprocessors < params.tiles ? request->device->multiprocessors : params.tiles;
+    const int places = places_of(request->device, tile), clusters = places < params.tiles ? places : params.tiles;
     cudaError_t error = cudaSuccess;
-    if (blocks == params.tiles)
+    if (clusters == params.tiles)
         params.tile_counter = NULL;
     else
         error = cudaMemsetAsync(params.tile_counter, 0, sizeof *params.tile_counter, run->stream);
@@ -190,11 +216,12 @@ static enum attn_status launch(const struct attn_request *request, const struct 
         return attn_cuda_failure("cudaMemsetAsync", error, why);
     const bool bf16 = p->dtype == ATTN_BF16, has_parts = params.tail.parts > 1;
     const int64_t slabs =
-        params.tail.works * (int64_t)tile->block_m / FUSED_SM90_FWD_O_ROWS; /* a warp for 64 columns */
+        params.tail.works * (int64_t)rows_of(tile) / FUSED_SM90_FWD_O_ROWS; /* a warp for 64 columns */
     status = attn_launch_kernel(&(struct attn_launch){.name = "main",
                                                       .kernel = (const void *)tile->kernels[p->causal][bf16],
-                                                      .blocks = blocks,
+                                                      .blocks = clusters * tile->cluster,
                                                       .threads = tile->threads,
+                                                      .cluster = tile->cluster,
                                                       .smem_bytes = tile->tile.smem_bytes,
                                                       .is_pass = has_parts},
                                 &params, run, why);

@@ -181,15 +181,16 @@ __device__ __forceinline__ void store_output(const uint16_t *q_stage, const Work
     }
 }
 
-/* Writes what a part of a tile has to its slot of the workspace, for the kernel behind. Rows from q_len on are written,
+/* Writes what a part of a tile has to its slot of the workspace, for the kernel behind. `row_in_work`: the warp's first
+ * row, counted from the work tile's, which a pair has together. Rows from q_len on are written,
  * too, and not read. Row max and row sum are stored one by one: in a pair of registers they would need other registers
  * in the main loop, whose schedule the assembler then changes. */
 template <typename Tile>
 __device__ __forceinline__ void store_part(const float (&o)[Traits<Tile>::ACCUMULATORS], const float (&scale_own)[2],
-                                           const RowState &rows, int slot, const Params &params, int warp_row)
+                                           const RowState &rows, int slot, const Params &params, int row_in_work)
 {
     const int lane = threadIdx.x % 32;
-    const int64_t first_row = int64_t(slot) * Tile::BLOCK_M + warp_row, row = first_row + lane / 4;
+    const int64_t first_row = int64_t(slot) * Traits<Tile>::WORK_ROWS + row_in_work, row = first_row + lane / 4;
     float *const to = params.part_o + first_row * Tile::HEAD_DIM;
 #pragma unroll
     for (int i = 0; i < Tile::HEAD_DIM / 8; ++i) {

@@ -121,22 +121,6 @@ __device__ __forceinline__ void release_and_advance(const uint64_t (&empty)[STAG
     state.advance();
 }
 
-/* P of a block of the main loop, and O rescaled where a row max has moved. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void softmax_of_block(uint32_t (&p)[Traits<Tile>::SCORES / 2],
-                                                 float (&o)[Traits<Tile>::ACCUMULATORS],
-                                                 const float (&s)[Traits<Tile>::SCORES], RowState &rows,
-                                                 const float (&alpha)[2], bool moved, float scale_log2)
-{
-    if constexpr (Tile::CHECKS_AFTER_EXP) {
-        exponentiate_and_check<T>(p, o, s, rows, scale_log2);
-    } else {
-        exponentiate<T>(p, rows.sum, s, rows, scale_log2);
-        if (moved)
-            rescale(o, alpha);
-    }
-}
-
 /* A branch between the products of a block and the wait for O. The assembler moves a wait for wgmma up to the start of
  * its basic block, which would be too early (see the head of fused_sm90_fwd.cu).
  * AFTER_EXP waits here for the V of the next block. BEFORE_EXP never waits here: params.tiles is at least 1, but the
@@ -226,17 +210,24 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
            RowState &rows, float (&alpha)[2], uint32_t query, const Operand &k_operand, const Other &v_operand,
            const Mask &mask, int first_masked, int n)
 {
+    using S = Traits<Tile>;
+
     if constexpr (PING_PONG)
         ping_pong_wait<Tile>(consumer);
+    if constexpr (S::WAITS_FOR_V_FIRST)
+        mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
     mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
-    if constexpr (!Tile::CHECKS_AFTER_EXP)
+    if constexpr (!Tile::CHECKS_AFTER_EXP && !S::WAITS_FOR_V_FIRST)
         mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
     issue_products<T, Tile>(s, o, p, q_fragments, query, k_operand, v_operand);
     if constexpr (PING_PONG)
         ping_pong_pass<Tile>(consumer);
-    release_and_advance(smem.k_empty, k);
+    if constexpr (!S::RELEASES_K_LATE)
+        release_and_advance(smem.k_empty, k);
     if (n >= first_masked)
         mask(s, n);
+    if constexpr (S::RELEASES_K_LATE)
+        release_and_advance(smem.k_empty, k);
     bool moved = false;
     if constexpr (!Tile::CHECKS_AFTER_EXP)
         moved = update_row_max<false>(s, rows, alpha, params.scale_log2, STALE_LOG2_BEFORE_EXP);
@@ -246,13 +237,17 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
     wgmma_wait<0>();
     wgmma_hold(o);
     wgmma_hold(p);
-    /* AFTER_EXP with ping-pong: behind the exponentials. docs/kernels/sm90_fwd.md, step 33. */
-    constexpr bool RELEASES_LATE = Tile::CHECKS_AFTER_EXP && PING_PONG && Tile::KEY_SPLITS == 1;
+    constexpr bool RELEASES_LATE = S::template RELEASES_V_LATE<PING_PONG>;
     if constexpr (!RELEASES_LATE)
         release(&smem.v_empty[done.stage]);
-    softmax_of_block<T, Tile>(p, o, s, rows, alpha, moved, params.scale_log2);
+    if constexpr (Tile::CHECKS_AFTER_EXP)
+        exponentiate_and_check<T>(p, o, s, rows, params.scale_log2);
+    else
+        exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
     if constexpr (RELEASES_LATE)
         release(&smem.v_empty[done.stage]);
+    if (moved)
+        rescale(o, alpha);
 }
 
 /* Waits for a stage and releases it unread. */

@@ -40,11 +40,11 @@ struct fused_sm90_fwd_params {
     /* The last work tiles, if they have parts. A part has a slot of the workspace. A slab is a warp's 16 rows. */
     struct sm90_fwd_tail tail;
     struct divisor tail_works; /* tail.works, or 1 */
-    int block_m;               /* rows of a work tile */
+    int work_rows;             /* rows of a work tile */
     /* [slot][slab][head_dim / 8][16 x 8]: O of a part, divided by its row sums; 16 x 8 floats in the order of
      * accumulator registers (store_quad in kernels/device/memory.cuh). */
     float *part_o;
-    float *part_max, *part_sum; /* [slot][block_m]: row max, as in the softmax (fwd_softmax.cuh), and row sum */
+    float *part_max, *part_sum; /* [slot][work_rows]: row max, as in the softmax (fwd_softmax.cuh), and row sum */
     struct attn_tensor o_rows;  /* O, for the kernel behind */
 };
 
@@ -53,9 +53,11 @@ typedef void (*fused_sm90_fwd_kernel)(struct fused_sm90_fwd_params);
 /* A tile that the forward can use, with what the choice among tiles needs to know. */
 struct fused_sm90_fwd_tile {
     struct attn_tile tile;
-    int block_m, threads;
+    int block_m; /* rows of a thread block */
+    int cluster; /* thread blocks that have a work tile together, of adjacent rows */
+    int threads; /* of a thread block */
     int block_n; /* keys of a pipeline stage */
-    int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim */
+    int cost;    /* time for a row and key, per cent of that of the first tile of the head_dim; of pairs under load */
     int start;   /* causal: time apart from the keys (loads, masks, output), in keys; a quarter of it without a mask */
     bool has_parts;                      /* work tiles without a mask may have parts */
     fused_sm90_fwd_kernel kernels[2][2]; /* [causal][bf16] */

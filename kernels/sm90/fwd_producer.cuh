@@ -5,6 +5,7 @@
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/memory.cuh"
+#include "kernels/sm90/fwd_pair.cuh"
 #include "kernels/sm90/fwd_tiles.cuh"
 
 namespace sm90_fwd {
@@ -49,17 +50,30 @@ __device__ __forceinline__ void publish_work_tile(SharedStorage<Tile> &smem, int
 }
 
 /* The prologue's loads: the first Q, K and V, into stages that nobody has used. They are issued while the barriers are
- * being initialised and not in the producers, whose instructions have to be fetched from memory first. Returns the
- * block's first tile. */
+ * being initialised and not in the producers, whose instructions have to be fetched from memory first. A pair loads K
+ * and V in the producers: until then the other block's barriers may not be there. Returns the block's first tile. */
 template <typename Tile>
 __device__ __forceinline__ WorkTile load_prologue(SharedStorage<Tile> &smem, const Params &params)
 {
-    const WorkTile tile = work_tile_of<Tile>(params, blockIdx.x);
-    const int kv_head = quotient(tile.head, params.group);
+    const WorkTile tile = work_tile_of<Tile>(params, blockIdx.x / Tile::CLUSTER);
     load_q<Tile>(smem, params, 0, tile);
+    if constexpr (Traits<Tile>::IS_PAIR)
+        return tile;
+    const int kv_head = quotient(tile.head, params.group);
     load_key_block<Tile>(smem.k[0], &params.k, &smem.k_full[0], tile.key_blocks - 1, kv_head, tile.batch);
     load_key_block<Tile>(smem.v[0], &params.v, &smem.v_full[0], tile.key_blocks - 1, kv_head, tile.batch);
     return tile;
+}
+
+/* The number of the next work tile; params.tiles or more: there is none. */
+template <typename Tile>
+__device__ __forceinline__ int take_work(SharedStorage<Tile> &smem, const Params &params, PipelineState<2> &at)
+{
+    if (params.tile_counter == NULL)
+        return params.tiles;
+    if constexpr (Traits<Tile>::IS_PAIR)
+        return take_work_of_pair(smem, params, at);
+    return atomicAdd(params.tile_counter, 1) + static_cast<int>(gridDim.x);
 }
 
 /* Q and K of all tiles. The number of the next tile is taken from the counter before the last two blocks of keys of a
@@ -72,23 +86,31 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
     PipelineState<Tile::STAGES> k;
     const auto load_k = [&](const WorkTile &tile, int kv_head, int n) {
         mbarrier_wait(shared_address(&smem.k_empty[k.stage]), k.phase ^ 1);
-        load_key_block<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile.batch);
+        if constexpr (Traits<Tile>::IS_PAIR)
+            load_half_for_both<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage],
+                                     &smem.pair.other_k_empty[k.stage], k.phase, n, kv_head, tile.batch);
+        else
+            load_key_block<Tile>(smem.k[k.stage], &params.k, &smem.k_full[k.stage], n, kv_head, tile.batch);
         k.advance();
     };
-    WorkTile tile = work_tile_of<Tile>(params, blockIdx.x);
+    WorkTile tile = work_tile_of<Tile>(params, blockIdx.x / Tile::CLUSTER);
     KeyPart keys = {0, -1};
     int kv_head = quotient(tile.head, params.group);
+    PipelineState<2> next_work;
+    bool swaps_rows = false; /* a pair: this block has the rows of the other rank */
 
     q.advance(); /* load_prologue */
-    k.advance();
+    if constexpr (Traits<Tile>::IS_PAIR)
+        load_k(tile, kv_head, tile.key_blocks - 1);
+    else
+        k.advance();
     for (;;) {
         const int first = HAS_PARTS ? keys.first_block : 0;
         int n = first + tile.key_blocks - 2;
 #pragma unroll 1
         for (; n > first + 1; --n)
             load_k(tile, kv_head, n);
-        const int next = params.tile_counter == NULL ? params.tiles
-                                                     : atomicAdd(params.tile_counter, 1) + static_cast<int>(gridDim.x);
+        const int next = take_work(smem, params, next_work);
 #pragma unroll 1
         for (; n >= first; --n)
             load_k(tile, kv_head, n);
@@ -96,6 +118,11 @@ __device__ __forceinline__ void produce_qk(SharedStorage<Tile> &smem, const Para
         if (next >= params.tiles)
             break;
         tile = work_tile_of<Tile, HAS_PARTS>(keys, params, next);
+        if constexpr (Traits<Tile>::IS_PAIR) {
+            swaps_rows = !swaps_rows;
+            if (params.causal && swaps_rows)
+                tile.first_row = rows_of_other<Tile>(tile.first_row);
+        }
         kv_head = quotient(tile.head, params.group);
         publish_work_tile<Tile, HAS_PARTS>(smem, q.stage, tile, keys);
         load_q<Tile>(smem, params, q.stage, tile);
@@ -114,9 +141,10 @@ __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Param
 {
     PipelineState<Q_STAGES> q;
     PipelineState<Tile::STAGES> v;
-    int loaded = 1; /* load_prologue */
+    int loaded = Tile::CLUSTER == 1 ? 1 : 0; /* load_prologue */
 
-    v.advance();
+    if (loaded > 0)
+        v.advance();
     for (;; q.advance()) {
         mbarrier_wait(shared_address(&smem.work_tile_full[q.stage]), q.phase);
         const WorkTile tile = smem.work_tile[q.stage];
@@ -128,7 +156,11 @@ __device__ __forceinline__ void produce_v(SharedStorage<Tile> &smem, const Param
 #pragma unroll 1
         for (int n = first + tile.key_blocks - 1 - loaded; n >= first; --n) {
             mbarrier_wait(shared_address(&smem.v_empty[v.stage]), v.phase ^ 1);
-            load_key_block<Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage], n, kv_head, tile.batch);
+            if constexpr (Traits<Tile>::IS_PAIR)
+                load_half_for_both<Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage],
+                                         &smem.pair.other_v_empty[v.stage], v.phase, n, kv_head, tile.batch);
+            else
+                load_key_block<Tile>(smem.v[v.stage], &params.v, &smem.v_full[v.stage], n, kv_head, tile.batch);
             v.advance();
         }
         loaded = 0;

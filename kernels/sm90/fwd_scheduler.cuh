@@ -7,7 +7,8 @@
  * keys of the last tiles may be shared out to parts, which are taken like tiles, behind the whole ones (fwd_tail.h).
  *
  * A thread block's first tile is the one of its own number, always a whole one. Further tiles come from the counter in
- * the workspace (produce_qk in fwd_producer.cuh). */
+ * the workspace (produce_qk in fwd_producer.cuh). Two thread blocks of a pair (fwd_pair.cuh) count as one here: a work
+ * tile has the rows of both. */
 #pragma once
 
 #include "kernels/device/arithmetic.cuh"
@@ -18,8 +19,8 @@ namespace sm90_fwd {
 using namespace device;
 using Params = fused_sm90_fwd_params;
 
-/* Which rows of which query head, and how many blocks of BLOCK_N keys they need. key_blocks 0: there are no more tiles.
- */
+/* Which rows of which query head a thread block has, and how many blocks of BLOCK_N keys they need; in a pair as many
+ * as the rows of both. key_blocks 0: there are no more tiles. */
 struct WorkTile {
     int batch, head, first_row, key_blocks;
 };
@@ -30,12 +31,15 @@ struct KeyPart {
     int first_block, slot;
 };
 
+/* A block's rank in its pair. */
+__device__ __forceinline__ int pair_rank() { return blockIdx.x % 2; }
+
 /* Blocks of keys up to the last that any row of the tile sees; where none sees any it is one, all of it masked. */
 template <typename Tile> __device__ __forceinline__ int count_key_blocks(const Params &params, int first_row)
 {
     int keys = params.kv_len;
     if (params.causal)
-        keys = min(keys, min(first_row + Tile::BLOCK_M, params.q_len) + params.kv_len - params.q_len);
+        keys = min(keys, min(first_row + Tile::CLUSTER * Tile::BLOCK_M, params.q_len) + params.kv_len - params.q_len);
     return (max(keys, 1) + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
 }
 
@@ -61,12 +65,13 @@ __device__ __forceinline__ TilePlace tile_place(const Params &params, int tile)
     return {batch, head - batch * params.q_heads.value, row_tile};
 }
 
-/* The whole work tile of that number. */
+/* The whole work tile of that number, of a pair the block's half of it. */
 template <typename Tile> __device__ __forceinline__ WorkTile work_tile_of(const Params &params, int tile)
 {
     const TilePlace place = tile_place(params, tile);
-    const int first_row = place.row_tile * Tile::BLOCK_M;
-    return {place.batch, place.head, first_row, count_key_blocks<Tile>(params, first_row)};
+    const int first_row = place.row_tile * (Tile::CLUSTER * Tile::BLOCK_M);
+    const int own_row = Tile::CLUSTER == 1 ? first_row : first_row + pair_rank() * Tile::BLOCK_M;
+    return {place.batch, place.head, own_row, count_key_blocks<Tile>(params, first_row)};
 }
 
 /* The work tile or part that is number `number` of all, 0 .. params.tiles - 1. */

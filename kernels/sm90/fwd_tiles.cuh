@@ -18,27 +18,32 @@ enum RowMaxCheck { BEFORE_EXP, AFTER_EXP };
 
 /* head_dim; rows (BLOCK_M); keys (BLOCK_N); pipeline stages of K and of V; among how many warpgroups with the same rows
  * the keys of a block are split; when the row max is checked; how many steps of 16 columns of Q are kept in registers;
- * time for a row and key in per cent of that of the first tile of the head_dim; time of a causal tile apart from its
- * keys, in keys. docs/kernels/sm90_fwd.md has the measurements. */
+ * thread blocks that load keys for each other, of adjacent rows (fwd_pair.cuh); time for a row and key in per cent of
+ * that of the first tile of the head_dim; time of a causal tile apart from its keys, in keys. docs/kernels/sm90_fwd.md
+ * has the measurements: times of bursts, but of pairs those of steady load. */
 #define FWD_TILES(ROW)                                                                                                 \
-    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 2, 100, 130)                                                                  \
-    ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 120, 320)                                                                   \
-    ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 100, 170)                                                                    \
-    ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 99, 160)                                                                      \
-    ROW(64, 128, 128, 3, 2, AFTER_EXP, 0, 104, 320)                                                                    \
-    ROW(64, 64, 128, 5, 2, AFTER_EXP, 4, 150, 190)
+    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 2, 1, 100, 130)                                                               \
+    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 5, 2, 97, 175)                                                                \
+    ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 1, 120, 320)                                                                \
+    ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 1, 100, 170)                                                                 \
+    ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 1, 99, 160)                                                                   \
+    ROW(64, 256, 64, 8, 1, AFTER_EXP, 0, 2, 98, 197)                                                                   \
+    ROW(64, 128, 128, 3, 2, AFTER_EXP, 0, 1, 104, 320)                                                                 \
+    ROW(64, 64, 128, 5, 2, AFTER_EXP, 4, 1, 150, 190)
 
-#define TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SPLITS
-#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, COST, START)                                          \
-    struct TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS) {                                                                    \
+#define TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, CLUSTER) FwdD##DIM##M##ROWS##N##KEYS##S##KV##K##SPLITS##C##CLUSTER
+#define TILE_STRUCT(DIM, ROWS, KEYS, KV, SPLITS, CHECK, Q_STEPS, BLOCKS, COST, START)                                  \
+    struct TILE_NAME(DIM, ROWS, KEYS, KV, SPLITS, BLOCKS) {                                                            \
         static constexpr int HEAD_DIM = DIM, BLOCK_M = ROWS, BLOCK_N = KEYS, STAGES = KV, KEY_SPLITS = SPLITS;         \
-        static constexpr int Q_REGISTER_STEPS = Q_STEPS;                                                               \
+        static constexpr int Q_REGISTER_STEPS = Q_STEPS, CLUSTER = BLOCKS;                                             \
         static constexpr bool CHECKS_AFTER_EXP = CHECK == AFTER_EXP;                                                   \
     };
 FWD_TILES(TILE_STRUCT)
 
 /* What follows from a tile's row above. Every consumer warpgroup has 64 rows, a row group. */
 template <typename Tile> struct Traits {
+    static constexpr bool IS_PAIR = Tile::CLUSTER == 2;
+    static constexpr int WORK_ROWS = Tile::CLUSTER * Tile::BLOCK_M; /* of a work tile */
     static constexpr int ROW_GROUPS = Tile::BLOCK_M / 64, CONSUMERS = ROW_GROUPS * Tile::KEY_SPLITS; /* warpgroups */
     static constexpr int THREADS = WARPGROUP * (1 + CONSUMERS);
     static constexpr int PANELS = Tile::HEAD_DIM / PANEL_COLUMNS;
@@ -59,10 +64,22 @@ template <typename Tile> struct Traits {
         Tile::Q_REGISTER_STEPS > 0 ? Tile::Q_REGISTER_STEPS : 1; /* arrays are not empty */
     /* Whether LSE and 1 / row sum are computed while the last product runs: not where it computes the sum. */
     static constexpr bool FINALIZES_EARLY = !HAS_SUM_COLUMN;
-    static constexpr bool SKIPS_BLOCKS = KEYS < Tile::BLOCK_M; /* a warpgroup skips blocks that none of its rows sees */
+    /* SKIPS_BLOCKS: a warpgroup skips blocks of keys that none of its rows sees. ROTATES_ROWS: the warpgroups of a
+     * thread block skip different ones, so that they take turns with the rows that see most; in a pair of thread blocks
+     * of one block of keys they all skip the same, or none. */
+    static constexpr bool ROTATES_ROWS = KEYS < Tile::BLOCK_M, SKIPS_BLOCKS = ROTATES_ROWS || IS_PAIR;
     /* Whether half of a tile's first block is left out where no row of a warpgroup sees it. Elsewhere the assembler has
      * no registers for it (C7511). */
-    static constexpr bool HALVES_FIRST_BLOCK = Tile::HEAD_DIM == 128 && KEYS == 128;
+    static constexpr bool HALVES_FIRST_BLOCK = Tile::HEAD_DIM == 128 && KEYS == 128 && !IS_PAIR;
+    /* The order of the main loop. All orders compute the same; which one is fastest depends on how the assembler
+     * arranges the instructions and was found by trying (docs/kernels/sm90_fwd.md, steps 33 and 34).
+     * WAITS_FOR_V_FIRST: BEFORE_EXP, V is waited for ahead of K, otherwise behind it. RELEASES_K_LATE: a stage of K is
+     * released behind the mask, otherwise as soon as S is there. RELEASES_V_LATE: one of V behind the exponentials,
+     * otherwise as soon as O is there. */
+    static constexpr bool WAITS_FOR_V_FIRST = IS_PAIR && !Tile::CHECKS_AFTER_EXP;
+    static constexpr bool RELEASES_K_LATE = IS_PAIR && Tile::CHECKS_AFTER_EXP;
+    template <bool PING_PONG>
+    static constexpr bool RELEASES_V_LATE = Tile::CHECKS_AFTER_EXP ? PING_PONG &&Tile::KEY_SPLITS == 1 : IS_PAIR;
     /* Work tiles without a mask may have parts (fwd_tail.h). Tiles with split keys are for problems of few tiles, which
      * have none. */
     static constexpr bool HAS_PARTS = Tile::KEY_SPLITS == 1;
@@ -70,10 +87,20 @@ template <typename Tile> struct Traits {
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 2 ? 40 : 32;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 160 : 112;
     static_assert(CONSUMERS >= 2 && CONSUMERS <= 4, "the register budgets are for two, three and four");
+    static_assert(!IS_PAIR || Tile::KEY_SPLITS == 1, "pairs do not exchange O");
     static_assert(Tile::KEY_SPLITS <= 2 && SENT_FLOATS % 4 == 0, "at most two splits are combined, by float4");
     static_assert(Tile::Q_REGISTER_STEPS <= Tile::HEAD_DIM / 16, "steps in registers are steps of the tile");
     static_assert(!HAS_SUM_COLUMN || PANELS == 1, "the panel of ones is the second one");
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
+};
+
+/* A pair: whether the other block's consumers have released a stage of K or V; the numbers of the next work tiles,
+ * which rank 0 sends to rank 1. */
+template <typename Tile, bool = Traits<Tile>::IS_PAIR> struct PairStorage {
+};
+template <typename Tile> struct PairStorage<Tile, true> {
+    uint64_t other_k_empty[Tile::STAGES], other_v_empty[Tile::STAGES], next_work_full[2];
+    int next_work[2];
 };
 
 template <typename Tile> struct alignas(1024) SharedStorage {
@@ -88,6 +115,7 @@ template <typename Tile> struct alignas(1024) SharedStorage {
     float4 exchange[Traits<Tile>::EXCHANGE_BUFFERS]
                    [Traits<Tile>::EXCHANGE_FLOATS > 0 ? Traits<Tile>::EXCHANGE_FLOATS / 4 : 1];
     KeyPart key_part[Q_STAGES]; /* of work_tile, where tiles may have parts */
+    PairStorage<Tile> pair;
 };
 
 } // namespace sm90_fwd

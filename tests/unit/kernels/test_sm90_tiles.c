@@ -34,16 +34,46 @@ static const char *front_chosen(struct attn_problem p, enum attn_mode mode)
 static void tiles_follow_head_dim_and_length(void **state)
 {
     (void)state;
-    assert_string_equal(front_chosen(self_attention(4, 16, 4096, 128, true), ATTN_FWD), "fwd_d128_m128n128_s2");
+    assert_string_equal(front_chosen(self_attention(16, 16, 1024, 128, true), ATTN_FWD), "fwd_d128_m128n128_s2");
+    assert_string_equal(front_chosen(self_attention(8, 16, 2048, 128, true), ATTN_FWD), "fwd_d128_m128n128_s2");
+    assert_string_equal(front_chosen(self_attention(16, 16, 1024, 128, false), ATTN_FWD), "fwd_d128_m128n128_s2");
     /* Blocks of 128 keys go past the diagonal of causal rows; full ones are 2752 tiles of 192 rows in 21 rounds, of 256
      * rows 2048 in 15 and a half, as the last 68 have parts. */
-    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, true), ATTN_FWD), "fwd_d64_m256n64_s5");
-    assert_string_equal(front_chosen(self_attention(1, 32, 16384, 64, false), ATTN_FWD), "fwd_d64_m256n64_s5");
+    assert_string_equal(front_chosen(self_attention(2, 32, 4096, 64, true), ATTN_FWD), "fwd_d64_m256n64_s5");
+    assert_string_equal(front_chosen(self_attention(1, 16, 4096, 64, false), ATTN_FWD), "fwd_d64_m256n64_s5");
     /* Of 1024 rows 192 pad an eighth. */
     assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, true), ATTN_FWD), "fwd_d64_m256n64_s5");
     assert_string_equal(front_chosen(self_attention(16, 32, 1024, 64, false), ATTN_FWD), "fwd_d64_m256n64_s5");
     /* 20 rounds of 192 rows or 15 of 256, of which a row costs less. */
     assert_string_equal(front_chosen(self_attention(10, 32, 1536, 64, false), ATTN_FWD), "fwd_d64_m256n64_s5");
+}
+
+/* Pairs of thread blocks are for launches that last long enough for power to be the limit: in the paper sweep from 4k
+ * tokens on, causal ones of head_dim 64 from 8k; not with few heads. */
+static void long_launches_have_pairs(void **state)
+{
+    static const char *const d128 = "fwd_d128_m128n128_s2_pair", *const d64 = "fwd_d64_m256n64_s8_pair";
+    (void)state;
+    for (int64_t len = 4096; len <= 16384; len *= 2) {
+        assert_string_equal(front_chosen(self_attention(16384 / len, 16, len, 128, true), ATTN_FWD), d128);
+        assert_string_equal(front_chosen(self_attention(16384 / len, 16, len, 128, false), ATTN_FWD), d128);
+        assert_string_equal(front_chosen(self_attention(16384 / len, 32, len, 64, false), ATTN_FWD), d64);
+    }
+    assert_string_equal(front_chosen(self_attention(8, 16, 2048, 128, false), ATTN_FWD), "fwd_d128_m128n128_s2");
+    assert_string_equal(front_chosen(self_attention(8, 32, 2048, 64, false), ATTN_FWD), "fwd_d64_m256n64_s5");
+    assert_string_equal(front_chosen(self_attention(2, 32, 8192, 64, true), ATTN_FWD), d64);
+    assert_string_equal(front_chosen(self_attention(4, 32, 4096, 64, true), ATTN_FWD), "fwd_d64_m256n64_s5");
+    assert_string_equal(front_chosen(self_attention(1, 8, 4096, 128, false), ATTN_FWD), "fwd_d128_m128n128_s2");
+    /* A pair needs two multiprocessors. */
+    struct attn_device one = h200;
+    struct attn_message why = {""};
+    const struct attn_problem p = self_attention(1, 16, 16384, 128, false);
+    struct attn_request request = {.problem = &p, .device = &one, .mode = ATTN_FWD};
+    one.multiprocessors = 1;
+    assert_string_equal(attn_fused_sm90.variant(&request), "fwd_d128_m128n128_s2");
+    request.variant = d128;
+    assert_int_equal(attn_fused_sm90.accepts(&request, &why), ATTN_UNSUPPORTED);
+    assert_string_equal(why.text, "fwd_d128_m128n128_s2_pair needs 2 multiprocessors, the device has 1");
 }
 
 /* The backward with head_dim 128: blocks take one tile of keys after the other where these are more than
@@ -281,6 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_follow_head_dim_and_length),
+        cmocka_unit_test(long_launches_have_pairs),
         cmocka_unit_test(many_tiles_of_keys_have_a_loop),
         cmocka_unit_test(short_problems_have_short_steps),
         cmocka_unit_test(sections_of_the_forward),
