@@ -65,8 +65,7 @@ template <typename Tile> struct Traits {
     /* Whether LSE and 1 / row sum are computed while the last product runs: not where it computes the sum. */
     static constexpr bool FINALIZES_EARLY = !HAS_SUM_COLUMN;
     /* SKIPS_BLOCKS: a warpgroup skips blocks of keys that none of its rows sees. ROTATES_ROWS: the warpgroups of a
-     * thread block skip different ones, so that they take turns with the rows that see most; in a pair of thread blocks
-     * of one block of keys they all skip the same, or none. */
+     * thread block skip different ones, so that they take turns with the rows that see most. */
     static constexpr bool ROTATES_ROWS = KEYS < Tile::BLOCK_M, SKIPS_BLOCKS = ROTATES_ROWS || IS_PAIR;
     /* Whether half of a tile's first block is left out where no row of a warpgroup sees it. Elsewhere the assembler has
      * no registers for it (C7511). */
@@ -79,7 +78,7 @@ template <typename Tile> struct Traits {
     static constexpr bool WAITS_FOR_V_FIRST = IS_PAIR && !Tile::CHECKS_AFTER_EXP;
     static constexpr bool RELEASES_K_LATE = IS_PAIR && Tile::CHECKS_AFTER_EXP;
     template <bool PING_PONG>
-    static constexpr bool RELEASES_V_LATE = Tile::CHECKS_AFTER_EXP ? PING_PONG &&Tile::KEY_SPLITS == 1 : IS_PAIR;
+    static constexpr bool RELEASES_V_LATE = (Tile::CHECKS_AFTER_EXP ? PING_PONG : IS_PAIR) && Tile::KEY_SPLITS == 1;
     /* Work tiles without a mask may have parts (fwd_tail.h). Tiles with split keys are for problems of few tiles, which
      * have none. */
     static constexpr bool HAS_PARTS = Tile::KEY_SPLITS == 1;
