@@ -131,6 +131,10 @@ __device__ __forceinline__ void cluster_sync()
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
+/* Of clusters of two blocks, pairs: this block's rank in its pair; both, as the blocks of a multicast. */
+__device__ __forceinline__ int pair_rank() { return blockIdx.x % 2; }
+constexpr uint16_t BOTH_BLOCKS = 3;
+
 /* The address of the same place in the shared memory of a block of the cluster. */
 __device__ __forceinline__ uint32_t address_in_block(uint32_t shared, uint32_t block)
 {

@@ -20,8 +20,7 @@ namespace sm90_bwd {
 
 using namespace device;
 
-constexpr int Q_LOADER = 0, DOUT_LOADER = 1; /* ranks */
-constexpr uint16_t BOTH_BLOCKS = 3;
+constexpr int Q_LOADER = 0, DOUT_LOADER = 1;  /* ranks */
 constexpr int WARP_DS_BYTES = 16 * ROW_BYTES; /* a warp's rows of a panel of dS */
 
 /* One thread of a KV warp, whose rows of dS are stored: sends those of the panel that belongs to the other block's half

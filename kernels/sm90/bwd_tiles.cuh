@@ -4,6 +4,7 @@
 #include <cuda_bf16.h>
 #include <type_traits>
 
+#include "kernels/device/barriers.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/sm90/bwd_work.cuh"
 
@@ -166,9 +167,6 @@ template <typename Tile> struct alignas(1024) Smem {
     alignas(
         16) WorkTile work[S::WORK_SLOTS]; /* read from here by the KV warpgroups, which have no registers to spare */
 };
-
-/* A block's rank in its pair. */
-__device__ __forceinline__ int pair_rank() { return blockIdx.x % 2; }
 
 /* The block's tile of keys of a work tile. */
 template <typename Tile> __device__ __forceinline__ int own_kv_tile(const WorkTile &work)

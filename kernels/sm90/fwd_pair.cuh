@@ -17,8 +17,6 @@ namespace sm90_fwd {
 
 using namespace device;
 
-constexpr uint16_t BOTH_BLOCKS = 3;
-
 /* One thread of each block, ahead of the first cluster_sync. */
 template <typename Tile> __device__ __forceinline__ void init_pair(SharedStorage<Tile> &smem)
 {

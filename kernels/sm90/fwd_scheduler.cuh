@@ -12,6 +12,7 @@
 #pragma once
 
 #include "kernels/device/arithmetic.cuh"
+#include "kernels/device/barriers.cuh"
 #include "kernels/sm90/fwd_params.h"
 
 namespace sm90_fwd {
@@ -30,9 +31,6 @@ struct WorkTile {
 struct KeyPart {
     int first_block, slot;
 };
-
-/* A block's rank in its pair. */
-__device__ __forceinline__ int pair_rank() { return blockIdx.x % 2; }
 
 /* Blocks of keys up to the last that any row of the tile sees; where none sees any it is one, all of it masked. */
 template <typename Tile> __device__ __forceinline__ int count_key_blocks(const Params &params, int first_row)
