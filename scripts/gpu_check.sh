@@ -151,11 +151,15 @@ verify_stage() {
     done
     # What runs where thread blocks have less shared memory.
     step smem-99kb "$fabench" verify --device cuda:0 --impl fused_sm80:smem_99kb --out none
-    # And at the measured lengths, where a block computes many tiles.
+    # And at the measured lengths, where a block computes many tiles; at a length that no tile divides, where the second
+    # block of a head's last pair has no rows.
     for head_dim in 64 128; do
+        tiles=$(tiles_here dense | grep "d${head_dim}_" | grep -v _few | paste -sd,)
         step "lengths-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1k,4k --dtype bf16 \
-            --impl "$(tiles_here dense | grep "d${head_dim}_" | grep -v _few | paste -sd,)" --warmup-ms 1 \
-            --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
+            --impl "$tiles" --warmup-ms 1 --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
+        step "odd-length-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1650 --batch 1 --heads 24 \
+            --dtype bf16 --impl "$tiles" --warmup-ms 1 --min-time-ms 1 --samples 3 --max-noise 100% --plot none \
+            --out none
         # Deterministic, with so many heads that fused_sm90's backward staggers them.
         step "lengths-det-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1000,2k --total-tokens 16000 \
             --mode bwd --deterministic --dtype bf16 --impl "$(fused_here)" --warmup-ms 1 --min-time-ms 1 --samples 3 \
