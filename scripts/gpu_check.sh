@@ -154,7 +154,7 @@ verify_stage() {
     # And at the measured lengths, where a block computes many tiles; at a length that no tile divides, where the second
     # block of a head's last pair has no rows.
     for head_dim in 64 128; do
-        tiles=$(tiles_here dense | grep "d${head_dim}_" | grep -v _few | paste -sd,)
+        tiles=$(tiles_here dense | grep "d${head_dim}_" | grep -v _few | paste -sd, || true)
         step "lengths-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1k,4k --dtype bf16 \
             --impl "$tiles" --warmup-ms 1 --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
         step "odd-length-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1650 --batch 1 --heads 24 \
