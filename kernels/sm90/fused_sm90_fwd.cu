@@ -110,7 +110,8 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
          * main loop's mask is for whole work tiles. */
         const auto mask_first = [&](float(&s)[S::SCORES], int n) { mask(s, part_begin + n); };
         uint32_t q_fragments[S::Q_FRAGMENTS][4];
-        RowState rows = {{NO_MAXIMUM, NO_MAXIMUM}, {0.0f, 0.0f}, {NO_MAXIMUM, NO_MAXIMUM}};
+        RowState rows = {
+            {NO_MAXIMUM, NO_MAXIMUM}, {0.0f, 0.0f}, {NO_MAXIMUM, NO_MAXIMUM}, {NO_MAXIMUM, NO_MAXIMUM}, LAG_LOG2};
         float s[S::SCORES], o[S::ACCUMULATORS], alpha[2];
         uint32_t p[S::SCORES / 2];
         int n = tile.key_blocks - 1;

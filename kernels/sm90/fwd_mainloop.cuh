@@ -195,7 +195,10 @@ first_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipel
     release_and_advance(smem.k_empty, k);
     if (n >= first_masked)
         mask(s, n);
-    update_row_max<Tile::CHECKS_AFTER_EXP>(s, rows, alpha, params.scale_log2, 0.0f);
+    if constexpr (Tile::CHECKS_AFTER_EXP)
+        update_row_max(s, rows, alpha, params.scale_log2, 0.0f);
+    else
+        start_row_max(s, rows, alpha, params.scale_log2);
     exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
     if constexpr (Tile::CHECKS_AFTER_EXP)
         mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
@@ -230,7 +233,7 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
         release_and_advance(smem.k_empty, k);
     bool moved = false;
     if constexpr (!Tile::CHECKS_AFTER_EXP)
-        moved = update_row_max<false>(s, rows, alpha, params.scale_log2, STALE_LOG2_BEFORE_EXP);
+        moved = move_row_max(s, rows, alpha, params.scale_log2);
     const PipelineState<Tile::STAGES> done = v;
     v.advance();
     wait_for_next_v(smem, v, params);
@@ -246,8 +249,10 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
         exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
     if constexpr (RELEASES_LATE)
         release(&smem.v_empty[done.stage]);
-    if (moved)
+    if (moved) {
+        update_limits<T>(rows, alpha);
         rescale(o, alpha);
+    }
 }
 
 /* Waits for a stage and releases it unread. */

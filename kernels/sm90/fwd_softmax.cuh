@@ -1,22 +1,23 @@
 /* The online softmax of the sm_90 forward, on the accumulators of wgmma. With c = scale * log2(e):
  *
- *   m' = max(m, c rowmax(S)) if that is more than STALE_LOG2 above m, else m' = m
+ *   m' = max(m, c rowmax(S)) in all rows of a warp if that is more than the lag above m in one of them, else m' = m
  *   P  = 2^(c S - m')            one FFMA and one ex2 for each element
- *   l  = 2^(m - m') l + rowsum(P), and O likewise, only where a row of the warp has moved its m
+ *   l  = 2^(m - m') l + rowsum(P), and O likewise, only where the warp has moved its m
  *
- * A row max that is too low by up to STALE_LOG2 keeps P at or below 2^STALE_LOG2, which 16 bits hold, and cancels at
- * the end: O and l refer to the same m. How large STALE_LOG2 is depends on when the row max is checked (fwd_tiles.cuh):
+ * A row max that is too low by up to the lag keeps P at or below 2^lag, which 16 bits hold, and cancels at the end: O
+ * and l refer to the same m. How large the lag is depends on when the row max is checked (fwd_tiles.cuh):
  *
- *   BEFORE_EXP   3. With m = row max the largest weight p of a row would be 1, which 16 bits hold exactly. With a lower
- *                m its relative rounding error e is one of O, the larger, the more of its row's weight that key has. O
- *                is therefore divided by l (1 + sqrt(p / l) e) at the end: where that key dominates this takes its
- *                error away and gives the others, which are small, one of the same size; where it does not it changes
- *                little. The more rarely m moves, the more weights beside the largest are inexact, which this does not
- *                see. docs/kernels/sm90_fwd.md, step 28.
- *   AFTER_EXP    as large as the range of P's type allows, because moving m costs all of P once more; where one row of
- *                a warp moves, the others move with it, which costs nothing then. O is divided by the sum of the
- *                rounded P, so that the rounding error of a weight that dominates cancels. That sum is a column of
- *                O += P V, for a column of ones beside V. LSE takes l, the sum before rounding. */
+ *   BEFORE_EXP   LAG_LOG2. With m = row max the largest weight p of a row would be 1, which 16 bits hold exactly. With
+ *                a lower m its relative rounding error e is one of O, the larger, the more of its row's weight that key
+ *                has. O is therefore divided by l (1 + sqrt(p / l) e) at the end: where that key dominates this takes
+ *                its error away and gives the others, which are small, one of the same size; where it does not it
+ *                changes little. The more rarely m moves, the more weights beside the largest are inexact, which this
+ *                does not see. Where another row has made m move since the largest weight was rounded, e is that of
+ *                another number; this costs little, as most rows have a new largest weight then. The lag grows where
+ *                the scores allow it (update_limits). docs/kernels/sm90_fwd.md, steps 28 and 35.
+ *   AFTER_EXP    LARGEST_LAG_LOG2, because moving m costs all of P once more. O is divided by the sum of the rounded P,
+ *                so that the rounding error of a weight that dominates cancels. That sum is a column of O += P V, for a
+ *                column of ones beside V. LSE takes l, the sum before rounding. */
 #pragma once
 #include <cfloat>
 #include <type_traits>
@@ -28,26 +29,99 @@ namespace sm90_fwd {
 
 using namespace device;
 
-constexpr float STALE_LOG2_BEFORE_EXP = 3.0f;
-/* With m too low by 64 P is up to 2^64: the sum of 2^20 of them with values up to 2^40 is below 2^124. Values of 2^63
- * and more may overflow it, although O itself is finite. fp16 holds weights up to 2^16. */
-template <typename T> constexpr int STALE_LOG2_AFTER_EXP = 64;
-template <> constexpr int STALE_LOG2_AFTER_EXP<__half> = 14;
+/* All in log2. RISING_LAG_LOG2: where scores grow from block to block, so that all rows of a warp rise. */
+constexpr float LAG_LOG2 = 3.0f, RISING_LAG_LOG2 = 5.0f;
+/* The largest that P's range allows. With m too low by 64 P is up to 2^64: the sum of 2^20 of them with values up to
+ * 2^40 is below 2^124. Values of 2^63 and more may overflow it, although O itself is finite. fp16 holds weights up to
+ * 2^16. */
+template <typename T> constexpr int LARGEST_LAG_LOG2 = 64;
+template <> constexpr int LARGEST_LAG_LOG2<__half> = 14;
 /* The row max of a row that has seen no key: finite, so that a masked score minus it is -inf and not NaN. */
 constexpr float NO_MAXIMUM = -FLT_MAX;
 
 /* This thread's rows g and g + 8 of the accumulator; the sums are over its own columns. */
 struct RowState {
     float max_log2[2], sum[2];
-    float top_log2[2]; /* BEFORE_EXP: the largest score so far, times c */
+    /* BEFORE_EXP: the largest score so far, times c; max_log2 moves where a score times c is above the limit, which is
+     * max_log2 and the lag. */
+    float top_log2[2], limit_log2[2], lag_log2;
 };
 
-/* Moves the row max where it is more than `stale_log2` too low and rescales the row sums; O has to be multiplied with
- * `alpha`. Returns whether a row of the warp has moved. WHOLE_WARP_MOVES: where one has, all rows of the warp take what
- * their row max is. O is rescaled once then, and not for one row after the other, but the vote is waited for. */
-template <bool WHOLE_WARP_MOVES, int SCORES>
-__device__ __forceinline__ bool update_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
-                                               float scale_log2, float stale_log2)
+/* BEFORE_EXP, the first block of a tile: takes its row max. Row sums are 0 before and after; without the code for them
+ * the assembler orders the main loop otherwise, which costs 0.7 % (docs/kernels/sm90_fwd.md, step 35). */
+template <int SCORES>
+__device__ __forceinline__ void start_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
+                                              float scale_log2)
+{
+    bool any_moves = false;
+    float top[2];
+    row_max(top, s);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float old = rows.max_log2[half], now = top[half] * scale_log2;
+        rows.top_log2[half] = fmaxf(rows.top_log2[half], now);
+        const bool moves = now - rows.limit_log2[half] > 0.0f;
+        rows.max_log2[half] = moves ? now : old;
+        alpha[half] = moves ? exp2_approx(old - now) : 1.0f;
+        any_moves = any_moves | moves;
+    }
+    if (__any_sync(WHOLE_WARP, any_moves)) {
+        rows.sum[0] *= alpha[0];
+        rows.sum[1] *= alpha[1];
+    }
+    rows.limit_log2[0] = rows.max_log2[0] + LAG_LOG2;
+    rows.limit_log2[1] = rows.max_log2[1] + LAG_LOG2;
+}
+
+/* BEFORE_EXP: moves the row max of all rows of the warp where that of one is above its limit, and rescales the row
+ * sums. Returns whether it has; then O has to be multiplied with `alpha`, and update_limits called. alpha is computed
+ * ahead of the vote, whose latency it hides (docs/kernels/sm90_fwd.md, step 35). */
+template <int SCORES>
+__device__ __forceinline__ bool move_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
+                                             float scale_log2)
+{
+    float top[2], high[2];
+    bool moves[2];
+    row_max(top, s);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float now = top[half] * scale_log2;
+        high[half] = fmaxf(rows.max_log2[half], now);
+        rows.top_log2[half] = fmaxf(rows.top_log2[half], now);
+        moves[half] = now - rows.limit_log2[half] > 0.0f;
+        alpha[half] = exp2_approx(rows.max_log2[half] - high[half]);
+    }
+    const bool any_moves = __any_sync(WHOLE_WARP, moves[0] | moves[1]);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        rows.max_log2[half] = any_moves ? high[half] : rows.max_log2[half];
+        if (any_moves)
+            rows.sum[half] *= alpha[half];
+    }
+    return any_moves;
+}
+
+/* The limits behind a move by 1 / alpha. A row that rises by more than 2^12 over one block has scores that are spread
+ * so widely that few weights count: the factor at the end takes the error of the largest one away, and the lag may be
+ * as large as P's range allows. Where all rows of the warp rise to more than twice their row max, scores grow with each
+ * block. alpha = 0: the row had seen no key, which says nothing. */
+template <typename T> __device__ __forceinline__ void update_limits(RowState &rows, const float (&alpha)[2])
+{
+    constexpr float WIDE = 1.0f / (1 << 12), RISING = 0.5f;
+    const float first = alpha[0] > 0.0f ? alpha[0] : 1.0f, second = alpha[1] > 0.0f ? alpha[1] : 1.0f;
+    if (__all_sync(WHOLE_WARP, fmaxf(first, second) < RISING))
+        rows.lag_log2 = fmaxf(rows.lag_log2, RISING_LAG_LOG2);
+    if (__any_sync(WHOLE_WARP, fminf(first, second) < WIDE))
+        rows.lag_log2 = LARGEST_LAG_LOG2<T>;
+    rows.limit_log2[0] = rows.max_log2[0] + rows.lag_log2;
+    rows.limit_log2[1] = rows.max_log2[1] + rows.lag_log2;
+}
+
+/* AFTER_EXP: moves the row max of all rows of the warp where that of one is more than `lag_log2` too low, and rescales
+ * the row sums; O has to be multiplied with `alpha`. */
+template <int SCORES>
+__device__ __forceinline__ void update_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
+                                               float scale_log2, float lag_log2)
 {
     bool any_moves = false;
     float top[2], now[2];
@@ -56,28 +130,21 @@ __device__ __forceinline__ bool update_row_max(const float (&s)[SCORES], RowStat
     for (int half = 0; half < 2; ++half) {
         const float old = rows.max_log2[half];
         now[half] = top[half] * scale_log2;
-        const bool moves = now[half] > old + stale_log2;
-        if constexpr (!WHOLE_WARP_MOVES) {
-            rows.max_log2[half] = moves ? now[half] : old;
-            alpha[half] = moves ? exp2_approx(old - now[half]) : 1.0f;
-        }
-        rows.top_log2[half] = fmaxf(rows.top_log2[half], now[half]);
+        const bool moves = now[half] > old + lag_log2;
+        rows.top_log2[half] = fmaxf(rows.top_log2[half], now[half]); /* not read, but it orders the machine code */
         any_moves = any_moves || moves;
     }
     any_moves = __any_sync(WHOLE_WARP, any_moves);
-    if constexpr (WHOLE_WARP_MOVES) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const float old = rows.max_log2[half];
-            rows.max_log2[half] = any_moves ? fmaxf(old, now[half]) : old;
-            alpha[half] = exp2_approx(old - rows.max_log2[half]);
-        }
+    for (int half = 0; half < 2; ++half) {
+        const float old = rows.max_log2[half];
+        rows.max_log2[half] = any_moves ? fmaxf(old, now[half]) : old;
+        alpha[half] = exp2_approx(old - rows.max_log2[half]);
     }
     if (any_moves) {
         rows.sum[0] *= alpha[0];
         rows.sum[1] *= alpha[1];
     }
-    return any_moves;
 }
 
 template <int OUTPUTS> __device__ __forceinline__ void rescale(float (&o)[OUTPUTS], const float (&factor)[2])
@@ -105,14 +172,14 @@ __device__ __forceinline__ void exponentiate(uint32_t (&p)[SCORES / 2], float (&
     }
 }
 
-/* The same for AFTER_EXP: where an element of P is above 2^STALE_LOG2 the row max is moved, O with its column of sums
- * rescaled, and all of P computed once more. */
+/* The same for AFTER_EXP: where an element of P is above 2^LARGEST_LAG_LOG2 the row max is moved, O with its column of
+ * sums rescaled, and all of P computed once more. */
 template <typename T, int SCORES, int COLUMNS>
 __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2], float (&o)[COLUMNS],
                                                        const float (&s)[SCORES], RowState &rows, float scale_log2)
 {
-    constexpr uint32_t EXPONENT = STALE_LOG2_AFTER_EXP<T>,
-                       LARGEST = /* the bits of 2^STALE_LOG2 */
+    constexpr uint32_t EXPONENT = LARGEST_LAG_LOG2<T>,
+                       LARGEST = /* the bits of 2^LARGEST_LAG_LOG2 */
                        std::is_same<T, __half>::value ? (15 + EXPONENT) << 10 : (127 + EXPONENT) << 7;
     uint32_t headroom = (0x7fff - LARGEST) * 0x10001u;
     float sum[2], alpha[2];
@@ -125,7 +192,7 @@ __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2]
         again = __any_sync(WHOLE_WARP, any_exceeds(p, headroom));
         asm volatile("" : "+r"(again), "+f"(sum[0]), "+f"(sum[1]));
         if (again) {
-            update_row_max<true>(s, rows, alpha, scale_log2, float(STALE_LOG2_AFTER_EXP<T>));
+            update_row_max(s, rows, alpha, scale_log2, float(LARGEST_LAG_LOG2<T>));
             rescale(o, alpha);
             headroom = 0; /* nothing exceeds the bound now: the loop ends even where there are NaN */
         }
