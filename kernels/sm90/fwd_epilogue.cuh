@@ -118,7 +118,7 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
             }
             added = __shfl_sync(WHOLE_WARP, added, lane & ~3); /* of the quad's first column */
         } else {                                               /* fwd_softmax.cuh */
-            added += sum * top[half].error * rsqrtf(top[half].weight * sum);
+            added += top[half].error * rsqrtf(__fdividef(top[half].weight, sum)); /* finite where weights are 2^64 */
         }
         const float inverse = sees_none ? 0.0f : __fdividef(1.0f, added);
         scale_own[half] *= inverse;
