@@ -160,6 +160,14 @@ verify_stage() {
         step "odd-length-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1650 --batch 1 --heads 24 \
             --dtype bf16 --impl "$tiles" --warmup-ms 1 --min-time-ms 1 --samples 3 --max-noise 100% --plot none \
             --out none
+        # Row maxima that lag far behind, in rows with many keys of the largest weight.
+        inputs=$(mktemp -d)
+        step "stepped-inputs-d$head_dim" python3 scripts/stepped_logits.py "$inputs" 2 4096 "$head_dim"
+        step "stepped-logits-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 4k --batch 1 --heads 2 \
+            --mode fwd --dtype fp16,bf16 --input "$inputs" \
+            --impl "$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)" --warmup-ms 1 \
+            --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
+        rm -rf "$inputs"
         # Deterministic, with so many heads that fused_sm90's backward staggers them.
         step "lengths-det-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1000,2k --total-tokens 16000 \
             --mode bwd --deterministic --dtype bf16 --impl "$(fused_here)" --warmup-ms 1 --min-time-ms 1 --samples 3 \

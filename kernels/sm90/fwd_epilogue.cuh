@@ -117,8 +117,9 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
                 added += (half == 0 ? column.x : column.z) * scale_sent[half];
             }
             added = __shfl_sync(WHOLE_WARP, added, lane & ~3); /* of the quad's first column */
-        } else {                                               /* fwd_softmax.cuh */
-            added += top[half].error * rsqrtf(__fdividef(top[half].weight, sum)); /* finite where weights are 2^64 */
+        } else {
+            /* fwd_softmax.cuh. The quotient is between 0 and 1, where the product would be over 2^128. */
+            added += top[half].error * rsqrtf(__fdividef(top[half].weight, sum));
         }
         const float inverse = sees_none ? 0.0f : __fdividef(1.0f, added);
         scale_own[half] *= inverse;
