@@ -22,6 +22,24 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared, const void *global,
                  : "memory");
 }
 
+/* The policy of the second-level cache for data that is not read again: it is dropped first. PTX ISA, "createpolicy",
+ * sm_80 and newer. */
+__device__ __forceinline__ uint64_t once_policy()
+{
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+/* cp_async_16 with such a policy. */
+__device__ __forceinline__ void cp_async_16(uint32_t shared, const void *global, bool valid, uint64_t policy)
+{
+    const int source_bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared), "l"(global),
+                 "r"(source_bytes), "l"(policy)
+                 : "memory");
+}
+
 /* Copies 4 bytes through L1 (rows of LSE and D); zero-fills where not valid. */
 __device__ __forceinline__ void cp_async_4(uint32_t shared, const void *global, bool valid)
 {

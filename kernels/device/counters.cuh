@@ -16,13 +16,27 @@ __device__ __forceinline__ void count_stores(int *counter, uint32_t lane)
         asm volatile("red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
+__device__ __forceinline__ int read_count(const int *counter)
+{
+    int count;
+    asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
+    return count;
+}
+
 /* Waits until a counter is at `count` or more. All lanes of the warp call it. */
 __device__ __forceinline__ void wait_for_count(const int *counter, int count)
 {
     int now;
     do {
-        asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+        now = read_count(counter);
     } while (!__any_sync(0xffffffffu, now >= count));
+}
+
+/* The same of one thread, behind which a barrier of the block follows. */
+__device__ __forceinline__ void wait_for_count_alone(const int *counter, int count)
+{
+    while (read_count(counter) < count) {
+    }
 }
 
 } // namespace device

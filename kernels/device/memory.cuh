@@ -39,6 +39,13 @@ __device__ __forceinline__ uint4 load_shared_128(uint32_t shared)
     return value;
 }
 
+__device__ __forceinline__ float load_shared_float(uint32_t shared)
+{
+    float value;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(shared) : "memory");
+    return value;
+}
+
 /* 8-byte aligned. */
 __device__ __forceinline__ float2 load_shared_float2(uint32_t shared)
 {
@@ -66,7 +73,7 @@ template <typename Vector> __device__ __forceinline__ void store_once(Vector *to
  * A quad is the 128 floats of one m16n8 accumulator of a warp, four to a lane, that lie together in device memory in
  * an order that belongs to the code's architecture, so that every instruction of the warp covers whole lines: lane by
  * lane where one instruction adds four floats, register by register where it adds one. Only red_add_quad,
- * load_quad and store_quad, compiled together, know the order. */
+ * load_quad, load_shared_quad and store_quad, compiled together, know the order. */
 
 enum { QUAD_FLOATS = 128 };
 
@@ -92,6 +99,20 @@ __device__ __forceinline__ void load_quad(float (&c)[4], const float *quad, uint
 #pragma unroll
     for (int i = 0; i < 4; ++i)
         c[i] = quad[32 * i + lane];
+#endif
+}
+
+/* The same of a copy of it in shared memory. */
+__device__ __forceinline__ void load_shared_quad(float (&c)[4], uint32_t quad, uint32_t lane)
+{
+#if __CUDA_ARCH__ >= 900
+    const uint4 all = load_shared_128(quad + 16 * lane);
+    c[0] = __uint_as_float(all.x), c[1] = __uint_as_float(all.y);
+    c[2] = __uint_as_float(all.z), c[3] = __uint_as_float(all.w);
+#else
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        c[i] = load_shared_float(quad + (32 * i + lane) * 4);
 #endif
 }
 

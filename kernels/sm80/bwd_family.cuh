@@ -12,10 +12,10 @@ using namespace device;
 
 /* work_tile_of_block by divisors that the host has prepared. Not of the dense kernels: that of head_dim 64 was slower
  * (docs/kernels/sm80.md). */
-__device__ __forceinline__ WorkTile ordered_work_tile(const Params &params)
+__device__ __forceinline__ WorkTile ordered_work_tile(const Params &params, int block)
 {
     const fused_sm80_bwd_order &order = params.order;
-    const int block = blockIdx.x, section = quotient(block, order.section_blocks);
+    const int section = quotient(block, order.section_blocks);
     const int rest = block - section * order.section_blocks.value, first_head = section * params.section_heads;
     const bool is_last = params.kv_head_count - first_head <= params.section_heads;
     const divisor &heads = is_last ? order.last_heads : order.section_heads;
@@ -24,23 +24,25 @@ __device__ __forceinline__ WorkTile ordered_work_tile(const Params &params)
     return {batch, head - batch * params.kv_heads, tile};
 }
 
-__device__ __forceinline__ void find_work(BlockFacts &facts, const Params &params, int key_tile, int query_tile)
+/* `block`: its number among those that have keys. */
+__device__ __forceinline__ void find_work(BlockFacts &facts, const Params &params, int block, int key_tile,
+                                          int query_tile)
 {
     const fused_sm80_family &family = params.family;
     if (family.work == NULL) {
-        const WorkTile work = ordered_work_tile(params);
+        const WorkTile work = ordered_work_tile(params, block);
         facts.sequence = {static_cast<int>(work.batch), params.q_len, params.kv_len, 0, 0};
         facts.kv_head = static_cast<int>(work.kv_head);
         facts.first_key = work.kv_tile * key_tile;
         facts.own = 0;
     } else {
-        const int number = quotient(blockIdx.x, family.work_heads);
+        const int number = quotient(block, family.work_heads);
         const fused_sm80_work work = family.work[number];
         facts.sequence.number = work.sequence;
         if (work.sequence < 0)
             return;
         facts.sequence = sequence_at(family, work.sequence, params.q_len, params.kv_len);
-        facts.kv_head = work.head + blockIdx.x - number * family.work_heads.value;
+        facts.kv_head = work.head + block - number * family.work_heads.value;
         facts.first_key = work.tile * key_tile;
         facts.own = family.cu_seqlens_q == NULL ? work.tile : number;
     }
@@ -237,7 +239,7 @@ template <typename Tile, typename T> __device__ __forceinline__ void compute_fam
     Gradient<Tile> dk, dv;
 
     if (threadIdx.x == 0)
-        find_work(facts, params, Tile::KV, Tile::Q);
+        find_work(facts, params, blockIdx.x, Tile::KV, Tile::Q);
     __syncthreads();
     if (facts.sequence.number < 0)
         return;

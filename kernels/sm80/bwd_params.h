@@ -6,6 +6,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/sm80/bwd_pieces.h"
 #include "kernels/sm80/bwd_zero_shares.h"
 #include "kernels/sm80/family.h"
 
@@ -52,7 +53,13 @@ struct fused_sm80_bwd_params {
     float lse2_less; /* by how much lse2 in stats is less: log2 of P's factor in kernels SparseDropout, else 0 */
     struct fused_sm80_bwd_order order;
     struct fused_sm80_bwd_zeros zeros;
-    int *zeroed; /* [zeros.sections]: how many warps of the main kernel have written their zeros for a section */
+    struct fused_sm80_bwd_pieces pieces;
+    int64_t converted_rows; /* of dq_sum, the first ones, which pieces convert */
+    /* Counters of sections, behind each other: of warps of the main kernel that have written their zeros for it,
+     * [zeros.sections]; of blocks that have done their pieces of its lse2, -D and zeros, and of those that have added
+     * all they have to its dQ, [pieces.sections] each. */
+    int *zeroed, *stats_done, *dq_done;
+    int32_t counters; /* all of these */
 };
 
 typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
@@ -60,6 +67,7 @@ typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
 struct fused_sm80_bwd_tile {
     struct attn_tile tile;
     int q_tile, kv_tile, threads;
+    bool has_pieces;                           /* whether its sparse kernels have them (bwd_pieces.h) */
     fused_sm80_bwd_kernel main[SM80_KINDS][2]; /* [bf16]; NULL where it is not compiled for that */
     fused_sm80_bwd_kernel dense_no_dq[2];      /* SM80_DENSE where a kernel of its own computes dQ */
     fused_sm80_bwd_kernel convert[2][2];       /* [family][bf16]: dQ = scale * dq_sum, rounded */

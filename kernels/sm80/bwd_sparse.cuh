@@ -5,6 +5,7 @@
  * A tile of which the block's keys see every pair is computed as in the dense kernel. */
 #pragma once
 #include "kernels/sm80/bwd_family.cuh"
+#include "kernels/sm80/bwd_pieces.cuh"
 #include "kernels/sm80/bwd_zeros.cuh"
 #include "kernels/sm80/tile_list.cuh"
 
@@ -25,6 +26,7 @@ struct SparseBlock {
     const uint16_t *q, *dout;
     int32_t index; /* of that head: its first rows, the number of its first tile over the padded rows of all heads */
     SparseStep steps[4]; /* the last ones */
+    int32_t section;     /* of kv heads, where the launch has pieces */
 };
 
 /* All threads fill the list with the section of query head `head` from tile `first` on; meanwhile(): what is done while
@@ -289,14 +291,28 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
 {
     using S = Traits<Tile>;
     static_assert(Tile::DEFER_DQ && S::STAGES == 2, "of the tiles that it is compiled for");
+    constexpr bool PIECES = HAS_PIECES<Tile> && !Warp::CALLS;
     __shared__ SparseBlock block;
     const BlockFacts &facts = block.facts;
     const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / LANES, 0);
     SparseCursor<Tile> now;
     Warp own;
 
-    if (threadIdx.x == 0)
-        find_work(block.facts, params, Tile::KV, Tile::Q);
+    struct fused_sm80_bwd_place place = {SM80_BWD_KEYS, static_cast<int>(blockIdx.x), 0, 0, 0};
+    if constexpr (PIECES) {
+        place = place_of_block(params);
+        if (place.role != SM80_BWD_KEYS) {
+            compute_piece<Tile, T>(params, place, shared_address(&s));
+            return;
+        }
+        if (threadIdx.x == LANES)
+            wait_for_stats(params, place);
+    }
+    if (threadIdx.x == 0) {
+        if (PIECES)
+            block.section = place.section;
+        find_work(block.facts, params, place.number, Tile::KV, Tile::Q);
+    }
     __syncthreads();
     if (facts.sequence.number < 0)
         return;
@@ -317,7 +333,8 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
     if (now.entry >= 0)
         load_sparse_step<Tile, Warp::CALLS>(s, params, block, now.entry, 0);
     cp_async_commit();
-    write_next_zeros<Tile>(params, warp);
+    if constexpr (!PIECES)
+        write_next_zeros<Tile>(params, warp);
     own.start(warp);
 
     int i = 0;
@@ -343,6 +360,8 @@ __device__ __forceinline__ void compute_sparse(const Params &params, Smem<Tile> 
     __syncthreads();
     dq_before();
     __syncthreads();
+    if (PIECES && warp == S::WARPS - 1)
+        tell_dq(params, block.section);
     own.store(s, params, facts);
 }
 

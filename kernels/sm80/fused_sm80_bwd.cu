@@ -185,7 +185,9 @@ __global__ void __launch_bounds__(Traits<Tile>::THREADS) convert_dq(const __grid
     const uint32_t warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const uint32_t warp_d = warp % S::DQ_WARPS_D, warp_q = warp / S::DQ_WARPS_D;
     const uint32_t tiles = Attributes::FAMILY ? static_cast<uint32_t>(params.q_rows / Tile::Q) : params.q_tiles;
-    const uint32_t number = gridDim.x - 1 - blockIdx.x; /* what the main kernel has added last is in the L2 */
+    /* From the last row back: what the main kernel has added last is in the L2, and the first rows it may have
+     * converted. */
+    const uint32_t number = params.converted_rows / Tile::Q + gridDim.x - 1 - blockIdx.x;
     const int64_t head_index = number / tiles, tile = number % tiles;
     const float *dq_tile = params.dq_sum + (head_index * params.q_rows + tile * Tile::Q) * Tile::HEAD_DIM;
 
@@ -296,6 +298,7 @@ using namespace sm80_bwd;
      Tile::Q,                                                                                                          \
      Tile::KV,                                                                                                         \
      Traits<Tile>::THREADS,                                                                                            \
+     HAS_PIECES<Tile>,                                                                                                 \
      {KERNELS_##DENSE(backward_main, Tile, DenseDq), KERNELS_##SPARSE(backward_main, Tile, Sparse),                    \
       KERNELS_##DROPOUT(backward_main, Tile, SparseDropout), KERNELS_##FAMILY(backward_main, Tile, Family)},           \
      KERNELS_##DENSE(backward_main, Tile, DenseNoDq),                                                                  \

@@ -141,32 +141,72 @@ static int32_t section_heads(const struct attn_request *request, const struct fu
     return (int32_t)(heads < 1 ? 1 : heads);
 }
 
+/* Sections of kv heads, in the order of the main kernel's blocks. */
+static int64_t sections_of(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile,
+                           const struct sm80_tiling *tiling)
+{
+    const struct attn_problem *p = request->problem;
+    const int64_t section = section_heads(request, tile);
+
+    return tiling->has_lists ? sm80_list_sections(request, tiling, section, tile->tile.blocks_per_sm)
+                             : attn_tiles(p->batch * p->kv_heads, section);
+}
+
+static int64_t running_blocks(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile)
+{
+    return (int64_t)request->device->multiprocessors * tile->tile.blocks_per_sm;
+}
+
+/* Pieces of the passes before and after the main kernel: of its sparse kernels. */
+static struct fused_sm80_bwd_pieces pieces_of(const struct attn_request *request,
+                                              const struct fused_sm80_bwd_tile *tile, const struct sm80_tiling *tiling)
+{
+    enum { PIECE_BYTES = 512 << 10 }; /* of O and dO, or of dq_sum */
+    const struct attn_problem *p = request->problem;
+    const bool has_pieces =
+        tile->has_pieces && has_dense_passes(p) && kind_of(tile, request) == SM80_SPARSE && !request->deterministic;
+    const struct fused_sm80_bwd_pieces_shape shape = {
+        .sections = has_pieces ? sections_of(request, tile, tiling) : 0,
+        .section_heads = section_heads(request, tile),
+        .heads = p->batch * p->kv_heads,
+        .head_rows = p->q_heads / p->kv_heads * padded_rows(p),
+        .head_blocks = attn_tiles(p->kv_len, tile->kv_tile),
+        .running_blocks = running_blocks(request, tile),
+        .piece_row_blocks = PIECE_BYTES / (SM80_BWD_ROW_STEP * (int64_t)sizeof(float) * p->head_dim),
+    };
+
+    return fused_sm80_bwd_pieces_of(&shape);
+}
+
 /* Packed sequences have one list of work tiles of all heads, whose order is not that of sections. */
 static struct fused_sm80_bwd_zeros zeros_of(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile,
-                                            const struct sm80_tiling *tiling)
+                                            const struct sm80_tiling *tiling,
+                                            const struct fused_sm80_bwd_pieces *pieces)
 {
     const struct attn_problem *p = request->problem;
     const bool is_packed = p->lengths == ATTN_PACKED;
     const int64_t section = section_heads(request, tile), heads = (is_packed ? 1 : p->batch) * p->kv_heads;
     const struct fused_sm80_bwd_zeros_shape shape = {
-        .sections = tiling->has_lists ? sm80_list_sections(request, tiling, section, tile->tile.blocks_per_sm)
-                                      : attn_tiles(heads, section),
+        .sections = is_packed ? attn_tiles(heads, section) : sections_of(request, tile, tiling),
         .section_heads = section,
         .heads = heads,
         .head_rows = p->q_heads / p->kv_heads * padded_rows(p),
         .section_blocks = section * attn_tiles(p->kv_len, tile->kv_tile),
-        .running_blocks = (int64_t)request->device->multiprocessors * tile->tile.blocks_per_sm,
-        .by_blocks = !is_packed && kind_of(tile, request) != SM80_FAMILY,
+        .running_blocks = running_blocks(request, tile),
+        .by_blocks = !is_packed && kind_of(tile, request) != SM80_FAMILY && pieces->sections == 0,
     };
 
     return request->deterministic ? (struct fused_sm80_bwd_zeros){0} : fused_sm80_bwd_zeros_of(&shape);
 }
 
-/* Of the counters of zeros, which are behind dq_sum. */
-static size_t zeroed_bytes(const struct fused_sm80_bwd_zeros *zeros)
+/* Counters of sections. */
+static int32_t counters_of(const struct fused_sm80_bwd_zeros *zeros, const struct fused_sm80_bwd_pieces *pieces)
 {
-    return (size_t)attn_round_up(zeros->sections * (int64_t)sizeof(int), 256);
+    return zeros->sections + 2 * pieces->sections;
 }
+
+/* Of these, which are behind dq_sum. */
+static size_t counter_bytes(int32_t counters) { return (size_t)attn_round_up(counters * (int64_t)sizeof(int), 256); }
 
 static size_t workspace_bytes(const struct attn_request *request)
 {
@@ -177,11 +217,12 @@ static size_t workspace_bytes(const struct attn_request *request)
     if (tile == NULL)
         return 0;
     const struct sm80_tiling tiling = tiling_of(request, tile);
-    const struct fused_sm80_bwd_zeros zeros = zeros_of(request, tile, &tiling);
+    const struct fused_sm80_bwd_pieces pieces = pieces_of(request, tile, &tiling);
+    const struct fused_sm80_bwd_zeros zeros = zeros_of(request, tile, &tiling, &pieces);
     const size_t stats = 2 * row_bytes(p) + sm80_schedule_bytes(p, &tiling);
     if (request->deterministic)
         return stats;
-    return stats + row_bytes(p) * (size_t)tile->tile.head_dim + zeroed_bytes(&zeros);
+    return stats + row_bytes(p) * (size_t)tile->tile.head_dim + counter_bytes(counters_of(&zeros, &pieces));
 }
 
 static struct fused_sm80_bwd_params params_of(const struct attn_request *request, const struct attn_tensors *t,
@@ -228,10 +269,16 @@ static struct fused_sm80_bwd_params params_of(const struct attn_request *request
         params.family.keep_factor = ldexpf(params.family.keep_factor, -exponent);
         params.ds_scale *= params.family.keep_factor;
     }
-    params.zeros = zeros_of(request, tile, tiling);
-    if (params.zeros.sections > 0)
-        params.zeroed = (int *)(void *)((char *)params.dq_sum + row_bytes(p) * (size_t)tile->tile.head_dim);
     params.section_heads = section_heads(request, tile);
+    params.pieces = pieces_of(request, tile, tiling);
+    params.converted_rows = (int64_t)params.pieces.converted * params.section_heads * params.group * params.q_rows;
+    params.zeros = zeros_of(request, tile, tiling, &params.pieces);
+    params.counters = counters_of(&params.zeros, &params.pieces);
+    if (params.counters > 0) {
+        params.zeroed = (int *)(void *)((char *)params.dq_sum + row_bytes(p) * (size_t)tile->tile.head_dim);
+        params.stats_done = params.zeroed + params.zeros.sections;
+        params.dq_done = params.stats_done + params.pieces.sections;
+    }
     /* Packed sequences have a list instead, and tiles of the longest one times all of them may be over 31 bits. */
     const int64_t section_blocks = p->lengths == ATTN_PACKED ? 1 : (int64_t)params.section_heads * params.kv_tiles;
     params.order = (struct fused_sm80_bwd_order){divisor_of(section_blocks), divisor_of(params.section_heads),
@@ -254,16 +301,20 @@ static enum attn_status launch(const struct attn_request *request, const struct 
     const struct sm80_tiling tiling = tiling_of(request, tile);
     const struct fused_sm80_bwd_params params = params_of(request, tensors, run->workspace, tile, &tiling);
     const int64_t heads = padded_heads(p);
+    const bool has_pieces = params.pieces.sections > 0;
+    const int64_t preprocessed = (int64_t)params.pieces.preprocessed * params.section_heads * params.group;
     const struct attn_launch preprocess = {
         .name = "preprocess",
         .kernel = (const void *)(is_family ? fused_sm80_bwd_preprocess_rows[bf16]
                                            : fused_sm80_bwd_preprocess[bf16][p->head_dim == 128]),
-        .blocks = preprocess_head_blocks(request) * heads,
+        .blocks = preprocess_head_blocks(request) * (has_pieces ? preprocessed : heads),
         .threads = SM80_BWD_PREPROCESS_THREADS,
         .is_pass = true};
     const struct attn_launch main_kernel = {.name = deterministic ? "dk_dv" : "main",
                                             .kernel = (const void *)kernels_of(tile, request)[bf16],
-                                            .blocks = sm80_work_tiles(p, true, tile->kv_tile) * p->kv_heads,
+                                            .blocks = has_pieces
+                                                          ? fused_sm80_bwd_launched_blocks(&params.pieces)
+                                                          : sm80_work_tiles(p, true, tile->kv_tile) * p->kv_heads,
                                             .threads = tile->threads,
                                             .smem_bytes = tile->tile.smem_bytes,
                                             .is_pass = true};
@@ -276,7 +327,8 @@ static enum attn_status launch(const struct attn_request *request, const struct 
                                    .is_pass = true};
     const struct attn_launch convert = {.name = "convert",
                                         .kernel = (const void *)tile->convert[is_family][bf16],
-                                        .blocks = (is_family ? params.q_rows / tile->q_tile : params.q_tiles) * heads,
+                                        .blocks = (is_family ? params.q_rows / tile->q_tile : params.q_tiles) * heads -
+                                                  params.converted_rows / tile->q_tile,
                                         .threads = tile->threads,
                                         .is_pass = true};
     enum attn_status status = sm80_launch_schedule(request, &params.family, &tiling, params.section_heads,

@@ -34,11 +34,13 @@ static_assert(DQ_THREADS == DQ_TILE / 16 * LANES, "a warp has 16 queries");
 
 /* ---- preprocess ------------------------------------------------------------------------------------------------ */
 
-/* No zeros of the main kernel's blocks are there yet. There are at least as many blocks as sections of heads. */
-__device__ __forceinline__ void clear_zeroed(const Params &params)
+/* The main kernel's blocks have not counted anything yet. */
+__device__ __forceinline__ void clear_counters(const Params &params)
 {
-    if (threadIdx.x == 0 && blockIdx.x < static_cast<uint32_t>(params.zeros.sections))
-        params.zeroed[blockIdx.x] = 0;
+    if (blockIdx.x != 0)
+        return;
+    for (int i = threadIdx.x; i < params.counters; i += PREPROCESS_THREADS)
+        params.zeroed[i] = 0;
 }
 
 /* A block has rows of one head only. */
@@ -75,7 +77,7 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_co
             reinterpret_cast<float4 *>(params.dq_sum + static_cast<int64_t>(number) * ROWS * HEAD_DIM) + threadIdx.x;
         zeros[0] = zeros[PREPROCESS_THREADS] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
-    clear_zeroed(params);
+    clear_counters(params);
 }
 
 /* The same of the family: a block has SM80_ROW_BLOCK rows of one head of one sequence, and as many lanes as a row
@@ -118,7 +120,7 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess_rows(const __gr
         for (int i = threadIdx.x; i < SM80_ROW_BLOCK * params.padded_head_dim / 4; i += PREPROCESS_THREADS)
             zeros[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
-    clear_zeroed(params);
+    clear_counters(params);
 }
 
 /* ---- dQ in a fixed order ---------------------------------------------------------------------------------------- */
