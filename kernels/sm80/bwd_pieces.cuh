@@ -1,8 +1,8 @@
 /* fused_sm80, backward: pieces of preprocess and convert_dq in blocks of their own among those of the sparse kernels.
  * Which blocks: bwd_pieces.h. What the passes compute: fused_sm80_bwd_preprocess_dq.cu, fused_sm80_bwd.cu.
  *
- * A block waits only for blocks with smaller numbers, which have started. A block with keys waits for lse2 and -D of its
- * section; a piece of dQ until all blocks with keys of its sections have added what they have. */
+ * A block waits only for blocks with smaller numbers, which have started. A block with keys waits for lse2, -D and the
+ * zeros of its section; a piece of dQ until all blocks with keys of its sections have added what they have. */
 #pragma once
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/counters.cuh"
@@ -14,8 +14,9 @@ using namespace device;
 
 /* Only of tiles whose dQ a warp adds in 32 x 32: then a warp has 32 rows x 32 columns of a row block. */
 template <typename Tile>
-constexpr bool HAS_PIECES = (Tile::HEAD_DIM == 64 || Tile::HEAD_DIM == 128) && Tile::Q == ROW_STEP &&
-                            Tile::DQ_ROWS == 32 && Tile::DQ_COLUMNS == 32 && Traits<Tile>::DQ_PASSES == 1;
+constexpr bool
+    HAS_PIECES = (Tile::HEAD_DIM == 64 || Tile::HEAD_DIM == 128) && Tile::Q == ROW_STEP &&Tile::DQ_ROWS == 32 &&
+                 Tile::DQ_COLUMNS == 32 && Traits<Tile>::DQ_PASSES == 1;
 
 /* What a block of a sparse kernel does; where the launch has no pieces, keys. */
 __device__ __forceinline__ struct fused_sm80_bwd_place place_of_block(const Params &params)
@@ -108,8 +109,8 @@ template <typename Tile, typename T> struct Piece {
     }
 
     /* lse2 and -D, as preprocess, and zeros in dq_sum. */
-    __device__ __forceinline__ static void compute_stats(const Params &params,
-                                                         const struct fused_sm80_bwd_place &place, uint32_t shared)
+    __device__ __forceinline__ static void compute_stats(const Params &params, const struct fused_sm80_bwd_place &place,
+                                                         uint32_t shared)
     {
         const uint32_t warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
         const uint64_t policy = once_policy();
@@ -128,8 +129,8 @@ template <typename Tile, typename T> struct Piece {
                 cp_async_16(to + 512, dout + readable * params.dout.stride_row, valid);
             }
             float4 *zeros = reinterpret_cast<float4 *>(params.dq_sum) +
-                            static_cast<int64_t>(rows.row_block) * (ROW_STEP * Tile::HEAD_DIM / 4) + warp * (DATA_BYTES / 16) +
-                            lane;
+                            static_cast<int64_t>(rows.row_block) * (ROW_STEP * Tile::HEAD_DIM / 4) +
+                            warp * (DATA_BYTES / 16) + lane;
 #pragma unroll
             for (int i = 0; i < DATA_BYTES / 16; i += LANES)
                 zeros[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -166,8 +167,8 @@ template <typename Tile, typename T> struct Piece {
     }
 
     /* dQ, as convert_dq, of the rows and columns where this warp adds. */
-    __device__ __forceinline__ static void convert_rows(const Params &params,
-                                                        const struct fused_sm80_bwd_place &place, uint32_t shared)
+    __device__ __forceinline__ static void convert_rows(const Params &params, const struct fused_sm80_bwd_place &place,
+                                                        uint32_t shared)
     {
         const uint32_t warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
         const uint64_t policy = once_policy();

@@ -17,14 +17,14 @@
 #include "kernels/sm80/bwd_zero_shares.h"
 
 struct fused_sm80_bwd_pieces {
-    int32_t sections;                   /* 0 where there are no pieces: all blocks have keys */
-    int32_t preprocessed;               /* the first ones, whose lse2, -D and zeros preprocess writes, 1 at least */
-    int32_t converted;                  /* the first ones, whose dQ pieces convert; never the last one */
-    int32_t behind;                     /* 1 or more */
-    int32_t pieces;                     /* blocks of each of both kinds in a section */
+    int32_t sections;                    /* 0 where there are no pieces: all blocks have keys */
+    int32_t preprocessed;                /* the first ones, whose lse2, -D and zeros preprocess writes, 1 at least */
+    int32_t converted;                   /* the first ones, whose dQ pieces convert; never the last one */
+    int32_t behind;                      /* 1 or more */
+    int32_t pieces;                      /* blocks of each of both kinds in a section */
     int32_t key_blocks, last_key_blocks; /* with keys, of each section but the last one, and of that */
-    int32_t row_blocks, all_row_blocks; /* of all query heads: of each section but the last one, and of all */
-    struct divisor launched;            /* blocks of each section but the last one, with pieces */
+    int32_t row_blocks, all_row_blocks;  /* of all query heads: of each section but the last one, and of all */
+    struct divisor launched;             /* blocks of each section but the last one, with pieces */
 };
 
 enum fused_sm80_bwd_role { SM80_BWD_KEYS, SM80_BWD_STATS, SM80_BWD_DQ };
@@ -93,11 +93,9 @@ ATTN_FUNCTION int64_t fused_sm80_bwd_launched_blocks(const struct fused_sm80_bwd
 /* No pieces where a section has fewer blocks than half of what runs at the same time: there a block would begin hardly
  * later than the pieces that it waits for. Blocks of a section have ended when a quarter more blocks than run at the
  * same time have begun behind them; where some have not, pieces wait. */
-static inline struct fused_sm80_bwd_pieces
-fused_sm80_bwd_pieces_of(const struct fused_sm80_bwd_pieces_shape *shape)
+static inline struct fused_sm80_bwd_pieces fused_sm80_bwd_pieces_of(const struct fused_sm80_bwd_pieces_shape *shape)
 {
-    const int64_t section_rows = shape->section_heads * shape->head_rows,
-                  row_blocks = section_rows / SM80_BWD_ROW_STEP,
+    const int64_t section_rows = shape->section_heads * shape->head_rows, row_blocks = section_rows / SM80_BWD_ROW_STEP,
                   pieces = (row_blocks + shape->piece_row_blocks - 1) / shape->piece_row_blocks;
     const int64_t key_blocks = shape->section_heads * shape->head_blocks,
                   last_key_blocks = shape->heads * shape->head_blocks - (shape->sections - 1) * key_blocks;
@@ -105,7 +103,8 @@ fused_sm80_bwd_pieces_of(const struct fused_sm80_bwd_pieces_shape *shape)
     const int64_t launched = shape->heads * shape->head_blocks + 2 * pieces * shape->sections;
     struct fused_sm80_bwd_pieces p = {0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0, 0}};
 
-    if (shape->sections < 2 || 2 * key_blocks < shape->running_blocks || begun >= shape->sections || launched > INT32_MAX)
+    if (shape->sections < 2 || 2 * key_blocks < shape->running_blocks || begun >= shape->sections ||
+        launched > INT32_MAX)
         return p;
     p.sections = (int32_t)shape->sections;
     p.preprocessed = begun < 1 ? 1 : (int32_t)begun;
@@ -113,8 +112,7 @@ fused_sm80_bwd_pieces_of(const struct fused_sm80_bwd_pieces_shape *shape)
     while (key_blocks / 2 + (p.behind - 1) * key_blocks < ended)
         ++p.behind;
     /* Behind section c are sections - 2 - c whole ones and half of the last one. */
-    while (p.converted < p.sections - 1 &&
-           last_key_blocks / 2 + (p.sections - 2 - p.converted) * key_blocks >= ended)
+    while (p.converted < p.sections - 1 && last_key_blocks / 2 + (p.sections - 2 - p.converted) * key_blocks >= ended)
         ++p.converted;
     p.pieces = (int32_t)pieces;
     p.key_blocks = (int32_t)key_blocks;

@@ -129,10 +129,10 @@ static void most_is_done_by_pieces(void **state)
         struct fused_sm80_bwd_pieces_shape shape;
         int behind, converted, pieces;
     } rows[] = {
-        {{10, 3, 32, 16384, 128, 264, 32}, 2, 8, 24}, /* head_dim 64, block mask: 24 of 32 heads */
+        {{10, 3, 32, 16384, 128, 264, 32}, 2, 8, 24},  /* head_dim 64, block mask: 24 of 32 heads */
         {{14, 1, 16, 16384, 128, 132, 16}, 2, 13, 16}, /* 128, block mask: 13 of 16 */
-        {{6, 6, 32, 16384, 128, 264, 32}, 1, 4, 48},  /* 64, window: 24 of 32 */
-        {{6, 3, 16, 16384, 128, 132, 16}, 1, 4, 48},  /* 128, window: 12 of 16 */
+        {{6, 6, 32, 16384, 128, 264, 32}, 1, 4, 48},   /* 64, window: 24 of 32 */
+        {{6, 3, 16, 16384, 128, 132, 16}, 1, 4, 48},   /* 128, window: 12 of 16 */
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; ++i) {
