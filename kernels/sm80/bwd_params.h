@@ -6,7 +6,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/common/dispatch.h"
-#include "kernels/sm80/bwd_pieces.h"
+#include "kernels/sm80/bwd_places.h"
 #include "kernels/sm80/bwd_zero_shares.h"
 #include "kernels/sm80/family.h"
 
@@ -67,7 +67,7 @@ typedef void (*fused_sm80_bwd_kernel)(struct fused_sm80_bwd_params);
 struct fused_sm80_bwd_tile {
     struct attn_tile tile;
     int q_tile, kv_tile, threads;
-    bool has_pieces;                           /* whether its sparse kernels have them (bwd_pieces.h) */
+    bool has_pieces;                           /* whether its sparse kernels have them (bwd_places.h) */
     fused_sm80_bwd_kernel main[SM80_KINDS][2]; /* [bf16]; NULL where it is not compiled for that */
     fused_sm80_bwd_kernel dense_no_dq[2];      /* SM80_DENSE where a kernel of its own computes dQ */
     fused_sm80_bwd_kernel convert[2][2];       /* [family][bf16]: dQ = scale * dq_sum, rounded */

@@ -1,5 +1,5 @@
 /* fused_sm80, backward: pieces of preprocess and convert_dq in blocks of their own among those of the sparse kernels.
- * Which blocks: bwd_pieces.h. What the passes compute: fused_sm80_bwd_preprocess_dq.cu, fused_sm80_bwd.cu.
+ * Which blocks: bwd_places.h. What the passes compute: fused_sm80_bwd_preprocess_dq.cu, fused_sm80_bwd.cu.
  *
  * A block waits only for blocks with smaller numbers, which have started. A block with keys waits for lse2, -D and the
  * zeros of its section; a piece of dQ until all blocks with keys of its sections have added what they have. */

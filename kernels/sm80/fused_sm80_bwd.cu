@@ -5,7 +5,7 @@
  *   backward_main  a block has KV keys of a kv head and goes through the tiles of Q queries of all query heads of its
  *                  group: recomputes P, keeps dK and dV in registers, adds its part of dQ to dq_sum
  *   convert_dq     dQ = scale * dq_sum, rounded
- * In the sparse kernels other blocks of backward_main do most of preprocess and of convert_dq (bwd_pieces.h).
+ * In the sparse kernels other blocks of backward_main do most of preprocess and of convert_dq (bwd_places.h).
  * With request.deterministic backward_main leaves out dQ and backward_dq (fused_sm80_bwd_preprocess_dq.cu) replaces
  * convert_dq.
  *

@@ -1,6 +1,6 @@
-/* Pieces of preprocess and convert_dq of fused_sm80's backward in blocks of their own among those of the sparse
- * kernels, so that these passes, bound by device memory, run while other blocks multiply. The blocks of the launch,
- * section by section of kv heads:
+/* What each block of the sparse kernels of fused_sm80's backward does. Beside those with keys there are pieces of
+ * preprocess and convert_dq (bwd_pieces.cuh) in blocks of their own, so that these passes, bound by device memory,
+ * run while other blocks multiply. The blocks of the launch, section by section of kv heads:
  *
  *   pieces          lse2, -D and zeros in dq_sum for the section behind this one; the last one has none of these
  *   half            of the blocks with keys of this section
@@ -9,8 +9,8 @@
  *   the other half
  *
  * preprocess is left with the first section or two, convert_dq with the last ones. C and CUDA C++. */
-#ifndef FABENCH_SM80_BWD_PIECES_H
-#define FABENCH_SM80_BWD_PIECES_H
+#ifndef FABENCH_SM80_BWD_PLACES_H
+#define FABENCH_SM80_BWD_PLACES_H
 
 #include "kernels/attention.h"
 #include "kernels/common/divisor.h"
