@@ -8,9 +8,9 @@
 #   test      the GPU tests and `fabench selftest`
 #   verify    `fabench verify`, also --deterministic, with every tile and with 99 KB of shared memory for a block
 #   sanitize  compute-sanitizer memcheck and synccheck over `fabench verify --preset quick`, also --deterministic
-#             and with every tile of the forward and of fused_sm90's backward, and racecheck over the rings of
-#             gpu_test_blocks
-#   racecheck      racecheck over `fabench verify --preset quick` of our fused kernels in bf16
+#             and with every tile of the forward and of fused_sm90's backward, and over a launch of fused_sm80's
+#             backward with a block mask; racecheck over the rings of gpu_test_blocks
+#   racecheck      racecheck over `fabench verify --preset quick` of our fused kernels in bf16, and over that launch
 #   racecheck-fwd  racecheck over every tile of their forward
 #   racecheck-bwd  racecheck over every tile of fused_sm90's backward
 #   racecheck-det  racecheck over their deterministic backward
@@ -245,6 +245,17 @@ sanitized() {
         "$fabench" verify --device cuda:0 --preset quick --timeout-s 400 --out none "$@"
 }
 
+# pieces_sanitized TOOL: a launch of fused_sm80's sparse backward that has pieces (kernels/sm80/bwd_places.h), for which
+# shapes of `verify --preset quick` are too small.
+pieces_sanitized() {
+    local head_dim
+    for head_dim in 64 128; do
+        step "$1-pieces-d$head_dim" "$sanitizer" --tool "$1" --target-processes all --error-exitcode 99 \
+            --kernel-regex kns=backward_main "$fabench" --profile --device cuda:0 --impl fused_sm80 --mode bwd \
+            --dtype bf16 --d "$head_dim" --batch 1 --heads 32 --seqlen 3999 --causal=no --block-mask random:0.1
+    done
+}
+
 # kernels WHICH: sets `options` to those of verify that choose our fused kernels; in one dtype, because these tools see
 # no difference between dtypes.
 kernels() {
@@ -273,6 +284,7 @@ sanitize_stage() {
         sanitized "$tool" "$tool-fwd" "${options[@]}"
         kernels bwd
         sanitized "$tool" "$tool-bwd" "${options[@]}"
+        pieces_sanitized "$tool"
     done
     blocks=$(find "$folder" -type f -executable -name gpu_test_blocks | head -n 1)
     if [ -z "$blocks" ]; then
@@ -291,6 +303,7 @@ racecheck_stage() {
     kernels "$1"
     sanitized racecheck "$stage" "${options[@]}"
     step reports reports_explained "$here/$stage.log"
+    [ "$1" != chosen ] || pieces_sanitized racecheck
 }
 
 sweep_stage() {
