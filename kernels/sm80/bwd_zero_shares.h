@@ -1,6 +1,7 @@
 /* Who writes the zeros of dq_sum, the fp32 sums of dQ of fused_sm80's backward. preprocess, bound by device memory,
  * writes those of the first sections of kv heads; while a section is computed, its first blocks write those of the next
- * section, where that is hidden (bwd_zeros.cuh). C and CUDA C++. */
+ * section, where that is hidden (bwd_zeros.cuh). Launches with pieces have them in these (bwd_places.h). C and CUDA
+ * C++. */
 #ifndef FABENCH_SM80_BWD_ZERO_SHARES_H
 #define FABENCH_SM80_BWD_ZERO_SHARES_H
 
