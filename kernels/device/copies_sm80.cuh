@@ -23,7 +23,7 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared, const void *global,
 }
 
 /* The policy of the second-level cache for data that is not read again: it is dropped first. PTX ISA, "createpolicy",
- * sm_80 and newer. */
+ * sm_80 and newer, for which the constants of copy_engine.cuh are not known to hold. */
 __device__ __forceinline__ uint64_t once_policy()
 {
     uint64_t policy;

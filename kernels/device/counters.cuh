@@ -16,6 +16,7 @@ __device__ __forceinline__ void count_stores(int *counter, uint32_t lane)
         asm volatile("red.relaxed.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
+/* With what was stored ahead of the counting behind it, for this thread. */
 __device__ __forceinline__ int read_count(const int *counter)
 {
     int count;

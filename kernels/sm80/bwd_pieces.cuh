@@ -14,9 +14,8 @@ using namespace device;
 
 /* Only of tiles whose dQ a warp adds in 32 x 32: then a warp has 32 rows x 32 columns of a row block. */
 template <typename Tile>
-constexpr bool
-    HAS_PIECES = (Tile::HEAD_DIM == 64 || Tile::HEAD_DIM == 128) && Tile::Q == ROW_STEP &&Tile::DQ_ROWS == 32 &&
-                 Tile::DQ_COLUMNS == 32 && Traits<Tile>::DQ_PASSES == 1;
+constexpr bool HAS_PIECES = (Tile::HEAD_DIM == 64 || Tile::HEAD_DIM == 128) && (Tile::Q == ROW_STEP) &&
+                            (Tile::DQ_ROWS == 32) && (Tile::DQ_COLUMNS == 32) && (Traits<Tile>::DQ_PASSES == 1);
 
 /* What a block of a sparse kernel does; where the launch has no pieces, keys. */
 __device__ __forceinline__ struct fused_sm80_bwd_place place_of_block(const Params &params)
@@ -158,10 +157,9 @@ template <typename Tile, typename T> struct Piece {
             const int in_warp = of_row * PASS_ROWS + in_pass;
             const bool valid = rows.row + in_block + in_warp < params.q_len;
             const float lse = valid ? load_shared_float(stage + DATA_BYTES + in_warp * 4) : -INFINITY;
-            const bool sees = lse != -INFINITY;
             float *stats = params.stats + static_cast<int64_t>(rows.row_block) * (2 * Tile::Q) + in_block + in_warp;
-            stats[0] = sees ? lse * LOG2_E - params.lse2_less : INFINITY;
-            stats[Tile::Q] = sees ? -sum : 0.0f;
+            const int q_tile = Tile::Q;
+            store_stats(params, stats, q_tile, lse, sum);
         };
         for_each(params, place, shared, start, finish);
     }

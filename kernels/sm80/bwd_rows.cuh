@@ -50,4 +50,13 @@ __device__ __forceinline__ RowBlock row_block_at(const Params &params, int64_t h
     return {s, static_cast<int>(head_index), static_cast<int>(row - first)};
 }
 
+/* Writes lse2 of a row to `stats`, and -D q_tile further; `sum`: rowsum(dO * O). A row that sees no key, with an LSE of
+ * -inf, has lse2 = +inf: then P = exp2(S - lse2) is 0. */
+__device__ __forceinline__ void store_stats(const Params &params, float *stats, const int &q_tile, float lse, float sum)
+{
+    const bool sees = lse != -INFINITY;
+    stats[0] = sees ? lse * LOG2_E - params.lse2_less : INFINITY;
+    stats[q_tile] = sees ? -sum : 0.0f;
+}
+
 } // namespace sm80_bwd

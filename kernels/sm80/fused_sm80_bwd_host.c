@@ -123,6 +123,12 @@ static size_t row_bytes(const struct attn_problem *p)
     return (size_t)(padded_heads(p) * padded_rows(p)) * sizeof(float);
 }
 
+/* Blocks of the main kernel that the device runs at the same time. */
+static int64_t running_blocks(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile)
+{
+    return (int64_t)request->device->multiprocessors * tile->tile.blocks_per_sm;
+}
+
 /* KV heads whose blocks run at the same time: so few that Q, dO in 16 bits and dQ in fp32 stay in the L2, with a block
  * mask in half of it (docs/kernels/sm80.md, step 10); where blocks differ in length, at least three waves of blocks, so
  * that the short ones fill the gaps at the end. */
@@ -130,7 +136,7 @@ static int32_t section_heads(const struct attn_request *request, const struct fu
 {
     const struct attn_problem *p = request->problem;
     const int64_t kv_tiles = attn_tiles(p->kv_len, tile->kv_tile), all_heads = p->batch * p->kv_heads;
-    const int64_t wave_heads = 3 * request->device->multiprocessors * tile->tile.blocks_per_sm / kv_tiles;
+    const int64_t wave_heads = 3 * running_blocks(request, tile) / kv_tiles;
     const int64_t bytes = (int64_t)request->device->l2_bytes / (p->mask_block != 0 ? 2 : 1);
     int64_t heads = bytes / (p->q_heads / p->kv_heads * p->q_len * p->head_dim * 8);
 
@@ -150,11 +156,6 @@ static int64_t sections_of(const struct attn_request *request, const struct fuse
 
     return tiling->has_lists ? sm80_list_sections(request, tiling, section, tile->tile.blocks_per_sm)
                              : attn_tiles(p->batch * p->kv_heads, section);
-}
-
-static int64_t running_blocks(const struct attn_request *request, const struct fused_sm80_bwd_tile *tile)
-{
-    return (int64_t)request->device->multiprocessors * tile->tile.blocks_per_sm;
 }
 
 /* Pieces of the passes before and after the main kernel: of its sparse kernels. */
@@ -187,7 +188,7 @@ static struct fused_sm80_bwd_zeros zeros_of(const struct attn_request *request, 
     const bool is_packed = p->lengths == ATTN_PACKED;
     const int64_t section = section_heads(request, tile), heads = (is_packed ? 1 : p->batch) * p->kv_heads;
     const struct fused_sm80_bwd_zeros_shape shape = {
-        .sections = is_packed ? attn_tiles(heads, section) : sections_of(request, tile, tiling),
+        .sections = sections_of(request, tile, tiling),
         .section_heads = section,
         .heads = heads,
         .head_rows = p->q_heads / p->kv_heads * padded_rows(p),

@@ -67,10 +67,7 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess(const __grid_co
     const int64_t index = head_index * params.q_rows + row;
     if (column == 0) {
         const float lse = valid ? params.lse[head_index * params.q_len + row] : -INFINITY;
-        const bool sees = lse != -INFINITY;
-        float *stats = params.stats + stats_index(params, index);
-        stats[0] = sees ? lse * LOG2_E - params.lse2_less : INFINITY;
-        stats[params.q_tile] = sees ? -sum : 0.0f;
+        store_stats(params, params.stats + stats_index(params, index), params.q_tile, lse, sum);
     }
     if (index < params.zeros.preprocessed_rows) {
         float4 *zeros =
@@ -109,10 +106,7 @@ __global__ void __launch_bounds__(PREPROCESS_THREADS) preprocess_rows(const __gr
             sum += __shfl_xor_sync(0xffffffffu, sum, offset);
         if (column == 0) {
             const float row_lse = valid ? lse[row] : -INFINITY;
-            const bool sees = row_lse != -INFINITY;
-            float *stats = params.stats + stats_index(params, padded + in_block);
-            stats[0] = sees ? row_lse * LOG2_E - params.lse2_less : INFINITY;
-            stats[params.q_tile] = sees ? -sum : 0.0f;
+            store_stats(params, params.stats + stats_index(params, padded + in_block), params.q_tile, row_lse, sum);
         }
     }
     if (padded < params.zeros.preprocessed_rows) {
