@@ -126,9 +126,9 @@ static const struct family_shape later_shapes[] = {
     {{1, 24, 8, 1650, 1700, FILL_NORMAL, ATTN_BSHD, false, true, 0}, -1, -1, {.dropout = 0}},
     /* A window with whole tiles between edges that are wider than a tile. */
     {{1, 2, 1, 777, 900, FILL_NORMAL, ATTN_BSHD, false, false, 0}, 500, 150, {.dropout = 0}},
-    /* Key heads in several sections, so many that blocks of fused_sm80's backward have pieces of the passes before and
-     * after it. */
-    {{3, 64, 16, 990, 1020, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 200, 20, {.dropout = 0}},
+    /* So many key heads that fused_sm80's backward has four sections of them or more where the L2 has up to 60 MB, and
+     * blocks with pieces of the passes before and after it, both kinds at both head dims. */
+    {{26, 64, 16, 250, 260, FILL_NORMAL, ATTN_BSHD, false, true, 0}, 100, 20, {.dropout = 0}},
 };
 
 /* Caches: one key, whole and begun pages, pages smaller and larger than tiles, sequences that use little or all of the
