@@ -4,6 +4,7 @@
  * preprocess, bound by device memory: 8 or 16 threads for each row compute D = rowsum(dO * O) in fp32 and LSE in
  * base 2. Rows that see no key, and rows that only pad, get lse2 = +inf: then P = exp2(S - lse2) is 0 in the main
  * kernel without a mask. The same threads zero dq_sum, or what of it the main kernel does not (bwd_zero_shares.h).
+ * Where the sparse kernels have pieces (bwd_places.h), all this is of the first sections of heads alone.
  * Blocks go from the last row to the first one, so that the main kernel, which begins with the first heads, finds their
  * rows of dO and of dq_sum in the L2.
  *
