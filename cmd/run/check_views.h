@@ -25,7 +25,7 @@ struct check_view {
     struct reference_outputs reference; /* device memory */
     double rms[TENSOR_COUNT];           /* of each judged reference */
     double largest_lse;                 /* the largest finite |LSE|; 0 when there is none */
-    double rows_sharing[TENSOR_COUNT];  /* judge_rows_sharing of each; 0 = not measured: dropout keeps half of P */
+    double rows_sharing[TENSOR_COUNT];  /* judge_rows_sharing of each; 0 = not measured (check.c) */
     struct input_sizes sizes;           /* of a backward in fp16, V's of a forward with dropout; else zeros */
 };
 

@@ -1,5 +1,5 @@
-/* Honest 16-bit arithmetic must pass the judge where its errors are concentrated: in few rows, which dropout or chance
- * leaves, in logits of more than 500, in P below the normal numbers of fp16. The model is that of fused_sm80: S and dP
+/* Honest 16-bit arithmetic must pass the judge where its errors are concentrated: in few rows, which dropout, a block mask
+ * or chance leaves, in logits of more than 500, in P below the normal numbers of fp16. The model is that of fused_sm80: S and dP
  * by tensor cores, which cut off what is below the unit of a partial sum; P and dS in fp32, rounded before they are
  * multiplied; P times 1 / (1 - dropout) at the end; D from O as rounded; outputs rounded once. Each problem exceeded a
  * bound before the floor that it is for, and with a fault it still does. naive's errors are taken as 0, so that rule 5
@@ -116,6 +116,8 @@ static void backward_row(const struct model *m, int64_t b, int64_t h, int64_t ro
     for (int64_t c = 0; c < d; c++)
         delta += dout[c] * o[c] * (m->fault == DELTA_1_PERCENT ? 1.01f : 1.0f);
     for (int64_t j = first; j <= last; j++) {
+        if (!attn_block_is_visible(p, m->t->block_mask, b, h, row, j))
+            continue;
         const float factor = attn_dropout_factor(p, b, h, row, j);
         load(m, m->t->k, b, kv_head, j, k);
         load(m, m->t->v, b, kv_head, j, v);
@@ -224,6 +226,31 @@ static void faults_are_found(void **state)
     }
 }
 
+/* Backward passes of one query under a block mask that leaves keys to one or two of the query heads. */
+static void masks_leave_few_rows(void **state)
+{
+    static const uint64_t seeds[] = {UINT64_C(4994452177194828785), 24, 30, 37};
+    (void)state;
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+        struct problem_arrays arrays = {.mask = NULL};
+        struct reason why = {""};
+        struct plan_item item = {.problem =
+                                     DENSE(1, 14, 7, 1, 22, 256, ATTN_BF16, ATTN_BSHD, false, -1, -1, 0.015625f, 0.1f),
+                                 .mode = ATTN_BWD,
+                                 .dist = FILL_NORMAL,
+                                 .seed = seeds[i],
+                                 .arrays = &arrays};
+        item.problem.dropout_seed = UINT64_C(5501994091559728380);
+        assert_true(problem_set_block_mask(&item.problem, &arrays, "random:0.1", 16, seeds[i], &why));
+        const struct record_tensor right = judge_model(&item, HONEST, compute_all, false);
+        const struct record_tensor wrong = judge_model(&item, OUTPUTS_1_PERCENT, compute_all, false);
+        if (!(right.used <= 0.7) || !(wrong.used > 1))
+            fail_msg("seed %zu: %s by rule %s, %.3g of its bound; 1 %% too large has %.3g", i, right.name, right.rule,
+                     right.used, wrong.used);
+        free(arrays.mask);
+    }
+}
+
 /* A softcap of half of the logits or more makes P equal, and then rule 4 has a floor; no other softcap does. */
 static void softcaps(void **state)
 {
@@ -252,6 +279,6 @@ static void softcaps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(honest_arithmetic_passes), cmocka_unit_test(faults_are_found),
-                                       cmocka_unit_test(softcaps)};
+                                       cmocka_unit_test(masks_leave_few_rows), cmocka_unit_test(softcaps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
