@@ -110,8 +110,9 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
          * main loop's mask is for whole work tiles. */
         const auto mask_first = [&](float(&s)[S::SCORES], int n) { mask(s, part_begin + n); };
         uint32_t q_fragments[S::Q_FRAGMENTS][4];
-        RowState rows = {
-            {NO_MAXIMUM, NO_MAXIMUM}, {0.0f, 0.0f}, {NO_MAXIMUM, NO_MAXIMUM}, {NO_MAXIMUM, NO_MAXIMUM}, LAG_LOG2};
+        RowState rows = {{NO_MAXIMUM, NO_MAXIMUM},      {0.0f, 0.0f}, {NO_MAXIMUM, NO_MAXIMUM},
+                         {NO_MAXIMUM, NO_MAXIMUM},      LAG_LOG2,     headroom<T>(FIRST_LAG_LOG2<T>),
+                         headroom<T>(FIRST_LAG_LOG2<T>)};
         float s[S::SCORES], o[S::ACCUMULATORS], alpha[2];
         uint32_t p[S::SCORES / 2];
         int n = tile.key_blocks - 1;
@@ -141,10 +142,13 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         first_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, p, q_fragments, rows, alpha, unreleased_q,
                                         query, k_operand, mask_first, first_masked, n,
                                         seen_end(params, first_row, shift) - (part_begin + n) * Tile::BLOCK_N);
+        bool moved = false; /* O refers to the row max before */
 #pragma unroll 1
         for (--n; n >= 0; --n)
             next_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, o, p, q_fragments, rows, alpha, query,
-                                           k_operand, v_operand, mask, first_masked, n);
+                                           k_operand, v_operand, mask, first_masked, n, moved);
+        if (!Tile::CHECKS_AFTER_EXP && moved)
+            rescale(o, alpha);
         start_last_output<T, Tile>(smem, v, o, p, v_operand);
         const int warp_row = row_group * 64 + threadIdx.x / 32 % 4 * 16;
         float4 *const exchange = /* this thread's part of it */

@@ -138,18 +138,19 @@ __device__ __forceinline__ void wait_for_next_v(SharedStorage<Tile> &smem, const
     }
 }
 
-/* Issues S = Q K_n^T and O += P V_{n+1}, and waits for S. */
-template <typename T, typename Tile, typename Operand, typename Other>
+/* Issues S = Q K_n^T and O += P V_{n+1}, and waits for S; between() is called between the two. */
+template <typename T, typename Tile, typename Operand, typename Other, typename Between>
 __device__ __forceinline__ void issue_products(float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
                                                uint32_t (&p)[Traits<Tile>::SCORES / 2],
                                                uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4], uint32_t q,
-                                               const Operand &k_operand, const Other &v_operand)
+                                               const Operand &k_operand, const Other &v_operand, const Between &between)
 {
     wgmma_hold(o);
     wgmma_hold(p);
     hold_q<Tile>(q_fragments);
     wgmma_fence();
     start_scores<T, Tile>(s, q_fragments, q, k_operand());
+    between();
     start_output<T, Tile>(o, p, v_operand());
     wgmma_wait<1>();
     wgmma_hold(s);
@@ -196,7 +197,7 @@ first_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipel
     if (n >= first_masked)
         mask(s, n);
     if constexpr (Tile::CHECKS_AFTER_EXP)
-        update_row_max(s, rows, alpha, params.scale_log2, 0.0f);
+        first_row_max(s, rows, params.scale_log2);
     else
         start_row_max(s, rows, alpha, params.scale_log2);
     exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
@@ -204,14 +205,15 @@ first_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipel
         mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
 }
 
-/* Block n of the main loop: S = Q K_n^T beside O += P V_{n+1}, then P of block n. */
+/* Block n of the main loop: S = Q K_n^T beside O += P V_{n+1}, then P of block n. `moved`: whether the warp has moved
+ * its row max in the block before, on return in this one; then O still refers to the one before. */
 template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Other, typename Mask>
 __device__ __forceinline__ void
 next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, PipelineState<Tile::STAGES> &k,
            PipelineState<Tile::STAGES> &v, float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
            uint32_t (&p)[Traits<Tile>::SCORES / 2], uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
            RowState &rows, float (&alpha)[2], uint32_t query, const Operand &k_operand, const Other &v_operand,
-           const Mask &mask, int first_masked, int n)
+           const Mask &mask, int first_masked, int n, bool &moved)
 {
     using S = Traits<Tile>;
 
@@ -222,16 +224,32 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
     mbarrier_wait(shared_address(&smem.k_full[k.stage]), k.phase);
     if constexpr (!Tile::CHECKS_AFTER_EXP && !S::WAITS_FOR_V_FIRST)
         mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
-    issue_products<T, Tile>(s, o, p, q_fragments, query, k_operand, v_operand);
+    issue_products<T, Tile>(s, o, p, q_fragments, query, k_operand, v_operand, [&] {
+        if constexpr (!Tile::CHECKS_AFTER_EXP) {
+            if (moved) {
+                update_limits<T>(rows, alpha);
+                rescale(o, alpha);
+            }
+            wgmma_hold(o);
+            wgmma_fence();
+        }
+    });
     if constexpr (PING_PONG)
         ping_pong_pass<Tile>(consumer);
     if constexpr (!S::RELEASES_K_LATE)
         release_and_advance(smem.k_empty, k);
-    if (n >= first_masked)
-        mask(s, n);
+    if constexpr (Tile::CHECKS_AFTER_EXP) {
+        if (n >= first_masked)
+            mask(s, n);
+    } else if (static_cast<unsigned>(n - 1) >= static_cast<unsigned>(max(first_masked - 1, 0))) {
+        /* One comparison for both: masked blocks and the last one, 0. */
+        if (n >= first_masked)
+            mask(s, n);
+        if (n < 1)
+            sharpen_limits<T>(rows);
+    }
     if constexpr (S::RELEASES_K_LATE)
         release_and_advance(smem.k_empty, k);
-    bool moved = false;
     if constexpr (!Tile::CHECKS_AFTER_EXP)
         moved = move_row_max(s, rows, alpha, params.scale_log2);
     const PipelineState<Tile::STAGES> done = v;
@@ -244,15 +262,11 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
     if constexpr (!RELEASES_LATE)
         release(&smem.v_empty[done.stage]);
     if constexpr (Tile::CHECKS_AFTER_EXP)
-        exponentiate_and_check<T>(p, o, s, rows, params.scale_log2);
+        exponentiate_and_check<T>(p, o, s, rows, params.scale_log2, n);
     else
         exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
     if constexpr (RELEASES_LATE)
         release(&smem.v_empty[done.stage]);
-    if (moved) {
-        update_limits<T>(rows, alpha);
-        rescale(o, alpha);
-    }
 }
 
 /* Waits for a stage and releases it unread. */

@@ -14,10 +14,14 @@
  *                changes little. The more rarely m moves, the more weights beside the largest are inexact, which this
  *                does not see. Where another row has made m move since the largest weight was rounded, e is that of
  *                another number; this costs little, as most rows have a new largest weight then. The lag grows where
- *                the scores allow it (update_limits). docs/kernels/sm90_fwd.md, steps 28 and 35.
- *   AFTER_EXP    LARGEST_LAG_LOG2, because moving m costs all of P once more. O is divided by the sum of the rounded P,
- *                so that the rounding error of a weight that dominates cancels. That sum is a column of O += P V, for a
- *                column of ones beside V. LSE takes l, the sum before rounding. */
+ *                the scores allow it (update_limits). docs/kernels/sm90_fwd.md, steps 28, 35 and 36.
+ *   AFTER_EXP    FIRST_LAG_LOG2, from the first move on about LARGEST_LAG_LOG2, because moving m costs all of P once
+ *                more. O is divided by the sum of the rounded P, so that the rounding error of a weight that dominates
+ *                cancels. That sum is a column of O += P V, for a column of ones beside V. LSE takes l, the sum before
+ *                rounding.
+ *
+ * Where scores grow from block to block the last block has the largest weights: there m moves to the row max once more,
+ * which makes them exact (RISING_LAG_LOG2; steps 36 and 37). */
 #pragma once
 #include <cfloat>
 #include <type_traits>
@@ -29,13 +33,20 @@ namespace sm90_fwd {
 
 using namespace device;
 
-/* All in log2. RISING_LAG_LOG2: where scores grow from block to block, so that all rows of a warp rise. */
-constexpr float LAG_LOG2 = 3.0f, RISING_LAG_LOG2 = 5.0f;
+/* In log2, as all of these: BEFORE_EXP, until the scores allow a larger one. */
+constexpr float LAG_LOG2 = 3.0f;
 /* The largest that P's range allows. With m too low by 64 P is up to 2^64: the sum of 2^20 of them with values up to
  * 2^40 is below 2^124. Values of 2^63 and more may overflow it, although O itself is finite. fp16 holds weights up to
  * 2^16. */
 template <typename T> constexpr int LARGEST_LAG_LOG2 = 64;
 template <> constexpr int LARGEST_LAG_LOG2<__half> = 14;
+/* Where scores grow from block to block. Another number than the largest lag, so that it says which case it is. */
+template <typename T> constexpr int RISING_LAG_LOG2 = LARGEST_LAG_LOG2<T> - 1;
+/* AFTER_EXP, until the first move: seldom exceeded by normally distributed logits with a standard deviation of 4. */
+template <typename T> constexpr int FIRST_LAG_LOG2 = 20;
+template <> constexpr int FIRST_LAG_LOG2<__half> = 12;
+/* Scores are taken to grow where all rows of a warp move by more than 2^0.2, with an alpha below this. */
+constexpr float RISING_ALPHA = 0.87f;
 /* The row max of a row that has seen no key: finite, so that a masked score minus it is -inf and not NaN. */
 constexpr float NO_MAXIMUM = -FLT_MAX;
 
@@ -45,7 +56,15 @@ struct RowState {
     /* BEFORE_EXP: the largest score so far, times c; max_log2 moves where a score times c is above the limit, which is
      * max_log2 and the lag. */
     float top_log2[2], limit_log2[2], lag_log2;
+    uint32_t headroom, last_headroom; /* AFTER_EXP: of the lag, and of that of the last block (headroom()) */
 };
+
+/* What sets the sign bit of an element of P, a pair of them in 32 bits, when it is added to the bits of one that is
+ * above 2^lag (any_exceeds). */
+template <typename T> __device__ __forceinline__ constexpr uint32_t headroom(int lag_log2)
+{
+    return (0x7fffu - (std::is_same<T, __half>::value ? (15u + lag_log2) << 10 : (127u + lag_log2) << 7)) * 0x10001u;
+}
 
 /* BEFORE_EXP, the first block of a tile: takes its row max. Row sums are 0 before and after; without the code for them
  * the assembler orders the main loop otherwise, which costs 0.7 % (docs/kernels/sm90_fwd.md, step 35). */
@@ -103,47 +122,28 @@ __device__ __forceinline__ bool move_row_max(const float (&s)[SCORES], RowState 
 
 /* The limits behind a move by 1 / alpha. A row that rises by more than 2^12 over one block has scores that are spread
  * so widely that few weights count: the factor at the end takes the error of the largest one away, and the lag may be
- * as large as P's range allows. Where all rows of the warp rise to more than twice their row max, scores grow with each
- * block. alpha = 0: the row had seen no key, which says nothing. */
+ * as large as P's range allows. Where all rows of the warp rise, scores grow with each block: then it may be as large
+ * if m moves once more in the last block (sharpen_limits), which has the largest weights. alpha = 0: the row had seen
+ * no key, which says nothing. */
 template <typename T> __device__ __forceinline__ void update_limits(RowState &rows, const float (&alpha)[2])
 {
-    constexpr float WIDE = 1.0f / (1 << 12), RISING = 0.5f;
+    constexpr float WIDE = 1.0f / (1 << 12);
     const float first = alpha[0] > 0.0f ? alpha[0] : 1.0f, second = alpha[1] > 0.0f ? alpha[1] : 1.0f;
-    if (__all_sync(WHOLE_WARP, fmaxf(first, second) < RISING))
-        rows.lag_log2 = fmaxf(rows.lag_log2, RISING_LAG_LOG2);
-    if (__any_sync(WHOLE_WARP, fminf(first, second) < WIDE))
-        rows.lag_log2 = LARGEST_LAG_LOG2<T>;
+    const bool rises = __all_sync(WHOLE_WARP, fmaxf(first, second) < RISING_ALPHA),
+               is_wide = __any_sync(WHOLE_WARP, fminf(first, second) < WIDE);
+    if (rows.lag_log2 == LAG_LOG2)
+        rows.lag_log2 = is_wide ? LARGEST_LAG_LOG2<T> : rises ? RISING_LAG_LOG2<T> : LAG_LOG2;
     rows.limit_log2[0] = rows.max_log2[0] + rows.lag_log2;
     rows.limit_log2[1] = rows.max_log2[1] + rows.lag_log2;
 }
 
-/* AFTER_EXP: moves the row max of all rows of the warp where that of one is more than `lag_log2` too low, and rescales
- * the row sums; O has to be multiplied with `alpha`. */
-template <int SCORES>
-__device__ __forceinline__ void update_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
-                                               float scale_log2, float lag_log2)
+/* BEFORE_EXP, ahead of the last block: where scores grow, m moves with any new largest score, so that its weight is 1
+ * and exact. */
+template <typename T> __device__ __forceinline__ void sharpen_limits(RowState &rows)
 {
-    bool any_moves = false;
-    float top[2], now[2];
-    row_max(top, s);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const float old = rows.max_log2[half];
-        now[half] = top[half] * scale_log2;
-        const bool moves = now[half] > old + lag_log2;
-        rows.top_log2[half] = fmaxf(rows.top_log2[half], now[half]); /* not read, but it orders the machine code */
-        any_moves = any_moves || moves;
-    }
-    any_moves = __any_sync(WHOLE_WARP, any_moves);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const float old = rows.max_log2[half];
-        rows.max_log2[half] = any_moves ? fmaxf(old, now[half]) : old;
-        alpha[half] = exp2_approx(old - rows.max_log2[half]);
-    }
-    if (any_moves) {
-        rows.sum[0] *= alpha[0];
-        rows.sum[1] *= alpha[1];
+    if (rows.lag_log2 == RISING_LAG_LOG2<T>) {
+        rows.limit_log2[0] = fminf(rows.limit_log2[0], rows.top_log2[0]);
+        rows.limit_log2[1] = fminf(rows.limit_log2[1], rows.top_log2[1]);
     }
 }
 
@@ -172,29 +172,60 @@ __device__ __forceinline__ void exponentiate(uint32_t (&p)[SCORES / 2], float (&
     }
 }
 
-/* The same for AFTER_EXP: where an element of P is above 2^LARGEST_LAG_LOG2 the row max is moved, O with its column of
- * sums rescaled, and all of P computed once more. */
+/* AFTER_EXP, the first block of a tile: takes its row max. */
+template <int SCORES>
+__device__ __forceinline__ void first_row_max(const float (&s)[SCORES], RowState &rows, float scale_log2)
+{
+    float top[2];
+    row_max(top, s);
+    rows.max_log2[0] = fmaxf(rows.max_log2[0], top[0] * scale_log2);
+    rows.max_log2[1] = fmaxf(rows.max_log2[1], top[1] * scale_log2);
+}
+
+/* AFTER_EXP, where an element of P is above 2^lag: moves the row max of all rows of the warp to what it is, rescales row
+ * sums and O, and chooses the lag from then on. */
+template <typename T, int SCORES, int COLUMNS>
+__device__ __forceinline__ void catch_up(float (&o)[COLUMNS], const float (&s)[SCORES], RowState &rows,
+                                         float scale_log2)
+{
+    float top[2], alpha[2];
+    bool rises[2];
+    row_max(top, s);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float now = fmaxf(rows.max_log2[half], top[half] * scale_log2);
+        alpha[half] = exp2_approx(rows.max_log2[half] - now);
+        rises[half] = alpha[half] > 0.0f && alpha[half] < RISING_ALPHA; /* 0: it had seen no key */
+        rows.max_log2[half] = now;
+        rows.sum[half] *= alpha[half];
+    }
+    const bool all_rise = __all_sync(WHOLE_WARP, rises[0] && rises[1]);
+    if (rows.headroom == headroom<T>(FIRST_LAG_LOG2<T>)) {
+        rows.headroom = headroom<T>(all_rise ? RISING_LAG_LOG2<T> : LARGEST_LAG_LOG2<T>);
+        rows.last_headroom = all_rise ? headroom<T>(0) : rows.headroom;
+    }
+    rescale(o, alpha);
+}
+
+/* The same for AFTER_EXP, of block n. */
 template <typename T, int SCORES, int COLUMNS>
 __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2], float (&o)[COLUMNS],
-                                                       const float (&s)[SCORES], RowState &rows, float scale_log2)
+                                                       const float (&s)[SCORES], RowState &rows, float scale_log2,
+                                                       int n)
 {
-    constexpr uint32_t EXPONENT = LARGEST_LAG_LOG2<T>,
-                       LARGEST = /* the bits of 2^LARGEST_LAG_LOG2 */
-                       std::is_same<T, __half>::value ? (15 + EXPONENT) << 10 : (127 + EXPONENT) << 7;
-    uint32_t headroom = (0x7fff - LARGEST) * 0x10001u;
-    float sum[2], alpha[2];
+    uint32_t room = n < 1 ? rows.last_headroom : rows.headroom;
+    float sum[2];
     int again;
     /* A loop, so that the assembler does not move the exponentials up across the wait for O. The empty asm statements
      * keep the additions inside it, and its condition in one predicate. */
 #pragma unroll 1
     do {
         exponentiate<T>(p, sum, s, rows, scale_log2);
-        again = __any_sync(WHOLE_WARP, any_exceeds(p, headroom));
+        again = __any_sync(WHOLE_WARP, any_exceeds(p, room));
         asm volatile("" : "+r"(again), "+f"(sum[0]), "+f"(sum[1]));
         if (again) {
-            update_row_max(s, rows, alpha, scale_log2, float(LARGEST_LAG_LOG2<T>));
-            rescale(o, alpha);
-            headroom = 0; /* nothing exceeds the bound now: the loop ends even where there are NaN */
+            catch_up<T>(o, s, rows, scale_log2);
+            room = 0; /* nothing exceeds the bound now: the loop ends even where there are NaN */
         }
         asm volatile("" : "+r"(again));
     } while (again);

@@ -23,7 +23,7 @@ enum RowMaxCheck { BEFORE_EXP, AFTER_EXP };
  * has the measurements: times of bursts, but of pairs those of steady load. */
 #define FWD_TILES(ROW)                                                                                                 \
     ROW(128, 128, 128, 2, 1, BEFORE_EXP, 2, 1, 100, 130)                                                               \
-    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 5, 2, 97, 175)                                                                \
+    ROW(128, 128, 128, 2, 1, BEFORE_EXP, 4, 2, 97, 175)                                                                \
     ROW(128, 64, 128, 2, 2, BEFORE_EXP, 8, 1, 120, 320)                                                                \
     ROW(64, 192, 128, 3, 1, AFTER_EXP, 0, 1, 100, 170)                                                                 \
     ROW(64, 256, 64, 5, 1, AFTER_EXP, 0, 1, 99, 160)                                                                   \
