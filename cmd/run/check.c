@@ -287,9 +287,8 @@ static enum attn_status measure_lse(struct backend *be, const struct check_reque
     return status;
 }
 
-/* How many rows share the norm of one reference, where dropout leaves less than half of P, of which a few elements may
- * have most of it then, and where a block mask may leave keys to few rows. By comparing with zeros, each row as a head of
- * its own. */
+/* How many rows share the norm of one reference: where dropout leaves less than half of P, a few kept elements may have
+ * most of it, and a block mask may leave keys to few rows. By comparing with zeros, each row as a head of its own. */
 static enum attn_status measure_rows(struct backend *be, const struct compare_job *of_view, struct check_view *view,
                                      enum problem_tensor tensor, struct attn_message *why)
 {

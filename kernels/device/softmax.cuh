@@ -64,9 +64,26 @@ template <int SCORES> __device__ __forceinline__ void mask_scores(float (&s)[SCO
             s[i] = -INFINITY;
 }
 
-/* The row max over the four threads that share a row. Floats at or above 0 have the same order as their bits taken as
- * integers, for which there is an instruction with three operands. Only where a row of the warp has no such score the
- * floats themselves are compared. */
+/* The row max over the four threads that share a row. */
+template <int SCORES> __device__ __forceinline__ void float_row_max(float (&top)[2], const float (&s)[SCORES])
+{
+    float most[2][2]; /* two chains a row, for their latency */
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int chain = 0; chain < 2; ++chain)
+            most[half][chain] = fmaxf(s[4 * chain + 2 * half], s[4 * chain + 2 * half + 1]);
+#pragma unroll
+    for (int i = 2; i < SCORES / 4; ++i)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            most[half][i % 2] = fmaxf(most[half][i % 2], fmaxf(s[4 * i + 2 * half], s[4 * i + 2 * half + 1]));
+    top[0] = quad_max(fmaxf(most[0][0], most[0][1]));
+    top[1] = quad_max(fmaxf(most[1][0], most[1][1]));
+}
+
+/* The same, faster where all rows of the warp have a score of 0 or more: floats at or above 0 have the same order as
+ * their bits taken as integers, for which there is an instruction with three operands. */
 template <int SCORES> __device__ __forceinline__ void row_max(float (&top)[2], const float (&s)[SCORES])
 {
     int most[2][2]; /* two chains a row, for their latency */
@@ -89,14 +106,8 @@ template <int SCORES> __device__ __forceinline__ void row_max(float (&top)[2], c
         most[half][0] = max(y, __shfl_xor_sync(WHOLE_WARP, y, 2));
         top[half] = __int_as_float(most[half][0]);
     }
-    if (__any_sync(WHOLE_WARP, min(most[0][0], most[1][0]) < 0)) {
-        top[0] = top[1] = -INFINITY;
-#pragma unroll
-        for (int i = 0; i < SCORES; ++i)
-            top[i / 2 % 2] = fmaxf(top[i / 2 % 2], s[i]);
-        top[0] = quad_max(top[0]);
-        top[1] = quad_max(top[1]);
-    }
+    if (__any_sync(WHOLE_WARP, min(most[0][0], most[1][0]) < 0))
+        float_row_max(top, s);
 }
 
 /* Whether an element of P sets its sign bit when that half of `headroom` is added to its bits. P is pairs of 16-bit

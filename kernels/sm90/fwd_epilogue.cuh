@@ -108,7 +108,7 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_sum(rows.sum[half]);
-        const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 1 or more, or NaN */
+        const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 1/8 or more, or NaN */
         float added = sum;                  /* of P as it was added to O */
         if constexpr (S::HAS_SUM_COLUMN) {
             added = o[S::OUTPUTS + 2 * half] * scale_own[half];

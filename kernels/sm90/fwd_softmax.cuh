@@ -7,14 +7,15 @@
  * A row max that is too low by up to the lag keeps P at or below 2^lag, which 16 bits hold, and cancels at the end: O
  * and l refer to the same m. How large the lag is depends on when the row max is checked (fwd_tiles.cuh):
  *
- *   BEFORE_EXP   LAG_LOG2. With m = row max the largest weight p of a row would be 1, which 16 bits hold exactly. With
- *                a lower m its relative rounding error e is one of O, the larger, the more of its row's weight that key
- *                has. O is therefore divided by l (1 + sqrt(p / l) e) at the end: where that key dominates this takes
- *                its error away and gives the others, which are small, one of the same size; where it does not it
- *                changes little. The more rarely m moves, the more weights beside the largest are inexact, which this
- *                does not see. Where another row has made m move since the largest weight was rounded, e is that of
- *                another number; this costs little, as most rows have a new largest weight then. The lag grows where
- *                the scores allow it (update_limits). docs/kernels/sm90_fwd.md, steps 28, 35 and 36.
+ *   BEFORE_EXP   LAG_LOG2; the first block leaves m above its row max (FIRST_MARGIN_LOG2). With m = row max the
+ *                largest weight p of a row would be 1, which 16 bits hold exactly. With a lower m its relative
+ *                rounding error e is one of O, the larger, the more of its row's weight that key has. O is therefore
+ *                divided by l (1 + sqrt(p / l) e) at the end: where that key dominates this takes its error away and
+ *                gives the others, which are small, one of the same size; where it does not it changes little. The
+ *                more rarely m moves, the more weights beside the largest are inexact, which this does not see. Where
+ *                another row has made m move since the largest weight was rounded, e is that of another number; this
+ *                costs little, as most rows have a new largest weight then. The lag grows where the scores allow it
+ *                (update_limits). docs/kernels/sm90_fwd.md, steps 28, 35, 36 and 38.
  *   AFTER_EXP    FIRST_LAG_LOG2, from the first move on about LARGEST_LAG_LOG2, because moving m costs all of P once
  *                more. O is divided by the sum of the rounded P, so that the rounding error of a weight that dominates
  *                cancels. That sum is a column of O += P V, for a column of ones beside V. LSE takes l, the sum before
@@ -35,6 +36,9 @@ using namespace device;
 
 /* In log2, as all of these: BEFORE_EXP, until the scores allow a larger one. */
 constexpr float LAG_LOG2 = 3.0f;
+/* BEFORE_EXP, how far m is above the row max of the first block. Then normally distributed logits with a standard
+ * deviation of 1 do not move it. A whole number: 2^-3, the largest weight, is as exact as 1. */
+constexpr float FIRST_MARGIN_LOG2 = 3.0f;
 /* The largest that P's range allows. With m too low by 64 P is up to 2^64: the sum of 2^20 of them with values up to
  * 2^40 is below 2^124. Values of 2^63 and more may overflow it, although O itself is finite. fp16 holds weights up to
  * 2^16. */
@@ -66,8 +70,8 @@ template <typename T> __device__ __forceinline__ constexpr uint32_t headroom(int
     return (0x7fffu - (std::is_same<T, __half>::value ? (15u + lag_log2) << 10 : (127u + lag_log2) << 7)) * 0x10001u;
 }
 
-/* BEFORE_EXP, the first block of a tile: takes its row max. Row sums are 0 before and after; without the code for them
- * the assembler orders the main loop otherwise, which costs 0.7 % (docs/kernels/sm90_fwd.md, step 35). */
+/* BEFORE_EXP, the first block of a tile: takes its row max and the margin. Row sums are 0 before and after; without the
+ * code for them the assembler orders the main loop otherwise, which costs 0.7 % (docs/kernels/sm90_fwd.md, step 35). */
 template <int SCORES>
 __device__ __forceinline__ void start_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
                                               float scale_log2)
@@ -80,8 +84,8 @@ __device__ __forceinline__ void start_row_max(const float (&s)[SCORES], RowState
         const float old = rows.max_log2[half], now = top[half] * scale_log2;
         rows.top_log2[half] = fmaxf(rows.top_log2[half], now);
         const bool moves = now - rows.limit_log2[half] > 0.0f;
-        rows.max_log2[half] = moves ? now : old;
-        alpha[half] = moves ? exp2_approx(old - now) : 1.0f;
+        rows.max_log2[half] = moves ? now + FIRST_MARGIN_LOG2 : old;
+        alpha[half] = moves ? exp2_approx(old - now - FIRST_MARGIN_LOG2) : 1.0f;
         any_moves = any_moves | moves;
     }
     if (__any_sync(WHOLE_WARP, any_moves)) {
@@ -172,18 +176,19 @@ __device__ __forceinline__ void exponentiate(uint32_t (&p)[SCORES / 2], float (&
     }
 }
 
-/* AFTER_EXP, the first block of a tile: takes its row max. */
+/* AFTER_EXP, the first block of a tile: takes its row max. A row of a causal tile may see few keys of it, with negative
+ * scores. */
 template <int SCORES>
 __device__ __forceinline__ void first_row_max(const float (&s)[SCORES], RowState &rows, float scale_log2)
 {
     float top[2];
-    row_max(top, s);
+    float_row_max(top, s);
     rows.max_log2[0] = fmaxf(rows.max_log2[0], top[0] * scale_log2);
     rows.max_log2[1] = fmaxf(rows.max_log2[1], top[1] * scale_log2);
 }
 
-/* AFTER_EXP, where an element of P is above 2^lag: moves the row max of all rows of the warp to what it is, rescales row
- * sums and O, and chooses the lag from then on. */
+/* AFTER_EXP, where an element of P is above 2^lag: moves the row max of all rows of the warp to what it is, rescales
+ * row sums and O, and chooses the lag from then on. */
 template <typename T, int SCORES, int COLUMNS>
 __device__ __forceinline__ void catch_up(float (&o)[COLUMNS], const float (&s)[SCORES], RowState &rows,
                                          float scale_log2)

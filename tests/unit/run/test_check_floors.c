@@ -1,9 +1,9 @@
-/* Honest 16-bit arithmetic must pass the judge where its errors are concentrated: in few rows, which dropout, a block mask
- * or chance leaves, in logits of more than 500, in P below the normal numbers of fp16. The model is that of fused_sm80: S and dP
- * by tensor cores, which cut off what is below the unit of a partial sum; P and dS in fp32, rounded before they are
- * multiplied; P times 1 / (1 - dropout) at the end; D from O as rounded; outputs rounded once. Each problem exceeded a
- * bound before the floor that it is for, and with a fault it still does. naive's errors are taken as 0, so that rule 5
- * allows no more than its unit. */
+/* Honest 16-bit arithmetic must pass the judge where its errors are concentrated: in few rows, which dropout, a block
+ * mask or chance leaves, in logits of more than 500, in P below the normal numbers of fp16. The model is that of
+ * fused_sm80: S and dP by tensor cores, which cut off what is below the unit of a partial sum; P and dS in fp32,
+ * rounded before they are multiplied; P times 1 / (1 - dropout) at the end; D from O as rounded; outputs rounded
+ * once. Each problem exceeded a bound before the floor that it is for, and with a fault it still does. naive's errors
+ * are taken as 0, so that rule 5 allows no more than its unit. */
 #include "tests/unit/run/model.h"
 
 #include "tests/dense.h"
