@@ -8,13 +8,15 @@
  *   producers, ahead of the consumers              consumer (64 rows, n = number of the block of keys)
  *   by the stages that are free                      S = Q K_last^T; P = exp(S)
  *     Q K_last .. K_1 K_0 Q' K'_last ..              for n = last - 1 .. 0
- *       (next tile taken before K_1)                   wait for the ping-pong; issue S' = Q K_n^T, then O += P V_{n+1}
- *     V_last .. V_1 V_0 V'_last ..                     wait for S'; pass the ping-pong on; mask S'
+ *       (next tile taken before K_1)                   wait for the ping-pong; issue S' = Q K_n^T
+ *     V_last .. V_1 V_0 V'_last ..                     BEFORE_EXP: rescale O if its row max moved a block ago
+ *                                                      issue O += P V_{n+1}
+ *                                                      wait for S'; pass the ping-pong on; mask S'
  *                                                      BEFORE_EXP: row max of S' while O += P V still runs
  *                                                      wait for O; P = 2^(c S' - m)
- *                                                      AFTER_EXP: row max of S' only where P is too large;
- *                                                      V has a column of ones for the sum of the rounded P
- *                                                      rescale O if a row max moved
+ *                                                      AFTER_EXP: where P is too large, row max of S', rescale O, P
+ *                                                      once more; V has a column of ones for the sum of the rounded P
+ *                                                    BEFORE_EXP: rescale O if its row max moved in block 0
  *                                                    O += P V_0; epilogue: O / row sum, LSE
  *
  * Ping-pong: consumers issue their products one after the other, so that the products of one run beside the
@@ -142,7 +144,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         first_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, p, q_fragments, rows, alpha, unreleased_q,
                                         query, k_operand, mask_first, first_masked, n,
                                         seen_end(params, first_row, shift) - (part_begin + n) * Tile::BLOCK_N);
-        bool moved = false; /* O refers to the row max before */
+        bool moved = false; /* true: O still refers to the row max before the move */
 #pragma unroll 1
         for (--n; n >= 0; --n)
             next_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, o, p, q_fragments, rows, alpha, query,

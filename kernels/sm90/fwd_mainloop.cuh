@@ -138,7 +138,8 @@ __device__ __forceinline__ void wait_for_next_v(SharedStorage<Tile> &smem, const
     }
 }
 
-/* Issues S = Q K_n^T and O += P V_{n+1}, and waits for S; between() is called between the two. */
+/* Issues S = Q K_n^T and O += P V_{n+1}, and waits for S; between() is called between the two, beside S. Where it
+ * writes O it has to end with a fence. */
 template <typename T, typename Tile, typename Operand, typename Other, typename Between>
 __device__ __forceinline__ void issue_products(float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
                                                uint32_t (&p)[Traits<Tile>::SCORES / 2],
@@ -242,7 +243,8 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
         if (n >= first_masked)
             mask(s, n);
     } else if (static_cast<unsigned>(n - 1) >= static_cast<unsigned>(max(first_masked - 1, 0))) {
-        /* One comparison for both: masked blocks and the last one, 0. */
+        /* One comparison for both: masked blocks and the last one, 0, for which n - 1 is the largest unsigned
+         * number. */
         if (n >= first_masked)
             mask(s, n);
         if (n < 1)

@@ -37,7 +37,8 @@ using namespace device;
 /* In log2, as all of these: BEFORE_EXP, until the scores allow a larger one. */
 constexpr float LAG_LOG2 = 3.0f;
 /* BEFORE_EXP, how far m is above the row max of the first block. Then normally distributed logits with a standard
- * deviation of 1 do not move it. A whole number: 2^-3, the largest weight, is as exact as 1. */
+ * deviation of 1 do not move it. A whole number: 2^-3, the largest weight, is as exact as 1. In fp16 weights below
+ * 2^-11 of it are denormal then, and those below 2^-22 are lost in O. */
 constexpr float FIRST_MARGIN_LOG2 = 3.0f;
 /* The largest that P's range allows. With m too low by 64 P is up to 2^64: the sum of 2^20 of them with values up to
  * 2^40 is below 2^124. Values of 2^63 and more may overflow it, although O itself is finite. fp16 holds weights up to
@@ -49,7 +50,7 @@ template <typename T> constexpr int RISING_LAG_LOG2 = LARGEST_LAG_LOG2<T> - 1;
 /* AFTER_EXP, until the first move: seldom exceeded by normally distributed logits with a standard deviation of 4. */
 template <typename T> constexpr int FIRST_LAG_LOG2 = 20;
 template <> constexpr int FIRST_LAG_LOG2<__half> = 12;
-/* Scores are taken to grow where all rows of a warp move by more than 2^0.2, with an alpha below this. */
+/* Scores are taken to grow where all rows of a warp move m by more than 0.2, with an alpha below this. */
 constexpr float RISING_ALPHA = 0.87f;
 /* The row max of a row that has seen no key: finite, so that a masked score minus it is -inf and not NaN. */
 constexpr float NO_MAXIMUM = -FLT_MAX;
@@ -124,11 +125,11 @@ __device__ __forceinline__ bool move_row_max(const float (&s)[SCORES], RowState 
     return any_moves;
 }
 
-/* The limits behind a move by 1 / alpha. A row that rises by more than 2^12 over one block has scores that are spread
- * so widely that few weights count: the factor at the end takes the error of the largest one away, and the lag may be
- * as large as P's range allows. Where all rows of the warp rise, scores grow with each block: then it may be as large
- * if m moves once more in the last block (sharpen_limits), which has the largest weights. alpha = 0: the row had seen
- * no key, which says nothing. */
+/* The limits behind a move by 1 / alpha. A row that rises by more than 2^12 over one block has scores that are
+ * spread so widely that few weights count: the factor at the end takes the error of the largest one away, and the
+ * lag may be as large as P's range allows. Where all rows of the warp rise, scores grow with each block: then the
+ * lag may be nearly as large (RISING_LAG_LOG2) if m moves once more in the last block (sharpen_limits), which has
+ * the largest weights. alpha = 0: the row had seen no key, which says nothing. */
 template <typename T> __device__ __forceinline__ void update_limits(RowState &rows, const float (&alpha)[2])
 {
     constexpr float WIDE = 1.0f / (1 << 12);
@@ -142,7 +143,7 @@ template <typename T> __device__ __forceinline__ void update_limits(RowState &ro
 }
 
 /* BEFORE_EXP, ahead of the last block: where scores grow, m moves with any new largest score, so that its weight is 1
- * and exact. */
+ * and exact. The largest score is not below m there: with that lag m has moved, in all rows, to a largest score. */
 template <typename T> __device__ __forceinline__ void sharpen_limits(RowState &rows)
 {
     if (rows.lag_log2 == RISING_LAG_LOG2<T>) {
@@ -176,8 +177,8 @@ __device__ __forceinline__ void exponentiate(uint32_t (&p)[SCORES / 2], float (&
     }
 }
 
-/* AFTER_EXP, the first block of a tile: takes its row max. A row of a causal tile may see few keys of it, with negative
- * scores. */
+/* AFTER_EXP, the first block of a tile: takes its row max. By floats, because rows of a causal tile that see few keys
+ * often have negative scores only, for which row_max would compute it twice. */
 template <int SCORES>
 __device__ __forceinline__ void first_row_max(const float (&s)[SCORES], RowState &rows, float scale_log2)
 {
@@ -187,8 +188,10 @@ __device__ __forceinline__ void first_row_max(const float (&s)[SCORES], RowState
     rows.max_log2[1] = fmaxf(rows.max_log2[1], top[1] * scale_log2);
 }
 
-/* AFTER_EXP, where an element of P is above 2^lag: moves the row max of all rows of the warp to what it is, rescales
- * row sums and O, and chooses the lag from then on. */
+/* AFTER_EXP, where an element of P is above 2^lag: moves m of all rows of the warp to the largest score so far,
+ * rescales row sums and O, and chooses the lag from then on. A row that had seen no key counts as one that does not
+ * rise: in causal problems where 64 rows begin inside a block of keys such a warp does not take the row max of the
+ * last block. */
 template <typename T, int SCORES, int COLUMNS>
 __device__ __forceinline__ void catch_up(float (&o)[COLUMNS], const float (&s)[SCORES], RowState &rows,
                                          float scale_log2)
@@ -212,7 +215,7 @@ __device__ __forceinline__ void catch_up(float (&o)[COLUMNS], const float (&s)[S
     rescale(o, alpha);
 }
 
-/* The same for AFTER_EXP, of block n. */
+/* The same for AFTER_EXP, of block n: where an element of P is above 2^lag, catch_up, and all of P once more. */
 template <typename T, int SCORES, int COLUMNS>
 __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2], float (&o)[COLUMNS],
                                                        const float (&s)[SCORES], RowState &rows, float scale_log2,

@@ -80,6 +80,7 @@ static void forward_row(const struct model *m, int64_t b, int64_t h, int64_t row
     float *s = malloc((size_t)p->kv_len * sizeof *s);
     int64_t first, last;
     assert_non_null(s);
+    assert_int_equal(p->mask_block, 0); /* for backward_row alone */
     attn_visible(p, row, &first, &last);
     load(m, m->t->q, b, h, row, q);
     for (int64_t j = first; j <= last; j++) {
