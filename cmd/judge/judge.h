@@ -77,11 +77,11 @@ struct judge_input {
     const struct compare_block *blocks; /* batch * heads * compare_blocks_per_head(len) */
     int64_t batch, heads, len, head_dim;
     int64_t batch_offset, head_offset; /* of this view in the whole tensor, for coordinates */
-    /* The number of query rows or of rows of this tensor, over all heads, whichever is smaller, with much dropout or a
-     * block mask at most judge_rows_sharing; at least 1. The bound of rule 4 is gain + rms / sqrt(this), because
-     * independent errors of rows average out. The rows of dK and dV are not independent: all keys share the error in D
-     * of a query, and most of dV comes from the few keys with large weights. So the number of queries limits the
-     * averaging. */
+    /* The number of query rows or of rows of this tensor, over all heads, whichever is smaller, with much dropout
+     * or where a block mask leaves few rows at most judge_rows_sharing; at least 1. The bound of rule 4 is gain +
+     * rms / sqrt(this), because independent errors of rows average out. The rows of dK and dV are not independent:
+     * all keys share the error in D of a query, and most of dV comes from the few keys with large weights. So the
+     * number of queries limits the averaging. */
     int64_t independent_rows;
     struct judge_bounds bounds;
     double naive_max_abs_err; /* rule 5; NaN = naive did not run, failed or was not finite */

@@ -288,19 +288,24 @@ static enum attn_status measure_lse(struct backend *be, const struct check_reque
 }
 
 /* How many rows share the norm of one reference: where dropout leaves less than half of P, a few kept elements may have
- * most of it, and a block mask may leave keys to few rows. By comparing with zeros, each row as a head of its own. */
+ * most of it, and where a block mask leaves less than half of the rows, these have all of it. By comparing with zeros,
+ * each row as a head of its own. */
 static enum attn_status measure_rows(struct backend *be, const struct compare_job *of_view, struct check_view *view,
                                      enum problem_tensor tensor, struct attn_message *why)
 {
+    const bool drops_most = view->problem.dropout > 0.5f;
     view->rows_sharing[tensor] = 0;
-    if (tensor == TENSOR_LSE || (view->problem.dropout <= 0.5f && view->problem.mask_block == 0))
+    if (tensor == TENSOR_LSE || (!drops_most && view->problem.mask_block == 0))
         return ATTN_OK;
     struct compare_job job = *of_view;
     job.heads *= job.batch * job.len;
     job.batch = job.len = 1;
     struct compare_block *blocks = xmalloc((unsigned long)block_count(&job) * sizeof *blocks);
     const enum attn_status status = be->ops->compare(be, &job, blocks, why);
-    if (status == ATTN_OK)
+    int64_t rows = 0; /* that are not zero */
+    for (int64_t n = 0; n < block_count(&job) && status == ATTN_OK; n++)
+        rows += blocks[n].ref2 > 0;
+    if (status == ATTN_OK && (drops_most || 2 * rows < block_count(&job)))
         view->rows_sharing[tensor] = judge_rows_sharing(blocks, block_count(&job));
     free(blocks);
     return status;

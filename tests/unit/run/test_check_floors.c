@@ -252,6 +252,25 @@ static void masks_leave_few_rows(void **state)
     }
 }
 
+/* A mask that hides nothing changes no verdict, though the first rows of a causal problem have most of the norm. */
+static void masks_leave_all_rows(void **state)
+{
+    struct problem_arrays arrays = {.mask = NULL};
+    struct reason why = {""};
+    struct plan_item item = {.problem = DENSE(1, 1, 1, 256, 256, 16, ATTN_BF16, ATTN_BSHD, true, -1, -1, 0.25f, 0),
+                             .mode = ATTN_BWD,
+                             .dist = FILL_NORMAL,
+                             .seed = 1,
+                             .arrays = &arrays};
+    (void)state;
+    const struct record_tensor without = judge_model(&item, OUTPUTS_1_PERCENT, compute_all, false);
+    assert_true(problem_set_block_mask(&item.problem, &arrays, "random:1", 16, 1, &why));
+    const struct record_tensor with = judge_model(&item, OUTPUTS_1_PERCENT, compute_all, false);
+    assert_string_equal(with.rule, "gain");
+    assert_true(with.used == without.used);
+    free(arrays.mask);
+}
+
 /* A softcap of half of the logits or more makes P equal, and then rule 4 has a floor; no other softcap does. */
 static void softcaps(void **state)
 {
@@ -280,6 +299,7 @@ static void softcaps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(honest_arithmetic_passes), cmocka_unit_test(faults_are_found),
-                                       cmocka_unit_test(masks_leave_few_rows), cmocka_unit_test(softcaps)};
+                                       cmocka_unit_test(masks_leave_few_rows), cmocka_unit_test(masks_leave_all_rows),
+                                       cmocka_unit_test(softcaps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
