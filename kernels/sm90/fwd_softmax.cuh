@@ -61,7 +61,9 @@ struct RowState {
     /* BEFORE_EXP: the largest score so far, times c; max_log2 moves where a score times c is above the limit, which is
      * max_log2 and the lag. */
     float top_log2[2], limit_log2[2], lag_log2;
-    uint32_t headroom, last_headroom; /* AFTER_EXP: of the lag, and of that of the last block (headroom()) */
+    /* AFTER_EXP: of the lag, and of that of the last block (headroom()). Both are kept, as to derive the second
+     * from the first in every block costs speed (docs/kernels/sm90_fwd.md, step 37). */
+    uint32_t headroom, last_headroom;
 };
 
 /* What sets the sign bit of an element of P, a pair of them in 32 bits, when it is added to the bits of one that is
