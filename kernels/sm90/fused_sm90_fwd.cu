@@ -16,6 +16,8 @@
  *                                                      wait for O; P = 2^(c S' - m)
  *                                                      AFTER_EXP: where P is too large, row max of S', rescale O, P
  *                                                      once more; V has a column of ones for the sum of the rounded P
+ *                                                      every 256 to 1024 keys: rounding errors taken out of O, where
+ *                                                      scores are spread widely (cancel_rounding)
  *                                                    BEFORE_EXP: rescale O if its row max moved in block 0
  *                                                    O += P V_0; epilogue: O / row sum, LSE
  *
@@ -105,7 +107,9 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         const auto v_operand = [&] { return first_v + v.stage * further_in_v<Tile>(STAGE_STEP * 16); };
         const auto mask = [&](float(&s)[S::SCORES], int n) {
             const int first_column = n * Tile::BLOCK_N + first_key + lane % 4 * 2;
-            const int diagonal = tile.first_row + thread_row + shift + 1;
+            int diagonal = tile.first_row + thread_row + shift + 1;
+            if constexpr (S::CANCELS_ROUNDING) /* computed here, not ahead of the loop, which needs the registers */
+                asm volatile("" : "+r"(diagonal));
             mask_block<Tile>(s, params, first_column, diagonal);
         };
         /* Of the blocks of a part only the first one that is computed may have keys to mask: that of the last keys. The
@@ -145,10 +149,20 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
                                         query, k_operand, mask_first, first_masked, n,
                                         seen_end(params, first_row, shift) - (part_begin + n) * Tile::BLOCK_N);
         bool moved = false; /* true: O still refers to the row max before the move */
+        if constexpr (S::CANCELS_ROUNDING)
+            start_history<T, Tile>(rows, smem.history);
+        --n;
+        for (;;) {
+            const int stop = cancels_rounding<T, Tile>(rows) ? max(n + 1 - blocks_until_cancelled<Tile>(n + 1), 0) : 0;
 #pragma unroll 1
-        for (--n; n >= 0; --n)
-            next_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, o, p, q_fragments, rows, alpha, query,
-                                           k_operand, v_operand, mask, first_masked, n, moved);
+            for (; n >= stop; --n)
+                next_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, o, p, q_fragments, rows, alpha, query,
+                                               k_operand, v_operand, mask, first_masked, n, moved);
+            if (!S::CANCELS_ROUNDING || n < 0)
+                break;
+            if constexpr (S::CANCELS_ROUNDING)
+                cancel_rounding<T, Tile>(o, p, rows, smem.history);
+        }
         if (!Tile::CHECKS_AFTER_EXP && moved)
             rescale(o, alpha);
         start_last_output<T, Tile>(smem, v, o, p, v_operand);
@@ -158,13 +172,15 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             threadIdx.x % WARPGROUP;
         float scale_own[2] = {1.0f, 1.0f}, scale_sent[2];
         if (S::FINALIZES_EARLY && split == S::LAST_SPLIT) /* while the last product runs */
-            finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
+            finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row,
+                                   smem.history);
         wgmma_wait<0>();
         wgmma_hold(o);
         release_and_advance(smem.v_empty, v);
         if (split == S::LAST_SPLIT) {
             if (!S::FINALIZES_EARLY)
-                finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row);
+                finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row,
+                                       smem.history);
             /* Read here and not before the main loop, which has no register for it. */
             const int slot = HAS_PARTS ? smem.key_part[q.stage].slot : -1;
             if (HAS_PARTS && slot >= 0)

@@ -71,10 +71,10 @@ template <typename T, typename Tile>
 __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&scale_sent)[2],
                                               const float (&o)[Traits<Tile>::ACCUMULATORS], RowState &rows,
                                               const float4 *exchange, const WorkTile &tile, const Params &params,
-                                              int team, int warp_row)
+                                              int team, int warp_row, RowHistory *history)
 {
     using S = Traits<Tile>;
-    const int lane = threadIdx.x % 32, row = tile.first_row + warp_row + lane / 4;
+    const int lane = threadIdx.x % 32, q_row = tile.first_row + warp_row + lane / 4;
     float *lse = params.lse + (int64_t(tile.batch) * params.q_heads.value + tile.head) * params.q_len;
     TopWeight top[2];
 
@@ -107,9 +107,8 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const float sum = quad_sum(rows.sum[half]);
-        const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 1/8 or more, or NaN */
-        float added = sum;                  /* of P as it was added to O */
+        float sum = quad_sum(rows.sum[half]);
+        float added = sum; /* of P as it was added to O, in the cases below */
         if constexpr (S::HAS_SUM_COLUMN) {
             added = o[S::OUTPUTS + 2 * half] * scale_own[half];
             if constexpr (Tile::KEY_SPLITS == 2) {
@@ -117,17 +116,24 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
                 added += (half == 0 ? column.x : column.z) * scale_sent[half];
             }
             added = __shfl_sync(WHOLE_WARP, added, lane & ~3); /* of the quad's first column */
+            if (cancels_rounding<T, Tile>(rows)) {
+                RowHistory row = refer_to(rows.max_log2[half], own_history(history)[8 * half]);
+                const float share = rounding_share(row, sum, added - row.added - sum);
+                sum += row.sum;
+                added = sum + sum * share;
+            }
         } else {
             /* fwd_softmax.cuh. The quotient is between 0 and 1, where the product would be over 2^128. */
             added += top[half].error * rsqrtf(__fdividef(top[half].weight, sum));
         }
+        const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 1/8 or more, or NaN */
         const float inverse = sees_none ? 0.0f : __fdividef(1.0f, added);
         scale_own[half] *= inverse;
         if constexpr (Tile::KEY_SPLITS == 2)
             scale_sent[half] *= inverse;
         rows.sum[half] = sum;
-        if (lane % 4 == 0 && row + 8 * half < params.q_len)
-            lse[row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
+        if (lane % 4 == 0 && q_row + 8 * half < params.q_len)
+            lse[q_row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));
     }
 }
 

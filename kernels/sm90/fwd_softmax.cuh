@@ -19,7 +19,8 @@
  *   AFTER_EXP    FIRST_LAG_LOG2, from the first move on about LARGEST_LAG_LOG2, because moving m costs all of P once
  *                more. O is divided by the sum of the rounded P, so that the rounding error of a weight that dominates
  *                cancels. That sum is a column of O += P V, for a column of ones beside V. LSE takes l, the sum before
- *                rounding.
+ *                rounding. Where scores are spread widely, rounding errors are taken out of O on the way
+ *                (cancel_rounding).
  *
  * Where scores grow from block to block the last block has the largest weights: there m moves to the row max once more,
  * which makes them exact (RISING_LAG_LOG2; steps 36 and 37). */
@@ -29,6 +30,8 @@
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/softmax.cuh"
+#include "kernels/device/warp_matrix.cuh"
+#include "kernels/sm90/fwd_tiles.cuh"
 
 namespace sm90_fwd {
 
@@ -50,8 +53,16 @@ template <typename T> constexpr int RISING_LAG_LOG2 = LARGEST_LAG_LOG2<T> - 1;
 /* AFTER_EXP, until the first move: seldom exceeded by normally distributed logits with a standard deviation of 4. */
 template <typename T> constexpr int FIRST_LAG_LOG2 = 20;
 template <> constexpr int FIRST_LAG_LOG2<__half> = 12;
+/* Where rounding errors are taken out of O: nearly as large as P's range allows, and another number than the others. */
+template <typename T> constexpr int CANCELLING_LAG_LOG2 = LARGEST_LAG_LOG2<T> - 3;
 /* Scores are taken to grow where all rows of a warp move m by more than 0.2, with an alpha below this. */
 constexpr float RISING_ALPHA = 0.87f;
+/* Scores are taken to be spread widely where in the first block a row max of the warp is above 8, which normally
+ * distributed logits with a standard deviation of 1 do not reach, and the mean of the row sums is between these two:
+ * with that standard deviation it is 3 for rows with 1 to 16 keys and 11 or 17 for 64 or 128; with one of 4 it is 2.0
+ * or 2.2, with one of 16 1.2, where the largest weight is nearly all of its row and its error cancels at the end. */
+constexpr float WIDE_MAX_LOG2 = 8.0f, WIDE_LEAST_SUM = 1.25f, WIDE_MOST_SUM = 2.75f;
+constexpr float LOG2_E = 1.4426950408889634f;
 /* The row max of a row that has seen no key: finite, so that a masked score minus it is -inf and not NaN. */
 constexpr float NO_MAXIMUM = -FLT_MAX;
 
@@ -241,6 +252,117 @@ __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2]
     } while (again);
     rows.sum[0] = sum[0];
     rows.sum[1] = sum[1];
+}
+
+/* ---- rounding of widely spread weights ---- */
+
+/* AFTER_EXP. Where scores are spread widely few weights of a row count, and their rounding errors are most of the error
+ * of O. With weights w_j and relative rounding errors e_j, O is off by the sum of w_j e_j v_j. If the v_j are
+ * independent, the multiple of O nearest to that is r O with
+ *
+ *   r = (sum of w_j^2 e_j) / (sum of w_j^2)
+ *
+ * At the end r can be taken out of O once. During the main loop it can be taken out of what is in O so far, as often as
+ * one likes, for m can stand for the division: O / (1 + r) is O that refers to a smaller m. A weight that was the
+ * largest until it was overtaken has lost its error by then, as in a kernel that moves m with each new largest score,
+ * where such weights are 1 and exact. Of the weights the kernel knows sums only, of P and of the rounded P (the column
+ * of O += P V): those of the keys between two times count as one weight. docs/kernels/sm90_fwd.md, step 39. */
+
+/* Of this thread's row g; that of row g + 8 is 8 further. The four threads of a row read it, the first writes it. */
+__device__ __forceinline__ RowHistory *own_history(RowHistory *history)
+{
+    return history + (threadIdx.x / 32 - WARPGROUP / 32) * 16 + threadIdx.x % 32 / 4;
+}
+
+/* Whether start_history has found the scores of the warp's rows to be spread widely. */
+template <typename T, typename Tile> __device__ __forceinline__ bool cancels_rounding(const RowState &rows)
+{
+    return Traits<Tile>::CANCELS_ROUNDING && rows.headroom == headroom<T>(CANCELLING_LAG_LOG2<T>);
+}
+
+/* Behind the first block of a tile, P of which refers to its row max. */
+template <typename T, typename Tile> __device__ __forceinline__ void start_history(RowState &rows, RowHistory *history)
+{
+    constexpr float UNITS = 1024.0f; /* of a sum, in integers, for which there is an addition over the warp */
+    const float sum = rows.sum[0] + rows.sum[1];
+    if (!__any_sync(WHOLE_WARP, fmaxf(rows.max_log2[0], rows.max_log2[1]) > WIDE_MAX_LOG2) ||
+        !__all_sync(WHOLE_WARP, sum < 16 * WIDE_MOST_SUM))
+        return;
+    const int sums = __reduce_add_sync(WHOLE_WARP, int(sum * UNITS));
+    if (sums < int(16 * WIDE_LEAST_SUM * UNITS) || sums > int(16 * WIDE_MOST_SUM * UNITS))
+        return;
+    if (threadIdx.x % 4 == 0)
+        own_history(history)[0] = own_history(history)[8] = {0.0f, 0.0f, 0.0f, NO_MAXIMUM};
+    __syncwarp();
+    rows.headroom = rows.last_headroom = headroom<T>(CANCELLING_LAG_LOG2<T>);
+}
+
+/* The history of a row whose row max has moved since. */
+__device__ __forceinline__ RowHistory refer_to(float max_log2, const RowHistory &then)
+{
+    const float alpha = exp2_approx(then.max_log2 - max_log2);
+    return {then.sum * alpha, then.added * alpha, then.squares * (alpha * alpha), max_log2};
+}
+
+/* 1 / x within 1 %, without the unit of the exponentials, for x up to 2^125; something finite for 0. The bits of x,
+ * taken as an integer, are nearly linear in log2(x): their negative is a first guess, which Newton's step improves. */
+__device__ __forceinline__ float rough_inverse(float x)
+{
+    const float guess = __int_as_float(0x7ef311c7 - __float_as_int(x));
+    return guess * (2.0f - x * guess);
+}
+
+/* r of the keys since the last time, with the sum of P `sum`, which rounding has changed by `error`. */
+__device__ __forceinline__ float rounding_share(RowHistory &row, float sum, float error)
+{
+    constexpr float SCALE = 1.0f / (1 << 16); /* the sum is up to 2^71 */
+    const float size = sum * SCALE;
+    row.squares = fminf(row.squares + size * size, 0x1p120f);
+    return size * (error * SCALE) * rough_inverse(row.squares);
+}
+
+/* Between two blocks of keys. P of the last one is in p and not in O yet; both refer to rows.max_log2. */
+template <typename T, typename Tile>
+__device__ __forceinline__ void cancel_rounding(const float (&o)[Traits<Tile>::ACCUMULATORS],
+                                                uint32_t (&p)[Traits<Tile>::SCORES / 2], RowState &rows,
+                                                RowHistory *history)
+{
+    constexpr int COLUMN = Traits<Tile>::OUTPUTS; /* the sum of the rounded P, in the quad's first thread */
+    RowHistory *const own = own_history(history);
+    /* Two sums of the rounded P, for the latency of the products; the first begins with that of O. */
+    float added[2][4] = {{o[COLUMN], 0.0f, o[COLUMN + 2], 0.0f}, {}};
+    const uint32_t ones = pack2<T>(1.0f, 1.0f);
+#pragma unroll
+    for (int step = 0; step < Traits<Tile>::KEYS / 16; ++step)
+        mma_m16n8k16<T>(added[step % 2], reinterpret_cast<const uint32_t(&)[4]>(p[4 * step]), ones, ones);
+    RowHistory row[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        row[half] = refer_to(rows.max_log2[half], own[8 * half]);
+        const float sum = quad_sum(rows.sum[half]);
+        const float of_row = __shfl_sync(WHOLE_WARP, added[0][2 * half] + added[1][2 * half], threadIdx.x % 32 & ~3);
+        const float share = rounding_share(row[half], sum, of_row - row[half].added - sum);
+        row[half].max_log2 = rows.max_log2[half] - LOG2_E * share; /* log2(1 + r) is nearly that */
+        /* By what m is really lower: sums of exact weights become larger by 2 to the power of it. */
+        const float shift = rows.max_log2[half] - row[half].max_log2;
+        row[half].sum = (row[half].sum + sum) * (1.0f + shift * (LN_2 + shift * (LN_2 * LN_2 / 2)));
+        row[half].added = of_row;
+        rows.max_log2[half] = row[half].max_log2;
+        rows.sum[half] = 0.0f;
+    }
+    __syncwarp(); /* all have read it */
+    if (threadIdx.x % 4 == 0) {
+        own[0] = row[0];
+        own[8] = row[1];
+    }
+    __syncwarp();
+}
+
+/* How many blocks of keys are done until the next time, if n are left. */
+template <typename Tile> __device__ __forceinline__ int blocks_until_cancelled(int n)
+{
+    const int keys = n * Tile::BLOCK_N;
+    return (keys > 4096 ? 1024 : keys > 1024 ? 512 : 256) / Tile::BLOCK_N;
 }
 
 } // namespace sm90_fwd

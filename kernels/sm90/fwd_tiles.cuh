@@ -76,9 +76,12 @@ template <typename Tile> struct Traits {
      * released behind the mask, otherwise as soon as S is there. RELEASES_V_LATE: one of V behind the exponentials,
      * otherwise as soon as O is there. */
     static constexpr bool WAITS_FOR_V_FIRST = IS_PAIR && !Tile::CHECKS_AFTER_EXP;
-    static constexpr bool RELEASES_K_LATE = IS_PAIR && Tile::CHECKS_AFTER_EXP;
+    static constexpr bool RELEASES_K_LATE = Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1 && !IS_PAIR;
     template <bool PING_PONG>
     static constexpr bool RELEASES_V_LATE = (Tile::CHECKS_AFTER_EXP ? PING_PONG : IS_PAIR) && Tile::KEY_SPLITS == 1;
+    /* Whether the main loop is left now and then for cancel_rounding (fwd_softmax.cuh), where scores are spread widely.
+     * The two warpgroups that split a row's keys would have to agree on that; their problems are small. */
+    static constexpr bool CANCELS_ROUNDING = HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1;
     /* Work tiles without a mask may have parts (fwd_tail.h). Tiles with split keys are for problems of few tiles, which
      * have none. */
     static constexpr bool HAS_PARTS = Tile::KEY_SPLITS == 1;
@@ -91,6 +94,14 @@ template <typename Tile> struct Traits {
     static_assert(Tile::Q_REGISTER_STEPS <= Tile::HEAD_DIM / 16, "steps in registers are steps of the tile");
     static_assert(!HAS_SUM_COLUMN || PANELS == 1, "the panel of ones is the second one");
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
+};
+
+/* What cancel_rounding (fwd_softmax.cuh) keeps of a row's keys so far. */
+struct alignas(16) RowHistory {
+    float sum;      /* of P before rounding */
+    float added;    /* of the rounded P */
+    float squares;  /* of the sums of P between two times, times 2^-32 */
+    float max_log2; /* the row max that these refer to */
 };
 
 /* A pair: whether the other block's consumers have released a stage of K or V; the numbers of the next work tiles,
@@ -115,6 +126,7 @@ template <typename Tile> struct alignas(1024) SharedStorage {
                    [Traits<Tile>::EXCHANGE_FLOATS > 0 ? Traits<Tile>::EXCHANGE_FLOATS / 4 : 1];
     KeyPart key_part[Q_STAGES]; /* of work_tile, where tiles may have parts */
     PairStorage<Tile> pair;
+    RowHistory history[Traits<Tile>::CANCELS_ROUNDING ? Tile::BLOCK_M : 1];
 };
 
 } // namespace sm90_fwd
