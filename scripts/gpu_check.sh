@@ -168,6 +168,11 @@ verify_stage() {
             --impl "$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)" --warmup-ms 1 \
             --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
         rm -rf "$inputs"
+        # Widely spread scores, with which fused_sm90's forward takes rounding errors out of O on the way.
+        step "wide-logits-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1650,5k --batch 1 --heads 4 \
+            --mode fwd --dtype fp16,bf16 --logit-std 2,4,8 \
+            --impl "$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)" --warmup-ms 1 \
+            --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
         # Deterministic, with so many heads that fused_sm90's backward staggers them.
         step "lengths-det-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1000,2k --total-tokens 16000 \
             --mode bwd --deterministic --dtype bf16 --impl "$(fused_here)" --warmup-ms 1 --min-time-ms 1 --samples 3 \
