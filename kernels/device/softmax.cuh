@@ -6,6 +6,7 @@
 namespace device {
 
 constexpr float LN_2 = 0.6931471805599453f; /* LSE is ln 2 times what is computed to the base 2 */
+constexpr float LOG2_E = 1.4426950408889634f;
 
 /* ---- accumulators of mma.m16n8k16 ---- */
 

@@ -94,7 +94,6 @@ namespace sm80_bwd {
 using Params = fused_sm80_bwd_params;
 
 constexpr int LANES = 32, ROW_STEP = SM80_BWD_ROW_STEP;
-constexpr float LOG2_E = 1.44269504088896340736f;
 
 #ifdef __CUDACC__
 /* Where lse2 of a row (counted over all heads, q_rows each) lies in stats; -D is q_tile further. */

@@ -1,5 +1,6 @@
 /* fused_sm80, backward: the attributes that its kernels are compiled with, and the rows of stats and dq_sum. */
 #pragma once
+#include "kernels/device/softmax.cuh"
 #include "kernels/sm80/family.cuh"
 #include "kernels/sm80/bwd_params.h"
 
@@ -55,7 +56,7 @@ __device__ __forceinline__ RowBlock row_block_at(const Params &params, int64_t h
 __device__ __forceinline__ void store_stats(const Params &params, float *stats, const int &q_tile, float lse, float sum)
 {
     const bool sees = lse != -INFINITY;
-    stats[0] = sees ? lse * LOG2_E - params.lse2_less : INFINITY;
+    stats[0] = sees ? lse * device::LOG2_E - params.lse2_less : INFINITY;
     stats[q_tile] = sees ? -sum : 0.0f;
 }
 

@@ -119,7 +119,6 @@ constexpr int KV_TILE = SM90_BWD_KV_TILE, ROW_BLOCK_FLOATS = SM90_BWD_ROW_BLOCK_
 constexpr int SLAB_FLOATS = 1024, SLAB_QUADS = 8; /* a quad is 16 x 8 floats */
 constexpr int PANEL_COLUMNS = SM90_BWD_PANEL_COLUMNS, ROW_BYTES = 2 * PANEL_COLUMNS;
 constexpr int NO_WORK = SM90_BWD_NO_WORK, SKIPPED = SM90_BWD_SKIPPED;
-constexpr float LOG2_E = 1.44269504088896340736f;
 
 } // namespace sm90_bwd
 #endif

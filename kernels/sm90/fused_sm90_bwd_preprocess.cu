@@ -11,6 +11,7 @@
 #include "kernels/device/copy_engine.cuh"
 #include "kernels/device/grid_order.cuh"
 #include "kernels/device/memory.cuh"
+#include "kernels/device/softmax.cuh"
 #include "kernels/sm90/bwd_rows.cuh"
 #include "kernels/sm90/bwd_work.cuh"
 

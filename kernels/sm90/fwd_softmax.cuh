@@ -53,8 +53,12 @@ template <typename T> constexpr int RISING_LAG_LOG2 = LARGEST_LAG_LOG2<T> - 1;
 /* AFTER_EXP, until the first move: seldom exceeded by normally distributed logits with a standard deviation of 4. */
 template <typename T> constexpr int FIRST_LAG_LOG2 = 20;
 template <> constexpr int FIRST_LAG_LOG2<__half> = 12;
-/* Where rounding errors are taken out of O: nearly as large as P's range allows, and another number than the others. */
+/* Where rounding errors are taken out of O: nearly as large as P's range allows. It says so, too, and is therefore
+ * another number than the others. */
 template <typename T> constexpr int CANCELLING_LAG_LOG2 = LARGEST_LAG_LOG2<T> - 3;
+static_assert(CANCELLING_LAG_LOG2<__half> != FIRST_LAG_LOG2<__half> &&
+                  CANCELLING_LAG_LOG2<__nv_bfloat16> != FIRST_LAG_LOG2<__nv_bfloat16>,
+              "a lag says which case it is");
 /* Scores are taken to grow where all rows of a warp move m by more than 0.2, with an alpha below this. */
 constexpr float RISING_ALPHA = 0.87f;
 /* Scores are taken to be spread widely where in the first block a row max of the warp is above 8, which normally
@@ -62,7 +66,6 @@ constexpr float RISING_ALPHA = 0.87f;
  * with that standard deviation it is 3 for rows with 1 to 16 keys and 11 or 17 for 64 or 128; with one of 4 it is 2.0
  * or 2.2, with one of 16 1.2, where the largest weight is nearly all of its row and its error cancels at the end. */
 constexpr float WIDE_MAX_LOG2 = 8.0f, WIDE_LEAST_SUM = 1.25f, WIDE_MOST_SUM = 2.75f;
-constexpr float LOG2_E = 1.4426950408889634f;
 /* The row max of a row that has seen no key: finite, so that a masked score minus it is -inf and not NaN. */
 constexpr float NO_MAXIMUM = -FLT_MAX;
 
@@ -262,11 +265,11 @@ __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2]
  *
  *   r = (sum of w_j^2 e_j) / (sum of w_j^2)
  *
- * At the end r can be taken out of O once. During the main loop it can be taken out of what is in O so far, as often as
- * one likes, for m can stand for the division: O / (1 + r) is O that refers to a smaller m. A weight that was the
- * largest until it was overtaken has lost its error by then, as in a kernel that moves m with each new largest score,
+ * At the end O can be divided by 1 + r once. During the main loop what is in O so far can be corrected as often as one
+ * likes, as m can stand for the division: O / (1 + r) is O that refers to a smaller m. A weight that was the largest
+ * until it was overtaken has lost most of its error by then, as in a kernel that moves m with each new largest score,
  * where such weights are 1 and exact. Of the weights the kernel knows sums only, of P and of the rounded P (the column
- * of O += P V): those of the keys between two times count as one weight. docs/kernels/sm90_fwd.md, step 39. */
+ * of O += P V): the keys from one correction to the next count as one weight. docs/kernels/sm90_fwd.md, step 39. */
 
 /* Of this thread's row g; that of row g + 8 is 8 further. The four threads of a row read it, the first writes it. */
 __device__ __forceinline__ RowHistory *own_history(RowHistory *history)
@@ -280,11 +283,12 @@ template <typename T, typename Tile> __device__ __forceinline__ bool cancels_rou
     return Traits<Tile>::CANCELS_ROUNDING && rows.headroom == headroom<T>(CANCELLING_LAG_LOG2<T>);
 }
 
-/* Behind the first block of a tile, P of which refers to its row max. */
+/* Behind the first block of a tile, P of which refers to its row max: chooses whether its rows are corrected. */
 template <typename T, typename Tile> __device__ __forceinline__ void start_history(RowState &rows, RowHistory *history)
 {
     constexpr float UNITS = 1024.0f; /* of a sum, in integers, for which there is an addition over the warp */
     const float sum = rows.sum[0] + rows.sum[1];
+    /* No two rows' sums may take the mean of all 16 above its bound; with this the integers are small enough, too. */
     if (!__any_sync(WHOLE_WARP, fmaxf(rows.max_log2[0], rows.max_log2[1]) > WIDE_MAX_LOG2) ||
         !__all_sync(WHOLE_WARP, sum < 16 * WIDE_MOST_SUM))
         return;
@@ -312,16 +316,16 @@ __device__ __forceinline__ float rough_inverse(float x)
     return guess * (2.0f - x * guess);
 }
 
-/* r of the keys since the last time, with the sum of P `sum`, which rounding has changed by `error`. */
+/* r of the keys since the last correction, whose sum of P is `sum` and was changed by `error` in rounding. */
 __device__ __forceinline__ float rounding_share(RowHistory &row, float sum, float error)
 {
     constexpr float SCALE = 1.0f / (1 << 16); /* the sum is up to 2^71 */
     const float size = sum * SCALE;
-    row.squares = fminf(row.squares + size * size, 0x1p120f);
+    row.squares = fminf(row.squares + size * size, 0x1p120f); /* within what rough_inverse takes */
     return size * (error * SCALE) * rough_inverse(row.squares);
 }
 
-/* Between two blocks of keys. P of the last one is in p and not in O yet; both refer to rows.max_log2. */
+/* A correction, between two blocks of keys. P of the last one is in p and not in O yet; both refer to rows.max_log2. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void cancel_rounding(const float (&o)[Traits<Tile>::ACCUMULATORS],
                                                 uint32_t (&p)[Traits<Tile>::SCORES / 2], RowState &rows,
@@ -358,7 +362,7 @@ __device__ __forceinline__ void cancel_rounding(const float (&o)[Traits<Tile>::A
     __syncwarp();
 }
 
-/* How many blocks of keys are done until the next time, if n are left. */
+/* How many blocks of keys are done until the next correction, if n are left. */
 template <typename Tile> __device__ __forceinline__ int blocks_until_cancelled(int n)
 {
     const int keys = n * Tile::BLOCK_N;

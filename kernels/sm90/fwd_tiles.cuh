@@ -79,7 +79,7 @@ template <typename Tile> struct Traits {
     static constexpr bool RELEASES_K_LATE = Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1 && !IS_PAIR;
     template <bool PING_PONG>
     static constexpr bool RELEASES_V_LATE = (Tile::CHECKS_AFTER_EXP ? PING_PONG : IS_PAIR) && Tile::KEY_SPLITS == 1;
-    /* Whether the main loop is left now and then for cancel_rounding (fwd_softmax.cuh), where scores are spread widely.
+    /* Whether the main loop is left every few blocks for cancel_rounding (fwd_softmax.cuh), if scores spread widely.
      * The two warpgroups that split a row's keys would have to agree on that; their problems are small. */
     static constexpr bool CANCELS_ROUNDING = HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1;
     /* Work tiles without a mask may have parts (fwd_tail.h). Tiles with split keys are for problems of few tiles, which
@@ -100,7 +100,7 @@ template <typename Tile> struct Traits {
 struct alignas(16) RowHistory {
     float sum;      /* of P before rounding */
     float added;    /* of the rounded P */
-    float squares;  /* of the sums of P between two times, times 2^-32 */
+    float squares;  /* of the sums of P from one correction to the next, times 2^-32 */
     float max_log2; /* the row max that these refer to */
 };
 
