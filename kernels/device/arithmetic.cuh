@@ -70,6 +70,15 @@ __device__ __forceinline__ float exp2_approx(float x)
     return y;
 }
 
+/* y = 2^x where `condition`, otherwise y stays as it is: by a predicate, without a branch.
+ * PTX ISA, "Predicated Execution". */
+__device__ __forceinline__ void exp2_approx_if(float &y, float x, bool condition)
+{
+    asm("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p ex2.approx.ftz.f32 %0, %1;\n}"
+        : "+f"(y)
+        : "f"(x), "r"(static_cast<int>(condition)));
+}
+
 /* ---- division ---- */
 
 /* Division of numbers in 0 .. 2^31 - 1 by one that the host has prepared (kernels/common/divisor.h). It needs no

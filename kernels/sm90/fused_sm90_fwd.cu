@@ -9,7 +9,8 @@
  *   by the stages that are free                      S = Q K_last^T; P = exp(S)
  *     Q K_last .. K_1 K_0 Q' K'_last ..              for n = last - 1 .. 0
  *       (next tile taken before K_1)                   wait for the ping-pong; issue S' = Q K_n^T
- *     V_last .. V_1 V_0 V'_last ..                     BEFORE_EXP: rescale O if its row max moved a block ago
+ *     V_last .. V_1 V_0 V'_last ..                     BEFORE_EXP: rescale O if its row max moved a block ago, or take
+ *                                                      the rounding error of its largest weight out (correct_largest)
  *                                                      issue O += P V_{n+1}
  *                                                      wait for S'; pass the ping-pong on; mask S'
  *                                                      BEFORE_EXP: row max of S' while O += P V still runs
@@ -42,7 +43,7 @@
  * energy.
  *
  * Files: fwd_scheduler.cuh (order of work tiles), fwd_tail.c (parts of the last ones), fwd_tiles.cuh (tiles, shared
- * memory), fwd_pair.cuh, fwd_producer.cuh, fwd_mainloop.cuh, fwd_softmax.cuh, fwd_epilogue.cuh,
+ * memory), fwd_pair.cuh, fwd_producer.cuh, fwd_mainloop.cuh, fwd_softmax.cuh, fwd_rounding.cuh, fwd_epilogue.cuh,
  * fused_sm90_fwd_combine.cu, fused_sm90_fwd_host.c (choice of the tile, launches).
  * Measurements: docs/kernels/sm90_fwd.md. */
 #include "kernels/device/barriers.cuh"
@@ -55,6 +56,7 @@
 #include "kernels/sm90/fwd_mainloop.cuh"
 #include "kernels/sm90/fwd_params.h"
 #include "kernels/sm90/fwd_producer.cuh"
+#include "kernels/sm90/fwd_rounding.cuh"
 #include "kernels/sm90/fwd_softmax.cuh"
 #include "kernels/sm90/fwd_tiles.cuh"
 
@@ -148,7 +150,8 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         first_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, p, q_fragments, rows, alpha, unreleased_q,
                                         query, k_operand, mask_first, first_masked, n,
                                         seen_end(params, first_row, shift) - (part_begin + n) * Tile::BLOCK_N);
-        bool moved = false; /* true: O still refers to the row max before the move */
+        bool moved = false;             /* true: O still refers to the row max before the move */
+        float weight[2] = {0.0f, 0.0f}; /* for correct_largest */
         if constexpr (S::CANCELS_ROUNDING)
             start_history<T, Tile>(rows, smem.history);
         --n;
@@ -157,7 +160,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
 #pragma unroll 1
             for (; n >= stop; --n)
                 next_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, o, p, q_fragments, rows, alpha, query,
-                                               k_operand, v_operand, mask, first_masked, n, moved);
+                                               k_operand, v_operand, mask, first_masked, n, moved, weight);
             if (!S::CANCELS_ROUNDING || n < 0)
                 break;
             if constexpr (S::CANCELS_ROUNDING)
@@ -172,15 +175,13 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
             threadIdx.x % WARPGROUP;
         float scale_own[2] = {1.0f, 1.0f}, scale_sent[2];
         if (S::FINALIZES_EARLY && split == S::LAST_SPLIT) /* while the last product runs */
-            finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row,
-                                   smem.history);
+            finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row, smem);
         wgmma_wait<0>();
         wgmma_hold(o);
         release_and_advance(smem.v_empty, v);
         if (split == S::LAST_SPLIT) {
             if (!S::FINALIZES_EARLY)
-                finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row,
-                                       smem.history);
+                finalize_rows<T, Tile>(scale_own, scale_sent, o, rows, exchange, tile, params, team, warp_row, smem);
             /* Read here and not before the main loop, which has no register for it. */
             const int slot = HAS_PARTS ? smem.key_part[q.stage].slot : -1;
             if (HAS_PARTS && slot >= 0)

@@ -16,6 +16,7 @@
 #include "kernels/device/memory.cuh"
 #include "kernels/device/registers.cuh"
 #include "kernels/device/warp_matrix.cuh"
+#include "kernels/sm90/fwd_rounding.cuh"
 #include "kernels/sm90/fwd_softmax.cuh"
 #include "kernels/sm90/fwd_tiles.cuh"
 
@@ -72,7 +73,7 @@ template <typename T, typename Tile>
 __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&scale_sent)[2],
                                               const float (&o)[Traits<Tile>::ACCUMULATORS], RowState &rows,
                                               const float4 *exchange, const WorkTile &tile, const Params &params,
-                                              int team, int warp_row, RowHistory *history)
+                                              int team, int warp_row, SharedStorage<Tile> &smem)
 {
     using S = Traits<Tile>;
     const int lane = threadIdx.x % 32, q_row = tile.first_row + warp_row + lane / 4;
@@ -118,20 +119,34 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
             }
             added = __shfl_sync(WHOLE_WARP, added, lane & ~3); /* of the quad's first column */
             if (cancels_rounding<T, Tile>(rows)) {
-                RowHistory row = refer_to(rows.max_log2[half], own_history(history)[8 * half]);
+                RowHistory row = refer_to(rows.max_log2[half], own_history(smem.history)[8 * half]);
                 const float share = rounding_share(row, sum, added - row.added - sum);
                 sum += row.sum;
                 added = sum + sum * share;
             }
         } else {
+            if (CORRECTS_LARGEST<T, Tile> && rows.lag_log2 != FIRST_RISE_LOG2) {
+                /* The largest of the weights that have not been corrected yet, beside those that have. It is up to
+                 * 2^64; below 2^-63 its square is 0. */
+                const float2 squares = own_squares(smem);
+                const float weight = fminf(top[half].weight, 0x1p60f), own = weight * weight;
+                const float share = __fdividef(own, own + (half == 0 ? squares.x : squares.y));
+                top[half] = own > 0.0f ? TopWeight{top[half].weight, top[half].error * share} : TopWeight{sum, 0.0f};
+            }
             /* fwd_softmax.cuh. The quotient is between 0 and 1, where the product would be over 2^128. */
             added += top[half].error * rsqrtf(__fdividef(top[half].weight, sum));
         }
-        const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 1/8 or more, or NaN */
+        const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 2^-33 or more, or NaN */
         const float inverse = sees_none ? 0.0f : __fdividef(1.0f, added);
         scale_own[half] *= inverse;
         if constexpr (Tile::KEY_SPLITS == 2)
             scale_sent[half] *= inverse;
+        if constexpr (CORRECTS_LARGEST<T, Tile>) { /* nearer to 1, where the logarithm is more exact */
+            constexpr float LESS_LOG2 = CORRECTED_MARGIN_LOG2 - FIRST_MARGIN_LOG2;
+            static_assert(LESS_LOG2 == 27.0f, "the factor below");
+            rows.max_log2[half] -= LESS_LOG2;
+            sum *= 0x1p27f;
+        }
         rows.sum[half] = sum;
         if (lane % 4 == 0 && q_row + 8 * half < params.q_len)
             lse[q_row + 8 * half] = sees_none ? -INFINITY : LN_2 * (rows.max_log2[half] + __log2f(sum));

@@ -8,6 +8,7 @@
 #include "kernels/device/softmax.cuh"
 #include "kernels/device/warp_matrix.cuh"
 #include "kernels/device/wgmma.cuh"
+#include "kernels/sm90/fwd_rounding.cuh"
 #include "kernels/sm90/fwd_softmax.cuh"
 #include "kernels/sm90/fwd_tiles.cuh"
 
@@ -200,23 +201,26 @@ first_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipel
     if constexpr (Tile::CHECKS_AFTER_EXP)
         first_row_max(s, rows, params.scale_log2);
     else
-        start_row_max(s, rows, alpha, params.scale_log2);
+        start_row_max<CORRECTS_LARGEST<T, Tile>>(s, rows, alpha, params.scale_log2);
     exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
     if constexpr (Tile::CHECKS_AFTER_EXP)
         mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
 }
 
 /* Block n of the main loop: S = Q K_n^T beside O += P V_{n+1}, then P of block n. `moved`: whether the warp has moved
- * its row max in the block before, on return in this one; then O still refers to the one before. */
+ * its row max in the block before, on return in this one; then O still refers to the one before. Where errors of the
+ * largest weights are corrected it says that a score was above its limit, whether the row max has moved or not; then
+ * `weight` has the largest weights. */
 template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Other, typename Mask>
 __device__ __forceinline__ void
 next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, PipelineState<Tile::STAGES> &k,
            PipelineState<Tile::STAGES> &v, float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
            uint32_t (&p)[Traits<Tile>::SCORES / 2], uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
            RowState &rows, float (&alpha)[2], uint32_t query, const Operand &k_operand, const Other &v_operand,
-           const Mask &mask, int first_masked, int n, bool &moved)
+           const Mask &mask, int first_masked, int n, bool &moved, float (&weight)[2])
 {
     using S = Traits<Tile>;
+    constexpr bool CORRECTS = CORRECTS_LARGEST<T, Tile>;
 
     if constexpr (PING_PONG)
         ping_pong_wait<Tile>(consumer);
@@ -227,7 +231,14 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
         mbarrier_wait(shared_address(&smem.v_full[v.stage]), v.phase);
     issue_products<T, Tile>(s, o, p, q_fragments, query, k_operand, v_operand, [&] {
         if constexpr (!Tile::CHECKS_AFTER_EXP) {
-            if (moved) {
+            if (moved && CORRECTS) {
+                const bool rescales = __any_sync(WHOLE_WARP, fminf(alpha[0], alpha[1]) < 1.0f);
+                correct_largest<T, Tile>(rows, weight, smem, params.kv_len);
+                if (rescales) {
+                    rescale(o, alpha);
+                    rescale_squares(smem, weight, alpha);
+                }
+            } else if (moved) {
                 update_limits<T>(rows, alpha);
                 rescale(o, alpha);
             }
@@ -253,7 +264,7 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
     if constexpr (S::RELEASES_K_LATE)
         release_and_advance(smem.k_empty, k);
     if constexpr (!Tile::CHECKS_AFTER_EXP)
-        moved = move_row_max(s, rows, alpha, params.scale_log2);
+        moved = move_row_max<CORRECTS>(s, rows, alpha, params.scale_log2);
     const PipelineState<Tile::STAGES> done = v;
     v.advance();
     wait_for_next_v(smem, v, params);
@@ -267,6 +278,8 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
         exponentiate_and_check<T>(p, o, s, rows, params.scale_log2, n);
     else
         exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
+    if constexpr (CORRECTS)
+        weigh_largest(weight, rows, moved);
     if constexpr (RELEASES_LATE)
         release(&smem.v_empty[done.stage]);
 }

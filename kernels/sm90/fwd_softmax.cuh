@@ -15,7 +15,9 @@
  *                more rarely m moves, the more weights beside the largest are inexact, which this does not see. Where
  *                another row has made m move since the largest weight was rounded, e is that of another number; this
  *                costs little, as most rows have a new largest weight then. The lag grows where the scores allow it
- *                (update_limits). docs/kernels/sm90_fwd.md, steps 28, 35, 36 and 38.
+ *                (update_limits). docs/kernels/sm90_fwd.md, steps 28, 35, 36 and 38. In bf16, whose range is that of
+ *                fp32, m is so high that it seldom moves (CORRECTED_MARGIN_LOG2): where the largest score has risen
+ *                enough its error is taken out of O instead (correct_largest, fwd_rounding.cuh; step 40).
  *   AFTER_EXP    FIRST_LAG_LOG2, from the first move on about LARGEST_LAG_LOG2, because moving m costs all of P once
  *                more. O is divided by the sum of the rounded P, so that the rounding error of a weight that dominates
  *                cancels. That sum is a column of O += P V, for a column of ones beside V. LSE takes l, the sum before
@@ -43,6 +45,13 @@ constexpr float LAG_LOG2 = 3.0f;
  * deviation of 1 do not move it. A whole number: 2^-3, the largest weight, is as exact as 1. In fp16 weights below
  * 2^-11 of it are denormal then, and those below 2^-22 are lost in O. */
 constexpr float FIRST_MARGIN_LOG2 = 3.0f;
+/* The same where correct_largest (fwd_rounding.cuh) stands in for moves: higher than largest scores usually rise, and a
+ * whole number, too. bf16 holds weights down to 2^-96 of the largest then. */
+constexpr float CORRECTED_MARGIN_LOG2 = 30.0f;
+/* correct_largest: by how much a largest score rises above that of the first block before errors are taken out, and
+ * above that of the last time from then on, by the number of keys. */
+constexpr float FIRST_RISE_LOG2 = 6.0f, RISE_LOG2 = 4.5f, RISE_OF_MANY_KEYS_LOG2 = 4.0f;
+constexpr int MANY_KEYS = 4096;
 /* The largest that P's range allows. With m too low by 64 P is up to 2^64: the sum of 2^20 of them with values up to
  * 2^40 is below 2^124. Values of 2^63 and more may overflow it, although O itself is finite. fp16 holds weights up to
  * 2^16. */
@@ -73,7 +82,8 @@ constexpr float NO_MAXIMUM = -FLT_MAX;
 struct RowState {
     float max_log2[2], sum[2];
     /* BEFORE_EXP: the largest score so far, times c; max_log2 moves where a score times c is above the limit, which is
-     * max_log2 and the lag. */
+     * max_log2 and the lag. With correct_largest, the largest score since the last correction, and the limit is the
+     * lag above the largest one at that time. */
     float top_log2[2], limit_log2[2], lag_log2;
     /* AFTER_EXP: of the lag, and of that of the last block (headroom()). Both are kept, as to derive the second
      * from the first in every block costs speed (docs/kernels/sm90_fwd.md, step 37). */
@@ -87,12 +97,15 @@ template <typename T> __device__ __forceinline__ constexpr uint32_t headroom(int
     return (0x7fffu - (std::is_same<T, __half>::value ? (15u + lag_log2) << 10 : (127u + lag_log2) << 7)) * 0x10001u;
 }
 
-/* BEFORE_EXP, the first block of a tile: takes its row max and the margin. Row sums are 0 before and after; without the
- * code for them the assembler orders the main loop otherwise, which costs 0.7 % (docs/kernels/sm90_fwd.md, step 35). */
-template <int SCORES>
+/* BEFORE_EXP, the first block of a tile: takes its row max and a margin. CORRECTS: for correct_largest. Row sums are 0
+ * before and after; without the code for them the assembler orders the main loop otherwise, which costs 0.7 %
+ * (docs/kernels/sm90_fwd.md, step 35). */
+template <bool CORRECTS, int SCORES>
 __device__ __forceinline__ void start_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
                                               float scale_log2)
 {
+    constexpr float MARGIN = CORRECTS ? CORRECTED_MARGIN_LOG2 : FIRST_MARGIN_LOG2;
+    constexpr float LAG = CORRECTS ? FIRST_RISE_LOG2 - MARGIN : LAG_LOG2; /* of the limit over m */
     bool any_moves = false;
     float top[2];
     row_max(top, s);
@@ -101,22 +114,24 @@ __device__ __forceinline__ void start_row_max(const float (&s)[SCORES], RowState
         const float old = rows.max_log2[half], now = top[half] * scale_log2;
         rows.top_log2[half] = fmaxf(rows.top_log2[half], now);
         const bool moves = now - rows.limit_log2[half] > 0.0f;
-        rows.max_log2[half] = moves ? now + FIRST_MARGIN_LOG2 : old;
-        alpha[half] = moves ? exp2_approx(old - now - FIRST_MARGIN_LOG2) : 1.0f;
+        rows.max_log2[half] = moves ? now + MARGIN : old;
+        alpha[half] = moves ? exp2_approx(old - now - MARGIN) : 1.0f;
         any_moves = any_moves | moves;
     }
     if (__any_sync(WHOLE_WARP, any_moves)) {
         rows.sum[0] *= alpha[0];
         rows.sum[1] *= alpha[1];
     }
-    rows.limit_log2[0] = rows.max_log2[0] + LAG_LOG2;
-    rows.limit_log2[1] = rows.max_log2[1] + LAG_LOG2;
+    rows.limit_log2[0] = rows.max_log2[0] + LAG;
+    rows.limit_log2[1] = rows.max_log2[1] + LAG;
+    rows.lag_log2 = CORRECTS ? FIRST_RISE_LOG2 : LAG_LOG2;
 }
 
 /* BEFORE_EXP: moves the row max of all rows of the warp where that of one is above its limit, and rescales the row
  * sums. Returns whether it has; then O has to be multiplied with `alpha`, and update_limits called. alpha is computed
- * ahead of the vote, whose latency it hides (docs/kernels/sm90_fwd.md, step 35). */
-template <int SCORES>
+ * ahead of the vote, whose latency it hides (docs/kernels/sm90_fwd.md, step 35). CORRECTS: m moves only where it is
+ * below the largest score since the last correction, and correct_largest has to be called. */
+template <bool CORRECTS, int SCORES>
 __device__ __forceinline__ bool move_row_max(const float (&s)[SCORES], RowState &rows, float (&alpha)[2],
                                              float scale_log2)
 {
@@ -126,8 +141,9 @@ __device__ __forceinline__ bool move_row_max(const float (&s)[SCORES], RowState 
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float now = top[half] * scale_log2;
-        high[half] = fmaxf(rows.max_log2[half], now);
-        rows.top_log2[half] = fmaxf(rows.top_log2[half], now);
+        const float highest = fmaxf(rows.top_log2[half], now);
+        high[half] = fmaxf(rows.max_log2[half], CORRECTS ? highest : now);
+        rows.top_log2[half] = highest;
         moves[half] = now - rows.limit_log2[half] > 0.0f;
         alpha[half] = exp2_approx(rows.max_log2[half] - high[half]);
     }
@@ -159,7 +175,8 @@ template <typename T> __device__ __forceinline__ void update_limits(RowState &ro
 }
 
 /* BEFORE_EXP, ahead of the last block: where scores grow, m moves with any new largest score, so that its weight is 1
- * and exact. The largest score is not below m there: with that lag m has moved, in all rows, to a largest score. */
+ * and exact. The largest score is not below m there: with that lag m has moved, in all rows, to a largest score. Where
+ * errors of largest weights are corrected it may be; then the epilogue corrects that of the last block. */
 template <typename T> __device__ __forceinline__ void sharpen_limits(RowState &rows)
 {
     if (rows.lag_log2 == RISING_LAG_LOG2<T>) {
@@ -255,118 +272,6 @@ __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2]
     } while (again);
     rows.sum[0] = sum[0];
     rows.sum[1] = sum[1];
-}
-
-/* ---- rounding of widely spread weights ---- */
-
-/* AFTER_EXP. Where scores are spread widely few weights of a row count, and their rounding errors are most of the error
- * of O. With weights w_j and relative rounding errors e_j, O is off by the sum of w_j e_j v_j. If the v_j are
- * independent, the multiple of O nearest to that is r O with
- *
- *   r = (sum of w_j^2 e_j) / (sum of w_j^2)
- *
- * At the end O can be divided by 1 + r once. During the main loop what is in O so far can be corrected as often as one
- * likes, as m can stand for the division: O / (1 + r) is O that refers to a smaller m. A weight that was the largest
- * until it was overtaken has lost most of its error by then, as in a kernel that moves m with each new largest score,
- * where such weights are 1 and exact. Of the weights the kernel knows sums only, of P and of the rounded P (the column
- * of O += P V): the keys from one correction to the next count as one weight. docs/kernels/sm90_fwd.md, step 39. */
-
-/* Of this thread's row g; that of row g + 8 is 8 further. The four threads of a row read it, the first writes it. */
-__device__ __forceinline__ RowHistory *own_history(RowHistory *history)
-{
-    return history + (threadIdx.x / 32 - WARPGROUP / 32) * 16 + threadIdx.x % 32 / 4;
-}
-
-/* Whether start_history has found the scores of the warp's rows to be spread widely. */
-template <typename T, typename Tile> __device__ __forceinline__ bool cancels_rounding(const RowState &rows)
-{
-    return Traits<Tile>::CANCELS_ROUNDING && rows.headroom == headroom<T>(CANCELLING_LAG_LOG2<T>);
-}
-
-/* Behind the first block of a tile, P of which refers to its row max: chooses whether its rows are corrected. */
-template <typename T, typename Tile> __device__ __forceinline__ void start_history(RowState &rows, RowHistory *history)
-{
-    constexpr float UNITS = 1024.0f; /* of a sum, in integers, for which there is an addition over the warp */
-    const float sum = rows.sum[0] + rows.sum[1];
-    /* No two rows' sums may take the mean of all 16 above its bound; with this the integers are small enough, too. */
-    if (!__any_sync(WHOLE_WARP, fmaxf(rows.max_log2[0], rows.max_log2[1]) > WIDE_MAX_LOG2) ||
-        !__all_sync(WHOLE_WARP, sum < 16 * WIDE_MOST_SUM))
-        return;
-    const int sums = __reduce_add_sync(WHOLE_WARP, int(sum * UNITS));
-    if (sums < int(16 * WIDE_LEAST_SUM * UNITS) || sums > int(16 * WIDE_MOST_SUM * UNITS))
-        return;
-    if (threadIdx.x % 4 == 0)
-        own_history(history)[0] = own_history(history)[8] = {0.0f, 0.0f, 0.0f, NO_MAXIMUM};
-    __syncwarp();
-    rows.headroom = rows.last_headroom = headroom<T>(CANCELLING_LAG_LOG2<T>);
-}
-
-/* The history of a row whose row max has moved since. */
-__device__ __forceinline__ RowHistory refer_to(float max_log2, const RowHistory &then)
-{
-    const float alpha = exp2_approx(then.max_log2 - max_log2);
-    return {then.sum * alpha, then.added * alpha, then.squares * (alpha * alpha), max_log2};
-}
-
-/* 1 / x within 1 %, without the unit of the exponentials, for x up to 2^125; something finite for 0. The bits of x,
- * taken as an integer, are nearly linear in log2(x): their negative is a first guess, which Newton's step improves. */
-__device__ __forceinline__ float rough_inverse(float x)
-{
-    const float guess = __int_as_float(0x7ef311c7 - __float_as_int(x));
-    return guess * (2.0f - x * guess);
-}
-
-/* r of the keys since the last correction, whose sum of P is `sum` and was changed by `error` in rounding. */
-__device__ __forceinline__ float rounding_share(RowHistory &row, float sum, float error)
-{
-    constexpr float SCALE = 1.0f / (1 << 16); /* the sum is up to 2^71 */
-    const float size = sum * SCALE;
-    row.squares = fminf(row.squares + size * size, 0x1p120f); /* within what rough_inverse takes */
-    return size * (error * SCALE) * rough_inverse(row.squares);
-}
-
-/* A correction, between two blocks of keys. P of the last one is in p and not in O yet; both refer to rows.max_log2. */
-template <typename T, typename Tile>
-__device__ __forceinline__ void cancel_rounding(const float (&o)[Traits<Tile>::ACCUMULATORS],
-                                                uint32_t (&p)[Traits<Tile>::SCORES / 2], RowState &rows,
-                                                RowHistory *history)
-{
-    constexpr int COLUMN = Traits<Tile>::OUTPUTS; /* the sum of the rounded P, in the quad's first thread */
-    RowHistory *const own = own_history(history);
-    /* Two sums of the rounded P, for the latency of the products; the first begins with that of O. */
-    float added[2][4] = {{o[COLUMN], 0.0f, o[COLUMN + 2], 0.0f}, {}};
-    const uint32_t ones = pack2<T>(1.0f, 1.0f);
-#pragma unroll
-    for (int step = 0; step < Traits<Tile>::KEYS / 16; ++step)
-        mma_m16n8k16<T>(added[step % 2], reinterpret_cast<const uint32_t(&)[4]>(p[4 * step]), ones, ones);
-    RowHistory row[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        row[half] = refer_to(rows.max_log2[half], own[8 * half]);
-        const float sum = quad_sum(rows.sum[half]);
-        const float of_row = __shfl_sync(WHOLE_WARP, added[0][2 * half] + added[1][2 * half], threadIdx.x % 32 & ~3);
-        const float share = rounding_share(row[half], sum, of_row - row[half].added - sum);
-        row[half].max_log2 = rows.max_log2[half] - LOG2_E * share; /* log2(1 + r) is nearly that */
-        /* By what m is really lower: sums of exact weights become larger by 2 to the power of it. */
-        const float shift = rows.max_log2[half] - row[half].max_log2;
-        row[half].sum = (row[half].sum + sum) * (1.0f + shift * (LN_2 + shift * (LN_2 * LN_2 / 2)));
-        row[half].added = of_row;
-        rows.max_log2[half] = row[half].max_log2;
-        rows.sum[half] = 0.0f;
-    }
-    __syncwarp(); /* all have read it */
-    if (threadIdx.x % 4 == 0) {
-        own[0] = row[0];
-        own[8] = row[1];
-    }
-    __syncwarp();
-}
-
-/* How many blocks of keys are done until the next correction, if n are left. */
-template <typename Tile> __device__ __forceinline__ int blocks_until_cancelled(int n)
-{
-    const int keys = n * Tile::BLOCK_N;
-    return (keys > 4096 ? 1024 : keys > 1024 ? 512 : 256) / Tile::BLOCK_N;
 }
 
 } // namespace sm90_fwd

@@ -71,17 +71,19 @@ template <typename Tile> struct Traits {
      * no registers for it (C7511). */
     static constexpr bool HALVES_FIRST_BLOCK = Tile::HEAD_DIM == 128 && KEYS == 128 && !IS_PAIR;
     /* The order of the main loop. All orders compute the same; which one is fastest depends on how the assembler
-     * arranges the instructions and was found by trying (docs/kernels/sm90_fwd.md, steps 33 and 34).
+     * arranges the instructions and was found by trying (docs/kernels/sm90_fwd.md, steps 33, 34 and 40).
      * WAITS_FOR_V_FIRST: BEFORE_EXP, V is waited for ahead of K, otherwise behind it. RELEASES_K_LATE: a stage of K is
      * released behind the mask, otherwise as soon as S is there. RELEASES_V_LATE: one of V behind the exponentials,
      * otherwise as soon as O is there. */
-    static constexpr bool WAITS_FOR_V_FIRST = IS_PAIR && !Tile::CHECKS_AFTER_EXP;
-    static constexpr bool RELEASES_K_LATE = Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1 && !IS_PAIR;
+    static constexpr bool WAITS_FOR_V_FIRST = !Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1 && !IS_PAIR;
+    static constexpr bool RELEASES_K_LATE = Tile::KEY_SPLITS == 1 && !(Tile::CHECKS_AFTER_EXP && IS_PAIR);
     template <bool PING_PONG>
-    static constexpr bool RELEASES_V_LATE = (Tile::CHECKS_AFTER_EXP ? PING_PONG : IS_PAIR) && Tile::KEY_SPLITS == 1;
-    /* Whether the main loop is left every few blocks for cancel_rounding (fwd_softmax.cuh), if scores spread widely.
+    static constexpr bool RELEASES_V_LATE = Tile::KEY_SPLITS == 1 && (Tile::CHECKS_AFTER_EXP ? PING_PONG : false);
+    /* Whether the main loop is left every few blocks for cancel_rounding (fwd_rounding.cuh), if scores spread widely.
      * The two warpgroups that split a row's keys would have to agree on that; their problems are small. */
     static constexpr bool CANCELS_ROUNDING = HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1;
+    /* Whether rounding errors of largest weights are taken out of O in bf16 (correct_largest, fwd_rounding.cuh). */
+    static constexpr bool CORRECTS_LARGEST = !HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1;
     /* Work tiles without a mask may have parts (fwd_tail.h). Tiles with split keys are for problems of few tiles, which
      * have none. */
     static constexpr bool HAS_PARTS = Tile::KEY_SPLITS == 1;
@@ -96,7 +98,7 @@ template <typename Tile> struct Traits {
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };
 
-/* What cancel_rounding (fwd_softmax.cuh) keeps of a row's keys so far. */
+/* What cancel_rounding (fwd_rounding.cuh) keeps of a row's keys so far. */
 struct alignas(16) RowHistory {
     float sum;      /* of P before rounding */
     float added;    /* of the rounded P */
@@ -127,6 +129,8 @@ template <typename Tile> struct alignas(1024) SharedStorage {
     KeyPart key_part[Q_STAGES]; /* of work_tile, where tiles may have parts */
     PairStorage<Tile> pair;
     RowHistory history[Traits<Tile>::CANCELS_ROUNDING ? Tile::BLOCK_M : 1];
+    /* Of a consumer thread's two rows (correct_largest). */
+    float2 squares[Traits<Tile>::CORRECTS_LARGEST ? Traits<Tile>::CONSUMERS * WARPGROUP : 1];
 };
 
 } // namespace sm90_fwd
