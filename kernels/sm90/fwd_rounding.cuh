@@ -1,7 +1,7 @@
-/* Rounding errors of P that are taken out of O during the main loop of the sm_90 forward. Where scores are spread widely
- * few weights of a row count, and their rounding errors are most of the error of O. With weights w_j and relative
- * rounding errors e_j, O is off by the sum of w_j e_j v_j. If the v_j are independent, the multiple of O nearest to that
- * is r O with
+/* Rounding errors of P that are taken out of O during the main loop of the sm_90 forward. Where scores are spread
+ * widely few weights of a row count, and their rounding errors are most of the error of O. With weights w_j and
+ * relative rounding errors e_j, O is off by the sum of w_j e_j v_j. If the v_j are independent, the multiple of O
+ * nearest to that is r O with
  *
  *   r = (sum of w_j^2 e_j) / (sum of w_j^2)
  *
@@ -132,7 +132,7 @@ template <typename Tile> __device__ __forceinline__ int blocks_until_cancelled(i
 
 /* Not in fp16, whose range does not have room for the margin. */
 template <typename T, typename Tile>
-constexpr bool CORRECTS_LARGEST = Traits<Tile>::CORRECTS_LARGEST && std::is_same<T, __nv_bfloat16>::value;
+constexpr bool CORRECTS_LARGEST = Traits<Tile>::CORRECTS_LARGEST &&std::is_same<T, __nv_bfloat16>::value;
 
 /* Of this thread's two rows: the sum of squares of the weights that have been corrected, which refer to m. Only what
  * the thread itself has written is read. */
@@ -153,15 +153,14 @@ __device__ __forceinline__ void weigh_largest(float (&weight)[2], const RowState
  * choose the lag, as in update_limits. Few weights count where a row has risen by more than 2^17 since the first block,
  * or a largest score times c is above 34; where all rows have risen, scores grow. A row that had seen no key has risen
  * by more than any number, which says nothing. */
-template <typename T>
-__device__ __forceinline__ void raise_limits(RowState &rows, const float (&high)[2], int kv_len)
+template <typename T> __device__ __forceinline__ void raise_limits(RowState &rows, const float (&high)[2], int kv_len)
 {
     constexpr float LEAST = 1.0f, WIDE = 17.0f, HIGH = 34.0f, NO_KEY = 1e30f;
     if (rows.lag_log2 == FIRST_RISE_LOG2) {
         const float rise[2] = {high[0] - rows.limit_log2[0], high[1] - rows.limit_log2[1]};
         const bool all_rise = __all_sync(WHOLE_WARP, rise[0] > LEAST && rise[1] > LEAST);
-        const bool is_wide = __any_sync(WHOLE_WARP,
-                                        (rise[0] > WIDE && rise[0] < NO_KEY) || (rise[1] > WIDE && rise[1] < NO_KEY));
+        const bool is_wide =
+            __any_sync(WHOLE_WARP, (rise[0] > WIDE && rise[0] < NO_KEY) || (rise[1] > WIDE && rise[1] < NO_KEY));
         const bool is_high = __any_sync(WHOLE_WARP, fmaxf(high[0], high[1]) > HIGH + FIRST_RISE_LOG2);
         const float rise_log2 = kv_len > MANY_KEYS ? RISE_OF_MANY_KEYS_LOG2 : RISE_LOG2;
         rows.lag_log2 = is_wide || (is_high && !all_rise) ? LARGEST_LAG_LOG2<T>
@@ -191,7 +190,7 @@ __device__ __forceinline__ void correct_largest(RowState &rows, const float (&we
         const float error = (half == 0 ? rounded.x : rounded.y) - weight[half];
         sum[half] += weight[half] * weight[half];
         const float share = error * (weight[half] * guess_inverse(sum[half]));
-        const float max_log2 = rows.max_log2[half] - LOG2_E * share; /* log2(1 + r) is nearly LOG2_E r */
+        const float max_log2 = rows.max_log2[half] - LOG2_E * share;      /* log2(1 + r) is nearly LOG2_E r */
         rows.sum[half] *= 1.0f + (rows.max_log2[half] - max_log2) * LN_2; /* by what m is really lower */
         rows.max_log2[half] = max_log2;
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # --peer and scripts/ratios.py: whose speed a row is compared with, and speed and error between implementations.
-# scripts/beside_dense.py: windows and masks beside dense problems. scripts/beside_peers.py: ratios to cuDNN against
-# published ones. The records here are made up.
+# scripts/beside_dense.py: windows and masks beside dense problems. scripts/speed_by_data.py: speed on other data beside
+# that on N(0,1). scripts/beside_peers.py: ratios to cuDNN against published ones. The records here are made up.
 . "$(dirname "$0")/lib.sh"
 
 command -v python3 >/dev/null || skip "no python3"
@@ -158,6 +158,36 @@ dense dense.jsonl --of b
 expect_code 5
 expect_stderr '^beside_dense: no window or block mask of b'
 dense one.jsonl
+expect_code 2
+
+# ---- speed_by_data: row() has a standard deviation of 4; usual() the same problem with 1 ----
+usual() {
+    row other.jsonl "$2" 1,1,1 1e-3 "${3-}"
+    sed 's/"logit_std":4/"logit_std":1/' other.jsonl | tail -n 1 >>"$1"
+}
+by_data() {
+    what="speed_by_data.py $*"
+    code=0
+    python3 "$root/scripts/speed_by_data.py" "$@" >out 2>err </dev/null || code=$?
+}
+record data.jsonl
+usual data.jsonl a ',"time_ms":9,"sm_clock_mhz":1500'
+usual data.jsonl b ',"time_ms":8'
+row data.jsonl a 1,1,1 1e-3 ',"time_ms":10,"sm_clock_mhz":1800'
+row data.jsonl b 1,1,1 1e-3 ',"time_ms":10'
+by_data data.jsonl --of a --over b --least 0.9 --csv share.csv
+expect_code 0
+expect_stdout '^fwd causal .* std 4 +0\.900 +0\.800 +1\.200 +1$'
+expect "the table of shares" grep -qE '^a,b,fwd .* std 4,0\.9000,0\.8000,1\.2000,1$' share.csv
+by_data data.jsonl --of a --over b --least 0.95 # the other one has less
+expect_code 0
+by_data data.jsonl --of b --over a --least 0.81
+expect_code 1
+expect_stdout ' 0\.800 +0\.900 +- +1   limit$'
+by_data one.jsonl --of a --over b
+expect_code 5
+expect_stderr '^speed_by_data: no point where a and b passed'
+by_data data.jsonl --of a
 expect_code 2
 
 # ---- beside_peers ----
