@@ -36,7 +36,7 @@ def collect(options):
         for problem, by_impl in problems.items():
             usual = problems.get(usual_of(problem), {})
             rows = [(by_impl.get(name), usual.get(name)) for name in (options.of, options.over)]
-            if problem == usual_of(problem) or not all(one and other for one, other in rows):
+            if problem == usual_of(problem) or not all(row and row.get("time_ms") for pair in rows for row in pair):
                 continue
             shares = [base["time_ms"] / row["time_ms"] for row, base in rows]
             clocks = [row.get("sm_clock_mhz") for row in rows[0]]

@@ -9,8 +9,8 @@
  *   by the stages that are free                      S = Q K_last^T; P = exp(S)
  *     Q K_last .. K_1 K_0 Q' K'_last ..              for n = last - 1 .. 0
  *       (next tile taken before K_1)                   wait for the ping-pong; issue S' = Q K_n^T
- *     V_last .. V_1 V_0 V'_last ..                     BEFORE_EXP: rescale O if its row max moved a block ago, or take
- *                                                      the rounding error of its largest weight out (correct_largest)
+ *     V_last .. V_1 V_0 V'_last ..                     BEFORE_EXP: rescale O if its row max moved a block ago, and take
+ *                                                      rounding errors of largest weights out (correct_largest)
  *                                                      issue O += P V_{n+1}
  *                                                      wait for S'; pass the ping-pong on; mask S'
  *                                                      BEFORE_EXP: row max of S' while O += P V still runs
@@ -150,7 +150,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         first_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, p, q_fragments, rows, alpha, unreleased_q,
                                         query, k_operand, mask_first, first_masked, n,
                                         seen_end(params, first_row, shift) - (part_begin + n) * Tile::BLOCK_N);
-        bool moved = false;             /* true: O still refers to the row max before the move */
+        bool moved = false;             /* see next_block */
         float weight[2] = {0.0f, 0.0f}; /* for correct_largest */
         if constexpr (S::CANCELS_ROUNDING)
             start_history<T, Tile>(rows, smem.history);

@@ -128,7 +128,7 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
         } else {
             if (CORRECTS_LARGEST<T, Tile> && rows.lag_log2 != FIRST_RISE_LOG2) {
                 /* The largest of the weights that have not been corrected yet, beside those that have. It is up to
-                 * 2^64; below 2^-63 its square is 0. */
+                 * 2^64; its square is 0 where it is below about 2^-75. */
                 const float2 squares = own_squares(smem);
                 const float weight = fminf(top[half].weight, 0x1p60f), own = weight * weight;
                 const float share = __fdividef(own, own + (half == 0 ? squares.x : squares.y));
@@ -137,7 +137,7 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
             /* fwd_softmax.cuh. The quotient is between 0 and 1, where the product would be over 2^128. */
             added += top[half].error * rsqrtf(__fdividef(top[half].weight, sum));
         }
-        const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 2^-33 or more, or NaN */
+        const bool sees_none = sum == 0.0f; /* otherwise P of the row max is about 2^-30 or more, or NaN */
         const float inverse = sees_none ? 0.0f : __fdividef(1.0f, added);
         scale_own[half] *= inverse;
         if constexpr (Tile::KEY_SPLITS == 2)

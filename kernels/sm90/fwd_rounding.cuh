@@ -132,7 +132,7 @@ template <typename Tile> __device__ __forceinline__ int blocks_until_cancelled(i
 
 /* Not in fp16, whose range does not have room for the margin. */
 template <typename T, typename Tile>
-constexpr bool CORRECTS_LARGEST = Traits<Tile>::CORRECTS_LARGEST &&std::is_same<T, __nv_bfloat16>::value;
+constexpr bool CORRECTS_LARGEST = Traits<Tile>::CORRECTS_LARGEST_IN_BF16 &&std::is_same<T, __nv_bfloat16>::value;
 
 /* Of this thread's two rows: the sum of squares of the weights that have been corrected, which refer to m. Only what
  * the thread itself has written is read. */
@@ -149,10 +149,11 @@ __device__ __forceinline__ void weigh_largest(float (&weight)[2], const RowState
     exp2_approx_if(weight[1], rows.top_log2[1] - rows.max_log2[1], rises);
 }
 
-/* The limits behind a correction. `high`: the largest score since the last one and the lag. The first time the scores
- * choose the lag, as in update_limits. Few weights count where a row has risen by more than 2^17 since the first block,
- * or a largest score times c is above 34; where all rows have risen, scores grow. A row that had seen no key has risen
- * by more than any number, which says nothing. */
+/* The limits behind a correction. `high`: the largest score since the last one plus the lag. The first time the scores
+ * choose the lag, as in update_limits. Few weights count where a row has risen by more than 2^17 since the first block;
+ * otherwise scores grow where all rows have risen, and few weights count where a largest score times c is above 34,
+ * which a constant added to all scores changes, although it changes nothing else. A row that had seen no key has risen
+ * by more than any number. docs/kernels/sm90_fwd.md, "Not tried yet", has what is less exact with such rows. */
 template <typename T> __device__ __forceinline__ void raise_limits(RowState &rows, const float (&high)[2], int kv_len)
 {
     constexpr float LEAST = 1.0f, WIDE = 17.0f, HIGH = 34.0f, NO_KEY = 1e30f;

@@ -48,8 +48,8 @@ constexpr float FIRST_MARGIN_LOG2 = 3.0f;
 /* The same where correct_largest (fwd_rounding.cuh) stands in for moves: higher than largest scores usually rise, and a
  * whole number, too. bf16 holds weights down to 2^-96 of the largest then. */
 constexpr float CORRECTED_MARGIN_LOG2 = 30.0f;
-/* correct_largest: by how much a largest score rises above that of the first block before errors are taken out, and
- * above that of the last time from then on, by the number of keys. */
+/* correct_largest: errors are taken out where a largest score is FIRST_RISE_LOG2 above that of the first block, then
+ * where one is RISE_LOG2 above that of the last correction, RISE_OF_MANY_KEYS_LOG2 with more than MANY_KEYS keys. */
 constexpr float FIRST_RISE_LOG2 = 6.0f, RISE_LOG2 = 4.5f, RISE_OF_MANY_KEYS_LOG2 = 4.0f;
 constexpr int MANY_KEYS = 4096;
 /* The largest that P's range allows. With m too low by 64 P is up to 2^64: the sum of 2^20 of them with values up to
@@ -75,6 +75,9 @@ constexpr float RISING_ALPHA = 0.87f;
  * with that standard deviation it is 3 for rows with 1 to 16 keys and 11 or 17 for 64 or 128; with one of 4 it is 2.0
  * or 2.2, with one of 16 1.2, where the largest weight is nearly all of its row and its error cancels at the end. */
 constexpr float WIDE_MAX_LOG2 = 8.0f, WIDE_LEAST_SUM = 1.25f, WIDE_MOST_SUM = 2.75f;
+static_assert(FIRST_RISE_LOG2 != RISE_LOG2 && FIRST_RISE_LOG2 != RISE_OF_MANY_KEYS_LOG2 &&
+                  FIRST_RISE_LOG2 < RISING_LAG_LOG2<__nv_bfloat16> && RISE_LOG2 < RISING_LAG_LOG2<__nv_bfloat16>,
+              "a lag says which case it is");
 /* The row max of a row that has seen no key: finite, so that a masked score minus it is -inf and not NaN. */
 constexpr float NO_MAXIMUM = -FLT_MAX;
 

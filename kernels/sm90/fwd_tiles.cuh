@@ -82,8 +82,9 @@ template <typename Tile> struct Traits {
     /* Whether the main loop is left every few blocks for cancel_rounding (fwd_rounding.cuh), if scores spread widely.
      * The two warpgroups that split a row's keys would have to agree on that; their problems are small. */
     static constexpr bool CANCELS_ROUNDING = HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1;
-    /* Whether rounding errors of largest weights are taken out of O in bf16 (correct_largest, fwd_rounding.cuh). */
-    static constexpr bool CORRECTS_LARGEST = !HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1;
+    /* Whether rounding errors of largest weights are taken out of O where P is in bf16 (correct_largest,
+     * fwd_rounding.cuh). The two warpgroups that split a row's keys would have to agree on that, too. */
+    static constexpr bool CORRECTS_LARGEST_IN_BF16 = !HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1;
     /* Work tiles without a mask may have parts (fwd_tail.h). Tiles with split keys are for problems of few tiles, which
      * have none. */
     static constexpr bool HAS_PARTS = Tile::KEY_SPLITS == 1;
@@ -130,7 +131,7 @@ template <typename Tile> struct alignas(1024) SharedStorage {
     PairStorage<Tile> pair;
     RowHistory history[Traits<Tile>::CANCELS_ROUNDING ? Tile::BLOCK_M : 1];
     /* Of a consumer thread's two rows (correct_largest). */
-    float2 squares[Traits<Tile>::CORRECTS_LARGEST ? Traits<Tile>::CONSUMERS * WARPGROUP : 1];
+    float2 squares[Traits<Tile>::CORRECTS_LARGEST_IN_BF16 ? Traits<Tile>::CONSUMERS * WARPGROUP : 1];
 };
 
 } // namespace sm90_fwd

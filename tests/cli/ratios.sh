@@ -184,6 +184,23 @@ expect_code 0
 by_data data.jsonl --of b --over a --least 0.81
 expect_code 1
 expect_stdout ' 0\.800 +0\.900 +- +1   limit$'
+record again.jsonl # the median of 0.9 and 0.7
+usual again.jsonl a ',"time_ms":7'
+usual again.jsonl b ',"time_ms":8'
+row again.jsonl a 1,1,1 1e-3 ',"time_ms":10'
+row again.jsonl b 1,1,1 1e-3 ',"time_ms":10'
+by_data data.jsonl again.jsonl --of a --over b
+expect_code 0
+expect_stdout ' 0\.800 +0\.800 +1\.200 +2$'
+by_data data.jsonl --of a --over b --csv missing/share.csv
+expect_code 6
+record timeless.jsonl
+usual timeless.jsonl a ',"time_ms":9'
+usual timeless.jsonl b ',"time_ms":9'
+row timeless.jsonl a 1,1,1 1e-3
+row timeless.jsonl b 1,1,1 1e-3
+by_data timeless.jsonl --of a --over b
+expect_code 5
 by_data one.jsonl --of a --over b
 expect_code 5
 expect_stderr '^speed_by_data: no point where a and b passed'
