@@ -173,7 +173,7 @@ verify_stage() {
             --mode fwd --dtype fp16,bf16 --logit-std 2,4,8 \
             --impl "$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)" --warmup-ms 1 \
             --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
-        # Random problems of the forward: one of d128's has huge logits, with which P was infinite in a version.
+        # Random problems of the forward. One of d128's has huge logits, which a row max that is too low makes NaN of.
         step "random-forward-d$head_dim" "$fabench" verify --device cuda:0 --random 1500 --seed 1 --mode fwd \
             --d "$head_dim" --impl "$(fused_here)" --out none
         # Deterministic, with so many heads that fused_sm90's backward staggers them.

@@ -119,7 +119,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
         const auto mask_first = [&](float(&s)[S::SCORES], int n) { mask(s, part_begin + n); };
         uint32_t q_fragments[S::Q_FRAGMENTS][4];
         RowState rows = {{NO_MAXIMUM, NO_MAXIMUM},      {0.0f, 0.0f}, {NO_MAXIMUM, NO_MAXIMUM},
-                         {NO_MAXIMUM, NO_MAXIMUM},      LAG_LOG2,     headroom<T>(FIRST_LAG_LOG2<T>),
+                         {NO_MAXIMUM, NO_MAXIMUM},      0.0f,         headroom<T>(FIRST_LAG_LOG2<T>),
                          headroom<T>(FIRST_LAG_LOG2<T>)};
         float s[S::SCORES], o[S::ACCUMULATORS], alpha[2];
         uint32_t p[S::SCORES / 2];

@@ -143,10 +143,9 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
         if constexpr (Tile::KEY_SPLITS == 2)
             scale_sent[half] *= inverse;
         if constexpr (CORRECTS_LARGEST<T, Tile>) { /* nearer to 1, where the logarithm is more exact */
-            constexpr float LESS_LOG2 = CORRECTED_MARGIN_LOG2 - FIRST_MARGIN_LOG2;
-            static_assert(LESS_LOG2 == 27.0f, "the factor below");
+            constexpr int LESS_LOG2 = int(CORRECTED_MARGIN_LOG2 - FIRST_MARGIN_LOG2);
             rows.max_log2[half] -= LESS_LOG2;
-            sum *= 0x1p27f;
+            sum *= 1 << LESS_LOG2;
         }
         rows.sum[half] = sum;
         if (lane % 4 == 0 && q_row + 8 * half < params.q_len)

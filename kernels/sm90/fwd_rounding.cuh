@@ -132,7 +132,7 @@ template <typename Tile> __device__ __forceinline__ int blocks_until_cancelled(i
 
 /* Not in fp16, whose range does not have room for the margin. */
 template <typename T, typename Tile>
-constexpr bool CORRECTS_LARGEST = Traits<Tile>::CORRECTS_LARGEST_IN_BF16 &&std::is_same<T, __nv_bfloat16>::value;
+constexpr bool CORRECTS_LARGEST = std::is_same<T, __nv_bfloat16>::value && (Traits<Tile>::CORRECTS_LARGEST_IN_BF16);
 
 /* Of this thread's two rows: the sum of squares of the weights that have been corrected, which refer to m. Only what
  * the thread itself has written is read. */

@@ -78,7 +78,7 @@ template <typename Tile> struct Traits {
     static constexpr bool WAITS_FOR_V_FIRST = !Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1 && !IS_PAIR;
     static constexpr bool RELEASES_K_LATE = Tile::KEY_SPLITS == 1 && !(Tile::CHECKS_AFTER_EXP && IS_PAIR);
     template <bool PING_PONG>
-    static constexpr bool RELEASES_V_LATE = Tile::KEY_SPLITS == 1 && (Tile::CHECKS_AFTER_EXP ? PING_PONG : false);
+    static constexpr bool RELEASES_V_LATE = PING_PONG && (Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1);
     /* Whether the main loop is left every few blocks for cancel_rounding (fwd_rounding.cuh), if scores spread widely.
      * The two warpgroups that split a row's keys would have to agree on that; their problems are small. */
     static constexpr bool CANCELS_ROUNDING = HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1;
