@@ -170,7 +170,7 @@ verify_stage() {
         rm -rf "$inputs"
         # Widely spread scores, with which fused_sm90's forward takes rounding errors out of O on the way.
         step "wide-logits-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1650,5k --batch 1 --heads 4 \
-            --mode fwd --dtype fp16,bf16 --logit-std 2,4,8 \
+            --mode fwd --dtype fp16,bf16 --logit-std 2,4,8,32 \
             --impl "$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)" --warmup-ms 1 \
             --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
         # Random problems of the forward. One of d128's has huge logits, which a row max that is too low makes NaN of.

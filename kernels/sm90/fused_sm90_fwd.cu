@@ -17,7 +17,7 @@
  *                                                      wait for O; P = 2^(c S' - m)
  *                                                      AFTER_EXP: where P is too large, row max of S', rescale O, P
  *                                                      once more; V has a column of ones for the sum of the rounded P
- *                                                      every 256 to 1024 keys: rounding errors taken out of O, where
+ *                                                      every 384 to 1024 keys: rounding errors taken out of O, where
  *                                                      scores are spread widely (cancel_rounding)
  *                                                    BEFORE_EXP: rescale O if its row max moved in block 0
  *                                                    O += P V_0; epilogue: O / row sum, LSE
@@ -118,9 +118,9 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
          * main loop's mask is for whole work tiles. */
         const auto mask_first = [&](float(&s)[S::SCORES], int n) { mask(s, part_begin + n); };
         uint32_t q_fragments[S::Q_FRAGMENTS][4];
-        RowState rows = {{NO_MAXIMUM, NO_MAXIMUM},      {0.0f, 0.0f}, {NO_MAXIMUM, NO_MAXIMUM},
-                         {NO_MAXIMUM, NO_MAXIMUM},      0.0f,         headroom<T>(FIRST_LAG_LOG2<T>),
-                         headroom<T>(FIRST_LAG_LOG2<T>)};
+        RowState rows = {{NO_MAXIMUM, NO_MAXIMUM},     {0.0f, 0.0f}, {NO_MAXIMUM, NO_MAXIMUM},
+                         {NO_MAXIMUM, NO_MAXIMUM},     0.0f,         headroom<T>(LARGEST_LAG_LOG2<T>),
+                         headroom<T>(LAST_LAG_LOG2<T>)};
         float s[S::SCORES], o[S::ACCUMULATORS], alpha[2];
         uint32_t p[S::SCORES / 2];
         int n = tile.key_blocks - 1;
@@ -152,6 +152,8 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
                                         seen_end(params, first_row, shift) - (part_begin + n) * Tile::BLOCK_N);
         bool moved = false;             /* see next_block */
         float weight[2] = {0.0f, 0.0f}; /* for correct_largest */
+        /* AFTER_EXP: the row sums with the last block, which those of rows are without (cancel_rounding). */
+        float sum[2] = {rows.sum[0], rows.sum[1]};
         if constexpr (S::CANCELS_ROUNDING)
             start_history<T, Tile>(rows, smem.history);
         --n;
@@ -160,11 +162,15 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
 #pragma unroll 1
             for (; n >= stop; --n)
                 next_block<T, Tile, PING_PONG>(smem, params, consumer, k, v, s, o, p, q_fragments, rows, alpha, query,
-                                               k_operand, v_operand, mask, first_masked, n, moved, weight);
+                                               k_operand, v_operand, mask, first_masked, n, moved, weight, sum);
             if (!S::CANCELS_ROUNDING || n < 0)
                 break;
             if constexpr (S::CANCELS_ROUNDING)
-                cancel_rounding<T, Tile>(o, p, rows, smem.history);
+                cancel_rounding<T, Tile>(o, rows, sum, smem.history);
+        }
+        if constexpr (Tile::CHECKS_AFTER_EXP) {
+            rows.sum[0] = sum[0];
+            rows.sum[1] = sum[1];
         }
         if (!Tile::CHECKS_AFTER_EXP && moved)
             rescale(o, alpha);

@@ -23,12 +23,13 @@
 
 namespace sm90_fwd {
 
-/* The panel of ones beside V (Traits::HAS_SUM_COLUMN): 1 in its first column. All threads of a warpgroup call it. */
+/* The panel of ones beside V (Traits::HAS_SUM_COLUMN), in its first 8 columns, so that all threads of a quad have the
+ * sum. All threads of a warpgroup call it. */
 template <typename T, int COUNT> __device__ __forceinline__ void write_ones(uint16_t (&ones)[COUNT], int thread)
 {
     uint32_t *const pairs = reinterpret_cast<uint32_t *>(ones);
     for (int i = thread; i < COUNT / 2; i += WARPGROUP)
-        pairs[i] = i * 4 == swizzle_128b(i / (ROW_BYTES / 4), 0) ? pack2<T>(1.0f, 0.0f) : 0;
+        pairs[i] = i * 4 / 16 * 16 == swizzle_128b(i / (ROW_BYTES / 4), 0) ? pack2<T>(1.0f, 1.0f) : 0;
     async_proxy_fence();
 }
 
@@ -118,9 +119,9 @@ __device__ __forceinline__ void finalize_rows(float (&scale_own)[2], float (&sca
                 const float4 column = exchange[(1 + S::OUTPUTS / 4) * WARPGROUP];
                 added += (half == 0 ? column.x : column.z) * scale_sent[half];
             }
-            added = __shfl_sync(WHOLE_WARP, added, lane & ~3); /* of the quad's first column */
             if (cancels_rounding<T, Tile>(rows)) {
-                RowHistory row = refer_to(rows.max_log2[half], own_history(smem.history)[8 * half]);
+                __syncwarp(); /* a neighbour has written one of the two rows' */
+                RowHistory row = refer_to(rows.max_log2[half], smem.history[(threadIdx.x & ~1) - WARPGROUP + half]);
                 const float share = rounding_share(row, sum, added - row.added - sum);
                 sum += row.sum;
                 added = sum + sum * share;

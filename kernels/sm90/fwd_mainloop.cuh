@@ -63,6 +63,8 @@ template <typename Tile> __device__ __forceinline__ void ping_pong_wait(int cons
 
 template <typename Tile> __device__ __forceinline__ void ping_pong_pass(int consumer)
 {
+    if constexpr (Traits<Tile>::FINDS_NEXT_LATE)
+        asm volatile("" : "+r"(consumer));
     const int next = consumer + 1 == Traits<Tile>::CONSUMERS ? 0 : consumer + 1;
     bar_arrive(1 + Traits<Tile>::ROW_GROUPS + next, 2 * WARPGROUP);
 }
@@ -217,11 +219,15 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
            PipelineState<Tile::STAGES> &v, float (&s)[Traits<Tile>::SCORES], float (&o)[Traits<Tile>::ACCUMULATORS],
            uint32_t (&p)[Traits<Tile>::SCORES / 2], uint32_t (&q_fragments)[Traits<Tile>::Q_FRAGMENTS][4],
            RowState &rows, float (&alpha)[2], uint32_t query, const Operand &k_operand, const Other &v_operand,
-           const Mask &mask, int first_masked, int n, bool &moved, float (&weight)[2])
+           const Mask &mask, int first_masked, int n, bool &moved, float (&weight)[2], float (&sum)[2])
 {
     using S = Traits<Tile>;
     constexpr bool CORRECTS = CORRECTS_LARGEST<T, Tile>;
 
+    if constexpr (Tile::CHECKS_AFTER_EXP) {
+        rows.sum[0] = sum[0];
+        rows.sum[1] = sum[1];
+    }
     if constexpr (PING_PONG)
         ping_pong_wait<Tile>(consumer);
     if constexpr (S::WAITS_FOR_V_FIRST)
@@ -253,11 +259,21 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
     if constexpr (Tile::CHECKS_AFTER_EXP) {
         if (n >= first_masked)
             mask(s, n);
+        if constexpr (S::template SHARPENS_EARLY<PING_PONG>) {
+            if (n < 1 && rows.last_headroom == headroom<T>(0)) { /* the exponentials would have to be repeated */
+                wgmma_wait<0>();
+                wgmma_hold(o);
+                catch_up<T>(o, s, rows, params.scale_log2);
+            }
+        }
     } else if (static_cast<unsigned>(n - 1) >= static_cast<unsigned>(max(first_masked - 1, 0))) {
         /* One comparison for both: masked blocks and the last one, 0, for which n - 1 is the largest unsigned
          * number. */
-        if (n >= first_masked)
+        if (n >= first_masked) {
             mask(s, n);
+            if constexpr (CORRECTS)
+                start_late_rows(s, rows, params.scale_log2);
+        }
         if (n < 1)
             sharpen_limits<T>(rows);
     }
@@ -275,7 +291,7 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
     if constexpr (!RELEASES_LATE)
         release(&smem.v_empty[done.stage]);
     if constexpr (Tile::CHECKS_AFTER_EXP)
-        exponentiate_and_check<T>(p, o, s, rows, params.scale_log2, n);
+        exponentiate_and_check<T>(p, o, s, rows, sum, params.scale_log2, n);
     else
         exponentiate<T>(p, rows.sum, s, rows, params.scale_log2);
     if constexpr (CORRECTS)

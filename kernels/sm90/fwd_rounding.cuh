@@ -8,9 +8,9 @@
  * At the end O can be divided by 1 + r once. During the main loop what is in O so far can be corrected as often as one
  * likes, as m can stand for the division: O / (1 + r) is O that refers to a smaller m. A weight that was the largest
  * until it was overtaken has lost most of its error by then, as in a kernel that moves m with each new largest score,
- * where such weights are 1 and exact. docs/kernels/sm90_fwd.md, steps 39 and 40.
+ * where such weights are 1 and exact. docs/kernels/sm90_fwd.md, steps 39 to 41.
  *
- *   AFTER_EXP    cancel_rounding, every 256 to 1024 keys, from sums of P and of the rounded P: the keys from one
+ *   AFTER_EXP    cancel_rounding, every 384 to 1024 keys, from sums of P and of the rounded P: the keys from one
  *                correction to the next count as one weight.
  *   BEFORE_EXP   correct_largest, where a largest score has risen: the largest weight since the last correction stands
  *                for all keys since. */
@@ -19,19 +19,12 @@
 
 #include "kernels/device/arithmetic.cuh"
 #include "kernels/device/softmax.cuh"
-#include "kernels/device/warp_matrix.cuh"
 #include "kernels/sm90/fwd_softmax.cuh"
 #include "kernels/sm90/fwd_tiles.cuh"
 
 namespace sm90_fwd {
 
 /* ---- by sums, AFTER_EXP ---- */
-
-/* Of this thread's row g; that of row g + 8 is 8 further. The four threads of a row read it, the first writes it. */
-__device__ __forceinline__ RowHistory *own_history(RowHistory *history)
-{
-    return history + (threadIdx.x / 32 - WARPGROUP / 32) * 16 + threadIdx.x % 32 / 4;
-}
 
 /* Whether start_history has found the scores of the warp's rows to be spread widely. */
 template <typename T, typename Tile> __device__ __forceinline__ bool cancels_rounding(const RowState &rows)
@@ -49,11 +42,14 @@ template <typename T, typename Tile> __device__ __forceinline__ void start_histo
         !__all_sync(WHOLE_WARP, sum < 16 * WIDE_MOST_SUM))
         return;
     const int sums = __reduce_add_sync(WHOLE_WARP, int(sum * UNITS));
-    if (sums < int(16 * WIDE_LEAST_SUM * UNITS) || sums > int(16 * WIDE_MOST_SUM * UNITS))
+    if (sums > int(16 * WIDE_MOST_SUM * UNITS))
         return;
-    if (threadIdx.x % 4 == 0)
-        own_history(history)[0] = own_history(history)[8] = {0.0f, 0.0f, 0.0f, NO_MAXIMUM};
-    __syncwarp();
+    if (sums < int(16 * WIDE_LEAST_SUM * UNITS)) { /* a few weights are nearly all, in whichever block they are */
+        rows.last_headroom = rows.headroom;
+        return;
+    }
+    __syncwarp(); /* the epilogue of the tile before has read it */
+    history[threadIdx.x - WARPGROUP] = {0.0f, 0.0f, 0.0f, NO_MAXIMUM};
     rows.headroom = rows.last_headroom = headroom<T>(CANCELLING_LAG_LOG2<T>);
 }
 
@@ -61,71 +57,67 @@ template <typename T, typename Tile> __device__ __forceinline__ void start_histo
 __device__ __forceinline__ RowHistory refer_to(float max_log2, const RowHistory &then)
 {
     const float alpha = exp2_approx(then.max_log2 - max_log2);
-    return {then.sum * alpha, then.added * alpha, then.squares * (alpha * alpha), max_log2};
+    return {then.sum * alpha, then.added * alpha, then.squares * alpha * alpha, max_log2}; /* alpha * alpha may be 0 */
 }
 
-/* 1 / x within 12 %, without the unit of the exponentials, for x up to 2^125; something finite for 0. The bits of x,
+/* 1 / x within 5.1 %, without the unit of the exponentials, for x up to 2^125; something finite for 0. The bits of x,
  * taken as an integer, are nearly linear in log2(x): this is their negative. */
 __device__ __forceinline__ float guess_inverse(float x) { return __int_as_float(0x7ef311c7 - __float_as_int(x)); }
 
-/* Within 1 %: after a step of Newton's. */
-__device__ __forceinline__ float rough_inverse(float x)
-{
-    const float guess = guess_inverse(x);
-    return guess * (2.0f - x * guess);
-}
+/* How much more than r is taken out: the keys since the last correction are more than one weight. By a model the error
+ * of O is least with 1.1 (docs/kernels/sm90_fwd.md, step 41). */
+constexpr float OVER_CORRECTION = 1.1f;
 
-/* r of the keys since the last correction, whose sum of P is `sum` and was changed by `error` in rounding. */
+/* Adds the keys since the last correction, whose sum of P is `sum` and was changed by `error` in rounding, to the row's
+ * squares, and returns r of them. */
 __device__ __forceinline__ float rounding_share(RowHistory &row, float sum, float error)
 {
     constexpr float SCALE = 1.0f / (1 << 16); /* the sum is up to 2^71 */
     const float size = sum * SCALE;
-    row.squares = fminf(row.squares + size * size, 0x1p120f); /* within what rough_inverse takes */
-    return size * (error * SCALE) * rough_inverse(row.squares);
+    row.squares = fminf(row.squares + size * size, 0x1p120f); /* within what guess_inverse takes */
+    return size * (error * (SCALE * OVER_CORRECTION)) * guess_inverse(row.squares);
 }
 
-/* A correction, between two blocks of keys. P of the last one is in p and not in O yet; both refer to rows.max_log2. */
+/* 2^x for the x by which a correction lowers m: sums of exact weights become larger by that. */
+__device__ __forceinline__ float small_exp2(float x) { return 1.0f + x * (LN_2 + x * (LN_2 * LN_2 / 2)); }
+
+/* A correction, between two blocks of keys, of the keys that are in O and in the sums of `rows`. Those of the last
+ * block, which are in P and not in O yet, belong to the next one; `latest` are the sums with them, on return of them
+ * alone. The number of instructions is what it costs: of the four threads of a quad two have row g, the others row
+ * g + 8, and each has a history of its own. */
 template <typename T, typename Tile>
-__device__ __forceinline__ void cancel_rounding(const float (&o)[Traits<Tile>::ACCUMULATORS],
-                                                uint32_t (&p)[Traits<Tile>::SCORES / 2], RowState &rows,
-                                                RowHistory *history)
+__device__ __forceinline__ void cancel_rounding(const float (&o)[Traits<Tile>::ACCUMULATORS], RowState &rows,
+                                                float (&latest)[2], RowHistory *history)
 {
-    constexpr int COLUMN = Traits<Tile>::OUTPUTS; /* the sum of the rounded P, in the quad's first thread */
-    RowHistory *const own = own_history(history);
-    /* Two sums of the rounded P, for the latency of the products; the first begins with that of O. */
-    float added[2][4] = {{o[COLUMN], 0.0f, o[COLUMN + 2], 0.0f}, {}};
-    const uint32_t ones = pack2<T>(1.0f, 1.0f);
-#pragma unroll
-    for (int step = 0; step < Traits<Tile>::KEYS / 16; ++step)
-        mma_m16n8k16<T>(added[step % 2], reinterpret_cast<const uint32_t(&)[4]>(p[4 * step]), ones, ones);
-    RowHistory row[2];
+    constexpr int COLUMN = Traits<Tile>::OUTPUTS; /* the sum of the rounded P */
+    RowHistory &own = history[threadIdx.x - WARPGROUP];
+    const bool second = threadIdx.x % 2 == 1;
+    float sum = second ? rows.sum[1] : rows.sum[0];
+    sum += __shfl_xor_sync(WHOLE_WARP, second ? rows.sum[0] : rows.sum[1], 1);
+    sum += __shfl_xor_sync(WHOLE_WARP, sum, 2);
+    const float max_log2 = second ? rows.max_log2[1] : rows.max_log2[0];
+    const float added = second ? o[COLUMN + 2] : o[COLUMN];
+    const RowHistory then = own;
+    RowHistory row = refer_to(max_log2, then);
+    const float share = rounding_share(row, sum, added - row.added - sum);
+    row.max_log2 = max_log2 - LOG2_E * share; /* log2(1 + r) is nearly that */
+    const float max_of_other = __shfl_xor_sync(WHOLE_WARP, row.max_log2, 1);
+    row.sum = (row.sum + sum) * small_exp2(max_log2 - row.max_log2); /* by what m is really lower */
+    row.added = added;
+    own = row;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        row[half] = refer_to(rows.max_log2[half], own[8 * half]);
-        const float sum = quad_sum(rows.sum[half]);
-        const float of_row = __shfl_sync(WHOLE_WARP, added[0][2 * half] + added[1][2 * half], threadIdx.x % 32 & ~3);
-        const float share = rounding_share(row[half], sum, of_row - row[half].added - sum);
-        row[half].max_log2 = rows.max_log2[half] - LOG2_E * share; /* log2(1 + r) is nearly that */
-        /* By what m is really lower: sums of exact weights become larger by 2 to the power of it. */
-        const float shift = rows.max_log2[half] - row[half].max_log2;
-        row[half].sum = (row[half].sum + sum) * (1.0f + shift * (LN_2 + shift * (LN_2 * LN_2 / 2)));
-        row[half].added = of_row;
-        rows.max_log2[half] = row[half].max_log2;
-        rows.sum[half] = 0.0f;
+        const float lower = second == (half == 1) ? row.max_log2 : max_of_other;
+        latest[half] = (latest[half] - rows.sum[half]) * small_exp2(rows.max_log2[half] - lower);
+        rows.max_log2[half] = lower;
     }
-    __syncwarp(); /* all have read it */
-    if (threadIdx.x % 4 == 0) {
-        own[0] = row[0];
-        own[8] = row[1];
-    }
-    __syncwarp();
 }
 
 /* How many blocks of keys are done until the next correction, if n are left. */
 template <typename Tile> __device__ __forceinline__ int blocks_until_cancelled(int n)
 {
     const int keys = n * Tile::BLOCK_N;
-    return (keys > 4096 ? 1024 : keys > 1024 ? 512 : 256) / Tile::BLOCK_N;
+    return (keys > 4096 ? 1024 : keys > 1024 ? 512 : 384) / Tile::BLOCK_N;
 }
 
 /* ---- by largest weights, BEFORE_EXP ---- */
@@ -149,11 +141,31 @@ __device__ __forceinline__ void weigh_largest(float (&weight)[2], const RowState
     exp2_approx_if(weight[1], rows.top_log2[1] - rows.max_log2[1], rises);
 }
 
+/* A masked block may be the first one of which a row sees a key, as in causal problems where kv_len - q_len is not a
+ * multiple of a block: such rows begin here as others do in start_row_max. What is in O and in the row sum is 0. */
+template <int SCORES>
+__device__ __forceinline__ void start_late_rows(const float (&s)[SCORES], RowState &rows, float scale_log2)
+{
+    if (__any_sync(WHOLE_WARP, rows.max_log2[0] == NO_MAXIMUM || rows.max_log2[1] == NO_MAXIMUM)) {
+        float top[2];
+        row_max(top, s);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float now = top[half] * scale_log2;
+            if (rows.max_log2[half] == NO_MAXIMUM && now > NO_MAXIMUM) {
+                rows.top_log2[half] = now;
+                rows.max_log2[half] = now + CORRECTED_MARGIN_LOG2;
+                rows.limit_log2[half] = now + FIRST_RISE_LOG2;
+            }
+        }
+    }
+}
+
 /* The limits behind a correction. `high`: the largest score since the last one plus the lag. The first time the scores
  * choose the lag, as in update_limits. Few weights count where a row has risen by more than 2^17 since the first block;
  * otherwise scores grow where all rows have risen, and few weights count where a largest score times c is above 34,
- * which a constant added to all scores changes, although it changes nothing else. A row that had seen no key has risen
- * by more than any number. docs/kernels/sm90_fwd.md, "Not tried yet", has what is less exact with such rows. */
+ * which a constant added to all scores changes, although it changes nothing else. A row whose first key is in a block
+ * that is not masked, one of 64, has risen by more than any number (start_late_rows). */
 template <typename T> __device__ __forceinline__ void raise_limits(RowState &rows, const float (&high)[2], int kv_len)
 {
     constexpr float LEAST = 1.0f, WIDE = 17.0f, HIGH = 34.0f, NO_KEY = 1e30f;
@@ -191,8 +203,8 @@ __device__ __forceinline__ void correct_largest(RowState &rows, const float (&we
         const float error = (half == 0 ? rounded.x : rounded.y) - weight[half];
         sum[half] += weight[half] * weight[half];
         const float share = error * (weight[half] * guess_inverse(sum[half]));
-        const float max_log2 = rows.max_log2[half] - LOG2_E * share;      /* log2(1 + r) is nearly LOG2_E r */
-        rows.sum[half] *= 1.0f + (rows.max_log2[half] - max_log2) * LN_2; /* by what m is really lower */
+        const float max_log2 = rows.max_log2[half] - LOG2_E * share;  /* log2(1 + r) is nearly LOG2_E r */
+        rows.sum[half] *= small_exp2(rows.max_log2[half] - max_log2); /* by what m is really lower */
         rows.max_log2[half] = max_log2;
     }
     own_squares(smem) = make_float2(sum[0], sum[1]);

@@ -18,14 +18,14 @@
  *                (update_limits). docs/kernels/sm90_fwd.md, steps 28, 35, 36 and 38. In bf16, whose range is that of
  *                fp32, m is so high that it seldom moves (CORRECTED_MARGIN_LOG2): where the largest score has risen
  *                enough its error is taken out of O instead (correct_largest, fwd_rounding.cuh; step 40).
- *   AFTER_EXP    FIRST_LAG_LOG2, from the first move on about LARGEST_LAG_LOG2, because moving m costs all of P once
- *                more. O is divided by the sum of the rounded P, so that the rounding error of a weight that dominates
- *                cancels. That sum is a column of O += P V, for a column of ones beside V. LSE takes l, the sum before
+ *   AFTER_EXP    LARGEST_LAG_LOG2, because moving m costs all of P once more; in the last block LAST_LAG_LOG2. O is
+ *                divided by the sum of the rounded P, so that the rounding error of a weight that dominates cancels.
+ *                That sum is a column of O += P V, for a column of ones beside V. LSE takes l, the sum before
  *                rounding. Where scores are spread widely, rounding errors are taken out of O on the way
  *                (cancel_rounding).
  *
  * Where scores grow from block to block the last block has the largest weights: there m moves to the row max once more,
- * which makes them exact (RISING_LAG_LOG2; steps 36 and 37). */
+ * which makes them exact (RISING_LAG_LOG2, LAST_LAG_LOG2; steps 36, 37 and 41). */
 #pragma once
 #include <cfloat>
 #include <type_traits>
@@ -57,16 +57,20 @@ constexpr int MANY_KEYS = 4096;
  * 2^16. */
 template <typename T> constexpr int LARGEST_LAG_LOG2 = 64;
 template <> constexpr int LARGEST_LAG_LOG2<__half> = 14;
-/* Where scores grow from block to block. Another number than the largest lag, so that it says which case it is. */
+/* BEFORE_EXP, where scores grow from block to block. Another number than the largest lag, so that it says which case it
+ * is. */
 template <typename T> constexpr int RISING_LAG_LOG2 = LARGEST_LAG_LOG2<T> - 1;
-/* AFTER_EXP, until the first move: seldom exceeded by normally distributed logits with a standard deviation of 4. */
-template <typename T> constexpr int FIRST_LAG_LOG2 = 20;
-template <> constexpr int FIRST_LAG_LOG2<__half> = 12;
+/* AFTER_EXP, in the last block, unless a move has shown whether scores grow: seldom exceeded by normally distributed
+ * logits with a standard deviation of 4. */
+template <typename T> constexpr int LAST_LAG_LOG2 = 20;
+template <> constexpr int LAST_LAG_LOG2<__half> = 12;
 /* Where rounding errors are taken out of O: nearly as large as P's range allows. It says so, too, and is therefore
  * another number than the others. */
 template <typename T> constexpr int CANCELLING_LAG_LOG2 = LARGEST_LAG_LOG2<T> - 3;
-static_assert(CANCELLING_LAG_LOG2<__half> != FIRST_LAG_LOG2<__half> &&
-                  CANCELLING_LAG_LOG2<__nv_bfloat16> != FIRST_LAG_LOG2<__nv_bfloat16>,
+static_assert(CANCELLING_LAG_LOG2<__half> != LAST_LAG_LOG2<__half> &&
+                  CANCELLING_LAG_LOG2<__nv_bfloat16> != LAST_LAG_LOG2<__nv_bfloat16> &&
+                  LARGEST_LAG_LOG2<__half> != LAST_LAG_LOG2<__half> &&
+                  LARGEST_LAG_LOG2<__nv_bfloat16> != LAST_LAG_LOG2<__nv_bfloat16>,
               "a lag says which case it is");
 /* Scores are taken to grow where all rows of a warp move m by more than 0.2, with an alpha below this. */
 constexpr float RISING_ALPHA = 0.87f;
@@ -225,9 +229,8 @@ __device__ __forceinline__ void first_row_max(const float (&s)[SCORES], RowState
 }
 
 /* AFTER_EXP, where an element of P is above 2^lag: moves m of all rows of the warp to the largest score so far,
- * rescales row sums and O, and chooses the lag from then on. A row that had seen no key counts as one that does not
- * rise: in causal problems where 64 rows begin inside a block of keys such a warp does not take the row max of the
- * last block. */
+ * rescales row sums and O, and chooses the lag of the last block: none where scores grow. It is not chosen yet where a
+ * row had seen no key, as in causal problems where 64 rows begin inside a block of keys. */
 template <typename T, int SCORES, int COLUMNS>
 __device__ __forceinline__ void catch_up(float (&o)[COLUMNS], const float (&s)[SCORES], RowState &rows,
                                          float scale_log2)
@@ -239,26 +242,25 @@ __device__ __forceinline__ void catch_up(float (&o)[COLUMNS], const float (&s)[S
     for (int half = 0; half < 2; ++half) {
         const float now = fmaxf(rows.max_log2[half], top[half] * scale_log2);
         alpha[half] = exp2_approx(rows.max_log2[half] - now);
-        rises[half] = alpha[half] > 0.0f && alpha[half] < RISING_ALPHA; /* 0: it had seen no key */
+        rises[half] = alpha[half] < RISING_ALPHA;
         rows.max_log2[half] = now;
         rows.sum[half] *= alpha[half];
     }
     const bool all_rise = __all_sync(WHOLE_WARP, rises[0] && rises[1]);
-    if (rows.headroom == headroom<T>(FIRST_LAG_LOG2<T>)) {
-        rows.headroom = headroom<T>(all_rise ? RISING_LAG_LOG2<T> : LARGEST_LAG_LOG2<T>);
-        rows.last_headroom = all_rise ? headroom<T>(0) : rows.headroom;
-    }
+    const bool any_begins = __any_sync(WHOLE_WARP, fminf(alpha[0], alpha[1]) == 0.0f); /* it had seen no key */
+    if (rows.last_headroom == headroom<T>(LAST_LAG_LOG2<T>) && !any_begins)
+        rows.last_headroom = headroom<T>(all_rise ? 0 : LARGEST_LAG_LOG2<T>);
     rescale(o, alpha);
 }
 
-/* The same for AFTER_EXP, of block n: where an element of P is above 2^lag, catch_up, and all of P once more. */
+/* The same for AFTER_EXP, of block n: where an element of P is above 2^lag, catch_up, and all of P once more. `sum` is
+ * the row sum with this block; that in `rows` stays without it. */
 template <typename T, int SCORES, int COLUMNS>
 __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2], float (&o)[COLUMNS],
-                                                       const float (&s)[SCORES], RowState &rows, float scale_log2,
-                                                       int n)
+                                                       const float (&s)[SCORES], RowState &rows, float (&sum)[2],
+                                                       float scale_log2, int n)
 {
     uint32_t room = n < 1 ? rows.last_headroom : rows.headroom;
-    float sum[2];
     int again;
     /* A loop, so that the assembler does not move the exponentials up across the wait for O. The empty asm statements
      * keep the additions inside it, and its condition in one predicate. */
@@ -273,8 +275,6 @@ __device__ __forceinline__ void exponentiate_and_check(uint32_t (&p)[SCORES / 2]
         }
         asm volatile("" : "+r"(again));
     } while (again);
-    rows.sum[0] = sum[0];
-    rows.sum[1] = sum[1];
 }
 
 } // namespace sm90_fwd

@@ -71,7 +71,7 @@ template <typename Tile> struct Traits {
      * no registers for it (C7511). */
     static constexpr bool HALVES_FIRST_BLOCK = Tile::HEAD_DIM == 128 && KEYS == 128 && !IS_PAIR;
     /* The order of the main loop. All orders compute the same; which one is fastest depends on how the assembler
-     * arranges the instructions and was found by trying (docs/kernels/sm90_fwd.md, steps 33, 34 and 40).
+     * arranges the instructions and was found by trying (docs/kernels/sm90_fwd.md, steps 33, 34, 40 and 41).
      * WAITS_FOR_V_FIRST: BEFORE_EXP, V is waited for ahead of K, otherwise behind it. RELEASES_K_LATE: a stage of K is
      * released behind the mask, otherwise as soon as S is there. RELEASES_V_LATE: one of V behind the exponentials,
      * otherwise as soon as O is there. */
@@ -79,6 +79,12 @@ template <typename Tile> struct Traits {
     static constexpr bool RELEASES_K_LATE = Tile::KEY_SPLITS == 1 && !(Tile::CHECKS_AFTER_EXP && IS_PAIR);
     template <bool PING_PONG>
     static constexpr bool RELEASES_V_LATE = PING_PONG && (Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1);
+    /* FINDS_NEXT_LATE: the warpgroup that is next in the ping-pong is computed in each block, not ahead of the loop.
+     * SHARPENS_EARLY: AFTER_EXP, where scores are known to grow, the row max of the last block is taken ahead of its
+     * exponentials, otherwise behind them as elsewhere. */
+    static constexpr bool FINDS_NEXT_LATE = Tile::CHECKS_AFTER_EXP && Tile::BLOCK_N == 64;
+    template <bool PING_PONG>
+    static constexpr bool SHARPENS_EARLY = !PING_PONG && (Tile::CHECKS_AFTER_EXP && Tile::KEY_SPLITS == 1);
     /* Whether the main loop is left every few blocks for cancel_rounding (fwd_rounding.cuh), if scores spread widely.
      * The two warpgroups that split a row's keys would have to agree on that; their problems are small. */
     static constexpr bool CANCELS_ROUNDING = HAS_SUM_COLUMN && Tile::KEY_SPLITS == 1;
@@ -129,7 +135,8 @@ template <typename Tile> struct alignas(1024) SharedStorage {
                    [Traits<Tile>::EXCHANGE_FLOATS > 0 ? Traits<Tile>::EXCHANGE_FLOATS / 4 : 1];
     KeyPart key_part[Q_STAGES]; /* of work_tile, where tiles may have parts */
     PairStorage<Tile> pair;
-    RowHistory history[Traits<Tile>::CANCELS_ROUNDING ? Tile::BLOCK_M : 1];
+    /* Of a consumer thread's row: in a quad, of both its rows in turn. */
+    RowHistory history[Traits<Tile>::CANCELS_ROUNDING ? Traits<Tile>::CONSUMERS * WARPGROUP : 1];
     /* Of a consumer thread's two rows (correct_largest). */
     float2 squares[Traits<Tile>::CORRECTS_LARGEST_IN_BF16 ? Traits<Tile>::CONSUMERS * WARPGROUP : 1];
 };
