@@ -212,7 +212,8 @@ first_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipel
 /* Block n of the main loop: S = Q K_n^T beside O += P V_{n+1}, then P of block n. `moved`: whether the warp has moved
  * its row max in the block before, on return in this one; then O still refers to the one before. Where errors of the
  * largest weights are corrected it says that a score was above its limit, whether the row max has moved or not; then
- * `weight` has the largest weights. */
+ * `weight` has the largest weights. `sum`: AFTER_EXP, the row sums with the block before, on return with this one,
+ * which those of `rows` are then without. */
 template <typename T, typename Tile, bool PING_PONG, typename Operand, typename Other, typename Mask>
 __device__ __forceinline__ void
 next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, PipelineState<Tile::STAGES> &k,

@@ -83,8 +83,8 @@ __device__ __forceinline__ float small_exp2(float x) { return 1.0f + x * (LN_2 +
 
 /* A correction, between two blocks of keys, of the keys that are in O and in the sums of `rows`. Those of the last
  * block, which are in P and not in O yet, belong to the next one; `latest` are the sums with them, on return of them
- * alone. The number of instructions is what it costs: of the four threads of a quad two have row g, the others row
- * g + 8, and each has a history of its own. */
+ * alone. Of the four threads of a quad two have row g and the others row g + 8, for half the instructions; each has a
+ * history of its own. */
 template <typename T, typename Tile>
 __device__ __forceinline__ void cancel_rounding(const float (&o)[Traits<Tile>::ACCUMULATORS], RowState &rows,
                                                 float (&latest)[2], RowHistory *history)

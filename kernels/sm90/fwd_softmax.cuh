@@ -92,8 +92,7 @@ struct RowState {
      * max_log2 and the lag. With correct_largest, the largest score since the last correction, and the limit is the
      * lag above the largest one at that time. */
     float top_log2[2], limit_log2[2], lag_log2;
-    /* AFTER_EXP: of the lag, and of that of the last block (headroom()). Both are kept, as to derive the second
-     * from the first in every block costs speed (docs/kernels/sm90_fwd.md, step 37). */
+    /* AFTER_EXP: of the lag, and of that of the last block (headroom()). */
     uint32_t headroom, last_headroom;
 };
 
