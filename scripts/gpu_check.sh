@@ -131,7 +131,7 @@ test_stage() {
 }
 
 verify_stage() {
-    local variant head_dim tiles
+    local variant head_dim tiles steps
     step verify "$fabench" verify --device cuda:0 --out "$here/verify"
     step deterministic "$fabench" verify --device cuda:0 --mode bwd --deterministic --impl "$(fused_here)" --out none
     # Every tile configuration, not only those that the shapes of verify select.
@@ -162,11 +162,14 @@ verify_stage() {
             --out none
         # Row maxima that lag far behind, in rows with many keys of the largest weight.
         inputs=$(mktemp -d)
-        step "stepped-inputs-d$head_dim" python3 scripts/stepped_logits.py "$inputs" 2 4096 "$head_dim"
-        step "stepped-logits-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 4k --batch 1 --heads 2 \
-            --mode fwd --dtype fp16,bf16 --input "$inputs" \
-            --impl "$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)" --warmup-ms 1 \
-            --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
+        for steps in two one; do
+            step "$steps-step-inputs-d$head_dim" python3 scripts/stepped_logits.py "$inputs" 2 4096 "$head_dim" \
+                $steps
+            step "$steps-step-logits-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 4k --batch 1 \
+                --heads 2 --mode fwd --dtype fp16,bf16 --input "$inputs" \
+                --impl "$(tiles_here dense | grep ":fwd_d${head_dim}_" | paste -sd, || true)" --warmup-ms 1 \
+                --min-time-ms 1 --samples 3 --max-noise 100% --plot none --out none
+        done
         rm -rf "$inputs"
         # Widely spread scores, with which fused_sm90's forward takes rounding errors out of O on the way.
         step "wide-logits-d$head_dim" "$fabench" --device cuda:0 --d "$head_dim" --seqlen 1650,5k --batch 1 --heads 4 \

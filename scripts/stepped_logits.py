@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Inputs whose logits rise in two steps: stepped_logits.py DIR HEADS TOKENS HEAD_DIM
+"""Inputs whose logits rise in steps: stepped_logits.py DIR HEADS TOKENS HEAD_DIM [two|one]
 
 Writes q.npy, k.npy and v.npy, [1, HEADS, TOKENS, HEAD_DIM] in fp32, for fabench --input DIR. From the last key to the
-first, the order in which the forward kernels go over them, the logits of each row are 0 for 256 keys, about 10 for the
-next 128, and about 53 for all others: 2^60 to 2^63 times the weight, in a row that fused_sm90 lets lag by up to 2^64
-after the first step (kernels/sm90/fwd_softmax.cuh). Each row has other roundings. V is N(0,1). scripts/gpu_check.sh
-runs all tiles on them."""
+first, the order in which the forward kernels go over them, the logits of each row are 0 for 256 keys, about 10 for
+the next 128, and about 53 for all others: 2^60 to 2^63 times the weight. With `one` they are 0 for 384 keys and 40 to
+43 for all others, 2^58 to 2^62: fused_sm90 lets a row max lag by up to 2^64, at head dim 64 from the first block on,
+at 128 after the first step (kernels/sm90/fwd_softmax.cuh). Each row has other roundings. V is N(0,1).
+scripts/gpu_check.sh runs all tiles on both."""
 import array
 import os
 import random
@@ -31,12 +32,15 @@ def row(values):
 
 
 def main():
-    if len(sys.argv) != 5 or not all(number.isdigit() and int(number) > 0 for number in sys.argv[2:]):
+    steps = {"two": (76.0, 14.0, 0.0), "one": (61.0, 0.0, 0.0)}
+    folder, numbers, kind = sys.argv[1:2], sys.argv[2:5], (sys.argv[5:] or ["two"])[0]
+    if (len(numbers) != 3 or len(sys.argv) > 6 or kind not in steps or
+            not all(number.isdigit() and int(number) > 0 for number in numbers)):
         sys.exit(__doc__.splitlines()[0])
-    folder, heads, tokens, head_dim = sys.argv[1], *map(int, sys.argv[2:])
+    folder, (heads, tokens, head_dim) = folder[0], map(int, numbers)
     rest = [0.0] * (head_dim - 1)
     size = (head_dim / 128) ** 0.5  # logits are divided by sqrt(head_dim)
-    levels = [row([size * level] + rest) for level in (76.0, 14.0, 0.0)]
+    levels = [row([size * level] + rest) for level in steps[kind]]
     queries = [row([7.5 + i / 32] + rest) for i in range(16)]
     random.seed(1)
     try:

@@ -152,7 +152,7 @@ __device__ __forceinline__ void consume(SharedStorage<Tile> &smem, const Params 
                                         seen_end(params, first_row, shift) - (part_begin + n) * Tile::BLOCK_N);
         bool moved = false;             /* see next_block */
         float weight[2] = {0.0f, 0.0f}; /* for correct_largest */
-        /* AFTER_EXP: the row sums with the last block, which those of rows are without (cancel_rounding). */
+        /* AFTER_EXP: the row sums with the newest block, which those of rows are without (cancel_rounding). */
         float sum[2] = {rows.sum[0], rows.sum[1]};
         if constexpr (S::CANCELS_ROUNDING)
             start_history<T, Tile>(rows, smem.history);

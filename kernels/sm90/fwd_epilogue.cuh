@@ -1,9 +1,9 @@
 /* The epilogue of the sm_90 forward: O / l and LSE = ln 2 (m + log2 l) of a work tile's rows. Where the product has
- * the sum of the rounded P (Traits::HAS_SUM_COLUMN), O is divided by that, or by l (1 + r) where cancel_rounding has
- * corrected it before; otherwise by l with a correction for the rounding of the largest weight (fwd_softmax.cuh), or of
- * the largest one since correct_largest (fwd_rounding.cuh). A row that sees no key has l = 0: O = 0, LSE = -inf. O goes
- * to device memory through Q's stage. A part of a work tile (KeyPart) stores O in fp32, m and l to the workspace
- * instead.
+ * the sum of the rounded P (Traits::HAS_SUM_COLUMN), O is divided by that, or by l (1 + 1.1 r) where cancel_rounding
+ * has corrected it before; otherwise by l with a correction for the rounding of the largest weight (fwd_softmax.cuh),
+ * or of the largest one since correct_largest (fwd_rounding.cuh). A row that sees no key has l = 0: O = 0, LSE = -inf.
+ * O goes to device memory through Q's stage. A part of a work tile (KeyPart) stores O in fp32, m and l to the
+ * workspace instead.
  *
  * Where two warpgroups split the keys of the same rows, the first (split 0) sends its O, row max, row sum and largest
  * score through shared memory to the last, which combines both and writes. Each thread sends to the thread of the same

@@ -261,10 +261,11 @@ next_block(SharedStorage<Tile> &smem, const Params &params, int consumer, Pipeli
         if (n >= first_masked)
             mask(s, n);
         if constexpr (S::template SHARPENS_EARLY<PING_PONG>) {
-            if (n < 1 && rows.last_headroom == headroom<T>(0)) { /* the exponentials would have to be repeated */
+            if (n < 1) { /* of all warps, as a wait for wgmma has to be */
                 wgmma_wait<0>();
                 wgmma_hold(o);
-                catch_up<T>(o, s, rows, params.scale_log2);
+                if (rows.last_headroom == headroom<T>(0)) /* the exponentials would have to be repeated */
+                    catch_up<T>(o, s, rows, params.scale_log2);
             }
         }
     } else if (static_cast<unsigned>(n - 1) >= static_cast<unsigned>(max(first_masked - 1, 0))) {

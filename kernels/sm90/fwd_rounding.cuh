@@ -32,7 +32,8 @@ template <typename T, typename Tile> __device__ __forceinline__ bool cancels_rou
     return Traits<Tile>::CANCELS_ROUNDING && rows.headroom == headroom<T>(CANCELLING_LAG_LOG2<T>);
 }
 
-/* Behind the first block of a tile, P of which refers to its row max: chooses whether its rows are corrected. */
+/* Behind the first block of a tile, P of which refers to its row max: chooses whether its rows are corrected, and where
+ * they are not whether the last block has a lag of its own. */
 template <typename T, typename Tile> __device__ __forceinline__ void start_history(RowState &rows, RowHistory *history)
 {
     constexpr float UNITS = 1024.0f; /* of a sum, in integers, for which there is an addition over the warp */
@@ -69,7 +70,7 @@ __device__ __forceinline__ float guess_inverse(float x) { return __int_as_float(
 constexpr float OVER_CORRECTION = 1.1f;
 
 /* Adds the keys since the last correction, whose sum of P is `sum` and was changed by `error` in rounding, to the row's
- * squares, and returns r of them. */
+ * squares, and returns what is to be taken out for them, OVER_CORRECTION r. */
 __device__ __forceinline__ float rounding_share(RowHistory &row, float sum, float error)
 {
     constexpr float SCALE = 1.0f / (1 << 16); /* the sum is up to 2^71 */
@@ -81,7 +82,7 @@ __device__ __forceinline__ float rounding_share(RowHistory &row, float sum, floa
 /* 2^x for the x by which a correction lowers m: sums of exact weights become larger by that. */
 __device__ __forceinline__ float small_exp2(float x) { return 1.0f + x * (LN_2 + x * (LN_2 * LN_2 / 2)); }
 
-/* A correction, between two blocks of keys, of the keys that are in O and in the sums of `rows`. Those of the last
+/* A correction, between two blocks of keys, of the keys that are in O and in the sums of `rows`. Those of the newest
  * block, which are in P and not in O yet, belong to the next one; `latest` are the sums with them, on return of them
  * alone. Of the four threads of a quad two have row g and the others row g + 8, for half the instructions; each has a
  * history of its own. */
@@ -142,7 +143,8 @@ __device__ __forceinline__ void weigh_largest(float (&weight)[2], const RowState
 }
 
 /* A masked block may be the first one of which a row sees a key, as in causal problems where kv_len - q_len is not a
- * multiple of a block: such rows begin here as others do in start_row_max. What is in O and in the row sum is 0. */
+ * multiple of a block: such rows begin here as others do in start_row_max. What is in O and in the row sum is 0, and
+ * the warp has not corrected anything yet. */
 template <int SCORES>
 __device__ __forceinline__ void start_late_rows(const float (&s)[SCORES], RowState &rows, float scale_log2)
 {
@@ -165,7 +167,7 @@ __device__ __forceinline__ void start_late_rows(const float (&s)[SCORES], RowSta
  * choose the lag, as in update_limits. Few weights count where a row has risen by more than 2^17 since the first block;
  * otherwise scores grow where all rows have risen, and few weights count where a largest score times c is above 34,
  * which a constant added to all scores changes, although it changes nothing else. A row whose first key is in a block
- * that is not masked, one of 64, has risen by more than any number (start_late_rows). */
+ * that is not masked, at most one of a warpgroup, has risen by more than any number (start_late_rows). */
 template <typename T> __device__ __forceinline__ void raise_limits(RowState &rows, const float (&high)[2], int kv_len)
 {
     constexpr float LEAST = 1.0f, WIDE = 17.0f, HIGH = 34.0f, NO_KEY = 1e30f;

@@ -227,9 +227,9 @@ __device__ __forceinline__ void first_row_max(const float (&s)[SCORES], RowState
     rows.max_log2[1] = fmaxf(rows.max_log2[1], top[1] * scale_log2);
 }
 
-/* AFTER_EXP, where an element of P is above 2^lag: moves m of all rows of the warp to the largest score so far,
- * rescales row sums and O, and chooses the lag of the last block: none where scores grow. It is not chosen yet where a
- * row had seen no key, as in causal problems where 64 rows begin inside a block of keys. */
+/* AFTER_EXP, where an element of P is above 2^lag: moves m of all rows of the warp to the largest score of this block,
+ * where that is higher, rescales row sums and O, and chooses the lag of the last block: none where scores grow. It is
+ * not chosen yet where a row had seen no key, as in causal problems where 64 rows begin inside a block of keys. */
 template <typename T, int SCORES, int COLUMNS>
 __device__ __forceinline__ void catch_up(float (&o)[COLUMNS], const float (&s)[SCORES], RowState &rows,
                                          float scale_log2)
@@ -246,7 +246,7 @@ __device__ __forceinline__ void catch_up(float (&o)[COLUMNS], const float (&s)[S
         rows.sum[half] *= alpha[half];
     }
     const bool all_rise = __all_sync(WHOLE_WARP, rises[0] && rises[1]);
-    const bool any_begins = __any_sync(WHOLE_WARP, fminf(alpha[0], alpha[1]) == 0.0f); /* it had seen no key */
+    const bool any_begins = __any_sync(WHOLE_WARP, fminf(alpha[0], alpha[1]) == 0.0f); /* or has risen by 2^126 */
     if (rows.last_headroom == headroom<T>(LAST_LAG_LOG2<T>) && !any_begins)
         rows.last_headroom = headroom<T>(all_rise ? 0 : LARGEST_LAG_LOG2<T>);
     rescale(o, alpha);

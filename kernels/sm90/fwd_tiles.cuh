@@ -50,7 +50,7 @@ template <typename Tile> struct Traits {
     static constexpr int Q_PANEL_BYTES = Tile::BLOCK_M * ROW_BYTES, KV_PANEL_BYTES = Tile::BLOCK_N * ROW_BYTES;
     static constexpr int KEYS = Tile::BLOCK_N / Tile::KEY_SPLITS;         /* of a block, for one warpgroup */
     static constexpr int SCORES = KEYS / 2, OUTPUTS = Tile::HEAD_DIM / 2; /* registers of a thread for S and for O */
-    /* AFTER_EXP: beside V's columns there is one of ones, the first of 8, for the sum of the rounded P
+    /* AFTER_EXP: beside V's columns there are 8 of ones, two for each thread of a quad, for the sum of the rounded P
      * (fwd_softmax.cuh). That panel of 16 rows lies behind all stages of V and is the same for all keys. */
     static constexpr bool HAS_SUM_COLUMN = Tile::CHECKS_AFTER_EXP;
     static constexpr int V_COLUMNS = Tile::HEAD_DIM + (HAS_SUM_COLUMN ? 8 : 0), ACCUMULATORS = V_COLUMNS / 2;
@@ -101,6 +101,8 @@ template <typename Tile> struct Traits {
     static_assert(!IS_PAIR || Tile::KEY_SPLITS == 1, "pairs do not exchange O");
     static_assert(Tile::KEY_SPLITS <= 2 && SENT_FLOATS % 4 == 0, "at most two splits are combined, by float4");
     static_assert(Tile::Q_REGISTER_STEPS <= Tile::HEAD_DIM / 16, "steps in registers are steps of the tile");
+    static_assert(!CORRECTS_LARGEST_IN_BF16 || Tile::BLOCK_M <= Tile::BLOCK_N,
+                  "all rows begin in the first two blocks, ahead of corrections (start_late_rows)");
     static_assert(!HAS_SUM_COLUMN || PANELS == 1, "the panel of ones is the second one");
     static_assert(KEYS % 16 == 0 && Tile::HEAD_DIM % PANEL_COLUMNS == 0, "whole steps of wgmma, whole panels");
 };
@@ -135,7 +137,7 @@ template <typename Tile> struct alignas(1024) SharedStorage {
                    [Traits<Tile>::EXCHANGE_FLOATS > 0 ? Traits<Tile>::EXCHANGE_FLOATS / 4 : 1];
     KeyPart key_part[Q_STAGES]; /* of work_tile, where tiles may have parts */
     PairStorage<Tile> pair;
-    /* Of a consumer thread's row: in a quad, of both its rows in turn. */
+    /* Of a consumer thread: threads 0 and 2 of a quad have row g, 1 and 3 row g + 8, with the same values. */
     RowHistory history[Traits<Tile>::CANCELS_ROUNDING ? Traits<Tile>::CONSUMERS * WARPGROUP : 1];
     /* Of a consumer thread's two rows (correct_largest). */
     float2 squares[Traits<Tile>::CORRECTS_LARGEST_IN_BF16 ? Traits<Tile>::CONSUMERS * WARPGROUP : 1];
